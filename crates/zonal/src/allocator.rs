@@ -1,0 +1,218 @@
+//! The allocator: built over the caller's memory, shared by reference between CPUs.
+//!
+//! One thread, with the tables in vectors; `zonal-host` keeps them in mapped memory.
+//!
+//! ```
+//! use core::sync::atomic::{AtomicU8, AtomicU64};
+//! use zonal::map::{MemoryMap, PhysAddr, Region};
+//! use zonal::plan::{Config, Plan};
+//! use zonal::platform::{AtomicByte, AtomicWord, Platform, Slot, single::SingleThread};
+//! use zonal::policy::{Policy, Split};
+//! use zonal::preset::Zonal;
+//! use zonal::{Allocator, CpuZone, Exchange, MigrateType, Order, Request, Storage, TableSize, Zone};
+//!
+//! type Cache = <SingleThread as Platform>::Slot<CpuZone<Zonal>>;
+//! let map = MemoryMap::from_regions(&[Region::usable(PhysAddr(0x10_0000), 64 << 20)])?;
+//! let plan = Plan::new(map.sanitise()?, Config::new(1), <Zonal as Policy>::Split::instances)?;
+//! let size = TableSize::of::<Zonal>(&plan);
+//! let words = |n: u64| (0..n).map(|_| <AtomicU64 as AtomicWord>::new(0)).collect::<Vec<_>>();
+//! let states: Vec<_> = (0..size.frames).map(|_| <AtomicU8 as AtomicByte>::new(0)).collect();
+//! let (links, pageblocks) = (words(size.frames), words(size.pageblocks));
+//! let (cluster_links, clusters) = (words(size.clusters), words(size.cluster_words));
+//! let mut zones: Vec<_> = (0..size.zones).map(|_| Zone::vacant()).collect();
+//! let caches: Vec<_> = (0..size.caches).map(|_| Cache::new(CpuZone::new())).collect();
+//! let exchanges: Vec<_> = (0..size.caches).map(|_| Exchange::new()).collect();
+//! let storage = Storage {
+//!     states: &states, links: &links, pageblocks: &pageblocks,
+//!     cluster_links: &cluster_links, clusters: &clusters,
+//!     zones: &mut zones, caches: &caches, exchanges: &exchanges,
+//! };
+//! let allocator = Allocator::<_, Zonal>::new(SingleThread, &plan, storage)?;
+//!
+//! let huge = allocator.alloc(&Request::new(Order::HUGE).migrate(MigrateType::Movable))?;
+//! assert!(huge.pfn().is_aligned(Order::HUGE));
+//! let (pfn, order) = huge.into_raw();
+//! allocator.free_raw(pfn, order)?;
+//! assert!(allocator.free_raw(pfn, order).is_err(), "a double free is refused");
+//! # Ok::<(), Box<dyn core::error::Error>>(())
+//! ```
+
+use crate::block::Block;
+use crate::build;
+use crate::cluster::{ClusterPool, Exchange};
+use crate::cpu_zone::CpuZone;
+use crate::entry::SharedEntry;
+use crate::error::{AllocError, BuildError, FreeError, RefusedFree};
+use crate::frame::FrameTable;
+use crate::handle::CpuHandle;
+use crate::keeper::Here;
+use crate::plan::Plan;
+use crate::platform::{AtomicWord, ClaimError, Platform, Slot};
+use crate::policy::Policy;
+use crate::request::Request;
+use crate::storage::{Storage, TableSize};
+use crate::units::{CpuId, NodeId, Order, Pfn, ZoneId};
+use crate::zone::Zone;
+use crate::zone_type::NR_ZONE_TYPES;
+use crate::zonelist::MAX_NODES;
+
+/// Index of no zone in [`Homes`].
+pub(crate) const NO_ZONE: u8 = u8::MAX;
+/// For each node and zone limit, the zone that a request tries first.
+pub(crate) type Homes = [[u8; NR_ZONE_TYPES]; MAX_NODES];
+
+/// A page-frame allocator over memory described by a [`Plan`], on platform `P`, with the
+/// policies of preset `S`.
+///
+/// All methods take `&self`; any number of threads may use it at once if `P`'s parts may be
+/// shared. The fast paths cost O(1); a request that fails has looked everywhere (I-6).
+pub struct Allocator<'m, P: Platform, S: Policy> {
+    pub(crate) platform: P,
+    pub(crate) plan: &'m Plan,
+    pub(crate) table: FrameTable<'m, P>,
+    pub(crate) zones: &'m [Zone<P, S>],
+    pub(crate) caches: &'m [P::Slot<CpuZone<S>>],
+    pub(crate) exchanges: &'m [Exchange<P>],
+    pub(crate) pool: ClusterPool<'m, P>,
+    pub(crate) homes: Homes,
+    /// Whose turn it is among interleaved nodes.
+    pub(crate) turn: P::Word,
+}
+
+impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
+    /// Builds the allocator: zones, watermarks, and all usable memory free. Costs
+    /// O(pageblocks + ranges + caches); frames of largest blocks are not touched.
+    ///
+    /// # Errors
+    /// [`BuildError`] if the storage does not have the sizes that [`TableSize::of`] gives for
+    /// the plan, or was not zeroed.
+    pub fn new(
+        platform: P,
+        plan: &'m Plan,
+        storage: Storage<'m, P, S>,
+    ) -> Result<Self, BuildError> {
+        storage.check(&TableSize::of::<S>(plan))?;
+        let order = plan.config().pageblock_order;
+        let Storage { states, links, pageblocks, cluster_links, clusters, .. } = storage;
+        let Storage { zones, caches, exchanges, .. } = storage;
+        let table = FrameTable::new(states, links, pageblocks, plan.base(), order);
+        build::check_zeroed::<P>(pageblocks)?;
+        build::set_up_zones(plan, &table, zones);
+        build::tune_caches::<P, S>(plan, caches);
+        let cluster = <S::Keeper as crate::keeper::Keeper>::CLUSTER;
+        Ok(Self {
+            platform,
+            plan,
+            table,
+            zones,
+            caches,
+            exchanges,
+            pool: ClusterPool::new(clusters, cluster_links, cluster),
+            homes: build::homes(plan),
+            turn: P::Word::new(0),
+        })
+    }
+
+    /// The host.
+    pub const fn platform(&self) -> &P {
+        &self.platform
+    }
+
+    /// The plan it was built from.
+    pub const fn plan(&self) -> &'m Plan {
+        self.plan
+    }
+
+    /// How many CPUs have caches.
+    pub fn cpus(&self) -> u32 {
+        self.plan.config().cpus
+    }
+
+    /// Allocates a block through the try-lock path of the current CPU's cache.
+    ///
+    /// # Errors
+    /// [`AllocError`] says which zones were tried and what they had.
+    #[inline]
+    pub fn alloc(&self, request: &Request) -> Result<Block, AllocError> {
+        self.alloc_through(&mut self.shared_entry(), request)
+    }
+
+    /// As [`alloc`](Self::alloc), for those who keep the pfn by other means.
+    ///
+    /// # Errors
+    /// As [`alloc`](Self::alloc).
+    #[inline]
+    pub fn alloc_raw(&self, request: &Request) -> Result<Pfn, AllocError> {
+        self.alloc(request).map(|block| block.into_raw().0)
+    }
+
+    /// Frees a block.
+    ///
+    /// # Errors
+    /// [`RefusedFree`] gives the block back if it is not from this allocator.
+    #[inline]
+    pub fn free(&self, block: Block) -> Result<(), RefusedFree> {
+        let (pfn, order) = (block.pfn(), block.order());
+        self.free_raw(pfn, order).map_err(|error| RefusedFree { block, error })
+    }
+
+    /// Frees the block of `order` that starts at `pfn`.
+    ///
+    /// # Errors
+    /// [`FreeError`] if that is not what was allocated; then nothing has changed (I-4). Two
+    /// frees of the same frame at the same instant on two CPUs may both succeed; the second
+    /// copy is dropped when it would be handed out.
+    #[inline]
+    pub fn free_raw(&self, pfn: Pfn, order: Order) -> Result<(), FreeError> {
+        self.free_through(&mut self.shared_entry(), pfn, order)
+    }
+
+    /// Claims the caches of `cpu` for one owner, whose fast path takes no atomic
+    /// read-modify-write. The CPU number need not be the one the owner runs on.
+    ///
+    /// # Errors
+    /// [`ClaimError`] if there is no such CPU, its caches are claimed, or the platform has no
+    /// such path.
+    pub fn handle(&self, cpu: CpuId) -> Result<CpuHandle<'_, 'm, P, S>, ClaimError> {
+        let caches = self.caches_of(cpu).ok_or(ClaimError::NoSuchCpu)?;
+        let owned = Slot::claim(caches)?;
+        Ok(CpuHandle::new(self, owned, cpu.0 as usize))
+    }
+
+    /// The shared way in, for the CPU that the platform believes this is.
+    #[inline]
+    pub(crate) fn shared_entry(&self) -> SharedEntry<'_, P, S> {
+        let cpus = self.cpus();
+        let CpuId(cpu) = self.platform.cpu();
+        let cpu = if cpu < cpus { cpu } else { cpu % cpus };
+        SharedEntry::new(self.caches, self.zones.len(), cpu as usize)
+    }
+
+    pub(crate) fn caches_of(&self, cpu: CpuId) -> Option<&'m [P::Slot<CpuZone<S>>]> {
+        self.caches.chunks(self.zones.len()).nth(cpu.0 as usize)
+    }
+
+    /// The node of a CPU, as far as the allocator has memory there.
+    #[inline]
+    pub(crate) fn node_of(&self, cpu: usize) -> NodeId {
+        let NodeId(node) = self.platform.node(CpuId(cpu as u32));
+        NodeId(node % MAX_NODES as u8)
+    }
+
+    /// Where a keeper works when `cpu` turns to `zone`.
+    #[inline]
+    pub(crate) fn here(&self, zone: &'m Zone<P, S>, cpu: usize) -> Here<'_, P, S> {
+        Here {
+            table: &self.table,
+            zone,
+            pool: &self.pool,
+            exchanges: self.exchanges,
+            zones: self.zones.len(),
+            cpu,
+        }
+    }
+
+    pub(crate) fn zone(&self, id: ZoneId) -> Option<&'m Zone<P, S>> {
+        self.zones.get(id.0 as usize)
+    }
+}

@@ -1,0 +1,282 @@
+//! The buddy allocator of one zone instance: split, merge, and the frontier of untouched memory.
+//!
+//! Everything here runs under the zone lock. Complexity: taking and giving a block are
+//! O(number of orders).
+
+use crate::frame::{FrameState, FrameTable, NIL};
+use crate::free_area::{End, FreeArea, FreeCounts};
+use crate::migrate::MigrateType;
+use crate::platform::Platform;
+use crate::units::{Order, ZoneId};
+
+/// What a request may use beyond the lists of its own migrate type.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Reach {
+    /// The high-atomic reserve.
+    pub(crate) high_atomic: bool,
+    /// Pageblocks of other migrate types.
+    pub(crate) fallback: bool,
+}
+
+impl Reach {
+    pub(crate) const NORMAL: Self = Self { high_atomic: false, fallback: true };
+}
+
+/// What the zone lock guards.
+#[derive(Debug)]
+pub(crate) struct Buddy {
+    pub(crate) area: FreeArea,
+    pub(crate) frontier: Frontier,
+    pub(crate) zone: ZoneId,
+    /// Pageblocks in the high-atomic reserve.
+    pub(crate) high_atomic_blocks: u32,
+    /// Most pageblocks the reserve may have.
+    pub(crate) high_atomic_limit: u32,
+    pub(crate) events: BuddyEvents,
+}
+
+/// Counters kept under the zone lock.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct BuddyEvents {
+    /// Pageblocks claimed for another migrate type.
+    pub claimed: u64,
+    /// Blocks stolen from a pageblock that keeps its migrate type.
+    pub stolen: u64,
+    /// Frames handed out past the per-CPU caches.
+    pub direct_alloc: u64,
+    /// Frames given back past the per-CPU caches.
+    pub direct_free: u64,
+    /// Frames that a cache gave back but that were not in the cached state: copies left by
+    /// two frees of one frame at the same instant.
+    pub refused: u64,
+    /// Work per lock hold (list operations and frames scanned): how many holds had fewer
+    /// than 1, 2, 4, … 2048 of it, or more.
+    pub holds: [u64; 13],
+    /// The most work in one hold.
+    pub hold_max: u32,
+}
+
+impl Buddy {
+    pub(crate) const fn new(zone: ZoneId) -> Self {
+        Self {
+            area: FreeArea::EMPTY,
+            frontier: Frontier::EMPTY,
+            zone,
+            high_atomic_blocks: 0,
+            high_atomic_limit: 0,
+            events: BuddyEvents {
+                claimed: 0,
+                stolen: 0,
+                direct_alloc: 0,
+                direct_free: 0,
+                refused: 0,
+                holds: [0; 13],
+                hold_max: 0,
+            },
+        }
+    }
+
+    /// Free frames, untouched ones included.
+    #[inline]
+    pub(crate) fn free_frames(&self) -> u64 {
+        self.area.frames() + self.frontier.frames()
+    }
+
+    /// Free blocks by order and migrate type, untouched ones included.
+    pub(crate) fn counts(&self) -> FreeCounts {
+        let mut counts = self.area.counts();
+        counts[Order::MAX.index()][MigrateType::Movable.index()] += self.frontier.blocks;
+        counts
+    }
+
+    /// Books the work of the hold that ends.
+    #[inline]
+    pub(crate) fn end_hold(&mut self) {
+        let work = self.area.take_work();
+        let bucket = (u32::BITS - work.leading_zeros()).min(12);
+        self.events.holds[bucket as usize] += 1;
+        self.events.hold_max = self.events.hold_max.max(work);
+    }
+
+    /// Takes a block of `order` for `migrate`: own lists, untouched memory, CMA for movable
+    /// requests, then other migrate types. The block's first frame is left inner: the caller
+    /// writes the state it needs.
+    pub(crate) fn take<P: Platform>(
+        &mut self,
+        table: &FrameTable<'_, P>,
+        order: Order,
+        migrate: MigrateType,
+        reach: Reach,
+    ) -> Option<u32> {
+        if reach.high_atomic {
+            if let Some(index) = self.take_smallest(table, order, MigrateType::HighAtomic) {
+                return Some(index);
+            }
+        }
+        if let Some(index) = self.take_smallest(table, order, migrate) {
+            return Some(index);
+        }
+        if migrate == MigrateType::Movable {
+            if self.grow(table) {
+                return self.take_smallest(table, order, migrate);
+            }
+            if let Some(index) = self.take_smallest(table, order, MigrateType::Cma) {
+                return Some(index);
+            }
+        }
+        if reach.fallback { self.take_fallback(table, order, migrate) } else { None }
+    }
+
+    /// Takes from the smallest block of `migrate` that is large enough.
+    #[inline]
+    pub(crate) fn take_smallest<P: Platform>(
+        &mut self,
+        table: &FrameTable<'_, P>,
+        order: Order,
+        migrate: MigrateType,
+    ) -> Option<u32> {
+        let (found, index) = Order::all()
+            .skip(order.index())
+            .find_map(|at| self.area.first(at, migrate).map(|index| (at, index)))?;
+        self.area.remove(table, index, found);
+        self.split(table, index, found, order);
+        Some(index)
+    }
+
+    /// Puts all of a block of order `from` back on the lists but its first `to` part.
+    #[inline]
+    pub(crate) fn split<P: Platform>(
+        &mut self,
+        table: &FrameTable<'_, P>,
+        index: u32,
+        from: Order,
+        to: Order,
+    ) {
+        for order in Order::all().skip(to.index()).take(from.index() - to.index()).rev() {
+            self.area.add(table, index + order.frames() as u32, order, End::Head);
+        }
+    }
+
+    /// Frees a block, merging it with every free buddy of its zone (I-5). The block's state
+    /// must not be free; the caller has checked it.
+    #[inline]
+    pub(crate) fn give<P: Platform>(
+        &mut self,
+        table: &FrameTable<'_, P>,
+        mut index: u32,
+        mut order: Order,
+    ) {
+        while let Some(up) = Order::new(order.get() + 1) {
+            let buddy = index ^ order.frames() as u32;
+            if !self.may_merge(table, index, buddy, order) {
+                break;
+            }
+            self.area.remove(table, buddy, order);
+            table.set_state(index, FrameState::INNER);
+            index &= buddy;
+            order = up;
+        }
+        let end = self.end_for(table, index, order);
+        self.area.add(table, index, order, end);
+    }
+
+    /// Frees a block without looking for its buddy: the policy merges later.
+    pub(crate) fn give_unmerged<P: Platform>(
+        &mut self,
+        table: &FrameTable<'_, P>,
+        index: u32,
+        order: Order,
+    ) {
+        self.area.add(table, index, order, End::Head);
+    }
+
+    #[inline]
+    fn may_merge<P: Platform>(
+        &self,
+        table: &FrameTable<'_, P>,
+        index: u32,
+        buddy: u32,
+        order: Order,
+    ) -> bool {
+        if buddy >= table.frames() || table.state(buddy) != FrameState::free(order) {
+            return false;
+        }
+        // Within a pageblock zone and migrate type are the same.
+        if order < table.pageblock_order() {
+            return true;
+        }
+        table.block(buddy) == table.block(index)
+    }
+
+    /// A block whose parent could soon merge goes to the tail, to be handed out last.
+    #[inline]
+    fn end_for<P: Platform>(&self, table: &FrameTable<'_, P>, index: u32, order: Order) -> End {
+        let Some(up) = Order::new(order.get() + 1) else { return End::Head };
+        let uncle = (index & !(order.frames() as u32)) ^ up.frames() as u32;
+        if order < table.pageblock_order()
+            && uncle < table.frames()
+            && table.state(uncle) == FrameState::free(up)
+        {
+            End::Tail
+        } else {
+            End::Head
+        }
+    }
+
+    /// Moves one largest block from the frontier to the lists. O(1).
+    pub(crate) fn grow<P: Platform>(&mut self, table: &FrameTable<'_, P>) -> bool {
+        let Some(index) = self.frontier.take(table) else { return false };
+        self.area.add(table, index, Order::MAX, End::Head);
+        true
+    }
+}
+
+/// Memory that has been free since boot and whose table entries have not been touched: runs
+/// of whole largest blocks of movable pageblocks. A terabyte costs nothing until it is used.
+///
+/// A run's first frame carries, in its link word, the run's end and the first frame of the
+/// next run.
+#[derive(Debug)]
+pub(crate) struct Frontier {
+    first: u32,
+    blocks: u32,
+}
+
+impl Frontier {
+    const EMPTY: Self = Self { first: NIL, blocks: 0 };
+
+    pub(crate) fn frames(&self) -> u64 {
+        u64::from(self.blocks) * Order::MAX.frames()
+    }
+
+    /// Adds the run `start..end`, both multiples of the largest block.
+    pub(crate) fn push<P: Platform>(&mut self, table: &FrameTable<'_, P>, start: u32, end: u32) {
+        table.set_link(start, end, self.first);
+        self.first = start;
+        self.blocks += (end - start) / Order::MAX.frames() as u32;
+    }
+
+    /// Calls `visit` with every untouched largest block.
+    pub(crate) fn visit<P: Platform>(&self, table: &FrameTable<'_, P>, visit: &mut dyn FnMut(u32)) {
+        let mut start = self.first;
+        while start != NIL {
+            let (end, next) = table.link(start);
+            (start..end).step_by(Order::MAX.frames() as usize).for_each(&mut *visit);
+            start = next;
+        }
+    }
+
+    fn take<P: Platform>(&mut self, table: &FrameTable<'_, P>) -> Option<u32> {
+        let index = (self.first != NIL).then_some(self.first)?;
+        let (end, next) = table.link(index);
+        let after = index + Order::MAX.frames() as u32;
+        self.first = if after == end {
+            next
+        } else {
+            table.set_link(after, end, next);
+            after
+        };
+        self.blocks -= 1;
+        Some(index)
+    }
+}

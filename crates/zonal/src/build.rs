@@ -1,0 +1,133 @@
+//! Setting an allocator up from a plan.
+
+use crate::allocator::{Homes, NO_ZONE};
+use crate::cpu_zone::CpuZone;
+use crate::error::BuildError;
+use crate::frame::{BlockWord, FrameTable};
+use crate::keeper::{Keeper, Tuning};
+use crate::map::RangeKind;
+use crate::migrate::MigrateType;
+use crate::plan::{Plan, ZoneSpec};
+use crate::platform::{AtomicWord, Platform, Slot};
+use crate::policy::Policy;
+use crate::units::{NodeId, Order};
+use crate::zone::Zone;
+use crate::zone_type::{NR_ZONE_TYPES, ZoneType};
+use crate::zonelist::MAX_NODES;
+use core::sync::atomic::Ordering::Relaxed;
+
+/// Refuses memory that was used before: its pageblock words would name zones.
+pub(crate) fn check_zeroed<P: Platform>(pageblocks: &[P::Word]) -> Result<(), BuildError> {
+    if pageblocks.iter().any(|word| word.load(Relaxed) != 0) {
+        return Err(BuildError::NotZeroed);
+    }
+    Ok(())
+}
+
+fn tuning(plan: &Plan, spec: &ZoneSpec) -> Tuning {
+    let config = plan.config();
+    Tuning { managed: spec.managed, cpus: config.cpus, depot_share: config.depot_share }
+}
+
+pub(crate) fn set_up_zones<P: Platform, S: Policy>(
+    plan: &Plan,
+    table: &FrameTable<'_, P>,
+    zones: &mut [Zone<P, S>],
+) {
+    for (zone, spec) in zones.iter_mut().zip(plan.zones()) {
+        zone.id = spec.id;
+        zone.node = spec.node;
+        zone.zone_type = spec.zone_type;
+        zone.instance = spec.instance;
+        zone.spanned = spec.span().frames();
+        zone.present = spec.present;
+        zone.managed.store(spec.managed, Relaxed);
+        zone.reserve = spec.lowmem_reserve;
+        zone.set_watermarks(spec.watermarks);
+        S::Keeper::tune_zone(&mut zone.keeper, tuning(plan, spec));
+        let buddy = zone.buddy_mut();
+        buddy.zone = spec.id;
+        if plan.config().highatomic {
+            let one_percent = spec.managed / 100 / table.pageblock_order().frames();
+            buddy.high_atomic_limit = one_percent as u32;
+        }
+        fill_zone(plan, table, zone, spec);
+        zone.with_buddy(|_| ());
+    }
+}
+
+/// Makes the zone's usable memory free: whole largest blocks of ordinary memory go to the
+/// frontier, the ragged ends and CMA to the lists.
+fn fill_zone<P: Platform, S: Policy>(
+    plan: &Plan,
+    table: &FrameTable<'_, P>,
+    zone: &mut Zone<P, S>,
+    spec: &ZoneSpec,
+) {
+    let block = Order::MAX.frames() as u32;
+    for range in plan.ranges_of(spec.id) {
+        let Some((start, last)) = bounds(table, &range) else { continue };
+        let migrate = match range.kind {
+            RangeKind::Cma => MigrateType::Cma,
+            _ => MigrateType::Movable,
+        };
+        let step = table.pageblock_order().frames() as usize;
+        for at in (table.block_start(start)..=last).step_by(step) {
+            // A pageblock with memory of two kinds was made whole by the plan.
+            table.set_block(at, BlockWord::new(spec.id, migrate));
+        }
+        if !range.kind.is_usable() {
+            continue;
+        }
+        let end = last + 1;
+        let (first, rest) = (start.next_multiple_of(block), end & !(block - 1));
+        let buddy = zone.buddy_mut();
+        if migrate == MigrateType::Cma || first >= rest {
+            give_range(buddy, table, start, end);
+        } else {
+            give_range(buddy, table, start, first);
+            buddy.frontier.push(table, first, rest);
+            give_range(buddy, table, rest, end);
+        }
+    }
+}
+
+/// First and last index of a range.
+fn bounds<P: Platform>(table: &FrameTable<'_, P>, range: &crate::map::Range) -> Option<(u32, u32)> {
+    let start = table.index(range.start)?;
+    (range.frames() > 0).then(|| (start, start + (range.frames() - 1) as u32))
+}
+
+/// Frees `start..end` in the largest aligned blocks.
+pub(crate) fn give_range<P: Platform>(
+    buddy: &mut crate::buddy::Buddy,
+    table: &FrameTable<'_, P>,
+    mut start: u32,
+    end: u32,
+) {
+    while start < end {
+        let aligned = start.trailing_zeros().min((end - start).ilog2());
+        let order = Order::new(aligned.min(10) as u8).unwrap_or(Order::MAX);
+        buddy.give(table, start, order);
+        start += order.frames() as u32;
+    }
+}
+
+pub(crate) fn tune_caches<P: Platform, S: Policy>(plan: &Plan, caches: &[P::Slot<CpuZone<S>>]) {
+    for (cache, spec) in caches.iter().zip(plan.zones().iter().cycle()) {
+        cache.with(|cpu_zone| S::Keeper::tune_cpu(&mut cpu_zone.cache, tuning(plan, spec)));
+    }
+}
+
+/// The first zone of each node's zonelist for each zone limit.
+pub(crate) fn homes(plan: &Plan) -> Homes {
+    let mut homes = [[NO_ZONE; NR_ZONE_TYPES]; MAX_NODES];
+    for (node, row) in homes.iter_mut().enumerate() {
+        for (limit, home) in ZoneType::ALL.into_iter().zip(row) {
+            let list = plan.zonelist(NodeId(node as u8)).iter();
+            let mut fitting = list.filter(|id| plan.zones()[id.0 as usize].zone_type <= limit);
+            *home = fitting.next().map_or(NO_ZONE, |id| id.0);
+        }
+    }
+    homes
+}

@@ -1,0 +1,69 @@
+//! One CPU's cache of one zone, with its counters: what a slot guards.
+//!
+//! ```
+//! use zonal::{CpuZone, preset::Zonal};
+//! let cache = CpuZone::<Zonal>::new();
+//! assert_eq!(cache.events().alloc, 0);
+//! ```
+
+use crate::keeper::Keeper;
+use crate::policy::Policy;
+
+/// Counters of one CPU and zone, plain numbers guarded by the slot.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct CpuEvents {
+    /// Frames handed out.
+    pub alloc: u64,
+    /// Frames given back.
+    pub free: u64,
+    /// Times the cache was filled.
+    pub refills: u64,
+    /// Times the cache gave a batch away because it was full.
+    pub spills: u64,
+    /// Times somebody emptied the cache.
+    pub drains: u64,
+}
+
+impl CpuEvents {
+    /// The sum of two.
+    #[must_use]
+    pub const fn plus(self, other: Self) -> Self {
+        Self {
+            alloc: self.alloc + other.alloc,
+            free: self.free + other.free,
+            refills: self.refills + other.refills,
+            spills: self.spills + other.spills,
+            drains: self.drains + other.drains,
+        }
+    }
+}
+
+/// One CPU's cache of one zone.
+#[derive(Debug)]
+pub struct CpuZone<S: Policy> {
+    pub(crate) cache: <S::Keeper as Keeper>::Cpu,
+    pub(crate) events: CpuEvents,
+}
+
+impl<S: Policy> CpuZone<S> {
+    /// An empty cache.
+    #[must_use]
+    pub fn new() -> Self {
+        Self {
+            cache: S::Keeper::new_cpu(),
+            events: CpuEvents { alloc: 0, free: 0, refills: 0, spills: 0, drains: 0 },
+        }
+    }
+
+    /// Its counters.
+    #[must_use]
+    pub const fn events(&self) -> CpuEvents {
+        self.events
+    }
+}
+
+impl<S: Policy> Default for CpuZone<S> {
+    fn default() -> Self {
+        Self::new()
+    }
+}

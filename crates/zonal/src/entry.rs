@@ -1,0 +1,55 @@
+//! The two ways into a CPU's caches behind one trait: the shared try-lock and the owned claim.
+
+use crate::cpu_zone::CpuZone;
+use crate::platform::{OwnedSlots, Platform, Slot};
+use crate::policy::Policy;
+use crate::units::ZoneId;
+
+pub(crate) trait Entry<P: Platform, S: Policy> {
+    /// Runs `f` on the CPU's cache of `zone`; `None` if somebody else is inside.
+    fn enter<R>(&mut self, zone: ZoneId, f: impl FnOnce(&mut CpuZone<S>) -> R) -> Option<R>;
+    /// The CPU whose caches these are.
+    fn cpu(&self) -> usize;
+}
+
+/// Anyone, on the CPU that the platform named.
+pub(crate) struct SharedEntry<'a, P: Platform, S: Policy> {
+    caches: &'a [P::Slot<CpuZone<S>>],
+    zones: usize,
+    cpu: usize,
+}
+
+impl<'a, P: Platform, S: Policy> SharedEntry<'a, P, S> {
+    #[inline]
+    pub(crate) fn new(caches: &'a [P::Slot<CpuZone<S>>], zones: usize, cpu: usize) -> Self {
+        Self { caches, zones, cpu }
+    }
+}
+
+impl<P: Platform, S: Policy> Entry<P, S> for SharedEntry<'_, P, S> {
+    #[inline]
+    fn enter<R>(&mut self, zone: ZoneId, f: impl FnOnce(&mut CpuZone<S>) -> R) -> Option<R> {
+        self.caches.get(self.cpu * self.zones + zone.0 as usize)?.try_with(f)
+    }
+    #[inline]
+    fn cpu(&self) -> usize {
+        self.cpu
+    }
+}
+
+/// The owner of a CPU's caches.
+pub(crate) struct OwnedEntry<O> {
+    pub(crate) owned: O,
+    pub(crate) cpu: usize,
+}
+
+impl<P: Platform, S: Policy, O: OwnedSlots<CpuZone<S>>> Entry<P, S> for OwnedEntry<O> {
+    #[inline]
+    fn enter<R>(&mut self, zone: ZoneId, f: impl FnOnce(&mut CpuZone<S>) -> R) -> Option<R> {
+        Some(self.owned.with(zone.0 as usize, f))
+    }
+    #[inline]
+    fn cpu(&self) -> usize {
+        self.cpu
+    }
+}

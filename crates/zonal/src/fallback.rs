@@ -1,0 +1,151 @@
+//! When a migrate type has run out: claim a pageblock of another type, or steal one block.
+//!
+//! The mechanism is Linux's: the largest block of another type is found first, because it is
+//! the most likely to bring a whole pageblock with it; a pageblock at least half free changes
+//! its type, from the others one block is stolen and the type stays.
+
+use crate::buddy::Buddy;
+use crate::frame::{BlockWord, FrameKind, FrameTable};
+use crate::free_area::End;
+use crate::migrate::MigrateType;
+use crate::platform::Platform;
+use crate::units::Order;
+
+/// Where each requestable type looks, best first.
+const FALLBACKS: [[MigrateType; 2]; 3] = [
+    [MigrateType::Reclaimable, MigrateType::Movable],
+    [MigrateType::Reclaimable, MigrateType::Unmovable],
+    [MigrateType::Unmovable, MigrateType::Movable],
+];
+
+impl Buddy {
+    /// Takes a block of `order` from a pageblock of another type. Work: at most the frames of
+    /// one pageblock.
+    pub(crate) fn take_fallback<P: Platform>(
+        &mut self,
+        table: &FrameTable<'_, P>,
+        order: Order,
+        migrate: MigrateType,
+    ) -> Option<u32> {
+        let others = FALLBACKS.get(migrate.index())?;
+        if others.iter().all(|&other| self.area.first(Order::MAX, other).is_none()) {
+            self.grow(table);
+        }
+        let mut candidates = Order::all().skip(order.index()).rev().flat_map(|at| {
+            let area = &self.area;
+            others.iter().filter_map(move |&other| area.first(at, other).map(|i| (at, i)))
+        });
+        let (found, index) = candidates.next()?;
+        if self.claim(table, index, found, migrate) {
+            return self.take_smallest(table, order, migrate);
+        }
+        // Nothing worth claiming: the smallest block does the least harm.
+        others.iter().find_map(|&other| {
+            let index = self.take_smallest(table, order, other)?;
+            self.events.stolen += 1;
+            Some(index)
+        })
+    }
+
+    /// Gives the pageblock (or the pageblocks) of the free block at `index` to `migrate`, if
+    /// enough of it is free.
+    fn claim<P: Platform>(
+        &mut self,
+        table: &FrameTable<'_, P>,
+        index: u32,
+        order: Order,
+        migrate: MigrateType,
+    ) -> bool {
+        let pageblock = table.pageblock_order();
+        if order >= pageblock {
+            self.area.remove(table, index, order);
+            let step = pageblock.frames() as usize;
+            for at in (index..index + order.frames() as u32).step_by(step) {
+                table.set_migrate(at, migrate);
+            }
+            self.area.add(table, index, order, End::Head);
+            self.events.claimed += 1;
+            return true;
+        }
+        // A movable request that spoils another type's block can be moved out again later;
+        // the other types cannot, so they claim from smaller pieces on.
+        let worth = order.get() >= pageblock.get() / 2 || migrate != MigrateType::Movable;
+        if !worth || self.free_in_block(table, index) < pageblock.frames() as u32 / 2 {
+            return false;
+        }
+        self.move_block(table, index, migrate);
+        self.events.claimed += 1;
+        true
+    }
+
+    /// Free frames of this zone's lists in the pageblock of `index`. Scans the pageblock.
+    pub(crate) fn free_in_block<P: Platform>(
+        &mut self,
+        table: &FrameTable<'_, P>,
+        index: u32,
+    ) -> u32 {
+        let mut free = 0;
+        self.scan_block(table, index, |_, _, order| free += order.frames() as u32);
+        free
+    }
+
+    /// Changes the migrate type of the pageblock of `index` and moves its free blocks to the
+    /// lists of that type. A free block larger than the pageblock is split first.
+    pub(crate) fn move_block<P: Platform>(
+        &mut self,
+        table: &FrameTable<'_, P>,
+        index: u32,
+        migrate: MigrateType,
+    ) {
+        let start = table.block_start(index);
+        self.split_around(table, start);
+        let old: BlockWord = table.block(start);
+        self.scan_block(table, start, |buddy, at, order| {
+            buddy.area.remove(table, at, order);
+            table.set_migrate(start, migrate);
+            buddy.area.add(table, at, order, End::Head);
+            table.set_block(start, old);
+        });
+        table.set_migrate(start, migrate);
+    }
+
+    /// Cuts a free block that is larger than a pageblock into pageblocks.
+    fn split_around<P: Platform>(&mut self, table: &FrameTable<'_, P>, start: u32) {
+        let pageblock = table.pageblock_order();
+        for order in Order::all().skip(pageblock.index() + 1) {
+            let head = start & !(order.frames() as u32 - 1);
+            let state = table.state(head);
+            if state.kind() == FrameKind::Free && state.order() == order {
+                self.area.remove(table, head, order);
+                let step = pageblock.frames() as usize;
+                for at in (head..head + order.frames() as u32).step_by(step) {
+                    self.area.add(table, at, pageblock, End::Head);
+                }
+                return;
+            }
+        }
+    }
+
+    /// Calls `visit` for every free block that starts in the pageblock of `index`.
+    fn scan_block<P: Platform>(
+        &mut self,
+        table: &FrameTable<'_, P>,
+        index: u32,
+        mut visit: impl FnMut(&mut Self, u32, Order),
+    ) {
+        let start = table.block_start(index);
+        let end = (start + table.pageblock_order().frames() as u32).min(table.frames());
+        let mut at = start;
+        while at < end {
+            let state = table.state(at);
+            self.area.count_work(1);
+            if state.kind() == FrameKind::Free {
+                visit(self, at, state.order());
+            }
+            at += match state.kind() {
+                FrameKind::Inner | FrameKind::Damaged => 1,
+                _ => state.order().frames() as u32,
+            };
+        }
+    }
+}

@@ -1,0 +1,256 @@
+//! The frame table: one state byte and one link word a frame, one word a pageblock.
+//!
+//! The caller owns the memory (9 bytes a frame and 8 a pageblock, plus the depot's arrays);
+//! zeroed memory is a valid table in which no frame is managed. Nothing here reads or writes
+//! the frames themselves.
+//!
+//! ```
+//! use zonal::frame::{FrameKind, FrameState};
+//! use zonal::Order;
+//! let state = FrameState::allocated(Order::HUGE);
+//! assert_eq!((state.kind(), state.order()), (FrameKind::Allocated, Order::HUGE));
+//! ```
+
+use crate::migrate::MigrateType;
+use crate::platform::{AtomicByte, AtomicWord, Platform};
+use crate::units::{Order, Pfn, ZoneId};
+use core::sync::atomic::Ordering::Relaxed;
+
+/// "No frame" in a link: never a valid index, because a table spans fewer than 2^32 − 1 frames.
+pub(crate) const NIL: u32 = u32::MAX;
+
+/// What the high half of a state byte says.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum FrameKind {
+    /// Not the first frame of anything: a hole, reserved, never touched since boot, or inside
+    /// a block whose first frame carries the state. Zeroed memory says this.
+    Inner = 0,
+    /// First frame of a block on a buddy list. Guarded by the zone lock.
+    Free = 1,
+    /// In a per-CPU cache or a cluster. Owned by whoever owns that cache or cluster.
+    Cached = 2,
+    /// First frame of a block that was handed out. Owned by whoever holds the block.
+    Allocated = 3,
+    /// Withdrawn: on no list, in no cache, not handed out. Guarded by the zone lock.
+    Isolated = 4,
+    /// Not a state that this library writes: the table was damaged.
+    Damaged = 5,
+}
+
+/// A frame's state byte: kind in the high half, order in the low half.
+///
+/// | value | meaning | who may change it | to |
+/// |---|---|---|---|
+/// | `0x00` | inner: see [`FrameKind::Inner`] | holder of the enclosing block or the zone lock | any |
+/// | `0x10 + k` | free, heads a block of order k on a buddy list | zone lock | inner, cached, allocated, isolated |
+/// | `0x20 + k` | cached, heads a block of order k in a cache or cluster | owner of the cache or cluster | allocated, free (under the zone lock), inner |
+/// | `0x30 + k` | allocated with order k | holder of the block, by freeing it | cached, free (under the zone lock) |
+/// | `0x40 + k` | isolated with order k | zone lock | free, allocated |
+///
+/// All accesses are relaxed: a state is written by the one owner of the block, and the block
+/// changes hands through the zone lock, a slot, a depot's release/acquire pair, or whatever
+/// the caller uses to pass its block on. Only misuse races here (a frame freed twice at the
+/// same instant on two CPUs); the copy that this leaves in a second cache fails the check
+/// made when it would be handed out, and is dropped and counted there.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(transparent)]
+pub struct FrameState(u8);
+
+impl FrameState {
+    /// Not the first frame of anything.
+    pub const INNER: Self = Self(0);
+
+    const fn of(kind: FrameKind, order: Order) -> Self {
+        Self((kind as u8) << 4 | order.get())
+    }
+
+    /// Heads a free block of `order`.
+    #[must_use]
+    #[inline]
+    pub const fn free(order: Order) -> Self {
+        Self::of(FrameKind::Free, order)
+    }
+
+    /// Heads a cached block of `order`.
+    #[must_use]
+    #[inline]
+    pub const fn cached(order: Order) -> Self {
+        Self::of(FrameKind::Cached, order)
+    }
+
+    /// Heads an allocated block of `order`.
+    #[must_use]
+    #[inline]
+    pub const fn allocated(order: Order) -> Self {
+        Self::of(FrameKind::Allocated, order)
+    }
+
+    /// Heads an isolated block of `order`.
+    #[must_use]
+    #[inline]
+    pub const fn isolated(order: Order) -> Self {
+        Self::of(FrameKind::Isolated, order)
+    }
+
+    /// The kind.
+    #[must_use]
+    pub const fn kind(self) -> FrameKind {
+        match self.0 >> 4 {
+            0 if self.0 == 0 => FrameKind::Inner,
+            1 => FrameKind::Free,
+            2 => FrameKind::Cached,
+            3 => FrameKind::Allocated,
+            4 => FrameKind::Isolated,
+            _ => FrameKind::Damaged,
+        }
+    }
+
+    /// The order of the block that the frame heads (0 for an inner frame; a damaged byte
+    /// reads as the largest order).
+    #[must_use]
+    pub const fn order(self) -> Order {
+        match Order::new(self.0 & 0xf) {
+            Some(order) => order,
+            None => Order::MAX,
+        }
+    }
+}
+
+/// A pageblock's word: migrate type in bits 0–7, zone instance + 1 in bits 8–15 (0: no zone).
+///
+/// The zone is written once, before the allocator is shared; the migrate type under the zone
+/// lock. Readers without the lock use it as a hint and look again under the lock where a
+/// wrong answer would matter.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(transparent)]
+pub(crate) struct BlockWord(u64);
+
+impl BlockWord {
+    pub(crate) const fn new(zone: ZoneId, migrate: MigrateType) -> Self {
+        Self((zone.0 as u64 + 1) << 8 | migrate as u64)
+    }
+    #[inline]
+    pub(crate) const fn zone(self) -> Option<ZoneId> {
+        match (self.0 >> 8) as u8 {
+            0 => None,
+            n => Some(ZoneId(n - 1)),
+        }
+    }
+    #[inline]
+    pub(crate) const fn migrate(self) -> MigrateType {
+        match MigrateType::from_number(self.0 as u8) {
+            Some(migrate) => migrate,
+            None => MigrateType::Isolate,
+        }
+    }
+    const fn with_migrate(self, migrate: MigrateType) -> Self {
+        Self(self.0 & !0xff | migrate as u64)
+    }
+}
+
+/// The table over the caller's memory. Frames are named by their index from the table's base.
+#[derive(Debug)]
+pub struct FrameTable<'m, P: Platform> {
+    states: &'m [P::Byte],
+    links: &'m [P::Word],
+    blocks: &'m [P::Word],
+    base: Pfn,
+    pageblock_order: Order,
+}
+
+impl<'m, P: Platform> FrameTable<'m, P> {
+    pub(crate) fn new(
+        states: &'m [P::Byte],
+        links: &'m [P::Word],
+        blocks: &'m [P::Word],
+        base: Pfn,
+        pageblock_order: Order,
+    ) -> Self {
+        Self { states, links, blocks, base, pageblock_order }
+    }
+
+    /// Index of `pfn`, if the table spans it.
+    #[inline]
+    pub(crate) fn index(&self, pfn: Pfn) -> Option<u32> {
+        let offset = pfn.get().wrapping_sub(self.base.get());
+        (offset < self.states.len() as u64).then_some(offset as u32)
+    }
+
+    #[inline]
+    pub(crate) fn pfn(&self, index: u32) -> Pfn {
+        Pfn::new(self.base.get() + u64::from(index))
+    }
+
+    pub(crate) fn frames(&self) -> u32 {
+        self.states.len() as u32
+    }
+
+    pub(crate) fn pageblock_order(&self) -> Order {
+        self.pageblock_order
+    }
+
+    #[inline]
+    pub(crate) fn state(&self, index: u32) -> FrameState {
+        FrameState(self.states[index as usize].load(Relaxed))
+    }
+
+    #[inline]
+    pub(crate) fn set_state(&self, index: u32, state: FrameState) {
+        self.states[index as usize].store(state.0, Relaxed);
+    }
+
+    /// Replaces `from` by `to`, if `from` is there. One look-up; no atomic read-modify-write:
+    /// see [`FrameState`] for why none is needed. `false` (and no change) for anything else,
+    /// an index outside the table included.
+    #[inline]
+    pub(crate) fn replace_state(&self, index: u32, from: FrameState, to: FrameState) -> bool {
+        match self.states.get(index as usize) {
+            Some(byte) if byte.load(Relaxed) == from.0 => {
+                byte.store(to.0, Relaxed);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// The (previous, next) of a frame that is on a list.
+    #[inline]
+    pub(crate) fn link(&self, index: u32) -> (u32, u32) {
+        let word = self.links[index as usize].load(Relaxed);
+        (word as u32, (word >> 32) as u32)
+    }
+
+    #[inline]
+    pub(crate) fn set_link(&self, index: u32, previous: u32, next: u32) {
+        let word = u64::from(previous) | u64::from(next) << 32;
+        self.links[index as usize].store(word, Relaxed);
+    }
+
+    #[inline]
+    pub(crate) fn block(&self, index: u32) -> BlockWord {
+        let block = index >> self.pageblock_order.get();
+        BlockWord(self.blocks[block as usize].load(Relaxed))
+    }
+
+    /// As [`block`](Self::block), `None` outside the table.
+    #[inline]
+    pub(crate) fn get_block(&self, index: u32) -> Option<BlockWord> {
+        let block = index >> self.pageblock_order.get();
+        self.blocks.get(block as usize).map(|word| BlockWord(word.load(Relaxed)))
+    }
+
+    pub(crate) fn set_block(&self, index: u32, word: BlockWord) {
+        self.blocks[(index >> self.pageblock_order.get()) as usize].store(word.0, Relaxed);
+    }
+
+    /// Changes the migrate type of the pageblock that holds `index`. Under the zone lock.
+    pub(crate) fn set_migrate(&self, index: u32, migrate: MigrateType) {
+        self.set_block(index, self.block(index).with_migrate(migrate));
+    }
+
+    /// First index of the pageblock that holds `index`.
+    pub(crate) fn block_start(&self, index: u32) -> u32 {
+        index & !(self.pageblock_order.frames() as u32 - 1)
+    }
+}

@@ -1,0 +1,104 @@
+//! Doubly linked lists of frames through the link words of the frame table.
+
+use crate::frame::{FrameTable, NIL};
+use crate::platform::Platform;
+
+/// A list of block heads. Whoever guards the list guards the link words of its members.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FreeList {
+    head: u32,
+    tail: u32,
+    count: u32,
+}
+
+impl FreeList {
+    pub(crate) const EMPTY: Self = Self { head: NIL, tail: NIL, count: 0 };
+
+    #[inline]
+    pub(crate) fn len(&self) -> u32 {
+        self.count
+    }
+
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.head == NIL
+    }
+
+    /// The block that [`pop_head`](Self::pop_head) would take.
+    #[inline]
+    pub(crate) fn head(&self) -> Option<u32> {
+        (self.head != NIL).then_some(self.head)
+    }
+
+    #[inline]
+    pub(crate) fn push_head<P: Platform>(&mut self, table: &FrameTable<'_, P>, index: u32) {
+        table.set_link(index, NIL, self.head);
+        if self.head == NIL {
+            self.tail = index;
+        } else {
+            let (_, next) = table.link(self.head);
+            table.set_link(self.head, index, next);
+        }
+        self.head = index;
+        self.count += 1;
+    }
+
+    #[inline]
+    pub(crate) fn push_tail<P: Platform>(&mut self, table: &FrameTable<'_, P>, index: u32) {
+        table.set_link(index, self.tail, NIL);
+        if self.tail == NIL {
+            self.head = index;
+        } else {
+            let (previous, _) = table.link(self.tail);
+            table.set_link(self.tail, previous, index);
+        }
+        self.tail = index;
+        self.count += 1;
+    }
+
+    #[inline]
+    pub(crate) fn pop_head<P: Platform>(&mut self, table: &FrameTable<'_, P>) -> Option<u32> {
+        let index = self.head()?;
+        self.remove(table, index);
+        Some(index)
+    }
+
+    #[inline]
+    pub(crate) fn pop_tail<P: Platform>(&mut self, table: &FrameTable<'_, P>) -> Option<u32> {
+        let index = (self.tail != NIL).then_some(self.tail)?;
+        self.remove(table, index);
+        Some(index)
+    }
+
+    /// Unlinks `index`, which must be a member.
+    #[inline]
+    pub(crate) fn remove<P: Platform>(&mut self, table: &FrameTable<'_, P>, index: u32) {
+        let (previous, next) = table.link(index);
+        if previous == NIL {
+            self.head = next;
+        } else {
+            let (before, _) = table.link(previous);
+            table.set_link(previous, before, next);
+        }
+        if next == NIL {
+            self.tail = previous;
+        } else {
+            let (_, after) = table.link(next);
+            table.set_link(next, previous, after);
+        }
+        self.count -= 1;
+    }
+
+    /// Members from the head on.
+    pub(crate) fn iter<'a, P: Platform>(
+        &self,
+        table: &'a FrameTable<'_, P>,
+    ) -> impl Iterator<Item = u32> + 'a {
+        let mut at = self.head;
+        core::iter::from_fn(move || {
+            let here = (at != NIL).then_some(at)?;
+            at = table.link(here).1;
+            Some(here)
+        })
+    }
+}

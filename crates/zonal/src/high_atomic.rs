@@ -1,0 +1,41 @@
+//! The high-atomic reserve: pageblocks kept for high-order requests that cannot wait.
+//!
+//! After such a request was served, its pageblock joins the reserve, until the reserve has
+//! one per cent of the zone; under pressure the slow path gives pageblocks back.
+
+use crate::buddy::Buddy;
+use crate::frame::FrameTable;
+use crate::migrate::MigrateType;
+use crate::platform::Platform;
+use crate::units::Order;
+
+impl Buddy {
+    /// Adds the pageblock of `index` to the reserve if there is room for it. Work: at most
+    /// one pageblock.
+    pub(crate) fn reserve_high_atomic<P: Platform>(
+        &mut self,
+        table: &FrameTable<'_, P>,
+        index: u32,
+    ) {
+        let migrate = table.block(index).migrate();
+        if migrate.is_requestable() && self.high_atomic_blocks < self.high_atomic_limit {
+            self.move_block(table, index, MigrateType::HighAtomic);
+            self.high_atomic_blocks += 1;
+        }
+    }
+
+    /// Gives one pageblock of the reserve that has free frames to `migrate`. Work: at most
+    /// one pageblock.
+    pub(crate) fn unreserve_high_atomic<P: Platform>(
+        &mut self,
+        table: &FrameTable<'_, P>,
+        migrate: MigrateType,
+    ) -> bool {
+        let found =
+            Order::all().rev().find_map(|order| self.area.first(order, MigrateType::HighAtomic));
+        let Some(index) = found else { return false };
+        self.move_block(table, index, migrate);
+        self.high_atomic_blocks -= 1;
+        true
+    }
+}

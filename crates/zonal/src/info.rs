@@ -1,0 +1,154 @@
+//! Snapshots of a zone for reports: counts, watermarks, caches, lock holds.
+//!
+//! ```
+//! use zonal::info::ZoneInfo;
+//! fn all_there(zone: &ZoneInfo) -> bool {
+//!     zone.free + zone.cached + zone.deferred <= zone.managed
+//! }
+//! ```
+
+use crate::allocator::Allocator;
+use crate::buddy::BuddyEvents;
+use crate::cpu_zone::CpuEvents;
+use crate::free_area::FreeCounts;
+use crate::keeper::Keeper;
+use crate::platform::{Platform, Slot};
+use crate::policy::Policy;
+use crate::units::{CpuId, NodeId, Pfn, ZoneId};
+use crate::watermark::Watermarks;
+use crate::zone_type::{NR_ZONE_TYPES, ZoneType};
+
+/// A zone instance as it is now; exact when nothing else runs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ZoneInfo {
+    /// The zone instance.
+    pub zone: ZoneId,
+    /// Its node.
+    pub node: NodeId,
+    /// Its type.
+    pub zone_type: ZoneType,
+    /// Which instance of its type on the node, from 0.
+    pub instance: u8,
+    /// First frame of its span.
+    pub start: Pfn,
+    /// Frames from the first to the last, holes included.
+    pub spanned: u64,
+    /// Frames that exist.
+    pub present: u64,
+    /// Frames the allocator hands out.
+    pub managed: u64,
+    /// Free frames on the buddy lists, untouched ones included.
+    pub free: u64,
+    /// Frames in per-CPU caches.
+    pub cached: u64,
+    /// Frames whose merging is deferred.
+    pub deferred: u64,
+    /// Free blocks by order and migrate type.
+    pub blocks: FreeCounts,
+    /// The watermarks.
+    pub watermarks: Watermarks,
+    /// Frames added to each watermark at present.
+    pub boost: u64,
+    /// Frames kept from requests that could have used a higher type.
+    pub reserve: [u64; NR_ZONE_TYPES],
+    /// Pageblocks in the high-atomic reserve.
+    pub high_atomic_blocks: u32,
+    /// Counters kept under the zone lock.
+    pub events: BuddyEvents,
+}
+
+/// One CPU's cache of one zone.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct CacheInfo {
+    /// The CPU.
+    pub cpu: CpuId,
+    /// Frames in the cache.
+    pub count: u64,
+    /// Frames moved at once.
+    pub batch: u32,
+    /// Frames at which a batch is moved out.
+    pub high: u32,
+    /// Counters.
+    pub events: CpuEvents,
+}
+
+impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
+    /// How many zone instances there are; ids run from 0.
+    #[must_use]
+    pub const fn zone_count(&self) -> usize {
+        self.zones.len()
+    }
+
+    /// A zone as it is now, or `None` for an id beyond [`zone_count`](Self::zone_count).
+    /// Visits every CPU's cache: O(CPUs).
+    #[must_use]
+    pub fn zone_info(&self, id: ZoneId) -> Option<ZoneInfo> {
+        let zone = self.zone(id)?;
+        let here = self.here(zone, 0);
+        let (blocks, free, events, high_atomic_blocks) = zone.with_buddy(|buddy| {
+            (buddy.counts(), buddy.free_frames(), buddy.events, buddy.high_atomic_blocks)
+        });
+        Some(ZoneInfo {
+            zone: id,
+            node: zone.node,
+            zone_type: zone.zone_type,
+            instance: zone.instance,
+            start: self.plan.zones()[id.0 as usize].start,
+            spanned: zone.spanned,
+            present: zone.present,
+            managed: zone.managed(),
+            free,
+            cached: self.cached_in(zone),
+            deferred: S::Keeper::deferred(&here),
+            blocks,
+            watermarks: zone.watermarks(),
+            boost: zone.boost(),
+            reserve: zone.reserve,
+            high_atomic_blocks,
+            events,
+        })
+    }
+
+    /// One CPU's cache of a zone.
+    #[must_use]
+    pub fn cache_info(&self, id: ZoneId, cpu: CpuId) -> Option<CacheInfo> {
+        let cache = self.caches_of(cpu)?.get(id.0 as usize)?;
+        Some(cache.with(|own| {
+            let (batch, high) = S::Keeper::limits(&own.cache);
+            let count = S::Keeper::cached(&own.cache);
+            CacheInfo { cpu, count, batch, high, events: own.events }
+        }))
+    }
+
+    /// Pageblocks of a zone by migrate type. O(pageblocks of the zone).
+    #[must_use]
+    pub fn pageblock_counts(&self, id: ZoneId) -> [u64; crate::migrate::NR_MIGRATE_TYPES] {
+        let mut counts = [0; crate::migrate::NR_MIGRATE_TYPES];
+        let step = self.table.pageblock_order().frames() as usize;
+        for index in (0..self.table.frames()).step_by(step) {
+            let word = self.table.block(index);
+            if word.zone() == Some(id) {
+                counts[word.migrate().index()] += 1;
+            }
+        }
+        counts
+    }
+
+    /// Sets a zone's watermarks (frames). `false` for an unknown zone or marks out of order.
+    pub fn set_watermarks(&self, id: ZoneId, marks: Watermarks) -> bool {
+        let ordered = marks.min <= marks.low && marks.low <= marks.high;
+        match self.zone(id) {
+            Some(zone) if ordered => {
+                zone.set_watermarks(marks);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Raises all watermarks of a zone by `frames`, until set again (0: not at all).
+    /// `false` for an unknown zone.
+    pub fn set_watermark_boost(&self, id: ZoneId, frames: u64) -> bool {
+        self.zone(id).map(|zone| zone.set_boost(frames)).is_some()
+    }
+}

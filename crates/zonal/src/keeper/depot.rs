@@ -1,0 +1,358 @@
+//! Clusters in arrays, owned by per-CPU caches and exchanged whole with a depot.
+//!
+//! - Source: zonal's own (design: Bonwick's magazines and depot; Lu 2018 for what it replaces).
+//! - Mechanism: a CPU keeps up to two clusters of frames a migrate type in one array. Empty, it
+//!   takes a whole cluster: from its shard of the depot, from the zone's shared part, else from
+//!   the buddy lists; full, its colder half goes to the shard, else to the shared part, else it
+//!   is merged into the buddy lists. No frame's metadata is touched to hand a cluster over.
+//! - State: the arrays are guarded by the CPU's slot; shards and shared part are lock-free
+//!   stacks of cluster numbers (`cluster`).
+//! - Conflicts with linked lists per CPU: it takes their place. Merging is deferred while a
+//!   frame is in a cluster; `coalesce` undoes that a cluster at a time.
+//! - Self-tuning: a shard may hold one more cluster for every time that its CPU found it
+//!   empty, within the depot's share of the zone; a CPU that only frees passes clusters on.
+
+use super::depot_cpu::{DepotCpu, high_row};
+use super::{Here, Keeper, Tuning};
+use crate::cluster::{ClusterId, Stack};
+use crate::frame::FrameTable;
+use crate::migrate::{MigrateType, NR_CACHED_TYPES};
+use crate::platform::{AtomicWord, Platform};
+use crate::policy::Policy;
+use crate::units::{Order, Pfn};
+use core::sync::atomic::Ordering::Relaxed;
+
+/// The keeper with clusters of `N` frames. `N` is 256 in the presets: 254 or more frames an
+/// exchange make the exchange itself cheap, and an order-8 block fills it exactly.
+#[derive(Clone, Copy, Debug)]
+pub struct Depot<const N: usize>;
+
+/// A zone's part: the clusters that any CPU may take.
+pub struct DepotZone<P: Platform> {
+    shared: [Stack<P>; NR_CACHED_TYPES],
+    /// Clusters that the shards together are allowed to hold so far.
+    reserved: P::Word,
+    /// The most that `reserved` may reach.
+    reserved_limit: u64,
+    /// The most clusters in the shared part, over all types.
+    shared_limit: u64,
+}
+
+/// Clusters every shard may hold from the start.
+const SHARD_BASE: u32 = 2;
+
+impl<const N: usize> Depot<N> {
+    /// Takes a full cluster for `migrate`: shard first, then the shared part.
+    fn take_cluster<P: Platform, S: Policy<Keeper = Self>>(
+        here: &Here<'_, P, S>,
+        cpu: &mut DepotCpu<N>,
+        migrate: MigrateType,
+        allowance: u64,
+    ) -> bool {
+        let own = here.own_exchange();
+        let at = migrate.index();
+        if let Some(id) = own.full[at].pop(here.pool) {
+            Self::load(here, cpu, &id, at);
+            own.empty.push(here.pool, id);
+            return true;
+        }
+        cpu.shard_missed[at] = cpu.shard_missed[at].saturating_add(1);
+        if allowance == 0 {
+            return false;
+        }
+        let Some(id) = here.zone.keeper.shared[at].pop(here.pool) else { return false };
+        Self::load(here, cpu, &id, at);
+        here.pool.put_empty(id);
+        true
+    }
+
+    /// Takes a full cluster from another CPU's shard.
+    fn steal_cluster<P: Platform, S: Policy<Keeper = Self>>(
+        here: &Here<'_, P, S>,
+        cpu: &mut DepotCpu<N>,
+        migrate: MigrateType,
+    ) -> bool {
+        let at = migrate.index();
+        let Some(id) = here.all_exchanges().find_map(|shard| shard.full[at].pop(here.pool)) else {
+            return false;
+        };
+        Self::load(here, cpu, &id, at);
+        here.pool.put_empty(id);
+        true
+    }
+
+    fn load<P: Platform, S: Policy<Keeper = Self>>(
+        here: &Here<'_, P, S>,
+        cpu: &mut DepotCpu<N>,
+        id: &ClusterId,
+        at: usize,
+    ) {
+        let stack = &mut cpu.stacks[at];
+        here.pool.read(id, &mut stack.slots[0]);
+        stack.len = N as u32;
+    }
+
+    /// Where the colder half of a full stack may go: an empty cluster, and whether it belongs
+    /// to the shard (or to the shared part).
+    fn room<P: Platform, S: Policy<Keeper = Self>>(
+        here: &Here<'_, P, S>,
+        cpu: &mut DepotCpu<N>,
+        at: usize,
+    ) -> Option<(ClusterId, bool)> {
+        let own = here.own_exchange();
+        let zone = &here.zone.keeper;
+        let mut private = own.full[at].len() < u64::from(cpu.shard_high[at]);
+        if !private && cpu.shard_missed[at] > 0 && zone.reserve_one() {
+            cpu.shard_missed[at] -= 1;
+            cpu.shard_high[at] += 1;
+            private = true;
+        }
+        if !private && zone.shared.iter().map(Stack::len).sum::<u64>() >= zone.shared_limit {
+            return None;
+        }
+        let id = own.empty.pop(here.pool).or_else(|| here.pool.take_empty())?;
+        Some((id, private))
+    }
+}
+
+impl<P: Platform> DepotZone<P> {
+    /// Allows the shards one more cluster, if the zone's share has room. Relaxed: a counter.
+    fn reserve_one(&self) -> bool {
+        if self.reserved.load(Relaxed) >= self.reserved_limit {
+            return false;
+        }
+        if self.reserved.fetch_add(1, Relaxed) < self.reserved_limit {
+            return true;
+        }
+        self.release(1);
+        false
+    }
+
+    fn release(&self, clusters: u64) {
+        self.reserved.fetch_add(clusters.wrapping_neg(), Relaxed);
+    }
+}
+
+impl<const N: usize> Keeper for Depot<N> {
+    const CLUSTER: usize = N;
+    type Cpu = DepotCpu<N>;
+    type Zone<P: Platform> = DepotZone<P>;
+
+    fn new_cpu() -> DepotCpu<N> {
+        DepotCpu::EMPTY
+    }
+
+    fn new_zone<P: Platform>() -> DepotZone<P> {
+        DepotZone {
+            shared: core::array::from_fn(|_| Stack::new()),
+            reserved: P::Word::new(0),
+            reserved_limit: 0,
+            shared_limit: 0,
+        }
+    }
+
+    fn tune_cpu(cpu: &mut DepotCpu<N>, tuning: Tuning) {
+        // All the stacks of all CPUs together: no more than a quarter of the zone.
+        let part = tuning.managed / u64::from(tuning.cpus.max(1)) / 4;
+        cpu.batch = (part / (2 * NR_CACHED_TYPES as u64)).clamp(1, N as u64) as u32;
+        cpu.high = 2 * cpu.batch;
+        cpu.shard_high = [if cpu.batch == N as u32 { SHARD_BASE } else { 0 }; NR_CACHED_TYPES];
+        for (row, stacks) in cpu.blocks.iter_mut().enumerate() {
+            let limit = DepotCpu::<N>::block_limit(row, tuning.managed, tuning.cpus);
+            stacks.iter_mut().for_each(|stack| stack.high = limit);
+        }
+    }
+
+    fn tune_zone<P: Platform>(zone: &mut DepotZone<P>, tuning: Tuning) {
+        let share = u64::from(tuning.depot_share.max(1));
+        let clusters = tuning.managed / share / N as u64;
+        zone.shared_limit = clusters / 4;
+        zone.reserved_limit = clusters - zone.shared_limit;
+    }
+
+    #[inline]
+    fn caches(order: Order) -> bool {
+        order == Order::ZERO || high_row(order).is_some()
+    }
+
+    fn limits(cpu: &DepotCpu<N>) -> (u32, u32) {
+        (cpu.batch, cpu.high)
+    }
+
+    #[inline]
+    fn pop<P: Platform>(
+        cpu: &mut DepotCpu<N>,
+        table: &FrameTable<'_, P>,
+        order: Order,
+        migrate: MigrateType,
+    ) -> Option<u32> {
+        if order == Order::ZERO {
+            return cpu.stacks.get_mut(migrate.index())?.pop(table);
+        }
+        cpu.blocks.get_mut(high_row(order)?)?.get_mut(migrate.index())?.pop(table, order)
+    }
+
+    #[inline]
+    fn push<P: Platform>(
+        cpu: &mut DepotCpu<N>,
+        _table: &FrameTable<'_, P>,
+        order: Order,
+        migrate: MigrateType,
+        index: u32,
+    ) -> bool {
+        if order == Order::ZERO {
+            let stack = &mut cpu.stacks[migrate.index()];
+            stack.push(index);
+            return stack.len >= cpu.high;
+        }
+        let Some(row) = high_row(order) else { return false };
+        let stack = &mut cpu.blocks[row][migrate.index()];
+        stack.push(index);
+        stack.len >= stack.high
+    }
+
+    #[inline]
+    fn pop_bulk<P: Platform>(
+        cpu: &mut DepotCpu<N>,
+        table: &FrameTable<'_, P>,
+        migrate: MigrateType,
+        out: &mut [Pfn],
+    ) -> usize {
+        cpu.stacks.get_mut(migrate.index()).map_or(0, |stack| stack.pop_bulk(table, out))
+    }
+
+    fn refill<P: Platform, S: Policy<Keeper = Self>>(
+        here: &Here<'_, P, S>,
+        cpu: &mut DepotCpu<N>,
+        order: Order,
+        migrate: MigrateType,
+        allowance: u64,
+    ) -> bool {
+        let at = migrate.index();
+        if order != Order::ZERO {
+            let Some(row) = high_row(order) else { return false };
+            let stack = &mut cpu.blocks[row][at];
+            let blocks = u64::from(stack.high / 2).clamp(1, 8).min(allowance >> order.get());
+            let taken = here.take_blocks(&mut stack.slots[..blocks as usize], order, migrate);
+            stack.len = taken as u32;
+            return taken > 0;
+        }
+        let deposits = cpu.batch == N as u32;
+        if deposits && Self::take_cluster(here, cpu, migrate, allowance) {
+            return true;
+        }
+        let stack = &mut cpu.stacks[at];
+        let want = u64::from(cpu.batch).min(allowance) as usize;
+        let taken = here.take_frames(&mut stack.slots[0][..want], migrate);
+        // The lowest frame on top, so that they are handed out in ascending order.
+        stack.slots[0][..taken].reverse();
+        stack.len = taken as u32;
+        taken > 0 || (deposits && allowance > 0 && Self::steal_cluster(here, cpu, migrate))
+    }
+
+    fn spill<P: Platform, S: Policy<Keeper = Self>>(
+        here: &Here<'_, P, S>,
+        cpu: &mut DepotCpu<N>,
+        order: Order,
+        migrate: MigrateType,
+    ) {
+        let at = migrate.index();
+        if let Some(row) = high_row(order) {
+            let stack = &mut cpu.blocks[row][at];
+            let gone = (stack.len as usize).div_ceil(2);
+            here.give_blocks(&stack.slots[..gone], order);
+            stack.slots.copy_within(gone.., 0);
+            stack.len -= gone as u32;
+            return;
+        }
+        let batch = cpu.batch as usize;
+        let room = if batch == N { Self::room(here, cpu, at) } else { None };
+        let stack = &mut cpu.stacks[at];
+        match room {
+            Some((id, private)) => {
+                here.pool.write(&id, &stack.slots[0]);
+                let own = &here.own_exchange().full[at];
+                let to = if private { own } else { &here.zone.keeper.shared[at] };
+                to.push(here.pool, id);
+            }
+            None => {
+                here.give_frames(&mut stack.slots.as_flattened_mut()[..batch]);
+            }
+        }
+        stack.close_gap(batch);
+    }
+
+    fn drain<P: Platform, S: Policy<Keeper = Self>>(
+        here: &Here<'_, P, S>,
+        cpu: &mut DepotCpu<N>,
+    ) -> u64 {
+        let mut given = 0;
+        for stack in &mut cpu.stacks {
+            let len = core::mem::take(&mut stack.len) as usize;
+            given += here.give_frames(&mut stack.slots.as_flattened_mut()[..len]);
+        }
+        super::depot_cpu::drain_blocks(cpu, |blocks, order| {
+            given += here.give_blocks(blocks, order);
+        });
+        // Memory is wanted: the shard starts again from its base.
+        for high in &mut cpu.shard_high {
+            let grown = high.saturating_sub(SHARD_BASE);
+            here.zone.keeper.release(u64::from(grown));
+            *high -= grown;
+        }
+        cpu.shard_missed = [0; NR_CACHED_TYPES];
+        given
+    }
+
+    fn coalesce<P: Platform, S: Policy<Keeper = Self>>(here: &Here<'_, P, S>) -> u64 {
+        let shared = here.zone.keeper.shared.iter();
+        let shards = here.all_exchanges().flat_map(|shard| shard.full.iter());
+        let Some(id) = shared.chain(shards).find_map(|stack| stack.pop(here.pool)) else {
+            return 0;
+        };
+        let mut frames = [0; N];
+        here.pool.read(&id, &mut frames);
+        here.pool.put_empty(id);
+        here.give_frames(&mut frames);
+        N as u64
+    }
+
+    fn cached(cpu: &DepotCpu<N>) -> u64 {
+        let mut frames = 0;
+        cpu.visit(&mut |_, order| frames += order.frames());
+        frames
+    }
+
+    fn deferred<P: Platform, S: Policy<Keeper = Self>>(here: &Here<'_, P, S>) -> u64 {
+        let shared = here.zone.keeper.shared.iter();
+        let shards = here.all_exchanges().flat_map(|shard| shard.full.iter());
+        shared.chain(shards).map(Stack::len).sum::<u64>() * N as u64
+    }
+
+    fn shared<P: Platform>(zone: &DepotZone<P>) -> u64 {
+        zone.shared.iter().map(Stack::len).sum::<u64>() * N as u64
+    }
+
+    fn visit<P: Platform>(
+        cpu: &DepotCpu<N>,
+        _table: &FrameTable<'_, P>,
+        visit: &mut dyn FnMut(u32, Order),
+    ) {
+        cpu.visit(visit);
+    }
+
+    fn visit_deferred<P: Platform, S: Policy<Keeper = Self>>(
+        here: &Here<'_, P, S>,
+        visit: &mut dyn FnMut(u32, Order),
+    ) {
+        let shared = here.zone.keeper.shared.iter();
+        let shards = here.all_exchanges().flat_map(|shard| shard.full.iter());
+        for stack in shared.chain(shards) {
+            stack.visit(here.pool, |id| {
+                let mut frames = [0; N];
+                here.pool.read(id, &mut frames);
+                frames.iter().for_each(|&index| visit(index, Order::ZERO));
+            });
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! What keepers share: batches out of the buddy lists and back into them, each in one hold.
+
+use super::Here;
+use crate::buddy::{Buddy, Reach};
+use crate::frame::{FrameKind, FrameState};
+use crate::migrate::MigrateType;
+use crate::platform::Platform;
+use crate::policy::{Merge, Policy};
+use crate::units::Order;
+
+/// Blocks given back in one hold: each is at most [`Order::MAX`] merges of work.
+const GIVE_PER_HOLD: usize = 64;
+
+impl<P: Platform, S: Policy> Here<'_, P, S> {
+    /// Takes up to `slots.len()` order-0 frames for `migrate` from the buddy lists in one
+    /// hold, small fragments first so that large blocks stay whole, and marks them cached.
+    /// Returns how many; they stand in `slots` in ascending runs.
+    pub(super) fn take_frames(&self, slots: &mut [u32], migrate: MigrateType) -> usize {
+        let table = self.table;
+        let taken = self.zone.with_buddy(|buddy| {
+            let mut done = 0;
+            while done < slots.len() {
+                let Some((index, order)) = self.next_run(buddy, slots.len() - done, migrate, done)
+                else {
+                    break;
+                };
+                for (slot, frame) in slots[done..].iter_mut().zip(index..).take(1 << order.get()) {
+                    *slot = frame;
+                    done += 1;
+                }
+            }
+            done
+        });
+        // The frames are this cache's alone: their states need no lock.
+        for &index in &slots[..taken] {
+            table.set_state(index, super::depot_cpu::CACHED);
+        }
+        taken
+    }
+
+    /// The next run of at most `want` frames: own type, smallest first; then untouched memory;
+    /// then, only to have anything at all, another type.
+    fn next_run(
+        &self,
+        buddy: &mut Buddy,
+        want: usize,
+        migrate: MigrateType,
+        have: usize,
+    ) -> Option<(u32, Order)> {
+        let table = self.table;
+        loop {
+            let smallest = Order::all().find(|&at| buddy.area.first(at, migrate).is_some());
+            if let Some(smallest) = smallest {
+                let fits = Order::new(want.ilog2() as u8).unwrap_or(Order::MAX);
+                let order = smallest.min(fits);
+                return buddy.take_smallest(table, order, migrate).map(|index| (index, order));
+            }
+            if migrate == MigrateType::Movable && buddy.grow(table) {
+                continue;
+            }
+            if have > 0 {
+                return None;
+            }
+            return buddy
+                .take(table, Order::ZERO, migrate, Reach::NORMAL)
+                .map(|index| (index, Order::ZERO));
+        }
+    }
+
+    /// Gives cached order-0 frames back to the buddy lists, merged in the policy's way, in
+    /// holds of bounded work. `frames` is reordered. Returns how many were given back.
+    pub(super) fn give_frames(&self, frames: &mut [u32]) -> u64 {
+        let table = self.table;
+        S::Merge::arrange(frames);
+        // Inner: a copy of a frame (see `FrameState`) is seen here, and cannot enter twice.
+        let mut kept = 0;
+        for at in 0..frames.len() {
+            let index = frames[at];
+            if table.replace_state(index, super::depot_cpu::CACHED, FrameState::INNER) {
+                frames[kept] = index;
+                kept += 1;
+            }
+        }
+        let refused = (frames.len() - kept) as u64;
+        let mut rest = &frames[..kept];
+        let mut given = 0;
+        while !rest.is_empty() {
+            self.zone.with_buddy(|buddy| {
+                for _ in 0..GIVE_PER_HOLD {
+                    let Some(&index) = rest.first() else { break };
+                    let order = S::Merge::run(rest, table.pageblock_order());
+                    if S::Merge::defers(order) {
+                        buddy.give_unmerged(table, index, order);
+                    } else {
+                        buddy.give(table, index, order);
+                    }
+                    given += order.frames();
+                    rest = &rest[1 << order.get()..];
+                }
+            });
+        }
+        if refused > 0 {
+            self.zone.with_buddy(|buddy| buddy.events.refused += refused);
+        }
+        given
+    }
+
+    /// Takes up to `slots.len()` blocks of `order` in one hold and marks them cached.
+    pub(super) fn take_blocks(
+        &self,
+        slots: &mut [u32],
+        order: Order,
+        migrate: MigrateType,
+    ) -> usize {
+        let table = self.table;
+        let taken = self.zone.with_buddy(|buddy| {
+            let mut done = 0;
+            for slot in slots.iter_mut() {
+                // Another type's memory only for the block that is asked for.
+                let reach = Reach { fallback: done == 0, ..Reach::NORMAL };
+                let Some(index) = buddy.take(table, order, migrate, reach) else { break };
+                *slot = index;
+                done += 1;
+            }
+            done
+        });
+        for &index in &slots[..taken] {
+            table.set_state(index, FrameState::cached(order));
+        }
+        taken
+    }
+
+    /// Gives cached blocks of `order` back to the buddy lists. Returns frames given back.
+    pub(super) fn give_blocks(&self, blocks: &[u32], order: Order) -> u64 {
+        let table = self.table;
+        let mut given = 0;
+        for some in blocks.chunks(GIVE_PER_HOLD) {
+            self.zone.with_buddy(|buddy| {
+                for &index in some {
+                    let state = table.state(index);
+                    if state.kind() == FrameKind::Cached && state.order() == order {
+                        table.set_state(index, FrameState::INNER);
+                        buddy.give(table, index, order);
+                        given += order.frames();
+                    } else {
+                        buddy.events.refused += 1;
+                    }
+                }
+            });
+        }
+        given
+    }
+}

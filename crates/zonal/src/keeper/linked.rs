@@ -1,0 +1,220 @@
+//! Per-CPU lists through the frame table, as Linux 4.16 keeps order-0 pages.
+//!
+//! - Source: Linux 4.16, the base of Lu's 2018 series.
+//! - Mechanism: three lists a CPU and zone; an empty list is filled with `batch` frames taken
+//!   one by one under the zone lock; when `high` frames are kept, `batch` of them go back one
+//!   by one, coldest first, taking turns between the lists.
+//! - State: the lists and the frames' link words, guarded by the CPU's slot.
+//! - Conflicts with nothing. Orders above 0 are not cached.
+//! - Counters: `batch` and `high` in `zoneinfo`.
+
+use super::{Here, Keeper, Tuning};
+use crate::buddy::Reach;
+use crate::frame::{FrameState, FrameTable};
+use crate::free_list::FreeList;
+use crate::migrate::{MigrateType, NR_CACHED_TYPES};
+use crate::platform::Platform;
+use crate::policy::Policy;
+use crate::units::Order;
+
+/// The most frames that Linux 4.16 moves at once: a quarter of 512 KiB, made 2^n − 1.
+const MAX_BATCH: usize = 31;
+
+/// The keeper with linked lists.
+#[derive(Clone, Copy, Debug)]
+pub struct Linked;
+
+/// One CPU's lists of one zone.
+#[derive(Debug)]
+pub struct LinkedCpu {
+    lists: [FreeList; NR_CACHED_TYPES],
+    count: u32,
+    batch: u32,
+    high: u32,
+    /// List that the next spill starts with.
+    turn: usize,
+}
+
+/// Linux 4.16's batch for a zone of `managed` frames: a thousandth of the zone, at most
+/// 512 KiB, of that a quarter, then 2^n − 1.
+fn linux_batch(managed: u64) -> u32 {
+    let quarter = ((managed / 1024).min(128) / 4).max(1);
+    let rounded = quarter + quarter / 2;
+    (1u32 << rounded.ilog2()).saturating_sub(1).max(1)
+}
+
+impl Keeper for Linked {
+    const CLUSTER: usize = 0;
+    type Cpu = LinkedCpu;
+    type Zone<P: Platform> = ();
+
+    fn new_cpu() -> LinkedCpu {
+        LinkedCpu {
+            lists: [FreeList::EMPTY; NR_CACHED_TYPES],
+            count: 0,
+            batch: 1,
+            high: 6,
+            turn: 0,
+        }
+    }
+
+    fn new_zone<P: Platform>() {}
+
+    fn tune_cpu(cpu: &mut LinkedCpu, tuning: Tuning) {
+        cpu.batch = linux_batch(tuning.managed).min(MAX_BATCH as u32);
+        cpu.high = 6 * cpu.batch;
+    }
+
+    fn tune_zone<P: Platform>((): &mut (), _: Tuning) {}
+
+    #[inline]
+    fn caches(order: Order) -> bool {
+        order == Order::ZERO
+    }
+
+    fn limits(cpu: &LinkedCpu) -> (u32, u32) {
+        (cpu.batch, cpu.high)
+    }
+
+    #[inline]
+    fn pop<P: Platform>(
+        cpu: &mut LinkedCpu,
+        table: &FrameTable<'_, P>,
+        order: Order,
+        migrate: MigrateType,
+    ) -> Option<u32> {
+        if order != Order::ZERO {
+            return None;
+        }
+        let list = cpu.lists.get_mut(migrate.index())?;
+        while let Some(index) = list.pop_head(table) {
+            cpu.count -= 1;
+            let (from, to) = (FrameState::cached(order), FrameState::allocated(order));
+            if table.replace_state(index, from, to) {
+                return Some(index);
+            }
+        }
+        None
+    }
+
+    #[inline]
+    fn push<P: Platform>(
+        cpu: &mut LinkedCpu,
+        table: &FrameTable<'_, P>,
+        _order: Order,
+        migrate: MigrateType,
+        index: u32,
+    ) -> bool {
+        cpu.lists[migrate.index()].push_head(table, index);
+        cpu.count += 1;
+        cpu.count >= cpu.high
+    }
+
+    fn refill<P: Platform, S: Policy<Keeper = Self>>(
+        here: &Here<'_, P, S>,
+        cpu: &mut LinkedCpu,
+        order: Order,
+        migrate: MigrateType,
+        allowance: u64,
+    ) -> bool {
+        let batch = u64::from(cpu.batch).min(allowance);
+        if order != Order::ZERO {
+            return false;
+        }
+        let list = &mut cpu.lists[migrate.index()];
+        let before = list.len();
+        here.zone.with_buddy(|buddy| {
+            for _ in 0..batch {
+                let Some(index) = buddy.take(here.table, order, migrate, Reach::NORMAL) else {
+                    break;
+                };
+                here.table.set_state(index, FrameState::cached(order));
+                list.push_tail(here.table, index);
+            }
+        });
+        cpu.count += list.len() - before;
+        !list.is_empty()
+    }
+
+    fn spill<P: Platform, S: Policy<Keeper = Self>>(
+        here: &Here<'_, P, S>,
+        cpu: &mut LinkedCpu,
+        _order: Order,
+        _migrate: MigrateType,
+    ) {
+        give_batch(here, cpu);
+    }
+
+    fn drain<P: Platform, S: Policy<Keeper = Self>>(
+        here: &Here<'_, P, S>,
+        cpu: &mut LinkedCpu,
+    ) -> u64 {
+        let mut given = 0;
+        while cpu.count > 0 {
+            given += give_batch(here, cpu);
+        }
+        given
+    }
+
+    fn coalesce<P: Platform, S: Policy<Keeper = Self>>(_: &Here<'_, P, S>) -> u64 {
+        0
+    }
+
+    fn cached(cpu: &LinkedCpu) -> u64 {
+        u64::from(cpu.count)
+    }
+
+    fn deferred<P: Platform, S: Policy<Keeper = Self>>(_: &Here<'_, P, S>) -> u64 {
+        0
+    }
+
+    #[inline]
+    fn shared<P: Platform>((): &()) -> u64 {
+        0
+    }
+
+    fn visit<P: Platform>(
+        cpu: &LinkedCpu,
+        table: &FrameTable<'_, P>,
+        visit: &mut dyn FnMut(u32, Order),
+    ) {
+        for list in &cpu.lists {
+            list.iter(table).for_each(|index| visit(index, Order::ZERO));
+        }
+    }
+
+    fn visit_deferred<P: Platform, S: Policy<Keeper = Self>>(
+        _: &Here<'_, P, S>,
+        _: &mut dyn FnMut(u32, Order),
+    ) {
+    }
+}
+
+/// Gives `batch` frames back in one hold, coldest first, from each list in turn.
+fn give_batch<P: Platform, S: Policy>(here: &Here<'_, P, S>, cpu: &mut LinkedCpu) -> u64 {
+    let mut batch = [0u32; MAX_BATCH];
+    let mut taken = 0;
+    while taken < cpu.batch as usize && cpu.count > 0 {
+        if let Some(index) = cpu.lists[cpu.turn].pop_tail(here.table) {
+            batch[taken] = index;
+            taken += 1;
+            cpu.count -= 1;
+        }
+        cpu.turn = (cpu.turn + 1) % NR_CACHED_TYPES;
+    }
+    here.give_frames(&mut batch[..taken]);
+    taken as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::linux_batch;
+
+    #[test]
+    fn batch_follows_the_formula() {
+        assert_eq!(linux_batch(1 << 20), 31, "4 GiB");
+        assert_eq!(linux_batch(1 << 28), 31, "1 TiB");
+        assert_eq!(linux_batch(16 << 10), 3, "64 MiB");
+        assert_eq!(linux_batch(512), 1, "2 MiB");
+    }
+}

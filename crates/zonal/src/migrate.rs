@@ -1,0 +1,76 @@
+//! Migrate types: what may be done with the frames of a pageblock.
+//!
+//! ```
+//! use zonal::MigrateType;
+//! assert_eq!(MigrateType::Movable.name(), "Movable");
+//! ```
+
+/// How many migrate types there are.
+pub const NR_MIGRATE_TYPES: usize = 6;
+/// How many of them the per-CPU caches keep apart: unmovable, movable, reclaimable.
+pub const NR_CACHED_TYPES: usize = 3;
+
+/// What may be done with allocated frames, kept by pageblock so that like stays with like.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+#[repr(u8)]
+pub enum MigrateType {
+    /// Pinned where they are: page tables, kernel objects.
+    #[default]
+    Unmovable = 0,
+    /// Can be copied elsewhere and remapped.
+    Movable = 1,
+    /// Can be dropped and read or computed again.
+    Reclaimable = 2,
+    /// Set aside for high-order requests that cannot wait.
+    HighAtomic = 3,
+    /// Lent to movable requests until a device wants the range.
+    Cma = 4,
+    /// Withdrawn from allocation while somebody works on the range.
+    Isolate = 5,
+}
+
+impl MigrateType {
+    /// All of them, in the order of their numbers.
+    pub const ALL: [Self; NR_MIGRATE_TYPES] = [
+        Self::Unmovable,
+        Self::Movable,
+        Self::Reclaimable,
+        Self::HighAtomic,
+        Self::Cma,
+        Self::Isolate,
+    ];
+
+    /// The type with this number; `None` for a number that is none.
+    #[must_use]
+    #[inline]
+    pub const fn from_number(n: u8) -> Option<Self> {
+        if (n as usize) < NR_MIGRATE_TYPES { Some(Self::ALL[n as usize]) } else { None }
+    }
+
+    /// Index into per-type tables.
+    #[must_use]
+    #[inline]
+    pub const fn index(self) -> usize {
+        self as usize
+    }
+
+    /// The name that `/proc/pagetypeinfo` gives it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Unmovable => "Unmovable",
+            Self::Movable => "Movable",
+            Self::Reclaimable => "Reclaimable",
+            Self::HighAtomic => "HighAtomic",
+            Self::Cma => "CMA",
+            Self::Isolate => "Isolate",
+        }
+    }
+
+    /// Whether a request may name it. The others are states of a pageblock.
+    #[must_use]
+    #[inline]
+    pub const fn is_requestable(self) -> bool {
+        (self as u8) < NR_CACHED_TYPES as u8
+    }
+}

@@ -1,0 +1,97 @@
+//! What a host chooses before planning.
+
+use super::PlanError;
+use crate::units::{Order, Pfn};
+use crate::watermark::{LOWMEM_RATIO, SCALE_FACTOR_MAX, WatermarkConfig};
+use crate::zone_type::NR_ZONE_TYPES;
+use crate::zonelist::{DistanceMatrix, ZonelistOrder};
+
+/// The most CPUs an allocator serves.
+pub const MAX_CPUS: u32 = 4096;
+/// The smallest pageblock: with 8 frames its 8-byte word costs one byte a frame, which is what
+/// is left of the 10 bytes a frame that the frame table may take.
+pub const MIN_PAGEBLOCK_ORDER: u8 = 3;
+
+/// How much memory is set aside for movable requests.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum MovableShare {
+    /// None: no Movable zones.
+    #[default]
+    None,
+    /// This many frames at the top of each node, rounded down to pageblocks. Taken from the
+    /// highest zone type that the node has and from no other, so that memory for devices stays
+    /// what it is; a node with less gives all of that type.
+    Frames(u64),
+}
+
+/// The configuration of an allocator. Start from [`Config::new`] and change what differs.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Config {
+    /// CPUs that get a per-CPU cache: 1 to [`MAX_CPUS`].
+    pub cpus: u32,
+    /// The size of a pageblock; at least [`MIN_PAGEBLOCK_ORDER`]. Default: a huge page, order 9.
+    pub pageblock_order: Order,
+    /// Frames below belong to DMA zones. Default 16 MiB; 0 for no such zones. Rounded down to a
+    /// pageblock.
+    pub dma_limit: Pfn,
+    /// Frames below, and not below [`dma_limit`](Self::dma_limit), belong to DMA32 zones.
+    /// Default 4 GiB; equal to `dma_limit` for no such zones. Rounded down to a pageblock.
+    pub dma32_limit: Pfn,
+    /// Memory set aside for movable requests, per node. Default none.
+    pub movable: MovableShare,
+    /// How far the nodes are apart.
+    pub distances: DistanceMatrix,
+    /// How the zonelists are ordered. Default by node.
+    pub zonelist_order: ZonelistOrder,
+    /// What the watermarks are computed from.
+    pub watermarks: WatermarkConfig,
+    /// Linux's `lowmem_reserve_ratio` by zone type; 0 turns a type's reserve off.
+    pub lowmem_ratio: [u32; NR_ZONE_TYPES],
+    /// The depots may hold at most one in this many of all frames; at least 1. Default 8.
+    pub depot_share: u32,
+    /// Whether pageblocks are set aside for high-order requests that cannot wait. Default yes.
+    pub highatomic: bool,
+}
+
+impl Config {
+    /// What a Linux machine with so many CPUs would use.
+    #[must_use]
+    pub fn new(cpus: u32) -> Self {
+        Self {
+            cpus,
+            pageblock_order: Order::HUGE,
+            dma_limit: Pfn::containing(16 << 20),
+            dma32_limit: Pfn::containing(4 << 30),
+            movable: MovableShare::None,
+            distances: DistanceMatrix::default(),
+            zonelist_order: ZonelistOrder::Node,
+            watermarks: WatermarkConfig::default(),
+            lowmem_ratio: LOWMEM_RATIO,
+            depot_share: 8,
+            highatomic: true,
+        }
+    }
+
+    /// Checks what does not depend on the map.
+    ///
+    /// # Errors
+    /// The first thing that is wrong, in the order of the fields.
+    pub const fn check(&self) -> Result<(), PlanError> {
+        if self.cpus == 0 || self.cpus > MAX_CPUS {
+            return Err(PlanError::Cpus { cpus: self.cpus });
+        }
+        if self.pageblock_order.get() < MIN_PAGEBLOCK_ORDER {
+            return Err(PlanError::PageblockOrder { order: self.pageblock_order });
+        }
+        if self.dma_limit.get() > self.dma32_limit.get() {
+            return Err(PlanError::Limits { dma: self.dma_limit, dma32: self.dma32_limit });
+        }
+        if self.watermarks.scale_factor > SCALE_FACTOR_MAX {
+            return Err(PlanError::ScaleFactor { scale_factor: self.watermarks.scale_factor });
+        }
+        if self.depot_share == 0 {
+            return Err(PlanError::DepotShare);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,192 @@
+//! The only door to a host: atomics, locks, per-CPU slots, the CPU number, zeroing, reclaim.
+//!
+//! The allocator has one source and no `cfg`; threads, a kernel, the simulator and a model
+//! checker each implement [`Platform`]. What a host promises is written at each method; the
+//! core relies on nothing else.
+//!
+//! | host | atomics | lock | slot |
+//! |---|---|---|---|
+//! | [`single::SingleThread`] | `core` | `RefCell` | the lock again |
+//! | `zonal-host` | `core` | spins, then parks | biased towards an owner |
+//! | loom | loom's | loom's mutex | the lock again |
+//!
+//! ```
+//! use zonal::platform::{Lock, Platform, single::SingleThread};
+//! let lock = <SingleThread as Platform>::Lock::<u32>::new(1);
+//! assert_eq!(lock.with(|n| { *n += 1; *n }), 2);
+//! ```
+
+pub mod plain;
+pub mod shared_slot;
+pub mod single;
+
+use crate::allocator::Allocator;
+use crate::policy::Policy;
+use crate::slowpath::Shortage;
+use crate::units::{CpuId, NodeId, Order, Pfn, ZoneId};
+use core::fmt;
+use core::sync::atomic::Ordering;
+
+/// An 8-bit atomic. All zero bytes must be the value 0, so that a host can hand over fresh
+/// zeroed memory as a table of these.
+pub trait AtomicByte {
+    /// An atomic that holds `value`.
+    fn new(value: u8) -> Self;
+    /// Reads it.
+    fn load(&self, order: Ordering) -> u8;
+    /// Writes it.
+    fn store(&self, value: u8, order: Ordering);
+}
+
+/// A 64-bit atomic. All zero bytes must be the value 0.
+pub trait AtomicWord {
+    /// An atomic that holds `value`.
+    fn new(value: u64) -> Self;
+    /// Reads it.
+    fn load(&self, order: Ordering) -> u64;
+    /// Writes it.
+    fn store(&self, value: u64, order: Ordering);
+    /// Adds, wrapping; returns what was there before.
+    fn fetch_add(&self, value: u64, order: Ordering) -> u64;
+    /// Writes `new` if `current` is there.
+    ///
+    /// # Errors
+    /// What is there instead. Unlike the weak form it never fails while `current` is there.
+    fn compare_exchange(
+        &self,
+        current: u64,
+        new: u64,
+        success: Ordering,
+        failure: Ordering,
+    ) -> Result<u64, u64>;
+}
+
+/// A mutual-exclusion lock around a `T`, with closure access so that a host can bracket the
+/// hold (interrupts off, preemption off, cost accounting).
+///
+/// The core never takes a lock of the same kind inside another and never calls the host back
+/// inside a closure (I-7).
+pub trait Lock<T> {
+    /// A lock around `value`, not held.
+    fn new(value: T) -> Self;
+    /// Waits for the lock, then runs `f` with it held.
+    fn with<R>(&self, f: impl FnOnce(&mut T) -> R) -> R;
+    /// Runs `f` if the lock is free this moment; never waits.
+    fn try_with<R>(&self, f: impl FnOnce(&mut T) -> R) -> Option<R>;
+    /// Access without locking, for whoever has the lock to itself.
+    fn get_mut(&mut self) -> &mut T;
+}
+
+/// A per-CPU slot around a `T`: reached by anyone through a try-lock, or claimed by one owner
+/// who then enters it without an atomic read-modify-write.
+///
+/// Mutual exclusion holds between all the ways in; [`with`](Slot::with) reaches the contents
+/// even of a claimed slot whose owner is idle.
+pub trait Slot<T>: Sized {
+    /// What an owner holds: entry to a run of slots.
+    type Owned<'a>: OwnedSlots<T>
+    where
+        Self: 'a;
+
+    /// A slot around `value`, not claimed.
+    fn new(value: T) -> Self;
+    /// Runs `f` if nobody is inside and nobody has claimed the slot; never waits.
+    fn try_with<R>(&self, f: impl FnOnce(&mut T) -> R) -> Option<R>;
+    /// Waits for whoever is inside, then runs `f`, claimed or not. For drains: it may be slow,
+    /// and must not be called by the owner from inside its own slot.
+    fn with<R>(&self, f: impl FnOnce(&mut T) -> R) -> R;
+    /// Claims every slot of the run until the claim is dropped.
+    ///
+    /// # Errors
+    /// [`ClaimError`] if one of them is claimed already or the host has no such path; then
+    /// none is claimed.
+    fn claim(slots: &[Self]) -> Result<Self::Owned<'_>, ClaimError>;
+}
+
+/// The owner's way into the slots it claimed.
+pub trait OwnedSlots<T> {
+    /// Enters the slot `index` of the run and runs `f`.
+    ///
+    /// # Panics
+    /// If `index` is outside the run: a bug of the caller.
+    fn with<R>(&mut self, index: usize, f: impl FnOnce(&mut T) -> R) -> R;
+}
+
+/// Why a slot could not be claimed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum ClaimError {
+    /// Another owner has it.
+    Taken,
+    /// The CPU number is beyond the slots the allocator was built with.
+    NoSuchCpu,
+    /// The host cannot order an owner's plain stores against a remote drain.
+    Unsupported(&'static str),
+}
+
+impl fmt::Display for ClaimError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Taken => f.write_str("the CPU slot is claimed by another handle"),
+            Self::NoSuchCpu => f.write_str("the allocator has no slot for that CPU"),
+            Self::Unsupported(what) => write!(f, "this host has no owned CPU slots: {what}"),
+        }
+    }
+}
+
+impl core::error::Error for ClaimError {}
+
+/// The host cannot write frames, so a request with `zero` cannot be served.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct CannotZero;
+
+/// A host: see the [module](self).
+pub trait Platform: Sized {
+    /// State bytes of the frame table.
+    type Byte: AtomicByte;
+    /// Link words, pageblock words, counters.
+    type Word: AtomicWord;
+    /// The zone lock.
+    type Lock<T: Send>: Lock<T>;
+    /// The per-CPU caches.
+    type Slot<T: Send>: Slot<T>;
+
+    /// The CPU the caller runs on. A hint: a wrong answer is slow, never unsound.
+    fn cpu(&self) -> CpuId;
+
+    /// The node that a CPU is on. The default: one node.
+    fn node(&self, cpu: CpuId) -> NodeId {
+        let _ = cpu;
+        NodeId(0)
+    }
+
+    /// Fills a block that was just allocated, and that nobody else knows of, with zero bytes.
+    ///
+    /// # Errors
+    /// [`CannotZero`] if this host cannot write frames (the default).
+    fn zero(&self, pfn: Pfn, order: Order) -> Result<(), CannotZero> {
+        let _ = (pfn, order);
+        Err(CannotZero)
+    }
+
+    /// The zone fell below its low watermark: wake whoever reclaims in the background.
+    /// Must not block. The default does nothing.
+    fn wake_reclaim(&self, zone: ZoneId) {
+        let _ = zone;
+    }
+
+    /// Gives frames back to `allocator`, because the request in `shortage` cannot be served.
+    /// Called without any allocator lock held (I-7), on the CPU of the request.
+    /// Returns how many frames it freed; the default frees none.
+    fn reclaim<S: Policy>(&self, allocator: &Allocator<'_, Self, S>, shortage: &Shortage) -> u64 {
+        let _ = (allocator, shortage);
+        0
+    }
+
+    /// Moves pages so that a block of the wanted order forms. Called without any allocator
+    /// lock held (I-7). Returns whether anything moved; the default moves nothing.
+    fn compact<S: Policy>(&self, allocator: &Allocator<'_, Self, S>, shortage: &Shortage) -> bool {
+        let _ = (allocator, shortage);
+        false
+    }
+}

@@ -1,0 +1,75 @@
+//! A [`Slot`] made of any [`Lock`], for hosts without a cheaper way in for an owner.
+//!
+//! ```
+//! use zonal::platform::{OwnedSlots, Slot, shared_slot::SharedSlot, single::CellLock};
+//! let slots = [SharedSlot::<u8, CellLock<_>>::new(7)];
+//! let mut owned = Slot::claim(&slots).unwrap();
+//! assert!(slots[0].try_with(|_| ()).is_none(), "claimed: the try-lock path stays out");
+//! assert_eq!(owned.with(0, |n| *n), 7);
+//! ```
+
+use super::{ClaimError, Lock, OwnedSlots, Slot};
+use core::marker::PhantomData;
+
+/// What the lock of a [`SharedSlot`] guards: the value and whether an owner has claimed it.
+#[derive(Debug)]
+pub struct Guarded<T> {
+    claimed: bool,
+    value: T,
+}
+
+/// A slot whose every way in takes the lock `L`.
+#[derive(Debug)]
+pub struct SharedSlot<T, L> {
+    lock: L,
+    marker: PhantomData<fn(T) -> T>,
+}
+
+impl<T, L: Lock<Guarded<T>>> Slot<T> for SharedSlot<T, L> {
+    type Owned<'a>
+        = Claim<'a, T, L>
+    where
+        Self: 'a;
+
+    fn new(value: T) -> Self {
+        Self { lock: L::new(Guarded { claimed: false, value }), marker: PhantomData }
+    }
+
+    fn try_with<R>(&self, f: impl FnOnce(&mut T) -> R) -> Option<R> {
+        self.lock.try_with(|guarded| (!guarded.claimed).then(|| f(&mut guarded.value)))?
+    }
+
+    fn with<R>(&self, f: impl FnOnce(&mut T) -> R) -> R {
+        self.lock.with(|guarded| f(&mut guarded.value))
+    }
+
+    fn claim(slots: &[Self]) -> Result<Self::Owned<'_>, ClaimError> {
+        for (done, slot) in slots.iter().enumerate() {
+            if slot.lock.with(|guarded| core::mem::replace(&mut guarded.claimed, true)) {
+                drop(Claim { slots: &slots[..done] });
+                return Err(ClaimError::Taken);
+            }
+        }
+        Ok(Claim { slots })
+    }
+}
+
+/// The claim of an owner; dropping it gives the slots up.
+#[derive(Debug)]
+pub struct Claim<'a, T, L: Lock<Guarded<T>>> {
+    slots: &'a [SharedSlot<T, L>],
+}
+
+impl<T, L: Lock<Guarded<T>>> OwnedSlots<T> for Claim<'_, T, L> {
+    fn with<R>(&mut self, index: usize, f: impl FnOnce(&mut T) -> R) -> R {
+        self.slots[index].lock.with(|guarded| f(&mut guarded.value))
+    }
+}
+
+impl<T, L: Lock<Guarded<T>>> Drop for Claim<'_, T, L> {
+    fn drop(&mut self) {
+        for slot in self.slots {
+            slot.lock.with(|guarded| guarded.claimed = false);
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! When the frames of a batch that goes back to the buddy lists are merged.
+//!
+//! ```
+//! use zonal::policy::merge::{Always, Lazy, Merge};
+//! use zonal::Order;
+//! let mut batch = [7, 4, 6, 5];
+//! Lazy::arrange(&mut batch);
+//! assert_eq!(Lazy::run(&batch, Order::HUGE).frames(), 4, "one block of order 2");
+//! assert_eq!(Always::run(&batch, Order::HUGE).frames(), 1, "one by one");
+//! ```
+
+use crate::units::{ORDERS, Order};
+
+/// A merge policy. Frames are named by their index in the frame table.
+pub trait Merge: Send + Sync + 'static {
+    /// Orders a batch before it goes back.
+    fn arrange(batch: &mut [u32]);
+    /// The largest block that starts at the first frame of `batch`, stands in it whole, and
+    /// is no larger than a pageblock.
+    fn run(batch: &[u32], pageblock: Order) -> Order;
+    /// Whether a block of `order` goes on its list without a look at its buddy (I-5).
+    fn defers(order: Order) -> bool;
+}
+
+/// Every frame is merged by itself when it reaches the buddy lists (Linux 4.16).
+#[derive(Clone, Copy, Debug)]
+pub struct Always;
+
+impl Merge for Always {
+    #[inline]
+    fn arrange(_: &mut [u32]) {}
+    #[inline]
+    fn run(_: &[u32], _: Order) -> Order {
+        Order::ZERO
+    }
+    #[inline]
+    fn defers(_: Order) -> bool {
+        false
+    }
+}
+
+/// Merging waits until a cluster leaves the depot; then the batch is sorted by pfn, runs that
+/// form whole blocks are put together before the zone lock is taken, and only those blocks
+/// look for their buddies. Sorting costs O(n log n) outside every lock.
+#[derive(Clone, Copy, Debug)]
+pub struct Lazy;
+
+impl Merge for Lazy {
+    fn arrange(batch: &mut [u32]) {
+        batch.sort_unstable();
+    }
+
+    fn run(batch: &[u32], pageblock: Order) -> Order {
+        let Some(&first) = batch.first() else { return Order::ZERO };
+        let whole = |order: &Order| {
+            let frames = order.frames() as u32;
+            let last = batch.get(frames as usize - 1);
+            first & (frames - 1) == 0 && last.is_some_and(|&last| last - first == frames - 1)
+        };
+        let larger = ORDERS[1..=pageblock.index()].iter().take_while(|order| whole(order));
+        larger.last().copied().unwrap_or(Order::ZERO)
+    }
+
+    #[inline]
+    fn defers(_: Order) -> bool {
+        false
+    }
+}

@@ -1,0 +1,16 @@
+use crate::keeper::Depot;
+use crate::policy::{Policy, merge::Lazy, split::Whole, trace::Off, walk::FirstFit};
+
+/// The default: owned clusters of 256 frames, a sharded depot a zone, merging when a cluster
+/// leaves the depot.
+#[derive(Clone, Copy, Debug)]
+pub struct Zonal;
+
+impl Policy for Zonal {
+    const NAME: &'static str = "Zonal";
+    type Keeper = Depot<256>;
+    type Merge = Lazy;
+    type Walk = FirstFit;
+    type Split = Whole;
+    type Trace = Off;
+}

@@ -1,0 +1,203 @@
+//! What is asked for: a builder.
+//!
+//! ```
+//! use zonal::{MigrateType, NodeId, Order, Request, ZoneType};
+//! let huge = Request::new(Order::HUGE).migrate(MigrateType::Movable).zone_limit(ZoneType::Movable);
+//! let dma = Request::frame().zone_limit(ZoneType::Dma).atomic().this_node();
+//! assert_eq!(huge.order(), Order::HUGE);
+//! assert_eq!(dma.order(), Order::ZERO);
+//! ```
+
+use crate::migrate::MigrateType;
+use crate::units::{NodeId, NodeMask, Order};
+use crate::watermark::Access;
+use crate::zone_type::ZoneType;
+
+/// Which nodes may serve a request.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum NodePolicy {
+    /// The caller's node, then the others by distance.
+    Local,
+    /// This node, then the others by distance from it.
+    Preferred(NodeId),
+    /// Only these nodes, nearest first.
+    Bind(NodeMask),
+    /// These nodes in turn; any node when the one whose turn it is has nothing.
+    Interleave(NodeMask),
+}
+
+/// A request for one block (or, in bulk, for several of one order). Copied freely; building
+/// one costs nothing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[must_use]
+pub struct Request {
+    order: Order,
+    migrate: MigrateType,
+    limit: ZoneType,
+    flags: u8,
+    nodes: NodePolicy,
+}
+
+const ATOMIC: u8 = 1;
+const HIGH: u8 = 2;
+const NO_WAIT: u8 = 4;
+const THIS_NODE: u8 = 8;
+const WRITE: u8 = 16;
+const ZERO: u8 = 32;
+/// Set when a per-CPU cache of the home zone may answer without looking further.
+const PLAIN_BREAKERS: u8 = ZERO | WRITE;
+
+impl Request {
+    /// One unmovable frame from the local node, any zone but Movable.
+    pub const fn frame() -> Self {
+        Self::new(Order::ZERO)
+    }
+
+    /// A block of `order`, otherwise as [`frame`](Self::frame).
+    pub const fn new(order: Order) -> Self {
+        Self {
+            order,
+            migrate: MigrateType::Unmovable,
+            limit: ZoneType::Normal,
+            flags: 0,
+            nodes: NodePolicy::Local,
+        }
+    }
+
+    /// The same for another order.
+    pub const fn with_order(mut self, order: Order) -> Self {
+        self.order = order;
+        self
+    }
+
+    /// What will be done with the frames: unmovable, movable or reclaimable. The other types
+    /// are states of a pageblock; asking for one is refused when the request is made.
+    pub const fn migrate(mut self, migrate: MigrateType) -> Self {
+        self.migrate = migrate;
+        self
+    }
+
+    /// The highest zone type that will do.
+    pub const fn zone_limit(mut self, limit: ZoneType) -> Self {
+        self.limit = limit;
+        self
+    }
+
+    /// Which nodes will do.
+    pub const fn nodes(mut self, nodes: NodePolicy) -> Self {
+        self.nodes = nodes;
+        self
+    }
+
+    /// Cannot wait at all: may reach further below the watermarks and into the high-atomic
+    /// reserve; implies [`no_wait`](Self::no_wait).
+    pub const fn atomic(self) -> Self {
+        self.with(ATOMIC | NO_WAIT)
+    }
+
+    /// Important: may reach to half the min watermark.
+    pub const fn high(self) -> Self {
+        self.with(HIGH)
+    }
+
+    /// Neither compaction nor direct reclaim is called for it.
+    pub const fn no_wait(self) -> Self {
+        self.with(NO_WAIT)
+    }
+
+    /// Only the preferred (or local) node.
+    pub const fn this_node(self) -> Self {
+        self.with(THIS_NODE)
+    }
+
+    /// The frames will be dirtied as page cache.
+    pub const fn write(self) -> Self {
+        self.with(WRITE)
+    }
+
+    /// The block is filled with zero bytes by the platform.
+    pub const fn zero(self) -> Self {
+        self.with(ZERO)
+    }
+
+    const fn with(mut self, flags: u8) -> Self {
+        self.flags |= flags;
+        self
+    }
+
+    /// The order asked for.
+    #[must_use]
+    #[inline]
+    pub const fn order(&self) -> Order {
+        self.order
+    }
+
+    /// The migrate type asked for.
+    #[must_use]
+    #[inline]
+    pub const fn migrate_type(&self) -> MigrateType {
+        self.migrate
+    }
+
+    /// The highest zone type allowed.
+    #[must_use]
+    #[inline]
+    pub const fn limit(&self) -> ZoneType {
+        self.limit
+    }
+
+    /// The node policy.
+    #[must_use]
+    pub const fn node_policy(&self) -> NodePolicy {
+        self.nodes
+    }
+
+    /// Whether [`atomic`](Self::atomic) was said.
+    #[must_use]
+    pub const fn is_atomic(&self) -> bool {
+        self.flags & ATOMIC != 0
+    }
+
+    /// Whether compaction and direct reclaim are ruled out.
+    #[must_use]
+    pub const fn may_not_wait(&self) -> bool {
+        self.flags & NO_WAIT != 0
+    }
+
+    /// Whether [`this_node`](Self::this_node) was said.
+    #[must_use]
+    pub const fn is_this_node(&self) -> bool {
+        self.flags & THIS_NODE != 0
+    }
+
+    /// Whether [`write`](Self::write) was said.
+    #[must_use]
+    pub const fn is_write(&self) -> bool {
+        self.flags & WRITE != 0
+    }
+
+    /// Whether [`zero`](Self::zero) was said.
+    #[must_use]
+    pub const fn is_zero(&self) -> bool {
+        self.flags & ZERO != 0
+    }
+
+    /// How far below a watermark it may reach.
+    #[must_use]
+    pub const fn access(&self) -> Access {
+        Access { high: self.flags & HIGH != 0, atomic: self.flags & ATOMIC != 0 }
+    }
+
+    /// Whether the local node's cache may answer without looking at anything else.
+    #[inline]
+    pub(crate) const fn is_plain(&self) -> bool {
+        self.flags & PLAIN_BREAKERS == 0 && matches!(self.nodes, NodePolicy::Local)
+    }
+}
+
+impl Default for Request {
+    fn default() -> Self {
+        Self::frame()
+    }
+}

@@ -1,0 +1,293 @@
+//! When the caches have nothing: the walk over the zones, and everything that is tried when
+//! the walk finds nothing either.
+//!
+//! Walk above the low watermark → wake reclaim → walk above min → merge what was deferred →
+//! drain every CPU's cache, open the high-atomic reserve → compaction and direct reclaim by the
+//! host → an error that explains itself. No step holds a lock while the next begins (I-7).
+//!
+//! ```
+//! use zonal::slowpath::Shortage;
+//! fn wanted(shortage: &Shortage) -> u64 { shortage.request.order().frames() }
+//! ```
+
+use crate::allocator::Allocator;
+use crate::entry::Entry;
+use crate::error::{AllocError, AllocReason, ZONES_EXPLAINED, ZoneTried};
+use crate::keeper::Keeper;
+use crate::migrate::{MigrateType, NR_MIGRATE_TYPES};
+use crate::platform::{AtomicWord, Platform, Slot};
+use crate::policy::{Policy, Walk};
+use crate::request::{NodePolicy, Request};
+use crate::units::{CpuId, NR_ORDERS, NodeId, NodeMask, Order};
+use crate::watermark::Mark;
+use crate::zone::Zone;
+use crate::zonelist::{MAX_NODES, MAX_ZONES};
+use core::sync::atomic::Ordering::Relaxed;
+
+/// What the host's callbacks are told.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Shortage {
+    /// The request that cannot be served.
+    pub request: Request,
+    /// How often the host was asked for it before.
+    pub attempt: u32,
+}
+
+/// How often the host is asked to reclaim for one request, as long as it makes progress.
+const RECLAIM_ATTEMPTS: u32 = 16;
+/// Clusters merged between two looks at whether that was enough.
+const COALESCE_STEP: u32 = 16;
+
+/// The zones that a request may use, best first.
+struct Zones<'m, P: Platform, S: Policy> {
+    list: [Option<&'m Zone<P, S>>; MAX_ZONES],
+    len: usize,
+}
+
+impl<'m, P: Platform, S: Policy> Zones<'m, P, S> {
+    fn slice(&self) -> &[Option<&'m Zone<P, S>>] {
+        &self.list[..self.len]
+    }
+
+    fn iter(&self) -> impl Iterator<Item = &'m Zone<P, S>> + '_ {
+        self.slice().iter().flatten().copied()
+    }
+}
+
+impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
+    /// Steps 1 to last of the slow path; returns the first frame of a block marked allocated.
+    pub(crate) fn alloc_anywhere<E: Entry<P, S>>(
+        &self,
+        entry: &mut E,
+        request: &Request,
+    ) -> Result<u32, AllocError> {
+        let zones = self.zones_for(entry.cpu(), request);
+        if zones.len == 0 {
+            return Err(self.explain(request, AllocReason::NoZone, &[], Mark::Low));
+        }
+        if let Some(index) = self.walk(entry, &zones, request, Mark::Low) {
+            return Ok(index);
+        }
+        for zone in zones.iter() {
+            // What waits in clusters is not scarce: it only has to be merged.
+            let deferred = S::Keeper::deferred(&self.here(zone, entry.cpu()));
+            if zone.free() + deferred <= zone.mark(Mark::Low) {
+                self.platform.wake_reclaim(zone.id);
+            }
+        }
+        if let Some(index) = self.walk(entry, &zones, request, Mark::Min) {
+            return Ok(index);
+        }
+        if let Some(index) = self.coalesce_for(entry, &zones, request) {
+            return Ok(index);
+        }
+        for zone in zones.iter() {
+            self.drain_zone(zone);
+            zone.with_buddy(|buddy| {
+                buddy.unreserve_high_atomic(&self.table, request.migrate_type())
+            });
+        }
+        if let Some(index) = self.walk(entry, &zones, request, Mark::Min) {
+            return Ok(index);
+        }
+        if let Some(index) = self.ask_host(entry, &zones, request) {
+            return Ok(index);
+        }
+        Err(self.explain(request, AllocReason::Exhausted, zones.slice(), Mark::Min))
+    }
+
+    fn walk<E: Entry<P, S>>(
+        &self,
+        entry: &mut E,
+        zones: &Zones<'m, P, S>,
+        request: &Request,
+        mark: Mark,
+    ) -> Option<u32> {
+        S::Walk::find(zones.slice(), |zone| self.alloc_in(entry, (*zone)?, request, mark))
+    }
+
+    /// Merges deferred clusters until the request can be served or none is left.
+    fn coalesce_for<E: Entry<P, S>>(
+        &self,
+        entry: &mut E,
+        zones: &Zones<'m, P, S>,
+        request: &Request,
+    ) -> Option<u32> {
+        loop {
+            let mut merged = 0;
+            for zone in zones.iter() {
+                let here = self.here(zone, entry.cpu());
+                for _ in 0..COALESCE_STEP {
+                    merged += S::Keeper::coalesce(&here);
+                }
+            }
+            if merged == 0 {
+                return None;
+            }
+            if let Some(index) = self.walk(entry, zones, request, Mark::Min) {
+                return Some(index);
+            }
+        }
+    }
+
+    /// Compaction, then reclaim, as long as the host makes progress.
+    fn ask_host<E: Entry<P, S>>(
+        &self,
+        entry: &mut E,
+        zones: &Zones<'m, P, S>,
+        request: &Request,
+    ) -> Option<u32> {
+        if request.may_not_wait() {
+            return None;
+        }
+        for attempt in 0..RECLAIM_ATTEMPTS {
+            let shortage = Shortage { request: *request, attempt };
+            let moved = request.order() > Order::ZERO && self.platform.compact(self, &shortage);
+            if moved {
+                if let Some(index) = self.walk(entry, zones, request, Mark::Min) {
+                    return Some(index);
+                }
+            }
+            let freed = self.platform.reclaim(self, &shortage);
+            if freed > 0 {
+                // What the host freed may sit in any cache or cluster.
+                if let Some(index) = self.walk(entry, zones, request, Mark::Min) {
+                    return Some(index);
+                }
+                for zone in zones.iter() {
+                    self.drain_zone(zone);
+                }
+                if let Some(index) = self.coalesce_for(entry, zones, request) {
+                    return Some(index);
+                }
+                if let Some(index) = self.walk(entry, zones, request, Mark::Min) {
+                    return Some(index);
+                }
+            } else if !moved {
+                return None;
+            }
+        }
+        None
+    }
+
+    /// Gives what every CPU caches of the zone back to its buddy lists; returns the frames.
+    pub(crate) fn drain_zone(&self, zone: &'m Zone<P, S>) -> u64 {
+        (0..self.cpus()).map(|cpu| self.drain_cache(CpuId(cpu), zone)).sum()
+    }
+
+    fn drain_cache(&self, cpu: CpuId, zone: &'m Zone<P, S>) -> u64 {
+        let caches = self.caches_of(cpu).unwrap_or(&[]);
+        let Some(cache) = caches.get(zone.id.0 as usize) else { return 0 };
+        let here = self.here(zone, cpu.0 as usize);
+        cache.with(|own| {
+            let given = S::Keeper::drain(&here, &mut own.cache);
+            own.events.drains += u64::from(given > 0);
+            given
+        })
+    }
+
+    /// Gives everything that `cpu` caches back to the buddy lists; returns the frames. For a
+    /// CPU that goes idle or offline. `0` for a CPU that the allocator does not have.
+    pub fn drain_cpu(&self, cpu: CpuId) -> u64 {
+        self.zones.iter().map(|zone| self.drain_cache(cpu, zone)).sum()
+    }
+
+    /// Gives everything that any CPU caches, and every deferred cluster, back to the buddy
+    /// lists, merged; returns the frames. Must not be called from a platform lock.
+    pub fn drain_all(&self) -> u64 {
+        let mut given = 0;
+        for zone in self.zones {
+            given += self.drain_zone(zone);
+            let here = self.here(zone, 0);
+            loop {
+                match S::Keeper::coalesce(&here) {
+                    0 => break,
+                    frames => given += frames,
+                }
+            }
+        }
+        given
+    }
+
+    /// The zones for a request from `cpu`: node policy and zone limit applied to a zonelist.
+    fn zones_for(&self, cpu: usize, request: &Request) -> Zones<'m, P, S> {
+        let local = self.node_of(cpu);
+        let (first, mask) = match request.node_policy() {
+            NodePolicy::Local => (local, NodeMask::ALL),
+            NodePolicy::Preferred(node) => (node, NodeMask::ALL),
+            NodePolicy::Bind(mask) => (local, mask),
+            NodePolicy::Interleave(mask) => (self.node_in_turn(mask, local), NodeMask::ALL),
+        };
+        let mask = if request.is_this_node() { NodeMask::only(first) } else { mask };
+        let mut zones = Zones { list: [None; MAX_ZONES], len: 0 };
+        for &id in self.plan.zonelist(first) {
+            let Some(zone) = self.zone(id) else { continue };
+            if zone.zone_type <= request.limit() && mask.contains(zone.node) {
+                zones.list[zones.len] = Some(zone);
+                zones.len += 1;
+            }
+        }
+        zones
+    }
+
+    fn node_in_turn(&self, mask: NodeMask, local: NodeId) -> NodeId {
+        let members = (0..MAX_NODES as u8).map(NodeId).filter(|&node| mask.contains(node));
+        let count = members.clone().count() as u64;
+        if count == 0 {
+            return local;
+        }
+        // Relaxed: a counter; which of two requests gets which node does not matter.
+        let turn = self.turn.fetch_add(1, Relaxed) % count;
+        members.clone().nth(turn as usize).unwrap_or(local)
+    }
+
+    /// The error for a request that could not be served.
+    #[cold]
+    pub(crate) fn explain(
+        &self,
+        request: &Request,
+        reason: AllocReason,
+        zones: &[Option<&'m Zone<P, S>>],
+        mark: Mark,
+    ) -> AllocError {
+        let mut error = AllocError {
+            reason,
+            order: request.order(),
+            migrate: request.migrate_type(),
+            mark,
+            tried: zones.len(),
+            zones: [None; ZONES_EXPLAINED],
+            free: [[0; NR_MIGRATE_TYPES]; NR_ORDERS],
+        };
+        for (at, zone) in zones.iter().copied().flatten().enumerate() {
+            let counts = zone.with_buddy(|buddy| buddy.counts());
+            for (sum, row) in error.free.iter_mut().zip(&counts) {
+                sum.iter_mut().zip(row).for_each(|(sum, blocks)| *sum += blocks);
+            }
+            if let Some(slot) = error.zones.get_mut(at) {
+                let keep = request.access().lower(zone.mark(mark));
+                *slot = Some(ZoneTried {
+                    zone: zone.id,
+                    node: zone.node,
+                    zone_type: zone.zone_type,
+                    free: zone.free(),
+                    keep: keep + zone.reserve[request.limit().index()],
+                    cached: self.cached_in(zone),
+                    deferred: S::Keeper::deferred(&self.here(zone, 0)),
+                    largest: core::array::from_fn(|ty| largest(&counts, MigrateType::ALL[ty])),
+                });
+            }
+        }
+        error
+    }
+
+    /// Frames that all CPUs cache of a zone.
+    pub(crate) fn cached_in(&self, zone: &Zone<P, S>) -> u64 {
+        let of_zone = self.caches.iter().skip(zone.id.0 as usize).step_by(self.zones.len());
+        of_zone.map(|cache| cache.with(|own| S::Keeper::cached(&own.cache))).sum()
+    }
+}
+
+fn largest(counts: &crate::free_area::FreeCounts, migrate: MigrateType) -> Option<Order> {
+    Order::all().rev().find(|order| counts[order.index()][migrate.index()] > 0)
+}

@@ -1,0 +1,135 @@
+//! A zone instance: watermarks, the zone lock and what it guards, the keeper's part.
+
+use crate::buddy::Buddy;
+use crate::keeper::Keeper;
+use crate::migrate::MigrateType;
+use crate::platform::{AtomicWord, Lock, Platform};
+use crate::policy::Policy;
+use crate::request::Request;
+use crate::units::{NodeId, ZoneId};
+use crate::watermark::{Mark, Watermarks};
+use crate::zone_type::{NR_ZONE_TYPES, ZoneType};
+use core::sync::atomic::Ordering::Relaxed;
+
+/// The most work of one lock hold: list operations and frames scanned (I-7). The longest
+/// holds are a refill of 256 single frames and the claim of a pageblock (512 frames looked
+/// at, each free block of it moved).
+pub const HOLD_BOUND: u32 = 2048;
+
+/// A zone instance. The caller provides the memory for the allocator's zones, filled with
+/// [`Zone::vacant`]; the allocator sets them up.
+pub struct Zone<P: Platform, S: Policy> {
+    pub(crate) id: ZoneId,
+    pub(crate) node: NodeId,
+    pub(crate) zone_type: ZoneType,
+    pub(crate) instance: u8,
+    /// Frames from the first to the last, holes included.
+    pub(crate) spanned: u64,
+    pub(crate) present: u64,
+    pub(crate) managed: P::Word,
+    /// Frames to leave to requests that could not use a higher zone type, by the type that
+    /// the request could have used.
+    pub(crate) reserve: [u64; NR_ZONE_TYPES],
+    marks: [P::Word; 3],
+    boost: P::Word,
+    /// [`Buddy::free_frames`] as of the last hold; a hint for the watermark check.
+    free: P::Word,
+    /// Of those, the ones in high-atomic and in CMA pageblocks.
+    special: [P::Word; 2],
+    pub(crate) keeper: <S::Keeper as Keeper>::Zone<P>,
+    buddy: P::Lock<Buddy>,
+}
+
+impl<P: Platform, S: Policy> Zone<P, S> {
+    /// A zone with nothing in it.
+    #[must_use]
+    pub fn vacant() -> Self {
+        Self {
+            id: ZoneId(0),
+            node: NodeId(0),
+            zone_type: ZoneType::Normal,
+            instance: 0,
+            spanned: 0,
+            present: 0,
+            managed: P::Word::new(0),
+            reserve: [0; NR_ZONE_TYPES],
+            marks: core::array::from_fn(|_| P::Word::new(0)),
+            boost: P::Word::new(0),
+            free: P::Word::new(0),
+            special: core::array::from_fn(|_| P::Word::new(0)),
+            keeper: S::Keeper::new_zone::<P>(),
+            buddy: P::Lock::new(Buddy::new(ZoneId(0))),
+        }
+    }
+
+    /// Runs `f` with the zone lock held and books the hold.
+    #[inline]
+    pub(crate) fn with_buddy<R>(&self, f: impl FnOnce(&mut Buddy) -> R) -> R {
+        self.buddy.with(|buddy| {
+            let result = f(buddy);
+            buddy.end_hold();
+            self.publish(buddy);
+            result
+        })
+    }
+
+    /// Access before the zone is shared.
+    pub(crate) fn buddy_mut(&mut self) -> &mut Buddy {
+        self.buddy.get_mut()
+    }
+
+    /// Makes the counts known to those who look without the lock. Relaxed: hints.
+    #[inline]
+    fn publish(&self, buddy: &Buddy) {
+        self.free.store(buddy.free_frames(), Relaxed);
+        let types = [MigrateType::HighAtomic, MigrateType::Cma];
+        for (word, migrate) in self.special.iter().zip(types) {
+            word.store(buddy.area.frames_of(migrate), Relaxed);
+        }
+    }
+
+    /// Free frames that the request may use.
+    pub(crate) fn usable(&self, request: &Request) -> u64 {
+        let mut free = self.free();
+        if !request.is_atomic() {
+            free = free.saturating_sub(self.special[0].load(Relaxed));
+        }
+        if request.migrate_type() != MigrateType::Movable {
+            free = free.saturating_sub(self.special[1].load(Relaxed));
+        }
+        free
+    }
+
+    /// Frames on the buddy lists, as of the last time the lock was held.
+    #[inline]
+    pub(crate) fn free(&self) -> u64 {
+        self.free.load(Relaxed)
+    }
+
+    pub(crate) fn managed(&self) -> u64 {
+        self.managed.load(Relaxed)
+    }
+
+    pub(crate) fn mark(&self, mark: Mark) -> u64 {
+        self.marks[mark as usize].load(Relaxed) + self.boost.load(Relaxed)
+    }
+
+    pub(crate) fn watermarks(&self) -> Watermarks {
+        let [min, low, high] = [0, 1, 2].map(|at| self.marks[at].load(Relaxed));
+        Watermarks { min, low, high }
+    }
+
+    pub(crate) fn set_watermarks(&self, marks: Watermarks) {
+        for (word, value) in self.marks.iter().zip([marks.min, marks.low, marks.high]) {
+            word.store(value, Relaxed);
+        }
+    }
+
+    pub(crate) fn boost(&self) -> u64 {
+        self.boost.load(Relaxed)
+    }
+
+    pub(crate) fn set_boost(&self, frames: u64) {
+        self.boost.store(frames, Relaxed);
+    }
+}

@@ -1,0 +1,3 @@
+//! Checks that the project runs on itself.
+
+fn main() {}
