@@ -1,8 +1,9 @@
 //! Allocation: the fast path, and one zone tried.
 
-use crate::allocator::{Allocator, NO_ZONE};
+use crate::allocator::Allocator;
 use crate::block::Block;
 use crate::buddy::Reach;
+use crate::cpu_zone::CpuZone;
 use crate::entry::Entry;
 use crate::error::{AllocError, AllocReason};
 use crate::frame::FrameState;
@@ -15,50 +16,84 @@ use crate::request::Request;
 use crate::units::{Order, Pfn, ZoneId};
 use crate::watermark::{Mark, watermark_ok};
 use crate::zone::Zone;
+use crate::zone_type::ZoneType;
 
 impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
     /// Allocates through `entry`: the home zone's cache, else everything else.
-    #[inline]
+    // Always inlined, like what it calls on the way to a single cached frame: the result then
+    // stays in registers, and only a failure is written to memory.
+    #[inline(always)]
     pub(crate) fn alloc_through<E: Entry<P, S>>(
         &self,
         entry: &mut E,
         request: &Request,
     ) -> Result<Block, AllocError> {
+        if let Some(migrate) = request.single() {
+            if let Some(index) = self.pop_single(entry, request.limit(), migrate) {
+                return Ok(self.handed_out(self.table.pfn(index), Order::ZERO, migrate));
+            }
+        }
+        match self.alloc_further(entry, request) {
+            Ok(block) => Ok(block),
+            Err(reason) => Err(self.explain(entry.cpu(), request, reason)),
+        }
+    }
+
+    /// Takes a single frame from the cache of the home zone.
+    #[inline(always)]
+    fn pop_single<E: Entry<P, S>>(
+        &self,
+        entry: &mut E,
+        limit: ZoneType,
+        migrate: MigrateType,
+    ) -> Option<u32> {
+        let (table, home) = (&self.table, self.home(entry.cpu(), limit));
+        entry.enter(home, move |own| S::Keeper::pop(&mut own.cache, table, Order::ZERO, migrate))?
+    }
+
+    /// The zone that a plain request of this CPU tries first; a number beyond all zones if
+    /// there is none.
+    #[inline(always)]
+    pub(crate) fn home(&self, cpu: usize, limit: ZoneType) -> ZoneId {
+        let node = self.node_of(cpu);
+        ZoneId(self.homes[node.0 as usize][limit.index()])
+    }
+
+    /// The home zone's cache for a block of more than one frame, else walk and slow path.
+    #[inline(never)]
+    fn alloc_further<E: Entry<P, S>>(
+        &self,
+        entry: &mut E,
+        request: &Request,
+    ) -> Result<Block, AllocReason> {
         let (order, migrate) = (request.order(), request.migrate_type());
-        if request.is_plain() && S::Keeper::caches(order) {
-            let node = self.node_of(entry.cpu());
-            let home = self.homes[node.0 as usize][request.limit().index()];
-            if home != NO_ZONE {
-                let found = entry.enter(ZoneId(home), |here| {
-                    let index = S::Keeper::pop(&mut here.cache, &self.table, order, migrate)?;
-                    here.events.alloc += order.frames();
-                    Some(index)
-                });
-                if let Some(Some(index)) = found {
-                    return Ok(self.handed_out(self.table.pfn(index), order, migrate));
-                }
+        if order > Order::ZERO && request.is_plain() && S::Keeper::caches(order) {
+            let home = self.home(entry.cpu(), request.limit());
+            let found = entry
+                .enter(home, |own| S::Keeper::pop(&mut own.cache, &self.table, order, migrate));
+            if let Some(Some(index)) = found {
+                return Ok(self.handed_out(self.table.pfn(index), order, migrate));
             }
         }
         self.alloc_slowly(entry, request)
     }
 
-    #[inline]
+    #[inline(always)]
     fn handed_out(&self, pfn: Pfn, order: Order, migrate: MigrateType) -> Block {
         S::Trace::emit(|| Event::Alloc { pfn, order, migrate });
         Block::new(pfn, order)
     }
 
     /// Walk and slow path, then what the request wants done with the block.
-    #[cold]
     #[inline(never)]
     fn alloc_slowly<E: Entry<P, S>>(
         &self,
         entry: &mut E,
         request: &Request,
-    ) -> Result<Block, AllocError> {
+    ) -> Result<Block, AllocReason> {
         let (order, migrate) = (request.order(), request.migrate_type());
         if !migrate.is_requestable() {
-            return Err(self.explain(request, AllocReason::NotRequestable, &[], Mark::Low));
+            return Err(AllocReason::NotRequestable);
         }
         let index = self.alloc_anywhere(entry, request)?;
         let block = self.handed_out(self.table.pfn(index), order, migrate);
@@ -66,7 +101,7 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
             let (pfn, order) = block.into_raw();
             let undone = self.free_through(entry, pfn, order);
             debug_assert!(undone.is_ok(), "a block just allocated can be freed");
-            return Err(self.explain(request, AllocReason::CannotZero, &[], Mark::Low));
+            return Err(AllocReason::CannotZero);
         }
         Ok(block)
     }
@@ -84,19 +119,18 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
         let allowance = self.allowance(zone, request, mark);
         if S::Keeper::caches(order) {
             let found = entry.enter(zone.id, |own| {
-                let mut pop = || S::Keeper::pop(&mut own.cache, &self.table, order, migrate);
-                if let Some(index) = pop() {
-                    own.events.alloc += order.frames();
+                let pop = |own: &mut CpuZone<S>| {
+                    S::Keeper::pop(&mut own.cache, &self.table, order, migrate)
+                };
+                if let Some(index) = pop(own) {
                     return Some(index);
                 }
-                if allowance == 0
-                    || !S::Keeper::refill(&here, &mut own.cache, order, migrate, allowance)
-                {
-                    return None;
-                }
-                own.events.refills += 1;
-                own.events.alloc += order.frames();
-                S::Keeper::pop(&mut own.cache, &self.table, order, migrate)
+                let filled = allowance > 0
+                    && own.book(|own| {
+                        S::Keeper::refill(&here, &mut own.cache, order, migrate, allowance)
+                    });
+                own.events.refills += u64::from(filled);
+                if filled { pop(own) } else { None }
             });
             if let Some(Some(index)) = found {
                 return Some(index);
@@ -122,14 +156,16 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
         let (order, table) = (request.order(), &self.table);
         let urgent = request.is_atomic() && order > Order::ZERO;
         let reach = Reach { high_atomic: urgent, ..Reach::NORMAL };
-        zone.with_buddy(|buddy| {
+        let index = zone.with_buddy(|buddy| {
             let index = buddy.take(table, order, request.migrate_type(), reach)?;
             table.set_state(index, FrameState::allocated(order));
             buddy.events.direct_alloc += order.frames();
-            if urgent {
-                buddy.reserve_high_atomic(table, index);
-            }
             Some(index)
-        })
+        })?;
+        if urgent {
+            // In a hold of its own: with a claim in one it would be too long (I-7).
+            zone.with_buddy(|buddy| buddy.reserve_high_atomic(table, index, order));
+        }
+        Some(index)
     }
 }

@@ -9,7 +9,8 @@
 //! use zonal::platform::{AtomicByte, AtomicWord, Platform, Slot, single::SingleThread};
 //! use zonal::policy::{Policy, Split};
 //! use zonal::preset::Zonal;
-//! use zonal::{Allocator, CpuZone, Exchange, MigrateType, Order, Request, Storage, TableSize, Zone};
+//! use zonal::{Allocator, Common, CpuZone, Exchange, Storage, TableSize, Zone};
+//! use zonal::{MigrateType, Order, Request};
 //!
 //! type Cache = <SingleThread as Platform>::Slot<CpuZone<Zonal>>;
 //! let map = MemoryMap::from_regions(&[Region::usable(PhysAddr(0x10_0000), 64 << 20)])?;
@@ -22,10 +23,11 @@
 //! let mut zones: Vec<_> = (0..size.zones).map(|_| Zone::vacant()).collect();
 //! let caches: Vec<_> = (0..size.caches).map(|_| Cache::new(CpuZone::new())).collect();
 //! let exchanges: Vec<_> = (0..size.caches).map(|_| Exchange::new()).collect();
+//! let common = Common::new();
 //! let storage = Storage {
 //!     states: &states, links: &links, pageblocks: &pageblocks,
 //!     cluster_links: &cluster_links, clusters: &clusters,
-//!     zones: &mut zones, caches: &caches, exchanges: &exchanges,
+//!     zones: &mut zones, caches: &caches, exchanges: &exchanges, common: &common,
 //! };
 //! let allocator = Allocator::<_, Zonal>::new(SingleThread, &plan, storage)?;
 //!
@@ -39,7 +41,7 @@
 
 use crate::block::Block;
 use crate::build;
-use crate::cluster::{ClusterPool, Exchange};
+use crate::cluster::{ClusterPool, Common, Exchange};
 use crate::cpu_zone::CpuZone;
 use crate::entry::SharedEntry;
 use crate::error::{AllocError, BuildError, FreeError, RefusedFree};
@@ -47,7 +49,7 @@ use crate::frame::FrameTable;
 use crate::handle::CpuHandle;
 use crate::keeper::Here;
 use crate::plan::Plan;
-use crate::platform::{AtomicWord, ClaimError, Platform, Slot};
+use crate::platform::{ClaimError, Platform, Slot};
 use crate::policy::Policy;
 use crate::request::Request;
 use crate::storage::{Storage, TableSize};
@@ -75,8 +77,8 @@ pub struct Allocator<'m, P: Platform, S: Policy> {
     pub(crate) exchanges: &'m [Exchange<P>],
     pub(crate) pool: ClusterPool<'m, P>,
     pub(crate) homes: Homes,
-    /// Whose turn it is among interleaved nodes.
-    pub(crate) turn: P::Word,
+    cpus: u32,
+    pub(crate) common: &'m Common<P>,
 }
 
 impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
@@ -94,7 +96,7 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
         storage.check(&TableSize::of::<S>(plan))?;
         let order = plan.config().pageblock_order;
         let Storage { states, links, pageblocks, cluster_links, clusters, .. } = storage;
-        let Storage { zones, caches, exchanges, .. } = storage;
+        let Storage { zones, caches, exchanges, common, .. } = storage;
         let table = FrameTable::new(states, links, pageblocks, plan.base(), order);
         build::check_zeroed::<P>(pageblocks)?;
         build::set_up_zones(plan, &table, zones);
@@ -107,9 +109,10 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
             zones,
             caches,
             exchanges,
-            pool: ClusterPool::new(clusters, cluster_links, cluster),
+            pool: ClusterPool::new(clusters, cluster_links, common, cluster),
             homes: build::homes(plan),
-            turn: P::Word::new(0),
+            cpus: plan.config().cpus,
+            common,
         })
     }
 
@@ -125,14 +128,14 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
 
     /// How many CPUs have caches.
     pub fn cpus(&self) -> u32 {
-        self.plan.config().cpus
+        self.cpus
     }
 
     /// Allocates a block through the try-lock path of the current CPU's cache.
     ///
     /// # Errors
     /// [`AllocError`] says which zones were tried and what they had.
-    #[inline]
+    #[inline(always)]
     pub fn alloc(&self, request: &Request) -> Result<Block, AllocError> {
         self.alloc_through(&mut self.shared_entry(), request)
     }
@@ -141,7 +144,7 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
     ///
     /// # Errors
     /// As [`alloc`](Self::alloc).
-    #[inline]
+    #[inline(always)]
     pub fn alloc_raw(&self, request: &Request) -> Result<Pfn, AllocError> {
         self.alloc(request).map(|block| block.into_raw().0)
     }
@@ -150,7 +153,7 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
     ///
     /// # Errors
     /// [`RefusedFree`] gives the block back if it is not from this allocator.
-    #[inline]
+    #[inline(always)]
     pub fn free(&self, block: Block) -> Result<(), RefusedFree> {
         let (pfn, order) = (block.pfn(), block.order());
         self.free_raw(pfn, order).map_err(|error| RefusedFree { block, error })
@@ -162,7 +165,7 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
     /// [`FreeError`] if that is not what was allocated; then nothing has changed (I-4). Two
     /// frees of the same frame at the same instant on two CPUs may both succeed; the second
     /// copy is dropped when it would be handed out.
-    #[inline]
+    #[inline(always)]
     pub fn free_raw(&self, pfn: Pfn, order: Order) -> Result<(), FreeError> {
         self.free_through(&mut self.shared_entry(), pfn, order)
     }
@@ -180,7 +183,7 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
     }
 
     /// The shared way in, for the CPU that the platform believes this is.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn shared_entry(&self) -> SharedEntry<'_, P, S> {
         let cpus = self.cpus();
         let CpuId(cpu) = self.platform.cpu();
@@ -193,7 +196,7 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
     }
 
     /// The node of a CPU, as far as the allocator has memory there.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn node_of(&self, cpu: usize) -> NodeId {
         let NodeId(node) = self.platform.node(CpuId(cpu as u32));
         NodeId(node % MAX_NODES as u8)

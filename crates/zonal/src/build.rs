@@ -52,6 +52,8 @@ pub(crate) fn set_up_zones<P: Platform, S: Policy>(
             buddy.high_atomic_limit = one_percent as u32;
         }
         fill_zone(plan, table, zone, spec);
+        // Nobody waited for this work.
+        zone.buddy_mut().area.take_work();
         zone.with_buddy(|_| ());
     }
 }

@@ -1,20 +1,15 @@
 //! Many single frames at once, into and out of slices of pfns.
 
-use crate::allocator::{Allocator, NO_ZONE};
+use crate::allocator::Allocator;
 use crate::entry::Entry;
 use crate::error::{AllocError, AllocReason, BulkFreed};
-use crate::frame::FrameState;
-use crate::free_path::cached_as;
-use crate::keeper::Keeper;
+use crate::frame::BlockWord;
+use crate::keeper::{Keeper, Stop};
 use crate::platform::Platform;
 use crate::policy::trace::Event;
 use crate::policy::{Policy, Trace};
 use crate::request::Request;
-use crate::units::{Order, Pfn, ZoneId};
-use crate::watermark::Mark;
-
-const CACHED: FrameState = FrameState::cached(Order::ZERO);
-const ALLOCATED: FrameState = FrameState::allocated(Order::ZERO);
+use crate::units::{Order, Pfn};
 
 impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
     /// Fills `out` with blocks of the request's order (the cost a frame is lowest for order 0).
@@ -31,36 +26,26 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
         self.free_bulk_through(&mut self.shared_entry(), frames)
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn alloc_bulk_through<E: Entry<P, S>>(
         &self,
         entry: &mut E,
         request: &Request,
         out: &mut [Pfn],
     ) -> Result<(), AllocError> {
-        let (order, migrate) = (request.order(), request.migrate_type());
+        let order = request.order();
         let mut done = 0;
         while done < out.len() {
-            if order == Order::ZERO && request.is_plain() {
-                let node = self.node_of(entry.cpu());
-                let home = self.homes[node.0 as usize][request.limit().index()];
-                if home != NO_ZONE {
-                    let rest = &mut out[done..];
-                    let popped = entry.enter(ZoneId(home), |own| {
-                        let cache = &mut own.cache;
-                        let popped = S::Keeper::pop_bulk(cache, &self.table, migrate, rest);
-                        own.events.alloc += popped as u64;
-                        popped
-                    });
-                    let popped = popped.unwrap_or(0);
-                    for &pfn in &out[done..done + popped] {
-                        S::Trace::emit(|| Event::Alloc { pfn, order, migrate });
-                    }
-                    done += popped;
-                    if done == out.len() {
-                        break;
-                    }
+            if order == Order::ZERO {
+                let popped = self.pop_bulk_home(entry, request, &mut out[done..]);
+                let migrate = request.migrate_type();
+                for &pfn in &out[done..done + popped] {
+                    S::Trace::emit(|| Event::Alloc { pfn, order, migrate });
                 }
+                done += popped;
+            }
+            if done == out.len() {
+                break;
             }
             // One frame by the long way fills the cache again.
             match self.alloc_through(entry, request) {
@@ -75,6 +60,22 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
         Ok(())
     }
 
+    /// Takes what the home zone's cache has, up to the room in `out`.
+    #[inline(always)]
+    fn pop_bulk_home<E: Entry<P, S>>(
+        &self,
+        entry: &mut E,
+        request: &Request,
+        out: &mut [Pfn],
+    ) -> usize {
+        let Some(migrate) = request.single() else { return 0 };
+        let home = self.home(entry.cpu(), request.limit());
+        let table = &self.table;
+        let popped =
+            entry.enter(home, move |own| S::Keeper::pop_bulk(&mut own.cache, table, migrate, out));
+        popped.unwrap_or(0)
+    }
+
     #[cold]
     fn undo_bulk<E: Entry<P, S>>(&self, entry: &mut E, blocks: &[Pfn], order: Order) {
         for &pfn in blocks {
@@ -83,7 +84,7 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn free_bulk_through<E: Entry<P, S>>(
         &self,
         entry: &mut E,
@@ -108,28 +109,22 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
 
     /// Frees frames from the start of `frames` as long as they are of one zone and migrate
     /// type, in one entry of the cache. Returns how many.
-    #[inline]
+    #[inline(always)]
     fn free_run<E: Entry<P, S>>(&self, entry: &mut E, frames: &[Pfn]) -> usize {
-        let first = frames.first().and_then(|&pfn| self.table.get_block(self.table.index(pfn)?));
-        let Some(word) = first else { return 0 };
-        let (Some(zone), Some(migrate)) = (word.zone(), cached_as(word.migrate())) else {
-            return 0;
-        };
-        let cpu = entry.cpu();
-        let freed = entry.enter(zone, |own| {
+        let Some(&first) = frames.first() else { return 0 };
+        let word = self.table.block_at(self.table.offset(first));
+        let Some((zone, migrate)) = word.and_then(BlockWord::cached_in) else { return 0 };
+        let (cpu, table) = (entry.cpu(), &self.table);
+        let freed = entry.enter(zone, move |own| {
             let mut done = 0;
-            for &pfn in frames {
-                let Some(index) = self.table.index(pfn) else { break };
-                if self.table.get_block(index) != Some(word)
-                    || !self.table.replace_state(index, ALLOCATED, CACHED)
-                {
+            loop {
+                let bulk =
+                    S::Keeper::push_bulk(&mut own.cache, table, migrate, word, &frames[done..]);
+                done += bulk.done;
+                if bulk.stop != Stop::Edge {
                     break;
                 }
-                done += 1;
-                let order = Order::ZERO;
-                if S::Keeper::push(&mut own.cache, &self.table, order, migrate, index) {
-                    self.spill(own, zone, cpu, order, migrate);
-                }
+                self.spill(own, zone, cpu, Order::ZERO, migrate);
             }
             own.events.free += done as u64;
             done
@@ -152,7 +147,8 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
         request: &Request,
     ) -> Result<crate::block::Block, AllocError> {
         let Some(order) = Order::for_frames(frames) else {
-            return Err(self.explain(request, AllocReason::Exhausted, &[], Mark::Low));
+            let cpu = self.shared_entry().cpu();
+            return Err(self.explain(cpu, request, AllocReason::Exhausted));
         };
         let fitting = request.with_order(order);
         self.alloc(&fitting)

@@ -26,34 +26,62 @@ pub(crate) struct ClusterPool<'m, P: Platform> {
     /// For a cluster on a stack: the cluster below it, + 1.
     next: &'m [P::Word],
     words: usize,
+    common: &'m Common<P>,
+}
+
+/// The few words that all CPUs share. They stand apart from the allocator itself, which can
+/// then be read without fear that a store changed it, and from each other's cache lines.
+#[repr(align(128))]
+pub struct Common<P: Platform> {
     /// Clusters from this number on were never used.
     fresh: P::Word,
+    /// Clusters that were used and are empty.
     empty: Stack<P>,
+    /// Whose turn it is among interleaved nodes.
+    pub(crate) turn: P::Word,
+}
+
+impl<P: Platform> Common<P> {
+    /// Nothing used yet.
+    #[must_use]
+    pub fn new() -> Self {
+        Self { fresh: P::Word::new(0), empty: Stack::new(), turn: P::Word::new(0) }
+    }
+}
+
+impl<P: Platform> Default for Common<P> {
+    fn default() -> Self {
+        Self::new()
+    }
 }
 
 impl<'m, P: Platform> ClusterPool<'m, P> {
     /// Clusters of `frames` frames each over `slots` and `next`.
-    pub(crate) fn new(slots: &'m [P::Word], next: &'m [P::Word], frames: usize) -> Self {
-        let words = words_for(frames);
-        Self { slots, next, words, fresh: P::Word::new(0), empty: Stack::new() }
+    pub(crate) fn new(
+        slots: &'m [P::Word],
+        next: &'m [P::Word],
+        common: &'m Common<P>,
+        frames: usize,
+    ) -> Self {
+        Self { slots, next, words: words_for(frames), common }
     }
 
     /// A cluster with nothing in it; `None` if all are in use.
     pub(crate) fn take_empty(&self) -> Option<ClusterId> {
-        if let Some(id) = self.empty.pop(self) {
+        if let Some(id) = self.common.empty.pop(self) {
             return Some(id);
         }
         let capacity = self.next.len() as u64;
-        if self.fresh.load(Relaxed) >= capacity {
+        if self.common.fresh.load(Relaxed) >= capacity {
             return None;
         }
         // Relaxed: the number is all that is agreed on; the memory behind it is fresh.
-        let id = self.fresh.fetch_add(1, Relaxed);
+        let id = self.common.fresh.fetch_add(1, Relaxed);
         (id < capacity).then_some(ClusterId(id as u32))
     }
 
     pub(crate) fn put_empty(&self, id: ClusterId) {
-        self.empty.push(self, id);
+        self.common.empty.push(self, id);
     }
 
     fn array(&self, id: &ClusterId) -> &[P::Word] {
@@ -63,21 +91,28 @@ impl<'m, P: Platform> ClusterPool<'m, P> {
     /// Fills the array of a cluster that the caller owns.
     #[inline]
     pub(crate) fn write(&self, id: &ClusterId, frames: &[u32]) {
-        for (word, pair) in self.array(id).iter().zip(frames.chunks(2)) {
-            let high = pair.get(1).copied().unwrap_or(0);
-            word.store(u64::from(pair[0]) | u64::from(high) << 32, Relaxed);
+        let array = self.array(id);
+        let pairs = frames.chunks_exact(2);
+        if let (&[last], Some(word)) = (pairs.remainder(), array.last()) {
+            word.store(u64::from(last), Relaxed);
+        }
+        for (word, pair) in array.iter().zip(pairs) {
+            word.store(u64::from(pair[0]) | u64::from(pair[1]) << 32, Relaxed);
         }
     }
 
     /// Copies the array of a cluster that the caller owns.
     #[inline]
     pub(crate) fn read(&self, id: &ClusterId, frames: &mut [u32]) {
-        for (word, pair) in self.array(id).iter().zip(frames.chunks_mut(2)) {
+        let array = self.array(id);
+        let mut pairs = frames.chunks_exact_mut(2);
+        for (word, pair) in array.iter().zip(&mut pairs) {
             let value = word.load(Relaxed);
             pair[0] = value as u32;
-            if let Some(high) = pair.get_mut(1) {
-                *high = (value >> 32) as u32;
-            }
+            pair[1] = (value >> 32) as u32;
+        }
+        if let ([last], Some(word)) = (pairs.into_remainder(), array.last()) {
+            *last = word.load(Relaxed) as u32;
         }
     }
 }

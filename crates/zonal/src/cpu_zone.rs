@@ -12,10 +12,15 @@ use crate::policy::Policy;
 /// Counters of one CPU and zone, plain numbers guarded by the slot.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct CpuEvents {
-    /// Frames handed out.
+    /// Frames handed out, worked out from the other counts: what came into the cache has gone
+    /// out of it or is still there.
     pub alloc: u64,
     /// Frames given back.
     pub free: u64,
+    /// Frames that came from the zone or its depot.
+    pub filled: u64,
+    /// Frames that went back there.
+    pub shed: u64,
     /// Times the cache was filled.
     pub refills: u64,
     /// Times the cache gave a batch away because it was full.
@@ -31,6 +36,8 @@ impl CpuEvents {
         Self {
             alloc: self.alloc + other.alloc,
             free: self.free + other.free,
+            filled: self.filled + other.filled,
+            shed: self.shed + other.shed,
             refills: self.refills + other.refills,
             spills: self.spills + other.spills,
             drains: self.drains + other.drains,
@@ -51,14 +58,35 @@ impl<S: Policy> CpuZone<S> {
     pub fn new() -> Self {
         Self {
             cache: S::Keeper::new_cpu(),
-            events: CpuEvents { alloc: 0, free: 0, refills: 0, spills: 0, drains: 0 },
+            events: CpuEvents {
+                alloc: 0,
+                free: 0,
+                filled: 0,
+                shed: 0,
+                refills: 0,
+                spills: 0,
+                drains: 0,
+            },
         }
     }
 
-    /// Its counters.
+    /// Its counters. O(frames cached) at worst.
     #[must_use]
-    pub const fn events(&self) -> CpuEvents {
-        self.events
+    pub fn events(&self) -> CpuEvents {
+        let CpuEvents { free, filled, shed, .. } = self.events;
+        let cached = S::Keeper::cached(&self.cache);
+        CpuEvents { alloc: (filled + free).saturating_sub(shed + cached), ..self.events }
+    }
+
+    /// Runs `change`, which moves frames between the cache and elsewhere but hands none out
+    /// and takes none back, and books how many came or went.
+    pub(crate) fn book<R>(&mut self, change: impl FnOnce(&mut Self) -> R) -> R {
+        let before = S::Keeper::cached(&self.cache);
+        let result = change(self);
+        let after = S::Keeper::cached(&self.cache);
+        self.events.filled += after.saturating_sub(before);
+        self.events.shed += before.saturating_sub(after);
+        result
     }
 }
 

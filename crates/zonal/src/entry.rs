@@ -20,18 +20,18 @@ pub(crate) struct SharedEntry<'a, P: Platform, S: Policy> {
 }
 
 impl<'a, P: Platform, S: Policy> SharedEntry<'a, P, S> {
-    #[inline]
+    #[inline(always)]
     pub(crate) fn new(caches: &'a [P::Slot<CpuZone<S>>], zones: usize, cpu: usize) -> Self {
         Self { caches, zones, cpu }
     }
 }
 
 impl<P: Platform, S: Policy> Entry<P, S> for SharedEntry<'_, P, S> {
-    #[inline]
+    #[inline(always)]
     fn enter<R>(&mut self, zone: ZoneId, f: impl FnOnce(&mut CpuZone<S>) -> R) -> Option<R> {
         self.caches.get(self.cpu * self.zones + zone.0 as usize)?.try_with(f)
     }
-    #[inline]
+    #[inline(always)]
     fn cpu(&self) -> usize {
         self.cpu
     }
@@ -44,11 +44,11 @@ pub(crate) struct OwnedEntry<O> {
 }
 
 impl<P: Platform, S: Policy, O: OwnedSlots<CpuZone<S>>> Entry<P, S> for OwnedEntry<O> {
-    #[inline]
+    #[inline(always)]
     fn enter<R>(&mut self, zone: ZoneId, f: impl FnOnce(&mut CpuZone<S>) -> R) -> Option<R> {
-        Some(self.owned.with(zone.0 as usize, f))
+        self.owned.with(zone.0 as usize, f)
     }
-    #[inline]
+    #[inline(always)]
     fn cpu(&self) -> usize {
         self.cpu
     }

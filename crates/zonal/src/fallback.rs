@@ -5,7 +5,7 @@
 //! its type, from the others one block is stolen and the type stays.
 
 use crate::buddy::Buddy;
-use crate::frame::{BlockWord, FrameKind, FrameTable};
+use crate::frame::{BlockWord, FrameKind, FrameState, FrameTable};
 use crate::free_area::End;
 use crate::migrate::MigrateType;
 use crate::platform::Platform;
@@ -107,9 +107,15 @@ impl Buddy {
             table.set_block(start, old);
         });
         table.set_migrate(start, migrate);
+        let pageblock = table.pageblock_order();
+        if table.state(start) == FrameState::free(pageblock) {
+            // Free as a whole, it may be of its buddy's type now (I-5).
+            self.area.remove(table, start, pageblock);
+            self.give(table, start, pageblock);
+        }
     }
 
-    /// Cuts a free block that is larger than a pageblock into pageblocks.
+    /// Cuts the pageblock at `start` out of a free block that is larger.
     fn split_around<P: Platform>(&mut self, table: &FrameTable<'_, P>, start: u32) {
         let pageblock = table.pageblock_order();
         for order in Order::all().skip(pageblock.index() + 1) {
@@ -117,10 +123,12 @@ impl Buddy {
             let state = table.state(head);
             if state.kind() == FrameKind::Free && state.order() == order {
                 self.area.remove(table, head, order);
-                let step = pageblock.frames() as usize;
-                for at in (head..head + order.frames() as u32).step_by(step) {
-                    self.area.add(table, at, pageblock, End::Head);
+                let halves = Order::all().skip(pageblock.index()).take_while(|&half| half < order);
+                for half in halves {
+                    let size = half.frames() as u32;
+                    self.area.add(table, (start & !(size - 1)) ^ size, half, End::Head);
                 }
+                self.area.add(table, start, pageblock, End::Head);
                 return;
             }
         }

@@ -19,6 +19,9 @@ use core::sync::atomic::Ordering::Relaxed;
 /// "No frame" in a link: never a valid index, because a table spans fewer than 2^32 − 1 frames.
 pub(crate) const NIL: u32 = u32::MAX;
 
+/// Frames that bulk operations look at together.
+pub(crate) const RUN: usize = 16;
+
 /// What the high half of a state byte says.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
@@ -117,35 +120,61 @@ impl FrameState {
     }
 }
 
-/// A pageblock's word: migrate type in bits 0–7, zone instance + 1 in bits 8–15 (0: no zone).
+/// A pageblock's word: in bits 0–7 the list of a per-CPU cache that its frames go to, + 1
+/// (0: not cached), in bits 8–15 the zone instance, in bits 16–23 the migrate type, and in bit
+/// 24 whether the pageblock has a zone at all. The list follows from the migrate type; it stands there, and first, so that a free
+/// decodes one word in a few instructions.
 ///
 /// The zone is written once, before the allocator is shared; the migrate type under the zone
 /// lock. Readers without the lock use it as a hint and look again under the lock where a
 /// wrong answer would matter.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(transparent)]
-pub(crate) struct BlockWord(u64);
+pub struct BlockWord(u64);
+
+/// Bit of a [`BlockWord`]: the pageblock belongs to a zone.
+const MANAGED: u64 = 1 << 24;
 
 impl BlockWord {
     pub(crate) const fn new(zone: ZoneId, migrate: MigrateType) -> Self {
-        Self((zone.0 as u64 + 1) << 8 | migrate as u64)
+        Self(MANAGED | (zone.0 as u64) << 8).with_migrate(migrate)
     }
-    #[inline]
+
+    /// Zone and list of the per-CPU cache for a frame of this pageblock, if it is cached.
+    #[inline(always)]
+    pub(crate) const fn cached_in(self) -> Option<(ZoneId, MigrateType)> {
+        let migrate = match self.0 as u8 {
+            1 => MigrateType::Unmovable,
+            2 => MigrateType::Movable,
+            3 => MigrateType::Reclaimable,
+            _ => return None,
+        };
+        // A word with a list has a zone: `new` wrote both.
+        Some((ZoneId((self.0 >> 8) as u8), migrate))
+    }
+
+    #[inline(always)]
     pub(crate) const fn zone(self) -> Option<ZoneId> {
-        match (self.0 >> 8) as u8 {
-            0 => None,
-            n => Some(ZoneId(n - 1)),
-        }
+        if self.0 & MANAGED == 0 { None } else { Some(ZoneId((self.0 >> 8) as u8)) }
     }
+
     #[inline]
     pub(crate) const fn migrate(self) -> MigrateType {
-        match MigrateType::from_number(self.0 as u8) {
+        match MigrateType::from_number((self.0 >> 16) as u8) {
             Some(migrate) => migrate,
             None => MigrateType::Isolate,
         }
     }
+
     const fn with_migrate(self, migrate: MigrateType) -> Self {
-        Self(self.0 & !0xff | migrate as u64)
+        let list = match migrate {
+            MigrateType::Unmovable => 1,
+            // CMA frames are lent to movable requests again.
+            MigrateType::Movable | MigrateType::Cma => 2,
+            MigrateType::Reclaimable => 3,
+            MigrateType::HighAtomic | MigrateType::Isolate => 0,
+        };
+        Self(self.0 & !0xff_00ff | (migrate as u64) << 16 | list)
     }
 }
 
@@ -171,13 +200,13 @@ impl<'m, P: Platform> FrameTable<'m, P> {
     }
 
     /// Index of `pfn`, if the table spans it.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn index(&self, pfn: Pfn) -> Option<u32> {
         let offset = pfn.get().wrapping_sub(self.base.get());
         (offset < self.states.len() as u64).then_some(offset as u32)
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn pfn(&self, index: u32) -> Pfn {
         Pfn::new(self.base.get() + u64::from(index))
     }
@@ -190,12 +219,12 @@ impl<'m, P: Platform> FrameTable<'m, P> {
         self.pageblock_order
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn state(&self, index: u32) -> FrameState {
         FrameState(self.states[index as usize].load(Relaxed))
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn set_state(&self, index: u32, state: FrameState) {
         self.states[index as usize].store(state.0, Relaxed);
     }
@@ -203,15 +232,34 @@ impl<'m, P: Platform> FrameTable<'m, P> {
     /// Replaces `from` by `to`, if `from` is there. One look-up; no atomic read-modify-write:
     /// see [`FrameState`] for why none is needed. `false` (and no change) for anything else,
     /// an index outside the table included.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn replace_state(&self, index: u32, from: FrameState, to: FrameState) -> bool {
-        match self.states.get(index as usize) {
+        self.replace_state_at(index as usize, from, to)
+    }
+
+    /// As [`replace_state`](Self::replace_state) for a frame's offset.
+    #[inline(always)]
+    pub(crate) fn replace_state_at(&self, offset: usize, from: FrameState, to: FrameState) -> bool {
+        match self.states.get(offset) {
             Some(byte) if byte.load(Relaxed) == from.0 => {
                 byte.store(to.0, Relaxed);
                 true
             }
             _ => false,
         }
+    }
+
+    /// Replaces `from` by `to` in `RUN` frames from `first` on; `false`, and no change, if one
+    /// of them has another state.
+    #[inline(always)]
+    pub(crate) fn replace_run(&self, first: u32, from: FrameState, to: FrameState) -> bool {
+        let start = first as usize;
+        let Some(run) = self.states.get(start..start.wrapping_add(RUN)) else { return false };
+        if run.iter().any(|byte| byte.load(Relaxed) != from.0) {
+            return false;
+        }
+        run.iter().for_each(|byte| byte.store(to.0, Relaxed));
+        true
     }
 
     /// The (previous, next) of a frame that is on a list.
@@ -227,17 +275,36 @@ impl<'m, P: Platform> FrameTable<'m, P> {
         self.links[index as usize].store(word, Relaxed);
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn block(&self, index: u32) -> BlockWord {
         let block = index >> self.pageblock_order.get();
         BlockWord(self.blocks[block as usize].load(Relaxed))
     }
 
     /// As [`block`](Self::block), `None` outside the table.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn get_block(&self, index: u32) -> Option<BlockWord> {
-        let block = index >> self.pageblock_order.get();
-        self.blocks.get(block as usize).map(|word| BlockWord(word.load(Relaxed)))
+        self.block_at(index as usize)
+    }
+
+    /// Whether two offsets lie in one pageblock.
+    #[inline(always)]
+    pub(crate) fn same_block(&self, one: usize, other: usize) -> bool {
+        (one ^ other) >> self.pageblock_order.get() == 0
+    }
+
+    /// How far `pfn` is from the table's base: an index if it is small enough, which the next
+    /// look-up finds out.
+    #[inline(always)]
+    pub(crate) fn offset(&self, pfn: Pfn) -> usize {
+        pfn.get().wrapping_sub(self.base.get()) as usize
+    }
+
+    /// The pageblock's word for an offset; `None` outside the table.
+    #[inline(always)]
+    pub(crate) fn block_at(&self, offset: usize) -> Option<BlockWord> {
+        let block = offset >> self.pageblock_order.get();
+        self.blocks.get(block).map(|word| BlockWord(word.load(Relaxed)))
     }
 
     pub(crate) fn set_block(&self, index: u32, word: BlockWord) {

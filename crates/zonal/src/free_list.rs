@@ -30,7 +30,7 @@ impl FreeList {
         (self.head != NIL).then_some(self.head)
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn push_head<P: Platform>(&mut self, table: &FrameTable<'_, P>, index: u32) {
         table.set_link(index, NIL, self.head);
         if self.head == NIL {
@@ -56,7 +56,7 @@ impl FreeList {
         self.count += 1;
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn pop_head<P: Platform>(&mut self, table: &FrameTable<'_, P>) -> Option<u32> {
         let index = self.head()?;
         self.remove(table, index);
@@ -71,7 +71,7 @@ impl FreeList {
     }
 
     /// Unlinks `index`, which must be a member.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn remove<P: Platform>(&mut self, table: &FrameTable<'_, P>, index: u32) {
         let (previous, next) = table.link(index);
         if previous == NIL {

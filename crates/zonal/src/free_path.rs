@@ -3,7 +3,7 @@
 use crate::allocator::Allocator;
 use crate::entry::Entry;
 use crate::error::FreeError;
-use crate::frame::{FrameKind, FrameState};
+use crate::frame::{BlockWord, FrameKind, FrameState};
 use crate::keeper::Keeper;
 use crate::map::RangeKind;
 use crate::migrate::MigrateType;
@@ -13,55 +13,85 @@ use crate::policy::{Policy, Trace};
 use crate::units::{Order, Pfn};
 use crate::zone::Zone;
 
-/// The list of a cache that a pageblock's frames go to; `None`: not cached.
-#[inline]
-pub(crate) fn cached_as(migrate: MigrateType) -> Option<MigrateType> {
-    match migrate {
-        MigrateType::Unmovable | MigrateType::Movable | MigrateType::Reclaimable => Some(migrate),
-        // Lent to movable requests again.
-        MigrateType::Cma => Some(MigrateType::Movable),
-        MigrateType::HighAtomic | MigrateType::Isolate => None,
-    }
-}
+/// States of a single frame.
+pub(crate) const CACHED: FrameState = FrameState::cached(Order::ZERO);
+pub(crate) const ALLOCATED: FrameState = FrameState::allocated(Order::ZERO);
 
 impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
     /// Frees through `entry`.
-    #[inline]
+    // Always inlined down to the cache of single frames, as allocation is.
+    #[inline(always)]
     pub(crate) fn free_through<E: Entry<P, S>>(
         &self,
         entry: &mut E,
         pfn: Pfn,
         order: Order,
     ) -> Result<(), FreeError> {
-        let Some(index) = self.table.index(pfn) else { return Err(FreeError::Foreign { pfn }) };
-        let Some(word) = self.table.get_block(index) else {
-            return Err(FreeError::Foreign { pfn });
-        };
-        let Some(zone) = word.zone() else { return Err(self.refusal(pfn, index, order)) };
-        let to = cached_as(word.migrate());
-        if let (true, Some(migrate)) = (S::Keeper::caches(order), to) {
-            let (from, to) = (FrameState::allocated(order), FrameState::cached(order));
-            let cpu = entry.cpu();
-            let freed = entry.enter(zone, |own| {
-                if !self.table.replace_state(index, from, to) {
-                    return false;
-                }
-                own.events.free += order.frames();
-                if S::Keeper::push(&mut own.cache, &self.table, order, migrate, index) {
-                    self.spill(own, zone, cpu, order, migrate);
-                }
-                true
-            });
-            match freed {
-                Some(true) => {
-                    S::Trace::emit(|| Event::Free { pfn, order });
-                    return Ok(());
-                }
-                Some(false) => return Err(self.refusal(pfn, index, order)),
-                None => {}
-            }
+        if order == Order::ZERO && self.push_single(entry, pfn) {
+            S::Trace::emit(|| Event::Free { pfn, order });
+            return Ok(());
         }
-        self.free_direct(pfn, index, order)
+        self.free_further(entry, pfn, order)
+    }
+
+    /// Marks a single frame cached and keeps it in the cache of its zone. `false`, and nothing
+    /// has changed, if it may not be freed so.
+    #[inline(always)]
+    fn push_single<E: Entry<P, S>>(&self, entry: &mut E, pfn: Pfn) -> bool {
+        let table = &self.table;
+        let offset = table.offset(pfn);
+        let Some((zone, migrate)) = table.block_at(offset).and_then(BlockWord::cached_in) else {
+            return false;
+        };
+        let cpu = entry.cpu();
+        let pushed = entry.enter(zone, move |own| {
+            if !table.replace_state_at(offset, ALLOCATED, CACHED) {
+                return false;
+            }
+            own.events.free += 1;
+            // No truncation: the state was found, so the offset is an index.
+            if S::Keeper::push(&mut own.cache, table, Order::ZERO, migrate, offset as u32) {
+                self.spill(own, zone, cpu, Order::ZERO, migrate);
+            }
+            true
+        });
+        pushed == Some(true)
+    }
+
+    /// Frees a block of more than one frame to its cache, and anything to the buddy lists, or
+    /// says why not.
+    #[inline(never)]
+    fn free_further<E: Entry<P, S>>(
+        &self,
+        entry: &mut E,
+        pfn: Pfn,
+        order: Order,
+    ) -> Result<(), FreeError> {
+        if order == Order::ZERO || !S::Keeper::caches(order) {
+            return self.free_direct(pfn, order);
+        }
+        let Some(index) = self.table.index(pfn) else { return Err(FreeError::Foreign { pfn }) };
+        let Some((zone, migrate)) = self.table.get_block(index).and_then(BlockWord::cached_in)
+        else {
+            return self.free_direct(pfn, order);
+        };
+        let cpu = entry.cpu();
+        let pushed = entry.enter(zone, |own| {
+            let (from, to) = (FrameState::allocated(order), FrameState::cached(order));
+            if !self.table.replace_state(index, from, to) {
+                return false;
+            }
+            own.events.free += order.frames();
+            if S::Keeper::push(&mut own.cache, &self.table, order, migrate, index) {
+                self.spill(own, zone, cpu, order, migrate);
+            }
+            true
+        });
+        if pushed != Some(true) {
+            return self.free_direct(pfn, order);
+        }
+        S::Trace::emit(|| Event::Free { pfn, order });
+        Ok(())
     }
 
     #[cold]
@@ -76,14 +106,16 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
     ) {
         if let Some(zone) = self.zone(zone) {
             own.events.spills += 1;
-            S::Keeper::spill(&self.here(zone, cpu), &mut own.cache, order, migrate);
+            let here = self.here(zone, cpu);
+            own.book(|own| S::Keeper::spill(&here, &mut own.cache, order, migrate));
         }
     }
 
-    /// Frees to the buddy lists, past the caches.
+    /// Frees to the buddy lists, past the caches, or says why not.
     #[cold]
     #[inline(never)]
-    pub(crate) fn free_direct(&self, pfn: Pfn, index: u32, order: Order) -> Result<(), FreeError> {
+    pub(crate) fn free_direct(&self, pfn: Pfn, order: Order) -> Result<(), FreeError> {
+        let Some(index) = self.table.index(pfn) else { return Err(FreeError::Foreign { pfn }) };
         let zone: Option<&Zone<P, S>> =
             self.table.get_block(index).and_then(|word| self.zone(word.zone()?));
         let Some(zone) = zone else { return Err(self.refusal(pfn, index, order)) };

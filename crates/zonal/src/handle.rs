@@ -50,7 +50,7 @@ impl<'a, 'm, P: Platform, S: Policy> CpuHandle<'a, 'm, P, S> {
     ///
     /// # Errors
     /// As [`Allocator::alloc`].
-    #[inline]
+    #[inline(always)]
     pub fn alloc(&mut self, request: &Request) -> Result<Block, AllocError> {
         self.allocator.alloc_through(&mut self.entry, request)
     }
@@ -59,7 +59,7 @@ impl<'a, 'm, P: Platform, S: Policy> CpuHandle<'a, 'm, P, S> {
     ///
     /// # Errors
     /// As [`Allocator::alloc`].
-    #[inline]
+    #[inline(always)]
     pub fn alloc_raw(&mut self, request: &Request) -> Result<Pfn, AllocError> {
         self.alloc(request).map(|block| block.into_raw().0)
     }
@@ -68,7 +68,7 @@ impl<'a, 'm, P: Platform, S: Policy> CpuHandle<'a, 'm, P, S> {
     ///
     /// # Errors
     /// As [`Allocator::free`].
-    #[inline]
+    #[inline(always)]
     pub fn free(&mut self, block: Block) -> Result<(), RefusedFree> {
         let (pfn, order) = (block.pfn(), block.order());
         self.free_raw(pfn, order).map_err(|error| RefusedFree { block, error })
@@ -78,7 +78,7 @@ impl<'a, 'm, P: Platform, S: Policy> CpuHandle<'a, 'm, P, S> {
     ///
     /// # Errors
     /// As [`Allocator::free_raw`].
-    #[inline]
+    #[inline(always)]
     pub fn free_raw(&mut self, pfn: Pfn, order: Order) -> Result<(), FreeError> {
         self.allocator.free_through(&mut self.entry, pfn, order)
     }
@@ -87,13 +87,13 @@ impl<'a, 'm, P: Platform, S: Policy> CpuHandle<'a, 'm, P, S> {
     ///
     /// # Errors
     /// As [`Allocator::alloc_bulk`].
-    #[inline]
+    #[inline(always)]
     pub fn alloc_bulk(&mut self, request: &Request, out: &mut [Pfn]) -> Result<(), AllocError> {
         self.allocator.alloc_bulk_through(&mut self.entry, request, out)
     }
 
     /// Frees single frames: see [`Allocator::free_bulk`].
-    #[inline]
+    #[inline(always)]
     pub fn free_bulk(&mut self, frames: &[Pfn]) -> BulkFreed {
         self.allocator.free_bulk_through(&mut self.entry, frames)
     }

@@ -10,18 +10,25 @@ use crate::platform::Platform;
 use crate::units::Order;
 
 impl Buddy {
-    /// Adds the pageblock of `index` to the reserve if there is room for it. Work: at most
-    /// one pageblock.
+    /// Adds the pageblock of the allocated block at `index` (of a large block all of its
+    /// pageblocks: a block has one type) to the reserve if there is room for it. Work: at most
+    /// one pageblock, or the number of pageblocks.
     pub(crate) fn reserve_high_atomic<P: Platform>(
         &mut self,
         table: &FrameTable<'_, P>,
         index: u32,
+        order: Order,
     ) {
+        let pageblock = table.pageblock_order();
+        let blocks = 1 << order.get().saturating_sub(pageblock.get());
         let migrate = table.block(index).migrate();
-        if migrate.is_requestable() && self.high_atomic_blocks < self.high_atomic_limit {
-            self.move_block(table, index, MigrateType::HighAtomic);
-            self.high_atomic_blocks += 1;
+        if !migrate.is_requestable() || self.high_atomic_blocks + blocks > self.high_atomic_limit {
+            return;
         }
+        for at in (index..).step_by(pageblock.frames() as usize).take(blocks as usize) {
+            self.move_block(table, at, MigrateType::HighAtomic);
+        }
+        self.high_atomic_blocks += blocks;
     }
 
     /// Gives one pageblock of the reserve that has free frames to `migrate`. Work: at most

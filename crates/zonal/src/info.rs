@@ -116,7 +116,7 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
         Some(cache.with(|own| {
             let (batch, high) = S::Keeper::limits(&own.cache);
             let count = S::Keeper::cached(&own.cache);
-            CacheInfo { cpu, count, batch, high, events: own.events }
+            CacheInfo { cpu, count, batch, high, events: own.events() }
         }))
     }
 

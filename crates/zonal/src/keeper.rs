@@ -18,7 +18,8 @@ pub use depot::Depot;
 pub use linked::Linked;
 
 use crate::cluster::{ClusterPool, Exchange};
-use crate::frame::FrameTable;
+use crate::frame::{BlockWord, FrameTable};
+use crate::free_path::{ALLOCATED, CACHED};
 use crate::migrate::MigrateType;
 use crate::platform::Platform;
 use crate::policy::Policy;
@@ -89,7 +90,7 @@ pub trait Keeper: Sized + Send + Sync + fmt::Debug + 'static {
     /// One CPU's cache of one zone.
     type Cpu: Send + fmt::Debug;
     /// A zone's part.
-    type Zone<P: Platform>;
+    type Zone<P: Platform>: Send + Sync;
 
     /// An empty cache.
     fn new_cpu() -> Self::Cpu;
@@ -135,6 +136,30 @@ pub trait Keeper: Sized + Send + Sync + fmt::Debug + 'static {
             done += 1;
         }
         done
+    }
+
+    /// Keeps allocated frames from the start of `frames`, marking them cached, as long as their
+    /// pageblock's word is `word` (whose list is `migrate`) and there is room.
+    #[inline]
+    fn push_bulk<P: Platform>(
+        cpu: &mut Self::Cpu,
+        table: &FrameTable<'_, P>,
+        migrate: MigrateType,
+        word: Option<BlockWord>,
+        frames: &[Pfn],
+    ) -> Bulk {
+        for (done, &pfn) in frames.iter().enumerate() {
+            let offset = table.offset(pfn);
+            if table.block_at(offset) != word || !table.replace_state_at(offset, ALLOCATED, CACHED)
+            {
+                return Bulk { done, stop: Stop::Frame };
+            }
+            // No truncation: the state was found, so the offset is an index.
+            if Self::push(cpu, table, Order::ZERO, migrate, offset as u32) {
+                return Bulk { done: done + 1, stop: Stop::Edge };
+            }
+        }
+        Bulk { done: frames.len(), stop: Stop::Done }
     }
 
     /// Brings at least one block of `order` into the cache, taking at most `allowance` frames

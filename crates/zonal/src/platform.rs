@@ -29,7 +29,7 @@ use core::sync::atomic::Ordering;
 
 /// An 8-bit atomic. All zero bytes must be the value 0, so that a host can hand over fresh
 /// zeroed memory as a table of these.
-pub trait AtomicByte {
+pub trait AtomicByte: Send + Sync {
     /// An atomic that holds `value`.
     fn new(value: u8) -> Self;
     /// Reads it.
@@ -39,7 +39,7 @@ pub trait AtomicByte {
 }
 
 /// A 64-bit atomic. All zero bytes must be the value 0.
-pub trait AtomicWord {
+pub trait AtomicWord: Send + Sync {
     /// An atomic that holds `value`.
     fn new(value: u64) -> Self;
     /// Reads it.
@@ -105,11 +105,8 @@ pub trait Slot<T>: Sized {
 
 /// The owner's way into the slots it claimed.
 pub trait OwnedSlots<T> {
-    /// Enters the slot `index` of the run and runs `f`.
-    ///
-    /// # Panics
-    /// If `index` is outside the run: a bug of the caller.
-    fn with<R>(&mut self, index: usize, f: impl FnOnce(&mut T) -> R) -> R;
+    /// Enters the slot `index` of the run and runs `f`; `None` for an index outside the run.
+    fn with<R>(&mut self, index: usize, f: impl FnOnce(&mut T) -> R) -> Option<R>;
 }
 
 /// Why a slot could not be claimed.

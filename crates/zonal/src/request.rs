@@ -36,6 +36,9 @@ pub struct Request {
     migrate: MigrateType,
     limit: ZoneType,
     flags: u8,
+    /// Cached list + 1 for a request that the home zone's cache of single frames may answer
+    /// without a look at anything else; 0 for any other. Follows from the other fields.
+    single: u8,
     nodes: NodePolicy,
 }
 
@@ -46,7 +49,8 @@ const THIS_NODE: u8 = 8;
 const WRITE: u8 = 16;
 const ZERO: u8 = 32;
 /// Set when a per-CPU cache of the home zone may answer without looking further.
-const PLAIN_BREAKERS: u8 = ZERO | WRITE;
+// This node: the home zone may be on another, where the local node has none that fits.
+const PLAIN_BREAKERS: u8 = ZERO | WRITE | THIS_NODE;
 
 impl Request {
     /// One unmovable frame from the local node, any zone but Movable.
@@ -61,21 +65,30 @@ impl Request {
             migrate: MigrateType::Unmovable,
             limit: ZoneType::Normal,
             flags: 0,
+            single: 0,
             nodes: NodePolicy::Local,
         }
+        .settled()
+    }
+
+    /// Works `single` out again.
+    const fn settled(mut self) -> Self {
+        let single = self.order.get() == 0 && self.is_plain() && self.migrate.is_requestable();
+        self.single = if single { self.migrate as u8 + 1 } else { 0 };
+        self
     }
 
     /// The same for another order.
     pub const fn with_order(mut self, order: Order) -> Self {
         self.order = order;
-        self
+        self.settled()
     }
 
     /// What will be done with the frames: unmovable, movable or reclaimable. The other types
     /// are states of a pageblock; asking for one is refused when the request is made.
     pub const fn migrate(mut self, migrate: MigrateType) -> Self {
         self.migrate = migrate;
-        self
+        self.settled()
     }
 
     /// The highest zone type that will do.
@@ -87,7 +100,7 @@ impl Request {
     /// Which nodes will do.
     pub const fn nodes(mut self, nodes: NodePolicy) -> Self {
         self.nodes = nodes;
-        self
+        self.settled()
     }
 
     /// Cannot wait at all: may reach further below the watermarks and into the high-atomic
@@ -123,26 +136,26 @@ impl Request {
 
     const fn with(mut self, flags: u8) -> Self {
         self.flags |= flags;
-        self
+        self.settled()
     }
 
     /// The order asked for.
     #[must_use]
-    #[inline]
+    #[inline(always)]
     pub const fn order(&self) -> Order {
         self.order
     }
 
     /// The migrate type asked for.
     #[must_use]
-    #[inline]
+    #[inline(always)]
     pub const fn migrate_type(&self) -> MigrateType {
         self.migrate
     }
 
     /// The highest zone type allowed.
     #[must_use]
-    #[inline]
+    #[inline(always)]
     pub const fn limit(&self) -> ZoneType {
         self.limit
     }
@@ -189,8 +202,19 @@ impl Request {
         Access { high: self.flags & HIGH != 0, atomic: self.flags & ATOMIC != 0 }
     }
 
+    /// The list of single frames that may answer without a look at anything else.
+    #[inline(always)]
+    pub(crate) const fn single(&self) -> Option<MigrateType> {
+        match self.single {
+            1 => Some(MigrateType::Unmovable),
+            2 => Some(MigrateType::Movable),
+            3 => Some(MigrateType::Reclaimable),
+            _ => None,
+        }
+    }
+
     /// Whether the local node's cache may answer without looking at anything else.
-    #[inline]
+    #[inline(always)]
     pub(crate) const fn is_plain(&self) -> bool {
         self.flags & PLAIN_BREAKERS == 0 && matches!(self.nodes, NodePolicy::Local)
     }

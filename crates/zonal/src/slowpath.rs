@@ -60,10 +60,10 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
         &self,
         entry: &mut E,
         request: &Request,
-    ) -> Result<u32, AllocError> {
+    ) -> Result<u32, AllocReason> {
         let zones = self.zones_for(entry.cpu(), request);
         if zones.len == 0 {
-            return Err(self.explain(request, AllocReason::NoZone, &[], Mark::Low));
+            return Err(AllocReason::NoZone);
         }
         if let Some(index) = self.walk(entry, &zones, request, Mark::Low) {
             return Ok(index);
@@ -81,19 +81,14 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
         if let Some(index) = self.coalesce_for(entry, &zones, request) {
             return Ok(index);
         }
-        for zone in zones.iter() {
-            self.drain_zone(zone);
-            zone.with_buddy(|buddy| {
-                buddy.unreserve_high_atomic(&self.table, request.migrate_type())
-            });
-        }
+        self.open_everything(&zones, request);
         if let Some(index) = self.walk(entry, &zones, request, Mark::Min) {
             return Ok(index);
         }
         if let Some(index) = self.ask_host(entry, &zones, request) {
             return Ok(index);
         }
-        Err(self.explain(request, AllocReason::Exhausted, zones.slice(), Mark::Min))
+        Err(AllocReason::Exhausted)
     }
 
     fn walk<E: Entry<P, S>>(
@@ -130,6 +125,15 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
         }
     }
 
+    /// Drains every CPU's cache and opens a pageblock of the high-atomic reserve, zone by zone.
+    fn open_everything(&self, zones: &Zones<'m, P, S>, request: &Request) {
+        for zone in zones.iter() {
+            self.drain_zone(zone);
+            let migrate = request.migrate_type();
+            zone.with_buddy(|buddy| buddy.unreserve_high_atomic(&self.table, migrate));
+        }
+    }
+
     /// Compaction, then reclaim, as long as the host makes progress.
     fn ask_host<E: Entry<P, S>>(
         &self,
@@ -154,9 +158,7 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
                 if let Some(index) = self.walk(entry, zones, request, Mark::Min) {
                     return Some(index);
                 }
-                for zone in zones.iter() {
-                    self.drain_zone(zone);
-                }
+                self.open_everything(zones, request);
                 if let Some(index) = self.coalesce_for(entry, zones, request) {
                     return Some(index);
                 }
@@ -180,7 +182,7 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
         let Some(cache) = caches.get(zone.id.0 as usize) else { return 0 };
         let here = self.here(zone, cpu.0 as usize);
         cache.with(|own| {
-            let given = S::Keeper::drain(&here, &mut own.cache);
+            let given = own.book(|own| S::Keeper::drain(&here, &mut own.cache));
             own.events.drains += u64::from(given > 0);
             given
         })
@@ -218,7 +220,11 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
             NodePolicy::Bind(mask) => (local, mask),
             NodePolicy::Interleave(mask) => (self.node_in_turn(mask, local), NodeMask::ALL),
         };
-        let mask = if request.is_this_node() { NodeMask::only(first) } else { mask };
+        let mask = match request.is_this_node() {
+            true if mask.contains(first) => NodeMask::only(first),
+            true => NodeMask::NONE,
+            false => mask,
+        };
         let mut zones = Zones { list: [None; MAX_ZONES], len: 0 };
         for &id in self.plan.zonelist(first) {
             let Some(zone) = self.zone(id) else { continue };
@@ -231,25 +237,27 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
     }
 
     fn node_in_turn(&self, mask: NodeMask, local: NodeId) -> NodeId {
-        let members = (0..MAX_NODES as u8).map(NodeId).filter(|&node| mask.contains(node));
+        // A node without memory has no turn: its neighbours would get it.
+        let there = self.plan.nodes();
+        let both = |&node: &NodeId| mask.contains(node) && there.contains(node);
+        let members = (0..MAX_NODES as u8).map(NodeId).filter(both);
         let count = members.clone().count() as u64;
         if count == 0 {
             return local;
         }
         // Relaxed: a counter; which of two requests gets which node does not matter.
-        let turn = self.turn.fetch_add(1, Relaxed) % count;
+        let turn = self.common.turn.fetch_add(1, Relaxed) % count;
         members.clone().nth(turn as usize).unwrap_or(local)
     }
 
-    /// The error for a request that could not be served.
+    /// The error for a request that could not be served: what its zones have now.
     #[cold]
-    pub(crate) fn explain(
-        &self,
-        request: &Request,
-        reason: AllocReason,
-        zones: &[Option<&'m Zone<P, S>>],
-        mark: Mark,
-    ) -> AllocError {
+    #[inline(never)]
+    pub(crate) fn explain(&self, cpu: usize, request: &Request, reason: AllocReason) -> AllocError {
+        let tried = reason == AllocReason::Exhausted;
+        let zones = tried.then(|| self.zones_for(cpu, request));
+        let zones = zones.as_ref().map_or(&[][..], Zones::slice);
+        let mark = Mark::Min;
         let mut error = AllocError {
             reason,
             order: request.order(),
@@ -271,7 +279,7 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
                     node: zone.node,
                     zone_type: zone.zone_type,
                     free: zone.free(),
-                    keep: keep + zone.reserve[request.limit().index()],
+                    keep: keep.saturating_add(zone.reserve[request.limit().index()]),
                     cached: self.cached_in(zone),
                     deferred: S::Keeper::deferred(&self.here(zone, 0)),
                     largest: core::array::from_fn(|ty| largest(&counts, MigrateType::ALL[ty])),

@@ -14,7 +14,7 @@
 //! # Ok::<(), Box<dyn core::error::Error>>(())
 //! ```
 
-use crate::cluster::{Exchange, MAX_CLUSTERS, words_for};
+use crate::cluster::{Common, Exchange, MAX_CLUSTERS, words_for};
 use crate::cpu_zone::CpuZone;
 use crate::error::BuildError;
 use crate::keeper::Keeper;
@@ -94,6 +94,8 @@ pub struct Storage<'m, P: Platform, S: Policy> {
     pub caches: &'m [P::Slot<CpuZone<S>>],
     /// Shards of the depot, CPU by CPU, each [`Exchange::new`].
     pub exchanges: &'m [Exchange<P>],
+    /// What all CPUs share, [`Common::new`].
+    pub common: &'m Common<P>,
 }
 
 impl<P: Platform, S: Policy> Storage<'_, P, S> {

@@ -111,7 +111,7 @@ impl<P: Platform, S: Policy> Zone<P, S> {
     }
 
     pub(crate) fn mark(&self, mark: Mark) -> u64 {
-        self.marks[mark as usize].load(Relaxed) + self.boost.load(Relaxed)
+        self.marks[mark as usize].load(Relaxed).saturating_add(self.boost.load(Relaxed))
     }
 
     pub(crate) fn watermarks(&self) -> Watermarks {

@@ -13,9 +13,9 @@
 //!   empty, within the depot's share of the zone; a CPU that only frees passes clusters on.
 
 use super::depot_cpu::{DepotCpu, high_row};
-use super::{Here, Keeper, Tuning};
+use super::{Bulk, Here, Keeper, Tuning};
 use crate::cluster::{ClusterId, Stack};
-use crate::frame::FrameTable;
+use crate::frame::{BlockWord, FrameTable};
 use crate::migrate::{MigrateType, NR_CACHED_TYPES};
 use crate::platform::{AtomicWord, Platform};
 use crate::policy::Policy;
@@ -87,9 +87,10 @@ impl<const N: usize> Depot<N> {
         id: &ClusterId,
         at: usize,
     ) {
-        let stack = &mut cpu.stacks[at];
-        here.pool.read(id, &mut stack.slots[0]);
-        stack.len = N as u32;
+        cpu.singles.fill(at, |slots| {
+            here.pool.read(id, slots);
+            N
+        });
     }
 
     /// Where the colder half of a full stack may go: an empty cluster, and whether it belongs
@@ -170,7 +171,7 @@ impl<const N: usize> Keeper for Depot<N> {
         zone.reserved_limit = clusters - zone.shared_limit;
     }
 
-    #[inline]
+    #[inline(always)]
     fn caches(order: Order) -> bool {
         order == Order::ZERO || high_row(order).is_some()
     }
@@ -179,7 +180,7 @@ impl<const N: usize> Keeper for Depot<N> {
         (cpu.batch, cpu.high)
     }
 
-    #[inline]
+    #[inline(always)]
     fn pop<P: Platform>(
         cpu: &mut DepotCpu<N>,
         table: &FrameTable<'_, P>,
@@ -187,12 +188,12 @@ impl<const N: usize> Keeper for Depot<N> {
         migrate: MigrateType,
     ) -> Option<u32> {
         if order == Order::ZERO {
-            return cpu.stacks.get_mut(migrate.index())?.pop(table);
+            return cpu.singles.pop(table, migrate);
         }
         cpu.blocks.get_mut(high_row(order)?)?.get_mut(migrate.index())?.pop(table, order)
     }
 
-    #[inline]
+    #[inline(always)]
     fn push<P: Platform>(
         cpu: &mut DepotCpu<N>,
         _table: &FrameTable<'_, P>,
@@ -201,9 +202,7 @@ impl<const N: usize> Keeper for Depot<N> {
         index: u32,
     ) -> bool {
         if order == Order::ZERO {
-            let stack = &mut cpu.stacks[migrate.index()];
-            stack.push(index);
-            return stack.len >= cpu.high;
+            return cpu.singles.push(migrate, index) >= cpu.high;
         }
         let Some(row) = high_row(order) else { return false };
         let stack = &mut cpu.blocks[row][migrate.index()];
@@ -211,14 +210,25 @@ impl<const N: usize> Keeper for Depot<N> {
         stack.len >= stack.high
     }
 
-    #[inline]
+    #[inline(always)]
     fn pop_bulk<P: Platform>(
         cpu: &mut DepotCpu<N>,
         table: &FrameTable<'_, P>,
         migrate: MigrateType,
         out: &mut [Pfn],
     ) -> usize {
-        cpu.stacks.get_mut(migrate.index()).map_or(0, |stack| stack.pop_bulk(table, out))
+        cpu.singles.pop_bulk(table, migrate, out)
+    }
+
+    #[inline(always)]
+    fn push_bulk<P: Platform>(
+        cpu: &mut DepotCpu<N>,
+        table: &FrameTable<'_, P>,
+        migrate: MigrateType,
+        word: Option<BlockWord>,
+        frames: &[Pfn],
+    ) -> Bulk {
+        cpu.singles.push_bulk(table, migrate, word, frames, cpu.high)
     }
 
     fn refill<P: Platform, S: Policy<Keeper = Self>>(
@@ -241,12 +251,14 @@ impl<const N: usize> Keeper for Depot<N> {
         if deposits && Self::take_cluster(here, cpu, migrate, allowance) {
             return true;
         }
-        let stack = &mut cpu.stacks[at];
         let want = u64::from(cpu.batch).min(allowance) as usize;
-        let taken = here.take_frames(&mut stack.slots[0][..want], migrate);
-        // The lowest frame on top, so that they are handed out in ascending order.
-        stack.slots[0][..taken].reverse();
-        stack.len = taken as u32;
+        cpu.singles.fill(at, |slots| {
+            let taken = here.take_frames(&mut slots[..want], migrate);
+            // The lowest frame on top, so that they are handed out in ascending order.
+            slots[..taken].reverse();
+            taken
+        });
+        let taken = cpu.singles.len(at);
         taken > 0 || (deposits && allowance > 0 && Self::steal_cluster(here, cpu, migrate))
     }
 
@@ -267,19 +279,18 @@ impl<const N: usize> Keeper for Depot<N> {
         }
         let batch = cpu.batch as usize;
         let room = if batch == N { Self::room(here, cpu, at) } else { None };
-        let stack = &mut cpu.stacks[at];
         match room {
             Some((id, private)) => {
-                here.pool.write(&id, &stack.slots[0]);
+                here.pool.write(&id, cpu.singles.oldest(at));
                 let own = &here.own_exchange().full[at];
                 let to = if private { own } else { &here.zone.keeper.shared[at] };
                 to.push(here.pool, id);
+                cpu.singles.shed(at, batch, |_| ());
             }
             None => {
-                here.give_frames(&mut stack.slots.as_flattened_mut()[..batch]);
+                cpu.singles.shed(at, batch, |frames| here.give_frames(frames));
             }
         }
-        stack.close_gap(batch);
     }
 
     fn drain<P: Platform, S: Policy<Keeper = Self>>(
@@ -287,9 +298,9 @@ impl<const N: usize> Keeper for Depot<N> {
         cpu: &mut DepotCpu<N>,
     ) -> u64 {
         let mut given = 0;
-        for stack in &mut cpu.stacks {
-            let len = core::mem::take(&mut stack.len) as usize;
-            given += here.give_frames(&mut stack.slots.as_flattened_mut()[..len]);
+        for at in 0..NR_CACHED_TYPES {
+            let all = cpu.singles.len(at) as usize;
+            given += cpu.singles.shed(at, all, |frames| here.give_frames(frames));
         }
         super::depot_cpu::drain_blocks(cpu, |blocks, order| {
             given += here.give_blocks(blocks, order);
@@ -318,9 +329,7 @@ impl<const N: usize> Keeper for Depot<N> {
     }
 
     fn cached(cpu: &DepotCpu<N>) -> u64 {
-        let mut frames = 0;
-        cpu.visit(&mut |_, order| frames += order.frames());
-        frames
+        cpu.frames()
     }
 
     fn deferred<P: Platform, S: Policy<Keeper = Self>>(here: &Here<'_, P, S>) -> u64 {

@@ -1,7 +1,9 @@
 //! One CPU's arrays in a [`Depot`](super::Depot) keeper.
 
-use crate::frame::{FrameState, FrameTable};
-use crate::migrate::NR_CACHED_TYPES;
+use super::{Bulk, Stop};
+use crate::frame::{BlockWord, FrameState, FrameTable, RUN};
+use crate::free_path::{ALLOCATED, CACHED};
+use crate::migrate::{MigrateType, NR_CACHED_TYPES};
 use crate::platform::Platform;
 use crate::units::{Order, Pfn};
 
@@ -21,73 +23,224 @@ pub(super) fn high_row(order: Order) -> Option<usize> {
     HIGH_ORDERS.iter().position(|&(at, _)| at == order)
 }
 
-/// A stack of order-0 frames with room for two clusters.
+/// Stacks of single frames, one a migrate type, each with room for two clusters.
 #[derive(Debug)]
-pub(super) struct FrameStack<const N: usize> {
-    pub(super) len: u32,
-    pub(super) slots: [[u32; N]; 2],
+pub(super) struct Singles<const N: usize> {
+    len: [u32; NR_CACHED_TYPES],
+    slots: [[[u32; N]; 2]; NR_CACHED_TYPES],
 }
 
-impl<const N: usize> FrameStack<N> {
-    const EMPTY: Self = Self { len: 0, slots: [[0; N]; 2] };
+impl<const N: usize> Singles<N> {
+    const EMPTY: Self = Self { len: [0; NR_CACHED_TYPES], slots: [[[0; N]; 2]; NR_CACHED_TYPES] };
 
-    #[inline]
-    pub(super) fn frames(&self) -> &[u32] {
-        &self.slots.as_flattened()[..self.len as usize]
+    /// How many frames the stack `at` holds.
+    pub(super) fn len(&self, at: usize) -> u32 {
+        self.len[at]
     }
 
-    #[inline]
-    pub(super) fn pop<P: Platform>(&mut self, table: &FrameTable<'_, P>) -> Option<u32> {
-        loop {
-            let top = self.len.checked_sub(1)?;
-            let index = *self.slots.as_flattened().get(top as usize)?;
-            self.len = top;
+    /// The frames of the stack `at`, oldest first.
+    pub(super) fn frames(&self, at: usize) -> &[u32] {
+        &self.slots[at].as_flattened()[..self.len[at] as usize]
+    }
+
+    /// The oldest cluster of a stack that holds at least one.
+    pub(super) fn oldest(&self, at: usize) -> &[u32; N] {
+        &self.slots[at][0]
+    }
+
+    /// Fills an empty stack: `fill` writes frames from the start of the slice and says how
+    /// many. They are handed out from the last to the first.
+    pub(super) fn fill(&mut self, at: usize, fill: impl FnOnce(&mut [u32; N]) -> usize) {
+        self.len[at] = fill(&mut self.slots[at][0]) as u32;
+    }
+
+    /// Drops the `count` oldest frames, after `take` has seen them (and may have reordered
+    /// them).
+    pub(super) fn shed<R>(
+        &mut self,
+        at: usize,
+        count: usize,
+        take: impl FnOnce(&mut [u32]) -> R,
+    ) -> R {
+        let len = self.len[at] as usize;
+        let count = count.min(len);
+        let slots = self.slots[at].as_flattened_mut();
+        let result = take(&mut slots[..count]);
+        slots.copy_within(count..len, 0);
+        self.len[at] = (len - count) as u32;
+        result
+    }
+
+    #[inline(always)]
+    pub(super) fn pop<P: Platform>(
+        &mut self,
+        table: &FrameTable<'_, P>,
+        migrate: MigrateType,
+    ) -> Option<u32> {
+        let at = migrate.index();
+        // Beyond the room when there is nothing: one check for both.
+        let top = self.len.get(at)?.wrapping_sub(1);
+        let index = *self.slots.get(at)?.as_flattened().get(top as usize)?;
+        self.len[at] = top;
+        if table.replace_state(index, CACHED, ALLOCATED) {
+            Some(index)
+        } else {
+            self.pop_past_copies(table, at)
+        }
+    }
+
+    /// The frame on top was a copy left by two frees of one frame at the same instant: such a
+    /// copy is never handed out.
+    #[cold]
+    #[inline(never)]
+    fn pop_past_copies<P: Platform>(
+        &mut self,
+        table: &FrameTable<'_, P>,
+        at: usize,
+    ) -> Option<u32> {
+        while let Some(top) = self.len[at].checked_sub(1) {
+            let index = self.slots[at].as_flattened()[top as usize];
+            self.len[at] = top;
             if table.replace_state(index, CACHED, ALLOCATED) {
                 return Some(index);
             }
-            // A copy left by two frees of one frame at the same instant: never hand it out.
         }
+        None
     }
 
-    /// Pops into `out` while there is room and there are frames; returns how many.
-    #[inline]
+    /// Moves frames from the top of a stack into `out`, while there is room and there are
+    /// frames; returns how many. They keep the order in which they lie.
+    #[inline(always)]
     pub(super) fn pop_bulk<P: Platform>(
         &mut self,
         table: &FrameTable<'_, P>,
+        migrate: MigrateType,
         out: &mut [Pfn],
     ) -> usize {
-        let take = out.len().min(self.len as usize);
-        let rest = self.len as usize - take;
+        let at = migrate.index();
+        let len = self.len[at] as usize;
+        let rest = len - out.len().min(len);
+        let frames = &self.slots[at].as_flattened()[rest..len];
+        self.len[at] = rest as u32;
         let mut done = 0;
-        for &index in self.frames()[rest..].iter().rev() {
-            if table.replace_state(index, CACHED, ALLOCATED) {
-                out[done] = table.pfn(index);
-                done += 1;
+        for chunk in frames.chunks(RUN) {
+            if replace_chunk(table, chunk, CACHED, ALLOCATED) {
+                for (slot, &index) in out[done..].iter_mut().zip(chunk) {
+                    *slot = table.pfn(index);
+                }
+                done += chunk.len();
+                continue;
+            }
+            for &index in chunk {
+                if table.replace_state(index, CACHED, ALLOCATED) {
+                    out[done] = table.pfn(index);
+                    done += 1;
+                }
             }
         }
-        self.len = rest as u32;
         done
     }
 
-    /// Adds a frame; the caller keeps `len` below the room.
-    #[inline]
-    pub(super) fn push(&mut self, index: u32) {
-        if let Some(slot) = self.slots.as_flattened_mut().get_mut(self.len as usize) {
-            *slot = index;
-            self.len += 1;
+    /// Adds allocated frames of the pageblock described by `word`, up to `high` on the stack.
+    #[inline(always)]
+    pub(super) fn push_bulk<P: Platform>(
+        &mut self,
+        table: &FrameTable<'_, P>,
+        migrate: MigrateType,
+        word: Option<BlockWord>,
+        frames: &[Pfn],
+        high: u32,
+    ) -> Bulk {
+        let at = migrate.index();
+        let len = self.len[at] as usize;
+        let room = &mut self.slots[at].as_flattened_mut()[len..high as usize];
+        let fits = frames.len().min(room.len());
+        let mut done = 0;
+        while done < fits {
+            let (chunk, slots) = (&frames[done..fits], &mut room[done..fits]);
+            let taken = push_chunk(table, word, chunk, slots);
+            done += taken;
+            if taken < RUN.min(chunk.len()) {
+                break;
+            }
         }
+        self.len[at] = (len + done) as u32;
+        let stop = match done {
+            _ if len + done >= high as usize => Stop::Edge,
+            _ if done == frames.len() => Stop::Done,
+            _ => Stop::Frame,
+        };
+        Bulk { done, stop }
     }
 
-    /// Moves what lies above the lowest `gone` frames down.
-    pub(super) fn close_gap(&mut self, gone: usize) {
-        let len = self.len as usize;
-        self.slots.as_flattened_mut().copy_within(gone..len, 0);
-        self.len -= gone as u32;
+    /// Adds a frame and returns how many the stack then holds; the caller sheds in time.
+    #[inline(always)]
+    pub(super) fn push(&mut self, migrate: MigrateType, index: u32) -> u32 {
+        let at = migrate.index();
+        let Some(&len) = self.len.get(at) else { return 0 };
+        let room =
+            self.slots.get_mut(at).and_then(|two| two.as_flattened_mut().get_mut(len as usize));
+        let Some(slot) = room else { return len };
+        *slot = index;
+        self.len[at] = len + 1;
+        len + 1
     }
 }
 
-pub(super) const CACHED: FrameState = FrameState::cached(Order::ZERO);
-const ALLOCATED: FrameState = FrameState::allocated(Order::ZERO);
+/// Whether `chunk` is a whole run of neighbours, up or down, all in state `from`, now `to`.
+#[inline(always)]
+fn replace_chunk<P: Platform>(
+    table: &FrameTable<'_, P>,
+    chunk: &[u32],
+    from: FrameState,
+    to: FrameState,
+) -> bool {
+    let Ok(chunk) = <&[u32; RUN]>::try_from(chunk) else { return false };
+    let (first, last) = (chunk[0], chunk[RUN - 1]);
+    // All of them are compared, without a way out in between: that compiles to vectors.
+    let neighbours = if first < last {
+        (0..RUN).fold(true, |all, n| all & (chunk[n] == first.wrapping_add(n as u32)))
+    } else {
+        (0..RUN).fold(true, |all, n| all & (chunk[n] == first.wrapping_sub(n as u32)))
+    };
+    neighbours && table.replace_run(first.min(last), from, to)
+}
+
+/// Moves up to `RUN` frames from the start of `frames` into `slots`, of the same length: all
+/// at once if they are a run of neighbours, else one by one. Returns how many; fewer than
+/// there were if one belongs elsewhere or may not be freed.
+#[inline(always)]
+fn push_chunk<P: Platform>(
+    table: &FrameTable<'_, P>,
+    word: Option<BlockWord>,
+    frames: &[Pfn],
+    slots: &mut [u32],
+) -> usize {
+    if let (Some(chunk), Some(room)) = (frames.first_chunk::<RUN>(), slots.first_chunk_mut::<RUN>())
+    {
+        let offsets = chunk.map(|pfn| table.offset(pfn));
+        *room = offsets.map(|offset| offset as u32);
+        // All together: no offset was cut short.
+        let whole = offsets.iter().fold(0, |all, offset| all | offset) >> u32::BITS == 0;
+        if whole
+            && table.block_at(offsets[0]) == word
+            && table.same_block(offsets[0], offsets[RUN - 1])
+            && replace_chunk(table, room, ALLOCATED, CACHED)
+        {
+            return RUN;
+        }
+    }
+    let mut done = 0;
+    for (&pfn, slot) in frames.iter().zip(slots).take(RUN) {
+        let offset = table.offset(pfn);
+        if table.block_at(offset) != word || !table.replace_state_at(offset, ALLOCATED, CACHED) {
+            break;
+        }
+        *slot = offset as u32;
+        done += 1;
+    }
+    done
+}
 
 /// Blocks of one high order and migrate type.
 #[derive(Clone, Copy, Debug)]
@@ -101,7 +254,7 @@ pub(super) struct BlockStack {
 impl BlockStack {
     const EMPTY: Self = Self { len: 0, high: 0, slots: [0; HIGH_SLOTS] };
 
-    #[inline]
+    #[inline(always)]
     pub(super) fn pop<P: Platform>(
         &mut self,
         table: &FrameTable<'_, P>,
@@ -117,7 +270,7 @@ impl BlockStack {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     pub(super) fn push(&mut self, index: u32) {
         if let Some(slot) = self.slots.get_mut(self.len as usize) {
             *slot = index;
@@ -132,7 +285,7 @@ impl BlockStack {
 /// Guarded by the CPU's slot. A frame in it is in state "cached" and on no list.
 #[derive(Debug)]
 pub struct DepotCpu<const N: usize> {
-    pub(super) stacks: [FrameStack<N>; NR_CACHED_TYPES],
+    pub(super) singles: Singles<N>,
     pub(super) blocks: [[BlockStack; NR_CACHED_TYPES]; HIGH_ORDERS.len()],
     /// Frames moved at once between the cache and elsewhere: at most a cluster.
     pub(super) batch: u32,
@@ -147,7 +300,7 @@ pub struct DepotCpu<const N: usize> {
 
 impl<const N: usize> DepotCpu<N> {
     pub(super) const EMPTY: Self = Self {
-        stacks: [const { FrameStack::EMPTY }; NR_CACHED_TYPES],
+        singles: Singles::EMPTY,
         blocks: [[BlockStack::EMPTY; NR_CACHED_TYPES]; HIGH_ORDERS.len()],
         batch: 1,
         high: 2,
@@ -163,10 +316,20 @@ impl<const N: usize> DepotCpu<N> {
         (part >> order.get()).min(u64::from(most)) as u32
     }
 
+    /// Frames in the cache.
+    pub(super) fn frames(&self) -> u64 {
+        let singles: u64 = self.singles.len.iter().map(|&len| u64::from(len)).sum();
+        let rows = HIGH_ORDERS.iter().zip(&self.blocks);
+        let blocks = rows.flat_map(|(&(order, _), stacks)| {
+            stacks.iter().map(move |stack| u64::from(stack.len) << order.get())
+        });
+        singles + blocks.sum::<u64>()
+    }
+
     /// Every block in the cache.
     pub(super) fn visit(&self, visit: &mut dyn FnMut(u32, Order)) {
-        for stack in &self.stacks {
-            stack.frames().iter().for_each(|&index| visit(index, Order::ZERO));
+        for at in 0..NR_CACHED_TYPES {
+            self.singles.frames(at).iter().for_each(|&index| visit(index, Order::ZERO));
         }
         for (&(order, _), stacks) in HIGH_ORDERS.iter().zip(&self.blocks) {
             for stack in stacks {

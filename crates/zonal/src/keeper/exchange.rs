@@ -3,6 +3,7 @@
 use super::Here;
 use crate::buddy::{Buddy, Reach};
 use crate::frame::{FrameKind, FrameState};
+use crate::free_path::CACHED;
 use crate::migrate::MigrateType;
 use crate::platform::Platform;
 use crate::policy::{Merge, Policy};
@@ -33,7 +34,7 @@ impl<P: Platform, S: Policy> Here<'_, P, S> {
         });
         // The frames are this cache's alone: their states need no lock.
         for &index in &slots[..taken] {
-            table.set_state(index, super::depot_cpu::CACHED);
+            table.set_state(index, CACHED);
         }
         taken
     }
@@ -76,7 +77,7 @@ impl<P: Platform, S: Policy> Here<'_, P, S> {
         let mut kept = 0;
         for at in 0..frames.len() {
             let index = frames[at];
-            if table.replace_state(index, super::depot_cpu::CACHED, FrameState::INNER) {
+            if table.replace_state(index, CACHED, FrameState::INNER) {
                 frames[kept] = index;
                 kept += 1;
             }

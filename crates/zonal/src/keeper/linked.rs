@@ -67,7 +67,7 @@ impl Keeper for Linked {
 
     fn tune_zone<P: Platform>((): &mut (), _: Tuning) {}
 
-    #[inline]
+    #[inline(always)]
     fn caches(order: Order) -> bool {
         order == Order::ZERO
     }
@@ -76,7 +76,7 @@ impl Keeper for Linked {
         (cpu.batch, cpu.high)
     }
 
-    #[inline]
+    #[inline(always)]
     fn pop<P: Platform>(
         cpu: &mut LinkedCpu,
         table: &FrameTable<'_, P>,
@@ -97,7 +97,7 @@ impl Keeper for Linked {
         None
     }
 
-    #[inline]
+    #[inline(always)]
     fn push<P: Platform>(
         cpu: &mut LinkedCpu,
         table: &FrameTable<'_, P>,
@@ -125,9 +125,10 @@ impl Keeper for Linked {
         let before = list.len();
         here.zone.with_buddy(|buddy| {
             for _ in 0..batch {
-                let Some(index) = buddy.take(here.table, order, migrate, Reach::NORMAL) else {
-                    break;
-                };
+                // Another type's memory only to have anything at all: a look for it scans up
+                // to a pageblock (I-7).
+                let reach = Reach { fallback: list.is_empty(), ..Reach::NORMAL };
+                let Some(index) = buddy.take(here.table, order, migrate, reach) else { break };
                 here.table.set_state(index, FrameState::cached(order));
                 list.push_tail(here.table, index);
             }

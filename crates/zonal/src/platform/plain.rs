@@ -11,38 +11,38 @@ use super::{AtomicByte, AtomicWord};
 use core::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
 impl AtomicByte for AtomicU8 {
-    #[inline]
+    #[inline(always)]
     fn new(value: u8) -> Self {
         Self::new(value)
     }
-    #[inline]
+    #[inline(always)]
     fn load(&self, order: Ordering) -> u8 {
         self.load(order)
     }
-    #[inline]
+    #[inline(always)]
     fn store(&self, value: u8, order: Ordering) {
         self.store(value, order);
     }
 }
 
 impl AtomicWord for AtomicU64 {
-    #[inline]
+    #[inline(always)]
     fn new(value: u64) -> Self {
         Self::new(value)
     }
-    #[inline]
+    #[inline(always)]
     fn load(&self, order: Ordering) -> u64 {
         self.load(order)
     }
-    #[inline]
+    #[inline(always)]
     fn store(&self, value: u64, order: Ordering) {
         self.store(value, order);
     }
-    #[inline]
+    #[inline(always)]
     fn fetch_add(&self, value: u64, order: Ordering) -> u64 {
         self.fetch_add(value, order)
     }
-    #[inline]
+    #[inline(always)]
     fn compare_exchange(
         &self,
         current: u64,

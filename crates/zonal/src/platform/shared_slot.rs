@@ -5,7 +5,7 @@
 //! let slots = [SharedSlot::<u8, CellLock<_>>::new(7)];
 //! let mut owned = Slot::claim(&slots).unwrap();
 //! assert!(slots[0].try_with(|_| ()).is_none(), "claimed: the try-lock path stays out");
-//! assert_eq!(owned.with(0, |n| *n), 7);
+//! assert_eq!(owned.with(0, |n| *n), Some(7));
 //! ```
 
 use super::{ClaimError, Lock, OwnedSlots, Slot};
@@ -61,8 +61,8 @@ pub struct Claim<'a, T, L: Lock<Guarded<T>>> {
 }
 
 impl<T, L: Lock<Guarded<T>>> OwnedSlots<T> for Claim<'_, T, L> {
-    fn with<R>(&mut self, index: usize, f: impl FnOnce(&mut T) -> R) -> R {
-        self.slots[index].lock.with(|guarded| f(&mut guarded.value))
+    fn with<R>(&mut self, index: usize, f: impl FnOnce(&mut T) -> R) -> Option<R> {
+        Some(self.slots.get(index)?.lock.with(|guarded| f(&mut guarded.value)))
     }
 }
 

@@ -1,0 +1,50 @@
+// Shared by the doctests and the unit tests of the reports, both of which include this text:
+// it builds an allocator for one thread over tables in vectors.
+
+use core::sync::atomic::{AtomicU8, AtomicU64};
+use zonal::map::{MemoryMap, PhysAddr, Region};
+use zonal::plan::{Config, Plan};
+use zonal::platform::{AtomicByte, AtomicWord, Platform, Slot, single::SingleThread};
+use zonal::policy::{Policy, Split};
+use zonal::{Allocator, Common, CpuZone, Exchange, Storage, TableSize, Zone};
+
+type Cache<S> = <SingleThread as Platform>::Slot<CpuZone<S>>;
+
+/// An allocator of `regions` for `run`.
+pub(super) fn with_allocator<S: Policy>(
+    regions: &[Region],
+    config: Config,
+    run: impl FnOnce(&Allocator<'_, SingleThread, S>),
+) {
+    let map = MemoryMap::from_regions(regions).unwrap().sanitise().unwrap();
+    let plan = Plan::new(map, config, S::Split::instances).unwrap();
+    let size = TableSize::of::<S>(&plan);
+    let words =
+        |n: u64| (0..n).map(|_| <AtomicU64 as AtomicWord>::new(0)).collect::<std::vec::Vec<_>>();
+    let states: std::vec::Vec<_> =
+        (0..size.frames).map(|_| <AtomicU8 as AtomicByte>::new(0)).collect();
+    let (links, pageblocks) = (words(size.frames), words(size.pageblocks));
+    let (cluster_links, clusters) = (words(size.clusters), words(size.cluster_words));
+    let mut zones: std::vec::Vec<_> = (0..size.zones).map(|_| Zone::vacant()).collect();
+    let caches: std::vec::Vec<_> =
+        (0..size.caches).map(|_| Cache::<S>::new(CpuZone::new())).collect();
+    let exchanges: std::vec::Vec<_> = (0..size.caches).map(|_| Exchange::new()).collect();
+    let common = Common::new();
+    let storage = Storage {
+        states: &states,
+        links: &links,
+        pageblocks: &pageblocks,
+        cluster_links: &cluster_links,
+        clusters: &clusters,
+        zones: &mut zones,
+        caches: &caches,
+        exchanges: &exchanges,
+        common: &common,
+    };
+    run(&Allocator::<_, S>::new(SingleThread, &plan, storage).unwrap());
+}
+
+/// 64 MiB from address 0, one CPU: a DMA zone of 16 MiB and a DMA32 zone.
+pub(super) fn with_small<S: Policy>(run: impl FnOnce(&Allocator<'_, SingleThread, S>)) {
+    with_allocator(&[Region::usable(PhysAddr(0), 64 << 20)], Config::new(1), run);
+}

@@ -1,0 +1,141 @@
+//! `/proc/vmstat`: counters over the whole allocator.
+
+use super::zones;
+use crate::allocator::Allocator;
+use crate::cpu_zone::CpuEvents;
+use crate::migrate::MigrateType;
+use crate::platform::Platform;
+use crate::policy::Policy;
+use crate::units::{CpuId, ZoneId};
+use crate::zone_type::{NR_ZONE_TYPES, ZoneType};
+use core::fmt;
+
+/// Prints as `/proc/vmstat`: a name and a value a line. O(CPUs × zones).
+///
+/// | name | meaning |
+/// |---|---|
+/// | `nr_free_pages`, `nr_free_cma` | free frames on the buddy lists; of these, in CMA pageblocks |
+/// | `pgalloc_dma` … `pgalloc_movable`, `pgfree` | frames handed out by zone type, given back |
+/// | `zonal_cached`, `zonal_deferred` | frames in per-CPU caches; frames whose merging is deferred |
+/// | `zonal_highatomic_blocks` | pageblocks in the high-atomic reserve |
+/// | `zonal_pcp_alloc`, `zonal_pcp_free` | of `pgalloc` and `pgfree`, the frames through the per-CPU caches |
+/// | `zonal_pcp_refill`, `_spill`, `_drain` | times a cache was filled, gave a batch away, was emptied |
+/// | `zonal_direct_alloc`, `zonal_direct_free` | frames past the per-CPU caches |
+/// | `zonal_pageblock_claim`, `zonal_block_steal` | fallbacks to another migrate type, both ways |
+/// | `zonal_refused` | stale copies of frames that a cache gave back |
+/// | `zonal_hold_max` | the most work (list operations, frames scanned) in one hold of a zone lock |
+/// | `zonal_hold_lt_1`, `_2`, `_4` … `_2048`, `zonal_hold_ge_2048` | holds with less work than that, and not less than the line before |
+///
+/// When nothing else runs, the `pgalloc` lines less `pgfree` are the frames in use. Reading a
+/// zone's counts is itself a hold of its lock without work.
+///
+/// ```
+/// # mod example { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/src/report/example.rs")); }
+/// use zonal::{Order, Request, report::VmStat};
+/// # example::with_small::<zonal::preset::Zonal>(|allocator| {
+/// let block = allocator.alloc(&Request::new(Order::HUGE)).unwrap();
+/// assert!(VmStat(allocator).to_string().contains("\npgalloc_dma32 512\n"));
+/// # allocator.free(block).unwrap();
+/// # });
+/// ```
+pub struct VmStat<'a, 'm, P: Platform, S: Policy>(pub &'a Allocator<'m, P, S>);
+
+/// Upper bounds of the work histogram's buckets; the last bucket has none.
+const HOLD_BOUNDS: [u32; 12] = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048];
+
+/// What is summed over zones and CPUs.
+#[derive(Default)]
+struct Totals {
+    free: u64,
+    free_cma: u64,
+    cached: u64,
+    deferred: u64,
+    high_atomic: u64,
+    alloc: [u64; NR_ZONE_TYPES],
+    pcp: CpuEvents,
+    direct_alloc: u64,
+    direct_free: u64,
+    claimed: u64,
+    stolen: u64,
+    refused: u64,
+    holds: [u64; HOLD_BOUNDS.len() + 1],
+    hold_max: u32,
+}
+
+impl Totals {
+    fn of<P: Platform, S: Policy>(allocator: &Allocator<'_, P, S>) -> Self {
+        let mut total = Self::default();
+        for zone in zones(allocator) {
+            let pcp = pcp_events(allocator, zone.zone);
+            total.free += zone.free;
+            total.free_cma += super::zoneinfo::free_of(&zone, MigrateType::Cma);
+            total.cached += zone.cached;
+            total.deferred += zone.deferred;
+            total.high_atomic += u64::from(zone.high_atomic_blocks);
+            total.alloc[zone.zone_type.index()] += pcp.alloc + zone.events.direct_alloc;
+            total.pcp = total.pcp.plus(pcp);
+            total.direct_alloc += zone.events.direct_alloc;
+            total.direct_free += zone.events.direct_free;
+            total.claimed += zone.events.claimed;
+            total.stolen += zone.events.stolen;
+            total.refused += zone.events.refused;
+            total.hold_max = total.hold_max.max(zone.events.hold_max);
+            for (sum, holds) in total.holds.iter_mut().zip(zone.events.holds) {
+                *sum += holds;
+            }
+        }
+        total
+    }
+}
+
+/// The counters of every CPU's cache of a zone.
+fn pcp_events<P: Platform, S: Policy>(allocator: &Allocator<'_, P, S>, zone: ZoneId) -> CpuEvents {
+    let caches = (0..allocator.cpus()).filter_map(|cpu| allocator.cache_info(zone, CpuId(cpu)));
+    caches.fold(CpuEvents::default(), |sum, cache| sum.plus(cache.events))
+}
+
+/// The zone type in the name of a `pgalloc` counter.
+const fn suffix(zone_type: ZoneType) -> &'static str {
+    match zone_type {
+        ZoneType::Dma => "dma",
+        ZoneType::Dma32 => "dma32",
+        ZoneType::Normal => "normal",
+        ZoneType::Movable => "movable",
+    }
+}
+
+impl<P: Platform, S: Policy> fmt::Display for VmStat<'_, '_, P, S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let total = Totals::of(self.0);
+        writeln!(f, "nr_free_pages {}", total.free)?;
+        writeln!(f, "nr_free_cma {}", total.free_cma)?;
+        for (zone_type, frames) in ZoneType::ALL.into_iter().zip(total.alloc) {
+            writeln!(f, "pgalloc_{} {frames}", suffix(zone_type))?;
+        }
+        let lines = [
+            ("pgfree", total.pcp.free + total.direct_free),
+            ("zonal_cached", total.cached),
+            ("zonal_deferred", total.deferred),
+            ("zonal_highatomic_blocks", total.high_atomic),
+            ("zonal_pcp_alloc", total.pcp.alloc),
+            ("zonal_pcp_free", total.pcp.free),
+            ("zonal_pcp_refill", total.pcp.refills),
+            ("zonal_pcp_spill", total.pcp.spills),
+            ("zonal_pcp_drain", total.pcp.drains),
+            ("zonal_direct_alloc", total.direct_alloc),
+            ("zonal_direct_free", total.direct_free),
+            ("zonal_pageblock_claim", total.claimed),
+            ("zonal_block_steal", total.stolen),
+            ("zonal_refused", total.refused),
+            ("zonal_hold_max", u64::from(total.hold_max)),
+        ];
+        for (name, value) in lines {
+            writeln!(f, "{name} {value}")?;
+        }
+        let [below @ .., most] = total.holds;
+        for (bound, holds) in HOLD_BOUNDS.into_iter().zip(below) {
+            writeln!(f, "zonal_hold_lt_{bound} {holds}")?;
+        }
+        writeln!(f, "zonal_hold_ge_2048 {most}")
+    }
+}
