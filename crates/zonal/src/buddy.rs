@@ -7,7 +7,7 @@ use crate::frame::{FrameState, FrameTable, NIL};
 use crate::free_area::{End, FreeArea, FreeCounts};
 use crate::migrate::MigrateType;
 use crate::platform::Platform;
-use crate::units::{Order, ZoneId};
+use crate::units::{ORDERS, Order, ZoneId};
 
 /// What a request may use beyond the lists of its own migrate type.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -135,11 +135,10 @@ impl Buddy {
         order: Order,
         migrate: MigrateType,
     ) -> Option<u32> {
-        let (found, index) = Order::all()
-            .skip(order.index())
-            .find_map(|at| self.area.first(at, migrate).map(|index| (at, index)))?;
-        self.area.remove(table, index, found);
-        self.split(table, index, found, order);
+        let found = self.area.smallest(order, migrate)?;
+        let index = self.area.first(found, migrate)?;
+        self.area.remove(table, index, found, migrate);
+        self.split(table, index, found, order, migrate);
         Some(index)
     }
 
@@ -151,33 +150,40 @@ impl Buddy {
         index: u32,
         from: Order,
         to: Order,
+        migrate: MigrateType,
     ) {
-        for order in Order::all().skip(to.index()).take(from.index() - to.index()).rev() {
-            self.area.add(table, index + order.frames() as u32, order, End::Head);
+        for order in ORDERS[to.index()..from.index()].iter().rev().copied() {
+            self.area.add(table, index + order.frames() as u32, order, migrate, End::Head);
         }
     }
 
     /// Frees a block, merging it with every free buddy of its zone (I-5). The block's state
     /// must not be free; the caller has checked it.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn give<P: Platform>(
         &mut self,
         table: &FrameTable<'_, P>,
         mut index: u32,
         mut order: Order,
     ) {
-        while let Some(up) = Order::new(order.get() + 1) {
-            let buddy = index ^ order.frames() as u32;
-            if !self.may_merge(table, index, buddy, order) {
+        let word = table.block(index);
+        let migrate = word.migrate();
+        while let Some(up) = order.up() {
+            let buddy = index ^ order.size();
+            // Within a pageblock zone and migrate type are the same.
+            let inside = order < table.pageblock_order();
+            if table.get_state(buddy) != Some(FrameState::free(order))
+                || !(inside || table.block(buddy) == word)
+            {
                 break;
             }
-            self.area.remove(table, buddy, order);
+            self.area.remove(table, buddy, order, migrate);
             table.set_state(index, FrameState::INNER);
             index &= buddy;
             order = up;
         }
         let end = self.end_for(table, index, order);
-        self.area.add(table, index, order, end);
+        self.area.add(table, index, order, migrate, end);
     }
 
     /// Frees a block without looking for its buddy: the policy merges later.
@@ -187,46 +193,25 @@ impl Buddy {
         index: u32,
         order: Order,
     ) {
-        self.area.add(table, index, order, End::Head);
-    }
-
-    #[inline]
-    fn may_merge<P: Platform>(
-        &self,
-        table: &FrameTable<'_, P>,
-        index: u32,
-        buddy: u32,
-        order: Order,
-    ) -> bool {
-        if buddy >= table.frames() || table.state(buddy) != FrameState::free(order) {
-            return false;
-        }
-        // Within a pageblock zone and migrate type are the same.
-        if order < table.pageblock_order() {
-            return true;
-        }
-        table.block(buddy) == table.block(index)
+        let migrate = table.block(index).migrate();
+        self.area.add(table, index, order, migrate, End::Head);
     }
 
     /// A block whose parent could soon merge goes to the tail, to be handed out last.
-    #[inline]
+    #[inline(always)]
     fn end_for<P: Platform>(&self, table: &FrameTable<'_, P>, index: u32, order: Order) -> End {
-        let Some(up) = Order::new(order.get() + 1) else { return End::Head };
-        let uncle = (index & !(order.frames() as u32)) ^ up.frames() as u32;
-        if order < table.pageblock_order()
-            && uncle < table.frames()
-            && table.state(uncle) == FrameState::free(up)
-        {
-            End::Tail
-        } else {
-            End::Head
-        }
+        let Some(up) = order.up() else { return End::Head };
+        let uncle = (index & !order.size()) ^ up.size();
+        let soon =
+            order < table.pageblock_order() && table.get_state(uncle) == Some(FrameState::free(up));
+        if soon { End::Tail } else { End::Head }
     }
 
     /// Moves one largest block from the frontier to the lists. O(1).
     pub(crate) fn grow<P: Platform>(&mut self, table: &FrameTable<'_, P>) -> bool {
         let Some(index) = self.frontier.take(table) else { return false };
-        self.area.add(table, index, Order::MAX, End::Head);
+        let migrate = table.block(index).migrate();
+        self.area.add(table, index, Order::MAX, migrate, End::Head);
         true
     }
 }

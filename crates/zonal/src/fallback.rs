@@ -58,12 +58,12 @@ impl Buddy {
     ) -> bool {
         let pageblock = table.pageblock_order();
         if order >= pageblock {
-            self.area.remove(table, index, order);
+            self.area.remove(table, index, order, table.block(index).migrate());
             let step = pageblock.frames() as usize;
             for at in (index..index + order.frames() as u32).step_by(step) {
                 table.set_migrate(at, migrate);
             }
-            self.area.add(table, index, order, End::Head);
+            self.area.add(table, index, order, migrate, End::Head);
             self.events.claimed += 1;
             return true;
         }
@@ -101,16 +101,16 @@ impl Buddy {
         self.split_around(table, start);
         let old: BlockWord = table.block(start);
         self.scan_block(table, start, |buddy, at, order| {
-            buddy.area.remove(table, at, order);
+            buddy.area.remove(table, at, order, old.migrate());
             table.set_migrate(start, migrate);
-            buddy.area.add(table, at, order, End::Head);
+            buddy.area.add(table, at, order, migrate, End::Head);
             table.set_block(start, old);
         });
         table.set_migrate(start, migrate);
         let pageblock = table.pageblock_order();
         if table.state(start) == FrameState::free(pageblock) {
             // Free as a whole, it may be of its buddy's type now (I-5).
-            self.area.remove(table, start, pageblock);
+            self.area.remove(table, start, pageblock, migrate);
             self.give(table, start, pageblock);
         }
     }
@@ -122,13 +122,16 @@ impl Buddy {
             let head = start & !(order.frames() as u32 - 1);
             let state = table.state(head);
             if state.kind() == FrameKind::Free && state.order() == order {
-                self.area.remove(table, head, order);
+                // All pageblocks of a free block are of one type.
+                let migrate = table.block(head).migrate();
+                self.area.remove(table, head, order, migrate);
                 let halves = Order::all().skip(pageblock.index()).take_while(|&half| half < order);
                 for half in halves {
                     let size = half.frames() as u32;
-                    self.area.add(table, (start & !(size - 1)) ^ size, half, End::Head);
+                    let other = (start & !(size - 1)) ^ size;
+                    self.area.add(table, other, half, migrate, End::Head);
                 }
-                self.area.add(table, start, pageblock, End::Head);
+                self.area.add(table, start, pageblock, migrate, End::Head);
                 return;
             }
         }

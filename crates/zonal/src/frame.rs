@@ -224,6 +224,12 @@ impl<'m, P: Platform> FrameTable<'m, P> {
         FrameState(self.states[index as usize].load(Relaxed))
     }
 
+    /// As [`state`](Self::state), `None` outside the table.
+    #[inline(always)]
+    pub(crate) fn get_state(&self, index: u32) -> Option<FrameState> {
+        self.states.get(index as usize).map(|byte| FrameState(byte.load(Relaxed)))
+    }
+
     #[inline(always)]
     pub(crate) fn set_state(&self, index: u32, state: FrameState) {
         self.states[index as usize].store(state.0, Relaxed);

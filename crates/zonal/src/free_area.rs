@@ -24,6 +24,8 @@ pub type FreeCounts = [[u32; NR_MIGRATE_TYPES]; NR_ORDERS];
 #[derive(Debug)]
 pub(crate) struct FreeArea {
     lists: [[FreeList; NR_MIGRATE_TYPES]; NR_ORDERS],
+    /// For each migrate type a bit an order: its list has members.
+    filled: [u16; NR_MIGRATE_TYPES],
     /// Frames by migrate type.
     frames: [u64; NR_MIGRATE_TYPES],
     /// List operations since the last [`take_work`](Self::take_work), for I-7.
@@ -33,20 +35,24 @@ pub(crate) struct FreeArea {
 impl FreeArea {
     pub(crate) const EMPTY: Self = Self {
         lists: [[FreeList::EMPTY; NR_MIGRATE_TYPES]; NR_ORDERS],
+        filled: [0; NR_MIGRATE_TYPES],
         frames: [0; NR_MIGRATE_TYPES],
         work: 0,
     };
 
-    /// Puts the block at `index` on its list and marks it free.
-    #[inline]
+    /// Puts the block at `index`, whose first pageblock has the type `migrate`, on its list and
+    /// marks it free.
+    #[inline(always)]
     pub(crate) fn add<P: Platform>(
         &mut self,
         table: &FrameTable<'_, P>,
         index: u32,
         order: Order,
+        migrate: MigrateType,
         end: End,
     ) {
-        let migrate = table.block(index).migrate();
+        debug_assert_eq!(migrate, table.block(index).migrate());
+        self.filled[migrate.index()] |= 1 << order.get();
         table.set_state(index, FrameState::free(order));
         let list = &mut self.lists[order.index()][migrate.index()];
         match end {
@@ -57,17 +63,23 @@ impl FreeArea {
         self.work += 1;
     }
 
-    /// Takes the block at `index`, free with `order`, off its list and marks it inner.
-    #[inline]
+    /// Takes the block at `index`, free with `order` in a pageblock of the type `migrate`, off
+    /// its list and marks it inner.
+    #[inline(always)]
     pub(crate) fn remove<P: Platform>(
         &mut self,
         table: &FrameTable<'_, P>,
         index: u32,
         order: Order,
+        migrate: MigrateType,
     ) {
-        let migrate = table.block(index).migrate();
+        debug_assert_eq!(migrate, table.block(index).migrate());
         table.set_state(index, FrameState::INNER);
-        self.lists[order.index()][migrate.index()].remove(table, index);
+        let list = &mut self.lists[order.index()][migrate.index()];
+        list.remove(table, index);
+        if list.is_empty() {
+            self.filled[migrate.index()] &= !(1 << order.get());
+        }
         self.frames[migrate.index()] -= order.frames();
         self.work += 1;
     }
@@ -76,6 +88,14 @@ impl FreeArea {
     #[inline]
     pub(crate) fn first(&self, order: Order, migrate: MigrateType) -> Option<u32> {
         self.lists[order.index()][migrate.index()].head()
+    }
+
+    /// The smallest order from `order` on whose list for `migrate` has members.
+    #[inline(always)]
+    pub(crate) fn smallest(&self, order: Order, migrate: MigrateType) -> Option<Order> {
+        let larger = self.filled[migrate.index()] >> order.get() << order.get();
+        // No bit at all reads as order 16, which is none.
+        Order::new(larger.trailing_zeros() as u8)
     }
 
     pub(crate) fn list(&self, order: Order, migrate: MigrateType) -> &FreeList {

@@ -35,6 +35,8 @@ pub struct Shortage {
 
 /// How often the host is asked to reclaim for one request, as long as it makes progress.
 const RECLAIM_ATTEMPTS: u32 = 16;
+/// How often a single frame is looked for while other CPUs move frames about.
+const SEARCHES: u32 = 8;
 /// Clusters merged between two looks at whether that was enough.
 const COALESCE_STEP: u32 = 16;
 
@@ -78,11 +80,7 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
         if let Some(index) = self.walk(entry, &zones, request, Mark::Min) {
             return Ok(index);
         }
-        if let Some(index) = self.coalesce_for(entry, &zones, request) {
-            return Ok(index);
-        }
-        self.open_everything(&zones, request);
-        if let Some(index) = self.walk(entry, &zones, request, Mark::Min) {
+        if let Some(index) = self.search(entry, &zones, request) {
             return Ok(index);
         }
         if let Some(index) = self.ask_host(entry, &zones, request) {
@@ -99,6 +97,39 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
         mark: Mark,
     ) -> Option<u32> {
         S::Walk::find(zones.slice(), |zone| self.alloc_in(entry, (*zone)?, request, mark))
+    }
+
+    /// Looks where frames may be hidden: merges what was deferred, empties every cache.
+    ///
+    /// Other CPUs go on meanwhile, and may move frames to a place that was looked at already:
+    /// out of a cache into a shard, or off the lists into a cache. So a single frame is looked
+    /// for again as long as there are signs of one (I-6).
+    fn search<E: Entry<P, S>>(
+        &self,
+        entry: &mut E,
+        zones: &Zones<'m, P, S>,
+        request: &Request,
+    ) -> Option<u32> {
+        for _ in 0..SEARCHES {
+            if let Some(index) = self.coalesce_for(entry, zones, request) {
+                return Some(index);
+            }
+            let mut seen = self.open_everything(zones, request);
+            if let Some(index) = self.walk(entry, zones, request, Mark::Min) {
+                return Some(index);
+            }
+            if request.order() > Order::ZERO {
+                break;
+            }
+            for zone in zones.iter() {
+                let here = self.here(zone, entry.cpu());
+                seen += self.cached_in(zone) + S::Keeper::deferred(&here);
+            }
+            if seen == 0 {
+                break;
+            }
+        }
+        None
     }
 
     /// Merges deferred clusters until the request can be served or none is left.
@@ -125,13 +156,16 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
         }
     }
 
-    /// Drains every CPU's cache and opens a pageblock of the high-atomic reserve, zone by zone.
-    fn open_everything(&self, zones: &Zones<'m, P, S>, request: &Request) {
+    /// Drains every CPU's cache and opens a pageblock of the high-atomic reserve, zone by zone;
+    /// returns the frames drained.
+    fn open_everything(&self, zones: &Zones<'m, P, S>, request: &Request) -> u64 {
+        let mut drained = 0;
         for zone in zones.iter() {
-            self.drain_zone(zone);
+            drained += self.drain_zone(zone);
             let migrate = request.migrate_type();
             zone.with_buddy(|buddy| buddy.unreserve_high_atomic(&self.table, migrate));
         }
+        drained
     }
 
     /// Compaction, then reclaim, as long as the host makes progress.
@@ -158,11 +192,7 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
                 if let Some(index) = self.walk(entry, zones, request, Mark::Min) {
                     return Some(index);
                 }
-                self.open_everything(zones, request);
-                if let Some(index) = self.coalesce_for(entry, zones, request) {
-                    return Some(index);
-                }
-                if let Some(index) = self.walk(entry, zones, request, Mark::Min) {
+                if let Some(index) = self.search(entry, zones, request) {
                     return Some(index);
                 }
             } else if !moved {

@@ -118,6 +118,18 @@ impl Order {
         1 << self.0
     }
 
+    /// Frames in a block of this order, as the difference of two frame indexes.
+    #[inline(always)]
+    pub(crate) const fn size(self) -> u32 {
+        1 << self.0
+    }
+
+    /// The next larger order, if there is one.
+    #[inline(always)]
+    pub(crate) const fn up(self) -> Option<Self> {
+        Self::new(self.0 + 1)
+    }
+
     /// Bytes in a block of this order.
     #[must_use]
     #[inline]

@@ -118,7 +118,10 @@ impl<const N: usize> Depot<N> {
 
 impl<P: Platform> DepotZone<P> {
     /// Allows the shards one more cluster, if the zone's share has room. Relaxed: a counter.
-    fn reserve_one(&self) -> bool {
+    ///
+    /// Public for the model checker's tests only.
+    #[doc(hidden)]
+    pub fn reserve_one(&self) -> bool {
         if self.reserved.load(Relaxed) >= self.reserved_limit {
             return false;
         }
@@ -129,7 +132,9 @@ impl<P: Platform> DepotZone<P> {
         false
     }
 
-    fn release(&self, clusters: u64) {
+    /// Takes back what [`reserve_one`](Self::reserve_one) allowed. Public as that is.
+    #[doc(hidden)]
+    pub fn release(&self, clusters: u64) {
         self.reserved.fetch_add(clusters.wrapping_neg(), Relaxed);
     }
 }

@@ -50,7 +50,7 @@ impl<P: Platform, S: Policy> Here<'_, P, S> {
     ) -> Option<(u32, Order)> {
         let table = self.table;
         loop {
-            let smallest = Order::all().find(|&at| buddy.area.first(at, migrate).is_some());
+            let smallest = buddy.area.smallest(Order::ZERO, migrate);
             if let Some(smallest) = smallest {
                 let fits = Order::new(want.ilog2() as u8).unwrap_or(Order::MAX);
                 let order = smallest.min(fits);

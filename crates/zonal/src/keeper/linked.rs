@@ -195,14 +195,27 @@ impl Keeper for Linked {
 fn give_batch<P: Platform, S: Policy>(here: &Here<'_, P, S>, cpu: &mut LinkedCpu) -> u64 {
     let mut batch = [0u32; MAX_BATCH];
     let mut taken = 0;
-    while taken < cpu.batch as usize && cpu.count > 0 {
-        if let Some(index) = cpu.lists[cpu.turn].pop_tail(here.table) {
-            batch[taken] = index;
-            taken += 1;
-            cpu.count -= 1;
-        }
+    let want = cpu.batch.min(cpu.count) as usize;
+    while taken < want {
+        // A list gives as many in its turn as lists were passed to come to it: the more are
+        // empty, the more the others give.
+        let mut burst = 1;
         cpu.turn = (cpu.turn + 1) % NR_CACHED_TYPES;
+        while cpu.lists[cpu.turn].is_empty() {
+            cpu.turn = (cpu.turn + 1) % NR_CACHED_TYPES;
+            burst += 1;
+        }
+        if burst == NR_CACHED_TYPES {
+            burst = want;
+        }
+        let list = &mut cpu.lists[cpu.turn];
+        for slot in batch[..want].iter_mut().skip(taken).take(burst) {
+            let Some(index) = list.pop_tail(here.table) else { break };
+            *slot = index;
+            taken += 1;
+        }
     }
+    cpu.count -= taken as u32;
     here.give_frames(&mut batch[..taken]);
     taken as u64
 }
