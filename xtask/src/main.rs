@@ -1,3 +1,97 @@
-//! Checks that the project runs on itself.
+//! Checks that the project runs on itself: `cargo xtask preflight` runs all of them, and
+//! `cargo xtask STEP` one. `.ci/run` is the preflight and nothing else.
+//!
+//! A step that lacks its tool fails and says how to get the tool; it never passes unrun.
 
-fn main() {}
+mod golden;
+mod no_std;
+mod steps;
+mod tools;
+
+use anyhow::{Context, Result};
+use clap::{Parser, Subcommand, ValueEnum};
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+use steps::Step;
+use xshell::Shell;
+
+/// The checks of the zonal workspace.
+#[derive(Parser)]
+#[command(name = "cargo xtask", max_term_width = 100)]
+struct Args {
+    #[command(subcommand)]
+    command: Command,
+    /// With `golden`: writes what was counted to golden.toml instead of comparing.
+    #[arg(long, global = true)]
+    bless: bool,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Everything, in order; stops at the first failure.
+    Preflight {
+        /// Steps to leave out.
+        #[arg(long, value_delimiter = ',')]
+        skip: Vec<Step>,
+    },
+    #[command(flatten)]
+    Step(Step),
+}
+
+fn main() -> ExitCode {
+    match run(Args::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("xtask: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(Args { command, bless }: Args) -> Result<()> {
+    let shell = Shell::new()?;
+    shell.change_dir(root()?);
+    tools::use_installed(&shell)?;
+    match command {
+        Command::Step(Step::Golden) => golden::run(&shell, bless),
+        _ if bless => anyhow::bail!("--bless goes with `golden` only"),
+        Command::Preflight { skip } => preflight(&shell, &skip),
+        Command::Step(step) => step.run(&shell),
+    }
+}
+
+/// The workspace's directory: where this package's directory is.
+fn root() -> Result<std::path::PathBuf> {
+    let manifest = std::env::var("CARGO_MANIFEST_DIR")
+        .unwrap_or_else(|_| env!("CARGO_MANIFEST_DIR").to_owned());
+    let parent = std::path::Path::new(&manifest).parent();
+    parent.map(Into::into).with_context(|| format!("{manifest} has no parent"))
+}
+
+fn preflight(shell: &Shell, skip: &[Step]) -> Result<()> {
+    let steps = Step::value_variants().iter().copied();
+    let steps: Vec<Step> = steps.filter(|step| !skip.contains(step)).collect();
+    let mut times: Vec<(Step, Duration)> = Vec::new();
+    for (number, &step) in steps.iter().enumerate() {
+        eprintln!("\n=== [{}/{}] {step}: {}", number + 1, steps.len(), step.about());
+        let start = Instant::now();
+        if let Err(error) = step.run(shell) {
+            eprintln!(
+                "\n=== `{step}` failed; `cargo xtask {step}` runs it alone\n{}",
+                table(&times)
+            );
+            return Err(error.context(step.to_string()));
+        }
+        times.push((step, start.elapsed()));
+    }
+    eprintln!("\n=== all passed\n{}", table(&times));
+    Ok(())
+}
+
+/// The steps that passed, with their times.
+fn table(times: &[(Step, Duration)]) -> String {
+    let total: Duration = times.iter().map(|(_, time)| time).sum();
+    let line = |name: &str, time: Duration| format!("{name:<12} {:>7.1} s\n", time.as_secs_f64());
+    let lines: String = times.iter().map(|(step, time)| line(&step.to_string(), *time)).collect();
+    lines + &line("total", total)
+}

@@ -182,17 +182,13 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
             let shortage = Shortage { request: *request, attempt };
             let moved = request.order() > Order::ZERO && self.platform.compact(self, &shortage);
             if moved {
-                if let Some(index) = self.walk(entry, zones, request, Mark::Min) {
+                if let Some(index) = self.look_again(entry, zones, request) {
                     return Some(index);
                 }
             }
             let freed = self.platform.reclaim(self, &shortage);
             if freed > 0 {
-                // What the host freed may sit in any cache or cluster.
-                if let Some(index) = self.walk(entry, zones, request, Mark::Min) {
-                    return Some(index);
-                }
-                if let Some(index) = self.search(entry, zones, request) {
+                if let Some(index) = self.look_again(entry, zones, request) {
                     return Some(index);
                 }
             } else if !moved {
@@ -200,6 +196,17 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
             }
         }
         None
+    }
+
+    /// Looks for what the host freed or moved: it may sit in any cache or cluster.
+    fn look_again<E: Entry<P, S>>(
+        &self,
+        entry: &mut E,
+        zones: &Zones<'m, P, S>,
+        request: &Request,
+    ) -> Option<u32> {
+        let found = self.walk(entry, zones, request, Mark::Min);
+        found.or_else(|| self.search(entry, zones, request))
     }
 
     /// Gives what every CPU caches of the zone back to its buddy lists; returns the frames.

@@ -1,0 +1,58 @@
+//! The fast paths of zonal in a form whose instructions callgrind can count.
+//!
+//! `zonal-golden list` prints a line a case: name, iterations worth counting, blocks an
+//! iteration allocates and frees. `zonal-golden CASE ITERATIONS` runs one. Counting twice, with
+//! n and 2n iterations, and taking the difference leaves out everything but n iterations of the
+//! case, in its settled state. `cargo xtask golden` does that and compares with `golden.toml`.
+//!
+//! A case is `PRESET/PATH/WORKLOAD`. The presets are `Zonal` and `Linux416`; the paths are
+//! `owned` (through a CPU handle) and `shared` (through the try-lock); the workloads are:
+//!
+//! - `hot-pair`: one frame, allocated and freed;
+//! - `bulk`: 256 frames with one call, freed with one call;
+//! - `burst`: 4096 frames one by one, freed in order, so that batches move to the zone and back;
+//! - `order9`: one huge page, allocated and freed.
+//!
+//! `Zonal/owned/hot-pair+planted` is the first with some needless work added: a check of the
+//! counts that does not reject it checks nothing.
+
+mod host;
+mod work;
+
+use std::error::Error;
+use std::process::ExitCode;
+use work::CASES;
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let args: Vec<&str> = args.iter().map(String::as_str).collect();
+    let done = match args[..] {
+        ["list"] => {
+            list();
+            Ok(())
+        }
+        [name, iterations] => run(name, iterations),
+        _ => Err("usage: zonal-golden list | zonal-golden CASE ITERATIONS".into()),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("zonal-golden: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn list() {
+    for case in &CASES {
+        println!("{} {} {}", case.name, case.iterations, case.blocks);
+    }
+}
+
+fn run(name: &str, iterations: &str) -> Result<(), Box<dyn Error>> {
+    let case = CASES.iter().find(|case| case.name == name);
+    let case = case.ok_or_else(|| format!("there is no case `{name}`: see `zonal-golden list`"))?;
+    let iterations =
+        iterations.parse().map_err(|error| format!("iterations `{iterations}`: {error}"))?;
+    (case.run)(iterations)
+}

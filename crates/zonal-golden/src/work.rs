@@ -1,0 +1,177 @@
+//! The workloads and the table of cases.
+
+use crate::host::{OneCpu, with_allocator};
+use std::error::Error;
+use std::hint::black_box;
+use zonal::policy::Policy;
+use zonal::preset::{Linux416, Zonal};
+use zonal::{Allocator, CpuHandle, CpuId, MigrateType, Order, Pfn, Request, ZoneType};
+
+type Outcome = Result<(), Box<dyn Error>>;
+
+/// One thing to count.
+pub(crate) struct Case {
+    pub(crate) name: &'static str,
+    /// Enough that what happens now and then has its share.
+    pub(crate) iterations: u64,
+    /// Blocks that an iteration allocates and frees.
+    pub(crate) blocks: u64,
+    pub(crate) run: fn(u64) -> Outcome,
+}
+
+const BULK: usize = 256;
+const BURST: usize = 4096;
+
+macro_rules! cases {
+    ($($preset:ident)*) => {[
+        $(
+            Case {
+                name: concat!(stringify!($preset), "/owned/hot-pair"),
+                iterations: 20_000,
+                blocks: 1,
+                run: |n| owned::<$preset>(|cpu| hot_pair::<_, false>(cpu, n)),
+            },
+            Case {
+                name: concat!(stringify!($preset), "/owned/bulk"),
+                iterations: 400,
+                blocks: BULK as u64,
+                run: |n| owned::<$preset>(|cpu| bulk(cpu, n)),
+            },
+            Case {
+                name: concat!(stringify!($preset), "/owned/burst"),
+                iterations: 32,
+                blocks: BURST as u64,
+                run: |n| owned::<$preset>(|cpu| burst(cpu, n)),
+            },
+            Case {
+                name: concat!(stringify!($preset), "/owned/order9"),
+                iterations: 5_000,
+                blocks: 1,
+                run: |n| owned::<$preset>(|cpu| order9(cpu, n)),
+            },
+            Case {
+                name: concat!(stringify!($preset), "/shared/hot-pair"),
+                iterations: 20_000,
+                blocks: 1,
+                run: |n| shared::<$preset>(|all| hot_pair::<_, false>(all, n)),
+            },
+            Case {
+                name: concat!(stringify!($preset), "/shared/bulk"),
+                iterations: 400,
+                blocks: BULK as u64,
+                run: |n| shared::<$preset>(|all| bulk(all, n)),
+            },
+            Case {
+                name: concat!(stringify!($preset), "/shared/burst"),
+                iterations: 32,
+                blocks: BURST as u64,
+                run: |n| shared::<$preset>(|all| burst(all, n)),
+            },
+        )*
+        Case {
+            name: "Zonal/owned/hot-pair+planted",
+            iterations: 20_000,
+            blocks: 1,
+            run: |n| owned::<Zonal>(|cpu| hot_pair::<_, true>(cpu, n)),
+        },
+    ]};
+}
+
+pub(crate) static CASES: [Case; 15] = cases!(Zonal Linux416);
+
+/// A way into an allocator.
+trait Way {
+    fn alloc(&mut self, request: &Request) -> Result<Pfn, Box<dyn Error>>;
+    fn free(&mut self, pfn: Pfn, order: Order) -> Outcome;
+    fn alloc_bulk(&mut self, request: &Request, out: &mut [Pfn]) -> Outcome;
+    fn free_bulk(&mut self, frames: &[Pfn]) -> Outcome;
+}
+
+macro_rules! way {
+    ($way:ty, $inherent:ident) => {
+        impl<S: Policy> Way for $way {
+            #[inline(always)]
+            fn alloc(&mut self, request: &Request) -> Result<Pfn, Box<dyn Error>> {
+                self.alloc_raw(request).map_err(Into::into)
+            }
+            #[inline(always)]
+            fn free(&mut self, pfn: Pfn, order: Order) -> Outcome {
+                self.free_raw(pfn, order).map_err(Into::into)
+            }
+            #[inline(always)]
+            fn alloc_bulk(&mut self, request: &Request, out: &mut [Pfn]) -> Outcome {
+                $inherent::alloc_bulk(self, request, out).map_err(Into::into)
+            }
+            #[inline(always)]
+            fn free_bulk(&mut self, frames: &[Pfn]) -> Outcome {
+                match $inherent::free_bulk(self, frames).first_refused {
+                    None => Ok(()),
+                    Some((_, error)) => Err(error.into()),
+                }
+            }
+        }
+    };
+}
+way!(CpuHandle<'_, '_, OneCpu, S>, CpuHandle);
+way!(&Allocator<'_, OneCpu, S>, Allocator);
+
+fn owned<S: Policy>(work: impl FnOnce(&mut CpuHandle<'_, '_, OneCpu, S>) -> Outcome) -> Outcome {
+    with_allocator::<S>(|allocator| work(&mut allocator.handle(CpuId(0))?))
+}
+
+fn shared<S: Policy>(work: impl FnOnce(&mut &Allocator<'_, OneCpu, S>) -> Outcome) -> Outcome {
+    with_allocator::<S>(|mut allocator| work(&mut allocator))
+}
+
+fn movable(order: Order) -> Request {
+    Request::new(order).migrate(MigrateType::Movable).zone_limit(ZoneType::Movable)
+}
+
+#[inline(never)]
+fn hot_pair<W: Way, const PLANTED: bool>(way: &mut W, iterations: u64) -> Outcome {
+    let request = movable(Order::ZERO);
+    for _ in 0..iterations {
+        let pfn = black_box(way.alloc(&request)?);
+        if PLANTED {
+            (0..8).for_each(|n| _ = black_box(n));
+        }
+        way.free(pfn, Order::ZERO)?;
+    }
+    Ok(())
+}
+
+#[inline(never)]
+fn order9<W: Way>(way: &mut W, iterations: u64) -> Outcome {
+    let request = movable(Order::HUGE);
+    for _ in 0..iterations {
+        let pfn = black_box(way.alloc(&request)?);
+        way.free(pfn, Order::HUGE)?;
+    }
+    Ok(())
+}
+
+#[inline(never)]
+fn bulk<W: Way>(way: &mut W, iterations: u64) -> Outcome {
+    let request = movable(Order::ZERO);
+    let mut frames = [Pfn::default(); BULK];
+    for _ in 0..iterations {
+        way.alloc_bulk(&request, &mut frames)?;
+        way.free_bulk(black_box(&frames))?;
+    }
+    Ok(())
+}
+
+#[inline(never)]
+fn burst<W: Way>(way: &mut W, iterations: u64) -> Outcome {
+    let request = movable(Order::ZERO);
+    let mut frames = vec![Pfn::default(); BURST];
+    for _ in 0..iterations {
+        for frame in &mut frames {
+            *frame = way.alloc(&request)?;
+        }
+        for &frame in black_box(&frames) {
+            way.free(frame, Order::ZERO)?;
+        }
+    }
+    Ok(())
+}

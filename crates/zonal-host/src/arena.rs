@@ -1,0 +1,300 @@
+//! A page pool on real memory.
+//!
+//! An [`Arena`] maps memory, builds an [allocator](zonal::Allocator) over it and hands out
+//! [`Page`]s: blocks of 1 to 1024 frames that deref to `[u8]` and are freed when dropped. Frame
+//! numbers are addresses: frame `n` is at address `n × 4096`.
+//!
+//! Threads may share the arena as it is; each CPU has a cache behind a try-lock. A thread that
+//! allocates much takes a [`Handle`]: a cache of its own, without atomic read-modify-writes.
+//!
+//! How much memory:
+//! - [`bytes`](Builder::bytes) is accounted for when the arena opens: more than there is is an
+//!   error;
+//! - [`reserve`](Builder::reserve) is address space beyond that, backed on touch as far as the
+//!   machine can. Lower addresses are used first. A TiB costs milliseconds and a few MiB.
+//!
+//! ```
+//! use zonal::{Order, Request};
+//! use zonal_host::Arena;
+//! let arena = Arena::builder().bytes(64 << 20).open()?;
+//! let mut page = arena.alloc(&Request::new(Order::HUGE))?;
+//! page[4096..8192].fill(7);
+//! assert_eq!(page.len(), 2 << 20);
+//! drop(page);
+//!
+//! let mut handle = arena.handle()?;
+//! let frame = handle.alloc(&Request::frame().zero())?;
+//! assert!(frame.iter().all(|&byte| byte == 0));
+//! handle.free(frame);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod builder;
+mod error;
+mod give_back;
+mod handle;
+mod page;
+mod tables;
+
+pub use builder::{Builder, HugePages};
+pub use error::ArenaError;
+pub use give_back::GivenBack;
+pub use handle::Handle;
+pub use page::Page;
+
+use crate::region::Region;
+use crate::threads::Threads;
+use std::fmt;
+use std::mem::MaybeUninit;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicBool, Ordering};
+use tables::Tables;
+use zonal::info::{CacheInfo, ZoneInfo};
+use zonal::platform::{ClaimError, Platform};
+use zonal::policy::Policy;
+use zonal::preset::Zonal;
+use zonal::units::FRAME_SIZE;
+use zonal::{
+    AllocError, Allocator, Block, BulkFreed, CpuId, FreeError, Order, Pfn, Request, ZoneId,
+};
+
+/// A page pool: see the [module](self). `S` is the preset.
+pub struct Arena<S: Policy = Zonal> {
+    /// Lives in `tables`. Always initialised; `MaybeUninit` because the references inside end
+    /// while this field is still there, when the arena is dropped.
+    allocator: MaybeUninit<Allocator<'static, Threads, S>>,
+    /// Everything the allocator refers to.
+    tables: Tables<S>,
+    /// The frames.
+    memory: Region,
+    /// Bytes of it that are accounted for.
+    counted: usize,
+    /// CPUs from 0 are shared; the rest are for handles.
+    shared: u32,
+    owners: u32,
+    /// Whether free blocks were ever given back to be taken when needed: then what a page
+    /// holds may still change until its frames are written.
+    lazy: AtomicBool,
+}
+
+impl Arena {
+    /// An arena with the default preset, to be described; [`Builder::preset`] takes another.
+    pub fn builder() -> Builder {
+        Builder::new()
+    }
+}
+
+impl<S: Policy> Arena<S> {
+    /// The allocator, with the lifetime it believes in.
+    #[inline(always)]
+    fn inner(&self) -> &Allocator<'static, Threads, S> {
+        // SAFETY: initialised when the arena was made, and dropped only with it.
+        unsafe { self.allocator.assume_init_ref() }
+    }
+
+    /// The allocator behind the arena, for what the arena has no words for.
+    ///
+    /// # Safety
+    /// Nothing may be freed through it, or zeroed through its platform, that somebody else
+    /// holds a [`Page`] of or has references into.
+    #[must_use]
+    pub unsafe fn allocator(&self) -> &Allocator<'_, Threads, S> {
+        self.inner()
+    }
+
+    /// Allocates a block. Its bytes are initialised but may be anything, unless the request
+    /// asks for zeroes.
+    ///
+    /// # Errors
+    /// [`AllocError`] says which zones were tried and what they had.
+    #[inline(always)]
+    pub fn alloc(&self, request: &Request) -> Result<Page<'_, S>, AllocError> {
+        self.inner().alloc(request).map(|block| Page::new(self, block))
+    }
+
+    /// Allocates a block for those who keep its frame number by other means. Whoever reads it
+    /// before writing should know [`GiveBack::WhenNeeded`](crate::region::GiveBack::WhenNeeded).
+    ///
+    /// # Errors
+    /// As [`alloc`](Self::alloc).
+    #[inline]
+    pub fn alloc_raw(&self, request: &Request) -> Result<Pfn, AllocError> {
+        self.inner().alloc_raw(request)
+    }
+
+    /// Frees the block of `order` that starts at `pfn`.
+    ///
+    /// # Errors
+    /// [`FreeError`] if that is not what was allocated; then nothing has changed.
+    ///
+    /// # Safety
+    /// The block must be the caller's: from [`alloc_raw`](Self::alloc_raw) or
+    /// [`Page::into_raw`], not freed yet, and without references into it.
+    #[inline]
+    pub unsafe fn free_raw(&self, pfn: Pfn, order: Order) -> Result<(), FreeError> {
+        self.inner().free_raw(pfn, order)
+    }
+
+    /// Fills `out` with blocks: see [`Allocator::alloc_bulk`].
+    ///
+    /// # Errors
+    /// [`AllocError`] if not all could be had; then `out` holds nothing of use.
+    pub fn alloc_bulk(&self, request: &Request, out: &mut [Pfn]) -> Result<(), AllocError> {
+        self.inner().alloc_bulk(request, out)
+    }
+
+    /// Frees single frames; those that may not be freed are left out and counted.
+    ///
+    /// # Safety
+    /// As [`free_raw`](Self::free_raw), for each.
+    pub unsafe fn free_bulk(&self, frames: &[Pfn]) -> BulkFreed {
+        self.inner().free_bulk(frames)
+    }
+
+    /// Takes a block back from its numbers.
+    ///
+    /// # Safety
+    /// The block must be the caller's, as for [`free_raw`](Self::free_raw).
+    #[must_use]
+    pub unsafe fn page_from_raw(&self, pfn: Pfn, order: Order) -> Page<'_, S> {
+        Page::from_raw(self, pfn, order)
+    }
+
+    /// Claims a cache for the caller; the handle may move between threads.
+    ///
+    /// # Errors
+    /// [`ClaimError::Taken`] if as many handles exist as the arena was built for
+    /// ([`Builder::owners`]), [`ClaimError::NoSuchCpu`] if that is none,
+    /// [`ClaimError::Unsupported`] if the machine has no such path.
+    pub fn handle(&self) -> Result<Handle<'_, S>, ClaimError> {
+        if self.owners == 0 {
+            return Err(ClaimError::NoSuchCpu);
+        }
+        let host = self.inner().platform();
+        for cpu in (self.shared..self.shared + self.owners).map(CpuId) {
+            match self.inner().handle(cpu) {
+                Ok(inner) => {
+                    host.set_node(cpu, host.node(host.cpu()));
+                    return Ok(Handle::new(self, inner));
+                }
+                Err(ClaimError::Taken) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Err(ClaimError::Taken)
+    }
+
+    /// Where a frame of the arena is; `None` for a frame that is not the arena's. The address
+    /// is good for reading and writing while the caller owns the frame.
+    #[must_use]
+    #[inline]
+    pub fn address_of(&self, pfn: Pfn) -> Option<NonNull<u8>> {
+        let offset = pfn.address().wrapping_sub(self.memory.base().addr().get() as u64);
+        let inside = pfn.get() <= Pfn::containing(u64::MAX).get();
+        // SAFETY: the offset is inside the memory.
+        (inside && offset < self.len() as u64)
+            .then(|| unsafe { self.memory.base().add(offset as usize) })
+    }
+
+    /// The first frame of the arena.
+    #[must_use]
+    pub fn first(&self) -> Pfn {
+        Pfn::containing(self.memory.base().addr().get() as u64)
+    }
+
+    /// Bytes in the arena, reserved ones included.
+    #[must_use]
+    #[expect(clippy::len_without_is_empty, reason = "never empty")]
+    pub const fn len(&self) -> usize {
+        self.memory.len()
+    }
+
+    /// Bytes that are accounted for.
+    #[must_use]
+    pub const fn counted(&self) -> usize {
+        self.counted
+    }
+
+    /// Bytes of frame table, depot and pageblocks: address space, of which only what is used
+    /// takes memory.
+    #[must_use]
+    pub fn table_bytes(&self) -> u64 {
+        self.tables.size().table_bytes()
+    }
+
+    /// How many CPUs are reached by number and how many are for handles.
+    #[must_use]
+    pub const fn cpus(&self) -> (u32, u32) {
+        (self.shared, self.owners)
+    }
+
+    /// Frees everything that caches and depot keep, merged; returns the frames. For idle
+    /// moments.
+    pub fn drain(&self) -> u64 {
+        self.inner().drain_all()
+    }
+
+    /// How many zone instances there are.
+    #[must_use]
+    pub fn zone_count(&self) -> usize {
+        self.inner().zone_count()
+    }
+
+    /// A zone as it is now: see [`Allocator::zone_info`].
+    #[must_use]
+    pub fn zone_info(&self, zone: ZoneId) -> Option<ZoneInfo> {
+        self.inner().zone_info(zone)
+    }
+
+    /// One CPU's cache of a zone: see [`Allocator::cache_info`].
+    #[must_use]
+    pub fn cache_info(&self, zone: ZoneId, cpu: CpuId) -> Option<CacheInfo> {
+        self.inner().cache_info(zone, cpu)
+    }
+
+    /// Writes a byte of every frame of a block, unchanged, if its memory may be marked as free
+    /// for the taking: from then on it stays.
+    #[inline(always)]
+    fn settle(&self, start: NonNull<u8>, order: Order) {
+        // Relaxed: set before the block was freed, and the block came to us through the
+        // allocator since.
+        if self.lazy.load(Ordering::Relaxed) {
+            self.touch(start, order);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn touch(&self, start: NonNull<u8>, order: Order) {
+        for frame in (0..order.bytes()).step_by(FRAME_SIZE) {
+            // SAFETY: `start` begins a block of this order.
+            let byte = unsafe { start.add(frame) };
+            // SAFETY: the block is ours and its memory readable.
+            let value = unsafe { byte.read_volatile() };
+            // SAFETY: the block is ours and its memory writable.
+            unsafe { byte.write_volatile(value) };
+        }
+    }
+}
+
+impl<S: Policy> Drop for Arena<S> {
+    fn drop(&mut self) {
+        // SAFETY: initialised, and not used again. What it refers to is dropped after it.
+        unsafe { self.allocator.assume_init_drop() };
+    }
+}
+
+impl<S: Policy> fmt::Debug for Arena<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Arena")
+            .field("preset", &S::NAME)
+            .field("bytes", &self.len())
+            .field("cpus", &self.cpus())
+            .finish_non_exhaustive()
+    }
+}
+
+/// The block's numbers.
+fn numbers(block: Block) -> (Pfn, Order) {
+    block.into_raw()
+}

@@ -1,0 +1,143 @@
+//! Giving the memory of idle blocks back to the kernel.
+
+use super::Arena;
+use crate::region::{GiveBack, RegionError};
+use std::sync::atomic::Ordering;
+use zonal::frame::{FrameKind, FrameState};
+use zonal::plan::ZoneSpec;
+use zonal::policy::Policy;
+use zonal::{MigrateType, NodeMask, NodePolicy, Order, Pfn, Request};
+
+/// What [`Arena::give_back`] did.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[must_use]
+pub struct GivenBack {
+    /// Free blocks looked at.
+    pub examined: usize,
+    /// Bytes of them that were in memory and were given back.
+    pub bytes: usize,
+}
+
+/// The blocks that are worth a system call, largest first.
+const ORDERS: [Order; 2] = [Order::MAX, Order::HUGE];
+/// Whose blocks can be asked for.
+const TYPES: [MigrateType; 3] =
+    [MigrateType::Movable, MigrateType::Unmovable, MigrateType::Reclaimable];
+
+impl<S: Policy> Arena<S> {
+    /// Gives the memory of free blocks of orders 10 and 9 back to the kernel, at most
+    /// `max_blocks` of them; they stay free and come back zeroed when next used. Memory that
+    /// was never used is left alone.
+    ///
+    /// First drains the caches, so that free frames merge: for idle moments. While it runs, a
+    /// request that finds nothing because blocks are held here waits and looks again (unless it
+    /// must not wait). Blocks freed last come first, so that a call with the same small limit
+    /// may look at the same blocks again.
+    ///
+    /// # Errors
+    /// [`RegionError::Advice`] if the kernel refuses, and always for an arena of huge pages
+    /// from the pool. The blocks are free all the same.
+    pub fn give_back(&self, max_blocks: usize, how: GiveBack) -> Result<GivenBack, RegionError> {
+        let allocator = self.inner();
+        allocator.platform().gate.hold(|| {
+            allocator.drain_all();
+            if how == GiveBack::WhenNeeded {
+                // Before any such block is freed: see `settle`.
+                self.lazy.store(true, Ordering::Relaxed);
+            }
+            let mut held = Vec::new();
+            let done = self.give_back_held(max_blocks, how, &mut held);
+            for (pfn, order) in held.into_iter().rev() {
+                let freed = allocator.free_raw(pfn, order);
+                debug_assert!(freed.is_ok(), "a block just allocated can be freed");
+            }
+            // Blocks of order 9 have gone to a cache.
+            allocator.drain_all();
+            done
+        })
+    }
+
+    fn give_back_held(
+        &self,
+        max_blocks: usize,
+        how: GiveBack,
+        held: &mut Vec<(Pfn, Order)>,
+    ) -> Result<GivenBack, RegionError> {
+        let mut done = GivenBack::default();
+        for zone in self.inner().plan().zones() {
+            let listed = self.listed(zone);
+            for (order, counts) in ORDERS.into_iter().zip(listed) {
+                for (migrate, count) in TYPES.into_iter().zip(counts) {
+                    let request = Request::new(order).migrate(migrate).no_wait().this_node();
+                    let here = NodePolicy::Bind(NodeMask::only(zone.node));
+                    let request = request.nodes(here).zone_limit(zone.zone_type);
+                    for _ in 0..count.min(max_blocks - done.examined) {
+                        let Ok(pfn) = self.inner().alloc_raw(&request) else { break };
+                        held.push((pfn, order));
+                        done.examined += 1;
+                        done.bytes += self.give_back_block(pfn, order, how)?;
+                    }
+                }
+            }
+        }
+        Ok(done)
+    }
+
+    /// Gives back a block that is allocated to us; returns the bytes that were in memory.
+    fn give_back_block(&self, pfn: Pfn, order: Order, how: GiveBack) -> Result<usize, RegionError> {
+        let start = (pfn.address() as usize).wrapping_sub(self.memory.base().addr().get());
+        let part = start..start + order.bytes();
+        let resident = self.memory.resident(part.clone())?;
+        if resident > 0 {
+            // SAFETY: the block is allocated to us, so nobody else has references into it, and
+            // we keep nothing there. Who gets it next finds initialised bytes of any value, and
+            // `settle` makes them last.
+            unsafe { self.memory.give_back(part, how) }?;
+        }
+        Ok(resident)
+    }
+
+    /// Free blocks of the zone that were in use before, by order and type, as it looks now.
+    ///
+    /// Untouched memory is kept apart and handed out from the bottom up; the first frame of a
+    /// largest block that was ever handed out heads a block since, and no larger one can
+    /// swallow it. So the untouched blocks of a range are those from the first whose state is
+    /// still that of fresh memory; a wrong guess costs time only.
+    fn listed(&self, zone: &ZoneSpec) -> [[usize; TYPES.len()]; ORDERS.len()] {
+        let allocator = self.inner();
+        let state = |pfn| allocator.frame_state(Pfn::new(pfn)).unwrap_or(FrameState::INNER);
+        let (largest, huge) = (Order::MAX.frames(), Order::HUGE.frames());
+        let mut counts = [[0; TYPES.len()]; ORDERS.len()];
+        for range in allocator.plan().ranges_of(zone.id) {
+            let (start, end) = (range.start.get(), range.end.get());
+            let blocks = (end / largest).saturating_sub(start.div_ceil(largest));
+            let first = start.div_ceil(largest) * largest;
+            let mut touched = 0..blocks;
+            while !touched.is_empty() {
+                let middle = touched.start + (touched.end - touched.start) / 2;
+                if state(first + middle * largest).kind() == FrameKind::Inner {
+                    touched.end = middle;
+                } else {
+                    touched.start = middle + 1;
+                }
+            }
+            let mut count = |pfn| {
+                let state = state(pfn);
+                let at = ORDERS.iter().position(|&order| state == FrameState::free(order));
+                let (Some(at), Some((_, migrate))) = (at, allocator.pageblock_of(Pfn::new(pfn)))
+                else {
+                    return;
+                };
+                if let Some(ty) = TYPES.iter().position(|&ty| ty == migrate) {
+                    counts[at][ty] += 1;
+                }
+            };
+            let touched = first..first + touched.start * largest;
+            touched.step_by(huge as usize).for_each(&mut count);
+            // The ragged end, which never was untouched in this sense.
+            let rest = first + blocks * largest;
+            (rest..end).step_by(huge as usize).for_each(&mut count);
+        }
+        counts
+    }
+}

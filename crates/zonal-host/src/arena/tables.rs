@@ -1,0 +1,142 @@
+//! The memory an arena's allocator lives in.
+
+use crate::raw_table::RawTable;
+use crate::region::RegionError;
+use crate::threads::Threads;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU8, AtomicU64};
+use zonal::plan::Plan;
+use zonal::platform::{Platform, Slot};
+use zonal::policy::Policy;
+use zonal::{Common, CpuZone, Exchange, Storage, TableSize, Zone};
+
+type Cache<S> = <Threads as Platform>::Slot<CpuZone<S>>;
+
+/// A `Box` by address: references into it stay good when this value moves.
+#[derive(Debug)]
+struct Fixed<T: ?Sized>(NonNull<T>);
+
+impl<T: ?Sized> From<Box<T>> for Fixed<T> {
+    fn from(value: Box<T>) -> Self {
+        Self(NonNull::from(Box::leak(value)))
+    }
+}
+
+impl<T: ?Sized> Drop for Fixed<T> {
+    fn drop(&mut self) {
+        // SAFETY: the address is a box's that was leaked for us, and nobody drops it but us;
+        // whoever took references by the functions below has promised that they are gone.
+        drop(unsafe { Box::from_raw(self.0.as_ptr()) });
+    }
+}
+
+// SAFETY: owns the `T`, as a box does.
+unsafe impl<T: ?Sized + Send> Send for Fixed<T> {}
+// SAFETY: gives out no more than a box does.
+unsafe impl<T: ?Sized + Sync> Sync for Fixed<T> {}
+
+impl<T: ?Sized> Fixed<T> {
+    /// # Safety
+    /// The reference must not be used after `self` is dropped, nor beside one of `forever_mut`.
+    unsafe fn forever(&self) -> &'static T {
+        // SAFETY: the value lives until `self` is dropped, and only shared references exist.
+        unsafe { self.0.as_ref() }
+    }
+
+    /// # Safety
+    /// The reference must not be used after `self` is dropped, nor beside any other.
+    unsafe fn forever_mut(&mut self) -> &'static mut T {
+        // SAFETY: the value lives until `self` is dropped, and this is the only reference.
+        unsafe { self.0.as_mut() }
+    }
+}
+
+/// See the [module](self).
+pub(super) struct Tables<S: Policy> {
+    plan: Fixed<Plan>,
+    size: TableSize,
+    states: RawTable<AtomicU8>,
+    links: RawTable<AtomicU64>,
+    pageblocks: RawTable<AtomicU64>,
+    cluster_links: RawTable<AtomicU64>,
+    clusters: RawTable<AtomicU64>,
+    zones: Fixed<[Zone<Threads, S>]>,
+    caches: Fixed<[Cache<S>]>,
+    exchanges: Fixed<[Exchange<Threads>]>,
+    common: Fixed<Common<Threads>>,
+}
+
+/// # Safety
+/// The slice must not be used after the table is dropped.
+unsafe fn forever<T: crate::raw_table::Element>(table: &RawTable<T>) -> &'static [T] {
+    let slice: *const [T] = table.as_slice();
+    // SAFETY: the table's memory is mapped at a fixed address until it is dropped, and reached
+    // by shared references only.
+    unsafe { &*slice }
+}
+
+impl<S: Policy> Tables<S> {
+    /// Maps what `plan` needs. O(zones × CPUs).
+    pub(super) fn new(plan: Plan) -> Result<Self, RegionError> {
+        let size = TableSize::of::<S>(&plan);
+        let zones: Box<[_]> = (0..size.zones).map(|_| Zone::vacant()).collect();
+        let caches: Box<[_]> = (0..size.caches).map(|_| Cache::<S>::new(CpuZone::new())).collect();
+        let exchanges: Box<[_]> = (0..size.caches).map(|_| Exchange::new()).collect();
+        Ok(Self {
+            plan: Box::new(plan).into(),
+            size,
+            states: RawTable::new(size.frames)?,
+            links: RawTable::new(size.frames)?,
+            pageblocks: RawTable::new(size.pageblocks)?,
+            cluster_links: RawTable::new(size.clusters)?,
+            clusters: RawTable::new(size.cluster_words)?,
+            zones: zones.into(),
+            caches: caches.into(),
+            exchanges: exchanges.into(),
+            common: Box::new(Common::new()).into(),
+        })
+    }
+
+    pub(super) const fn size(&self) -> &TableSize {
+        &self.size
+    }
+
+    /// What an allocator is made of.
+    ///
+    /// # Safety
+    /// To be called once, and nothing of what is returned used after `self` is dropped.
+    pub(super) unsafe fn lend(&mut self) -> (&'static Plan, Storage<'static, Threads, S>) {
+        // SAFETY: by contract, as for all of the following.
+        let plan = unsafe { self.plan.forever() };
+        // SAFETY: by contract.
+        let states = unsafe { forever(&self.states) };
+        // SAFETY: by contract.
+        let links = unsafe { forever(&self.links) };
+        // SAFETY: by contract.
+        let pageblocks = unsafe { forever(&self.pageblocks) };
+        // SAFETY: by contract.
+        let cluster_links = unsafe { forever(&self.cluster_links) };
+        // SAFETY: by contract.
+        let clusters = unsafe { forever(&self.clusters) };
+        // SAFETY: by contract; the only reference, since this is called once.
+        let zones = unsafe { self.zones.forever_mut() };
+        // SAFETY: by contract.
+        let caches = unsafe { self.caches.forever() };
+        // SAFETY: by contract.
+        let exchanges = unsafe { self.exchanges.forever() };
+        // SAFETY: by contract.
+        let common = unsafe { self.common.forever() };
+        let storage = Storage {
+            states,
+            links,
+            pageblocks,
+            cluster_links,
+            clusters,
+            zones,
+            caches,
+            exchanges,
+            common,
+        };
+        (plan, storage)
+    }
+}

@@ -1,0 +1,298 @@
+//! A per-CPU slot biased towards an owner: who claims it enters without an atomic
+//! read-modify-write, everybody else still gets in, slowly.
+//!
+//! Three ways in, mutually exclusive:
+//!
+//! | way | cost when nobody is in the way |
+//! |---|---|
+//! | [`try_with`](Slot::try_with) on a free slot | one compare-exchange, one plain store |
+//! | the owner's [`with`](OwnedSlots::with) | two plain stores, one plain load |
+//! | the remote [`with`](Slot::with) on a claimed slot | two read-modify-writes and a system call |
+//!
+//! `state` says free, locked or claimed. While it is claimed the owner and a remote exclude
+//! each other as in Dekker's algorithm: the owner raises `inside` and looks at `revoke`, the
+//! remote raises `revoke` and looks at `inside`. The fence between the two steps is
+//! [asymmetric](crate::fence), so the owner's costs nothing.
+//!
+//! The owner gives a slot up from inside, as an owner. So while a remote holds `revoke` and
+//! has seen `inside` low, the claim cannot end under it.
+//!
+//! Source: biased locking (Kawachiya, Koseki, Onodera 2002) with Linux's `membarrier` as the
+//! revoker's fence. Model-checked in `tests/loom_slot.rs`.
+//!
+//! ```
+//! use zonal::platform::{ClaimError, OwnedSlots, Slot};
+//! use zonal_host::biased_slot::BiasedSlot;
+//! let slots = [BiasedSlot::<u32>::new(1)];
+//! match Slot::claim(&slots) {
+//!     Ok(mut owned) => {
+//!         owned.with(0, |n| *n += 1).unwrap();
+//!         assert!(slots[0].try_with(|_| ()).is_none(), "claimed");
+//!         assert_eq!(slots[0].with(|n: &mut u32| *n), 2, "a drain gets in");
+//!     }
+//!     Err(ClaimError::Unsupported(why)) => println!("no owned slots here: {why}"),
+//!     Err(other) => panic!("{other}"),
+//! };
+//! ```
+
+use crate::fence::{Fence, Membarrier};
+use crate::sync::{AtomicU8, Ordering, UnsafeCell, Wait};
+use std::fmt;
+use std::marker::PhantomData;
+use zonal::platform::{ClaimError, OwnedSlots, Slot};
+
+/// `state`: anyone may lock or claim it.
+const FREE: u8 = 0;
+/// `state`: one thread is inside by [`Slot::try_with`] or [`Slot::with`].
+const LOCKED: u8 = 1;
+/// `state`: an owner has it.
+const CLAIMED: u8 = 2;
+
+/// `inside` and `revoke`: down and up.
+const DOWN: u8 = 0;
+const UP: u8 = 1;
+
+/// A slot around a `T`, on cache lines of its own (two, because x86 fetches them in pairs).
+#[repr(C, align(128))]
+pub struct BiasedSlot<T, F = Membarrier> {
+    state: AtomicU8,
+    /// The owner is inside, or is about to look whether it may be.
+    inside: AtomicU8,
+    /// A remote is inside a claimed slot, or waits for the owner to leave it.
+    revoke: AtomicU8,
+    value: UnsafeCell<T>,
+    fence: PhantomData<fn() -> F>,
+}
+
+// SAFETY: `&BiasedSlot` gives out `&mut T` to one thread at a time (the module's argument, and
+// the models), which is no more than sending the `T` between them. `F` is never held.
+unsafe impl<T: Send, F> Sync for BiasedSlot<T, F> {}
+
+impl<T, F> fmt::Debug for BiasedSlot<T, F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("BiasedSlot").field("state", &self.state).finish_non_exhaustive()
+    }
+}
+
+/// Puts a flag (or `state`) down when it goes out of scope, by a panic too.
+struct PutDown<'a>(&'a AtomicU8);
+
+impl Drop for PutDown<'_> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        self.0.store(0, Ordering::Release);
+    }
+}
+
+/// Puts `inside` down when it goes out of scope, by a panic too. It keeps the slot's address,
+/// not the flag's, to spare the owner's path the sum.
+struct Leave<'a, T, F>(&'a BiasedSlot<T, F>);
+
+impl<T, F> Drop for Leave<'_, T, F> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        self.0.inside.store(DOWN, Ordering::Release);
+    }
+}
+
+impl<T, F: Fence> BiasedSlot<T, F> {
+    /// Shuts the owner out. `None` if there is none any more.
+    #[cold]
+    fn revoke(&self) -> Option<PutDown<'_>> {
+        let mut wait = Wait::default();
+        // Looks before it tries, to leave the line with whoever is inside.
+        while self.revoke.load(Ordering::Relaxed) != DOWN
+            || self.revoke.compare_exchange(DOWN, UP, Ordering::Acquire, Ordering::Relaxed).is_err()
+        {
+            wait.pause();
+        }
+        let held = PutDown(&self.revoke);
+        F::heavy();
+        // Acquire: an owner that has left, and what it did, comes before us.
+        while self.inside.load(Ordering::Acquire) != DOWN {
+            wait.pause();
+        }
+        // An owner that gave up before it saw `revoke` did so inside, so this read shows it.
+        // A claim made since is as good as the old one: its owner has not been in.
+        (self.state.load(Ordering::Acquire) == CLAIMED).then_some(held)
+    }
+
+    /// Raises `inside`, in the order the fences ask for; whether no remote is in the way.
+    #[inline(always)]
+    fn knock(&self) -> bool {
+        self.inside.store(UP, Ordering::Relaxed);
+        F::light();
+        // Acquire: what the last remote did comes before us.
+        self.revoke.load(Ordering::Acquire) == DOWN
+    }
+
+    /// Enters as the owner: `inside` is up and `revoke` was seen down after it.
+    #[inline(always)]
+    fn enter(&self) -> Leave<'_, T, F> {
+        if !self.knock() {
+            self.step_aside();
+        }
+        Leave(self)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn step_aside(&self) {
+        let mut wait = Wait::default();
+        loop {
+            self.inside.store(DOWN, Ordering::Release);
+            while self.revoke.load(Ordering::Acquire) != DOWN {
+                wait.pause();
+            }
+            if self.knock() {
+                return;
+            }
+        }
+    }
+
+    /// Only looks, to leave the line with whoever has the slot locked.
+    #[cold]
+    fn await_unlocked(&self, wait: &mut Wait) {
+        while self.state.load(Ordering::Relaxed) == LOCKED {
+            wait.pause();
+        }
+    }
+
+    /// Claims a slot that nobody owns; waits for whoever has it locked.
+    fn take(&self) -> Result<(), ClaimError> {
+        let mut wait = Wait::default();
+        loop {
+            match self.state.compare_exchange(FREE, CLAIMED, Ordering::Acquire, Ordering::Relaxed) {
+                Ok(_) => return Ok(()),
+                Err(CLAIMED) => return Err(ClaimError::Taken),
+                Err(_) => self.await_unlocked(&mut wait),
+            }
+        }
+    }
+}
+
+impl<T: Send, F: Fence> Slot<T> for BiasedSlot<T, F> {
+    type Owned<'a>
+        = Owner<'a, T, F>
+    where
+        Self: 'a;
+
+    fn new(value: T) -> Self {
+        Self {
+            state: AtomicU8::new(FREE),
+            inside: AtomicU8::new(DOWN),
+            revoke: AtomicU8::new(DOWN),
+            value: UnsafeCell::new(value),
+            fence: PhantomData,
+        }
+    }
+
+    #[inline(always)]
+    fn try_with<R>(&self, f: impl FnOnce(&mut T) -> R) -> Option<R> {
+        let lock = self.state.compare_exchange(FREE, LOCKED, Ordering::Acquire, Ordering::Relaxed);
+        if lock.is_err() {
+            return None;
+        }
+        let _unlock = PutDown(&self.state);
+        // SAFETY: `state` went from free to locked by our hand and only we put it back, after
+        // `f`. Until then no other try_with or take succeeds, and a remote `with` touches the
+        // value only after it has locked or while `state` is claimed.
+        Some(self.value.with_mut(|value| f(unsafe { &mut *value })))
+    }
+
+    fn with<R>(&self, f: impl FnOnce(&mut T) -> R) -> R {
+        let mut wait = Wait::default();
+        let _leave = loop {
+            match self.state.compare_exchange(FREE, LOCKED, Ordering::Acquire, Ordering::Relaxed) {
+                Ok(_) => break PutDown(&self.state),
+                Err(CLAIMED) => {
+                    if let Some(held) = self.revoke() {
+                        break held;
+                    }
+                }
+                Err(_) => self.await_unlocked(&mut wait),
+            }
+        };
+        // SAFETY: either we locked `state`, as in try_with; or it is claimed, we hold `revoke`
+        // and have seen `inside` down after the heavy fence: an owner that comes now sees
+        // `revoke` and waits, also to give the claim up, so `state` stays claimed and nobody
+        // locks it; and other remotes wait for `revoke`.
+        self.value.with_mut(|value| f(unsafe { &mut *value }))
+    }
+
+    fn claim(slots: &[Self]) -> Result<Self::Owned<'_>, ClaimError> {
+        F::available().map_err(ClaimError::Unsupported)?;
+        for (done, slot) in slots.iter().enumerate() {
+            if let Err(error) = slot.take() {
+                give_up(&slots[..done]);
+                return Err(error);
+            }
+        }
+        let last = slots.first().ok_or(ClaimError::NoSuchCpu)?;
+        Ok(Owner { slots, last, last_index: 0 })
+    }
+}
+
+/// The claim of an owner on a run of slots; dropping it gives them up.
+///
+/// It may move to another thread; what the move synchronises with carries the slots along.
+pub struct Owner<'a, T, F: Fence = Membarrier> {
+    /// Every one of them is claimed, and by this value alone.
+    slots: &'a [BiasedSlot<T, F>],
+    /// The slot entered last, and which it is: most owners stay with one.
+    last: &'a BiasedSlot<T, F>,
+    last_index: usize,
+}
+
+impl<T, F: Fence> Owner<'_, T, F> {
+    #[cold]
+    #[inline(never)]
+    fn turn_to(&mut self, index: usize) -> Option<()> {
+        self.last = self.slots.get(index)?;
+        self.last_index = index;
+        Some(())
+    }
+}
+
+impl<T, F: Fence> fmt::Debug for Owner<'_, T, F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Owner").field("slots", &self.slots.len()).finish()
+    }
+}
+
+impl<T, F: Fence> OwnedSlots<T> for Owner<'_, T, F> {
+    #[inline(always)]
+    fn with<R>(&mut self, index: usize, f: impl FnOnce(&mut T) -> R) -> Option<R> {
+        if index != self.last_index {
+            self.turn_to(index)?;
+        }
+        let slot = self.last;
+        let _leave = slot.enter();
+        // SAFETY: the slot is claimed by us, so nobody has `state` locked; `&mut self` means we
+        // are inside once; and `enter` has seen `revoke` down with `inside` up and a light
+        // fence between, so a remote that raises it later sees `inside` and waits.
+        Some(slot.value.with_mut(|value| f(unsafe { &mut *value })))
+    }
+}
+
+impl<T, F: Fence> Drop for Owner<'_, T, F> {
+    fn drop(&mut self) {
+        give_up(self.slots);
+    }
+}
+
+/// Ends the claim on slots that the caller has claimed.
+fn give_up<T, F: Fence>(slots: &[BiasedSlot<T, F>]) {
+    for slot in slots {
+        let leave = slot.enter();
+        // Locked first: `inside` must be down before somebody else can claim the slot and
+        // raise it, and no remote may take the slot for claimed in between.
+        slot.state.store(LOCKED, Ordering::Relaxed);
+        drop(leave);
+        slot.state.store(FREE, Ordering::Release);
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+#[path = "biased_slot_tests.rs"]
+mod tests;

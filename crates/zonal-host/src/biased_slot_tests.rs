@@ -1,0 +1,124 @@
+//! What one thread, or the machine's own scheduling, can show; the rest is in the models.
+
+use super::*;
+use crate::fence::FullFence;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Barrier;
+use std::thread;
+
+type Full<T> = BiasedSlot<T, FullFence>;
+
+#[test]
+fn ways_in_exclude_each_other() {
+    let slot = Full::new(0_u32);
+    slot.try_with(|_| {
+        assert!(slot.try_with(|_| ()).is_none(), "locked");
+    })
+    .unwrap();
+    let slots = [slot];
+    let mut owner = Slot::claim(&slots).unwrap();
+    assert!(slots[0].try_with(|_| ()).is_none(), "claimed");
+    owner.with(0, |n| *n = 7).unwrap();
+    assert_eq!(slots[0].with(|n| *n), 7);
+    drop(owner);
+    assert_eq!(slots[0].try_with(|n| *n), Some(7));
+}
+
+#[test]
+fn claim_is_all_or_nothing() {
+    let slots: Vec<Full<u8>> = (0..4).map(Full::new).collect();
+    let last = Slot::claim(&slots[3..]).unwrap();
+    assert_eq!(Slot::claim(&slots[..]).unwrap_err(), ClaimError::Taken);
+    assert!(slots[..3].iter().all(|slot| slot.try_with(|_| ()).is_some()), "nothing was kept");
+    drop(last);
+    assert!(Slot::claim(&slots[..]).is_ok());
+}
+
+#[test]
+fn a_panic_inside_leaves_the_slot_usable() {
+    let slots = [Full::new(1_u8)];
+    catch_unwind(AssertUnwindSafe(|| slots[0].try_with(|_| panic!("shared")))).unwrap_err();
+    catch_unwind(AssertUnwindSafe(|| slots[0].with(|_| panic!("waiting")))).unwrap_err();
+    let mut owner = Slot::claim(&slots).unwrap();
+    catch_unwind(AssertUnwindSafe(|| owner.with(0, |_| panic!("owner")))).unwrap_err();
+    catch_unwind(AssertUnwindSafe(|| slots[0].with(|_| panic!("remote")))).unwrap_err();
+    assert_eq!(owner.with(0, |n| *n), Some(1));
+    assert_eq!(slots[0].with(|n| *n), 1);
+    drop(owner);
+    assert_eq!(slots[0].try_with(|n| *n), Some(1));
+}
+
+#[test]
+fn an_index_outside_the_run_is_none() {
+    let slots = [Full::new(1_u8)];
+    let mut owner = Slot::claim(&slots).unwrap();
+    assert_eq!((owner.with(0, |n| *n), owner.with(1, |n| *n)), (Some(1), None));
+}
+
+#[test]
+fn a_slot_has_its_own_cache_lines() {
+    assert_eq!(align_of::<Full<u8>>(), 128);
+    assert_eq!(size_of::<[Full<u8>; 2]>(), 256);
+}
+
+/// Two counters that only exclusive access keeps equal.
+type Pair = (u64, u64);
+
+fn bump(pair: &mut Pair) {
+    pair.0 += 1;
+    assert_eq!(pair.0, pair.1 + 1, "somebody else is inside");
+    pair.1 += 1;
+}
+
+/// An owner that claims and releases in turns, a try-locker and a drain, all on one slot.
+fn hammer<F: Fence>() {
+    const ROUNDS: u64 = 2_000;
+    const HOLDS: u64 = 50;
+    let slots = [BiasedSlot::<Pair, F>::new((0, 0))];
+    let start = Barrier::new(3);
+    let tried = thread::scope(|scope| {
+        scope.spawn(|| {
+            start.wait();
+            for _ in 0..ROUNDS {
+                let mut owner = Slot::claim(&slots).unwrap();
+                (0..HOLDS).for_each(|_| owner.with(0, bump).unwrap());
+            }
+        });
+        scope.spawn(|| {
+            start.wait();
+            (0..ROUNDS).for_each(|_| slots[0].with(bump));
+        });
+        start.wait();
+        (0..ROUNDS * HOLDS).filter(|_| slots[0].try_with(bump).is_some()).count() as u64
+    });
+    let total = ROUNDS * HOLDS + ROUNDS + tried;
+    assert_eq!(slots[0].with(|pair| *pair), (total, total));
+}
+
+#[test]
+fn threads_do_not_meet_inside_with_full_fences() {
+    hammer::<FullFence>();
+}
+
+#[test]
+fn threads_do_not_meet_inside_with_membarrier() {
+    match Membarrier::available() {
+        Ok(()) => hammer::<Membarrier>(),
+        Err(why) => {
+            let slots = [BiasedSlot::<Pair>::new((0, 0))];
+            assert_eq!(Slot::claim(&slots).unwrap_err(), ClaimError::Unsupported(why));
+        }
+    }
+}
+
+/// Claims need not be contended to be undone: a handle per thread, moved between threads.
+#[test]
+fn an_owner_may_move_to_another_thread() {
+    let slots = [Full::new((0, 0)), Full::new((0, 0))];
+    let mut owner = Slot::claim(&slots).unwrap();
+    owner.with(1, bump).unwrap();
+    thread::scope(|scope| {
+        scope.spawn(move || owner.with(1, bump));
+    });
+    assert_eq!(slots[1].try_with(|pair| *pair), Some((2, 2)), "dropped over there");
+}

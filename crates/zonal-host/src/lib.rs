@@ -1,0 +1,36 @@
+//! User space as a host of [zonal](zonal): threads as CPUs, locks, arenas on real memory, huge
+//! pages, NUMA. Linux only.
+//!
+//! Most users want an [`Arena`]; the parts are there for those who build their own. On the
+//! platform side [`threads::Threads`] implements [`zonal::platform::Platform`] with
+//! [`park_lock`] as the zone lock and [`biased_slot`] as the per-CPU slot, whose owner takes no
+//! atomic read-modify-write thanks to [`fence`]; on the memory side there are [`region`],
+//! [`raw_table`] and [`numa`].
+//!
+//! ```
+//! use zonal::Request;
+//! use zonal_host::Arena;
+//! let arena = Arena::builder().bytes(16 << 20).open()?;
+//! let mut page = arena.alloc(&Request::frame())?;
+//! page.fill(42);
+//! assert_eq!(page.len(), 4096);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+#[cfg(not(target_os = "linux"))]
+compile_error!("zonal-host maps memory the way Linux does; other systems need a host of their own");
+
+pub mod arena;
+pub mod biased_slot;
+pub mod cpu;
+pub mod errno;
+pub mod fence;
+pub mod numa;
+pub mod park_lock;
+pub mod raw_table;
+pub mod region;
+mod sync;
+pub mod threads;
+
+pub use arena::{Arena, ArenaError, Handle, HugePages, Page};
+pub use threads::Threads;

@@ -1,0 +1,288 @@
+//! Address space: reserved whole, backed by memory piece by piece, given back, unmapped at the
+//! end.
+//!
+//! Reserving maps nothing accessible and costs nothing however large (the kernel only notes
+//! the range). [`commit`](Region::commit) then makes a part readable and writable. Where the
+//! memory comes from is decided for each part when it is reserved:
+//!
+//! - *counted*: the kernel checks on commit that the memory exists, as its overcommit setting
+//!   says, so asking for more than there is fails at once, with an error;
+//! - *on touch*: nothing is promised and nothing checked; a page comes with the first access,
+//!   and if there is none left then, the kernel ends a process. For sparse use of very large
+//!   ranges, and for tables that are mostly never touched.
+//!
+//! Either way fresh pages read as zero.
+//!
+//! ```
+//! use zonal_host::region::Region;
+//! let region = Region::reserve(1 << 40)?;
+//! region.commit(0..1 << 20)?;
+//! // SAFETY: committed just now, and nobody else knows of it.
+//! unsafe { region.base().write(7) };
+//! assert_eq!(region.resident(0..1 << 20)?, 4096);
+//! # Ok::<(), zonal_host::region::RegionError>(())
+//! ```
+
+mod error;
+
+pub use error::RegionError;
+
+use crate::errno::Errno;
+use libc::{MAP_ANONYMOUS, MAP_FIXED, MAP_HUGETLB, MAP_NORESERVE, MAP_PRIVATE};
+use libc::{PROT_NONE, PROT_READ, PROT_WRITE};
+use std::ops::Range;
+use std::ptr::{self, NonNull};
+use zonal::Order;
+use zonal::units::FRAME_SIZE;
+
+/// Bytes of a huge page, as used for [`Region::huge_pages`].
+pub const HUGE_PAGE: usize = Order::HUGE.bytes();
+
+/// How idle memory is given back.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum GiveBack {
+    /// Now: the pages are gone, and read as zero when next touched (`MADV_DONTNEED`).
+    Now,
+    /// When the kernel needs them: until then they keep their contents, and a write keeps a
+    /// page for good. Cheaper if most are used again soon (`MADV_FREE`, Linux 4.5).
+    WhenNeeded,
+}
+
+/// A range of address space that this value owns; unmapped when dropped.
+///
+/// It hands out addresses, not references: what is read or written there is up to its user.
+#[derive(Debug)]
+pub struct Region {
+    base: NonNull<u8>,
+    bytes: usize,
+    huge_pages: bool,
+}
+
+// SAFETY: a Region is an address and a length; all its methods are system calls that the kernel
+// serialises, and it never reads or writes the memory itself.
+unsafe impl Send for Region {}
+// SAFETY: as above.
+unsafe impl Sync for Region {}
+
+const ANONYMOUS: i32 = MAP_PRIVATE | MAP_ANONYMOUS;
+
+/// Maps anonymous memory; `at` null: wherever there is room.
+///
+/// # Safety
+/// With `MAP_FIXED` in `flags`, whatever is mapped at `at` must be the caller's to replace.
+unsafe fn map(at: *mut u8, bytes: usize, prot: i32, flags: i32) -> Result<NonNull<u8>, Errno> {
+    // SAFETY: anonymous memory at a place that is free, or the caller's by contract.
+    let got = unsafe { libc::mmap(at.cast(), bytes, prot, ANONYMOUS | flags, -1, 0) };
+    if got == libc::MAP_FAILED {
+        return Err(Errno::last());
+    }
+    NonNull::new(got.cast()).ok_or(Errno::NO_MEMORY)
+}
+
+impl Region {
+    /// Reserves `bytes` of address space, counted when committed: see
+    /// [`reserve_mixed`](Self::reserve_mixed).
+    ///
+    /// # Errors
+    /// [`RegionError::Empty`], [`RegionError::NoAddressSpace`].
+    pub fn reserve(bytes: usize) -> Result<Self, RegionError> {
+        Self::reserve_mixed(bytes, 0)
+    }
+
+    /// Reserves address space: first `counted` bytes, then `on_touch` bytes, each rounded up to
+    /// whole frames. The base is aligned to the largest block.
+    ///
+    /// # Errors
+    /// [`RegionError::Empty`] if both are 0, [`RegionError::NoAddressSpace`].
+    pub fn reserve_mixed(counted: usize, on_touch: usize) -> Result<Self, RegionError> {
+        let none =
+            |errno| RegionError::NoAddressSpace { bytes: counted.saturating_add(on_touch), errno };
+        let too_large = || none(Errno::NO_MEMORY);
+        let align = Order::MAX.bytes();
+        let counted = counted.checked_next_multiple_of(FRAME_SIZE).ok_or_else(too_large)?;
+        let on_touch = on_touch.checked_next_multiple_of(FRAME_SIZE).ok_or_else(too_large)?;
+        let bytes = counted.checked_add(on_touch).ok_or_else(too_large)?;
+        let whole = bytes.checked_add(align).ok_or_else(too_large)?;
+        if bytes == 0 {
+            return Err(RegionError::Empty);
+        }
+        // SAFETY: not a fixed address.
+        let start = unsafe { map(ptr::null_mut(), whole, PROT_NONE, 0) }.map_err(none)?;
+        let head = start.align_offset(align);
+        let mut region = Self { base: start, bytes: whole, huge_pages: false };
+        // Nothing has been handed out yet: the ends can go. Should that fail, they stay.
+        region.cut(0..head);
+        region.cut(head + bytes..whole);
+        // SAFETY: `head` is below `align`, so the base stays inside the mapping.
+        region.base = unsafe { start.add(head) };
+        region.bytes = bytes;
+        if on_touch > 0 {
+            // Whether memory is counted is a property of a mapping from when it is made.
+            let at = region.address(counted);
+            // SAFETY: replaces a part of the reservation, which nobody uses yet.
+            unsafe { map(at, on_touch, PROT_NONE, MAP_FIXED | MAP_NORESERVE) }.map_err(none)?;
+        }
+        Ok(region)
+    }
+
+    /// Memory on touch, all of it accessible, zero: for tables.
+    ///
+    /// # Errors
+    /// As [`reserve`](Self::reserve) and [`commit`](Self::commit).
+    pub fn zeroed(bytes: usize) -> Result<Self, RegionError> {
+        let region = Self::reserve_mixed(0, bytes)?;
+        region.commit(0..region.bytes)?;
+        Ok(region)
+    }
+
+    /// `bytes`, rounded up, of memory in huge pages from the kernel's pool (hugetlbfs), all of
+    /// them set aside for this region at once.
+    ///
+    /// # Errors
+    /// [`RegionError::NoHugePages`] if the pool has too few; else as
+    /// [`reserve`](Self::reserve).
+    pub fn huge_pages(bytes: usize) -> Result<Self, RegionError> {
+        let rounded = bytes.checked_next_multiple_of(HUGE_PAGE);
+        let rounded =
+            rounded.ok_or(RegionError::NoAddressSpace { bytes, errno: Errno::NO_MEMORY })?;
+        let mut region = Self::reserve(rounded)?;
+        let flags = MAP_FIXED | MAP_HUGETLB | libc::MAP_HUGE_2MB;
+        // SAFETY: replaces the reservation, which is ours and not in use, in its full length.
+        unsafe { map(region.base.as_ptr(), rounded, PROT_READ | PROT_WRITE, flags) }
+            .map_err(|errno| RegionError::NoHugePages { bytes: rounded, errno })?;
+        region.huge_pages = true;
+        Ok(region)
+    }
+
+    /// Unmaps a part at an end of a region that is still being made.
+    fn cut(&mut self, part: Range<usize>) {
+        if !part.is_empty() {
+            let at = self.address(part.start);
+            // SAFETY: `part` lies inside the mapping, which nobody uses yet.
+            unsafe { libc::munmap(at.cast(), part.len()) };
+        }
+    }
+
+    /// The first byte. Readable and writable where committed, for as long as the region lives.
+    #[must_use]
+    pub const fn base(&self) -> NonNull<u8> {
+        self.base
+    }
+
+    /// Length in bytes: a multiple of the frame size, not 0.
+    #[must_use]
+    #[expect(clippy::len_without_is_empty, reason = "never empty")]
+    pub const fn len(&self) -> usize {
+        self.bytes
+    }
+
+    /// Whether it consists of huge pages from the pool.
+    #[must_use]
+    pub const fn is_huge_pages(&self) -> bool {
+        self.huge_pages
+    }
+
+    fn address(&self, offset: usize) -> *mut u8 {
+        self.base.as_ptr().wrapping_add(offset)
+    }
+
+    /// Whole frames, inside, in order, not empty.
+    fn check(&self, part: &Range<usize>) -> Result<(), RegionError> {
+        let whole = (part.start | part.end) % FRAME_SIZE == 0;
+        if part.is_empty() || part.end > self.bytes || !whole {
+            return Err(RegionError::BadPart { start: part.start, end: part.end, len: self.bytes });
+        }
+        Ok(())
+    }
+
+    /// Makes a part readable and writable. Parts, here and below, are in bytes from the base,
+    /// in whole frames. What is committed already keeps its contents. Huge pages from the pool
+    /// are committed from the start.
+    ///
+    /// # Errors
+    /// [`RegionError::BadPart`]; [`RegionError::NoMemory`] if the part is counted and there is
+    /// not that much.
+    pub fn commit(&self, part: Range<usize>) -> Result<(), RegionError> {
+        self.check(&part)?;
+        let (at, bytes) = (self.address(part.start), part.len());
+        // SAFETY: only adds permissions, to a mapping that is ours.
+        let done = unsafe { libc::mprotect(at.cast(), bytes, PROT_READ | PROT_WRITE) };
+        Errno::check(done.into()).map_err(|errno| RegionError::NoMemory { bytes, errno })
+    }
+
+    /// # Safety
+    /// `advice` must leave the contents of memory that is in use alone.
+    unsafe fn advise(&self, part: Range<usize>, advice: i32) -> Result<(), RegionError> {
+        self.check(&part)?;
+        let at = self.address(part.start);
+        // SAFETY: inside our mapping; the contents are the caller's affair by contract.
+        let done = unsafe { libc::madvise(at.cast(), part.len(), advice) };
+        Errno::check(done.into()).map_err(|errno| RegionError::Advice { advice, errno })
+    }
+
+    /// Asks the kernel to back a part with huge pages where it can (`MADV_HUGEPAGE`).
+    ///
+    /// # Errors
+    /// [`RegionError::BadPart`]; [`RegionError::Advice`] if the kernel was built without.
+    pub fn advise_huge(&self, part: Range<usize>) -> Result<(), RegionError> {
+        // SAFETY: about backing only; contents do not change.
+        unsafe { self.advise(part, libc::MADV_HUGEPAGE) }
+    }
+
+    /// Gives the memory of a part back to the kernel; the part stays committed.
+    ///
+    /// # Errors
+    /// [`RegionError::BadPart`]; [`RegionError::Advice`] if the kernel cannot, and always for
+    /// huge pages from the pool: these were set aside once and could not be had back for
+    /// certain.
+    ///
+    /// # Safety
+    /// Nobody may hold a reference into the part, and what it holds must be of no use any more:
+    /// afterwards a byte reads as zero, or, with [`GiveBack::WhenNeeded`], as what it was until
+    /// some moment and as zero from then on, unless its frame is written first.
+    pub unsafe fn give_back(&self, part: Range<usize>, how: GiveBack) -> Result<(), RegionError> {
+        let advice = match how {
+            GiveBack::Now => libc::MADV_DONTNEED,
+            GiveBack::WhenNeeded => libc::MADV_FREE,
+        };
+        if self.huge_pages {
+            return Err(RegionError::Advice { advice, errno: Errno::INVALID });
+        }
+        // SAFETY: the contents are of no use by contract.
+        unsafe { self.advise(part, advice) }
+    }
+
+    /// How many bytes of a part are in memory now.
+    ///
+    /// # Errors
+    /// [`RegionError::BadPart`]; [`RegionError::Os`] if the kernel does not say.
+    pub fn resident(&self, part: Range<usize>) -> Result<usize, RegionError> {
+        /// Frames asked about at once.
+        const STEP: usize = 4096;
+        self.check(&part)?;
+        let mut map = [0_u8; STEP];
+        let mut frames = 0;
+        for at in part.clone().step_by(STEP * FRAME_SIZE) {
+            let bytes = (part.end - at).min(STEP * FRAME_SIZE);
+            let asked = self.address(at);
+            // SAFETY: the part is mapped, and `map` has a byte for each of its frames.
+            let done = unsafe { libc::mincore(asked.cast(), bytes, map.as_mut_ptr()) };
+            let call = "mincore";
+            Errno::check(done.into()).map_err(|errno| RegionError::Os { call, errno })?;
+            let bits = map.iter().take(bytes / FRAME_SIZE);
+            frames += bits.filter(|&&byte| byte & 1 == 1).count();
+        }
+        Ok(frames * FRAME_SIZE)
+    }
+}
+
+impl Drop for Region {
+    fn drop(&mut self) {
+        // SAFETY: the mapping is ours, and who uses its memory does so only while we live.
+        let done = unsafe { libc::munmap(self.base.as_ptr().cast(), self.bytes) };
+        debug_assert_eq!(done, 0, "unmapping what was mapped");
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests;

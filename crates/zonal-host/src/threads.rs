@@ -1,0 +1,256 @@
+//! User-space threads as the allocator's host.
+//!
+//! CPUs are the machine's; zone locks [spin, then park](crate::park_lock); per-CPU caches are
+//! [biased towards an owner](crate::biased_slot). With an [`Arena`](crate::Arena) behind it,
+//! the host can fill frames with zero bytes; without, frames are numbers only.
+//!
+//! ```
+//! use zonal::platform::Platform;
+//! use zonal_host::threads::Threads;
+//! let host = Threads::new();
+//! assert!(host.cpu().0 < zonal_host::cpu::possible());
+//! assert!(host.zero(zonal::Pfn::new(0), zonal::Order::ZERO).is_err(), "no memory behind it");
+//! ```
+
+use crate::biased_slot::BiasedSlot;
+use crate::cpu;
+use crate::numa::Topology;
+use crate::park_lock::ParkLock;
+use parking_lot::Mutex;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use zonal::platform::{CannotZero, Platform};
+use zonal::policy::Policy;
+use zonal::slowpath::Shortage;
+use zonal::units::FRAME_SHIFT;
+use zonal::{Allocator, CpuId, NodeId, Order, Pfn};
+
+/// The host: see the [module](self).
+#[derive(Debug)]
+pub struct Threads {
+    /// CPUs whose caches are reached by number; higher numbers wrap round.
+    shared: u32,
+    /// The node of each CPU of the allocator; `None`: one node.
+    nodes: Option<Box<[AtomicU8]>>,
+    memory: Option<Memory>,
+    pub(crate) gate: Gate,
+}
+
+/// The memory behind the frames.
+#[derive(Debug)]
+struct Memory {
+    base: NonNull<u8>,
+    first: Pfn,
+    frames: u64,
+}
+
+// SAFETY: an address and two numbers; what is written through it is settled by the contract of
+// `Threads::with_memory`.
+unsafe impl Send for Memory {}
+// SAFETY: as above.
+unsafe impl Sync for Memory {}
+
+impl Default for Threads {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Threads {
+    /// Every CPU by its number; frames without memory.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self { shared: u32::MAX, nodes: None, memory: None, gate: Gate::new() }
+    }
+
+    /// The same with memory: frame `first` starts at `base`, and `frames` follow in a row.
+    ///
+    /// # Safety
+    /// For as long as the host lives, the memory must be readable and writable; and
+    /// [`zero`](Platform::zero) must be called for a block in it only while nobody holds a
+    /// reference into that block.
+    #[must_use]
+    pub const unsafe fn with_memory(mut self, base: NonNull<u8>, first: Pfn, frames: u64) -> Self {
+        self.memory = Some(Memory { base, first, frames });
+        self
+    }
+
+    /// The same for an allocator whose caches from number `shared` on are for owners only.
+    /// `shared` must not be 0; 0 counts as 1.
+    #[must_use]
+    pub const fn with_shared(mut self, shared: u32) -> Self {
+        self.shared = if shared == 0 { 1 } else { shared };
+        self
+    }
+
+    /// The same on a machine with nodes, for an allocator with `cpus` CPUs. Those beyond the
+    /// machine's are on its first node until [`set_node`](Self::set_node) says otherwise.
+    #[must_use]
+    pub fn with_nodes(mut self, machine: &Topology, cpus: u32) -> Self {
+        let node = |cpu| AtomicU8::new(machine.node_of(CpuId(cpu)).0);
+        self.nodes = Some((0..cpus).map(node).collect());
+        self
+    }
+
+    /// Moves a CPU of the allocator to another node, for an owner's CPU. Nothing happens on a
+    /// machine without nodes. Relaxed: a hint.
+    pub fn set_node(&self, cpu: CpuId, node: NodeId) {
+        let entry = self.nodes.as_ref().and_then(|nodes| nodes.get(cpu.0 as usize));
+        if let Some(entry) = entry {
+            entry.store(node.0, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Platform for Threads {
+    type Byte = AtomicU8;
+    type Word = AtomicU64;
+    type Lock<T: Send> = ParkLock<T>;
+    type Slot<T: Send> = BiasedSlot<T>;
+
+    #[inline]
+    fn cpu(&self) -> CpuId {
+        let CpuId(cpu) = cpu::current();
+        CpuId(if cpu < self.shared { cpu } else { cpu % self.shared })
+    }
+
+    #[inline]
+    fn node(&self, cpu: CpuId) -> NodeId {
+        let Some(nodes) = &self.nodes else { return NodeId(0) };
+        NodeId(nodes.get(cpu.0 as usize).map_or(0, |node| node.load(Ordering::Relaxed)))
+    }
+
+    fn zero(&self, pfn: Pfn, order: Order) -> Result<(), CannotZero> {
+        let Some(memory) = &self.memory else { return Err(CannotZero) };
+        let frame = pfn.get().checked_sub(memory.first.get()).ok_or(CannotZero)?;
+        let end = frame.checked_add(order.frames()).ok_or(CannotZero)?;
+        if end > memory.frames {
+            return Err(CannotZero);
+        }
+        // SAFETY: `frame` is one of the memory's, so the address is inside it.
+        let start = unsafe { memory.base.add((frame as usize) << FRAME_SHIFT) };
+        // SAFETY: the whole block is inside the memory, which is writable, and nobody holds a
+        // reference into it: the contract of `with_memory`.
+        unsafe { start.write_bytes(0, order.bytes()) };
+        Ok(())
+    }
+
+    /// Waits for a [give-back](crate::Arena::give_back) that holds free blocks just now.
+    fn reclaim<S: Policy>(&self, _: &Allocator<'_, Self, S>, shortage: &Shortage) -> u64 {
+        u64::from(self.gate.wait(shortage.attempt))
+    }
+}
+
+/// Where those who cannot be served wait for those who hold free blocks for a moment.
+#[derive(Debug)]
+pub(crate) struct Gate {
+    /// Whether anyone ever held blocks. Relaxed: whoever missed a block that was held has
+    /// synchronised with its holder through the allocator.
+    used: AtomicBool,
+    turn: Mutex<()>,
+}
+
+impl Gate {
+    const fn new() -> Self {
+        Self { used: AtomicBool::new(false), turn: Mutex::new(()) }
+    }
+
+    /// Runs `f`, which takes free blocks and frees them again; one at a time.
+    pub(crate) fn hold<R>(&self, f: impl FnOnce() -> R) -> R {
+        let _turn = self.turn.lock();
+        self.used.store(true, Ordering::Relaxed);
+        f()
+    }
+
+    /// Waits for the holder, if any. Whether there may be more free blocks now than when the
+    /// caller looked; the first time it asks that may be so although nobody holds any now.
+    fn wait(&self, attempt: u32) -> bool {
+        if !self.used.load(Ordering::Relaxed) {
+            return false;
+        }
+        let held = self.turn.try_lock().is_none();
+        if held {
+            drop(self.turn.lock());
+        }
+        held || attempt == 0
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::region::Region;
+
+    #[test]
+    fn numbers_wrap_round_below_the_owners() {
+        for shared in [0, 1, 2, 3] {
+            let host = Threads::new().with_shared(shared);
+            assert!(host.cpu().0 < shared.max(1));
+        }
+        let here = cpu::allowed().unwrap().pop().unwrap();
+        cpu::pin_to(here).unwrap();
+        assert_eq!(Threads::new().cpu(), here);
+    }
+
+    #[test]
+    fn nodes() {
+        let host = Threads::new();
+        host.set_node(CpuId(0), NodeId(3));
+        assert_eq!(host.node(CpuId(0)), NodeId(0), "one node");
+        let machine = Topology::flat();
+        let host = host.with_nodes(&machine, 2);
+        host.set_node(CpuId(1), NodeId(3));
+        host.set_node(CpuId(2), NodeId(3));
+        assert_eq!([0, 1, 2].map(|cpu| host.node(CpuId(cpu)).0), [0, 3, 0]);
+    }
+
+    #[test]
+    fn zeroes_whole_blocks_inside_its_memory_only() {
+        let region = Region::zeroed(4 << FRAME_SHIFT).unwrap();
+        let bytes = region.len();
+        // SAFETY: committed, and nobody else has the address.
+        unsafe { region.base().write_bytes(1, bytes) };
+        let first = Pfn::new(100);
+        // SAFETY: `region` outlives the host, and the references below live while it is idle.
+        let host = unsafe { Threads::new().with_memory(region.base(), first, 4) };
+        let order = Order::new(1).unwrap();
+        for (pfn, order) in [
+            (99, Order::ZERO),
+            (104, Order::ZERO),
+            (103, order),
+            (u64::MAX, order),
+            (0, Order::MAX),
+        ] {
+            assert_eq!(host.zero(Pfn::new(pfn), order), Err(CannotZero), "{pfn} {order}");
+        }
+        assert_eq!(host.zero(Pfn::new(101), order), Ok(()));
+        // SAFETY: committed, and nobody writes while the slice lives.
+        let seen = unsafe { std::slice::from_raw_parts(region.base().as_ptr(), bytes) };
+        let frames: Vec<u8> = seen.chunks(4096).map(|frame| frame[7]).collect();
+        assert_eq!(frames, [1, 0, 0, 1]);
+        assert_eq!(seen.iter().filter(|&&byte| byte == 1).count(), 2 * 4096);
+    }
+
+    #[test]
+    fn the_gate_asks_for_one_more_look() {
+        let gate = Gate::new();
+        assert!(!gate.wait(0), "nobody ever held anything");
+        gate.hold(|| ());
+        assert!(gate.wait(0));
+        assert!(!gate.wait(1));
+        let open = AtomicBool::new(false);
+        let inside = std::sync::Barrier::new(2);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                gate.hold(|| {
+                    inside.wait();
+                    std::thread::sleep(std::time::Duration::from_millis(20));
+                    open.store(true, Ordering::Relaxed);
+                });
+            });
+            inside.wait();
+            assert!(gate.wait(5));
+            assert!(open.load(Ordering::Relaxed), "it waited");
+        });
+    }
+}

@@ -1,0 +1,379 @@
+//! One workload on one subject with one number of threads, sampled again and again.
+//!
+//! A [`Case`] is where the type of the subject is erased: the engine holds cases of all subjects
+//! side by side and asks each for a sample in turn; inside [`Case::sample`] everything is
+//! monomorphised.
+//!
+//! ```
+//! use std::sync::Arc;
+//! use zonal_lab::case::{Spec, open};
+//! use zonal_lab::{machine, pool::Pool, subject::Setup, subjects::baseline::FreeList};
+//! use zonal_lab::workload::Workload;
+//!
+//! let spec = Spec {
+//!     workload: Workload::HotPair,
+//!     setup: Setup { memory: 64 << 20, threads: 1, touch: false },
+//!     seed: 1,
+//! };
+//! let case = open::<FreeList>(&spec)?;
+//! let pool = Pool::new(&machine::cpus()?[..1])?;
+//! let sample = Arc::clone(&case).sample(&pool, 10)?;
+//! assert_eq!(sample.runs[0].frames, 10 * 1024);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+use core::time::Duration;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+use rtrb::{Consumer, Producer, RingBuffer};
+
+use crate::loops::{self, Halt, Step};
+use crate::machine::Usage;
+use crate::pool::{Pool, WorkerPanic};
+use crate::rendezvous::{AbortOnPanic, Rendezvous};
+use crate::rng::Rng;
+use crate::subject::{Setup, Subject, SubjectError};
+use crate::workload::{FRAGMENT_FILL, MIXED_SLOTS, TASK_FRAMES, Workload};
+
+/// Slots of the ring of `producer-consumer`.
+const RING_SLOTS: usize = 1024;
+
+/// What to run.
+#[derive(Clone, Copy, Debug)]
+pub struct Spec {
+    /// The workload.
+    pub workload: Workload,
+    /// What the subject is opened for.
+    pub setup: Setup,
+    /// Seed of every random order.
+    pub seed: u64,
+}
+
+/// What one thread did in one sample.
+#[derive(Clone, Copy, Debug)]
+pub struct ThreadRun {
+    /// Blocks allocated and freed.
+    pub frames: u64,
+    /// When it began.
+    pub start: Instant,
+    /// Time it took.
+    pub wall: Duration,
+    /// Whether the thread lost its CPU meanwhile.
+    pub lost_cpu: bool,
+}
+
+/// What `fragment` counted, in order-9 blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Blocks {
+    /// That could be allocated.
+    pub recovered: usize,
+    /// That the free frames would have made, had they lain together.
+    pub possible: usize,
+}
+
+/// One sample.
+#[derive(Clone, Debug)]
+pub struct Sample {
+    /// Each thread's part.
+    pub runs: Vec<ThreadRun>,
+    /// Round trip of a cache line between the CPUs before and after, in ns; `None` on one CPU.
+    pub round_trip: Option<(f64, f64)>,
+    /// What `fragment` counted.
+    pub blocks: Option<Blocks>,
+}
+
+impl Sample {
+    /// Wall time per frame and thread, in ns: the threads' rates added up, then inverted, so that
+    /// one slow thread counts by how much it slows the whole.
+    #[must_use]
+    pub fn ns_per_frame(&self) -> f64 {
+        let rate: f64 =
+            self.runs.iter().map(|run| run.frames as f64 / run.wall.as_nanos().max(1) as f64).sum();
+        self.runs.len() as f64 / rate
+    }
+
+    /// Whether a thread was kept from starting with the others, for more than a twentieth of the
+    /// time: then the others ran alone meanwhile, and it after them.
+    #[must_use]
+    pub fn started_apart(&self) -> bool {
+        let starts = self.runs.iter().map(|run| run.start);
+        let skew = match (starts.clone().min(), starts.max()) {
+            (Some(first), Some(last)) => last - first,
+            _ => Duration::ZERO,
+        };
+        self.runs.iter().any(|run| skew * 20 > run.wall)
+    }
+
+    /// The longest any thread took.
+    #[must_use]
+    pub fn wall(&self) -> Duration {
+        self.runs.iter().map(|run| run.wall).max().unwrap_or_default()
+    }
+}
+
+/// Why a case has no sample.
+#[derive(Debug, thiserror::Error)]
+pub enum CaseError {
+    /// The subject or its memory gave out.
+    #[error(transparent)]
+    Halt(#[from] Halt),
+    /// It panicked.
+    #[error(transparent)]
+    Panic(#[from] WorkerPanic),
+}
+
+/// A workload on a subject, ready to be sampled.
+pub trait Case: Send + Sync {
+    /// Takes a sample of `reps` repetitions after one that warms up. Several threads start
+    /// together and stop when the first is done, so that none is measured running alone.
+    ///
+    /// # Errors
+    ///
+    /// [`CaseError`]; the case is not to be sampled again after one.
+    fn sample(self: Arc<Self>, pool: &Pool, reps: u64) -> Result<Sample, CaseError>;
+}
+
+/// Opens `S` for `spec`.
+///
+/// # Errors
+///
+/// What the subject says.
+pub fn open<S: Subject>(spec: &Spec) -> Result<Arc<dyn Case>, SubjectError> {
+    let subject = S::open(&spec.setup)?;
+    let managed = subject.frames().unwrap_or(0);
+    let scratch = (0..spec.setup.threads)
+        .map(|thread| Mutex::new(Scratch::new(spec, thread, managed)))
+        .collect();
+    Ok(Arc::new(Bench { subject, spec: *spec, managed, scratch }))
+}
+
+/// What a thread works with, made once per case: making it per sample would be measured as
+/// cache misses.
+struct Scratch<B> {
+    blocks: Vec<B>,
+    slots: Vec<u32>,
+    steps: Vec<Step>,
+    frames_per_rep: usize,
+}
+
+impl<B: Copy + Default> Scratch<B> {
+    fn new(spec: &Spec, thread: usize, managed: usize) -> Self {
+        let mut rng = Rng::new(spec.seed.wrapping_add((thread as u64) << 32));
+        let mut scratch = Self {
+            blocks: Vec::new(),
+            slots: Vec::new(),
+            steps: Vec::new(),
+            frames_per_rep: spec.workload.frames_per_rep(),
+        };
+        let blocks = match spec.workload {
+            Workload::HotPair | Workload::Order9 | Workload::ProducerConsumer => 0,
+            Workload::PageFault1 | Workload::RandomFree | Workload::Bulk => TASK_FRAMES,
+            Workload::Mixed => MIXED_SLOTS,
+            Workload::Fragment => managed * FRAGMENT_FILL / 100,
+        };
+        scratch.blocks.resize(blocks, B::default());
+        match spec.workload {
+            Workload::RandomFree | Workload::Fragment => scratch.slots = rng.permutation(blocks),
+            Workload::Mixed => (scratch.steps, scratch.frames_per_rep) = loops::plan(&mut rng),
+            _ => {}
+        }
+        scratch
+    }
+}
+
+/// What the threads of one sample share.
+pub(crate) struct Shared<B> {
+    pub(crate) place: Rendezvous,
+    reps: u64,
+    rings: Vec<Ring<B>>,
+}
+
+struct Ring<B> {
+    producer: Mutex<Option<Producer<B>>>,
+    consumer: Mutex<Option<Consumer<B>>>,
+}
+
+impl<B> Shared<B> {
+    pub(crate) fn new(threads: usize, reps: u64, pairs: usize) -> Self {
+        let ring = || {
+            let (producer, consumer) = RingBuffer::new(RING_SLOTS);
+            Ring { producer: Mutex::new(Some(producer)), consumer: Mutex::new(Some(consumer)) }
+        };
+        let rings = (0..pairs).map(|_| ring()).collect();
+        Self { place: Rendezvous::new(threads), reps, rings }
+    }
+
+    /// Warms up with one repetition and times the others; `frames` is what one of them allocates.
+    /// With `together`, ends when the first thread is done.
+    pub(crate) fn measure(
+        &self,
+        frames: usize,
+        together: bool,
+        mut rep: impl FnMut() -> Result<(), Halt>,
+    ) -> Result<ThreadRun, Halt> {
+        rep()?;
+        self.place.meet()?;
+        let before = Usage::now();
+        let start = Instant::now();
+        let mut done = 0;
+        while done < self.reps {
+            rep()?;
+            done += 1;
+            if together && self.place.is_stopped() {
+                break;
+            }
+        }
+        let wall = start.elapsed();
+        self.place.stop();
+        let lost_cpu = before.lost_cpu(&Usage::now(), wall);
+        Ok(ThreadRun { frames: done * frames as u64, start, wall, lost_cpu })
+    }
+}
+
+/// What a thread brings home from a sample.
+pub(crate) struct Part {
+    run: ThreadRun,
+    before: Option<f64>,
+    after: Option<f64>,
+    blocks: Option<Blocks>,
+}
+
+/// Runs `body` between the probes; whoever fails tells the others.
+pub(crate) fn take_part(
+    place: &Rendezvous,
+    thread: usize,
+    body: impl FnOnce() -> Result<(ThreadRun, Option<Blocks>), Halt>,
+) -> Result<Part, Halt> {
+    let _guard = AbortOnPanic(place);
+    let work = || {
+        let before = place.probe(0, thread)?;
+        let (run, blocks) = body()?;
+        let after = place.probe(1, thread)?;
+        Ok(Part { run, before, after, blocks })
+    };
+    work().inspect_err(|_: &Halt| place.abort())
+}
+
+/// Puts the threads' parts together; of several errors, the one that is a cause is told.
+pub(crate) fn assemble(parts: Vec<Result<Part, Halt>>) -> Result<Sample, CaseError> {
+    let mut sample = Sample { runs: Vec::new(), round_trip: None, blocks: None };
+    let mut failed = None;
+    for part in parts {
+        match part {
+            Ok(part) => {
+                sample.runs.push(part.run);
+                sample.round_trip = sample.round_trip.or(part.before.zip(part.after));
+                sample.blocks = sample.blocks.or(part.blocks);
+            }
+            Err(halt) if matches!(failed, None | Some(Halt::Aborted(_))) => failed = Some(halt),
+            Err(_) => {}
+        }
+    }
+    match failed {
+        Some(halt) => Err(halt.into()),
+        None => Ok(sample),
+    }
+}
+
+struct Bench<S: Subject> {
+    subject: S,
+    spec: Spec,
+    managed: usize,
+    scratch: Vec<Mutex<Scratch<S::Block>>>,
+}
+
+impl<S: Subject> Case for Bench<S> {
+    fn sample(self: Arc<Self>, pool: &Pool, reps: u64) -> Result<Sample, CaseError> {
+        let threads = self.spec.setup.threads;
+        let pairs = if self.spec.workload == Workload::ProducerConsumer { threads / 2 } else { 0 };
+        let shared = Shared::new(threads, reps, pairs);
+        let parts = pool.run(threads, move |thread| {
+            take_part(&shared.place, thread, || self.run(thread, &shared))
+        })?;
+        assemble(parts)
+    }
+}
+
+impl<S: Subject> Bench<S> {
+    fn run(
+        &self,
+        thread: usize,
+        shared: &Shared<S::Block>,
+    ) -> Result<(ThreadRun, Option<Blocks>), Halt> {
+        let mut handle = self.subject.thread(thread)?;
+        let mut scratch = self.scratch[thread].lock().unwrap_or_else(PoisonError::into_inner);
+        let Scratch { blocks, slots, steps, frames_per_rep } = &mut *scratch;
+        let frames = *frames_per_rep;
+        let workload = self.spec.workload;
+        let run = match (workload, self.spec.setup.touch && workload.touches()) {
+            (Workload::HotPair, _) => shared.measure(frames, true, || loops::hot_pair(&mut handle)),
+            (Workload::PageFault1, false) => shared.measure(frames, true, || {
+                // SAFETY: nothing is touched.
+                unsafe { loops::page_fault::<_, false>(&mut handle, blocks) }
+            }),
+            (Workload::PageFault1, true) => shared.measure(frames, true, || {
+                // SAFETY: the subject was opened with this very setup, `touch` included.
+                unsafe { loops::page_fault::<_, true>(&mut handle, blocks) }
+            }),
+            (Workload::RandomFree, false) => shared.measure(frames, true, || {
+                // SAFETY: `Scratch::new` made `slots` a permutation; nothing is touched.
+                unsafe { loops::random_free::<_, false>(&mut handle, blocks, slots) }
+            }),
+            (Workload::RandomFree, true) => shared.measure(frames, true, || {
+                // SAFETY: `Scratch::new` made `slots` a permutation; opened with `touch`.
+                unsafe { loops::random_free::<_, true>(&mut handle, blocks, slots) }
+            }),
+            (Workload::Bulk, _) => {
+                shared.measure(frames, true, || loops::bulk(&mut handle, blocks))
+            }
+            (Workload::Order9, _) => shared.measure(frames, true, || loops::order9(&mut handle)),
+            (Workload::Mixed, _) => shared.measure(frames, true, || {
+                // SAFETY: `Scratch::new` made the plan and the slots it needs.
+                unsafe { loops::mixed(&mut handle, blocks, steps) }
+            }),
+            (Workload::ProducerConsumer, _) => pass(shared, thread, frames, &mut handle),
+            (Workload::Fragment, _) => {
+                return fragment(&mut handle, blocks, slots, self.managed);
+            }
+        }?;
+        Ok((run, None))
+    }
+}
+
+/// One half of `producer-consumer`: even threads allocate, odd ones free.
+fn pass<T: crate::subject::FrameThread>(
+    shared: &Shared<T::Block>,
+    thread: usize,
+    frames: usize,
+    handle: &mut T,
+) -> Result<ThreadRun, Halt> {
+    const TAKEN_ONCE: &str = "each end of a ring is taken by one thread, once";
+    let ring = &shared.rings[thread / 2];
+    let place = &shared.place;
+    if thread.is_multiple_of(2) {
+        let end = ring.producer.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let mut end = end.expect(TAKEN_ONCE);
+        shared.measure(frames, false, || loops::produce(handle, &mut end, place))
+    } else {
+        let end = ring.consumer.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let mut end = end.expect(TAKEN_ONCE);
+        shared.measure(frames, false, || loops::consume(handle, &mut end, place))
+    }
+}
+
+/// A sample of `fragment`: always one repetition, as long as it takes.
+fn fragment<T: crate::subject::FrameThread>(
+    handle: &mut T,
+    blocks: &mut [T::Block],
+    slots: &[u32],
+    managed: usize,
+) -> Result<(ThreadRun, Option<Blocks>), Halt> {
+    let before = Usage::now();
+    let start = Instant::now();
+    // SAFETY: `Scratch::new` made `slots` a permutation of the indices of `blocks`.
+    let found = unsafe { loops::fragment(handle, blocks, slots, managed) }?;
+    let lost_cpu = before.lost_cpu(&Usage::now(), start.elapsed());
+    let run = ThreadRun { frames: found.frames as u64, start, wall: found.wall, lost_cpu };
+    Ok((run, Some(Blocks { recovered: found.recovered, possible: found.possible })))
+}

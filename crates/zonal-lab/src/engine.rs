@@ -1,0 +1,289 @@
+//! Running workloads: opening subjects, calibrating, sampling in turn.
+//!
+//! All cases of a workload (subject × thread count) are open at once and sampled in turn, one
+//! sample each a round, so that whatever drifts (clock speed, the distance of the CPUs, other
+//! load) hits all of them alike.
+//!
+//! ```
+//! use zonal_lab::engine::{Progress, Run, Silent};
+//! use zonal_lab::workload::Workload;
+//! use zonal_lab::{machine, pool::Pool, subjects};
+//!
+//! let run = Run {
+//!     workload: Workload::HotPair,
+//!     subjects: subjects::all().into_iter().filter(|e| e.profile.name == "free-list").collect(),
+//!     threads: vec![1],
+//!     memory: 64 << 20,
+//!     touch: false,
+//!     seed: 1,
+//!     samples: 3,
+//!     duration: None,
+//! };
+//! let pool = Pool::new(&machine::cpus()?[..1])?;
+//! let outcome = run.carry_out(&pool, &mut Silent);
+//! assert_eq!(outcome.rows[0].subject, "free-list");
+//! # Ok::<(), std::io::Error>(())
+//! ```
+
+use core::time::Duration;
+use std::sync::Arc;
+use std::time::Instant;
+
+use crate::case::{Case, CaseError, Sample, Spec};
+use crate::pool::Pool;
+use crate::stats::{self, Row};
+use crate::subject::Setup;
+use crate::subjects::Entry;
+use crate::workload::Workload;
+
+/// How long a sample is to take: long against the clock's resolution and the start, short against
+/// a scheduler's time slice.
+const SAMPLE: Duration = Duration::from_millis(10);
+/// Repetitions of a sample at least, on several threads: when the first thread is done the others
+/// stop after the repetition they are in, which must be a small part of the whole.
+const LEAST_TOGETHER: u64 = 6;
+/// The same where a repetition alone takes more than [`LONG`].
+const LEAST_LONG: u64 = 2;
+/// A repetition long enough for two of them to do.
+const LONG: Duration = Duration::from_millis(20);
+/// Repetitions of a sample at most.
+const MOST: u64 = 1 << 24;
+/// Rounds at least when a duration is given.
+const LEAST_ROUNDS: usize = 3;
+
+/// One workload on some subjects.
+#[derive(Clone, Debug)]
+pub struct Run {
+    /// The workload.
+    pub workload: Workload,
+    /// The subjects.
+    pub subjects: Vec<Entry>,
+    /// Thread counts, ascending.
+    pub threads: Vec<usize>,
+    /// Bytes of frames each subject manages.
+    pub memory: usize,
+    /// Whether the frames are written to.
+    pub touch: bool,
+    /// Seed of the random orders.
+    pub seed: u64,
+    /// Samples of each subject and thread count; up to twice as many if most are disturbed.
+    pub samples: usize,
+    /// Sample for this long instead.
+    pub duration: Option<Duration>,
+}
+
+/// A subject that took no part, or not to the end.
+#[derive(Clone, Debug)]
+pub struct Absence {
+    /// Its name.
+    pub subject: &'static str,
+    /// The thread count, if it is about one.
+    pub threads: Option<usize>,
+    /// Why.
+    pub why: String,
+    /// Whether something went wrong, rather than the workload not applying.
+    pub failed: bool,
+}
+
+/// What a run brought.
+#[derive(Clone, Debug, Default)]
+pub struct Outcome {
+    /// A row for each subject, thread count and distance.
+    pub rows: Vec<Row>,
+    /// Who is missing.
+    pub absent: Vec<Absence>,
+}
+
+/// Told how far a run is.
+pub trait Progress {
+    /// `done` of `all` steps are done; `what` is next.
+    fn step(&mut self, done: u64, all: u64, what: &str);
+}
+
+/// Tells nobody.
+#[derive(Clone, Copy, Debug)]
+pub struct Silent;
+
+impl Progress for Silent {
+    fn step(&mut self, _done: u64, _all: u64, _what: &str) {}
+}
+
+struct Open {
+    entry: Entry,
+    threads: usize,
+    case: Arc<dyn Case>,
+    reps: u64,
+    samples: Vec<Sample>,
+    failed: bool,
+}
+
+impl Open {
+    fn label(&self, workload: Workload) -> String {
+        format!("{} {} ×{}", workload.name(), self.entry.profile.name, self.threads)
+    }
+}
+
+impl Run {
+    /// Opens, calibrates, samples and sums up.
+    ///
+    /// # Panics
+    ///
+    /// If a thread count is over the size of `pool`.
+    pub fn carry_out(&self, pool: &Pool, progress: &mut dyn Progress) -> Outcome {
+        let mut outcome = Outcome::default();
+        let mut cases = self.open(&mut outcome);
+        let all = (cases.len() * (self.samples + 1)) as u64;
+        let mut done = 0;
+        for case in &mut cases {
+            progress.step(done, all, &case.label(self.workload));
+            calibrate(case, pool, self.workload, &mut outcome);
+            done += 1;
+        }
+        let start = Instant::now();
+        let mut round = 0;
+        loop {
+            let elapsed = start.elapsed();
+            let mut sampled = false;
+            for case in cases.iter_mut().filter(|case| self.wants(case, round, elapsed)) {
+                sampled = true;
+                let shown = self.shown(done, all, elapsed);
+                progress.step(shown, all.max(shown), &case.label(self.workload));
+                match Arc::clone(&case.case).sample(pool, case.reps) {
+                    Ok(sample) => case.samples.push(sample),
+                    Err(error) => fail(case, &error, &mut outcome),
+                }
+                done += 1;
+            }
+            round += 1;
+            if !sampled {
+                break;
+            }
+        }
+        for case in cases.iter().filter(|case| !case.failed) {
+            outcome.rows.extend(self.rows(case));
+        }
+        stats::scale(&mut outcome.rows);
+        outcome
+    }
+
+    /// Whether a case is sampled in a round: in as many as were asked for, and in as many again
+    /// while more than half of its samples will have to be dropped.
+    fn wants(&self, case: &Open, round: usize, elapsed: Duration) -> bool {
+        let asked = match self.duration {
+            Some(duration) => round < LEAST_ROUNDS || elapsed < duration,
+            None => {
+                let poor = stats::quiet(&case.samples) * 2 < self.samples;
+                round < self.samples || (poor && round < self.samples.saturating_mul(2))
+            }
+        };
+        asked && !case.failed
+    }
+
+    fn shown(&self, done: u64, all: u64, elapsed: Duration) -> u64 {
+        match self.duration {
+            Some(duration) => {
+                let part = elapsed.as_secs_f64() / duration.as_secs_f64().max(1e-9);
+                (part.min(1.0) * all as f64) as u64
+            }
+            None => done,
+        }
+    }
+
+    fn open(&self, outcome: &mut Outcome) -> Vec<Open> {
+        let mut cases = Vec::new();
+        let fitting = self.threads.iter().filter(|threads| self.workload.runs_on(**threads));
+        let threads: Vec<usize> = fitting.copied().collect();
+        for entry in &self.subjects {
+            let subject = entry.profile.name;
+            if let Some(why) = entry.objection(self.workload, self.touch) {
+                outcome.absent.push(Absence { subject, threads: None, why, failed: false });
+                continue;
+            }
+            for &threads in &threads {
+                let setup = Setup { memory: self.memory, threads, touch: self.touch };
+                let spec = Spec { workload: self.workload, setup, seed: self.seed };
+                match entry.open(&spec) {
+                    Ok(case) => cases.push(Open {
+                        entry: *entry,
+                        threads,
+                        case,
+                        reps: 1,
+                        samples: Vec::new(),
+                        failed: false,
+                    }),
+                    Err(error) => outcome.absent.push(Absence {
+                        subject,
+                        threads: Some(threads),
+                        why: error.to_string(),
+                        failed: true,
+                    }),
+                }
+            }
+        }
+        cases
+    }
+
+    fn rows(&self, case: &Open) -> Vec<Row> {
+        let profile = &case.entry.profile;
+        let row = |summary: &stats::Summary| Row {
+            workload: self.workload.name(),
+            subject: profile.name,
+            path: profile.path,
+            threads: case.threads,
+            distance: summary.distance,
+            ns_per_frame: round(summary.ns.0),
+            min: round(summary.ns.1),
+            max: round(summary.ns.2),
+            samples: summary.samples,
+            dropped: summary.dropped,
+            disturbed: summary.disturbed,
+            scaling: None,
+            unit: self.workload.unit(),
+            round_trip_ns: summary.round_trip_ns.map(round),
+            blocks_recovered: summary.blocks.map(|(recovered, _)| recovered),
+            blocks_possible: summary.blocks.map(|(_, possible)| possible),
+            memory: self.memory,
+            seed: self.seed,
+            touch: self.touch && self.workload.touches(),
+            note: profile.note,
+        };
+        stats::summarise(&case.samples).iter().map(row).collect()
+    }
+}
+
+/// To a thousandth: picoseconds are the last digits that can mean anything.
+fn round(ns: f64) -> f64 {
+    (ns * 1000.0).round() / 1000.0
+}
+
+fn fail(case: &mut Open, error: &CaseError, outcome: &mut Outcome) {
+    case.failed = true;
+    outcome.absent.push(Absence {
+        subject: case.entry.profile.name,
+        threads: Some(case.threads),
+        why: error.to_string(),
+        failed: true,
+    });
+}
+
+/// Finds the repetitions that fill a sample. Done twice: the first try warms caches and page
+/// tables up and is too slow to go by.
+fn calibrate(case: &mut Open, pool: &Pool, workload: Workload, outcome: &mut Outcome) {
+    case.reps = 1;
+    for _ in 0..2 {
+        match Arc::clone(&case.case).sample(pool, case.reps) {
+            Ok(_) if workload == Workload::Fragment => return,
+            Ok(sample) => {
+                let rep = sample.wall().as_secs_f64() / case.reps as f64;
+                let wanted = SAMPLE.as_secs_f64() / rep.max(1e-9);
+                let least = match case.threads {
+                    1 => 1,
+                    _ if rep > LONG.as_secs_f64() => LEAST_LONG,
+                    _ => LEAST_TOGETHER,
+                };
+                case.reps = (wanted.ceil() as u64).clamp(least, MOST);
+            }
+            Err(error) => return fail(case, &error, outcome),
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! What the command can say went wrong, and the exit code that goes with it.
+//!
+//! ```
+//! use zonal_lab::error::LabError;
+//!
+//! assert_eq!(LabError::ZeroThreads.exit_code(), 2);
+//! assert!(LabError::ZeroThreads.to_string().contains("at least 1"));
+//! ```
+
+use std::io;
+use std::path::PathBuf;
+
+use crate::memory::human;
+
+/// Everything `zonal` can fail with.
+#[derive(Debug, thiserror::Error)]
+pub enum LabError {
+    /// `--threads 0`.
+    #[error("--threads 0: a workload needs at least 1 thread")]
+    ZeroThreads,
+    /// More threads than there are CPUs to pin them to.
+    #[error(
+        "--threads {asked}: each thread is pinned to a CPU of its own, and this process may use \
+         {available}"
+    )]
+    TooManyThreads {
+        /// Threads asked for.
+        asked: usize,
+        /// CPUs there are.
+        available: usize,
+    },
+    /// None of the thread counts fits the workload.
+    #[error("{workload} needs {wanted}; none of --threads {given} is")]
+    ThreadsDoNotFit {
+        /// The workload.
+        workload: &'static str,
+        /// What it needs.
+        wanted: &'static str,
+        /// What was given.
+        given: String,
+    },
+    /// A subject nobody knows.
+    #[error("no subject is called `{name}`; known subjects: {known}")]
+    UnknownSubject {
+        /// The name.
+        name: String,
+        /// The names there are.
+        known: String,
+    },
+    /// A preset nobody knows.
+    #[error("no preset is called `{name}`; known presets: {known}")]
+    UnknownPreset {
+        /// The name.
+        name: String,
+        /// The names there are.
+        known: String,
+    },
+    /// The names and the path together leave nothing.
+    #[error("nothing to measure: no subject chosen is built in with the path `{path}`")]
+    NothingChosen {
+        /// The path.
+        path: String,
+    },
+    /// More memory than the machine has.
+    #[error(
+        "--memory {}: this machine has {}; to manage more frames than there are, none of them \
+         touched, add --overcommit",
+        human(*asked), human(*total)
+    )]
+    MoreThanThereIs {
+        /// Bytes asked for.
+        asked: u64,
+        /// Bytes the machine has.
+        total: u64,
+    },
+    /// Not enough memory free to touch what the run would touch.
+    #[error(
+        "--touch: the subjects of this run would come to hold {}, and {} is available; choose \
+         fewer subjects or threads",
+        human(*needed), human(*available)
+    )]
+    TouchesTooMuch {
+        /// Bytes the run would make resident.
+        needed: u64,
+        /// Bytes available.
+        available: u64,
+    },
+    /// Too few frames for the workload.
+    #[error("--memory {}: {workload} on {threads} threads needs at least {}",
+        human(*asked), human(*needed))]
+    TooLittleMemory {
+        /// Bytes asked for.
+        asked: u64,
+        /// The workload.
+        workload: &'static str,
+        /// Threads it would run on.
+        threads: usize,
+        /// Bytes it needs.
+        needed: u64,
+    },
+    /// `--touch` with a workload that does not touch.
+    #[error("--touch: {workload} does not write to its frames; page-fault1 and random-free do")]
+    DoesNotTouch {
+        /// The workload.
+        workload: &'static str,
+    },
+    /// A file cannot be written.
+    #[error("cannot write {}: {source}", path.display())]
+    Unwritable {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The results cannot be printed.
+    #[error("cannot print the results: {0}")]
+    Print(#[from] io::Error),
+    /// The machine would not say what it is, or let threads be pinned.
+    #[error("cannot {what}: {source}")]
+    Machine {
+        /// What was tried.
+        what: &'static str,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// No subject came to a result, or one that was named did not.
+    #[error("no result for {who}")]
+    NoResult {
+        /// Who has none.
+        who: String,
+    },
+    /// The memory for the arena cannot be had.
+    #[error("cannot open the arena: {0}")]
+    Arena(#[source] Box<zonal_host::arena::ArenaError>),
+}
+
+impl LabError {
+    /// The exit code: 2 if the arguments are at fault, 1 otherwise.
+    #[must_use]
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Self::Print(_) | Self::Machine { .. } | Self::NoResult { .. } => 1,
+            _ => 2,
+        }
+    }
+}

@@ -1,0 +1,29 @@
+//! The `zonal` command. See the `zonal_lab` library for how it measures.
+
+use std::io::{self, ErrorKind, Write};
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use zonal_lab::cli::{Cli, Command};
+use zonal_lab::error::LabError;
+use zonal_lab::{bench, info};
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let mut out = io::stdout().lock();
+    let result = match &cli.command {
+        None => bench::newcomer(&mut out),
+        Some(Command::Bench(args)) => bench::run(args, &mut out),
+        Some(Command::Info(args)) => info::run(args, &mut out),
+    };
+    match result.and_then(|()| out.flush().map_err(LabError::from)) {
+        Ok(()) => ExitCode::SUCCESS,
+        // Whoever read the results has seen enough: `zonal bench all | head`.
+        Err(LabError::Print(error)) if error.kind() == ErrorKind::BrokenPipe => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("zonal: {error}");
+            ExitCode::from(error.exit_code())
+        }
+    }
+}

@@ -1,0 +1,238 @@
+//! From arguments to runs: everything that can be known to be wrong is said here, before the
+//! first subject is opened.
+//!
+//! ```
+//! use clap::Parser;
+//! use zonal_lab::cli::{Cli, Command};
+//! use zonal_lab::{error::LabError, plan};
+//!
+//! let cli = Cli::parse_from(["zonal", "bench", "hot-pair", "--threads", "0"]);
+//! let Some(Command::Bench(args)) = cli.command else { unreachable!() };
+//! assert!(matches!(plan::plan(&args), Err(LabError::ZeroThreads)));
+//! ```
+
+use crate::cli::{BenchArgs, PathArg};
+use crate::engine::Run;
+use crate::error::LabError;
+use crate::machine;
+use crate::memory::MachineMemory;
+use crate::subject::Group;
+use crate::subjects::{self, Entry};
+use crate::workload::{TASK_FRAMES, Workload};
+
+/// Frames a subject may keep in caches, tables and rounding beyond what the workload holds.
+const SLACK: u64 = 32 << 20;
+
+/// What a command line asks for.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// CPUs to pin threads to, in order.
+    pub cpus: Vec<usize>,
+    /// The runs, one a workload.
+    pub runs: Vec<Run>,
+    /// Names given explicitly: these must come to a result.
+    pub named: Vec<String>,
+}
+
+/// Checks the arguments against the machine and what is built in.
+///
+/// # Errors
+///
+/// The first thing that is wrong.
+pub fn plan(args: &BenchArgs) -> Result<Plan, LabError> {
+    let cpus = machine::cpus()
+        .map_err(|source| LabError::Machine { what: "find out which CPUs there are", source })?;
+    let threads = threads(&args.threads, cpus.len())?;
+    let subjects = choose(args, &subjects::all())?;
+    let workloads = match Workload::from_name(&args.workload) {
+        Some(workload) => vec![workload],
+        None => Workload::ALL.to_vec(),
+    };
+    if let [workload] = workloads[..] {
+        check_single(workload, &threads, args.touch)?;
+    }
+    let memory = MachineMemory::read().map_err(|source| LabError::Machine {
+        what: "find out how much memory there is",
+        source,
+    })?;
+    check_memory(args, &memory, &workloads, &threads)?;
+    if args.touch {
+        check_touch(&memory, &subjects, &threads)?;
+    }
+    let run = |workload| Run {
+        workload,
+        subjects: subjects.clone(),
+        threads: threads.clone(),
+        memory: args.memory,
+        touch: args.touch,
+        seed: args.seed,
+        samples: args.samples,
+        duration: args.duration,
+    };
+    let named = args.preset.iter().chain(&args.subjects).filter(|name| *name != "all");
+    let named = named.cloned().collect();
+    Ok(Plan { cpus, runs: workloads.into_iter().map(run).collect(), named })
+}
+
+/// The thread counts: ascending, each once.
+fn threads(asked: &[usize], cpus: usize) -> Result<Vec<usize>, LabError> {
+    let mut threads = if asked.is_empty() { vec![1, cpus] } else { asked.to_vec() };
+    threads.sort_unstable();
+    threads.dedup();
+    match (threads.first(), threads.last()) {
+        (Some(0), _) => Err(LabError::ZeroThreads),
+        (_, Some(&asked)) if asked > cpus => {
+            Err(LabError::TooManyThreads { asked, available: cpus })
+        }
+        _ => Ok(threads),
+    }
+}
+
+/// The subjects the arguments name; without any, all.
+fn choose(args: &BenchArgs, entries: &[Entry]) -> Result<Vec<Entry>, LabError> {
+    let is_preset = |entry: &Entry| entry.profile.group == Group::Zonal;
+    for name in &args.preset {
+        let known = |entry: &Entry| is_preset(entry) && entry.profile.name == *name;
+        if name != "all" && !entries.iter().any(known) {
+            let known = subjects::names(entries, |profile| profile.group == Group::Zonal);
+            return Err(LabError::UnknownPreset { name: name.clone(), known });
+        }
+    }
+    for name in &args.subjects {
+        if name != "all" && !entries.iter().any(|entry| entry.profile.name == *name) {
+            let known = subjects::names(entries, |_| true);
+            return Err(LabError::UnknownSubject { name: name.clone(), known });
+        }
+    }
+    let nothing_named = args.preset.is_empty() && args.subjects.is_empty();
+    let chosen = entries.iter().filter(|entry| {
+        let names = |name: &String| name == entry.profile.name;
+        let by_subject = args
+            .subjects
+            .iter()
+            .any(|name| names(name) || (name == "all" && subjects::in_all(entry, args.touch)));
+        let by_preset =
+            is_preset(entry) && args.preset.iter().any(|name| names(name) || name == "all");
+        let by_default = nothing_named && subjects::in_all(entry, args.touch);
+        let path = !is_preset(entry) || args.path.takes(entry.profile.path);
+        path && (by_subject || by_preset || by_default)
+    });
+    let chosen: Vec<Entry> = chosen.copied().collect();
+    if chosen.is_empty() {
+        let path = match args.path {
+            PathArg::Owned => "owned",
+            PathArg::Shared => "shared",
+            PathArg::All => "all",
+        };
+        return Err(LabError::NothingChosen { path: path.into() });
+    }
+    Ok(chosen)
+}
+
+/// What `all` passes over in silence is an error when one workload was asked for.
+fn check_single(workload: Workload, threads: &[usize], touch: bool) -> Result<(), LabError> {
+    if touch && !workload.touches() {
+        return Err(LabError::DoesNotTouch { workload: workload.name() });
+    }
+    if threads.iter().any(|&threads| workload.runs_on(threads)) {
+        return Ok(());
+    }
+    let given: Vec<String> = threads.iter().map(usize::to_string).collect();
+    Err(LabError::ThreadsDoNotFit {
+        workload: workload.name(),
+        wanted: workload.threads_wanted(),
+        given: given.join(","),
+    })
+}
+
+fn check_memory(
+    args: &BenchArgs,
+    memory: &MachineMemory,
+    workloads: &[Workload],
+    threads: &[usize],
+) -> Result<(), LabError> {
+    let asked = args.memory as u64;
+    if asked > memory.total && !args.overcommit {
+        return Err(LabError::MoreThanThereIs { asked, total: memory.total });
+    }
+    for workload in workloads {
+        let most = threads.iter().copied().filter(|&n| workload.runs_on(n)).max().unwrap_or(0);
+        let needed = (most * workload.bytes_per_thread()) as u64 + SLACK;
+        if asked < needed {
+            let workload = workload.name();
+            return Err(LabError::TooLittleMemory { asked, workload, threads: most, needed });
+        }
+    }
+    Ok(())
+}
+
+/// What touched subjects come to hold: each keeps the frames of each of its threads.
+fn check_touch(
+    memory: &MachineMemory,
+    subjects: &[Entry],
+    threads: &[usize],
+) -> Result<(), LabError> {
+    let tasks = (subjects.len() * threads.iter().sum::<usize>()) as u64;
+    let needed = tasks * ((TASK_FRAMES as u64) << 12);
+    if needed > memory.available {
+        return Err(LabError::TouchesTooMuch { needed, available: memory.available });
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::{Cli, Command};
+    use clap::Parser;
+
+    fn args(line: &[&str]) -> BenchArgs {
+        let line = ["zonal", "bench"].iter().chain(line);
+        match Cli::try_parse_from(line).expect("parses").command {
+            Some(Command::Bench(args)) => args,
+            other => panic!("not bench: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn thread_counts_are_sorted_and_bounded() {
+        assert_eq!(threads(&[2, 1, 2], 2).expect("fine"), [1, 2]);
+        assert_eq!(threads(&[], 1).expect("fine"), [1]);
+        assert!(matches!(threads(&[0], 2), Err(LabError::ZeroThreads)));
+        assert!(matches!(
+            threads(&[3], 2),
+            Err(LabError::TooManyThreads { asked: 3, available: 2 })
+        ));
+    }
+
+    #[test]
+    fn all_leaves_references_out_unless_the_kernel_is_wanted() {
+        let names = |line: &[&str]| -> Vec<&str> {
+            let chosen = choose(&args(line), &subjects::all()).expect("something");
+            chosen.iter().map(|entry| entry.profile.name).collect()
+        };
+        let plain = names(&["page-fault1", "--subjects", "all,free-list"]);
+        assert!(plain.contains(&"free-list") && !plain.contains(&"null"));
+        assert!(!plain.contains(&"kernel-mmap"));
+        assert_eq!(plain.contains(&"mimalloc"), cfg!(feature = "peers"));
+        let touched = names(&["page-fault1", "--touch"]);
+        assert!(touched.contains(&"kernel-mmap") && !touched.contains(&"null"));
+        assert_eq!(names(&["hot-pair", "--subjects", "null,free-list"]), ["free-list", "null"]);
+    }
+
+    #[test]
+    fn memory_is_checked_against_the_machine_and_the_workload() {
+        let machine = MachineMemory { total: 8 << 30, available: 4 << 30 };
+        let check =
+            |line: &[&str]| check_memory(&args(line), &machine, &[Workload::PageFault1], &[1, 2]);
+        assert!(check(&["page-fault1"]).is_ok());
+        let more = check(&["page-fault1", "--memory", "9G"]);
+        assert!(matches!(more, Err(LabError::MoreThanThereIs { .. })));
+        assert!(check(&["page-fault1", "--memory", "9G", "--overcommit"]).is_ok());
+        let less = check(&["page-fault1", "--memory", "256M"]);
+        assert!(matches!(less, Err(LabError::TooLittleMemory { threads: 2, .. })));
+        let list = [Entry::of::<subjects::baseline::FreeList>()];
+        assert!(check_touch(&machine, &list, &[1, 2]).is_ok());
+        assert!(check_touch(&machine, &[list[0]; 11], &[1, 2]).is_err());
+    }
+}

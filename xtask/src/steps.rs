@@ -1,0 +1,142 @@
+//! The steps: what each runs.
+
+use crate::{golden, no_std, tools};
+use anyhow::{Context, Result, ensure};
+use clap::{Subcommand, ValueEnum};
+use std::fmt;
+use std::path::PathBuf;
+use xshell::{Shell, cmd};
+
+/// A check. They run in this order: what is cheap and often wrong comes first.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum, Subcommand)]
+pub(crate) enum Step {
+    /// Installs the tools that are missing
+    Setup,
+    /// Formatting
+    Fmt,
+    /// That the core is `no_std` and has no unsafe code and no dependencies
+    NoStd,
+    /// Lints; warnings are errors
+    Clippy,
+    /// Tests, by nextest where it is installed
+    Test,
+    /// Examples in the documentation
+    Doctest,
+    /// Documentation; warnings are errors
+    Docs,
+    /// Licences, sources and duplicates of dependencies
+    Deny,
+    /// Instruction counts of the fast paths, compared with golden.toml
+    Golden,
+    /// Models of the lock-free parts
+    Loom,
+    /// Every fuzz target for 20 seconds
+    FuzzSmoke,
+}
+
+impl Step {
+    /// What it checks.
+    pub(crate) fn about(self) -> String {
+        let help = self.to_possible_value().and_then(|value| value.get_help().cloned());
+        help.map_or_else(String::new, |help| help.to_string())
+    }
+
+    pub(crate) fn run(self, shell: &Shell) -> Result<()> {
+        match self {
+            Self::Setup => tools::install(shell),
+            Self::Fmt => fmt(shell),
+            Self::NoStd => no_std::run(shell),
+            Self::Clippy => clippy(shell),
+            Self::Test => test(shell),
+            Self::Doctest => doctest(shell),
+            Self::Docs => docs(shell),
+            Self::Deny => deny(shell),
+            Self::Golden => golden::run(shell, false),
+            Self::Loom => loom(shell),
+            Self::FuzzSmoke => fuzz_smoke(shell),
+        }
+    }
+}
+
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let value = self.to_possible_value();
+        f.write_str(value.as_ref().map_or("?", |value| value.get_name()))
+    }
+}
+
+/// Where cargo builds; steps with other compiler flags have directories of their own inside,
+/// or they would undo each other's builds.
+pub(crate) fn target_dir(shell: &Shell) -> PathBuf {
+    let dir = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| "target".into(), PathBuf::from);
+    shell.current_dir().join(dir)
+}
+
+fn fmt(shell: &Shell) -> Result<()> {
+    Ok(cmd!(shell, "cargo fmt --all --check").run()?)
+}
+
+fn clippy(shell: &Shell) -> Result<()> {
+    Ok(cmd!(shell, "cargo clippy --workspace --all-targets --locked -- -D warnings").run()?)
+}
+
+fn test(shell: &Shell) -> Result<()> {
+    if tools::have(shell, "cargo-nextest") {
+        return Ok(cmd!(shell, "cargo nextest run --workspace --locked --no-fail-fast").run()?);
+    }
+    let kinds = ["--lib", "--bins", "--tests", "--examples"];
+    Ok(cmd!(shell, "cargo test --workspace --locked {kinds...}").run()?)
+}
+
+fn doctest(shell: &Shell) -> Result<()> {
+    Ok(cmd!(shell, "cargo test --workspace --locked --doc").run()?)
+}
+
+fn docs(shell: &Shell) -> Result<()> {
+    let doc = cmd!(shell, "cargo doc --workspace --locked --no-deps");
+    Ok(doc.env("RUSTDOCFLAGS", "-Dwarnings").run()?)
+}
+
+fn deny(shell: &Shell) -> Result<()> {
+    tools::require(shell, "cargo-deny")?;
+    Ok(cmd!(shell, "cargo deny --all-features check bans licenses sources").run()?)
+}
+
+fn loom(shell: &Shell) -> Result<()> {
+    for (package, tests) in [("zonal-testkit", "loom_*"), ("zonal-host", "loom_*")] {
+        cmd!(shell, "cargo test --release --locked -p {package} --test {tests}")
+            .env("RUSTFLAGS", "--cfg loom")
+            .env("CARGO_TARGET_DIR", target_dir(shell).join("loom"))
+            .run()?;
+    }
+    Ok(())
+}
+
+fn fuzz_smoke(shell: &Shell) -> Result<()> {
+    tools::require(shell, "cargo-fuzz")?;
+    let targets = cmd!(shell, "cargo fuzz list").read().context("is there a fuzz directory?")?;
+    ensure!(!targets.trim().is_empty(), "there is no fuzz target");
+    for target in targets.lines() {
+        // cargo-fuzz wants unstable flags for coverage; the bootstrap variable gives them to
+        // the stable compiler. Without a sanitiser nothing is built that is not on the machine.
+        cmd!(shell, "cargo fuzz run -s none {target} -- -max_total_time=20")
+            .env("RUSTC_BOOTSTRAP", "1")
+            .run()?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn every_step_is_a_command_and_says_what_it_does() {
+        let command = crate::Args::command();
+        for &step in Step::value_variants() {
+            assert!(!step.about().is_empty(), "{step}");
+            assert!(command.find_subcommand(step.to_string()).is_some(), "no command `{step}`");
+        }
+    }
+}

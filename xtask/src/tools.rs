@@ -1,0 +1,89 @@
+//! The tools that steps need beyond the toolchain, and where they come from.
+
+use crate::no_std::BARE;
+use crate::steps::target_dir;
+use anyhow::{Context, Result, bail};
+use xshell::{Shell, cmd};
+
+/// Something that cargo can install.
+struct Tool {
+    command: &'static str,
+    /// Pinned, so that a release elsewhere does not change what is checked here.
+    version: &'static str,
+}
+
+/// `cargo-nextest` is used where it is and not installed where it is not: `cargo test` does the
+/// same tests, and building it takes longer than it saves.
+const TOOLS: [Tool; 2] = [
+    Tool { command: "cargo-deny", version: "0.20.2" },
+    Tool { command: "cargo-fuzz", version: "0.13.2" },
+];
+
+/// Puts what [`install`] installed on the path of everything that is run.
+pub(crate) fn use_installed(shell: &Shell) -> Result<()> {
+    let own = root(shell).join("bin");
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let dirs = std::iter::once(own).chain(std::env::split_paths(&path));
+    shell.set_var("PATH", std::env::join_paths(dirs).context("PATH cannot be extended")?);
+    Ok(())
+}
+
+/// Tools are kept with the build, out of the user's own directories.
+fn root(shell: &Shell) -> std::path::PathBuf {
+    target_dir(shell).join("tools")
+}
+
+/// Whether there is such a command.
+pub(crate) fn have(shell: &Shell, command: &str) -> bool {
+    cmd!(shell, "{command} --version").quiet().ignore_stdout().ignore_stderr().run().is_ok()
+}
+
+/// Refuses to go on without a command.
+pub(crate) fn require(shell: &Shell, command: &str) -> Result<()> {
+    if have(shell, command) {
+        return Ok(());
+    }
+    bail!("`{command}` is not installed; `cargo xtask setup` installs it")
+}
+
+/// Installs what is missing.
+pub(crate) fn install(shell: &Shell) -> Result<()> {
+    valgrind(shell)?;
+    bare_target(shell);
+    let root = root(shell);
+    for Tool { command, version } in TOOLS {
+        if have(shell, command) {
+            eprintln!("{command}: there");
+            continue;
+        }
+        eprintln!("{command}: building it, which takes minutes");
+        // Unoptimised: a third of the time to build, and they have little to do here.
+        cmd!(shell, "cargo install --debug --locked --quiet {command} --version {version}")
+            .args(["--root".as_ref(), root.as_os_str()])
+            .env("CARGO_PROFILE_DEV_DEBUG", "false")
+            .run()?;
+    }
+    Ok(())
+}
+
+/// Adds the target that proves the core needs no standard library. Without rustup, or without
+/// its server, the core is built for the host only, and the step that does so says so.
+fn bare_target(shell: &Shell) {
+    if have(shell, "rustup") && cmd!(shell, "rustup target add {BARE}").run().is_err() {
+        eprintln!("rustup cannot add the target {BARE}: going on without");
+    }
+}
+
+fn valgrind(shell: &Shell) -> Result<()> {
+    if have(shell, "valgrind") {
+        eprintln!("valgrind: there");
+        return Ok(());
+    }
+    let is_root = cmd!(shell, "id -u").quiet().read().is_ok_and(|id| id == "0");
+    if !is_root || !have(shell, "apt-get") {
+        bail!("`valgrind` is not installed; install it with the system's package manager");
+    }
+    eprintln!("valgrind: installing it with apt");
+    cmd!(shell, "apt-get -q update").run()?;
+    Ok(cmd!(shell, "apt-get -q install -y --no-install-recommends valgrind").run()?)
+}
