@@ -172,11 +172,11 @@ impl<S: Policy> Arena<S> {
         }
         let host = self.inner().platform();
         for cpu in (self.shared..self.shared + self.owners).map(CpuId) {
+            // Before the claim, which asks for the node. For a CPU that somebody else owns it
+            // changes nothing: that owner has asked.
+            host.set_node(cpu, host.node(host.cpu()));
             match self.inner().handle(cpu) {
-                Ok(inner) => {
-                    host.set_node(cpu, host.node(host.cpu()));
-                    return Ok(Handle::new(self, inner));
-                }
+                Ok(inner) => return Ok(Handle::new(self, inner)),
                 Err(ClaimError::Taken) => {}
                 Err(error) => return Err(error),
             }

@@ -2,7 +2,6 @@
 #![cfg(not(loom))]
 
 use proptest::prelude::*;
-use std::collections::VecDeque;
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
@@ -375,21 +374,21 @@ fn nobody_fails_while_blocks_are_given_back() {
                 let _ = arena.give_back(usize::MAX, GiveBack::Now).unwrap();
             }
         });
-        let mut held = VecDeque::new();
-        for stamp in 0..20_000 {
-            let mut page = match arena.alloc(&movable(Order::ZERO)) {
-                Ok(page) => page,
-                Err(error) => {
-                    stop.store(true, Ordering::Relaxed);
-                    panic!("with {} of 4096 frames in use: {error}", held.len());
-                }
-            };
-            mark(&mut page, stamp);
-            held.push_back((page, stamp));
-            if held.len() > 1000 {
-                let (page, stamp) = held.pop_front().unwrap();
-                check(&page, stamp);
+        // Fills three of four blocks, which were free as a whole, again and again.
+        for _ in 0..100 {
+            let mut held = Vec::new();
+            for stamp in 0..3000 {
+                let mut page = match arena.alloc(&movable(Order::ZERO)) {
+                    Ok(page) => page,
+                    Err(error) => {
+                        stop.store(true, Ordering::Relaxed);
+                        panic!("with {} of 4096 frames in use: {error}", held.len());
+                    }
+                };
+                mark(&mut page, stamp);
+                held.push((page, stamp));
             }
+            held.iter().for_each(|(page, stamp)| check(page, *stamp));
         }
         stop.store(true, Ordering::Relaxed);
     });

@@ -9,7 +9,7 @@
 //!
 //! | model | threads | preemptions | runs | ms |
 //! |---|---|---|---|---|
-//! | claim and release against try_with | 2 | all | 22 | 1 |
+//! | claim and release against `try_with` | 2 | all | 22 | 1 |
 //! | two claims | 2 | all | 26 | 1 |
 //! | owner against remote | 2 | all | 220 | 10 |
 //! | owner twice against remote | 2 | 5 | 1683 | 60 |

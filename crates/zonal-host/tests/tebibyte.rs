@@ -5,6 +5,7 @@
 use std::time::{Duration, Instant};
 use zonal::{MigrateType, Order, Request};
 use zonal_host::Arena;
+use zonal_host::region::GiveBack;
 
 /// Bytes of the process in memory.
 fn resident() -> usize {
@@ -12,6 +13,16 @@ fn resident() -> usize {
     let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
     let kib: usize = line.split_whitespace().nth(1).unwrap().parse().unwrap();
     kib << 10
+}
+
+/// Minor page faults of the process so far.
+fn page_faults() -> i64 {
+    // SAFETY: rusage consists of integers, for which zero is a value.
+    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+    // SAFETY: `usage` is what the call writes.
+    let done = unsafe { libc::getrusage(libc::RUSAGE_SELF, &raw mut usage) };
+    assert_eq!(done, 0);
+    usage.ru_minflt
 }
 
 #[test]
@@ -40,4 +51,12 @@ fn a_tebibyte_is_cheap() {
     pages.iter_mut().for_each(|page| page[0] = 1);
     let used = resident() - before - opened;
     assert!(used < 8 << 20, "{used} bytes for 64 touched frames");
+
+    // What is given back is found without looking at the whole table.
+    drop(pages);
+    let before = page_faults();
+    let given = arena.give_back(usize::MAX, GiveBack::Now).unwrap();
+    let faults = page_faults() - before;
+    assert_eq!(given.bytes, 64 << 12);
+    assert!(given.examined <= 64 && faults < 1000, "{given:?}, {faults} page faults");
 }

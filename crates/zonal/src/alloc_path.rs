@@ -13,7 +13,7 @@ use crate::platform::Platform;
 use crate::policy::trace::Event;
 use crate::policy::{Policy, Trace};
 use crate::request::Request;
-use crate::units::{Order, Pfn, ZoneId};
+use crate::units::{Order, Pfn};
 use crate::watermark::{Mark, watermark_ok};
 use crate::zone::Zone;
 use crate::zone_type::ZoneType;
@@ -28,10 +28,10 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
         entry: &mut E,
         request: &Request,
     ) -> Result<Block, AllocError> {
-        if let Some(migrate) = request.single() {
-            if let Some(index) = self.pop_single(entry, request.limit(), migrate) {
-                return Ok(self.handed_out(self.table.pfn(index), Order::ZERO, migrate));
-            }
+        if let Some(migrate) = request.single()
+            && let Some(index) = self.pop_single(entry, request.limit(), migrate)
+        {
+            return Ok(self.handed_out(self.table.pfn(index), Order::ZERO, migrate));
         }
         match self.alloc_further(entry, request) {
             Ok(block) => Ok(block),
@@ -47,16 +47,8 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
         limit: ZoneType,
         migrate: MigrateType,
     ) -> Option<u32> {
-        let (table, home) = (&self.table, self.home(entry.cpu(), limit));
+        let (table, home) = (&self.table, entry.home(limit));
         entry.enter(home, move |own| S::Keeper::pop(&mut own.cache, table, Order::ZERO, migrate))?
-    }
-
-    /// The zone that a plain request of this CPU tries first; a number beyond all zones if
-    /// there is none.
-    #[inline(always)]
-    pub(crate) fn home(&self, cpu: usize, limit: ZoneType) -> ZoneId {
-        let node = self.node_of(cpu);
-        ZoneId(self.homes[node.0 as usize][limit.index()])
     }
 
     /// The home zone's cache for a block of more than one frame, else walk and slow path.
@@ -68,7 +60,7 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
     ) -> Result<Block, AllocReason> {
         let (order, migrate) = (request.order(), request.migrate_type());
         if order > Order::ZERO && request.is_plain() && S::Keeper::caches(order) {
-            let home = self.home(entry.cpu(), request.limit());
+            let home = entry.home(request.limit());
             let found = entry
                 .enter(home, |own| S::Keeper::pop(&mut own.cache, &self.table, order, migrate));
             if let Some(Some(index)) = found {

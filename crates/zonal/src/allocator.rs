@@ -43,7 +43,7 @@ use crate::block::Block;
 use crate::build;
 use crate::cluster::{ClusterPool, Common, Exchange};
 use crate::cpu_zone::CpuZone;
-use crate::entry::SharedEntry;
+use crate::entry::{Homes, SharedEntry};
 use crate::error::{AllocError, BuildError, FreeError, RefusedFree};
 use crate::frame::FrameTable;
 use crate::handle::CpuHandle;
@@ -55,13 +55,10 @@ use crate::request::Request;
 use crate::storage::{Storage, TableSize};
 use crate::units::{CpuId, NodeId, Order, Pfn, ZoneId};
 use crate::zone::Zone;
-use crate::zone_type::NR_ZONE_TYPES;
 use crate::zonelist::MAX_NODES;
 
-/// Index of no zone in [`Homes`].
+/// Index of no zone in [`Homes`]: beyond all zones.
 pub(crate) const NO_ZONE: u8 = u8::MAX;
-/// For each node and zone limit, the zone that a request tries first.
-pub(crate) type Homes = [[u8; NR_ZONE_TYPES]; MAX_NODES];
 
 /// A page-frame allocator over memory described by a [`Plan`], on platform `P`, with the
 /// policies of preset `S`.
@@ -76,7 +73,8 @@ pub struct Allocator<'m, P: Platform, S: Policy> {
     pub(crate) caches: &'m [P::Slot<CpuZone<S>>],
     pub(crate) exchanges: &'m [Exchange<P>],
     pub(crate) pool: ClusterPool<'m, P>,
-    pub(crate) homes: Homes,
+    /// By node.
+    homes: [Homes; MAX_NODES],
     cpus: u32,
     pub(crate) common: &'m Common<P>,
 }
@@ -171,7 +169,8 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
     }
 
     /// Claims the caches of `cpu` for one owner, whose fast path takes no atomic
-    /// read-modify-write. The CPU number need not be the one the owner runs on.
+    /// read-modify-write. The CPU number need not be the one the owner runs on; the node that
+    /// the platform names for it now is the owner's from then on.
     ///
     /// # Errors
     /// [`ClaimError`] if there is no such CPU, its caches are claimed, or the platform has no
@@ -188,7 +187,8 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
         let cpus = self.cpus();
         let CpuId(cpu) = self.platform.cpu();
         let cpu = if cpu < cpus { cpu } else { cpu % cpus };
-        SharedEntry::new(self.caches, self.zones.len(), cpu as usize)
+        let cpu = cpu as usize;
+        SharedEntry::new(self.caches, self.zones.len(), cpu, self.homes_of(cpu))
     }
 
     pub(crate) fn caches_of(&self, cpu: CpuId) -> Option<&'m [P::Slot<CpuZone<S>>]> {
@@ -200,6 +200,12 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
     pub(crate) fn node_of(&self, cpu: usize) -> NodeId {
         let NodeId(node) = self.platform.node(CpuId(cpu as u32));
         NodeId(node % MAX_NODES as u8)
+    }
+
+    /// The zones that plain requests of a CPU try first.
+    #[inline(always)]
+    pub(crate) fn homes_of(&self, cpu: usize) -> &Homes {
+        &self.homes[self.node_of(cpu).0 as usize]
     }
 
     /// Where a keeper works when `cpu` turns to `zone`.

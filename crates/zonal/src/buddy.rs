@@ -108,10 +108,10 @@ impl Buddy {
         migrate: MigrateType,
         reach: Reach,
     ) -> Option<u32> {
-        if reach.high_atomic {
-            if let Some(index) = self.take_smallest(table, order, MigrateType::HighAtomic) {
-                return Some(index);
-            }
+        if reach.high_atomic
+            && let Some(index) = self.take_smallest(table, order, MigrateType::HighAtomic)
+        {
+            return Some(index);
         }
         if let Some(index) = self.take_smallest(table, order, migrate) {
             return Some(index);

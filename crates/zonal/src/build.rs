@@ -1,7 +1,8 @@
 //! Setting an allocator up from a plan.
 
-use crate::allocator::{Homes, NO_ZONE};
+use crate::allocator::NO_ZONE;
 use crate::cpu_zone::CpuZone;
+use crate::entry::Homes;
 use crate::error::BuildError;
 use crate::frame::{BlockWord, FrameTable};
 use crate::keeper::{Keeper, Tuning};
@@ -122,7 +123,7 @@ pub(crate) fn tune_caches<P: Platform, S: Policy>(plan: &Plan, caches: &[P::Slot
 }
 
 /// The first zone of each node's zonelist for each zone limit.
-pub(crate) fn homes(plan: &Plan) -> Homes {
+pub(crate) fn homes(plan: &Plan) -> [Homes; MAX_NODES] {
     let mut homes = [[NO_ZONE; NR_ZONE_TYPES]; MAX_NODES];
     for (node, row) in homes.iter_mut().enumerate() {
         for (limit, home) in ZoneType::ALL.into_iter().zip(row) {

@@ -69,7 +69,7 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
         out: &mut [Pfn],
     ) -> usize {
         let Some(migrate) = request.single() else { return 0 };
-        let home = self.home(entry.cpu(), request.limit());
+        let home = entry.home(request.limit());
         let table = &self.table;
         let popped =
             entry.enter(home, move |own| S::Keeper::pop_bulk(&mut own.cache, table, migrate, out));

@@ -31,7 +31,8 @@ impl<'a, 'm, P: Platform, S: Policy> CpuHandle<'a, 'm, P, S> {
         owned: Owned<'a, P, S>,
         cpu: usize,
     ) -> Self {
-        Self { allocator, entry: OwnedEntry { owned, cpu } }
+        let homes = *allocator.homes_of(cpu);
+        Self { allocator, entry: OwnedEntry { owned, cpu, homes } }
     }
 
     /// The CPU whose caches this handle owns.

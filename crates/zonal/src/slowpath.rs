@@ -181,10 +181,8 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
         for attempt in 0..RECLAIM_ATTEMPTS {
             let shortage = Shortage { request: *request, attempt };
             let moved = request.order() > Order::ZERO && self.platform.compact(self, &shortage);
-            if moved {
-                if let Some(index) = self.look_again(entry, zones, request) {
-                    return Some(index);
-                }
+            if moved && let Some(index) = self.look_again(entry, zones, request) {
+                return Some(index);
             }
             let freed = self.platform.reclaim(self, &shortage);
             if freed > 0 {

@@ -18,9 +18,15 @@ const HIGH_ORDERS: [(Order, u32); 4] = [
 const HIGH_SLOTS: usize = 32;
 
 /// Row of [`HIGH_ORDERS`] for `order`.
-#[inline]
-pub(super) fn high_row(order: Order) -> Option<usize> {
-    HIGH_ORDERS.iter().position(|&(at, _)| at == order)
+#[inline(always)]
+pub(super) const fn high_row(order: Order) -> Option<usize> {
+    match order.get() {
+        1 => Some(0),
+        2 => Some(1),
+        3 => Some(2),
+        9 => Some(3),
+        _ => None,
+    }
 }
 
 /// Stacks of single frames, one a migrate type, each with room for two clusters.

@@ -201,11 +201,11 @@ impl RangeList {
         if range.start >= range.end {
             return Ok(());
         }
-        if let Some(last) = self.ranges[..self.len].last_mut() {
-            if (last.end, last.kind, last.node) == (range.start, range.kind, range.node) {
-                last.end = range.end;
-                return Ok(());
-            }
+        if let Some(last) = self.ranges[..self.len].last_mut()
+            && (last.end, last.kind, last.node) == (range.start, range.kind, range.node)
+        {
+            last.end = range.end;
+            return Ok(());
         }
         let slot =
             self.ranges.get_mut(self.len).ok_or(MapError::TooManyRanges { start: range.start })?;
