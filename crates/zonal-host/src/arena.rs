@@ -54,9 +54,7 @@ use zonal::platform::{ClaimError, Platform};
 use zonal::policy::Policy;
 use zonal::preset::Zonal;
 use zonal::units::FRAME_SIZE;
-use zonal::{
-    AllocError, Allocator, Block, BulkFreed, CpuId, FreeError, Order, Pfn, Request, ZoneId,
-};
+use zonal::{AllocError, Allocator, BulkFreed, CpuId, FreeError, Order, Pfn, Request, ZoneId};
 
 /// A page pool: see the [module](self). `S` is the preset.
 pub struct Arena<S: Policy = Zonal> {
@@ -292,9 +290,4 @@ impl<S: Policy> fmt::Debug for Arena<S> {
             .field("cpus", &self.cpus())
             .finish_non_exhaustive()
     }
-}
-
-/// The block's numbers.
-fn numbers(block: Block) -> (Pfn, Order) {
-    block.into_raw()
 }

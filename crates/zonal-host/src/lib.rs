@@ -1,4 +1,4 @@
-//! User space as a host of [zonal](zonal): threads as CPUs, locks, arenas on real memory, huge
+//! User space as a host of [zonal]: threads as CPUs, locks, arenas on real memory, huge
 //! pages, NUMA. Linux only.
 //!
 //! Most users want an [`Arena`]; the parts are there for those who build their own. On the

@@ -80,7 +80,13 @@ fn main() -> Result<(), Box<dyn Error>> {
 /// Map and plan, with room for the tables reserved in the map.
 fn plan() -> Result<Plan, Box<dyn Error>> {
     let mut map = MemoryMap::from_regions(&FIRMWARE)?.sanitise()?;
-    println!("{} frames are usable: {:?}", map.frames_usable(), map.report());
+    let report = map.report();
+    println!(
+        "{} frames are usable; {} lost to ragged ends, {} to reserved regions that share a frame",
+        map.frames_usable(),
+        report.trimmed,
+        report.grown
+    );
     // The size follows from a plan, and the plan from the map: the first plan is for the size.
     // With less memory to manage the tables do not grow, so what is carved is enough.
     let size = TableSize::of::<Zonal>(&Plan::new(map.clone(), Config::new(1), INSTANCES)?);
@@ -100,7 +106,7 @@ fn plan() -> Result<Plan, Box<dyn Error>> {
 /// What a kernel asks for in its first seconds, and what it gets wrong.
 fn run(allocator: &Allocator<'_, SingleThread, Zonal>) -> Result<(), Box<dyn Error>> {
     let page_table = allocator.alloc(&Request::frame())?;
-    let dma = Request::new(Order::for_frames(16).unwrap_or_default()).zone_limit(ZoneType::Dma);
+    let dma = Request::new(Order::for_frames(16).unwrap_or(Order::MAX)).zone_limit(ZoneType::Dma);
     let ring = allocator.alloc(&dma)?;
     let huge = allocator.alloc(&Request::new(Order::HUGE).migrate(MigrateType::Movable))?;
     let mut faults = vec![Pfn::default(); 1000];
@@ -135,7 +141,7 @@ fn run(allocator: &Allocator<'_, SingleThread, Zonal>) -> Result<(), Box<dyn Err
     let all: u64 = (0..allocator.zone_count()).map(|id| free(ZoneId(id as u8))).sum();
     println!(
         "{} MiB free\n\nbuddyinfo at the end\n{}",
-        all * FRAME_SIZE as u64 >> 20,
+        (all * FRAME_SIZE as u64) >> 20,
         BuddyInfo(allocator)
     );
     if all == allocator.plan().managed() { Ok(()) } else { Err("frames are missing".into()) }

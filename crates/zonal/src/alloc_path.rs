@@ -13,7 +13,7 @@ use crate::platform::Platform;
 use crate::policy::trace::Event;
 use crate::policy::{Policy, Trace};
 use crate::request::Request;
-use crate::units::{Order, Pfn};
+use crate::units::{ORDERS, Order, Pfn};
 use crate::watermark::{Mark, watermark_ok};
 use crate::zone::Zone;
 use crate::zone_type::ZoneType;
@@ -28,10 +28,14 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
         entry: &mut E,
         request: &Request,
     ) -> Result<Block, AllocError> {
-        if let Some(migrate) = request.single()
-            && let Some(index) = self.pop_single(entry, request.limit(), migrate)
+        if let Some(migrate) = request.single() {
+            if let Some(index) = self.pop_home::<E, 0>(entry, request.limit(), migrate) {
+                return Ok(self.handed_out(self.table.pfn(index), Order::ZERO, migrate));
+            }
+        } else if let Some(migrate) = request.huge()
+            && let Some(index) = self.pop_home::<E, 9>(entry, request.limit(), migrate)
         {
-            return Ok(self.handed_out(self.table.pfn(index), Order::ZERO, migrate));
+            return Ok(self.handed_out(self.table.pfn(index), Order::HUGE, migrate));
         }
         match self.alloc_further(entry, request) {
             Ok(block) => Ok(block),
@@ -39,16 +43,19 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
         }
     }
 
-    /// Takes a single frame from the cache of the home zone.
+    /// Takes a block of order `ORDER`, 0 or 9, from the cache of the home zone. The closure is
+    /// small enough to be inlined because it is for one order only.
     #[inline(always)]
-    fn pop_single<E: Entry<P, S>>(
+    fn pop_home<E: Entry<P, S>, const ORDER: u8>(
         &self,
         entry: &mut E,
         limit: ZoneType,
         migrate: MigrateType,
     ) -> Option<u32> {
         let (table, home) = (&self.table, entry.home(limit));
-        entry.enter(home, move |own| S::Keeper::pop(&mut own.cache, table, Order::ZERO, migrate))?
+        entry.enter(home, move |own| {
+            S::Keeper::pop(&mut own.cache, table, ORDERS[ORDER as usize], migrate)
+        })?
     }
 
     /// The home zone's cache for a block of more than one frame, else walk and slow path.

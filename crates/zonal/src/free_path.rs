@@ -10,7 +10,7 @@ use crate::migrate::MigrateType;
 use crate::platform::Platform;
 use crate::policy::trace::Event;
 use crate::policy::{Policy, Trace};
-use crate::units::{Order, Pfn};
+use crate::units::{ORDERS, Order, Pfn};
 use crate::zone::Zone;
 
 /// States of a single frame.
@@ -27,17 +27,27 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
         pfn: Pfn,
         order: Order,
     ) -> Result<(), FreeError> {
-        if order == Order::ZERO && self.push_single(entry, pfn) {
+        let cached = match order {
+            Order::ZERO => self.push_cached::<E, 0>(entry, pfn),
+            Order::HUGE => self.push_cached::<E, 9>(entry, pfn),
+            _ => false,
+        };
+        if cached {
             S::Trace::emit(|| Event::Free { pfn, order });
             return Ok(());
         }
         self.free_further(entry, pfn, order)
     }
 
-    /// Marks a single frame cached and keeps it in the cache of its zone. `false`, and nothing
-    /// has changed, if it may not be freed so.
+    /// Marks a block of order `ORDER`, 0 or 9, cached and keeps it in the cache of its zone.
+    /// `false`, and nothing has changed, if it may not be freed so. The closure is small enough
+    /// to be inlined because it is for one order only.
     #[inline(always)]
-    fn push_single<E: Entry<P, S>>(&self, entry: &mut E, pfn: Pfn) -> bool {
+    fn push_cached<E: Entry<P, S>, const ORDER: u8>(&self, entry: &mut E, pfn: Pfn) -> bool {
+        let order = ORDERS[ORDER as usize];
+        if !S::Keeper::caches(order) {
+            return false;
+        }
         let table = &self.table;
         let offset = table.offset(pfn);
         let Some((zone, migrate)) = table.block_at(offset).and_then(BlockWord::cached_in) else {
@@ -45,13 +55,15 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
         };
         let cpu = entry.cpu();
         let pushed = entry.enter(zone, move |own| {
-            if !table.replace_state_at(offset, ALLOCATED, CACHED) {
+            let order = ORDERS[ORDER as usize];
+            let (from, to) = (FrameState::allocated(order), FrameState::cached(order));
+            if !table.replace_state_at(offset, from, to) {
                 return false;
             }
-            own.events.free += 1;
+            own.events.free += order.frames();
             // No truncation: the state was found, so the offset is an index.
-            if S::Keeper::push(&mut own.cache, table, Order::ZERO, migrate, offset as u32) {
-                self.spill(own, zone, cpu, Order::ZERO, migrate);
+            if S::Keeper::push(&mut own.cache, table, order, migrate, offset as u32) {
+                self.spill(own, zone, cpu, order, migrate);
             }
             true
         });
@@ -67,7 +79,7 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
         pfn: Pfn,
         order: Order,
     ) -> Result<(), FreeError> {
-        if order == Order::ZERO || !S::Keeper::caches(order) {
+        if order == Order::ZERO || order == Order::HUGE || !S::Keeper::caches(order) {
             return self.free_direct(pfn, order);
         }
         let Some(index) = self.table.index(pfn) else { return Err(FreeError::Foreign { pfn }) };

@@ -36,9 +36,10 @@ pub struct Request {
     migrate: MigrateType,
     limit: ZoneType,
     flags: u8,
-    /// Cached list + 1 for a request that the home zone's cache of single frames may answer
-    /// without a look at anything else; 0 for any other. Follows from the other fields.
-    single: u8,
+    /// For a request that the home zone's cache of single frames may answer without a look at
+    /// anything else: the list + 1; for huge pages: the list + 1 + [`HUGE`]; 0 for any other.
+    /// Follows from the other fields.
+    fast: u8,
     nodes: NodePolicy,
 }
 
@@ -65,16 +66,20 @@ impl Request {
             migrate: MigrateType::Unmovable,
             limit: ZoneType::Normal,
             flags: 0,
-            single: 0,
+            fast: 0,
             nodes: NodePolicy::Local,
         }
         .settled()
     }
 
-    /// Works `single` out again.
+    /// Works `fast` out again.
     const fn settled(mut self) -> Self {
-        let single = self.order.get() == 0 && self.is_plain() && self.migrate.is_requestable();
-        self.single = if single { self.migrate as u8 + 1 } else { 0 };
+        self.fast = match self.order {
+            _ if !self.is_plain() || !self.migrate.is_requestable() => 0,
+            Order::ZERO => self.migrate as u8 + 1,
+            Order::HUGE => self.migrate as u8 + 1 + HUGE,
+            _ => 0,
+        };
         self
     }
 
@@ -205,18 +210,32 @@ impl Request {
     /// The list of single frames that may answer without a look at anything else.
     #[inline(always)]
     pub(crate) const fn single(&self) -> Option<MigrateType> {
-        match self.single {
-            1 => Some(MigrateType::Unmovable),
-            2 => Some(MigrateType::Movable),
-            3 => Some(MigrateType::Reclaimable),
-            _ => None,
-        }
+        list(self.fast)
+    }
+
+    /// The list of huge pages that may answer without a look at anything else.
+    #[inline(always)]
+    pub(crate) const fn huge(&self) -> Option<MigrateType> {
+        list(self.fast.wrapping_sub(HUGE))
     }
 
     /// Whether the local node's cache may answer without looking at anything else.
     #[inline(always)]
     pub(crate) const fn is_plain(&self) -> bool {
         self.flags & PLAIN_BREAKERS == 0 && matches!(self.nodes, NodePolicy::Local)
+    }
+}
+
+/// What `fast` has on top for huge pages.
+const HUGE: u8 = 4;
+
+#[inline(always)]
+const fn list(number: u8) -> Option<MigrateType> {
+    match number {
+        1 => Some(MigrateType::Unmovable),
+        2 => Some(MigrateType::Movable),
+        3 => Some(MigrateType::Reclaimable),
+        _ => None,
     }
 }
 

@@ -124,6 +124,8 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
             for zone in zones.iter() {
                 let here = self.here(zone, entry.cpu());
                 seen += self.cached_in(zone) + S::Keeper::deferred(&here);
+                // Freed to the lists, or drained to them by somebody else, since the walk.
+                seen += self.allowance(zone, request, Mark::Min);
             }
             if seen == 0 {
                 break;
@@ -144,7 +146,10 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
             for zone in zones.iter() {
                 let here = self.here(zone, entry.cpu());
                 for _ in 0..COALESCE_STEP {
-                    merged += S::Keeper::coalesce(&here);
+                    match S::Keeper::coalesce(&here) {
+                        0 => break,
+                        frames => merged += frames,
+                    }
                 }
             }
             if merged == 0 {

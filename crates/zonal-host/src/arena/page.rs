@@ -1,6 +1,6 @@
 //! A block of the arena's memory, owned.
 
-use super::{Arena, numbers};
+use super::Arena;
 use std::fmt;
 use std::mem;
 use std::ops::{Deref, DerefMut};
@@ -29,7 +29,7 @@ impl<'a, S: Policy> Page<'a, S> {
     /// The page of a block that the arena's allocator has just handed out.
     #[inline(always)]
     pub(super) fn new(arena: &'a Arena<S>, block: Block) -> Self {
-        let (pfn, order) = numbers(block);
+        let (pfn, order) = block.into_raw();
         Self::from_raw(arena, pfn, order)
     }
 
