@@ -50,7 +50,7 @@ mod imp {
 
     /// Lets another modelled thread run.
     #[derive(Debug, Default)]
-    pub(crate) struct Wait;
+    pub(crate) struct Wait(());
 
     impl Wait {
         pub(crate) fn pause(&mut self) {

@@ -90,13 +90,15 @@ fn plan() -> Result<Plan, Box<dyn Error>> {
     // The size follows from a plan, and the plan from the map: the first plan is for the size.
     // With less memory to manage the tables do not grow, so what is carved is enough.
     let size = TableSize::of::<Zonal>(&Plan::new(map.clone(), Config::new(1), INSTANCES)?);
-    let bytes = size.table_bytes() + size.cache_bytes::<SingleThread, Zonal>();
+    let caches = size.cache_bytes::<SingleThread, Zonal>();
+    // A frame more for what all CPUs share and for the alignment of each table.
+    let bytes = size.table_bytes() + caches + FRAME_SIZE as u64;
     let place = map.carve(bytes, Order::ZERO, None, None)?;
     println!(
         "tables of {} KiB ({:.2} bytes a frame and {} KiB for the CPU) at pfns {} to {}",
         bytes >> 10,
         size.table_bytes() as f64 / size.frames as f64,
-        size.cache_bytes::<SingleThread, Zonal>() >> 10,
+        caches >> 10,
         place.start,
         place.end
     );

@@ -19,6 +19,9 @@ const ID_MASK: u64 = (1 << ID_BITS) - 1;
 /// The most clusters a pool may have.
 pub(crate) const MAX_CLUSTERS: u64 = ID_MASK - 1;
 
+/// Link words in a cache line: two CPUs that push clusters of one line would pull it to and fro.
+const LINE: u64 = 8;
+
 /// The arrays of all clusters, in memory of the caller.
 pub(crate) struct ClusterPool<'m, P: Platform> {
     /// Two frame indexes a word.
@@ -66,8 +69,9 @@ impl<'m, P: Platform> ClusterPool<'m, P> {
         Self { slots, next, words: words_for(frames), common }
     }
 
-    /// A cluster with nothing in it; `None` if all are in use.
-    pub(crate) fn take_empty(&self) -> Option<ClusterId> {
+    /// A cluster with nothing in it; `None` if all are in use. Fresh ones come by the line of
+    /// their link words, for one CPU: the rest of the line goes to `own`.
+    pub(crate) fn take_empty(&self, own: &Stack<P>) -> Option<ClusterId> {
         if let Some(id) = self.common.empty.pop(self) {
             return Some(id);
         }
@@ -75,9 +79,12 @@ impl<'m, P: Platform> ClusterPool<'m, P> {
         if self.common.fresh.load(Relaxed) >= capacity {
             return None;
         }
-        // Relaxed: the number is all that is agreed on; the memory behind it is fresh.
-        let id = self.common.fresh.fetch_add(1, Relaxed);
-        (id < capacity).then_some(ClusterId(id as u32))
+        // Relaxed: the numbers are all that is agreed on; the memory behind them is fresh.
+        let first = self.common.fresh.fetch_add(LINE, Relaxed);
+        for id in first + 1..(first + LINE).min(capacity) {
+            own.push(self, ClusterId(id as u32));
+        }
+        (first < capacity).then_some(ClusterId(first as u32))
     }
 
     pub(crate) fn put_empty(&self, id: ClusterId) {

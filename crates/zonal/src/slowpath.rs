@@ -144,9 +144,8 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
         loop {
             let mut merged = 0;
             for zone in zones.iter() {
-                let here = self.here(zone, entry.cpu());
                 for _ in 0..COALESCE_STEP {
-                    match S::Keeper::coalesce(&here) {
+                    match self.coalesce(CpuId(entry.cpu() as u32), zone) {
                         0 => break,
                         frames => merged += frames,
                     }
@@ -159,6 +158,16 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
                 return Some(index);
             }
         }
+    }
+
+    /// Merges one deferred cluster; returns the frames. In the slot of `cpu`: whoever looks for
+    /// frames looks into the depot first and then into every slot, so it waits for those that
+    /// are on their way from the one to the buddy lists.
+    fn coalesce(&self, cpu: CpuId, zone: &'m Zone<P, S>) -> u64 {
+        let caches = self.caches_of(cpu).unwrap_or(&[]);
+        let Some(cache) = caches.get(zone.id.0 as usize) else { return 0 };
+        let here = self.here(zone, cpu.0 as usize);
+        cache.with(|_| S::Keeper::coalesce(&here))
     }
 
     /// Drains every CPU's cache and opens a pageblock of the high-atomic reserve, zone by zone;
@@ -240,9 +249,8 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
         let mut given = 0;
         for zone in self.zones {
             given += self.drain_zone(zone);
-            let here = self.here(zone, 0);
             loop {
-                match S::Keeper::coalesce(&here) {
+                match self.coalesce(CpuId(0), zone) {
                     0 => break,
                     frames => given += frames,
                 }

@@ -106,6 +106,34 @@ impl<P: Platform, S: Policy> Here<'_, P, S> {
         given
     }
 
+    /// Takes up to `slots.len()` blocks of `order` from memory of `migrate`'s own in one hold, in
+    /// ascending order; nobody else's memory is touched for it. Their frames are left inner.
+    pub(super) fn take_own_blocks(
+        &self,
+        slots: &mut [u32],
+        order: Order,
+        migrate: MigrateType,
+    ) -> usize {
+        if slots.is_empty() {
+            return 0;
+        }
+        let taken = self.zone.with_buddy(|buddy| {
+            let mut done = 0;
+            for slot in slots.iter_mut() {
+                let mut own = buddy.take_smallest(self.table, order, migrate);
+                if own.is_none() && migrate == MigrateType::Movable && buddy.grow(self.table) {
+                    own = buddy.take_smallest(self.table, order, migrate);
+                }
+                let Some(index) = own else { break };
+                *slot = index;
+                done += 1;
+            }
+            done
+        });
+        slots[..taken].sort_unstable();
+        taken
+    }
+
     /// Takes up to `slots.len()` blocks of `order` in one hold and marks them cached.
     pub(super) fn take_blocks(
         &self,
