@@ -76,8 +76,11 @@ fn fill_zone<P: Platform, S: Policy>(
         };
         let step = table.pageblock_order().frames() as usize;
         for at in (table.block_start(start)..=last).step_by(step) {
-            // A pageblock with memory of two kinds was made whole by the plan.
-            table.set_block(at, BlockWord::new(spec.id, migrate));
+            // Memory of two usable kinds in one pageblock was made one by the plan; what is
+            // reclaimed later takes the type of what is there.
+            if range.kind.is_usable() || table.block(at).zone().is_none() {
+                table.set_block(at, BlockWord::new(spec.id, migrate));
+            }
         }
         if !range.kind.is_usable() {
             continue;

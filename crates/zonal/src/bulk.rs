@@ -2,7 +2,7 @@
 
 use crate::allocator::Allocator;
 use crate::entry::Entry;
-use crate::error::{AllocError, AllocReason, BulkFreed};
+use crate::error::{AllocError, BulkFreed};
 use crate::frame::BlockWord;
 use crate::keeper::{Keeper, Stop};
 use crate::platform::Platform;
@@ -134,23 +134,5 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
             S::Trace::emit(|| Event::Free { pfn, order: Order::ZERO });
         }
         done
-    }
-
-    /// Physically contiguous frames beyond the largest order. Its place is here; it needs
-    /// compaction to be of use.
-    ///
-    /// # Errors
-    /// [`AllocReason::Exhausted`] for more frames than a largest block holds.
-    pub fn alloc_contiguous(
-        &self,
-        frames: u64,
-        request: &Request,
-    ) -> Result<crate::block::Block, AllocError> {
-        let Some(order) = Order::for_frames(frames) else {
-            let cpu = self.shared_entry().cpu();
-            return Err(self.explain(cpu, request, AllocReason::Exhausted));
-        };
-        let fitting = request.with_order(order);
-        self.alloc(&fitting)
     }
 }

@@ -42,13 +42,20 @@ pub struct Common<P: Platform> {
     empty: Stack<P>,
     /// Whose turn it is among interleaved nodes.
     pub(crate) turn: P::Word,
+    /// 1 when the memory to be reclaimed later was handed over.
+    pub(crate) released: P::Word,
 }
 
 impl<P: Platform> Common<P> {
     /// Nothing used yet.
     #[must_use]
     pub fn new() -> Self {
-        Self { fresh: P::Word::new(0), empty: Stack::new(), turn: P::Word::new(0) }
+        Self {
+            fresh: P::Word::new(0),
+            empty: Stack::new(),
+            turn: P::Word::new(0),
+            released: P::Word::new(0),
+        }
     }
 }
 

@@ -131,6 +131,8 @@ pub enum AllocReason {
     NotRequestable,
     /// The host cannot fill frames with zero bytes; the block was given back.
     CannotZero,
+    /// So many contiguous frames cannot be had: none, or more than a largest block.
+    NotContiguous,
 }
 
 /// A zone that was tried.
@@ -195,6 +197,9 @@ impl fmt::Display for AllocError {
             }
             AllocReason::CannotZero => {
                 return write!(f, "this host cannot fill frames with zero bytes");
+            }
+            AllocReason::NotContiguous => {
+                return write!(f, "contiguous frames come by 1 to {}", Order::MAX.frames());
             }
             AllocReason::Exhausted => {}
         }

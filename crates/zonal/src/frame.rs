@@ -55,7 +55,8 @@ pub enum FrameKind {
 /// changes hands through the zone lock, a slot, a depot's release/acquire pair, or whatever
 /// the caller uses to pass its block on. Only misuse races here (a frame freed twice at the
 /// same instant on two CPUs); the copy that this leaves in a second cache fails the check
-/// made when it would be handed out, and is dropped and counted there.
+/// made when it would be handed out, and is dropped there, unless both copies are handed out
+/// at the same instant again.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(transparent)]
 pub struct FrameState(u8);

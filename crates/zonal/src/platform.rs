@@ -94,6 +94,8 @@ pub trait Slot<T>: Sized {
     fn try_with<R>(&self, f: impl FnOnce(&mut T) -> R) -> Option<R>;
     /// Waits for whoever is inside, then runs `f`, claimed or not. For drains: it may be slow,
     /// and must not be called by the owner from inside its own slot.
+    /// An interrupt handler that allocates may get here too: a host that lets interrupts into
+    /// its slots must not let their handlers wait for the slot they interrupted.
     fn with<R>(&self, f: impl FnOnce(&mut T) -> R) -> R;
     /// Claims every slot of the run until the claim is dropped.
     ///

@@ -210,7 +210,7 @@ impl<const N: usize> Keeper for Depot<N> {
         cpu.shard_high = [if cpu.batch == N as u32 { SHARD_BASE } else { 0 }; NR_CACHED_TYPES];
         for (row, stacks) in cpu.blocks.iter_mut().enumerate() {
             let limit = DepotCpu::<N>::block_limit(row, tuning.managed, tuning.cpus);
-            stacks.iter_mut().for_each(|stack| stack.high = limit);
+            stacks.iter_mut().for_each(|stack| stack.bound(limit));
         }
     }
 
@@ -292,6 +292,7 @@ impl<const N: usize> Keeper for Depot<N> {
         if order != Order::ZERO {
             let Some(row) = high_row(order) else { return false };
             let stack = &mut cpu.blocks[row][at];
+            stack.grow();
             let blocks = u64::from(stack.high / 2).clamp(1, 8).min(allowance >> order.get());
             let taken = here.take_blocks(&mut stack.slots[..blocks as usize], order, migrate);
             stack.len = taken as u32;

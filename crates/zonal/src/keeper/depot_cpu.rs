@@ -252,13 +252,33 @@ fn push_chunk<P: Platform>(
 #[derive(Clone, Copy, Debug)]
 pub(super) struct BlockStack {
     pub(super) len: u32,
-    /// Blocks kept before a spill: doubled when the cache ran dry, halved by a drain.
+    /// Blocks kept before a spill: [grows](Self::grow) when the cache ran dry, shrinks by a
+    /// drain, and stays between `least` and `most`.
     pub(super) high: u32,
+    least: u32,
+    most: u32,
     pub(super) slots: [u32; HIGH_SLOTS],
 }
 
 impl BlockStack {
-    const EMPTY: Self = Self { len: 0, high: 0, slots: [0; HIGH_SLOTS] };
+    const EMPTY: Self = Self { len: 0, high: 0, least: 0, most: 0, slots: [0; HIGH_SLOTS] };
+
+    /// Sets the bounds: at most `most` blocks, a quarter of that from the start.
+    pub(super) fn bound(&mut self, most: u32) {
+        self.most = most.min(HIGH_SLOTS as u32);
+        self.least = self.most.div_ceil(4);
+        self.high = self.least;
+    }
+
+    /// The cache ran dry: keep twice as much.
+    pub(super) fn grow(&mut self) {
+        self.high = (self.high * 2).min(self.most);
+    }
+
+    /// Memory is wanted elsewhere: keep half as much.
+    fn shrink(&mut self) {
+        self.high = (self.high / 2).max(self.least);
+    }
 
     #[inline(always)]
     pub(super) fn pop<P: Platform>(
@@ -353,6 +373,7 @@ pub(super) fn drain_blocks<const N: usize>(
     for (&(order, _), stacks) in HIGH_ORDERS.iter().zip(&mut cpu.blocks) {
         for stack in stacks {
             let len = core::mem::take(&mut stack.len) as usize;
+            stack.shrink();
             give(&stack.slots[..len], order);
         }
     }

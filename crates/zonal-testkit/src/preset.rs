@@ -1,0 +1,25 @@
+//! A preset for small memories: clusters of 8 frames, so that a few thousand frames exercise
+//! shards, shared depot, stealing and coalescing.
+//!
+//! ```
+//! use zonal::keeper::Keeper;
+//! use zonal::policy::Policy;
+//! use zonal_testkit::preset::TinyZonal;
+//! assert_eq!(<<TinyZonal as Policy>::Keeper as Keeper>::CLUSTER, 8);
+//! ```
+
+use zonal::keeper::Depot;
+use zonal::policy::{Policy, merge::Lazy, split::Whole, trace::Off, walk::FirstFit};
+
+/// [`zonal::preset::Zonal`] with clusters of 8 frames.
+#[derive(Clone, Copy, Debug)]
+pub struct TinyZonal;
+
+impl Policy for TinyZonal {
+    const NAME: &'static str = "TinyZonal";
+    type Keeper = Depot<8>;
+    type Merge = Lazy;
+    type Walk = FirstFit;
+    type Split = Whole;
+    type Trace = Off;
+}

@@ -1,0 +1,283 @@
+//! A platform that sees every lock and every callback, and reports what I-7 forbids: a callback
+//! with a lock held, a lock of one kind taken inside another of its kind.
+//!
+//! ```
+//! use zonal::CpuId;
+//! use zonal::platform::Platform;
+//! use zonal_testkit::host::Host;
+//! use zonal_testkit::probe::{Mutexes, Probe};
+//! use zonal_testkit::shape::Shape;
+//! let host = Probe::<Mutexes>::for_shape(Shape::TwoNodes);
+//! assert!(host.switch_cpu(CpuId(1)));
+//! assert_eq!(host.node(host.cpu()).0, 1);
+//! ```
+
+use crate::host::Host;
+use crate::shape::Shape;
+use std::cell::Cell;
+use std::marker::PhantomData;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
+use zonal::platform::shared_slot::{Guarded, SharedSlot};
+use zonal::platform::single::CellLock;
+use zonal::platform::{CannotZero, Lock, Platform};
+use zonal::policy::Policy;
+use zonal::slowpath::Shortage;
+use zonal::{Allocator, CpuId, NodeId, Order, Pfn, ZoneId};
+
+thread_local! {
+    /// Zone locks and slots that this thread is inside of.
+    static DEPTH: [Cell<u32>; 2] = const { [Cell::new(0), Cell::new(0)] };
+    /// Locks that this thread took inside one of their kind.
+    static NESTED: Cell<u32> = const { Cell::new(0) };
+    /// The CPU that this thread plays.
+    static CPU: Cell<u32> = const { Cell::new(0) };
+}
+
+/// How many zone locks and slots the calling thread is inside of.
+#[must_use]
+pub fn locks_held() -> u32 {
+    DEPTH.with(|depth| depth.iter().map(Cell::get).sum())
+}
+
+/// Being inside a lock, to the end of the scope.
+struct Inside {
+    kind: usize,
+}
+
+impl Inside {
+    fn new(kind: usize) -> Self {
+        DEPTH.with(|depth| {
+            if depth[kind].replace(depth[kind].get() + 1) > 0 {
+                NESTED.with(|nested| nested.set(nested.get() + 1));
+            }
+        });
+        Self { kind }
+    }
+}
+
+impl Drop for Inside {
+    fn drop(&mut self) {
+        DEPTH.with(|depth| depth[self.kind].set(depth[self.kind].get() - 1));
+    }
+}
+
+/// A lock that counts who is inside. `KIND` 0: zone lock; 1: slot.
+#[derive(Debug)]
+pub struct Counted<L, const KIND: usize>(L);
+
+impl<T, L: Lock<T>, const KIND: usize> Lock<T> for Counted<L, KIND> {
+    fn new(value: T) -> Self {
+        Self(L::new(value))
+    }
+    fn with<R>(&self, f: impl FnOnce(&mut T) -> R) -> R {
+        self.0.with(|value| {
+            let _inside = Inside::new(KIND);
+            f(value)
+        })
+    }
+    fn try_with<R>(&self, f: impl FnOnce(&mut T) -> R) -> Option<R> {
+        self.0.try_with(|value| {
+            let _inside = Inside::new(KIND);
+            f(value)
+        })
+    }
+    fn get_mut(&mut self) -> &mut T {
+        self.0.get_mut()
+    }
+}
+
+/// The lock of `std`, for many threads.
+#[derive(Debug)]
+pub struct MutexLock<T>(Mutex<T>);
+
+impl<T> Lock<T> for MutexLock<T> {
+    fn new(value: T) -> Self {
+        Self(Mutex::new(value))
+    }
+    fn with<R>(&self, f: impl FnOnce(&mut T) -> R) -> R {
+        f(&mut lock(&self.0))
+    }
+    fn try_with<R>(&self, f: impl FnOnce(&mut T) -> R) -> Option<R> {
+        match self.0.try_lock() {
+            Ok(mut value) => Some(f(&mut value)),
+            Err(TryLockError::Poisoned(error)) => Some(f(&mut error.into_inner())),
+            Err(TryLockError::WouldBlock) => None,
+        }
+    }
+    fn get_mut(&mut self) -> &mut T {
+        self.0.get_mut().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Which locks a [`Probe`] is made of.
+pub trait Locks: Sized + 'static {
+    /// What they are called.
+    const NAME: &'static str;
+    /// The lock.
+    type Lock<T: Send>: Lock<T>;
+}
+
+/// Cells: one thread.
+#[derive(Clone, Copy, Debug)]
+pub struct Cells;
+
+impl Locks for Cells {
+    const NAME: &'static str = "Probe<Cells>";
+    type Lock<T: Send> = CellLock<T>;
+}
+
+/// Mutexes: any number of threads.
+#[derive(Clone, Copy, Debug)]
+pub struct Mutexes;
+
+impl Locks for Mutexes {
+    const NAME: &'static str = "Probe<Mutexes>";
+    type Lock<T: Send> = MutexLock<T>;
+}
+
+/// What the allocator asked of the host.
+#[derive(Clone, Debug, Default)]
+pub struct Calls {
+    /// Zones for which reclaim was woken.
+    pub woken: Vec<ZoneId>,
+    /// Shortages with which reclaim was called.
+    pub reclaims: Vec<Shortage>,
+    /// Shortages with which compaction was called.
+    pub compactions: Vec<Shortage>,
+    /// Blocks that were to be zeroed.
+    pub zeroed: Vec<(Pfn, Order)>,
+}
+
+/// The platform.
+#[derive(Debug)]
+pub struct Probe<L: Locks> {
+    shape: Shape,
+    calls: Mutex<Calls>,
+    /// Blocks that the next reclaim frees, and those that the next compaction does.
+    pledged: [Mutex<Vec<(Pfn, Order)>>; 2],
+    redeemed: Mutex<Vec<(Pfn, Order)>>,
+    faults: Mutex<Vec<String>>,
+    can_zero: AtomicBool,
+    locks: PhantomData<fn() -> L>,
+}
+
+impl<L: Locks> Probe<L> {
+    /// What the allocator asked for since the last call.
+    pub fn take_calls(&self) -> Calls {
+        std::mem::take(&mut *lock(&self.calls))
+    }
+
+    /// Whether [`zero`](Platform::zero) succeeds; it does at first.
+    pub fn set_can_zero(&self, can: bool) {
+        self.can_zero.store(can, Ordering::Relaxed);
+    }
+
+    /// Keeps a block that [`compact`](Platform::compact) is to free.
+    pub fn pledge_to_compaction(&self, pfn: Pfn, order: Order) {
+        lock(&self.pledged[1]).push((pfn, order));
+    }
+
+    /// Books a callback, and a fault if it comes with a lock held.
+    fn called(&self, what: &str, book: impl FnOnce(&mut Calls)) {
+        let held = locks_held();
+        if held > 0 {
+            lock(&self.faults).push(format!("{what} was called with {held} lock(s) held"));
+        }
+        book(&mut lock(&self.calls));
+    }
+
+    /// Frees what was pledged; returns the frames.
+    fn redeem<S: Policy>(&self, allocator: &Allocator<'_, Self, S>, kind: usize) -> u64 {
+        let blocks = std::mem::take(&mut *lock(&self.pledged[kind]));
+        let mut frames = 0;
+        for (pfn, order) in blocks {
+            match allocator.free_raw(pfn, order) {
+                Ok(()) => {
+                    frames += order.frames();
+                    lock(&self.redeemed).push((pfn, order));
+                }
+                Err(error) => lock(&self.faults).push(format!("a pledged block: {error}")),
+            }
+        }
+        frames
+    }
+}
+
+impl<L: Locks> Platform for Probe<L> {
+    type Byte = AtomicU8;
+    type Word = AtomicU64;
+    type Lock<T: Send> = Counted<L::Lock<T>, 0>;
+    type Slot<T: Send> = SharedSlot<T, Counted<L::Lock<Guarded<T>>, 1>>;
+
+    fn cpu(&self) -> CpuId {
+        CpuId(CPU.with(Cell::get))
+    }
+
+    fn node(&self, cpu: CpuId) -> NodeId {
+        self.shape.node_of(cpu)
+    }
+
+    fn zero(&self, pfn: Pfn, order: Order) -> Result<(), CannotZero> {
+        self.called("zero", |calls| calls.zeroed.push((pfn, order)));
+        if self.can_zero.load(Ordering::Relaxed) { Ok(()) } else { Err(CannotZero) }
+    }
+
+    fn wake_reclaim(&self, zone: ZoneId) {
+        self.called("wake_reclaim", |calls| calls.woken.push(zone));
+    }
+
+    fn reclaim<S: Policy>(&self, allocator: &Allocator<'_, Self, S>, shortage: &Shortage) -> u64 {
+        self.called("reclaim", |calls| calls.reclaims.push(*shortage));
+        self.redeem(allocator, 0)
+    }
+
+    fn compact<S: Policy>(&self, allocator: &Allocator<'_, Self, S>, shortage: &Shortage) -> bool {
+        self.called("compact", |calls| calls.compactions.push(*shortage));
+        self.redeem(allocator, 1) > 0
+    }
+}
+
+impl<L: Locks> Host for Probe<L> {
+    const NAME: &'static str = L::NAME;
+
+    fn for_shape(shape: Shape) -> Self {
+        CPU.with(|cpu| cpu.set(0));
+        Self {
+            shape,
+            calls: Mutex::default(),
+            pledged: Default::default(),
+            redeemed: Mutex::default(),
+            faults: Mutex::default(),
+            can_zero: AtomicBool::new(true),
+            locks: PhantomData,
+        }
+    }
+
+    fn switch_cpu(&self, cpu: CpuId) -> bool {
+        CPU.with(|own| own.set(cpu.0));
+        true
+    }
+
+    fn pledge(&self, pfn: Pfn, order: Order) -> bool {
+        lock(&self.pledged[0]).push((pfn, order));
+        true
+    }
+
+    fn redeemed(&self) -> Vec<(Pfn, Order)> {
+        std::mem::take(&mut *lock(&self.redeemed))
+    }
+
+    fn faults(&self) -> Vec<String> {
+        let mut faults = std::mem::take(&mut *lock(&self.faults));
+        let nested = NESTED.take();
+        if nested > 0 {
+            faults.push(format!("{nested} lock(s) taken inside a lock of the same kind"));
+        }
+        faults
+    }
+}

@@ -1,0 +1,97 @@
+//! Memory handed over after boot, and contiguous frames by count.
+#![cfg(not(loom))]
+#![allow(missing_docs, reason = "tests")]
+
+use zonal::error::AllocReason;
+use zonal::map::RangeKind;
+use zonal::policy::Policy;
+use zonal::preset::{Linux416, Zonal};
+use zonal::{Order, Request, ZoneId};
+use zonal_testkit::preset::TinyZonal;
+use zonal_testkit::probe::{Cells, Probe};
+use zonal_testkit::shape::Shape;
+use zonal_testkit::world::{World, with_world};
+
+type W<'m, S> = World<'m, Probe<Cells>, S>;
+
+fn with<S: Policy>(shape: Shape, f: impl FnOnce(&W<'_, S>)) {
+    with_world::<Probe<Cells>, S, _>(shape, f);
+}
+
+fn totals<S: Policy>(world: &W<'_, S>) -> (u64, u64) {
+    let zones = (0..world.allocator.zone_count() as u8).map(ZoneId);
+    zones.filter_map(|zone| world.allocator.zone_info(zone)).fold((0, 0), |(managed, free), zone| {
+        (managed + zone.managed, free + zone.free + zone.cached + zone.deferred)
+    })
+}
+
+fn released<S: Policy>() {
+    with::<S>(Shape::Holes, |world| {
+        let allocator = &world.allocator;
+        let ranges = allocator.plan().map().ranges().iter();
+        let later: Vec<_> = ranges.filter(|range| range.kind == RangeKind::ReclaimLater).collect();
+        let frames: u64 = later.iter().map(|range| range.frames()).sum();
+        assert!(frames > 0, "the shape has such memory");
+        let before = totals(world);
+        assert!(allocator.free_raw(later[0].start, Order::ZERO).is_err(), "not ours yet");
+
+        assert_eq!(allocator.release_reclaim_later(), frames);
+        assert_eq!(allocator.release_reclaim_later(), 0, "once");
+        assert_eq!(totals(world), (before.0 + frames, before.1 + frames));
+
+        let mut seen = 0;
+        let mut held = Vec::new();
+        while let Ok(pfn) = allocator.alloc_raw(&Request::frame()) {
+            seen += u64::from(later.iter().any(|range| range.pfns().contains(pfn)));
+            held.push(pfn);
+        }
+        assert_eq!(seen, frames, "every one of them is handed out, once");
+        held.sort_unstable();
+        held.dedup();
+        assert_eq!(held.len() as u64, before.1 + frames);
+        for pfn in held {
+            allocator.free_raw(pfn, Order::ZERO).expect("allocated above");
+        }
+        allocator.drain_all();
+        assert_eq!(totals(world), (before.0 + frames, before.1 + frames));
+    });
+}
+
+fn contiguous<S: Policy>() {
+    with::<S>(Shape::Huge, |world| {
+        let (allocator, request) = (&world.allocator, Request::frame());
+        let before = totals(world);
+        for (frames, order) in [(1, 0), (2, 1), (3, 2), (512, 9), (513, 10), (1024, 10)] {
+            let block = allocator.alloc_contiguous(frames, &request).expect("there is enough");
+            assert_eq!(block.order().get(), order, "{frames} frames");
+            allocator.free(block).expect("allocated above");
+        }
+        for frames in [0, 1025, u64::MAX] {
+            let error = allocator.alloc_contiguous(frames, &request).expect_err("impossible");
+            assert_eq!(error.reason, AllocReason::NotContiguous);
+            assert_eq!(error.to_string(), "contiguous frames come by 1 to 1024");
+        }
+        assert_eq!(totals(world), before);
+    });
+}
+
+macro_rules! over_presets {
+    ($($module:ident: $preset:ty;)*) => {$(
+        mod $module {
+            #[test]
+            fn memory_to_be_reclaimed_later_is_handed_over_once() {
+                super::released::<$preset>();
+            }
+            #[test]
+            fn contiguous_frames_come_in_the_smallest_block() {
+                super::contiguous::<$preset>();
+            }
+        }
+    )*};
+}
+
+over_presets! {
+    base: super::Linux416;
+    default: super::Zonal;
+    tiny: super::TinyZonal;
+}

@@ -1,0 +1,386 @@
+//! A checker that cannot fail checks nothing: each is shown what it is there to find.
+#![cfg(not(loom))]
+#![allow(missing_docs, reason = "tests")]
+
+use zonal::error::{AllocError, AllocReason};
+use zonal::frame::FrameState;
+use zonal::inspect::Place;
+use zonal::platform::{Lock, Platform, Slot};
+use zonal::policy::{Merge, Policy, Walk, merge, split, trace, walk};
+use zonal::slowpath::Shortage;
+use zonal::{HOLD_BOUND, MigrateType, NodeId, Order, Pfn, Request, ZoneId, ZoneType};
+use zonal_testkit::checkers::{
+    Checked, Rules, check_all, check_counters, check_counts, check_faults, check_holds,
+    check_lists, check_merged, check_one_place, check_reserve, check_states,
+};
+use zonal_testkit::command::{Ask, Command};
+use zonal_testkit::host::Host;
+use zonal_testkit::model::Model;
+use zonal_testkit::preset::TinyZonal;
+use zonal_testkit::probe::{Cells, Mutexes, Probe};
+use zonal_testkit::runner::{Runner, run_commands, run_with_rules};
+use zonal_testkit::shape::{Shape, order};
+use zonal_testkit::snapshot::{Found, Snapshot};
+use zonal_testkit::suite::{Work, threads_at_random};
+use zonal_testkit::world::with_world;
+
+/// A healthy moment with something in every place.
+fn moment(f: impl FnOnce(Snapshot, Model<'_>)) {
+    let commands = [
+        Command::Alloc(Ask { order: 4, flags: 1, ..Ask::FRAME }),
+        Command::AllocBulk { ask: Ask::FRAME, count: 300 },
+        Command::FreeBulk { nth: 1, count: 150, twice: false },
+        Command::SwitchCpu { cpu: 1 },
+        Command::Alloc(Ask { order: 1, ..Ask::FRAME }),
+        Command::Free { nth: 7 },
+    ];
+    with_world::<Probe<Cells>, TinyZonal, _>(Shape::Blocks3, |world| {
+        let mut runner = Runner::new(world, Rules::STRICT);
+        for command in &commands {
+            runner.step(command).unwrap();
+        }
+        let snapshot = runner.snapshot().clone();
+        let has = |what: fn(&Place) -> bool| snapshot.found.iter().any(|at| what(&at.place));
+        assert!(has(|place| matches!(place, Place::Listed { .. })));
+        assert!(has(|place| matches!(place, Place::Cached { .. })));
+        assert!(has(|place| matches!(place, Place::Deferred)));
+        assert!(has(|place| matches!(place, Place::Untouched)));
+        assert!(snapshot.zones[0].high_atomic_blocks > 0);
+        check_all(&snapshot, runner.model(), &Rules::STRICT).unwrap();
+        f(snapshot, runner.model().clone());
+    });
+}
+
+/// Damages a healthy moment; the checker must name the rule.
+fn planted(
+    rule: &str,
+    check: impl Fn(&Snapshot, &Model<'_>) -> Checked,
+    damage: impl FnOnce(&mut Snapshot, &mut Model<'_>),
+) {
+    moment(|mut snapshot, mut model| {
+        check(&snapshot, &model).expect("healthy before");
+        damage(&mut snapshot, &mut model);
+        let violation = check(&snapshot, &model).expect_err("the damage is found");
+        assert_eq!(violation.rule, rule, "{violation}");
+    });
+}
+
+fn listed(snapshot: &Snapshot) -> usize {
+    let big = |at: &Found| matches!(at.place, Place::Listed { order, .. } if order.get() > 0);
+    snapshot.found.iter().position(big).expect("a listed block")
+}
+
+#[test]
+fn a_frame_in_two_places() {
+    let check = check_one_place;
+    planted("I-1", check, |snapshot, model| {
+        let pfn = snapshot.found[listed(snapshot)].pfn;
+        model.insert(Pfn::new(pfn.get() + 1), Order::ZERO);
+    });
+    planted("I-1", check, |snapshot, _| snapshot.found.push(snapshot.found[0]));
+    planted("I-1", check, |snapshot, _| snapshot.kinds[3] = None);
+}
+
+#[test]
+fn a_frame_in_no_place() {
+    planted("I-1", check_one_place, |_, model| model.remove(model.nth(5).unwrap().0));
+    planted("I-1", check_one_place, |snapshot, _| {
+        snapshot.found.pop();
+    });
+}
+
+#[test]
+fn a_state_that_lies() {
+    for state in [FrameState::INNER, FrameState::cached(order(3)), FrameState::free(order(2))] {
+        planted("I-1", check_states, |snapshot, model| {
+            let at = snapshot.index(model.nth(3).unwrap().0).unwrap();
+            snapshot.states[at] = state;
+        });
+    }
+    planted("I-1", check_states, |snapshot, _| {
+        let inner = snapshot.index(snapshot.found[listed(snapshot)].pfn).unwrap() + 1;
+        snapshot.states[inner] = FrameState::free(Order::ZERO);
+    });
+}
+
+#[test]
+fn a_block_on_the_wrong_list() {
+    planted(
+        "I-1",
+        |snapshot, _| check_lists(snapshot),
+        |snapshot, _| {
+            let pfn = snapshot.found[listed(snapshot)].pfn;
+            let block = snapshot.index(pfn).unwrap() >> snapshot.pageblock_order.get();
+            snapshot.pageblocks[block] = Some((ZoneId(0), MigrateType::Cma));
+        },
+    );
+    planted(
+        "I-1",
+        |snapshot, _| check_lists(snapshot),
+        |snapshot, _| {
+            let at = listed(snapshot);
+            snapshot.found[at].zone = ZoneId(1);
+        },
+    );
+    planted(
+        "I-1",
+        |snapshot, _| check_lists(snapshot),
+        |snapshot, _| {
+            let block = listed(snapshot);
+            snapshot.found[block].pfn = Pfn::new(snapshot.found[block].pfn.get() + 1);
+        },
+    );
+}
+
+#[test]
+fn a_count_that_is_off() {
+    type Damage = fn(&mut Snapshot);
+    let damages: [Damage; 6] = [
+        |snapshot| snapshot.zones[0].free += 1,
+        |snapshot| snapshot.zones[0].cached -= 1,
+        |snapshot| snapshot.zones[0].deferred += 8,
+        |snapshot| snapshot.zones[0].managed -= 1,
+        |snapshot| snapshot.zones[0].blocks[2][1] += 1,
+        |snapshot| snapshot.caches[0].1.count += 1,
+    ];
+    for damage in damages {
+        planted("I-2", check_counts, |snapshot, _| damage(snapshot));
+    }
+}
+
+#[test]
+fn buddies_apart() {
+    let check = |snapshot: &Snapshot, _: &Model<'_>| check_merged(snapshot, &Rules::STRICT);
+    planted("I-5", check, |snapshot, _| {
+        let Found { zone, pfn, place } = snapshot.found.remove(listed(snapshot));
+        let Place::Listed { order: whole, migrate } = place else { unreachable!() };
+        let half = order(whole.get() - 1);
+        let place = Place::Listed { order: half, migrate };
+        snapshot.found.push(Found { zone, pfn, place });
+        snapshot.found.push(Found { zone, pfn: Pfn::new(pfn.get() + half.frames()), place });
+    });
+}
+
+#[test]
+fn a_long_hold() {
+    let check = |snapshot: &Snapshot, _: &Model<'_>| check_holds(snapshot);
+    planted("I-7", check, |snapshot, _| snapshot.zones[0].events.hold_max = HOLD_BOUND + 1);
+}
+
+#[test]
+fn counters_that_do_not_add_up() {
+    planted("counters", check_counters, |snapshot, _| snapshot.caches[0].1.events.alloc += 1);
+    planted("counters", check_counters, |snapshot, _| snapshot.zones[0].events.direct_free += 1);
+    planted("counters", check_counters, |snapshot, _| snapshot.zones[0].events.refused = 1);
+}
+
+#[test]
+fn a_reserve_of_another_size() {
+    let check = |snapshot: &Snapshot, _: &Model<'_>| check_reserve(snapshot);
+    planted("reserve", check, |snapshot, _| snapshot.zones[0].high_atomic_blocks += 1);
+    planted("reserve", check, |snapshot, _| {
+        snapshot.pageblocks.fill(Some((ZoneId(0), MigrateType::HighAtomic)));
+        snapshot.zones[0].high_atomic_blocks = snapshot.pageblocks.len() as u32;
+    });
+}
+
+/// What an allocation may not return.
+#[test]
+fn a_bad_answer_to_an_allocation() {
+    let plan = Shape::Low.plan::<TinyZonal>();
+    let mut model = Model::new(&plan);
+    model.insert(Pfn::new(0x200), order(3));
+    let check = |request: Request, pfn| {
+        let checked = model.check_served_raw(&request, NodeId(0), Pfn::new(pfn));
+        checked.map_err(|violation| violation.rule)
+    };
+    let block = Request::new(order(2));
+    assert_eq!(check(block, 0x208), Ok(()));
+    assert_eq!(check(block, 0x204), Err("I-3"), "inside a block that is out");
+    assert_eq!(check(Request::new(order(5)), 0x1e0), Ok(()));
+    assert_eq!(check(Request::new(order(5)), 0x200), Err("I-3"), "around it");
+    assert_eq!(check(block, 0x20a), Err("I-3"), "not aligned");
+    assert_eq!(check(block, 0x4000), Err("I-3"), "no memory");
+    assert_eq!(check(block.zone_limit(ZoneType::Dma), 0x208), Err("I-3"), "not DMA");
+    assert_eq!(
+        check(block.nodes(zonal::NodePolicy::Preferred(NodeId(1))).this_node(), 0x208),
+        Err("I-3"),
+        "another node"
+    );
+    let cma = Shape::Cma.plan::<TinyZonal>();
+    let model = Model::new(&cma);
+    let (of_cma, local) = (Pfn::new(0x1100), NodeId(0));
+    let movable = Request::frame().migrate(MigrateType::Movable);
+    assert!(model.check_served_raw(&movable, local, of_cma).is_ok());
+    assert!(model.check_served_raw(&Request::frame(), local, of_cma).is_err());
+}
+
+/// A refusal while there is something, or for another reason than the right one.
+#[test]
+fn a_refusal_without_need() {
+    moment(|snapshot, model| {
+        let refuse = |request: Request, reason, tried| {
+            let error = AllocError {
+                reason,
+                order: request.order(),
+                migrate: request.migrate_type(),
+                mark: zonal::watermark::Mark::Min,
+                tried,
+                zones: [None; 8],
+                free: Default::default(),
+            };
+            let checked = model.check_refused(&request, NodeId(0), &error, &snapshot);
+            checked.map_err(|violation| violation.rule)
+        };
+        let frame = Request::frame();
+        assert_eq!(refuse(frame, AllocReason::Exhausted, 1), Err("I-6"));
+        assert_eq!(refuse(Request::new(order(2)), AllocReason::Exhausted, 1), Err("I-6"));
+        assert_eq!(refuse(frame, AllocReason::CannotZero, 0), Err("I-6"), "it was not to zero");
+        assert_eq!(refuse(frame, AllocReason::NoZone, 0), Err("I-6"), "there is a zone");
+        let full = Request::frame().zone_limit(ZoneType::Dma);
+        assert_eq!(refuse(full, AllocReason::NoZone, 0), Ok(()));
+        assert_eq!(refuse(full, AllocReason::Exhausted, 0), Err("I-6"));
+    });
+}
+
+/// Callbacks with a lock held, and locks in locks, as the probe sees them.
+#[test]
+fn a_callback_under_a_lock() {
+    type P = Probe<Cells>;
+    with_world::<P, TinyZonal, _>(Shape::Flat, |world| {
+        let host = world.allocator.platform();
+        let (zone_lock, other) = (<P as Platform>::Lock::new(0), <P as Platform>::Lock::new(0));
+        let slot = <<P as Platform>::Slot<u8> as Slot<u8>>::new(0);
+        let shortage = Shortage { request: Request::frame(), attempt: 0 };
+        let clean = || check_faults(&host.faults());
+        host.wake_reclaim(ZoneId(0));
+        slot.with(|_| zone_lock.with(|n| *n += 1));
+        clean().expect("a zone lock inside a slot is how it is done");
+        zone_lock.with(|_| host.wake_reclaim(ZoneId(0)));
+        clean().unwrap_err();
+        slot.with(|_| host.reclaim(&world.allocator, &shortage));
+        clean().unwrap_err();
+        zone_lock.with(|_| host.compact(&world.allocator, &shortage));
+        clean().unwrap_err();
+        slot.try_with(|_| host.zero(Pfn::new(0), Order::ZERO)).unwrap().unwrap();
+        clean().unwrap_err();
+        zone_lock.with(|_| other.with(|n: &mut i32| *n += 1));
+        assert_eq!(clean().unwrap_err().rule, "I-7");
+        clean().expect("and then forgotten");
+    });
+}
+
+macro_rules! broken_preset {
+    ($name:ident, $merge:ty, $walk:ty) => {
+        struct $name;
+        impl Policy for $name {
+            const NAME: &'static str = stringify!($name);
+            type Keeper = zonal::keeper::Depot<8>;
+            type Merge = $merge;
+            type Walk = $walk;
+            type Split = split::Whole;
+            type Trace = trace::Off;
+        }
+    };
+}
+
+macro_rules! merge_policy {
+    ($name:ident, $arrange:expr, $run:expr, $defers:expr) => {
+        struct $name;
+        impl Merge for $name {
+            fn arrange(batch: &mut [u32]) {
+                let arrange: fn(&mut [u32]) = $arrange;
+                arrange(batch);
+            }
+            fn run(batch: &[u32], pageblock: Order) -> Order {
+                let run: fn(&[u32], Order) -> Order = $run;
+                run(batch, pageblock)
+            }
+            fn defers(order: Order) -> bool {
+                let defers: fn(Order) -> bool = $defers;
+                defers(order)
+            }
+        }
+    };
+}
+
+/// Takes any two frames for one block.
+fn two_are_a_block(batch: &[u32], _: Order) -> Order {
+    if batch.len() > 1 { order(1) } else { Order::ZERO }
+}
+
+merge_policy!(TooLarge, merge::Lazy::arrange, two_are_a_block, merge::Lazy::defers);
+/// Puts one frame of a batch over another.
+fn overwrite(batch: &mut [u32]) {
+    if let [first, .., last] = batch {
+        *first = *last;
+    }
+}
+
+merge_policy!(Loses, overwrite, merge::Always::run, |_| false);
+merge_policy!(Puts, merge::Lazy::arrange, merge::Lazy::run, |order| order == Order::ZERO);
+broken_preset!(TooLargeRuns, TooLarge, walk::FirstFit);
+broken_preset!(LostFrames, Loses, walk::FirstFit);
+broken_preset!(PutsOff, Puts, walk::FirstFit);
+
+/// Looks at the first zone only.
+struct Lazybones;
+
+impl Walk for Lazybones {
+    fn find<Z, R>(zones: &[Z], attempt: impl FnMut(&Z) -> Option<R>) -> Option<R> {
+        zones.iter().take(1).find_map(attempt)
+    }
+}
+
+broken_preset!(OneZone, merge::Lazy, Lazybones);
+
+const FILL_AND_FREE: [Command; 3] = [
+    Command::Fill { ask: Ask { migrate: 1, limit: 3, ..Ask::FRAME }, spare: 200 },
+    Command::DrainAll,
+    Command::FreeAll,
+];
+
+/// Planted bugs that the whole suite has to find by itself.
+#[test]
+fn broken_policies_are_found() {
+    let run = run_commands::<Probe<Cells>, TooLargeRuns>;
+    assert_eq!(run(Shape::Flat, &FILL_AND_FREE).unwrap_err().violation.rule, "I-1");
+    let run = run_commands::<Probe<Cells>, LostFrames>;
+    assert_eq!(run(Shape::Flat, &FILL_AND_FREE).unwrap_err().violation.rule, "I-1");
+    let run = run_commands::<Probe<Cells>, OneZone>;
+    assert_eq!(run(Shape::TwoNodes, &FILL_AND_FREE).unwrap_err().violation.rule, "I-6");
+    let run = run_commands::<Probe<Cells>, TinyZonal>;
+    for shape in Shape::ALL {
+        run(shape, &FILL_AND_FREE).expect("the same on a preset that is not broken");
+    }
+}
+
+#[test]
+fn merges_put_off_in_secret_are_found() {
+    let strict = run_with_rules::<Probe<Cells>, PutsOff>;
+    let failure = strict(Shape::Flat, &FILL_AND_FREE, Rules::STRICT).unwrap_err();
+    assert_eq!(failure.violation.rule, "I-5", "{failure}");
+    let told = run_with_rules::<Probe<Cells>, PutsOff>;
+    told(Shape::Flat, &FILL_AND_FREE, Rules::of::<PutsOff>()).expect("it says what it defers");
+}
+
+/// Random commands find them too, and threads do.
+#[test]
+#[should_panic(expected = "I-")]
+fn random_commands_find_a_broken_policy() {
+    zonal_testkit::suite::random_commands::<Probe<Cells>, LostFrames>(60, None);
+}
+
+#[test]
+#[should_panic(expected = "all invariants hold")]
+fn threads_find_a_broken_policy() {
+    let work = Work {
+        threads: 2,
+        operations: 500,
+        quota: 900,
+        most: Order::ZERO,
+        owned: false,
+        never_fails: false,
+    };
+    threads_at_random::<Probe<Mutexes>, LostFrames>(Shape::Flat, 1, work);
+}

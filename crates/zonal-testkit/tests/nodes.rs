@@ -1,0 +1,168 @@
+//! Node policies: whose memory a request gets.
+#![cfg(not(loom))]
+#![allow(missing_docs, reason = "tests")]
+
+use zonal::error::AllocReason;
+use zonal::policy::Policy;
+use zonal::preset::{Linux416, Zonal};
+use zonal::{CpuId, NodeId, NodeMask, NodePolicy, Order, Request, ZoneType};
+use zonal_testkit::host::Host;
+use zonal_testkit::preset::TinyZonal;
+use zonal_testkit::probe::{Cells, Probe};
+use zonal_testkit::shape::{Shape, order};
+use zonal_testkit::world::{World, with_world};
+
+type W<'m, S> = World<'m, Probe<Cells>, S>;
+
+fn mask(nodes: &[u8]) -> NodeMask {
+    nodes.iter().fold(NodeMask::NONE, |mask, &node| mask.with(NodeId(node)))
+}
+
+/// The node of the block that the request gets on `cpu`; the block stays out.
+fn node<S: Policy>(world: &W<'_, S>, cpu: u32, request: &Request) -> Result<u8, AllocReason> {
+    let allocator = &world.allocator;
+    allocator.platform().switch_cpu(CpuId(cpu));
+    let pfn = allocator.alloc_raw(request).map_err(|error| error.reason)?;
+    let zone = allocator.plan().zone_at(pfn).expect("memory has a zone");
+    Ok(allocator.zone_info(zone).expect("the zone exists").node.0)
+}
+
+/// How many blocks of `request` come from each of the two nodes until there is none.
+fn drained<S: Policy>(world: &W<'_, S>, cpu: u32, request: &Request) -> [u64; 2] {
+    let mut of = [0; 2];
+    while let Ok(node) = node(world, cpu, request) {
+        of[usize::from(node)] += 1;
+    }
+    of
+}
+
+fn with<S: Policy>(f: impl FnOnce(&W<'_, S>)) {
+    with_world::<Probe<Cells>, S, _>(Shape::TwoNodes, f);
+}
+
+/// Managed frames of the nodes of `Shape::TwoNodes`.
+const MANAGED: [u64; 2] = [1248, 800];
+
+fn local<S: Policy>() {
+    with::<S>(|world| {
+        for cpu in [0, 1, 0, 1] {
+            for size in [0, 0, 1, 4] {
+                assert_eq!(node(world, cpu, &Request::new(order(size))), Ok(cpu as u8));
+            }
+        }
+        let of = drained(world, 1, &Request::frame());
+        assert!(of[0] > 1100 && of[1] > 700, "then from the other: {of:?}");
+    });
+}
+
+fn preferred<S: Policy>() {
+    with::<S>(|world| {
+        let request = |node| Request::frame().nodes(NodePolicy::Preferred(NodeId(node)));
+        assert_eq!(node(world, 0, &request(1)), Ok(1));
+        assert_eq!(node(world, 1, &request(0)), Ok(0));
+        assert_eq!(node(world, 1, &request(9)), Ok(0), "a node without memory: its neighbour");
+        assert_eq!(drained(world, 0, &request(1).this_node())[0], 0);
+        assert_eq!(node(world, 0, &request(1)), Ok(0), "preferred, not required");
+        assert_eq!(node(world, 0, &request(9).this_node()), Err(AllocReason::NoZone));
+    });
+}
+
+fn bind<S: Policy>() {
+    with::<S>(|world| {
+        let request = |nodes: &[u8]| Request::frame().nodes(NodePolicy::Bind(mask(nodes)));
+        assert_eq!(node(world, 0, &request(&[0, 1])), Ok(0), "the nearest");
+        assert_eq!(node(world, 1, &request(&[0, 1])), Ok(1), "the nearest");
+        assert_eq!(node(world, 0, &request(&[1]).this_node()), Err(AllocReason::NoZone));
+        assert_eq!(drained(world, 0, &request(&[1])), [0, MANAGED[1] - 1]);
+        assert_eq!(node(world, 0, &request(&[1])), Err(AllocReason::Exhausted));
+        assert_eq!(node(world, 0, &request(&[2, 15])), Err(AllocReason::NoZone));
+        assert_eq!(drained(world, 1, &request(&[0])), [MANAGED[0] - 1, 0]);
+    });
+}
+
+fn interleave<S: Policy>() {
+    for nodes in [mask(&[0, 1]), NodeMask::ALL] {
+        with::<S>(|world| {
+            let request = Request::frame().nodes(NodePolicy::Interleave(nodes));
+            let first: Vec<_> = (0..100).map(|_| node(world, 0, &request).unwrap()).collect();
+            let of_one = first.iter().filter(|&&node| node == 1).count();
+            assert_eq!(of_one, 50, "in turn: {first:?}");
+            assert_eq!(drained(world, 0, &request), [MANAGED[0] - 50, MANAGED[1] - 50]);
+        });
+    }
+    with::<S>(|world| {
+        let request = |nodes: &[u8]| Request::frame().nodes(NodePolicy::Interleave(mask(nodes)));
+        assert_eq!(node(world, 0, &request(&[1])), Ok(1));
+        assert_eq!(node(world, 1, &request(&[])), Ok(1), "no node: the local one");
+        assert_eq!(node(world, 1, &request(&[7])), Ok(1), "none with memory: the local one");
+    });
+}
+
+fn this_node<S: Policy>() {
+    with::<S>(|world| {
+        let request = Request::frame().this_node();
+        assert_eq!(drained(world, 1, &request), [0, MANAGED[1]]);
+        assert_eq!(node(world, 1, &request), Err(AllocReason::Exhausted));
+        assert_eq!(node(world, 1, &Request::frame()), Ok(0));
+        // What another node's frames in this CPU's cache are no answer to.
+        assert_eq!(node(world, 1, &request), Err(AllocReason::Exhausted));
+    });
+}
+
+/// A CPU whose node lacks the zone type: the home zone is on another node, and a request for
+/// this node may not have from there, not even from the cache.
+fn this_node_without_the_zone<S: Policy>() {
+    with_world::<Probe<Cells>, S, _>(Shape::Marked, |world| {
+        let dma = Request::frame().zone_limit(ZoneType::Dma);
+        assert_eq!(node(world, 1, &dma), Ok(0), "and this fills the cache");
+        for size in [0, 1] {
+            let request = dma.with_order(order(size));
+            assert_eq!(node(world, 1, &request), Ok(0));
+            assert_eq!(node(world, 1, &request.this_node()), Err(AllocReason::NoZone));
+        }
+    });
+}
+
+/// Frees go to the zone they are from, whoever frees them.
+fn frees_go_home<S: Policy>() {
+    with::<S>(|world| {
+        let allocator = &world.allocator;
+        allocator.platform().switch_cpu(CpuId(0));
+        let far = Request::frame().nodes(NodePolicy::Bind(mask(&[1])));
+        let pfns: Vec<_> = (0..300).map(|_| allocator.alloc_raw(&far).unwrap()).collect();
+        for pfn in pfns {
+            allocator.free_raw(pfn, Order::ZERO).unwrap();
+        }
+        allocator.drain_all();
+        let free = |id| allocator.zone_info(zonal::ZoneId(id)).unwrap().free;
+        assert_eq!([free(0), free(1)], MANAGED);
+    });
+}
+
+macro_rules! on_presets {
+    ($($module:ident: $preset:ty;)*) => {$(
+        mod $module {
+            use super::*;
+            #[test]
+            fn the_local_node() { local::<$preset>(); }
+            #[test]
+            fn a_preferred_node() { preferred::<$preset>(); }
+            #[test]
+            fn bound_nodes() { bind::<$preset>(); }
+            #[test]
+            fn nodes_in_turn() { interleave::<$preset>(); }
+            #[test]
+            fn only_this_node() { this_node::<$preset>(); }
+            #[test]
+            fn only_this_node_that_lacks_the_zone() { this_node_without_the_zone::<$preset>(); }
+            #[test]
+            fn frees_go_to_their_node() { frees_go_home::<$preset>(); }
+        }
+    )*};
+}
+
+on_presets! {
+    linux416: Linux416;
+    default_preset: Zonal;
+    tiny_zonal: TinyZonal;
+}

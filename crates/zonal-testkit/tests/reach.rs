@@ -1,0 +1,114 @@
+//! The random commands get to where the bugs would be: into every place and event.
+#![cfg(not(loom))]
+#![allow(missing_docs, reason = "tests")]
+
+use proptest::strategy::{Strategy, ValueTree};
+use proptest::test_runner::TestRunner;
+use zonal::inspect::Place;
+use zonal::policy::Policy;
+use zonal::preset::{Linux416, Zonal};
+use zonal::{MigrateType, Order};
+use zonal_testkit::checkers::Rules;
+use zonal_testkit::command::{Command, commands, from_bytes};
+use zonal_testkit::preset::TinyZonal;
+use zonal_testkit::probe::{Cells, Probe};
+use zonal_testkit::runner::Runner;
+use zonal_testkit::shape::Shape;
+use zonal_testkit::snapshot::Snapshot;
+use zonal_testkit::suite::Dice;
+use zonal_testkit::world::with_world;
+
+/// How often each thing was seen after a command.
+#[derive(Default, Debug)]
+struct Reached {
+    /// At most what a fill leaves.
+    full: u32,
+    deferred: u32,
+    cached_blocks: u32,
+    reserve: u32,
+    free_reserve: u32,
+    claimed: u32,
+    stolen: u32,
+    pledges: u32,
+    two_caches: u32,
+}
+
+impl Reached {
+    fn note(&mut self, command: &Command, seen: &Snapshot) {
+        let any = |what: &dyn Fn(Place) -> bool| {
+            u32::from(seen.found.iter().any(|found| what(found.place)))
+        };
+        let reserved =
+            |place| matches!(place, Place::Listed { migrate: MigrateType::HighAtomic, .. });
+        let block = |place| matches!(place, Place::Cached { order, .. } if order > Order::ZERO);
+        let left: u64 = seen.found.iter().map(|found| found.place.order().frames()).sum();
+        self.full += u32::from(left <= 40);
+        self.deferred += any(&|place| place == Place::Deferred);
+        self.cached_blocks += any(&block);
+        self.free_reserve += any(&reserved);
+        self.two_caches +=
+            u32::from(seen.caches.iter().filter(|(_, cache)| cache.count > 0).count() > 1);
+        for zone in &seen.zones {
+            self.reserve += u32::from(zone.high_atomic_blocks > 0);
+            self.claimed += u32::from(zone.events.claimed > 0);
+            self.stolen += u32::from(zone.events.stolen > 0);
+        }
+        self.pledges += u32::from(matches!(command, Command::Pledge { .. }));
+    }
+}
+
+fn reached<S: Policy>(mut next: impl FnMut() -> (Shape, Vec<Command>)) -> Reached {
+    let mut reached = Reached::default();
+    for _ in 0..60 {
+        let (shape, commands) = next();
+        with_world::<Probe<Cells>, S, _>(shape, |world| {
+            let mut runner = Runner::new(world, Rules::STRICT);
+            for command in &commands {
+                runner.step(command).unwrap();
+                reached.note(command, runner.snapshot());
+            }
+            runner.finish().unwrap();
+        });
+    }
+    reached
+}
+
+fn check(reached: &Reached, clusters: bool) {
+    let Reached { full, deferred, cached_blocks, reserve, free_reserve, .. } = *reached;
+    let Reached { claimed, stolen, pledges, two_caches, .. } = *reached;
+    let always = [full, reserve, free_reserve, claimed, stolen, pledges, two_caches];
+    assert!(always.iter().all(|&times| times > 5), "{reached:?}");
+    assert_eq!((deferred > 5, cached_blocks > 5), (clusters, clusters), "{reached:?}");
+}
+
+fn generated<S: Policy>() -> Reached {
+    let mut runner = TestRunner::deterministic();
+    let mut shapes = Shape::ALL.into_iter().cycle();
+    reached::<S>(|| {
+        let tree = commands(60).new_tree(&mut runner).expect("a sequence");
+        (shapes.next().expect("endless"), tree.current())
+    })
+}
+
+fn decoded<S: Policy>() -> Reached {
+    let (mut dice, mut shape) = (Dice::new(7), 0);
+    reached::<S>(|| {
+        let mut bytes: Vec<u8> = (0..300).map(|_| dice.below(256) as u8).collect();
+        bytes[0] = shape;
+        shape += 1;
+        from_bytes(&bytes, 100)
+    })
+}
+
+#[test]
+fn generated_commands_go_everywhere() {
+    check(&generated::<Linux416>(), false);
+    check(&generated::<TinyZonal>(), true);
+    check(&generated::<Zonal>(), true);
+}
+
+#[test]
+fn decoded_commands_go_everywhere() {
+    check(&decoded::<Linux416>(), false);
+    check(&decoded::<TinyZonal>(), true);
+}

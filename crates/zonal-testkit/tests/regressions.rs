@@ -1,0 +1,63 @@
+//! Sequences that once broke an invariant, as the suite printed them.
+#![cfg(not(loom))]
+#![allow(missing_docs, reason = "tests")]
+
+/// As printed by [`as_source`](zonal_testkit::command::as_source); not formatted, so that it
+/// can be compared.
+mod printed {
+    include!("regressions/unreserve_leaves_buddies.rs");
+}
+
+mod more {
+    use zonal::preset::Zonal;
+    use zonal_testkit::command::{Ask, Command, Nodes, as_source};
+    use zonal_testkit::preset::TinyZonal;
+    use zonal_testkit::probe::{Cells, Probe};
+    use zonal_testkit::runner::run_commands;
+    use zonal_testkit::shape::Shape;
+
+    /// What is printed compiles and runs: it is the file above.
+    #[test]
+    fn commands_print_as_source() {
+        let commands = [
+            Command::AllocBulk { ask: Ask { order: 6, flags: 1, ..Ask::FRAME }, count: 25 },
+            Command::Fill { ask: Ask { order: 9, nodes: Nodes::Bind(3), ..Ask::FRAME }, spare: 0 },
+            Command::FreeBulk { nth: 1, count: 2, twice: true },
+            Command::DrainAll,
+        ];
+        let printed = include_str!("regressions/unreserve_leaves_buddies.rs");
+        assert_eq!(as_source("TinyZonal", Shape::Holes, &commands), printed);
+    }
+
+    /// The high-atomic reserve took the first pageblock of a larger block only; when it gave
+    /// that back, the pageblocks became free buddies that nobody merged (I-5).
+    #[test]
+    fn large_urgent_blocks() {
+        for order in 3..=10 {
+            let urgent = Ask { order, flags: 1, ..Ask::FRAME };
+            let commands = [
+                Command::AllocBulk { ask: urgent, count: 2 },
+                Command::FreeAll,
+                Command::Fill { ask: Ask { order: 10, ..Ask::FRAME }, spare: 0 },
+                Command::Fill { ask: Ask::FRAME, spare: 30 },
+            ];
+            for shape in Shape::ALL {
+                run_commands::<Probe<Cells>, Zonal>(shape, &commands).unwrap();
+                run_commands::<Probe<Cells>, TinyZonal>(shape, &commands).unwrap();
+            }
+        }
+    }
+
+    /// Several pageblocks of the reserve merge; one is given back: the others stay merged.
+    #[test]
+    fn one_of_several_reserved_pageblocks() {
+        let commands = [
+            Command::Alloc(Ask { order: 5, flags: 1, ..Ask::FRAME }),
+            Command::Free { nth: 0 },
+            Command::Fill { ask: Ask { order: 10, ..Ask::FRAME }, spare: 0 },
+            Command::Fill { ask: Ask { order: 10, ..Ask::FRAME }, spare: 0 },
+            Command::Fill { ask: Ask { order: 4, ..Ask::FRAME }, spare: 0 },
+        ];
+        run_commands::<Probe<Cells>, TinyZonal>(Shape::Blocks3, &commands).unwrap();
+    }
+}

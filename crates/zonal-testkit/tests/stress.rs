@@ -1,0 +1,73 @@
+//! Threads at random: no frame is handed out twice, none is lost, all memory merges back.
+#![cfg(not(loom))]
+#![allow(missing_docs, reason = "tests")]
+
+use zonal::Order;
+use zonal::preset::{Linux416, Zonal};
+use zonal_host::Threads;
+use zonal_testkit::preset::TinyZonal;
+use zonal_testkit::probe::{Mutexes, Probe};
+use zonal_testkit::shape::{Shape, order};
+use zonal_testkit::suite::{Work, effort, threads_at_random};
+
+const WORK: Work = Work {
+    threads: 3,
+    operations: 10_000,
+    quota: 600,
+    most: Order::MAX,
+    owned: false,
+    never_fails: false,
+};
+
+macro_rules! on_presets {
+    ($($module:ident: $host:ty, $preset:ty;)*) => {$(
+        mod $module {
+            use super::*;
+
+            /// Pageblocks of the largest order: at the end memory is as it was.
+            #[test]
+            fn memory_merges_back() {
+                for seed in 0..u64::from(effort(8)) {
+                    threads_at_random::<$host, $preset>(Shape::Whole, seed, WORK);
+                }
+            }
+
+            #[test]
+            fn with_owners() {
+                for seed in 0..u64::from(effort(8)) {
+                    let work = Work { owned: true, ..WORK };
+                    threads_at_random::<$host, $preset>(Shape::Flat, seed, work);
+                }
+            }
+
+            /// All shapes, more threads than CPUs.
+            #[test]
+            fn all_shapes() {
+                for (seed, shape) in Shape::ALL.into_iter().enumerate() {
+                    let work = Work { threads: 5, most: order(5), operations: 2000, ..WORK };
+                    threads_at_random::<$host, $preset>(shape, seed as u64, work);
+                }
+            }
+
+            /// Quotas that together leave 38 of 2048 frames: a single frame is always there,
+            /// however it moves while it is looked for (I-6).
+            #[test]
+            fn single_frames_never_fail() {
+                for seed in 0..u64::from(effort(8)) {
+                    let most = Order::ZERO;
+                    let work = Work { most, quota: 670, never_fails: true, ..WORK };
+                    threads_at_random::<$host, $preset>(Shape::Flat, seed, work);
+                }
+            }
+        }
+    )*};
+}
+
+on_presets! {
+    mutexes_linux416: Probe<Mutexes>, Linux416;
+    mutexes_zonal: Probe<Mutexes>, Zonal;
+    mutexes_tiny_zonal: Probe<Mutexes>, TinyZonal;
+    threads_linux416: Threads, Linux416;
+    threads_zonal: Threads, Zonal;
+    threads_tiny_zonal: Threads, TinyZonal;
+}

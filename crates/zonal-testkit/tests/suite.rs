@@ -1,0 +1,34 @@
+//! The random-command suite over hosts and presets.
+#![cfg(not(loom))]
+#![allow(missing_docs, reason = "tests")]
+
+use zonal::platform::single::SingleThread;
+use zonal::preset::{Linux416, Zonal};
+use zonal_host::Threads;
+use zonal_testkit::preset::TinyZonal;
+use zonal_testkit::probe::{Cells, Mutexes, Probe};
+use zonal_testkit::suite::{effort, random_commands};
+
+macro_rules! suite {
+    ($($name:ident: $host:ty, $preset:ty, $cases:expr;)*) => {$(
+        #[test]
+        fn $name() {
+            random_commands::<$host, $preset>(effort($cases), Some("tests/seeds/commands.txt"));
+        }
+    )*};
+}
+
+suite! {
+    single_thread_linux416: SingleThread, Linux416, 60;
+    single_thread_zonal: SingleThread, Zonal, 60;
+    single_thread_tiny_zonal: SingleThread, TinyZonal, 60;
+    probe_linux416: Probe<Cells>, Linux416, 120;
+    probe_zonal: Probe<Cells>, Zonal, 120;
+    probe_tiny_zonal: Probe<Cells>, TinyZonal, 200;
+    mutexes_linux416: Probe<Mutexes>, Linux416, 60;
+    mutexes_zonal: Probe<Mutexes>, Zonal, 60;
+    mutexes_tiny_zonal: Probe<Mutexes>, TinyZonal, 60;
+    threads_linux416: Threads, Linux416, 60;
+    threads_zonal: Threads, Zonal, 60;
+    threads_tiny_zonal: Threads, TinyZonal, 60;
+}
