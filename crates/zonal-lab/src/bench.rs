@@ -108,8 +108,8 @@ pub fn newcomer(out: &mut dyn Write) -> Result<(), LabError> {
     let entries = subjects::all();
     let built_in = |name: &&str| entries.iter().any(|entry| entry.profile.name == *name);
     let peer = [NEWCOMERS_PEER, "free-list"].into_iter().find(built_in).unwrap_or("free-list");
-    let ours = entries.iter().find(|entry| entry.profile.group == Group::Zonal);
-    let preset = entries.iter().find(|entry| entry.profile.name == "zonal").or(ours);
+    // The default preset is the first.
+    let preset = entries.iter().find(|entry| entry.profile.group == Group::Zonal);
     let args = BenchArgs {
         workload: Workload::PageFault1.name().into(),
         threads: Vec::new(),

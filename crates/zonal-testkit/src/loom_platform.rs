@@ -1,0 +1,286 @@
+//! The allocator on the model checker loom: every interleaving of a small program, and every
+//! stale value that the memory model lets a load return, of the shipped source.
+//!
+//! ```no_run
+//! use zonal::platform::{AtomicWord, Lock};
+//! use zonal_testkit::loom_platform::{LoomLock, explore};
+//! explore("two add", None, || {
+//!     let lock = std::rc::Rc::new(LoomLock::new(0));
+//!     let theirs = lock.clone();
+//!     let other = loom::thread::spawn(move || theirs.try_with(|n| *n += 1).is_some());
+//!     lock.with(|n| *n += 1);
+//!     let added = u32::from(other.join().unwrap());
+//!     assert_eq!(lock.with(|n| *n), 1 + added);
+//! });
+//! ```
+
+use loom::sync::atomic::{AtomicBool, AtomicU8, AtomicU64};
+use loom::thread::{self, JoinHandle, Thread};
+use std::cell::{Cell, RefCell};
+use std::fmt;
+use std::marker::PhantomData;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Instant;
+use zonal::map::{MemoryMap, PhysAddr, Region};
+use zonal::plan::{Config, Plan};
+use zonal::platform::shared_slot::{Guarded, SharedSlot};
+use zonal::platform::{AtomicByte, AtomicWord, Lock, Platform};
+use zonal::watermark::MinFree;
+use zonal::{CpuId, Order, Pfn};
+
+/// Tells loom that a load is about to happen.
+///
+/// Loom compares an access with the last one only, and two loads are nothing to it: in
+/// `A.load, B.load, B.store` it does not see that `A` might come last. An exchange of nothing
+/// before each load is seen by all; being relaxed, and on a word of its own, it orders nothing
+/// and hides no stale value. While a run has one thread there is nobody to tell.
+#[derive(Debug)]
+struct Announced(AtomicBool);
+
+impl Announced {
+    fn new() -> Self {
+        Self(AtomicBool::new(false))
+    }
+    fn announce(&self) {
+        if TOGETHER.get() {
+            self.0.swap(false, Ordering::Relaxed);
+        }
+    }
+}
+
+/// A state byte on loom's atomic.
+#[derive(Debug)]
+pub struct Byte(AtomicU8, Announced);
+
+impl AtomicByte for Byte {
+    fn new(value: u8) -> Self {
+        Self(AtomicU8::new(value), Announced::new())
+    }
+    fn load(&self, order: Ordering) -> u8 {
+        self.1.announce();
+        self.0.load(order)
+    }
+    fn store(&self, value: u8, order: Ordering) {
+        self.0.store(value, order);
+    }
+}
+
+/// A word on loom's atomic.
+#[derive(Debug)]
+pub struct Word(AtomicU64, Announced);
+
+impl AtomicWord for Word {
+    fn new(value: u64) -> Self {
+        Self(AtomicU64::new(value), Announced::new())
+    }
+    fn load(&self, order: Ordering) -> u64 {
+        self.1.announce();
+        self.0.load(order)
+    }
+    fn store(&self, value: u64, order: Ordering) {
+        self.0.store(value, order);
+    }
+    fn fetch_add(&self, value: u64, order: Ordering) -> u64 {
+        self.0.fetch_add(value, order)
+    }
+    fn compare_exchange(
+        &self,
+        current: u64,
+        new: u64,
+        success: Ordering,
+        failure: Ordering,
+    ) -> Result<u64, u64> {
+        self.0.compare_exchange(current, new, success, failure)
+    }
+}
+
+/// A word whose loads return what was written last, for models in which much happens: in them
+/// every interleaving is explored, but not every stale value of every counter that is only a
+/// hint. What happened before what is still as the orderings say.
+#[derive(Debug)]
+pub struct Newest(AtomicU64);
+
+impl AtomicWord for Newest {
+    fn new(value: u64) -> Self {
+        Self(AtomicU64::new(value))
+    }
+    fn load(&self, order: Ordering) -> u64 {
+        // An exchange sees the newest value, and changes nothing here.
+        let seen = self.0.compare_exchange(u64::MAX, u64::MAX, order, order);
+        seen.unwrap_or_else(|value| value)
+    }
+    fn store(&self, value: u64, order: Ordering) {
+        self.0.store(value, order);
+    }
+    fn fetch_add(&self, value: u64, order: Ordering) -> u64 {
+        self.0.fetch_add(value, order)
+    }
+    fn compare_exchange(
+        &self,
+        current: u64,
+        new: u64,
+        success: Ordering,
+        failure: Ordering,
+    ) -> Result<u64, u64> {
+        self.0.compare_exchange(current, new, success, failure)
+    }
+}
+
+/// A lock made of one loom atomic, with waiters parked.
+///
+/// Not loom's mutex: its `try_lock` never fails, because loom keeps a thread that is about to
+/// try asleep until the holder is done; and a try that fails is what is to be explored here.
+/// Loom runs one thread at a time, so what is not a loom object changes together with the
+/// atomic next to it.
+#[derive(Debug)]
+pub struct LoomLock<T> {
+    held: AtomicBool,
+    waiting: RefCell<Vec<Thread>>,
+    value: RefCell<T>,
+}
+
+impl<T> LoomLock<T> {
+    fn acquire(&self) -> bool {
+        self.held.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed).is_ok()
+    }
+
+    fn run<R>(&self, f: impl FnOnce(&mut T) -> R) -> R {
+        // Panics if two are inside: then the lock itself is broken.
+        let result = f(&mut self.value.borrow_mut());
+        self.held.store(false, Ordering::Release);
+        self.waiting.borrow_mut().drain(..).for_each(|thread| thread.unpark());
+        result
+    }
+}
+
+impl<T> Lock<T> for LoomLock<T> {
+    fn new(value: T) -> Self {
+        Self {
+            held: AtomicBool::new(false),
+            waiting: RefCell::new(Vec::new()),
+            value: RefCell::new(value),
+        }
+    }
+    fn with<R>(&self, f: impl FnOnce(&mut T) -> R) -> R {
+        while !self.acquire() {
+            self.waiting.borrow_mut().push(thread::current());
+            thread::park();
+        }
+        self.run(f)
+    }
+    fn try_with<R>(&self, f: impl FnOnce(&mut T) -> R) -> Option<R> {
+        self.acquire().then(|| self.run(f))
+    }
+    fn get_mut(&mut self) -> &mut T {
+        self.value.get_mut()
+    }
+}
+
+/// Loom as a host. `W` is the word it gives the allocator, so that a model with a planted bug
+/// can give it a word that breaks its promise and run the same allocator source.
+///
+/// It cannot write frames: a request with `zero` fails after the block was taken.
+pub struct LoomPlatform<W = Word>(PhantomData<fn() -> W>);
+
+impl<W> LoomPlatform<W> {
+    /// The host.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self(PhantomData)
+    }
+}
+
+impl<W> Default for LoomPlatform<W> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<W> fmt::Debug for LoomPlatform<W> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("LoomPlatform")
+    }
+}
+
+impl<W: AtomicWord> Platform for LoomPlatform<W> {
+    type Byte = Byte;
+    type Word = W;
+    type Lock<T: Send> = LoomLock<T>;
+    type Slot<T: Send> = SharedSlot<T, LoomLock<Guarded<T>>>;
+
+    fn cpu(&self) -> CpuId {
+        CPU.with(|cpu| CpuId(cpu.get()))
+    }
+}
+
+thread_local! {
+    /// Whether the run has reached its part with several threads. All model threads of a
+    /// model are on one thread of the machine.
+    static TOGETHER: Cell<bool> = const { Cell::new(false) };
+}
+
+loom::thread_local! {
+    static CPU: Cell<u32> = Cell::new(0);
+}
+
+/// Moves the calling model thread to `cpu`. Threads start on CPU 0.
+pub fn move_to(cpu: u32) {
+    CPU.with(|own| own.set(cpu));
+}
+
+/// Starts a model thread on `cpu`.
+pub fn spawn<R: 'static>(cpu: u32, f: impl FnOnce() -> R + 'static) -> JoinHandle<R> {
+    TOGETHER.set(true);
+    thread::spawn(move || {
+        move_to(cpu);
+        f()
+    })
+}
+
+/// Says that all other threads of the run have ended.
+pub fn alone() {
+    TOGETHER.set(false);
+}
+
+/// Explores `model` with at most `preemptions` of them in a run (`None`: all there are), and
+/// prints how many runs that took.
+///
+/// # Panics
+/// If the model fails, or did not branch at all.
+pub fn explore(name: &str, preemptions: Option<usize>, model: impl Fn() + Send + Sync + 'static) {
+    let runs = Arc::new(AtomicUsize::new(0));
+    let count = runs.clone();
+    let start = Instant::now();
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = builder.preemption_bound.or(preemptions);
+    builder.max_branches = 50_000;
+    builder.check(move || {
+        count.fetch_add(1, Ordering::Relaxed);
+        alone();
+        model();
+    });
+    let runs = runs.load(Ordering::Relaxed);
+    println!("{name}: {runs} runs, {:.1?}", start.elapsed());
+    assert!(runs > 10, "the model did not branch");
+}
+
+/// A plan over `frames` frames from address 0 in one Normal zone, with the smallest pageblocks
+/// and no watermarks.
+///
+/// # Panics
+/// If there is no such plan.
+#[must_use]
+pub fn small_plan(frames: u64, cpus: u32, depot_share: u32) -> &'static Plan {
+    let mut config = Config::new(cpus);
+    config.pageblock_order = Order::new(3).expect("an order");
+    (config.dma_limit, config.dma32_limit) = (Pfn::new(0), Pfn::new(0));
+    config.watermarks.min_free = MinFree::None;
+    config.lowmem_ratio = [0; 4];
+    config.highatomic = false;
+    config.depot_share = depot_share;
+    let region = Region::usable(PhysAddr(0), frames << 12);
+    let map = MemoryMap::from_regions(&[region]).expect("one region").sanitise().expect("sane");
+    let plan = Plan::new(map, config, |_, _, _| 1).expect("a plan");
+    Box::leak(Box::new(plan))
+}

@@ -1,0 +1,212 @@
+//! Models of the exchange between caches, depot and zone, of the whole shipped allocator:
+//! refills, spills, thefts, on the same CPU and on two.
+//!
+//! In every run: no frame is handed out twice, a frame's former holder has happened before
+//! its next, nothing is lost (I-1 to I-3), and the zone merges back to what it was (I-5).
+//! Where more frames are free than all threads want at once, none may be refused one (I-6).
+//!
+//! ```text
+//! RUSTFLAGS="--cfg loom" cargo test --release -p zonal-testkit --test loom_depot -- --nocapture
+//! ```
+#![cfg(loom)]
+#![allow(clippy::missing_panics_doc, reason = "tests")]
+
+mod loom_broken;
+#[allow(dead_code, reason = "shared by several tests")]
+mod loom_world;
+
+use loom_broken::NoRelease;
+use loom_world::{ALL_BUT_8, FRAMES, Ones, Pairs, World, spawn_on};
+use std::rc::Rc;
+use zonal::Order;
+use zonal::plan::Plan;
+use zonal::platform::Platform;
+use zonal::preset::Linux416;
+use zonal_testkit::loom_platform::{LoomPlatform, Newest, explore, small_plan};
+
+/// Both on one CPU: whoever finds the cache taken goes past it to the buddy lists.
+#[test]
+fn same_cpu() {
+    let plan = small_plan(FRAMES, 2, 12);
+    explore("same CPU", Some(4), move || {
+        let world: Rc<World> = World::new(plan);
+        let first = world.take().unwrap();
+        let other = spawn_on(&world, 0, |world| {
+            let pfn = world.take().unwrap();
+            world.give(pfn);
+        });
+        let pfn = world.take().unwrap();
+        world.give(pfn);
+        other.join().unwrap();
+        world.give(first);
+        world.finish();
+    });
+}
+
+/// As [`same_cpu`] with per-CPU lists linked through the frame table.
+#[test]
+fn same_cpu_linked() {
+    let plan = small_plan(32, 1, 8);
+    explore("same CPU, linked", Some(3), move || {
+        let world = World::<LoomPlatform, Linux416>::new(plan);
+        let first = world.take().unwrap();
+        let other = spawn_on(&world, 0, |world| {
+            let pfn = world.take().unwrap();
+            world.give(pfn);
+        });
+        let pfn = world.take().unwrap();
+        world.give(pfn);
+        other.join().unwrap();
+        world.give(first);
+        world.finish();
+    });
+}
+
+/// CPU 0 gives more than its cache holds, so a cluster goes to its shard; CPU 1 finds the buddy
+/// lists empty and takes it from there, or merges it, or empties the cache.
+fn spill_against_theft<P: Platform + Default + 'static>(plan: &'static Plan) {
+    let world = World::<P, Pairs>::new(plan);
+    let rest = world.occupy(&ALL_BUT_8);
+    let held = world.take_on(0, 8);
+    world.give_on(0, &held[..3]);
+    let other = spawn_on(&world, 1, |world| {
+        let pfn = world.take().expect("I-6: three are free");
+        world.give(pfn);
+    });
+    world.give(held[3]);
+    world.give(held[4]);
+    other.join().unwrap();
+    world.give_on(0, &held[5..]);
+    world.vacate(&rest);
+    world.finish();
+}
+
+#[test]
+fn spill_and_theft() {
+    let plan = small_plan(FRAMES, 2, 12);
+    explore("spill against theft", Some(4), move || spill_against_theft::<LoomPlatform>(plan));
+}
+
+/// Planted bug: clusters change hands without a release, so the next owner may find what was
+/// in the array before, and frames are lost.
+#[test]
+#[should_panic(expected = "I-1: places")]
+fn canary_no_release() {
+    let plan = small_plan(FRAMES, 2, 12);
+    explore("canary: no release", Some(2), move || {
+        spill_against_theft::<LoomPlatform<NoRelease>>(plan);
+    });
+}
+
+/// CPU 0 frees what CPU 1 allocated; its shard may hold no more, so the next cluster goes to
+/// the zone's shared part, where CPU 1 looks for one.
+#[test]
+fn shared_part() {
+    let plan = small_plan(16, 2, 4);
+    explore("shared part", Some(3), move || {
+        let world = World::<LoomPlatform, Ones>::new(plan);
+        let rest = world.occupy(&[3, 2]);
+        let held = world.take_on(1, 4);
+        world.give_on(0, &held[..3]);
+        assert_eq!((world.zone().cached, world.zone().deferred), (1, 2), "the shard is full");
+        let other = spawn_on(&world, 1, |world| {
+            let pfn = world.take().expect("I-6: three are free");
+            world.give(pfn);
+        });
+        world.give(held[3]);
+        other.join().unwrap();
+        world.vacate(&rest);
+        world.finish();
+    });
+}
+
+/// Both CPUs spill and both look for frames.
+#[test]
+fn both_spill_and_take() {
+    let plan = small_plan(16, 2, 4);
+    explore("both spill and take", Some(2), move || {
+        let world = World::<LoomPlatform<Newest>, Ones>::new(plan);
+        let rest = world.occupy(&[3, 2]);
+        let held = world.take_on(0, 4);
+        world.give_on(0, &held[..1]);
+        world.give_on(1, &held[1..2]);
+        let last = held[3];
+        let other = spawn_on(&world, 1, move |world| {
+            world.give(last);
+            let taken = [(); 2].map(|()| world.take().expect("I-6: four for the two of us"));
+            taken.into_iter().for_each(|pfn| world.give(pfn));
+        });
+        world.give(held[2]);
+        let taken = [(); 2].map(|()| world.take().expect("I-6: four for the two of us"));
+        taken.into_iter().for_each(|pfn| world.give(pfn));
+        other.join().unwrap();
+        world.vacate(&rest);
+        world.finish();
+    });
+}
+
+/// The last two frames are in clusters of CPU 0, and two other CPUs want one each: while one
+/// merges a cluster, the frame in its hands must not be lost to the other.
+#[test]
+fn two_merge_the_last_clusters() {
+    let plan = small_plan(16, 3, 4);
+    explore("two merge the last clusters", Some(2), move || {
+        let world = World::<LoomPlatform<Newest>, Ones>::new(plan);
+        let rest = world.occupy(&[3, 2]);
+        let mut held = world.take_on(1, 4);
+        world.give_on(0, &held.split_off(1));
+        held.extend(world.take_on(0, 1));
+        assert_eq!((world.zone().free, world.zone().cached, world.zone().deferred), (0, 0, 2));
+        let turn = |world: &World<LoomPlatform<Newest>, Ones>| {
+            world.take().expect("I-6: two for the two of us")
+        };
+        let others = [spawn_on(&world, 1, turn), spawn_on(&world, 2, turn)];
+        held.extend(others.map(|other| other.join().unwrap()));
+        world.give_on(0, &held);
+        world.vacate(&rest);
+        world.finish();
+    });
+}
+
+/// Three threads on two CPUs empty the lists and fill them again.
+#[test]
+fn three_on_two_cpus() {
+    let plan = small_plan(16, 2, 4);
+    explore("three on two CPUs", Some(2), move || {
+        let world = World::<LoomPlatform<Newest>, Ones>::new(plan);
+        let rest = world.occupy(&[3, 2]);
+        let turn = |world: &World<LoomPlatform<Newest>, Ones>| {
+            let pfn = world.take().expect("I-6: four are free");
+            world.give(pfn);
+        };
+        let others = [spawn_on(&world, 0, turn), spawn_on(&world, 1, turn)];
+        turn(&world);
+        others.into_iter().for_each(|other| other.join().unwrap());
+        world.vacate(&rest);
+        world.finish();
+    });
+}
+
+/// A block is asked for while its frames are in a cache and in clusters, and the last of them
+/// is just being freed.
+#[test]
+fn block_out_of_clusters() {
+    let plan = small_plan(16, 2, 4);
+    explore("block out of clusters", Some(3), move || {
+        let world = World::<LoomPlatform, Ones>::new(plan);
+        let block = Order::new(2).unwrap();
+        let rest = world.occupy(&[3, 2]);
+        let held = world.take_on(0, 4);
+        world.give_on(0, &held[..3]);
+        let other = spawn_on(&world, 1, move |world| {
+            let found = world.take_block(block);
+            found.into_iter().for_each(|pfn| world.give_block(pfn, block));
+        });
+        world.give(held[3]);
+        other.join().unwrap();
+        let pfn = world.take_block(block).expect("all of it is free now");
+        world.give_block(pfn, block);
+        world.vacate(&rest);
+        world.finish();
+    });
+}

@@ -1,0 +1,142 @@
+//! Models of a cache that is emptied from outside while its own CPU uses it, and of requests
+//! that can only be served from another CPU's cache (I-6).
+//!
+//! ```text
+//! RUSTFLAGS="--cfg loom" cargo test --release -p zonal-testkit --test loom_drain -- --nocapture
+//! ```
+#![cfg(loom)]
+#![allow(clippy::missing_panics_doc, reason = "tests")]
+
+#[allow(dead_code, reason = "shared by several tests")]
+mod loom_world;
+
+use loom_world::{ALL_BUT_8, FRAMES, MOVABLE, World, spawn_on};
+use std::rc::Rc;
+use zonal::preset::Linux416;
+use zonal::{CpuId, Order};
+use zonal_testkit::loom_platform::{LoomPlatform, explore, small_plan};
+
+/// CPU 1 empties CPU 0's cache while CPU 0 allocates and frees; while the drain is inside,
+/// CPU 0 goes past its cache.
+#[test]
+fn drain_against_its_cpu() {
+    let plan = small_plan(FRAMES, 2, 12);
+    explore("drain against its CPU", Some(4), move || {
+        let world: Rc<World> = World::new(plan);
+        let held = world.take_on(0, 3);
+        world.give_on(0, &held[1..]);
+        let other = spawn_on(&world, 1, |world| world.allocator().drain_cpu(CpuId(0)));
+        let pfn = world.take().unwrap();
+        world.give(held[0]);
+        world.give(pfn);
+        other.join().unwrap();
+        world.finish();
+    });
+}
+
+/// As [`drain_against_its_cpu`] with per-CPU lists linked through the frame table.
+#[test]
+fn drain_against_its_cpu_linked() {
+    let plan = small_plan(32, 2, 8);
+    explore("drain against its CPU, linked", Some(4), move || {
+        let world = World::<LoomPlatform, Linux416>::new(plan);
+        let held = world.take_on(0, 3);
+        world.give_on(0, &held[1..]);
+        let other = spawn_on(&world, 1, |world| world.allocator().drain_cpu(CpuId(0)));
+        let pfn = world.take().unwrap();
+        world.give(held[0]);
+        world.give(pfn);
+        other.join().unwrap();
+        world.finish();
+    });
+}
+
+/// As [`drain_against_its_cpu`] by an owner, who waits for the drain.
+#[test]
+fn drain_against_the_owner() {
+    let plan = small_plan(FRAMES, 2, 12);
+    explore("drain against the owner", None, move || {
+        let world: Rc<World> = World::new(plan);
+        let held = world.take_on(0, 3);
+        world.give_on(0, &held[1..]);
+        let mut owner = world.allocator().handle(CpuId(0)).unwrap();
+        let other = spawn_on(&world, 1, |world| world.allocator().drain_cpu(CpuId(0)));
+        let pfn = owner.alloc_raw(&MOVABLE).unwrap();
+        world.took(pfn, Order::ZERO);
+        for pfn in [held[0], pfn] {
+            world.giving(pfn, Order::ZERO);
+            owner.free_raw(pfn, Order::ZERO).unwrap();
+        }
+        other.join().unwrap();
+        drop(owner);
+        world.finish();
+    });
+}
+
+/// A claim comes and goes while somebody else is on the same CPU by the shared way.
+#[test]
+fn claim_against_the_shared_way() {
+    let plan = small_plan(FRAMES, 2, 12);
+    explore("claim against the shared way", Some(3), move || {
+        let world: Rc<World> = World::new(plan);
+        let other = spawn_on(&world, 0, |world| {
+            let pfn = world.take().unwrap();
+            world.give(pfn);
+        });
+        let mut owner = world.allocator().handle(CpuId(0)).unwrap();
+        let pfn = owner.alloc_raw(&MOVABLE).unwrap();
+        world.took(pfn, Order::ZERO);
+        drop(owner);
+        world.give(pfn);
+        other.join().unwrap();
+        world.finish();
+    });
+}
+
+/// The last two frames are in CPU 0's cache; CPU 1 wants one while CPU 0 takes one and gives
+/// it back. One is always free, so neither may be refused.
+#[test]
+fn last_frames_in_the_other_cache() {
+    let plan = small_plan(FRAMES, 2, 12);
+    explore("last frames in the other cache", Some(3), move || {
+        let world: Rc<World> = World::new(plan);
+        let rest = world.occupy(&ALL_BUT_8);
+        let held = world.take_on(0, 8);
+        world.give_on(0, &held[..2]);
+        let other = spawn_on(&world, 1, |world| {
+            let pfn = world.take().expect("I-6: one is free");
+            world.give(pfn);
+        });
+        let pfn = world.take().expect("I-6: one is free");
+        world.give(pfn);
+        other.join().unwrap();
+        world.give_on(0, &held[2..]);
+        world.vacate(&rest);
+        world.finish();
+    });
+}
+
+/// CPU 1 looks for a frame when all free ones are on the move: out of CPU 0's cache into its
+/// shard, and the rest of the cache into use. Two are free all the time.
+#[test]
+fn frames_on_the_move() {
+    let plan = small_plan(FRAMES, 2, 12);
+    explore("frames on the move", Some(3), move || {
+        let world: Rc<World> = World::new(plan);
+        let rest = world.occupy(&ALL_BUT_8);
+        let held = world.take_on(0, 8);
+        world.give_on(0, &held[..3]);
+        let other = spawn_on(&world, 1, |world| {
+            let pfn = world.take().expect("I-6: two are free");
+            world.give(pfn);
+        });
+        world.give(held[3]);
+        let taken =
+            [world.take().expect("I-6: three are free"), world.take().expect("I-6: two are free")];
+        other.join().unwrap();
+        world.give_on(0, &taken);
+        world.give_on(0, &held[4..]);
+        world.vacate(&rest);
+        world.finish();
+    });
+}

@@ -1,0 +1,306 @@
+//! An allocator on loom with a ledger of who holds which frame: made inside a model, checked
+//! at its end.
+
+use loom::cell::UnsafeCell;
+use loom::thread::JoinHandle;
+use std::cell::RefCell;
+use std::fmt;
+use std::mem::ManuallyDrop;
+use std::ptr::NonNull;
+use std::rc::Rc;
+use zonal::info::ZoneInfo;
+use zonal::keeper::Depot;
+use zonal::plan::Plan;
+use zonal::platform::{AtomicByte, AtomicWord, Platform, Slot};
+use zonal::policy::{Policy, merge::Lazy, split::Whole, trace::Off, walk::FirstFit};
+use zonal::{Allocator, Common, CpuId, CpuZone, Exchange, MigrateType, Order, Pfn};
+use zonal::{Request, Storage, TableSize, Zone, ZoneId};
+use zonal_testkit::loom_platform::{LoomPlatform, alone, move_to, spawn};
+
+/// The default preset with clusters of two frames: they need 48 frames a CPU.
+#[derive(Debug)]
+pub(crate) struct Pairs;
+
+impl Policy for Pairs {
+    const NAME: &'static str = "Pairs";
+    type Keeper = Depot<2>;
+    type Merge = Lazy;
+    type Walk = FirstFit;
+    type Split = Whole;
+    type Trace = Off;
+}
+
+/// Frames that [`Pairs`] needs for two CPUs.
+pub(crate) const FRAMES: u64 = 96;
+/// Orders of blocks that leave eight of [`FRAMES`] free.
+pub(crate) const ALL_BUT_8: [u8; 3] = [6, 4, 3];
+
+/// The default preset with clusters of one frame, for models in which much happens: it does
+/// with any number of frames, and loom's time goes with their number.
+#[derive(Debug)]
+pub(crate) struct Ones;
+
+impl Policy for Ones {
+    const NAME: &'static str = "Ones";
+    type Keeper = Depot<1>;
+    type Merge = Lazy;
+    type Walk = FirstFit;
+    type Split = Whole;
+    type Trace = Off;
+}
+
+/// What an allocator lives in.
+struct Tables<P: Platform, S: Policy> {
+    states: Vec<P::Byte>,
+    links: Vec<P::Word>,
+    pageblocks: Vec<P::Word>,
+    cluster_links: Vec<P::Word>,
+    clusters: Vec<P::Word>,
+    zones: Vec<Zone<P, S>>,
+    caches: Vec<P::Slot<CpuZone<S>>>,
+    exchanges: Vec<Exchange<P>>,
+    common: Common<P>,
+}
+
+impl<P: Platform, S: Policy> Tables<P, S> {
+    fn new(plan: &Plan) -> Self {
+        let size = TableSize::of::<S>(plan);
+        let words = |n: u64| (0..n).map(|_| P::Word::new(0)).collect::<Vec<_>>();
+        Self {
+            states: (0..size.frames).map(|_| P::Byte::new(0)).collect(),
+            links: words(size.frames),
+            pageblocks: words(size.pageblocks),
+            cluster_links: words(size.clusters),
+            clusters: words(size.cluster_words),
+            zones: (0..size.zones).map(|_| Zone::vacant()).collect(),
+            caches: (0..size.caches).map(|_| Slot::new(CpuZone::new())).collect(),
+            exchanges: (0..size.caches).map(|_| Exchange::new()).collect(),
+            common: Common::new(),
+        }
+    }
+
+    fn storage(&mut self) -> Storage<'_, P, S> {
+        Storage {
+            states: &self.states,
+            links: &self.links,
+            pageblocks: &self.pageblocks,
+            cluster_links: &self.cluster_links,
+            clusters: &self.clusters,
+            zones: &mut self.zones,
+            caches: &self.caches,
+            exchanges: &self.exchanges,
+            common: &self.common,
+        }
+    }
+}
+
+/// An allocator with its tables, and the ledger of who holds which frame.
+pub(crate) struct World<P: Platform + 'static = LoomPlatform, S: Policy = Pairs> {
+    /// Borrows from `tables`; never lent out for longer than the world is.
+    allocator: ManuallyDrop<Allocator<'static, P, S>>,
+    tables: NonNull<Tables<P, S>>,
+    plan: &'static Plan,
+    held: RefCell<Vec<bool>>,
+    /// Stand for the frames' contents: loom objects to two holders of which one did not see
+    /// the other let go.
+    contents: Vec<UnsafeCell<()>>,
+    fresh: ZoneInfo,
+}
+
+impl<P: Platform + Default + 'static, S: Policy> World<P, S> {
+    /// All frames of `plan` free.
+    ///
+    /// # Panics
+    /// If the allocator cannot be built.
+    #[must_use]
+    pub(crate) fn new(plan: &'static Plan) -> Rc<Self> {
+        let tables = NonNull::from(Box::leak(Box::new(Tables::<P, S>::new(plan))));
+        // SAFETY: the box was leaked above and is freed only by `drop`, which ends the
+        // allocator first; nobody else has the pointer. The lifetime made up here goes no
+        // further than the field `allocator`, which is lent out for a borrow of the world.
+        let borrowed: &'static mut Tables<P, S> = unsafe { &mut *tables.as_ptr() };
+        let built = Allocator::new(P::default(), plan, borrowed.storage());
+        let allocator = built.expect("an allocator");
+        let fresh = allocator.zone_info(ZoneId(0)).expect("a zone");
+        assert_eq!(fresh.free, plan.frames(), "all free at the start");
+        Rc::new(Self {
+            allocator: ManuallyDrop::new(allocator),
+            tables,
+            plan,
+            held: RefCell::new(vec![false; plan.frames() as usize]),
+            contents: (0..plan.frames()).map(|_| UnsafeCell::new(())).collect(),
+            fresh,
+        })
+    }
+}
+
+impl<P: Platform, S: Policy> Drop for World<P, S> {
+    fn drop(&mut self) {
+        // SAFETY: dropped once, here, and not used again: this is the world's end.
+        unsafe { ManuallyDrop::drop(&mut self.allocator) };
+        // SAFETY: from `Box::leak` in `new`; the allocator, the only borrower, is gone.
+        drop(unsafe { Box::from_raw(self.tables.as_ptr()) });
+    }
+}
+
+impl<P: Platform, S: Policy> fmt::Debug for World<P, S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("World").field("plan", &self.plan).finish_non_exhaustive()
+    }
+}
+
+fn frames_of(pfn: Pfn, order: Order) -> std::ops::Range<usize> {
+    let first = pfn.get() as usize;
+    first..first + order.frames() as usize
+}
+
+/// One movable frame.
+pub(crate) const MOVABLE: Request = Request::frame().migrate(MigrateType::Movable);
+
+impl<P: Platform, S: Policy> World<P, S> {
+    /// The allocator.
+    #[must_use]
+    pub(crate) fn allocator(&self) -> &Allocator<'_, P, S> {
+        &self.allocator
+    }
+
+    /// Enters a block that was just handed out.
+    ///
+    /// # Panics
+    /// If a frame of it is held by somebody (I-3), or was let go by somebody whose writes this
+    /// thread does not see.
+    pub(crate) fn took(&self, pfn: Pfn, order: Order) {
+        for at in frames_of(pfn, order) {
+            assert!(!std::mem::replace(&mut self.held.borrow_mut()[at], true), "I-3: {at} twice");
+            self.contents[at].with_mut(|_| ());
+        }
+    }
+
+    /// Strikes a block that is about to be freed.
+    ///
+    /// # Panics
+    /// If a frame of it was not held.
+    pub(crate) fn giving(&self, pfn: Pfn, order: Order) {
+        for at in frames_of(pfn, order) {
+            self.contents[at].with_mut(|_| ());
+            assert!(std::mem::replace(&mut self.held.borrow_mut()[at], false), "{at} not held");
+        }
+    }
+
+    /// Allocates a movable block on the current CPU.
+    #[must_use]
+    pub(crate) fn take_block(&self, order: Order) -> Option<Pfn> {
+        let pfn = self.allocator.alloc_raw(&MOVABLE.with_order(order)).ok()?;
+        self.took(pfn, order);
+        Some(pfn)
+    }
+
+    /// Frees a block on the current CPU.
+    ///
+    /// # Panics
+    /// If that is refused.
+    pub(crate) fn give_block(&self, pfn: Pfn, order: Order) {
+        self.giving(pfn, order);
+        self.allocator.free_raw(pfn, order).expect("a held block can be freed");
+    }
+
+    /// Allocates a movable frame on the current CPU.
+    #[must_use]
+    pub(crate) fn take(&self) -> Option<Pfn> {
+        self.take_block(Order::ZERO)
+    }
+
+    /// Frees a frame on the current CPU.
+    ///
+    /// # Panics
+    /// If that is refused.
+    pub(crate) fn give(&self, pfn: Pfn) {
+        self.give_block(pfn, Order::ZERO);
+    }
+
+    /// Allocates so many movable frames on `cpu`, for the start of a model.
+    ///
+    /// # Panics
+    /// If there are not that many.
+    #[must_use]
+    pub(crate) fn take_on(&self, cpu: u32, frames: usize) -> Vec<Pfn> {
+        move_to(cpu);
+        let taken = (0..frames).map(|_| self.take().expect("a frame")).collect();
+        move_to(0);
+        taken
+    }
+
+    /// Allocates one movable block of each of `orders`, so that little is left free.
+    ///
+    /// # Panics
+    /// If there is not that much.
+    #[must_use]
+    pub(crate) fn occupy(&self, orders: &[u8]) -> Vec<(Pfn, Order)> {
+        let orders = orders.iter().map(|&order| Order::new(order).expect("an order"));
+        orders.map(|order| (self.take_block(order).expect("a block"), order)).collect()
+    }
+
+    /// Frees blocks.
+    pub(crate) fn vacate(&self, blocks: &[(Pfn, Order)]) {
+        blocks.iter().for_each(|&(pfn, order)| self.give_block(pfn, order));
+    }
+
+    /// Frees frames on `cpu`.
+    pub(crate) fn give_on(&self, cpu: u32, frames: &[Pfn]) {
+        move_to(cpu);
+        frames.iter().for_each(|&pfn| self.give(pfn));
+        move_to(0);
+    }
+
+    /// The zone as it is.
+    ///
+    /// # Panics
+    /// Not: there is a zone.
+    #[must_use]
+    pub(crate) fn zone(&self) -> ZoneInfo {
+        self.allocator.zone_info(ZoneId(0)).expect("the zone")
+    }
+
+    /// Checks, when all threads have ended and all frames are given back, that every frame is
+    /// in one place (I-1, I-2), and that a drain makes the zone what it was at the start:
+    /// nothing is lost (I-3) and all is merged (I-5).
+    ///
+    /// # Panics
+    /// If not.
+    pub(crate) fn finish(&self) {
+        alone();
+        assert!(!self.held.borrow().contains(&true), "the model gave all back");
+        let mut seen = vec![0_u32; self.contents.len()];
+        self.allocator.visit_free(ZoneId(0), &mut |pfn, place| {
+            let first = pfn.get() as usize;
+            let frames = seen[first..][..place.order().frames() as usize].iter_mut();
+            frames.for_each(|times| *times += 1);
+        });
+        assert!(seen.iter().all(|&times| times == 1), "I-1: places of each frame: {seen:?}");
+        let before = self.zone();
+        assert_eq!(before.free + before.cached + before.deferred, before.managed, "I-2");
+        let drained = self.allocator.drain_all();
+        assert_eq!(drained, before.cached + before.deferred, "a drain gives what was cached");
+        let after = self.zone();
+        assert_eq!((after.free, after.cached, after.deferred), (after.managed, 0, 0), "I-3");
+        assert_eq!(after.blocks, self.fresh.blocks, "I-5: merged as at the start");
+        assert_eq!(after.events.refused, 0, "no copies without misuse");
+        let (mut out, mut back) = (after.events.direct_alloc, after.events.direct_free);
+        for cpu in (0..self.allocator.cpus()).map(CpuId) {
+            let events = self.allocator.cache_info(ZoneId(0), cpu).expect("a cache").events;
+            out += events.alloc;
+            back += events.free;
+        }
+        assert_eq!(out, back, "as many frames were booked out as back");
+    }
+}
+
+/// Starts a model thread on `cpu`.
+pub(crate) fn spawn_on<P: Platform + 'static, S: Policy, R: 'static>(
+    world: &Rc<World<P, S>>,
+    cpu: u32,
+    f: impl FnOnce(&World<P, S>) -> R + 'static,
+) -> JoinHandle<R> {
+    let world = world.clone();
+    spawn(cpu, move || f(&world))
+}
