@@ -34,3 +34,7 @@ pub mod threads;
 
 pub use arena::{Arena, ArenaError, Handle, HugePages, Page};
 pub use threads::Threads;
+
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;

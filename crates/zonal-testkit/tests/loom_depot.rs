@@ -145,6 +145,28 @@ fn both_spill_and_take() {
     });
 }
 
+/// CPU 0 keeps asking and takes a whole block for its shard, the last there is; CPU 1 wants one
+/// frame of it.
+#[test]
+fn run_against_theft() {
+    let plan = small_plan(32, 2, 2);
+    explore("run against theft", Some(5), move || {
+        let world = World::<LoomPlatform<Newest>, Ones>::new(plan);
+        let rest = world.occupy(&[4, 3]);
+        let held = world.take_on(0, 4);
+        let other = spawn_on(&world, 1, |world| {
+            let pfn = world.take().expect("I-6: four for the two of us");
+            world.give(pfn);
+        });
+        let pfn = world.take().expect("I-6: four for the two of us");
+        world.give(pfn);
+        other.join().unwrap();
+        world.give_on(0, &held);
+        world.vacate(&rest);
+        world.finish();
+    });
+}
+
 /// The last two frames are in clusters of CPU 0, and two other CPUs want one each: while one
 /// merges a cluster, the frame in its hands must not be lost to the other.
 #[test]

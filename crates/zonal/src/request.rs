@@ -35,6 +35,8 @@ pub struct Request {
     order: Order,
     migrate: MigrateType,
     limit: ZoneType,
+    /// The limit for this migrate type. Follows from both.
+    effective: ZoneType,
     flags: u8,
     /// For a request that the home zone's cache of single frames may answer without a look at
     /// anything else: the list + 1; for huge pages: the list + 1 + [`HUGE`]; 0 for any other.
@@ -65,6 +67,7 @@ impl Request {
             order,
             migrate: MigrateType::Unmovable,
             limit: ZoneType::Normal,
+            effective: ZoneType::Normal,
             flags: 0,
             fast: 0,
             nodes: NodePolicy::Local,
@@ -72,13 +75,18 @@ impl Request {
         .settled()
     }
 
-    /// Works `fast` out again.
+    /// Works `fast` and `effective` out again.
     const fn settled(mut self) -> Self {
         self.fast = match self.order {
             _ if !self.is_plain() || !self.migrate.is_requestable() => 0,
             Order::ZERO => self.migrate as u8 + 1,
             Order::HUGE => self.migrate as u8 + 1 + HUGE,
             _ => 0,
+        };
+        self.effective = match (self.limit, self.migrate) {
+            (ZoneType::Movable, MigrateType::Movable) => ZoneType::Movable,
+            (ZoneType::Movable, _) => ZoneType::Normal,
+            (limit, _) => limit,
         };
         self
     }
@@ -96,10 +104,11 @@ impl Request {
         self.settled()
     }
 
-    /// The highest zone type that will do.
+    /// The highest zone type that will do. Movable zones are for movable frames: for the others
+    /// that limit means [`Normal`](ZoneType::Normal).
     pub const fn zone_limit(mut self, limit: ZoneType) -> Self {
         self.limit = limit;
-        self
+        self.settled()
     }
 
     /// Which nodes will do.
@@ -158,11 +167,11 @@ impl Request {
         self.migrate
     }
 
-    /// The highest zone type allowed.
+    /// The highest zone type allowed, after the migrate type was heeded.
     #[must_use]
     #[inline(always)]
     pub const fn limit(&self) -> ZoneType {
-        self.limit
+        self.effective
     }
 
     /// The node policy.

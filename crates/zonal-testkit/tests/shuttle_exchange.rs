@@ -1,0 +1,276 @@
+//! Larger instances than the model checker can exhaust, under random schedules: four threads
+//! on three CPUs, clusters of four frames, refills, spills, thefts, drains, bulk, and requests
+//! that fail. Every access to an atomic is a point where the schedule may change; values are
+//! sequentially consistent here, stale ones are the business of the `loom_*` tests.
+//!
+//! ```text
+//! RUSTFLAGS="--cfg shuttle" cargo test --release -p zonal-testkit --test shuttle_exchange
+//! ```
+//!
+//! 2000 schedules of each kind. A failure prints a schedule that `shuttle::replay` runs again.
+#![cfg(shuttle)]
+#![allow(clippy::missing_panics_doc, reason = "tests")]
+
+use shuttle::Runner;
+use shuttle::rand::{Rng, thread_rng};
+use shuttle::scheduler::{PctScheduler, RandomScheduler, Scheduler};
+use shuttle::sync::Mutex;
+use shuttle::sync::atomic::{AtomicU8, AtomicU64};
+use shuttle::thread;
+use std::cell::Cell;
+use std::sync::TryLockError;
+use std::sync::atomic::{AtomicBool, Ordering};
+use zonal::keeper::Depot;
+use zonal::map::{MemoryMap, PhysAddr, Region};
+use zonal::plan::{Config, Plan};
+use zonal::platform::shared_slot::{Guarded, SharedSlot};
+use zonal::platform::{AtomicByte, AtomicWord, Lock, Platform};
+use zonal::policy::{Policy, merge::Lazy, split::Whole, trace::Off, walk::FirstFit};
+use zonal::watermark::MinFree;
+use zonal::{CpuId, MigrateType, Order, Pfn, Request, ZoneId};
+use zonal_testkit::host::Host;
+use zonal_testkit::shape::Shape;
+use zonal_testkit::world::{World, with_plan};
+
+struct Byte(AtomicU8);
+
+impl AtomicByte for Byte {
+    fn new(value: u8) -> Self {
+        Self(AtomicU8::new(value))
+    }
+    fn load(&self, order: Ordering) -> u8 {
+        self.0.load(order)
+    }
+    fn store(&self, value: u8, order: Ordering) {
+        self.0.store(value, order);
+    }
+}
+
+struct Word(AtomicU64);
+
+impl AtomicWord for Word {
+    fn new(value: u64) -> Self {
+        Self(AtomicU64::new(value))
+    }
+    fn load(&self, order: Ordering) -> u64 {
+        self.0.load(order)
+    }
+    fn store(&self, value: u64, order: Ordering) {
+        self.0.store(value, order);
+    }
+    fn fetch_add(&self, value: u64, order: Ordering) -> u64 {
+        self.0.fetch_add(value, order)
+    }
+    fn compare_exchange(
+        &self,
+        current: u64,
+        new: u64,
+        success: Ordering,
+        failure: Ordering,
+    ) -> Result<u64, u64> {
+        self.0.compare_exchange(current, new, success, failure)
+    }
+}
+
+struct ShuttleLock<T>(Mutex<T>);
+
+impl<T> Lock<T> for ShuttleLock<T> {
+    fn new(value: T) -> Self {
+        Self(Mutex::new(value))
+    }
+    fn with<R>(&self, f: impl FnOnce(&mut T) -> R) -> R {
+        f(&mut self.0.lock().unwrap())
+    }
+    fn try_with<R>(&self, f: impl FnOnce(&mut T) -> R) -> Option<R> {
+        match self.0.try_lock() {
+            Ok(mut value) => Some(f(&mut value)),
+            Err(TryLockError::WouldBlock) => None,
+            Err(error @ TryLockError::Poisoned(_)) => panic!("{error}"),
+        }
+    }
+    fn get_mut(&mut self) -> &mut T {
+        self.0.get_mut().unwrap()
+    }
+}
+
+struct ShuttlePlatform;
+
+shuttle::thread_local! {
+    static CPU: Cell<u32> = const { Cell::new(0) };
+}
+
+impl Platform for ShuttlePlatform {
+    type Byte = Byte;
+    type Word = Word;
+    type Lock<T: Send> = ShuttleLock<T>;
+    type Slot<T: Send> = SharedSlot<T, ShuttleLock<Guarded<T>>>;
+
+    fn cpu(&self) -> CpuId {
+        CPU.with(|cpu| CpuId(cpu.get()))
+    }
+}
+
+impl Host for ShuttlePlatform {
+    const NAME: &'static str = "Shuttle";
+
+    fn for_shape(_: Shape) -> Self {
+        Self
+    }
+
+    fn switch_cpu(&self, cpu: CpuId) -> bool {
+        CPU.with(|own| own.set(cpu.0));
+        true
+    }
+}
+
+/// The default preset with clusters of four frames.
+struct Fours;
+
+impl Policy for Fours {
+    const NAME: &'static str = "Fours";
+    type Keeper = Depot<4>;
+    type Merge = Lazy;
+    type Walk = FirstFit;
+    type Split = Whole;
+    type Trace = Off;
+}
+
+/// What clusters of four need for three CPUs.
+const FRAMES: u64 = 288;
+const CPUS: u32 = 3;
+const THREADS: u32 = 4;
+const STEPS: usize = 40;
+const SCHEDULES: usize = 2000;
+const MOVABLE: Request = Request::frame().migrate(MigrateType::Movable);
+
+fn plan() -> Plan {
+    let mut config = Config::new(CPUS);
+    config.pageblock_order = Order::new(3).unwrap();
+    (config.dma_limit, config.dma32_limit) = (Pfn::new(0), Pfn::new(0));
+    config.watermarks.min_free = MinFree::None;
+    config.lowmem_ratio = [0; 4];
+    config.highatomic = false;
+    let map = MemoryMap::from_regions(&[Region::usable(PhysAddr(0), FRAMES << 12)]).unwrap();
+    Plan::new(map.sanitise().unwrap(), config, |_, _, _| 1).unwrap()
+}
+
+/// Who holds which frame; not a scheduling point.
+struct Ledger(Vec<AtomicBool>);
+
+impl Ledger {
+    fn set(&self, pfn: Pfn, order: Order, held: bool) {
+        let first = pfn.get() as usize;
+        for frame in &self.0[first..][..order.frames() as usize] {
+            let before = frame.swap(held, Ordering::SeqCst);
+            assert_ne!(before, held, "I-3: {pfn:?} of {order:?}");
+        }
+    }
+}
+
+type Small<'m> = World<'m, ShuttlePlatform, Fours>;
+
+/// One step of a thread that keeps at most `quota` frames, and six more by a bulk request; what it cannot have, it goes without.
+fn step(world: &Small<'_>, ledger: &Ledger, held: &mut Vec<(Pfn, Order)>, quota: u64) {
+    let frames: u64 = held.iter().map(|(_, order)| order.frames()).sum();
+    let choice = thread_rng().gen_range(0..16);
+    let allocator = &world.allocator;
+    match choice {
+        0 => {
+            allocator.drain_cpu(CpuId(thread_rng().gen_range(0..CPUS)));
+        }
+        1 => {
+            let mut out = [Pfn::default(); 6];
+            if frames <= quota && allocator.alloc_bulk(&MOVABLE, &mut out).is_ok() {
+                out.iter().for_each(|&pfn| ledger.set(pfn, Order::ZERO, true));
+                held.extend(out.map(|pfn| (pfn, Order::ZERO)));
+            }
+        }
+        2 => assert!(allocator.alloc(&MOVABLE.zero()).is_err(), "the host cannot zero"),
+        3 => {
+            let order = Order::new(thread_rng().gen_range(1..4)).unwrap();
+            if frames + order.frames() <= quota {
+                if let Ok(pfn) = allocator.alloc_raw(&MOVABLE.with_order(order)) {
+                    ledger.set(pfn, order, true);
+                    held.push((pfn, order));
+                }
+            }
+        }
+        4..=9 if frames < quota => {
+            let pfn = allocator.alloc_raw(&MOVABLE).expect("I-6: the quotas leave some free");
+            ledger.set(pfn, Order::ZERO, true);
+            held.push((pfn, Order::ZERO));
+        }
+        _ if !held.is_empty() => {
+            let (pfn, order) = held.swap_remove(thread_rng().gen_range(0..held.len()));
+            ledger.set(pfn, order, false);
+            allocator.free_raw(pfn, order).unwrap();
+        }
+        _ => {}
+    }
+}
+
+/// All threads take steps, then give all back; `free` frames are there for them.
+fn run(plan: &Plan, orders: &[u8]) {
+    with_plan::<ShuttlePlatform, Fours, _>(Shape::Blocks3, plan, |world| {
+        let allocator = &world.allocator;
+        let fresh = allocator.zone_info(ZoneId(0)).unwrap();
+        let ledger = Ledger((0..FRAMES).map(|_| AtomicBool::new(false)).collect());
+        let rest: Vec<_> = orders
+            .iter()
+            .map(|&order| allocator.alloc(&MOVABLE.with_order(Order::new(order).unwrap())).unwrap())
+            .collect();
+        let free = allocator.zone_info(ZoneId(0)).unwrap().free;
+        // With the six frames of a bulk request for each, less than all.
+        let quota = (free - 1) / u64::from(THREADS) - 6;
+        thread::scope(|scope| {
+            for number in 0..THREADS {
+                let ledger = &ledger;
+                scope.spawn(move || {
+                    allocator.platform().switch_cpu(CpuId(number % CPUS));
+                    let mut held = Vec::new();
+                    (0..STEPS).for_each(|_| step(world, ledger, &mut held, quota));
+                    for (pfn, order) in held {
+                        ledger.set(pfn, order, false);
+                        allocator.free_raw(pfn, order).unwrap();
+                    }
+                });
+            }
+        });
+        rest.into_iter().for_each(|block| allocator.free(block).unwrap());
+        let before = allocator.zone_info(ZoneId(0)).unwrap();
+        assert_eq!(before.free + before.cached + before.deferred, FRAMES, "I-2");
+        assert_eq!(allocator.drain_all(), before.cached + before.deferred);
+        let after = allocator.zone_info(ZoneId(0)).unwrap();
+        assert_eq!((after.free, after.cached, after.deferred), (FRAMES, 0, 0), "I-3");
+        assert_eq!(after.blocks, fresh.blocks, "I-5");
+        assert_eq!(after.events.refused, 0);
+    });
+}
+
+/// Runs under the schedules of `scheduler`.
+fn explore(scheduler: impl Scheduler + 'static, orders: &'static [u8]) {
+    let mut config = shuttle::Config::new();
+    // Plans and errors are large, and shuttle's stacks are small.
+    config.stack_size = 1 << 20;
+    config.silence_warnings = true;
+    let plan = plan();
+    Runner::new(scheduler, config).run(move || run(&plan, orders));
+}
+
+/// Much is free: refills, spills, runs.
+#[test]
+fn plenty() {
+    explore(RandomScheduler::new(SCHEDULES), &[]);
+}
+
+/// 48 frames are free for all four: caches are drained, clusters merged and stolen.
+#[test]
+fn scarce() {
+    explore(RandomScheduler::new(SCHEDULES), &[7, 6, 5, 4]);
+}
+
+/// As [`scarce`], with few changes of thread, at arbitrary points.
+#[test]
+fn scarce_few_switches() {
+    explore(PctScheduler::new(3, SCHEDULES), &[7, 6, 5, 4]);
+}
