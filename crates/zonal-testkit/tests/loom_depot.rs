@@ -167,22 +167,22 @@ fn run_against_theft() {
     });
 }
 
-/// The last two frames are in clusters of CPU 0, and two other CPUs want one each: while one
-/// merges a cluster, the frame in its hands must not be lost to the other.
+/// The last two frames are in one cluster of CPU 0, and two threads of CPU 1 want one each:
+/// while one merges the cluster, the frames in its hands must not be lost to the other.
 #[test]
-fn two_merge_the_last_clusters() {
-    let plan = small_plan(16, 3, 4);
-    explore("two merge the last clusters", Some(2), move || {
-        let world = World::<LoomPlatform<Newest>, Ones>::new(plan);
-        let rest = world.occupy(&[3, 2]);
-        let mut held = world.take_on(1, 4);
-        world.give_on(0, &held.split_off(1));
-        held.extend(world.take_on(0, 1));
+fn two_want_the_last_cluster() {
+    let plan = small_plan(FRAMES, 2, 12);
+    explore("two want the last cluster", Some(2), move || {
+        let world = World::<LoomPlatform<Newest>, Pairs>::new(plan);
+        let rest = world.occupy(&[6, 4, 3, 2]);
+        let held = world.take_on(1, 4);
+        world.give_on(0, &held);
+        let mut held = world.take_on(0, 2);
         assert_eq!((world.zone().free, world.zone().cached, world.zone().deferred), (0, 0, 2));
-        let turn = |world: &World<LoomPlatform<Newest>, Ones>| {
+        let turn = |world: &World<LoomPlatform<Newest>, Pairs>| {
             world.take().expect("I-6: two for the two of us")
         };
-        let others = [spawn_on(&world, 1, turn), spawn_on(&world, 2, turn)];
+        let others = [spawn_on(&world, 1, turn), spawn_on(&world, 1, turn)];
         held.extend(others.map(|other| other.join().unwrap()));
         world.give_on(0, &held);
         world.vacate(&rest);
