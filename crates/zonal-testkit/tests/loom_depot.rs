@@ -120,6 +120,29 @@ fn shared_part() {
     });
 }
 
+/// CPU 1 takes the one cluster of the shared part, and CPU 0 fills it again with other frames
+/// as soon as it is empty.
+#[test]
+fn shared_cluster_is_filled_again() {
+    let plan = small_plan(16, 2, 4);
+    explore("shared cluster is filled again", Some(4), move || {
+        let world = World::<LoomPlatform, Ones>::new(plan);
+        let rest = world.occupy(&[3, 1]);
+        let mut held = world.take_on(1, 5);
+        held.extend(world.take_on(0, 1));
+        world.give_on(0, &held[..5]);
+        assert_eq!((world.zone().cached, world.zone().deferred), (1, 4), "all clusters");
+        let other = spawn_on(&world, 1, |world| {
+            let pfn = world.take().expect("I-6: five are free");
+            world.give(pfn);
+        });
+        world.give(held[5]);
+        other.join().unwrap();
+        world.vacate(&rest);
+        world.finish();
+    });
+}
+
 /// Both CPUs spill and both look for frames.
 #[test]
 fn both_spill_and_take() {

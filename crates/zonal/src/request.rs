@@ -34,9 +34,10 @@ pub enum NodePolicy {
 pub struct Request {
     order: Order,
     migrate: MigrateType,
-    limit: ZoneType,
+    /// The limit as it was asked for.
+    asked: ZoneType,
     /// The limit for this migrate type. Follows from both.
-    effective: ZoneType,
+    limit: ZoneType,
     flags: u8,
     /// For a request that the home zone's cache of single frames may answer without a look at
     /// anything else: the list + 1; for huge pages: the list + 1 + [`HUGE`]; 0 for any other.
@@ -66,8 +67,8 @@ impl Request {
         Self {
             order,
             migrate: MigrateType::Unmovable,
+            asked: ZoneType::Normal,
             limit: ZoneType::Normal,
-            effective: ZoneType::Normal,
             flags: 0,
             fast: 0,
             nodes: NodePolicy::Local,
@@ -75,7 +76,7 @@ impl Request {
         .settled()
     }
 
-    /// Works `fast` and `effective` out again.
+    /// Works `fast` and `limit` out again.
     const fn settled(mut self) -> Self {
         self.fast = match self.order {
             _ if !self.is_plain() || !self.migrate.is_requestable() => 0,
@@ -83,7 +84,7 @@ impl Request {
             Order::HUGE => self.migrate as u8 + 1 + HUGE,
             _ => 0,
         };
-        self.effective = match (self.limit, self.migrate) {
+        self.limit = match (self.asked, self.migrate) {
             (ZoneType::Movable, MigrateType::Movable) => ZoneType::Movable,
             (ZoneType::Movable, _) => ZoneType::Normal,
             (limit, _) => limit,
@@ -107,7 +108,7 @@ impl Request {
     /// The highest zone type that will do. Movable zones are for movable frames: for the others
     /// that limit means [`Normal`](ZoneType::Normal).
     pub const fn zone_limit(mut self, limit: ZoneType) -> Self {
-        self.limit = limit;
+        self.asked = limit;
         self.settled()
     }
 
@@ -171,7 +172,7 @@ impl Request {
     #[must_use]
     #[inline(always)]
     pub const fn limit(&self) -> ZoneType {
-        self.effective
+        self.limit
     }
 
     /// The node policy.
