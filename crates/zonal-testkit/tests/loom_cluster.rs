@@ -185,16 +185,19 @@ fn pass_on<W: AtomicWord + 'static>(causality: bool) {
     assert_eq!(clusters.quiet_len(0) + clusters.quiet_len(1), 2, "none lost");
 }
 
+/// At most 4 preemptions: 9 400 runs, 0.5 s.
 #[test]
 fn pop_against_pop_pop_push() {
     explore("pop pop against pop pop push", Some(4), || aba::<Word>(true));
 }
 
+/// All schedules: 37 400 runs, 1.8 s.
 #[test]
 fn full_and_empty_stack() {
     explore("full and empty stack", None, || pass_on::<Word>(true));
 }
 
+/// At most 3 preemptions: 33 500 runs, 1.6 s.
 #[test]
 fn two_pop_and_push_twice() {
     explore("two pop and push twice", Some(3), || {
@@ -213,9 +216,10 @@ fn two_pop_and_push_twice() {
     });
 }
 
+/// At most 3 preemptions: 274 600 runs, 16.2 s.
 #[test]
 fn three_pop_and_push() {
-    explore("three pop and push", Some(2), || {
+    explore("three pop and push", Some(3), || {
         let clusters = Clusters::<Word>::new(2, 2, true);
         let turn = |c: &Clusters<Word>| {
             if let Some(id) = c.pop(0) {
@@ -231,6 +235,8 @@ fn three_pop_and_push() {
 
 /// Three on one CPU want a cluster of a pool that nobody has used and that has two: fresh ones
 /// come several at once, and none is lost on the way.
+///
+/// At most 3 preemptions: 14 400 runs, 0.8 s.
 #[test]
 fn pool_runs_out() {
     explore("pool runs out", Some(3), || {
@@ -246,6 +252,8 @@ fn pool_runs_out() {
 }
 
 /// Two CPUs take the first of the fresh clusters, one more of them than come at once.
+///
+/// At most 3 preemptions: 56 runs, no time to speak of.
 #[test]
 fn fresh_for_two_cpus() {
     explore("fresh for two CPUs", Some(3), || {
@@ -259,6 +267,8 @@ fn fresh_for_two_cpus() {
 }
 
 /// One cluster, taken and given back by three: whoever gets it owns it alone.
+///
+/// At most 3 preemptions: 24 100 runs, 1.4 s.
 #[test]
 fn pool_of_one_changes_hands() {
     explore("pool of one", Some(3), || {

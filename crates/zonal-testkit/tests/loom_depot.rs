@@ -25,6 +25,8 @@ use zonal::preset::Linux416;
 use zonal_testkit::loom_platform::{LoomPlatform, Newest, explore, small_plan};
 
 /// Both on one CPU: whoever finds the cache taken goes past it to the buddy lists.
+///
+/// At most 4 preemptions: 2 000 runs, 0.2 s.
 #[test]
 fn same_cpu() {
     let plan = small_plan(FRAMES, 2, 12);
@@ -44,6 +46,8 @@ fn same_cpu() {
 }
 
 /// As [`same_cpu`] with per-CPU lists linked through the frame table.
+///
+/// At most 3 preemptions: 3 300 runs, 0.2 s.
 #[test]
 fn same_cpu_linked() {
     let plan = small_plan(32, 1, 8);
@@ -81,6 +85,7 @@ fn spill_against_theft<P: Platform + Default + 'static>(plan: &'static Plan) {
     world.finish();
 }
 
+/// At most 4 preemptions: 10 200 runs, 1.7 s.
 #[test]
 fn spill_and_theft() {
     let plan = small_plan(FRAMES, 2, 12);
@@ -100,6 +105,8 @@ fn canary_no_release() {
 
 /// CPU 0 frees what CPU 1 allocated; its shard may hold no more, so the next cluster goes to
 /// the zone's shared part, where CPU 1 looks for one.
+///
+/// At most 3 preemptions: 2 200 runs, 0.3 s.
 #[test]
 fn shared_part() {
     let plan = small_plan(16, 2, 4);
@@ -122,6 +129,8 @@ fn shared_part() {
 
 /// CPU 1 takes the one cluster of the shared part, and CPU 0 fills it again with other frames
 /// as soon as it is empty.
+///
+/// At most 4 preemptions: 762 runs, 0.1 s.
 #[test]
 fn shared_cluster_is_filled_again() {
     let plan = small_plan(16, 2, 4);
@@ -144,6 +153,8 @@ fn shared_cluster_is_filled_again() {
 }
 
 /// Both CPUs spill and both look for frames.
+///
+/// At most 2 preemptions: 15 300 runs, 1.8 s.
 #[test]
 fn both_spill_and_take() {
     let plan = small_plan(16, 2, 4);
@@ -170,6 +181,8 @@ fn both_spill_and_take() {
 
 /// CPU 0 keeps asking and takes a whole block for its shard, the last there is; CPU 1 wants one
 /// frame of it.
+///
+/// At most 5 preemptions: 1 200 runs, 0.2 s.
 #[test]
 fn run_against_theft() {
     let plan = small_plan(32, 2, 2);
@@ -192,6 +205,8 @@ fn run_against_theft() {
 
 /// The last two frames are in one cluster of CPU 0, and two threads of CPU 1 want one each:
 /// while one merges the cluster, the frames in its hands must not be lost to the other.
+///
+/// At most 2 preemptions: 3 800 runs, 0.6 s.
 #[test]
 fn two_want_the_last_cluster() {
     let plan = small_plan(FRAMES, 2, 12);
@@ -214,10 +229,12 @@ fn two_want_the_last_cluster() {
 }
 
 /// Three threads on two CPUs empty the lists and fill them again.
+///
+/// At most 3 preemptions: 168 200 runs, 16.9 s.
 #[test]
 fn three_on_two_cpus() {
     let plan = small_plan(16, 2, 4);
-    explore("three on two CPUs", Some(2), move || {
+    explore("three on two CPUs", Some(3), move || {
         let world = World::<LoomPlatform<Newest>, Ones>::new(plan);
         let rest = world.occupy(&[3, 2]);
         let turn = |world: &World<LoomPlatform<Newest>, Ones>| {
@@ -234,6 +251,8 @@ fn three_on_two_cpus() {
 
 /// A block is asked for while its frames are in a cache and in clusters, and the last of them
 /// is just being freed.
+///
+/// At most 3 preemptions: 1 900 runs, 0.3 s.
 #[test]
 fn block_out_of_clusters() {
     let plan = small_plan(16, 2, 4);

@@ -18,6 +18,8 @@ use zonal_testkit::loom_platform::{LoomPlatform, explore, small_plan};
 
 /// CPU 1 empties CPU 0's cache while CPU 0 allocates and frees; while the drain is inside,
 /// CPU 0 goes past its cache.
+///
+/// At most 4 preemptions: 3 900 runs, 0.4 s.
 #[test]
 fn drain_against_its_cpu() {
     let plan = small_plan(FRAMES, 2, 12);
@@ -35,6 +37,8 @@ fn drain_against_its_cpu() {
 }
 
 /// As [`drain_against_its_cpu`] with per-CPU lists linked through the frame table.
+///
+/// At most 4 preemptions: 5 400 runs, 0.4 s.
 #[test]
 fn drain_against_its_cpu_linked() {
     let plan = small_plan(32, 2, 8);
@@ -52,6 +56,8 @@ fn drain_against_its_cpu_linked() {
 }
 
 /// As [`drain_against_its_cpu`] by an owner, who waits for the drain.
+///
+/// All schedules: 852 runs, 0.1 s.
 #[test]
 fn drain_against_the_owner() {
     let plan = small_plan(FRAMES, 2, 12);
@@ -74,6 +80,8 @@ fn drain_against_the_owner() {
 }
 
 /// A claim comes and goes while somebody else is on the same CPU by the shared way.
+///
+/// At most 3 preemptions: 19 200 runs, 2.2 s.
 #[test]
 fn claim_against_the_shared_way() {
     let plan = small_plan(FRAMES, 2, 12);
@@ -95,6 +103,8 @@ fn claim_against_the_shared_way() {
 
 /// The last two frames are in CPU 0's cache; CPU 1 wants one while CPU 0 takes one and gives
 /// it back. One is always free, so neither may be refused.
+///
+/// At most 3 preemptions: 5 900 runs, 1.1 s.
 #[test]
 fn last_frames_in_the_other_cache() {
     let plan = small_plan(FRAMES, 2, 12);
@@ -118,6 +128,8 @@ fn last_frames_in_the_other_cache() {
 
 /// CPU 1 looks for a frame when all free ones are on the move: out of CPU 0's cache into its
 /// shard, and the rest of the cache into use. Two are free all the time.
+///
+/// At most 3 preemptions: 66 500 runs, 12.6 s.
 #[test]
 fn frames_on_the_move() {
     let plan = small_plan(FRAMES, 2, 12);

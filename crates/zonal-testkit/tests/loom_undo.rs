@@ -19,6 +19,8 @@ use zonal_testkit::loom_platform::{LoomPlatform, Newest, explore, small_plan, sp
 
 /// Six frames are asked for at once and four are free: what was taken goes back, while the
 /// other CPU allocates and frees.
+///
+/// At most 2 preemptions: 12 300 runs, 1.7 s.
 #[test]
 fn bulk_fails_half_way() {
     let plan = small_plan(16, 2, 4);
@@ -40,6 +42,8 @@ fn bulk_fails_half_way() {
 
 /// As [`bulk_fails_half_way`] on the same CPU, and three of the four are asked for: the other
 /// takes up to two, so that it may or may not be filled.
+///
+/// At most 3 preemptions: 58 900 runs, 10.0 s.
 #[test]
 fn bulk_may_fail() {
     let plan = small_plan(FRAMES, 2, 12);
@@ -65,6 +69,8 @@ fn bulk_may_fail() {
 
 /// The host cannot zero: the block is taken and goes back, while the other thread, on the same
 /// CPU, allocates and frees.
+///
+/// At most 3 preemptions: 10 200 runs, 1.4 s.
 #[test]
 fn zeroing_fails() {
     let plan = small_plan(FRAMES, 2, 12);
@@ -85,6 +91,8 @@ fn zeroing_fails() {
 
 /// One cluster in all, and both CPUs spill: one gets it, the other's frames go to the buddy
 /// lists.
+///
+/// All schedules: 10 600 runs, 1.5 s.
 #[test]
 fn clusters_run_out() {
     let plan = small_plan(FRAMES, 2, 48);
@@ -103,6 +111,8 @@ fn clusters_run_out() {
 }
 
 /// The one cluster is loaded by its CPU, merged by a request of the other, and wanted again.
+///
+/// At most 3 preemptions: 4 400 runs, 0.7 s.
 #[test]
 fn last_cluster_changes_hands() {
     let plan = small_plan(FRAMES, 2, 48);
@@ -123,6 +133,8 @@ fn last_cluster_changes_hands() {
 }
 
 /// Three reserve at once and two may: never more, and what an overshoot added is taken back.
+///
+/// All schedules: 13 700 runs, 0.6 s.
 #[test]
 fn reservations_run_out() {
     explore("reservations run out", None, || {
@@ -143,6 +155,8 @@ fn reservations_run_out() {
 
 /// A reservation is given back while two others want one: it is not lost, and none is granted
 /// twice.
+///
+/// All schedules: 672 runs, no time to speak of.
 #[test]
 fn reservation_comes_back() {
     explore("reservation comes back", None, || {
@@ -164,6 +178,8 @@ fn reservation_comes_back() {
 
 /// All clusters are in two CPUs' shards, which grew to hold them, and both CPUs spill again;
 /// then a drain takes back what the shards had grown, and they can grow as far as before.
+///
+/// All schedules: 93 runs, 0.1 s.
 #[test]
 fn shards_grow_at_once() {
     let plan = small_plan(FRAMES, 2, 4);

@@ -188,11 +188,10 @@ fn step(world: &Small<'_>, ledger: &Ledger, held: &mut Vec<(Pfn, Order)>, quota:
         2 => assert!(allocator.alloc(&MOVABLE.zero()).is_err(), "the host cannot zero"),
         3 => {
             let order = Order::new(thread_rng().gen_range(1..4)).unwrap();
-            if frames + order.frames() <= quota {
-                if let Ok(pfn) = allocator.alloc_raw(&MOVABLE.with_order(order)) {
-                    ledger.set(pfn, order, true);
-                    held.push((pfn, order));
-                }
+            let fits = frames + order.frames() <= quota;
+            if fits && let Ok(pfn) = allocator.alloc_raw(&MOVABLE.with_order(order)) {
+                ledger.set(pfn, order, true);
+                held.push((pfn, order));
             }
         }
         4..=9 if frames < quota => {
