@@ -113,18 +113,33 @@ impl Buddy {
         {
             return Some(index);
         }
+        if let Some(index) = self.take_own(table, order, migrate) {
+            return Some(index);
+        }
+        if migrate == MigrateType::Movable
+            && let Some(index) = self.take_smallest(table, order, MigrateType::Cma)
+        {
+            return Some(index);
+        }
+        if reach.fallback { self.take_fallback(table, order, migrate) } else { None }
+    }
+
+    /// Takes a block of `order` from what is `migrate`'s own: its lists, and for movable
+    /// requests untouched memory.
+    #[inline(always)]
+    pub(crate) fn take_own<P: Platform>(
+        &mut self,
+        table: &FrameTable<'_, P>,
+        order: Order,
+        migrate: MigrateType,
+    ) -> Option<u32> {
         if let Some(index) = self.take_smallest(table, order, migrate) {
             return Some(index);
         }
-        if migrate == MigrateType::Movable {
-            if self.grow(table) {
-                return self.take_smallest(table, order, migrate);
-            }
-            if let Some(index) = self.take_smallest(table, order, MigrateType::Cma) {
-                return Some(index);
-            }
+        if migrate == MigrateType::Movable && self.grow(table) {
+            return self.take_smallest(table, order, migrate);
         }
-        if reach.fallback { self.take_fallback(table, order, migrate) } else { None }
+        None
     }
 
     /// Takes from the smallest block of `migrate` that is large enough.
@@ -184,6 +199,27 @@ impl Buddy {
         }
         let end = self.end_for(table, index, order);
         self.area.add(table, index, order, migrate, end);
+    }
+
+    /// Frees the start of `at..end` in the largest aligned blocks, at most `most` of them;
+    /// returns where it stopped.
+    pub(crate) fn give_range<P: Platform>(
+        &mut self,
+        table: &FrameTable<'_, P>,
+        mut at: u32,
+        end: u32,
+        most: u32,
+    ) -> u32 {
+        for _ in 0..most {
+            if at >= end {
+                break;
+            }
+            let aligned = at.trailing_zeros().min((end - at).ilog2());
+            let order = Order::new(aligned as u8).unwrap_or(Order::MAX);
+            self.give(table, at, order);
+            at += order.size();
+        }
+        at
     }
 
     /// Frees a block without looking for its buddy: the policy merges later.

@@ -89,11 +89,11 @@ fn fill_zone<P: Platform, S: Policy>(
         let (first, rest) = (start.next_multiple_of(block), end & !(block - 1));
         let buddy = zone.buddy_mut();
         if migrate == MigrateType::Cma || first >= rest {
-            give_range(buddy, table, start, end);
+            buddy.give_range(table, start, end, u32::MAX);
         } else {
-            give_range(buddy, table, start, first);
+            buddy.give_range(table, start, first, u32::MAX);
             buddy.frontier.push(table, first, rest);
-            give_range(buddy, table, rest, end);
+            buddy.give_range(table, rest, end, u32::MAX);
         }
     }
 }
@@ -102,21 +102,6 @@ fn fill_zone<P: Platform, S: Policy>(
 fn bounds<P: Platform>(table: &FrameTable<'_, P>, range: &crate::map::Range) -> Option<(u32, u32)> {
     let start = table.index(range.start)?;
     (range.frames() > 0).then(|| (start, start + (range.frames() - 1) as u32))
-}
-
-/// Frees `start..end` in the largest aligned blocks.
-pub(crate) fn give_range<P: Platform>(
-    buddy: &mut crate::buddy::Buddy,
-    table: &FrameTable<'_, P>,
-    mut start: u32,
-    end: u32,
-) {
-    while start < end {
-        let aligned = start.trailing_zeros().min((end - start).ilog2());
-        let order = Order::new(aligned.min(10) as u8).unwrap_or(Order::MAX);
-        buddy.give(table, start, order);
-        start += order.frames() as u32;
-    }
 }
 
 pub(crate) fn tune_caches<P: Platform, S: Policy>(plan: &Plan, caches: &[P::Slot<CpuZone<S>>]) {

@@ -1,11 +1,9 @@
 //! Handing over the memory that boot needed for a while.
 
 use crate::allocator::Allocator;
-use crate::buddy::Buddy;
 use crate::map::RangeKind;
 use crate::platform::{AtomicWord, Platform};
 use crate::policy::Policy;
-use crate::units::Order;
 use core::sync::atomic::Ordering::Relaxed;
 
 /// Blocks freed in one lock hold.
@@ -29,26 +27,14 @@ impl<P: Platform, S: Policy> Allocator<'_, P, S> {
                 let end = start + range.frames() as u32;
                 let mut at = start;
                 while at < end {
-                    at = zone.with_buddy(|buddy| self.give_some(buddy, at, end));
+                    at = zone.with_buddy(|buddy| {
+                        buddy.give_range(&self.table, at, end, BLOCKS_PER_HOLD)
+                    });
                 }
                 released += range.frames();
                 zone.managed.fetch_add(range.frames(), Relaxed);
             }
         }
         released
-    }
-
-    /// Frees the start of `at..end` in whole blocks; returns where it stopped.
-    fn give_some(&self, buddy: &mut Buddy, mut at: u32, end: u32) -> u32 {
-        for _ in 0..BLOCKS_PER_HOLD {
-            if at >= end {
-                break;
-            }
-            let aligned = at.trailing_zeros().min((end - at).ilog2());
-            let order = Order::new(aligned.min(10) as u8).unwrap_or(Order::MAX);
-            buddy.give(&self.table, at, order);
-            at += order.size();
-        }
-        at
     }
 }

@@ -120,11 +120,7 @@ impl<P: Platform, S: Policy> Here<'_, P, S> {
         let taken = self.zone.with_buddy(|buddy| {
             let mut done = 0;
             for slot in slots.iter_mut() {
-                let mut own = buddy.take_smallest(self.table, order, migrate);
-                if own.is_none() && migrate == MigrateType::Movable && buddy.grow(self.table) {
-                    own = buddy.take_smallest(self.table, order, migrate);
-                }
-                let Some(index) = own else { break };
+                let Some(index) = buddy.take_own(self.table, order, migrate) else { break };
                 *slot = index;
                 done += 1;
             }
