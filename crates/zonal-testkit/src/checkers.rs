@@ -38,7 +38,7 @@ use std::fmt;
 use zonal::frame::FrameState;
 use zonal::inspect::Place;
 use zonal::policy::{Merge, Policy};
-use zonal::{HOLD_BOUND, MigrateType, Order, Pfn, ZoneId};
+use zonal::{HOLD_BOUND, MigrateType, Order, Pfn, ZoneId, hold_bound};
 
 /// An invariant that does not hold.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -69,16 +69,18 @@ fn broken(rule: &'static str, detail: impl Into<String>) -> Checked {
 pub struct Rules {
     /// Orders whose free buddies may stay apart (I-5).
     pub defers: fn(Order) -> bool,
+    /// The most work of one lock hold (I-7).
+    pub hold: u32,
 }
 
 impl Rules {
     /// Every merge is made.
-    pub const STRICT: Self = Self { defers: |_| false };
+    pub const STRICT: Self = Self { defers: |_| false, hold: HOLD_BOUND };
 
     /// What the preset says of itself.
     #[must_use]
     pub const fn of<S: Policy>() -> Self {
-        Self { defers: S::Merge::defers }
+        Self { defers: S::Merge::defers, hold: hold_bound::<S>() }
     }
 }
 
@@ -92,7 +94,7 @@ pub fn check_all(snapshot: &Snapshot, model: &Model<'_>, rules: &Rules) -> Check
     check_lists(snapshot)?;
     check_counts(snapshot, model)?;
     check_merged(snapshot, rules)?;
-    check_holds(snapshot)?;
+    check_holds(snapshot, rules)?;
     check_counters(snapshot, model)?;
     check_reserve(snapshot)
 }
@@ -146,7 +148,12 @@ pub fn check_states(snapshot: &Snapshot, model: &Model<'_>) -> Checked {
     let mut expected = vec![FrameState::INNER; snapshot.states.len()];
     let found = snapshot.found.iter().map(|at| {
         let state = match at.place {
-            Place::Listed { order, .. } => FrameState::free(order),
+            Place::Listed { order, .. } => {
+                let is = snapshot.index(at.pfn).map(|at| snapshot.states[at]);
+                let skipped = is == Some(FrameState::MERGE_SKIPPED) && order == Order::ZERO;
+                // Whether it may be is the business of `check_merged`.
+                if skipped { FrameState::MERGE_SKIPPED } else { FrameState::free(order) }
+            }
             Place::Untouched => FrameState::INNER,
             Place::Cached { order, .. } => FrameState::cached(order),
             Place::Deferred => FrameState::cached(Order::ZERO),
@@ -264,10 +271,10 @@ pub fn check_counts(snapshot: &Snapshot, model: &Model<'_>) -> Checked {
 }
 
 /// I-5: two free buddies of one zone and migrate type are one block, unless the policy defers
-/// that merge.
+/// that merge: then one of them says so, and the zone knows how many do.
 ///
 /// # Errors
-/// Two that are not.
+/// Two that are not, a frame that says so under a policy that defers nothing, a wrong count.
 pub fn check_merged(snapshot: &Snapshot, rules: &Rules) -> Checked {
     let mut listed = vec![None; snapshot.states.len()];
     for block in &snapshot.found {
@@ -275,9 +282,30 @@ pub fn check_merged(snapshot: &Snapshot, rules: &Rules) -> Checked {
             listed[at] = Some((block.zone, block.place));
             // The table starts at a largest block: an index has the buddy of its pfn.
             let both = listed.get(at ^ order.frames() as usize) == Some(&listed[at]);
-            if both && order < Order::MAX && !(rules.defers)(order) {
+            let skipped = |at: usize| snapshot.states[at] == FrameState::MERGE_SKIPPED;
+            let deferred =
+                skipped(at) || snapshot.states.get(at ^ 1).is_some_and(|_| skipped(at ^ 1));
+            let may = (rules.defers)(order) && deferred;
+            if both && order < Order::MAX && !may {
                 return broken("I-5", format!("{block:?} and its buddy are both free"));
             }
+            if skipped(at) && !(rules.defers)(order) {
+                return broken("I-5", format!("the merge of {block:?} was skipped"));
+            }
+        }
+    }
+    for info in &snapshot.zones {
+        let of_zone = snapshot.found.iter().filter(|block| block.zone == info.zone);
+        let skipped = of_zone
+            .filter_map(|block| snapshot.index(block.pfn))
+            .filter(|&at| snapshot.states[at] == FrameState::MERGE_SKIPPED)
+            .count() as u64;
+        if skipped != info.merge_skipped {
+            let (zone, counted) = (info.zone, info.merge_skipped);
+            return broken(
+                "I-5",
+                format!("zone {zone} counts {counted} skipped merges, found were {skipped}"),
+            );
         }
     }
     Ok(())
@@ -287,8 +315,8 @@ pub fn check_merged(snapshot: &Snapshot, rules: &Rules) -> Checked {
 ///
 /// # Errors
 /// A zone that had a longer one.
-pub fn check_holds(snapshot: &Snapshot) -> Checked {
-    match snapshot.zones.iter().find(|zone| zone.events.hold_max > HOLD_BOUND) {
+pub fn check_holds(snapshot: &Snapshot, rules: &Rules) -> Checked {
+    match snapshot.zones.iter().find(|zone| zone.events.hold_max > rules.hold) {
         Some(zone) => {
             let (id, max) = (zone.zone, zone.events.hold_max);
             broken("I-7", format!("the lock of zone {id} was held for {max} steps of work"))

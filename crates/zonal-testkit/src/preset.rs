@@ -9,7 +9,7 @@
 //! ```
 
 use zonal::keeper::Depot;
-use zonal::policy::{Policy, merge::Lazy, split::Whole, trace::Off, walk::FirstFit};
+use zonal::policy::{Policy, cluster, merge::Lazy, split::Whole, trace::Off, walk::FirstFit};
 
 /// [`zonal::preset::Zonal`] with clusters of 8 frames.
 #[derive(Clone, Copy, Debug)]
@@ -19,6 +19,8 @@ impl Policy for TinyZonal {
     const NAME: &'static str = "TinyZonal";
     type Keeper = Depot<8>;
     type Merge = Lazy;
+    type Clusters = cluster::None;
+    type Compact = zonal::policy::compact::Cheapest;
     type Walk = FirstFit;
     type Split = Whole;
     type Trace = Off;

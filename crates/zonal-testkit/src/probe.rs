@@ -235,11 +235,6 @@ impl<L: Locks> Platform for Probe<L> {
         self.called("reclaim", |calls| calls.reclaims.push(*shortage));
         self.redeem(allocator, 0)
     }
-
-    fn compact<S: Policy>(&self, allocator: &Allocator<'_, Self, S>, shortage: &Shortage) -> bool {
-        self.called("compact", |calls| calls.compactions.push(*shortage));
-        self.redeem(allocator, 1) > 0
-    }
 }
 
 impl<L: Locks> Host for Probe<L> {

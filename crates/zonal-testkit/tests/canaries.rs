@@ -163,7 +163,7 @@ fn buddies_apart() {
 
 #[test]
 fn a_long_hold() {
-    let check = |snapshot: &Snapshot, _: &Model<'_>| check_holds(snapshot);
+    let check = |snapshot: &Snapshot, _: &Model<'_>| check_holds(snapshot, &Rules::STRICT);
     planted("I-7", check, |snapshot, _| snapshot.zones[0].events.hold_max = HOLD_BOUND + 1);
 }
 
@@ -260,8 +260,6 @@ fn a_callback_under_a_lock() {
         clean().unwrap_err();
         slot.with(|_| host.reclaim(&world.allocator, &shortage));
         clean().unwrap_err();
-        zone_lock.with(|_| host.compact(&world.allocator, &shortage));
-        clean().unwrap_err();
         slot.try_with(|_| host.zero(Pfn::new(0), Order::ZERO)).unwrap().unwrap();
         clean().unwrap_err();
         zone_lock.with(|_| other.with(|n: &mut i32| *n += 1));
@@ -277,6 +275,8 @@ macro_rules! broken_preset {
             const NAME: &'static str = stringify!($name);
             type Keeper = zonal::keeper::Depot<8>;
             type Merge = $merge;
+            type Clusters = zonal::policy::cluster::None;
+            type Compact = zonal::policy::compact::Cheapest;
             type Walk = $walk;
             type Split = split::Whole;
             type Trace = trace::Off;
@@ -285,9 +285,10 @@ macro_rules! broken_preset {
 }
 
 macro_rules! merge_policy {
-    ($name:ident, $arrange:expr, $run:expr, $defers:expr) => {
+    ($name:ident, $arrange:expr, $run:expr, $skips:expr) => {
         struct $name;
         impl Merge for $name {
+            const SKIPS: bool = $skips;
             fn arrange(batch: &mut [u32]) {
                 let arrange: fn(&mut [u32]) = $arrange;
                 arrange(batch);
@@ -295,10 +296,6 @@ macro_rules! merge_policy {
             fn run(batch: &[u32], pageblock: Order) -> Order {
                 let run: fn(&[u32], Order) -> Order = $run;
                 run(batch, pageblock)
-            }
-            fn defers(order: Order) -> bool {
-                let defers: fn(Order) -> bool = $defers;
-                defers(order)
             }
         }
     };
@@ -309,7 +306,7 @@ fn two_are_a_block(batch: &[u32], _: Order) -> Order {
     if batch.len() > 1 { order(1) } else { Order::ZERO }
 }
 
-merge_policy!(TooLarge, merge::Lazy::arrange, two_are_a_block, merge::Lazy::defers);
+merge_policy!(TooLarge, merge::Lazy::arrange, two_are_a_block, false);
 /// Puts one frame of a batch over another.
 fn overwrite(batch: &mut [u32]) {
     if let [first, .., last] = batch {
@@ -317,8 +314,8 @@ fn overwrite(batch: &mut [u32]) {
     }
 }
 
-merge_policy!(Loses, overwrite, merge::Always::run, |_| false);
-merge_policy!(Puts, merge::Lazy::arrange, merge::Lazy::run, |order| order == Order::ZERO);
+merge_policy!(Loses, overwrite, merge::Always::run, false);
+merge_policy!(Puts, merge::Lazy::arrange, merge::Lazy::run, true);
 broken_preset!(TooLargeRuns, TooLarge, walk::FirstFit);
 broken_preset!(LostFrames, Loses, walk::FirstFit);
 broken_preset!(PutsOff, Puts, walk::FirstFit);

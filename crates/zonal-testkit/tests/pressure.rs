@@ -136,24 +136,6 @@ fn blocks_form_from_what_is_reclaimed<S: Policy>() {
     });
 }
 
-fn compaction_comes_first<S: Policy>() {
-    with_world::<Probe<Cells>, S, _>(Shape::Flat, |world| {
-        let allocator = &world.allocator;
-        let out = take_down_to(world, 0);
-        assert!(allocator.alloc_raw(&Request::frame()).is_err());
-        assert!(allocator.platform().take_calls().compactions.is_empty(), "not for one frame");
-        let pair: Vec<_> = out.iter().copied().filter(|pfn| pfn.get() >> 1 == 0x880).collect();
-        for &pfn in &pair {
-            allocator.platform().pledge_to_compaction(pfn, Order::ZERO);
-        }
-        let block = allocator.alloc_raw(&Request::new(order(1)));
-        let calls = allocator.platform().take_calls();
-        assert_eq!(calls.compactions.first().map(|shortage| shortage.attempt), Some(0));
-        assert_eq!(block.unwrap(), *pair.iter().min().unwrap(), "what compaction made is found");
-        assert_eq!(allocator.platform().faults(), [""; 0]);
-    });
-}
-
 /// Every second frame of each pageblock of 512 frames is free, as another type. With one frame
 /// less than half the pageblock free it is looked at in vain, with half it is claimed.
 fn holds_are_bounded_in_fragments<S: Policy>(urgent: bool) {
@@ -229,8 +211,6 @@ macro_rules! on_presets {
             fn reclaim() { reclaim_is_called_and_believed::<$preset>(); }
             #[test]
             fn reclaim_of_blocks() { blocks_form_from_what_is_reclaimed::<$preset>(); }
-            #[test]
-            fn compaction() { compaction_comes_first::<$preset>(); }
             #[test]
             fn holds_in_fragments() { holds_are_bounded_in_fragments::<$preset>(false); }
             #[test]

@@ -130,6 +130,8 @@ impl Policy for Fours {
     const NAME: &'static str = "Fours";
     type Keeper = Depot<4>;
     type Merge = Lazy;
+    type Clusters = zonal::policy::cluster::None;
+    type Compact = zonal::policy::compact::Cheapest;
     type Walk = FirstFit;
     type Split = Whole;
     type Trace = Off;

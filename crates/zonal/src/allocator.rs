@@ -45,7 +45,7 @@ use crate::cluster::{ClusterPool, Common, Exchange};
 use crate::cpu_zone::CpuZone;
 use crate::entry::{Homes, SharedEntry};
 use crate::error::{AllocError, BuildError, FreeError, RefusedFree};
-use crate::frame::FrameTable;
+use crate::frame::{FrameTable, ListWords};
 use crate::handle::CpuHandle;
 use crate::keeper::Here;
 use crate::plan::Plan;
@@ -95,7 +95,8 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
         let order = plan.config().pageblock_order;
         let Storage { states, links, pageblocks, cluster_links, clusters, .. } = storage;
         let Storage { zones, caches, exchanges, common, .. } = storage;
-        let table = FrameTable::new(states, links, pageblocks, plan.base(), order);
+        let lists = ListWords { slots: cluster_links, cluster_of: clusters };
+        let table = FrameTable::new(states, links, pageblocks, lists, plan.base(), order);
         build::check_zeroed::<P>(pageblocks)?;
         build::set_up_zones(plan, &table, zones);
         build::tune_caches::<P, S>(plan, caches);

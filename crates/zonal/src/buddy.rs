@@ -5,8 +5,11 @@
 
 use crate::frame::{FrameState, FrameTable, NIL};
 use crate::free_area::{End, FreeArea, FreeCounts};
-use crate::migrate::MigrateType;
+use crate::free_list::FreeList;
+use crate::migrate::{MigrateType, NR_CACHED_TYPES};
 use crate::platform::Platform;
+use crate::policy::cluster::Window;
+use crate::policy::{Clusters, Merge, Policy};
 use crate::units::{ORDERS, Order, ZoneId};
 
 /// What a request may use beyond the lists of its own migrate type.
@@ -23,15 +26,18 @@ impl Reach {
 }
 
 /// What the zone lock guards.
-#[derive(Debug)]
-pub(crate) struct Buddy {
-    pub(crate) area: FreeArea,
+pub(crate) struct Buddy<S: Policy> {
+    pub(crate) area: FreeArea<S>,
     pub(crate) frontier: Frontier,
     pub(crate) zone: ZoneId,
     /// Pageblocks in the high-atomic reserve.
     pub(crate) high_atomic_blocks: u32,
     /// Most pageblocks the reserve may have.
     pub(crate) high_atomic_limit: u32,
+    /// How many have disabled clusters, and with them the skipping of merges.
+    disable_depth: u32,
+    /// Compaction failed in the zone and is deferred: merging is not skipped.
+    pub(crate) compaction_deferred: bool,
     pub(crate) events: BuddyEvents,
 }
 
@@ -49,6 +55,18 @@ pub struct BuddyEvents {
     /// Frames that a cache gave back but that were not in the cached state: copies left by
     /// two frees of one frame at the same instant.
     pub refused: u64,
+    /// Clusters cut off an order-0 list (see [`policy::cluster`](crate::policy::cluster)).
+    pub cluster_cuts: u64,
+    /// Batches that went in as one cluster.
+    pub cluster_joins: u64,
+    /// Times somebody waited, lock in hand, for frames that were being cut off.
+    pub cluster_waits: u64,
+    /// Merge-skipped frames that a scanner merged.
+    pub skip_merged: u64,
+    /// Batches that linked per-CPU lists gave back.
+    pub free_batches: u64,
+    /// Of those, the full ones of a single migrate type, by type.
+    pub single_type: [u64; NR_CACHED_TYPES],
     /// Work per lock hold (list operations and frames scanned): how many holds had fewer
     /// than 1, 2, 4, … 2048 of it, or more.
     pub holds: [u64; 13],
@@ -56,7 +74,7 @@ pub struct BuddyEvents {
     pub hold_max: u32,
 }
 
-impl Buddy {
+impl<S: Policy> Buddy<S> {
     pub(crate) const fn new(zone: ZoneId) -> Self {
         Self {
             area: FreeArea::EMPTY,
@@ -64,12 +82,20 @@ impl Buddy {
             zone,
             high_atomic_blocks: 0,
             high_atomic_limit: 0,
+            disable_depth: 0,
+            compaction_deferred: false,
             events: BuddyEvents {
                 claimed: 0,
                 stolen: 0,
                 direct_alloc: 0,
                 direct_free: 0,
                 refused: 0,
+                cluster_cuts: 0,
+                cluster_joins: 0,
+                cluster_waits: 0,
+                skip_merged: 0,
+                free_batches: 0,
+                single_type: [0; NR_CACHED_TYPES],
                 holds: [0; 13],
                 hold_max: 0,
             },
@@ -172,22 +198,45 @@ impl Buddy {
         }
     }
 
-    /// Frees a block, merging it with every free buddy of its zone (I-5). The block's state
-    /// must not be free; the caller has checked it.
+    /// Frees a block in the policy's way: merged, or a single frame merge-skipped. The block's
+    /// state must not be free; the caller has checked it.
     #[inline(always)]
     pub(crate) fn give<P: Platform>(
         &mut self,
         table: &FrameTable<'_, P>,
+        index: u32,
+        order: Order,
+    ) {
+        if order == Order::ZERO && self.skips_merging() {
+            let migrate = table.block(index).migrate();
+            self.area.add_as(table, index, FrameState::MERGE_SKIPPED, migrate, End::Head);
+        } else {
+            self.give_merged(table, index, order);
+        }
+    }
+
+    /// Frees a block, merging it with every free buddy of its zone (I-5); returns the order it
+    /// has then. The block's state must not be free; the caller has checked it.
+    #[inline(always)]
+    pub(crate) fn give_merged<P: Platform>(
+        &mut self,
+        table: &FrameTable<'_, P>,
         mut index: u32,
         mut order: Order,
-    ) {
+    ) -> Order {
         let word = table.block(index);
+        if order == Order::ZERO {
+            self.wait_for_window(table);
+        }
         let migrate = word.migrate();
         while let Some(up) = order.up() {
             let buddy = index ^ order.size();
             // Within a pageblock zone and migrate type are the same.
             let inside = order < table.pageblock_order();
-            if table.get_state(buddy) != Some(FrameState::free(order))
+            let state = table.get_state(buddy);
+            let skipped =
+                S::Merge::SKIPS && order == Order::ZERO && state == Some(FrameState::MERGE_SKIPPED);
+            if !(skipped || state == Some(FrameState::free(order)))
                 || !(inside || table.block(buddy) == word)
             {
                 break;
@@ -199,6 +248,97 @@ impl Buddy {
         }
         let end = self.end_for(table, index, order);
         self.area.add(table, index, order, migrate, end);
+        order
+    }
+
+    /// Whether a single frame goes on its list without a look at its buddy.
+    #[inline(always)]
+    pub(crate) fn skips_merging(&self) -> bool {
+        S::Merge::SKIPS && self.disable_depth == 0 && !self.compaction_deferred
+    }
+
+    /// Merges the frame at `index` if its merging was skipped and its buddy is free; returns
+    /// the order of the free block it heads then or is in, `None` if there was nothing to do.
+    pub(crate) fn merge_skipped<P: Platform>(
+        &mut self,
+        table: &FrameTable<'_, P>,
+        index: u32,
+    ) -> Option<Order> {
+        self.wait_for_window(table);
+        let buddy = table.get_state(index ^ 1);
+        let both = table.state(index) == FrameState::MERGE_SKIPPED
+            && buddy.is_some_and(FrameState::is_free_single);
+        if !both {
+            return None;
+        }
+        let migrate = table.block(index).migrate();
+        self.area.remove(table, index, Order::ZERO, migrate);
+        self.events.skip_merged += 1;
+        Some(self.give_merged(table, index, Order::ZERO))
+    }
+
+    /// Single frames that look free are free from here to the end of the hold: whoever cuts
+    /// them off needs the lock to start. To be called before states of single frames are read
+    /// by pfn.
+    #[inline(always)]
+    pub(crate) fn wait_for_window<P: Platform>(&mut self, table: &FrameTable<'_, P>) {
+        if S::Clusters::CUT {
+            self.events.cluster_waits += u64::from(S::Clusters::wait(&self.area.clusters, table));
+        }
+    }
+
+    /// Nobody cuts clusters off, and no merge is skipped, until
+    /// [`enable_clusters`](Self::enable_clusters).
+    pub(crate) fn disable_clusters<P: Platform>(&mut self, table: &FrameTable<'_, P>) {
+        self.disable_depth = self.disable_depth.saturating_add(1);
+        self.wait_for_window(table);
+    }
+
+    /// Takes back one [`disable_clusters`](Self::disable_clusters).
+    pub(crate) fn enable_clusters(&mut self) {
+        self.disable_depth = self.disable_depth.saturating_sub(1);
+    }
+
+    /// Cuts clusters off the order-0 list of `migrate` until there are `want` frames, taking at
+    /// most `most`; enters the window.
+    pub(crate) fn cut_clusters<P: Platform>(
+        &mut self,
+        table: &FrameTable<'_, P>,
+        migrate: MigrateType,
+        want: u32,
+        most: u64,
+    ) -> Option<(FreeList, Window)> {
+        if !S::Clusters::CUT || !self.skips_merging() || !S::Clusters::enabled(&self.area.clusters)
+        {
+            return None;
+        }
+        let mut batch = FreeList::EMPTY;
+        while batch.len() < want {
+            let room = most - u64::from(batch.len());
+            let Some(cut) = self.area.cut_cluster(table, migrate, room) else { break };
+            self.events.cluster_cuts += 1;
+            batch.append(table, cut);
+        }
+        (!batch.is_empty()).then(|| (batch, self.area.open_window(table)))
+    }
+
+    /// Frees single frames, whose states are inner, as one cluster of merge-skipped frames.
+    /// `false`, and nothing has changed, if merging is not skipped, a frame's pageblock is of
+    /// another type than `migrate` (it may have changed since the frame was cached), or there is
+    /// no slot.
+    pub(crate) fn join_cluster<P: Platform>(
+        &mut self,
+        table: &FrameTable<'_, P>,
+        frames: &[u32],
+        migrate: MigrateType,
+    ) -> bool {
+        let joins = S::Clusters::JOIN && self.skips_merging();
+        if !joins || frames.iter().any(|&index| table.block(index).migrate() != migrate) {
+            return false;
+        }
+        let joined = self.area.add_cluster(table, frames, migrate);
+        self.events.cluster_joins += u64::from(joined);
+        joined
     }
 
     /// Frees the start of `at..end` in the largest aligned blocks, at most `most` of them;
@@ -220,17 +360,6 @@ impl Buddy {
             at += order.size();
         }
         at
-    }
-
-    /// Frees a block without looking for its buddy: the policy merges later.
-    pub(crate) fn give_unmerged<P: Platform>(
-        &mut self,
-        table: &FrameTable<'_, P>,
-        index: u32,
-        order: Order,
-    ) {
-        let migrate = table.block(index).migrate();
-        self.area.add(table, index, order, migrate, End::Head);
     }
 
     /// A block whose parent could soon merge goes to the tail, to be handed out last.

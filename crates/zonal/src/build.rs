@@ -10,7 +10,7 @@ use crate::map::RangeKind;
 use crate::migrate::MigrateType;
 use crate::plan::{Plan, ZoneSpec};
 use crate::platform::{AtomicWord, Platform, Slot};
-use crate::policy::Policy;
+use crate::policy::{Clusters, Policy};
 use crate::units::{NodeId, Order};
 use crate::zone::Zone;
 use crate::zone_type::{NR_ZONE_TYPES, ZoneType};
@@ -35,6 +35,7 @@ pub(crate) fn set_up_zones<P: Platform, S: Policy>(
     table: &FrameTable<'_, P>,
     zones: &mut [Zone<P, S>],
 ) {
+    let mut slot_words = 0;
     for (zone, spec) in zones.iter_mut().zip(plan.zones()) {
         zone.id = spec.id;
         zone.node = spec.node;
@@ -48,6 +49,9 @@ pub(crate) fn set_up_zones<P: Platform, S: Policy>(
         S::Keeper::tune_zone(&mut zone.keeper, tuning(plan, spec));
         let buddy = zone.buddy_mut();
         buddy.zone = spec.id;
+        let batch = S::Keeper::batch(spec.managed);
+        S::Clusters::tune(&mut buddy.area.clusters, slot_words, spec.managed, batch);
+        slot_words += S::Clusters::slot_words(spec.managed, batch);
         if plan.config().highatomic {
             let one_percent = spec.managed / 100 / table.pageblock_order().frames();
             buddy.high_atomic_limit = one_percent as u32;

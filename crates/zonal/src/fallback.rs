@@ -9,6 +9,7 @@ use crate::frame::{BlockWord, FrameKind, FrameState, FrameTable};
 use crate::free_area::End;
 use crate::migrate::MigrateType;
 use crate::platform::Platform;
+use crate::policy::Policy;
 use crate::units::Order;
 
 /// Where each requestable type looks, best first.
@@ -18,7 +19,7 @@ const FALLBACKS: [[MigrateType; 2]; 3] = [
     [MigrateType::Unmovable, MigrateType::Movable],
 ];
 
-impl Buddy {
+impl<S: Policy> Buddy<S> {
     /// Takes a block of `order` from a pageblock of another type. Work: at most the frames of
     /// one pageblock.
     pub(crate) fn take_fallback<P: Platform>(
@@ -85,7 +86,7 @@ impl Buddy {
         index: u32,
     ) -> u32 {
         let mut free = 0;
-        self.scan_block(table, index, |_, _, order| free += order.frames() as u32);
+        self.scan_block(table, index, |_, _, state| free += state.order().frames() as u32);
         free
     }
 
@@ -100,10 +101,10 @@ impl Buddy {
         let start = table.block_start(index);
         self.split_around(table, start);
         let old: BlockWord = table.block(start);
-        self.scan_block(table, start, |buddy, at, order| {
-            buddy.area.remove(table, at, order, old.migrate());
+        self.scan_block(table, start, |buddy, at, state| {
+            buddy.area.remove(table, at, state.order(), old.migrate());
             table.set_migrate(start, migrate);
-            buddy.area.add(table, at, order, migrate, End::Head);
+            buddy.area.add_as(table, at, state, migrate, End::Head);
             table.set_block(start, old);
         });
         table.set_migrate(start, migrate);
@@ -111,7 +112,7 @@ impl Buddy {
         if table.state(start) == FrameState::free(pageblock) {
             // Free as a whole, it may be of its buddy's type now (I-5).
             self.area.remove(table, start, pageblock, migrate);
-            self.give(table, start, pageblock);
+            self.give_merged(table, start, pageblock);
         }
     }
 
@@ -137,13 +138,14 @@ impl Buddy {
         }
     }
 
-    /// Calls `visit` for every free block that starts in the pageblock of `index`.
+    /// Calls `visit` with every free block that starts in the pageblock of `index`, and its state.
     fn scan_block<P: Platform>(
         &mut self,
         table: &FrameTable<'_, P>,
         index: u32,
-        mut visit: impl FnMut(&mut Self, u32, Order),
+        mut visit: impl FnMut(&mut Self, u32, FrameState),
     ) {
+        self.wait_for_window(table);
         let start = table.block_start(index);
         let end = (start + table.pageblock_order().frames() as u32).min(table.frames());
         let mut at = start;
@@ -151,7 +153,7 @@ impl Buddy {
             let state = table.state(at);
             self.area.count_work(1);
             if state.kind() == FrameKind::Free {
-                visit(self, at, state.order());
+                visit(self, at, state);
             }
             at += match state.kind() {
                 FrameKind::Inner | FrameKind::Damaged => 1,

@@ -14,7 +14,7 @@
 use crate::migrate::MigrateType;
 use crate::platform::{AtomicByte, AtomicWord, Platform};
 use crate::units::{Order, Pfn, ZoneId};
-use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 /// "No frame" in a link: never a valid index, because a table spans fewer than 2^32 − 1 frames.
 pub(crate) const NIL: u32 = u32::MAX;
@@ -46,7 +46,8 @@ pub enum FrameKind {
 /// | value | meaning | who may change it | to |
 /// |---|---|---|---|
 /// | `0x00` | inner: see [`FrameKind::Inner`] | holder of the enclosing block or the zone lock | any |
-/// | `0x10 + k` | free, heads a block of order k on a buddy list | zone lock | inner, cached, allocated, isolated |
+/// | `0x10 + k` | free, heads a block of order k on a buddy list | zone lock (presets with clusters: see [`policy::cluster`](crate::policy::cluster)) | inner, cached, allocated, isolated |
+/// | `0x1f` | free, a single frame on a buddy list whose merging was skipped | as above | as above |
 /// | `0x20 + k` | cached, heads a block of order k in a cache or cluster | owner of the cache or cluster | allocated, free (under the zone lock), inner |
 /// | `0x30 + k` | allocated with order k | holder of the block, by freeing it | cached, free (under the zone lock) |
 /// | `0x40 + k` | isolated with order k | zone lock | free, allocated |
@@ -76,6 +77,9 @@ impl FrameState {
         Self::of(FrameKind::Free, order)
     }
 
+    /// A free single frame that went on its list without a look at its buddy (merge-skipped).
+    pub const MERGE_SKIPPED: Self = Self((FrameKind::Free as u8) << 4 | 0xf);
+
     /// Heads a cached block of `order`.
     #[must_use]
     #[inline]
@@ -97,6 +101,12 @@ impl FrameState {
         Self::of(FrameKind::Isolated, order)
     }
 
+    /// Whether this is a free block of order 0, merge-skipped or not.
+    #[must_use]
+    pub const fn is_free_single(self) -> bool {
+        self.0 == Self::MERGE_SKIPPED.0 || self.0 == Self::free(Order::ZERO).0
+    }
+
     /// The kind.
     #[must_use]
     pub const fn kind(self) -> FrameKind {
@@ -116,6 +126,7 @@ impl FrameState {
     pub const fn order(self) -> Order {
         match Order::new(self.0 & 0xf) {
             Some(order) => order,
+            None if self.0 == Self::MERGE_SKIPPED.0 => Order::ZERO,
             None => Order::MAX,
         }
     }
@@ -123,7 +134,7 @@ impl FrameState {
 
 /// A pageblock's word: in bits 0–7 the list of a per-CPU cache that its frames go to, + 1
 /// (0: not cached), in bits 8–15 the zone instance, in bits 16–23 the migrate type, and in bit
-/// 24 whether the pageblock has a zone at all. The list follows from the migrate type; it stands there, and first, so that a free
+/// 24 whether the pageblock has a zone at all; above, notes that [`FrameTable::block`] leaves out. The list follows from the migrate type; it stands there, and first, so that a free
 /// decodes one word in a few instructions.
 ///
 /// The zone is written once, before the allocator is shared; the migrate type under the zone
@@ -135,6 +146,20 @@ pub struct BlockWord(u64);
 
 /// Bit of a [`BlockWord`]: the pageblock belongs to a zone.
 const MANAGED: u64 = 1 << 24;
+/// The bits that [`FrameTable::block`] shows. Those above are notes about the pageblock that
+/// must not keep two buddies apart: compaction's hints, and what it was before its isolation.
+const SHOWN: u64 = (1 << 25) - 1;
+/// Where the migrate type before the isolation stands, + 1.
+const BEFORE: u32 = 32;
+
+/// Notes of compaction in a pageblock's word, until the zone was scanned as a whole.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Hint {
+    /// Nothing could be moved out of it.
+    NoSource = 1 << 25,
+    /// Nothing could be moved into it.
+    NoTarget = 1 << 26,
+}
 
 impl BlockWord {
     pub(crate) const fn new(zone: ZoneId, migrate: MigrateType) -> Self {
@@ -185,8 +210,18 @@ pub struct FrameTable<'m, P: Platform> {
     states: &'m [P::Byte],
     links: &'m [P::Word],
     blocks: &'m [P::Word],
+    lists: ListWords<'m, P>,
     base: Pfn,
     pageblock_order: Order,
+}
+
+/// Words of the presets whose order-0 lists have clusters; empty with the others.
+#[derive(Debug)]
+pub(crate) struct ListWords<'m, P: Platform> {
+    /// Zone by zone: `in_progress`, bitmap, slots.
+    pub(crate) slots: &'m [P::Word],
+    /// For each frame its cluster's slot + 1, or 0.
+    pub(crate) cluster_of: &'m [P::Word],
 }
 
 impl<'m, P: Platform> FrameTable<'m, P> {
@@ -194,10 +229,46 @@ impl<'m, P: Platform> FrameTable<'m, P> {
         states: &'m [P::Byte],
         links: &'m [P::Word],
         blocks: &'m [P::Word],
+        lists: ListWords<'m, P>,
         base: Pfn,
         pageblock_order: Order,
     ) -> Self {
-        Self { states, links, blocks, base, pageblock_order }
+        Self { states, links, blocks, lists, base, pageblock_order }
+    }
+
+    /// The slot of the cluster that a listed frame belongs to.
+    pub(crate) fn cluster_of(&self, index: u32) -> Option<u32> {
+        let word = self.lists.cluster_of[index as usize].load(Relaxed);
+        word.checked_sub(1).map(|slot| slot as u32)
+    }
+
+    pub(crate) fn set_cluster_of(&self, index: u32, slot: Option<u32>) {
+        let word = slot.map_or(0, |slot| u64::from(slot) + 1);
+        self.lists.cluster_of[index as usize].store(word, Relaxed);
+    }
+
+    /// A word of a zone's slots. Under the zone lock.
+    pub(crate) fn slot_word(&self, at: u64) -> u64 {
+        self.lists.slots[at as usize].load(Relaxed)
+    }
+
+    pub(crate) fn set_slot_word(&self, at: u64, value: u64) {
+        self.lists.slots[at as usize].store(value, Relaxed);
+    }
+
+    /// Under the zone lock, which orders it for those who look under the lock.
+    pub(crate) fn enter_window(&self, at: u64) {
+        self.lists.slots[at as usize].fetch_add(1, Relaxed);
+    }
+
+    /// Release, with the acquire of [`window_open`](Self::window_open): the states written in
+    /// the window are seen by whoever sees it closed.
+    pub(crate) fn leave_window(&self, at: u64) {
+        self.lists.slots[at as usize].fetch_add(u64::MAX, Release);
+    }
+
+    pub(crate) fn window_open(&self, at: u64) -> bool {
+        self.lists.slots[at as usize].load(Acquire) > 0
     }
 
     /// Index of `pfn`, if the table spans it.
@@ -284,8 +355,44 @@ impl<'m, P: Platform> FrameTable<'m, P> {
 
     #[inline(always)]
     pub(crate) fn block(&self, index: u32) -> BlockWord {
-        let block = index >> self.pageblock_order.get();
-        BlockWord(self.blocks[block as usize].load(Relaxed))
+        BlockWord(self.word(index).load(Relaxed) & SHOWN)
+    }
+
+    #[inline(always)]
+    fn word(&self, index: u32) -> &P::Word {
+        &self.blocks[(index >> self.pageblock_order.get()) as usize]
+    }
+
+    /// Whether the pageblock of `index` has the hint.
+    pub(crate) fn has_hint(&self, index: u32, hint: Hint) -> bool {
+        self.word(index).load(Relaxed) & hint as u64 != 0
+    }
+
+    /// Writes a hint. Under the zone lock.
+    pub(crate) fn set_hint(&self, index: u32, hint: Hint) {
+        let word = self.word(index);
+        word.store(word.load(Relaxed) | hint as u64, Relaxed);
+    }
+
+    /// Takes all hints of the pageblock of `index` away. Under the zone lock.
+    pub(crate) fn clear_hints(&self, index: u32) {
+        let word = self.word(index);
+        let hints = Hint::NoSource as u64 | Hint::NoTarget as u64;
+        word.store(word.load(Relaxed) & !hints, Relaxed);
+    }
+
+    /// The migrate type that the isolated pageblock of `index` had before.
+    pub(crate) fn type_before(&self, index: u32) -> Option<MigrateType> {
+        let before = (self.word(index).load(Relaxed) >> BEFORE) as u8;
+        MigrateType::from_number(before.checked_sub(1)?)
+    }
+
+    /// Notes the migrate type that the pageblock of `index` had before its isolation. Under the
+    /// zone lock; [`set_block`](Self::set_block) and [`set_migrate`](Self::set_migrate) forget it.
+    pub(crate) fn note_type_before(&self, index: u32, migrate: MigrateType) {
+        let word = self.word(index);
+        let before = (migrate as u64 + 1) << BEFORE;
+        word.store(word.load(Relaxed) & !(0xff << BEFORE) | before, Relaxed);
     }
 
     /// As [`block`](Self::block), `None` outside the table.

@@ -7,6 +7,8 @@ use crate::frame::{FrameState, FrameTable};
 use crate::free_list::FreeList;
 use crate::migrate::{MigrateType, NR_MIGRATE_TYPES};
 use crate::platform::Platform;
+use crate::policy::cluster::{Members, Window};
+use crate::policy::{Clusters, Merge, Policy};
 use crate::units::{NR_ORDERS, Order};
 
 /// Which end of a list a block joins: the head is handed out next.
@@ -21,22 +23,26 @@ pub type FreeCounts = [[u32; NR_MIGRATE_TYPES]; NR_ORDERS];
 
 /// The lists. Invariant: a free block is on the list of its own order and of its first
 /// pageblock's migrate type.
-#[derive(Debug)]
-pub(crate) struct FreeArea {
+pub(crate) struct FreeArea<S: Policy> {
     lists: [[FreeList; NR_MIGRATE_TYPES]; NR_ORDERS],
     /// For each migrate type a bit an order: its list has members.
     filled: [u16; NR_MIGRATE_TYPES],
     /// Frames by migrate type.
     frames: [u64; NR_MIGRATE_TYPES],
+    /// Single frames on the lists whose merging was skipped.
+    merge_skipped: u32,
+    pub(crate) clusters: <S::Clusters as Clusters>::Zone,
     /// List operations since the last [`take_work`](Self::take_work), for I-7.
     work: u32,
 }
 
-impl FreeArea {
+impl<S: Policy> FreeArea<S> {
     pub(crate) const EMPTY: Self = Self {
         lists: [[FreeList::EMPTY; NR_MIGRATE_TYPES]; NR_ORDERS],
         filled: [0; NR_MIGRATE_TYPES],
         frames: [0; NR_MIGRATE_TYPES],
+        merge_skipped: 0,
+        clusters: S::Clusters::VACANT,
         work: 0,
     };
 
@@ -51,16 +57,97 @@ impl FreeArea {
         migrate: MigrateType,
         end: End,
     ) {
+        self.add_as(table, index, FrameState::free(order), migrate, end);
+    }
+
+    /// As [`add`](Self::add), with the state that the block gets: free, or a single frame whose
+    /// merging was skipped.
+    #[inline(always)]
+    pub(crate) fn add_as<P: Platform>(
+        &mut self,
+        table: &FrameTable<'_, P>,
+        index: u32,
+        state: FrameState,
+        migrate: MigrateType,
+        end: End,
+    ) {
+        let order = state.order();
+        let single = order == Order::ZERO;
         debug_assert_eq!(migrate, table.block(index).migrate());
         self.filled[migrate.index()] |= 1 << order.get();
-        table.set_state(index, FrameState::free(order));
+        table.set_state(index, state);
+        if S::Merge::SKIPS && state == FrameState::MERGE_SKIPPED {
+            self.merge_skipped += 1;
+        }
         let list = &mut self.lists[order.index()][migrate.index()];
+        if S::Clusters::CUT && single {
+            let neighbour = if end == End::Head { list.head() } else { list.tail() };
+            let skipped = state == FrameState::MERGE_SKIPPED;
+            let last = end == End::Tail;
+            S::Clusters::joined(&mut self.clusters, table, index, skipped, neighbour, last);
+        }
         match end {
             End::Head => list.push_head(table, index),
             End::Tail => list.push_tail(table, index),
         }
         self.frames[migrate.index()] += order.frames();
         self.work += 1;
+    }
+
+    /// Cuts the cluster at the head of the order-0 list of `migrate` off, if there is one of at
+    /// most `most` frames. O(1). The frames still say that they are free: see [`Window`].
+    pub(crate) fn cut_cluster<P: Platform>(
+        &mut self,
+        table: &FrameTable<'_, P>,
+        migrate: MigrateType,
+        most: u64,
+    ) -> Option<FreeList> {
+        let list = &mut self.lists[0][migrate.index()];
+        let members = S::Clusters::end(&mut self.clusters, table, list.head()?, most)?;
+        let cut = list.cut(table, members.tail, members.count);
+        self.merge_skipped -= members.skipped;
+        if list.is_empty() {
+            self.filled[migrate.index()] &= !1;
+        }
+        self.frames[migrate.index()] -= u64::from(members.count);
+        self.work += 1;
+        Some(cut)
+    }
+
+    /// Puts single frames, all in pageblocks of the type `migrate`, on their list as one
+    /// cluster, merge-skipped. `false`, and nothing has changed, when out of slots.
+    pub(crate) fn add_cluster<P: Platform>(
+        &mut self,
+        table: &FrameTable<'_, P>,
+        frames: &[u32],
+        migrate: MigrateType,
+    ) -> bool {
+        let Some(&tail) = frames.first() else { return true };
+        let count = frames.len() as u32;
+        let members = Members { tail, count, skipped: count };
+        let Some(slot) = S::Clusters::begin(&mut self.clusters, table, members) else {
+            return false;
+        };
+        for &index in frames {
+            table.set_cluster_of(index, Some(slot));
+            table.set_state(index, FrameState::MERGE_SKIPPED);
+            self.lists[0][migrate.index()].push_head(table, index);
+        }
+        self.filled[migrate.index()] |= 1;
+        self.frames[migrate.index()] += u64::from(count);
+        self.merge_skipped += count;
+        self.work += count;
+        true
+    }
+
+    /// Single frames that were cut off are being made what they should be: enters the window.
+    pub(crate) fn open_window<P: Platform>(&self, table: &FrameTable<'_, P>) -> Window {
+        S::Clusters::open(&self.clusters, table)
+    }
+
+    /// Single frames whose merging was skipped.
+    pub(crate) fn merge_skipped(&self) -> u32 {
+        self.merge_skipped
     }
 
     /// Takes the block at `index`, free with `order` in a pageblock of the type `migrate`, off
@@ -74,7 +161,15 @@ impl FreeArea {
         migrate: MigrateType,
     ) {
         debug_assert_eq!(migrate, table.block(index).migrate());
+        let skipped = S::Merge::SKIPS && table.state(index) == FrameState::MERGE_SKIPPED;
+        if skipped {
+            self.merge_skipped -= 1;
+        }
         table.set_state(index, FrameState::INNER);
+        if S::Clusters::CUT && order == Order::ZERO {
+            let before = FreeList::before(table, index);
+            S::Clusters::leaving(&mut self.clusters, table, index, skipped, before);
+        }
         let list = &mut self.lists[order.index()][migrate.index()];
         list.remove(table, index);
         if list.is_empty() {

@@ -89,6 +89,53 @@ impl FreeList {
         self.count -= 1;
     }
 
+    /// The frame on the tail side.
+    #[inline]
+    pub(crate) fn tail(&self) -> Option<u32> {
+        (self.tail != NIL).then_some(self.tail)
+    }
+
+    /// The member nearer to the head than `index`.
+    pub(crate) fn before<P: Platform>(table: &FrameTable<'_, P>, index: u32) -> Option<u32> {
+        let (previous, _) = table.link(index);
+        (previous != NIL).then_some(previous)
+    }
+
+    /// Cuts the first `count` members off, of which `tail` is the last. O(1).
+    pub(crate) fn cut<P: Platform>(
+        &mut self,
+        table: &FrameTable<'_, P>,
+        tail: u32,
+        count: u32,
+    ) -> Self {
+        let cut = Self { head: self.head, tail, count };
+        let (previous, next) = table.link(tail);
+        table.set_link(tail, previous, NIL);
+        self.head = next;
+        self.count -= count;
+        if next == NIL {
+            self.tail = NIL;
+        } else {
+            let (_, after) = table.link(next);
+            table.set_link(next, NIL, after);
+        }
+        cut
+    }
+
+    /// Puts all of `other` behind the tail. O(1).
+    pub(crate) fn append<P: Platform>(&mut self, table: &FrameTable<'_, P>, other: Self) {
+        if self.is_empty() {
+            *self = other;
+        } else if !other.is_empty() {
+            let (previous, _) = table.link(self.tail);
+            table.set_link(self.tail, previous, other.head);
+            let (_, next) = table.link(other.head);
+            table.set_link(other.head, self.tail, next);
+            self.tail = other.tail;
+            self.count += other.count;
+        }
+    }
+
     /// Members from the head on.
     pub(crate) fn iter<'a, P: Platform>(
         &self,

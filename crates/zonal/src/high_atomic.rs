@@ -7,9 +7,10 @@ use crate::buddy::Buddy;
 use crate::frame::FrameTable;
 use crate::migrate::MigrateType;
 use crate::platform::Platform;
+use crate::policy::Policy;
 use crate::units::Order;
 
-impl Buddy {
+impl<S: Policy> Buddy<S> {
     /// Adds the pageblock of the allocated block at `index` (of a large block all of its
     /// pageblocks: a block has one type) to the reserve if there is room for it. Work: at most
     /// one pageblock, or the number of pageblocks.

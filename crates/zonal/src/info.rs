@@ -9,12 +9,14 @@
 
 use crate::allocator::Allocator;
 use crate::buddy::BuddyEvents;
+use crate::compact::CompactEvents;
 use crate::cpu_zone::CpuEvents;
 use crate::free_area::FreeCounts;
 use crate::keeper::Keeper;
+use crate::migrate::MigrateType;
 use crate::platform::{Platform, Slot};
 use crate::policy::Policy;
-use crate::units::{CpuId, NodeId, Pfn, ZoneId};
+use crate::units::{CpuId, NodeId, Order, Pfn, ZoneId};
 use crate::watermark::Watermarks;
 use crate::zone_type::{NR_ZONE_TYPES, ZoneType};
 
@@ -43,6 +45,10 @@ pub struct ZoneInfo {
     pub cached: u64,
     /// Frames whose merging is deferred.
     pub deferred: u64,
+    /// Of the free frames, those whose merging was skipped (I-5).
+    pub merge_skipped: u64,
+    /// Free frames withdrawn from requests: in isolated pageblocks. Not in `free`.
+    pub isolated: u64,
     /// Free blocks by order and migrate type.
     pub blocks: FreeCounts,
     /// The watermarks.
@@ -55,6 +61,8 @@ pub struct ZoneInfo {
     pub high_atomic_blocks: u32,
     /// Counters kept under the zone lock.
     pub events: BuddyEvents,
+    /// Counters of compaction.
+    pub compaction: CompactEvents,
 }
 
 /// One CPU's cache of one zone.
@@ -72,6 +80,14 @@ pub struct CacheInfo {
     pub events: CpuEvents,
 }
 
+/// Frames on the lists of isolated pageblocks.
+fn isolated_in(blocks: &FreeCounts) -> u64 {
+    let of_order = |order: Order| {
+        u64::from(blocks[order.index()][MigrateType::Isolate.index()]) * order.frames()
+    };
+    Order::all().map(of_order).sum()
+}
+
 impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
     /// How many zone instances there are; ids run from 0.
     #[must_use]
@@ -85,8 +101,9 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
     pub fn zone_info(&self, id: ZoneId) -> Option<ZoneInfo> {
         let zone = self.zone(id)?;
         let here = self.here(zone, 0);
-        let (blocks, free, events, high_atomic_blocks) = zone.with_buddy(|buddy| {
-            (buddy.counts(), buddy.free_frames(), buddy.events, buddy.high_atomic_blocks)
+        let (blocks, free, events, high_atomic_blocks, merge_skipped) = zone.with_buddy(|buddy| {
+            let skipped = u64::from(buddy.area.merge_skipped());
+            (buddy.counts(), buddy.free_frames(), buddy.events, buddy.high_atomic_blocks, skipped)
         });
         Some(ZoneInfo {
             zone: id,
@@ -100,12 +117,15 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
             free,
             cached: self.cached_in(zone),
             deferred: S::Keeper::deferred(&here),
+            merge_skipped,
+            isolated: isolated_in(&blocks),
             blocks,
             watermarks: zone.watermarks(),
             boost: zone.boost(),
             reserve: zone.reserve,
             high_atomic_blocks,
             events,
+            compaction: zone.compaction.events(),
         })
     }
 

@@ -100,6 +100,13 @@ pub trait Keeper: Sized + Send + Sync + fmt::Debug + 'static {
     fn tune_cpu(cpu: &mut Self::Cpu, tuning: Tuning);
     /// Sets a zone's bounds.
     fn tune_zone<P: Platform>(zone: &mut Self::Zone<P>, tuning: Tuning);
+    /// Frames moved at once in a zone of `managed` frames, for presets with clusters on the
+    /// buddy lists; 0 for a keeper that has clusters of its own.
+    #[must_use]
+    fn batch(managed: u64) -> u32 {
+        let _ = managed;
+        0
+    }
     /// Whether blocks of `order` are cached at all.
     fn caches(order: Order) -> bool;
     /// (batch, high) in frames, for reports.

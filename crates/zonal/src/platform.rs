@@ -139,6 +139,23 @@ impl core::error::Error for ClaimError {}
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CannotZero;
 
+/// A page that compaction wants moved.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Migration {
+    /// Where it is.
+    pub from: Pfn,
+    /// Where it shall be.
+    pub to: Pfn,
+    /// The order of both blocks.
+    pub order: Order,
+    /// Whether the host may wait for whoever uses the page (for a lock, for I/O).
+    pub may_wait: bool,
+}
+
+/// The host does not move that page (now).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Immovable;
+
 /// A host: see the [module](self).
 pub trait Platform: Sized {
     /// State bytes of the frame table.
@@ -157,6 +174,13 @@ pub trait Platform: Sized {
     fn node(&self, cpu: CpuId) -> NodeId {
         let _ = cpu;
         NodeId(0)
+    }
+
+    /// Waits a moment for another CPU that will soon be done and needs nothing from this one.
+    /// May be called with the zone lock held.
+    #[inline]
+    fn relax() {
+        core::hint::spin_loop();
     }
 
     /// Fills a block that was just allocated, and that nobody else knows of, with zero bytes.
@@ -182,10 +206,36 @@ pub trait Platform: Sized {
         0
     }
 
-    /// Moves pages so that a block of the wanted order forms. Called without any allocator
-    /// lock held (I-7). Returns whether anything moved; the default moves nothing.
-    fn compact<S: Policy>(&self, allocator: &Allocator<'_, Self, S>, shortage: &Shortage) -> bool {
-        let _ = (allocator, shortage);
+    /// A request for a block of `order`, larger than one frame, found none at once: a
+    /// background thread may call
+    /// [`compact_in_background`](crate::Allocator::compact_in_background). Must not block.
+    fn wake_compaction(&self, zone: ZoneId, order: Order) {
+        let _ = (zone, order);
+    }
+
+    /// Whether [`migrate`](Self::migrate) can move anything. The default: no; compaction then
+    /// only merges.
+    fn can_migrate(&self) -> bool {
         false
+    }
+
+    /// Moves what the block `page.from` holds to `page.to`, which is allocated with the same
+    /// order and known to nobody else, and makes its owner use that from now on. Called without
+    /// any allocator lock held (I-7).
+    ///
+    /// `Ok`: nobody uses `from` any more; it is the allocator's, and `to` is its owner's, who
+    /// may free it at once. The host must be sure that the owner neither frees nor uses `from`
+    /// meanwhile; the allocator knows only that it was allocated a moment ago.
+    ///
+    /// # Errors
+    /// [`Immovable`] if the page stays where it is: nothing has changed, and `to` was not given
+    /// to anyone. The default refuses everything.
+    fn migrate<S: Policy>(
+        &self,
+        allocator: &Allocator<'_, Self, S>,
+        page: &Migration,
+    ) -> Result<(), Immovable> {
+        let _ = (allocator, page);
+        Err(Immovable)
     }
 }

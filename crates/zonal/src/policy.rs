@@ -8,12 +8,17 @@
 //! assert_eq!((Linux416::NAME, Zonal::NAME), ("Linux416", "Zonal"));
 //! ```
 
+pub mod cluster;
+mod cluster_slots;
+pub mod compact;
 pub mod merge;
 pub mod split;
 pub mod trace;
 pub mod walk;
 
 use crate::keeper::Keeper;
+pub use cluster::Clusters;
+pub use compact::Compact;
 pub use merge::Merge;
 pub use split::Split;
 pub use trace::Trace;
@@ -27,6 +32,10 @@ pub trait Policy: Sized + Send + Sync + 'static {
     type Keeper: Keeper;
     /// When buddies are merged.
     type Merge: Merge;
+    /// Whether order-0 frames on the buddy lists belong to clusters.
+    type Clusters: Clusters;
+    /// What compaction evacuates next.
+    type Compact: Compact;
     /// Which zones are tried, and in which order.
     type Walk: Walk;
     /// How many instances a zone type has.

@@ -7,8 +7,14 @@
 //! assert_eq!(name::<Zonal>(), "Zonal");
 //! ```
 
+mod cluster;
+mod cluster_free;
 mod linux416;
+mod skip_merge;
 mod zonal;
 
+pub use cluster::Cluster;
+pub use cluster_free::ClusterFree;
 pub use linux416::Linux416;
+pub use skip_merge::SkipMerge;
 pub use zonal::Zonal;

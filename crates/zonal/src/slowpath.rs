@@ -2,8 +2,9 @@
 //! the walk finds nothing either.
 //!
 //! Walk above the low watermark → wake reclaim → walk above min → merge what was deferred →
-//! drain every CPU's cache, open the high-atomic reserve → compaction and direct reclaim by the
-//! host → an error that explains itself. No step holds a lock while the next begins (I-7).
+//! drain every CPU's cache, open the high-atomic reserve → asynchronous compaction → synchronous
+//! compaction and direct reclaim by the host, as long as there is progress → an error that
+//! explains itself. Compaction is for more than one frame. No step holds a lock while the next begins (I-7).
 //!
 //! ```
 //! use zonal::slowpath::Shortage;
@@ -11,6 +12,7 @@
 //! ```
 
 use crate::allocator::Allocator;
+use crate::compact::{CompactMode, CompactOutcome, Count};
 use crate::entry::Entry;
 use crate::error::{AllocError, AllocReason, ZONES_EXPLAINED, ZoneTried};
 use crate::keeper::Keeper;
@@ -75,6 +77,9 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
             let deferred = S::Keeper::deferred(&self.here(zone, entry.cpu()));
             if zone.free() + deferred <= zone.mark(Mark::Low) {
                 self.platform.wake_reclaim(zone.id);
+            }
+            if request.order() > Order::ZERO && self.can_compact() {
+                self.platform.wake_compaction(zone.id, request.order());
             }
         }
         if let Some(index) = self.walk(entry, &zones, request, Mark::Min) {
@@ -163,7 +168,7 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
     /// Merges one deferred cluster; returns the frames. In the slot of `cpu`: whoever looks for
     /// frames looks into the depot first and then into every slot, so it waits for those that
     /// are on their way from the one to the buddy lists.
-    fn coalesce(&self, cpu: CpuId, zone: &'m Zone<P, S>) -> u64 {
+    pub(crate) fn coalesce(&self, cpu: CpuId, zone: &'m Zone<P, S>) -> u64 {
         let caches = self.caches_of(cpu).unwrap_or(&[]);
         let Some(cache) = caches.get(zone.id.0 as usize) else { return 0 };
         let here = self.here(zone, cpu.0 as usize);
@@ -182,7 +187,8 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
         drained
     }
 
-    /// Compaction, then reclaim, as long as the host makes progress.
+    /// Compaction, then reclaim, as long as there is progress. A single frame needs no
+    /// compaction.
     fn ask_host<E: Entry<P, S>>(
         &self,
         entry: &mut E,
@@ -192,25 +198,54 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
         if request.may_not_wait() {
             return None;
         }
+        if let Some(index) = self.compact_zones(entry, zones, request, CompactMode::Async) {
+            return Some(index);
+        }
         for attempt in 0..RECLAIM_ATTEMPTS {
-            let shortage = Shortage { request: *request, attempt };
-            let moved = request.order() > Order::ZERO && self.platform.compact(self, &shortage);
-            if moved && let Some(index) = self.look_again(entry, zones, request) {
+            if let Some(index) = self.compact_zones(entry, zones, request, CompactMode::Sync) {
                 return Some(index);
             }
-            let freed = self.platform.reclaim(self, &shortage);
-            if freed > 0 {
-                if let Some(index) = self.look_again(entry, zones, request) {
-                    return Some(index);
-                }
-            } else if !moved {
+            let shortage = Shortage { request: *request, attempt };
+            if self.platform.reclaim(self, &shortage) == 0 {
                 return None;
+            }
+            if let Some(index) = self.look_again(entry, zones, request) {
+                return Some(index);
             }
         }
         None
     }
 
-    /// Looks for what the host freed or moved: it may sit in any cache or cluster.
+    /// Compacts the zones one after the other until the request can be served.
+    fn compact_zones<E: Entry<P, S>>(
+        &self,
+        entry: &mut E,
+        zones: &Zones<'m, P, S>,
+        request: &Request,
+        mode: CompactMode,
+    ) -> Option<u32> {
+        if request.order() == Order::ZERO || !self.can_compact() {
+            return None;
+        }
+        for zone in zones.iter() {
+            let (outcome, taken) = self.compact_for(zone, request, mode);
+            let found = match outcome {
+                CompactOutcome::Success => {
+                    taken.or_else(|| self.walk(entry, zones, request, Mark::Min))
+                }
+                CompactOutcome::Complete | CompactOutcome::PartialSkipped => None,
+                _ => continue,
+            };
+            zone.compaction.count(Count::Stall, 1);
+            zone.compaction.count(if found.is_some() { Count::Success } else { Count::Fail }, 1);
+            if found.is_some() {
+                return found;
+            }
+        }
+        None
+    }
+
+    /// Looks for what the host freed: it may sit in any cache or cluster.
     fn look_again<E: Entry<P, S>>(
         &self,
         entry: &mut E,
@@ -255,6 +290,7 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
                     frames => given += frames,
                 }
             }
+            self.merge_skipped(zone);
         }
         given
     }

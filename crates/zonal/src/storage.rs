@@ -18,9 +18,9 @@ use crate::cluster::{Common, Exchange, MAX_CLUSTERS, words_for};
 use crate::cpu_zone::CpuZone;
 use crate::error::BuildError;
 use crate::keeper::Keeper;
-use crate::plan::Plan;
+use crate::plan::{Plan, ZoneSpec};
 use crate::platform::Platform;
-use crate::policy::Policy;
+use crate::policy::{Clusters, Policy};
 use crate::zone::Zone;
 
 /// How many elements each slice of [`Storage`] must have.
@@ -30,9 +30,9 @@ pub struct TableSize {
     pub frames: u64,
     /// Pageblock words.
     pub pageblocks: u64,
-    /// Clusters of the depot; one link word each.
+    /// Words of which each describes a cluster: links in a depot, slots of the order-0 lists.
     pub clusters: u64,
-    /// Words of the clusters' arrays.
+    /// Words that say which frames are in which cluster: the depot's arrays, or one a frame.
     pub cluster_words: u64,
     /// Zone instances.
     pub zones: u64,
@@ -47,15 +47,25 @@ impl TableSize {
         let zones = plan.zones().len() as u64;
         let per_cluster = <S::Keeper as Keeper>::CLUSTER;
         let share = u64::from(plan.config().depot_share.max(1));
-        let clusters = match per_cluster as u64 {
-            0 => 0,
-            frames => (plan.managed() / share / frames).min(MAX_CLUSTERS),
+        let (clusters, cluster_words) = match per_cluster as u64 {
+            0 => {
+                let of_zone = |zone: &ZoneSpec| {
+                    let batch = S::Keeper::batch(zone.managed);
+                    S::Clusters::slot_words(zone.managed, batch)
+                };
+                let slots = plan.zones().iter().map(of_zone).sum();
+                (slots, if S::Clusters::CUT { plan.frames() } else { 0 })
+            }
+            frames => {
+                let clusters = (plan.managed() / share / frames).min(MAX_CLUSTERS);
+                (clusters, clusters * words_for(per_cluster) as u64)
+            }
         };
         Self {
             frames: plan.frames(),
             pageblocks: plan.pageblocks(),
             clusters,
-            cluster_words: clusters * words_for(per_cluster) as u64,
+            cluster_words,
             zones,
             caches: zones * u64::from(plan.config().cpus),
         }
@@ -84,9 +94,9 @@ pub struct Storage<'m, P: Platform, S: Policy> {
     pub links: &'m [P::Word],
     /// One word a pageblock.
     pub pageblocks: &'m [P::Word],
-    /// One link word a cluster.
+    /// [`TableSize::clusters`] words.
     pub cluster_links: &'m [P::Word],
-    /// The clusters' arrays.
+    /// [`TableSize::cluster_words`] words.
     pub clusters: &'m [P::Word],
     /// Zones, each [`Zone::vacant`].
     pub zones: &'m mut [Zone<P, S>],

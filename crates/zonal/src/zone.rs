@@ -1,10 +1,11 @@
 //! A zone instance: watermarks, the zone lock and what it guards, the keeper's part.
 
 use crate::buddy::Buddy;
+use crate::compact::ZoneCompaction;
 use crate::keeper::Keeper;
 use crate::migrate::MigrateType;
 use crate::platform::{AtomicWord, Lock, Platform};
-use crate::policy::Policy;
+use crate::policy::{Merge, Policy};
 use crate::request::Request;
 use crate::units::{NodeId, ZoneId};
 use crate::watermark::{Mark, Watermarks};
@@ -16,6 +17,13 @@ use core::sync::atomic::Ordering::Relaxed;
 /// looked at twice, each free block of it moved): 1800 for pageblocks of 512 frames, 3400 for
 /// those of 1024, the largest.
 pub const HOLD_BOUND: u32 = 4096;
+
+/// [`HOLD_BOUND`], or twice that under presets that skip merges: there a pageblock may be all
+/// single frames when it is claimed.
+#[must_use]
+pub const fn hold_bound<S: Policy>() -> u32 {
+    if S::Merge::SKIPS { 2 * HOLD_BOUND } else { HOLD_BOUND }
+}
 
 /// A zone instance. The caller provides the memory for the allocator's zones, filled with
 /// [`Zone::vacant`]; the allocator sets them up.
@@ -38,7 +46,8 @@ pub struct Zone<P: Platform, S: Policy> {
     /// Of those, the ones in high-atomic and in CMA pageblocks.
     special: [P::Word; 2],
     pub(crate) keeper: <S::Keeper as Keeper>::Zone<P>,
-    buddy: P::Lock<Buddy>,
+    pub(crate) compaction: ZoneCompaction<P>,
+    buddy: P::Lock<Buddy<S>>,
 }
 
 impl<P: Platform, S: Policy> Zone<P, S> {
@@ -59,13 +68,14 @@ impl<P: Platform, S: Policy> Zone<P, S> {
             free: P::Word::new(0),
             special: core::array::from_fn(|_| P::Word::new(0)),
             keeper: S::Keeper::new_zone::<P>(),
+            compaction: ZoneCompaction::new(),
             buddy: P::Lock::new(Buddy::new(ZoneId(0))),
         }
     }
 
     /// Runs `f` with the zone lock held and books the hold.
     #[inline]
-    pub(crate) fn with_buddy<R>(&self, f: impl FnOnce(&mut Buddy) -> R) -> R {
+    pub(crate) fn with_buddy<R>(&self, f: impl FnOnce(&mut Buddy<S>) -> R) -> R {
         self.buddy.with(|buddy| {
             let result = f(buddy);
             buddy.end_hold();
@@ -75,13 +85,13 @@ impl<P: Platform, S: Policy> Zone<P, S> {
     }
 
     /// Access before the zone is shared.
-    pub(crate) fn buddy_mut(&mut self) -> &mut Buddy {
+    pub(crate) fn buddy_mut(&mut self) -> &mut Buddy<S> {
         self.buddy.get_mut()
     }
 
     /// Makes the counts known to those who look without the lock. Relaxed: hints.
     #[inline]
-    fn publish(&self, buddy: &Buddy) {
+    fn publish(&self, buddy: &Buddy<S>) {
         self.free.store(buddy.free_frames(), Relaxed);
         let types = [MigrateType::HighAtomic, MigrateType::Cma];
         for (word, migrate) in self.special.iter().zip(types) {

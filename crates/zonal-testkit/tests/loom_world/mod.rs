@@ -12,7 +12,7 @@ use zonal::info::ZoneInfo;
 use zonal::keeper::Depot;
 use zonal::plan::Plan;
 use zonal::platform::{AtomicByte, AtomicWord, Platform, Slot};
-use zonal::policy::{Policy, merge::Lazy, split::Whole, trace::Off, walk::FirstFit};
+use zonal::policy::{Policy, cluster, merge::Lazy, split::Whole, trace::Off, walk::FirstFit};
 use zonal::{Allocator, Common, CpuId, CpuZone, Exchange, MigrateType, Order, Pfn};
 use zonal::{Request, Storage, TableSize, Zone, ZoneId};
 use zonal_testkit::loom_platform::{LoomPlatform, alone, move_to, spawn};
@@ -25,6 +25,8 @@ impl Policy for Pairs {
     const NAME: &'static str = "Pairs";
     type Keeper = Depot<2>;
     type Merge = Lazy;
+    type Clusters = cluster::None;
+    type Compact = zonal::policy::compact::Cheapest;
     type Walk = FirstFit;
     type Split = Whole;
     type Trace = Off;
@@ -44,6 +46,8 @@ impl Policy for Ones {
     const NAME: &'static str = "Ones";
     type Keeper = Depot<1>;
     type Merge = Lazy;
+    type Clusters = cluster::None;
+    type Compact = zonal::policy::compact::Cheapest;
     type Walk = FirstFit;
     type Split = Whole;
     type Trace = Off;

@@ -43,7 +43,7 @@ impl<P: Platform, S: Policy> Here<'_, P, S> {
     /// then, only to have anything at all, another type.
     fn next_run(
         &self,
-        buddy: &mut Buddy,
+        buddy: &mut Buddy<S>,
         want: usize,
         migrate: MigrateType,
         have: usize,
@@ -71,6 +71,15 @@ impl<P: Platform, S: Policy> Here<'_, P, S> {
     /// Gives cached order-0 frames back to the buddy lists, merged in the policy's way, in
     /// holds of bounded work. `frames` is reordered. Returns how many were given back.
     pub(super) fn give_frames(&self, frames: &mut [u32]) -> u64 {
+        self.give_batch(frames, |_, _| false)
+    }
+
+    /// As [`give_frames`](Self::give_frames); `whole` may first take all of it in one go.
+    pub(super) fn give_batch(
+        &self,
+        frames: &mut [u32],
+        whole: impl FnOnce(&mut Buddy<S>, &[u32]) -> bool,
+    ) -> u64 {
         let table = self.table;
         S::Merge::arrange(frames);
         // Inner: a copy of a frame (see `FrameState`) is seen here, and cannot enter twice.
@@ -85,16 +94,17 @@ impl<P: Platform, S: Policy> Here<'_, P, S> {
         let refused = (frames.len() - kept) as u64;
         let mut rest = &frames[..kept];
         let mut given = 0;
+        let mut whole = Some(whole);
         while !rest.is_empty() {
             self.zone.with_buddy(|buddy| {
+                if whole.take().is_some_and(|whole| whole(buddy, rest)) {
+                    given += rest.len() as u64;
+                    rest = &[];
+                }
                 for _ in 0..GIVE_PER_HOLD {
                     let Some(&index) = rest.first() else { break };
                     let order = S::Merge::run(rest, table.pageblock_order());
-                    if S::Merge::defers(order) {
-                        buddy.give_unmerged(table, index, order);
-                    } else {
-                        buddy.give(table, index, order);
-                    }
+                    buddy.give(table, index, order);
                     given += order.frames();
                     rest = &rest[1 << order.get()..];
                 }

@@ -12,9 +12,10 @@ use super::{Here, Keeper, Tuning};
 use crate::buddy::Reach;
 use crate::frame::{FrameState, FrameTable};
 use crate::free_list::FreeList;
+use crate::free_path::CACHED;
 use crate::migrate::{MigrateType, NR_CACHED_TYPES};
 use crate::platform::Platform;
-use crate::policy::Policy;
+use crate::policy::{Clusters, Policy};
 use crate::units::Order;
 
 /// The most frames that Linux 4.16 moves at once: a quarter of 512 KiB, made 2^n − 1.
@@ -72,6 +73,10 @@ impl Keeper for Linked {
         order == Order::ZERO
     }
 
+    fn batch(managed: u64) -> u32 {
+        linux_batch(managed)
+    }
+
     fn limits(cpu: &LinkedCpu) -> (u32, u32) {
         (cpu.batch, cpu.high)
     }
@@ -123,16 +128,13 @@ impl Keeper for Linked {
         }
         let list = &mut cpu.lists[migrate.index()];
         let before = list.len();
-        here.zone.with_buddy(|buddy| {
-            for _ in 0..batch {
-                // Another type's memory only to have anything at all: a look for it scans up
-                // to a pageblock (I-7).
-                let reach = Reach { fallback: list.is_empty(), ..Reach::NORMAL };
-                let Some(index) = buddy.take(here.table, order, migrate, reach) else { break };
-                here.table.set_state(index, FrameState::cached(order));
-                list.push_tail(here.table, index);
-            }
-        });
+        if S::Clusters::CUT {
+            cut_batch(here, list, migrate, batch as u32, allowance);
+        }
+        let batch = batch.saturating_sub(u64::from(list.len() - before));
+        if batch > 0 {
+            take_batch(here, list, migrate, batch);
+        }
         cpu.count += list.len() - before;
         !list.is_empty()
     }
@@ -191,11 +193,55 @@ impl Keeper for Linked {
     }
 }
 
+/// Takes up to `batch` frames in one hold, one by one.
+fn take_batch<P: Platform, S: Policy>(
+    here: &Here<'_, P, S>,
+    list: &mut FreeList,
+    migrate: MigrateType,
+    batch: u64,
+) {
+    here.zone.with_buddy(|buddy| {
+        for _ in 0..batch {
+            // Another type's memory only to have anything at all: a look for it scans up
+            // to a pageblock (I-7).
+            let reach = Reach { fallback: list.is_empty(), ..Reach::NORMAL };
+            let Some(index) = buddy.take(here.table, Order::ZERO, migrate, reach) else { break };
+            here.table.set_state(index, CACHED);
+            list.push_tail(here.table, index);
+        }
+    });
+}
+
+/// Takes whole clusters off the order-0 list, until there are `batch` frames. Only the cut is
+/// made in the hold; the frames become cached after it, in the window that others wait for.
+fn cut_batch<P: Platform, S: Policy>(
+    here: &Here<'_, P, S>,
+    list: &mut FreeList,
+    migrate: MigrateType,
+    batch: u32,
+    allowance: u64,
+) {
+    let table = here.table;
+    let cut = here.zone.with_buddy(|buddy| buddy.cut_clusters(table, migrate, batch, allowance));
+    let Some((frames, window)) = cut else { return };
+    for index in frames.iter(table) {
+        table.set_cluster_of(index, None);
+        table.set_state(index, CACHED);
+    }
+    window.close(table);
+    list.append(table, frames);
+}
+
 /// Gives `batch` frames back in one hold, coldest first, from each list in turn.
 fn give_batch<P: Platform, S: Policy>(here: &Here<'_, P, S>, cpu: &mut LinkedCpu) -> u64 {
     let mut batch = [0u32; MAX_BATCH];
     let mut taken = 0;
     let want = cpu.batch.min(cpu.count) as usize;
+    let mut single = None;
+    if S::Clusters::JOIN {
+        // The last in turn is the movable list: if all comes from there, the others are empty.
+        cpu.turn = MigrateType::Movable.index();
+    }
     while taken < want {
         // A list gives as many in its turn as lists were passed to come to it: the more are
         // empty, the more the others give.
@@ -207,6 +253,9 @@ fn give_batch<P: Platform, S: Policy>(here: &Here<'_, P, S>, cpu: &mut LinkedCpu
         }
         if burst == NR_CACHED_TYPES {
             burst = want;
+            if taken == 0 && want == cpu.batch as usize {
+                single = Some(MigrateType::ALL[cpu.turn]);
+            }
         }
         let list = &mut cpu.lists[cpu.turn];
         for slot in batch[..want].iter_mut().skip(taken).take(burst) {
@@ -216,7 +265,12 @@ fn give_batch<P: Platform, S: Policy>(here: &Here<'_, P, S>, cpu: &mut LinkedCpu
         }
     }
     cpu.count -= taken as u32;
-    here.give_frames(&mut batch[..taken]);
+    here.give_batch(&mut batch[..taken], |buddy, frames| {
+        buddy.events.free_batches += 1;
+        let Some(migrate) = single else { return false };
+        buddy.events.single_type[migrate.index()] += 1;
+        buddy.join_cluster(here.table, frames, migrate)
+    });
     taken as u64
 }
 

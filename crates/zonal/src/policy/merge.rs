@@ -18,8 +18,14 @@ pub trait Merge: Send + Sync + 'static {
     /// The largest block that starts at the first frame of `batch`, stands in it whole, and
     /// is no larger than a pageblock.
     fn run(batch: &[u32], pageblock: Order) -> Order;
-    /// Whether a block of `order` goes on its list without a look at its buddy (I-5).
-    fn defers(order: Order) -> bool;
+    /// Whether single frames may go on their list without a look at their buddy, marked
+    /// merge-skipped (I-5).
+    const SKIPS: bool;
+    /// Whether a free block of `order` may have a free buddy (I-5).
+    #[must_use]
+    fn defers(order: Order) -> bool {
+        Self::SKIPS && order == Order::ZERO
+    }
 }
 
 /// Every frame is merged by itself when it reaches the buddy lists (Linux 4.16).
@@ -27,15 +33,36 @@ pub trait Merge: Send + Sync + 'static {
 pub struct Always;
 
 impl Merge for Always {
+    const SKIPS: bool = false;
     #[inline]
     fn arrange(_: &mut [u32]) {}
     #[inline]
     fn run(_: &[u32], _: Order) -> Order {
         Order::ZERO
     }
+}
+
+/// Single frames are not merged when they are freed: they go to the head of their list, marked
+/// merge-skipped, and merge when compaction's scanner meets them, or when their buddy merges.
+///
+/// - Source: Lu 2018, patch 2, on Linux 4.16.
+/// - Merging is not skipped while compaction is deferred in the zone (it failed there), nor
+///   while clusters are disabled (somebody is scanning for large blocks).
+/// - State: the mark is a value of the state byte; the count is the free area's. Both under the
+///   zone lock.
+/// - Costs high orders dear: nothing merges until compaction comes by.
+/// - Counters: `merge_skipped` in `zone_info`, `skip_merged` in the zone's events.
+/// - Tests: `clusters.rs`, the suites; I-5 is checked frame by frame.
+#[derive(Clone, Copy, Debug)]
+pub struct SkipSingles;
+
+impl Merge for SkipSingles {
+    const SKIPS: bool = true;
     #[inline]
-    fn defers(_: Order) -> bool {
-        false
+    fn arrange(_: &mut [u32]) {}
+    #[inline]
+    fn run(_: &[u32], _: Order) -> Order {
+        Order::ZERO
     }
 }
 
@@ -46,6 +73,7 @@ impl Merge for Always {
 pub struct Lazy;
 
 impl Merge for Lazy {
+    const SKIPS: bool = false;
     fn arrange(batch: &mut [u32]) {
         batch.sort_unstable();
     }
@@ -59,10 +87,5 @@ impl Merge for Lazy {
         };
         let larger = ORDERS[1..=pageblock.index()].iter().take_while(|order| whole(order));
         larger.last().copied().unwrap_or(Order::ZERO)
-    }
-
-    #[inline]
-    fn defers(_: Order) -> bool {
-        false
     }
 }

@@ -1,5 +1,5 @@
 use crate::keeper::Linked;
-use crate::policy::{Policy, merge::Always, split::Whole, trace::Off, walk::FirstFit};
+use crate::policy::{Policy, cluster, merge::Always, split::Whole, trace::Off, walk::FirstFit};
 
 /// How Linux 4.16 behaves, the base of the 2018 series: merging always, per-CPU lists linked
 /// through the frame table for order 0 only, whole zones, first-fit walk.
@@ -10,6 +10,8 @@ impl Policy for Linux416 {
     const NAME: &'static str = "Linux416";
     type Keeper = Linked;
     type Merge = Always;
+    type Clusters = cluster::None;
+    type Compact = crate::policy::compact::InOrder;
     type Walk = FirstFit;
     type Split = Whole;
     type Trace = Off;

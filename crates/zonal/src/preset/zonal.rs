@@ -1,5 +1,5 @@
 use crate::keeper::Depot;
-use crate::policy::{Policy, merge::Lazy, split::Whole, trace::Off, walk::FirstFit};
+use crate::policy::{Policy, cluster, merge::Lazy, split::Whole, trace::Off, walk::FirstFit};
 
 /// The default: owned clusters of 256 frames, a sharded depot a zone, merging when a cluster
 /// leaves the depot.
@@ -10,6 +10,8 @@ impl Policy for Zonal {
     const NAME: &'static str = "Zonal";
     type Keeper = Depot<256>;
     type Merge = Lazy;
+    type Clusters = cluster::None;
+    type Compact = crate::policy::compact::Cheapest;
     type Walk = FirstFit;
     type Split = Whole;
     type Trace = Off;

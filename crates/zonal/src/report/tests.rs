@@ -315,6 +315,8 @@ impl Policy for SplitPreset {
     const NAME: &'static str = "SplitPreset";
     type Keeper = crate::keeper::Linked;
     type Merge = merge::Always;
+    type Clusters = crate::policy::cluster::None;
+    type Compact = crate::policy::compact::InOrder;
     type Walk = walk::FirstFit;
     type Split = Thirds;
     type Trace = trace::Off;

@@ -1,0 +1,310 @@
+//! Compaction: a block of a wanted order is made by moving what is in its way elsewhere.
+//!
+//! A *migrate scanner* goes up through a zone and finds allocated blocks, a *free scanner* goes
+//! down and finds free frames; the host's [`migrate`](crate::platform::Platform::migrate) moves
+//! the one to the other, or refuses. Which part is evacuated next is a policy,
+//! [`Compact`]; the mechanism is that of Linux 4.16:
+//!
+//! - both scanners read state bytes without a lock and look again under the zone lock before
+//!   they act, so no hold is longer than a few list operations; their positions are cached
+//!   between runs, for [`Async`](CompactMode::Async) and [`Sync`](CompactMode::Sync) apart, and
+//!   pageblocks that gave nothing are skipped until the whole zone was scanned;
+//! - a zone that has less than twice the block above its watermark, or that lacks memory rather
+//!   than large pieces ([`fragmentation_permille`]), is left alone;
+//! - after a synchronous compaction in vain the next 1, 3, 7, … 63 attempts for that order or a
+//!   larger one are put off;
+//! - one compaction at a time runs in a zone.
+//!
+//! While a page is moved, the old block is its owner's and the new one the host's; no frame is
+//! in a third place. Whatever the host does (refuse, panic, never return, lie about what it
+//! did), no frame is lost: see [`CompactEvents::lies`].
+//!
+//! ```
+//! # mod example { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/src/report/example.rs")); }
+//! use zonal::compact::{CompactMode, CompactOutcome};
+//! use zonal::{Order, ZoneId};
+//! # example::with_small::<zonal::preset::Zonal>(|allocator| {
+//! let outcome = allocator.compact_zone(ZoneId(0), Order::HUGE, CompactMode::Sync);
+//! assert_eq!(outcome, CompactOutcome::Success, "there is such a block");
+//! # });
+//! ```
+
+mod evacuate;
+mod scan;
+mod state;
+mod suitable;
+mod target;
+
+pub use state::CompactEvents;
+pub(crate) use state::{Count, ZoneCompaction};
+pub use suitable::fragmentation_permille;
+
+use crate::allocator::Allocator;
+use crate::migrate::MigrateType;
+use crate::platform::Platform;
+use crate::policy::{Compact, Merge, Policy};
+use crate::report::unusable_permille;
+use crate::request::Request;
+use crate::units::{CpuId, Order, ZoneId};
+use crate::watermark::Mark;
+use crate::zone::Zone;
+use scan::Scan;
+use suitable::EXTFRAG_THRESHOLD;
+
+/// How hard compaction tries.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum CompactMode {
+    /// Only movable and CMA pageblocks are evacuated, the host may not wait, and an aligned
+    /// block of the wanted order is left as soon as one page of it stays.
+    Async = 0,
+    /// Pageblocks of every type that can be requested are evacuated, and the host may wait.
+    Sync = 1,
+}
+
+/// How a compaction ended.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[must_use]
+pub enum CompactOutcome {
+    /// There is a free block of the wanted order (in the background: one more than before).
+    Success,
+    /// The whole zone was scanned, and no block has formed.
+    Complete,
+    /// Nothing formed in the part that was scanned: the scanners went on from where they were
+    /// the last time, or the work for one call was done. The next call scans the rest.
+    PartialSkipped,
+    /// Not tried: it failed lately, and this attempt is put off.
+    Deferred,
+    /// Not tried: the zone has too little free memory, its memory is not in pieces too small,
+    /// or the order is 0.
+    NotSuitable,
+    /// Not tried: another compaction is running in the zone.
+    Contended,
+    /// Not possible: the host cannot move pages and the preset never skips a merge, or there is
+    /// no such zone.
+    Unavailable,
+}
+
+/// When a compaction has done what it was called for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Goal {
+    /// A block is there.
+    Any,
+    /// A block has formed.
+    Another,
+}
+
+/// What is wanted of one compaction.
+#[derive(Clone, Copy)]
+struct Task<'r> {
+    order: Order,
+    mode: CompactMode,
+    goal: Goal,
+    /// The request that the block is for: it takes the block as it forms.
+    request: Option<&'r Request>,
+    /// Caches and clusters were emptied already.
+    drained: bool,
+    /// Frames that may be offered to the host.
+    budget: u32,
+}
+
+/// Frames that the background compactor offers to the host in one call: four largest blocks.
+const BACKGROUND_FRAMES: u32 = 4096;
+/// Pageblocks whose hints are forgotten in one hold.
+const FORGET_PER_HOLD: usize = 512;
+
+/// Compaction runs in a zone; ends when dropped, whatever the host did.
+struct Running<'a, P: Platform, S: Policy>(&'a Zone<P, S>);
+
+impl<P: Platform, S: Policy> Drop for Running<'_, P, S> {
+    fn drop(&mut self) {
+        self.0.compaction.stop();
+    }
+}
+
+/// Clusters are disabled in a zone, and no merge is skipped, until this is dropped.
+pub(crate) struct ClustersOff<'a, P: Platform, S: Policy>(&'a Zone<P, S>);
+
+impl<'a, P: Platform, S: Policy> ClustersOff<'a, P, S> {
+    pub(crate) fn new(zone: &'a Zone<P, S>, allocator: &Allocator<'_, P, S>) -> Self {
+        zone.with_buddy(|buddy| buddy.disable_clusters(&allocator.table));
+        Self(zone)
+    }
+}
+
+impl<P: Platform, S: Policy> Drop for ClustersOff<'_, P, S> {
+    fn drop(&mut self) {
+        self.0.with_buddy(|buddy| buddy.enable_clusters());
+    }
+}
+
+impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
+    /// Compacts one zone until it has a free block of `order`. The zone's caches and clusters
+    /// are emptied first. Costs up to O(frames of the zone) and as many calls of the host.
+    pub fn compact_zone(&self, zone: ZoneId, order: Order, mode: CompactMode) -> CompactOutcome {
+        let Some(zone) = self.zone(zone) else { return CompactOutcome::Unavailable };
+        let goal = Goal::Any;
+        let task = Task { order, mode, goal, request: None, drained: false, budget: u32::MAX };
+        self.compact(zone, &task).0
+    }
+
+    /// One piece of work for a background thread: forms one more block of `order`, by
+    /// synchronous compaction, in the zone that needs it most, if in any zone more than half of
+    /// the free memory is in pieces too small for such blocks. After
+    /// [`Success`](CompactOutcome::Success) and [`PartialSkipped`](CompactOutcome::PartialSkipped)
+    /// there may be more to do; after anything else it can rest until it is
+    /// [woken](crate::platform::Platform::wake_compaction). The host is asked to move at most
+    /// 4096 frames in one call.
+    pub fn compact_in_background(&self, order: Order) -> CompactOutcome {
+        let mut worst = None;
+        for zone in self.zones {
+            let counts = zone.with_buddy(|buddy| buddy.counts());
+            let unusable = unusable_permille(&counts)[order.index()];
+            let more = worst.is_none_or(|(index, _)| unusable > index);
+            if more && unusable > EXTFRAG_THRESHOLD && zone.is_roomy(order) {
+                worst = Some((unusable, zone));
+            }
+        }
+        let Some((_, zone)) = worst else { return CompactOutcome::NotSuitable };
+        zone.compaction.count(Count::DaemonWake, 1);
+        let (mode, budget) = (CompactMode::Sync, BACKGROUND_FRAMES);
+        let task = Task { order, mode, goal: Goal::Another, request: None, drained: false, budget };
+        self.compact(zone, &task).0
+    }
+
+    /// Compacts a zone for a request that found nothing after everything was drained; returns
+    /// the block, marked allocated, if it could be taken as it formed.
+    pub(crate) fn compact_for(
+        &self,
+        zone: &'m Zone<P, S>,
+        request: &Request,
+        mode: CompactMode,
+    ) -> (CompactOutcome, Option<u32>) {
+        let (order, budget) = (request.order(), u32::MAX);
+        let goal = Goal::Any;
+        self.compact(
+            zone,
+            &Task { order, mode, goal, request: Some(request), drained: true, budget },
+        )
+    }
+
+    /// Whether compaction can do anything at all.
+    pub(crate) fn can_compact(&self) -> bool {
+        S::Merge::SKIPS || self.platform.can_migrate()
+    }
+
+    fn compact(&self, zone: &'m Zone<P, S>, task: &Task<'_>) -> (CompactOutcome, Option<u32>) {
+        if task.order == Order::ZERO {
+            return (CompactOutcome::NotSuitable, None);
+        }
+        if !zone.compaction.start() {
+            return (CompactOutcome::Contended, None);
+        }
+        let _running = Running(zone);
+        if let Some(outcome) = self.before_compaction(zone, task) {
+            return (outcome, None);
+        }
+        let clusters_off = ClustersOff::new(zone, self);
+        let mut scan = Scan::new(self, zone, task);
+        let mut outcome = scan.run();
+        if outcome == CompactOutcome::PartialSkipped
+            && S::Compact::GOES_ROUND
+            && task.mode == CompactMode::Sync
+            && !scan.is_out_of_budget()
+        {
+            scan.start_over();
+            outcome = scan.run();
+        }
+        let taken = scan.taken();
+        drop(clusters_off);
+        let failed = matches!(outcome, CompactOutcome::Complete | CompactOutcome::PartialSkipped);
+        if outcome == CompactOutcome::Success {
+            zone.compaction.succeeded();
+            zone.with_buddy(|buddy| buddy.compaction_deferred = false);
+        } else if failed && task.mode == CompactMode::Sync && !scan.is_out_of_budget() {
+            zone.compaction.defer(task.order);
+            zone.with_buddy(|buddy| buddy.compaction_deferred = true);
+        }
+        (outcome, taken)
+    }
+
+    /// What may make a compaction unnecessary or useless.
+    fn before_compaction(&self, zone: &'m Zone<P, S>, task: &Task<'_>) -> Option<CompactOutcome> {
+        if self.has_block(zone, task) {
+            return Some(CompactOutcome::Success);
+        }
+        if zone.compaction.put_off(task.order) {
+            return Some(CompactOutcome::Deferred);
+        }
+        if !task.drained {
+            self.coalesce_zone(zone);
+            self.drain_zone(zone);
+            if self.has_block(zone, task) {
+                return Some(CompactOutcome::Success);
+            }
+        }
+        if !self.can_compact() {
+            return Some(CompactOutcome::Unavailable);
+        }
+        let keep = task.request.map_or(0, |request| zone.reserve[request.limit().index()]);
+        if self.platform.can_migrate() && !zone.is_suitable(task.order, keep) {
+            return Some(CompactOutcome::NotSuitable);
+        }
+        if zone.compaction.take_scanned() {
+            self.forget_hints(zone);
+        }
+        None
+    }
+
+    /// Whether the zone has what the task wants without any more work.
+    fn has_block(&self, zone: &Zone<P, S>, task: &Task<'_>) -> bool {
+        if task.goal == Goal::Another {
+            return false;
+        }
+        let cma = task.request.is_none_or(may_have_cma);
+        let above = task.request.is_none_or(|r| self.allowance(zone, r, Mark::Min) > 0);
+        above && zone.with_buddy(|buddy| buddy.has_block(task.order, cma))
+    }
+
+    /// Merges every deferred cluster of the zone.
+    pub(crate) fn coalesce_zone(&self, zone: &'m Zone<P, S>) {
+        while self.coalesce(CpuId(0), zone) > 0 {}
+    }
+
+    fn forget_hints(&self, zone: &Zone<P, S>) {
+        let (start, end) = self.span_of(zone);
+        let step = self.table.pageblock_order().frames() as usize;
+        let mut blocks = (start..end).step_by(step).peekable();
+        while blocks.peek().is_some() {
+            zone.with_buddy(|buddy| {
+                for at in blocks.by_ref().take(FORGET_PER_HOLD) {
+                    buddy.area.count_work(1);
+                    if self.table.block(at).zone() == Some(zone.id) {
+                        self.table.clear_hints(at);
+                    }
+                }
+            });
+        }
+    }
+
+    /// First index of a zone's span and the index after its last, whole pageblocks. Other
+    /// zones may lie in between.
+    pub(crate) fn span_of(&self, zone: &Zone<P, S>) -> (u32, u32) {
+        let Some(spec) = self.plan.zones().get(usize::from(zone.id.0)) else { return (0, 0) };
+        let start = self.table.index(spec.start).map_or(0, |at| self.table.block_start(at));
+        let frames = spec.end.get().saturating_sub(self.plan.base().get());
+        let end = frames.min(u64::from(self.table.frames())) as u32;
+        (start, end)
+    }
+}
+
+/// Whether a block of CMA frames would do for the request.
+fn may_have_cma(request: &Request) -> bool {
+    request.migrate_type() == MigrateType::Movable
+}
+
+impl<P: Platform, S: Policy> Zone<P, S> {
+    /// Whether there are twice the frames of a block above the low watermark.
+    fn is_roomy(&self, order: Order) -> bool {
+        self.free() > self.mark(Mark::Low).saturating_add(2 * order.frames())
+    }
+}

@@ -1,0 +1,224 @@
+//! The migrate scanner: which part of the zone is evacuated next.
+
+use super::state::Count;
+use super::target::{Targets, step};
+use super::{CompactMode, CompactOutcome, Goal, Task, may_have_cma};
+use crate::allocator::Allocator;
+use crate::frame::{FrameKind, FrameState, FrameTable, Hint};
+use crate::migrate::MigrateType;
+use crate::platform::Platform;
+use crate::policy::compact::Census;
+use crate::policy::{Compact, Merge, Policy};
+use crate::units::Order;
+use crate::zone::Zone;
+use core::ops::Range;
+
+/// What came of a part that was evacuated.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Part {
+    /// A block of the wanted order has formed in it.
+    Formed,
+    /// None has: a page stayed, or there are frames in it that are nobody's to move.
+    Stays,
+    /// There was no place to move to any more.
+    NoTarget,
+    /// So many frames were to be offered to the host, and were.
+    OutOfBudget,
+}
+
+/// One compaction of one zone.
+pub(super) struct Scan<'a, 'm, P: Platform, S: Policy> {
+    pub(super) allocator: &'a Allocator<'m, P, S>,
+    pub(super) zone: &'m Zone<P, S>,
+    pub(super) task: &'a Task<'a>,
+    pub(super) targets: Targets,
+    /// The zone's span.
+    start: u32,
+    end: u32,
+    /// Frames that may still be offered to the host.
+    pub(super) budget: u32,
+    /// The block that the request took as it formed.
+    pub(super) taken: Option<u32>,
+}
+
+impl<'a, 'm, P: Platform, S: Policy> Scan<'a, 'm, P, S> {
+    pub(super) fn new(
+        allocator: &'a Allocator<'m, P, S>,
+        zone: &'m Zone<P, S>,
+        task: &'a Task<'a>,
+    ) -> Self {
+        let (start, end) = allocator.span_of(zone);
+        let targets = Targets::new(zone.compaction.free_at(start, end));
+        Self { allocator, zone, task, targets, start, end, budget: task.budget, taken: None }
+    }
+
+    /// Begins again with the whole zone in front of the scanners.
+    pub(super) fn start_over(&mut self) {
+        self.allocator.forget_hints(self.zone);
+        self.zone.compaction.start_over(false);
+        self.targets = Targets::new(self.end);
+    }
+
+    pub(super) fn taken(&self) -> Option<u32> {
+        self.taken
+    }
+
+    pub(super) fn is_out_of_budget(&self) -> bool {
+        self.budget == 0
+    }
+
+    /// Evacuates part after part until a block has formed or the zone is scanned.
+    pub(super) fn run(&mut self) -> CompactOutcome {
+        let (task, table) = (self.task, &self.allocator.table);
+        let cached = &self.zone.compaction;
+        let mut at = cached.migrate_at(task.mode, self.start, self.end);
+        // Without an earlier run's positions the whole zone is in front of the scanners.
+        let whole = at == self.start && self.targets.below == self.end;
+        let part = S::Compact::part(task.order, table.pageblock_order());
+        let stride = table.pageblock_order().size().max(part.size());
+        let window = table.pageblock_order().size().saturating_mul(S::Compact::WINDOW).max(stride);
+        at = at / stride * stride;
+        while at < self.end && (S::Compact::GOES_ROUND || at < self.targets.below) {
+            let until = at.saturating_add(window).min(self.end);
+            self.merge_in(at..until);
+            if self.has_block() {
+                cached.remember(task.mode, at, self.targets.below);
+                return CompactOutcome::Success;
+            }
+            while let Some(pick) = self.cheapest(at..until, part) {
+                match self.evacuate(&pick) {
+                    Part::Formed => {
+                        cached.remember(task.mode, at, self.targets.below);
+                        return CompactOutcome::Success;
+                    }
+                    Part::Stays => self.hint(&pick),
+                    Part::NoTarget => {
+                        cached.start_over(whole);
+                        return if whole {
+                            CompactOutcome::Complete
+                        } else {
+                            CompactOutcome::PartialSkipped
+                        };
+                    }
+                    Part::OutOfBudget => {
+                        cached.remember(task.mode, at, self.targets.below);
+                        return CompactOutcome::PartialSkipped;
+                    }
+                }
+                if self.has_block() {
+                    cached.remember(task.mode, at, self.targets.below);
+                    return CompactOutcome::Success;
+                }
+            }
+            at = until;
+        }
+        cached.start_over(whole);
+        if whole { CompactOutcome::Complete } else { CompactOutcome::PartialSkipped }
+    }
+
+    /// Whether somebody else has formed a block meanwhile.
+    fn has_block(&self) -> bool {
+        self.task.goal == Goal::Any && self.allocator.has_block(self.zone, self.task)
+    }
+
+    /// Whether pages of the pageblock may be moved in this mode. The hint is not looked at.
+    fn is_source(&self, index: u32) -> bool {
+        let word = self.allocator.table.block(index);
+        let fits = match word.migrate() {
+            MigrateType::Movable => true,
+            MigrateType::Cma => self.task.request.is_none_or(may_have_cma),
+            MigrateType::Unmovable | MigrateType::Reclaimable => {
+                self.task.mode == CompactMode::Sync
+            }
+            MigrateType::HighAtomic | MigrateType::Isolate => false,
+        };
+        fits && word.zone() == Some(self.zone.id)
+    }
+
+    /// The part of `window` that is evacuated next.
+    fn cheapest(&self, window: Range<u32>, part: Order) -> Option<Range<u32>> {
+        if !self.allocator.platform.can_migrate() {
+            return None;
+        }
+        let table = &self.allocator.table;
+        let pageblock = table.pageblock_order().size();
+        let mut best: Option<(u32, u32)> = None;
+        for start in window.clone().step_by(part.size() as usize) {
+            if start + part.size() > self.end {
+                break;
+            }
+            let first = table.block(start);
+            let mut blocks =
+                (table.block_start(start)..start + part.size()).step_by(pageblock as usize);
+            // Pageblocks of two types do not merge.
+            let fits = blocks.all(|at| {
+                self.is_source(at)
+                    && !table.has_hint(at, Hint::NoSource)
+                    && table.block(at) == first
+            });
+            if !fits {
+                continue;
+            }
+            let census = census(table, start..start + part.size(), self.task.order);
+            self.zone.compaction.count(Count::MigrateScanned, u64::from(part.size()));
+            if let Some(cost) = S::Compact::cost(&census)
+                && best.is_none_or(|(least, _)| cost < least)
+            {
+                best = Some((cost, start));
+                if cost == 0 {
+                    break;
+                }
+            }
+        }
+        best.map(|(_, start)| start..start + part.size())
+    }
+
+    /// Notes that nothing came of a part.
+    fn hint(&self, part: &Range<u32>) {
+        let table = &self.allocator.table;
+        let step = table.pageblock_order().frames() as usize;
+        self.zone.with_buddy(|_| {
+            for at in (table.block_start(part.start)..part.end).step_by(step) {
+                table.set_hint(at, Hint::NoSource);
+            }
+        });
+    }
+
+    /// Merges the frames of `part` whose merging was skipped and whose buddies are free.
+    fn merge_in(&self, part: Range<u32>) {
+        if !S::Merge::SKIPS {
+            return;
+        }
+        let table = &self.allocator.table;
+        for at in (part.start & !1..part.end).step_by(2) {
+            // Without the lock a hint; `merge_skipped` looks again. Of two buddies one is enough.
+            let (one, two) = (table.state(at), table.get_state(at + 1));
+            let both = one.is_free_single() && two.is_some_and(FrameState::is_free_single);
+            let skipped = if one == FrameState::MERGE_SKIPPED { at } else { at + 1 };
+            if both && table.block(at).zone() == Some(self.zone.id) {
+                self.zone.with_buddy(|buddy| buddy.merge_skipped(table, skipped));
+            }
+        }
+    }
+}
+
+/// What is in `part`, for an order wanted. Without a lock: a hint.
+pub(crate) fn census<P: Platform>(
+    table: &FrameTable<'_, P>,
+    part: Range<u32>,
+    wanted: Order,
+) -> Census {
+    let mut census = Census::default();
+    let mut at = part.start;
+    while at < part.end {
+        let state = table.state(at);
+        let order = state.order();
+        match state.kind() {
+            FrameKind::Free => census.free += order.size(),
+            FrameKind::Allocated if order < wanted => census.movable += order.size(),
+            _ => census.hopeless = true,
+        }
+        at += step(state);
+    }
+    census
+}

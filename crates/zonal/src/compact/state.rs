@@ -1,0 +1,232 @@
+//! What a zone remembers of compaction: that one is running, where the scanners were, how often
+//! to put it off, and counters.
+//!
+//! All of it are words: the running mark orders what one compaction writes before what the next
+//! reads; the rest are hints and counts, and relaxed.
+
+use super::CompactMode;
+use crate::platform::{AtomicWord, Platform};
+use crate::units::Order;
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+/// The largest back-off: 64 compactions put off.
+const MAX_DEFER_SHIFT: u64 = 6;
+
+/// What is counted, by the place in [`ZoneCompaction::counts`].
+#[derive(Clone, Copy)]
+pub(crate) enum Count {
+    MigrateScanned,
+    FreeScanned,
+    Isolated,
+    Stall,
+    Fail,
+    Success,
+    DaemonWake,
+    MigrateSuccess,
+    MigrateFail,
+    Lies,
+}
+
+const NR_COUNTS: usize = Count::Lies as usize + 1;
+
+/// Counters of compaction in a zone, and of pages moved to make ranges contiguous there.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct CompactEvents {
+    /// Frames that the migrate scanner looked at.
+    pub migrate_scanned: u64,
+    /// Frames that the free scanner looked at.
+    pub free_scanned: u64,
+    /// Frames taken in hand to be moved, and frames to move them to.
+    pub isolated: u64,
+    /// Requests that waited for compaction.
+    pub stall: u64,
+    /// Of those, the ones it did not help.
+    pub fail: u64,
+    /// Of those, the ones it helped.
+    pub success: u64,
+    /// Times a background thread had the zone compacted.
+    pub daemon_wake: u64,
+    /// Frames that the host moved.
+    pub migrate_success: u64,
+    /// Frames that the host would not move.
+    pub migrate_fail: u64,
+    /// Times the host's answer did not fit what had become of the frames: it said "moved" and
+    /// the old block was not allocated any more, or "stays" and the new one was not. Nothing was
+    /// touched then.
+    pub lies: u64,
+}
+
+/// Compaction's part of a zone.
+pub(crate) struct ZoneCompaction<P: Platform> {
+    running: P::Word,
+    /// Where the migrate scanner goes on: asynchronous, synchronous. 0: at the start; else the
+    /// index + 1.
+    migrate_at: [P::Word; 2],
+    /// The end of what the free scanner has not looked at. 0: the zone's; else the index + 1.
+    free_at: P::Word,
+    /// 1 when the zone was scanned as a whole: positions and hints are old.
+    scanned: P::Word,
+    /// Attempts put off since the last failure (bits 0–31), shift (32–39), and the smallest
+    /// order that failed (40–47).
+    backoff: P::Word,
+    counts: [P::Word; NR_COUNTS],
+}
+
+impl<P: Platform> ZoneCompaction<P> {
+    pub(crate) fn new() -> Self {
+        let word = |_| P::Word::new(0);
+        Self {
+            running: word(0),
+            migrate_at: core::array::from_fn(word),
+            free_at: word(0),
+            scanned: word(0),
+            backoff: word(0),
+            counts: core::array::from_fn(word),
+        }
+    }
+
+    /// Sets the running mark; `false` if it is set.
+    pub(super) fn start(&self) -> bool {
+        // Acquire: what the compaction before wrote (its positions) is seen.
+        self.running.compare_exchange(0, 1, Acquire, Relaxed).is_ok()
+    }
+
+    pub(super) fn stop(&self) {
+        self.running.store(0, Release);
+    }
+
+    /// The cached position of the migrate scanner, within `start..end`.
+    pub(super) fn migrate_at(&self, mode: CompactMode, start: u32, end: u32) -> u32 {
+        let at = self.migrate_at[mode as usize].load(Relaxed).checked_sub(1);
+        at.map_or(start, |at| (at as u32).clamp(start, end))
+    }
+
+    /// The cached position of the free scanner, within `start..end`.
+    pub(super) fn free_at(&self, start: u32, end: u32) -> u32 {
+        let at = self.free_at.load(Relaxed).checked_sub(1);
+        at.map_or(end, |at| (at as u32).clamp(start, end))
+    }
+
+    /// Remembers both positions. What synchronous compaction has seen, asynchronous compaction
+    /// need not see again.
+    pub(super) fn remember(&self, mode: CompactMode, migrate_at: u32, free_at: u32) {
+        let next = u64::from(migrate_at) + 1;
+        self.migrate_at[mode as usize].store(next, Relaxed);
+        let other = &self.migrate_at[CompactMode::Async as usize];
+        if other.load(Relaxed) < next {
+            other.store(next, Relaxed);
+        }
+        self.free_at.store(u64::from(free_at) + 1, Relaxed);
+    }
+
+    /// The scanners have met: the next run starts over. `whole`: they have seen all of the
+    /// zone, so its hints are to be forgotten.
+    pub(super) fn start_over(&self, whole: bool) {
+        self.migrate_at.iter().chain([&self.free_at]).for_each(|word| word.store(0, Relaxed));
+        self.scanned.store(u64::from(whole), Relaxed);
+    }
+
+    /// Whether hints are to be forgotten, once.
+    pub(super) fn take_scanned(&self) -> bool {
+        self.scanned.load(Relaxed) == 1 && {
+            self.scanned.store(0, Relaxed);
+            true
+        }
+    }
+
+    /// Whether an attempt is put off; counts it if so.
+    pub(super) fn put_off(&self, order: Order) -> bool {
+        let word = self.backoff.load(Relaxed);
+        let (considered, shift, failed) = unpack(word);
+        if shift == 0 || u64::from(order.get()) < failed {
+            return false;
+        }
+        let limit = 1 << shift;
+        let considered = (considered + 1).min(limit);
+        self.backoff.store(pack(considered, shift, failed), Relaxed);
+        considered < limit
+    }
+
+    /// Puts the next attempts off: 1, 3, 7, … up to 63 of them.
+    pub(super) fn defer(&self, order: Order) {
+        let (_, shift, failed) = unpack(self.backoff.load(Relaxed));
+        let order = u64::from(order.get());
+        let failed = if shift == 0 { order } else { failed.min(order) };
+        self.backoff.store(pack(0, (shift + 1).min(MAX_DEFER_SHIFT), failed), Relaxed);
+    }
+
+    /// Nothing is put off any more.
+    pub(super) fn succeeded(&self) {
+        self.backoff.store(0, Relaxed);
+    }
+
+    pub(crate) fn count(&self, what: Count, by: u64) {
+        self.counts[what as usize].fetch_add(by, Relaxed);
+    }
+
+    pub(crate) fn events(&self) -> CompactEvents {
+        let of = |what: Count| self.counts[what as usize].load(Relaxed);
+        CompactEvents {
+            migrate_scanned: of(Count::MigrateScanned),
+            free_scanned: of(Count::FreeScanned),
+            isolated: of(Count::Isolated),
+            stall: of(Count::Stall),
+            fail: of(Count::Fail),
+            success: of(Count::Success),
+            daemon_wake: of(Count::DaemonWake),
+            migrate_success: of(Count::MigrateSuccess),
+            migrate_fail: of(Count::MigrateFail),
+            lies: of(Count::Lies),
+        }
+    }
+}
+
+const fn pack(considered: u64, shift: u64, failed: u64) -> u64 {
+    considered | shift << 32 | failed << 40
+}
+
+/// (considered, shift, smallest order that failed)
+const fn unpack(word: u64) -> (u64, u64, u64) {
+    (word & 0xffff_ffff, word >> 32 & 0xff, word >> 40)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::platform::single::SingleThread;
+
+    #[test]
+    fn back_off_doubles_up_to_64() {
+        let zone = ZoneCompaction::<SingleThread>::new();
+        let (three, nine) = (Order::new(3).unwrap(), Order::HUGE);
+        assert!(!zone.put_off(nine), "nothing failed yet");
+        for put_off in [1, 3, 7, 15, 31, 63, 63] {
+            zone.defer(nine);
+            assert!(!zone.put_off(three), "smaller orders did not fail");
+            let times = (0..100).take_while(|_| zone.put_off(nine)).count();
+            assert_eq!(times, put_off);
+        }
+        zone.defer(three);
+        assert!(zone.put_off(three) && zone.put_off(nine), "now they did");
+        zone.succeeded();
+        assert!(!zone.put_off(three) && !zone.put_off(nine));
+    }
+
+    #[test]
+    fn positions_are_kept_apart_by_mode() {
+        let zone = ZoneCompaction::<SingleThread>::new();
+        assert_eq!(zone.migrate_at(CompactMode::Sync, 8, 64), 8);
+        assert_eq!(zone.free_at(8, 64), 64);
+        zone.remember(CompactMode::Async, 24, 48);
+        assert_eq!(zone.migrate_at(CompactMode::Async, 8, 64), 24);
+        assert_eq!(zone.migrate_at(CompactMode::Sync, 8, 64), 8);
+        assert_eq!(zone.free_at(8, 64), 48);
+        zone.remember(CompactMode::Sync, 32, 40);
+        assert_eq!(zone.migrate_at(CompactMode::Async, 8, 64), 32);
+        assert!(!zone.take_scanned());
+        zone.start_over(true);
+        assert_eq!(zone.migrate_at(CompactMode::Async, 8, 64), 8);
+        assert!(zone.take_scanned());
+        assert!(!zone.take_scanned(), "once");
+    }
+}

@@ -1,0 +1,206 @@
+//! The free scanner: finds free blocks to move pages to, from the end of the zone down.
+
+use super::Task;
+use super::state::Count;
+use crate::allocator::Allocator;
+use crate::buddy::Buddy;
+use crate::frame::{FrameKind, FrameState, FrameTable, Hint};
+use crate::migrate::MigrateType;
+use crate::platform::Platform;
+use crate::policy::{Compact, Policy};
+use crate::units::Order;
+use crate::zone::Zone;
+use core::ops::Range;
+
+/// The most pageblocks that are compared.
+const MOST: usize = 64;
+
+/// What came of the search for a target.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Found {
+    /// A block was free with at least the order a moment ago.
+    At(u32),
+    /// The pageblocks in hand have no block that large.
+    TooSmall,
+    /// The scanner came to its end.
+    Nothing,
+}
+
+/// The free scanner's position, and the pageblocks in hand, best first.
+pub(super) struct Targets {
+    /// Pageblocks from here on were looked at.
+    pub(super) below: u32,
+    /// (start, free frames in blocks smaller than the wanted order)
+    window: [(u32, u32); MOST],
+    len: usize,
+    /// The first of the window that may have something.
+    first: usize,
+    /// Where to look for single frames in that.
+    cursor: u32,
+}
+
+impl Targets {
+    pub(super) const fn new(below: u32) -> Self {
+        Self { below, window: [(0, 0); MOST], len: 0, first: 0, cursor: 0 }
+    }
+
+    /// Looks for a free block of `order` at least and smaller than the task's, outside of
+    /// `except`, from `floor` on.
+    pub(super) fn find<P: Platform, S: Policy>(
+        &mut self,
+        allocator: &Allocator<'_, P, S>,
+        zone: &Zone<P, S>,
+        task: &Task<'_>,
+        order: Order,
+        except: &Range<u32>,
+        floor: u32,
+    ) -> Found {
+        loop {
+            for at in self.first..self.len {
+                let (start, _) = self.window[at];
+                let single = order == Order::ZERO && at == self.first;
+                let from = if single { self.cursor.max(start) } else { start };
+                let (found, looked) =
+                    look(&allocator.table, from, start, task.order, order, except);
+                zone.compaction.count(Count::FreeScanned, u64::from(looked));
+                if let Some(index) = found {
+                    if single {
+                        self.cursor = index;
+                    }
+                    return Found::At(index);
+                }
+                if single {
+                    // Not even a single frame is left in it.
+                    self.first = at + 1;
+                    self.cursor = 0;
+                }
+            }
+            let in_hand = self.first < self.len;
+            if in_hand {
+                return Found::TooSmall;
+            }
+            if !self.refill(allocator, zone, task, floor) {
+                return Found::Nothing;
+            }
+        }
+    }
+
+    /// The frame that was found could not be taken or stayed unused: single frames are looked
+    /// for behind it.
+    pub(super) fn pass(&mut self, index: u32) {
+        if self.cursor == index {
+            self.cursor += 1;
+        }
+    }
+
+    /// Takes the next pageblocks in hand.
+    fn refill<P: Platform, S: Policy>(
+        &mut self,
+        allocator: &Allocator<'_, P, S>,
+        zone: &Zone<P, S>,
+        task: &Task<'_>,
+        floor: u32,
+    ) -> bool {
+        let table = &allocator.table;
+        let size = table.pageblock_order().size();
+        (self.len, self.first, self.cursor) = (0, 0, 0);
+        let most = MOST.min(S::Compact::WINDOW as usize);
+        let mut looked = 0;
+        while self.len < most && self.below >= floor + size {
+            self.below -= size;
+            let start = self.below;
+            let word = table.block(start);
+            let type_fits = matches!(word.migrate(), MigrateType::Movable | MigrateType::Cma);
+            if word.zone() != Some(zone.id) || !type_fits || table.has_hint(start, Hint::NoTarget) {
+                continue;
+            }
+            let free = usable(table, start, task.order);
+            looked += u64::from(size);
+            if free == 0 {
+                zone.with_buddy(|_| table.set_hint(start, Hint::NoTarget));
+                continue;
+            }
+            self.window[self.len] = (start, free);
+            self.len += 1;
+        }
+        zone.compaction.count(Count::FreeScanned, looked);
+        // They came by falling addresses.
+        self.window[..self.len]
+            .sort_unstable_by_key(|&(start, free)| (S::Compact::rank(free), u32::MAX - start));
+        self.len > 0
+    }
+}
+
+/// Frames of a pageblock that are free in blocks smaller than `wanted`.
+fn usable<P: Platform>(table: &FrameTable<'_, P>, start: u32, wanted: Order) -> u32 {
+    let end = start + table.pageblock_order().size();
+    let (mut at, mut free) = (start, 0);
+    while at < end {
+        let state = table.state(at);
+        if state.kind() == FrameKind::Free && state.order() < wanted {
+            free += state.order().size();
+        }
+        at += step(state);
+    }
+    free
+}
+
+/// How far it is to the next frame that may head something.
+pub(super) fn step(state: FrameState) -> u32 {
+    match state.kind() {
+        FrameKind::Inner | FrameKind::Damaged => 1,
+        _ => state.order().size(),
+    }
+}
+
+/// The first free block of `order` at least in the pageblock of `start`, from `from` on; and how
+/// many frames were looked at.
+fn look<P: Platform>(
+    table: &FrameTable<'_, P>,
+    from: u32,
+    start: u32,
+    wanted: Order,
+    order: Order,
+    except: &Range<u32>,
+) -> (Option<u32>, u32) {
+    let end = start + table.pageblock_order().size();
+    let mut at = from;
+    while at < end {
+        if except.contains(&at) {
+            at = except.end;
+            continue;
+        }
+        let state = table.state(at);
+        if state.kind() == FrameKind::Free && state.order() >= order && state.order() < wanted {
+            return (Some(at), at - from);
+        }
+        at += step(state);
+    }
+    (None, end.saturating_sub(from))
+}
+
+impl<S: Policy> Buddy<S> {
+    /// Takes the free block at `index` as a place to move a block of `order` to, and marks it
+    /// allocated: its owner may free it as soon as the host gave it to him. `false` if it is not
+    /// what it looked like.
+    pub(super) fn take_target<P: Platform>(
+        &mut self,
+        table: &FrameTable<'_, P>,
+        index: u32,
+        order: Order,
+        wanted: Order,
+    ) -> bool {
+        let (state, word) = (table.state(index), table.block(index));
+        let migrate = word.migrate();
+        let fits = state.kind() == FrameKind::Free
+            && (order..wanted).contains(&state.order())
+            && word.zone() == Some(self.zone)
+            && matches!(migrate, MigrateType::Movable | MigrateType::Cma);
+        if fits {
+            self.area.remove(table, index, state.order(), migrate);
+            self.split(table, index, state.order(), order, migrate);
+            table.set_state(index, FrameState::allocated(order));
+        }
+        fits
+    }
+}

@@ -1,0 +1,39 @@
+use super::{Census, Compact};
+use crate::units::Order;
+
+/// Pageblock after pageblock, as the scanners come by.
+///
+/// - Source: Gorman's memory compaction, in Linux since 2.6.35; here as of 4.16.
+/// - Mechanism: the migrate scanner goes up from the start of the zone and moves what is
+///   allocated out of every pageblock it meets, into the free frames that the free scanner meets
+///   on its way down from the end; where they meet, the zone was scanned. Asynchronous
+///   compaction leaves an aligned block of the wanted order as soon as one page of it stays,
+///   synchronous compaction goes on.
+/// - State: both positions, cached between runs (words of the zone, written by the one
+///   compaction that runs in it), and a skip hint for each pageblock (zone lock).
+/// - Conflicts with nothing; pays for pages that were moved out of blocks that then did not
+///   form.
+/// - Counters: `compact_migrate_scanned`, `compact_free_scanned`, `pgmigrate_success`,
+///   `pgmigrate_fail` and the rest of `CompactEvents`.
+/// - Tests: `compaction.rs` of the testkit; this policy against [`Cheapest`](super::Cheapest) in
+///   `the_cheapest_block_moves_fewer_pages`.
+#[derive(Clone, Copy, Debug)]
+pub struct InOrder;
+
+impl Compact for InOrder {
+    const WINDOW: u32 = 1;
+    const PRESSES_ON: bool = true;
+    const GOES_ROUND: bool = false;
+
+    fn part(_: Order, pageblock: Order) -> Order {
+        pageblock
+    }
+
+    fn cost(census: &Census) -> Option<u32> {
+        (census.movable > 0).then_some(0)
+    }
+
+    fn rank(_: u32) -> u32 {
+        0
+    }
+}

@@ -1,0 +1,20 @@
+use crate::keeper::Linked;
+use crate::policy::{
+    Policy, cluster, merge::SkipSingles, split::Whole, trace::Off, walk::FirstFit,
+};
+
+/// Linux 4.16 with patches 2 and 3 of Lu's series: single frames are not merged when they are
+/// freed, and a batch is cut off the list in O(1).
+#[derive(Clone, Copy, Debug)]
+pub struct Cluster;
+
+impl Policy for Cluster {
+    const NAME: &'static str = "Cluster";
+    type Keeper = Linked;
+    type Merge = SkipSingles;
+    type Clusters = cluster::Cut;
+    type Compact = crate::policy::compact::InOrder;
+    type Walk = FirstFit;
+    type Split = Whole;
+    type Trace = Off;
+}

@@ -1,0 +1,20 @@
+use crate::keeper::Linked;
+use crate::policy::{
+    Policy, cluster, merge::SkipSingles, split::Whole, trace::Off, walk::FirstFit,
+};
+
+/// Linux 4.16 with patches 2 to 4 of Lu's series: as [`Cluster`](super::Cluster), and a full
+/// batch of movable frames goes back as one cluster.
+#[derive(Clone, Copy, Debug)]
+pub struct ClusterFree;
+
+impl Policy for ClusterFree {
+    const NAME: &'static str = "ClusterFree";
+    type Keeper = Linked;
+    type Merge = SkipSingles;
+    type Clusters = cluster::CutAndJoin;
+    type Compact = crate::policy::compact::InOrder;
+    type Walk = FirstFit;
+    type Split = Whole;
+    type Trace = Off;
+}
