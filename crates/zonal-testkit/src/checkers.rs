@@ -5,7 +5,7 @@
 //! | [`check_one_place`] | I-1: every managed frame is in exactly one place |
 //! | [`check_states`] | I-1: the state bytes say which |
 //! | [`check_lists`] | I-1: a listed block lies in pageblocks of the list's zone and type |
-//! | [`check_counts`] | I-2: free + cached + deferred + allocated = managed, as reported |
+//! | [`check_counts`] | I-2: free + cached + deferred + isolated + allocated = managed, as reported |
 //! | [`check_merged`] | I-5: no two free buddies are on the same list |
 //! | [`check_holds`] | I-7: lock holds are bounded |
 //! | [`check_faults`] | I-7: no callback under a lock, no lock inside one of its kind |
@@ -218,14 +218,17 @@ fn allocated_in(snapshot: &Snapshot, model: &Model<'_>, zone: ZoneId) -> u64 {
 /// A count that is off.
 pub fn check_counts(snapshot: &Snapshot, model: &Model<'_>) -> Checked {
     for info in &snapshot.zones {
-        let (mut free, mut cached, mut deferred) = (0, 0, 0);
+        let (mut free, mut cached, mut deferred, mut isolated) = (0, 0, 0, 0);
         let mut blocks = info.blocks.map(|row| row.map(|_| 0_u32));
         for block in snapshot.found.iter().filter(|block| block.zone == info.zone) {
             let frames = block.place.order().frames();
             match block.place {
                 Place::Listed { order, migrate } => {
                     blocks[order.index()][migrate.index()] += 1;
-                    free += if migrate == MigrateType::Isolate { 0 } else { frames };
+                    match migrate {
+                        MigrateType::Isolate => isolated += frames,
+                        _ => free += frames,
+                    }
                 }
                 Place::Untouched => {
                     blocks[Order::MAX.index()][MigrateType::Movable.index()] += 1;
@@ -236,13 +239,13 @@ pub fn check_counts(snapshot: &Snapshot, model: &Model<'_>) -> Checked {
             }
         }
         let zone = info.zone;
-        let counted = (info.free, info.cached, info.deferred);
-        if counted != (free, cached, deferred) {
+        let counted = (info.free, info.cached, info.deferred, info.isolated);
+        if counted != (free, cached, deferred, isolated) {
             return broken(
                 "I-2",
                 format!(
-                    "zone {zone} counts (free, cached, deferred) {counted:?}, \
-                     found were {free}, {cached}, {deferred}"
+                    "zone {zone} counts (free, cached, deferred, isolated) {counted:?}, \
+                     found were {free}, {cached}, {deferred}, {isolated}"
                 ),
             );
         }
@@ -255,13 +258,13 @@ pub fn check_counts(snapshot: &Snapshot, model: &Model<'_>) -> Checked {
             return broken("I-2", format!("zone {zone}'s caches count {of_caches}, not {cached}"));
         }
         let allocated = allocated_in(snapshot, model, zone);
-        let sum = free + cached + deferred + allocated;
+        let sum = free + cached + deferred + isolated + allocated;
         if sum != info.managed {
             return broken(
                 "I-2",
                 format!(
                     "zone {zone}: {free} free + {cached} cached + {deferred} deferred + \
-                     {allocated} allocated = {sum}, but {} are managed",
+                     {isolated} isolated + {allocated} allocated = {sum}, but {} are managed",
                     info.managed
                 ),
             );

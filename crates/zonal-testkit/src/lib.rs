@@ -8,6 +8,7 @@
 //! | [`shape`] | small memory maps: holes, nodes, zones, CMA, watermarks, pageblock sizes |
 //! | [`world`] | an allocator over such a map, with its tables |
 //! | [`host`], [`probe`] | hosts for tests; the probe sees every lock and every callback |
+//! | [`mover`] | how a host moves pages, or does not |
 //! | [`command`] | what can be done to an allocator; made by proptest or from bytes, printed as source |
 //! | [`model`] | which blocks are out, and what must be refused or served because of that |
 //! | [`snapshot`], [`checkers`] | all frames, and the invariants I-1 to I-7 over them |
@@ -26,11 +27,13 @@
 #![forbid(unsafe_code)]
 
 pub mod checkers;
+pub mod cluster_check;
 pub mod command;
 pub mod host;
 #[cfg(loom)]
 pub mod loom_platform;
 pub mod model;
+pub mod mover;
 pub mod preset;
 pub mod probe;
 pub mod runner;

@@ -212,6 +212,11 @@ impl<W: AtomicWord> Platform for LoomPlatform<W> {
     fn cpu(&self) -> CpuId {
         CPU.with(|cpu| CpuId(cpu.get()))
     }
+
+    /// Lets the others go on, or a wait would be explored for ever.
+    fn relax() {
+        thread::yield_now();
+    }
 }
 
 thread_local! {
@@ -272,13 +277,24 @@ pub fn explore(name: &str, preemptions: Option<usize>, model: impl Fn() + Send +
 /// If there is no such plan.
 #[must_use]
 pub fn small_plan(frames: u64, cpus: u32, depot_share: u32) -> &'static Plan {
-    let mut config = Config::new(cpus);
+    plan_of(frames, Config { depot_share, ..Config::new(cpus) })
+}
+
+/// As [`small_plan`], for presets with per-CPU lists: `batch` frames move at once.
+///
+/// # Panics
+/// If there is no such plan.
+#[must_use]
+pub fn batch_plan(frames: u64, cpus: u32, batch: u32) -> &'static Plan {
+    plan_of(frames, Config { pcp_batch: Some(batch), ..Config::new(cpus) })
+}
+
+fn plan_of(frames: u64, mut config: Config) -> &'static Plan {
     config.pageblock_order = Order::new(3).expect("an order");
     (config.dma_limit, config.dma32_limit) = (Pfn::new(0), Pfn::new(0));
     config.watermarks.min_free = MinFree::None;
     config.lowmem_ratio = [0; 4];
     config.highatomic = false;
-    config.depot_share = depot_share;
     let region = Region::usable(PhysAddr(0), frames << 12);
     let map = MemoryMap::from_regions(&[region]).expect("one region").sanitise().expect("sane");
     let plan = Plan::new(map, config, |_, _, _| 1).expect("a plan");

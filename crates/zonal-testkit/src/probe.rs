@@ -13,6 +13,7 @@
 //! ```
 
 use crate::host::Host;
+use crate::mover::{Answer, Movers, Moving};
 use crate::shape::Shape;
 use std::cell::Cell;
 use std::marker::PhantomData;
@@ -20,7 +21,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 use zonal::platform::shared_slot::{Guarded, SharedSlot};
 use zonal::platform::single::CellLock;
-use zonal::platform::{CannotZero, Lock, Platform};
+use zonal::platform::{CannotZero, Immovable, Lock, Migration, Platform};
 use zonal::policy::Policy;
 use zonal::slowpath::Shortage;
 use zonal::{Allocator, CpuId, NodeId, Order, Pfn, ZoneId};
@@ -147,8 +148,10 @@ pub struct Calls {
     pub woken: Vec<ZoneId>,
     /// Shortages with which reclaim was called.
     pub reclaims: Vec<Shortage>,
-    /// Shortages with which compaction was called.
-    pub compactions: Vec<Shortage>,
+    /// Zones for which compaction was woken, and the orders.
+    pub compaction_woken: Vec<(ZoneId, Order)>,
+    /// Pages that were to be moved.
+    pub migrations: Vec<Migration>,
     /// Blocks that were to be zeroed.
     pub zeroed: Vec<(Pfn, Order)>,
 }
@@ -158,8 +161,9 @@ pub struct Calls {
 pub struct Probe<L: Locks> {
     shape: Shape,
     calls: Mutex<Calls>,
-    /// Blocks that the next reclaim frees, and those that the next compaction does.
-    pledged: [Mutex<Vec<(Pfn, Order)>>; 2],
+    movers: Movers,
+    /// Blocks that the next reclaim frees.
+    pledged: Mutex<Vec<(Pfn, Order)>>,
     redeemed: Mutex<Vec<(Pfn, Order)>>,
     faults: Mutex<Vec<String>>,
     can_zero: AtomicBool,
@@ -177,9 +181,9 @@ impl<L: Locks> Probe<L> {
         self.can_zero.store(can, Ordering::Relaxed);
     }
 
-    /// Keeps a block that [`compact`](Platform::compact) is to free.
-    pub fn pledge_to_compaction(&self, pfn: Pfn, order: Order) {
-        lock(&self.pledged[1]).push((pfn, order));
+    /// What it does when it is asked to move pages; it cannot at first.
+    pub const fn movers(&self) -> &Movers {
+        &self.movers
     }
 
     /// Books a callback, and a fault if it comes with a lock held.
@@ -192,8 +196,8 @@ impl<L: Locks> Probe<L> {
     }
 
     /// Frees what was pledged; returns the frames.
-    fn redeem<S: Policy>(&self, allocator: &Allocator<'_, Self, S>, kind: usize) -> u64 {
-        let blocks = std::mem::take(&mut *lock(&self.pledged[kind]));
+    fn redeem<S: Policy>(&self, allocator: &Allocator<'_, Self, S>) -> u64 {
+        let blocks = std::mem::take(&mut *lock(&self.pledged));
         let mut frames = 0;
         for (pfn, order) in blocks {
             match allocator.free_raw(pfn, order) {
@@ -233,7 +237,33 @@ impl<L: Locks> Platform for Probe<L> {
 
     fn reclaim<S: Policy>(&self, allocator: &Allocator<'_, Self, S>, shortage: &Shortage) -> u64 {
         self.called("reclaim", |calls| calls.reclaims.push(*shortage));
-        self.redeem(allocator, 0)
+        self.redeem(allocator)
+    }
+
+    fn wake_compaction(&self, zone: ZoneId, order: Order) {
+        self.called("wake_compaction", |calls| calls.compaction_woken.push((zone, order)));
+    }
+
+    fn can_migrate(&self) -> bool {
+        self.movers.moving() != Moving::Cannot
+    }
+
+    fn migrate<S: Policy>(
+        &self,
+        allocator: &Allocator<'_, Self, S>,
+        page: &Migration,
+    ) -> Result<(), Immovable> {
+        self.called("migrate", |calls| calls.migrations.push(*page));
+        match self.movers.answer(page) {
+            Answer::Moved => Ok(()),
+            Answer::Stays => Err(Immovable),
+            Answer::Lie { free, moved } => {
+                // Past the model: the test that asked for the lie books it.
+                let freed = allocator.free_raw(free, page.order);
+                freed.unwrap_or_else(|error| lock(&self.faults).push(format!("a lie: {error}")));
+                if moved { Ok(()) } else { Err(Immovable) }
+            }
+        }
     }
 }
 
@@ -245,7 +275,8 @@ impl<L: Locks> Host for Probe<L> {
         Self {
             shape,
             calls: Mutex::default(),
-            pledged: Default::default(),
+            movers: Movers::default(),
+            pledged: Mutex::default(),
             redeemed: Mutex::default(),
             faults: Mutex::default(),
             can_zero: AtomicBool::new(true),
@@ -259,7 +290,7 @@ impl<L: Locks> Host for Probe<L> {
     }
 
     fn pledge(&self, pfn: Pfn, order: Order) -> bool {
-        lock(&self.pledged[0]).push((pfn, order));
+        lock(&self.pledged).push((pfn, order));
         true
     }
 

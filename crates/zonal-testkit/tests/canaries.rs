@@ -5,7 +5,7 @@
 use zonal::error::{AllocError, AllocReason};
 use zonal::frame::FrameState;
 use zonal::inspect::Place;
-use zonal::platform::{Lock, Platform, Slot};
+use zonal::platform::{Lock, Migration, Platform, Slot};
 use zonal::policy::{Merge, Policy, Walk, merge, split, trace, walk};
 use zonal::slowpath::Shortage;
 use zonal::{HOLD_BOUND, MigrateType, NodeId, Order, Pfn, Request, ZoneId, ZoneType};
@@ -135,10 +135,11 @@ fn a_block_on_the_wrong_list() {
 #[test]
 fn a_count_that_is_off() {
     type Damage = fn(&mut Snapshot);
-    let damages: [Damage; 6] = [
+    let damages: [Damage; 7] = [
         |snapshot| snapshot.zones[0].free += 1,
         |snapshot| snapshot.zones[0].cached -= 1,
         |snapshot| snapshot.zones[0].deferred += 8,
+        |snapshot| snapshot.zones[0].isolated += 32,
         |snapshot| snapshot.zones[0].managed -= 1,
         |snapshot| snapshot.zones[0].blocks[2][1] += 1,
         |snapshot| snapshot.caches[0].1.count += 1,
@@ -259,6 +260,12 @@ fn a_callback_under_a_lock() {
         zone_lock.with(|_| host.wake_reclaim(ZoneId(0)));
         clean().unwrap_err();
         slot.with(|_| host.reclaim(&world.allocator, &shortage));
+        clean().unwrap_err();
+        let (from, to) = (Pfn::new(0), Pfn::new(1));
+        let page = Migration { from, to, order: Order::ZERO, may_wait: true };
+        zone_lock.with(|_| host.migrate(&world.allocator, &page)).unwrap_err();
+        clean().unwrap_err();
+        zone_lock.with(|_| host.wake_compaction(ZoneId(0), Order::HUGE));
         clean().unwrap_err();
         slot.try_with(|_| host.zero(Pfn::new(0), Order::ZERO)).unwrap().unwrap();
         clean().unwrap_err();

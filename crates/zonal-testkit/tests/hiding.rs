@@ -82,10 +82,15 @@ fn own_cache_of_another_type<S: Policy>() {
 fn clusters_of_another_cpu<S: Policy>(expect_clusters: bool) {
     for request in [movable(), Request::frame()] {
         exhausted::<S>(Shape::Flat, &movable(), |world, out| {
+            let free = |pfn: &Pfn| world.allocator.free_raw(*pfn, Order::ZERO).unwrap();
             on(1, world);
-            for &pfn in &out {
-                world.allocator.free_raw(pfn, Order::ZERO).unwrap();
-            }
+            let (now, later) = out.split_at(out.len() / 2);
+            now.iter().for_each(free);
+            // CPU 0 misses clusters: from now on some are kept for it.
+            on(0, world);
+            let again: Vec<_> = (0..200).map(|_| world.allocator.alloc_raw(&request).unwrap()).collect();
+            on(1, world);
+            again.iter().chain(later).for_each(free);
             let deferred = world.allocator.zone_info(zonal::ZoneId(0)).unwrap().deferred;
             assert_eq!(deferred > 4 * 8, expect_clusters, "{deferred} in clusters");
             on(0, world);

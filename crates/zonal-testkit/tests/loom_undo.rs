@@ -139,7 +139,7 @@ fn last_cluster_changes_hands() {
 fn reservations_run_out() {
     explore("reservations run out", None, || {
         let mut zone = Depot::<2>::new_zone::<LoomPlatform>();
-        Depot::<2>::tune_zone(&mut zone, Tuning { managed: 4, cpus: 3, depot_share: 1 });
+        Depot::<2>::tune_zone(&mut zone, Tuning { managed: 4, cpus: 3, depot_share: 1, pcp_batch: None });
         let zone = Rc::new(zone);
         let turn = |zone: &<Depot<2> as Keeper>::Zone<LoomPlatform>| zone.reserve_one();
         let others = [zone.clone(), zone.clone()].map(|zone| spawn(0, move || turn(&zone)));
@@ -161,7 +161,7 @@ fn reservations_run_out() {
 fn reservation_comes_back() {
     explore("reservation comes back", None, || {
         let mut zone = Depot::<2>::new_zone::<LoomPlatform>();
-        Depot::<2>::tune_zone(&mut zone, Tuning { managed: 2, cpus: 3, depot_share: 1 });
+        Depot::<2>::tune_zone(&mut zone, Tuning { managed: 2, cpus: 3, depot_share: 1, pcp_batch: None });
         let zone = Rc::new(zone);
         assert!(zone.reserve_one());
         let turn = |zone: &<Depot<2> as Keeper>::Zone<LoomPlatform>| zone.reserve_one();

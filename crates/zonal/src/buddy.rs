@@ -388,8 +388,8 @@ impl<S: Policy> Buddy<S> {
 /// next run.
 #[derive(Debug)]
 pub(crate) struct Frontier {
-    first: u32,
-    blocks: u32,
+    pub(crate) first: u32,
+    pub(crate) blocks: u32,
 }
 
 impl Frontier {

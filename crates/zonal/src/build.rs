@@ -25,9 +25,10 @@ pub(crate) fn check_zeroed<P: Platform>(pageblocks: &[P::Word]) -> Result<(), Bu
     Ok(())
 }
 
-fn tuning(plan: &Plan, spec: &ZoneSpec) -> Tuning {
+pub(crate) fn tuning(plan: &Plan, spec: &ZoneSpec) -> Tuning {
     let config = plan.config();
-    Tuning { managed: spec.managed, cpus: config.cpus, depot_share: config.depot_share }
+    let (cpus, depot_share, pcp_batch) = (config.cpus, config.depot_share, config.pcp_batch);
+    Tuning { managed: spec.managed, cpus, depot_share, pcp_batch }
 }
 
 pub(crate) fn set_up_zones<P: Platform, S: Policy>(
@@ -49,7 +50,7 @@ pub(crate) fn set_up_zones<P: Platform, S: Policy>(
         S::Keeper::tune_zone(&mut zone.keeper, tuning(plan, spec));
         let buddy = zone.buddy_mut();
         buddy.zone = spec.id;
-        let batch = S::Keeper::batch(spec.managed);
+        let batch = S::Keeper::batch(tuning(plan, spec));
         S::Clusters::tune(&mut buddy.area.clusters, slot_words, spec.managed, batch);
         slot_words += S::Clusters::slot_words(spec.managed, batch);
         if plan.config().highatomic {

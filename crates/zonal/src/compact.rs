@@ -40,6 +40,7 @@ pub(crate) use state::{Count, ZoneCompaction};
 pub use suitable::fragmentation_permille;
 
 use crate::allocator::Allocator;
+use crate::clusters_off::ClustersOff;
 use crate::migrate::MigrateType;
 use crate::platform::Platform;
 use crate::policy::{Compact, Merge, Policy};
@@ -118,22 +119,6 @@ struct Running<'a, P: Platform, S: Policy>(&'a Zone<P, S>);
 impl<P: Platform, S: Policy> Drop for Running<'_, P, S> {
     fn drop(&mut self) {
         self.0.compaction.stop();
-    }
-}
-
-/// Clusters are disabled in a zone, and no merge is skipped, until this is dropped.
-pub(crate) struct ClustersOff<'a, P: Platform, S: Policy>(&'a Zone<P, S>);
-
-impl<'a, P: Platform, S: Policy> ClustersOff<'a, P, S> {
-    pub(crate) fn new(zone: &'a Zone<P, S>, allocator: &Allocator<'_, P, S>) -> Self {
-        zone.with_buddy(|buddy| buddy.disable_clusters(&allocator.table));
-        Self(zone)
-    }
-}
-
-impl<P: Platform, S: Policy> Drop for ClustersOff<'_, P, S> {
-    fn drop(&mut self) {
-        self.0.with_buddy(|buddy| buddy.enable_clusters());
     }
 }
 

@@ -7,6 +7,10 @@
 //! assert_eq!(error.to_string(), "double free: pfn 0x80 (order 0) is free already");
 //! ```
 
+mod range;
+
+pub use range::{ContiguousError, RangeError, RefusedRange};
+
 use crate::block::Block;
 use crate::free_area::FreeCounts;
 use crate::migrate::MigrateType;
@@ -131,8 +135,6 @@ pub enum AllocReason {
     NotRequestable,
     /// The host cannot fill frames with zero bytes; the block was given back.
     CannotZero,
-    /// So many contiguous frames cannot be had: none, or more than a largest block.
-    NotContiguous,
 }
 
 /// A zone that was tried.
@@ -197,9 +199,6 @@ impl fmt::Display for AllocError {
             }
             AllocReason::CannotZero => {
                 return write!(f, "this host cannot fill frames with zero bytes");
-            }
-            AllocReason::NotContiguous => {
-                return write!(f, "contiguous frames come by 1 to {}", Order::MAX.frames());
             }
             AllocReason::Exhausted => {}
         }

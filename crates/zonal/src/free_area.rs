@@ -57,12 +57,11 @@ impl<S: Policy> FreeArea<S> {
         migrate: MigrateType,
         end: End,
     ) {
-        self.add_as(table, index, FrameState::free(order), migrate, end);
+        self.put(table, index, (order, FrameState::free(order)), migrate, end);
     }
 
     /// As [`add`](Self::add), with the state that the block gets: free, or a single frame whose
     /// merging was skipped.
-    #[inline(always)]
     pub(crate) fn add_as<P: Platform>(
         &mut self,
         table: &FrameTable<'_, P>,
@@ -71,7 +70,18 @@ impl<S: Policy> FreeArea<S> {
         migrate: MigrateType,
         end: End,
     ) {
-        let order = state.order();
+        self.put(table, index, (state.order(), state), migrate, end);
+    }
+
+    #[inline(always)]
+    fn put<P: Platform>(
+        &mut self,
+        table: &FrameTable<'_, P>,
+        index: u32,
+        (order, state): (Order, FrameState),
+        migrate: MigrateType,
+        end: End,
+    ) {
         let single = order == Order::ZERO;
         debug_assert_eq!(migrate, table.block(index).migrate());
         self.filled[migrate.index()] |= 1 << order.get();

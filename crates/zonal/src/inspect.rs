@@ -13,7 +13,8 @@ use crate::frame::FrameState;
 use crate::keeper::Keeper;
 use crate::migrate::MigrateType;
 use crate::platform::{Platform, Slot};
-use crate::policy::Policy;
+use crate::policy::cluster::Members;
+use crate::policy::{Clusters, Policy};
 use crate::units::{CpuId, Order, Pfn, ZoneId};
 
 /// Where a block was found.
@@ -37,6 +38,19 @@ pub enum Place {
     },
     /// In a cluster that waits to be merged.
     Deferred,
+}
+
+/// A cluster on an order-0 list, as its slot describes it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ListCluster {
+    /// Its slot.
+    pub slot: u32,
+    /// The frame nearest to the list's tail.
+    pub tail: Pfn,
+    /// How many frames it has.
+    pub count: u32,
+    /// How many of them are merge-skipped.
+    pub skipped: u32,
 }
 
 impl Place {
@@ -93,5 +107,32 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
         S::Keeper::visit_deferred(&self.here(zone, 0), &mut |index, _| {
             visit(table.pfn(index), Place::Deferred);
         });
+    }
+
+    /// Calls `visit` with every frame on the order-0 list of `migrate` in `zone`, from the head
+    /// on, and the cluster that it belongs to; returns how many slots are in use in the zone.
+    /// Holds the zone lock while it visits.
+    pub fn visit_clusters(
+        &self,
+        zone: ZoneId,
+        migrate: MigrateType,
+        visit: &mut dyn FnMut(Pfn, Option<ListCluster>),
+    ) -> u32 {
+        let Some(zone) = self.zone(zone) else { return 0 };
+        let table = &self.table;
+        zone.with_buddy(|buddy| {
+            let slots = &buddy.area.clusters;
+            for index in buddy.area.list(Order::ZERO, migrate).iter(table) {
+                let found = S::Clusters::find(slots, table, index);
+                let cluster = found.map(|(slot, Members { tail, count, skipped })| ListCluster {
+                    slot,
+                    tail: table.pfn(tail),
+                    count,
+                    skipped,
+                });
+                visit(table.pfn(index), cluster);
+            }
+            S::Clusters::used(slots, table)
+        })
     }
 }

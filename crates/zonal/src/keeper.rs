@@ -61,6 +61,8 @@ pub struct Tuning {
     pub cpus: u32,
     /// The depot may hold one frame in this many.
     pub depot_share: u32,
+    /// The batch that the configuration asks for.
+    pub pcp_batch: Option<u32>,
 }
 
 /// Outcome of a bulk operation on one cache.
@@ -100,11 +102,11 @@ pub trait Keeper: Sized + Send + Sync + fmt::Debug + 'static {
     fn tune_cpu(cpu: &mut Self::Cpu, tuning: Tuning);
     /// Sets a zone's bounds.
     fn tune_zone<P: Platform>(zone: &mut Self::Zone<P>, tuning: Tuning);
-    /// Frames moved at once in a zone of `managed` frames, for presets with clusters on the
-    /// buddy lists; 0 for a keeper that has clusters of its own.
+    /// Frames moved at once in a zone, for presets with clusters on the buddy lists; 0 for a
+    /// keeper that has clusters of its own.
     #[must_use]
-    fn batch(managed: u64) -> u32 {
-        let _ = managed;
+    fn batch(tuning: Tuning) -> u32 {
+        let _ = tuning;
         0
     }
     /// Whether blocks of `order` are cached at all.

@@ -35,7 +35,7 @@ mod error;
 #[cfg(test)]
 mod tests;
 
-pub use config::{Config, MAX_CPUS, MIN_PAGEBLOCK_ORDER, MovableShare};
+pub use config::{Config, MAX_CPUS, MAX_PCP_BATCH, MIN_PAGEBLOCK_ORDER, MovableShare};
 pub use error::PlanError;
 
 use crate::map::{PfnRange, Range, SaneMap, round_down};

@@ -43,7 +43,7 @@ const SEARCHES: u32 = 8;
 const COALESCE_STEP: u32 = 16;
 
 /// The zones that a request may use, best first.
-struct Zones<'m, P: Platform, S: Policy> {
+pub(crate) struct Zones<'m, P: Platform, S: Policy> {
     list: [Option<&'m Zone<P, S>>; MAX_ZONES],
     len: usize,
 }
@@ -53,7 +53,7 @@ impl<'m, P: Platform, S: Policy> Zones<'m, P, S> {
         &self.list[..self.len]
     }
 
-    fn iter(&self) -> impl Iterator<Item = &'m Zone<P, S>> + '_ {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &'m Zone<P, S>> + '_ {
         self.slice().iter().flatten().copied()
     }
 }
@@ -296,7 +296,7 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
     }
 
     /// The zones for a request from `cpu`: node policy and zone limit applied to a zonelist.
-    fn zones_for(&self, cpu: usize, request: &Request) -> Zones<'m, P, S> {
+    pub(crate) fn zones_for(&self, cpu: usize, request: &Request) -> Zones<'m, P, S> {
         let local = self.node_of(cpu);
         let (first, mask) = match request.node_policy() {
             NodePolicy::Local => (local, NodeMask::ALL),

@@ -14,6 +14,7 @@
 //! # Ok::<(), Box<dyn core::error::Error>>(())
 //! ```
 
+use crate::build::tuning;
 use crate::cluster::{Common, Exchange, MAX_CLUSTERS, words_for};
 use crate::cpu_zone::CpuZone;
 use crate::error::BuildError;
@@ -50,7 +51,7 @@ impl TableSize {
         let (clusters, cluster_words) = match per_cluster as u64 {
             0 => {
                 let of_zone = |zone: &ZoneSpec| {
-                    let batch = S::Keeper::batch(zone.managed);
+                    let batch = S::Keeper::batch(tuning(plan, zone));
                     S::Clusters::slot_words(zone.managed, batch)
                 };
                 let slots = plan.zones().iter().map(of_zone).sum();

@@ -15,6 +15,7 @@ use zonal::platform::{AtomicByte, AtomicWord, Platform, Slot};
 use zonal::policy::{Policy, cluster, merge::Lazy, split::Whole, trace::Off, walk::FirstFit};
 use zonal::{Allocator, Common, CpuId, CpuZone, Exchange, MigrateType, Order, Pfn};
 use zonal::{Request, Storage, TableSize, Zone, ZoneId};
+use zonal_testkit::cluster_check::check_clusters;
 use zonal_testkit::loom_platform::{LoomPlatform, alone, move_to, spawn};
 
 /// The default preset with clusters of two frames: they need 48 frames a CPU.
@@ -199,6 +200,14 @@ impl<P: Platform, S: Policy> World<P, S> {
         Some(pfn)
     }
 
+    /// Allocates what is asked for on the current CPU.
+    #[must_use]
+    pub(crate) fn ask(&self, request: &Request) -> Option<Pfn> {
+        let pfn = self.allocator.alloc_raw(request).ok()?;
+        self.took(pfn, request.order());
+        Some(pfn)
+    }
+
     /// Frees a block on the current CPU.
     ///
     /// # Panics
@@ -265,30 +274,43 @@ impl<P: Platform, S: Policy> World<P, S> {
         self.allocator.zone_info(ZoneId(0)).expect("the zone")
     }
 
-    /// Checks, when all threads have ended and all frames are given back, that every frame is
-    /// in one place (I-1, I-2), and that a drain makes the zone what it was at the start:
-    /// nothing is lost (I-3) and all is merged (I-5).
+    /// As [`settle`](Self::settle), and all is merged as at the start (I-5).
     ///
     /// # Panics
     /// If not.
     pub(crate) fn finish(&self) {
+        let after = self.settle();
+        assert_eq!(after.blocks, self.fresh.blocks, "I-5: merged as at the start");
+        assert_eq!(after.events.refused, 0, "no copies without misuse");
+    }
+
+    /// Checks, when all threads have ended and all frames are given back, that every frame is
+    /// in one place (I-1, I-2), that a drain finds them all (I-3), that no buddies are apart
+    /// then (I-5), and that clusters are what their slots say. Returns the zone as it is then.
+    ///
+    /// # Panics
+    /// If not.
+    pub(crate) fn settle(&self) -> ZoneInfo {
         alone();
         assert!(!self.held.borrow().contains(&true), "the model gave all back");
         let mut seen = vec![0_u32; self.contents.len()];
         self.allocator.visit_free(ZoneId(0), &mut |pfn, place| {
-            let first = pfn.get() as usize;
-            let frames = seen[first..][..place.order().frames() as usize].iter_mut();
-            frames.for_each(|times| *times += 1);
+            for frame in frames_of(pfn, place.order()) {
+                seen[frame] += 1;
+                // A list that goes round in circles must not be followed for ever.
+                assert!(seen[frame] == 1, "I-1: frame {frame} in two places");
+            }
         });
         assert!(seen.iter().all(|&times| times == 1), "I-1: places of each frame: {seen:?}");
+        check_clusters(&self.allocator).expect("clusters as their slots say");
         let before = self.zone();
         assert_eq!(before.free + before.cached + before.deferred, before.managed, "I-2");
         let drained = self.allocator.drain_all();
         assert_eq!(drained, before.cached + before.deferred, "a drain gives what was cached");
         let after = self.zone();
         assert_eq!((after.free, after.cached, after.deferred), (after.managed, 0, 0), "I-3");
-        assert_eq!(after.blocks, self.fresh.blocks, "I-5: merged as at the start");
-        assert_eq!(after.events.refused, 0, "no copies without misuse");
+        self.check_merged();
+        check_clusters(&self.allocator).expect("clusters as their slots say");
         let (mut out, mut back) = (after.events.direct_alloc, after.events.direct_free);
         for cpu in (0..self.allocator.cpus()).map(CpuId) {
             let events = self.allocator.cache_info(ZoneId(0), cpu).expect("a cache").events;
@@ -296,6 +318,16 @@ impl<P: Platform, S: Policy> World<P, S> {
             back += events.free;
         }
         assert_eq!(out, back, "as many frames were booked out as back");
+        after
+    }
+
+    fn check_merged(&self) {
+        let mut listed = Vec::new();
+        self.allocator.visit_free(ZoneId(0), &mut |pfn, place| listed.push((pfn.get(), place)));
+        for &(pfn, place) in &listed {
+            let buddy = (pfn ^ place.order().frames(), place);
+            assert!(!listed.contains(&buddy), "I-5: {pfn} and its buddy: {place:?}");
+        }
     }
 }
 

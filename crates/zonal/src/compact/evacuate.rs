@@ -52,6 +52,7 @@ impl<P: Platform, S: Policy> Drop for Target<'_, P, S> {
             let back = self.table.replace_state(self.index, allocated, FrameState::INNER);
             if back {
                 buddy.give_merged(self.table, self.index, self.order);
+                buddy.events.direct_free += self.order.frames();
             }
             back
         });
@@ -131,6 +132,7 @@ impl<P: Platform, S: Policy> Scan<'_, '_, P, S> {
             if !table.replace_state(from, allocated, FrameState::INNER) {
                 return None;
             }
+            buddy.events.direct_free += order.frames();
             let formed = buddy.give_merged(table, from, order) >= self.task.order;
             let taken =
                 request.filter(|_| formed).and_then(|r| buddy.capture(table, from, r, zone));

@@ -56,6 +56,25 @@ pub struct CompactEvents {
     pub lies: u64,
 }
 
+impl CompactEvents {
+    /// The sum of two.
+    #[must_use]
+    pub const fn plus(self, other: Self) -> Self {
+        Self {
+            migrate_scanned: self.migrate_scanned + other.migrate_scanned,
+            free_scanned: self.free_scanned + other.free_scanned,
+            isolated: self.isolated + other.isolated,
+            stall: self.stall + other.stall,
+            fail: self.fail + other.fail,
+            success: self.success + other.success,
+            daemon_wake: self.daemon_wake + other.daemon_wake,
+            migrate_success: self.migrate_success + other.migrate_success,
+            migrate_fail: self.migrate_fail + other.migrate_fail,
+            lies: self.lies + other.lies,
+        }
+    }
+}
+
 /// Compaction's part of a zone.
 pub(crate) struct ZoneCompaction<P: Platform> {
     running: P::Word,

@@ -8,7 +8,7 @@ use crate::frame::{FrameKind, FrameState, FrameTable, Hint};
 use crate::migrate::MigrateType;
 use crate::platform::Platform;
 use crate::policy::{Compact, Policy};
-use crate::units::Order;
+use crate::units::{Order, ZoneId};
 use crate::zone::Zone;
 use core::ops::Range;
 
@@ -60,8 +60,11 @@ impl Targets {
                 let (start, _) = self.window[at];
                 let single = order == Order::ZERO && at == self.first;
                 let from = if single { self.cursor.max(start) } else { start };
-                let (found, looked) =
-                    look(&allocator.table, from, start, task.order, order, except);
+                let table = &allocator.table;
+                let (found, looked) = match is_target(table, start, zone.id) {
+                    true => look(table, from, start, task.order, order, except),
+                    false => (None, 0),
+                };
                 zone.compaction.count(Count::FreeScanned, u64::from(looked));
                 if let Some(index) = found {
                     if single {
@@ -109,9 +112,7 @@ impl Targets {
         while self.len < most && self.below >= floor + size {
             self.below -= size;
             let start = self.below;
-            let word = table.block(start);
-            let type_fits = matches!(word.migrate(), MigrateType::Movable | MigrateType::Cma);
-            if word.zone() != Some(zone.id) || !type_fits || table.has_hint(start, Hint::NoTarget) {
+            if !is_target(table, start, zone.id) || table.has_hint(start, Hint::NoTarget) {
                 continue;
             }
             let free = usable(table, start, task.order);
@@ -129,6 +130,13 @@ impl Targets {
             .sort_unstable_by_key(|&(start, free)| (S::Compact::rank(free), u32::MAX - start));
         self.len > 0
     }
+}
+
+/// Whether pages may be moved to the pageblock of `index`.
+fn is_target<P: Platform>(table: &FrameTable<'_, P>, index: u32, zone: ZoneId) -> bool {
+    let word = table.block(index);
+    let movable = matches!(word.migrate(), MigrateType::Movable | MigrateType::Cma);
+    movable && word.zone() == Some(zone)
 }
 
 /// Frames of a pageblock that are free in blocks smaller than `wanted`.
@@ -190,16 +198,15 @@ impl<S: Policy> Buddy<S> {
         order: Order,
         wanted: Order,
     ) -> bool {
-        let (state, word) = (table.state(index), table.block(index));
-        let migrate = word.migrate();
+        let (state, migrate) = (table.state(index), table.block(index).migrate());
         let fits = state.kind() == FrameKind::Free
             && (order..wanted).contains(&state.order())
-            && word.zone() == Some(self.zone)
-            && matches!(migrate, MigrateType::Movable | MigrateType::Cma);
+            && is_target(table, index, self.zone);
         if fits {
             self.area.remove(table, index, state.order(), migrate);
             self.split(table, index, state.order(), order, migrate);
             table.set_state(index, FrameState::allocated(order));
+            self.events.direct_alloc += order.frames();
         }
         fits
     }

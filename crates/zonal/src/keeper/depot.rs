@@ -10,7 +10,11 @@
 //! - Conflicts with linked lists per CPU: it takes their place. Merging is deferred while a
 //!   frame is in a cluster; `coalesce` undoes that a cluster at a time.
 //! - Self-tuning: a shard may hold one more cluster for every time that its CPU found it
-//!   empty, within the depot's share of the zone; a CPU that only frees passes clusters on.
+//!   empty, and the shared part one more for every time that any CPU did, within the depot's
+//!   share of the zone. A drain takes that back. What nobody missed is merged at once: frames
+//!   from all over the zone that wait in clusters would keep every pageblock in pieces.
+//! - Locality: what comes from the buddy lists is every free frame of one pageblock, so that two
+//!   CPUs do not share pageblocks (the idea: `LLFree`, Wrenger 2023).
 
 use super::depot_cpu::{DepotCpu, high_row};
 use super::{Bulk, Here, Keeper, Tuning};
@@ -35,7 +39,10 @@ pub struct DepotZone<P: Platform> {
     reserved: P::Word,
     /// The most that `reserved` may reach.
     reserved_limit: u64,
-    /// The most clusters in the shared part, over all types.
+    /// Clusters that the shared part may hold so far, over all types: one more for every time
+    /// that a CPU found it empty.
+    shared_high: P::Word,
+    /// The most that `shared_high` may reach.
     shared_limit: u64,
 }
 
@@ -66,7 +73,10 @@ impl<const N: usize> Depot<N> {
         if allowance == 0 {
             return false;
         }
-        let Some(id) = here.zone.keeper.shared[at].pop(here.pool) else { return false };
+        let Some(id) = here.zone.keeper.shared[at].pop(here.pool) else {
+            here.zone.keeper.shared_missed();
+            return false;
+        };
         Self::load(here, cpu, &id, at);
         here.pool.put_empty(id);
         true
@@ -153,7 +163,7 @@ impl<const N: usize> Depot<N> {
             cpu.shard_high[at] += 1;
             private = true;
         }
-        if !private && zone.shared.iter().map(Stack::len).sum::<u64>() >= zone.shared_limit {
+        if !private && zone.shared.iter().map(Stack::len).sum::<u64>() >= zone.shared_room() {
             return None;
         }
         let id = own.empty.pop(here.pool).or_else(|| here.pool.take_empty(&own.empty))?;
@@ -162,6 +172,20 @@ impl<const N: usize> Depot<N> {
 }
 
 impl<P: Platform> DepotZone<P> {
+    /// Somebody wanted a cluster of the shared part and there was none: it may hold one more.
+    /// Relaxed: a hint; what the bound is exceeded by in a race is cut off by
+    /// [`shared_room`](Self::shared_room).
+    fn shared_missed(&self) {
+        if self.shared_high.load(Relaxed) < self.shared_limit {
+            self.shared_high.fetch_add(1, Relaxed);
+        }
+    }
+
+    /// Clusters that the shared part may hold.
+    fn shared_room(&self) -> u64 {
+        self.shared_high.load(Relaxed).min(self.shared_limit)
+    }
+
     /// Allows the shards one more cluster, if the zone's share has room. Relaxed: a counter.
     ///
     /// Public for the model checker's tests only.
@@ -198,6 +222,7 @@ impl<const N: usize> Keeper for Depot<N> {
             shared: core::array::from_fn(|_| Stack::new()),
             reserved: P::Word::new(0),
             reserved_limit: 0,
+            shared_high: P::Word::new(0),
             shared_limit: 0,
         }
     }
@@ -305,9 +330,13 @@ impl<const N: usize> Keeper for Depot<N> {
         if deposits && Self::take_run(here, cpu, migrate, allowance) {
             return true;
         }
-        let want = u64::from(cpu.batch).min(allowance) as usize;
-        cpu.singles.fill(at, |slots| {
-            let taken = here.take_frames(&mut slots[..want], migrate);
+        let want = u64::from(if deposits { cpu.high } else { cpu.batch }).min(allowance) as usize;
+        cpu.singles.fill_all(at, |slots| {
+            let slots = &mut slots[..want];
+            let taken = match deposits {
+                true => here.take_pageblocks(slots, migrate),
+                false => here.take_frames(slots, migrate),
+            };
             // The lowest frame on top, so that they are handed out in ascending order.
             slots[..taken].reverse();
             taken
@@ -359,7 +388,8 @@ impl<const N: usize> Keeper for Depot<N> {
         super::depot_cpu::drain_blocks(cpu, |blocks, order| {
             given += here.give_blocks(blocks, order);
         });
-        // Memory is wanted: the shard starts again from its base.
+        // Memory is wanted: shard and shared part start again from their base.
+        here.zone.keeper.shared_high.store(0, Relaxed);
         for high in &mut cpu.shard_high {
             let grown = high.saturating_sub(SHARD_BASE);
             here.zone.keeper.release(u64::from(grown));

@@ -60,6 +60,11 @@ impl<const N: usize> Singles<N> {
         self.len[at] = fill(&mut self.slots[at][0]) as u32;
     }
 
+    /// As [`fill`](Self::fill), with room for two clusters.
+    pub(super) fn fill_all(&mut self, at: usize, fill: impl FnOnce(&mut [u32]) -> usize) {
+        self.len[at] = fill(self.slots[at].as_flattened_mut()) as u32;
+    }
+
     /// Drops the `count` oldest frames, after `take` has seen them (and may have reordered
     /// them).
     pub(super) fn shed<R>(

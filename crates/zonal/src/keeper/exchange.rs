@@ -9,6 +9,9 @@ use crate::platform::Platform;
 use crate::policy::{Merge, Policy};
 use crate::units::Order;
 
+/// States looked at in one hold.
+const SWEEP_PER_HOLD: usize = 2048;
+
 /// Blocks given back in one hold: each is at most [`Order::MAX`] merges of work.
 const GIVE_PER_HOLD: usize = 64;
 
@@ -37,6 +40,45 @@ impl<P: Platform, S: Policy> Here<'_, P, S> {
             table.set_state(index, CACHED);
         }
         taken
+    }
+
+    /// Takes free order-0 frames for `migrate`, pageblock by pageblock, until at least half of
+    /// `slots` is filled, and marks them cached; returns how many. In each pageblock they ascend.
+    pub(super) fn take_pageblocks(&self, slots: &mut [u32], migrate: MigrateType) -> usize {
+        let table = self.table;
+        let mut taken = self.sweep(slots, migrate);
+        if let (0, Some(first)) = (taken, slots.first_mut()) {
+            // Another type's memory only to have anything at all, and in a hold of its own: a
+            // look for it scans up to a pageblock (I-7).
+            let found =
+                self.zone.with_buddy(|buddy| buddy.take_fallback(table, Order::ZERO, migrate));
+            let Some(index) = found else { return 0 };
+            *first = index;
+            // If a whole pageblock changed its type, the rest of it.
+            taken = 1 + self.sweep(&mut slots[1..], migrate);
+        }
+        // The frames are this cache's alone: their states need no lock.
+        for &index in &slots[..taken] {
+            table.set_state(index, CACHED);
+        }
+        taken
+    }
+
+    /// Takes all that a pageblock has before the next is opened, in one hold; leaves the frames
+    /// inner.
+    fn sweep(&self, slots: &mut [u32], migrate: MigrateType) -> usize {
+        let table = self.table;
+        self.zone.with_buddy(|buddy| {
+            let mut done = 0;
+            for _ in 0..(SWEEP_PER_HOLD >> table.pageblock_order().get()).max(1) {
+                if done > 0 && done >= slots.len() / 2 {
+                    break;
+                }
+                let Some(index) = buddy.next_pageblock(table, migrate) else { break };
+                done += buddy.sweep(table, index, &mut slots[done..]);
+            }
+            done
+        })
     }
 
     /// The next run of at most `want` frames: own type, smallest first; then untouched memory;

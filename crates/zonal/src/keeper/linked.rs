@@ -14,12 +14,10 @@ use crate::frame::{FrameState, FrameTable};
 use crate::free_list::FreeList;
 use crate::free_path::CACHED;
 use crate::migrate::{MigrateType, NR_CACHED_TYPES};
+use crate::plan::MAX_PCP_BATCH;
 use crate::platform::Platform;
 use crate::policy::{Clusters, Policy};
 use crate::units::Order;
-
-/// The most frames that Linux 4.16 moves at once: a quarter of 512 KiB, made 2^n − 1.
-const MAX_BATCH: usize = 31;
 
 /// The keeper with linked lists.
 #[derive(Clone, Copy, Debug)]
@@ -34,6 +32,15 @@ pub struct LinkedCpu {
     high: u32,
     /// List that the next spill starts with.
     turn: usize,
+}
+
+impl LinkedCpu {
+    /// The type of all frames that are cached, if they are of one.
+    fn only_type(&self) -> Option<MigrateType> {
+        let mut filled = (0..NR_CACHED_TYPES).filter(|&at| !self.lists[at].is_empty());
+        let only = filled.next()?;
+        filled.next().is_none().then_some(MigrateType::ALL[only])
+    }
 }
 
 /// Linux 4.16's batch for a zone of `managed` frames: a thousandth of the zone, at most
@@ -62,7 +69,7 @@ impl Keeper for Linked {
     fn new_zone<P: Platform>() {}
 
     fn tune_cpu(cpu: &mut LinkedCpu, tuning: Tuning) {
-        cpu.batch = linux_batch(tuning.managed).min(MAX_BATCH as u32);
+        cpu.batch = Self::batch(tuning);
         cpu.high = 6 * cpu.batch;
     }
 
@@ -73,8 +80,9 @@ impl Keeper for Linked {
         order == Order::ZERO
     }
 
-    fn batch(managed: u64) -> u32 {
-        linux_batch(managed)
+    fn batch(tuning: Tuning) -> u32 {
+        let batch = tuning.pcp_batch.unwrap_or_else(|| linux_batch(tuning.managed));
+        batch.clamp(1, MAX_PCP_BATCH)
     }
 
     fn limits(cpu: &LinkedCpu) -> (u32, u32) {
@@ -234,14 +242,11 @@ fn cut_batch<P: Platform, S: Policy>(
 
 /// Gives `batch` frames back in one hold, coldest first, from each list in turn.
 fn give_batch<P: Platform, S: Policy>(here: &Here<'_, P, S>, cpu: &mut LinkedCpu) -> u64 {
-    let mut batch = [0u32; MAX_BATCH];
+    let mut batch = [0u32; MAX_PCP_BATCH as usize];
     let mut taken = 0;
     let want = cpu.batch.min(cpu.count) as usize;
-    let mut single = None;
-    if S::Clusters::JOIN {
-        // The last in turn is the movable list: if all comes from there, the others are empty.
-        cpu.turn = MigrateType::Movable.index();
-    }
+    let full = want == cpu.batch as usize;
+    let single = cpu.only_type().filter(|_| full);
     while taken < want {
         // A list gives as many in its turn as lists were passed to come to it: the more are
         // empty, the more the others give.
@@ -253,9 +258,6 @@ fn give_batch<P: Platform, S: Policy>(here: &Here<'_, P, S>, cpu: &mut LinkedCpu
         }
         if burst == NR_CACHED_TYPES {
             burst = want;
-            if taken == 0 && want == cpu.batch as usize {
-                single = Some(MigrateType::ALL[cpu.turn]);
-            }
         }
         let list = &mut cpu.lists[cpu.turn];
         for slot in batch[..want].iter_mut().skip(taken).take(burst) {
@@ -269,7 +271,8 @@ fn give_batch<P: Platform, S: Policy>(here: &Here<'_, P, S>, cpu: &mut LinkedCpu
         buddy.events.free_batches += 1;
         let Some(migrate) = single else { return false };
         buddy.events.single_type[migrate.index()] += 1;
-        buddy.join_cluster(here.table, frames, migrate)
+        // The other types are rarely alone: the source leaves them as they are.
+        migrate == MigrateType::Movable && buddy.join_cluster(here.table, frames, migrate)
     });
     taken as u64
 }

@@ -12,6 +12,9 @@ pub const MAX_CPUS: u32 = 4096;
 /// is left of the 10 bytes a frame that the frame table may take.
 pub const MIN_PAGEBLOCK_ORDER: u8 = 3;
 
+/// The most frames that per-CPU lists move at once: what Linux 4.16 uses for large zones.
+pub const MAX_PCP_BATCH: u32 = 31;
+
 /// How much memory is set aside for movable requests.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum MovableShare {
@@ -49,6 +52,11 @@ pub struct Config {
     pub lowmem_ratio: [u32; NR_ZONE_TYPES],
     /// The depots may hold at most one in this many of all frames; at least 1. Default 8.
     pub depot_share: u32,
+    /// Frames that per-CPU lists move at once, and of which clusters on the order-0 lists have
+    /// at most so many: 1 to [`MAX_PCP_BATCH`]. With 1 there are no such clusters. Default: by
+    /// the size of the zone, as Linux 4.16 does. Without effect under presets that exchange
+    /// clusters of a fixed size.
+    pub pcp_batch: Option<u32>,
     /// Whether pageblocks are set aside for high-order requests that cannot wait. Default yes.
     pub highatomic: bool,
 }
@@ -68,6 +76,7 @@ impl Config {
             watermarks: WatermarkConfig::default(),
             lowmem_ratio: LOWMEM_RATIO,
             depot_share: 8,
+            pcp_batch: None,
             highatomic: true,
         }
     }
@@ -91,6 +100,11 @@ impl Config {
         }
         if self.depot_share == 0 {
             return Err(PlanError::DepotShare);
+        }
+        if let Some(batch) = self.pcp_batch
+            && (batch == 0 || batch > MAX_PCP_BATCH)
+        {
+            return Err(PlanError::PcpBatch { batch });
         }
         Ok(())
     }

@@ -1,6 +1,6 @@
 //! What can be wrong with a configuration for a map.
 
-use super::{MAX_CPUS, MIN_PAGEBLOCK_ORDER};
+use super::{MAX_CPUS, MAX_PCP_BATCH, MIN_PAGEBLOCK_ORDER};
 use crate::map::{MapError, PfnRange};
 use crate::units::{Order, Pfn};
 use crate::watermark::SCALE_FACTOR_MAX;
@@ -35,6 +35,11 @@ pub enum PlanError {
     },
     /// The depot share is 0.
     DepotShare,
+    /// The batch of the per-CPU lists is 0 or above [`MAX_PCP_BATCH`].
+    PcpBatch {
+        /// Frames wanted.
+        batch: u32,
+    },
     /// More is to be kept free than there is.
     MinFree {
         /// Frames to be kept free.
@@ -87,6 +92,9 @@ impl fmt::Display for PlanError {
             ),
             Self::DepotShare => {
                 f.write_str("the depot share is at least 1 (one in so many frames), not 0")
+            }
+            Self::PcpBatch { batch } => {
+                write!(f, "per-CPU lists move 1 to {MAX_PCP_BATCH} frames at once, not {batch}")
             }
             Self::MinFree { frames, lowmem } => write!(
                 f,

@@ -81,6 +81,15 @@ pub trait Clusters: Send + Sync + 'static {
         members: Members,
     ) -> Option<u32>;
 
+    /// The slot and the members of a listed frame's cluster, for checkers.
+    fn find<P: Platform>(
+        zone: &Self::Zone,
+        table: &FrameTable<'_, P>,
+        index: u32,
+    ) -> Option<(u32, Members)>;
+    /// Slots in use, for checkers. O(slots / 64).
+    fn used<P: Platform>(zone: &Self::Zone, table: &FrameTable<'_, P>) -> u32;
+
     /// Enters the window; with the zone lock held.
     fn open<P: Platform>(zone: &Self::Zone, table: &FrameTable<'_, P>) -> Window;
     /// Waits until nobody is in the window; with the zone lock held, so nobody enters it.
@@ -140,6 +149,12 @@ impl Clusters for None {
     #[inline(always)]
     fn begin<P: Platform>((): &mut (), _: &FrameTable<'_, P>, _: Members) -> Option<u32> {
         Option::None
+    }
+    fn find<P: Platform>((): &(), _: &FrameTable<'_, P>, _: u32) -> Option<(u32, Members)> {
+        Option::None
+    }
+    fn used<P: Platform>((): &(), _: &FrameTable<'_, P>) -> u32 {
+        0
     }
     #[inline(always)]
     fn open<P: Platform>((): &(), _: &FrameTable<'_, P>) -> Window {
@@ -202,6 +217,16 @@ macro_rules! over_slots {
                 members: Members,
             ) -> Option<u32> {
                 zone.begin(table, members)
+            }
+            fn find<P: Platform>(
+                zone: &Slots,
+                table: &FrameTable<'_, P>,
+                index: u32,
+            ) -> Option<(u32, Members)> {
+                zone.find(table, index)
+            }
+            fn used<P: Platform>(zone: &Slots, table: &FrameTable<'_, P>) -> u32 {
+                zone.used(table)
             }
             fn open<P: Platform>(zone: &Slots, table: &FrameTable<'_, P>) -> Window {
                 table.enter_window(zone.first);

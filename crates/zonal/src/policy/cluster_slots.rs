@@ -164,6 +164,20 @@ impl Slots {
         Some(slot)
     }
 
+    pub(super) fn find<P: Platform>(
+        &self,
+        table: &FrameTable<'_, P>,
+        index: u32,
+    ) -> Option<(u32, Members)> {
+        let slot = if self.slots == 0 { None } else { table.cluster_of(index) }?;
+        Some((slot, self.get(table, slot)))
+    }
+
+    pub(super) fn used<P: Platform>(&self, table: &FrameTable<'_, P>) -> u32 {
+        let words = (0..self.slots).step_by(64).map(|slot| table.slot_word(self.bitmap(slot)));
+        words.map(u64::count_ones).sum()
+    }
+
     pub(super) fn wait<P: Platform>(&self, table: &FrameTable<'_, P>) -> bool {
         let mut waited = false;
         while self.slots > 0 && table.window_open(self.first) {

@@ -2,6 +2,7 @@
 
 use super::zones;
 use crate::allocator::Allocator;
+use crate::compact::CompactEvents;
 use crate::cpu_zone::CpuEvents;
 use crate::migrate::MigrateType;
 use crate::platform::Platform;
@@ -16,6 +17,13 @@ use core::fmt;
 /// |---|---|
 /// | `nr_free_pages`, `nr_free_cma` | free frames on the buddy lists; of these, in CMA pageblocks |
 /// | `pgalloc_dma` … `pgalloc_movable`, `pgfree` | frames handed out by zone type, given back |
+/// | `compact_migrate_scanned`, `compact_free_scanned` | frames that the scanners looked at |
+/// | `compact_isolated` | frames taken in hand to be moved, and frames to move them to |
+/// | `compact_stall`, `_fail`, `_success` | times a request waited for compaction; in vain; not in vain |
+/// | `compact_daemon_wake` | times a background thread had a zone compacted |
+/// | `pgmigrate_success`, `pgmigrate_fail` | frames that the host moved, or would not move |
+/// | `zonal_migrate_lies` | answers of the host that did not fit what had become of the frames |
+/// | `zonal_isolated` | free frames in isolated pageblocks |
 /// | `zonal_cached`, `zonal_deferred` | frames in per-CPU caches; frames whose merging is deferred |
 /// | `zonal_highatomic_blocks` | pageblocks in the high-atomic reserve |
 /// | `zonal_pcp_alloc`, `zonal_pcp_free` | of `pgalloc` and `pgfree`, the frames through the per-CPU caches |
@@ -50,9 +58,11 @@ struct Totals {
     free_cma: u64,
     cached: u64,
     deferred: u64,
+    isolated: u64,
     high_atomic: u64,
     alloc: [u64; NR_ZONE_TYPES],
     pcp: CpuEvents,
+    compaction: CompactEvents,
     direct_alloc: u64,
     direct_free: u64,
     claimed: u64,
@@ -71,6 +81,8 @@ impl Totals {
             total.free_cma += super::zoneinfo::free_of(&zone, MigrateType::Cma);
             total.cached += zone.cached;
             total.deferred += zone.deferred;
+            total.isolated += zone.isolated;
+            total.compaction = total.compaction.plus(zone.compaction);
             total.high_atomic += u64::from(zone.high_atomic_blocks);
             total.alloc[zone.zone_type.index()] += pcp.alloc + zone.events.direct_alloc;
             total.pcp = total.pcp.plus(pcp);
@@ -112,8 +124,20 @@ impl<P: Platform, S: Policy> fmt::Display for VmStat<'_, '_, P, S> {
         for (zone_type, frames) in ZoneType::ALL.into_iter().zip(total.alloc) {
             writeln!(f, "pgalloc_{} {frames}", suffix(zone_type))?;
         }
+        let compaction = total.compaction;
         let lines = [
             ("pgfree", total.pcp.free + total.direct_free),
+            ("pgmigrate_success", compaction.migrate_success),
+            ("pgmigrate_fail", compaction.migrate_fail),
+            ("compact_migrate_scanned", compaction.migrate_scanned),
+            ("compact_free_scanned", compaction.free_scanned),
+            ("compact_isolated", compaction.isolated),
+            ("compact_stall", compaction.stall),
+            ("compact_fail", compaction.fail),
+            ("compact_success", compaction.success),
+            ("compact_daemon_wake", compaction.daemon_wake),
+            ("zonal_migrate_lies", compaction.lies),
+            ("zonal_isolated", total.isolated),
             ("zonal_cached", total.cached),
             ("zonal_deferred", total.deferred),
             ("zonal_highatomic_blocks", total.high_atomic),

@@ -1,0 +1,592 @@
+//! Compaction, with hosts that move pages, refuse, lie, panic, or take for ever.
+#![cfg(not(loom))]
+#![allow(missing_docs, reason = "tests")]
+
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use zonal::policy::Policy;
+use zonal::policy::{compact, merge, split, trace, walk};
+use zonal::preset::{Cluster, ClusterFree, Linux416, SkipMerge, Zonal};
+use zonal::{CompactMode, CompactOutcome, CpuId, MigrateType, Order, Pfn, Request, ZoneId};
+use zonal_testkit::checkers::{Rules, check_all, check_faults};
+use zonal_testkit::host::Host;
+use zonal_testkit::model::Model;
+use zonal_testkit::mover::Moving;
+use zonal_testkit::preset::TinyZonal;
+use zonal_testkit::probe::{Cells, Locks, Mutexes, Probe};
+use zonal_testkit::shape::{Shape, order};
+use zonal_testkit::snapshot::Snapshot;
+use zonal_testkit::world::{World, with_world};
+
+type W<'m, L, S> = World<'m, Probe<L>, S>;
+const ZONE: ZoneId = ZoneId(0);
+const MOVABLE: Request = Request::frame().migrate(MigrateType::Movable);
+
+/// Numbers that look random.
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, n: u64) -> u64 {
+        self.0 =
+            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % n
+    }
+}
+
+/// Which blocks are out, and who is in them.
+struct Ledger<'w, 'm, L: Locks, S: Policy> {
+    world: &'w W<'m, L, S>,
+    /// Where every page is, by its name.
+    pages: BTreeMap<u64, (Pfn, Order)>,
+    next: u64,
+}
+
+impl<'w, 'm, L: Locks, S: Policy> Ledger<'w, 'm, L, S> {
+    fn new(world: &'w W<'m, L, S>) -> Self {
+        Self { world, pages: BTreeMap::new(), next: 0 }
+    }
+
+    /// Allocates a page that the host can move.
+    fn take(&mut self, request: &Request) -> Option<u64> {
+        let pfn = self.world.allocator.alloc_raw(request).ok()?;
+        self.follow();
+        Some(self.enter(pfn, request.order()))
+    }
+
+    fn enter(&mut self, pfn: Pfn, order: Order) -> u64 {
+        self.next += 1;
+        self.world.allocator.platform().movers().adopt(pfn, order, self.next);
+        self.pages.insert(self.next, (pfn, order));
+        self.next
+    }
+
+    fn give(&mut self, name: u64) {
+        let (pfn, order) = self.pages.remove(&name).unwrap();
+        let movers = self.world.allocator.platform().movers();
+        assert_eq!(movers.drop_block(pfn), Some((order, name)), "the page is where it should be");
+        self.world.allocator.free_raw(pfn, order).unwrap();
+    }
+
+    fn fill(&mut self, request: &Request) {
+        while self.take(request).is_some() {}
+    }
+
+    /// Frees single pages at random until `percent` of a hundred are left.
+    fn thin_out(&mut self, dice: &mut Dice, percent: u64) {
+        let names: Vec<u64> = self.pages.keys().copied().collect();
+        for name in names {
+            if dice.below(100) >= percent {
+                self.give(name);
+            }
+        }
+    }
+
+    /// Brings every page to where the host has moved it.
+    fn follow(&mut self) {
+        let movers = self.world.allocator.platform().movers();
+        movers.take_moved();
+        for (pfn, order, name) in movers.blocks() {
+            let page = self.pages.get_mut(&name).expect("a page that is out");
+            assert_eq!(page.1, order, "a page keeps its order");
+            page.0 = pfn;
+        }
+    }
+
+    fn model(&self) -> Model<'m> {
+        let mut model = Model::new(self.world.allocator.plan());
+        self.pages.values().for_each(|&(pfn, order)| model.insert(pfn, order));
+        model
+    }
+
+    /// Every invariant holds, and every page is where its last move put it.
+    fn check(&mut self) {
+        self.follow();
+        let snapshot = Snapshot::of(&self.world.allocator);
+        check_faults(&self.world.allocator.platform().faults()).unwrap();
+        check_all(&snapshot, &self.model(), &Rules::of::<S>()).unwrap();
+    }
+
+    fn compact(&mut self, order: Order, mode: CompactMode) -> CompactOutcome {
+        let outcome = self.world.allocator.compact_zone(ZONE, order, mode);
+        self.check();
+        outcome
+    }
+
+    /// Frees everything; all must be there.
+    fn finish(mut self) {
+        self.follow();
+        let names: Vec<u64> = self.pages.keys().copied().collect();
+        names.into_iter().for_each(|name| self.give(name));
+        self.world.allocator.drain_all();
+        self.check();
+        let info = self.world.allocator.zone_info(ZONE).unwrap();
+        assert_eq!(info.free, info.managed);
+    }
+}
+
+/// Runs `f` on memory of which `percent` of a hundred single frames are out, all movable, and
+/// none cached.
+fn fragmented<L: Locks, S: Policy>(
+    shape: Shape,
+    percent: u64,
+    moving: Moving,
+    f: impl FnOnce(&mut Ledger<'_, '_, L, S>),
+) {
+    with_world::<Probe<L>, S, _>(shape, |world| {
+        let mut ledger = Ledger::new(world);
+        ledger.fill(&MOVABLE);
+        ledger.thin_out(&mut Dice(7), percent);
+        world.allocator.drain_all();
+        world.allocator.platform().take_calls();
+        ledger.check();
+        world.allocator.platform().movers().set(moving);
+        f(&mut ledger);
+        world.allocator.platform().movers().set(Moving::Cannot);
+        ledger.check();
+        ledger.finish();
+    });
+}
+
+fn events<L: Locks, S: Policy>(ledger: &Ledger<'_, '_, L, S>) -> zonal::CompactEvents {
+    ledger.world.allocator.zone_info(ZONE).unwrap().compaction
+}
+
+fn blocks_form<S: Policy>(mode: CompactMode) {
+    for (shape, wanted) in [
+        (Shape::Huge, Order::HUGE),
+        (Shape::Flat, order(5)),
+        (Shape::Whole, order(7)),
+        (Shape::Flat, order(7)),
+        (Shape::Flat, order(3)),
+    ] {
+        fragmented::<Cells, S>(shape, 60, Moving::Obeys, |ledger| {
+            let request = MOVABLE.with_order(wanted).no_wait();
+            assert!(ledger.world.allocator.alloc_raw(&request).is_err(), "it has to be made");
+            assert_eq!(ledger.compact(wanted, mode), CompactOutcome::Success, "{shape:?} {wanted}");
+            let moved = events(ledger).migrate_success;
+            assert!(moved > 0);
+            assert_eq!(ledger.compact(wanted, mode), CompactOutcome::Success, "it is there");
+            assert_eq!(events(ledger).migrate_success, moved, "nothing more was moved");
+            assert!(ledger.take(&request).is_some(), "and can be had");
+        });
+    }
+}
+
+/// What asynchronous compaction leaves alone.
+fn async_keeps_out_of_unmovable_pageblocks<S: Policy>() {
+    with_world::<Probe<Cells>, S, _>(Shape::Whole, |world| {
+        let mut ledger = Ledger::new(world);
+        ledger.fill(&Request::frame());
+        ledger.thin_out(&mut Dice(3), 60);
+        world.allocator.drain_all();
+        world.allocator.platform().movers().set(Moving::Obeys);
+        let outcome = ledger.compact(order(6), CompactMode::Async);
+        assert_ne!(outcome, CompactOutcome::Success);
+        assert!(world.allocator.platform().take_calls().migrations.is_empty());
+        // Synchronous compaction asks, but there is nowhere to go.
+        let outcome = ledger.compact(order(6), CompactMode::Sync);
+        assert_eq!(outcome, CompactOutcome::Complete);
+        ledger.finish();
+    });
+}
+
+fn refusals_are_believed_and_put_off<S: Policy>() {
+    fragmented::<Cells, S>(Shape::Huge, 60, Moving::Refuses, |ledger| {
+        let wanted = Order::HUGE;
+        let outcome = ledger.compact(wanted, CompactMode::Async);
+        assert_eq!(outcome, CompactOutcome::Complete);
+        let calls = ledger.world.allocator.platform().take_calls();
+        assert!(calls.migrations.iter().all(|page| !page.may_wait));
+        assert_eq!(calls.migrations.len(), 25, "one page of each aligned block");
+        assert_eq!(events(ledger).migrate_fail, 25);
+        let outcome = ledger.compact(wanted, CompactMode::Sync);
+        assert_eq!(outcome, CompactOutcome::Complete);
+        let calls = ledger.world.allocator.platform().take_calls();
+        assert!(!calls.migrations.is_empty() && calls.migrations.iter().all(|page| page.may_wait));
+        for put_off in [1, 3, 7] {
+            for _ in 0..put_off {
+                let outcome = ledger.compact(wanted, CompactMode::Sync);
+                assert_eq!(outcome, CompactOutcome::Deferred);
+            }
+            assert_eq!(ledger.compact(order(8), CompactMode::Async), CompactOutcome::Complete);
+            let outcome = ledger.compact(wanted, CompactMode::Sync);
+            assert_eq!(outcome, CompactOutcome::Complete);
+        }
+        assert_eq!(events(ledger).migrate_success, 0);
+        ledger.world.allocator.platform().movers().set(Moving::Obeys);
+        let outcomes: Vec<_> = (0..16).map(|_| ledger.compact(wanted, CompactMode::Sync)).collect();
+        let (last, before) = outcomes.split_last().unwrap();
+        assert!(before.iter().all(|&outcome| outcome == CompactOutcome::Deferred));
+        assert_eq!(*last, CompactOutcome::Success);
+        let block = ledger.take(&MOVABLE.with_order(wanted)).unwrap();
+        ledger.give(block);
+    });
+}
+
+/// The host frees one of the two blocks behind the allocator's back.
+fn lies_are_counted<S: Policy>(moving: Moving) {
+    fragmented::<Cells, S>(Shape::Huge, 60, moving, |ledger| {
+        let platform = ledger.world.allocator.platform();
+        let outcome = ledger.world.allocator.compact_zone(ZONE, Order::HUGE, CompactMode::Async);
+        let lies = platform.take_calls().migrations;
+        assert!(!lies.is_empty());
+        for lie in &lies {
+            if moving == Moving::FreesOld {
+                // It said that the page is in its new place: so it is.
+                let (order, name) = platform.movers().drop_block(lie.from).unwrap();
+                platform.movers().adopt(lie.to, order, name);
+            }
+        }
+        assert_eq!(events(ledger).lies, lies.len() as u64);
+        assert_eq!(events(ledger).migrate_success, 0);
+        assert_ne!(outcome, CompactOutcome::Deferred);
+        ledger.check();
+    });
+}
+
+fn a_panic_loses_nothing<S: Policy>() {
+    fragmented::<Cells, S>(Shape::Huge, 60, Moving::Panics, |ledger| {
+        let allocator = &ledger.world.allocator;
+        for mode in [CompactMode::Async, CompactMode::Sync] {
+            let compact = || allocator.compact_zone(ZONE, Order::HUGE, mode);
+            assert!(catch_unwind(AssertUnwindSafe(compact)).is_err());
+        }
+        ledger.check();
+        ledger.world.allocator.platform().movers().set(Moving::Obeys);
+        let outcome = ledger.compact(Order::HUGE, CompactMode::Sync);
+        assert_eq!(outcome, CompactOutcome::Success, "nobody is running any more");
+    });
+}
+
+fn others_go_on_while_the_host_hangs<S: Policy>()
+where
+    for<'m> W<'m, Mutexes, S>: Sync,
+{
+    fragmented::<Mutexes, S>(Shape::Huge, 60, Moving::Hangs, |ledger| {
+        let world = ledger.world;
+        let (allocator, movers) = (&world.allocator, world.allocator.platform().movers());
+        let outcome = std::thread::scope(|scope| {
+            let sync = CompactMode::Sync;
+            let stuck = scope.spawn(move || world.allocator.compact_zone(ZONE, Order::HUGE, sync));
+            movers.wait_for_hang();
+            let second = allocator.compact_zone(ZONE, Order::HUGE, CompactMode::Sync);
+            assert_eq!(second, CompactOutcome::Contended);
+            // One frame is the host's: every other can be had.
+            let free = allocator.zone_info(ZONE).unwrap().free;
+            let taken: Vec<_> =
+                std::iter::from_fn(|| allocator.alloc_raw(&Request::frame()).ok()).collect();
+            assert_eq!(taken.len() as u64, free, "I-6");
+            for pfn in taken {
+                allocator.free_raw(pfn, Order::ZERO).unwrap();
+            }
+            assert!(allocator.alloc_raw(&MOVABLE.with_order(Order::HUGE)).is_err(), "contended");
+            allocator.drain_all();
+            movers.let_go();
+            stuck.join().unwrap()
+        });
+        assert_ne!(outcome, CompactOutcome::Contended);
+        ledger.check();
+        movers.set(Moving::Obeys);
+        while ledger.compact(Order::HUGE, CompactMode::Sync) == CompactOutcome::Deferred {}
+        let block = ledger.take(&MOVABLE.with_order(Order::HUGE));
+        assert!(block.is_some());
+    });
+}
+
+fn requests_wait_for_compaction<S: Policy>() {
+    fragmented::<Cells, S>(Shape::Huge, 60, Moving::Obeys, |ledger| {
+        let allocator = &ledger.world.allocator;
+        let huge = MOVABLE.with_order(Order::HUGE);
+        for request in [huge.no_wait(), huge.atomic()] {
+            assert!(allocator.alloc_raw(&request).is_err());
+            let calls = allocator.platform().take_calls();
+            assert!(calls.migrations.is_empty(), "it cannot wait");
+            assert_eq!(calls.compaction_woken, [(ZONE, Order::HUGE)]);
+        }
+        let block = ledger.take(&huge).expect("made by compaction");
+        let calls = allocator.platform().take_calls();
+        assert!(!calls.migrations.is_empty());
+        assert!(calls.reclaims.is_empty(), "compaction was enough");
+        let seen = events(ledger);
+        assert_eq!((seen.stall, seen.success, seen.fail), (1, 1, 0));
+        ledger.check();
+        // Other migrate types are served as well.
+        let unmovable = ledger.take(&Request::new(Order::HUGE)).expect("made by compaction");
+        ledger.check();
+        allocator.platform().take_calls();
+        let frames: Vec<_> =
+            std::iter::from_fn(|| allocator.alloc_raw(&Request::frame()).ok()).collect();
+        let calls = allocator.platform().take_calls();
+        assert!(
+            calls.migrations.is_empty() && calls.compaction_woken.is_empty(),
+            "not for one frame"
+        );
+        frames.into_iter().for_each(|pfn| allocator.free_raw(pfn, Order::ZERO).unwrap());
+        ledger.give(block);
+        ledger.give(unmovable);
+    });
+}
+
+/// A host that cannot move: nothing to gain but merges.
+fn without_a_host<S: Policy>() {
+    fragmented::<Cells, S>(Shape::Flat, 60, Moving::Cannot, |ledger| {
+        let expected = match <S::Merge as merge::Merge>::SKIPS {
+            true => CompactOutcome::Complete,
+            false => CompactOutcome::Unavailable,
+        };
+        assert_eq!(ledger.compact(order(6), CompactMode::Async), expected);
+        let allocator = &ledger.world.allocator;
+        assert!(allocator.alloc_raw(&MOVABLE.with_order(order(6))).is_err());
+        let missing = allocator.compact_zone(ZoneId(9), order(6), CompactMode::Sync);
+        assert_eq!(missing, CompactOutcome::Unavailable, "no such zone");
+        let one = allocator.compact_zone(ZONE, Order::ZERO, CompactMode::Sync);
+        assert_eq!(one, CompactOutcome::NotSuitable);
+    });
+}
+
+/// What is cached, deferred or merge-skipped only has to be put together.
+fn merging_alone_forms_blocks<S: Policy>() {
+    for moving in [Moving::Cannot, Moving::Refuses] {
+        with_world::<Probe<Cells>, S, _>(Shape::Flat, |world| {
+            let mut ledger = Ledger::new(world);
+            ledger.fill(&MOVABLE);
+            ledger.thin_out(&mut Dice(1), 0);
+            world.allocator.platform().movers().set(moving);
+            let outcome = ledger.compact(order(5), CompactMode::Sync);
+            assert_eq!(outcome, CompactOutcome::Success);
+            assert!(world.allocator.platform().take_calls().migrations.is_empty());
+            ledger.finish();
+        });
+    }
+}
+
+fn too_little_memory_is_not_suitable<S: Policy>() {
+    fragmented::<Cells, S>(Shape::Huge, 93, Moving::Obeys, |ledger| {
+        let outcome = ledger.compact(Order::HUGE, CompactMode::Sync);
+        assert_eq!(outcome, CompactOutcome::NotSuitable, "less than twice the block is free");
+        assert!(ledger.world.allocator.platform().take_calls().migrations.is_empty());
+    });
+}
+
+/// Called again and again, the background compactor makes most of the free memory usable.
+fn the_background_rests_when_it_is_done<S: Policy>() {
+    fragmented::<Cells, S>(Shape::Huge, 40, Moving::Obeys, |ledger| {
+        let allocator = &ledger.world.allocator;
+        let unusable = || {
+            let blocks = allocator.zone_info(ZONE).unwrap().blocks;
+            zonal::report::unusable_permille(&blocks)[Order::HUGE.index()]
+        };
+        assert!(unusable() > 900);
+        let mut calls = 0;
+        loop {
+            match allocator.compact_in_background(Order::HUGE) {
+                CompactOutcome::Success | CompactOutcome::PartialSkipped => calls += 1,
+                outcome => {
+                    assert_eq!(outcome, CompactOutcome::NotSuitable, "nothing more to do");
+                    break;
+                }
+            }
+            assert!(calls < 100);
+        }
+        assert!(unusable() <= 500, "{}", unusable());
+        assert_eq!(events(ledger).daemon_wake, calls);
+        ledger.check();
+    });
+}
+
+/// Pages of several orders, random frees, random wishes: the model holds, and every page is
+/// where its moves have put it.
+fn random_histories<S: Policy>(shape: Shape) {
+    for seed in 0..12 {
+        with_world::<Probe<Cells>, S, _>(shape, |world| {
+            let (mut ledger, mut dice) = (Ledger::new(world), Dice(seed));
+            let movers = world.allocator.platform().movers();
+            movers.set(Moving::Obeys);
+            for _ in 0..60 {
+                let migrate = MigrateType::ALL[dice.below(3) as usize];
+                let one = Order::new(dice.below(4) as u8).unwrap();
+                world.allocator.platform().switch_cpu(CpuId(dice.below(2) as u32));
+                match dice.below(7) {
+                    0 => ledger.fill(&Request::new(one).migrate(migrate)),
+                    1 | 2 => {
+                        let percent = dice.below(100);
+                        ledger.thin_out(&mut dice, percent);
+                    }
+                    3 => {
+                        let wanted = Order::new(1 + dice.below(9) as u8).unwrap();
+                        let mode = [CompactMode::Async, CompactMode::Sync][dice.below(2) as usize];
+                        let outcome = ledger.compact(wanted, mode);
+                        let found = || has_block(ledger.world, wanted);
+                        assert!(outcome != CompactOutcome::Success || found());
+                    }
+                    4 => {
+                        let wanted = Order::new(dice.below(10) as u8).unwrap();
+                        ledger.take(&Request::new(wanted).migrate(migrate));
+                    }
+                    5 => {
+                        let _ = world.allocator.compact_in_background(Order::new(4).unwrap());
+                    }
+                    _ => drop(world.allocator.drain_all()),
+                }
+                let moving = [Moving::Obeys, Moving::Obeys, Moving::Refuses, Moving::Cannot];
+                movers.set(moving[dice.below(4) as usize]);
+                ledger.check();
+            }
+            ledger.finish();
+        });
+    }
+}
+
+fn has_block<L: Locks, S: Policy>(world: &W<'_, L, S>, wanted: Order) -> bool {
+    let blocks = world.allocator.zone_info(ZONE).unwrap().blocks;
+    blocks[wanted.index()..].iter().flatten().any(|&count| count > 0)
+}
+
+macro_rules! on_presets {
+    ($($module:ident: $preset:ty;)*) => {$(
+        mod $module {
+            use super::*;
+            #[test]
+            fn blocks_form_async() { blocks_form::<$preset>(CompactMode::Async); }
+            #[test]
+            fn blocks_form_sync() { blocks_form::<$preset>(CompactMode::Sync); }
+            #[test]
+            fn unmovable_pageblocks() { async_keeps_out_of_unmovable_pageblocks::<$preset>(); }
+            #[test]
+            fn refusals() { refusals_are_believed_and_put_off::<$preset>(); }
+            #[test]
+            fn lies_about_the_old_block() { lies_are_counted::<$preset>(Moving::FreesOld); }
+            #[test]
+            fn lies_about_the_new_block() { lies_are_counted::<$preset>(Moving::FreesNew); }
+            #[test]
+            fn panics() { a_panic_loses_nothing::<$preset>(); }
+            #[test]
+            fn hangs() { others_go_on_while_the_host_hangs::<$preset>(); }
+            #[test]
+            fn slow_path() { requests_wait_for_compaction::<$preset>(); }
+            #[test]
+            fn cannot() { without_a_host::<$preset>(); }
+            #[test]
+            fn merges() { merging_alone_forms_blocks::<$preset>(); }
+            #[test]
+            fn no_memory() { too_little_memory_is_not_suitable::<$preset>(); }
+            #[test]
+            fn background() { the_background_rests_when_it_is_done::<$preset>(); }
+            #[test]
+            fn histories() { random_histories::<$preset>(Shape::Flat); }
+            #[test]
+            fn histories_with_small_pageblocks() { random_histories::<$preset>(Shape::Blocks3); }
+            #[test]
+            fn histories_with_large_pageblocks() { random_histories::<$preset>(Shape::Whole); }
+        }
+    )*};
+}
+
+on_presets! {
+    linux416: Linux416;
+    skip_merge: SkipMerge;
+    cluster: Cluster;
+    cluster_free: ClusterFree;
+    default_preset: Zonal;
+    tiny_zonal: TinyZonal;
+}
+
+/// Presets that differ in what is evacuated next, and in nothing else.
+macro_rules! compacting {
+    ($name:ident, $compact:ty) => {
+        struct $name;
+        impl Policy for $name {
+            const NAME: &'static str = stringify!($name);
+            type Keeper = zonal::keeper::Linked;
+            type Merge = merge::Always;
+            type Clusters = zonal::policy::cluster::None;
+            type Compact = $compact;
+            type Walk = walk::FirstFit;
+            type Split = split::Whole;
+            type Trace = trace::Off;
+        }
+    };
+}
+
+compacting!(InOrder, compact::InOrder);
+compacting!(Cheapest, compact::Cheapest);
+
+/// (blocks formed, frames moved) for as many order-9 blocks as can be had. One page in
+/// `pinned` stays where it is (0: none).
+fn harvest<S: Policy>(seed: u64, percent: u64, pinned: u64) -> (u64, u64) {
+    let mut result = (0, 0);
+    with_world::<Probe<Cells>, S, _>(Shape::Huge, |world| {
+        let (mut ledger, mut dice) = (Ledger::new(world), Dice(seed));
+        ledger.fill(&MOVABLE);
+        // Pageblocks of different fullness.
+        for (name, (pfn, _)) in ledger.pages.clone() {
+            let spread = pfn.get() / 512 * 7 % 40;
+            if dice.below(100) >= percent + spread - 20 {
+                ledger.give(name);
+            }
+        }
+        world.allocator.drain_all();
+        let movers = world.allocator.platform().movers();
+        for (pfn, order, name) in movers.blocks() {
+            if pinned > 0 && dice.below(pinned) == 0 {
+                // Known to nobody: it is refused.
+                movers.drop_block(pfn);
+                movers.adopt(Pfn::new(1 << 40 | name), order, name);
+            }
+        }
+        movers.set(Moving::Obeys);
+        while world.allocator.alloc_raw(&MOVABLE.with_order(Order::HUGE)).is_ok() {
+            result.0 += 1;
+        }
+        result.1 = world.allocator.zone_info(ZONE).unwrap().compaction.migrate_success;
+    });
+    result
+}
+
+#[test]
+fn the_cheapest_block_moves_fewer_pages() {
+    for pinned in [0, 2000] {
+        let (mut in_order, mut cheapest) = ((0, 0), (0, 0));
+        for seed in 0..8 {
+            let add =
+                |sum: &mut (u64, u64), (blocks, moved)| *sum = (sum.0 + blocks, sum.1 + moved);
+            add(&mut in_order, harvest::<InOrder>(seed, 60, pinned));
+            add(&mut cheapest, harvest::<Cheapest>(seed, 60, pinned));
+        }
+        println!(
+            "1 page in {pinned} stays: in order {in_order:?}, cheapest {cheapest:?} (blocks, moved)"
+        );
+        assert!(cheapest.0 >= in_order.0, "no fewer blocks");
+        // Moves per block, cross-multiplied: at most three quarters.
+        assert!(4 * cheapest.1 * in_order.0 <= 3 * in_order.1 * cheapest.0, "fewer moves");
+    }
+}
+
+/// Exactly one page stays: exactly one block is given up, for one question.
+#[test]
+fn a_page_that_stays_costs_one_block() {
+    fragmented::<Cells, Cheapest>(Shape::Huge, 60, Moving::Obeys, |ledger| {
+        let platform = ledger.world.allocator.platform();
+        let pinned = platform.movers().blocks().into_iter().map(|(pfn, ..)| pfn);
+        let mut first_of_each = BTreeMap::new();
+        pinned.for_each(|pfn| {
+            first_of_each.entry(pfn.get() / 512).or_insert(pfn);
+        });
+        // All blocks but one begin with a page that stays.
+        let open = 0x4000 / 512 + 11;
+        let mut kept = Vec::new();
+        for (&block, &pfn) in first_of_each.iter().filter(|(block, _)| **block != open) {
+            kept.push((block, pfn, platform.movers().drop_block(pfn).unwrap()));
+        }
+        let outcome = ledger.world.allocator.compact_zone(ZONE, Order::HUGE, CompactMode::Sync);
+        assert_eq!(outcome, CompactOutcome::Success);
+        let calls = platform.take_calls().migrations;
+        let refused = events(ledger).migrate_fail;
+        assert!(refused <= 24, "each is asked once");
+        let moved: Vec<_> = calls.iter().filter(|page| page.from.get() / 512 == open).collect();
+        assert_eq!(moved.len() as u64, events(ledger).migrate_success, "and nothing else moved");
+        for (_, pfn, (order, name)) in kept {
+            platform.movers().adopt(pfn, order, name);
+        }
+    });
+}

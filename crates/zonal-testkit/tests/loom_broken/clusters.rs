@@ -1,0 +1,101 @@
+//! Planted bugs: cluster policies that do not wait when they should.
+
+use std::cell::Cell;
+use zonal::frame::FrameTable;
+use zonal::platform::Platform;
+use zonal::policy::cluster::{Clusters, Cut, Members, Slots, Window};
+
+loom::thread_local! {
+    static MERGES: Cell<bool> = Cell::new(false);
+}
+
+/// Says that the calling model thread only merges single frames from now on.
+pub(crate) fn only_merges(only: bool) {
+    MERGES.with(|merges| merges.set(only));
+}
+
+/// [`Cut`] with another `wait`.
+macro_rules! broken_wait {
+    ($(#[$doc:meta])* $name:ident, $waits:expr) => {
+        $(#[$doc])*
+        #[derive(Debug)]
+        pub(crate) struct $name;
+
+        impl Clusters for $name {
+            const CUT: bool = true;
+            const JOIN: bool = false;
+            type Zone = Slots;
+            const VACANT: Slots = <Cut as Clusters>::VACANT;
+
+            fn slot_words(managed: u64, batch: u32) -> u64 {
+                Cut::slot_words(managed, batch)
+            }
+            fn tune(zone: &mut Slots, first: u64, managed: u64, batch: u32) {
+                Cut::tune(zone, first, managed, batch);
+            }
+            fn enabled(zone: &Slots) -> bool {
+                Cut::enabled(zone)
+            }
+            fn joined<P: Platform>(
+                zone: &mut Slots,
+                table: &FrameTable<'_, P>,
+                index: u32,
+                skipped: bool,
+                neighbour: Option<u32>,
+                last: bool,
+            ) {
+                Cut::joined(zone, table, index, skipped, neighbour, last);
+            }
+            fn leaving<P: Platform>(
+                zone: &mut Slots,
+                table: &FrameTable<'_, P>,
+                index: u32,
+                skipped: bool,
+                before: Option<u32>,
+            ) {
+                Cut::leaving(zone, table, index, skipped, before);
+            }
+            fn end<P: Platform>(
+                zone: &mut Slots,
+                table: &FrameTable<'_, P>,
+                head: u32,
+                most: u64,
+            ) -> Option<Members> {
+                Cut::end(zone, table, head, most)
+            }
+            fn begin<P: Platform>(
+                zone: &mut Slots,
+                table: &FrameTable<'_, P>,
+                members: Members,
+            ) -> Option<u32> {
+                Cut::begin(zone, table, members)
+            }
+            fn find<P: Platform>(
+                zone: &Slots,
+                table: &FrameTable<'_, P>,
+                index: u32,
+            ) -> Option<(u32, Members)> {
+                Cut::find(zone, table, index)
+            }
+            fn used<P: Platform>(zone: &Slots, table: &FrameTable<'_, P>) -> u32 {
+                Cut::used(zone, table)
+            }
+            fn open<P: Platform>(zone: &Slots, table: &FrameTable<'_, P>) -> Window {
+                Cut::open(zone, table)
+            }
+            fn wait<P: Platform>(zone: &Slots, table: &FrameTable<'_, P>) -> bool {
+                $waits() && Cut::wait(zone, table)
+            }
+        }
+    };
+}
+
+broken_wait!(
+    /// Planted bug: nobody waits.
+    NeverWaits, || false
+);
+broken_wait!(
+    /// Planted bug: whoever scans a pageblock or disables clusters waits, whoever merges a
+    /// single frame does not.
+    MergesAtOnce, || !MERGES.with(Cell::get)
+);

@@ -1,0 +1,339 @@
+//! The window of the presets that cut clusters: from the moment a batch is cut off its list
+//! until its states are written, its frames look free and are on no list. Modelled on the
+//! shipped core, with whoever might take them for free, and with policies that do not wait as
+//! canaries.
+//!
+//! ```text
+//! RUSTFLAGS="--cfg loom" cargo test --release -p zonal-testkit --test loom_window -- --nocapture
+//! ```
+#![cfg(loom)]
+#![allow(clippy::missing_panics_doc, reason = "tests")]
+
+#[allow(dead_code, reason = "shared by several tests")]
+mod loom_broken;
+#[path = "loom_broken/clusters.rs"]
+mod loom_broken_clusters;
+#[allow(dead_code, reason = "shared by several tests")]
+mod loom_world;
+
+use loom_broken::NoRelease;
+use loom_broken_clusters::{MergesAtOnce, NeverWaits, only_merges};
+use loom_world::{World, spawn_on};
+use std::marker::PhantomData;
+use std::rc::Rc;
+use zonal::compact::CompactMode;
+use zonal::error::FreeError;
+use zonal::keeper::Linked;
+use zonal::plan::Plan;
+use zonal::platform::Platform;
+use zonal::policy::cluster::{Clusters, Cut, CutAndJoin};
+use zonal::policy::compact::InOrder;
+use zonal::policy::{Policy, merge::SkipSingles, split::Whole, trace::Off, walk::FirstFit};
+use zonal::{CpuId, Order, Pfn, Request, ZoneId};
+use zonal_testkit::loom_platform::{LoomPlatform, Newest, batch_plan, explore};
+
+/// [`zonal::preset::Cluster`] with other clusters.
+struct With<C>(PhantomData<fn() -> C>);
+
+impl<C: Clusters> Policy for With<C> {
+    const NAME: &'static str = "With";
+    type Keeper = Linked;
+    type Merge = SkipSingles;
+    type Clusters = C;
+    type Compact = InOrder;
+    type Walk = FirstFit;
+    type Split = Whole;
+    type Trace = Off;
+}
+
+/// Words that return what was written last: the counts that are hints are not what is modelled
+/// here, states and the window are.
+type Host = LoomPlatform<Newest>;
+type Model<C, P = Host> = World<P, With<C>>;
+
+const ZONE: ZoneId = ZoneId(0);
+/// Claims a pageblock when its type has nothing.
+const UNMOVABLE: Request = Request::frame();
+
+/// A world whose frames are all held but `free`, which are on the movable list, the first of
+/// them at its head, in clusters of two, merge-skipped. Returns what is held, by pfn.
+fn world<C: Clusters, P: Platform + Default + 'static>(
+    plan: &'static Plan,
+    free: &[u64],
+) -> (Rc<Model<C, P>>, Vec<Pfn>) {
+    let world = Model::<C, P>::new(plan);
+    let mut held = world.take_on(0, plan.frames() as usize);
+    held.sort_unstable();
+    // A spill gives the coldest first, and what is given last is at the head.
+    for &pfn in free.iter().rev() {
+        world.give(Pfn::new(pfn));
+    }
+    world.allocator().drain_cpu(CpuId(0));
+    held.retain(|pfn| !free.contains(&pfn.get()));
+    let zone = world.zone();
+    assert_eq!((zone.free, zone.merge_skipped), (free.len() as u64, free.len() as u64));
+    (world, held)
+}
+
+/// All blocks go back, and all is well.
+fn end<C: Clusters, P: Platform>(world: &Model<C, P>, held: impl IntoIterator<Item = Pfn>) {
+    held.into_iter().for_each(|pfn| world.give(pfn));
+    let after = world.settle();
+    assert_eq!(after.events.refused, 0, "no copies without misuse");
+}
+
+/// One cuts a batch off; the other's request finds nothing of its own type, and the pageblock
+/// changes its type with all that is free in it.
+fn claim<C: Clusters, P: Platform + Default + 'static>(bound: usize) {
+    let plan = batch_plan(8, 2, 2);
+    explore("claim", Some(bound), move || {
+        let (world, held) = world::<C, P>(plan, &[1, 4, 2, 7, 5, 3]);
+        let other = spawn_on(&world, 1, |world| world.ask(&UNMOVABLE));
+        let mine = world.take();
+        let theirs = other.join().unwrap();
+        assert!(mine.is_some() && theirs.is_some(), "I-6: six are free");
+        end(&world, held.into_iter().chain(mine).chain(theirs));
+    });
+}
+
+/// See [`claim`].
+#[test]
+fn a_pageblock_changes_its_type() {
+    claim::<Cut, Host>(3);
+}
+
+/// Canary: [`claim`] by somebody who does not wait.
+#[test]
+#[should_panic(expected = "I-")]
+fn canary_claim() {
+    claim::<NeverWaits, Host>(2);
+}
+
+/// Canary: [`claim`] when closing the window does not release what was written in it.
+#[test]
+#[should_panic(expected = "I-")]
+fn canary_no_release() {
+    claim::<Cut, LoomPlatform<NoRelease>>(2);
+}
+
+/// Gives `pfn` and all else that CPU 1 has back to the lists.
+fn give_past<C: Clusters>(world: &Model<C>, pfn: Pfn) {
+    world.give(pfn);
+    world.allocator().drain_cpu(CpuId(1));
+}
+
+/// One cuts a batch off; the other disables clusters and frees the buddy of the first that is
+/// being cut: single frames merge then.
+fn merge<C: Clusters>(bound: usize) {
+    let plan = batch_plan(8, 2, 2);
+    explore("merge", Some(bound), move || {
+        let (world, mut held) = world::<C, Host>(plan, &[2, 5, 1, 7]);
+        let buddy = held.remove(1);
+        assert_eq!(buddy, Pfn::new(3));
+        let other = spawn_on(&world, 1, move |world| {
+            let off = world.allocator().disable_clusters(ZONE);
+            give_past(world, buddy);
+            drop(off);
+        });
+        let mine = world.take();
+        assert!(mine.is_some(), "I-6: four are free");
+        other.join().unwrap();
+        end(&world, held.into_iter().chain(mine));
+    });
+}
+
+/// See [`merge`].
+#[test]
+fn clusters_are_disabled_and_a_frame_merges() {
+    merge::<Cut>(3);
+}
+
+/// Canary: [`merge`] by somebody who does not wait.
+#[test]
+#[should_panic(expected = "I-")]
+fn canary_merge() {
+    merge::<NeverWaits>(2);
+}
+
+/// A compaction in vain is deferred: from then on single frames merge, though clusters are
+/// enabled again and a batch may have been cut off in between. The source says that merging
+/// cannot begin while a batch is being cut off, because compaction waits; but what defers it
+/// does not.
+fn defer<C: Clusters>(bound: usize) {
+    let plan = batch_plan(8, 2, 2);
+    explore("defer", Some(bound), move || {
+        let (world, mut held) = world::<C, Host>(plan, &[2, 5, 1, 7]);
+        let buddy = held.remove(1);
+        let other = spawn_on(&world, 1, move |world| {
+            let block = Order::new(3).expect("an order");
+            let _ = world.allocator().compact_zone(ZONE, block, CompactMode::Sync);
+            only_merges(true);
+            give_past(world, buddy);
+            only_merges(false);
+        });
+        let mine = world.take();
+        assert!(mine.is_some(), "I-6: four are free");
+        other.join().unwrap();
+        end(&world, held.into_iter().chain(mine));
+    });
+}
+
+/// See [`defer`].
+#[test]
+fn compaction_is_deferred_and_a_frame_merges() {
+    defer::<Cut>(3);
+}
+
+/// Canary: [`defer`] with the source's rule: who scans or disables waits, who merges does not.
+#[test]
+#[should_panic(expected = "I-")]
+fn canary_defer() {
+    defer::<MergesAtOnce>(3);
+}
+
+/// One cuts a batch off; the other merges what was skipped, frame by frame.
+fn drain<C: Clusters>(bound: usize) {
+    let plan = batch_plan(8, 2, 2);
+    explore("drain", Some(bound), move || {
+        let (world, held) = world::<C, Host>(plan, &[2, 3, 0, 1]);
+        let other = spawn_on(&world, 1, |world| world.allocator().drain_all());
+        let mine = world.take();
+        assert!(mine.is_some(), "I-6: four are free");
+        other.join().unwrap();
+        end(&world, held.into_iter().chain(mine));
+    });
+}
+
+/// See [`drain`].
+#[test]
+fn a_drain_merges_what_was_skipped() {
+    drain::<Cut>(3);
+}
+
+/// Canary: [`drain`] by somebody who does not wait.
+#[test]
+#[should_panic(expected = "a held block can be freed: DoubleFree")]
+fn canary_drain() {
+    drain::<NeverWaits>(2);
+}
+
+/// One cuts a batch off and another, while compaction comes by and merges.
+fn compact<C: Clusters>(bound: usize) {
+    let plan = batch_plan(8, 2, 2);
+    explore("compact", Some(bound), move || {
+        let (world, held) = world::<C, Host>(plan, &[2, 3, 0, 1]);
+        let other = spawn_on(&world, 1, |world| {
+            let block = Order::new(2).expect("an order");
+            let _ = world.allocator().compact_zone(ZONE, block, CompactMode::Async);
+        });
+        let mine = world.take();
+        assert!(mine.is_some(), "I-6: four are free");
+        other.join().unwrap();
+        end(&world, held.into_iter().chain(mine));
+    });
+}
+
+/// See [`compact`].
+#[test]
+fn compaction_merges_what_was_skipped() {
+    compact::<Cut>(3);
+}
+
+/// Canary: [`compact`] by somebody who does not wait.
+#[test]
+#[should_panic(expected = "I-")]
+fn canary_compact() {
+    compact::<NeverWaits>(2);
+}
+
+/// Two are in the window at once; a third changes the pageblock's type.
+#[test]
+fn two_cut_at_once() {
+    let plan = batch_plan(8, 3, 2);
+    explore("two cut at once", Some(2), move || {
+        let (world, held) = world::<Cut, Host>(plan, &[1, 4, 2, 7, 5, 3]);
+        let others = [1, 2].map(|cpu| spawn_on(&world, cpu, |world| world.take()));
+        let mine = world.ask(&UNMOVABLE);
+        let theirs = others.map(|other| other.join().unwrap());
+        assert!(mine.is_some() && theirs.iter().all(Option::is_some), "I-6: six are free");
+        end(&world, held.into_iter().chain(mine).chain(theirs.into_iter().flatten()));
+    });
+}
+
+/// The other frees on the same CPU, past the cache that is being filled: a frame whose buddy
+/// may be in the window, and, by mistake, one that is free on its list, in the window, or in
+/// the cache.
+#[test]
+fn frees_around_the_window() {
+    let plan = batch_plan(8, 2, 2);
+    explore("frees around the window", Some(3), move || {
+        let (world, mut held) = world::<Cut, Host>(plan, &[2, 5, 1, 7]);
+        let buddy = held.remove(1);
+        let other = spawn_on(&world, 0, move |world| {
+            world.give(buddy);
+            let (pfn, order) = (Pfn::new(5), Order::ZERO);
+            let twice = world.allocator().free_raw(pfn, order);
+            assert_eq!(twice, Err(FreeError::DoubleFree { pfn, order }), "I-4");
+        });
+        let mine = world.take();
+        other.join().unwrap();
+        end(&world, held.into_iter().chain(mine));
+    });
+}
+
+/// Eight slots, all in use by clusters of a frame of each pageblock: when one pageblock changes
+/// its type, its frames find no slot, unless a batch is cut off in time.
+#[test]
+fn slots_run_out() {
+    let free: Vec<u64> = (0..8).flat_map(|at| [at, at + 8]).collect();
+    let plan = batch_plan(16, 2, 2);
+    explore("slots run out", Some(2), move || {
+        let (world, held) = world::<Cut, Host>(plan, &free);
+        let other = spawn_on(&world, 1, |world| world.ask(&UNMOVABLE));
+        let mine = world.take();
+        let theirs = other.join().unwrap();
+        assert!(mine.is_some() && theirs.is_some(), "I-6: all were free");
+        end(&world, held.into_iter().chain(mine).chain(theirs));
+    });
+}
+
+/// Two disable clusters, one of them twice, while one cuts and one frees.
+#[test]
+fn disabled_and_enabled_around_it_all() {
+    let plan = batch_plan(8, 3, 2);
+    explore("disabled and enabled", Some(2), move || {
+        let (world, mut held) = world::<Cut, Host>(plan, &[2, 5, 1, 7]);
+        let buddy = held.remove(1);
+        let others = [
+            spawn_on(&world, 1, move |world| {
+                let off = world.allocator().disable_clusters(ZONE);
+                give_past(world, buddy);
+                drop(off);
+                None
+            }),
+            spawn_on(&world, 2, World::take),
+        ];
+        let off = [(); 2].map(|()| world.allocator().disable_clusters(ZONE));
+        drop(off);
+        let theirs = others.map(|other| other.join().unwrap());
+        end(&world, held.into_iter().chain(theirs.into_iter().flatten()));
+    });
+}
+
+/// A full batch goes back as one cluster while the pageblock changes its type: it does not go
+/// on the list of the old type.
+#[test]
+fn a_batch_joins_while_its_pageblock_is_claimed() {
+    let plan = batch_plan(8, 2, 2);
+    explore("a batch joins", Some(3), move || {
+        let (world, held) = world::<CutAndJoin, Host>(plan, &[1, 4, 2, 7]);
+        let (batch, held) = held.split_at(2);
+        world.give_on(0, batch);
+        let other = spawn_on(&world, 1, |world| world.ask(&UNMOVABLE));
+        world.allocator().drain_cpu(CpuId(0));
+        let mine = world.take();
+        let theirs = other.join().unwrap();
+        assert!(mine.is_some() && theirs.is_some(), "I-6: six are free");
+        end(&world, held.iter().copied().chain(mine).chain(theirs));
+    });
+}
