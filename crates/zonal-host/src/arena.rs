@@ -30,6 +30,7 @@
 //! ```
 
 mod builder;
+mod compact;
 mod error;
 mod give_back;
 mod handle;
@@ -94,7 +95,8 @@ impl<S: Policy> Arena<S> {
     ///
     /// # Safety
     /// Nothing may be freed through it, or zeroed through its platform, that somebody else
-    /// holds a [`Page`] of or has references into.
+    /// holds a [`Page`] of or has references into; and nothing may be migrated through its
+    /// platform, except by the allocator itself.
     #[must_use]
     pub unsafe fn allocator(&self) -> &Allocator<'_, Threads, S> {
         self.inner()

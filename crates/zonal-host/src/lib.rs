@@ -1,7 +1,8 @@
 //! User space as a host of [zonal]: threads as CPUs, locks, arenas on real memory, huge
 //! pages, NUMA. Linux only.
 //!
-//! Most users want an [`Arena`]; the parts are there for those who build their own. On the
+//! Most users want an [`Arena`], perhaps with a [`Pager`] behind it that gives pages up and moves
+//! them when memory is short or in pieces; the parts are there for those who build their own. On the
 //! platform side [`threads::Threads`] implements [`zonal::platform::Platform`] with
 //! [`park_lock`] as the zone lock and [`biased_slot`] as the per-CPU slot, whose owner takes no
 //! atomic read-modify-write thanks to [`fence`]; on the memory side there are [`region`],
@@ -20,12 +21,15 @@
 #[cfg(not(target_os = "linux"))]
 compile_error!("zonal-host maps memory the way Linux does; other systems need a host of their own");
 
+mod alarm;
 pub mod arena;
 pub mod biased_slot;
+pub mod compactor;
 pub mod cpu;
 pub mod errno;
 pub mod fence;
 pub mod numa;
+pub mod pager;
 pub mod park_lock;
 pub mod raw_table;
 pub mod region;
@@ -33,6 +37,8 @@ mod sync;
 pub mod threads;
 
 pub use arena::{Arena, ArenaError, Handle, HugePages, Page};
+pub use compactor::Compactor;
+pub use pager::Pager;
 pub use threads::Threads;
 
 #[cfg(doctest)]

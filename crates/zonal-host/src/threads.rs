@@ -2,7 +2,8 @@
 //!
 //! CPUs are the machine's; zone locks [spin, then park](crate::park_lock); per-CPU caches are
 //! [biased towards an owner](crate::biased_slot). With an [`Arena`](crate::Arena) behind it,
-//! the host can fill frames with zero bytes; without, frames are numbers only.
+//! the host can fill frames with zero bytes; without, frames are numbers only. With a
+//! [pager](crate::pager) it can give pages up and move them.
 //!
 //! ```
 //! use zonal::platform::Platform;
@@ -12,18 +13,21 @@
 //! assert!(host.zero(zonal::Pfn::new(0), zonal::Order::ZERO).is_err(), "no memory behind it");
 //! ```
 
+use crate::alarm::Alarm;
 use crate::biased_slot::BiasedSlot;
 use crate::cpu;
 use crate::numa::Topology;
+use crate::pager::{Pager, Registered};
 use crate::park_lock::ParkLock;
 use parking_lot::Mutex;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
-use zonal::platform::{CannotZero, Platform};
+use std::sync::{Arc, OnceLock};
+use zonal::platform::{CannotZero, Immovable, Migration, Platform};
 use zonal::policy::Policy;
 use zonal::slowpath::Shortage;
 use zonal::units::FRAME_SHIFT;
-use zonal::{Allocator, CpuId, NodeId, Order, Pfn};
+use zonal::{Allocator, CpuId, NodeId, Order, Pfn, ZoneId};
 
 /// The host: see the [module](self).
 #[derive(Debug)]
@@ -33,6 +37,9 @@ pub struct Threads {
     /// The node of each CPU of the allocator; `None`: one node.
     nodes: Option<Box<[AtomicU8]>>,
     memory: Option<Memory>,
+    pager: Option<Registered>,
+    /// Set when the first compactor starts.
+    pub(crate) alarm: OnceLock<Arc<Alarm>>,
     pub(crate) gate: Gate,
 }
 
@@ -60,7 +67,14 @@ impl Threads {
     /// Every CPU by its number; frames without memory.
     #[must_use]
     pub const fn new() -> Self {
-        Self { shared: u32::MAX, nodes: None, memory: None, gate: Gate::new() }
+        Self {
+            shared: u32::MAX,
+            nodes: None,
+            memory: None,
+            pager: None,
+            alarm: OnceLock::new(),
+            gate: Gate::new(),
+        }
     }
 
     /// The same with memory: frame `first` starts at `base`, and `frames` follow in a row.
@@ -72,6 +86,18 @@ impl Threads {
     #[must_use]
     pub const unsafe fn with_memory(mut self, base: NonNull<u8>, first: Pfn, frames: u64) -> Self {
         self.memory = Some(Memory { base, first, frames });
+        self
+    }
+
+    /// The same with somebody who gives pages up and moves them.
+    ///
+    /// # Safety
+    /// For as long as the host lives, [`migrate`](Platform::migrate) must be called only by the
+    /// allocator that the host belongs to, whose frames are an open arena's (as far as the pager
+    /// moves any).
+    #[must_use]
+    pub unsafe fn with_pager(mut self, pager: Arc<dyn Pager>) -> Self {
+        self.pager = Some(Registered::new(pager));
         self
     }
 
@@ -135,9 +161,47 @@ impl Platform for Threads {
         Ok(())
     }
 
-    /// Waits for a [give-back](crate::Arena::give_back) that holds free blocks just now.
-    fn reclaim<S: Policy>(&self, _: &Allocator<'_, Self, S>, shortage: &Shortage) -> u64 {
-        u64::from(self.gate.wait(shortage.attempt))
+    /// Tells the pager.
+    fn wake_reclaim(&self, zone: ZoneId) {
+        if let Some(pager) = &self.pager {
+            pager.wake_reclaim(zone);
+        }
+    }
+
+    /// Wakes the [compactor](crate::compactor), and tells the pager.
+    fn wake_compaction(&self, zone: ZoneId, order: Order) {
+        if let Some(alarm) = self.alarm.get() {
+            alarm.ring(order);
+        }
+        if let Some(pager) = &self.pager {
+            pager.wake_compaction(zone, order);
+        }
+    }
+
+    /// Waits for a [give-back](crate::Arena::give_back) that holds free blocks just now; if
+    /// that was not it, asks the pager.
+    fn reclaim<S: Policy>(&self, allocator: &Allocator<'_, Self, S>, shortage: &Shortage) -> u64 {
+        if self.gate.wait(shortage.attempt) {
+            return 1;
+        }
+        self.pager.as_ref().map_or(0, |pager| pager.reclaim(allocator, shortage))
+    }
+
+    /// Whether there is a pager, and the thread is not inside it already.
+    fn can_migrate(&self) -> bool {
+        self.pager.as_ref().is_some_and(Registered::can_migrate)
+    }
+
+    fn migrate<S: Policy>(
+        &self,
+        _: &Allocator<'_, Self, S>,
+        page: &Migration,
+    ) -> Result<(), Immovable> {
+        let pager = self.pager.as_ref().ok_or(Immovable)?;
+        // SAFETY: by the contract of `with_pager` the caller is our allocator, and it promises
+        // (at `Platform::migrate`) that `to` is allocated, of this order, and nobody else's,
+        // and leaves it to the pager if that says `Ok`.
+        unsafe { pager.migrate(page) }
     }
 }
 

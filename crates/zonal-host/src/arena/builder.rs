@@ -3,12 +3,14 @@
 use super::{Arena, ArenaError, Tables};
 use crate::cpu;
 use crate::numa::{self, Binding, Topology};
+use crate::pager::Pager;
 use crate::region::{Region, RegionError};
 use crate::threads::Threads;
 use std::fmt;
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 use std::ops::Range;
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use zonal::map::{MemoryMap, PhysAddr, Region as MapRegion};
 use zonal::plan::{Config, Plan, PlanError};
@@ -41,6 +43,7 @@ pub struct Builder<S: Policy = Zonal> {
     huge: HugePages,
     nodes: bool,
     watermarks: WatermarkConfig,
+    pager: Option<Arc<dyn Pager>>,
     preset: PhantomData<fn() -> S>,
 }
 
@@ -70,6 +73,7 @@ impl<S: Policy> Builder<S> {
             huge: HugePages::Never,
             nodes: true,
             watermarks: WatermarkConfig { min_free: MinFree::None, ..WatermarkConfig::default() },
+            pager: None,
             preset: PhantomData,
         }
     }
@@ -120,17 +124,24 @@ impl<S: Policy> Builder<S> {
         self
     }
 
+    /// Who gives pages up and moves them when memory is short or in pieces. Default: nobody.
+    pub fn pager(mut self, pager: Arc<dyn Pager>) -> Self {
+        self.pager = Some(pager);
+        self
+    }
+
     /// The same with another preset.
     pub fn preset<T: Policy>(self) -> Builder<T> {
-        let Self { bytes, reserve, cpus, owners, huge, nodes, watermarks, preset: _ } = self;
-        Builder { bytes, reserve, cpus, owners, huge, nodes, watermarks, preset: PhantomData }
+        let Self { bytes, reserve, cpus, owners, huge, nodes, watermarks, pager, preset: _ } = self;
+        let preset = PhantomData;
+        Builder { bytes, reserve, cpus, owners, huge, nodes, watermarks, pager, preset }
     }
 
     /// Opens the arena. Costs O(pageblocks): milliseconds for a TiB.
     ///
     /// # Errors
     /// [`ArenaError`] says what there is not enough of.
-    pub fn open(self) -> Result<Arena<S>, ArenaError> {
+    pub fn open(mut self) -> Result<Arena<S>, ArenaError> {
         let shared = self.cpus.unwrap_or_else(cpu::possible);
         let owners = self.owners.unwrap_or(shared);
         if shared == 0 {
@@ -146,7 +157,8 @@ impl<S: Policy> Builder<S> {
         }
         let cpus = shared.saturating_add(owners);
         let plan = self.plan(&memory, &parts, &machine, cpus)?;
-        let first = Pfn::containing(memory.base().addr().get() as u64);
+        // Exposed for `copy_block`, which knows a block by its number only.
+        let first = Pfn::containing(memory.base().as_ptr().expose_provenance() as u64);
         let frames = (memory.len() / FRAME_SIZE) as u64;
         // SAFETY: the memory is committed and outlives the host, which goes with the allocator;
         // the allocator zeroes only what it is handing out, and nobody else reaches the host
@@ -154,6 +166,12 @@ impl<S: Policy> Builder<S> {
         let host = unsafe { Threads::new().with_memory(memory.base(), first, frames) };
         let host = host.with_shared(shared);
         let host = if parts.len() > 1 { host.with_nodes(&machine, cpus) } else { host };
+        let host = match self.pager.take() {
+            // SAFETY: only the allocator made below has the host, and who reaches the host
+            // through it has promised not to move pages; the frames are this arena's.
+            Some(pager) => unsafe { host.with_pager(pager) },
+            None => host,
+        };
         let mut tables = Tables::new(plan)?;
         // SAFETY: once; and the arena drops the allocator before the tables, and hands out
         // nothing of them for longer than a borrow of itself.
