@@ -23,12 +23,13 @@ use crate::cli::{BenchArgs, PathArg};
 use crate::engine::{Outcome, Progress, Run};
 use crate::error::LabError;
 use crate::memory::human;
+use crate::options::Options;
 use crate::plan::{self, Plan};
 use crate::pool::Pool;
 use crate::report::{self, Files};
 use crate::subject::Group;
 use crate::subjects;
-use crate::workload::Workload;
+use crate::workload::{Workload, highalloc};
 
 /// The peer a newcomer sees zonal beside: the one most people have heard of, and one that scales.
 const NEWCOMERS_PEER: &str = "mimalloc";
@@ -90,7 +91,8 @@ pub fn run(args: &BenchArgs, out: &mut dyn Write) -> Result<(), LabError> {
         if json {
             report::json_lines(&outcome.rows, out)?;
         } else if !outcome.rows.is_empty() {
-            report::print(run.workload, run.touch, &outcome.rows, out)?;
+            report::print(variant(run), run.touch, &outcome.rows, out)?;
+            report::details(run.workload, &outcome.rows, out)?;
         }
     }
     if rows == 0 {
@@ -127,6 +129,10 @@ pub fn newcomer(out: &mut dyn Write) -> Result<(), LabError> {
         samples: 15,
         seed: 1,
         touch: false,
+        by_cpu: false,
+        compact: false,
+        delay_ms: Vec::new(),
+        highalloc_memory: highalloc::DEFAULT_MEMORY,
         json: false,
         csv: None,
         out: None,
@@ -137,7 +143,7 @@ pub fn newcomer(out: &mut dyn Write) -> Result<(), LabError> {
     writeln!(out, "{}", machine_line(&plan, &args))?;
     for run in &plan.runs {
         let outcome = measure(run, &pool, false)?;
-        report::print(run.workload, false, &outcome.rows, out)?;
+        report::print(variant(run), false, &outcome.rows, out)?;
         writeln!(out)?;
         for verdict in report::verdicts(&outcome.rows) {
             writeln!(out, "{verdict}")?;
@@ -145,6 +151,11 @@ pub fn newcomer(out: &mut dyn Write) -> Result<(), LabError> {
     }
     writeln!(out, "More: zonal bench all, zonal bench --help")?;
     Ok(())
+}
+
+/// The workload, with a variant that stands for all of the run: they differ in a delay at most.
+fn variant(run: &Run) -> (Workload, Options) {
+    (run.workload, run.variants.first().copied().unwrap_or_default())
 }
 
 fn start(plan: &Plan) -> Result<Pool, LabError> {

@@ -7,6 +7,7 @@
 //! ```
 //! use std::sync::Arc;
 //! use zonal_lab::case::{Spec, open};
+//! use zonal_lab::options::Options;
 //! use zonal_lab::{machine, pool::Pool, subject::Setup, subjects::baseline::FreeList};
 //! use zonal_lab::workload::Workload;
 //!
@@ -14,6 +15,7 @@
 //!     workload: Workload::HotPair,
 //!     setup: Setup { memory: 64 << 20, threads: 1, touch: false },
 //!     seed: 1,
+//!     options: Options::default(),
 //! };
 //! let case = open::<FreeList>(&spec)?;
 //! let pool = Pool::new(&machine::cpus()?[..1])?;
@@ -28,13 +30,18 @@ use std::time::Instant;
 
 use rtrb::{Consumer, Producer, RingBuffer};
 
+use crate::figures::{Figure, Figures, LockWork};
 use crate::loops::{self, Halt, Step};
 use crate::machine::Usage;
+use crate::options::Options;
 use crate::pool::{Pool, WorkerPanic};
 use crate::rendezvous::{AbortOnPanic, Rendezvous};
 use crate::rng::Rng;
 use crate::subject::{Setup, Subject, SubjectError};
-use crate::workload::{FRAGMENT_FILL, MIXED_SLOTS, TASK_FRAMES, Workload};
+use crate::workload::{
+    FRAGMENT_FILL, MIXED_SLOTS, TASK_FRAMES, Turns, Workload, by_cpu, kbuild, parallel_free,
+    thp_mix,
+};
 
 /// Slots of the ring of `producer-consumer`.
 const RING_SLOTS: usize = 1024;
@@ -48,6 +55,8 @@ pub struct Spec {
     pub setup: Setup,
     /// Seed of every random order.
     pub seed: u64,
+    /// The variant of the workload.
+    pub options: Options,
 }
 
 /// What one thread did in one sample.
@@ -63,15 +72,6 @@ pub struct ThreadRun {
     pub lost_cpu: bool,
 }
 
-/// What `fragment` counted, in order-9 blocks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Blocks {
-    /// That could be allocated.
-    pub recovered: usize,
-    /// That the free frames would have made, had they lain together.
-    pub possible: usize,
-}
-
 /// One sample.
 #[derive(Clone, Debug)]
 pub struct Sample {
@@ -79,8 +79,8 @@ pub struct Sample {
     pub runs: Vec<ThreadRun>,
     /// Round trip of a cache line between the CPUs before and after, in ns; `None` on one CPU.
     pub round_trip: Option<(f64, f64)>,
-    /// What `fragment` counted.
-    pub blocks: Option<Blocks>,
+    /// What the workload counted.
+    pub figures: Figures,
 }
 
 impl Sample {
@@ -132,6 +132,11 @@ pub trait Case: Send + Sync {
     ///
     /// [`CaseError`]; the case is not to be sampled again after one.
     fn sample(self: Arc<Self>, pool: &Pool, reps: u64) -> Result<Sample, CaseError>;
+
+    /// What was done under the subject's zone locks so far, if it counts that.
+    fn lock_work(&self) -> Option<LockWork> {
+        None
+    }
 }
 
 /// Opens `S` for `spec`.
@@ -154,6 +159,7 @@ struct Scratch<B> {
     blocks: Vec<B>,
     slots: Vec<u32>,
     steps: Vec<Step>,
+    build: kbuild::Plan,
     frames_per_rep: usize,
 }
 
@@ -164,16 +170,28 @@ impl<B: Copy + Default> Scratch<B> {
             blocks: Vec::new(),
             slots: Vec::new(),
             steps: Vec::new(),
+            build: kbuild::Plan::default(),
             frames_per_rep: spec.workload.frames_per_rep(),
         };
         let blocks = match spec.workload {
             Workload::HotPair | Workload::Order9 | Workload::ProducerConsumer => 0,
             Workload::PageFault1 | Workload::RandomFree | Workload::Bulk => TASK_FRAMES,
             Workload::Mixed => MIXED_SLOTS,
+            Workload::Fragment if spec.options.by_cpu => by_cpu::part(managed),
             Workload::Fragment => managed * FRAGMENT_FILL / 100,
+            Workload::ParallelFree => parallel_free::part(managed, &spec.setup),
+            Workload::ThpMix => thp_mix::blocks(managed, thread),
+            Workload::KbuildMix => {
+                scratch.build = kbuild::Plan::new(&mut rng);
+                scratch.frames_per_rep = scratch.build.allocated();
+                scratch.build.slots()
+            }
+            // It has cases of its own: `highalloc::open`.
+            Workload::StressHighalloc => 0,
         };
         scratch.blocks.resize(blocks, B::default());
         match spec.workload {
+            Workload::Fragment if spec.options.by_cpu => {}
             Workload::RandomFree | Workload::Fragment => scratch.slots = rng.permutation(blocks),
             Workload::Mixed => (scratch.steps, scratch.frames_per_rep) = loops::plan(&mut rng),
             _ => {}
@@ -187,6 +205,7 @@ pub(crate) struct Shared<B> {
     pub(crate) place: Rendezvous,
     reps: u64,
     rings: Vec<Ring<B>>,
+    turns: Turns,
 }
 
 struct Ring<B> {
@@ -201,7 +220,7 @@ impl<B> Shared<B> {
             Ring { producer: Mutex::new(Some(producer)), consumer: Mutex::new(Some(consumer)) }
         };
         let rings = (0..pairs).map(|_| ring()).collect();
-        Self { place: Rendezvous::new(threads), reps, rings }
+        Self { place: Rendezvous::new(threads), reps, rings, turns: Turns::default() }
     }
 
     /// Warms up with one repetition and times the others; `frames` is what one of them allocates.
@@ -236,35 +255,35 @@ pub(crate) struct Part {
     run: ThreadRun,
     before: Option<f64>,
     after: Option<f64>,
-    blocks: Option<Blocks>,
+    figures: Figures,
 }
 
 /// Runs `body` between the probes; whoever fails tells the others.
 pub(crate) fn take_part(
     place: &Rendezvous,
     thread: usize,
-    body: impl FnOnce() -> Result<(ThreadRun, Option<Blocks>), Halt>,
+    body: impl FnOnce() -> Result<(ThreadRun, Figures), Halt>,
 ) -> Result<Part, Halt> {
     let _guard = AbortOnPanic(place);
     let work = || {
         let before = place.probe(0, thread)?;
-        let (run, blocks) = body()?;
+        let (run, figures) = body()?;
         let after = place.probe(1, thread)?;
-        Ok(Part { run, before, after, blocks })
+        Ok(Part { run, before, after, figures })
     };
     work().inspect_err(|_: &Halt| place.abort())
 }
 
 /// Puts the threads' parts together; of several errors, the one that is a cause is told.
 pub(crate) fn assemble(parts: Vec<Result<Part, Halt>>) -> Result<Sample, CaseError> {
-    let mut sample = Sample { runs: Vec::new(), round_trip: None, blocks: None };
+    let mut sample = Sample { runs: Vec::new(), round_trip: None, figures: Figures::default() };
     let mut failed = None;
     for part in parts {
         match part {
             Ok(part) => {
                 sample.runs.push(part.run);
                 sample.round_trip = sample.round_trip.or(part.before.zip(part.after));
-                sample.blocks = sample.blocks.or(part.blocks);
+                sample.figures.add(&part.figures);
             }
             Err(halt) if matches!(failed, None | Some(Halt::Aborted(_))) => failed = Some(halt),
             Err(_) => {}
@@ -293,19 +312,20 @@ impl<S: Subject> Case for Bench<S> {
         })?;
         assemble(parts)
     }
+
+    fn lock_work(&self) -> Option<LockWork> {
+        self.subject.lock_work()
+    }
 }
 
 impl<S: Subject> Bench<S> {
-    fn run(
-        &self,
-        thread: usize,
-        shared: &Shared<S::Block>,
-    ) -> Result<(ThreadRun, Option<Blocks>), Halt> {
+    fn run(&self, thread: usize, shared: &Shared<S::Block>) -> Result<(ThreadRun, Figures), Halt> {
         let mut handle = self.subject.thread(thread)?;
         let mut scratch = self.scratch[thread].lock().unwrap_or_else(PoisonError::into_inner);
-        let Scratch { blocks, slots, steps, frames_per_rep } = &mut *scratch;
+        let Scratch { blocks, slots, steps, build, frames_per_rep } = &mut *scratch;
         let frames = *frames_per_rep;
         let workload = self.spec.workload;
+        let at = (&shared.place, thread);
         let run = match (workload, self.spec.setup.touch && workload.touches()) {
             (Workload::HotPair, _) => shared.measure(frames, true, || loops::hot_pair(&mut handle)),
             (Workload::PageFault1, false) => shared.measure(frames, true, || {
@@ -333,11 +353,26 @@ impl<S: Subject> Bench<S> {
                 unsafe { loops::mixed(&mut handle, blocks, steps) }
             }),
             (Workload::ProducerConsumer, _) => pass(shared, thread, frames, &mut handle),
+            (Workload::KbuildMix, _) => {
+                shared.measure(frames, true, || build.carry_out(&mut handle, blocks))
+            }
+            (Workload::ParallelFree, _) => {
+                return parallel_free::sample(&mut handle, blocks, &shared.turns, at);
+            }
+            (Workload::ThpMix, _) => {
+                return thp_mix::sample(&mut handle, blocks, at, self.managed);
+            }
+            (Workload::Fragment, _) if self.spec.options.by_cpu => {
+                return by_cpu::sample(&mut handle, blocks, &shared.turns, at, self.managed);
+            }
             (Workload::Fragment, _) => {
                 return fragment(&mut handle, blocks, slots, self.managed);
             }
+            (Workload::StressHighalloc, _) => {
+                return Err(SubjectError::Init("has nobody to move its pages".into()).into());
+            }
         }?;
-        Ok((run, None))
+        Ok((run, Figures::default()))
     }
 }
 
@@ -368,12 +403,13 @@ fn fragment<T: crate::subject::FrameThread>(
     blocks: &mut [T::Block],
     slots: &[u32],
     managed: usize,
-) -> Result<(ThreadRun, Option<Blocks>), Halt> {
+) -> Result<(ThreadRun, Figures), Halt> {
     let before = Usage::now();
     let start = Instant::now();
     // SAFETY: `Scratch::new` made `slots` a permutation of the indices of `blocks`.
     let found = unsafe { loops::fragment(handle, blocks, slots, managed) }?;
     let lost_cpu = before.lost_cpu(&Usage::now(), start.elapsed());
     let run = ThreadRun { frames: found.frames as u64, start, wall: found.wall, lost_cpu };
-    Ok((run, Some(Blocks { recovered: found.recovered, possible: found.possible })))
+    let figures = Figures::of(Figure::BlocksRecovered, found.recovered as f64);
+    Ok((run, figures.with(Figure::BlocksPossible, found.possible as f64)))
 }

@@ -75,6 +75,19 @@ pub struct BenchArgs {
     /// Write to every page (page-fault1, random-free), beside the kernel's own page faults
     #[arg(long)]
     pub touch: bool,
+    /// fragment: two threads fill memory in turns, then everything of one of them is freed
+    #[arg(long)]
+    pub by_cpu: bool,
+    /// fragment: compact before blocks are counted (presets of zonal only)
+    #[arg(long)]
+    pub compact: bool,
+    /// stress-highalloc: pauses between requests, in ms, separated by commas
+    #[arg(long, value_delimiter = ',', value_name = "N", default_values_t = [1, 100],
+          value_parser = clap::value_parser!(u64).range(0..=60_000))]
+    pub delay_ms: Vec<u64>,
+    /// stress-highalloc: memory it manages instead of --memory; all of it is written to
+    #[arg(long, value_parser = parse_size, default_value = "256M", value_name = "SIZE")]
+    pub highalloc_memory: usize,
     /// Print JSON, one object a line, instead of tables
     #[arg(long)]
     pub json: bool,

@@ -6,11 +6,13 @@
 //!
 //! ```
 //! use zonal_lab::engine::{Progress, Run, Silent};
+//! use zonal_lab::options::Options;
 //! use zonal_lab::workload::Workload;
 //! use zonal_lab::{machine, pool::Pool, subjects};
 //!
 //! let run = Run {
 //!     workload: Workload::HotPair,
+//!     variants: vec![Options::default()],
 //!     subjects: subjects::all().into_iter().filter(|e| e.profile.name == "free-list").collect(),
 //!     threads: vec![1],
 //!     memory: 64 << 20,
@@ -30,6 +32,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use crate::case::{Case, CaseError, Sample, Spec};
+use crate::figures::Figures;
+use crate::options::Options;
 use crate::pool::Pool;
 use crate::stats::{self, Row};
 use crate::subject::Setup;
@@ -56,6 +60,8 @@ const LEAST_ROUNDS: usize = 3;
 pub struct Run {
     /// The workload.
     pub workload: Workload,
+    /// The variants of it.
+    pub variants: Vec<Options>,
     /// The subjects.
     pub subjects: Vec<Entry>,
     /// Thread counts, ascending.
@@ -111,6 +117,7 @@ impl Progress for Silent {
 struct Open {
     entry: Entry,
     threads: usize,
+    options: Options,
     case: Arc<dyn Case>,
     reps: u64,
     samples: Vec<Sample>,
@@ -119,7 +126,9 @@ struct Open {
 
 impl Open {
     fn label(&self, workload: Workload) -> String {
-        format!("{} {} ×{}", workload.name(), self.entry.profile.name, self.threads)
+        let variant = self.options.label().map_or(String::new(), |label| format!(" ({label})"));
+        let subject = self.entry.profile.name;
+        format!("{}{variant} {subject} ×{}", workload.name(), self.threads)
     }
 }
 
@@ -170,6 +179,7 @@ impl Run {
     /// while more than half of its samples will have to be dropped.
     fn wants(&self, case: &Open, round: usize, elapsed: Duration) -> bool {
         let asked = match self.duration {
+            _ if round >= self.workload.most_samples(case.options) => false,
             Some(duration) => round < LEAST_ROUNDS || elapsed < duration,
             None => {
                 let poor = stats::quiet(&case.samples) * 2 < self.samples;
@@ -191,21 +201,25 @@ impl Run {
 
     fn open(&self, outcome: &mut Outcome) -> Vec<Open> {
         let mut cases = Vec::new();
-        let fitting = self.threads.iter().filter(|threads| self.workload.runs_on(**threads));
-        let threads: Vec<usize> = fitting.copied().collect();
-        for entry in &self.subjects {
+        let variants = self.variants.iter();
+        for (&options, entry) in variants.flat_map(|it| self.subjects.iter().map(move |e| (it, e)))
+        {
             let subject = entry.profile.name;
-            if let Some(why) = entry.objection(self.workload, self.touch) {
-                outcome.absent.push(Absence { subject, threads: None, why, failed: false });
+            if let Some(why) = entry.objection(self.workload, self.touch, options) {
+                let known = outcome.absent.iter().any(|it| it.subject == subject && it.why == why);
+                let absence = Absence { subject, threads: None, why, failed: false };
+                outcome.absent.extend((!known).then_some(absence));
                 continue;
             }
-            for &threads in &threads {
+            let fits = |threads: &&usize| self.workload.runs_on(**threads, options);
+            for &threads in self.threads.iter().filter(fits) {
                 let setup = Setup { memory: self.memory, threads, touch: self.touch };
-                let spec = Spec { workload: self.workload, setup, seed: self.seed };
+                let spec = Spec { workload: self.workload, setup, seed: self.seed, options };
                 match entry.open(&spec) {
                     Ok(case) => cases.push(Open {
                         entry: *entry,
                         threads,
+                        options,
                         case,
                         reps: 1,
                         samples: Vec::new(),
@@ -225,8 +239,15 @@ impl Run {
 
     fn rows(&self, case: &Open) -> Vec<Row> {
         let profile = &case.entry.profile;
+        let work = case.case.lock_work();
+        let batches = self.workload == Workload::KbuildMix;
+        let counted = |figures: Figures| match &work {
+            Some(work) => work.figures(figures, batches),
+            None => figures,
+        };
         let row = |summary: &stats::Summary| Row {
             workload: self.workload.name(),
+            variant: case.options.label(),
             subject: profile.name,
             path: profile.path,
             threads: case.threads,
@@ -240,8 +261,8 @@ impl Run {
             scaling: None,
             unit: self.workload.unit(),
             round_trip_ns: summary.round_trip_ns.map(round),
-            blocks_recovered: summary.blocks.map(|(recovered, _)| recovered),
-            blocks_possible: summary.blocks.map(|(_, possible)| possible),
+            figures: counted(summary.figures),
+            hold_frames: work.map(|work| work.holds),
             memory: self.memory,
             seed: self.seed,
             touch: self.touch && self.workload.touches(),
@@ -270,9 +291,13 @@ fn fail(case: &mut Open, error: &CaseError, outcome: &mut Outcome) {
 /// tables up and is too slow to go by.
 fn calibrate(case: &mut Open, pool: &Pool, workload: Workload, outcome: &mut Outcome) {
     case.reps = 1;
+    if workload == Workload::StressHighalloc {
+        // Every sample opens an arena of its own.
+        return;
+    }
     for _ in 0..2 {
         match Arc::clone(&case.case).sample(pool, case.reps) {
-            Ok(_) if workload == Workload::Fragment => return,
+            Ok(_) if workload.is_whole() => return,
             Ok(sample) => {
                 let rep = sample.wall().as_secs_f64() / case.reps as f64;
                 let wanted = SAMPLE.as_secs_f64() / rep.max(1e-9);

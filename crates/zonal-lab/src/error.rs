@@ -75,8 +75,8 @@ pub enum LabError {
     },
     /// Not enough memory free to touch what the run would touch.
     #[error(
-        "--touch: the subjects of this run would come to hold {}, and {} is available; choose \
-         fewer subjects or threads",
+        "the subjects of this run would come to hold {} at once, and {} is available; choose \
+         fewer subjects or threads, or less memory",
         human(*needed), human(*available)
     )]
     TouchesTooMuch {
@@ -101,6 +101,14 @@ pub enum LabError {
     /// `--touch` with a workload that does not touch.
     #[error("--touch: {workload} does not write to its frames; page-fault1 and random-free do")]
     DoesNotTouch {
+        /// The workload.
+        workload: &'static str,
+    },
+    /// An option of another workload.
+    #[error("{option}: has no meaning for {workload}; fragment takes it")]
+    OptionDoesNotApply {
+        /// The option.
+        option: &'static str,
         /// The workload.
         workload: &'static str,
     },

@@ -16,7 +16,7 @@ use std::sync::Barrier;
 use std::thread;
 
 use zonal::policy::Policy;
-use zonal::preset::{Linux416, Zonal};
+use zonal::preset::{Cluster, ClusterFree, Linux416, SkipMerge, Zonal};
 use zonal::report::{BuddyInfo, PageTypeInfo, UnusableFree, VmStat, ZoneStatus};
 use zonal::{MigrateType, Order, Request};
 use zonal_host::Arena;
@@ -45,6 +45,12 @@ pub fn run(args: &InfoArgs, out: &mut dyn Write) -> Result<(), LabError> {
         report::<Zonal>(args.memory, out)
     } else if is(Linux416::NAME) {
         report::<Linux416>(args.memory, out)
+    } else if is(SkipMerge::NAME) {
+        report::<SkipMerge>(args.memory, out)
+    } else if is(Cluster::NAME) {
+        report::<Cluster>(args.memory, out)
+    } else if is(ClusterFree::NAME) {
+        report::<ClusterFree>(args.memory, out)
     } else {
         let presets = subjects::zonal::entries();
         let known = subjects::names(&presets, |_| true);

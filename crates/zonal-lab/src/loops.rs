@@ -35,6 +35,9 @@ pub enum Halt {
     /// Another thread of the sample gave up; its own reason says why.
     #[error(transparent)]
     Aborted(#[from] Aborted),
+    /// The allocator did what it must not; found by a workload that checks.
+    #[error("memory was damaged: {0}")]
+    Damaged(&'static str),
     /// The thread could not use the subject at all.
     #[error(transparent)]
     Subject(#[from] SubjectError),
@@ -43,7 +46,7 @@ pub enum Halt {
 /// Makes the compiler assume that `thread` is seen and changed here. Costs one store and, as the
 /// result is not used, no dependency.
 #[inline(always)]
-fn settle<T>(thread: &mut T) {
+pub(crate) fn settle<T>(thread: &mut T) {
     let _ = black_box(thread);
 }
 
@@ -53,7 +56,7 @@ fn settle<T>(thread: &mut T) {
 ///
 /// Each of `blocks` was allocated with `order` and is not freed.
 #[cold]
-unsafe fn give_up<T: FrameThread>(
+pub(crate) unsafe fn give_up<T: FrameThread>(
     thread: &mut T,
     blocks: impl Iterator<Item = T::Block>,
     order: u8,
@@ -393,20 +396,31 @@ pub unsafe fn fragment<T: FrameThread>(
     // SAFETY: `freed` is the first half of a permutation: each block once, allocated above.
     unsafe { free_named(thread, blocks, freed) };
     let filled = fill.elapsed();
-    let mut huge = Vec::new();
-    while let Some(block) = thread.alloc(HUGE_ORDER) {
-        huge.push(block);
-    }
-    let recovered = huge.len();
-    for block in huge {
-        // SAFETY: allocated with this order just above; freed once.
-        unsafe { thread.free(block, HUGE_ORDER) };
-    }
+    let recovered = count_blocks(thread);
     let rest = Instant::now();
     // SAFETY: `kept` is the other half of the permutation.
     unsafe { free_named(thread, blocks, kept) };
     let possible = managed.saturating_sub(kept.len()) >> HUGE_ORDER;
     Ok(Fragmented { frames: blocks.len(), wall: filled + rest.elapsed(), recovered, possible })
+}
+
+/// Counts the order-9 blocks that can be had, by compaction too, if the subject does that.
+pub(crate) fn count_blocks<T: FrameThread>(thread: &mut T) -> usize {
+    let mut huge = Vec::new();
+    loop {
+        let block = thread.alloc(HUGE_ORDER);
+        let block = block.or_else(|| thread.compact().then(|| thread.alloc(HUGE_ORDER))?);
+        match block {
+            Some(block) => huge.push(block),
+            None => break,
+        }
+    }
+    let count = huge.len();
+    for block in huge {
+        // SAFETY: allocated with this order just above; freed once.
+        unsafe { thread.free(block, HUGE_ORDER) };
+    }
+    count
 }
 
 /// Frees the single frames `blocks[slots[..]]`.

@@ -11,11 +11,14 @@
 //! assert!(matches!(plan::plan(&args), Err(LabError::ZeroThreads)));
 //! ```
 
+use core::time::Duration;
+
 use crate::cli::{BenchArgs, PathArg};
 use crate::engine::Run;
 use crate::error::LabError;
 use crate::machine;
 use crate::memory::MachineMemory;
+use crate::options::Options;
 use crate::subject::Group;
 use crate::subjects::{self, Entry};
 use crate::workload::{TASK_FRAMES, Workload};
@@ -49,7 +52,7 @@ pub fn plan(args: &BenchArgs) -> Result<Plan, LabError> {
         None => Workload::ALL.to_vec(),
     };
     if let [workload] = workloads[..] {
-        check_single(workload, &threads, args.touch)?;
+        check_single(workload, &threads, args)?;
     }
     let memory = MachineMemory::read().map_err(|source| LabError::Machine {
         what: "find out how much memory there is",
@@ -61,9 +64,10 @@ pub fn plan(args: &BenchArgs) -> Result<Plan, LabError> {
     }
     let run = |workload| Run {
         workload,
+        variants: variants(workload, args),
         subjects: subjects.clone(),
         threads: threads.clone(),
-        memory: args.memory,
+        memory: memory_of(workload, args),
         touch: args.touch,
         seed: args.seed,
         samples: args.samples,
@@ -72,6 +76,30 @@ pub fn plan(args: &BenchArgs) -> Result<Plan, LabError> {
     let named = args.preset.iter().chain(&args.subjects).filter(|name| *name != "all");
     let named = named.cloned().collect();
     Ok(Plan { cpus, runs: workloads.into_iter().map(run).collect(), named })
+}
+
+/// The variants of `workload` that the arguments ask for. Options of other workloads do not
+/// matter to it.
+fn variants(workload: Workload, args: &BenchArgs) -> Vec<Options> {
+    match workload {
+        Workload::StressHighalloc => {
+            let mut delays = args.delay_ms.clone();
+            delays.sort_unstable();
+            delays.dedup();
+            let delay =
+                |ms| Options { delay: Some(Duration::from_millis(ms)), ..Options::default() };
+            delays.into_iter().map(delay).collect()
+        }
+        Workload::Fragment => {
+            vec![Options { by_cpu: args.by_cpu, compact: args.compact, delay: None }]
+        }
+        _ => vec![Options::default()],
+    }
+}
+
+/// Bytes of frames a subject of `workload` manages.
+fn memory_of(workload: Workload, args: &BenchArgs) -> usize {
+    if workload == Workload::StressHighalloc { args.highalloc_memory } else { args.memory }
 }
 
 /// The thread counts: ascending, each once.
@@ -130,17 +158,24 @@ fn choose(args: &BenchArgs, entries: &[Entry]) -> Result<Vec<Entry>, LabError> {
 }
 
 /// What `all` passes over in silence is an error when one workload was asked for.
-fn check_single(workload: Workload, threads: &[usize], touch: bool) -> Result<(), LabError> {
-    if touch && !workload.touches() {
+fn check_single(workload: Workload, threads: &[usize], args: &BenchArgs) -> Result<(), LabError> {
+    let fragment = workload == Workload::Fragment;
+    for (option, given) in [("--by-cpu", args.by_cpu), ("--compact", args.compact)] {
+        if given && !fragment {
+            return Err(LabError::OptionDoesNotApply { option, workload: workload.name() });
+        }
+    }
+    let options = variants(workload, args).first().copied().unwrap_or_default();
+    if args.touch && !workload.touches() {
         return Err(LabError::DoesNotTouch { workload: workload.name() });
     }
-    if threads.iter().any(|&threads| workload.runs_on(threads)) {
+    if threads.iter().any(|&threads| workload.runs_on(threads, options)) {
         return Ok(());
     }
     let given: Vec<String> = threads.iter().map(usize::to_string).collect();
     Err(LabError::ThreadsDoNotFit {
         workload: workload.name(),
-        wanted: workload.threads_wanted(),
+        wanted: workload.threads_wanted(options),
         given: given.join(","),
     })
 }
@@ -151,12 +186,18 @@ fn check_memory(
     workloads: &[Workload],
     threads: &[usize],
 ) -> Result<(), LabError> {
-    let asked = args.memory as u64;
-    if asked > memory.total && !args.overcommit {
-        return Err(LabError::MoreThanThereIs { asked, total: memory.total });
+    if args.memory as u64 > memory.total && !args.overcommit {
+        return Err(LabError::MoreThanThereIs { asked: args.memory as u64, total: memory.total });
     }
-    for workload in workloads {
-        let most = threads.iter().copied().filter(|&n| workload.runs_on(n)).max().unwrap_or(0);
+    for &workload in workloads {
+        let asked = memory_of(workload, args) as u64;
+        let touched = workload == Workload::StressHighalloc;
+        if touched && asked > memory.available {
+            return Err(LabError::TouchesTooMuch { needed: asked, available: memory.available });
+        }
+        let options = variants(workload, args).first().copied().unwrap_or_default();
+        let fitting = threads.iter().copied().filter(|&n| workload.runs_on(n, options));
+        let most = fitting.max().unwrap_or(0);
         let needed = (most * workload.bytes_per_thread()) as u64 + SLACK;
         if asked < needed {
             let workload = workload.name();
@@ -203,6 +244,17 @@ mod tests {
             threads(&[3], 2),
             Err(LabError::TooManyThreads { asked: 3, available: 2 })
         ));
+    }
+
+    #[test]
+    fn options_make_variants_of_their_own_workload_only() {
+        let args = args(&["all", "--by-cpu", "--delay-ms", "5,1,5"]);
+        let delays: Vec<_> =
+            variants(Workload::StressHighalloc, &args).iter().map(|it| it.delay).collect();
+        let ms = |n| Some(Duration::from_millis(n));
+        assert_eq!(delays, [ms(1), ms(5)]);
+        assert!(variants(Workload::Fragment, &args)[0].by_cpu);
+        assert_eq!(variants(Workload::HotPair, &args), [Options::default()]);
     }
 
     #[test]

@@ -91,6 +91,12 @@ impl Rendezvous {
         }
     }
 
+    /// Threads that meet here.
+    #[must_use]
+    pub const fn parties(&self) -> usize {
+        self.parties
+    }
+
     /// Waits until all threads are here.
     ///
     /// # Errors

@@ -18,6 +18,9 @@ use comfy_table::{Cell, CellAlignment, Table, presets};
 
 use crate::engine::Outcome;
 use crate::error::LabError;
+use crate::figures::{Figure, HOLD_CLASSES};
+use crate::options::Options;
+use crate::published;
 use crate::stats::Row;
 use crate::subject::Group;
 use crate::subjects;
@@ -87,8 +90,15 @@ fn empty(file: &File) -> io::Result<()> {
 ///
 /// Those of `out`.
 pub fn json_lines(rows: &[Row], out: &mut dyn Write) -> io::Result<()> {
+    /// A row with what CSV has no column for.
+    #[derive(serde::Serialize)]
+    struct Line<'a> {
+        #[serde(flatten)]
+        row: &'a Row,
+        hold_frames: Option<[u64; HOLD_CLASSES]>,
+    }
     for row in rows {
-        serde_json::to_writer(&mut *out, row)?;
+        serde_json::to_writer(&mut *out, &Line { row, hold_frames: row.hold_frames })?;
         writeln!(out)?;
     }
     out.flush()
@@ -98,41 +108,42 @@ fn number(ns: f64) -> String {
     if ns < 100.0 { format!("{ns:.2}") } else { format!("{ns:.0}") }
 }
 
-/// The table of one workload: by thread count, the fastest first.
+/// The table of one workload: by variant and thread count, the fastest first.
 #[must_use]
-pub fn table(workload: Workload, rows: &[Row]) -> Table {
+pub fn table(rows: &[Row]) -> Table {
     let mut table = Table::new();
     table.load_preset(presets::UTF8_FULL_CONDENSED);
-    let fragments = workload == Workload::Fragment;
+    let has = |figure: &Figure| rows.iter().any(|row| row.figures.get(*figure).is_some());
+    let figures: Vec<Figure> = Figure::ALL.into_iter().filter(has).collect();
+    let variants = rows.iter().any(|row| row.variant.is_some());
     let several = rows.iter().any(|row| row.threads > 1);
     let disturbed = rows.iter().any(|row| row.disturbed);
     let mut header = vec!["subject", "path", "threads"];
+    header.extend(variants.then_some("variant"));
     header.extend(several.then_some("distance"));
     header.extend(["ns", "min", "max"]);
     header.extend(several.then_some("scaling"));
-    header.extend(fragments.then_some("2 MiB blocks"));
+    header.extend(figures.iter().map(|figure| figure.heading()));
     header.extend(["samples", "dropped"]);
     header.extend(disturbed.then_some("disturbed"));
     table.set_header(&header);
     let mut rows: Vec<&Row> = rows.iter().collect();
     rows.sort_by(|a, b| {
-        let key = (a.threads, a.distance).cmp(&(b.threads, b.distance));
+        let key = (&a.variant, a.threads, a.distance).cmp(&(&b.variant, b.threads, b.distance));
         key.then(a.ns_per_frame.total_cmp(&b.ns_per_frame))
     });
     for row in rows {
         let right = |text: String| Cell::new(text).set_alignment(CellAlignment::Right);
         let mut cells = vec![Cell::new(row.subject), Cell::new(row.path)];
         cells.push(right(row.threads.to_string()));
+        cells.extend(variants.then(|| Cell::new(row.variant.as_deref().unwrap_or(""))));
         cells.extend(several.then(|| Cell::new(row.distance.map_or("", |it| it.name()))));
         cells.extend([row.ns_per_frame, row.min, row.max].map(|ns| right(number(ns))));
         let scaling = row.scaling.map_or(String::new(), |scaling| format!("{scaling:.2}"));
         cells.extend(several.then(|| right(scaling)));
-        if fragments {
-            let count =
-                |value: Option<f64>| value.map_or("?".into(), |value| format!("{value:.0}"));
-            let of = format!("{} of {}", count(row.blocks_recovered), count(row.blocks_possible));
-            cells.push(right(of));
-        }
+        cells.extend(figures.iter().map(|figure| {
+            right(row.figures.get(*figure).map_or(String::new(), |value| figure.shown(value)))
+        }));
         cells.push(right(row.samples.to_string()));
         cells.push(right(row.dropped.to_string()));
         cells.extend(disturbed.then(|| Cell::new(if row.disturbed { "yes" } else { "" })));
@@ -146,14 +157,20 @@ pub fn table(workload: Workload, rows: &[Row]) -> Table {
 /// # Errors
 ///
 /// Those of `out`.
-pub fn print(workload: Workload, touch: bool, rows: &[Row], out: &mut dyn Write) -> io::Result<()> {
+pub fn print(
+    (workload, options): (Workload, Options),
+    touch: bool,
+    rows: &[Row],
+    out: &mut dyn Write,
+) -> io::Result<()> {
     let touched = if touch && workload.touches() { ", each page written to" } else { "" };
     writeln!(out, "\n{}: {}{touched}", workload.name(), workload.about())?;
-    writeln!(out, "{}", table(workload, rows))?;
+    writeln!(out, "{}", table(rows))?;
     let each = if workload == Workload::ProducerConsumer { "pair of threads" } else { "thread" };
     writeln!(
         out,
-        "ns: median wall time to allocate and free one {}, per {each}.",
+        "ns: median wall time to {} one {}, per {each}.",
+        workload.timed(options),
         workload.unit()
     )?;
     let mut told = Vec::new();
@@ -168,6 +185,40 @@ pub fn print(workload: Workload, touch: bool, rows: &[Row], out: &mut dyn Write)
             out,
             "disturbed: a thread lost its CPU in every sample; run it again on an idle machine."
         )?;
+    }
+    out.flush()
+}
+
+/// Prints what a reader of a table may also want: the work per hold of the zone lock, and what
+/// was published about the workload, on other machines.
+///
+/// # Errors
+///
+/// Those of `out`.
+pub fn details(workload: Workload, rows: &[Row], out: &mut dyn Write) -> io::Result<()> {
+    let counted = rows.iter().filter_map(|row| Some((row, row.hold_frames?)));
+    let mut holds = Table::new();
+    holds.load_preset(presets::UTF8_FULL_CONDENSED);
+    let mut header = vec!["subject".to_owned(), "path".into(), "threads".into()];
+    let bounds = (0..HOLD_CLASSES).map(|class| match class {
+        12 => "more".to_owned(),
+        class => format!("<{}", 1u32 << class),
+    });
+    header.extend(bounds);
+    holds.set_header(header);
+    for (row, counts) in counted {
+        let right = |text: String| Cell::new(text).set_alignment(CellAlignment::Right);
+        let mut cells = vec![Cell::new(row.subject), Cell::new(row.path)];
+        cells.push(right(row.threads.to_string()));
+        cells.extend(counts.map(|count| right(count.to_string())));
+        holds.add_row(cells);
+    }
+    if !holds.is_empty() {
+        writeln!(out, "\nHolds of the zone lock by frames of work in them:\n{holds}")?;
+    }
+    if let Some(table) = published::table(workload, rows) {
+        writeln!(out, "\npublished (other machines; ratios only):\n{table}")?;
+        writeln!(out, "{}", published::SOURCE)?;
     }
     out.flush()
 }

@@ -6,7 +6,10 @@
 //! assert_eq!(median(&mut [3.0, 1.0, 2.0]), Some(2.0));
 //! ```
 
-use crate::case::{Blocks, Sample};
+use serde::ser::{Serialize, SerializeStruct, Serializer};
+
+use crate::case::Sample;
+use crate::figures::{Figure, Figures, HOLD_CLASSES};
 use crate::rendezvous::Distance;
 use crate::subject::Path;
 
@@ -55,11 +58,14 @@ pub fn quiet(samples: &[Sample]) -> usize {
 
 /// One line of a result: a workload on a subject with a number of threads at a distance.
 ///
-/// These are the fields of a JSON line and the columns of a CSV file.
-#[derive(Clone, Debug, serde::Serialize)]
+/// These are the fields of a JSON line and the columns of a CSV file; there the figures are
+/// fields of their own, and the histogram (JSON only) is an array.
+#[derive(Clone, Debug)]
 pub struct Row {
     /// Name of the workload.
     pub workload: &'static str,
+    /// The variant of the workload, if it is not the plain one.
+    pub variant: Option<String>,
     /// Name of the subject: a preset or a peer.
     pub subject: &'static str,
     /// How its threads reach it.
@@ -89,10 +95,12 @@ pub struct Row {
     pub unit: &'static str,
     /// Median round trip of a cache line between the CPUs, in ns.
     pub round_trip_ns: Option<f64>,
-    /// Order-9 blocks that could be allocated in `fragment`, median.
-    pub blocks_recovered: Option<f64>,
-    /// Order-9 blocks' worth of frames that were free then, median.
-    pub blocks_possible: Option<f64>,
+    /// What the workload counts beside the time: medians, or sums over all samples for what is
+    /// counted under the zone lock.
+    pub figures: Figures,
+    /// Holds of the zone lock by their work in frames (fewer than 1, 2, 4, … 2048, and more),
+    /// since the subject was opened; none for those that do not count.
+    pub hold_frames: Option<[u64; HOLD_CLASSES]>,
     /// Bytes of frames the subject managed.
     pub memory: usize,
     /// Seed of the random orders.
@@ -101,6 +109,35 @@ pub struct Row {
     pub touch: bool,
     /// How the subject is made safe for several threads.
     pub note: &'static str,
+}
+
+impl Serialize for Row {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut row = serializer.serialize_struct("Row", 20 + Figure::ALL.len())?;
+        row.serialize_field("workload", self.workload)?;
+        row.serialize_field("subject", self.subject)?;
+        row.serialize_field("path", &self.path)?;
+        row.serialize_field("threads", &self.threads)?;
+        row.serialize_field("distance", &self.distance)?;
+        row.serialize_field("ns_per_frame", &self.ns_per_frame)?;
+        row.serialize_field("min", &self.min)?;
+        row.serialize_field("max", &self.max)?;
+        row.serialize_field("samples", &self.samples)?;
+        row.serialize_field("dropped", &self.dropped)?;
+        row.serialize_field("disturbed", &self.disturbed)?;
+        row.serialize_field("scaling", &self.scaling)?;
+        row.serialize_field("unit", self.unit)?;
+        row.serialize_field("round_trip_ns", &self.round_trip_ns)?;
+        row.serialize_field("variant", &self.variant)?;
+        for figure in Figure::ALL {
+            row.serialize_field(figure.name(), &self.figures.get(figure))?;
+        }
+        row.serialize_field("memory", &self.memory)?;
+        row.serialize_field("seed", &self.seed)?;
+        row.serialize_field("touch", &self.touch)?;
+        row.serialize_field("note", self.note)?;
+        row.end()
+    }
 }
 
 /// The numbers of a [`Row`].
@@ -118,8 +155,8 @@ pub struct Summary {
     pub disturbed: bool,
     /// Median round trip.
     pub round_trip_ns: Option<f64>,
-    /// Median of recovered and possible blocks.
-    pub blocks: Option<(f64, f64)>,
+    /// Medians of the figures.
+    pub figures: Figures,
 }
 
 /// Sums the samples of a case up, a [`Summary`] for each distance there was.
@@ -149,9 +186,7 @@ fn summary(distance: Option<Distance>, samples: &[&Sample]) -> Option<Summary> {
     let over = |value: &dyn Fn(&Sample) -> Option<f64>| -> Vec<f64> {
         kept.iter().filter_map(|sample| value(sample)).collect()
     };
-    let count = |value: fn(&Blocks) -> usize| {
-        median(&mut over(&|sample| sample.blocks.as_ref().map(|blocks| value(blocks) as f64)))
-    };
+    let figures: Vec<Figures> = kept.iter().map(|sample| sample.figures).collect();
     let mut ns = over(&|sample| Some(sample.ns_per_frame()));
     let middle = median(&mut ns)?;
     Some(Summary {
@@ -161,7 +196,7 @@ fn summary(distance: Option<Distance>, samples: &[&Sample]) -> Option<Summary> {
         dropped: samples.len() - kept.len(),
         disturbed,
         round_trip_ns: median(&mut over(&|sample| sample.round_trip.map(|(before, _)| before))),
-        blocks: count(|blocks| blocks.recovered).zip(count(|blocks| blocks.possible)),
+        figures: Figures::median(&figures),
     })
 }
 
@@ -170,11 +205,11 @@ pub fn scale(rows: &mut [Row]) {
     let single: Vec<_> = rows
         .iter()
         .filter(|row| row.threads == 1)
-        .map(|row| (row.workload, row.subject, row.path, row.ns_per_frame))
+        .map(|row| (row.workload, row.variant.clone(), row.subject, row.path, row.ns_per_frame))
         .collect();
     for row in rows.iter_mut().filter(|row| row.threads > 1) {
-        let key = (row.workload, row.subject, row.path);
-        let alone = single.iter().find(|(w, s, p, _)| (*w, *s, *p) == key);
+        let key = (row.workload, &row.variant, row.subject, row.path);
+        let alone = single.iter().find(|(w, v, s, p, _)| (*w, v, *s, *p) == key);
         row.scaling = alone.map(|(.., ns)| ns / row.ns_per_frame);
     }
 }
@@ -189,7 +224,8 @@ mod tests {
     fn sample(ns: u64, lost_cpu: bool, round_trip: Option<(f64, f64)>) -> Sample {
         let start = Instant::now();
         let run = ThreadRun { frames: 1, start, wall: Duration::from_nanos(ns), lost_cpu };
-        Sample { runs: vec![run; 1 + usize::from(round_trip.is_some())], round_trip, blocks: None }
+        let runs = vec![run; 1 + usize::from(round_trip.is_some())];
+        Sample { runs, round_trip, figures: Figures::default() }
     }
 
     #[test]
@@ -234,7 +270,8 @@ mod tests {
             let wall = Duration::from_nanos(ns);
             ThreadRun { frames: 100, start, wall, lost_cpu: false }
         };
-        let even = Sample { runs: vec![run(1000); 2], round_trip: None, blocks: None };
+        let runs = vec![run(1000); 2];
+        let even = Sample { runs, round_trip: None, figures: Figures::default() };
         assert!((even.ns_per_frame() - 10.0).abs() < 1e-9);
         let uneven = Sample { runs: vec![run(1000), run(4000)], ..even };
         assert!((uneven.ns_per_frame() - 16.0).abs() < 1e-9, "{}", uneven.ns_per_frame());

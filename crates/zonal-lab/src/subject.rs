@@ -20,6 +20,10 @@
 
 use core::fmt;
 
+use zonal::MigrateType;
+
+use crate::figures::LockWork;
+
 /// Bytes in a frame.
 pub const FRAME_BYTES: usize = 4096;
 
@@ -144,6 +148,11 @@ pub trait Subject: Send + Sync + Sized + 'static {
 
     /// Frames that can be handed out when none is, if [`Profile::managed`].
     fn frames(&self) -> Option<usize>;
+
+    /// What was done under its zone locks since it was opened, if it counts that.
+    fn lock_work(&self) -> Option<LockWork> {
+        None
+    }
 }
 
 /// One thread's access to a [`Subject`].
@@ -155,6 +164,21 @@ pub trait FrameThread {
 
     /// Allocates `1 << order` contiguous frames; `None` if it cannot.
     fn alloc(&mut self, order: u8) -> Option<Self::Block>;
+
+    /// Allocates as [`alloc`](Self::alloc) and says what the frames are for; an allocator that
+    /// makes no difference ignores it.
+    #[inline]
+    fn alloc_as(&mut self, order: u8, migrate: MigrateType) -> Option<Self::Block> {
+        let _ = migrate;
+        self.alloc(order)
+    }
+
+    /// Moves allocated pages together so that an order-9 block forms, if the allocator does that
+    /// and the subject was opened for it; says whether there is one now. Called when no other
+    /// thread uses the subject.
+    fn compact(&mut self) -> bool {
+        false
+    }
 
     /// Frees a block.
     ///

@@ -9,6 +9,7 @@
 use std::sync::Arc;
 
 use crate::case::{self, Case, Spec};
+use crate::options::Options;
 use crate::subject::{Group, Profile, Subject, SubjectError};
 use crate::workload::Workload;
 
@@ -16,6 +17,7 @@ pub mod baseline;
 pub mod kernel;
 #[cfg(feature = "peers")]
 pub mod mallocs;
+pub mod movable;
 #[cfg(feature = "peers")]
 pub mod peers;
 pub mod zonal;
@@ -52,11 +54,15 @@ impl Entry {
 
     /// Why this subject has no part in `workload`, if it has none.
     #[must_use]
-    pub fn objection(&self, workload: Workload, touch: bool) -> Option<String> {
+    pub fn objection(&self, workload: Workload, touch: bool, options: Options) -> Option<String> {
         let profile = &self.profile;
         if profile.name == kernel::PROFILE.name {
             let fits = workload == Workload::PageFault1 && touch;
             return (!fits).then(|| "takes part in page-fault1 with --touch only".into());
+        }
+        let compacts = options.compact || workload == Workload::StressHighalloc;
+        if compacts && profile.group != Group::Zonal {
+            return Some("does not move pages".into());
         }
         // A reference with frames of its own (the free list) does what an allocator does.
         let hollow = profile.group == Group::Reference && !profile.managed;
@@ -69,7 +75,7 @@ impl Entry {
         if workload.max_order() > profile.max_order {
             return Some(format!("has no order-{} blocks", workload.max_order()));
         }
-        if workload == Workload::Fragment && !profile.managed {
+        if workload.fills() && !profile.managed {
             return Some("manages no fixed set of frames that could be 90 % full".into());
         }
         None

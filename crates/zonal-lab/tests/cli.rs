@@ -81,6 +81,15 @@ fn a_workload_that_cannot_run_as_asked() {
         &["producer-consumer", "even number"],
     );
     refused("bench hot-pair --subjects free-list --touch", &["--touch", "page-fault1"]);
+    refused("bench hot-pair --by-cpu", &["--by-cpu", "hot-pair", "fragment"]);
+    refused("bench thp-mix --compact", &["--compact", "thp-mix"]);
+    refused("bench fragment --by-cpu --threads 1", &["two threads"]);
+    refused("bench thp-mix --threads 1", &["thp-mix", "even number"]);
+    refused("bench stress-highalloc --threads 1", &["at least two"]);
+    refused(
+        "bench stress-highalloc --threads 2 --highalloc-memory 1M",
+        &["--memory 1 MiB", "needs at least"],
+    );
     refused("bench hot-pair --samples 0", &["--samples"]);
     refused("bench hot-pair --duration 0", &["--duration"]);
     refused("bench", &["WORKLOAD"]);
@@ -121,14 +130,15 @@ fn json_has_the_fields_programs_rely_on() {
 
 #[test]
 fn every_workload_runs_on_what_is_built_in() {
-    let line =
-        "bench all --samples 1 --memory 512M --json --no-progress --subjects all,free-list,null";
+    let line = "bench all --samples 1 --memory 512M --json --no-progress --subjects all,free-list,null \
+         --delay-ms 1 --highalloc-memory 64M";
     let run = zonal(line).assert().success();
     let rows = objects(&run.get_output().stdout);
     for workload in zonal_lab::workload::Workload::ALL {
         let has_row = rows.iter().any(|row| row["workload"] == workload.name());
         let needs_peers = workload.max_order() > 0 && !cfg!(feature = "peers");
-        let needs_pair = !workload.runs_on(cpus()) && !workload.runs_on(1);
+        let plain = zonal_lab::options::Options::default();
+        let needs_pair = !workload.runs_on(cpus(), plain) && !workload.runs_on(1, plain);
         assert!(has_row || needs_peers || needs_pair, "no row for {}", workload.name());
     }
     let failed = String::from_utf8_lossy(&run.get_output().stderr).contains("failed");

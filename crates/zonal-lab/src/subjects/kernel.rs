@@ -5,11 +5,13 @@
 //! calls `page_fault1`.
 //!
 //! ```
+//! use zonal_lab::options::Options;
 //! use zonal_lab::subject::Setup;
 //! use zonal_lab::{case::Spec, subjects::kernel, workload::Workload};
 //!
 //! let setup = Setup { memory: 1 << 30, threads: 1, touch: true };
-//! let spec = Spec { workload: Workload::PageFault1, setup, seed: 1 };
+//! let options = Options::default();
+//! let spec = Spec { workload: Workload::PageFault1, setup, seed: 1, options };
 //! assert!(kernel::open(&spec).is_ok());
 //! ```
 
@@ -18,6 +20,7 @@ use std::io;
 use std::sync::Arc;
 
 use crate::case::{Case, CaseError, Sample, Shared, Spec, assemble, take_part};
+use crate::figures::Figures;
 use crate::loops::Halt;
 use crate::pool::Pool;
 use crate::subject::{FRAME_BYTES, Group, Path, Profile, SubjectError};
@@ -52,7 +55,7 @@ impl Case for KernelMmap {
         let shared = Shared::<u32>::new(self.threads, reps, 0);
         let parts = pool.run(self.threads, move |thread| {
             take_part(&shared.place, thread, || {
-                Ok((shared.measure(TASK_FRAMES, true, map_touch_unmap)?, None))
+                Ok((shared.measure(TASK_FRAMES, true, map_touch_unmap)?, Figures::default()))
             })
         })?;
         assemble(parts)

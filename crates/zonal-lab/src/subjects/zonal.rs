@@ -5,25 +5,75 @@
 //! ```
 
 use std::marker::PhantomData;
+use std::sync::Arc;
 
+use zonal::info::ZoneInfo;
 use zonal::policy::Policy;
-use zonal::preset::{Linux416, Zonal};
-use zonal::{MigrateType, Order, Pfn, Request};
+use zonal::preset::{Cluster, ClusterFree, Linux416, SkipMerge, Zonal};
+use zonal::{MigrateType, Order, Pfn, Request, ZoneId};
 use zonal_host::Arena;
-use zonal_host::arena::Handle;
+use zonal_host::arena::{Builder, Handle};
 
 use super::Entry;
+use super::movable::Movable;
+use crate::case::{self, Case, Spec};
+use crate::figures::{Batches, LockWork};
 use crate::subject::{FrameThread, Group, Path, Profile, Setup, Subject, SubjectError};
+use crate::workload::{Workload, highalloc};
 
 /// The presets built in, in the order they are run.
 #[must_use]
 pub fn entries() -> Vec<Entry> {
-    vec![
-        Entry::of::<Preset<Zonal, Owned>>(),
-        Entry::of::<Preset<Zonal, Shared>>(),
-        Entry::of::<Preset<Linux416, Owned>>(),
-        Entry::of::<Preset<Linux416, Shared>>(),
-    ]
+    let mut entries = Vec::new();
+    add::<Zonal>(&mut entries);
+    add::<Linux416>(&mut entries);
+    add::<SkipMerge>(&mut entries);
+    add::<Cluster>(&mut entries);
+    add::<ClusterFree>(&mut entries);
+    entries
+}
+
+/// A preset, owned and shared.
+fn add<S: Policy>(entries: &mut Vec<Entry>) {
+    entries.push(Entry::with(<Preset<S, Owned>>::PROFILE, open::<S, Owned>));
+    entries.push(Entry::with(<Preset<S, Shared>>::PROFILE, open::<S, Shared>));
+}
+
+/// Opens a preset for what `spec` asks of it.
+fn open<S: Policy, W: Way>(spec: &Spec) -> Result<Arc<dyn Case>, SubjectError> {
+    match spec.workload {
+        Workload::StressHighalloc => highalloc::open::<S, W>(spec),
+        _ if spec.options.compact => case::open::<Movable<S, W>>(spec),
+        _ => case::open::<Preset<S, W>>(spec),
+    }
+}
+
+/// An arena as all workloads but one use it: address space, since the frames are touched only by
+/// workloads that are asked to.
+pub(super) fn builder<S: Policy>(setup: &Setup) -> Builder<S> {
+    Arena::builder().preset::<S>().reserve(setup.memory).owners(setup.threads as u32)
+}
+
+/// The zones of an arena.
+pub(crate) fn zones<S: Policy>(arena: &Arena<S>) -> impl Iterator<Item = ZoneInfo> + '_ {
+    let ids = 0..u8::try_from(arena.zone_count()).unwrap_or(u8::MAX);
+    ids.filter_map(|id| arena.zone_info(ZoneId(id)))
+}
+
+/// What was done under the zone locks of an arena.
+pub(crate) fn lock_work_of<S: Policy>(arena: &Arena<S>) -> LockWork {
+    let mut work = LockWork::default();
+    for zone in zones(arena) {
+        let (holds, hold_max) = (zone.events.holds, zone.events.hold_max);
+        work.add(&LockWork { holds, hold_max, batches: batches(&zone) });
+    }
+    work
+}
+
+/// The batches that linked per-CPU lists gave back to a zone.
+fn batches(zone: &ZoneInfo) -> Option<Batches> {
+    let (all, single_type) = (zone.events.free_batches, zone.events.single_type);
+    (all > 0).then_some(Batches { all, single_type })
 }
 
 /// How a thread reaches the arena.
@@ -91,13 +141,8 @@ impl<S: Policy, W: Way> Subject for Preset<S, W> {
     type Thread<'a> = W::Thread<'a, S>;
 
     fn open(setup: &Setup) -> Result<Self, SubjectError> {
-        // Address space: the frames are touched only by workloads that are asked to.
-        let arena = Arena::builder()
-            .preset::<S>()
-            .reserve(setup.memory)
-            .owners(setup.threads as u32)
-            .open()
-            .map_err(|error| SubjectError::Init(error.to_string()))?;
+        let arena =
+            builder::<S>(setup).open().map_err(|error| SubjectError::Init(error.to_string()))?;
         Ok(Self { arena, way: PhantomData })
     }
 
@@ -107,6 +152,10 @@ impl<S: Policy, W: Way> Subject for Preset<S, W> {
 
     fn frames(&self) -> Option<usize> {
         Some(self.arena.len() / crate::subject::FRAME_BYTES)
+    }
+
+    fn lock_work(&self) -> Option<LockWork> {
+        Some(lock_work_of(&self.arena))
     }
 }
 
@@ -143,6 +192,11 @@ impl<S: Policy> FrameThread for OwnedThread<'_, S> {
     #[inline(always)]
     fn alloc(&mut self, order: u8) -> Option<Pfn> {
         self.handle.alloc_raw(&request(order)?).ok()
+    }
+
+    #[inline(always)]
+    fn alloc_as(&mut self, order: u8, migrate: MigrateType) -> Option<Pfn> {
+        self.handle.alloc_raw(&Request::new(Order::new(order)?).migrate(migrate)).ok()
     }
 
     #[inline(always)]
@@ -184,6 +238,11 @@ impl<S: Policy> FrameThread for SharedThread<'_, S> {
     #[inline(always)]
     fn alloc(&mut self, order: u8) -> Option<Pfn> {
         self.arena.alloc_raw(&request(order)?).ok()
+    }
+
+    #[inline(always)]
+    fn alloc_as(&mut self, order: u8, migrate: MigrateType) -> Option<Pfn> {
+        self.arena.alloc_raw(&Request::new(Order::new(order)?).migrate(migrate)).ok()
     }
 
     #[inline(always)]
