@@ -7,7 +7,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use zonal::policy::Policy;
-use zonal::preset::Linux416;
+use zonal::preset::{Cluster, ClusterFree, Linux416, SkipMerge};
 use zonal_testkit::command::{Command, from_bytes};
 use zonal_testkit::preset::TinyZonal;
 use zonal_testkit::probe::{Cells, Probe};
@@ -27,4 +27,7 @@ fuzz_target!(|bytes: &[u8]| {
     let (shape, commands) = from_bytes(bytes, MOST);
     run::<TinyZonal>(shape, &commands);
     run::<Linux416>(shape, &commands);
+    run::<SkipMerge>(shape, &commands);
+    run::<Cluster>(shape, &commands);
+    run::<ClusterFree>(shape, &commands);
 });

@@ -30,6 +30,8 @@ pub(crate) enum Step {
     Golden,
     /// Models of the lock-free parts
     Loom,
+    /// Random schedules of larger models
+    Shuttle,
     /// Every fuzz target for 20 seconds
     FuzzSmoke,
 }
@@ -53,6 +55,7 @@ impl Step {
             Self::Deny => deny(shell),
             Self::Golden => golden::run(shell, false),
             Self::Loom => loom(shell),
+            Self::Shuttle => shuttle(shell),
             Self::FuzzSmoke => fuzz_smoke(shell),
         }
     }
@@ -110,6 +113,13 @@ fn loom(shell: &Shell) -> Result<()> {
             .run()?;
     }
     Ok(())
+}
+
+fn shuttle(shell: &Shell) -> Result<()> {
+    let test =
+        cmd!(shell, "cargo test --release --locked -p zonal-testkit --test shuttle_exchange");
+    let dir = target_dir(shell).join("shuttle");
+    Ok(test.env("RUSTFLAGS", "--cfg shuttle").env("CARGO_TARGET_DIR", dir).run()?)
 }
 
 fn fuzz_smoke(shell: &Shell) -> Result<()> {

@@ -12,6 +12,7 @@
 
 use crate::checkers::{Checked, Rules, Violation, check_all, check_faults};
 use crate::command::{Ask, Command, as_source};
+use crate::cluster_check::check_clusters;
 use crate::host::Host;
 use crate::model::Model;
 use crate::shape::Shape;
@@ -157,7 +158,8 @@ impl<'w, 'm, P: Host, S: Policy> Runner<'w, 'm, P, S> {
         self.note_redeemed();
         check_faults(&self.world.allocator.platform().faults())?;
         self.last = Snapshot::of(&self.world.allocator);
-        check_all(&self.last, &self.model, &self.rules)
+        check_all(&self.last, &self.model, &self.rules)?;
+        check_clusters(&self.world.allocator)
     }
 
     /// Takes what the host freed out of the model.

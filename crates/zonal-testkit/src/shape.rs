@@ -109,9 +109,14 @@ impl Shape {
             ..Config::new(self.cpus())
         };
         match self {
-            Self::Scrap | Self::Blocks3 => Config { pageblock_order: order(3), ..base },
-            Self::Holes | Self::Cma => Config { pageblock_order: order(4), ..base },
-            Self::Flat | Self::TwoNodes => base,
+            // Batches that the size of the zone would not give: clusters on the order-0 lists.
+            Self::Scrap => Config { pageblock_order: order(3), pcp_batch: Some(3), ..base },
+            Self::Blocks3 => Config { pageblock_order: order(3), ..base },
+            Self::Holes | Self::Cma => {
+                Config { pageblock_order: order(4), pcp_batch: Some(4), ..base }
+            }
+            Self::Flat => Config { pcp_batch: Some(7), ..base },
+            Self::TwoNodes => base,
             Self::Low => Config { dma_limit: Pfn::new(256), dma32_limit: Pfn::new(1024), ..base },
             Self::Movable => Config { movable: MovableShare::Frames(1024), ..base },
             Self::Marked => Config {

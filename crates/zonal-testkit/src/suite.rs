@@ -7,6 +7,7 @@
 //! ```
 
 use crate::checkers::{Rules, check_all, check_faults};
+use crate::cluster_check::check_clusters;
 use crate::command::commands;
 use crate::host::Host;
 use crate::model::Model;
@@ -253,6 +254,7 @@ where
         allocator.drain_all();
         let after = Snapshot::of(allocator);
         check_all(&after, &Model::new(plan), &Rules::of::<S>()).expect("all invariants hold");
+        check_clusters(allocator).expect("clusters are what their slots say");
         if plan.config().pageblock_order == Order::MAX {
             assert_eq!(all_blocks(&after), fresh, "all memory merges back");
         }

@@ -5,7 +5,7 @@
 use zonal::error::ContiguousError;
 use zonal::map::RangeKind;
 use zonal::policy::Policy;
-use zonal::preset::{Linux416, Zonal};
+use zonal::preset::{Cluster, ClusterFree, Linux416, SkipMerge, Zonal};
 use zonal::{Order, Request, ZoneId};
 use zonal_testkit::preset::TinyZonal;
 use zonal_testkit::probe::{Cells, Probe};
@@ -98,6 +98,9 @@ macro_rules! over_presets {
 
 over_presets! {
     base: super::Linux416;
+    skip_merge: super::SkipMerge;
+    cluster: super::Cluster;
+    cluster_free: super::ClusterFree;
     default: super::Zonal;
     tiny: super::TinyZonal;
 }

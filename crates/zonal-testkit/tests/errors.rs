@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU8, AtomicU64};
 use zonal::error::{AllocReason, BuildError, FreeError};
 use zonal::platform::{Platform, Slot, single::SingleThread};
 use zonal::policy::Policy;
-use zonal::preset::{Linux416, Zonal};
+use zonal::preset::{Cluster, ClusterFree, Linux416, SkipMerge, Zonal};
 use zonal::watermark::Watermarks;
 use zonal::{Allocator, Common, CpuZone, Exchange, Storage, TableSize, Zone};
 use zonal::{CpuId, MigrateType, NodeId, NodeMask, NodePolicy, Order, Pfn, Request, ZoneId};
@@ -139,7 +139,10 @@ fn allocations<S: Policy>() {
             let error = allocator.alloc_raw(&request).unwrap_err();
             let mut out = [Pfn::default(); 4];
             assert_eq!(allocator.alloc_bulk(&request, &mut out).unwrap_err().reason, error.reason);
-            assert_eq!(Snapshot::of(allocator).without_holds(), before, "{error}: no change");
+            let mut after = Snapshot::of(allocator).without_holds();
+            // A compaction in vain is counted.
+            after.zones[0].compaction = before.zones[0].compaction;
+            assert_eq!(after, before, "{error}: no change");
             (error.reason, error.to_string())
         };
         for (ty, name) in [(3, "HighAtomic"), (4, "CMA"), (5, "Isolate")] {
@@ -319,6 +322,9 @@ macro_rules! on_presets {
 
 on_presets! {
     linux416: Linux416;
+    skip_merge: SkipMerge;
+    cluster: Cluster;
+    cluster_free: ClusterFree;
     default_preset: Zonal;
     tiny_zonal: TinyZonal;
 }

@@ -5,14 +5,15 @@
 
 use zonal::inspect::Place;
 use zonal::map::RangeKind;
-use zonal::policy::Policy;
-use zonal::preset::{Linux416, Zonal};
+use zonal::policy::{Merge, Policy};
+use zonal::preset::{Cluster, ClusterFree, Linux416, SkipMerge, Zonal};
 use zonal::{CpuId, MigrateType, Order, Pfn, Request, ZoneType};
 use zonal_testkit::host::Host;
 use zonal_testkit::preset::TinyZonal;
 use zonal_testkit::probe::{Cells, Probe};
 use zonal_testkit::shape::{Shape, order};
 use zonal_testkit::snapshot::Snapshot;
+use zonal_testkit::suite::Dice;
 use zonal_testkit::world::{World, with_world};
 
 type Host0 = Probe<Cells>;
@@ -88,7 +89,8 @@ fn clusters_of_another_cpu<S: Policy>(expect_clusters: bool) {
             now.iter().for_each(free);
             // CPU 0 misses clusters: from now on some are kept for it.
             on(0, world);
-            let again: Vec<_> = (0..200).map(|_| world.allocator.alloc_raw(&request).unwrap()).collect();
+            let again: Vec<_> =
+                (0..200).map(|_| world.allocator.alloc_raw(&request).unwrap()).collect();
             on(1, world);
             again.iter().chain(later).for_each(free);
             let deferred = world.allocator.zone_info(zonal::ZoneId(0)).unwrap().deferred;
@@ -124,6 +126,45 @@ fn lists_of_other_types<S: Policy>() {
             }
             world.allocator.drain_all();
             assert_eq!(exhaust(world, &of(wanted)).len(), out.len() / 4);
+        });
+    }
+}
+
+/// Both of two buddies, freed and drained to the list of the type that held them: presets that
+/// skip merges leave them single there. Then the same as a block.
+fn skipped_on_lists_of_other_types<S: Policy>() {
+    for (held, wanted) in [(0, 1), (0, 2), (1, 0), (1, 2), (2, 0), (2, 1)] {
+        let of = |ty: usize| Request::frame().migrate(MigrateType::ALL[ty]);
+        exhausted::<S>(Shape::Flat, &of(held), |world, out| {
+            let allocator = &world.allocator;
+            let pairs = || out.iter().filter(|pfn| pfn.get() % 16 < 2);
+            let free = || {
+                pairs().for_each(|&pfn| allocator.free_raw(pfn, Order::ZERO).unwrap());
+                allocator.drain_cpu(CpuId(0));
+            };
+            free();
+            let skipped = allocator.zone_info(zonal::ZoneId(0)).unwrap().merge_skipped;
+            assert_eq!(skipped > 0, S::Merge::SKIPS);
+            assert_eq!(exhaust(world, &of(wanted)).len(), pairs().count());
+            free();
+            let blocks = exhaust(world, &of(wanted).with_order(order(1)));
+            assert_eq!(blocks.len(), pairs().count() / 2);
+        });
+    }
+}
+
+/// A random half of all memory is freed frame by frame, and then the rest.
+fn high_orders_in_singles<S: Policy>() {
+    for seed in 0..4 {
+        exhausted::<S>(Shape::Huge, &movable(), |world, out| {
+            let mut dice = Dice::new(seed);
+            let (now, later): (Vec<Pfn>, Vec<Pfn>) = out.iter().partition(|_| dice.below(2) == 0);
+            for pfn in now.into_iter().chain(later) {
+                on(dice.below(2) as u32, world);
+                world.allocator.free_raw(pfn, Order::ZERO).unwrap();
+            }
+            let huge = exhaust(world, &Request::new(Order::HUGE).migrate(MigrateType::Movable));
+            assert_eq!(huge.len(), 12800 / 512, "all memory is free");
         });
     }
 }
@@ -250,6 +291,10 @@ macro_rules! on_presets {
             #[test]
             fn on_lists_of_other_types() { lists_of_other_types::<$preset>(); }
             #[test]
+            fn skipped_on_other_lists() { skipped_on_lists_of_other_types::<$preset>(); }
+            #[test]
+            fn in_single_frames() { high_orders_in_singles::<$preset>(); }
+            #[test]
             fn in_the_high_atomic_reserve() { high_atomic_reserve::<$preset>(); }
             #[test]
             fn in_the_reserve_late() { high_atomic_reserve_after_reclaim::<$preset>(); }
@@ -269,6 +314,9 @@ macro_rules! on_presets {
 
 on_presets! {
     linux416: Linux416, false;
+    skip_merge: SkipMerge, false;
+    cluster: Cluster, false;
+    cluster_free: ClusterFree, false;
     default_preset: Zonal, false;
     tiny_zonal: TinyZonal, true;
 }

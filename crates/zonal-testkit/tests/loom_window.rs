@@ -84,9 +84,9 @@ fn end<C: Clusters, P: Platform>(world: &Model<C, P>, held: impl IntoIterator<It
 
 /// One cuts a batch off; the other's request finds nothing of its own type, and the pageblock
 /// changes its type with all that is free in it.
-fn claim<C: Clusters, P: Platform + Default + 'static>(bound: usize) {
+fn claim<C: Clusters, P: Platform + Default + 'static>(bound: Option<usize>) {
     let plan = batch_plan(8, 2, 2);
-    explore("claim", Some(bound), move || {
+    explore("claim", bound, move || {
         let (world, held) = world::<C, P>(plan, &[1, 4, 2, 7, 5, 3]);
         let other = spawn_on(&world, 1, |world| world.ask(&UNMOVABLE));
         let mine = world.take();
@@ -99,21 +99,21 @@ fn claim<C: Clusters, P: Platform + Default + 'static>(bound: usize) {
 /// See [`claim`].
 #[test]
 fn a_pageblock_changes_its_type() {
-    claim::<Cut, Host>(3);
+    claim::<Cut, Host>(Some(5));
 }
 
 /// Canary: [`claim`] by somebody who does not wait.
 #[test]
 #[should_panic(expected = "I-")]
 fn canary_claim() {
-    claim::<NeverWaits, Host>(2);
+    claim::<NeverWaits, Host>(Some(2));
 }
 
 /// Canary: [`claim`] when closing the window does not release what was written in it.
 #[test]
 #[should_panic(expected = "I-")]
 fn canary_no_release() {
-    claim::<Cut, LoomPlatform<NoRelease>>(2);
+    claim::<Cut, LoomPlatform<NoRelease>>(Some(2));
 }
 
 /// Gives `pfn` and all else that CPU 1 has back to the lists.
@@ -124,9 +124,9 @@ fn give_past<C: Clusters>(world: &Model<C>, pfn: Pfn) {
 
 /// One cuts a batch off; the other disables clusters and frees the buddy of the first that is
 /// being cut: single frames merge then.
-fn merge<C: Clusters>(bound: usize) {
+fn merge<C: Clusters>(bound: Option<usize>) {
     let plan = batch_plan(8, 2, 2);
-    explore("merge", Some(bound), move || {
+    explore("merge", bound, move || {
         let (world, mut held) = world::<C, Host>(plan, &[2, 5, 1, 7]);
         let buddy = held.remove(1);
         assert_eq!(buddy, Pfn::new(3));
@@ -145,23 +145,23 @@ fn merge<C: Clusters>(bound: usize) {
 /// See [`merge`].
 #[test]
 fn clusters_are_disabled_and_a_frame_merges() {
-    merge::<Cut>(3);
+    merge::<Cut>(None);
 }
 
 /// Canary: [`merge`] by somebody who does not wait.
 #[test]
 #[should_panic(expected = "I-")]
 fn canary_merge() {
-    merge::<NeverWaits>(2);
+    merge::<NeverWaits>(Some(2));
 }
 
 /// A compaction in vain is deferred: from then on single frames merge, though clusters are
 /// enabled again and a batch may have been cut off in between. The source says that merging
 /// cannot begin while a batch is being cut off, because compaction waits; but what defers it
 /// does not.
-fn defer<C: Clusters>(bound: usize) {
+fn defer<C: Clusters>(bound: Option<usize>) {
     let plan = batch_plan(8, 2, 2);
-    explore("defer", Some(bound), move || {
+    explore("defer", bound, move || {
         let (world, mut held) = world::<C, Host>(plan, &[2, 5, 1, 7]);
         let buddy = held.remove(1);
         let other = spawn_on(&world, 1, move |world| {
@@ -181,20 +181,20 @@ fn defer<C: Clusters>(bound: usize) {
 /// See [`defer`].
 #[test]
 fn compaction_is_deferred_and_a_frame_merges() {
-    defer::<Cut>(3);
+    defer::<Cut>(Some(4));
 }
 
 /// Canary: [`defer`] with the source's rule: who scans or disables waits, who merges does not.
 #[test]
 #[should_panic(expected = "I-")]
 fn canary_defer() {
-    defer::<MergesAtOnce>(3);
+    defer::<MergesAtOnce>(Some(3));
 }
 
 /// One cuts a batch off; the other merges what was skipped, frame by frame.
-fn drain<C: Clusters>(bound: usize) {
+fn drain<C: Clusters>(bound: Option<usize>) {
     let plan = batch_plan(8, 2, 2);
-    explore("drain", Some(bound), move || {
+    explore("drain", bound, move || {
         let (world, held) = world::<C, Host>(plan, &[2, 3, 0, 1]);
         let other = spawn_on(&world, 1, |world| world.allocator().drain_all());
         let mine = world.take();
@@ -207,20 +207,20 @@ fn drain<C: Clusters>(bound: usize) {
 /// See [`drain`].
 #[test]
 fn a_drain_merges_what_was_skipped() {
-    drain::<Cut>(3);
+    drain::<Cut>(None);
 }
 
 /// Canary: [`drain`] by somebody who does not wait.
 #[test]
 #[should_panic(expected = "a held block can be freed: DoubleFree")]
 fn canary_drain() {
-    drain::<NeverWaits>(2);
+    drain::<NeverWaits>(Some(2));
 }
 
 /// One cuts a batch off and another, while compaction comes by and merges.
-fn compact<C: Clusters>(bound: usize) {
+fn compact<C: Clusters>(bound: Option<usize>) {
     let plan = batch_plan(8, 2, 2);
-    explore("compact", Some(bound), move || {
+    explore("compact", bound, move || {
         let (world, held) = world::<C, Host>(plan, &[2, 3, 0, 1]);
         let other = spawn_on(&world, 1, |world| {
             let block = Order::new(2).expect("an order");
@@ -236,21 +236,21 @@ fn compact<C: Clusters>(bound: usize) {
 /// See [`compact`].
 #[test]
 fn compaction_merges_what_was_skipped() {
-    compact::<Cut>(3);
+    compact::<Cut>(Some(4));
 }
 
 /// Canary: [`compact`] by somebody who does not wait.
 #[test]
 #[should_panic(expected = "I-")]
 fn canary_compact() {
-    compact::<NeverWaits>(2);
+    compact::<NeverWaits>(Some(2));
 }
 
 /// Two are in the window at once; a third changes the pageblock's type.
 #[test]
 fn two_cut_at_once() {
     let plan = batch_plan(8, 3, 2);
-    explore("two cut at once", Some(2), move || {
+    explore("two cut at once", Some(3), move || {
         let (world, held) = world::<Cut, Host>(plan, &[1, 4, 2, 7, 5, 3]);
         let others = [1, 2].map(|cpu| spawn_on(&world, cpu, |world| world.take()));
         let mine = world.ask(&UNMOVABLE);
@@ -266,7 +266,7 @@ fn two_cut_at_once() {
 #[test]
 fn frees_around_the_window() {
     let plan = batch_plan(8, 2, 2);
-    explore("frees around the window", Some(3), move || {
+    explore("frees around the window", None, move || {
         let (world, mut held) = world::<Cut, Host>(plan, &[2, 5, 1, 7]);
         let buddy = held.remove(1);
         let other = spawn_on(&world, 0, move |world| {
@@ -287,7 +287,7 @@ fn frees_around_the_window() {
 fn slots_run_out() {
     let free: Vec<u64> = (0..8).flat_map(|at| [at, at + 8]).collect();
     let plan = batch_plan(16, 2, 2);
-    explore("slots run out", Some(2), move || {
+    explore("slots run out", Some(3), move || {
         let (world, held) = world::<Cut, Host>(plan, &free);
         let other = spawn_on(&world, 1, |world| world.ask(&UNMOVABLE));
         let mine = world.take();
@@ -301,7 +301,7 @@ fn slots_run_out() {
 #[test]
 fn disabled_and_enabled_around_it_all() {
     let plan = batch_plan(8, 3, 2);
-    explore("disabled and enabled", Some(2), move || {
+    explore("disabled and enabled", Some(3), move || {
         let (world, mut held) = world::<Cut, Host>(plan, &[2, 5, 1, 7]);
         let buddy = held.remove(1);
         let others = [
@@ -325,7 +325,7 @@ fn disabled_and_enabled_around_it_all() {
 #[test]
 fn a_batch_joins_while_its_pageblock_is_claimed() {
     let plan = batch_plan(8, 2, 2);
-    explore("a batch joins", Some(3), move || {
+    explore("a batch joins", Some(4), move || {
         let (world, held) = world::<CutAndJoin, Host>(plan, &[1, 4, 2, 7]);
         let (batch, held) = held.split_at(2);
         world.give_on(0, batch);

@@ -4,7 +4,7 @@
 
 use zonal::error::AllocReason;
 use zonal::policy::Policy;
-use zonal::preset::{Linux416, Zonal};
+use zonal::preset::{Cluster, ClusterFree, Linux416, SkipMerge, Zonal};
 use zonal::{CpuId, NodeId, NodeMask, NodePolicy, Order, Request, ZoneType};
 use zonal_testkit::host::Host;
 use zonal_testkit::preset::TinyZonal;
@@ -163,6 +163,9 @@ macro_rules! on_presets {
 
 on_presets! {
     linux416: Linux416;
+    skip_merge: SkipMerge;
+    cluster: Cluster;
+    cluster_free: ClusterFree;
     default_preset: Zonal;
     tiny_zonal: TinyZonal;
 }

@@ -5,8 +5,8 @@
 use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::TestRunner;
 use zonal::inspect::Place;
-use zonal::policy::Policy;
-use zonal::preset::{Linux416, Zonal};
+use zonal::policy::{Clusters, Merge, Policy};
+use zonal::preset::{Cluster, ClusterFree, Linux416, SkipMerge, Zonal};
 use zonal::{MigrateType, Order};
 use zonal_testkit::checkers::Rules;
 use zonal_testkit::command::{Command, commands, from_bytes};
@@ -31,6 +31,10 @@ struct Reached {
     stolen: u32,
     pledges: u32,
     two_caches: u32,
+    skipped: u32,
+    skip_merged: u32,
+    cuts: u32,
+    joins: u32,
 }
 
 impl Reached {
@@ -52,6 +56,10 @@ impl Reached {
             self.reserve += u32::from(zone.high_atomic_blocks > 0);
             self.claimed += u32::from(zone.events.claimed > 0);
             self.stolen += u32::from(zone.events.stolen > 0);
+            self.skipped += u32::from(zone.merge_skipped > 0);
+            self.skip_merged += u32::from(zone.events.skip_merged > 0);
+            self.cuts += u32::from(zone.events.cluster_cuts > 0);
+            self.joins += u32::from(zone.events.cluster_joins > 0);
         }
         self.pledges += u32::from(matches!(command, Command::Pledge { .. }));
     }
@@ -62,7 +70,7 @@ fn reached<S: Policy>(mut next: impl FnMut() -> (Shape, Vec<Command>)) -> Reache
     for _ in 0..60 {
         let (shape, commands) = next();
         with_world::<Probe<Cells>, S, _>(shape, |world| {
-            let mut runner = Runner::new(world, Rules::STRICT);
+            let mut runner = Runner::new(world, Rules::of::<S>());
             for command in &commands {
                 runner.step(command).unwrap();
                 reached.note(command, runner.snapshot());
@@ -79,6 +87,13 @@ fn check(reached: &Reached, clusters: bool) {
     let always = [full, reserve, free_reserve, claimed, stolen, pledges, two_caches];
     assert!(always.iter().all(|&times| times > 5), "{reached:?}");
     assert_eq!((deferred > 5, cached_blocks > 5), (clusters, clusters), "{reached:?}");
+}
+
+/// What the preset `S` does beside that.
+fn check_lists<S: Policy>(reached: &Reached) {
+    let Reached { skipped, skip_merged, cuts, joins, .. } = *reached;
+    let wanted = [S::Merge::SKIPS, S::Merge::SKIPS, S::Clusters::CUT, S::Clusters::JOIN];
+    assert_eq!([skipped, skip_merged, cuts, joins].map(|times| times > 5), wanted, "{reached:?}");
 }
 
 fn generated<S: Policy>() -> Reached {
@@ -105,6 +120,19 @@ fn generated_commands_go_everywhere() {
     check(&generated::<Linux416>(), false);
     check(&generated::<TinyZonal>(), true);
     check(&generated::<Zonal>(), true);
+}
+
+fn generated_for_lists<S: Policy>() {
+    let reached = generated::<S>();
+    check(&reached, false);
+    check_lists::<S>(&reached);
+}
+
+#[test]
+fn generated_commands_skip_cut_and_join() {
+    generated_for_lists::<SkipMerge>();
+    generated_for_lists::<Cluster>();
+    generated_for_lists::<ClusterFree>();
 }
 
 #[test]

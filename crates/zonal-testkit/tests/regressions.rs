@@ -9,12 +9,21 @@ mod printed {
 }
 
 mod more {
-    use zonal::preset::Zonal;
+    use zonal::preset::{Cluster, ClusterFree, Linux416, SkipMerge, Zonal};
     use zonal_testkit::command::{Ask, Command, Nodes, as_source};
     use zonal_testkit::preset::TinyZonal;
     use zonal_testkit::probe::{Cells, Probe};
     use zonal_testkit::runner::run_commands;
     use zonal_testkit::shape::Shape;
+
+    fn on_all_presets(shape: Shape, commands: &[Command]) {
+        run_commands::<Probe<Cells>, Linux416>(shape, commands).unwrap();
+        run_commands::<Probe<Cells>, SkipMerge>(shape, commands).unwrap();
+        run_commands::<Probe<Cells>, Cluster>(shape, commands).unwrap();
+        run_commands::<Probe<Cells>, ClusterFree>(shape, commands).unwrap();
+        run_commands::<Probe<Cells>, Zonal>(shape, commands).unwrap();
+        run_commands::<Probe<Cells>, TinyZonal>(shape, commands).unwrap();
+    }
 
     /// What is printed compiles and runs: it is the file above.
     #[test]
@@ -42,8 +51,7 @@ mod more {
                 Command::Fill { ask: Ask::FRAME, spare: 30 },
             ];
             for shape in Shape::ALL {
-                run_commands::<Probe<Cells>, Zonal>(shape, &commands).unwrap();
-                run_commands::<Probe<Cells>, TinyZonal>(shape, &commands).unwrap();
+                on_all_presets(shape, &commands);
             }
         }
     }
@@ -58,6 +66,6 @@ mod more {
             Command::Fill { ask: Ask { order: 10, ..Ask::FRAME }, spare: 0 },
             Command::Fill { ask: Ask { order: 4, ..Ask::FRAME }, spare: 0 },
         ];
-        run_commands::<Probe<Cells>, TinyZonal>(Shape::Blocks3, &commands).unwrap();
+        on_all_presets(Shape::Blocks3, &commands);
     }
 }

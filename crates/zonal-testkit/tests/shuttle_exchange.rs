@@ -7,6 +7,9 @@
 //! RUSTFLAGS="--cfg shuttle" cargo test --release -p zonal-testkit --test shuttle_exchange
 //! ```
 //!
+//! The presets that cut clusters off their lists run the same, with batches of three, and with
+//! pageblocks that change their type, compaction, and clusters disabled and enabled.
+//!
 //! 2000 schedules of each kind. A failure prints a schedule that `shuttle::replay` runs again.
 #![cfg(shuttle)]
 #![allow(clippy::missing_panics_doc, reason = "tests")]
@@ -25,11 +28,16 @@ use zonal::map::{MemoryMap, PhysAddr, Region};
 use zonal::plan::{Config, Plan};
 use zonal::platform::shared_slot::{Guarded, SharedSlot};
 use zonal::platform::{AtomicByte, AtomicWord, Lock, Platform};
-use zonal::policy::{Policy, merge::Lazy, split::Whole, trace::Off, walk::FirstFit};
+use zonal::policy::{Merge, Policy, merge::Lazy, split::Whole, trace::Off, walk::FirstFit};
+use zonal::preset::{Cluster, ClusterFree};
 use zonal::watermark::MinFree;
-use zonal::{CpuId, MigrateType, Order, Pfn, Request, ZoneId};
+use zonal::{CompactMode, CpuId, MigrateType, Order, Pfn, Request, ZoneId};
+use zonal_testkit::checkers::{Rules, check_all};
+use zonal_testkit::cluster_check::check_clusters;
 use zonal_testkit::host::Host;
+use zonal_testkit::model::Model;
 use zonal_testkit::shape::Shape;
+use zonal_testkit::snapshot::Snapshot;
 use zonal_testkit::world::{World, with_plan};
 
 struct Byte(AtomicU8);
@@ -108,6 +116,10 @@ impl Platform for ShuttlePlatform {
     fn cpu(&self) -> CpuId {
         CPU.with(|cpu| CpuId(cpu.get()))
     }
+
+    fn relax() {
+        thread::yield_now();
+    }
 }
 
 impl Host for ShuttlePlatform {
@@ -152,6 +164,7 @@ fn plan() -> Plan {
     config.watermarks.min_free = MinFree::None;
     config.lowmem_ratio = [0; 4];
     config.highatomic = false;
+    config.pcp_batch = Some(3);
     let map = MemoryMap::from_regions(&[Region::usable(PhysAddr(0), FRAMES << 12)]).unwrap();
     Plan::new(map.sanitise().unwrap(), config, |_, _, _| 1).unwrap()
 }
@@ -169,12 +182,19 @@ impl Ledger {
     }
 }
 
-type Small<'m> = World<'m, ShuttlePlatform, Fours>;
+type Small<'m, S> = World<'m, ShuttlePlatform, S>;
 
-/// One step of a thread that keeps at most `quota` frames, and six more by a bulk request; what it cannot have, it goes without.
-fn step(world: &Small<'_>, ledger: &Ledger, held: &mut Vec<(Pfn, Order)>, quota: u64) {
+/// One step of a thread that keeps at most `quota` frames, and six more by a bulk request; what
+/// it cannot have, it goes without.
+fn step<S: Policy>(
+    world: &Small<'_, S>,
+    ledger: &Ledger,
+    held: &mut Vec<(Pfn, Order)>,
+    quota: u64,
+) {
     let frames: u64 = held.iter().map(|(_, order)| order.frames()).sum();
     let choice = thread_rng().gen_range(0..16);
+    let mixed = S::Merge::SKIPS;
     let allocator = &world.allocator;
     match choice {
         0 => {
@@ -196,8 +216,23 @@ fn step(world: &Small<'_>, ledger: &Ledger, held: &mut Vec<(Pfn, Order)>, quota:
                 held.push((pfn, order));
             }
         }
+        4 if mixed => {
+            let off = allocator.disable_clusters(ZoneId(0));
+            if let Some((pfn, order)) = held.pop() {
+                ledger.set(pfn, order, false);
+                allocator.free_raw(pfn, order).unwrap();
+            }
+            drop(off);
+        }
+        5 if mixed => {
+            let _ = allocator.compact_zone(ZoneId(0), Order::new(3).unwrap(), CompactMode::Sync);
+        }
         4..=9 if frames < quota => {
-            let pfn = allocator.alloc_raw(&MOVABLE).expect("I-6: the quotas leave some free");
+            // A type that has nothing claims a pageblock or steals.
+            let ty = if mixed { thread_rng().gen_range(0..3) } else { 1 };
+            let pfn = allocator
+                .alloc_raw(&MOVABLE.migrate(MigrateType::ALL[ty]))
+                .expect("I-6: the quotas leave some free");
             ledger.set(pfn, Order::ZERO, true);
             held.push((pfn, Order::ZERO));
         }
@@ -210,9 +245,9 @@ fn step(world: &Small<'_>, ledger: &Ledger, held: &mut Vec<(Pfn, Order)>, quota:
     }
 }
 
-/// All threads take steps, then give all back; `free` frames are there for them.
-fn run(plan: &Plan, orders: &[u8]) {
-    with_plan::<ShuttlePlatform, Fours, _>(Shape::Blocks3, plan, |world| {
+/// All threads take steps, then give all back; but `orders` is there for them.
+fn run<S: Policy>(plan: &Plan, orders: &[u8]) {
+    with_plan::<ShuttlePlatform, S, _>(Shape::Blocks3, plan, |world| {
         let allocator = &world.allocator;
         let fresh = allocator.zone_info(ZoneId(0)).unwrap();
         let ledger = Ledger((0..FRAMES).map(|_| AtomicBool::new(false)).collect());
@@ -243,35 +278,57 @@ fn run(plan: &Plan, orders: &[u8]) {
         assert_eq!(allocator.drain_all(), before.cached + before.deferred);
         let after = allocator.zone_info(ZoneId(0)).unwrap();
         assert_eq!((after.free, after.cached, after.deferred), (FRAMES, 0, 0), "I-3");
-        assert_eq!(after.blocks, fresh.blocks, "I-5");
-        assert_eq!(after.events.refused, 0);
+        if !S::Merge::SKIPS {
+            assert_eq!(after.blocks, fresh.blocks, "I-5");
+        }
+        let (seen, model) = (Snapshot::of(allocator), Model::new(plan));
+        check_all(&seen, &model, &Rules::of::<S>()).expect("all invariants hold");
+        check_clusters(allocator).expect("clusters are what their slots say");
     });
 }
 
 /// Runs under the schedules of `scheduler`.
-fn explore(scheduler: impl Scheduler + 'static, orders: &'static [u8]) {
+fn explore<S: Policy>(scheduler: impl Scheduler + 'static, orders: &'static [u8]) {
     let mut config = shuttle::Config::new();
     // Plans and errors are large, and shuttle's stacks are small.
     config.stack_size = 1 << 20;
     config.silence_warnings = true;
     let plan = plan();
-    Runner::new(scheduler, config).run(move || run(&plan, orders));
+    Runner::new(scheduler, config).run(move || run::<S>(&plan, orders));
 }
 
 /// Much is free: refills, spills, runs.
 #[test]
 fn plenty() {
-    explore(RandomScheduler::new(SCHEDULES), &[]);
+    explore::<Fours>(RandomScheduler::new(SCHEDULES), &[]);
 }
 
 /// 48 frames are free for all four: caches are drained, clusters merged and stolen.
 #[test]
 fn scarce() {
-    explore(RandomScheduler::new(SCHEDULES), &[7, 6, 5, 4]);
+    explore::<Fours>(RandomScheduler::new(SCHEDULES), &[7, 6, 5, 4]);
 }
 
 /// As [`scarce`], with few changes of thread, at arbitrary points.
 #[test]
 fn scarce_few_switches() {
-    explore(PctScheduler::new(3, SCHEDULES), &[7, 6, 5, 4]);
+    explore::<Fours>(PctScheduler::new(3, SCHEDULES), &[7, 6, 5, 4]);
+}
+
+/// Batches are cut off, merged, claimed and compacted by all four at once.
+#[test]
+fn clusters() {
+    explore::<Cluster>(RandomScheduler::new(SCHEDULES), &[7, 6, 5, 4]);
+}
+
+/// As [`clusters`], with few changes of thread.
+#[test]
+fn clusters_few_switches() {
+    explore::<Cluster>(PctScheduler::new(3, SCHEDULES), &[7, 6, 5, 4]);
+}
+
+/// As [`clusters`], with full batches that join.
+#[test]
+fn joined_clusters() {
+    explore::<ClusterFree>(RandomScheduler::new(SCHEDULES), &[7, 6, 5, 4]);
 }

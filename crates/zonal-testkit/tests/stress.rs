@@ -3,7 +3,7 @@
 #![allow(missing_docs, reason = "tests")]
 
 use zonal::Order;
-use zonal::preset::{Linux416, Zonal};
+use zonal::preset::{Cluster, ClusterFree, Linux416, SkipMerge, Zonal};
 use zonal_host::Threads;
 use zonal_testkit::preset::TinyZonal;
 use zonal_testkit::probe::{Mutexes, Probe};
@@ -65,9 +65,15 @@ macro_rules! on_presets {
 
 on_presets! {
     mutexes_linux416: Probe<Mutexes>, Linux416;
+    mutexes_skip_merge: Probe<Mutexes>, SkipMerge;
+    mutexes_cluster: Probe<Mutexes>, Cluster;
+    mutexes_cluster_free: Probe<Mutexes>, ClusterFree;
     mutexes_zonal: Probe<Mutexes>, Zonal;
     mutexes_tiny_zonal: Probe<Mutexes>, TinyZonal;
     threads_linux416: Threads, Linux416;
+    threads_skip_merge: Threads, SkipMerge;
+    threads_cluster: Threads, Cluster;
+    threads_cluster_free: Threads, ClusterFree;
     threads_zonal: Threads, Zonal;
     threads_tiny_zonal: Threads, TinyZonal;
 }

@@ -41,6 +41,7 @@ pub use suitable::fragmentation_permille;
 
 use crate::allocator::Allocator;
 use crate::clusters_off::ClustersOff;
+use crate::keeper::Keeper;
 use crate::migrate::MigrateType;
 use crate::platform::Platform;
 use crate::policy::{Compact, Merge, Policy};
@@ -140,16 +141,23 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
     /// [woken](crate::platform::Platform::wake_compaction). The host is asked to move at most
     /// 4096 frames in one call.
     pub fn compact_in_background(&self, order: Order) -> CompactOutcome {
-        let mut worst = None;
+        let (mut worst, mut put_off) = (None, false);
         for zone in self.zones {
             let counts = zone.with_buddy(|buddy| buddy.counts());
             let unusable = unusable_permille(&counts)[order.index()];
             let more = worst.is_none_or(|(index, _)| unusable > index);
-            if more && unusable > EXTFRAG_THRESHOLD && zone.is_roomy(order) {
+            if !more || unusable <= EXTFRAG_THRESHOLD || !zone.is_roomy(order) {
+                continue;
+            }
+            if zone.compaction.put_off(order) {
+                put_off = true;
+            } else {
                 worst = Some((unusable, zone));
             }
         }
-        let Some((_, zone)) = worst else { return CompactOutcome::NotSuitable };
+        let Some((_, zone)) = worst else {
+            return if put_off { CompactOutcome::Deferred } else { CompactOutcome::NotSuitable };
+        };
         zone.compaction.count(Count::DaemonWake, 1);
         let (mode, budget) = (CompactMode::Sync, BACKGROUND_FRAMES);
         let task = Task { order, mode, goal: Goal::Another, request: None, drained: false, budget };
@@ -250,9 +258,16 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
         above && zone.with_buddy(|buddy| buddy.has_block(task.order, cma))
     }
 
-    /// Merges every deferred cluster of the zone.
+    /// Merges the deferred clusters of the zone: as many frames as were deferred at the start,
+    /// however fast others defer more.
     pub(crate) fn coalesce_zone(&self, zone: &'m Zone<P, S>) {
-        while self.coalesce(CpuId(0), zone) > 0 {}
+        let mut left = S::Keeper::deferred(&self.here(zone, 0));
+        while left > 0 {
+            match self.coalesce(CpuId(0), zone) {
+                0 => break,
+                frames => left = left.saturating_sub(frames),
+            }
+        }
     }
 
     fn forget_hints(&self, zone: &Zone<P, S>) {

@@ -66,8 +66,8 @@ impl Contiguous {
 impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
     /// Allocates exactly the frames of `range`: isolates their pageblocks, empties caches and
     /// clusters, has the host move what is allocated there to other memory of the zone type or
-    /// a lower one, and takes the frames. May wait for the host; must not be called where a
-    /// request could not wait. O(frames of the pageblocks + cached frames), and as many calls of
+    /// a lower one, and takes the frames. Meanwhile nobody gets what else is free in those
+    /// pageblocks. May wait for the host; must not be called where a request could not wait. O(frames of the pageblocks + cached frames), and as many calls of
     /// the host as there are blocks in the way.
     ///
     /// # Errors

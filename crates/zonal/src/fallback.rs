@@ -29,14 +29,7 @@ impl<S: Policy> Buddy<S> {
         migrate: MigrateType,
     ) -> Option<u32> {
         let others = FALLBACKS.get(migrate.index())?;
-        if others.iter().all(|&other| self.area.first(Order::MAX, other).is_none()) {
-            self.grow(table);
-        }
-        let mut candidates = Order::all().skip(order.index()).rev().flat_map(|at| {
-            let area = &self.area;
-            others.iter().filter_map(move |&other| area.first(at, other).map(|i| (at, i)))
-        });
-        let (found, index) = candidates.next()?;
+        let (found, index) = self.largest_of_others(table, order, migrate)?;
         if self.claim(table, index, found, migrate) {
             return self.take_smallest(table, order, migrate);
         }
@@ -45,6 +38,57 @@ impl<S: Policy> Buddy<S> {
             let index = self.take_smallest(table, order, other)?;
             self.events.stolen += 1;
             Some(index)
+        })
+    }
+
+    /// A pageblock of another type with memory for single frames of `migrate`, and whether it
+    /// was claimed: then it is `migrate`'s now. Names a free block in it. Of pageblocks that
+    /// cannot be claimed, the one with the largest free block, which can serve the most before
+    /// another is spoilt; for movable requests, which spoil nothing for good, the smallest. Work:
+    /// as [`take_fallback`](Self::take_fallback).
+    pub(crate) fn fallback_pageblock<P: Platform>(
+        &mut self,
+        table: &FrameTable<'_, P>,
+        migrate: MigrateType,
+    ) -> Option<(u32, bool)> {
+        let (mut order, index) = self.largest_of_others(table, Order::ZERO, migrate)?;
+        let pageblock = table.pageblock_order();
+        if order > pageblock {
+            // One is enough; the rest stays what it is.
+            let other = table.block(index).migrate();
+            self.area.remove(table, index, order, other);
+            self.split(table, index, order, pageblock, other);
+            self.area.add(table, index, pageblock, other, End::Head);
+            order = pageblock;
+        }
+        if self.claim(table, index, order, migrate) {
+            return Some((index, true));
+        }
+        self.events.stolen += 1;
+        if migrate != MigrateType::Movable {
+            return Some((index, false));
+        }
+        let others = FALLBACKS.get(migrate.index())?;
+        let smallest = others
+            .iter()
+            .find_map(|&other| self.area.first(self.area.smallest(Order::ZERO, other)?, other));
+        Some((smallest?, false))
+    }
+
+    /// The largest free block of at least `order` of another type than `migrate`.
+    fn largest_of_others<P: Platform>(
+        &mut self,
+        table: &FrameTable<'_, P>,
+        order: Order,
+        migrate: MigrateType,
+    ) -> Option<(Order, u32)> {
+        let others = FALLBACKS.get(migrate.index())?;
+        if others.iter().all(|&other| self.area.first(Order::MAX, other).is_none()) {
+            self.grow(table);
+        }
+        let area = &self.area;
+        Order::all().skip(order.index()).rev().find_map(|at| {
+            others.iter().find_map(|&other| area.first(at, other).map(|index| (at, index)))
         })
     }
 

@@ -33,7 +33,8 @@ pub struct TableSize {
     pub pageblocks: u64,
     /// Words of which each describes a cluster: links in a depot, slots of the order-0 lists.
     pub clusters: u64,
-    /// Words that say which frames are in which cluster: the depot's arrays, or one a frame.
+    /// Words that say which frames are in which cluster: the depot's arrays, or one for two
+    /// frames.
     pub cluster_words: u64,
     /// Zone instances.
     pub zones: u64,
@@ -55,7 +56,7 @@ impl TableSize {
                     S::Clusters::slot_words(zone.managed, batch)
                 };
                 let slots = plan.zones().iter().map(of_zone).sum();
-                (slots, if S::Clusters::CUT { plan.frames() } else { 0 })
+                (slots, if S::Clusters::CUT { plan.frames().div_ceil(2) } else { 0 })
             }
             frames => {
                 let clusters = (plan.managed() / share / frames).min(MAX_CLUSTERS);

@@ -331,18 +331,22 @@ impl<const N: usize> Keeper for Depot<N> {
             return true;
         }
         let want = u64::from(if deposits { cpu.high } else { cpu.batch }).min(allowance) as usize;
-        cpu.singles.fill_all(at, |slots| {
-            let slots = &mut slots[..want];
-            let taken = match deposits {
-                true => here.take_pageblocks(slots, migrate),
-                false => here.take_frames(slots, migrate),
-            };
-            // The lowest frame on top, so that they are handed out in ascending order.
-            slots[..taken].reverse();
-            taken
-        });
-        let taken = cpu.singles.len(at);
-        taken > 0 || (deposits && allowance > 0 && Self::steal_cluster(here, cpu, migrate))
+        let fill = |cpu: &mut DepotCpu<N>, take: &dyn Fn(&mut [u32]) -> usize| {
+            cpu.singles.fill_all(at, |slots| {
+                let taken = take(&mut slots[..want]);
+                // The lowest frame on top, so that they are handed out in ascending order.
+                slots[..taken].reverse();
+                taken
+            });
+            cpu.singles.len(at) > 0
+        };
+        if !deposits {
+            return fill(cpu, &|slots| here.take_frames(slots, migrate));
+        }
+        // Another type's memory last: what that spoils for large blocks stays spoilt.
+        fill(cpu, &|slots| here.take_pageblocks(slots, migrate))
+            || (allowance > 0 && Self::steal_cluster(here, cpu, migrate))
+            || fill(cpu, &|slots| here.take_others(slots, migrate))
     }
 
     fn spill<P: Platform, S: Policy<Keeper = Self>>(

@@ -42,33 +42,12 @@ impl<P: Platform, S: Policy> Here<'_, P, S> {
         taken
     }
 
-    /// Takes free order-0 frames for `migrate`, pageblock by pageblock, until at least half of
-    /// `slots` is filled, and marks them cached; returns how many. In each pageblock they ascend.
+    /// Takes free order-0 frames of `migrate`'s own, pageblock by pageblock, in one hold, until at
+    /// least half of `slots` is filled: all that a pageblock has before the next is opened. Marks
+    /// them cached; returns how many. In each pageblock they ascend.
     pub(super) fn take_pageblocks(&self, slots: &mut [u32], migrate: MigrateType) -> usize {
         let table = self.table;
-        let mut taken = self.sweep(slots, migrate);
-        if let (0, Some(first)) = (taken, slots.first_mut()) {
-            // Another type's memory only to have anything at all, and in a hold of its own: a
-            // look for it scans up to a pageblock (I-7).
-            let found =
-                self.zone.with_buddy(|buddy| buddy.take_fallback(table, Order::ZERO, migrate));
-            let Some(index) = found else { return 0 };
-            *first = index;
-            // If a whole pageblock changed its type, the rest of it.
-            taken = 1 + self.sweep(&mut slots[1..], migrate);
-        }
-        // The frames are this cache's alone: their states need no lock.
-        for &index in &slots[..taken] {
-            table.set_state(index, CACHED);
-        }
-        taken
-    }
-
-    /// Takes all that a pageblock has before the next is opened, in one hold; leaves the frames
-    /// inner.
-    fn sweep(&self, slots: &mut [u32], migrate: MigrateType) -> usize {
-        let table = self.table;
-        self.zone.with_buddy(|buddy| {
+        let taken = self.zone.with_buddy(|buddy| {
             let mut done = 0;
             for _ in 0..(SWEEP_PER_HOLD >> table.pageblock_order().get()).max(1) {
                 if done > 0 && done >= slots.len() / 2 {
@@ -78,7 +57,34 @@ impl<P: Platform, S: Policy> Here<'_, P, S> {
                 done += buddy.sweep(table, index, &mut slots[done..]);
             }
             done
-        })
+        });
+        self.keep(&slots[..taken])
+    }
+
+    /// Takes free order-0 frames for `migrate` from a pageblock of another type, which changes
+    /// its type if enough of it is free. From one that does not, unmovable and reclaimable
+    /// requests take all: it is spoilt for large blocks by the first of them, and so others are
+    /// not. Movable requests take one frame. Marks them cached; returns how many.
+    pub(super) fn take_others(&self, slots: &mut [u32], migrate: MigrateType) -> usize {
+        let table = self.table;
+        let (taken, claimed) = self.zone.with_buddy(|buddy| {
+            match buddy.fallback_pageblock(table, migrate) {
+                None => (0, false),
+                // In a hold of its own: with the claim in one it would be too long (I-7).
+                Some((_, true)) => (0, true),
+                Some((index, false)) => {
+                    let most = if migrate == MigrateType::Movable { 1 } else { slots.len() };
+                    (buddy.sweep(table, index, &mut slots[..most]), false)
+                }
+            }
+        });
+        if claimed { self.take_pageblocks(slots, migrate) } else { self.keep(&slots[..taken]) }
+    }
+
+    /// Marks frames cached that are this cache's alone: that needs no lock.
+    fn keep(&self, frames: &[u32]) -> usize {
+        frames.iter().for_each(|&index| self.table.set_state(index, CACHED));
+        frames.len()
     }
 
     /// The next run of at most `want` frames: own type, smallest first; then untouched memory;

@@ -233,7 +233,6 @@ fn cut_batch<P: Platform, S: Policy>(
     let cut = here.zone.with_buddy(|buddy| buddy.cut_clusters(table, migrate, batch, allowance));
     let Some((frames, window)) = cut else { return };
     for index in frames.iter(table) {
-        table.set_cluster_of(index, None);
         table.set_state(index, CACHED);
     }
     window.close(table);

@@ -9,7 +9,7 @@
 //!   at single frames by pfn waits, lock in hand, until it is 0. Patch 4: a full batch of one
 //!   migrate type goes in as one cluster.
 //! - State, guarded by the zone lock: slots (tail and count) in an array with a bitmap and a
-//!   hint to the lowest free one; a word a frame that names its cluster. `in_progress` is
+//!   hint to the lowest free one; 32 bits a frame that name its cluster. `in_progress` is
 //!   raised under the lock and lowered without it.
 //! - Conflicts with merging single frames, which looks at buddies by pfn: a batch is cut only
 //!   while merging is skipped, and merging waits for the window.

@@ -34,7 +34,7 @@ impl Slots {
         if !(2..=u32::from(u16::MAX)).contains(&batch) {
             0
         } else {
-            managed.div_ceil(u64::from(batch)).min(u64::from(u32::MAX))
+            managed.div_ceil(u64::from(batch)).min(u64::from(u32::MAX) - 1)
         }
     }
 
@@ -130,7 +130,6 @@ impl Slots {
             return;
         }
         let Some(slot) = table.cluster_of(index) else { return };
-        table.set_cluster_of(index, None);
         let Members { tail, count, skipped: all } = self.get(table, slot);
         if count == 1 {
             return self.release(table, slot);

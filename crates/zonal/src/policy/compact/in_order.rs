@@ -16,7 +16,7 @@ use crate::units::Order;
 /// - Counters: `compact_migrate_scanned`, `compact_free_scanned`, `pgmigrate_success`,
 ///   `pgmigrate_fail` and the rest of `CompactEvents`.
 /// - Tests: `compaction.rs` of the testkit; this policy against [`Cheapest`](super::Cheapest) in
-///   `the_cheapest_block_moves_fewer_pages`.
+///   `the_cheapest_block_moves_fewer_pages` (`compaction_policies.rs`).
 #[derive(Clone, Copy, Debug)]
 pub struct InOrder;
 
