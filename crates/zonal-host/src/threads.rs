@@ -134,6 +134,14 @@ impl Platform for Threads {
     type Lock<T: Send> = ParkLock<T>;
     type Slot<T: Send> = BiasedSlot<T>;
 
+    /// Spins a little, then lets others run: who is waited for may not have a CPU.
+    fn relax() {
+        for _ in 0..64 {
+            core::hint::spin_loop();
+        }
+        std::thread::yield_now();
+    }
+
     #[inline]
     fn cpu(&self) -> CpuId {
         let CpuId(cpu) = cpu::current();

@@ -86,7 +86,7 @@ pub struct BenchArgs {
           value_parser = clap::value_parser!(u64).range(0..=60_000))]
     pub delay_ms: Vec<u64>,
     /// stress-highalloc: memory it manages instead of --memory; all of it is written to
-    #[arg(long, value_parser = parse_size, default_value = "256M", value_name = "SIZE")]
+    #[arg(long, value_parser = parse_size, default_value = "512M", value_name = "SIZE")]
     pub highalloc_memory: usize,
     /// Print JSON, one object a line, instead of tables
     #[arg(long)]

@@ -23,8 +23,11 @@ pub enum Figure {
     FallbackRate,
     /// `stress-highalloc`: requests for an order-9 block that were served, in percent.
     SuccessRate,
-    /// `stress-highalloc`: mean time of the requests that were served, in ns.
+    /// `stress-highalloc`: the time of all requests, refused ones included, for each block that
+    /// was had, in ns.
     MeanNsPerBlock,
+    /// `stress-highalloc`: mean time of the requests that were served, in ns.
+    MeanNsServed,
     /// `stress-highalloc`: requests made.
     Attempts,
     /// `stress-highalloc`: pages that compaction moved while requests were made.
@@ -49,12 +52,13 @@ pub enum Figure {
 
 impl Figure {
     /// All of them, in the order of their columns.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 16] = [
         Self::Order0Rate,
         Self::Order9Rate,
         Self::FallbackRate,
         Self::SuccessRate,
         Self::MeanNsPerBlock,
+        Self::MeanNsServed,
         Self::Attempts,
         Self::PagesMigrated,
         Self::PagesReclaimed,
@@ -76,6 +80,7 @@ impl Figure {
             Self::FallbackRate => "fallback_rate",
             Self::SuccessRate => "success_rate",
             Self::MeanNsPerBlock => "mean_ns_per_block",
+            Self::MeanNsServed => "mean_ns_served",
             Self::Attempts => "attempts",
             Self::PagesMigrated => "pages_migrated",
             Self::PagesReclaimed => "pages_reclaimed",
@@ -98,6 +103,7 @@ impl Figure {
             Self::FallbackRate => "fell back, M/s",
             Self::SuccessRate => "success %",
             Self::MeanNsPerBlock => "ns a block",
+            Self::MeanNsServed => "served in",
             Self::Attempts => "attempts",
             Self::PagesMigrated => "migrated",
             Self::PagesReclaimed => "reclaimed",

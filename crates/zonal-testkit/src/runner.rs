@@ -11,8 +11,8 @@
 //! ```
 
 use crate::checkers::{Checked, Rules, Violation, check_all, check_faults};
-use crate::command::{Ask, Command, as_source};
 use crate::cluster_check::check_clusters;
+use crate::command::{Ask, Command, as_source};
 use crate::host::Host;
 use crate::model::Model;
 use crate::shape::Shape;

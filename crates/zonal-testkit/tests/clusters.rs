@@ -208,6 +208,43 @@ fn frames_leave_their_cluster() {
     });
 }
 
+/// A single frame whose parent could soon merge goes to the tail of its list: its cluster has a
+/// new tail.
+#[test]
+fn frames_join_at_the_tail() {
+    scrap::<Cluster>(4, |world, out| {
+        free(world, &[out[8], out[16]]);
+        let off = world.allocator.disable_clusters(ZONE);
+        free(world, &[out[2], out[3]]);
+        free(world, &[out[0]]);
+        drop(off);
+        let found = clusters(world, MigrateType::Movable);
+        let frames: Vec<Vec<Pfn>> = found.into_iter().map(|(_, frames)| frames).collect();
+        assert_eq!(frames, [[out[16], out[8], out[0]]]);
+        assert_eq!(check_clusters(&world.allocator), Ok(()), "the tail");
+        let first = world.allocator.alloc_raw(&MOVABLE).expect("a frame");
+        assert_eq!((first, zone(world).events.cluster_cuts), (out[16], 1), "and is cut so");
+    });
+}
+
+/// 6400 slots, all in use, again and again: those that became free are found.
+#[test]
+fn slots_are_used_again() {
+    let config = Config { pcp_batch: Some(2), ..Shape::Huge.config() };
+    let plan = plan::<Cluster>(&Shape::Huge.regions(), config);
+    with_plan::<Probe<Cells>, Cluster, _>(Shape::Huge, &plan, |world| {
+        for round in 0..3 {
+            let out: Vec<Pfn> =
+                (0..12800).map(|_| world.allocator.alloc_raw(&MOVABLE).expect("a frame")).collect();
+            free(world, &out);
+            let found = clusters(world, MigrateType::Movable);
+            let whole = found.iter().filter(|(slot, frames)| slot.is_some() && frames.len() == 2);
+            assert_eq!((found.len(), whole.count()), (6400, 6400), "round {round}");
+            assert_eq!(check_clusters(&world.allocator), Ok(()));
+        }
+    });
+}
+
 /// Twelve slots for batches of 8, and all in use by clusters that share pageblocks: those that
 /// change their type find none, stay without a cluster, and are found all the same.
 #[test]

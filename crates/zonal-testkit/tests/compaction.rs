@@ -6,11 +6,11 @@ mod ledger;
 
 use ledger::{Dice, Ledger, MOVABLE, W, ZONE, events, fragmented};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use zonal::policy::{Policy, merge};
+use zonal::policy::{Compact, Policy, merge};
 use zonal::preset::{Cluster, ClusterFree, Linux416, SkipMerge, Zonal};
 use zonal::{CompactMode, CompactOutcome, CpuId, MigrateType, Order, Request, ZoneId};
 use zonal_testkit::host::Host;
-use zonal_testkit::mover::Moving;
+use zonal_testkit::mover::{Movers, Moving};
 use zonal_testkit::preset::TinyZonal;
 use zonal_testkit::probe::{Cells, Locks, Mutexes, Probe};
 use zonal_testkit::shape::{Shape, order};
@@ -69,8 +69,8 @@ fn refusals_are_believed_and_put_off<S: Policy>() {
         assert_eq!(outcome, CompactOutcome::Complete);
         let calls = ledger.world.allocator.platform().take_calls();
         assert!(!calls.migrations.is_empty() && calls.migrations.iter().all(|page| page.may_wait));
-        for put_off in [1, 3, 7] {
-            for _ in 0..put_off {
+        for shift in [1, 2, 3].map(|shift: u64| shift.min(S::Compact::MAX_DEFER_SHIFT)) {
+            for _ in 0..(1 << shift) - 1 {
                 let outcome = ledger.compact(wanted, CompactMode::Sync);
                 assert_eq!(outcome, CompactOutcome::Deferred);
             }
@@ -80,7 +80,9 @@ fn refusals_are_believed_and_put_off<S: Policy>() {
         }
         assert_eq!(events(ledger).migrate_success, 0);
         ledger.world.allocator.platform().movers().set(Moving::Obeys);
-        let outcomes: Vec<_> = (0..16).map(|_| ledger.compact(wanted, CompactMode::Sync)).collect();
+        let attempts = 1 << S::Compact::MAX_DEFER_SHIFT.min(4);
+        let outcomes: Vec<_> =
+            (0..attempts).map(|_| ledger.compact(wanted, CompactMode::Sync)).collect();
         let (last, before) = outcomes.split_last().unwrap();
         assert!(before.iter().all(|&outcome| outcome == CompactOutcome::Deferred));
         assert_eq!(*last, CompactOutcome::Success);
@@ -125,6 +127,15 @@ fn a_panic_loses_nothing<S: Policy>() {
     });
 }
 
+/// Lets the host go on at the end of the scope.
+struct LetGo<'a>(&'a Movers);
+
+impl Drop for LetGo<'_> {
+    fn drop(&mut self) {
+        self.0.let_go();
+    }
+}
+
 fn others_go_on_while_the_host_hangs<S: Policy>()
 where
     for<'m> W<'m, Mutexes, S>: Sync,
@@ -136,10 +147,15 @@ where
             let sync = CompactMode::Sync;
             let stuck = scope.spawn(move || world.allocator.compact_zone(ZONE, Order::HUGE, sync));
             movers.wait_for_hang();
+            // Also when an assertion fails: else the scope would wait for ever.
+            let _going = LetGo(movers);
             let second = allocator.compact_zone(ZONE, Order::HUGE, CompactMode::Sync);
             assert_eq!(second, CompactOutcome::Contended);
-            // One frame is the host's: every other can be had.
-            let free = allocator.zone_info(ZONE).unwrap().free;
+            // One frame is the host's: every other can be had, those that are set apart for the
+            // block that is to form included.
+            let info = allocator.zone_info(ZONE).unwrap();
+            assert_eq!(info.isolated > 0, S::Compact::SETS_APART);
+            let free = info.free + info.isolated;
             let taken: Vec<_> =
                 std::iter::from_fn(|| allocator.alloc_raw(&Request::frame()).ok()).collect();
             assert_eq!(taken.len() as u64, free, "I-6");

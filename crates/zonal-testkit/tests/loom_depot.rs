@@ -85,7 +85,7 @@ fn spill_against_theft<P: Platform + Default + 'static>(plan: &'static Plan) {
     world.finish();
 }
 
-/// At most 4 preemptions: 10 200 runs, 1.7 s.
+/// At most 4 preemptions: 8 800 runs, 3.4 s.
 #[test]
 fn spill_and_theft() {
     let plan = small_plan(FRAMES, 2, 12);
@@ -154,7 +154,7 @@ fn shared_cluster_is_filled_again() {
 
 /// Both CPUs spill and both look for frames.
 ///
-/// At most 2 preemptions: 15 300 runs, 1.8 s.
+/// At most 2 preemptions: 25 800 runs, 6.6 s.
 #[test]
 fn both_spill_and_take() {
     let plan = small_plan(16, 2, 4);
@@ -230,11 +230,11 @@ fn two_want_the_last_cluster() {
 
 /// Three threads on two CPUs empty the lists and fill them again.
 ///
-/// At most 3 preemptions: 168 200 runs, 16.9 s.
+/// At most 2 preemptions: 21 200 runs, 2.5 s.
 #[test]
 fn three_on_two_cpus() {
     let plan = small_plan(16, 2, 4);
-    explore("three on two CPUs", Some(3), move || {
+    explore("three on two CPUs", Some(2), move || {
         let world = World::<LoomPlatform<Newest>, Ones>::new(plan);
         let rest = world.occupy(&[3, 2]);
         let turn = |world: &World<LoomPlatform<Newest>, Ones>| {

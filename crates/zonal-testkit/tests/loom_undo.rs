@@ -20,7 +20,7 @@ use zonal_testkit::loom_platform::{LoomPlatform, Newest, explore, small_plan, sp
 /// Six frames are asked for at once and four are free: what was taken goes back, while the
 /// other CPU allocates and frees.
 ///
-/// At most 2 preemptions: 12 300 runs, 1.7 s.
+/// At most 2 preemptions: 21 000 runs, 6.5 s.
 #[test]
 fn bulk_fails_half_way() {
     let plan = small_plan(16, 2, 4);
@@ -43,11 +43,11 @@ fn bulk_fails_half_way() {
 /// As [`bulk_fails_half_way`] on the same CPU, and three of the four are asked for: the other
 /// takes up to two, so that it may or may not be filled.
 ///
-/// At most 3 preemptions: 58 900 runs, 10.0 s.
+/// At most 2 preemptions: 13 100 runs, 2.6 s.
 #[test]
 fn bulk_may_fail() {
     let plan = small_plan(FRAMES, 2, 12);
-    explore("bulk may fail", Some(3), move || {
+    explore("bulk may fail", Some(2), move || {
         let world: Rc<World> = World::new(plan);
         let rest = world.occupy(&[6, 4, 3, 2]);
         let other = spawn_on(&world, 0, |world| [world.take(), world.take()]);
@@ -139,7 +139,10 @@ fn last_cluster_changes_hands() {
 fn reservations_run_out() {
     explore("reservations run out", None, || {
         let mut zone = Depot::<2>::new_zone::<LoomPlatform>();
-        Depot::<2>::tune_zone(&mut zone, Tuning { managed: 4, cpus: 3, depot_share: 1, pcp_batch: None });
+        Depot::<2>::tune_zone(
+            &mut zone,
+            Tuning { managed: 4, cpus: 3, depot_share: 1, pcp_batch: None },
+        );
         let zone = Rc::new(zone);
         let turn = |zone: &<Depot<2> as Keeper>::Zone<LoomPlatform>| zone.reserve_one();
         let others = [zone.clone(), zone.clone()].map(|zone| spawn(0, move || turn(&zone)));
@@ -161,7 +164,10 @@ fn reservations_run_out() {
 fn reservation_comes_back() {
     explore("reservation comes back", None, || {
         let mut zone = Depot::<2>::new_zone::<LoomPlatform>();
-        Depot::<2>::tune_zone(&mut zone, Tuning { managed: 2, cpus: 3, depot_share: 1, pcp_batch: None });
+        Depot::<2>::tune_zone(
+            &mut zone,
+            Tuning { managed: 2, cpus: 3, depot_share: 1, pcp_batch: None },
+        );
         let zone = Rc::new(zone);
         assert!(zone.reserve_one());
         let turn = |zone: &<Depot<2> as Keeper>::Zone<LoomPlatform>| zone.reserve_one();

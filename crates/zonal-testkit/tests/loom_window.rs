@@ -6,10 +6,11 @@
 //! ```text
 //! RUSTFLAGS="--cfg loom" cargo test --release -p zonal-testkit --test loom_window -- --nocapture
 //! ```
+//!
+//! All together 72 s on two busy CPUs. One pageblock and batches of two: a frame under loom costs.
 #![cfg(loom)]
 #![allow(clippy::missing_panics_doc, reason = "tests")]
 
-#[allow(dead_code, reason = "shared by several tests")]
 mod loom_broken;
 #[path = "loom_broken/clusters.rs"]
 mod loom_broken_clusters;
@@ -97,6 +98,8 @@ fn claim<C: Clusters, P: Platform + Default + 'static>(bound: Option<usize>) {
 }
 
 /// See [`claim`].
+///
+/// At most 5 preemptions: 8 500 runs, 3.3 s.
 #[test]
 fn a_pageblock_changes_its_type() {
     claim::<Cut, Host>(Some(5));
@@ -143,6 +146,8 @@ fn merge<C: Clusters>(bound: Option<usize>) {
 }
 
 /// See [`merge`].
+///
+/// All schedules: 9 600 runs, 2.9 s.
 #[test]
 fn clusters_are_disabled_and_a_frame_merges() {
     merge::<Cut>(None);
@@ -179,6 +184,8 @@ fn defer<C: Clusters>(bound: Option<usize>) {
 }
 
 /// See [`defer`].
+///
+/// At most 4 preemptions: 15 500 runs, 4.8 s.
 #[test]
 fn compaction_is_deferred_and_a_frame_merges() {
     defer::<Cut>(Some(4));
@@ -205,6 +212,8 @@ fn drain<C: Clusters>(bound: Option<usize>) {
 }
 
 /// See [`drain`].
+///
+/// All schedules: 38 400 runs, 11.8 s.
 #[test]
 fn a_drain_merges_what_was_skipped() {
     drain::<Cut>(None);
@@ -234,6 +243,8 @@ fn compact<C: Clusters>(bound: Option<usize>) {
 }
 
 /// See [`compact`].
+///
+/// At most 4 preemptions: 15 200 runs, 4.9 s.
 #[test]
 fn compaction_merges_what_was_skipped() {
     compact::<Cut>(Some(4));
@@ -247,12 +258,14 @@ fn canary_compact() {
 }
 
 /// Two are in the window at once; a third changes the pageblock's type.
+///
+/// At most 3 preemptions: 47 400 runs, 27 s.
 #[test]
 fn two_cut_at_once() {
     let plan = batch_plan(8, 3, 2);
     explore("two cut at once", Some(3), move || {
         let (world, held) = world::<Cut, Host>(plan, &[1, 4, 2, 7, 5, 3]);
-        let others = [1, 2].map(|cpu| spawn_on(&world, cpu, |world| world.take()));
+        let others = [1, 2].map(|cpu| spawn_on(&world, cpu, World::take));
         let mine = world.ask(&UNMOVABLE);
         let theirs = others.map(|other| other.join().unwrap());
         assert!(mine.is_some() && theirs.iter().all(Option::is_some), "I-6: six are free");
@@ -263,6 +276,8 @@ fn two_cut_at_once() {
 /// The other frees on the same CPU, past the cache that is being filled: a frame whose buddy
 /// may be in the window, and, by mistake, one that is free on its list, in the window, or in
 /// the cache.
+///
+/// All schedules: 30 800 runs, 16 s.
 #[test]
 fn frees_around_the_window() {
     let plan = batch_plan(8, 2, 2);
@@ -283,6 +298,8 @@ fn frees_around_the_window() {
 
 /// Eight slots, all in use by clusters of a frame of each pageblock: when one pageblock changes
 /// its type, its frames find no slot, unless a batch is cut off in time.
+///
+/// At most 3 preemptions: 3 100 runs, 1.4 s.
 #[test]
 fn slots_run_out() {
     let free: Vec<u64> = (0..8).flat_map(|at| [at, at + 8]).collect();
@@ -298,6 +315,8 @@ fn slots_run_out() {
 }
 
 /// Two disable clusters, one of them twice, while one cuts and one frees.
+///
+/// At most 3 preemptions: 38 000 runs, 24 s.
 #[test]
 fn disabled_and_enabled_around_it_all() {
     let plan = batch_plan(8, 3, 2);
@@ -322,6 +341,8 @@ fn disabled_and_enabled_around_it_all() {
 
 /// A full batch goes back as one cluster while the pageblock changes its type: it does not go
 /// on the list of the old type.
+///
+/// At most 4 preemptions: 29 800 runs, 11 s.
 #[test]
 fn a_batch_joins_while_its_pageblock_is_claimed() {
     let plan = batch_plan(8, 2, 2);

@@ -38,6 +38,8 @@ pub(crate) struct Buddy<S: Policy> {
     disable_depth: u32,
     /// Compaction failed in the zone and is deferred: merging is not skipped.
     pub(crate) compaction_deferred: bool,
+    /// The pageblock that compaction is evacuating and keeps apart.
+    pub(crate) apart: Option<u32>,
     pub(crate) events: BuddyEvents,
 }
 
@@ -84,6 +86,7 @@ impl<S: Policy> Buddy<S> {
             high_atomic_limit: 0,
             disable_depth: 0,
             compaction_deferred: false,
+            apart: None,
             events: BuddyEvents {
                 claimed: 0,
                 stolen: 0,

@@ -29,6 +29,7 @@
 //! # });
 //! ```
 
+mod apart;
 mod evacuate;
 mod scan;
 mod state;
@@ -38,9 +39,11 @@ mod target;
 pub use state::CompactEvents;
 pub(crate) use state::{Count, ZoneCompaction};
 pub use suitable::fragmentation_permille;
+pub(crate) use suitable::is_costly;
 
 use crate::allocator::Allocator;
 use crate::clusters_off::ClustersOff;
+use crate::frame::Hint;
 use crate::keeper::Keeper;
 use crate::migrate::MigrateType;
 use crate::platform::Platform;
@@ -214,7 +217,7 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
             zone.compaction.succeeded();
             zone.with_buddy(|buddy| buddy.compaction_deferred = false);
         } else if failed && task.mode == CompactMode::Sync && !scan.is_out_of_budget() {
-            zone.compaction.defer(task.order);
+            zone.compaction.defer(task.order, S::Compact::MAX_DEFER_SHIFT);
             zone.with_buddy(|buddy| buddy.compaction_deferred = true);
         }
         (outcome, taken)
@@ -242,8 +245,9 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
         if self.platform.can_migrate() && !zone.is_suitable(task.order, keep) {
             return Some(CompactOutcome::NotSuitable);
         }
-        if zone.compaction.take_scanned() {
-            self.forget_hints(zone);
+        let thorough = task.request.is_none() && task.goal == Goal::Any;
+        if zone.compaction.take_scanned(thorough) {
+            self.forget_hints(zone, &[Hint::NoSource, Hint::NoTarget]);
         }
         None
     }
@@ -270,7 +274,7 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
         }
     }
 
-    fn forget_hints(&self, zone: &Zone<P, S>) {
+    fn forget_hints(&self, zone: &Zone<P, S>, hints: &[Hint]) {
         let (start, end) = self.span_of(zone);
         let step = self.table.pageblock_order().frames() as usize;
         let mut blocks = (start..end).step_by(step).peekable();
@@ -279,7 +283,7 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
                 for at in blocks.by_ref().take(FORGET_PER_HOLD) {
                     buddy.area.count_work(1);
                     if self.table.block(at).zone() == Some(zone.id) {
-                        self.table.clear_hints(at);
+                        hints.iter().for_each(|&hint| self.table.clear_hint(at, hint));
                     }
                 }
             });

@@ -42,10 +42,10 @@ impl<S: Policy> Buddy<S> {
     }
 
     /// A pageblock of another type with memory for single frames of `migrate`, and whether it
-    /// was claimed: then it is `migrate`'s now. Names a free block in it. Of pageblocks that
-    /// cannot be claimed, the one with the largest free block, which can serve the most before
-    /// another is spoilt; for movable requests, which spoil nothing for good, the smallest. Work:
-    /// as [`take_fallback`](Self::take_fallback).
+    /// was claimed: then it is `migrate`'s now. Names a free block in it. If none can be claimed,
+    /// one of the first type that has any: movable memory last, and there the pageblock with the
+    /// largest free block, which can serve the most before another is spoilt. Work: as
+    /// [`take_fallback`](Self::take_fallback).
     pub(crate) fn fallback_pageblock<P: Platform>(
         &mut self,
         table: &FrameTable<'_, P>,
@@ -65,14 +65,15 @@ impl<S: Policy> Buddy<S> {
             return Some((index, true));
         }
         self.events.stolen += 1;
-        if migrate != MigrateType::Movable {
-            return Some((index, false));
-        }
         let others = FALLBACKS.get(migrate.index())?;
-        let smallest = others
-            .iter()
-            .find_map(|&other| self.area.first(self.area.smallest(Order::ZERO, other)?, other));
-        Some((smallest?, false))
+        let first = others.iter().find_map(|&other| {
+            let smallest = self.area.smallest(Order::ZERO, other)?;
+            if other == MigrateType::Movable {
+                return Some(index);
+            }
+            self.area.first(smallest, other)
+        });
+        Some((first?, false))
     }
 
     /// The largest free block of at least `order` of another type than `migrate`.

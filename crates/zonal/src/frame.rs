@@ -378,11 +378,10 @@ impl<'m, P: Platform> FrameTable<'m, P> {
         word.store(word.load(Relaxed) | hint as u64, Relaxed);
     }
 
-    /// Takes all hints of the pageblock of `index` away. Under the zone lock.
-    pub(crate) fn clear_hints(&self, index: u32) {
+    /// Takes a hint of the pageblock of `index` away. Under the zone lock.
+    pub(crate) fn clear_hint(&self, index: u32, hint: Hint) {
         let word = self.word(index);
-        let hints = Hint::NoSource as u64 | Hint::NoTarget as u64;
-        word.store(word.load(Relaxed) & !hints, Relaxed);
+        word.store(word.load(Relaxed) & !(hint as u64), Relaxed);
     }
 
     /// The migrate type that the isolated pageblock of `index` had before.

@@ -12,13 +12,13 @@
 //! ```
 
 use crate::allocator::Allocator;
-use crate::compact::{CompactMode, CompactOutcome, Count};
+use crate::compact::{CompactMode, CompactOutcome, Count, is_costly};
 use crate::entry::Entry;
 use crate::error::{AllocError, AllocReason, ZONES_EXPLAINED, ZoneTried};
 use crate::keeper::Keeper;
 use crate::migrate::{MigrateType, NR_MIGRATE_TYPES};
 use crate::platform::{AtomicWord, Platform, Slot};
-use crate::policy::{Policy, Walk};
+use crate::policy::{Compact, Policy, Walk};
 use crate::request::{NodePolicy, Request};
 use crate::units::{CpuId, NR_ORDERS, NodeId, NodeMask, Order};
 use crate::watermark::Mark;
@@ -70,6 +70,7 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
             return Err(AllocReason::NoZone);
         }
         if let Some(index) = self.walk(entry, &zones, request, Mark::Low) {
+            self.stay_ahead(index, request.order());
             return Ok(index);
         }
         for zone in zones.iter() {
@@ -92,6 +93,20 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
             return Ok(index);
         }
         Err(AllocReason::Exhausted)
+    }
+
+    /// Wakes background compaction if the block at `index`, just taken, was the zone's last of a
+    /// large order: the next request should find one.
+    fn stay_ahead(&self, index: u32, order: Order) {
+        if !S::Compact::STAYS_AHEAD || !is_costly(order) || !self.can_compact() {
+            return;
+        }
+        let zone = self.table.block(index).zone().and_then(|id| self.zone(id));
+        if let Some(zone) =
+            zone.filter(|zone| !zone.with_buddy(|buddy| buddy.has_block(order, true)))
+        {
+            self.platform.wake_compaction(zone.id, order);
+        }
     }
 
     fn walk<E: Entry<P, S>>(
@@ -183,6 +198,9 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
             drained += self.drain_zone(zone);
             let migrate = request.migrate_type();
             zone.with_buddy(|buddy| buddy.unreserve_high_atomic(&self.table, migrate));
+            if request.order() == Order::ZERO {
+                zone.with_buddy(|buddy| buddy.rejoin(&self.table));
+            }
         }
         drained
     }

@@ -10,8 +10,9 @@
 //!    waits [`Options::delay`](crate::options::Options::delay) after each request, and keeps what
 //!    it gets. The others go on, a step every [`PAUSE`].
 //!
-//! A row's `success_rate` is in percent of the requests; `mean_ns_per_block` is the mean time of
-//! those that were served; `ns` is the mean over all. `pages_migrated` and `pages_reclaimed` are
+//! A row's `success_rate` is in percent of the requests. `mean_ns_per_block` is the time of all
+//! requests by the blocks that were had: who refuses what takes long is not cheap for that.
+//! `mean_ns_served` is the mean of the requests that were served; `ns` is the mean over all. `pages_migrated` and `pages_reclaimed` are
 //! those of step 2. Times are wall times: a sample takes seconds, in which every thread loses its
 //! CPU now and then and the CPUs' distance changes, so samples are not dropped for either, and
 //! rows have no distance.
@@ -24,14 +25,14 @@
 //! reclaimable block of order 0 or 1 (dentries and inodes), of which one in
 //! [`SLAB_PINNED_ONE_IN`] stays for good. Each compiler leaves one unmovable frame behind, up to
 //! [`KERNEL_SHARE`] % of memory, then random ones die. The kinds are Linux's; the numbers are
-//! assumed, a sixteenth of what a build takes of the source's 4 GiB.
+//! assumed, a fraction of what a build takes of the source's 4 GiB.
 //!
 //! Direct reclaim drops the [`SWAP_CLUSTER`] oldest cache pages and looks at a slab for every
 //! [`SCAN_SLABS`] of them; for a huge page it makes room for compaction (up to twice the block,
 //! once a request). Background reclaim, woken at the low watermark, goes on to the high one, and
-//! by as much room again if a huge page was missing; then background compaction is woken too,
-//! a thread of its own beside those of the row.
-//! Watermarks are Linux's. Every page has its own contents, copied when compaction moves it and
+//! by as much room again if a huge page was missing; then, and when a huge page was missing,
+//! background compaction is woken, a thread of its own beside those of the row.
+//! Watermarks are Linux's where huge pages are transparent. Every page has its own contents, copied when compaction moves it and
 //! checked when it is freed; at the end every frame must be free again.
 //!
 //! Left out: pages under I/O or locked, swap, dirty pages that must be written first.
@@ -44,7 +45,7 @@ use std::thread;
 use std::time::Instant;
 
 use zonal::policy::Policy;
-use zonal::watermark::WatermarkConfig;
+use zonal::watermark::{MinFree, WatermarkConfig};
 use zonal::{MigrateType, Pfn};
 use zonal_host::Arena;
 use zonal_host::compactor::{Compactor, Settings};
@@ -63,8 +64,10 @@ mod cache;
 use builders::{Builder, release};
 use cache::Cache;
 
-/// Memory, if not said otherwise: a sixteenth of the source's machine.
-pub const DEFAULT_MEMORY: usize = 256 << 20;
+/// Pageblocks a zone that Linux keeps free where huge pages are transparent.
+const HUGE_PAGEBLOCKS: u64 = 11;
+/// Memory, if not said otherwise: an eighth of the source's machine.
+pub const DEFAULT_MEMORY: usize = 512 << 20;
 /// A delay that makes one sample long enough.
 pub const LONG_DELAY: Duration = Duration::from_millis(10);
 /// Blocks that are asked for, in percent of those that memory has. As in mmtests.
@@ -98,6 +101,16 @@ pub const SCAN_SLABS: usize = 16;
 /// Requests of the builders that may fail while memory fills.
 const FAILURES: u64 = 10_000;
 
+/// What is kept free: Linux's formula, or, as Linux with transparent huge pages, eleven pageblocks
+/// a zone if that is more, but no more than a twentieth of memory.
+fn watermarks(memory: usize) -> WatermarkConfig {
+    let frames = (memory / FRAME_BYTES) as u64;
+    let wanted = (HUGE_PAGEBLOCKS << HUGE_ORDER).min(frames / 20);
+    // The formula: 4 √(kibibytes of memory), in kibibytes.
+    let formula = (4 * (frames * 4).isqrt() / 4).min(frames);
+    WatermarkConfig { min_free: MinFree::Frames(wanted.max(formula)), ..WatermarkConfig::default() }
+}
+
 /// The arena of a sample, and who moves its pages.
 struct Stage<S: Policy> {
     arena: Arc<Arena<S>>,
@@ -111,7 +124,7 @@ impl<S: Policy> Stage<S> {
             .preset::<S>()
             .reserve(spec.setup.memory)
             .owners(spec.setup.threads as u32)
-            .watermarks(WatermarkConfig::default())
+            .watermarks(watermarks(spec.setup.memory))
             .pager(cache.clone())
             .open()
             .map_err(|error| SubjectError::Init(error.to_string()))?;
@@ -179,8 +192,10 @@ fn ask<S: Policy, T: FrameThread<Block = Pfn>>(
         .with(Figure::PagesMigrated, (counter(&stage.cache.migrated) - migrated) as f64)
         .with(Figure::PagesReclaimed, (counter(&stage.cache.reclaimed) - reclaimed) as f64);
     if !held.is_empty() {
-        let mean = served.as_nanos() as f64 / held.len() as f64;
-        figures = figures.with(Figure::MeanNsPerBlock, mean);
+        let a_block = |time: Duration| time.as_nanos() as f64 / held.len() as f64;
+        figures = figures
+            .with(Figure::MeanNsPerBlock, a_block(served + refused))
+            .with(Figure::MeanNsServed, a_block(served));
     }
     for block in held {
         // SAFETY: allocated with this order above; freed once.
@@ -215,13 +230,14 @@ impl<S: Policy, W: Way> HighAlloc<S, W> {
     fn part(
         &self,
         stage: &Stage<S>,
+        compactor: &Compactor<'static>,
         shared: &Shared<Pfn>,
         thread: usize,
     ) -> Result<(ThreadRun, Figures), Halt> {
         let place = &shared.place;
         if thread > 0 {
             let mut handle = W::thread(&stage.arena)?;
-            self.build(stage, shared, thread, &mut handle)?;
+            self.build(stage, compactor, shared, thread, &mut handle)?;
             place.meet()?;
             let start = Instant::now();
             return Ok((
@@ -241,13 +257,14 @@ impl<S: Policy, W: Way> HighAlloc<S, W> {
     fn build<T: FrameThread<Block = Pfn>>(
         &self,
         stage: &Stage<S>,
+        compactor: &Compactor<'static>,
         shared: &Shared<Pfn>,
         thread: usize,
         handle: &mut T,
     ) -> Result<(), Halt> {
         let place = &shared.place;
         let seed = self.spec.seed.wrapping_add(thread as u64);
-        let mut builder = Builder::new(&stage.arena, &stage.cache, handle, seed);
+        let mut builder = Builder::new(&stage.arena, &stage.cache, compactor, handle, seed);
         let enough = stage.frames() as u64 / 2;
         while stage.cache.reclaimed.load(Ordering::Relaxed) < enough && !place.is_aborted() {
             builder.step()?;
@@ -271,10 +288,11 @@ impl<S: Policy, W: Way> Case for HighAlloc<S, W> {
         let idle = Settings { idle: None, ..Settings::default() };
         let compactor = Compactor::start(Arc::clone(&stage.arena), idle)
             .map_err(|error| Halt::from(SubjectError::Init(error.to_string())))?;
+        let compactor = Arc::new(compactor);
         let shared = Shared::new(threads, 1, 0);
-        let (case, lent) = (Arc::clone(&self), Arc::clone(&stage));
+        let (case, lent, waker) = (Arc::clone(&self), Arc::clone(&stage), Arc::clone(&compactor));
         let parts = pool.run(threads, move |thread| {
-            take_part(&shared.place, thread, || case.part(&lent, &shared, thread))
+            take_part(&shared.place, thread, || case.part(&lent, &waker, &shared, thread))
         })?;
         let mut sample = assemble(parts)?;
         // First, since it has frames in hand.

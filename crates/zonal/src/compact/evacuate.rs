@@ -1,5 +1,6 @@
 //! Moving pages: one block at a time, with the host's help.
 
+use super::apart::Apart;
 use super::scan::{Part, Scan};
 use super::state::Count;
 use super::target::{Found, step};
@@ -67,11 +68,16 @@ impl<P: Platform, S: Policy> Scan<'_, '_, P, S> {
         let table = &self.allocator.table;
         let presses_on = S::Compact::PRESSES_ON && self.task.mode == CompactMode::Sync;
         let wanted = self.task.order;
+        let whole = part.end - part.start == table.pageblock_order().size();
+        let _apart = (S::Compact::SETS_APART && whole)
+            .then(|| Apart::new(self.allocator, self.zone, part.start));
         let mut at = part.start;
+        let (mut stays, mut cached) = (false, false);
         while at < part.end {
             let state = table.state(at);
             let order = state.order();
             if state.kind() != FrameKind::Allocated || order >= wanted {
+                cached |= state.kind() == FrameKind::Cached;
                 at += step(state);
                 continue;
             }
@@ -83,12 +89,33 @@ impl<P: Platform, S: Policy> Scan<'_, '_, P, S> {
                 Moved::Yes { formed: true } => return Part::Formed,
                 Moved::NoTarget => return Part::NoTarget,
                 Moved::Yes { formed: false } => at += order.size(),
-                Moved::No if presses_on => at += order.size(),
-                // The aligned block of the wanted order cannot form any more.
-                Moved::No => at = (at | (wanted.size() - 1)) + 1,
+                Moved::No => {
+                    stays = true;
+                    // The aligned block of the wanted order cannot form any more.
+                    at =
+                        if presses_on { at + order.size() } else { (at | (wanted.size() - 1)) + 1 };
+                }
             }
         }
-        Part::Stays
+        if cached && whole && !stays && self.drain_into(part) { Part::Formed } else { Part::Stays }
+    }
+
+    /// Empties the zone's caches and clusters, which are all that keeps `part` from being free;
+    /// whether the block of the wanted order has formed in it.
+    fn drain_into(&mut self, part: &Range<u32>) -> bool {
+        let (allocator, zone, table) = (self.allocator, self.zone, &self.allocator.table);
+        allocator.coalesce_zone(zone);
+        allocator.drain_zone(zone);
+        let (wanted, request) = (self.task.order, self.task.request);
+        zone.with_buddy(|buddy| {
+            let state = table.state(part.start);
+            let formed = state.kind() == FrameKind::Free && state.order() >= wanted;
+            if formed {
+                buddy.rejoin(table);
+                self.taken = request.and_then(|r| buddy.capture(table, part.start, r, zone));
+            }
+            formed
+        })
     }
 
     fn move_block(&mut self, from: u32, order: Order, part: &Range<u32>) -> Moved {
@@ -134,6 +161,9 @@ impl<P: Platform, S: Policy> Scan<'_, '_, P, S> {
             }
             buddy.events.direct_free += order.frames();
             let formed = buddy.give_merged(table, from, order) >= self.task.order;
+            if formed {
+                buddy.rejoin(table);
+            }
             let taken =
                 request.filter(|_| formed).and_then(|r| buddy.capture(table, from, r, zone));
             Some((formed, taken))

@@ -1,7 +1,7 @@
 //! The migrate scanner: which part of the zone is evacuated next.
 
 use super::state::Count;
-use super::target::{Targets, step};
+use super::target::{Targets, is_for_movable, step};
 use super::{CompactMode, CompactOutcome, Goal, Task, may_have_cma};
 use crate::allocator::Allocator;
 use crate::frame::{FrameKind, FrameState, FrameTable, Hint};
@@ -54,7 +54,7 @@ impl<'a, 'm, P: Platform, S: Policy> Scan<'a, 'm, P, S> {
 
     /// Begins again with the whole zone in front of the scanners.
     pub(super) fn start_over(&mut self) {
-        self.allocator.forget_hints(self.zone);
+        self.allocator.forget_hints(self.zone, &[Hint::NoTarget]);
         self.zone.compaction.start_over(false);
         self.targets = Targets::new(self.end);
     }
@@ -75,20 +75,25 @@ impl<'a, 'm, P: Platform, S: Policy> Scan<'a, 'm, P, S> {
         // Without an earlier run's positions the whole zone is in front of the scanners.
         let whole = at == self.start && self.targets.below == self.end;
         let part = S::Compact::part(task.order, table.pageblock_order());
-        let stride = table.pageblock_order().size().max(part.size());
+        let pageblock = table.pageblock_order().size();
+        let stride = pageblock.max(part.size());
         let window = table.pageblock_order().size().saturating_mul(S::Compact::WINDOW).max(stride);
         at = at / stride * stride;
         while at < self.end && (S::Compact::GOES_ROUND || at < self.targets.below) {
             let until = at.saturating_add(window).min(self.end);
             self.merge_in(at..until);
             if self.has_block() {
-                cached.remember(task.mode, at, self.targets.below);
+                cached.remember(task.mode, at, self.targets.position(pageblock));
                 return CompactOutcome::Success;
             }
-            while let Some(pick) = self.cheapest(at..until, part) {
+            while let Some((pick, census)) = self.cheapest(at..until, part) {
+                if !S::Compact::has_room(&census, self.room(&census)) {
+                    cached.remember(task.mode, at, self.targets.position(pageblock));
+                    return CompactOutcome::NotSuitable;
+                }
                 match self.evacuate(&pick) {
                     Part::Formed => {
-                        cached.remember(task.mode, at, self.targets.below);
+                        cached.remember(task.mode, at, self.targets.position(pageblock));
                         return CompactOutcome::Success;
                     }
                     Part::Stays => self.hint(&pick),
@@ -101,12 +106,12 @@ impl<'a, 'm, P: Platform, S: Policy> Scan<'a, 'm, P, S> {
                         };
                     }
                     Part::OutOfBudget => {
-                        cached.remember(task.mode, at, self.targets.below);
+                        cached.remember(task.mode, at, self.targets.position(pageblock));
                         return CompactOutcome::PartialSkipped;
                     }
                 }
                 if self.has_block() {
-                    cached.remember(task.mode, at, self.targets.below);
+                    cached.remember(task.mode, at, self.targets.position(pageblock));
                     return CompactOutcome::Success;
                 }
             }
@@ -136,13 +141,13 @@ impl<'a, 'm, P: Platform, S: Policy> Scan<'a, 'm, P, S> {
     }
 
     /// The part of `window` that is evacuated next.
-    fn cheapest(&self, window: Range<u32>, part: Order) -> Option<Range<u32>> {
+    fn cheapest(&self, window: Range<u32>, part: Order) -> Option<(Range<u32>, Census)> {
         if !self.allocator.platform.can_migrate() {
             return None;
         }
         let table = &self.allocator.table;
         let pageblock = table.pageblock_order().size();
-        let mut best: Option<(u32, u32)> = None;
+        let mut best: Option<(u32, u32, Census)> = None;
         for start in window.clone().step_by(part.size() as usize) {
             if start + part.size() > self.end {
                 break;
@@ -159,18 +164,31 @@ impl<'a, 'm, P: Platform, S: Policy> Scan<'a, 'm, P, S> {
             if !fits {
                 continue;
             }
-            let census = census(table, start..start + part.size(), self.task.order);
+            let mut census = census(table, start..start + part.size(), self.task.order);
+            census.for_movable = is_for_movable(first.migrate());
             self.zone.compaction.count(Count::MigrateScanned, u64::from(part.size()));
             if let Some(cost) = S::Compact::cost(&census)
-                && best.is_none_or(|(least, _)| cost < least)
+                && best.is_none_or(|(least, ..)| cost < least)
             {
-                best = Some((cost, start));
+                best = Some((cost, start, census));
                 if cost == 0 {
                     break;
                 }
             }
         }
-        best.map(|(_, start)| start..start + part.size())
+        best.map(|(_, start, census)| (start..start + part.size(), census))
+    }
+
+    /// Free frames to which the pages of a part could go.
+    fn room(&self, census: &Census) -> u64 {
+        let fits = |ty: &MigrateType| {
+            is_for_movable(*ty) || (S::Compact::SPOILT_TARGETS && ty.is_requestable())
+        };
+        let types = || MigrateType::ALL.into_iter().filter(fits);
+        let free: u64 =
+            self.zone.with_buddy(|buddy| types().map(|ty| buddy.area.frames_of(ty)).sum());
+        let counted = S::Compact::SPOILT_TARGETS || census.for_movable;
+        free.saturating_sub(if counted { u64::from(census.free) } else { 0 })
     }
 
     /// Notes that nothing came of a part.
@@ -215,6 +233,7 @@ pub(crate) fn census<P: Platform>(
         let order = state.order();
         match state.kind() {
             FrameKind::Free => census.free += order.size(),
+            FrameKind::Cached => census.cached += order.size(),
             FrameKind::Allocated if order < wanted => census.movable += order.size(),
             _ => census.hopeless = true,
         }

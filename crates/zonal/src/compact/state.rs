@@ -9,8 +9,9 @@ use crate::platform::{AtomicWord, Platform};
 use crate::units::Order;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-/// The largest back-off: 64 compactions put off.
-const MAX_DEFER_SHIFT: u64 = 6;
+/// Whole scans after which hints are forgotten: a page that was refused once is likely to be
+/// refused again, and it is found only after others were moved in vain.
+const SCANS: u64 = 8;
 
 /// What is counted, by the place in [`ZoneCompaction::counts`].
 #[derive(Clone, Copy)]
@@ -83,7 +84,7 @@ pub(crate) struct ZoneCompaction<P: Platform> {
     migrate_at: [P::Word; 2],
     /// The end of what the free scanner has not looked at. 0: the zone's; else the index + 1.
     free_at: P::Word,
-    /// 1 when the zone was scanned as a whole: positions and hints are old.
+    /// How often the zone was scanned as a whole since hints were forgotten.
     scanned: P::Word,
     /// Attempts put off since the last failure (bits 0–31), shift (32–39), and the smallest
     /// order that failed (40–47).
@@ -142,15 +143,17 @@ impl<P: Platform> ZoneCompaction<P> {
     /// zone, so its hints are to be forgotten.
     pub(super) fn start_over(&self, whole: bool) {
         self.migrate_at.iter().chain([&self.free_at]).for_each(|word| word.store(0, Relaxed));
-        self.scanned.store(u64::from(whole), Relaxed);
+        self.scanned.fetch_add(u64::from(whole), Relaxed);
     }
 
-    /// Whether hints are to be forgotten, once.
-    pub(super) fn take_scanned(&self) -> bool {
-        self.scanned.load(Relaxed) == 1 && {
+    /// Whether hints are to be forgotten, once: when the zone was scanned as a whole, or, if
+    /// somebody is waiting or more is to come, when it was [`SCANS`] times.
+    pub(super) fn take_scanned(&self, thorough: bool) -> bool {
+        let old = self.scanned.load(Relaxed) >= if thorough { 1 } else { SCANS };
+        if old {
             self.scanned.store(0, Relaxed);
-            true
         }
+        old
     }
 
     /// Whether an attempt is put off; counts it if so.
@@ -166,12 +169,12 @@ impl<P: Platform> ZoneCompaction<P> {
         considered < limit
     }
 
-    /// Puts the next attempts off: 1, 3, 7, … up to 63 of them.
-    pub(super) fn defer(&self, order: Order) {
+    /// Puts the next attempts off: 1, 3, 7, … up to 2^`most` − 1 of them.
+    pub(super) fn defer(&self, order: Order, most: u64) {
         let (_, shift, failed) = unpack(self.backoff.load(Relaxed));
         let order = u64::from(order.get());
         let failed = if shift == 0 { order } else { failed.min(order) };
-        self.backoff.store(pack(0, (shift + 1).min(MAX_DEFER_SHIFT), failed), Relaxed);
+        self.backoff.store(pack(0, (shift + 1).min(most), failed), Relaxed);
     }
 
     /// Nothing is put off any more.
@@ -220,12 +223,12 @@ mod tests {
         let (three, nine) = (Order::new(3).unwrap(), Order::HUGE);
         assert!(!zone.put_off(nine), "nothing failed yet");
         for put_off in [1, 3, 7, 15, 31, 63, 63] {
-            zone.defer(nine);
+            zone.defer(nine, 6);
             assert!(!zone.put_off(three), "smaller orders did not fail");
             let times = (0..100).take_while(|_| zone.put_off(nine)).count();
             assert_eq!(times, put_off);
         }
-        zone.defer(three);
+        zone.defer(three, 6);
         assert!(zone.put_off(three) && zone.put_off(nine), "now they did");
         zone.succeeded();
         assert!(!zone.put_off(three) && !zone.put_off(nine));
@@ -242,10 +245,13 @@ mod tests {
         assert_eq!(zone.free_at(8, 64), 48);
         zone.remember(CompactMode::Sync, 32, 40);
         assert_eq!(zone.migrate_at(CompactMode::Async, 8, 64), 32);
-        assert!(!zone.take_scanned());
-        zone.start_over(true);
+        assert!(!zone.take_scanned(true));
+        (0..SCANS).for_each(|_| {
+            assert!(!zone.take_scanned(false));
+            zone.start_over(true);
+        });
         assert_eq!(zone.migrate_at(CompactMode::Async, 8, 64), 8);
-        assert!(zone.take_scanned());
-        assert!(!zone.take_scanned(), "once");
+        assert!(zone.take_scanned(false));
+        assert!(!zone.take_scanned(true), "once");
     }
 }

@@ -16,6 +16,11 @@ pub(super) const EXTFRAG_THRESHOLD: u32 = 500;
 /// one (Linux's `PAGE_ALLOC_COSTLY_ORDER`).
 const COSTLY_ORDER: u8 = 3;
 
+/// Whether blocks of `order` are hard to have.
+pub(crate) const fn is_costly(order: Order) -> bool {
+    order.get() > COSTLY_ORDER
+}
+
 /// The fragmentation index in thousandths: why a request of `order` fails when no free block is
 /// large enough. Towards 0 for want of memory, towards 1000 because what is free is in small
 /// pieces. 0 when nothing is free. It means nothing when there is such a block.
@@ -51,7 +56,7 @@ impl<P: Platform, S: Policy> Zone<P, S> {
     /// above the watermark, and many small pieces rather than few frames. `keep`: what the
     /// request must leave beside the watermark.
     pub(super) fn is_suitable(&self, order: Order, keep: u64) -> bool {
-        let costly = order.get() > COSTLY_ORDER;
+        let costly = is_costly(order);
         let mark = self.mark(if costly { Mark::Low } else { Mark::Min });
         let needed = mark.saturating_add(keep).saturating_add(2 * order.frames());
         if self.free() <= needed {
@@ -65,7 +70,7 @@ impl<P: Platform, S: Policy> Zone<P, S> {
 impl<S: Policy> Buddy<S> {
     /// Whether a free block of `order` or larger is there for some request; `cma`: one that may
     /// have CMA frames.
-    pub(super) fn has_block(&self, order: Order, cma: bool) -> bool {
+    pub(crate) fn has_block(&self, order: Order, cma: bool) -> bool {
         let listed = |migrate: MigrateType| {
             (migrate.is_requestable() || (cma && migrate == MigrateType::Cma))
                 && self.area.smallest(order, migrate).is_some()

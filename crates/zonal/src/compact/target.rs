@@ -61,7 +61,7 @@ impl Targets {
                 let single = order == Order::ZERO && at == self.first;
                 let from = if single { self.cursor.max(start) } else { start };
                 let table = &allocator.table;
-                let (found, looked) = match is_target(table, start, zone.id) {
+                let (found, looked) = match is_target::<P, S>(table, start, zone.id) {
                     true => look(table, from, start, task.order, order, except),
                     false => (None, 0),
                 };
@@ -88,6 +88,13 @@ impl Targets {
         }
     }
 
+    /// From where the next compaction should look down: the pageblocks of `size` frames in hand
+    /// included, as far as they may have something.
+    pub(super) fn position(&self, size: u32) -> u32 {
+        let in_hand = self.window[self.first..self.len].iter().map(|&(start, _)| start + size);
+        in_hand.max().map_or(self.below, |end| end.max(self.below))
+    }
+
     /// The frame that was found could not be taken or stayed unused: single frames are looked
     /// for behind it.
     pub(super) fn pass(&mut self, index: u32) {
@@ -112,7 +119,7 @@ impl Targets {
         while self.len < most && self.below >= floor + size {
             self.below -= size;
             let start = self.below;
-            if !is_target(table, start, zone.id) || table.has_hint(start, Hint::NoTarget) {
+            if !is_target::<P, S>(table, start, zone.id) || table.has_hint(start, Hint::NoTarget) {
                 continue;
             }
             let free = usable(table, start, task.order);
@@ -126,17 +133,24 @@ impl Targets {
         }
         zone.compaction.count(Count::FreeScanned, looked);
         // They came by falling addresses.
-        self.window[..self.len]
-            .sort_unstable_by_key(|&(start, free)| (S::Compact::rank(free), u32::MAX - start));
+        self.window[..self.len].sort_unstable_by_key(|&(start, free)| {
+            let spoilt = !is_for_movable(table.block(start).migrate());
+            (S::Compact::rank(free, spoilt), u32::MAX - start)
+        });
         self.len > 0
     }
 }
 
 /// Whether pages may be moved to the pageblock of `index`.
-fn is_target<P: Platform>(table: &FrameTable<'_, P>, index: u32, zone: ZoneId) -> bool {
+fn is_target<P: Platform, S: Policy>(table: &FrameTable<'_, P>, index: u32, zone: ZoneId) -> bool {
     let word = table.block(index);
-    let movable = matches!(word.migrate(), MigrateType::Movable | MigrateType::Cma);
-    movable && word.zone() == Some(zone)
+    let spoilt = S::Compact::SPOILT_TARGETS && word.migrate().is_requestable();
+    (spoilt || is_for_movable(word.migrate())) && word.zone() == Some(zone)
+}
+
+/// Whether the frames of such pageblocks are meant to be movable.
+pub(super) fn is_for_movable(migrate: MigrateType) -> bool {
+    matches!(migrate, MigrateType::Movable | MigrateType::Cma)
 }
 
 /// Frames of a pageblock that are free in blocks smaller than `wanted`.
@@ -201,7 +215,7 @@ impl<S: Policy> Buddy<S> {
         let (state, migrate) = (table.state(index), table.block(index).migrate());
         let fits = state.kind() == FrameKind::Free
             && (order..wanted).contains(&state.order())
-            && is_target(table, index, self.zone);
+            && is_target::<P, S>(table, index, self.zone);
         if fits {
             self.area.remove(table, index, state.order(), migrate);
             self.split(table, index, state.order(), order, migrate);

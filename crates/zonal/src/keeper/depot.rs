@@ -51,6 +51,9 @@ pub struct DepotZone<P: Platform> {
 const RUN: u64 = 4;
 /// Such blocks taken at most in one go: 16 MiB.
 const MOST_BLOCKS: usize = 4;
+/// A refill takes at most one frame in so many that the zone has above its watermark, but always
+/// an eighth of a cluster.
+const SCARCE: u64 = 16;
 /// Clusters every shard may hold from the start.
 const SHARD_BASE: u32 = 2;
 
@@ -330,7 +333,10 @@ impl<const N: usize> Keeper for Depot<N> {
         if deposits && Self::take_run(here, cpu, migrate, allowance) {
             return true;
         }
-        let want = u64::from(if deposits { cpu.high } else { cpu.batch }).min(allowance) as usize;
+        // The scarcer memory is, the less one CPU takes at once.
+        let most = if deposits { cpu.high } else { cpu.batch };
+        let fair = (allowance / SCARCE).max(u64::from(cpu.batch) / 8).max(1);
+        let want = u64::from(most).min(fair).min(allowance) as usize;
         let fill = |cpu: &mut DepotCpu<N>, take: &dyn Fn(&mut [u32]) -> usize| {
             cpu.singles.fill_all(at, |slots| {
                 let taken = take(&mut slots[..want]);

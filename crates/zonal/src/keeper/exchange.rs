@@ -62,9 +62,9 @@ impl<P: Platform, S: Policy> Here<'_, P, S> {
     }
 
     /// Takes free order-0 frames for `migrate` from a pageblock of another type, which changes
-    /// its type if enough of it is free. From one that does not, unmovable and reclaimable
-    /// requests take all: it is spoilt for large blocks by the first of them, and so others are
-    /// not. Movable requests take one frame. Marks them cached; returns how many.
+    /// its type if enough of it is free. From a movable one that does not, all is taken: it is
+    /// spoilt for large blocks by the first frame, and so others are not. Of unmovable and
+    /// reclaimable memory, which runs out soonest, one frame. Marks them cached; returns how many.
     pub(super) fn take_others(&self, slots: &mut [u32], migrate: MigrateType) -> usize {
         let table = self.table;
         let (taken, claimed) = self.zone.with_buddy(|buddy| {
@@ -73,7 +73,8 @@ impl<P: Platform, S: Policy> Here<'_, P, S> {
                 // In a hold of its own: with the claim in one it would be too long (I-7).
                 Some((_, true)) => (0, true),
                 Some((index, false)) => {
-                    let most = if migrate == MigrateType::Movable { 1 } else { slots.len() };
+                    let movable = table.block(index).migrate() == MigrateType::Movable;
+                    let most = if movable { slots.len() } else { 1 };
                     (buddy.sweep(table, index, &mut slots[..most]), false)
                 }
             }

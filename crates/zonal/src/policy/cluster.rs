@@ -13,6 +13,9 @@
 //!   raised under the lock and lowered without it.
 //! - Conflicts with merging single frames, which looks at buddies by pfn: a batch is cut only
 //!   while merging is skipped, and merging waits for the window.
+//! - Conflicts with interrupt handlers that allocate or free on a CPU whose cache is claimed by an
+//!   owner: a handler that comes in the owner's window waits for it for ever. Slots that turn
+//!   interrupts off are safe; an owner has to do it himself.
 //! - Out of slots is not an error: the frame goes on its list without a cluster. Zones whose
 //!   batch is 1 have no slots.
 //! - Counters: `cluster_cuts`, `cluster_joins`, `cluster_waits` in the zone's events.

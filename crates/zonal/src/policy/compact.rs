@@ -2,8 +2,9 @@
 //!
 //! ```
 //! use zonal::policy::compact::{Census, Cheapest, Compact, InOrder};
-//! let few = Census { movable: 3, free: 509, hopeless: false };
-//! let many = Census { movable: 400, free: 112, hopeless: false };
+//! let part = Census { for_movable: true, ..Census::default() };
+//! let few = Census { movable: 3, free: 509, ..part };
+//! let many = Census { movable: 400, free: 112, ..part };
 //! assert!(Cheapest::cost(&few) < Cheapest::cost(&many));
 //! assert_eq!(InOrder::cost(&few), InOrder::cost(&many), "as they come");
 //! ```
@@ -23,7 +24,11 @@ pub struct Census {
     pub movable: u32,
     /// Free frames.
     pub free: u32,
-    /// Whether it holds frames that nobody can move: of a hole, of a larger block, in a cache.
+    /// Frames in per-CPU caches: free once those are drained.
+    pub cached: u32,
+    /// Whether its pageblocks are for frames that can be moved (movable, CMA).
+    pub for_movable: bool,
+    /// Whether it holds frames that nobody can move: of a hole, of a larger block.
     pub hopeless: bool,
 }
 
@@ -34,17 +39,32 @@ pub trait Compact: Send + Sync + 'static {
     /// Whether a part in which one page stays is evacuated further all the same, if compaction
     /// may wait.
     const PRESSES_ON: bool;
+    /// Whether a pageblock that is evacuated is kept apart meanwhile: what is freed there is for
+    /// the block that is to form, until somebody has no other frame.
+    const SETS_APART: bool;
+    /// Whether background compaction is woken when the last block of a large order is taken,
+    /// rather than when the next request finds none.
+    const STAYS_AHEAD: bool;
+    /// Whether pages may also be moved to pageblocks whose frames are not meant to be movable.
+    const SPOILT_TARGETS: bool;
     /// Whether pages may be moved up and down alike, so that the scanners do not end where they
     /// meet; and whether a scan that began in the middle of the zone goes on from its start, if
     /// compaction may wait.
     const GOES_ROUND: bool;
+
+    /// The back-off after failures doubles up to this shift: so many attempts less one are put
+    /// off, as a power of two.
+    const MAX_DEFER_SHIFT: u64;
 
     /// The size of the parts that are compared: aligned blocks of this order.
     fn part(wanted: Order, pageblock: Order) -> Order;
     /// What the evacuation of a part costs: in a window the cheapest goes first, of equals the
     /// lowest. `None`: there is nothing to gain.
     fn cost(census: &Census) -> Option<u32>;
+    /// Whether to begin with a part when `room` frames are free outside of it, where its pages
+    /// could go.
+    fn has_room(census: &Census, room: u64) -> bool;
     /// The rank of a pageblock with `free` frames as a place to move to: lowest first, of
-    /// equals the highest address.
-    fn rank(free: u32) -> u32;
+    /// equals the highest address. `spoilt`: its frames are not meant to be movable.
+    fn rank(free: u32, spoilt: bool) -> u32;
 }

@@ -3,6 +3,7 @@
 use zonal::policy::Policy;
 use zonal::{MigrateType, Order, Pfn};
 use zonal_host::Arena;
+use zonal_host::compactor::Compactor;
 
 use super::cache::{Cache, Slab};
 use super::{
@@ -28,6 +29,7 @@ struct Compiler {
 pub(super) struct Builder<'a, S: Policy, T> {
     arena: &'a Arena<S>,
     cache: &'a Cache,
+    compactor: &'a Compactor<'static>,
     thread: &'a mut T,
     rng: Rng,
     running: Vec<Compiler>,
@@ -73,10 +75,17 @@ pub(super) fn release<S: Policy, T: FrameThread<Block = Pfn>>(
 }
 
 impl<'a, S: Policy, T: FrameThread<Block = Pfn>> Builder<'a, S, T> {
-    pub(super) fn new(arena: &'a Arena<S>, cache: &'a Cache, thread: &'a mut T, seed: u64) -> Self {
+    pub(super) fn new(
+        arena: &'a Arena<S>,
+        cache: &'a Cache,
+        compactor: &'a Compactor<'static>,
+        thread: &'a mut T,
+        seed: u64,
+    ) -> Self {
         Self {
             arena,
             cache,
+            compactor,
             thread,
             rng: Rng::new(seed),
             running: Vec::new(),
@@ -175,7 +184,9 @@ impl<'a, S: Policy, T: FrameThread<Block = Pfn>> Builder<'a, S, T> {
 
     /// A few page faults and reads of one compiler.
     pub(super) fn step(&mut self) -> Result<(), Halt> {
-        self.cache.balance(self.arena);
+        if self.cache.balance(self.arena) {
+            self.compactor.wake(Order::HUGE);
+        }
         if self.running.len() < JOBS {
             self.start();
         }

@@ -149,13 +149,16 @@ impl Cache {
     }
 
     /// What a background thread does when it was woken: reclaims up to the high watermark, and
-    /// beyond it as far as compaction needs.
-    pub(super) fn balance(&self, frames: &dyn FreeFrames) {
+    /// beyond it as far as compaction needs. Says whether it did that for compaction, which can
+    /// begin now.
+    pub(super) fn balance(&self, frames: &dyn FreeFrames) -> bool {
         if !self.wanted.swap(false, Ordering::Relaxed) {
-            return;
+            return false;
         }
-        let target = self.high.load(Ordering::Relaxed) + self.room.swap(0, Ordering::Relaxed);
+        let room = self.room.swap(0, Ordering::Relaxed);
+        let target = self.high.load(Ordering::Relaxed) + room;
         while self.free.load(Ordering::Relaxed) < target && self.shrink(frames, SWAP_CLUSTER) > 0 {}
+        room > 0
     }
 }
 

@@ -1,15 +1,17 @@
 use super::{Census, Compact};
 use crate::units::Order;
 
-/// The block that takes the fewest moves, out of a window of 64 pageblocks.
+/// The block that takes the fewest moves, out of a window of 32 pageblocks.
 ///
 /// - Source: zonal's own.
-/// - Mechanism: the state bytes of 64 pageblocks are read without a lock (8 cache lines each:
+/// - Mechanism: the state bytes of 32 pageblocks are read without a lock (8 cache lines each:
 ///   far cheaper than moving one page). Of all aligned blocks of the wanted order in them, the
 ///   one with the fewest allocated frames, nothing that cannot be moved and no page that refused
 ///   lately is evacuated, and nothing else; compaction stops when that block has formed. Its
 ///   pages go to the fullest pageblocks of a window at the other end: those are furthest from
-///   being free themselves.
+///   being free themselves. When no movable pageblock has room, they go to those that hold
+///   unmovable frames and so cannot become free anyway. What is freed in the part meanwhile is
+///   kept for the block; nothing is begun that has nowhere to go.
 /// - State: as [`InOrder`](super::InOrder); the window lives on the stack.
 /// - Conflicts with nothing; a window is read again after a page refused.
 /// - Counters: as `InOrder`.
@@ -18,8 +20,13 @@ use crate::units::Order;
 pub struct Cheapest;
 
 impl Compact for Cheapest {
-    const WINDOW: u32 = 64;
+    const WINDOW: u32 = 32;
     const PRESSES_ON: bool = false;
+    /// An attempt without a place to move to is found out before a page is moved.
+    const MAX_DEFER_SHIFT: u64 = 1;
+    const STAYS_AHEAD: bool = true;
+    const SPOILT_TARGETS: bool = true;
+    const SETS_APART: bool = true;
     const GOES_ROUND: bool = true;
 
     fn part(wanted: Order, _: Order) -> Order {
@@ -27,10 +34,17 @@ impl Compact for Cheapest {
     }
 
     fn cost(census: &Census) -> Option<u32> {
-        (!census.hopeless && census.movable > 0).then_some(census.movable)
+        let there = census.movable + census.cached;
+        // Where frames are not meant to be movable, most are not.
+        let hopeful = census.for_movable && !census.hopeless;
+        (hopeful && there > 0).then_some(census.movable)
     }
 
-    fn rank(free: u32) -> u32 {
-        free
+    fn has_room(census: &Census, room: u64) -> bool {
+        room >= u64::from(census.movable)
+    }
+
+    fn rank(free: u32, spoilt: bool) -> u32 {
+        if spoilt { free + (1 << 16) } else { free }
     }
 }

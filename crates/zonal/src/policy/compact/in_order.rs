@@ -23,6 +23,10 @@ pub struct InOrder;
 impl Compact for InOrder {
     const WINDOW: u32 = 1;
     const PRESSES_ON: bool = true;
+    const MAX_DEFER_SHIFT: u64 = 6;
+    const STAYS_AHEAD: bool = false;
+    const SPOILT_TARGETS: bool = false;
+    const SETS_APART: bool = false;
     const GOES_ROUND: bool = false;
 
     fn part(_: Order, pageblock: Order) -> Order {
@@ -33,7 +37,11 @@ impl Compact for InOrder {
         (census.movable > 0).then_some(0)
     }
 
-    fn rank(_: u32) -> u32 {
+    fn has_room(_: &Census, _: u64) -> bool {
+        true
+    }
+
+    fn rank(_: u32, _: bool) -> u32 {
         0
     }
 }
