@@ -3,6 +3,9 @@
 use crate::frame::FrameTable;
 use crate::platform::Platform;
 
+/// Words of the bitmap that one claim looks at.
+const CLAIM_WORDS: u32 = 16;
+
 /// What a cluster is made of.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Members {
@@ -70,10 +73,15 @@ impl Slots {
         table.set_slot_word(self.slot(slot), u64::from(members.tail) | counts << 32);
     }
 
-    /// The lowest free slot, now in use. O(slots / 64) past the hint.
+    /// A free slot, now in use: the lowest, as far as [`CLAIM_WORDS`] words of the bitmap say. What
+    /// lies behind them is for the next claim; until then the zone is out of slots (I-7).
     fn claim<P: Platform>(&mut self, table: &FrameTable<'_, P>) -> Option<u32> {
-        let mut at = self.hint / 64;
-        while at * 64 < self.slots {
+        let first = self.hint / 64;
+        for at in first..first + CLAIM_WORDS {
+            if at * 64 >= self.slots {
+                self.hint = self.slots;
+                return None;
+            }
             let used = table.slot_word(self.bitmap(at * 64));
             let slot = at * 64 + used.trailing_ones();
             if used != u64::MAX && slot < self.slots {
@@ -81,9 +89,8 @@ impl Slots {
                 self.hint = slot;
                 return Some(slot);
             }
-            at += 1;
         }
-        self.hint = self.slots;
+        self.hint = (first + CLAIM_WORDS) * 64;
         None
     }
 
