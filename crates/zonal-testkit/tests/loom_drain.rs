@@ -108,7 +108,7 @@ fn claim_against_the_shared_way() {
 #[test]
 fn last_frames_in_the_other_cache() {
     let plan = small_plan(FRAMES, 2, 12);
-    explore("last frames in the other cache", Some(3), move || {
+    explore("last frames in the other cache", Some(2), move || {
         let world: Rc<World> = World::new(plan);
         let rest = world.occupy(&ALL_BUT_8);
         let held = world.take_on(0, 8);

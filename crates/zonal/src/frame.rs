@@ -134,7 +134,7 @@ impl FrameState {
 
 /// A pageblock's word: in bits 0–7 the list of a per-CPU cache that its frames go to, + 1
 /// (0: not cached), in bits 8–15 the zone instance, in bits 16–23 the migrate type, and in bit
-/// 24 whether the pageblock has a zone at all; above, notes that [`FrameTable::block`] leaves out. The list follows from the migrate type; it stands there, and first, so that a free
+/// 24 whether the pageblock has a zone at all; above, hints and notes that most readers mask off. The list follows from the migrate type; it stands there, and first, so that a free
 /// decodes one word in a few instructions.
 ///
 /// The zone is written once, before the allocator is shared; the migrate type under the zone

@@ -101,7 +101,7 @@ pub trait Clusters: Send + Sync + 'static {
 }
 
 /// Being in the window of a zone: frames look free that are on no list. Ends by
-/// [`close`](Self::close); who drops it instead makes others wait for ever.
+/// closing it; who drops it instead makes others wait for ever.
 #[derive(Debug)]
 #[must_use]
 pub struct Window {
