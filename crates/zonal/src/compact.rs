@@ -202,7 +202,8 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
         let clusters_off = ClustersOff::new(zone, self);
         let mut scan = Scan::new(self, zone, task);
         let mut outcome = scan.run();
-        if outcome == CompactOutcome::PartialSkipped
+        let hinted = outcome == CompactOutcome::Complete && scan.was_hinted();
+        if (outcome == CompactOutcome::PartialSkipped || hinted)
             && S::Compact::GOES_ROUND
             && task.mode == CompactMode::Sync
             && !scan.is_out_of_budget()

@@ -37,6 +37,7 @@ pub(super) struct Scan<'a, 'm, P: Platform, S: Policy> {
     end: u32,
     /// Frames that may still be offered to the host.
     pub(super) budget: u32,
+    hinted: core::cell::Cell<bool>,
     /// The block that the request took as it formed.
     pub(super) taken: Option<u32>,
 }
@@ -49,14 +50,30 @@ impl<'a, 'm, P: Platform, S: Policy> Scan<'a, 'm, P, S> {
     ) -> Self {
         let (start, end) = allocator.span_of(zone);
         let targets = Targets::new(zone.compaction.free_at(start, end));
-        Self { allocator, zone, task, targets, start, end, budget: task.budget, taken: None }
+        Self {
+            allocator,
+            zone,
+            task,
+            targets,
+            start,
+            end,
+            budget: task.budget,
+            hinted: core::cell::Cell::new(false),
+            taken: None,
+        }
     }
 
-    /// Begins again with the whole zone in front of the scanners.
+    /// Begins again with the whole zone in front of the scanners, and without hints: they may be
+    /// all that is in the way.
     pub(super) fn start_over(&mut self) {
-        self.allocator.forget_hints(self.zone, &[Hint::NoTarget]);
+        self.allocator.forget_hints(self.zone, &[Hint::NoTarget, Hint::NoSource]);
         self.zone.compaction.start_over(false);
         self.targets = Targets::new(self.end);
+    }
+
+    /// Whether a part was left out because of a hint.
+    pub(super) fn was_hinted(&self) -> bool {
+        self.hinted.get()
     }
 
     pub(super) fn taken(&self) -> Option<u32> {
@@ -157,9 +174,9 @@ impl<'a, 'm, P: Platform, S: Policy> Scan<'a, 'm, P, S> {
                 (table.block_start(start)..start + part.size()).step_by(pageblock as usize);
             // Pageblocks of two types do not merge.
             let fits = blocks.all(|at| {
-                self.is_source(at)
-                    && !table.has_hint(at, Hint::NoSource)
-                    && table.block(at) == first
+                let hinted = table.has_hint(at, Hint::NoSource);
+                self.hinted.set(self.hinted.get() || hinted);
+                !hinted && self.is_source(at) && table.block(at) == first
             });
             if !fits {
                 continue;
