@@ -260,24 +260,24 @@ impl<S: Policy> Buddy<S> {
         S::Merge::SKIPS && self.disable_depth == 0 && !self.compaction_deferred
     }
 
-    /// Merges the frame at `index` if its merging was skipped and its buddy is free; returns
-    /// the order of the free block it heads then or is in, `None` if there was nothing to do.
+    /// Merges the frame at `index` if its merging was skipped and its buddy is free; `false` if
+    /// there was nothing to do.
     pub(crate) fn merge_skipped<P: Platform>(
         &mut self,
         table: &FrameTable<'_, P>,
         index: u32,
-    ) -> Option<Order> {
+    ) -> bool {
         self.wait_for_window(table);
         let buddy = table.get_state(index ^ 1);
         let both = table.state(index) == FrameState::MERGE_SKIPPED
             && buddy.is_some_and(FrameState::is_free_single);
-        if !both {
-            return None;
+        if both {
+            let migrate = table.block(index).migrate();
+            self.area.remove(table, index, Order::ZERO, migrate);
+            self.events.skip_merged += 1;
+            self.give_merged(table, index, Order::ZERO);
         }
-        let migrate = table.block(index).migrate();
-        self.area.remove(table, index, Order::ZERO, migrate);
-        self.events.skip_merged += 1;
-        Some(self.give_merged(table, index, Order::ZERO))
+        both
     }
 
     /// Single frames that look free are free from here to the end of the hold: whoever cuts
@@ -311,8 +311,7 @@ impl<S: Policy> Buddy<S> {
         want: u32,
         most: u64,
     ) -> Option<(FreeList, Window)> {
-        if !S::Clusters::CUT || !self.skips_merging() || !S::Clusters::enabled(&self.area.clusters)
-        {
+        if !S::Clusters::CUT || !self.skips_merging() {
             return None;
         }
         let mut batch = FreeList::EMPTY;

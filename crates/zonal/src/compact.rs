@@ -233,8 +233,7 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
             return Some(CompactOutcome::Deferred);
         }
         if !task.drained {
-            self.coalesce_zone(zone);
-            self.drain_zone(zone);
+            self.empty_caches(zone);
             if self.has_block(zone, task) {
                 return Some(CompactOutcome::Success);
             }
@@ -263,9 +262,9 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
         above && zone.with_buddy(|buddy| buddy.has_block(task.order, cma))
     }
 
-    /// Merges the deferred clusters of the zone: as many frames as were deferred at the start,
-    /// however fast others defer more.
-    pub(crate) fn coalesce_zone(&self, zone: &'m Zone<P, S>) {
+    /// Merges the deferred clusters of the zone, as many frames as were deferred at the start,
+    /// however fast others defer more; then empties every CPU's cache of it.
+    pub(crate) fn empty_caches(&self, zone: &'m Zone<P, S>) {
         let mut left = S::Keeper::deferred(&self.here(zone, 0));
         while left > 0 {
             match self.coalesce(CpuId(0), zone) {
@@ -273,6 +272,7 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
                 frames => left = left.saturating_sub(frames),
             }
         }
+        self.drain_zone(zone);
     }
 
     fn forget_hints(&self, zone: &Zone<P, S>, hints: &[Hint]) {

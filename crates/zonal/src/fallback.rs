@@ -55,10 +55,7 @@ impl<S: Policy> Buddy<S> {
         let pageblock = table.pageblock_order();
         if order > pageblock {
             // One is enough; the rest stays what it is.
-            let other = table.block(index).migrate();
-            self.area.remove(table, index, order, other);
-            self.split(table, index, order, pageblock, other);
-            self.area.add(table, index, pageblock, other, End::Head);
+            self.split_around(table, index);
             order = pageblock;
         }
         if self.claim(table, index, order, migrate) {
@@ -162,7 +159,7 @@ impl<S: Policy> Buddy<S> {
     }
 
     /// Cuts the pageblock at `start` out of a free block that is larger.
-    fn split_around<P: Platform>(&mut self, table: &FrameTable<'_, P>, start: u32) {
+    pub(crate) fn split_around<P: Platform>(&mut self, table: &FrameTable<'_, P>, start: u32) {
         let pageblock = table.pageblock_order();
         for order in Order::all().skip(pageblock.index() + 1) {
             let head = start & !(order.frames() as u32 - 1);
@@ -200,10 +197,7 @@ impl<S: Policy> Buddy<S> {
             if state.kind() == FrameKind::Free {
                 visit(self, at, state);
             }
-            at += match state.kind() {
-                FrameKind::Inner | FrameKind::Damaged => 1,
-                _ => state.order().frames() as u32,
-            };
+            at += state.step();
         }
     }
 }

@@ -101,6 +101,14 @@ impl FrameState {
         Self::of(FrameKind::Isolated, order)
     }
 
+    /// How far it is from a frame with this state to the next that may head something.
+    pub(crate) const fn step(self) -> u32 {
+        match self.kind() {
+            FrameKind::Inner | FrameKind::Damaged => 1,
+            _ => self.order().size(),
+        }
+    }
+
     /// Whether this is a free block of order 0, merge-skipped or not.
     #[must_use]
     pub const fn is_free_single(self) -> bool {

@@ -84,8 +84,7 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
         let (zone, frames) = self.check_range(&range)?;
         let isolation = self.isolate_blocks(zone, &frames)?;
         core::mem::forget(isolation);
-        self.coalesce_zone(zone);
-        self.drain_zone(zone);
+        self.empty_caches(zone);
         Ok(Isolated { range: (range.start, range.end) })
     }
 
@@ -217,7 +216,7 @@ impl<S: Policy> Buddy<S> {
         if before == MigrateType::Isolate {
             return Err(RangeError::Isolated { pfn: table.pfn(start) });
         }
-        if !matches!(before, MigrateType::Movable | MigrateType::Cma) {
+        if !before.is_for_movable() {
             let end = start + table.pageblock_order().size();
             let part = start.max(frames.start)..end.min(frames.end);
             self.area.count_work(part.len() as u32);
@@ -229,13 +228,23 @@ impl<S: Policy> Buddy<S> {
             self.high_atomic_blocks -= 1;
             before = MigrateType::Movable;
         }
-        self.move_block(table, start, MigrateType::Isolate);
-        table.note_type_before(start, before);
+        self.withdraw_block(table, start, before);
         Ok(())
     }
 
+    /// Makes the pageblock that starts at `start` isolate and notes the type that it gets back.
+    pub(crate) fn withdraw_block<P: Platform>(
+        &mut self,
+        table: &FrameTable<'_, P>,
+        start: u32,
+        before: MigrateType,
+    ) {
+        self.move_block(table, start, MigrateType::Isolate);
+        table.note_type_before(start, before);
+    }
+
     /// Gives the pageblock that starts at `start` its type back.
-    fn restore_block<P: Platform>(&mut self, table: &FrameTable<'_, P>, start: u32) {
+    pub(crate) fn restore_block<P: Platform>(&mut self, table: &FrameTable<'_, P>, start: u32) {
         if let Some(before) = table.type_before(start) {
             self.move_block(table, start, before);
         }

@@ -28,7 +28,7 @@ impl<P: Platform, S: Policy> Allocator<'_, P, S> {
                 let last = end.min(first.saturating_add(MERGES_PER_HOLD));
                 zone.with_buddy(|buddy| {
                     for index in first..last {
-                        merged += u64::from(buddy.merge_skipped(table, index).is_some());
+                        merged += u64::from(buddy.merge_skipped(table, index));
                     }
                 });
                 at = last;

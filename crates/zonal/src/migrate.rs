@@ -67,6 +67,11 @@ impl MigrateType {
         }
     }
 
+    /// Whether the frames of such a pageblock are meant to be movable: it may be evacuated.
+    pub(crate) const fn is_for_movable(self) -> bool {
+        matches!(self, Self::Movable | Self::Cma)
+    }
+
     /// Whether a request may name it. The others are states of a pageblock.
     #[must_use]
     #[inline]

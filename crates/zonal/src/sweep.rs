@@ -25,11 +25,8 @@ impl<S: Policy> Buddy<S> {
         [Some(migrate), cma].into_iter().flatten().find_map(|migrate| {
             let order = self.area.smallest(Order::ZERO, migrate)?;
             let index = self.area.first(order, migrate)?;
-            let pageblock = table.pageblock_order();
-            if order > pageblock {
-                self.area.remove(table, index, order, migrate);
-                self.split(table, index, order, pageblock, migrate);
-                self.area.add(table, index, pageblock, migrate, crate::free_area::End::Head);
+            if order > table.pageblock_order() {
+                self.split_around(table, index);
             }
             Some(index)
         })
@@ -64,10 +61,7 @@ impl<S: Policy> Buddy<S> {
                 frames.for_each(|(slot, frame)| *slot = frame);
                 done += 1 << order.get();
             }
-            at += match state.kind() {
-                FrameKind::Inner | FrameKind::Damaged => 1,
-                _ => order.size(),
-            };
+            at += if state.kind() == FrameKind::Free { order.size() } else { state.step() };
         }
         self.area.count_work(looked);
         done

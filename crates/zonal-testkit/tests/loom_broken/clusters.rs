@@ -33,9 +33,6 @@ macro_rules! broken_wait {
             fn tune(zone: &mut Slots, first: u64, managed: u64, batch: u32) {
                 Cut::tune(zone, first, managed, batch);
             }
-            fn enabled(zone: &Slots) -> bool {
-                Cut::enabled(zone)
-            }
             fn joined<P: Platform>(
                 zone: &mut Slots,
                 table: &FrameTable<'_, P>,

@@ -43,17 +43,15 @@ impl<S: Policy> Buddy<S> {
     fn set_apart<P: Platform>(&mut self, table: &FrameTable<'_, P>, start: u32) {
         let before = table.block(start).migrate();
         if self.apart.is_none() && (before.is_requestable() || before == MigrateType::Cma) {
-            self.move_block(table, start, MigrateType::Isolate);
-            table.note_type_before(start, before);
+            self.withdraw_block(table, start, before);
             self.apart = Some(start);
         }
     }
 
     /// Gives the pageblock that is set apart its type back, if there is one. Work: as above.
     pub(crate) fn rejoin<P: Platform>(&mut self, table: &FrameTable<'_, P>) {
-        let start = self.apart.take();
-        if let Some((start, before)) = start.and_then(|at| Some((at, table.type_before(at)?))) {
-            self.move_block(table, start, before);
+        if let Some(start) = self.apart.take() {
+            self.restore_block(table, start);
         }
     }
 }

@@ -3,7 +3,7 @@
 use super::apart::Apart;
 use super::scan::{Part, Scan};
 use super::state::Count;
-use super::target::{Found, step};
+use super::target::Found;
 use super::{CompactMode, may_have_cma};
 use crate::buddy::Buddy;
 use crate::frame::{FrameKind, FrameState, FrameTable};
@@ -78,7 +78,7 @@ impl<P: Platform, S: Policy> Scan<'_, '_, P, S> {
             let order = state.order();
             if state.kind() != FrameKind::Allocated || order >= wanted {
                 cached |= state.kind() == FrameKind::Cached;
-                at += step(state);
+                at += state.step();
                 continue;
             }
             if self.budget == 0 {
@@ -104,8 +104,7 @@ impl<P: Platform, S: Policy> Scan<'_, '_, P, S> {
     /// whether the block of the wanted order has formed in it.
     fn drain_into(&mut self, part: &Range<u32>) -> bool {
         let (allocator, zone, table) = (self.allocator, self.zone, &self.allocator.table);
-        allocator.coalesce_zone(zone);
-        allocator.drain_zone(zone);
+        allocator.empty_caches(zone);
         let (wanted, request) = (self.task.order, self.task.request);
         zone.with_buddy(|buddy| {
             let state = table.state(part.start);

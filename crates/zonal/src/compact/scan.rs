@@ -1,7 +1,7 @@
 //! The migrate scanner: which part of the zone is evacuated next.
 
 use super::state::Count;
-use super::target::{Targets, is_for_movable, step};
+use super::target::Targets;
 use super::{CompactMode, CompactOutcome, Goal, Task, may_have_cma};
 use crate::allocator::Allocator;
 use crate::frame::{FrameKind, FrameState, FrameTable, Hint};
@@ -86,56 +86,50 @@ impl<'a, 'm, P: Platform, S: Policy> Scan<'a, 'm, P, S> {
 
     /// Evacuates part after part until a block has formed or the zone is scanned.
     pub(super) fn run(&mut self) -> CompactOutcome {
-        let (task, table) = (self.task, &self.allocator.table);
-        let cached = &self.zone.compaction;
-        let mut at = cached.migrate_at(task.mode, self.start, self.end);
+        let (mode, cached) = (self.task.mode, &self.zone.compaction);
+        let mut at = cached.migrate_at(mode, self.start, self.end);
         // Without an earlier run's positions the whole zone is in front of the scanners.
         let whole = at == self.start && self.targets.below == self.end;
-        let part = S::Compact::part(task.order, table.pageblock_order());
-        let pageblock = table.pageblock_order().size();
-        let stride = pageblock.max(part.size());
-        let window = table.pageblock_order().size().saturating_mul(S::Compact::WINDOW).max(stride);
-        at = at / stride * stride;
-        while at < self.end && (S::Compact::GOES_ROUND || at < self.targets.below) {
-            let until = at.saturating_add(window).min(self.end);
-            self.merge_in(at..until);
-            if self.has_block() {
-                cached.remember(task.mode, at, self.targets.position(pageblock));
-                return CompactOutcome::Success;
-            }
-            while let Some((pick, census)) = self.cheapest(at..until, part) {
-                if !S::Compact::has_room(&census, self.room(&census)) {
-                    cached.remember(task.mode, at, self.targets.position(pageblock));
-                    return CompactOutcome::NotSuitable;
-                }
-                match self.evacuate(&pick) {
-                    Part::Formed => {
-                        cached.remember(task.mode, at, self.targets.position(pageblock));
-                        return CompactOutcome::Success;
-                    }
-                    Part::Stays => self.hint(&pick),
-                    Part::NoTarget => {
-                        cached.start_over(whole);
-                        return if whole {
-                            CompactOutcome::Complete
-                        } else {
-                            CompactOutcome::PartialSkipped
-                        };
-                    }
-                    Part::OutOfBudget => {
-                        cached.remember(task.mode, at, self.targets.position(pageblock));
-                        return CompactOutcome::PartialSkipped;
-                    }
-                }
-                if self.has_block() {
-                    cached.remember(task.mode, at, self.targets.position(pageblock));
-                    return CompactOutcome::Success;
-                }
-            }
-            at = until;
+        if let Some(outcome) = self.scan_from(&mut at) {
+            let pageblock = self.allocator.table.pageblock_order().size();
+            cached.remember(mode, at, self.targets.position(pageblock));
+            return outcome;
         }
         cached.start_over(whole);
         if whole { CompactOutcome::Complete } else { CompactOutcome::PartialSkipped }
+    }
+
+    /// Scans from `at` on; says why it stopped in the window that `at` then begins, or nothing
+    /// if it came to the end of what there is to evacuate or of where to move it.
+    fn scan_from(&mut self, at: &mut u32) -> Option<CompactOutcome> {
+        let pageblock = self.allocator.table.pageblock_order();
+        let part = S::Compact::part(self.task.order, pageblock);
+        let stride = pageblock.size().max(part.size());
+        let window = pageblock.size().saturating_mul(S::Compact::WINDOW).max(stride);
+        *at = *at / stride * stride;
+        while *at < self.end && (S::Compact::GOES_ROUND || *at < self.targets.below) {
+            let until = at.saturating_add(window).min(self.end);
+            self.merge_in(*at..until);
+            if self.has_block() {
+                return Some(CompactOutcome::Success);
+            }
+            while let Some((pick, census)) = self.cheapest(*at..until, part) {
+                if !S::Compact::has_room(&census, self.room(&census)) {
+                    return Some(CompactOutcome::NotSuitable);
+                }
+                match self.evacuate(&pick) {
+                    Part::Formed => return Some(CompactOutcome::Success),
+                    Part::Stays => self.hint(&pick),
+                    Part::NoTarget => return None,
+                    Part::OutOfBudget => return Some(CompactOutcome::PartialSkipped),
+                }
+                if self.has_block() {
+                    return Some(CompactOutcome::Success);
+                }
+            }
+            *at = until;
+        }
+        None
     }
 
     /// Whether somebody else has formed a block meanwhile.
@@ -182,7 +176,7 @@ impl<'a, 'm, P: Platform, S: Policy> Scan<'a, 'm, P, S> {
                 continue;
             }
             let mut census = census(table, start..start + part.size(), self.task.order);
-            census.for_movable = is_for_movable(first.migrate());
+            census.for_movable = first.migrate().is_for_movable();
             self.zone.compaction.count(Count::MigrateScanned, u64::from(part.size()));
             if let Some(cost) = S::Compact::cost(&census)
                 && best.is_none_or(|(least, ..)| cost < least)
@@ -199,7 +193,7 @@ impl<'a, 'm, P: Platform, S: Policy> Scan<'a, 'm, P, S> {
     /// Free frames to which the pages of a part could go.
     fn room(&self, census: &Census) -> u64 {
         let fits = |ty: &MigrateType| {
-            is_for_movable(*ty) || (S::Compact::SPOILT_TARGETS && ty.is_requestable())
+            ty.is_for_movable() || (S::Compact::SPOILT_TARGETS && ty.is_requestable())
         };
         let types = || MigrateType::ALL.into_iter().filter(fits);
         let free: u64 =
@@ -254,7 +248,7 @@ pub(crate) fn census<P: Platform>(
             FrameKind::Allocated if order < wanted => census.movable += order.size(),
             _ => census.hopeless = true,
         }
-        at += step(state);
+        at += state.step();
     }
     census
 }

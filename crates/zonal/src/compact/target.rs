@@ -5,7 +5,6 @@ use super::state::Count;
 use crate::allocator::Allocator;
 use crate::buddy::Buddy;
 use crate::frame::{FrameKind, FrameState, FrameTable, Hint};
-use crate::migrate::MigrateType;
 use crate::platform::Platform;
 use crate::policy::{Compact, Policy};
 use crate::units::{Order, ZoneId};
@@ -134,7 +133,7 @@ impl Targets {
         zone.compaction.count(Count::FreeScanned, looked);
         // They came by falling addresses.
         self.window[..self.len].sort_unstable_by_key(|&(start, free)| {
-            let spoilt = !is_for_movable(table.block(start).migrate());
+            let spoilt = !table.block(start).migrate().is_for_movable();
             (S::Compact::rank(free, spoilt), u32::MAX - start)
         });
         self.len > 0
@@ -145,12 +144,7 @@ impl Targets {
 fn is_target<P: Platform, S: Policy>(table: &FrameTable<'_, P>, index: u32, zone: ZoneId) -> bool {
     let word = table.block(index);
     let spoilt = S::Compact::SPOILT_TARGETS && word.migrate().is_requestable();
-    (spoilt || is_for_movable(word.migrate())) && word.zone() == Some(zone)
-}
-
-/// Whether the frames of such pageblocks are meant to be movable.
-pub(super) fn is_for_movable(migrate: MigrateType) -> bool {
-    matches!(migrate, MigrateType::Movable | MigrateType::Cma)
+    (spoilt || word.migrate().is_for_movable()) && word.zone() == Some(zone)
 }
 
 /// Frames of a pageblock that are free in blocks smaller than `wanted`.
@@ -162,17 +156,9 @@ fn usable<P: Platform>(table: &FrameTable<'_, P>, start: u32, wanted: Order) -> 
         if state.kind() == FrameKind::Free && state.order() < wanted {
             free += state.order().size();
         }
-        at += step(state);
+        at += state.step();
     }
     free
-}
-
-/// How far it is to the next frame that may head something.
-pub(super) fn step(state: FrameState) -> u32 {
-    match state.kind() {
-        FrameKind::Inner | FrameKind::Damaged => 1,
-        _ => state.order().size(),
-    }
 }
 
 /// The first free block of `order` at least in the pageblock of `start`, from `from` on; and how
@@ -196,7 +182,7 @@ fn look<P: Platform>(
         if state.kind() == FrameKind::Free && state.order() >= order && state.order() < wanted {
             return (Some(at), at - from);
         }
-        at += step(state);
+        at += state.step();
     }
     (None, end.saturating_sub(from))
 }

@@ -31,8 +31,7 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
             any = true;
             let reserve = zone.reserve[request.limit().index()];
             let keep = request.access().lower(zone.mark(Mark::Min)).saturating_add(reserve);
-            self.coalesce_zone(zone);
-            self.drain_zone(zone);
+            self.empty_caches(zone);
             if zone.free() < frames.saturating_add(keep) {
                 continue;
             }
@@ -121,7 +120,7 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
         if word.zone() != Some(zone.id) || word.migrate() == MigrateType::Isolate {
             return None;
         }
-        let movable = matches!(word.migrate(), MigrateType::Movable | MigrateType::Cma);
+        let movable = word.migrate().is_for_movable();
         let (mut at, mut cost) = (part.start, 0);
         while at < part.end {
             let Some((head, state)) = locate(table, at) else {

@@ -47,8 +47,7 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
     ) -> Result<(), RangeError> {
         let mut busy = frames.start;
         for _ in 0..ROUNDS {
-            self.coalesce_zone(zone);
-            self.drain_zone(zone);
+            self.empty_caches(zone);
             let not_free = self.vacate(zone, frames)?;
             match not_free.map_or_else(|| self.take_all(zone, frames), Err) {
                 Ok(()) => return Ok(()),

@@ -49,8 +49,6 @@ pub trait Clusters: Send + Sync + 'static {
     fn slot_words(managed: u64, batch: u32) -> u64;
     /// Gives the zone its words, from `first` on, all zero.
     fn tune(zone: &mut Self::Zone, first: u64, managed: u64, batch: u32);
-    /// Whether the zone has slots.
-    fn enabled(zone: &Self::Zone) -> bool;
 
     /// The frame at `index`, merge-skipped or not, came to one end of an order-0 list;
     /// `neighbour` is the frame that was at that end before. `last`: that end is the tail.
@@ -130,10 +128,6 @@ impl Clusters for None {
     }
     fn tune((): &mut (), _: u64, _: u64, _: u32) {}
     #[inline(always)]
-    fn enabled((): &()) -> bool {
-        false
-    }
-    #[inline(always)]
     fn joined<P: Platform>(
         (): &mut (),
         _: &FrameTable<'_, P>,
@@ -183,9 +177,6 @@ macro_rules! over_slots {
             }
             fn tune(zone: &mut Slots, first: u64, managed: u64, batch: u32) {
                 *zone = Slots::new(first, managed, batch);
-            }
-            fn enabled(zone: &Slots) -> bool {
-                zone.slots > 0
             }
             fn joined<P: Platform>(
                 zone: &mut Slots,
