@@ -97,5 +97,6 @@ fn batch_of<P: Platform, S: Policy>(allocator: &Allocator<'_, P, S>, zone: ZoneI
     let config = allocator.plan().config();
     let managed = allocator.plan().zones()[usize::from(zone.0)].managed;
     let (cpus, depot_share, pcp_batch) = (config.cpus, config.depot_share, config.pcp_batch);
-    S::Keeper::batch(Tuning { managed, cpus, depot_share, pcp_batch })
+    let pcp_high = config.pcp_high;
+    S::Keeper::batch(Tuning { managed, cpus, depot_share, pcp_batch, pcp_high })
 }

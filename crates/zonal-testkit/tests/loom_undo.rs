@@ -141,7 +141,7 @@ fn reservations_run_out() {
         let mut zone = Depot::<2>::new_zone::<LoomPlatform>();
         Depot::<2>::tune_zone(
             &mut zone,
-            Tuning { managed: 4, cpus: 3, depot_share: 1, pcp_batch: None },
+            Tuning { managed: 4, cpus: 3, depot_share: 1, pcp_batch: None, pcp_high: None },
         );
         let zone = Rc::new(zone);
         let turn = |zone: &<Depot<2> as Keeper>::Zone<LoomPlatform>| zone.reserve_one();
@@ -166,7 +166,7 @@ fn reservation_comes_back() {
         let mut zone = Depot::<2>::new_zone::<LoomPlatform>();
         Depot::<2>::tune_zone(
             &mut zone,
-            Tuning { managed: 2, cpus: 3, depot_share: 1, pcp_batch: None },
+            Tuning { managed: 2, cpus: 3, depot_share: 1, pcp_batch: None, pcp_high: None },
         );
         let zone = Rc::new(zone);
         assert!(zone.reserve_one());

@@ -8,7 +8,7 @@ use crate::frame::{BlockWord, FrameTable};
 use crate::keeper::{Keeper, Tuning};
 use crate::map::RangeKind;
 use crate::migrate::MigrateType;
-use crate::plan::{Plan, ZoneSpec};
+use crate::plan::{Config, Plan, ZoneSpec};
 use crate::platform::{AtomicWord, Platform, Slot};
 use crate::policy::{Clusters, Policy};
 use crate::units::{NodeId, Order};
@@ -27,8 +27,8 @@ pub(crate) fn check_zeroed<P: Platform>(pageblocks: &[P::Word]) -> Result<(), Bu
 
 pub(crate) fn tuning(plan: &Plan, spec: &ZoneSpec) -> Tuning {
     let config = plan.config();
-    let (cpus, depot_share, pcp_batch) = (config.cpus, config.depot_share, config.pcp_batch);
-    Tuning { managed: spec.managed, cpus, depot_share, pcp_batch }
+    let Config { cpus, depot_share, pcp_batch, pcp_high, .. } = *config;
+    Tuning { managed: spec.managed, cpus, depot_share, pcp_batch, pcp_high }
 }
 
 pub(crate) fn set_up_zones<P: Platform, S: Policy>(

@@ -63,6 +63,8 @@ pub struct Tuning {
     pub depot_share: u32,
     /// The batch that the configuration asks for.
     pub pcp_batch: Option<u32>,
+    /// Frames a per-CPU list may hold, if the configuration says.
+    pub pcp_high: Option<u32>,
 }
 
 /// Outcome of a bulk operation on one cache.

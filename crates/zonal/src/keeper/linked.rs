@@ -70,7 +70,7 @@ impl Keeper for Linked {
 
     fn tune_cpu(cpu: &mut LinkedCpu, tuning: Tuning) {
         cpu.batch = Self::batch(tuning);
-        cpu.high = 6 * cpu.batch;
+        cpu.high = tuning.pcp_high.unwrap_or(6 * cpu.batch).max(cpu.batch);
     }
 
     fn tune_zone<P: Platform>((): &mut (), _: Tuning) {}

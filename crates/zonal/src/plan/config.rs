@@ -57,6 +57,10 @@ pub struct Config {
     /// the size of the zone, as Linux 4.16 does. Without effect under presets that exchange
     /// clusters of a fixed size.
     pub pcp_batch: Option<u32>,
+    /// Frames that a per-CPU list may hold before a batch goes back to the zone. Default: six
+    /// batches, as Linux 4.16 does; never less than one. Without effect where
+    /// [`pcp_batch`](Self::pcp_batch) is.
+    pub pcp_high: Option<u32>,
     /// Whether pageblocks are set aside for high-order requests that cannot wait. Default yes.
     pub highatomic: bool,
 }
@@ -77,6 +81,7 @@ impl Config {
             lowmem_ratio: LOWMEM_RATIO,
             depot_share: 8,
             pcp_batch: None,
+            pcp_high: None,
             highatomic: true,
         }
     }

@@ -1,0 +1,107 @@
+//! Virtual CPUs: coroutines that are resumed in the order of the schedule.
+
+use crate::engine::{self, Engine};
+use crate::run::SimError;
+use core::cell::Cell;
+use corosensei::stack::DefaultStack;
+use corosensei::{Coroutine, CoroutineResult, Yielder};
+
+/// What a virtual CPU runs.
+pub type Body<'a> = Box<dyn FnOnce() + 'a>;
+
+type Suspender = Yielder<(), ()>;
+
+/// Bytes of a virtual CPU's stack. It is mapped, and costs memory only where it is used.
+const STACK: usize = 512 << 10;
+
+thread_local! {
+    /// The way out of the coroutine that runs on this thread; null outside of any.
+    static RUNNING: Cell<*const Suspender> = const { Cell::new(core::ptr::null()) };
+}
+
+/// Others go on; returns when the schedule comes back to this CPU. Whoever calls this has put
+/// the CPU into the schedule, or has left it where somebody will find and wake it.
+pub(crate) fn switch() {
+    let running = RUNNING.get();
+    assert!(!running.is_null(), "only a virtual CPU can wait");
+    // SAFETY: `RUNNING` is set by the wrapper around a coroutine's body, to a yielder that lives
+    // on that coroutine's stack until the body has returned, and set again below whenever the
+    // coroutine goes on; `run_all` clears it whenever no coroutine runs. So here it is the
+    // yielder of the coroutine that this call is made from.
+    let suspender = unsafe { &*running };
+    suspender.suspend(());
+    RUNNING.set(running);
+}
+
+/// The CPU that runs lets others go on, if they are before it.
+pub(crate) fn pause() {
+    let waits = engine::with_cpu(|engine, cpu| {
+        let clock = *engine.clock(cpu);
+        engine.schedule.push(cpu, clock);
+    });
+    if waits.is_some() {
+        switch();
+    }
+}
+
+/// The CPU that runs lets others go on, if they are further behind than the lookahead.
+pub(crate) fn pause_if_early() {
+    if engine::with_cpu(Engine::is_early) == Some(true) {
+        pause();
+    }
+}
+
+/// Runs one body on each virtual CPU of this thread's machine until all have returned.
+///
+/// `step` is called before each turn with the CPU that is to run.
+///
+/// # Errors
+/// [`SimError::Deadlock`] if all that are left wait for each other; they are unwound.
+pub(crate) fn run_all(bodies: Vec<Body<'_>>, mut step: impl FnMut(usize)) -> Result<(), SimError> {
+    let mut waiting = bodies.len();
+    let mut coroutines: Vec<_> = bodies.into_iter().map(coroutine).collect();
+    engine::with(|engine| {
+        for cpu in 0..waiting {
+            let clock = *engine.clock(cpu);
+            engine.schedule.push(cpu, clock);
+        }
+    });
+    while waiting > 0 {
+        let Some(cpu) = engine::with(|engine| engine.schedule.pop()).flatten() else {
+            return Err(deadlock());
+        };
+        step(cpu);
+        engine::with(|engine| {
+            engine.current = Some(cpu);
+            engine.turn_began = engine.cpus[cpu].clock;
+        });
+        let turn = coroutines[cpu].resume(());
+        engine::with(|engine| engine.current = None);
+        RUNNING.set(core::ptr::null());
+        if let CoroutineResult::Return(()) = turn {
+            engine::with(|engine| engine.cpus[cpu].done = true);
+            waiting -= 1;
+        }
+    }
+    Ok(())
+}
+
+fn coroutine(body: Body<'_>) -> Coroutine<(), (), ()> {
+    let wrapped = move |suspender: &Suspender, (): ()| {
+        RUNNING.set(core::ptr::from_ref(suspender));
+        body();
+    };
+    let stack = DefaultStack::new(STACK).expect("half a MiB of address space for a stack");
+    // SAFETY: what `body` borrows outlives the call of `run_all`, whose argument it is. The
+    // coroutine is a local of `run_all`, is not moved out of it and not forgotten, so it has
+    // returned or is dropped (which unwinds its stack) before `run_all` is left.
+    unsafe { Coroutine::with_stack_unchecked(stack, wrapped) }
+}
+
+fn deadlock() -> SimError {
+    let last = engine::with(|engine| {
+        let waiting = engine.cpus.iter().filter(|cpu| !cpu.done);
+        waiting.map(|cpu| cpu.clock).max().unwrap_or_default()
+    });
+    SimError::Deadlock { cycle: last.unwrap_or_default().cycles() }
+}

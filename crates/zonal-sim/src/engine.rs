@@ -1,0 +1,286 @@
+//! The state of a running machine: clocks, lines, who is next, and what was counted.
+//!
+//! There is one machine a thread, so that the allocator's atomics, which know of no host, find
+//! it. Without one, or outside a virtual CPU, accesses cost nothing: that is how memory is set up.
+
+use crate::channel::Channel;
+use crate::lines::{Capacity, LINE, Lines, Served};
+use crate::machine::{Machine, Topology};
+use crate::profile::{Measured, Phase};
+use crate::schedule::Schedule;
+use crate::space::{Class, Home, Layout, Range, Space};
+use crate::ticks::Ticks;
+use core::cell::RefCell;
+
+thread_local! {
+    static ENGINE: RefCell<Option<Engine>> = const { RefCell::new(None) };
+}
+
+/// How far a CPU may run ahead of the next one before it lets that go on, where nothing that
+/// they do touches: 5,000 cycles.
+const LOOKAHEAD: Ticks = Ticks(5_000 * Ticks::PER_CYCLE);
+
+/// After so long even a CPU with nobody beside it comes back to whoever measures: 50,000 cycles.
+const LONGEST_TURN: Ticks = Ticks(50_000 * Ticks::PER_CYCLE);
+
+/// An access to a line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Access {
+    Load,
+    Store,
+    /// A locked instruction.
+    Update,
+}
+
+/// What a virtual CPU is.
+#[derive(Clone, Debug)]
+pub(crate) struct Cpu {
+    pub(crate) clock: Ticks,
+    pub(crate) core: u8,
+    pub(crate) socket: u8,
+    /// How much longer instructions take than at the nominal clock, in 1/256.
+    slowness: u64,
+    pub(crate) phase: Phase,
+    /// Locks it holds; it is not interrupted while it holds one.
+    pub(crate) holding: u32,
+    /// Set while it may not be put aside whatever it does.
+    pub(crate) done: bool,
+}
+
+/// Costs in ticks.
+#[derive(Clone, Copy, Debug)]
+struct Costs {
+    served: [Ticks; Served::COUNT],
+    access: Ticks,
+    locked: Ticks,
+}
+
+/// The machine that runs on this thread.
+pub(crate) struct Engine {
+    pub(crate) cpus: Vec<Cpu>,
+    pub(crate) current: Option<usize>,
+    pub(crate) schedule: Schedule,
+    pub(crate) measured: Measured,
+    pub(crate) locks: u32,
+    pub(crate) slot_entry: Ticks,
+    pub(crate) lock_cost: Ticks,
+    pub(crate) stopped: bool,
+    /// When the CPU that runs was resumed, by its clock.
+    pub(crate) turn_began: Ticks,
+    space: Space,
+    lines: Lines,
+    channels: Vec<Channel>,
+    costs: Costs,
+}
+
+/// Runs `f` with the engine of this thread; `None` if there is none.
+#[inline]
+pub(crate) fn with<R>(f: impl FnOnce(&mut Engine) -> R) -> Option<R> {
+    ENGINE.with(|engine| engine.borrow_mut().as_mut().map(f))
+}
+
+/// Runs `f` with the engine if a virtual CPU is running; `None` during set-up.
+#[inline]
+pub(crate) fn with_cpu<R>(f: impl FnOnce(&mut Engine, usize) -> R) -> Option<R> {
+    ENGINE.with(|engine| {
+        let mut engine = engine.borrow_mut();
+        let engine = engine.as_mut()?;
+        let cpu = engine.current?;
+        Some(f(engine, cpu))
+    })
+}
+
+/// Puts a machine on this thread, until [`Installed`] is dropped.
+pub(crate) fn install(engine: Engine) -> Installed {
+    ENGINE.with(|place| {
+        let old = place.borrow_mut().replace(engine);
+        assert!(old.is_none(), "one machine a thread");
+    });
+    Installed
+}
+
+/// The machine is on this thread.
+pub(crate) struct Installed;
+
+impl Drop for Installed {
+    fn drop(&mut self) {
+        ENGINE.with(|place| place.borrow_mut().take());
+    }
+}
+
+impl Engine {
+    /// A machine with one virtual CPU for each task.
+    pub(crate) fn new(machine: &Machine, tasks: u32, schedule: Schedule) -> Self {
+        let topology = &machine.topology;
+        let cost = &machine.cost;
+        let ticks = Ticks::from_cycles;
+        let served = [
+            cost.private,
+            cost.shared,
+            cost.near,
+            cost.far,
+            cost.memory,
+            cost.memory_far,
+            cost.streamed,
+        ];
+        let lines_a_second = cost.bandwidth_gib_s * f64::from(1 << 30) / LINE as f64;
+        let line = ticks(machine.clock.nominal_ghz * 1e9 / lines_a_second);
+        Self {
+            cpus: (0..tasks).map(|cpu| Cpu::new(machine, tasks, cpu)).collect(),
+            current: None,
+            schedule,
+            measured: Measured::default(),
+            locks: 0,
+            slot_entry: ticks(cost.irq_toggle),
+            lock_cost: ticks(cost.lock),
+            stopped: false,
+            turn_began: Ticks::default(),
+            space: Space::new(usize::from(topology.sockets)),
+            lines: Lines::new(topology, Capacity::of(&machine.cache)),
+            channels: (0..topology.sockets).map(|_| Channel::new(line)).collect(),
+            costs: Costs {
+                served: served.map(ticks),
+                access: ticks(cost.access),
+                locked: ticks(cost.locked),
+            },
+        }
+    }
+
+    /// Adds lines that belong to no address of the host: `struct page`s. Returns the first.
+    pub(crate) fn grow(&mut self, count: usize) -> usize {
+        self.lines.grow(count)
+    }
+
+    /// Makes a slice of host memory known.
+    pub(crate) fn register<T>(
+        &mut self,
+        class: &'static str,
+        slice: &[T],
+        layout: Layout,
+        home: Home,
+    ) {
+        let bytes = size_of_val(slice);
+        if bytes == 0 {
+            return;
+        }
+        let start = slice.as_ptr().addr();
+        let first = match layout {
+            Layout::Packed => self.lines.grow(bytes.div_ceil(LINE)),
+            Layout::Spread { .. } => 0,
+        };
+        let class = self.class(class);
+        self.space.add(Range { start, bytes, class, layout, home, first });
+    }
+
+    /// The number of a class of lines.
+    pub(crate) fn class(&mut self, class: &'static str) -> u8 {
+        let number = self.space.class(Class(class));
+        self.measured.expect(class, number);
+        number
+    }
+
+    /// The class of what is at `address`.
+    pub(crate) fn class_at(&self, address: usize) -> Option<u8> {
+        self.space.place(address).map(|place| place.class)
+    }
+
+    /// The clock of the CPU that runs.
+    pub(crate) fn clock(&mut self, cpu: usize) -> &mut Ticks {
+        &mut self.cpus[cpu].clock
+    }
+
+    /// Instructions that touch nothing shared.
+    #[inline]
+    pub(crate) fn spend(&mut self, cpu: usize, time: Ticks) {
+        let cpu = &mut self.cpus[cpu];
+        cpu.clock += time.slowed(cpu.slowness);
+    }
+
+    /// An access to the allocator's memory. Returns whether others should go on first.
+    #[inline]
+    pub(crate) fn touch(&mut self, cpu: usize, address: usize, access: Access) -> bool {
+        self.spend(cpu, self.costs.access);
+        if access == Access::Update {
+            self.spend(cpu, self.costs.locked);
+        }
+        let met = match self.space.place(address) {
+            Some(place) => {
+                let home = place.home.unwrap_or(self.cpus[cpu].socket);
+                self.touch_line(cpu, place.line, place.class, access != Access::Load, home)
+            }
+            None => {
+                self.spend(cpu, self.costs.served[Served::Private as usize]);
+                Served::Private
+            }
+        };
+        let meeting = matches!(met, Served::Near | Served::Far);
+        self.schedule.switches_at(meeting, self.cpus[cpu].clock, LOOKAHEAD)
+            && (self.cpus[cpu].holding == 0 || self.schedule.is_random())
+    }
+
+    /// Whether a CPU is so far ahead of the next one that this should go on first.
+    pub(crate) fn is_early(&mut self, cpu: usize) -> bool {
+        let cpu = &self.cpus[cpu];
+        cpu.holding == 0
+            && (cpu.clock.since(self.turn_began) > LONGEST_TURN
+                || self.schedule.switches_at(false, cpu.clock, LOOKAHEAD))
+    }
+
+    /// Charges an access to a line.
+    #[inline]
+    pub(crate) fn touch_line(
+        &mut self,
+        cpu: usize,
+        line: usize,
+        class: u8,
+        write: bool,
+        home: u8,
+    ) -> Served {
+        let (core, before) = (self.cpus[cpu].core, self.cpus[cpu].clock);
+        let served = self.lines.access(line, core, write, home);
+        let cost = self.costs.served[served as usize];
+        if served == Served::Private {
+            self.spend(cpu, cost);
+        } else {
+            self.cpus[cpu].clock += cost;
+            if matches!(served, Served::Memory | Served::MemoryFar | Served::Streamed) {
+                let wait = self.channels[usize::from(home)].fetch(before, 1);
+                self.cpus[cpu].clock += wait;
+            }
+        }
+        self.measured.line(class, served, self.cpus[cpu].clock - before);
+        served
+    }
+
+    /// A core writes `lines` lines that it has not, one after the other, and pushes as many out.
+    pub(crate) fn stream(&mut self, cpu: usize, lines: u32) {
+        let Cpu { core, socket, clock, .. } = self.cpus[cpu];
+        self.lines.pollute(core, lines);
+        self.cpus[cpu].clock += self.channels[usize::from(socket)].fetch(clock, lines);
+    }
+}
+
+impl Cpu {
+    fn new(machine: &Machine, tasks: u32, cpu: u32) -> Self {
+        let topology = &machine.topology;
+        let (core, socket) = (topology.core_of(cpu), topology.socket_of(cpu));
+        let sibling_works = topology.sibling_of(cpu).is_some_and(|sibling| sibling < tasks);
+        let share = if sibling_works { machine.clock.sibling_share } else { 1.0 };
+        let speed = machine.clock.speed(busy_cores(topology, tasks, socket)) * share;
+        Self {
+            clock: Ticks::default(),
+            core: core as u8,
+            socket: socket as u8,
+            slowness: (Ticks::PER_CYCLE as f64 / speed).round() as u64,
+            phase: Phase::Other,
+            holding: 0,
+            done: false,
+        }
+    }
+}
+
+/// Cores of a socket with a task, when the first `tasks` CPUs have one each.
+fn busy_cores(topology: &Topology, tasks: u32, socket: u32) -> u32 {
+    let first_threads = tasks.min(topology.cores());
+    (0..first_threads).filter(|&cpu| topology.socket_of(cpu) == socket).count() as u32
+}

@@ -1,0 +1,131 @@
+//! The [`Platform`] of virtual CPUs.
+//!
+//! ```
+//! use zonal::platform::{AtomicWord, Platform};
+//! use zonal_sim::platform::Sim;
+//! let word = <Sim as Platform>::Word::new(1);
+//! // Without a running machine an access costs nothing.
+//! assert_eq!(word.fetch_add(2, core::sync::atomic::Ordering::Relaxed), 1);
+//! ```
+
+use crate::coroutine;
+use crate::engine::{self, Access};
+use crate::lock::SimLock;
+use crate::machine::Topology;
+use crate::slot::SimSlot;
+use crate::ticks::Ticks;
+use core::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use zonal::platform::{AtomicByte, AtomicWord, Platform};
+use zonal::{CpuId, NodeId};
+
+/// One turn of a loop that waits for another CPU: a `pause` and the test.
+const RELAX: Ticks = Ticks(50 * Ticks::PER_CYCLE);
+
+/// The host of virtual CPUs.
+#[derive(Clone, Copy, Debug)]
+pub struct Sim {
+    topology: Topology,
+}
+
+impl Sim {
+    /// The host on a machine.
+    #[must_use]
+    pub const fn new(topology: Topology) -> Self {
+        Self { topology }
+    }
+}
+
+impl Platform for Sim {
+    type Byte = SimByte;
+    type Word = SimWord;
+    type Lock<T: Send> = SimLock<T>;
+    type Slot<T: Send> = SimSlot<T>;
+
+    fn cpu(&self) -> CpuId {
+        CpuId(engine::with_cpu(|_, cpu| cpu as u32).unwrap_or(0))
+    }
+
+    fn node(&self, cpu: CpuId) -> NodeId {
+        NodeId(self.topology.socket_of(cpu.0) as u8)
+    }
+
+    fn relax() {
+        let waits = engine::with_cpu(|engine, cpu| {
+            engine.spend(cpu, RELAX);
+            let clock = *engine.clock(cpu);
+            engine.schedule.push(cpu, clock);
+        });
+        if waits.is_some() {
+            coroutine::switch();
+        }
+    }
+}
+
+/// Charges an access, and lets others go on if they are before it.
+#[inline]
+fn touch<T>(what: &T, access: Access) {
+    let address = core::ptr::from_ref(what).addr();
+    let others_first = engine::with_cpu(|engine, cpu| engine.touch(cpu, address, access));
+    if others_first == Some(true) {
+        coroutine::pause();
+    }
+}
+
+/// A byte whose accesses are charged to the CPU that makes them.
+#[derive(Debug)]
+#[repr(transparent)]
+pub struct SimByte(AtomicU8);
+
+impl AtomicByte for SimByte {
+    fn new(value: u8) -> Self {
+        Self(AtomicU8::new(value))
+    }
+    fn load(&self, _: Ordering) -> u8 {
+        touch(self, Access::Load);
+        self.0.load(Ordering::Relaxed)
+    }
+    fn store(&self, value: u8, _: Ordering) {
+        touch(self, Access::Store);
+        self.0.store(value, Ordering::Relaxed);
+    }
+}
+
+/// A word whose accesses are charged to the CPU that makes them.
+#[derive(Debug)]
+#[repr(transparent)]
+pub struct SimWord(AtomicU64);
+
+impl AtomicWord for SimWord {
+    fn new(value: u64) -> Self {
+        Self(AtomicU64::new(value))
+    }
+    fn load(&self, _: Ordering) -> u64 {
+        touch(self, Access::Load);
+        self.0.load(Ordering::Relaxed)
+    }
+    fn store(&self, value: u64, _: Ordering) {
+        touch(self, Access::Store);
+        self.0.store(value, Ordering::Relaxed);
+    }
+    fn fetch_add(&self, value: u64, _: Ordering) -> u64 {
+        touch(self, Access::Update);
+        let old = self.0.load(Ordering::Relaxed);
+        self.0.store(old.wrapping_add(value), Ordering::Relaxed);
+        old
+    }
+    fn compare_exchange(
+        &self,
+        current: u64,
+        new: u64,
+        _: Ordering,
+        _: Ordering,
+    ) -> Result<u64, u64> {
+        touch(self, Access::Update);
+        let there = self.0.load(Ordering::Relaxed);
+        if there != current {
+            return Err(there);
+        }
+        self.0.store(new, Ordering::Relaxed);
+        Ok(there)
+    }
+}

@@ -1,0 +1,163 @@
+//! What is counted while the machine runs: waiting by lock and by what the CPU was doing,
+//! accesses by class of line, and the workload's own figures.
+
+use crate::lines::Served;
+use crate::outcome::{LineProfile, LockProfile, Spin};
+use crate::ticks::Ticks;
+
+/// What a CPU is doing, as far as waiting is put down to it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Phase {
+    /// Anything but the next two.
+    #[default]
+    Other,
+    /// Allocating frames.
+    Alloc,
+    /// Freeing frames.
+    Free,
+}
+
+impl Phase {
+    const ALL: [(Self, &'static str); 3] =
+        [(Self::Other, "other"), (Self::Alloc, "alloc"), (Self::Free, "free")];
+}
+
+/// One stay in a lock.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Hold {
+    pub(crate) class: u8,
+    pub(crate) index: u32,
+    pub(crate) contended: bool,
+    pub(crate) waited: Ticks,
+    pub(crate) held: Ticks,
+    pub(crate) transferred: Ticks,
+}
+
+#[derive(Clone, Copy, Default)]
+struct LineCount {
+    served: [u64; Served::COUNT],
+    time: Ticks,
+}
+
+#[derive(Clone, Copy, Default)]
+struct LockCount {
+    class: u8,
+    taken: u64,
+    contended: u64,
+    waited: Ticks,
+    held: Ticks,
+    transferred: Ticks,
+}
+
+/// All counts since the last [`clear`](Measured::clear).
+#[derive(Default)]
+pub(crate) struct Measured {
+    names: Vec<&'static str>,
+    lines: Vec<LineCount>,
+    /// By class, then by phase.
+    spins: Vec<[Ticks; Phase::ALL.len()]>,
+    locks: Vec<LockCount>,
+    counts: Vec<(&'static str, u64)>,
+}
+
+impl Measured {
+    /// A class of lines and of locks.
+    pub(crate) fn expect(&mut self, name: &'static str, class: u8) {
+        if usize::from(class) == self.names.len() {
+            self.names.push(name);
+            self.lines.push(LineCount::default());
+            self.spins.push([Ticks::default(); Phase::ALL.len()]);
+        }
+    }
+
+    /// An access was served.
+    #[inline]
+    pub(crate) fn line(&mut self, class: u8, served: Served, time: Ticks) {
+        let count = &mut self.lines[usize::from(class)];
+        count.served[served as usize] += 1;
+        count.time += time;
+    }
+
+    /// A lock was released.
+    pub(crate) fn hold(&mut self, hold: &Hold) {
+        let index = hold.index as usize;
+        if self.locks.len() <= index {
+            self.locks.resize(index + 1, LockCount::default());
+        }
+        let count = &mut self.locks[index];
+        count.class = hold.class;
+        count.taken += 1;
+        count.contended += u64::from(hold.contended);
+        count.waited += hold.waited;
+        count.held += hold.held;
+        count.transferred += hold.transferred;
+    }
+
+    /// A CPU waited for a lock.
+    pub(crate) fn spin(&mut self, class: u8, phase: Phase, time: Ticks) {
+        self.spins[usize::from(class)][phase as usize] += time;
+    }
+
+    /// The workload did something.
+    pub(crate) fn count(&mut self, name: &'static str, by: u64) {
+        match self.counts.iter_mut().find(|(known, _)| *known == name) {
+            Some((_, count)) => *count += by,
+            None => self.counts.push((name, by)),
+        }
+    }
+
+    /// Forgets everything but the classes.
+    pub(crate) fn clear(&mut self) {
+        self.lines.fill(LineCount::default());
+        self.spins.fill([Ticks::default(); Phase::ALL.len()]);
+        self.locks.fill(LockCount::default());
+        self.counts.clear();
+    }
+
+    /// What the workload counted, in the order of first use.
+    pub(crate) fn counts(&self) -> &[(&'static str, u64)] {
+        &self.counts
+    }
+
+    pub(crate) fn spins(&self) -> Vec<Spin> {
+        let of = |(name, times): (&&'static str, &[Ticks; 3])| {
+            let (name, times) = (*name, *times);
+            Phase::ALL
+                .map(|(phase, during)| Spin::new(name, during, times[phase as usize].cycles()))
+        };
+        let all = self.names.iter().zip(&self.spins).flat_map(of);
+        all.filter(|spin| spin.cycles > 0).collect()
+    }
+
+    pub(crate) fn locks(&self) -> Vec<LockProfile> {
+        let taken = self.locks.iter().enumerate().filter(|(_, lock)| lock.taken > 0);
+        taken
+            .map(|(index, lock)| LockProfile {
+                class: self.names[usize::from(lock.class)],
+                index: index as u32,
+                taken: lock.taken,
+                contended: lock.contended,
+                waited: lock.waited.cycles(),
+                held: lock.held.cycles(),
+                transferred: lock.transferred.cycles(),
+            })
+            .collect()
+    }
+
+    pub(crate) fn lines(&self) -> Vec<LineProfile> {
+        let of = |(name, count): (&&'static str, &LineCount)| {
+            let at = |served: Served| count.served[served as usize];
+            LineProfile {
+                class: name,
+                private: at(Served::Private),
+                shared: at(Served::Shared),
+                near: at(Served::Near),
+                far: at(Served::Far),
+                memory: at(Served::Memory) + at(Served::MemoryFar),
+                streamed: at(Served::Streamed),
+                cycles: count.time.cycles(),
+            }
+        };
+        self.names.iter().zip(&self.lines).map(of).filter(|line| line.cycles > 0).collect()
+    }
+}

@@ -1,0 +1,234 @@
+//! A run: which work, under which preset, on how many CPUs.
+
+use crate::engine::Engine;
+use crate::machine::Machine;
+use crate::outcome::Outcome;
+use crate::schedule::Schedule;
+use crate::workload::{self, page_fault::PageFault, parallel_free::ParallelFree, thp_mix::ThpMix};
+use core::fmt;
+
+/// What the virtual CPUs do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Workload {
+    /// Each task a process: maps 128 MiB, touches every page, unmaps it, again and again.
+    PageFault1,
+    /// The same with threads of one process.
+    PageFault1Threads,
+    /// One address space with most of memory, freed by all tasks at once.
+    ParallelFree,
+    /// Half the tasks fault huge pages, half single ones, after memory was broken up.
+    ThpMix,
+    /// Compiler-like processes: page faults, file pages, page tables, exits.
+    Kbuild,
+    /// The same mix, once, on a machine that just started.
+    Boot,
+    /// Receive traffic: order-0 frames allocated on one CPU and freed on another.
+    Netperf,
+    /// Page cache fills memory, then order-9 requests, with compaction and reclaim.
+    StressHighalloc,
+}
+
+/// The allocator under test.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Preset {
+    /// Linux 4.16.
+    Linux416,
+    /// The same with per-CPU caches so large that `page_fault1` never leaves them.
+    HugeBatch,
+    /// Patch 2 of the 2018 series.
+    SkipMerge,
+    /// Patches 2 and 3.
+    Cluster,
+    /// Patches 2 to 4.
+    ClusterFree,
+    /// Linux 4.16 with four instances of the zone type `Normal` on each node.
+    SplitZones,
+    /// zonal's own.
+    Zonal,
+}
+
+/// The lock of the LRU lists.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum LruLock {
+    /// One for each node, as in the sources' kernels.
+    #[default]
+    Node,
+    /// One for each CPU's pages: what a fix would do.
+    Split,
+    /// None: LRU lists cost what they cost, nobody waits.
+    None,
+}
+
+/// A run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Spec {
+    /// What the CPUs do.
+    pub workload: Workload,
+    /// The allocator.
+    pub preset: Preset,
+    /// CPUs at work, each with one task; at most as many as the machine has.
+    pub tasks: u32,
+    /// The seed of every random choice.
+    pub seed: u64,
+    /// The lock of the LRU lists.
+    pub lru: LruLock,
+    /// Measure a shorter stretch: less exact, several times faster.
+    pub quick: bool,
+}
+
+/// Why a run could not be done.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum SimError {
+    /// More tasks than CPUs, or none.
+    #[error("{asked} tasks asked for, but the machine {machine} has CPUs for 1 to {cpus}")]
+    Tasks {
+        /// The machine.
+        machine: String,
+        /// Tasks asked for.
+        asked: u32,
+        /// What it has.
+        cpus: u32,
+    },
+    /// All CPUs wait for each other.
+    #[error("every CPU waits and none can go on, at cycle {cycle}")]
+    Deadlock {
+        /// The virtual time.
+        cycle: u64,
+    },
+    /// The allocator could not be set up on that machine.
+    #[error("the allocator could not be set up: {0}")]
+    Build(String),
+    /// The workload does not fit the machine.
+    #[error("{workload} does not fit the machine {machine}: {reason}")]
+    DoesNotFit {
+        /// The workload.
+        workload: Workload,
+        /// The machine.
+        machine: String,
+        /// Why.
+        reason: String,
+    },
+}
+
+impl Workload {
+    /// All of them.
+    pub const ALL: [Self; 8] = [
+        Self::PageFault1,
+        Self::PageFault1Threads,
+        Self::ParallelFree,
+        Self::ThpMix,
+        Self::Kbuild,
+        Self::Boot,
+        Self::Netperf,
+        Self::StressHighalloc,
+    ];
+
+    /// Its name on the command line.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::PageFault1 => "page-fault1",
+            Self::PageFault1Threads => "page-fault1-threads",
+            Self::ParallelFree => "parallel-free",
+            Self::ThpMix => "thp-mix",
+            Self::Kbuild => "kbuild",
+            Self::Boot => "boot",
+            Self::Netperf => "netperf",
+            Self::StressHighalloc => "stress-highalloc",
+        }
+    }
+}
+
+impl fmt::Display for Workload {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl Preset {
+    /// All of them, in the order of the sources.
+    pub const ALL: [Self; 7] = [
+        Self::Linux416,
+        Self::HugeBatch,
+        Self::SkipMerge,
+        Self::Cluster,
+        Self::ClusterFree,
+        Self::SplitZones,
+        Self::Zonal,
+    ];
+
+    /// Its name.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Linux416 => "Linux416",
+            Self::HugeBatch => "HugeBatch",
+            Self::SkipMerge => "SkipMerge",
+            Self::Cluster => "Cluster",
+            Self::ClusterFree => "ClusterFree",
+            Self::SplitZones => "SplitZones",
+            Self::Zonal => "Zonal",
+        }
+    }
+}
+
+/// Runs the work and says what it showed.
+///
+/// # Errors
+/// [`SimError`], before anything ran, if the machine cannot do it; [`SimError::Deadlock`] if
+/// the CPUs wait for each other.
+pub fn run(machine: &Machine, spec: &Spec) -> Result<Outcome, SimError> {
+    let cpus = machine.topology.cpus();
+    if spec.tasks == 0 || spec.tasks > cpus {
+        return Err(SimError::Tasks { machine: machine.name.clone(), asked: spec.tasks, cpus });
+    }
+    match spec.workload {
+        Workload::PageFault1 => on_preset(&PageFault::new(false, spec.huge_batch()), machine, spec),
+        Workload::PageFault1Threads => {
+            on_preset(&PageFault::new(true, spec.huge_batch()), machine, spec)
+        }
+        Workload::ParallelFree => on_preset(&ParallelFree, machine, spec),
+        Workload::ThpMix => on_preset(&ThpMix, machine, spec),
+        Workload::Kbuild | Workload::Boot | Workload::Netperf | Workload::StressHighalloc => {
+            Err(SimError::DoesNotFit {
+                workload: spec.workload,
+                machine: machine.name.clone(),
+                reason: "not simulated yet".into(),
+            })
+        }
+    }
+}
+
+/// Runs a workload on the preset that the spec names.
+fn on_preset<W: workload::Workload>(
+    work: &W,
+    machine: &Machine,
+    spec: &Spec,
+) -> Result<Outcome, SimError> {
+    let engine = Engine::new(machine, spec.tasks, Schedule::by_clock());
+    let mut outcome = match spec.preset {
+        Preset::Linux416 | Preset::HugeBatch => {
+            workload::run::<W, zonal::preset::Linux416>(work, machine, spec, engine)
+        }
+        Preset::SkipMerge => {
+            workload::run::<W, zonal::preset::SkipMerge>(work, machine, spec, engine)
+        }
+        Preset::Cluster => workload::run::<W, zonal::preset::Cluster>(work, machine, spec, engine),
+        Preset::ClusterFree => {
+            workload::run::<W, zonal::preset::ClusterFree>(work, machine, spec, engine)
+        }
+        Preset::SplitZones => {
+            workload::run::<W, zonal::preset::Linux416>(work, machine, spec, engine)
+        }
+        Preset::Zonal => workload::run::<W, zonal::preset::Zonal>(work, machine, spec, engine),
+    }?;
+    outcome.preset = spec.preset.name().to_owned();
+    Ok(outcome)
+}
+
+impl Spec {
+    fn huge_batch(&self) -> bool {
+        self.preset == Preset::HugeBatch
+    }
+}

@@ -1,0 +1,83 @@
+//! Per-CPU slots in virtual time: no lock in the usual case, only what the kernel pays to stay
+//! alone on its CPU (interrupts or preemption off and on again).
+
+use crate::engine::{self, Access};
+use crate::lock::State;
+use core::cell::{Cell, RefCell};
+use zonal::platform::{ClaimError, OwnedSlots, Slot};
+
+/// A slot around a `T`. It must stay where it is once it was entered.
+#[derive(Debug)]
+pub struct SimSlot<T> {
+    /// Who is inside. The price of the lock itself is not charged.
+    inside: State,
+    claimed: Cell<bool>,
+    value: RefCell<T>,
+}
+
+impl<T> SimSlot<T> {
+    /// What an entry costs, whoever enters.
+    fn charge(&self) {
+        engine::with_cpu(|engine, cpu| {
+            let entry = engine.slot_entry;
+            engine.spend(cpu, entry);
+            engine.touch(cpu, self.value.as_ptr().addr(), Access::Store);
+        });
+    }
+}
+
+impl<T> Slot<T> for SimSlot<T> {
+    type Owned<'a>
+        = SimClaim<'a, T>
+    where
+        Self: 'a;
+
+    fn new(value: T) -> Self {
+        Self { inside: State::default(), claimed: Cell::new(false), value: RefCell::new(value) }
+    }
+
+    fn try_with<R>(&self, f: impl FnOnce(&mut T) -> R) -> Option<R> {
+        if self.claimed.get() {
+            return None;
+        }
+        self.charge();
+        let _inside = self.inside.try_stay()?;
+        Some(f(&mut self.value.borrow_mut()))
+    }
+
+    fn with<R>(&self, f: impl FnOnce(&mut T) -> R) -> R {
+        self.charge();
+        let _inside = self.inside.stay();
+        f(&mut self.value.borrow_mut())
+    }
+
+    fn claim(slots: &[Self]) -> Result<Self::Owned<'_>, ClaimError> {
+        if slots.iter().any(|slot| slot.claimed.get()) {
+            return Err(ClaimError::Taken);
+        }
+        for slot in slots {
+            slot.claimed.set(true);
+        }
+        Ok(SimClaim { slots })
+    }
+}
+
+/// The claim of a virtual CPU on its slots, until dropped.
+#[derive(Debug)]
+pub struct SimClaim<'a, T> {
+    slots: &'a [SimSlot<T>],
+}
+
+impl<T> OwnedSlots<T> for SimClaim<'_, T> {
+    fn with<R>(&mut self, index: usize, f: impl FnOnce(&mut T) -> R) -> Option<R> {
+        Some(self.slots.get(index)?.with(f))
+    }
+}
+
+impl<T> Drop for SimClaim<'_, T> {
+    fn drop(&mut self) {
+        for slot in self.slots {
+            slot.claimed.set(false);
+        }
+    }
+}

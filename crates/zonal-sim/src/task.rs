@@ -1,0 +1,212 @@
+//! What a task does around the allocator: page faults, unmapping, listing of pages.
+
+use crate::coroutine;
+use crate::engine;
+use crate::lru::Lru;
+use crate::machine::Kernel;
+use crate::platform::Sim;
+use crate::profile::Phase;
+use crate::ticks::Ticks;
+use zonal::policy::Policy;
+use zonal::{AllocError, CpuHandle, MigrateType, Order, Pfn, Request};
+
+/// Lines of a frame.
+const LINES_A_FRAME: u32 = 64;
+/// Pages that unmapping collects before it flushes the TLB and frees them.
+const GATHER: usize = 512;
+
+/// The `struct page` of each frame.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pages {
+    pub(crate) base: Pfn,
+    pub(crate) frames: u64,
+    /// The line of the first.
+    pub(crate) first: usize,
+    /// Lines of each.
+    pub(crate) stride: usize,
+    pub(crate) class: u8,
+    pub(crate) sockets: u64,
+}
+
+impl Pages {
+    pub(crate) fn index(&self, pfn: Pfn) -> u32 {
+        (pfn.get() - self.base.get()) as u32
+    }
+
+    pub(crate) fn pfn(&self, index: u32) -> Pfn {
+        Pfn::new(self.base.get() + u64::from(index))
+    }
+
+    /// The socket whose memory a frame is.
+    pub(crate) fn home(&self, pfn: Pfn) -> u8 {
+        ((pfn.get() - self.base.get()) * self.sockets / self.frames) as u8
+    }
+
+    /// Reads or writes the `struct page` of a frame.
+    pub(crate) fn touch(&self, pfn: Pfn, write: bool) {
+        let line = self.first + self.index(pfn) as usize * self.stride;
+        let home = self.home(pfn);
+        engine::with_cpu(|engine, cpu| engine.touch_line(cpu, line, self.class, write, home));
+    }
+}
+
+/// Costs of the work around the allocator, in ticks.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Work {
+    fault: Ticks,
+    huge_fault: Ticks,
+    clear: Ticks,
+    unmap: Ticks,
+    map_range: Ticks,
+    flush: Ticks,
+    ipi: Ticks,
+    batch: usize,
+}
+
+impl Work {
+    pub(crate) fn of(kernel: &Kernel) -> Self {
+        let ticks = Ticks::from_cycles;
+        Self {
+            fault: ticks(kernel.fault),
+            huge_fault: ticks(kernel.huge_fault),
+            clear: ticks(kernel.clear_page),
+            unmap: ticks(kernel.unmap_page),
+            map_range: ticks(kernel.map_range),
+            flush: ticks(kernel.tlb_flush),
+            ipi: ticks(kernel.tlb_ipi),
+            batch: kernel.lru_batch.max(1) as usize,
+        }
+    }
+}
+
+/// Charges instructions to the CPU that runs.
+pub(crate) fn spend(time: Ticks) {
+    engine::with_cpu(|engine, cpu| engine.spend(cpu, time));
+}
+
+/// Whether the time to measure is over.
+pub(crate) fn stopped() -> bool {
+    engine::with(|engine| engine.stopped) != Some(false)
+}
+
+/// Counts something that the workload did.
+pub(crate) fn count(name: &'static str, by: u64) {
+    engine::with(|engine| engine.measured.count(name, by));
+}
+
+/// Runs `f` with its waiting put down to `phase`.
+pub(crate) fn during<R>(phase: Phase, f: impl FnOnce() -> R) -> R {
+    let set = |phase| {
+        engine::with_cpu(|engine, cpu| core::mem::replace(&mut engine.cpus[cpu].phase, phase))
+    };
+    let before = set(phase);
+    let result = f();
+    set(before.unwrap_or_default());
+    result
+}
+
+/// A task on a CPU of its own.
+pub(crate) struct Task<'a, 'm, S: Policy> {
+    pub(crate) cpu: u32,
+    pub(crate) handle: CpuHandle<'a, 'm, Sim, S>,
+    pub(crate) work: Work,
+    pub(crate) pages: Pages,
+    pub(crate) lru: &'a Lru,
+    /// CPUs that run the same address space, besides this one.
+    pub(crate) others: u32,
+    /// Pages not listed yet.
+    pub(crate) unlisted: Vec<Pfn>,
+}
+
+impl<S: Policy> Task<'_, '_, S> {
+    /// Takes a frame for user memory.
+    pub(crate) fn take(&mut self, order: Order) -> Result<Pfn, AllocError> {
+        let request = Request::new(order).migrate(MigrateType::Movable);
+        during(Phase::Alloc, || self.handle.alloc_raw(&request))
+    }
+
+    /// Gives frames back.
+    ///
+    /// # Panics
+    /// If the allocator refuses one that it gave: the simulation found a defect.
+    pub(crate) fn give(&mut self, frames: &[Pfn], order: Order) {
+        during(Phase::Free, || {
+            for &pfn in frames {
+                self.handle.free_raw(pfn, order).expect("a frame that this task allocated");
+            }
+        });
+    }
+
+    /// A page fault on memory that was never touched.
+    pub(crate) fn fault(&mut self) -> Result<Pfn, AllocError> {
+        coroutine::pause_if_early();
+        spend(self.work.fault);
+        let pfn = self.take(Order::ZERO)?;
+        self.clear(1);
+        self.pages.touch(pfn, true);
+        self.unlisted.push(pfn);
+        if self.unlisted.len() >= self.work.batch {
+            self.list();
+        }
+        Ok(pfn)
+    }
+
+    /// The same with a huge page.
+    pub(crate) fn huge_fault(&mut self) -> Result<Pfn, AllocError> {
+        coroutine::pause_if_early();
+        spend(self.work.huge_fault);
+        let pfn = self.take(Order::HUGE)?;
+        self.clear(Order::HUGE.frames() as u32);
+        self.pages.touch(pfn, true);
+        self.unlisted.push(pfn);
+        if self.unlisted.len() >= self.work.batch {
+            self.list();
+        }
+        Ok(pfn)
+    }
+
+    /// Mapping or unmapping a range.
+    pub(crate) fn map_range(&self) {
+        spend(self.work.map_range);
+    }
+
+    /// Unmaps pages and frees them.
+    pub(crate) fn unmap(&mut self, frames: &[Pfn], order: Order) {
+        self.list();
+        for batch in frames.chunks(GATHER) {
+            for &pfn in batch {
+                spend(self.work.unmap);
+                self.pages.touch(pfn, true);
+                coroutine::pause_if_early();
+            }
+            self.flush();
+            self.release(batch, order);
+        }
+    }
+
+    /// Takes pages that nobody maps any more off the LRU lists and frees them.
+    pub(crate) fn release(&mut self, frames: &[Pfn], order: Order) {
+        for batch in frames.chunks(self.work.batch) {
+            self.lru.delete(&self.pages, self.cpu, batch);
+        }
+        self.give(frames, order);
+    }
+
+    fn flush(&self) {
+        let others = u64::from(self.others);
+        spend(Ticks(self.work.flush.0 + self.work.ipi.0 * others));
+    }
+
+    fn clear(&self, frames: u32) {
+        spend(Ticks(self.work.clear.0 * u64::from(frames)));
+        engine::with_cpu(|engine, cpu| engine.stream(cpu, frames * LINES_A_FRAME));
+    }
+
+    /// Puts the collected pages on the LRU lists.
+    fn list(&mut self) {
+        let batch = core::mem::take(&mut self.unlisted);
+        self.lru.add(&self.pages, self.cpu, &batch);
+        self.unlisted = batch;
+        self.unlisted.clear();
+    }
+}

@@ -1,0 +1,63 @@
+//! Virtual time.
+//!
+//! ```
+//! use zonal_sim::ticks::Ticks;
+//! assert_eq!(Ticks::from_cycles(2.5).cycles(), 2);
+//! assert_eq!(Ticks::from_cycles(2.5) + Ticks::from_cycles(2.5), Ticks::from_cycles(5.0));
+//! ```
+
+use core::ops::{Add, AddAssign, Sub};
+
+/// A time or a duration in 1/256 of a nominal cycle, so that the small costs of a fast core do
+/// not vanish by rounding.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Ticks(pub u64);
+
+impl Ticks {
+    /// Ticks of a cycle.
+    pub const PER_CYCLE: u64 = 256;
+
+    /// The nearest number of ticks; 0 for a negative number of cycles.
+    #[must_use]
+    pub fn from_cycles(cycles: f64) -> Self {
+        Self((cycles * Self::PER_CYCLE as f64).round() as u64)
+    }
+
+    /// Whole cycles.
+    #[must_use]
+    pub const fn cycles(self) -> u64 {
+        self.0 / Self::PER_CYCLE
+    }
+
+    /// The time from `earlier` to here; 0 if that is later.
+    #[must_use]
+    pub const fn since(self, earlier: Self) -> Self {
+        Self(self.0.saturating_sub(earlier.0))
+    }
+
+    /// As long on a CPU that takes `slowness` times as long, given in 1/256.
+    #[must_use]
+    pub const fn slowed(self, slowness: u64) -> Self {
+        Self(self.0 * slowness / Self::PER_CYCLE)
+    }
+}
+
+impl Add for Ticks {
+    type Output = Self;
+    fn add(self, other: Self) -> Self {
+        Self(self.0 + other.0)
+    }
+}
+
+impl AddAssign for Ticks {
+    fn add_assign(&mut self, other: Self) {
+        self.0 += other.0;
+    }
+}
+
+impl Sub for Ticks {
+    type Output = Self;
+    fn sub(self, other: Self) -> Self {
+        Self(self.0 - other.0)
+    }
+}

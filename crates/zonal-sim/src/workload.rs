@@ -1,0 +1,204 @@
+//! What the virtual CPUs do, one file for each workload.
+//!
+//! A workload sets memory up at no cost, then its tasks run for as long as it takes to do some
+//! work unmeasured, so that caches and lists are as they are in the long run, and some measured.
+
+pub(crate) mod page_fault;
+pub(crate) mod parallel_free;
+pub(crate) mod thp_mix;
+
+use crate::coroutine::{self, Body};
+use crate::engine::{self, Engine};
+use crate::lru::Lru;
+use crate::machine::Machine;
+use crate::outcome::{Figure, Outcome};
+use crate::platform::Sim;
+use crate::run::{SimError, Spec};
+use crate::task::{Pages, Task, Work};
+use crate::ticks::Ticks;
+use zonal::plan::{Config, Plan};
+use zonal::policy::Policy;
+use zonal::{Allocator, CpuId};
+
+/// What a workload needs of memory, and what it counts.
+pub(crate) struct Needs {
+    /// Frames of each socket.
+    pub(crate) frames_a_socket: u64,
+    /// What is counted to know when to start and to stop measuring.
+    pub(crate) counted: &'static str,
+    /// How much of it before measuring.
+    pub(crate) warm_up: u64,
+    /// How much of it while measuring.
+    pub(crate) measure: u64,
+    /// Whether figures are rates, named `..._per_s`, or counts.
+    pub(crate) rates: bool,
+}
+
+/// A workload.
+pub(crate) trait Workload {
+    /// Memory and length.
+    fn needs(&self, machine: &Machine, spec: &Spec) -> Result<Needs, SimError>;
+
+    /// The configuration of the allocator.
+    fn config(&self, config: Config) -> Config {
+        config
+    }
+
+    /// Sets memory up and makes the tasks.
+    fn tasks<'a, S: Policy>(&'a self, stage: &'a Stage<'a, '_, S>) -> Vec<Body<'a>>;
+}
+
+/// What the tasks of a workload share.
+pub(crate) struct Stage<'a, 'm, S: Policy> {
+    pub(crate) machine: &'a Machine,
+    pub(crate) spec: Spec,
+    pub(crate) allocator: &'a Allocator<'m, Sim, S>,
+    pub(crate) pages: Pages,
+    pub(crate) lru: Lru,
+}
+
+impl<S: Policy> Stage<'_, '_, S> {
+    /// The task on a CPU, which owns the CPU's caches.
+    ///
+    /// # Panics
+    /// If there are two for one CPU.
+    pub(crate) fn task(&self, cpu: u32) -> Task<'_, '_, S> {
+        Task {
+            cpu,
+            handle: self.allocator.handle(CpuId(cpu)).expect("one task a CPU"),
+            work: Work::of(&self.machine.kernel),
+            pages: self.pages,
+            lru: &self.lru,
+            others: 0,
+            unlisted: Vec::new(),
+        }
+    }
+
+    /// Random choices of one task.
+    pub(crate) fn random(&self, task: u32) -> fastrand::Rng {
+        fastrand::Rng::with_seed(self.spec.seed.wrapping_mul(1 << 20) + u64::from(task))
+    }
+}
+
+/// Runs a workload on a preset.
+pub(crate) fn run<W: Workload, S: Policy>(
+    workload: &W,
+    machine: &Machine,
+    spec: &Spec,
+    mut engine: Engine,
+) -> Result<Outcome, SimError> {
+    let needs = workload.needs(machine, spec)?;
+    let plan = crate::world::plan::<S>(machine, needs.frames_a_socket, |c| workload.config(c))?;
+    if is_listed::<S>() {
+        engine.slot_entry = Ticks::from_cycles(machine.cost.irq_toggle);
+    } else {
+        engine.slot_entry = Ticks::from_cycles(machine.cost.preempt_toggle);
+    }
+    let _installed = engine::install(engine);
+    measure::<W, S>(workload, machine, spec, &plan, &needs)
+}
+
+/// Whether the preset keeps order-0 frames on lists through their metadata, as Linux does.
+fn is_listed<S: Policy>() -> bool {
+    <S::Keeper as zonal::keeper::Keeper>::CLUSTER == 0
+}
+
+fn measure<W: Workload, S: Policy>(
+    workload: &W,
+    machine: &Machine,
+    spec: &Spec,
+    plan: &Plan,
+    needs: &Needs,
+) -> Result<Outcome, SimError> {
+    crate::world::with_allocator::<S, _>(machine, plan, |allocator, pages| {
+        let lru = Lru::new(&machine.kernel, spec.lru, &pages, machine.topology.cpus());
+        let stage = Stage { machine, spec: *spec, allocator, pages, lru };
+        let mut stopwatch = Stopwatch::new(needs);
+        coroutine::run_all(workload.tasks(&stage), |cpu| stopwatch.look(cpu))?;
+        Ok(stopwatch.outcome(machine, spec, S::NAME))
+    })?
+}
+
+/// Says when to begin and to end measuring.
+struct Stopwatch<'a> {
+    needs: &'a Needs,
+    began: Option<Ticks>,
+    outcome: Option<Outcome>,
+    took: Ticks,
+}
+
+impl<'a> Stopwatch<'a> {
+    fn new(needs: &'a Needs) -> Self {
+        Self { needs, began: None, outcome: None, took: Ticks::default() }
+    }
+
+    /// Called before each turn of a CPU: the one with the smallest clock.
+    fn look(&mut self, cpu: usize) {
+        if self.outcome.is_some() {
+            return;
+        }
+        engine::with(|engine| {
+            let counts = engine.measured.counts();
+            let done = counts.iter().find(|(name, _)| *name == self.needs.counted);
+            let done = done.map_or(0, |(_, count)| *count);
+            let now = engine.cpus[cpu].clock;
+            match self.began {
+                None if done >= self.needs.warm_up => {
+                    engine.measured.clear();
+                    self.began = Some(now);
+                }
+                Some(began) if done >= self.needs.measure => {
+                    engine.stopped = true;
+                    self.take(engine, now.since(began));
+                }
+                _ => (),
+            }
+        });
+    }
+
+    fn take(&mut self, engine: &Engine, took: Ticks) {
+        let measured = &engine.measured;
+        self.took = took;
+        self.outcome = Some(Outcome {
+            cycles: took.cycles() * engine.cpus.len() as u64,
+            figures: measured.counts().iter().map(|&(name, count)| figure(name, count)).collect(),
+            spins: measured.spins(),
+            locks: measured.locks(),
+            lines: measured.lines(),
+            ..Outcome::default()
+        });
+    }
+
+    /// What was measured; all of it, if the work ended before.
+    fn outcome(mut self, machine: &Machine, spec: &Spec, preset: &str) -> Outcome {
+        if self.outcome.is_none() {
+            engine::with(|engine| {
+                let end = engine.cpus.iter().map(|cpu| cpu.clock).max().unwrap_or_default();
+                self.take(engine, end.since(self.began.unwrap_or_default()));
+            });
+        }
+        let mut outcome = self.outcome.unwrap_or_default();
+        outcome.seconds =
+            self.took.0 as f64 / (Ticks::PER_CYCLE as f64 * machine.clock.nominal_ghz * 1e9);
+        if self.needs.rates {
+            for figure in &mut outcome.figures {
+                figure.value /= outcome.seconds;
+                figure.name.push_str("_per_s");
+                figure.unit = "1/s";
+            }
+        }
+        outcome.figures.sort_by(|a, b| a.name.cmp(&b.name));
+        Outcome {
+            machine: machine.name.clone(),
+            workload: spec.workload.name().to_owned(),
+            preset: preset.to_owned(),
+            tasks: spec.tasks,
+            seed: spec.seed,
+            ..outcome
+        }
+    }
+}
+
+fn figure(name: &str, count: u64) -> Figure {
+    Figure { name: name.to_owned(), value: count as f64, unit: "count" }
+}

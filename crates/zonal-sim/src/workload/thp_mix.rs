@@ -1,0 +1,105 @@
+//! Huge pages beside single ones, as the 2018 series measured them: memory is first broken into
+//! single pages by a program that takes nearly all of it and exits; then half of the tasks run
+//! `page_fault1` on huge pages, the other half on single ones.
+//!
+//! A huge fault that finds no huge page falls back to single ones. The score of either half
+//! counts the pages of 4 KiB that were touched. The tasks on huge pages are on the second
+//! hardware threads. Mapping and memory are a quarter of the source's.
+
+use super::page_fault::MAPPED;
+use super::{Needs, Stage, Workload};
+use crate::coroutine::Body;
+use crate::machine::Machine;
+use crate::run::{SimError, Spec};
+use crate::task::{Task, count, stopped};
+use zonal::policy::Policy;
+use zonal::{Order, Pfn};
+
+/// By how much mapping and memory are smaller than the source's.
+const SCALE: usize = 4;
+/// Memory left alone by the program that breaks it up, in parts of 256.
+const LEFT: u64 = 8;
+
+/// The workload.
+pub(crate) struct ThpMix;
+
+impl Workload for ThpMix {
+    fn needs(&self, machine: &Machine, spec: &Spec) -> Result<Needs, SimError> {
+        let frames = machine.topology.memory_gib * f64::from(1u32 << 18) / SCALE as f64;
+        let sockets = f64::from(machine.topology.sockets);
+        let pages = if spec.quick { 300_000 } else { 1_000_000 };
+        Ok(Needs {
+            frames_a_socket: (frames / sockets) as u64,
+            counted: "order0_score",
+            warm_up: pages / 3,
+            measure: pages,
+            rates: true,
+        })
+    }
+
+    fn tasks<'a, S: Policy>(&'a self, stage: &'a Stage<'a, '_, S>) -> Vec<Body<'a>> {
+        break_up(stage);
+        let half = stage.spec.tasks / 2;
+        let body = |cpu| -> Body<'a> {
+            let task = stage.task(cpu);
+            if cpu < half { Box::new(|| single(task)) } else { Box::new(|| huge(task)) }
+        };
+        (0..stage.spec.tasks).map(body).collect()
+    }
+}
+
+/// Takes nearly all of memory in single pages and gives it back.
+fn break_up<S: Policy>(stage: &Stage<'_, '_, S>) {
+    let topology = &stage.machine.topology;
+    let cpus = 0..topology.cores().min(stage.spec.tasks);
+    let each = stage.pages.frames * (256 - LEFT) / 256 / u64::from(cpus.end);
+    let taken: Vec<(u32, Vec<Pfn>)> = cpus
+        .map(|cpu| {
+            let mut task = stage.task(cpu);
+            (cpu, (0..each).map_while(|_| task.take(Order::ZERO).ok()).collect())
+        })
+        .collect();
+    for (cpu, frames) in taken {
+        stage.task(cpu).give(&frames, Order::ZERO);
+    }
+}
+
+fn single<S: Policy>(mut task: Task<'_, '_, S>) {
+    let mut mapped = Vec::with_capacity(MAPPED / SCALE);
+    while !stopped() {
+        if mapped.len() == MAPPED / SCALE {
+            task.unmap(&mapped, Order::ZERO);
+            task.map_range();
+            mapped.clear();
+        }
+        mapped.push(task.fault().expect("most of memory is free"));
+        count("order0_score", 1);
+    }
+}
+
+fn huge<S: Policy>(mut task: Task<'_, '_, S>) {
+    let frames = Order::HUGE.frames() as usize;
+    let (mut blocks, mut singles) = (Vec::new(), Vec::new());
+    while !stopped() {
+        if blocks.len() + singles.len() / frames >= MAPPED / SCALE / frames {
+            task.unmap(&blocks, Order::HUGE);
+            task.unmap(&singles, Order::ZERO);
+            task.map_range();
+            blocks.clear();
+            singles.clear();
+        }
+        if let Ok(block) = task.huge_fault() {
+            blocks.push(block);
+            count("thp_score", frames as u64);
+            continue;
+        }
+        count("thp_fallbacks", 1);
+        for _ in 0..frames {
+            if stopped() {
+                return;
+            }
+            singles.push(task.fault().expect("most of memory is free"));
+            count("thp_score", 1);
+        }
+    }
+}

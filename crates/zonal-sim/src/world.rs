@@ -1,0 +1,109 @@
+//! An allocator on a simulated machine: its tables, laid out on cache lines.
+
+use crate::engine;
+use crate::machine::Machine;
+use crate::platform::{Sim, SimByte, SimWord};
+use crate::run::SimError;
+use crate::slot::SimSlot;
+use crate::space::{Home, Layout};
+use crate::task::Pages;
+use core::num::NonZeroU32;
+use zonal::keeper::Keeper;
+use zonal::map::{MemoryMap, PhysAddr, Region};
+use zonal::plan::{Config, Plan};
+use zonal::platform::{AtomicByte, AtomicWord, Slot};
+use zonal::policy::{Policy, Split};
+use zonal::{Allocator, Common, CpuZone, Exchange, NodeId, Pfn, Storage, TableSize, Zone};
+
+/// Where memory begins: above what belongs to DMA zones, so that each node has one zone.
+const START: u64 = 4 << 30;
+/// Frames of a node come in whole largest blocks.
+const LARGEST: u64 = 1024;
+
+/// Plans memory: `frames` for each socket.
+pub(crate) fn plan<S: Policy>(
+    machine: &Machine,
+    frames: u64,
+    config: impl FnOnce(Config) -> Config,
+) -> Result<Plan, SimError> {
+    let bytes = frames.next_multiple_of(LARGEST) * 4096;
+    let node = |node: u16| {
+        let start = PhysAddr(START + u64::from(node) * bytes);
+        Region::usable(start, bytes).on(NodeId(node as u8))
+    };
+    let regions: Vec<_> = (0..machine.topology.sockets).map(node).collect();
+    let map = MemoryMap::from_regions(&regions).and_then(|map| map.sanitise());
+    let map = map.map_err(|error| SimError::Build(error.to_string()))?;
+    let none = Pfn::containing(0);
+    let base =
+        Config { dma_limit: none, dma32_limit: none, ..Config::new(machine.topology.cpus()) };
+    Plan::new(map, config(base), S::Split::instances)
+        .map_err(|error| SimError::Build(error.to_string()))
+}
+
+/// Runs `f` with an allocator over `plan` on this thread's machine.
+pub(crate) fn with_allocator<S: Policy, R>(
+    machine: &Machine,
+    plan: &Plan,
+    f: impl FnOnce(&Allocator<'_, Sim, S>, Pages) -> R,
+) -> Result<R, SimError> {
+    let size = TableSize::of::<S>(plan);
+    let words = |count: u64| (0..count).map(|_| SimWord::new(0)).collect::<Vec<_>>();
+    let states: Vec<_> = (0..size.frames).map(|_| SimByte::new(0)).collect();
+    let (links, pageblocks) = (words(size.frames), words(size.pageblocks));
+    let (cluster_links, clusters) = (words(size.clusters), words(size.cluster_words));
+    let mut zones: Vec<_> = (0..size.zones).map(|_| Zone::vacant()).collect();
+    let cache = |_| <SimSlot<CpuZone<S>> as Slot<_>>::new(CpuZone::new());
+    let caches: Vec<_> = (0..size.caches).map(cache).collect();
+    let exchanges: Vec<_> = (0..size.caches).map(|_| Exchange::<Sim>::new()).collect();
+    let common = Box::new(Common::new());
+    let pages = engine::with(|engine| {
+        let stride = machine.cache.struct_page_bytes / 64;
+        let first = engine.grow(size.frames as usize * stride as usize);
+        let page = |item: u32| Layout::Spread {
+            item: NonZeroU32::new(item).expect("items have bytes"),
+            first: first as u32,
+            stride,
+        };
+        let listed = <S::Keeper as Keeper>::CLUSTER == 0;
+        let in_page = |item| if listed { page(item) } else { Layout::Packed };
+        engine.register("frames", &states, in_page(1), Home::Divided);
+        engine.register("frames", &links, in_page(8), Home::Divided);
+        engine.register("caches", &caches, Layout::Packed, Home::Local);
+        engine.register("zone", &zones, Layout::Packed, Home::Divided);
+        engine.register("pageblocks", &pageblocks, Layout::Packed, Home::Divided);
+        engine.register("clusters", &clusters, in_page(4), Home::Divided);
+        engine.register("cluster links", &cluster_links, Layout::Packed, Home::Divided);
+        engine.register("depot", &exchanges, Layout::Packed, Home::Local);
+        engine.register("depot", core::slice::from_ref(&*common), Layout::Packed, Home::Local);
+        Pages {
+            base: plan_base(plan),
+            frames: size.frames,
+            first,
+            stride: stride as usize,
+            class: engine.class("pages"),
+            sockets: u64::from(machine.topology.sockets),
+        }
+    });
+    let pages = pages.ok_or_else(|| SimError::Build("no machine on this thread".into()))?;
+    let storage = Storage {
+        states: &states,
+        links: &links,
+        pageblocks: &pageblocks,
+        cluster_links: &cluster_links,
+        clusters: &clusters,
+        zones: &mut zones,
+        caches: &caches,
+        exchanges: &exchanges,
+        common: &common,
+    };
+    let allocator = Allocator::new(Sim::new(machine.topology), plan, storage)
+        .map_err(|error| SimError::Build(error.to_string()))?;
+    Ok(f(&allocator, pages))
+}
+
+/// The first frame of the table.
+fn plan_base(plan: &Plan) -> Pfn {
+    let starts = plan.zones().iter().map(|zone| zone.start);
+    starts.min().unwrap_or(Pfn::containing(START))
+}
