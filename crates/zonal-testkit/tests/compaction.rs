@@ -325,6 +325,68 @@ fn has_block<L: Locks, S: Policy>(world: &W<'_, L, S>, wanted: Order) -> bool {
     blocks[wanted.index()..].iter().flatten().any(|&count| count > 0)
 }
 
+/// One round: fills 90 % of memory, frees half at random, takes every order-9 block that requests
+/// and compaction by hand can make, and frees everything. One page in `pinned` stays where it is
+/// (0: none). Returns the blocks, and how many the free frames would have been.
+fn round<L: Locks, S: Policy>(
+    ledger: &mut Ledger<'_, '_, L, S>,
+    dice: &mut Dice,
+    pinned: u64,
+) -> (u64, u64) {
+    let allocator = &ledger.world.allocator;
+    let movers = allocator.platform().movers();
+    let zones = || (0..allocator.plan().zones().len()).map(|zone| ZoneId(zone as u8));
+    let managed: u64 = zones().map(|zone| allocator.zone_info(zone).unwrap().managed).sum();
+    for _ in 0..managed * 9 / 10 {
+        ledger.take(&MOVABLE).expect("a tenth is left");
+    }
+    ledger.thin_out(dice, 50);
+    let possible = (managed - ledger.pages.len() as u64) / Order::HUGE.frames();
+    let mut stay = movers.blocks();
+    stay.retain(|_| pinned > 0 && dice.below(pinned) == 0);
+    for &(pfn, ..) in &stay {
+        movers.drop_block(pfn);
+    }
+    let huge = MOVABLE.with_order(Order::HUGE);
+    let compact = |zone| allocator.compact_zone(zone, Order::HUGE, CompactMode::Sync);
+    let mut blocks = 0;
+    // Nobody asks twice: what is put off because of an earlier round is lost to this one.
+    while ledger.take(&huge).is_some()
+        || (zones().map(compact).filter(|&outcome| outcome == CompactOutcome::Success).count() > 0
+            && ledger.take(&huge).is_some())
+    {
+        blocks += 1;
+    }
+    stay.iter().for_each(|&(pfn, order, name)| movers.adopt(pfn, order, name));
+    ledger.check();
+    ledger.thin_out(dice, 0);
+    (blocks, possible)
+}
+
+/// What earlier rounds have left behind (positions, hints, back-off) keeps no later round from
+/// what the first could do. In every third one some pages stay.
+fn rounds_are_alike<S: Policy>(pinned: u64) {
+    with_world::<Probe<Cells>, S, _>(Shape::Huge, |world| {
+        let (mut ledger, mut dice) = (Ledger::new(world), Dice(11));
+        world.allocator.platform().movers().set(Moving::Obeys);
+        let rounds: Vec<_> = (0..12)
+            .map(|n| round(&mut ledger, &mut dice, if n % 3 == 1 { pinned } else { 0 }))
+            .collect();
+        // In every zone two blocks' worth of free frames is what compaction needs to begin.
+        let (first, possible) = rounds[0];
+        let zones = world.allocator.plan().zones().len() as u64;
+        assert!(first + 2 * zones >= possible && first > possible / 2, "{rounds:?}");
+        for (n, &(blocks, possible)) in rounds.iter().enumerate() {
+            assert!((12..15).contains(&possible), "{rounds:?}");
+            let free_of_pins = pinned == 0 || n % 3 != 1;
+            // How free frames fall to several zones is chance: a block more or less in each.
+            let alike = 10 * (blocks + zones - 1) >= 9 * first;
+            assert!(!free_of_pins || alike, "round {n}: {rounds:?}");
+        }
+        ledger.finish();
+    });
+}
+
 macro_rules! on_presets {
     ($($module:ident: $preset:ty;)*) => {$(
         mod $module {
@@ -355,6 +417,10 @@ macro_rules! on_presets {
             fn no_memory() { too_little_memory_is_not_suitable::<$preset>(); }
             #[test]
             fn background() { the_background_rests_when_it_is_done::<$preset>(); }
+            #[test]
+            fn rounds() { rounds_are_alike::<$preset>(0); }
+            #[test]
+            fn rounds_with_pages_that_stay() { rounds_are_alike::<$preset>(400); }
             #[test]
             fn histories() { random_histories::<$preset>(Shape::Flat); }
             #[test]

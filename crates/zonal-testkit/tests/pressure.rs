@@ -5,7 +5,7 @@
 use zonal::map::{PhysAddr, Region, RegionKind};
 use zonal::plan::Config;
 use zonal::policy::Policy;
-use zonal::preset::{Linux416, Zonal};
+use zonal::preset::{Cluster, ClusterFree, Linux416, SkipMerge, Zonal};
 use zonal::watermark::{MinFree, WatermarkConfig, Watermarks};
 use zonal::{HOLD_BOUND, MigrateType, Order, Pfn, Request, ZoneId, ZoneType};
 use zonal_testkit::host::Host;
@@ -223,6 +223,9 @@ macro_rules! on_presets {
 
 on_presets! {
     linux416: Linux416;
+    skip_merge: SkipMerge;
+    cluster: Cluster;
+    cluster_free: ClusterFree;
     default_preset: Zonal;
     tiny_zonal: TinyZonal;
 }

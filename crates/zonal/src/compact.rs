@@ -8,7 +8,9 @@
 //! - both scanners read state bytes without a lock and look again under the zone lock before
 //!   they act, so no hold is longer than a few list operations; their positions are cached
 //!   between runs, for [`Async`](CompactMode::Async) and [`Sync`](CompactMode::Sync) apart, and
-//!   pageblocks that gave nothing are skipped until the whole zone was scanned;
+//!   pageblocks out of which something would not move are skipped until the whole zone was
+//!   scanned. Nothing is noted of pageblocks that were full: what is freed there meanwhile is
+//!   found when the free scanner comes by again;
 //! - a zone that has less than twice the block above its watermark, or that lacks memory rather
 //!   than large pieces ([`fragmentation_permille`]), is left alone;
 //! - after a synchronous compaction in vain the next 1, 3, 7, … 63 attempts for that order or a
@@ -43,7 +45,6 @@ pub(crate) use suitable::is_costly;
 
 use crate::allocator::Allocator;
 use crate::clusters_off::ClustersOff;
-use crate::frame::Hint;
 use crate::keeper::Keeper;
 use crate::migrate::MigrateType;
 use crate::platform::Platform;
@@ -245,9 +246,8 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
         if self.platform.can_migrate() && !zone.is_suitable(task.order, keep) {
             return Some(CompactOutcome::NotSuitable);
         }
-        let thorough = task.request.is_none() && task.goal == Goal::Any;
-        if zone.compaction.take_scanned(thorough) {
-            self.forget_hints(zone, &[Hint::NoSource, Hint::NoTarget]);
+        if zone.compaction.take_scanned() {
+            self.forget_hints(zone);
         }
         None
     }
@@ -275,7 +275,7 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
         self.drain_zone(zone);
     }
 
-    fn forget_hints(&self, zone: &Zone<P, S>, hints: &[Hint]) {
+    fn forget_hints(&self, zone: &Zone<P, S>) {
         let (start, end) = self.span_of(zone);
         let step = self.table.pageblock_order().frames() as usize;
         let mut blocks = (start..end).step_by(step).peekable();
@@ -284,7 +284,7 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
                 for at in blocks.by_ref().take(FORGET_PER_HOLD) {
                     buddy.area.count_work(1);
                     if self.table.block(at).zone() == Some(zone.id) {
-                        hints.iter().for_each(|&hint| self.table.clear_hint(at, hint));
+                        self.table.clear_hint(at);
                     }
                 }
             });

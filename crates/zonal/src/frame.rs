@@ -155,19 +155,13 @@ pub struct BlockWord(u64);
 /// Bit of a [`BlockWord`]: the pageblock belongs to a zone.
 const MANAGED: u64 = 1 << 24;
 /// The bits that [`FrameTable::block`] shows. Those above are notes about the pageblock that
-/// must not keep two buddies apart: compaction's hints, and what it was before its isolation.
+/// must not keep two buddies apart: compaction's hint, and what it was before its isolation.
 const SHOWN: u64 = (1 << 25) - 1;
 /// Where the migrate type before the isolation stands, + 1.
 const BEFORE: u32 = 32;
 
-/// Notes of compaction in a pageblock's word, until the zone was scanned as a whole.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Hint {
-    /// Nothing could be moved out of it.
-    NoSource = 1 << 25,
-    /// Nothing could be moved into it.
-    NoTarget = 1 << 26,
-}
+/// Note of compaction in a pageblock's word: something in it could not be moved out.
+const NO_SOURCE: u64 = 1 << 25;
 
 impl BlockWord {
     pub(crate) const fn new(zone: ZoneId, migrate: MigrateType) -> Self {
@@ -375,21 +369,21 @@ impl<'m, P: Platform> FrameTable<'m, P> {
         &self.blocks[(index >> self.pageblock_order.get()) as usize]
     }
 
-    /// Whether the pageblock of `index` has the hint.
-    pub(crate) fn has_hint(&self, index: u32, hint: Hint) -> bool {
-        self.word(index).load(Relaxed) & hint as u64 != 0
+    /// Whether the pageblock of `index` has compaction's hint: something in it would not move.
+    pub(crate) fn has_hint(&self, index: u32) -> bool {
+        self.word(index).load(Relaxed) & NO_SOURCE != 0
     }
 
-    /// Writes a hint. Under the zone lock.
-    pub(crate) fn set_hint(&self, index: u32, hint: Hint) {
+    /// Writes the hint. Under the zone lock.
+    pub(crate) fn set_hint(&self, index: u32) {
         let word = self.word(index);
-        word.store(word.load(Relaxed) | hint as u64, Relaxed);
+        word.store(word.load(Relaxed) | NO_SOURCE, Relaxed);
     }
 
-    /// Takes a hint of the pageblock of `index` away. Under the zone lock.
-    pub(crate) fn clear_hint(&self, index: u32, hint: Hint) {
+    /// Takes the hint of the pageblock of `index` away. Under the zone lock.
+    pub(crate) fn clear_hint(&self, index: u32) {
         let word = self.word(index);
-        word.store(word.load(Relaxed) & !(hint as u64), Relaxed);
+        word.store(word.load(Relaxed) & !NO_SOURCE, Relaxed);
     }
 
     /// The migrate type that the isolated pageblock of `index` had before.

@@ -4,7 +4,7 @@ use super::state::Count;
 use super::target::Targets;
 use super::{CompactMode, CompactOutcome, Goal, Task, may_have_cma};
 use crate::allocator::Allocator;
-use crate::frame::{FrameKind, FrameState, FrameTable, Hint};
+use crate::frame::{FrameKind, FrameState, FrameTable};
 use crate::migrate::MigrateType;
 use crate::platform::Platform;
 use crate::policy::compact::Census;
@@ -66,7 +66,7 @@ impl<'a, 'm, P: Platform, S: Policy> Scan<'a, 'm, P, S> {
     /// Begins again with the whole zone in front of the scanners, and without hints: they may be
     /// all that is in the way.
     pub(super) fn start_over(&mut self) {
-        self.allocator.forget_hints(self.zone, &[Hint::NoTarget, Hint::NoSource]);
+        self.allocator.forget_hints(self.zone);
         self.zone.compaction.start_over(false);
         self.targets = Targets::new(self.end);
     }
@@ -168,7 +168,7 @@ impl<'a, 'm, P: Platform, S: Policy> Scan<'a, 'm, P, S> {
                 (table.block_start(start)..start + part.size()).step_by(pageblock as usize);
             // Pageblocks of two types do not merge.
             let fits = blocks.all(|at| {
-                let hinted = table.has_hint(at, Hint::NoSource);
+                let hinted = table.has_hint(at);
                 self.hinted.set(self.hinted.get() || hinted);
                 !hinted && self.is_source(at) && table.block(at) == first
             });
@@ -208,7 +208,7 @@ impl<'a, 'm, P: Platform, S: Policy> Scan<'a, 'm, P, S> {
         let step = table.pageblock_order().frames() as usize;
         self.zone.with_buddy(|_| {
             for at in (table.block_start(part.start)..part.end).step_by(step) {
-                table.set_hint(at, Hint::NoSource);
+                table.set_hint(at);
             }
         });
     }

@@ -9,10 +9,6 @@ use crate::platform::{AtomicWord, Platform};
 use crate::units::Order;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-/// Whole scans after which hints are forgotten: a page that was refused once is likely to be
-/// refused again, and it is found only after others were moved in vain.
-const SCANS: u64 = 8;
-
 /// What is counted, by the place in [`ZoneCompaction::counts`].
 #[derive(Clone, Copy)]
 pub(crate) enum Count {
@@ -84,7 +80,7 @@ pub(crate) struct ZoneCompaction<P: Platform> {
     migrate_at: [P::Word; 2],
     /// The end of what the free scanner has not looked at. 0: the zone's; else the index + 1.
     free_at: P::Word,
-    /// How often the zone was scanned as a whole since hints were forgotten.
+    /// Whether the zone was scanned as a whole since hints were forgotten.
     scanned: P::Word,
     /// Attempts put off since the last failure (bits 0–31), shift (32–39), and the smallest
     /// order that failed (40–47).
@@ -143,17 +139,16 @@ impl<P: Platform> ZoneCompaction<P> {
     /// zone, so its hints are to be forgotten.
     pub(super) fn start_over(&self, whole: bool) {
         self.migrate_at.iter().chain([&self.free_at]).for_each(|word| word.store(0, Relaxed));
-        self.scanned.fetch_add(u64::from(whole), Relaxed);
+        if whole {
+            self.scanned.store(1, Relaxed);
+        }
     }
 
-    /// Whether hints are to be forgotten, once: when the zone was scanned as a whole, or, if
-    /// somebody is waiting or more is to come, when it was [`SCANS`] times.
-    pub(super) fn take_scanned(&self, thorough: bool) -> bool {
-        let old = self.scanned.load(Relaxed) >= if thorough { 1 } else { SCANS };
-        if old {
-            self.scanned.store(0, Relaxed);
-        }
-        old
+    /// Whether hints are to be forgotten: once, when the zone was scanned as a whole.
+    pub(super) fn take_scanned(&self) -> bool {
+        let whole = self.scanned.load(Relaxed) > 0;
+        self.scanned.store(0, Relaxed);
+        whole
     }
 
     /// Whether an attempt is put off; counts it if so.
@@ -245,13 +240,11 @@ mod tests {
         assert_eq!(zone.free_at(8, 64), 48);
         zone.remember(CompactMode::Sync, 32, 40);
         assert_eq!(zone.migrate_at(CompactMode::Async, 8, 64), 32);
-        assert!(!zone.take_scanned(true));
-        (0..SCANS).for_each(|_| {
-            assert!(!zone.take_scanned(false));
-            zone.start_over(true);
-        });
+        zone.start_over(false);
         assert_eq!(zone.migrate_at(CompactMode::Async, 8, 64), 8);
-        assert!(zone.take_scanned(false));
-        assert!(!zone.take_scanned(true), "once");
+        assert!(!zone.take_scanned(), "not all of it");
+        zone.start_over(true);
+        assert!(zone.take_scanned());
+        assert!(!zone.take_scanned(), "once");
     }
 }

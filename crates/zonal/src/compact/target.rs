@@ -4,7 +4,7 @@ use super::Task;
 use super::state::Count;
 use crate::allocator::Allocator;
 use crate::buddy::Buddy;
-use crate::frame::{FrameKind, FrameState, FrameTable, Hint};
+use crate::frame::{FrameKind, FrameState, FrameTable};
 use crate::platform::Platform;
 use crate::policy::{Compact, Policy};
 use crate::units::{Order, ZoneId};
@@ -118,17 +118,15 @@ impl Targets {
         while self.len < most && self.below >= floor + size {
             self.below -= size;
             let start = self.below;
-            if !is_target::<P, S>(table, start, zone.id) || table.has_hint(start, Hint::NoTarget) {
+            if !is_target::<P, S>(table, start, zone.id) {
                 continue;
             }
             let free = usable(table, start, task.order);
             looked += u64::from(size);
-            if free == 0 {
-                zone.with_buddy(|_| table.set_hint(start, Hint::NoTarget));
-                continue;
+            if free > 0 {
+                self.window[self.len] = (start, free);
+                self.len += 1;
             }
-            self.window[self.len] = (start, free);
-            self.len += 1;
         }
         zone.compaction.count(Count::FreeScanned, looked);
         // They came by falling addresses.

@@ -178,6 +178,7 @@ macro_rules! over_slots {
             fn tune(zone: &mut Slots, first: u64, managed: u64, batch: u32) {
                 *zone = Slots::new(first, managed, batch);
             }
+            #[inline(always)]
             fn joined<P: Platform>(
                 zone: &mut Slots,
                 table: &FrameTable<'_, P>,

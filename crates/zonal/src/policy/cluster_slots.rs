@@ -6,6 +6,17 @@ use crate::platform::Platform;
 /// Words of the bitmap that one claim looks at.
 const CLAIM_WORDS: u32 = 16;
 
+/// Bits of a slot's word: the tail, from here on 16 for the count, and from here on 16 for how
+/// many of those are merge-skipped.
+const COUNT: u32 = 32;
+const SKIPPED: u32 = 48;
+
+/// How many frames the cluster has whose slot says `word`.
+#[inline]
+fn count_in(word: u64) -> u32 {
+    (word >> COUNT) as u32 & u32::from(u16::MAX)
+}
+
 /// What a cluster is made of.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Members {
@@ -24,13 +35,15 @@ pub struct Members {
 pub struct Slots {
     pub(super) first: u64,
     pub(super) slots: u32,
+    /// Number of the first slot's word.
+    base: u64,
     /// No slot below this is free.
     hint: u32,
     batch: u32,
 }
 
 impl Slots {
-    pub(super) const VACANT: Self = Self { first: 0, slots: 0, hint: 0, batch: 0 };
+    pub(super) const VACANT: Self = Self { first: 0, slots: 0, base: 0, hint: 0, batch: 0 };
 
     fn count(managed: u64, batch: u32) -> u64 {
         // The word of a frame has room for 32 bits of slot number.
@@ -50,7 +63,9 @@ impl Slots {
 
     /// A zone whose words begin at `first`.
     pub(super) fn new(first: u64, managed: u64, batch: u32) -> Self {
-        Self { first, slots: Self::count(managed, batch) as u32, hint: 0, batch }
+        let slots = Self::count(managed, batch);
+        let base = first + 1 + slots.div_ceil(64);
+        Self { first, slots: slots as u32, base, hint: 0, batch }
     }
 
     fn bitmap(&self, slot: u32) -> u64 {
@@ -58,19 +73,19 @@ impl Slots {
     }
 
     fn slot(&self, slot: u32) -> u64 {
-        self.first + 1 + u64::from(self.slots).div_ceil(64) + u64::from(slot)
+        self.base + u64::from(slot)
     }
 
     fn get<P: Platform>(&self, table: &FrameTable<'_, P>, slot: u32) -> Members {
         let word = table.slot_word(self.slot(slot));
-        let (count, skipped) = ((word >> 32) as u16, (word >> 48) as u16);
-        Members { tail: word as u32, count: count.into(), skipped: skipped.into() }
+        let skipped = (word >> SKIPPED) as u32;
+        Members { tail: word as u32, count: count_in(word), skipped }
     }
 
     fn set<P: Platform>(&self, table: &FrameTable<'_, P>, slot: u32, members: Members) {
-        // No truncation: at most a batch of frames.
-        let counts = u64::from(members.count as u16) | u64::from(members.skipped as u16) << 16;
-        table.set_slot_word(self.slot(slot), u64::from(members.tail) | counts << 32);
+        // No overlap: at most a batch of frames.
+        let counts = u64::from(members.count) << COUNT | u64::from(members.skipped) << SKIPPED;
+        table.set_slot_word(self.slot(slot), u64::from(members.tail) | counts);
     }
 
     /// A free slot, now in use: the lowest, as far as [`CLAIM_WORDS`] words of the bitmap say. What
@@ -100,6 +115,9 @@ impl Slots {
         self.hint = self.hint.min(slot);
     }
 
+    /// For every frame that comes to an order-0 list, so on the free path: one word of the
+    /// neighbour, one of the slot, one of the frame.
+    #[inline(always)]
     pub(super) fn joined<P: Platform>(
         &mut self,
         table: &FrameTable<'_, P>,
@@ -112,15 +130,21 @@ impl Slots {
             return;
         }
         if let Some(slot) = neighbour.and_then(|frame| table.cluster_of(frame)) {
-            let Members { tail, count, skipped: before } = self.get(table, slot);
-            if count < self.batch {
-                let tail = if last { index } else { tail };
-                let skipped = before + u32::from(skipped);
-                self.set(table, slot, Members { tail, count: count + 1, skipped });
+            let word = table.slot_word(self.slot(slot));
+            if count_in(word) < self.batch {
+                let word = if last { word >> 32 << 32 | u64::from(index) } else { word };
+                let one = 1 << COUNT | u64::from(skipped) << SKIPPED;
+                table.set_slot_word(self.slot(slot), word + one);
                 table.set_cluster_of(index, Some(slot));
                 return;
             }
         }
+        self.begin_with(table, index, skipped);
+    }
+
+    /// A new cluster of the frame alone. Out of line: it is for one frame in a batch.
+    #[inline(never)]
+    fn begin_with<P: Platform>(&mut self, table: &FrameTable<'_, P>, index: u32, skipped: bool) {
         let alone = Members { tail: index, count: 1, skipped: skipped.into() };
         let slot = self.begin(table, alone);
         table.set_cluster_of(index, slot);

@@ -10,7 +10,9 @@ use crate::units::Order;
 ///   compaction leaves an aligned block of the wanted order as soon as one page of it stays,
 ///   synchronous compaction goes on.
 /// - State: both positions, cached between runs (words of the zone, written by the one
-///   compaction that runs in it), and a skip hint for each pageblock (zone lock).
+///   compaction that runs in it), and a skip hint for each pageblock (zone lock). Linux gives
+///   the hint to full pageblocks as well and forgets all when kswapd goes to sleep; here a full
+///   one is looked at once each time the free scanner comes by.
 /// - Conflicts with nothing; pays for pages that were moved out of blocks that then did not
 ///   form.
 /// - Counters: `compact_migrate_scanned`, `compact_free_scanned`, `pgmigrate_success`,
