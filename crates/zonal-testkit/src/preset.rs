@@ -1,4 +1,4 @@
-//! A preset for small memories: clusters of 8 frames, so that a few thousand frames exercise
+//! Presets for small memories: clusters of 8 frames, so that a few thousand frames exercise
 //! shards, shared depot, stealing and coalescing.
 //!
 //! ```
@@ -9,7 +9,8 @@
 //! ```
 
 use zonal::keeper::Depot;
-use zonal::policy::{Policy, cluster, merge::Lazy, split::Whole, trace::Off, walk::FirstFit};
+use zonal::policy::split::{ByCpu, Whole};
+use zonal::policy::{Policy, cluster, merge::Lazy, trace::Off, walk::FirstFit};
 
 /// [`zonal::preset::Zonal`] with clusters of 8 frames.
 #[derive(Clone, Copy, Debug)]
@@ -23,5 +24,20 @@ impl Policy for TinyZonal {
     type Compact = zonal::policy::compact::Cheapest;
     type Walk = FirstFit;
     type Split = Whole;
+    type Trace = Off;
+}
+
+/// [`TinyZonal`] with zone types split by CPU.
+#[derive(Clone, Copy, Debug)]
+pub struct TinySplit;
+
+impl Policy for TinySplit {
+    const NAME: &'static str = "TinySplit";
+    type Keeper = Depot<8>;
+    type Merge = Lazy;
+    type Clusters = cluster::None;
+    type Compact = zonal::policy::compact::Cheapest;
+    type Walk = FirstFit;
+    type Split = ByCpu;
     type Trace = Off;
 }

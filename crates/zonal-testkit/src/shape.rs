@@ -8,7 +8,7 @@
 //! ```
 
 use zonal::map::{MemoryMap, PhysAddr, Region, RegionKind};
-use zonal::plan::{Config, MovableShare, Plan};
+use zonal::plan::{Config, MovableShare, Plan, SplitConfig};
 use zonal::policy::{Policy, Split};
 use zonal::units::FRAME_SIZE;
 use zonal::watermark::{MinFree, WatermarkConfig};
@@ -35,6 +35,9 @@ pub enum Shape {
     Blocks3,
     /// Watermarks, three zones, two nodes.
     Marked,
+    /// Two nodes and two types, each with enough memory for two or three instances, and a hole
+    /// across a boundary between instances; two CPUs a node.
+    Instances,
     /// Pageblocks of 512 frames and enough memory for clusters of 256.
     Huge,
     /// Pageblocks of the largest order: everything merges with everything.
@@ -53,7 +56,7 @@ fn of_kind(start: u64, frames: u64, kind: RegionKind) -> Region {
 
 impl Shape {
     /// All of them.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::Scrap,
         Self::Flat,
         Self::Holes,
@@ -64,12 +67,13 @@ impl Shape {
         Self::Blocks3,
         Self::Marked,
         Self::Whole,
+        Self::Instances,
         Self::Huge,
     ];
 
     /// Those of at most 4096 frames.
     pub const SMALL: [Self; 10] = {
-        let [small @ .., _] = Self::ALL;
+        let [small @ .., _, _] = Self::ALL;
         small
     };
 
@@ -93,6 +97,10 @@ impl Shape {
             Self::Movable => vec![region(0x1000, 2048)],
             Self::Blocks3 => vec![region(0x1000, 4096)],
             Self::Marked => vec![region(0, 1536), region(0x800, 768).on(NodeId(1))],
+            // Of three instances of Normal on node 0 the second and third meet at 0x1000.
+            Self::Instances => {
+                vec![region(0, 0xf00), region(0x1100, 0x700), region(0x1800, 0x980).on(NodeId(1))]
+            }
             Self::Huge => vec![region(0x4000, 12800)],
         }
     }
@@ -101,11 +109,19 @@ impl Shape {
     #[must_use]
     pub fn config(self) -> Config {
         let none = WatermarkConfig { min_free: MinFree::None, ..WatermarkConfig::default() };
+        // Every preset that splits types does so from 2048 frames up.
+        let split = SplitConfig {
+            instance_frames: 1024,
+            instance_cpus: 1,
+            align: Order::MAX.frames(),
+            ..SplitConfig::default()
+        };
         let base = Config {
             pageblock_order: order(5),
             dma_limit: Pfn::new(0),
             dma32_limit: Pfn::new(0),
             watermarks: none,
+            split,
             ..Config::new(self.cpus())
         };
         match self {
@@ -117,6 +133,7 @@ impl Shape {
             }
             Self::Flat => Config { pcp_batch: Some(7), ..base },
             Self::TwoNodes => base,
+            Self::Instances => Config { dma32_limit: Pfn::new(0x800), ..base },
             Self::Low => Config { dma_limit: Pfn::new(256), dma32_limit: Pfn::new(1024), ..base },
             Self::Movable => Config { movable: MovableShare::Frames(1024), ..base },
             Self::Marked => Config {
@@ -136,6 +153,7 @@ impl Shape {
         match self {
             Self::Scrap => 1,
             Self::Flat | Self::Blocks3 | Self::Whole => 3,
+            Self::Instances => 4,
             _ => 2,
         }
     }
@@ -144,7 +162,7 @@ impl Shape {
     #[must_use]
     pub const fn node_of(self, cpu: CpuId) -> NodeId {
         match self {
-            Self::TwoNodes | Self::Marked => NodeId((cpu.0 % 2) as u8),
+            Self::TwoNodes | Self::Marked | Self::Instances => NodeId((cpu.0 % 2) as u8),
             _ => NodeId(0),
         }
     }

@@ -5,7 +5,7 @@
 use zonal::error::ContiguousError;
 use zonal::map::RangeKind;
 use zonal::policy::Policy;
-use zonal::preset::{Cluster, ClusterFree, Linux416, SkipMerge, Zonal};
+use zonal::preset::{Cluster, ClusterFree, Linux416, SkipMerge, SplitZones, Zonal};
 use zonal::{Order, Request, ZoneId};
 use zonal_testkit::preset::TinyZonal;
 use zonal_testkit::probe::{Cells, Probe};
@@ -103,4 +103,5 @@ over_presets! {
     cluster_free: super::ClusterFree;
     default: super::Zonal;
     tiny: super::TinyZonal;
+    split: super::SplitZones;
 }

@@ -6,14 +6,15 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use zonal::error::{ContiguousError, RangeError};
+use zonal::info::ZoneInfo;
 use zonal::policy::Policy;
-use zonal::preset::{Cluster, ClusterFree, Linux416, SkipMerge, Zonal};
+use zonal::preset::{Cluster, ClusterFree, Linux416, SkipMerge, SplitZones, Zonal};
 use zonal::{Contiguous, CpuId, MigrateType, Order, Pfn, Request, ZoneId, ZoneType};
 use zonal_testkit::checkers::{Rules, check_all, check_faults};
 use zonal_testkit::host::Host;
 use zonal_testkit::model::Model;
 use zonal_testkit::mover::Moving;
-use zonal_testkit::preset::TinyZonal;
+use zonal_testkit::preset::{TinySplit, TinyZonal};
 use zonal_testkit::probe::{Cells, Probe};
 use zonal_testkit::shape::{Shape, order};
 use zonal_testkit::snapshot::Snapshot;
@@ -87,12 +88,15 @@ fn isolation_is_undone<S: Policy>() {
                 assert_eq!(fresh.found.len(), 2, "untouched");
             }
             let isolated = allocator.isolate(range.clone()).unwrap();
-            let info = check(world, &out).zones[0];
-            assert_eq!((info.isolated, info.free), (size, info.managed - size));
+            let zones = check(world, &out).zones;
+            let sum = |of: fn(&ZoneInfo) -> u64| zones.iter().map(of).sum::<u64>();
+            let managed = allocator.plan().managed();
+            assert_eq!(sum(|zone| zone.isolated), size);
+            assert_eq!(sum(|zone| zone.free), managed - size);
             assert_eq!(allocator.busy_frames(&isolated), 0);
             // Everything else can be had, and nothing of it.
             let frames = fill(world, &MOVABLE, 1);
-            assert_eq!(frames.len() as u64, info.managed - size);
+            assert_eq!(frames.len() as u64, managed - size);
             assert!(frames.keys().all(|pfn| !range.contains(pfn)));
             out.extend(frames);
             check(world, &out);
@@ -487,4 +491,6 @@ on_presets! {
     cluster_free: ClusterFree;
     default_preset: Zonal;
     tiny_zonal: TinyZonal;
+    split_zones: SplitZones;
+    tiny_split: TinySplit;
 }

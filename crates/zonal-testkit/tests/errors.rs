@@ -6,12 +6,12 @@ use std::sync::atomic::{AtomicU8, AtomicU64};
 use zonal::error::{AllocReason, BuildError, FreeError};
 use zonal::platform::{Platform, Slot, single::SingleThread};
 use zonal::policy::Policy;
-use zonal::preset::{Cluster, ClusterFree, Linux416, SkipMerge, Zonal};
+use zonal::preset::{Cluster, ClusterFree, Linux416, SkipMerge, SplitZones, Zonal};
 use zonal::watermark::Watermarks;
 use zonal::{Allocator, Common, CpuZone, Exchange, Storage, TableSize, Zone};
 use zonal::{CpuId, MigrateType, NodeId, NodeMask, NodePolicy, Order, Pfn, Request, ZoneId};
 use zonal_testkit::host::Host;
-use zonal_testkit::preset::TinyZonal;
+use zonal_testkit::preset::{TinySplit, TinyZonal};
 use zonal_testkit::probe::{Cells, Probe};
 use zonal_testkit::shape::{Shape, order};
 use zonal_testkit::snapshot::Snapshot;
@@ -198,7 +198,8 @@ fn cannot_zero<S: Policy>() {
             assert_eq!(error.to_string(), "this host cannot fill frames with zero bytes");
             assert_eq!(allocator.platform().take_calls().zeroed.len(), 1, "it was asked");
             allocator.drain_all();
-            assert_eq!(allocator.zone_info(ZoneId(0)).unwrap().free, 2048, "given back");
+            let zones = Snapshot::of(allocator).zones;
+            assert_eq!(zones.iter().map(|zone| zone.free).sum::<u64>(), 2048, "given back");
             allocator.platform().set_can_zero(true);
         }
         assert!(allocator.platform().faults().is_empty());
@@ -221,8 +222,10 @@ fn numbers_beyond<S: Policy>() {
         let pfn = allocator.alloc_raw(&Request::frame()).unwrap();
         allocator.free_raw(pfn, Order::ZERO).unwrap();
         // The largest marks there are: nothing is to be had, and nothing overflows.
-        assert!(allocator.set_watermarks(ZoneId(0), Watermarks { min: max, low: max, high: max }));
-        assert!(allocator.set_watermark_boost(ZoneId(0), max));
+        for zone in allocator.plan().zones().iter().map(|zone| zone.id) {
+            assert!(allocator.set_watermarks(zone, Watermarks { min: max, low: max, high: max }));
+            assert!(allocator.set_watermark_boost(zone, max));
+        }
         allocator.drain_all();
         for request in [Request::frame(), Request::new(order(4)).atomic().high()] {
             let error = allocator.alloc_raw(&request).unwrap_err();
@@ -327,4 +330,6 @@ on_presets! {
     cluster_free: ClusterFree;
     default_preset: Zonal;
     tiny_zonal: TinyZonal;
+    split_zones: SplitZones;
+    tiny_split: TinySplit;
 }

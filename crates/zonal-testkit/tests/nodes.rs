@@ -4,10 +4,10 @@
 
 use zonal::error::AllocReason;
 use zonal::policy::Policy;
-use zonal::preset::{Cluster, ClusterFree, Linux416, SkipMerge, Zonal};
+use zonal::preset::{Cluster, ClusterFree, Linux416, SkipMerge, SplitZones, Zonal};
 use zonal::{CpuId, NodeId, NodeMask, NodePolicy, Order, Request, ZoneType};
 use zonal_testkit::host::Host;
-use zonal_testkit::preset::TinyZonal;
+use zonal_testkit::preset::{TinySplit, TinyZonal};
 use zonal_testkit::probe::{Cells, Probe};
 use zonal_testkit::shape::{Shape, order};
 use zonal_testkit::world::{World, with_world};
@@ -168,4 +168,6 @@ on_presets! {
     cluster_free: ClusterFree;
     default_preset: Zonal;
     tiny_zonal: TinyZonal;
+    split_zones: SplitZones;
+    tiny_split: TinySplit;
 }

@@ -3,9 +3,9 @@
 #![allow(missing_docs, reason = "tests")]
 
 use zonal::Order;
-use zonal::preset::{Cluster, ClusterFree, Linux416, SkipMerge, Zonal};
+use zonal::preset::{Cluster, ClusterFree, Linux416, SkipMerge, SplitZones, Zonal};
 use zonal_host::Threads;
-use zonal_testkit::preset::TinyZonal;
+use zonal_testkit::preset::{TinySplit, TinyZonal};
 use zonal_testkit::probe::{Mutexes, Probe};
 use zonal_testkit::shape::{Shape, order};
 use zonal_testkit::suite::{Work, effort, threads_at_random};
@@ -70,10 +70,13 @@ on_presets! {
     mutexes_cluster_free: Probe<Mutexes>, ClusterFree;
     mutexes_zonal: Probe<Mutexes>, Zonal;
     mutexes_tiny_zonal: Probe<Mutexes>, TinyZonal;
+    mutexes_split_zones: Probe<Mutexes>, SplitZones;
+    mutexes_tiny_split: Probe<Mutexes>, TinySplit;
     threads_linux416: Threads, Linux416;
     threads_skip_merge: Threads, SkipMerge;
     threads_cluster: Threads, Cluster;
     threads_cluster_free: Threads, ClusterFree;
     threads_zonal: Threads, Zonal;
     threads_tiny_zonal: Threads, TinyZonal;
+    threads_split_zones: Threads, SplitZones;
 }

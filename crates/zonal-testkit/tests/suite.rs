@@ -3,9 +3,11 @@
 #![allow(missing_docs, reason = "tests")]
 
 use zonal::platform::single::SingleThread;
-use zonal::preset::{Cluster, ClusterFree, Linux416, SkipMerge, Zonal};
+use zonal::preset::{
+    Cluster, ClusterFree, Linux416, SkipMerge, SplitZones, SplitZonesByCpu, Zonal,
+};
 use zonal_host::Threads;
-use zonal_testkit::preset::TinyZonal;
+use zonal_testkit::preset::{TinySplit, TinyZonal};
 use zonal_testkit::probe::{Cells, Mutexes, Probe};
 use zonal_testkit::suite::{effort, random_commands};
 
@@ -25,20 +27,27 @@ suite! {
     single_thread_cluster_free: SingleThread, ClusterFree, 60;
     single_thread_zonal: SingleThread, Zonal, 60;
     single_thread_tiny_zonal: SingleThread, TinyZonal, 60;
+    single_thread_split_zones: SingleThread, SplitZones, 60;
     probe_linux416: Probe<Cells>, Linux416, 120;
     probe_skip_merge: Probe<Cells>, SkipMerge, 120;
     probe_cluster: Probe<Cells>, Cluster, 120;
     probe_cluster_free: Probe<Cells>, ClusterFree, 120;
     probe_zonal: Probe<Cells>, Zonal, 120;
     probe_tiny_zonal: Probe<Cells>, TinyZonal, 200;
+    probe_split_zones: Probe<Cells>, SplitZones, 120;
+    probe_split_by_cpu: Probe<Cells>, SplitZonesByCpu, 60;
+    probe_tiny_split: Probe<Cells>, TinySplit, 120;
     mutexes_linux416: Probe<Mutexes>, Linux416, 60;
     mutexes_cluster_free: Probe<Mutexes>, ClusterFree, 60;
     mutexes_zonal: Probe<Mutexes>, Zonal, 60;
     mutexes_tiny_zonal: Probe<Mutexes>, TinyZonal, 60;
+    mutexes_split_zones: Probe<Mutexes>, SplitZones, 60;
     threads_linux416: Threads, Linux416, 60;
     threads_skip_merge: Threads, SkipMerge, 60;
     threads_cluster: Threads, Cluster, 60;
     threads_cluster_free: Threads, ClusterFree, 60;
     threads_zonal: Threads, Zonal, 60;
     threads_tiny_zonal: Threads, TinyZonal, 60;
+    threads_split_zones: Threads, SplitZones, 60;
+    threads_tiny_split: Threads, TinySplit, 60;
 }

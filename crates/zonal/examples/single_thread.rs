@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU8, AtomicU64};
 use zonal::map::{MemoryMap, PhysAddr, Region};
 use zonal::plan::{Config, Plan};
 use zonal::platform::{AtomicByte, AtomicWord, Platform, Slot, single::SingleThread};
-use zonal::policy::{Policy, Split};
+use zonal::policy::{Policy, Split, split::OnNode};
 use zonal::preset::Zonal;
 use zonal::report::BuddyInfo;
 use zonal::units::FRAME_SIZE;
@@ -35,7 +35,7 @@ const FIRMWARE: [Region; 5] = [
 ];
 
 /// The instances of each zone type that the preset wants.
-const INSTANCES: fn(zonal::NodeId, ZoneType, u64) -> u8 = <<Zonal as Policy>::Split>::instances;
+const INSTANCES: fn(&Config, ZoneType, &OnNode) -> u8 = <<Zonal as Policy>::Split>::instances;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let plan = plan()?;

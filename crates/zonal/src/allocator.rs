@@ -43,7 +43,7 @@ use crate::block::Block;
 use crate::build;
 use crate::cluster::{ClusterPool, Common, Exchange};
 use crate::cpu_zone::CpuZone;
-use crate::entry::{Homes, SharedEntry};
+use crate::entry::{HomeTable, Homes, SharedEntry};
 use crate::error::{AllocError, BuildError, FreeError, RefusedFree};
 use crate::frame::{FrameTable, ListWords};
 use crate::handle::CpuHandle;
@@ -55,10 +55,8 @@ use crate::request::Request;
 use crate::storage::{Storage, TableSize};
 use crate::units::{CpuId, NodeId, Order, Pfn, ZoneId};
 use crate::zone::Zone;
+use crate::zone_type::ZoneType;
 use crate::zonelist::MAX_NODES;
-
-/// Index of no zone in [`Homes`]: beyond all zones.
-pub(crate) const NO_ZONE: u8 = u8::MAX;
 
 /// A page-frame allocator over memory described by a [`Plan`], on platform `P`, with the
 /// policies of preset `S`.
@@ -73,8 +71,7 @@ pub struct Allocator<'m, P: Platform, S: Policy> {
     pub(crate) caches: &'m [P::Slot<CpuZone<S>>],
     pub(crate) exchanges: &'m [Exchange<P>],
     pub(crate) pool: ClusterPool<'m, P>,
-    /// By node.
-    homes: [Homes; MAX_NODES],
+    homes: HomeTable<S::Split>,
     cpus: u32,
     pub(crate) common: &'m Common<P>,
 }
@@ -109,7 +106,7 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
             caches,
             exchanges,
             pool: ClusterPool::new(clusters, cluster_links, common, cluster),
-            homes: build::homes(plan),
+            homes: HomeTable::new(plan),
             cpus: plan.config().cpus,
             common,
         })
@@ -206,7 +203,21 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
     /// The zones that plain requests of a CPU try first.
     #[inline(always)]
     pub(crate) fn homes_of(&self, cpu: usize) -> &Homes {
-        &self.homes[self.node_of(cpu).0 as usize]
+        self.homes.of(self.node_of(cpu), cpu)
+    }
+
+    /// Which of the instances of a type, modulo their number, a CPU prefers.
+    pub(crate) fn lane_of(&self, cpu: usize) -> usize {
+        self.homes.lane(cpu)
+    }
+
+    /// The zone that a plain request of `cpu` with the given zone limit tries first: where its
+    /// node's highest type up to the limit has several instances, the one that the CPU prefers.
+    /// `None` for a CPU that the allocator does not have, or if there is no such zone.
+    #[must_use]
+    pub fn home_zone(&self, cpu: CpuId, limit: ZoneType) -> Option<ZoneId> {
+        let cpu = (cpu.0 < self.cpus).then_some(cpu.0 as usize)?;
+        self.zone(ZoneId(self.homes_of(cpu)[limit.index()])).map(|zone| zone.id)
     }
 
     /// Where a keeper works when `cpu` turns to `zone`.

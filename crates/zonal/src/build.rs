@@ -1,8 +1,6 @@
 //! Setting an allocator up from a plan.
 
-use crate::allocator::NO_ZONE;
 use crate::cpu_zone::CpuZone;
-use crate::entry::Homes;
 use crate::error::BuildError;
 use crate::frame::{BlockWord, FrameTable};
 use crate::keeper::{Keeper, Tuning};
@@ -11,10 +9,8 @@ use crate::migrate::MigrateType;
 use crate::plan::{Config, Plan, ZoneSpec};
 use crate::platform::{AtomicWord, Platform, Slot};
 use crate::policy::{Clusters, Policy};
-use crate::units::{NodeId, Order};
+use crate::units::Order;
 use crate::zone::Zone;
-use crate::zone_type::{NR_ZONE_TYPES, ZoneType};
-use crate::zonelist::MAX_NODES;
 use core::sync::atomic::Ordering::Relaxed;
 
 /// Refuses memory that was used before: its pageblock words would name zones.
@@ -113,17 +109,4 @@ pub(crate) fn tune_caches<P: Platform, S: Policy>(plan: &Plan, caches: &[P::Slot
     for (cache, spec) in caches.iter().zip(plan.zones().iter().cycle()) {
         cache.with(|cpu_zone| S::Keeper::tune_cpu(&mut cpu_zone.cache, tuning(plan, spec)));
     }
-}
-
-/// The first zone of each node's zonelist for each zone limit.
-pub(crate) fn homes(plan: &Plan) -> [Homes; MAX_NODES] {
-    let mut homes = [[NO_ZONE; NR_ZONE_TYPES]; MAX_NODES];
-    for (node, row) in homes.iter_mut().enumerate() {
-        for (limit, home) in ZoneType::ALL.into_iter().zip(row) {
-            let list = plan.zonelist(NodeId(node as u8)).iter();
-            let mut fitting = list.filter(|id| plan.zones()[id.0 as usize].zone_type <= limit);
-            *home = fitting.next().map_or(NO_ZONE, |id| id.0);
-        }
-    }
-    homes
 }

@@ -66,17 +66,16 @@ impl Contiguous {
 impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
     /// Allocates exactly the frames of `range`: isolates their pageblocks, empties caches and
     /// clusters, has the host move what is allocated there to other memory of the zone type or
-    /// a lower one, and takes the frames. Meanwhile nobody gets what else is free in those
+    /// a lower one, and takes the frames. The range may reach from one instance of a zone type
+    /// into the next, not into another type or node. Meanwhile nobody gets what else is free in those
     /// pageblocks. May wait for the host; must not be called where a request could not wait. O(frames of the pageblocks + cached frames), and as many calls of
     /// the host as there are blocks in the way.
     ///
     /// # Errors
     /// [`RangeError`]; then nobody has lost or gained a frame, but blocks may have been moved.
     pub fn alloc_range(&self, range: Range<Pfn>) -> Result<Contiguous, RangeError> {
-        let (zone, frames) = self.check_range(&range)?;
-        let _clusters_off = ClustersOff::new(zone, self);
-        let _isolation = self.isolate_blocks(zone, &frames)?;
-        self.take_frames_of(zone, &frames)?;
+        let frames = self.check_range(&range)?;
+        self.while_isolated(frames.clone(), &mut || self.take_parts(&frames))?;
         Ok(Contiguous { start: range.start, frames: range.end.get() - range.start.get() })
     }
 
@@ -130,19 +129,32 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
     /// [`RefusedRange`] gives the token back if a frame of it is not allocated with order 0;
     /// then none was freed.
     pub fn free_contiguous(&self, token: Contiguous) -> Result<(), RefusedRange<Contiguous>> {
-        let checked = self.check_range(&token.range()).and_then(|(zone, frames)| {
+        let checked = self.check_range(&token.range()).and_then(|frames| {
             match frames.clone().find(|&at| self.table.state(at) != ALLOCATED) {
                 Some(at) => Err(RangeError::NotAllocated { pfn: self.table.pfn(at) }),
-                None => Ok((zone, frames)),
+                None => Ok(frames),
             }
         });
         match checked {
-            Ok((zone, frames)) => {
-                self.give_frames_of(zone, frames);
+            Ok(frames) => {
+                self.parts(frames).for_each(|(zone, part)| self.give_frames_of(zone, part));
                 Ok(())
             }
             Err(error) => Err(RefusedRange { token, error }),
         }
+    }
+
+    /// Calls `then` with the pageblocks of `frames` isolated, in every instance of their zone type
+    /// that they reach into. Calls itself once for each.
+    fn while_isolated(
+        &self,
+        frames: Range<u32>,
+        then: &mut dyn FnMut() -> Result<(), RangeError>,
+    ) -> Result<(), RangeError> {
+        let Some((zone, part)) = self.parts(frames.clone()).next() else { return then() };
+        let _clusters_off = ClustersOff::new(zone, self);
+        let _isolation = self.isolate_blocks(zone, &part)?;
+        self.while_isolated(part.end..frames.end, then)
     }
 
     /// Makes a block single frames and frees those after the first `frames`.

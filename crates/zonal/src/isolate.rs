@@ -71,9 +71,9 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
     ///
     /// # Errors
     /// [`RangeError`] if the range is not of whole pageblocks, is empty, has frames that the
-    /// allocator does not manage, reaches into another zone or is partly isolated already, or
-    /// if a block is allocated in it in a pageblock that is neither movable nor CMA. Then
-    /// nothing has changed.
+    /// allocator does not manage, reaches into another zone type or node, is partly isolated
+    /// already, or if a block is allocated in it in a pageblock that is neither movable nor CMA.
+    /// Then nothing has changed.
     pub fn isolate(&self, range: Range<Pfn>) -> Result<Isolated, RangeError> {
         let pageblock = self.table.pageblock_order();
         if let Some(pfn) =
@@ -81,10 +81,17 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
         {
             return Err(RangeError::NotAligned { pfn, pageblock });
         }
-        let (zone, frames) = self.check_range(&range)?;
-        let isolation = self.isolate_blocks(zone, &frames)?;
-        core::mem::forget(isolation);
-        self.empty_caches(zone);
+        let frames = self.check_range(&range)?;
+        for (zone, part) in self.parts(frames.clone()) {
+            match self.isolate_blocks(zone, &part) {
+                Ok(isolation) => core::mem::forget(isolation),
+                Err(error) => {
+                    self.restore_parts(frames.start..part.start);
+                    return Err(error);
+                }
+            }
+        }
+        self.parts(frames).for_each(|(zone, _)| self.empty_caches(zone));
         Ok(Isolated { range: (range.start, range.end) })
     }
 
@@ -95,8 +102,8 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
     /// [`RefusedRange`] gives the token back if it is not from this allocator.
     pub fn undo_isolation(&self, isolated: Isolated) -> Result<(), RefusedRange<Isolated>> {
         match self.is_isolated(&isolated.range()) {
-            Ok((zone, blocks)) => {
-                self.restore_blocks(zone, blocks);
+            Ok(blocks) => {
+                self.restore_parts(blocks);
                 Ok(())
             }
             Err(error) => Err(RefusedRange { token: isolated, error }),
@@ -107,7 +114,7 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
     /// in a per-CPU cache. 0: nobody but the holder of the token can touch them. O(frames).
     #[must_use]
     pub fn busy_frames(&self, isolated: &Isolated) -> u64 {
-        let Ok((_, frames)) = self.is_isolated(&isolated.range()) else { return 0 };
+        let Ok(frames) = self.is_isolated(&isolated.range()) else { return 0 };
         let (mut at, mut free) = (frames.start, 0);
         while at < frames.end {
             let found = locate(&self.table, at);
@@ -120,21 +127,18 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
         u64::from(frames.end - frames.start - free)
     }
 
-    fn is_isolated(&self, range: &Range<Pfn>) -> Result<(&'m Zone<P, S>, Range<u32>), RangeError> {
-        let (zone, frames) = self.check_range(range)?;
+    fn is_isolated(&self, range: &Range<Pfn>) -> Result<Range<u32>, RangeError> {
+        let frames = self.check_range(range)?;
         let step = self.table.pageblock_order().frames() as usize;
         let not = frames.clone().step_by(step).find(|&at| self.table.type_before(at).is_none());
         match not {
             Some(at) => Err(RangeError::NotIsolated { pfn: self.table.pfn(at) }),
-            None => Ok((zone, frames)),
+            None => Ok(frames),
         }
     }
 
-    /// The zone and the indexes of a range of managed frames of one zone.
-    pub(crate) fn check_range(
-        &self,
-        range: &Range<Pfn>,
-    ) -> Result<(&'m Zone<P, S>, Range<u32>), RangeError> {
+    /// The indexes of a range of managed frames of one zone type of a node.
+    pub(crate) fn check_range(&self, range: &Range<Pfn>) -> Result<Range<u32>, RangeError> {
         if range.is_empty() {
             return Err(RangeError::Empty);
         }
@@ -151,13 +155,29 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
         while at < range.end {
             at = self.end_of_managed(at)?;
         }
-        let id = table.block(start).zone().ok_or(RangeError::Hole { pfn: range.start })?;
+        let zone_of = |at| table.block(at).zone().and_then(|id| self.zone(id));
+        let first = zone_of(start).ok_or(RangeError::Hole { pfn: range.start })?;
         let size = table.pageblock_order().size();
-        let later = (table.block_start(start) + size..end).step_by(size as usize);
-        match later.clone().find(|&at| table.block(at).zone() != Some(id)) {
+        let mut later = (table.block_start(start) + size..end).step_by(size as usize);
+        match later.find(|&at| !zone_of(at).is_some_and(|zone| zone.is_sibling(first))) {
             Some(at) => Err(RangeError::CrossesZones { pfn: table.pfn(at) }),
-            None => Ok((self.zone(id).ok_or(outside)?, start..end)),
+            None => Ok(start..end),
         }
+    }
+
+    /// `frames`, which passed [`check_range`](Self::check_range), cut between the instances of
+    /// their zone type. All of them in one part where types are not split.
+    pub(crate) fn parts(
+        &self,
+        frames: Range<u32>,
+    ) -> impl Iterator<Item = (&'m Zone<P, S>, Range<u32>)> {
+        let mut rest = frames;
+        core::iter::from_fn(move || {
+            let zone = self.table.get_block(rest.start)?.zone().and_then(|id| self.zone(id))?;
+            let part = rest.start..self.span_of(zone).1.min(rest.end);
+            rest.start = part.end;
+            (!part.is_empty()).then_some((zone, part))
+        })
     }
 
     /// Where the range of the memory map that `pfn` is in ends, if it is managed.
@@ -194,6 +214,10 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
             isolation.blocks.end = at + size;
         }
         Ok(isolation)
+    }
+
+    fn restore_parts(&self, blocks: Range<u32>) {
+        self.parts(blocks).for_each(|(zone, part)| self.restore_blocks(zone, part));
     }
 
     fn restore_blocks(&self, zone: &Zone<P, S>, blocks: Range<u32>) {

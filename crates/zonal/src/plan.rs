@@ -32,13 +32,18 @@
 mod build;
 mod config;
 mod error;
+mod split;
+#[cfg(test)]
+mod split_tests;
 #[cfg(test)]
 mod tests;
 
 pub use config::{Config, MAX_CPUS, MAX_PCP_BATCH, MIN_PAGEBLOCK_ORDER, MovableShare};
 pub use error::PlanError;
+pub use split::{MAX_INSTANCES, SplitConfig, SplitError};
 
 use crate::map::{PfnRange, Range, SaneMap, round_down};
+use crate::policy::split::OnNode;
 use crate::units::{NodeId, NodeMask, Pfn, ZoneId};
 use crate::watermark::Watermarks;
 use crate::zone_type::{NR_ZONE_TYPES, ZoneType};
@@ -76,6 +81,12 @@ impl ZoneSpec {
     pub const fn span(&self) -> PfnRange {
         PfnRange { start: self.start, end: self.end }
     }
+
+    /// Whether the two are instances of one zone type of a node.
+    #[must_use]
+    pub fn is_sibling(&self, other: &Self) -> bool {
+        self.node == other.node && self.zone_type == other.zone_type
+    }
 }
 
 /// See the [module](self). About 14 KiB; sanitising a map and planning take up to 96 KiB of
@@ -92,10 +103,12 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Plans an allocator for `map`. `split(node, type, present frames)` says how many
-    /// instances a zone type has on a node: 0 counts as 1, and there are fewer where memory is
-    /// too small or too full of holes for all to get some. Instances divide the span evenly, at
-    /// GiB boundaries if each is that large, else at boundaries of the largest block.
+    /// Plans an allocator for `map`. `split` says how many instances a zone type has on a node
+    /// (a preset's is [`Split::instances`](crate::policy::Split::instances)): 0 counts as 1, and
+    /// there are fewer where there is not one largest block of memory for each. Instances get
+    /// equal parts of the type's present memory, whatever holes are in its span, up to rounding:
+    /// boundaries are at multiples of [`SplitConfig::align`] if each part is that large, else of
+    /// the largest block.
     ///
     /// # Errors
     /// [`PlanError`]: the configuration is impossible, the span of the memory is too large for
@@ -104,7 +117,7 @@ impl Plan {
     pub fn new(
         map: SaneMap,
         config: Config,
-        split: impl Fn(NodeId, ZoneType, u64) -> u8,
+        split: impl Fn(&Config, ZoneType, &OnNode) -> u8,
     ) -> Result<Self, PlanError> {
         build::build(map, config, split)
     }

@@ -38,7 +38,7 @@ pub trait Policy: Sized + Send + Sync + 'static {
     type Compact: Compact;
     /// Which zones are tried, and in which order.
     type Walk: Walk;
-    /// How many instances a zone type has.
+    /// How many instances a zone type has, and which a CPU prefers.
     type Split: Split;
     /// Whether events are recorded.
     type Trace: Trace;

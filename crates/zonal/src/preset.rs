@@ -11,10 +11,12 @@ mod cluster;
 mod cluster_free;
 mod linux416;
 mod skip_merge;
+mod split_zones;
 mod zonal;
 
 pub use cluster::Cluster;
 pub use cluster_free::ClusterFree;
 pub use linux416::Linux416;
 pub use skip_merge::SkipMerge;
+pub use split_zones::{SplitZones, SplitZonesByCpu};
 pub use zonal::Zonal;

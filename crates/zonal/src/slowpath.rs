@@ -18,7 +18,7 @@ use crate::error::{AllocError, AllocReason, ZONES_EXPLAINED, ZoneTried};
 use crate::keeper::Keeper;
 use crate::migrate::{MigrateType, NR_MIGRATE_TYPES};
 use crate::platform::{AtomicWord, Platform, Slot};
-use crate::policy::{Compact, Policy, Walk};
+use crate::policy::{Compact, Policy, Split, Walk};
 use crate::request::{NodePolicy, Request};
 use crate::units::{CpuId, NR_ORDERS, NodeId, NodeMask, Order};
 use crate::watermark::Mark;
@@ -48,6 +48,14 @@ pub(crate) struct Zones<'m, P: Platform, S: Policy> {
     len: usize,
 }
 
+/// Whether the two are instances of one zone type of a node.
+fn is_sibling<P: Platform, S: Policy>(
+    one: &Option<&Zone<P, S>>,
+    other: &Option<&Zone<P, S>>,
+) -> bool {
+    one.zip(*other).is_some_and(|(one, other)| one.is_sibling(other))
+}
+
 impl<'m, P: Platform, S: Policy> Zones<'m, P, S> {
     fn slice(&self) -> &[Option<&'m Zone<P, S>>] {
         &self.list[..self.len]
@@ -55,6 +63,18 @@ impl<'m, P: Platform, S: Policy> Zones<'m, P, S> {
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &'m Zone<P, S>> + '_ {
         self.slice().iter().flatten().copied()
+    }
+
+    /// The instances of each type and node together, in the same order.
+    pub(crate) fn families(&self) -> impl Iterator<Item = &[Option<&'m Zone<P, S>>]> {
+        self.slice().chunk_by(is_sibling)
+    }
+
+    /// Begins every family with the instance that a lane prefers; the others follow in a ring.
+    fn prefer(&mut self, lane: usize) {
+        for family in self.list[..self.len].chunk_by_mut(is_sibling) {
+            family.rotate_left(lane % family.len());
+        }
     }
 }
 
@@ -313,8 +333,19 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
         given
     }
 
-    /// The zones for a request from `cpu`: node policy and zone limit applied to a zonelist.
+    /// The zones for a request from `cpu`: node policy and zone limit applied to a zonelist, and
+    /// of each type's instances the one first that the CPU prefers.
     pub(crate) fn zones_for(&self, cpu: usize, request: &Request) -> Zones<'m, P, S> {
+        // Written so that nothing is copied where nothing is split.
+        if S::Split::LANES == 1 {
+            return self.zones_in_order(cpu, request);
+        }
+        let mut zones = self.zones_in_order(cpu, request);
+        zones.prefer(self.lane_of(cpu));
+        zones
+    }
+
+    fn zones_in_order(&self, cpu: usize, request: &Request) -> Zones<'m, P, S> {
         let local = self.node_of(cpu);
         let (first, mask) = match request.node_policy() {
             NodePolicy::Local => (local, NodeMask::ALL),

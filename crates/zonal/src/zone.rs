@@ -84,6 +84,11 @@ impl<P: Platform, S: Policy> Zone<P, S> {
         })
     }
 
+    /// Whether the two are instances of one zone type of a node.
+    pub(crate) fn is_sibling(&self, other: &Self) -> bool {
+        self.node == other.node && self.zone_type == other.zone_type
+    }
+
     /// Access before the zone is shared.
     pub(crate) fn buddy_mut(&mut self) -> &mut Buddy<S> {
         self.buddy.get_mut()

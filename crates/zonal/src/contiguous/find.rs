@@ -13,12 +13,21 @@ use crate::units::{Order, Pfn};
 use crate::watermark::Mark;
 use crate::zone::Zone;
 use core::ops::Range;
+use core::slice;
 
 /// Ranges tried in a zone before it is given up.
 const TRIES: usize = 8;
 
+/// Ranges that could not be had.
+struct Missed {
+    tried: u32,
+    /// Why not the last.
+    last: Option<RangeError>,
+}
+
 impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
-    /// Takes the range that needs the fewest frames moved, zone by zone.
+    /// Takes the range that needs the fewest frames moved, zone by zone; where a zone type has
+    /// several instances, first of those inside one, then of those that reach across.
     pub(super) fn find_contiguous(
         &self,
         cpu: usize,
@@ -26,36 +35,55 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
         request: &Request,
     ) -> Result<Contiguous, ContiguousError> {
         let zones = self.zones_for(cpu, request);
-        let (mut any, mut tried, mut last) = (false, 0, None);
-        for zone in zones.iter() {
-            any = true;
-            let reserve = zone.reserve[request.limit().index()];
-            let keep = request.access().lower(zone.mark(Mark::Min)).saturating_add(reserve);
-            self.empty_caches(zone);
-            if zone.free() < frames.saturating_add(keep) {
-                continue;
-            }
-            // Frames that stay where they are.
-            let mut stuck = [u32::MAX; TRIES];
-            for at in 0..TRIES {
-                let found = self.cheapest_range(zone, frames as u32, request, &stuck[..at]);
-                let Some(range) = found else { break };
-                tried += 1;
-                let pfns = self.table.pfn(range.start)..self.table.pfn(range.start + frames as u32);
-                match self.alloc_range(pfns) {
-                    Ok(found) => return Ok(found),
-                    Err(error) => {
-                        last = Some(error);
-                        stuck[at] = self.index_of(error).unwrap_or(range.start);
-                    }
+        if zones.iter().next().is_none() {
+            return Err(ContiguousError::NoZone);
+        }
+        let mut missed = Missed { tried: 0, last: None };
+        for family in zones.families() {
+            let instances = family.iter().map(slice::from_ref);
+            let together = (family.len() > 1).then_some(family);
+            for zones in instances.chain(together) {
+                if let Some(found) = self.find_in(zones, frames, request, &mut missed) {
+                    return Ok(found);
                 }
             }
         }
-        if any {
-            Err(ContiguousError::NoRange { frames, tried, last })
-        } else {
-            Err(ContiguousError::NoZone)
+        Err(ContiguousError::NoRange { frames, tried: missed.tried, last: missed.last })
+    }
+
+    /// Takes the range that needs the fewest frames moved, of all in these instances of a zone
+    /// type together: what they keep back they keep together too.
+    fn find_in(
+        &self,
+        zones: &[Option<&'m Zone<P, S>>],
+        frames: u64,
+        request: &Request,
+        missed: &mut Missed,
+    ) -> Option<Contiguous> {
+        let (mut free, mut keep) = (0_u64, 0_u64);
+        for zone in zones.iter().flatten() {
+            self.empty_caches(zone);
+            let reserve = zone.reserve[request.limit().index()];
+            let own = request.access().lower(zone.mark(Mark::Min)).saturating_add(reserve);
+            (free, keep) = (free.saturating_add(zone.free()), keep.saturating_add(own));
         }
+        if free < frames.saturating_add(keep) {
+            return None;
+        }
+        // Frames that stay where they are.
+        let mut stuck = [u32::MAX; TRIES];
+        for at in 0..TRIES {
+            let range = self.cheapest_range(zones, frames as u32, request, &stuck[..at])?;
+            missed.tried += 1;
+            match self.alloc_range(self.table.pfn(range.start)..self.table.pfn(range.end)) {
+                Ok(found) => return Some(found),
+                Err(error) => {
+                    missed.last = Some(error);
+                    stuck[at] = self.index_of(error).unwrap_or(range.start);
+                }
+            }
+        }
+        None
     }
 
     /// The frame that an error names.
@@ -72,17 +100,20 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
     }
 
     /// The pageblocks in a row that hold `frames` frames and need the fewest moved, the lowest of
-    /// equals; none with one of `stuck`. O(frames of the zone).
+    /// equals; none with one of `stuck`. O(frames of the zones).
     fn cheapest_range(
         &self,
-        zone: &Zone<P, S>,
+        zones: &[Option<&'m Zone<P, S>>],
         frames: u32,
         request: &Request,
         stuck: &[u32],
     ) -> Option<Range<u32>> {
         let size = self.table.pageblock_order().size();
-        let (start, end) = self.span_of(zone);
+        let spans = || zones.iter().flatten().map(|zone| self.span_of(zone));
+        let (start, end) = (spans().map(|span| span.0).min()?, spans().map(|span| span.1).max()?);
         let cost_of = |at: u32| {
+            let id = self.table.block(at).zone()?;
+            let zone = zones.iter().flatten().find(|zone| zone.id == id)?;
             let cost = self.cost_of(zone, at..at + size)?;
             let fits = cost == 0 || !request.may_not_wait();
             (fits && !stuck.iter().any(|index| (at..at + size).contains(index))).then_some(cost)
@@ -113,11 +144,11 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
         best.map(|(_, first)| first..first + frames)
     }
 
-    /// Frames of a pageblock that would have to be moved; `None` if that is hopeless.
+    /// Frames of a pageblock of `zone` that would have to be moved; `None` if that is hopeless.
     fn cost_of(&self, zone: &Zone<P, S>, part: Range<u32>) -> Option<u32> {
         let table = &self.table;
         let word = table.block(part.start);
-        if word.zone() != Some(zone.id) || word.migrate() == MigrateType::Isolate {
+        if word.migrate() == MigrateType::Isolate {
             return None;
         }
         let movable = word.migrate().is_for_movable();

@@ -39,12 +39,20 @@ impl<P: Platform, S: Policy> Drop for Target<'_, '_, P, S> {
 }
 
 impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
+    /// Takes `frames`, whose pageblocks are isolated, instance by instance: all, or none.
+    pub(super) fn take_parts(&self, frames: &Range<u32>) -> Result<(), RangeError> {
+        for (zone, part) in self.parts(frames.clone()) {
+            if let Err(error) = self.take_frames_of(zone, &part) {
+                let taken = self.parts(frames.start..part.start);
+                taken.for_each(|(zone, part)| self.give_frames_of(zone, part));
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
     /// Moves what is in `frames` elsewhere and marks them allocated one by one.
-    pub(super) fn take_frames_of(
-        &self,
-        zone: &'m Zone<P, S>,
-        frames: &Range<u32>,
-    ) -> Result<(), RangeError> {
+    fn take_frames_of(&self, zone: &'m Zone<P, S>, frames: &Range<u32>) -> Result<(), RangeError> {
         let mut busy = frames.start;
         for _ in 0..ROUNDS {
             self.empty_caches(zone);

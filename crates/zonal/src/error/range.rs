@@ -32,9 +32,9 @@ pub enum RangeError {
         /// The first of them.
         pfn: Pfn,
     },
-    /// It does not lie in one zone instance.
+    /// It does not lie in one zone type of one node.
     CrossesZones {
-        /// The first frame of another zone than that of the range's first.
+        /// The first frame of another type or node than those of the range's first.
         pfn: Pfn,
     },
     /// A block is allocated in a pageblock of a type whose frames cannot be moved.
@@ -89,7 +89,7 @@ impl fmt::Display for RangeError {
             Self::Foreign { pfn } => write!(f, "pfn {pfn} is outside the allocator's memory"),
             Self::Hole { pfn } => write!(f, "pfn {pfn} lies in a hole of the memory map"),
             Self::Reserved { pfn } => write!(f, "pfn {pfn} is reserved"),
-            Self::CrossesZones { pfn } => write!(f, "pfn {pfn} is of another zone"),
+            Self::CrossesZones { pfn } => write!(f, "pfn {pfn} is of another zone type or node"),
             Self::Unmovable { pfn } => {
                 write!(f, "pfn {pfn} is allocated in a pageblock that is not movable")
             }

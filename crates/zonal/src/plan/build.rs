@@ -2,19 +2,17 @@
 
 use super::{Config, MovableShare, Plan, PlanError, ZoneSpec};
 use crate::map::{MapError, PfnRange, Range, RangeKind, SaneMap, round_down, round_up};
+use crate::policy::split::OnNode;
 use crate::units::{NodeId, NodeMask, Order, Pfn, ZoneId};
 use crate::watermark::{MinFree, lowmem_reserve, mul_div};
 use crate::zone_type::{NR_ZONE_TYPES, ZoneType};
 use crate::zonelist::{MAX_NODES, MAX_ZONES, Zonelist};
 
-/// A GiB in frames: the granule at which large zones are divided into instances.
-const GIB: u64 = 1 << 18;
-
 /// See [`Plan::new`].
 pub(super) fn build(
     mut map: SaneMap,
     config: Config,
-    split: impl Fn(NodeId, ZoneType, u64) -> u8,
+    split: impl Fn(&Config, ZoneType, &OnNode) -> u8,
 ) -> Result<Plan, PlanError> {
     config.check()?;
     reserve_foreign(&mut map, config.pageblock_order)?;
@@ -170,17 +168,21 @@ fn movable_start(plan: &Plan, node: NodeId, window: PfnRange, wanted: u64) -> Op
 /// Makes the zones, without their watermarks and reserves.
 fn make_zones(
     plan: &mut Plan,
-    split: impl Fn(NodeId, ZoneType, u64) -> u8,
+    split: impl Fn(&Config, ZoneType, &OnNode) -> u8,
 ) -> Result<(), PlanError> {
     let mut made = 0;
+    let with_memory = |node: &u8| plan.map.present().any(|range| range.node.0 == *node);
+    let nodes = (0..MAX_NODES as u8).filter(with_memory).count() as u32;
     for node in (0..MAX_NODES).map(|node| NodeId(node as u8)) {
         let windows = windows(plan, node);
         for zone_type in ZoneType::ALL {
             let Some(whole) = survey(plan, node, windows[zone_type.index()]) else { continue };
             plan.nodes = plan.nodes.with(node);
-            let parts = Parts::new(whole.span, split(node, zone_type, whole.present));
+            let there = OnNode { node, nodes, present: whole.present };
+            let parts = Parts::new(&plan.config, &whole, split(&plan.config, zone_type, &there));
             let mut instance = 0;
-            for part in (0..parts.count).map(|n| parts.part(n)) {
+            for n in 0..parts.count {
+                let part = parts.part(plan, node, n);
                 let Some(Survey { span, present, managed }) = survey(plan, node, part) else {
                     continue;
                 };
@@ -209,38 +211,48 @@ fn make_zones(
     Ok(())
 }
 
-/// A span divided into instances.
+/// A zone type of a node divided into instances.
 struct Parts {
     span: PfnRange,
+    present: u64,
     count: u64,
     /// The inner boundaries are multiples of this.
     unit: u64,
 }
 
 impl Parts {
-    /// Divides `span`, whose ends are at pageblocks, by `count`, or by less if there is not one
-    /// largest block for each.
-    fn new(span: PfnRange, count: u8) -> Self {
-        let count = u64::from(count).min(span.frames() / Order::MAX.frames()).max(1);
-        let unit = if span.frames() / count >= GIB { GIB } else { Order::MAX.frames() };
-        Self { span, count, unit }
+    /// Divides what `whole` has by `count`, or by less if there is not one largest block for each.
+    fn new(config: &Config, whole: &Survey, count: u8) -> Self {
+        let (present, block) = (whole.present, Order::MAX.frames());
+        let count = u64::from(count).min(present / block).max(1);
+        let align = config.split.align;
+        let unit = if present / count >= align { align } else { block };
+        Self { span: whole.span, present, count, unit }
     }
 
-    /// Where part `n` starts, or the one before it ends. Each part is at least one unit long
-    /// before rounding, so none is empty after it.
-    fn boundary(&self, n: u64) -> Pfn {
+    /// Where part `n` starts, or the one before it ends. Before rounding, each part has at least
+    /// a unit of memory, of which rounding down takes less than that: none is empty after it.
+    fn boundary(&self, plan: &Plan, node: NodeId, n: u64) -> Pfn {
         if n == 0 {
             return self.span.start;
         }
         if n == self.count {
             return self.span.end;
         }
-        let exact = self.span.start.get() + self.span.frames() * n / self.count;
-        round_down(Pfn::new(exact), self.unit)
+        // Fewer than 2^32 frames, times at most 255.
+        let mut before = self.present * n / self.count;
+        for range in own(plan, node, self.span) {
+            if before < range.frames() {
+                return round_down(Pfn::new(range.start.get() + before), self.unit);
+            }
+            before -= range.frames();
+        }
+        self.span.end
     }
 
-    fn part(&self, n: u64) -> PfnRange {
-        PfnRange { start: self.boundary(n), end: self.boundary(n + 1) }
+    fn part(&self, plan: &Plan, node: NodeId, n: u64) -> PfnRange {
+        let boundary = |n| self.boundary(plan, node, n);
+        PfnRange { start: boundary(n), end: boundary(n + 1) }
     }
 }
 

@@ -1,6 +1,6 @@
 //! What a host chooses before planning.
 
-use super::PlanError;
+use super::{PlanError, SplitConfig};
 use crate::units::{Order, Pfn};
 use crate::watermark::{LOWMEM_RATIO, SCALE_FACTOR_MAX, WatermarkConfig};
 use crate::zone_type::NR_ZONE_TYPES;
@@ -63,6 +63,8 @@ pub struct Config {
     pub pcp_high: Option<u32>,
     /// Whether pageblocks are set aside for high-order requests that cannot wait. Default yes.
     pub highatomic: bool,
+    /// Sizes of zone instances, for presets that split zone types.
+    pub split: SplitConfig,
 }
 
 impl Config {
@@ -83,6 +85,7 @@ impl Config {
             pcp_batch: None,
             pcp_high: None,
             highatomic: true,
+            split: SplitConfig::default(),
         }
     }
 
@@ -110,6 +113,9 @@ impl Config {
             && (batch == 0 || batch > MAX_PCP_BATCH)
         {
             return Err(PlanError::PcpBatch { batch });
+        }
+        if let Err(error) = self.split.check() {
+            return Err(PlanError::Split(error));
         }
         Ok(())
     }

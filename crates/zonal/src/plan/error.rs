@@ -1,6 +1,6 @@
 //! What can be wrong with a configuration for a map.
 
-use super::{MAX_CPUS, MAX_PCP_BATCH, MIN_PAGEBLOCK_ORDER};
+use super::{MAX_CPUS, MAX_PCP_BATCH, MIN_PAGEBLOCK_ORDER, SplitError};
 use crate::map::{MapError, PfnRange};
 use crate::units::{Order, Pfn};
 use crate::watermark::SCALE_FACTOR_MAX;
@@ -66,6 +66,8 @@ pub enum PlanError {
     Map(MapError),
     /// The distances between the nodes are wrong.
     Distance(DistanceError),
+    /// The sizes of zone instances are impossible.
+    Split(SplitError),
 }
 
 impl fmt::Display for PlanError {
@@ -120,6 +122,7 @@ impl fmt::Display for PlanError {
             ),
             Self::Map(error) => error.fmt(f),
             Self::Distance(error) => error.fmt(f),
+            Self::Split(error) => error.fmt(f),
         }
     }
 }
@@ -129,6 +132,7 @@ impl core::error::Error for PlanError {
         match self {
             Self::Map(error) => Some(error),
             Self::Distance(error) => Some(error),
+            Self::Split(error) => Some(error),
             _ => None,
         }
     }

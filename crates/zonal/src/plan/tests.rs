@@ -301,7 +301,8 @@ fn instances() {
 #[test]
 fn instances_share_the_reserve_of_their_type() {
     let config = Config { dma32_limit: Pfn::new(4096), ..pool() };
-    let split = |_, ty, present| {
+    let split = |_: &Config, ty, there: &OnNode| {
+        let present = there.present;
         assert_eq!(present, if ty == Dma32 { 4096 } else { 1 << 20 });
         if ty == Dma32 { 4 } else { 1 }
     };

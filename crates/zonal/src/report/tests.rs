@@ -9,7 +9,7 @@ use super::{BuddyInfo, PageTypeInfo, UnusableFree, VmStat, ZoneName, ZoneStatus}
 use crate::info::ZoneInfo;
 use crate::migrate::{MigrateType, NR_MIGRATE_TYPES};
 use crate::plan::MovableShare;
-use crate::policy::{merge, trace, walk};
+use crate::policy::{merge, split::OnNode, trace, walk};
 use crate::preset::{Linux416, Zonal};
 use crate::request::Request;
 use crate::units::{CpuId, NR_ORDERS, NodeId, Order, Pfn, ZoneId};
@@ -304,7 +304,12 @@ fn unusable_index_at_its_edges() {
 struct Thirds;
 
 impl crate::policy::Split for Thirds {
-    fn instances(_: NodeId, _: ZoneType, _: u64) -> u8 {
+    const LANES: usize = 1;
+    type Lanes<T: Send + Sync> = [T; 1];
+    fn lanes<T: Send + Sync>(of: impl FnMut(usize) -> T) -> [T; 1] {
+        core::array::from_fn(of)
+    }
+    fn instances(_: &Config, _: ZoneType, _: &OnNode) -> u8 {
         3
     }
 }
