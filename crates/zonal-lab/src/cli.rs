@@ -15,6 +15,9 @@ use std::path::PathBuf;
 use clap::builder::{PossibleValue, PossibleValuesParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+use crate::calibrate::CalibrateArgs;
+use crate::reproduce::ReproduceArgs;
+use crate::sim_command::SimArgs;
 use crate::subject::Path;
 use crate::workload::Workload;
 
@@ -36,6 +39,12 @@ pub enum Command {
     Bench(BenchArgs),
     /// Run a workload and print its buddyinfo, pagetypeinfo, zoneinfo and vmstat
     Info(InfoArgs),
+    /// Run a workload on a simulated machine
+    Sim(SimArgs),
+    /// Simulate what was published and print both, with the error of each number
+    Reproduce(ReproduceArgs),
+    /// Measure this machine and write a machine file for the simulator
+    Calibrate(CalibrateArgs),
 }
 
 /// Arguments of `zonal bench`.

@@ -10,6 +10,7 @@
 use std::io;
 use std::path::PathBuf;
 
+use crate::calibrate::error::CalibrateError;
 use crate::memory::human;
 
 /// Everything `zonal` can fail with.
@@ -137,9 +138,42 @@ pub enum LabError {
         /// Who has none.
         who: String,
     },
+    /// A simulated machine nobody knows.
+    #[error("no machine is called `{name}`, and it is no file; known machines: {known}")]
+    UnknownMachine {
+        /// The name.
+        name: String,
+        /// The names there are.
+        known: String,
+    },
+    /// A machine file cannot be read, or is malformed.
+    #[error(transparent)]
+    MachineFile(#[from] zonal_sim::machine::MachineError),
+    /// The simulator refuses to run that.
+    #[error(transparent)]
+    Simulation(#[from] zonal_sim::run::SimError),
+    /// No table, machine or workload of the published numbers has that name.
+    #[error("--only {name}: no table, machine or workload is called that; known: {known}")]
+    NothingCalled {
+        /// The name.
+        name: String,
+        /// The names there are.
+        known: String,
+    },
+    /// A chart cannot be drawn.
+    #[error("cannot draw the chart {name}: {why}")]
+    Chart {
+        /// The chart.
+        name: String,
+        /// Why.
+        why: String,
+    },
     /// The memory for the arena cannot be had.
     #[error("cannot open the arena: {0}")]
     Arena(#[source] Box<zonal_host::arena::ArenaError>),
+    /// The machine could not be measured, or its file not be written.
+    #[error(transparent)]
+    Calibrate(CalibrateError),
 }
 
 impl LabError {
@@ -147,7 +181,8 @@ impl LabError {
     #[must_use]
     pub fn exit_code(&self) -> u8 {
         match self {
-            Self::Print(_) | Self::Machine { .. } | Self::NoResult { .. } => 1,
+            Self::Calibrate(error) => error.exit_code(),
+            Self::Print(_) | Self::Machine { .. } | Self::NoResult { .. } | Self::Chart { .. } => 1,
             _ => 2,
         }
     }

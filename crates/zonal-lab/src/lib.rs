@@ -6,6 +6,9 @@
 //! zonal bench page-fault1                   every preset and peer, one thread and all CPUs
 //! zonal bench all --json --out results.json every workload, one JSON object a line
 //! zonal bench page-fault1 --touch           real pages, beside the kernel's own page faults
+//! zonal calibrate --out box.toml            this machine as a machine file for the simulator
+//! zonal sim skylake_2s_112cpu page-fault1   a workload on a simulated machine
+//! zonal reproduce --report out.html         what was published beside what the simulator makes of it
 //! ```
 //!
 //! # How the numbers are taken
@@ -64,6 +67,7 @@
 //! zonal's presets are in [`subjects::zonal`].
 
 pub mod bench;
+pub mod calibrate;
 pub mod case;
 pub mod cli;
 pub mod engine;
@@ -74,13 +78,17 @@ pub mod loops;
 pub mod machine;
 pub mod memory;
 pub mod options;
+pub mod outfile;
 pub mod pages;
 pub mod plan;
 pub mod pool;
 pub mod published;
 pub mod rendezvous;
 pub mod report;
+pub mod reproduce;
 pub mod rng;
+pub mod sim_command;
+pub mod sim_runs;
 pub mod stats;
 pub mod subject;
 pub mod subjects;

@@ -1,17 +1,28 @@
 //! One run, printed: `cargo run --release -p zonal-sim --example one_run -- skylake_2s_112cpu page-fault1 Linux416 112`.
 
 use std::time::Instant;
-use zonal_sim::machine;
+use zonal_sim::machine::{self, Machine};
 use zonal_sim::run::{LruLock, Preset, Spec, Workload, run};
+
+/// The machine with some of its numbers replaced: `memory=210 lru_add=40`.
+fn changed(machine: &Machine, words: &[String]) -> Result<Machine, Box<dyn std::error::Error>> {
+    let mut text = machine.to_toml()?;
+    for (key, value) in words.iter().filter_map(|word| word.split_once('=')) {
+        let start = format!("{key} = ");
+        let line = text.lines().find(|line| line.starts_with(&start)).ok_or("no such number")?;
+        text = text.replace(line, &format!("{key} = {value}"));
+    }
+    Ok(Machine::parse(&text, "changed")?)
+}
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let [machine, workload, presets, tasks, rest @ ..] = &words[..] else {
         return Err(
-            "usage: one_run MACHINE WORKLOAD PRESET[,PRESET...] TASKS [quick] [profile]".into()
+            "usage: one_run MACHINE WORKLOAD PRESET[,PRESET...] TASKS [quick] [split] [profile] [100ms] [key=value]".into()
         );
     };
-    let machine = machine::builtin(machine).ok_or("no such machine")?;
+    let machine = changed(&machine::builtin(machine).ok_or("no such machine")?, rest)?;
     let workload =
         Workload::ALL.into_iter().find(|w| w.name() == workload).ok_or("no such workload")?;
     for name in presets.split(',') {
@@ -19,7 +30,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let quick = rest.iter().any(|word| word == "quick");
         let lru =
             if rest.iter().any(|word| word == "split") { LruLock::Split } else { LruLock::Node };
-        let spec = Spec { workload, preset, tasks: tasks.parse()?, seed: 1, lru, quick };
+        let delay = rest.iter().find_map(|word| word.strip_suffix("ms")?.parse().ok());
+        let delay_ms = delay.unwrap_or(0);
+        let spec = Spec { workload, preset, tasks: tasks.parse()?, seed: 1, lru, delay_ms, quick };
         let began = Instant::now();
         let outcome = run(&machine, &spec)?;
         let zone = outcome.spin_percent("zone");

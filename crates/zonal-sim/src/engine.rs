@@ -4,13 +4,16 @@
 //! it. Without one, or outside a virtual CPU, accesses cost nothing: that is how memory is set up.
 
 use crate::channel::Channel;
+use crate::host::Host;
 use crate::lines::{Capacity, LINE, Lines, Served};
 use crate::machine::{Machine, Topology};
 use crate::profile::{Measured, Phase};
 use crate::schedule::Schedule;
 use crate::space::{Class, Home, Layout, Range, Space};
+use crate::speeds::Speeds;
 use crate::ticks::Ticks;
 use core::cell::RefCell;
+use std::rc::Rc;
 
 thread_local! {
     static ENGINE: RefCell<Option<Engine>> = const { RefCell::new(None) };
@@ -38,8 +41,8 @@ pub(crate) struct Cpu {
     pub(crate) clock: Ticks,
     pub(crate) core: u8,
     pub(crate) socket: u8,
-    /// How much longer instructions take than at the nominal clock, in 1/256.
-    slowness: u64,
+    /// Whether it has nothing to run: its task sleeps.
+    asleep: bool,
     pub(crate) phase: Phase,
     /// Locks it holds; it is not interrupted while it holds one.
     pub(crate) holding: u32,
@@ -65,12 +68,15 @@ pub(crate) struct Engine {
     pub(crate) slot_entry: Ticks,
     pub(crate) lock_cost: Ticks,
     pub(crate) stopped: bool,
+    /// Who answers the allocator's callbacks.
+    pub(crate) host: Option<Rc<dyn Host>>,
     /// When the CPU that runs was resumed, by its clock.
     pub(crate) turn_began: Ticks,
     space: Space,
     lines: Lines,
     channels: Vec<Channel>,
     costs: Costs,
+    speeds: Speeds,
 }
 
 /// Runs `f` with the engine of this thread; `None` if there is none.
@@ -126,7 +132,7 @@ impl Engine {
         let lines_a_second = cost.bandwidth_gib_s * f64::from(1 << 30) / LINE as f64;
         let line = ticks(machine.clock.nominal_ghz * 1e9 / lines_a_second);
         Self {
-            cpus: (0..tasks).map(|cpu| Cpu::new(machine, tasks, cpu)).collect(),
+            cpus: (0..tasks).map(|cpu| Cpu::new(topology, cpu)).collect(),
             current: None,
             schedule,
             measured: Measured::default(),
@@ -134,10 +140,12 @@ impl Engine {
             slot_entry: ticks(cost.irq_toggle),
             lock_cost: ticks(cost.lock),
             stopped: false,
+            host: None,
             turn_began: Ticks::default(),
             space: Space::new(usize::from(topology.sockets)),
             lines: Lines::new(topology, Capacity::of(&machine.cache)),
             channels: (0..topology.sockets).map(|_| Channel::new(line)).collect(),
+            speeds: Speeds::new(machine, tasks),
             costs: Costs {
                 served: served.map(ticks),
                 access: ticks(cost.access),
@@ -193,7 +201,7 @@ impl Engine {
     #[inline]
     pub(crate) fn spend(&mut self, cpu: usize, time: Ticks) {
         let cpu = &mut self.cpus[cpu];
-        cpu.clock += time.slowed(cpu.slowness);
+        cpu.clock += time.slowed(self.speeds.slowness(cpu.core, cpu.socket));
     }
 
     /// An access to the allocator's memory. Returns whether others should go on first.
@@ -216,6 +224,20 @@ impl Engine {
         let meeting = matches!(met, Served::Near | Served::Far);
         self.schedule.switches_at(meeting, self.cpus[cpu].clock, LOOKAHEAD)
             && (self.cpus[cpu].holding == 0 || self.schedule.is_random())
+    }
+
+    /// A CPU's task goes to sleep, or is woken: others of the socket run faster, or slower.
+    pub(crate) fn sleeps(&mut self, cpu: usize, asleep: bool) {
+        let cpu = &mut self.cpus[cpu];
+        if cpu.asleep != asleep {
+            cpu.asleep = asleep;
+            self.speeds.change(cpu.core, cpu.socket, !asleep);
+        }
+    }
+
+    /// CPUs that run something.
+    pub(crate) const fn busy(&self) -> u32 {
+        self.speeds.busy
     }
 
     /// Whether a CPU is so far ahead of the next one that this should go on first.
@@ -261,26 +283,15 @@ impl Engine {
 }
 
 impl Cpu {
-    fn new(machine: &Machine, tasks: u32, cpu: u32) -> Self {
-        let topology = &machine.topology;
-        let (core, socket) = (topology.core_of(cpu), topology.socket_of(cpu));
-        let sibling_works = topology.sibling_of(cpu).is_some_and(|sibling| sibling < tasks);
-        let share = if sibling_works { machine.clock.sibling_share } else { 1.0 };
-        let speed = machine.clock.speed(busy_cores(topology, tasks, socket)) * share;
+    fn new(topology: &Topology, cpu: u32) -> Self {
         Self {
             clock: Ticks::default(),
-            core: core as u8,
-            socket: socket as u8,
-            slowness: (Ticks::PER_CYCLE as f64 / speed).round() as u64,
+            core: topology.core_of(cpu) as u8,
+            socket: topology.socket_of(cpu) as u8,
+            asleep: false,
             phase: Phase::Other,
             holding: 0,
             done: false,
         }
     }
-}
-
-/// Cores of a socket with a task, when the first `tasks` CPUs have one each.
-fn busy_cores(topology: &Topology, tasks: u32, socket: u32) -> u32 {
-    let first_threads = tasks.min(topology.cores());
-    (0..first_threads).filter(|&cpu| topology.socket_of(cpu) == socket).count() as u32
 }

@@ -148,6 +148,11 @@ pub struct Kernel {
     pub space_lock: f64,
     /// Waking a sleeper, and its way back to the CPU.
     pub wake: f64,
+    /// What a compiler does for itself between two page faults.
+    pub compute: f64,
+    /// How far apart the tasks of a benchmark are within its rounds: 0 when they keep in step,
+    /// as a fair lock makes them that they all wait for, 1 when each is anywhere.
+    pub spread: f64,
 }
 
 impl Topology {

@@ -10,13 +10,16 @@
 
 use crate::coroutine;
 use crate::engine::{self, Access};
+use crate::host;
 use crate::lock::SimLock;
 use crate::machine::Topology;
 use crate::slot::SimSlot;
 use crate::ticks::Ticks;
 use core::sync::atomic::{AtomicU8, AtomicU64, Ordering};
-use zonal::platform::{AtomicByte, AtomicWord, Platform};
-use zonal::{CpuId, NodeId};
+use zonal::platform::{AtomicByte, AtomicWord, Immovable, Migration, Platform};
+use zonal::policy::Policy;
+use zonal::slowpath::Shortage;
+use zonal::{Allocator, CpuId, NodeId, Order, ZoneId};
 
 /// One turn of a loop that waits for another CPU: a `pause` and the test.
 const RELAX: Ticks = Ticks(50 * Ticks::PER_CYCLE);
@@ -58,6 +61,30 @@ impl Platform for Sim {
         if waits.is_some() {
             coroutine::switch();
         }
+    }
+
+    fn wake_reclaim(&self, _: ZoneId) {
+        host::call((), |host| host.wake_reclaim());
+    }
+
+    fn reclaim<S: Policy>(&self, allocator: &Allocator<'_, Self, S>, shortage: &Shortage) -> u64 {
+        host::call(0, |host| host.reclaim(allocator, shortage))
+    }
+
+    fn wake_compaction(&self, _: ZoneId, order: Order) {
+        host::call((), |host| host.wake_compaction(order));
+    }
+
+    fn can_migrate(&self) -> bool {
+        host::call(false, |_| true)
+    }
+
+    fn migrate<S: Policy>(
+        &self,
+        _: &Allocator<'_, Self, S>,
+        page: &Migration,
+    ) -> Result<(), Immovable> {
+        host::call(Err(Immovable), |host| host.migrate(page))
     }
 }
 

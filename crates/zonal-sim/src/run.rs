@@ -4,7 +4,13 @@ use crate::engine::Engine;
 use crate::machine::Machine;
 use crate::outcome::Outcome;
 use crate::schedule::Schedule;
-use crate::workload::{self, page_fault::PageFault, parallel_free::ParallelFree, thp_mix::ThpMix};
+use crate::workload::boot::Boot;
+use crate::workload::highalloc::HighAlloc;
+use crate::workload::kbuild::Kbuild;
+use crate::workload::netperf::Netperf;
+use crate::workload::page_fault::PageFault;
+use crate::workload::parallel_free::ParallelFree;
+use crate::workload::{self, thp_mix::ThpMix};
 use core::fmt;
 
 /// What the virtual CPUs do.
@@ -72,6 +78,8 @@ pub struct Spec {
     pub seed: u64,
     /// The lock of the LRU lists.
     pub lru: LruLock,
+    /// Pause between requests of [`Workload::StressHighalloc`], in ms; 0 for the others.
+    pub delay_ms: u32,
     /// Measure a shorter stretch: less exact, several times faster.
     pub quick: bool,
 }
@@ -108,6 +116,16 @@ pub enum SimError {
         machine: String,
         /// Why.
         reason: String,
+    },
+    /// Frames are neither free nor in use: a defect of the allocator or of the workload.
+    #[error("after {workload} {known} of {managed} frames are accounted for")]
+    FramesLost {
+        /// The workload.
+        workload: Workload,
+        /// Frames of the machine.
+        managed: u64,
+        /// Frames that are free, or that the workload says it has.
+        known: u64,
     },
 }
 
@@ -190,13 +208,10 @@ pub fn run(machine: &Machine, spec: &Spec) -> Result<Outcome, SimError> {
         }
         Workload::ParallelFree => on_preset(&ParallelFree, machine, spec),
         Workload::ThpMix => on_preset(&ThpMix, machine, spec),
-        Workload::Kbuild | Workload::Boot | Workload::Netperf | Workload::StressHighalloc => {
-            Err(SimError::DoesNotFit {
-                workload: spec.workload,
-                machine: machine.name.clone(),
-                reason: "not simulated yet".into(),
-            })
-        }
+        Workload::Kbuild => on_preset(&Kbuild::default(), machine, spec),
+        Workload::Boot => on_preset(&Boot::default(), machine, spec),
+        Workload::Netperf => on_preset(&Netperf, machine, spec),
+        Workload::StressHighalloc => on_preset(&HighAlloc::default(), machine, spec),
     }
 }
 
@@ -219,7 +234,7 @@ fn on_preset<W: workload::Workload>(
             workload::run::<W, zonal::preset::ClusterFree>(work, machine, spec, engine)
         }
         Preset::SplitZones => {
-            workload::run::<W, zonal::preset::Linux416>(work, machine, spec, engine)
+            workload::run::<W, zonal::preset::SplitZones>(work, machine, spec, engine)
         }
         Preset::Zonal => workload::run::<W, zonal::preset::Zonal>(work, machine, spec, engine),
     }?;

@@ -84,6 +84,7 @@ impl SpaceLock {
         engine::with_cpu(|engine, cpu| {
             let since = *engine.clock(cpu);
             self.queue.borrow_mut().push_back(Waiter { cpu, mode, since });
+            engine.sleeps(cpu, true);
         });
         coroutine::switch();
     }
@@ -112,6 +113,7 @@ impl SpaceLock {
                 *clock = (*clock).max(now);
                 let (clock, phase) = (*clock, engine.cpus[waiter.cpu].phase);
                 engine.measured.spin(self.class, phase, clock.since(waiter.since));
+                engine.sleeps(waiter.cpu, false);
                 engine.schedule.push(waiter.cpu, clock);
             });
         }

@@ -3,8 +3,13 @@
 //! A workload sets memory up at no cost, then its tasks run for as long as it takes to do some
 //! work unmeasured, so that caches and lists are as they are in the long run, and some measured.
 
+pub(crate) mod boot;
+pub(crate) mod highalloc;
+pub(crate) mod kbuild;
+pub(crate) mod netperf;
 pub(crate) mod page_fault;
 pub(crate) mod parallel_free;
+mod process;
 pub(crate) mod thp_mix;
 
 use crate::coroutine::{self, Body};
@@ -13,12 +18,16 @@ use crate::lru::Lru;
 use crate::machine::Machine;
 use crate::outcome::{Figure, Outcome};
 use crate::platform::Sim;
-use crate::run::{SimError, Spec};
+use crate::run::{Preset, SimError, Spec};
 use crate::task::{Pages, Task, Work};
 use crate::ticks::Ticks;
-use zonal::plan::{Config, Plan};
+use std::rc::Rc;
+use zonal::plan::{Config, Plan, SplitConfig};
 use zonal::policy::Policy;
-use zonal::{Allocator, CpuId};
+use zonal::{Allocator, CpuId, ZoneType};
+
+/// Instances of the zone type `Normal` on each node, where the preset splits it, as in the source.
+const INSTANCES: u8 = 4;
 
 /// What a workload needs of memory, and what it counts.
 pub(crate) struct Needs {
@@ -30,7 +39,7 @@ pub(crate) struct Needs {
     pub(crate) warm_up: u64,
     /// How much of it while measuring.
     pub(crate) measure: u64,
-    /// Whether figures are rates, named `..._per_s`, or counts.
+    /// Whether figures are rates, named `..._per_s` or `..._score`, or counts.
     pub(crate) rates: bool,
 }
 
@@ -46,6 +55,15 @@ pub(crate) trait Workload {
 
     /// Sets memory up and makes the tasks.
     fn tasks<'a, S: Policy>(&'a self, stage: &'a Stage<'a, '_, S>) -> Vec<Body<'a>>;
+
+    /// Further figures, after all tasks have ended.
+    ///
+    /// # Errors
+    /// What the workload found wrong.
+    fn figures<S: Policy>(&self, stage: &Stage<'_, '_, S>) -> Result<Vec<Figure>, SimError> {
+        let _ = stage;
+        Ok(Vec::new())
+    }
 }
 
 /// What the tasks of a workload share.
@@ -54,7 +72,7 @@ pub(crate) struct Stage<'a, 'm, S: Policy> {
     pub(crate) spec: Spec,
     pub(crate) allocator: &'a Allocator<'m, Sim, S>,
     pub(crate) pages: Pages,
-    pub(crate) lru: Lru,
+    pub(crate) lru: Rc<Lru>,
 }
 
 impl<S: Policy> Stage<'_, '_, S> {
@@ -88,7 +106,11 @@ pub(crate) fn run<W: Workload, S: Policy>(
     mut engine: Engine,
 ) -> Result<Outcome, SimError> {
     let needs = workload.needs(machine, spec)?;
-    let plan = crate::world::plan::<S>(machine, needs.frames_a_socket, |c| workload.config(c))?;
+    // Presets that split nothing do not look at it.
+    let split = SplitConfig::default().with_instances(ZoneType::Normal, INSTANCES);
+    let pcp_high = (spec.preset == Preset::HugeBatch).then_some(2 * page_fault::MAPPED as u32);
+    let config = |config| workload.config(Config { split, pcp_high, ..config });
+    let plan = crate::world::plan::<S>(machine, needs.frames_a_socket, config)?;
     if is_listed::<S>() {
         engine.slot_entry = Ticks::from_cycles(machine.cost.irq_toggle);
     } else {
@@ -112,10 +134,17 @@ fn measure<W: Workload, S: Policy>(
 ) -> Result<Outcome, SimError> {
     crate::world::with_allocator::<S, _>(machine, plan, |allocator, pages| {
         let lru = Lru::new(&machine.kernel, spec.lru, &pages, machine.topology.cpus());
+        let lru = Rc::new(lru);
         let stage = Stage { machine, spec: *spec, allocator, pages, lru };
         let mut stopwatch = Stopwatch::new(needs);
-        coroutine::run_all(workload.tasks(&stage), |cpu| stopwatch.look(cpu))?;
-        Ok(stopwatch.outcome(machine, spec, S::NAME))
+        let tasks = workload.tasks(&stage);
+        // What was done to set memory up does not count.
+        engine::with(|engine| engine.measured.clear());
+        coroutine::run_all(tasks, |cpu| stopwatch.look(cpu))?;
+        let mut outcome = stopwatch.outcome(machine, spec, S::NAME);
+        outcome.figures.extend(workload.figures(&stage)?);
+        outcome.figures.sort_by(|a, b| a.name.cmp(&b.name));
+        Ok(outcome)
     })?
 }
 
@@ -183,11 +212,13 @@ impl<'a> Stopwatch<'a> {
         if self.needs.rates {
             for figure in &mut outcome.figures {
                 figure.value /= outcome.seconds;
-                figure.name.push_str("_per_s");
+                // A score is a rate by its name.
+                if !figure.name.ends_with("_score") {
+                    figure.name.push_str("_per_s");
+                }
                 figure.unit = "1/s";
             }
         }
-        outcome.figures.sort_by(|a, b| a.name.cmp(&b.name));
         Outcome {
             machine: machine.name.clone(),
             workload: spec.workload.name().to_owned(),

@@ -62,6 +62,8 @@ lru_add = 150
 lru_delete = 150
 space_lock = 40
 wake = 3000
+compute = 80000
+spread = 0.5
 "#;
 
 /// The line, counted from 1, that starts with `start`.
@@ -230,6 +232,7 @@ fn bad_values_are_named_with_their_line_and_range() {
         ("bandwidth", "bandwidth_gib_s = 0.0", "bandwidth_gib_s is 0, but must be more than 0"),
         ("fault", "fault = 1e10", "fault is 10000000000, but must be more than 0 and at most"),
         ("lru_batch", "lru_batch = 0", "lru_batch is 0, but must be 1 to"),
+        ("spread", "spread = 1.5", "spread is 1.5, but must be 0 to 1"),
         ("wake", "wake = -0.0", "wake is -0, but must be more than 0"),
     ];
     for (start, replacement, reason) in cases {
@@ -262,7 +265,7 @@ fn no_number_goes_unchecked() {
             assert!(!matches!(flaw, Flaw::Syntax(_)), "{key} = {wrong}: {message}");
         }
     }
-    assert_eq!(numbers, 34);
+    assert_eq!(numbers, 35);
 }
 
 #[test]

@@ -201,5 +201,7 @@ fn kernel(kernel: &Kernel) -> Result<(), Violation> {
         ("lru_delete", kernel.lru_delete),
         ("space_lock", kernel.space_lock),
         ("wake", kernel.wake),
-    ])
+        ("compute", kernel.compute),
+    ])?;
+    table.within("spread", kernel.spread, 0.0..=1.0)
 }

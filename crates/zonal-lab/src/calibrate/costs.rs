@@ -1,0 +1,208 @@
+//! What things cost on a machine in the making.
+
+use zonal_sim::machine::{Cost, Kernel};
+
+use super::describe::{Origin, REFERENCE, sensible};
+use super::draft::{Draft, Ticking, rounded};
+use super::error::CalibrateError;
+use super::quantity::Quantity;
+
+/// Of the accesses to a core's own cache, the part that the innermost one does not answer. The
+/// simulator knows one level; an allocator's hot lines are few.
+const NOT_INNERMOST: f64 = 0.15;
+
+impl Draft<'_> {
+    pub(super) fn cost(&mut self, sockets: u16) -> Result<Cost, CalibrateError> {
+        use Ticking::{Core, Nominal};
+        let inner = sensible("a load from cache", self.median(Quantity::Inner))?;
+        let outer = sensible("a load from the private cache", self.median(Quantity::Private))?;
+        let own = inner + NOT_INNERMOST * (outer - inner).max(0.0);
+        let remark = format!("{inner:.1} ns innermost, {outer:.1} ns all of it; mostly the former");
+        self.say("cost", "private", Origin::Measured, remark);
+        let old = self.reference.cost;
+        let private = rounded(own * self.core_ghz);
+        let shared = self.value(
+            ("cost", "shared"),
+            (Quantity::Shared, Nominal),
+            (0.0, "chained loads"),
+            old.shared,
+        );
+        let (near, far) = self.lines(sockets, shared);
+        let memory = self.value(
+            ("cost", "memory"),
+            (Quantity::Memory, Nominal),
+            (0.0, "chained loads"),
+            old.memory,
+        );
+        let memory_far = self.memory_far(sockets, memory);
+        let mut one = |key, quantity, ticking, less, what: &str, default| {
+            self.value(("cost", key), (quantity, ticking), (less, what), default)
+        };
+        let streamed = one(
+            "streamed",
+            Quantity::Streamed,
+            Nominal,
+            0.0,
+            "chained loads in order",
+            old.streamed,
+        );
+        let add = "a locked add less the load of its line";
+        let locked = one("locked", Quantity::Locked, Core, inner, add, old.locked);
+        let pair = "a spinlock taken and released, less the load of its line";
+        let lock = one("lock", Quantity::Lock, Core, inner, pair, old.lock);
+        let count = "a counter of its own line, up and down";
+        let preempt_toggle =
+            one("preempt_toggle", Quantity::Counter, Core, 0.0, count, old.preempt_toggle);
+        let access =
+            self.default(("cost", "access"), "part of the model, not of the machine", old.access);
+        let why = "user space cannot disable interrupts";
+        let irq_toggle = self.default(("cost", "irq_toggle"), why, old.irq_toggle);
+        let bandwidth_gib_s = self.bandwidth(old.bandwidth_gib_s);
+        Ok(Cost {
+            private,
+            shared,
+            near,
+            far,
+            memory,
+            memory_far,
+            streamed,
+            locked,
+            access,
+            lock,
+            irq_toggle,
+            preempt_toggle,
+            bandwidth_gib_s,
+        })
+    }
+
+    /// Lines that another core has written: near and far.
+    ///
+    /// In one socket `far` has no use, but a virtual machine's CPUs may be far apart in one.
+    fn lines(&mut self, sockets: u16, shared: f64) -> (f64, f64) {
+        let have = |quantity| self.figure(quantity).is_some();
+        let (have_near, have_far) = (have(Quantity::NearLine), have(Quantity::FarLine));
+        let (quantity, what) = if have_near || sockets > 1 {
+            (Quantity::NearLine, "chained loads of lines another core wrote")
+        } else {
+            (Quantity::FarLine, "lines another CPU wrote; they shared no cache all the while")
+        };
+        let old = self.reference.cost;
+        let near = if have(quantity) {
+            let by = (quantity, Ticking::Nominal);
+            self.value(("cost", "near"), by, (0.0, what), old.near)
+        } else {
+            self.proportion(
+                "near",
+                "no two cores to measure",
+                ("shared", shared, old.near / old.shared),
+            )
+        };
+        let by = (Quantity::FarLine, Ticking::Nominal);
+        let far = if sockets > 1 && have_far {
+            let what = "chained loads of lines another socket wrote";
+            self.value(("cost", "far"), by, (0.0, what), old.far)
+        } else if sockets == 1 && have_near && have_far {
+            let what = "lines of CPUs that shared no cache then; not used: one socket";
+            self.value(("cost", "far"), by, (0.0, what), old.far)
+        } else {
+            let why =
+                if sockets == 1 { "not used: one socket" } else { "no two sockets to measure" };
+            self.proportion("far", why, ("near", near, old.far / old.near))
+        };
+        (near, far)
+    }
+
+    /// A default that has the same proportion to another value as on the reference.
+    fn proportion(&mut self, key: &'static str, why: &str, of: (&str, f64, f64)) -> f64 {
+        let (name, value, times) = of;
+        let remark = format!("{name} times {times:.1}, as on {REFERENCE}; {why}");
+        self.say("cost", key, Origin::Default, remark);
+        rounded(value * times)
+    }
+
+    fn memory_far(&mut self, sockets: u16, memory: f64) -> f64 {
+        let old = self.reference.cost;
+        if sockets > 1 && self.figure(Quantity::MemoryFar).is_some() {
+            let by = (Quantity::MemoryFar, Ticking::Nominal);
+            let what = "chained loads of another socket's memory";
+            return self.value(("cost", "memory_far"), by, (0.0, what), old.memory_far);
+        }
+        let why = if sockets == 1 { "not used: one socket" } else { "no two sockets to measure" };
+        self.proportion("memory_far", why, ("memory", memory, old.memory_far / old.memory))
+    }
+
+    /// The most that the CPUs of a socket moved: they need not have had all there is.
+    fn bandwidth(&mut self, default: f64) -> f64 {
+        let rate = |quantity, times: f64| self.median(quantity).map_or(0.0, |rate| rate * times);
+        // A copy reads as much as it writes.
+        let rates =
+            [(Quantity::ReadRate, 1.0), (Quantity::ClearRate, 1.0), (Quantity::CopyRate, 2.0)];
+        let most = rates.map(|(quantity, times)| rate(quantity, times));
+        let most = most.into_iter().fold(0.0, f64::max);
+        if most <= 0.0 {
+            return self.default(("cost", "bandwidth_gib_s"), "no rate was measured", default);
+        }
+        let cpus = self.survey.together.len();
+        let remark =
+            format!("the most of reading, clearing, copying on {cpus} cores: a lower bound");
+        self.say("cost", "bandwidth_gib_s", Origin::Measured, remark);
+        rounded(most)
+    }
+
+    pub(super) fn kernel(&mut self) -> Kernel {
+        use Ticking::Core;
+        let old = self.reference.kernel;
+        let unmap_ns = self.median(Quantity::UnmapZero).unwrap_or(0.0);
+        let nothing = self.median(Quantity::DropNone).unwrap_or(0.0);
+        let inner = self.median(Quantity::Inner).unwrap_or(0.0);
+        let read_lock = self.median(Quantity::ReadLock).unwrap_or(0.0);
+        let wake = [Quantity::WakeAcross, Quantity::WakeHere];
+        let wake = wake.into_iter().find(|&it| self.figure(it).is_some());
+        let wake = wake.unwrap_or(Quantity::WakeHere);
+        let mut one = |key, quantity, less, what: &str, default| {
+            self.value(("kernel", key), (quantity, Core), (less, what), default)
+        };
+        let zero = "mapping the zero page at the first read";
+        let fault = one("fault", Quantity::ReadFault, 0.0, zero, old.fault);
+        let huge = "mapping the huge zero page";
+        let huge_fault = one("huge_fault", Quantity::HugeFault, 0.0, huge, old.huge_fault);
+        let clear = "4 KiB after 4 KiB of memory";
+        let clear_page = one("clear_page", Quantity::ClearCold, 0.0, clear, old.clear_page);
+        let unmap = "zero pages unmapped, many at once";
+        let unmap_page = one("unmap_page", Quantity::UnmapZero, 0.0, unmap, old.unmap_page);
+        let range = "half of mapping and unmapping 1 MiB without pages";
+        let map_range = one("map_range", Quantity::MapRange, 0.0, range, old.map_range);
+        let flush = "giving up one page, less the call and the unmapping";
+        let tlb_flush =
+            one("tlb_flush", Quantity::DropOne, nothing + unmap_ns, flush, old.tlb_flush);
+        let half = "half of a read lock and unlock in user space, less the load of its line";
+        let less = read_lock / 2.0 + inner;
+        let space_lock = one("space_lock", Quantity::ReadLock, less, half, old.space_lock);
+        let woken = "half of waking there and back, with the sleep between";
+        let wake = one("wake", wake, 0.0, woken, old.wake);
+        let mut not = |key, why, value| self.default(("kernel", key), why, value);
+        let tlb_ipi = not("tlb_ipi", "user space cannot interrupt a CPU", old.tlb_ipi);
+        let lists = "user space has no LRU lists";
+        let lru_add = not("lru_add", lists, old.lru_add);
+        let lru_delete = not("lru_delete", lists, old.lru_delete);
+        let lru_batch = old.lru_batch;
+        not("lru_batch", "what Linux 4.15 to 6.5 hand over at once", f64::from(lru_batch));
+        Kernel {
+            fault,
+            huge_fault,
+            clear_page,
+            unmap_page,
+            map_range,
+            tlb_flush,
+            tlb_ipi,
+            lru_batch,
+            lru_add,
+            lru_delete,
+            space_lock,
+            wake,
+            // Of programs, not of the machine's kernel.
+            compute: old.compute,
+            spread: 1.0,
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! What can go wrong while a machine is measured.
+//!
+//! ```
+//! use zonal_lab::calibrate::error::CalibrateError;
+//!
+//! let error = CalibrateError::Exists { path: "box.toml".into() };
+//! assert!(error.to_string().contains("--force"));
+//! assert_eq!(error.exit_code(), 2);
+//! ```
+
+use std::io;
+use std::path::PathBuf;
+
+use crate::error::LabError;
+use crate::rendezvous::Aborted;
+use crate::subject::SubjectError;
+
+/// Why there is no machine file.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CalibrateError {
+    /// The file is there already.
+    #[error("{} exists already; --force writes over it", path.display())]
+    Exists {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The file cannot be written.
+    #[error("cannot write {}: {source}", path.display())]
+    Unwritable {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The results cannot be printed.
+    #[error("cannot print the results: {0}")]
+    Print(#[source] io::Error),
+    /// A thread cannot be started on a CPU.
+    #[error("cannot start a thread on CPU {cpu}: {source}")]
+    Thread {
+        /// The CPU.
+        cpu: usize,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// A measuring thread ended early.
+    #[error("a measuring thread ended before its time")]
+    Ended,
+    /// Memory for the working sets cannot be had.
+    #[error("no memory to measure with: {0}")]
+    Memory(#[from] SubjectError),
+    /// The kernel refused an advice that a measurement rests on.
+    #[error("cannot {what}: {source}")]
+    Advice {
+        /// What was tried.
+        what: &'static str,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// Something that must be known could not be measured.
+    #[error("{what} could not be measured: the value came out as {value}")]
+    Senseless {
+        /// The field of the machine file.
+        what: String,
+        /// What came out.
+        value: f64,
+    },
+    /// There is no built-in machine to take from what cannot be measured.
+    #[error("no built-in machine {name} to take from what cannot be measured here")]
+    NoReference {
+        /// Its name.
+        name: &'static str,
+    },
+    /// The simulator does not take the file.
+    #[error("the machine file would not be accepted: {0}")]
+    Refused(String),
+}
+
+impl CalibrateError {
+    /// The exit code: 2 if the arguments are at fault, 1 otherwise.
+    #[must_use]
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Self::Exists { .. } | Self::Unwritable { .. } => 2,
+            _ => 1,
+        }
+    }
+}
+
+impl From<Aborted> for CalibrateError {
+    fn from(_: Aborted) -> Self {
+        Self::Ended
+    }
+}
+
+impl From<CalibrateError> for LabError {
+    fn from(error: CalibrateError) -> Self {
+        match error {
+            CalibrateError::Print(error) => Self::Print(error),
+            error => Self::Calibrate(error),
+        }
+    }
+}

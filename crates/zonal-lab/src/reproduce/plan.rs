@@ -1,0 +1,320 @@
+//! From published numbers to the runs that show what the simulator makes of them.
+//!
+//! A fact has a run (a machine and a spec) and a reading of its outcome; facts of the same kernel
+//! share the run, and each distinct run is done once.
+//!
+//! ```
+//! use zonal_lab::reproduce::{facts, plan::{Choice, Planner}};
+//! use zonal_lab::sim_runs::Simulator;
+//!
+//! let facts = facts::all();
+//! let planner = Planner::new(&Simulator, &facts, Choice { seed: 1, quick: false });
+//! let fact = facts.iter().find(|fact| fact.metric == "zone_lock_spin_free").expect("published");
+//! assert_eq!(planner.measure(fact)?.key.spec.tasks, 112);
+//! # Ok::<(), String>(())
+//! ```
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use zonal_sim::machine::Machine;
+use zonal_sim::outcome::Outcome;
+use zonal_sim::run::{LruLock, Preset, Spec, Workload};
+
+use super::facts::{Fact, Table};
+use crate::sim_runs::{Job, Pool, Runner};
+
+/// Numbers of tasks that are simulated with `--quick`.
+pub const QUICK_TASKS: [u32; 11] = [1, 2, 5, 8, 10, 11, 15, 20, 21, 30, 40];
+
+/// The metric that says how long the run of the counts was.
+pub const LENGTH: &str = "free_pcppages_bulk_calls";
+
+/// What holds for all runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Choice {
+    /// The seed.
+    pub seed: u64,
+    /// Shorter runs, and fewer of them.
+    pub quick: bool,
+}
+
+/// A run: which machine, which spec.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Key {
+    /// The machine's name.
+    pub machine: String,
+    /// What runs.
+    pub spec: Spec,
+}
+
+/// How a number is read off an outcome.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Reading {
+    /// A figure.
+    Figure(&'static str),
+    /// A figure's change against the base's, in percent.
+    Change(&'static str),
+    /// Waiting for the locks of a class, in percent of all cycles; while doing one thing only.
+    Spin(&'static str, Option<&'static str>),
+    /// A figure, for a run in which [`LENGTH`] is this.
+    Scaled(&'static str, f64),
+}
+
+/// The run that shows a number, and where in it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Measure {
+    /// The run.
+    pub key: Key,
+    /// The run of the base kernel.
+    pub base: Key,
+    /// Where to look.
+    pub reading: Reading,
+}
+
+/// Plans runs.
+#[derive(Debug)]
+pub struct Planner {
+    machines: BTreeMap<String, Arc<Machine>>,
+    lengths: HashMap<(String, String), f64>,
+    choice: Choice,
+}
+
+/// The machine of the simulator that stands for one of the sources, where they have two names.
+fn stand_in(machine: &str) -> &str {
+    // Nothing is said of the desktop of the counts; the other one is the only one described.
+    if machine == "desktop" { "desktop_8cpu_4g" } else { machine }
+}
+
+fn preset(kernel: &str) -> Option<Preset> {
+    Some(match kernel {
+        "base" | "one_zone" => Preset::Linux416,
+        "skip_merge" => Preset::SkipMerge,
+        "cluster" => Preset::Cluster,
+        "cluster_free" | "zone_lock_series" => Preset::ClusterFree,
+        "huge_pcp_batch" => Preset::HugeBatch,
+        "four_zone_instances" => Preset::SplitZones,
+        _ => return None,
+    })
+}
+
+/// A workload of the sources: what runs, on how many CPUs if not on all, with which delay.
+fn workload(name: &str) -> Option<(Workload, Option<u32>, u32)> {
+    Some(match name {
+        "page_fault1_processes_full" | "page_fault1_processes" => (Workload::PageFault1, None, 0),
+        "page_fault1_threads" => (Workload::PageFault1Threads, None, 0),
+        "page_fault1_16_processes" => (Workload::PageFault1, Some(16), 0),
+        "parallel_free_512g" => (Workload::ParallelFree, None, 0),
+        "thp_mix_56_order0_56_thp" => (Workload::ThpMix, Some(112), 0),
+        "stress_highalloc_delay_100ms" => (Workload::StressHighalloc, None, 100),
+        "stress_highalloc_delay_1ms" => (Workload::StressHighalloc, None, 1),
+        "kbuild" => (Workload::Kbuild, None, 0),
+        "kbuild_j224" => (Workload::Kbuild, Some(224), 0),
+        "boot" => (Workload::Boot, None, 0),
+        _ => return None,
+    })
+}
+
+impl Planner {
+    /// A planner for `facts`, with the machines that `runner` has built in.
+    #[must_use]
+    pub fn new(runner: &impl Runner, facts: &[Fact], choice: Choice) -> Self {
+        let machines = runner.names().into_iter().filter_map(|name| {
+            let machine = runner.machine(&name)?;
+            Some((name, Arc::new(machine)))
+        });
+        let lengths = facts.iter().filter(|fact| fact.metric == LENGTH);
+        let lengths = lengths
+            .map(|fact| ((fact.machine.clone(), fact.workload.clone()), fact.published))
+            .collect();
+        Self { machines: machines.collect(), lengths, choice }
+    }
+
+    /// The machine of that name.
+    #[must_use]
+    pub fn machine(&self, name: &str) -> Option<&Arc<Machine>> {
+        self.machines.get(name)
+    }
+
+    /// A run on a machine of the sources, on all of its CPUs if `tasks` is not given; `None`
+    /// if the machine is not built in.
+    #[must_use]
+    pub fn key(&self, machine: &str, workload: Workload, preset: Preset) -> Option<Key> {
+        let machine = stand_in(machine);
+        let tasks = self.machines.get(machine)?.topology.cpus();
+        let Choice { seed, quick } = self.choice;
+        let lru = LruLock::Node;
+        let spec = Spec { workload, preset, tasks, seed, lru, quick, delay_ms: 0 };
+        Some(Key { machine: machine.into(), spec })
+    }
+
+    /// The run that shows `fact`.
+    ///
+    /// # Errors
+    ///
+    /// Why there is none.
+    pub fn measure(&self, fact: &Fact) -> Result<Measure, String> {
+        let preset = preset(&fact.kernel)
+            .ok_or_else(|| format!("no preset stands for the kernel {}", fact.kernel))?;
+        let (workload, tasks, delay_ms) = workload(&fact.workload)
+            .ok_or_else(|| format!("the simulator has no workload {}", fact.workload))?;
+        let reading = self.reading(fact)?;
+        let mut key = self
+            .key(&fact.machine, workload, preset)
+            .ok_or_else(|| format!("no machine {} is built in", stand_in(&fact.machine)))?;
+        key.spec.delay_ms = delay_ms;
+        key.spec.tasks = fact.tasks.or(tasks).unwrap_or(key.spec.tasks);
+        if self.skips(fact) {
+            return Err("not run with --quick".into());
+        }
+        let mut base = key.clone();
+        base.spec.preset = Preset::Linux416;
+        Ok(Measure { key, base, reading })
+    }
+
+    /// Whether the fact is among those that `--quick` leaves out.
+    fn skips(&self, fact: &Fact) -> bool {
+        let kept = |tasks: u32| QUICK_TASKS.contains(&tasks);
+        self.choice.quick && fact.table == Table::Broadwell && !fact.tasks.is_some_and(kept)
+    }
+
+    fn reading(&self, fact: &Fact) -> Result<Reading, String> {
+        Ok(match &*fact.metric {
+            "zone_lock_spin" => Reading::Spin("zone", None),
+            "zone_lock_spin_alloc" => Reading::Spin("zone", Some("alloc")),
+            "zone_lock_spin_free" => Reading::Spin("zone", Some("free")),
+            "lru_lock_spin" => Reading::Spin("lru", None),
+            "score_change" => Reading::Change("faults_per_s"),
+            "processes_faults_per_s" | "threads_faults_per_s" => Reading::Figure("faults_per_s"),
+            "order0_score" => Reading::Figure("order0_score"),
+            "thp_score" => Reading::Figure("thp_score"),
+            "success_rate" => Reading::Figure("success_rate"),
+            "mean_time_per_huge_page" => Reading::Figure("mean_time_per_huge_page"),
+            LENGTH => self.scaled(fact, LENGTH),
+            "single_mt" => self.scaled(fact, "single_mt"),
+            "single_mt_unmovable" => self.scaled(fact, "single_mt_unmovable"),
+            "single_mt_movable" => self.scaled(fact, "single_mt_movable"),
+            "single_mt_reclaimable" => self.scaled(fact, "single_mt_reclaimable"),
+            other => return Err(format!("the simulator does not measure {other}")),
+        })
+    }
+
+    fn scaled(&self, fact: &Fact, figure: &'static str) -> Reading {
+        let length = self.lengths.get(&(fact.machine.clone(), fact.workload.clone()));
+        length.map_or(Reading::Figure(figure), |length| Reading::Scaled(figure, *length))
+    }
+}
+
+/// The outcomes of runs, each done once.
+#[derive(Debug, Default)]
+pub struct Runs {
+    done: HashMap<Key, Result<Outcome, String>>,
+}
+
+impl Runs {
+    /// Does all of `keys`, which may repeat themselves.
+    #[must_use]
+    pub fn carry_out(
+        planner: &Planner,
+        runner: &impl Runner,
+        pool: &Pool,
+        keys: impl IntoIterator<Item = Key>,
+    ) -> Self {
+        let mut distinct: Vec<Key> = Vec::new();
+        let mut jobs: Vec<Job> = Vec::new();
+        let mut seen = std::collections::HashSet::new();
+        for key in keys {
+            let Some(machine) = planner.machine(&key.machine) else { continue };
+            if seen.insert(key.clone()) {
+                jobs.push(Job { machine: Arc::clone(machine), spec: key.spec });
+                distinct.push(key);
+            }
+        }
+        let results = pool.carry_out(runner, &jobs);
+        let results = results.into_iter().map(|result| result.map_err(|error| error.to_string()));
+        Self { done: distinct.into_iter().zip(results).collect() }
+    }
+
+    /// The outcome of a run.
+    ///
+    /// # Errors
+    ///
+    /// Why there is none.
+    pub fn outcome(&self, key: &Key) -> Result<&Outcome, String> {
+        match self.done.get(key) {
+            Some(Ok(outcome)) => Ok(outcome),
+            Some(Err(why)) => Err(why.clone()),
+            None => Err("not run".into()),
+        }
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.done.len()
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.done.is_empty()
+    }
+
+    /// Runs that failed, and why, in the order of their names.
+    #[must_use]
+    pub fn failures(&self) -> Vec<String> {
+        let failed = self.done.iter().filter_map(|(key, result)| {
+            let why = result.as_ref().err()?;
+            let Spec { workload, preset, tasks, .. } = key.spec;
+            let preset = preset.name();
+            Some(format!("{preset} on {tasks} CPUs of {} in {workload}: {why}", key.machine))
+        });
+        let mut failed: Vec<String> = failed.collect();
+        failed.sort_unstable();
+        failed
+    }
+
+    /// What `measure` shows.
+    ///
+    /// # Errors
+    ///
+    /// Why it shows nothing.
+    pub fn read(&self, measure: &Measure) -> Result<f64, String> {
+        let outcome = self.outcome(&measure.key)?;
+        match measure.reading {
+            Reading::Figure(name) => figure(outcome, name),
+            Reading::Spin(lock, None) => Ok(outcome.spin_percent(lock)),
+            Reading::Spin(lock, Some(during)) => Ok(outcome.spin_percent_during(lock, during)),
+            Reading::Change(name) => {
+                let base = figure(self.outcome(&measure.base)?, name)?;
+                change(figure(outcome, name)?, base)
+            }
+            Reading::Scaled(name, length) => {
+                Ok(figure(outcome, name)? * ratio(length, figure(outcome, LENGTH)?)?)
+            }
+        }
+    }
+}
+
+/// A figure of an outcome.
+///
+/// # Errors
+///
+/// That it has none of that name, or no number.
+pub fn figure(outcome: &Outcome, name: &str) -> Result<f64, String> {
+    let value = outcome.figure(name).filter(|value| value.is_finite());
+    value.ok_or_else(|| format!("the run shows no {name}"))
+}
+
+fn ratio(value: f64, of: f64) -> Result<f64, String> {
+    if of > 0.0 { Ok(value / of) } else { Err("what it is compared with is nothing".into()) }
+}
+
+/// The change from `base` to `value` in percent.
+///
+/// # Errors
+///
+/// That there is no base.
+pub fn change(value: f64, base: f64) -> Result<f64, String> {
+    Ok((ratio(value, base)? - 1.0) * 100.0)
+}

@@ -1,0 +1,165 @@
+//! Simulations for the commands: many at once, their results in the order they were asked for.
+//!
+//! The simulator is one thread a run, and a run follows from its machine, its spec and its seed;
+//! so runs are spread over threads, and neither how many those are nor which run ends first
+//! shows in any result.
+//!
+//! ```
+//! use zonal_lab::sim_runs::{Pool, Runner, Simulator};
+//!
+//! assert!(Simulator.names().contains(&"skylake_2s_112cpu".to_owned()));
+//! assert!(Pool::new(1, true)?.carry_out(&Simulator, &[]).is_empty());
+//! # Ok::<(), zonal_lab::error::LabError>(())
+//! ```
+
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+use std::sync::Arc;
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use rayon::prelude::*;
+use zonal_sim::machine::{self, Machine};
+use zonal_sim::outcome::Outcome;
+use zonal_sim::run::{self, SimError, Spec};
+
+use crate::error::LabError;
+
+/// What can run a spec on a machine: the simulator, or something in its place in a test.
+pub trait Runner: Sync {
+    /// The names of the machines it has built in.
+    fn names(&self) -> Vec<String>;
+
+    /// A machine it has built in.
+    fn machine(&self, name: &str) -> Option<Machine>;
+
+    /// Runs `spec` on `machine`.
+    ///
+    /// # Errors
+    ///
+    /// [`SimError`], which says why there is no outcome.
+    fn run(&self, machine: &Machine, spec: &Spec) -> Result<Outcome, SimError>;
+}
+
+/// The simulator, [`zonal_sim`].
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Simulator;
+
+impl Runner for Simulator {
+    fn names(&self) -> Vec<String> {
+        machine::builtins().map(|(name, _)| name.to_owned()).collect()
+    }
+
+    fn machine(&self, name: &str) -> Option<Machine> {
+        machine::builtin(name)
+    }
+
+    fn run(&self, machine: &Machine, spec: &Spec) -> Result<Outcome, SimError> {
+        run::run(machine, spec)
+    }
+}
+
+/// The machine called `text`: one that is built in, or the file of that name.
+///
+/// # Errors
+///
+/// [`LabError::UnknownMachine`] if it is neither, [`LabError::MachineFile`] if it is a file that
+/// will not do.
+pub fn machine_called(runner: &impl Runner, text: &str) -> Result<Machine, LabError> {
+    if let Some(machine) = runner.machine(text) {
+        return Ok(machine);
+    }
+    let path = Path::new(text);
+    let is_path = text.contains(std::path::MAIN_SEPARATOR) || path.extension().is_some();
+    if is_path || path.is_file() {
+        return Ok(Machine::load(path)?);
+    }
+    Err(LabError::UnknownMachine { name: text.into(), known: runner.names().join(", ") })
+}
+
+/// One run to do.
+#[derive(Clone, Debug)]
+pub struct Job {
+    /// Where.
+    pub machine: Arc<Machine>,
+    /// What.
+    pub spec: Spec,
+}
+
+/// Why a run has no outcome.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum RunError {
+    /// The simulator said so.
+    #[error(transparent)]
+    Sim(#[from] SimError),
+    /// The simulator gave up: a fault in it, which must not cost the results of the other runs.
+    #[error("the simulator panicked: {0}")]
+    Panicked(String),
+}
+
+/// Threads that run simulations, and the bar that says how far they are.
+#[derive(Debug)]
+pub struct Pool {
+    threads: rayon::ThreadPool,
+    hidden: bool,
+}
+
+impl Pool {
+    /// `threads` of them, one for each CPU if 0; the bar may be `hidden`.
+    ///
+    /// # Errors
+    ///
+    /// [`LabError::Machine`] if they cannot be started.
+    pub fn new(threads: usize, hidden: bool) -> Result<Self, LabError> {
+        let threads = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
+        let failed = |error| LabError::Machine {
+            what: "start threads to simulate on",
+            source: io::Error::other(error),
+        };
+        Ok(Self { threads: threads.map_err(failed)?, hidden })
+    }
+
+    /// Runs all of `jobs`; results are in their order.
+    pub fn carry_out(&self, runner: &impl Runner, jobs: &[Job]) -> Vec<Result<Outcome, RunError>> {
+        let bar = self.bar(jobs.len());
+        let results = self.threads.install(|| {
+            let each = jobs.par_iter().with_max_len(1).map(|job| {
+                let result = guarded(runner, job);
+                let spec = &job.spec;
+                bar.set_message(format!("{} {} {}", job.machine.name, spec.workload, spec.tasks));
+                bar.inc(1);
+                result
+            });
+            each.collect()
+        });
+        bar.finish_and_clear();
+        results
+    }
+
+    /// A bar on stderr; hidden where that is no terminal.
+    fn bar(&self, length: usize) -> ProgressBar {
+        let target = if self.hidden {
+            ProgressDrawTarget::hidden()
+        } else {
+            ProgressDrawTarget::stderr_with_hz(5)
+        };
+        let bar = ProgressBar::with_draw_target(Some(length as u64), target);
+        if let Ok(style) = ProgressStyle::with_template("{bar:30} {pos}/{len} {eta:>4}  {msg}") {
+            bar.set_style(style);
+        }
+        bar
+    }
+}
+
+fn guarded(runner: &impl Runner, job: &Job) -> Result<Outcome, RunError> {
+    // Nothing of a run that panicked is looked at again.
+    let run = AssertUnwindSafe(|| runner.run(&job.machine, &job.spec));
+    match catch_unwind(run) {
+        Ok(result) => Ok(result?),
+        Err(panic) => {
+            let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+            let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
+            Err(RunError::Panicked(text.unwrap_or_else(|| "without a message".into())))
+        }
+    }
+}

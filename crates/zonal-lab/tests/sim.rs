@@ -1,0 +1,129 @@
+//! `zonal sim`: what it prints, and what it says to impossible arguments.
+
+mod fake;
+
+use std::path::Path;
+
+use assert_cmd::Command;
+use clap::Parser;
+use fake::exact;
+use predicates::str::contains;
+use serde_json::Value;
+use zonal_lab::cli::{self, Cli};
+use zonal_lab::error::LabError;
+use zonal_lab::sim_command::run_on;
+
+fn printed(line: &str) -> (String, Result<(), LabError>) {
+    let line = format!("zonal sim {line} --no-progress");
+    let Some(cli::Command::Sim(args)) = Cli::parse_from(line.split_whitespace()).command else {
+        unreachable!("it is what the line says")
+    };
+    let mut out = Vec::new();
+    let result = run_on(&exact(), &args, &mut out);
+    (String::from_utf8(out).expect("UTF-8"), result)
+}
+
+/// Runs the command with `line`, which must be refused as bad input with each of `said`.
+fn refused(line: &str, said: &[&str]) {
+    let mut command = Command::cargo_bin("zonal").expect("the binary of this crate");
+    let mut run = command.arg("sim").args(line.split_whitespace()).assert().code(2).stdout("");
+    for text in said {
+        run = run.stderr(contains(*text));
+    }
+}
+
+#[test]
+fn a_table_has_figures_and_spins() {
+    let (text, result) =
+        printed("skylake_2s_112cpu page-fault1 --preset linux416,skip-merge --tasks 112");
+    result.expect("it runs");
+    for wanted in ["Linux416", "SkipMerge", "faults_per_s", "zone_lock_spin_alloc", "42.0", "80.0"]
+    {
+        assert!(text.contains(wanted), "no {wanted} in {text}");
+    }
+    assert!(!text.contains("frames"), "the profile was not asked for: {text}");
+}
+
+#[test]
+fn json_is_an_object_a_run() {
+    let (text, result) = printed(
+        "skylake_2s_112cpu page-fault1 --preset Linux416,Cluster --tasks 56,112 --json --seed 7",
+    );
+    result.expect("it runs");
+    let runs: Vec<Value> =
+        text.lines().map(|line| serde_json::from_str(line).expect("an object")).collect();
+    let order: Vec<_> =
+        runs.iter().map(|run| (run["preset"].clone(), run["tasks"].clone())).collect();
+    let expected = [("Linux416", 56), ("Linux416", 112), ("Cluster", 56), ("Cluster", 112)];
+    assert_eq!(order, expected.map(|(preset, tasks)| (preset.into(), tasks.into())));
+    let base = &runs[1];
+    assert_eq!(base["zone_lock_spin"], 80.0);
+    assert_eq!(base["zone_lock_spin_alloc"], 42.0);
+    assert_eq!(base["lru_lock_spin"], 5.0);
+    assert_eq!((&base["seed"], &base["lru"]), (&7.into(), &"node".into()));
+    assert!(base["faults_per_s"].is_f64());
+    assert_eq!(base["locks"][0]["waited"], 800_000);
+    assert_eq!(base["lines"][0]["near"], 3);
+}
+
+#[test]
+fn threads_do_not_show() {
+    let line = "broadwell_2s_40cpu page-fault1 --tasks 1,2,3,5,8,13,21,34 --json --jobs";
+    assert_eq!(printed(&format!("{line} 1")).0, printed(&format!("{line} 4")).0);
+}
+
+#[test]
+fn the_profile_is_by_lock_and_by_line() {
+    let (text, _) = printed("skylake_2s_112cpu page-fault1 --preset Linux416 --profile");
+    for wanted in ["zone × 2", "zone 0", "80.00", "frames", "transferred"] {
+        assert!(text.contains(wanted), "no {wanted} in {text}");
+    }
+}
+
+#[test]
+fn csv_has_a_line_for_each_number() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("runs.csv");
+    let line = format!("skylake_2s_112cpu page-fault1 --preset Linux416 --csv {}", path.display());
+    printed(&line).1.expect("it runs");
+    let text = std::fs::read_to_string(&path).expect("it is there");
+    assert!(text.starts_with("machine,workload,kernel,tasks,lru,seed,metric,value,unit"), "{text}");
+    let line = "skylake_2s_112cpu,page-fault1,Linux416,112,node,1,zone_lock_spin,80,percent_cycles";
+    assert!(text.contains(line), "{text}");
+}
+
+#[test]
+fn a_run_that_fails_is_named() {
+    let line = "zonal sim skylake_2s_112cpu kbuild --preset Zonal --no-progress";
+    let Some(cli::Command::Sim(args)) = Cli::parse_from(line.split(' ')).command else {
+        unreachable!("it is what the line says")
+    };
+    let fake = fake::Fake { fails: Some(zonal_sim::run::Workload::Kbuild), ..exact() };
+    let error = run_on(&fake, &args, &mut Vec::new()).expect_err("it fails");
+    assert_eq!(error.exit_code(), 1);
+    assert!(error.to_string().contains("Zonal on 112 CPUs"), "{error}");
+}
+
+#[test]
+fn unknown_names_list_the_known_ones() {
+    refused("skylake page-fault1", &["`skylake`", "skylake_2s_112cpu", "desktop_8cpu_4g"]);
+    refused("desktop_8cpu_4g page-fault9", &["page-fault9", "stress-highalloc"]);
+    refused("desktop_8cpu_4g page-fault1 --preset Linux9", &["`Linux9`", "SkipMerge"]);
+    refused("desktop_8cpu_4g page-fault1 --lru both", &["both", "split"]);
+}
+
+#[test]
+fn more_tasks_than_cpus() {
+    refused("desktop_8cpu_4g page-fault1 --tasks 9", &["9 tasks", "desktop_8cpu_4g", "1 to 8"]);
+    refused("desktop_8cpu_4g page-fault1 --tasks 4,0", &["0 tasks"]);
+}
+
+#[test]
+fn machine_files_that_will_not_do() {
+    refused("./nowhere.toml page-fault1", &["cannot be read", "nowhere.toml"]);
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("broken.toml");
+    std::fs::write(&path, "name = \"broken\"\ntitle = 3\n").expect("it can be written");
+    let said = |path: &Path| path.display().to_string();
+    refused(&format!("{} page-fault1", said(&path)), &["broken.toml:2:", "string"]);
+}

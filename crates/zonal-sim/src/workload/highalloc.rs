@@ -1,0 +1,246 @@
+//! `stress-highalloc`: how many huge pages can be had from memory full of page cache?
+//!
+//! - Source: the benchmark of that name in Gorman's mmtests, as Lu 2018 ran it on a desktop with 4
+//!   GiB: kernel trees are copied and built until almost all memory is page cache; then order-9
+//!   blocks are asked for, one after the other, with a pause of 100 ms or 1 ms.
+//! - Mechanism. (1) Fill: all builders work, at no cost in virtual time, until half of memory's
+//!   worth of cache pages has been dropped again to make room. (2) Ask: CPU 0 asks for movable
+//!   order-9 blocks, [`SHARE`] % of those that memory has, pauses after each, and keeps what it
+//!   gets. The builders on the other CPUs go on, [`STEP`](crate::mix::highalloc::STEP)
+//!   pages every [`PAUSE_MS`] ms. The last
+//!   CPU has the kernel's threads, which reclaim up to the high watermark when one was woken, and
+//!   compact when a block was missing.
+//! - What memory holds is in [`mix::highalloc`](crate::mix::highalloc). Direct reclaim drops the
+//!   oldest cache pages and slabs beside them; for a huge page it makes room for compaction, once
+//!   a request. Compaction moves pages through [`Platform::migrate`]: taken off the LRU lists,
+//!   unmapped, copied, listed and mapped again, each at its price. A page that is being moved, or
+//!   is not on an LRU list yet, is left alone by everybody else.
+//! - Figures: `success_rate` in percent of the requests; `mean_time_per_huge_page`, the mean
+//!   virtual time of a request, served or not, in ns (the source does not say which it takes);
+//!   `mean_time_served` that of those served; pages moved and reclaimed while asking.
+//! - Scaling: 1 GiB of memory, and half of that in a quick run, instead of 4. Compaction of a zone takes
+//!   time in proportion to its memory, so times are shorter by up to that.
+//! - Left out: pages under I/O or locked, swap, dirty pages that must be written before they
+//!   can be dropped, and pages isolated in batches (each is taken off its list alone).
+//!
+//! [`Platform::migrate`]: zonal::platform::Platform::migrate
+
+mod builder;
+mod memory;
+
+use super::process::accounted_for;
+use super::{Needs, Stage, Workload};
+use crate::coroutine::Body;
+use crate::engine;
+use crate::host::{self, Host};
+use crate::machine::Machine;
+use crate::mix::highalloc::{HUGE_PAGEBLOCKS, SHARE};
+use crate::outcome::Figure;
+use crate::run::{SimError, Spec};
+use crate::task::{Task, count, idle};
+use crate::ticks::Ticks;
+use builder::Builder;
+use core::cell::{Cell, OnceCell};
+use memory::Memory;
+use std::rc::Rc;
+use zonal::compact::CompactOutcome;
+use zonal::plan::Config;
+use zonal::policy::Policy;
+use zonal::watermark::{MinFree, WatermarkConfig};
+use zonal::{Allocator, MigrateType, Order, Request, ZoneId};
+
+/// Pause of a builder between steps while blocks are asked for, in ms: a build on all CPUs
+/// asks for several times as much.
+const PAUSE_MS: f64 = 4.0;
+/// Who asks, a builder, the kernel's threads.
+const LEAST_TASKS: u32 = 3;
+/// Requests of the builders that may fail while memory fills.
+const FAILURES: u64 = 10_000;
+
+/// The workload.
+#[derive(Default)]
+pub(crate) struct HighAlloc {
+    frames: Cell<u64>,
+    memory: OnceCell<Rc<Memory>>,
+    asked: Cell<Asked>,
+}
+
+/// What came of the requests.
+#[derive(Clone, Copy, Default)]
+struct Asked {
+    requests: u64,
+    served: u64,
+    time: Ticks,
+    time_served: Ticks,
+    migrated: u64,
+    reclaimed: u64,
+}
+
+impl Workload for HighAlloc {
+    fn needs(&self, machine: &Machine, spec: &Spec) -> Result<Needs, SimError> {
+        if spec.tasks < LEAST_TASKS {
+            return Err(SimError::DoesNotFit {
+                workload: spec.workload,
+                machine: machine.name.clone(),
+                reason: format!("it takes at least {LEAST_TASKS} tasks"),
+            });
+        }
+        let frames = if spec.quick { 1 << 17 } else { 1 << 18 };
+        self.frames.set(frames);
+        Ok(Needs {
+            frames_a_socket: frames / u64::from(machine.topology.sockets),
+            counted: "requests",
+            warm_up: 0,
+            measure: requests(frames),
+            rates: false,
+        })
+    }
+
+    /// Watermarks as Linux has them where huge pages are transparent: eleven pageblocks if that
+    /// is more than the formula's, but no more than a twentieth of memory.
+    fn config(&self, config: Config) -> Config {
+        let frames = self.frames.get();
+        let wanted = (HUGE_PAGEBLOCKS << Order::HUGE.get()).min(frames / 20);
+        let least = wanted.max(config.watermarks.min_free_frames(frames));
+        let watermarks = WatermarkConfig { min_free: MinFree::Frames(least), ..config.watermarks };
+        Config { watermarks, ..config }
+    }
+
+    fn tasks<'a, S: Policy>(&'a self, stage: &'a Stage<'a, '_, S>) -> Vec<Body<'a>> {
+        let memory = self.memory.get_or_init(|| memory_of(stage));
+        host::install(Rc::clone(memory) as Rc<dyn Host>);
+        let last = stage.spec.tasks - 1;
+        let builders = fill(stage, memory, last);
+        let ghz = stage.machine.clock.nominal_ghz;
+        let ms = move |ms: f64| Ticks::from_cycles(ms * ghz * 1e6);
+        let (delay, pause) = (ms(stage.spec.delay_ms.into()), ms(PAUSE_MS));
+        let asker = stage.task(0);
+        let mut bodies: Vec<Body<'a>> = vec![Box::new(move || {
+            self.asked.set(ask(asker, memory, delay));
+        })];
+        for mut builder in builders {
+            bodies.push(Box::new(move || {
+                while !memory.is_over() {
+                    builder.step();
+                    idle(pause);
+                }
+                builder.end();
+            }));
+        }
+        bodies.push(Box::new(move || kernel_threads(stage.allocator, memory)));
+        bodies
+    }
+
+    fn figures<S: Policy>(&self, stage: &Stage<'_, '_, S>) -> Result<Vec<Figure>, SimError> {
+        if let Some(memory) = self.memory.get() {
+            memory.empty(stage.allocator);
+        }
+        accounted_for(stage, 0)?;
+        let asked = self.asked.get();
+        let ghz = stage.machine.clock.nominal_ghz;
+        let mean = |time: Ticks, by: u64| time.cycles() as f64 / ghz / by.max(1) as f64;
+        let percent = asked.served as f64 * 100.0 / asked.requests.max(1) as f64;
+        let figure = |name: &str, value, unit| Figure { name: name.to_owned(), value, unit };
+        Ok(vec![
+            figure("success_rate", percent, "percent"),
+            figure("mean_time_per_huge_page", mean(asked.time, asked.requests), "ns"),
+            figure("mean_time_served", mean(asked.time_served, asked.served), "ns"),
+            figure("pages_migrated", asked.migrated as f64, "count"),
+            figure("pages_reclaimed", asked.reclaimed as f64, "count"),
+        ])
+    }
+}
+
+/// Requests for blocks in memory of so many frames.
+const fn requests(frames: u64) -> u64 {
+    (frames >> Order::HUGE.get()) * SHARE as u64 / 100
+}
+
+fn memory_of<S: Policy>(stage: &Stage<'_, '_, S>) -> Rc<Memory> {
+    let zones = (0..stage.allocator.zone_count()).map(|id| ZoneId(id as u8));
+    let zones = zones.filter_map(|id| stage.allocator.zone_info(id));
+    let (mut managed, mut high) = (0, 0);
+    for zone in zones {
+        managed += zone.managed;
+        high += zone.watermarks.high;
+    }
+    let work = crate::task::Work::of(&stage.machine.kernel);
+    Rc::new(Memory::new(stage.pages, work, Rc::clone(&stage.lru), managed, high))
+}
+
+/// Builders fill memory, in turns.
+fn fill<'a, S: Policy>(
+    stage: &'a Stage<'a, '_, S>,
+    memory: &'a Memory,
+    last: u32,
+) -> Vec<Builder<'a, 'a, S>> {
+    let new = |cpu| Builder::new(stage.task(cpu), stage.random(cpu), memory);
+    let mut builders: Vec<_> = (1..last).map(new).collect();
+    let enough = stage.pages.frames / 2;
+    while memory.reclaimed() < enough {
+        for builder in &mut builders {
+            builder.step();
+            memory.balance(stage.allocator);
+        }
+        if builders.iter().map(|builder| builder.failed).sum::<u64>() > FAILURES {
+            break;
+        }
+    }
+    builders
+}
+
+/// Asks for blocks, keeps them for as long, and gives them back.
+fn ask<S: Policy>(mut task: Task<'_, '_, S>, memory: &Memory, delay: Ticks) -> Asked {
+    let now = || engine::with_cpu(|engine, cpu| *engine.clock(cpu)).unwrap_or_default();
+    let request = Request::new(Order::HUGE).migrate(MigrateType::Movable);
+    let mut asked = Asked { requests: requests(task.pages.frames), ..Asked::default() };
+    let (migrated, reclaimed) = (memory.migrated(), memory.reclaimed());
+    let mut blocks = Vec::new();
+    for _ in 0..asked.requests {
+        let began = now();
+        let block = task.ask(&request);
+        let took = now() - began;
+        asked.time += took;
+        if let Ok(block) = block {
+            asked.time_served += took;
+            memory.count_taken(Order::HUGE.frames());
+            blocks.push(block);
+        }
+        count("requests", 1);
+        idle(delay);
+    }
+    asked.served = blocks.len() as u64;
+    asked.migrated = memory.migrated() - migrated;
+    asked.reclaimed = memory.reclaimed() - reclaimed;
+    memory.end();
+    task.give(&blocks, Order::HUGE);
+    asked
+}
+
+/// What background reclaim and compaction do when somebody wakes them.
+fn kernel_threads<S: Policy>(allocator: &Allocator<'_, crate::platform::Sim, S>, memory: &Memory) {
+    while !memory.is_over() {
+        let reclaimed = memory.balance(allocator);
+        if memory.wants_compaction() {
+            compact(allocator, memory);
+        } else if !reclaimed {
+            memory.sleep();
+        }
+    }
+}
+
+/// Makes huge pages until there are enough or no more can be made.
+fn compact<S: Policy>(allocator: &Allocator<'_, crate::platform::Sim, S>, memory: &Memory) {
+    // As many calls as go through memory twice: one moves at most 16 MiB.
+    let most = 2 * (memory.frames() >> 12) + 2;
+    let mut without = 0;
+    while without < most && !memory.is_over() {
+        match allocator.compact_in_background(Order::HUGE) {
+            CompactOutcome::Success => without = 0,
+            CompactOutcome::PartialSkipped => without += 1,
+            _ => return,
+        }
+        // Reclaim is a thread of its own.
+        memory.balance(allocator);
+    }
+}

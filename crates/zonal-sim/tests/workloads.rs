@@ -1,0 +1,162 @@
+//! The workloads around the allocator: they run through under every preset, lose no frame (a run
+//! that does is an error), and say the same twice.
+
+use zonal_sim::machine::{self, Machine};
+use zonal_sim::outcome::Outcome;
+use zonal_sim::run::{LruLock, Preset, SimError, Spec, Workload, run};
+
+const OTHERS: [Workload; 4] =
+    [Workload::Kbuild, Workload::Boot, Workload::Netperf, Workload::StressHighalloc];
+
+/// Presets with linked per-CPU lists, which count the batches that these give back.
+const LINKED: [Preset; 3] = [Preset::Linux416, Preset::SkipMerge, Preset::ClusterFree];
+
+fn desktop() -> Machine {
+    machine::builtin("desktop_8cpu_4g").expect("it is built in")
+}
+
+fn spec(workload: Workload, preset: Preset) -> Spec {
+    let delay_ms = u32::from(workload == Workload::StressHighalloc);
+    Spec { workload, preset, tasks: 8, seed: 7, lru: LruLock::Node, delay_ms, quick: true }
+}
+
+fn on_desktop(workload: Workload, preset: Preset) -> Outcome {
+    run(&desktop(), &spec(workload, preset)).expect("it runs through and loses nothing")
+}
+
+fn figure(outcome: &Outcome, name: &str) -> f64 {
+    let figure = outcome.figure(name);
+    figure.unwrap_or_else(|| panic!("{}: no {name} in {:?}", outcome.preset, outcome.figures))
+}
+
+#[test]
+fn every_workload_runs_through_under_every_preset() {
+    let sums = [
+        (Workload::Kbuild, "faults_per_s"),
+        (Workload::Boot, "faults"),
+        (Workload::Netperf, "packets_per_s"),
+        (Workload::StressHighalloc, "requests"),
+    ];
+    for (workload, name) in sums {
+        for preset in Preset::ALL {
+            let outcome = on_desktop(workload, preset);
+            assert!(figure(&outcome, name) > 0.0, "{workload} {}", preset.name());
+            assert!(outcome.seconds > 0.0 && outcome.cycles > 0);
+            assert_eq!((&*outcome.workload, &*outcome.preset), (workload.name(), preset.name()));
+            let names: Vec<_> = outcome.figures.iter().map(|figure| &figure.name).collect();
+            assert!(names.is_sorted_by(|a, b| a < b), "each name once, in order: {names:?}");
+        }
+    }
+}
+
+#[test]
+fn the_same_seed_says_the_same_and_another_does_not() {
+    for workload in OTHERS {
+        for preset in [Preset::ClusterFree, Preset::Zonal] {
+            let spec = spec(workload, preset);
+            let first = run(&desktop(), &spec);
+            assert_eq!(first, run(&desktop(), &spec), "{workload} {}", preset.name());
+            // Receive traffic has no random choice.
+            let other = run(&desktop(), &Spec { seed: 8, ..spec }).expect("any seed will do");
+            let (first, other) = (first.expect("it ran before").cycles, other.cycles);
+            assert_eq!(first != other, workload != Workload::Netperf, "{workload}");
+        }
+    }
+}
+
+#[test]
+fn batches_of_one_type_add_up() {
+    for workload in [Workload::Kbuild, Workload::Boot] {
+        for preset in LINKED {
+            let outcome = on_desktop(workload, preset);
+            let of = |name: &str| figure(&outcome, name);
+            let (calls, single) = (of("free_pcppages_bulk_calls"), of("single_mt"));
+            let types = ["unmovable", "movable", "reclaimable"];
+            let sum: f64 = types.iter().map(|ty| of(&format!("single_mt_{ty}"))).sum();
+            assert_eq!(sum, single);
+            assert!(0.0 < single && single < calls, "{workload}: {single} of {calls}");
+            let share = of("single_mt_percent");
+            assert!((share - single * 100.0 / calls).abs() < 1e-9, "{share}");
+            // Nearly everything that a build frees at once are the pages of a process.
+            assert!(of("single_mt_movable_percent") > 50.0, "{workload}");
+        }
+        let outcome = on_desktop(workload, Preset::Zonal);
+        assert_eq!(figure(&outcome, "free_pcppages_bulk_calls"), 0.0, "no such lists");
+    }
+}
+
+#[test]
+fn batches_are_in_proportion_to_the_faults() {
+    // All that a build maps it frees, in batches of 31: over a stretch they cannot be far apart.
+    let outcome = on_desktop(Workload::Kbuild, Preset::ClusterFree);
+    let faults = figure(&outcome, "faults_per_s") * outcome.seconds;
+    let freed = figure(&outcome, "free_pcppages_bulk_calls") * 31.0;
+    assert!((0.5..1.2).contains(&(freed / faults)), "{freed} frames of {faults}");
+}
+
+#[test]
+fn a_faster_build_asks_for_more() {
+    let slow = on_desktop(Workload::Kbuild, Preset::Linux416);
+    let mut machine = desktop();
+    machine.kernel.compute /= 4.0;
+    let fast = run(&machine, &spec(Workload::Kbuild, Preset::Linux416)).expect("it runs through");
+    let (slow, fast) = (figure(&slow, "faults_per_s"), figure(&fast, "faults_per_s"));
+    assert!(fast > 1.5 * slow, "{slow} faults a second, then {fast}");
+}
+
+#[test]
+fn pairs_of_cpus_do_not_disturb_each_other_but_in_the_zone() {
+    let packets = |preset, tasks| {
+        let spec = Spec { tasks, ..spec(Workload::Netperf, preset) };
+        figure(&run(&desktop(), &spec).expect("it runs through"), "packets_per_s")
+    };
+    for preset in [Preset::Linux416, Preset::Zonal] {
+        let (one, two) = (packets(preset, 2), packets(preset, 4));
+        assert!((1.5..2.05).contains(&(two / one)), "{}: {one}, then {two}", preset.name());
+    }
+    let odd = Spec { tasks: 3, ..spec(Workload::Netperf, Preset::Zonal) };
+    let refused = run(&desktop(), &odd);
+    assert!(matches!(refused, Err(SimError::DoesNotFit { .. })), "{refused:?}");
+}
+
+#[test]
+fn huge_pages_come_from_moved_and_dropped_pages() {
+    for preset in [Preset::Linux416, Preset::Zonal] {
+        let outcome = on_desktop(Workload::StressHighalloc, preset);
+        let of = |name: &str| figure(&outcome, name);
+        assert_eq!(of("requests"), 243.0, "95 % of the 256 blocks of 512 MiB");
+        let rate = of("success_rate");
+        assert!(rate > 5.0 && rate < 100.0, "{rate} %");
+        // Memory was full: what was had was dropped, or was free because of the watermarks.
+        let had = rate / 100.0 * 243.0 * 512.0;
+        assert!(of("pages_reclaimed") > had / 2.0, "{had} frames had");
+        assert!(of("pages_migrated") > 0.0);
+        assert!(of("mean_time_served") > 1_000.0, "nobody compacts in a microsecond");
+    }
+    let few = Spec { tasks: 2, ..spec(Workload::StressHighalloc, Preset::Zonal) };
+    let refused = run(&desktop(), &few);
+    assert!(matches!(refused, Err(SimError::DoesNotFit { .. })), "{refused:?}");
+}
+
+#[test]
+fn time_between_requests_is_virtual() {
+    let seconds = |delay_ms| {
+        let spec = Spec { delay_ms, ..spec(Workload::StressHighalloc, Preset::SkipMerge) };
+        run(&desktop(), &spec).expect("it runs through").seconds
+    };
+    let (short, long) = (seconds(1), seconds(5));
+    assert!(long - short > 0.9 * 243.0 * 0.004, "{short} s, then {long} s");
+}
+
+#[test]
+fn instances_of_a_zone_take_the_waiting_away() {
+    let intel = machine::builtin("intel_2s_224cpu").expect("it is built in");
+    let mut intel = intel;
+    intel.kernel.compute = 20_000.0;
+    let spin = |preset| {
+        let spec = Spec { tasks: 224, ..spec(Workload::Kbuild, preset) };
+        run(&intel, &spec).expect("it runs through").spin_percent("zone")
+    };
+    let (one, four) = (spin(Preset::Linux416), spin(Preset::SplitZones));
+    assert!(four < one / 4.0, "{one} %, then {four} %");
+}
