@@ -1,12 +1,40 @@
 //! A many-core machine in a box.
 //!
 //! The allocator's source runs, unchanged, on hundreds of virtual CPUs. Each is a coroutine with
-//! a clock in cycles; every access to an atomic of the platform and every lock charges it what
-//! the [machine] says that a cache line at that distance costs. The CPU with the
+//! a clock in cycles; every access to an atomic of the [`platform`] and every [lock] charges
+//! it what the [machine] says that a cache line at that distance costs. The CPU with the
 //! smallest clock runs next, so that a run follows from its machine, its
 //! [`Spec`](run::Spec) and its seed, to the cycle.
 //!
-//! What the model leaves out is written in `docs/simulator.md`.
+//! ```
+//! use zonal_sim::machine;
+//! use zonal_sim::run::{LruLock, Preset, Spec, Workload, run};
+//!
+//! let desktop = machine::builtin("desktop_8cpu_4g").expect("it is built in");
+//! let (workload, lru) = (Workload::Netperf, LruLock::Node);
+//! let on = |preset| {
+//!     let spec = Spec { workload, preset, tasks: 4, seed: 1, lru, delay_ms: 0, quick: true };
+//!     run(&desktop, &spec)
+//! };
+//! let (base, zonal) = (on(Preset::Linux416)?, on(Preset::Zonal)?);
+//! assert!(zonal.spin_percent("zone") <= base.spin_percent("zone"));
+//! assert_eq!(on(Preset::Zonal)?, zonal, "the same to the cycle");
+//! # Ok::<(), zonal_sim::run::SimError>(())
+//! ```
+//!
+//! | module | what it has |
+//! |---|---|
+//! | [`machine`] | machine files: sockets, clocks, caches, costs; six are built in |
+//! | [`mod@run`], [`outcome`] | what to run, and what it showed: figures, waiting by lock, accesses by class of line |
+//! | [`platform`], [`lock`], [`slot`] | the allocator's host: accesses, spinlocks, per-CPU slots in virtual time |
+//! | [`lines`], [`space`] | who has a cache line and from where it is served; which line an address is on |
+//! | [`mix`], [`profile`], [`ticks`] | what a build asks of memory; what a CPU is doing; virtual time |
+//! | [`explore`] | the same CPUs under random schedules, to look for races |
+//!
+//! Outside of a run the platform's atomics and locks work and cost nothing, on one thread.
+//!
+//! What the model leaves out, how the machines' constants were fitted, and where it is wrong, is
+//! written in `docs/simulator.md`; `ARCHITECTURE.md` follows one access through the source.
 
 mod channel;
 mod coroutine;

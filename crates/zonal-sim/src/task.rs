@@ -245,10 +245,11 @@ impl<S: Policy> Task<'_, '_, S> {
         stream(frames * LINES_A_FRAME);
     }
 
-    /// What a program does for itself between two page faults.
-    pub(crate) fn compute(&self) {
-        spend(self.work.compute);
-        stream((self.work.compute.cycles() / CYCLES_A_MISS) as u32);
+    /// What a program does for itself between two page faults, `part` of what is usual.
+    pub(crate) fn compute(&self, part: f64) {
+        let time = Ticks((self.work.compute.0 as f64 * part) as u64);
+        spend(time);
+        stream((time.cycles() / CYCLES_A_MISS) as u32);
     }
 
     /// Puts the collected pages on the LRU lists.

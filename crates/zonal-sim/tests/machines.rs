@@ -135,8 +135,11 @@ fn built_in_machines_are_those_of_the_sources() {
 fn distances_of_built_in_machines_are_ordered() {
     for (name, machine) in machine::builtins() {
         let cost = machine.cost;
-        let near = [cost.private, cost.streamed, cost.shared, cost.near, cost.memory];
+        let near = [cost.private, cost.shared, cost.near, cost.memory];
         assert!(near.is_sorted(), "{name}: {near:?}");
+        // What a prefetcher has may still be on its way.
+        let streamed = [cost.private, cost.streamed, cost.memory];
+        assert!(streamed.is_sorted(), "{name}: {streamed:?}");
         if machine.topology.sockets > 1 {
             assert!(cost.near < cost.far && cost.memory < cost.memory_far, "{name}");
         }
@@ -258,6 +261,9 @@ fn no_number_goes_unchecked() {
         }
         numbers += 1;
         for wrong in ["-1", "0", "inf"] {
+            if (key, wrong) == ("spread", "0") {
+                continue;
+            }
             let replaced = GOOD.replace(&format!("\n{text}\n"), &format!("\n{key} = {wrong}\n"));
             assert_ne!(replaced, GOOD);
             let (line, _, flaw, message) = malformed(&replaced);
@@ -265,7 +271,7 @@ fn no_number_goes_unchecked() {
             assert!(!matches!(flaw, Flaw::Syntax(_)), "{key} = {wrong}: {message}");
         }
     }
-    assert_eq!(numbers, 35);
+    assert_eq!(numbers, 37);
 }
 
 #[test]

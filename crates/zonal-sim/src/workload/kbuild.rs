@@ -11,7 +11,7 @@
 //!   with it. See [`process`](super::process).
 //! - Scaling: a build takes minutes, a run is a stretch of it, of so many page faults. It begins
 //!   with the page cache full and processes at any point of their way. Counts of batches are
-//!   those of the run; their shares can be compared with the source's.
+//!   those of the run with its warm-up; their shares can be compared with the source's.
 //! - Left out: the kernel's own work but for memory, waiting for the disk, other programs,
 //!   processes that move to another CPU (so a page is freed on the CPU that allocated it), and
 //!   memory pressure: the page cache is kept small.
@@ -23,7 +23,8 @@ use crate::machine::Machine;
 use crate::mix::kbuild::{BURST, CACHE_FRAMES, CACHE_ONE_IN, SLAB_BLOCKS, SMALL_ONE_IN};
 use crate::outcome::Figure;
 use crate::run::{SimError, Spec};
-use crate::task::stopped;
+use crate::task::{idle, stopped};
+use crate::ticks::Ticks;
 use core::cell::Cell;
 use zonal::policy::Policy;
 
@@ -52,11 +53,11 @@ impl Workload for Kbuild {
         let sockets = u64::from(machine.topology.sockets);
         // All tasks may be on one socket.
         let on_one = u64::from(spec.tasks).min(u64::from(machine.topology.cpus()) / sockets);
-        let faults = if spec.quick { 200_000 } else { 1_000_000 };
+        let faults = if spec.quick { 200_000 } else { 800_000 };
         Ok(Needs {
             frames_a_socket: (on_one * FRAMES).max(1 << 18),
             counted: "faults",
-            warm_up: faults / 2,
+            warm_up: faults,
             measure: faults,
             rates: true,
         })
@@ -80,6 +81,9 @@ impl Workload for Kbuild {
         self.before.set(Batches::of(stage.allocator));
         let body = |mut processes: Processes<'a, '_, S>| -> Body<'a> {
             Box::new(move || {
+                // CPUs do not start at the same moment.
+                let part = processes.random.f64() * BURST as f64;
+                idle(Ticks((processes.task.work.compute.0 as f64 * part) as u64));
                 while !stopped() && processes.burst() {}
                 if self.after.get().is_none() {
                     self.after.set(Some(Batches::of(stage.allocator)));

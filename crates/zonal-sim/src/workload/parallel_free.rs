@@ -1,5 +1,5 @@
 //! Freeing a huge mapping in parallel, as the 2018 series measured it: one process has mapped two
-//! thirds of memory and exits; each task frees its part.
+//! thirds of memory and exits; each task unmaps and frees its part.
 //!
 //! Only a stretch of it is simulated, of the size that the run needs: once the metadata of what
 //! is freed exceeds the caches many times, more of it changes nothing.
@@ -20,7 +20,7 @@ pub(crate) struct ParallelFree;
 
 impl ParallelFree {
     fn pages(spec: &Spec) -> u64 {
-        if spec.quick { 1 << 20 } else { 3 << 20 }
+        if spec.quick { 2 << 20 } else { 4 << 20 }
     }
 }
 
@@ -56,7 +56,7 @@ fn free<S: Policy>(mut task: Task<'_, '_, S>, mapped: &[Pfn]) {
             return;
         }
         coroutine::pause_if_early();
-        task.release(batch, Order::ZERO);
+        task.unmap(batch, Order::ZERO);
         count("freed", batch.len() as u64);
     }
 }

@@ -169,7 +169,9 @@ impl<'a, 'm, S: Policy> Processes<'a, 'm, S> {
     }
 
     fn fault(&mut self, process: &mut Process) {
-        self.task.compute();
+        // None to twice of it, so that CPUs do not keep in step.
+        let part = 2.0 * self.random.f64();
+        self.task.compute(part);
         if self.one_in(self.mix.cache_one_in) {
             self.read_page();
             return;
