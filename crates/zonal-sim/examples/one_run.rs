@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 use zonal_sim::machine::{self, Machine};
-use zonal_sim::run::{LruLock, Preset, Spec, Workload, run};
+use zonal_sim::run::{LruLock, Preset, Spec, Workload, timed};
 
 /// The machine with some of its numbers replaced: `memory=210 lru_add=40`.
 fn changed(machine: &Machine, words: &[String]) -> Result<Machine, Box<dyn std::error::Error>> {
@@ -34,7 +34,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let delay_ms = delay.unwrap_or(0);
         let spec = Spec { workload, preset, tasks: tasks.parse()?, seed: 1, lru, delay_ms, quick };
         let began = Instant::now();
-        let outcome = run(&machine, &spec)?;
+        let (outcome, pace) = timed(&machine, &spec)?;
         let zone = outcome.spin_percent("zone");
         let alloc = outcome.spin_percent_during("zone", "alloc");
         let free = outcome.spin_percent_during("zone", "free");
@@ -47,9 +47,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             print!("  {} {:.0}", figure.name, figure.value);
         }
         println!(
-            "  [{:.2} s virtual, {:.2} s real]",
+            "  [{:.2} s virtual, {:.2} s real, {:.2} M page operations a second]",
             outcome.seconds,
-            began.elapsed().as_secs_f64()
+            began.elapsed().as_secs_f64(),
+            pace.per_second() / 1e6
         );
         if rest.iter().any(|word| word == "profile") {
             for lock in &outcome.locks {

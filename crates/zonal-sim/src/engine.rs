@@ -68,6 +68,8 @@ pub(crate) struct Engine {
     pub(crate) slot_entry: Ticks,
     pub(crate) lock_cost: Ticks,
     pub(crate) stopped: bool,
+    /// Blocks that tasks on virtual CPUs allocated and freed.
+    pub(crate) page_operations: u64,
     /// Who answers the allocator's callbacks.
     pub(crate) host: Option<Rc<dyn Host>>,
     /// When the CPU that runs was resumed, by its clock.
@@ -140,6 +142,7 @@ impl Engine {
             slot_entry: ticks(cost.irq_toggle),
             lock_cost: ticks(cost.lock),
             stopped: false,
+            page_operations: 0,
             host: None,
             turn_began: Ticks::default(),
             space: Space::new(usize::from(topology.sockets)),

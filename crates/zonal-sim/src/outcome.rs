@@ -6,6 +6,7 @@
 //! assert_eq!(outcome.spin_percent("zone"), 42.0);
 //! ```
 
+use core::time::Duration;
 use serde::Serialize;
 
 /// What a run showed, within the measured stretch of virtual time.
@@ -33,6 +34,23 @@ pub struct Outcome {
     pub locks: Vec<LockProfile>,
     /// Each class of cache lines.
     pub lines: Vec<LineProfile>,
+}
+
+/// How fast a run was simulated: real time, of the virtual CPUs' work alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pace {
+    /// Blocks allocated and freed by the tasks, warm-up included.
+    pub page_operations: u64,
+    /// The time it took, without setting memory up.
+    pub took: Duration,
+}
+
+impl Pace {
+    /// Page operations a second of real time.
+    #[must_use]
+    pub fn per_second(&self) -> f64 {
+        self.page_operations as f64 / self.took.as_secs_f64()
+    }
 }
 
 /// A number with a name.

@@ -2,7 +2,7 @@
 
 use crate::engine::Engine;
 use crate::machine::Machine;
-use crate::outcome::Outcome;
+use crate::outcome::{Outcome, Pace};
 use crate::schedule::Schedule;
 use crate::workload::boot::Boot;
 use crate::workload::highalloc::HighAlloc;
@@ -197,6 +197,14 @@ impl Preset {
 /// [`SimError`], before anything ran, if the machine cannot do it; [`SimError::Deadlock`] if
 /// the CPUs wait for each other.
 pub fn run(machine: &Machine, spec: &Spec) -> Result<Outcome, SimError> {
+    timed(machine, spec).map(|(outcome, _)| outcome)
+}
+
+/// As [`run`], and says how fast this computer simulated it. That differs from run to run.
+///
+/// # Errors
+/// As [`run`].
+pub fn timed(machine: &Machine, spec: &Spec) -> Result<(Outcome, Pace), SimError> {
     let cpus = machine.topology.cpus();
     if spec.tasks == 0 || spec.tasks > cpus {
         return Err(SimError::Tasks { machine: machine.name.clone(), asked: spec.tasks, cpus });
@@ -220,9 +228,9 @@ fn on_preset<W: workload::Workload>(
     work: &W,
     machine: &Machine,
     spec: &Spec,
-) -> Result<Outcome, SimError> {
+) -> Result<(Outcome, Pace), SimError> {
     let engine = Engine::new(machine, spec.tasks, Schedule::by_clock());
-    let mut outcome = match spec.preset {
+    let (mut outcome, pace) = match spec.preset {
         Preset::Linux416 | Preset::HugeBatch => {
             workload::run::<W, zonal::preset::Linux416>(work, machine, spec, engine)
         }
@@ -239,7 +247,7 @@ fn on_preset<W: workload::Workload>(
         Preset::Zonal => workload::run::<W, zonal::preset::Zonal>(work, machine, spec, engine),
     }?;
     outcome.preset = spec.preset.name().to_owned();
-    Ok(outcome)
+    Ok((outcome, pace))
 }
 
 impl Spec {

@@ -125,11 +125,12 @@ pub(crate) fn count(name: &'static str, by: u64) {
     engine::with(|engine| engine.measured.count(name, by));
 }
 
-/// Runs `f` with its waiting put down to `phase`.
-pub(crate) fn during<R>(phase: Phase, f: impl FnOnce() -> R) -> R {
+/// Runs `f`, which allocates or frees so many blocks, with its waiting put down to `phase`.
+pub(crate) fn during<R>(phase: Phase, blocks: u64, f: impl FnOnce() -> R) -> R {
     let set = |phase| {
         engine::with_cpu(|engine, cpu| core::mem::replace(&mut engine.cpus[cpu].phase, phase))
     };
+    engine::with_cpu(|engine, _| engine.page_operations += blocks);
     let before = set(phase);
     let result = f();
     set(before.unwrap_or_default());
@@ -157,7 +158,7 @@ impl<S: Policy> Task<'_, '_, S> {
 
     /// Takes a block of any kind.
     pub(crate) fn ask(&mut self, request: &Request) -> Result<Pfn, AllocError> {
-        during(Phase::Alloc, || self.handle.alloc_raw(request))
+        during(Phase::Alloc, 1, || self.handle.alloc_raw(request))
     }
 
     /// Gives frames back.
@@ -165,7 +166,7 @@ impl<S: Policy> Task<'_, '_, S> {
     /// # Panics
     /// If the allocator refuses one that it gave: the simulation found a defect.
     pub(crate) fn give(&mut self, frames: &[Pfn], order: Order) {
-        during(Phase::Free, || {
+        during(Phase::Free, frames.len() as u64, || {
             for &pfn in frames {
                 self.handle.free_raw(pfn, order).expect("a frame that this task allocated");
             }

@@ -16,12 +16,13 @@ use crate::coroutine::{self, Body};
 use crate::engine::{self, Engine};
 use crate::lru::Lru;
 use crate::machine::Machine;
-use crate::outcome::{Figure, Outcome};
+use crate::outcome::{Figure, Outcome, Pace};
 use crate::platform::Sim;
 use crate::run::{Preset, SimError, Spec};
 use crate::task::{Pages, Task, Work};
 use crate::ticks::Ticks;
 use std::rc::Rc;
+use std::time::Instant;
 use zonal::plan::{Config, Plan, SplitConfig};
 use zonal::policy::Policy;
 use zonal::{Allocator, CpuId, ZoneType};
@@ -104,7 +105,7 @@ pub(crate) fn run<W: Workload, S: Policy>(
     machine: &Machine,
     spec: &Spec,
     mut engine: Engine,
-) -> Result<Outcome, SimError> {
+) -> Result<(Outcome, Pace), SimError> {
     let needs = workload.needs(machine, spec)?;
     // Presets that split nothing do not look at it.
     let split = SplitConfig::default().with_instances(ZoneType::Normal, INSTANCES);
@@ -131,7 +132,7 @@ fn measure<W: Workload, S: Policy>(
     spec: &Spec,
     plan: &Plan,
     needs: &Needs,
-) -> Result<Outcome, SimError> {
+) -> Result<(Outcome, Pace), SimError> {
     crate::world::with_allocator::<S, _>(machine, plan, |allocator, pages| {
         let lru = Lru::new(&machine.kernel, spec.lru, &pages, machine.topology.cpus());
         let lru = Rc::new(lru);
@@ -140,11 +141,14 @@ fn measure<W: Workload, S: Policy>(
         let tasks = workload.tasks(&stage);
         // What was done to set memory up does not count.
         engine::with(|engine| engine.measured.clear());
+        let began = Instant::now();
         coroutine::run_all(tasks, |cpu| stopwatch.look(cpu))?;
+        let operations = engine::with(|engine| engine.page_operations).unwrap_or(0);
+        let pace = Pace { page_operations: operations, took: began.elapsed() };
         let mut outcome = stopwatch.outcome(machine, spec, S::NAME);
         outcome.figures.extend(workload.figures(&stage)?);
         outcome.figures.sort_by(|a, b| a.name.cmp(&b.name));
-        Ok(outcome)
+        Ok((outcome, pace))
     })?
 }
 
