@@ -2,16 +2,18 @@
 //!
 //! Virtual CPUs do not run in the exact order of their clocks, so the wait follows from how busy
 //! the channels were in the stretch of time before, as for a queue with random arrivals and
-//! equal service times (M/D/1): ρ / 2(1 − ρ) services.
+//! equal service times (M/D/1): ρ / 2(1 − ρ) services. What a stretch could not serve is left to
+//! the next ones, and is waited for.
 
 use crate::ticks::Ticks;
+use core::cmp::Ordering;
 
-/// The stretch of time over which use is averaged, in ticks: 4096 cycles.
-const WINDOW: u64 = 4096 * Ticks::PER_CYCLE;
+/// The stretch of time over which use is averaged, in ticks: 16384 cycles.
+const WINDOW: u64 = 16_384 * Ticks::PER_CYCLE;
 /// Stretches that are remembered: CPUs are at most so far apart for their use to be counted.
-const WINDOWS: usize = 64;
-/// Above this the queue would have no end.
-const BUSIEST: f64 = 0.97;
+const WINDOWS: usize = 16;
+/// Above this the wait is that for what is left over.
+const BUSIEST: f64 = 0.9;
 
 #[derive(Clone, Copy, Default)]
 struct Use {
@@ -34,15 +36,23 @@ impl Channel {
     /// Fetches `count` lines at the time `now`; returns how long they wait, together.
     pub(crate) fn fetch(&mut self, now: Ticks, count: u32) -> Ticks {
         let window = now.0 / WINDOW;
-        let place = &mut self.uses[window as usize % WINDOWS];
-        if place.window < window {
-            *place = Use { window, lines: 0 };
+        let capacity = (WINDOW / self.line.0.max(1)) as u32;
+        let (mut left, mut before) = (0, 0);
+        for age in (1..WINDOWS as u64).rev() {
+            let earlier = window.wrapping_sub(age);
+            let used = self.uses[earlier as usize % WINDOWS];
+            before = if used.window == earlier { used.lines } else { 0 };
+            left = (left + before).saturating_sub(capacity);
         }
-        place.lines += count;
-        let before = self.uses[window.wrapping_sub(1) as usize % WINDOWS];
-        let lines = if before.window + 1 == window { before.lines } else { 0 };
-        let busy = (f64::from(lines) * self.line.0 as f64 / WINDOW as f64).min(BUSIEST);
-        let wait = self.line.0 as f64 * busy / (2.0 * (1.0 - busy));
-        Ticks((wait * f64::from(count)) as u64)
+        let place = &mut self.uses[window as usize % WINDOWS];
+        match place.window.cmp(&window) {
+            Ordering::Less => *place = Use { window, lines: count },
+            Ordering::Equal => place.lines += count,
+            // Too far behind all others to be counted.
+            Ordering::Greater => (),
+        }
+        let busy = (f64::from(before) / f64::from(capacity.max(1))).min(BUSIEST);
+        let wait = self.line.0 as f64 * busy / (2.0 * (1.0 - busy)) * f64::from(count);
+        Ticks(wait as u64 + u64::from(left) * self.line.0)
     }
 }

@@ -5,6 +5,7 @@ use crate::run::SimError;
 use core::cell::Cell;
 use corosensei::stack::DefaultStack;
 use corosensei::{Coroutine, CoroutineResult, Yielder};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 /// What a virtual CPU runs.
 pub type Body<'a> = Box<dyn FnOnce() + 'a>;
@@ -33,8 +34,12 @@ pub(crate) fn switch() {
     RUNNING.set(running);
 }
 
-/// The CPU that runs lets others go on, if they are before it.
+/// The CPU that runs lets others go on, if they are before it. While its stack is unwound it
+/// does not: it waits then only for locks.
 pub(crate) fn pause() {
+    if std::thread::panicking() {
+        return;
+    }
     let waits = engine::with_cpu(|engine, cpu| {
         let clock = *engine.clock(cpu);
         engine.schedule.push(cpu, clock);
@@ -51,39 +56,76 @@ pub(crate) fn pause_if_early() {
     }
 }
 
+/// The virtual CPUs of a run. Those that have not returned are unwound when this is dropped.
+struct Crew(Vec<Coroutine<(), (), ()>>);
+
+impl Drop for Crew {
+    fn drop(&mut self) {
+        // From here on nobody waits for anybody: what an unwound stack drops finds no CPU.
+        let holding = engine::with(|engine| {
+            engine.current = None;
+            engine.cpus.iter().map(|cpu| cpu.holding).collect::<Vec<_>>()
+        });
+        RUNNING.set(core::ptr::null());
+        let holding = holding.unwrap_or_default();
+        let mut order: Vec<usize> = (0..self.0.len()).collect();
+        // Who is inside of a lock leaves it before those who may want it on their way out.
+        order.sort_by_key(|&cpu| core::cmp::Reverse(holding.get(cpu).copied()));
+        for cpu in order {
+            self.0[cpu].force_unwind();
+        }
+    }
+}
+
 /// Runs one body on each virtual CPU of this thread's machine until all have returned.
 ///
 /// `step` is called before each turn with the CPU that is to run.
+///
+/// A panic in a body is passed on: at once, or under a random schedule when the others have
+/// returned, which are asked to stop.
 ///
 /// # Errors
 /// [`SimError::Deadlock`] if all that are left wait for each other; they are unwound.
 pub(crate) fn run_all(bodies: Vec<Body<'_>>, mut step: impl FnMut(usize)) -> Result<(), SimError> {
     let mut waiting = bodies.len();
-    let mut coroutines: Vec<_> = bodies.into_iter().map(coroutine).collect();
-    engine::with(|engine| {
+    let mut crew = Crew(bodies.into_iter().map(coroutine).collect());
+    let random = engine::with(|engine| {
         for cpu in 0..waiting {
             let clock = *engine.clock(cpu);
             engine.schedule.push(cpu, clock);
         }
+        engine.schedule.is_random()
     });
+    let mut panicked = None;
     while waiting > 0 {
         let Some(cpu) = engine::with(|engine| engine.schedule.pop()).flatten() else {
-            return Err(deadlock());
+            let stuck = deadlock();
+            drop(crew);
+            return panicked.map_or(Err(stuck), |payload| resume_unwind(payload));
         };
         step(cpu);
         engine::with(|engine| {
             engine.current = Some(cpu);
             engine.turn_began = engine.cpus[cpu].clock;
         });
-        let turn = coroutines[cpu].resume(());
+        let turn = catch_unwind(AssertUnwindSafe(|| crew.0[cpu].resume(())));
         engine::with(|engine| engine.current = None);
         RUNNING.set(core::ptr::null());
-        if let CoroutineResult::Return(()) = turn {
+        let returned = match turn {
+            Ok(turn) => matches!(turn, CoroutineResult::Return(())),
+            Err(payload) if random == Some(true) => {
+                engine::with(|engine| engine.stopped = true);
+                panicked.get_or_insert(payload);
+                true
+            }
+            Err(payload) => resume_unwind(payload),
+        };
+        if returned {
             engine::with(|engine| engine.cpus[cpu].done = true);
             waiting -= 1;
         }
     }
-    Ok(())
+    panicked.map_or(Ok(()), |payload| resume_unwind(payload))
 }
 
 fn coroutine(body: Body<'_>) -> Coroutine<(), (), ()> {

@@ -1,7 +1,8 @@
 //! Random schedules: the same virtual CPUs, but any of them may go on at any access.
 //!
 //! What runs is the allocator's own source; what decides is a seed. A run that goes wrong goes
-//! wrong again with the same seed.
+//! wrong again with the same seed. Accesses are sequentially consistent: a missing acquire or
+//! release is not found here.
 //!
 //! ```
 //! use core::sync::atomic::Ordering::Relaxed;
@@ -21,11 +22,20 @@
 
 use crate::coroutine;
 use crate::engine::{self, Engine};
-use crate::machine;
-use crate::run::SimError;
-use crate::schedule::Schedule;
+use crate::machine::{self, Machine};
+use crate::schedule::{Random, Schedule};
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::LazyLock;
 
 pub use crate::coroutine::Body;
+
+/// Costs play no part here, so any machine does.
+static MACHINE: LazyLock<Machine> =
+    LazyLock::new(|| machine::builtin("desktop_8cpu_4g").expect("it is built in"));
+
+/// The most virtual CPUs of an exploration.
+pub const MAX_CPUS: u32 = 8;
 
 /// What a seed decides before the run: the swarm's options.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,34 +44,154 @@ pub struct Options {
     pub seed: u64,
     /// At an access another CPU goes on with a probability of so many in 1024: 1 to 1024.
     pub switch_in_1024: u32,
+    /// A CPU that rarely goes on: the others overtake it many times, wherever it is.
+    pub slow: Option<u32>,
+    /// After so many accesses [`stopped`] says so; after as many again the run is given up.
+    pub accesses: u64,
 }
 
 impl Options {
-    /// Options drawn from the seed: runs with few switches find other races than runs with many.
+    /// Accesses that a run of [`from_seed`](Self::from_seed) has.
+    pub const ACCESSES: u64 = 10_000_000;
+
+    /// Options drawn from the seed: runs with few switches find other races than runs with
+    /// many, and runs in which one CPU hardly gets on others again.
     #[must_use]
     pub fn from_seed(seed: u64) -> Self {
         let mut random = fastrand::Rng::with_seed(seed);
-        Self { seed, switch_in_1024: 1 << random.u32(2..=9) }
+        let switch_in_1024 = 1 << random.u32(2..=9);
+        let slow = random.bool().then(|| random.u32(..MAX_CPUS));
+        Self { seed, switch_in_1024, slow, accesses: Self::ACCESSES }
     }
+}
+
+/// What a run did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Explored {
+    /// A hash of every choice: who went on, and after how many accesses.
+    pub trace: u64,
+}
+
+/// Why a run did not come to its end.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ExploreError {
+    /// No bodies, or too many.
+    #[error("{asked} virtual CPUs asked for; an exploration has 1 to {MAX_CPUS}")]
+    Cpus {
+        /// How many bodies there were.
+        asked: usize,
+    },
+    /// All that have not returned wait for each other.
+    #[error("deadlock: the virtual CPUs {waiting:?} wait for each other")]
+    Deadlock {
+        /// Who they are.
+        waiting: Vec<u32>,
+    },
+    /// Somebody waits in a loop for what does not come, or goes round in circles.
+    #[error("no end: the virtual CPUs {running:?} still run after {accesses} accesses")]
+    Endless {
+        /// Who has not returned.
+        running: Vec<u32>,
+        /// Accesses made.
+        accesses: u64,
+    },
+    /// A body panicked; the others were asked to stop.
+    #[error("panic: {message}")]
+    Panicked {
+        /// What it said.
+        message: String,
+    },
 }
 
 /// Runs each body on a virtual CPU of its own, in an order that the options decide.
 ///
-/// A panic in a body is passed on; the others are unwound.
-///
 /// # Errors
-/// [`SimError::Deadlock`] if all that are left wait for each other; [`SimError::Tasks`] without
-/// bodies or with more than 8.
+/// [`ExploreError`]. Bodies that cannot go on are unwound: what they drop then may take locks,
+/// but not wait for another virtual CPU.
 ///
 /// # Panics
-/// If a body panics, or if this thread runs a machine already.
-pub fn explore(options: Options, bodies: Vec<Body<'_>>) -> Result<(), SimError> {
-    let machine = machine::builtin("desktop_8cpu_4g").expect("it is built in");
-    let (asked, cpus) = (bodies.len() as u32, machine.topology.cpus());
-    if asked == 0 || asked > cpus {
-        return Err(SimError::Tasks { machine: machine.name, asked, cpus });
+/// If this thread runs a machine already.
+pub fn explore(options: Options, bodies: Vec<Body<'_>>) -> Result<Explored, ExploreError> {
+    let asked = bodies.len();
+    if asked == 0 || asked > MAX_CPUS as usize {
+        return Err(ExploreError::Cpus { asked });
     }
-    let schedule = Schedule::random(options.seed, options.switch_in_1024);
-    let _installed = engine::install(Engine::new(&machine, asked, schedule));
-    coroutine::run_all(bodies, |_| ())
+    let Options { seed, switch_in_1024, slow, accesses } = options;
+    let random = Random::new(seed, switch_in_1024, slow, accesses.max(1));
+    let mut engine = Engine::new(&MACHINE, asked as u32, Schedule::Random(random));
+    // Locks remember the class of their first machine: here it is the same in all.
+    engine.class("other");
+    let _installed = engine::install(engine);
+    let step = |_| {
+        engine::with(|engine| {
+            let late = matches!(&engine.schedule, Schedule::Random(random) if random.is_late());
+            engine.stopped |= late;
+        });
+    };
+    match catch_unwind(AssertUnwindSafe(|| coroutine::run_all(bodies, step))) {
+        Ok(Ok(())) => Ok(Explored { trace: random_of(|random| random.trace()).unwrap_or(0) }),
+        Ok(Err(_)) => Err(stuck(accesses)),
+        Err(payload) => Err(ExploreError::Panicked { message: message(&*payload) }),
+    }
+}
+
+/// The virtual CPU that the caller runs on; `None` outside of a run.
+#[must_use]
+pub fn current() -> Option<u32> {
+    engine::with_cpu(|_, cpu| cpu as u32)
+}
+
+/// Whether a body should return as soon as it can: another has panicked, or the run was long
+/// enough.
+#[must_use]
+pub fn stopped() -> bool {
+    engine::with(|engine| engine.stopped) == Some(true)
+}
+
+/// The schedule draws who goes on, maybe the caller. No effect outside of a run.
+pub fn yield_now() {
+    coroutine::pause();
+}
+
+/// Runs `f` while nobody else goes on, whatever it accesses. For checks when no other virtual CPU
+/// is inside of what is checked: `f` must not wait for one.
+///
+/// # Panics
+/// If `f` makes more accesses than the run has left.
+pub fn alone<R>(f: impl FnOnce() -> R) -> R {
+    /// Others go on again, even after a panic.
+    struct Back(bool);
+    impl Drop for Back {
+        fn drop(&mut self) {
+            random_of(|random| random.set_quiet(self.0));
+        }
+    }
+    let _back = Back(random_of(|random| random.set_quiet(true)) == Some(true));
+    f()
+}
+
+fn random_of<R>(f: impl FnOnce(&mut Random) -> R) -> Option<R> {
+    engine::with(|engine| match &mut engine.schedule {
+        Schedule::Random(random) => Some(f(random)),
+        Schedule::Clock { .. } => None,
+    })
+    .flatten()
+}
+
+fn stuck(accesses: u64) -> ExploreError {
+    let cpus = engine::with(|engine| {
+        let left = engine.cpus.iter().enumerate().filter(|(_, cpu)| !cpu.done);
+        left.map(|(cpu, _)| cpu as u32).collect::<Vec<_>>()
+    });
+    let left = cpus.unwrap_or_default();
+    if random_of(|random| random.is_over()) == Some(true) {
+        return ExploreError::Endless { running: left, accesses: accesses.saturating_mul(2) };
+    }
+    ExploreError::Deadlock { waiting: left }
+}
+
+fn message(payload: &(dyn Any + Send)) -> String {
+    let text = payload.downcast_ref::<String>().map(String::as_str);
+    text.or_else(|| payload.downcast_ref::<&str>().copied()).unwrap_or("without a text").to_owned()
 }

@@ -151,7 +151,7 @@ impl State {
             let lock = engine.lock_cost;
             engine.spend(cpu, lock);
             let clock = *engine.clock(cpu);
-            engine.cpus[cpu].holding == 0
+            (engine.cpus[cpu].holding == 0 || engine.schedule.is_random())
                 && engine.schedule.switches_at(true, clock, Ticks::default())
         });
         if early == Some(true) {
@@ -219,3 +219,7 @@ impl State {
         })
     }
 }
+
+#[cfg(test)]
+#[path = "lock_tests.rs"]
+mod tests;

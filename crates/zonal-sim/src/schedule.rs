@@ -9,7 +9,90 @@ pub(crate) enum Schedule {
     /// The smallest clock first; equal clocks by CPU number.
     Clock { ready: BinaryHeap<Reverse<(Ticks, u32)>> },
     /// A random one, and a random point to switch at.
-    Random { ready: Vec<u32>, random: fastrand::Rng, switch_in_1024: u32 },
+    Random(Random),
+}
+
+/// How often a slow CPU is passed over when it is drawn: all but one in so many times.
+const SLOWNESS: u32 = 64;
+
+/// Random choices, and what was chosen so far.
+pub(crate) struct Random {
+    ready: Vec<u32>,
+    dice: fastrand::Rng,
+    switch_in_1024: u32,
+    slow: Option<u32>,
+    /// Accesses and turns that are left before the work is asked to stop; then again as many
+    /// before it is stopped.
+    left: u64,
+    budget: u64,
+    late: bool,
+    /// Nobody else goes on.
+    quiet: bool,
+    /// A hash of all choices.
+    trace: u64,
+}
+
+impl Random {
+    /// At each access another CPU goes on with a probability of n/1024; `slow` rarely does.
+    pub(crate) fn new(seed: u64, switch_in_1024: u32, slow: Option<u32>, budget: u64) -> Self {
+        let (dice, left) = (fastrand::Rng::with_seed(seed), budget);
+        let (ready, late, quiet, trace) = (Vec::new(), false, false, seed);
+        Self { ready, dice, switch_in_1024, slow, left, budget, late, quiet, trace }
+    }
+
+    /// Whether the work should come to an end.
+    pub(crate) const fn is_late(&self) -> bool {
+        self.late
+    }
+
+    /// Whether it did not, for as long again.
+    pub(crate) const fn is_over(&self) -> bool {
+        self.late && self.left == 0
+    }
+
+    /// From now on nobody else goes on, or others do again; how it was before.
+    pub(crate) const fn set_quiet(&mut self, quiet: bool) -> bool {
+        core::mem::replace(&mut self.quiet, quiet)
+    }
+
+    /// A hash of all choices so far.
+    pub(crate) const fn trace(&self) -> u64 {
+        self.trace
+    }
+
+    fn pop(&mut self) -> Option<usize> {
+        if self.is_over() || self.ready.is_empty() {
+            return None;
+        }
+        if self.left == 0 {
+            (self.late, self.left) = (true, self.budget);
+        }
+        self.left -= 1;
+        let mut place = self.dice.usize(..self.ready.len());
+        if self.slow == Some(self.ready[place]) && self.dice.u32(..SLOWNESS) > 0 {
+            place = (place + self.dice.usize(..self.ready.len())) % self.ready.len();
+        }
+        let cpu = self.ready.swap_remove(place);
+        self.trace = mix(mix(self.trace, u64::from(cpu)), self.left);
+        Some(cpu as usize)
+    }
+
+    fn switches(&mut self) -> bool {
+        self.left = self.left.saturating_sub(1);
+        if self.quiet {
+            // Only a panic leads out of here; the first is enough.
+            self.quiet = self.left > 0;
+            assert!(self.quiet, "no end after {} accesses", self.budget);
+            return false;
+        }
+        // At the end whoever runs stops, even if there is nobody else.
+        self.left == 0 || !self.ready.is_empty() && self.dice.u32(..1024) < self.switch_in_1024
+    }
+}
+
+/// One more number in a hash.
+pub(crate) const fn mix(hash: u64, number: u64) -> u64 {
+    (hash ^ number).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29)
 }
 
 impl Schedule {
@@ -18,21 +101,16 @@ impl Schedule {
         Self::Clock { ready: BinaryHeap::new() }
     }
 
-    /// At random: at each access another CPU goes on with a probability of n/1024.
-    pub(crate) fn random(seed: u64, switch_in_1024: u32) -> Self {
-        Self::Random { ready: Vec::new(), random: fastrand::Rng::with_seed(seed), switch_in_1024 }
-    }
-
     /// Whether clocks have no say.
     pub(crate) const fn is_random(&self) -> bool {
-        matches!(self, Self::Random { .. })
+        matches!(self, Self::Random(_))
     }
 
     /// A CPU can run from `clock` on.
     pub(crate) fn push(&mut self, cpu: usize, clock: Ticks) {
         match self {
             Self::Clock { ready } => ready.push(Reverse((clock, cpu as u32))),
-            Self::Random { ready, .. } => ready.push(cpu as u32),
+            Self::Random(random) => random.ready.push(cpu as u32),
         }
     }
 
@@ -40,10 +118,7 @@ impl Schedule {
     pub(crate) fn pop(&mut self) -> Option<usize> {
         match self {
             Self::Clock { ready } => ready.pop().map(|Reverse((_, cpu))| cpu as usize),
-            Self::Random { ready, random, .. } => {
-                let place = (!ready.is_empty()).then(|| random.usize(..ready.len()))?;
-                Some(ready.swap_remove(place) as usize)
-            }
+            Self::Random(random) => random.pop(),
         }
     }
 
@@ -54,9 +129,7 @@ impl Schedule {
             Self::Clock { ready } => ready.peek().is_some_and(|Reverse((next, _))| {
                 if meeting { *next < clock } else { *next + lookahead < clock }
             }),
-            Self::Random { random, switch_in_1024, ready } => {
-                !ready.is_empty() && random.u32(..1024) < *switch_in_1024
-            }
+            Self::Random(random) => random.switches(),
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Per-CPU slots in virtual time: no lock in the usual case, only what the kernel pays to stay
 //! alone on its CPU (interrupts or preemption off and on again).
 
+use crate::coroutine;
 use crate::engine::{self, Access};
 use crate::lock::State;
 use core::cell::{Cell, RefCell};
@@ -16,6 +17,17 @@ pub struct SimSlot<T> {
 }
 
 impl<T> SimSlot<T> {
+    /// Under a random schedule others may go on before an entry.
+    fn arrive() {
+        let others_first = engine::with_cpu(|engine, cpu| {
+            let clock = *engine.clock(cpu);
+            engine.schedule.is_random() && engine.schedule.switches_at(true, clock, clock)
+        });
+        if others_first == Some(true) {
+            coroutine::pause();
+        }
+    }
+
     /// What an entry costs, whoever enters.
     fn charge(&self) {
         engine::with_cpu(|engine, cpu| {
@@ -37,6 +49,7 @@ impl<T> Slot<T> for SimSlot<T> {
     }
 
     fn try_with<R>(&self, f: impl FnOnce(&mut T) -> R) -> Option<R> {
+        Self::arrive();
         if self.claimed.get() {
             return None;
         }
@@ -46,12 +59,14 @@ impl<T> Slot<T> for SimSlot<T> {
     }
 
     fn with<R>(&self, f: impl FnOnce(&mut T) -> R) -> R {
+        Self::arrive();
         self.charge();
         let _inside = self.inside.stay();
         f(&mut self.value.borrow_mut())
     }
 
     fn claim(slots: &[Self]) -> Result<Self::Owned<'_>, ClaimError> {
+        Self::arrive();
         if slots.iter().any(|slot| slot.claimed.get()) {
             return Err(ClaimError::Taken);
         }

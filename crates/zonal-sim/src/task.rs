@@ -242,8 +242,11 @@ impl<S: Policy> Task<'_, '_, S> {
     }
 
     fn clear(&self, frames: u32) {
-        spend(Ticks(self.work.clear.0 * u64::from(frames)));
-        stream(frames * LINES_A_FRAME);
+        for _ in 0..frames {
+            spend(self.work.clear);
+            engine::with_cpu(|engine, cpu| engine.stream(cpu, LINES_A_FRAME));
+            coroutine::pause_if_early();
+        }
     }
 
     /// What a program does for itself between two page faults, `part` of what is usual.

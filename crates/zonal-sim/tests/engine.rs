@@ -1,0 +1,101 @@
+//! The engine under clocks: the same to the cycle, no time lost, and what is refused.
+
+use zonal_sim::machine::{self, Machine};
+use zonal_sim::outcome::Outcome;
+use zonal_sim::run::{LruLock, Preset, SimError, Spec, Workload, run};
+
+fn desktop() -> Machine {
+    machine::builtin("desktop_8cpu_4g").expect("it is built in")
+}
+
+fn spec(preset: Preset, tasks: u32, seed: u64) -> Spec {
+    let (workload, lru) = (Workload::PageFault1, LruLock::Node);
+    Spec { workload, preset, tasks, seed, lru, delay_ms: 0, quick: true }
+}
+
+fn outcome(spec: &Spec) -> Outcome {
+    run(&desktop(), spec).expect("it fits the machine")
+}
+
+#[test]
+fn the_same_to_the_cycle() {
+    for preset in [Preset::Linux416, Preset::Zonal] {
+        let spec = spec(preset, 8, 11);
+        let first = outcome(&spec);
+        assert_eq!(outcome(&spec), first, "{}", preset.name());
+        // On two threads at once; memory is elsewhere there.
+        let both = std::thread::scope(|scope| {
+            let threads = [(); 2].map(|()| scope.spawn(|| outcome(&spec)));
+            threads.map(|thread| thread.join().expect("it ran before"))
+        });
+        assert_eq!(both, [first.clone(), first.clone()], "{}", preset.name());
+    }
+}
+
+#[test]
+fn another_seed_is_another_run() {
+    let runs: Vec<_> = (1..=3).map(|seed| outcome(&spec(Preset::Linux416, 4, seed))).collect();
+    for (at, one) in runs.iter().enumerate() {
+        for other in &runs[at + 1..] {
+            assert_ne!((&one.lines, one.cycles), (&other.lines, other.cycles));
+        }
+        // The same work all the same.
+        let of = |run: &Outcome| run.figure("faults_per_s").expect("it counts faults");
+        assert!((of(one) / of(&runs[0]) - 1.0).abs() < 0.1, "{} and {}", of(one), of(&runs[0]));
+    }
+}
+
+/// Every preset does the work; all CPUs' cycles are accounted for, and no class of waiting or of
+/// lines has more than there are.
+#[test]
+fn every_preset_faults_pages_and_loses_no_time() {
+    for preset in Preset::ALL {
+        let run = outcome(&spec(preset, 8, 5));
+        let name = preset.name();
+        assert_eq!((run.preset.as_str(), run.tasks, run.seed), (name, 8, 5));
+        let window = run.seconds * desktop().clock.nominal_ghz * 1e9;
+        let all = run.cycles as f64;
+        assert!((all - 8.0 * window).abs() <= 8.0, "{name}: {all} is not 8 x {window}");
+
+        let spun: u64 = run.spins.iter().map(|spin| spin.cycles).sum();
+        let on_lines: u64 = run.lines.iter().map(|class| class.cycles).sum();
+        assert!(on_lines > 0 && ((spun + on_lines) as f64) < all, "{name}: {spun} + {on_lines}");
+        for lock in &run.locks {
+            assert!(lock.contended <= lock.taken && lock.taken > 0, "{name}: {lock:?}");
+            assert!((lock.contended == 0) == (lock.waited == 0), "{name}: {lock:?}");
+            assert!(lock.transferred <= lock.waited + lock.held, "{name}: {lock:?}");
+            // Nobody is in a lock with somebody else: holds end within the window, but for the
+            // last one of each CPU.
+            assert!(lock.held as f64 <= window * 1.01, "{name}: {lock:?}, of {window}");
+        }
+        // What is waited for locks is put down to their classes; all of it.
+        let by_lock: u64 = run.locks.iter().map(|lock| lock.waited).sum();
+        assert!(by_lock.abs_diff(spun) <= spun / 50 + 1000, "{name}: {by_lock} and {spun}");
+        let rate = run.figure("faults_per_s").expect("it counts faults");
+        // A fault takes at least what the kernel takes, and less than ten times that.
+        let least = desktop().kernel.fault + desktop().kernel.clear_page;
+        let most = all / run.seconds / least;
+        assert!(rate < 2.0 * most && rate > most / 10.0, "{name}: {rate} of {most}");
+    }
+}
+
+#[test]
+fn what_cannot_run_is_refused() {
+    let machine = desktop();
+    for tasks in [0, 9, u32::MAX] {
+        let error = run(&machine, &spec(Preset::Zonal, tasks, 1)).unwrap_err();
+        assert_eq!(error, SimError::Tasks { machine: machine.name.clone(), asked: tasks, cpus: 8 });
+        let text = error.to_string();
+        assert!(text.contains(&format!("{tasks} tasks")) && text.contains("1 to 8"), "{text}");
+    }
+    // And nothing is left behind on the thread.
+    assert_eq!(outcome(&spec(Preset::Zonal, 1, 1)), outcome(&spec(Preset::Zonal, 1, 1)));
+}
+
+#[test]
+fn alone_nobody_waits() {
+    let run = outcome(&spec(Preset::Linux416, 1, 1));
+    assert!(run.spins.is_empty(), "{:?}", run.spins);
+    assert!(run.locks.iter().all(|lock| lock.contended == 0));
+    assert!(run.lines.iter().all(|class| (class.near, class.far) == (0, 0)), "one core");
+}

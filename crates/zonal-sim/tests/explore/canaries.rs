@@ -1,0 +1,243 @@
+//! Planted bugs: each must be found within so many runs, by the same seeds that find nothing on
+//! sound parts; and what cannot go on must be told apart.
+
+use crate::host::{Parts, Sound, Watched};
+use crate::run::{Failure, run};
+use crate::swarm::Swarm;
+use std::cell::RefCell;
+use std::sync::atomic::Ordering::{self, Relaxed};
+use zonal::platform::shared_slot::{Guarded, SharedSlot};
+use zonal::platform::{AtomicWord, Lock, Platform};
+use zonal::policy::{Policy, Walk, cluster, compact, merge::Lazy, split::Whole, trace::Off};
+use zonal_sim::explore::{ExploreError, Options, current, explore, stopped, yield_now};
+use zonal_sim::lock::SimLock;
+use zonal_sim::platform::{Sim, SimWord};
+use zonal_testkit::preset::TinyZonal;
+use zonal_testkit::shape::Shape;
+
+/// Index of `TinyZonal` in the table of presets.
+const TINY: usize = 7;
+
+/// A word of the simulator with another compare-exchange.
+macro_rules! broken_word {
+    ($(#[$doc:meta])* $name:ident, $exchange:expr) => {
+        $(#[$doc])*
+        #[derive(Debug)]
+        struct $name(SimWord);
+
+        impl AtomicWord for $name {
+            fn new(value: u64) -> Self {
+                Self(SimWord::new(value))
+            }
+            fn load(&self, order: Ordering) -> u64 {
+                self.0.load(order)
+            }
+            fn store(&self, value: u64, order: Ordering) {
+                self.0.store(value, order);
+            }
+            fn fetch_add(&self, value: u64, order: Ordering) -> u64 {
+                self.0.fetch_add(value, order)
+            }
+            fn compare_exchange(
+                &self,
+                current: u64,
+                new: u64,
+                _: Ordering,
+                _: Ordering,
+            ) -> Result<u64, u64> {
+                let exchange: fn(&SimWord, u64, u64) -> Result<u64, u64> = $exchange;
+                exchange(&self.0, current, new)
+            }
+        }
+    };
+}
+
+/// A load, then a store: another CPU may go on in between.
+fn torn(word: &SimWord, current: u64, new: u64) -> Result<u64, u64> {
+    let there = word.load(Relaxed);
+    if there != current {
+        return Err(there);
+    }
+    word.store(new, Relaxed);
+    Ok(there)
+}
+
+broken_word!(
+    /// Planted bug: a compare-exchange that is not atomic.
+    Torn, torn
+);
+/// Planted bug: a lock that lets everybody in. Two at once are noticed by the cell in it.
+#[derive(Debug)]
+struct Open<T>(RefCell<T>);
+
+impl<T> Lock<T> for Open<T> {
+    fn new(value: T) -> Self {
+        Self(RefCell::new(value))
+    }
+    fn with<R>(&self, f: impl FnOnce(&mut T) -> R) -> R {
+        f(&mut self.0.borrow_mut())
+    }
+    fn try_with<R>(&self, f: impl FnOnce(&mut T) -> R) -> Option<R> {
+        Some(f(&mut self.0.borrow_mut()))
+    }
+    fn get_mut(&mut self) -> &mut T {
+        self.0.get_mut()
+    }
+}
+
+/// Planted bug: looks at the first zone only.
+struct Lazybones;
+
+impl Walk for Lazybones {
+    fn find<Z, R>(zones: &[Z], attempt: impl FnMut(&Z) -> Option<R>) -> Option<R> {
+        zones.iter().take(1).find_map(attempt)
+    }
+}
+
+/// [`TinyZonal`] with that walk.
+struct OneZone;
+
+impl Policy for OneZone {
+    const NAME: &'static str = "OneZone";
+    type Keeper = zonal::keeper::Depot<8>;
+    type Merge = Lazy;
+    type Clusters = cluster::None;
+    type Compact = compact::Cheapest;
+    type Walk = Lazybones;
+    type Split = Whole;
+    type Trace = Off;
+}
+
+/// Sound parts, but for one.
+macro_rules! broken_parts {
+    ($name:ident, $word:ty, $lock:ident) => {
+        struct $name;
+        impl Parts for $name {
+            type Word = $word;
+            type Lock<T: Send> = Watched<$lock<T>, 0>;
+            type Slot<T: Send> = SharedSlot<T, Watched<SimLock<Guarded<T>>, 1>>;
+        }
+    };
+}
+
+broken_parts!(TornWords, Torn, SimLock);
+broken_parts!(OpenLocks, SimWord, Open);
+
+/// A bug in the parts `K` or in the preset `B` is found by one of the first `runs` seeds, again by
+/// that seed, and not by it on sound parts and the preset `S`.
+fn found_within<K: Parts, B: Policy, S: Policy>(runs: u64, swarm: fn(u64) -> Swarm) -> Failure {
+    let fails = |seed| run::<K, B>(&swarm(seed), false).err();
+    let found = (0..runs).find_map(|seed| Some((seed, fails(seed)?)));
+    let Some((seed, failure)) = found else { panic!("not found by {runs} runs") };
+    println!("found by run {}: {}", seed + 1, failure.violation);
+    let again = fails(seed).expect("the seed finds it again");
+    assert_eq!(again.violation, failure.violation);
+    run::<Sound, S>(&swarm(seed), false).expect("nothing is wrong without the bug");
+    failure
+}
+
+/// A run on `TinyZonal`: small clusters that change hands often.
+fn tiny(seed: u64) -> Swarm {
+    Swarm { preset: TINY, ..Swarm::new(seed) }
+}
+
+#[test]
+fn a_torn_compare_exchange_is_found() {
+    found_within::<TornWords, TinyZonal, TinyZonal>(100, tiny);
+}
+
+#[test]
+fn a_lock_that_lets_two_in_is_found() {
+    found_within::<OpenLocks, TinyZonal, TinyZonal>(20, tiny);
+}
+
+/// A policy that looks no further than the first zone: single frames are refused that could be
+/// had (I-6).
+#[test]
+fn a_zone_that_is_overlooked_is_found() {
+    let failure = found_within::<Sound, OneZone, TinyZonal>(100, |seed| Swarm {
+        preset: TINY,
+        shape: Shape::TwoNodes,
+        ..Swarm::single_frames(seed)
+    });
+    assert_eq!(failure.violation.rule, "I-6", "{failure}");
+}
+
+/// Two locks, taken in opposite orders.
+#[test]
+fn a_deadlock_is_found() {
+    let found = (0..50).find(|&seed| {
+        let locks = [(); 2].map(|()| <SimLock<u32> as Lock<u32>>::new(0));
+        let word = SimWord::new(0);
+        let both = |first: usize| {
+            let (locks, word) = (&locks, &word);
+            move || {
+                locks[first].with(|_| {
+                    word.fetch_add(1, Relaxed);
+                    locks[1 - first].with(|value| *value += 1);
+                });
+            }
+        };
+        let explored =
+            explore(Options::from_seed(seed), vec![Box::new(both(0)), Box::new(both(1))]);
+        match explored {
+            Ok(_) => {
+                assert!(locks.iter().all(|lock| lock.with(|value| *value) == 1));
+                false
+            }
+            Err(error) => {
+                assert_eq!(error, ExploreError::Deadlock { waiting: vec![0, 1] });
+                true
+            }
+        }
+    });
+    assert!(found.is_some(), "some schedule takes both first locks first");
+}
+
+/// Somebody waits in a loop for what nobody does.
+#[test]
+fn a_wait_without_end_is_found() {
+    let word = SimWord::new(0);
+    let waits = || {
+        while word.load(Relaxed) == 0 {
+            Sim::relax();
+        }
+    };
+    let options = Options { accesses: 1000, ..Options::from_seed(3) };
+    let error = explore(options, vec![Box::new(waits), Box::new(|| ())]).unwrap_err();
+    assert_eq!(error, ExploreError::Endless { running: vec![0], accesses: 2000 });
+    // One that looks whether it should stop comes to its end.
+    let looks = || while word.load(Relaxed) == 0 && !stopped() {};
+    assert!(explore(options, vec![Box::new(looks), Box::new(|| ())]).is_ok());
+}
+
+/// A panic ends the run, with its text; the others are asked to stop, and locks are let go.
+#[test]
+fn a_panic_is_passed_on() {
+    for seed in 0..20 {
+        let (lock, word) = (<SimLock<u32> as Lock<u32>>::new(0), SimWord::new(0));
+        let panics = || lock.with(|_| assert!(word.load(Relaxed) > 1, "nobody was here"));
+        let stops = || {
+            while !stopped() {
+                lock.with(|value| *value += 1);
+                yield_now();
+            }
+        };
+        let options = Options::from_seed(seed);
+        let error = explore(options, vec![Box::new(panics), Box::new(stops)]).unwrap_err();
+        assert_eq!(error, ExploreError::Panicked { message: "nobody was here".into() });
+        lock.try_with(|_| ()).expect("nobody holds the lock");
+    }
+}
+
+#[test]
+fn as_many_cpus_as_there_are() {
+    let none = explore(Options::from_seed(1), vec![]).unwrap_err();
+    assert_eq!(none, ExploreError::Cpus { asked: 0 });
+    assert!(none.to_string().contains("1 to 8"), "{none}");
+    let bodies = |count| (0..count).map(|_| Box::new(|| ()) as _).collect();
+    let many = explore(Options::from_seed(1), bodies(9)).unwrap_err();
+    assert_eq!(many, ExploreError::Cpus { asked: 9 });
+    assert!(explore(Options::from_seed(1), bodies(8)).is_ok());
+    assert_eq!(current(), None, "no run, no CPU");
+}
