@@ -56,3 +56,7 @@ impl Channel {
         Ticks(wait as u64 + u64::from(left) * self.line.0)
     }
 }
+
+#[cfg(test)]
+#[path = "channel_tests.rs"]
+mod tests;

@@ -2,47 +2,57 @@
 
 use super::*;
 
+/// A stretch of time serves 256 lines.
 const LINE: u64 = 64 * Ticks::PER_CYCLE;
+const CAPACITY: u32 = (WINDOW / LINE) as u32;
 
-/// The wait of one line after a stretch of time in which `load` lines were fetched.
-fn wait_after(load: u32) -> Ticks {
+/// The wait of one line, `stretches` after one in which `load` lines were fetched.
+fn wait_after(load: u32, stretches: u64) -> Ticks {
     let mut channel = Channel::new(Ticks(LINE));
     channel.fetch(Ticks(0), load);
-    channel.fetch(Ticks(WINDOW), 1)
+    channel.fetch(Ticks(stretches * WINDOW), 1)
 }
 
 #[test]
 fn waiting_grows_with_load() {
-    let waits: Vec<_> = [0, 8, 16, 32, 48, 56, 60].map(wait_after).to_vec();
-    assert_eq!(waits[0], Ticks(0), "nobody was there");
-    assert!(waits.is_sorted_by(|a, b| a < b), "{waits:?}");
-    // 64 lines fill the stretch; at half of that, half a service: 0.5 / (2 * 0.5).
-    assert_eq!(waits[3], Ticks(LINE / 2));
-    // And faster than it: three quarters are three times as bad as one half.
-    assert_eq!(waits[4], Ticks(LINE * 3 / 2));
+    let eighths: Vec<_> = (0..8).map(|part| wait_after(part * CAPACITY / 8, 1)).collect();
+    assert_eq!(eighths[0], Ticks(0), "nobody was there");
+    assert!(eighths.is_sorted_by(|a, b| a < b), "{eighths:?}");
+    // At half of what can be served, half a service: 0.5 / (2 * 0.5).
+    assert_eq!(eighths[4], Ticks(LINE / 2));
+    // And faster than the load: three quarters are three times as bad as one half.
+    assert_eq!(eighths[6], Ticks(LINE * 3 / 2));
 }
 
 #[test]
-fn the_queue_has_an_end() {
-    let full = wait_after(64);
-    assert_eq!(wait_after(10_000), full);
-    assert!(full < Ticks(17 * LINE), "{full:?}");
+fn what_was_not_served_is_waited_for() {
+    let full = wait_after(CAPACITY, 1);
+    assert!(Ticks(4 * LINE) < full && full < Ticks(5 * LINE), "{full:?}");
+    assert_eq!(wait_after(CAPACITY + 100, 1), Ticks(full.0 + 100 * LINE));
+    // What one stretch leaves the next ones work off.
+    assert_eq!(wait_after(3 * CAPACITY, 1), Ticks(full.0 + u64::from(2 * CAPACITY) * LINE));
+    assert_eq!(wait_after(3 * CAPACITY, 2), Ticks(u64::from(CAPACITY) * LINE));
+    assert_eq!(wait_after(3 * CAPACITY, 3), Ticks(0));
 }
 
 #[test]
 fn many_lines_wait_as_often() {
     let mut channel = Channel::new(Ticks(LINE));
-    assert_eq!(channel.fetch(Ticks(0), 32), Ticks(0));
+    assert_eq!(channel.fetch(Ticks(0), CAPACITY / 2), Ticks(0));
     assert_eq!(channel.fetch(Ticks(WINDOW), 10), Ticks(10 * LINE / 2));
 }
 
 #[test]
-fn only_the_stretch_before_counts() {
+fn only_stretches_before_count() {
     let mut channel = Channel::new(Ticks(LINE));
-    channel.fetch(Ticks(0), 60);
-    assert!(channel.fetch(Ticks(WINDOW - 1), 1) == Ticks(0), "the same stretch");
-    assert_eq!(channel.fetch(Ticks(2 * WINDOW), 1), Ticks(0), "long ago");
-    // One round of the memory later its place is another stretch's.
-    let later = WINDOWS as u64 * WINDOW;
-    assert_eq!(channel.fetch(Ticks(later + WINDOW), 1), Ticks(0));
+    channel.fetch(Ticks(0), CAPACITY / 2);
+    assert_eq!(channel.fetch(Ticks(WINDOW - 1), 1), Ticks(0), "the same stretch");
+    assert_eq!(channel.fetch(Ticks(2 * WINDOW), 1), Ticks(0), "worked off long ago");
+    // So far back nothing is remembered, and a CPU that is so far behind is not counted.
+    let far = WINDOWS as u64;
+    assert_eq!(wait_after(100 * CAPACITY, far), Ticks(0));
+    let mut channel = Channel::new(Ticks(LINE));
+    channel.fetch(Ticks(far * WINDOW), CAPACITY / 2);
+    channel.fetch(Ticks(0), CAPACITY);
+    assert_eq!(channel.fetch(Ticks((far + 1) * WINDOW), 1), Ticks(LINE / 2));
 }

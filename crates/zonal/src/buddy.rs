@@ -213,9 +213,28 @@ impl<S: Policy> Buddy<S> {
         if order == Order::ZERO && self.skips_merging() {
             let migrate = table.block(index).migrate();
             self.area.add_as(table, index, FrameState::MERGE_SKIPPED, migrate, End::Head);
+        } else if order > table.pageblock_order() {
+            self.give_parts(table, index, order);
         } else {
             self.give_merged(table, index, order);
         }
+    }
+
+    /// As [`give_merged`](Self::give_merged), for a block of any size: one larger than a pageblock
+    /// goes back pageblock by pageblock if some of them were isolated while it was allocated.
+    pub(crate) fn give_parts<P: Platform>(
+        &mut self,
+        table: &FrameTable<'_, P>,
+        index: u32,
+        order: Order,
+    ) -> Order {
+        let part = table.pageblock_order();
+        let starts = || (index..index + order.size()).step_by(part.frames() as usize);
+        let word = table.block(index);
+        if order <= part || starts().all(|at| table.block(at) == word) {
+            return self.give_merged(table, index, order);
+        }
+        starts().fold(Order::ZERO, |most, at| most.max(self.give_merged(table, at, part)))
     }
 
     /// Frees a block, merging it with every free buddy of its zone (I-5); returns the order it

@@ -22,8 +22,10 @@ impl<S: Policy> Buddy<S> {
     ) {
         let pageblock = table.pageblock_order();
         let blocks = 1 << order.get().saturating_sub(pageblock.get());
-        let migrate = table.block(index).migrate();
-        if !migrate.is_requestable() || self.high_atomic_blocks + blocks > self.high_atomic_limit {
+        // Since it was taken somebody may have isolated a part of it.
+        let mut starts = (index..).step_by(pageblock.frames() as usize).take(blocks as usize);
+        let requestable = starts.all(|at| table.block(at).migrate().is_requestable());
+        if !requestable || self.high_atomic_blocks + blocks > self.high_atomic_limit {
             return;
         }
         for at in (index..).step_by(pageblock.frames() as usize).take(blocks as usize) {

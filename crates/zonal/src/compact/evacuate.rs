@@ -52,7 +52,7 @@ impl<P: Platform, S: Policy> Drop for Target<'_, P, S> {
             let allocated = FrameState::allocated(self.order);
             let back = self.table.replace_state(self.index, allocated, FrameState::INNER);
             if back {
-                buddy.give_merged(self.table, self.index, self.order);
+                buddy.give_parts(self.table, self.index, self.order);
                 buddy.events.direct_free += self.order.frames();
             }
             back
@@ -159,7 +159,7 @@ impl<P: Platform, S: Policy> Scan<'_, '_, P, S> {
                 return None;
             }
             buddy.events.direct_free += order.frames();
-            let formed = buddy.give_merged(table, from, order) >= self.task.order;
+            let formed = buddy.give_parts(table, from, order) >= self.task.order;
             if formed {
                 buddy.rejoin(table);
             }

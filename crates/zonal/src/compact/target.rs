@@ -124,16 +124,14 @@ impl Targets {
             let free = usable(table, start, task.order);
             looked += u64::from(size);
             if free > 0 {
-                self.window[self.len] = (start, free);
+                let spoilt = !table.block(start).migrate().is_for_movable();
+                self.window[self.len] = (start, S::Compact::rank(free, spoilt));
                 self.len += 1;
             }
         }
         zone.compaction.count(Count::FreeScanned, looked);
-        // They came by falling addresses.
-        self.window[..self.len].sort_unstable_by_key(|&(start, free)| {
-            let spoilt = !table.block(start).migrate().is_for_movable();
-            (S::Compact::rank(free, spoilt), u32::MAX - start)
-        });
+        // They came by falling addresses. By ranks as they were: types may change meanwhile.
+        self.window[..self.len].sort_unstable_by_key(|&(start, rank)| (rank, u32::MAX - start));
         self.len > 0
     }
 }
