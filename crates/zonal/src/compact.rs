@@ -7,10 +7,11 @@
 //!
 //! - both scanners read state bytes without a lock and look again under the zone lock before
 //!   they act, so no hold is longer than a few list operations; their positions are cached
-//!   between runs, for [`Async`](CompactMode::Async) and [`Sync`](CompactMode::Sync) apart, and
-//!   pageblocks out of which something would not move are skipped until the whole zone was
-//!   scanned. Nothing is noted of pageblocks that were full: what is freed there meanwhile is
-//!   found when the free scanner comes by again;
+//!   between runs, for [`Async`](CompactMode::Async) and [`Sync`](CompactMode::Sync) apart;
+//! - pageblocks out of which something would not move are skipped until that is out of date,
+//!   some time after the scanners have met (when exactly, says the policy). Nothing is noted of
+//!   pageblocks that were full: what is freed there meanwhile is found when the free scanner
+//!   comes by again;
 //! - a zone that has less than twice the block above its watermark, or that lacks memory rather
 //!   than large pieces ([`fragmentation_permille`]), is left alone;
 //! - after a synchronous compaction in vain the next 1, 3, 7, … 63 attempts for that order or a
@@ -48,6 +49,7 @@ use crate::clusters_off::ClustersOff;
 use crate::keeper::Keeper;
 use crate::migrate::MigrateType;
 use crate::platform::Platform;
+use crate::policy::compact::Occasion;
 use crate::policy::{Compact, Merge, Policy};
 use crate::report::unusable_permille;
 use crate::request::Request;
@@ -105,6 +107,7 @@ struct Task<'r> {
     order: Order,
     mode: CompactMode,
     goal: Goal,
+    on: Occasion,
     /// The request that the block is for: it takes the block as it forms.
     request: Option<&'r Request>,
     /// Caches and clusters were emptied already.
@@ -132,8 +135,8 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
     /// are emptied first. Costs up to O(frames of the zone) and as many calls of the host.
     pub fn compact_zone(&self, zone: ZoneId, order: Order, mode: CompactMode) -> CompactOutcome {
         let Some(zone) = self.zone(zone) else { return CompactOutcome::Unavailable };
-        let goal = Goal::Any;
-        let task = Task { order, mode, goal, request: None, drained: false, budget: u32::MAX };
+        let (goal, on, budget) = (Goal::Any, Occasion::Request, u32::MAX);
+        let task = Task { order, mode, goal, on, request: None, drained: false, budget };
         self.compact(zone, &task).0
     }
 
@@ -145,6 +148,22 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
     /// [woken](crate::platform::Platform::wake_compaction). The host is asked to move at most
     /// 4096 frames in one call.
     pub fn compact_in_background(&self, order: Order) -> CompactOutcome {
+        let outcome = self.compact_worst(order);
+        let may_go_on = matches!(outcome, CompactOutcome::Success | CompactOutcome::PartialSkipped);
+        if !may_go_on && S::Compact::forgets(Occasion::Rest) {
+            for zone in self.zones {
+                // If compaction is running there, hints are forgotten another time.
+                if zone.compaction.is_outdated() && zone.compaction.start() {
+                    let _running = Running(zone);
+                    self.forget_hints(zone);
+                }
+            }
+        }
+        outcome
+    }
+
+    /// Compacts the zone that needs it most, for the background compactor.
+    fn compact_worst(&self, order: Order) -> CompactOutcome {
         let (mut worst, mut put_off) = (None, false);
         for zone in self.zones {
             let counts = zone.with_buddy(|buddy| buddy.counts());
@@ -164,7 +183,8 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
         };
         zone.compaction.count(Count::DaemonWake, 1);
         let (mode, budget) = (CompactMode::Sync, BACKGROUND_FRAMES);
-        let task = Task { order, mode, goal: Goal::Another, request: None, drained: false, budget };
+        let (goal, on) = (Goal::Another, Occasion::Background);
+        let task = Task { order, mode, goal, on, request: None, drained: false, budget };
         self.compact(zone, &task).0
     }
 
@@ -176,12 +196,14 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
         request: &Request,
         mode: CompactMode,
     ) -> (CompactOutcome, Option<u32>) {
-        let (order, budget) = (request.order(), u32::MAX);
-        let goal = Goal::Any;
-        self.compact(
-            zone,
-            &Task { order, mode, goal, request: Some(request), drained: true, budget },
-        )
+        let (order, goal, budget) = (request.order(), Goal::Any, u32::MAX);
+        // A request begins with asynchronous compaction of each of its zones.
+        let on = match mode {
+            CompactMode::Async => Occasion::Request,
+            CompactMode::Sync => Occasion::Retry,
+        };
+        let request = Some(request);
+        self.compact(zone, &Task { order, mode, goal, on, request, drained: true, budget })
     }
 
     /// Whether compaction can do anything at all.
@@ -197,6 +219,10 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
             return (CompactOutcome::Contended, None);
         }
         let _running = Running(zone);
+        // Before the back-off is asked: of a request's attempts it may let only a later one pass.
+        if zone.compaction.is_outdated() && S::Compact::forgets(task.on) {
+            self.forget_hints(zone);
+        }
         if let Some(outcome) = self.before_compaction(zone, task) {
             return (outcome, None);
         }
@@ -246,7 +272,9 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
         if self.platform.can_migrate() && !zone.is_suitable(task.order, keep) {
             return Some(CompactOutcome::NotSuitable);
         }
-        if zone.compaction.take_scanned() {
+        if S::Compact::RESTARTS_AFRESH
+            && zone.compaction.is_restarting(task.order, S::Compact::MAX_DEFER_SHIFT)
+        {
             self.forget_hints(zone);
         }
         None
@@ -275,7 +303,11 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
         self.drain_zone(zone);
     }
 
+    /// Forgets the hints of the zone's pageblocks and where its scanners were. By whoever runs
+    /// there, so that no scan comes by the same pageblock for ever.
     fn forget_hints(&self, zone: &Zone<P, S>) {
+        zone.compaction.set_outdated(false);
+        zone.compaction.start_over();
         let (start, end) = self.span_of(zone);
         let step = self.table.pageblock_order().frames() as usize;
         let mut blocks = (start..end).step_by(step).peekable();

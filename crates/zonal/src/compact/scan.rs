@@ -26,6 +26,9 @@ pub(super) enum Part {
     OutOfBudget,
 }
 
+/// Frames that a census counts before it asks whether to go on: a cache line of state bytes.
+const CENSUS_STEP: u32 = 64;
+
 /// One compaction of one zone.
 pub(super) struct Scan<'a, 'm, P: Platform, S: Policy> {
     pub(super) allocator: &'a Allocator<'m, P, S>,
@@ -67,7 +70,6 @@ impl<'a, 'm, P: Platform, S: Policy> Scan<'a, 'm, P, S> {
     /// all that is in the way.
     pub(super) fn start_over(&mut self) {
         self.allocator.forget_hints(self.zone);
-        self.zone.compaction.start_over(false);
         self.targets = Targets::new(self.end);
     }
 
@@ -95,7 +97,10 @@ impl<'a, 'm, P: Platform, S: Policy> Scan<'a, 'm, P, S> {
             cached.remember(mode, at, self.targets.position(pageblock));
             return outcome;
         }
-        cached.start_over(whole);
+        cached.start_over();
+        if S::Compact::outdates(self.task.on, whole) {
+            cached.set_outdated(true);
+        }
         if whole { CompactOutcome::Complete } else { CompactOutcome::PartialSkipped }
     }
 
@@ -175,12 +180,14 @@ impl<'a, 'm, P: Platform, S: Policy> Scan<'a, 'm, P, S> {
             if !fits {
                 continue;
             }
-            let mut census = census(table, start..start + part.size(), self.task.order);
-            census.for_movable = first.migrate().is_for_movable();
-            self.zone.compaction.count(Count::MigrateScanned, u64::from(part.size()));
-            if let Some(cost) = S::Compact::cost(&census)
-                && best.is_none_or(|(least, ..)| cost < least)
-            {
+            let frames = start..start + part.size();
+            let empty =
+                Census { for_movable: first.migrate().is_for_movable(), ..Census::default() };
+            let least = best.map_or(u32::MAX, |(least, ..)| least);
+            let beaten = |so_far: &Census| S::Compact::cost(so_far).is_some_and(|c| c >= least);
+            let (census, looked) = census(table, frames, self.task.order, empty, beaten);
+            self.zone.compaction.count(Count::MigrateScanned, u64::from(looked));
+            if let Some(cost) = S::Compact::cost(&census).filter(|&cost| cost < least) {
                 best = Some((cost, start, census));
                 if cost == 0 {
                     break;
@@ -231,24 +238,37 @@ impl<'a, 'm, P: Platform, S: Policy> Scan<'a, 'm, P, S> {
     }
 }
 
-/// What is in `part`, for an order wanted. Without a lock: a hint.
-pub(crate) fn census<P: Platform>(
+/// Adds what is in `part` to `census`, for an order wanted above 0, or as much of it as was
+/// counted when that was `enough`; and says how many frames were looked at. Without a lock: a
+/// hint.
+fn census<P: Platform>(
     table: &FrameTable<'_, P>,
     part: Range<u32>,
     wanted: Order,
-) -> Census {
-    let mut census = Census::default();
+    mut census: Census,
+    enough: impl Fn(&Census) -> bool,
+) -> (Census, u32) {
+    const SINGLE: FrameState = FrameState::allocated(Order::ZERO);
     let mut at = part.start;
-    while at < part.end {
-        let state = table.state(at);
-        let order = state.order();
-        match state.kind() {
-            FrameKind::Free => census.free += order.size(),
-            FrameKind::Cached => census.cached += order.size(),
-            FrameKind::Allocated if order < wanted => census.movable += order.size(),
-            _ => census.hopeless = true,
+    while at < part.end && !enough(&census) {
+        let until = part.end.min(at + CENSUS_STEP);
+        while at < until {
+            let state = table.state(at);
+            if state == SINGLE {
+                // Most are: not worth taking apart.
+                census.movable += 1;
+                at += 1;
+                continue;
+            }
+            let order = state.order();
+            match state.kind() {
+                FrameKind::Free => census.free += order.size(),
+                FrameKind::Cached => census.cached += order.size(),
+                FrameKind::Allocated if order < wanted => census.movable += order.size(),
+                _ => census.hopeless = true,
+            }
+            at += state.step();
         }
-        at += state.step();
     }
-    census
+    (census, at.min(part.end) - part.start)
 }

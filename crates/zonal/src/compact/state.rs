@@ -80,8 +80,8 @@ pub(crate) struct ZoneCompaction<P: Platform> {
     migrate_at: [P::Word; 2],
     /// The end of what the free scanner has not looked at. 0: the zone's; else the index + 1.
     free_at: P::Word,
-    /// Whether the zone was scanned as a whole since hints were forgotten.
-    scanned: P::Word,
+    /// Whether hints are out of date: 0 or 1.
+    outdated: P::Word,
     /// Attempts put off since the last failure (bits 0–31), shift (32–39), and the smallest
     /// order that failed (40–47).
     backoff: P::Word,
@@ -95,7 +95,7 @@ impl<P: Platform> ZoneCompaction<P> {
             running: word(0),
             migrate_at: core::array::from_fn(word),
             free_at: word(0),
-            scanned: word(0),
+            outdated: word(0),
             backoff: word(0),
             counts: core::array::from_fn(word),
         }
@@ -135,20 +135,18 @@ impl<P: Platform> ZoneCompaction<P> {
         self.free_at.store(u64::from(free_at) + 1, Relaxed);
     }
 
-    /// The scanners have met: the next run starts over. `whole`: they have seen all of the
-    /// zone, so its hints are to be forgotten.
-    pub(super) fn start_over(&self, whole: bool) {
+    /// The next run starts with the whole zone in front of the scanners.
+    pub(super) fn start_over(&self) {
         self.migrate_at.iter().chain([&self.free_at]).for_each(|word| word.store(0, Relaxed));
-        if whole {
-            self.scanned.store(1, Relaxed);
-        }
     }
 
-    /// Whether hints are to be forgotten: once, when the zone was scanned as a whole.
-    pub(super) fn take_scanned(&self) -> bool {
-        let whole = self.scanned.load(Relaxed) > 0;
-        self.scanned.store(0, Relaxed);
-        whole
+    /// Notes whether the zone's hints are out of date.
+    pub(super) fn set_outdated(&self, outdated: bool) {
+        self.outdated.store(outdated.into(), Relaxed);
+    }
+
+    pub(super) fn is_outdated(&self) -> bool {
+        self.outdated.load(Relaxed) > 0
     }
 
     /// Whether an attempt is put off; counts it if so.
@@ -162,6 +160,12 @@ impl<P: Platform> ZoneCompaction<P> {
         let considered = (considered + 1).min(limit);
         self.backoff.store(pack(considered, shift, failed), Relaxed);
         considered < limit
+    }
+
+    /// Whether the attempt that is being made is the first after as many as can be were put off.
+    pub(super) fn is_restarting(&self, order: Order, most: u64) -> bool {
+        let (considered, shift, failed) = unpack(self.backoff.load(Relaxed));
+        u64::from(order.get()) >= failed && shift == most && considered >= 1 << shift
     }
 
     /// Puts the next attempts off: 1, 3, 7, … up to 2^`most` − 1 of them.
@@ -220,8 +224,11 @@ mod tests {
         for put_off in [1, 3, 7, 15, 31, 63, 63] {
             zone.defer(nine, 6);
             assert!(!zone.put_off(three), "smaller orders did not fail");
+            assert!(!zone.is_restarting(nine, 6), "no attempt was put off yet");
             let times = (0..100).take_while(|_| zone.put_off(nine)).count();
             assert_eq!(times, put_off);
+            assert_eq!(zone.is_restarting(nine, 6), put_off == 63, "after the longest only");
+            assert!(!zone.is_restarting(three, 6), "smaller orders did not fail");
         }
         zone.defer(three, 6);
         assert!(zone.put_off(three) && zone.put_off(nine), "now they did");
@@ -240,11 +247,11 @@ mod tests {
         assert_eq!(zone.free_at(8, 64), 48);
         zone.remember(CompactMode::Sync, 32, 40);
         assert_eq!(zone.migrate_at(CompactMode::Async, 8, 64), 32);
-        zone.start_over(false);
+        zone.start_over();
         assert_eq!(zone.migrate_at(CompactMode::Async, 8, 64), 8);
-        assert!(!zone.take_scanned(), "not all of it");
-        zone.start_over(true);
-        assert!(zone.take_scanned());
-        assert!(!zone.take_scanned(), "once");
+        assert_eq!(zone.free_at(8, 64), 64);
+        assert!(!zone.is_outdated());
+        zone.set_outdated(true);
+        assert!(zone.is_outdated());
     }
 }

@@ -1,12 +1,13 @@
 //! Which part of a zone compaction evacuates next, and where to.
 //!
 //! ```
-//! use zonal::policy::compact::{Census, Cheapest, Compact, InOrder};
+//! use zonal::policy::compact::{Census, Cheapest, Compact, InOrder, Occasion};
 //! let part = Census { for_movable: true, ..Census::default() };
 //! let few = Census { movable: 3, free: 509, ..part };
 //! let many = Census { movable: 400, free: 112, ..part };
 //! assert!(Cheapest::cost(&few) < Cheapest::cost(&many));
 //! assert_eq!(InOrder::cost(&few), InOrder::cost(&many), "as they come");
+//! assert!(InOrder::forgets(Occasion::Rest) && !Cheapest::forgets(Occasion::Rest));
 //! ```
 
 mod cheapest;
@@ -32,6 +33,20 @@ pub struct Census {
     pub hopeless: bool,
 }
 
+/// What a zone is compacted for, and when that is over: a moment at which the hints of its
+/// pageblocks may become out of date, or be forgotten.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Occasion {
+    /// A request, or somebody by hand, begins to have the zone compacted.
+    Request,
+    /// The same request goes on: after asynchronous compaction, after reclaim.
+    Retry,
+    /// The background compactor begins a piece of work.
+    Background,
+    /// The background compactor has nothing more to do, and is about to sleep.
+    Rest,
+}
+
 /// A compaction policy.
 pub trait Compact: Send + Sync + 'static {
     /// Pageblocks that are looked at before one part is evacuated, and before one receives.
@@ -55,11 +70,15 @@ pub trait Compact: Send + Sync + 'static {
     /// The back-off after failures doubles up to this shift: so many attempts less one are put
     /// off, as a power of two.
     const MAX_DEFER_SHIFT: u64;
+    /// Whether all hints are forgotten, out of date or not, by the first attempt after the
+    /// longest back-off.
+    const RESTARTS_AFRESH: bool;
 
     /// The size of the parts that are compared: aligned blocks of this order.
     fn part(wanted: Order, pageblock: Order) -> Order;
     /// What the evacuation of a part costs: in a window the cheapest goes first, of equals the
-    /// lowest. `None`: there is nothing to gain.
+    /// lowest. `None`: there is nothing to gain. More frames in the census never make it less:
+    /// what costs more than another part already is not counted to its end.
     fn cost(census: &Census) -> Option<u32>;
     /// Whether to begin with a part when `room` frames are free outside of it, where its pages
     /// could go.
@@ -67,4 +86,10 @@ pub trait Compact: Send + Sync + 'static {
     /// The rank of a pageblock with `free` frames as a place to move to: lowest first, of
     /// equals the highest address. `spoilt`: its frames are not meant to be movable.
     fn rank(free: u32, spoilt: bool) -> u32;
+    /// Whether a zone's hints are out of date because its scanners have met on this occasion.
+    /// `whole`: when they set out, the zone was in front of them from end to end.
+    fn outdates(on: Occasion, whole: bool) -> bool;
+    /// Whether hints that are out of date are forgotten on this occasion. The scanners begin at
+    /// the ends of the zone then.
+    fn forgets(on: Occasion) -> bool;
 }

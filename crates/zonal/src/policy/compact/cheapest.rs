@@ -1,4 +1,4 @@
-use super::{Census, Compact};
+use super::{Census, Compact, Occasion};
 use crate::units::Order;
 
 /// The block that takes the fewest moves, out of a window of 32 pageblocks.
@@ -11,7 +11,8 @@ use crate::units::Order;
 ///   pages go to the fullest pageblocks of a window at the other end: those are furthest from
 ///   being free themselves. When no movable pageblock has room, they go to those that hold
 ///   unmovable frames and so cannot become free anyway. What is freed in the part meanwhile is
-///   kept for the block; nothing is begun that has nowhere to go.
+///   kept for the block; nothing is begun that has nowhere to go. Hints are out of date once
+///   the whole zone was scanned, and forgotten by the next compaction, whoever it is for.
 /// - State: as [`InOrder`](super::InOrder); the window lives on the stack.
 /// - Conflicts with nothing; a window is read again after a page refused.
 /// - Counters: as `InOrder`.
@@ -24,6 +25,7 @@ impl Compact for Cheapest {
     const PRESSES_ON: bool = false;
     /// An attempt without a place to move to is found out before a page is moved.
     const MAX_DEFER_SHIFT: u64 = 1;
+    const RESTARTS_AFRESH: bool = false;
     const STAYS_AHEAD: bool = true;
     const SPOILT_TARGETS: bool = true;
     const SETS_APART: bool = true;
@@ -46,5 +48,13 @@ impl Compact for Cheapest {
 
     fn rank(free: u32, spoilt: bool) -> u32 {
         if spoilt { free + (1 << 16) } else { free }
+    }
+
+    fn outdates(_: Occasion, whole: bool) -> bool {
+        whole
+    }
+
+    fn forgets(on: Occasion) -> bool {
+        on != Occasion::Rest
     }
 }

@@ -1,4 +1,4 @@
-use super::{Census, Compact};
+use super::{Census, Compact, Occasion};
 use crate::units::Order;
 
 /// Pageblock after pageblock, as the scanners come by.
@@ -9,16 +9,24 @@ use crate::units::Order;
 ///   on its way down from the end; where they meet, the zone was scanned. Asynchronous
 ///   compaction leaves an aligned block of the wanted order as soon as one page of it stays,
 ///   synchronous compaction goes on.
+/// - Hints: a pageblock in which something stayed is skipped. When the scanners meet while a
+///   request waits, whatever part of the zone they have seen, the zone's hints are out of date;
+///   the background compactor does not judge that. They are not forgotten within that request
+///   (its synchronous attempts skip what its asynchronous one found), but when background work
+///   is done and about to sleep, or else when the next request begins; and by the first attempt
+///   after the longest back-off. In Linux it is kswapd that forgets before it sleeps; here a
+///   host need not have such a thread, so requests do it as well.
 /// - State: both positions, cached between runs (words of the zone, written by the one
-///   compaction that runs in it), and a skip hint for each pageblock (zone lock). Linux gives
-///   the hint to full pageblocks as well and forgets all when kswapd goes to sleep; here a full
-///   one is looked at once each time the free scanner comes by.
+///   compaction that runs in it), whether hints are out of date (likewise), and a skip hint for
+///   each pageblock (zone lock). Linux gives the hint to full pageblocks as well; here a full one
+///   is looked at once each time the free scanner comes by.
 /// - Conflicts with nothing; pays for pages that were moved out of blocks that then did not
 ///   form.
 /// - Counters: `compact_migrate_scanned`, `compact_free_scanned`, `pgmigrate_success`,
 ///   `pgmigrate_fail` and the rest of `CompactEvents`.
 /// - Tests: `compaction.rs` of the testkit; this policy against [`Cheapest`](super::Cheapest) in
-///   `the_cheapest_block_moves_fewer_pages` (`compaction_policies.rs`).
+///   `the_cheapest_block_moves_fewer_pages` (`compaction_policies.rs`); hints in
+///   `compaction_hints.rs`.
 #[derive(Clone, Copy, Debug)]
 pub struct InOrder;
 
@@ -26,6 +34,7 @@ impl Compact for InOrder {
     const WINDOW: u32 = 1;
     const PRESSES_ON: bool = true;
     const MAX_DEFER_SHIFT: u64 = 6;
+    const RESTARTS_AFRESH: bool = true;
     const STAYS_AHEAD: bool = false;
     const SPOILT_TARGETS: bool = false;
     const SETS_APART: bool = false;
@@ -45,5 +54,13 @@ impl Compact for InOrder {
 
     fn rank(_: u32, _: bool) -> u32 {
         0
+    }
+
+    fn outdates(on: Occasion, _: bool) -> bool {
+        matches!(on, Occasion::Request | Occasion::Retry)
+    }
+
+    fn forgets(on: Occasion) -> bool {
+        matches!(on, Occasion::Request | Occasion::Rest)
     }
 }
