@@ -187,6 +187,8 @@ impl Draft<'_> {
         let lru_delete = not("lru_delete", lists, old.lru_delete);
         let lru_batch = old.lru_batch;
         not("lru_batch", "what Linux 4.15 to 6.5 hand over at once", f64::from(lru_batch));
+        let compute = not("compute", "of programs, not of the machine", old.compute);
+        let spread = not("spread", "of the benchmark and of how long its tasks wait", old.spread);
         Kernel {
             fault,
             huge_fault,
@@ -200,9 +202,8 @@ impl Draft<'_> {
             lru_delete,
             space_lock,
             wake,
-            // Of programs, not of the machine's kernel.
-            compute: old.compute,
-            spread: 1.0,
+            compute,
+            spread,
         }
     }
 }
