@@ -23,6 +23,8 @@ impl Policy for TinyZonal {
     type Clusters = cluster::None;
     type Compact = zonal::policy::compact::Cheapest;
     type Walk = FirstFit;
+    type Dirty = zonal::policy::dirty::Unlimited;
+    type BulkFree = zonal::policy::bulk_free::Runs;
     type Split = Whole;
     type Trace = Off;
 }
@@ -38,6 +40,8 @@ impl Policy for TinySplit {
     type Clusters = cluster::None;
     type Compact = zonal::policy::compact::Cheapest;
     type Walk = FirstFit;
+    type Dirty = zonal::policy::dirty::Unlimited;
+    type BulkFree = zonal::policy::bulk_free::Runs;
     type Split = ByCpu;
     type Trace = Off;
 }

@@ -285,6 +285,8 @@ macro_rules! broken_preset {
             type Clusters = zonal::policy::cluster::None;
             type Compact = zonal::policy::compact::Cheapest;
             type Walk = $walk;
+            type Dirty = zonal::policy::dirty::Unlimited;
+            type BulkFree = zonal::policy::bulk_free::Runs;
             type Split = split::Whole;
             type Trace = trace::Off;
         }

@@ -24,6 +24,8 @@ macro_rules! compacting {
             type Clusters = cluster::None;
             type Compact = $compact;
             type Walk = walk::FirstFit;
+            type Dirty = zonal::policy::dirty::Unlimited;
+            type BulkFree = zonal::policy::bulk_free::Runs;
             type Split = split::Whole;
             type Trace = trace::Off;
         }

@@ -43,6 +43,8 @@ impl<C: Clusters> Policy for With<C> {
     type Clusters = C;
     type Compact = InOrder;
     type Walk = FirstFit;
+    type Dirty = zonal::policy::dirty::Unlimited;
+    type BulkFree = zonal::policy::bulk_free::Runs;
     type Split = Whole;
     type Trace = Off;
 }

@@ -145,6 +145,8 @@ impl Policy for Fours {
     type Clusters = zonal::policy::cluster::None;
     type Compact = zonal::policy::compact::Cheapest;
     type Walk = FirstFit;
+    type Dirty = zonal::policy::dirty::Unlimited;
+    type BulkFree = zonal::policy::bulk_free::Runs;
     type Split = Whole;
     type Trace = Off;
 }

@@ -8,17 +8,21 @@
 //! assert_eq!((Linux416::NAME, Zonal::NAME), ("Linux416", "Zonal"));
 //! ```
 
+pub mod bulk_free;
 pub mod cluster;
 mod cluster_slots;
 pub mod compact;
+pub mod dirty;
 pub mod merge;
 pub mod split;
 pub mod trace;
 pub mod walk;
 
 use crate::keeper::Keeper;
+pub use bulk_free::BulkFree;
 pub use cluster::Clusters;
 pub use compact::Compact;
+pub use dirty::Dirty;
 pub use merge::Merge;
 pub use split::Split;
 pub use trace::Trace;
@@ -38,6 +42,10 @@ pub trait Policy: Sized + Send + Sync + 'static {
     type Compact: Compact;
     /// Which zones are tried, and in which order.
     type Walk: Walk;
+    /// Which zones a page that will be dirtied may come from.
+    type Dirty: Dirty;
+    /// How a list of single frames is freed.
+    type BulkFree: BulkFree;
     /// How many instances a zone type has, and which a CPU prefers.
     type Split: Split;
     /// Whether events are recorded.

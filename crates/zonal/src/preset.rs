@@ -9,6 +9,9 @@
 
 mod cluster;
 mod cluster_free;
+mod fair_zone;
+mod less_dirty;
+mod linux316;
 mod linux416;
 mod skip_merge;
 mod split_zones;
@@ -16,6 +19,9 @@ mod zonal;
 
 pub use cluster::Cluster;
 pub use cluster_free::ClusterFree;
+pub use fair_zone::FairZone;
+pub use less_dirty::LessDirty;
+pub use linux316::Linux316;
 pub use linux416::Linux416;
 pub use skip_merge::SkipMerge;
 pub use split_zones::{SplitZones, SplitZonesByCpu};

@@ -104,6 +104,8 @@ impl Policy for OneZone {
     type Clusters = cluster::None;
     type Compact = compact::Cheapest;
     type Walk = Lazybones;
+    type Dirty = zonal::policy::dirty::Unlimited;
+    type BulkFree = zonal::policy::bulk_free::Runs;
     type Split = Whole;
     type Trace = Off;
 }

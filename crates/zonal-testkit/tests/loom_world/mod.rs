@@ -29,6 +29,8 @@ impl Policy for Pairs {
     type Clusters = cluster::None;
     type Compact = zonal::policy::compact::Cheapest;
     type Walk = FirstFit;
+    type Dirty = zonal::policy::dirty::Unlimited;
+    type BulkFree = zonal::policy::bulk_free::Runs;
     type Split = Whole;
     type Trace = Off;
 }
@@ -50,6 +52,8 @@ impl Policy for Ones {
     type Clusters = cluster::None;
     type Compact = zonal::policy::compact::Cheapest;
     type Walk = FirstFit;
+    type Dirty = zonal::policy::dirty::Unlimited;
+    type BulkFree = zonal::policy::bulk_free::Runs;
     type Split = Whole;
     type Trace = Off;
 }

@@ -28,6 +28,12 @@ pub enum Event {
         /// Its order.
         order: Order,
     },
+    /// `mm_page_free_batched`: a single frame was given back as one of a list; comes with its
+    /// [`Free`](Self::Free).
+    FreeBatched {
+        /// The frame.
+        pfn: Pfn,
+    },
 }
 
 /// A trace policy.

@@ -15,6 +15,8 @@ impl Policy for Cluster {
     type Clusters = cluster::Cut;
     type Compact = crate::policy::compact::InOrder;
     type Walk = FirstFit;
+    type Dirty = crate::policy::dirty::Unlimited;
+    type BulkFree = crate::policy::bulk_free::Runs;
     type Split = Whole;
     type Trace = Off;
 }

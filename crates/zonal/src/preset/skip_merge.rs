@@ -14,6 +14,8 @@ impl Policy for SkipMerge {
     type Clusters = cluster::None;
     type Compact = crate::policy::compact::InOrder;
     type Walk = FirstFit;
+    type Dirty = crate::policy::dirty::Unlimited;
+    type BulkFree = crate::policy::bulk_free::Runs;
     type Split = Whole;
     type Trace = Off;
 }

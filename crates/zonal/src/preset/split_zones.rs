@@ -39,6 +39,8 @@ impl Policy for SplitZones {
     type Clusters = cluster::None;
     type Compact = crate::policy::compact::InOrder;
     type Walk = FirstFit;
+    type Dirty = crate::policy::dirty::Unlimited;
+    type BulkFree = crate::policy::bulk_free::Runs;
     type Split = BySize;
     type Trace = Off;
 }
@@ -54,6 +56,8 @@ impl Policy for SplitZonesByCpu {
     type Clusters = cluster::None;
     type Compact = crate::policy::compact::InOrder;
     type Walk = FirstFit;
+    type Dirty = crate::policy::dirty::Unlimited;
+    type BulkFree = crate::policy::bulk_free::Runs;
     type Split = ByCpu;
     type Trace = Off;
 }

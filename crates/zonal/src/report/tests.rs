@@ -323,6 +323,8 @@ impl Policy for SplitPreset {
     type Clusters = crate::policy::cluster::None;
     type Compact = crate::policy::compact::InOrder;
     type Walk = walk::FirstFit;
+    type Dirty = crate::policy::dirty::Unlimited;
+    type BulkFree = crate::policy::bulk_free::Runs;
     type Split = Thirds;
     type Trace = trace::Off;
 }

@@ -1,0 +1,21 @@
+use crate::keeper::Linked;
+use crate::policy::{Policy, bulk_free, cluster, compact, dirty, merge::Always};
+use crate::policy::{split::Whole, trace::Off, walk};
+
+/// Linux 3.16 with patch 3 of Gorman's series of 2014: the fair walk with a depleted flag for each
+/// zone.
+#[derive(Clone, Copy, Debug)]
+pub struct FairZone;
+
+impl Policy for FairZone {
+    const NAME: &'static str = "FairZone";
+    type Keeper = Linked;
+    type Merge = Always;
+    type Clusters = cluster::None;
+    type Compact = compact::InOrder;
+    type Walk = walk::FirstFit;
+    type Dirty = dirty::Unlimited;
+    type BulkFree = bulk_free::Runs;
+    type Split = Whole;
+    type Trace = Off;
+}

@@ -1,0 +1,22 @@
+use crate::keeper::Linked;
+use crate::policy::{Policy, bulk_free, cluster, compact, dirty, merge::Always};
+use crate::policy::{split::Whole, trace::Off, walk};
+
+/// How Linux 3.16 behaves, the base of Gorman's series of 2014: every request goes through the
+/// fair walk over the zones of its node, the dirty limit of a zone is worked out for every page
+/// that will be written, and a list of pages is freed one by one.
+#[derive(Clone, Copy, Debug)]
+pub struct Linux316;
+
+impl Policy for Linux316 {
+    const NAME: &'static str = "Linux316";
+    type Keeper = Linked;
+    type Merge = Always;
+    type Clusters = cluster::None;
+    type Compact = compact::InOrder;
+    type Walk = walk::FirstFit;
+    type Dirty = dirty::Unlimited;
+    type BulkFree = bulk_free::Runs;
+    type Split = Whole;
+    type Trace = Off;
+}
