@@ -7,7 +7,9 @@
 
 use libfuzzer_sys::fuzz_target;
 use zonal::policy::Policy;
-use zonal::preset::{Cluster, ClusterFree, Linux416, SkipMerge};
+use zonal::preset::{
+    Cluster, ClusterFree, FairZone, LessDirty, Linux316, Linux416, SkipMerge, SplitZones,
+};
 use zonal_testkit::command::{Command, from_bytes};
 use zonal_testkit::preset::TinyZonal;
 use zonal_testkit::probe::{Cells, Probe};
@@ -27,6 +29,10 @@ fuzz_target!(|bytes: &[u8]| {
     let (shape, commands) = from_bytes(bytes, MOST);
     run::<TinyZonal>(shape, &commands);
     run::<Linux416>(shape, &commands);
+    run::<Linux316>(shape, &commands);
+    run::<FairZone>(shape, &commands);
+    run::<LessDirty>(shape, &commands);
+    run::<SplitZones>(shape, &commands);
     run::<SkipMerge>(shape, &commands);
     run::<Cluster>(shape, &commands);
     run::<ClusterFree>(shape, &commands);

@@ -11,7 +11,7 @@ use anyhow::{Context, Result, bail, ensure};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use xshell::{Shell, cmd};
 
 const FILE: &str = "golden.toml";
@@ -26,7 +26,7 @@ const PLANTED: (&str, &str) = ("Zonal/owned/hot-pair+planted", "Zonal/owned/hot-
 /// Used where there is no file yet.
 const TOLERANCE_PERCENT: f64 = 3.0;
 
-type Counts = BTreeMap<String, f64>;
+pub(crate) type Counts = BTreeMap<String, f64>;
 
 /// `golden.toml`.
 #[derive(Serialize, Deserialize)]
@@ -112,19 +112,36 @@ fn table(golden: &Golden, counts: &Counts) -> String {
 
 /// Builds `zonal-golden` and counts every case.
 fn count_all(shell: &Shell) -> Result<Counts> {
+    let binary = build(shell)?;
+    count_some(shell, &binary, |_| true)
+}
+
+/// Builds `zonal-golden` and says where it is.
+pub(crate) fn build(shell: &Shell) -> Result<PathBuf> {
     // The golden counts are those of the plain release profile.
     let build = cmd!(shell, "cargo build --release --locked -p zonal-golden");
     build.env_remove("RUSTFLAGS").run()?;
-    let binary = target_dir(shell).join("release/zonal-golden");
+    Ok(target_dir(shell).join("release/zonal-golden"))
+}
+
+/// Counts the cases that are wanted.
+pub(crate) fn count_some(
+    shell: &Shell,
+    binary: &Path,
+    wanted: impl Fn(&str) -> bool,
+) -> Result<Counts> {
     let cases = cmd!(shell, "{binary} list").quiet().read()?;
     let mut counts = Counts::new();
     for case in cases.lines() {
         let [name, iterations, blocks] = case.split(' ').collect::<Vec<_>>()[..] else {
             bail!("zonal-golden list says `{case}`");
         };
+        if !wanted(name) {
+            continue;
+        }
         let (iterations, blocks): (u64, u64) = (iterations.parse()?, blocks.parse()?);
-        let once = count(shell, &binary, name, iterations)?;
-        let twice = count(shell, &binary, name, 2 * iterations)?;
+        let once = count(shell, binary, name, iterations)?;
+        let twice = count(shell, binary, name, 2 * iterations)?;
         let more = twice.checked_sub(once).with_context(|| format!("{name}: {once}, {twice}"))?;
         let a_block = more as f64 / (iterations * blocks) as f64;
         counts.insert(name.to_owned(), (a_block * 100.0).round() / 100.0);

@@ -7,6 +7,7 @@ mod golden;
 mod no_std;
 mod steps;
 mod tools;
+mod walk_cost;
 
 use anyhow::{Context, Result};
 use clap::{Parser, Subcommand, ValueEnum};
@@ -34,6 +35,12 @@ enum Command {
         #[arg(long, value_delimiter = ',')]
         skip: Vec<Step>,
     },
+    /// Instructions and cache lines of an allocation, by walk and dirty policy.
+    WalkCost {
+        /// Print JSON, one object a line.
+        #[arg(long)]
+        json: bool,
+    },
     #[command(flatten)]
     Step(Step),
 }
@@ -56,6 +63,7 @@ fn run(Args { command, bless }: Args) -> Result<()> {
         Command::Step(Step::Golden) => golden::run(&shell, bless),
         _ if bless => anyhow::bail!("--bless goes with `golden` only"),
         Command::Preflight { skip } => preflight(&shell, &skip),
+        Command::WalkCost { json } => walk_cost::run(&shell, json),
         Command::Step(step) => step.run(&shell),
     }
 }

@@ -7,13 +7,17 @@ use zonal::plan::{Config, Plan};
 use zonal::platform::{AtomicByte, AtomicWord, Platform, Slot};
 use zonal::policy::{Policy, Split};
 use zonal::watermark::{MinFree, WatermarkConfig};
-use zonal::{Allocator, Common, CpuId, CpuZone, Exchange, Pfn, Storage, TableSize, Zone};
+use zonal::{Allocator, Common, CpuId, CpuZone, Exchange, NodeId, Pfn, Storage, TableSize, Zone};
 use zonal_host::biased_slot::BiasedSlot;
 use zonal_host::park_lock::ParkLock;
 
 /// Asking the system for the CPU is left out: what that costs depends on the C library and on
 /// what the tool that counts lets through.
-pub(crate) struct OneCpu;
+#[derive(Default)]
+pub(crate) struct OneCpu {
+    /// The node it is on.
+    pub(crate) node: u8,
+}
 
 impl Platform for OneCpu {
     type Byte = AtomicU8;
@@ -24,9 +28,11 @@ impl Platform for OneCpu {
     fn cpu(&self) -> CpuId {
         CpuId(0)
     }
-}
 
-type Cache<S> = <OneCpu as Platform>::Slot<CpuZone<S>>;
+    fn node(&self, _: CpuId) -> NodeId {
+        NodeId(self.node)
+    }
+}
 
 const MEMORY: u64 = 256 << 20;
 
@@ -42,13 +48,23 @@ pub(crate) fn with_allocator<S: Policy>(
         ..Config::new(1)
     };
     let plan = Plan::new(map, config, S::Split::instances)?;
-    let size = TableSize::of::<S>(&plan);
-    let words = |n: u64| (0..n).map(|_| <AtomicU64 as AtomicWord>::new(0)).collect::<Vec<_>>();
-    let states: Vec<_> = (0..size.frames).map(|_| <AtomicU8 as AtomicByte>::new(0)).collect();
+    with_plan(OneCpu::default(), &plan, work)
+}
+
+/// Runs `work` on an allocator for `plan`.
+pub(crate) fn with_plan<P: Platform, S: Policy>(
+    host: P,
+    plan: &Plan,
+    work: impl FnOnce(&Allocator<'_, P, S>) -> Result<(), Box<dyn Error>>,
+) -> Result<(), Box<dyn Error>> {
+    let size = TableSize::of::<S>(plan);
+    let words = |n: u64| (0..n).map(|_| P::Word::new(0)).collect::<Vec<_>>();
+    let states: Vec<_> = (0..size.frames).map(|_| P::Byte::new(0)).collect();
     let (links, pageblocks) = (words(size.frames), words(size.pageblocks));
     let (cluster_links, clusters) = (words(size.clusters), words(size.cluster_words));
     let mut zones: Vec<_> = (0..size.zones).map(|_| Zone::vacant()).collect();
-    let caches: Vec<_> = (0..size.caches).map(|_| Cache::<S>::new(CpuZone::new())).collect();
+    let caches: Vec<_> =
+        (0..size.caches).map(|_| <P::Slot<CpuZone<S>> as Slot<_>>::new(CpuZone::new())).collect();
     let exchanges: Vec<_> = (0..size.caches).map(|_| Exchange::new()).collect();
     let common = Common::new();
     let storage = Storage {
@@ -62,5 +78,5 @@ pub(crate) fn with_allocator<S: Policy>(
         exchanges: &exchanges,
         common: &common,
     };
-    work(&Allocator::<_, S>::new(OneCpu, &plan, storage)?)
+    work(&Allocator::<_, S>::new(host, plan, storage)?)
 }

@@ -5,7 +5,10 @@
 //! n and 2n iterations, and taking the difference leaves out everything but n iterations of the
 //! case, in its settled state. `cargo xtask golden` does that and compares with `golden.toml`.
 //!
-//! A case is `PRESET/PATH/WORKLOAD`. The presets are `Zonal` and `Linux416`; the paths are
+//! `zonal-golden lines` prints how many cache lines an allocation touches, for the cases of
+//! [`walk`].
+//!
+//! A case is `PRESET/PATH/WORKLOAD`, or one of [`walk`]. The presets are `Zonal` and `Linux416`; the paths are
 //! `owned` (through a CPU handle) and `shared` (through the try-lock); the workloads are:
 //!
 //! - `hot-pair`: one frame, allocated and freed;
@@ -13,15 +16,18 @@
 //! - `burst`: 4096 frames one by one, freed in order, so that batches move to the zone and back;
 //! - `order9`: one huge page, allocated and freed.
 //!
-//! `Zonal/owned/hot-pair+planted` is the first with some needless work added: a check of the
+//! `Zonal/owned/hot-pair+usdt-off` and `+ring-off` have trace policies compiled in, and nobody
+//! listens. `Zonal/owned/hot-pair+planted` is the first with some needless work added: a check of the
 //! counts that does not reject it checks nothing.
 
 mod host;
+mod lines;
+mod walk;
 mod work;
 
 use std::error::Error;
 use std::process::ExitCode;
-use work::CASES;
+use work::{CASES, Case};
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -31,8 +37,12 @@ fn main() -> ExitCode {
             list();
             Ok(())
         }
+        ["lines"] => lines(),
         [name, iterations] => run(name, iterations),
-        _ => Err("usage: zonal-golden list | zonal-golden CASE ITERATIONS".into()),
+        _ => {
+            Err("usage: zonal-golden list | zonal-golden lines | zonal-golden CASE ITERATIONS"
+                .into())
+        }
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
@@ -44,13 +54,26 @@ fn main() -> ExitCode {
 }
 
 fn list() {
-    for case in &CASES {
+    for case in cases() {
         println!("{} {} {}", case.name, case.iterations, case.blocks);
     }
 }
 
+/// Every case.
+fn cases() -> impl Iterator<Item = &'static Case> {
+    CASES.iter().chain(walk::CASES)
+}
+
+/// For each case of a walk, the lines that an allocation touches.
+fn lines() -> Result<(), Box<dyn Error>> {
+    for case in walk::LINES {
+        println!("{} {:.2}", case.name, (case.of)()?);
+    }
+    Ok(())
+}
+
 fn run(name: &str, iterations: &str) -> Result<(), Box<dyn Error>> {
-    let case = CASES.iter().find(|case| case.name == name);
+    let case = cases().find(|case| case.name == name);
     let case = case.ok_or_else(|| format!("there is no case `{name}`: see `zonal-golden list`"))?;
     let iterations =
         iterations.parse().map_err(|error| format!("iterations `{iterations}`: {error}"))?;

@@ -3,11 +3,14 @@
 use crate::host::{OneCpu, with_allocator};
 use std::error::Error;
 use std::hint::black_box;
+use std::sync::atomic::AtomicU64;
 use zonal::policy::Policy;
-use zonal::preset::{Linux416, Zonal};
+use zonal::policy::trace::ring::{Ring, Sink, ToRing, words_for};
+use zonal::preset::{Linux413, Linux416, Traced, Zonal};
 use zonal::{Allocator, CpuHandle, CpuId, MigrateType, Order, Pfn, Request, ZoneType};
+use zonal_host::Usdt;
 
-type Outcome = Result<(), Box<dyn Error>>;
+pub(crate) type Outcome = Result<(), Box<dyn Error>>;
 
 /// One thing to count.
 pub(crate) struct Case {
@@ -69,6 +72,31 @@ macro_rules! cases {
             },
         )*
         Case {
+            name: "Zonal/owned/hot-pair+usdt-off",
+            iterations: 20_000,
+            blocks: 1,
+            run: |n| owned::<Traced<Zonal, Usdt>>(|cpu| hot_pair::<_, false>(cpu, n)),
+        },
+        Case {
+            name: "Zonal/owned/hot-pair+ring-off",
+            iterations: 20_000,
+            blocks: 1,
+            run: |n| owned::<Traced<Zonal, ToRing<Idle>>>(|cpu| hot_pair::<_, false>(cpu, n)),
+        },
+        // Beside Linux416's: what the two passes save, and what they cost.
+        Case {
+            name: "Linux413/owned/bulk",
+            iterations: 400,
+            blocks: BULK as u64,
+            run: |n| owned::<Linux413>(|cpu| bulk(cpu, n)),
+        },
+        Case {
+            name: "Linux413/shared/bulk",
+            iterations: 400,
+            blocks: BULK as u64,
+            run: |n| shared::<Linux413>(|all| bulk(all, n)),
+        },
+        Case {
             name: "Zonal/owned/hot-pair+planted",
             iterations: 20_000,
             blocks: 1,
@@ -77,7 +105,27 @@ macro_rules! cases {
     ]};
 }
 
-pub(crate) static CASES: [Case; 15] = cases!(Zonal Linux416);
+pub(crate) static CASES: [Case; 19] = cases!(Zonal Linux416);
+
+/// A ring in statics in which no event is enabled.
+struct Idle;
+
+static WORDS: [AtomicU64; words_for(64)] = [const { AtomicU64::new(0) }; words_for(64)];
+static RING: Ring<'static, AtomicU64> = Ring::new(&WORDS);
+
+impl Sink for Idle {
+    type Word = AtomicU64;
+    #[inline(always)]
+    fn ring() -> Option<&'static Ring<'static, AtomicU64>> {
+        Some(&RING)
+    }
+    fn now() -> u64 {
+        0
+    }
+    fn cpu() -> CpuId {
+        CpuId(0)
+    }
+}
 
 /// A way into an allocator.
 trait Way {

@@ -35,11 +35,13 @@ pub mod raw_table;
 pub mod region;
 mod sync;
 pub mod threads;
+pub mod usdt;
 
 pub use arena::{Arena, ArenaError, Handle, HugePages, Page};
 pub use compactor::Compactor;
 pub use pager::Pager;
 pub use threads::Threads;
+pub use usdt::Usdt;
 
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]

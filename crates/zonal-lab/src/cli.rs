@@ -16,6 +16,8 @@ use clap::builder::{PossibleValue, PossibleValuesParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::calibrate::CalibrateArgs;
+use crate::record::RecordArgs;
+use crate::replay::ReplayArgs;
 use crate::reproduce::ReproduceArgs;
 use crate::sim_command::SimArgs;
 use crate::subject::Path;
@@ -41,6 +43,10 @@ pub enum Command {
     Info(InfoArgs),
     /// Run a workload on a simulated machine
     Sim(SimArgs),
+    /// Run a workload and write down what it asked of the allocator
+    Record(RecordArgs),
+    /// Ask of presets what a trace, of Linux or of `zonal record`, asked of the allocator
+    Replay(ReplayArgs),
     /// Simulate what was published and print both, with the error of each number
     Reproduce(ReproduceArgs),
     /// Measure this machine and write a machine file for the simulator

@@ -168,6 +168,38 @@ pub enum LabError {
         /// Why.
         why: String,
     },
+    /// A trace cannot be opened.
+    #[error("cannot open {}: {source}", path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// A trace cannot be read.
+    #[error("{}: {source}", path.display())]
+    Trace {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        source: crate::replay::trace::TraceError,
+    },
+    /// A trace that has more in use at once than there is.
+    #[error("--memory {}: the trace has {} in use at once", human(*given), human(*needed))]
+    TraceNeedsMore {
+        /// Bytes there are.
+        given: u64,
+        /// Bytes it needs.
+        needed: u64,
+    },
+    /// A run that was to be recorded, or a replay, gave out.
+    #[error("{who} failed: {why}")]
+    Gave {
+        /// What failed.
+        who: String,
+        /// Why.
+        why: String,
+    },
     /// The memory for the arena cannot be had.
     #[error("cannot open the arena: {0}")]
     Arena(#[source] Box<zonal_host::arena::ArenaError>),
@@ -182,6 +214,7 @@ impl LabError {
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::Calibrate(error) => error.exit_code(),
+            Self::Gave { .. } => 1,
             Self::Print(_) | Self::Machine { .. } | Self::NoResult { .. } | Self::Chart { .. } => 1,
             _ => 2,
         }

@@ -16,7 +16,10 @@ use std::sync::Barrier;
 use std::thread;
 
 use zonal::policy::Policy;
-use zonal::preset::{Cluster, ClusterFree, Linux416, SkipMerge, Zonal};
+use zonal::preset::{
+    Cluster, ClusterFree, FairZone, LessDirty, Linux316, Linux416, SkipMerge, SplitZones,
+    SplitZonesByCpu, Zonal,
+};
 use zonal::report::{BuddyInfo, PageTypeInfo, UnusableFree, VmStat, ZoneStatus};
 use zonal::{MigrateType, Order, Request};
 use zonal_host::Arena;
@@ -41,21 +44,18 @@ const STEPS: u64 = 20_000;
 /// says.
 pub fn run(args: &InfoArgs, out: &mut dyn Write) -> Result<(), LabError> {
     let is = |name: &str| args.preset.eq_ignore_ascii_case(name);
-    if is(Zonal::NAME) {
-        report::<Zonal>(args.memory, out)
-    } else if is(Linux416::NAME) {
-        report::<Linux416>(args.memory, out)
-    } else if is(SkipMerge::NAME) {
-        report::<SkipMerge>(args.memory, out)
-    } else if is(Cluster::NAME) {
-        report::<Cluster>(args.memory, out)
-    } else if is(ClusterFree::NAME) {
-        report::<ClusterFree>(args.memory, out)
-    } else {
-        let presets = subjects::zonal::entries();
-        let known = subjects::names(&presets, |_| true);
-        Err(LabError::UnknownPreset { name: args.preset.clone(), known })
+    macro_rules! reports {
+        ($($preset:ident)*) => {
+            $(if is($preset::NAME) {
+                return report::<$preset>(args.memory, out);
+            })*
+        };
     }
+    reports!(Zonal Linux416 SkipMerge Cluster ClusterFree);
+    reports!(Linux316 FairZone LessDirty SplitZones SplitZonesByCpu);
+    let presets = subjects::zonal::entries();
+    let known = subjects::names(&presets, |_| true);
+    Err(LabError::UnknownPreset { name: args.preset.clone(), known })
 }
 
 fn report<S: Policy>(memory: usize, out: &mut dyn Write) -> Result<(), LabError> {

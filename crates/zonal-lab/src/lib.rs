@@ -8,6 +8,8 @@
 //! zonal bench page-fault1 --touch           real pages, beside the kernel's own page faults
 //! zonal calibrate --out box.toml            this machine as a machine file for the simulator
 //! zonal sim skylake_2s_112cpu page-fault1   a workload on a simulated machine
+//! zonal record page-fault1 -o trace.txt     the events of a run, as Linux's tracers write them
+//! zonal replay trace.txt --preset zonal     the allocations of a trace, on threads or simulated
 //! zonal reproduce --report out.html         what was published beside what the simulator makes of it
 //! ```
 //!
@@ -83,7 +85,9 @@ pub mod pages;
 pub mod plan;
 pub mod pool;
 pub mod published;
+pub mod record;
 pub mod rendezvous;
+pub mod replay;
 pub mod report;
 pub mod reproduce;
 pub mod rng;

@@ -7,7 +7,7 @@ use clap::Parser;
 
 use zonal_lab::cli::{Cli, Command};
 use zonal_lab::error::LabError;
-use zonal_lab::{bench, calibrate, info, reproduce, sim_command};
+use zonal_lab::{bench, calibrate, info, record, replay, reproduce, sim_command};
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
@@ -17,6 +17,8 @@ fn main() -> ExitCode {
         Some(Command::Bench(args)) => bench::run(args, &mut out),
         Some(Command::Info(args)) => info::run(args, &mut out),
         Some(Command::Sim(args)) => sim_command::run(args, &mut out),
+        Some(Command::Record(args)) => record::run(args, &mut out),
+        Some(Command::Replay(args)) => replay::run(args, &mut out),
         Some(Command::Reproduce(args)) => reproduce::run(args, &mut out),
         Some(Command::Calibrate(args)) => calibrate::run(args, &mut out).map_err(LabError::from),
     };

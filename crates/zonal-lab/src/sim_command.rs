@@ -125,7 +125,7 @@ fn workload_parser() -> impl clap::builder::TypedValueParser<Value = Workload> {
 /// # Errors
 ///
 /// A text with the names there are.
-fn preset_called(text: &str) -> Result<Preset, String> {
+pub(crate) fn preset_called(text: &str) -> Result<Preset, String> {
     let plain = |name: &str| name.replace(['-', '_'], "").to_ascii_lowercase();
     let found = Preset::ALL.into_iter().find(|preset| plain(preset.name()) == plain(text));
     found.ok_or_else(|| {

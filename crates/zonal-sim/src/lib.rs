@@ -26,6 +26,7 @@
 //! |---|---|
 //! | [`machine`] | machine files: sockets, clocks, caches, costs; six are built in |
 //! | [`mod@run`], [`outcome`] | what to run, and what it showed: figures, waiting by lock, accesses by class of line |
+//! | [`replay`] | what the CPUs of a trace did, to be done again |
 //! | [`platform`], [`lock`], [`slot`] | the allocator's host: accesses, spinlocks, per-CPU slots in virtual time |
 //! | [`lines`], [`space`] | who has a cache line and from where it is served; which line an address is on |
 //! | [`mix`], [`profile`], [`ticks`] | what a build asks of memory; what a CPU is doing; virtual time |
@@ -49,6 +50,7 @@ pub mod mix;
 pub mod outcome;
 pub mod platform;
 pub mod profile;
+pub mod replay;
 pub mod run;
 mod schedule;
 mod sleeper;

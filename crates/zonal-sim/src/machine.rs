@@ -144,6 +144,8 @@ pub struct Kernel {
     pub lru_add: f64,
     /// Taking it off, under the lock, beyond its lines.
     pub lru_delete: f64,
+    /// Taking a page out of the page cache's tree when its file is truncated, without freeing it.
+    pub truncate_page: f64,
     /// Taking or releasing the address-space lock, beyond its line.
     pub space_lock: f64,
     /// Waking a sleeper, and its way back to the CPU.

@@ -3,6 +3,7 @@
 use crate::engine::Engine;
 use crate::machine::Machine;
 use crate::outcome::{Outcome, Pace};
+use crate::replay::Script;
 use crate::schedule::Schedule;
 use crate::workload::boot::Boot;
 use crate::workload::highalloc::HighAlloc;
@@ -10,6 +11,8 @@ use crate::workload::kbuild::Kbuild;
 use crate::workload::netperf::Netperf;
 use crate::workload::page_fault::PageFault;
 use crate::workload::parallel_free::ParallelFree;
+use crate::workload::replay::Replay;
+use crate::workload::truncate::Truncate;
 use crate::workload::{self, thp_mix::ThpMix};
 use core::fmt;
 
@@ -32,6 +35,10 @@ pub enum Workload {
     Netperf,
     /// Page cache fills memory, then order-9 requests, with compaction and reclaim.
     StressHighalloc,
+    /// What the CPUs of a trace did: see [`replay`]. Not among [`ALL`](Self::ALL).
+    Replay,
+    /// Files of 4 MiB in the page cache are truncated: lists of 14 pages are freed.
+    Truncate,
 }
 
 /// The allocator under test.
@@ -49,6 +56,14 @@ pub enum Preset {
     ClusterFree,
     /// Linux 4.16 with four instances of the zone type `Normal` on each node.
     SplitZones,
+    /// Linux 4.13: as 4.16, and lists are freed one by one.
+    Linux413,
+    /// Linux 3.16: the fair walk, exact dirty limits.
+    Linux316,
+    /// Patch 3 of the 2014 series: the fair walk with flags.
+    FairZone,
+    /// Patches 3 and 4: and cached dirty limits.
+    LessDirty,
     /// zonal's own.
     Zonal,
 }
@@ -131,7 +146,7 @@ pub enum SimError {
 
 impl Workload {
     /// All of them.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::PageFault1,
         Self::PageFault1Threads,
         Self::ParallelFree,
@@ -140,6 +155,7 @@ impl Workload {
         Self::Boot,
         Self::Netperf,
         Self::StressHighalloc,
+        Self::Truncate,
     ];
 
     /// Its name on the command line.
@@ -154,6 +170,8 @@ impl Workload {
             Self::Boot => "boot",
             Self::Netperf => "netperf",
             Self::StressHighalloc => "stress-highalloc",
+            Self::Replay => "replay",
+            Self::Truncate => "truncate",
         }
     }
 }
@@ -166,13 +184,17 @@ impl fmt::Display for Workload {
 
 impl Preset {
     /// All of them, in the order of the sources.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 11] = [
         Self::Linux416,
         Self::HugeBatch,
         Self::SkipMerge,
         Self::Cluster,
         Self::ClusterFree,
         Self::SplitZones,
+        Self::Linux413,
+        Self::Linux316,
+        Self::FairZone,
+        Self::LessDirty,
         Self::Zonal,
     ];
 
@@ -186,6 +208,10 @@ impl Preset {
             Self::Cluster => "Cluster",
             Self::ClusterFree => "ClusterFree",
             Self::SplitZones => "SplitZones",
+            Self::Linux413 => "Linux413",
+            Self::Linux316 => "Linux316",
+            Self::FairZone => "FairZone",
+            Self::LessDirty => "LessDirty",
             Self::Zonal => "Zonal",
         }
     }
@@ -220,7 +246,31 @@ pub fn timed(machine: &Machine, spec: &Spec) -> Result<(Outcome, Pace), SimError
         Workload::Boot => on_preset(&Boot::default(), machine, spec),
         Workload::Netperf => on_preset(&Netperf, machine, spec),
         Workload::StressHighalloc => on_preset(&HighAlloc::default(), machine, spec),
+        Workload::Replay => Err(SimError::DoesNotFit {
+            workload: spec.workload,
+            machine: machine.name.clone(),
+            reason: "it needs a trace".into(),
+        }),
+        Workload::Truncate => on_preset(&Truncate::default(), machine, spec),
     }
+}
+
+/// Does on a machine what the CPUs of a trace did, with `memory` bytes. If the trace has more
+/// CPUs than the machine, they share: see [`Script::folded`].
+///
+/// # Errors
+/// As [`run`]; [`SimError::DoesNotFit`] if the trace needs more memory.
+pub fn replay(
+    machine: &Machine,
+    preset: Preset,
+    script: &Script,
+    memory: u64,
+) -> Result<Outcome, SimError> {
+    let tasks = (script.cpus() as u32).clamp(1, machine.topology.cpus());
+    let (lru, workload) = (LruLock::None, Workload::Replay);
+    let spec = Spec { workload, preset, tasks, seed: 1, lru, delay_ms: 0, quick: false };
+    let replay = Replay::new(script, memory >> 12, tasks);
+    on_preset(&replay, machine, &spec).map(|(outcome, _)| outcome)
 }
 
 /// Runs a workload on the preset that the spec names.
@@ -243,6 +293,18 @@ fn on_preset<W: workload::Workload>(
         }
         Preset::SplitZones => {
             workload::run::<W, zonal::preset::SplitZones>(work, machine, spec, engine)
+        }
+        Preset::Linux413 => {
+            workload::run::<W, zonal::preset::Linux413>(work, machine, spec, engine)
+        }
+        Preset::Linux316 => {
+            workload::run::<W, zonal::preset::Linux316>(work, machine, spec, engine)
+        }
+        Preset::FairZone => {
+            workload::run::<W, zonal::preset::FairZone>(work, machine, spec, engine)
+        }
+        Preset::LessDirty => {
+            workload::run::<W, zonal::preset::LessDirty>(work, machine, spec, engine)
         }
         Preset::Zonal => workload::run::<W, zonal::preset::Zonal>(work, machine, spec, engine),
     }?;

@@ -173,6 +173,15 @@ impl<S: Policy> Task<'_, '_, S> {
         });
     }
 
+    /// Gives single frames back as one list.
+    ///
+    /// # Panics
+    /// As [`give`](Self::give).
+    pub(crate) fn give_list(&mut self, frames: &[Pfn]) {
+        let freed = during(Phase::Free, frames.len() as u64, || self.handle.free_bulk(frames));
+        assert_eq!(freed.refused, 0, "frames of this task: {:?}", freed.first_refused);
+    }
+
     /// A page fault on memory that was never touched.
     pub(crate) fn fault(&mut self) -> Result<Pfn, AllocError> {
         let pfn = self.fault_unlisted()?;

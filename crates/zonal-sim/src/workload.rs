@@ -10,7 +10,9 @@ pub(crate) mod netperf;
 pub(crate) mod page_fault;
 pub(crate) mod parallel_free;
 mod process;
+pub(crate) mod replay;
 pub(crate) mod thp_mix;
+pub(crate) mod truncate;
 
 use crate::coroutine::{self, Body};
 use crate::engine::{self, Engine};

@@ -60,6 +60,7 @@ tlb_ipi = 2000
 lru_batch = 15
 lru_add = 150
 lru_delete = 150
+truncate_page = 300
 space_lock = 40
 wake = 3000
 compute = 80000

@@ -36,6 +36,7 @@ fn every_workload_runs_through_under_every_preset() {
         (Workload::Boot, "faults"),
         (Workload::Netperf, "packets_per_s"),
         (Workload::StressHighalloc, "requests"),
+        (Workload::Truncate, "files"),
     ];
     for (workload, name) in sums {
         for preset in Preset::ALL {
@@ -160,4 +161,27 @@ fn instances_of_a_zone_take_the_waiting_away() {
     };
     let (one, four) = (spin(Preset::Linux416), spin(Preset::SplitZones));
     assert!(four < one / 4.0, "{one} %, then {four} %");
+}
+
+#[test]
+fn lists_of_pages_toggle_interrupts_once() {
+    let mean = |preset, toggles: f64| {
+        let one = Spec { tasks: 1, ..spec(Workload::Truncate, preset) };
+        let outcome = run(&desktop(), &one).expect("it runs through and loses nothing");
+        assert!((figure(&outcome, "toggles_a_page") - toggles).abs() < 1e-9, "{}", preset.name());
+        let quartiles = ["file_min", "file_1st_qrtle", "file_2nd_qrtle", "file_3rd_qrtle"];
+        let quartiles = quartiles.map(|name| figure(&outcome, name));
+        assert!(quartiles.is_sorted() && quartiles[0] > 0.0, "{quartiles:?}");
+        figure(&outcome, "file_mean")
+    };
+    // 1024 pages are 74 lists.
+    let lists = 74.0 / 1024.0;
+    let (each, once) = (mean(Preset::Linux413, 1.0), mean(Preset::Linux416, lists));
+    mean(Preset::Zonal, lists);
+    let machine = desktop();
+    // In microseconds of a core at full speed; an entry is a toggle and a store.
+    let ghz = machine.clock.turbo_ghz[0];
+    let toggles = (1024.0 - 74.0) * machine.cost.irq_toggle / ghz / 1e3;
+    let saved = (each - once) / toggles;
+    assert!((1.0..1.5).contains(&saved), "{each} us, then {once}: {saved} of the toggles");
 }

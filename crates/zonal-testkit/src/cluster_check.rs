@@ -95,7 +95,9 @@ fn runs<P: Platform, S: Policy>(
 
 fn batch_of<P: Platform, S: Policy>(allocator: &Allocator<'_, P, S>, zone: ZoneId) -> u32 {
     let config = allocator.plan().config();
-    let managed = allocator.plan().zones()[usize::from(zone.0)].managed;
+    // Clusters may be as large as they were when the zone was at its largest.
+    let zone = &allocator.plan().zones()[usize::from(zone.0)];
+    let managed = zone.managed + zone.later;
     let (cpus, depot_share, pcp_batch) = (config.cpus, config.depot_share, config.pcp_batch);
     let pcp_high = config.pcp_high;
     S::Keeper::batch(Tuning { managed, cpus, depot_share, pcp_batch, pcp_high })

@@ -173,6 +173,20 @@ pub enum Command {
         /// By how many frames.
         frames: u16,
     },
+    /// Brings memory online that may come later, up to the end of its range.
+    Online {
+        /// The pageblock that it begins with.
+        nth: u8,
+        /// How many pageblocks.
+        count: u8,
+    },
+    /// Takes such memory offline.
+    Offline {
+        /// The pageblock that it begins with.
+        nth: u8,
+        /// How many pageblocks.
+        count: u8,
+    },
     /// Leaves a block to the host, which frees it when asked to reclaim.
     Pledge {
         /// Which.

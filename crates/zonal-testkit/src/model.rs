@@ -18,13 +18,16 @@
 
 use crate::checkers::{Checked, Violation};
 use crate::snapshot::Snapshot;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use zonal::error::{AllocError, AllocReason, FreeError};
 use zonal::inspect::Place;
 use zonal::map::RangeKind;
 use zonal::plan::Plan;
+use zonal::platform::Platform;
+use zonal::policy::Policy;
 use zonal::watermark::Mark;
-use zonal::{Block, MigrateType, NodeId, NodePolicy, Order, Pfn, Request, ZoneId};
+use zonal::{Allocator, Block, MigrateType, NodeId, NodePolicy, Order, Pfn, Request, ZoneId};
 
 /// See the [module](self).
 #[derive(Clone, Debug)]
@@ -34,19 +37,82 @@ pub struct Model<'p> {
     heads: BTreeMap<Pfn, (Order, usize)>,
     /// First frames, in the order that [`nth`](Self::nth) goes by.
     blocks: Vec<Pfn>,
+    /// First frames of the pageblocks that have come online.
+    online: BTreeSet<Pfn>,
 }
 
 impl<'p> Model<'p> {
     /// Nothing is out.
     #[must_use]
     pub const fn new(plan: &'p Plan) -> Self {
-        Self { plan, heads: BTreeMap::new(), blocks: Vec::new() }
+        Self { plan, heads: BTreeMap::new(), blocks: Vec::new(), online: BTreeSet::new() }
     }
 
     /// The plan.
     #[must_use]
     pub const fn plan(&self) -> &'p Plan {
         self.plan
+    }
+
+    /// The first frames of the pageblocks of `range`.
+    fn pageblocks(&self, range: &Range<Pfn>) -> impl Iterator<Item = Pfn> + use<> {
+        let size = self.plan.config().pageblock_order.frames();
+        (range.start.get()..range.end.get()).step_by(size as usize).map(Pfn::new)
+    }
+
+    /// Notes that whole pageblocks have come online.
+    pub fn bring_online(&mut self, range: &Range<Pfn>) {
+        self.online.extend(self.pageblocks(range));
+    }
+
+    /// Notes that they have gone.
+    pub fn take_offline(&mut self, range: &Range<Pfn>) {
+        self.pageblocks(range).for_each(|pageblock| {
+            self.online.remove(&pageblock);
+        });
+    }
+
+    /// With all that is online in `allocator`.
+    #[must_use]
+    pub fn as_in<P: Platform, S: Policy>(mut self, allocator: &Allocator<'_, P, S>) -> Self {
+        for range in self.plan.map().ranges().iter().filter(|r| r.kind == RangeKind::Offline) {
+            let all = self.pageblocks(&(range.start..range.end));
+            self.online.extend(all.filter(|&pageblock| allocator.is_online(pageblock)));
+        }
+        self
+    }
+
+    /// Whether the pageblock that begins at `pfn` has come online.
+    #[must_use]
+    pub fn is_online(&self, pfn: Pfn) -> bool {
+        self.online.contains(&pfn)
+    }
+
+    /// What the frame is now: what has come online is usable.
+    #[must_use]
+    pub fn kind_at(&self, pfn: Pfn) -> Option<RangeKind> {
+        let size = self.plan.config().pageblock_order.frames();
+        let pageblock = Pfn::new(pfn.get() / size * size);
+        match self.plan.map().kind_at(pfn) {
+            Some(RangeKind::Offline) if self.is_online(pageblock) => Some(RangeKind::Usable),
+            kind => kind,
+        }
+    }
+
+    /// Frames of `zone` that the allocator manages now, of one kind.
+    fn managed_in(&self, zone: ZoneId, kind: RangeKind) -> u64 {
+        let size = self.plan.config().pageblock_order.frames();
+        let there = self.plan.ranges_of(zone).filter(|range| range.kind == kind);
+        let come = self.online.iter().filter(|&&at| self.plan.zone_at(at) == Some(zone));
+        let come = if kind == RangeKind::Usable { come.count() as u64 } else { 0 };
+        there.map(|range| range.frames()).sum::<u64>() + come * size
+    }
+
+    /// Frames that the allocator manages now.
+    #[must_use]
+    pub fn managed(&self) -> u64 {
+        let size = self.plan.config().pageblock_order.frames();
+        self.plan.managed() + self.online.len() as u64 * size
     }
 
     /// How many blocks are out.
@@ -106,8 +172,9 @@ impl<'p> Model<'p> {
         if offset.is_none_or(|offset| offset >= self.plan.frames()) {
             return Err(FreeError::Foreign { pfn });
         }
-        match self.plan.map().kind_at(pfn) {
+        match self.kind_at(pfn) {
             None => return Err(FreeError::Hole { pfn }),
+            Some(RangeKind::Offline) => return Err(FreeError::Offline { pfn }),
             Some(RangeKind::Reserved | RangeKind::ReclaimLater) => {
                 return Err(FreeError::Reserved { pfn });
             }
@@ -139,12 +206,15 @@ impl<'p> Model<'p> {
         }
     }
 
-    /// The zones that may serve the request, in the order of their ids; `None` as above.
+    /// The zones with memory that may serve the request, in the order of their ids; `None` as
+    /// above.
     fn candidates(&self, request: &Request, local: NodeId) -> Option<Vec<ZoneId>> {
         let nodes = self.nodes(request, local)?;
         let zones = self.plan.zones().iter();
         let fits = zones.filter(|z| z.zone_type <= request.limit() && nodes.contains(&z.node));
-        Some(fits.map(|zone| zone.id).collect())
+        let kinds = [RangeKind::Usable, RangeKind::Cma];
+        let managed = |zone| kinds.map(|kind| self.managed_in(zone, kind)).iter().sum::<u64>();
+        Some(fits.map(|zone| zone.id).filter(|&zone| managed(zone) > 0).collect())
     }
 
     /// Whether `block` is an answer to `request` from a CPU on node `local` (I-3).
@@ -179,7 +249,7 @@ impl<'p> Model<'p> {
             ));
         }
         for pfn in (first.get()..end.get()).map(Pfn::new) {
-            let kind = self.plan.map().kind_at(pfn);
+            let kind = self.kind_at(pfn);
             let fits = match kind {
                 Some(RangeKind::Usable) => true,
                 Some(RangeKind::Cma) => request.migrate_type() == MigrateType::Movable,
@@ -290,15 +360,11 @@ impl<'p> Model<'p> {
     /// Frames of `zone` that are not out and usable, and how many of them are free in the
     /// high-atomic reserve.
     fn free_in(&self, zone: ZoneId, movable: bool, after: &Snapshot) -> (u64, u64) {
-        let (mut free, mut reserved) = (0, 0);
         let usable = |kind| movable || kind == Some(RangeKind::Usable);
-        for range in self.plan.ranges_of(zone) {
-            if range.kind.is_usable() && usable(Some(range.kind)) {
-                free += range.frames();
-            }
-        }
+        let cma = if movable { self.managed_in(zone, RangeKind::Cma) } else { 0 };
+        let (mut free, mut reserved) = (self.managed_in(zone, RangeKind::Usable) + cma, 0);
         for (pfn, order) in self.iter().filter(|&(pfn, _)| self.plan.zone_at(pfn) == Some(zone)) {
-            if usable(self.plan.map().kind_at(pfn)) {
+            if usable(self.kind_at(pfn)) {
                 free -= order.frames();
             }
         }

@@ -19,6 +19,9 @@ use crate::shape::Shape;
 use crate::snapshot::Snapshot;
 use crate::world::{World, with_world};
 use std::fmt;
+use std::ops::Range;
+use zonal::error::OnlineError;
+use zonal::map::RangeKind;
 use zonal::policy::Policy;
 use zonal::watermark::Watermarks;
 use zonal::{
@@ -145,7 +148,7 @@ impl<'w, 'm, P: Host, S: Policy> Runner<'w, 'm, P, S> {
         self.check()?;
         let free: u64 = self.last.zones.iter().map(|zone| zone.free).sum();
         let pledged: u64 = self.model.iter().map(|(_, order)| order.frames()).sum();
-        if free + pledged != self.model.plan().managed() {
+        if free + pledged != self.model.managed() {
             return Err(Violation {
                 rule: "I-2",
                 detail: format!("{free} frames are free after everything was freed and drained"),
@@ -228,6 +231,14 @@ impl<'w, 'm, P: Host, S: Policy> Runner<'w, 'm, P, S> {
                 let set = allocator.set_watermark_boost(zone_of(zone), u64::from(frames));
                 expect(set, "a boost can be set")
             }
+            Command::Online { nth, count } => match self.later(nth, count) {
+                Some(range) => self.online(&range),
+                None => Ok(()),
+            },
+            Command::Offline { nth, count } => match self.later(nth, count) {
+                Some(range) => self.offline(&range),
+                None => Ok(()),
+            },
             Command::Pledge { nth } => {
                 if let Some((pfn, order)) = self.model.nth(usize::from(nth))
                     && !self.pledged.contains(&pfn)
@@ -238,6 +249,66 @@ impl<'w, 'm, P: Host, S: Policy> Runner<'w, 'm, P, S> {
                 Ok(())
             }
         }
+    }
+
+    /// Pageblocks of one range of the map that may come later.
+    fn later(&self, nth: u8, count: u8) -> Option<Range<Pfn>> {
+        let plan = self.model.plan();
+        let size = plan.config().pageblock_order.frames();
+        let later = || plan.map().ranges().iter().filter(|r| r.kind == RangeKind::Offline);
+        let all = later().map(|range| range.frames() / size).sum::<u64>();
+        let mut nth = u64::from(nth).checked_rem(all)?;
+        for range in later() {
+            let pageblocks = range.frames() / size;
+            if nth < pageblocks {
+                let count = u64::from(count).clamp(1, pageblocks - nth);
+                let start = range.start.get() + nth * size;
+                return Some(Pfn::new(start)..Pfn::new(start + count * size));
+            }
+            nth -= pageblocks;
+        }
+        None
+    }
+
+    fn online(&mut self, range: &Range<Pfn>) -> Checked {
+        let size = self.model.plan().config().pageblock_order.frames();
+        let mut pageblocks = (range.start.get()..range.end.get()).step_by(size as usize);
+        let come = pageblocks.find(|&at| self.model.is_online(Pfn::new(at)));
+        let frames = range.end.get() - range.start.get();
+        let expected = match come {
+            Some(at) => Err(OnlineError::Online { pfn: Pfn::new(at) }),
+            None => Ok(frames),
+        };
+        let got = self.world.allocator.online(range.clone()).map(|onlined| onlined.frames);
+        if got != expected {
+            let detail = format!("online of {range:?}: {got:?}, not {expected:?}");
+            return Err(Violation { rule: "command", detail });
+        }
+        match got {
+            Ok(_) => self.model.bring_online(range),
+            Err(_) => self.check_unchanged()?,
+        }
+        Ok(())
+    }
+
+    /// The host moves nothing: only what is free can go, and then it does.
+    fn offline(&mut self, range: &Range<Pfn>) -> Checked {
+        let size = self.model.plan().config().pageblock_order.frames();
+        let pageblocks = (range.start.get()..range.end.get()).step_by(size as usize);
+        let online = pageblocks.map(Pfn::new).all(|at| self.model.is_online(at));
+        let of_range = |&(pfn, order): &(Pfn, Order)| {
+            pfn < range.end && pfn.get() + order.frames() > range.start.get()
+        };
+        let used = self.model.iter().any(|block| of_range(&block));
+        let got = self.world.allocator.offline(range.clone());
+        if got.is_ok() != (online && !used) {
+            let detail = format!("offline of {range:?}, online {online}, used {used}: {got:?}");
+            return Err(Violation { rule: "command", detail });
+        }
+        if got.is_ok() {
+            self.model.take_offline(range);
+        }
+        Ok(())
     }
 
     /// Allocates on the current CPU, by its handle if it has one.
@@ -350,7 +421,7 @@ impl<'w, 'm, P: Host, S: Policy> Runner<'w, 'm, P, S> {
     fn check_unchanged(&self) -> Checked {
         let now = Snapshot::of(&self.world.allocator);
         let same = now.without_holds() == self.last.without_holds();
-        expect(same, "a refused free changes nothing")
+        expect(same, "what is refused changes nothing")
     }
 
     fn free_bulk(&mut self, first: usize, count: usize, twice: bool) -> Checked {

@@ -38,6 +38,10 @@ pub enum Shape {
     /// Two nodes and two types, each with enough memory for two or three instances, and a hole
     /// across a boundary between instances; two CPUs a node.
     Instances,
+    /// Memory that comes later: below, behind and between what is there, so that of node 0's
+    /// zone instances one has all of its memory from the start, one a part, two none; and all that
+    /// node 1 has.
+    Later,
     /// Pageblocks of 512 frames and enough memory for clusters of 256.
     Huge,
     /// Pageblocks of the largest order: everything merges with everything.
@@ -56,7 +60,7 @@ fn of_kind(start: u64, frames: u64, kind: RegionKind) -> Region {
 
 impl Shape {
     /// All of them.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::Scrap,
         Self::Flat,
         Self::Holes,
@@ -68,12 +72,13 @@ impl Shape {
         Self::Marked,
         Self::Whole,
         Self::Instances,
+        Self::Later,
         Self::Huge,
     ];
 
     /// Those of at most 4096 frames.
     pub const SMALL: [Self; 10] = {
-        let [small @ .., _, _] = Self::ALL;
+        let [small @ .., _, _, _] = Self::ALL;
         small
     };
 
@@ -101,6 +106,13 @@ impl Shape {
             Self::Instances => {
                 vec![region(0, 0xf00), region(0x1100, 0x700), region(0x1800, 0x980).on(NodeId(1))]
             }
+            // Instances on node 0 meet at 0x1000, 0x1800 and 0x1c00.
+            Self::Later => vec![
+                of_kind(0xc00, 0x400, RegionKind::Offline),
+                region(0x1000, 0x900),
+                of_kind(0x1900, 0xb00, RegionKind::Offline),
+                of_kind(0x2800, 0x400, RegionKind::Offline).on(NodeId(1)),
+            ],
             Self::Huge => vec![region(0x4000, 12800)],
         }
     }
@@ -133,6 +145,7 @@ impl Shape {
             }
             Self::Flat => Config { pcp_batch: Some(7), ..base },
             Self::TwoNodes => base,
+            Self::Later => Config { pcp_batch: Some(5), ..base },
             Self::Instances => Config { dma32_limit: Pfn::new(0x800), ..base },
             Self::Low => Config { dma_limit: Pfn::new(256), dma32_limit: Pfn::new(1024), ..base },
             Self::Movable => Config { movable: MovableShare::Frames(1024), ..base },
@@ -153,7 +166,7 @@ impl Shape {
         match self {
             Self::Scrap => 1,
             Self::Flat | Self::Blocks3 | Self::Whole => 3,
-            Self::Instances => 4,
+            Self::Instances | Self::Later => 4,
             _ => 2,
         }
     }
@@ -162,7 +175,9 @@ impl Shape {
     #[must_use]
     pub const fn node_of(self, cpu: CpuId) -> NodeId {
         match self {
-            Self::TwoNodes | Self::Marked | Self::Instances => NodeId((cpu.0 % 2) as u8),
+            Self::TwoNodes | Self::Marked | Self::Instances | Self::Later => {
+                NodeId((cpu.0 % 2) as u8)
+            }
             _ => NodeId(0),
         }
     }

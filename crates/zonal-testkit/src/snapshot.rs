@@ -41,7 +41,8 @@ pub struct Snapshot {
     pub pageblock_order: Order,
     /// State bytes, from `base` on.
     pub states: Vec<FrameState>,
-    /// What the memory map says of each frame.
+    /// What the memory map says of each frame; of what is offline there and has come, that it is
+    /// usable.
     pub kinds: Vec<Option<RangeKind>>,
     /// Zone and migrate type of each pageblock.
     pub pageblocks: Vec<Option<(ZoneId, MigrateType)>>,
@@ -68,7 +69,9 @@ impl Snapshot {
         for range in plan.map().ranges() {
             for pfn in range.start.get()..range.end.get() {
                 if let Some(kind) = kinds.get_mut(pfn.wrapping_sub(base.get()) as usize) {
-                    *kind = Some(range.kind);
+                    let come =
+                        range.kind == RangeKind::Offline && allocator.is_online(Pfn::new(pfn));
+                    *kind = Some(if come { RangeKind::Usable } else { range.kind });
                 }
             }
         }

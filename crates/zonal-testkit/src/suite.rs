@@ -226,6 +226,21 @@ pub fn threads_at_random<P: Host + Sync, S: Policy>(shape: Shape, seed: u64, wor
 where
     for<'m> World<'m, P, S>: Sync,
 {
+    threads_beside::<P, S>(shape, seed, work, |_| ());
+}
+
+/// As [`threads_at_random`], while `other` does something on a thread of its own.
+///
+/// # Panics
+/// If an invariant is broken.
+pub fn threads_beside<P: Host + Sync, S: Policy>(
+    shape: Shape,
+    seed: u64,
+    work: Work,
+    other: impl Fn(&Allocator<'_, P, S>) + Sync,
+) where
+    for<'m> World<'m, P, S>: Sync,
+{
     with_world::<P, S, _>(shape, |world| {
         let allocator = &world.allocator;
         let fresh = all_blocks(&Snapshot::of(allocator));
@@ -250,10 +265,13 @@ where
                     .run(&work);
                 });
             }
+            let other = &other;
+            scope.spawn(move || other(&world.allocator));
         });
         allocator.drain_all();
         let after = Snapshot::of(allocator);
-        check_all(&after, &Model::new(plan), &Rules::of::<S>()).expect("all invariants hold");
+        let model = Model::new(plan).as_in(allocator);
+        check_all(&after, &model, &Rules::of::<S>()).expect("all invariants hold");
         check_clusters(allocator).expect("clusters are what their slots say");
         if plan.config().pageblock_order == Order::MAX {
             assert_eq!(all_blocks(&after), fresh, "all memory merges back");

@@ -5,7 +5,9 @@
 use zonal::error::ContiguousError;
 use zonal::map::RangeKind;
 use zonal::policy::Policy;
-use zonal::preset::{Cluster, ClusterFree, Linux416, SkipMerge, SplitZones, Zonal};
+use zonal::preset::{
+    Cluster, ClusterFree, FairZone, LessDirty, Linux316, Linux416, SkipMerge, SplitZones, Zonal,
+};
 use zonal::{Order, Request, ZoneId};
 use zonal_testkit::preset::TinyZonal;
 use zonal_testkit::probe::{Cells, Probe};
@@ -104,4 +106,7 @@ over_presets! {
     default: super::Zonal;
     tiny: super::TinyZonal;
     split: super::SplitZones;
+    linux316: super::Linux316;
+    fair_zone: super::FairZone;
+    less_dirty: super::LessDirty;
 }

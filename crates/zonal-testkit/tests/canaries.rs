@@ -5,10 +5,12 @@
 use zonal::error::{AllocError, AllocReason};
 use zonal::frame::FrameState;
 use zonal::inspect::Place;
+use zonal::plan::Plan;
 use zonal::platform::{Lock, Migration, Platform, Slot};
 use zonal::policy::{Merge, Policy, Walk, merge, split, trace, walk};
 use zonal::slowpath::Shortage;
-use zonal::{HOLD_BOUND, MigrateType, NodeId, Order, Pfn, Request, ZoneId, ZoneType};
+use zonal::watermark::Mark;
+use zonal::{HOLD_BOUND, MigrateType, NodeId, Order, Pfn, Request, Zone, ZoneId, ZoneType};
 use zonal_testkit::checkers::{
     Checked, Rules, check_all, check_counters, check_counts, check_faults, check_holds,
     check_lists, check_merged, check_one_place, check_reserve, check_states,
@@ -333,8 +335,24 @@ broken_preset!(PutsOff, Puts, walk::FirstFit);
 struct Lazybones;
 
 impl Walk for Lazybones {
-    fn find<Z, R>(zones: &[Z], attempt: impl FnMut(&Z) -> Option<R>) -> Option<R> {
-        zones.iter().take(1).find_map(attempt)
+    type Table<P: Platform> = ();
+    type Zone<P: Platform> = ();
+    type Cpu = ();
+    type Homes = ();
+
+    fn table<P: Platform>(_: &Plan) {}
+    fn new_zone<P: Platform>() {}
+    fn new_cpu() {}
+    fn homes(_: &Plan, _: NodeId, _: walk::ZoneSet) {}
+
+    fn find<'z, P: Platform, S: Policy<Walk = Self>, R>(
+        (): &(),
+        zones: &[Option<&'z Zone<P, S>>],
+        _: ZoneType,
+        _: Mark,
+        mut attempt: impl FnMut(&'z Zone<P, S>) -> Result<R, walk::Miss>,
+    ) -> Option<R> {
+        zones.iter().take(1).find_map(|zone| attempt((*zone)?).ok())
     }
 }
 

@@ -8,7 +8,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use zonal::error::{ContiguousError, RangeError};
 use zonal::info::ZoneInfo;
 use zonal::policy::Policy;
-use zonal::preset::{Cluster, ClusterFree, Linux416, SkipMerge, SplitZones, Zonal};
+use zonal::preset::{
+    Cluster, ClusterFree, FairZone, LessDirty, Linux316, Linux416, SkipMerge, SplitZones, Zonal,
+};
 use zonal::{Contiguous, CpuId, MigrateType, Order, Pfn, Request, ZoneId, ZoneType};
 use zonal_testkit::checkers::{Rules, check_all, check_faults};
 use zonal_testkit::host::Host;
@@ -492,5 +494,8 @@ on_presets! {
     default_preset: Zonal;
     tiny_zonal: TinyZonal;
     split_zones: SplitZones;
+    linux316: Linux316;
+    fair_zone: FairZone;
+    less_dirty: LessDirty;
     tiny_split: TinySplit;
 }

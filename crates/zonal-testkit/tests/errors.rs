@@ -6,7 +6,10 @@ use std::sync::atomic::{AtomicU8, AtomicU64};
 use zonal::error::{AllocReason, BuildError, FreeError};
 use zonal::platform::{Platform, Slot, single::SingleThread};
 use zonal::policy::Policy;
-use zonal::preset::{Cluster, ClusterFree, Linux416, SkipMerge, SplitZones, Zonal};
+use zonal::preset::{
+    Cluster, ClusterFree, FairZone, LessDirty, Linux316, Linux413, Linux416, SkipMerge, SplitZones,
+    Zonal,
+};
 use zonal::watermark::Watermarks;
 use zonal::{Allocator, Common, CpuZone, Exchange, Storage, TableSize, Zone};
 use zonal::{CpuId, MigrateType, NodeId, NodeMask, NodePolicy, Order, Pfn, Request, ZoneId};
@@ -331,5 +334,9 @@ on_presets! {
     default_preset: Zonal;
     tiny_zonal: TinyZonal;
     split_zones: SplitZones;
+    linux413: Linux413;
+    linux316: Linux316;
+    fair_zone: FairZone;
+    less_dirty: LessDirty;
     tiny_split: TinySplit;
 }

@@ -7,7 +7,9 @@ use zonal::inspect::Place;
 use zonal::map::RangeKind;
 use zonal::plan::{Config, SplitConfig};
 use zonal::policy::{Merge, Policy};
-use zonal::preset::{Cluster, ClusterFree, Linux416, SkipMerge, SplitZones, Zonal};
+use zonal::preset::{
+    Cluster, ClusterFree, FairZone, LessDirty, Linux316, Linux416, SkipMerge, SplitZones, Zonal,
+};
 use zonal::{CpuId, MigrateType, Order, Pfn, Request, ZoneType};
 use zonal_testkit::host::Host;
 use zonal_testkit::preset::{TinySplit, TinyZonal};
@@ -325,5 +327,8 @@ on_presets! {
     default_preset: Zonal, false;
     tiny_zonal: TinyZonal, true;
     split_zones: SplitZones, false;
+    linux316: Linux316, false;
+    fair_zone: FairZone, false;
+    less_dirty: LessDirty, false;
     tiny_split: TinySplit, true;
 }

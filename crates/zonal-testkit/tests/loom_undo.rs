@@ -13,7 +13,7 @@ mod loom_world;
 use loom_world::{ALL_BUT_8, FRAMES, MOVABLE, Ones, World, spawn_on};
 use std::rc::Rc;
 use zonal::error::AllocReason;
-use zonal::keeper::{Depot, Keeper, Tuning};
+use zonal::keeper::{Depot, Keeper};
 use zonal::{Order, Pfn};
 use zonal_testkit::loom_platform::{LoomPlatform, Newest, explore, small_plan, spawn};
 
@@ -138,20 +138,15 @@ fn last_cluster_changes_hands() {
 #[test]
 fn reservations_run_out() {
     explore("reservations run out", None, || {
-        let mut zone = Depot::<2>::new_zone::<LoomPlatform>();
-        Depot::<2>::tune_zone(
-            &mut zone,
-            Tuning { managed: 4, cpus: 3, depot_share: 1, pcp_batch: None, pcp_high: None },
-        );
-        let zone = Rc::new(zone);
-        let turn = |zone: &<Depot<2> as Keeper>::Zone<LoomPlatform>| zone.reserve_one();
+        let zone = Rc::new(Depot::<2>::new_zone::<LoomPlatform>());
+        let turn = |zone: &<Depot<2> as Keeper>::Zone<LoomPlatform>| zone.reserve_one(2);
         let others = [zone.clone(), zone.clone()].map(|zone| spawn(0, move || turn(&zone)));
         let mine = turn(&zone);
         let theirs = others.map(|other| other.join().unwrap());
         let granted = [mine, theirs[0], theirs[1]].into_iter().filter(|&granted| granted).count();
         assert_eq!(granted, 2);
         zone.release(2);
-        let again = (0..3).filter(|_| zone.reserve_one()).count();
+        let again = (0..3).filter(|_| zone.reserve_one(2)).count();
         assert_eq!(again, 2, "as many as at the start");
     });
 }
@@ -163,22 +158,17 @@ fn reservations_run_out() {
 #[test]
 fn reservation_comes_back() {
     explore("reservation comes back", None, || {
-        let mut zone = Depot::<2>::new_zone::<LoomPlatform>();
-        Depot::<2>::tune_zone(
-            &mut zone,
-            Tuning { managed: 2, cpus: 3, depot_share: 1, pcp_batch: None, pcp_high: None },
-        );
-        let zone = Rc::new(zone);
-        assert!(zone.reserve_one());
-        let turn = |zone: &<Depot<2> as Keeper>::Zone<LoomPlatform>| zone.reserve_one();
+        let zone = Rc::new(Depot::<2>::new_zone::<LoomPlatform>());
+        assert!(zone.reserve_one(1));
+        let turn = |zone: &<Depot<2> as Keeper>::Zone<LoomPlatform>| zone.reserve_one(1);
         let others = [zone.clone(), zone.clone()].map(|zone| spawn(0, move || turn(&zone)));
         zone.release(1);
         let theirs = others.map(|other| u64::from(other.join().unwrap()));
         let granted = theirs[0] + theirs[1];
         assert!(granted <= 1);
         zone.release(granted);
-        assert!(zone.reserve_one());
-        assert!(!zone.reserve_one());
+        assert!(zone.reserve_one(1));
+        assert!(!zone.reserve_one(1));
     });
 }
 

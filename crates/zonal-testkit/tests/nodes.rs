@@ -3,14 +3,17 @@
 #![allow(missing_docs, reason = "tests")]
 
 use zonal::error::AllocReason;
+use zonal::plan::Config;
 use zonal::policy::Policy;
-use zonal::preset::{Cluster, ClusterFree, Linux416, SkipMerge, SplitZones, Zonal};
-use zonal::{CpuId, NodeId, NodeMask, NodePolicy, Order, Request, ZoneType};
+use zonal::preset::{
+    Cluster, ClusterFree, FairZone, LessDirty, Linux316, Linux416, SkipMerge, SplitZones, Zonal,
+};
+use zonal::{CpuId, NodeId, NodeMask, NodePolicy, Order, Pfn, Request, ZoneType};
 use zonal_testkit::host::Host;
 use zonal_testkit::preset::{TinySplit, TinyZonal};
 use zonal_testkit::probe::{Cells, Probe};
-use zonal_testkit::shape::{Shape, order};
-use zonal_testkit::world::{World, with_world};
+use zonal_testkit::shape::{Shape, order, plan};
+use zonal_testkit::world::{World, with_plan, with_world};
 
 type W<'m, S> = World<'m, Probe<Cells>, S>;
 
@@ -169,5 +172,41 @@ on_presets! {
     default_preset: Zonal;
     tiny_zonal: TinyZonal;
     split_zones: SplitZones;
+    linux316: Linux316;
+    fair_zone: FairZone;
+    less_dirty: LessDirty;
     tiny_split: TinySplit;
+}
+
+/// A zone limit that no zone fits is nobody's cache, however many CPUs there are: not even that
+/// of a CPU whose cache is as far along as the number that stands for no zone.
+#[test]
+fn a_limit_without_zones_is_no_cpus_home() {
+    fn refused<S: Policy>() {
+        let config =
+            Config { dma_limit: Pfn::new(0), dma32_limit: Pfn::new(1024), ..Shape::Low.config() };
+        let config = Config { cpus: 300, ..config };
+        let plan = plan::<S>(&Shape::Low.regions(), config);
+        with_plan::<Probe<Cells>, S, _>(Shape::Low, &plan, |world: &W<'_, S>| {
+            // A frame in every cache of either zone.
+            for cpu in 0..300 {
+                for limit in [ZoneType::Dma32, ZoneType::Normal] {
+                    let mut handle = world.allocator.handle(CpuId(cpu)).unwrap();
+                    let request = Request::frame().zone_limit(limit);
+                    let pfn = handle.alloc_raw(&request).unwrap();
+                    handle.free_raw(pfn, Order::ZERO).unwrap();
+                }
+            }
+            for cpu in 0..300 {
+                world.allocator.platform().switch_cpu(CpuId(cpu));
+                let request = Request::frame().zone_limit(ZoneType::Dma);
+                let error = world.allocator.alloc(&request).unwrap_err();
+                assert_eq!(error.reason, AllocReason::NoZone, "{} on CPU {cpu}", S::NAME);
+            }
+        });
+    }
+    refused::<Linux416>();
+    refused::<Linux316>();
+    refused::<FairZone>();
+    refused::<Zonal>();
 }

@@ -3,7 +3,10 @@
 #![allow(missing_docs, reason = "tests")]
 
 use zonal::Order;
-use zonal::preset::{Cluster, ClusterFree, Linux416, SkipMerge, SplitZones, Zonal};
+use zonal::preset::{
+    Cluster, ClusterFree, FairZone, LessDirty, Linux316, Linux413, Linux416, SkipMerge, SplitZones,
+    Zonal,
+};
 use zonal_host::Threads;
 use zonal_testkit::preset::{TinySplit, TinyZonal};
 use zonal_testkit::probe::{Mutexes, Probe};
@@ -71,6 +74,8 @@ on_presets! {
     mutexes_zonal: Probe<Mutexes>, Zonal;
     mutexes_tiny_zonal: Probe<Mutexes>, TinyZonal;
     mutexes_split_zones: Probe<Mutexes>, SplitZones;
+    mutexes_linux316: Probe<Mutexes>, Linux316;
+    mutexes_fair_zone: Probe<Mutexes>, FairZone;
     mutexes_tiny_split: Probe<Mutexes>, TinySplit;
     threads_linux416: Threads, Linux416;
     threads_skip_merge: Threads, SkipMerge;
@@ -79,4 +84,7 @@ on_presets! {
     threads_zonal: Threads, Zonal;
     threads_tiny_zonal: Threads, TinyZonal;
     threads_split_zones: Threads, SplitZones;
+    threads_linux413: Threads, Linux413;
+    threads_linux316: Threads, Linux316;
+    threads_less_dirty: Threads, LessDirty;
 }

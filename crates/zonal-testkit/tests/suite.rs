@@ -4,7 +4,8 @@
 
 use zonal::platform::single::SingleThread;
 use zonal::preset::{
-    Cluster, ClusterFree, Linux416, SkipMerge, SplitZones, SplitZonesByCpu, Zonal,
+    Cluster, ClusterFree, FairZone, LessDirty, Linux316, Linux413, Linux416, SkipMerge, SplitZones,
+    SplitZonesByCpu, Zonal,
 };
 use zonal_host::Threads;
 use zonal_testkit::preset::{TinySplit, TinyZonal};
@@ -28,6 +29,9 @@ suite! {
     single_thread_zonal: SingleThread, Zonal, 60;
     single_thread_tiny_zonal: SingleThread, TinyZonal, 60;
     single_thread_split_zones: SingleThread, SplitZones, 60;
+    single_thread_linux316: SingleThread, Linux316, 60;
+    single_thread_fair_zone: SingleThread, FairZone, 60;
+    single_thread_less_dirty: SingleThread, LessDirty, 60;
     probe_linux416: Probe<Cells>, Linux416, 120;
     probe_skip_merge: Probe<Cells>, SkipMerge, 120;
     probe_cluster: Probe<Cells>, Cluster, 120;
@@ -37,11 +41,16 @@ suite! {
     probe_split_zones: Probe<Cells>, SplitZones, 120;
     probe_split_by_cpu: Probe<Cells>, SplitZonesByCpu, 60;
     probe_tiny_split: Probe<Cells>, TinySplit, 120;
+    probe_linux413: Probe<Cells>, Linux413, 60;
+    probe_linux316: Probe<Cells>, Linux316, 120;
+    probe_fair_zone: Probe<Cells>, FairZone, 120;
+    probe_less_dirty: Probe<Cells>, LessDirty, 120;
     mutexes_linux416: Probe<Mutexes>, Linux416, 60;
     mutexes_cluster_free: Probe<Mutexes>, ClusterFree, 60;
     mutexes_zonal: Probe<Mutexes>, Zonal, 60;
     mutexes_tiny_zonal: Probe<Mutexes>, TinyZonal, 60;
     mutexes_split_zones: Probe<Mutexes>, SplitZones, 60;
+    mutexes_less_dirty: Probe<Mutexes>, LessDirty, 60;
     threads_linux416: Threads, Linux416, 60;
     threads_skip_merge: Threads, SkipMerge, 60;
     threads_cluster: Threads, Cluster, 60;
@@ -49,5 +58,9 @@ suite! {
     threads_zonal: Threads, Zonal, 60;
     threads_tiny_zonal: Threads, TinyZonal, 60;
     threads_split_zones: Threads, SplitZones, 60;
+    threads_linux413: Threads, Linux413, 60;
+    threads_linux316: Threads, Linux316, 60;
+    threads_fair_zone: Threads, FairZone, 60;
+    threads_less_dirty: Threads, LessDirty, 60;
     threads_tiny_split: Threads, TinySplit, 60;
 }

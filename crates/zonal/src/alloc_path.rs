@@ -10,8 +10,9 @@ use crate::frame::FrameState;
 use crate::keeper::Keeper;
 use crate::migrate::MigrateType;
 use crate::platform::Platform;
-use crate::policy::trace::Event;
-use crate::policy::{Policy, Trace};
+use crate::policy::trace::{Event, Point};
+use crate::policy::walk::Miss;
+use crate::policy::{Policy, Trace, Walk};
 use crate::request::Request;
 use crate::units::{ORDERS, Order, Pfn};
 use crate::watermark::{Mark, watermark_ok};
@@ -30,12 +31,12 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
     ) -> Result<Block, AllocError> {
         if let Some(migrate) = request.single() {
             if let Some(index) = self.pop_home::<E, 0>(entry, request.limit(), migrate) {
-                return Ok(self.handed_out(self.table.pfn(index), Order::ZERO, migrate));
+                return Ok(self.handed_out(self.table.pfn(index), Order::ZERO, request));
             }
         } else if let Some(migrate) = request.huge()
             && let Some(index) = self.pop_home::<E, 9>(entry, request.limit(), migrate)
         {
-            return Ok(self.handed_out(self.table.pfn(index), Order::HUGE, migrate));
+            return Ok(self.handed_out(self.table.pfn(index), Order::HUGE, request));
         }
         match self.alloc_further(entry, request) {
             Ok(block) => Ok(block),
@@ -52,10 +53,22 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
         limit: ZoneType,
         migrate: MigrateType,
     ) -> Option<u32> {
-        let (table, home) = (&self.table, entry.home(limit));
-        entry.enter(home, move |own| {
-            S::Keeper::pop(&mut own.cache, table, ORDERS[ORDER as usize], migrate)
+        let (table, home) = (&self.table, self.home(entry, limit));
+        let (walk, zones) = (&self.walk, self.zones);
+        entry.enter_at(home, move |own| {
+            let order = ORDERS[ORDER as usize];
+            let index = S::Keeper::pop(&mut own.cache, table, order, migrate)?;
+            S::Walk::charge(walk, zones.get(home), &mut own.walk, order.frames());
+            Some(index)
         })?
+    }
+
+    /// The zone whose cache may answer a plain request; an index beyond all zones: none may.
+    #[inline(always)]
+    pub(crate) fn home<E: Entry<P, S>>(&self, entry: &E, limit: ZoneType) -> usize {
+        let homes = entry.homes();
+        let first = homes.first[limit.index()] as usize;
+        S::Walk::home(&self.walk, self.zones, &homes.walk, limit, first)
     }
 
     /// The home zone's cache for a block of more than one frame, else walk and slow path.
@@ -67,19 +80,37 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
     ) -> Result<Block, AllocReason> {
         let (order, migrate) = (request.order(), request.migrate_type());
         if order > Order::ZERO && request.is_plain() && S::Keeper::caches(order) {
-            let home = entry.home(request.limit());
-            let found = entry
-                .enter(home, |own| S::Keeper::pop(&mut own.cache, &self.table, order, migrate));
-            if let Some(Some(index)) = found {
-                return Ok(self.handed_out(self.table.pfn(index), order, migrate));
+            let home = self.home(entry, request.limit());
+            if let Some(Some(index)) = entry.enter_at(home, |own| {
+                let index = S::Keeper::pop(&mut own.cache, &self.table, order, migrate)?;
+                S::Walk::charge(&self.walk, self.zones.get(home), &mut own.walk, order.frames());
+                Some(index)
+            }) {
+                return Ok(self.handed_out(self.table.pfn(index), order, request));
             }
+        }
+        if request.is_plain_write() && order == Order::ZERO {
+            let home = self.home(entry, request.limit());
+            let zone = self.zones.get(home).filter(|zone| self.may_be_dirtied(zone, request));
+            if zone.is_some()
+                && let Some(index) = self.pop_home::<E, 0>(entry, request.limit(), migrate)
+            {
+                return Ok(self.handed_out(self.table.pfn(index), order, request));
+            }
+        }
+        if self.plan.has_vacant()
+            && let Some(index) = self.pop_stand_in(entry, request)
+        {
+            return Ok(self.handed_out(self.table.pfn(index), order, request));
         }
         self.alloc_slowly(entry, request)
     }
 
     #[inline(always)]
-    fn handed_out(&self, pfn: Pfn, order: Order, migrate: MigrateType) -> Block {
-        S::Trace::emit(|| Event::Alloc { pfn, order, migrate });
+    fn handed_out(&self, pfn: Pfn, order: Order, request: &Request) -> Block {
+        // By value: a request whose address went to the sink would have to be in memory.
+        let request = request.anywhere();
+        S::Trace::emit(Point::Alloc, move || Event::alloc(pfn, &request));
         Block::new(pfn, order)
     }
 
@@ -95,7 +126,7 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
             return Err(AllocReason::NotRequestable);
         }
         let index = self.alloc_anywhere(entry, request)?;
-        let block = self.handed_out(self.table.pfn(index), order, migrate);
+        let block = self.handed_out(self.table.pfn(index), order, request);
         if request.is_zero() && self.platform.zero(block.pfn(), order).is_err() {
             let (pfn, order) = block.into_raw();
             let undone = self.free_through(entry, pfn, order);
@@ -112,14 +143,16 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
         zone: &'m Zone<P, S>,
         request: &Request,
         mark: Mark,
-    ) -> Option<u32> {
+    ) -> Result<u32, Miss> {
         let (order, migrate) = (request.order(), request.migrate_type());
         let here = self.here(zone, entry.cpu());
         let allowance = self.allowance(zone, request, mark);
         if S::Keeper::caches(order) {
             let found = entry.enter(zone.id, |own| {
                 let pop = |own: &mut CpuZone<S>| {
-                    S::Keeper::pop(&mut own.cache, &self.table, order, migrate)
+                    let index = S::Keeper::pop(&mut own.cache, &self.table, order, migrate)?;
+                    S::Walk::charge(&self.walk, Some(zone), &mut own.walk, order.frames());
+                    Some(index)
                 };
                 if let Some(index) = pop(own) {
                     return Some(index);
@@ -129,20 +162,27 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
                         S::Keeper::refill(&here, &mut own.cache, order, migrate, allowance)
                     });
                 own.events.refills += u64::from(filled);
+                let handed_out = own.events().alloc;
+                S::Walk::refilled(&self.walk, zone, &mut own.walk, handed_out);
                 if filled { pop(own) } else { None }
             });
             if let Some(Some(index)) = found {
-                return Some(index);
+                return Ok(index);
             }
         }
-        if allowance == 0 { None } else { self.alloc_direct(zone, request) }
+        match allowance {
+            // What a larger block wants more says nothing of the zone.
+            0 if order == Order::ZERO => Err(Miss::BelowMark),
+            0 => Err(Miss::Nothing),
+            _ => self.alloc_direct(zone, request).ok_or(Miss::Nothing),
+        }
     }
 
     /// How many frames the request may take from the zone's lists and shared clusters:
     /// 0, or at least a block of its order.
     pub(crate) fn allowance(&self, zone: &Zone<P, S>, request: &Request, mark: Mark) -> u64 {
         let free = zone.usable(request) + S::Keeper::shared::<P>(&zone.keeper);
-        let (mark, reserve) = (zone.mark(mark), zone.reserve[request.limit().index()]);
+        let (mark, reserve) = (zone.mark(mark), zone.reserve(request.limit()));
         let access = request.access();
         if !watermark_ok(free, request.order(), mark, reserve, access, |_| true) {
             return 0;
@@ -161,6 +201,13 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
             buddy.events.direct_alloc += order.frames();
             Some(index)
         })?;
+        S::Trace::emit(Point::AllocZoneLocked, || Event::AllocZoneLocked {
+            pfn: table.pfn(index),
+            order,
+            migrate: request.migrate_type(),
+            percpu_refill: false,
+        });
+        S::Walk::charge_zone(&self.walk, zone, order.frames());
         if urgent {
             // In a hold of its own: with a claim in one it would be too long (I-7).
             zone.with_buddy(|buddy| buddy.reserve_high_atomic(table, index, order));

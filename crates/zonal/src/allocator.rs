@@ -50,7 +50,7 @@ use crate::handle::CpuHandle;
 use crate::keeper::Here;
 use crate::plan::Plan;
 use crate::platform::{ClaimError, Platform, Slot};
-use crate::policy::Policy;
+use crate::policy::{Policy, Walk};
 use crate::request::Request;
 use crate::storage::{Storage, TableSize};
 use crate::units::{CpuId, NodeId, Order, Pfn, ZoneId};
@@ -71,7 +71,8 @@ pub struct Allocator<'m, P: Platform, S: Policy> {
     pub(crate) caches: &'m [P::Slot<CpuZone<S>>],
     pub(crate) exchanges: &'m [Exchange<P>],
     pub(crate) pool: ClusterPool<'m, P>,
-    homes: HomeTable<S::Split>,
+    homes: HomeTable<S::Split, S::Walk>,
+    pub(crate) walk: <S::Walk as Walk>::Table<P>,
     cpus: u32,
     pub(crate) common: &'m Common<P>,
 }
@@ -107,6 +108,7 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
             exchanges,
             pool: ClusterPool::new(clusters, cluster_links, common, cluster),
             homes: HomeTable::new(plan),
+            walk: S::Walk::table(plan),
             cpus: plan.config().cpus,
             common,
         })
@@ -182,11 +184,16 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
     /// The shared way in, for the CPU that the platform believes this is.
     #[inline(always)]
     pub(crate) fn shared_entry(&self) -> SharedEntry<'_, P, S> {
+        let cpu = self.current_cpu().0 as usize;
+        SharedEntry::new(self.caches, self.zones.len(), cpu, self.homes_of(cpu))
+    }
+
+    /// The CPU that the platform believes this is, one of the allocator's.
+    #[inline(always)]
+    pub(crate) fn current_cpu(&self) -> CpuId {
         let cpus = self.cpus();
         let CpuId(cpu) = self.platform.cpu();
-        let cpu = if cpu < cpus { cpu } else { cpu % cpus };
-        let cpu = cpu as usize;
-        SharedEntry::new(self.caches, self.zones.len(), cpu, self.homes_of(cpu))
+        CpuId(if cpu < cpus { cpu } else { cpu % cpus })
     }
 
     pub(crate) fn caches_of(&self, cpu: CpuId) -> Option<&'m [P::Slot<CpuZone<S>>]> {
@@ -202,7 +209,7 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
 
     /// The zones that plain requests of a CPU try first.
     #[inline(always)]
-    pub(crate) fn homes_of(&self, cpu: usize) -> &Homes {
+    pub(crate) fn homes_of(&self, cpu: usize) -> &Homes<S::Walk> {
         self.homes.of(self.node_of(cpu), cpu)
     }
 
@@ -213,11 +220,16 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
 
     /// The zone that a plain request of `cpu` with the given zone limit tries first: where its
     /// node's highest type up to the limit has several instances, the one that the CPU prefers.
-    /// `None` for a CPU that the allocator does not have, or if there is no such zone.
+    /// While that has no memory, the next that has. `None` for a CPU that the allocator does not
+    /// have, or if there is no such zone.
     #[must_use]
     pub fn home_zone(&self, cpu: CpuId, limit: ZoneType) -> Option<ZoneId> {
         let cpu = (cpu.0 < self.cpus).then_some(cpu.0 as usize)?;
-        self.zone(ZoneId(self.homes_of(cpu)[limit.index()])).map(|zone| zone.id)
+        let home = self.zones.get(self.homes_of(cpu).first[limit.index()] as usize)?;
+        if self.has_memory(home) {
+            return Some(home.id);
+        }
+        self.first_zone(cpu, &Request::frame().zone_limit(limit)).map(|zone| zone.id)
     }
 
     /// Where a keeper works when `cpu` turns to `zone`.

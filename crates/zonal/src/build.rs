@@ -1,5 +1,6 @@
 //! Setting an allocator up from a plan.
 
+use crate::buddy::Buddy;
 use crate::cpu_zone::CpuZone;
 use crate::error::BuildError;
 use crate::frame::{BlockWord, FrameTable};
@@ -8,7 +9,7 @@ use crate::map::RangeKind;
 use crate::migrate::MigrateType;
 use crate::plan::{Config, Plan, ZoneSpec};
 use crate::platform::{AtomicWord, Platform, Slot};
-use crate::policy::{Clusters, Policy};
+use crate::policy::{Clusters, Dirty, Policy, Walk};
 use crate::units::Order;
 use crate::zone::Zone;
 use core::sync::atomic::Ordering::Relaxed;
@@ -21,10 +22,36 @@ pub(crate) fn check_zeroed<P: Platform>(pageblocks: &[P::Word]) -> Result<(), Bu
     Ok(())
 }
 
-pub(crate) fn tuning(plan: &Plan, spec: &ZoneSpec) -> Tuning {
+pub(crate) fn tuning(plan: &Plan, managed: u64) -> Tuning {
     let config = plan.config();
     let Config { cpus, depot_share, pcp_batch, pcp_high, .. } = *config;
-    Tuning { managed: spec.managed, cpus, depot_share, pcp_batch, pcp_high }
+    Tuning { managed, cpus, depot_share, pcp_batch, pcp_high }
+}
+
+/// The size and the batch for which a zone's clusters on the order-0 lists need the most words:
+/// what it manages from the start, or that with all its later memory, which makes batches larger.
+pub(crate) fn slot_room<S: Policy>(plan: &Plan, spec: &ZoneSpec) -> (u64, u32) {
+    let sizes = [spec.managed, spec.managed + spec.later];
+    let rooms = sizes.map(|frames| (frames, S::Keeper::batch(tuning(plan, frames))));
+    let [first, whole] = rooms.map(|(frames, batch)| S::Clusters::slot_words(frames, batch));
+    rooms[usize::from(whole > first)]
+}
+
+/// Sets what the zone lock guards that follows from a zone's size.
+pub(crate) fn size_buddy<S: Policy>(plan: &Plan, buddy: &mut Buddy<S>, managed: u64) {
+    S::Clusters::set_batch(&mut buddy.area.clusters, S::Keeper::batch(tuning(plan, managed)));
+    if plan.config().highatomic {
+        let one_percent = managed / 100 / plan.config().pageblock_order.frames();
+        buddy.high_atomic_limit = one_percent as u32;
+    }
+}
+
+/// Sets what follows from a zone's size for an empty cache of it.
+pub(crate) fn size_cache<S: Policy>(plan: &Plan, own: &mut CpuZone<S>, managed: u64) {
+    let tuning = tuning(plan, managed);
+    S::Keeper::tune_cpu(&mut own.cache, tuning);
+    S::Walk::tune_cpu(&mut own.walk, tuning);
+    S::Dirty::tune_cpu(&mut own.dirty, tuning);
 }
 
 pub(crate) fn set_up_zones<P: Platform, S: Policy>(
@@ -38,21 +65,16 @@ pub(crate) fn set_up_zones<P: Platform, S: Policy>(
         zone.node = spec.node;
         zone.zone_type = spec.zone_type;
         zone.instance = spec.instance;
-        zone.spanned = spec.span().frames();
-        zone.present = spec.present;
+        zone.present.store(spec.present, Relaxed);
         zone.managed.store(spec.managed, Relaxed);
-        zone.reserve = spec.lowmem_reserve;
+        zone.set_reserve(spec.lowmem_reserve);
         zone.set_watermarks(spec.watermarks);
-        S::Keeper::tune_zone(&mut zone.keeper, tuning(plan, spec));
         let buddy = zone.buddy_mut();
         buddy.zone = spec.id;
-        let batch = S::Keeper::batch(tuning(plan, spec));
-        S::Clusters::tune(&mut buddy.area.clusters, slot_words, spec.managed, batch);
-        slot_words += S::Clusters::slot_words(spec.managed, batch);
-        if plan.config().highatomic {
-            let one_percent = spec.managed / 100 / table.pageblock_order().frames();
-            buddy.high_atomic_limit = one_percent as u32;
-        }
+        let (frames, batch) = slot_room::<S>(plan, spec);
+        S::Clusters::tune(&mut buddy.area.clusters, slot_words, frames, batch);
+        slot_words += S::Clusters::slot_words(frames, batch);
+        size_buddy(plan, buddy, spec.managed);
         fill_zone(plan, table, zone, spec);
         // Nobody waited for this work.
         zone.buddy_mut().area.take_work();
@@ -69,13 +91,14 @@ fn fill_zone<P: Platform, S: Policy>(
     spec: &ZoneSpec,
 ) {
     let block = Order::MAX.frames() as u32;
-    for range in plan.ranges_of(spec.id) {
+    let step = table.pageblock_order().frames() as usize;
+    for range in plan.ranges_of(spec.id).filter(|range| range.kind.is_present()) {
         let Some((start, last)) = bounds(table, &range) else { continue };
+        zone.widen_span((table.block_start(start), table.block_start(last) + step as u32));
         let migrate = match range.kind {
             RangeKind::Cma => MigrateType::Cma,
             _ => MigrateType::Movable,
         };
-        let step = table.pageblock_order().frames() as usize;
         for at in (table.block_start(start)..=last).step_by(step) {
             // Memory of two usable kinds in one pageblock was made one by the plan; what is
             // reclaimed later takes the type of what is there.
@@ -107,6 +130,6 @@ fn bounds<P: Platform>(table: &FrameTable<'_, P>, range: &crate::map::Range) -> 
 
 pub(crate) fn tune_caches<P: Platform, S: Policy>(plan: &Plan, caches: &[P::Slot<CpuZone<S>>]) {
     for (cache, spec) in caches.iter().zip(plan.zones().iter().cycle()) {
-        cache.with(|cpu_zone| S::Keeper::tune_cpu(&mut cpu_zone.cache, tuning(plan, spec)));
+        cache.with(|own| size_cache(plan, own, spec.managed));
     }
 }

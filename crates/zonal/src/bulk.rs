@@ -1,13 +1,14 @@
 //! Many single frames at once, into and out of slices of pfns.
 
+mod free;
+
 use crate::allocator::Allocator;
 use crate::entry::Entry;
 use crate::error::{AllocError, BulkFreed};
-use crate::frame::BlockWord;
-use crate::keeper::{Keeper, Stop};
+use crate::keeper::Keeper;
 use crate::platform::Platform;
-use crate::policy::trace::Event;
-use crate::policy::{Policy, Trace};
+use crate::policy::trace::{Event, Point};
+use crate::policy::{Policy, Trace, Walk};
 use crate::request::Request;
 use crate::units::{Order, Pfn};
 
@@ -21,7 +22,8 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
         self.alloc_bulk_through(&mut self.shared_entry(), request, out)
     }
 
-    /// Frees single frames. Those that may not be freed are left out and counted.
+    /// Frees single frames, as the preset's [`BulkFree`](crate::policy::BulkFree) does it. Those
+    /// that may not be freed are left out and counted.
     pub fn free_bulk(&self, frames: &[Pfn]) -> BulkFreed {
         self.free_bulk_through(&mut self.shared_entry(), frames)
     }
@@ -38,9 +40,8 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
         while done < out.len() {
             if order == Order::ZERO {
                 let popped = self.pop_bulk_home(entry, request, &mut out[done..]);
-                let migrate = request.migrate_type();
                 for &pfn in &out[done..done + popped] {
-                    S::Trace::emit(|| Event::Alloc { pfn, order, migrate });
+                    S::Trace::emit(Point::Alloc, || Event::alloc(pfn, request));
                 }
                 done += popped;
             }
@@ -69,10 +70,14 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
         out: &mut [Pfn],
     ) -> usize {
         let Some(migrate) = request.single() else { return 0 };
-        let home = entry.home(request.limit());
+        let home = self.home(entry, request.limit());
         let table = &self.table;
-        let popped =
-            entry.enter(home, move |own| S::Keeper::pop_bulk(&mut own.cache, table, migrate, out));
+        let (walk, zones) = (&self.walk, self.zones);
+        let popped = entry.enter_at(home, move |own| {
+            let popped = S::Keeper::pop_bulk(&mut own.cache, table, migrate, out);
+            S::Walk::charge(walk, zones.get(home), &mut own.walk, popped as u64);
+            popped
+        });
         popped.unwrap_or(0)
     }
 
@@ -82,57 +87,5 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
             let undone = self.free_through(entry, pfn, order);
             debug_assert!(undone.is_ok(), "a block just allocated can be freed");
         }
-    }
-
-    #[inline(always)]
-    pub(crate) fn free_bulk_through<E: Entry<P, S>>(
-        &self,
-        entry: &mut E,
-        frames: &[Pfn],
-    ) -> BulkFreed {
-        let mut result = BulkFreed::default();
-        let mut at = 0;
-        while at < frames.len() {
-            at += self.free_run(entry, &frames[at..]);
-            let Some(&pfn) = frames.get(at) else { break };
-            // The run ended at a frame of another zone or migrate type, or at one that may
-            // not be freed.
-            if let Err(error) = self.free_through(entry, pfn, Order::ZERO) {
-                result.refused += 1;
-                result.first_refused.get_or_insert((at, error));
-            }
-            at += 1;
-        }
-        result.freed = frames.len() - result.refused;
-        result
-    }
-
-    /// Frees frames from the start of `frames` as long as they are of one zone and migrate
-    /// type, in one entry of the cache. Returns how many.
-    #[inline(always)]
-    fn free_run<E: Entry<P, S>>(&self, entry: &mut E, frames: &[Pfn]) -> usize {
-        let Some(&first) = frames.first() else { return 0 };
-        let word = self.table.block_at(self.table.offset(first));
-        let Some((zone, migrate)) = word.and_then(BlockWord::cached_in) else { return 0 };
-        let (cpu, table) = (entry.cpu(), &self.table);
-        let freed = entry.enter(zone, move |own| {
-            let mut done = 0;
-            loop {
-                let bulk =
-                    S::Keeper::push_bulk(&mut own.cache, table, migrate, word, &frames[done..]);
-                done += bulk.done;
-                if bulk.stop != Stop::Edge {
-                    break;
-                }
-                self.spill(own, zone, cpu, Order::ZERO, migrate);
-            }
-            own.events.free += done as u64;
-            done
-        });
-        let done = freed.unwrap_or(0);
-        for &pfn in &frames[..done] {
-            S::Trace::emit(|| Event::Free { pfn, order: Order::ZERO });
-        }
-        done
     }
 }

@@ -44,6 +44,8 @@ pub struct Common<P: Platform> {
     pub(crate) turn: P::Word,
     /// 1 when the memory to be reclaimed later was handed over.
     pub(crate) released: P::Word,
+    /// 1 while memory comes or goes.
+    pub(crate) resizing: P::Word,
 }
 
 impl<P: Platform> Common<P> {
@@ -55,6 +57,7 @@ impl<P: Platform> Common<P> {
             empty: Stack::new(),
             turn: P::Word::new(0),
             released: P::Word::new(0),
+            resizing: P::Word::new(0),
         }
     }
 }

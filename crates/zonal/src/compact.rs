@@ -268,7 +268,7 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
         if !self.can_compact() {
             return Some(CompactOutcome::Unavailable);
         }
-        let keep = task.request.map_or(0, |request| zone.reserve[request.limit().index()]);
+        let keep = task.request.map_or(0, |request| zone.reserve(request.limit()));
         if self.platform.can_migrate() && !zone.is_suitable(task.order, keep) {
             return Some(CompactOutcome::NotSuitable);
         }
@@ -308,7 +308,7 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
     fn forget_hints(&self, zone: &Zone<P, S>) {
         zone.compaction.set_outdated(false);
         zone.compaction.start_over();
-        let (start, end) = self.span_of(zone);
+        let (start, end) = zone.span();
         let step = self.table.pageblock_order().frames() as usize;
         let mut blocks = (start..end).step_by(step).peekable();
         while blocks.peek().is_some() {
@@ -321,16 +321,6 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
                 }
             });
         }
-    }
-
-    /// First index of a zone's span and the index after its last, whole pageblocks. Other
-    /// zones may lie in between.
-    pub(crate) fn span_of(&self, zone: &Zone<P, S>) -> (u32, u32) {
-        let Some(spec) = self.plan.zones().get(usize::from(zone.id.0)) else { return (0, 0) };
-        let start = self.table.index(spec.start).map_or(0, |at| self.table.block_start(at));
-        let frames = spec.end.get().saturating_sub(self.plan.base().get());
-        let end = frames.min(u64::from(self.table.frames())) as u32;
-        (start, end)
     }
 }
 

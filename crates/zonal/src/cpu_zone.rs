@@ -7,7 +7,7 @@
 //! ```
 
 use crate::keeper::Keeper;
-use crate::policy::Policy;
+use crate::policy::{Dirty, Policy, Walk};
 
 /// Counters of one CPU and zone, plain numbers guarded by the slot.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -27,6 +27,10 @@ pub struct CpuEvents {
     pub spills: u64,
     /// Times somebody emptied the cache.
     pub drains: u64,
+    /// Of the frames given back, those that came in lists (`free_bulk`).
+    pub bulk_frames: u64,
+    /// Times the cache was entered for them.
+    pub bulk_entries: u64,
 }
 
 impl CpuEvents {
@@ -41,6 +45,8 @@ impl CpuEvents {
             refills: self.refills + other.refills,
             spills: self.spills + other.spills,
             drains: self.drains + other.drains,
+            bulk_frames: self.bulk_frames + other.bulk_frames,
+            bulk_entries: self.bulk_entries + other.bulk_entries,
         }
     }
 }
@@ -50,6 +56,8 @@ impl CpuEvents {
 pub struct CpuZone<S: Policy> {
     pub(crate) cache: <S::Keeper as Keeper>::Cpu,
     pub(crate) events: CpuEvents,
+    pub(crate) walk: <S::Walk as Walk>::Cpu,
+    pub(crate) dirty: <S::Dirty as Dirty>::Cpu,
 }
 
 impl<S: Policy> CpuZone<S> {
@@ -58,6 +66,8 @@ impl<S: Policy> CpuZone<S> {
     pub fn new() -> Self {
         Self {
             cache: S::Keeper::new_cpu(),
+            walk: S::Walk::new_cpu(),
+            dirty: S::Dirty::new_cpu(),
             events: CpuEvents {
                 alloc: 0,
                 free: 0,
@@ -66,6 +76,8 @@ impl<S: Policy> CpuZone<S> {
                 refills: 0,
                 spills: 0,
                 drains: 0,
+                bulk_frames: 0,
+                bulk_entries: 0,
             },
         }
     }
@@ -76,6 +88,15 @@ impl<S: Policy> CpuZone<S> {
         let CpuEvents { free, filled, shed, .. } = self.events;
         let cached = S::Keeper::cached(&self.cache);
         CpuEvents { alloc: (filled + free).saturating_sub(shed + cached), ..self.events }
+    }
+
+    /// Books frames of a list that were given back in this entry; an entry that came to nothing
+    /// is not counted, as a refused free changes nothing (I-4).
+    #[inline(always)]
+    pub(crate) fn freed_bulk(&mut self, frames: u64) {
+        self.events.free += frames;
+        self.events.bulk_frames += frames;
+        self.events.bulk_entries += u64::from(frames > 0);
     }
 
     /// Runs `change`, which moves frames between the cache and elsewhere but hands none out

@@ -1,36 +1,54 @@
 //! The two ways into a CPU's caches behind one trait: the shared try-lock and the owned claim.
 
 use crate::cpu_zone::CpuZone;
-use crate::plan::Plan;
+use crate::plan::{Plan, ZoneSpec};
 use crate::platform::{OwnedSlots, Platform, Slot};
-use crate::policy::{Policy, Split};
+use crate::policy::{Policy, Split, Walk, walk::ZoneSet};
 use crate::units::{NodeId, ZoneId};
 use crate::zone_type::{NR_ZONE_TYPES, ZoneType};
 use crate::zonelist::MAX_NODES;
 
 pub(crate) trait Entry<P: Platform, S: Policy> {
-    /// Runs `f` on the CPU's cache of `zone`; `None` if somebody else is inside.
-    fn enter<R>(&mut self, zone: ZoneId, f: impl FnOnce(&mut CpuZone<S>) -> R) -> Option<R>;
+    /// Runs `f` on the CPU's cache of the zone with this index; `None` if somebody else is
+    /// inside, and for [`NO_ZONE`].
+    fn enter_at<R>(&mut self, zone: usize, f: impl FnOnce(&mut CpuZone<S>) -> R) -> Option<R>;
+    /// As [`enter_at`](Self::enter_at).
+    #[inline(always)]
+    fn enter<R>(&mut self, zone: ZoneId, f: impl FnOnce(&mut CpuZone<S>) -> R) -> Option<R> {
+        self.enter_at(usize::from(zone.0), f)
+    }
     /// The CPU whose caches these are.
     fn cpu(&self) -> usize;
-    /// The zone that a plain request tries first; a number beyond all zones if there is none.
-    fn home(&self, limit: ZoneType) -> ZoneId;
+    /// Where a plain request of this CPU begins.
+    fn homes(&self) -> &Homes<S::Walk>;
 }
 
-/// For each zone limit, the zone that a request tries first.
-pub(crate) type Homes = [u8; NR_ZONE_TYPES];
+/// Where plain requests of a node and lane begin.
+pub(crate) struct Homes<W: Walk> {
+    /// For each zone limit, the zone that a request tries first, or [`NO_ZONE`].
+    pub(crate) first: [u32; NR_ZONE_TYPES],
+    pub(crate) walk: W::Homes,
+}
 
-/// Index of no zone in [`Homes`]: beyond all zones.
-const NO_ZONE: u8 = u8::MAX;
+impl<W: Walk> Clone for Homes<W> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<W: Walk> Copy for Homes<W> {}
+
+/// Index of no zone: far enough beyond all zones that it is beyond the caches of all CPUs.
+pub(crate) const NO_ZONE: u32 = u32::MAX;
 
 /// The homes of every node and lane.
-pub(crate) struct HomeTable<S: Split> {
-    by_node: [S::Lanes<Homes>; MAX_NODES],
+pub(crate) struct HomeTable<S: Split, W: Walk> {
+    by_node: [S::Lanes<Homes<W>>; MAX_NODES],
     /// CPUs whose numbers differ only in so many low bits are of one lane.
     shift: u32,
 }
 
-impl<S: Split> HomeTable<S> {
+impl<S: Split, W: Walk> HomeTable<S, W> {
     pub(crate) fn new(plan: &Plan) -> Self {
         let of_node = |node| S::lanes(|lane| homes(plan, NodeId(node as u8), lane));
         let there = |node: &u8| plan.nodes().contains(NodeId(*node));
@@ -44,7 +62,7 @@ impl<S: Split> HomeTable<S> {
 
     /// The homes of a CPU on `node`, which is below [`MAX_NODES`].
     #[inline(always)]
-    pub(crate) fn of(&self, node: NodeId, cpu: usize) -> &Homes {
+    pub(crate) fn of(&self, node: NodeId, cpu: usize) -> &Homes<W> {
         &self.by_node[node.0 as usize].as_ref()[self.lane(cpu)]
     }
 
@@ -56,15 +74,22 @@ impl<S: Split> HomeTable<S> {
 }
 
 /// For each zone limit, the first type of the node's zonelist, and of its instances the lane's.
-fn homes(plan: &Plan, node: NodeId, lane: usize) -> Homes {
-    ZoneType::ALL.map(|limit| {
+fn homes<W: Walk>(plan: &Plan, node: NodeId, lane: usize) -> Homes<W> {
+    let first = ZoneType::ALL.map(|limit| {
         let zones = plan.zonelist(node).iter().map(|id| &plan.zones()[id.0 as usize]);
         let mut fitting = zones.filter(|zone| zone.zone_type <= limit).peekable();
         let Some(&first) = fitting.peek() else { return NO_ZONE };
         let same = |zone: &&_| first.is_sibling(zone);
         let instances = fitting.clone().take_while(same).count();
-        fitting.nth(lane % instances).map_or(NO_ZONE, |zone| zone.id.0)
-    })
+        fitting.nth(lane % instances).map_or(NO_ZONE, |zone| u32::from(zone.id.0))
+    });
+    Homes { first, walk: W::homes(plan, node, preferred(plan, lane)) }
+}
+
+/// Of each type and node, the instance that a lane prefers.
+fn preferred(plan: &Plan, lane: usize) -> ZoneSet {
+    let families = plan.zones().chunk_by(ZoneSpec::is_sibling);
+    families.fold(0, |set, family| set | 1 << family[lane % family.len()].id.0)
 }
 
 /// Anyone, on the CPU that the platform named.
@@ -72,7 +97,7 @@ pub(crate) struct SharedEntry<'a, P: Platform, S: Policy> {
     caches: &'a [P::Slot<CpuZone<S>>],
     zones: usize,
     cpu: usize,
-    homes: &'a Homes,
+    homes: &'a Homes<S::Walk>,
 }
 
 impl<'a, P: Platform, S: Policy> SharedEntry<'a, P, S> {
@@ -81,7 +106,7 @@ impl<'a, P: Platform, S: Policy> SharedEntry<'a, P, S> {
         caches: &'a [P::Slot<CpuZone<S>>],
         zones: usize,
         cpu: usize,
-        homes: &'a Homes,
+        homes: &'a Homes<S::Walk>,
     ) -> Self {
         Self { caches, zones, cpu, homes }
     }
@@ -89,38 +114,38 @@ impl<'a, P: Platform, S: Policy> SharedEntry<'a, P, S> {
 
 impl<P: Platform, S: Policy> Entry<P, S> for SharedEntry<'_, P, S> {
     #[inline(always)]
-    fn enter<R>(&mut self, zone: ZoneId, f: impl FnOnce(&mut CpuZone<S>) -> R) -> Option<R> {
-        self.caches.get(self.cpu * self.zones + zone.0 as usize)?.try_with(f)
+    fn enter_at<R>(&mut self, zone: usize, f: impl FnOnce(&mut CpuZone<S>) -> R) -> Option<R> {
+        self.caches.get(self.cpu * self.zones + zone)?.try_with(f)
     }
     #[inline(always)]
     fn cpu(&self) -> usize {
         self.cpu
     }
     #[inline(always)]
-    fn home(&self, limit: ZoneType) -> ZoneId {
-        ZoneId(self.homes[limit.index()])
+    fn homes(&self) -> &Homes<S::Walk> {
+        self.homes
     }
 }
 
 /// The owner of a CPU's caches, with what it needs to know of its CPU's node.
-pub(crate) struct OwnedEntry<O> {
+pub(crate) struct OwnedEntry<O, W: Walk> {
     pub(crate) owned: O,
     pub(crate) cpu: usize,
-    pub(crate) homes: Homes,
+    pub(crate) homes: Homes<W>,
 }
 
-impl<P: Platform, S: Policy, O: OwnedSlots<CpuZone<S>>> Entry<P, S> for OwnedEntry<O> {
+impl<P: Platform, S: Policy, O: OwnedSlots<CpuZone<S>>> Entry<P, S> for OwnedEntry<O, S::Walk> {
     #[inline(always)]
-    fn enter<R>(&mut self, zone: ZoneId, f: impl FnOnce(&mut CpuZone<S>) -> R) -> Option<R> {
-        self.owned.with(zone.0 as usize, f)
+    fn enter_at<R>(&mut self, zone: usize, f: impl FnOnce(&mut CpuZone<S>) -> R) -> Option<R> {
+        self.owned.with(zone, f)
     }
     #[inline(always)]
     fn cpu(&self) -> usize {
         self.cpu
     }
     #[inline(always)]
-    fn home(&self, limit: ZoneType) -> ZoneId {
-        ZoneId(self.homes[limit.index()])
+    fn homes(&self) -> &Homes<S::Walk> {
+        &self.homes
     }
 }
 
@@ -130,6 +155,7 @@ mod tests {
     use crate::map::{MemoryMap, PhysAddr, Region};
     use crate::plan::{Config, SplitConfig};
     use crate::policy::split::BySize;
+    use crate::policy::walk::FirstFit;
 
     /// Whatever the numbering and the number of instances, each gets its share of a node's CPUs,
     /// up to the CPUs of a lane.
@@ -148,14 +174,14 @@ mod tests {
             let split = SplitConfig::default().with_instances(ZoneType::Dma32, instances);
             let config = Config { split, ..Config::new(240) };
             let plan = Plan::new(map.sanitise().unwrap(), config, BySize::instances).unwrap();
-            let table = HomeTable::<BySize>::new(&plan);
+            let table = HomeTable::<BySize, FirstFit>::new(&plan);
             for node_of in numberings {
                 let mut cpus = [0_usize; crate::MAX_ZONES];
                 for cpu in 0..240 {
                     let node = NodeId(node_of(cpu, nodes) as u8);
-                    let home = table.of(node, cpu)[ZoneType::Dma32.index()];
-                    assert_eq!(plan.zones()[usize::from(home)].node, node);
-                    cpus[usize::from(home)] += 1;
+                    let home = table.of(node, cpu).first[ZoneType::Dma32.index()];
+                    assert_eq!(plan.zones()[home as usize].node, node);
+                    cpus[home as usize] += 1;
                 }
                 let share = 240 / nodes / usize::from(instances);
                 for zone in plan.zones().iter().filter(|z| z.zone_type == ZoneType::Dma32) {

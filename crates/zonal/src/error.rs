@@ -7,8 +7,10 @@
 //! assert_eq!(error.to_string(), "double free: pfn 0x80 (order 0) is free already");
 //! ```
 
+mod online;
 mod range;
 
+pub use online::{OfflineError, OnlineError};
 pub use range::{ContiguousError, RangeError, RefusedRange};
 
 use crate::block::Block;
@@ -38,6 +40,11 @@ pub enum FreeError {
     },
     /// Reserved: never managed by the allocator.
     Reserved {
+        /// The frame given.
+        pfn: Pfn,
+    },
+    /// Memory that is not there: it has not come [online](crate::Allocator::online), or has gone.
+    Offline {
         /// The frame given.
         pfn: Pfn,
     },
@@ -86,6 +93,7 @@ impl fmt::Display for FreeError {
             }
             Self::Hole { pfn } => write!(f, "pfn {pfn} lies in a hole of the memory map"),
             Self::Reserved { pfn } => write!(f, "pfn {pfn} is reserved and was never allocated"),
+            Self::Offline { pfn } => write!(f, "pfn {pfn} is offline"),
             Self::DoubleFree { pfn, order } => {
                 write!(f, "double free: pfn {pfn} (order {order}) is free already")
             }

@@ -9,7 +9,8 @@ use crate::frame::{BlockWord, FrameKind, FrameState, FrameTable};
 use crate::free_area::End;
 use crate::migrate::MigrateType;
 use crate::platform::Platform;
-use crate::policy::Policy;
+use crate::policy::trace::{Event, Point};
+use crate::policy::{Policy, Trace};
 use crate::units::Order;
 
 /// Where each requestable type looks, best first.
@@ -30,12 +31,16 @@ impl<S: Policy> Buddy<S> {
     ) -> Option<u32> {
         let others = FALLBACKS.get(migrate.index())?;
         let (found, index) = self.largest_of_others(table, order, migrate)?;
+        let from = found_type::<P, S>(table, index);
         if self.claim(table, index, found, migrate) {
+            trace::<P, S>(table, (index, found, from), (order, migrate), true);
             return self.take_smallest(table, order, migrate);
         }
         // Nothing worth claiming: the smallest block does the least harm.
         others.iter().find_map(|&other| {
+            let found = self.area.smallest(order, other)?;
             let index = self.take_smallest(table, order, other)?;
+            trace::<P, S>(table, (index, found, other), (order, migrate), false);
             self.events.stolen += 1;
             Some(index)
         })
@@ -58,19 +63,23 @@ impl<S: Policy> Buddy<S> {
             self.split_around(table, index);
             order = pageblock;
         }
+        let from = found_type::<P, S>(table, index);
         if self.claim(table, index, order, migrate) {
+            trace::<P, S>(table, (index, order, from), (Order::ZERO, migrate), true);
             return Some((index, true));
         }
         self.events.stolen += 1;
         let others = FALLBACKS.get(migrate.index())?;
-        let first = others.iter().find_map(|&other| {
+        let (index, order) = others.iter().find_map(|&other| {
             let smallest = self.area.smallest(Order::ZERO, other)?;
             if other == MigrateType::Movable {
-                return Some(index);
+                return Some((index, order));
             }
-            self.area.first(smallest, other)
-        });
-        Some((first?, false))
+            self.area.first(smallest, other).map(|index| (index, smallest))
+        })?;
+        let from = found_type::<P, S>(table, index);
+        trace::<P, S>(table, (index, order, from), (Order::ZERO, migrate), false);
+        Some((index, false))
     }
 
     /// The largest free block of at least `order` of another type than `migrate`.
@@ -200,4 +209,31 @@ impl<S: Policy> Buddy<S> {
             at += state.step();
         }
     }
+}
+
+/// The migrate type of a free block, if it will be told: a claim changes it.
+#[inline(always)]
+fn found_type<P: Platform, S: Policy>(table: &FrameTable<'_, P>, index: u32) -> MigrateType {
+    let told = S::Trace::is_on(Point::AllocExtfrag);
+    if told { table.block(index).migrate() } else { MigrateType::default() }
+}
+
+/// Tells that memory of another type was taken: which free block was found, what is wanted, and
+/// whether its pageblock changed its type.
+#[inline(always)]
+fn trace<P: Platform, S: Policy>(
+    table: &FrameTable<'_, P>,
+    (index, fallback_order, fallback_migrate): (u32, Order, MigrateType),
+    (alloc_order, alloc_migrate): (Order, MigrateType),
+    change_ownership: bool,
+) {
+    S::Trace::emit(Point::AllocExtfrag, || Event::AllocExtfrag {
+        pfn: table.pfn(index),
+        alloc_order,
+        fallback_order,
+        alloc_migrate,
+        fallback_migrate,
+        change_ownership,
+        pageblock_order: table.pageblock_order(),
+    });
 }

@@ -145,7 +145,8 @@ impl FrameState {
 /// 24 whether the pageblock has a zone at all; above, hints and notes that most readers mask off. The list follows from the migrate type; it stands there, and first, so that a free
 /// decodes one word in a few instructions.
 ///
-/// The zone is written once, before the allocator is shared; the migrate type under the zone
+/// The zone is written before the allocator is shared, or under the zone lock when the memory comes
+/// or goes: a pageblock without one is not there. The migrate type is written under the zone
 /// lock. Readers without the lock use it as a hint and look again under the lock where a
 /// wrong answer would matter.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -164,6 +165,9 @@ const BEFORE: u32 = 32;
 const NO_SOURCE: u64 = 1 << 25;
 
 impl BlockWord {
+    /// Of no zone.
+    pub(crate) const NONE: Self = Self(0);
+
     pub(crate) const fn new(zone: ZoneId, migrate: MigrateType) -> Self {
         Self(MANAGED | (zone.0 as u64) << 8).with_migrate(migrate)
     }

@@ -8,7 +8,7 @@ use crate::keeper::Keeper;
 use crate::map::RangeKind;
 use crate::migrate::MigrateType;
 use crate::platform::Platform;
-use crate::policy::trace::Event;
+use crate::policy::trace::{Event, Point};
 use crate::policy::{Policy, Trace};
 use crate::units::{ORDERS, Order, Pfn};
 use crate::zone::Zone;
@@ -19,7 +19,6 @@ pub(crate) const ALLOCATED: FrameState = FrameState::allocated(Order::ZERO);
 
 impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
     /// Frees through `entry`.
-    // Always inlined down to the cache of single frames, as allocation is.
     #[inline(always)]
     pub(crate) fn free_through<E: Entry<P, S>>(
         &self,
@@ -27,13 +26,24 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
         pfn: Pfn,
         order: Order,
     ) -> Result<(), FreeError> {
+        self.free_one::<E, false>(entry, pfn, order)
+    }
+
+    /// As [`free_through`](Self::free_through); `LISTED`: as one of a list, and counted so.
+    // Always inlined down to the cache of single frames, as allocation is.
+    #[inline(always)]
+    pub(crate) fn free_one<E: Entry<P, S>, const LISTED: bool>(
+        &self,
+        entry: &mut E,
+        pfn: Pfn,
+        order: Order,
+    ) -> Result<(), FreeError> {
         let cached = match order {
-            Order::ZERO => self.push_cached::<E, 0>(entry, pfn),
-            Order::HUGE => self.push_cached::<E, 9>(entry, pfn),
+            Order::ZERO => self.push_cached::<E, 0, LISTED>(entry, pfn),
+            Order::HUGE => self.push_cached::<E, 9, LISTED>(entry, pfn),
             _ => false,
         };
         if cached {
-            S::Trace::emit(|| Event::Free { pfn, order });
             return Ok(());
         }
         self.free_further(entry, pfn, order)
@@ -43,7 +53,11 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
     /// `false`, and nothing has changed, if it may not be freed so. The closure is small enough
     /// to be inlined because it is for one order only.
     #[inline(always)]
-    fn push_cached<E: Entry<P, S>, const ORDER: u8>(&self, entry: &mut E, pfn: Pfn) -> bool {
+    fn push_cached<E: Entry<P, S>, const ORDER: u8, const LISTED: bool>(
+        &self,
+        entry: &mut E,
+        pfn: Pfn,
+    ) -> bool {
         let order = ORDERS[ORDER as usize];
         if !S::Keeper::caches(order) {
             return false;
@@ -60,7 +74,12 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
             if !table.replace_state_at(offset, from, to) {
                 return false;
             }
-            own.events.free += order.frames();
+            S::Trace::emit(Point::Free, move || Event::Free { pfn, order });
+            if LISTED {
+                own.freed_bulk(order.frames());
+            } else {
+                own.events.free += order.frames();
+            }
             // No truncation: the state was found, so the offset is an index.
             if S::Keeper::push(&mut own.cache, table, order, migrate, offset as u32) {
                 self.spill(own, zone, cpu, order, migrate);
@@ -93,6 +112,7 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
             if !self.table.replace_state(index, from, to) {
                 return false;
             }
+            S::Trace::emit(Point::Free, move || Event::Free { pfn, order });
             own.events.free += order.frames();
             if S::Keeper::push(&mut own.cache, &self.table, order, migrate, index) {
                 self.spill(own, zone, cpu, order, migrate);
@@ -102,7 +122,6 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
         if pushed != Some(true) {
             return self.free_direct(pfn, order);
         }
-        S::Trace::emit(|| Event::Free { pfn, order });
         Ok(())
     }
 
@@ -135,6 +154,7 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
             let allocated = FrameState::allocated(order);
             let mine = self.table.replace_state(index, allocated, FrameState::INNER);
             if mine {
+                S::Trace::emit(Point::Free, move || Event::Free { pfn, order });
                 buddy.give(&self.table, index, order);
                 buddy.events.direct_free += order.frames();
             }
@@ -143,7 +163,6 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
         if !freed {
             return Err(self.refusal(pfn, index, order));
         }
-        S::Trace::emit(|| Event::Free { pfn, order });
         Ok(())
     }
 
@@ -154,7 +173,10 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
         match self.plan.map().kind_at(pfn) {
             None => return FreeError::Hole { pfn },
             Some(RangeKind::Reserved) => return FreeError::Reserved { pfn },
-            Some(RangeKind::Usable | RangeKind::Cma | RangeKind::ReclaimLater) => {}
+            Some(RangeKind::Offline) if !self.is_online_at(index) => {
+                return FreeError::Offline { pfn };
+            }
+            Some(_) => {}
         }
         let state = self.table.state(index);
         match state.kind() {

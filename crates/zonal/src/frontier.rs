@@ -7,6 +7,9 @@ use crate::platform::Platform;
 use crate::policy::Policy;
 use crate::units::Order;
 
+/// Runs up to which memory that comes is added to them, rather than listed.
+pub(crate) const MOST_RUNS: u32 = 64;
+
 impl Frontier {
     /// The run that the largest block at `head` is in: the run before it, its start, its end and
     /// the start of the next. O(runs), at most one for each range of the memory map.
@@ -30,6 +33,61 @@ impl Frontier {
     /// Whether the largest block at `head` is untouched. O(runs).
     pub(crate) fn contains<P: Platform>(&self, table: &FrameTable<'_, P>, head: u32) -> bool {
         self.run_of(table, head).is_some()
+    }
+
+    /// Adds the run `start..end`, both multiples of the largest block, behind the others, joined
+    /// with those that it touches. `false`, and nothing has changed, if there are [`MOST_RUNS`]
+    /// of them: all of them are looked at.
+    pub(crate) fn append<P: Platform>(
+        &mut self,
+        table: &FrameTable<'_, P>,
+        start: u32,
+        mut end: u32,
+    ) -> bool {
+        let (mut runs, mut at) = (0, self.first);
+        while at != NIL {
+            runs += 1;
+            if runs == MOST_RUNS {
+                return false;
+            }
+            at = table.link(at).1;
+        }
+        self.blocks += (end - start) / Order::MAX.size();
+        let (mut before, mut at) = (None, self.first);
+        let mut below = None;
+        while at != NIL {
+            let (its_end, next) = table.link(at);
+            if at == end {
+                // The run above becomes a part of this one.
+                end = its_end;
+                self.link_behind(table, before, next);
+            } else {
+                below = if its_end == start { Some(at) } else { below };
+                before = Some(at);
+            }
+            at = next;
+        }
+        match below {
+            Some(run) => table.set_link(run, end, table.link(run).1),
+            None => {
+                table.set_link(start, end, NIL);
+                self.link_behind(table, before, start);
+            }
+        }
+        true
+    }
+
+    /// Makes `next` the run behind `before`, or the first.
+    fn link_behind<P: Platform>(
+        &mut self,
+        table: &FrameTable<'_, P>,
+        before: Option<u32>,
+        next: u32,
+    ) {
+        match before {
+            Some(run) => table.set_link(run, table.link(run).0, next),
+            None => self.first = next,
+        }
     }
 
     /// Takes the largest block at `head` out. O(runs).

@@ -22,7 +22,7 @@ where
     P::Slot<CpuZone<S>>: 'a,
 {
     allocator: &'a Allocator<'m, P, S>,
-    entry: OwnedEntry<Owned<'a, P, S>>,
+    entry: OwnedEntry<Owned<'a, P, S>, S::Walk>,
 }
 
 impl<'a, 'm, P: Platform, S: Policy> CpuHandle<'a, 'm, P, S> {

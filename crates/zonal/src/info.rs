@@ -14,10 +14,13 @@ use crate::cpu_zone::CpuEvents;
 use crate::free_area::FreeCounts;
 use crate::keeper::Keeper;
 use crate::migrate::MigrateType;
+use crate::page_state::{NR_PAGE_STATES, PageState};
 use crate::platform::{Platform, Slot};
-use crate::policy::Policy;
+use crate::policy::walk::FairShare;
+use crate::policy::{Dirty, Policy, Walk};
 use crate::units::{CpuId, NodeId, Order, Pfn, ZoneId};
 use crate::watermark::Watermarks;
+use crate::zone::Zone;
 use crate::zone_type::{NR_ZONE_TYPES, ZoneType};
 
 /// A zone instance as it is now; exact when nothing else runs.
@@ -31,7 +34,7 @@ pub struct ZoneInfo {
     pub zone_type: ZoneType,
     /// Which instance of its type on the node, from 0.
     pub instance: u8,
-    /// First frame of its span.
+    /// First frame of its span; of a zone whose memory is all to come, the first that may.
     pub start: Pfn,
     /// Frames from the first to the last, holes included.
     pub spanned: u64,
@@ -59,10 +62,28 @@ pub struct ZoneInfo {
     pub reserve: [u64; NR_ZONE_TYPES],
     /// Pageblocks in the high-atomic reserve.
     pub high_atomic_blocks: u32,
+    /// Frames handed out since the start.
+    pub allocated: u64,
+    /// Its share in a fair walk, under presets with one.
+    pub fair: Option<FairShare>,
+    /// Pages by state as far as the CPUs have told, and how many may be dirty, under presets
+    /// with dirty limits.
+    pub pages: Option<ZonePages>,
     /// Counters kept under the zone lock.
     pub events: BuddyEvents,
     /// Counters of compaction.
     pub compaction: CompactEvents,
+}
+
+/// Pages of a zone as the host counts them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ZonePages {
+    /// By [`PageState`].
+    pub states: [u64; NR_PAGE_STATES],
+    /// How many may be dirty now.
+    pub dirty_limit: u64,
+    /// How many the preset believes may be dirty: the limit it has remembered.
+    pub cached_limit: Option<u64>,
 }
 
 /// One CPU's cache of one zone.
@@ -101,6 +122,7 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
     pub fn zone_info(&self, id: ZoneId) -> Option<ZoneInfo> {
         let zone = self.zone(id)?;
         let here = self.here(zone, 0);
+        let (planned, (start, end)) = (&self.plan.zones()[id.0 as usize], zone.span());
         let (blocks, free, events, high_atomic_blocks, merge_skipped) = zone.with_buddy(|buddy| {
             let skipped = u64::from(buddy.area.merge_skipped());
             (buddy.counts(), buddy.free_frames(), buddy.events, buddy.high_atomic_blocks, skipped)
@@ -110,9 +132,9 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
             node: zone.node,
             zone_type: zone.zone_type,
             instance: zone.instance,
-            start: self.plan.zones()[id.0 as usize].start,
-            spanned: zone.spanned,
-            present: zone.present,
+            start: if end > start { self.table.pfn(start) } else { planned.start },
+            spanned: u64::from(end - start),
+            present: zone.present(),
             managed: zone.managed(),
             free,
             cached: self.cached_in(zone),
@@ -122,10 +144,28 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
             blocks,
             watermarks: zone.watermarks(),
             boost: zone.boost(),
-            reserve: zone.reserve,
+            reserve: ZoneType::ALL.map(|limit| zone.reserve(limit)),
             high_atomic_blocks,
+            allocated: self.allocated_in(zone) + events.direct_alloc,
+            fair: S::Walk::share(&self.walk, zone),
+            pages: self.pages_in(zone),
             events,
             compaction: zone.compaction.events(),
+        })
+    }
+
+    /// Frames that the caches of all CPUs have handed out of a zone.
+    fn allocated_in(&self, zone: &Zone<P, S>) -> u64 {
+        let of_zone = self.caches.iter().skip(zone.id.0 as usize).step_by(self.zones.len());
+        of_zone.map(|cache| cache.with(|own| own.events().alloc)).sum()
+    }
+
+    fn pages_in(&self, zone: &Zone<P, S>) -> Option<ZonePages> {
+        let states = S::Dirty::states(&zone.dirty)?;
+        Some(ZonePages {
+            states: PageState::ALL.map(|state| states.get(state)),
+            dirty_limit: self.dirty_limit(zone.id)?,
+            cached_limit: S::Dirty::remembered(&zone.dirty),
         })
     }
 
@@ -154,7 +194,8 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
         counts
     }
 
-    /// Sets a zone's watermarks (frames). `false` for an unknown zone or marks out of order.
+    /// Sets a zone's watermarks (frames), until memory comes or goes. `false` for an unknown zone
+    /// or marks out of order.
     pub fn set_watermarks(&self, id: ZoneId, marks: Watermarks) -> bool {
         let ordered = marks.min <= marks.low && marks.low <= marks.high;
         match self.zone(id) {

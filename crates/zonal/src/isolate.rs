@@ -8,7 +8,7 @@ use crate::allocator::Allocator;
 use crate::buddy::Buddy;
 use crate::error::{RangeError, RefusedRange};
 use crate::frame::{FrameKind, FrameState, FrameTable};
-use crate::map::RangeKind;
+use crate::map::{RangeKind, round_up};
 use crate::migrate::MigrateType;
 use crate::platform::{AtomicWord, Platform};
 use crate::policy::Policy;
@@ -174,19 +174,25 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
         let mut rest = frames;
         core::iter::from_fn(move || {
             let zone = self.table.get_block(rest.start)?.zone().and_then(|id| self.zone(id))?;
-            let part = rest.start..self.span_of(zone).1.min(rest.end);
+            let part = rest.start..zone.span().1.min(rest.end);
             rest.start = part.end;
             (!part.is_empty()).then_some((zone, part))
         })
     }
 
-    /// Where the range of the memory map that `pfn` is in ends, if it is managed.
+    /// Where the range of the memory map that `pfn` is in ends, or at least a part of it, if it is
+    /// managed.
     fn end_of_managed(&self, pfn: Pfn) -> Result<Pfn, RangeError> {
         let ranges = self.plan.map().ranges();
         let at = ranges.partition_point(|range| range.end <= pfn);
         let Some(range) = ranges.get(at).filter(|range| range.start <= pfn) else {
             return Err(RangeError::Hole { pfn });
         };
+        if range.kind == RangeKind::Offline {
+            // A pageblock at a time: of its neighbours other things may be true.
+            let next = round_up(Pfn::new(pfn.get() + 1), self.table.pageblock_order().frames());
+            return if self.is_online(pfn) { Ok(next) } else { Err(RangeError::Offline { pfn }) };
+        }
         let later = range.kind == RangeKind::ReclaimLater;
         // Relaxed: whoever asks for these frames has to know that they were handed over.
         if range.kind.is_usable() || (later && self.common.released.load(Relaxed) > 0) {

@@ -98,12 +98,10 @@ pub trait Keeper: Sized + Send + Sync + fmt::Debug + 'static {
 
     /// An empty cache.
     fn new_cpu() -> Self::Cpu;
-    /// A zone's part before it is tuned.
+    /// A zone's part.
     fn new_zone<P: Platform>() -> Self::Zone<P>;
-    /// Sets a cache's bounds.
+    /// Sets the bounds of an empty cache, again when the size of the zone has changed.
     fn tune_cpu(cpu: &mut Self::Cpu, tuning: Tuning);
-    /// Sets a zone's bounds.
-    fn tune_zone<P: Platform>(zone: &mut Self::Zone<P>, tuning: Tuning);
     /// Frames moved at once in a zone, for presets with clusters on the buddy lists; 0 for a
     /// keeper that has clusters of its own.
     #[must_use]

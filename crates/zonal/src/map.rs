@@ -7,7 +7,7 @@
 //! - empty regions are dropped; regions of one kind and node that touch or overlap are one;
 //! - memory shrinks inwards to whole frames, reserved regions grow outwards;
 //! - where regions overlap, `Reserved` wins over `ReclaimLater`, that over `Cma`, that over
-//!   `Usable`;
+//!   `Usable`, that over `Offline`: what is there wins over what may come;
 //! - a frame that two nodes claim, and that is not reserved, is an error: which of the two is
 //!   wrong cannot be known.
 //!
@@ -74,22 +74,27 @@ pub enum RegionKind {
     ReclaimLater,
     /// Memory lent to movable requests until a device wants it.
     Cma,
+    /// Memory that is not there and may come later: the frame table and the zones have room for
+    /// it, and [`Allocator::online`](crate::Allocator::online) makes it usable.
+    Offline,
 }
 
-/// The kind of a [`Range`]: the same four as of a [`Region`].
+/// The kind of a [`Range`]: the same five as of a [`Region`].
 pub use self::RegionKind as RangeKind;
 
 impl RegionKind {
     /// All of them.
-    pub const ALL: [Self; 4] = [Self::Usable, Self::Reserved, Self::ReclaimLater, Self::Cma];
+    pub const ALL: [Self; 5] =
+        [Self::Usable, Self::Reserved, Self::ReclaimLater, Self::Cma, Self::Offline];
 
     /// Which kind wins where regions overlap: the higher.
     const fn precedence(self) -> u8 {
         match self {
-            Self::Usable => 0,
-            Self::Cma => 1,
-            Self::ReclaimLater => 2,
-            Self::Reserved => 3,
+            Self::Offline => 0,
+            Self::Usable => 1,
+            Self::Cma => 2,
+            Self::ReclaimLater => 3,
+            Self::Reserved => 4,
         }
     }
 
@@ -99,9 +104,15 @@ impl RegionKind {
         matches!(self, Self::Usable | Self::Cma)
     }
 
-    /// Whether such frames are memory that the allocator manages, now or later.
+    /// Whether such frames are memory that is there from the start, managed then or later.
     #[must_use]
     pub const fn is_present(self) -> bool {
+        !matches!(self, Self::Reserved | Self::Offline)
+    }
+
+    /// Whether such frames are memory for the allocator, now or later: all but the reserved.
+    #[must_use]
+    pub const fn is_memory(self) -> bool {
         !matches!(self, Self::Reserved)
     }
 }
@@ -130,6 +141,12 @@ impl Region {
     #[must_use]
     pub const fn reserved(start: PhysAddr, bytes: u64) -> Self {
         Self { start, bytes, kind: RegionKind::Reserved, node: NodeId(0) }
+    }
+
+    /// Memory on node 0 that may come later.
+    #[must_use]
+    pub const fn offline(start: PhysAddr, bytes: u64) -> Self {
+        Self { start, bytes, kind: RegionKind::Offline, node: NodeId(0) }
     }
 
     /// The same region on another node.

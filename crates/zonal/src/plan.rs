@@ -12,6 +12,11 @@
 //!   ([`MapReport::foreign`](crate::map::MapReport::foreign)); where CMA shares a pageblock with
 //!   usable frames, these become CMA too, since a pageblock has one migrate type. Blocks larger
 //!   than a pageblock may still meet a zone boundary in their middle;
+//! - memory that may come later ([`RangeKind::Offline`](crate::map::RangeKind::Offline)) is planned
+//!   as if it were there: it has its zone, and zone types are cut into instances with it, so that
+//!   no boundary moves when it comes. It counts in [`ZoneSpec::later`] only. It comes by
+//!   pageblocks; what shares one with something else is reserved
+//!   ([`MapReport::offline_cut`](crate::map::MapReport::offline_cut));
 //! - the span of a zone may contain holes, and frames of other nodes where nodes interleave:
 //!   [`Plan::zone_at`] knows.
 //!
@@ -32,6 +37,8 @@
 mod build;
 mod config;
 mod error;
+#[cfg(test)]
+mod later_tests;
 mod split;
 #[cfg(test)]
 mod split_tests;
@@ -60,14 +67,17 @@ pub struct ZoneSpec {
     pub zone_type: ZoneType,
     /// Which instance of that type on that node it is, from 0.
     pub instance: u8,
-    /// The first frame of its span, at the start of a pageblock.
+    /// The first frame of its span, with the memory that may come later, at the start of a
+    /// pageblock.
     pub start: Pfn,
-    /// The frame after its span, at the end of a pageblock.
+    /// The frame after that span, at the end of a pageblock.
     pub end: Pfn,
-    /// Frames that are memory: managed, or reclaimed later.
+    /// Frames that are memory from the start: managed, or reclaimed later.
     pub present: u64,
     /// Frames that the allocator gets at the start: usable and CMA.
     pub managed: u64,
+    /// Frames that may come [online](crate::Allocator::online) later.
+    pub later: u64,
     /// Its watermarks, not boosted.
     pub watermarks: Watermarks,
     /// What it keeps back from requests by the highest zone type that they may use. The
@@ -76,7 +86,7 @@ pub struct ZoneSpec {
 }
 
 impl ZoneSpec {
-    /// Its span: from its first frame to its last, holes included.
+    /// Its span: from its first frame to its last, holes and what may come later included.
     #[must_use]
     pub const fn span(&self) -> PfnRange {
         PfnRange { start: self.start, end: self.end }
@@ -89,6 +99,13 @@ impl ZoneSpec {
     }
 }
 
+/// What a zone keeps back.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Marks {
+    pub(crate) watermarks: Watermarks,
+    pub(crate) reserve: [u64; NR_ZONE_TYPES],
+}
+
 /// See the [module](self). About 14 KiB; sanitising a map and planning take up to 96 KiB of
 /// stack.
 #[derive(Clone, PartialEq, Debug)]
@@ -98,6 +115,8 @@ pub struct Plan {
     span: PfnRange,
     zones: [ZoneSpec; MAX_ZONES],
     zone_count: u8,
+    /// Bit `n`: zone `n` manages nothing from the start.
+    vacant: u64,
     nodes: NodeMask,
     zonelists: [Zonelist; MAX_NODES],
 }
@@ -106,9 +125,9 @@ impl Plan {
     /// Plans an allocator for `map`. `split` says how many instances a zone type has on a node
     /// (a preset's is [`Split::instances`](crate::policy::Split::instances)): 0 counts as 1, and
     /// there are fewer where there is not one largest block of memory for each. Instances get
-    /// equal parts of the type's present memory, whatever holes are in its span, up to rounding:
-    /// boundaries are at multiples of [`SplitConfig::align`] if each part is that large, else of
-    /// the largest block.
+    /// equal parts of the type's memory, with what may come later and whatever holes are in its
+    /// span, up to rounding: boundaries are at multiples of [`SplitConfig::align`] if each part is
+    /// that large, else of the largest block.
     ///
     /// # Errors
     /// [`PlanError`]: the configuration is impossible, the span of the memory is too large for
@@ -149,7 +168,8 @@ impl Plan {
         &self.zones[..usize::from(self.zone_count)]
     }
 
-    /// The zone that the pageblock of `pfn` belongs to; `None` if there is no memory in it.
+    /// The zone that the pageblock of `pfn` belongs to, or will when its memory comes; `None` if
+    /// there is never any in it.
     /// The answer is the same for all frames of a pageblock. O(log ranges + zones).
     #[must_use]
     pub fn zone_at(&self, pfn: Pfn) -> Option<ZoneId> {
@@ -158,20 +178,20 @@ impl Plan {
         let block = PfnRange { start, end: Pfn::new(start.get().saturating_add(size)) };
         let ranges = self.map.ranges();
         let first = ranges.partition_point(|r| r.end <= block.start);
-        let present = ranges[first..]
+        let memory = ranges[first..]
             .iter()
             .take_while(|r| r.start < block.end)
-            .find(|r| r.kind.is_present())?;
-        let zone = self.zones().iter().find(|z| z.node == present.node && z.span().contains(start));
+            .find(|r| r.kind.is_memory())?;
+        let zone = self.zones().iter().find(|z| z.node == memory.node && z.span().contains(start));
         zone.map(|z| z.id)
     }
 
-    /// The memory of a zone, by address: the map's ranges on its node, cut to its span, without
-    /// the reserved ones. Nothing for a zone that does not exist.
+    /// The memory of a zone, now or later, by address: the map's ranges on its node, cut to its
+    /// span, without the reserved ones. Nothing for a zone that does not exist.
     pub fn ranges_of(&self, zone: ZoneId) -> impl Iterator<Item = Range> + '_ {
         let zone = self.zones().get(usize::from(zone.0));
         zone.into_iter().flat_map(|zone| {
-            let own = self.map.present().filter(|r| r.node == zone.node);
+            let own = self.map.memory().filter(|r| r.node == zone.node);
             own.filter_map(|r| r.clip(zone.span()))
         })
     }
@@ -196,7 +216,7 @@ impl Plan {
         &self.config
     }
 
-    /// The nodes that have zones.
+    /// The nodes that have zones, with memory now or later.
     #[must_use]
     pub const fn nodes(&self) -> NodeMask {
         self.nodes
@@ -206,5 +226,27 @@ impl Plan {
     #[must_use]
     pub fn managed(&self) -> u64 {
         self.zones().iter().map(|z| z.managed).sum()
+    }
+
+    /// Frames that may come online later, over all zones.
+    #[must_use]
+    pub fn later(&self) -> u64 {
+        self.zones().iter().map(|z| z.later).sum()
+    }
+
+    /// Whether some zone manages nothing from the start: its memory is all to come.
+    pub(crate) const fn has_vacant(&self) -> bool {
+        self.vacant != 0
+    }
+
+    /// Whether a zone manages nothing from the start.
+    pub(crate) const fn is_vacant(&self, zone: ZoneId) -> bool {
+        self.vacant >> zone.0 & 1 == 1
+    }
+
+    /// Watermarks and lowmem reserves of the zones, in their order, if zone `n` manages
+    /// `managed(n)` frames. Empty beyond the last zone.
+    pub(crate) fn marks(&self, managed: impl Fn(usize) -> u64) -> [Marks; MAX_ZONES] {
+        build::marks(&self.config, self.zones(), managed)
     }
 }

@@ -52,6 +52,7 @@ const NO_WAIT: u8 = 4;
 const THIS_NODE: u8 = 8;
 const WRITE: u8 = 16;
 const ZERO: u8 = 32;
+const LESS_THROTTLED: u8 = 64;
 /// Set when a per-CPU cache of the home zone may answer without looking further.
 // This node: the home zone may be on another, where the local node has none that fits.
 const PLAIN_BREAKERS: u8 = ZERO | WRITE | THIS_NODE;
@@ -139,9 +140,16 @@ impl Request {
         self.with(THIS_NODE)
     }
 
-    /// The frames will be dirtied as page cache.
+    /// The frames will be dirtied as page cache: zones over their dirty limit are passed over
+    /// while others will do.
     pub const fn write(self) -> Self {
         self.with(WRITE)
+    }
+
+    /// Of the dirty limits a quarter more than others have: for real-time tasks and those that
+    /// clean pages for others. Says nothing without [`write`](Self::write).
+    pub const fn less_throttled(self) -> Self {
+        self.with(LESS_THROTTLED)
     }
 
     /// The block is filled with zero bytes by the platform.
@@ -175,6 +183,17 @@ impl Request {
         self.limit
     }
 
+    /// The highest zone type asked for, whatever the migrate type.
+    pub(crate) const fn asked(&self) -> ZoneType {
+        self.asked
+    }
+
+    /// The same without its node policy.
+    #[inline(always)]
+    pub(crate) const fn anywhere(&self) -> Self {
+        Self { nodes: NodePolicy::Local, ..*self }
+    }
+
     /// The node policy.
     #[must_use]
     pub const fn node_policy(&self) -> NodePolicy {
@@ -205,6 +224,12 @@ impl Request {
         self.flags & WRITE != 0
     }
 
+    /// Whether [`less_throttled`](Self::less_throttled) was said.
+    #[must_use]
+    pub const fn is_less_throttled(&self) -> bool {
+        self.flags & LESS_THROTTLED != 0
+    }
+
     /// Whether [`zero`](Self::zero) was said.
     #[must_use]
     pub const fn is_zero(&self) -> bool {
@@ -227,6 +252,13 @@ impl Request {
     #[inline(always)]
     pub(crate) const fn huge(&self) -> Option<MigrateType> {
         list(self.fast.wrapping_sub(HUGE))
+    }
+
+    /// Whether the local node's cache may answer if its zone is within its dirty limit.
+    pub(crate) const fn is_plain_write(&self) -> bool {
+        self.flags & PLAIN_BREAKERS == WRITE
+            && self.migrate.is_requestable()
+            && matches!(self.nodes, NodePolicy::Local)
     }
 
     /// Whether the local node's cache may answer without looking at anything else.

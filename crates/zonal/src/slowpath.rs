@@ -18,7 +18,8 @@ use crate::error::{AllocError, AllocReason, ZONES_EXPLAINED, ZoneTried};
 use crate::keeper::Keeper;
 use crate::migrate::{MigrateType, NR_MIGRATE_TYPES};
 use crate::platform::{AtomicWord, Platform, Slot};
-use crate::policy::{Compact, Policy, Split, Walk};
+use crate::policy::walk::Miss;
+use crate::policy::{Compact, Dirty, Policy, Split, Walk};
 use crate::request::{NodePolicy, Request};
 use crate::units::{CpuId, NR_ORDERS, NodeId, NodeMask, Order};
 use crate::watermark::Mark;
@@ -70,6 +71,18 @@ impl<'m, P: Platform, S: Policy> Zones<'m, P, S> {
         self.slice().chunk_by(is_sibling)
     }
 
+    /// Leaves out those that are not `wanted`.
+    fn keep(&mut self, wanted: impl Fn(&Zone<P, S>) -> bool) {
+        let mut kept = 0;
+        for at in 0..self.len {
+            if self.list[at].is_some_and(&wanted) {
+                self.list[kept] = self.list[at];
+                kept += 1;
+            }
+        }
+        self.len = kept;
+    }
+
     /// Begins every family with the instance that a lane prefers; the others follow in a ring.
     fn prefer(&mut self, lane: usize) {
         for family in self.list[..self.len].chunk_by_mut(is_sibling) {
@@ -89,7 +102,7 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
         if zones.len == 0 {
             return Err(AllocReason::NoZone);
         }
-        if let Some(index) = self.walk(entry, &zones, request, Mark::Low) {
+        if let Some(index) = self.walk_above_low(entry, &zones, request) {
             self.stay_ahead(index, request.order());
             return Ok(index);
         }
@@ -136,7 +149,36 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
         request: &Request,
         mark: Mark,
     ) -> Option<u32> {
-        S::Walk::find(zones.slice(), |zone| self.alloc_in(entry, (*zone)?, request, mark))
+        S::Walk::find(&self.walk, zones.slice(), request.limit(), mark, |zone| {
+            self.alloc_in(entry, zone, request, mark)
+        })
+    }
+
+    /// The walk above the low watermark: what will be written goes to the zones within their
+    /// dirty limit.
+    fn walk_above_low<E: Entry<P, S>>(
+        &self,
+        entry: &mut E,
+        zones: &Zones<'m, P, S>,
+        request: &Request,
+    ) -> Option<u32> {
+        if !S::Dirty::LIMITS || !request.is_write() {
+            return self.walk(entry, zones, request, Mark::Low);
+        }
+        let mut over_limit = false;
+        let limit = request.limit();
+        let found = S::Walk::find(&self.walk, zones.slice(), limit, Mark::Low, |zone| {
+            if !self.may_be_dirtied(zone, request) {
+                over_limit = true;
+                self.passed_over_as_dirty(zone);
+                return Err(Miss::Nothing);
+            }
+            self.alloc_in(entry, zone, request, Mark::Low)
+        });
+        if found.is_some() || !S::Dirty::SECOND_PASS || !over_limit {
+            return found;
+        }
+        self.walk(entry, zones, request, Mark::Low)
     }
 
     /// Looks where frames may be hidden: merges what was deferred, empties every cache.
@@ -334,14 +376,28 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
     }
 
     /// The zones for a request from `cpu`: node policy and zone limit applied to a zonelist, and
-    /// of each type's instances the one first that the CPU prefers.
+    /// of each type's instances the one first that the CPU prefers; none without memory.
     pub(crate) fn zones_for(&self, cpu: usize, request: &Request) -> Zones<'m, P, S> {
+        if self.plan.has_vacant() {
+            return self.zones_with_memory(cpu, request);
+        }
         // Written so that nothing is copied where nothing is split.
         if S::Split::LANES == 1 {
             return self.zones_in_order(cpu, request);
         }
         let mut zones = self.zones_in_order(cpu, request);
         zones.prefer(self.lane_of(cpu));
+        zones
+    }
+
+    /// The same, where the plan has zones whose memory is all to come.
+    #[cold]
+    #[inline(never)]
+    fn zones_with_memory(&self, cpu: usize, request: &Request) -> Zones<'m, P, S> {
+        let mut zones = self.zones_in_order(cpu, request);
+        zones.prefer(self.lane_of(cpu));
+        // Last: a CPU's place in the ring does not depend on what is there.
+        zones.keep(|zone| self.has_memory(zone));
         zones
     }
 
@@ -371,7 +427,7 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
 
     fn node_in_turn(&self, mask: NodeMask, local: NodeId) -> NodeId {
         // A node without memory has no turn: its neighbours would get it.
-        let there = self.plan.nodes();
+        let there = self.nodes_with_memory();
         let both = |&node: &NodeId| mask.contains(node) && there.contains(node);
         let members = (0..MAX_NODES as u8).map(NodeId).filter(both);
         let count = members.clone().count() as u64;
@@ -412,7 +468,7 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
                     node: zone.node,
                     zone_type: zone.zone_type,
                     free: zone.free(),
-                    keep: keep.saturating_add(zone.reserve[request.limit().index()]),
+                    keep: keep.saturating_add(zone.reserve(request.limit())),
                     cached: self.cached_in(zone),
                     deferred: S::Keeper::deferred(&self.here(zone, 0)),
                     largest: core::array::from_fn(|ty| largest(&counts, MigrateType::ALL[ty])),

@@ -14,7 +14,7 @@
 //! # Ok::<(), Box<dyn core::error::Error>>(())
 //! ```
 
-use crate::build::tuning;
+use crate::build::slot_room;
 use crate::cluster::{Common, Exchange, MAX_CLUSTERS, words_for};
 use crate::cpu_zone::CpuZone;
 use crate::error::BuildError;
@@ -52,14 +52,15 @@ impl TableSize {
         let (clusters, cluster_words) = match per_cluster as u64 {
             0 => {
                 let of_zone = |zone: &ZoneSpec| {
-                    let batch = S::Keeper::batch(tuning(plan, zone));
-                    S::Clusters::slot_words(zone.managed, batch)
+                    let (frames, batch) = slot_room::<S>(plan, zone);
+                    S::Clusters::slot_words(frames, batch)
                 };
                 let slots = plan.zones().iter().map(of_zone).sum();
                 (slots, if S::Clusters::CUT { plan.frames().div_ceil(2) } else { 0 })
             }
             frames => {
-                let clusters = (plan.managed() / share / frames).min(MAX_CLUSTERS);
+                let most = plan.managed() + plan.later();
+                let clusters = (most / share / frames).min(MAX_CLUSTERS);
                 (clusters, clusters * words_for(per_cluster) as u64)
             }
         };

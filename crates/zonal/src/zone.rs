@@ -5,7 +5,7 @@ use crate::compact::ZoneCompaction;
 use crate::keeper::Keeper;
 use crate::migrate::MigrateType;
 use crate::platform::{AtomicWord, Lock, Platform};
-use crate::policy::{Merge, Policy};
+use crate::policy::{Dirty, Merge, Policy, Walk};
 use crate::request::Request;
 use crate::units::{NodeId, ZoneId};
 use crate::watermark::{Mark, Watermarks};
@@ -32,13 +32,14 @@ pub struct Zone<P: Platform, S: Policy> {
     pub(crate) node: NodeId,
     pub(crate) zone_type: ZoneType,
     pub(crate) instance: u8,
-    /// Frames from the first to the last, holes included.
-    pub(crate) spanned: u64,
-    pub(crate) present: u64,
+    /// First index of what is there and the index after the last, the latter in the high half;
+    /// holes included. Changes, as the two counts, when memory comes or goes.
+    span: P::Word,
+    pub(crate) present: P::Word,
     pub(crate) managed: P::Word,
     /// Frames to leave to requests that could not use a higher zone type, by the type that
     /// the request could have used.
-    pub(crate) reserve: [u64; NR_ZONE_TYPES],
+    reserve: [P::Word; NR_ZONE_TYPES],
     marks: [P::Word; 3],
     boost: P::Word,
     /// [`Buddy::free_frames`] as of the last hold; a hint for the watermark check.
@@ -46,6 +47,8 @@ pub struct Zone<P: Platform, S: Policy> {
     /// Of those, the ones in high-atomic and in CMA pageblocks.
     special: [P::Word; 2],
     pub(crate) keeper: <S::Keeper as Keeper>::Zone<P>,
+    pub(crate) walk: <S::Walk as Walk>::Zone<P>,
+    pub(crate) dirty: <S::Dirty as Dirty>::Zone<P>,
     pub(crate) compaction: ZoneCompaction<P>,
     buddy: P::Lock<Buddy<S>>,
 }
@@ -59,15 +62,17 @@ impl<P: Platform, S: Policy> Zone<P, S> {
             node: NodeId(0),
             zone_type: ZoneType::Normal,
             instance: 0,
-            spanned: 0,
-            present: 0,
+            span: P::Word::new(0),
+            present: P::Word::new(0),
             managed: P::Word::new(0),
-            reserve: [0; NR_ZONE_TYPES],
+            reserve: core::array::from_fn(|_| P::Word::new(0)),
             marks: core::array::from_fn(|_| P::Word::new(0)),
             boost: P::Word::new(0),
             free: P::Word::new(0),
             special: core::array::from_fn(|_| P::Word::new(0)),
             keeper: S::Keeper::new_zone::<P>(),
+            walk: S::Walk::new_zone::<P>(),
+            dirty: S::Dirty::new_zone::<P>(),
             compaction: ZoneCompaction::new(),
             buddy: P::Lock::new(Buddy::new(ZoneId(0))),
         }
@@ -122,8 +127,46 @@ impl<P: Platform, S: Policy> Zone<P, S> {
         self.free.load(Relaxed)
     }
 
+    /// The most that is kept back from any request, and what reclaim keeps free above that.
+    pub(crate) fn kept_back(&self) -> u64 {
+        let reserve = self.reserve.iter().map(|word| word.load(Relaxed)).max().unwrap_or(0);
+        reserve.saturating_add(self.watermarks().high)
+    }
+
     pub(crate) fn managed(&self) -> u64 {
         self.managed.load(Relaxed)
+    }
+
+    pub(crate) fn present(&self) -> u64 {
+        self.present.load(Relaxed)
+    }
+
+    /// First index of what is there, and the index after the last: whole pageblocks. Other
+    /// zones may lie in between. Relaxed: who sees an older span misses what has just come.
+    pub(crate) fn span(&self) -> (u32, u32) {
+        let span = self.span.load(Relaxed);
+        (span as u32, (span >> 32) as u32)
+    }
+
+    /// Makes the span reach over `start..end` too.
+    pub(crate) fn widen_span(&self, (start, end): (u32, u32)) {
+        let span = self.span();
+        let empty = span.0 == span.1;
+        self.set_span(if empty { (start, end) } else { (span.0.min(start), span.1.max(end)) });
+    }
+
+    pub(crate) fn set_span(&self, (start, end): (u32, u32)) {
+        self.span.store(u64::from(start) | u64::from(end) << 32, Relaxed);
+    }
+
+    /// What is left to others by a request that may use zone types up to `limit`.
+    #[inline]
+    pub(crate) fn reserve(&self, limit: ZoneType) -> u64 {
+        self.reserve[limit.index()].load(Relaxed)
+    }
+
+    pub(crate) fn set_reserve(&self, reserve: [u64; NR_ZONE_TYPES]) {
+        self.reserve.iter().zip(reserve).for_each(|(word, frames)| word.store(frames, Relaxed));
     }
 
     pub(crate) fn mark(&self, mark: Mark) -> u64 {
@@ -139,6 +182,7 @@ impl<P: Platform, S: Policy> Zone<P, S> {
         for (word, value) in self.marks.iter().zip([marks.min, marks.low, marks.high]) {
             word.store(value, Relaxed);
         }
+        S::Walk::set_batch(&self.walk, marks.high.saturating_sub(marks.low));
     }
 
     pub(crate) fn boost(&self) -> u64 {

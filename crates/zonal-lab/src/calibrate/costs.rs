@@ -185,6 +185,8 @@ impl Draft<'_> {
         let lists = "user space has no LRU lists";
         let lru_add = not("lru_add", lists, old.lru_add);
         let lru_delete = not("lru_delete", lists, old.lru_delete);
+        let tree = "user space has no page cache of its own";
+        let truncate_page = not("truncate_page", tree, old.truncate_page);
         let lru_batch = old.lru_batch;
         not("lru_batch", "what Linux 4.15 to 6.5 hand over at once", f64::from(lru_batch));
         let compute = not("compute", "of programs, not of the machine", old.compute);
@@ -200,6 +202,7 @@ impl Draft<'_> {
             lru_batch,
             lru_add,
             lru_delete,
+            truncate_page,
             space_lock,
             wake,
             compute,

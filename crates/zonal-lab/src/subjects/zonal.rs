@@ -9,7 +9,10 @@ use std::sync::Arc;
 
 use zonal::info::ZoneInfo;
 use zonal::policy::Policy;
-use zonal::preset::{Cluster, ClusterFree, Linux416, SkipMerge, Zonal};
+use zonal::preset::{
+    Cluster, ClusterFree, FairZone, LessDirty, Linux316, Linux416, SkipMerge, SplitZones,
+    SplitZonesByCpu, Zonal,
+};
 use zonal::{MigrateType, Order, Pfn, Request, ZoneId};
 use zonal_host::Arena;
 use zonal_host::arena::{Builder, Handle};
@@ -30,6 +33,11 @@ pub fn entries() -> Vec<Entry> {
     add::<SkipMerge>(&mut entries);
     add::<Cluster>(&mut entries);
     add::<ClusterFree>(&mut entries);
+    add::<Linux316>(&mut entries);
+    add::<FairZone>(&mut entries);
+    add::<LessDirty>(&mut entries);
+    add::<SplitZones>(&mut entries);
+    add::<SplitZonesByCpu>(&mut entries);
     entries
 }
 
@@ -40,7 +48,7 @@ fn add<S: Policy>(entries: &mut Vec<Entry>) {
 }
 
 /// Opens a preset for what `spec` asks of it.
-fn open<S: Policy, W: Way>(spec: &Spec) -> Result<Arc<dyn Case>, SubjectError> {
+pub(crate) fn open<S: Policy, W: Way>(spec: &Spec) -> Result<Arc<dyn Case>, SubjectError> {
     match spec.workload {
         Workload::StressHighalloc => highalloc::open::<S, W>(spec),
         _ if spec.options.compact => case::open::<Movable<S, W>>(spec),

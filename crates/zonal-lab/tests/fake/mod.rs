@@ -44,6 +44,7 @@ fn kernel(preset: Preset, workload: &str) -> &'static [&'static str] {
         Preset::ClusterFree => &["cluster_free"],
         Preset::HugeBatch => &["huge_pcp_batch"],
         Preset::SplitZones => &["four_zone_instances"],
+        Preset::Linux413 | Preset::Linux316 | Preset::FairZone | Preset::LessDirty => &[],
         Preset::Zonal => &["zonal"],
     }
 }
@@ -67,7 +68,7 @@ fn facts_of(machine: &str, spec: &Spec, cpus: u32) -> Vec<Fact> {
                 Workload::ThpMix => fact.workload.starts_with("thp_mix"),
                 Workload::Kbuild => fact.workload.starts_with("kbuild"),
                 Workload::Boot => fact.workload == "boot",
-                Workload::Netperf => false,
+                Workload::Netperf | Workload::Truncate | Workload::Replay => false,
                 Workload::StressHighalloc => {
                     fact.workload == format!("stress_highalloc_delay_{}ms", spec.delay_ms)
                 }

@@ -6,9 +6,13 @@ use crate::run::{Failure, run};
 use crate::swarm::Swarm;
 use std::cell::RefCell;
 use std::sync::atomic::Ordering::{self, Relaxed};
+use zonal::plan::Plan;
 use zonal::platform::shared_slot::{Guarded, SharedSlot};
 use zonal::platform::{AtomicWord, Lock, Platform};
+use zonal::policy::walk::{Miss, ZoneSet};
 use zonal::policy::{Policy, Walk, cluster, compact, merge::Lazy, split::Whole, trace::Off};
+use zonal::watermark::Mark;
+use zonal::{NodeId, Zone, ZoneType};
 use zonal_sim::explore::{ExploreError, Options, current, explore, stopped, yield_now};
 use zonal_sim::lock::SimLock;
 use zonal_sim::platform::{Sim, SimWord};
@@ -89,8 +93,24 @@ impl<T> Lock<T> for Open<T> {
 struct Lazybones;
 
 impl Walk for Lazybones {
-    fn find<Z, R>(zones: &[Z], attempt: impl FnMut(&Z) -> Option<R>) -> Option<R> {
-        zones.iter().take(1).find_map(attempt)
+    type Table<P: Platform> = ();
+    type Zone<P: Platform> = ();
+    type Cpu = ();
+    type Homes = ();
+
+    fn table<P: Platform>(_: &Plan) {}
+    fn new_zone<P: Platform>() {}
+    fn new_cpu() {}
+    fn homes(_: &Plan, _: NodeId, _: ZoneSet) {}
+
+    fn find<'z, P: Platform, S: Policy<Walk = Self>, R>(
+        (): &(),
+        zones: &[Option<&'z Zone<P, S>>],
+        _: ZoneType,
+        _: Mark,
+        mut attempt: impl FnMut(&'z Zone<P, S>) -> Result<R, Miss>,
+    ) -> Option<R> {
+        zones.iter().take(1).find_map(|zone| attempt((*zone)?).ok())
     }
 }
 

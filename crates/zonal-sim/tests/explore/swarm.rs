@@ -67,7 +67,7 @@ impl Act {
 }
 
 /// Presets that are explored; `run_swarm` has the types.
-pub(crate) const PRESETS: [&str; 10] = [
+pub(crate) const PRESETS: [&str; 13] = [
     "Linux416",
     "SkipMerge",
     "Cluster",
@@ -77,6 +77,9 @@ pub(crate) const PRESETS: [&str; 10] = [
     "Zonal",
     "TinyZonal",
     "TinySplit",
+    "Linux316",
+    "FairZone",
+    "LessDirty",
     "TinyZonal on SimSlot",
 ];
 

@@ -52,6 +52,8 @@ pub fn strategy() -> impl Strategy<Value = Command> {
             .prop_map(|(zone, min, step)| Command::SetWatermarks { zone, min, step }),
         1 => (any::<u8>(), 0..200_u16).prop_map(|(zone, frames)| Command::Boost { zone, frames }),
         2 => any::<u16>().prop_map(|nth| Command::Pledge { nth }),
+        3 => (any::<u8>(), 0..40_u8).prop_map(|(nth, count)| Command::Online { nth, count }),
+        1 => (any::<u8>(), 0..10_u8).prop_map(|(nth, count)| Command::Offline { nth, count }),
     ]
 }
 

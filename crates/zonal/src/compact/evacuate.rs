@@ -121,7 +121,7 @@ impl<P: Platform, S: Policy> Scan<'_, '_, P, S> {
         let (allocator, zone, table) = (self.allocator, self.zone, &self.allocator.table);
         let mut tries = TRIES;
         let to = loop {
-            let floor = if S::Compact::GOES_ROUND { allocator.span_of(zone).0 } else { part.end };
+            let floor = if S::Compact::GOES_ROUND { zone.span().0 } else { part.end };
             let index = match self.targets.find(allocator, zone, self.task, order, part, floor) {
                 Found::At(index) => index,
                 Found::TooSmall => return Moved::No,
@@ -201,7 +201,7 @@ impl<S: Policy> Buddy<S> {
         if !may_have_cma(request) {
             free -= self.area.frames_of(MigrateType::Cma);
         }
-        let (mark, reserve) = (zone.mark(Mark::Min), zone.reserve[request.limit().index()]);
+        let (mark, reserve) = (zone.mark(Mark::Min), zone.reserve(request.limit()));
         if !watermark_ok(free, wanted, mark, reserve, request.access(), |_| true) {
             return None;
         }

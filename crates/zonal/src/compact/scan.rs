@@ -51,7 +51,7 @@ impl<'a, 'm, P: Platform, S: Policy> Scan<'a, 'm, P, S> {
         zone: &'m Zone<P, S>,
         task: &'a Task<'a>,
     ) -> Self {
-        let (start, end) = allocator.span_of(zone);
+        let (start, end) = zone.span();
         let targets = Targets::new(zone.compaction.free_at(start, end));
         Self {
             allocator,

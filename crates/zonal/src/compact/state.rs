@@ -136,7 +136,7 @@ impl<P: Platform> ZoneCompaction<P> {
     }
 
     /// The next run starts with the whole zone in front of the scanners.
-    pub(super) fn start_over(&self) {
+    pub(crate) fn start_over(&self) {
         self.migrate_at.iter().chain([&self.free_at]).for_each(|word| word.store(0, Relaxed));
     }
 

@@ -63,7 +63,7 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
         let (mut free, mut keep) = (0_u64, 0_u64);
         for zone in zones.iter().flatten() {
             self.empty_caches(zone);
-            let reserve = zone.reserve[request.limit().index()];
+            let reserve = zone.reserve(request.limit());
             let own = request.access().lower(zone.mark(Mark::Min)).saturating_add(reserve);
             (free, keep) = (free.saturating_add(zone.free()), keep.saturating_add(own));
         }
@@ -109,7 +109,7 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
         stuck: &[u32],
     ) -> Option<Range<u32>> {
         let size = self.table.pageblock_order().size();
-        let spans = || zones.iter().flatten().map(|zone| self.span_of(zone));
+        let spans = || zones.iter().flatten().map(|zone| zone.span());
         let (start, end) = (spans().map(|span| span.0).min()?, spans().map(|span| span.1).max()?);
         let cost_of = |at: u32| {
             let id = self.table.block(at).zone()?;

@@ -32,6 +32,11 @@ pub enum RangeError {
         /// The first of them.
         pfn: Pfn,
     },
+    /// Memory that is not there is in it: it has not come online, or has gone.
+    Offline {
+        /// The first frame of it.
+        pfn: Pfn,
+    },
     /// It does not lie in one zone type of one node.
     CrossesZones {
         /// The first frame of another type or node than those of the range's first.
@@ -89,6 +94,7 @@ impl fmt::Display for RangeError {
             Self::Foreign { pfn } => write!(f, "pfn {pfn} is outside the allocator's memory"),
             Self::Hole { pfn } => write!(f, "pfn {pfn} lies in a hole of the memory map"),
             Self::Reserved { pfn } => write!(f, "pfn {pfn} is reserved"),
+            Self::Offline { pfn } => write!(f, "pfn {pfn} is offline"),
             Self::CrossesZones { pfn } => write!(f, "pfn {pfn} is of another zone type or node"),
             Self::Unmovable { pfn } => {
                 write!(f, "pfn {pfn} is allocated in a pageblock that is not movable")

@@ -18,7 +18,7 @@
 
 use super::depot_cpu::{DepotCpu, high_row};
 use super::{Bulk, Here, Keeper, Tuning};
-use crate::cluster::{ClusterId, Stack};
+use crate::cluster::{ClusterId, MAX_CLUSTERS, Stack};
 use crate::frame::{BlockWord, FrameTable};
 use crate::free_path::CACHED;
 use crate::migrate::{MigrateType, NR_CACHED_TYPES};
@@ -37,13 +37,9 @@ pub struct DepotZone<P: Platform> {
     shared: [Stack<P>; NR_CACHED_TYPES],
     /// Clusters that the shards together are allowed to hold so far.
     reserved: P::Word,
-    /// The most that `reserved` may reach.
-    reserved_limit: u64,
     /// Clusters that the shared part may hold so far, over all types: one more for every time
     /// that a CPU found it empty.
     shared_high: P::Word,
-    /// The most that `shared_high` may reach.
-    shared_limit: u64,
 }
 
 /// Clusters taken from the buddy lists at once by a CPU that keeps asking. With 256 frames a
@@ -77,7 +73,7 @@ impl<const N: usize> Depot<N> {
             return false;
         }
         let Some(id) = here.zone.keeper.shared[at].pop(here.pool) else {
-            here.zone.keeper.shared_missed();
+            here.zone.keeper.shared_missed(u64::from(cpu.shared_limit));
             return false;
         };
         Self::load(here, cpu, &id, at);
@@ -161,12 +157,13 @@ impl<const N: usize> Depot<N> {
         let own = here.own_exchange();
         let zone = &here.zone.keeper;
         let mut private = own.full[at].len() < u64::from(cpu.shard_high[at]);
-        if !private && cpu.shard_missed[at] > 0 && zone.reserve_one() {
+        if !private && cpu.shard_missed[at] > 0 && zone.reserve_one(u64::from(cpu.reserved_limit)) {
             cpu.shard_missed[at] -= 1;
             cpu.shard_high[at] += 1;
             private = true;
         }
-        if !private && zone.shared.iter().map(Stack::len).sum::<u64>() >= zone.shared_room() {
+        let room = zone.shared_room(u64::from(cpu.shared_limit));
+        if !private && zone.shared.iter().map(Stack::len).sum::<u64>() >= room {
             return None;
         }
         let id = own.empty.pop(here.pool).or_else(|| here.pool.take_empty(&own.empty))?;
@@ -178,26 +175,26 @@ impl<P: Platform> DepotZone<P> {
     /// Somebody wanted a cluster of the shared part and there was none: it may hold one more.
     /// Relaxed: a hint; what the bound is exceeded by in a race is cut off by
     /// [`shared_room`](Self::shared_room).
-    fn shared_missed(&self) {
-        if self.shared_high.load(Relaxed) < self.shared_limit {
+    fn shared_missed(&self, limit: u64) {
+        if self.shared_high.load(Relaxed) < limit {
             self.shared_high.fetch_add(1, Relaxed);
         }
     }
 
     /// Clusters that the shared part may hold.
-    fn shared_room(&self) -> u64 {
-        self.shared_high.load(Relaxed).min(self.shared_limit)
+    fn shared_room(&self, limit: u64) -> u64 {
+        self.shared_high.load(Relaxed).min(limit)
     }
 
-    /// Allows the shards one more cluster, if the zone's share has room. Relaxed: a counter.
+    /// Allows the shards one more cluster, if they have fewer than `limit`. Relaxed: a counter.
     ///
     /// Public for the model checker's tests only.
     #[doc(hidden)]
-    pub fn reserve_one(&self) -> bool {
-        if self.reserved.load(Relaxed) >= self.reserved_limit {
+    pub fn reserve_one(&self, limit: u64) -> bool {
+        if self.reserved.load(Relaxed) >= limit {
             return false;
         }
-        if self.reserved.fetch_add(1, Relaxed) < self.reserved_limit {
+        if self.reserved.fetch_add(1, Relaxed) < limit {
             return true;
         }
         self.release(1);
@@ -224,9 +221,7 @@ impl<const N: usize> Keeper for Depot<N> {
         DepotZone {
             shared: core::array::from_fn(|_| Stack::new()),
             reserved: P::Word::new(0),
-            reserved_limit: 0,
             shared_high: P::Word::new(0),
-            shared_limit: 0,
         }
     }
 
@@ -240,13 +235,10 @@ impl<const N: usize> Keeper for Depot<N> {
             let limit = DepotCpu::<N>::block_limit(row, tuning.managed, tuning.cpus);
             stacks.iter_mut().for_each(|stack| stack.bound(limit));
         }
-    }
-
-    fn tune_zone<P: Platform>(zone: &mut DepotZone<P>, tuning: Tuning) {
         let share = u64::from(tuning.depot_share.max(1));
-        let clusters = tuning.managed / share / N as u64;
-        zone.shared_limit = clusters / 4;
-        zone.reserved_limit = clusters - zone.shared_limit;
+        let clusters = (tuning.managed / share / N as u64).min(MAX_CLUSTERS) as u32;
+        cpu.shared_limit = clusters / 4;
+        cpu.reserved_limit = clusters - cpu.shared_limit;
     }
 
     #[inline(always)]

@@ -327,6 +327,10 @@ pub struct DepotCpu<const N: usize> {
     /// Times the shard had nothing when this CPU wanted a cluster, not yet answered by
     /// letting the shard hold one more. A CPU that only frees has none.
     pub(super) shard_missed: [u32; NR_CACHED_TYPES],
+    /// Clusters that the shards of all CPUs may hold beyond their base, and the shared part.
+    /// They follow from the zone's size, and stand here so that they can change with it.
+    pub(super) reserved_limit: u32,
+    pub(super) shared_limit: u32,
 }
 
 impl<const N: usize> DepotCpu<N> {
@@ -337,6 +341,8 @@ impl<const N: usize> DepotCpu<N> {
         high: 2,
         shard_high: [0; NR_CACHED_TYPES],
         shard_missed: [0; NR_CACHED_TYPES],
+        reserved_limit: 0,
+        shared_limit: 0,
     };
 
     /// The most blocks of the high order in `row`, in a zone of `managed` frames that `cpus`

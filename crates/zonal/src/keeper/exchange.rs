@@ -6,7 +6,8 @@ use crate::frame::{FrameKind, FrameState};
 use crate::free_path::CACHED;
 use crate::migrate::MigrateType;
 use crate::platform::Platform;
-use crate::policy::{Merge, Policy};
+use crate::policy::trace::{Event, Point};
+use crate::policy::{Merge, Policy, Trace};
 use crate::units::Order;
 
 /// States looked at in one hold.
@@ -20,7 +21,6 @@ impl<P: Platform, S: Policy> Here<'_, P, S> {
     /// hold, small fragments first so that large blocks stay whole, and marks them cached.
     /// Returns how many; they stand in `slots` in ascending runs.
     pub(super) fn take_frames(&self, slots: &mut [u32], migrate: MigrateType) -> usize {
-        let table = self.table;
         let taken = self.zone.with_buddy(|buddy| {
             let mut done = 0;
             while done < slots.len() {
@@ -35,11 +35,7 @@ impl<P: Platform, S: Policy> Here<'_, P, S> {
             }
             done
         });
-        // The frames are this cache's alone: their states need no lock.
-        for &index in &slots[..taken] {
-            table.set_state(index, CACHED);
-        }
-        taken
+        self.keep(&slots[..taken], migrate)
     }
 
     /// Takes free order-0 frames of `migrate`'s own, pageblock by pageblock, in one hold, until at
@@ -58,7 +54,7 @@ impl<P: Platform, S: Policy> Here<'_, P, S> {
             }
             done
         });
-        self.keep(&slots[..taken])
+        self.keep(&slots[..taken], migrate)
     }
 
     /// Takes free order-0 frames for `migrate` from a pageblock of another type, which changes
@@ -79,13 +75,36 @@ impl<P: Platform, S: Policy> Here<'_, P, S> {
                 }
             }
         });
-        if claimed { self.take_pageblocks(slots, migrate) } else { self.keep(&slots[..taken]) }
+        if claimed {
+            self.take_pageblocks(slots, migrate)
+        } else {
+            self.keep(&slots[..taken], migrate)
+        }
     }
 
     /// Marks frames cached that are this cache's alone: that needs no lock.
-    fn keep(&self, frames: &[u32]) -> usize {
+    fn keep(&self, frames: &[u32], migrate: MigrateType) -> usize {
+        self.trace_taken(frames, Order::ZERO, migrate);
         frames.iter().for_each(|&index| self.table.set_state(index, CACHED));
         frames.len()
+    }
+
+    /// Blocks came from the buddy lists for this cache.
+    #[inline(always)]
+    pub(super) fn trace_taken(&self, blocks: &[u32], order: Order, migrate: MigrateType) {
+        if S::Trace::is_on(Point::AllocZoneLocked) {
+            blocks.iter().for_each(|&index| self.trace_one(index, order, migrate));
+        }
+    }
+
+    #[inline(always)]
+    pub(super) fn trace_one(&self, index: u32, order: Order, migrate: MigrateType) {
+        S::Trace::emit(Point::AllocZoneLocked, || Event::AllocZoneLocked {
+            pfn: self.table.pfn(index),
+            order,
+            migrate,
+            percpu_refill: true,
+        });
     }
 
     /// The next run of at most `want` frames: own type, smallest first; then untouched memory;
@@ -186,6 +205,7 @@ impl<P: Platform, S: Policy> Here<'_, P, S> {
             done
         });
         slots[..taken].sort_unstable();
+        self.trace_taken(&slots[..taken], order, migrate);
         taken
     }
 
@@ -208,6 +228,7 @@ impl<P: Platform, S: Policy> Here<'_, P, S> {
             }
             done
         });
+        self.trace_taken(&slots[..taken], order, migrate);
         for &index in &slots[..taken] {
             table.set_state(index, FrameState::cached(order));
         }

@@ -73,8 +73,6 @@ impl Keeper for Linked {
         cpu.high = tuning.pcp_high.unwrap_or(6 * cpu.batch).max(cpu.batch);
     }
 
-    fn tune_zone<P: Platform>((): &mut (), _: Tuning) {}
-
     #[inline(always)]
     fn caches(order: Order) -> bool {
         order == Order::ZERO
@@ -214,6 +212,7 @@ fn take_batch<P: Platform, S: Policy>(
             // to a pageblock (I-7).
             let reach = Reach { fallback: list.is_empty(), ..Reach::NORMAL };
             let Some(index) = buddy.take(here.table, Order::ZERO, migrate, reach) else { break };
+            here.trace_one(index, Order::ZERO, migrate);
             here.table.set_state(index, CACHED);
             list.push_tail(here.table, index);
         }
@@ -233,6 +232,7 @@ fn cut_batch<P: Platform, S: Policy>(
     let cut = here.zone.with_buddy(|buddy| buddy.cut_clusters(table, migrate, batch, allowance));
     let Some((frames, window)) = cut else { return };
     for index in frames.iter(table) {
+        here.trace_one(index, Order::ZERO, migrate);
         table.set_state(index, CACHED);
     }
     window.close(table);

@@ -22,6 +22,9 @@ pub struct MapReport {
     pub foreign: u64,
     /// Usable frames made CMA because CMA has a part of their pageblock.
     pub cma_widened: u64,
+    /// Frames that cannot come later, and are reserved, because something else has a part of
+    /// their pageblock: memory comes by whole pageblocks.
+    pub offline_cut: u64,
 }
 
 /// A sanitised map: see the [module](super).
@@ -44,17 +47,23 @@ impl SaneMap {
         self.ranges().iter().copied().filter(|r| r.kind.is_usable())
     }
 
-    /// The ranges that are memory the allocator manages now or later: all but the reserved.
+    /// The ranges that are memory from the start: all but the reserved and the offline.
     #[must_use]
     pub fn present(&self) -> impl DoubleEndedIterator<Item = Range> + '_ {
         self.ranges().iter().copied().filter(|r| r.kind.is_present())
     }
 
-    /// From the first to the last frame that is memory, holes included. Never empty.
+    /// The ranges that are memory now or later: all but the reserved.
+    #[must_use]
+    pub fn memory(&self) -> impl DoubleEndedIterator<Item = Range> + '_ {
+        self.ranges().iter().copied().filter(|r| r.kind.is_memory())
+    }
+
+    /// From the first to the last frame that is memory now or later, holes included. Never empty.
     #[must_use]
     pub fn span(&self) -> PfnRange {
-        let start = self.present().next().map_or(Pfn::default(), |r| r.start);
-        let end = self.present().next_back().map_or(Pfn::default(), |r| r.end);
+        let start = self.memory().next().map_or(Pfn::default(), |r| r.start);
+        let end = self.memory().next_back().map_or(Pfn::default(), |r| r.end);
         PfnRange { start, end }
     }
 

@@ -44,6 +44,7 @@ const SAME: MapReport = MapReport {
     carved: 0,
     foreign: 0,
     cma_widened: 0,
+    offline_cut: 0,
 };
 
 const RULES: &[Row<'static>] = &[

@@ -1,6 +1,6 @@
 //! The steps of planning; the rules are in [`crate::plan`].
 
-use super::{Config, MovableShare, Plan, PlanError, ZoneSpec};
+use super::{Config, Marks, MovableShare, Plan, PlanError, ZoneSpec};
 use crate::map::{MapError, PfnRange, Range, RangeKind, SaneMap, round_down, round_up};
 use crate::policy::split::OnNode;
 use crate::units::{NodeId, NodeMask, Order, Pfn, ZoneId};
@@ -15,6 +15,7 @@ pub(super) fn build(
     split: impl Fn(&Config, ZoneType, &OnNode) -> u8,
 ) -> Result<Plan, PlanError> {
     config.check()?;
+    cut_offline(&mut map, config.pageblock_order)?;
     reserve_foreign(&mut map, config.pageblock_order)?;
     widen_cma(&mut map, config.pageblock_order)?;
     // Both steps leave at least one usable frame: the winner of a pageblock keeps its own.
@@ -28,6 +29,7 @@ pub(super) fn build(
         span,
         zones: [ZoneSpec::default(); MAX_ZONES],
         zone_count: 0,
+        vacant: 0,
         nodes: NodeMask::NONE,
         zonelists: [Zonelist::EMPTY; MAX_NODES],
     };
@@ -51,6 +53,24 @@ fn pageblock_of(pfn: Pfn, order: Order) -> PfnRange {
 /// The first range that starts at `from` or later, of those that `which` chooses.
 fn next_range(map: &SaneMap, from: Pfn, which: impl Fn(&Range) -> bool) -> Option<Range> {
     map.ranges().iter().copied().find(|r| r.start >= from && which(r))
+}
+
+/// Reserves what may come later where it has not the whole of a pageblock.
+fn cut_offline(map: &mut SaneMap, order: Order) -> Result<(), PlanError> {
+    let mut next = Pfn::default();
+    while let Some(range) = next_range(map, next, |r| r.kind == RangeKind::Offline) {
+        next = range.end;
+        let first = round_up(range.start, order.frames()).min(range.end);
+        let ragged = [
+            PfnRange { start: range.start, end: first },
+            PfnRange { start: round_down(range.end, order.frames()).max(first), end: range.end },
+        ];
+        for part in ragged.into_iter().filter(|part| !part.is_empty()) {
+            let cut = map.retype(part, RangeKind::Reserved, |_| true)?;
+            map.count(|report| report.offline_cut += cut);
+        }
+    }
+    Ok(())
 }
 
 /// Reserves the frames of pageblocks that mostly belong to another node.
@@ -97,10 +117,11 @@ fn widen_cma(map: &mut SaneMap, order: Order) -> Result<(), PlanError> {
 
 /// What a node has within some limits.
 struct Survey {
-    /// From the first to the last pageblock with memory.
+    /// From the first to the last pageblock with memory, now or later.
     span: PfnRange,
     present: u64,
     managed: u64,
+    later: u64,
 }
 
 /// Looks up what `node` has in `window`; `None` if nothing.
@@ -112,17 +133,23 @@ fn survey(plan: &Plan, node: NodeId, window: PfnRange) -> Option<Survey> {
             span: PfnRange { start: round_down(range.start, size), end: range.end },
             present: 0,
             managed: 0,
+            later: 0,
         });
         survey.span.end = round_up(range.end, size);
-        survey.present += range.frames();
-        survey.managed += if range.kind.is_usable() { range.frames() } else { 0 };
+        match range.kind {
+            RangeKind::Offline => survey.later += range.frames(),
+            kind => {
+                survey.present += range.frames();
+                survey.managed += if kind.is_usable() { range.frames() } else { 0 };
+            }
+        }
     }
     found
 }
 
-/// The memory of `node` in `window`.
+/// The memory of `node` in `window`, now or later.
 fn own(plan: &Plan, node: NodeId, window: PfnRange) -> impl DoubleEndedIterator<Item = Range> + '_ {
-    plan.map.present().filter(move |r| r.node == node).filter_map(move |r| r.clip(window))
+    plan.map.memory().filter(move |r| r.node == node).filter_map(move |r| r.clip(window))
 }
 
 /// Where each zone type of `node` may lie. The windows do not overlap and ascend with the type,
@@ -171,34 +198,34 @@ fn make_zones(
     split: impl Fn(&Config, ZoneType, &OnNode) -> u8,
 ) -> Result<(), PlanError> {
     let mut made = 0;
-    let with_memory = |node: &u8| plan.map.present().any(|range| range.node.0 == *node);
+    let with_memory = |node: &u8| plan.map.memory().any(|range| range.node.0 == *node);
     let nodes = (0..MAX_NODES as u8).filter(with_memory).count() as u32;
     for node in (0..MAX_NODES).map(|node| NodeId(node as u8)) {
         let windows = windows(plan, node);
         for zone_type in ZoneType::ALL {
             let Some(whole) = survey(plan, node, windows[zone_type.index()]) else { continue };
             plan.nodes = plan.nodes.with(node);
-            let there = OnNode { node, nodes, present: whole.present };
+            let there = OnNode { node, nodes, present: whole.present + whole.later };
             let parts = Parts::new(&plan.config, &whole, split(&plan.config, zone_type, &there));
             let mut instance = 0;
             for n in 0..parts.count {
                 let part = parts.part(plan, node, n);
-                let Some(Survey { span, present, managed }) = survey(plan, node, part) else {
-                    continue;
-                };
+                let Some(own) = survey(plan, node, part) else { continue };
                 if let Some(slot) = plan.zones.get_mut(made) {
                     *slot = ZoneSpec {
                         id: ZoneId(made as u8),
                         node,
                         zone_type,
                         instance,
-                        start: span.start,
-                        end: span.end,
-                        present,
-                        managed,
+                        start: own.span.start,
+                        end: own.span.end,
+                        present: own.present,
+                        managed: own.managed,
+                        later: own.later,
                         ..ZoneSpec::default()
                     };
                 }
+                plan.vacant |= u64::from(own.managed == 0).checked_shl(made as u32).unwrap_or(0);
                 made += 1;
                 instance += 1;
             }
@@ -214,7 +241,8 @@ fn make_zones(
 /// A zone type of a node divided into instances.
 struct Parts {
     span: PfnRange,
-    present: u64,
+    /// Frames, now or later.
+    memory: u64,
     count: u64,
     /// The inner boundaries are multiples of this.
     unit: u64,
@@ -223,11 +251,11 @@ struct Parts {
 impl Parts {
     /// Divides what `whole` has by `count`, or by less if there is not one largest block for each.
     fn new(config: &Config, whole: &Survey, count: u8) -> Self {
-        let (present, block) = (whole.present, Order::MAX.frames());
-        let count = u64::from(count).min(present / block).max(1);
+        let (memory, block) = (whole.present + whole.later, Order::MAX.frames());
+        let count = u64::from(count).min(memory / block).max(1);
         let align = config.split.align;
-        let unit = if present / count >= align { align } else { block };
-        Self { span: whole.span, present, count, unit }
+        let unit = if memory / count >= align { align } else { block };
+        Self { span: whole.span, memory, count, unit }
     }
 
     /// Where part `n` starts, or the one before it ends. Before rounding, each part has at least
@@ -240,7 +268,7 @@ impl Parts {
             return self.span.end;
         }
         // Fewer than 2^32 frames, times at most 255.
-        let mut before = self.present * n / self.count;
+        let mut before = self.memory * n / self.count;
         for range in own(plan, node, self.span) {
             if before < range.frames() {
                 return round_down(Pfn::new(range.start.get() + before), self.unit);
@@ -276,17 +304,34 @@ fn set_marks(plan: &mut Plan) -> Result<(), PlanError> {
         return Err(PlanError::MinFree { frames, lowmem });
     }
 
-    let mut by_type = [[0; NR_ZONE_TYPES]; MAX_NODES];
-    for zone in zones.iter() {
-        by_type[usize::from(zone.node.0)][zone.zone_type.index()] += zone.managed;
-    }
-    for zone in zones.iter_mut() {
-        zone.watermarks = marks.marks(zone.zone_type, zone.managed, lowmem);
-        let managed = by_type[usize::from(zone.node.0)];
-        let ty = zone.zone_type.index();
-        // The reserve of the type, shared out over its instances.
-        zone.lowmem_reserve = lowmem_reserve(config.lowmem_ratio, managed)[ty]
-            .map(|reserve| mul_div(reserve, zone.managed, managed[ty]));
+    let found = self::marks(config, zones, |zone| zones[zone].managed);
+    for (zone, Marks { watermarks, reserve }) in zones.iter_mut().zip(found) {
+        zone.watermarks = watermarks;
+        zone.lowmem_reserve = reserve;
     }
     Ok(())
+}
+
+/// See [`Plan::marks`].
+pub(super) fn marks(
+    config: &Config,
+    zones: &[ZoneSpec],
+    managed: impl Fn(usize) -> u64,
+) -> [Marks; MAX_ZONES] {
+    let mut by_type = [[0; NR_ZONE_TYPES]; MAX_NODES];
+    for (at, zone) in zones.iter().enumerate() {
+        by_type[usize::from(zone.node.0)][zone.zone_type.index()] += managed(at);
+    }
+    let low = by_type.iter().flat_map(|of_node| &of_node[..ZoneType::Movable.index()]);
+    let lowmem: u64 = low.sum();
+    let mut found = [Marks::default(); MAX_ZONES];
+    for ((at, zone), marks) in zones.iter().enumerate().zip(&mut found) {
+        let (own, ty) = (managed(at), zone.zone_type.index());
+        let of_node = by_type[usize::from(zone.node.0)];
+        marks.watermarks = config.watermarks.marks(zone.zone_type, own, lowmem);
+        // The reserve of the type, shared out over its instances.
+        marks.reserve = lowmem_reserve(config.lowmem_ratio, of_node)[ty]
+            .map(|reserve| mul_div(reserve, own, of_node[ty]));
+    }
+    found
 }

@@ -1,6 +1,7 @@
 //! What a host chooses before planning.
 
 use super::{PlanError, SplitConfig};
+use crate::page_state::DirtyLimit;
 use crate::units::{Order, Pfn};
 use crate::watermark::{LOWMEM_RATIO, SCALE_FACTOR_MAX, WatermarkConfig};
 use crate::zone_type::NR_ZONE_TYPES;
@@ -63,6 +64,8 @@ pub struct Config {
     pub pcp_high: Option<u32>,
     /// Whether pageblocks are set aside for high-order requests that cannot wait. Default yes.
     pub highatomic: bool,
+    /// How many pages may be dirty, for presets with dirty limits. Default 20 %.
+    pub dirty_limit: DirtyLimit,
     /// Sizes of zone instances, for presets that split zone types.
     pub split: SplitConfig,
 }
@@ -85,6 +88,7 @@ impl Config {
             pcp_batch: None,
             pcp_high: None,
             highatomic: true,
+            dirty_limit: DirtyLimit::default(),
             split: SplitConfig::default(),
         }
     }
@@ -113,6 +117,9 @@ impl Config {
             && (batch == 0 || batch > MAX_PCP_BATCH)
         {
             return Err(PlanError::PcpBatch { batch });
+        }
+        if let DirtyLimit::Percent(percent @ (0 | 101..)) = self.dirty_limit {
+            return Err(PlanError::DirtyLimit { percent });
         }
         if let Err(error) = self.split.check() {
             return Err(PlanError::Split(error));

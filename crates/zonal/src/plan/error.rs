@@ -40,6 +40,11 @@ pub enum PlanError {
         /// Frames wanted.
         batch: u32,
     },
+    /// The dirty limit is not 1 to 100 per cent.
+    DirtyLimit {
+        /// Per cent wanted.
+        percent: u8,
+    },
     /// More is to be kept free than there is.
     MinFree {
         /// Frames to be kept free.
@@ -94,6 +99,9 @@ impl fmt::Display for PlanError {
             ),
             Self::DepotShare => {
                 f.write_str("the depot share is at least 1 (one in so many frames), not 0")
+            }
+            Self::DirtyLimit { percent } => {
+                write!(f, "1 to 100 per cent of memory may be dirty, not {percent}")
             }
             Self::PcpBatch { batch } => {
                 write!(f, "per-CPU lists move 1 to {MAX_PCP_BATCH} frames at once, not {batch}")

@@ -47,8 +47,11 @@ pub trait Clusters: Send + Sync + 'static {
 
     /// Words of caller's memory that a zone of `managed` frames with this batch needs.
     fn slot_words(managed: u64, batch: u32) -> u64;
-    /// Gives the zone its words, from `first` on, all zero.
+    /// Gives the zone its words, from `first` on, all zero and as many as `slot_words` says. There
+    /// are clusters from [`set_batch`](Self::set_batch) on.
     fn tune(zone: &mut Self::Zone, first: u64, managed: u64, batch: u32);
+    /// Lets clusters have so many frames, if that is more than before: the zone has grown.
+    fn set_batch(zone: &mut Self::Zone, batch: u32);
 
     /// The frame at `index`, merge-skipped or not, came to one end of an order-0 list;
     /// `neighbour` is the frame that was at that end before. `last`: that end is the tail.
@@ -127,6 +130,7 @@ impl Clusters for None {
         0
     }
     fn tune((): &mut (), _: u64, _: u64, _: u32) {}
+    fn set_batch((): &mut (), _: u32) {}
     #[inline(always)]
     fn joined<P: Platform>(
         (): &mut (),
@@ -177,6 +181,9 @@ macro_rules! over_slots {
             }
             fn tune(zone: &mut Slots, first: u64, managed: u64, batch: u32) {
                 *zone = Slots::new(first, managed, batch);
+            }
+            fn set_batch(zone: &mut Slots, batch: u32) {
+                zone.set_batch(batch);
             }
             #[inline(always)]
             fn joined<P: Platform>(

@@ -34,7 +34,9 @@ pub struct Members {
 #[derive(Debug)]
 pub struct Slots {
     pub(super) first: u64,
+    /// Slots in use or free for it: none, or all that there is `room` for.
     pub(super) slots: u32,
+    room: u32,
     /// Number of the first slot's word.
     base: u64,
     /// No slot below this is free.
@@ -43,7 +45,8 @@ pub struct Slots {
 }
 
 impl Slots {
-    pub(super) const VACANT: Self = Self { first: 0, slots: 0, base: 0, hint: 0, batch: 0 };
+    pub(super) const VACANT: Self =
+        Self { first: 0, slots: 0, room: 0, base: 0, hint: 0, batch: 0 };
 
     fn count(managed: u64, batch: u32) -> u64 {
         // The word of a frame has room for 32 bits of slot number.
@@ -61,11 +64,19 @@ impl Slots {
         }
     }
 
-    /// A zone whose words begin at `first`.
+    /// A zone whose words begin at `first`, with room for a size and a batch.
     pub(super) fn new(first: u64, managed: u64, batch: u32) -> Self {
-        let slots = Self::count(managed, batch);
-        let base = first + 1 + slots.div_ceil(64);
-        Self { first, slots: slots as u32, base, hint: 0, batch }
+        let room = Self::count(managed, batch);
+        let base = first + 1 + room.div_ceil(64);
+        Self { first, slots: 0, room: room as u32, base, hint: 0, batch: 0 }
+    }
+
+    /// Clusters may have so many frames, if that is more than before. What is listed by then is
+    /// in the clusters it was in, or in none.
+    pub(super) fn set_batch(&mut self, batch: u32) {
+        if batch > self.batch && Self::count(1, batch) > 0 {
+            (self.batch, self.slots) = (batch, self.room);
+        }
     }
 
     fn bitmap(&self, slot: u32) -> u64 {

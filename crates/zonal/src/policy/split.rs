@@ -41,9 +41,9 @@ const LANES: usize = 32;
 pub struct OnNode {
     /// The node.
     pub node: NodeId,
-    /// How many nodes have memory.
+    /// How many nodes have memory, now or later.
     pub nodes: u32,
-    /// Frames of the type that are memory.
+    /// Frames of the type that are memory, with what may come later.
     pub present: u64,
 }
 

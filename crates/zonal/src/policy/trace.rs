@@ -1,45 +1,57 @@
-//! Whether events are recorded. With [`Off`] an event's arguments are not even computed.
+//! Whether events are recorded. With [`Off`] an event's arguments are not even computed, and no
+//! instruction is left of it (I-8).
+//!
+//! - Source: Gorman 2014, patch 2 (arguments in the probe, not before it); the events and their
+//!   text are those of Linux's `kmem` and `pagemap` tracepoints.
+//! - Mechanism: the places where something happens name the [`Point`] and say how its [`Event`]
+//!   is made; [`Trace::emit`] asks the policy whether anyone listens before it is made.
+//! - State: the policy's own; a trace policy is a type without a value, so what it writes to is
+//!   named by the type (see [`ring`]).
+//! - Conflicts: none. [`preset::Traced`](crate::preset::Traced) gives any preset a trace policy.
+//! - Order: a free is emitted before anyone else can have the frame and an allocation after it
+//!   was taken, so that in a trace sorted by time no frame is handed out twice.
+//! - Tests: here, `trace.rs`, `loom_trace_ring.rs` (and a canary that does not check sequences).
 //!
 //! ```
-//! use zonal::policy::trace::{Off, Trace};
-//! Off::emit(|| unreachable!("never computed"));
+//! use zonal::policy::trace::{Off, Point, Trace};
+//! Off::emit(Point::Alloc, || unreachable!("never computed"));
+//! assert_eq!(Point::Alloc.name(), "mm_page_alloc");
 //! ```
 
-use crate::migrate::MigrateType;
-use crate::units::{Order, Pfn};
+mod event;
+mod gfp;
+mod pack;
+pub mod ring;
 
-/// Something that happened, with Linux's name for it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[non_exhaustive]
-pub enum Event {
-    /// `mm_page_alloc`: a block was handed out.
-    Alloc {
-        /// Its first frame.
-        pfn: Pfn,
-        /// Its order.
-        order: Order,
-        /// What it was asked for.
-        migrate: MigrateType,
-    },
-    /// `mm_page_free`: a block was given back.
-    Free {
-        /// Its first frame.
-        pfn: Pfn,
-        /// Its order.
-        order: Order,
-    },
-    /// `mm_page_free_batched`: a single frame was given back as one of a list; comes with its
-    /// [`Free`](Self::Free).
-    FreeBatched {
-        /// The frame.
-        pfn: Pfn,
-    },
-}
+pub use event::{Event, Lru, PageFlags, Point};
+pub use gfp::{Gfp, UnknownFlag};
+pub use pack::Packed;
 
 /// A trace policy.
 pub trait Trace: Send + Sync + 'static {
-    /// Records what `event` computes, if events are recorded.
-    fn emit(event: impl FnOnce() -> Event);
+    /// Whether an event of that kind would be recorded now. May err towards `true`.
+    fn is_on(point: Point) -> bool;
+
+    /// Records an event. Called on the path of the allocation or free, possibly from an interrupt
+    /// handler and with a CPU's slot or the zone lock held: it may neither wait nor call the
+    /// allocator, and takes a bounded number of steps.
+    fn record(event: &Event);
+
+    /// Records what `event` computes, if events of that kind are recorded. `event` makes an event
+    /// of the kind `point`.
+    #[inline(always)]
+    fn emit(point: Point, event: impl FnOnce() -> Event) {
+        if Self::is_on(point) {
+            record_cold::<Self>(event);
+        }
+    }
+}
+
+/// Out of line, so that a traced fast path grows by a test and a call only.
+#[cold]
+#[inline(never)]
+fn record_cold<T: Trace + ?Sized>(event: impl FnOnce() -> Event) {
+    T::record(&event());
 }
 
 /// Nothing is recorded.
@@ -47,6 +59,10 @@ pub trait Trace: Send + Sync + 'static {
 pub struct Off;
 
 impl Trace for Off {
-    #[inline]
-    fn emit(_: impl FnOnce() -> Event) {}
+    #[inline(always)]
+    fn is_on(_: Point) -> bool {
+        false
+    }
+    #[inline(always)]
+    fn record(_: &Event) {}
 }

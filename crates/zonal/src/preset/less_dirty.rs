@@ -13,9 +13,9 @@ impl Policy for LessDirty {
     type Merge = Always;
     type Clusters = cluster::None;
     type Compact = compact::InOrder;
-    type Walk = walk::FirstFit;
-    type Dirty = dirty::Unlimited;
-    type BulkFree = bulk_free::Runs;
+    type Walk = walk::FairFlagged;
+    type Dirty = dirty::Cached;
+    type BulkFree = bulk_free::OneByOne;
     type Split = Whole;
     type Trace = Off;
 }

@@ -14,9 +14,9 @@ impl Policy for Linux316 {
     type Merge = Always;
     type Clusters = cluster::None;
     type Compact = compact::InOrder;
-    type Walk = walk::FirstFit;
-    type Dirty = dirty::Unlimited;
-    type BulkFree = bulk_free::Runs;
+    type Walk = walk::Fair;
+    type Dirty = dirty::Exact;
+    type BulkFree = bulk_free::OneByOne;
     type Split = Whole;
     type Trace = Off;
 }

@@ -14,7 +14,7 @@ impl Policy for Linux416 {
     type Compact = crate::policy::compact::InOrder;
     type Walk = FirstFit;
     type Dirty = crate::policy::dirty::Unlimited;
-    type BulkFree = crate::policy::bulk_free::Runs;
+    type BulkFree = crate::policy::bulk_free::PrepareCommit;
     type Split = Whole;
     type Trace = Off;
 }

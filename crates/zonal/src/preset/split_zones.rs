@@ -40,7 +40,7 @@ impl Policy for SplitZones {
     type Compact = crate::policy::compact::InOrder;
     type Walk = FirstFit;
     type Dirty = crate::policy::dirty::Unlimited;
-    type BulkFree = crate::policy::bulk_free::Runs;
+    type BulkFree = crate::policy::bulk_free::PrepareCommit;
     type Split = BySize;
     type Trace = Off;
 }
@@ -57,7 +57,7 @@ impl Policy for SplitZonesByCpu {
     type Compact = crate::policy::compact::InOrder;
     type Walk = FirstFit;
     type Dirty = crate::policy::dirty::Unlimited;
-    type BulkFree = crate::policy::bulk_free::Runs;
+    type BulkFree = crate::policy::bulk_free::PrepareCommit;
     type Split = ByCpu;
     type Trace = Off;
 }

@@ -13,7 +13,7 @@ impl Policy for Zonal {
     type Clusters = cluster::None;
     type Compact = crate::policy::compact::Cheapest;
     type Walk = FirstFit;
-    type Dirty = crate::policy::dirty::Unlimited;
+    type Dirty = crate::policy::dirty::Cached;
     type BulkFree = crate::policy::bulk_free::Runs;
     type Split = Whole;
     type Trace = Off;

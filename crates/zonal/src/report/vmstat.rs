@@ -146,6 +146,8 @@ impl<P: Platform, S: Policy> fmt::Display for VmStat<'_, '_, P, S> {
             ("zonal_pcp_refill", total.pcp.refills),
             ("zonal_pcp_spill", total.pcp.spills),
             ("zonal_pcp_drain", total.pcp.drains),
+            ("zonal_bulk_free_frames", total.pcp.bulk_frames),
+            ("zonal_bulk_free_entries", total.pcp.bulk_entries),
             ("zonal_direct_alloc", total.direct_alloc),
             ("zonal_direct_free", total.direct_free),
             ("zonal_pageblock_claim", total.claimed),

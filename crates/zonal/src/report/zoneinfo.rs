@@ -5,6 +5,7 @@ use crate::allocator::Allocator;
 use crate::info::{CacheInfo, ZoneInfo};
 use crate::map::RangeKind;
 use crate::migrate::MigrateType;
+use crate::page_state::PageState;
 use crate::platform::Platform;
 use crate::policy::Policy;
 use crate::units::{CpuId, Order, ZoneId};
@@ -14,7 +15,8 @@ use core::fmt;
 /// `protection` is the lowmem reserve by zone type, DMA first. O(CPUs) a zone.
 ///
 /// Zonal's own lines: frames in per-CPU caches and frames whose merging is deferred (neither is
-/// part of `nr_free_pages`), pageblocks in the high-atomic reserve, and the counters of each
+/// part of `nr_free_pages`), the frames it handed out, whether a fair walk passes it over, how
+/// many of its pages may be dirty, pageblocks in the high-atomic reserve, and the counters of each
 /// CPU's cache.
 ///
 /// ```
@@ -85,7 +87,17 @@ fn statistics(f: &mut fmt::Formatter<'_>, zone: &ZoneInfo) -> fmt::Result {
     for (name, value) in lines {
         writeln!(f, "      {name:<12} {value}")?;
     }
-    Ok(())
+    if let Some(pages) = &zone.pages {
+        for (state, pages) in PageState::ALL.into_iter().zip(pages.states) {
+            writeln!(f, "      {:<12} {pages}", state.name())?;
+        }
+        writeln!(f, "      zonal_dirty_limit {}", pages.cached_limit.unwrap_or(pages.dirty_limit))?;
+    }
+    if let Some(share) = zone.fair {
+        writeln!(f, "      {:<12} {}", "nr_alloc_batch", share.batch)?;
+        writeln!(f, "      zonal_fair_depleted {}", u8::from(share.depleted))?;
+    }
+    writeln!(f, "      zonal_allocated {}", zone.allocated)
 }
 
 fn pageset(f: &mut fmt::Formatter<'_>, cache: &CacheInfo) -> fmt::Result {

@@ -1,0 +1,171 @@
+//! Static probes for tracers in user space: [`Usdt`] is a trace policy whose events perf, bpftrace,
+//! `SystemTap` and gdb find in the binary, under Linux's names.
+//!
+//! Each probe is a `nop` and an ELF note (`readelf -n`, provider `zonal`). Nobody attached: a
+//! probe costs a load of its semaphore and a branch not taken; the arguments are not computed.
+//!
+//! | probe | arguments |
+//! |---|---|
+//! | `mm_page_alloc` | pfn, order, migratetype, `gfp_flags` (the bits of Linux 4.16: [`Gfp`]) |
+//! | `mm_page_free` | pfn, order |
+//! | `mm_page_free_batched` | pfn |
+//! | `mm_page_alloc_zone_locked` | pfn, order, migratetype, `percpu_refill` |
+//! | `mm_page_alloc_extfrag` | pfn, `alloc_order`, `fallback_order`, `pageblock_order`, `alloc_migratetype`, `fallback_migratetype`, `change_ownership` |
+//! | `mm_lru_insertion` | pfn, lru, flags |
+//! | `mm_lru_activate` | pfn |
+//!
+//! With perf, as root:
+//!
+//! ```text
+//! perf buildid-cache --add ./program
+//! perf list sdt                                # sdt_zonal:mm_page_alloc ...
+//! perf probe sdt_zonal:mm_page_alloc
+//! perf record -e 'sdt_zonal:*' ./program
+//! ```
+//!
+//! So tried with perf 6.1 on Linux 6.18, and the events came with their arguments, from a binary
+//! linked by GNU ld (`RUSTFLAGS=-Clinker-features=-lld`). lld, rustc's default on x86-64, lays
+//! code out at other addresses than offsets in the file; that perf lists its probes, but puts its
+//! breakpoints in the wrong places, and the traced process dies.
+//!
+//! bpftrace, not tried: `bpftrace -e 'usdt:./program:zonal:mm_page_alloc { @[arg1] = count(); }'`.
+//!
+//! ```
+//! use zonal::Request;
+//! use zonal::preset::{Traced, Zonal};
+//! use zonal_host::{Arena, Usdt};
+//! let arena = Arena::builder().preset::<Traced<Zonal, Usdt>>().bytes(16 << 20).open()?;
+//! let page = arena.alloc(&Request::frame())?;
+//! # drop(page);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! [`Gfp`]: zonal::policy::trace::Gfp
+
+use probe::probe_lazy;
+use zonal::policy::trace::{Event, Point, Trace};
+
+/// Events are probes: see the [module](self).
+#[derive(Clone, Copy, Debug)]
+pub struct Usdt;
+
+/// The most arguments of a probe.
+const MOST: usize = 7;
+
+/// Tells one probe's event: the first argument computes all, if anyone listens.
+macro_rules! tell {
+    ($name:ident, $event:ident, [$($more:literal)*]) => {{
+        let all: [u64; MOST];
+        probe_lazy!(
+            zonal,
+            $name,
+            {
+                all = arguments($event);
+                all[0]
+            }
+            $(, all[$more])*
+        );
+    }};
+}
+
+impl Trace for Usdt {
+    /// Who listens is known at each probe only.
+    #[inline(always)]
+    fn is_on(_: Point) -> bool {
+        true
+    }
+
+    // Inlined, so that no copy of the probes is left whose code the linker throws away: their
+    // notes would stay, and name places that are not code.
+    #[inline(always)]
+    fn record(event: &Event) {
+        Self::emit(event.point(), || *event);
+    }
+
+    #[inline(always)]
+    fn emit(point: Point, event: impl FnOnce() -> Event) {
+        match point {
+            Point::Alloc => tell!(mm_page_alloc, event, [1 2 3]),
+            Point::Free => tell!(mm_page_free, event, [1]),
+            Point::FreeBatched => tell!(mm_page_free_batched, event, []),
+            Point::AllocZoneLocked => tell!(mm_page_alloc_zone_locked, event, [1 2 3]),
+            Point::AllocExtfrag => tell!(mm_page_alloc_extfrag, event, [1 2 3 4 5 6]),
+            Point::LruInsertion => tell!(mm_lru_insertion, event, [1 2]),
+            Point::LruActivate => tell!(mm_lru_activate, event, []),
+            // A kind of event that this version has no probe for.
+            _ => {}
+        }
+    }
+}
+
+/// The arguments in the order of the table. Out of line: the path on which nobody listens is kept
+/// short.
+#[cold]
+#[inline(never)]
+fn arguments(event: impl FnOnce() -> Event) -> [u64; MOST] {
+    let event = event();
+    let mut all = [0; MOST];
+    let rest: &[u64] = match event {
+        Event::Alloc { order, migrate, gfp, .. } => {
+            &[order.get().into(), migrate as u64, gfp.bits().into()]
+        }
+        Event::Free { order, .. } => &[order.get().into()],
+        Event::AllocZoneLocked { order, migrate, percpu_refill, .. } => {
+            &[order.get().into(), migrate as u64, percpu_refill.into()]
+        }
+        Event::AllocExtfrag {
+            alloc_order,
+            fallback_order,
+            alloc_migrate,
+            fallback_migrate,
+            change_ownership,
+            pageblock_order,
+            ..
+        } => &[
+            alloc_order.get().into(),
+            fallback_order.get().into(),
+            pageblock_order.get().into(),
+            alloc_migrate as u64,
+            fallback_migrate as u64,
+            change_ownership.into(),
+        ],
+        Event::LruInsertion { lru, flags, .. } => &[lru as u64, flags.0.into()],
+        _ => &[],
+    };
+    all[0] = event.pfn().get();
+    all[1..=rest.len()].copy_from_slice(rest);
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use zonal::policy::trace::Gfp;
+    use zonal::{MigrateType, Order, Pfn, Request};
+
+    #[test]
+    fn arguments_stand_in_the_order_of_the_table() {
+        let (pfn, order) = (Pfn::new(77), Order::HUGE);
+        let gfp = Gfp::of(&Request::new(order).zero());
+        let alloc = Event::Alloc { pfn, order, migrate: MigrateType::Reclaimable, gfp };
+        assert_eq!(arguments(|| alloc)[..4], [77, 9, 2, u64::from(gfp.bits())]);
+        let extfrag = Event::AllocExtfrag {
+            pfn,
+            alloc_order: Order::ZERO,
+            fallback_order: order,
+            alloc_migrate: MigrateType::Unmovable,
+            fallback_migrate: MigrateType::Movable,
+            change_ownership: true,
+            pageblock_order: Order::MAX,
+        };
+        assert_eq!(arguments(|| extfrag), [77, 0, 9, 10, 0, 1, 1]);
+        assert_eq!(arguments(|| Event::LruActivate { pfn }), [77, 0, 0, 0, 0, 0, 0]);
+    }
+
+    #[test]
+    fn nobody_listens_and_nothing_is_computed() {
+        for point in Point::ALL {
+            Usdt::emit(point, || unreachable!("never computed"));
+        }
+    }
+}

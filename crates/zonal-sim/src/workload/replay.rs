@@ -1,0 +1,172 @@
+//! `replay`: what the CPUs of a trace asked of the allocator, in the order of the trace for each
+//! CPU, as fast as they can.
+//!
+//! - Mechanism: a task a CPU. A free waits until its block was allocated. A request that is
+//!   refused is made again when all that comes before it in the trace is done; if it is
+//!   refused then, it has failed. Blocks that the trace does not free are left.
+//! - Figures: `operations`, `failures`, `peak_frames`, `hold_max` (the most work in one hold of a
+//!   zone lock), and for each zone `allocs_zone_<id>`, blocks allocated in it.
+//! - Left out: what the CPUs did between the events of the trace, and zeroing.
+
+use super::{Needs, Stage, Workload};
+use crate::coroutine::{self, Body};
+use crate::engine;
+use crate::machine::Machine;
+use crate::outcome::Figure;
+use crate::replay::{Action, Script, Step};
+use crate::run::{SimError, Spec};
+use crate::sleeper::Sleeper;
+use crate::task::{Task, count, idle};
+use crate::ticks::Ticks;
+use core::cell::{Cell, RefCell};
+use zonal::policy::Policy;
+use zonal::{Order, Pfn, ZoneId};
+
+/// How long a refused request waits before it is made again.
+const AGAIN: Ticks = Ticks(2_000 * Ticks::PER_CYCLE);
+
+/// The workload.
+pub(crate) struct Replay<'s> {
+    script: &'s Script,
+    frames: u64,
+    blocks: Vec<Cell<Block>>,
+    /// Which task waits for a block.
+    waiting: RefCell<Vec<(usize, usize)>>,
+    sleepers: Vec<Sleeper>,
+    /// The step each task is at.
+    at: Vec<Cell<u32>>,
+    live: Cell<u64>,
+    peak: Cell<u64>,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Block {
+    Awaited,
+    Refused,
+    There(Pfn),
+    /// Freed since.
+    Was(Pfn),
+}
+
+impl<'s> Replay<'s> {
+    /// On `frames` frames, with `tasks` tasks.
+    pub(crate) fn new(script: &'s Script, frames: u64, tasks: u32) -> Self {
+        let tasks = 0..tasks;
+        Self {
+            script,
+            frames,
+            blocks: vec![Cell::new(Block::Awaited); script.blocks()],
+            waiting: RefCell::default(),
+            sleepers: tasks.clone().map(|_| Sleeper::default()).collect(),
+            at: tasks.map(|_| Cell::new(0)).collect(),
+            live: Cell::new(0),
+            peak: Cell::new(0),
+        }
+    }
+
+    fn run<S: Policy>(&self, own: usize, mut task: Task<'_, '_, S>, steps: &[Step]) {
+        for step in steps {
+            self.at[own].set(step.at);
+            coroutine::pause_if_early();
+            match step.action {
+                Action::Alloc(request) => {
+                    let mut got = task.ask(&request);
+                    while got.is_err() && self.at.iter().any(|at| at.get() < step.at) {
+                        idle(AGAIN);
+                        got = task.ask(&request);
+                    }
+                    self.arrived(step, got.ok(), request.order());
+                }
+                Action::Free => self.free(own, &mut task, step),
+            }
+            count("operations", 1);
+        }
+        self.at[own].set(u32::MAX);
+    }
+
+    fn arrived(&self, step: &Step, got: Option<Pfn>, order: Order) {
+        let at = step.block.index();
+        self.blocks[at].set(got.map_or(Block::Refused, Block::There));
+        match got {
+            Some(_) => self.live.set(self.live.get() + order.frames()),
+            None => count("failures", 1),
+        }
+        self.peak.set(self.peak.get().max(self.live.get()));
+        let mut waiting = self.waiting.borrow_mut();
+        if let Some(found) = waiting.iter().position(|&(block, _)| block == at) {
+            let (_, task) = waiting.swap_remove(found);
+            self.sleepers[task].wake(Ticks::default());
+        }
+    }
+
+    fn free<S: Policy>(&self, own: usize, task: &mut Task<'_, '_, S>, step: &Step) {
+        let block = &self.blocks[step.block.index()];
+        if block.get() == Block::Awaited {
+            self.waiting.borrow_mut().push((step.block.index(), own));
+            self.sleepers[own].sleep();
+        }
+        if let Block::There(pfn) = block.get() {
+            let order = self.script.order_of(step.block);
+            block.set(Block::Was(pfn));
+            // Before it is given back: whoever gets it counts it again.
+            self.live.set(self.live.get() - order.frames());
+            task.give(&[pfn], order);
+        }
+    }
+}
+
+impl Workload for Replay<'_> {
+    fn needs(&self, machine: &Machine, spec: &Spec) -> Result<Needs, SimError> {
+        let wanted = self.script.peak_frames();
+        if wanted > self.frames {
+            return Err(SimError::DoesNotFit {
+                workload: spec.workload,
+                machine: machine.name.clone(),
+                reason: format!("it has {wanted} frames in use at once, of {}", self.frames),
+            });
+        }
+        Ok(Needs {
+            frames_a_socket: self.frames / u64::from(machine.topology.sockets),
+            counted: "operations",
+            warm_up: 0,
+            measure: u64::MAX,
+            rates: false,
+        })
+    }
+
+    fn tasks<'a, S: Policy>(&'a self, stage: &'a Stage<'a, '_, S>) -> Vec<Body<'a>> {
+        let folded = self.script.folded(stage.spec.tasks as usize).into_iter().enumerate();
+        let task = |(own, steps): (usize, Vec<Step>)| -> Body<'a> {
+            let task = stage.task(own as u32);
+            Box::new(move || self.run(own, task, &steps))
+        };
+        folded.map(task).collect()
+    }
+
+    fn figures<S: Policy>(&self, stage: &Stage<'_, '_, S>) -> Result<Vec<Figure>, SimError> {
+        let figure = |name: &str, value: u64| Figure {
+            name: name.to_owned(),
+            value: value as f64,
+            unit: "count",
+        };
+        let mut figures = vec![figure("peak_frames", self.peak.get())];
+        let mut hold_max = 0;
+        for id in 0..stage.allocator.zone_count() {
+            let Some(zone) = stage.allocator.zone_info(ZoneId(id as u8)) else { continue };
+            hold_max = hold_max.max(zone.events.hold_max);
+            let (from, to) = (zone.start.get(), zone.start.get() + zone.spanned);
+            let inside = self.blocks.iter().filter(|block| match block.get() {
+                Block::There(pfn) | Block::Was(pfn) => (from..to).contains(&pfn.get()),
+                Block::Awaited | Block::Refused => false,
+            });
+            figures.push(figure(&format!("allocs_zone_{id}"), inside.count() as u64));
+        }
+        figures.push(figure("hold_max", hold_max.into()));
+        if engine::with(|engine| engine.measured.counts().iter().all(|it| it.0 != "failures"))
+            != Some(false)
+        {
+            figures.push(figure("failures", 0));
+        }
+        Ok(figures)
+    }
+}

@@ -1,0 +1,138 @@
+//! `truncate`: files whose pages are all in the page cache are truncated, one after the other.
+//!
+//! - Source: Gorman 2017, patch 1 (what it saves to turn interrupts off once for a list of pages),
+//!   measured with mmtests' `sparsetruncate-tiny`: 16 directories of 16 files of 4 MiB; the time
+//!   that truncating each takes.
+//! - Mechanism: for each list of 14 pages (`pagevec` of Linux 4.14) the pages leave the page
+//!   cache's tree ([`truncate_page`](crate::machine::Kernel::truncate_page) each, and a write to
+//!   the `struct page`), then the LRU lists under their lock, then they are freed as one list. The
+//!   `struct page`s of all files together exceed the caches, so those of a file come from memory.
+//! - Figures: quartiles and mean of the time a file takes; entries of a CPU's cache (interrupt
+//!   toggles, with presets that keep lists) for each page freed.
+//! - Scaling: none, on one task. More tasks have as many files each as memory allows.
+//! - Left out: creating the files, which is not timed either; the file system's and the system
+//!   call's own work, which is in `truncate_page`; interrupts, other programs and the disk, so that
+//!   files differ less here than they did there.
+
+use super::process::{MEMORY, accounted_for};
+use super::{Needs, Stage, Workload};
+use crate::coroutine::{self, Body};
+use crate::engine;
+use crate::machine::Machine;
+use crate::outcome::Figure;
+use crate::run::{SimError, Spec};
+use crate::task::{Task, count, spend};
+use crate::ticks::Ticks;
+use core::cell::RefCell;
+use zonal::policy::Policy;
+use zonal::{CpuEvents, CpuId, Order, Pfn, ZoneId};
+
+/// Files of a task: 16 directories of 16.
+const FILES: u64 = 256;
+/// Files that are truncated first, unmeasured.
+const WARM_UP: u64 = 16;
+/// Pages of a file.
+const PAGES: u64 = 1024;
+/// Pages that are freed as one list.
+const LIST: usize = 14;
+
+/// The workload.
+#[derive(Default)]
+pub(crate) struct Truncate {
+    /// How long each file took.
+    took: RefCell<Vec<Ticks>>,
+}
+
+impl Truncate {
+    fn files(spec: &Spec) -> u64 {
+        if spec.quick { FILES / 4 } else { FILES }
+    }
+}
+
+impl Workload for Truncate {
+    fn needs(&self, machine: &Machine, spec: &Spec) -> Result<Needs, SimError> {
+        let sockets = u64::from(machine.topology.sockets);
+        // All tasks may be on one socket.
+        let on_one = u64::from(spec.tasks).min(u64::from(machine.topology.cpus()) / sockets);
+        let files = Self::files(spec);
+        Ok(Needs {
+            // A quarter stays free.
+            frames_a_socket: on_one * files * PAGES * 4 / 3,
+            counted: "files",
+            warm_up: 0,
+            measure: files * u64::from(spec.tasks),
+            rates: false,
+        })
+    }
+
+    fn tasks<'a, S: Policy>(&'a self, stage: &'a Stage<'a, '_, S>) -> Vec<Body<'a>> {
+        let files = Self::files(&stage.spec);
+        let page = Ticks::from_cycles(stage.machine.kernel.truncate_page);
+        let task = |cpu| -> Body<'a> {
+            let mut task = stage.task(cpu);
+            let pages: Vec<Pfn> =
+                (0..files * PAGES).map(|_| task.take(Order::ZERO).expect(MEMORY)).collect();
+            stage.lru.add(&stage.pages, cpu, &pages);
+            Box::new(move || {
+                for (nth, file) in (0_u64..).zip(pages.chunks(PAGES as usize)) {
+                    let began = now();
+                    truncate(&mut task, file, page);
+                    if nth >= WARM_UP {
+                        self.took.borrow_mut().push(now() - began);
+                    }
+                    count("files", 1);
+                }
+            })
+        };
+        (0..stage.spec.tasks).map(task).collect()
+    }
+
+    fn figures<S: Policy>(&self, stage: &Stage<'_, '_, S>) -> Result<Vec<Figure>, SimError> {
+        accounted_for(stage, 0)?;
+        let mut took = self.took.borrow_mut();
+        took.sort_unstable();
+        let us = |time: Ticks| {
+            time.0 as f64 / Ticks::PER_CYCLE as f64 / stage.machine.clock.nominal_ghz / 1e3
+        };
+        let quarter =
+            |n: usize| took.get((took.len() * n / 4).min(took.len().saturating_sub(1))).copied();
+        let mean = took.iter().map(|&time| us(time)).sum::<f64>() / took.len().max(1) as f64;
+        let events = listed(stage);
+        let entries = events.bulk_entries as f64 / events.bulk_frames.max(1) as f64;
+        let figure = |name: &str, value, unit| Figure { name: name.to_owned(), value, unit };
+        let quarters = ["file_min", "file_1st_qrtle", "file_2nd_qrtle", "file_3rd_qrtle"];
+        let mut figures: Vec<_> = (0..)
+            .zip(quarters)
+            .map(|(n, name)| figure(name, quarter(n).map_or(0.0, us), "us"))
+            .collect();
+        figures.push(figure("file_mean", mean, "us"));
+        figures.push(figure("toggles_a_page", entries, "count"));
+        Ok(figures)
+    }
+}
+
+fn now() -> Ticks {
+    engine::with_cpu(|engine, cpu| *engine.clock(cpu)).unwrap_or_default()
+}
+
+/// Takes a file's pages out of the page cache, list by list, and frees them.
+fn truncate<S: Policy>(task: &mut Task<'_, '_, S>, file: &[Pfn], page: Ticks) {
+    for list in file.chunks(LIST) {
+        coroutine::pause_if_early();
+        for &pfn in list {
+            spend(page);
+            task.pages.touch(pfn, true);
+        }
+        task.lru.delete(&task.pages, task.cpu, list);
+        task.give_list(list);
+    }
+}
+
+/// What all CPUs' caches counted.
+fn listed<S: Policy>(stage: &Stage<'_, '_, S>) -> CpuEvents {
+    let zones = (0..stage.allocator.zone_count()).map(|id| ZoneId(id as u8));
+    let cpus = || (0..stage.allocator.cpus()).map(CpuId);
+    let caches =
+        zones.flat_map(|id| cpus().filter_map(move |cpu| stage.allocator.cache_info(id, cpu)));
+    caches.map(|cache| cache.events).fold(CpuEvents::default(), CpuEvents::plus)
+}

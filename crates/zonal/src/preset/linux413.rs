@@ -1,0 +1,21 @@
+use crate::keeper::Linked;
+use crate::policy::{Policy, bulk_free, cluster, compact, dirty, merge::Always};
+use crate::policy::{split::Whole, trace::Off, walk};
+
+/// How Linux 4.13 behaves, before Gorman's patch of 2017: as [`Linux416`](super::Linux416), and a
+/// list of pages is freed one by one, each with interrupts turned off and on again.
+#[derive(Clone, Copy, Debug)]
+pub struct Linux413;
+
+impl Policy for Linux413 {
+    const NAME: &'static str = "Linux413";
+    type Keeper = Linked;
+    type Merge = Always;
+    type Clusters = cluster::None;
+    type Compact = compact::InOrder;
+    type Walk = walk::FirstFit;
+    type Dirty = dirty::Unlimited;
+    type BulkFree = bulk_free::OneByOne;
+    type Split = Whole;
+    type Trace = Off;
+}
