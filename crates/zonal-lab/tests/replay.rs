@@ -230,3 +230,27 @@ fn losses_and_faults_are_told() {
     assert_eq!(missing.status.code(), Some(2));
     assert_eq!(zonal(&["replay", text(&linux), "--preset", "nobody"]).status.code(), Some(2));
 }
+
+/// Lines that are damaged at random are read or refused; nothing else happens.
+#[test]
+fn damaged_lines_are_read_or_refused() {
+    let mut rng = zonal_lab::rng::Rng::new(1);
+    let lines: Vec<&str> = LINUX.lines().collect();
+    let (mut read, mut refused) = (0, 0);
+    for _ in 0..20_000 {
+        let mut bytes = lines[rng.below(lines.len())].as_bytes().to_vec();
+        for _ in 0..rng.below(4) {
+            let at = rng.below(bytes.len() + 1);
+            match rng.below(3) {
+                0 => bytes.truncate(at),
+                1 => bytes.insert(at, rng.below(256) as u8),
+                _ => drop(bytes.drain(at..bytes.len().min(at + 5))),
+            }
+        }
+        match line(&String::from_utf8_lossy(&bytes)) {
+            Ok(_) => read += 1,
+            Err(_) => refused += 1,
+        }
+    }
+    assert!(read > 1000 && refused > 1000, "{read} read, {refused} refused");
+}

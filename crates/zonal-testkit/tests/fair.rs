@@ -3,7 +3,7 @@
 #![allow(missing_docs, reason = "tests")]
 
 use proptest::prelude::*;
-use zonal::map::{PhysAddr, Region};
+use zonal::map::{PhysAddr, Region, RegionKind};
 use zonal::plan::{Config, Plan};
 use zonal::policy::{Policy, Walk};
 use zonal::preset::{FairZone, LessDirty, Linux316, Linux416};
@@ -272,4 +272,23 @@ proptest! {
             prop_assert_eq!(fair, first_fit);
         }
     }
+}
+
+/// A zone without memory takes no part until it has some.
+#[test]
+fn a_zone_whose_memory_comes_later_joins_in() {
+    fn joins<S: Policy>() {
+        let later = Region { kind: RegionKind::Offline, ..frames(3072, 5120) };
+        let plan = plan::<S>(&[frames(0, 3072), later], config(0, 3072));
+        with::<S, _>(&plan, |world| {
+            take(world, &Request::frame(), 500);
+            assert_eq!(handed_out(world), [500, 0], "{}", S::NAME);
+            world.allocator.online(Pfn::new(3072)..Pfn::new(8192)).unwrap();
+            take(world, &Request::frame(), 1620);
+            let of = handed_out(world);
+            assert!((of[0] - 500).abs_diff(600) <= 90, "{}: {of:?}", S::NAME);
+        });
+    }
+    joins::<Linux316>();
+    joins::<FairZone>();
 }

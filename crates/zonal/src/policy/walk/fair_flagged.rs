@@ -86,11 +86,12 @@ fn passes(plan: &Plan, node: NodeId) -> [FairPass; NR_ZONE_TYPES] {
         let of_node = plan.zones().iter().filter(|zone| zone.node == first.node);
         let (mut present, mut lowest) = (0, ZoneType::Movable);
         for zone in of_node {
-            present += zone.present;
+            present += zone.present + zone.later;
             lowest = lowest.min(zone.zone_type);
         }
         let of_lowest = in_set(local).filter(|zone| zone.zone_type == lowest);
-        let tiny = of_lowest.clone().map(|zone| zone.managed).sum::<u64>() < present / TINY;
+        let tiny =
+            of_lowest.clone().map(|zone| zone.managed + zone.later).sum::<u64>() < present / TINY;
         let left_out = if tiny { of_lowest.fold(0, |set, zone| set | bit(zone.id)) } else { 0 };
         let fair = local & !left_out;
         if fair.count_ones() > 1 { FairPass { zones: fair, node: first.node } } else { none }
@@ -180,6 +181,9 @@ impl Walk for FairFlagged {
             return in_order(zones, attempt);
         }
         let mut depleted = flags.depleted(first.node).load(Relaxed);
+        // What has no memory now has nothing to hand out.
+        let there = zones.iter().flatten().fold(0, |set, zone| set | bit(zone.id));
+        depleted |= fair & !there;
         for zone in zones.iter().flatten().filter(|zone| fair & bit(zone.id) != 0) {
             if depleted & bit(zone.id) != 0 {
                 continue;
