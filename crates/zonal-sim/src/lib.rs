@@ -37,6 +37,7 @@
 //! What the model leaves out, how the machines' constants were fitted, and where it is wrong, is
 //! written in `docs/simulator.md`; `ARCHITECTURE.md` follows one access through the source.
 
+mod any_allocator;
 mod channel;
 mod coroutine;
 mod engine;

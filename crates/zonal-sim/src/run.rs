@@ -274,39 +274,29 @@ pub fn replay(
 }
 
 /// Runs a workload on the preset that the spec names.
-fn on_preset<W: workload::Workload>(
-    work: &W,
+fn on_preset(
+    work: &dyn workload::Workload,
     machine: &Machine,
     spec: &Spec,
 ) -> Result<(Outcome, Pace), SimError> {
     let engine = Engine::new(machine, spec.tasks, Schedule::by_clock());
     let (mut outcome, pace) = match spec.preset {
         Preset::Linux416 | Preset::HugeBatch => {
-            workload::run::<W, zonal::preset::Linux416>(work, machine, spec, engine)
+            workload::run::<zonal::preset::Linux416>(work, machine, spec, engine)
         }
-        Preset::SkipMerge => {
-            workload::run::<W, zonal::preset::SkipMerge>(work, machine, spec, engine)
-        }
-        Preset::Cluster => workload::run::<W, zonal::preset::Cluster>(work, machine, spec, engine),
+        Preset::SkipMerge => workload::run::<zonal::preset::SkipMerge>(work, machine, spec, engine),
+        Preset::Cluster => workload::run::<zonal::preset::Cluster>(work, machine, spec, engine),
         Preset::ClusterFree => {
-            workload::run::<W, zonal::preset::ClusterFree>(work, machine, spec, engine)
+            workload::run::<zonal::preset::ClusterFree>(work, machine, spec, engine)
         }
         Preset::SplitZones => {
-            workload::run::<W, zonal::preset::SplitZones>(work, machine, spec, engine)
+            workload::run::<zonal::preset::SplitZones>(work, machine, spec, engine)
         }
-        Preset::Linux413 => {
-            workload::run::<W, zonal::preset::Linux413>(work, machine, spec, engine)
-        }
-        Preset::Linux316 => {
-            workload::run::<W, zonal::preset::Linux316>(work, machine, spec, engine)
-        }
-        Preset::FairZone => {
-            workload::run::<W, zonal::preset::FairZone>(work, machine, spec, engine)
-        }
-        Preset::LessDirty => {
-            workload::run::<W, zonal::preset::LessDirty>(work, machine, spec, engine)
-        }
-        Preset::Zonal => workload::run::<W, zonal::preset::Zonal>(work, machine, spec, engine),
+        Preset::Linux413 => workload::run::<zonal::preset::Linux413>(work, machine, spec, engine),
+        Preset::Linux316 => workload::run::<zonal::preset::Linux316>(work, machine, spec, engine),
+        Preset::FairZone => workload::run::<zonal::preset::FairZone>(work, machine, spec, engine),
+        Preset::LessDirty => workload::run::<zonal::preset::LessDirty>(work, machine, spec, engine),
+        Preset::Zonal => workload::run::<zonal::preset::Zonal>(work, machine, spec, engine),
     }?;
     outcome.preset = spec.preset.name().to_owned();
     Ok((outcome, pace))

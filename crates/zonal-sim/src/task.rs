@@ -1,14 +1,13 @@
 //! What a task does around the allocator: page faults, unmapping, listing of pages.
 
+use crate::any_allocator::Cpu;
 use crate::coroutine;
 use crate::engine;
 use crate::lru::Lru;
 use crate::machine::Kernel;
-use crate::platform::Sim;
 use crate::profile::Phase;
 use crate::ticks::Ticks;
-use zonal::policy::Policy;
-use zonal::{AllocError, CpuHandle, MigrateType, Order, Pfn, Request};
+use zonal::{AllocError, MigrateType, Order, Pfn, Request};
 
 /// Lines of a frame.
 const LINES_A_FRAME: u32 = 64;
@@ -138,9 +137,9 @@ pub(crate) fn during<R>(phase: Phase, blocks: u64, f: impl FnOnce() -> R) -> R {
 }
 
 /// A task on a CPU of its own.
-pub(crate) struct Task<'a, 'm, S: Policy> {
+pub(crate) struct Task<'a> {
     pub(crate) cpu: u32,
-    pub(crate) handle: CpuHandle<'a, 'm, Sim, S>,
+    pub(crate) handle: Box<dyn Cpu + 'a>,
     pub(crate) work: Work,
     pub(crate) pages: Pages,
     pub(crate) lru: &'a Lru,
@@ -150,7 +149,7 @@ pub(crate) struct Task<'a, 'm, S: Policy> {
     pub(crate) unlisted: Vec<Pfn>,
 }
 
-impl<S: Policy> Task<'_, '_, S> {
+impl Task<'_> {
     /// Takes a frame for user memory.
     pub(crate) fn take(&mut self, order: Order) -> Result<Pfn, AllocError> {
         self.ask(&Request::new(order).migrate(MigrateType::Movable))

@@ -14,20 +14,20 @@ pub(crate) mod replay;
 pub(crate) mod thp_mix;
 pub(crate) mod truncate;
 
+use crate::any_allocator::AnyAllocator;
 use crate::coroutine::{self, Body};
 use crate::engine::{self, Engine};
 use crate::lru::Lru;
 use crate::machine::Machine;
 use crate::outcome::{Figure, Outcome, Pace};
-use crate::platform::Sim;
 use crate::run::{Preset, SimError, Spec};
 use crate::task::{Pages, Task, Work};
 use crate::ticks::Ticks;
 use std::rc::Rc;
 use std::time::Instant;
+use zonal::ZoneType;
 use zonal::plan::{Config, Plan, SplitConfig};
 use zonal::policy::Policy;
-use zonal::{Allocator, CpuId, ZoneType};
 
 /// Instances of the zone type `Normal` on each node, where the preset splits it, as in the source.
 const INSTANCES: u8 = 4;
@@ -57,36 +57,36 @@ pub(crate) trait Workload {
     }
 
     /// Sets memory up and makes the tasks.
-    fn tasks<'a, S: Policy>(&'a self, stage: &'a Stage<'a, '_, S>) -> Vec<Body<'a>>;
+    fn tasks<'a>(&'a self, stage: &'a Stage<'a>) -> Vec<Body<'a>>;
 
     /// Further figures, after all tasks have ended.
     ///
     /// # Errors
     /// What the workload found wrong.
-    fn figures<S: Policy>(&self, stage: &Stage<'_, '_, S>) -> Result<Vec<Figure>, SimError> {
+    fn figures(&self, stage: &Stage<'_>) -> Result<Vec<Figure>, SimError> {
         let _ = stage;
         Ok(Vec::new())
     }
 }
 
 /// What the tasks of a workload share.
-pub(crate) struct Stage<'a, 'm, S: Policy> {
+pub(crate) struct Stage<'a> {
     pub(crate) machine: &'a Machine,
     pub(crate) spec: Spec,
-    pub(crate) allocator: &'a Allocator<'m, Sim, S>,
+    pub(crate) allocator: &'a dyn AnyAllocator,
     pub(crate) pages: Pages,
     pub(crate) lru: Rc<Lru>,
 }
 
-impl<S: Policy> Stage<'_, '_, S> {
+impl Stage<'_> {
     /// The task on a CPU, which owns the CPU's caches.
     ///
     /// # Panics
     /// If there are two for one CPU.
-    pub(crate) fn task(&self, cpu: u32) -> Task<'_, '_, S> {
+    pub(crate) fn task(&self, cpu: u32) -> Task<'_> {
         Task {
             cpu,
-            handle: self.allocator.handle(CpuId(cpu)).expect("one task a CPU"),
+            handle: self.allocator.cpu(cpu),
             work: Work::of(&self.machine.kernel),
             pages: self.pages,
             lru: &self.lru,
@@ -102,8 +102,8 @@ impl<S: Policy> Stage<'_, '_, S> {
 }
 
 /// Runs a workload on a preset.
-pub(crate) fn run<W: Workload, S: Policy>(
-    workload: &W,
+pub(crate) fn run<S: Policy>(
+    workload: &dyn Workload,
     machine: &Machine,
     spec: &Spec,
     mut engine: Engine,
@@ -120,7 +120,7 @@ pub(crate) fn run<W: Workload, S: Policy>(
         engine.slot_entry = Ticks::from_cycles(machine.cost.preempt_toggle);
     }
     let _installed = engine::install(engine);
-    measure::<W, S>(workload, machine, spec, &plan, &needs)
+    measure::<S>(workload, machine, spec, &plan, &needs)
 }
 
 /// Whether the preset keeps order-0 frames on lists through their metadata, as Linux does.
@@ -128,8 +128,8 @@ fn is_listed<S: Policy>() -> bool {
     <S::Keeper as zonal::keeper::Keeper>::CLUSTER == 0
 }
 
-fn measure<W: Workload, S: Policy>(
-    workload: &W,
+fn measure<S: Policy>(
+    workload: &dyn Workload,
     machine: &Machine,
     spec: &Spec,
     plan: &Plan,

@@ -22,7 +22,6 @@ use crate::mix::kbuild::SMALL_ONE_IN;
 use crate::outcome::Figure;
 use crate::run::{SimError, Spec};
 use core::cell::Cell;
-use zonal::policy::Policy;
 use zonal::{MigrateType, Order};
 
 /// Pages of the initial RAM disk, unpacked: 48 MiB.
@@ -75,7 +74,7 @@ impl Workload for Boot {
         })
     }
 
-    fn tasks<'a, S: Policy>(&'a self, stage: &'a Stage<'a, '_, S>) -> Vec<Body<'a>> {
+    fn tasks<'a>(&'a self, stage: &'a Stage<'a>) -> Vec<Body<'a>> {
         let tasks = stage.spec.tasks as usize;
         let body = |cpu: u32| -> Body<'a> {
             // The first CPUs take what does not divide.
@@ -90,14 +89,14 @@ impl Workload for Boot {
         (0..stage.spec.tasks).map(body).collect()
     }
 
-    fn figures<S: Policy>(&self, stage: &Stage<'_, '_, S>) -> Result<Vec<Figure>, SimError> {
+    fn figures(&self, stage: &Stage<'_>) -> Result<Vec<Figure>, SimError> {
         accounted_for(stage, self.held.get())?;
         Ok(Batches::of(stage.allocator).figures())
     }
 }
 
 /// A CPU's share of the start.
-fn start<S: Policy>(processes: &mut Processes<'_, '_, S>, share: impl Fn(usize) -> usize) {
+fn start(processes: &mut Processes<'_>, share: impl Fn(usize) -> usize) {
     let ram_disk: Vec<_> =
         (0..share(RAM_DISK)).map(|_| processes.task.fault().expect(MEMORY)).collect();
     let mut buffers = Vec::new();

@@ -30,6 +30,7 @@ mod memory;
 
 use super::process::accounted_for;
 use super::{Needs, Stage, Workload};
+use crate::any_allocator::AnyAllocator;
 use crate::coroutine::Body;
 use crate::engine;
 use crate::host::{self, Host};
@@ -45,9 +46,8 @@ use memory::Memory;
 use std::rc::Rc;
 use zonal::compact::CompactOutcome;
 use zonal::plan::Config;
-use zonal::policy::Policy;
 use zonal::watermark::{MinFree, WatermarkConfig};
-use zonal::{Allocator, MigrateType, Order, Request, ZoneId};
+use zonal::{MigrateType, Order, Request, ZoneId};
 
 /// Pause of a builder between steps while blocks are asked for, in ms: a build on all CPUs
 /// asks for several times as much.
@@ -106,7 +106,7 @@ impl Workload for HighAlloc {
         Config { watermarks, ..config }
     }
 
-    fn tasks<'a, S: Policy>(&'a self, stage: &'a Stage<'a, '_, S>) -> Vec<Body<'a>> {
+    fn tasks<'a>(&'a self, stage: &'a Stage<'a>) -> Vec<Body<'a>> {
         let memory = self.memory.get_or_init(|| memory_of(stage));
         host::install(Rc::clone(memory) as Rc<dyn Host>);
         let last = stage.spec.tasks - 1;
@@ -131,7 +131,7 @@ impl Workload for HighAlloc {
         bodies
     }
 
-    fn figures<S: Policy>(&self, stage: &Stage<'_, '_, S>) -> Result<Vec<Figure>, SimError> {
+    fn figures(&self, stage: &Stage<'_>) -> Result<Vec<Figure>, SimError> {
         if let Some(memory) = self.memory.get() {
             memory.empty(stage.allocator);
         }
@@ -156,7 +156,7 @@ const fn requests(frames: u64) -> u64 {
     (frames >> Order::HUGE.get()) * SHARE as u64 / 100
 }
 
-fn memory_of<S: Policy>(stage: &Stage<'_, '_, S>) -> Rc<Memory> {
+fn memory_of(stage: &Stage<'_>) -> Rc<Memory> {
     let zones = (0..stage.allocator.zone_count()).map(|id| ZoneId(id as u8));
     let zones = zones.filter_map(|id| stage.allocator.zone_info(id));
     let (mut managed, mut high) = (0, 0);
@@ -169,11 +169,7 @@ fn memory_of<S: Policy>(stage: &Stage<'_, '_, S>) -> Rc<Memory> {
 }
 
 /// Builders fill memory, in turns.
-fn fill<'a, S: Policy>(
-    stage: &'a Stage<'a, '_, S>,
-    memory: &'a Memory,
-    last: u32,
-) -> Vec<Builder<'a, 'a, S>> {
+fn fill<'a>(stage: &'a Stage<'a>, memory: &'a Memory, last: u32) -> Vec<Builder<'a>> {
     let new = |cpu| Builder::new(stage.task(cpu), stage.random(cpu), memory);
     let mut builders: Vec<_> = (1..last).map(new).collect();
     let enough = stage.pages.frames / 2;
@@ -190,7 +186,7 @@ fn fill<'a, S: Policy>(
 }
 
 /// Asks for blocks, keeps them for as long, and gives them back.
-fn ask<S: Policy>(mut task: Task<'_, '_, S>, memory: &Memory, delay: Ticks) -> Asked {
+fn ask(mut task: Task<'_>, memory: &Memory, delay: Ticks) -> Asked {
     let now = || engine::with_cpu(|engine, cpu| *engine.clock(cpu)).unwrap_or_default();
     let request = Request::new(Order::HUGE).migrate(MigrateType::Movable);
     let mut asked = Asked { requests: requests(task.pages.frames), ..Asked::default() };
@@ -218,7 +214,7 @@ fn ask<S: Policy>(mut task: Task<'_, '_, S>, memory: &Memory, delay: Ticks) -> A
 }
 
 /// What background reclaim and compaction do when somebody wakes them.
-fn kernel_threads<S: Policy>(allocator: &Allocator<'_, crate::platform::Sim, S>, memory: &Memory) {
+fn kernel_threads(allocator: &dyn AnyAllocator, memory: &Memory) {
     while !memory.is_over() {
         let reclaimed = memory.balance(allocator);
         if memory.wants_compaction() {
@@ -230,7 +226,7 @@ fn kernel_threads<S: Policy>(allocator: &Allocator<'_, crate::platform::Sim, S>,
 }
 
 /// Makes huge pages until there are enough or no more can be made.
-fn compact<S: Policy>(allocator: &Allocator<'_, crate::platform::Sim, S>, memory: &Memory) {
+fn compact(allocator: &dyn AnyAllocator, memory: &Memory) {
     // As many calls as go through memory twice: one moves at most 16 MiB.
     let most = 2 * (memory.frames() >> 12) + 2;
     let mut without = 0;

@@ -26,7 +26,6 @@ use crate::run::{SimError, Spec};
 use crate::task::{idle, stopped};
 use crate::ticks::Ticks;
 use core::cell::Cell;
-use zonal::policy::Policy;
 
 /// Frames of each task: it uses 8300 on average (four compilers, its part of the cache, slabs),
 /// and many tasks seldom use more than that together. Little is free, as on a machine whose page
@@ -63,7 +62,7 @@ impl Workload for Kbuild {
         })
     }
 
-    fn tasks<'a, S: Policy>(&'a self, stage: &'a Stage<'a, '_, S>) -> Vec<Body<'a>> {
+    fn tasks<'a>(&'a self, stage: &'a Stage<'a>) -> Vec<Body<'a>> {
         let new = |cpu| Processes::new(stage.task(cpu), stage.random(cpu), MIX, usize::MAX);
         let mut all: Vec<_> = (0..stage.spec.tasks).map(new).collect();
         // At no cost, in turns: a page cache among scattered free memory, as after hours of use,
@@ -79,7 +78,7 @@ impl Workload for Kbuild {
         }
         while all.iter_mut().fold(false, |more, processes| processes.catch_up() | more) {}
         self.before.set(Batches::of(stage.allocator));
-        let body = |mut processes: Processes<'a, '_, S>| -> Body<'a> {
+        let body = |mut processes: Processes<'a>| -> Body<'a> {
             Box::new(move || {
                 // CPUs do not start at the same moment.
                 let part = processes.random.f64() * BURST as f64;
@@ -94,7 +93,7 @@ impl Workload for Kbuild {
         all.into_iter().map(body).collect()
     }
 
-    fn figures<S: Policy>(&self, stage: &Stage<'_, '_, S>) -> Result<Vec<Figure>, SimError> {
+    fn figures(&self, stage: &Stage<'_>) -> Result<Vec<Figure>, SimError> {
         accounted_for(stage, 0)?;
         let after = self.after.get().unwrap_or_default();
         Ok(after.since(&self.before.get()).figures())

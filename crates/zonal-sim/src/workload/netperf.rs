@@ -34,7 +34,6 @@ use core::sync::atomic::Ordering::AcqRel;
 use std::collections::VecDeque;
 use std::rc::Rc;
 use zonal::platform::AtomicWord;
-use zonal::policy::Policy;
 use zonal::{Order, Pfn, Request};
 
 /// Packets of one poll.
@@ -93,7 +92,7 @@ impl Workload for Netperf {
         })
     }
 
-    fn tasks<'a, S: Policy>(&'a self, stage: &'a Stage<'a, '_, S>) -> Vec<Body<'a>> {
+    fn tasks<'a>(&'a self, stage: &'a Stage<'a>) -> Vec<Body<'a>> {
         let pair = |pair: u32| -> [Body<'a>; 2] {
             let (from, to) = (2 * pair, 2 * pair + 1);
             let home = stage.machine.topology.socket_of(to) as u8;
@@ -105,14 +104,14 @@ impl Workload for Netperf {
         (0..stage.spec.tasks / 2).flat_map(pair).collect()
     }
 
-    fn figures<S: Policy>(&self, stage: &Stage<'_, '_, S>) -> Result<Vec<Figure>, SimError> {
+    fn figures(&self, stage: &Stage<'_>) -> Result<Vec<Figure>, SimError> {
         accounted_for(stage, 0)?;
         Ok(Vec::new())
     }
 }
 
 /// The receive queue: softirq on its CPU.
-fn queue<S: Policy>(mut task: Task<'_, '_, S>, socket: &Socket) {
+fn queue(mut task: Task<'_>, socket: &Socket) {
     let mut ring = VecDeque::with_capacity(RING);
     while !stopped() {
         while ring.len() < RING {
@@ -131,7 +130,7 @@ fn queue<S: Policy>(mut task: Task<'_, '_, S>, socket: &Socket) {
 }
 
 /// The application.
-fn application<S: Policy>(mut task: Task<'_, '_, S>, socket: &Socket) {
+fn application(mut task: Task<'_>, socket: &Socket) {
     while let Some(pfn) = socket.receive(&task) {
         coroutine::pause_if_early();
         spend(COPY);
@@ -176,7 +175,7 @@ impl Socket {
     }
 
     /// Hands a packet over; waits while there is no room.
-    fn send<S: Policy>(&self, task: &Task<'_, '_, S>, pfn: Pfn) {
+    fn send(&self, task: &Task<'_>, pfn: Pfn) {
         while self.packets.borrow().len() >= SOCKET {
             self.tell(task);
             self.queue.sleep();
@@ -187,18 +186,18 @@ impl Socket {
     }
 
     /// Wakes the application, if it sleeps.
-    fn tell<S: Policy>(&self, task: &Task<'_, '_, S>) {
+    fn tell(&self, task: &Task<'_>) {
         self.application.wake(task.work.wake);
     }
 
     /// There will be no more packets.
-    fn close<S: Policy>(&self, task: &Task<'_, '_, S>) {
+    fn close(&self, task: &Task<'_>) {
         self.closed.set(true);
         self.tell(task);
     }
 
     /// Takes a packet, and waits for one; `None` after the last.
-    fn receive<S: Policy>(&self, task: &Task<'_, '_, S>) -> Option<Pfn> {
+    fn receive(&self, task: &Task<'_>) -> Option<Pfn> {
         loop {
             let packet = self.packets.borrow_mut().pop_front();
             let Some((pfn, since)) = packet else {

@@ -16,7 +16,6 @@ use crate::task::{Task, count, stopped};
 use core::cell::OnceCell;
 use std::collections::VecDeque;
 use zonal::plan::Config;
-use zonal::policy::Policy;
 use zonal::{Order, Pfn};
 
 /// Pages of a mapping.
@@ -64,7 +63,7 @@ impl Workload for PageFault {
         Config { pcp_high: self.huge_batch.then_some(all), ..config }
     }
 
-    fn tasks<'a, S: Policy>(&'a self, stage: &'a Stage<'a, '_, S>) -> Vec<Body<'a>> {
+    fn tasks<'a>(&'a self, stage: &'a Stage<'a>) -> Vec<Body<'a>> {
         let new = || SpaceLock::new(&stage.machine.kernel);
         let space: Option<&SpaceLock> = self.threads.then(|| &**self.space.get_or_init(new));
         let round = round(&stage.spec);
@@ -100,8 +99,8 @@ const fn round(spec: &Spec) -> usize {
 }
 
 /// A task and what it has mapped, oldest first.
-struct Process<'a, 'm, S: Policy> {
-    task: Task<'a, 'm, S>,
+struct Process<'a> {
+    task: Task<'a>,
     mapped: VecDeque<Pfn>,
     /// Whether it maps or unmaps while memory is aged.
     grows: bool,
@@ -110,7 +109,7 @@ struct Process<'a, 'm, S: Policy> {
     unmaps: usize,
 }
 
-impl<S: Policy> Process<'_, '_, S> {
+impl Process<'_> {
     fn map_free(&mut self, count: usize) {
         for _ in 0..count {
             self.mapped.push_back(self.task.take(Order::ZERO).expect("memory for what is mapped"));
@@ -168,8 +167,8 @@ impl<S: Policy> Process<'_, '_, S> {
 /// Brings memory to where it is after a while: tasks begin at random places of the cycle and
 /// take turns; then all go to the
 /// beginning of a round, or to some place in it.
-fn age<S: Policy>(
-    processes: &mut [Process<'_, '_, S>],
+fn age(
+    processes: &mut [Process<'_>],
     random: &mut fastrand::Rng,
     cycles: usize,
     round: usize,
@@ -192,7 +191,7 @@ fn age<S: Policy>(
     }
 }
 
-fn process<S: Policy>(mut process: Process<'_, '_, S>, round: usize) {
+fn process(mut process: Process<'_>, round: usize) {
     while !stopped() {
         for _ in 0..core::mem::replace(&mut process.faults, round) {
             process.fault();
@@ -202,7 +201,7 @@ fn process<S: Policy>(mut process: Process<'_, '_, S>, round: usize) {
     }
 }
 
-fn thread<S: Policy>(mut process: Process<'_, '_, S>, round: usize, space: &SpaceLock) {
+fn thread(mut process: Process<'_>, round: usize, space: &SpaceLock) {
     while !stopped() {
         for _ in 0..core::mem::replace(&mut process.faults, round) {
             space.with(Mode::Read, || process.fault());

@@ -9,7 +9,6 @@ use crate::coroutine::{self, Body};
 use crate::machine::Machine;
 use crate::run::{SimError, Spec};
 use crate::task::{Task, count, stopped};
-use zonal::policy::Policy;
 use zonal::{Order, Pfn};
 
 /// Pages that a worker frees at a time: what unmapping gathers.
@@ -36,7 +35,7 @@ impl Workload for ParallelFree {
         })
     }
 
-    fn tasks<'a, S: Policy>(&'a self, stage: &'a Stage<'a, '_, S>) -> Vec<Body<'a>> {
+    fn tasks<'a>(&'a self, stage: &'a Stage<'a>) -> Vec<Body<'a>> {
         let tasks = stage.spec.tasks;
         let part = (Self::pages(&stage.spec) / u64::from(tasks)) as usize;
         let task = |cpu| -> Body<'a> {
@@ -50,7 +49,7 @@ impl Workload for ParallelFree {
     }
 }
 
-fn free<S: Policy>(mut task: Task<'_, '_, S>, mapped: &[Pfn]) {
+fn free(mut task: Task<'_>, mapped: &[Pfn]) {
     for batch in mapped.chunks(BATCH) {
         if stopped() {
             return;

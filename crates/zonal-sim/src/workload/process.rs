@@ -7,6 +7,7 @@
 //! tables, then the stack.
 
 use super::Stage;
+use crate::any_allocator::AnyAllocator;
 use crate::mix::kbuild::{
     BURST, DROP, FAULTS_PER_TABLE, JOBS, LARGE, SLAB_ORDERS, SMALL, STACK_ORDER,
 };
@@ -16,8 +17,7 @@ use crate::task::{Task, count};
 use fastrand::Rng;
 use std::collections::VecDeque;
 use zonal::migrate::NR_CACHED_TYPES;
-use zonal::policy::Policy;
-use zonal::{Allocator, MigrateType, Order, Pfn, Request, ZoneId};
+use zonal::{MigrateType, Order, Pfn, Request, ZoneId};
 
 /// What one kind of work does differently from another.
 #[derive(Clone, Copy, Debug)]
@@ -51,8 +51,8 @@ struct Process {
 }
 
 /// The processes of one CPU.
-pub(crate) struct Processes<'a, 'm, S: Policy> {
-    pub(crate) task: Task<'a, 'm, S>,
+pub(crate) struct Processes<'a> {
+    pub(crate) task: Task<'a>,
     pub(crate) random: Rng,
     mix: Mix,
     running: Vec<Process>,
@@ -67,8 +67,8 @@ pub(crate) struct Processes<'a, 'm, S: Policy> {
 /// Why a request does not fail.
 pub(crate) const MEMORY: &str = "the workload asked for enough memory";
 
-impl<'a, 'm, S: Policy> Processes<'a, 'm, S> {
-    pub(crate) fn new(task: Task<'a, 'm, S>, random: Rng, mix: Mix, to_start: usize) -> Self {
+impl<'a> Processes<'a> {
+    pub(crate) fn new(task: Task<'a>, random: Rng, mix: Mix, to_start: usize) -> Self {
         Self {
             task,
             random,
@@ -267,7 +267,7 @@ pub(crate) struct Batches {
 
 impl Batches {
     /// Since the allocator was made.
-    pub(crate) fn of<S: Policy>(allocator: &Allocator<'_, crate::platform::Sim, S>) -> Self {
+    pub(crate) fn of(allocator: &dyn AnyAllocator) -> Self {
         let mut sum = Self::default();
         let zones = (0..allocator.zone_count()).map(|id| ZoneId(id as u8));
         for zone in zones.filter_map(|id| allocator.zone_info(id)) {
@@ -309,10 +309,7 @@ impl Batches {
 ///
 /// # Errors
 /// [`SimError::FramesLost`].
-pub(crate) fn accounted_for<S: Policy>(
-    stage: &Stage<'_, '_, S>,
-    held: u64,
-) -> Result<(), SimError> {
+pub(crate) fn accounted_for(stage: &Stage<'_>, held: u64) -> Result<(), SimError> {
     let (mut managed, mut known) = (0, held);
     let zones = (0..stage.allocator.zone_count()).map(|id| ZoneId(id as u8));
     for zone in zones.filter_map(|id| stage.allocator.zone_info(id)) {
@@ -344,12 +341,12 @@ mod tests {
             Ok(Needs { frames_a_socket: 4096, counted, warm_up: 0, measure: 9, rates: false })
         }
 
-        fn tasks<'a, S: Policy>(&'a self, stage: &'a Stage<'a, '_, S>) -> Vec<Body<'a>> {
+        fn tasks<'a>(&'a self, stage: &'a Stage<'a>) -> Vec<Body<'a>> {
             let mut task = stage.task(0);
             vec![Box::new(move || (0..self.0).for_each(|_| drop(task.take(Order::ZERO))))]
         }
 
-        fn figures<S: Policy>(&self, stage: &Stage<'_, '_, S>) -> Result<Vec<Figure>, SimError> {
+        fn figures(&self, stage: &Stage<'_>) -> Result<Vec<Figure>, SimError> {
             accounted_for(stage, 1).map(|()| Vec::new())
         }
     }

@@ -19,7 +19,6 @@ use crate::sleeper::Sleeper;
 use crate::task::{Task, count, idle};
 use crate::ticks::Ticks;
 use core::cell::{Cell, RefCell};
-use zonal::policy::Policy;
 use zonal::{Order, Pfn, ZoneId};
 
 /// How long a refused request waits before it is made again.
@@ -64,7 +63,7 @@ impl<'s> Replay<'s> {
         }
     }
 
-    fn run<S: Policy>(&self, own: usize, mut task: Task<'_, '_, S>, steps: &[Step]) {
+    fn run(&self, own: usize, mut task: Task<'_>, steps: &[Step]) {
         for step in steps {
             self.at[own].set(step.at);
             coroutine::pause_if_early();
@@ -99,7 +98,7 @@ impl<'s> Replay<'s> {
         }
     }
 
-    fn free<S: Policy>(&self, own: usize, task: &mut Task<'_, '_, S>, step: &Step) {
+    fn free(&self, own: usize, task: &mut Task<'_>, step: &Step) {
         let block = &self.blocks[step.block.index()];
         if block.get() == Block::Awaited {
             self.waiting.borrow_mut().push((step.block.index(), own));
@@ -134,7 +133,7 @@ impl Workload for Replay<'_> {
         })
     }
 
-    fn tasks<'a, S: Policy>(&'a self, stage: &'a Stage<'a, '_, S>) -> Vec<Body<'a>> {
+    fn tasks<'a>(&'a self, stage: &'a Stage<'a>) -> Vec<Body<'a>> {
         let folded = self.script.folded(stage.spec.tasks as usize).into_iter().enumerate();
         let task = |(own, steps): (usize, Vec<Step>)| -> Body<'a> {
             let task = stage.task(own as u32);
@@ -143,7 +142,7 @@ impl Workload for Replay<'_> {
         folded.map(task).collect()
     }
 
-    fn figures<S: Policy>(&self, stage: &Stage<'_, '_, S>) -> Result<Vec<Figure>, SimError> {
+    fn figures(&self, stage: &Stage<'_>) -> Result<Vec<Figure>, SimError> {
         let figure = |name: &str, value: u64| Figure {
             name: name.to_owned(),
             value: value as f64,

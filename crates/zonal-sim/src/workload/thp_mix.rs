@@ -12,7 +12,6 @@ use crate::coroutine::Body;
 use crate::machine::Machine;
 use crate::run::{SimError, Spec};
 use crate::task::{Task, count, stopped};
-use zonal::policy::Policy;
 use zonal::{Order, Pfn};
 
 /// By how much mapping and memory are smaller than the source's.
@@ -37,7 +36,7 @@ impl Workload for ThpMix {
         })
     }
 
-    fn tasks<'a, S: Policy>(&'a self, stage: &'a Stage<'a, '_, S>) -> Vec<Body<'a>> {
+    fn tasks<'a>(&'a self, stage: &'a Stage<'a>) -> Vec<Body<'a>> {
         break_up(stage);
         let half = stage.spec.tasks / 2;
         let body = |cpu| -> Body<'a> {
@@ -49,7 +48,7 @@ impl Workload for ThpMix {
 }
 
 /// Takes nearly all of memory in single pages and gives it back.
-fn break_up<S: Policy>(stage: &Stage<'_, '_, S>) {
+fn break_up(stage: &Stage<'_>) {
     let topology = &stage.machine.topology;
     let cpus = 0..topology.cores().min(stage.spec.tasks);
     let each = stage.pages.frames * (256 - LEFT) / 256 / u64::from(cpus.end);
@@ -64,7 +63,7 @@ fn break_up<S: Policy>(stage: &Stage<'_, '_, S>) {
     }
 }
 
-fn single<S: Policy>(mut task: Task<'_, '_, S>) {
+fn single(mut task: Task<'_>) {
     let mut mapped = Vec::with_capacity(MAPPED / SCALE);
     while !stopped() {
         if mapped.len() == MAPPED / SCALE {
@@ -77,7 +76,7 @@ fn single<S: Policy>(mut task: Task<'_, '_, S>) {
     }
 }
 
-fn huge<S: Policy>(mut task: Task<'_, '_, S>) {
+fn huge(mut task: Task<'_>) {
     let frames = Order::HUGE.frames() as usize;
     let (mut blocks, mut singles) = (Vec::new(), Vec::new());
     while !stopped() {

@@ -24,7 +24,6 @@ use crate::run::{SimError, Spec};
 use crate::task::{Task, count, spend};
 use crate::ticks::Ticks;
 use core::cell::RefCell;
-use zonal::policy::Policy;
 use zonal::{CpuEvents, CpuId, Order, Pfn, ZoneId};
 
 /// Files of a task: 16 directories of 16.
@@ -65,7 +64,7 @@ impl Workload for Truncate {
         })
     }
 
-    fn tasks<'a, S: Policy>(&'a self, stage: &'a Stage<'a, '_, S>) -> Vec<Body<'a>> {
+    fn tasks<'a>(&'a self, stage: &'a Stage<'a>) -> Vec<Body<'a>> {
         let files = Self::files(&stage.spec);
         let page = Ticks::from_cycles(stage.machine.kernel.truncate_page);
         let task = |cpu| -> Body<'a> {
@@ -87,7 +86,7 @@ impl Workload for Truncate {
         (0..stage.spec.tasks).map(task).collect()
     }
 
-    fn figures<S: Policy>(&self, stage: &Stage<'_, '_, S>) -> Result<Vec<Figure>, SimError> {
+    fn figures(&self, stage: &Stage<'_>) -> Result<Vec<Figure>, SimError> {
         accounted_for(stage, 0)?;
         let mut took = self.took.borrow_mut();
         took.sort_unstable();
@@ -116,7 +115,7 @@ fn now() -> Ticks {
 }
 
 /// Takes a file's pages out of the page cache, list by list, and frees them.
-fn truncate<S: Policy>(task: &mut Task<'_, '_, S>, file: &[Pfn], page: Ticks) {
+fn truncate(task: &mut Task<'_>, file: &[Pfn], page: Ticks) {
     for list in file.chunks(LIST) {
         coroutine::pause_if_early();
         for &pfn in list {
@@ -129,7 +128,7 @@ fn truncate<S: Policy>(task: &mut Task<'_, '_, S>, file: &[Pfn], page: Ticks) {
 }
 
 /// What all CPUs' caches counted.
-fn listed<S: Policy>(stage: &Stage<'_, '_, S>) -> CpuEvents {
+fn listed(stage: &Stage<'_>) -> CpuEvents {
     let zones = (0..stage.allocator.zone_count()).map(|id| ZoneId(id as u8));
     let cpus = || (0..stage.allocator.cpus()).map(CpuId);
     let caches =

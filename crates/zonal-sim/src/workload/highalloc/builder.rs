@@ -7,7 +7,6 @@ use crate::mix::highalloc::{
 };
 use crate::task::Task;
 use fastrand::Rng;
-use zonal::policy::Policy;
 use zonal::{MigrateType, Order, Pfn, Request};
 
 /// Pages listed at once: a full pagevec of Linux 4.16.
@@ -26,8 +25,8 @@ struct Compiler {
 }
 
 /// The compilers of one CPU.
-pub(super) struct Builder<'a, 'm, S: Policy> {
-    task: Task<'a, 'm, S>,
+pub(super) struct Builder<'a> {
+    task: Task<'a>,
     random: Rng,
     memory: &'a Memory,
     running: Vec<Compiler>,
@@ -40,8 +39,8 @@ pub(super) struct Builder<'a, 'm, S: Policy> {
     pub(super) failed: u64,
 }
 
-impl<'a, 'm, S: Policy> Builder<'a, 'm, S> {
-    pub(super) fn new(task: Task<'a, 'm, S>, random: Rng, memory: &'a Memory) -> Self {
+impl<'a> Builder<'a> {
+    pub(super) fn new(task: Task<'a>, random: Rng, memory: &'a Memory) -> Self {
         Self {
             task,
             random,
