@@ -365,7 +365,7 @@ mod tests {
         };
         let leaking = |frames| {
             let engine = Engine::new(&machine, 1, Schedule::by_clock());
-            run::<Leak, zonal::preset::Zonal>(&Leak(frames), &machine, &spec, engine)
+            run::<zonal::preset::Zonal>(&Leak(frames), &machine, &spec, engine)
         };
         assert!(leaking(1).is_ok(), "it said that it has one");
         let lost = leaking(2).expect_err("it has one more");
