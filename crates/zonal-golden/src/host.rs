@@ -13,13 +13,11 @@ use zonal_host::park_lock::ParkLock;
 
 /// Asking the system for the CPU is left out: what that costs depends on the C library and on
 /// what the tool that counts lets through.
-#[derive(Default)]
-pub(crate) struct OneCpu {
-    /// The node it is on.
-    pub(crate) node: u8,
-}
+///
+/// It is on `NODE`, which is a constant: whoever has one node only knows that, too.
+pub(crate) struct OneCpu<const NODE: u8 = 0>;
 
-impl Platform for OneCpu {
+impl<const NODE: u8> Platform for OneCpu<NODE> {
     type Byte = AtomicU8;
     type Word = AtomicU64;
     type Lock<T: Send> = ParkLock<T>;
@@ -30,7 +28,7 @@ impl Platform for OneCpu {
     }
 
     fn node(&self, _: CpuId) -> NodeId {
-        NodeId(self.node)
+        NodeId(NODE)
     }
 }
 
@@ -48,7 +46,7 @@ pub(crate) fn with_allocator<S: Policy>(
         ..Config::new(1)
     };
     let plan = Plan::new(map, config, S::Split::instances)?;
-    with_plan(OneCpu::default(), &plan, work)
+    with_plan(OneCpu, &plan, work)
 }
 
 /// Runs `work` on an allocator for `plan`.

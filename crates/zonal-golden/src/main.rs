@@ -8,8 +8,9 @@
 //! `zonal-golden lines` prints how many cache lines an allocation touches, for the cases of
 //! [`walk`].
 //!
-//! A case is `PRESET/PATH/WORKLOAD`, or one of [`walk`]. The presets are `Zonal` and `Linux416`; the paths are
-//! `owned` (through a CPU handle) and `shared` (through the try-lock); the workloads are:
+//! A case is `PRESET/PATH/WORKLOAD`, or one of [`walk`]. The presets are `Zonal`, `Linux416` and, for
+//! `bulk`, `Linux413`; the paths are `owned` (through a CPU handle) and `shared` (through the
+//! try-lock); the workloads are:
 //!
 //! - `hot-pair`: one frame, allocated and freed;
 //! - `bulk`: 256 frames with one call, freed with one call;

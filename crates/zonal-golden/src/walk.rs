@@ -104,11 +104,20 @@ fn pairs<P: Platform, S: Policy>(
 /// The case, for callgrind.
 fn counted<S: Policy>(machine: Machine, work: Work, iterations: u64) -> Outcome {
     let plan = machine.plan::<S>()?;
-    let host = OneCpu { node: machine.node() };
-    with_plan::<_, S>(host, &plan, |allocator| {
-        prepare(allocator, work, machine.node())?;
-        pairs(allocator, &request(work), iterations)
-    })
+    match machine.node() {
+        0 => with_plan::<OneCpu<0>, S>(OneCpu, &plan, |on| prepared(on, work, 0, iterations)),
+        _ => with_plan::<OneCpu<1>, S>(OneCpu, &plan, |on| prepared(on, work, 1, iterations)),
+    }
+}
+
+fn prepared<P: Platform, S: Policy>(
+    allocator: &Allocator<'_, P, S>,
+    work: Work,
+    node: u8,
+    iterations: u64,
+) -> Outcome {
+    prepare(allocator, work, node)?;
+    pairs(allocator, &request(work), iterations)
 }
 
 /// Lines that an allocation touches, on average, in the settled state.

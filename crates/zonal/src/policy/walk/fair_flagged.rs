@@ -194,8 +194,9 @@ impl Walk for FairFlagged {
                 Err(Miss::Nothing) => {}
             }
         }
-        flags.mark(first.node, |before| before | depleted & fair);
         let (from, found) = in_order(zones, |zone| Ok((zone, attempt(zone)?)))?;
+        // A request that nothing serves leaves the flags as they were.
+        flags.mark(first.node, |before| before | depleted & fair);
         if depleted & fair == fair && fair & bit(from.id) != 0 {
             // Not before one of them has a frame: as long as none has, there is nothing to share.
             let all = zones.iter().flatten().filter(|zone| fair & bit(zone.id) != 0);
