@@ -3,13 +3,14 @@
 #![allow(missing_docs, reason = "tests")]
 
 use proptest::prelude::*;
+use std::collections::BTreeSet;
 use std::ops::Range;
 use zonal::error::{ContiguousError, RangeError};
 use zonal::plan::{Config, Plan};
 use zonal::policy::Policy;
 use zonal::preset::{Linux416, SplitZones, SplitZonesByCpu};
 use zonal::report::BuddyInfo;
-use zonal::watermark::{MinFree, WatermarkConfig};
+use zonal::watermark::{MinFree, WatermarkConfig, Watermarks};
 use zonal::{CpuId, MigrateType, Order, Pfn, Request, ZoneId, ZoneType};
 use zonal_testkit::checkers::{Rules, check_all, check_faults};
 use zonal_testkit::host::Host;
@@ -460,4 +461,37 @@ fn compaction_reaches_every_instance() {
     }
     compacted::<SplitZones>();
     compacted::<TinySplit>();
+}
+
+/// Each instance has watermarks of its own: one that is down is passed over, and only when all
+/// zones are down is reclaim woken, for each of them.
+#[test]
+fn instances_have_watermarks_of_their_own() {
+    fn own<S: Policy>() {
+        with::<S, _>(Shape::Instances, |world| {
+            let allocator = &world.allocator;
+            on(world, 0);
+            let ring = ring(allocator.plan(), 0);
+            let info = |zone| allocator.zone_info(zone).unwrap();
+            let down = |zone| {
+                let low = info(zone).managed;
+                assert!(allocator.set_watermarks(zone, Watermarks { min: 0, low, high: low }));
+            };
+            assert_eq!(info(ring[0]).zone_type, info(ring[1]).zone_type, "two instances");
+            for (nth, &zone) in ring.iter().enumerate() {
+                let pfn = allocator.alloc_raw(&Request::frame()).unwrap();
+                assert_eq!(allocator.plan().zone_at(pfn), Some(zone), "{} at {nth}", S::NAME);
+                assert!(allocator.platform().take_calls().woken.is_empty(), "{}", S::NAME);
+                // Its cache would go on.
+                allocator.drain_all();
+                down(zone);
+            }
+            allocator.alloc_raw(&Request::frame()).expect("min is far");
+            let woken = allocator.platform().take_calls().woken;
+            assert_eq!(BTreeSet::from_iter(woken), BTreeSet::from_iter(ring), "{}", S::NAME);
+        });
+    }
+    own::<SplitZones>();
+    own::<SplitZonesByCpu>();
+    own::<TinySplit>();
 }

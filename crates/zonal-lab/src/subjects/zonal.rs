@@ -10,8 +10,7 @@ use std::sync::Arc;
 use zonal::info::ZoneInfo;
 use zonal::policy::Policy;
 use zonal::preset::{
-    Cluster, ClusterFree, FairZone, LessDirty, Linux316, Linux416, SkipMerge, SplitZones,
-    SplitZonesByCpu, Zonal,
+    Cluster, ClusterFree, FairZone, LessDirty, Linux316, Linux413, Linux416, SkipMerge, Zonal,
 };
 use zonal::{MigrateType, Order, Pfn, Request, ZoneId};
 use zonal_host::Arena;
@@ -33,11 +32,10 @@ pub fn entries() -> Vec<Entry> {
     add::<SkipMerge>(&mut entries);
     add::<Cluster>(&mut entries);
     add::<ClusterFree>(&mut entries);
+    add::<Linux413>(&mut entries);
     add::<Linux316>(&mut entries);
     add::<FairZone>(&mut entries);
     add::<LessDirty>(&mut entries);
-    add::<SplitZones>(&mut entries);
-    add::<SplitZonesByCpu>(&mut entries);
     entries
 }
 

@@ -7,8 +7,8 @@ use std::fmt;
 use zonal::plan::Config;
 use zonal::policy::Policy;
 use zonal::preset::{
-    Cluster, ClusterFree, FairZone, LessDirty, Linux316, Linux416, SkipMerge, SplitZones,
-    SplitZonesByCpu, Zonal,
+    Cluster, ClusterFree, LessDirty, Linux316, Linux416, SkipMerge, SplitZones, SplitZonesByCpu,
+    Zonal,
 };
 use zonal::{Order, Request};
 use zonal_sim::explore::{Body, Options, explore};
@@ -78,8 +78,7 @@ pub(crate) fn run_swarm(swarm: &Swarm, loud: bool) -> Result<Ran, Failure> {
         7 => run::<Sound, TinyZonal>(swarm, loud),
         8 => run::<Sound, TinySplit>(swarm, loud),
         9 => run::<Sound, Linux316>(swarm, loud),
-        10 => run::<Sound, FairZone>(swarm, loud),
-        11 => run::<Sound, LessDirty>(swarm, loud),
+        10 => run::<Sound, LessDirty>(swarm, loud),
         _ => run::<WithSimSlots, TinyZonal>(swarm, loud),
     }
 }

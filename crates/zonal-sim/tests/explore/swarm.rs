@@ -67,7 +67,7 @@ impl Act {
 }
 
 /// Presets that are explored; `run_swarm` has the types.
-pub(crate) const PRESETS: [&str; 13] = [
+pub(crate) const PRESETS: [&str; 12] = [
     "Linux416",
     "SkipMerge",
     "Cluster",
@@ -78,7 +78,6 @@ pub(crate) const PRESETS: [&str; 13] = [
     "TinyZonal",
     "TinySplit",
     "Linux316",
-    "FairZone",
     "LessDirty",
     "TinyZonal on SimSlot",
 ];
