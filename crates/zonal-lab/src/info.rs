@@ -17,7 +17,7 @@ use std::thread;
 
 use zonal::policy::Policy;
 use zonal::preset::{
-    Cluster, ClusterFree, FairZone, LessDirty, Linux316, Linux416, SkipMerge, SplitZones,
+    Cluster, ClusterFree, FairZone, LessDirty, Linux316, Linux413, Linux416, SkipMerge, SplitZones,
     SplitZonesByCpu, Zonal,
 };
 use zonal::report::{BuddyInfo, PageTypeInfo, UnusableFree, VmStat, ZoneStatus};
@@ -52,7 +52,7 @@ pub fn run(args: &InfoArgs, out: &mut dyn Write) -> Result<(), LabError> {
         };
     }
     reports!(Zonal Linux416 SkipMerge Cluster ClusterFree);
-    reports!(Linux316 FairZone LessDirty SplitZones SplitZonesByCpu);
+    reports!(Linux413 Linux316 FairZone LessDirty SplitZones SplitZonesByCpu);
     let presets = subjects::zonal::entries();
     let known = subjects::names(&presets, |_| true);
     Err(LabError::UnknownPreset { name: args.preset.clone(), known })

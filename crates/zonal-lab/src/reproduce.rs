@@ -1,6 +1,6 @@
 //! `zonal reproduce`: what the sources published beside what the simulator makes of it.
 //!
-//! Every number of the two [tables](facts) is a [row](rows), [fitted or predicted](rows::Kind);
+//! Every number of the [tables](facts) is a [row](rows), [fitted or predicted](rows::Kind);
 //! a [planner](plan) finds the runs that show them, each distinct one is done once, and the rest
 //! is presentation: [text], [charts], a [report](mod@report).
 //!
@@ -35,9 +35,10 @@ use crate::outfile::OutFile;
 use crate::sim_runs::{Pool, Runner, Simulator};
 use charts::Chart;
 use extras::Extras;
-use facts::Fact;
+use facts::{Fact, Table};
 use plan::{Choice, Planner, Reading, Runs};
 use rows::Row;
+use sections::{SECTIONS, Section};
 use targets::Target;
 use zonal_sim::outcome::Outcome;
 
@@ -47,8 +48,10 @@ pub struct ReproduceArgs {
     /// Shorter runs, and of the 40-CPU machine's only some numbers of tasks
     #[arg(long)]
     pub quick: bool,
-    /// Only rows of these tables, machines or workloads, separated by commas
-    #[arg(long, value_delimiter = ',', num_args = 1.., value_name = "NAME")]
+    /// Only rows of these tables or sections of the report (zone-lock, broadwell, split-zones,
+    /// fair-zone, batched-irq, ...), machines or workloads, separated by commas
+    #[arg(long, visible_alias = "table", value_delimiter = ',', num_args = 1..,
+          value_name = "NAME")]
     pub only: Vec<String>,
     /// Seed of every random choice
     #[arg(long, default_value_t = 1)]
@@ -78,7 +81,7 @@ pub struct ReproduceArgs {
 pub struct Only(Vec<String>);
 
 impl Only {
-    /// The rows of any of these tables, machines or workloads; all of them if there is no name.
+    /// The rows of any of these tables, sections, machines or workloads; all of them if there is no name.
     ///
     /// # Errors
     ///
@@ -86,10 +89,12 @@ impl Only {
     pub fn new(names: &[String], facts: &[Fact]) -> Result<Self, LabError> {
         let names: Vec<String> = names.iter().map(|name| name.replace('-', "_")).collect();
         let known = facts.iter().flat_map(|it| [it.table.name(), &it.machine, &it.workload]);
-        let mut known: Vec<&str> = known.collect();
+        let short = Table::ALL.into_iter().filter_map(Table::short).map(str::to_owned);
+        let known = known.map(str::to_owned).chain(short);
+        let mut known: Vec<String> = known.chain(SECTIONS.iter().map(section_name)).collect();
         known.sort_unstable();
         known.dedup();
-        match names.iter().find(|name| !known.contains(&name.as_str())) {
+        match names.iter().find(|name| !known.contains(name)) {
             Some(name) => {
                 Err(LabError::NothingCalled { name: name.clone(), known: known.join(", ") })
             }
@@ -100,9 +105,21 @@ impl Only {
     /// Whether rows of that table, machine and workload are among them.
     #[must_use]
     pub fn takes(&self, table: &str, machine: &str, workload: &str) -> bool {
-        let named = |name: &String| [table, machine, workload].contains(&name.as_str());
+        let short = Table::ALL.into_iter().find(|it| it.name() == table).and_then(Table::short);
+        let named = |name: &String| {
+            [table, machine, workload].contains(&name.as_str())
+                || short == Some(name)
+                || SECTIONS.iter().any(|section| {
+                    section_name(section) == *name && section.takes(table, machine, workload)
+                })
+        };
         self.0.is_empty() || self.0.iter().any(named)
     }
+}
+
+/// The name of a section, written as those of tables are.
+fn section_name(section: &Section) -> String {
+    section.id.replace('-', "_")
 }
 
 /// Where the cycles of a run went, in percent of those of all CPUs at work.

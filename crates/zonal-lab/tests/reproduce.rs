@@ -59,7 +59,9 @@ fn every_published_number_appears_once() {
     let lines = |text: &str| text.lines().count() - 1;
     let zone_lock = lines(include_str!("../data/zone_lock.csv"));
     let broadwell = lines(include_str!("../data/published_page_fault1_broadwell40.csv"));
-    assert_eq!(rows.len(), zone_lock + 2 * broadwell);
+    let two_zones = lines(include_str!("../data/fair_zone.csv"));
+    let batched = lines(include_str!("../data/batched_irq.csv"));
+    assert_eq!(rows.len(), zone_lock + 2 * broadwell + 3 * two_zones / 2 + batched);
     for (row, fact) in rows.iter().zip(facts::all()) {
         assert_eq!(
             (row["metric"].as_str(), row["kernel"].as_str()),
@@ -75,10 +77,68 @@ fn every_published_number_appears_once() {
 #[test]
 fn what_comes_out_as_published_has_no_error() {
     for row in objects(&exact(), args()) {
-        assert!(near(number(&row, "error"), 0.0), "{row}");
         assert_ne!(row["wrong_sign"], true, "{row}");
-        assert!(row["reason"].is_null(), "{row}");
+        if row["reason"].is_null() {
+            // The scheduler's patch runs the base's allocator, whose numbers are a little others.
+            let most = if row["kernel"] == "cfq600" { 0.01 } else { 1e-6 };
+            assert!(number(&row, "error").abs() < most, "{row}");
+        } else {
+            assert!(is_beyond(&row), "{row}");
+        }
     }
+}
+
+/// Whether there is nothing in the simulator that shows it: 10 of the 15 numbers of files and all
+/// of bonnie's, each of two kernels; a kernel without a preset, with three numbers.
+fn is_beyond(row: &Value) -> bool {
+    let shown = ["Min", "1st-qrtle", "2nd-qrtle", "3rd-qrtle", "Amean"];
+    match row["table"].as_str() {
+        Some("batched_irq") => !shown.iter().any(|name| row["metric"] == *name),
+        _ => row["kernel"] == "bigbatches",
+    }
+}
+
+#[test]
+fn what_cannot_be_simulated_is_there_with_the_reason() {
+    let rows = objects(&exact(), args());
+    let beyond: Vec<&Value> = rows.iter().filter(|row| is_beyond(row)).collect();
+    assert!(beyond.len() > 30 && beyond.iter().all(|row| row["simulated"].is_null()));
+    let reason = |wanted: &[(&str, &str)]| find(&rows, wanted)["reason"].clone();
+    let bonnie = reason(&[("kernel", "base"), ("metric", "SeqCreate_ops")]);
+    assert!(bonnie.as_str().is_some_and(|why| why.contains("the disk")), "{bonnie}");
+    let quarter = reason(&[("kernel", "bigbatches"), ("metric", "dma32_velocity")]);
+    assert!(quarter.as_str().is_some_and(|why| why.contains("bigbatches")), "{quarter}");
+}
+
+#[test]
+fn pages_are_scaled_to_as_many_as_were_published() {
+    // Half as many came out, a third of them in DMA32.
+    let figures = [("dma32_allocs", 5e6), ("normal_allocs", 10e6)];
+    let figures =
+        figures.map(|(name, pages)| (Workload::PageCacheFits, Preset::FairZone, name, pages));
+    let rows = objects(&Fake { figures: figures.to_vec(), ..exact() }, args());
+    let row = |metric| find(&rows, &[("kernel", "fairzone"), ("metric", metric)]);
+    let all = number(row("dma32_allocs"), "published") + number(row("normal_allocs"), "published");
+    assert!(near(number(row("dma32_allocs"), "simulated"), all / 3.0));
+    assert!(near(number(row("normal_allocs"), "simulated"), all / 1.5));
+    assert_eq!(row("dma32_allocs")["kind"], "predicted");
+}
+
+#[test]
+fn a_table_is_one_command() {
+    let of = |table: &str| {
+        let only = ReproduceArgs { only: vec![table.into()], ..args() };
+        let rows = objects(&exact(), only);
+        let workloads = rows.iter().filter_map(|row| row["workload"].as_str().map(str::to_owned));
+        let mut workloads: Vec<String> = workloads.collect();
+        workloads.dedup();
+        workloads
+    };
+    assert_eq!(of("split-zones"), ["kbuild_j224", "page_fault1_16_processes"]);
+    assert_eq!(of("fair-zone"), ["tiobench_80_percent", "tiobench"]);
+    assert_eq!(of("batched-irq"), ["sparsetruncate_tiny", "bonnie"]);
+    assert_eq!(of("broadwell"), ["page_fault1_processes", "page_fault1_threads"]);
+    assert!(of("zone-lock").contains(&"parallel_free_512g".to_owned()));
 }
 
 #[test]
@@ -124,8 +184,10 @@ fn counts_are_scaled_to_the_length_of_the_run() {
 #[test]
 fn base_rows_are_fitted_and_all_others_predicted() {
     for row in objects(&exact(), args()) {
-        let base = ["base", "one_zone"].contains(&row["kernel"].as_str().expect("a name"));
-        let length = row["metric"] == "free_pcppages_bulk_calls";
+        let bases = ["base", "one_zone", "3.16-rc1"];
+        let base = bases.contains(&row["kernel"].as_str().expect("a name"));
+        let spread = row["kernel"] == "3.0" && row["workload"] == "tiobench_80_percent";
+        let length = spread || row["metric"] == "free_pcppages_bulk_calls";
         assert_eq!(row["kind"], if base || length { "fitted" } else { "predicted" }, "{row}");
     }
 }
@@ -133,7 +195,9 @@ fn base_rows_are_fitted_and_all_others_predicted() {
 /// The mean absolute error in the last line.
 fn mean_in(text: &str) -> f64 {
     let last = text.lines().last().expect("there are lines");
-    let number = last.strip_prefix("mean absolute error of predicted rows: ");
+    let tables = "zone_lock and page_fault1_broadwell40";
+    let start = format!("mean absolute error of predicted rows of {tables}: ");
+    let number = last.strip_prefix(&start);
     let number = number.and_then(|rest| rest.split(' ').next()).expect("a number");
     number.parse().expect("a number")
 }
@@ -147,7 +211,9 @@ fn the_mean_is_over_predicted_rows() {
     let (text, _) = printed(&fake, &only);
     assert!((mean_in(&text) - mean).abs() < 1e-4, "{text}");
     let rows = objects(&fake, args());
-    let predicted = rows.iter().filter(|row| row["kind"] == "predicted");
+    // An error was aimed at for the tables of the zone lock.
+    let aimed = |row: &&Value| !["fair_zone", "batched_irq"].iter().any(|it| row["table"] == *it);
+    let predicted = rows.iter().filter(aimed).filter(|row| row["kind"] == "predicted");
     let errors: Vec<f64> = predicted.map(|row| number(row, "error").abs()).collect();
     let mean = errors.iter().sum::<f64>() / errors.len() as f64;
     let (text, _) = printed(&fake, &args());
@@ -203,7 +269,8 @@ fn rows_that_were_not_run_are_there_with_the_reason() {
     let fake = exact();
     let rows = objects(&fake, quick.clone());
     assert_eq!(rows.len(), facts::all().len());
-    let skipped: Vec<&Value> = rows.iter().filter(|row| row["simulated"].is_null()).collect();
+    let skipped = rows.iter().filter(|row| row["simulated"].is_null() && !is_beyond(row));
+    let skipped: Vec<&Value> = skipped.collect();
     assert_eq!(skipped.len(), 2 * 3 * (40 - 11));
     assert!(
         skipped.iter().all(|row| row["reason"] == "not run with --quick" && row["error"].is_null())
@@ -375,12 +442,15 @@ fn charts_are_written_twice() {
     assert_eq!(
         names,
         [
+            "batched-irq",
             "broadwell-processes",
             "broadwell-processes-gain",
             "broadwell-threads",
             "broadwell-threads-gain",
             "bulk-frees",
             "errors",
+            "fair-zone",
+            "fair-zone-velocity",
             "page-fault1-112",
             "parallel-free",
             "split-zones",

@@ -6,6 +6,7 @@
 use crate::engine;
 use crate::platform::Sim;
 use std::rc::Rc;
+use zonal::page_state::PageState;
 use zonal::platform::{Immovable, Migration};
 use zonal::policy::Policy;
 use zonal::slowpath::Shortage;
@@ -29,6 +30,8 @@ pub(crate) trait Frames {
     fn free(&self, frames: &[Pfn]);
     /// Frees a block.
     fn free_block(&self, pfn: Pfn, order: Order);
+    /// Counts pages in the state of a frame's page more or less.
+    fn count(&self, pfn: Pfn, state: PageState, change: i32);
 }
 
 impl<S: Policy> Frames for Allocator<'_, Sim, S> {
@@ -39,6 +42,10 @@ impl<S: Policy> Frames for Allocator<'_, Sim, S> {
 
     fn free_block(&self, pfn: Pfn, order: Order) {
         self.free_raw(pfn, order).expect("a block of this workload");
+    }
+
+    fn count(&self, pfn: Pfn, state: PageState, change: i32) {
+        self.mod_page_state(pfn, state, change).expect("a frame of this workload");
     }
 }
 

@@ -9,6 +9,7 @@ use crate::workload::boot::Boot;
 use crate::workload::highalloc::HighAlloc;
 use crate::workload::kbuild::Kbuild;
 use crate::workload::netperf::Netperf;
+use crate::workload::page_cache::{Data, PageCache};
 use crate::workload::page_fault::PageFault;
 use crate::workload::parallel_free::ParallelFree;
 use crate::workload::replay::Replay;
@@ -39,6 +40,10 @@ pub enum Workload {
     Replay,
     /// Files of 4 MiB in the page cache are truncated: lists of 14 pages are freed.
     Truncate,
+    /// Files twice as large as memory are written, read and deleted: reclaim never rests.
+    PageCache,
+    /// The same with files of four fifths of memory.
+    PageCacheFits,
 }
 
 /// The allocator under test.
@@ -146,7 +151,7 @@ pub enum SimError {
 
 impl Workload {
     /// All of them.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 11] = [
         Self::PageFault1,
         Self::PageFault1Threads,
         Self::ParallelFree,
@@ -156,6 +161,8 @@ impl Workload {
         Self::Netperf,
         Self::StressHighalloc,
         Self::Truncate,
+        Self::PageCache,
+        Self::PageCacheFits,
     ];
 
     /// Its name on the command line.
@@ -172,6 +179,8 @@ impl Workload {
             Self::StressHighalloc => "stress-highalloc",
             Self::Replay => "replay",
             Self::Truncate => "truncate",
+            Self::PageCache => "page-cache",
+            Self::PageCacheFits => "page-cache-fits",
         }
     }
 }
@@ -252,6 +261,8 @@ pub fn timed(machine: &Machine, spec: &Spec) -> Result<(Outcome, Pace), SimError
             reason: "it needs a trace".into(),
         }),
         Workload::Truncate => on_preset(&Truncate::default(), machine, spec),
+        Workload::PageCache => on_preset(&PageCache::new(Data::TWICE), machine, spec),
+        Workload::PageCacheFits => on_preset(&PageCache::new(Data::FITS), machine, spec),
     }
 }
 

@@ -215,6 +215,20 @@ impl Task<'_> {
         Ok(pfn)
     }
 
+    /// Takes a frame for a page of a file.
+    pub(crate) fn cache_page(&mut self, request: &Request) -> Result<Pfn, AllocError> {
+        let pfn = self.ask(request)?;
+        self.pages.touch(pfn, true);
+        Ok(pfn)
+    }
+
+    /// Copies a page to or from a file, for the price of a page fault and of clearing.
+    pub(crate) fn copy_page(&self) {
+        coroutine::pause_if_early();
+        spend(self.work.fault);
+        self.clear(1);
+    }
+
     /// Mapping or unmapping a range.
     pub(crate) fn map_range(&self) {
         spend(self.work.map_range);

@@ -7,6 +7,7 @@ pub(crate) mod boot;
 pub(crate) mod highalloc;
 pub(crate) mod kbuild;
 pub(crate) mod netperf;
+pub(crate) mod page_cache;
 pub(crate) mod page_fault;
 pub(crate) mod parallel_free;
 mod process;

@@ -16,9 +16,9 @@ use zonal::policy::{Policy, Split};
 use zonal::{Allocator, Common, CpuZone, Exchange, NodeId, Pfn, Storage, TableSize, Zone};
 
 /// Where memory begins: above what belongs to DMA zones, so that each node has one zone.
-const START: u64 = 4 << 30;
+pub(crate) const START: u64 = 4 << 30;
 /// Frames of a node come in whole largest blocks.
-const LARGEST: u64 = 1024;
+pub(crate) const LARGEST: u64 = 1024;
 
 /// Plans memory: `frames` for each socket.
 pub(crate) fn plan<S: Policy>(

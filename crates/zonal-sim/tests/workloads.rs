@@ -5,8 +5,13 @@ use zonal_sim::machine::{self, Machine};
 use zonal_sim::outcome::Outcome;
 use zonal_sim::run::{LruLock, Preset, SimError, Spec, Workload, run};
 
-const OTHERS: [Workload; 4] =
-    [Workload::Kbuild, Workload::Boot, Workload::Netperf, Workload::StressHighalloc];
+const OTHERS: [Workload; 5] = [
+    Workload::Kbuild,
+    Workload::Boot,
+    Workload::Netperf,
+    Workload::StressHighalloc,
+    Workload::PageCache,
+];
 
 /// Presets with linked per-CPU lists, which count the batches that these give back.
 const LINKED: [Preset; 3] = [Preset::Linux416, Preset::SkipMerge, Preset::ClusterFree];
@@ -37,6 +42,8 @@ fn every_workload_runs_through_under_every_preset() {
         (Workload::Netperf, "packets_per_s"),
         (Workload::StressHighalloc, "requests"),
         (Workload::Truncate, "files"),
+        (Workload::PageCache, "pages"),
+        (Workload::PageCacheFits, "pages"),
     ];
     for (workload, name) in sums {
         for preset in Preset::ALL {
@@ -161,6 +168,84 @@ fn instances_of_a_zone_take_the_waiting_away() {
     };
     let (one, four) = (spin(Preset::Linux416), spin(Preset::SplitZones));
     assert!(four < one / 4.0, "{one} %, then {four} %");
+}
+
+#[test]
+fn instances_of_a_zone_make_sixteen_processes_faster() {
+    let intel = machine::builtin("intel_2s_224cpu").expect("it is built in");
+    let [one, four] = [Preset::Linux416, Preset::SplitZones].map(|preset| {
+        let spec = Spec { tasks: 16, ..spec(Workload::PageFault1, preset) };
+        run(&intel, &spec).expect("it runs through")
+    });
+    let spins = [&one, &four].map(|outcome| outcome.spin_percent("zone"));
+    assert!(spins[0] > 5.0 && spins[1] < spins[0] / 4.0, "{spins:?} %");
+    let [one, four] = [&one, &four].map(|outcome| figure(outcome, "faults_per_s"));
+    assert!(four > 1.05 * one, "{one} faults a second, then {four}");
+}
+
+/// Where pages of files were allocated, in percent of all: in DMA32.
+fn dma32_share(outcome: &Outcome) -> f64 {
+    let of = |name: &str| figure(outcome, name);
+    let (dma32, normal) = (of("dma32_allocs"), of("normal_allocs"));
+    assert_eq!(dma32 + normal, of("pages"), "each is in one of two zones");
+    let share = of("dma32_share");
+    assert!((share - dma32 * 100.0 / (dma32 + normal)).abs() < 1e-9, "{share}");
+    share
+}
+
+#[test]
+fn first_fit_fills_normal_before_dma32() {
+    let outcome = on_desktop(Workload::PageCacheFits, Preset::Linux416);
+    // Files of 80 % of memory: what does not fit into Normal's 62.5 %, less what is used there
+    // and the low watermark, is in DMA32.
+    let share = dma32_share(&outcome);
+    let expected = (80.0 - (62.5 - 4.5)) / 80.0 * 100.0;
+    assert!((share - expected).abs() < 2.0, "{share} %, not {expected}");
+    assert_eq!(figure(&outcome, "kswapd_wakes"), 0.0, "nothing has to be reclaimed");
+}
+
+#[test]
+fn fair_walks_spread_by_the_size_of_zones() {
+    for preset in [Preset::Linux316, Preset::FairZone, Preset::LessDirty] {
+        let outcome = on_desktop(Workload::PageCacheFits, preset);
+        let share = dma32_share(&outcome);
+        assert!((share - 37.5).abs() < 2.0, "{}: {share} %", preset.name());
+    }
+}
+
+#[test]
+fn reclaim_gives_back_what_streams_take() {
+    for preset in [Preset::Linux416, Preset::Linux316, Preset::LessDirty, Preset::Zonal] {
+        let outcome = on_desktop(Workload::PageCache, preset);
+        let of = |name: &str| figure(&outcome, name);
+        let share = dma32_share(&outcome);
+        // Memory, twice as large files written and read: it was turned over nearly four times.
+        assert!(of("pages") > 3.8 * f64::from(1 << 17), "{}", preset.name());
+        assert_eq!(of("direct_reclaims"), 0.0, "{}: the disk is slower", preset.name());
+        assert!(of("kswapd_wakes") > 100.0, "{}", preset.name());
+        let scanned = (of("dma32_velocity") + of("normal_velocity")) * outcome.seconds;
+        // All but what fits at the end; files are deleted then.
+        let reclaimed = of("pages") - f64::from(1 << 17);
+        assert!((0.95..1.1).contains(&(scanned / reclaimed)), "{scanned} of {reclaimed}");
+        if preset == Preset::Linux316 {
+            let velocity = of("dma32_velocity_share");
+            assert!((velocity - share).abs() < 2.0, "{velocity} % of the scans, {share} %");
+        }
+    }
+    let few = Spec { tasks: 2, ..spec(Workload::PageCache, Preset::Zonal) };
+    let refused = run(&desktop(), &few);
+    assert!(matches!(refused, Err(SimError::DoesNotFit { .. })), "{refused:?}");
+    let large = machine::builtin("broadwell_2s_40cpu").expect("it is built in");
+    let refused = run(&large, &Spec { tasks: 8, ..few });
+    assert!(matches!(refused, Err(SimError::DoesNotFit { .. })), "{refused:?}");
+}
+
+#[test]
+fn a_limit_on_dirty_pages_costs_what_it_examines() {
+    let cycles = |preset| figure(&on_desktop(Workload::PageCache, preset), "alloc_cycles");
+    let (first_fit, exact) = (cycles(Preset::Linux416), cycles(Preset::FairZone));
+    let cached = cycles(Preset::LessDirty);
+    assert!(first_fit < exact, "{first_fit} cycles, with limits {exact}, cached {cached}");
 }
 
 #[test]

@@ -6,7 +6,7 @@ use zonal::error::ContiguousError;
 use zonal::map::RangeKind;
 use zonal::policy::Policy;
 use zonal::preset::{
-    Cluster, ClusterFree, FairZone, LessDirty, Linux316, Linux416, SkipMerge, SplitZones, Zonal,
+    Cluster, ClusterFree, LessDirty, Linux316, Linux416, SkipMerge, SplitZones, Zonal,
 };
 use zonal::{Order, Request, ZoneId};
 use zonal_testkit::preset::TinyZonal;
@@ -107,6 +107,5 @@ over_presets! {
     tiny: super::TinyZonal;
     split: super::SplitZones;
     linux316: super::Linux316;
-    fair_zone: super::FairZone;
     less_dirty: super::LessDirty;
 }

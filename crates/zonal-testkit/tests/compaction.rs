@@ -7,9 +7,7 @@ mod ledger;
 use ledger::{Dice, Ledger, MOVABLE, W, ZONE, events, fragmented};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use zonal::policy::{Compact, Policy, merge};
-use zonal::preset::{
-    Cluster, ClusterFree, FairZone, LessDirty, Linux316, Linux416, SkipMerge, Zonal,
-};
+use zonal::preset::{Cluster, ClusterFree, LessDirty, Linux316, Linux416, SkipMerge, Zonal};
 use zonal::{CompactMode, CompactOutcome, CpuId, MigrateType, Order, Request, ZoneId};
 use zonal_testkit::host::Host;
 use zonal_testkit::mover::{Movers, Moving};
@@ -436,7 +434,6 @@ macro_rules! on_presets {
 on_presets! {
     linux416: Linux416;
     linux316: Linux316;
-    fair_zone: FairZone;
     less_dirty: LessDirty;
     skip_merge: SkipMerge;
     cluster: Cluster;

@@ -9,7 +9,7 @@ use zonal::error::{ContiguousError, RangeError};
 use zonal::info::ZoneInfo;
 use zonal::policy::Policy;
 use zonal::preset::{
-    Cluster, ClusterFree, FairZone, LessDirty, Linux316, Linux416, SkipMerge, SplitZones, Zonal,
+    Cluster, ClusterFree, LessDirty, Linux316, Linux416, SkipMerge, SplitZones, Zonal,
 };
 use zonal::{Contiguous, CpuId, MigrateType, Order, Pfn, Request, ZoneId, ZoneType};
 use zonal_testkit::checkers::{Rules, check_all, check_faults};
@@ -495,7 +495,6 @@ on_presets! {
     tiny_zonal: TinyZonal;
     split_zones: SplitZones;
     linux316: Linux316;
-    fair_zone: FairZone;
     less_dirty: LessDirty;
     tiny_split: TinySplit;
 }

@@ -245,8 +245,10 @@ fn what_is_counted() {
         }
         let left = allocator.zone_page_state(NORMAL, PageState::ActiveFile).unwrap();
         assert!(left <= 100, "{left}");
-        // An owner's caches are its own: told at once.
-        let _owner = allocator.handle(CpuId(1)).unwrap();
+        // An owner counts in its own part; others cannot have it and tell at once.
+        let mut owner = allocator.handle(CpuId(1)).unwrap();
+        owner.mod_page_state(in_zone(DMA32), PageState::Dirty, 1).unwrap();
+        assert_eq!(allocator.zone_page_state(DMA32, PageState::Dirty), Some(0), "not told yet");
         allocator.mod_page_state(in_zone(DMA32), PageState::Dirty, 3).unwrap();
         assert_eq!(allocator.zone_page_state(DMA32, PageState::Dirty), Some(3));
         let text = zonal::report::ZoneStatus(allocator).to_string();

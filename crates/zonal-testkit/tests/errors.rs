@@ -7,8 +7,7 @@ use zonal::error::{AllocReason, BuildError, FreeError};
 use zonal::platform::{Platform, Slot, single::SingleThread};
 use zonal::policy::Policy;
 use zonal::preset::{
-    Cluster, ClusterFree, FairZone, LessDirty, Linux316, Linux413, Linux416, SkipMerge, SplitZones,
-    Zonal,
+    Cluster, ClusterFree, LessDirty, Linux316, Linux413, Linux416, SkipMerge, SplitZones, Zonal,
 };
 use zonal::watermark::Watermarks;
 use zonal::{Allocator, Common, CpuZone, Exchange, Storage, TableSize, Zone};
@@ -336,7 +335,6 @@ on_presets! {
     split_zones: SplitZones;
     linux413: Linux413;
     linux316: Linux316;
-    fair_zone: FairZone;
     less_dirty: LessDirty;
     tiny_split: TinySplit;
 }

@@ -8,7 +8,7 @@ use zonal::map::RangeKind;
 use zonal::plan::{Config, SplitConfig};
 use zonal::policy::{Merge, Policy};
 use zonal::preset::{
-    Cluster, ClusterFree, FairZone, LessDirty, Linux316, Linux416, SkipMerge, SplitZones, Zonal,
+    Cluster, ClusterFree, LessDirty, Linux316, Linux416, SkipMerge, SplitZones, Zonal,
 };
 use zonal::{CpuId, MigrateType, Order, Pfn, Request, ZoneType};
 use zonal_testkit::host::Host;
@@ -328,7 +328,6 @@ on_presets! {
     tiny_zonal: TinyZonal, true;
     split_zones: SplitZones, false;
     linux316: Linux316, false;
-    fair_zone: FairZone, false;
     less_dirty: LessDirty, false;
     tiny_split: TinySplit, true;
 }

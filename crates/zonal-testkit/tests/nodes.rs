@@ -173,7 +173,6 @@ on_presets! {
     tiny_zonal: TinyZonal;
     split_zones: SplitZones;
     linux316: Linux316;
-    fair_zone: FairZone;
     less_dirty: LessDirty;
     tiny_split: TinySplit;
 }

@@ -5,9 +5,7 @@
 use zonal::map::{PhysAddr, Region, RegionKind};
 use zonal::plan::Config;
 use zonal::policy::Policy;
-use zonal::preset::{
-    Cluster, ClusterFree, FairZone, LessDirty, Linux316, Linux416, SkipMerge, Zonal,
-};
+use zonal::preset::{Cluster, ClusterFree, LessDirty, Linux316, Linux416, SkipMerge, Zonal};
 use zonal::watermark::{MinFree, WatermarkConfig, Watermarks};
 use zonal::{HOLD_BOUND, MigrateType, Order, Pfn, Request, ZoneId, ZoneType};
 use zonal_testkit::host::Host;
@@ -226,7 +224,6 @@ macro_rules! on_presets {
 on_presets! {
     linux416: Linux416;
     linux316: Linux316;
-    fair_zone: FairZone;
     less_dirty: LessDirty;
     skip_merge: SkipMerge;
     cluster: Cluster;

@@ -7,6 +7,7 @@ use crate::block::Block;
 use crate::cpu_zone::CpuZone;
 use crate::entry::OwnedEntry;
 use crate::error::{AllocError, BulkFreed, FreeError, RefusedFree};
+use crate::page_state::{NotManaged, PageState};
 use crate::platform::{Platform, Slot};
 use crate::policy::Policy;
 use crate::request::Request;
@@ -91,6 +92,19 @@ impl<'a, 'm, P: Platform, S: Policy> CpuHandle<'a, 'm, P, S> {
     #[inline(always)]
     pub fn alloc_bulk(&mut self, request: &Request, out: &mut [Pfn]) -> Result<(), AllocError> {
         self.allocator.alloc_bulk_through(&mut self.entry, request, out)
+    }
+
+    /// Counts pages: see [`Allocator::mod_page_state`].
+    ///
+    /// # Errors
+    /// As [`Allocator::mod_page_state`].
+    pub fn mod_page_state(
+        &mut self,
+        pfn: Pfn,
+        state: PageState,
+        change: i32,
+    ) -> Result<(), NotManaged> {
+        self.allocator.mod_page_state_through(&mut self.entry, pfn, state, change)
     }
 
     /// Frees single frames: see [`Allocator::free_bulk`].

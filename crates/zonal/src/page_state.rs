@@ -8,9 +8,10 @@
 
 use crate::allocator::Allocator;
 use crate::cpu_delta::{CpuDelta, threshold};
+use crate::entry::Entry;
 use crate::frame::BlockWord;
 use crate::keeper::{Keeper, Tuning};
-use crate::platform::{AtomicWord, Platform, Slot};
+use crate::platform::{AtomicWord, Platform};
 use crate::policy::{Dirty, Policy};
 use crate::request::Request;
 use crate::units::{Pfn, ZoneId};
@@ -144,15 +145,22 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
         state: PageState,
         change: i32,
     ) -> Result<(), NotManaged> {
+        self.mod_page_state_through(&mut self.shared_entry(), pfn, state, change)
+    }
+
+    pub(crate) fn mod_page_state_through<E: Entry<P, S>>(
+        &self,
+        entry: &mut E,
+        pfn: Pfn,
+        state: PageState,
+        change: i32,
+    ) -> Result<(), NotManaged> {
         let word = self.table.block_at(self.table.offset(pfn));
         let zone = word.and_then(BlockWord::zone).and_then(|id| self.zone(id));
         let Some(zone) = zone else { return Err(NotManaged { pfn }) };
         let Some(states) = S::Dirty::states(&zone.dirty) else { return Ok(()) };
-        let caches = self.caches_of(self.current_cpu()).unwrap_or(&[]);
-        let cache = caches.get(zone.id.0 as usize);
         // Whoever cannot have the CPU's part tells all at once.
-        let counted = cache
-            .and_then(|cache| cache.try_with(|own| S::Dirty::count(&mut own.dirty, state, change)));
+        let counted = entry.enter(zone.id, |own| S::Dirty::count(&mut own.dirty, state, change));
         if let Some(change) = counted.unwrap_or(Some(change)) {
             states.add(state, i64::from(change));
         }

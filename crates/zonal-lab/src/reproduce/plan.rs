@@ -21,7 +21,7 @@ use zonal_sim::machine::Machine;
 use zonal_sim::outcome::Outcome;
 use zonal_sim::run::{LruLock, Preset, Spec, Workload};
 
-use super::facts::{Fact, Table};
+use super::facts::{Fact, Table, Unit};
 use crate::sim_runs::{Job, Pool, Runner};
 
 /// Numbers of tasks that are simulated with `--quick`.
@@ -59,6 +59,8 @@ pub enum Reading {
     Spin(&'static str, Option<&'static str>),
     /// A figure, for a run in which [`LENGTH`] is this.
     Scaled(&'static str, f64),
+    /// Pages allocated in a zone, for a run in which those of both zones are this.
+    Spread(&'static str, f64),
 }
 
 /// The run that shows a number, and where in it.
@@ -77,18 +79,37 @@ pub struct Measure {
 pub struct Planner {
     machines: BTreeMap<String, Arc<Machine>>,
     lengths: HashMap<(String, String), f64>,
+    /// Pages of all zones, by machine and kernel.
+    pages: HashMap<(String, String), f64>,
     choice: Choice,
 }
 
 /// The machine of the simulator that stands for one of the sources, where they have two names.
 fn stand_in(machine: &str) -> &str {
-    // Nothing is said of the desktop of the counts; the other one is the only one described.
-    if machine == "desktop" { "desktop_8cpu_4g" } else { machine }
+    // Nothing is said of the other desktops; this is the only one described.
+    match machine {
+        "desktop" | "desktop_2xRAM_ext3" | "second_machine" => "desktop_8cpu_4g",
+        _ => machine,
+    }
 }
 
-fn preset(kernel: &str) -> Option<Preset> {
+/// The preset of the kernel that those of a table are compared with.
+const fn base(table: Table) -> Preset {
+    match table {
+        Table::ZoneLock | Table::Broadwell => Preset::Linux416,
+        Table::FairZone => Preset::Linux316,
+        Table::BatchedIrq => Preset::Linux413,
+    }
+}
+
+fn preset(table: Table, kernel: &str) -> Option<Preset> {
     Some(match kernel {
-        "base" | "one_zone" => Preset::Linux416,
+        "base" | "one_zone" | "3.16-rc1" => base(table),
+        // Another I/O scheduler, the same allocator.
+        "cfq600" => Preset::Linux316,
+        "fairzone" => Preset::FairZone,
+        // First fit, and a list of pages freed in one go.
+        "3.0" | "one_irq" => Preset::Linux416,
         "skip_merge" => Preset::SkipMerge,
         "cluster" => Preset::Cluster,
         "cluster_free" | "zone_lock_series" => Preset::ClusterFree,
@@ -111,6 +132,9 @@ fn workload(name: &str) -> Option<(Workload, Option<u32>, u32)> {
         "kbuild" => (Workload::Kbuild, None, 0),
         "kbuild_j224" => (Workload::Kbuild, Some(224), 0),
         "boot" => (Workload::Boot, None, 0),
+        "tiobench_80_percent" => (Workload::PageCacheFits, None, 0),
+        "tiobench" => (Workload::PageCache, None, 0),
+        "sparsetruncate_tiny" => (Workload::Truncate, Some(1), 0),
         _ => return None,
     })
 }
@@ -127,7 +151,12 @@ impl Planner {
         let lengths = lengths
             .map(|fact| ((fact.machine.clone(), fact.workload.clone()), fact.published))
             .collect();
-        Self { machines: machines.collect(), lengths, choice }
+        let mut pages = HashMap::new();
+        for fact in facts.iter().filter(|fact| fact.unit == Unit::Pages) {
+            *pages.entry((fact.machine.clone(), fact.kernel.clone())).or_default() +=
+                fact.published;
+        }
+        Self { machines: machines.collect(), lengths, pages, choice }
     }
 
     /// The machine of that name.
@@ -154,7 +183,10 @@ impl Planner {
     ///
     /// Why there is none.
     pub fn measure(&self, fact: &Fact) -> Result<Measure, String> {
-        let preset = preset(&fact.kernel)
+        if fact.workload == "bonnie" {
+            return Err("the disk and the file system decide it, which are not simulated".into());
+        }
+        let preset = preset(fact.table, &fact.kernel)
             .ok_or_else(|| format!("no preset stands for the kernel {}", fact.kernel))?;
         let (workload, tasks, delay_ms) = workload(&fact.workload)
             .ok_or_else(|| format!("the simulator has no workload {}", fact.workload))?;
@@ -168,7 +200,7 @@ impl Planner {
             return Err("not run with --quick".into());
         }
         let mut base = key.clone();
-        base.spec.preset = Preset::Linux416;
+        base.spec.preset = self::base(fact.table);
         Ok(Measure { key, base, reading })
     }
 
@@ -195,8 +227,27 @@ impl Planner {
             "single_mt_unmovable" => self.scaled(fact, "single_mt_unmovable"),
             "single_mt_movable" => self.scaled(fact, "single_mt_movable"),
             "single_mt_reclaimable" => self.scaled(fact, "single_mt_reclaimable"),
+            "dma32_allocs" => self.spread(fact, "dma32_allocs"),
+            "normal_allocs" => self.spread(fact, "normal_allocs"),
+            "dma32_share" => Reading::Figure("dma32_share"),
+            "dma32_velocity" => Reading::Figure("dma32_velocity"),
+            "normal_velocity" => Reading::Figure("normal_velocity"),
+            "dma32_velocity_share" => Reading::Figure("dma32_velocity_share"),
+            "Min" => Reading::Figure("file_min"),
+            "1st-qrtle" => Reading::Figure("file_1st_qrtle"),
+            "2nd-qrtle" => Reading::Figure("file_2nd_qrtle"),
+            "3rd-qrtle" => Reading::Figure("file_3rd_qrtle"),
+            "Amean" => Reading::Figure("file_mean"),
+            _ if fact.table == Table::BatchedIrq => {
+                return Err("what makes single files slow there is not simulated".into());
+            }
             other => return Err(format!("the simulator does not measure {other}")),
         })
+    }
+
+    fn spread(&self, fact: &Fact, figure: &'static str) -> Reading {
+        let pages = self.pages.get(&(fact.machine.clone(), fact.kernel.clone()));
+        pages.map_or(Reading::Figure(figure), |pages| Reading::Spread(figure, *pages))
     }
 
     fn scaled(&self, fact: &Fact, figure: &'static str) -> Reading {
@@ -291,6 +342,10 @@ impl Runs {
             }
             Reading::Scaled(name, length) => {
                 Ok(figure(outcome, name)? * ratio(length, figure(outcome, LENGTH)?)?)
+            }
+            Reading::Spread(name, pages) => {
+                let all = figure(outcome, "dma32_allocs")? + figure(outcome, "normal_allocs")?;
+                Ok(figure(outcome, name)? * ratio(pages, all)?)
             }
         }
     }

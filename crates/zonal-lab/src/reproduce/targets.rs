@@ -113,13 +113,15 @@ pub fn targets(rows: &[Row], extras: &Extras, runs: &Runs) -> Vec<Target> {
     targets.extend(shares(rows));
     targets.extend(scaling(rows));
     targets.extend(thp_mix(rows));
+    targets.extend(two_zones(rows));
+    targets.extend(batched(rows));
     targets.extend(zonal(rows, extras, runs));
     targets
 }
 
 fn overall(rows: &[Row]) -> [Target; 2] {
-    let Summary { mean_error, signs, wrong_signs, .. } = Summary::of(rows);
-    let group = "All predicted rows";
+    let Summary { mean_error, signs, wrong_signs, .. } = Summary::of_aimed(rows);
+    let group = "All predicted rows of the zone lock";
     [
         Target::new(
             group,
@@ -222,6 +224,48 @@ fn thp_mix(rows: &[Row]) -> Vec<Target> {
             Target::new("Huge pages beside single ones", what, wanted, got)
         })
         .collect()
+}
+
+/// What a kernel's row of the tables beside the zone lock's shows.
+fn beside(rows: &[Row], kernel: &str, metric: &str) -> Option<(f64, f64)> {
+    let aimed = Table::AIMED.map(Table::name);
+    let is = |row: &&Row| {
+        (&*row.kernel, &*row.metric) == (kernel, metric) && !aimed.contains(&row.table)
+    };
+    let row = rows.iter().find(is)?;
+    Some((row.published, row.simulated?))
+}
+
+fn two_zones(rows: &[Row]) -> Vec<Target> {
+    let shares = [
+        ("3.16-rc1", "dma32_share"),
+        ("fairzone", "dma32_share"),
+        ("3.0", "dma32_share"),
+        ("3.16-rc1", "dma32_velocity_share"),
+        ("3.0", "dma32_velocity_share"),
+    ];
+    let target = |(kernel, metric): (&str, &str)| {
+        let row = beside(rows, kernel, metric);
+        let wanted = row.map_or("as published".into(), |(it, _)| format!("{it:.1} % ± 5 points"));
+        let got = row.map(|(published, simulated)| {
+            (format!("{simulated:.1} %"), (simulated - published).abs() <= 5.0)
+        });
+        let what = if metric == "dma32_share" { "pages allocated" } else { "pages reclaimed" };
+        Target::new("DMA32's part of two zones", format!("{kernel}: {what}"), wanted, got)
+    };
+    shares.into_iter().map(target).collect()
+}
+
+fn batched(rows: &[Row]) -> [Target; 1] {
+    let of = |kernel| beside(rows, kernel, "2nd-qrtle");
+    let gain = of("base").zip(of("one_irq")).map(|((before, old), (after, new))| {
+        ((after / before - 1.0) * 100.0, (new / old - 1.0) * 100.0)
+    });
+    let wanted = gain.map_or("as published".into(), |(it, _)| format!("{it:+.1} % ± 3 points"));
+    let got = gain.map(|(published, simulated)| {
+        (format!("{simulated:+.1} %"), (simulated - published).abs() <= 3.0)
+    });
+    [Target::new("Interrupts off once for a list", "median time of a file", wanted, got)]
 }
 
 fn zonal(rows: &[Row], extras: &Extras, runs: &Runs) -> Vec<Target> {

@@ -10,10 +10,10 @@
 
 use std::io::{self, Write};
 
-use comfy_table::{Cell, CellAlignment, Table, presets};
+use comfy_table::{Cell, CellAlignment, presets};
 
 use super::Report;
-use super::facts::Unit;
+use super::facts::{Table, Unit};
 use super::rows::{Row, Summary};
 use super::sections::SECTIONS;
 use super::targets::{AIM, Target, Verdict};
@@ -22,11 +22,15 @@ use super::targets::{AIM, Target, Verdict};
 #[must_use]
 pub fn shown(value: f64, unit: Unit) -> String {
     match unit {
-        Unit::PercentCycles | Unit::PercentRate => format!("{value:.1} %"),
+        Unit::PercentCycles | Unit::PercentRate | Unit::PercentShare => format!("{value:.1} %"),
         Unit::PercentCyclesAtMost => format!("{value:.2} %"),
         Unit::PercentChange => format!("{value:+.1} %"),
         Unit::Ns => format!("{:.2} ms", value / 1e6),
-        Unit::Count | Unit::Faults | Unit::FaultsPerSecond => grouped(value),
+        Unit::Us => format!("{value:.1} µs"),
+        Unit::OpsPerSecond => format!("{value:.1}"),
+        Unit::Count | Unit::Faults | Unit::FaultsPerSecond | Unit::Pages | Unit::PagesPerSecond => {
+            grouped(value)
+        }
     }
 }
 
@@ -63,14 +67,14 @@ fn right(text: String) -> Cell {
     Cell::new(text).set_alignment(CellAlignment::Right)
 }
 
-fn table(header: &[&str]) -> Table {
-    let mut table = Table::new();
+fn table(header: &[&str]) -> comfy_table::Table {
+    let mut table = comfy_table::Table::new();
     table.load_preset(presets::UTF8_FULL_CONDENSED);
     table.set_header(header);
     table
 }
 
-fn rows_table(rows: &[&Row]) -> Table {
+fn rows_table(rows: &[&Row]) -> comfy_table::Table {
     let tasks = rows.iter().any(|row| row.tasks.is_some());
     let workloads = rows.iter().any(|row| row.workload != rows[0].workload);
     let changes = rows.iter().any(|row| row.published_change.is_some());
@@ -103,7 +107,7 @@ fn rows_table(rows: &[&Row]) -> Table {
 }
 
 /// The targets, a line each.
-fn targets_table(targets: &[Target]) -> Table {
+fn targets_table(targets: &[Target]) -> comfy_table::Table {
     let mut table = table(&["", "what", "wanted", "got", "verdict"]);
     let mut last = "";
     for target in targets {
@@ -154,12 +158,14 @@ pub fn conclusion(report: &Report, out: &mut dyn Write) -> io::Result<()> {
     )?;
     let all = Summary::of(&report.rows);
     writeln!(out, "all: {}", sentence(&all))?;
-    let mean = all.mean_error.map_or("none was simulated".into(), |mean| format!("{mean:.4}"));
-    writeln!(out, "mean absolute error of predicted rows: {mean} (aim: {AIM})")?;
+    let aimed = Summary::of_aimed(&report.rows);
+    let mean = aimed.mean_error.map_or("none was simulated".into(), |mean| format!("{mean:.4}"));
+    let tables = Table::AIMED.map(Table::name).join(" and ");
+    writeln!(out, "mean absolute error of predicted rows of {tables}: {mean} (aim: {AIM})")?;
     out.flush()
 }
 
-fn cycles_table(report: &Report) -> Table {
+fn cycles_table(report: &Report) -> comfy_table::Table {
     let mut table = table(&[
         "preset",
         "zone lock: alloc",

@@ -43,6 +43,11 @@ fn heading(row: &Row) -> String {
         Unit::Ns => format!("{what}, ms"),
         Unit::Count => format!("after {}", row.workload),
         Unit::Faults | Unit::FaultsPerSecond => "pages, millions".into(),
+        Unit::Pages => "pages allocated, millions".into(),
+        Unit::PercentShare => "the part of DMA32, %".into(),
+        Unit::PagesPerSecond => "pages that reclaim looked at, a second".into(),
+        Unit::Us => "time to truncate a file, µs".into(),
+        Unit::OpsPerSecond => "bonnie, operations a second".into(),
     }
 }
 
@@ -73,7 +78,7 @@ fn label(row: &Row) -> String {
     let what = metric_text(&row.metric);
     let kernel = kernel_text(&row.kernel);
     match row.kind_of_unit {
-        Unit::PercentChange => kernel,
+        Unit::PercentChange | Unit::PercentShare => kernel,
         Unit::PercentRate | Unit::Ns => {
             let delay = row.workload.rsplit('_').next().unwrap_or_default();
             format!("{kernel}, {}", delay.replace("ms", " ms"))
@@ -85,7 +90,7 @@ fn label(row: &Row) -> String {
 
 fn scaled(value: f64, unit: Unit) -> f64 {
     match unit {
-        Unit::Ns | Unit::Faults | Unit::FaultsPerSecond => value / 1e6,
+        Unit::Ns | Unit::Faults | Unit::FaultsPerSecond | Unit::Pages => value / 1e6,
         _ => value,
     }
 }

@@ -54,7 +54,7 @@ pub const WORK: RGBColor = RGBColor(209, 230, 220);
 pub fn of_kernel(kernel: &str) -> RGBColor {
     match kernel {
         "skip_merge" => SKIP_MERGE,
-        "cluster" => CLUSTER,
+        "cluster" | "fairzone" | "one_irq" => CLUSTER,
         "cluster_free" | "zone_lock_series" => CLUSTER_FREE,
         "huge_pcp_batch" => HUGE,
         "four_zone_instances" => SPLIT,
