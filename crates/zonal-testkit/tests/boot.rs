@@ -1,6 +1,4 @@
 //! Memory handed over after boot, and contiguous frames by count.
-#![cfg(not(loom))]
-#![allow(missing_docs, reason = "tests")]
 
 use zonal::error::ContiguousError;
 use zonal::map::RangeKind;

@@ -1,7 +1,5 @@
 //! Lists of frames: every policy frees what would be freed one by one and refuses the rest; how
 //! often the caches are entered for it; and what others see of a list that is half-way.
-#![cfg(not(loom))]
-#![allow(missing_docs, reason = "tests")]
 
 #[path = "bulk_free/between.rs"]
 mod between;

@@ -1,7 +1,5 @@
 //! The presets of the 2018 series step by step: what is skipped and when, how a batch is cut off
 //! its list and comes back to it, and what the slots say of it.
-#![cfg(not(loom))]
-#![allow(missing_docs, reason = "tests")]
 
 #[path = "clusters/model.rs"]
 mod model;

@@ -1,7 +1,6 @@
 //! Compaction, with hosts that move pages, refuse, lie, panic, or take for ever.
-#![cfg(not(loom))]
-#![allow(missing_docs, reason = "tests")]
 
+#[path = "ledger/mod.rs"]
 mod ledger;
 
 use ledger::{Dice, Ledger, MOVABLE, W, ZONE, events, fragmented};

@@ -1,7 +1,6 @@
 //! When compaction forgets which pageblocks have something in them that stays.
-#![cfg(not(loom))]
-#![allow(missing_docs, reason = "tests")]
 
+#[path = "ledger/mod.rs"]
 mod ledger;
 
 use ledger::{Dice, Ledger, MOVABLE, events, fragmented};

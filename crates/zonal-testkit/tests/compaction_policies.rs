@@ -1,7 +1,6 @@
 //! What compaction evacuates next: the policies side by side.
-#![cfg(not(loom))]
-#![allow(missing_docs, reason = "tests")]
 
+#[path = "ledger/mod.rs"]
 mod ledger;
 
 use ledger::{Dice, Ledger, MOVABLE, ZONE, events, fragmented};

@@ -1,6 +1,4 @@
 //! Isolation of pageblocks, and contiguous frames by range and by number.
-#![cfg(not(loom))]
-#![allow(missing_docs, reason = "tests")]
 
 use std::collections::BTreeMap;
 use std::ops::Range;

@@ -1,6 +1,4 @@
 //! Dirty limits: where pages go that will be written.
-#![cfg(not(loom))]
-#![allow(missing_docs, reason = "tests")]
 
 use zonal::map::{PhysAddr, Region};
 use zonal::page_state::{DirtyLimit, NotManaged, PageState};

@@ -1,6 +1,4 @@
 //! Every way to be refused: the exact error, its text, and that nothing has changed (I-4).
-#![cfg(not(loom))]
-#![allow(missing_docs, reason = "tests")]
 
 use std::sync::atomic::{AtomicU8, AtomicU64};
 use zonal::error::{AllocReason, BuildError, FreeError};

@@ -1,6 +1,4 @@
 //! The fair walks: what each zone hands out, and when the policy stands back.
-#![cfg(not(loom))]
-#![allow(missing_docs, reason = "tests")]
 
 use proptest::prelude::*;
 use zonal::map::{PhysAddr, Region, RegionKind};

@@ -1,7 +1,5 @@
 //! Order 0 does not fail while a usable frame is free (I-6): one test for each place where the
 //! last frame can hide, on every preset.
-#![cfg(not(loom))]
-#![allow(missing_docs, reason = "tests")]
 
 use zonal::inspect::Place;
 use zonal::map::RangeKind;

@@ -1,6 +1,4 @@
 //! Node policies: whose memory a request gets.
-#![cfg(not(loom))]
-#![allow(missing_docs, reason = "tests")]
 
 use zonal::error::AllocReason;
 use zonal::plan::Config;

@@ -1,6 +1,4 @@
 //! Watermarks, the host's callbacks, and how long locks are held.
-#![cfg(not(loom))]
-#![allow(missing_docs, reason = "tests")]
 
 use zonal::map::{PhysAddr, Region, RegionKind};
 use zonal::plan::Config;

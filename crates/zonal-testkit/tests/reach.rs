@@ -1,6 +1,4 @@
 //! The random commands get to where the bugs would be: into every place and event.
-#![cfg(not(loom))]
-#![allow(missing_docs, reason = "tests")]
 
 use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::TestRunner;

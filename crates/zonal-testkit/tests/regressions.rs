@@ -1,6 +1,4 @@
 //! Sequences that once broke an invariant, as the suite printed them.
-#![cfg(not(loom))]
-#![allow(missing_docs, reason = "tests")]
 
 /// As printed by [`as_source`](zonal_testkit::command::as_source); not formatted, so that it
 /// can be compared.

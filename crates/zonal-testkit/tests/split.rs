@@ -1,6 +1,4 @@
 //! Zone instances: what can be allocated is what one whole zone has; only where from differs.
-#![cfg(not(loom))]
-#![allow(missing_docs, reason = "tests")]
 
 use proptest::prelude::*;
 use std::collections::BTreeSet;

@@ -1,6 +1,4 @@
 //! Threads at random: no frame is handed out twice, none is lost, all memory merges back.
-#![cfg(not(loom))]
-#![allow(missing_docs, reason = "tests")]
 
 use zonal::Order;
 use zonal::preset::{

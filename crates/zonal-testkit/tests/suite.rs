@@ -1,6 +1,4 @@
 //! The random-command suite over hosts and presets.
-#![cfg(not(loom))]
-#![allow(missing_docs, reason = "tests")]
 
 use zonal::platform::single::SingleThread;
 use zonal::preset::{

@@ -1,6 +1,4 @@
 //! Memory that comes and goes while the allocator is in use.
-#![cfg(not(loom))]
-#![allow(missing_docs, reason = "tests")]
 
 mod refused;
 mod sizes;

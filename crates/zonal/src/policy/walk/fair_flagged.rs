@@ -152,7 +152,9 @@ impl Walk for FairFlagged {
     ) {
         let frames = handed_out.saturating_sub(cpu.handed_out);
         cpu.handed_out = handed_out;
-        Self::charge_zone(flags, zone, frames);
+        if frames > 0 {
+            Self::charge_zone(flags, zone, frames);
+        }
     }
 
     fn charge_zone<P: Platform, S: Policy<Walk = Self>>(
