@@ -33,6 +33,9 @@ macro_rules! broken_wait {
             fn tune(zone: &mut Slots, first: u64, managed: u64, batch: u32) {
                 Cut::tune(zone, first, managed, batch);
             }
+            fn set_batch(zone: &mut Slots, batch: u32) {
+                Cut::set_batch(zone, batch);
+            }
             fn joined<P: Platform>(
                 zone: &mut Slots,
                 table: &FrameTable<'_, P>,
