@@ -15,6 +15,7 @@ mod dirty;
 mod errors;
 mod fair;
 mod hiding;
+mod ledger;
 mod nodes;
 #[path = "online/main.rs"]
 mod online;

@@ -1,9 +1,6 @@
 //! Compaction, with hosts that move pages, refuse, lie, panic, or take for ever.
 
-#[path = "ledger/mod.rs"]
-mod ledger;
-
-use ledger::{Dice, Ledger, MOVABLE, W, ZONE, events, fragmented};
+use super::ledger::{Dice, Ledger, MOVABLE, W, ZONE, events, fragmented};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use zonal::policy::{Compact, Policy, merge};
 use zonal::preset::{Cluster, ClusterFree, LessDirty, Linux316, Linux416, SkipMerge, Zonal};

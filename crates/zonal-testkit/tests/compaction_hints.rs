@@ -1,9 +1,6 @@
 //! When compaction forgets which pageblocks have something in them that stays.
 
-#[path = "ledger/mod.rs"]
-mod ledger;
-
-use ledger::{Dice, Ledger, MOVABLE, events, fragmented};
+use super::ledger::{Dice, Ledger, MOVABLE, events, fragmented};
 use std::collections::BTreeSet;
 use zonal::platform::Migration;
 use zonal::policy::Policy;

@@ -1,9 +1,6 @@
 //! What compaction evacuates next: the policies side by side.
 
-#[path = "ledger/mod.rs"]
-mod ledger;
-
-use ledger::{Dice, Ledger, MOVABLE, ZONE, events, fragmented};
+use super::ledger::{Dice, Ledger, MOVABLE, ZONE, events, fragmented};
 use std::collections::BTreeMap;
 use zonal::policy::{Policy, cluster, compact, merge, split, trace, walk};
 use zonal::{CompactMode, CompactOutcome, Order, Pfn};
