@@ -6,7 +6,10 @@ use zonal::policy::Policy;
 use zonal::preset::{
     Cluster, ClusterFree, FairZone, LessDirty, Linux316, Linux416, SkipMerge, SplitZones, Zonal,
 };
-use zonal::{CpuId, NodeId, NodeMask, NodePolicy, Order, Pfn, Request, ZoneType};
+use zonal::watermark::Watermarks;
+use zonal::{
+    CpuId, MigrateType, NodeId, NodeMask, NodePolicy, Order, Pfn, Request, ZoneId, ZoneType,
+};
 use zonal_testkit::host::Host;
 use zonal_testkit::preset::{TinySplit, TinyZonal};
 use zonal_testkit::probe::{Cells, Probe};
@@ -137,6 +140,32 @@ fn frees_go_home<S: Policy>() {
         allocator.drain_all();
         let free = |id| allocator.zone_info(zonal::ZoneId(id)).unwrap().free;
         assert_eq!([free(0), free(1)], MANAGED);
+    });
+}
+
+/// What another CPU's shard keeps counts above the marks, and is taken before the little that is
+/// left on the lists: a CPU does not turn to another node for it.
+#[test]
+fn a_shard_comes_before_the_node_next_door() {
+    let shape = Shape::TwoNodes;
+    let plan = plan::<TinyZonal>(&shape.regions(), Config { cpus: 4, ..shape.config() });
+    with_plan::<Probe<Cells>, TinyZonal, _>(shape, &plan, |world| {
+        let (allocator, zone) = (&world.allocator, ZoneId(0));
+        let request = Request::frame().migrate(MigrateType::Movable);
+        allocator.platform().switch_cpu(CpuId(2));
+        let all: Vec<_> =
+            core::iter::from_fn(|| allocator.alloc_raw(&request.this_node()).ok()).collect();
+        assert_eq!(all.len() as u64, MANAGED[0]);
+        all.into_iter().for_each(|pfn| allocator.free_raw(pfn, Order::ZERO).unwrap());
+        let before = allocator.zone_info(zone).unwrap();
+        assert!(before.free > 0 && before.deferred >= 16, "{before:?}");
+        let low = before.free + 8;
+        assert!(allocator.set_watermarks(zone, Watermarks { min: 0, low, high: low }));
+        for _ in 0..8 {
+            assert_eq!(node(world, 0, &request), Ok(0));
+        }
+        let after = allocator.zone_info(zone).unwrap();
+        assert_eq!((after.free, after.deferred), (before.free, before.deferred - 8));
     });
 }
 

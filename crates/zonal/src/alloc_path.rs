@@ -7,7 +7,7 @@ use crate::cpu_zone::CpuZone;
 use crate::entry::Entry;
 use crate::error::{AllocError, AllocReason};
 use crate::frame::FrameState;
-use crate::keeper::Keeper;
+use crate::keeper::{Here, Keeper};
 use crate::migrate::MigrateType;
 use crate::platform::Platform;
 use crate::policy::trace::{Event, Point};
@@ -146,7 +146,7 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
     ) -> Result<u32, Miss> {
         let (order, migrate) = (request.order(), request.migrate_type());
         let here = self.here(zone, entry.cpu());
-        let allowance = self.allowance(zone, request, mark);
+        let allowance = self.allowance(&here, request, mark);
         if S::Keeper::caches(order) {
             let found = entry.enter(zone.id, |own| {
                 let pop = |own: &mut CpuZone<S>| {
@@ -178,16 +178,20 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
         }
     }
 
-    /// How many frames the request may take from the zone's lists and shared clusters:
-    /// 0, or at least a block of its order.
-    pub(crate) fn allowance(&self, zone: &Zone<P, S>, request: &Request, mark: Mark) -> u64 {
-        let free = zone.usable(request) + S::Keeper::shared::<P>(&zone.keeper);
-        let (mark, reserve) = (zone.mark(mark), zone.reserve(request.limit()));
+    /// How many frames the request may take from the zone's lists and clusters: 0, or at least a
+    /// block of its order. Other CPUs' shards are counted only if it takes them to pass the mark:
+    /// that costs O(CPUs).
+    pub(crate) fn allowance(&self, here: &Here<'_, P, S>, request: &Request, mark: Mark) -> u64 {
+        let zone = here.zone;
+        let (kept, reserve) = (zone.mark(mark), zone.reserve(request.limit()));
         let access = request.access();
-        if !watermark_ok(free, request.order(), mark, reserve, access, |_| true) {
-            return 0;
-        }
-        free - access.lower(mark) - reserve
+        let above = |free: u64| {
+            let enough = watermark_ok(free, request.order(), kept, reserve, access, |_| true);
+            enough.then(|| free - access.lower(kept) - reserve)
+        };
+        let listed = zone.usable(request);
+        let near = above(listed + S::Keeper::shared::<P>(&zone.keeper));
+        near.or_else(|| above(listed + S::Keeper::deferred(here))).unwrap_or(0)
     }
 
     /// Takes a block from the buddy lists, past the caches.

@@ -234,7 +234,7 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
 
     /// Where a keeper works when `cpu` turns to `zone`.
     #[inline]
-    pub(crate) fn here(&self, zone: &'m Zone<P, S>, cpu: usize) -> Here<'_, P, S> {
+    pub(crate) fn here<'a>(&'a self, zone: &'a Zone<P, S>, cpu: usize) -> Here<'a, P, S> {
         Here {
             table: &self.table,
             zone,

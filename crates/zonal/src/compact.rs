@@ -286,7 +286,8 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
             return false;
         }
         let cma = task.request.is_none_or(may_have_cma);
-        let above = task.request.is_none_or(|r| self.allowance(zone, r, Mark::Min) > 0);
+        let here = self.here(zone, 0);
+        let above = task.request.is_none_or(|r| self.allowance(&here, r, Mark::Min) > 0);
         above && zone.with_buddy(|buddy| buddy.has_block(task.order, cma))
     }
 

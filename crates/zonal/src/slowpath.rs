@@ -207,7 +207,7 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
                 let here = self.here(zone, entry.cpu());
                 seen += self.cached_in(zone) + S::Keeper::deferred(&here);
                 // Freed to the lists, or drained to them by somebody else, since the walk.
-                seen += self.allowance(zone, request, Mark::Min);
+                seen += self.allowance(&here, request, Mark::Min);
             }
             if seen == 0 {
                 break;

@@ -13,6 +13,9 @@
 //!   empty, and the shared part one more for every time that any CPU did, within the depot's
 //!   share of the zone. A drain takes that back. What nobody missed is merged at once: frames
 //!   from all over the zone that wait in clusters would keep every pageblock in pieces.
+//! - Little is free: lists near the low watermark are scattered frames, and to pick them up one by
+//!   one is long work under the lock. Then another CPU's shard comes before the lists; what shards
+//!   hold counts above the watermark.
 //! - Locality: what comes from the buddy lists is every free frame of one pageblock, so that two
 //!   CPUs do not share pageblocks (the idea: `LLFree`, Wrenger 2023).
 
@@ -25,6 +28,7 @@ use crate::migrate::{MigrateType, NR_CACHED_TYPES};
 use crate::platform::{AtomicWord, Platform};
 use crate::policy::Policy;
 use crate::units::{Order, Pfn};
+use crate::watermark::Mark;
 use core::sync::atomic::Ordering::Relaxed;
 
 /// The keeper with clusters of `N` frames. `N` is 256 in the presets: 254 or more frames an
@@ -79,6 +83,16 @@ impl<const N: usize> Depot<N> {
         Self::load(here, cpu, &id, at);
         here.pool.put_empty(id);
         true
+    }
+
+    /// Whether the buddy lists have so little above the low watermark that one CPU should not fill
+    /// its stacks from them.
+    fn is_scarce<P: Platform, S: Policy<Keeper = Self>>(
+        here: &Here<'_, P, S>,
+        cpu: &DepotCpu<N>,
+    ) -> bool {
+        let above = here.zone.free().saturating_sub(here.zone.mark(Mark::Low));
+        above / SCARCE < u64::from(cpu.high)
     }
 
     /// Takes a full cluster from another CPU's shard.
@@ -320,6 +334,13 @@ impl<const N: usize> Keeper for Depot<N> {
         }
         let deposits = cpu.batch == N as u32;
         if deposits && Self::take_cluster(here, cpu, migrate, allowance) {
+            return true;
+        }
+        if deposits
+            && Self::is_scarce(here, cpu)
+            && allowance > 0
+            && Self::steal_cluster(here, cpu, migrate)
+        {
             return true;
         }
         if deposits && Self::take_run(here, cpu, migrate, allowance) {
