@@ -26,11 +26,20 @@ use crate::run::{SimError, Spec};
 use crate::task::{idle, stopped};
 use crate::ticks::Ticks;
 use core::cell::Cell;
+use zonal::Order;
 
 /// Frames of each task: it uses 8300 on average (four compilers, its part of the cache, slabs),
 /// and many tasks seldom use more than that together. Little is free, as on a machine whose page
 /// cache has filled memory, so that what is allocated was freed before, by anybody.
 const FRAMES: u64 = 9_600;
+/// Frames for each task that hold files nobody reads any more, in largest blocks, from the first
+/// to the last moment: the machine of the source has a hundred times as much memory as the build
+/// uses. Their content is not simulated, but a zone is as large with them as the bounds expect
+/// that follow its size.
+const HELD: u64 = 16_384;
+/// Bursts of every task before the clock starts: a dozen processes come and go, so that lists
+/// and caches are as a build leaves them and no longer as memory was before it.
+const SETTLING: usize = 500;
 
 const MIX: Mix = Mix {
     small_one_in: SMALL_ONE_IN,
@@ -45,6 +54,8 @@ const MIX: Mix = Mix {
 pub(crate) struct Kbuild {
     before: Cell<Batches>,
     after: Cell<Option<Batches>>,
+    /// Frames that nobody gives back.
+    held: Cell<u64>,
 }
 
 impl Workload for Kbuild {
@@ -54,7 +65,7 @@ impl Workload for Kbuild {
         let on_one = u64::from(spec.tasks).min(u64::from(machine.topology.cpus()) / sockets);
         let faults = if spec.quick { 200_000 } else { 800_000 };
         Ok(Needs {
-            frames_a_socket: (on_one * FRAMES).max(1 << 18),
+            frames_a_socket: (on_one * (FRAMES + HELD)).max(1 << 18),
             counted: "faults",
             warm_up: faults,
             measure: faults,
@@ -65,6 +76,13 @@ impl Workload for Kbuild {
     fn tasks<'a>(&'a self, stage: &'a Stage<'a>) -> Vec<Body<'a>> {
         let new = |cpu| Processes::new(stage.task(cpu), stage.random(cpu), MIX, usize::MAX);
         let mut all: Vec<_> = (0..stage.spec.tasks).map(new).collect();
+        let blocks = HELD / Order::MAX.frames();
+        for processes in &mut all {
+            for _ in 0..blocks {
+                processes.task.take(Order::MAX).expect("memory is empty and large enough");
+            }
+        }
+        self.held.set(u64::from(stage.spec.tasks) * blocks * Order::MAX.frames());
         // At no cost, in turns: a page cache among scattered free memory, as after hours of use,
         // then processes at any point of their way.
         for _ in (0..CACHE_FRAMES * 3 / 2).step_by(BURST) {
@@ -77,6 +95,11 @@ impl Workload for Kbuild {
             processes.begin_midway();
         }
         while all.iter_mut().fold(false, |more, processes| processes.catch_up() | more) {}
+        for _ in 0..SETTLING {
+            for processes in &mut all {
+                processes.burst();
+            }
+        }
         self.before.set(Batches::of(stage.allocator));
         let body = |mut processes: Processes<'a>| -> Body<'a> {
             Box::new(move || {
@@ -94,7 +117,7 @@ impl Workload for Kbuild {
     }
 
     fn figures(&self, stage: &Stage<'_>) -> Result<Vec<Figure>, SimError> {
-        accounted_for(stage, 0)?;
+        accounted_for(stage, self.held.get())?;
         let after = self.after.get().unwrap_or_default();
         Ok(after.since(&self.before.get()).figures())
     }
