@@ -44,8 +44,7 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
         }
     }
 
-    /// Takes a block of order `ORDER`, 0 or 9, from the cache of the home zone. The closure is
-    /// small enough to be inlined because it is for one order only.
+    /// Takes a block of order `ORDER`, 0 or 9, from the cache of the home zone.
     #[inline(always)]
     fn pop_home<E: Entry<P, S>, const ORDER: u8>(
         &self,
@@ -53,14 +52,36 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
         limit: ZoneType,
         migrate: MigrateType,
     ) -> Option<u32> {
-        let (table, home) = (&self.table, self.home(entry, limit));
-        let (walk, zones) = (&self.walk, self.zones);
+        let home = self.home(entry, limit);
+        self.pop_at::<E, ORDER>(entry, home, migrate)
+    }
+
+    /// The same, where the home zone is known. The closure is small enough to be inlined because
+    /// it is for one order only.
+    #[inline(always)]
+    fn pop_at<E: Entry<P, S>, const ORDER: u8>(
+        &self,
+        entry: &mut E,
+        home: usize,
+        migrate: MigrateType,
+    ) -> Option<u32> {
         entry.enter_at(home, move |own| {
-            let order = ORDERS[ORDER as usize];
-            let index = S::Keeper::pop(&mut own.cache, table, order, migrate)?;
-            S::Walk::charge(walk, zones.get(home), &mut own.walk, order.frames());
-            Some(index)
+            self.pop(own, self.zones.get(home), ORDERS[ORDER as usize], migrate)
         })?
+    }
+
+    /// Takes a block from a CPU's cache of `zone`, and charges the walk for it.
+    #[inline(always)]
+    pub(crate) fn pop(
+        &self,
+        own: &mut CpuZone<S>,
+        zone: Option<&Zone<P, S>>,
+        order: Order,
+        migrate: MigrateType,
+    ) -> Option<u32> {
+        let index = S::Keeper::pop(&mut own.cache, &self.table, order, migrate)?;
+        S::Walk::charge(&self.walk, zone, &mut own.walk, order.frames());
+        Some(index)
     }
 
     /// The zone whose cache may answer a plain request; an index beyond all zones: none may.
@@ -81,11 +102,8 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
         let (order, migrate) = (request.order(), request.migrate_type());
         if order > Order::ZERO && request.is_plain() && S::Keeper::caches(order) {
             let home = self.home(entry, request.limit());
-            if let Some(Some(index)) = entry.enter_at(home, |own| {
-                let index = S::Keeper::pop(&mut own.cache, &self.table, order, migrate)?;
-                S::Walk::charge(&self.walk, self.zones.get(home), &mut own.walk, order.frames());
-                Some(index)
-            }) {
+            let pop = |own: &mut CpuZone<S>| self.pop(own, self.zones.get(home), order, migrate);
+            if let Some(Some(index)) = entry.enter_at(home, pop) {
                 return Ok(self.handed_out(self.table.pfn(index), order, request));
             }
         }
@@ -93,7 +111,7 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
             let home = self.home(entry, request.limit());
             let zone = self.zones.get(home).filter(|zone| self.may_be_dirtied(zone, request));
             if zone.is_some()
-                && let Some(index) = self.pop_home::<E, 0>(entry, request.limit(), migrate)
+                && let Some(index) = self.pop_at::<E, 0>(entry, home, migrate)
             {
                 return Ok(self.handed_out(self.table.pfn(index), order, request));
             }
@@ -149,11 +167,7 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
         let allowance = self.allowance(&here, request, mark);
         if S::Keeper::caches(order) {
             let found = entry.enter(zone.id, |own| {
-                let pop = |own: &mut CpuZone<S>| {
-                    let index = S::Keeper::pop(&mut own.cache, &self.table, order, migrate)?;
-                    S::Walk::charge(&self.walk, Some(zone), &mut own.walk, order.frames());
-                    Some(index)
-                };
+                let pop = |own: &mut CpuZone<S>| self.pop(own, Some(zone), order, migrate);
                 if let Some(index) = pop(own) {
                     return Some(index);
                 }

@@ -184,16 +184,9 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
     /// The shared way in, for the CPU that the platform believes this is.
     #[inline(always)]
     pub(crate) fn shared_entry(&self) -> SharedEntry<'_, P, S> {
-        let cpu = self.current_cpu().0 as usize;
+        let (CpuId(cpu), cpus) = (self.platform.cpu(), self.cpus());
+        let cpu = (if cpu < cpus { cpu } else { cpu % cpus }) as usize;
         SharedEntry::new(self.caches, self.zones.len(), cpu, self.homes_of(cpu))
-    }
-
-    /// The CPU that the platform believes this is, one of the allocator's.
-    #[inline(always)]
-    pub(crate) fn current_cpu(&self) -> CpuId {
-        let cpus = self.cpus();
-        let CpuId(cpu) = self.platform.cpu();
-        CpuId(if cpu < cpus { cpu } else { cpu % cpus })
     }
 
     pub(crate) fn caches_of(&self, cpu: CpuId) -> Option<&'m [P::Slot<CpuZone<S>>]> {

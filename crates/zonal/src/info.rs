@@ -10,7 +10,7 @@
 use crate::allocator::Allocator;
 use crate::buddy::BuddyEvents;
 use crate::compact::CompactEvents;
-use crate::cpu_zone::CpuEvents;
+use crate::cpu_zone::{CpuEvents, CpuZone};
 use crate::free_area::FreeCounts;
 use crate::keeper::Keeper;
 use crate::migrate::MigrateType;
@@ -146,7 +146,7 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
             boost: zone.boost(),
             reserve: ZoneType::ALL.map(|limit| zone.reserve(limit)),
             high_atomic_blocks,
-            allocated: self.allocated_in(zone) + events.direct_alloc,
+            allocated: self.sum_over_caches(zone, |own| own.events().alloc) + events.direct_alloc,
             fair: S::Walk::share(&self.walk, zone),
             pages: self.pages_in(zone),
             events,
@@ -154,10 +154,14 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
         })
     }
 
-    /// Frames that the caches of all CPUs have handed out of a zone.
-    fn allocated_in(&self, zone: &Zone<P, S>) -> u64 {
+    /// A figure of every CPU's cache of a zone, summed up.
+    pub(crate) fn sum_over_caches(
+        &self,
+        zone: &Zone<P, S>,
+        figure: impl Fn(&mut CpuZone<S>) -> u64,
+    ) -> u64 {
         let of_zone = self.caches.iter().skip(zone.id.0 as usize).step_by(self.zones.len());
-        of_zone.map(|cache| cache.with(|own| own.events().alloc)).sum()
+        of_zone.map(|cache| cache.with(&figure)).sum()
     }
 
     fn pages_in(&self, zone: &Zone<P, S>) -> Option<ZonePages> {

@@ -21,6 +21,7 @@ pub mod compact;
 mod contiguous;
 mod cpu_delta;
 mod cpu_zone;
+mod drain;
 mod entry;
 pub mod error;
 mod fallback;

@@ -11,15 +11,14 @@
 use crate::allocator::Allocator;
 use crate::buddy::Buddy;
 use crate::build::{size_buddy, size_cache};
-use crate::cpu_zone::CpuZone;
 use crate::entry::Entry;
 use crate::error::{OfflineError, OnlineError, RangeError};
 use crate::frame::{BlockWord, FrameState, FrameTable};
 use crate::keeper::Keeper;
 use crate::map::{PfnRange, RangeKind};
 use crate::migrate::MigrateType;
-use crate::platform::{AtomicWord, Platform, Slot};
-use crate::policy::{Policy, Walk};
+use crate::platform::{AtomicWord, Platform};
+use crate::policy::Policy;
 use crate::request::Request;
 use crate::units::{CpuId, NodeMask, Order, Pfn};
 use crate::zone::Zone;
@@ -234,23 +233,12 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
             }
             zone.with_buddy(|buddy| size_buddy(self.plan, buddy, zone.managed()));
             for cpu in (0..self.cpus()).map(CpuId) {
-                self.resize_cache(zone, cpu);
+                // Emptied and bounded in one entry of its slot.
+                self.drain_cache(cpu, zone, |own| size_cache(self.plan, own, zone.managed()));
             }
             // What has come is in front of the scanners.
             zone.compaction.start_over();
         }
-    }
-
-    /// Empties a CPU's cache of the zone and sets its bounds, in one entry of its slot.
-    fn resize_cache(&self, zone: &'m Zone<P, S>, cpu: CpuId) {
-        let caches = self.caches_of(cpu).unwrap_or(&[]);
-        let Some(cache) = caches.get(usize::from(zone.id.0)) else { return };
-        let here = self.here(zone, cpu.0 as usize);
-        cache.with(|own: &mut CpuZone<S>| {
-            let given = own.book(|own| S::Keeper::drain(&here, &mut own.cache));
-            own.events.drains += u64::from(given > 0);
-            size_cache(self.plan, own, zone.managed());
-        });
     }
 
     /// Draws the zone's span in to what is there.
@@ -302,11 +290,7 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
             return None;
         }
         let zone = self.first_zone(entry.cpu(), request)?;
-        entry.enter(zone.id, |own| {
-            let index = S::Keeper::pop(&mut own.cache, &self.table, order, migrate)?;
-            S::Walk::charge(&self.walk, Some(zone), &mut own.walk, order.frames());
-            Some(index)
-        })?
+        entry.enter(zone.id, |own| self.pop(own, Some(zone), order, migrate))?
     }
 }
 

@@ -17,7 +17,7 @@ use crate::entry::Entry;
 use crate::error::{AllocError, AllocReason, ZONES_EXPLAINED, ZoneTried};
 use crate::keeper::Keeper;
 use crate::migrate::{MigrateType, NR_MIGRATE_TYPES};
-use crate::platform::{AtomicWord, Platform, Slot};
+use crate::platform::{AtomicWord, Platform};
 use crate::policy::walk::Miss;
 use crate::policy::{Compact, Dirty, Policy, Split, Walk};
 use crate::request::{NodePolicy, Request};
@@ -242,16 +242,6 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
         }
     }
 
-    /// Merges one deferred cluster; returns the frames. In the slot of `cpu`: whoever looks for
-    /// frames looks into the depot first and then into every slot, so it waits for those that
-    /// are on their way from the one to the buddy lists.
-    pub(crate) fn coalesce(&self, cpu: CpuId, zone: &'m Zone<P, S>) -> u64 {
-        let caches = self.caches_of(cpu).unwrap_or(&[]);
-        let Some(cache) = caches.get(zone.id.0 as usize) else { return 0 };
-        let here = self.here(zone, cpu.0 as usize);
-        cache.with(|_| S::Keeper::coalesce(&here))
-    }
-
     /// Drains every CPU's cache and opens a pageblock of the high-atomic reserve, zone by zone;
     /// returns the frames drained.
     fn open_everything(&self, zones: &Zones<'m, P, S>, request: &Request) -> u64 {
@@ -334,45 +324,6 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
     ) -> Option<u32> {
         let found = self.walk(entry, zones, request, Mark::Min);
         found.or_else(|| self.search(entry, zones, request))
-    }
-
-    /// Gives what every CPU caches of the zone back to its buddy lists; returns the frames.
-    pub(crate) fn drain_zone(&self, zone: &'m Zone<P, S>) -> u64 {
-        (0..self.cpus()).map(|cpu| self.drain_cache(CpuId(cpu), zone)).sum()
-    }
-
-    fn drain_cache(&self, cpu: CpuId, zone: &'m Zone<P, S>) -> u64 {
-        let caches = self.caches_of(cpu).unwrap_or(&[]);
-        let Some(cache) = caches.get(zone.id.0 as usize) else { return 0 };
-        let here = self.here(zone, cpu.0 as usize);
-        cache.with(|own| {
-            let given = own.book(|own| S::Keeper::drain(&here, &mut own.cache));
-            own.events.drains += u64::from(given > 0);
-            given
-        })
-    }
-
-    /// Gives everything that `cpu` caches back to the buddy lists; returns the frames. For a
-    /// CPU that goes idle or offline. `0` for a CPU that the allocator does not have.
-    pub fn drain_cpu(&self, cpu: CpuId) -> u64 {
-        self.zones.iter().map(|zone| self.drain_cache(cpu, zone)).sum()
-    }
-
-    /// Gives everything that any CPU caches, and every deferred cluster, back to the buddy
-    /// lists, merged; returns the frames. Must not be called from a platform lock.
-    pub fn drain_all(&self) -> u64 {
-        let mut given = 0;
-        for zone in self.zones {
-            given += self.drain_zone(zone);
-            loop {
-                match self.coalesce(CpuId(0), zone) {
-                    0 => break,
-                    frames => given += frames,
-                }
-            }
-            self.merge_skipped(zone);
-        }
-        given
     }
 
     /// The zones for a request from `cpu`: node policy and zone limit applied to a zonelist, and
@@ -480,8 +431,7 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
 
     /// Frames that all CPUs cache of a zone.
     pub(crate) fn cached_in(&self, zone: &Zone<P, S>) -> u64 {
-        let of_zone = self.caches.iter().skip(zone.id.0 as usize).step_by(self.zones.len());
-        of_zone.map(|cache| cache.with(|own| S::Keeper::cached(&own.cache))).sum()
+        self.sum_over_caches(zone, |own| S::Keeper::cached(&own.cache))
     }
 }
 

@@ -43,7 +43,7 @@ pub trait BulkFree: Send + Sync + 'static {
 ///
 /// A set of frames is a mask: bit n is the frame at `from + n`. A frame that is prepared and
 /// neither committed nor taken back is lost.
-#[allow(clippy::len_without_is_empty, reason = "nobody asks")]
+#[expect(clippy::len_without_is_empty, reason = "nobody asks")]
 pub trait Listed {
     /// How many frames it has.
     fn len(&self) -> usize;
