@@ -24,6 +24,13 @@ pub(crate) trait AnyAllocator: Frames {
     fn compact_in_background(&self, order: Order) -> CompactOutcome;
 }
 
+impl<'a> dyn AnyAllocator + 'a {
+    /// What its zones hold.
+    pub(crate) fn zones(&self) -> impl Iterator<Item = ZoneInfo> {
+        (0..self.zone_count()).filter_map(|id| self.zone_info(ZoneId(id as u8)))
+    }
+}
+
 /// A CPU's way into it.
 pub(crate) trait Cpu {
     fn alloc_raw(&mut self, request: &Request) -> Result<Pfn, AllocError>;

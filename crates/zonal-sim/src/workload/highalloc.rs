@@ -47,7 +47,7 @@ use std::rc::Rc;
 use zonal::compact::CompactOutcome;
 use zonal::plan::Config;
 use zonal::watermark::{MinFree, WatermarkConfig};
-use zonal::{MigrateType, Order, Request, ZoneId};
+use zonal::{MigrateType, Order, Request};
 
 /// Pause of a builder between steps while blocks are asked for, in ms: a build on all CPUs
 /// asks for several times as much.
@@ -157,10 +157,8 @@ const fn requests(frames: u64) -> u64 {
 }
 
 fn memory_of(stage: &Stage<'_>) -> Rc<Memory> {
-    let zones = (0..stage.allocator.zone_count()).map(|id| ZoneId(id as u8));
-    let zones = zones.filter_map(|id| stage.allocator.zone_info(id));
     let (mut managed, mut high) = (0, 0);
-    for zone in zones {
+    for zone in stage.allocator.zones() {
         managed += zone.managed;
         high += zone.watermarks.high;
     }

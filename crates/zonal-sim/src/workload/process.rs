@@ -17,7 +17,7 @@ use crate::task::{Task, count};
 use fastrand::Rng;
 use std::collections::VecDeque;
 use zonal::migrate::NR_CACHED_TYPES;
-use zonal::{MigrateType, Order, Pfn, Request, ZoneId};
+use zonal::{MigrateType, Order, Pfn, Request};
 
 /// What one kind of work does differently from another.
 #[derive(Clone, Copy, Debug)]
@@ -269,8 +269,7 @@ impl Batches {
     /// Since the allocator was made.
     pub(crate) fn of(allocator: &dyn AnyAllocator) -> Self {
         let mut sum = Self::default();
-        let zones = (0..allocator.zone_count()).map(|id| ZoneId(id as u8));
-        for zone in zones.filter_map(|id| allocator.zone_info(id)) {
+        for zone in allocator.zones() {
             sum.calls += zone.events.free_batches;
             for (sum, count) in sum.single.iter_mut().zip(zone.events.single_type) {
                 *sum += count;
@@ -311,8 +310,7 @@ impl Batches {
 /// [`SimError::FramesLost`].
 pub(crate) fn accounted_for(stage: &Stage<'_>, held: u64) -> Result<(), SimError> {
     let (mut managed, mut known) = (0, held);
-    let zones = (0..stage.allocator.zone_count()).map(|id| ZoneId(id as u8));
-    for zone in zones.filter_map(|id| stage.allocator.zone_info(id)) {
+    for zone in stage.allocator.zones() {
         managed += zone.managed;
         known += zone.free + zone.cached + zone.deferred + zone.isolated;
     }

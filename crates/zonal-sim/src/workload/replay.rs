@@ -19,7 +19,7 @@ use crate::sleeper::Sleeper;
 use crate::task::{Task, count, idle};
 use crate::ticks::Ticks;
 use core::cell::{Cell, RefCell};
-use zonal::{Order, Pfn, ZoneId};
+use zonal::{Order, Pfn};
 
 /// How long a refused request waits before it is made again.
 const AGAIN: Ticks = Ticks(2_000 * Ticks::PER_CYCLE);
@@ -150,15 +150,14 @@ impl Workload for Replay<'_> {
         };
         let mut figures = vec![figure("peak_frames", self.peak.get())];
         let mut hold_max = 0;
-        for id in 0..stage.allocator.zone_count() {
-            let Some(zone) = stage.allocator.zone_info(ZoneId(id as u8)) else { continue };
+        for zone in stage.allocator.zones() {
             hold_max = hold_max.max(zone.events.hold_max);
             let (from, to) = (zone.start.get(), zone.start.get() + zone.spanned);
             let inside = self.blocks.iter().filter(|block| match block.get() {
                 Block::There(pfn) | Block::Was(pfn) => (from..to).contains(&pfn.get()),
                 Block::Awaited | Block::Refused => false,
             });
-            figures.push(figure(&format!("allocs_zone_{id}"), inside.count() as u64));
+            figures.push(figure(&format!("allocs_zone_{}", zone.zone.0), inside.count() as u64));
         }
         figures.push(figure("hold_max", hold_max.into()));
         if engine::with(|engine| engine.measured.counts().iter().all(|it| it.0 != "failures"))

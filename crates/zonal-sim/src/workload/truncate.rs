@@ -24,7 +24,8 @@ use crate::run::{SimError, Spec};
 use crate::task::{Task, count, spend};
 use crate::ticks::Ticks;
 use core::cell::RefCell;
-use zonal::{CpuEvents, CpuId, Order, Pfn, ZoneId};
+use zonal::info::ZoneInfo;
+use zonal::{CpuEvents, CpuId, Order, Pfn};
 
 /// Files of a task: 16 directories of 16.
 const FILES: u64 = 256;
@@ -129,9 +130,11 @@ fn truncate(task: &mut Task<'_>, file: &[Pfn], page: Ticks) {
 
 /// What all CPUs' caches counted.
 fn listed(stage: &Stage<'_>) -> CpuEvents {
-    let zones = (0..stage.allocator.zone_count()).map(|id| ZoneId(id as u8));
-    let cpus = || (0..stage.allocator.cpus()).map(CpuId);
-    let caches =
-        zones.flat_map(|id| cpus().filter_map(move |cpu| stage.allocator.cache_info(id, cpu)));
+    let allocator = stage.allocator;
+    let of_zone = |zone: ZoneInfo| {
+        let cpus = (0..allocator.cpus()).map(CpuId);
+        cpus.filter_map(move |cpu| allocator.cache_info(zone.zone, cpu))
+    };
+    let caches = allocator.zones().flat_map(of_zone);
     caches.map(|cache| cache.events).fold(CpuEvents::default(), CpuEvents::plus)
 }

@@ -112,8 +112,7 @@ pub(super) fn now() -> Ticks {
 
 impl Cache {
     pub(super) fn new(stage: &Stage<'_>, disk: Disk, used: u64) -> Self {
-        let zones = (0..stage.allocator.zone_count()).map(|id| ZoneId(id as u8));
-        let zones = zones.filter_map(|id| stage.allocator.zone_info(id)).map(|zone| Zone {
+        let zones = stage.allocator.zones().map(|zone| Zone {
             id: zone.zone,
             zone_type: zone.zone_type,
             from: zone.start.get(),
