@@ -16,17 +16,16 @@ use std::sync::Barrier;
 use std::thread;
 
 use zonal::policy::Policy;
-use zonal::preset::{
-    Cluster, ClusterFree, FairZone, LessDirty, Linux316, Linux413, Linux416, SkipMerge, SplitZones,
-    SplitZonesByCpu, Zonal,
-};
+use zonal::preset::SplitZonesByCpu;
 use zonal::report::{BuddyInfo, PageTypeInfo, UnusableFree, VmStat, ZoneStatus};
 use zonal::{MigrateType, Order, Request};
 use zonal_host::Arena;
 use zonal_host::arena::Page;
+use zonal_sim::run::OnPreset;
 
 use crate::cli::InfoArgs;
 use crate::error::LabError;
+use crate::presets;
 use crate::rng::Rng;
 use crate::subjects;
 
@@ -44,18 +43,31 @@ const STEPS: u64 = 20_000;
 /// says.
 pub fn run(args: &InfoArgs, out: &mut dyn Write) -> Result<(), LabError> {
     let is = |name: &str| args.preset.eq_ignore_ascii_case(name);
-    macro_rules! reports {
-        ($($preset:ident)*) => {
-            $(if is($preset::NAME) {
-                return report::<$preset>(args.memory, out);
-            })*
-        };
+    let report = Report { memory: args.memory, out };
+    // Not one of the simulator's.
+    if is(SplitZonesByCpu::NAME) {
+        return report.run::<SplitZonesByCpu>();
     }
-    reports!(Zonal Linux416 SkipMerge Cluster ClusterFree);
-    reports!(Linux413 Linux316 FairZone LessDirty SplitZones SplitZonesByCpu);
-    let presets = subjects::zonal::entries();
-    let known = subjects::names(&presets, |_| true);
+    if let Some(preset) = presets::on_memory().find(|preset| is(preset.name())) {
+        return preset.with(report);
+    }
+    let entries = subjects::zonal::entries();
+    let known = subjects::names(&entries, |_| true);
     Err(LabError::UnknownPreset { name: args.preset.clone(), known })
+}
+
+/// The reports of one preset.
+struct Report<'a> {
+    memory: usize,
+    out: &'a mut dyn Write,
+}
+
+impl OnPreset for Report<'_> {
+    type Output = Result<(), LabError>;
+
+    fn run<S: Policy>(self) -> Self::Output {
+        report::<S>(self.memory, self.out)
+    }
 }
 
 fn report<S: Policy>(memory: usize, out: &mut dyn Write) -> Result<(), LabError> {

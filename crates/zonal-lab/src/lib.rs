@@ -84,6 +84,7 @@ pub mod outfile;
 pub mod pages;
 pub mod plan;
 pub mod pool;
+mod presets;
 pub mod published;
 pub mod record;
 pub mod rendezvous;

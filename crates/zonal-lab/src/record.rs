@@ -34,12 +34,9 @@ use zonal::CpuId;
 use zonal::policy::Policy;
 use zonal::policy::trace::Point;
 use zonal::policy::trace::ring::{Reader, Record, Ring, Sink, ToRing, words_for};
-use zonal::preset::{
-    Cluster, ClusterFree, FairZone, LessDirty, Linux316, Linux413, Linux416, SkipMerge, SplitZones,
-    Traced, Zonal,
-};
+use zonal::preset::Traced;
 use zonal_host::cpu;
-use zonal_sim::run::Preset;
+use zonal_sim::run::{OnPreset, Preset};
 
 use crate::case::{Case, Spec};
 use crate::cli::parse_size;
@@ -48,7 +45,7 @@ use crate::machine;
 use crate::options::Options;
 use crate::outfile::OutFile;
 use crate::pool::Pool;
-use crate::sim_command::preset_called;
+use crate::presets::{preset_called, with_preset};
 use crate::subject::{Setup, SubjectError};
 use crate::subjects::zonal::{Owned, open};
 use crate::workload::Workload;
@@ -138,7 +135,8 @@ pub fn run(args: &RecordArgs, out: &mut dyn Write) -> Result<(), LabError> {
     let setup = Setup { memory: args.memory, threads, touch: false };
     let spec =
         Spec { workload: args.workload, setup, seed: args.seed, options: Options::default() };
-    let case = case(args.preset, &spec)?.map_err(|error| gave(error.to_string()))?;
+    let case =
+        with_preset(args.preset, Recorded(&spec))?.map_err(|error| gave(error.to_string()))?;
     // What earlier recordings left is theirs.
     let mut readers: Vec<_> = rings.iter().map(Ring::reader).collect();
     let before: Vec<u64> = readers.iter_mut().map(|reader| finish(reader, |_| ())).collect();
@@ -196,20 +194,15 @@ fn finish(reader: &mut Reader<'_, AtomicU64>, mut each: impl FnMut(Record)) -> u
     }
 }
 
-fn case(preset: Preset, spec: &Spec) -> Result<Result<Arc<dyn Case>, SubjectError>, LabError> {
-    macro_rules! on {
-        ($($name:ident)*) => {
-            match preset {
-                $(Preset::$name => Ok(open::<Traced<$name, ToRing<Lab>>, Owned>(spec)),)*
-                Preset::HugeBatch => Err(LabError::UnknownPreset {
-                    name: preset.name().into(),
-                    known: [$($name::NAME),*].join(", "),
-                }),
-            }
-        };
+/// Opens a preset for what the spec asks of it, recorded.
+struct Recorded<'a>(&'a Spec);
+
+impl OnPreset for Recorded<'_> {
+    type Output = Result<Arc<dyn Case>, SubjectError>;
+
+    fn run<S: Policy>(self) -> Self::Output {
+        open::<Traced<S, ToRing<Lab>>, Owned>(self.0)
     }
-    on!(Zonal Linux416 Linux413 Linux316 FairZone LessDirty
-        SkipMerge Cluster ClusterFree SplitZones)
 }
 
 /// The trace as text. `lost` events of each CPU come first, as they are the oldest.

@@ -43,18 +43,14 @@ use clap::Args;
 use comfy_table::{Cell, CellAlignment, Table, presets};
 use serde::Serialize;
 use zonal::policy::Policy;
-use zonal::preset::{
-    Cluster, ClusterFree, FairZone, LessDirty, Linux316, Linux413, Linux416, SkipMerge, SplitZones,
-    Zonal,
-};
 use zonal_sim::machine::Machine;
 use zonal_sim::outcome::Outcome;
 use zonal_sim::replay::Script;
-use zonal_sim::run::Preset;
+use zonal_sim::run::{OnPreset, Preset};
 
 use crate::cli::parse_size;
 use crate::error::LabError;
-use crate::sim_command::preset_called;
+use crate::presets::{preset_called, with_preset};
 use crate::sim_runs::{Simulator, machine_called};
 use trace::{Counts, Trace};
 
@@ -141,22 +137,24 @@ pub fn run(args: &ReplayArgs, out: &mut dyn Write) -> Result<(), LabError> {
     Ok(())
 }
 
+/// A script on real threads.
+struct Threaded<'a> {
+    script: &'a Script,
+    memory: usize,
+    threads: usize,
+}
+
+impl OnPreset for Threaded<'_> {
+    type Output = Result<Row, LabError>;
+
+    fn run<S: Policy>(self) -> Self::Output {
+        real::run::<S>(self.script, self.memory, self.threads)
+    }
+}
+
 fn threaded(preset: Preset, script: &Script, args: &ReplayArgs) -> Result<Row, LabError> {
     let threads = args.threads.map_or(script.cpus(), |threads| threads as usize);
-    macro_rules! on {
-        ($($name:ident)*) => {
-            match preset {
-                $(Preset::$name => real::run::<$name>(script, args.memory, threads),)*
-                // Per-CPU caches of that size are the simulator's: an arena takes no such setting.
-                Preset::HugeBatch => Err(LabError::UnknownPreset {
-                    name: preset.name().into(),
-                    known: [$($name::NAME),*].join(", "),
-                }),
-            }
-        };
-    }
-    on!(Zonal Linux416 Linux413 Linux316 FairZone LessDirty
-        SkipMerge Cluster ClusterFree SplitZones)
+    with_preset(preset, Threaded { script, memory: args.memory, threads })?
 }
 
 fn simulated(

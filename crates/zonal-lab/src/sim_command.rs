@@ -34,6 +34,7 @@ use zonal_sim::run::{LruLock, Preset, SimError, Spec, Workload};
 
 use crate::error::LabError;
 use crate::outfile::OutFile;
+use crate::presets::preset_called;
 use crate::sim_runs::{Job, Pool, Runner, Simulator, machine_called};
 
 /// Arguments of `zonal sim`.
@@ -117,20 +118,6 @@ fn workload_parser() -> impl clap::builder::TypedValueParser<Value = Workload> {
     PossibleValuesParser::new(names).map(|name| {
         let named = Workload::ALL.into_iter().find(|workload| workload.name() == name);
         named.unwrap_or(Workload::PageFault1)
-    })
-}
-
-/// The preset of that name, in any case and with or without dashes: `SkipMerge`, `skip-merge`.
-///
-/// # Errors
-///
-/// A text with the names there are.
-pub(crate) fn preset_called(text: &str) -> Result<Preset, String> {
-    let plain = |name: &str| name.replace(['-', '_'], "").to_ascii_lowercase();
-    let found = Preset::ALL.into_iter().find(|preset| plain(preset.name()) == plain(text));
-    found.ok_or_else(|| {
-        let known: Vec<_> = Preset::ALL.iter().map(|preset| preset.name()).collect();
-        format!("no preset is called `{text}`; known presets: {}", known.join(", "))
     })
 }
 

@@ -16,6 +16,8 @@ use crate::workload::replay::Replay;
 use crate::workload::truncate::Truncate;
 use crate::workload::{self, thp_mix::ThpMix};
 use core::fmt;
+use zonal::policy::Policy;
+use zonal::preset;
 
 /// What the virtual CPUs do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -224,6 +226,49 @@ impl Preset {
             Self::Zonal => "Zonal",
         }
     }
+
+    /// Runs `work` on the preset's type. That of [`HugeBatch`](Self::HugeBatch) is
+    /// [`Linux416`](zonal::preset::Linux416): its larger caches are a setting, not a type.
+    pub fn with<W: OnPreset>(self, work: W) -> W::Output {
+        match self {
+            Self::Linux416 | Self::HugeBatch => work.run::<preset::Linux416>(),
+            Self::SkipMerge => work.run::<preset::SkipMerge>(),
+            Self::Cluster => work.run::<preset::Cluster>(),
+            Self::ClusterFree => work.run::<preset::ClusterFree>(),
+            Self::SplitZones => work.run::<preset::SplitZones>(),
+            Self::Linux413 => work.run::<preset::Linux413>(),
+            Self::Linux316 => work.run::<preset::Linux316>(),
+            Self::FairZone => work.run::<preset::FairZone>(),
+            Self::LessDirty => work.run::<preset::LessDirty>(),
+            Self::Zonal => work.run::<preset::Zonal>(),
+        }
+    }
+}
+
+/// Something to do on a preset that is known by name only: see [`Preset::with`].
+///
+/// It is compiled once for each preset, so a large one should hand over to code that is not
+/// generic as soon as it can.
+///
+/// ```
+/// use zonal::policy::Policy;
+/// use zonal_sim::run::{OnPreset, Preset};
+///
+/// struct Name;
+/// impl OnPreset for Name {
+///     type Output = &'static str;
+///     fn run<S: Policy>(self) -> &'static str {
+///         S::NAME
+///     }
+/// }
+/// assert_eq!(Preset::Cluster.with(Name), "Cluster");
+/// ```
+pub trait OnPreset {
+    /// What comes of it.
+    type Output;
+
+    /// Does it on the preset `S`.
+    fn run<S: Policy>(self) -> Self::Output;
 }
 
 /// Runs the work and says what it showed.
@@ -284,31 +329,29 @@ pub fn replay(
     on_preset(&replay, machine, &spec).map(|(outcome, _)| outcome)
 }
 
+/// A workload, to be run on the preset that the spec names.
+struct Measured<'a> {
+    work: &'a dyn workload::Workload,
+    machine: &'a Machine,
+    spec: &'a Spec,
+}
+
+impl OnPreset for Measured<'_> {
+    type Output = Result<(Outcome, Pace), SimError>;
+
+    fn run<S: Policy>(self) -> Self::Output {
+        let engine = Engine::new(self.machine, self.spec.tasks, Schedule::by_clock());
+        workload::run::<S>(self.work, self.machine, self.spec, engine)
+    }
+}
+
 /// Runs a workload on the preset that the spec names.
 fn on_preset(
     work: &dyn workload::Workload,
     machine: &Machine,
     spec: &Spec,
 ) -> Result<(Outcome, Pace), SimError> {
-    let engine = Engine::new(machine, spec.tasks, Schedule::by_clock());
-    let (mut outcome, pace) = match spec.preset {
-        Preset::Linux416 | Preset::HugeBatch => {
-            workload::run::<zonal::preset::Linux416>(work, machine, spec, engine)
-        }
-        Preset::SkipMerge => workload::run::<zonal::preset::SkipMerge>(work, machine, spec, engine),
-        Preset::Cluster => workload::run::<zonal::preset::Cluster>(work, machine, spec, engine),
-        Preset::ClusterFree => {
-            workload::run::<zonal::preset::ClusterFree>(work, machine, spec, engine)
-        }
-        Preset::SplitZones => {
-            workload::run::<zonal::preset::SplitZones>(work, machine, spec, engine)
-        }
-        Preset::Linux413 => workload::run::<zonal::preset::Linux413>(work, machine, spec, engine),
-        Preset::Linux316 => workload::run::<zonal::preset::Linux316>(work, machine, spec, engine),
-        Preset::FairZone => workload::run::<zonal::preset::FairZone>(work, machine, spec, engine),
-        Preset::LessDirty => workload::run::<zonal::preset::LessDirty>(work, machine, spec, engine),
-        Preset::Zonal => workload::run::<zonal::preset::Zonal>(work, machine, spec, engine),
-    }?;
+    let (mut outcome, pace) = spec.preset.with(Measured { work, machine, spec })?;
     outcome.preset = spec.preset.name().to_owned();
     Ok((outcome, pace))
 }
@@ -316,5 +359,27 @@ fn on_preset(
 impl Spec {
     fn huge_batch(&self) -> bool {
         self.preset == Preset::HugeBatch
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Name;
+
+    impl OnPreset for Name {
+        type Output = &'static str;
+        fn run<S: Policy>(self) -> &'static str {
+            S::NAME
+        }
+    }
+
+    #[test]
+    fn every_preset_has_the_type_of_its_name() {
+        for preset in Preset::ALL {
+            let name = if preset == Preset::HugeBatch { "Linux416" } else { preset.name() };
+            assert_eq!(preset.with(Name), name);
+        }
     }
 }
