@@ -35,7 +35,6 @@
 //! load, as the testkit's host does, was tried here: it finds the same changes and no others,
 //! takes up to four times as many runs, and exceeds `max_branches` where two remotes wait at once.
 #![cfg(loom)]
-#![allow(clippy::missing_panics_doc, reason = "tests")]
 
 use loom::sync::Arc;
 use loom::thread;

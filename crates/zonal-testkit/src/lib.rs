@@ -9,6 +9,7 @@
 //! | [`world`] | an allocator over such a map, with its tables |
 //! | [`host`], [`probe`] | hosts for tests; the probe sees every lock and every callback |
 //! | [`mover`] | how a host moves pages, or does not |
+//! | [`lists`] | lists of frames freed by another policy, and hooks between its passes |
 //! | [`command`] | what can be done to an allocator; made by proptest or from bytes, printed as source |
 //! | [`model`] | which blocks are out, and what must be refused or served because of that |
 //! | [`snapshot`], [`checkers`] | all frames, and the invariants I-1 to I-7 over them |
@@ -30,6 +31,7 @@ pub mod checkers;
 pub mod cluster_check;
 pub mod command;
 pub mod host;
+pub mod lists;
 #[cfg(loom)]
 pub mod loom_platform;
 pub mod model;

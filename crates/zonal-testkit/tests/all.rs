@@ -1,7 +1,38 @@
 //! All tests but the model checkers' in one program: the allocator is compiled once for each host
 //! and preset, not again in every file.
 #![cfg(not(loom))]
-#![allow(missing_docs, reason = "tests")]
+
+/// `each!` with the presets that never split a zone type: a name for each, and its type.
+macro_rules! with_presets_of_one_zone {
+    ($each:ident $($more:tt)*) => {
+        $each! {
+            linux316: zonal::preset::Linux316;
+            fair_zone: zonal::preset::FairZone;
+            less_dirty: zonal::preset::LessDirty;
+            linux413: zonal::preset::Linux413;
+            linux416: zonal::preset::Linux416;
+            skip_merge: zonal::preset::SkipMerge;
+            cluster: zonal::preset::Cluster;
+            cluster_free: zonal::preset::ClusterFree;
+            // A module `zonal` would hide the crate.
+            default_preset: zonal::preset::Zonal;
+            tiny_zonal: zonal_testkit::preset::TinyZonal;
+            $($more)*
+        }
+    };
+}
+
+/// `each!` with all presets.
+macro_rules! with_presets {
+    ($each:ident) => {
+        with_presets_of_one_zone! {
+            $each
+            split_zones: zonal::preset::SplitZones;
+            split_zones_by_cpu: zonal::preset::SplitZonesByCpu;
+            tiny_split: zonal_testkit::preset::TinySplit;
+        }
+    };
+}
 
 mod boot;
 mod bulk_free;

@@ -3,11 +3,7 @@
 use zonal::error::ContiguousError;
 use zonal::map::RangeKind;
 use zonal::policy::Policy;
-use zonal::preset::{
-    Cluster, ClusterFree, LessDirty, Linux316, Linux416, SkipMerge, SplitZones, Zonal,
-};
 use zonal::{Order, Request, ZoneId};
-use zonal_testkit::preset::TinyZonal;
 use zonal_testkit::probe::{Cells, Probe};
 use zonal_testkit::shape::Shape;
 use zonal_testkit::world::{World, with_world};
@@ -96,14 +92,4 @@ macro_rules! over_presets {
     )*};
 }
 
-over_presets! {
-    base: super::Linux416;
-    skip_merge: super::SkipMerge;
-    cluster: super::Cluster;
-    cluster_free: super::ClusterFree;
-    default: super::Zonal;
-    tiny: super::TinyZonal;
-    split: super::SplitZones;
-    linux316: super::Linux316;
-    less_dirty: super::LessDirty;
-}
+with_presets!(over_presets);

@@ -7,17 +7,17 @@ mod between;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use std::cell::RefCell;
-use std::marker::PhantomData;
 use zonal::error::FreeError;
 use zonal::platform::Platform;
 use zonal::policy::bulk_free::{BulkFree, CHUNK, OneByOne, PrepareCommit, Runs};
 use zonal::policy::trace::{Event, Point};
 use zonal::policy::{Policy, Trace};
-use zonal::preset::{Cluster, Linux416, SplitZones};
+use zonal::preset::{Cluster, Linux416, SplitZones, Traced};
 use zonal::report::VmStat;
 use zonal::{BulkFreed, CpuEvents, CpuId, MigrateType, NodeId, Order, Pfn, Request, ZoneId};
 use zonal_testkit::checkers::{Rules, check_all, check_faults};
 use zonal_testkit::host::Host;
+use zonal_testkit::lists::FreedBy;
 use zonal_testkit::model::Model;
 use zonal_testkit::preset::TinyZonal;
 use zonal_testkit::probe::{Cells, Locks, Probe};
@@ -29,20 +29,7 @@ use zonal_testkit::world::{World, with_world};
 type W<'m, S> = World<'m, Probe<Cells>, S>;
 
 /// The preset `S` with lists freed as `B` does, and every free recorded.
-struct With<S, B>(PhantomData<fn() -> (S, B)>);
-
-impl<S: Policy, B: BulkFree> Policy for With<S, B> {
-    const NAME: &'static str = S::NAME;
-    type Keeper = S::Keeper;
-    type Merge = S::Merge;
-    type Clusters = S::Clusters;
-    type Compact = S::Compact;
-    type Walk = S::Walk;
-    type Dirty = S::Dirty;
-    type BulkFree = B;
-    type Split = S::Split;
-    type Trace = Frees;
-}
+type With<S, B> = Traced<FreedBy<S, B>, Frees>;
 
 /// Keeps the frees and list frees of a thread.
 struct Frees;

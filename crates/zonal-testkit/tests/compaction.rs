@@ -3,11 +3,9 @@
 use super::ledger::{Dice, Ledger, MOVABLE, W, ZONE, events, fragmented};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use zonal::policy::{Compact, Policy, merge};
-use zonal::preset::{Cluster, ClusterFree, LessDirty, Linux316, Linux416, SkipMerge, Zonal};
 use zonal::{CompactMode, CompactOutcome, CpuId, MigrateType, Order, Request, ZoneId};
 use zonal_testkit::host::Host;
 use zonal_testkit::mover::{Movers, Moving};
-use zonal_testkit::preset::TinyZonal;
 use zonal_testkit::probe::{Cells, Locks, Mutexes, Probe};
 use zonal_testkit::shape::{Shape, order};
 use zonal_testkit::world::with_world;
@@ -427,13 +425,4 @@ macro_rules! on_presets {
     )*};
 }
 
-on_presets! {
-    linux416: Linux416;
-    linux316: Linux316;
-    less_dirty: LessDirty;
-    skip_merge: SkipMerge;
-    cluster: Cluster;
-    cluster_free: ClusterFree;
-    default_preset: Zonal;
-    tiny_zonal: TinyZonal;
-}
+with_presets_of_one_zone!(on_presets);

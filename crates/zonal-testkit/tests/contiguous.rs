@@ -6,15 +6,11 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use zonal::error::{ContiguousError, RangeError};
 use zonal::info::ZoneInfo;
 use zonal::policy::Policy;
-use zonal::preset::{
-    Cluster, ClusterFree, LessDirty, Linux316, Linux416, SkipMerge, SplitZones, Zonal,
-};
 use zonal::{Contiguous, CpuId, MigrateType, Order, Pfn, Request, ZoneId, ZoneType};
 use zonal_testkit::checkers::{Rules, check_all, check_faults};
 use zonal_testkit::host::Host;
 use zonal_testkit::model::Model;
 use zonal_testkit::mover::Moving;
-use zonal_testkit::preset::{TinySplit, TinyZonal};
 use zonal_testkit::probe::{Cells, Probe};
 use zonal_testkit::shape::{Shape, order};
 use zonal_testkit::snapshot::Snapshot;
@@ -484,15 +480,4 @@ macro_rules! on_presets {
     )*};
 }
 
-on_presets! {
-    linux416: Linux416;
-    skip_merge: SkipMerge;
-    cluster: Cluster;
-    cluster_free: ClusterFree;
-    default_preset: Zonal;
-    tiny_zonal: TinyZonal;
-    split_zones: SplitZones;
-    linux316: Linux316;
-    less_dirty: LessDirty;
-    tiny_split: TinySplit;
-}
+with_presets!(on_presets);

@@ -4,14 +4,11 @@ use std::sync::atomic::{AtomicU8, AtomicU64};
 use zonal::error::{AllocReason, BuildError, FreeError};
 use zonal::platform::{Platform, Slot, single::SingleThread};
 use zonal::policy::Policy;
-use zonal::preset::{
-    Cluster, ClusterFree, LessDirty, Linux316, Linux413, Linux416, SkipMerge, SplitZones, Zonal,
-};
+use zonal::preset::Zonal;
 use zonal::watermark::Watermarks;
 use zonal::{Allocator, Common, CpuZone, Exchange, Storage, TableSize, Zone};
 use zonal::{CpuId, MigrateType, NodeId, NodeMask, NodePolicy, Order, Pfn, Request, ZoneId};
 use zonal_testkit::host::Host;
-use zonal_testkit::preset::{TinySplit, TinyZonal};
 use zonal_testkit::probe::{Cells, Probe};
 use zonal_testkit::shape::{Shape, order};
 use zonal_testkit::snapshot::Snapshot;
@@ -323,16 +320,4 @@ macro_rules! on_presets {
     )*};
 }
 
-on_presets! {
-    linux416: Linux416;
-    skip_merge: SkipMerge;
-    cluster: Cluster;
-    cluster_free: ClusterFree;
-    default_preset: Zonal;
-    tiny_zonal: TinyZonal;
-    split_zones: SplitZones;
-    linux413: Linux413;
-    linux316: Linux316;
-    less_dirty: LessDirty;
-    tiny_split: TinySplit;
-}
+with_presets!(on_presets);

@@ -7,44 +7,25 @@
 //! RUSTFLAGS="--cfg loom" cargo test --release -p zonal-testkit --test loom_bulk_free -- --nocapture
 //! ```
 #![cfg(loom)]
-#![allow(clippy::missing_panics_doc, reason = "tests")]
 
 #[path = "loom_broken/bulk_free.rs"]
 mod loom_broken_bulk_free;
-#[allow(dead_code, reason = "shared by several tests")]
+#[expect(dead_code, reason = "shared by several tests")]
 mod loom_world;
 
 use loom_broken_bulk_free::{ForgetsUndo, UndoesAll};
 use loom_world::{World, spawn_on};
-use std::marker::PhantomData;
 use std::rc::Rc;
-use zonal::keeper::Linked;
 use zonal::policy::bulk_free::{BulkFree, OneByOne, PrepareCommit};
-use zonal::policy::compact::InOrder;
-use zonal::policy::{Policy, cluster, dirty, merge::Always, split::Whole, trace::Off, walk};
+use zonal::preset::Linux416;
 use zonal::{CpuId, Order, Pfn};
+use zonal_testkit::lists::FreedBy;
 use zonal_testkit::loom_platform::{LoomPlatform, Newest, alone, batch_plan, explore};
-
-/// [`zonal::preset::Linux416`] with lists freed otherwise.
-struct With<B>(PhantomData<fn() -> B>);
-
-impl<B: BulkFree> Policy for With<B> {
-    const NAME: &'static str = "With";
-    type Keeper = Linked;
-    type Merge = Always;
-    type Clusters = cluster::None;
-    type Compact = InOrder;
-    type Walk = walk::FirstFit;
-    type Dirty = dirty::Unlimited;
-    type BulkFree = B;
-    type Split = Whole;
-    type Trace = Off;
-}
 
 /// Words that return what was written last: states and slots are what is modelled here, not the
 /// counts that are hints.
 type Host = LoomPlatform<Newest>;
-type Model<B> = World<Host, With<B>>;
+type Model<B> = World<Host, FreedBy<Linux416, B>>;
 
 /// Frees a list on the current CPU.
 fn give_list<B: BulkFree>(world: &Model<B>, list: &[Pfn]) {

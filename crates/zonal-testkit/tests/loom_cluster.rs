@@ -8,10 +8,9 @@
 //! RUSTFLAGS="--cfg loom" cargo test --release -p zonal-testkit --test loom_cluster -- --nocapture
 //! ```
 #![cfg(loom)]
-#![allow(clippy::missing_panics_doc, reason = "tests")]
 
 #[path = "../../zonal/src/cluster.rs"]
-#[allow(dead_code, unreachable_pub, missing_docs, reason = "the core's file, not all of it used")]
+#[expect(dead_code, unreachable_pub, reason = "the core's file, not all of it used")]
 mod cluster;
 /// What `cluster` knows of its own crate.
 mod platform {

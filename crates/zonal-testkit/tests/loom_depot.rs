@@ -9,10 +9,9 @@
 //! RUSTFLAGS="--cfg loom" cargo test --release -p zonal-testkit --test loom_depot -- --nocapture
 //! ```
 #![cfg(loom)]
-#![allow(clippy::missing_panics_doc, reason = "tests")]
 
 mod loom_broken;
-#[allow(dead_code, reason = "shared by several tests")]
+#[expect(dead_code, reason = "shared by several tests")]
 mod loom_world;
 
 use loom_broken::NoRelease;

@@ -5,9 +5,8 @@
 //! RUSTFLAGS="--cfg loom" cargo test --release -p zonal-testkit --test loom_drain -- --nocapture
 //! ```
 #![cfg(loom)]
-#![allow(clippy::missing_panics_doc, reason = "tests")]
 
-#[allow(dead_code, reason = "shared by several tests")]
+#[expect(dead_code, reason = "shared by several tests")]
 mod loom_world;
 
 use loom_world::{ALL_BUT_8, FRAMES, MOVABLE, World, spawn_on};

@@ -11,7 +11,6 @@
 //! RUSTFLAGS="--cfg loom" cargo test --release -p zonal-testkit --test loom_trace_ring -- --nocapture
 //! ```
 #![cfg(loom)]
-#![allow(clippy::missing_panics_doc, reason = "tests")]
 
 mod loom_broken;
 

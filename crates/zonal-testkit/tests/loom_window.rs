@@ -9,12 +9,11 @@
 //!
 //! All together 72 s on two busy CPUs. One pageblock and batches of two: a frame under loom costs.
 #![cfg(loom)]
-#![allow(clippy::missing_panics_doc, reason = "tests")]
 
 mod loom_broken;
 #[path = "loom_broken/clusters.rs"]
 mod loom_broken_clusters;
-#[allow(dead_code, reason = "shared by several tests")]
+#[expect(dead_code, reason = "shared by several tests")]
 mod loom_world;
 
 use loom_broken::NoRelease;

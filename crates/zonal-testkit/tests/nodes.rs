@@ -3,15 +3,13 @@
 use zonal::error::AllocReason;
 use zonal::plan::Config;
 use zonal::policy::Policy;
-use zonal::preset::{
-    Cluster, ClusterFree, FairZone, LessDirty, Linux316, Linux416, SkipMerge, SplitZones, Zonal,
-};
+use zonal::preset::{FairZone, Linux316, Linux416, Zonal};
 use zonal::watermark::Watermarks;
 use zonal::{
     CpuId, MigrateType, NodeId, NodeMask, NodePolicy, Order, Pfn, Request, ZoneId, ZoneType,
 };
 use zonal_testkit::host::Host;
-use zonal_testkit::preset::{TinySplit, TinyZonal};
+use zonal_testkit::preset::TinyZonal;
 use zonal_testkit::probe::{Cells, Probe};
 use zonal_testkit::shape::{Shape, order, plan};
 use zonal_testkit::world::{World, with_plan, with_world};
@@ -191,18 +189,7 @@ macro_rules! on_presets {
     )*};
 }
 
-on_presets! {
-    linux416: Linux416;
-    skip_merge: SkipMerge;
-    cluster: Cluster;
-    cluster_free: ClusterFree;
-    default_preset: Zonal;
-    tiny_zonal: TinyZonal;
-    split_zones: SplitZones;
-    linux316: Linux316;
-    less_dirty: LessDirty;
-    tiny_split: TinySplit;
-}
+with_presets!(on_presets);
 
 /// A zone limit that no zone fits is nobody's cache, however many CPUs there are: not even that
 /// of a CPU whose cache is as far along as the number that stands for no zone.

@@ -3,11 +3,9 @@
 use zonal::map::{PhysAddr, Region, RegionKind};
 use zonal::plan::Config;
 use zonal::policy::Policy;
-use zonal::preset::{Cluster, ClusterFree, LessDirty, Linux316, Linux416, SkipMerge, Zonal};
 use zonal::watermark::{MinFree, WatermarkConfig, Watermarks};
 use zonal::{HOLD_BOUND, MigrateType, Order, Pfn, Request, ZoneId, ZoneType};
 use zonal_testkit::host::Host;
-use zonal_testkit::preset::TinyZonal;
 use zonal_testkit::probe::{Cells, Probe};
 use zonal_testkit::shape::{Shape, order, plan};
 use zonal_testkit::world::{World, with_plan, with_world};
@@ -219,13 +217,4 @@ macro_rules! on_presets {
     )*};
 }
 
-on_presets! {
-    linux416: Linux416;
-    linux316: Linux316;
-    less_dirty: LessDirty;
-    skip_merge: SkipMerge;
-    cluster: Cluster;
-    cluster_free: ClusterFree;
-    default_preset: Zonal;
-    tiny_zonal: TinyZonal;
-}
+with_presets_of_one_zone!(on_presets);

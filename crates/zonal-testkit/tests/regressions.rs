@@ -7,20 +7,20 @@ mod printed {
 }
 
 mod more {
-    use zonal::preset::{Cluster, ClusterFree, Linux416, SkipMerge, Zonal};
     use zonal_testkit::command::{Ask, Command, Nodes, as_source};
-    use zonal_testkit::preset::TinyZonal;
     use zonal_testkit::probe::{Cells, Probe};
     use zonal_testkit::runner::run_commands;
     use zonal_testkit::shape::Shape;
 
+    macro_rules! all_run_commands {
+        ($($name:ident: $preset:ty;)*) => { [$(run_commands::<Probe<Cells>, $preset>),*] };
+    }
+
     fn on_all_presets(shape: Shape, commands: &[Command]) {
-        run_commands::<Probe<Cells>, Linux416>(shape, commands).unwrap();
-        run_commands::<Probe<Cells>, SkipMerge>(shape, commands).unwrap();
-        run_commands::<Probe<Cells>, Cluster>(shape, commands).unwrap();
-        run_commands::<Probe<Cells>, ClusterFree>(shape, commands).unwrap();
-        run_commands::<Probe<Cells>, Zonal>(shape, commands).unwrap();
-        run_commands::<Probe<Cells>, TinyZonal>(shape, commands).unwrap();
+        let runs: [fn(Shape, &[Command]) -> _; _] = with_presets!(all_run_commands);
+        for run in runs {
+            run(shape, commands).unwrap();
+        }
     }
 
     /// What is printed compiles and runs: it is the file above.

@@ -12,7 +12,6 @@
 //!
 //! 2000 schedules of each kind, 9 s for all. A failure prints a schedule that `shuttle::replay` runs again.
 #![cfg(shuttle)]
-#![allow(clippy::missing_panics_doc, reason = "tests")]
 
 use shuttle::Runner;
 use shuttle::rand::{Rng, thread_rng};

@@ -3,7 +3,7 @@
 use zonal::Order;
 use zonal::preset::{
     Cluster, ClusterFree, FairZone, LessDirty, Linux316, Linux413, Linux416, SkipMerge, SplitZones,
-    Zonal,
+    SplitZonesByCpu, Zonal,
 };
 use zonal_host::Threads;
 use zonal_testkit::preset::{TinySplit, TinyZonal};
@@ -65,6 +65,7 @@ macro_rules! on_presets {
 }
 
 on_presets! {
+    mutexes_linux413: Probe<Mutexes>, Linux413;
     mutexes_linux416: Probe<Mutexes>, Linux416;
     mutexes_skip_merge: Probe<Mutexes>, SkipMerge;
     mutexes_cluster: Probe<Mutexes>, Cluster;
@@ -72,8 +73,10 @@ on_presets! {
     mutexes_zonal: Probe<Mutexes>, Zonal;
     mutexes_tiny_zonal: Probe<Mutexes>, TinyZonal;
     mutexes_split_zones: Probe<Mutexes>, SplitZones;
+    mutexes_split_by_cpu: Probe<Mutexes>, SplitZonesByCpu;
     mutexes_linux316: Probe<Mutexes>, Linux316;
     mutexes_fair_zone: Probe<Mutexes>, FairZone;
+    mutexes_less_dirty: Probe<Mutexes>, LessDirty;
     mutexes_tiny_split: Probe<Mutexes>, TinySplit;
     threads_linux416: Threads, Linux416;
     threads_skip_merge: Threads, SkipMerge;
@@ -82,7 +85,10 @@ on_presets! {
     threads_zonal: Threads, Zonal;
     threads_tiny_zonal: Threads, TinyZonal;
     threads_split_zones: Threads, SplitZones;
+    threads_split_by_cpu: Threads, SplitZonesByCpu;
     threads_linux413: Threads, Linux413;
     threads_linux316: Threads, Linux316;
+    threads_fair_zone: Threads, FairZone;
     threads_less_dirty: Threads, LessDirty;
+    threads_tiny_split: Threads, TinySplit;
 }

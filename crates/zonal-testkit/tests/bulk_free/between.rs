@@ -9,10 +9,11 @@ use zonal::compact::CompactMode;
 use zonal::error::{FreeError, RangeError};
 use zonal::frame::FrameKind;
 use zonal::policy::Policy;
-use zonal::policy::bulk_free::{BulkFree, Committed, Listed, PrepareCommit};
+use zonal::policy::bulk_free::Committed;
 use zonal::preset::{Linux416, Zonal};
 use zonal::{CpuId, MigrateType, Order, Pfn, Request, ZoneId};
 use zonal_testkit::host::Host;
+use zonal_testkit::lists::{Hooked, Hooks};
 use zonal_testkit::model::Model;
 use zonal_testkit::mover::Moving;
 use zonal_testkit::probe::{Mutexes, Probe};
@@ -24,45 +25,20 @@ thread_local! {
     static PAUSE: RefCell<Option<(Sender<()>, Receiver<()>)>> = const { RefCell::new(None) };
 }
 
-/// [`PrepareCommit`] with a pause before the first commit.
-struct Pausing;
+/// A pause before the first commit.
+struct Pause;
 
-/// The list with the pause.
-struct Paused<'a, L>(&'a mut L);
-
-impl<L: Listed> Listed for Paused<'_, L> {
-    fn len(&self) -> usize {
-        self.0.len()
-    }
-    fn one(&mut self, at: usize) {
-        self.0.one(at);
-    }
-    fn run(&mut self, at: usize) -> usize {
-        self.0.run(at)
-    }
-    fn prepare(&mut self, from: usize) -> u64 {
-        self.0.prepare(from)
-    }
-    fn commit(&mut self, from: usize, prepared: u64) -> Committed {
+impl Hooks for Pause {
+    fn commit(_: u64, commit: impl FnOnce() -> Committed) -> Committed {
         if let Some((here, go_on)) = PAUSE.take() {
             here.send(()).unwrap();
             go_on.recv().unwrap();
         }
-        self.0.commit(from, prepared)
-    }
-    fn unprepare(&mut self, at: usize) -> bool {
-        self.0.unprepare(at)
-    }
-    fn direct(&mut self, at: usize) {
-        self.0.direct(at);
+        commit()
     }
 }
 
-impl BulkFree for Pausing {
-    fn free(list: &mut impl Listed) {
-        PrepareCommit::free(&mut Paused(list));
-    }
-}
+type Pausing = Hooked<Pause>;
 
 type Threads<'m, S> = World<'m, Probe<Mutexes>, With<S, Pausing>>;
 

@@ -10,9 +10,6 @@ use zonal::info::ZoneInfo;
 use zonal::map::{MemoryMap, PhysAddr, RangeKind, Region, RegionKind};
 use zonal::plan::{Config, MovableShare, Plan};
 use zonal::policy::{Clusters, Policy, Split};
-use zonal::preset::{
-    Cluster, ClusterFree, FairZone, Linux416, SkipMerge, SplitZones, SplitZonesByCpu, Zonal,
-};
 use zonal::report::{BuddyInfo, PageTypeInfo, UnusableFree, VmStat, ZoneStatus};
 use zonal::watermark::{MinFree, WatermarkConfig, Watermarks};
 use zonal::{
@@ -26,7 +23,6 @@ use zonal_testkit::command::commands;
 use zonal_testkit::host::Host;
 use zonal_testkit::model::Model;
 use zonal_testkit::mover::Moving;
-use zonal_testkit::preset::{TinySplit, TinyZonal};
 use zonal_testkit::probe::{Cells, Mutexes, Probe};
 use zonal_testkit::runner::run_commands;
 use zonal_testkit::shape::{Shape, order, plan};
@@ -360,15 +356,4 @@ macro_rules! over_presets {
     )*};
 }
 
-over_presets! {
-    linux416: Linux416;
-    skip_merge: SkipMerge;
-    cluster: Cluster;
-    cluster_free: ClusterFree;
-    split_zones: SplitZones;
-    split_by_cpu: SplitZonesByCpu;
-    fair_zone: FairZone;
-    default: Zonal;
-    tiny: TinyZonal;
-    tiny_split: TinySplit;
-}
+with_presets!(over_presets);
