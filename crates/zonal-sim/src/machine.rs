@@ -146,6 +146,9 @@ pub struct Kernel {
     pub lru_delete: f64,
     /// Taking a page out of the page cache's tree when its file is truncated, without freeing it.
     pub truncate_page: f64,
+    /// Moving a page, beyond copying it and its lists: finding and changing who maps it, flushing
+    /// their TLBs, its place in the page cache.
+    pub move_page: f64,
     /// Taking or releasing the address-space lock, beyond its line.
     pub space_lock: f64,
     /// Waking a sleeper, and its way back to the CPU.

@@ -29,6 +29,8 @@ pub(crate) struct SpaceLock {
     readers: Cell<u32>,
     writer: Cell<bool>,
     queue: RefCell<VecDeque<Waiter>>,
+    /// When the lock's line is where it was last asked for.
+    arrives: Cell<Ticks>,
     cost: Ticks,
     wake: Ticks,
     class: u8,
@@ -41,6 +43,7 @@ impl SpaceLock {
             readers: Cell::new(0),
             writer: Cell::new(false),
             queue: RefCell::new(VecDeque::new()),
+            arrives: Cell::default(),
             cost: Ticks::from_cycles(kernel.space_lock),
             wake: Ticks::from_cycles(kernel.wake),
             class,
@@ -59,12 +62,23 @@ impl SpaceLock {
         result
     }
 
-    /// Pays for the instructions and for the lock's line, before others that come later.
+    /// Pays for the instructions and for the lock's line. The line goes to one CPU after the other,
+    /// in the order in which they ask: readers do not exclude each other, but their atomics do.
     fn pay(&self) {
-        coroutine::pause_if_early();
         let others_first = engine::with_cpu(|engine, cpu| {
             engine.spend(cpu, self.cost);
-            engine.touch(cpu, core::ptr::from_ref(self).addr(), Access::Update)
+            let clock = *engine.clock(cpu);
+            engine.schedule.switches_at(true, clock, Ticks::default())
+        });
+        if others_first == Some(true) {
+            coroutine::pause();
+        }
+        let others_first = engine::with_cpu(|engine, cpu| {
+            let clock = engine.clock(cpu);
+            *clock = (*clock).max(self.arrives.get());
+            let others_first = engine.touch(cpu, core::ptr::from_ref(self).addr(), Access::Update);
+            self.arrives.set(*engine.clock(cpu));
+            others_first
         });
         if others_first == Some(true) {
             coroutine::pause();
@@ -117,5 +131,41 @@ impl SpaceLock {
                 engine.schedule.push(waiter.cpu, clock);
             });
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::coroutine::{Body, run_all};
+    use crate::engine::Engine;
+    use crate::machine;
+    use crate::schedule::Schedule;
+
+    /// Readers are inside together, but each waits for the lock's line, twice a turn.
+    #[test]
+    fn the_line_goes_from_one_reader_to_the_next() {
+        const READERS: u32 = 16;
+        const TURNS: u32 = 100;
+        let machine = machine::builtin("broadwell_2s_40cpu").expect("it is built in");
+        let _installed = engine::install(Engine::new(&machine, READERS, Schedule::by_clock()));
+        let lock = SpaceLock::new(&machine.kernel);
+        let most = Cell::new(0);
+        let body = |_| -> Body<'_> {
+            Box::new(|| {
+                for _ in 0..TURNS {
+                    lock.with(Mode::Read, || most.set(most.get().max(lock.readers.get())));
+                }
+            })
+        };
+        run_all((0..READERS).map(body).collect(), |_| ()).expect("they all end");
+        assert!(most.get() > 1, "nobody was inside beside somebody else");
+        let ends = engine::with(|engine| {
+            engine.cpus.iter().map(|cpu| cpu.clock.cycles()).collect::<Vec<_>>()
+        });
+        let last = ends.expect("a machine is on this thread").into_iter().max().unwrap_or(0);
+        // A line that stayed where it was for the second atomic of a turn did not move.
+        let moves = f64::from(READERS * TURNS);
+        assert!(last as f64 >= moves * machine.cost.near, "{last} cycles for {moves} moves");
     }
 }

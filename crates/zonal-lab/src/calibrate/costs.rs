@@ -187,6 +187,7 @@ impl Draft<'_> {
         let lru_delete = not("lru_delete", lists, old.lru_delete);
         let tree = "user space has no page cache of its own";
         let truncate_page = not("truncate_page", tree, old.truncate_page);
+        let move_page = not("move_page", "user space cannot move pages", old.move_page);
         let lru_batch = old.lru_batch;
         not("lru_batch", "what Linux 4.15 to 6.5 hand over at once", f64::from(lru_batch));
         let compute = not("compute", "of programs, not of the machine", old.compute);
@@ -203,6 +204,7 @@ impl Draft<'_> {
             lru_add,
             lru_delete,
             truncate_page,
+            move_page,
             space_lock,
             wake,
             compute,

@@ -200,6 +200,7 @@ fn kernel(kernel: &Kernel) -> Result<(), Violation> {
         ("lru_add", kernel.lru_add),
         ("lru_delete", kernel.lru_delete),
         ("truncate_page", kernel.truncate_page),
+        ("move_page", kernel.move_page),
         ("space_lock", kernel.space_lock),
         ("wake", kernel.wake),
         ("compute", kernel.compute),
