@@ -54,6 +54,20 @@ mod more {
         }
     }
 
+    /// Memory goes again that had made room for a pageblock of the reserve.
+    #[test]
+    fn a_reserve_of_memory_that_went() {
+        for order in [1, 4, 7, 10] {
+            let commands = [
+                Command::Online { nth: 233, count: 31 },
+                Command::Alloc(Ask { order, flags: 1, ..Ask::FRAME }),
+                Command::Offline { nth: 81, count: 4 },
+                Command::Free { nth: 0 },
+            ];
+            on_all_presets(Shape::Later, &commands);
+        }
+    }
+
     /// Several pageblocks of the reserve merge; one is given back: the others stay merged.
     #[test]
     fn one_of_several_reserved_pageblocks() {

@@ -34,6 +34,30 @@ impl<S: Policy> Buddy<S> {
         self.high_atomic_blocks += blocks;
     }
 
+    /// Gives the pageblocks of the reserve in the largest block that starts at `group`, and below
+    /// `end`, back to movable memory, if the reserve is larger than its limit, which follows from
+    /// the size of the zone. All of them: a block has one type. `false` if it is not larger. Work:
+    /// at most a largest block.
+    pub(crate) fn shrink_reserve<P: Platform>(
+        &mut self,
+        table: &FrameTable<'_, P>,
+        group: u32,
+        end: u32,
+    ) -> bool {
+        if self.high_atomic_blocks <= self.high_atomic_limit {
+            return false;
+        }
+        let end = end.min(group + Order::MAX.size());
+        for at in (group..end).step_by(table.pageblock_order().size() as usize) {
+            let word = table.block(at);
+            if word.zone() == Some(self.zone) && word.migrate() == MigrateType::HighAtomic {
+                self.move_block(table, at, MigrateType::Movable);
+                self.high_atomic_blocks -= 1;
+            }
+        }
+        true
+    }
+
     /// Gives one pageblock of the reserve that has free frames to `migrate`. Work: at most
     /// one pageblock.
     pub(crate) fn unreserve_high_atomic<P: Platform>(

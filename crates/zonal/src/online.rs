@@ -232,6 +232,12 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
                 continue;
             }
             zone.with_buddy(|buddy| size_buddy(self.plan, buddy, zone.managed()));
+            let ((start, end), largest) = (zone.span(), Order::MAX.size());
+            for group in (start & !(largest - 1)..end).step_by(largest as usize) {
+                if !zone.with_buddy(|buddy| buddy.shrink_reserve(&self.table, group, end)) {
+                    break;
+                }
+            }
             for cpu in (0..self.cpus()).map(CpuId) {
                 // Emptied and bounded in one entry of its slot.
                 self.drain_cache(cpu, zone, |own| size_cache(self.plan, own, zone.managed()));
