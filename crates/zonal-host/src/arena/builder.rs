@@ -13,7 +13,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use zonal::map::{MemoryMap, PhysAddr, Region as MapRegion};
-use zonal::plan::{Config, Plan, PlanError};
+use zonal::plan::{Config, Plan, PlanError, SplitConfig};
 use zonal::policy::{Policy, Split};
 use zonal::preset::Zonal;
 use zonal::units::FRAME_SIZE;
@@ -43,6 +43,7 @@ pub struct Builder<S: Policy = Zonal> {
     huge: HugePages,
     nodes: bool,
     watermarks: WatermarkConfig,
+    split: SplitConfig,
     pager: Option<Arc<dyn Pager>>,
     preset: PhantomData<fn() -> S>,
 }
@@ -73,6 +74,7 @@ impl<S: Policy> Builder<S> {
             huge: HugePages::Never,
             nodes: true,
             watermarks: WatermarkConfig { min_free: MinFree::None, ..WatermarkConfig::default() },
+            split: SplitConfig::default(),
             pager: None,
             preset: PhantomData,
         }
@@ -124,6 +126,24 @@ impl<S: Policy> Builder<S> {
         self
     }
 
+    /// How presets that split zone types do it. All memory of an arena is `Normal`. Default: by
+    /// size, from 508 GiB a node up.
+    ///
+    /// ```
+    /// use zonal::ZoneType;
+    /// use zonal::plan::SplitConfig;
+    /// use zonal::preset::SplitZones;
+    /// use zonal_host::Arena;
+    /// let two = SplitConfig::default().with_instances(ZoneType::Normal, 2);
+    /// let arena = Arena::builder().preset::<SplitZones>().reserve(64 << 20).nodes(false);
+    /// assert_eq!(arena.split(two).open()?.zone_count(), 2);
+    /// # Ok::<(), zonal_host::arena::ArenaError>(())
+    /// ```
+    pub const fn split(mut self, split: SplitConfig) -> Self {
+        self.split = split;
+        self
+    }
+
     /// Who gives pages up and moves them when memory is short or in pieces. Default: nobody.
     pub fn pager(mut self, pager: Arc<dyn Pager>) -> Self {
         self.pager = Some(pager);
@@ -132,9 +152,9 @@ impl<S: Policy> Builder<S> {
 
     /// The same with another preset.
     pub fn preset<T: Policy>(self) -> Builder<T> {
-        let Self { bytes, reserve, cpus, owners, huge, nodes, watermarks, pager, preset: _ } = self;
+        let Self { bytes, reserve, cpus, owners, huge, nodes, watermarks, split, pager, .. } = self;
         let preset = PhantomData;
-        Builder { bytes, reserve, cpus, owners, huge, nodes, watermarks, pager, preset }
+        Builder { bytes, reserve, cpus, owners, huge, nodes, watermarks, split, pager, preset }
     }
 
     /// Opens the arena. Costs O(pageblocks): milliseconds for a TiB.
@@ -227,6 +247,7 @@ impl<S: Policy> Builder<S> {
             dma32_limit: Pfn::new(0),
             distances: machine.distances()?,
             watermarks: self.watermarks,
+            split: self.split,
             ..Config::new(cpus)
         };
         Plan::new(map.sanitise()?, config, <S::Split as Split>::instances)

@@ -8,11 +8,13 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 use zonal::info::ZoneInfo;
+use zonal::plan::{MAX_INSTANCES, SplitConfig};
 use zonal::policy::Policy;
 use zonal::preset::{
-    Cluster, ClusterFree, FairZone, LessDirty, Linux316, Linux413, Linux416, SkipMerge, Zonal,
+    Cluster, ClusterFree, FairZone, LessDirty, Linux316, Linux413, Linux416, SkipMerge, SplitZones,
+    Zonal,
 };
-use zonal::{MigrateType, Order, Pfn, Request, ZoneId};
+use zonal::{MigrateType, Order, Pfn, Request, ZoneId, ZoneType};
 use zonal_host::Arena;
 use zonal_host::arena::{Builder, Handle};
 
@@ -36,6 +38,7 @@ pub fn entries() -> Vec<Entry> {
     add::<Linux316>(&mut entries);
     add::<FairZone>(&mut entries);
     add::<LessDirty>(&mut entries);
+    add::<SplitZones>(&mut entries);
     entries
 }
 
@@ -55,9 +58,12 @@ pub(crate) fn open<S: Policy, W: Way>(spec: &Spec) -> Result<Arc<dyn Case>, Subj
 }
 
 /// An arena as all workloads but one use it: address space, since the frames are touched only by
-/// workloads that are asked to.
+/// workloads that are asked to. Presets that split zone types have an instance for each thread.
 pub(super) fn builder<S: Policy>(setup: &Setup) -> Builder<S> {
-    Arena::builder().preset::<S>().reserve(setup.memory).owners(setup.threads as u32)
+    let threads = setup.threads.clamp(1, usize::from(MAX_INSTANCES));
+    let split = SplitConfig::default().with_instances(ZoneType::Normal, threads as u8);
+    let builder = Arena::builder().preset::<S>().reserve(setup.memory).split(split);
+    builder.owners(setup.threads as u32)
 }
 
 /// The zones of an arena.
