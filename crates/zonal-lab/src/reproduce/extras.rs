@@ -41,6 +41,8 @@ pub struct Extras {
     pub spins: Vec<(&'static str, Key)>,
     /// `Zonal` in the THP mix.
     pub thp_mix: Option<Key>,
+    /// `Zonal` asking for huge pages in memory full of page cache: the workload of the table, run.
+    pub highalloc: Vec<(&'static str, Key)>,
     /// `Zonal` on 1 to 40 CPUs: the workload of the table, tasks, run.
     pub curves: Vec<(&'static str, u32, Key)>,
 }
@@ -55,6 +57,7 @@ impl Extras {
         if only.takes(Table::ZoneLock.name(), "skylake_2s_112cpu_64g", "thp_mix_56_order0_56_thp") {
             extras.thp_mix = planner.key("skylake_2s_112cpu_64g", Workload::ThpMix, Preset::Zonal);
         }
+        extras.add_highalloc(planner, only);
         let modes = [
             ("page_fault1_processes", Workload::PageFault1),
             ("page_fault1_threads", Workload::PageFault1Threads),
@@ -126,12 +129,28 @@ impl Extras {
         }
     }
 
+    fn add_highalloc(&mut self, planner: &Planner, only: &Only) {
+        let machine = "desktop_8cpu_4g";
+        for (published, delay_ms) in
+            [("stress_highalloc_delay_100ms", 100), ("stress_highalloc_delay_1ms", 1)]
+        {
+            let key = planner.key(machine, Workload::StressHighalloc, Preset::Zonal);
+            let Some(mut key) = key else { continue };
+            if only.takes(Table::ZoneLock.name(), machine, published) {
+                key.spec.delay_ms = delay_ms;
+                self.highalloc.push((published, key));
+            }
+        }
+    }
+
     /// All of the runs.
     pub fn keys(&self) -> impl Iterator<Item = Key> {
         let cycles = self.cycles.iter().map(|(_, key)| key);
         let spins = self.spins.iter().map(|(_, key)| key);
         let curves = self.curves.iter().map(|(_, _, key)| key);
+        let highalloc = self.highalloc.iter().map(|(_, key)| key);
         let single = self.split_lru.iter().chain(&self.thp_mix);
-        cycles.chain(&self.unlocked).chain(spins).chain(single).chain(curves).cloned()
+        let zonal = spins.chain(single).chain(highalloc).chain(curves);
+        cycles.chain(&self.unlocked).chain(zonal).cloned()
     }
 }

@@ -297,7 +297,33 @@ fn zonal(rows: &[Row], extras: &Extras, runs: &Runs) -> Vec<Target> {
         "at least 0.9",
         part.map(|part| (format!("{part:.2}"), part >= 0.9)),
     ));
+    targets.extend(highalloc(group, rows, extras, runs));
     targets
+}
+
+/// How many huge pages `Zonal` gets from memory full of page cache, and how long that takes.
+fn highalloc(
+    group: &'static str,
+    rows: &[Row],
+    extras: &Extras,
+    runs: &Runs,
+) -> impl Iterator<Item = Target> {
+    let of = |workload: &str, key, metric| {
+        Some((value(runs, key, metric)?, simulated(rows, workload, "base", metric)?))
+    };
+    extras.highalloc.iter().flat_map(move |(workload, key)| {
+        let delay = workload.rsplit('_').next().unwrap_or_default();
+        let served = of(workload, key, "success_rate");
+        let served =
+            served.map(|(got, base)| (format!("{:+.0} points", got - base), got >= base + 5.0));
+        let time = of(workload, key, "mean_time_per_huge_page");
+        let time = time.map(|(got, base)| (format!("{:.2} of it", got / base), got <= base));
+        let what = |it| format!("stress-highalloc, {delay}: {it}");
+        [
+            Target::new(group, what("success"), "at least 5 points above base", served),
+            Target::new(group, what("mean time of a request"), "at most that of base", time),
+        ]
+    })
 }
 
 fn value(runs: &Runs, key: &Key, name: &str) -> Option<f64> {
