@@ -56,6 +56,13 @@ pub(crate) fn pause_if_early() {
     }
 }
 
+/// The CPU that runs lets all others go on that are behind it, unless it holds a lock.
+pub(crate) fn pause_if_ahead() {
+    if engine::with_cpu(Engine::is_ahead) == Some(true) {
+        pause();
+    }
+}
+
 /// The virtual CPUs of a run. Those that have not returned are unwound when this is dropped.
 struct Crew(Vec<Coroutine<(), (), ()>>);
 

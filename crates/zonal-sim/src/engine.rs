@@ -251,6 +251,13 @@ impl Engine {
                 || self.schedule.switches_at(false, cpu.clock, LOOKAHEAD))
     }
 
+    /// Whether others come before a CPU, however little they are behind.
+    pub(crate) fn is_ahead(&mut self, cpu: usize) -> bool {
+        let Cpu { clock, holding, .. } = self.cpus[cpu];
+        (holding == 0 || self.schedule.is_random())
+            && self.schedule.switches_at(true, clock, Ticks::default())
+    }
+
     /// Charges an access to a line.
     #[inline]
     pub(crate) fn touch_line(

@@ -147,16 +147,11 @@ impl State {
 
     /// The CPU comes to the lock: not before all others that come earlier.
     fn arrive(&self) -> Ticks {
-        let early = engine::with_cpu(|engine, cpu| {
+        engine::with_cpu(|engine, cpu| {
             let lock = engine.lock_cost;
             engine.spend(cpu, lock);
-            let clock = *engine.clock(cpu);
-            (engine.cpus[cpu].holding == 0 || engine.schedule.is_random())
-                && engine.schedule.switches_at(true, clock, Ticks::default())
         });
-        if early == Some(true) {
-            coroutine::pause();
-        }
+        coroutine::pause_if_ahead();
         engine::with_cpu(|engine, cpu| *engine.clock(cpu)).unwrap_or_default()
     }
 

@@ -65,14 +65,8 @@ impl SpaceLock {
     /// Pays for the instructions and for the lock's line. The line goes to one CPU after the other,
     /// in the order in which they ask: readers do not exclude each other, but their atomics do.
     fn pay(&self) {
-        let others_first = engine::with_cpu(|engine, cpu| {
-            engine.spend(cpu, self.cost);
-            let clock = *engine.clock(cpu);
-            engine.schedule.switches_at(true, clock, Ticks::default())
-        });
-        if others_first == Some(true) {
-            coroutine::pause();
-        }
+        engine::with_cpu(|engine, cpu| engine.spend(cpu, self.cost));
+        coroutine::pause_if_ahead();
         let others_first = engine::with_cpu(|engine, cpu| {
             let clock = engine.clock(cpu);
             *clock = (*clock).max(self.arrives.get());

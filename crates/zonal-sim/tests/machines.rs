@@ -13,60 +13,7 @@ const NAMES: [&str; 6] = [
 ];
 
 /// A machine file of which each case of the table breaks one line.
-const GOOD: &str = r#"name = "small"
-title = "a small machine"
-source = "made up"
-
-[topology]
-sockets = 2
-cores_per_socket = 4
-threads_per_core = 2
-memory_gib = 8
-
-[clock]
-nominal_ghz = 2.0
-turbo_ghz = [3.0, 2.5,
-    2.2]
-sibling_share = 0.6
-
-[cache]
-private_kib = 512
-shared_kib = 8192
-struct_page_bytes = 64
-
-[cost]
-private = 5
-shared = 50
-near = 100
-far = 200
-memory = 180
-memory_far = 300
-streamed = 10
-locked = 15
-access = 2
-lock = 20
-irq_toggle = 30
-preempt_toggle = 3
-bandwidth_gib_s = 40.5
-
-[kernel]
-fault = 2000
-huge_fault = 5000
-clear_page = 800
-unmap_page = 400
-map_range = 3000
-tlb_flush = 400
-tlb_ipi = 2000
-lru_batch = 15
-lru_add = 150
-lru_delete = 150
-truncate_page = 300
-move_page = 3000
-space_lock = 40
-wake = 3000
-compute = 80000
-spread = 0.5
-"#;
+const GOOD: &str = include_str!("data/small.toml");
 
 /// The line, counted from 1, that starts with `start`.
 fn line_of(text: &str, start: &str) -> usize {
