@@ -131,14 +131,10 @@ impl Extras {
 
     fn add_highalloc(&mut self, planner: &Planner, only: &Only) {
         let machine = "desktop_8cpu_4g";
-        for (published, delay_ms) in
-            [("stress_highalloc_delay_100ms", 100), ("stress_highalloc_delay_1ms", 1)]
-        {
-            let key = planner.key(machine, Workload::StressHighalloc, Preset::Zonal);
-            let Some(mut key) = key else { continue };
+        for published in ["stress_highalloc_delay_100ms", "stress_highalloc_delay_1ms"] {
             if only.takes(Table::ZoneLock.name(), machine, published) {
-                key.spec.delay_ms = delay_ms;
-                self.highalloc.push((published, key));
+                let key = planner.key_of(machine, published, Preset::Zonal);
+                self.highalloc.extend(key.map(|key| (published, key)));
             }
         }
     }

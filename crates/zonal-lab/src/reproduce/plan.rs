@@ -177,6 +177,15 @@ impl Planner {
         Some(Key { machine: machine.into(), spec })
     }
 
+    /// The run of a workload that is called so in the tables, as [`key`](Self::key).
+    pub(super) fn key_of(&self, machine: &str, published: &str, preset: Preset) -> Option<Key> {
+        let (workload, tasks, delay_ms) = workload(published)?;
+        let mut key = self.key(machine, workload, preset)?;
+        key.spec.delay_ms = delay_ms;
+        key.spec.tasks = tasks.unwrap_or(key.spec.tasks);
+        Some(key)
+    }
+
     /// The run that shows `fact`.
     ///
     /// # Errors
@@ -188,14 +197,14 @@ impl Planner {
         }
         let preset = preset(fact.table, &fact.kernel)
             .ok_or_else(|| format!("no preset stands for the kernel {}", fact.kernel))?;
-        let (workload, tasks, delay_ms) = workload(&fact.workload)
-            .ok_or_else(|| format!("the simulator has no workload {}", fact.workload))?;
+        if workload(&fact.workload).is_none() {
+            return Err(format!("the simulator has no workload {}", fact.workload));
+        }
         let reading = self.reading(fact)?;
         let mut key = self
-            .key(&fact.machine, workload, preset)
+            .key_of(&fact.machine, &fact.workload, preset)
             .ok_or_else(|| format!("no machine {} is built in", stand_in(&fact.machine)))?;
-        key.spec.delay_ms = delay_ms;
-        key.spec.tasks = fact.tasks.or(tasks).unwrap_or(key.spec.tasks);
+        key.spec.tasks = fact.tasks.unwrap_or(key.spec.tasks);
         if self.skips(fact) {
             return Err("not run with --quick".into());
         }
