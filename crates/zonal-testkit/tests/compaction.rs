@@ -2,6 +2,7 @@
 
 use super::ledger::{Dice, Ledger, MOVABLE, W, ZONE, events, fragmented};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use zonal::keeper::Keeper;
 use zonal::policy::{Compact, Policy, merge};
 use zonal::{CompactMode, CompactOutcome, CpuId, MigrateType, Order, Request, ZoneId};
 use zonal_testkit::host::Host;
@@ -184,6 +185,9 @@ fn requests_wait_for_compaction<S: Policy>() {
         let calls = allocator.platform().take_calls();
         assert!(!calls.migrations.is_empty());
         assert!(calls.reclaims.is_empty(), "compaction was enough");
+        // For this block, and by presets that stay ahead for the next one.
+        let woken = 1 + usize::from(S::Compact::STAYS_AHEAD);
+        assert_eq!(calls.compaction_woken, vec![(ZONE, Order::HUGE); woken]);
         let seen = events(ledger);
         assert_eq!((seen.stall, seen.success, seen.fail), (1, 1, 0));
         ledger.check();
@@ -242,6 +246,23 @@ fn too_little_memory_is_not_suitable<S: Policy>() {
         let outcome = ledger.compact(Order::HUGE, CompactMode::Sync);
         assert_eq!(outcome, CompactOutcome::NotSuitable, "less than twice the block is free");
         assert!(ledger.world.allocator.platform().take_calls().migrations.is_empty());
+    });
+}
+
+/// Frames that wait in clusters are room for the background compactor as if they were merged.
+fn what_is_deferred_is_room<S: Policy>() {
+    with_world::<Probe<Cells>, S, _>(Shape::Huge, |world| {
+        let mut ledger = Ledger::new(world);
+        ledger.fill(&MOVABLE);
+        ledger.thin_out(&mut Dice(1), 80);
+        let allocator = &world.allocator;
+        allocator.platform().movers().set(Moving::Obeys);
+        let info = allocator.zone_info(ZONE).unwrap();
+        let needed = info.watermarks.low + 2 * Order::HUGE.frames();
+        assert!(info.free + info.deferred > needed);
+        assert_eq!(info.free <= needed, S::Keeper::CLUSTER > 0, "{info:?}");
+        assert_eq!(allocator.compact_in_background(Order::HUGE), CompactOutcome::Success);
+        ledger.finish();
     });
 }
 
@@ -409,6 +430,8 @@ macro_rules! on_presets {
             fn merges() { merging_alone_forms_blocks::<$preset>(); }
             #[test]
             fn no_memory() { too_little_memory_is_not_suitable::<$preset>(); }
+            #[test]
+            fn room() { what_is_deferred_is_room::<$preset>(); }
             #[test]
             fn background() { the_background_rests_when_it_is_done::<$preset>(); }
             #[test]

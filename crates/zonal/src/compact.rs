@@ -166,10 +166,15 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
     fn compact_worst(&self, order: Order) -> CompactOutcome {
         let (mut worst, mut put_off) = (None, false);
         for zone in self.zones {
-            let counts = zone.with_buddy(|buddy| buddy.counts());
+            // What was deferred is merged before anything is moved. Until then it is free, in
+            // pieces too small.
+            let deferred = S::Keeper::deferred(&self.here(zone, 0));
+            let mut counts = zone.with_buddy(|buddy| buddy.counts());
+            let frames = &mut counts[0][MigrateType::Movable.index()];
+            *frames = frames.saturating_add(u32::try_from(deferred).unwrap_or(u32::MAX));
             let unusable = unusable_permille(&counts)[order.index()];
             let more = worst.is_none_or(|(index, _)| unusable > index);
-            if !more || unusable <= EXTFRAG_THRESHOLD || !zone.is_roomy(order) {
+            if !more || unusable <= EXTFRAG_THRESHOLD || !zone.is_roomy(order, deferred) {
                 continue;
             }
             if zone.compaction.put_off(order) {
@@ -331,8 +336,9 @@ fn may_have_cma(request: &Request) -> bool {
 }
 
 impl<P: Platform, S: Policy> Zone<P, S> {
-    /// Whether there are twice the frames of a block above the low watermark.
-    fn is_roomy(&self, order: Order) -> bool {
-        self.free() > self.mark(Mark::Low).saturating_add(2 * order.frames())
+    /// Whether there are twice the frames of a block above the low watermark, those included
+    /// that were `deferred`.
+    fn is_roomy(&self, order: Order, deferred: u64) -> bool {
+        self.free() + deferred > self.mark(Mark::Low).saturating_add(2 * order.frames())
     }
 }

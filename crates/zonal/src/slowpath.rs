@@ -102,10 +102,20 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
         if zones.len == 0 {
             return Err(AllocReason::NoZone);
         }
-        if let Some(index) = self.walk_above_low(entry, &zones, request) {
-            self.stay_ahead(index, request.order());
-            return Ok(index);
-        }
+        let found = self.walk_above_low(entry, &zones, request);
+        let found = found.or_else(|| self.try_everything(entry, &zones, request));
+        let index = found.ok_or(AllocReason::Exhausted)?;
+        self.stay_ahead(index, request.order());
+        Ok(index)
+    }
+
+    /// The steps after the first walk.
+    fn try_everything<E: Entry<P, S>>(
+        &self,
+        entry: &mut E,
+        zones: &Zones<'m, P, S>,
+        request: &Request,
+    ) -> Option<u32> {
         for zone in zones.iter() {
             // What waits in clusters is not scarce: it only has to be merged.
             let deferred = S::Keeper::deferred(&self.here(zone, entry.cpu()));
@@ -116,16 +126,9 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
                 self.platform.wake_compaction(zone.id, request.order());
             }
         }
-        if let Some(index) = self.walk(entry, &zones, request, Mark::Min) {
-            return Ok(index);
-        }
-        if let Some(index) = self.search(entry, &zones, request) {
-            return Ok(index);
-        }
-        if let Some(index) = self.ask_host(entry, &zones, request) {
-            return Ok(index);
-        }
-        Err(AllocReason::Exhausted)
+        let found = self.walk(entry, zones, request, Mark::Min);
+        let found = found.or_else(|| self.search(entry, zones, request));
+        found.or_else(|| self.ask_host(entry, zones, request))
     }
 
     /// Wakes background compaction if the block at `index`, just taken, was the zone's last of a

@@ -27,6 +27,12 @@
 //! [`KERNEL_SHARE`] % of memory, then random ones die. The kinds are Linux's; the numbers are
 //! assumed, a fraction of what a build takes of the source's 4 GiB.
 //!
+//! With every [`PAGES_PER_METADATA`] pages read a page of the file system's metadata is changed.
+//! It is movable memory, but until the journal is full of later ones nobody can move or drop it:
+//! so it was with the metadata of a block device in the source's kernel. How many pages the
+//! journal has ([`JOURNAL_SHARE`]) is fitted, once, on what the *base* of the source serves;
+//! what every other preset makes of it follows.
+//!
 //! Direct reclaim drops the [`SWAP_CLUSTER`] oldest cache pages and looks at a slab for every
 //! [`SCAN_SLABS`] of them; for a huge page it makes room for compaction (up to twice the block,
 //! once a request). Background reclaim, woken at the low watermark, goes on to the high one, and
@@ -35,7 +41,7 @@
 //! Watermarks are Linux's where huge pages are transparent. Every page has its own contents, copied when compaction moves it and
 //! checked when it is freed; at the end every frame must be free again.
 //!
-//! Left out: pages under I/O or locked, swap, dirty pages that must be written first.
+//! Left out: pages that are locked for a moment, swap, dirty pages that must be written first.
 
 use core::marker::PhantomData;
 use core::time::Duration;
@@ -61,43 +67,22 @@ use crate::subjects::zonal::{Way, lock_work_of, zones};
 mod builders;
 mod cache;
 
+// The same in the simulated workload.
+pub use zonal_sim::mix::highalloc::{
+    FAULTS_PER_TABLE, HUGE_PAGEBLOCKS, JOBS, JOURNAL_SHARE, KERNEL_SHARE, MAPPED, OBJECT,
+    PAGES_PER_METADATA, PAGES_PER_SLAB, READ, SCAN_SLABS, SHARE, SLAB_PINNED_ONE_IN, STACK_ORDER,
+    STEP, SWAP_CLUSTER,
+};
+
 use builders::{Builder, release};
 use cache::Cache;
 
-/// Pageblocks a zone that Linux keeps free where huge pages are transparent.
-const HUGE_PAGEBLOCKS: u64 = 11;
 /// Memory, if not said otherwise: an eighth of the source's machine.
 pub const DEFAULT_MEMORY: usize = 512 << 20;
 /// A delay that makes one sample long enough.
 pub const LONG_DELAY: Duration = Duration::from_millis(10);
-/// Blocks that are asked for, in percent of those that memory has. As in mmtests.
-pub const SHARE: usize = 95;
 /// Pause of the builders between steps while blocks are asked for.
 pub const PAUSE: Duration = Duration::from_millis(1);
-/// Compilers of a thread at a time.
-pub const JOBS: usize = 4;
-/// Page faults and reads in a step.
-pub const STEP: usize = 32;
-/// Pages that a compiler maps, from and to.
-pub const MAPPED: (usize, usize) = (128, 640);
-/// Pages that a compiler reads, from and to.
-pub const READ: (usize, usize) = (64, 192);
-/// Pages of the object that a compiler writes.
-pub const OBJECT: usize = 16;
-/// Page faults to a page table.
-pub const FAULTS_PER_TABLE: usize = 64;
-/// Order of a kernel stack.
-pub const STACK_ORDER: u8 = 2;
-/// Cache pages to a slab block.
-pub const PAGES_PER_SLAB: u64 = 16;
-/// One slab block in so many is never freed by reclaim.
-pub const SLAB_PINNED_ONE_IN: usize = 4;
-/// Kernel objects that outlive their compiler, in percent of memory at most.
-pub const KERNEL_SHARE: usize = 2;
-/// Cache pages that reclaim drops at once, as in Linux.
-pub const SWAP_CLUSTER: usize = 32;
-/// Cache pages dropped for every slab block looked at.
-pub const SCAN_SLABS: usize = 16;
 /// Requests of the builders that may fail while memory fills.
 const FAILURES: u64 = 10_000;
 
@@ -264,7 +249,11 @@ impl<S: Policy, W: Way> HighAlloc<S, W> {
     ) -> Result<(), Halt> {
         let place = &shared.place;
         let seed = self.spec.seed.wrapping_add(thread as u64);
-        let mut builder = Builder::new(&stage.arena, &stage.cache, compactor, handle, seed);
+        // Each has its part of the journal.
+        let builders = self.spec.setup.threads.saturating_sub(1).max(1) as u64;
+        let journal = stage.frames() as u64 * JOURNAL_SHARE / 10_000 / builders;
+        let (arena, cache) = (&stage.arena, &stage.cache);
+        let mut builder = Builder::new(arena, cache, compactor, handle, seed, journal as usize);
         let enough = stage.frames() as u64 / 2;
         while stage.cache.reclaimed.load(Ordering::Relaxed) < enough && !place.is_aborted() {
             builder.step()?;

@@ -29,6 +29,31 @@ pub(super) enum Part {
 /// Frames that a census counts before it asks whether to go on: a cache line of state bytes.
 const CENSUS_STEP: u32 = 64;
 
+/// Parts of a window of which is kept what they cost at least.
+const BOUNDED: usize = 64;
+
+/// What the parts of a window cost at least, as far as they were counted while it is scanned. A
+/// part that has become cheaper meanwhile is found the next time.
+struct Bounds([u32; BOUNDED]);
+
+impl Bounds {
+    const fn new() -> Self {
+        Self([0; BOUNDED])
+    }
+
+    /// What the part at `at` in the window costs at least; more than anything if there is
+    /// nothing to gain.
+    fn least(&self, at: usize) -> u32 {
+        self.0.get(at).copied().unwrap_or(0)
+    }
+
+    fn set(&mut self, at: usize, cost: u32) {
+        if let Some(least) = self.0.get_mut(at) {
+            *least = cost;
+        }
+    }
+}
+
 /// One compaction of one zone.
 pub(super) struct Scan<'a, 'm, P: Platform, S: Policy> {
     pub(super) allocator: &'a Allocator<'m, P, S>,
@@ -118,7 +143,8 @@ impl<'a, 'm, P: Platform, S: Policy> Scan<'a, 'm, P, S> {
             if self.has_block() {
                 return Some(CompactOutcome::Success);
             }
-            while let Some((pick, census)) = self.cheapest(*at..until, part) {
+            let mut bounds = Bounds::new();
+            while let Some((pick, census)) = self.cheapest(*at..until, part, &mut bounds) {
                 if !S::Compact::has_room(&census, self.room(&census)) {
                     return Some(CompactOutcome::NotSuitable);
                 }
@@ -156,17 +182,27 @@ impl<'a, 'm, P: Platform, S: Policy> Scan<'a, 'm, P, S> {
         fits && word.zone() == Some(self.zone.id)
     }
 
-    /// The part of `window` that is evacuated next.
-    fn cheapest(&self, window: Range<u32>, part: Order) -> Option<(Range<u32>, Census)> {
+    /// The part of `window` that is evacuated next. What was counted of the others is kept in
+    /// `bounds`, so that the next call counts a few parts and not all.
+    fn cheapest(
+        &self,
+        window: Range<u32>,
+        part: Order,
+        bounds: &mut Bounds,
+    ) -> Option<(Range<u32>, Census)> {
         if !self.allocator.platform.can_migrate() {
             return None;
         }
         let table = &self.allocator.table;
         let pageblock = table.pageblock_order().size();
         let mut best: Option<(u32, u32, Census)> = None;
-        for start in window.clone().step_by(part.size() as usize) {
+        for (at, start) in window.clone().step_by(part.size() as usize).enumerate() {
             if start + part.size() > self.end {
                 break;
+            }
+            let least = best.map_or(u32::MAX, |(least, ..)| least);
+            if bounds.least(at) >= least {
+                continue;
             }
             let first = table.block(start);
             let mut blocks =
@@ -183,11 +219,12 @@ impl<'a, 'm, P: Platform, S: Policy> Scan<'a, 'm, P, S> {
             let frames = start..start + part.size();
             let empty =
                 Census { for_movable: first.migrate().is_for_movable(), ..Census::default() };
-            let least = best.map_or(u32::MAX, |(least, ..)| least);
             let beaten = |so_far: &Census| S::Compact::cost(so_far).is_some_and(|c| c >= least);
             let (census, looked) = census(table, frames, self.task.order, empty, beaten);
             self.zone.compaction.count(Count::MigrateScanned, u64::from(looked));
-            if let Some(cost) = S::Compact::cost(&census).filter(|&cost| cost < least) {
+            let cost = S::Compact::cost(&census);
+            bounds.set(at, cost.unwrap_or(u32::MAX));
+            if let Some(cost) = cost.filter(|&cost| cost < least) {
                 best = Some((cost, start, census));
                 if cost == 0 {
                     break;

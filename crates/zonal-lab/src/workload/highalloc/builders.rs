@@ -1,5 +1,7 @@
 //! Compilers at work: what they read, map and leave behind.
 
+use std::collections::VecDeque;
+
 use zonal::policy::Policy;
 use zonal::{MigrateType, Order, Pfn};
 use zonal_host::Arena;
@@ -7,8 +9,8 @@ use zonal_host::compactor::Compactor;
 
 use super::cache::{Cache, Slab};
 use super::{
-    FAULTS_PER_TABLE, JOBS, KERNEL_SHARE, MAPPED, OBJECT, PAGES_PER_SLAB, READ, SLAB_PINNED_ONE_IN,
-    STACK_ORDER, STEP,
+    FAULTS_PER_TABLE, JOBS, KERNEL_SHARE, MAPPED, OBJECT, PAGES_PER_METADATA, PAGES_PER_SLAB, READ,
+    SLAB_PINNED_ONE_IN, STACK_ORDER, STEP,
 };
 use crate::loops::Halt;
 use crate::rng::Rng;
@@ -36,6 +38,10 @@ pub(super) struct Builder<'a, S: Policy, T> {
     /// Unmovable objects that outlive their compiler.
     kernel: Vec<Pfn>,
     kernel_most: usize,
+    /// Metadata pages of the file system that its journal has, oldest first, with what is in
+    /// them. Not in the tables: nobody moves or drops them.
+    journal: VecDeque<(Pfn, u64)>,
+    journal_most: usize,
     read: u64,
     stamp: u64,
     /// Requests that failed.
@@ -81,6 +87,7 @@ impl<'a, S: Policy, T: FrameThread<Block = Pfn>> Builder<'a, S, T> {
         compactor: &'a Compactor<'static>,
         thread: &'a mut T,
         seed: u64,
+        journal_most: usize,
     ) -> Self {
         Self {
             arena,
@@ -91,6 +98,8 @@ impl<'a, S: Policy, T: FrameThread<Block = Pfn>> Builder<'a, S, T> {
             running: Vec::new(),
             kernel: Vec::new(),
             kernel_most: arena.len() / FRAME_BYTES * KERNEL_SHARE / 100,
+            journal: VecDeque::new(),
+            journal_most,
             read: 0,
             stamp: seed << 32,
             failed: 0,
@@ -112,20 +121,43 @@ impl<'a, S: Policy, T: FrameThread<Block = Pfn>> Builder<'a, S, T> {
         self.cache.count(-(1 << order));
     }
 
-    /// A movable page with something in it.
-    fn page(&mut self, cached: bool) -> Result<Option<u32>, Halt> {
-        let Some(pfn) = self.alloc(0, MigrateType::Movable) else { return Ok(None) };
+    /// A movable frame with something in it.
+    fn filled(&mut self) -> Option<(Pfn, u64)> {
+        let pfn = self.alloc(0, MigrateType::Movable)?;
         self.stamp += 1;
         fill(self.arena, pfn, self.stamp);
-        match self.cache.insert(pfn, self.stamp, cached) {
-            Some(page) => Ok(Some(page)),
-            None => Err(Halt::Damaged("a frame was handed out that was in use")),
+        Some((pfn, self.stamp))
+    }
+
+    fn enter(&self, (pfn, stamp): (Pfn, u64), cached: bool) -> Result<u32, Halt> {
+        let page = self.cache.insert(pfn, stamp, cached);
+        page.ok_or(Halt::Damaged("a frame was handed out that was in use"))
+    }
+
+    /// A page of the tables.
+    fn page(&mut self, cached: bool) -> Result<Option<u32>, Halt> {
+        self.filled().map(|page| self.enter(page, cached)).transpose()
+    }
+
+    /// A page of metadata is read and changed: the journal has it until it is full of later
+    /// ones.
+    fn change_metadata(&mut self) -> Result<(), Halt> {
+        let page = self.filled();
+        self.journal.extend(page);
+        if self.journal.len() > self.journal_most
+            && let Some(oldest) = self.journal.pop_front()
+        {
+            self.enter(oldest, true)?;
         }
+        Ok(())
     }
 
     fn read_page(&mut self) -> Result<(), Halt> {
         self.page(true)?;
         self.read += 1;
+        if self.read.is_multiple_of(PAGES_PER_METADATA) {
+            self.change_metadata()?;
+        }
         if !self.read.is_multiple_of(PAGES_PER_SLAB) {
             return Ok(());
         }
@@ -215,6 +247,9 @@ impl<'a, S: Policy, T: FrameThread<Block = Pfn>> Builder<'a, S, T> {
     pub(super) fn end(mut self) -> Result<(), Halt> {
         for compiler in core::mem::take(&mut self.running) {
             self.exit(compiler)?;
+        }
+        for page in core::mem::take(&mut self.journal) {
+            release(self.arena, self.cache, self.thread, page)?;
         }
         for object in core::mem::take(&mut self.kernel) {
             self.free(object, 0);

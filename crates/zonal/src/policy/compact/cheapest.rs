@@ -23,8 +23,9 @@ pub struct Cheapest;
 impl Compact for Cheapest {
     const WINDOW: u32 = 32;
     const PRESSES_ON: bool = false;
-    /// An attempt without a place to move to is found out before a page is moved.
-    const MAX_DEFER_SHIFT: u64 = 1;
+    /// An attempt in vain costs a look at all state bytes and some pages that refuse: less than
+    /// the other way, so less is put off.
+    const MAX_DEFER_SHIFT: u64 = 3;
     const RESTARTS_AFRESH: bool = false;
     const STAYS_AHEAD: bool = true;
     const SPOILT_TARGETS: bool = true;
