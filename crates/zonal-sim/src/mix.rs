@@ -55,11 +55,6 @@ pub mod highalloc {
     pub const FAULTS_PER_TABLE: usize = 64;
     /// Order of a kernel stack: a fact of Linux.
     pub const STACK_ORDER: u8 = 2;
-    /// Pages read for every page of the file system's metadata that is changed.
-    pub const PAGES_PER_METADATA: u64 = 16;
-    /// Pages of metadata that the journal has, in ten-thousandths of memory: so many that the base
-    /// serves about what was published.
-    pub const JOURNAL_SHARE: u64 = 3;
     /// Cache pages to a slab block.
     pub const PAGES_PER_SLAB: u64 = 16;
     /// One slab block in so many is never freed by reclaim.

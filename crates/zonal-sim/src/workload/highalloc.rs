@@ -35,7 +35,7 @@ use crate::coroutine::Body;
 use crate::engine;
 use crate::host::{self, Host};
 use crate::machine::Machine;
-use crate::mix::highalloc::{HUGE_PAGEBLOCKS, JOURNAL_SHARE, SHARE};
+use crate::mix::highalloc::{HUGE_PAGEBLOCKS, SHARE};
 use crate::outcome::Figure;
 use crate::run::{SimError, Spec};
 use crate::task::{Task, count, idle};
@@ -168,10 +168,7 @@ fn memory_of(stage: &Stage<'_>) -> Rc<Memory> {
 
 /// Builders fill memory, in turns.
 fn fill<'a>(stage: &'a Stage<'a>, memory: &'a Memory, last: u32) -> Vec<Builder<'a>> {
-    // Each has its part of the journal.
-    let journal = memory.frames() * JOURNAL_SHARE / 10_000 / u64::from(last - 1);
-    let new =
-        |cpu| Builder::new(stage.task(cpu), stage.random(cpu), memory, journal.max(1) as usize);
+    let new = |cpu| Builder::new(stage.task(cpu), stage.random(cpu), memory);
     let mut builders: Vec<_> = (1..last).map(new).collect();
     let enough = stage.pages.frames / 2;
     while memory.reclaimed() < enough {

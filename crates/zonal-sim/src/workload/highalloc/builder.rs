@@ -2,12 +2,11 @@
 
 use super::memory::{Memory, Slab};
 use crate::mix::highalloc::{
-    FAULTS_PER_TABLE, JOBS, KERNEL_SHARE, MAPPED, OBJECT, PAGES_PER_METADATA, PAGES_PER_SLAB, READ,
-    SLAB_PINNED_ONE_IN, STACK_ORDER, STEP,
+    FAULTS_PER_TABLE, JOBS, KERNEL_SHARE, MAPPED, OBJECT, PAGES_PER_SLAB, READ, SLAB_PINNED_ONE_IN,
+    STACK_ORDER, STEP,
 };
 use crate::task::Task;
 use fastrand::Rng;
-use std::collections::VecDeque;
 use zonal::{MigrateType, Order, Pfn, Request};
 
 /// Pages listed at once: a full pagevec of Linux 4.16.
@@ -35,22 +34,13 @@ pub(super) struct Builder<'a> {
     unlisted: Vec<u32>,
     /// Unmovable objects that outlive their compiler.
     kernel: Vec<Pfn>,
-    /// Numbers of the pages of metadata that the file system's journal has, oldest first: nobody
-    /// moves or drops them.
-    journal: VecDeque<u32>,
-    journal_most: usize,
     read: u64,
     /// Requests that failed.
     pub(super) failed: u64,
 }
 
 impl<'a> Builder<'a> {
-    pub(super) fn new(
-        task: Task<'a>,
-        random: Rng,
-        memory: &'a Memory,
-        journal_most: usize,
-    ) -> Self {
+    pub(super) fn new(task: Task<'a>, random: Rng, memory: &'a Memory) -> Self {
         Self {
             task,
             random,
@@ -58,8 +48,6 @@ impl<'a> Builder<'a> {
             running: Vec::new(),
             unlisted: Vec::new(),
             kernel: Vec::new(),
-            journal: VecDeque::new(),
-            journal_most,
             read: 0,
             failed: 0,
         }
@@ -83,46 +71,16 @@ impl<'a> Builder<'a> {
         self.memory.count_given(order.frames());
     }
 
-    /// A movable page with something in it, to be listed.
-    fn filled(&mut self) -> Option<u32> {
+    /// A movable page with something in it.
+    fn page(&mut self, cached: bool) -> Option<u32> {
         let pfn = self.task.fault_unlisted().ok();
         let pfn = self.counted(pfn, Order::ZERO)?;
-        Some(self.memory.enter(pfn))
-    }
-
-    /// A page that is listed with the next ones.
-    fn page(&mut self, cached: bool) -> Option<u32> {
-        let page = self.filled()?;
-        if cached {
-            self.memory.cache(page);
-        }
-        self.list_soon(page);
-        Some(page)
-    }
-
-    /// A page of metadata is read and changed: the journal has it until it is full of later
-    /// ones.
-    fn change_metadata(&mut self) {
-        let page = self.filled();
-        self.journal.extend(page);
-        if self.journal.len() > self.journal_most {
-            self.checkpoint();
-        }
-    }
-
-    /// The oldest page of the journal becomes a cache page like others.
-    fn checkpoint(&mut self) {
-        if let Some(oldest) = self.journal.pop_front() {
-            self.memory.cache(oldest);
-            self.list_soon(oldest);
-        }
-    }
-
-    fn list_soon(&mut self, page: u32) {
+        let page = self.memory.enter(pfn, cached);
         self.unlisted.push(page);
         if self.unlisted.len() == LISTED_AT_ONCE {
             self.list();
         }
+        Some(page)
     }
 
     fn list(&mut self) {
@@ -133,9 +91,6 @@ impl<'a> Builder<'a> {
     fn read_page(&mut self) {
         self.page(true);
         self.read += 1;
-        if self.read.is_multiple_of(PAGES_PER_METADATA) {
-            self.change_metadata();
-        }
         if !self.read.is_multiple_of(PAGES_PER_SLAB) {
             return;
         }
@@ -217,9 +172,6 @@ impl<'a> Builder<'a> {
     pub(super) fn end(mut self) {
         for compiler in core::mem::take(&mut self.running) {
             self.exit(&compiler);
-        }
-        while !self.journal.is_empty() {
-            self.checkpoint();
         }
         self.list();
         for object in core::mem::take(&mut self.kernel) {

@@ -60,7 +60,7 @@ impl Tables {
         &mut self.by_frame[(pfn.get() - self.base.get()) as usize]
     }
 
-    fn insert(&mut self, pfn: Pfn) -> u32 {
+    fn insert(&mut self, pfn: Pfn, cached: bool) -> u32 {
         let page = Page { pfn, movable: false };
         let number = self.unused.pop().unwrap_or(self.pages.len() as u32);
         match self.pages.get_mut(number as usize) {
@@ -69,6 +69,9 @@ impl Tables {
         }
         let before = core::mem::replace(self.at(pfn), number);
         assert_eq!(before, NONE, "the allocator handed out a frame that is in use");
+        if cached {
+            self.cached.push_back(number);
+        }
         number
     }
 
@@ -201,13 +204,8 @@ impl Memory {
     }
 
     /// Enters a page; until it is [listed](Self::list) it stays where it is.
-    pub(super) fn enter(&self, pfn: Pfn) -> u32 {
-        self.tables.borrow_mut().insert(pfn)
-    }
-
-    /// An entered page is one of the cache, the youngest, from now on.
-    pub(super) fn cache(&self, number: u32) {
-        self.tables.borrow_mut().cached.push_back(number);
+    pub(super) fn enter(&self, pfn: Pfn, cached: bool) -> u32 {
+        self.tables.borrow_mut().insert(pfn, cached)
     }
 
     pub(super) fn enter_slab(&self, slab: Slab) {
