@@ -245,11 +245,13 @@ impl<'m, P: Platform> FrameTable<'m, P> {
     }
 
     /// The slot of the cluster that a listed frame belongs to.
+    #[inline(always)]
     pub(crate) fn cluster_of(&self, index: u32) -> Option<u32> {
         let pair = self.lists.cluster_of[index as usize / 2].load(Relaxed);
         ((pair >> (index % 2 * 32)) as u32).checked_sub(1)
     }
 
+    #[inline(always)]
     pub(crate) fn set_cluster_of(&self, index: u32, slot: Option<u32>) {
         let word = &self.lists.cluster_of[index as usize / 2];
         let (shift, value) = (index % 2 * 32, slot.map_or(0, |slot| slot + 1));
@@ -258,10 +260,12 @@ impl<'m, P: Platform> FrameTable<'m, P> {
     }
 
     /// A word of a zone's slots. Under the zone lock.
+    #[inline(always)]
     pub(crate) fn slot_word(&self, at: u64) -> u64 {
         self.lists.slots[at as usize].load(Relaxed)
     }
 
+    #[inline(always)]
     pub(crate) fn set_slot_word(&self, at: u64, value: u64) {
         self.lists.slots[at as usize].store(value, Relaxed);
     }

@@ -1,6 +1,6 @@
 //! The slots of clusters on the order-0 lists: see [`cluster`](super::cluster).
 
-use crate::frame::FrameTable;
+use crate::frame::{FrameTable, NIL};
 use crate::platform::Platform;
 
 /// Words of the bitmap that one claim looks at.
@@ -42,11 +42,25 @@ pub struct Slots {
     /// No slot below this is free.
     hint: u32,
     batch: u32,
+    latest: Latest,
+}
+
+/// The frame that joined a cluster last, and which: most frames join next to it, and the look at
+/// the words that it has just written is what a free would wait for.
+#[derive(Clone, Copy, Debug)]
+struct Latest {
+    /// `NIL`: not known.
+    frame: u32,
+    slot: u32,
+}
+
+impl Latest {
+    const UNKNOWN: Self = Self { frame: NIL, slot: 0 };
 }
 
 impl Slots {
     pub(super) const VACANT: Self =
-        Self { first: 0, slots: 0, room: 0, base: 0, hint: 0, batch: 0 };
+        Self { first: 0, slots: 0, room: 0, base: 0, hint: 0, batch: 0, latest: Latest::UNKNOWN };
 
     fn count(managed: u64, batch: u32) -> u64 {
         // The word of a frame has room for 32 bits of slot number.
@@ -68,7 +82,7 @@ impl Slots {
     pub(super) fn new(first: u64, managed: u64, batch: u32) -> Self {
         let room = Self::count(managed, batch);
         let base = first + 1 + room.div_ceil(64);
-        Self { first, slots: 0, room: room as u32, base, hint: 0, batch: 0 }
+        Self { first, room: room as u32, base, ..Self::VACANT }
     }
 
     /// Clusters may have so many frames, if that is more than before. What is listed by then is
@@ -140,13 +154,17 @@ impl Slots {
         if self.slots == 0 {
             return;
         }
-        if let Some(slot) = neighbour.and_then(|frame| table.cluster_of(frame)) {
+        if let Some(slot) = neighbour.and_then(|frame| self.slot_of(table, frame)) {
             let word = table.slot_word(self.slot(slot));
             if count_in(word) < self.batch {
                 let word = if last { word >> 32 << 32 | u64::from(index) } else { word };
                 let one = 1 << COUNT | u64::from(skipped) << SKIPPED;
                 table.set_slot_word(self.slot(slot), word + one);
                 table.set_cluster_of(index, Some(slot));
+                self.latest.frame = index;
+                if self.latest.slot != slot {
+                    self.latest.slot = slot;
+                }
                 return;
             }
         }
@@ -159,6 +177,17 @@ impl Slots {
         let alone = Members { tail: index, count: 1, skipped: skipped.into() };
         let slot = self.begin(table, alone);
         table.set_cluster_of(index, slot);
+        self.latest = slot.map_or(Latest::UNKNOWN, |slot| Latest { frame: index, slot });
+    }
+
+    /// The slot of the cluster that a listed frame belongs to.
+    #[inline(always)]
+    fn slot_of<P: Platform>(&self, table: &FrameTable<'_, P>, frame: u32) -> Option<u32> {
+        if frame != self.latest.frame {
+            return table.cluster_of(frame);
+        }
+        debug_assert_eq!(table.cluster_of(frame), Some(self.latest.slot));
+        Some(self.latest.slot)
     }
 
     pub(super) fn leaving<P: Platform>(
@@ -202,6 +231,8 @@ impl Slots {
     ) -> Option<u32> {
         let slot = self.claim(table)?;
         self.set(table, slot, members);
+        // The caller tells the frames.
+        self.latest = Latest::UNKNOWN;
         Some(slot)
     }
 
