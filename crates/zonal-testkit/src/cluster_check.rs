@@ -99,6 +99,7 @@ fn batch_of<P: Platform, S: Policy>(allocator: &Allocator<'_, P, S>, zone: ZoneI
     let zone = &allocator.plan().zones()[usize::from(zone.0)];
     let managed = zone.managed + zone.later;
     let (cpus, depot_share, pcp_batch) = (config.cpus, config.depot_share, config.pcp_batch);
-    let pcp_high = config.pcp_high;
-    S::Keeper::batch(Tuning { managed, cpus, depot_share, pcp_batch, pcp_high })
+    let (pcp_high, pageblock_order) = (config.pcp_high, config.pageblock_order);
+    let tuning = Tuning { managed, cpus, depot_share, pcp_batch, pcp_high, pageblock_order };
+    S::Keeper::batch(tuning)
 }

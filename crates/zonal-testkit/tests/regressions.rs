@@ -7,7 +7,7 @@ mod printed {
 }
 
 mod more {
-    use zonal_testkit::command::{Ask, Command, Nodes, as_source};
+    use zonal_testkit::command::{Ask, Command, Nodes, as_source, from_bytes};
     use zonal_testkit::probe::{Cells, Probe};
     use zonal_testkit::runner::run_commands;
     use zonal_testkit::shape::Shape;
@@ -79,5 +79,17 @@ mod more {
             Command::Fill { ask: Ask { order: 4, ..Ask::FRAME }, spare: 0 },
         ];
         on_all_presets(Shape::Blocks3, &commands);
+    }
+    /// Where the fuzzer begins with memory that comes and goes: the seed does what it is for.
+    #[test]
+    fn the_seed_with_later_memory() {
+        let seed = include_bytes!("../../../fuzz/corpus/commands/seed-later");
+        let (shape, commands) = from_bytes(seed, 60);
+        assert_eq!(shape, Shape::Later);
+        let online = |at: &&Command| matches!(at, Command::Online { .. });
+        let offline = |at: &&Command| matches!(at, Command::Offline { .. });
+        assert_eq!(commands.iter().filter(online).count(), 6, "{commands:?}");
+        assert_eq!(commands.iter().filter(offline).count(), 4, "{commands:?}");
+        on_all_presets(shape, &commands);
     }
 }

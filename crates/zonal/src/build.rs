@@ -24,8 +24,8 @@ pub(crate) fn check_zeroed<P: Platform>(pageblocks: &[P::Word]) -> Result<(), Bu
 
 pub(crate) fn tuning(plan: &Plan, managed: u64) -> Tuning {
     let config = plan.config();
-    let Config { cpus, depot_share, pcp_batch, pcp_high, .. } = *config;
-    Tuning { managed, cpus, depot_share, pcp_batch, pcp_high }
+    let Config { cpus, depot_share, pcp_batch, pcp_high, pageblock_order, .. } = *config;
+    Tuning { managed, cpus, depot_share, pcp_batch, pcp_high, pageblock_order }
 }
 
 /// The size and the batch for which a zone's clusters on the order-0 lists need the most words:

@@ -49,7 +49,14 @@ mod tests {
     #[test]
     fn threshold_by_hand() {
         let of = |cpus, managed| {
-            threshold(Tuning { managed, cpus, depot_share: 8, pcp_batch: None, pcp_high: None })
+            threshold(Tuning {
+                managed,
+                cpus,
+                depot_share: 8,
+                pcp_batch: None,
+                pcp_high: None,
+                pageblock_order: crate::units::Order::HUGE,
+            })
         };
         // 2 * fls(cpus) * (1 + fls(memory / 128 MiB)), at most 125.
         assert_eq!(of(1, 0), 2);

@@ -65,6 +65,8 @@ pub struct Tuning {
     pub pcp_batch: Option<u32>,
     /// Frames a per-CPU list may hold, if the configuration says.
     pub pcp_high: Option<u32>,
+    /// The order of a pageblock: a larger block may have an isolated pageblock in it.
+    pub pageblock_order: Order,
 }
 
 /// Outcome of a bulk operation on one cache.

@@ -3,6 +3,14 @@
 use super::{Ask, Command, Nodes};
 use crate::shape::Shape;
 
+/// Worlds in which a command takes little time; and one with memory that comes later.
+const SHAPES: [Shape; Shape::SMALL.len() + 1] = {
+    let mut shapes = [Shape::Later; Shape::SMALL.len() + 1];
+    let (small, _) = shapes.split_at_mut(Shape::SMALL.len());
+    small.copy_from_slice(&Shape::SMALL);
+    shapes
+};
+
 /// Reads numbers from bytes; zeros when they have run out.
 struct Reader<'a> {
     bytes: &'a [u8],
@@ -77,12 +85,21 @@ impl Reader<'_> {
                 Command::SetWatermarks { zone, min: u16::from(min), step: u16::from(step) }
             }
             29 => Command::Boost { zone: self.byte(), frames: u16::from(self.byte()) },
-            _ => Command::Pledge { nth: self.word() },
+            30 => Command::Pledge { nth: self.word() },
+            _ => {
+                // Mostly it comes: from memory that is not there nothing can be had.
+                let (nth, what) = (self.byte(), self.byte());
+                let count = what & 63;
+                match what >> 6 {
+                    3 => Command::Offline { nth, count },
+                    _ => Command::Online { nth, count },
+                }
+            }
         }
     }
 }
 
-/// Decodes a small shape and up to `most` commands.
+/// Decodes a shape, one of the small ones or [`Shape::Later`], and up to `most` commands.
 ///
 /// ```
 /// use zonal_testkit::command::{Command, from_bytes};
@@ -90,11 +107,16 @@ impl Reader<'_> {
 /// let (shape, commands) = from_bytes(&[1, 24, 22], 100);
 /// assert_eq!(shape, Shape::Flat);
 /// assert_eq!(commands, [Command::DrainAll, Command::FreeAll]);
+/// let (shape, commands) = from_bytes(&[10, 31, 8, 5, 31, 9, 0xc2], 100);
+/// assert_eq!(shape, Shape::Later);
+/// let expected =
+///     [Command::Online { nth: 8, count: 5 }, Command::Offline { nth: 9, count: 2 }];
+/// assert_eq!(commands, expected);
 /// ```
 #[must_use]
 pub fn from_bytes(bytes: &[u8], most: usize) -> (Shape, Vec<Command>) {
     let mut reader = Reader { bytes };
-    let shape = Shape::SMALL[usize::from(reader.byte()) % Shape::SMALL.len()];
+    let shape = SHAPES[usize::from(reader.byte()) % SHAPES.len()];
     let mut commands = Vec::new();
     while !reader.bytes.is_empty() && commands.len() < most {
         commands.push(reader.command());

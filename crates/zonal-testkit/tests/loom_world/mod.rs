@@ -109,11 +109,49 @@ pub(crate) struct World<P: Platform + 'static = LoomPlatform, S: Policy = Pairs>
     allocator: ManuallyDrop<Allocator<'static, P, S>>,
     tables: NonNull<Tables<P, S>>,
     plan: &'static Plan,
+    ledger: Rc<Ledger>,
+    fresh: ZoneInfo,
+}
+
+/// Who holds which frame.
+#[derive(Debug)]
+pub(crate) struct Ledger {
     held: RefCell<Vec<bool>>,
     /// Stand for the frames' contents: loom objects to two holders of which one did not see
     /// the other let go.
     contents: Vec<UnsafeCell<()>>,
-    fresh: ZoneInfo,
+}
+
+impl Ledger {
+    fn new(frames: u64) -> Self {
+        Self {
+            held: RefCell::new(vec![false; frames as usize]),
+            contents: (0..frames).map(|_| UnsafeCell::new(())).collect(),
+        }
+    }
+
+    /// Enters a block that was just handed out.
+    ///
+    /// # Panics
+    /// If a frame of it is held by somebody (I-3), or was let go by somebody whose writes this
+    /// thread does not see.
+    pub(crate) fn took(&self, pfn: Pfn, order: Order) {
+        for at in frames_of(pfn, order) {
+            assert!(!std::mem::replace(&mut self.held.borrow_mut()[at], true), "I-3: {at} twice");
+            self.contents[at].with_mut(|_| ());
+        }
+    }
+
+    /// Strikes a block that is about to be freed.
+    ///
+    /// # Panics
+    /// If a frame of it was not held.
+    pub(crate) fn giving(&self, pfn: Pfn, order: Order) {
+        for at in frames_of(pfn, order) {
+            self.contents[at].with_mut(|_| ());
+            assert!(std::mem::replace(&mut self.held.borrow_mut()[at], false), "{at} not held");
+        }
+    }
 }
 
 impl<P: Platform + Default + 'static, S: Policy> World<P, S> {
@@ -136,8 +174,7 @@ impl<P: Platform + Default + 'static, S: Policy> World<P, S> {
             allocator: ManuallyDrop::new(allocator),
             tables,
             plan,
-            held: RefCell::new(vec![false; plan.frames() as usize]),
-            contents: (0..plan.frames()).map(|_| UnsafeCell::new(())).collect(),
+            ledger: Rc::new(Ledger::new(plan.frames())),
             fresh,
         })
     }
@@ -173,27 +210,26 @@ impl<P: Platform, S: Policy> World<P, S> {
         &self.allocator
     }
 
-    /// Enters a block that was just handed out.
-    ///
-    /// # Panics
-    /// If a frame of it is held by somebody (I-3), or was let go by somebody whose writes this
-    /// thread does not see.
-    pub(crate) fn took(&self, pfn: Pfn, order: Order) {
-        for at in frames_of(pfn, order) {
-            assert!(!std::mem::replace(&mut self.held.borrow_mut()[at], true), "I-3: {at} twice");
-            self.contents[at].with_mut(|_| ());
-        }
+    /// For a host that moves pages.
+    #[must_use]
+    pub(crate) fn ledger(&self) -> &Rc<Ledger> {
+        &self.ledger
     }
 
-    /// Strikes a block that is about to be freed.
+    /// As [`Ledger::took`].
     ///
     /// # Panics
-    /// If a frame of it was not held.
+    /// As that.
+    pub(crate) fn took(&self, pfn: Pfn, order: Order) {
+        self.ledger.took(pfn, order);
+    }
+
+    /// As [`Ledger::giving`].
+    ///
+    /// # Panics
+    /// As that.
     pub(crate) fn giving(&self, pfn: Pfn, order: Order) {
-        for at in frames_of(pfn, order) {
-            self.contents[at].with_mut(|_| ());
-            assert!(std::mem::replace(&mut self.held.borrow_mut()[at], false), "{at} not held");
-        }
+        self.ledger.giving(pfn, order);
     }
 
     /// Allocates a movable block on the current CPU.
@@ -296,8 +332,8 @@ impl<P: Platform, S: Policy> World<P, S> {
     /// If not.
     pub(crate) fn settle(&self) -> ZoneInfo {
         alone();
-        assert!(!self.held.borrow().contains(&true), "the model gave all back");
-        let mut seen = vec![0_u32; self.contents.len()];
+        assert!(!self.ledger.held.borrow().contains(&true), "the model gave all back");
+        let mut seen = vec![0_u32; self.plan.frames() as usize];
         self.allocator.visit_free(ZoneId(0), &mut |pfn, place| {
             for frame in frames_of(pfn, place.order()) {
                 seen[frame] += 1;

@@ -246,7 +246,7 @@ impl<const N: usize> Keeper for Depot<N> {
         cpu.high = 2 * cpu.batch;
         cpu.shard_high = [if cpu.batch == N as u32 { SHARD_BASE } else { 0 }; NR_CACHED_TYPES];
         for (row, stacks) in cpu.blocks.iter_mut().enumerate() {
-            let limit = DepotCpu::<N>::block_limit(row, tuning.managed, tuning.cpus);
+            let limit = DepotCpu::<N>::block_limit(row, tuning);
             stacks.iter_mut().for_each(|stack| stack.bound(limit));
         }
         let share = u64::from(tuning.depot_share.max(1));

@@ -1,6 +1,6 @@
 //! One CPU's arrays in a [`Depot`](super::Depot) keeper.
 
-use super::{Bulk, Stop};
+use super::{Bulk, Stop, Tuning};
 use crate::frame::{BlockWord, FrameState, FrameTable, RUN};
 use crate::free_path::{ALLOCATED, CACHED};
 use crate::migrate::{MigrateType, NR_CACHED_TYPES};
@@ -345,11 +345,15 @@ impl<const N: usize> DepotCpu<N> {
         shared_limit: 0,
     };
 
-    /// The most blocks of the high order in `row`, in a zone of `managed` frames that `cpus`
-    /// caches share: no more than 1/64 of a CPU's part may hide in one stack.
-    pub(super) fn block_limit(row: usize, managed: u64, cpus: u32) -> u32 {
+    /// The most blocks of the high order in `row`: no more than 1/64 of a CPU's part of the zone
+    /// may hide in one stack. None that are larger than a pageblock: which list a block is for
+    /// is read off its first pageblock, and another of them may be isolated.
+    pub(super) fn block_limit(row: usize, tuning: Tuning) -> u32 {
         let (order, most) = HIGH_ORDERS[row];
-        let part = managed / u64::from(cpus.max(1)) / 64;
+        if order > tuning.pageblock_order {
+            return 0;
+        }
+        let part = tuning.managed / u64::from(tuning.cpus.max(1)) / 64;
         (part >> order.get()).min(u64::from(most)) as u32
     }
 
