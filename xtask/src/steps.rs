@@ -32,7 +32,7 @@ pub(crate) enum Step {
     Loom,
     /// Random schedules of larger models
     Shuttle,
-    /// Every fuzz target for 20 seconds
+    /// Every fuzz target for some seconds
     FuzzSmoke,
 }
 
@@ -122,14 +122,24 @@ fn shuttle(shell: &Shell) -> Result<()> {
     Ok(test.env("RUSTFLAGS", "--cfg shuttle").env("CARGO_TARGET_DIR", dir).run()?)
 }
 
+/// How long a target is fuzzed: what it can find in little time it finds in this.
+fn seconds_of(target: &str) -> u32 {
+    match target {
+        // A line is read in microseconds, a sequence of commands in milliseconds.
+        "trace" => 5,
+        _ => 20,
+    }
+}
+
 fn fuzz_smoke(shell: &Shell) -> Result<()> {
     tools::require(shell, "cargo-fuzz")?;
     let targets = cmd!(shell, "cargo fuzz list").read().context("is there a fuzz directory?")?;
     ensure!(!targets.trim().is_empty(), "there is no fuzz target");
     for target in targets.lines() {
+        let seconds = seconds_of(target).to_string();
         // cargo-fuzz wants unstable flags for coverage; the bootstrap variable gives them to
         // the stable compiler. Without a sanitiser nothing is built that is not on the machine.
-        cmd!(shell, "cargo fuzz run -s none {target} -- -max_total_time=20")
+        cmd!(shell, "cargo fuzz run -s none {target} -- -max_total_time={seconds}")
             .env("RUSTC_BOOTSTRAP", "1")
             .run()?;
     }
