@@ -33,7 +33,8 @@ impl<'a> dyn AnyAllocator + 'a {
 
 /// A CPU's way into it.
 pub(crate) trait Cpu {
-    fn alloc_raw(&mut self, request: &Request) -> Result<Pfn, AllocError>;
+    /// The error is large, and rare.
+    fn alloc_raw(&mut self, request: &Request) -> Result<Pfn, Box<AllocError>>;
     fn free_raw(&mut self, pfn: Pfn, order: Order) -> Result<(), FreeError>;
     fn free_bulk(&mut self, frames: &[Pfn]) -> BulkFreed;
 }
@@ -60,8 +61,8 @@ impl<S: Policy> AnyAllocator for Allocator<'_, Sim, S> {
 }
 
 impl<S: Policy> Cpu for CpuHandle<'_, '_, Sim, S> {
-    fn alloc_raw(&mut self, request: &Request) -> Result<Pfn, AllocError> {
-        self.alloc_raw(request)
+    fn alloc_raw(&mut self, request: &Request) -> Result<Pfn, Box<AllocError>> {
+        self.alloc_raw(request).map_err(Box::new)
     }
     fn free_raw(&mut self, pfn: Pfn, order: Order) -> Result<(), FreeError> {
         self.free_raw(pfn, order)

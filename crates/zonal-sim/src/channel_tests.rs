@@ -56,3 +56,22 @@ fn only_stretches_before_count() {
     channel.fetch(Ticks(0), CAPACITY);
     assert_eq!(channel.fetch(Ticks((far + 1) * WINDOW), 1), Ticks(LINE / 2));
 }
+
+/// What is remembered from one question to the next does not show.
+#[test]
+fn answers_are_those_of_a_channel_that_remembers_none() {
+    let mut dice = fastrand::Rng::with_seed(1);
+    let mut channel = Channel::new(Ticks(LINE));
+    let (mut now, mut waited) = (0, 0);
+    for _ in 0..20_000 {
+        now += dice.u64(..WINDOW / 32);
+        let back = if dice.u32(..8) == 0 { 20 * WINDOW } else { 2 * WINDOW };
+        let (at, count) = (Ticks(now.saturating_sub(dice.u64(..back))), dice.u32(..20));
+        let mut forgetful = Channel { uses: channel.uses, ..Channel::new(Ticks(LINE)) };
+        forgetful.asked = u64::MAX;
+        let wait = channel.fetch(at, count);
+        assert_eq!(wait, forgetful.fetch(at, count));
+        waited += u32::from(wait > Ticks(0));
+    }
+    assert!(waited > 10_000, "{waited}");
+}

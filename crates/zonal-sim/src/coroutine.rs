@@ -42,7 +42,7 @@ pub(crate) fn pause() {
     }
     let waits = engine::with_cpu(|engine, cpu| {
         let clock = *engine.clock(cpu);
-        engine.schedule.push(cpu, clock);
+        engine.next = engine.schedule.exchange(cpu, clock);
     });
     if waits.is_some() {
         switch();
@@ -105,7 +105,8 @@ pub(crate) fn run_all(bodies: Vec<Body<'_>>, mut step: impl FnMut(usize)) -> Res
     });
     let mut panicked = None;
     while waiting > 0 {
-        let Some(cpu) = engine::with(|engine| engine.schedule.pop()).flatten() else {
+        let next = engine::with(|engine| engine.next.take().or_else(|| engine.schedule.pop()));
+        let Some(cpu) = next.flatten() else {
             let stuck = deadlock();
             drop(crew);
             return panicked.map_or(Err(stuck), |payload| resume_unwind(payload));

@@ -9,7 +9,7 @@ use crate::lines::{Capacity, LINE, Lines, Served};
 use crate::machine::{Machine, Topology};
 use crate::profile::{Measured, Phase};
 use crate::schedule::Schedule;
-use crate::space::{Class, Home, Layout, Range, Space};
+use crate::space::{Class, Home, Layout, Place, Range, Space};
 use crate::speeds::Speeds;
 use crate::ticks::Ticks;
 use core::cell::RefCell;
@@ -62,6 +62,8 @@ struct Costs {
 pub(crate) struct Engine {
     pub(crate) cpus: Vec<Cpu>,
     pub(crate) current: Option<usize>,
+    /// Who runs next, if that is known already.
+    pub(crate) next: Option<usize>,
     pub(crate) schedule: Schedule,
     pub(crate) measured: Measured,
     pub(crate) locks: u32,
@@ -136,6 +138,7 @@ impl Engine {
         Self {
             cpus: (0..tasks).map(|cpu| Cpu::new(topology, cpu)).collect(),
             current: None,
+            next: None,
             schedule,
             measured: Measured::default(),
             locks: 0,
@@ -180,7 +183,7 @@ impl Engine {
             Layout::Spread { .. } => 0,
         };
         let class = self.class(class);
-        self.space.add(Range { start, bytes, class, layout, home, first });
+        self.space.add(Range::new((start, bytes), class, layout, home, first));
     }
 
     /// The number of a class of lines.
@@ -204,29 +207,50 @@ impl Engine {
     #[inline]
     pub(crate) fn spend(&mut self, cpu: usize, time: Ticks) {
         let cpu = &mut self.cpus[cpu];
-        cpu.clock += time.slowed(self.speeds.slowness(cpu.core, cpu.socket));
+        cpu.clock += time.slowed(self.speeds.slowness(cpu.core));
     }
 
     /// An access to the allocator's memory. Returns whether others should go on first.
-    #[inline]
+    ///
+    /// Nearly all of a simulation's time is spent here, so what is usual is kept short.
+    #[inline(always)]
     pub(crate) fn touch(&mut self, cpu: usize, address: usize, access: Access) -> bool {
-        self.spend(cpu, self.costs.access);
+        let place = self.space.place(address);
+        let who = &mut self.cpus[cpu];
+        let slowness = self.speeds.slowness(who.core);
+        let mut clock = who.clock + self.costs.access.slowed(slowness);
         if access == Access::Update {
-            self.spend(cpu, self.costs.locked);
+            clock += self.costs.locked.slowed(slowness);
         }
-        let met = match self.space.place(address) {
-            Some(place) => {
-                let home = place.home.unwrap_or(self.cpus[cpu].socket);
-                self.touch_line(cpu, place.line, place.class, access != Access::Load, home)
+        let private = self.costs.served[Served::Private as usize].slowed(slowness);
+        if let Some(Place { line, class }) = place {
+            let write = access != Access::Load;
+            if !self.lines.again(line, who.core, write) {
+                who.clock = clock;
+                return self.touch_other(cpu, address, write);
             }
-            None => {
-                self.spend(cpu, self.costs.served[Served::Private as usize]);
-                Served::Private
-            }
-        };
-        let meeting = matches!(met, Served::Near | Served::Far);
-        self.schedule.switches_at(meeting, self.cpus[cpu].clock, LOOKAHEAD)
-            && (self.cpus[cpu].holding == 0 || self.schedule.is_random())
+            self.measured.line(class, Served::Private, private);
+        }
+        who.clock = clock + private;
+        let (clock, holding) = (who.clock, who.holding);
+        self.switches(clock, holding, false)
+    }
+
+    /// The rest of [`touch`](Self::touch) where somebody else touched the line meanwhile.
+    #[inline(never)]
+    fn touch_other(&mut self, cpu: usize, address: usize, write: bool) -> bool {
+        let Some(Place { line, class }) = self.space.place(address) else { return false };
+        let home = self.space.home(address).unwrap_or(self.cpus[cpu].socket);
+        let met = self.serve(cpu, line, class, write, home);
+        let Cpu { clock, holding, .. } = self.cpus[cpu];
+        self.switches(clock, holding, matches!(met, Served::Near | Served::Far))
+    }
+
+    /// Whether others should go on before an access of a CPU, which meets somebody's line or not.
+    #[inline]
+    fn switches(&mut self, clock: Ticks, holding: u32, meeting: bool) -> bool {
+        self.schedule.switches_at(meeting, clock, LOOKAHEAD)
+            && (holding == 0 || self.schedule.is_random())
     }
 
     /// A CPU's task goes to sleep, or is woken: others of the socket run faster, or slower.
@@ -258,7 +282,22 @@ impl Engine {
             && self.schedule.switches_at(true, clock, Ticks::default())
     }
 
-    /// Charges an access to a line.
+    /// The host will have the metadata of a frame and its line at hand. Nothing is charged.
+    pub(crate) fn prefetch(&self, index: usize, line: usize) {
+        self.space.prefetch(index);
+        self.lines.prefetch(line);
+    }
+
+    /// The same for what a word leads to that is about to be read.
+    #[inline]
+    pub(crate) fn prefetch_linked(&self, address: usize, word: u64) {
+        if let Some((previous, next)) = self.space.prefetch_linked(address, word) {
+            self.lines.prefetch(previous);
+            self.lines.prefetch(next);
+        }
+    }
+
+    /// Charges an access to a line, on the socket that `home` says.
     #[inline]
     pub(crate) fn touch_line(
         &mut self,
@@ -266,10 +305,23 @@ impl Engine {
         line: usize,
         class: u8,
         write: bool,
-        home: u8,
-    ) -> Served {
+        home: impl FnOnce() -> u8,
+    ) {
+        let core = self.cpus[cpu].core;
+        if self.lines.again(line, core, write) {
+            let private = self.costs.served[Served::Private as usize];
+            let time = private.slowed(self.speeds.slowness(core));
+            self.cpus[cpu].clock += time;
+            self.measured.line(class, Served::Private, time);
+        } else {
+            self.serve(cpu, line, class, write, home());
+        }
+    }
+
+    /// The same, if it is not simply one more of the same CPU.
+    fn serve(&mut self, cpu: usize, line: usize, class: u8, write: bool, home: u8) -> Served {
         let (core, before) = (self.cpus[cpu].core, self.cpus[cpu].clock);
-        let served = self.lines.access(line, core, write, home);
+        let served = self.lines.serve(line, core, write, home);
         let cost = self.costs.served[served as usize];
         if served == Served::Private {
             self.spend(cpu, cost);

@@ -47,6 +47,7 @@ pub mod lines;
 pub mod lock;
 mod lru;
 pub mod machine;
+mod memory;
 pub mod mix;
 pub mod outcome;
 pub mod platform;

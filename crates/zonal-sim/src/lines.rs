@@ -18,6 +18,7 @@
 //! ```
 
 use crate::machine::{Cache, Topology};
+use crate::memory;
 
 /// Bytes of a line.
 pub const LINE: usize = 64;
@@ -67,32 +68,121 @@ impl Capacity {
     }
 }
 
-#[derive(Clone, Copy, Default)]
+/// A line. There are millions, so what the host has of them decides how fast the simulation is:
+/// four fit into one of its own lines.
+#[derive(Clone, Copy)]
+#[repr(align(16))]
 struct Line {
-    /// The cores that have it, if it has not grown too old there.
-    sharers: u128,
     /// The fetches of `last` when it touched the line.
     stamp: u32,
-    /// The fetches of `socket` from memory then.
+    /// The fetches of its socket from memory then.
     socket_stamp: u32,
-    /// Who touched it last; for a dirty line its only owner.
+    /// The cores besides `last` that have it, if it has not grown too old there: [`ALONE`], one
+    /// core's number and one, or [`FIRST_SET`] and the number of a set.
+    others: u32,
+    /// Who touched it last; for a dirty line its only owner. [`NOBODY`] if no cache has had it.
     last: u8,
-    /// The socket of `last`.
-    socket: u8,
     dirty: bool,
-    /// Whether any cache has had it.
-    seen: bool,
+}
+
+/// There is no core of that number.
+const NOBODY: u8 = u8::MAX;
+/// Nobody has it besides the core that touched it last.
+const ALONE: u32 = 0;
+/// From here on `others` is the number of a set.
+const FIRST_SET: u32 = 1 << 8;
+
+impl Line {
+    /// A line that no cache has had.
+    const NEW: Self = Self { stamp: 0, socket_stamp: 0, others: ALONE, last: NOBODY, dirty: false };
+}
+
+/// The cores that have a line, where they are more than two. Few lines have so many.
+#[derive(Default)]
+struct Sets {
+    sets: Vec<u128>,
+    unused: Vec<u32>,
+}
+
+impl Sets {
+    /// The cores that have a line.
+    fn sharers(&self, line: &Line) -> u128 {
+        match (line.last, line.others) {
+            (NOBODY, _) => 0,
+            (last, ALONE) => 1 << last,
+            (last, other @ 1..FIRST_SET) => 1 << last | 1 << (other - 1),
+            (_, set) => self.sets[(set - FIRST_SET) as usize],
+        }
+    }
+
+    /// Whether a core has a line.
+    fn has(&self, line: &Line, core: u8) -> bool {
+        match line.others {
+            _ if line.last == core => true,
+            ALONE => false,
+            other @ 1..FIRST_SET => other - 1 == u32::from(core),
+            set => self.sets[(set - FIRST_SET) as usize] >> core & 1 != 0,
+        }
+    }
+
+    /// From now on `core` alone has the line, or `other` too.
+    fn take(&mut self, line: &mut Line, core: u8, other: Option<u8>) {
+        self.unused.extend(line.others.checked_sub(FIRST_SET));
+        line.last = core;
+        line.others = other.map_or(ALONE, |other| u32::from(other) + 1);
+    }
+
+    /// From now on `core` has the line as well as those that had it.
+    fn join(&mut self, line: &mut Line, core: u8) {
+        match line.last {
+            NOBODY => line.last = core,
+            last if last == core => (),
+            last if line.others == ALONE => self.take(line, core, Some(last)),
+            _ => {
+                let sharers = self.sharers(line) | 1 << core;
+                let few = sharers.count_ones() == 2;
+                if few {
+                    let other = (sharers & !(1 << core)).trailing_zeros() as u8;
+                    self.take(line, core, Some(other));
+                } else if let Some(set) = line.others.checked_sub(FIRST_SET) {
+                    self.sets[set as usize] = sharers;
+                } else {
+                    line.others = FIRST_SET + self.add(sharers);
+                }
+                line.last = core;
+            }
+        }
+    }
+
+    fn add(&mut self, sharers: u128) -> u32 {
+        if let Some(set) = self.unused.pop() {
+            self.sets[set as usize] = sharers;
+            return set;
+        }
+        self.sets.push(sharers);
+        self.sets.len() as u32 - 1
+    }
+}
+
+/// What a core has fetched.
+#[derive(Clone, Copy)]
+struct Core {
+    /// Lines, from anywhere.
+    fetched: u32,
+    socket: u8,
+    /// The place of `recent` that was used last.
+    next: u8,
+    recent: [u32; STREAMS],
 }
 
 /// All lines of a machine.
 pub struct Lines {
     lines: Vec<Line>,
+    sets: Sets,
     capacity: Capacity,
-    /// Lines fetched by each core, and from memory by each socket.
-    fetched: Vec<u32>,
+    cores: Vec<Core>,
+    /// Lines fetched from memory by each socket.
     socket_fetched: Vec<u32>,
-    recent: Vec<[u32; STREAMS]>,
-    next: Vec<u8>,
     cores_per_socket: u16,
 }
 
@@ -100,14 +190,18 @@ impl Lines {
     /// No lines yet.
     #[must_use]
     pub fn new(topology: &Topology, capacity: Capacity) -> Self {
-        let cores = usize::from(topology.sockets * topology.cores_per_socket);
+        let core = |core: u16| Core {
+            fetched: 0,
+            socket: (core / topology.cores_per_socket) as u8,
+            next: 0,
+            recent: [u32::MAX; STREAMS],
+        };
         Self {
             lines: Vec::new(),
+            sets: Sets::default(),
             capacity,
-            fetched: vec![0; cores],
+            cores: (0..topology.sockets * topology.cores_per_socket).map(core).collect(),
             socket_fetched: vec![0; usize::from(topology.sockets)],
-            recent: vec![[u32::MAX; STREAMS]; cores],
-            next: vec![0; cores],
             cores_per_socket: topology.cores_per_socket,
         }
     }
@@ -115,7 +209,8 @@ impl Lines {
     /// Adds `count` lines that no cache has; returns the number of the first.
     pub fn grow(&mut self, count: usize) -> usize {
         let first = self.lines.len();
-        self.lines.resize(first + count, Line::default());
+        memory::reserve(&mut self.lines, count);
+        self.lines.resize(first + count, Line::NEW);
         first
     }
 
@@ -133,85 +228,127 @@ impl Lines {
 
     /// A core reads or writes a line whose memory is on the socket `home`.
     pub fn access(&mut self, line: usize, core: u8, write: bool, home: u8) -> Served {
-        let socket = (u16::from(core) / self.cores_per_socket) as u8;
-        let bit = 1u128 << core;
+        if self.again(line, core, write) {
+            return Served::Private;
+        }
+        self.serve(line, core, write, home)
+    }
+
+    /// A line will be accessed soon.
+    #[inline]
+    pub(crate) fn prefetch(&self, line: usize) {
+        if let Some(entry) = self.lines.get(line) {
+            memory::prefetch(core::ptr::from_ref(entry).addr());
+        }
+    }
+
+    /// The usual access: a core touches a line again that nobody else has touched since, and
+    /// needs nobody else's leave. Otherwise nothing happens, and [`serve`](Self::serve) it is.
+    #[inline]
+    pub(crate) fn again(&mut self, line: usize, core: u8, write: bool) -> bool {
+        let own = &self.cores[usize::from(core)];
         let entry = &mut self.lines[line];
-        let last = usize::from(entry.last);
-        let fresh = self.fetched[last].wrapping_sub(entry.stamp) <= self.capacity.private;
-        let served = if entry.sharers & bit != 0 && (last != usize::from(core) || fresh) {
-            let others = entry.sharers & !bit;
-            if write && others != 0 {
-                entry.sharers = bit;
+        if entry.last != core
+            || own.fetched.wrapping_sub(entry.stamp) > self.capacity.private
+            || write && entry.others != ALONE
+        {
+            return false;
+        }
+        entry.dirty |= write;
+        entry.stamp = own.fetched;
+        entry.socket_stamp = self.socket_fetched[usize::from(own.socket)];
+        true
+    }
+
+    /// Any access.
+    pub(crate) fn serve(&mut self, line: usize, core: u8, write: bool, home: u8) -> Served {
+        let socket = self.cores[usize::from(core)].socket;
+        let mut entry = self.lines[line];
+        let fresh = self.is_fresh(&entry);
+        let served = if self.sets.has(&entry, core) && (entry.last != core || fresh) {
+            let others = if write { self.sets.sharers(&entry) & !(1 << core) } else { 0 };
+            if others != 0 {
+                self.sets.take(&mut entry, core, None);
                 let own_socket = mask(socket, self.cores_per_socket);
                 if others & !own_socket == 0 { Served::Near } else { Served::Far }
             } else {
+                self.sets.join(&mut entry, core);
                 Served::Private
             }
         } else {
-            let in_shared = self.socket_fetched[usize::from(entry.socket)]
-                .wrapping_sub(entry.socket_stamp)
-                <= self.capacity.shared;
-            let from = entry.miss(core, socket, home, fresh, in_shared);
-            if matches!(from, Served::Memory | Served::MemoryFar) {
-                self.socket_fetched[usize::from(socket)] =
-                    self.socket_fetched[usize::from(socket)].wrapping_add(1);
+            let from = self.miss(&entry, core, home, fresh);
+            match (write, entry.dirty && fresh) {
+                (true, _) => self.sets.take(&mut entry, core, None),
+                (false, true) => {
+                    let owner = entry.last;
+                    self.sets.take(&mut entry, core, Some(owner));
+                }
+                (false, false) => self.sets.join(&mut entry, core),
             }
-            self.fetched[usize::from(core)] = self.fetched[usize::from(core)].wrapping_add(1);
-            entry.sharers = match (write, entry.dirty && fresh) {
-                (true, _) => bit,
-                (false, true) => bit | 1u128 << entry.last,
-                (false, false) => entry.sharers | bit,
-            };
             entry.dirty = false;
-            let streamed = !matches!(from, Served::Near | Served::Far)
-                && Self::ahead(&mut self.recent, &mut self.next, core, line);
+            let own = &mut self.cores[usize::from(core)];
+            own.fetched = own.fetched.wrapping_add(1);
+            let streamed = !matches!(from, Served::Near | Served::Far) && own.is_ahead(line);
             if streamed { Served::Streamed } else { from }
         };
-        let entry = &mut self.lines[line];
         entry.dirty |= write;
-        entry.seen = true;
-        entry.last = core;
-        entry.stamp = self.fetched[usize::from(core)];
-        entry.socket = socket;
+        entry.stamp = self.cores[usize::from(core)].fetched;
         entry.socket_stamp = self.socket_fetched[usize::from(socket)];
+        self.lines[line] = entry;
         served
+    }
+
+    /// Whether the core that touched a line last has fetched so little since that it has it.
+    fn is_fresh(&self, entry: &Line) -> bool {
+        let last = self.cores.get(usize::from(entry.last));
+        last.is_some_and(|last| last.fetched.wrapping_sub(entry.stamp) <= self.capacity.private)
+    }
+
+    /// From where a core gets a line that it has not.
+    fn miss(&mut self, entry: &Line, core: u8, home: u8, fresh: bool) -> Served {
+        let socket = self.cores[usize::from(core)].socket;
+        let from = match self.cores.get(usize::from(entry.last)) {
+            Some(last) => {
+                let here = last.socket == socket;
+                let fetched = self.socket_fetched[usize::from(last.socket)];
+                let age = fetched.wrapping_sub(entry.socket_stamp);
+                match (entry.dirty && fresh && entry.last != core, age <= self.capacity.shared) {
+                    (true, _) if here => Some(Served::Near),
+                    (true, _) => Some(Served::Far),
+                    (false, true) if here => Some(Served::Shared),
+                    (false, true) if entry.dirty => Some(Served::Far),
+                    (false, _) => None,
+                }
+            }
+            None => None,
+        };
+        from.unwrap_or_else(|| {
+            let fetched = &mut self.socket_fetched[usize::from(socket)];
+            *fetched = fetched.wrapping_add(1);
+            if home == socket { Served::Memory } else { Served::MemoryFar }
+        })
     }
 
     /// A core streams `count` lines of something else through its caches.
     pub fn pollute(&mut self, core: u8, count: u32) {
-        let fetched = &mut self.fetched[usize::from(core)];
+        let core = &mut self.cores[usize::from(core)];
+        core.fetched = core.fetched.wrapping_add(count);
+        let fetched = &mut self.socket_fetched[usize::from(core.socket)];
         *fetched = fetched.wrapping_add(count);
-        let socket = usize::from(u16::from(core) / self.cores_per_socket);
-        self.socket_fetched[socket] = self.socket_fetched[socket].wrapping_add(count);
-    }
-
-    /// Whether the core missed a line next to this one a moment ago.
-    fn ahead(recent: &mut [[u32; STREAMS]], next: &mut [u8], core: u8, line: usize) -> bool {
-        let (recent, next) = (&mut recent[usize::from(core)], &mut next[usize::from(core)]);
-        let line = line as u32;
-        let found = recent.iter().position(|&miss| miss.abs_diff(line) <= 1);
-        let place = found.unwrap_or_else(|| {
-            *next = (*next + 1) % STREAMS as u8;
-            usize::from(*next)
-        });
-        recent[place] = line;
-        found.is_some()
     }
 }
 
-impl Line {
-    /// From where a core gets a line that it has not.
-    fn miss(&self, core: u8, socket: u8, home: u8, fresh: bool, in_shared: bool) -> Served {
-        let here = self.socket == socket;
-        if self.dirty && fresh && self.last != core {
-            return if here { Served::Near } else { Served::Far };
-        }
-        match (self.seen && in_shared, here) {
-            (true, true) => Served::Shared,
-            (true, false) if self.dirty => Served::Far,
-            _ if home == socket => Served::Memory,
-            _ => Served::MemoryFar,
-        }
+impl Core {
+    /// Whether the core missed a line next to this one a moment ago.
+    fn is_ahead(&mut self, line: usize) -> bool {
+        let line = line as u32;
+        let found = self.recent.iter().position(|&miss| miss.abs_diff(line) <= 1);
+        let place = found.unwrap_or_else(|| {
+            self.next = (self.next + 1) % STREAMS as u8;
+            usize::from(self.next)
+        });
+        self.recent[place] = line;
+        found.is_some()
     }
 }
 

@@ -133,6 +133,9 @@ impl State {
 
     /// The head of the queue goes on, now.
     fn wake_next(&self) -> bool {
+        if self.queue.borrow().is_empty() {
+            return false;
+        }
         let woken = engine::with_cpu(|engine, cpu| {
             let now = *engine.clock(cpu);
             let (next, _) = self.queue.borrow_mut().pop_front()?;

@@ -7,6 +7,7 @@
 use crate::engine;
 use crate::lock::SimLock;
 use crate::machine::Kernel;
+use crate::memory;
 use crate::run::LruLock;
 use crate::space::{Home, Layout};
 use crate::task::Pages;
@@ -30,9 +31,15 @@ struct Guarded([u64; 24]);
 
 /// Neighbours of listed pages, and the head of each lock's list.
 struct Links {
-    next: Vec<u32>,
-    previous: Vec<u32>,
+    pages: Vec<Link>,
     heads: Vec<u32>,
+}
+
+/// The neighbours of a page.
+#[derive(Clone, Copy)]
+struct Link {
+    next: u32,
+    previous: u32,
 }
 
 const NOBODY: u32 = u32::MAX;
@@ -51,8 +58,7 @@ impl Lru {
             locks,
             kind,
             links: RefCell::new(Links {
-                next: vec![NOBODY; frames],
-                previous: vec![NOBODY; frames],
+                pages: memory::table(frames, || Link::NONE),
                 heads: vec![NOBODY; count],
             }),
             add: Ticks::from_cycles(kernel.lru_add),
@@ -72,8 +78,14 @@ impl Lru {
         });
     }
 
+    /// A page will soon be listed or unlisted.
+    pub(crate) fn prefetch(&self, pages: &Pages, pfn: Pfn) {
+        self.links.borrow().prefetch(pages.index(pfn));
+    }
+
     /// Takes pages off their lists.
     pub(crate) fn delete(&self, pages: &Pages, cpu: u32, batch: &[Pfn]) {
+        self.prefetch_neighbours(pages, batch);
         self.each(pages, cpu, batch, |lock, pfn| {
             let neighbours = self.links.borrow_mut().remove(lock, pages.index(pfn));
             spend(self.delete);
@@ -82,6 +94,18 @@ impl Lru {
                 pages.touch(pages.pfn(neighbour), true);
             }
         });
+    }
+
+    /// Pages will be taken off their lists, and their neighbours joined.
+    fn prefetch_neighbours(&self, pages: &Pages, batch: &[Pfn]) {
+        let links = self.links.borrow();
+        for &pfn in batch {
+            let Link { next, previous } = links.pages[pages.index(pfn) as usize];
+            for neighbour in [next, previous].into_iter().filter_map(known) {
+                links.prefetch(neighbour);
+                pages.prefetch(pages.pfn(neighbour));
+            }
+        }
     }
 
     /// Does `work` for each page, under the lock of its list; pages that follow each other and
@@ -110,26 +134,35 @@ fn spend(time: Ticks) {
     engine::with_cpu(|engine, cpu| engine.spend(cpu, time));
 }
 
+impl Link {
+    /// Of a page that is on no list.
+    const NONE: Self = Self { next: NOBODY, previous: NOBODY };
+}
+
 impl Links {
+    fn prefetch(&self, page: u32) {
+        memory::prefetch(core::ptr::from_ref(&self.pages[page as usize]).addr());
+    }
+
     /// Makes a page the head of a list; the one that was.
     fn push(&mut self, list: usize, page: u32) -> Option<u32> {
-        let head = core::mem::replace(&mut self.heads[list], page);
-        self.next[page as usize] = head;
-        self.previous[page as usize] = NOBODY;
-        let head = known(head)?;
-        self.previous[head as usize] = page;
+        let next = core::mem::replace(&mut self.heads[list], page);
+        self.pages[page as usize] = Link { next, previous: NOBODY };
+        let head = known(next)?;
+        self.pages[head as usize].previous = page;
         Some(head)
     }
 
     /// Takes a page out of its list; its neighbours.
     fn remove(&mut self, list: usize, page: u32) -> [Option<u32>; 2] {
-        let (next, previous) = (self.next[page as usize], self.previous[page as usize]);
+        let link = &mut self.pages[page as usize];
+        let Link { next, previous } = core::mem::replace(link, Link::NONE);
         let (after, before) = (known(next), known(previous));
         if let Some(after) = after {
-            self.previous[after as usize] = previous;
+            self.pages[after as usize].previous = previous;
         }
         match before {
-            Some(before) => self.next[before as usize] = next,
+            Some(before) => self.pages[before as usize].next = next,
             None if self.heads[list] == page => self.heads[list] = next,
             // The head of another CPU's list: split lists are told apart by who adds.
             None => {
@@ -138,8 +171,6 @@ impl Links {
                 }
             }
         }
-        self.next[page as usize] = NOBODY;
-        self.previous[page as usize] = NOBODY;
         [before, after]
     }
 }

@@ -13,6 +13,7 @@ use crate::engine::{self, Access};
 use crate::host;
 use crate::lock::SimLock;
 use crate::machine::Topology;
+use crate::memory;
 use crate::slot::SimSlot;
 use crate::ticks::Ticks;
 use core::sync::atomic::{AtomicU8, AtomicU64, Ordering};
@@ -94,8 +95,26 @@ impl Platform for Sim {
 /// Charges an access, and lets others go on if they are before it.
 #[inline]
 fn touch<T>(what: &T, access: Access) {
-    let address = core::ptr::from_ref(what).addr();
+    touch_at(core::ptr::from_ref(what).addr(), access);
+}
+
+#[inline(never)]
+fn touch_at(address: usize, access: Access) {
+    // It is not read before its line has been looked up, which the host has elsewhere.
+    memory::prefetch(address);
     let others_first = engine::with_cpu(|engine, cpu| engine.touch(cpu, address, access));
+    if others_first == Some(true) {
+        coroutine::pause();
+    }
+}
+
+/// The same for a word that is loaded. `now` is what it is before others go on.
+#[inline(never)]
+fn touch_word(address: usize, now: u64) {
+    let others_first = engine::with_cpu(|engine, cpu| {
+        engine.prefetch_linked(address, now);
+        engine.touch(cpu, address, Access::Load)
+    });
     if others_first == Some(true) {
         coroutine::pause();
     }
@@ -130,7 +149,7 @@ impl AtomicWord for SimWord {
         Self(AtomicU64::new(value))
     }
     fn load(&self, _: Ordering) -> u64 {
-        touch(self, Access::Load);
+        touch_word(core::ptr::from_ref(self).addr(), self.0.load(Ordering::Relaxed));
         self.0.load(Ordering::Relaxed)
     }
     fn store(&self, value: u64, _: Ordering) {

@@ -20,8 +20,11 @@ impl<T> SimSlot<T> {
     /// Under a random schedule others may go on before an entry.
     fn arrive() {
         let others_first = engine::with_cpu(|engine, cpu| {
+            if !engine.schedule.is_random() {
+                return false;
+            }
             let clock = *engine.clock(cpu);
-            engine.schedule.is_random() && engine.schedule.switches_at(true, clock, clock)
+            engine.schedule.switches_at(true, clock, clock)
         });
         if others_first == Some(true) {
             coroutine::pause();

@@ -4,6 +4,7 @@
 //! from the start of a range, so that they do not depend on where the host put it.
 
 use crate::lines::LINE;
+use crate::memory;
 use core::num::NonZeroU32;
 
 /// How the bytes of a range lie on cache lines.
@@ -14,7 +15,7 @@ pub enum Layout {
     /// Every item of so many bytes on lines of its own, beginning with that of the number
     /// `first + index * stride`: metadata of a frame in the frame's `struct page`.
     Spread {
-        /// Bytes of an item.
+        /// Bytes of an item: a power of two.
         item: NonZeroU32,
         /// The line of the first item.
         first: u32,
@@ -41,35 +42,68 @@ pub struct Class(pub &'static str);
 /// A range of host memory.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Range {
-    pub(crate) start: usize,
-    pub(crate) bytes: usize,
-    pub(crate) class: u8,
-    pub(crate) layout: Layout,
-    pub(crate) home: Home,
-    /// The first line of a packed range.
-    pub(crate) first: usize,
+    start: usize,
+    bytes: usize,
+    /// The first line.
+    first: usize,
+    /// Lines from one item to the next, and the logarithm of an item's bytes.
+    stride: usize,
+    item_log2: u32,
+    class: u8,
+    home: Home,
+    spread: bool,
 }
 
-/// A line and what is known of it.
+impl Range {
+    /// The bytes from `start` on. A packed one's first line is `first`.
+    pub(crate) fn new(
+        (start, bytes): (usize, usize),
+        class: u8,
+        layout: Layout,
+        home: Home,
+        first: usize,
+    ) -> Self {
+        let (first, stride, item, spread) = match layout {
+            Layout::Packed => (first, 1, LINE as u32, false),
+            Layout::Spread { item, first, stride } => {
+                (first as usize, stride as usize, item.get(), true)
+            }
+        };
+        debug_assert!(item.is_power_of_two(), "items of {item} bytes");
+        let item_log2 = item.trailing_zeros();
+        Self { start, bytes, first, stride, item_log2, class, home, spread }
+    }
+
+    fn contains(&self, address: usize) -> bool {
+        address.wrapping_sub(self.start) < self.bytes
+    }
+
+    /// The line of what lies so many bytes from the start.
+    fn line(&self, offset: usize) -> usize {
+        self.first + (offset >> self.item_log2) * self.stride
+    }
+}
+
+/// A line and its class.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Place {
     pub(crate) line: usize,
     pub(crate) class: u8,
-    /// The socket its memory is on; `None`: that of the asker.
-    pub(crate) home: Option<u8>,
 }
 
 /// All ranges. Few: they are searched in the order they were added.
 #[derive(Debug, Default)]
 pub(crate) struct Space {
     ranges: Vec<Range>,
+    /// Words spread over `struct page`s: the links of lists of frames.
+    links: Option<Range>,
     pub(crate) classes: Vec<Class>,
     sockets: usize,
 }
 
 impl Space {
     pub(crate) fn new(sockets: usize) -> Self {
-        Self { ranges: Vec::new(), classes: Vec::new(), sockets }
+        Self { ranges: Vec::new(), links: None, classes: Vec::new(), sockets }
     }
 
     /// The number of a class.
@@ -82,25 +116,51 @@ impl Space {
     }
 
     pub(crate) fn add(&mut self, range: Range) {
+        if range.spread && 1 << range.item_log2 == size_of::<u64>() {
+            self.links = Some(range);
+        }
         self.ranges.push(range);
+    }
+
+    #[inline]
+    fn range(&self, address: usize) -> Option<&Range> {
+        self.ranges.iter().find(|range| range.contains(address))
     }
 
     /// Where an address is; `None` if it was never registered.
     #[inline]
     pub(crate) fn place(&self, address: usize) -> Option<Place> {
-        let range = self.ranges.iter().find(|r| address.wrapping_sub(r.start) < r.bytes)?;
-        let offset = address - range.start;
-        let line = match range.layout {
-            Layout::Packed => range.first + offset / LINE,
-            Layout::Spread { item, first, stride } => {
-                first as usize + offset / item.get() as usize * stride as usize
-            }
+        let range = self.range(address)?;
+        Some(Place { line: range.line(address - range.start), class: range.class })
+    }
+
+    /// What is spread over `struct page`s will be accessed soon at that of a frame.
+    pub(crate) fn prefetch(&self, index: usize) {
+        for range in self.ranges.iter().filter(|range| range.spread) {
+            memory::prefetch(range.start.wrapping_add(index << range.item_log2));
+        }
+    }
+
+    /// The frames that a word leads to, each half of it to one, with their lines: whoever reads a
+    /// link goes there next. None if the word is not a link.
+    #[inline]
+    pub(crate) fn prefetch_linked(&self, address: usize, word: u64) -> Option<(usize, usize)> {
+        let links = self.links.as_ref().filter(|links| links.contains(address))?;
+        let prefetch = |index: u32| {
+            let offset = (index as usize) << links.item_log2;
+            memory::prefetch(links.start.wrapping_add(offset));
+            links.line(offset)
         };
-        let home = match range.home {
+        Some((prefetch(word as u32), prefetch((word >> 32) as u32)))
+    }
+
+    /// The socket whose memory an address is on; `None`: that of the asker.
+    pub(crate) fn home(&self, address: usize) -> Option<u8> {
+        let range = self.range(address)?;
+        match range.home {
             Home::Local => None,
             Home::Socket(socket) => Some(socket),
-            Home::Divided => Some((offset * self.sockets / range.bytes) as u8),
-        };
-        Some(Place { line, class: range.class, home })
+            Home::Divided => Some(((address - range.start) * self.sockets / range.bytes) as u8),
+        }
     }
 }

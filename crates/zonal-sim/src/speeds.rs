@@ -13,6 +13,9 @@ pub(crate) struct Speeds {
     threads: Vec<u8>,
     /// Busy cores of each socket.
     cores: Vec<u16>,
+    cores_per_socket: usize,
+    /// What it is now, for each core.
+    now: Vec<u64>,
     /// Busy CPUs of the machine.
     pub(crate) busy: u32,
 }
@@ -32,6 +35,8 @@ impl Speeds {
                 .collect(),
             threads: vec![0; topology.cores() as usize],
             cores: vec![0; usize::from(topology.sockets)],
+            cores_per_socket: usize::from(topology.cores_per_socket),
+            now: vec![Ticks::PER_CYCLE; topology.cores() as usize],
             busy: 0,
         };
         for cpu in 0..tasks {
@@ -46,18 +51,68 @@ impl Speeds {
         let before = *threads;
         *threads = if busy { before + 1 } else { before - 1 };
         let cores = &mut self.cores[usize::from(socket)];
-        match (before, *threads) {
-            (0, 1) => *cores += 1,
-            (1, 0) => *cores -= 1,
-            _ => (),
-        }
+        let changed = match (before, *threads) {
+            (0, 1) => {
+                *cores += 1;
+                true
+            }
+            (1, 0) => {
+                *cores -= 1;
+                true
+            }
+            _ => false,
+        };
         self.busy = if busy { self.busy + 1 } else { self.busy - 1 };
+        let slowness = self.slowness[usize::from(*cores)];
+        let of = |threads: u8| slowness[usize::from(threads > 1)];
+        if changed {
+            let first = usize::from(socket) * self.cores_per_socket;
+            let all = first..first + self.cores_per_socket;
+            for (now, &threads) in self.now[all.clone()].iter_mut().zip(&self.threads[all]) {
+                *now = of(threads);
+            }
+        } else {
+            self.now[usize::from(core)] = of(self.threads[usize::from(core)]);
+        }
     }
 
     /// How much longer instructions take on a core than at the nominal clock, in 1/256.
     #[inline]
-    pub(crate) fn slowness(&self, core: u8, socket: u8) -> u64 {
-        let shared = self.threads[usize::from(core)] > 1;
-        self.slowness[usize::from(self.cores[usize::from(socket)])][usize::from(shared)]
+    pub(crate) fn slowness(&self, core: u8) -> u64 {
+        self.now[usize::from(core)]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::machine;
+
+    #[test]
+    fn every_core_is_as_fast_as_the_busy_ones_let_it_be() {
+        let machine = machine::builtin("skylake_2s_112cpu").expect("it is built in");
+        let topology = machine.topology;
+        let mut speeds = Speeds::new(&machine, topology.cpus());
+        let mut busy = vec![true; topology.cpus() as usize];
+        let mut dice = fastrand::Rng::with_seed(1);
+        for _ in 0..1000 {
+            let cpu = dice.u32(..topology.cpus());
+            let change = &mut busy[cpu as usize];
+            *change = !*change;
+            let (core, socket) = (topology.core_of(cpu) as u8, topology.socket_of(cpu) as u8);
+            speeds.change(core, socket, *change);
+            for core in 0..topology.cores() {
+                let threads = |core: u32| {
+                    u32::from(busy[core as usize])
+                        + u32::from(busy[(core + topology.cores()) as usize])
+                };
+                let first = topology.socket_of(core) * u32::from(topology.cores_per_socket);
+                let socket = first..first + u32::from(topology.cores_per_socket);
+                let cores = socket.filter(|&core| threads(core) > 0).count() as u32;
+                let share = if threads(core) > 1 { machine.clock.sibling_share } else { 1.0 };
+                let slowness = Ticks::PER_CYCLE as f64 / (machine.clock.speed(cores) * share);
+                assert_eq!(speeds.slowness(core as u8), slowness.round() as u64);
+            }
+        }
     }
 }

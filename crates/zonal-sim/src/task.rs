@@ -13,6 +13,8 @@ use zonal::{AllocError, MigrateType, Order, Pfn, Request};
 const LINES_A_FRAME: u32 = 64;
 /// Pages that unmapping collects before it flushes the TLB and frees them.
 const GATHER: usize = 512;
+/// So many pages before it comes to one, whoever has a list of them tells the host.
+const SOON: usize = 8;
 
 /// The `struct page` of each frame.
 #[derive(Clone, Copy, Debug)]
@@ -38,14 +40,28 @@ impl Pages {
 
     /// The socket whose memory a frame is.
     pub(crate) fn home(&self, pfn: Pfn) -> u8 {
-        ((pfn.get() - self.base.get()) * self.sockets / self.frames) as u8
+        // As index * sockets / frames, but the host divides slowly.
+        let place = (pfn.get() - self.base.get()) * self.sockets;
+        (1..self.sockets).take_while(|socket| socket * self.frames <= place).count() as u8
+    }
+
+    /// The line of a frame's `struct page`.
+    fn line(&self, pfn: Pfn) -> usize {
+        self.first + self.index(pfn) as usize * self.stride
+    }
+
+    /// The host will soon need what it has of a frame.
+    pub(crate) fn prefetch(&self, pfn: Pfn) {
+        let (index, line) = (self.index(pfn) as usize, self.line(pfn));
+        engine::with(|engine| engine.prefetch(index, line));
     }
 
     /// Reads or writes the `struct page` of a frame.
     pub(crate) fn touch(&self, pfn: Pfn, write: bool) {
-        let line = self.first + self.index(pfn) as usize * self.stride;
-        let home = self.home(pfn);
-        engine::with_cpu(|engine, cpu| engine.touch_line(cpu, line, self.class, write, home));
+        let line = self.line(pfn);
+        engine::with_cpu(|engine, cpu| {
+            engine.touch_line(cpu, line, self.class, write, || self.home(pfn));
+        });
     }
 }
 
@@ -128,13 +144,12 @@ pub(crate) fn count(name: &'static str, by: u64) {
 
 /// Runs `f`, which allocates or frees so many blocks, with its waiting put down to `phase`.
 pub(crate) fn during<R>(phase: Phase, blocks: u64, f: impl FnOnce() -> R) -> R {
-    let set = |phase| {
-        engine::with_cpu(|engine, cpu| core::mem::replace(&mut engine.cpus[cpu].phase, phase))
-    };
-    engine::with_cpu(|engine, _| engine.page_operations += blocks);
-    let before = set(phase);
+    let before = engine::with_cpu(|engine, cpu| {
+        engine.page_operations += blocks;
+        core::mem::replace(&mut engine.cpus[cpu].phase, phase)
+    });
     let result = f();
-    set(before.unwrap_or_default());
+    engine::with_cpu(|engine, cpu| engine.cpus[cpu].phase = before.unwrap_or_default());
     result
 }
 
@@ -153,12 +168,12 @@ pub(crate) struct Task<'a> {
 
 impl Task<'_> {
     /// Takes a frame for user memory.
-    pub(crate) fn take(&mut self, order: Order) -> Result<Pfn, AllocError> {
+    pub(crate) fn take(&mut self, order: Order) -> Result<Pfn, Box<AllocError>> {
         self.ask(&Request::new(order).migrate(MigrateType::Movable))
     }
 
     /// Takes a block of any kind.
-    pub(crate) fn ask(&mut self, request: &Request) -> Result<Pfn, AllocError> {
+    pub(crate) fn ask(&mut self, request: &Request) -> Result<Pfn, Box<AllocError>> {
         during(Phase::Alloc, 1, || self.handle.alloc_raw(request))
     }
 
@@ -168,7 +183,10 @@ impl Task<'_> {
     /// If the allocator refuses one that it gave: the simulation found a defect.
     pub(crate) fn give(&mut self, frames: &[Pfn], order: Order) {
         during(Phase::Free, frames.len() as u64, || {
-            for &pfn in frames {
+            for (at, &pfn) in frames.iter().enumerate() {
+                if let Some(&soon) = frames.get(at + SOON) {
+                    self.pages.prefetch(soon);
+                }
                 self.handle.free_raw(pfn, order).expect("a frame that this task allocated");
             }
         });
@@ -184,8 +202,9 @@ impl Task<'_> {
     }
 
     /// A page fault on memory that was never touched.
-    pub(crate) fn fault(&mut self) -> Result<Pfn, AllocError> {
+    pub(crate) fn fault(&mut self) -> Result<Pfn, Box<AllocError>> {
         let pfn = self.fault_unlisted()?;
+        self.lru.prefetch(&self.pages, pfn);
         self.unlisted.push(pfn);
         if self.unlisted.len() >= self.work.batch {
             self.list();
@@ -194,7 +213,7 @@ impl Task<'_> {
     }
 
     /// The same by whoever lists the page himself.
-    pub(crate) fn fault_unlisted(&mut self) -> Result<Pfn, AllocError> {
+    pub(crate) fn fault_unlisted(&mut self) -> Result<Pfn, Box<AllocError>> {
         coroutine::pause_if_early();
         spend(self.work.fault);
         let pfn = self.take(Order::ZERO)?;
@@ -204,7 +223,7 @@ impl Task<'_> {
     }
 
     /// The same with a huge page.
-    pub(crate) fn huge_fault(&mut self) -> Result<Pfn, AllocError> {
+    pub(crate) fn huge_fault(&mut self) -> Result<Pfn, Box<AllocError>> {
         coroutine::pause_if_early();
         spend(self.work.huge_fault);
         let pfn = self.take(Order::HUGE)?;
@@ -218,7 +237,7 @@ impl Task<'_> {
     }
 
     /// Takes a frame for a page of a file.
-    pub(crate) fn cache_page(&mut self, request: &Request) -> Result<Pfn, AllocError> {
+    pub(crate) fn cache_page(&mut self, request: &Request) -> Result<Pfn, Box<AllocError>> {
         let pfn = self.ask(request)?;
         self.pages.touch(pfn, true);
         Ok(pfn)
@@ -240,7 +259,11 @@ impl Task<'_> {
     pub(crate) fn unmap(&mut self, frames: &[Pfn], order: Order) {
         self.list();
         for batch in frames.chunks(GATHER) {
-            for &pfn in batch {
+            for (at, &pfn) in batch.iter().enumerate() {
+                if let Some(&soon) = batch.get(at + SOON) {
+                    self.pages.prefetch(soon);
+                    self.lru.prefetch(&self.pages, soon);
+                }
                 spend(self.work.unmap);
                 self.pages.touch(pfn, true);
                 coroutine::pause_if_early();
@@ -252,7 +275,11 @@ impl Task<'_> {
 
     /// Takes pages that nobody maps any more off the LRU lists and frees them.
     pub(crate) fn release(&mut self, frames: &[Pfn], order: Order) {
-        for batch in frames.chunks(self.work.batch) {
+        let mut batches = frames.chunks(self.work.batch).peekable();
+        while let Some(batch) = batches.next() {
+            for &soon in batches.peek().copied().unwrap_or_default() {
+                self.lru.prefetch(&self.pages, soon);
+            }
             self.lru.delete(&self.pages, self.cpu, batch);
         }
         self.give(frames, order);
@@ -286,5 +313,22 @@ impl Task<'_> {
         self.lru.add(&self.pages, self.cpu, &batch);
         self.unlisted = batch;
         self.unlisted.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frames_are_in_equal_parts_on_all_sockets() {
+        for (frames, sockets) in [(4096, 1), (4096, 2), (4097, 2), (5000, 3), (8191, 8)] {
+            let base = Pfn::new(1 << 20);
+            let pages = Pages { base, frames, first: 0, stride: 1, class: 0, sockets };
+            for index in 0..frames {
+                let home = pages.home(pages.pfn(index as u32));
+                assert_eq!(u64::from(home), index * sockets / frames, "{index} of {frames}");
+            }
+        }
     }
 }

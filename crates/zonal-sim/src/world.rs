@@ -2,6 +2,7 @@
 
 use crate::engine;
 use crate::machine::Machine;
+use crate::memory;
 use crate::platform::{Sim, SimByte, SimWord};
 use crate::run::SimError;
 use crate::slot::SimSlot;
@@ -48,8 +49,8 @@ pub(crate) fn with_allocator<S: Policy, R>(
     f: impl FnOnce(&Allocator<'_, Sim, S>, Pages) -> R,
 ) -> Result<R, SimError> {
     let size = TableSize::of::<S>(plan);
-    let words = |count: u64| (0..count).map(|_| SimWord::new(0)).collect::<Vec<_>>();
-    let states: Vec<_> = (0..size.frames).map(|_| SimByte::new(0)).collect();
+    let words = |count: u64| memory::table(count as usize, || SimWord::new(0));
+    let states = memory::table(size.frames as usize, || SimByte::new(0));
     let (links, pageblocks) = (words(size.frames), words(size.pageblocks));
     let (cluster_links, clusters) = (words(size.clusters), words(size.cluster_words));
     let mut zones: Vec<_> = (0..size.zones).map(|_| Zone::vacant()).collect();

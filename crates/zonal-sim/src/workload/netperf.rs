@@ -170,7 +170,7 @@ impl Socket {
         turn.set(turn.get() + 1);
         self.word.fetch_add(1, AcqRel);
         engine::with_cpu(|engine, cpu| {
-            engine.touch_line(cpu, line, self.class, write, self.home);
+            engine.touch_line(cpu, line, self.class, write, || self.home);
         });
     }
 

@@ -1,0 +1,97 @@
+//! What the simulation asks of the host's memory, so as not to wait for it.
+//!
+//! The lines of a machine and the metadata of its frames take hundreds of MiB and are touched here
+//! and there: most accesses miss the host's caches, and with pages of 4 KiB its TLB too. All of
+//! this is advice: what is in memory does not depend on it.
+
+use core::mem::MaybeUninit;
+
+/// `count` values.
+pub(crate) fn table<T>(count: usize, value: impl FnMut() -> T) -> Vec<T> {
+    let mut table = with_capacity(count);
+    table.resize_with(count, value);
+    table
+}
+
+/// Makes room for `more` values; if there is none, for some to spare.
+pub(crate) fn reserve<T>(table: &mut Vec<T>, more: usize) {
+    let wanted = table.len() + more;
+    if wanted > table.capacity() {
+        // It is moved, not stretched, so that the advice comes before the first use.
+        let mut larger = with_capacity(wanted + wanted / 8);
+        larger.append(table);
+        *table = larger;
+    }
+}
+
+fn with_capacity<T>(count: usize) -> Vec<T> {
+    let mut table = Vec::with_capacity(count);
+    advise_huge(table.spare_capacity_mut());
+    table
+}
+
+/// Asks the host for huge pages, which it may refuse.
+#[cfg(target_os = "linux")]
+fn advise_huge<T>(memory: &mut [MaybeUninit<T>]) {
+    /// Smaller tables do not need them.
+    const WORTH_IT: usize = 4 << 20;
+    /// Advice begins at a page, of this size or a part of it.
+    const PAGE: usize = 64 << 10;
+
+    let bytes = size_of_val(memory);
+    if bytes < WORTH_IT {
+        return;
+    }
+    let start = memory.as_mut_ptr();
+    let skipped = start.addr().next_multiple_of(PAGE) - start.addr();
+    let first = start.wrapping_byte_add(skipped);
+    // SAFETY: the range begins and ends within `memory`, since less is skipped than there is; the
+    // advice is about what backs its pages, not about what is in them.
+    unsafe { libc::madvise(first.cast(), bytes - skipped, libc::MADV_HUGEPAGE) };
+}
+
+#[cfg(not(target_os = "linux"))]
+fn advise_huge<T>(_: &mut [MaybeUninit<T>]) {}
+
+/// What is at an address will be needed soon.
+#[inline]
+#[cfg(target_arch = "x86_64")]
+pub(crate) fn prefetch(address: usize) {
+    use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+    // SAFETY: a hint, which accesses nothing and is allowed for any address.
+    unsafe { _mm_prefetch::<_MM_HINT_T0>(core::ptr::without_provenance(address)) };
+}
+
+#[inline]
+#[cfg(not(target_arch = "x86_64"))]
+pub(crate) fn prefetch(_: usize) {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Large enough for the host to be asked.
+    const LARGE: usize = 1 << 20;
+
+    #[test]
+    fn advice_changes_nothing() {
+        let mut next = 0u64;
+        let mut numbers = table(LARGE, || {
+            next += 1;
+            next
+        });
+        for _ in 0..3 {
+            reserve(&mut numbers, LARGE / 2);
+            let (place, room) = (numbers.as_ptr(), numbers.capacity() - numbers.len());
+            assert!(room >= LARGE / 2);
+            numbers.extend((0..LARGE / 2).map(|at| next + 1 + at as u64));
+            next += LARGE as u64 / 2;
+            assert_eq!(numbers.as_ptr(), place, "there was room");
+        }
+        prefetch(numbers.as_ptr().addr());
+        prefetch(0);
+        prefetch(usize::MAX);
+        assert!(numbers.iter().copied().eq(1..=next));
+        assert_eq!(next, LARGE as u64 * 5 / 2);
+    }
+}
