@@ -16,7 +16,7 @@
 //!   than large pieces ([`fragmentation_permille`]), is left alone;
 //! - after a synchronous compaction in vain the next 1, 3, 7, … 63 attempts for that order or a
 //!   larger one are put off;
-//! - one compaction at a time runs in a zone.
+//! - one compaction at a time runs in a zone; a request calls the background's off.
 //!
 //! While a page is moved, the old block is its owner's and the new one the host's; no frame is
 //! in a third place. Whatever the host does (refuse, panic, never return, lie about what it
@@ -142,7 +142,8 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
 
     /// One piece of work for a background thread: forms one more block of `order`, by
     /// synchronous compaction, in the zone that needs it most, if in any zone more than half of
-    /// the free memory is in pieces too small for such blocks. After
+    /// the free memory is in pieces too small for such blocks, and, by presets that do not
+    /// [stay ahead](Compact::STAYS_AHEAD), it has no such block at all. After
     /// [`Success`](CompactOutcome::Success) and [`PartialSkipped`](CompactOutcome::PartialSkipped)
     /// there may be more to do; after anything else it can rest until it is
     /// [woken](crate::platform::Platform::wake_compaction). The host is asked to move at most
@@ -153,7 +154,7 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
         if !may_go_on && S::Compact::forgets(Occasion::Rest) {
             for zone in self.zones {
                 // If compaction is running there, hints are forgotten another time.
-                if zone.compaction.is_outdated() && zone.compaction.start() {
+                if zone.compaction.is_outdated() && zone.compaction.start(true) {
                     let _running = Running(zone);
                     self.forget_hints(zone);
                 }
@@ -166,6 +167,9 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
     fn compact_worst(&self, order: Order) -> CompactOutcome {
         let (mut worst, mut put_off) = (None, false);
         for zone in self.zones {
+            if !S::Compact::STAYS_AHEAD && zone.with_buddy(|buddy| buddy.has_block(order, true)) {
+                continue;
+            }
             // What was deferred is merged before anything is moved. Until then it is free, in
             // pieces too small.
             let deferred = S::Keeper::deferred(&self.here(zone, 0));
@@ -220,7 +224,11 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
         if task.order == Order::ZERO {
             return (CompactOutcome::NotSuitable, None);
         }
-        if !zone.compaction.start() {
+        let started = match task.on {
+            Occasion::Background | Occasion::Rest => zone.compaction.start(true),
+            Occasion::Request | Occasion::Retry => zone.compaction.start_or_call_off(),
+        };
+        if !started {
             return (CompactOutcome::Contended, None);
         }
         let _running = Running(zone);

@@ -81,6 +81,9 @@ impl<P: Platform, S: Policy> Scan<'_, '_, P, S> {
                 at += state.step();
                 continue;
             }
+            if self.zone.compaction.is_called_off() {
+                self.budget = 0;
+            }
             if self.budget == 0 {
                 return Part::OutOfBudget;
             }

@@ -72,8 +72,25 @@ impl CompactEvents {
     }
 }
 
+/// Values of [`ZoneCompaction::running`].
+mod runs {
+    /// No compaction runs in the zone.
+    pub(super) const NONE: u64 = 0;
+    /// One runs that goes on to its end.
+    pub(super) const FOR_REQUEST: u64 = 1;
+    /// The background's runs.
+    pub(super) const IN_BACKGROUND: u64 = 2;
+    /// The same, and a request wants to compact instead: it ends with the page being moved.
+    pub(super) const CALLED_OFF: u64 = 3;
+}
+
+/// How often a request looks whether the background has ended: some pages' time. A host that takes
+/// longer for one keeps the zone.
+const LOOKS: u32 = 1 << 12;
+
 /// Compaction's part of a zone.
 pub(crate) struct ZoneCompaction<P: Platform> {
+    /// Whether one runs, and whose: see [`runs`].
     running: P::Word,
     /// Where the migrate scanner goes on: asynchronous, synchronous. 0: at the start; else the
     /// index + 1.
@@ -102,13 +119,40 @@ impl<P: Platform> ZoneCompaction<P> {
     }
 
     /// Sets the running mark; `false` if it is set.
-    pub(super) fn start(&self) -> bool {
+    pub(super) fn start(&self, in_background: bool) -> bool {
+        let mark = if in_background { runs::IN_BACKGROUND } else { runs::FOR_REQUEST };
         // Acquire: what the compaction before wrote (its positions) is seen.
-        self.running.compare_exchange(0, 1, Acquire, Relaxed).is_ok()
+        self.running.compare_exchange(runs::NONE, mark, Acquire, Relaxed).is_ok()
+    }
+
+    /// As [`start`](Self::start) for a request: if the background's runs, calls it off and waits
+    /// for its end, for a while.
+    pub(super) fn start_or_call_off(&self) -> bool {
+        for _ in 0..LOOKS {
+            if self.start(false) {
+                return true;
+            }
+            // Relaxed: it says nothing else.
+            let (from, to) = (runs::IN_BACKGROUND, runs::CALLED_OFF);
+            let now = match self.running.compare_exchange(from, to, Relaxed, Relaxed) {
+                Ok(now) | Err(now) => now,
+            };
+            if now == runs::FOR_REQUEST {
+                return false;
+            }
+            P::relax();
+        }
+        false
+    }
+
+    /// Whether a request wants to compact instead of the one that runs.
+    pub(super) fn is_called_off(&self) -> bool {
+        self.running.load(Relaxed) == runs::CALLED_OFF
     }
 
     pub(super) fn stop(&self) {
-        self.running.store(0, Release);
+        // Release, with the acquire of `start`.
+        self.running.store(runs::NONE, Release);
     }
 
     /// The cached position of the migrate scanner, within `start..end`.
@@ -234,6 +278,20 @@ mod tests {
         assert!(zone.put_off(three) && zone.put_off(nine), "now they did");
         zone.succeeded();
         assert!(!zone.put_off(three) && !zone.put_off(nine));
+    }
+
+    #[test]
+    fn a_request_calls_the_background_off_and_no_other_request() {
+        let zone = ZoneCompaction::<SingleThread>::new();
+        assert!(zone.start(true) && !zone.start(false));
+        assert!(!zone.is_called_off());
+        assert!(!zone.start_or_call_off(), "it does not end");
+        assert!(zone.is_called_off());
+        zone.stop();
+        assert!(zone.start_or_call_off());
+        assert!(!zone.start_or_call_off() && !zone.is_called_off());
+        zone.stop();
+        assert!(zone.start(true) && !zone.is_called_off());
     }
 
     #[test]

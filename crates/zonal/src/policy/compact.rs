@@ -58,7 +58,8 @@ pub trait Compact: Send + Sync + 'static {
     /// the block that is to form, until somebody has no other frame.
     const SETS_APART: bool;
     /// Whether background compaction is woken when the last block of a large order is taken,
-    /// rather than when the next request finds none.
+    /// rather than when the next request finds none; and whether it then makes blocks until half
+    /// of free memory is in them, rather than until there is one.
     const STAYS_AHEAD: bool;
     /// Whether pages may also be moved to pageblocks whose frames are not meant to be movable.
     const SPOILT_TARGETS: bool;
