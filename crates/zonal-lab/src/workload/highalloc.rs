@@ -86,7 +86,7 @@ pub const PAUSE: Duration = Duration::from_millis(1);
 pub const PAGES_PER_METADATA: u64 = 16;
 /// Pages of metadata that the journal has, in ten-thousandths of memory: so many that the base
 /// serves about what was published, 53 and 58 % of the requests.
-pub const JOURNAL_SHARE: u64 = 3;
+pub const JOURNAL_SHARE: u64 = 10;
 /// Requests of the builders that may fail while memory fills.
 const FAILURES: u64 = 10_000;
 
