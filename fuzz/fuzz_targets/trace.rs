@@ -6,7 +6,6 @@
 
 /// The source as it is: the lab itself comes with its figures and peers, and nothing else of it
 /// is needed here.
-#[allow(dead_code, reason = "not all of it is used")]
 #[path = "../../crates/zonal-lab/src/replay/parse.rs"]
 mod parse;
 

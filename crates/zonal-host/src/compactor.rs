@@ -3,7 +3,8 @@
 //!
 //! It sleeps until the arena wakes it, because a request found no block of its order, and then
 //! makes such blocks until at least half of the free memory is in blocks that large (under Linux's
-//! presets, as Linux 4.16, until there is one), or nothing more can be moved. If nothing happens for a while it looks after one order of its own
+//! presets, as Linux 4.16, until there is one), or nothing more can be moved, or a request wants to
+//! compact instead. If nothing happens for a while it looks after one order of its own
 //! ([`Settings`]) in the same way; a look in vain doubles the while, up to 64 times.
 //!
 //! It moves pages by the arena's [`Pager`](crate::Pager); in an arena without one it only

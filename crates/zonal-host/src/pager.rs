@@ -20,7 +20,7 @@
 //! | the pager | then |
 //! |---|---|
 //! | refuses | the page stays; the request looks elsewhere, and fails with its usual error |
-//! | takes for ever | this request does not return, and nobody else compacts that zone; all others go on |
+//! | takes for ever | this request does not return, and nobody else compacts that zone: who has the background stuck there waits for some milliseconds; all others go on |
 //! | panics | the panic reaches whoever made the request; a page that was to be moved stays |
 //! | overstates what it freed | the request looks again in vain, at most 16 times |
 //! | understates it | the request may fail, or be served, by what there is |

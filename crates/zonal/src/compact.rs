@@ -78,7 +78,8 @@ pub enum CompactOutcome {
     /// The whole zone was scanned, and no block has formed.
     Complete,
     /// Nothing formed in the part that was scanned: the scanners went on from where they were
-    /// the last time, or the work for one call was done. The next call scans the rest.
+    /// the last time, or the work for one call was done, or a request called the background off.
+    /// The next call scans the rest.
     PartialSkipped,
     /// Not tried: it failed lately, and this attempt is put off.
     Deferred,
