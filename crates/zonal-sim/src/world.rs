@@ -73,7 +73,7 @@ pub(crate) fn with_allocator<S: Policy, R>(
         engine.register("caches", &caches, Layout::Packed, Home::Local);
         engine.register("zone", &zones, Layout::Packed, Home::Divided);
         engine.register("pageblocks", &pageblocks, Layout::Packed, Home::Divided);
-        engine.register("clusters", &clusters, in_page(4), Home::Divided);
+        engine.register("clusters", &clusters, in_page(8), Home::Divided);
         engine.register("cluster links", &cluster_links, Layout::Packed, Home::Divided);
         engine.register("depot", &exchanges, Layout::Packed, Home::Local);
         engine.register("depot", core::slice::from_ref(&*common), Layout::Packed, Home::Local);

@@ -62,6 +62,11 @@ fn clusters<S: Policy>(world: &W<'_, S>, migrate: MigrateType) -> Vec<(Option<u3
     found
 }
 
+/// The movable list from its head on.
+fn flat<S: Policy>(world: &W<'_, S>) -> Vec<Pfn> {
+    clusters(world, MigrateType::Movable).into_iter().flat_map(|(_, frames)| frames).collect()
+}
+
 fn sizes<S: Policy>(world: &W<'_, S>, migrate: MigrateType) -> Vec<usize> {
     clusters(world, migrate).iter().map(|(_, frames)| frames.len()).collect()
 }
@@ -300,9 +305,7 @@ fn full_batches_join() {
         assert_eq!(joins, 1, "of six frames four");
         let mut expected = [&out[..1], &out[8..14]].concat();
         expected.reverse();
-        let found = clusters(world, MigrateType::Movable);
-        let flat: Vec<Pfn> = found.iter().flat_map(|(_, frames)| frames.clone()).collect();
-        assert_eq!((flat, sizes(world, MigrateType::Movable)), (expected, vec![2, 4, 1]));
+        assert_eq!((flat(world), sizes(world, MigrateType::Movable)), (expected, vec![2, 4, 1]));
 
         free(world, &[&out[16..64], &out[0..0]].concat());
         let held: Vec<Pfn> =
@@ -314,11 +317,37 @@ fn full_batches_join() {
     });
 }
 
+/// The movable list from its head on, after frames were freed from one place of memory and another
+/// and one type and another, with batches whole and in parts.
+fn list_after_frees<S: Policy>() -> Vec<Pfn> {
+    let mut list = Vec::new();
+    scrap::<S>(4, |world, out| {
+        let order: Vec<Pfn> = (0..96).map(|at| out[at * 37 % 96]).collect();
+        free(world, &order[..7]);
+        free(world, &order[7..8]);
+        free(world, &order[8..20]);
+        let held: Vec<Pfn> =
+            (0..3).map(|_| world.allocator.alloc_raw(&UNMOVABLE).expect("claimed")).collect();
+        world.allocator.drain_cpu(CpuId(0));
+        free(world, &[&order[20..22], &held[..2], &order[22..40]].concat());
+        list = flat(world);
+    });
+    list
+}
+
+/// A batch that goes back as a chain is where it would be frame by frame.
+#[test]
+fn chains_keep_the_order() {
+    let one_by_one = list_after_frees::<SkipMerge>();
+    assert!(one_by_one.len() > 20, "{one_by_one:?}");
+    assert_eq!(list_after_frees::<Cluster>(), one_by_one);
+    assert_eq!(list_after_frees::<ClusterFree>(), one_by_one);
+}
+
 /// The pageblock of a full batch changed its type while the batch was cached: its frames are
 /// not on the movable list.
-#[test]
-fn claimed_batches_do_not_join() {
-    scrap::<ClusterFree>(4, |world, out| {
+fn claimed_batches<S: Policy>() {
+    scrap::<S>(4, |world, out| {
         free(world, &out[..4]);
         for &pfn in &out[4..8] {
             world.allocator.free_raw(pfn, Order::ZERO).expect("held");
@@ -337,6 +366,12 @@ fn claimed_batches_do_not_join() {
         let listed: usize = sizes(world, MigrateType::Unmovable).iter().sum();
         assert_eq!(listed, 8, "on the list of their pageblock");
     });
+}
+
+#[test]
+fn claimed_batches_do_not_join() {
+    claimed_batches::<Cluster>();
+    claimed_batches::<ClusterFree>();
 }
 
 /// Batches given back, and those of one type, as the source counts them.

@@ -343,23 +343,27 @@ impl<S: Policy> Buddy<S> {
         (!batch.is_empty()).then(|| (batch, self.area.open_window(table)))
     }
 
-    /// Frees single frames, whose states are inner, as one cluster of merge-skipped frames.
-    /// `false`, and nothing has changed, if merging is not skipped, a frame's pageblock is of
-    /// another type than `migrate` (it may have changed since the frame was cached), or there is
-    /// no slot.
-    pub(crate) fn join_cluster<P: Platform>(
+    /// Frees single frames, whose states are inner and which are linked as `chain`, without
+    /// touching their links: as one cluster, if there is room for it and the preset does that, or
+    /// each into its neighbour's. `false`, and nothing has changed, if merging is not skipped, a
+    /// frame's pageblock is of another type than `migrate` (it may have changed since the frame
+    /// was cached), or there is no slot.
+    pub(crate) fn give_chain<P: Platform>(
         &mut self,
         table: &FrameTable<'_, P>,
+        chain: FreeList,
         frames: &[u32],
         migrate: MigrateType,
+        as_one: bool,
     ) -> bool {
-        let joins = S::Clusters::JOIN && self.skips_merging();
-        if !joins || frames.iter().any(|&index| table.block(index).migrate() != migrate) {
+        let of_type = |&index: &u32| table.block(index).migrate() == migrate;
+        if !self.skips_merging() || !frames.iter().all(of_type) {
             return false;
         }
-        let joined = self.area.add_cluster(table, frames, migrate);
-        self.events.cluster_joins += u64::from(joined);
-        joined
+        let as_one = S::Clusters::JOIN && as_one;
+        let given = self.area.add_chain(table, chain, frames, migrate, as_one);
+        self.events.cluster_joins += u64::from(given && as_one);
+        given
     }
 
     /// Frees the start of `at..end` in the largest aligned blocks, at most `most` of them;

@@ -226,9 +226,8 @@ pub struct FrameTable<'m, P: Platform> {
 pub(crate) struct ListWords<'m, P: Platform> {
     /// Zone by zone: `in_progress`, bitmap, slots.
     pub(crate) slots: &'m [P::Word],
-    /// For each frame its cluster's slot + 1, or 0, two a word. Read and written under the lock
-    /// of the frame's zone, and two frames of a word are of one zone. Of a frame that is on no
-    /// order-0 list it says nothing.
+    /// For each frame its cluster's slot + 1, or 0. Read and written under the lock of the frame's
+    /// zone. Of a frame that is on no order-0 list it says nothing.
     pub(crate) cluster_of: &'m [P::Word],
 }
 
@@ -247,16 +246,14 @@ impl<'m, P: Platform> FrameTable<'m, P> {
     /// The slot of the cluster that a listed frame belongs to.
     #[inline(always)]
     pub(crate) fn cluster_of(&self, index: u32) -> Option<u32> {
-        let pair = self.lists.cluster_of[index as usize / 2].load(Relaxed);
-        ((pair >> (index % 2 * 32)) as u32).checked_sub(1)
+        let word = self.lists.cluster_of[index as usize].load(Relaxed);
+        (word as u32).checked_sub(1)
     }
 
     #[inline(always)]
     pub(crate) fn set_cluster_of(&self, index: u32, slot: Option<u32>) {
-        let word = &self.lists.cluster_of[index as usize / 2];
-        let (shift, value) = (index % 2 * 32, slot.map_or(0, |slot| slot + 1));
-        let other = word.load(Relaxed) & !(u64::from(u32::MAX) << shift);
-        word.store(other | u64::from(value) << shift, Relaxed);
+        let value = slot.map_or(0, |slot| u64::from(slot) + 1);
+        self.lists.cluster_of[index as usize].store(value, Relaxed);
     }
 
     /// A word of a zone's slots. Under the zone lock.

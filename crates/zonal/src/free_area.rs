@@ -1,7 +1,8 @@
 //! The buddy lists of a zone, by order and migrate type: one way in, one way out.
 //!
 //! [`FreeArea::add`] and [`FreeArea::remove`] are the only code that moves a block onto or off
-//! a list, so counts, state bytes and lists cannot disagree (I-1, I-2).
+//! a list, and for clusters [`FreeArea::add_chain`] and [`FreeArea::cut_cluster`], so counts, state
+//! bytes and lists cannot disagree (I-1, I-2).
 
 use crate::frame::{FrameState, FrameTable};
 use crate::free_list::FreeList;
@@ -124,25 +125,32 @@ impl<S: Policy> FreeArea<S> {
         Some(cut)
     }
 
-    /// Puts single frames, all in pageblocks of the type `migrate`, on their list as one
-    /// cluster, merge-skipped. `false`, and nothing has changed, when out of slots.
-    pub(crate) fn add_cluster<P: Platform>(
+    /// Puts single frames, all in pageblocks of the type `migrate` and linked as `chain`, on their
+    /// list as they are, merge-skipped: each in the cluster of its neighbour, or all as one
+    /// cluster. `false`, and nothing has changed, if there is no slot for that.
+    pub(crate) fn add_chain<P: Platform>(
         &mut self,
         table: &FrameTable<'_, P>,
+        chain: FreeList,
         frames: &[u32],
         migrate: MigrateType,
+        as_one: bool,
     ) -> bool {
         let Some(&tail) = frames.first() else { return true };
         let count = frames.len() as u32;
-        let members = Members { tail, count, skipped: count };
-        let Some(slot) = S::Clusters::begin(&mut self.clusters, table, members) else {
-            return false;
-        };
-        for &index in frames {
-            table.set_cluster_of(index, Some(slot));
-            table.set_state(index, FrameState::MERGE_SKIPPED);
-            self.lists[0][migrate.index()].push_head(table, index);
+        let list = &mut self.lists[0][migrate.index()];
+        if as_one {
+            let members = Members { tail, count, skipped: count };
+            let slot = S::Clusters::begin(&mut self.clusters, table, members);
+            if slot.is_none() {
+                return false;
+            }
+            frames.iter().for_each(|&index| table.set_cluster_of(index, slot));
+        } else {
+            S::Clusters::joined_run(&mut self.clusters, table, frames, list.head());
         }
+        frames.iter().for_each(|&index| table.set_state(index, FrameState::MERGE_SKIPPED));
+        list.prepend(table, chain);
         self.filled[migrate.index()] |= 1;
         self.frames[migrate.index()] += u64::from(count);
         self.merge_skipped += count;

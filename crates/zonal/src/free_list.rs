@@ -122,6 +122,41 @@ impl FreeList {
         cut
     }
 
+    /// Cuts as many members off the tail as `frames` has room for, writes them there from the tail
+    /// on, and leaves them linked. O(members cut).
+    pub(crate) fn cut_tail<P: Platform>(
+        &mut self,
+        table: &FrameTable<'_, P>,
+        frames: &mut [u32],
+    ) -> Self {
+        let mut cut = Self { tail: self.tail, ..Self::EMPTY };
+        for slot in frames {
+            let Some(index) = self.tail() else { break };
+            *slot = index;
+            (cut.head, cut.count) = (index, cut.count + 1);
+            self.tail = table.link(index).0;
+        }
+        self.count -= cut.count;
+        if cut.head != NIL {
+            let (_, next) = table.link(cut.head);
+            table.set_link(cut.head, NIL, next);
+        }
+        match self.tail() {
+            None => self.head = NIL,
+            Some(tail) => {
+                let (previous, _) = table.link(tail);
+                table.set_link(tail, previous, NIL);
+            }
+        }
+        cut
+    }
+
+    /// Puts all of `other` before the head. O(1).
+    pub(crate) fn prepend<P: Platform>(&mut self, table: &FrameTable<'_, P>, mut other: Self) {
+        other.append(table, *self);
+        *self = other;
+    }
+
     /// Puts all of `other` behind the tail. O(1).
     pub(crate) fn append<P: Platform>(&mut self, table: &FrameTable<'_, P>, other: Self) {
         if self.is_empty() {

@@ -56,7 +56,7 @@ impl TableSize {
                     S::Clusters::slot_words(frames, batch)
                 };
                 let slots = plan.zones().iter().map(of_zone).sum();
-                (slots, if S::Clusters::CUT { plan.frames().div_ceil(2) } else { 0 })
+                (slots, if S::Clusters::CUT { plan.frames() } else { 0 })
             }
             frames => {
                 let most = plan.managed() + plan.later();

@@ -381,7 +381,8 @@ impl Subject for Talc {
     type Thread<'a> = &'a Self;
 
     fn open(setup: &Setup) -> Result<Self, SubjectError> {
-        let region = Region::reserve(setup.memory)?;
+        // With its tag a page-aligned page may take up two.
+        let region = Region::reserve(setup.memory.saturating_mul(2))?;
         // SAFETY: the region is writable, used by nobody else and outlives the heap.
         let claim = unsafe { Claim::new(region.base(), region.bytes()) };
         Ok(Self { heap: TalcLock::new(claim), _region: region })

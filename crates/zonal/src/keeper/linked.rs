@@ -242,13 +242,44 @@ fn cut_batch<P: Platform, S: Policy>(
 /// Gives `batch` frames back in one hold, coldest first, from each list in turn.
 fn give_batch<P: Platform, S: Policy>(here: &Here<'_, P, S>, cpu: &mut LinkedCpu) -> u64 {
     let mut batch = [0u32; MAX_PCP_BATCH as usize];
-    let mut taken = 0;
     let want = cpu.batch.min(cpu.count) as usize;
     let full = want == cpu.batch as usize;
-    let single = cpu.only_type().filter(|_| full);
+    let only = cpu.only_type();
+    let mut chain = None;
+    let taken = match only {
+        // They are linked as they will be on the zone's list: that needs no lock.
+        Some(migrate) if S::Clusters::CUT => {
+            cpu.turn = migrate.index();
+            let cut = cpu.lists[cpu.turn].cut_tail(here.table, &mut batch[..want]);
+            chain = Some((cut, migrate));
+            cut.len() as usize
+        }
+        _ => pop_in_turn(here, cpu, &mut batch[..want]),
+    };
+    cpu.count -= taken as u32;
+    here.give_batch(&mut batch[..taken], |buddy, frames| {
+        buddy.events.free_batches += 1;
+        if let (true, Some(migrate)) = (full, only) {
+            buddy.events.single_type[migrate.index()] += 1;
+        }
+        let Some((chain, migrate)) = chain else { return false };
+        // The other types are rarely alone: the source leaves them as they are.
+        let as_one = full && migrate == MigrateType::Movable;
+        let unbroken = frames.len() == chain.len() as usize;
+        unbroken && buddy.give_chain(here.table, chain, frames, migrate, as_one)
+    });
+    taken as u64
+}
+
+/// Fills `batch` from the tails of the lists: a list gives as many in its turn as lists were passed
+/// to come to it, so the more are empty, the more the others give.
+fn pop_in_turn<P: Platform, S: Policy>(
+    here: &Here<'_, P, S>,
+    cpu: &mut LinkedCpu,
+    batch: &mut [u32],
+) -> usize {
+    let (mut taken, want) = (0, batch.len());
     while taken < want {
-        // A list gives as many in its turn as lists were passed to come to it: the more are
-        // empty, the more the others give.
         let mut burst = 1;
         cpu.turn = (cpu.turn + 1) % NR_CACHED_TYPES;
         while cpu.lists[cpu.turn].is_empty() {
@@ -259,21 +290,13 @@ fn give_batch<P: Platform, S: Policy>(here: &Here<'_, P, S>, cpu: &mut LinkedCpu
             burst = want;
         }
         let list = &mut cpu.lists[cpu.turn];
-        for slot in batch[..want].iter_mut().skip(taken).take(burst) {
+        for slot in batch.iter_mut().skip(taken).take(burst) {
             let Some(index) = list.pop_tail(here.table) else { break };
             *slot = index;
             taken += 1;
         }
     }
-    cpu.count -= taken as u32;
-    here.give_batch(&mut batch[..taken], |buddy, frames| {
-        buddy.events.free_batches += 1;
-        let Some(migrate) = single else { return false };
-        buddy.events.single_type[migrate.index()] += 1;
-        // The other types are rarely alone: the source leaves them as they are.
-        migrate == MigrateType::Movable && buddy.join_cluster(here.table, frames, migrate)
-    });
-    taken as u64
+    taken
 }
 
 #[cfg(test)]

@@ -6,10 +6,11 @@
 //!   knows its tail and its count. A refill cuts whole clusters off the head of the list under
 //!   the zone lock, and clears the frames' states when it has let the lock go. In between they
 //!   look free and are on no list: `in_progress` counts who is in that window, and whoever looks
-//!   at single frames by pfn waits, lock in hand, until it is 0. Patch 4: a full batch of one
-//!   migrate type goes in as one cluster.
+//!   at single frames by pfn waits, lock in hand, until it is 0. A batch of one migrate type goes
+//!   back linked as it was in the CPU's cache: the hold writes no links, and a cluster's count
+//!   once for all that join it. Patch 4: a full batch becomes a cluster of its own.
 //! - State, guarded by the zone lock: slots (tail and count) in an array with a bitmap and a
-//!   hint to the lowest free one; 32 bits a frame that name its cluster. `in_progress` is
+//!   hint to the lowest free one; a word a frame that names its cluster. `in_progress` is
 //!   raised under the lock and lowered without it.
 //! - Conflicts with merging single frames, which looks at buddies by pfn: a batch is cut only
 //!   while merging is skipped, and merging waits for the window.
@@ -70,6 +71,14 @@ pub trait Clusters: Send + Sync + 'static {
         index: u32,
         skipped: bool,
         before: Option<u32>,
+    );
+    /// Merge-skipped frames came to the head of an order-0 list, the last of them outermost;
+    /// `neighbour` is the frame that was there before.
+    fn joined_run<P: Platform>(
+        zone: &mut Self::Zone,
+        table: &FrameTable<'_, P>,
+        frames: &[u32],
+        neighbour: Option<u32>,
     );
     /// Ends the cluster that begins at `head` if it has at most `most` frames.
     fn end<P: Platform>(
@@ -142,6 +151,8 @@ impl Clusters for None {
     ) {
     }
     #[inline(always)]
+    fn joined_run<P: Platform>((): &mut (), _: &FrameTable<'_, P>, _: &[u32], _: Option<u32>) {}
+    #[inline(always)]
     fn leaving<P: Platform>((): &mut (), _: &FrameTable<'_, P>, _: u32, _: bool, _: Option<u32>) {}
     #[inline(always)]
     fn end<P: Platform>((): &mut (), _: &FrameTable<'_, P>, _: u32, _: u64) -> Option<Members> {
@@ -196,6 +207,15 @@ macro_rules! over_slots {
             ) {
                 zone.joined(table, index, skipped, neighbour, last);
             }
+            #[inline(always)]
+            fn joined_run<P: Platform>(
+                zone: &mut Slots,
+                table: &FrameTable<'_, P>,
+                frames: &[u32],
+                neighbour: Option<u32>,
+            ) {
+                zone.joined_run(table, frames, neighbour);
+            }
             fn leaving<P: Platform>(
                 zone: &mut Slots,
                 table: &FrameTable<'_, P>,
@@ -241,7 +261,8 @@ macro_rules! over_slots {
     };
 }
 
-/// Batches are cut off the list whole; frames join their cluster one by one (patch 3).
+/// Batches are cut off the list whole; frames that come back join their neighbour's cluster
+/// (patch 3).
 #[derive(Clone, Copy, Debug)]
 pub struct Cut;
 

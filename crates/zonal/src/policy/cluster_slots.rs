@@ -171,6 +171,40 @@ impl Slots {
         self.begin_with(table, index, skipped);
     }
 
+    /// As [`joined`](Self::joined) for each of `frames`, all merge-skipped, at the head of the list:
+    /// a cluster's count is written once for all that join it.
+    #[inline(always)]
+    pub(super) fn joined_run<P: Platform>(
+        &mut self,
+        table: &FrameTable<'_, P>,
+        frames: &[u32],
+        neighbour: Option<u32>,
+    ) {
+        if self.slots == 0 {
+            return;
+        }
+        let mut rest = frames;
+        let mut joined = neighbour.and_then(|frame| self.slot_of(table, frame));
+        while let Some((&first, after)) = rest.split_first() {
+            let word = joined.map_or(0, |slot| table.slot_word(self.slot(slot)));
+            let room = self.batch.saturating_sub(count_in(word)) as usize;
+            if let (Some(slot), 1..) = (joined, room) {
+                let (more, later) = rest.split_at(room.min(rest.len()));
+                let all = more.len() as u64;
+                table.set_slot_word(self.slot(slot), word + (all << COUNT | all << SKIPPED));
+                more.iter().for_each(|&frame| table.set_cluster_of(frame, joined));
+                if let Some(&frame) = more.last() {
+                    self.latest = Latest { frame, slot };
+                }
+                rest = later;
+            } else {
+                self.begin_with(table, first, true);
+                joined = table.cluster_of(first);
+                rest = after;
+            }
+        }
+    }
+
     /// A new cluster of the frame alone. Out of line: it is for one frame in a batch.
     #[inline(never)]
     fn begin_with<P: Platform>(&mut self, table: &FrameTable<'_, P>, index: u32, skipped: bool) {
