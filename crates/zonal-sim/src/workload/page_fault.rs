@@ -56,10 +56,9 @@ impl Workload for PageFault {
         // All tasks may be on one socket; a fifth of memory stays free.
         let tasks = u64::from(spec.tasks);
         let on_one = tasks.min(u64::from(machine.topology.cpus()) / sockets);
-        let Cycle { pages, round, .. } = Cycle::of(machine, spec);
-        let faults = tasks * round as u64;
+        let faults = tasks * Cycle::of(machine, spec).round as u64;
         Ok(Needs {
-            frames_a_socket: (on_one * pages as u64 * 5 / 4).max(1 << 18),
+            frames_a_socket: (on_one * MAPPED as u64 * 5 / 4).max(1 << 18),
             counted: "faults",
             warm_up: faults,
             // Few tasks need more rounds to have seen as much.
@@ -114,7 +113,7 @@ impl Cycle {
             let round = if spec.quick { MAPPED / 16 } else { MAPPED / 4 };
             Self { apart, pages: MAPPED, round, resident: (MAPPED - round) / 2 }
         } else {
-            let pages = if spec.quick { MAPPED / 8 } else { MAPPED };
+            let pages = if spec.quick { MAPPED / 4 } else { MAPPED };
             Self { apart, pages, round: pages, resident: 0 }
         }
     }
