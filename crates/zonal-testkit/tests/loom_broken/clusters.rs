@@ -46,6 +46,14 @@ macro_rules! broken_wait {
             ) {
                 Cut::joined(zone, table, index, skipped, neighbour, last);
             }
+            fn joined_run<P: Platform>(
+                zone: &mut Slots,
+                table: &FrameTable<'_, P>,
+                frames: &[u32],
+                neighbour: Option<u32>,
+            ) {
+                Cut::joined_run(zone, table, frames, neighbour);
+            }
             fn leaving<P: Platform>(
                 zone: &mut Slots,
                 table: &FrameTable<'_, P>,
