@@ -155,8 +155,9 @@ pub struct Kernel {
     pub wake: f64,
     /// What a compiler does for itself between two page faults.
     pub compute: f64,
-    /// How far apart the tasks of a benchmark are within its rounds: 0 when they keep in step,
-    /// as a fair lock makes them that they all wait for, 1 when each is anywhere.
+    /// How far apart the tasks of a benchmark begin, in parts of a cycle: 0 when they keep in
+    /// step, as a fair lock makes them that they all wait for, 1 when each is anywhere. Below 1
+    /// whole cycles are simulated (see `page-fault1`).
     pub spread: f64,
 }
 

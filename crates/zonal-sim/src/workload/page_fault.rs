@@ -102,20 +102,18 @@ struct Cycle {
     pages: usize,
     /// Pages that it maps and unmaps in one round.
     round: usize,
-    /// Pages that stay meanwhile.
-    resident: usize,
 }
 
 impl Cycle {
     fn of(machine: &Machine, spec: &Spec) -> Self {
         let apart = machine.kernel.spread >= 1.0;
-        if apart {
-            let round = if spec.quick { MAPPED / 16 } else { MAPPED / 4 };
-            Self { apart, pages: MAPPED, round, resident: (MAPPED - round) / 2 }
-        } else {
-            let pages = if spec.quick { MAPPED / 4 } else { MAPPED };
-            Self { apart, pages, round: pages, resident: 0 }
-        }
+        let (pages, round) = match (apart, spec.quick) {
+            (true, true) => (MAPPED, MAPPED / 16),
+            (true, false) => (MAPPED, MAPPED / 4),
+            (false, true) => (MAPPED / 4, MAPPED / 4),
+            (false, false) => (MAPPED, MAPPED),
+        };
+        Self { apart, pages, round }
     }
 }
 
@@ -170,7 +168,9 @@ impl<'a> Process<'a> {
     /// Begins its first round: where aging has left it, or at a place of it, from 0 to 1. What is
     /// mapped is listed.
     fn settle(&mut self, place: f64) {
-        let Cycle { apart, pages, round, resident } = self.cycle;
+        let Cycle { apart, pages, round } = self.cycle;
+        // As much stays as is mapped on average beside a round.
+        let resident = (pages - round) / 2;
         if !apart {
             self.faults = if self.maps { pages - self.mapped.len() } else { 0 };
         } else if place < MAPS {

@@ -251,7 +251,7 @@ fn give_batch<P: Platform, S: Policy>(here: &Here<'_, P, S>, cpu: &mut LinkedCpu
         Some(migrate) if S::Clusters::CUT => {
             cpu.turn = migrate.index();
             let cut = cpu.lists[cpu.turn].cut_tail(here.table, &mut batch[..want]);
-            chain = Some((cut, migrate));
+            chain = Some(cut);
             cut.len() as usize
         }
         _ => pop_in_turn(here, cpu, &mut batch[..want]),
@@ -262,7 +262,7 @@ fn give_batch<P: Platform, S: Policy>(here: &Here<'_, P, S>, cpu: &mut LinkedCpu
         if let (true, Some(migrate)) = (full, only) {
             buddy.events.single_type[migrate.index()] += 1;
         }
-        let Some((chain, migrate)) = chain else { return false };
+        let Some((chain, migrate)) = chain.zip(only) else { return false };
         // The other types are rarely alone: the source leaves them as they are.
         let as_one = full && migrate == MigrateType::Movable;
         let unbroken = frames.len() == chain.len() as usize;

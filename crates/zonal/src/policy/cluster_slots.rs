@@ -198,8 +198,7 @@ impl Slots {
                 }
                 rest = later;
             } else {
-                self.begin_with(table, first, true);
-                joined = table.cluster_of(first);
+                joined = self.begin_with(table, first, true);
                 rest = after;
             }
         }
@@ -207,11 +206,17 @@ impl Slots {
 
     /// A new cluster of the frame alone. Out of line: it is for one frame in a batch.
     #[inline(never)]
-    fn begin_with<P: Platform>(&mut self, table: &FrameTable<'_, P>, index: u32, skipped: bool) {
+    fn begin_with<P: Platform>(
+        &mut self,
+        table: &FrameTable<'_, P>,
+        index: u32,
+        skipped: bool,
+    ) -> Option<u32> {
         let alone = Members { tail: index, count: 1, skipped: skipped.into() };
         let slot = self.begin(table, alone);
         table.set_cluster_of(index, slot);
         self.latest = slot.map_or(Latest::UNKNOWN, |slot| Latest { frame: index, slot });
+        slot
     }
 
     /// The slot of the cluster that a listed frame belongs to.
