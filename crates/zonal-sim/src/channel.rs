@@ -1,91 +1,103 @@
 //! The memory channels of a socket: how long a line waits because others are being fetched.
 //!
-//! Virtual CPUs do not run in the exact order of their clocks, so the wait follows from how busy
-//! the channels were in the stretch of time before, as for a queue with random arrivals and
-//! equal service times (M/D/1): ρ / 2(1 − ρ) services. What a stretch could not serve is left to
-//! the next ones, and is waited for.
+//! The wait follows from how busy the channels were in the stretch of time before, as for a queue
+//! with random arrivals and equal service times (M/D/1): ρ / 2(1 − ρ) services. What a stretch
+//! could not serve is left to the next ones, and is waited for.
+//!
+//! A core asks for few lines at a time, and for more when it has those. So most of what is left
+//! over was not even asked for yet: the lines of a page wait for all of it, turn by turn, a single
+//! line only for one turn of each.
+//!
+//! Virtual CPUs do not run in the exact order of their clocks: one whose turn it is may come to a
+//! time that the others have still before them. What it fetches is noted down under that time,
+//! and waits as at the beginning of the turn.
 
 use crate::ticks::Ticks;
-use core::cmp::Ordering;
 
-/// The stretch of time over which use is averaged, in ticks: 16384 cycles.
-const WINDOW: u64 = 16_384 * Ticks::PER_CYCLE;
-/// Stretches that are remembered: CPUs are at most so far apart for their use to be counted.
-const WINDOWS: usize = 16;
+/// The stretch of time over which use is averaged, in ticks: 4096 cycles.
+const WINDOW: u64 = 4096 * Ticks::PER_CYCLE;
+/// Stretches that are remembered, and how many of them are before the turn that runs.
+const WINDOWS: u64 = 64;
+const BEFORE: u64 = 8;
 /// Above this the wait is that for what is left over.
 const BUSIEST: f64 = 0.9;
-
-#[derive(Clone, Copy, Default)]
-struct Use {
-    window: u64,
-    lines: u32,
-}
+/// Lines that a core asks for at a time: the fill buffers of a Skylake's L1 cache, as Intel's
+/// optimization manual has them. A Broadwell has 10.
+const TURN: u32 = 12;
+/// Turns in which a page of 64 lines comes.
+const PAGE_TURNS: u32 = 64_u32.div_ceil(TURN);
 
 /// The channels of one socket.
 pub(crate) struct Channel {
     line: Ticks,
     /// Lines that a stretch can serve.
-    capacity: u32,
-    uses: [Use; WINDOWS],
-    /// The stretch that was asked about last, and what all before it but one could not serve.
-    asked: u64,
-    left: u32,
-    /// Lines that the stretch before served, and how long one waits for that, in ticks.
-    before: u32,
+    capacity: u64,
+    /// The first stretch that is remembered, and the lines that those before it left over.
+    first: u64,
+    carried: u64,
+    /// Lines fetched in each, at its number modulo how many there are.
+    uses: [u32; WINDOWS as usize],
+    wait: Wait,
+}
+
+/// How long one waits in the stretch that was asked about last.
+#[derive(Clone, Copy, Default)]
+struct Wait {
+    window: u64,
+    /// For those who ask at the same time, a turn, in ticks.
     queue: f64,
+    /// For what is left over, a page, in ticks.
+    left: u64,
 }
 
 impl Channel {
     /// Channels that need `line` for each cache line.
     pub(crate) fn new(line: Ticks) -> Self {
-        let capacity = (WINDOW / line.0.max(1)) as u32;
-        Self {
-            line,
-            capacity,
-            uses: [Use::default(); WINDOWS],
-            asked: 0,
-            left: 0,
-            before: 0,
-            queue: 0.0,
-        }
+        let capacity = (WINDOW / line.0.max(1)).max(1);
+        let uses = [0; WINDOWS as usize];
+        Self { line, capacity, first: 0, carried: 0, uses, wait: Wait::default() }
     }
 
-    /// Fetches `count` lines at the time `now`; returns how long they wait, together.
-    pub(crate) fn fetch(&mut self, now: Ticks, count: u32) -> Ticks {
-        let window = now.0 / WINDOW;
-        if self.asked != window {
-            // Until another stretch is asked about, only this one's use changes.
-            self.asked = window;
-            let ages = (2..WINDOWS as u64).rev();
-            self.left = ages.fold(0, |left, age| self.left_by(window.wrapping_sub(age), left));
+    /// Fetches `count` lines at the time `now`, in a turn that began at `began`; returns how long
+    /// they wait, together.
+    pub(crate) fn fetch(&mut self, began: Ticks, now: Ticks, count: u32) -> Ticks {
+        let window = began.0 / WINDOW;
+        if self.wait.window != window {
+            self.forget(window.saturating_sub(BEFORE));
+            self.wait = self.wait_in(window);
         }
-        let before = self.used(window.wrapping_sub(1));
-        let left = (self.left + before).saturating_sub(self.capacity);
-        let place = &mut self.uses[window as usize % WINDOWS];
-        match place.window.cmp(&window) {
-            Ordering::Less => *place = Use { window, lines: count },
-            Ordering::Equal => place.lines += count,
-            // Too far behind all others to be counted.
-            Ordering::Greater => (),
-        }
-        if self.before != before {
-            let busy = (f64::from(before) / f64::from(self.capacity.max(1))).min(BUSIEST);
-            self.before = before;
-            self.queue = self.line.0 as f64 * busy / (2.0 * (1.0 - busy));
-        }
-        let wait = self.queue * f64::from(count);
-        Ticks(wait as u64 + u64::from(left) * self.line.0)
+        // What is too far away is counted at the end of what is remembered.
+        let noted = (now.0 / WINDOW).clamp(self.first, self.first + WINDOWS - 1);
+        *self.uses_mut(noted) += count;
+        let turns = count.div_ceil(TURN);
+        let left = self.wait.left * u64::from(turns.min(PAGE_TURNS)) / u64::from(PAGE_TURNS);
+        Ticks((self.wait.queue * f64::from(turns)) as u64 + left)
     }
 
-    /// Lines that were fetched in a stretch, if it is remembered.
-    fn used(&self, window: u64) -> u32 {
-        let used = self.uses[window as usize % WINDOWS];
-        if used.window == window { used.lines } else { 0 }
+    fn wait_in(&self, window: u64) -> Wait {
+        let (mut left, mut before) = (self.carried, 0);
+        for window in self.first..window {
+            before = u64::from(self.uses[(window % WINDOWS) as usize]);
+            left = (left + before).saturating_sub(self.capacity);
+        }
+        let busy = (before as f64 / self.capacity as f64).min(BUSIEST);
+        let queue = self.line.0 as f64 * busy / (2.0 * (1.0 - busy));
+        Wait { window, queue, left: left * self.line.0 }
     }
 
-    /// What a stretch leaves to the next one.
-    fn left_by(&self, window: u64, left: u32) -> u32 {
-        (left + self.used(window)).saturating_sub(self.capacity)
+    /// Remembers no stretches before `first` but what they left over.
+    fn forget(&mut self, first: u64) {
+        for window in self.first..first.min(self.first + WINDOWS) {
+            let used = u64::from(core::mem::take(self.uses_mut(window)));
+            self.carried = (self.carried + used).saturating_sub(self.capacity);
+        }
+        let idle = first.saturating_sub(self.first + WINDOWS);
+        self.carried = self.carried.saturating_sub(idle.saturating_mul(self.capacity));
+        self.first = self.first.max(first);
+    }
+
+    const fn uses_mut(&mut self, window: u64) -> &mut u32 {
+        &mut self.uses[(window % WINDOWS) as usize]
     }
 }
 

@@ -328,7 +328,7 @@ impl Engine {
         } else {
             self.cpus[cpu].clock += cost;
             if matches!(served, Served::Memory | Served::MemoryFar | Served::Streamed) {
-                let wait = self.channels[usize::from(home)].fetch(before, 1);
+                let wait = self.channels[usize::from(home)].fetch(self.turn_began, before, 1);
                 self.cpus[cpu].clock += wait;
             }
         }
@@ -340,7 +340,8 @@ impl Engine {
     pub(crate) fn stream(&mut self, cpu: usize, lines: u32) {
         let Cpu { core, socket, clock, .. } = self.cpus[cpu];
         self.lines.pollute(core, lines);
-        self.cpus[cpu].clock += self.channels[usize::from(socket)].fetch(clock, lines);
+        let began = self.turn_began;
+        self.cpus[cpu].clock += self.channels[usize::from(socket)].fetch(began, clock, lines);
     }
 }
 
