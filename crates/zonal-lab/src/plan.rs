@@ -116,8 +116,12 @@ fn threads(asked: &[usize], cpus: usize) -> Result<Vec<usize>, LabError> {
     }
 }
 
-/// The subjects the arguments name; without any, all.
-fn choose(args: &BenchArgs, entries: &[Entry]) -> Result<Vec<Entry>, LabError> {
+/// Those of `entries` that the arguments name; without any, all but references.
+///
+/// # Errors
+///
+/// A name that no entry has, or a path on which none of those named can be taken.
+pub fn choose(args: &BenchArgs, entries: &[Entry]) -> Result<Vec<Entry>, LabError> {
     let is_preset = |entry: &Entry| entry.profile.group == Group::Zonal;
     for name in &args.preset {
         let known = |entry: &Entry| is_preset(entry) && entry.profile.name == *name;
@@ -255,21 +259,6 @@ mod tests {
         assert_eq!(delays, [ms(1), ms(5)]);
         assert!(variants(Workload::Fragment, &args)[0].by_cpu);
         assert_eq!(variants(Workload::HotPair, &args), [Options::default()]);
-    }
-
-    #[test]
-    fn all_leaves_references_out_unless_the_kernel_is_wanted() {
-        let names = |line: &[&str]| -> Vec<&str> {
-            let chosen = choose(&args(line), &subjects::all()).expect("something");
-            chosen.iter().map(|entry| entry.profile.name).collect()
-        };
-        let plain = names(&["page-fault1", "--subjects", "all,free-list"]);
-        assert!(plain.contains(&"free-list") && !plain.contains(&"null"));
-        assert!(!plain.contains(&"kernel-mmap"));
-        assert_eq!(plain.contains(&"mimalloc"), cfg!(feature = "peers"));
-        let touched = names(&["page-fault1", "--touch"]);
-        assert!(touched.contains(&"kernel-mmap") && !touched.contains(&"null"));
-        assert_eq!(names(&["hot-pair", "--subjects", "null,free-list"]), ["free-list", "null"]);
     }
 
     #[test]

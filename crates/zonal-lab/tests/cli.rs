@@ -3,8 +3,11 @@
 use std::path::Path;
 
 use assert_cmd::Command;
+use clap::Parser;
 use predicates::prelude::*;
 use predicates::str::contains;
+use zonal_lab::cli;
+use zonal_lab::plan::choose;
 
 fn zonal(line: &str) -> Command {
     let mut command = Command::cargo_bin("zonal").expect("the binary of this crate");
@@ -160,6 +163,30 @@ fn several_threads_have_a_distance_and_a_scaling() {
         assert!(row["scaling"].as_f64().is_some_and(|scaling| scaling > 0.0), "{row}");
         assert!(row["round_trip_ns"].as_f64().is_some_and(|ns| ns > 0.0), "{row}");
     }
+}
+
+/// Here and not beside `choose`: whatever asks for all subjects compiles all of them, and the unit
+/// tests would do so a second time.
+#[test]
+fn all_leaves_references_out_unless_the_kernel_is_wanted() {
+    let entries = zonal_lab::subjects::all();
+    let names = |line: &str| -> Vec<&str> {
+        let line = ["zonal", "bench"].into_iter().chain(line.split_whitespace());
+        let Some(cli::Command::Bench(args)) =
+            cli::Cli::try_parse_from(line).expect("parses").command
+        else {
+            panic!("not bench");
+        };
+        let chosen = choose(&args, &entries).expect("something");
+        chosen.iter().map(|entry| entry.profile.name).collect()
+    };
+    let plain = names("page-fault1 --subjects all,free-list");
+    assert!(plain.contains(&"free-list") && !plain.contains(&"null"));
+    assert!(!plain.contains(&"kernel-mmap"));
+    assert_eq!(plain.contains(&"mimalloc"), cfg!(feature = "peers"));
+    let touched = names("page-fault1 --touch");
+    assert!(touched.contains(&"kernel-mmap") && !touched.contains(&"null"));
+    assert_eq!(names("hot-pair --subjects null,free-list"), ["free-list", "null"]);
 }
 
 #[cfg(feature = "peers")]
