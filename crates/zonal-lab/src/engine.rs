@@ -72,7 +72,8 @@ pub struct Run {
     pub touch: bool,
     /// Seed of the random orders.
     pub seed: u64,
-    /// Samples of each subject and thread count; up to twice as many if most are disturbed.
+    /// Samples of each subject and thread count; up to twice as many if most are disturbed, and up
+    /// to eight times while the CPUs moved apart or together in all of them.
     pub samples: usize,
     /// Sample for this long instead.
     pub duration: Option<Duration>,
@@ -130,6 +131,20 @@ impl Open {
         let subject = self.entry.profile.name;
         format!("{}{variant} {subject} ×{}", workload.name(), self.threads)
     }
+
+    /// That there is no sample to show.
+    fn moved(&self) -> Absence {
+        let (samples, profile) = (self.samples.len(), &self.entry.profile);
+        Absence {
+            subject: profile.name,
+            threads: Some(self.threads),
+            why: format!(
+                "the CPUs moved apart or together in each of {samples} samples ({} path)",
+                profile.path
+            ),
+            failed: false,
+        }
+    }
 }
 
 impl Run {
@@ -169,22 +184,20 @@ impl Run {
             }
         }
         for case in cases.iter().filter(|case| !case.failed) {
-            outcome.rows.extend(self.rows(case));
+            let rows = self.rows(case);
+            outcome.absent.extend(rows.is_empty().then(|| case.moved()));
+            outcome.rows.extend(rows);
         }
         stats::scale(&mut outcome.rows);
         outcome
     }
 
-    /// Whether a case is sampled in a round: in as many as were asked for, and in as many again
-    /// while more than half of its samples will have to be dropped.
+    /// Whether a case is sampled in a round.
     fn wants(&self, case: &Open, round: usize, elapsed: Duration) -> bool {
         let asked = match self.duration {
             _ if round >= self.workload.most_samples(case.options) => false,
             Some(duration) => round < LEAST_ROUNDS || elapsed < duration,
-            None => {
-                let poor = stats::quiet(&case.samples) * 2 < self.samples;
-                round < self.samples || (poor && round < self.samples.saturating_mul(2))
-            }
+            None => round < stats::wanted(self.samples, &case.samples),
         };
         asked && !case.failed
     }

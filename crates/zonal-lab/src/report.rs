@@ -231,7 +231,7 @@ pub fn details(workload: Workload, rows: &[Row], out: &mut dyn Write) -> io::Res
 pub fn absences(workload: Workload, outcome: &Outcome, out: &mut dyn Write) -> io::Result<()> {
     for absence in &outcome.absent {
         let threads = absence.threads.map_or(String::new(), |n| format!(" on {n} thread(s)"));
-        let verb = if absence.failed { "failed" } else { "not run" };
+        let verb = if absence.failed { "failed" } else { "has no row" };
         writeln!(
             out,
             "{}{threads} {verb} in {}: {}",

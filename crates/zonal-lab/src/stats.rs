@@ -56,6 +56,25 @@ pub fn quiet(samples: &[Sample]) -> usize {
     samples.iter().filter(keep).count()
 }
 
+/// How many times as many samples are taken while more than half will have to be dropped.
+const POOR: usize = 2;
+/// The same while none belongs to a row.
+const HOMELESS: usize = 8;
+
+/// How many samples to take where `asked` were asked for, after what the first were like.
+#[must_use]
+pub fn wanted(asked: usize, samples: &[Sample]) -> usize {
+    let homeless = samples.iter().all(|sample| class(sample) == Class::Moved);
+    let poor = quiet(samples).saturating_mul(2) < asked;
+    asked.saturating_mul(if homeless {
+        HOMELESS
+    } else if poor {
+        POOR
+    } else {
+        1
+    })
+}
+
 /// One line of a result: a workload on a subject with a number of threads at a distance.
 ///
 /// These are the fields of a JSON line and the columns of a CSV file; there the figures are
@@ -261,6 +280,17 @@ mod tests {
         let summaries = summarise(&samples);
         let classes: Vec<_> = summaries.iter().map(|s| (s.distance, s.ns.0, s.dropped)).collect();
         assert_eq!(classes, [(Some(Distance::Near), 10.0, 1), (Some(Distance::Far), 70.0, 1)]);
+    }
+
+    #[test]
+    fn more_samples_are_taken_where_few_are_good() {
+        let near = Some((90.0, 95.0));
+        let (good, poor) = (sample(10, false, near), sample(10, true, near));
+        let moved = || sample(10, false, Some((90.0, 380.0)));
+        assert_eq!(wanted(3, &[good, poor]), 6);
+        assert_eq!(wanted(2, &[sample(10, false, near), moved()]), 2);
+        assert_eq!(wanted(3, &[moved(), moved()]), 24);
+        assert_eq!(summarise(&[moved(), moved()]).len(), 0);
     }
 
     #[test]
