@@ -33,6 +33,9 @@ const HUGE_FRAMES: usize = 1 << HUGE_ORDER;
 pub const HUGE_FAULTS: usize = TASK_FRAMES / HUGE_FRAMES;
 /// How long the two halves run.
 pub const SLICE: Duration = Duration::from_millis(100);
+/// Repetitions after which the others look at the clock too: thread 0 may wait for an unfair lock
+/// for seconds. With huge pages a repetition may be so short that a look each time would show.
+const REPETITIONS_A_LOOK: u32 = 32;
 
 /// Slots that a thread works with: thread 0 breaks memory up.
 #[must_use]
@@ -59,10 +62,17 @@ struct Got {
 }
 
 /// A repetition of the order-9 half. Fault `i` has `blocks[i × 512..]`: its first slot for an
-/// order-9 block, all of them for single frames.
-fn huge_faults<T: FrameThread>(handle: &mut T, blocks: &mut [T::Block]) -> Result<Got, Halt> {
+/// order-9 block, all of them for single frames. It ends early where single frames were taken and
+/// the slice is `over`: who looks for a block in vain may take a second a fault.
+fn huge_faults<T: FrameThread>(
+    handle: &mut T,
+    blocks: &mut [T::Block],
+    over: impl Fn() -> bool,
+) -> Result<Got, Halt> {
     let mut is_huge = [false; HUGE_FAULTS];
+    let mut served = 0;
     for (at, map) in blocks.chunks_exact_mut(HUGE_FRAMES).enumerate() {
+        served = (at + 1) * HUGE_FRAMES;
         if let Some(block) = handle.alloc(HUGE_ORDER) {
             (map[0], is_huge[at]) = (block, true);
             settle(handle);
@@ -80,11 +90,14 @@ fn huge_faults<T: FrameThread>(handle: &mut T, blocks: &mut [T::Block]) -> Resul
             map[slot] = block;
             settle(handle);
         }
+        if over() {
+            break;
+        }
     }
-    // SAFETY: every fault was served as `is_huge` says.
-    unsafe { unmap(handle, blocks, &is_huge) };
+    // SAFETY: every fault up to here was served as `is_huge` says.
+    unsafe { unmap(handle, &blocks[..served], &is_huge) };
     let huge = is_huge.iter().filter(|huge| **huge).count() * HUGE_FRAMES;
-    Ok(Got { huge, single: blocks.len() / HUGE_FRAMES * HUGE_FRAMES - huge })
+    Ok(Got { huge, single: served - huge })
 }
 
 /// Frees what [`huge_faults`] mapped.
@@ -123,16 +136,17 @@ pub(crate) fn sample<T: FrameThread>(
     let before = Usage::now();
     let start = Instant::now();
     let mut got = Got::default();
-    loop {
+    for repetition in 1_u32.. {
         if thread.is_multiple_of(2) {
             // SAFETY: nothing is touched.
             unsafe { loops::page_fault::<_, false>(handle, blocks) }?;
             got.single += TASK_FRAMES;
         } else {
-            let more = huge_faults(handle, blocks)?;
+            let more = huge_faults(handle, blocks, || place.is_stopped())?;
             got = Got { huge: got.huge + more.huge, single: got.single + more.single };
         }
-        if thread == 0 && start.elapsed() >= SLICE {
+        let looks = thread == 0 || repetition.is_multiple_of(REPETITIONS_A_LOOK);
+        if looks && start.elapsed() >= SLICE {
             place.stop();
         }
         if place.is_stopped() {
@@ -172,12 +186,16 @@ mod tests {
         let mut thread = list.thread(0).expect("registers");
         let mut blocks = vec![0; TASK_FRAMES];
         for _ in 0..2 {
-            let got = huge_faults(&mut thread, &mut blocks).expect("just enough");
+            let got = huge_faults(&mut thread, &mut blocks, || false).expect("just enough");
             assert_eq!(got, Got { huge: 0, single: TASK_FRAMES });
         }
+        // Too late already: one fault, and all of it is given back.
+        let got = huge_faults(&mut thread, &mut blocks, || true).expect("enough");
+        assert_eq!(got, Got { huge: 0, single: HUGE_FRAMES });
+        assert_eq!(thread.alloc_bulk(&mut vec![0; TASK_FRAMES + 1]), TASK_FRAMES);
         // Every order.
         let null = Null::open(&setup(0)).expect("opens");
-        let got = huge_faults(&mut null.thread(0).expect("registers"), &mut blocks);
+        let got = huge_faults(&mut null.thread(0).expect("registers"), &mut blocks, || true);
         assert_eq!(got.expect("never runs out"), Got { huge: TASK_FRAMES, single: 0 });
     }
 
@@ -185,7 +203,7 @@ mod tests {
     fn running_out_gives_everything_back() {
         let list = FreeList::open(&setup(700)).expect("opens");
         let mut thread = list.thread(0).expect("registers");
-        let halt = huge_faults(&mut thread, &mut vec![0; TASK_FRAMES]);
+        let halt = huge_faults(&mut thread, &mut vec![0; TASK_FRAMES], || false);
         assert!(matches!(halt, Err(Halt::OutOfFrames { order: 0, held: 700 })), "{halt:?}");
         assert_eq!(thread.alloc_bulk(&mut [0; 1000]), 700);
     }
