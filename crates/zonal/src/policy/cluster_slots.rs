@@ -17,6 +17,16 @@ fn count_in(word: u64) -> u32 {
     (word >> COUNT) as u32 & u32::from(u16::MAX)
 }
 
+/// A word of the bitmap that is kept beside what the lock guards: the words are on a line that
+/// comes from whoever freed last, and a claim would wait for it before it knew its slot.
+#[derive(Clone, Copy, Debug)]
+struct Open {
+    /// Its place; `NIL`: none.
+    at: u32,
+    /// What it says. The caller's memory has an older state of it.
+    used: u64,
+}
+
 /// What a cluster is made of.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Members {
@@ -42,6 +52,8 @@ pub struct Slots {
     /// No slot below this is free.
     hint: u32,
     batch: u32,
+    /// The word of the latest claim.
+    open: Open,
     latest: Latest,
 }
 
@@ -59,8 +71,16 @@ impl Latest {
 }
 
 impl Slots {
-    pub(super) const VACANT: Self =
-        Self { first: 0, slots: 0, room: 0, base: 0, hint: 0, batch: 0, latest: Latest::UNKNOWN };
+    pub(super) const VACANT: Self = Self {
+        first: 0,
+        slots: 0,
+        room: 0,
+        base: 0,
+        hint: 0,
+        batch: 0,
+        open: Open { at: NIL, used: 0 },
+        latest: Latest::UNKNOWN,
+    };
 
     fn count(managed: u64, batch: u32) -> u64 {
         // The word of a frame has room for 32 bits of slot number.
@@ -93,8 +113,13 @@ impl Slots {
         }
     }
 
-    fn bitmap(&self, slot: u32) -> u64 {
-        self.first + 1 + u64::from(slot / 64)
+    /// Which of 64 slots are in use.
+    fn used_in<P: Platform>(&self, table: &FrameTable<'_, P>, at: u32) -> u64 {
+        if at == self.open.at { self.open.used } else { table.slot_word(self.bitmap(at)) }
+    }
+
+    fn bitmap(&self, at: u32) -> u64 {
+        self.first + 1 + u64::from(at)
     }
 
     fn slot(&self, slot: u32) -> u64 {
@@ -122,10 +147,13 @@ impl Slots {
                 self.hint = self.slots;
                 return None;
             }
-            let used = table.slot_word(self.bitmap(at * 64));
+            let used = self.used_in(table, at);
             let slot = at * 64 + used.trailing_ones();
             if used != u64::MAX && slot < self.slots {
-                table.set_slot_word(self.bitmap(slot), used | 1 << (slot % 64));
+                if at != self.open.at && self.open.at != NIL {
+                    table.set_slot_word(self.bitmap(self.open.at), self.open.used);
+                }
+                self.open = Open { at, used: used | 1 << (slot % 64) };
                 self.hint = slot;
                 return Some(slot);
             }
@@ -135,8 +163,13 @@ impl Slots {
     }
 
     fn release<P: Platform>(&mut self, table: &FrameTable<'_, P>, slot: u32) {
-        let used = table.slot_word(self.bitmap(slot));
-        table.set_slot_word(self.bitmap(slot), used & !(1 << (slot % 64)));
+        let (at, bit) = (slot / 64, 1 << (slot % 64));
+        if at == self.open.at {
+            self.open.used &= !bit;
+        } else {
+            let used = table.slot_word(self.bitmap(at));
+            table.set_slot_word(self.bitmap(at), used & !bit);
+        }
         self.hint = self.hint.min(slot);
     }
 
@@ -285,7 +318,7 @@ impl Slots {
     }
 
     pub(super) fn used<P: Platform>(&self, table: &FrameTable<'_, P>) -> u32 {
-        let words = (0..self.slots).step_by(64).map(|slot| table.slot_word(self.bitmap(slot)));
+        let words = (0..self.slots.div_ceil(64)).map(|at| self.used_in(table, at));
         words.map(u64::count_ones).sum()
     }
 
