@@ -6,6 +6,8 @@
 //! assert_eq!(outcome.spin_percent("zone"), 42.0);
 //! ```
 
+mod mean;
+
 use core::time::Duration;
 use serde::Serialize;
 

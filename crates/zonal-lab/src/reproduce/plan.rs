@@ -27,6 +27,9 @@ use crate::sim_runs::{Job, Pool, Runner};
 /// Numbers of tasks that are simulated with `--quick`.
 pub const QUICK_TASKS: [u32; 11] = [1, 2, 5, 8, 10, 11, 15, 20, 21, 30, 40];
 
+/// Runs of a workload whose numbers differ much from seed to seed.
+const SEVERAL: u64 = 6;
+
 /// The metric that says how long the run of the counts was.
 pub const LENGTH: &str = "free_pcppages_bulk_calls";
 
@@ -46,6 +49,15 @@ pub struct Key {
     pub machine: String,
     /// What runs.
     pub spec: Spec,
+}
+
+impl Key {
+    /// The seeds of the runs whose mean is shown.
+    fn seeds(&self) -> core::ops::Range<u64> {
+        let several = matches!(self.spec.workload, Workload::ThpMix | Workload::StressHighalloc);
+        let runs = if several && !self.spec.quick { SEVERAL } else { 1 };
+        self.spec.seed..self.spec.seed + runs
+    }
 }
 
 /// How a number is read off an outcome.
@@ -286,13 +298,23 @@ impl Runs {
         for key in keys {
             let Some(machine) = planner.machine(&key.machine) else { continue };
             if seen.insert(key.clone()) {
-                jobs.push(Job { machine: Arc::clone(machine), spec: key.spec });
+                jobs.extend(key.seeds().map(|seed| Job {
+                    machine: Arc::clone(machine),
+                    spec: Spec { seed, ..key.spec },
+                }));
                 distinct.push(key);
             }
         }
-        let results = pool.carry_out(runner, &jobs);
-        let results = results.into_iter().map(|result| result.map_err(|error| error.to_string()));
-        Self { done: distinct.into_iter().zip(results).collect() }
+        let mut results = pool.carry_out(runner, &jobs).into_iter();
+        let mean = |key: Key| {
+            // All of them, also behind one that failed: the next key's follow.
+            let runs: Vec<_> = results.by_ref().take(key.seeds().count()).collect();
+            let runs: Result<Vec<_>, _> = runs.into_iter().collect();
+            let runs = runs.map_err(|error| error.to_string());
+            let mean = runs.and_then(|runs| Outcome::mean(runs).ok_or("not run".into()));
+            (key, mean)
+        };
+        Self { done: distinct.into_iter().map(mean).collect() }
     }
 
     /// The outcome of a run.
