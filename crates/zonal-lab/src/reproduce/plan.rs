@@ -54,7 +54,10 @@ pub struct Key {
 impl Key {
     /// The seeds of the runs whose mean is shown.
     fn seeds(&self) -> core::ops::Range<u64> {
-        let several = matches!(self.spec.workload, Workload::ThpMix | Workload::StressHighalloc);
+        let several = matches!(
+            self.spec.workload,
+            Workload::ThpMix | Workload::StressHighalloc | Workload::PageFault1Threads
+        );
         let runs = if several && !self.spec.quick { SEVERAL } else { 1 };
         self.spec.seed..self.spec.seed + runs
     }
