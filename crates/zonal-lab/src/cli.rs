@@ -80,7 +80,8 @@ pub struct BenchArgs {
     /// Sample for about this long per workload, rather than a number of samples: 5, 2s, 500ms
     #[arg(long, value_parser = parse_duration, value_name = "TIME", conflicts_with = "samples")]
     pub duration: Option<Duration>,
-    /// Samples of each subject and thread count; up to twice as many if most have to be dropped
+    /// Samples of each subject and thread count; up to twice as many if most have to be dropped, up to
+    /// eight times if the CPUs move apart or together in all of them
     #[arg(long, default_value_t = 15, value_name = "N",
           value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=1_000_000))]
     pub samples: usize,

@@ -132,18 +132,18 @@ impl Open {
         format!("{}{variant} {subject} ×{}", workload.name(), self.threads)
     }
 
+    /// That it has no row.
+    fn absence(&self, why: String) -> Absence {
+        let (subject, threads) = (self.entry.profile.name, Some(self.threads));
+        Absence { subject, threads, why, failed: self.failed }
+    }
+
     /// That there is no sample to show.
     fn moved(&self) -> Absence {
-        let (samples, profile) = (self.samples.len(), &self.entry.profile);
-        Absence {
-            subject: profile.name,
-            threads: Some(self.threads),
-            why: format!(
-                "the CPUs moved apart or together in each of {samples} samples ({} path)",
-                profile.path
-            ),
-            failed: false,
-        }
+        let (samples, path) = (self.samples.len(), self.entry.profile.path);
+        self.absence(format!(
+            "the CPUs moved apart or together in each of {samples} samples ({path} path)"
+        ))
     }
 }
 
@@ -292,12 +292,7 @@ fn round(ns: f64) -> f64 {
 
 fn fail(case: &mut Open, error: &CaseError, outcome: &mut Outcome) {
     case.failed = true;
-    outcome.absent.push(Absence {
-        subject: case.entry.profile.name,
-        threads: Some(case.threads),
-        why: error.to_string(),
-        failed: true,
-    });
+    outcome.absent.push(case.absence(error.to_string()));
 }
 
 /// Finds the repetitions that fill a sample. Done twice: the first try warms caches and page

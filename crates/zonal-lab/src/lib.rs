@@ -48,7 +48,8 @@
 //! minute, which changes two-thread numbers up to tenfold. Before and after every sample on
 //! several threads the round trip of a cache line between the CPUs is measured; up to 200 ns is
 //! `near`, more is `far`, and the two are never mixed: each has its own row. A sample during which
-//! the class changed is dropped.
+//! the class changed is dropped. While that leaves none, up to eight times as many are taken; if
+//! there is none then either, the case has no row, and the remarks say so.
 //!
 //! **Scaling** is throughput on N threads against N times the throughput on one, from the same run.
 //!

@@ -66,13 +66,12 @@ const HOMELESS: usize = 8;
 pub fn wanted(asked: usize, samples: &[Sample]) -> usize {
     let homeless = samples.iter().all(|sample| class(sample) == Class::Moved);
     let poor = quiet(samples).saturating_mul(2) < asked;
-    asked.saturating_mul(if homeless {
-        HOMELESS
-    } else if poor {
-        POOR
-    } else {
-        1
-    })
+    let times = match (homeless, poor) {
+        (true, _) => HOMELESS,
+        (false, true) => POOR,
+        (false, false) => 1,
+    };
+    asked.saturating_mul(times)
 }
 
 /// One line of a result: a workload on a subject with a number of threads at a distance.

@@ -91,13 +91,12 @@ fn answers_are_those_of_a_channel_that_forgets_nothing() {
         let began = now - dice.u64(..3 * WINDOW);
         let at = began + dice.u64(..9 * WINDOW);
         let count = dice.u32(..9);
-        let mut fresh = Channel { first: 0, carried: 0, ..Channel::new(Ticks(LINE)) };
+        let mut fresh = Channel::new(Ticks(LINE));
         let left = uses[..(began / WINDOW) as usize]
             .iter()
             .fold(0_u64, |left, &used| (left + u64::from(used)).saturating_sub(fresh.capacity));
         let before = (began / WINDOW).saturating_sub(1);
         fresh.first = before;
-        fresh.carried = 0;
         *fresh.uses_mut(before) = uses[before as usize];
         let queue = fresh.wait_in(began / WINDOW).queue;
         let turns = u64::from(count.div_ceil(TURN));
