@@ -100,6 +100,16 @@ pub(crate) fn with_cpu<R>(f: impl FnOnce(&mut Engine, usize) -> R) -> Option<R> 
     })
 }
 
+/// The CPU that runs; the first during set-up.
+pub(crate) fn cpu() -> u32 {
+    with_cpu(|_, cpu| cpu as u32).unwrap_or(0)
+}
+
+/// The clock of the CPU that runs; the beginning during set-up.
+pub(crate) fn now() -> Ticks {
+    with_cpu(|engine, cpu| *engine.clock(cpu)).unwrap_or_default()
+}
+
 /// Puts a machine on this thread, until [`Installed`] is dropped.
 pub(crate) fn install(engine: Engine) -> Installed {
     ENGINE.with(|place| {

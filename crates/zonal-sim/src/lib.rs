@@ -28,8 +28,8 @@
 //! | [`mod@run`], [`outcome`] | what to run, and what it showed: figures, waiting by lock, accesses by class of line |
 //! | [`replay`] | what the CPUs of a trace did, to be done again |
 //! | [`platform`], [`lock`], [`slot`] | the allocator's host: accesses, spinlocks, per-CPU slots in virtual time |
-//! | [`lines`], [`space`] | who has a cache line and from where it is served; which line an address is on |
-//! | [`mix`], [`profile`], [`ticks`] | what a build asks of memory; what a CPU is doing; virtual time |
+//! | [`lines`] | who has a cache line and from where it is served |
+//! | [`mix`], [`ticks`] | what a build asks of memory; virtual time |
 //! | [`explore`] | the same CPUs under random schedules, to look for races |
 //!
 //! Outside of a run the platform's atomics and locks work and cost nothing, on one thread.
@@ -51,13 +51,13 @@ mod memory;
 pub mod mix;
 pub mod outcome;
 pub mod platform;
-pub mod profile;
+mod profile;
 pub mod replay;
 pub mod run;
 mod schedule;
 mod sleeper;
 pub mod slot;
-pub mod space;
+mod space;
 mod space_lock;
 mod speeds;
 mod task;

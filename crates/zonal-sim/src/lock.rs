@@ -155,7 +155,7 @@ impl State {
             engine.spend(cpu, lock);
         });
         coroutine::pause_if_ahead();
-        engine::with_cpu(|engine, cpu| *engine.clock(cpu)).unwrap_or_default()
+        engine::now()
     }
 
     fn enter(&self, arrived: Ticks, guarded: impl Iterator<Item = usize>) -> Held<'_> {

@@ -204,6 +204,11 @@ impl Topology {
         }
     }
 
+    /// How many of so many tasks may be on one socket.
+    pub(crate) fn on_one_socket(&self, tasks: u32) -> u64 {
+        u64::from(tasks.min(self.cpus() / u32::from(self.sockets)))
+    }
+
     /// The other hardware thread of a CPU's core; `None` if there is no other, or no such CPU.
     #[must_use]
     pub const fn sibling_of(&self, cpu: u32) -> Option<u32> {

@@ -66,6 +66,12 @@ pub struct Figure {
     pub unit: &'static str,
 }
 
+impl Figure {
+    pub(crate) fn new(name: &str, value: f64, unit: &'static str) -> Self {
+        Self { name: name.to_owned(), value, unit }
+    }
+}
+
 /// Cycles spent waiting for a class of locks.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Spin {

@@ -7,7 +7,7 @@ use crate::ticks::Ticks;
 
 /// What a CPU is doing, as far as waiting is put down to it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Phase {
+pub(crate) enum Phase {
     /// Anything but the next two.
     #[default]
     Other,

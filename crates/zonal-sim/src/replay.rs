@@ -77,7 +77,10 @@ impl Script {
         Self::default()
     }
 
-    /// `cpu` allocates next. Steps beyond 2^32 are left out.
+    /// `cpu` allocates next.
+    ///
+    /// # Panics
+    /// If the script has 2^32 − 1 steps already.
     pub fn alloc(&mut self, cpu: u32, request: Request) -> BlockId {
         let block = BlockId(self.blocks.len() as u32);
         self.blocks.push((request, false));
@@ -88,6 +91,9 @@ impl Script {
     }
 
     /// `cpu` frees a block of this script next; a second free is left out.
+    ///
+    /// # Panics
+    /// As [`alloc`](Self::alloc).
     pub fn free(&mut self, cpu: u32, block: BlockId) {
         let Some((request, freed)) = self.blocks.get_mut(block.index()) else { return };
         if !std::mem::replace(freed, true) {
@@ -99,7 +105,7 @@ impl Script {
     fn push(&mut self, cpu: u32, block: BlockId, action: Action) {
         let step = Step { at: self.steps, block, action };
         self.by_cpu.entry(cpu).or_default().push(step);
-        self.steps += 1;
+        self.steps = self.steps.checked_add(1).expect("a script has at most 2^32 - 1 steps");
     }
 
     /// CPUs that do something.

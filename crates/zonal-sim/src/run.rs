@@ -285,30 +285,37 @@ pub fn run(machine: &Machine, spec: &Spec) -> Result<Outcome, SimError> {
 /// # Errors
 /// As [`run`].
 pub fn timed(machine: &Machine, spec: &Spec) -> Result<(Outcome, Pace), SimError> {
+    on_preset(&*work_on(machine, spec)?, machine, spec)
+}
+
+/// Whether [`run`] can do that on the machine, without doing it.
+///
+/// # Errors
+/// [`SimError::Tasks`] and [`SimError::DoesNotFit`].
+pub fn check(machine: &Machine, spec: &Spec) -> Result<(), SimError> {
+    work_on(machine, spec)?.needs(machine, spec).map(drop)
+}
+
+/// What the spec asks for, if the machine has CPUs for it.
+fn work_on(machine: &Machine, spec: &Spec) -> Result<Box<dyn workload::Workload>, SimError> {
     let cpus = machine.topology.cpus();
     if spec.tasks == 0 || spec.tasks > cpus {
         return Err(SimError::Tasks { machine: machine.name.clone(), asked: spec.tasks, cpus });
     }
-    match spec.workload {
-        Workload::PageFault1 => on_preset(&PageFault::new(false, spec.huge_batch()), machine, spec),
-        Workload::PageFault1Threads => {
-            on_preset(&PageFault::new(true, spec.huge_batch()), machine, spec)
-        }
-        Workload::ParallelFree => on_preset(&ParallelFree, machine, spec),
-        Workload::ThpMix => on_preset(&ThpMix, machine, spec),
-        Workload::Kbuild => on_preset(&Kbuild::default(), machine, spec),
-        Workload::Boot => on_preset(&Boot::default(), machine, spec),
-        Workload::Netperf => on_preset(&Netperf, machine, spec),
-        Workload::StressHighalloc => on_preset(&HighAlloc::default(), machine, spec),
-        Workload::Replay => Err(SimError::DoesNotFit {
-            workload: spec.workload,
-            machine: machine.name.clone(),
-            reason: "it needs a trace".into(),
-        }),
-        Workload::Truncate => on_preset(&Truncate::default(), machine, spec),
-        Workload::PageCache => on_preset(&PageCache::new(Data::TWICE), machine, spec),
-        Workload::PageCacheFits => on_preset(&PageCache::new(Data::FITS), machine, spec),
-    }
+    Ok(match spec.workload {
+        Workload::PageFault1 => Box::new(PageFault::new(false)),
+        Workload::PageFault1Threads => Box::new(PageFault::new(true)),
+        Workload::ParallelFree => Box::new(ParallelFree::default()),
+        Workload::ThpMix => Box::new(ThpMix::default()),
+        Workload::Kbuild => Box::new(Kbuild::default()),
+        Workload::Boot => Box::new(Boot::default()),
+        Workload::Netperf => Box::new(Netperf),
+        Workload::StressHighalloc => Box::new(HighAlloc::default()),
+        Workload::Replay => return Err(spec.misfit(machine, "it needs a trace")),
+        Workload::Truncate => Box::new(Truncate::default()),
+        Workload::PageCache => Box::new(PageCache::new(Data::TWICE)),
+        Workload::PageCacheFits => Box::new(PageCache::new(Data::FITS)),
+    })
 }
 
 /// Does on a machine what the CPUs of a trace did, with `memory` bytes. If the trace has more
@@ -357,8 +364,10 @@ fn on_preset(
 }
 
 impl Spec {
-    fn huge_batch(&self) -> bool {
-        self.preset == Preset::HugeBatch
+    /// The error that the workload does not fit the machine.
+    pub(crate) fn misfit(&self, machine: &Machine, reason: impl Into<String>) -> SimError {
+        let machine = machine.name.clone();
+        SimError::DoesNotFit { workload: self.workload, machine, reason: reason.into() }
     }
 }
 

@@ -9,7 +9,7 @@ use core::num::NonZeroU32;
 
 /// How the bytes of a range lie on cache lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Layout {
+pub(crate) enum Layout {
     /// As they lie in the host's memory.
     Packed,
     /// Every item of so many bytes on lines of its own, beginning with that of the number
@@ -26,7 +26,7 @@ pub enum Layout {
 
 /// On which socket's memory a range is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Home {
+pub(crate) enum Home {
     /// In equal parts on all sockets, in the order of addresses.
     Divided,
     /// On that of whoever asks: per-CPU memory.
@@ -37,7 +37,7 @@ pub enum Home {
 
 /// What a range is: names its lines in a profile, its locks in the count of waiting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Class(pub &'static str);
+pub(crate) struct Class(pub(crate) &'static str);
 
 /// A range of host memory.
 #[derive(Clone, Copy, Debug)]

@@ -98,7 +98,8 @@ impl Stage<'_> {
 
     /// Random choices of one task.
     pub(crate) fn random(&self, task: u32) -> fastrand::Rng {
-        fastrand::Rng::with_seed(self.spec.seed.wrapping_mul(1 << 20) + u64::from(task))
+        // No bit of the seed is lost, and no two tasks of a run have the same.
+        fastrand::Rng::with_seed(self.spec.seed.rotate_left(20).wrapping_add(u64::from(task)))
     }
 }
 
@@ -238,5 +239,5 @@ impl<'a> Stopwatch<'a> {
 }
 
 fn figure(name: &str, count: u64) -> Figure {
-    Figure { name: name.to_owned(), value: count as f64, unit: "count" }
+    Figure::new(name, count as f64, "count")
 }

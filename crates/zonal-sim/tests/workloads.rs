@@ -3,15 +3,7 @@
 
 use zonal_sim::machine::{self, Machine};
 use zonal_sim::outcome::Outcome;
-use zonal_sim::run::{LruLock, Preset, SimError, Spec, Workload, run};
-
-const OTHERS: [Workload; 5] = [
-    Workload::Kbuild,
-    Workload::Boot,
-    Workload::Netperf,
-    Workload::StressHighalloc,
-    Workload::PageCache,
-];
+use zonal_sim::run::{LruLock, Preset, SimError, Spec, Workload, check, run};
 
 /// Presets with linked per-CPU lists, which count the batches that these give back.
 const LINKED: [Preset; 3] = [Preset::Linux416, Preset::SkipMerge, Preset::ClusterFree];
@@ -34,18 +26,24 @@ fn figure(outcome: &Outcome, name: &str) -> f64 {
     figure.unwrap_or_else(|| panic!("{}: no {name} in {:?}", outcome.preset, outcome.figures))
 }
 
-#[test]
-fn every_workload_runs_through_under_every_preset() {
-    let sums = [
-        (Workload::Kbuild, "faults_per_s"),
-        (Workload::Boot, "faults"),
-        (Workload::Netperf, "packets_per_s"),
-        (Workload::StressHighalloc, "requests"),
-        (Workload::Truncate, "files"),
-        (Workload::PageCache, "pages"),
-        (Workload::PageCacheFits, "pages"),
-    ];
-    for (workload, name) in sums {
+/// What shows that the workload did something.
+fn counted(workload: Workload) -> &'static str {
+    match workload {
+        Workload::PageFault1 | Workload::PageFault1Threads | Workload::Kbuild => "faults_per_s",
+        Workload::ParallelFree => "freed_per_s",
+        Workload::ThpMix => "thp_score",
+        Workload::Boot => "faults",
+        Workload::Netperf => "packets_per_s",
+        Workload::StressHighalloc => "requests",
+        Workload::Truncate => "files",
+        Workload::PageCache | Workload::PageCacheFits => "pages",
+        Workload::Replay => unreachable!("it is not run by name"),
+    }
+}
+
+fn run_through_under_every_preset(workloads: &[Workload]) {
+    for &workload in workloads {
+        let name = counted(workload);
         for preset in Preset::ALL {
             let outcome = on_desktop(workload, preset);
             assert!(figure(&outcome, name) > 0.0, "{workload} {}", preset.name());
@@ -58,16 +56,27 @@ fn every_workload_runs_through_under_every_preset() {
 }
 
 #[test]
+fn the_first_workloads_run_through_under_every_preset() {
+    run_through_under_every_preset(&Workload::ALL[..4]);
+}
+
+#[test]
+fn the_other_workloads_run_through_under_every_preset() {
+    run_through_under_every_preset(&Workload::ALL[4..]);
+}
+
+#[test]
 fn the_same_seed_says_the_same_and_another_does_not() {
-    for workload in OTHERS {
+    for workload in Workload::ALL {
         for preset in [Preset::ClusterFree, Preset::Zonal] {
             let spec = spec(workload, preset);
             let first = run(&desktop(), &spec);
             assert_eq!(first, run(&desktop(), &spec), "{workload} {}", preset.name());
-            // Receive traffic has no random choice.
+            // These have no random choice.
+            let none = [Workload::Netperf, Workload::ParallelFree, Workload::Truncate];
             let other = run(&desktop(), &Spec { seed: 8, ..spec }).expect("any seed will do");
             let (first, other) = (first.expect("it ran before").cycles, other.cycles);
-            assert_eq!(first != other, workload != Workload::Netperf, "{workload}");
+            assert_eq!(first != other, !none.contains(&workload), "{workload}");
         }
     }
 }
@@ -123,9 +132,6 @@ fn pairs_of_cpus_do_not_disturb_each_other_but_in_the_zone() {
         let (one, two) = (packets(preset, 2), packets(preset, 4));
         assert!((1.5..2.05).contains(&(two / one)), "{}: {one}, then {two}", preset.name());
     }
-    let odd = Spec { tasks: 3, ..spec(Workload::Netperf, Preset::Zonal) };
-    let refused = run(&desktop(), &odd);
-    assert!(matches!(refused, Err(SimError::DoesNotFit { .. })), "{refused:?}");
 }
 
 #[test]
@@ -142,9 +148,6 @@ fn huge_pages_come_from_moved_and_dropped_pages() {
         assert!(of("pages_migrated") > 0.0);
         assert!(of("mean_time_served") > 1_000.0, "nobody compacts in a microsecond");
     }
-    let few = Spec { tasks: 2, ..spec(Workload::StressHighalloc, Preset::Zonal) };
-    let refused = run(&desktop(), &few);
-    assert!(matches!(refused, Err(SimError::DoesNotFit { .. })), "{refused:?}");
 }
 
 #[test]
@@ -232,12 +235,6 @@ fn reclaim_gives_back_what_streams_take() {
             assert!((velocity - share).abs() < 2.0, "{velocity} % of the scans, {share} %");
         }
     }
-    let few = Spec { tasks: 2, ..spec(Workload::PageCache, Preset::Zonal) };
-    let refused = run(&desktop(), &few);
-    assert!(matches!(refused, Err(SimError::DoesNotFit { .. })), "{refused:?}");
-    let large = machine::builtin("broadwell_2s_40cpu").expect("it is built in");
-    let refused = run(&large, &Spec { tasks: 8, ..few });
-    assert!(matches!(refused, Err(SimError::DoesNotFit { .. })), "{refused:?}");
 }
 
 #[test]
@@ -269,4 +266,45 @@ fn lists_of_pages_toggle_interrupts_once() {
     let toggles = (1024.0 - 74.0) * machine.cost.irq_toggle / ghz / 1e3;
     let saved = (each - once) / toggles;
     assert!((1.0..1.5).contains(&saved), "{each} us, then {once}: {saved} of the toggles");
+}
+
+#[test]
+fn what_does_not_fit_is_said_before_it_is_run() {
+    let mut small = desktop();
+    small.topology.memory_gib = 0.25;
+    let large = machine::builtin("broadwell_2s_40cpu").expect("it is built in");
+    let misfits = [
+        (&desktop(), Workload::Netperf, 3, "an even number"),
+        (&desktop(), Workload::ThpMix, 1, "an even number"),
+        (&desktop(), Workload::ThpMix, 3, "an even number"),
+        (&small, Workload::ThpMix, 8, "2 GiB"),
+        (&small, Workload::Boot, 8, "3 GiB"),
+        (&desktop(), Workload::StressHighalloc, 2, "at least 3 tasks"),
+        (&desktop(), Workload::PageCache, 2, "at least 3 tasks"),
+        (&large, Workload::PageCacheFits, 8, "one socket"),
+    ];
+    for (machine, workload, tasks, said) in misfits {
+        let spec = Spec { tasks, ..spec(workload, Preset::Zonal) };
+        let refused = run(machine, &spec).expect_err("it does not fit");
+        assert_eq!(check(machine, &spec), Err(refused.clone()));
+        assert!(matches!(refused, SimError::DoesNotFit { .. }), "{refused:?}");
+        assert!(refused.to_string().contains(said), "{refused}");
+    }
+    for workload in Workload::ALL {
+        assert_eq!(check(&desktop(), &spec(workload, Preset::Zonal)), Ok(()));
+    }
+    // What is asked for is there.
+    small.topology.memory_gib = 2.0;
+    run(&small, &spec(Workload::ThpMix, Preset::Linux416)).expect("it fits");
+}
+
+#[test]
+fn every_bit_of_a_seed_counts() {
+    let cycles = |seed| {
+        let spec = Spec { seed, ..spec(Workload::PageFault1, Preset::Zonal) };
+        run(&desktop(), &spec).expect("any seed will do").cycles
+    };
+    let few = cycles(1);
+    assert_ne!(few, cycles(1 | 1 << 60));
+    assert_ne!(few, cycles(u64::MAX));
 }

@@ -59,11 +59,7 @@ impl Workload for Boot {
     fn needs(&self, machine: &Machine, spec: &Spec) -> Result<Needs, SimError> {
         let frames = (machine.topology.memory_gib.min(4.0) * f64::from(1u32 << 18)) as u64;
         if frames < 3 << 18 {
-            return Err(SimError::DoesNotFit {
-                workload: spec.workload,
-                machine: machine.name.clone(),
-                reason: "it takes 3 GiB of memory".into(),
-            });
+            return Err(spec.misfit(machine, "it takes 3 GiB of memory"));
         }
         Ok(Needs {
             frames_a_socket: frames / u64::from(machine.topology.sockets),

@@ -79,11 +79,8 @@ struct Asked {
 impl Workload for HighAlloc {
     fn needs(&self, machine: &Machine, spec: &Spec) -> Result<Needs, SimError> {
         if spec.tasks < LEAST_TASKS {
-            return Err(SimError::DoesNotFit {
-                workload: spec.workload,
-                machine: machine.name.clone(),
-                reason: format!("it takes at least {LEAST_TASKS} tasks"),
-            });
+            let reason = format!("it takes at least {LEAST_TASKS} tasks");
+            return Err(spec.misfit(machine, reason));
         }
         let frames = if spec.quick { 1 << 17 } else { 1 << 18 };
         self.frames.set(frames);
@@ -140,13 +137,12 @@ impl Workload for HighAlloc {
         let ghz = stage.machine.clock.nominal_ghz;
         let mean = |time: Ticks, by: u64| time.cycles() as f64 / ghz / by.max(1) as f64;
         let percent = asked.served as f64 * 100.0 / asked.requests.max(1) as f64;
-        let figure = |name: &str, value, unit| Figure { name: name.to_owned(), value, unit };
         Ok(vec![
-            figure("success_rate", percent, "percent"),
-            figure("mean_time_per_huge_page", mean(asked.time, asked.requests), "ns"),
-            figure("mean_time_served", mean(asked.time_served, asked.served), "ns"),
-            figure("pages_migrated", asked.migrated as f64, "count"),
-            figure("pages_reclaimed", asked.reclaimed as f64, "count"),
+            Figure::new("success_rate", percent, "percent"),
+            Figure::new("mean_time_per_huge_page", mean(asked.time, asked.requests), "ns"),
+            Figure::new("mean_time_served", mean(asked.time_served, asked.served), "ns"),
+            Figure::new("pages_migrated", asked.migrated as f64, "count"),
+            Figure::new("pages_reclaimed", asked.reclaimed as f64, "count"),
         ])
     }
 }
@@ -185,15 +181,14 @@ fn fill<'a>(stage: &'a Stage<'a>, memory: &'a Memory, last: u32) -> Vec<Builder<
 
 /// Asks for blocks, keeps them for as long, and gives them back.
 fn ask(mut task: Task<'_>, memory: &Memory, delay: Ticks) -> Asked {
-    let now = || engine::with_cpu(|engine, cpu| *engine.clock(cpu)).unwrap_or_default();
     let request = Request::new(Order::HUGE).migrate(MigrateType::Movable);
     let mut asked = Asked { requests: requests(task.pages.frames), ..Asked::default() };
     let (migrated, reclaimed) = (memory.migrated(), memory.reclaimed());
     let mut blocks = Vec::new();
     for _ in 0..asked.requests {
-        let began = now();
+        let began = engine::now();
         let block = task.ask(&request);
-        let took = now() - began;
+        let took = engine::now() - began;
         asked.time += took;
         if let Ok(block) = block {
             asked.time_served += took;

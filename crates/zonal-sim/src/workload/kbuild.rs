@@ -60,9 +60,7 @@ pub(crate) struct Kbuild {
 
 impl Workload for Kbuild {
     fn needs(&self, machine: &Machine, spec: &Spec) -> Result<Needs, SimError> {
-        let sockets = u64::from(machine.topology.sockets);
-        // All tasks may be on one socket.
-        let on_one = u64::from(spec.tasks).min(u64::from(machine.topology.cpus()) / sockets);
+        let on_one = machine.topology.on_one_socket(spec.tasks);
         let faults = if spec.quick { 200_000 } else { 800_000 };
         Ok(Needs {
             frames_a_socket: (on_one * (FRAMES + HELD)).max(1 << 18),

@@ -76,11 +76,7 @@ struct Socket {
 impl Workload for Netperf {
     fn needs(&self, machine: &Machine, spec: &Spec) -> Result<Needs, SimError> {
         if !spec.tasks.is_multiple_of(2) {
-            return Err(SimError::DoesNotFit {
-                workload: spec.workload,
-                machine: machine.name.clone(),
-                reason: "it takes pairs of tasks, an even number".into(),
-            });
+            return Err(spec.misfit(machine, "it takes pairs of tasks, an even number"));
         }
         let packets = if spec.quick { 300_000 } else { 1_500_000 };
         Ok(Needs {
@@ -181,7 +177,7 @@ impl Socket {
             self.queue.sleep();
         }
         self.touch(&self.sent, true);
-        let now = engine::with_cpu(|engine, cpu| *engine.clock(cpu)).unwrap_or_default();
+        let now = engine::now();
         self.packets.borrow_mut().push_back((pfn, now));
     }
 

@@ -87,16 +87,12 @@ impl PageCache {
 
 impl Workload for PageCache {
     fn needs(&self, machine: &Machine, spec: &Spec) -> Result<Needs, SimError> {
-        let misfit = |reason: String| SimError::DoesNotFit {
-            workload: spec.workload,
-            machine: machine.name.clone(),
-            reason,
-        };
         if spec.tasks < LEAST_TASKS {
-            return Err(misfit(format!("it takes at least {LEAST_TASKS} tasks")));
+            let reason = format!("it takes at least {LEAST_TASKS} tasks");
+            return Err(spec.misfit(machine, reason));
         }
         if machine.topology.sockets != 1 {
-            return Err(misfit("it is for machines with one socket".into()));
+            return Err(spec.misfit(machine, "it is for machines with one socket"));
         }
         let frames = if spec.quick { 1 << 17 } else { 1 << 18 };
         self.frames.set(frames);

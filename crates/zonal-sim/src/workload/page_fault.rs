@@ -10,15 +10,16 @@
 //! Before that memory is aged: the tasks go through some cycles in turns, at no cost in virtual time,
 //! so that free lists are in the order, or disorder, in which the preset and these tasks leave them.
 
+use super::process::{accounted_for, add};
 use super::{Needs, Stage, Workload};
 use crate::coroutine::Body;
 use crate::machine::Machine;
+use crate::outcome::Figure;
 use crate::run::{SimError, Spec};
 use crate::space_lock::{Mode, SpaceLock};
 use crate::task::{Task, count, stopped};
-use core::cell::OnceCell;
+use core::cell::{Cell, OnceCell};
 use std::collections::VecDeque;
-use zonal::plan::Config;
 use zonal::{MigrateType, Order, Pfn, Request};
 
 /// Pages of a mapping.
@@ -38,26 +39,24 @@ const AGE_APART: usize = 2;
 pub(crate) struct PageFault {
     /// Whether the tasks are threads of one process.
     pub(crate) threads: bool,
-    /// Whether the per-CPU lists hold all that a task maps.
-    pub(crate) huge_batch: bool,
     /// The lock of the one address space.
     space: OnceCell<Box<SpaceLock>>,
+    /// Frames in use at the end.
+    held: Cell<u64>,
 }
 
 impl PageFault {
-    pub(crate) const fn new(threads: bool, huge_batch: bool) -> Self {
-        Self { threads, huge_batch, space: OnceCell::new() }
+    pub(crate) const fn new(threads: bool) -> Self {
+        Self { threads, space: OnceCell::new(), held: Cell::new(0) }
     }
 }
 
 impl Workload for PageFault {
     fn needs(&self, machine: &Machine, spec: &Spec) -> Result<Needs, SimError> {
-        let sockets = u64::from(machine.topology.sockets);
-        // All tasks may be on one socket; a fifth of memory stays free.
-        let tasks = u64::from(spec.tasks);
-        let on_one = tasks.min(u64::from(machine.topology.cpus()) / sockets);
-        let faults = tasks * Cycle::of(machine, spec).round as u64;
+        let on_one = machine.topology.on_one_socket(spec.tasks);
+        let faults = u64::from(spec.tasks) * Cycle::of(machine, spec).round as u64;
         Ok(Needs {
+            // A fifth stays free.
             frames_a_socket: (on_one * MAPPED as u64 * 5 / 4).max(1 << 18),
             counted: "faults",
             warm_up: faults,
@@ -65,11 +64,6 @@ impl Workload for PageFault {
             measure: faults * (60_000 / faults + 1),
             rates: true,
         })
-    }
-
-    fn config(&self, config: Config) -> Config {
-        let all = 2 * MAPPED as u32;
-        Config { pcp_high: self.huge_batch.then_some(all), ..config }
     }
 
     fn tasks<'a>(&'a self, stage: &'a Stage<'a>) -> Vec<Body<'a>> {
@@ -85,11 +79,16 @@ impl Workload for PageFault {
         age(&mut processes, &mut stage.random(u32::MAX), stage.machine.kernel.spread);
         let begin = |process: Process<'a>| -> Body<'a> {
             match space {
-                Some(space) => Box::new(move || thread(process, space)),
-                None => Box::new(move || run(process)),
+                Some(space) => Box::new(move || add(&self.held, thread(process, space))),
+                None => Box::new(move || add(&self.held, run(process))),
             }
         };
         processes.into_iter().map(begin).collect()
+    }
+
+    fn figures(&self, stage: &Stage<'_>) -> Result<Vec<Figure>, SimError> {
+        accounted_for(stage, self.held.get())?;
+        Ok(Vec::new())
     }
 }
 
@@ -208,6 +207,10 @@ impl<'a> Process<'a> {
         count("faults", 1);
     }
 
+    fn frames(&self) -> usize {
+        self.mapped.len() + self.tables.len()
+    }
+
     /// The faults of a round that are left.
     fn left(&mut self) -> usize {
         core::mem::replace(&mut self.faults, self.cycle.round)
@@ -243,15 +246,18 @@ fn age(processes: &mut [Process<'_>], random: &mut fastrand::Rng, spread: f64) {
     }
 }
 
-fn run(mut process: Process<'_>) {
+/// Returns how many frames the task has in the end.
+fn run(mut process: Process<'_>) -> usize {
     while !stopped() {
         (0..process.left()).for_each(|_| process.fault());
         process.unmap();
         process.task.map_range();
     }
+    process.frames()
 }
 
-fn thread(mut process: Process<'_>, space: &SpaceLock) {
+/// As [`run`], in an address space that others share.
+fn thread(mut process: Process<'_>, space: &SpaceLock) -> usize {
     while !stopped() {
         for _ in 0..process.left() {
             space.with(Mode::Read, || process.fault());
@@ -259,4 +265,5 @@ fn thread(mut process: Process<'_>, space: &SpaceLock) {
         space.with(Mode::Write, || process.unmap());
         space.with(Mode::Write, || process.task.map_range());
     }
+    process.frames()
 }

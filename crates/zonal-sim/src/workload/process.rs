@@ -14,6 +14,7 @@ use crate::mix::kbuild::{
 use crate::outcome::Figure;
 use crate::run::SimError;
 use crate::task::{Task, count};
+use core::cell::Cell;
 use fastrand::Rng;
 use std::collections::VecDeque;
 use zonal::migrate::NR_CACHED_TYPES;
@@ -293,15 +294,19 @@ impl Batches {
             ("single_mt_movable", of(MigrateType::Movable)),
             ("single_mt_reclaimable", of(MigrateType::Reclaimable)),
         ];
-        let figure = |name: &str, value, unit| Figure { name: name.to_owned(), value, unit };
-        let mut figures = vec![figure("free_pcppages_bulk_calls", self.calls as f64, "count")];
+        let mut figures = vec![Figure::new("free_pcppages_bulk_calls", self.calls as f64, "count")];
         for (name, count) in single {
-            figures.push(figure(name, count as f64, "count"));
+            figures.push(Figure::new(name, count as f64, "count"));
             let percent = count as f64 * 100.0 / self.calls.max(1) as f64;
-            figures.push(figure(&format!("{name}_percent"), percent, "percent"));
+            figures.push(Figure::new(&format!("{name}_percent"), percent, "percent"));
         }
         figures
     }
+}
+
+/// Adds what a task still has to what all have in the end.
+pub(crate) fn add(held: &Cell<u64>, frames: usize) {
+    held.set(held.get() + frames as u64);
 }
 
 /// Whether every frame is free, but for `held` of them.

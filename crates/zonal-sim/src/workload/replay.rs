@@ -118,11 +118,8 @@ impl Workload for Replay<'_> {
     fn needs(&self, machine: &Machine, spec: &Spec) -> Result<Needs, SimError> {
         let wanted = self.script.peak_frames();
         if wanted > self.frames {
-            return Err(SimError::DoesNotFit {
-                workload: spec.workload,
-                machine: machine.name.clone(),
-                reason: format!("it has {wanted} frames in use at once, of {}", self.frames),
-            });
+            let reason = format!("it has {wanted} frames in use at once, of {}", self.frames);
+            return Err(spec.misfit(machine, reason));
         }
         Ok(Needs {
             frames_a_socket: self.frames / u64::from(machine.topology.sockets),
@@ -143,11 +140,7 @@ impl Workload for Replay<'_> {
     }
 
     fn figures(&self, stage: &Stage<'_>) -> Result<Vec<Figure>, SimError> {
-        let figure = |name: &str, value: u64| Figure {
-            name: name.to_owned(),
-            value: value as f64,
-            unit: "count",
-        };
+        let figure = |name: &str, value: u64| Figure::new(name, value as f64, "count");
         let mut figures = vec![figure("peak_frames", self.peak.get())];
         let mut hold_max = 0;
         for zone in stage.allocator.zones() {

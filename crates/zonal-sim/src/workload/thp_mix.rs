@@ -12,12 +12,15 @@
 //! is the mean of several.
 
 use super::page_fault::MAPPED;
+use super::process::{accounted_for, add};
 use super::{Needs, Stage, Workload};
 use crate::coroutine::Body;
 use crate::machine::Machine;
+use crate::outcome::Figure;
 use crate::run::{SimError, Spec};
 use crate::task::{Task, count, idle, stopped};
 use crate::ticks::Ticks;
+use core::cell::Cell;
 use zonal::{Order, Pfn};
 
 /// By how much mapping and memory are smaller than the source's.
@@ -28,15 +31,28 @@ const LEFT: u64 = 8;
 const FORKING: f64 = 1e7;
 
 /// The workload.
-pub(crate) struct ThpMix;
+#[derive(Default)]
+pub(crate) struct ThpMix {
+    /// Frames in use at the end.
+    held: Cell<u64>,
+}
 
 impl Workload for ThpMix {
     fn needs(&self, machine: &Machine, spec: &Spec) -> Result<Needs, SimError> {
-        let frames = machine.topology.memory_gib * f64::from(1u32 << 18) / SCALE as f64;
-        let sockets = f64::from(machine.topology.sockets);
+        if !spec.tasks.is_multiple_of(2) {
+            return Err(
+                spec.misfit(machine, "half of the tasks map huge pages: it takes an even number")
+            );
+        }
+        let frames = (machine.topology.memory_gib * f64::from(1u32 << 18)) as u64 / SCALE as u64;
+        let mapped = u64::from(spec.tasks) * (MAPPED / SCALE) as u64;
+        if mapped > frames / 4 * 3 {
+            let least = (mapped * SCALE as u64).div_ceil(3 << 16);
+            return Err(spec.misfit(machine, format!("it takes {least} GiB of memory")));
+        }
         let pages = if spec.quick { 300_000 } else { 1_000_000 };
         Ok(Needs {
-            frames_a_socket: (frames / sockets) as u64,
+            frames_a_socket: frames / u64::from(machine.topology.sockets),
             counted: "order0_score",
             warm_up: pages / 3,
             measure: pages,
@@ -51,10 +67,15 @@ impl Workload for ThpMix {
             let (task, begins) = (stage.task(cpu), stage.random(cpu).f64() * FORKING);
             Box::new(move || {
                 idle(Ticks::from_cycles(begins));
-                if cpu < half { single(task) } else { huge(task) }
+                add(&self.held, if cpu < half { single(task) } else { huge(task) });
             })
         };
         (0..stage.spec.tasks).map(body).collect()
+    }
+
+    fn figures(&self, stage: &Stage<'_>) -> Result<Vec<Figure>, SimError> {
+        accounted_for(stage, self.held.get())?;
+        Ok(Vec::new())
     }
 }
 
@@ -74,7 +95,8 @@ fn break_up(stage: &Stage<'_>) {
     }
 }
 
-fn single(mut task: Task<'_>) {
+/// Returns how many frames the task has in the end.
+fn single(mut task: Task<'_>) -> usize {
     let mut mapped = Vec::with_capacity(MAPPED / SCALE);
     while !stopped() {
         if mapped.len() == MAPPED / SCALE {
@@ -85,9 +107,11 @@ fn single(mut task: Task<'_>) {
         mapped.push(task.fault().expect("most of memory is free"));
         count("order0_score", 1);
     }
+    mapped.len()
 }
 
-fn huge(mut task: Task<'_>) {
+/// As [`single`], on huge pages.
+fn huge(mut task: Task<'_>) -> usize {
     let frames = Order::HUGE.frames() as usize;
     let (mut blocks, mut singles) = (Vec::new(), Vec::new());
     while !stopped() {
@@ -106,10 +130,11 @@ fn huge(mut task: Task<'_>) {
         count("thp_fallbacks", 1);
         for _ in 0..frames {
             if stopped() {
-                return;
+                break;
             }
             singles.push(task.fault().expect("most of memory is free"));
             count("thp_score", 1);
         }
     }
+    blocks.len() * frames + singles.len()
 }

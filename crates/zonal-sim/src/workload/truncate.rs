@@ -51,9 +51,7 @@ impl Truncate {
 
 impl Workload for Truncate {
     fn needs(&self, machine: &Machine, spec: &Spec) -> Result<Needs, SimError> {
-        let sockets = u64::from(machine.topology.sockets);
-        // All tasks may be on one socket.
-        let on_one = u64::from(spec.tasks).min(u64::from(machine.topology.cpus()) / sockets);
+        let on_one = machine.topology.on_one_socket(spec.tasks);
         let files = Self::files(spec);
         Ok(Needs {
             // A quarter stays free.
@@ -75,10 +73,10 @@ impl Workload for Truncate {
             stage.lru.add(&stage.pages, cpu, &pages);
             Box::new(move || {
                 for (nth, file) in (0_u64..).zip(pages.chunks(PAGES as usize)) {
-                    let began = now();
+                    let began = engine::now();
                     truncate(&mut task, file, page);
                     if nth >= WARM_UP {
-                        self.took.borrow_mut().push(now() - began);
+                        self.took.borrow_mut().push(engine::now() - began);
                     }
                     count("files", 1);
                 }
@@ -99,20 +97,15 @@ impl Workload for Truncate {
         let mean = took.iter().map(|&time| us(time)).sum::<f64>() / took.len().max(1) as f64;
         let events = listed(stage);
         let entries = events.bulk_entries as f64 / events.bulk_frames.max(1) as f64;
-        let figure = |name: &str, value, unit| Figure { name: name.to_owned(), value, unit };
         let quarters = ["file_min", "file_1st_qrtle", "file_2nd_qrtle", "file_3rd_qrtle"];
         let mut figures: Vec<_> = (0..)
             .zip(quarters)
-            .map(|(n, name)| figure(name, quarter(n).map_or(0.0, us), "us"))
+            .map(|(n, name)| Figure::new(name, quarter(n).map_or(0.0, us), "us"))
             .collect();
-        figures.push(figure("file_mean", mean, "us"));
-        figures.push(figure("toggles_a_page", entries, "count"));
+        figures.push(Figure::new("file_mean", mean, "us"));
+        figures.push(Figure::new("toggles_a_page", entries, "count"));
         Ok(figures)
     }
-}
-
-fn now() -> Ticks {
-    engine::with_cpu(|engine, cpu| *engine.clock(cpu)).unwrap_or_default()
 }
 
 /// Takes a file's pages out of the page cache, list by list, and frees them.

@@ -150,11 +150,6 @@ pub(super) struct Memory {
     reclaimed: Cell<u64>,
 }
 
-/// The CPU that runs.
-fn cpu() -> u32 {
-    engine::with_cpu(|_, cpu| cpu as u32).unwrap_or(0)
-}
-
 impl Memory {
     pub(super) fn new(pages: Pages, work: Work, lru: Rc<Lru>, frames: u64, high: u64) -> Self {
         let tables = Tables {
@@ -216,7 +211,7 @@ impl Memory {
     pub(super) fn list(&self, numbers: &[u32]) {
         let frame = |number: &u32| self.tables.borrow().pages[*number as usize].pfn;
         let frames: Vec<_> = numbers.iter().map(frame).collect();
-        self.lru.add(&self.pages, cpu(), &frames);
+        self.lru.add(&self.pages, engine::cpu(), &frames);
         let mut tables = self.tables.borrow_mut();
         for number in numbers {
             tables.pages[*number as usize].movable = true;
@@ -240,7 +235,7 @@ impl Memory {
             let mut tables = self.tables.borrow_mut();
             (tables.oldest(wanted), tables.oldest_slabs(wanted.div_ceil(SCAN_SLABS)))
         };
-        self.lru.delete(&self.pages, cpu(), &pages);
+        self.lru.delete(&self.pages, engine::cpu(), &pages);
         pages.iter().for_each(|_| self.work.charge_drop());
         frames.free(&pages);
         let mut freed = pages.len() as u64;
@@ -333,9 +328,9 @@ impl Host for Memory {
             return Err(Immovable);
         }
         let number = self.tables.borrow_mut().grab(page.from).ok_or(Immovable)?;
-        self.lru.delete(&self.pages, cpu(), &[page.from]);
+        self.lru.delete(&self.pages, engine::cpu(), &[page.from]);
         self.work.charge_move();
-        self.lru.add(&self.pages, cpu(), &[page.to]);
+        self.lru.add(&self.pages, engine::cpu(), &[page.to]);
         self.tables.borrow_mut().relocate(number, page.to);
         self.migrated.set(self.migrated.get() + 1);
         Ok(())

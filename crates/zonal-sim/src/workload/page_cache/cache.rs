@@ -105,11 +105,6 @@ pub(super) struct Cache {
     arrived: Cell<u32>,
 }
 
-/// The clock of the CPU that runs.
-pub(super) fn now() -> Ticks {
-    engine::with_cpu(|engine, cpu| *engine.clock(cpu)).unwrap_or_default()
-}
-
 impl Cache {
     pub(super) fn new(stage: &Stage<'_>, disk: Disk, used: u64) -> Self {
         let zones = stage.allocator.zones().map(|zone| Zone {
@@ -301,8 +296,8 @@ impl Cache {
             let many = batch.len() as u64;
             self.dirty.set(self.dirty.get() - many);
             self.writeback.set(self.writeback.get() + many);
-            let done = self.disk.transfer(now(), batch.len());
-            idle(done.since(now()));
+            let done = self.disk.transfer(engine::now(), batch.len());
+            idle(done.since(engine::now()));
             for page in batch {
                 self.set_state(page, State::Clean);
                 frames.count(page.pfn, PageState::Writeback, -1);
@@ -366,7 +361,7 @@ impl Cache {
     fn shrink(&self, frames: &dyn Frames, at: usize) -> u64 {
         let batch = self.oldest(at);
         let freed = self.leave(frames, &batch);
-        self.lru.delete(&self.pages, cpu(), &freed);
+        self.lru.delete(&self.pages, engine::cpu(), &freed);
         freed.iter().for_each(|_| self.work.charge_drop());
         frames.free(&freed);
         freed.len() as u64
@@ -408,24 +403,18 @@ impl Cache {
         let percent = |[part, rest]: [f64; 2]| part * 100.0 / (part + rest).max(1.0);
         let counts = self.counts.get();
         let per_page = counts.ticks as f64 / Ticks::PER_CYCLE as f64 / counts.pages.max(1) as f64;
-        let figure = |name: &str, value, unit| Figure { name: name.to_owned(), value, unit };
         vec![
-            figure("dma32_allocs", allocs[0], "count"),
-            figure("normal_allocs", allocs[1], "count"),
-            figure("dma32_share", percent(allocs), "percent"),
-            figure("dma32_velocity", scans[0] / seconds, "1/s"),
-            figure("normal_velocity", scans[1] / seconds, "1/s"),
-            figure("dma32_velocity_share", percent(scans), "percent"),
-            figure("kswapd_wakes", counts.wakes as f64, "count"),
-            figure("direct_reclaims", counts.direct as f64, "count"),
-            figure("alloc_cycles", per_page, "cycles"),
+            Figure::new("dma32_allocs", allocs[0], "count"),
+            Figure::new("normal_allocs", allocs[1], "count"),
+            Figure::new("dma32_share", percent(allocs), "percent"),
+            Figure::new("dma32_velocity", scans[0] / seconds, "1/s"),
+            Figure::new("normal_velocity", scans[1] / seconds, "1/s"),
+            Figure::new("dma32_velocity_share", percent(scans), "percent"),
+            Figure::new("kswapd_wakes", counts.wakes as f64, "count"),
+            Figure::new("direct_reclaims", counts.direct as f64, "count"),
+            Figure::new("alloc_cycles", per_page, "cycles"),
         ]
     }
-}
-
-/// The CPU that runs.
-fn cpu() -> u32 {
-    engine::with_cpu(|_, cpu| cpu as u32).unwrap_or(0)
 }
 
 impl Host for Cache {
@@ -437,14 +426,14 @@ impl Host for Cache {
     /// The zones from the last on, until one has given something.
     fn reclaim(&self, frames: &dyn Frames, _: &Shortage) -> u64 {
         self.update(|counts| counts.direct += 1);
-        let began = now();
+        let began = engine::now();
         let zones = self.tables.borrow().zones.len();
         let freed = (0..zones).rev().map(|at| self.shrink(frames, at)).find(|freed| *freed > 0);
         if freed.is_none() {
             self.wake_flusher(true);
         }
-        if let Some(spent) = self.reclaiming.get(cpu() as usize) {
-            spent.set(spent.get() + (now() - began));
+        if let Some(spent) = self.reclaiming.get(engine::cpu() as usize) {
+            spent.set(spent.get() + (engine::now() - began));
         }
         freed.unwrap_or(0)
     }

@@ -1,6 +1,7 @@
 //! A stream: a file that is written, read and deleted.
 
-use super::cache::{Cache, Page, now};
+use super::cache::{Cache, Page};
+use crate::engine;
 use crate::host::Frames;
 use crate::mix::page_cache::{AGAIN_MS, BEGIN_MS, LIST, PAUSE_MS, TRIES, WINDOW};
 use crate::task::{Task, count, idle};
@@ -50,10 +51,10 @@ impl<'a> Stream<'a> {
     fn page(&mut self, request: &Request) -> Option<Page> {
         let cpu = self.task.cpu as usize;
         for _ in 0..TRIES {
-            let (began, reclaiming) = (now(), self.cache.reclaiming(cpu));
+            let (began, reclaiming) = (engine::now(), self.cache.reclaiming(cpu));
             let pfn = self.task.cache_page(request);
             let reclaimed = self.cache.reclaiming(cpu) - reclaiming;
-            self.cache.count_request((now() - began).since(reclaimed), pfn.is_ok());
+            self.cache.count_request((engine::now() - began).since(reclaimed), pfn.is_ok());
             if let Ok(pfn) = pfn {
                 let page = self.cache.enter(pfn);
                 self.unlisted.push(page);
@@ -108,9 +109,9 @@ impl<'a> Stream<'a> {
                 }
             }
             if missing > 0 {
-                let done = self.cache.disk.transfer(now(), missing);
+                let done = self.cache.disk.transfer(engine::now(), missing);
                 self.list();
-                idle(done.since(now()));
+                idle(done.since(engine::now()));
             }
             (from..to).for_each(|_| self.task.copy_page());
         }
