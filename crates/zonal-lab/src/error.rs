@@ -10,6 +10,8 @@
 use std::io;
 use std::path::PathBuf;
 
+use zonal_sim::run::SimError;
+
 use crate::calibrate::error::CalibrateError;
 use crate::memory::human;
 
@@ -106,12 +108,14 @@ pub enum LabError {
         workload: &'static str,
     },
     /// An option of another workload.
-    #[error("{option}: has no meaning for {workload}; fragment takes it")]
+    #[error("{option}: has no meaning for {workload}; {of} takes it")]
     OptionDoesNotApply {
         /// The option.
         option: &'static str,
         /// The workload.
         workload: &'static str,
+        /// The workload that takes it.
+        of: &'static str,
     },
     /// A file cannot be written.
     #[error("cannot write {}: {source}", path.display())]
@@ -151,9 +155,9 @@ pub enum LabError {
     MachineFile(#[from] zonal_sim::machine::MachineError),
     /// The simulator refuses to run that.
     #[error(transparent)]
-    Simulation(#[from] zonal_sim::run::SimError),
-    /// No table, machine or workload of the published numbers has that name.
-    #[error("--only {name}: no table, machine or workload is called that; known: {known}")]
+    Simulation(#[from] SimError),
+    /// No table, section, machine or workload of the published numbers has that name.
+    #[error("--only {name}: no table, section, machine or workload is called that; known: {known}")]
     NothingCalled {
         /// The name.
         name: String,
@@ -215,6 +219,8 @@ impl LabError {
         match self {
             Self::Calibrate(error) => error.exit_code(),
             Self::Gave { .. } => 1,
+            Self::Simulation(SimError::Tasks { .. } | SimError::DoesNotFit { .. }) => 2,
+            Self::Simulation(_) => 1,
             Self::Print(_) | Self::Machine { .. } | Self::NoResult { .. } | Self::Chart { .. } => 1,
             _ => 2,
         }

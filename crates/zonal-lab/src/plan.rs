@@ -166,7 +166,8 @@ fn check_single(workload: Workload, threads: &[usize], args: &BenchArgs) -> Resu
     let fragment = workload == Workload::Fragment;
     for (option, given) in [("--by-cpu", args.by_cpu), ("--compact", args.compact)] {
         if given && !fragment {
-            return Err(LabError::OptionDoesNotApply { option, workload: workload.name() });
+            let (workload, of) = (workload.name(), Workload::Fragment.name());
+            return Err(LabError::OptionDoesNotApply { option, workload, of });
         }
     }
     let options = variants(workload, args).first().copied().unwrap_or_default();

@@ -30,7 +30,7 @@ use comfy_table::{Cell, CellAlignment, Table, presets};
 use serde_json::{Map, Value, json};
 use zonal_sim::machine::Machine;
 use zonal_sim::outcome::Outcome;
-use zonal_sim::run::{LruLock, Preset, SimError, Spec, Workload};
+use zonal_sim::run::{LruLock, Preset, Spec, Workload};
 
 use crate::error::LabError;
 use crate::outfile::OutFile;
@@ -80,6 +80,9 @@ pub struct SimArgs {
     #[arg(long)]
     pub no_progress: bool,
 }
+
+/// The workload that `--delay-ms` is for.
+const PAUSES: Workload = Workload::StressHighalloc;
 
 /// What `--lru` takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -138,6 +141,7 @@ pub fn run(args: &SimArgs, out: &mut dyn Write) -> Result<(), LabError> {
 pub fn run_on(runner: &impl Runner, args: &SimArgs, out: &mut dyn Write) -> Result<(), LabError> {
     let machine = Arc::new(machine_called(runner, &args.machine)?);
     let specs = specs(args, &machine)?;
+    specs.iter().try_for_each(|spec| runner.check(&machine, spec))?;
     let csv = args.csv.as_deref().map(OutFile::open).transpose()?;
     let jobs: Vec<Job> =
         specs.iter().map(|spec| Job { machine: Arc::clone(&machine), spec: *spec }).collect();
@@ -162,18 +166,19 @@ pub fn run_on(runner: &impl Runner, args: &SimArgs, out: &mut dyn Write) -> Resu
     } else if !done.is_empty() {
         print(args, &machine, &done, out)?;
     }
-    if let Some(file) = csv {
+    if let Some(file) = csv.filter(|_| !done.is_empty()) {
         file.replace(&csv_of(&done)?)?;
     }
     if failed.is_empty() { Ok(()) } else { Err(LabError::NoResult { who: failed.join(", ") }) }
 }
 
 fn specs(args: &SimArgs, machine: &Machine) -> Result<Vec<Spec>, LabError> {
-    let cpus = machine.topology.cpus();
-    let counts = if args.tasks.is_empty() { vec![cpus] } else { args.tasks.clone() };
-    if let Some(asked) = counts.iter().copied().find(|tasks| !(1..=cpus).contains(tasks)) {
-        return Err(SimError::Tasks { machine: machine.name.clone(), asked, cpus }.into());
+    if args.delay_ms > 0 && args.workload != PAUSES {
+        let (option, of) = ("--delay-ms", PAUSES.name());
+        return Err(LabError::OptionDoesNotApply { option, workload: args.workload.name(), of });
     }
+    let all = machine.topology.cpus();
+    let counts = if args.tasks.is_empty() { vec![all] } else { args.tasks.clone() };
     let chosen = if args.preset.is_empty() { Preset::ALL.to_vec() } else { args.preset.clone() };
     let each = chosen.iter().flat_map(|preset| {
         counts.iter().map(|tasks| Spec {
@@ -242,7 +247,8 @@ fn object(spec: &Spec, outcome: &Outcome) -> Value {
 fn csv_of(done: &[(Spec, Outcome)]) -> io::Result<Vec<u8>> {
     let mut writer = csv::Writer::from_writer(Vec::new());
     writer.write_record([
-        "machine", "workload", "kernel", "tasks", "lru", "seed", "metric", "value", "unit",
+        "machine", "workload", "kernel", "tasks", "lru", "seed", "quick", "delay_ms", "metric",
+        "value", "unit",
     ])?;
     for (spec, outcome) in done {
         let figures = outcome.figures.iter().map(|it| (it.name.clone(), it.value, it.unit));
@@ -255,6 +261,8 @@ fn csv_of(done: &[(Spec, Outcome)]) -> io::Result<Vec<u8>> {
                 &*outcome.tasks.to_string(),
                 lru_name(spec.lru),
                 &*outcome.seed.to_string(),
+                &*spec.quick.to_string(),
+                &*spec.delay_ms.to_string(),
                 &*metric,
                 &*value.to_string(),
                 unit,
@@ -290,15 +298,12 @@ fn print(
     done: &[(Spec, Outcome)],
     out: &mut dyn Write,
 ) -> io::Result<()> {
-    writeln!(
-        out,
-        "{}: {}, LRU lock: {}, seed {}{}",
-        machine.title,
-        args.workload,
-        lru_name(args.lru.into()),
-        args.seed,
-        if args.quick { ", quick" } else { "" }
-    )?;
+    let (lru, seed) = (lru_name(args.lru.into()), args.seed);
+    write!(out, "{}: {}, LRU lock: {lru}, seed {seed}", machine.title, args.workload)?;
+    if args.workload == PAUSES {
+        write!(out, ", {} ms between requests", args.delay_ms)?;
+    }
+    writeln!(out, "{}", if args.quick { ", quick" } else { "" })?;
     writeln!(out, "{}", results(done))?;
     writeln!(
         out,

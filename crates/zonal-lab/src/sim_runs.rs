@@ -33,6 +33,15 @@ pub trait Runner: Sync {
     /// A machine it has built in.
     fn machine(&self, name: &str) -> Option<Machine>;
 
+    /// Whether `spec` can be run on `machine`, without running it.
+    ///
+    /// # Errors
+    ///
+    /// [`SimError`], which says why it cannot.
+    fn check(&self, machine: &Machine, spec: &Spec) -> Result<(), SimError> {
+        run::check(machine, spec)
+    }
+
     /// Runs `spec` on `machine`.
     ///
     /// # Errors

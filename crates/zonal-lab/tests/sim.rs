@@ -87,8 +87,9 @@ fn csv_has_a_line_for_each_number() {
     let line = format!("skylake_2s_112cpu page-fault1 --preset Linux416 --csv {}", path.display());
     printed(&line).1.expect("it runs");
     let text = std::fs::read_to_string(&path).expect("it is there");
-    assert!(text.starts_with("machine,workload,kernel,tasks,lru,seed,metric,value,unit"), "{text}");
-    let line = "skylake_2s_112cpu,page-fault1,Linux416,112,node,1,zone_lock_spin,80,percent_cycles";
+    let head = "machine,workload,kernel,tasks,lru,seed,quick,delay_ms,metric,value,unit";
+    assert!(text.starts_with(head), "{text}");
+    let line = "skylake_2s_112cpu,page-fault1,Linux416,112,node,1,false,0,zone_lock_spin,80,percent_cycles";
     assert!(text.contains(line), "{text}");
 }
 
@@ -126,4 +127,41 @@ fn machine_files_that_will_not_do() {
     std::fs::write(&path, "name = \"broken\"\ntitle = 3\n").expect("it can be written");
     let said = |path: &Path| path.display().to_string();
     refused(&format!("{} page-fault1", said(&path)), &["broken.toml:2:", "string"]);
+}
+
+#[test]
+fn what_does_not_fit_is_refused_once_and_before_anything_is_run() {
+    refused("desktop_8cpu_4g netperf --tasks 8,3", &["netperf does not fit", "an even number"]);
+    refused("skylake_2s_112cpu page-cache", &["one socket"]);
+    refused("desktop_8cpu_4g thp-mix --tasks 1", &["an even number"]);
+    let mut command = Command::cargo_bin("zonal").expect("the binary of this crate");
+    let said = command.args(["sim", "skylake_2s_112cpu", "page-cache"]).output().expect("it runs");
+    let said = String::from_utf8(said.stderr).expect("UTF-8");
+    assert_eq!(said.matches("does not fit").count(), 1, "{said}");
+}
+
+#[test]
+fn a_pause_is_for_requests_for_huge_pages_only() {
+    let said = ["--delay-ms", "has no meaning for page-fault1", "stress-highalloc"];
+    refused("desktop_8cpu_4g page-fault1 --delay-ms 100", &said);
+    let line = "desktop_8cpu_4g stress-highalloc --preset Zonal --quick --delay-ms 100";
+    let (text, result) = printed(line);
+    result.expect("it runs");
+    assert!(text.contains("100 ms between requests, quick"), "{text}");
+}
+
+#[test]
+fn a_file_is_kept_when_there_is_nothing_to_write() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("runs.csv");
+    std::fs::write(&path, "before").expect("it can be written");
+    let path = path.display();
+    let line =
+        format!("zonal sim desktop_8cpu_4g kbuild --preset Zonal --no-progress --csv {path}");
+    let Some(cli::Command::Sim(args)) = Cli::parse_from(line.split(' ')).command else {
+        unreachable!("it is what the line says")
+    };
+    let fake = fake::Fake { fails: Some(zonal_sim::run::Workload::Kbuild), ..exact() };
+    run_on(&fake, &args, &mut Vec::new()).expect_err("it fails");
+    assert_eq!(std::fs::read_to_string(path.to_string()).expect("it is there"), "before");
 }
