@@ -45,7 +45,8 @@ use zonal_sim::outcome::Outcome;
 /// Arguments of `zonal reproduce`.
 #[derive(Clone, Debug, Default, Args)]
 pub struct ReproduceArgs {
-    /// Shorter runs, and of the 40-CPU machine's only some numbers of tasks
+    /// Shorter runs, one each where the mean of six is shown otherwise, and of the 40-CPU machine's
+    /// only some numbers of tasks
     #[arg(long)]
     pub quick: bool,
     /// Only rows of these tables or sections of the report (zone-lock, broadwell, split-zones,
@@ -87,18 +88,18 @@ impl Only {
     ///
     /// [`LabError::NothingCalled`] with the names there are, if one is no such name.
     pub fn new(names: &[String], facts: &[Fact]) -> Result<Self, LabError> {
-        let names: Vec<String> = names.iter().map(|name| name.replace('-', "_")).collect();
+        let called = |name: &String| name.replace('-', "_");
         let known = facts.iter().flat_map(|it| [it.table.name(), &it.machine, &it.workload]);
         let short = Table::ALL.into_iter().filter_map(Table::short).map(str::to_owned);
         let known = known.map(str::to_owned).chain(short);
         let mut known: Vec<String> = known.chain(SECTIONS.iter().map(section_name)).collect();
         known.sort_unstable();
         known.dedup();
-        match names.iter().find(|name| !known.contains(name)) {
+        match names.iter().find(|name| !known.contains(&called(name))) {
             Some(name) => {
                 Err(LabError::NothingCalled { name: name.clone(), known: known.join(", ") })
             }
-            None => Ok(Self(names)),
+            None => Ok(Self(names.iter().map(called).collect())),
         }
     }
 
@@ -157,7 +158,7 @@ pub type Curve = Vec<(u32, f64)>;
 pub struct Report {
     /// What held for all runs.
     pub choice: Choice,
-    /// How many runs there were.
+    /// How many runs there were, all those counted that a mean is of.
     pub runs: usize,
     /// Published beside simulated.
     pub rows: Vec<Row>,
@@ -262,7 +263,7 @@ pub fn simulate(
     };
     Report {
         choice,
-        runs: runs.len(),
+        runs: runs.count(),
         targets: targets::targets(&rows, &extras, &runs),
         cycles: cycles.collect(),
         zonal: ["page_fault1_processes", "page_fault1_threads"].map(curve).into(),

@@ -2,7 +2,7 @@
 
 mod fake;
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
 use fake::{Fake, exact};
@@ -11,7 +11,7 @@ use serde_json::Value;
 use zonal_lab::error::LabError;
 use zonal_lab::reproduce::facts;
 use zonal_lab::reproduce::{ReproduceArgs, run_on};
-use zonal_sim::run::{Preset, Workload};
+use zonal_sim::run::{Preset, Spec, Workload};
 
 fn args() -> ReproduceArgs {
     ReproduceArgs { seed: 1, no_progress: true, jobs: 2, ..ReproduceArgs::default() }
@@ -261,6 +261,29 @@ fn each_run_is_done_once_and_threads_do_not_show() {
     assert!(runs.values().all(|times| *times == 1));
     assert!(runs.keys().any(|(_, spec)| spec.preset == Preset::Zonal && spec.tasks == 224));
     assert_eq!(one, objects(&exact(), ReproduceArgs { jobs: 4, ..args() }));
+}
+
+#[test]
+fn what_differs_from_seed_to_seed_is_run_with_six() {
+    let several = [Workload::PageFault1Threads, Workload::ThpMix, Workload::StressHighalloc];
+    for quick in [false, true] {
+        let fake = exact();
+        // The last seeds there are: the next are the first.
+        objects(&fake, ReproduceArgs { seed: u64::MAX - 1, quick, ..args() });
+        let mut seeds: HashMap<_, Vec<u64>> = HashMap::new();
+        for (machine, spec) in fake.runs.lock().expect("no test panics with it").keys() {
+            let spec_of_all = Spec { seed: 0, ..*spec };
+            seeds.entry((machine.clone(), spec_of_all)).or_default().push(spec.seed);
+        }
+        assert!(several.iter().all(|it| seeds.keys().any(|(_, spec)| spec.workload == *it)));
+        for ((machine, spec), mut seeds) in seeds {
+            seeds.sort_unstable();
+            let many = several.contains(&spec.workload) && !quick;
+            let expected =
+                if many { vec![0, 1, 2, 3, u64::MAX - 1, u64::MAX] } else { vec![u64::MAX - 1] };
+            assert_eq!(seeds, expected, "{} on {machine}", spec.workload);
+        }
+    }
 }
 
 #[test]

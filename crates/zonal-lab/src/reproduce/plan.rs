@@ -28,7 +28,7 @@ use crate::sim_runs::{Job, Pool, Runner};
 pub const QUICK_TASKS: [u32; 11] = [1, 2, 5, 8, 10, 11, 15, 20, 21, 30, 40];
 
 /// Runs of a workload whose numbers differ much from seed to seed.
-const SEVERAL: u64 = 6;
+const SEVERAL: u32 = 6;
 
 /// The metric that says how long the run of the counts was.
 pub const LENGTH: &str = "free_pcppages_bulk_calls";
@@ -53,13 +53,14 @@ pub struct Key {
 
 impl Key {
     /// The seeds of the runs whose mean is shown.
-    fn seeds(&self) -> core::ops::Range<u64> {
+    fn seeds(&self) -> impl ExactSizeIterator<Item = u64> {
         let several = matches!(
             self.spec.workload,
             Workload::ThpMix | Workload::StressHighalloc | Workload::PageFault1Threads
         );
         let runs = if several && !self.spec.quick { SEVERAL } else { 1 };
-        self.spec.seed..self.spec.seed + runs
+        let first = self.spec.seed;
+        (0..runs).map(move |run| first.wrapping_add(run.into()))
     }
 }
 
@@ -284,6 +285,8 @@ impl Planner {
 #[derive(Debug, Default)]
 pub struct Runs {
     done: HashMap<Key, Result<Outcome, String>>,
+    /// Runs, of which a mean is made of several.
+    count: usize,
 }
 
 impl Runs {
@@ -311,13 +314,13 @@ impl Runs {
         let mut results = pool.carry_out(runner, &jobs).into_iter();
         let mean = |key: Key| {
             // All of them, also behind one that failed: the next key's follow.
-            let runs: Vec<_> = results.by_ref().take(key.seeds().count()).collect();
+            let runs: Vec<_> = results.by_ref().take(key.seeds().len()).collect();
             let runs: Result<Vec<_>, _> = runs.into_iter().collect();
             let runs = runs.map_err(|error| error.to_string());
             let mean = runs.and_then(|runs| Outcome::mean(runs).ok_or("not run".into()));
             (key, mean)
         };
-        Self { done: distinct.into_iter().map(mean).collect() }
+        Self { done: distinct.into_iter().map(mean).collect(), count: jobs.len() }
     }
 
     /// The outcome of a run.
@@ -333,16 +336,10 @@ impl Runs {
         }
     }
 
-    /// How many there are.
+    /// How many runs there were, all those counted that a mean is of.
     #[must_use]
-    pub fn len(&self) -> usize {
-        self.done.len()
-    }
-
-    /// Whether there are none.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.done.is_empty()
+    pub fn count(&self) -> usize {
+        self.count
     }
 
     /// Runs that failed, and why, in the order of their names.

@@ -26,6 +26,10 @@ pub const FITTED: &str = "The constants of the machines (what a cache line from 
 const PREDICTED: &str = "Every row of a patched kernel. The same machine runs another preset of \
     the same allocator, and nothing was chosen for it.";
 
+/// Which rows are means.
+pub(super) const MEANS: &str = "Threads of one process, huge pages beside single ones and huge pages from full \
+    memory differ much from seed to seed: the mean of six runs is shown, of one in a quick run.";
+
 /// What errors are.
 const ERRORS: &str = "Simulated / published − 1 for counts, rates and times. For shares \
     and for changes in percent, the difference in points / 100. Where a source gives an upper \
@@ -34,6 +38,9 @@ const ERRORS: &str = "Simulated / published − 1 for counts, rates and times. F
 /// What a wrong sign is.
 const SIGNS: &str = "A published change that goes one way while the simulated one goes the other. \
     Changes of faults a second within their published standard deviation are not judged.";
+
+/// Tables with more rows are folded up until somebody wants them: the chart above says the same.
+const OPEN_ROWS: usize = 16;
 
 /// What the model does without.
 const LEFT_OUT: [&str; 5] = [
@@ -89,7 +96,7 @@ fn head(report: &Report) -> Markup {
             "Measurements of the Linux page allocator on machines with 8 to 224 CPUs, beside what "
             "the same mechanisms do in zonal's simulator. Constants were fitted on the unpatched \
              kernels alone; what the patches do is predicted."
-            @if report.choice.quick { " This is a quick run: shorter, and with fewer rows." }
+            @if report.choice.quick { " This is a quick run: shorter, one where a mean of six is shown otherwise, and not of every row." }
         }
         nav {
             a href="#overview" { "Errors" }
@@ -240,11 +247,12 @@ fn part(section: &Section, report: &Report, charts: &[Chart]) -> Markup {
                     @if summary.signs > 0 {
                         "; wrong sign: " strong { (summary.wrong_signs) " of " (summary.signs) } }
                     "." }
-                div.beside {
-                    div {
-                        (chart(charts, section.id))
-                        (chart(charts, &format!("{}-gain", section.id)))
-                    }
+                div.charts {
+                    (chart(charts, section.id))
+                    (chart(charts, &format!("{}-gain", section.id)))
+                }
+                details open=[(rows.len() <= OPEN_ROWS).then_some("open")] {
+                    summary { "All " (rows.len()) " rows" }
                     div.scroll { (rows_table(&rows)) }
                 }
             }
@@ -267,7 +275,7 @@ fn rows_table(rows: &[&Row]) -> Markup {
                 @if metrics { th { "metric" } }
                 th.n { "published" }
                 th.n { "simulated" }
-                @if changes { th.n { "change" } th.n { "simulated" } }
+                @if changes { th.n { "change, published" } th.n { "change, simulated" } }
                 th.n { "error" }
                 th { "kind" }
             }
@@ -278,7 +286,7 @@ fn rows_table(rows: &[&Row]) -> Markup {
                     td { (row.kernel.replace('_', " ")) }
                     @if metrics { td { (metric_text(&row.metric)) } }
                     (number(Some(text::shown(row.published, row.kind_of_unit))))
-                    @if let Some(reason) = &row.reason { td.n title=(reason) { em { (reason) } } }
+                    @if let Some(reason) = &row.reason { td.n { em { (reason) } } }
                     @else { (number(row.simulated.map(|it| text::shown(it, row.kind_of_unit)))) }
                     @if changes {
                         (number(row.published_change.map(text::change)))
@@ -314,6 +322,7 @@ fn method(report: &Report) -> Markup {
             dl {
                 dt { "fitted" } dd { (FITTED) }
                 dt { "predicted" } dd { (PREDICTED) }
+                dt { "mean" } dd { (MEANS) }
                 dt { "error" } dd { (ERRORS) }
                 dt { "wrong sign" } dd { (SIGNS) }
             }

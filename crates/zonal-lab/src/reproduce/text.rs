@@ -14,6 +14,7 @@ use comfy_table::{Cell, CellAlignment, presets};
 
 use super::Report;
 use super::facts::{Table, Unit};
+use super::report::MEANS;
 use super::rows::{Row, Summary};
 use super::sections::SECTIONS;
 use super::targets::{AIM, Target, Verdict};
@@ -147,6 +148,9 @@ pub fn conclusion(report: &Report, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "What it must show\n{}\n", targets_table(&report.targets))?;
     for (name, summary) in Summary::by_table(&report.rows) {
         writeln!(out, "{name}: {}", sentence(&summary))?;
+    }
+    if !report.choice.quick {
+        writeln!(out, "{MEANS}")?;
     }
     let count = |verdict| report.targets.iter().filter(|it| it.verdict == verdict).count();
     writeln!(
