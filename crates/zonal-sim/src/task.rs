@@ -222,7 +222,7 @@ impl Task<'_> {
         Ok(pfn)
     }
 
-    /// The same with a huge page.
+    /// The same with a huge page, which is listed at once: Linux keeps none back for a batch.
     pub(crate) fn huge_fault(&mut self) -> Result<Pfn, Box<AllocError>> {
         coroutine::pause_if_early();
         spend(self.work.huge_fault);
@@ -230,9 +230,7 @@ impl Task<'_> {
         self.clear(Order::HUGE.frames() as u32);
         self.pages.touch(pfn, true);
         self.unlisted.push(pfn);
-        if self.unlisted.len() >= self.work.batch {
-            self.list();
-        }
+        self.list();
         Ok(pfn)
     }
 
@@ -275,6 +273,15 @@ impl Task<'_> {
 
     /// Takes pages that nobody maps any more off the LRU lists and frees them.
     pub(crate) fn release(&mut self, frames: &[Pfn], order: Order) {
+        if order > Order::ZERO {
+            // Linux takes each larger page off its list and frees it by itself.
+            for &pfn in frames {
+                self.pages.touch(pfn, true);
+                self.lru.delete(&self.pages, self.cpu, &[pfn]);
+                self.give(&[pfn], order);
+            }
+            return;
+        }
         let mut batches = frames.chunks(self.work.batch).peekable();
         while let Some(batch) = batches.next() {
             for &soon in batches.peek().copied().unwrap_or_default() {

@@ -308,3 +308,16 @@ fn every_bit_of_a_seed_counts() {
     assert_ne!(few, cycles(1 | 1 << 60));
     assert_ne!(few, cycles(u64::MAX));
 }
+
+#[test]
+fn huge_pages_are_listed_one_by_one() {
+    let outcome = on_desktop(Workload::ThpMix, Preset::Linux416);
+    let pages = |name: &str| figure(&outcome, name) * outcome.seconds;
+    let (single, huge) = (pages("order0_score"), pages("thp_score") / 512.0);
+    let taken: u64 =
+        outcome.locks.iter().filter(|lock| lock.class == "lru").map(|it| it.taken).sum();
+    // Each page is listed and later unlisted; single ones in batches of 15.
+    let batches = single * 2.0 / 15.0;
+    let by_themselves = (taken as f64 - batches) / huge;
+    assert!((1.5..2.5).contains(&by_themselves), "{by_themselves} holds for each of {huge}");
+}
