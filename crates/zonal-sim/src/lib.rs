@@ -24,7 +24,7 @@
 //!
 //! | module | what it has |
 //! |---|---|
-//! | [`machine`] | machine files: sockets, clocks, caches, costs; six are built in |
+//! | [`machine`] | machine files: sockets, clocks, caches, costs; seven are built in |
 //! | [`mod@run`], [`outcome`] | what to run, and what it showed: figures, waiting by lock, accesses by class of line |
 //! | [`replay`] | what the CPUs of a trace did, to be done again |
 //! | [`platform`], [`lock`], [`slot`] | the allocator's host: accesses, spinlocks, per-CPU slots in virtual time |

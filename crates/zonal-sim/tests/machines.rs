@@ -3,13 +3,14 @@
 use std::collections::HashSet;
 use zonal_sim::machine::{self, Flaw, Machine, MachineError, Topology};
 
-const NAMES: [&str; 6] = [
+const NAMES: [&str; 7] = [
     "skylake_2s_112cpu",
     "skylake_2s_112cpu_64g",
     "skylake_4s_768g",
     "broadwell_2s_40cpu",
     "desktop_8cpu_4g",
     "intel_2s_224cpu",
+    "xeon_vm_2cpu",
 ];
 
 /// A machine file of which each case of the table breaks one line.
@@ -57,7 +58,7 @@ fn the_good_file_is_good() {
 }
 
 #[test]
-fn built_in_machines_are_those_of_the_sources() {
+fn built_in_machines_are_those_of_the_sources_and_a_calibrated_one() {
     let built_in: Vec<_> = machine::builtins().collect();
     let names: Vec<_> = built_in.iter().map(|(name, _)| *name).collect();
     assert_eq!(names, NAMES);
@@ -78,6 +79,7 @@ fn built_in_machines_are_those_of_the_sources() {
     assert_eq!(shape("broadwell_2s_40cpu"), (2, 20, 40, 128.0));
     assert_eq!(shape("desktop_8cpu_4g"), (1, 4, 8, 4.0));
     assert_eq!(shape("intel_2s_224cpu"), (2, 112, 224, 256.0));
+    assert_eq!(shape("xeon_vm_2cpu"), (1, 2, 2, 23.5));
 }
 
 #[test]
