@@ -193,6 +193,11 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
         self.caches.chunks(self.zones.len()).nth(cpu.0 as usize)
     }
 
+    /// What a CPU caches of a zone; `None` for a CPU or a zone that the allocator does not have.
+    pub(crate) fn cache_of(&self, cpu: CpuId, zone: ZoneId) -> Option<&'m P::Slot<CpuZone<S>>> {
+        self.caches_of(cpu)?.get(zone.0 as usize)
+    }
+
     /// The node of a CPU, as far as the allocator has memory there.
     #[inline(always)]
     pub(crate) fn node_of(&self, cpu: usize) -> NodeId {

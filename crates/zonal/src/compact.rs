@@ -168,13 +168,14 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
     fn compact_worst(&self, order: Order) -> CompactOutcome {
         let (mut worst, mut put_off) = (None, false);
         for zone in self.zones {
-            if !S::Compact::STAYS_AHEAD && zone.with_buddy(|buddy| buddy.has_block(order, true)) {
-                continue;
-            }
+            let counts = zone.with_buddy(|buddy| {
+                let enough = !S::Compact::STAYS_AHEAD && buddy.has_block(order, true);
+                (!enough).then(|| buddy.counts())
+            });
+            let Some(mut counts) = counts else { continue };
             // What was deferred is merged before anything is moved. Until then it is free, in
             // pieces too small.
             let deferred = S::Keeper::deferred(&self.here(zone, 0));
-            let mut counts = zone.with_buddy(|buddy| buddy.counts());
             let frames = &mut counts[0][MigrateType::Movable.index()];
             *frames = frames.saturating_add(u32::try_from(deferred).unwrap_or(u32::MAX));
             let unusable = unusable_permille(&counts)[order.index()];

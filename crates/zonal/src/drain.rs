@@ -23,8 +23,7 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
         zone: &'m Zone<P, S>,
         then: impl FnOnce(&mut CpuZone<S>),
     ) -> u64 {
-        let caches = self.caches_of(cpu).unwrap_or(&[]);
-        let Some(cache) = caches.get(zone.id.0 as usize) else { return 0 };
+        let Some(cache) = self.cache_of(cpu, zone.id) else { return 0 };
         let here = self.here(zone, cpu.0 as usize);
         cache.with(|own| {
             let given = own.book(|own| S::Keeper::drain(&here, &mut own.cache));
@@ -61,8 +60,7 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
     /// frames looks into the depot first and then into every slot, so it waits for those that
     /// are on their way from the one to the buddy lists.
     pub(crate) fn coalesce(&self, cpu: CpuId, zone: &'m Zone<P, S>) -> u64 {
-        let caches = self.caches_of(cpu).unwrap_or(&[]);
-        let Some(cache) = caches.get(zone.id.0 as usize) else { return 0 };
+        let Some(cache) = self.cache_of(cpu, zone.id) else { return 0 };
         let here = self.here(zone, cpu.0 as usize);
         cache.with(|_| S::Keeper::coalesce(&here))
     }

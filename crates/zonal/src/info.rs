@@ -176,7 +176,7 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
     /// One CPU's cache of a zone.
     #[must_use]
     pub fn cache_info(&self, id: ZoneId, cpu: CpuId) -> Option<CacheInfo> {
-        let cache = self.caches_of(cpu)?.get(id.0 as usize)?;
+        let cache = self.cache_of(cpu, id)?;
         Some(cache.with(|own| {
             let (batch, high) = S::Keeper::limits(&own.cache);
             let count = S::Keeper::cached(&own.cache);

@@ -96,8 +96,7 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
             buddy.frontier.visit(table, &mut |index| visit(table.pfn(index), Place::Untouched));
         });
         for cpu in (0..self.cpus()).map(CpuId) {
-            let caches = self.caches_of(cpu).unwrap_or(&[]);
-            let Some(cache) = caches.get(zone.id.0 as usize) else { continue };
+            let Some(cache) = self.cache_of(cpu, zone.id) else { continue };
             cache.with(|own| {
                 S::Keeper::visit(&own.cache, table, &mut |index, order| {
                     visit(table.pfn(index), Place::Cached { cpu, order });
