@@ -44,6 +44,7 @@ use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use zonal_sim::machine::check_name;
 
 use error::CalibrateError;
 use survey::Effort;
@@ -86,12 +87,9 @@ impl Default for CalibrateArgs {
 ///
 /// A text that says what a name is made of.
 fn parse_name(name: &str) -> Result<String, String> {
-    let known = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_' || c == '-';
-    let first = |c: char| known(c) && c != '_' && c != '-';
-    if name.len() <= 64 && name.starts_with(first) && name.chars().all(known) {
-        Ok(name.into())
-    } else {
-        Err("a name is 1 to 64 of a-z, 0-9, _ and -, a letter or digit first".into())
+    match check_name(name) {
+        Ok(()) => Ok(name.into()),
+        Err(violation) => Err(violation.to_string()),
     }
 }
 

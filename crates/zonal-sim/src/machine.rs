@@ -22,7 +22,7 @@ mod rules;
 
 pub use builtin::{builtin, builtins};
 pub use parse::{Flaw, MachineError};
-pub use rules::{MAX_CORES, MAX_SOCKETS, Violation};
+pub use rules::{MAX_CORES, MAX_SOCKETS, Violation, check_name};
 
 use serde::{Deserialize, Serialize};
 

@@ -94,7 +94,7 @@ impl Machine {
     /// # Errors
     /// The first [`Violation`], in the order of a machine file.
     pub fn check(&self) -> Result<(), Violation> {
-        name(&self.name)?;
+        check_name(&self.name)?;
         for (key, text) in [("title", &self.title), ("source", &self.source)] {
             if text.trim().is_empty() {
                 return Err(Table(None).violation(key, "empty".to_owned(), "a text"));
@@ -108,8 +108,17 @@ impl Machine {
     }
 }
 
-/// A name is typed on command lines and becomes part of file names.
-fn name(name: &str) -> Result<(), Violation> {
+/// Whether a machine can be called that: a name is typed on command lines and becomes part of file
+/// names.
+///
+/// # Errors
+/// [`Violation`]: 1 to 64 of `a-z`, `0-9`, `_` and `-`, a letter or digit first.
+///
+/// ```
+/// use zonal_sim::machine::check_name;
+/// assert!(check_name("xeon_vm_2cpu").is_ok() && check_name("a machine").is_err());
+/// ```
+pub fn check_name(name: &str) -> Result<(), Violation> {
     let known = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_' || c == '-';
     let first = |c: char| known(c) && c != '_' && c != '-';
     if name.len() <= 64 && name.starts_with(first) && name.chars().all(known) {

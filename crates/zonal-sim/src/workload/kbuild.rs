@@ -6,7 +6,7 @@
 //! - Mechanism: every CPU runs compilers and small processes in turns, each for a burst of page
 //!   faults. Between two faults a process computes for
 //!   [`compute`](crate::machine::Kernel::compute) cycles, which is how hard a build is on the
-//!   allocator: to be fitted for each machine. One fault in eight is a read into the page
+//!   allocator: a constant of each machine. One fault in eight is a read into the page
 //!   cache, which stays until 4096 newer pages were read; page tables, stacks and slabs come
 //!   with it. See [`process`](super::process).
 //! - Scaling: a build takes minutes, a run is a stretch of it, of so many page faults. It begins
