@@ -281,6 +281,7 @@ fn what_does_not_fit_is_said_before_it_is_run() {
         (&small, Workload::Boot, 8, "3 GiB"),
         (&desktop(), Workload::StressHighalloc, 2, "at least 3 tasks"),
         (&desktop(), Workload::PageCache, 2, "at least 3 tasks"),
+        (&large, Workload::PageCache, 8, "one socket"),
         (&large, Workload::PageCacheFits, 8, "one socket"),
     ];
     for (machine, workload, tasks, said) in misfits {

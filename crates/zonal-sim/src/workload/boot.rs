@@ -14,7 +14,7 @@
 //! - Left out: waiting for devices, networks and disks, and what the kernel takes before it has
 //!   its page allocator.
 
-use super::process::{Batches, MEMORY, Mix, Processes, accounted_for};
+use super::process::{Batches, MEMORY, Mix, Processes, accounted_for, add};
 use super::{Needs, Stage, Workload};
 use crate::coroutine::Body;
 use crate::machine::Machine;
@@ -79,7 +79,7 @@ impl Workload for Boot {
             let mut processes = Processes::new(task, random, MIX, share(PROCESSES));
             Box::new(move || {
                 start(&mut processes, share);
-                self.held.set(self.held.get() + processes.held());
+                add(&self.held, processes.held());
             })
         };
         (0..stage.spec.tasks).map(body).collect()

@@ -207,8 +207,8 @@ impl<'a> Process<'a> {
         count("faults", 1);
     }
 
-    fn frames(&self) -> usize {
-        self.mapped.len() + self.tables.len()
+    fn frames(&self) -> u64 {
+        (self.mapped.len() + self.tables.len()) as u64
     }
 
     /// The faults of a round that are left.
@@ -247,7 +247,7 @@ fn age(processes: &mut [Process<'_>], random: &mut fastrand::Rng, spread: f64) {
 }
 
 /// Returns how many frames the task has in the end.
-fn run(mut process: Process<'_>) -> usize {
+fn run(mut process: Process<'_>) -> u64 {
     while !stopped() {
         (0..process.left()).for_each(|_| process.fault());
         process.unmap();
@@ -257,7 +257,7 @@ fn run(mut process: Process<'_>) -> usize {
 }
 
 /// As [`run`], in an address space that others share.
-fn thread(mut process: Process<'_>, space: &SpaceLock) -> usize {
+fn thread(mut process: Process<'_>, space: &SpaceLock) -> u64 {
     while !stopped() {
         for _ in 0..process.left() {
             space.with(Mode::Read, || process.fault());

@@ -62,10 +62,10 @@ impl Workload for ParallelFree {
 }
 
 /// Returns how many frames the task has in the end.
-fn free(mut task: Task<'_>, mapped: &[Pfn]) -> usize {
+fn free(mut task: Task<'_>, mapped: &[Pfn]) -> u64 {
     for (at, batch) in mapped.chunks(BATCH).enumerate() {
         if stopped() {
-            return mapped.len() - at * BATCH;
+            return (mapped.len() - at * BATCH) as u64;
         }
         coroutine::pause_if_early();
         task.unmap(batch, Order::ZERO);

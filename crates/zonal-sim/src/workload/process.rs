@@ -305,8 +305,8 @@ impl Batches {
 }
 
 /// Adds what a task still has to what all have in the end.
-pub(crate) fn add(held: &Cell<u64>, frames: usize) {
-    held.set(held.get() + frames as u64);
+pub(crate) fn add(held: &Cell<u64>, frames: u64) {
+    held.set(held.get() + frames);
 }
 
 /// Whether every frame is free, but for `held` of them.

@@ -96,7 +96,7 @@ fn break_up(stage: &Stage<'_>) {
 }
 
 /// Returns how many frames the task has in the end.
-fn single(mut task: Task<'_>) -> usize {
+fn single(mut task: Task<'_>) -> u64 {
     let mut mapped = Vec::with_capacity(MAPPED / SCALE);
     while !stopped() {
         if mapped.len() == MAPPED / SCALE {
@@ -107,11 +107,11 @@ fn single(mut task: Task<'_>) -> usize {
         mapped.push(task.fault().expect("most of memory is free"));
         count("order0_score", 1);
     }
-    mapped.len()
+    mapped.len() as u64
 }
 
 /// As [`single`], on huge pages.
-fn huge(mut task: Task<'_>) -> usize {
+fn huge(mut task: Task<'_>) -> u64 {
     let frames = Order::HUGE.frames() as usize;
     let (mut blocks, mut singles) = (Vec::new(), Vec::new());
     while !stopped() {
@@ -136,5 +136,5 @@ fn huge(mut task: Task<'_>) -> usize {
             count("thp_score", 1);
         }
     }
-    blocks.len() * frames + singles.len()
+    (blocks.len() * frames + singles.len()) as u64
 }
