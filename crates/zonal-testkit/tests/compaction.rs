@@ -3,7 +3,7 @@
 use super::ledger::{Dice, Ledger, MOVABLE, W, ZONE, events, fragmented};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use zonal::keeper::Keeper;
-use zonal::policy::{Compact, Policy, merge};
+use zonal::policy::{Clusters, Compact, Policy, merge};
 use zonal::watermark::Watermarks;
 use zonal::{CompactMode, CompactOutcome, CpuId, MigrateType, Order, Request, ZoneId};
 use zonal_testkit::host::Host;
@@ -160,6 +160,9 @@ where
             }
             assert!(allocator.alloc_raw(&MOVABLE.with_order(Order::HUGE)).is_err(), "contended");
             allocator.drain_all();
+            // Who compacts has disabled clusters; merges that are skipped without go on being so.
+            let skips = <S::Merge as merge::Merge>::SKIPS && !S::Clusters::CUT;
+            assert_eq!(allocator.zone_info(ZONE).unwrap().merge_skipped > 0, skips, "{}", S::NAME);
             movers.let_go();
             stuck.join().unwrap()
         });

@@ -1,12 +1,13 @@
-//! What compaction evacuates next: the policies side by side.
+//! What compaction evacuates next, and what it merges: the policies side by side.
 
 use super::ledger::{Dice, Ledger, MOVABLE, ZONE, events, fragmented};
 use std::collections::BTreeMap;
 use zonal::policy::{Policy, cluster, compact, merge, split, trace, walk};
+use zonal::preset::{Cluster, ClusterFree, Linux416, SkipMerge, Zonal};
 use zonal::{CompactMode, CompactOutcome, Order, Pfn};
 use zonal_testkit::mover::Moving;
 use zonal_testkit::probe::{Cells, Probe};
-use zonal_testkit::shape::Shape;
+use zonal_testkit::shape::{Shape, order};
 use zonal_testkit::world::with_world;
 
 /// Presets that differ in what is evacuated next, and in nothing else.
@@ -109,4 +110,26 @@ fn a_page_that_stays_costs_one_block() {
             platform.movers().adopt(pfn, order, name);
         }
     });
+}
+
+/// Asynchronous compactions until all memory, which is free, has a block of 32 frames.
+fn passes<S: Policy>() -> u64 {
+    let mut passes = 1;
+    with_world::<Probe<Cells>, S, _>(Shape::Flat, |world| {
+        let mut ledger = Ledger::new(world);
+        ledger.fill(&MOVABLE);
+        ledger.thin_out(&mut Dice(1), 0);
+        while ledger.compact(order(5), CompactMode::Async) != CompactOutcome::Success {
+            passes += 1;
+        }
+        ledger.finish();
+    });
+    passes
+}
+
+/// Of frames whose merging was skipped, asynchronous compaction merges four in a block and pass.
+#[test]
+fn skipped_frames_are_merged_by_fours() {
+    assert_eq!([passes::<SkipMerge>(), passes::<Cluster>(), passes::<ClusterFree>()], [32 / 4; 3]);
+    assert_eq!([passes::<Linux416>(), passes::<Zonal>()], [1, 1]);
 }

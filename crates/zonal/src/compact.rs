@@ -16,7 +16,8 @@
 //!   than large pieces ([`fragmentation_permille`]), is left alone;
 //! - after a synchronous compaction in vain the next 1, 3, 7, … 63 attempts for that order or a
 //!   larger one are put off;
-//! - one compaction at a time runs in a zone; a request calls the background's off.
+//! - one compaction at a time runs in a zone; a request waits for another's for a while, and
+//!   calls the background's off.
 //!
 //! While a page is moved, the old block is its owner's and the new one the host's; no frame is
 //! in a third place. Whatever the host does (refuse, panic, never return, lie about what it
@@ -50,7 +51,7 @@ use crate::keeper::Keeper;
 use crate::migrate::MigrateType;
 use crate::platform::Platform;
 use crate::policy::compact::Occasion;
-use crate::policy::{Compact, Merge, Policy};
+use crate::policy::{Clusters, Compact, Merge, Policy};
 use crate::report::unusable_permille;
 use crate::request::Request;
 use crate::units::{CpuId, Order, ZoneId};
@@ -86,7 +87,8 @@ pub enum CompactOutcome {
     /// Not tried: the zone has too little free memory, its memory is not in pieces too small,
     /// or the order is 0.
     NotSuitable,
-    /// Not tried: another compaction is running in the zone.
+    /// Not tried: another compaction is running in the zone, and had not ended when a request had
+    /// waited for a while.
     Contended,
     /// Not possible: the host cannot move pages and the preset never skips a merge, or there is
     /// no such zone.
@@ -226,14 +228,9 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
         if task.order == Order::ZERO {
             return (CompactOutcome::NotSuitable, None);
         }
-        let started = match task.on {
-            Occasion::Background | Occasion::Rest => zone.compaction.start(true),
-            Occasion::Request | Occasion::Retry => zone.compaction.start_or_call_off(),
-        };
-        if !started {
+        let Some(_running) = self.start(zone, task) else {
             return (CompactOutcome::Contended, None);
-        }
-        let _running = Running(zone);
+        };
         // Before the back-off is asked: of a request's attempts it may let only a later one pass.
         if zone.compaction.is_outdated() && S::Compact::forgets(task.on) {
             self.forget_hints(zone);
@@ -241,7 +238,7 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
         if let Some(outcome) = self.before_compaction(zone, task) {
             return (outcome, None);
         }
-        let clusters_off = ClustersOff::new(zone, self);
+        let clusters_off = self.clusters_off(zone);
         let mut scan = Scan::new(self, zone, task);
         let mut outcome = scan.run();
         let hinted = outcome == CompactOutcome::Complete && scan.was_hinted();
@@ -264,6 +261,25 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
             zone.with_buddy(|buddy| buddy.compaction_deferred = true);
         }
         (outcome, taken)
+    }
+
+    /// Makes the zone's compaction the task's; a request waits for its turn for a while.
+    fn start(&self, zone: &'m Zone<P, S>, task: &Task<'_>) -> Option<Running<'m, P, S>> {
+        let in_background = matches!(task.on, Occasion::Background | Occasion::Rest);
+        let mut started = zone.compaction.start(in_background);
+        if !started && !in_background {
+            // A block is wanted from now on: what others free meanwhile is merged.
+            let _merging = self.clusters_off(zone);
+            started = zone.compaction.start_after_another();
+        }
+        started.then(|| Running(zone))
+    }
+
+    /// For as long as there is compaction to do. Merges that are skipped without clusters go on
+    /// being skipped: only a compaction that fails ends that (Lu 2018, patch 2; patch 3 has the
+    /// rest).
+    fn clusters_off(&self, zone: &'m Zone<P, S>) -> Option<ClustersOff<'m, P, S>> {
+        S::Clusters::CUT.then(|| ClustersOff::new(zone, self))
     }
 
     /// What may make a compaction unnecessary or useless.

@@ -84,8 +84,8 @@ mod runs {
     pub(super) const CALLED_OFF: u64 = 3;
 }
 
-/// How often a request looks whether the background has ended: some pages' time. A host that takes
-/// longer for one keeps the zone.
+/// How often a request looks whether the compaction that runs has ended: some pages' time. A host
+/// that takes longer for one, or a request that needs many, keeps the zone.
 const LOOKS: u32 = 1 << 12;
 
 /// Compaction's part of a zone.
@@ -125,22 +125,17 @@ impl<P: Platform> ZoneCompaction<P> {
         self.running.compare_exchange(runs::NONE, mark, Acquire, Relaxed).is_ok()
     }
 
-    /// As [`start`](Self::start) for a request: if the background's runs, calls it off and waits
-    /// for its end, for a while.
-    pub(super) fn start_or_call_off(&self) -> bool {
+    /// As [`start`](Self::start) for a request: waits for a while for the end of the one that runs,
+    /// and calls it off if it is the background's.
+    pub(super) fn start_after_another(&self) -> bool {
         for _ in 0..LOOKS {
+            // Relaxed: it says nothing else. Of an error neither: `start` looks again.
+            let (from, to) = (runs::IN_BACKGROUND, runs::CALLED_OFF);
+            let _ = self.running.compare_exchange(from, to, Relaxed, Relaxed);
+            P::relax();
             if self.start(false) {
                 return true;
             }
-            // Relaxed: it says nothing else.
-            let (from, to) = (runs::IN_BACKGROUND, runs::CALLED_OFF);
-            let now = match self.running.compare_exchange(from, to, Relaxed, Relaxed) {
-                Ok(now) | Err(now) => now,
-            };
-            if now == runs::FOR_REQUEST {
-                return false;
-            }
-            P::relax();
         }
         false
     }
@@ -285,11 +280,11 @@ mod tests {
         let zone = ZoneCompaction::<SingleThread>::new();
         assert!(zone.start(true) && !zone.start(false));
         assert!(!zone.is_called_off());
-        assert!(!zone.start_or_call_off(), "it does not end");
+        assert!(!zone.start_after_another(), "it does not end");
         assert!(zone.is_called_off());
         zone.stop();
-        assert!(zone.start_or_call_off());
-        assert!(!zone.start_or_call_off() && !zone.is_called_off());
+        assert!(zone.start_after_another());
+        assert!(!zone.start_after_another() && !zone.is_called_off());
         zone.stop();
         assert!(zone.start(true) && !zone.is_called_off());
     }
