@@ -30,6 +30,9 @@ const LEFT: u64 = 8;
 /// Cycles after the first task in which the others begin: a guess, a hundred forks in 4 ms.
 const FORKING: f64 = 1e7;
 
+/// Pages touched before those that count: until the base's scores change no more.
+const WARM_UP: u64 = 2_000_000;
+
 /// The workload.
 #[derive(Default)]
 pub(crate) struct ThpMix {
@@ -50,12 +53,11 @@ impl Workload for ThpMix {
             let least = (mapped * SCALE as u64).div_ceil(3 << 16);
             return Err(spec.misfit(machine, format!("it takes {least} GiB of memory")));
         }
-        let pages = if spec.quick { 300_000 } else { 1_000_000 };
         Ok(Needs {
             frames_a_socket: frames / u64::from(machine.topology.sockets),
             counted: "order0_score",
-            warm_up: pages / 3,
-            measure: pages,
+            warm_up: WARM_UP,
+            measure: if spec.quick { 500_000 } else { 2_000_000 },
             rates: true,
         })
     }
