@@ -20,7 +20,7 @@
 //! | the pager | then |
 //! |---|---|
 //! | refuses | the page stays; the request looks elsewhere, and fails with its usual error |
-//! | takes for ever | this request does not return, and nobody else compacts that zone: who has the background stuck there waits for some milliseconds; all others go on |
+//! | takes for ever | this request does not return, and nobody else compacts that zone: who wants a large block there waits for some milliseconds and goes without; all others go on |
 //! | panics | the panic reaches whoever made the request; a page that was to be moved stays |
 //! | overstates what it freed | the request looks again in vain, at most 16 times |
 //! | understates it | the request may fail, or be served, by what there is |
@@ -28,7 +28,8 @@
 //! | says that it moved a page, and did not tell the owner | a broken contract, see [`Pager`] |
 //!
 //! A pager with a lock must not ask the arena for memory with it held, except with `no_wait`:
-//! the request may come back to the same lock.
+//! the request may come back to the same lock. From inside a call to move a page, a request for a large
+//! block should be `no_wait` as well: it may wait, in vain, for the compaction that it is inside.
 //!
 //! Source of the idea: the shrinkers and the page migration of Linux (2.6.23 and later), one
 //! object for both.

@@ -248,7 +248,7 @@ where
         let kept = scope.spawn(|| arena.alloc(&movable(Order::HUGE)).is_ok());
         shelf.await_waiting();
         others_go_on(&shelf);
-        // The zone is compacted by one at a time; who comes second does without.
+        // The zone is compacted by one at a time; who comes second waits for a while and does without.
         assert!(arena.alloc(&movable(Order::HUGE)).is_err());
         assert_eq!(arena.compact(Order::HUGE), CompactOutcome::Contended);
         arena.drain();

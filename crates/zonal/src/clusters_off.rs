@@ -22,8 +22,8 @@ use core::fmt;
 /// In one zone nobody cuts clusters off its order-0 lists, and single frames merge when they are
 /// freed, until this is dropped. Guards nest: the last one to go enables.
 ///
-/// For whoever looks at the states of single frames by pfn, or wants large blocks: compaction
-/// and contiguous allocation hold one while they work. Frames that were merge-skipped before
+/// For whoever looks at the states of single frames by pfn, or wants large blocks: contiguous
+/// allocation holds one while it works, and compaction where there are clusters. Frames that were merge-skipped before
 /// stay as they are until somebody merges them. Without effect under presets that skip no merge.
 ///
 /// A guard that is forgotten ([`core::mem::forget`]) leaves the zone with clusters disabled for

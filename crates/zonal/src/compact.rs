@@ -135,7 +135,8 @@ impl<P: Platform, S: Policy> Drop for Running<'_, P, S> {
 
 impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
     /// Compacts one zone until it has a free block of `order`. The zone's caches and clusters
-    /// are emptied first. Costs up to O(frames of the zone) and as many calls of the host.
+    /// are emptied first. Costs up to O(frames of the zone) and as many calls of the host. If
+    /// another compaction runs there it waits for that, for a while.
     pub fn compact_zone(&self, zone: ZoneId, order: Order, mode: CompactMode) -> CompactOutcome {
         let Some(zone) = self.zone(zone) else { return CompactOutcome::Unavailable };
         let (goal, on, budget) = (Goal::Any, Occasion::Request, u32::MAX);
@@ -228,7 +229,7 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
         if task.order == Order::ZERO {
             return (CompactOutcome::NotSuitable, None);
         }
-        let Some(_running) = self.start(zone, task) else {
+        let Some((_running, waited)) = self.start(zone, task) else {
             return (CompactOutcome::Contended, None);
         };
         // Before the back-off is asked: of a request's attempts it may let only a later one pass.
@@ -238,7 +239,7 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
         if let Some(outcome) = self.before_compaction(zone, task) {
             return (outcome, None);
         }
-        let clusters_off = self.clusters_off(zone);
+        let clusters_off = waited.or_else(|| self.clusters_off(zone));
         let mut scan = Scan::new(self, zone, task);
         let mut outcome = scan.run();
         let hinted = outcome == CompactOutcome::Complete && scan.was_hinted();
@@ -263,16 +264,24 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
         (outcome, taken)
     }
 
-    /// Makes the zone's compaction the task's; a request waits for its turn for a while.
-    fn start(&self, zone: &'m Zone<P, S>, task: &Task<'_>) -> Option<Running<'m, P, S>> {
+    /// Makes the zone's compaction the task's; a request waits for its turn for a while, and has
+    /// disabled clusters then.
+    #[expect(clippy::type_complexity, reason = "two guards")]
+    fn start(
+        &self,
+        zone: &'m Zone<P, S>,
+        task: &Task<'_>,
+    ) -> Option<(Running<'m, P, S>, Option<ClustersOff<'m, P, S>>)> {
         let in_background = matches!(task.on, Occasion::Background | Occasion::Rest);
-        let mut started = zone.compaction.start(in_background);
-        if !started && !in_background {
-            // A block is wanted from now on: what others free meanwhile is merged.
-            let _merging = self.clusters_off(zone);
-            started = zone.compaction.start_after_another();
+        if zone.compaction.start(in_background) {
+            return Some((Running(zone), None));
         }
-        started.then(|| Running(zone))
+        if in_background {
+            return None;
+        }
+        // A block is wanted from now on: what others free meanwhile is merged.
+        let clusters_off = self.clusters_off(zone);
+        zone.compaction.start_after_another().then(|| (Running(zone), clusters_off))
     }
 
     /// For as long as there is compaction to do. Merges that are skipped without clusters go on

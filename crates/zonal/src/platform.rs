@@ -176,8 +176,9 @@ pub trait Platform: Sized {
         NodeId(0)
     }
 
-    /// Waits a moment for another CPU that will soon be done and needs nothing from this one.
-    /// May be called with the zone lock held.
+    /// Waits a moment for another CPU. With the zone lock held that one will soon be done and needs
+    /// nothing from this one; a request that waits to compact holds nothing, and looks a few thousand
+    /// times at most.
     #[inline]
     fn relax() {
         core::hint::spin_loop();
@@ -221,7 +222,8 @@ pub trait Platform: Sized {
 
     /// Moves what the block `page.from` holds to `page.to`, which is allocated with the same
     /// order and known to nobody else, and makes its owner use that from now on. Called without
-    /// any allocator lock held (I-7).
+    /// any allocator lock held (I-7). A request for a large block from in here should be
+    /// [`no_wait`](crate::Request::no_wait): it may wait, in vain, for the compaction that it is inside.
     ///
     /// `Ok`: nobody uses `from` any more; it is the allocator's, and `to` is its owner's, who
     /// may free it at once. The host must be sure that the owner neither frees nor uses `from`

@@ -307,6 +307,8 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
                     taken.or_else(|| self.walk(entry, zones, request, Mark::Min))
                 }
                 CompactOutcome::Complete | CompactOutcome::PartialSkipped => None,
+                // It waited: who compacts may have left a block, or others freed one.
+                CompactOutcome::Contended => self.walk(entry, zones, request, Mark::Min),
                 _ => continue,
             };
             zone.compaction.count(Count::Stall, 1);

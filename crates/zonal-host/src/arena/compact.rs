@@ -10,7 +10,8 @@ use zonal::{Order, ZoneId};
 impl<S: Policy> Arena<S> {
     /// Sees to a free block of `order` in every zone: drains and merges, and where that does
     /// not do it, has the [pager](crate::pager) move pages. Waits for the pager, as far as that
-    /// waits; costs up to O(frames) and as many calls of the pager, which holds nobody else up.
+    /// waits; costs up to O(frames) and as many calls of the pager. Meanwhile others that want
+    /// large blocks of the same zone wait, for some milliseconds at most.
     ///
     /// Requests do the same for themselves, and a [compactor](crate::compactor) in the
     /// background; this is for the moment before many large blocks are wanted.

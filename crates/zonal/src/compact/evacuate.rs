@@ -95,8 +95,11 @@ impl<P: Platform, S: Policy> Scan<'_, '_, P, S> {
                 Moved::No => {
                     stays = true;
                     // The aligned block of the wanted order cannot form any more.
-                    at =
-                        if presses_on { at + order.size() } else { (at | (wanted.size() - 1)) + 1 };
+                    at = if presses_on {
+                        at + order.size()
+                    } else {
+                        (at | (wanted.size() - 1)).saturating_add(1)
+                    };
                 }
             }
         }
@@ -108,6 +111,8 @@ impl<P: Platform, S: Policy> Scan<'_, '_, P, S> {
     fn drain_into(&mut self, part: &Range<u32>) -> bool {
         let (allocator, zone, table) = (self.allocator, self.zone, &self.allocator.table);
         allocator.empty_caches(zone);
+        // What came out of them may have been skipped.
+        self.merge_in(part.clone());
         let (wanted, request) = (self.task.order, self.task.request);
         zone.with_buddy(|buddy| {
             let state = table.state(part.start);

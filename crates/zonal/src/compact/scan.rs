@@ -261,32 +261,32 @@ impl<'a, 'm, P: Platform, S: Policy> Scan<'a, 'm, P, S> {
     /// asynchronous scan leaves the rest of a block of the wanted order as [`SkipSingles`] says.
     ///
     /// [`SkipSingles`]: crate::policy::merge::SkipSingles
-    fn merge_in(&self, part: Range<u32>) {
+    pub(super) fn merge_in(&self, part: Range<u32>) {
         if !S::Merge::SKIPS {
             return;
         }
-        let table = &self.allocator.table;
+        let leaves = self.task.mode == CompactMode::Async;
         let mut at = part.start & !1;
         while at < part.end {
-            let merged = self.merge_at(at);
-            let hidden = merged && table.state(at) == FrameState::INNER;
-            at = match self.task.mode {
-                CompactMode::Async if hidden => (at | (self.task.order.size() - 1)) + 1,
+            at = match self.merge_at(at) {
+                true if leaves => (at | (self.task.order.size() - 1)).saturating_add(1),
                 _ => at + 2,
             };
         }
     }
 
     /// Merges the frame at `at`, an even one, with its buddy, if both are free and one of them was
-    /// skipped.
+    /// skipped; whether it was this one and lies inside a block now.
     fn merge_at(&self, at: u32) -> bool {
         let table = &self.allocator.table;
         // Without the lock a hint; `merge_skipped` looks again. Of two buddies one is enough.
         let (one, two) = (table.state(at), table.get_state(at + 1));
         let both = one.is_free_single() && two.is_some_and(FrameState::is_free_single);
-        let skipped = if one == FrameState::MERGE_SKIPPED { at } else { at + 1 };
+        let first = one == FrameState::MERGE_SKIPPED;
         both && table.block(at).zone() == Some(self.zone.id)
-            && self.zone.with_buddy(|buddy| buddy.merge_skipped(table, skipped))
+            && self.zone.with_buddy(|buddy| buddy.merge_skipped(table, at + u32::from(!first)))
+            && first
+            && table.state(at) == FrameState::INNER
     }
 }
 

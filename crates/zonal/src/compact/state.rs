@@ -84,8 +84,9 @@ mod runs {
     pub(super) const CALLED_OFF: u64 = 3;
 }
 
-/// How often a request looks whether the compaction that runs has ended: some pages' time. A host
-/// that takes longer for one, or a request that needs many, keeps the zone.
+/// How often a request looks whether the compaction that runs has ended. A look is a
+/// [`relax`](Platform::relax) long: together a tenth of a millisecond where that is a spin hint, some
+/// milliseconds in an arena. Whoever takes longer keeps the zone.
 const LOOKS: u32 = 1 << 12;
 
 /// Compaction's part of a zone.
@@ -129,13 +130,17 @@ impl<P: Platform> ZoneCompaction<P> {
     /// and calls it off if it is the background's.
     pub(super) fn start_after_another(&self) -> bool {
         for _ in 0..LOOKS {
-            // Relaxed: it says nothing else. Of an error neither: `start` looks again.
-            let (from, to) = (runs::IN_BACKGROUND, runs::CALLED_OFF);
-            let _ = self.running.compare_exchange(from, to, Relaxed, Relaxed);
-            P::relax();
-            if self.start(false) {
-                return true;
+            // Relaxed: a look, so that those who wait share the line; who acts swaps the mark.
+            match self.running.load(Relaxed) {
+                runs::NONE if self.start(false) => return true,
+                runs::IN_BACKGROUND => {
+                    // Relaxed: it says nothing else. Of an error neither: there is another look.
+                    let (from, to) = (runs::IN_BACKGROUND, runs::CALLED_OFF);
+                    let _ = self.running.compare_exchange(from, to, Relaxed, Relaxed);
+                }
+                _ => {}
             }
+            P::relax();
         }
         false
     }

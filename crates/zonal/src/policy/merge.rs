@@ -51,8 +51,8 @@ impl Merge for Always {
 ///   only where there are any, as patch 3 does, and goes on skipping otherwise, as patch 2 does).
 /// - The scanner loses sight of a frame that merged with what lies before it: that frame is inside
 ///   a block then and looks like one that stays. As in the source, asynchronous compaction leaves
-///   the rest of the aligned block of the wanted order there: of 512 free frames four are merged
-///   in a pass. Synchronous compaction goes on.
+///   the rest of the aligned block of the wanted order there (of the pageblock, if that is
+///   smaller): of 512 free frames four are merged in a pass. Synchronous compaction goes on.
 /// - State: the mark is a value of the state byte; the count is the free area's. Both under the
 ///   zone lock.
 /// - Costs high orders dear: nothing merges until compaction comes by.
