@@ -2,16 +2,20 @@
 //!
 //! - Source: Lu 2018, patch 4, counted on a desktop after boot how often a batch that per-CPU
 //!   lists give back is of a single migrate type.
-//! - Mechanism, as any Linux desktop starts: (1) the initial RAM disk is unpacked into the page
-//!   cache; (2) drivers come up, with kernel objects that stay and buffers that go; (3) the RAM
-//!   disk's pages are freed at once; (4) hundreds of short processes run, as device managers and
-//!   start scripts have them, and some daemons that stay; files are read and stay cached, with
-//!   dentries and inodes beside them. CPUs share all of it evenly.
+//! - Mechanism, as any Linux desktop starts: (1) the initial RAM disk is unpacked into unmovable
+//!   pages, as its file system (ramfs) asks for them; (2) drivers come up, with kernel objects that
+//!   stay and buffers that go; (3) the RAM disk's pages are freed at once; (4) hundreds of short
+//!   processes run, as device managers and start scripts have them, and some daemons that stay;
+//!   files are read and stay cached, with dentries and inodes beside them; (5) a splash screen, a
+//!   login and a desktop follow each other, drawn in buffers of single reclaimable pages, as Intel's
+//!   graphics driver asks for them. CPUs share all of it evenly.
 //! - The numbers below are assumed, of the size that desktops of that time show in `dmesg`, `ps`
-//!   and `free` after a start; they are not fitted to the source's counts. Sizes and orders of
-//!   processes and slabs are those of [`mix::kbuild`](crate::mix::kbuild).
+//!   and `free` after a start; but for the number of processes they are not fitted to the source's
+//!   counts. Sizes and orders of processes and slabs are those of
+//!   [`mix::kbuild`](crate::mix::kbuild).
 //! - Scaling: none, but memory beyond 4 GiB is left out, since nothing of it would be touched.
-//! - Left out: waiting for devices, networks and disks, and what the kernel takes before it has
+//! - Left out: the LRU lists of the RAM disk's and the screens' pages, from which nothing is
+//!   reclaimed; waiting for devices, networks and disks, and what the kernel takes before it has
 //!   its page allocator.
 
 use super::process::{Batches, MEMORY, Mix, Processes, accounted_for, add};
@@ -21,8 +25,9 @@ use crate::machine::Machine;
 use crate::mix::kbuild::SMALL_ONE_IN;
 use crate::outcome::Figure;
 use crate::run::{SimError, Spec};
+use crate::task::Task;
 use core::cell::Cell;
-use zonal::{MigrateType, Order};
+use zonal::{MigrateType, Order, Pfn, Request};
 
 /// Pages of the initial RAM disk, unpacked: 48 MiB.
 const RAM_DISK: usize = 12_288;
@@ -30,12 +35,19 @@ const RAM_DISK: usize = 12_288;
 const DRIVERS: usize = 8_192;
 /// One of these blocks in so many is a buffer that is freed when its driver is up.
 const BUFFER_ONE_IN: usize = 4;
-/// Processes.
-const PROCESSES: usize = 800;
+/// Processes: as many as make the per-CPU lists give back as often as they did in the source, whose
+/// number of calls is given and not predicted.
+const PROCESSES: usize = 225;
 /// File pages that are read ahead by nobody's page fault: 160 MiB.
 const READ: usize = 40_960;
 /// File pages to a block of dentries and inodes.
 const PAGES_PER_SLAB: usize = 16;
+/// Screens that follow each other; the last one stays.
+const SCREENS: usize = 3;
+/// Buffers of a screen: what is shown, what is drawn next, and as much for windows.
+const BUFFERS: usize = 4;
+/// Pages of a buffer: 1920 by 1080 pixels of four bytes.
+const BUFFER: usize = 2_025;
 /// File pages read between two bursts of page faults.
 const READ_AT_ONCE: usize = 32;
 
@@ -78,8 +90,8 @@ impl Workload for Boot {
             let (task, random) = (stage.task(cpu), stage.random(cpu));
             let mut processes = Processes::new(task, random, MIX, share(PROCESSES));
             Box::new(move || {
-                start(&mut processes, share);
-                add(&self.held, processes.held());
+                let drawn = start(&mut processes, share);
+                add(&self.held, processes.held() + drawn);
             })
         };
         (0..stage.spec.tasks).map(body).collect()
@@ -91,10 +103,19 @@ impl Workload for Boot {
     }
 }
 
-/// A CPU's share of the start.
-fn start(processes: &mut Processes<'_>, share: impl Fn(usize) -> usize) {
-    let ram_disk: Vec<_> =
-        (0..share(RAM_DISK)).map(|_| processes.task.fault().expect(MEMORY)).collect();
+/// Pages that the kernel fills for itself.
+fn filled(task: &mut Task<'_>, pages: usize, migrate: MigrateType) -> Vec<Pfn> {
+    let request = Request::frame().migrate(migrate);
+    let mut page = || {
+        task.copy_page();
+        task.cache_page(&request).expect(MEMORY)
+    };
+    (0..pages).map(|_| page()).collect()
+}
+
+/// A CPU's share of the start. Returns how many pages its part of the last screen has.
+fn start(processes: &mut Processes<'_>, share: impl Fn(usize) -> usize) -> u64 {
+    let ram_disk = filled(&mut processes.task, share(RAM_DISK), MigrateType::Unmovable);
     let mut buffers = Vec::new();
     for _ in 0..share(DRIVERS) {
         let block = processes.slab(MigrateType::Unmovable);
@@ -105,10 +126,16 @@ fn start(processes: &mut Processes<'_>, share: impl Fn(usize) -> usize) {
         }
     }
     processes.give(&buffers);
-    processes.task.list();
-    processes.task.release(&ram_disk, Order::ZERO);
-    let mut to_read = share(READ);
+    processes.task.give(&ram_disk, Order::ZERO);
+    let (all, mut screen, mut screens) = (share(READ), Vec::new(), SCREENS);
+    let mut to_read = all;
     while processes.burst() || to_read > 0 {
+        if screens > 0 && to_read * SCREENS <= all * screens {
+            screens -= 1;
+            let pages = share(BUFFERS) * BUFFER;
+            let next = filled(&mut processes.task, pages, MigrateType::Reclaimable);
+            processes.task.give(&core::mem::replace(&mut screen, next), Order::ZERO);
+        }
         let read = to_read.min(READ_AT_ONCE);
         to_read -= read;
         for page in 0..read {
@@ -119,4 +146,5 @@ fn start(processes: &mut Processes<'_>, share: impl Fn(usize) -> usize) {
             }
         }
     }
+    screen.len() as u64
 }
