@@ -127,6 +127,9 @@ const FORGET_PER_HOLD: usize = 512;
 /// Compaction runs in a zone; ends when dropped, whatever the host did.
 struct Running<'a, P: Platform, S: Policy>(&'a Zone<P, S>);
 
+/// A turn at compacting, and what was disabled if it had to be waited for.
+type Turn<'a, P, S> = (Running<'a, P, S>, Option<ClustersOff<'a, P, S>>);
+
 impl<P: Platform, S: Policy> Drop for Running<'_, P, S> {
     fn drop(&mut self) {
         self.0.compaction.stop();
@@ -266,12 +269,7 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
 
     /// Makes the zone's compaction the task's; a request waits for its turn for a while, and has
     /// disabled clusters then.
-    #[expect(clippy::type_complexity, reason = "two guards")]
-    fn start(
-        &self,
-        zone: &'m Zone<P, S>,
-        task: &Task<'_>,
-    ) -> Option<(Running<'m, P, S>, Option<ClustersOff<'m, P, S>>)> {
+    fn start(&self, zone: &'m Zone<P, S>, task: &Task<'_>) -> Option<Turn<'m, P, S>> {
         let in_background = matches!(task.on, Occasion::Background | Occasion::Rest);
         if zone.compaction.start(in_background) {
             return Some((Running(zone), None));

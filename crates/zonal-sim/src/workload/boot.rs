@@ -35,7 +35,7 @@ const RAM_DISK: usize = 12_288;
 const DRIVERS: usize = 8_192;
 /// One of these blocks in so many is a buffer that is freed when its driver is up.
 const BUFFER_ONE_IN: usize = 4;
-/// Processes: as many as make the per-CPU lists give back as often as they did in the source, whose
+/// Processes: as many as make the per-CPU lists give back about as often as in the source, whose
 /// number of calls is given and not predicted.
 const PROCESSES: usize = 225;
 /// File pages that are read ahead by nobody's page fault: 160 MiB.

@@ -1,7 +1,7 @@
 //! Moving pages: one block at a time, with the host's help.
 
 use super::apart::Apart;
-use super::scan::{Part, Scan};
+use super::scan::{Part, Scan, block_end};
 use super::state::Count;
 use super::target::Found;
 use super::{CompactMode, may_have_cma};
@@ -95,11 +95,7 @@ impl<P: Platform, S: Policy> Scan<'_, '_, P, S> {
                 Moved::No => {
                     stays = true;
                     // The aligned block of the wanted order cannot form any more.
-                    at = if presses_on {
-                        at + order.size()
-                    } else {
-                        (at | (wanted.size() - 1)).saturating_add(1)
-                    };
+                    at = if presses_on { at + order.size() } else { block_end(at, wanted) };
                 }
             }
         }

@@ -265,13 +265,11 @@ impl<'a, 'm, P: Platform, S: Policy> Scan<'a, 'm, P, S> {
         if !S::Merge::SKIPS {
             return;
         }
-        let leaves = self.task.mode == CompactMode::Async;
+        let asynchronous = self.task.mode == CompactMode::Async;
         let mut at = part.start & !1;
         while at < part.end {
-            at = match self.merge_at(at) {
-                true if leaves => (at | (self.task.order.size() - 1)).saturating_add(1),
-                _ => at + 2,
-            };
+            let leaves = self.merge_at(at) && asynchronous;
+            at = if leaves { block_end(at, self.task.order) } else { at + 2 };
         }
     }
 
@@ -288,6 +286,11 @@ impl<'a, 'm, P: Platform, S: Policy> Scan<'a, 'm, P, S> {
             && first
             && table.state(at) == FrameState::INNER
     }
+}
+
+/// Where the aligned block of `order` ends that the frame at `at` lies in.
+pub(super) fn block_end(at: u32, order: Order) -> u32 {
+    (at | (order.size() - 1)).saturating_add(1)
 }
 
 /// Adds what is in `part` to `census`, for an order wanted above 0, or as much of it as was

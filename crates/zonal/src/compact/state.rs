@@ -85,7 +85,7 @@ mod runs {
 }
 
 /// How often a request looks whether the compaction that runs has ended. A look is a
-/// [`relax`](Platform::relax) long: together a tenth of a millisecond where that is a spin hint, some
+/// [`relax`](Platform::relax) long: together tens of microseconds where that is a spin hint, a few
 /// milliseconds in an arena. Whoever takes longer keeps the zone.
 const LOOKS: u32 = 1 << 12;
 
