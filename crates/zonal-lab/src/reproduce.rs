@@ -160,6 +160,8 @@ pub struct Report {
     pub choice: Choice,
     /// How many runs there were, all those counted that a mean is of.
     pub runs: usize,
+    /// Whether there is a number that is the mean of several runs.
+    pub has_means: bool,
     /// Published beside simulated.
     pub rows: Vec<Row>,
     /// What was to be shown.
@@ -264,6 +266,7 @@ pub fn simulate(
     Report {
         choice,
         runs: runs.count(),
+        has_means: runs.has_means(),
         targets: targets::targets(&rows, &extras, &runs),
         cycles: cycles.collect(),
         zonal: ["page_fault1_processes", "page_fault1_threads"].map(curve).into(),

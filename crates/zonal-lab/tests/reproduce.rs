@@ -287,6 +287,17 @@ fn what_differs_from_seed_to_seed_is_run_with_six() {
 }
 
 #[test]
+fn means_are_mentioned_where_there_are_any() {
+    let says = |only: &str, quick| {
+        let args = ReproduceArgs { only: vec![only.into()], quick, ..args() };
+        printed(&exact(), &args).0.contains("the mean of six runs")
+    };
+    assert!(says("zone-lock", false));
+    assert!(!says("zone-lock", true));
+    assert!(!says("fair-zone", false));
+}
+
+#[test]
 fn rows_that_were_not_run_are_there_with_the_reason() {
     let quick = ReproduceArgs { quick: true, ..args() };
     let fake = exact();

@@ -72,6 +72,8 @@ pub(crate) struct Engine {
     pub(crate) stopped: bool,
     /// Blocks that tasks on virtual CPUs allocated and freed.
     pub(crate) page_operations: u64,
+    /// Frames that the workload took and has not given back.
+    pub(crate) taken: i64,
     /// Who answers the allocator's callbacks.
     pub(crate) host: Option<Rc<dyn Host>>,
     /// When the CPU that runs was resumed, by its clock.
@@ -156,6 +158,7 @@ impl Engine {
             lock_cost: ticks(cost.lock),
             stopped: false,
             page_operations: 0,
+            taken: 0,
             host: None,
             turn_began: Ticks::default(),
             space: Space::new(usize::from(topology.sockets)),

@@ -5,6 +5,7 @@
 
 use crate::engine;
 use crate::platform::Sim;
+use crate::task::count_taken;
 use std::rc::Rc;
 use zonal::page_state::PageState;
 use zonal::platform::{Immovable, Migration};
@@ -38,10 +39,12 @@ impl<S: Policy> Frames for Allocator<'_, Sim, S> {
     fn free(&self, frames: &[Pfn]) {
         let freed = self.free_bulk(frames);
         assert_eq!(freed.refused, 0, "frames of this workload: {:?}", freed.first_refused);
+        count_taken(-(frames.len() as i64));
     }
 
     fn free_block(&self, pfn: Pfn, order: Order) {
         self.free_raw(pfn, order).expect("a block of this workload");
+        count_taken(-(order.frames() as i64));
     }
 
     fn count(&self, pfn: Pfn, state: PageState, change: i32) {

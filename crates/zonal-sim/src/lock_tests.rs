@@ -131,7 +131,7 @@ fn waiting_is_put_down_to_what_the_cpu_does() {
         let lock = &lock;
         Box::new(move || {
             work(after);
-            during(phase, 0, || lock.with(|_| work(5000)));
+            during(phase, 0, 0, || lock.with(|_| work(5000)));
         })
     };
     let seen = on_clocks(vec![holds(Phase::Alloc, 0), holds(Phase::Free, 500)]).unwrap();

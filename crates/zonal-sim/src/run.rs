@@ -146,7 +146,7 @@ pub enum SimError {
         workload: Workload,
         /// Frames of the machine.
         managed: u64,
-        /// Frames that are free, or that the workload says it has.
+        /// Frames that are free, or that the workload took and has not given back.
         known: u64,
     },
 }
@@ -305,10 +305,10 @@ fn work_on(machine: &Machine, spec: &Spec) -> Result<Box<dyn workload::Workload>
     Ok(match spec.workload {
         Workload::PageFault1 => Box::new(PageFault::new(false)),
         Workload::PageFault1Threads => Box::new(PageFault::new(true)),
-        Workload::ParallelFree => Box::new(ParallelFree::default()),
-        Workload::ThpMix => Box::new(ThpMix::default()),
+        Workload::ParallelFree => Box::new(ParallelFree),
+        Workload::ThpMix => Box::new(ThpMix),
         Workload::Kbuild => Box::new(Kbuild::default()),
-        Workload::Boot => Box::new(Boot::default()),
+        Workload::Boot => Box::new(Boot),
         Workload::Netperf => Box::new(Netperf),
         Workload::StressHighalloc => Box::new(HighAlloc::default()),
         Workload::Replay => return Err(spec.misfit(machine, "it needs a trace")),

@@ -142,14 +142,24 @@ pub(crate) fn count(name: &'static str, by: u64) {
     engine::with(|engine| engine.measured.count(name, by));
 }
 
-/// Runs `f`, which allocates or frees so many blocks, with its waiting put down to `phase`.
-pub(crate) fn during<R>(phase: Phase, blocks: u64, f: impl FnOnce() -> R) -> R {
-    let before = engine::with_cpu(|engine, cpu| {
+/// Counts frames that the workload takes, or gives back.
+pub(crate) fn count_taken(frames: i64) {
+    engine::with(|engine| engine.taken += frames);
+}
+
+/// Runs `f`, which allocates or frees so many blocks and takes so many frames, or gives them back,
+/// with its waiting put down to `phase`.
+pub(crate) fn during<R>(phase: Phase, blocks: u64, frames: i64, f: impl FnOnce() -> R) -> R {
+    let before = engine::with(|engine| {
+        engine.taken += frames;
+        let cpu = engine.current?;
         engine.page_operations += blocks;
-        core::mem::replace(&mut engine.cpus[cpu].phase, phase)
+        Some(core::mem::replace(&mut engine.cpus[cpu].phase, phase))
     });
     let result = f();
-    engine::with_cpu(|engine, cpu| engine.cpus[cpu].phase = before.unwrap_or_default());
+    engine::with_cpu(|engine, cpu| {
+        engine.cpus[cpu].phase = before.flatten().unwrap_or_default();
+    });
     result
 }
 
@@ -174,7 +184,12 @@ impl Task<'_> {
 
     /// Takes a block of any kind.
     pub(crate) fn ask(&mut self, request: &Request) -> Result<Pfn, Box<AllocError>> {
-        during(Phase::Alloc, 1, || self.handle.alloc_raw(request))
+        let frames = request.order().frames() as i64;
+        let block = during(Phase::Alloc, 1, frames, || self.handle.alloc_raw(request));
+        if block.is_err() {
+            count_taken(-frames);
+        }
+        block
     }
 
     /// Gives frames back.
@@ -182,7 +197,8 @@ impl Task<'_> {
     /// # Panics
     /// If the allocator refuses one that it gave: the simulation found a defect.
     pub(crate) fn give(&mut self, frames: &[Pfn], order: Order) {
-        during(Phase::Free, frames.len() as u64, || {
+        let given = -((frames.len() as i64) << order.get());
+        during(Phase::Free, frames.len() as u64, given, || {
             for (at, &pfn) in frames.iter().enumerate() {
                 if let Some(&soon) = frames.get(at + SOON) {
                     self.pages.prefetch(soon);
@@ -197,7 +213,9 @@ impl Task<'_> {
     /// # Panics
     /// As [`give`](Self::give).
     pub(crate) fn give_list(&mut self, frames: &[Pfn]) {
-        let freed = during(Phase::Free, frames.len() as u64, || self.handle.free_bulk(frames));
+        let given = -(frames.len() as i64);
+        let free = || self.handle.free_bulk(frames);
+        let freed = during(Phase::Free, frames.len() as u64, given, free);
         assert_eq!(freed.refused, 0, "frames of this task: {:?}", freed.first_refused);
     }
 

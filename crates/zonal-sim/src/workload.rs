@@ -61,12 +61,9 @@ pub(crate) trait Workload {
     fn tasks<'a>(&'a self, stage: &'a Stage<'a>) -> Vec<Body<'a>>;
 
     /// Further figures, after all tasks have ended.
-    ///
-    /// # Errors
-    /// What the workload found wrong.
-    fn figures(&self, stage: &Stage<'_>) -> Result<Vec<Figure>, SimError> {
+    fn figures(&self, stage: &Stage<'_>) -> Vec<Figure> {
         let _ = stage;
-        Ok(Vec::new())
+        Vec::new()
     }
 }
 
@@ -150,10 +147,31 @@ fn measure<S: Policy>(
         let operations = engine::with(|engine| engine.page_operations).unwrap_or(0);
         let pace = Pace { page_operations: operations, took: began.elapsed() };
         let mut outcome = stopwatch.outcome(machine, spec, S::NAME);
-        outcome.figures.extend(workload.figures(&stage)?);
+        outcome.figures.extend(workload.figures(&stage));
         outcome.figures.sort_by(|a, b| a.name.cmp(&b.name));
+        accounted_for(&stage)?;
         Ok((outcome, pace))
     })?
+}
+
+/// Whether every frame is free, but for those that the workload took and has not given back.
+///
+/// # Errors
+/// [`SimError::FramesLost`].
+fn accounted_for(stage: &Stage<'_>) -> Result<(), SimError> {
+    let taken = engine::with(|engine| engine.taken).unwrap_or(0);
+    let (mut managed, mut free) = (0, 0);
+    for zone in stage.allocator.zones() {
+        managed += zone.managed;
+        free += zone.free + zone.cached + zone.deferred + zone.isolated;
+    }
+    match free.checked_add_signed(taken) {
+        Some(known) if known == managed => Ok(()),
+        known => {
+            let known = known.unwrap_or(0);
+            Err(SimError::FramesLost { workload: stage.spec.workload, managed, known })
+        }
+    }
 }
 
 /// Says when to begin and to end measuring.
@@ -240,4 +258,54 @@ impl<'a> Stopwatch<'a> {
 
 fn figure(name: &str, count: u64) -> Figure {
     Figure::new(name, count as f64, "count")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::machine;
+    use crate::run::{LruLock, Workload as Name};
+    use crate::schedule::Schedule;
+    use zonal::{Order, Request};
+
+    /// Takes a frame, and so many that nobody counts.
+    struct Leak(u64);
+
+    impl Workload for Leak {
+        fn needs(&self, _: &Machine, _: &Spec) -> Result<Needs, SimError> {
+            let counted = "faults";
+            Ok(Needs { frames_a_socket: 4096, counted, warm_up: 0, measure: 9, rates: false })
+        }
+
+        fn tasks<'a>(&'a self, stage: &'a Stage<'a>) -> Vec<Body<'a>> {
+            let mut task = stage.task(0);
+            vec![Box::new(move || {
+                task.take(Order::ZERO).expect("memory is empty");
+                for _ in 0..self.0 {
+                    task.handle.alloc_raw(&Request::frame()).expect("memory is empty");
+                }
+            })]
+        }
+    }
+
+    #[test]
+    fn a_lost_frame_is_an_error() {
+        let machine = machine::builtin("desktop_8cpu_4g").expect("it is built in");
+        let spec = Spec {
+            workload: Name::Kbuild,
+            preset: Preset::Zonal,
+            tasks: 1,
+            seed: 1,
+            lru: LruLock::Node,
+            delay_ms: 0,
+            quick: true,
+        };
+        let leaking = |frames| {
+            let engine = Engine::new(&machine, 1, Schedule::by_clock());
+            run::<zonal::preset::Zonal>(&Leak(frames), &machine, &spec, engine)
+        };
+        assert!(leaking(0).is_ok(), "it has one");
+        let lost = leaking(1).expect_err("one more is gone");
+        assert_eq!(lost.to_string(), "after kbuild 4095 of 4096 frames are accounted for");
+    }
 }

@@ -342,6 +342,12 @@ impl Runs {
         self.count
     }
 
+    /// Whether there is a number that is the mean of several runs.
+    #[must_use]
+    pub fn has_means(&self) -> bool {
+        self.count > self.done.len()
+    }
+
     /// Runs that failed, and why, in the order of their names.
     #[must_use]
     pub fn failures(&self) -> Vec<String> {

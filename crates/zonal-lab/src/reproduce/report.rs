@@ -28,7 +28,7 @@ const PREDICTED: &str = "Every row of a patched kernel. The same machine runs an
 
 /// Which rows are means.
 pub(super) const MEANS: &str = "Threads of one process, huge pages beside single ones and huge pages from full \
-    memory differ much from seed to seed: the mean of six runs is shown, of one in a quick run.";
+    memory differ much from seed to seed: the mean of six runs is shown.";
 
 /// What errors are.
 const ERRORS: &str = "Simulated / published − 1 for counts, rates and times. For shares \
@@ -322,7 +322,7 @@ fn method(report: &Report) -> Markup {
             dl {
                 dt { "fitted" } dd { (FITTED) }
                 dt { "predicted" } dd { (PREDICTED) }
-                dt { "mean" } dd { (MEANS) }
+                @if report.has_means { dt { "mean" } dd { (MEANS) } }
                 dt { "error" } dd { (ERRORS) }
                 dt { "wrong sign" } dd { (SIGNS) }
             }

@@ -149,7 +149,7 @@ pub fn conclusion(report: &Report, out: &mut dyn Write) -> io::Result<()> {
     for (name, summary) in Summary::by_table(&report.rows) {
         writeln!(out, "{name}: {}", sentence(&summary))?;
     }
-    if !report.choice.quick {
+    if report.has_means {
         writeln!(out, "{MEANS}")?;
     }
     let count = |verdict| report.targets.iter().filter(|it| it.verdict == verdict).count();

@@ -17,12 +17,11 @@
 //! - Left out: the other direction, page recycling by drivers, steering of packets to a CPU of
 //!   the socket, and the cards themselves, which are infinitely fast.
 
-use super::process::{MEMORY, accounted_for};
+use super::process::MEMORY;
 use super::{Needs, Stage, Workload};
 use crate::coroutine::{self, Body};
 use crate::engine;
 use crate::machine::Machine;
-use crate::outcome::Figure;
 use crate::platform::SimWord;
 use crate::run::{SimError, Spec};
 use crate::sleeper::Sleeper;
@@ -98,11 +97,6 @@ impl Workload for Netperf {
             [Box::new(move || queue(from, &socket)), Box::new(move || application(to, &other))]
         };
         (0..stage.spec.tasks / 2).flat_map(pair).collect()
-    }
-
-    fn figures(&self, stage: &Stage<'_>) -> Result<Vec<Figure>, SimError> {
-        accounted_for(stage, 0)?;
-        Ok(Vec::new())
     }
 }
 

@@ -10,15 +10,13 @@
 //! Before that memory is aged: the tasks go through some cycles in turns, at no cost in virtual time,
 //! so that free lists are in the order, or disorder, in which the preset and these tasks leave them.
 
-use super::process::{accounted_for, add};
 use super::{Needs, Stage, Workload};
 use crate::coroutine::Body;
 use crate::machine::Machine;
-use crate::outcome::Figure;
 use crate::run::{SimError, Spec};
 use crate::space_lock::{Mode, SpaceLock};
 use crate::task::{Task, count, stopped};
-use core::cell::{Cell, OnceCell};
+use core::cell::OnceCell;
 use std::collections::VecDeque;
 use zonal::{MigrateType, Order, Pfn, Request};
 
@@ -41,13 +39,11 @@ pub(crate) struct PageFault {
     pub(crate) threads: bool,
     /// The lock of the one address space.
     space: OnceCell<Box<SpaceLock>>,
-    /// Frames in use at the end.
-    held: Cell<u64>,
 }
 
 impl PageFault {
     pub(crate) const fn new(threads: bool) -> Self {
-        Self { threads, space: OnceCell::new(), held: Cell::new(0) }
+        Self { threads, space: OnceCell::new() }
     }
 }
 
@@ -79,16 +75,11 @@ impl Workload for PageFault {
         age(&mut processes, &mut stage.random(u32::MAX), stage.machine.kernel.spread);
         let begin = |process: Process<'a>| -> Body<'a> {
             match space {
-                Some(space) => Box::new(move || add(&self.held, thread(process, space))),
-                None => Box::new(move || add(&self.held, run(process))),
+                Some(space) => Box::new(move || thread(process, space)),
+                None => Box::new(move || run(process)),
             }
         };
         processes.into_iter().map(begin).collect()
-    }
-
-    fn figures(&self, stage: &Stage<'_>) -> Result<Vec<Figure>, SimError> {
-        accounted_for(stage, self.held.get())?;
-        Ok(Vec::new())
     }
 }
 
@@ -207,10 +198,6 @@ impl<'a> Process<'a> {
         count("faults", 1);
     }
 
-    fn frames(&self) -> u64 {
-        (self.mapped.len() + self.tables.len()) as u64
-    }
-
     /// The faults of a round that are left.
     fn left(&mut self) -> usize {
         core::mem::replace(&mut self.faults, self.cycle.round)
@@ -246,18 +233,17 @@ fn age(processes: &mut [Process<'_>], random: &mut fastrand::Rng, spread: f64) {
     }
 }
 
-/// Returns how many frames the task has in the end.
-fn run(mut process: Process<'_>) -> u64 {
+/// Maps and unmaps for as long as it takes.
+fn run(mut process: Process<'_>) {
     while !stopped() {
         (0..process.left()).for_each(|_| process.fault());
         process.unmap();
         process.task.map_range();
     }
-    process.frames()
 }
 
 /// As [`run`], in an address space that others share.
-fn thread(mut process: Process<'_>, space: &SpaceLock) -> u64 {
+fn thread(mut process: Process<'_>, space: &SpaceLock) {
     while !stopped() {
         for _ in 0..process.left() {
             space.with(Mode::Read, || process.fault());
@@ -265,5 +251,4 @@ fn thread(mut process: Process<'_>, space: &SpaceLock) -> u64 {
         space.with(Mode::Write, || process.unmap());
         space.with(Mode::Write, || process.task.map_range());
     }
-    process.frames()
 }

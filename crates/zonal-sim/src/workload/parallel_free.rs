@@ -4,25 +4,18 @@
 //! Only a stretch of it is simulated, of the size that the run needs: once the metadata of what
 //! is freed exceeds the caches many times, more of it changes nothing.
 
-use super::process::{accounted_for, add};
 use super::{Needs, Stage, Workload};
 use crate::coroutine::{self, Body};
 use crate::machine::Machine;
-use crate::outcome::Figure;
 use crate::run::{SimError, Spec};
 use crate::task::{Task, count, stopped};
-use core::cell::Cell;
 use zonal::{Order, Pfn};
 
 /// Pages that a worker frees at a time: what unmapping gathers.
 const BATCH: usize = 512;
 
 /// The workload.
-#[derive(Default)]
-pub(crate) struct ParallelFree {
-    /// Frames in use at the end.
-    held: Cell<u64>,
-}
+pub(crate) struct ParallelFree;
 
 impl ParallelFree {
     fn pages(spec: &Spec) -> u64 {
@@ -50,26 +43,19 @@ impl Workload for ParallelFree {
             let mapped: Vec<_> =
                 (0..part).map(|_| task.take(Order::ZERO).expect("two thirds of memory")).collect();
             stage.lru.add(&stage.pages, cpu, &mapped);
-            Box::new(move || add(&self.held, free(task, &mapped)))
+            Box::new(move || free(task, &mapped))
         };
         (0..tasks).map(task).collect()
     }
-
-    fn figures(&self, stage: &Stage<'_>) -> Result<Vec<Figure>, SimError> {
-        accounted_for(stage, self.held.get())?;
-        Ok(Vec::new())
-    }
 }
 
-/// Returns how many frames the task has in the end.
-fn free(mut task: Task<'_>, mapped: &[Pfn]) -> u64 {
-    for (at, batch) in mapped.chunks(BATCH).enumerate() {
+fn free(mut task: Task<'_>, mapped: &[Pfn]) {
+    for batch in mapped.chunks(BATCH) {
         if stopped() {
-            return (mapped.len() - at * BATCH) as u64;
+            return;
         }
         coroutine::pause_if_early();
         task.unmap(batch, Order::ZERO);
         count("freed", batch.len() as u64);
     }
-    0
 }

@@ -6,15 +6,12 @@
 //! and slabs cost only their allocation. An exit unmaps the pages in batches, then frees the page
 //! tables, then the stack.
 
-use super::Stage;
 use crate::any_allocator::AnyAllocator;
 use crate::mix::kbuild::{
     BURST, DROP, FAULTS_PER_TABLE, JOBS, LARGE, SLAB_ORDERS, SMALL, STACK_ORDER,
 };
 use crate::outcome::Figure;
-use crate::run::SimError;
 use crate::task::{Task, count};
-use core::cell::Cell;
 use fastrand::Rng;
 use std::collections::VecDeque;
 use zonal::migrate::NR_CACHED_TYPES;
@@ -227,17 +224,6 @@ impl<'a> Processes<'a> {
         self.slabs.push(slab);
     }
 
-    /// Frames in use.
-    pub(crate) fn held(&self) -> u64 {
-        let frames =
-            |blocks: &[Block]| blocks.iter().map(|block| block.order.frames()).sum::<u64>();
-        let all = self.running.iter().chain(&self.daemons);
-        let of = |process: &Process| {
-            process.mapped.len() as u64 + frames(&process.tables) + frames(&[process.stack])
-        };
-        all.map(of).sum::<u64>() + self.cache.len() as u64 + frames(&self.slabs)
-    }
-
     fn exit(&mut self, process: &Process) {
         self.task.unmap(&process.mapped, Order::ZERO);
         self.give(&process.tables);
@@ -301,77 +287,5 @@ impl Batches {
             figures.push(Figure::new(&format!("{name}_percent"), percent, "percent"));
         }
         figures
-    }
-}
-
-/// Adds what a task still has to what all have in the end.
-pub(crate) fn add(held: &Cell<u64>, frames: u64) {
-    held.set(held.get() + frames);
-}
-
-/// Whether every frame is free, but for `held` of them.
-///
-/// # Errors
-/// [`SimError::FramesLost`].
-pub(crate) fn accounted_for(stage: &Stage<'_>, held: u64) -> Result<(), SimError> {
-    let (mut managed, mut known) = (0, held);
-    for zone in stage.allocator.zones() {
-        managed += zone.managed;
-        known += zone.free + zone.cached + zone.deferred + zone.isolated;
-    }
-    if known == managed {
-        return Ok(());
-    }
-    Err(SimError::FramesLost { workload: stage.spec.workload, managed, known })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::coroutine::Body;
-    use crate::engine::Engine;
-    use crate::machine::{self, Machine};
-    use crate::run::{LruLock, Preset, Spec, Workload as Name};
-    use crate::schedule::Schedule;
-    use crate::workload::{Needs, Workload, run};
-
-    /// Loses some frames.
-    struct Leak(u64);
-
-    impl Workload for Leak {
-        fn needs(&self, _: &Machine, _: &Spec) -> Result<Needs, SimError> {
-            let counted = "faults";
-            Ok(Needs { frames_a_socket: 4096, counted, warm_up: 0, measure: 9, rates: false })
-        }
-
-        fn tasks<'a>(&'a self, stage: &'a Stage<'a>) -> Vec<Body<'a>> {
-            let mut task = stage.task(0);
-            vec![Box::new(move || (0..self.0).for_each(|_| drop(task.take(Order::ZERO))))]
-        }
-
-        fn figures(&self, stage: &Stage<'_>) -> Result<Vec<Figure>, SimError> {
-            accounted_for(stage, 1).map(|()| Vec::new())
-        }
-    }
-
-    #[test]
-    fn a_lost_frame_is_an_error() {
-        let machine = machine::builtin("desktop_8cpu_4g").expect("it is built in");
-        let spec = Spec {
-            workload: Name::Kbuild,
-            preset: Preset::Zonal,
-            tasks: 1,
-            seed: 1,
-            lru: LruLock::Node,
-            delay_ms: 0,
-            quick: true,
-        };
-        let leaking = |frames| {
-            let engine = Engine::new(&machine, 1, Schedule::by_clock());
-            run::<zonal::preset::Zonal>(&Leak(frames), &machine, &spec, engine)
-        };
-        assert!(leaking(1).is_ok(), "it said that it has one");
-        let lost = leaking(2).expect_err("it has one more");
-        assert_eq!(lost.to_string(), "after kbuild 4095 of 4096 frames are accounted for");
     }
 }

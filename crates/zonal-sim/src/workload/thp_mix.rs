@@ -12,15 +12,12 @@
 //! is the mean of several.
 
 use super::page_fault::MAPPED;
-use super::process::{accounted_for, add};
 use super::{Needs, Stage, Workload};
 use crate::coroutine::Body;
 use crate::machine::Machine;
-use crate::outcome::Figure;
 use crate::run::{SimError, Spec};
 use crate::task::{Task, count, idle, stopped};
 use crate::ticks::Ticks;
-use core::cell::Cell;
 use zonal::{Order, Pfn};
 
 /// By how much mapping and memory are smaller than the source's.
@@ -34,11 +31,7 @@ const FORKING: f64 = 1e7;
 const WARM_UP: u64 = 2_000_000;
 
 /// The workload.
-#[derive(Default)]
-pub(crate) struct ThpMix {
-    /// Frames in use at the end.
-    held: Cell<u64>,
-}
+pub(crate) struct ThpMix;
 
 impl Workload for ThpMix {
     fn needs(&self, machine: &Machine, spec: &Spec) -> Result<Needs, SimError> {
@@ -69,15 +62,10 @@ impl Workload for ThpMix {
             let (task, begins) = (stage.task(cpu), stage.random(cpu).f64() * FORKING);
             Box::new(move || {
                 idle(Ticks::from_cycles(begins));
-                add(&self.held, if cpu < half { single(task) } else { huge(task) });
+                if cpu < half { single(task) } else { huge(task) }
             })
         };
         (0..stage.spec.tasks).map(body).collect()
-    }
-
-    fn figures(&self, stage: &Stage<'_>) -> Result<Vec<Figure>, SimError> {
-        accounted_for(stage, self.held.get())?;
-        Ok(Vec::new())
     }
 }
 
@@ -97,8 +85,8 @@ fn break_up(stage: &Stage<'_>) {
     }
 }
 
-/// Returns how many frames the task has in the end.
-fn single(mut task: Task<'_>) -> u64 {
+/// `page_fault1` on single pages.
+fn single(mut task: Task<'_>) {
     let mut mapped = Vec::with_capacity(MAPPED / SCALE);
     while !stopped() {
         if mapped.len() == MAPPED / SCALE {
@@ -109,11 +97,10 @@ fn single(mut task: Task<'_>) -> u64 {
         mapped.push(task.fault().expect("most of memory is free"));
         count("order0_score", 1);
     }
-    mapped.len() as u64
 }
 
 /// As [`single`], on huge pages.
-fn huge(mut task: Task<'_>) -> u64 {
+fn huge(mut task: Task<'_>) {
     let frames = Order::HUGE.frames() as usize;
     let (mut blocks, mut singles) = (Vec::new(), Vec::new());
     while !stopped() {
@@ -138,5 +125,4 @@ fn huge(mut task: Task<'_>) -> u64 {
             count("thp_score", 1);
         }
     }
-    (blocks.len() * frames + singles.len()) as u64
 }
