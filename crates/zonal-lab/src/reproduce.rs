@@ -263,11 +263,12 @@ pub fn simulate(
         });
         (name, points.collect())
     };
+    let aimed = facts.iter().filter(|fact| Table::AIMED.contains(&fact.table)).count();
     Report {
         choice,
         runs: runs.count(),
         has_means: runs.has_means(),
-        targets: targets::targets(&rows, &extras, &runs),
+        targets: targets::targets(&rows, aimed, &extras, &runs),
         cycles: cycles.collect(),
         zonal: ["page_fault1_processes", "page_fault1_threads"].map(curve).into(),
         failures: runs.failures(),

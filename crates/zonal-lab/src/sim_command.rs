@@ -5,9 +5,13 @@
 //! doing). `--profile` adds where the cycles went: lock by lock, and by class of cache lines.
 //!
 //! In JSON a run is one object. Its figures and spins are members of it, called as in the tables
-//! of published numbers: `faults_per_s`, `zone_lock_spin`, `zone_lock_spin_alloc`. In CSV each of
-//! them is a line of its own: `machine,workload,kernel,metric,value,unit` and what else tells
-//! runs apart.
+//! of published numbers: `faults_per_s`, `zone_lock_spin`, `zone_lock_spin_alloc`. They are also in
+//! its `rows`, with their units, called as in the rows of `zonal reproduce`: `metric`, `simulated`,
+//! `unit`; as there, `kernel` is the preset. Locks and lines are in `locks` and `lines`.
+//!
+//! In CSV each number is a line of its own: `machine,workload,kernel,metric,value,unit` and what
+//! else tells runs apart. With `--profile` there are `locks.zone.0.waited`, `lines.frames.near` and
+//! so on.
 //!
 //! ```
 //! use clap::Parser;
@@ -70,7 +74,7 @@ pub struct SimArgs {
     /// Also write the results to this file as CSV
     #[arg(long, value_name = "FILE")]
     pub csv: Option<PathBuf>,
-    /// Also print where the cycles go, by lock and by class of cache lines
+    /// Also print where the cycles go, by lock and by class of cache lines, and write it to --csv
     #[arg(long)]
     pub profile: bool,
     /// Runs at a time; one for each CPU of this machine if not given
@@ -91,7 +95,7 @@ pub enum LruArg {
     Node,
     /// One for each CPU's pages: what a fix would do
     Split,
-    /// None: the lists cost what they cost, nobody waits
+    /// None: each CPU lists its own pages, and nobody takes or waits for a lock
     None,
 }
 
@@ -167,7 +171,7 @@ pub fn run_on(runner: &impl Runner, args: &SimArgs, out: &mut dyn Write) -> Resu
         print(args, &machine, &done, out)?;
     }
     if let Some(file) = csv.filter(|_| !done.is_empty()) {
-        file.replace(&csv_of(&done)?)?;
+        file.replace(&csv_of(args, &done)?)?;
     }
     if failed.is_empty() { Ok(()) } else { Err(LabError::NoResult { who: failed.join(", ") }) }
 }
@@ -226,6 +230,7 @@ fn object(spec: &Spec, outcome: &Outcome) -> Value {
     object.insert("machine".into(), json!(outcome.machine));
     object.insert("workload".into(), json!(outcome.workload));
     object.insert("preset".into(), json!(outcome.preset));
+    object.insert("kernel".into(), json!(outcome.preset));
     object.insert("tasks".into(), json!(outcome.tasks));
     object.insert("seed".into(), json!(outcome.seed));
     object.insert("lru".into(), json!(lru_name(spec.lru)));
@@ -233,27 +238,62 @@ fn object(spec: &Spec, outcome: &Outcome) -> Value {
     object.insert("delay_ms".into(), json!(spec.delay_ms));
     object.insert("cycles".into(), json!(outcome.cycles));
     object.insert("seconds".into(), json!(outcome.seconds));
-    for figure in &outcome.figures {
-        object.insert(figure.name.clone(), json!(figure.value));
-    }
-    for (name, percent) in spins(outcome) {
-        object.insert(name, json!(percent));
+    let row = |(metric, simulated, unit)| json!({ "metric": metric, "simulated": simulated, "unit": unit });
+    object.insert("rows".into(), metrics(outcome).map(row).collect());
+    for (name, value, _) in metrics(outcome) {
+        object.insert(name, json!(value));
     }
     object.insert("locks".into(), json!(outcome.locks));
     object.insert("lines".into(), json!(outcome.lines));
     Value::Object(object)
 }
 
-fn csv_of(done: &[(Spec, Outcome)]) -> io::Result<Vec<u8>> {
+/// Figures and spins, with their units.
+fn metrics(outcome: &Outcome) -> impl Iterator<Item = (String, f64, &'static str)> {
+    let figures = outcome.figures.iter().map(|it| (it.name.clone(), it.value, it.unit));
+    figures.chain(spins(outcome).into_iter().map(|(name, it)| (name, it, "percent_cycles")))
+}
+
+/// Where the cycles go, a number at a time, with the names that they have in JSON.
+fn profile(outcome: &Outcome) -> Vec<(String, f64, &'static str)> {
+    let mut all = vec![
+        ("cycles".to_owned(), outcome.cycles as f64, "cycles"),
+        ("seconds".to_owned(), outcome.seconds, "s"),
+    ];
+    for lock in &outcome.locks {
+        let mut add = |name, value: u64, unit| {
+            all.push((format!("locks.{}.{}.{name}", lock.class, lock.index), value as f64, unit));
+        };
+        add("taken", lock.taken, "count");
+        add("contended", lock.contended, "count");
+        add("waited", lock.waited, "cycles");
+        add("held", lock.held, "cycles");
+        add("transferred", lock.transferred, "cycles");
+    }
+    for line in &outcome.lines {
+        let mut add = |name, value: u64, unit| {
+            all.push((format!("lines.{}.{name}", line.class), value as f64, unit));
+        };
+        add("private", line.private, "count");
+        add("shared", line.shared, "count");
+        add("near", line.near, "count");
+        add("far", line.far, "count");
+        add("memory", line.memory, "count");
+        add("streamed", line.streamed, "count");
+        add("cycles", line.cycles, "cycles");
+    }
+    all
+}
+
+fn csv_of(args: &SimArgs, done: &[(Spec, Outcome)]) -> io::Result<Vec<u8>> {
     let mut writer = csv::Writer::from_writer(Vec::new());
     writer.write_record([
         "machine", "workload", "kernel", "tasks", "lru", "seed", "quick", "delay_ms", "metric",
         "value", "unit",
     ])?;
     for (spec, outcome) in done {
-        let figures = outcome.figures.iter().map(|it| (it.name.clone(), it.value, it.unit));
-        let spins = spins(outcome).into_iter().map(|(name, it)| (name, it, "percent_cycles"));
-        for (metric, value, unit) in figures.chain(spins) {
+        let profile = if args.profile { profile(outcome) } else { Vec::new() };
+        for (metric, value, unit) in metrics(outcome).chain(profile) {
             writer.write_record([
                 &*outcome.machine,
                 &*outcome.workload,

@@ -383,6 +383,20 @@ fn targets_are_judged() {
 }
 
 #[test]
+fn a_part_is_judged_by_itself_only() {
+    let text = |args: &ReproduceArgs| printed(&exact(), args).0;
+    let part = text(&ReproduceArgs { only: vec!["thp_mix_56_order0_56_thp".into()], ..args() });
+    assert!(part.contains("skip_merge: single pages against base"), "{part}");
+    assert!(!part.contains("parallel free of 512 GB"), "it was not run: {part}");
+    // Four rows of two hundred have a mean error, and it is not the one that is aimed at.
+    assert!(part.contains("over 4 predicted rows") && !part.contains("at most 0.15"), "{part}");
+    assert!(!part.contains("quick run"), "{part}");
+    let quick = text(&ReproduceArgs { quick: true, ..args() });
+    assert!(quick.contains("This is a quick run") && !quick.contains("at most 0.15"), "{quick}");
+    assert!(text(&args()).contains("at most 0.15"));
+}
+
+#[test]
 fn csv_has_the_same_rows() {
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path().join("rows.csv");

@@ -62,6 +62,11 @@ fn json_is_an_object_a_run() {
     assert_eq!(base["lru_lock_spin"], 5.0);
     assert_eq!((&base["seed"], &base["lru"]), (&7.into(), &"node".into()));
     assert!(base["faults_per_s"].is_f64());
+    // The same as rows, as `zonal reproduce` has them.
+    assert_eq!(base["kernel"], "Linux416");
+    let rows = base["rows"].as_array().expect("rows");
+    let row = rows.iter().find(|row| row["metric"] == "zone_lock_spin_alloc").expect("a row");
+    assert_eq!((&row["simulated"], &row["unit"]), (&42.0.into(), &"percent_cycles".into()));
     assert_eq!(base["locks"][0]["waited"], 800_000);
     assert_eq!(base["lines"][0]["near"], 3);
 }
@@ -89,8 +94,13 @@ fn csv_has_a_line_for_each_number() {
     let text = std::fs::read_to_string(&path).expect("it is there");
     let head = "machine,workload,kernel,tasks,lru,seed,quick,delay_ms,metric,value,unit";
     assert!(text.starts_with(head), "{text}");
-    let line = "skylake_2s_112cpu,page-fault1,Linux416,112,node,1,false,0,zone_lock_spin,80,percent_cycles";
-    assert!(text.contains(line), "{text}");
+    let run = "skylake_2s_112cpu,page-fault1,Linux416,112,node,1,false,0";
+    assert!(text.contains(&format!("{run},zone_lock_spin,80,percent_cycles")), "{text}");
+    let profile = ["locks.zone.0.waited,800000,cycles", "lines.frames.near,3,count"];
+    assert!(profile.iter().all(|it| !text.contains(it)), "it was not asked for: {text}");
+    printed(&format!("{line} --profile")).1.expect("it runs");
+    let text = std::fs::read_to_string(&path).expect("it is there");
+    assert!(profile.iter().all(|it| text.contains(&format!("{run},{it}"))), "{text}");
 }
 
 #[test]

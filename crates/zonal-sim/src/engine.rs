@@ -66,7 +66,6 @@ pub(crate) struct Engine {
     pub(crate) next: Option<usize>,
     pub(crate) schedule: Schedule,
     pub(crate) measured: Measured,
-    pub(crate) locks: u32,
     pub(crate) slot_entry: Ticks,
     pub(crate) lock_cost: Ticks,
     pub(crate) stopped: bool,
@@ -153,7 +152,6 @@ impl Engine {
             next: None,
             schedule,
             measured: Measured::default(),
-            locks: 0,
             slot_entry: ticks(cost.irq_toggle),
             lock_cost: ticks(cost.lock),
             stopped: false,
@@ -196,7 +194,8 @@ impl Engine {
             Layout::Spread { .. } => 0,
         };
         let class = self.class(class);
-        self.space.add(Range::new((start, bytes), class, layout, home, first));
+        let place = (start, bytes, size_of::<T>());
+        self.space.add(Range::new(place, class, layout, home, first));
     }
 
     /// The number of a class of lines.
@@ -206,9 +205,9 @@ impl Engine {
         number
     }
 
-    /// The class of what is at `address`.
-    pub(crate) fn class_at(&self, address: usize) -> Option<u8> {
-        self.space.place(address).map(|place| place.class)
+    /// The class of what is at `address`, and which of its items that is.
+    pub(crate) fn item_at(&self, address: usize) -> Option<(u8, u32)> {
+        self.space.item(address)
     }
 
     /// The clock of the CPU that runs.

@@ -188,13 +188,12 @@ impl State {
     fn release(&self) {
         engine::with_cpu(|engine, cpu| {
             let now = *engine.clock(cpu);
-            let (index, class) = self.known(engine);
+            let (number, _) = self.known(engine);
             engine.cpus[cpu].holding = engine.cpus[cpu].holding.saturating_sub(1);
             // A random schedule knows no time, only whether somebody is inside.
             self.free_at.set(if engine.schedule.is_random() { Ticks::default() } else { now });
             engine.measured.hold(&Hold {
-                class,
-                index,
+                number,
                 contended: self.contended.get(),
                 waited: self.waited.get(),
                 held: now.since(self.since.get()),
@@ -208,10 +207,9 @@ impl State {
     /// The lock's number and class in the profile.
     fn known(&self, engine: &mut Engine) -> (u32, u8) {
         self.known.get().unwrap_or_else(|| {
-            let address = core::ptr::from_ref(self).addr();
-            let class = engine.class_at(address).unwrap_or_else(|| engine.class("other"));
-            let known = (engine.locks, class);
-            engine.locks += 1;
+            let item = engine.item_at(core::ptr::from_ref(self).addr());
+            let (class, index) = item.unwrap_or_else(|| (engine.class("other"), 0));
+            let known = (engine.measured.number_lock(class, index), class);
             self.known.set(Some(known));
             known
         })

@@ -48,8 +48,8 @@ impl Lru {
     /// Empty lists for the pages of a machine with so many sockets and CPUs.
     pub(crate) fn new(kernel: &Kernel, kind: LruLock, pages: &Pages, cpus: u32) -> Self {
         let count = match kind {
-            LruLock::Node | LruLock::None => pages.sockets as usize,
-            LruLock::Split => cpus as usize,
+            LruLock::Node => pages.sockets as usize,
+            LruLock::Split | LruLock::None => cpus as usize,
         };
         let locks: Vec<_> = (0..count).map(|_| SimLock::new(Guarded::default())).collect();
         engine::with(|engine| engine.register("lru", &locks, Layout::Packed, Home::Divided));
@@ -112,8 +112,8 @@ impl Lru {
     /// have the same lock share a hold.
     fn each(&self, pages: &Pages, cpu: u32, batch: &[Pfn], mut work: impl FnMut(usize, Pfn)) {
         let lock_of = |pfn: &Pfn| match self.kind {
-            LruLock::Node | LruLock::None => usize::from(pages.home(*pfn)),
-            LruLock::Split => cpu as usize,
+            LruLock::Node => usize::from(pages.home(*pfn)),
+            LruLock::Split | LruLock::None => cpu as usize,
         };
         for run in batch.chunk_by(|a, b| lock_of(a) == lock_of(b)) {
             let lock = lock_of(&run[0]);

@@ -25,8 +25,8 @@ impl Phase {
 /// One stay in a lock.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Hold {
-    pub(crate) class: u8,
-    pub(crate) index: u32,
+    /// The lock's number in the profile.
+    pub(crate) number: u32,
     pub(crate) contended: bool,
     pub(crate) waited: Ticks,
     pub(crate) held: Ticks,
@@ -42,6 +42,7 @@ struct LineCount {
 #[derive(Clone, Copy, Default)]
 struct LockCount {
     class: u8,
+    index: u32,
     taken: u64,
     contended: u64,
     waited: Ticks,
@@ -78,14 +79,17 @@ impl Measured {
         count.time += time;
     }
 
+    /// The number of a lock that was not known: which of its class it is.
+    pub(crate) fn number_lock(&mut self, class: u8, index: u32) -> u32 {
+        self.locks.push(LockCount { class, index, ..LockCount::default() });
+        self.locks.len() as u32 - 1
+    }
+
     /// A lock was released.
     pub(crate) fn hold(&mut self, hold: &Hold) {
-        let index = hold.index as usize;
-        if self.locks.len() <= index {
-            self.locks.resize(index + 1, LockCount::default());
-        }
-        let count = &mut self.locks[index];
-        count.class = hold.class;
+        // Exploring puts one allocator on a machine after the other: its locks have the numbers that
+        // the first gave them, and nobody reads a profile there.
+        let Some(count) = self.locks.get_mut(hold.number as usize) else { return };
         count.taken += 1;
         count.contended += u64::from(hold.contended);
         count.waited += hold.waited;
@@ -106,11 +110,13 @@ impl Measured {
         }
     }
 
-    /// Forgets everything but the classes.
+    /// Forgets everything but the classes and the locks there are.
     pub(crate) fn clear(&mut self) {
         self.lines.fill(LineCount::default());
         self.spins.fill([Ticks::default(); Phase::ALL.len()]);
-        self.locks.fill(LockCount::default());
+        for lock in &mut self.locks {
+            *lock = LockCount { class: lock.class, index: lock.index, ..LockCount::default() };
+        }
         self.counts.clear();
     }
 
@@ -129,12 +135,15 @@ impl Measured {
         all.filter(|spin| spin.cycles > 0).collect()
     }
 
+    /// The locks that were taken, by class and which of it they are.
     pub(crate) fn locks(&self) -> Vec<LockProfile> {
-        let taken = self.locks.iter().enumerate().filter(|(_, lock)| lock.taken > 0);
+        let mut taken: Vec<_> = self.locks.iter().filter(|lock| lock.taken > 0).collect();
+        taken.sort_by_key(|lock| (self.names[usize::from(lock.class)], lock.index));
         taken
-            .map(|(index, lock)| LockProfile {
+            .into_iter()
+            .map(|lock| LockProfile {
                 class: self.names[usize::from(lock.class)],
-                index: index as u32,
+                index: lock.index,
                 taken: lock.taken,
                 contended: lock.contended,
                 waited: lock.waited.cycles(),

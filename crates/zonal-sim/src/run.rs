@@ -83,7 +83,7 @@ pub enum LruLock {
     Node,
     /// One for each CPU's pages: what a fix would do.
     Split,
-    /// None: LRU lists cost what they cost, nobody waits.
+    /// None: each CPU lists its own pages, and nobody takes or waits for a lock.
     None,
 }
 

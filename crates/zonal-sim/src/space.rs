@@ -44,6 +44,8 @@ pub(crate) struct Class(pub(crate) &'static str);
 pub(crate) struct Range {
     start: usize,
     bytes: usize,
+    /// Bytes of one of its items.
+    each: usize,
     /// The first line.
     first: usize,
     /// Lines from one item to the next, and the logarithm of an item's bytes.
@@ -55,9 +57,9 @@ pub(crate) struct Range {
 }
 
 impl Range {
-    /// The bytes from `start` on. A packed one's first line is `first`.
+    /// The bytes from `start` on, of items of `each` bytes. A packed one's first line is `first`.
     pub(crate) fn new(
-        (start, bytes): (usize, usize),
+        (start, bytes, each): (usize, usize, usize),
         class: u8,
         layout: Layout,
         home: Home,
@@ -71,7 +73,7 @@ impl Range {
         };
         debug_assert!(item.is_power_of_two(), "items of {item} bytes");
         let item_log2 = item.trailing_zeros();
-        Self { start, bytes, first, stride, item_log2, class, home, spread }
+        Self { start, bytes, each, first, stride, item_log2, class, home, spread }
     }
 
     fn contains(&self, address: usize) -> bool {
@@ -132,6 +134,16 @@ impl Space {
     pub(crate) fn place(&self, address: usize) -> Option<Place> {
         let range = self.range(address)?;
         Some(Place { line: range.line(address - range.start), class: range.class })
+    }
+
+    /// The class of what is at an address, and which of the class's items it is: ranges of one class
+    /// are counted on, in the order they were added.
+    pub(crate) fn item(&self, address: usize) -> Option<(u8, u32)> {
+        let at = self.ranges.iter().position(|range| range.contains(address))?;
+        let range = &self.ranges[at];
+        let before = self.ranges[..at].iter().filter(|other| other.class == range.class);
+        let before: usize = before.map(|other| other.bytes / other.each).sum();
+        Some((range.class, (before + (address - range.start) / range.each) as u32))
     }
 
     /// What is spread over `struct page`s will be accessed soon at that of a frame.

@@ -5,6 +5,7 @@
 use crate::coroutine;
 use crate::engine::{self, Access};
 use crate::machine::Kernel;
+use crate::profile::Hold;
 use crate::space::{Home, Layout};
 use crate::ticks::Ticks;
 use core::cell::{Cell, RefCell};
@@ -21,7 +22,13 @@ pub(crate) enum Mode {
 struct Waiter {
     cpu: usize,
     mode: Mode,
-    since: Ticks,
+}
+
+/// What it took to have the lock's line.
+#[derive(Clone, Copy, Default)]
+struct Paid {
+    queued: Ticks,
+    transferred: Ticks,
 }
 
 /// The lock. Boxed, so that its line stays where it is.
@@ -34,11 +41,17 @@ pub(crate) struct SpaceLock {
     cost: Ticks,
     wake: Ticks,
     class: u8,
+    /// Its number in the profile.
+    number: u32,
 }
 
 impl SpaceLock {
     pub(crate) fn new(kernel: &Kernel) -> Box<Self> {
-        let class = engine::with(|engine| engine.class("space")).unwrap_or(0);
+        let known = engine::with(|engine| {
+            let class = engine.class("space");
+            (class, engine.measured.number_lock(class, 0))
+        });
+        let (class, number) = known.unwrap_or_default();
         let lock = Box::new(Self {
             readers: Cell::new(0),
             writer: Cell::new(false),
@@ -47,6 +60,7 @@ impl SpaceLock {
             cost: Ticks::from_cycles(kernel.space_lock),
             wake: Ticks::from_cycles(kernel.wake),
             class,
+            number,
         });
         engine::with(|engine| {
             engine.register("space", core::slice::from_ref(&*lock), Layout::Packed, Home::Local);
@@ -54,47 +68,73 @@ impl SpaceLock {
         lock
     }
 
-    /// Runs `f` with the lock held.
+    /// Runs `f` with the lock held. A panic ends the whole run, so nobody needs the lock after it.
     pub(crate) fn with<R>(&self, mode: Mode, f: impl FnOnce() -> R) -> R {
-        self.acquire(mode);
+        let (coming, slept) = self.acquire(mode);
+        let since = engine::now();
         let result = f();
-        self.release(mode);
+        let held = engine::now().since(since);
+        let leaving = self.release(mode);
+        self.note([coming, leaving], slept, held);
         result
+    }
+
+    /// Counts a stay. Who queues for the line waits, to leave the lock too.
+    fn note(&self, paid: [Paid; 2], slept: Ticks, held: Ticks) {
+        let waited = paid[0].queued + slept + paid[1].queued;
+        let transferred = paid[0].transferred + paid[1].transferred;
+        engine::with_cpu(|engine, cpu| {
+            let phase = engine.cpus[cpu].phase;
+            engine.measured.spin(self.class, phase, waited);
+            engine.measured.hold(&Hold {
+                number: self.number,
+                contended: waited > Ticks::default(),
+                waited,
+                held: held + transferred,
+                transferred,
+            });
+        });
     }
 
     /// Pays for the instructions and for the lock's line. The line goes to one CPU after the other,
     /// in the order in which they ask: readers do not exclude each other, but their atomics do.
-    fn pay(&self) {
+    fn pay(&self) -> Paid {
         engine::with_cpu(|engine, cpu| engine.spend(cpu, self.cost));
         coroutine::pause_if_ahead();
-        let others_first = engine::with_cpu(|engine, cpu| {
-            let clock = engine.clock(cpu);
-            *clock = (*clock).max(self.arrives.get());
+        let paid = engine::with_cpu(|engine, cpu| {
+            let asked = *engine.clock(cpu);
+            let had = asked.max(self.arrives.get());
+            *engine.clock(cpu) = had;
             let others_first = engine.touch(cpu, core::ptr::from_ref(self).addr(), Access::Update);
-            self.arrives.set(*engine.clock(cpu));
-            others_first
+            let now = *engine.clock(cpu);
+            self.arrives.set(now);
+            (Paid { queued: had - asked, transferred: now - had }, others_first)
         });
-        if others_first == Some(true) {
+        let (paid, others_first) = paid.unwrap_or_default();
+        if others_first {
             coroutine::pause();
         }
+        paid
     }
 
     fn free_for(&self, mode: Mode) -> bool {
         !self.writer.get() && (mode == Mode::Read || self.readers.get() == 0)
     }
 
-    fn acquire(&self, mode: Mode) {
-        self.pay();
+    /// Takes the lock. Returns what its line took, and for how long the task slept.
+    fn acquire(&self, mode: Mode) -> (Paid, Ticks) {
+        let paid = self.pay();
         if self.queue.borrow().is_empty() && self.free_for(mode) {
             self.enter(mode);
-            return;
+            return (paid, Ticks::default());
         }
+        let asked = engine::now();
         engine::with_cpu(|engine, cpu| {
-            let since = *engine.clock(cpu);
-            self.queue.borrow_mut().push_back(Waiter { cpu, mode, since });
+            self.queue.borrow_mut().push_back(Waiter { cpu, mode });
             engine.sleeps(cpu, true);
         });
         coroutine::switch();
+        (paid, engine::now().since(asked))
     }
 
     fn enter(&self, mode: Mode) {
@@ -104,23 +144,25 @@ impl SpaceLock {
         }
     }
 
-    fn release(&self, mode: Mode) {
-        self.pay();
+    /// Leaves the lock to whoever may have it now. Returns what its line took.
+    fn release(&self, mode: Mode) -> Paid {
+        let paid = self.pay();
         match mode {
             Mode::Read => self.readers.set(self.readers.get() - 1),
             Mode::Write => self.writer.set(false),
         }
         loop {
             let next = self.queue.borrow().front().copied();
-            let Some(waiter) = next.filter(|waiter| self.free_for(waiter.mode)) else { return };
+            let Some(waiter) = next.filter(|waiter| self.free_for(waiter.mode)) else {
+                return paid;
+            };
             self.queue.borrow_mut().pop_front();
             self.enter(waiter.mode);
             engine::with_cpu(|engine, cpu| {
                 let now = *engine.clock(cpu) + self.wake;
                 let clock = engine.clock(waiter.cpu);
                 *clock = (*clock).max(now);
-                let (clock, phase) = (*clock, engine.cpus[waiter.cpu].phase);
-                engine.measured.spin(self.class, phase, clock.since(waiter.since));
+                let clock = *clock;
                 engine.sleeps(waiter.cpu, false);
                 engine.schedule.push(waiter.cpu, clock);
             });

@@ -30,6 +30,10 @@ const PREDICTED: &str = "Every row of a patched kernel. The same machine runs an
 pub(super) const MEANS: &str = "Threads of one process, huge pages beside single ones and huge pages from full \
     memory differ much from seed to seed: the mean of six runs is shown.";
 
+/// What a quick run is worth.
+pub(super) const QUICK: &str = "This is a quick run: shorter, one where a mean of six is shown otherwise, and not of \
+    every row. Whether a target is reached the whole run says.";
+
 /// What errors are.
 const ERRORS: &str = "Simulated / published − 1 for counts, rates and times. For shares \
     and for changes in percent, the difference in points / 100. Where a source gives an upper \
@@ -96,7 +100,7 @@ fn head(report: &Report) -> Markup {
             "Measurements of the Linux page allocator on machines with 8 to 224 CPUs, beside what "
             "the same mechanisms do in zonal's simulator. Constants were fitted on the unpatched \
              kernels alone; what the patches do is predicted."
-            @if report.choice.quick { " This is a quick run: shorter, one where a mean of six is shown otherwise, and not of every row." }
+            @if report.choice.quick { " " (QUICK) }
         }
         nav {
             a href="#overview" { "Errors" }

@@ -14,7 +14,7 @@ use comfy_table::{Cell, CellAlignment, presets};
 
 use super::Report;
 use super::facts::{Table, Unit};
-use super::report::MEANS;
+use super::report::{MEANS, QUICK};
 use super::rows::{Row, Summary};
 use super::sections::SECTIONS;
 use super::targets::{AIM, Target, Verdict};
@@ -107,11 +107,11 @@ fn rows_table(rows: &[&Row]) -> comfy_table::Table {
     table
 }
 
-/// The targets, a line each.
+/// The targets that something was run for, a line each.
 fn targets_table(targets: &[Target]) -> comfy_table::Table {
     let mut table = table(&["", "what", "wanted", "got", "verdict"]);
     let mut last = "";
-    for target in targets {
+    for target in targets.iter().filter(|target| target.verdict != Verdict::NotRun) {
         let group = if target.group == last { "" } else { target.group };
         last = target.group;
         table.add_row([group, &*target.what, &*target.wanted, &*target.got, target.verdict.name()]);
@@ -145,7 +145,12 @@ pub fn conclusion(report: &Report, out: &mut dyn Write) -> io::Result<()> {
         writeln!(out, "Where the cycles of 112 CPUs go (page_fault1, simulated)")?;
         writeln!(out, "{}\n", cycles_table(report))?;
     }
-    writeln!(out, "What it must show\n{}\n", targets_table(&report.targets))?;
+    if report.choice.quick {
+        writeln!(out, "{QUICK}\n")?;
+    }
+    if report.targets.iter().any(|target| target.verdict != Verdict::NotRun) {
+        writeln!(out, "What it must show\n{}\n", targets_table(&report.targets))?;
+    }
     for (name, summary) in Summary::by_table(&report.rows) {
         writeln!(out, "{name}: {}", sentence(&summary))?;
     }
