@@ -47,7 +47,7 @@ use clap::Args;
 use zonal_sim::machine::check_name;
 
 use error::CalibrateError;
-use survey::Effort;
+use survey::{Effort, Survey};
 
 /// Arguments of `zonal calibrate`.
 #[derive(Clone, Debug, Args)]
@@ -55,7 +55,7 @@ pub struct CalibrateArgs {
     /// Write a machine file for `zonal sim`
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,
-    /// Write over FILE if it exists
+    /// Write over FILE if it exists, and write it even if the machine was too busy to be measured
     #[arg(long, requires = "out")]
     pub force: bool,
     /// What the machine is to be called
@@ -99,24 +99,37 @@ fn parse_name(name: &str) -> Result<String, String> {
 /// # Errors
 ///
 /// [`CalibrateError`]; what is wrong with the file is said before anything is measured, if it can
-/// be known then.
+/// be known then. What was found is printed also where the machine was [too
+/// busy](CalibrateError::Busy) for a file.
 pub fn run(args: &CalibrateArgs, out: &mut dyn Write) -> Result<(), CalibrateError> {
     if let Some(path) = &args.out {
         probe(path, args.force)?;
     }
     let survey = survey::take(if args.quick { Effort::QUICK } else { Effort::FULL })?;
-    let description = describe::describe(&survey, &args.name)?;
+    report(args, &survey, out)
+}
+
+/// Prints what was found, and writes the file.
+fn report(
+    args: &CalibrateArgs,
+    survey: &Survey,
+    out: &mut dyn Write,
+) -> Result<(), CalibrateError> {
+    let description = describe::describe(survey, &args.name)?;
     let text = description.to_toml()?;
-    let print = CalibrateError::Print;
-    if let Some(path) = &args.out {
+    let sound = if args.out.is_none() || args.force { Ok(()) } else { survey.check() };
+    if let (Some(path), Ok(())) = (&args.out, &sound) {
         let unwritable = |source| CalibrateError::Unwritable { path: path.clone(), source };
         let mut file = open(path, args.force)?;
         file.write_all(text.as_bytes()).map_err(unwritable)?;
     }
+    let print = CalibrateError::Print;
     if args.json {
-        return show::json(&survey, &description, out).map_err(print);
+        show::json(survey, &description, out).map_err(print)?;
+        return sound;
     }
-    show::tables(&survey, &description, out).map_err(print)?;
+    show::tables(survey, &description, out).map_err(print)?;
+    sound?;
     let told = match &args.out {
         Some(path) => writeln!(out, "\nThe machine file is {}.", path.display()),
         None => writeln!(out, "\nzonal calibrate --out FILE writes a machine file."),
@@ -159,6 +172,7 @@ fn probe(path: &Path, force: bool) -> Result<(), CalibrateError> {
 
 #[cfg(test)]
 mod tests {
+    use super::quantity::{Quantity, Sample};
     use super::*;
 
     #[test]
@@ -168,6 +182,37 @@ mod tests {
             assert!(parse_name(bad).is_err(), "{bad}");
         }
         assert!(parse_name(CalibrateArgs::NAME).is_ok());
+    }
+
+    #[test]
+    fn of_a_busy_machine_no_file_is_written_unless_forced() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("box.toml");
+        let args = CalibrateArgs { out: Some(path.clone()), ..CalibrateArgs::default() };
+        let (quiet, lost) = (&describe::LEAST, Quantity::Memory);
+        let mut busy = Survey::of(1, 2, quiet);
+        busy.ledger.add(lost, Sample { value: 900.0, lost_cpu: true });
+        let mut short = Survey::of(1, 2, quiet);
+        short.rounds = survey::LEAST_ROUNDS - 1;
+        for (survey, said) in [(&busy, "its CPU: load_memory"), (&short, "4 of 21 rounds")] {
+            let mut out = Vec::new();
+            let error = report(&args, survey, &mut out).expect_err("nobody could trust it");
+            assert!(matches!(error, CalibrateError::Busy { .. }), "{error}");
+            let text = error.to_string();
+            assert!(text.contains(said) && text.contains("--force"), "{text}");
+            assert_eq!(error.exit_code(), 1);
+            assert!(!out.is_empty() && !path.exists(), "what was found is shown");
+        }
+        // Shown only, there is no harm in it.
+        let only_shown = CalibrateArgs::default();
+        report(&only_shown, &busy, &mut io::sink()).expect("no file is asked for");
+        let forced = CalibrateArgs { force: true, ..args.clone() };
+        report(&forced, &busy, &mut io::sink()).expect("it is forced");
+        let written = fs::read_to_string(&path).expect("written");
+        assert!(written.contains("all disturbed"), "{written}");
+        fs::remove_file(&path).expect("removed");
+        report(&args, &Survey::of(1, 2, quiet), &mut io::sink()).expect("a quiet machine");
+        assert!(path.exists());
     }
 
     #[test]

@@ -17,7 +17,9 @@ impl Draft<'_> {
         let inner = sensible("a load from cache", self.median(Quantity::Inner))?;
         let outer = sensible("a load from the private cache", self.median(Quantity::Private))?;
         let own = inner + NOT_INNERMOST * (outer - inner).max(0.0);
-        let remark = format!("{inner:.1} ns innermost, {outer:.1} ns all of it; mostly the former");
+        let lost = self.lost(&[Quantity::Inner, Quantity::Private]);
+        let remark =
+            format!("{inner:.1} ns innermost, {outer:.1} ns all of it; mostly the former{lost}");
         self.say("cost", "private", Origin::Measured, remark);
         let old = self.reference.cost;
         let private = rounded(own * self.core_ghz);
@@ -143,8 +145,9 @@ impl Draft<'_> {
             return self.default(("cost", "bandwidth_gib_s"), "no rate was measured", default);
         }
         let cpus = self.survey.together.len();
+        let lost = self.lost(&rates.map(|(quantity, _)| quantity));
         let remark =
-            format!("the most of reading, clearing, copying on {cpus} cores: a lower bound");
+            format!("the most of reading, clearing, copying on {cpus} cores: a lower bound{lost}");
         self.say("cost", "bandwidth_gib_s", Origin::Measured, remark);
         rounded(most)
     }

@@ -141,44 +141,14 @@ fn title(topology: &Topology) -> String {
     format!("{model}: {sockets} socket{plural}, {} CPUs, {memory_gib} GiB", topology.cpus())
 }
 
+/// The least without which there is no machine.
+#[cfg(test)]
+pub(super) const LEAST: [(Quantity, f64); 3] =
+    [(Quantity::Core(1), 4.0), (Quantity::Inner, 1.0), (Quantity::Private, 3.0)];
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::calibrate::quantity::{Ledger, Sample};
-    use crate::calibrate::topology::{Caches, Cpu, Hardware};
-
-    const CACHES: Caches = Caches {
-        inner_kib: 32,
-        private_kib: 1024,
-        shared_kib: 8192,
-        socket_kib: 16384,
-        known: true,
-    };
-
-    /// A machine of `sockets` × `cores` CPUs on which everything of `measured` was measured.
-    fn survey(sockets: usize, cores: usize, measured: &[(Quantity, f64)]) -> Survey {
-        let cpu = |number| Cpu { number, socket: number / cores, core: number };
-        let cpus = (0..sockets * cores).map(cpu).collect();
-        let hardware = Hardware { cpus, threads_per_core: 1, caches: CACHES, notes: Vec::new() };
-        let mut ledger = Ledger::default();
-        for &(quantity, value) in measured {
-            ledger.add(quantity, Sample { value, lost_cpu: false });
-        }
-        Survey {
-            hardware,
-            allowed: (0..sockets * cores).collect(),
-            together: (0..cores).collect(),
-            memory: 8 << 30,
-            cpufreq_ghz: None,
-            ledger,
-            pairs: Vec::new(),
-            notes: vec!["\"quotes\" and \\ and # stay".into()],
-        }
-    }
-
-    /// The least without which there is no machine.
-    const LEAST: [(Quantity, f64); 3] =
-        [(Quantity::Core(1), 4.0), (Quantity::Inner, 1.0), (Quantity::Private, 3.0)];
 
     fn with(more: &[(Quantity, f64)]) -> Vec<(Quantity, f64)> {
         LEAST.into_iter().chain(more.iter().copied()).collect()
@@ -206,7 +176,7 @@ mod tests {
             (Quantity::ClearRate, 20.0),
             (Quantity::CopyRate, 15.0),
         ]);
-        let description = describe(&survey(2, 2, &measured), "two").expect("a machine");
+        let description = describe(&Survey::of(2, 2, &measured), "two").expect("a machine");
         let machine = &description.machine;
         assert_eq!((machine.topology.sockets, machine.topology.cores_per_socket), (2, 2));
         assert_eq!(
@@ -228,7 +198,7 @@ mod tests {
 
     #[test]
     fn what_was_not_measured_is_a_default_and_says_so() {
-        let description = describe(&survey(1, 1, &LEAST), "one").expect("a machine");
+        let description = describe(&Survey::of(1, 1, &LEAST), "one").expect("a machine");
         let machine = &description.machine;
         assert_eq!(machine.clock.nominal_ghz, 4.0, "no counter, no cpufreq: the core's");
         for key in ["near", "far", "shared", "memory", "locked", "fault", "wake", "tlb_flush"] {
@@ -242,11 +212,11 @@ mod tests {
     #[test]
     fn in_one_socket_far_is_told_from_near_by_the_round_trip() {
         let far = [(Quantity::FarLine, 120.0)];
-        let only_far = describe(&survey(1, 2, &with(&far)), "box").expect("a machine");
+        let only_far = describe(&Survey::of(1, 2, &with(&far)), "box").expect("a machine");
         assert!(is(only_far.machine.cost.near, 480.0), "there was nothing nearer");
         assert_eq!(origin(&only_far, "far"), Origin::Default);
         let both = [(Quantity::NearLine, 30.0), (Quantity::FarLine, 120.0)];
-        let both = describe(&survey(1, 2, &with(&both)), "box").expect("a machine");
+        let both = describe(&Survey::of(1, 2, &with(&both)), "box").expect("a machine");
         assert!(is(both.machine.cost.near, 120.0) && is(both.machine.cost.far, 480.0));
     }
 
@@ -254,18 +224,18 @@ mod tests {
     fn differences_that_come_out_negative_are_not_told() {
         let less =
             with(&[(Quantity::Locked, 0.5), (Quantity::DropOne, 50.0), (Quantity::DropNone, 60.0)]);
-        let description = describe(&survey(1, 1, &less), "noisy").expect("a machine");
+        let description = describe(&Survey::of(1, 1, &less), "noisy").expect("a machine");
         assert_eq!(origin(&description, "locked"), Origin::Default);
         assert_eq!(origin(&description, "tlb_flush"), Origin::Default);
     }
 
     #[test]
     fn more_than_a_file_can_say_is_cut_and_told() {
-        let description = describe(&survey(2, 96, &LEAST), "big").expect("a machine");
+        let description = describe(&Survey::of(2, 96, &LEAST), "big").expect("a machine");
         assert_eq!(description.machine.topology.cores(), 128);
         let cores = description.fields.iter().find(|field| field.key == "cores_per_socket");
         assert!(cores.is_some_and(|field| field.remark.contains("96")), "{cores:?}");
-        assert!(describe(&survey(16, 4, &LEAST), "bigger").is_ok());
+        assert!(describe(&Survey::of(16, 4, &LEAST), "bigger").is_ok());
     }
 
     #[test]
@@ -273,16 +243,16 @@ mod tests {
         for (at, value) in [(0, 0.0), (0, f64::NAN), (1, -1.0), (2, 0.0)] {
             let mut measured = LEAST;
             measured[at].1 = value;
-            let error = describe(&survey(1, 1, &measured), "bad").expect_err("nonsense");
+            let error = describe(&Survey::of(1, 1, &measured), "bad").expect_err("nonsense");
             assert!(matches!(error, CalibrateError::Senseless { .. }), "{error}");
         }
-        let error = describe(&survey(1, 1, &LEAST), "No Name").expect_err("no name");
+        let error = describe(&Survey::of(1, 1, &LEAST), "No Name").expect_err("no name");
         assert!(matches!(error, CalibrateError::Refused(_)), "{error}");
     }
 
     #[test]
     fn every_value_has_a_comment_and_the_file_reads_back() {
-        let description = describe(&survey(2, 4, &LEAST), "box").expect("a machine");
+        let description = describe(&Survey::of(2, 4, &LEAST), "box").expect("a machine");
         let text = description.to_toml().expect("a file");
         assert_eq!(Machine::parse(&text, "box.toml"), Ok(description.machine.clone()));
         let tables = &text[text.find("\n[").expect("tables")..];

@@ -45,6 +45,12 @@ impl Draft<'_> {
         self.survey.ledger.figure(quantity)
     }
 
+    /// What to say beside a value if one that it rests on was never measured undisturbed.
+    pub(super) fn lost(&self, of: &[Quantity]) -> &'static str {
+        let disturbed = |&it: &Quantity| self.figure(it).is_some_and(|figure| figure.disturbed);
+        if of.iter().any(disturbed) { "; all disturbed" } else { "" }
+    }
+
     pub(super) fn median(&self, quantity: Quantity) -> Option<f64> {
         Some(self.figure(quantity)?.median)
     }
@@ -142,11 +148,14 @@ impl Draft<'_> {
             (None, None) => (self.core_ghz, Origin::Measured, "the clock of a core, alone"),
         };
         self.nominal_ghz = ghz(sensible("the nominal frequency", Some(nominal))?);
-        self.say("clock", "nominal_ghz", origin, remark.into());
+        let lost = self.lost(&[Quantity::Tsc]);
+        self.say("clock", "nominal_ghz", origin, format!("{remark}{lost}"));
         let turbo_ghz = self.turbo(usize::from(cores));
         let measured = self.survey.together.len();
         let beyond = if measured < usize::from(cores) { "; the last for all further" } else { "" };
-        let remark = format!("a chain of additions, 1 to {measured} cores busy{beyond}");
+        let counts: Vec<_> = (1..=measured).map(|busy| Quantity::Core(busy as u16)).collect();
+        let lost = if self.lost(&counts).is_empty() { "" } else { "; some all disturbed" };
+        let remark = format!("a chain of additions, 1 to {measured} cores busy{beyond}{lost}");
         self.say("clock", "turbo_ghz", Origin::Measured, remark);
         let share = self.reference.clock.sibling_share;
         let sibling_share = self.default(("clock", "sibling_share"), "depends on the work", share);

@@ -11,6 +11,7 @@
 use std::io;
 use std::path::PathBuf;
 
+use super::survey::LEAST_ROUNDS;
 use crate::error::LabError;
 use crate::rendezvous::Aborted;
 use crate::subject::SubjectError;
@@ -72,9 +73,33 @@ pub enum CalibrateError {
         /// Its name.
         name: &'static str,
     },
+    /// The machine was so busy that the file would say what others did to it.
+    #[error(
+        "the machine was too busy to be measured, so nothing is written: {}; try again when it is \
+         idle, without --quick if it is large, or have --force write the file as it is",
+        what_was_wrong(*rounds, *wanted, disturbed)
+    )]
+    Busy {
+        /// Rounds of samples that there was time for.
+        rounds: usize,
+        /// Rounds that there should have been.
+        wanted: usize,
+        /// Names of what was disturbed in every sample.
+        disturbed: Vec<String>,
+    },
     /// The simulator does not take the file.
     #[error("the machine file would not be accepted: {0}")]
     Refused(String),
+}
+
+fn what_was_wrong(rounds: usize, wanted: usize, disturbed: &[String]) -> String {
+    let few = (rounds < LEAST_ROUNDS).then(|| {
+        format!("time was up after {rounds} of {wanted} rounds, and {LEAST_ROUNDS} are needed")
+    });
+    let names = disturbed.join(", ");
+    let lost = (!disturbed.is_empty())
+        .then(|| format!("in every sample of these a thread lost its CPU: {names}"));
+    few.into_iter().chain(lost).collect::<Vec<_>>().join("; ")
 }
 
 impl CalibrateError {

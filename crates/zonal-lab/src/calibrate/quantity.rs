@@ -198,6 +198,21 @@ impl Quantity {
         about.into()
     }
 
+    /// Whether a value of a machine file rests on it. The others are for people.
+    #[must_use]
+    pub const fn is_in_file(self) -> bool {
+        !matches!(
+            self,
+            Self::NearTrip
+                | Self::FarTrip
+                | Self::SiblingLine
+                | Self::ClearHot
+                | Self::CopyCold
+                | Self::WriteFault
+                | Self::UnmapPage
+        )
+    }
+
     /// Its unit.
     #[must_use]
     pub const fn unit(self) -> Unit {

@@ -22,6 +22,8 @@ use super::alone::{Alone, Set, Sizes};
 use super::error::CalibrateError;
 use super::quantity::{Figure, Ledger, Quantity, Sample};
 use super::together::{self, PairSample, Rates};
+#[cfg(test)]
+use super::topology::Cpu;
 use super::topology::{CPUS, Caches, Hardware, Kinship};
 use super::{clock, paging};
 use crate::machine;
@@ -50,6 +52,10 @@ impl Effort {
     pub const QUICK: Self = Self { rounds: 21, most: Duration::from_secs(4) };
 }
 
+/// Rounds below which there is no machine file: the median of as many leaves two out that went
+/// wrong on either side.
+pub const LEAST_ROUNDS: usize = 5;
+
 /// What is known of a pair of CPUs at one distance.
 #[derive(Clone, Debug, serde::Serialize)]
 pub struct PairFigure {
@@ -74,6 +80,10 @@ pub struct Survey {
     pub hardware: Hardware,
     /// The CPUs measured on.
     pub allowed: Vec<usize>,
+    /// Rounds of samples that there was time for.
+    pub rounds: usize,
+    /// Rounds that there should have been.
+    pub wanted: usize,
     /// CPUs, one of each core, that were busy together for the rates and clocks.
     pub together: Vec<usize>,
     /// Bytes of memory.
@@ -86,6 +96,36 @@ pub struct Survey {
     pub pairs: Vec<PairFigure>,
     /// What a reader should know.
     pub notes: Vec<String>,
+}
+
+impl Survey {
+    /// Quantities that a machine file rests on and in every sample of which a thread lost its CPU.
+    #[must_use]
+    pub fn disturbed(&self) -> Vec<Quantity> {
+        let have_near = self.ledger.figure(Quantity::NearLine).is_some();
+        let rests_on = |quantity| match quantity {
+            // A virtual machine's CPUs move: there may be one far sample, taken while they did.
+            Quantity::FarLine => self.hardware.sockets() > 1 || !have_near,
+            other => other.is_in_file(),
+        };
+        let figures = self.ledger.figures().filter(|(_, figure)| figure.disturbed);
+        figures.map(|(quantity, _)| quantity).filter(|&quantity| rests_on(quantity)).collect()
+    }
+
+    /// Whether the machine was quiet enough for what was measured to be its own.
+    ///
+    /// # Errors
+    ///
+    /// [`CalibrateError::Busy`] if there were fewer than [`LEAST_ROUNDS`] rounds, or something was
+    /// [disturbed](Self::disturbed) in each.
+    pub fn check(&self) -> Result<(), CalibrateError> {
+        let disturbed = self.disturbed();
+        if self.rounds >= LEAST_ROUNDS && disturbed.is_empty() {
+            return Ok(());
+        }
+        let disturbed = disturbed.into_iter().map(Quantity::name).collect();
+        Err(CalibrateError::Busy { rounds: self.rounds, wanted: self.wanted, disturbed })
+    }
 }
 
 /// Measures the machine, on CPUs that this process may use.
@@ -158,6 +198,7 @@ fn conduct(effort: Effort, allowed: Vec<usize>) -> Result<Survey, CalibrateError
     let pairs = hardware.pairs(&allowed, most);
     let mut ledger = Ledger::default();
     let mut found = Pairs::default();
+    let mut rounds = 0;
     for round in 0..effort.rounds {
         if round > 0 && start.elapsed() >= effort.most {
             notes.push(format!("stopped after {round} of {} rounds: time was up", effort.rounds));
@@ -173,6 +214,7 @@ fn conduct(effort: Effort, allowed: Vec<usize>) -> Result<Survey, CalibrateError
             found.add(a, b, kinship, &together::pair(a, b)?);
         }
         wakes(&hardware, &allowed, &mut ledger)?;
+        rounds = round + 1;
     }
     found.pool(hardware.sockets(), &mut ledger);
     let disturbed = ledger.figures().filter(|(_, figure)| figure.disturbed);
@@ -184,7 +226,19 @@ fn conduct(effort: Effort, allowed: Vec<usize>) -> Result<Survey, CalibrateError
     let cpufreq_ghz = clock::cpufreq_ghz(root, allowed[0]);
     let pairs = found.figures();
     let memory = memory.total;
-    Ok(Survey { hardware, allowed, together, memory, cpufreq_ghz, ledger, pairs, notes })
+    let wanted = effort.rounds;
+    Ok(Survey {
+        hardware,
+        allowed,
+        rounds,
+        wanted,
+        together,
+        memory,
+        cpufreq_ghz,
+        ledger,
+        pairs,
+        notes,
+    })
 }
 
 fn wakes(
@@ -247,6 +301,38 @@ impl Pairs {
 }
 
 #[cfg(test)]
+impl Survey {
+    /// Of a machine of `sockets` × `cores` CPUs on which everything of `measured` was measured.
+    pub(super) fn of(sockets: usize, cores: usize, measured: &[(Quantity, f64)]) -> Self {
+        let cpu = |number| Cpu { number, socket: number / cores, core: number };
+        let cpus = (0..sockets * cores).map(cpu).collect();
+        let caches = Caches {
+            inner_kib: 32,
+            private_kib: 1024,
+            shared_kib: 8192,
+            socket_kib: 16384,
+            known: true,
+        };
+        let mut ledger = Ledger::default();
+        for &(quantity, value) in measured {
+            ledger.add(quantity, Sample { value, lost_cpu: false });
+        }
+        Self {
+            hardware: Hardware { cpus, threads_per_core: 1, caches, notes: Vec::new() },
+            allowed: (0..sockets * cores).collect(),
+            rounds: Effort::QUICK.rounds,
+            wanted: Effort::QUICK.rounds,
+            together: (0..cores).collect(),
+            memory: 8 << 30,
+            cpufreq_ghz: None,
+            ledger,
+            pairs: Vec::new(),
+            notes: vec!["\"quotes\" and \\ and # stay".into()],
+        }
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use super::*;
 
@@ -281,6 +367,25 @@ mod tests {
         assert_eq!(busy_counts(1), [1]);
         assert_eq!(busy_counts(2), [1, 2]);
         assert_eq!(busy_counts(28), [1, 2, 4, 8, 16, 28]);
+    }
+
+    #[test]
+    fn only_what_is_in_the_file_can_spoil_it() {
+        use Quantity::{CopyCold, FarLine, FarTrip, NearLine};
+
+        let disturbed = |sockets, quantities: &[Quantity]| {
+            let mut survey = Survey::of(sockets, 2, &[(Quantity::Lock, 5.0)]);
+            for &quantity in quantities {
+                survey.ledger.add(quantity, Sample { value: 9.0, lost_cpu: true });
+            }
+            survey.disturbed()
+        };
+        assert_eq!(disturbed(1, &[]), []);
+        assert_eq!(disturbed(1, &[CopyCold, FarTrip]), []);
+        assert_eq!(disturbed(1, &[FarLine]), [FarLine], "it stands for near ones");
+        assert_eq!(disturbed(1, &[NearLine, FarLine]), [NearLine]);
+        assert_eq!(disturbed(2, &[NearLine, FarLine]), [NearLine, FarLine]);
+        assert_eq!(disturbed(1, &[Quantity::Lock]), [], "one sample was not");
     }
 
     #[test]
