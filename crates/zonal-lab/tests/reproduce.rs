@@ -507,4 +507,22 @@ fn charts_are_written_twice() {
             "where-the-cycles-go",
         ]
     );
+    let lists = std::fs::read_to_string(charts.join("batched-irq.svg")).expect("text");
+    assert!(
+        lists.contains("Amean") && lists.contains("Max-90%") && lists.contains("not simulated")
+    );
+    for absent in ["Coeff", "bonnie", "SeqCreate", "not run"] {
+        assert!(!lists.contains(absent), "{absent}");
+    }
+}
+
+#[test]
+fn there_is_no_chart_of_published_numbers_alone() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let charts = directory.path().join("charts");
+    let fake = Fake { without: Some("skylake_4s_768g"), ..exact() };
+    let only = ReproduceArgs { charts: Some(charts.clone()), ..args() };
+    printed(&fake, &only).1.expect("it runs");
+    assert!(charts.join("bulk-frees.svg").exists());
+    assert!(!charts.join("parallel-free.svg").exists());
 }

@@ -156,7 +156,7 @@ pub fn all(report: &Report) -> Result<Vec<Chart>, LabError> {
             let zonal = zonal.map_or(&[][..], |(_, curve)| curve);
             charts.push(scaling::scores(section, &rows, zonal)?);
             charts.push(scaling::gains(section, &rows, zonal)?);
-        } else {
+        } else if rows.iter().any(|row| row.simulated.is_some()) {
             charts.push(dumbbell::chart(section, &rows)?);
         }
     }

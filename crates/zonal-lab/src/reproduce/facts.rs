@@ -75,7 +75,7 @@ pub enum Unit {
     PercentCyclesAtMost,
     /// A change against the base kernel, in percent.
     PercentChange,
-    /// A part of what was asked for, in percent.
+    /// A part of what was asked for, or of the mean, in percent.
     PercentRate,
     /// Nanoseconds.
     Ns,
@@ -127,6 +127,8 @@ impl Unit {
             ("faults", _) => Self::Faults,
             ("pages", _) => Self::Pages,
             ("pages_scanned_per_s", _) => Self::PagesPerSecond,
+            // The source prints the coefficient of variation among times, and the table has it so.
+            ("us", "Coeff") => Self::PercentRate,
             ("us", _) => Self::Us,
             ("ops_per_s", _) => Self::OpsPerSecond,
             _ => return None,
@@ -373,6 +375,24 @@ mod tests {
         };
         let shares = ["3.16-rc1", "cfq600", "fairzone", "3.0"].map(share);
         assert_eq!(shares, ["37.1", "37.0", "31.6", "29.1"]);
+    }
+
+    #[test]
+    fn coefficients_of_variation_are_percentages() {
+        let facts = all();
+        let value = |kernel: &str, metric: &str| {
+            let mut of = facts.iter().filter(|it| it.table == Table::BatchedIrq);
+            let fact = of.find(|it| it.kernel == kernel && it.metric == metric);
+            fact.expect("it is published")
+        };
+        for kernel in ["base", "one_irq"] {
+            let (mean, deviation) = (value(kernel, "Amean"), value(kernel, "Stddev"));
+            assert_eq!((mean.unit, deviation.unit), (Unit::Us, Unit::Us));
+            let coefficient = value(kernel, "Coeff");
+            assert_eq!(coefficient.unit, Unit::PercentRate);
+            let percent = deviation.published * 100.0 / mean.published;
+            assert!((coefficient.published - percent).abs() < 0.01, "{percent} %");
+        }
     }
 
     #[test]

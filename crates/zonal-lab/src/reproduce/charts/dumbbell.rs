@@ -71,6 +71,8 @@ fn panels<'a>(rows: &[&'a Row]) -> Vec<Panel<'a>> {
             None => panels.push(Panel { title, rows: vec![row] }),
         }
     }
+    // Published numbers alone compare nothing.
+    panels.retain(|panel| panel.rows.iter().any(|row| row.simulated.is_some()));
     panels
 }
 
@@ -80,8 +82,8 @@ fn label(row: &Row) -> String {
     match row.kind_of_unit {
         Unit::PercentChange | Unit::PercentShare => kernel,
         Unit::PercentRate | Unit::Ns => {
-            let delay = row.workload.rsplit('_').next().unwrap_or_default();
-            format!("{kernel}, {}", delay.replace("ms", " ms"))
+            let delay = row.workload.rsplit('_').next().and_then(|it| it.strip_suffix("ms"));
+            delay.map_or_else(|| format!("{kernel}: {what}"), |ms| format!("{kernel}, {ms} ms"))
         }
         Unit::Count => what,
         _ => format!("{kernel}: {what}"),
@@ -95,7 +97,8 @@ fn scaled(value: f64, unit: Unit) -> f64 {
     }
 }
 
-/// The chart of a section whose rows are each of a kind.
+/// The chart of a section whose rows are each of a kind; without the kinds of which nothing was
+/// simulated.
 ///
 /// # Errors
 ///
@@ -192,6 +195,6 @@ fn row_line(
         write(canvas, &shown(simulated, unit), (WIDTH - 14.0, y), value.color(color))
     } else {
         ring(canvas, (published, y), 6.0, color)?;
-        write(canvas, "not run", (WIDTH - 14.0, y), value.color(MUTED))
+        write(canvas, "not simulated", (WIDTH - 14.0, y), value.color(MUTED))
     }
 }
