@@ -11,6 +11,11 @@ use super::quantity::Quantity;
 /// simulator knows one level; an allocator's hot lines are few.
 const NOT_INNERMOST: f64 = 0.15;
 
+/// Up to so many CPUs tasks hardly wait for each other, as in the published rates of a machine with
+/// as many (`broadwell_2s_40cpu`), and drift apart. With more they all wait for the zone lock, which
+/// keeps them in step, as those of the reference do.
+const DRIFTING_CPUS: u32 = 40;
+
 impl Draft<'_> {
     pub(super) fn cost(&mut self, sockets: u16) -> Result<Cost, CalibrateError> {
         use Ticking::{Core, Nominal};
@@ -152,7 +157,7 @@ impl Draft<'_> {
         rounded(most)
     }
 
-    pub(super) fn kernel(&mut self) -> Kernel {
+    pub(super) fn kernel(&mut self, cpus: u32) -> Kernel {
         use Ticking::Core;
         let old = self.reference.kernel;
         let unmap_ns = self.median(Quantity::UnmapZero).unwrap_or(0.0);
@@ -194,7 +199,7 @@ impl Draft<'_> {
         let lru_batch = old.lru_batch;
         not("lru_batch", "what Linux 4.15 to 6.5 hand over at once", f64::from(lru_batch));
         let compute = not("compute", "of programs, not of the machine", old.compute);
-        let spread = not("spread", "of the benchmark and of how long its tasks wait", old.spread);
+        let spread = self.spread(cpus, old.spread);
         Kernel {
             fault,
             huge_fault,
@@ -213,5 +218,16 @@ impl Draft<'_> {
             compute,
             spread,
         }
+    }
+
+    /// How far apart tasks begin: of the benchmark and of how long its tasks wait.
+    fn spread(&mut self, cpus: u32, default: f64) -> f64 {
+        if cpus > DRIFTING_CPUS {
+            let why = "of the benchmark and of how long its tasks wait";
+            return self.default(("kernel", "spread"), why, default);
+        }
+        let why = format!("tasks on up to {DRIFTING_CPUS} CPUs hardly wait, and drift apart");
+        self.say("kernel", "spread", Origin::Default, why);
+        1.0
     }
 }

@@ -109,7 +109,7 @@ pub fn describe(survey: &Survey, name: &str) -> Result<Description, CalibrateErr
     let clock = draft.clock(topology.cores_per_socket)?;
     let cache = draft.cache();
     let cost = draft.cost(topology.sockets)?;
-    let kernel = draft.kernel();
+    let kernel = draft.kernel(topology.cpus());
     let machine = Machine {
         name: name.to_owned(),
         title: title(&topology),
@@ -207,6 +207,25 @@ mod tests {
         let reference = builtin(REFERENCE).expect("built in");
         assert_eq!(machine.kernel.lru_add, reference.kernel.lru_add);
         assert_eq!(machine.kernel.lru_batch, reference.kernel.lru_batch);
+    }
+
+    #[test]
+    fn tasks_drift_apart_where_there_are_few() {
+        let spread = |sockets, cores| {
+            let description = describe(&Survey::of(sockets, cores, &LEAST), "box");
+            let description = description.expect("a machine");
+            assert_eq!(origin(&description, "spread"), Origin::Default);
+            description.machine.kernel.spread
+        };
+        assert_eq!((spread(1, 1), spread(1, 2), spread(2, 20)), (1.0, 1.0, 1.0));
+        assert_eq!((spread(1, 41), spread(2, 56)), (0.0, 0.0), "as on the reference");
+        for name in ["xeon_vm_2cpu", "desktop_8cpu_4g", "broadwell_2s_40cpu", REFERENCE] {
+            let machine = builtin(name).expect("built in");
+            let cores = usize::from(machine.topology.cores_per_socket);
+            let threads = usize::from(machine.topology.threads_per_core);
+            let alike = spread(machine.topology.sockets.into(), cores * threads);
+            assert_eq!(machine.kernel.spread, alike, "{name}");
+        }
     }
 
     #[test]
