@@ -35,19 +35,28 @@ fn with_capacity<T>(count: usize) -> Vec<T> {
 fn advise_huge<T>(memory: &mut [MaybeUninit<T>]) {
     /// Smaller tables do not need them.
     const WORTH_IT: usize = 4 << 20;
-    /// Advice begins at a page, of this size or a part of it.
-    const PAGE: usize = 64 << 10;
 
     let bytes = size_of_val(memory);
     if bytes < WORTH_IT {
         return;
     }
     let start = memory.as_mut_ptr();
-    let skipped = start.addr().next_multiple_of(PAGE) - start.addr();
+    let (skipped, length) = whole_pages(start.addr(), bytes);
     let first = start.wrapping_byte_add(skipped);
-    // SAFETY: the range begins and ends within `memory`, since less is skipped than there is; the
-    // advice is about what backs its pages, not about what is in them.
-    unsafe { libc::madvise(first.cast(), bytes - skipped, libc::MADV_HUGEPAGE) };
+    // SAFETY: the range is within `memory`, and of whole pages, so that the kernel, which rounds
+    // lengths up, advises on nothing else; the advice is about what backs the pages, not about
+    // what is in them.
+    unsafe { libc::madvise(first.cast(), length, libc::MADV_HUGEPAGE) };
+}
+
+/// The whole pages within `bytes` bytes from an address on: where the first begins, and how long
+/// they are together.
+#[cfg(target_os = "linux")]
+fn whole_pages(address: usize, bytes: usize) -> (usize, usize) {
+    /// The largest pages that Linux is built with; what is whole of these is of smaller ones.
+    const PAGE: usize = 64 << 10;
+    let skipped = (address.next_multiple_of(PAGE) - address).min(bytes);
+    (skipped, (bytes - skipped) / PAGE * PAGE)
 }
 
 #[cfg(not(target_os = "linux"))]
@@ -72,6 +81,16 @@ mod tests {
 
     /// Large enough for the host to be asked.
     const LARGE: usize = 1 << 20;
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn advice_is_about_whole_pages_inside() {
+        const KIB: usize = 1 << 10;
+        assert_eq!(whole_pages(64 * KIB, 128 * KIB), (0, 128 * KIB));
+        assert_eq!(whole_pages(64 * KIB, 128 * KIB + 1), (0, 128 * KIB), "not one more");
+        assert_eq!(whole_pages(64 * KIB + 16, 192 * KIB), (64 * KIB - 16, 128 * KIB));
+        assert_eq!(whole_pages(16, 8), (8, 0), "not beyond the end");
+    }
 
     #[test]
     fn advice_changes_nothing() {
