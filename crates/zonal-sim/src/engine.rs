@@ -46,7 +46,7 @@ pub(crate) struct Cpu {
     pub(crate) phase: Phase,
     /// Locks it holds; it is not interrupted while it holds one.
     pub(crate) holding: u32,
-    /// Set while it may not be put aside whatever it does.
+    /// Whether its body has returned.
     pub(crate) done: bool,
 }
 
