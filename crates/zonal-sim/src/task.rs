@@ -78,7 +78,8 @@ pub(crate) struct Work {
     ipi: Ticks,
     pub(crate) compute: Ticks,
     pub(crate) wake: Ticks,
-    batch: usize,
+    /// Pages listed at once.
+    pub(crate) batch: usize,
 }
 
 impl Work {

@@ -9,8 +9,6 @@ use crate::task::Task;
 use fastrand::Rng;
 use zonal::{MigrateType, Order, Pfn, Request};
 
-/// Pages listed at once: a full pagevec of Linux 4.16.
-const LISTED_AT_ONCE: usize = 15;
 const STACK: Order = Order::new(STACK_ORDER).expect("a small order");
 
 /// One compiler.
@@ -77,7 +75,7 @@ impl<'a> Builder<'a> {
         let pfn = self.counted(pfn, Order::ZERO)?;
         let page = self.memory.enter(pfn, cached);
         self.unlisted.push(page);
-        if self.unlisted.len() == LISTED_AT_ONCE {
+        if self.unlisted.len() >= self.task.work.batch {
             self.list();
         }
         Some(page)
@@ -177,5 +175,59 @@ impl<'a> Builder<'a> {
         for object in core::mem::take(&mut self.kernel) {
             self.give(object, Order::ZERO);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::coroutine::Body;
+    use crate::engine::Engine;
+    use crate::machine::{self, Machine};
+    use crate::run::{LruLock, Preset, SimError, Spec, Workload as Name};
+    use crate::schedule::Schedule;
+    use crate::workload::highalloc::memory_of;
+    use crate::workload::{Needs, Stage, Workload, run};
+
+    /// A builder reads pages one by one.
+    struct Reads;
+
+    impl Workload for Reads {
+        fn needs(&self, _: &Machine, _: &Spec) -> Result<Needs, SimError> {
+            let counted = "faults";
+            Ok(Needs { frames_a_socket: 4096, counted, warm_up: 0, measure: 9, rates: false })
+        }
+
+        fn tasks<'a>(&'a self, stage: &'a Stage<'a>) -> Vec<Body<'a>> {
+            let memory = memory_of(stage);
+            let mut builder = Builder::new(stage.task(0), stage.random(0), &memory);
+            let unlisted: Vec<_> = (0..8)
+                .map(|_| {
+                    builder.page(true).expect("memory is empty");
+                    builder.unlisted.len()
+                })
+                .collect();
+            assert_eq!(unlisted, [1, 2, 0, 1, 2, 0, 1, 2]);
+            builder.end();
+            memory.empty(stage.allocator);
+            vec![Box::new(|| ())]
+        }
+    }
+
+    #[test]
+    fn as_many_pages_are_listed_at_once_as_the_machine_says() {
+        let mut machine = machine::builtin("desktop_8cpu_4g").expect("it is built in");
+        machine.kernel.lru_batch = 3;
+        let spec = Spec {
+            workload: Name::StressHighalloc,
+            preset: Preset::Zonal,
+            tasks: 1,
+            seed: 1,
+            lru: LruLock::Node,
+            delay_ms: 0,
+            quick: true,
+        };
+        let engine = Engine::new(&machine, 1, Schedule::by_clock());
+        run::<zonal::preset::Zonal>(&Reads, &machine, &spec, engine).expect("nothing is lost");
     }
 }
