@@ -10,7 +10,7 @@ use crate::machine::Kernel;
 use crate::memory;
 use crate::run::LruLock;
 use crate::space::{Home, Layout};
-use crate::task::Pages;
+use crate::task::{Pages, spend};
 use crate::ticks::Ticks;
 use core::cell::RefCell;
 use zonal::Pfn;
@@ -128,10 +128,6 @@ impl Lru {
             }
         }
     }
-}
-
-fn spend(time: Ticks) {
-    engine::with_cpu(|engine, cpu| engine.spend(cpu, time));
 }
 
 impl Link {

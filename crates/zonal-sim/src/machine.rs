@@ -24,6 +24,7 @@ pub use builtin::{builtin, builtins};
 pub use parse::{Flaw, MachineError};
 pub use rules::{MAX_CORES, MAX_SOCKETS, Violation, check_name};
 
+use crate::ticks::Ticks;
 use serde::{Deserialize, Serialize};
 
 /// A machine.
@@ -235,5 +236,42 @@ impl Clock {
         let index =
             (busy_cores_of_socket.max(1) as usize - 1).min(self.turbo_ghz.len().saturating_sub(1));
         self.turbo_ghz.get(index).map_or(1.0, |turbo| turbo / self.nominal_ghz)
+    }
+
+    /// Seconds of a time.
+    pub(crate) fn seconds(&self, time: Ticks) -> f64 {
+        time.0 as f64 / (Ticks::PER_CYCLE as f64 * self.nominal_ghz * 1e9)
+    }
+
+    /// Nanoseconds of a time.
+    pub(crate) fn ns(&self, time: Ticks) -> f64 {
+        time.exact_cycles() / self.nominal_ghz
+    }
+
+    /// The time of so many seconds.
+    pub(crate) fn of_seconds(&self, seconds: f64) -> Ticks {
+        Ticks::from_cycles(seconds * self.nominal_ghz * 1e9)
+    }
+
+    /// The time of so many milliseconds.
+    pub(crate) fn of_ms(&self, ms: f64) -> Ticks {
+        Ticks::from_cycles(ms * self.nominal_ghz * 1e6)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_there_and_back() {
+        let clock = Clock { nominal_ghz: 2.0, turbo_ghz: vec![3.0], sibling_share: 0.6 };
+        assert_eq!(clock.of_ms(1.5), Ticks::from_cycles(3e6));
+        assert_eq!(clock.of_seconds(1.5), Ticks::from_cycles(3e9));
+        assert!((clock.seconds(clock.of_seconds(0.25)) - 0.25).abs() < 1e-12);
+        assert!((clock.ns(clock.of_ms(0.25)) - 250_000.0).abs() < 1e-6);
+        let part = Ticks::from_cycles(7.5);
+        assert!((clock.ns(part) - 3.75).abs() < 1e-12, "fractions of a cycle count");
+        assert!((clock.ns(part.whole()) - 3.5).abs() < 1e-12);
     }
 }

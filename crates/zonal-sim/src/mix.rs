@@ -9,6 +9,9 @@
 //! assert_eq!(all, 100);
 //! ```
 
+/// Pages that Linux lists or frees together: a pagevec up to 4.14.
+pub const PAGEVEC: usize = 14;
+
 /// A build as it runs: processes that come and go beside a page cache and slabs of fixed size.
 pub mod kbuild {
     /// Processes of a CPU at a time.
@@ -86,8 +89,6 @@ pub mod page_cache {
     pub const DISK: f64 = 121.88 * 1_048_576.0;
     /// Pages that are read at once: 128 KiB, as in Linux.
     pub const WINDOW: usize = 32;
-    /// Pages listed, and freed by a deletion, at once: a pagevec of Linux 3.x.
-    pub const LIST: usize = 14;
     /// Pages that reclaim frees at once, as in Linux.
     pub const SWAP_CLUSTER: usize = 32;
     /// Background reclaim looks at one page in 2 to this of a zone's list a turn, as in Linux.

@@ -29,6 +29,16 @@ impl Ticks {
         self.0 / Self::PER_CYCLE
     }
 
+    /// Cycles with their fraction.
+    pub(crate) fn exact_cycles(self) -> f64 {
+        self.0 as f64 / Self::PER_CYCLE as f64
+    }
+
+    /// Less the fraction of a cycle.
+    pub(crate) const fn whole(self) -> Self {
+        Self(self.cycles() * Self::PER_CYCLE)
+    }
+
     /// The time from `earlier` to here; 0 if that is later.
     #[must_use]
     pub const fn since(self, earlier: Self) -> Self {

@@ -113,18 +113,13 @@ pub(crate) fn run<S: Policy>(
     let pcp_high = (spec.preset == Preset::HugeBatch).then_some(2 * page_fault::MAPPED as u32);
     let config = |config| workload.config(Config { split, pcp_high, ..config });
     let plan = crate::world::plan::<S>(machine, needs.frames_a_socket, config)?;
-    if is_listed::<S>() {
+    if crate::world::is_listed::<S>() {
         engine.slot_entry = Ticks::from_cycles(machine.cost.irq_toggle);
     } else {
         engine.slot_entry = Ticks::from_cycles(machine.cost.preempt_toggle);
     }
     let _installed = engine::install(engine);
     measure::<S>(workload, machine, spec, &plan, &needs)
-}
-
-/// Whether the preset keeps order-0 frames on lists through their metadata, as Linux does.
-fn is_listed<S: Policy>() -> bool {
-    <S::Keeper as zonal::keeper::Keeper>::CLUSTER == 0
 }
 
 fn measure<S: Policy>(
@@ -233,8 +228,7 @@ impl<'a> Stopwatch<'a> {
             });
         }
         let mut outcome = self.outcome.unwrap_or_default();
-        outcome.seconds =
-            self.took.0 as f64 / (Ticks::PER_CYCLE as f64 * machine.clock.nominal_ghz * 1e9);
+        outcome.seconds = machine.clock.seconds(self.took);
         if self.needs.rates {
             for figure in &mut outcome.figures {
                 figure.value /= outcome.seconds;

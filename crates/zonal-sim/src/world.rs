@@ -66,7 +66,7 @@ pub(crate) fn with_allocator<S: Policy, R>(
             first: first as u32,
             stride,
         };
-        let listed = <S::Keeper as Keeper>::CLUSTER == 0;
+        let listed = is_listed::<S>();
         let in_page = |item| if listed { page(item) } else { Layout::Packed };
         engine.register("frames", &states, in_page(1), Home::Divided);
         engine.register("frames", &links, in_page(8), Home::Divided);
@@ -101,6 +101,11 @@ pub(crate) fn with_allocator<S: Policy, R>(
     let allocator = Allocator::new(Sim::new(machine.topology), plan, storage)
         .map_err(|error| SimError::Build(error.to_string()))?;
     Ok(f(&allocator, pages))
+}
+
+/// Whether the preset keeps order-0 frames on lists through their metadata, as Linux does.
+pub(crate) fn is_listed<S: Policy>() -> bool {
+    <S::Keeper as Keeper>::CLUSTER == 0
 }
 
 /// The first frame of the table.

@@ -107,9 +107,8 @@ impl Workload for HighAlloc {
         host::install(Rc::clone(memory) as Rc<dyn Host>);
         let last = stage.spec.tasks - 1;
         let builders = fill(stage, memory, last);
-        let ghz = stage.machine.clock.nominal_ghz;
-        let ms = move |ms: f64| Ticks::from_cycles(ms * ghz * 1e6);
-        let (delay, pause) = (ms(stage.spec.delay_ms.into()), ms(PAUSE_MS));
+        let clock = &stage.machine.clock;
+        let (delay, pause) = (clock.of_ms(stage.spec.delay_ms.into()), clock.of_ms(PAUSE_MS));
         let asker = stage.task(0);
         let mut bodies: Vec<Body<'a>> = vec![Box::new(move || {
             self.asked.set(ask(asker, memory, delay));
@@ -132,8 +131,8 @@ impl Workload for HighAlloc {
             memory.empty(stage.allocator);
         }
         let asked = self.asked.get();
-        let ghz = stage.machine.clock.nominal_ghz;
-        let mean = |time: Ticks, by: u64| time.cycles() as f64 / ghz / by.max(1) as f64;
+        let clock = &stage.machine.clock;
+        let mean = |time: Ticks, by: u64| clock.ns(time.whole()) / by.max(1) as f64;
         let percent = asked.served as f64 * 100.0 / asked.requests.max(1) as f64;
         vec![
             Figure::new("success_rate", percent, "percent"),

@@ -115,7 +115,7 @@ impl Workload for PageCache {
     }
 
     fn tasks<'a>(&'a self, stage: &'a Stage<'a>) -> Vec<Body<'a>> {
-        let disk = Disk::new(stage.machine.clock.nominal_ghz);
+        let disk = Disk::new(&stage.machine.clock);
         let used = self.frames.get() * mix::USED / 1000;
         let cache = self.cache.get_or_init(|| Rc::new(Cache::new(stage, disk, used)));
         host::install(Rc::clone(cache) as Rc<dyn Host>);
@@ -142,7 +142,7 @@ impl Workload for PageCache {
         bodies
     }
 
-    fn figures(&self, stage: &Stage<'_>) -> Vec<Figure> {
-        self.cache.get().map(|cache| cache.figures(stage)).unwrap_or_default()
+    fn figures(&self, _: &Stage<'_>) -> Vec<Figure> {
+        self.cache.get().map(|cache| cache.figures()).unwrap_or_default()
     }
 }

@@ -3,7 +3,7 @@
 //! - Source: Gorman 2017, patch 1 (what it saves to turn interrupts off once for a list of pages),
 //!   measured with mmtests' `sparsetruncate-tiny`: 16 directories of 16 files of 4 MiB; the time
 //!   that truncating each takes.
-//! - Mechanism: for each list of 14 pages (`pagevec` of Linux 4.14) the pages leave the page
+//! - Mechanism: for each list of 14 pages ([`PAGEVEC`] of Linux 4.14) the pages leave the page
 //!   cache's tree ([`truncate_page`](crate::machine::Kernel::truncate_page) each, and a write to
 //!   the `struct page`), then the LRU lists under their lock, then they are freed as one list. The
 //!   `struct page`s of all files together exceed the caches, so those of a file come from memory.
@@ -19,6 +19,7 @@ use super::{Needs, Stage, Workload};
 use crate::coroutine::{self, Body};
 use crate::engine;
 use crate::machine::Machine;
+use crate::mix::PAGEVEC;
 use crate::outcome::Figure;
 use crate::run::{SimError, Spec};
 use crate::task::{Task, count, spend};
@@ -33,8 +34,6 @@ const FILES: u64 = 256;
 const WARM_UP: u64 = 16;
 /// Pages of a file.
 const PAGES: u64 = 1024;
-/// Pages that are freed as one list.
-const LIST: usize = 14;
 
 /// The workload.
 #[derive(Default)]
@@ -88,9 +87,7 @@ impl Workload for Truncate {
     fn figures(&self, stage: &Stage<'_>) -> Vec<Figure> {
         let mut took = self.took.borrow_mut();
         took.sort_unstable();
-        let us = |time: Ticks| {
-            time.0 as f64 / Ticks::PER_CYCLE as f64 / stage.machine.clock.nominal_ghz / 1e3
-        };
+        let us = |time: Ticks| stage.machine.clock.ns(time) / 1e3;
         let quarter =
             |n: usize| took.get((took.len() * n / 4).min(took.len().saturating_sub(1))).copied();
         let mean = took.iter().map(|&time| us(time)).sum::<f64>() / took.len().max(1) as f64;
@@ -109,7 +106,7 @@ impl Workload for Truncate {
 
 /// Takes a file's pages out of the page cache, list by list, and frees them.
 fn truncate(task: &mut Task<'_>, file: &[Pfn], page: Ticks) {
-    for list in file.chunks(LIST) {
+    for list in file.chunks(PAGEVEC) {
         coroutine::pause_if_early();
         for &pfn in list {
             spend(page);

@@ -5,6 +5,7 @@ use crate::any_allocator::AnyAllocator;
 use crate::engine;
 use crate::host::{Frames, Host};
 use crate::lru::Lru;
+use crate::machine::Clock;
 use crate::mix::page_cache::{AGAIN_MS, BACKGROUND, DIRTY, FLUSH, PRIORITY, SWAP_CLUSTER};
 use crate::outcome::Figure;
 use crate::sleeper::Sleeper;
@@ -74,7 +75,7 @@ impl Tables {
 struct Counts {
     pages: u64,
     /// What the allocator took for them.
-    ticks: u64,
+    took: Ticks,
     wakes: u64,
     direct: u64,
 }
@@ -86,7 +87,7 @@ pub(super) struct Cache {
     pages: Pages,
     work: Work,
     lru: Rc<Lru>,
-    ghz: f64,
+    clock: Clock,
     /// Frames that files cannot have.
     used: u64,
     /// Pages that are dirty, and on their way to the disk.
@@ -124,7 +125,7 @@ impl Cache {
             pages: stage.pages,
             work: Work::of(&stage.machine.kernel),
             lru: Rc::clone(&stage.lru),
-            ghz: stage.machine.clock.nominal_ghz,
+            clock: stage.machine.clock.clone(),
             used,
             dirty: Cell::default(),
             writeback: Cell::default(),
@@ -147,7 +148,7 @@ impl Cache {
 
     /// So many virtual milliseconds.
     pub(super) fn ms(&self, ms: f64) -> Ticks {
-        Ticks::from_cycles(ms * self.ghz * 1e6)
+        self.clock.of_ms(ms)
     }
 
     /// Waits until all streams are here.
@@ -180,7 +181,7 @@ impl Cache {
     pub(super) fn count_request(&self, took: Ticks, served: bool) {
         self.update(|counts| {
             counts.pages += u64::from(served);
-            counts.ticks += took.0;
+            counts.took += took;
         });
     }
 
@@ -389,10 +390,9 @@ impl Cache {
     }
 
     /// What happened, as figures.
-    pub(super) fn figures(&self, stage: &Stage<'_>) -> Vec<Figure> {
+    pub(super) fn figures(&self) -> Vec<Figure> {
         let end = engine::with(|engine| engine.cpus.iter().map(|cpu| cpu.clock).max());
-        let seconds = end.flatten().unwrap_or_default().0 as f64
-            / (Ticks::PER_CYCLE as f64 * stage.machine.clock.nominal_ghz * 1e9);
+        let seconds = self.clock.seconds(end.flatten().unwrap_or_default());
         let tables = self.tables.borrow();
         let of = |ty: ZoneType, f: &dyn Fn(&Zone) -> u64| {
             tables.zones.iter().filter(|zone| zone.zone_type == ty).map(f).sum::<u64>() as f64
@@ -402,7 +402,7 @@ impl Cache {
         let scans = [dma32, normal].map(|ty| of(ty, &|zone| zone.scanned));
         let percent = |[part, rest]: [f64; 2]| part * 100.0 / (part + rest).max(1.0);
         let counts = self.counts.get();
-        let per_page = counts.ticks as f64 / Ticks::PER_CYCLE as f64 / counts.pages.max(1) as f64;
+        let per_page = counts.took.exact_cycles() / counts.pages.max(1) as f64;
         vec![
             Figure::new("dma32_allocs", allocs[0], "count"),
             Figure::new("normal_allocs", allocs[1], "count"),

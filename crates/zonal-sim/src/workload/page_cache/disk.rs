@@ -1,5 +1,6 @@
 //! The disk: it does one thing after the other.
 
+use crate::machine::Clock;
 use crate::mix::page_cache::DISK;
 use crate::ticks::Ticks;
 use core::cell::Cell;
@@ -12,9 +13,9 @@ pub(super) struct Disk {
 }
 
 impl Disk {
-    /// A disk, for clocks of `ghz`.
-    pub(super) fn new(ghz: f64) -> Self {
-        let page = Ticks::from_cycles(4096.0 / DISK * ghz * 1e9);
+    /// A disk, in time by `clock`.
+    pub(super) fn new(clock: &Clock) -> Self {
+        let page = clock.of_seconds(4096.0 / DISK);
         Self { page, free_at: Cell::default() }
     }
 
@@ -32,7 +33,8 @@ mod tests {
 
     #[test]
     fn one_thing_after_the_other() {
-        let disk = Disk::new(1.0);
+        let disk =
+            Disk::new(&Clock { nominal_ghz: 1.0, turbo_ghz: Vec::new(), sibling_share: 1.0 });
         let page = disk.transfer(Ticks(0), 1);
         assert_eq!(disk.transfer(Ticks(0), 2).0, 3 * page.0, "it waits for the first");
         let late = Ticks(100 * page.0);

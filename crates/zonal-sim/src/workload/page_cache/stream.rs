@@ -3,7 +3,8 @@
 use super::cache::{Cache, Page};
 use crate::engine;
 use crate::host::Frames;
-use crate::mix::page_cache::{AGAIN_MS, BEGIN_MS, LIST, PAUSE_MS, TRIES, WINDOW};
+use crate::mix::PAGEVEC;
+use crate::mix::page_cache::{AGAIN_MS, BEGIN_MS, PAUSE_MS, TRIES, WINDOW};
 use crate::task::{Task, count, idle};
 use fastrand::Rng;
 use zonal::{MigrateType, Request, ZoneType};
@@ -69,7 +70,7 @@ impl<'a> Stream<'a> {
     }
 
     fn list(&mut self) {
-        for batch in self.unlisted.chunks(LIST) {
+        for batch in self.unlisted.chunks(PAGEVEC) {
             self.cache.list(self.frames, self.task.cpu, batch);
         }
         self.unlisted.clear();
@@ -91,7 +92,7 @@ impl<'a> Stream<'a> {
                 self.cache.dirty(self.frames, page);
             }
             self.file[at] = page;
-            if self.unlisted.len() >= LIST {
+            if self.unlisted.len() >= PAGEVEC {
                 self.list();
             }
         }
@@ -119,7 +120,7 @@ impl<'a> Stream<'a> {
 
     fn delete(&mut self) {
         let file: Vec<Page> = self.file.iter_mut().filter_map(Option::take).collect();
-        for batch in file.chunks(LIST) {
+        for batch in file.chunks(PAGEVEC) {
             while batch.iter().any(|page| self.cache.is_written_back(*page)) {
                 idle(self.cache.ms(AGAIN_MS));
             }
