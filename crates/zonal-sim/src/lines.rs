@@ -17,7 +17,7 @@
 //! assert_eq!(lines.access(0, 28, true, 0), Served::Far, "core 28 is on the other socket");
 //! ```
 
-use crate::machine::{Cache, Topology};
+use crate::machine::{Cache, MAX_CORES, Topology};
 use crate::memory;
 
 /// Bytes of a line.
@@ -188,8 +188,12 @@ pub struct Lines {
 
 impl Lines {
     /// No lines yet.
+    ///
+    /// # Panics
+    /// If the topology has more than [`MAX_CORES`] cores, which no machine file can say.
     #[must_use]
     pub fn new(topology: &Topology, capacity: Capacity) -> Self {
+        assert!(topology.cores() <= MAX_CORES, "more cores than the set of a line has bits");
         let core = |core: u16| Core {
             fetched: 0,
             socket: (core / topology.cores_per_socket) as u8,
@@ -207,6 +211,9 @@ impl Lines {
     }
 
     /// Adds `count` lines that no cache has; returns the number of the first.
+    ///
+    /// # Panics
+    /// If a table of so many, 16 bytes each, is more than the host can address.
     pub fn grow(&mut self, count: usize) -> usize {
         let first = self.lines.len();
         memory::reserve(&mut self.lines, count);
@@ -226,7 +233,11 @@ impl Lines {
         self.lines.is_empty()
     }
 
-    /// A core reads or writes a line whose memory is on the socket `home`.
+    /// A core reads or writes a line whose memory is on the socket `home`. A socket that the
+    /// machine does not have is another one.
+    ///
+    /// # Panics
+    /// If there is no such line or no such core.
     pub fn access(&mut self, line: usize, core: u8, write: bool, home: u8) -> Served {
         if self.again(line, core, write) {
             return Served::Private;
@@ -330,6 +341,9 @@ impl Lines {
     }
 
     /// A core streams `count` lines of something else through its caches.
+    ///
+    /// # Panics
+    /// If there is no such core.
     pub fn pollute(&mut self, core: u8, count: u32) {
         let core = &mut self.cores[usize::from(core)];
         core.fetched = core.fetched.wrapping_add(count);

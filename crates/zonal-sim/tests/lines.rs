@@ -21,6 +21,14 @@ fn read(lines: &mut Lines, core: u8, line: usize) -> Served {
     lines.access(line * APART, core, false, 0)
 }
 
+#[test]
+#[should_panic(expected = "more cores")]
+fn there_are_no_more_cores_than_a_set_has_bits() {
+    let machine = machine::builtin("skylake_2s_112cpu").expect("it is built in");
+    let topology = machine::Topology { cores_per_socket: 65, ..machine.topology };
+    let _ = Lines::new(&topology, Capacity { private: 16, shared: 64 });
+}
+
 /// A core reads lines, wherever they come from.
 fn read_all(lines: &mut Lines, core: u8, which: core::ops::RangeInclusive<usize>) {
     for line in which {
