@@ -7,8 +7,8 @@ use std::fmt;
 use zonal::plan::Config;
 use zonal::policy::Policy;
 use zonal::preset::{
-    Cluster, ClusterFree, LessDirty, Linux316, Linux416, SkipMerge, SplitZones, SplitZonesByCpu,
-    Zonal,
+    Cluster, ClusterFree, FairZone, LessDirty, Linux316, Linux413, Linux416, SkipMerge, SplitZones,
+    SplitZonesByCpu, Zonal,
 };
 use zonal::{Order, Request};
 use zonal_sim::explore::{Body, Options, explore};
@@ -79,7 +79,9 @@ pub(crate) fn run_swarm(swarm: &Swarm, loud: bool) -> Result<Ran, Failure> {
         8 => run::<Sound, TinySplit>(swarm, loud),
         9 => run::<Sound, Linux316>(swarm, loud),
         10 => run::<Sound, LessDirty>(swarm, loud),
-        _ => run::<WithSimSlots, TinyZonal>(swarm, loud),
+        11 => run::<WithSimSlots, TinyZonal>(swarm, loud),
+        12 => run::<Sound, FairZone>(swarm, loud),
+        _ => run::<Sound, Linux413>(swarm, loud),
     }
 }
 
