@@ -68,7 +68,8 @@ impl Channel {
         }
         // What is too far away is counted at the end of what is remembered.
         let noted = (now.0 / WINDOW).clamp(self.first, self.first + WINDOWS - 1);
-        *self.uses_mut(noted) += count;
+        let uses = self.uses_mut(noted);
+        *uses = uses.saturating_add(count);
         let turns = count.div_ceil(TURN);
         let left = self.wait.left * u64::from(turns.min(PAGE_TURNS)) / u64::from(PAGE_TURNS);
         Ticks((self.wait.queue * f64::from(turns)) as u64 + left)
@@ -82,6 +83,8 @@ impl Channel {
         }
         let busy = (before as f64 / self.capacity as f64).min(BUSIEST);
         let queue = self.line.0 as f64 * busy / (2.0 * (1.0 - busy));
+        // A line takes at most a stretch, 2^20 ticks (see the bounds of `bandwidth_gib_s`), and no run
+        // comes to fetch the 2^41 lines that would be too long a wait for 64 bits.
         Wait { window, queue, left: left * self.line.0 }
     }
 

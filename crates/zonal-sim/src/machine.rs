@@ -69,7 +69,8 @@ pub struct Topology {
 pub struct Clock {
     /// Frequency of the cycles that everything else is given in, in GHz.
     pub nominal_ghz: f64,
-    /// Frequency of a socket with 1, 2, ... busy cores, in GHz; the last is for all further ones.
+    /// Frequency of a socket with 1, 2, ... busy cores, in GHz, at most ten times the nominal one;
+    /// the last is for all further ones.
     pub turbo_ghz: Vec<f64>,
     /// Speed of a hardware thread whose sibling is busy too, as a part of what it has alone:
     /// 0.5 is no gain from the second thread, 1 two whole cores.
@@ -89,7 +90,7 @@ pub struct Cache {
     pub struct_page_bytes: u32,
 }
 
-/// What accesses and instructions cost, in nominal cycles.
+/// What accesses and instructions cost, in nominal cycles: each 0.1 to 10⁹.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Cost {
@@ -117,11 +118,12 @@ pub struct Cost {
     pub irq_toggle: f64,
     /// Disabling and enabling preemption.
     pub preempt_toggle: f64,
-    /// Memory bandwidth of a socket, in GiB a second.
+    /// Memory bandwidth of a socket, in GiB a second: 0.2 to 10⁶.
     pub bandwidth_gib_s: f64,
 }
 
-/// What the work around the allocator costs, in nominal cycles of one undisturbed CPU.
+/// What the work around the allocator costs, in nominal cycles of one undisturbed CPU: each 0.1 to
+/// 10⁹.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Kernel {

@@ -120,7 +120,7 @@ fn what_is_written_reads_back_the_same() {
     // Numbers without a short decimal form, and characters with a meaning in TOML.
     let mut odd = Machine::parse(GOOD, "some.toml").expect("it is well-formed");
     odd.cost.near = 1.0 / 3.0;
-    odd.cost.private = f64::MIN_POSITIVE;
+    odd.cost.private = 0.1 + f64::EPSILON;
     odd.kernel.wake = 1e9;
     odd.clock.turbo_ghz = vec![0.1 + 0.2];
     odd.title = "a \"quoted\" \\ title # of\n[two] 'lines' = \u{e9}\u{1}".to_owned();
@@ -180,15 +180,17 @@ fn bad_values_are_named_with_their_line_and_range() {
             "struct_page_bytes = 56",
             "struct_page_bytes is 56, but must be a multiple of 64",
         ),
-        ("private =", "private = 0", "private is 0, but must be more than 0"),
-        ("far", "far = inf", "far is inf, but must be more than 0 and at most 1000000000"),
-        ("memory_far", "memory_far = nan", "memory_far is NaN, but must be more than 0"),
-        ("lock =", "lock = -20", "lock is -20, but must be more than 0"),
-        ("bandwidth", "bandwidth_gib_s = 0.0", "bandwidth_gib_s is 0, but must be more than 0"),
-        ("fault", "fault = 1e10", "fault is 10000000000, but must be more than 0 and at most"),
+        ("private =", "private = 0", "private is 0, but must be 0.1 to 1000000000"),
+        ("far", "far = inf", "far is inf, but must be 0.1 to 1000000000"),
+        ("memory_far", "memory_far = nan", "memory_far is NaN, but must be 0.1 to"),
+        ("lock =", "lock = -20", "lock is -20, but must be 0.1 to"),
+        ("bandwidth", "bandwidth_gib_s = 0.0", "bandwidth_gib_s is 0, but must be 0.2 to 1000000"),
+        ("bandwidth", "bandwidth_gib_s = 1e-300", "but must be 0.2 to 1000000"),
+        ("access", "access = 1e-9", "access is 0.000000001, but must be 0.1 to"),
+        ("fault", "fault = 1e10", "fault is 10000000000, but must be 0.1 to 1000000000"),
         ("lru_batch", "lru_batch = 0", "lru_batch is 0, but must be 1 to"),
         ("spread", "spread = 1.5", "spread is 1.5, but must be 0 to 1"),
-        ("wake", "wake = -0.0", "wake is -0, but must be more than 0"),
+        ("wake", "wake = -0.0", "wake is -0, but must be 0.1 to"),
     ];
     for (start, replacement, reason) in cases {
         let (line, column, flaw, message) = malformed(&with(start, replacement));
@@ -224,6 +226,14 @@ fn no_number_goes_unchecked() {
         }
     }
     assert_eq!(numbers, 38);
+}
+
+#[test]
+fn a_turbo_is_at_most_ten_times_the_nominal_clock() {
+    let (line, column, _, message) = malformed(&with("nominal", "nominal_ghz = 0.26"));
+    assert!(message.contains("element 1 of turbo_ghz is 3, but must be 0.1 to 2.6"), "{message}");
+    assert_eq!((line, column), (line_of(GOOD, "turbo_ghz"), 14));
+    assert!(Machine::parse(&with("nominal", "nominal_ghz = 0.3"), "some.toml").is_ok());
 }
 
 #[test]

@@ -300,6 +300,34 @@ fn what_does_not_fit_is_said_before_it_is_run() {
     run(&small, &spec(Workload::ThpMix, Preset::Linux416)).expect("it fits");
 }
 
+/// A machine on which everything takes as little, or as much, as a file may say.
+fn extreme(cycles: f64, bandwidth_gib_s: f64, (nominal_ghz, turbo_ghz): (f64, f64)) -> Machine {
+    let text = desktop().to_toml().expect("its values are within their ranges");
+    let costs = text.find("[cost]").expect("there are costs");
+    let lines = text[costs..].lines().map(|line| match line.split_once(" = ") {
+        Some(("bandwidth_gib_s", _)) => format!("bandwidth_gib_s = {bandwidth_gib_s}\n"),
+        Some((key, _)) if !matches!(key, "lru_batch" | "spread") => format!("{key} = {cycles}\n"),
+        _ => format!("{line}\n"),
+    });
+    let text = text[..costs].to_owned() + &lines.collect::<String>();
+    let mut machine = Machine::parse(&text, "extreme.toml").expect("no value is beyond its range");
+    machine.clock.nominal_ghz = nominal_ghz;
+    machine.clock.turbo_ghz = vec![turbo_ghz];
+    assert_eq!(machine.check(), Ok(()));
+    machine
+}
+
+#[test]
+fn machines_at_the_bounds_of_their_values_come_to_an_end() {
+    for machine in [extreme(0.1, 1e6, (1.0, 10.0)), extreme(1000.0, 0.2, (10.0, 0.1))] {
+        for (workload, tasks) in [(Workload::PageFault1, 1), (Workload::Kbuild, 8)] {
+            let spec = Spec { tasks, ..spec(workload, Preset::Zonal) };
+            let outcome = run(&machine, &spec).expect("it runs through");
+            assert!(outcome.cycles > 0 && figure(&outcome, counted(workload)) > 0.0);
+        }
+    }
+}
+
 #[test]
 fn every_bit_of_a_seed_counts() {
     let cycles = |seed| {

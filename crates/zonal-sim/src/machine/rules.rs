@@ -10,8 +10,17 @@ pub const MAX_SOCKETS: u16 = 8;
 /// Cores a machine has at most, all sockets together.
 pub const MAX_CORES: u32 = 128;
 
-/// Cycles that one cost is at most: far more than any work of one page, far less than a clock can count.
-const MAX_CYCLES: f64 = 1e9;
+/// Cycles of one cost. At least a few of the ticks that clocks count in, also on the core that runs
+/// [`MAX_TURBO`] times as fast: where everything takes no time no CPU ever lets another go on. At most
+/// far more than any work of one page, far less than a clock can count.
+const CYCLES: RangeInclusive<f64> = 0.1..=1e9;
+
+/// How many times the nominal frequency a turbo is at most.
+const MAX_TURBO: f64 = 10.0;
+
+/// Memory bandwidth of a socket, in GiB/s. At least so much that at any clock a line is served in the
+/// 4096 cycles over which the use of the channels is averaged.
+const BANDWIDTH: RangeInclusive<f64> = 0.2..=1e6;
 
 /// A value that no machine can have.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -61,14 +70,7 @@ impl Table {
         Err(self.violation(key, found.to_string(), wanted))
     }
 
-    /// A number above zero. Neither a NaN nor an infinity is within any bound.
-    fn positive(self, key: &'static str, found: f64, most: f64) -> Result<(), Violation> {
-        if found > 0.0 && found <= most {
-            return Ok(());
-        }
-        Err(self.violation(key, found.to_string(), format!("more than 0 and at most {most}")))
-    }
-
+    /// Neither a NaN nor an infinity is within any bound.
     fn within(
         self,
         key: &'static str,
@@ -83,7 +85,7 @@ impl Table {
     }
 
     fn cycles<const N: usize>(self, costs: [(&'static str, f64); N]) -> Result<(), Violation> {
-        costs.into_iter().try_for_each(|(key, cost)| self.positive(key, cost, MAX_CYCLES))
+        costs.into_iter().try_for_each(|(key, cost)| self.within(key, cost, CYCLES))
     }
 }
 
@@ -148,6 +150,7 @@ fn clock(clock: &Clock, cores: u16) -> Result<(), Violation> {
     let table = Table(Some("clock"));
     let ghz = 0.1..=10.0;
     table.within("nominal_ghz", clock.nominal_ghz, ghz.clone())?;
+    let turbo_ghz = *ghz.start()..=ghz.end().min(clock.nominal_ghz * MAX_TURBO);
     let entries = clock.turbo_ghz.len();
     if entries == 0 || entries > usize::from(cores) {
         let found = format!("a list of {entries}");
@@ -156,7 +159,7 @@ fn clock(clock: &Clock, cores: u16) -> Result<(), Violation> {
     }
     for (element, &turbo) in clock.turbo_ghz.iter().enumerate() {
         table
-            .within("turbo_ghz", turbo, ghz.clone())
+            .within("turbo_ghz", turbo, turbo_ghz.clone())
             .map_err(|violation| Violation { element: Some(element), ..violation })?;
     }
     table.within("sibling_share", clock.sibling_share, 0.5..=1.0)
@@ -190,7 +193,7 @@ fn cost(cost: &Cost) -> Result<(), Violation> {
         ("irq_toggle", cost.irq_toggle),
         ("preempt_toggle", cost.preempt_toggle),
     ])?;
-    table.positive("bandwidth_gib_s", cost.bandwidth_gib_s, 1e6)
+    table.within("bandwidth_gib_s", cost.bandwidth_gib_s, BANDWIDTH)
 }
 
 fn kernel(kernel: &Kernel) -> Result<(), Violation> {
