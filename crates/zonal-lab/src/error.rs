@@ -219,7 +219,9 @@ impl LabError {
         match self {
             Self::Calibrate(error) => error.exit_code(),
             Self::Gave { .. } => 1,
-            Self::Simulation(SimError::Tasks { .. } | SimError::DoesNotFit { .. }) => 2,
+            Self::Simulation(
+                SimError::Machine(_) | SimError::Tasks { .. } | SimError::DoesNotFit { .. },
+            ) => 2,
             Self::Simulation(_) => 1,
             Self::Print(_) | Self::Machine { .. } | Self::NoResult { .. } | Self::Chart { .. } => 1,
             _ => 2,

@@ -1,7 +1,7 @@
 //! A run: which work, under which preset, on how many CPUs.
 
 use crate::engine::Engine;
-use crate::machine::Machine;
+use crate::machine::{Machine, Violation};
 use crate::outcome::{Outcome, Pace};
 use crate::replay::Script;
 use crate::schedule::Schedule;
@@ -110,6 +110,9 @@ pub struct Spec {
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SimError {
+    /// The machine has a value that no machine can have.
+    #[error("there is no such machine: {0}")]
+    Machine(#[from] Violation),
     /// More tasks than CPUs, or none.
     #[error("{asked} tasks asked for, but the machine {machine} has CPUs for 1 to {cpus}")]
     Tasks {
@@ -291,13 +294,15 @@ pub fn timed(machine: &Machine, spec: &Spec) -> Result<(Outcome, Pace), SimError
 /// Whether [`run`] can do that on the machine, without doing it.
 ///
 /// # Errors
-/// [`SimError::Tasks`] and [`SimError::DoesNotFit`].
+/// [`SimError::Machine`], [`SimError::Tasks`] and [`SimError::DoesNotFit`].
 pub fn check(machine: &Machine, spec: &Spec) -> Result<(), SimError> {
     work_on(machine, spec)?.needs(machine, spec).map(drop)
 }
 
 /// What the spec asks for, if the machine has CPUs for it.
 fn work_on(machine: &Machine, spec: &Spec) -> Result<Box<dyn workload::Workload>, SimError> {
+    // Whatever follows relies on what a machine can be: there are no more cores than bits of a set.
+    machine.check()?;
     let cpus = machine.topology.cpus();
     if spec.tasks == 0 || spec.tasks > cpus {
         return Err(SimError::Tasks { machine: machine.name.clone(), asked: spec.tasks, cpus });
@@ -329,6 +334,7 @@ pub fn replay(
     script: &Script,
     memory: u64,
 ) -> Result<Outcome, SimError> {
+    machine.check()?;
     let tasks = (script.cpus() as u32).clamp(1, machine.topology.cpus());
     let (lru, workload) = (LruLock::None, Workload::Replay);
     let spec = Spec { workload, preset, tasks, seed: 1, lru, delay_ms: 0, quick: false };

@@ -2,7 +2,8 @@
 
 use zonal_sim::machine::{self, Machine};
 use zonal_sim::outcome::Outcome;
-use zonal_sim::run::{LruLock, Preset, SimError, Spec, Workload, run};
+use zonal_sim::replay::{self, Script};
+use zonal_sim::run::{LruLock, Preset, SimError, Spec, Workload, check, run};
 
 fn desktop() -> Machine {
     machine::builtin("desktop_8cpu_4g").expect("it is built in")
@@ -94,6 +95,28 @@ fn what_cannot_run_is_refused() {
     }
     // And nothing is left behind on the thread.
     assert_eq!(outcome(&spec(Preset::Zonal, 1, 1)), outcome(&spec(Preset::Zonal, 1, 1)));
+}
+
+#[test]
+fn a_machine_that_cannot_be_is_refused_before_anything_is_done_with_it() {
+    let mut wide = desktop();
+    wide.topology.cores_per_socket = 200;
+    let mut empty = desktop();
+    empty.topology.sockets = 0;
+    let mut free = desktop();
+    free.cost.access = 0.0;
+    let script = Script::new();
+    for (machine, said) in [
+        (wide, "cores_per_socket is 200"),
+        (empty, "sockets is 0"),
+        (free, "access is 0, but must be 0.1"),
+    ] {
+        let refused = run(&machine, &spec(Preset::Zonal, 1, 1)).expect_err("no such machine");
+        assert!(matches!(refused, SimError::Machine(_)), "{refused:?}");
+        assert!(refused.to_string().contains(said), "{refused}");
+        assert_eq!(check(&machine, &spec(Preset::Zonal, 1, 1)), Err(refused.clone()));
+        assert_eq!(replay::run(&machine, Preset::Zonal, &script, 64 << 20), Err(refused));
+    }
 }
 
 #[test]
