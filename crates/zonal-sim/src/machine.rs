@@ -33,9 +33,10 @@ use serde::{Deserialize, Serialize};
 pub struct Machine {
     /// What it is called on the command line and in tables.
     pub name: String,
-    /// What it is, for a person.
+    /// What it is, for a person; no control characters, since it is printed as it is.
     pub title: String,
-    /// Where its numbers are from: which are known, which fitted, and on what.
+    /// Where its numbers are from: which are known, which fitted, and on what. Of control characters
+    /// only newlines and tabs.
     pub source: String,
     /// Sockets, cores, memory.
     pub topology: Topology,

@@ -123,8 +123,8 @@ fn what_is_written_reads_back_the_same() {
     odd.cost.private = 0.1 + f64::EPSILON;
     odd.kernel.wake = 1e9;
     odd.clock.turbo_ghz = vec![0.1 + 0.2];
-    odd.title = "a \"quoted\" \\ title # of\n[two] 'lines' = \u{e9}\u{1}".to_owned();
-    odd.source = "'''\n\"\"\"".to_owned();
+    odd.title = "a \"quoted\" \\ title # of [one] 'line' = \u{e9}\u{1f600}".to_owned();
+    odd.source = "'''\n[two] # 'lines'\n\t\"\"\"".to_owned();
     let text = odd.to_toml().expect("its values are within their ranges");
     assert_eq!(Machine::parse(&text, "odd.toml"), Ok(odd), "{text}");
 }
@@ -151,6 +151,18 @@ fn bad_values_are_named_with_their_line_and_range() {
         ("name", "name = \"-v\"", "name is \"-v\", but"),
         ("title", "title = ' '", "title is empty, but must be a text"),
         ("source", "source = ''", "source is empty, but must be a text"),
+        (
+            "title",
+            "title = \"\\u001b[2J\"",
+            "title is a text with '\\u{1b}', but must be a text without control characters",
+        ),
+        ("title", "title = \"one\\ntwo\"", "title is a text with '\\n', but must be a text"),
+        ("title", "title = \"\\u009b2J\"", "title is a text with '\\u{9b}'"),
+        (
+            "source",
+            "source = \"a\\n\\tb\\r\\nc\\rd\"",
+            "is a text with '\\r', but must be a text without control characters but newlines and tabs",
+        ),
         ("sockets", "sockets = 0", "sockets is 0, but must be 1 to 8"),
         ("sockets", "sockets = 9", "sockets is 9, but must be 1 to 8"),
         ("cores_per", "cores_per_socket = 0", "cores_per_socket is 0, but must be 1 to 64"),
@@ -257,6 +269,8 @@ fn flaws_of_shape_are_named_with_their_line() {
         ("sockets", "sockets = 70000", "invalid value: integer `70000`"),
         ("fault", "fault = [1]", "invalid type"),
         ("[cost]", "[costs]", "unknown field `costs`"),
+        ("far", "\"\\u001b[2J\" = 200", "unknown field `\\u{1b}[2J`"),
+        ("far", "far = \"\\u001b[2J\"", "string \"\\u{1b}[2J\""),
     ];
     for (start, replacement, reason) in cases {
         let (line, _, flaw, message) = malformed(&with(start, replacement));

@@ -136,7 +136,13 @@ fn place(text: &str, at: usize) -> (usize, usize) {
     (line, before[line_start..].chars().count() + 1)
 }
 
-/// A message of the TOML crate as part of a sentence.
+/// A message of the TOML crate as part of a sentence. It quotes the file, whose control characters a
+/// terminal would obey.
 fn one_line(message: &str) -> String {
-    message.trim().replace('\n', ", ")
+    let message = message.trim().replace('\n', ", ");
+    let shown = |c: char| match c.is_control() {
+        true => c.escape_default().to_string(),
+        false => c.to_string(),
+    };
+    message.chars().map(shown).collect()
 }

@@ -97,11 +97,8 @@ impl Machine {
     /// The first [`Violation`], in the order of a machine file.
     pub fn check(&self) -> Result<(), Violation> {
         check_name(&self.name)?;
-        for (key, text) in [("title", &self.title), ("source", &self.source)] {
-            if text.trim().is_empty() {
-                return Err(Table(None).violation(key, "empty".to_owned(), "a text"));
-            }
-        }
+        text("title", &self.title, "")?;
+        text("source", &self.source, "\n\t")?;
         topology(&self.topology)?;
         clock(&self.clock, self.topology.cores_per_socket)?;
         cache(&self.cache)?;
@@ -128,6 +125,21 @@ pub fn check_name(name: &str) -> Result<(), Violation> {
     }
     let wanted = "1 to 64 of a-z, 0-9, _ and -, a letter or digit first";
     Err(Table(None).violation("name", format!("{name:?}"), wanted))
+}
+
+/// A text is printed as it is: of control characters, which a terminal would obey, only those of
+/// `allowed` may be in it.
+fn text(key: &'static str, text: &str, allowed: &str) -> Result<(), Violation> {
+    if text.trim().is_empty() {
+        return Err(Table(None).violation(key, "empty".to_owned(), "a text"));
+    }
+    // A line may end as on Windows.
+    let text = text.replace("\r\n", "\n");
+    let refused = |c: &char| c.is_control() && !allowed.contains(*c);
+    let Some(control) = text.chars().find(refused) else { return Ok(()) };
+    let but = if allowed.is_empty() { "" } else { " but newlines and tabs" };
+    let wanted = format!("a text without control characters{but}");
+    Err(Table(None).violation(key, format!("a text with {control:?}"), wanted))
 }
 
 fn topology(topology: &Topology) -> Result<(), Violation> {
