@@ -208,6 +208,11 @@ impl Topology {
         }
     }
 
+    /// Frames of 4 KiB that each socket has.
+    pub(crate) fn frames_a_socket(&self) -> u64 {
+        (self.memory_gib * f64::from(1u32 << 18) / f64::from(self.sockets.max(1))) as u64
+    }
+
     /// How many of so many tasks may be on one socket.
     pub(crate) fn on_one_socket(&self, tasks: u32) -> u64 {
         u64::from(tasks.min(self.cpus() / u32::from(self.sockets)))

@@ -288,7 +288,9 @@ pub fn run(machine: &Machine, spec: &Spec) -> Result<Outcome, SimError> {
 /// # Errors
 /// As [`run`].
 pub fn timed(machine: &Machine, spec: &Spec) -> Result<(Outcome, Pace), SimError> {
-    on_preset(&*work_on(machine, spec)?, machine, spec)
+    let work = work_on(machine, spec)?;
+    fits(&*work, machine, spec)?;
+    on_preset(&*work, machine, spec)
 }
 
 /// Whether [`run`] can do that on the machine, without doing it.
@@ -296,7 +298,18 @@ pub fn timed(machine: &Machine, spec: &Spec) -> Result<(Outcome, Pace), SimError
 /// # Errors
 /// [`SimError::Machine`], [`SimError::Tasks`] and [`SimError::DoesNotFit`].
 pub fn check(machine: &Machine, spec: &Spec) -> Result<(), SimError> {
-    work_on(machine, spec)?.needs(machine, spec).map(drop)
+    fits(&*work_on(machine, spec)?, machine, spec)
+}
+
+/// Whether the machine has the memory that the work takes.
+fn fits(work: &dyn workload::Workload, machine: &Machine, spec: &Spec) -> Result<(), SimError> {
+    let (needed, topology) = (work.needs(machine, spec)?.frames_a_socket, &machine.topology);
+    if needed <= topology.frames_a_socket() {
+        return Ok(());
+    }
+    let gib = (needed * u64::from(topology.sockets)) as f64 / f64::from(1u32 << 18);
+    let gib = (gib * 100.0).ceil() / 100.0;
+    Err(spec.misfit(machine, format!("it takes {gib} GiB of memory, of {}", topology.memory_gib)))
 }
 
 /// What the spec asks for, if the machine has CPUs for it.

@@ -273,6 +273,8 @@ fn lists_of_pages_toggle_interrupts_once() {
 fn what_does_not_fit_is_said_before_it_is_run() {
     let mut small = desktop();
     small.topology.memory_gib = 0.25;
+    let mut tiny = desktop();
+    tiny.topology.memory_gib = 0.0625;
     let large = machine::builtin("broadwell_2s_40cpu").expect("it is built in");
     let misfits = [
         (&desktop(), Workload::Netperf, 3, "an even number"),
@@ -280,6 +282,15 @@ fn what_does_not_fit_is_said_before_it_is_run() {
         (&desktop(), Workload::ThpMix, 3, "an even number"),
         (&small, Workload::ThpMix, 8, "2 GiB"),
         (&small, Workload::Boot, 8, "3 GiB"),
+        (&small, Workload::PageFault1, 8, "it takes 1.25 GiB of memory, of 0.25"),
+        (&small, Workload::PageFault1Threads, 1, "it takes 1 GiB"),
+        (&small, Workload::Kbuild, 1, "1 GiB"),
+        (&small, Workload::StressHighalloc, 8, "it takes 0.5 GiB"),
+        (&small, Workload::PageCache, 8, "0.5 GiB"),
+        (&small, Workload::PageCacheFits, 8, "0.5 GiB"),
+        (&small, Workload::Truncate, 8, "room for 6 files a task, of at least 32"),
+        (&tiny, Workload::Netperf, 2, "0.25 GiB"),
+        (&tiny, Workload::ParallelFree, 8, "it takes 96 MiB"),
         (&desktop(), Workload::StressHighalloc, 2, "at least 3 tasks"),
         (&desktop(), Workload::PageCache, 2, "at least 3 tasks"),
         (&large, Workload::PageCache, 8, "one socket"),
@@ -294,6 +305,17 @@ fn what_does_not_fit_is_said_before_it_is_run() {
     }
     for workload in Workload::ALL {
         assert_eq!(check(&desktop(), &spec(workload, Preset::Zonal)), Ok(()));
+    }
+    // No machine that is built in is too small for anything on all of its CPUs.
+    for (name, machine) in machine::builtins() {
+        for workload in Workload::ALL {
+            let spec = Spec { tasks: machine.topology.cpus(), ..spec(workload, Preset::Zonal) };
+            let refused = check(&machine, &Spec { quick: false, ..spec }).err();
+            assert!(
+                refused.is_none_or(|it| !it.to_string().contains("memory")),
+                "{name} {workload}"
+            );
+        }
     }
     // What is asked for is there.
     small.topology.memory_gib = 2.0;
@@ -326,6 +348,29 @@ fn machines_at_the_bounds_of_their_values_come_to_an_end() {
             assert!(outcome.cycles > 0 && figure(&outcome, counted(workload)) > 0.0);
         }
     }
+}
+
+#[test]
+fn what_memory_there_is_is_enough_for_what_is_scaled_to_it() {
+    let mut small = desktop();
+    for (workload, memory_gib) in [(Workload::ParallelFree, 0.09375), (Workload::Truncate, 1.375)] {
+        small.topology.memory_gib = memory_gib;
+        for preset in Preset::ALL {
+            for quick in [false, true] {
+                let spec = Spec { quick, ..spec(workload, preset) };
+                let outcome = run(&small, &spec).expect("it fits");
+                assert!(figure(&outcome, counted(workload)) > 0.0, "{workload} {}", preset.name());
+            }
+        }
+    }
+    // As many files as three quarters of memory hold, of 256.
+    let files = |memory_gib, tasks| {
+        let mut machine = desktop();
+        machine.topology.memory_gib = memory_gib;
+        let spec = Spec { tasks, quick: false, ..spec(Workload::Truncate, Preset::Zonal) };
+        figure(&run(&machine, &spec).expect("it fits"), "files")
+    };
+    assert_eq!((files(4.0, 8), files(4.0, 1), files(0.5, 1)), (8.0 * 96.0, 256.0, 96.0));
 }
 
 #[test]

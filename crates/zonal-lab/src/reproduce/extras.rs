@@ -150,3 +150,27 @@ impl Extras {
         cycles.chain(&self.unlocked).chain(zonal).cloned()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::facts;
+    use super::super::plan::Choice;
+    use super::*;
+    use crate::sim_runs::{Runner, Simulator};
+
+    #[test]
+    fn every_run_fits_its_machine() {
+        let facts = facts::all();
+        for quick in [false, true] {
+            let planner = Planner::new(&Simulator, &facts, Choice { seed: 1, quick });
+            let extras = Extras::new(&planner, &Only::default(), quick);
+            let published = facts.iter().filter_map(|fact| Some(planner.measure(fact).ok()?.key));
+            let keys: Vec<Key> = published.chain(extras.keys()).collect();
+            assert!(keys.len() > 100, "{}", keys.len());
+            for key in keys {
+                let machine = planner.machine(&key.machine).expect("it is built in");
+                assert_eq!(Simulator.check(machine, &key.spec), Ok(()), "{key:?}");
+            }
+        }
+    }
+}

@@ -2,7 +2,8 @@
 //! thirds of memory and exits; each task unmaps and frees its part.
 //!
 //! Only a stretch of it is simulated, of the size that the run needs: once the metadata of what
-//! is freed exceeds the caches many times, more of it changes nothing.
+//! is freed exceeds the caches many times, more of it changes nothing. A machine that has less
+//! memory maps two thirds of that.
 
 use super::{Needs, Stage, Workload};
 use crate::coroutine::{self, Body};
@@ -14,18 +15,28 @@ use zonal::{Order, Pfn};
 /// Pages that a worker frees at a time: what unmapping gathers.
 const BATCH: usize = 512;
 
+/// Batches that each task frees at least.
+const LEAST: u64 = 4;
+
 /// The workload.
 pub(crate) struct ParallelFree;
 
 impl ParallelFree {
-    fn pages(spec: &Spec) -> u64 {
-        if spec.quick { 2 << 20 } else { 4 << 20 }
+    fn pages(machine: &Machine, spec: &Spec) -> u64 {
+        let memory = machine.topology.frames_a_socket() * u64::from(machine.topology.sockets);
+        let stretch = if spec.quick { 2 << 20 } else { 4 << 20 };
+        stretch.min(memory * 2 / 3)
     }
 }
 
 impl Workload for ParallelFree {
     fn needs(&self, machine: &Machine, spec: &Spec) -> Result<Needs, SimError> {
-        let pages = Self::pages(spec);
+        let pages = Self::pages(machine, spec);
+        let least = u64::from(spec.tasks) * LEAST * BATCH as u64;
+        if pages < least {
+            let mib = (least * 3 / 2).div_ceil(1 << 8);
+            return Err(spec.misfit(machine, format!("it takes {mib} MiB of memory")));
+        }
         Ok(Needs {
             frames_a_socket: pages * 3 / 2 / u64::from(machine.topology.sockets),
             counted: "freed",
@@ -37,7 +48,7 @@ impl Workload for ParallelFree {
 
     fn tasks<'a>(&'a self, stage: &'a Stage<'a>) -> Vec<Body<'a>> {
         let tasks = stage.spec.tasks;
-        let part = (Self::pages(&stage.spec) / u64::from(tasks)) as usize;
+        let part = (Self::pages(stage.machine, &stage.spec) / u64::from(tasks)) as usize;
         let task = |cpu| -> Body<'a> {
             let mut task = stage.task(cpu);
             let mapped: Vec<_> =

@@ -9,7 +9,8 @@
 //!   `struct page`s of all files together exceed the caches, so those of a file come from memory.
 //! - Figures: quartiles and mean of the time a file takes; entries of a CPU's cache (interrupt
 //!   toggles, with presets that keep lists) for each page freed.
-//! - Scaling: none, on one task. More tasks have as many files each as memory allows.
+//! - Scaling: none, on one task. Where the files of all tasks would take more than three quarters
+//!   of memory, each has as many as that allows.
 //! - Left out: creating the files, which is not timed either; the file system's and the system
 //!   call's own work, which is in `truncate_page`; interrupts, other programs and the disk, so that
 //!   files differ less here than they did there.
@@ -32,6 +33,8 @@ use zonal::{CpuEvents, CpuId, Order, Pfn};
 const FILES: u64 = 256;
 /// Files that are truncated first, unmeasured.
 const WARM_UP: u64 = 16;
+/// Files without which there is nothing to measure.
+const LEAST: u64 = 2 * WARM_UP;
 /// Pages of a file.
 const PAGES: u64 = 1024;
 
@@ -43,17 +46,23 @@ pub(crate) struct Truncate {
 }
 
 impl Truncate {
-    fn files(spec: &Spec) -> u64 {
-        if spec.quick { FILES / 4 } else { FILES }
+    fn files(machine: &Machine, spec: &Spec) -> u64 {
+        let on_one = machine.topology.on_one_socket(spec.tasks);
+        // A quarter stays free.
+        let room = machine.topology.frames_a_socket() * 3 / 4 / (on_one * PAGES);
+        room.min(if spec.quick { FILES / 4 } else { FILES })
     }
 }
 
 impl Workload for Truncate {
     fn needs(&self, machine: &Machine, spec: &Spec) -> Result<Needs, SimError> {
         let on_one = machine.topology.on_one_socket(spec.tasks);
-        let files = Self::files(spec);
+        let files = Self::files(machine, spec);
+        if files < LEAST {
+            let reason = format!("it has room for {files} files a task, of at least {LEAST}");
+            return Err(spec.misfit(machine, reason));
+        }
         Ok(Needs {
-            // A quarter stays free.
             frames_a_socket: on_one * files * PAGES * 4 / 3,
             counted: "files",
             warm_up: 0,
@@ -63,7 +72,7 @@ impl Workload for Truncate {
     }
 
     fn tasks<'a>(&'a self, stage: &'a Stage<'a>) -> Vec<Body<'a>> {
-        let files = Self::files(&stage.spec);
+        let files = Self::files(stage.machine, &stage.spec);
         let page = Ticks::from_cycles(stage.machine.kernel.truncate_page);
         let task = |cpu| -> Body<'a> {
             let mut task = stage.task(cpu);
