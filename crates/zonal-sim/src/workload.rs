@@ -60,6 +60,11 @@ pub(crate) trait Workload {
     /// Sets memory up and makes the tasks.
     fn tasks<'a>(&'a self, stage: &'a Stage<'a>) -> Vec<Body<'a>>;
 
+    /// Why memory could not be set up, if it could not.
+    fn flaw(&self) -> Option<&'static str> {
+        None
+    }
+
     /// Further figures, after all tasks have ended.
     fn figures(&self, stage: &Stage<'_>) -> Vec<Figure> {
         let _ = stage;
@@ -135,6 +140,9 @@ fn measure<S: Policy>(
         let stage = Stage { machine, spec: *spec, allocator, pages, lru };
         let mut stopwatch = Stopwatch::new(needs);
         let tasks = workload.tasks(&stage);
+        if let Some(flaw) = workload.flaw() {
+            return Err(spec.misfit(machine, flaw));
+        }
         // What was done to set memory up does not count.
         engine::with(|engine| engine.measured.clear());
         let began = Instant::now();
@@ -263,12 +271,16 @@ mod tests {
     use zonal::{Order, Request};
 
     /// Takes a frame, and so many that nobody counts.
-    struct Leak(u64);
+    struct Leak(u64, Option<&'static str>);
 
     impl Workload for Leak {
         fn needs(&self, _: &Machine, _: &Spec) -> Result<Needs, SimError> {
             let counted = "faults";
             Ok(Needs { frames_a_socket: 4096, counted, warm_up: 0, measure: 9, rates: false })
+        }
+
+        fn flaw(&self) -> Option<&'static str> {
+            self.1
         }
 
         fn tasks<'a>(&'a self, stage: &'a Stage<'a>) -> Vec<Body<'a>> {
@@ -294,12 +306,14 @@ mod tests {
             delay_ms: 0,
             quick: true,
         };
-        let leaking = |frames| {
+        let leaking = |frames, flaw| {
             let engine = Engine::new(&machine, 1, Schedule::by_clock());
-            run::<zonal::preset::Zonal>(&Leak(frames), &machine, &spec, engine)
+            run::<zonal::preset::Zonal>(&Leak(frames, flaw), &machine, &spec, engine)
         };
-        assert!(leaking(0).is_ok(), "it has one");
-        let lost = leaking(1).expect_err("one more is gone");
+        assert!(leaking(0, None).is_ok(), "it has one");
+        let lost = leaking(1, None).expect_err("one more is gone");
         assert_eq!(lost.to_string(), "after kbuild 4095 of 4096 frames are accounted for");
+        let flaw = leaking(0, Some("it is too odd")).expect_err("it could not be set up");
+        assert!(flaw.to_string().ends_with("desktop_8cpu_4g: it is too odd"), "{flaw}");
     }
 }

@@ -276,6 +276,8 @@ fn what_does_not_fit_is_said_before_it_is_run() {
     let mut tiny = desktop();
     tiny.topology.memory_gib = 0.0625;
     let large = machine::builtin("broadwell_2s_40cpu").expect("it is built in");
+    let [four, intel] = ["skylake_4s_768g", "intel_2s_224cpu"]
+        .map(|name| machine::builtin(name).expect("it is built in"));
     let misfits = [
         (&desktop(), Workload::Netperf, 3, "an even number"),
         (&desktop(), Workload::ThpMix, 1, "an even number"),
@@ -292,6 +294,8 @@ fn what_does_not_fit_is_said_before_it_is_run() {
         (&tiny, Workload::Netperf, 2, "0.25 GiB"),
         (&tiny, Workload::ParallelFree, 8, "it takes 96 MiB"),
         (&desktop(), Workload::StressHighalloc, 2, "at least 3 tasks"),
+        (&four, Workload::StressHighalloc, 192, "at most 2 sockets"),
+        (&intel, Workload::StressHighalloc, 224, "more than 111 tasks leave no page cache"),
         (&desktop(), Workload::PageCache, 2, "at least 3 tasks"),
         (&large, Workload::PageCache, 8, "one socket"),
         (&large, Workload::PageCacheFits, 8, "one socket"),
@@ -300,6 +304,9 @@ fn what_does_not_fit_is_said_before_it_is_run() {
         let spec = Spec { tasks, ..spec(workload, Preset::Zonal) };
         let refused = run(machine, &spec).expect_err("it does not fit");
         assert_eq!(check(machine, &spec), Err(refused.clone()));
+        // Nor does a run of full length fit.
+        let full = check(machine, &Spec { quick: false, ..spec });
+        assert!(full.is_err(), "{workload} on {tasks} CPUs of {}", machine.name);
         assert!(matches!(refused, SimError::DoesNotFit { .. }), "{refused:?}");
         assert!(refused.to_string().contains(said), "{refused}");
     }

@@ -20,6 +20,8 @@
 //!   `mean_time_served` that of those served; pages moved and reclaimed while asking.
 //! - Scaling: 1 GiB of memory, and half of that in a quick run, instead of 4. Compaction of a zone takes
 //!   time in proportion to its memory, so times are shorter by up to that.
+//! - Not for machines of more than two sockets, since reclaim knows memory as a whole and no nodes,
+//!   nor for so many builders that their compilers fill memory alone.
 //! - Left out: pages under I/O or locked, swap, dirty pages that must be written before they
 //!   can be dropped, and pages isolated in batches (each is taken off its list alone).
 //!
@@ -53,6 +55,12 @@ use zonal::{MigrateType, Order, Request};
 const PAUSE_MS: f64 = 90.0;
 /// Who asks, a builder, the kernel's threads.
 const LEAST_TASKS: u32 = 3;
+/// Sockets at most.
+const MOST_SOCKETS: u16 = 2;
+/// Memory for each builder at least: a third more than the 900 frames that its compilers have mapped
+/// at a time, on average. With less there is next to no page cache, and with 850 memory never fills
+/// with it: whatever is asked for is refused.
+const FRAMES: u64 = 1_200;
 /// Requests of the builders that may fail while memory fills.
 const FAILURES: u64 = 10_000;
 
@@ -62,6 +70,8 @@ pub(crate) struct HighAlloc {
     frames: Cell<u64>,
     memory: OnceCell<Rc<Memory>>,
     asked: Cell<Asked>,
+    /// Whether the builders could not fill memory with page cache.
+    gave_up: Cell<bool>,
 }
 
 /// What came of the requests.
@@ -81,7 +91,17 @@ impl Workload for HighAlloc {
             let reason = format!("it takes at least {LEAST_TASKS} tasks");
             return Err(spec.misfit(machine, reason));
         }
+        if machine.topology.sockets > MOST_SOCKETS {
+            let reason = format!("it is for machines with at most {MOST_SOCKETS} sockets");
+            return Err(spec.misfit(machine, reason));
+        }
         let frames = if spec.quick { 1 << 17 } else { 1 << 18 };
+        let most = frames / FRAMES + u64::from(LEAST_TASKS) - 1;
+        if u64::from(spec.tasks) > most {
+            let mib = frames >> 8;
+            let reason = format!("more than {most} tasks leave no page cache in its {mib} MiB");
+            return Err(spec.misfit(machine, reason));
+        }
         self.frames.set(frames);
         Ok(Needs {
             frames_a_socket: frames / u64::from(machine.topology.sockets),
@@ -107,6 +127,7 @@ impl Workload for HighAlloc {
         host::install(Rc::clone(memory) as Rc<dyn Host>);
         let last = stage.spec.tasks - 1;
         let builders = fill(stage, memory, last);
+        self.gave_up.set(failed(&builders) > FAILURES);
         let clock = &stage.machine.clock;
         let (delay, pause) = (clock.of_ms(stage.spec.delay_ms.into()), clock.of_ms(PAUSE_MS));
         let asker = stage.task(0);
@@ -124,6 +145,10 @@ impl Workload for HighAlloc {
         }
         bodies.push(Box::new(move || kernel_threads(stage.allocator, memory)));
         bodies
+    }
+
+    fn flaw(&self) -> Option<&'static str> {
+        self.gave_up.get().then_some("its builders leave no memory for page cache")
     }
 
     fn figures(&self, stage: &Stage<'_>) -> Vec<Figure> {
@@ -159,6 +184,11 @@ fn memory_of(stage: &Stage<'_>) -> Rc<Memory> {
     Rc::new(Memory::new(stage.pages, work, Rc::clone(&stage.lru), managed, high))
 }
 
+/// Requests of the builders that were refused.
+fn failed(builders: &[Builder<'_>]) -> u64 {
+    builders.iter().map(|builder| builder.failed).sum()
+}
+
 /// Builders fill memory, in turns.
 fn fill<'a>(stage: &'a Stage<'a>, memory: &'a Memory, last: u32) -> Vec<Builder<'a>> {
     let new = |cpu| Builder::new(stage.task(cpu), stage.random(cpu), memory);
@@ -169,7 +199,7 @@ fn fill<'a>(stage: &'a Stage<'a>, memory: &'a Memory, last: u32) -> Vec<Builder<
             builder.step();
             memory.balance(stage.allocator);
         }
-        if builders.iter().map(|builder| builder.failed).sum::<u64>() > FAILURES {
+        if failed(&builders) > FAILURES {
             break;
         }
     }
