@@ -125,6 +125,14 @@ pub enum LabError {
         /// What the system said.
         source: io::Error,
     },
+    /// One file for two things, of which the second would replace the first.
+    #[error("{first} and {second} name the same file")]
+    SameFile {
+        /// An option.
+        first: &'static str,
+        /// The other.
+        second: &'static str,
+    },
     /// The results cannot be printed.
     #[error("cannot print the results: {0}")]
     Print(#[from] io::Error),

@@ -31,7 +31,7 @@ use std::path::PathBuf;
 use clap::Args;
 
 use crate::error::LabError;
-use crate::outfile::OutFile;
+use crate::outfile::{self, OutFile};
 use crate::sim_runs::{Pool, Runner, Simulator};
 use charts::Chart;
 use extras::Extras;
@@ -198,9 +198,15 @@ pub fn run_on(
     let only = Only::new(&args.only, &facts)?;
     let csv = args.csv.as_deref().map(OutFile::open).transpose()?;
     let html = args.report.as_deref().map(OutFile::open).transpose()?;
+    if let (Some(csv), Some(html)) = (&csv, &html)
+        && csv.is_same(html)
+    {
+        return Err(LabError::SameFile { first: "--csv", second: "--report" });
+    }
     if let Some(directory) = &args.charts {
         std::fs::create_dir_all(directory)
             .map_err(|source| LabError::Unwritable { path: directory.clone(), source })?;
+        outfile::probe(directory)?;
     }
     let pool = Pool::new(args.jobs, args.no_progress)?;
     let choice = Choice { seed: args.seed, quick: args.quick };
@@ -289,6 +295,6 @@ fn write_chart(directory: &std::path::Path, chart: &Chart) -> Result<(), LabErro
     let files = [("svg", chart.svg().as_bytes()), ("png", &png)];
     files.into_iter().try_for_each(|(extension, content)| {
         let path = directory.join(format!("{}.{extension}", chart.name));
-        std::fs::write(&path, content).map_err(|source| LabError::Unwritable { path, source })
+        OutFile::open(&path)?.replace(content)
     })
 }

@@ -415,9 +415,12 @@ fn csv_has_the_same_rows() {
 fn a_file_that_cannot_be_written_is_refused_before_anything_runs() {
     let fake = exact();
     let nowhere = Some(Path::new("/nonexistent/report.html").to_owned());
+    let same = Some(std::env::temp_dir().join("same.out"));
     for args in [
         ReproduceArgs { report: nowhere.clone(), ..args() },
         ReproduceArgs { csv: nowhere.clone(), ..args() },
+        ReproduceArgs { charts: Some("/proc".into()), ..args() },
+        ReproduceArgs { csv: same.clone(), report: same, ..args() },
     ] {
         let (_, result) = printed(&fake, &args);
         assert_eq!(result.expect_err("it cannot be written").exit_code(), 2);

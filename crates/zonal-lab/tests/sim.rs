@@ -174,4 +174,7 @@ fn a_file_is_kept_when_there_is_nothing_to_write() {
     let fake = fake::Fake { fails: Some(zonal_sim::run::Workload::Kbuild), ..exact() };
     run_on(&fake, &args, &mut Vec::new()).expect_err("it fails");
     assert_eq!(std::fs::read_to_string(path.to_string()).expect("it is there"), "before");
+    std::fs::remove_file(path.to_string()).expect("it is there");
+    run_on(&fake, &args, &mut Vec::new()).expect_err("it fails");
+    assert_eq!(directory.path().read_dir().expect("it is there").count(), 0, "nothing is left");
 }
