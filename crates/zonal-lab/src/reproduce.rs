@@ -208,9 +208,9 @@ pub fn run_on(
             .map_err(|source| LabError::Unwritable { path: directory.clone(), source })?;
         outfile::probe(directory)?;
     }
-    let pool = Pool::new(args.jobs, args.no_progress)?;
+    let pool = Pool::new(args.jobs, args.no_progress);
     let choice = Choice { seed: args.seed, quick: args.quick };
-    let report = simulate(runner, &facts, &only, choice, &pool);
+    let report = simulate(runner, &facts, &only, choice, &pool)?;
     if args.json {
         for row in &report.rows {
             serde_json::to_writer(&mut *out, row).map_err(io::Error::from)?;
@@ -241,13 +241,17 @@ pub fn run_on(
 }
 
 /// Does all runs and compares what they show with what was published.
+///
+/// # Errors
+///
+/// As [`Pool::carry_out`].
 pub fn simulate(
     runner: &impl Runner,
     facts: &[Fact],
     only: &Only,
     choice: Choice,
     pool: &Pool,
-) -> Report {
+) -> Result<Report, LabError> {
     let planner = Planner::new(runner, facts, choice);
     let takes = |it: &&Fact| only.takes(it.table.name(), &it.machine, &it.workload);
     let chosen: Vec<&Fact> = facts.iter().filter(takes).collect();
@@ -257,7 +261,7 @@ pub fn simulate(
         let base = matches!(measure.reading, Reading::Change(_)).then_some(measure.base);
         [Some(measure.key), base].into_iter().flatten()
     });
-    let runs = Runs::carry_out(&planner, runner, pool, keys.chain(extras.keys()));
+    let runs = Runs::carry_out(&planner, runner, pool, keys.chain(extras.keys()))?;
     let rows = rows::rows(&chosen, facts, &planner, &runs);
     let cycles = extras.cycles.iter();
     let cycles =
@@ -270,7 +274,7 @@ pub fn simulate(
         (name, points.collect())
     };
     let aimed = facts.iter().filter(|fact| Table::AIMED.contains(&fact.table)).count();
-    Report {
+    Ok(Report {
         choice,
         runs: runs.count(),
         has_means: runs.has_means(),
@@ -279,7 +283,7 @@ pub fn simulate(
         zonal: ["page_fault1_processes", "page_fault1_threads"].map(curve).into(),
         failures: runs.failures(),
         rows,
-    }
+    })
 }
 
 fn csv_of(rows: &[Row]) -> io::Result<Vec<u8>> {

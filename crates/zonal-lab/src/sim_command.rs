@@ -149,7 +149,7 @@ pub fn run_on(runner: &impl Runner, args: &SimArgs, out: &mut dyn Write) -> Resu
     let csv = args.csv.as_deref().map(OutFile::open).transpose()?;
     let jobs: Vec<Job> =
         specs.iter().map(|spec| Job { machine: Arc::clone(&machine), spec: *spec }).collect();
-    let results = Pool::new(args.jobs, args.no_progress)?.carry_out(runner, &jobs);
+    let results = Pool::new(args.jobs, args.no_progress).carry_out(runner, &jobs)?;
     let mut done = Vec::new();
     let mut failed = Vec::new();
     for (spec, result) in specs.iter().zip(results) {

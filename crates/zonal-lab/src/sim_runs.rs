@@ -8,7 +8,7 @@
 //! use zonal_lab::sim_runs::{Pool, Runner, Simulator};
 //!
 //! assert!(Simulator.names().contains(&"skylake_2s_112cpu".to_owned()));
-//! assert!(Pool::new(1, true)?.carry_out(&Simulator, &[]).is_empty());
+//! assert!(Pool::new(1, true).carry_out(&Simulator, &[])?.is_empty());
 //! # Ok::<(), zonal_lab::error::LabError>(())
 //! ```
 
@@ -106,32 +106,39 @@ pub enum RunError {
     Panicked(String),
 }
 
-/// Threads that run simulations, and the bar that says how far they are.
-#[derive(Debug)]
+/// How many threads run simulations, and the bar that says how far they are.
+#[derive(Clone, Copy, Debug)]
 pub struct Pool {
-    threads: rayon::ThreadPool,
+    threads: usize,
     hidden: bool,
 }
 
 impl Pool {
-    /// `threads` of them, one for each CPU if 0; the bar may be `hidden`.
+    /// `threads` of them at most, one for each CPU if 0; the bar may be `hidden`.
+    #[must_use]
+    pub const fn new(threads: usize, hidden: bool) -> Self {
+        Self { threads, hidden }
+    }
+
+    /// Runs all of `jobs`, on no more threads than they are; results are in their order.
     ///
     /// # Errors
     ///
-    /// [`LabError::Machine`] if they cannot be started.
-    pub fn new(threads: usize, hidden: bool) -> Result<Self, LabError> {
+    /// [`LabError::Machine`], before anything is run, if the threads cannot be started.
+    pub fn carry_out(
+        &self,
+        runner: &impl Runner,
+        jobs: &[Job],
+    ) -> Result<Vec<Result<Outcome, RunError>>, LabError> {
+        // Those that there is nothing for would only take long to start.
+        let threads = self.threads.min(jobs.len());
         let threads = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
-        let failed = |error| LabError::Machine {
+        let threads = threads.map_err(|error| LabError::Machine {
             what: "start threads to simulate on",
             source: io::Error::other(error),
-        };
-        Ok(Self { threads: threads.map_err(failed)?, hidden })
-    }
-
-    /// Runs all of `jobs`; results are in their order.
-    pub fn carry_out(&self, runner: &impl Runner, jobs: &[Job]) -> Vec<Result<Outcome, RunError>> {
+        })?;
         let bar = self.bar(jobs.len());
-        let results = self.threads.install(|| {
+        let results = threads.install(|| {
             let each = jobs.par_iter().with_max_len(1).map(|job| {
                 let result = guarded(runner, job);
                 let spec = &job.spec;
@@ -142,7 +149,7 @@ impl Pool {
             each.collect()
         });
         bar.finish_and_clear();
-        results
+        Ok(results)
     }
 
     /// A bar on stderr; hidden where that is no terminal.

@@ -78,6 +78,12 @@ fn threads_do_not_show() {
 }
 
 #[test]
+fn there_are_no_more_threads_than_runs() {
+    let line = "desktop_8cpu_4g page-fault1 --preset Zonal --tasks 1,2 --json --jobs";
+    assert_eq!(printed(&format!("{line} 4000000000")).0, printed(&format!("{line} 1")).0);
+}
+
+#[test]
 fn the_profile_is_by_lock_and_by_line() {
     let (text, _) = printed("skylake_2s_112cpu page-fault1 --preset Linux416 --profile");
     for wanted in ["zone × 2", "zone 0", "80.00", "frames", "transferred"] {

@@ -22,6 +22,7 @@ use zonal_sim::outcome::Outcome;
 use zonal_sim::run::{LruLock, Preset, Spec, Workload};
 
 use super::facts::{Fact, Table, Unit};
+use crate::error::LabError;
 use crate::sim_runs::{Job, Pool, Runner};
 
 /// Numbers of tasks that are simulated with `--quick`.
@@ -291,13 +292,16 @@ pub struct Runs {
 
 impl Runs {
     /// Does all of `keys`, which may repeat themselves.
-    #[must_use]
+    ///
+    /// # Errors
+    ///
+    /// As [`Pool::carry_out`].
     pub fn carry_out(
         planner: &Planner,
         runner: &impl Runner,
         pool: &Pool,
         keys: impl IntoIterator<Item = Key>,
-    ) -> Self {
+    ) -> Result<Self, LabError> {
         let mut distinct: Vec<Key> = Vec::new();
         let mut jobs: Vec<Job> = Vec::new();
         let mut seen = std::collections::HashSet::new();
@@ -311,7 +315,7 @@ impl Runs {
                 distinct.push(key);
             }
         }
-        let mut results = pool.carry_out(runner, &jobs).into_iter();
+        let mut results = pool.carry_out(runner, &jobs)?.into_iter();
         let mean = |key: Key| {
             // All of them, also behind one that failed: the next key's follow.
             let runs: Vec<_> = results.by_ref().take(key.seeds().len()).collect();
@@ -320,7 +324,7 @@ impl Runs {
             let mean = runs.and_then(|runs| Outcome::mean(runs).ok_or("not run".into()));
             (key, mean)
         };
-        Self { done: distinct.into_iter().map(mean).collect(), count: jobs.len() }
+        Ok(Self { done: distinct.into_iter().map(mean).collect(), count: jobs.len() })
     }
 
     /// The outcome of a run.
