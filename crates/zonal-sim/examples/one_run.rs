@@ -15,6 +15,12 @@ fn changed(machine: &Machine, words: &[String]) -> Result<Machine, Box<dyn std::
     Ok(Machine::parse(&text, "changed")?)
 }
 
+/// Whether a word is one that [`main`] or [`changed`] looks for.
+fn is_known(word: &str) -> bool {
+    let pause = || word.strip_suffix("ms").is_some_and(|number| number.parse::<u32>().is_ok());
+    matches!(word, "quick" | "split" | "profile") || word.contains('=') || pause()
+}
+
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let [machine, workload, presets, tasks, rest @ ..] = &words[..] else {
@@ -22,6 +28,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             "usage: one_run MACHINE WORKLOAD PRESET[,PRESET...] TASKS [quick] [split] [profile] [100ms] [key=value]".into()
         );
     };
+    if let Some(word) = rest.iter().find(|word| !is_known(word)) {
+        return Err(format!("no such option: {word}").into());
+    }
     let machine = changed(&machine::builtin(machine).ok_or("no such machine")?, rest)?;
     let workload =
         Workload::ALL.into_iter().find(|w| w.name() == workload).ok_or("no such workload")?;
@@ -62,4 +71,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         }
     }
     Ok(())
+}
+
+#[test]
+fn misspelt_words_are_not_known() {
+    assert!(["quick", "split", "profile", "100ms", "memory=210"].into_iter().all(is_known));
+    assert!(!["quikc", "100", "ms", "-1ms", "1 ms", ""].into_iter().any(is_known));
 }
