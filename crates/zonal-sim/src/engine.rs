@@ -8,6 +8,7 @@ use crate::host::Host;
 use crate::lines::{Capacity, LINE, Lines, Served};
 use crate::machine::{Machine, Topology};
 use crate::profile::{Measured, Phase};
+use crate::run::SimError;
 use crate::schedule::Schedule;
 use crate::space::{Class, Home, Layout, Place, Range, Space};
 use crate::speeds::Speeds;
@@ -174,6 +175,11 @@ impl Engine {
     /// Adds lines that belong to no address of the host: `struct page`s. Returns the first.
     pub(crate) fn grow(&mut self, count: usize) -> usize {
         self.lines.grow(count)
+    }
+
+    /// The same for those of all of memory.
+    pub(crate) fn try_grow(&mut self, count: usize) -> Result<usize, SimError> {
+        self.lines.try_grow(count)
     }
 
     /// Makes a slice of host memory known.

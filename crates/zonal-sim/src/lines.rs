@@ -19,6 +19,7 @@
 
 use crate::machine::{Cache, MAX_CORES, Topology};
 use crate::memory;
+use crate::run::SimError;
 
 /// Bytes of a line.
 pub const LINE: usize = 64;
@@ -219,6 +220,15 @@ impl Lines {
         memory::reserve(&mut self.lines, count);
         self.lines.resize(first + count, Line::NEW);
         first
+    }
+
+    /// The same for as many lines as memory has, which may be too many for this computer.
+    ///
+    /// # Errors
+    /// [`SimError::Build`] if there is no room for them.
+    pub fn try_grow(&mut self, count: usize) -> Result<usize, SimError> {
+        memory::try_reserve(&mut self.lines, count)?;
+        Ok(self.grow(count))
     }
 
     /// How many lines there are.

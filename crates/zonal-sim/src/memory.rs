@@ -4,7 +4,18 @@
 //! and there: most accesses miss the host's caches, and with pages of 4 KiB its TLB too. All of
 //! this is advice: what is in memory does not depend on it.
 
+use crate::run::SimError;
 use core::mem::MaybeUninit;
+
+/// `count` values, for a table as large as memory.
+///
+/// # Errors
+/// [`SimError::Build`] if the host has no room for them.
+pub(crate) fn try_table<T>(count: usize, value: impl FnMut() -> T) -> Result<Vec<T>, SimError> {
+    let mut table = room(count)?;
+    table.resize_with(count, value);
+    Ok(table)
+}
 
 /// `count` values.
 pub(crate) fn table<T>(count: usize, value: impl FnMut() -> T) -> Vec<T> {
@@ -22,6 +33,30 @@ pub(crate) fn reserve<T>(table: &mut Vec<T>, more: usize) {
         larger.append(table);
         *table = larger;
     }
+}
+
+/// The same, if the host has room for them.
+///
+/// # Errors
+/// [`SimError::Build`].
+pub(crate) fn try_reserve<T>(table: &mut Vec<T>, more: usize) -> Result<(), SimError> {
+    let wanted = table.len().saturating_add(more);
+    if wanted > table.capacity() {
+        let mut larger = room(wanted.saturating_add(wanted / 8))?;
+        larger.append(table);
+        *table = larger;
+    }
+    Ok(())
+}
+
+fn room<T>(count: usize) -> Result<Vec<T>, SimError> {
+    let mut table = Vec::new();
+    table.try_reserve_exact(count).map_err(|error| {
+        let mib = count.saturating_mul(size_of::<T>()) >> 20;
+        SimError::Build(format!("this computer has no {mib} MiB for one of its tables: {error}"))
+    })?;
+    advise_huge(table.spare_capacity_mut());
+    Ok(table)
 }
 
 fn with_capacity<T>(count: usize) -> Vec<T> {
@@ -90,6 +125,17 @@ mod tests {
         assert_eq!(whole_pages(64 * KIB, 128 * KIB + 1), (0, 128 * KIB), "not one more");
         assert_eq!(whole_pages(64 * KIB + 16, 192 * KIB), (64 * KIB - 16, 128 * KIB));
         assert_eq!(whole_pages(16, 8), (8, 0), "not beyond the end");
+    }
+
+    #[test]
+    fn what_there_is_no_room_for_is_an_error() {
+        let refused = try_table(usize::MAX, || 0_u64).expect_err("nobody has so much");
+        assert!(matches!(refused, SimError::Build(_)), "{refused:?}");
+        assert!(refused.to_string().contains("MiB for one of its tables"), "{refused}");
+        let mut numbers = try_table(3, || 7_u64).expect("nobody has so little");
+        try_reserve(&mut numbers, usize::MAX).expect_err("nobody has so much");
+        try_reserve(&mut numbers, 5).expect("nobody has so little");
+        assert!(numbers == [7; 3] && numbers.capacity() >= 8, "{numbers:?}");
     }
 
     #[test]

@@ -49,10 +49,10 @@ pub(crate) fn with_allocator<S: Policy, R>(
     f: impl FnOnce(&Allocator<'_, Sim, S>, Pages) -> R,
 ) -> Result<R, SimError> {
     let size = TableSize::of::<S>(plan);
-    let words = |count: u64| memory::table(count as usize, || SimWord::new(0));
-    let states = memory::table(size.frames as usize, || SimByte::new(0));
-    let (links, pageblocks) = (words(size.frames), words(size.pageblocks));
-    let (cluster_links, clusters) = (words(size.clusters), words(size.cluster_words));
+    let words = |count: u64| memory::try_table(count as usize, || SimWord::new(0));
+    let states = memory::try_table(size.frames as usize, || SimByte::new(0))?;
+    let (links, pageblocks) = (words(size.frames)?, words(size.pageblocks)?);
+    let (cluster_links, clusters) = (words(size.clusters)?, words(size.cluster_words)?);
     let mut zones: Vec<_> = (0..size.zones).map(|_| Zone::vacant()).collect();
     let cache = |_| <SimSlot<CpuZone<S>> as Slot<_>>::new(CpuZone::new());
     let caches: Vec<_> = (0..size.caches).map(cache).collect();
@@ -60,7 +60,7 @@ pub(crate) fn with_allocator<S: Policy, R>(
     let common = Box::new(Common::new());
     let pages = engine::with(|engine| {
         let stride = machine.cache.struct_page_bytes / 64;
-        let first = engine.grow(size.frames as usize * stride as usize);
+        let first = engine.try_grow(size.frames as usize * stride as usize)?;
         let page = |item: u32| Layout::Spread {
             item: NonZeroU32::new(item).expect("items have bytes"),
             first: first as u32,
@@ -77,16 +77,17 @@ pub(crate) fn with_allocator<S: Policy, R>(
         engine.register("cluster links", &cluster_links, Layout::Packed, Home::Divided);
         engine.register("depot", &exchanges, Layout::Packed, Home::Local);
         engine.register("depot", core::slice::from_ref(&*common), Layout::Packed, Home::Local);
-        Pages {
+        Ok(Pages {
             base: plan_base(plan),
             frames: size.frames,
             first,
             stride: stride as usize,
             class: engine.class("pages"),
             sockets: u64::from(machine.topology.sockets),
-        }
+        })
     });
-    let pages = pages.ok_or_else(|| SimError::Build("no machine on this thread".into()))?;
+    let pages =
+        pages.unwrap_or_else(|| Err(SimError::Build("no machine on this thread".into())))?;
     let storage = Storage {
         states: &states,
         links: &links,
