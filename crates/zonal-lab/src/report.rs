@@ -20,6 +20,7 @@ use crate::engine::Outcome;
 use crate::error::LabError;
 use crate::figures::{Figure, HOLD_CLASSES};
 use crate::options::Options;
+use crate::outfile::OutFile;
 use crate::published;
 use crate::stats::Row;
 use crate::subject::Group;
@@ -44,8 +45,13 @@ impl Files {
     ///
     /// # Errors
     ///
-    /// [`LabError::Unwritable`].
+    /// [`LabError::Unwritable`]; [`LabError::SameFile`] if both are one.
     pub fn open(out: Option<&Path>, csv: Option<&Path>) -> Result<Self, LabError> {
+        if let (Some(out), Some(csv)) = (out, csv)
+            && OutFile::open(out)?.is_same(&OutFile::open(csv)?)
+        {
+            return Err(LabError::SameFile { first: "--out", second: "--csv" });
+        }
         let json = out.map(|path| open(path).map(|file| (path.into(), file))).transpose()?;
         let csv =
             csv.map(|path| open(path).map(|file| (path.into(), csv::Writer::from_writer(file))));

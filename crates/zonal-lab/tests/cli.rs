@@ -109,6 +109,10 @@ fn unwritable_files_are_found_before_anything_runs() {
     let missing = "/nonexistent-directory/results";
     refused(&format!("bench all --subjects free-list --out {missing}"), &["cannot write", missing]);
     refused(&format!("bench all --subjects free-list --csv {missing}"), &["cannot write", missing]);
+    let folder = tempfile::tempdir().expect("a folder");
+    let one = folder.path().join("rows").display().to_string();
+    let twice = format!("bench all --subjects free-list --out {one} --csv {one}");
+    refused(&twice, &["--out and --csv name the same file"]);
 }
 
 #[test]

@@ -214,12 +214,9 @@ impl Lines {
     /// Adds `count` lines that no cache has; returns the number of the first.
     ///
     /// # Panics
-    /// If a table of so many, 16 bytes each, is more than the host can address.
+    /// If the host has no room for so many, 16 bytes each.
     pub fn grow(&mut self, count: usize) -> usize {
-        let first = self.lines.len();
-        memory::reserve(&mut self.lines, count);
-        self.lines.resize(first + count, Line::NEW);
-        first
+        self.try_grow(count).unwrap_or_else(|error| panic!("{error}"))
     }
 
     /// The same for as many lines as memory has, which may be too many for this computer.
@@ -227,8 +224,10 @@ impl Lines {
     /// # Errors
     /// [`SimError::Build`] if there is no room for them.
     pub fn try_grow(&mut self, count: usize) -> Result<usize, SimError> {
-        memory::try_reserve(&mut self.lines, count)?;
-        Ok(self.grow(count))
+        let first = self.lines.len();
+        memory::reserve(&mut self.lines, count)?;
+        self.lines.resize(first + count, Line::NEW);
+        Ok(first)
     }
 
     /// How many lines there are.

@@ -8,7 +8,7 @@ use crate::engine;
 use crate::lock::SimLock;
 use crate::machine::Kernel;
 use crate::memory;
-use crate::run::LruLock;
+use crate::run::{LruLock, SimError};
 use crate::space::{Home, Layout};
 use crate::task::{Pages, spend};
 use crate::ticks::Ticks;
@@ -46,7 +46,15 @@ const NOBODY: u32 = u32::MAX;
 
 impl Lru {
     /// Empty lists for the pages of a machine with so many sockets and CPUs.
-    pub(crate) fn new(kernel: &Kernel, kind: LruLock, pages: &Pages, cpus: u32) -> Self {
+    ///
+    /// # Errors
+    /// [`SimError::Build`] if this computer has no room for the links of so many pages.
+    pub(crate) fn new(
+        kernel: &Kernel,
+        kind: LruLock,
+        pages: &Pages,
+        cpus: u32,
+    ) -> Result<Self, SimError> {
         let count = match kind {
             LruLock::Node => pages.sockets as usize,
             LruLock::Split | LruLock::None => cpus as usize,
@@ -54,16 +62,16 @@ impl Lru {
         let locks: Vec<_> = (0..count).map(|_| SimLock::new(Guarded::default())).collect();
         engine::with(|engine| engine.register("lru", &locks, Layout::Packed, Home::Divided));
         let frames = pages.frames as usize;
-        Self {
+        Ok(Self {
             locks,
             kind,
             links: RefCell::new(Links {
-                pages: memory::table(frames, || Link::NONE),
+                pages: memory::table(frames, || Link::NONE)?,
                 heads: vec![NOBODY; count],
             }),
             add: Ticks::from_cycles(kernel.lru_add),
             delete: Ticks::from_cycles(kernel.lru_delete),
-        }
+        })
     }
 
     /// Lists pages that one CPU has collected.

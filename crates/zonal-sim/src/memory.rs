@@ -11,37 +11,20 @@ use core::mem::MaybeUninit;
 ///
 /// # Errors
 /// [`SimError::Build`] if the host has no room for them.
-pub(crate) fn try_table<T>(count: usize, value: impl FnMut() -> T) -> Result<Vec<T>, SimError> {
+pub(crate) fn table<T>(count: usize, value: impl FnMut() -> T) -> Result<Vec<T>, SimError> {
     let mut table = room(count)?;
     table.resize_with(count, value);
     Ok(table)
 }
 
-/// `count` values.
-pub(crate) fn table<T>(count: usize, value: impl FnMut() -> T) -> Vec<T> {
-    let mut table = with_capacity(count);
-    table.resize_with(count, value);
-    table
-}
-
 /// Makes room for `more` values; if there is none, for some to spare.
-pub(crate) fn reserve<T>(table: &mut Vec<T>, more: usize) {
-    let wanted = table.len() + more;
-    if wanted > table.capacity() {
-        // It is moved, not stretched, so that the advice comes before the first use.
-        let mut larger = with_capacity(wanted + wanted / 8);
-        larger.append(table);
-        *table = larger;
-    }
-}
-
-/// The same, if the host has room for them.
 ///
 /// # Errors
-/// [`SimError::Build`].
-pub(crate) fn try_reserve<T>(table: &mut Vec<T>, more: usize) -> Result<(), SimError> {
+/// [`SimError::Build`] if the host has no room for them.
+pub(crate) fn reserve<T>(table: &mut Vec<T>, more: usize) -> Result<(), SimError> {
     let wanted = table.len().saturating_add(more);
     if wanted > table.capacity() {
+        // It is moved, not stretched, so that the advice comes before the first use.
         let mut larger = room(wanted.saturating_add(wanted / 8))?;
         larger.append(table);
         *table = larger;
@@ -57,12 +40,6 @@ fn room<T>(count: usize) -> Result<Vec<T>, SimError> {
     })?;
     advise_huge(table.spare_capacity_mut());
     Ok(table)
-}
-
-fn with_capacity<T>(count: usize) -> Vec<T> {
-    let mut table = Vec::with_capacity(count);
-    advise_huge(table.spare_capacity_mut());
-    table
 }
 
 /// Asks the host for huge pages, which it may refuse.
@@ -129,24 +106,25 @@ mod tests {
 
     #[test]
     fn what_there_is_no_room_for_is_an_error() {
-        let refused = try_table(usize::MAX, || 0_u64).expect_err("nobody has so much");
+        let refused = table(usize::MAX, || 0_u64).expect_err("nobody has so much");
         assert!(matches!(refused, SimError::Build(_)), "{refused:?}");
         assert!(refused.to_string().contains("MiB for one of its tables"), "{refused}");
-        let mut numbers = try_table(3, || 7_u64).expect("nobody has so little");
-        try_reserve(&mut numbers, usize::MAX).expect_err("nobody has so much");
-        try_reserve(&mut numbers, 5).expect("nobody has so little");
+        let mut numbers = table(3, || 7_u64).expect("nobody has so little");
+        reserve(&mut numbers, usize::MAX).expect_err("nobody has so much");
+        reserve(&mut numbers, 5).expect("nobody has so little");
         assert!(numbers == [7; 3] && numbers.capacity() >= 8, "{numbers:?}");
     }
 
     #[test]
     fn advice_changes_nothing() {
         let mut next = 0u64;
-        let mut numbers = table(LARGE, || {
+        let counted = table(LARGE, || {
             next += 1;
             next
         });
+        let mut numbers = counted.expect("there is room");
         for _ in 0..3 {
-            reserve(&mut numbers, LARGE / 2);
+            reserve(&mut numbers, LARGE / 2).expect("there is room");
             let (place, room) = (numbers.as_ptr(), numbers.capacity() - numbers.len());
             assert!(room >= LARGE / 2);
             numbers.extend((0..LARGE / 2).map(|at| next + 1 + at as u64));

@@ -49,8 +49,8 @@ pub(crate) fn with_allocator<S: Policy, R>(
     f: impl FnOnce(&Allocator<'_, Sim, S>, Pages) -> R,
 ) -> Result<R, SimError> {
     let size = TableSize::of::<S>(plan);
-    let words = |count: u64| memory::try_table(count as usize, || SimWord::new(0));
-    let states = memory::try_table(size.frames as usize, || SimByte::new(0))?;
+    let words = |count: u64| memory::table(count as usize, || SimWord::new(0));
+    let states = memory::table(size.frames as usize, || SimByte::new(0))?;
     let (links, pageblocks) = (words(size.frames)?, words(size.pageblocks)?);
     let (cluster_links, clusters) = (words(size.clusters)?, words(size.cluster_words)?);
     let mut zones: Vec<_> = (0..size.zones).map(|_| Zone::vacant()).collect();
