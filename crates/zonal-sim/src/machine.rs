@@ -208,9 +208,14 @@ impl Topology {
         }
     }
 
+    /// Frames of 4 KiB.
+    pub(crate) fn frames(&self) -> u64 {
+        (self.memory_gib * f64::from(1u32 << 18)) as u64
+    }
+
     /// Frames of 4 KiB that each socket has.
     pub(crate) fn frames_a_socket(&self) -> u64 {
-        (self.memory_gib * f64::from(1u32 << 18) / f64::from(self.sockets.max(1))) as u64
+        self.frames() / u64::from(self.sockets.max(1))
     }
 
     /// How many of so many tasks may be on one socket.

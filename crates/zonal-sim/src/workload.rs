@@ -262,12 +262,24 @@ fn figure(name: &str, count: u64) -> Figure {
     Figure::new(name, count as f64, "count")
 }
 
+/// Runs a workload, with one task and under the default preset.
+#[cfg(test)]
+pub(crate) fn run_alone(
+    work: &dyn Workload,
+    machine: &Machine,
+    workload: crate::run::Workload,
+) -> Result<(Outcome, Pace), SimError> {
+    let (preset, lru) = (Preset::Zonal, crate::run::LruLock::Node);
+    let spec = Spec { workload, preset, tasks: 1, seed: 1, lru, delay_ms: 0, quick: true };
+    let engine = Engine::new(machine, 1, crate::schedule::Schedule::by_clock());
+    run::<zonal::preset::Zonal>(work, machine, &spec, engine)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::machine;
-    use crate::run::{LruLock, Workload as Name};
-    use crate::schedule::Schedule;
+    use crate::run::Workload as Name;
     use zonal::{Order, Request};
 
     /// Takes a frame, and so many that nobody counts.
@@ -297,19 +309,7 @@ mod tests {
     #[test]
     fn a_lost_frame_is_an_error() {
         let machine = machine::builtin("desktop_8cpu_4g").expect("it is built in");
-        let spec = Spec {
-            workload: Name::Kbuild,
-            preset: Preset::Zonal,
-            tasks: 1,
-            seed: 1,
-            lru: LruLock::Node,
-            delay_ms: 0,
-            quick: true,
-        };
-        let leaking = |frames, flaw| {
-            let engine = Engine::new(&machine, 1, Schedule::by_clock());
-            run::<zonal::preset::Zonal>(&Leak(frames, flaw), &machine, &spec, engine)
-        };
+        let leaking = |frames, flaw| run_alone(&Leak(frames, flaw), &machine, Name::Kbuild);
         assert!(leaking(0, None).is_ok(), "it has one");
         let lost = leaking(1, None).expect_err("one more is gone");
         assert_eq!(lost.to_string(), "after kbuild 4095 of 4096 frames are accounted for");

@@ -64,7 +64,7 @@ pub(crate) struct Boot;
 
 impl Workload for Boot {
     fn needs(&self, machine: &Machine, spec: &Spec) -> Result<Needs, SimError> {
-        let frames = (machine.topology.memory_gib.min(4.0) * f64::from(1u32 << 18)) as u64;
+        let frames = machine.topology.frames().min(4 << 18);
         if frames < 3 << 18 {
             return Err(spec.misfit(machine, "it takes 3 GiB of memory"));
         }

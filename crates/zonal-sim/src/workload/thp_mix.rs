@@ -40,7 +40,7 @@ impl Workload for ThpMix {
                 spec.misfit(machine, "half of the tasks map huge pages: it takes an even number")
             );
         }
-        let frames = (machine.topology.memory_gib * f64::from(1u32 << 18)) as u64 / SCALE as u64;
+        let frames = machine.topology.frames() / SCALE as u64;
         let mapped = u64::from(spec.tasks) * (MAPPED / SCALE) as u64;
         if mapped > frames / 4 * 3 {
             let least = (mapped * SCALE as u64).div_ceil(3 << 16);

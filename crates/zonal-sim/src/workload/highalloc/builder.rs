@@ -182,12 +182,10 @@ impl<'a> Builder<'a> {
 mod tests {
     use super::*;
     use crate::coroutine::Body;
-    use crate::engine::Engine;
     use crate::machine::{self, Machine};
-    use crate::run::{LruLock, Preset, SimError, Spec, Workload as Name};
-    use crate::schedule::Schedule;
+    use crate::run::{SimError, Spec, Workload as Name};
     use crate::workload::highalloc::memory_of;
-    use crate::workload::{Needs, Stage, Workload, run};
+    use crate::workload::{Needs, Stage, Workload, run_alone};
 
     /// A builder reads pages one by one.
     struct Reads;
@@ -218,16 +216,6 @@ mod tests {
     fn as_many_pages_are_listed_at_once_as_the_machine_says() {
         let mut machine = machine::builtin("desktop_8cpu_4g").expect("it is built in");
         machine.kernel.lru_batch = 3;
-        let spec = Spec {
-            workload: Name::StressHighalloc,
-            preset: Preset::Zonal,
-            tasks: 1,
-            seed: 1,
-            lru: LruLock::Node,
-            delay_ms: 0,
-            quick: true,
-        };
-        let engine = Engine::new(&machine, 1, Schedule::by_clock());
-        run::<zonal::preset::Zonal>(&Reads, &machine, &spec, engine).expect("nothing is lost");
+        run_alone(&Reads, &machine, Name::StressHighalloc).expect("nothing is lost");
     }
 }
