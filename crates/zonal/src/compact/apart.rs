@@ -5,13 +5,13 @@
 //! Unlike an isolation that somebody holds a token of, this one may be revoked at any moment, by
 //! whoever has the zone lock and finds no single frame anywhere else (I-6).
 
-use crate::allocator::Allocator;
-use crate::buddy::Buddy;
+use crate::alloc::allocator::Allocator;
 use crate::frame::FrameTable;
-use crate::migrate::MigrateType;
 use crate::platform::Platform;
 use crate::policy::Policy;
-use crate::zone::Zone;
+use crate::types::migrate_type::MigrateType;
+use crate::zone::instance::Zone;
+use crate::zone::lists::buddy::Buddy;
 
 /// A pageblock is set apart, if nobody has revoked it; ends when dropped, whatever the host did.
 pub(super) struct Apart<'a, 'm, P: Platform, S: Policy> {
@@ -41,7 +41,7 @@ impl<P: Platform, S: Policy> Drop for Apart<'_, '_, P, S> {
 impl<S: Policy> Buddy<S> {
     /// Work: the frames of a pageblock, and its free blocks.
     fn set_apart<P: Platform>(&mut self, table: &FrameTable<'_, P>, start: u32) {
-        let before = table.block(start).migrate();
+        let before = table.pageblock(start).migrate();
         if self.apart.is_none() && (before.is_requestable() || before == MigrateType::Cma) {
             self.withdraw_block(table, start, before);
             self.apart = Some(start);

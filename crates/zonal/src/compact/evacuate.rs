@@ -5,15 +5,15 @@ use super::scan::{Part, Scan, block_end};
 use super::state::Count;
 use super::target::Found;
 use super::{CompactMode, may_have_cma};
-use crate::buddy::Buddy;
+use crate::boot::watermark::{Mark, watermark_ok};
 use crate::frame::{FrameKind, FrameState, FrameTable};
-use crate::migrate::MigrateType;
 use crate::platform::{Migration, Platform};
 use crate::policy::{Compact, Policy};
-use crate::request::Request;
-use crate::units::Order;
-use crate::watermark::{Mark, watermark_ok};
-use crate::zone::Zone;
+use crate::types::migrate_type::MigrateType;
+use crate::types::request::Request;
+use crate::types::units::Order;
+use crate::zone::instance::Zone;
+use crate::zone::lists::buddy::Buddy;
 use core::ops::Range;
 
 /// How often a place to move to is looked for while others take them away.
@@ -197,7 +197,7 @@ impl<S: Policy> Buddy<S> {
             let head = index & !(order.size() - 1);
             (table.state(head) == FrameState::free(order)).then_some((head, order))
         })?;
-        let (own, migrate) = (request.migrate_type(), table.block(head).migrate());
+        let (own, migrate) = (request.migrate_type(), table.pageblock(head).migrate());
         if migrate != own && !(migrate == MigrateType::Cma && may_have_cma(request)) {
             return None;
         }

@@ -3,14 +3,14 @@
 use super::state::Count;
 use super::target::Targets;
 use super::{CompactMode, CompactOutcome, Goal, Task, may_have_cma};
-use crate::allocator::Allocator;
+use crate::alloc::allocator::Allocator;
 use crate::frame::{FrameKind, FrameState, FrameTable};
-use crate::migrate::MigrateType;
 use crate::platform::Platform;
 use crate::policy::compact::Census;
 use crate::policy::{Compact, Merge, Policy};
-use crate::units::Order;
-use crate::zone::Zone;
+use crate::types::migrate_type::MigrateType;
+use crate::types::units::Order;
+use crate::zone::instance::Zone;
 use core::ops::Range;
 
 /// What came of a part that was evacuated.
@@ -170,7 +170,7 @@ impl<'a, 'm, P: Platform, S: Policy> Scan<'a, 'm, P, S> {
 
     /// Whether pages of the pageblock may be moved in this mode. The hint is not looked at.
     fn is_source(&self, index: u32) -> bool {
-        let word = self.allocator.table.block(index);
+        let word = self.allocator.table.pageblock(index);
         let fits = match word.migrate() {
             MigrateType::Movable => true,
             MigrateType::Cma => self.task.request.is_none_or(may_have_cma),
@@ -204,14 +204,14 @@ impl<'a, 'm, P: Platform, S: Policy> Scan<'a, 'm, P, S> {
             if bounds.least(at) >= least {
                 continue;
             }
-            let first = table.block(start);
+            let first = table.pageblock(start);
             let mut blocks =
-                (table.block_start(start)..start + part.size()).step_by(pageblock as usize);
+                (table.pageblock_start(start)..start + part.size()).step_by(pageblock as usize);
             // Pageblocks of two types do not merge.
             let fits = blocks.all(|at| {
                 let hinted = table.has_hint(at);
                 self.hinted.set(self.hinted.get() || hinted);
-                !hinted && self.is_source(at) && table.block(at) == first
+                !hinted && self.is_source(at) && table.pageblock(at) == first
             });
             if !fits {
                 continue;
@@ -251,7 +251,7 @@ impl<'a, 'm, P: Platform, S: Policy> Scan<'a, 'm, P, S> {
         let table = &self.allocator.table;
         let step = table.pageblock_order().frames() as usize;
         self.zone.with_buddy(|_| {
-            for at in (table.block_start(part.start)..part.end).step_by(step) {
+            for at in (table.pageblock_start(part.start)..part.end).step_by(step) {
                 table.set_hint(at);
             }
         });
@@ -260,7 +260,7 @@ impl<'a, 'm, P: Platform, S: Policy> Scan<'a, 'm, P, S> {
     /// Merges the frames of `part` whose merging was skipped and whose buddies are free. An
     /// asynchronous scan leaves the rest of a block of the wanted order as [`SkipSingles`] says.
     ///
-    /// [`SkipSingles`]: crate::policy::merge::SkipSingles
+    /// [`SkipSingles`]: crate::zone::lists::merge::SkipSingles
     pub(super) fn merge_in(&self, part: Range<u32>) {
         if !S::Merge::SKIPS {
             return;
@@ -281,7 +281,7 @@ impl<'a, 'm, P: Platform, S: Policy> Scan<'a, 'm, P, S> {
         let (one, two) = (table.state(at), table.get_state(at + 1));
         let both = one.is_free_single() && two.is_some_and(FrameState::is_free_single);
         let first = one == FrameState::MERGE_SKIPPED;
-        both && table.block(at).zone() == Some(self.zone.id)
+        both && table.pageblock(at).zone() == Some(self.zone.id)
             && self.zone.with_buddy(|buddy| buddy.merge_skipped(table, at + u32::from(!first)))
             && first
             && table.state(at) == FrameState::INNER

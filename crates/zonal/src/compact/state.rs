@@ -6,7 +6,7 @@
 
 use super::CompactMode;
 use crate::platform::{AtomicWord, Platform};
-use crate::units::Order;
+use crate::types::units::Order;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 /// What is counted, by the place in [`ZoneCompaction::counts`].

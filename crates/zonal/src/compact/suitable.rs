@@ -1,13 +1,13 @@
 //! Whether compaction can help at all: enough memory, and in pieces too small.
 
-use crate::buddy::Buddy;
-use crate::free_area::FreeCounts;
-use crate::migrate::MigrateType;
 use crate::platform::Platform;
 use crate::policy::Policy;
-use crate::units::Order;
-use crate::watermark::Mark;
-use crate::zone::Zone;
+use crate::types::counts::FreeCounts;
+use crate::types::mark::Mark;
+use crate::types::migrate_type::MigrateType;
+use crate::types::units::Order;
+use crate::zone::instance::Zone;
+use crate::zone::lists::buddy::Buddy;
 
 /// Below this index, in thousandths, a request fails for want of memory rather than because of
 /// fragmentation (Linux's `extfrag_threshold`).

@@ -2,13 +2,13 @@
 
 use super::Task;
 use super::state::Count;
-use crate::allocator::Allocator;
-use crate::buddy::Buddy;
+use crate::alloc::allocator::Allocator;
 use crate::frame::{FrameKind, FrameState, FrameTable};
 use crate::platform::Platform;
 use crate::policy::{Compact, Policy};
-use crate::units::{Order, ZoneId};
-use crate::zone::Zone;
+use crate::types::units::{Order, ZoneId};
+use crate::zone::instance::Zone;
+use crate::zone::lists::buddy::Buddy;
 use core::ops::Range;
 
 /// The most pageblocks that are compared.
@@ -124,7 +124,7 @@ impl Targets {
             let free = usable(table, start, task.order);
             looked += u64::from(size);
             if free > 0 {
-                let spoilt = !table.block(start).migrate().is_for_movable();
+                let spoilt = !table.pageblock(start).migrate().is_for_movable();
                 self.window[self.len] = (start, S::Compact::rank(free, spoilt));
                 self.len += 1;
             }
@@ -138,7 +138,7 @@ impl Targets {
 
 /// Whether pages may be moved to the pageblock of `index`.
 fn is_target<P: Platform, S: Policy>(table: &FrameTable<'_, P>, index: u32, zone: ZoneId) -> bool {
-    let word = table.block(index);
+    let word = table.pageblock(index);
     let spoilt = S::Compact::SPOILT_TARGETS && word.migrate().is_requestable();
     (spoilt || word.migrate().is_for_movable()) && word.zone() == Some(zone)
 }
@@ -194,7 +194,7 @@ impl<S: Policy> Buddy<S> {
         order: Order,
         wanted: Order,
     ) -> bool {
-        let (state, migrate) = (table.state(index), table.block(index).migrate());
+        let (state, migrate) = (table.state(index), table.pageblock(index).migrate());
         let fits = state.kind() == FrameKind::Free
             && (order..wanted).contains(&state.order())
             && is_target::<P, S>(table, index, self.zone);

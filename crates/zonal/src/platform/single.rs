@@ -7,7 +7,7 @@
 
 use super::shared_slot::{Guarded, SharedSlot};
 use super::{Lock, Platform};
-use crate::units::CpuId;
+use crate::types::units::CpuId;
 use core::cell::RefCell;
 use core::sync::atomic::{AtomicU8, AtomicU64};
 

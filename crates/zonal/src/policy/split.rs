@@ -28,24 +28,13 @@
 //! assert_eq!(Whole::instances(&config, ZoneType::Normal, &normal(gib(8192))), 1);
 //! ```
 
-use crate::plan::{Config, SplitConfig};
-use crate::units::NodeId;
-use crate::zone_type::ZoneType;
+pub use crate::boot::plan::OnNode;
+use crate::boot::plan::{Config, SplitConfig};
+use crate::types::zone_type::ZoneType;
 
 /// Lanes of the policies that split. More than instances, so that numbers of instances that do
 /// not divide it get nearly the same share of the CPUs each.
 const LANES: usize = 32;
-
-/// What a node has of a zone type, before it is cut.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct OnNode {
-    /// The node.
-    pub node: NodeId,
-    /// How many nodes have memory, now or later.
-    pub nodes: u32,
-    /// Frames of the type that are memory, with what may come later.
-    pub present: u64,
-}
 
 /// A split policy.
 pub trait Split: Send + Sync + 'static {

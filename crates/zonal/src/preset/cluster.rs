@@ -1,4 +1,4 @@
-use crate::keeper::Linked;
+use crate::pcp::Linked;
 use crate::policy::{
     Policy, cluster, merge::SkipSingles, split::Whole, trace::Off, walk::FirstFit,
 };

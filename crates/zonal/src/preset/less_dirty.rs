@@ -1,4 +1,4 @@
-use crate::keeper::Linked;
+use crate::pcp::Linked;
 use crate::policy::{Policy, bulk_free, cluster, compact, dirty, merge::Always};
 use crate::policy::{split::Whole, trace::Off, walk};
 

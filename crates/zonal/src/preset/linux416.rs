@@ -1,4 +1,4 @@
-use crate::keeper::Linked;
+use crate::pcp::Linked;
 use crate::policy::{Policy, cluster, merge::Always, split::Whole, trace::Off, walk::FirstFit};
 
 /// How Linux 4.16 behaves, the base of the 2018 series: merging always, per-CPU lists linked

@@ -1,4 +1,4 @@
-use crate::keeper::Linked;
+use crate::pcp::Linked;
 use crate::policy::split::{ByCpu, BySize};
 use crate::policy::{Policy, cluster, merge::Always, trace::Off, walk::FirstFit};
 
@@ -6,7 +6,7 @@ use crate::policy::{Policy, cluster, merge::Always, trace::Off, walk::FirstFit};
 /// size of its memory, each CPU preferring its own.
 ///
 /// By default only nodes with 508 GiB and more of a type are split.
-/// [`Config::split`](crate::plan::Config::split) has the sizes, or asks for a number:
+/// [`Config::split`](crate::boot::plan::Config::split) has the sizes, or asks for a number:
 ///
 /// ```
 /// use zonal::map::{MemoryMap, PhysAddr, Region};

@@ -1,4 +1,4 @@
-use crate::keeper::Depot;
+use crate::pcp::Depot;
 use crate::policy::{Policy, cluster, merge::Lazy, split::Whole, trace::Off, walk::FirstFit};
 
 /// The default: owned clusters of 256 frames, a sharded depot a zone, merging when a cluster

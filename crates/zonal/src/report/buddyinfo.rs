@@ -1,7 +1,7 @@
 //! `/proc/buddyinfo`: free blocks of each zone by order.
 
 use super::{ZoneHead, zones};
-use crate::allocator::Allocator;
+use crate::alloc::allocator::Allocator;
 use crate::platform::Platform;
 use crate::policy::Policy;
 use core::fmt;

@@ -1,12 +1,12 @@
 //! The unusable free space index: how much of the free memory is in blocks too small.
 
 use super::{ZoneHead, zones};
-use crate::allocator::Allocator;
-use crate::free_area::FreeCounts;
-use crate::migrate::MigrateType;
+use crate::alloc::allocator::Allocator;
 use crate::platform::Platform;
 use crate::policy::Policy;
-use crate::units::{NR_ORDERS, Order};
+use crate::types::counts::FreeCounts;
+use crate::types::migrate_type::MigrateType;
+use crate::types::units::{NR_ORDERS, Order};
 use core::fmt;
 
 /// For each order, the part of the free frames that is in blocks too small for it, in

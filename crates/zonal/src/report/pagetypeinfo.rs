@@ -1,11 +1,11 @@
 //! `/proc/pagetypeinfo`: free blocks by migrate type and order, pageblocks by migrate type.
 
 use super::{ZoneHead, zones};
-use crate::allocator::Allocator;
-use crate::migrate::MigrateType;
+use crate::alloc::allocator::Allocator;
 use crate::platform::Platform;
 use crate::policy::Policy;
-use crate::units::Order;
+use crate::types::migrate_type::MigrateType;
+use crate::types::units::Order;
 use core::fmt;
 
 /// Prints as `/proc/pagetypeinfo`: the size of a pageblock; the free blocks of each zone by

@@ -6,14 +6,14 @@ extern crate std;
 include!("example.rs");
 
 use super::{BuddyInfo, PageTypeInfo, UnusableFree, VmStat, ZoneName, ZoneStatus};
-use crate::info::ZoneInfo;
-use crate::migrate::{MigrateType, NR_MIGRATE_TYPES};
-use crate::plan::MovableShare;
+use crate::boot::plan::MovableShare;
 use crate::policy::{merge, split::OnNode, trace, walk};
 use crate::preset::{Linux416, Zonal};
-use crate::request::Request;
-use crate::units::{CpuId, NR_ORDERS, NodeId, Order, Pfn, ZoneId};
-use crate::zone_type::ZoneType;
+use crate::report::info::ZoneInfo;
+use crate::types::migrate_type::{MigrateType, NR_MIGRATE_TYPES};
+use crate::types::request::Request;
+use crate::types::units::{CpuId, NR_ORDERS, NodeId, Order, Pfn, ZoneId};
+use crate::types::zone_type::ZoneType;
 use std::string::{String, ToString};
 use std::vec::Vec;
 
@@ -21,7 +21,7 @@ const MIB: u64 = 1 << 20;
 
 /// Two nodes, every zone type, holes, CMA, two CPUs.
 fn with_machine<S: Policy>(run: impl FnOnce(&Allocator<'_, SingleThread, S>)) {
-    let cma = crate::map::RegionKind::Cma;
+    let cma = crate::boot::map::RegionKind::Cma;
     let regions = [
         Region::usable(PhysAddr(0), 128 * MIB),
         Region::reserved(PhysAddr(0), MIB),
@@ -318,9 +318,9 @@ struct SplitPreset;
 
 impl Policy for SplitPreset {
     const NAME: &'static str = "SplitPreset";
-    type Keeper = crate::keeper::Linked;
+    type Keeper = crate::pcp::Linked;
     type Merge = merge::Always;
-    type Clusters = crate::policy::cluster::None;
+    type Clusters = crate::zone::lists::clusters::None;
     type Compact = crate::policy::compact::InOrder;
     type Walk = walk::FirstFit;
     type Dirty = crate::policy::dirty::Unlimited;

@@ -1,14 +1,14 @@
 //! `/proc/vmstat`: counters over the whole allocator.
 
 use super::zones;
-use crate::allocator::Allocator;
+use crate::alloc::allocator::Allocator;
 use crate::compact::CompactEvents;
-use crate::cpu_zone::CpuEvents;
-use crate::migrate::MigrateType;
+use crate::pcp::per_cpu_pages::CpuEvents;
 use crate::platform::Platform;
 use crate::policy::Policy;
-use crate::units::{CpuId, ZoneId};
-use crate::zone_type::{NR_ZONE_TYPES, ZoneType};
+use crate::types::migrate_type::MigrateType;
+use crate::types::units::{CpuId, ZoneId};
+use crate::types::zone_type::{NR_ZONE_TYPES, ZoneType};
 use core::fmt;
 
 /// Prints as `/proc/vmstat`: a name and a value a line. O(CPUs × zones).

@@ -1,14 +1,14 @@
 //! `/proc/zoneinfo`: each zone's size, watermarks, reserve and per-CPU caches.
 
 use super::{ZoneHead, zones};
-use crate::allocator::Allocator;
-use crate::info::{CacheInfo, ZoneInfo};
-use crate::map::RangeKind;
-use crate::migrate::MigrateType;
-use crate::page_state::PageState;
+use crate::alloc::allocator::Allocator;
+use crate::boot::map::RangeKind;
 use crate::platform::Platform;
 use crate::policy::Policy;
-use crate::units::{CpuId, Order, ZoneId};
+use crate::report::info::{CacheInfo, ZoneInfo};
+use crate::types::migrate_type::MigrateType;
+use crate::types::page_state::PageState;
+use crate::types::units::{CpuId, Order, ZoneId};
 use core::fmt;
 
 /// Prints as `/proc/zoneinfo`. `min`, `low` and `high` include the boost, as they do in Linux;

@@ -1,5 +1,5 @@
 use super::{Census, Compact, Occasion};
-use crate::units::Order;
+use crate::types::units::Order;
 
 /// The block that takes the fewest moves, out of a window of 32 pageblocks.
 ///

@@ -1,5 +1,5 @@
 use super::{Census, Compact, Occasion};
-use crate::units::Order;
+use crate::types::units::Order;
 
 /// Pageblock after pageblock, as the scanners come by.
 ///

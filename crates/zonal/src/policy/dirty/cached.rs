@@ -10,9 +10,10 @@
 //! - Tests: `tests/dirty.rs`, the suites.
 
 use super::{Dirty, with_quarter};
-use crate::keeper::Tuning;
-use crate::page_state::{CpuPageStates, PageState, PageStates};
+use crate::boot::tuning::Tuning;
 use crate::platform::{AtomicWord, Platform};
+use crate::policy::dirty::counts::{CpuPageStates, PageStates};
+use crate::types::page_state::PageState;
 use core::sync::atomic::Ordering::Relaxed;
 
 /// Remembered from the last time that a zone was over it.

@@ -11,9 +11,10 @@
 //! - Tests: `tests/dirty.rs`, the suites.
 
 use super::{Dirty, with_quarter};
-use crate::keeper::Tuning;
-use crate::page_state::{CpuPageStates, PageState, PageStates};
+use crate::boot::tuning::Tuning;
 use crate::platform::Platform;
+use crate::policy::dirty::counts::{CpuPageStates, PageStates};
+use crate::types::page_state::PageState;
 
 /// Worked out for every page.
 #[derive(Clone, Copy, Debug)]

@@ -13,16 +13,16 @@
 //! - Tests: `tests/fair.rs`, the suites.
 
 use super::{FairShare, Miss, Walk, ZoneSet, bit, in_order, local_zones, most_wanted};
-use crate::cpu_delta::threshold;
-use crate::keeper::Tuning;
-use crate::plan::Plan;
+use crate::boot::plan::Plan;
+use crate::boot::tuning::Tuning;
+use crate::boot::zonelist::MAX_NODES;
 use crate::platform::{AtomicWord, Platform};
 use crate::policy::Policy;
-use crate::units::NodeId;
-use crate::watermark::Mark;
-use crate::zone::Zone;
-use crate::zone_type::{NR_ZONE_TYPES, ZoneType};
-use crate::zonelist::MAX_NODES;
+use crate::policy::cpu_delta::threshold;
+use crate::types::mark::Mark;
+use crate::types::units::NodeId;
+use crate::types::zone_type::{NR_ZONE_TYPES, ZoneType};
+use crate::zone::instance::Zone;
 use core::sync::atomic::Ordering::Relaxed;
 
 /// Every request goes through the fair pass.

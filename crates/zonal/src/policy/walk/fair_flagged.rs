@@ -17,14 +17,14 @@
 
 use super::fair::Batch;
 use super::{FairShare, Miss, Walk, ZoneSet, bit, in_order, local_zones, most_wanted};
-use crate::plan::Plan;
+use crate::boot::plan::Plan;
+use crate::boot::zonelist::{MAX_NODES, ZonelistOrder};
 use crate::platform::{AtomicWord, Platform};
 use crate::policy::Policy;
-use crate::units::NodeId;
-use crate::watermark::Mark;
-use crate::zone::Zone;
-use crate::zone_type::{NR_ZONE_TYPES, ZoneType};
-use crate::zonelist::{MAX_NODES, ZonelistOrder};
+use crate::types::mark::Mark;
+use crate::types::units::NodeId;
+use crate::types::zone_type::{NR_ZONE_TYPES, ZoneType};
+use crate::zone::instance::Zone;
 use core::sync::atomic::Ordering::Relaxed;
 
 /// A lowest zone with less than one in this many of its node's frames is not used up fairly.

@@ -1,0 +1,91 @@
+//! Many single frames at once, into and out of slices of pfns.
+
+mod free;
+
+use crate::alloc::allocator::Allocator;
+use crate::alloc::entry::Entry;
+use crate::pcp::policy::Keeper;
+use crate::platform::Platform;
+use crate::policy::{Policy, Trace, Walk};
+use crate::trace::{Event, Point};
+use crate::types::error::{AllocError, BulkFreed};
+use crate::types::request::Request;
+use crate::types::units::{Order, Pfn};
+
+impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
+    /// Fills `out` with blocks of the request's order (the cost a frame is lowest for order 0).
+    ///
+    /// # Errors
+    /// [`AllocError`] if not all could be had; then those that were are freed again, and `out`
+    /// holds nothing of use.
+    pub fn alloc_bulk(&self, request: &Request, out: &mut [Pfn]) -> Result<(), AllocError> {
+        self.alloc_bulk_through(&mut self.shared_entry(), request, out)
+    }
+
+    /// Frees single frames, as the preset's [`BulkFree`](crate::policy::BulkFree) does it. Those
+    /// that may not be freed are left out and counted.
+    pub fn free_bulk(&self, frames: &[Pfn]) -> BulkFreed {
+        self.free_bulk_through(&mut self.shared_entry(), frames)
+    }
+
+    #[inline(always)]
+    pub(crate) fn alloc_bulk_through<E: Entry<P, S>>(
+        &self,
+        entry: &mut E,
+        request: &Request,
+        out: &mut [Pfn],
+    ) -> Result<(), AllocError> {
+        let order = request.order();
+        let mut done = 0;
+        while done < out.len() {
+            if order == Order::ZERO {
+                let popped = self.pop_bulk_home(entry, request, &mut out[done..]);
+                for &pfn in &out[done..done + popped] {
+                    S::Trace::emit(Point::Alloc, || Event::alloc(pfn, request));
+                }
+                done += popped;
+            }
+            if done == out.len() {
+                break;
+            }
+            // One frame by the long way fills the cache again.
+            match self.alloc_through(entry, request) {
+                Ok(block) => out[done] = block.into_raw().0,
+                Err(error) => {
+                    self.undo_bulk(entry, &out[..done], order);
+                    return Err(error);
+                }
+            }
+            done += 1;
+        }
+        Ok(())
+    }
+
+    /// Takes what the home zone's cache has, up to the room in `out`.
+    #[inline(always)]
+    fn pop_bulk_home<E: Entry<P, S>>(
+        &self,
+        entry: &mut E,
+        request: &Request,
+        out: &mut [Pfn],
+    ) -> usize {
+        let Some(migrate) = request.single() else { return 0 };
+        let home = self.home(entry, request.limit());
+        let table = &self.table;
+        let (walk, zones) = (&self.walk, self.zones);
+        let popped = entry.enter_at(home, move |own| {
+            let popped = S::Keeper::pop_bulk(&mut own.cache, table, migrate, out);
+            S::Walk::charge(walk, zones.get(home), &mut own.walk, popped as u64);
+            popped
+        });
+        popped.unwrap_or(0)
+    }
+
+    #[cold]
+    fn undo_bulk<E: Entry<P, S>>(&self, entry: &mut E, blocks: &[Pfn], order: Order) {
+        for &pfn in blocks {
+            let undone = self.free_through(entry, pfn, order);
+            debug_assert!(undone.is_ok(), "a block just allocated can be freed");
+        }
+    }
+}

@@ -1,0 +1,197 @@
+//! The two ways into a CPU's caches behind one trait: the shared try-lock and the owned claim.
+
+use crate::boot::plan::{Plan, ZoneSpec};
+use crate::boot::zonelist::MAX_NODES;
+use crate::pcp::per_cpu_pages::CpuZone;
+use crate::platform::{OwnedSlots, Platform, Slot};
+use crate::policy::{Policy, Split, Walk, walk::ZoneSet};
+use crate::types::units::{NodeId, ZoneId};
+use crate::types::zone_type::{NR_ZONE_TYPES, ZoneType};
+
+pub(crate) trait Entry<P: Platform, S: Policy> {
+    /// Runs `f` on the CPU's cache of the zone with this index; `None` if somebody else is
+    /// inside, and for [`NO_ZONE`].
+    fn enter_at<R>(&mut self, zone: usize, f: impl FnOnce(&mut CpuZone<S>) -> R) -> Option<R>;
+    /// As [`enter_at`](Self::enter_at).
+    #[inline(always)]
+    fn enter<R>(&mut self, zone: ZoneId, f: impl FnOnce(&mut CpuZone<S>) -> R) -> Option<R> {
+        self.enter_at(usize::from(zone.0), f)
+    }
+    /// The CPU whose caches these are.
+    fn cpu(&self) -> usize;
+    /// Where a plain request of this CPU begins.
+    fn homes(&self) -> &Homes<S::Walk>;
+}
+
+/// Where plain requests of a node and lane begin.
+pub(crate) struct Homes<W: Walk> {
+    /// For each zone limit, the zone that a request tries first, or [`NO_ZONE`].
+    pub(crate) first: [u32; NR_ZONE_TYPES],
+    pub(crate) walk: W::Homes,
+}
+
+impl<W: Walk> Clone for Homes<W> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<W: Walk> Copy for Homes<W> {}
+
+/// Index of no zone: far enough beyond all zones that it is beyond the caches of all CPUs.
+pub(crate) const NO_ZONE: u32 = u32::MAX;
+
+/// The homes of every node and lane.
+pub(crate) struct HomeTable<S: Split, W: Walk> {
+    by_node: [S::Lanes<Homes<W>>; MAX_NODES],
+    /// CPUs whose numbers differ only in so many low bits are of one lane.
+    shift: u32,
+}
+
+impl<S: Split, W: Walk> HomeTable<S, W> {
+    pub(crate) fn new(plan: &Plan) -> Self {
+        let of_node = |node| S::lanes(|lane| homes(plan, NodeId(node as u8), lane));
+        let there = |node: &u8| plan.nodes().contains(NodeId(*node));
+        let nodes = (0..MAX_NODES as u8).filter(there).count().max(1);
+        Self {
+            by_node: core::array::from_fn(of_node),
+            // One CPU of each node, where the nodes' CPUs are numbered in turns.
+            shift: nodes.next_power_of_two().ilog2(),
+        }
+    }
+
+    /// The homes of a CPU on `node`, which is below [`MAX_NODES`].
+    #[inline(always)]
+    pub(crate) fn of(&self, node: NodeId, cpu: usize) -> &Homes<W> {
+        &self.by_node[node.0 as usize].as_ref()[self.lane(cpu)]
+    }
+
+    /// Which of the instances of a type, modulo their number, a CPU prefers.
+    #[inline(always)]
+    pub(crate) const fn lane(&self, cpu: usize) -> usize {
+        (cpu >> self.shift) & (S::LANES - 1)
+    }
+}
+
+/// For each zone limit, the first type of the node's zonelist, and of its instances the lane's.
+fn homes<W: Walk>(plan: &Plan, node: NodeId, lane: usize) -> Homes<W> {
+    let first = ZoneType::ALL.map(|limit| {
+        let zones = plan.zonelist(node).iter().map(|id| &plan.zones()[id.0 as usize]);
+        let mut fitting = zones.filter(|zone| zone.zone_type <= limit).peekable();
+        let Some(&first) = fitting.peek() else { return NO_ZONE };
+        let same = |zone: &&_| first.is_sibling(zone);
+        let instances = fitting.clone().take_while(same).count();
+        fitting.nth(lane % instances).map_or(NO_ZONE, |zone| u32::from(zone.id.0))
+    });
+    Homes { first, walk: W::homes(plan, node, preferred(plan, lane)) }
+}
+
+/// Of each type and node, the instance that a lane prefers.
+fn preferred(plan: &Plan, lane: usize) -> ZoneSet {
+    let families = plan.zones().chunk_by(ZoneSpec::is_sibling);
+    families.fold(0, |set, family| set | 1 << family[lane % family.len()].id.0)
+}
+
+/// Anyone, on the CPU that the platform named.
+pub(crate) struct SharedEntry<'a, P: Platform, S: Policy> {
+    caches: &'a [P::Slot<CpuZone<S>>],
+    zones: usize,
+    cpu: usize,
+    homes: &'a Homes<S::Walk>,
+}
+
+impl<'a, P: Platform, S: Policy> SharedEntry<'a, P, S> {
+    #[inline(always)]
+    pub(crate) fn new(
+        caches: &'a [P::Slot<CpuZone<S>>],
+        zones: usize,
+        cpu: usize,
+        homes: &'a Homes<S::Walk>,
+    ) -> Self {
+        Self { caches, zones, cpu, homes }
+    }
+}
+
+impl<P: Platform, S: Policy> Entry<P, S> for SharedEntry<'_, P, S> {
+    #[inline(always)]
+    fn enter_at<R>(&mut self, zone: usize, f: impl FnOnce(&mut CpuZone<S>) -> R) -> Option<R> {
+        self.caches.get(self.cpu * self.zones + zone)?.try_with(f)
+    }
+    #[inline(always)]
+    fn cpu(&self) -> usize {
+        self.cpu
+    }
+    #[inline(always)]
+    fn homes(&self) -> &Homes<S::Walk> {
+        self.homes
+    }
+}
+
+/// The owner of a CPU's caches, with what it needs to know of its CPU's node.
+pub(crate) struct OwnedEntry<O, W: Walk> {
+    pub(crate) owned: O,
+    pub(crate) cpu: usize,
+    pub(crate) homes: Homes<W>,
+}
+
+impl<P: Platform, S: Policy, O: OwnedSlots<CpuZone<S>>> Entry<P, S> for OwnedEntry<O, S::Walk> {
+    #[inline(always)]
+    fn enter_at<R>(&mut self, zone: usize, f: impl FnOnce(&mut CpuZone<S>) -> R) -> Option<R> {
+        self.owned.with(zone, f)
+    }
+    #[inline(always)]
+    fn cpu(&self) -> usize {
+        self.cpu
+    }
+    #[inline(always)]
+    fn homes(&self) -> &Homes<S::Walk> {
+        &self.homes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::boot::map::{MemoryMap, PhysAddr, Region};
+    use crate::boot::plan::{Config, SplitConfig};
+    use crate::policy::split::BySize;
+    use crate::policy::walk::FirstFit;
+
+    /// Whatever the numbering and the number of instances, each gets its share of a node's CPUs,
+    /// up to the CPUs of a lane.
+    #[test]
+    fn cpus_spread_evenly() {
+        let numberings: [fn(usize, usize) -> usize; 2] =
+            [|cpu, nodes| cpu % nodes, |cpu, nodes| cpu / (240 / nodes)];
+        for (nodes, instances) in
+            [1, 2, 3, 4].into_iter().flat_map(|nodes| [1, 2, 3, 4, 8].map(|n| (nodes, n)))
+        {
+            let mut map = MemoryMap::new();
+            for node in 0..nodes as u8 {
+                let start = PhysAddr(u64::from(node) << 30);
+                map.add(Region::usable(start, 1 << 30).on(NodeId(node))).unwrap();
+            }
+            let split = SplitConfig::default().with_instances(ZoneType::Dma32, instances);
+            let config = Config { split, ..Config::new(240) };
+            let plan = Plan::new(map.sanitise().unwrap(), config, BySize::instances).unwrap();
+            let table = HomeTable::<BySize, FirstFit>::new(&plan);
+            for node_of in numberings {
+                let mut cpus = [0_usize; crate::MAX_ZONES];
+                for cpu in 0..240 {
+                    let node = NodeId(node_of(cpu, nodes) as u8);
+                    let home = table.of(node, cpu).first[ZoneType::Dma32.index()];
+                    assert_eq!(plan.zones()[home as usize].node, node);
+                    cpus[home as usize] += 1;
+                }
+                let share = 240 / nodes / usize::from(instances);
+                for zone in plan.zones().iter().filter(|z| z.zone_type == ZoneType::Dma32) {
+                    let got = cpus[usize::from(zone.id.0)];
+                    assert!(
+                        got.abs_diff(share) <= share / 4 + nodes,
+                        "{got} of {share} CPUs: {nodes} nodes, {instances} instances"
+                    );
+                }
+            }
+        }
+    }
+}

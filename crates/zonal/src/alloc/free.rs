@@ -1,0 +1,213 @@
+//! Freeing: the fast path, the direct path, and why a free is refused.
+
+use crate::alloc::allocator::Allocator;
+use crate::alloc::entry::Entry;
+use crate::boot::map::RangeKind;
+use crate::frame::{FrameKind, FrameState, PageblockWord};
+use crate::pcp::policy::Keeper;
+use crate::platform::Platform;
+use crate::policy::{Policy, Trace};
+use crate::trace::{Event, Point};
+use crate::types::error::FreeError;
+use crate::types::migrate_type::MigrateType;
+use crate::types::units::{ORDERS, Order, Pfn};
+use crate::zone::instance::Zone;
+
+impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
+    /// Frees through `entry`.
+    #[inline(always)]
+    pub(crate) fn free_through<E: Entry<P, S>>(
+        &self,
+        entry: &mut E,
+        pfn: Pfn,
+        order: Order,
+    ) -> Result<(), FreeError> {
+        self.free_one::<E, false>(entry, pfn, order)
+    }
+
+    /// As [`free_through`](Self::free_through); `LISTED`: as one of a list, and counted so.
+    // Always inlined down to the cache of single frames, as allocation is.
+    #[inline(always)]
+    pub(crate) fn free_one<E: Entry<P, S>, const LISTED: bool>(
+        &self,
+        entry: &mut E,
+        pfn: Pfn,
+        order: Order,
+    ) -> Result<(), FreeError> {
+        let cached = match order {
+            Order::ZERO => self.push_cached::<E, 0, LISTED>(entry, pfn),
+            Order::HUGE => self.push_cached::<E, 9, LISTED>(entry, pfn),
+            _ => false,
+        };
+        if cached {
+            return Ok(());
+        }
+        self.free_further(entry, pfn, order)
+    }
+
+    /// Marks a block of order `ORDER`, 0 or 9, cached and keeps it in the cache of its zone.
+    /// `false`, and nothing has changed, if it may not be freed so. The closure is small enough
+    /// to be inlined because it is for one order only.
+    #[inline(always)]
+    fn push_cached<E: Entry<P, S>, const ORDER: u8, const LISTED: bool>(
+        &self,
+        entry: &mut E,
+        pfn: Pfn,
+    ) -> bool {
+        let order = ORDERS[ORDER as usize];
+        if !S::Keeper::caches(order) {
+            return false;
+        }
+        let table = &self.table;
+        let offset = table.offset(pfn);
+        let Some((zone, migrate)) = table.pageblock_at(offset).and_then(PageblockWord::cached_in)
+        else {
+            return false;
+        };
+        let cpu = entry.cpu();
+        let pushed = entry.enter(zone, move |own| {
+            let order = ORDERS[ORDER as usize];
+            let (from, to) = (FrameState::allocated(order), FrameState::cached(order));
+            if !table.replace_state_at(offset, from, to) {
+                return false;
+            }
+            S::Trace::emit(Point::Free, move || Event::Free { pfn, order });
+            if LISTED {
+                own.freed_bulk(order.frames());
+            } else {
+                own.events.free += order.frames();
+            }
+            // No truncation: the state was found, so the offset is an index.
+            if S::Keeper::push(&mut own.cache, table, order, migrate, offset as u32) {
+                self.spill(own, zone, cpu, order, migrate);
+            }
+            true
+        });
+        pushed == Some(true)
+    }
+
+    /// Frees a block of more than one frame to its cache, and anything to the buddy lists, or
+    /// says why not.
+    #[inline(never)]
+    fn free_further<E: Entry<P, S>>(
+        &self,
+        entry: &mut E,
+        pfn: Pfn,
+        order: Order,
+    ) -> Result<(), FreeError> {
+        if order == Order::ZERO || order == Order::HUGE || !S::Keeper::caches(order) {
+            return self.free_direct(pfn, order);
+        }
+        let Some(index) = self.table.index(pfn) else { return Err(FreeError::Foreign { pfn }) };
+        let Some((zone, migrate)) =
+            self.table.get_pageblock(index).and_then(PageblockWord::cached_in)
+        else {
+            return self.free_direct(pfn, order);
+        };
+        let cpu = entry.cpu();
+        let pushed = entry.enter(zone, |own| {
+            let (from, to) = (FrameState::allocated(order), FrameState::cached(order));
+            if !self.table.replace_state(index, from, to) {
+                return false;
+            }
+            S::Trace::emit(Point::Free, move || Event::Free { pfn, order });
+            own.events.free += order.frames();
+            if S::Keeper::push(&mut own.cache, &self.table, order, migrate, index) {
+                self.spill(own, zone, cpu, order, migrate);
+            }
+            true
+        });
+        if pushed != Some(true) {
+            return self.free_direct(pfn, order);
+        }
+        Ok(())
+    }
+
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn spill(
+        &self,
+        own: &mut crate::pcp::per_cpu_pages::CpuZone<S>,
+        zone: crate::types::units::ZoneId,
+        cpu: usize,
+        order: Order,
+        migrate: MigrateType,
+    ) {
+        if let Some(zone) = self.zone(zone) {
+            own.events.spills += 1;
+            let here = self.here(zone, cpu);
+            own.book(|own| S::Keeper::spill(&here, &mut own.cache, order, migrate));
+        }
+    }
+
+    /// Frees to the buddy lists, past the caches, or says why not.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn free_direct(&self, pfn: Pfn, order: Order) -> Result<(), FreeError> {
+        let Some(index) = self.table.index(pfn) else { return Err(FreeError::Foreign { pfn }) };
+        let zone: Option<&Zone<P, S>> =
+            self.table.get_pageblock(index).and_then(|word| self.zone(word.zone()?));
+        let Some(zone) = zone else { return Err(self.refusal(pfn, index, order)) };
+        let freed = zone.with_buddy(|buddy| {
+            let allocated = FrameState::allocated(order);
+            let mine = self.table.replace_state(index, allocated, FrameState::INNER);
+            if mine {
+                S::Trace::emit(Point::Free, move || Event::Free { pfn, order });
+                buddy.give(&self.table, index, order);
+                buddy.events.direct_free += order.frames();
+            }
+            mine
+        });
+        if !freed {
+            return Err(self.refusal(pfn, index, order));
+        }
+        Ok(())
+    }
+
+    /// Why the frame at `index` cannot be freed with `given`. Looks at up to ten frames.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn refusal(&self, pfn: Pfn, index: u32, given: Order) -> FreeError {
+        match self.plan.map().kind_at(pfn) {
+            None => return FreeError::Hole { pfn },
+            Some(RangeKind::Reserved) => return FreeError::Reserved { pfn },
+            Some(RangeKind::Offline) if !self.is_online_at(index) => {
+                return FreeError::Offline { pfn };
+            }
+            Some(_) => {}
+        }
+        let state = self.table.state(index);
+        match state.kind() {
+            FrameKind::Free | FrameKind::Cached => FreeError::DoubleFree { pfn, order: given },
+            FrameKind::Allocated => FreeError::WrongOrder { pfn, given, allocated: state.order() },
+            FrameKind::Isolated => FreeError::Isolated { pfn },
+            FrameKind::Damaged => FreeError::Damaged { pfn },
+            FrameKind::Inner => self.refusal_inside(pfn, index, given),
+        }
+    }
+
+    /// The frame heads nothing: find the block it is in, if any.
+    fn refusal_inside(&self, pfn: Pfn, index: u32, given: Order) -> FreeError {
+        for order in Order::all().skip(1) {
+            let head = index & !(order.frames() as u32 - 1);
+            let state = self.table.state(head);
+            if state.order() < order {
+                continue;
+            }
+            match state.kind() {
+                FrameKind::Allocated => {
+                    let head = self.table.pfn(head);
+                    return FreeError::Inner { pfn, head, order: state.order() };
+                }
+                FrameKind::Isolated => return FreeError::Isolated { pfn },
+                _ => {}
+            }
+        }
+        // In a free or cached block, or never touched since boot; what is reclaimed later or
+        // trimmed by the plan was never handed out either.
+        match self.plan.map().kind_at(pfn) {
+            Some(RangeKind::ReclaimLater) => FreeError::Reserved { pfn },
+            _ => FreeError::DoubleFree { pfn, order: given },
+        }
+    }
+}

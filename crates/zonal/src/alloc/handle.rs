@@ -1,0 +1,122 @@
+//! An owned CPU: the fast path without atomic read-modify-writes.
+//!
+//! See [`Allocator::handle`](crate::Allocator::handle).
+
+use crate::alloc::allocator::Allocator;
+use crate::alloc::entry::OwnedEntry;
+use crate::alloc::page_state::NotManaged;
+use crate::pcp::per_cpu_pages::CpuZone;
+use crate::platform::{Platform, Slot};
+use crate::policy::Policy;
+use crate::types::block::Block;
+use crate::types::error::{AllocError, BulkFreed, FreeError, RefusedFree};
+use crate::types::page_state::PageState;
+use crate::types::request::Request;
+use crate::types::units::{CpuId, Order, Pfn};
+use core::fmt;
+
+type Owned<'a, P, S> = <<P as Platform>::Slot<CpuZone<S>> as Slot<CpuZone<S>>>::Owned<'a>;
+
+/// Exclusive use of one CPU's caches, until dropped. Other CPUs can still drain them when
+/// memory is short. What is cached stays cached when the handle goes.
+pub struct CpuHandle<'a, 'm, P: Platform, S: Policy>
+where
+    P::Slot<CpuZone<S>>: 'a,
+{
+    allocator: &'a Allocator<'m, P, S>,
+    entry: OwnedEntry<Owned<'a, P, S>, S::Walk>,
+}
+
+impl<'a, 'm, P: Platform, S: Policy> CpuHandle<'a, 'm, P, S> {
+    pub(crate) fn new(
+        allocator: &'a Allocator<'m, P, S>,
+        owned: Owned<'a, P, S>,
+        cpu: usize,
+    ) -> Self {
+        let homes = *allocator.homes_of(cpu);
+        Self { allocator, entry: OwnedEntry { owned, cpu, homes } }
+    }
+
+    /// The CPU whose caches this handle owns.
+    #[must_use]
+    pub const fn cpu(&self) -> CpuId {
+        CpuId(self.entry.cpu as u32)
+    }
+
+    /// The allocator.
+    #[must_use]
+    pub const fn allocator(&self) -> &'a Allocator<'m, P, S> {
+        self.allocator
+    }
+
+    /// Allocates a block.
+    ///
+    /// # Errors
+    /// As [`Allocator::alloc`].
+    #[inline(always)]
+    pub fn alloc(&mut self, request: &Request) -> Result<Block, AllocError> {
+        self.allocator.alloc_through(&mut self.entry, request)
+    }
+
+    /// As [`alloc`](Self::alloc), for those who keep the pfn by other means.
+    ///
+    /// # Errors
+    /// As [`Allocator::alloc`].
+    #[inline(always)]
+    pub fn alloc_raw(&mut self, request: &Request) -> Result<Pfn, AllocError> {
+        self.alloc(request).map(|block| block.into_raw().0)
+    }
+
+    /// Frees a block.
+    ///
+    /// # Errors
+    /// As [`Allocator::free`].
+    #[inline(always)]
+    pub fn free(&mut self, block: Block) -> Result<(), RefusedFree> {
+        let (pfn, order) = (block.pfn(), block.order());
+        self.free_raw(pfn, order).map_err(|error| RefusedFree { block, error })
+    }
+
+    /// Frees the block of `order` that starts at `pfn`.
+    ///
+    /// # Errors
+    /// As [`Allocator::free_raw`].
+    #[inline(always)]
+    pub fn free_raw(&mut self, pfn: Pfn, order: Order) -> Result<(), FreeError> {
+        self.allocator.free_through(&mut self.entry, pfn, order)
+    }
+
+    /// Fills `out` with frames: see [`Allocator::alloc_bulk`].
+    ///
+    /// # Errors
+    /// As [`Allocator::alloc_bulk`].
+    #[inline(always)]
+    pub fn alloc_bulk(&mut self, request: &Request, out: &mut [Pfn]) -> Result<(), AllocError> {
+        self.allocator.alloc_bulk_through(&mut self.entry, request, out)
+    }
+
+    /// Counts pages: see [`Allocator::mod_page_state`].
+    ///
+    /// # Errors
+    /// As [`Allocator::mod_page_state`].
+    pub fn mod_page_state(
+        &mut self,
+        pfn: Pfn,
+        state: PageState,
+        change: i32,
+    ) -> Result<(), NotManaged> {
+        self.allocator.mod_page_state_through(&mut self.entry, pfn, state, change)
+    }
+
+    /// Frees single frames: see [`Allocator::free_bulk`].
+    #[inline(always)]
+    pub fn free_bulk(&mut self, frames: &[Pfn]) -> BulkFreed {
+        self.allocator.free_bulk_through(&mut self.entry, frames)
+    }
+}
+
+impl<P: Platform, S: Policy> fmt::Debug for CpuHandle<'_, '_, P, S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CpuHandle").field("cpu", &self.cpu()).finish_non_exhaustive()
+    }
+}

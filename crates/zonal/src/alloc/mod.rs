@@ -1,0 +1,16 @@
+//! The allocator: ways in, the fast path, the slow path, bulk, free.
+//!
+//! May import everything but `preset` and `report`. It has no state of its own beside counters:
+//! zones, per-CPU pages and the frame table have their guards.
+
+pub mod allocator;
+pub(crate) mod build;
+mod bulk;
+mod drain;
+pub(crate) mod entry;
+mod fast_path;
+pub(crate) mod free;
+pub(crate) mod handle;
+pub mod page_state;
+pub mod slow_path;
+pub mod storage;

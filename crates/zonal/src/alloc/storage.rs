@@ -1,0 +1,137 @@
+//! The memory that the caller provides, and how much of it.
+//!
+//! ```
+//! use zonal::map::{MemoryMap, PhysAddr, Region};
+//! use zonal::plan::{Config, Plan};
+//! use zonal::preset::Zonal;
+//! use zonal::policy::{Policy, Split};
+//! use zonal::TableSize;
+//! let map = MemoryMap::from_regions(&[Region::usable(PhysAddr(0), 64 << 20)])?.sanitise()?;
+//! let plan = Plan::new(map, Config::new(1), <Zonal as Policy>::Split::instances)?;
+//! let size = TableSize::of::<Zonal>(&plan);
+//! assert_eq!(size.frames, 16384);
+//! assert!(size.table_bytes() <= 10 * size.frames, "at most 10 bytes a frame");
+//! # Ok::<(), Box<dyn core::error::Error>>(())
+//! ```
+
+use crate::alloc::build::slot_room;
+use crate::boot::plan::{Plan, ZoneSpec};
+use crate::pcp::depot::stack::{Common, Exchange, MAX_CLUSTERS, words_for};
+use crate::pcp::per_cpu_pages::CpuZone;
+use crate::pcp::policy::Keeper;
+use crate::platform::Platform;
+use crate::policy::{Clusters, Policy};
+use crate::types::error::BuildError;
+use crate::zone::instance::Zone;
+
+/// How many elements each slice of [`Storage`] must have.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TableSize {
+    /// State bytes and link words: frames that the table spans.
+    pub frames: u64,
+    /// Pageblock words.
+    pub pageblocks: u64,
+    /// Words of which each describes a cluster: links in a depot, slots of the order-0 lists.
+    pub clusters: u64,
+    /// Words that say which frames are in which cluster: the depot's arrays, or one for two
+    /// frames.
+    pub cluster_words: u64,
+    /// Zone instances.
+    pub zones: u64,
+    /// Per-CPU caches, and as many shards of the depot: CPUs × zones.
+    pub caches: u64,
+}
+
+impl TableSize {
+    /// What a plan needs under the preset `S`.
+    #[must_use]
+    pub fn of<S: Policy>(plan: &Plan) -> Self {
+        let zones = plan.zones().len() as u64;
+        let per_cluster = <S::Keeper as Keeper>::CLUSTER;
+        let share = u64::from(plan.config().depot_share.max(1));
+        let (clusters, cluster_words) = match per_cluster as u64 {
+            0 => {
+                let of_zone = |zone: &ZoneSpec| {
+                    let (frames, batch) = slot_room::<S>(plan, zone);
+                    S::Clusters::slot_words(frames, batch)
+                };
+                let slots = plan.zones().iter().map(of_zone).sum();
+                (slots, if S::Clusters::CUT { plan.frames() } else { 0 })
+            }
+            frames => {
+                let most = plan.managed() + plan.later();
+                let clusters = (most / share / frames).min(MAX_CLUSTERS);
+                (clusters, clusters * words_for(per_cluster) as u64)
+            }
+        };
+        Self {
+            frames: plan.frames(),
+            pageblocks: plan.pageblocks(),
+            clusters,
+            cluster_words,
+            zones,
+            caches: zones * u64::from(plan.config().cpus),
+        }
+    }
+
+    /// Bytes that grow with the memory: states, links, pageblocks and clusters.
+    #[must_use]
+    pub const fn table_bytes(&self) -> u64 {
+        self.frames * 9 + (self.pageblocks + self.clusters + self.cluster_words) * 8
+    }
+
+    /// Bytes that grow with CPUs and zones, for the platform `P`.
+    #[must_use]
+    pub const fn cache_bytes<P: Platform, S: Policy>(&self) -> u64 {
+        let cache = size_of::<P::Slot<CpuZone<S>>>() + size_of::<Exchange<P>>();
+        self.caches * cache as u64 + self.zones * size_of::<Zone<P, S>>() as u64
+    }
+}
+
+/// The slices an allocator lives in. States, links, pageblocks and clusters must be zero
+/// (fresh zeroed memory will do); zones, caches and exchanges as their constructors make them.
+pub struct Storage<'m, P: Platform, S: Policy> {
+    /// One state byte a frame.
+    pub states: &'m [P::Byte],
+    /// One link word a frame.
+    pub links: &'m [P::Word],
+    /// One word a pageblock.
+    pub pageblocks: &'m [P::Word],
+    /// [`TableSize::clusters`] words.
+    pub cluster_links: &'m [P::Word],
+    /// [`TableSize::cluster_words`] words.
+    pub clusters: &'m [P::Word],
+    /// Zones, each [`Zone::vacant`].
+    pub zones: &'m mut [Zone<P, S>],
+    /// Per-CPU caches, CPU by CPU, each a slot around [`CpuZone::new`].
+    pub caches: &'m [P::Slot<CpuZone<S>>],
+    /// Shards of the depot, CPU by CPU, each [`Exchange::new`].
+    pub exchanges: &'m [Exchange<P>],
+    /// What all CPUs share, [`Common::new`].
+    pub common: &'m Common<P>,
+}
+
+impl<P: Platform, S: Policy> Storage<'_, P, S> {
+    /// Whether every slice is as long as `size` says.
+    ///
+    /// # Errors
+    /// [`BuildError::WrongLength`] names the first that is not.
+    pub(crate) fn check(&self, size: &TableSize) -> Result<(), BuildError> {
+        let lengths = [
+            ("states", self.states.len(), size.frames),
+            ("links", self.links.len(), size.frames),
+            ("pageblocks", self.pageblocks.len(), size.pageblocks),
+            ("cluster links", self.cluster_links.len(), size.clusters),
+            ("clusters", self.clusters.len(), size.cluster_words),
+            ("zones", self.zones.len(), size.zones),
+            ("caches", self.caches.len(), size.caches),
+            ("exchanges", self.exchanges.len(), size.caches),
+        ];
+        for (what, given, wanted) in lengths {
+            if given as u64 != wanted {
+                return Err(BuildError::WrongLength { what, given: given as u64, wanted });
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,243 @@
+//! The sanitised map: what can be asked of it, and what may change in it later.
+
+use super::{MAX_RANGES, MapError, PfnRange, Range, RangeKind};
+use crate::types::units::{FRAME_SIZE, NodeId, Order, Pfn};
+
+/// What sanitising, carving and planning changed.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct MapReport {
+    /// Regions that were empty, or had no whole frame in them.
+    pub dropped: u32,
+    /// Regions that were merged into another of their kind and node.
+    pub merged: u32,
+    /// Frames that lost bytes at the edge of their region, and so are not memory.
+    pub trimmed: u64,
+    /// Frames that are reserved because a reserved region has a part of them.
+    pub grown: u64,
+    /// Frames that regions of different kinds or nodes claimed, settled by precedence.
+    pub overlaps: u64,
+    /// Frames given out by [`SaneMap::carve`].
+    pub carved: u64,
+    /// Frames reserved because most of their pageblock belongs to another node.
+    pub foreign: u64,
+    /// Usable frames made CMA because CMA has a part of their pageblock.
+    pub cma_widened: u64,
+    /// Frames that cannot come later, and are reserved, because something else has a part of
+    /// their pageblock: memory comes by whole pageblocks.
+    pub offline_cut: u64,
+}
+
+/// A sanitised map: see the [module](super).
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SaneMap {
+    pub(super) list: RangeList,
+    pub(super) report: MapReport,
+}
+
+impl SaneMap {
+    /// The ranges: sorted, not overlapping, none empty.
+    #[must_use]
+    pub fn ranges(&self) -> &[Range] {
+        self.list.as_slice()
+    }
+
+    /// The ranges the allocator manages from the start: usable and CMA.
+    #[must_use]
+    pub fn usable(&self) -> impl DoubleEndedIterator<Item = Range> + '_ {
+        self.ranges().iter().copied().filter(|r| r.kind.is_usable())
+    }
+
+    /// The ranges that are memory from the start: all but the reserved and the offline.
+    #[must_use]
+    pub fn present(&self) -> impl DoubleEndedIterator<Item = Range> + '_ {
+        self.ranges().iter().copied().filter(|r| r.kind.is_present())
+    }
+
+    /// The ranges that are memory now or later: all but the reserved.
+    #[must_use]
+    pub fn memory(&self) -> impl DoubleEndedIterator<Item = Range> + '_ {
+        self.ranges().iter().copied().filter(|r| r.kind.is_memory())
+    }
+
+    /// From the first to the last frame that is memory now or later, holes included. Never empty.
+    #[must_use]
+    pub fn span(&self) -> PfnRange {
+        let start = self.memory().next().map_or(Pfn::default(), |r| r.start);
+        let end = self.memory().next_back().map_or(Pfn::default(), |r| r.end);
+        PfnRange { start, end }
+    }
+
+    /// The frames a frame table has to cover: [`span`](Self::span), its start rounded down to
+    /// the largest block and its end rounded up to a pageblock.
+    #[must_use]
+    pub fn table_span(&self, pageblock_order: Order) -> PfnRange {
+        let span = self.span();
+        PfnRange {
+            start: round_down(span.start, Order::MAX.frames()),
+            end: round_up(span.end, pageblock_order.frames()),
+        }
+    }
+
+    /// How many frames the allocator manages from the start.
+    #[must_use]
+    pub fn frames_usable(&self) -> u64 {
+        self.usable().map(|r| r.frames()).sum()
+    }
+
+    /// The range with this frame, if the map has one. O(log ranges).
+    #[must_use]
+    pub fn range_at(&self, pfn: Pfn) -> Option<Range> {
+        let at = self.ranges().partition_point(|r| r.end <= pfn);
+        self.ranges().get(at).copied().filter(|r| r.start <= pfn)
+    }
+
+    /// What this frame is, if the map says. O(log ranges).
+    #[must_use]
+    pub fn kind_at(&self, pfn: Pfn) -> Option<RangeKind> {
+        self.range_at(pfn).map(|r| r.kind)
+    }
+
+    /// What was changed so far.
+    #[must_use]
+    pub const fn report(&self) -> MapReport {
+        self.report
+    }
+
+    /// Takes `bytes`, rounded up to whole frames, from the highest usable range that has room
+    /// for them, on `node` and below `below` if given, and reserves them. The first frame is
+    /// aligned to a block of `align`. CMA is never taken.
+    ///
+    /// # Errors
+    /// [`MapError::NoRoom`] if no usable range is large enough, [`MapError::CarveNothing`] for
+    /// 0 bytes, [`MapError::TooManyRanges`] if the table of ranges is full. The map is
+    /// unchanged then.
+    pub fn carve(
+        &mut self,
+        bytes: u64,
+        align: Order,
+        node: Option<NodeId>,
+        below: Option<Pfn>,
+    ) -> Result<PfnRange, MapError> {
+        if bytes == 0 {
+            return Err(MapError::CarveNothing);
+        }
+        let frames = bytes.div_ceil(FRAME_SIZE as u64);
+        let limit = PfnRange { start: Pfn::default(), end: below.unwrap_or(Pfn::new(u64::MAX)) };
+        let candidates = self
+            .usable()
+            .filter(|r| r.kind == RangeKind::Usable && node.is_none_or(|n| r.node == n))
+            .filter_map(|r| r.clip(limit));
+        let mut largest = 0;
+        let mut found = None;
+        for range in candidates.rev() {
+            largest = largest.max(range.frames());
+            if range.frames() < frames {
+                continue;
+            }
+            let end = Pfn::new(range.end.get() - frames);
+            let start = round_down(end, align.frames());
+            if start >= range.start {
+                found = Some(PfnRange { start, end: Pfn::new(start.get() + frames) });
+                break;
+            }
+        }
+        let taken = found.ok_or(MapError::NoRoom {
+            frames,
+            align,
+            node,
+            below,
+            largest_frames: largest,
+        })?;
+        self.report.carved += self.retype(taken, RangeKind::Reserved, |_| true)?;
+        Ok(taken)
+    }
+
+    /// Adds to the report.
+    pub(crate) fn count(&mut self, change: impl FnOnce(&mut MapReport)) {
+        change(&mut self.report);
+    }
+
+    /// Makes every piece of `span` that `which` chooses a piece of `kind`; returns how many
+    /// frames that were. On an error nothing is changed. O(ranges).
+    pub(crate) fn retype(
+        &mut self,
+        span: PfnRange,
+        kind: RangeKind,
+        which: impl Fn(&Range) -> bool,
+    ) -> Result<u64, MapError> {
+        let mut list = RangeList::EMPTY;
+        let mut changed = 0;
+        for &range in self.ranges() {
+            let Some(inside) = range.clip(span).filter(&which) else {
+                list.push(range)?;
+                continue;
+            };
+            list.push(Range { end: inside.start, ..range })?;
+            list.push(Range { kind, ..inside })?;
+            list.push(Range { start: inside.end, ..range })?;
+            changed += inside.frames();
+        }
+        self.list = list;
+        Ok(changed)
+    }
+}
+
+/// Ranges in ascending order.
+#[derive(Clone, Debug)]
+pub(super) struct RangeList {
+    ranges: [Range; MAX_RANGES],
+    len: usize,
+}
+
+impl RangeList {
+    pub(super) const EMPTY: Self = Self {
+        ranges: [Range {
+            start: Pfn::new(0),
+            end: Pfn::new(0),
+            kind: RangeKind::Usable,
+            node: NodeId(0),
+        }; MAX_RANGES],
+        len: 0,
+    };
+
+    fn as_slice(&self) -> &[Range] {
+        &self.ranges[..self.len]
+    }
+
+    /// Appends a range, or grows the last one if it is of the same kind and node and ends
+    /// where this one starts. An empty range is ignored.
+    pub(super) fn push(&mut self, range: Range) -> Result<(), MapError> {
+        if range.start >= range.end {
+            return Ok(());
+        }
+        if let Some(last) = self.ranges[..self.len].last_mut()
+            && (last.end, last.kind, last.node) == (range.start, range.kind, range.node)
+        {
+            last.end = range.end;
+            return Ok(());
+        }
+        let slot =
+            self.ranges.get_mut(self.len).ok_or(MapError::TooManyRanges { start: range.start })?;
+        *slot = range;
+        self.len += 1;
+        Ok(())
+    }
+}
+
+impl PartialEq for RangeList {
+    fn eq(&self, other: &Self) -> bool {
+        self.as_slice() == other.as_slice()
+    }
+}
+
+impl Eq for RangeList {}
+
+/// The multiple of `unit` (a power of two) at or below `pfn`.
+pub(crate) const fn round_down(pfn: Pfn, unit: u64) -> Pfn {
+    Pfn::new(pfn.get() & !(unit - 1))
+}
+
+/// The multiple of `unit` (a power of two) at or above `pfn`; saturates at the highest.
+pub(crate) const fn round_up(pfn: Pfn, unit: u64) -> Pfn {
+    round_down(Pfn::new(pfn.get().saturating_add(unit - 1)), unit)
+}

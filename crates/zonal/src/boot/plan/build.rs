@@ -1,0 +1,337 @@
+//! The steps of planning; the rules are in [`crate::plan`].
+
+use super::{Config, Marks, MovableShare, Plan, PlanError, ZoneSpec};
+use crate::boot::map::{MapError, PfnRange, Range, RangeKind, SaneMap, round_down, round_up};
+use crate::boot::plan::OnNode;
+use crate::boot::watermark::{MinFree, lowmem_reserve, mul_div};
+use crate::boot::zonelist::{MAX_NODES, MAX_ZONES, Zonelist};
+use crate::types::units::{NodeId, NodeMask, Order, Pfn, ZoneId};
+use crate::types::zone_type::{NR_ZONE_TYPES, ZoneType};
+
+/// See [`Plan::new`].
+pub(super) fn build(
+    mut map: SaneMap,
+    config: Config,
+    split: impl Fn(&Config, ZoneType, &OnNode) -> u8,
+) -> Result<Plan, PlanError> {
+    config.check()?;
+    cut_offline(&mut map, config.pageblock_order)?;
+    reserve_foreign(&mut map, config.pageblock_order)?;
+    widen_cma(&mut map, config.pageblock_order)?;
+    // Both steps leave at least one usable frame: the winner of a pageblock keeps its own.
+    let span = map.table_span(config.pageblock_order);
+    if span.frames() >= u64::from(u32::MAX) {
+        return Err(PlanError::TooLarge { span });
+    }
+    let mut plan = Plan {
+        map,
+        config,
+        span,
+        zones: [ZoneSpec::default(); MAX_ZONES],
+        zone_count: 0,
+        vacant: 0,
+        nodes: NodeMask::NONE,
+        zonelists: [Zonelist::EMPTY; MAX_NODES],
+    };
+    make_zones(&mut plan, split)?;
+    set_marks(&mut plan)?;
+    let Plan { zones, zone_count, zonelists, .. } = &mut plan;
+    for (node, list) in zonelists.iter_mut().enumerate() {
+        let zones = &zones[..usize::from(*zone_count)];
+        *list =
+            Zonelist::build(NodeId(node as u8), config.zonelist_order, &config.distances, zones);
+    }
+    Ok(plan)
+}
+
+/// The pageblock with this frame.
+fn pageblock_of(pfn: Pfn, order: Order) -> PfnRange {
+    let start = round_down(pfn, order.frames());
+    PfnRange { start, end: Pfn::new(start.get().saturating_add(order.frames())) }
+}
+
+/// The first range that starts at `from` or later, of those that `which` chooses.
+fn next_range(map: &SaneMap, from: Pfn, which: impl Fn(&Range) -> bool) -> Option<Range> {
+    map.ranges().iter().copied().find(|r| r.start >= from && which(r))
+}
+
+/// Reserves what may come later where it has not the whole of a pageblock.
+fn cut_offline(map: &mut SaneMap, order: Order) -> Result<(), PlanError> {
+    let mut next = Pfn::default();
+    while let Some(range) = next_range(map, next, |r| r.kind == RangeKind::Offline) {
+        next = range.end;
+        let first = round_up(range.start, order.frames()).min(range.end);
+        let ragged = [
+            PfnRange { start: range.start, end: first },
+            PfnRange { start: round_down(range.end, order.frames()).max(first), end: range.end },
+        ];
+        for part in ragged.into_iter().filter(|part| !part.is_empty()) {
+            let cut = map.retype(part, RangeKind::Reserved, |_| true)?;
+            map.count(|report| report.offline_cut += cut);
+        }
+    }
+    Ok(())
+}
+
+/// Reserves the frames of pageblocks that mostly belong to another node.
+fn reserve_foreign(map: &mut SaneMap, order: Order) -> Result<(), PlanError> {
+    // Only a pageblock in which a range starts can be shared. The ranges change on the way, but
+    // only within pageblocks that have been dealt with.
+    let mut next = Pfn::default();
+    while let Some(Range { start, .. }) = next_range(map, next, |r| r.kind.is_present()) {
+        let block = pageblock_of(start, order);
+        next = Pfn::new(start.get() + 1);
+        let mut frames = [0_u64; MAX_NODES];
+        for range in map.present().filter_map(|r| r.clip(block)) {
+            frames[usize::from(range.node.0)] += range.frames();
+        }
+        if frames.iter().filter(|&&n| n > 0).count() < 2 {
+            continue;
+        }
+        // The last maximum of the reversed order is the lowest node.
+        let owner = (0..MAX_NODES).rev().max_by_key(|&node| frames[node]);
+        let owner = NodeId(owner.unwrap_or(0) as u8);
+        let foreign =
+            map.retype(block, RangeKind::Reserved, |r| r.kind.is_present() && r.node != owner)?;
+        map.count(|report| report.foreign += foreign);
+    }
+    Ok(())
+}
+
+/// Makes usable frames CMA where they share a pageblock with CMA. Frames to be reclaimed later
+/// stay what they are until then.
+fn widen_cma(map: &mut SaneMap, order: Order) -> Result<(), PlanError> {
+    let mut next = Pfn::default();
+    while let Some(range) = next_range(map, next, |r| r.kind == RangeKind::Cma) {
+        // Widening can only move the start down and the end up to the edges of these blocks.
+        next = range.end;
+        let span = PfnRange {
+            start: round_down(range.start, order.frames()),
+            end: round_up(range.end, order.frames()),
+        };
+        let widened = map.retype(span, RangeKind::Cma, |r| r.kind == RangeKind::Usable)?;
+        map.count(|report| report.cma_widened += widened);
+    }
+    Ok(())
+}
+
+/// What a node has within some limits.
+struct Survey {
+    /// From the first to the last pageblock with memory, now or later.
+    span: PfnRange,
+    present: u64,
+    managed: u64,
+    later: u64,
+}
+
+/// Looks up what `node` has in `window`; `None` if nothing.
+fn survey(plan: &Plan, node: NodeId, window: PfnRange) -> Option<Survey> {
+    let size = plan.config.pageblock_order.frames();
+    let mut found: Option<Survey> = None;
+    for range in own(plan, node, window) {
+        let survey = found.get_or_insert(Survey {
+            span: PfnRange { start: round_down(range.start, size), end: range.end },
+            present: 0,
+            managed: 0,
+            later: 0,
+        });
+        survey.span.end = round_up(range.end, size);
+        match range.kind {
+            RangeKind::Offline => survey.later += range.frames(),
+            kind => {
+                survey.present += range.frames();
+                survey.managed += if kind.is_usable() { range.frames() } else { 0 };
+            }
+        }
+    }
+    found
+}
+
+/// The memory of `node` in `window`, now or later.
+fn own(plan: &Plan, node: NodeId, window: PfnRange) -> impl DoubleEndedIterator<Item = Range> + '_ {
+    plan.map.memory().filter(move |r| r.node == node).filter_map(move |r| r.clip(window))
+}
+
+/// Where each zone type of `node` may lie. The windows do not overlap and ascend with the type,
+/// but that Movable is at the end of the highest other type there is.
+fn windows(plan: &Plan, node: NodeId) -> [PfnRange; NR_ZONE_TYPES] {
+    let size = plan.config.pageblock_order.frames();
+    let dma = round_down(plan.config.dma_limit, size);
+    let dma32 = round_down(plan.config.dma32_limit, size);
+    let mut windows = [
+        PfnRange { start: Pfn::default(), end: dma },
+        PfnRange { start: dma, end: dma32 },
+        PfnRange { start: dma32, end: Pfn::new(u64::MAX) },
+        PfnRange::default(),
+    ];
+    let below_movable = ZoneType::Movable.index();
+    let top = windows[..below_movable].iter().rposition(|&w| own(plan, node, w).next().is_some());
+    let (MovableShare::Frames(wanted), Some(top)) = (plan.config.movable, top) else {
+        return windows;
+    };
+    let Some(start) = movable_start(plan, node, windows[top], wanted) else { return windows };
+    windows[below_movable] = PfnRange { start, end: windows[top].end };
+    windows[top].end = start;
+    windows
+}
+
+/// Where the last `wanted` frames of `node` in `window` start, rounded up to a pageblock; the
+/// start of the window if there are fewer. `None` if none is wanted.
+fn movable_start(plan: &Plan, node: NodeId, window: PfnRange, wanted: u64) -> Option<Pfn> {
+    if wanted == 0 {
+        return None;
+    }
+    let mut missing = wanted;
+    for range in own(plan, node, window).rev() {
+        if range.frames() >= missing {
+            let start = Pfn::new(range.end.get() - missing);
+            return Some(round_up(start, plan.config.pageblock_order.frames()));
+        }
+        missing -= range.frames();
+    }
+    Some(window.start)
+}
+
+/// Makes the zones, without their watermarks and reserves.
+fn make_zones(
+    plan: &mut Plan,
+    split: impl Fn(&Config, ZoneType, &OnNode) -> u8,
+) -> Result<(), PlanError> {
+    let mut made = 0;
+    let with_memory = |node: &u8| plan.map.memory().any(|range| range.node.0 == *node);
+    let nodes = (0..MAX_NODES as u8).filter(with_memory).count() as u32;
+    for node in (0..MAX_NODES).map(|node| NodeId(node as u8)) {
+        let windows = windows(plan, node);
+        for zone_type in ZoneType::ALL {
+            let Some(whole) = survey(plan, node, windows[zone_type.index()]) else { continue };
+            plan.nodes = plan.nodes.with(node);
+            let there = OnNode { node, nodes, present: whole.present + whole.later };
+            let parts = Parts::new(&plan.config, &whole, split(&plan.config, zone_type, &there));
+            let mut instance = 0;
+            for n in 0..parts.count {
+                let part = parts.part(plan, node, n);
+                let Some(own) = survey(plan, node, part) else { continue };
+                if let Some(slot) = plan.zones.get_mut(made) {
+                    *slot = ZoneSpec {
+                        id: ZoneId(made as u8),
+                        node,
+                        zone_type,
+                        instance,
+                        start: own.span.start,
+                        end: own.span.end,
+                        present: own.present,
+                        managed: own.managed,
+                        later: own.later,
+                        ..ZoneSpec::default()
+                    };
+                }
+                plan.vacant |= u64::from(own.managed == 0).checked_shl(made as u32).unwrap_or(0);
+                made += 1;
+                instance += 1;
+            }
+        }
+    }
+    if made > MAX_ZONES {
+        return Err(PlanError::TooManyZones { zones: made });
+    }
+    plan.zone_count = made as u8;
+    Ok(())
+}
+
+/// A zone type of a node divided into instances.
+struct Parts {
+    span: PfnRange,
+    /// Frames, now or later.
+    memory: u64,
+    count: u64,
+    /// The inner boundaries are multiples of this.
+    unit: u64,
+}
+
+impl Parts {
+    /// Divides what `whole` has by `count`, or by less if there is not one largest block for each.
+    fn new(config: &Config, whole: &Survey, count: u8) -> Self {
+        let (memory, block) = (whole.present + whole.later, Order::MAX.frames());
+        let count = u64::from(count).min(memory / block).max(1);
+        let align = config.split.align;
+        let unit = if memory / count >= align { align } else { block };
+        Self { span: whole.span, memory, count, unit }
+    }
+
+    /// Where part `n` starts, or the one before it ends. Before rounding, each part has at least
+    /// a unit of memory, of which rounding down takes less than that: none is empty after it.
+    fn boundary(&self, plan: &Plan, node: NodeId, n: u64) -> Pfn {
+        if n == 0 {
+            return self.span.start;
+        }
+        if n == self.count {
+            return self.span.end;
+        }
+        // Fewer than 2^32 frames, times at most 255.
+        let mut before = self.memory * n / self.count;
+        for range in own(plan, node, self.span) {
+            if before < range.frames() {
+                return round_down(Pfn::new(range.start.get() + before), self.unit);
+            }
+            before -= range.frames();
+        }
+        self.span.end
+    }
+
+    fn part(&self, plan: &Plan, node: NodeId, n: u64) -> PfnRange {
+        let boundary = |n| self.boundary(plan, node, n);
+        PfnRange { start: boundary(n), end: boundary(n + 1) }
+    }
+}
+
+/// Fills in the watermarks and the lowmem reserves.
+fn set_marks(plan: &mut Plan) -> Result<(), PlanError> {
+    let Plan { map, config, zones, zone_count, .. } = plan;
+    let zones = &mut zones[..usize::from(*zone_count)];
+    let managed: u64 = zones.iter().map(|z| z.managed).sum();
+    if managed == 0 {
+        let regions = map.ranges().len();
+        return Err(PlanError::Map(MapError::NothingUsable { regions }));
+    }
+    let low = zones.iter().filter(|z| z.zone_type != ZoneType::Movable);
+    let lowmem: u64 = low.map(|z| z.managed).sum();
+    if lowmem == 0 {
+        return Err(PlanError::AllMovable { managed });
+    }
+    let marks = config.watermarks;
+    let frames = marks.min_free_frames(lowmem);
+    if marks.min_free != MinFree::None && frames >= lowmem {
+        return Err(PlanError::MinFree { frames, lowmem });
+    }
+
+    let found = self::marks(config, zones, |zone| zones[zone].managed);
+    for (zone, Marks { watermarks, reserve }) in zones.iter_mut().zip(found) {
+        zone.watermarks = watermarks;
+        zone.lowmem_reserve = reserve;
+    }
+    Ok(())
+}
+
+/// See [`Plan::marks`].
+pub(super) fn marks(
+    config: &Config,
+    zones: &[ZoneSpec],
+    managed: impl Fn(usize) -> u64,
+) -> [Marks; MAX_ZONES] {
+    let mut by_type = [[0; NR_ZONE_TYPES]; MAX_NODES];
+    for (at, zone) in zones.iter().enumerate() {
+        by_type[usize::from(zone.node.0)][zone.zone_type.index()] += managed(at);
+    }
+    let low = by_type.iter().flat_map(|of_node| &of_node[..ZoneType::Movable.index()]);
+    let lowmem: u64 = low.sum();
+    let mut found = [Marks::default(); MAX_ZONES];
+    for ((at, zone), marks) in zones.iter().enumerate().zip(&mut found) {
+        let (own, ty) = (managed(at), zone.zone_type.index());
+        let of_node = by_type[usize::from(zone.node.0)];
+        marks.watermarks = config.watermarks.marks(zone.zone_type, own, lowmem);
+        // The reserve of the type, shared out over its instances.
+        marks.reserve = lowmem_reserve(config.lowmem_ratio, of_node)[ty]
+            .map(|reserve| mul_div(reserve, own, of_node[ty]));
+    }
+    found
+}

@@ -1,0 +1,312 @@
+//! Isolation: pageblocks withdrawn from allocation while somebody works on the range.
+//!
+//! The pageblocks' type becomes [`Isolate`](crate::MigrateType::Isolate), so their free blocks
+//! leave every list that requests see and what is freed into them stays; the type before stands
+//! in the pageblock's word.
+
+use crate::alloc::allocator::Allocator;
+use crate::boot::map::{RangeKind, round_up};
+use crate::frame::{FrameKind, FrameState, FrameTable};
+use crate::platform::{AtomicWord, Platform};
+use crate::policy::Policy;
+use crate::types::error::{RangeError, RefusedRange};
+use crate::types::migrate_type::MigrateType;
+use crate::types::units::{Order, Pfn};
+use crate::zone::instance::Zone;
+use crate::zone::lists::buddy::Buddy;
+use core::ops::Range;
+use core::sync::atomic::Ordering::Relaxed;
+
+/// Isolated pageblocks, of whoever holds this. It moves and does not copy, so the isolation can
+/// be undone once; dropping it leaves them isolated for good.
+///
+/// ```
+/// # mod example { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/src/report/example.rs")); }
+/// use zonal::{Pfn, ZoneId};
+/// # example::with_small::<zonal::preset::Zonal>(|allocator| {
+/// let free = |id| allocator.zone_info(ZoneId(id)).unwrap().free;
+/// let isolated = allocator.isolate(Pfn::new(0x1000)..Pfn::new(0x1800)).unwrap();
+/// assert_eq!(free(1), 12288 - 2048, "no request sees them");
+/// assert_eq!(allocator.busy_frames(&isolated), 0, "nobody uses them: they could be removed");
+/// allocator.undo_isolation(isolated).unwrap();
+/// assert_eq!(free(1), 12288);
+/// # });
+/// ```
+#[derive(PartialEq, Eq, Debug)]
+#[must_use = "dropping it leaves the pageblocks isolated"]
+pub struct Isolated {
+    range: (Pfn, Pfn),
+}
+
+impl Isolated {
+    /// The frames.
+    #[must_use]
+    pub const fn range(&self) -> Range<Pfn> {
+        self.range.0..self.range.1
+    }
+}
+
+/// Pageblocks that are isolated until this is dropped.
+pub(crate) struct Isolation<'a, 'm, P: Platform, S: Policy> {
+    allocator: &'a Allocator<'m, P, S>,
+    zone: &'m Zone<P, S>,
+    /// Indexes, whole pageblocks.
+    blocks: Range<u32>,
+}
+
+impl<P: Platform, S: Policy> Drop for Isolation<'_, '_, P, S> {
+    fn drop(&mut self) {
+        self.allocator.restore_blocks(self.zone, self.blocks.clone());
+    }
+}
+
+impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
+    /// Isolates the pageblocks of a range: no request gets a frame of them until
+    /// [`undo_isolation`](Self::undo_isolation). Frames that are allocated there stay with their
+    /// owners, and stay isolated when they are freed. The zone's caches and clusters are
+    /// emptied; a frame that another CPU is freeing at this very moment may still get into its
+    /// cache, until that is [drained](Self::drain_all).
+    ///
+    /// Pageblocks of the high-atomic reserve leave it. O(frames of the range + cached frames).
+    ///
+    /// # Errors
+    /// [`RangeError`] if the range is not of whole pageblocks, is empty, has frames that the
+    /// allocator does not manage, reaches into another zone type or node, is partly isolated
+    /// already, or if a block is allocated in it in a pageblock that is neither movable nor CMA.
+    /// Then nothing has changed.
+    pub fn isolate(&self, range: Range<Pfn>) -> Result<Isolated, RangeError> {
+        let pageblock = self.table.pageblock_order();
+        if let Some(pfn) =
+            [range.start, range.end].into_iter().find(|pfn| !pfn.is_aligned(pageblock))
+        {
+            return Err(RangeError::NotAligned { pfn, pageblock });
+        }
+        let frames = self.check_range(&range)?;
+        for (zone, part) in self.parts(frames.clone()) {
+            match self.isolate_blocks(zone, &part) {
+                Ok(isolation) => core::mem::forget(isolation),
+                Err(error) => {
+                    self.restore_parts(frames.start..part.start);
+                    return Err(error);
+                }
+            }
+        }
+        self.parts(frames).for_each(|(zone, _)| self.empty_caches(zone));
+        Ok(Isolated { range: (range.start, range.end) })
+    }
+
+    /// Makes isolated pageblocks what they were before; what is free in them is free for
+    /// requests again.
+    ///
+    /// # Errors
+    /// [`RefusedRange`] gives the token back if it is not from this allocator.
+    pub fn undo_isolation(&self, isolated: Isolated) -> Result<(), RefusedRange<Isolated>> {
+        match self.is_isolated(&isolated.range()) {
+            Ok(blocks) => {
+                self.restore_parts(blocks);
+                Ok(())
+            }
+            Err(error) => Err(RefusedRange { token: isolated, error }),
+        }
+    }
+
+    /// Frames of isolated pageblocks that are not free there: somebody uses them, or they are
+    /// in a per-CPU cache. 0: nobody but the holder of the token can touch them. O(frames).
+    #[must_use]
+    pub fn busy_frames(&self, isolated: &Isolated) -> u64 {
+        let Ok(frames) = self.is_isolated(&isolated.range()) else { return 0 };
+        let (mut at, mut free) = (frames.start, 0);
+        while at < frames.end {
+            let found = locate(&self.table, at);
+            let next = found.map_or(at + 1, |(head, state)| head + state.order().size());
+            if found.is_some_and(|(_, state)| state.kind() == FrameKind::Free) {
+                free += next.min(frames.end) - at;
+            }
+            at = next;
+        }
+        u64::from(frames.end - frames.start - free)
+    }
+
+    fn is_isolated(&self, range: &Range<Pfn>) -> Result<Range<u32>, RangeError> {
+        let frames = self.check_range(range)?;
+        let step = self.table.pageblock_order().frames() as usize;
+        let not = frames.clone().step_by(step).find(|&at| self.table.type_before(at).is_none());
+        match not {
+            Some(at) => Err(RangeError::NotIsolated { pfn: self.table.pfn(at) }),
+            None => Ok(frames),
+        }
+    }
+
+    /// The indexes of a range of managed frames of one zone type of a node.
+    pub(crate) fn check_range(&self, range: &Range<Pfn>) -> Result<Range<u32>, RangeError> {
+        if range.is_empty() {
+            return Err(RangeError::Empty);
+        }
+        let table = &self.table;
+        let outside = RangeError::Foreign { pfn: range.start };
+        let start = table.index(range.start).ok_or(outside)?;
+        let room = u64::from(table.frames() - start);
+        let frames = range.end.get() - range.start.get();
+        if frames > room {
+            return Err(RangeError::Foreign { pfn: Pfn::new(range.start.get() + room) });
+        }
+        let end = start + frames as u32;
+        let mut at = range.start;
+        while at < range.end {
+            at = self.end_of_managed(at)?;
+        }
+        let zone_of = |at| table.pageblock(at).zone().and_then(|id| self.zone(id));
+        let first = zone_of(start).ok_or(RangeError::Hole { pfn: range.start })?;
+        let size = table.pageblock_order().size();
+        let mut later = (table.pageblock_start(start) + size..end).step_by(size as usize);
+        match later.find(|&at| !zone_of(at).is_some_and(|zone| zone.is_sibling(first))) {
+            Some(at) => Err(RangeError::CrossesZones { pfn: table.pfn(at) }),
+            None => Ok(start..end),
+        }
+    }
+
+    /// `frames`, which passed [`check_range`](Self::check_range), cut between the instances of
+    /// their zone type. All of them in one part where types are not split.
+    pub(crate) fn parts(
+        &self,
+        frames: Range<u32>,
+    ) -> impl Iterator<Item = (&'m Zone<P, S>, Range<u32>)> {
+        let mut rest = frames;
+        core::iter::from_fn(move || {
+            let zone = self.table.get_pageblock(rest.start)?.zone().and_then(|id| self.zone(id))?;
+            let part = rest.start..zone.span().1.min(rest.end);
+            rest.start = part.end;
+            (!part.is_empty()).then_some((zone, part))
+        })
+    }
+
+    /// Where the range of the memory map that `pfn` is in ends, or at least a part of it, if it is
+    /// managed.
+    fn end_of_managed(&self, pfn: Pfn) -> Result<Pfn, RangeError> {
+        let ranges = self.plan.map().ranges();
+        let at = ranges.partition_point(|range| range.end <= pfn);
+        let Some(range) = ranges.get(at).filter(|range| range.start <= pfn) else {
+            return Err(RangeError::Hole { pfn });
+        };
+        if range.kind == RangeKind::Offline {
+            // A pageblock at a time: of its neighbours other things may be true.
+            let next = round_up(Pfn::new(pfn.get() + 1), self.table.pageblock_order().frames());
+            return if self.is_online(pfn) { Ok(next) } else { Err(RangeError::Offline { pfn }) };
+        }
+        let later = range.kind == RangeKind::ReclaimLater;
+        // Relaxed: whoever asks for these frames has to know that they were handed over.
+        if range.kind.is_usable() || (later && self.common.released.load(Relaxed) > 0) {
+            Ok(range.end)
+        } else {
+            Err(RangeError::Reserved { pfn })
+        }
+    }
+
+    /// Isolates the pageblocks around `frames`, all or none; of the frames themselves none may
+    /// be allocated in a pageblock whose frames cannot be moved.
+    pub(crate) fn isolate_blocks(
+        &self,
+        zone: &'m Zone<P, S>,
+        frames: &Range<u32>,
+    ) -> Result<Isolation<'_, 'm, P, S>, RangeError> {
+        let start = self.table.pageblock_start(frames.start);
+        let size = self.table.pageblock_order().size();
+        let mut isolation = Isolation { allocator: self, zone, blocks: start..start };
+        for at in (start..frames.end).step_by(size as usize) {
+            zone.with_buddy(|buddy| {
+                buddy.grow_at(&self.table, at);
+                buddy.isolate_block(&self.table, at, frames)
+            })?;
+            isolation.blocks.end = at + size;
+        }
+        Ok(isolation)
+    }
+
+    fn restore_parts(&self, blocks: Range<u32>) {
+        self.parts(blocks).for_each(|(zone, part)| self.restore_blocks(zone, part));
+    }
+
+    fn restore_blocks(&self, zone: &Zone<P, S>, blocks: Range<u32>) {
+        let step = self.table.pageblock_order().frames() as usize;
+        for at in blocks.step_by(step) {
+            zone.with_buddy(|buddy| buddy.restore_block(&self.table, at));
+        }
+    }
+}
+
+impl<S: Policy> Buddy<S> {
+    /// Isolates the pageblock that starts at `start`. Work: its frames, twice or three times.
+    fn isolate_block<P: Platform>(
+        &mut self,
+        table: &FrameTable<'_, P>,
+        start: u32,
+        frames: &Range<u32>,
+    ) -> Result<(), RangeError> {
+        let mut before = table.pageblock(start).migrate();
+        if before == MigrateType::Isolate {
+            return Err(RangeError::Isolated { pfn: table.pfn(start) });
+        }
+        if !before.is_for_movable() {
+            let end = start + table.pageblock_order().size();
+            let part = start.max(frames.start)..end.min(frames.end);
+            self.area.count_work(part.len() as u32);
+            if let Some(at) = first_allocated(table, part) {
+                return Err(RangeError::Unmovable { pfn: table.pfn(at) });
+            }
+        }
+        if before == MigrateType::HighAtomic {
+            self.high_atomic_blocks -= 1;
+            before = MigrateType::Movable;
+        }
+        self.withdraw_block(table, start, before);
+        Ok(())
+    }
+
+    /// Makes the pageblock that starts at `start` isolate and notes the type that it gets back.
+    pub(crate) fn withdraw_block<P: Platform>(
+        &mut self,
+        table: &FrameTable<'_, P>,
+        start: u32,
+        before: MigrateType,
+    ) {
+        self.move_block(table, start, MigrateType::Isolate);
+        table.note_type_before(start, before);
+    }
+
+    /// Gives the pageblock that starts at `start` its type back.
+    pub(crate) fn restore_block<P: Platform>(&mut self, table: &FrameTable<'_, P>, start: u32) {
+        if let Some(before) = table.type_before(start) {
+            self.move_block(table, start, before);
+        }
+    }
+}
+
+/// The first frame of `part` that is in an allocated block.
+fn first_allocated<P: Platform>(table: &FrameTable<'_, P>, part: Range<u32>) -> Option<u32> {
+    let mut at = part.start;
+    while at < part.end {
+        match locate(table, at) {
+            Some((_, state)) if state.kind() == FrameKind::Allocated => return Some(at),
+            Some((head, state)) => at = head + state.order().size(),
+            None => at += 1,
+        }
+    }
+    None
+}
+
+/// The block that the frame at `index` is in: its first frame and that one's state. `None` for
+/// a frame that is nowhere at this moment, or untouched, or never managed.
+pub(crate) fn locate<P: Platform>(
+    table: &FrameTable<'_, P>,
+    index: u32,
+) -> Option<(u32, FrameState)> {
+    Order::all().find_map(|order| {
+        let head = index & !(order.size() - 1);
+        let state = table.state(head);
+        let covers = match state.kind() {
+            FrameKind::Free | FrameKind::Cached | FrameKind::Allocated => state.order() >= order,
+            FrameKind::Inner | FrameKind::Isolated | FrameKind::Damaged => false,
+        };
+        covers.then_some((head, state))
+    })
+}

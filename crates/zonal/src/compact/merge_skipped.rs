@@ -1,0 +1,39 @@
+//! Making up for skipped merges, for those who ask for all memory to be merged.
+
+use crate::alloc::allocator::Allocator;
+use crate::frame::FrameState;
+use crate::platform::Platform;
+use crate::policy::{Merge, Policy};
+use crate::zone::instance::Zone;
+
+/// Frames merged in one lock hold.
+const MERGES_PER_HOLD: u32 = 64;
+
+impl<P: Platform, S: Policy> Allocator<'_, P, S> {
+    /// Merges every merge-skipped frame of the zone whose buddy is free; returns how many.
+    /// Looks at every state byte of the zone, without the lock; what it finds is looked at
+    /// again with it. Nothing at all under presets that skip no merge.
+    pub(crate) fn merge_skipped(&self, zone: &Zone<P, S>) -> u64 {
+        let mut merged = 0;
+        if !S::Merge::SKIPS {
+            return merged;
+        }
+        let table = &self.table;
+        let is_skipped = |index: u32| table.get_state(index) == Some(FrameState::MERGE_SKIPPED);
+        for range in self.plan.ranges_of(zone.id) {
+            let Some(start) = table.index(range.start) else { continue };
+            let end = start + range.frames() as u32;
+            let mut at = start;
+            while let Some(first) = (at..end).find(|&index| is_skipped(index)) {
+                let last = end.min(first.saturating_add(MERGES_PER_HOLD));
+                zone.with_buddy(|buddy| {
+                    for index in first..last {
+                        merged += u64::from(buddy.merge_skipped(table, index));
+                    }
+                });
+                at = last;
+            }
+        }
+        merged
+    }
+}

@@ -1,0 +1,381 @@
+//! Compaction: a block of a wanted order is made by moving what is in its way elsewhere.
+//!
+//! A *migrate scanner* goes up through a zone and finds allocated blocks, a *free scanner* goes
+//! down and finds free frames; the host's [`migrate`](crate::platform::Platform::migrate) moves
+//! the one to the other, or refuses. Which part is evacuated next is a policy,
+//! [`Compact`]; the mechanism is that of Linux 4.16:
+//!
+//! - both scanners read state bytes without a lock and look again under the zone lock before
+//!   they act, so no hold is longer than a few list operations; their positions are cached
+//!   between runs, for [`Async`](CompactMode::Async) and [`Sync`](CompactMode::Sync) apart;
+//! - pageblocks out of which something would not move are skipped until that is out of date,
+//!   some time after the scanners have met (when exactly, says the policy). Nothing is noted of
+//!   pageblocks that were full: what is freed there meanwhile is found when the free scanner
+//!   comes by again;
+//! - a zone that has less than twice the block above its watermark, or that lacks memory rather
+//!   than large pieces ([`fragmentation_permille`]), is left alone;
+//! - after a synchronous compaction in vain the next 1, 3, 7, … 63 attempts for that order or a
+//!   larger one are put off;
+//! - one compaction at a time runs in a zone; a request waits for another's for a while, and
+//!   calls the background's off.
+//!
+//! While a page is moved, the old block is its owner's and the new one the host's; no frame is
+//! in a third place. Whatever the host does (refuse, panic, never return, lie about what it
+//! did), no frame is lost: see [`CompactEvents::lies`].
+//!
+//! ```
+//! # mod example { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/src/report/example.rs")); }
+//! use zonal::compact::{CompactMode, CompactOutcome};
+//! use zonal::{Order, ZoneId};
+//! # example::with_small::<zonal::preset::Zonal>(|allocator| {
+//! let outcome = allocator.compact_zone(ZoneId(0), Order::HUGE, CompactMode::Sync);
+//! assert_eq!(outcome, CompactOutcome::Success, "there is such a block");
+//! # });
+//! ```
+
+mod apart;
+pub(crate) mod clusters_off;
+pub(crate) mod contiguous;
+mod evacuate;
+pub(crate) mod isolate;
+mod merge_skipped;
+mod scan;
+mod state;
+mod suitable;
+mod target;
+
+pub use state::CompactEvents;
+pub(crate) use state::{Count, ZoneCompaction};
+pub use suitable::fragmentation_permille;
+pub(crate) use suitable::is_costly;
+
+use crate::alloc::allocator::Allocator;
+use crate::compact::clusters_off::ClustersOff;
+use crate::pcp::policy::Keeper;
+use crate::platform::Platform;
+use crate::policy::compact::Occasion;
+use crate::policy::{Clusters, Compact, Merge, Policy};
+use crate::report::unusable_permille;
+use crate::types::mark::Mark;
+use crate::types::migrate_type::MigrateType;
+use crate::types::request::Request;
+use crate::types::units::{CpuId, Order, ZoneId};
+use crate::zone::instance::Zone;
+use scan::Scan;
+use suitable::EXTFRAG_THRESHOLD;
+
+/// How hard compaction tries.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum CompactMode {
+    /// Only movable and CMA pageblocks are evacuated, the host may not wait, and an aligned
+    /// block of the wanted order is left as soon as one page of it stays.
+    Async = 0,
+    /// Pageblocks of every type that can be requested are evacuated, and the host may wait.
+    Sync = 1,
+}
+
+/// How a compaction ended.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[must_use]
+pub enum CompactOutcome {
+    /// There is a free block of the wanted order (in the background: one more than before).
+    Success,
+    /// The whole zone was scanned, and no block has formed.
+    Complete,
+    /// Nothing formed in the part that was scanned: the scanners went on from where they were
+    /// the last time, or the work for one call was done, or a request called the background off.
+    /// The next call scans the rest.
+    PartialSkipped,
+    /// Not tried: it failed lately, and this attempt is put off.
+    Deferred,
+    /// Not tried: the zone has too little free memory, its memory is not in pieces too small,
+    /// or the order is 0.
+    NotSuitable,
+    /// Not tried: another compaction is running in the zone, and had not ended when a request had
+    /// waited for a while.
+    Contended,
+    /// Not possible: the host cannot move pages and the preset never skips a merge, or there is
+    /// no such zone.
+    Unavailable,
+}
+
+/// When a compaction has done what it was called for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Goal {
+    /// A block is there.
+    Any,
+    /// A block has formed.
+    Another,
+}
+
+/// What is wanted of one compaction.
+#[derive(Clone, Copy)]
+struct Task<'r> {
+    order: Order,
+    mode: CompactMode,
+    goal: Goal,
+    on: Occasion,
+    /// The request that the block is for: it takes the block as it forms.
+    request: Option<&'r Request>,
+    /// Caches and clusters were emptied already.
+    drained: bool,
+    /// Frames that may be offered to the host.
+    budget: u32,
+}
+
+/// Frames that the background compactor offers to the host in one call: four largest blocks.
+const BACKGROUND_FRAMES: u32 = 4096;
+/// Pageblocks whose hints are forgotten in one hold.
+const FORGET_PER_HOLD: usize = 512;
+
+/// Compaction runs in a zone; ends when dropped, whatever the host did.
+struct Running<'a, P: Platform, S: Policy>(&'a Zone<P, S>);
+
+/// A turn at compacting, and what was disabled if it had to be waited for.
+type Turn<'a, P, S> = (Running<'a, P, S>, Option<ClustersOff<'a, P, S>>);
+
+impl<P: Platform, S: Policy> Drop for Running<'_, P, S> {
+    fn drop(&mut self) {
+        self.0.compaction.stop();
+    }
+}
+
+impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
+    /// Compacts one zone until it has a free block of `order`. The zone's caches and clusters
+    /// are emptied first. Costs up to O(frames of the zone) and as many calls of the host. If
+    /// another compaction runs there it waits for that, for a while.
+    pub fn compact_zone(&self, zone: ZoneId, order: Order, mode: CompactMode) -> CompactOutcome {
+        let Some(zone) = self.zone(zone) else { return CompactOutcome::Unavailable };
+        let (goal, on, budget) = (Goal::Any, Occasion::Request, u32::MAX);
+        let task = Task { order, mode, goal, on, request: None, drained: false, budget };
+        self.compact(zone, &task).0
+    }
+
+    /// One piece of work for a background thread: forms one more block of `order`, by
+    /// synchronous compaction, in the zone that needs it most, if in any zone more than half of
+    /// the free memory is in pieces too small for such blocks, and, by presets that do not
+    /// [stay ahead](Compact::STAYS_AHEAD), it has no such block at all. After
+    /// [`Success`](CompactOutcome::Success) and [`PartialSkipped`](CompactOutcome::PartialSkipped)
+    /// there may be more to do; after anything else it can rest until it is
+    /// [woken](crate::platform::Platform::wake_compaction). The host is asked to move at most
+    /// 4096 frames in one call.
+    pub fn compact_in_background(&self, order: Order) -> CompactOutcome {
+        let outcome = self.compact_worst(order);
+        let may_go_on = matches!(outcome, CompactOutcome::Success | CompactOutcome::PartialSkipped);
+        if !may_go_on && S::Compact::forgets(Occasion::Rest) {
+            for zone in self.zones {
+                // If compaction is running there, hints are forgotten another time.
+                if zone.compaction.is_outdated() && zone.compaction.start(true) {
+                    let _running = Running(zone);
+                    self.forget_hints(zone);
+                }
+            }
+        }
+        outcome
+    }
+
+    /// Compacts the zone that needs it most, for the background compactor.
+    fn compact_worst(&self, order: Order) -> CompactOutcome {
+        let (mut worst, mut put_off) = (None, false);
+        for zone in self.zones {
+            let counts = zone.with_buddy(|buddy| {
+                let enough = !S::Compact::STAYS_AHEAD && buddy.has_block(order, true);
+                (!enough).then(|| buddy.counts())
+            });
+            let Some(mut counts) = counts else { continue };
+            // What was deferred is merged before anything is moved. Until then it is free, in
+            // pieces too small.
+            let deferred = S::Keeper::deferred(&self.here(zone, 0));
+            let frames = &mut counts[0][MigrateType::Movable.index()];
+            *frames = frames.saturating_add(u32::try_from(deferred).unwrap_or(u32::MAX));
+            let unusable = unusable_permille(&counts)[order.index()];
+            let more = worst.is_none_or(|(index, _)| unusable > index);
+            if !more || unusable <= EXTFRAG_THRESHOLD || !zone.is_roomy(order, deferred) {
+                continue;
+            }
+            if zone.compaction.put_off(order) {
+                put_off = true;
+            } else {
+                worst = Some((unusable, zone));
+            }
+        }
+        let Some((_, zone)) = worst else {
+            return if put_off { CompactOutcome::Deferred } else { CompactOutcome::NotSuitable };
+        };
+        zone.compaction.count(Count::DaemonWake, 1);
+        let (mode, budget) = (CompactMode::Sync, BACKGROUND_FRAMES);
+        let (goal, on) = (Goal::Another, Occasion::Background);
+        let task = Task { order, mode, goal, on, request: None, drained: false, budget };
+        self.compact(zone, &task).0
+    }
+
+    /// Compacts a zone for a request that found nothing after everything was drained; returns
+    /// the block, marked allocated, if it could be taken as it formed.
+    pub(crate) fn compact_for(
+        &self,
+        zone: &'m Zone<P, S>,
+        request: &Request,
+        mode: CompactMode,
+    ) -> (CompactOutcome, Option<u32>) {
+        let (order, goal, budget) = (request.order(), Goal::Any, u32::MAX);
+        // A request begins with asynchronous compaction of each of its zones.
+        let on = match mode {
+            CompactMode::Async => Occasion::Request,
+            CompactMode::Sync => Occasion::Retry,
+        };
+        let request = Some(request);
+        self.compact(zone, &Task { order, mode, goal, on, request, drained: true, budget })
+    }
+
+    /// Whether compaction can do anything at all.
+    pub(crate) fn can_compact(&self) -> bool {
+        S::Merge::SKIPS || self.platform.can_migrate()
+    }
+
+    fn compact(&self, zone: &'m Zone<P, S>, task: &Task<'_>) -> (CompactOutcome, Option<u32>) {
+        if task.order == Order::ZERO {
+            return (CompactOutcome::NotSuitable, None);
+        }
+        let Some((_running, waited)) = self.start(zone, task) else {
+            return (CompactOutcome::Contended, None);
+        };
+        // Before the back-off is asked: of a request's attempts it may let only a later one pass.
+        if zone.compaction.is_outdated() && S::Compact::forgets(task.on) {
+            self.forget_hints(zone);
+        }
+        if let Some(outcome) = self.before_compaction(zone, task) {
+            return (outcome, None);
+        }
+        let clusters_off = waited.or_else(|| self.clusters_off(zone));
+        let mut scan = Scan::new(self, zone, task);
+        let mut outcome = scan.run();
+        let hinted = outcome == CompactOutcome::Complete && scan.was_hinted();
+        if (outcome == CompactOutcome::PartialSkipped || hinted)
+            && S::Compact::GOES_ROUND
+            && task.mode == CompactMode::Sync
+            && !scan.is_out_of_budget()
+        {
+            scan.start_over();
+            outcome = scan.run();
+        }
+        let taken = scan.taken();
+        drop(clusters_off);
+        let failed = matches!(outcome, CompactOutcome::Complete | CompactOutcome::PartialSkipped);
+        if outcome == CompactOutcome::Success {
+            zone.compaction.succeeded();
+            zone.with_buddy(|buddy| buddy.compaction_deferred = false);
+        } else if failed && task.mode == CompactMode::Sync && !scan.is_out_of_budget() {
+            zone.compaction.defer(task.order, S::Compact::MAX_DEFER_SHIFT);
+            zone.with_buddy(|buddy| buddy.compaction_deferred = true);
+        }
+        (outcome, taken)
+    }
+
+    /// Makes the zone's compaction the task's; a request waits for its turn for a while, and has
+    /// disabled clusters then.
+    fn start(&self, zone: &'m Zone<P, S>, task: &Task<'_>) -> Option<Turn<'m, P, S>> {
+        let in_background = matches!(task.on, Occasion::Background | Occasion::Rest);
+        if zone.compaction.start(in_background) {
+            return Some((Running(zone), None));
+        }
+        if in_background {
+            return None;
+        }
+        // A block is wanted from now on: what others free meanwhile is merged.
+        let clusters_off = self.clusters_off(zone);
+        zone.compaction.start_after_another().then(|| (Running(zone), clusters_off))
+    }
+
+    /// For as long as there is compaction to do. Merges that are skipped without clusters go on
+    /// being skipped: only a compaction that fails ends that (Lu 2018, patch 2; patch 3 has the
+    /// rest).
+    fn clusters_off(&self, zone: &'m Zone<P, S>) -> Option<ClustersOff<'m, P, S>> {
+        S::Clusters::CUT.then(|| ClustersOff::new(zone, self))
+    }
+
+    /// What may make a compaction unnecessary or useless.
+    fn before_compaction(&self, zone: &'m Zone<P, S>, task: &Task<'_>) -> Option<CompactOutcome> {
+        if self.has_block(zone, task) {
+            return Some(CompactOutcome::Success);
+        }
+        if zone.compaction.put_off(task.order) {
+            return Some(CompactOutcome::Deferred);
+        }
+        if !task.drained {
+            self.empty_caches(zone);
+            if self.has_block(zone, task) {
+                return Some(CompactOutcome::Success);
+            }
+        }
+        if !self.can_compact() {
+            return Some(CompactOutcome::Unavailable);
+        }
+        let keep = task.request.map_or(0, |request| zone.reserve(request.limit()));
+        if self.platform.can_migrate() && !zone.is_suitable(task.order, keep) {
+            return Some(CompactOutcome::NotSuitable);
+        }
+        if S::Compact::RESTARTS_AFRESH
+            && zone.compaction.is_restarting(task.order, S::Compact::MAX_DEFER_SHIFT)
+        {
+            self.forget_hints(zone);
+        }
+        None
+    }
+
+    /// Whether the zone has what the task wants without any more work.
+    fn has_block(&self, zone: &Zone<P, S>, task: &Task<'_>) -> bool {
+        if task.goal == Goal::Another {
+            return false;
+        }
+        let cma = task.request.is_none_or(may_have_cma);
+        let here = self.here(zone, 0);
+        let above = task.request.is_none_or(|r| self.allowance(&here, r, Mark::Min) > 0);
+        above && zone.with_buddy(|buddy| buddy.has_block(task.order, cma))
+    }
+
+    /// Merges the deferred clusters of the zone, as many frames as were deferred at the start,
+    /// however fast others defer more; then empties every CPU's cache of it.
+    pub(crate) fn empty_caches(&self, zone: &'m Zone<P, S>) {
+        let mut left = S::Keeper::deferred(&self.here(zone, 0));
+        while left > 0 {
+            match self.coalesce(CpuId(0), zone) {
+                0 => break,
+                frames => left = left.saturating_sub(frames),
+            }
+        }
+        self.drain_zone(zone);
+    }
+
+    /// Forgets the hints of the zone's pageblocks and where its scanners were. By whoever runs
+    /// there, so that no scan comes by the same pageblock for ever.
+    fn forget_hints(&self, zone: &Zone<P, S>) {
+        zone.compaction.set_outdated(false);
+        zone.compaction.start_over();
+        let (start, end) = zone.span();
+        let step = self.table.pageblock_order().frames() as usize;
+        let mut blocks = (start..end).step_by(step).peekable();
+        while blocks.peek().is_some() {
+            zone.with_buddy(|buddy| {
+                for at in blocks.by_ref().take(FORGET_PER_HOLD) {
+                    buddy.area.count_work(1);
+                    if self.table.pageblock(at).zone() == Some(zone.id) {
+                        self.table.clear_hint(at);
+                    }
+                }
+            });
+        }
+    }
+}
+
+/// Whether a block of CMA frames would do for the request.
+fn may_have_cma(request: &Request) -> bool {
+    request.migrate_type() == MigrateType::Movable
+}
+
+impl<P: Platform, S: Policy> Zone<P, S> {
+    /// Whether there are twice the frames of a block above the low watermark, those included
+    /// that were `deferred`.
+    fn is_roomy(&self, order: Order, deferred: u64) -> bool {
+        self.free() + deferred > self.mark(Mark::Low).saturating_add(2 * order.frames())
+    }
+}

@@ -1,0 +1,74 @@
+//! What a pageblock is: its word.
+
+use crate::types::migrate_type::MigrateType;
+use crate::types::units::ZoneId;
+
+/// A pageblock's word: in bits 0–7 the list of a per-CPU cache that its frames go to, + 1
+/// (0: not cached), in bits 8–15 the zone instance, in bits 16–23 the migrate type, and in bit
+/// 24 whether the pageblock has a zone at all; above, hints and notes that most readers mask off. The list follows from the migrate type; it stands there, and first, so that a free
+/// decodes one word in a few instructions.
+///
+/// The zone is written before the allocator is shared, or under the zone lock when the memory comes
+/// or goes: a pageblock without one is not there. The migrate type is written under the zone
+/// lock. Readers without the lock use it as a hint and look again under the lock where a
+/// wrong answer would matter.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(transparent)]
+pub struct PageblockWord(pub(super) u64);
+
+/// Bit of a [`PageblockWord`]: the pageblock belongs to a zone.
+pub(super) const MANAGED: u64 = 1 << 24;
+/// The bits that [`FrameTable::block`](super::FrameTable::pageblock) shows. Those above are notes about the pageblock that
+/// must not keep two buddies apart: compaction's hint, and what it was before its isolation.
+pub(super) const SHOWN: u64 = (1 << 25) - 1;
+/// Where the migrate type before the isolation stands, + 1.
+pub(super) const BEFORE: u32 = 32;
+
+/// Note of compaction in a pageblock's word: something in it could not be moved out.
+pub(super) const NO_SOURCE: u64 = 1 << 25;
+
+impl PageblockWord {
+    /// Of no zone.
+    pub(crate) const NONE: Self = Self(0);
+
+    pub(crate) const fn new(zone: ZoneId, migrate: MigrateType) -> Self {
+        Self(MANAGED | (zone.0 as u64) << 8).with_migrate(migrate)
+    }
+
+    /// Zone and list of the per-CPU cache for a frame of this pageblock, if it is cached.
+    #[inline(always)]
+    pub(crate) const fn cached_in(self) -> Option<(ZoneId, MigrateType)> {
+        let migrate = match self.0 as u8 {
+            1 => MigrateType::Unmovable,
+            2 => MigrateType::Movable,
+            3 => MigrateType::Reclaimable,
+            _ => return None,
+        };
+        // A word with a list has a zone: `new` wrote both.
+        Some((ZoneId((self.0 >> 8) as u8), migrate))
+    }
+
+    #[inline(always)]
+    pub(crate) const fn zone(self) -> Option<ZoneId> {
+        if self.0 & MANAGED == 0 { None } else { Some(ZoneId((self.0 >> 8) as u8)) }
+    }
+
+    #[inline]
+    pub(crate) const fn migrate(self) -> MigrateType {
+        match MigrateType::from_number((self.0 >> 16) as u8) {
+            Some(migrate) => migrate,
+            None => MigrateType::Isolate,
+        }
+    }
+
+    pub(super) const fn with_migrate(self, migrate: MigrateType) -> Self {
+        let list = match migrate {
+            MigrateType::Unmovable => 1,
+            // CMA frames are lent to movable requests again.
+            MigrateType::Movable | MigrateType::Cma => 2,
+            MigrateType::Reclaimable => 3,
+            MigrateType::HighAtomic | MigrateType::Isolate => 0,
+        };
+        Self(self.0 & !0xff_00ff | (migrate as u64) << 16 | list)
+    }
+}

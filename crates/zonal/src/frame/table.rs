@@ -1,0 +1,258 @@
+//! The frame table: one state byte and one link word a frame, one word a pageblock.
+//!
+//! The caller owns the memory (9 bytes a frame and 8 a pageblock, plus the depot's arrays);
+//! zeroed memory is a valid table in which no frame is managed. Nothing here reads or writes
+//! the frames themselves.
+//!
+//! ```
+//! use zonal::frame::{FrameKind, FrameState};
+//! use zonal::Order;
+//! let state = FrameState::allocated(Order::HUGE);
+//! assert_eq!((state.kind(), state.order()), (FrameKind::Allocated, Order::HUGE));
+//! ```
+
+use super::pageblock::{BEFORE, NO_SOURCE, PageblockWord, SHOWN};
+use super::state::FrameState;
+use crate::platform::{AtomicByte, AtomicWord, Platform};
+use crate::types::migrate_type::MigrateType;
+use crate::types::units::{Order, Pfn};
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+/// Frames that bulk operations look at together.
+pub(crate) const RUN: usize = 16;
+
+/// The table over the caller's memory. Frames are named by their index from the table's base.
+#[derive(Debug)]
+pub struct FrameTable<'m, P: Platform> {
+    states: &'m [P::Byte],
+    links: &'m [P::Word],
+    blocks: &'m [P::Word],
+    lists: ListWords<'m, P>,
+    base: Pfn,
+    pageblock_order: Order,
+}
+
+/// Words of the presets whose order-0 lists have clusters; empty with the others.
+#[derive(Debug)]
+pub(crate) struct ListWords<'m, P: Platform> {
+    /// Zone by zone: `in_progress`, bitmap, slots.
+    pub(crate) slots: &'m [P::Word],
+    /// For each frame its cluster's slot + 1, or 0. Read and written under the lock of the frame's
+    /// zone. Of a frame that is on no order-0 list it says nothing.
+    pub(crate) cluster_of: &'m [P::Word],
+}
+
+impl<'m, P: Platform> FrameTable<'m, P> {
+    pub(crate) fn new(
+        states: &'m [P::Byte],
+        links: &'m [P::Word],
+        blocks: &'m [P::Word],
+        lists: ListWords<'m, P>,
+        base: Pfn,
+        pageblock_order: Order,
+    ) -> Self {
+        Self { states, links, blocks, lists, base, pageblock_order }
+    }
+
+    /// The slot of the cluster that a listed frame belongs to.
+    #[inline(always)]
+    pub(crate) fn cluster_of(&self, index: u32) -> Option<u32> {
+        let word = self.lists.cluster_of[index as usize].load(Relaxed);
+        (word as u32).checked_sub(1)
+    }
+
+    #[inline(always)]
+    pub(crate) fn set_cluster_of(&self, index: u32, slot: Option<u32>) {
+        let value = slot.map_or(0, |slot| u64::from(slot) + 1);
+        self.lists.cluster_of[index as usize].store(value, Relaxed);
+    }
+
+    /// A word of a zone's slots. Under the zone lock.
+    #[inline(always)]
+    pub(crate) fn slot_word(&self, at: u64) -> u64 {
+        self.lists.slots[at as usize].load(Relaxed)
+    }
+
+    #[inline(always)]
+    pub(crate) fn set_slot_word(&self, at: u64, value: u64) {
+        self.lists.slots[at as usize].store(value, Relaxed);
+    }
+
+    /// Under the zone lock, which orders it for those who look under the lock.
+    pub(crate) fn enter_window(&self, at: u64) {
+        self.lists.slots[at as usize].fetch_add(1, Relaxed);
+    }
+
+    /// Release, with the acquire of [`window_open`](Self::window_open): the states written in
+    /// the window are seen by whoever sees it closed.
+    pub(crate) fn leave_window(&self, at: u64) {
+        self.lists.slots[at as usize].fetch_add(u64::MAX, Release);
+    }
+
+    pub(crate) fn window_open(&self, at: u64) -> bool {
+        self.lists.slots[at as usize].load(Acquire) > 0
+    }
+
+    /// Index of `pfn`, if the table spans it.
+    #[inline(always)]
+    pub(crate) fn index(&self, pfn: Pfn) -> Option<u32> {
+        let offset = pfn.get().wrapping_sub(self.base.get());
+        (offset < self.states.len() as u64).then_some(offset as u32)
+    }
+
+    #[inline(always)]
+    pub(crate) fn pfn(&self, index: u32) -> Pfn {
+        Pfn::new(self.base.get() + u64::from(index))
+    }
+
+    pub(crate) fn frames(&self) -> u32 {
+        self.states.len() as u32
+    }
+
+    pub(crate) fn pageblock_order(&self) -> Order {
+        self.pageblock_order
+    }
+
+    #[inline(always)]
+    pub(crate) fn state(&self, index: u32) -> FrameState {
+        FrameState(self.states[index as usize].load(Relaxed))
+    }
+
+    /// As [`state`](Self::state), `None` outside the table.
+    #[inline(always)]
+    pub(crate) fn get_state(&self, index: u32) -> Option<FrameState> {
+        self.states.get(index as usize).map(|byte| FrameState(byte.load(Relaxed)))
+    }
+
+    #[inline(always)]
+    pub(crate) fn set_state(&self, index: u32, state: FrameState) {
+        self.states[index as usize].store(state.0, Relaxed);
+    }
+
+    /// Replaces `from` by `to`, if `from` is there. One look-up; no atomic read-modify-write:
+    /// see [`FrameState`] for why none is needed. `false` (and no change) for anything else,
+    /// an index outside the table included.
+    #[inline(always)]
+    pub(crate) fn replace_state(&self, index: u32, from: FrameState, to: FrameState) -> bool {
+        self.replace_state_at(index as usize, from, to)
+    }
+
+    /// As [`replace_state`](Self::replace_state) for a frame's offset.
+    #[inline(always)]
+    pub(crate) fn replace_state_at(&self, offset: usize, from: FrameState, to: FrameState) -> bool {
+        match self.states.get(offset) {
+            Some(byte) if byte.load(Relaxed) == from.0 => {
+                byte.store(to.0, Relaxed);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Replaces `from` by `to` in `RUN` frames from `first` on; `false`, and no change, if one
+    /// of them has another state.
+    #[inline(always)]
+    pub(crate) fn replace_run(&self, first: u32, from: FrameState, to: FrameState) -> bool {
+        let start = first as usize;
+        let Some(run) = self.states.get(start..start.wrapping_add(RUN)) else { return false };
+        if run.iter().any(|byte| byte.load(Relaxed) != from.0) {
+            return false;
+        }
+        run.iter().for_each(|byte| byte.store(to.0, Relaxed));
+        true
+    }
+
+    /// The (previous, next) of a frame that is on a list.
+    #[inline]
+    pub(crate) fn link(&self, index: u32) -> (u32, u32) {
+        let word = self.links[index as usize].load(Relaxed);
+        (word as u32, (word >> 32) as u32)
+    }
+
+    #[inline]
+    pub(crate) fn set_link(&self, index: u32, previous: u32, next: u32) {
+        let word = u64::from(previous) | u64::from(next) << 32;
+        self.links[index as usize].store(word, Relaxed);
+    }
+
+    #[inline(always)]
+    pub(crate) fn pageblock(&self, index: u32) -> PageblockWord {
+        PageblockWord(self.word(index).load(Relaxed) & SHOWN)
+    }
+
+    #[inline(always)]
+    fn word(&self, index: u32) -> &P::Word {
+        &self.blocks[(index >> self.pageblock_order.get()) as usize]
+    }
+
+    /// Whether the pageblock of `index` has compaction's hint: something in it would not move.
+    pub(crate) fn has_hint(&self, index: u32) -> bool {
+        self.word(index).load(Relaxed) & NO_SOURCE != 0
+    }
+
+    /// Writes the hint. Under the zone lock.
+    pub(crate) fn set_hint(&self, index: u32) {
+        let word = self.word(index);
+        word.store(word.load(Relaxed) | NO_SOURCE, Relaxed);
+    }
+
+    /// Takes the hint of the pageblock of `index` away. Under the zone lock.
+    pub(crate) fn clear_hint(&self, index: u32) {
+        let word = self.word(index);
+        word.store(word.load(Relaxed) & !NO_SOURCE, Relaxed);
+    }
+
+    /// The migrate type that the isolated pageblock of `index` had before.
+    pub(crate) fn type_before(&self, index: u32) -> Option<MigrateType> {
+        let before = (self.word(index).load(Relaxed) >> BEFORE) as u8;
+        MigrateType::from_number(before.checked_sub(1)?)
+    }
+
+    /// Notes the migrate type that the pageblock of `index` had before its isolation. Under the
+    /// zone lock; [`set_block`](Self::set_pageblock) and [`set_migrate`](Self::set_migrate) forget it.
+    pub(crate) fn note_type_before(&self, index: u32, migrate: MigrateType) {
+        let word = self.word(index);
+        let before = (migrate as u64 + 1) << BEFORE;
+        word.store(word.load(Relaxed) & !(0xff << BEFORE) | before, Relaxed);
+    }
+
+    /// As [`block`](Self::block), `None` outside the table.
+    #[inline(always)]
+    pub(crate) fn get_pageblock(&self, index: u32) -> Option<PageblockWord> {
+        self.pageblock_at(index as usize)
+    }
+
+    /// Whether two offsets lie in one pageblock.
+    #[inline(always)]
+    pub(crate) fn same_pageblock(&self, one: usize, other: usize) -> bool {
+        (one ^ other) >> self.pageblock_order.get() == 0
+    }
+
+    /// How far `pfn` is from the table's base: an index if it is small enough, which the next
+    /// look-up finds out.
+    #[inline(always)]
+    pub(crate) fn offset(&self, pfn: Pfn) -> usize {
+        pfn.get().wrapping_sub(self.base.get()) as usize
+    }
+
+    /// The pageblock's word for an offset; `None` outside the table.
+    #[inline(always)]
+    pub(crate) fn pageblock_at(&self, offset: usize) -> Option<PageblockWord> {
+        let block = offset >> self.pageblock_order.get();
+        self.blocks.get(block).map(|word| PageblockWord(word.load(Relaxed)))
+    }
+
+    pub(crate) fn set_pageblock(&self, index: u32, word: PageblockWord) {
+        self.blocks[(index >> self.pageblock_order.get()) as usize].store(word.0, Relaxed);
+    }
+
+    /// Changes the migrate type of the pageblock that holds `index`. Under the zone lock.
+    pub(crate) fn set_migrate(&self, index: u32, migrate: MigrateType) {
+        self.set_pageblock(index, self.pageblock(index).with_migrate(migrate));
+    }
+
+    /// First index of the pageblock that holds `index`.
+    pub(crate) fn pageblock_start(&self, index: u32) -> u32 {
+        index & !(self.pageblock_order.frames() as u32 - 1)
+    }
+}

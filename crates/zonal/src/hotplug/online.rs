@@ -1,0 +1,340 @@
+//! Memory that comes and goes while the allocator is in use.
+//!
+//! What may come is in the memory map from the start
+//! ([`RangeKind::Offline`]), and the plan has decided which zone instance it belongs to. A
+//! pageblock is there if its word names a zone; the word is written under the lock of that zone,
+//! in the hold in which the frames become free (or cease to be anything), so whoever finds a frame
+//! finds its zone. Sizes, watermarks and reserves are relaxed words: hints for those who look
+//! without a lock. One change at a time: `resizing` is taken with acquire and given up with
+//! release, so that each starts from what the one before left.
+
+use crate::alloc::allocator::Allocator;
+use crate::alloc::build::{size_buddy, size_cache};
+use crate::alloc::entry::Entry;
+use crate::boot::map::{PfnRange, RangeKind};
+use crate::frame::{FrameState, FrameTable, PageblockWord};
+use crate::pcp::policy::Keeper;
+use crate::platform::{AtomicWord, Platform};
+use crate::policy::Policy;
+use crate::types::error::{OfflineError, OnlineError, RangeError};
+use crate::types::migrate_type::MigrateType;
+use crate::types::request::Request;
+use crate::types::units::{CpuId, NodeMask, Order, Pfn};
+use crate::zone::instance::Zone;
+use crate::zone::lists::buddy::Buddy;
+use core::ops::Range;
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+/// Largest blocks that come in one hold, and pageblock words written for them at most, unless
+/// one such block has more.
+const BLOCKS_PER_HOLD: u32 = 64;
+const WORDS_PER_HOLD: u32 = 512;
+
+/// What came online.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Onlined {
+    /// How many frames.
+    pub frames: u64,
+    /// Over how many zone instances.
+    pub zones: u32,
+}
+
+/// The right to change sizes, until it is dropped.
+struct Resizing<'a, P: Platform>(&'a P::Word);
+
+impl<'a, P: Platform> Resizing<'a, P> {
+    fn new(word: &'a P::Word) -> Option<Self> {
+        word.compare_exchange(0, 1, Acquire, Relaxed).is_ok().then_some(Self(word))
+    }
+}
+
+impl<P: Platform> Drop for Resizing<'_, P> {
+    fn drop(&mut self) {
+        self.0.store(0, Release);
+    }
+}
+
+impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
+    /// Makes memory usable that has come: whole pageblocks which the memory map calls
+    /// [`Offline`](RangeKind::Offline). They join the zone instances that the plan gave them, free
+    /// and movable; present and managed frames, watermarks and lowmem reserves of all zones, and
+    /// what caches and clusters may hold, are what they would be had the memory been there from
+    /// the start. Watermarks that were [set](Self::set_watermarks) are forgotten, boosts stay.
+    ///
+    /// Others may allocate and free meanwhile. The caches of the zones that grow are emptied, so
+    /// it must not be called from a platform lock. O(pageblocks that come + cached frames + CPUs).
+    ///
+    /// # Errors
+    /// [`OnlineError`]; then nothing has changed.
+    ///
+    /// ```
+    /// # mod example { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/src/report/example.rs")); }
+    /// use zonal::error::OnlineError;
+    /// use zonal::map::{PhysAddr, Region};
+    /// use zonal::{Pfn, ZoneId, plan::Config};
+    /// let now = Region::usable(PhysAddr(0), 64 << 20);
+    /// let later = Region::offline(PhysAddr(64 << 20), 32 << 20);
+    /// # use zonal::preset::Zonal;
+    /// # example::with_allocator::<Zonal>(&[now, later], Config::new(1), |allocator| {
+    /// let managed = |zone| allocator.zone_info(ZoneId(zone)).unwrap().managed;
+    /// let later = Pfn::new(0x4000)..Pfn::new(0x6000);
+    /// assert_eq!(managed(1), 12288);
+    /// let onlined = allocator.online(later.clone()).unwrap();
+    /// assert_eq!((onlined.frames, managed(1)), (8192, 20480));
+    /// let again = allocator.online(later.clone());
+    /// assert_eq!(again, Err(OnlineError::Online { pfn: later.start }));
+    /// allocator.offline(later).unwrap();
+    /// assert_eq!(managed(1), 12288);
+    /// # });
+    /// ```
+    pub fn online(&self, range: Range<Pfn>) -> Result<Onlined, OnlineError> {
+        let frames = self.check_later(&range)?;
+        let Some(_resizing) = Resizing::<P>::new(&self.common.resizing) else {
+            return Err(OnlineError::Busy);
+        };
+        let step = self.table.pageblock_order().frames() as usize;
+        if let Some(at) = frames.clone().step_by(step).find(|&at| self.is_online_at(at)) {
+            return Err(OnlineError::Online { pfn: self.table.pfn(at) });
+        }
+        let mut onlined = Onlined { frames: u64::from(frames.end - frames.start), zones: 0 };
+        for zone in self.zones {
+            onlined.zones += u32::from(self.parts_later(zone, &range).next().is_some());
+            for part in self.parts_later(zone, &range) {
+                self.bring(zone, part);
+            }
+        }
+        self.settle(&range);
+        Ok(onlined)
+    }
+
+    /// Takes memory away that came by [`online`](Self::online), or a part of it: has the host move
+    /// what is in it, as [`alloc_range`](Self::alloc_range) does, and takes the frames. Then they
+    /// are no frames of any zone until they come again, and sizes, watermarks, reserves and caches
+    /// are as if they had never come. The range lies in one zone type of one node.
+    ///
+    /// Others may allocate and free meanwhile; must not be called where a request could not wait.
+    /// What the plan counted on from the start stays: that was enough for what is to be kept free.
+    ///
+    /// # Errors
+    /// [`OfflineError`]; then nobody has lost or gained a frame, but blocks may have been moved.
+    pub fn offline(&self, range: Range<Pfn>) -> Result<(), OfflineError> {
+        let pageblock = self.table.pageblock_order();
+        let frames = self.check_later(&range).map_err(|error| match error {
+            OnlineError::Empty => OfflineError::Range(RangeError::Empty),
+            OnlineError::NotAligned { pfn, .. } => {
+                OfflineError::Range(RangeError::NotAligned { pfn, pageblock })
+            }
+            OnlineError::Foreign { pfn } => OfflineError::Range(RangeError::Foreign { pfn }),
+            OnlineError::Hole { pfn } => OfflineError::Range(RangeError::Hole { pfn }),
+            OnlineError::NotOffline { pfn } | OnlineError::Online { pfn } => {
+                OfflineError::NotOffline { pfn }
+            }
+            OnlineError::Busy => OfflineError::Busy,
+        })?;
+        let Some(_resizing) = Resizing::<P>::new(&self.common.resizing) else {
+            return Err(OfflineError::Busy);
+        };
+        self.check_range(&range)?;
+        // Allocated frames are the caller's: nobody else touches them from here on.
+        let _taken = self.alloc_range(range.clone())?.into_raw();
+        for (zone, part) in self.parts(frames) {
+            let gone = u64::from(part.end - part.start);
+            let mut at = part.start;
+            while at < part.end {
+                at = zone.with_buddy(|buddy| buddy.withdraw(&self.table, at, part.end));
+            }
+            zone.managed.fetch_add(gone.wrapping_neg(), Relaxed);
+            zone.present.fetch_add(gone.wrapping_neg(), Relaxed);
+            self.narrow_span(zone);
+        }
+        self.settle(&range);
+        Ok(())
+    }
+
+    /// Whether the pageblock of `pfn` has memory of the allocator now: there from the start, or
+    /// online.
+    #[must_use]
+    pub fn is_online(&self, pfn: Pfn) -> bool {
+        self.table.index(pfn).is_some_and(|index| self.is_online_at(index))
+    }
+
+    pub(crate) fn is_online_at(&self, index: u32) -> bool {
+        self.table.get_pageblock(index).and_then(PageblockWord::zone).is_some()
+    }
+
+    /// The indexes of a range of whole pageblocks that the memory map calls offline.
+    fn check_later(&self, range: &Range<Pfn>) -> Result<Range<u32>, OnlineError> {
+        let (pageblock, table) = (self.table.pageblock_order(), &self.table);
+        if range.is_empty() {
+            return Err(OnlineError::Empty);
+        }
+        if let Some(pfn) =
+            [range.start, range.end].into_iter().find(|pfn| !pfn.is_aligned(pageblock))
+        {
+            return Err(OnlineError::NotAligned { pfn, pageblock });
+        }
+        let outside = OnlineError::Foreign { pfn: range.start };
+        let start = table.index(range.start).ok_or(outside)?;
+        let (frames, room) =
+            (range.end.get() - range.start.get(), u64::from(table.frames() - start));
+        if frames > room {
+            return Err(OnlineError::Foreign { pfn: Pfn::new(range.start.get() + room) });
+        }
+        let mut at = range.start;
+        while at < range.end {
+            let found = self.plan.map().range_at(at).ok_or(OnlineError::Hole { pfn: at })?;
+            if found.kind != RangeKind::Offline {
+                return Err(OnlineError::NotOffline { pfn: at });
+            }
+            at = found.end;
+        }
+        Ok(start..start + frames as u32)
+    }
+
+    /// What of `range`, which passed [`check_later`](Self::check_later), is a zone's, as indexes.
+    fn parts_later(
+        &self,
+        zone: &Zone<P, S>,
+        range: &Range<Pfn>,
+    ) -> impl Iterator<Item = Range<u32>> {
+        let wanted = PfnRange::new(range.start, range.end);
+        let later = self.plan.ranges_of(zone.id).filter(|r| r.kind == RangeKind::Offline);
+        let parts = later.filter_map(move |r| r.clip(wanted));
+        parts.filter_map(|part| {
+            let start = self.table.index(part.start)?;
+            Some(start..start + part.frames() as u32)
+        })
+    }
+
+    /// Gives `part`, whole pageblocks, to the zone, free.
+    fn bring(&self, zone: &Zone<P, S>, part: Range<u32>) {
+        // Before the first of the frames can be found: never fewer than there are.
+        zone.widen_span((part.start, part.end));
+        let frames = u64::from(part.end - part.start);
+        zone.present.fetch_add(frames, Relaxed);
+        zone.managed.fetch_add(frames, Relaxed);
+        let mut at = part.start;
+        while at < part.end {
+            at = zone.with_buddy(|buddy| buddy.bring(&self.table, at, part.end));
+        }
+    }
+
+    /// Makes everything that follows from sizes fit them: watermarks and reserves everywhere,
+    /// caches and clusters in the zones with memory in `range`.
+    fn settle(&self, range: &Range<Pfn>) {
+        let marks = self.plan.marks(|at| self.zones.get(at).map_or(0, Zone::managed));
+        for (zone, marks) in self.zones.iter().zip(marks) {
+            zone.set_watermarks(marks.watermarks);
+            zone.set_reserve(marks.reserve);
+        }
+        for zone in self.zones {
+            if self.parts_later(zone, range).next().is_none() {
+                continue;
+            }
+            zone.with_buddy(|buddy| size_buddy(self.plan, buddy, zone.managed()));
+            let ((start, end), largest) = (zone.span(), Order::MAX.size());
+            for group in (start & !(largest - 1)..end).step_by(largest as usize) {
+                if !zone.with_buddy(|buddy| buddy.shrink_reserve(&self.table, group, end)) {
+                    break;
+                }
+            }
+            for cpu in (0..self.cpus()).map(CpuId) {
+                // Emptied and bounded in one entry of its slot.
+                self.drain_cache(cpu, zone, |own| size_cache(self.plan, own, zone.managed()));
+            }
+            // What has come is in front of the scanners.
+            zone.compaction.start_over();
+        }
+    }
+
+    /// Draws the zone's span in to what is there.
+    fn narrow_span(&self, zone: &Zone<P, S>) {
+        let size = self.table.pageblock_order().size();
+        let (mut start, mut end) = zone.span();
+        let own = |at| self.table.pageblock(at).zone() == Some(zone.id);
+        while start < end && !own(start) {
+            start += size;
+        }
+        while start < end && !own(end - size) {
+            end -= size;
+        }
+        zone.set_span((start, end));
+    }
+
+    /// Whether a zone manages anything. Those that do from the start always do.
+    #[inline]
+    pub(crate) fn has_memory(&self, zone: &Zone<P, S>) -> bool {
+        !self.plan.is_vacant(zone.id) || zone.managed() > 0
+    }
+
+    /// The nodes that have memory now.
+    pub(crate) fn nodes_with_memory(&self) -> NodeMask {
+        if !self.plan.has_vacant() {
+            return self.plan.nodes();
+        }
+        let zones = self.zones.iter().filter(|zone| self.has_memory(zone));
+        zones.fold(NodeMask::NONE, |mask, zone| mask.with(zone.node))
+    }
+
+    /// The zone that a request from `cpu` tries first, of those that have memory.
+    pub(crate) fn first_zone(&self, cpu: usize, request: &Request) -> Option<&'m Zone<P, S>> {
+        self.zones_for(cpu, request).iter().next()
+    }
+
+    /// What the cache of the home zone would have for a plain request, from that of the zone that
+    /// stands in for it while it has no memory.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn pop_stand_in<E: Entry<P, S>>(
+        &self,
+        entry: &mut E,
+        request: &Request,
+    ) -> Option<u32> {
+        let (order, migrate) = (request.order(), request.migrate_type());
+        let home = self.zones.get(self.home(entry, request.limit()))?;
+        if !request.is_plain() || !S::Keeper::caches(order) || self.has_memory(home) {
+            return None;
+        }
+        let zone = self.first_zone(entry.cpu(), request)?;
+        entry.enter(zone.id, |own| self.pop(own, Some(zone), order, migrate))?
+    }
+}
+
+impl<S: Policy> Buddy<S> {
+    /// Makes the start of `at..end`, whole pageblocks that are not there, the zone's, movable and
+    /// free; returns where it stopped. Work: [`WORDS_PER_HOLD`] pageblock words and a few list
+    /// operations for each of [`BLOCKS_PER_HOLD`] blocks.
+    fn bring<P: Platform>(&mut self, table: &FrameTable<'_, P>, at: u32, end: u32) -> u32 {
+        let (largest, size) = (Order::MAX.size(), table.pageblock_order().size());
+        let whole = if at.is_multiple_of(largest) { (end - at) / largest } else { 0 };
+        let blocks = whole.min(WORDS_PER_HOLD / (largest / size)).clamp(1, BLOCKS_PER_HOLD);
+        let until = match whole {
+            // Up to the next largest block, or to the end.
+            0 => (at | (largest - 1)).min(end - 1) + 1,
+            _ => at + blocks * largest,
+        };
+        for start in (at..until).step_by(size as usize) {
+            table.set_pageblock(start, PageblockWord::new(self.zone, MigrateType::Movable));
+        }
+        self.area.count_work((until - at) / size);
+        if whole == 0 || !self.frontier.append(table, at, until) {
+            self.give_range(table, at, until, u32::MAX);
+        }
+        until
+    }
+
+    /// Makes the start of `at..end`, pageblocks whose frames are all allocated by themselves and
+    /// ours, nobody's; returns where it stopped. Work: the frames of a largest block.
+    fn withdraw<P: Platform>(&mut self, table: &FrameTable<'_, P>, at: u32, end: u32) -> u32 {
+        let until = end.min(at + Order::MAX.size());
+        let gone = until - at;
+        (at..until).for_each(|index| table.set_state(index, FrameState::INNER));
+        for start in (at..until).step_by(table.pageblock_order().frames() as usize) {
+            table.set_pageblock(start, PageblockWord::NONE);
+        }
+        // They were counted as handed out.
+        self.events.direct_free += u64::from(gone);
+        self.area.count_work(gone);
+        until
+    }
+}

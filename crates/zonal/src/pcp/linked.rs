@@ -1,0 +1,314 @@
+//! Per-CPU lists through the frame table, as Linux 4.16 keeps order-0 pages.
+//!
+//! - Source: Linux 4.16, the base of Lu's 2018 series.
+//! - Mechanism: three lists a CPU and zone; an empty list is filled with `batch` frames taken
+//!   one by one under the zone lock; when `high` frames are kept, `batch` of them go back one
+//!   by one, coldest first, taking turns between the lists.
+//! - State: the lists and the frames' link words, guarded by the CPU's slot.
+//! - Conflicts with nothing. Orders above 0 are not cached.
+//! - Counters: `batch` and `high` in `zoneinfo`.
+
+use super::policy::{Here, Keeper};
+use crate::boot::plan::MAX_PCP_BATCH;
+use crate::boot::tuning::Tuning;
+use crate::frame::CACHED;
+use crate::frame::links::FreeList;
+use crate::frame::{FrameState, FrameTable};
+use crate::platform::Platform;
+use crate::policy::{Clusters, Policy};
+use crate::types::migrate_type::{MigrateType, NR_CACHED_TYPES};
+use crate::types::units::Order;
+use crate::zone::lists::buddy::Reach;
+
+/// The keeper with linked lists.
+#[derive(Clone, Copy, Debug)]
+pub struct Linked;
+
+/// One CPU's lists of one zone.
+#[derive(Debug)]
+pub struct LinkedCpu {
+    lists: [FreeList; NR_CACHED_TYPES],
+    count: u32,
+    batch: u32,
+    high: u32,
+    /// List that the next spill starts with.
+    turn: usize,
+}
+
+impl LinkedCpu {
+    /// The type of all frames that are cached, if they are of one.
+    fn only_type(&self) -> Option<MigrateType> {
+        let mut filled = (0..NR_CACHED_TYPES).filter(|&at| !self.lists[at].is_empty());
+        let only = filled.next()?;
+        filled.next().is_none().then_some(MigrateType::ALL[only])
+    }
+}
+
+/// Linux 4.16's batch for a zone of `managed` frames: a thousandth of the zone, at most
+/// 512 KiB, of that a quarter, then 2^n − 1.
+fn linux_batch(managed: u64) -> u32 {
+    let quarter = ((managed / 1024).min(128) / 4).max(1);
+    let rounded = quarter + quarter / 2;
+    (1u32 << rounded.ilog2()).saturating_sub(1).max(1)
+}
+
+impl Keeper for Linked {
+    const CLUSTER: usize = 0;
+    type Cpu = LinkedCpu;
+    type Zone<P: Platform> = ();
+
+    fn new_cpu() -> LinkedCpu {
+        LinkedCpu {
+            lists: [FreeList::EMPTY; NR_CACHED_TYPES],
+            count: 0,
+            batch: 1,
+            high: 6,
+            turn: 0,
+        }
+    }
+
+    fn new_zone<P: Platform>() {}
+
+    fn tune_cpu(cpu: &mut LinkedCpu, tuning: Tuning) {
+        cpu.batch = Self::batch(tuning);
+        cpu.high = tuning.pcp_high.unwrap_or(6 * cpu.batch).max(cpu.batch);
+    }
+
+    #[inline(always)]
+    fn caches(order: Order) -> bool {
+        order == Order::ZERO
+    }
+
+    fn batch(tuning: Tuning) -> u32 {
+        let batch = tuning.pcp_batch.unwrap_or_else(|| linux_batch(tuning.managed));
+        batch.clamp(1, MAX_PCP_BATCH)
+    }
+
+    fn limits(cpu: &LinkedCpu) -> (u32, u32) {
+        (cpu.batch, cpu.high)
+    }
+
+    #[inline(always)]
+    fn pop<P: Platform>(
+        cpu: &mut LinkedCpu,
+        table: &FrameTable<'_, P>,
+        order: Order,
+        migrate: MigrateType,
+    ) -> Option<u32> {
+        if order != Order::ZERO {
+            return None;
+        }
+        let list = cpu.lists.get_mut(migrate.index())?;
+        while let Some(index) = list.pop_head(table) {
+            cpu.count -= 1;
+            let (from, to) = (FrameState::cached(order), FrameState::allocated(order));
+            if table.replace_state(index, from, to) {
+                return Some(index);
+            }
+        }
+        None
+    }
+
+    #[inline(always)]
+    fn push<P: Platform>(
+        cpu: &mut LinkedCpu,
+        table: &FrameTable<'_, P>,
+        _order: Order,
+        migrate: MigrateType,
+        index: u32,
+    ) -> bool {
+        cpu.lists[migrate.index()].push_head(table, index);
+        cpu.count += 1;
+        cpu.count >= cpu.high
+    }
+
+    fn refill<P: Platform, S: Policy<Keeper = Self>>(
+        here: &Here<'_, P, S>,
+        cpu: &mut LinkedCpu,
+        order: Order,
+        migrate: MigrateType,
+        allowance: u64,
+    ) -> bool {
+        let batch = u64::from(cpu.batch).min(allowance);
+        if order != Order::ZERO {
+            return false;
+        }
+        let list = &mut cpu.lists[migrate.index()];
+        let before = list.len();
+        if S::Clusters::CUT {
+            cut_batch(here, list, migrate, batch as u32, allowance);
+        }
+        let batch = batch.saturating_sub(u64::from(list.len() - before));
+        if batch > 0 {
+            take_batch(here, list, migrate, batch);
+        }
+        cpu.count += list.len() - before;
+        !list.is_empty()
+    }
+
+    fn spill<P: Platform, S: Policy<Keeper = Self>>(
+        here: &Here<'_, P, S>,
+        cpu: &mut LinkedCpu,
+        _order: Order,
+        _migrate: MigrateType,
+    ) {
+        give_batch(here, cpu);
+    }
+
+    fn drain<P: Platform, S: Policy<Keeper = Self>>(
+        here: &Here<'_, P, S>,
+        cpu: &mut LinkedCpu,
+    ) -> u64 {
+        let mut given = 0;
+        while cpu.count > 0 {
+            given += give_batch(here, cpu);
+        }
+        given
+    }
+
+    fn coalesce<P: Platform, S: Policy<Keeper = Self>>(_: &Here<'_, P, S>) -> u64 {
+        0
+    }
+
+    fn cached(cpu: &LinkedCpu) -> u64 {
+        u64::from(cpu.count)
+    }
+
+    fn deferred<P: Platform, S: Policy<Keeper = Self>>(_: &Here<'_, P, S>) -> u64 {
+        0
+    }
+
+    #[inline]
+    fn shared<P: Platform>((): &()) -> u64 {
+        0
+    }
+
+    fn visit<P: Platform>(
+        cpu: &LinkedCpu,
+        table: &FrameTable<'_, P>,
+        visit: &mut dyn FnMut(u32, Order),
+    ) {
+        for list in &cpu.lists {
+            list.iter(table).for_each(|index| visit(index, Order::ZERO));
+        }
+    }
+
+    fn visit_deferred<P: Platform, S: Policy<Keeper = Self>>(
+        _: &Here<'_, P, S>,
+        _: &mut dyn FnMut(u32, Order),
+    ) {
+    }
+}
+
+/// Takes up to `batch` frames in one hold, one by one.
+fn take_batch<P: Platform, S: Policy>(
+    here: &Here<'_, P, S>,
+    list: &mut FreeList,
+    migrate: MigrateType,
+    batch: u64,
+) {
+    here.zone.with_buddy(|buddy| {
+        for _ in 0..batch {
+            // Another type's memory only to have anything at all: a look for it scans up
+            // to a pageblock (I-7).
+            let reach = Reach { fallback: list.is_empty(), ..Reach::NORMAL };
+            let Some(index) = buddy.take(here.table, Order::ZERO, migrate, reach) else { break };
+            here.trace_one(index, Order::ZERO, migrate);
+            here.table.set_state(index, CACHED);
+            list.push_tail(here.table, index);
+        }
+    });
+}
+
+/// Takes whole clusters off the order-0 list, until there are `batch` frames. Only the cut is
+/// made in the hold; the frames become cached after it, in the window that others wait for.
+fn cut_batch<P: Platform, S: Policy>(
+    here: &Here<'_, P, S>,
+    list: &mut FreeList,
+    migrate: MigrateType,
+    batch: u32,
+    allowance: u64,
+) {
+    let table = here.table;
+    let cut = here.zone.with_buddy(|buddy| buddy.cut_clusters(table, migrate, batch, allowance));
+    let Some((frames, window)) = cut else { return };
+    for index in frames.iter(table) {
+        here.trace_one(index, Order::ZERO, migrate);
+        table.set_state(index, CACHED);
+    }
+    window.close(table);
+    list.append(table, frames);
+}
+
+/// Gives `batch` frames back in one hold, coldest first, from each list in turn.
+fn give_batch<P: Platform, S: Policy>(here: &Here<'_, P, S>, cpu: &mut LinkedCpu) -> u64 {
+    let mut batch = [0u32; MAX_PCP_BATCH as usize];
+    let want = cpu.batch.min(cpu.count) as usize;
+    let full = want == cpu.batch as usize;
+    let only = cpu.only_type();
+    let mut chain = None;
+    let taken = match only {
+        // They are linked as they will be on the zone's list: that needs no lock.
+        Some(migrate) if S::Clusters::CUT => {
+            cpu.turn = migrate.index();
+            let cut = cpu.lists[cpu.turn].cut_tail(here.table, &mut batch[..want]);
+            chain = Some(cut);
+            cut.len() as usize
+        }
+        _ => pop_in_turn(here, cpu, &mut batch[..want]),
+    };
+    cpu.count -= taken as u32;
+    here.give_batch(&mut batch[..taken], |buddy, frames| {
+        buddy.events.free_batches += 1;
+        if let (true, Some(migrate)) = (full, only) {
+            buddy.events.single_type[migrate.index()] += 1;
+        }
+        let Some((chain, migrate)) = chain.zip(only) else { return false };
+        // The other types are rarely alone: the source leaves them as they are.
+        let as_one = full && migrate == MigrateType::Movable;
+        let unbroken = frames.len() == chain.len() as usize;
+        unbroken && buddy.give_chain(here.table, chain, frames, migrate, as_one)
+    });
+    taken as u64
+}
+
+/// Fills `batch` from the tails of the lists: a list gives as many in its turn as lists were passed
+/// to come to it, so the more are empty, the more the others give.
+fn pop_in_turn<P: Platform, S: Policy>(
+    here: &Here<'_, P, S>,
+    cpu: &mut LinkedCpu,
+    batch: &mut [u32],
+) -> usize {
+    let (mut taken, want) = (0, batch.len());
+    while taken < want {
+        let mut burst = 1;
+        cpu.turn = (cpu.turn + 1) % NR_CACHED_TYPES;
+        while cpu.lists[cpu.turn].is_empty() {
+            cpu.turn = (cpu.turn + 1) % NR_CACHED_TYPES;
+            burst += 1;
+        }
+        if burst == NR_CACHED_TYPES {
+            burst = want;
+        }
+        let list = &mut cpu.lists[cpu.turn];
+        for slot in batch.iter_mut().skip(taken).take(burst) {
+            let Some(index) = list.pop_tail(here.table) else { break };
+            *slot = index;
+            taken += 1;
+        }
+    }
+    taken
+}
+
+#[cfg(test)]
+mod tests {
+    use super::linux_batch;
+
+    #[test]
+    fn batch_follows_the_formula() {
+        assert_eq!(linux_batch(1 << 20), 31, "4 GiB");
+        assert_eq!(linux_batch(1 << 28), 31, "1 TiB");
+        assert_eq!(linux_batch(16 << 10), 3, "64 MiB");
+        assert_eq!(linux_batch(512), 1, "2 MiB");
+    }
+}

@@ -1,0 +1,15 @@
+//! Per-CPU pages: what a CPU keeps of a zone, so that most requests take no zone lock.
+//!
+//! May import `types`, `platform`, `frame`, `boot`, `trace`, `policy` and `zone`. All of it is
+//! guarded by the CPU's slot for the zone, but for the depot's stacks, which are lock-free.
+
+pub(crate) mod depot;
+pub(crate) mod exchange;
+mod linked;
+pub(crate) mod per_cpu_pages;
+pub mod policy;
+
+pub use crate::boot::tuning::Tuning;
+pub use depot::Depot;
+pub use linked::Linked;
+pub use policy::{Bulk, Here, Keeper, Stop};

@@ -1,0 +1,204 @@
+//! How order-0 frames (and a few higher orders) are kept per CPU and handed over in batches.
+//!
+//! A keeper is a policy: [`Linked`] keeps frames on lists through the frame table, as Linux
+//! 4.16 does; [`Depot`] keeps them in arrays and exchanges whole clusters.
+//!
+//! ```
+//! use zonal::keeper::{Depot, Keeper, Linked};
+//! assert_eq!(<Depot<256> as Keeper>::CLUSTER, 256);
+//! assert_eq!(<Linked as Keeper>::CLUSTER, 0, "no arrays: no memory for them");
+//! ```
+
+use crate::boot::tuning::Tuning;
+use crate::frame::{ALLOCATED, CACHED};
+use crate::frame::{FrameTable, PageblockWord};
+use crate::pcp::depot::stack::{ClusterPool, Exchange};
+use crate::platform::Platform;
+use crate::policy::Policy;
+use crate::types::migrate_type::MigrateType;
+use crate::types::units::{Order, Pfn};
+use crate::zone::instance::Zone;
+use core::fmt;
+
+/// Where a keeper works: one zone instance, seen from one CPU.
+pub struct Here<'a, P: Platform, S: Policy> {
+    pub(crate) table: &'a FrameTable<'a, P>,
+    pub(crate) zone: &'a Zone<P, S>,
+    pub(crate) pool: &'a ClusterPool<'a, P>,
+    /// The exchanges of all CPUs and zones, CPU by CPU.
+    pub(crate) exchanges: &'a [Exchange<P>],
+    pub(crate) zones: usize,
+    pub(crate) cpu: usize,
+}
+
+impl<P: Platform, S: Policy> Here<'_, P, S> {
+    /// This CPU's exchange for the zone.
+    #[inline]
+    pub(crate) fn own_exchange(&self) -> &Exchange<P> {
+        &self.exchanges[self.cpu * self.zones + self.zone.id.0 as usize]
+    }
+
+    /// Every CPU's exchange for the zone, this CPU's neighbour first.
+    pub(crate) fn all_exchanges(&self) -> impl Iterator<Item = &Exchange<P>> {
+        let of_zone = || self.exchanges.iter().skip(self.zone.id.0 as usize).step_by(self.zones);
+        of_zone().skip(self.cpu + 1).chain(of_zone().take(self.cpu + 1))
+    }
+}
+
+/// Outcome of a bulk operation on one cache.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Bulk {
+    /// Frames handled.
+    pub done: usize,
+    /// Why it stopped before the end.
+    pub stop: Stop,
+}
+
+/// Why a bulk operation stopped.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Stop {
+    /// All done.
+    Done,
+    /// The cache is empty (allocating) or full (freeing).
+    Edge,
+    /// The next frame belongs elsewhere, or may not be freed: the caller looks at it.
+    Frame,
+}
+
+/// A way to keep frames per CPU. Implemented here only; a preset names one.
+pub trait Keeper: Sized + Send + Sync + fmt::Debug + 'static {
+    /// Frames a cluster; 0 for a keeper without clusters.
+    const CLUSTER: usize;
+    /// One CPU's cache of one zone.
+    type Cpu: Send + fmt::Debug;
+    /// A zone's part.
+    type Zone<P: Platform>: Send + Sync;
+
+    /// An empty cache.
+    fn new_cpu() -> Self::Cpu;
+    /// A zone's part.
+    fn new_zone<P: Platform>() -> Self::Zone<P>;
+    /// Sets the bounds of an empty cache, again when the size of the zone has changed.
+    fn tune_cpu(cpu: &mut Self::Cpu, tuning: Tuning);
+    /// Frames moved at once in a zone, for presets with clusters on the buddy lists; 0 for a
+    /// keeper that has clusters of its own.
+    #[must_use]
+    fn batch(tuning: Tuning) -> u32 {
+        let _ = tuning;
+        0
+    }
+    /// Whether blocks of `order` are cached at all.
+    fn caches(order: Order) -> bool;
+    /// (batch, high) in frames, for reports.
+    fn limits(cpu: &Self::Cpu) -> (u32, u32);
+
+    /// Takes a cached block and marks it allocated.
+    fn pop<P: Platform>(
+        cpu: &mut Self::Cpu,
+        table: &FrameTable<'_, P>,
+        order: Order,
+        migrate: MigrateType,
+    ) -> Option<u32>;
+
+    /// Keeps a block that is already marked cached. `true`: a spill is due before the next.
+    fn push<P: Platform>(
+        cpu: &mut Self::Cpu,
+        table: &FrameTable<'_, P>,
+        order: Order,
+        migrate: MigrateType,
+        index: u32,
+    ) -> bool;
+
+    /// Takes up to `out.len()` cached frames and marks them allocated.
+    fn pop_bulk<P: Platform>(
+        cpu: &mut Self::Cpu,
+        table: &FrameTable<'_, P>,
+        migrate: MigrateType,
+        out: &mut [Pfn],
+    ) -> usize {
+        let mut done = 0;
+        while let Some(slot) = out.get_mut(done) {
+            let Some(index) = Self::pop(cpu, table, Order::ZERO, migrate) else { break };
+            *slot = table.pfn(index);
+            done += 1;
+        }
+        done
+    }
+
+    /// Keeps allocated frames from the start of `frames`, marking them cached, as long as their
+    /// pageblock's word is `word` (whose list is `migrate`) and there is room.
+    #[inline]
+    fn push_bulk<P: Platform>(
+        cpu: &mut Self::Cpu,
+        table: &FrameTable<'_, P>,
+        migrate: MigrateType,
+        word: Option<PageblockWord>,
+        frames: &[Pfn],
+    ) -> Bulk {
+        for (done, &pfn) in frames.iter().enumerate() {
+            let offset = table.offset(pfn);
+            if table.pageblock_at(offset) != word
+                || !table.replace_state_at(offset, ALLOCATED, CACHED)
+            {
+                return Bulk { done, stop: Stop::Frame };
+            }
+            // No truncation: the state was found, so the offset is an index.
+            if Self::push(cpu, table, Order::ZERO, migrate, offset as u32) {
+                return Bulk { done: done + 1, stop: Stop::Edge };
+            }
+        }
+        Bulk { done: frames.len(), stop: Stop::Done }
+    }
+
+    /// Brings at least one block of `order` into the cache, taking at most `allowance` frames
+    /// from the zone. `false`: there was none to be had.
+    fn refill<P: Platform, S: Policy<Keeper = Self>>(
+        here: &Here<'_, P, S>,
+        cpu: &mut Self::Cpu,
+        order: Order,
+        migrate: MigrateType,
+        allowance: u64,
+    ) -> bool;
+
+    /// Makes room after [`push`](Self::push) asked for it.
+    fn spill<P: Platform, S: Policy<Keeper = Self>>(
+        here: &Here<'_, P, S>,
+        cpu: &mut Self::Cpu,
+        order: Order,
+        migrate: MigrateType,
+    );
+
+    /// Gives everything in the cache back to the buddy lists; returns the frames.
+    fn drain<P: Platform, S: Policy<Keeper = Self>>(
+        here: &Here<'_, P, S>,
+        cpu: &mut Self::Cpu,
+    ) -> u64;
+
+    /// Gives one batch of frames whose merging was deferred back to the buddy lists, merged;
+    /// returns the frames, 0 when nothing is deferred any more.
+    fn coalesce<P: Platform, S: Policy<Keeper = Self>>(here: &Here<'_, P, S>) -> u64;
+
+    /// Frames in the cache.
+    fn cached(cpu: &Self::Cpu) -> u64;
+
+    /// Frames of the zone that wait outside the per-CPU caches to be merged. Exact when
+    /// nothing else runs.
+    fn deferred<P: Platform, S: Policy<Keeper = Self>>(here: &Here<'_, P, S>) -> u64;
+
+    /// Frames in clusters that any CPU of the zone may take: a hint for the watermark check.
+    fn shared<P: Platform>(zone: &Self::Zone<P>) -> u64;
+
+    /// Calls `visit` with every block in the cache, for checkers.
+    fn visit<P: Platform>(
+        cpu: &Self::Cpu,
+        table: &FrameTable<'_, P>,
+        visit: &mut dyn FnMut(u32, Order),
+    );
+
+    /// Calls `visit` with every frame whose merging is deferred, for checkers; only while
+    /// nothing else runs.
+    fn visit_deferred<P: Platform, S: Policy<Keeper = Self>>(
+        here: &Here<'_, P, S>,
+        visit: &mut dyn FnMut(u32, Order),
+    );
+}

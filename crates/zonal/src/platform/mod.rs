@@ -1,0 +1,243 @@
+//! The only door to a host: atomics, locks, per-CPU slots, the CPU number, zeroing, reclaim.
+//!
+//! The allocator has one source and no `cfg`; threads, a kernel, the simulator and a model
+//! checker each implement [`Platform`]. What a host promises is written at each method; the
+//! core relies on nothing else.
+//!
+//! | host | atomics | lock | slot |
+//! |---|---|---|---|
+//! | [`single::SingleThread`] | `core` | `RefCell` | the lock again |
+//! | `zonal-host` | `core` | spins, then parks | biased towards an owner |
+//! | loom | loom's | loom's mutex | the lock again |
+//!
+//! ```
+//! use zonal::platform::{Lock, Platform, single::SingleThread};
+//! let lock = <SingleThread as Platform>::Lock::<u32>::new(1);
+//! assert_eq!(lock.with(|n| { *n += 1; *n }), 2);
+//! ```
+
+pub mod plain;
+pub mod shared_slot;
+pub mod single;
+
+use crate::alloc::allocator::Allocator;
+use crate::alloc::slow_path::Shortage;
+use crate::policy::Policy;
+use crate::types::units::{CpuId, NodeId, Order, Pfn, ZoneId};
+use core::fmt;
+use core::sync::atomic::Ordering;
+
+/// An 8-bit atomic. All zero bytes must be the value 0, so that a host can hand over fresh
+/// zeroed memory as a table of these.
+pub trait AtomicByte: Send + Sync {
+    /// An atomic that holds `value`.
+    fn new(value: u8) -> Self;
+    /// Reads it.
+    fn load(&self, order: Ordering) -> u8;
+    /// Writes it.
+    fn store(&self, value: u8, order: Ordering);
+}
+
+/// A 64-bit atomic. All zero bytes must be the value 0.
+pub trait AtomicWord: Send + Sync {
+    /// An atomic that holds `value`.
+    fn new(value: u64) -> Self;
+    /// Reads it.
+    fn load(&self, order: Ordering) -> u64;
+    /// Writes it.
+    fn store(&self, value: u64, order: Ordering);
+    /// Adds, wrapping; returns what was there before.
+    fn fetch_add(&self, value: u64, order: Ordering) -> u64;
+    /// Writes `new` if `current` is there.
+    ///
+    /// # Errors
+    /// What is there instead. Unlike the weak form it never fails while `current` is there.
+    fn compare_exchange(
+        &self,
+        current: u64,
+        new: u64,
+        success: Ordering,
+        failure: Ordering,
+    ) -> Result<u64, u64>;
+}
+
+/// A mutual-exclusion lock around a `T`, with closure access so that a host can bracket the
+/// hold (interrupts off, preemption off, cost accounting).
+///
+/// The core never takes a lock of the same kind inside another and never calls the host back
+/// inside a closure (I-7).
+pub trait Lock<T> {
+    /// A lock around `value`, not held.
+    fn new(value: T) -> Self;
+    /// Waits for the lock, then runs `f` with it held.
+    fn with<R>(&self, f: impl FnOnce(&mut T) -> R) -> R;
+    /// Runs `f` if the lock is free this moment; never waits.
+    fn try_with<R>(&self, f: impl FnOnce(&mut T) -> R) -> Option<R>;
+    /// Access without locking, for whoever has the lock to itself.
+    fn get_mut(&mut self) -> &mut T;
+}
+
+/// A per-CPU slot around a `T`: reached by anyone through a try-lock, or claimed by one owner
+/// who then enters it without an atomic read-modify-write.
+///
+/// Mutual exclusion holds between all the ways in; [`with`](Slot::with) reaches the contents
+/// even of a claimed slot whose owner is idle.
+pub trait Slot<T>: Sized {
+    /// What an owner holds: entry to a run of slots.
+    type Owned<'a>: OwnedSlots<T>
+    where
+        Self: 'a;
+
+    /// A slot around `value`, not claimed.
+    fn new(value: T) -> Self;
+    /// Runs `f` if nobody is inside and nobody has claimed the slot; never waits.
+    fn try_with<R>(&self, f: impl FnOnce(&mut T) -> R) -> Option<R>;
+    /// Waits for whoever is inside, then runs `f`, claimed or not. For drains: it may be slow,
+    /// and must not be called by the owner from inside its own slot.
+    /// An interrupt handler that allocates may get here too: a host that lets interrupts into
+    /// its slots must not let their handlers wait for the slot they interrupted.
+    fn with<R>(&self, f: impl FnOnce(&mut T) -> R) -> R;
+    /// Claims every slot of the run until the claim is dropped.
+    ///
+    /// # Errors
+    /// [`ClaimError`] if one of them is claimed already or the host has no such path; then
+    /// none is claimed.
+    fn claim(slots: &[Self]) -> Result<Self::Owned<'_>, ClaimError>;
+}
+
+/// The owner's way into the slots it claimed.
+pub trait OwnedSlots<T> {
+    /// Enters the slot `index` of the run and runs `f`; `None` for an index outside the run.
+    fn with<R>(&mut self, index: usize, f: impl FnOnce(&mut T) -> R) -> Option<R>;
+}
+
+/// Why a slot could not be claimed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum ClaimError {
+    /// Another owner has it.
+    Taken,
+    /// The CPU number is beyond the slots the allocator was built with.
+    NoSuchCpu,
+    /// The host cannot order an owner's plain stores against a remote drain.
+    Unsupported(&'static str),
+}
+
+impl fmt::Display for ClaimError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Taken => f.write_str("the CPU slot is claimed by another handle"),
+            Self::NoSuchCpu => f.write_str("the allocator has no slot for that CPU"),
+            Self::Unsupported(what) => write!(f, "this host has no owned CPU slots: {what}"),
+        }
+    }
+}
+
+impl core::error::Error for ClaimError {}
+
+/// The host cannot write frames, so a request with `zero` cannot be served.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct CannotZero;
+
+/// A page that compaction wants moved.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Migration {
+    /// Where it is.
+    pub from: Pfn,
+    /// Where it shall be.
+    pub to: Pfn,
+    /// The order of both blocks.
+    pub order: Order,
+    /// Whether the host may wait for whoever uses the page (for a lock, for I/O).
+    pub may_wait: bool,
+}
+
+/// The host does not move that page (now).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Immovable;
+
+/// A host: see the [module](self).
+pub trait Platform: Sized {
+    /// State bytes of the frame table.
+    type Byte: AtomicByte;
+    /// Link words, pageblock words, counters.
+    type Word: AtomicWord;
+    /// The zone lock.
+    type Lock<T: Send>: Lock<T>;
+    /// The per-CPU caches.
+    type Slot<T: Send>: Slot<T>;
+
+    /// The CPU the caller runs on. A hint: a wrong answer is slow, never unsound.
+    fn cpu(&self) -> CpuId;
+
+    /// The node that a CPU is on. The default: one node.
+    fn node(&self, cpu: CpuId) -> NodeId {
+        let _ = cpu;
+        NodeId(0)
+    }
+
+    /// Waits a moment for another CPU. With the zone lock held that one will soon be done and needs
+    /// nothing from this one; a request that waits to compact holds nothing, and looks a few thousand
+    /// times at most.
+    #[inline]
+    fn relax() {
+        core::hint::spin_loop();
+    }
+
+    /// Fills a block that was just allocated, and that nobody else knows of, with zero bytes.
+    ///
+    /// # Errors
+    /// [`CannotZero`] if this host cannot write frames (the default).
+    fn zero(&self, pfn: Pfn, order: Order) -> Result<(), CannotZero> {
+        let _ = (pfn, order);
+        Err(CannotZero)
+    }
+
+    /// The zone fell below its low watermark: wake whoever reclaims in the background.
+    /// Must not block. The default does nothing.
+    fn wake_reclaim(&self, zone: ZoneId) {
+        let _ = zone;
+    }
+
+    /// Gives frames back to `allocator`, because the request in `shortage` cannot be served.
+    /// Called without any allocator lock held (I-7), on the CPU of the request.
+    /// Returns how many frames it freed; the default frees none.
+    fn reclaim<S: Policy>(&self, allocator: &Allocator<'_, Self, S>, shortage: &Shortage) -> u64 {
+        let _ = (allocator, shortage);
+        0
+    }
+
+    /// A request for a block of `order`, larger than one frame, found none at once: a
+    /// background thread may call
+    /// [`compact_in_background`](crate::Allocator::compact_in_background). Must not block.
+    fn wake_compaction(&self, zone: ZoneId, order: Order) {
+        let _ = (zone, order);
+    }
+
+    /// Whether [`migrate`](Self::migrate) can move anything. The default: no; compaction then
+    /// only merges.
+    fn can_migrate(&self) -> bool {
+        false
+    }
+
+    /// Moves what the block `page.from` holds to `page.to`, which is allocated with the same
+    /// order and known to nobody else, and makes its owner use that from now on. Called without
+    /// any allocator lock held (I-7). A request for a large block from in here should be
+    /// [`no_wait`](crate::Request::no_wait): it may wait, in vain, for the compaction that it is inside.
+    ///
+    /// `Ok`: nobody uses `from` any more; it is the allocator's, and `to` is its owner's, who
+    /// may free it at once. The host must be sure that the owner neither frees nor uses `from`
+    /// meanwhile; the allocator knows only that it was allocated a moment ago.
+    ///
+    /// # Errors
+    /// [`Immovable`] if the page stays where it is: nothing has changed, and `to` was not given
+    /// to anyone. The default refuses everything.
+    fn migrate<S: Policy>(
+        &self,
+        allocator: &Allocator<'_, Self, S>,
+        page: &Migration,
+    ) -> Result<(), Immovable> {
+        let _ = (allocator, page);
+        Err(Immovable)
+    }
+}

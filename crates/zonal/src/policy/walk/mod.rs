@@ -1,0 +1,207 @@
+//! Which zones of a zonelist are tried, and in which order.
+//!
+//! | walk | before the zones in order | a plain request, while caches have frames |
+//! |---|---|---|
+//! | [`FirstFit`] | nothing | the cache of the first zone |
+//! | [`Fair`] | the zones of the node whose batch is not used up | the first such zone: its count is read |
+//! | [`FairFlagged`] | the same, where that makes a difference | the first such zone: one word is read |
+//!
+//! ```
+//! use zonal::policy::{Policy, walk::{Fair, FairFlagged, FirstFit}};
+//! use zonal::preset::{FairZone, Linux316, Zonal};
+//! fn walks<W, S: Policy<Walk = W>>() {}
+//! walks::<FirstFit, Zonal>();
+//! walks::<Fair, Linux316>();
+//! walks::<FairFlagged, FairZone>();
+//! ```
+
+mod fair;
+mod fair_flagged;
+
+pub use fair::Fair;
+pub use fair_flagged::FairFlagged;
+
+use super::Policy;
+use crate::boot::plan::Plan;
+use crate::boot::tuning::Tuning;
+use crate::platform::Platform;
+use crate::types::mark::Mark;
+use crate::types::units::{NodeId, ZoneId};
+use crate::types::zone_type::{NR_ZONE_TYPES, ZoneType};
+use crate::zone::instance::Zone;
+use core::fmt;
+
+/// Why a zone that was tried gave nothing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Miss {
+    /// It has not one frame above the watermark.
+    BelowMark,
+    /// It has no such block.
+    Nothing,
+}
+
+/// A zone's part in a fair walk, for reports.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FairShare {
+    /// Frames that the zone may still hand out before others have their turn, as far as the CPUs
+    /// have told; below zero where it had to go on.
+    pub batch: i64,
+    /// Whether the zone is passed over in the fair pass.
+    pub depleted: bool,
+}
+
+/// A set of zones: bit `n` stands for zone `n`. Zones are numbered node by node and from the
+/// lowest type up, so the zone that a request wants most is the highest bit.
+pub type ZoneSet = u64;
+
+/// A walk over the zones that a request may use, best first.
+pub trait Walk: Sized + Send + Sync + 'static {
+    /// Kept for the whole allocator.
+    type Table<P: Platform>: Send + Sync;
+    /// Kept for each zone instance.
+    type Zone<P: Platform>: Send + Sync;
+    /// Kept for each CPU and zone, guarded by the CPU's slot.
+    type Cpu: Send + fmt::Debug;
+    /// Kept for each node and lane, written once.
+    type Homes: Copy + fmt::Debug + Send + Sync;
+
+    /// The table for a plan.
+    fn table<P: Platform>(plan: &Plan) -> Self::Table<P>;
+    /// A zone's part, before [`set_batch`](Self::set_batch).
+    fn new_zone<P: Platform>() -> Self::Zone<P>;
+    /// A CPU's part, before it is tuned.
+    fn new_cpu() -> Self::Cpu;
+    /// Sets how far a CPU may be from the shared counts.
+    fn tune_cpu(cpu: &mut Self::Cpu, tuning: Tuning) {
+        let _ = (cpu, tuning);
+    }
+    /// What a request at `node` needs to know, for each zone limit; `of_lane` are the zone
+    /// instances that its CPU prefers.
+    fn homes(plan: &Plan, node: NodeId, of_lane: ZoneSet) -> Self::Homes;
+    /// A zone's watermarks are so many frames apart now: one cycle of reclaim.
+    fn set_batch<P: Platform>(zone: &Self::Zone<P>, cycle: u64) {
+        let _ = (zone, cycle);
+    }
+
+    /// The zone whose cache may answer a plain request; `first` is the first of its zones. An
+    /// index beyond all zones: none may.
+    #[inline(always)]
+    fn home<P: Platform, S: Policy<Walk = Self>>(
+        table: &Self::Table<P>,
+        zones: &[Zone<P, S>],
+        homes: &Self::Homes,
+        limit: ZoneType,
+        first: usize,
+    ) -> usize {
+        let _ = (table, zones, homes, limit);
+        first
+    }
+
+    /// `frames` of the zone were handed out on a CPU.
+    #[inline(always)]
+    fn charge<P: Platform, S: Policy<Walk = Self>>(
+        table: &Self::Table<P>,
+        zone: Option<&Zone<P, S>>,
+        cpu: &mut Self::Cpu,
+        frames: u64,
+    ) {
+        let _ = (table, zone, cpu, frames);
+    }
+
+    /// A CPU's cache of the zone was empty and has been filled; so many frames it has handed out
+    /// since the start.
+    #[inline(always)]
+    fn refilled<P: Platform, S: Policy<Walk = Self>>(
+        table: &Self::Table<P>,
+        zone: &Zone<P, S>,
+        cpu: &mut Self::Cpu,
+        handed_out: u64,
+    ) {
+        let _ = (table, zone, cpu, handed_out);
+    }
+
+    /// `frames` of the zone were handed out past the CPU's cache.
+    #[inline(always)]
+    fn charge_zone<P: Platform, S: Policy<Walk = Self>>(
+        table: &Self::Table<P>,
+        zone: &Zone<P, S>,
+        frames: u64,
+    ) {
+        let _ = (table, zone, frames);
+    }
+
+    /// The first answer that `attempt` gives; the walk above [`Mark::Low`] is the fair one.
+    fn find<'z, P: Platform, S: Policy<Walk = Self>, R>(
+        table: &Self::Table<P>,
+        zones: &[Option<&'z Zone<P, S>>],
+        limit: ZoneType,
+        mark: Mark,
+        attempt: impl FnMut(&'z Zone<P, S>) -> Result<R, Miss>,
+    ) -> Option<R>;
+
+    /// A zone's share, if there is such a thing.
+    fn share<P: Platform, S: Policy<Walk = Self>>(
+        table: &Self::Table<P>,
+        zone: &Zone<P, S>,
+    ) -> Option<FairShare> {
+        let _ = (table, zone);
+        None
+    }
+}
+
+/// The first of the zones that gives an answer.
+#[inline]
+fn in_order<'z, P: Platform, S: Policy, R>(
+    zones: &[Option<&'z Zone<P, S>>],
+    mut attempt: impl FnMut(&'z Zone<P, S>) -> Result<R, Miss>,
+) -> Option<R> {
+    zones.iter().find_map(|zone| attempt((*zone)?).ok())
+}
+
+/// For each zone limit, the zones of the node that a request from `node` begins at.
+fn local_zones(plan: &Plan, node: NodeId) -> [ZoneSet; NR_ZONE_TYPES] {
+    ZoneType::ALL.map(|limit| {
+        let zones = plan.zonelist(node).iter().map(|id| &plan.zones()[id.0 as usize]);
+        let fitting = || zones.clone().filter(|zone| zone.zone_type <= limit);
+        let first = fitting().next().map(|zone| zone.node);
+        fitting().filter(|zone| Some(zone.node) == first).fold(0, |set, zone| set | bit(zone.id))
+    })
+}
+
+const fn bit(zone: ZoneId) -> ZoneSet {
+    1 << zone.0
+}
+
+/// The zone of the set that a request wants most, beyond all zones if it is empty.
+#[inline(always)]
+const fn most_wanted(set: ZoneSet) -> usize {
+    // 63 − the leading zeros, or a wrapped number for the empty set.
+    (ZoneSet::BITS - 1).wrapping_sub(set.leading_zeros()) as usize
+}
+
+/// The first zone that has what is wanted (Linux 4.16).
+#[derive(Clone, Copy, Debug)]
+pub struct FirstFit;
+
+impl Walk for FirstFit {
+    type Table<P: Platform> = ();
+    type Zone<P: Platform> = ();
+    type Cpu = ();
+    type Homes = ();
+
+    fn table<P: Platform>(_: &Plan) {}
+    fn new_zone<P: Platform>() {}
+    fn new_cpu() {}
+    fn homes(_: &Plan, _: NodeId, _: ZoneSet) {}
+
+    #[inline]
+    fn find<'z, P: Platform, S: Policy<Walk = Self>, R>(
+        (): &(),
+        zones: &[Option<&'z Zone<P, S>>],
+        _: ZoneType,
+        _: Mark,
+        attempt: impl FnMut(&'z Zone<P, S>) -> Result<R, Miss>,
+    ) -> Option<R> {
+        in_order(zones, attempt)
+    }
+}

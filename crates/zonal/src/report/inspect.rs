@@ -1,0 +1,137 @@
+//! Looking at every frame, for checkers outside the allocator. Meant for a moment when nothing
+//! else runs: what is seen while others allocate is a mixture of moments.
+//!
+//! ```
+//! use zonal::inspect::Place;
+//! use zonal::Order;
+//! let place = Place::Listed { order: Order::MAX, migrate: zonal::MigrateType::Movable };
+//! assert!(matches!(place, Place::Listed { .. }));
+//! ```
+
+use crate::alloc::allocator::Allocator;
+use crate::frame::FrameState;
+use crate::pcp::policy::Keeper;
+use crate::platform::{Platform, Slot};
+use crate::policy::{Clusters, Policy};
+use crate::types::migrate_type::MigrateType;
+use crate::types::units::{CpuId, Order, Pfn, ZoneId};
+use crate::zone::lists::clusters::Members;
+
+/// Where a block was found.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Place {
+    /// On a buddy list.
+    Listed {
+        /// The order of the list.
+        order: Order,
+        /// The migrate type of the list.
+        migrate: MigrateType,
+    },
+    /// Untouched since boot: part of the frontier, a largest block.
+    Untouched,
+    /// In a CPU's cache.
+    Cached {
+        /// The CPU.
+        cpu: CpuId,
+        /// The block's order.
+        order: Order,
+    },
+    /// In a cluster that waits to be merged.
+    Deferred,
+}
+
+/// A cluster on an order-0 list, as its slot describes it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ListCluster {
+    /// Its slot.
+    pub slot: u32,
+    /// The frame nearest to the list's tail.
+    pub tail: Pfn,
+    /// How many frames it has.
+    pub count: u32,
+    /// How many of them are merge-skipped.
+    pub skipped: u32,
+}
+
+impl Place {
+    /// Frames of the block found there.
+    #[must_use]
+    pub const fn order(self) -> Order {
+        match self {
+            Self::Listed { order, .. } | Self::Cached { order, .. } => order,
+            Self::Untouched => Order::MAX,
+            Self::Deferred => Order::ZERO,
+        }
+    }
+}
+
+impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
+    /// The state byte of a frame; `None` outside the table.
+    #[must_use]
+    pub fn frame_state(&self, pfn: Pfn) -> Option<FrameState> {
+        self.table.index(pfn).map(|index| self.table.state(index))
+    }
+
+    /// Zone and migrate type of a frame's pageblock; `None` for a frame of no zone.
+    #[must_use]
+    pub fn pageblock_of(&self, pfn: Pfn) -> Option<(ZoneId, MigrateType)> {
+        let word = self.table.get_pageblock(self.table.index(pfn)?)?;
+        Some((word.zone()?, word.migrate()))
+    }
+
+    /// Calls `visit` with the first frame and the place of every block of `zone` that is not
+    /// handed out. Holds the zone lock and each cache in turn while it visits: `visit` must
+    /// not call the allocator.
+    pub fn visit_free(&self, zone: ZoneId, visit: &mut dyn FnMut(Pfn, Place)) {
+        let Some(zone) = self.zone(zone) else { return };
+        let table = &self.table;
+        zone.with_buddy(|buddy| {
+            for order in Order::all() {
+                for migrate in MigrateType::ALL {
+                    let place = Place::Listed { order, migrate };
+                    let list = buddy.area.list(order, migrate);
+                    list.iter(table).for_each(|index| visit(table.pfn(index), place));
+                }
+            }
+            buddy.frontier.visit(table, &mut |index| visit(table.pfn(index), Place::Untouched));
+        });
+        for cpu in (0..self.cpus()).map(CpuId) {
+            let Some(cache) = self.cache_of(cpu, zone.id) else { continue };
+            cache.with(|own| {
+                S::Keeper::visit(&own.cache, table, &mut |index, order| {
+                    visit(table.pfn(index), Place::Cached { cpu, order });
+                });
+            });
+        }
+        S::Keeper::visit_deferred(&self.here(zone, 0), &mut |index, _| {
+            visit(table.pfn(index), Place::Deferred);
+        });
+    }
+
+    /// Calls `visit` with every frame on the order-0 list of `migrate` in `zone`, from the head
+    /// on, and the cluster that it belongs to; returns how many slots are in use in the zone.
+    /// Holds the zone lock while it visits.
+    pub fn visit_clusters(
+        &self,
+        zone: ZoneId,
+        migrate: MigrateType,
+        visit: &mut dyn FnMut(Pfn, Option<ListCluster>),
+    ) -> u32 {
+        let Some(zone) = self.zone(zone) else { return 0 };
+        let table = &self.table;
+        zone.with_buddy(|buddy| {
+            let slots = &buddy.area.clusters;
+            for index in buddy.area.list(Order::ZERO, migrate).iter(table) {
+                let found = S::Clusters::find(slots, table, index);
+                let cluster = found.map(|(slot, Members { tail, count, skipped })| ListCluster {
+                    slot,
+                    tail: table.pfn(tail),
+                    count,
+                    skipped,
+                });
+                visit(table.pfn(index), cluster);
+            }
+            S::Clusters::used(slots, table)
+        })
+    }
+}

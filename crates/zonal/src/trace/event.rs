@@ -1,0 +1,326 @@
+//! The events, with Linux's names, arguments and text.
+
+use super::Gfp;
+use crate::types::migrate_type::MigrateType;
+use crate::types::request::Request;
+use crate::types::units::{Order, Pfn};
+use core::fmt;
+
+/// A kind of event: a tracepoint.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[repr(u8)]
+#[non_exhaustive]
+pub enum Point {
+    /// `mm_page_alloc`
+    Alloc = 0,
+    /// `mm_page_free`
+    Free = 1,
+    /// `mm_page_free_batched`
+    FreeBatched = 2,
+    /// `mm_page_alloc_zone_locked`
+    AllocZoneLocked = 3,
+    /// `mm_page_alloc_extfrag`
+    AllocExtfrag = 4,
+    /// `mm_lru_insertion`
+    LruInsertion = 5,
+    /// `mm_lru_activate`
+    LruActivate = 6,
+}
+
+impl Point {
+    /// All of them, by number.
+    pub const ALL: [Self; 7] = [
+        Self::Alloc,
+        Self::Free,
+        Self::FreeBatched,
+        Self::AllocZoneLocked,
+        Self::AllocExtfrag,
+        Self::LruInsertion,
+        Self::LruActivate,
+    ];
+
+    /// Index into tables by kind; the bit in a mask of kinds.
+    #[must_use]
+    #[inline]
+    pub const fn index(self) -> usize {
+        self as usize
+    }
+
+    /// Linux's name for it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Alloc => "mm_page_alloc",
+            Self::Free => "mm_page_free",
+            Self::FreeBatched => "mm_page_free_batched",
+            Self::AllocZoneLocked => "mm_page_alloc_zone_locked",
+            Self::AllocExtfrag => "mm_page_alloc_extfrag",
+            Self::LruInsertion => "mm_lru_insertion",
+            Self::LruActivate => "mm_lru_activate",
+        }
+    }
+
+    /// The kind with that name.
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|point| point.name() == name)
+    }
+}
+
+impl fmt::Display for Point {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// An LRU list, with Linux's numbers. For hosts that keep such lists.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[repr(u8)]
+pub enum Lru {
+    /// Anonymous pages not used lately.
+    InactiveAnon = 0,
+    /// Anonymous pages in use.
+    ActiveAnon = 1,
+    /// Page cache not used lately.
+    InactiveFile = 2,
+    /// Page cache in use.
+    ActiveFile = 3,
+    /// Pages that cannot be reclaimed.
+    Unevictable = 4,
+}
+
+impl Lru {
+    /// All of them, by number.
+    pub const ALL: [Self; 5] = [
+        Self::InactiveAnon,
+        Self::ActiveAnon,
+        Self::InactiveFile,
+        Self::ActiveFile,
+        Self::Unevictable,
+    ];
+
+    /// The list with this number; `None` for a number that is none.
+    #[must_use]
+    pub const fn from_number(n: u8) -> Option<Self> {
+        if (n as usize) < Self::ALL.len() { Some(Self::ALL[n as usize]) } else { None }
+    }
+}
+
+/// What a host says of a page that goes on an LRU list: bits of the tracepoint's `flags`.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+#[repr(transparent)]
+pub struct PageFlags(pub u8);
+
+impl PageFlags {
+    /// Mapped by somebody (`M`).
+    pub const MAPPED: u8 = 0x01;
+    /// Anonymous (`a`).
+    pub const ANONYMOUS: u8 = 0x02;
+    /// Page cache (`f`, printed for whatever is not anonymous).
+    pub const FILE: u8 = 0x04;
+    /// In the swap cache (`s`).
+    pub const SWAP_CACHE: u8 = 0x08;
+    /// Swap is behind it (`b`).
+    pub const SWAP_BACKED: u8 = 0x10;
+    /// Has blocks on disk (`d`).
+    pub const MAPPED_DISK: u8 = 0x20;
+    /// Has buffers (`B`).
+    pub const BUFFERS: u8 = 0x40;
+}
+
+impl fmt::Display for PageFlags {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let flags = [
+            (Self::MAPPED, "M", " "),
+            (Self::ANONYMOUS, "a", "f"),
+            (Self::SWAP_CACHE, "s", " "),
+            (Self::SWAP_BACKED, "b", " "),
+            (Self::MAPPED_DISK, "d", " "),
+            (Self::BUFFERS, "B", " "),
+        ];
+        flags.into_iter().try_for_each(|(bit, set, clear)| {
+            f.write_str(if self.0 & bit != 0 { set } else { clear })
+        })
+    }
+}
+
+/// Something that happened, with Linux's name and arguments for it.
+///
+/// Displayed, it is the text that Linux prints after the name of the event. There is no
+/// `struct page` here: `page=` has the address that x86-64 Linux would keep it at, so that it is
+/// never null for a frame.
+///
+/// ```
+/// use zonal::policy::trace::{Event, Gfp};
+/// use zonal::{MigrateType, Order, Pfn, Request};
+/// let request = Request::frame().migrate(MigrateType::Movable).zero();
+/// let event = Event::Alloc {
+///     pfn: Pfn::new(0x1234),
+///     order: Order::ZERO,
+///     migrate: MigrateType::Movable,
+///     gfp: Gfp::of(&request),
+/// };
+/// assert_eq!(event.name(), "mm_page_alloc");
+/// assert_eq!(
+///     format!("{event}"),
+///     "page=ffffea0000048d00 pfn=0x1234 order=0 migratetype=1 \
+///      gfp_flags=GFP_KERNEL|__GFP_ZERO|__GFP_MOVABLE"
+/// );
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum Event {
+    /// `mm_page_alloc`: a block was handed out.
+    Alloc {
+        /// Its first frame.
+        pfn: Pfn,
+        /// Its order.
+        order: Order,
+        /// What it was asked for.
+        migrate: MigrateType,
+        /// The request.
+        gfp: Gfp,
+    },
+    /// `mm_page_free`: a block was given back.
+    Free {
+        /// Its first frame.
+        pfn: Pfn,
+        /// Its order.
+        order: Order,
+    },
+    /// `mm_page_free_batched`: a single frame was given back as one of a list; comes with its
+    /// [`Free`](Self::Free).
+    FreeBatched {
+        /// The frame.
+        pfn: Pfn,
+    },
+    /// `mm_page_alloc_zone_locked`: a block was taken off the buddy lists, under the zone lock.
+    AllocZoneLocked {
+        /// Its first frame.
+        pfn: Pfn,
+        /// Its order.
+        order: Order,
+        /// What it was taken for.
+        migrate: MigrateType,
+        /// Whether for a CPU's cache, or else for the request itself.
+        percpu_refill: bool,
+    },
+    /// `mm_page_alloc_extfrag`: memory of another migrate type was taken.
+    AllocExtfrag {
+        /// First frame of the free block that was found.
+        pfn: Pfn,
+        /// The order that is wanted.
+        alloc_order: Order,
+        /// The order of the block that was found.
+        fallback_order: Order,
+        /// The migrate type that is wanted.
+        alloc_migrate: MigrateType,
+        /// The migrate type of the block that was found.
+        fallback_migrate: MigrateType,
+        /// Whether its pageblock is of the wanted type from now on.
+        change_ownership: bool,
+        /// The order of a pageblock.
+        pageblock_order: Order,
+    },
+    /// `mm_lru_insertion`: the host put a page on an LRU list.
+    LruInsertion {
+        /// Its first frame.
+        pfn: Pfn,
+        /// The list.
+        lru: Lru,
+        /// What kind of page.
+        flags: PageFlags,
+    },
+    /// `mm_lru_activate`: the host moved a page to an active list.
+    LruActivate {
+        /// Its first frame.
+        pfn: Pfn,
+    },
+}
+
+impl Event {
+    /// A block was handed out for `request`.
+    #[must_use]
+    pub const fn alloc(pfn: Pfn, request: &Request) -> Self {
+        let (order, migrate) = (request.order(), request.migrate_type());
+        Self::Alloc { pfn, order, migrate, gfp: Gfp::of(request) }
+    }
+
+    /// What kind it is.
+    #[must_use]
+    pub const fn point(&self) -> Point {
+        match self {
+            Self::Alloc { .. } => Point::Alloc,
+            Self::Free { .. } => Point::Free,
+            Self::FreeBatched { .. } => Point::FreeBatched,
+            Self::AllocZoneLocked { .. } => Point::AllocZoneLocked,
+            Self::AllocExtfrag { .. } => Point::AllocExtfrag,
+            Self::LruInsertion { .. } => Point::LruInsertion,
+            Self::LruActivate { .. } => Point::LruActivate,
+        }
+    }
+
+    /// Linux's name for it.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        self.point().name()
+    }
+
+    /// The frame it is about.
+    #[must_use]
+    pub const fn pfn(&self) -> Pfn {
+        match *self {
+            Self::Alloc { pfn, .. }
+            | Self::Free { pfn, .. }
+            | Self::FreeBatched { pfn }
+            | Self::AllocZoneLocked { pfn, .. }
+            | Self::AllocExtfrag { pfn, .. }
+            | Self::LruInsertion { pfn, .. }
+            | Self::LruActivate { pfn } => pfn,
+        }
+    }
+}
+
+/// Where x86-64 Linux (four levels, without randomisation) has the `struct page` of frame 0, and
+/// how long one is.
+const VMEMMAP: u64 = 0xffff_ea00_0000_0000;
+const PAGE: u64 = 64;
+
+impl fmt::Display for Event {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let pfn = self.pfn().get();
+        write!(f, "page={:016x} pfn={pfn:#x}", VMEMMAP.wrapping_add(pfn.wrapping_mul(PAGE)))?;
+        match *self {
+            Self::Alloc { order, migrate, gfp, .. } => {
+                write!(f, " order={order} migratetype={} gfp_flags={gfp}", migrate.index())
+            }
+            Self::Free { order, .. } => write!(f, " order={order}"),
+            Self::FreeBatched { .. } => f.write_str(" order=0"),
+            Self::AllocZoneLocked { order, migrate, percpu_refill, .. } => {
+                let (migrate, refill) = (migrate.index(), u8::from(percpu_refill));
+                write!(f, " order={order} migratetype={migrate} percpu_refill={refill}")
+            }
+            Self::AllocExtfrag {
+                alloc_order,
+                fallback_order,
+                alloc_migrate,
+                fallback_migrate,
+                change_ownership,
+                pageblock_order,
+                ..
+            } => {
+                let (to, from) = (alloc_migrate.index(), fallback_migrate.index());
+                let fragmenting = u8::from(fallback_order < pageblock_order);
+                let owner = u8::from(change_ownership);
+                write!(f, " alloc_order={alloc_order} fallback_order={fallback_order}")?;
+                write!(f, " pageblock_order={pageblock_order} alloc_migratetype={to}")?;
+                write!(f, " fallback_migratetype={from} fragmenting={fragmenting}")?;
+                write!(f, " change_ownership={owner}")
+            }
+            Self::LruInsertion { lru, flags, .. } => {
+                write!(f, " lru={} flags={flags}", lru as u8)
+            }
+            Self::LruActivate { .. } => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,280 @@
+//! Why an allocation or a free was refused, with what one needs to know to mend it.
+//!
+//! ```
+//! use zonal::error::FreeError;
+//! use zonal::{Order, Pfn};
+//! let error = FreeError::DoubleFree { pfn: Pfn::new(0x80), order: Order::ZERO };
+//! assert_eq!(error.to_string(), "double free: pfn 0x80 (order 0) is free already");
+//! ```
+
+mod online;
+mod range;
+
+pub use online::{OfflineError, OnlineError};
+pub use range::{ContiguousError, RangeError, RefusedRange};
+
+use crate::types::block::Block;
+use crate::types::counts::FreeCounts;
+use crate::types::mark::Mark;
+use crate::types::migrate_type::MigrateType;
+use crate::types::units::{NodeId, Order, Pfn, ZoneId};
+use crate::types::zone_type::ZoneType;
+use core::fmt;
+
+/// How many zones an [`AllocError`] describes one by one.
+pub const ZONES_EXPLAINED: usize = 8;
+
+/// Why a free was refused. Nothing was changed (I-4).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum FreeError {
+    /// Outside the memory the allocator knows of.
+    Foreign {
+        /// The frame given.
+        pfn: Pfn,
+    },
+    /// In a hole of the memory map.
+    Hole {
+        /// The frame given.
+        pfn: Pfn,
+    },
+    /// Reserved: never managed by the allocator.
+    Reserved {
+        /// The frame given.
+        pfn: Pfn,
+    },
+    /// Memory that is not there: it has not come [online](crate::Allocator::online), or has gone.
+    Offline {
+        /// The frame given.
+        pfn: Pfn,
+    },
+    /// The block is free, or in a cache, already.
+    DoubleFree {
+        /// The frame given.
+        pfn: Pfn,
+        /// The order given.
+        order: Order,
+    },
+    /// Allocated with another order.
+    WrongOrder {
+        /// The frame given.
+        pfn: Pfn,
+        /// The order given.
+        given: Order,
+        /// The order it was allocated with.
+        allocated: Order,
+    },
+    /// Inside an allocated block, not its first frame.
+    Inner {
+        /// The frame given.
+        pfn: Pfn,
+        /// The first frame of the block.
+        head: Pfn,
+        /// The order of the block.
+        order: Order,
+    },
+    /// Withdrawn from allocation.
+    Isolated {
+        /// The frame given.
+        pfn: Pfn,
+    },
+    /// The frame table holds a value that the allocator never writes.
+    Damaged {
+        /// The frame given.
+        pfn: Pfn,
+    },
+}
+
+impl fmt::Display for FreeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Foreign { pfn } => {
+                write!(f, "foreign frame: pfn {pfn} is outside the allocator's memory")
+            }
+            Self::Hole { pfn } => write!(f, "pfn {pfn} lies in a hole of the memory map"),
+            Self::Reserved { pfn } => write!(f, "pfn {pfn} is reserved and was never allocated"),
+            Self::Offline { pfn } => write!(f, "pfn {pfn} is offline"),
+            Self::DoubleFree { pfn, order } => {
+                write!(f, "double free: pfn {pfn} (order {order}) is free already")
+            }
+            Self::WrongOrder { pfn, given, allocated } => write!(
+                f,
+                "wrong order: pfn {pfn} was allocated with order {allocated}, freed with {given}"
+            ),
+            Self::Inner { pfn, head, order } => write!(
+                f,
+                "pfn {pfn} is inside the block of order {order} that starts at pfn {head}"
+            ),
+            Self::Isolated { pfn } => write!(f, "pfn {pfn} is isolated, not allocated"),
+            Self::Damaged { pfn } => write!(f, "the frame table is damaged at pfn {pfn}"),
+        }
+    }
+}
+
+impl core::error::Error for FreeError {}
+
+/// A block that could not be freed, given back to its holder, and why.
+#[derive(Debug)]
+#[must_use = "dropping it leaks the block"]
+pub struct RefusedFree {
+    /// The block.
+    pub block: Block,
+    /// Why.
+    pub error: FreeError,
+}
+
+impl fmt::Display for RefusedFree {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.error.fmt(f)
+    }
+}
+
+impl core::error::Error for RefusedFree {}
+
+/// Why an allocation failed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum AllocReason {
+    /// No zone that the request may use has such a block above the watermark.
+    Exhausted,
+    /// No zone at all fits the request's nodes and zone limit.
+    NoZone,
+    /// The request names a migrate type that is a state of pageblocks.
+    NotRequestable,
+    /// The host cannot fill frames with zero bytes; the block was given back.
+    CannotZero,
+}
+
+/// A zone that was tried.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ZoneTried {
+    /// The zone instance.
+    pub zone: ZoneId,
+    /// Its node.
+    pub node: NodeId,
+    /// Its type.
+    pub zone_type: ZoneType,
+    /// Free frames on its buddy lists.
+    pub free: u64,
+    /// Free frames it must keep for this request's watermark and lowmem reserve.
+    pub keep: u64,
+    /// Frames in per-CPU caches.
+    pub cached: u64,
+    /// Frames whose merging is deferred.
+    pub deferred: u64,
+    /// Largest free order for each of unmovable, movable, reclaimable.
+    pub largest: [Option<Order>; 3],
+}
+
+/// A failed allocation, explained. Large, because there is no heap to put it in; it is built
+/// only on failure.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct AllocError {
+    /// Why.
+    pub reason: AllocReason,
+    /// The order asked for.
+    pub order: Order,
+    /// The migrate type asked for.
+    pub migrate: MigrateType,
+    /// The watermark that the last attempt kept.
+    pub mark: Mark,
+    /// How many zones were tried.
+    pub tried: usize,
+    /// The first of them.
+    pub zones: [Option<ZoneTried>; ZONES_EXPLAINED],
+    /// Free blocks by order and migrate type over all zones tried.
+    pub free: FreeCounts,
+}
+
+impl AllocError {
+    /// Free frames over the zones described.
+    #[must_use]
+    pub fn free_frames(&self) -> u64 {
+        self.zones.iter().flatten().map(|zone| zone.free).sum()
+    }
+}
+
+impl fmt::Display for AllocError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { order, migrate, mark, tried, .. } = self;
+        let name = migrate.name();
+        match self.reason {
+            AllocReason::NoZone => {
+                return write!(f, "no zone fits the nodes and zone limit of the request");
+            }
+            AllocReason::NotRequestable => {
+                return write!(f, "migrate type {name} is a state of pageblocks, not a request");
+            }
+            AllocReason::CannotZero => {
+                return write!(f, "this host cannot fill frames with zero bytes");
+            }
+            AllocReason::Exhausted => {}
+        }
+        write!(f, "no free block of order {order} ({name}) above the {mark:?} watermark; ")?;
+        write!(f, "{tried} zone(s) tried")?;
+        for zone in self.zones.iter().flatten() {
+            write!(
+                f,
+                "; zone {} (node {} {}): {} frames free, {} to be kept, {} cached, {} deferred, largest free order",
+                zone.zone,
+                zone.node,
+                zone.zone_type.name(),
+                zone.free,
+                zone.keep,
+                zone.cached,
+                zone.deferred
+            )?;
+            for (migrate, largest) in MigrateType::ALL.iter().zip(zone.largest) {
+                match largest {
+                    Some(order) => write!(f, " {} {order}", migrate.name())?,
+                    None => write!(f, " {} none", migrate.name())?,
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl core::error::Error for AllocError {}
+
+/// What a bulk free did: every frame that could be freed was.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[must_use]
+pub struct BulkFreed {
+    /// Frames freed.
+    pub freed: usize,
+    /// Frames refused.
+    pub refused: usize,
+    /// Position of the first refused frame in the slice, and why.
+    pub first_refused: Option<(usize, FreeError)>,
+}
+
+/// Why an [`Allocator`](crate::Allocator) could not be built.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum BuildError {
+    /// A slice of the storage has another length than [`TableSize`](crate::TableSize) says.
+    WrongLength {
+        /// Which one.
+        what: &'static str,
+        /// Elements given.
+        given: u64,
+        /// Elements wanted.
+        wanted: u64,
+    },
+    /// The frame table's memory was not zeroed.
+    NotZeroed,
+}
+
+impl fmt::Display for BuildError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::WrongLength { what, given, wanted } => {
+                write!(f, "the storage for {what} has {given} elements, {wanted} are wanted")
+            }
+            Self::NotZeroed => f.write_str("the frame table's memory must be zeroed first"),
+        }
+    }
+}
+
+impl core::error::Error for BuildError {}

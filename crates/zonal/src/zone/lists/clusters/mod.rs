@@ -1,0 +1,276 @@
+//! Whether the order-0 frames on the buddy lists belong to clusters, so that a batch can be cut
+//! off a list in O(1).
+//!
+//! - Source: Lu 2018, patch 3 ([`Cut`]) and patch 4 ([`CutAndJoin`]), on Linux 4.16.
+//! - Mechanism: neighbours on an order-0 list share a cluster of at most `batch` frames, which
+//!   knows its tail and its count. A refill cuts whole clusters off the head of the list under
+//!   the zone lock, and clears the frames' states when it has let the lock go. In between they
+//!   look free and are on no list: `in_progress` counts who is in that window, and whoever looks
+//!   at single frames by pfn waits, lock in hand, until it is 0. A batch of one migrate type goes
+//!   back linked as it was in the CPU's cache: the hold writes no links, and a cluster's count
+//!   once for all that join it. Patch 4: a full batch becomes a cluster of its own.
+//! - State, guarded by the zone lock: slots (tail and count) in an array with a bitmap and a
+//!   hint to the lowest free one; a word a frame that names its cluster. `in_progress` is
+//!   raised under the lock and lowered without it.
+//! - Conflicts with merging single frames, which looks at buddies by pfn: a batch is cut only
+//!   while merging is skipped, and merging waits for the window.
+//! - Conflicts with interrupt handlers that allocate or free on a CPU whose cache is claimed by an
+//!   owner: a handler that comes in the owner's window waits for it for ever. Slots that turn
+//!   interrupts off are safe; an owner has to do it himself.
+//! - Out of slots is not an error: the frame goes on its list without a cluster. Zones whose
+//!   batch is 1 have no slots.
+//! - Counters: `cluster_cuts`, `cluster_joins`, `cluster_waits` in the zone's events.
+//! - Tests: `loom_window.rs` (and a canary that does not wait), `clusters.rs`, the suites.
+//!
+//! ```
+//! use zonal::policy::cluster::{Clusters, Cut, None};
+//! assert_eq!(<None as Clusters>::slot_words(1 << 20, 31), 0, "off: no memory");
+//! let slots = (1_u64 << 20).div_ceil(31);
+//! assert_eq!(<Cut as Clusters>::slot_words(1 << 20, 31), 1 + slots.div_ceil(64) + slots);
+//! assert_eq!(<Cut as Clusters>::slot_words(1 << 9, 1), 0, "small zones have none");
+//! ```
+
+use crate::frame::FrameTable;
+use crate::platform::Platform;
+mod slots;
+
+use core::fmt;
+pub use slots::{Members, Slots};
+
+/// Whether there are clusters on the order-0 lists, and how they come to be.
+pub trait Clusters: Send + Sync + 'static {
+    /// Whether frames belong to clusters at all; if not, every function here is empty.
+    const CUT: bool;
+    /// Whether a full batch of one migrate type goes in as one cluster.
+    const JOIN: bool;
+    /// What the zone lock guards.
+    type Zone: fmt::Debug + Send;
+    /// A zone without slots.
+    const VACANT: Self::Zone;
+
+    /// Words of caller's memory that a zone of `managed` frames with this batch needs.
+    fn slot_words(managed: u64, batch: u32) -> u64;
+    /// Gives the zone its words, from `first` on, all zero and as many as `slot_words` says. There
+    /// are clusters from [`set_batch`](Self::set_batch) on.
+    fn tune(zone: &mut Self::Zone, first: u64, managed: u64, batch: u32);
+    /// Lets clusters have so many frames, if that is more than before: the zone has grown.
+    fn set_batch(zone: &mut Self::Zone, batch: u32);
+
+    /// The frame at `index`, merge-skipped or not, came to one end of an order-0 list;
+    /// `neighbour` is the frame that was at that end before. `last`: that end is the tail.
+    fn joined<P: Platform>(
+        zone: &mut Self::Zone,
+        table: &FrameTable<'_, P>,
+        index: u32,
+        skipped: bool,
+        neighbour: Option<u32>,
+        last: bool,
+    );
+    /// The frame at `index` is about to leave its list; `before` is the one nearer to the head.
+    fn leaving<P: Platform>(
+        zone: &mut Self::Zone,
+        table: &FrameTable<'_, P>,
+        index: u32,
+        skipped: bool,
+        before: Option<u32>,
+    );
+    /// Merge-skipped frames came to the head of an order-0 list, the last of them outermost;
+    /// `neighbour` is the frame that was there before.
+    fn joined_run<P: Platform>(
+        zone: &mut Self::Zone,
+        table: &FrameTable<'_, P>,
+        frames: &[u32],
+        neighbour: Option<u32>,
+    );
+    /// Ends the cluster that begins at `head` if it has at most `most` frames.
+    fn end<P: Platform>(
+        zone: &mut Self::Zone,
+        table: &FrameTable<'_, P>,
+        head: u32,
+        most: u64,
+    ) -> Option<Members>;
+    /// A new cluster; `None` when out of slots.
+    fn begin<P: Platform>(
+        zone: &mut Self::Zone,
+        table: &FrameTable<'_, P>,
+        members: Members,
+    ) -> Option<u32>;
+
+    /// The slot and the members of a listed frame's cluster, for checkers.
+    fn find<P: Platform>(
+        zone: &Self::Zone,
+        table: &FrameTable<'_, P>,
+        index: u32,
+    ) -> Option<(u32, Members)>;
+    /// Slots in use, for checkers. O(slots / 64).
+    fn used<P: Platform>(zone: &Self::Zone, table: &FrameTable<'_, P>) -> u32;
+
+    /// Enters the window; with the zone lock held.
+    fn open<P: Platform>(zone: &Self::Zone, table: &FrameTable<'_, P>) -> Window;
+    /// Waits until nobody is in the window; with the zone lock held, so nobody enters it.
+    /// `true` if there was somebody.
+    fn wait<P: Platform>(zone: &Self::Zone, table: &FrameTable<'_, P>) -> bool;
+}
+
+/// Being in the window of a zone: frames look free that are on no list. Ends by
+/// closing it; who drops it instead makes others wait for ever.
+#[derive(Debug)]
+#[must_use]
+pub struct Window {
+    word: u64,
+}
+
+impl Window {
+    /// The frames' states are what they should be.
+    pub(crate) fn close<P: Platform>(self, table: &FrameTable<'_, P>) {
+        table.leave_window(self.word);
+    }
+}
+
+/// No clusters: batches are taken off the lists frame by frame.
+#[derive(Clone, Copy, Debug)]
+pub struct None;
+
+impl Clusters for None {
+    const CUT: bool = false;
+    const JOIN: bool = false;
+    type Zone = ();
+    const VACANT: () = ();
+
+    fn slot_words(_: u64, _: u32) -> u64 {
+        0
+    }
+    fn tune((): &mut (), _: u64, _: u64, _: u32) {}
+    fn set_batch((): &mut (), _: u32) {}
+    #[inline(always)]
+    fn joined<P: Platform>(
+        (): &mut (),
+        _: &FrameTable<'_, P>,
+        _: u32,
+        _: bool,
+        _: Option<u32>,
+        _: bool,
+    ) {
+    }
+    #[inline(always)]
+    fn joined_run<P: Platform>((): &mut (), _: &FrameTable<'_, P>, _: &[u32], _: Option<u32>) {}
+    #[inline(always)]
+    fn leaving<P: Platform>((): &mut (), _: &FrameTable<'_, P>, _: u32, _: bool, _: Option<u32>) {}
+    #[inline(always)]
+    fn end<P: Platform>((): &mut (), _: &FrameTable<'_, P>, _: u32, _: u64) -> Option<Members> {
+        Option::None
+    }
+    #[inline(always)]
+    fn begin<P: Platform>((): &mut (), _: &FrameTable<'_, P>, _: Members) -> Option<u32> {
+        Option::None
+    }
+    fn find<P: Platform>((): &(), _: &FrameTable<'_, P>, _: u32) -> Option<(u32, Members)> {
+        Option::None
+    }
+    fn used<P: Platform>((): &(), _: &FrameTable<'_, P>) -> u32 {
+        0
+    }
+    #[inline(always)]
+    fn open<P: Platform>((): &(), _: &FrameTable<'_, P>) -> Window {
+        Window { word: 0 }
+    }
+    #[inline(always)]
+    fn wait<P: Platform>((): &(), _: &FrameTable<'_, P>) -> bool {
+        false
+    }
+}
+
+/// Implements [`Clusters`] over [`Slots`].
+macro_rules! over_slots {
+    ($policy:ty, join: $join:literal) => {
+        impl Clusters for $policy {
+            const CUT: bool = true;
+            const JOIN: bool = $join;
+            type Zone = Slots;
+            const VACANT: Slots = Slots::VACANT;
+
+            fn slot_words(managed: u64, batch: u32) -> u64 {
+                Slots::words(managed, batch)
+            }
+            fn tune(zone: &mut Slots, first: u64, managed: u64, batch: u32) {
+                *zone = Slots::new(first, managed, batch);
+            }
+            fn set_batch(zone: &mut Slots, batch: u32) {
+                zone.set_batch(batch);
+            }
+            #[inline(always)]
+            fn joined<P: Platform>(
+                zone: &mut Slots,
+                table: &FrameTable<'_, P>,
+                index: u32,
+                skipped: bool,
+                neighbour: Option<u32>,
+                last: bool,
+            ) {
+                zone.joined(table, index, skipped, neighbour, last);
+            }
+            #[inline(always)]
+            fn joined_run<P: Platform>(
+                zone: &mut Slots,
+                table: &FrameTable<'_, P>,
+                frames: &[u32],
+                neighbour: Option<u32>,
+            ) {
+                zone.joined_run(table, frames, neighbour);
+            }
+            fn leaving<P: Platform>(
+                zone: &mut Slots,
+                table: &FrameTable<'_, P>,
+                index: u32,
+                skipped: bool,
+                before: Option<u32>,
+            ) {
+                zone.leaving(table, index, skipped, before);
+            }
+            fn end<P: Platform>(
+                zone: &mut Slots,
+                table: &FrameTable<'_, P>,
+                head: u32,
+                most: u64,
+            ) -> Option<Members> {
+                zone.end(table, head, most)
+            }
+            fn begin<P: Platform>(
+                zone: &mut Slots,
+                table: &FrameTable<'_, P>,
+                members: Members,
+            ) -> Option<u32> {
+                zone.begin(table, members)
+            }
+            fn find<P: Platform>(
+                zone: &Slots,
+                table: &FrameTable<'_, P>,
+                index: u32,
+            ) -> Option<(u32, Members)> {
+                zone.find(table, index)
+            }
+            fn used<P: Platform>(zone: &Slots, table: &FrameTable<'_, P>) -> u32 {
+                zone.used(table)
+            }
+            fn open<P: Platform>(zone: &Slots, table: &FrameTable<'_, P>) -> Window {
+                table.enter_window(zone.first);
+                Window { word: zone.first }
+            }
+            fn wait<P: Platform>(zone: &Slots, table: &FrameTable<'_, P>) -> bool {
+                zone.wait(table)
+            }
+        }
+    };
+}
+
+/// Batches are cut off the list whole; frames that come back join their neighbour's cluster
+/// (patch 3).
+#[derive(Clone, Copy, Debug)]
+pub struct Cut;
+
+/// As [`Cut`], and a full batch of movable frames becomes a cluster at once (patch 4).
+#[derive(Clone, Copy, Debug)]
+pub struct CutAndJoin;
+
+over_slots!(Cut, join: false);
+over_slots!(CutAndJoin, join: true);
