@@ -2,14 +2,16 @@
 
 use std::error::Error;
 use std::sync::atomic::{AtomicU8, AtomicU64};
+use zonal::Host;
 use zonal::map::{MemoryMap, PhysAddr, Region};
 use zonal::plan::{Config, Plan};
-use zonal::platform::{AtomicByte, AtomicWord, Platform, Slot};
+use zonal::platform::Platform;
 use zonal::policy::{Policy, Split};
 use zonal::watermark::{MinFree, WatermarkConfig};
-use zonal::{Allocator, Common, CpuId, CpuZone, Exchange, NodeId, Pfn, Storage, TableSize, Zone};
+use zonal::{Allocator, CpuId, NodeId, Pfn};
 use zonal_host::biased_slot::BiasedSlot;
 use zonal_host::park_lock::ParkLock;
+use zonal_tables::HeapTables;
 
 /// Asking the system for the CPU is left out: what that costs depends on the C library and on
 /// what the tool that counts lets through.
@@ -32,6 +34,8 @@ impl<const NODE: u8> Platform for OneCpu<NODE> {
     }
 }
 
+impl<const NODE: u8> Host for OneCpu<NODE> {}
+
 const MEMORY: u64 = 256 << 20;
 
 /// Runs `work` on an allocator of one zone without watermarks.
@@ -50,31 +54,11 @@ pub(crate) fn with_allocator<S: Policy>(
 }
 
 /// Runs `work` on an allocator for `plan`.
-pub(crate) fn with_plan<P: Platform, S: Policy>(
+pub(crate) fn with_plan<P: Host, S: Policy>(
     host: P,
     plan: &Plan,
     work: impl FnOnce(&Allocator<'_, P, S>) -> Result<(), Box<dyn Error>>,
 ) -> Result<(), Box<dyn Error>> {
-    let size = TableSize::of::<S>(plan);
-    let words = |n: u64| (0..n).map(|_| P::Word::new(0)).collect::<Vec<_>>();
-    let states: Vec<_> = (0..size.frames).map(|_| P::Byte::new(0)).collect();
-    let (links, pageblocks) = (words(size.frames), words(size.pageblocks));
-    let (cluster_links, clusters) = (words(size.clusters), words(size.cluster_words));
-    let mut zones: Vec<_> = (0..size.zones).map(|_| Zone::vacant()).collect();
-    let caches: Vec<_> =
-        (0..size.caches).map(|_| <P::Slot<CpuZone<S>> as Slot<_>>::new(CpuZone::new())).collect();
-    let exchanges: Vec<_> = (0..size.caches).map(|_| Exchange::new()).collect();
-    let common = Common::new();
-    let storage = Storage {
-        states: &states,
-        links: &links,
-        pageblocks: &pageblocks,
-        cluster_links: &cluster_links,
-        clusters: &clusters,
-        zones: &mut zones,
-        caches: &caches,
-        exchanges: &exchanges,
-        common: &common,
-    };
-    work(&Allocator::<_, S>::new(host, plan, storage)?)
+    let mut tables = HeapTables::new(plan)?;
+    work(&Allocator::<_, S>::new(host, plan, tables.storage())?)
 }

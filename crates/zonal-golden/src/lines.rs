@@ -5,6 +5,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use zonal::CpuId;
+use zonal::Host;
 use zonal::platform::shared_slot::{Guarded, SharedSlot};
 use zonal::platform::{AtomicByte, AtomicWord, Lock, Platform};
 
@@ -115,3 +116,5 @@ impl Platform for Seen {
         zonal::NodeId(self.node)
     }
 }
+
+impl Host for Seen {}

@@ -14,9 +14,9 @@ use crate::lines::{Seen, touched};
 use crate::work::{Case, Outcome};
 use std::error::Error;
 use std::hint::black_box;
+use zonal::Host;
 use zonal::map::{MemoryMap, PhysAddr, Region};
 use zonal::plan::{Config, Plan};
-use zonal::platform::Platform;
 use zonal::policy::{Policy, Split};
 use zonal::preset::{FairZone, LessDirty, Linux316, Linux416, Zonal};
 use zonal::{Allocator, MigrateType, NodeId, Order, Request, ZoneId, ZoneType};
@@ -67,11 +67,7 @@ const fn request(work: Work) -> Request {
 }
 
 /// Brings the node's zones down to where the next request for a page goes elsewhere.
-fn prepare<P: Platform, S: Policy>(
-    allocator: &Allocator<'_, P, S>,
-    work: Work,
-    node: u8,
-) -> Outcome {
+fn prepare<P: Host, S: Policy>(allocator: &Allocator<'_, P, S>, work: Work, node: u8) -> Outcome {
     if work == Work::Low {
         let of_node = |zone: Option<ZoneId>| {
             zone.and_then(|id| allocator.zone_info(id)).is_some_and(|zone| zone.node.0 == node)
@@ -89,7 +85,7 @@ fn prepare<P: Platform, S: Policy>(
 }
 
 #[inline(never)]
-fn pairs<P: Platform, S: Policy>(
+fn pairs<P: Host, S: Policy>(
     allocator: &Allocator<'_, P, S>,
     request: &Request,
     iterations: u64,
@@ -110,7 +106,7 @@ fn counted<S: Policy>(machine: Machine, work: Work, iterations: u64) -> Outcome 
     }
 }
 
-fn prepared<P: Platform, S: Policy>(
+fn prepared<P: Host, S: Policy>(
     allocator: &Allocator<'_, P, S>,
     work: Work,
     node: u8,

@@ -36,7 +36,7 @@
 //!
 //! ```
 //! use std::sync::{Arc, Mutex};
-//! use zonal::slowpath::Shortage;
+//! use zonal::slow_path::Shortage;
 //! use zonal::{Order, Pfn, Request};
 //! use zonal_host::Arena;
 //! use zonal_host::pager::{FreeFrames, Pager};
@@ -74,10 +74,10 @@ use std::cell::Cell;
 use std::fmt;
 use std::ptr;
 use std::sync::Arc;
-use zonal::platform::{Immovable, Migration};
 use zonal::policy::Policy;
-use zonal::slowpath::Shortage;
+use zonal::slow_path::Shortage;
 use zonal::{Allocator, FreeError, Order, Pfn, ZoneId};
+use zonal::{Immovable, Migration};
 
 /// Where a pager frees what it gives up, whichever preset the arena has.
 pub trait FreeFrames {

@@ -23,11 +23,13 @@ use parking_lot::Mutex;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
-use zonal::platform::{CannotZero, Immovable, Migration, Platform};
+use zonal::Host;
+use zonal::platform::Platform;
 use zonal::policy::Policy;
-use zonal::slowpath::Shortage;
+use zonal::slow_path::Shortage;
 use zonal::units::FRAME_SHIFT;
 use zonal::{Allocator, CpuId, NodeId, Order, Pfn, ZoneId};
+use zonal::{CannotZero, Immovable, Migration};
 
 /// The host: see the [module](self).
 #[derive(Debug)]
@@ -153,7 +155,9 @@ impl Platform for Threads {
         let Some(nodes) = &self.nodes else { return NodeId(0) };
         NodeId(nodes.get(cpu.0 as usize).map_or(0, |node| node.load(Ordering::Relaxed)))
     }
+}
 
+impl Host for Threads {
     fn zero(&self, pfn: Pfn, order: Order) -> Result<(), CannotZero> {
         let Some(memory) = &self.memory else { return Err(CannotZero) };
         let frame = pfn.get().checked_sub(memory.first.get()).ok_or(CannotZero)?;

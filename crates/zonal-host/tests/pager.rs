@@ -12,7 +12,7 @@ use zonal::compact::{CompactEvents, CompactOutcome};
 use zonal::error::FreeError;
 use zonal::policy::Policy;
 use zonal::preset::{Cluster, ClusterFree, Linux416, SkipMerge, Zonal};
-use zonal::slowpath::Shortage;
+use zonal::slow_path::Shortage;
 use zonal::watermark::WatermarkConfig;
 use zonal::{Order, Pfn, Request, ZoneId};
 use zonal_host::pager::{FreeFrames, copy_block};

@@ -16,7 +16,7 @@
 
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-use zonal::platform::{Immovable, Migration};
+use zonal::{Immovable, Migration};
 use zonal::{Order, Pfn};
 use zonal_host::pager::Pager;
 

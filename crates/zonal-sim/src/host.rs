@@ -8,10 +8,10 @@ use crate::platform::Sim;
 use crate::task::count_taken;
 use std::rc::Rc;
 use zonal::page_state::PageState;
-use zonal::platform::{Immovable, Migration};
 use zonal::policy::Policy;
-use zonal::slowpath::Shortage;
+use zonal::slow_path::Shortage;
 use zonal::{Allocator, Order, Pfn};
+use zonal::{Immovable, Migration};
 
 /// What a workload does for the allocator; see [`Platform`](zonal::platform::Platform).
 pub(crate) trait Host {

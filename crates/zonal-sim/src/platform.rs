@@ -17,10 +17,12 @@ use crate::memory;
 use crate::slot::SimSlot;
 use crate::ticks::Ticks;
 use core::sync::atomic::{AtomicU8, AtomicU64, Ordering};
-use zonal::platform::{AtomicByte, AtomicWord, Immovable, Migration, Platform};
+use zonal::Host;
+use zonal::platform::{AtomicByte, AtomicWord, Platform};
 use zonal::policy::Policy;
-use zonal::slowpath::Shortage;
+use zonal::slow_path::Shortage;
 use zonal::{Allocator, CpuId, NodeId, Order, ZoneId};
+use zonal::{Immovable, Migration};
 
 /// One turn of a loop that waits for another CPU: a `pause` and the test.
 const RELAX: Ticks = Ticks(50 * Ticks::PER_CYCLE);
@@ -66,7 +68,9 @@ impl Platform for Sim {
             assert!(!std::thread::panicking(), "waits for a CPU that will never go on");
         }
     }
+}
 
+impl Host for Sim {
     fn wake_reclaim(&self, _: ZoneId) {
         host::call((), |host| host.wake_reclaim());
     }

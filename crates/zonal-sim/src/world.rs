@@ -9,12 +9,13 @@ use crate::slot::SimSlot;
 use crate::space::{Home, Layout};
 use crate::task::Pages;
 use core::num::NonZeroU32;
-use zonal::keeper::Keeper;
 use zonal::map::{MemoryMap, PhysAddr, Region};
 use zonal::plan::{Config, Plan};
 use zonal::platform::{AtomicByte, AtomicWord, Slot};
+use zonal::policy::PcpPolicy;
 use zonal::policy::{Policy, Split};
-use zonal::{Allocator, Common, CpuZone, Exchange, NodeId, Pfn, Storage, TableSize, Zone};
+use zonal::zone::tables::FreeWords;
+use zonal::{Allocator, Exchange, NodeId, PerCpuPages, Pfn, SharedState, Storage, TableSize, Zone};
 
 /// Where memory begins: above what belongs to DMA zones, so that each node has one zone.
 pub(crate) const START: u64 = 4 << 30;
@@ -51,13 +52,15 @@ pub(crate) fn with_allocator<S: Policy, R>(
     let size = TableSize::of::<S>(plan);
     let words = |count: u64| memory::table(count as usize, || SimWord::new(0));
     let states = memory::table(size.frames as usize, || SimByte::new(0))?;
-    let (links, pageblocks) = (words(size.frames)?, words(size.pageblocks)?);
+    let pageblocks = words(size.pageblocks)?;
+    let [links, slots, cluster_of] = size.free.map(words);
+    let (links, slots, cluster_of) = (links?, slots?, cluster_of?);
     let (cluster_links, clusters) = (words(size.clusters)?, words(size.cluster_words)?);
     let mut zones: Vec<_> = (0..size.zones).map(|_| Zone::vacant()).collect();
-    let cache = |_| <SimSlot<CpuZone<S>> as Slot<_>>::new(CpuZone::new());
+    let cache = |_| <SimSlot<PerCpuPages<S>> as Slot<_>>::new(PerCpuPages::new());
     let caches: Vec<_> = (0..size.caches).map(cache).collect();
     let exchanges: Vec<_> = (0..size.caches).map(|_| Exchange::<Sim>::new()).collect();
-    let common = Box::new(Common::new());
+    let shared = Box::new(SharedState::new());
     let pages = engine::with(|engine| {
         let stride = machine.cache.struct_page_bytes / 64;
         let first = engine.try_grow(size.frames as usize * stride as usize)?;
@@ -73,10 +76,12 @@ pub(crate) fn with_allocator<S: Policy, R>(
         engine.register("caches", &caches, Layout::Packed, Home::Local);
         engine.register("zone", &zones, Layout::Packed, Home::Divided);
         engine.register("pageblocks", &pageblocks, Layout::Packed, Home::Divided);
+        engine.register("clusters", &cluster_of, in_page(8), Home::Divided);
+        engine.register("cluster links", &slots, Layout::Packed, Home::Divided);
         engine.register("clusters", &clusters, in_page(8), Home::Divided);
         engine.register("cluster links", &cluster_links, Layout::Packed, Home::Divided);
         engine.register("depot", &exchanges, Layout::Packed, Home::Local);
-        engine.register("depot", core::slice::from_ref(&*common), Layout::Packed, Home::Local);
+        engine.register("depot", core::slice::from_ref(&*shared), Layout::Packed, Home::Local);
         Ok(Pages {
             base: plan_base(plan),
             frames: size.frames,
@@ -90,14 +95,14 @@ pub(crate) fn with_allocator<S: Policy, R>(
         pages.unwrap_or_else(|| Err(SimError::Build("no machine on this thread".into())))?;
     let storage = Storage {
         states: &states,
-        links: &links,
         pageblocks: &pageblocks,
+        free: FreeWords([&links, &slots, &cluster_of]),
         cluster_links: &cluster_links,
         clusters: &clusters,
         zones: &mut zones,
         caches: &caches,
         exchanges: &exchanges,
-        common: &common,
+        shared: &shared,
     };
     let allocator = Allocator::new(Sim::new(machine.topology), plan, storage)
         .map_err(|error| SimError::Build(error.to_string()))?;
@@ -106,7 +111,7 @@ pub(crate) fn with_allocator<S: Policy, R>(
 
 /// Whether the preset keeps order-0 frames on lists through their metadata, as Linux does.
 pub(crate) fn is_listed<S: Policy>() -> bool {
-    <S::Keeper as Keeper>::CLUSTER == 0
+    S::Pcp::CLUSTER == 0
 }
 
 /// The first frame of the table.

@@ -37,7 +37,8 @@ use crate::snapshot::{Found, Snapshot};
 use std::fmt;
 use zonal::frame::FrameState;
 use zonal::inspect::Place;
-use zonal::policy::{Merge, Policy};
+use zonal::policy::FreeMemory;
+use zonal::policy::Policy;
 use zonal::{HOLD_BOUND, MigrateType, Order, Pfn, ZoneId, hold_bound};
 
 /// An invariant that does not hold.
@@ -80,7 +81,7 @@ impl Rules {
     /// What the preset says of itself.
     #[must_use]
     pub const fn of<S: Policy>() -> Self {
-        Self { defers: S::Merge::defers, hold: hold_bound::<S>() }
+        Self { defers: S::Free::defers, hold: hold_bound::<S::Free>() }
     }
 }
 

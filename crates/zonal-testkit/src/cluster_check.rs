@@ -14,8 +14,9 @@
 use crate::checkers::{Checked, Violation};
 use zonal::frame::FrameState;
 use zonal::inspect::ListCluster;
-use zonal::keeper::{Keeper, Tuning};
+use zonal::pcp::Tuning;
 use zonal::platform::Platform;
+use zonal::policy::PcpPolicy;
 use zonal::policy::Policy;
 use zonal::{Allocator, MigrateType, Pfn, ZoneId};
 
@@ -101,5 +102,5 @@ fn batch_of<P: Platform, S: Policy>(allocator: &Allocator<'_, P, S>, zone: ZoneI
     let (cpus, depot_share, pcp_batch) = (config.cpus, config.depot_share, config.pcp_batch);
     let (pcp_high, pageblock_order) = (config.pcp_high, config.pageblock_order);
     let tuning = Tuning { managed, cpus, depot_share, pcp_batch, pcp_high, pageblock_order };
-    S::Keeper::batch(tuning)
+    S::Pcp::batch(tuning)
 }

@@ -2,19 +2,18 @@
 //!
 //! ```
 //! use zonal::platform::single::SingleThread;
-//! use zonal_testkit::host::Host;
+//! use zonal_testkit::host::TestHost;
 //! use zonal_testkit::shape::Shape;
 //! let host = SingleThread::for_shape(Shape::Flat);
 //! assert!(!host.switch_cpu(zonal::CpuId(1)), "it has one CPU");
 //! ```
 
 use crate::shape::Shape;
-use zonal::platform::Platform;
 use zonal::platform::single::SingleThread;
 use zonal::{CpuId, NodeId, Order, Pfn};
 
 /// A platform that a test can build and, as far as it lets one, steer.
-pub trait Host: Platform {
+pub trait TestHost: zonal::Host {
     /// What the platform is called.
     const NAME: &'static str;
 
@@ -50,7 +49,7 @@ pub trait Host: Platform {
     }
 }
 
-impl Host for SingleThread {
+impl TestHost for SingleThread {
     const NAME: &'static str = "SingleThread";
 
     fn for_shape(_: Shape) -> Self {
@@ -60,7 +59,7 @@ impl Host for SingleThread {
 
 /// Real threads on real CPUs; where they run is the system's choice.
 #[cfg(all(target_os = "linux", not(loom)))]
-impl Host for zonal_host::Threads {
+impl TestHost for zonal_host::Threads {
     const NAME: &'static str = "Threads";
 
     fn for_shape(_: Shape) -> Self {

@@ -42,9 +42,8 @@ pub struct FreedBy<S, B>(PhantomData<fn() -> (S, B)>);
 
 impl<S: Policy, B: BulkFree> Policy for FreedBy<S, B> {
     const NAME: &'static str = S::NAME;
-    type Keeper = S::Keeper;
-    type Merge = S::Merge;
-    type Clusters = S::Clusters;
+    type Free = S::Free;
+    type Pcp = S::Pcp;
     type Compact = S::Compact;
     type Walk = S::Walk;
     type Dirty = S::Dirty;

@@ -22,6 +22,7 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
+use zonal::Host;
 use zonal::map::{MemoryMap, PhysAddr, Region};
 use zonal::plan::{Config, Plan};
 use zonal::platform::shared_slot::{Guarded, SharedSlot};
@@ -218,6 +219,8 @@ impl<W: AtomicWord> Platform for LoomPlatform<W> {
         thread::yield_now();
     }
 }
+
+impl<W: AtomicWord> Host for LoomPlatform<W> {}
 
 thread_local! {
     /// Whether the run has reached its part with several threads. All model threads of a

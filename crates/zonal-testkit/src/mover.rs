@@ -1,7 +1,7 @@
 //! What a host does when it is asked to move pages: as it should, or not.
 //!
 //! ```
-//! use zonal::platform::Migration;
+//! use zonal::Migration;
 //! use zonal::{Order, Pfn};
 //! use zonal_testkit::mover::{Answer, Moving, Movers};
 //! let movers = Movers::default();
@@ -15,7 +15,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
-use zonal::platform::Migration;
+use zonal::Migration;
 use zonal::{Order, Pfn};
 
 /// How the host behaves.

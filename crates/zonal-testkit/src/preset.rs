@@ -2,15 +2,16 @@
 //! shards, shared depot, stealing and coalescing.
 //!
 //! ```
-//! use zonal::keeper::Keeper;
+//! use zonal::policy::PcpPolicy;
 //! use zonal::policy::Policy;
 //! use zonal_testkit::preset::TinyZonal;
 //! assert_eq!(<<TinyZonal as Policy>::Keeper as Keeper>::CLUSTER, 8);
 //! ```
 
-use zonal::keeper::Depot;
+use zonal::pcp::Depot;
 use zonal::policy::split::{ByCpu, Whole};
-use zonal::policy::{Policy, cluster, merge::Lazy, trace::Off, walk::FirstFit};
+use zonal::policy::{Policy, merge::Lazy, trace::Off, walk::FirstFit};
+use zonal::zone::lists::BuddyLists;
 
 /// [`zonal::preset::Zonal`] with clusters of 8 frames.
 #[derive(Clone, Copy, Debug)]
@@ -18,9 +19,8 @@ pub struct TinyZonal;
 
 impl Policy for TinyZonal {
     const NAME: &'static str = "TinyZonal";
-    type Keeper = Depot<8>;
-    type Merge = Lazy;
-    type Clusters = cluster::None;
+    type Free = BuddyLists<Lazy>;
+    type Pcp = Depot<8>;
     type Compact = zonal::policy::compact::Cheapest;
     type Walk = FirstFit;
     type Dirty = zonal::policy::dirty::Unlimited;
@@ -35,9 +35,8 @@ pub struct TinySplit;
 
 impl Policy for TinySplit {
     const NAME: &'static str = "TinySplit";
-    type Keeper = Depot<8>;
-    type Merge = Lazy;
-    type Clusters = cluster::None;
+    type Free = BuddyLists<Lazy>;
+    type Pcp = Depot<8>;
     type Compact = zonal::policy::compact::Cheapest;
     type Walk = FirstFit;
     type Dirty = zonal::policy::dirty::Unlimited;

@@ -4,7 +4,7 @@
 //! ```
 //! use zonal::CpuId;
 //! use zonal::platform::Platform;
-//! use zonal_testkit::host::Host;
+//! use zonal_testkit::host::TestHost;
 //! use zonal_testkit::probe::{Mutexes, Probe};
 //! use zonal_testkit::shape::Shape;
 //! let host = Probe::<Mutexes>::for_shape(Shape::TwoNodes);
@@ -12,7 +12,7 @@
 //! assert_eq!(host.node(host.cpu()).0, 1);
 //! ```
 
-use crate::host::Host;
+use crate::host::TestHost;
 use crate::mover::{Answer, Movers, Moving};
 use crate::shape::Shape;
 use std::cell::Cell;
@@ -21,10 +21,11 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 use zonal::platform::shared_slot::{Guarded, SharedSlot};
 use zonal::platform::single::CellLock;
-use zonal::platform::{CannotZero, Immovable, Lock, Migration, Platform};
+use zonal::platform::{Lock, Platform};
 use zonal::policy::Policy;
-use zonal::slowpath::Shortage;
+use zonal::slow_path::Shortage;
 use zonal::{Allocator, CpuId, NodeId, Order, Pfn, ZoneId};
+use zonal::{CannotZero, Immovable, Migration};
 
 thread_local! {
     /// Zone locks and slots that this thread is inside of.
@@ -225,7 +226,9 @@ impl<L: Locks> Platform for Probe<L> {
     fn node(&self, cpu: CpuId) -> NodeId {
         self.shape.node_of(cpu)
     }
+}
 
+impl<L: Locks> zonal::Host for Probe<L> {
     fn zero(&self, pfn: Pfn, order: Order) -> Result<(), CannotZero> {
         self.called("zero", |calls| calls.zeroed.push((pfn, order)));
         if self.can_zero.load(Ordering::Relaxed) { Ok(()) } else { Err(CannotZero) }
@@ -267,7 +270,7 @@ impl<L: Locks> Platform for Probe<L> {
     }
 }
 
-impl<L: Locks> Host for Probe<L> {
+impl<L: Locks> TestHost for Probe<L> {
     const NAME: &'static str = L::NAME;
 
     fn for_shape(shape: Shape) -> Self {

@@ -13,7 +13,7 @@
 use crate::checkers::{Checked, Rules, Violation, check_all, check_faults};
 use crate::cluster_check::check_clusters;
 use crate::command::{Ask, Command, as_source};
-use crate::host::Host;
+use crate::host::TestHost;
 use crate::model::Model;
 use crate::shape::Shape;
 use crate::snapshot::Snapshot;
@@ -51,7 +51,7 @@ impl std::error::Error for Failure {}
 ///
 /// # Errors
 /// The first violation.
-pub fn run_commands<P: Host, S: Policy>(
+pub fn run_commands<P: TestHost, S: Policy>(
     shape: Shape,
     commands: &[Command],
 ) -> Result<(), Box<Failure>> {
@@ -62,7 +62,7 @@ pub fn run_commands<P: Host, S: Policy>(
 ///
 /// # Errors
 /// The first violation.
-pub fn run_with_rules<P: Host, S: Policy>(
+pub fn run_with_rules<P: TestHost, S: Policy>(
     shape: Shape,
     commands: &[Command],
     rules: Rules,
@@ -89,7 +89,7 @@ pub fn run_with_rules<P: Host, S: Policy>(
 }
 
 /// A world, its model, and who runs where.
-pub struct Runner<'w, 'm, P: Host, S: Policy> {
+pub struct Runner<'w, 'm, P: TestHost, S: Policy> {
     world: &'w World<'m, P, S>,
     model: Model<'m>,
     rules: Rules,
@@ -99,7 +99,7 @@ pub struct Runner<'w, 'm, P: Host, S: Policy> {
     last: Snapshot,
 }
 
-impl<'w, 'm, P: Host, S: Policy> Runner<'w, 'm, P, S> {
+impl<'w, 'm, P: TestHost, S: Policy> Runner<'w, 'm, P, S> {
     /// Starts on CPU 0.
     #[must_use]
     pub fn new(world: &'w World<'m, P, S>, rules: Rules) -> Self {

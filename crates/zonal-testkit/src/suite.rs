@@ -9,7 +9,7 @@
 use crate::checkers::{Rules, check_all, check_faults};
 use crate::cluster_check::check_clusters;
 use crate::command::commands;
-use crate::host::Host;
+use crate::host::TestHost;
 use crate::model::Model;
 use crate::runner::run_commands;
 use crate::shape::Shape;
@@ -38,7 +38,7 @@ pub fn effort(given: u32) -> u32 {
 ///
 /// # Panics
 /// With the shortest failing sequence, as source, if an invariant is broken.
-pub fn random_commands<P: Host, S: Policy>(cases: u32, seeds: Option<&'static str>) {
+pub fn random_commands<P: TestHost, S: Policy>(cases: u32, seeds: Option<&'static str>) {
     let persistence = seeds.map(FileFailurePersistence::Direct);
     let mut runner = TestRunner::new(Config {
         cases,
@@ -111,7 +111,7 @@ impl Ledger<'_> {
 }
 
 /// One thread: its way in and what it holds.
-struct Worker<'w, 'm, P: Host, S: Policy> {
+struct Worker<'w, 'm, P: TestHost, S: Policy> {
     allocator: &'w Allocator<'m, P, S>,
     handle: Option<CpuHandle<'w, 'm, P, S>>,
     ledger: Ledger<'w>,
@@ -121,7 +121,7 @@ struct Worker<'w, 'm, P: Host, S: Policy> {
     frames: u64,
 }
 
-impl<P: Host, S: Policy> Worker<'_, '_, P, S> {
+impl<P: TestHost, S: Policy> Worker<'_, '_, P, S> {
     fn run(&mut self, work: &Work) {
         // Now growing to the quota and staying there for a while, now giving most back.
         let mut growing = true;
@@ -222,7 +222,7 @@ impl<P: Host, S: Policy> Worker<'_, '_, P, S> {
 ///
 /// # Panics
 /// If an invariant is broken.
-pub fn threads_at_random<P: Host + Sync, S: Policy>(shape: Shape, seed: u64, work: Work)
+pub fn threads_at_random<P: TestHost + Sync, S: Policy>(shape: Shape, seed: u64, work: Work)
 where
     for<'m> World<'m, P, S>: Sync,
 {
@@ -233,7 +233,7 @@ where
 ///
 /// # Panics
 /// If an invariant is broken.
-pub fn threads_beside<P: Host + Sync, S: Policy>(
+pub fn threads_beside<P: TestHost + Sync, S: Policy>(
     shape: Shape,
     seed: u64,
     work: Work,

@@ -12,12 +12,14 @@
 //! });
 //! ```
 
-use crate::host::Host;
+use crate::host::TestHost;
 use crate::shape::Shape;
 use zonal::plan::Plan;
-use zonal::platform::{AtomicByte, AtomicWord, Platform, Slot};
+use zonal::platform::Platform;
+
+use zonal::Allocator;
 use zonal::policy::Policy;
-use zonal::{Allocator, Common, CpuZone, Exchange, Storage, TableSize, Zone};
+use zonal_tables::HeapTables;
 
 /// An allocator and what it was made of.
 pub struct World<'m, P: Platform, S: Policy> {
@@ -31,7 +33,10 @@ pub struct World<'m, P: Platform, S: Policy> {
 ///
 /// # Panics
 /// If the allocator cannot be built.
-pub fn with_world<P: Host, S: Policy, R>(shape: Shape, f: impl FnOnce(&World<'_, P, S>) -> R) -> R {
+pub fn with_world<P: TestHost, S: Policy, R>(
+    shape: Shape,
+    f: impl FnOnce(&World<'_, P, S>) -> R,
+) -> R {
     with_plan(shape, &shape.plan::<S>(), f)
 }
 
@@ -39,33 +44,13 @@ pub fn with_world<P: Host, S: Policy, R>(shape: Shape, f: impl FnOnce(&World<'_,
 ///
 /// # Panics
 /// If the allocator cannot be built.
-pub fn with_plan<P: Host, S: Policy, R>(
+pub fn with_plan<P: TestHost, S: Policy, R>(
     shape: Shape,
     plan: &Plan,
     f: impl FnOnce(&World<'_, P, S>) -> R,
 ) -> R {
-    let size = TableSize::of::<S>(plan);
-    let words = |count: u64| (0..count).map(|_| P::Word::new(0)).collect::<Vec<_>>();
-    let states: Vec<_> = (0..size.frames).map(|_| P::Byte::new(0)).collect();
-    let (links, pageblocks) = (words(size.frames), words(size.pageblocks));
-    let (cluster_links, clusters) = (words(size.clusters), words(size.cluster_words));
-    let mut zones: Vec<_> = (0..size.zones).map(|_| Zone::vacant()).collect();
-    let cache = |_| <P::Slot<CpuZone<S>> as Slot<_>>::new(CpuZone::new());
-    let caches: Vec<_> = (0..size.caches).map(cache).collect();
-    let exchanges: Vec<_> = (0..size.caches).map(|_| Exchange::new()).collect();
-    let common = Common::new();
-    let storage = Storage {
-        states: &states,
-        links: &links,
-        pageblocks: &pageblocks,
-        cluster_links: &cluster_links,
-        clusters: &clusters,
-        zones: &mut zones,
-        caches: &caches,
-        exchanges: &exchanges,
-        common: &common,
-    };
-    let allocator = Allocator::new(P::for_shape(shape), plan, storage);
+    let mut tables = HeapTables::new(plan).expect("room for a small machine's tables");
+    let allocator = Allocator::new(P::for_shape(shape), plan, tables.storage());
     let world = World { shape, allocator: allocator.expect("storage of the sizes asked for") };
     f(&world)
 }

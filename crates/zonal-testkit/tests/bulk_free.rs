@@ -16,7 +16,7 @@ use zonal::preset::{Cluster, Linux416, SplitZones, Traced};
 use zonal::report::VmStat;
 use zonal::{BulkFreed, CpuEvents, CpuId, MigrateType, NodeId, Order, Pfn, Request, ZoneId};
 use zonal_testkit::checkers::{Rules, check_all, check_faults};
-use zonal_testkit::host::Host;
+use zonal_testkit::host::TestHost;
 use zonal_testkit::lists::FreedBy;
 use zonal_testkit::model::Model;
 use zonal_testkit::preset::TinyZonal;
@@ -179,7 +179,7 @@ fn booked<L: Locks, S: Policy>(world: &World<'_, Probe<L>, S>) -> (CpuEvents, u6
 /// All invariants, with what the model has out.
 fn check<L: Locks, S: Policy>(world: &World<'_, Probe<L>, S>, model: &Model<'_>)
 where
-    Probe<L>: Host,
+    Probe<L>: TestHost,
 {
     check_faults(&world.allocator.platform().faults()).unwrap();
     check_all(&Snapshot::of(&world.allocator), model, &Rules::of::<S>()).unwrap();

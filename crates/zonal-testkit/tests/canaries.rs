@@ -1,20 +1,24 @@
 //! A checker that cannot fail checks nothing: each is shown what it is there to find.
 
+use zonal::Host;
+use zonal::Migration;
 use zonal::error::{AllocError, AllocReason};
 use zonal::frame::FrameState;
 use zonal::inspect::Place;
 use zonal::plan::Plan;
-use zonal::platform::{Lock, Migration, Platform, Slot};
+use zonal::platform::{Lock, Platform, Slot};
+use zonal::policy::walk::Walked;
 use zonal::policy::{Merge, Policy, Walk, merge, split, trace, walk};
-use zonal::slowpath::Shortage;
+use zonal::slow_path::Shortage;
 use zonal::watermark::Mark;
-use zonal::{HOLD_BOUND, MigrateType, NodeId, Order, Pfn, Request, Zone, ZoneId, ZoneType};
+use zonal::zone::lists::BuddyLists;
+use zonal::{HOLD_BOUND, MigrateType, NodeId, Order, Pfn, Request, ZoneId, ZoneType};
 use zonal_testkit::checkers::{
     Checked, Rules, check_all, check_counters, check_counts, check_faults, check_holds,
     check_lists, check_merged, check_one_place, check_reserve, check_states,
 };
 use zonal_testkit::command::{Ask, Command};
-use zonal_testkit::host::Host;
+use zonal_testkit::host::TestHost;
 use zonal_testkit::model::Model;
 use zonal_testkit::preset::TinyZonal;
 use zonal_testkit::probe::{Cells, Mutexes, Probe};
@@ -280,9 +284,8 @@ macro_rules! broken_preset {
         struct $name;
         impl Policy for $name {
             const NAME: &'static str = stringify!($name);
-            type Keeper = zonal::keeper::Depot<8>;
-            type Merge = $merge;
-            type Clusters = zonal::policy::cluster::None;
+            type Free = BuddyLists<$merge>;
+            type Pcp = zonal::pcp::Depot<8>;
             type Compact = zonal::policy::compact::Cheapest;
             type Walk = $walk;
             type Dirty = zonal::policy::dirty::Unlimited;
@@ -343,12 +346,12 @@ impl Walk for Lazybones {
     fn new_cpu() {}
     fn homes(_: &Plan, _: NodeId, _: walk::ZoneSet) {}
 
-    fn find<'z, P: Platform, S: Policy<Walk = Self>, R>(
+    fn find<'z, P: Platform, Z: Walked<P, Self>, R>(
         (): &(),
-        zones: &[Option<&'z Zone<P, S>>],
+        zones: &[Option<&'z Z>],
         _: ZoneType,
         _: Mark,
-        mut attempt: impl FnMut(&'z Zone<P, S>) -> Result<R, walk::Miss>,
+        mut attempt: impl FnMut(&'z Z) -> Result<R, walk::Miss>,
     ) -> Option<R> {
         zones.iter().take(1).find_map(|zone| attempt((*zone)?).ok())
     }

@@ -2,11 +2,12 @@
 
 use super::ledger::{Dice, Ledger, MOVABLE, W, ZONE, events, fragmented};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use zonal::keeper::Keeper;
-use zonal::policy::{Clusters, Compact, Policy, merge};
+use zonal::policy::FreeMemory;
+use zonal::policy::PcpPolicy;
+use zonal::policy::{Compact, Policy};
 use zonal::watermark::Watermarks;
 use zonal::{CompactMode, CompactOutcome, CpuId, MigrateType, Order, Request, ZoneId};
-use zonal_testkit::host::Host;
+use zonal_testkit::host::TestHost;
 use zonal_testkit::mover::{Movers, Moving};
 use zonal_testkit::probe::{Cells, Locks, Mutexes, Probe};
 use zonal_testkit::shape::{Shape, order};
@@ -161,7 +162,7 @@ where
             assert!(allocator.alloc_raw(&MOVABLE.with_order(Order::HUGE)).is_err(), "contended");
             allocator.drain_all();
             // Who compacts has disabled clusters; merges that are skipped without go on being so.
-            let skips = <S::Merge as merge::Merge>::SKIPS && !S::Clusters::CUT;
+            let skips = S::Free::SKIPS_MERGES && !S::Free::CUTS_BATCHES;
             assert_eq!(allocator.zone_info(ZONE).unwrap().merge_skipped > 0, skips, "{}", S::NAME);
             movers.let_go();
             stuck.join().unwrap()
@@ -242,7 +243,7 @@ fn requests_wait_for_compaction<S: Policy>() {
 /// A host that cannot move: nothing to gain but merges.
 fn without_a_host<S: Policy>() {
     fragmented::<Cells, S>(Shape::Flat, 60, Moving::Cannot, |ledger| {
-        let expected = match <S::Merge as merge::Merge>::SKIPS {
+        let expected = match S::Free::SKIPS_MERGES {
             true => CompactOutcome::Complete,
             false => CompactOutcome::Unavailable,
         };
@@ -292,11 +293,11 @@ fn what_is_deferred_is_room<S: Policy>() {
         // What is on the lists alone is one frame too little.
         let low = info.free.checked_sub(2 * Order::HUGE.frames()).expect("that much is free");
         assert!(allocator.set_watermarks(ZONE, Watermarks { min: 0, low, high: low }));
-        let expected = match S::Keeper::CLUSTER {
+        let expected = match S::Pcp::CLUSTER {
             0 => CompactOutcome::NotSuitable,
             _ => CompactOutcome::Success,
         };
-        assert_eq!(info.deferred > 0, S::Keeper::CLUSTER > 0, "{info:?}");
+        assert_eq!(info.deferred > 0, S::Pcp::CLUSTER > 0, "{info:?}");
         assert_eq!(allocator.compact_in_background(Order::HUGE), expected);
         ledger.finish();
     });

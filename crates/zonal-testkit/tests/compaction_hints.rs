@@ -2,7 +2,7 @@
 
 use super::ledger::{Dice, Ledger, MOVABLE, events, fragmented};
 use std::collections::BTreeSet;
-use zonal::platform::Migration;
+use zonal::Migration;
 use zonal::policy::Policy;
 use zonal::preset::{Cluster, ClusterFree, Linux416, SkipMerge};
 use zonal::{CompactMode, CompactOutcome, Order};

@@ -2,8 +2,9 @@
 
 use super::ledger::{Dice, Ledger, MOVABLE, ZONE, events, fragmented};
 use std::collections::BTreeMap;
-use zonal::policy::{Policy, cluster, compact, merge, split, trace, walk};
+use zonal::policy::{Policy, compact, merge, split, trace, walk};
 use zonal::preset::{Cluster, ClusterFree, Linux416, SkipMerge, Zonal};
+use zonal::zone::lists::BuddyLists;
 use zonal::{CompactMode, CompactOutcome, Order, Pfn};
 use zonal_testkit::mover::Moving;
 use zonal_testkit::probe::{Cells, Probe};
@@ -16,9 +17,8 @@ macro_rules! compacting {
         struct $name;
         impl Policy for $name {
             const NAME: &'static str = stringify!($name);
-            type Keeper = zonal::keeper::Linked;
-            type Merge = merge::Always;
-            type Clusters = cluster::None;
+            type Free = BuddyLists<merge::Always>;
+            type Pcp = zonal::pcp::Linked;
             type Compact = $compact;
             type Walk = walk::FirstFit;
             type Dirty = zonal::policy::dirty::Unlimited;

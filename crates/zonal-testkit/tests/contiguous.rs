@@ -8,7 +8,7 @@ use zonal::info::ZoneInfo;
 use zonal::policy::Policy;
 use zonal::{Contiguous, CpuId, MigrateType, Order, Pfn, Request, ZoneId, ZoneType};
 use zonal_testkit::checkers::{Rules, check_all, check_faults};
-use zonal_testkit::host::Host;
+use zonal_testkit::host::TestHost;
 use zonal_testkit::model::Model;
 use zonal_testkit::mover::Moving;
 use zonal_testkit::probe::{Cells, Probe};

@@ -8,7 +8,7 @@ use zonal::preset::{FairZone, LessDirty, Linux316, Linux416, Zonal};
 use zonal::units::FRAME_SIZE;
 use zonal::watermark::{MinFree, WatermarkConfig};
 use zonal::{CpuId, Pfn, Request, ZoneId, ZoneType};
-use zonal_testkit::host::Host;
+use zonal_testkit::host::TestHost;
 use zonal_testkit::probe::{Cells, Probe};
 use zonal_testkit::shape::{Shape, plan};
 use zonal_testkit::world::{World, with_plan};

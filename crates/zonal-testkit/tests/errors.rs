@@ -1,14 +1,15 @@
 //! Every way to be refused: the exact error, its text, and that nothing has changed (I-4).
 
-use std::sync::atomic::{AtomicU8, AtomicU64};
 use zonal::error::{AllocReason, BuildError, FreeError};
-use zonal::platform::{Platform, Slot, single::SingleThread};
+use zonal::platform::single::SingleThread;
 use zonal::policy::Policy;
 use zonal::preset::Zonal;
 use zonal::watermark::Watermarks;
-use zonal::{Allocator, Common, CpuZone, Exchange, Storage, TableSize, Zone};
+use zonal::zone::tables::FreeWords;
+use zonal::{Allocator, Storage, TableSize, Zone};
 use zonal::{CpuId, MigrateType, NodeId, NodeMask, NodePolicy, Order, Pfn, Request, ZoneId};
-use zonal_testkit::host::Host;
+use zonal_tables::HeapTables;
+use zonal_testkit::host::TestHost;
 use zonal_testkit::probe::{Cells, Probe};
 use zonal_testkit::shape::{Shape, order};
 use zonal_testkit::snapshot::Snapshot;
@@ -236,34 +237,34 @@ fn numbers_beyond<S: Policy>() {
 fn bad_storage_is_refused() {
     let plan = Shape::Flat.plan::<Zonal>();
     let size = TableSize::of::<Zonal>(&plan);
-    let words = |n: u64| (0..n).map(|_| AtomicU64::new(0)).collect::<Vec<_>>();
-    let states: Vec<_> = (0..size.frames).map(|_| AtomicU8::new(0)).collect();
-    let (links, pageblocks) = (words(size.frames), words(size.pageblocks));
-    let (cluster_links, clusters) = (words(size.clusters), words(size.cluster_words));
-    let slot = |_| <<SingleThread as Platform>::Slot<_> as Slot<_>>::new(CpuZone::new());
-    let caches: Vec<_> = (0..size.caches).map(slot).collect();
-    let exchanges: Vec<_> = (0..size.caches).map(|_| Exchange::new()).collect();
-    let common = Common::new();
-    let build = |which: usize| {
+    let mut tables = HeapTables::<SingleThread, Zonal>::new(&plan).unwrap();
+    let mut build = |which: usize| {
         let mut zones: Vec<_> = (0..size.zones).map(|_| Zone::vacant()).collect();
         let short = |at: usize| usize::from(which == at);
+        let whole = tables.storage();
+        let free = |at: usize| {
+            let words = whole.free.0[at];
+            &words[short(2 + at).min(words.len())..]
+        };
         let storage: Storage<'_, SingleThread, Zonal> = Storage {
-            states: &states[short(0)..],
-            links: &links[short(1)..],
-            pageblocks: &pageblocks[short(2)..],
-            cluster_links: &cluster_links[short(3).min(cluster_links.len())..],
-            clusters: &clusters[short(4).min(clusters.len())..],
-            zones: &mut zones[short(5)..],
-            caches: &caches[short(6)..],
-            exchanges: &exchanges[short(7)..],
-            common: &common,
+            states: &whole.states[short(0)..],
+            pageblocks: &whole.pageblocks[short(1)..],
+            free: FreeWords([free(0), free(1), free(2)]),
+            cluster_links: &whole.cluster_links[short(5).min(whole.cluster_links.len())..],
+            clusters: &whole.clusters[short(6).min(whole.clusters.len())..],
+            zones: &mut zones[short(7)..],
+            caches: &whole.caches[short(8)..],
+            exchanges: &whole.exchanges[short(9)..],
+            shared: whole.shared,
         };
         Allocator::new(SingleThread, &plan, storage).err()
     };
     let names = [
         "states",
-        "links",
         "pageblocks",
+        "free words 0",
+        "free words 1",
+        "free words 2",
         "cluster links",
         "clusters",
         "zones",
@@ -272,15 +273,20 @@ fn bad_storage_is_refused() {
     ];
     for (which, name) in names.into_iter().enumerate() {
         let Some(BuildError::WrongLength { what, given, wanted }) = build(which) else {
-            assert!(name.starts_with("cluster") && size.clusters == 0, "{name} may be too short");
+            let none = match name {
+                "free words 1" => size.free[1] == 0,
+                "free words 2" => size.free[2] == 0,
+                _ => name.starts_with("cluster") && size.clusters == 0,
+            };
+            assert!(none, "{name} may be too short");
             continue;
         };
         assert_eq!((what, given), (name, wanted - 1));
         let text = format!("the storage for {name} has {given} elements, {wanted} are wanted");
         assert_eq!(BuildError::WrongLength { what, given, wanted }.to_string(), text);
     }
-    assert_eq!(build(8), None, "right and zeroed");
-    assert_eq!(build(8), Some(BuildError::NotZeroed));
+    assert_eq!(build(10), None, "right and zeroed");
+    assert_eq!(build(10), Some(BuildError::NotZeroed));
     let text = "the frame table's memory must be zeroed first";
     assert_eq!(BuildError::NotZeroed.to_string(), text);
 }

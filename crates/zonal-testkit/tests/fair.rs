@@ -10,7 +10,7 @@ use zonal::watermark::{MinFree, WatermarkConfig};
 use zonal::zonelist::ZonelistOrder;
 use zonal::{CpuId, MigrateType, NodeId, Order, Pfn, Request, ZoneId, ZoneType};
 use zonal_testkit::checkers::{Rules, check_all};
-use zonal_testkit::host::Host;
+use zonal_testkit::host::TestHost;
 use zonal_testkit::model::Model;
 use zonal_testkit::probe::{Cells, Probe};
 use zonal_testkit::shape::{Shape, plan};

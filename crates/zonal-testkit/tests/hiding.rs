@@ -2,12 +2,13 @@
 //! last frame can hide, on every preset.
 
 use zonal::inspect::Place;
-use zonal::keeper::Keeper;
 use zonal::map::RangeKind;
 use zonal::plan::{Config, SplitConfig};
-use zonal::policy::{Merge, Policy};
+use zonal::policy::FreeMemory;
+use zonal::policy::PcpPolicy;
+use zonal::policy::Policy;
 use zonal::{CpuId, MigrateType, Order, Pfn, Request, ZoneType};
-use zonal_testkit::host::Host;
+use zonal_testkit::host::TestHost;
 use zonal_testkit::probe::{Cells, Probe};
 use zonal_testkit::shape::{Shape, order};
 use zonal_testkit::snapshot::Snapshot;
@@ -79,7 +80,7 @@ fn own_cache_of_another_type<S: Policy>() {
 
 /// Whether the preset has clusters, and uses them: every zone has memory for 24 a CPU.
 fn has_clusters<S: Policy>(world: &W<'_, S>) -> bool {
-    let cluster = <S::Keeper as Keeper>::CLUSTER as u64;
+    let cluster = S::Pcp::CLUSTER as u64;
     let least = u64::from(world.allocator.cpus()) * 24 * cluster;
     cluster > 0 && world.allocator.plan().zones().iter().all(|zone| zone.managed >= least)
 }
@@ -150,7 +151,7 @@ fn skipped_on_lists_of_other_types<S: Policy>() {
             };
             free();
             let skipped = allocator.zone_info(zonal::ZoneId(0)).unwrap().merge_skipped;
-            assert_eq!(skipped > 0, S::Merge::SKIPS);
+            assert_eq!(skipped > 0, S::Free::SKIPS_MERGES);
             assert_eq!(exhaust(world, &of(wanted)).len(), pairs().count());
             free();
             let blocks = exhaust(world, &of(wanted).with_order(order(1)));

@@ -9,7 +9,7 @@ use zonal::plan::Config;
 use zonal::policy::Policy;
 use zonal::{CpuId, Isolated, MigrateType, Order, Pfn, Request};
 use zonal_testkit::checkers::{Rules, check_all, check_faults};
-use zonal_testkit::host::Host;
+use zonal_testkit::host::TestHost;
 use zonal_testkit::model::Model;
 use zonal_testkit::mover::Moving;
 use zonal_testkit::probe::{Cells, Probe};

@@ -9,7 +9,7 @@
 //! ```
 #![cfg(loom)]
 
-#[path = "../../zonal/src/cluster.rs"]
+#[path = "../../zonal/src/pcp/depot/stack.rs"]
 #[expect(dead_code, unreachable_pub, reason = "the core's file, not all of it used")]
 mod cluster;
 /// What `cluster` knows of its own crate.

@@ -21,13 +21,15 @@ use std::marker::PhantomData;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use zonal::Host;
 use zonal::compact::{CompactMode, CompactOutcome};
 use zonal::plan::Plan;
 use zonal::platform::shared_slot::{Guarded, SharedSlot};
-use zonal::platform::{Immovable, Lock, Migration, Platform};
+use zonal::platform::{Lock, Platform};
 use zonal::policy::Policy;
 use zonal::preset::{ClusterFree, Linux416};
 use zonal::{Allocator, CpuId, Order, Pfn, ZoneId};
+use zonal::{Immovable, Migration};
 use zonal_testkit::loom_platform::{
     Byte, LoomLock, LoomPlatform, Newest, batch_plan, explore, small_plan,
 };
@@ -187,6 +189,9 @@ impl<R: Rule> Platform for Mover<R> {
         WAITED.set(WAITED.get() + 1);
         LoomPlatform::<Newest>::relax();
     }
+}
+
+impl<R: Rule> Host for Mover<R> {
     fn can_migrate(&self) -> bool {
         true
     }

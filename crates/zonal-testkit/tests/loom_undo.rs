@@ -12,7 +12,8 @@ mod loom_world;
 use loom_world::{ALL_BUT_8, FRAMES, MOVABLE, Ones, World, spawn_on};
 use std::rc::Rc;
 use zonal::error::AllocReason;
-use zonal::keeper::{Depot, Keeper};
+use zonal::pcp::Depot;
+use zonal::policy::PcpPolicy;
 use zonal::{Order, Pfn};
 use zonal_testkit::loom_platform::{LoomPlatform, Newest, explore, small_plan, spawn};
 

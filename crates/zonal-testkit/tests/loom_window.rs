@@ -23,12 +23,13 @@ use std::marker::PhantomData;
 use std::rc::Rc;
 use zonal::compact::CompactMode;
 use zonal::error::FreeError;
-use zonal::keeper::Linked;
+use zonal::pcp::Linked;
 use zonal::plan::Plan;
 use zonal::platform::Platform;
 use zonal::policy::cluster::{Clusters, Cut, CutAndJoin};
 use zonal::policy::compact::InOrder;
 use zonal::policy::{Policy, merge::SkipSingles, split::Whole, trace::Off, walk::FirstFit};
+use zonal::zone::lists::BuddyLists;
 use zonal::{CpuId, Order, Pfn, Request, ZoneId};
 use zonal_testkit::loom_platform::{LoomPlatform, Newest, batch_plan, explore};
 
@@ -37,9 +38,8 @@ struct With<C>(PhantomData<fn() -> C>);
 
 impl<C: Clusters> Policy for With<C> {
     const NAME: &'static str = "With";
-    type Keeper = Linked;
-    type Merge = SkipSingles;
-    type Clusters = C;
+    type Free = BuddyLists<SkipSingles, C>;
+    type Pcp = Linked;
     type Compact = InOrder;
     type Walk = FirstFit;
     type Dirty = zonal::policy::dirty::Unlimited;

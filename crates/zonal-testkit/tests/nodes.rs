@@ -8,7 +8,7 @@ use zonal::watermark::Watermarks;
 use zonal::{
     CpuId, MigrateType, NodeId, NodeMask, NodePolicy, Order, Pfn, Request, ZoneId, ZoneType,
 };
-use zonal_testkit::host::Host;
+use zonal_testkit::host::TestHost;
 use zonal_testkit::preset::TinyZonal;
 use zonal_testkit::probe::{Cells, Probe};
 use zonal_testkit::shape::{Shape, order, plan};

@@ -5,7 +5,7 @@ use zonal::plan::Config;
 use zonal::policy::Policy;
 use zonal::watermark::{MinFree, WatermarkConfig, Watermarks};
 use zonal::{HOLD_BOUND, MigrateType, Order, Pfn, Request, ZoneId, ZoneType};
-use zonal_testkit::host::Host;
+use zonal_testkit::host::TestHost;
 use zonal_testkit::probe::{Cells, Probe};
 use zonal_testkit::shape::{Shape, order, plan};
 use zonal_testkit::world::{World, with_plan, with_world};

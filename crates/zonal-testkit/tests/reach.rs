@@ -3,7 +3,8 @@
 use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::TestRunner;
 use zonal::inspect::Place;
-use zonal::policy::{Clusters, Merge, Policy};
+use zonal::policy::FreeMemory;
+use zonal::policy::Policy;
 use zonal::preset::{Cluster, ClusterFree, Linux416, SkipMerge, Zonal};
 use zonal::{MigrateType, Order};
 use zonal_testkit::checkers::Rules;
@@ -90,7 +91,12 @@ fn check(reached: &Reached, clusters: bool) {
 /// What the preset `S` does beside that.
 fn check_lists<S: Policy>(reached: &Reached) {
     let Reached { skipped, skip_merged, cuts, joins, .. } = *reached;
-    let wanted = [S::Merge::SKIPS, S::Merge::SKIPS, S::Clusters::CUT, S::Clusters::JOIN];
+    let wanted = [
+        S::Free::SKIPS_MERGES,
+        S::Free::SKIPS_MERGES,
+        S::Free::CUTS_BATCHES,
+        S::Free::JOINS_BATCHES,
+    ];
     assert_eq!([skipped, skip_merged, cuts, joins].map(|times| times > 5), wanted, "{reached:?}");
 }
 

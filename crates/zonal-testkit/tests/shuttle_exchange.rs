@@ -22,18 +22,20 @@ use shuttle::thread;
 use std::cell::Cell;
 use std::sync::TryLockError;
 use std::sync::atomic::{AtomicBool, Ordering};
-use zonal::keeper::Depot;
 use zonal::map::{MemoryMap, PhysAddr, Region};
+use zonal::pcp::Depot;
 use zonal::plan::{Config, Plan};
 use zonal::platform::shared_slot::{Guarded, SharedSlot};
 use zonal::platform::{AtomicByte, AtomicWord, Lock, Platform};
+use zonal::policy::FreeMemory;
 use zonal::policy::{Merge, Policy, merge::Lazy, split::Whole, trace::Off, walk::FirstFit};
 use zonal::preset::{Cluster, ClusterFree};
 use zonal::watermark::MinFree;
+use zonal::zone::lists::BuddyLists;
 use zonal::{CompactMode, CpuId, MigrateType, Order, Pfn, Request, ZoneId};
 use zonal_testkit::checkers::{Rules, check_all};
 use zonal_testkit::cluster_check::check_clusters;
-use zonal_testkit::host::Host;
+use zonal_testkit::host::TestHost;
 use zonal_testkit::model::Model;
 use zonal_testkit::shape::Shape;
 use zonal_testkit::snapshot::Snapshot;
@@ -121,7 +123,9 @@ impl Platform for ShuttlePlatform {
     }
 }
 
-impl Host for ShuttlePlatform {
+impl zonal::Host for ShuttlePlatform {}
+
+impl TestHost for ShuttlePlatform {
     const NAME: &'static str = "Shuttle";
 
     fn for_shape(_: Shape) -> Self {
@@ -139,9 +143,8 @@ struct Fours;
 
 impl Policy for Fours {
     const NAME: &'static str = "Fours";
-    type Keeper = Depot<4>;
-    type Merge = Lazy;
-    type Clusters = zonal::policy::cluster::None;
+    type Free = BuddyLists<Lazy>;
+    type Pcp = Depot<4>;
     type Compact = zonal::policy::compact::Cheapest;
     type Walk = FirstFit;
     type Dirty = zonal::policy::dirty::Unlimited;
@@ -195,7 +198,7 @@ fn step<S: Policy>(
 ) {
     let frames: u64 = held.iter().map(|(_, order)| order.frames()).sum();
     let choice = thread_rng().gen_range(0..16);
-    let mixed = S::Merge::SKIPS;
+    let mixed = S::Free::SKIPS_MERGES;
     let allocator = &world.allocator;
     match choice {
         0 => {
@@ -279,7 +282,7 @@ fn run<S: Policy>(plan: &Plan, orders: &[u8]) {
         assert_eq!(allocator.drain_all(), before.cached + before.deferred);
         let after = allocator.zone_info(ZoneId(0)).unwrap();
         assert_eq!((after.free, after.cached, after.deferred), (FRAMES, 0, 0), "I-3");
-        if !S::Merge::SKIPS {
+        if !S::Free::SKIPS_MERGES {
             assert_eq!(after.blocks, fresh.blocks, "I-5");
         }
         let (seen, model) = (Snapshot::of(allocator), Model::new(plan));

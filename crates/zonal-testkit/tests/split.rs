@@ -11,7 +11,7 @@ use zonal::report::BuddyInfo;
 use zonal::watermark::{MinFree, WatermarkConfig, Watermarks};
 use zonal::{CpuId, MigrateType, Order, Pfn, Request, ZoneId, ZoneType};
 use zonal_testkit::checkers::{Rules, check_all, check_faults};
-use zonal_testkit::host::Host;
+use zonal_testkit::host::TestHost;
 use zonal_testkit::model::Model;
 use zonal_testkit::mover::Moving;
 use zonal_testkit::preset::{TinySplit, TinyZonal};

@@ -9,20 +9,15 @@
 //! ```
 
 use std::error::Error;
-use std::sync::atomic::{AtomicU8, AtomicU64};
 use zonal::map::{MemoryMap, PhysAddr, Region};
 use zonal::plan::{Config, Plan};
-use zonal::platform::{AtomicByte, AtomicWord, Platform, Slot, single::SingleThread};
+use zonal::platform::single::SingleThread;
 use zonal::policy::{Policy, Split, split::OnNode};
 use zonal::preset::Zonal;
 use zonal::report::BuddyInfo;
 use zonal::units::FRAME_SIZE;
-use zonal::{
-    Allocator, Common, CpuZone, Exchange, MigrateType, Order, Pfn, Request, Storage, TableSize,
-    Zone, ZoneId, ZoneType,
-};
-
-type Cache = <SingleThread as Platform>::Slot<CpuZone<Zonal>>;
+use zonal::{Allocator, MigrateType, Order, Pfn, Request, TableSize, ZoneId, ZoneType};
+use zonal_tables::HeapTables;
 
 /// What a boot loader hands over: memory with a hole for devices below 1 MiB, the kernel's image,
 /// firmware tables near the top; unsorted, and not all of it in whole frames.
@@ -39,7 +34,6 @@ const INSTANCES: fn(&Config, ZoneType, &OnNode) -> u8 = <<Zonal as Policy>::Spli
 
 fn main() -> Result<(), Box<dyn Error>> {
     let plan = plan()?;
-    let size = TableSize::of::<Zonal>(&plan);
     for zone in plan.zones() {
         println!(
             "zone {:>6}: pfns {} to {}, {} frames managed, watermarks {}/{}/{}",
@@ -53,26 +47,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         );
     }
 
-    let words = |n: u64| (0..n).map(|_| <AtomicU64 as AtomicWord>::new(0)).collect::<Vec<_>>();
-    let states: Vec<_> = (0..size.frames).map(|_| <AtomicU8 as AtomicByte>::new(0)).collect();
-    let (links, pageblocks) = (words(size.frames), words(size.pageblocks));
-    let (cluster_links, clusters) = (words(size.clusters), words(size.cluster_words));
-    let mut zones: Vec<_> = (0..size.zones).map(|_| Zone::vacant()).collect();
-    let caches: Vec<_> = (0..size.caches).map(|_| Cache::new(CpuZone::new())).collect();
-    let exchanges: Vec<_> = (0..size.caches).map(|_| Exchange::new()).collect();
-    let common = Common::new();
-    let storage = Storage {
-        states: &states,
-        links: &links,
-        pageblocks: &pageblocks,
-        cluster_links: &cluster_links,
-        clusters: &clusters,
-        zones: &mut zones,
-        caches: &caches,
-        exchanges: &exchanges,
-        common: &common,
-    };
-    let allocator = Allocator::<_, Zonal>::new(SingleThread, &plan, storage)?;
+    let mut tables = HeapTables::new(&plan)?;
+    let allocator = Allocator::<_, Zonal>::new(SingleThread, &plan, tables.storage())?;
     println!("\nbuddyinfo after boot\n{}", BuddyInfo(&allocator));
     run(&allocator)
 }

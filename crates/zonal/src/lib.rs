@@ -21,15 +21,17 @@ pub mod preset;
 pub mod report;
 pub mod trace;
 pub mod types;
-mod zone;
+pub mod zone;
 
 pub use alloc::{allocator, page_state, slow_path, storage};
 pub use boot::{map, plan, watermark, zonelist};
 pub use report::{info, inspect};
+pub use types::migrate_type as migrate;
 pub use types::{error, request, units, zone_type};
 
 pub use alloc::allocator::Allocator;
 pub use alloc::handle::CpuHandle;
+pub use alloc::host::Host;
 pub use alloc::storage::{Storage, TableSize};
 pub use boot::zonelist::{MAX_NODES, MAX_ZONES};
 pub use compact::clusters_off::ClustersOff;
@@ -37,20 +39,15 @@ pub use compact::contiguous::Contiguous;
 pub use compact::isolate::Isolated;
 pub use compact::{CompactEvents, CompactMode, CompactOutcome};
 pub use hotplug::online::Onlined;
-pub use pcp::depot::stack::{Common, Exchange};
-pub use pcp::per_cpu_pages::{CpuEvents, CpuZone};
+pub use pcp::depot::stack::{Exchange, SharedState};
+pub use pcp::per_cpu_pages::{CpuEvents, PerCpuPages};
+pub use policy::zone::Zone;
 pub use types::block::Block;
 pub use types::counts::FreeCounts;
 pub use types::error::{AllocError, BulkFreed, FreeError};
 pub use types::migrate_type::MigrateType;
+pub use types::migration::{CannotZero, Immovable, Migration};
 pub use types::request::{NodePolicy, Request};
 pub use types::units::{CpuId, NodeId, NodeMask, Order, Pfn, ZoneId};
 pub use types::zone_type::ZoneType;
-pub use zone::instance::{HOLD_BOUND, Zone, hold_bound};
-pub use zone::lists::buddy::BuddyEvents;
-
-/// Per-CPU pages policies under the name they had before.
-pub use alloc::slow_path as slowpath;
-pub use pcp as keeper;
-/// The migrate type and its companions.
-pub use types::migrate_type as migrate;
+pub use zone::{HOLD_BOUND, ZoneEvents, hold_bound};

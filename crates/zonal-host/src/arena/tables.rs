@@ -8,9 +8,10 @@ use std::sync::atomic::{AtomicU8, AtomicU64};
 use zonal::plan::Plan;
 use zonal::platform::{Platform, Slot};
 use zonal::policy::Policy;
-use zonal::{Common, CpuZone, Exchange, Storage, TableSize, Zone};
+use zonal::zone::tables::FreeWords;
+use zonal::{Exchange, PerCpuPages, SharedState, Storage, TableSize, Zone};
 
-type Cache<S> = <Threads as Platform>::Slot<CpuZone<S>>;
+type Cache<S> = <Threads as Platform>::Slot<PerCpuPages<S>>;
 
 /// A `Box` by address: references into it stay good when this value moves.
 #[derive(Debug)]
@@ -56,14 +57,14 @@ pub(super) struct Tables<S: Policy> {
     plan: Fixed<Plan>,
     size: TableSize,
     states: RawTable<AtomicU8>,
-    links: RawTable<AtomicU64>,
     pageblocks: RawTable<AtomicU64>,
+    free: [RawTable<AtomicU64>; 3],
     cluster_links: RawTable<AtomicU64>,
     clusters: RawTable<AtomicU64>,
     zones: Fixed<[Zone<Threads, S>]>,
     caches: Fixed<[Cache<S>]>,
     exchanges: Fixed<[Exchange<Threads>]>,
-    common: Fixed<Common<Threads>>,
+    shared: Fixed<SharedState<Threads>>,
 }
 
 /// # Safety
@@ -79,21 +80,23 @@ impl<S: Policy> Tables<S> {
     /// Maps what `plan` needs. O(zones × CPUs).
     pub(super) fn new(plan: Plan) -> Result<Self, RegionError> {
         let size = TableSize::of::<S>(&plan);
+        let [first, second, third] = size.free;
         let zones: Box<[_]> = (0..size.zones).map(|_| Zone::vacant()).collect();
-        let caches: Box<[_]> = (0..size.caches).map(|_| Cache::<S>::new(CpuZone::new())).collect();
+        let caches: Box<[_]> =
+            (0..size.caches).map(|_| Cache::<S>::new(PerCpuPages::new())).collect();
         let exchanges: Box<[_]> = (0..size.caches).map(|_| Exchange::new()).collect();
         Ok(Self {
             plan: Box::new(plan).into(),
             size,
             states: RawTable::new(size.frames)?,
-            links: RawTable::new(size.frames)?,
             pageblocks: RawTable::new(size.pageblocks)?,
+            free: [RawTable::new(first)?, RawTable::new(second)?, RawTable::new(third)?],
             cluster_links: RawTable::new(size.clusters)?,
             clusters: RawTable::new(size.cluster_words)?,
             zones: zones.into(),
             caches: caches.into(),
             exchanges: exchanges.into(),
-            common: Box::new(Common::new()).into(),
+            shared: Box::new(SharedState::new()).into(),
         })
     }
 
@@ -111,9 +114,14 @@ impl<S: Policy> Tables<S> {
         // SAFETY: by contract.
         let states = unsafe { forever(&self.states) };
         // SAFETY: by contract.
-        let links = unsafe { forever(&self.links) };
-        // SAFETY: by contract.
         let pageblocks = unsafe { forever(&self.pageblocks) };
+        let [first, second, third] = &self.free;
+        // SAFETY: by contract.
+        let first = unsafe { forever(first) };
+        // SAFETY: by contract.
+        let second = unsafe { forever(second) };
+        // SAFETY: by contract.
+        let third = unsafe { forever(third) };
         // SAFETY: by contract.
         let cluster_links = unsafe { forever(&self.cluster_links) };
         // SAFETY: by contract.
@@ -125,17 +133,17 @@ impl<S: Policy> Tables<S> {
         // SAFETY: by contract.
         let exchanges = unsafe { self.exchanges.forever() };
         // SAFETY: by contract.
-        let common = unsafe { self.common.forever() };
+        let shared = unsafe { self.shared.forever() };
         let storage = Storage {
             states,
-            links,
             pageblocks,
+            free: FreeWords([first, second, third]),
             cluster_links,
             clusters,
             zones,
             caches,
             exchanges,
-            common,
+            shared,
         };
         (plan, storage)
     }

@@ -6,11 +6,11 @@ use std::collections::BTreeMap;
 use std::slice;
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
-use zonal::platform::{Immovable, Migration};
 use zonal::policy::Policy;
-use zonal::slowpath::Shortage;
+use zonal::slow_path::Shortage;
 use zonal::units::FRAME_SIZE;
 use zonal::{FreeError, MigrateType, Order, Pfn, Request, ZoneId};
+use zonal::{Immovable, Migration};
 use zonal_host::pager::{FreeFrames, copy_block};
 use zonal_host::{Arena, Pager};
 

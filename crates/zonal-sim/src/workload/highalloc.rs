@@ -25,7 +25,7 @@
 //! - Left out: pages under I/O or locked, swap, dirty pages that must be written before they
 //!   can be dropped, and pages isolated in batches (each is taken off its list alone).
 //!
-//! [`Platform::migrate`]: zonal::platform::Platform::migrate
+//! [`Platform::migrate`]: zonal::Host::migrate
 
 mod builder;
 mod memory;

@@ -9,10 +9,12 @@ use std::sync::atomic::Ordering::{self, Relaxed};
 use zonal::plan::Plan;
 use zonal::platform::shared_slot::{Guarded, SharedSlot};
 use zonal::platform::{AtomicWord, Lock, Platform};
+use zonal::policy::walk::Walked;
 use zonal::policy::walk::{Miss, ZoneSet};
-use zonal::policy::{Policy, Walk, cluster, compact, merge::Lazy, split::Whole, trace::Off};
+use zonal::policy::{Policy, Walk, compact, merge::Lazy, split::Whole, trace::Off};
 use zonal::watermark::Mark;
-use zonal::{NodeId, Zone, ZoneType};
+use zonal::zone::lists::BuddyLists;
+use zonal::{NodeId, ZoneType};
 use zonal_sim::explore::{ExploreError, Options, current, explore, stopped, yield_now};
 use zonal_sim::lock::SimLock;
 use zonal_sim::platform::{Sim, SimWord};
@@ -103,12 +105,12 @@ impl Walk for Lazybones {
     fn new_cpu() {}
     fn homes(_: &Plan, _: NodeId, _: ZoneSet) {}
 
-    fn find<'z, P: Platform, S: Policy<Walk = Self>, R>(
+    fn find<'z, P: Platform, Z: Walked<P, Self>, R>(
         (): &(),
-        zones: &[Option<&'z Zone<P, S>>],
+        zones: &[Option<&'z Z>],
         _: ZoneType,
         _: Mark,
-        mut attempt: impl FnMut(&'z Zone<P, S>) -> Result<R, Miss>,
+        mut attempt: impl FnMut(&'z Z) -> Result<R, Miss>,
     ) -> Option<R> {
         zones.iter().take(1).find_map(|zone| attempt((*zone)?).ok())
     }
@@ -119,9 +121,8 @@ struct OneZone;
 
 impl Policy for OneZone {
     const NAME: &'static str = "OneZone";
-    type Keeper = zonal::keeper::Depot<8>;
-    type Merge = Lazy;
-    type Clusters = cluster::None;
+    type Free = BuddyLists<Lazy>;
+    type Pcp = zonal::pcp::Depot<8>;
     type Compact = compact::Cheapest;
     type Walk = Lazybones;
     type Dirty = zonal::policy::dirty::Unlimited;

@@ -5,15 +5,16 @@ use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::marker::PhantomData;
 use zonal::platform::shared_slot::{Guarded, SharedSlot};
-use zonal::platform::{AtomicWord, CannotZero, Immovable, Lock, Migration, Platform, Slot};
+use zonal::platform::{AtomicWord, Lock, Platform, Slot};
 use zonal::policy::Policy;
-use zonal::slowpath::Shortage;
+use zonal::slow_path::Shortage;
 use zonal::{Allocator, CpuId, NodeId, Order, Pfn, ZoneId};
+use zonal::{CannotZero, Immovable, Migration};
 use zonal_sim::explore;
 use zonal_sim::lock::SimLock;
 use zonal_sim::platform::{SimByte, SimWord};
 use zonal_sim::slot::SimSlot;
-use zonal_testkit::host::Host;
+use zonal_testkit::host::TestHost;
 use zonal_testkit::shape::Shape;
 
 thread_local! {
@@ -202,7 +203,9 @@ impl<K: Parts> Platform for Explored<K> {
     fn relax() {
         zonal_sim::platform::Sim::relax();
     }
+}
 
+impl<K: Parts> zonal::Host for Explored<K> {
     fn zero(&self, _: Pfn, _: Order) -> Result<(), CannotZero> {
         self.called("zero");
         Ok(())
@@ -250,7 +253,7 @@ impl<K: Parts> Platform for Explored<K> {
     }
 }
 
-impl<K: Parts> Host for Explored<K> {
+impl<K: Parts> TestHost for Explored<K> {
     const NAME: &'static str = "Explored";
 
     fn for_shape(shape: Shape) -> Self {

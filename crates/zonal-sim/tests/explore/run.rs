@@ -14,7 +14,7 @@ use zonal::{Order, Request};
 use zonal_sim::explore::{Body, Options, explore};
 use zonal_testkit::checkers::{Checked, Rules, Violation, check_all, check_faults};
 use zonal_testkit::cluster_check::check_clusters;
-use zonal_testkit::host::Host;
+use zonal_testkit::host::TestHost;
 use zonal_testkit::preset::{TinySplit, TinyZonal};
 use zonal_testkit::shape::plan;
 use zonal_testkit::snapshot::Snapshot;

@@ -12,7 +12,7 @@ use zonal::policy::Policy;
 use zonal::policy::bulk_free::Committed;
 use zonal::preset::{Linux416, Zonal};
 use zonal::{CpuId, MigrateType, Order, Pfn, Request, ZoneId};
-use zonal_testkit::host::Host;
+use zonal_testkit::host::TestHost;
 use zonal_testkit::lists::{Hooked, Hooks};
 use zonal_testkit::model::Model;
 use zonal_testkit::mover::Moving;

@@ -6,7 +6,8 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use std::collections::VecDeque;
-use zonal::policy::{Clusters, Policy};
+use zonal::policy::FreeMemory;
+use zonal::policy::Policy;
 use zonal::preset::{Cluster, ClusterFree};
 use zonal::{CpuId, MigrateType, Pfn};
 use zonal_testkit::cluster_check::check_clusters;
@@ -136,7 +137,7 @@ fn run<S: Policy>(batch: u32, steps: &[Step]) {
         let part = |pfn: &u64| pfn % 4 < 2;
         let held: Vec<u64> = out.iter().map(|pfn| pfn.get()).filter(part).collect();
         assert_eq!(held.len(), 2 * PAIRS);
-        let (join, singles) = (S::Clusters::JOIN, VecDeque::new());
+        let (join, singles) = (S::Free::JOINS_BATCHES, VecDeque::new());
         let mut list = List { batch: batch as usize, join, singles, pairs: Vec::new(), held };
         for (nth, &step) in steps.iter().enumerate() {
             act(world, &mut list, step);

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use zonal::policy::Policy;
 use zonal::{CompactMode, CompactOutcome, MigrateType, Order, Pfn, Request, ZoneId};
 use zonal_testkit::checkers::{Rules, check_all, check_faults};
-use zonal_testkit::host::Host;
+use zonal_testkit::host::TestHost;
 use zonal_testkit::model::Model;
 use zonal_testkit::mover::Moving;
 use zonal_testkit::probe::{Locks, Probe};

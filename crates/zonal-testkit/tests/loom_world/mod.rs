@@ -9,12 +9,14 @@ use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
 use std::rc::Rc;
 use zonal::info::ZoneInfo;
-use zonal::keeper::Depot;
+use zonal::pcp::Depot;
 use zonal::plan::Plan;
 use zonal::platform::{AtomicByte, AtomicWord, Platform, Slot};
 use zonal::policy::{Policy, cluster, merge::Lazy, split::Whole, trace::Off, walk::FirstFit};
-use zonal::{Allocator, Common, CpuId, CpuZone, Exchange, MigrateType, Order, Pfn};
-use zonal::{Request, Storage, TableSize, Zone, ZoneId};
+use zonal::zone::lists::BuddyLists;
+use zonal::{Allocator, CpuId, MigrateType, Order, Pfn};
+use zonal::{Request, ZoneId};
+use zonal_tables::HeapTables;
 use zonal_testkit::cluster_check::check_clusters;
 use zonal_testkit::loom_platform::{LoomPlatform, alone, move_to, spawn};
 
@@ -24,9 +26,8 @@ pub(crate) struct Pairs;
 
 impl Policy for Pairs {
     const NAME: &'static str = "Pairs";
-    type Keeper = Depot<2>;
-    type Merge = Lazy;
-    type Clusters = cluster::None;
+    type Free = BuddyLists<Lazy>;
+    type Pcp = Depot<2>;
     type Compact = zonal::policy::compact::Cheapest;
     type Walk = FirstFit;
     type Dirty = zonal::policy::dirty::Unlimited;
@@ -47,9 +48,8 @@ pub(crate) struct Ones;
 
 impl Policy for Ones {
     const NAME: &'static str = "Ones";
-    type Keeper = Depot<1>;
-    type Merge = Lazy;
-    type Clusters = cluster::None;
+    type Free = BuddyLists<Lazy>;
+    type Pcp = Depot<1>;
     type Compact = zonal::policy::compact::Cheapest;
     type Walk = FirstFit;
     type Dirty = zonal::policy::dirty::Unlimited;
@@ -58,56 +58,11 @@ impl Policy for Ones {
     type Trace = Off;
 }
 
-/// What an allocator lives in.
-struct Tables<P: Platform, S: Policy> {
-    states: Vec<P::Byte>,
-    links: Vec<P::Word>,
-    pageblocks: Vec<P::Word>,
-    cluster_links: Vec<P::Word>,
-    clusters: Vec<P::Word>,
-    zones: Vec<Zone<P, S>>,
-    caches: Vec<P::Slot<CpuZone<S>>>,
-    exchanges: Vec<Exchange<P>>,
-    common: Common<P>,
-}
-
-impl<P: Platform, S: Policy> Tables<P, S> {
-    fn new(plan: &Plan) -> Self {
-        let size = TableSize::of::<S>(plan);
-        let words = |n: u64| (0..n).map(|_| P::Word::new(0)).collect::<Vec<_>>();
-        Self {
-            states: (0..size.frames).map(|_| P::Byte::new(0)).collect(),
-            links: words(size.frames),
-            pageblocks: words(size.pageblocks),
-            cluster_links: words(size.clusters),
-            clusters: words(size.cluster_words),
-            zones: (0..size.zones).map(|_| Zone::vacant()).collect(),
-            caches: (0..size.caches).map(|_| Slot::new(CpuZone::new())).collect(),
-            exchanges: (0..size.caches).map(|_| Exchange::new()).collect(),
-            common: Common::new(),
-        }
-    }
-
-    fn storage(&mut self) -> Storage<'_, P, S> {
-        Storage {
-            states: &self.states,
-            links: &self.links,
-            pageblocks: &self.pageblocks,
-            cluster_links: &self.cluster_links,
-            clusters: &self.clusters,
-            zones: &mut self.zones,
-            caches: &self.caches,
-            exchanges: &self.exchanges,
-            common: &self.common,
-        }
-    }
-}
-
 /// An allocator with its tables, and the ledger of who holds which frame.
 pub(crate) struct World<P: Platform + 'static = LoomPlatform, S: Policy = Pairs> {
     /// Borrows from `tables`; never lent out for longer than the world is.
     allocator: ManuallyDrop<Allocator<'static, P, S>>,
-    tables: NonNull<Tables<P, S>>,
+    tables: NonNull<HeapTables<P, S>>,
     plan: &'static Plan,
     ledger: Rc<Ledger>,
     fresh: ZoneInfo,
@@ -161,11 +116,11 @@ impl<P: Platform + Default + 'static, S: Policy> World<P, S> {
     /// If the allocator cannot be built.
     #[must_use]
     pub(crate) fn new(plan: &'static Plan) -> Rc<Self> {
-        let tables = NonNull::from(Box::leak(Box::new(Tables::<P, S>::new(plan))));
+        let tables = NonNull::from(Box::leak(Box::new(HeapTables::<P, S>::new(plan).unwrap())));
         // SAFETY: the box was leaked above and is freed only by `drop`, which ends the
         // allocator first; nobody else has the pointer. The lifetime made up here goes no
         // further than the field `allocator`, which is lent out for a borrow of the world.
-        let borrowed: &'static mut Tables<P, S> = unsafe { &mut *tables.as_ptr() };
+        let borrowed: &'static mut HeapTables<P, S> = unsafe { &mut *tables.as_ptr() };
         let built = Allocator::new(P::default(), plan, borrowed.storage());
         let allocator = built.expect("an allocator");
         let fresh = allocator.zone_info(ZoneId(0)).expect("a zone");

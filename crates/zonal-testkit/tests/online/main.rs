@@ -9,7 +9,7 @@ use zonal::error::{AllocReason, FreeError, OfflineError, OnlineError, RangeError
 use zonal::info::ZoneInfo;
 use zonal::map::{MemoryMap, PhysAddr, RangeKind, Region, RegionKind};
 use zonal::plan::{Config, MovableShare, Plan};
-use zonal::policy::{Clusters, Policy, Split};
+use zonal::policy::{Policy, Split};
 use zonal::report::{BuddyInfo, PageTypeInfo, UnusableFree, VmStat, ZoneStatus};
 use zonal::watermark::{MinFree, WatermarkConfig, Watermarks};
 use zonal::{
@@ -20,7 +20,7 @@ use zonal_host::Threads;
 use zonal_testkit::checkers::{Rules, check_all, check_faults};
 use zonal_testkit::cluster_check::check_clusters;
 use zonal_testkit::command::commands;
-use zonal_testkit::host::Host;
+use zonal_testkit::host::TestHost;
 use zonal_testkit::model::Model;
 use zonal_testkit::mover::Moving;
 use zonal_testkit::probe::{Cells, Mutexes, Probe};
@@ -284,7 +284,7 @@ fn random<S: Policy>() {
 }
 
 /// Threads allocate while memory comes and goes; no frame is handed out twice or lost.
-fn beside_threads<P: Host + Sync, S: Policy>()
+fn beside_threads<P: TestHost + Sync, S: Policy>()
 where
     for<'m> World<'m, P, S>: Sync,
 {

@@ -1,7 +1,8 @@
 //! Whatever comes, in pieces and in any order: sizes are as if it had been there.
 
 use super::*;
-use zonal::keeper::Keeper;
+use zonal::policy::FreeMemory;
+use zonal::policy::PcpPolicy;
 
 /// A machine of chunks of 256 frames, each there, later there, or never; in which pieces and in
 /// which order the later ones come, and how much is for movable requests.
@@ -172,11 +173,11 @@ pub(crate) fn batches_grow<S: Policy>() {
             check(world, []).zones.iter().map(|zone| zone.events.cluster_cuts).sum::<u64>()
         };
         // Clusters of a few frames fit any zone.
-        let few = (1..256).contains(&<S::Keeper as Keeper>::CLUSTER);
+        let few = (1..256).contains(&S::Pcp::CLUSTER);
         assert!(few || bounds(world) != expected);
         assert_eq!(cuts(), 0, "batches of one frame");
         allocator.online(pfns(0x2000, 0x21000)).unwrap();
         assert_eq!(bounds(world), expected);
-        assert_eq!(cuts() > 0, S::Clusters::CUT);
+        assert_eq!(cuts() > 0, S::Free::CUTS_BATCHES);
     });
 }

@@ -1,62 +1,49 @@
 //! The allocator: built over the caller's memory, shared by reference between CPUs.
 //!
-//! One thread, with the tables in vectors; `zonal-host` keeps them in mapped memory.
+//! `zonal-tables` makes the tables on the heap or in a piece of memory; `zonal-host` keeps them in
+//! mapped memory.
 //!
 //! ```
-//! use core::sync::atomic::{AtomicU8, AtomicU64};
-//! use zonal::map::{MemoryMap, PhysAddr, Region};
-//! use zonal::plan::{Config, Plan};
-//! use zonal::platform::{AtomicByte, AtomicWord, Platform, Slot, single::SingleThread};
-//! use zonal::policy::{Policy, Split};
-//! use zonal::preset::Zonal;
-//! use zonal::{Allocator, Common, CpuZone, Exchange, Storage, TableSize, Zone};
+//! # mod example { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/src/report/example.rs")); }
 //! use zonal::{MigrateType, Order, Request};
 //!
-//! type Cache = <SingleThread as Platform>::Slot<CpuZone<Zonal>>;
-//! let map = MemoryMap::from_regions(&[Region::usable(PhysAddr(0x10_0000), 64 << 20)])?;
-//! let plan = Plan::new(map.sanitise()?, Config::new(1), <Zonal as Policy>::Split::instances)?;
-//! let size = TableSize::of::<Zonal>(&plan);
-//! let words = |n: u64| (0..n).map(|_| <AtomicU64 as AtomicWord>::new(0)).collect::<Vec<_>>();
-//! let states: Vec<_> = (0..size.frames).map(|_| <AtomicU8 as AtomicByte>::new(0)).collect();
-//! let (links, pageblocks) = (words(size.frames), words(size.pageblocks));
-//! let (cluster_links, clusters) = (words(size.clusters), words(size.cluster_words));
-//! let mut zones: Vec<_> = (0..size.zones).map(|_| Zone::vacant()).collect();
-//! let caches: Vec<_> = (0..size.caches).map(|_| Cache::new(CpuZone::new())).collect();
-//! let exchanges: Vec<_> = (0..size.caches).map(|_| Exchange::new()).collect();
-//! let common = Common::new();
-//! let storage = Storage {
-//!     states: &states, links: &links, pageblocks: &pageblocks,
-//!     cluster_links: &cluster_links, clusters: &clusters,
-//!     zones: &mut zones, caches: &caches, exchanges: &exchanges, common: &common,
-//! };
-//! let allocator = Allocator::<_, Zonal>::new(SingleThread, &plan, storage)?;
-//!
+//! // 64 MiB, tables in vectors: the crate `zonal-tables` makes them in one call.
+//! # fn main() -> Result<(), Box<dyn core::error::Error>> {
+//! # let mut result = Ok(());
+//! # example::with_small::<zonal::preset::Zonal>(|allocator| result = (|| {
 //! let huge = allocator.alloc(&Request::new(Order::HUGE).migrate(MigrateType::Movable))?;
 //! assert!(huge.pfn().is_aligned(Order::HUGE));
 //! let (pfn, order) = huge.into_raw();
 //! allocator.free_raw(pfn, order)?;
 //! assert!(allocator.free_raw(pfn, order).is_err(), "a double free is refused");
-//! # Ok::<(), Box<dyn core::error::Error>>(())
+//! # Ok(())
+//! # })());
+//! # result
+//! # }
 //! ```
 
+use super::host::Host;
 use crate::alloc::build;
 use crate::alloc::entry::{HomeTable, Homes, SharedEntry};
 use crate::alloc::handle::CpuHandle;
 use crate::alloc::storage::{Storage, TableSize};
 use crate::boot::plan::Plan;
 use crate::boot::zonelist::MAX_NODES;
-use crate::frame::{FrameTable, ListWords};
-use crate::pcp::depot::stack::{ClusterPool, Common, Exchange};
-use crate::pcp::per_cpu_pages::CpuZone;
-use crate::pcp::policy::Here;
+use crate::frame::FrameTable;
+use crate::pcp::depot::stack::{ClusterPool, DepotContext, Exchange, SharedState};
+use crate::pcp::per_cpu_pages::PerCpuPages;
 use crate::platform::{ClaimError, Platform, Slot};
+use crate::policy::PcpPolicy;
+use crate::policy::pcp::ZoneContext;
+use crate::policy::zone::Zone;
 use crate::policy::{Policy, Walk};
 use crate::types::block::Block;
 use crate::types::error::{AllocError, BuildError, FreeError, RefusedFree};
 use crate::types::request::Request;
 use crate::types::units::{CpuId, NodeId, Order, Pfn, ZoneId};
 use crate::types::zone_type::ZoneType;
-use crate::zone::instance::Zone;
+use crate::zone::ZoneView;
+use crate::zone::tables::ZoneTables;
 
 /// A page-frame allocator over memory described by a [`Plan`], on platform `P`, with the
 /// policies of preset `S`.
@@ -66,15 +53,15 @@ use crate::zone::instance::Zone;
 pub struct Allocator<'m, P: Platform, S: Policy> {
     pub(crate) platform: P,
     pub(crate) plan: &'m Plan,
-    pub(crate) table: FrameTable<'m, P>,
+    pub(crate) table: ZoneTables<'m, P>,
     pub(crate) zones: &'m [Zone<P, S>],
-    pub(crate) caches: &'m [P::Slot<CpuZone<S>>],
+    pub(crate) caches: &'m [P::Slot<PerCpuPages<S>>],
     pub(crate) exchanges: &'m [Exchange<P>],
     pub(crate) pool: ClusterPool<'m, P>,
     homes: HomeTable<S::Split, S::Walk>,
     pub(crate) walk: <S::Walk as Walk>::Table<P>,
     cpus: u32,
-    pub(crate) common: &'m Common<P>,
+    pub(crate) shared: &'m SharedState<P>,
 }
 
 impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
@@ -91,14 +78,14 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
     ) -> Result<Self, BuildError> {
         storage.check(&TableSize::of::<S>(plan))?;
         let order = plan.config().pageblock_order;
-        let Storage { states, links, pageblocks, cluster_links, clusters, .. } = storage;
-        let Storage { zones, caches, exchanges, common, .. } = storage;
-        let lists = ListWords { slots: cluster_links, cluster_of: clusters };
-        let table = FrameTable::new(states, links, pageblocks, lists, plan.base(), order);
+        let Storage { states, pageblocks, free, cluster_links, clusters, .. } = storage;
+        let Storage { zones, caches, exchanges, shared, .. } = storage;
+        let frames = FrameTable::new(states, pageblocks, plan.base(), order);
+        let table = ZoneTables::new(frames, free);
         build::check_zeroed::<P>(pageblocks)?;
-        build::set_up_zones(plan, &table, zones);
+        build::set_up_zones::<P, S>(plan, &table, zones);
         build::tune_caches::<P, S>(plan, caches);
-        let cluster = <S::Keeper as crate::pcp::policy::Keeper>::CLUSTER;
+        let cluster = S::Pcp::CLUSTER;
         Ok(Self {
             platform,
             plan,
@@ -106,11 +93,11 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
             zones,
             caches,
             exchanges,
-            pool: ClusterPool::new(clusters, cluster_links, common, cluster),
+            pool: ClusterPool::new(clusters, cluster_links, shared, cluster),
             homes: HomeTable::new(plan),
             walk: S::Walk::table(plan),
             cpus: plan.config().cpus,
-            common,
+            shared,
         })
     }
 
@@ -127,24 +114,6 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
     /// How many CPUs have caches.
     pub fn cpus(&self) -> u32 {
         self.cpus
-    }
-
-    /// Allocates a block through the try-lock path of the current CPU's cache.
-    ///
-    /// # Errors
-    /// [`AllocError`] says which zones were tried and what they had.
-    #[inline(always)]
-    pub fn alloc(&self, request: &Request) -> Result<Block, AllocError> {
-        self.alloc_through(&mut self.shared_entry(), request)
-    }
-
-    /// As [`alloc`](Self::alloc), for those who keep the pfn by other means.
-    ///
-    /// # Errors
-    /// As [`alloc`](Self::alloc).
-    #[inline(always)]
-    pub fn alloc_raw(&self, request: &Request) -> Result<Pfn, AllocError> {
-        self.alloc(request).map(|block| block.into_raw().0)
     }
 
     /// Frees a block.
@@ -189,12 +158,12 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
         SharedEntry::new(self.caches, self.zones.len(), cpu, self.homes_of(cpu))
     }
 
-    pub(crate) fn caches_of(&self, cpu: CpuId) -> Option<&'m [P::Slot<CpuZone<S>>]> {
+    pub(crate) fn caches_of(&self, cpu: CpuId) -> Option<&'m [P::Slot<PerCpuPages<S>>]> {
         self.caches.chunks(self.zones.len()).nth(cpu.0 as usize)
     }
 
     /// What a CPU caches of a zone; `None` for a CPU or a zone that the allocator does not have.
-    pub(crate) fn cache_of(&self, cpu: CpuId, zone: ZoneId) -> Option<&'m P::Slot<CpuZone<S>>> {
+    pub(crate) fn cache_of(&self, cpu: CpuId, zone: ZoneId) -> Option<&'m P::Slot<PerCpuPages<S>>> {
         self.caches_of(cpu)?.get(zone.0 as usize)
     }
 
@@ -230,20 +199,53 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
         self.first_zone(cpu, &Request::frame().zone_limit(limit)).map(|zone| zone.id)
     }
 
-    /// Where a keeper works when `cpu` turns to `zone`.
+    /// Where per-CPU pages work when `cpu` turns to `zone`.
     #[inline]
-    pub(crate) fn here<'a>(&'a self, zone: &'a Zone<P, S>, cpu: usize) -> Here<'a, P, S> {
-        Here {
-            table: &self.table,
-            zone,
-            pool: &self.pool,
-            exchanges: self.exchanges,
-            zones: self.zones.len(),
-            cpu,
+    pub(crate) fn context<'a>(
+        &'a self,
+        zone: &'a Zone<P, S>,
+        cpu: usize,
+    ) -> ZoneContext<'a, P, S::Free, S::Pcp> {
+        ZoneContext {
+            view: zone.view(&self.table),
+            part: &zone.pages,
+            depot: DepotContext {
+                pool: &self.pool,
+                exchanges: self.exchanges,
+                zones: self.zones.len(),
+                zone: usize::from(zone.id.0),
+                cpu,
+            },
         }
+    }
+
+    /// A zone beside its tables: where its free memory is asked for something.
+    #[inline(always)]
+    pub(crate) fn view<'a>(&'a self, zone: &'a Zone<P, S>) -> ZoneView<'a, P, S::Free> {
+        zone.view(&self.table)
     }
 
     pub(crate) fn zone(&self, id: ZoneId) -> Option<&'m Zone<P, S>> {
         self.zones.get(id.0 as usize)
+    }
+}
+
+impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
+    /// Allocates a block through the try-lock path of the current CPU's cache.
+    ///
+    /// # Errors
+    /// [`AllocError`] says which zones were tried and what they had.
+    #[inline(always)]
+    pub fn alloc(&self, request: &Request) -> Result<Block, AllocError> {
+        self.alloc_through(&mut self.shared_entry(), request)
+    }
+
+    /// As [`alloc`](Self::alloc), for those who keep the pfn by other means.
+    ///
+    /// # Errors
+    /// As [`alloc`](Self::alloc).
+    #[inline(always)]
+    pub fn alloc_raw(&self, request: &Request) -> Result<Pfn, AllocError> {
+        self.alloc(request).map(|block| block.into_raw().0)
     }
 }

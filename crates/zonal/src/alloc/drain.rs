@@ -2,12 +2,12 @@
 //! lists, for those who look for memory and for CPUs that go away.
 
 use crate::alloc::allocator::Allocator;
-use crate::pcp::per_cpu_pages::CpuZone;
-use crate::pcp::policy::Keeper;
+use crate::pcp::per_cpu_pages::PerCpuPages;
 use crate::platform::{Platform, Slot};
+use crate::policy::PcpPolicy;
 use crate::policy::Policy;
+use crate::policy::zone::Zone;
 use crate::types::units::CpuId;
-use crate::zone::instance::Zone;
 
 impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
     /// Gives what every CPU caches of the zone back to its buddy lists; returns the frames.
@@ -21,12 +21,12 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
         &self,
         cpu: CpuId,
         zone: &'m Zone<P, S>,
-        then: impl FnOnce(&mut CpuZone<S>),
+        then: impl FnOnce(&mut PerCpuPages<S>),
     ) -> u64 {
         let Some(cache) = self.cache_of(cpu, zone.id) else { return 0 };
-        let here = self.here(zone, cpu.0 as usize);
+        let context = self.context(zone, cpu.0 as usize);
         cache.with(|own| {
-            let given = own.book(|own| S::Keeper::drain(&here, &mut own.cache));
+            let given = own.book(|own| S::Pcp::drain(&context, &mut own.cache));
             own.events.drains += u64::from(given > 0);
             then(own);
             given
@@ -61,7 +61,7 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
     /// are on their way from the one to the buddy lists.
     pub(crate) fn coalesce(&self, cpu: CpuId, zone: &'m Zone<P, S>) -> u64 {
         let Some(cache) = self.cache_of(cpu, zone.id) else { return 0 };
-        let here = self.here(zone, cpu.0 as usize);
-        cache.with(|_| S::Keeper::coalesce(&here))
+        let context = self.context(zone, cpu.0 as usize);
+        cache.with(|_| S::Pcp::coalesce(&context))
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::boot::plan::{Plan, ZoneSpec};
 use crate::boot::zonelist::MAX_NODES;
-use crate::pcp::per_cpu_pages::CpuZone;
+use crate::pcp::per_cpu_pages::PerCpuPages;
 use crate::platform::{OwnedSlots, Platform, Slot};
 use crate::policy::{Policy, Split, Walk, walk::ZoneSet};
 use crate::types::units::{NodeId, ZoneId};
@@ -11,10 +11,10 @@ use crate::types::zone_type::{NR_ZONE_TYPES, ZoneType};
 pub(crate) trait Entry<P: Platform, S: Policy> {
     /// Runs `f` on the CPU's cache of the zone with this index; `None` if somebody else is
     /// inside, and for [`NO_ZONE`].
-    fn enter_at<R>(&mut self, zone: usize, f: impl FnOnce(&mut CpuZone<S>) -> R) -> Option<R>;
+    fn enter_at<R>(&mut self, zone: usize, f: impl FnOnce(&mut PerCpuPages<S>) -> R) -> Option<R>;
     /// As [`enter_at`](Self::enter_at).
     #[inline(always)]
-    fn enter<R>(&mut self, zone: ZoneId, f: impl FnOnce(&mut CpuZone<S>) -> R) -> Option<R> {
+    fn enter<R>(&mut self, zone: ZoneId, f: impl FnOnce(&mut PerCpuPages<S>) -> R) -> Option<R> {
         self.enter_at(usize::from(zone.0), f)
     }
     /// The CPU whose caches these are.
@@ -94,7 +94,7 @@ fn preferred(plan: &Plan, lane: usize) -> ZoneSet {
 
 /// Anyone, on the CPU that the platform named.
 pub(crate) struct SharedEntry<'a, P: Platform, S: Policy> {
-    caches: &'a [P::Slot<CpuZone<S>>],
+    caches: &'a [P::Slot<PerCpuPages<S>>],
     zones: usize,
     cpu: usize,
     homes: &'a Homes<S::Walk>,
@@ -103,7 +103,7 @@ pub(crate) struct SharedEntry<'a, P: Platform, S: Policy> {
 impl<'a, P: Platform, S: Policy> SharedEntry<'a, P, S> {
     #[inline(always)]
     pub(crate) fn new(
-        caches: &'a [P::Slot<CpuZone<S>>],
+        caches: &'a [P::Slot<PerCpuPages<S>>],
         zones: usize,
         cpu: usize,
         homes: &'a Homes<S::Walk>,
@@ -114,7 +114,7 @@ impl<'a, P: Platform, S: Policy> SharedEntry<'a, P, S> {
 
 impl<P: Platform, S: Policy> Entry<P, S> for SharedEntry<'_, P, S> {
     #[inline(always)]
-    fn enter_at<R>(&mut self, zone: usize, f: impl FnOnce(&mut CpuZone<S>) -> R) -> Option<R> {
+    fn enter_at<R>(&mut self, zone: usize, f: impl FnOnce(&mut PerCpuPages<S>) -> R) -> Option<R> {
         self.caches.get(self.cpu * self.zones + zone)?.try_with(f)
     }
     #[inline(always)]
@@ -134,9 +134,9 @@ pub(crate) struct OwnedEntry<O, W: Walk> {
     pub(crate) homes: Homes<W>,
 }
 
-impl<P: Platform, S: Policy, O: OwnedSlots<CpuZone<S>>> Entry<P, S> for OwnedEntry<O, S::Walk> {
+impl<P: Platform, S: Policy, O: OwnedSlots<PerCpuPages<S>>> Entry<P, S> for OwnedEntry<O, S::Walk> {
     #[inline(always)]
-    fn enter_at<R>(&mut self, zone: usize, f: impl FnOnce(&mut CpuZone<S>) -> R) -> Option<R> {
+    fn enter_at<R>(&mut self, zone: usize, f: impl FnOnce(&mut PerCpuPages<S>) -> R) -> Option<R> {
         self.owned.with(zone, f)
     }
     #[inline(always)]

@@ -2,12 +2,14 @@
 
 use crate::alloc::allocator::Allocator;
 use crate::alloc::entry::Entry;
+use crate::alloc::host::Host;
 use crate::boot::watermark::{Mark, watermark_ok};
-use crate::frame::FrameState;
-use crate::pcp::per_cpu_pages::CpuZone;
-use crate::pcp::policy::{Here, Keeper};
-use crate::platform::Platform;
+use crate::pcp::per_cpu_pages::PerCpuPages;
+use crate::policy::FreeMemory;
+use crate::policy::PcpPolicy;
+use crate::policy::pcp::ZoneContext;
 use crate::policy::walk::Miss;
+use crate::policy::zone::Zone;
 use crate::policy::{Policy, Trace, Walk};
 use crate::trace::{Event, Point};
 use crate::types::block::Block;
@@ -16,10 +18,9 @@ use crate::types::migrate_type::MigrateType;
 use crate::types::request::Request;
 use crate::types::units::{ORDERS, Order, Pfn};
 use crate::types::zone_type::ZoneType;
-use crate::zone::instance::Zone;
-use crate::zone::lists::buddy::Reach;
+use crate::zone::AllocFlags;
 
-impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
+impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
     /// Allocates through `entry`: the home zone's cache, else everything else.
     // Always inlined, like what it calls on the way to a single cached frame: the result then
     // stays in registers, and only a failure is written to memory.
@@ -74,12 +75,12 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
     #[inline(always)]
     pub(crate) fn pop(
         &self,
-        own: &mut CpuZone<S>,
+        own: &mut PerCpuPages<S>,
         zone: Option<&Zone<P, S>>,
         order: Order,
         migrate: MigrateType,
     ) -> Option<u32> {
-        let index = S::Keeper::pop(&mut own.cache, &self.table, order, migrate)?;
+        let index = S::Pcp::pop(&mut own.cache, &self.table, order, migrate)?;
         S::Walk::charge(&self.walk, zone, &mut own.walk, order.frames());
         Some(index)
     }
@@ -100,9 +101,10 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
         request: &Request,
     ) -> Result<Block, AllocReason> {
         let (order, migrate) = (request.order(), request.migrate_type());
-        if order > Order::ZERO && request.is_plain() && S::Keeper::caches(order) {
+        if order > Order::ZERO && request.is_plain() && S::Pcp::caches(order) {
             let home = self.home(entry, request.limit());
-            let pop = |own: &mut CpuZone<S>| self.pop(own, self.zones.get(home), order, migrate);
+            let pop =
+                |own: &mut PerCpuPages<S>| self.pop(own, self.zones.get(home), order, migrate);
             if let Some(Some(index)) = entry.enter_at(home, pop) {
                 return Ok(self.handed_out(self.table.pfn(index), order, request));
             }
@@ -163,17 +165,23 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
         mark: Mark,
     ) -> Result<u32, Miss> {
         let (order, migrate) = (request.order(), request.migrate_type());
-        let here = self.here(zone, entry.cpu());
-        let allowance = self.allowance(&here, request, mark);
-        if S::Keeper::caches(order) {
+        let context = self.context(zone, entry.cpu());
+        let headroom = self.headroom(&context, request, mark);
+        if S::Pcp::caches(order) {
             let found = entry.enter(zone.id, |own| {
-                let pop = |own: &mut CpuZone<S>| self.pop(own, Some(zone), order, migrate);
+                let pop = |own: &mut PerCpuPages<S>| self.pop(own, Some(zone), order, migrate);
                 if let Some(index) = pop(own) {
                     return Some(index);
                 }
-                let filled = allowance > 0
+                let filled = headroom > 0
                     && own.book(|own| {
-                        S::Keeper::refill(&here, &mut own.cache, order, migrate, allowance)
+                        S::Pcp::refill::<P, S::Trace>(
+                            &context,
+                            &mut own.cache,
+                            order,
+                            migrate,
+                            headroom,
+                        )
                     });
                 own.events.refills += u64::from(filled);
                 let handed_out = own.events().alloc;
@@ -184,7 +192,7 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
                 return Ok(index);
             }
         }
-        match allowance {
+        match headroom {
             // What a larger block wants more says nothing of the zone.
             0 if order == Order::ZERO => Err(Miss::BelowMark),
             0 => Err(Miss::Nothing),
@@ -195,8 +203,13 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
     /// How many frames the request may take from the zone's lists and clusters: 0, or at least a
     /// block of its order. Other CPUs' shards are counted only if it takes them to pass the mark:
     /// that costs O(CPUs).
-    pub(crate) fn allowance(&self, here: &Here<'_, P, S>, request: &Request, mark: Mark) -> u64 {
-        let zone = here.zone;
+    pub(crate) fn headroom(
+        &self,
+        context: &ZoneContext<'_, P, S::Free, S::Pcp>,
+        request: &Request,
+        mark: Mark,
+    ) -> u64 {
+        let zone = context.zone;
         let (kept, reserve) = (zone.mark(mark), zone.reserve(request.limit()));
         let access = request.access();
         let above = |free: u64| {
@@ -204,32 +217,47 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
             enough.then(|| free - access.lower(kept) - reserve)
         };
         let listed = zone.usable(request);
-        let near = above(listed + S::Keeper::shared::<P>(&zone.keeper));
-        near.or_else(|| above(listed + S::Keeper::deferred(here))).unwrap_or(0)
+        let near = above(listed + S::Pcp::shared::<P>(context.part));
+        near.or_else(|| above(listed + S::Pcp::deferred(context))).unwrap_or(0)
     }
 
-    /// Takes a block from the buddy lists, past the caches.
+    /// Takes a block from the zone's free memory, past the per-CPU pages.
     fn alloc_direct(&self, zone: &Zone<P, S>, request: &Request) -> Option<u32> {
-        let (order, table) = (request.order(), &self.table);
+        let order = request.order();
         let urgent = request.is_atomic() && order > Order::ZERO;
-        let reach = Reach { high_atomic: urgent, ..Reach::NORMAL };
-        let index = zone.with_buddy(|buddy| {
-            let index = buddy.take(table, order, request.migrate_type(), reach)?;
-            table.set_state(index, FrameState::allocated(order));
-            buddy.events.direct_alloc += order.frames();
-            Some(index)
-        })?;
+        let flags = AllocFlags { high_atomic: urgent, ..AllocFlags::NORMAL };
+        let migrate = request.migrate_type();
+        let view = zone.view(&self.table);
+        let index = S::Free::take_block::<P, S::Trace>(view, order, migrate, flags)?;
         S::Trace::emit(Point::AllocZoneLocked, || Event::AllocZoneLocked {
-            pfn: table.pfn(index),
+            pfn: self.table.pfn(index),
             order,
-            migrate: request.migrate_type(),
+            migrate,
             percpu_refill: false,
         });
         S::Walk::charge_zone(&self.walk, zone, order.frames());
         if urgent {
             // In a hold of its own: with a claim in one it would be too long (I-7).
-            zone.with_buddy(|buddy| buddy.reserve_high_atomic(table, index, order));
+            S::Free::reserve_high_atomic(view, index, order);
         }
         Some(index)
+    }
+
+    /// What the cache of the home zone would have for a plain request, from that of the zone that
+    /// stands in for it while it has no memory.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn pop_stand_in<E: Entry<P, S>>(
+        &self,
+        entry: &mut E,
+        request: &Request,
+    ) -> Option<u32> {
+        let (order, migrate) = (request.order(), request.migrate_type());
+        let home = self.zones.get(self.home(entry, request.limit()))?;
+        if !request.is_plain() || !S::Pcp::caches(order) || self.has_memory(home) {
+            return None;
+        }
+        let zone = self.first_zone(entry.cpu(), request)?;
+        entry.enter(zone.id, |own| self.pop(own, Some(zone), order, migrate))?
     }
 }

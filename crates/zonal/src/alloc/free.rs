@@ -4,14 +4,16 @@ use crate::alloc::allocator::Allocator;
 use crate::alloc::entry::Entry;
 use crate::boot::map::RangeKind;
 use crate::frame::{FrameKind, FrameState, PageblockWord};
-use crate::pcp::policy::Keeper;
+use crate::pcp::per_cpu_pages::PerCpuPages;
 use crate::platform::Platform;
+use crate::policy::FreeMemory;
+use crate::policy::PcpPolicy;
+use crate::policy::zone::Zone;
 use crate::policy::{Policy, Trace};
 use crate::trace::{Event, Point};
 use crate::types::error::FreeError;
 use crate::types::migrate_type::MigrateType;
 use crate::types::units::{ORDERS, Order, Pfn};
-use crate::zone::instance::Zone;
 
 impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
     /// Frees through `entry`.
@@ -55,7 +57,7 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
         pfn: Pfn,
     ) -> bool {
         let order = ORDERS[ORDER as usize];
-        if !S::Keeper::caches(order) {
+        if !S::Pcp::caches(order) {
             return false;
         }
         let table = &self.table;
@@ -78,7 +80,7 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
                 own.events.free += order.frames();
             }
             // No truncation: the state was found, so the offset is an index.
-            if S::Keeper::push(&mut own.cache, table, order, migrate, offset as u32) {
+            if S::Pcp::push(&mut own.cache, table, order, migrate, offset as u32) {
                 self.spill(own, zone, cpu, order, migrate);
             }
             true
@@ -95,7 +97,7 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
         pfn: Pfn,
         order: Order,
     ) -> Result<(), FreeError> {
-        if order == Order::ZERO || order == Order::HUGE || !S::Keeper::caches(order) {
+        if order == Order::ZERO || order == Order::HUGE || !S::Pcp::caches(order) {
             return self.free_direct(pfn, order);
         }
         let Some(index) = self.table.index(pfn) else { return Err(FreeError::Foreign { pfn }) };
@@ -112,7 +114,7 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
             }
             S::Trace::emit(Point::Free, move || Event::Free { pfn, order });
             own.events.free += order.frames();
-            if S::Keeper::push(&mut own.cache, &self.table, order, migrate, index) {
+            if S::Pcp::push(&mut own.cache, &self.table, order, migrate, index) {
                 self.spill(own, zone, cpu, order, migrate);
             }
             true
@@ -127,7 +129,7 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
     #[inline(never)]
     pub(crate) fn spill(
         &self,
-        own: &mut crate::pcp::per_cpu_pages::CpuZone<S>,
+        own: &mut PerCpuPages<S>,
         zone: crate::types::units::ZoneId,
         cpu: usize,
         order: Order,
@@ -135,8 +137,8 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
     ) {
         if let Some(zone) = self.zone(zone) {
             own.events.spills += 1;
-            let here = self.here(zone, cpu);
-            own.book(|own| S::Keeper::spill(&here, &mut own.cache, order, migrate));
+            let context = self.context(zone, cpu);
+            own.book(|own| S::Pcp::spill(&context, &mut own.cache, order, migrate));
         }
     }
 
@@ -148,16 +150,8 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
         let zone: Option<&Zone<P, S>> =
             self.table.get_pageblock(index).and_then(|word| self.zone(word.zone()?));
         let Some(zone) = zone else { return Err(self.refusal(pfn, index, order)) };
-        let freed = zone.with_buddy(|buddy| {
-            let allocated = FrameState::allocated(order);
-            let mine = self.table.replace_state(index, allocated, FrameState::INNER);
-            if mine {
-                S::Trace::emit(Point::Free, move || Event::Free { pfn, order });
-                buddy.give(&self.table, index, order);
-                buddy.events.direct_free += order.frames();
-            }
-            mine
-        });
+        let told = || S::Trace::emit(Point::Free, move || Event::Free { pfn, order });
+        let freed = S::Free::free_block(zone.view(&self.table), index, order, told);
         if !freed {
             return Err(self.refusal(pfn, index, order));
         }

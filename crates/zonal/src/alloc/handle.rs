@@ -2,10 +2,11 @@
 //!
 //! See [`Allocator::handle`](crate::Allocator::handle).
 
+use super::host::Host;
 use crate::alloc::allocator::Allocator;
 use crate::alloc::entry::OwnedEntry;
 use crate::alloc::page_state::NotManaged;
-use crate::pcp::per_cpu_pages::CpuZone;
+use crate::pcp::per_cpu_pages::PerCpuPages;
 use crate::platform::{Platform, Slot};
 use crate::policy::Policy;
 use crate::types::block::Block;
@@ -15,13 +16,13 @@ use crate::types::request::Request;
 use crate::types::units::{CpuId, Order, Pfn};
 use core::fmt;
 
-type Owned<'a, P, S> = <<P as Platform>::Slot<CpuZone<S>> as Slot<CpuZone<S>>>::Owned<'a>;
+type Owned<'a, P, S> = <<P as Platform>::Slot<PerCpuPages<S>> as Slot<PerCpuPages<S>>>::Owned<'a>;
 
 /// Exclusive use of one CPU's caches, until dropped. Other CPUs can still drain them when
 /// memory is short. What is cached stays cached when the handle goes.
 pub struct CpuHandle<'a, 'm, P: Platform, S: Policy>
 where
-    P::Slot<CpuZone<S>>: 'a,
+    P::Slot<PerCpuPages<S>>: 'a,
 {
     allocator: &'a Allocator<'m, P, S>,
     entry: OwnedEntry<Owned<'a, P, S>, S::Walk>,
@@ -49,24 +50,6 @@ impl<'a, 'm, P: Platform, S: Policy> CpuHandle<'a, 'm, P, S> {
         self.allocator
     }
 
-    /// Allocates a block.
-    ///
-    /// # Errors
-    /// As [`Allocator::alloc`].
-    #[inline(always)]
-    pub fn alloc(&mut self, request: &Request) -> Result<Block, AllocError> {
-        self.allocator.alloc_through(&mut self.entry, request)
-    }
-
-    /// As [`alloc`](Self::alloc), for those who keep the pfn by other means.
-    ///
-    /// # Errors
-    /// As [`Allocator::alloc`].
-    #[inline(always)]
-    pub fn alloc_raw(&mut self, request: &Request) -> Result<Pfn, AllocError> {
-        self.alloc(request).map(|block| block.into_raw().0)
-    }
-
     /// Frees a block.
     ///
     /// # Errors
@@ -86,15 +69,6 @@ impl<'a, 'm, P: Platform, S: Policy> CpuHandle<'a, 'm, P, S> {
         self.allocator.free_through(&mut self.entry, pfn, order)
     }
 
-    /// Fills `out` with frames: see [`Allocator::alloc_bulk`].
-    ///
-    /// # Errors
-    /// As [`Allocator::alloc_bulk`].
-    #[inline(always)]
-    pub fn alloc_bulk(&mut self, request: &Request, out: &mut [Pfn]) -> Result<(), AllocError> {
-        self.allocator.alloc_bulk_through(&mut self.entry, request, out)
-    }
-
     /// Counts pages: see [`Allocator::mod_page_state`].
     ///
     /// # Errors
@@ -112,6 +86,35 @@ impl<'a, 'm, P: Platform, S: Policy> CpuHandle<'a, 'm, P, S> {
     #[inline(always)]
     pub fn free_bulk(&mut self, frames: &[Pfn]) -> BulkFreed {
         self.allocator.free_bulk_through(&mut self.entry, frames)
+    }
+}
+
+impl<'a, 'm, P: Host, S: Policy> CpuHandle<'a, 'm, P, S> {
+    /// Allocates a block.
+    ///
+    /// # Errors
+    /// As [`Allocator::alloc`].
+    #[inline(always)]
+    pub fn alloc(&mut self, request: &Request) -> Result<Block, AllocError> {
+        self.allocator.alloc_through(&mut self.entry, request)
+    }
+
+    /// As [`alloc`](Self::alloc), for those who keep the pfn by other means.
+    ///
+    /// # Errors
+    /// As [`Allocator::alloc`].
+    #[inline(always)]
+    pub fn alloc_raw(&mut self, request: &Request) -> Result<Pfn, AllocError> {
+        self.alloc(request).map(|block| block.into_raw().0)
+    }
+
+    /// Fills `out` with frames: see [`Allocator::alloc_bulk`].
+    ///
+    /// # Errors
+    /// As [`Allocator::alloc_bulk`].
+    #[inline(always)]
+    pub fn alloc_bulk(&mut self, request: &Request, out: &mut [Pfn]) -> Result<(), AllocError> {
+        self.allocator.alloc_bulk_through(&mut self.entry, request, out)
     }
 }
 

@@ -10,14 +10,14 @@ use crate::alloc::allocator::Allocator;
 use crate::alloc::entry::Entry;
 pub use crate::boot::dirty_limit::DirtyLimit;
 use crate::frame::PageblockWord;
-use crate::pcp::policy::Keeper;
 use crate::platform::Platform;
+use crate::policy::PcpPolicy;
 pub use crate::policy::dirty::counts::{CpuPageStates, PageStates};
+use crate::policy::zone::Zone;
 use crate::policy::{Dirty, Policy};
 pub use crate::types::page_state::{NR_PAGE_STATES, PageState};
 use crate::types::request::Request;
 use crate::types::units::{Pfn, ZoneId};
-use crate::zone::instance::Zone;
 use core::fmt;
 
 /// The frame is not one that the allocator manages.
@@ -128,7 +128,7 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
 /// and what is page cache.
 fn dirtyable<P: Platform, S: Policy>(zone: &Zone<P, S>) -> u64 {
     let Some(states) = S::Dirty::states(&zone.dirty) else { return 0 };
-    let free = zone.free() + S::Keeper::shared::<P>(&zone.keeper);
+    let free = zone.free() + S::Pcp::shared::<P>(&zone.pages);
     let cache = states.sum([PageState::InactiveFile, PageState::ActiveFile]);
     free.saturating_sub(zone.kept_back()) + cache
 }

@@ -11,21 +11,19 @@
 //! fn wanted(shortage: &Shortage) -> u64 { shortage.request.order().frames() }
 //! ```
 
+use super::zones::Zones;
 use crate::alloc::allocator::Allocator;
 use crate::alloc::entry::Entry;
-use crate::boot::zonelist::{MAX_NODES, MAX_ZONES};
+use crate::alloc::host::Host;
 use crate::compact::{CompactMode, CompactOutcome, Count, is_costly};
-use crate::pcp::policy::Keeper;
-use crate::platform::{AtomicWord, Platform};
+use crate::policy::FreeMemory;
+use crate::policy::PcpPolicy;
 use crate::policy::walk::Miss;
-use crate::policy::{Compact, Dirty, Policy, Split, Walk};
-use crate::types::error::{AllocError, AllocReason, ZONES_EXPLAINED, ZoneTried};
+use crate::policy::{Compact, Dirty, Policy, Walk};
+use crate::types::error::AllocReason;
 use crate::types::mark::Mark;
-use crate::types::migrate_type::{MigrateType, NR_MIGRATE_TYPES};
-use crate::types::request::{NodePolicy, Request};
-use crate::types::units::{CpuId, NR_ORDERS, NodeId, NodeMask, Order};
-use crate::zone::instance::Zone;
-use core::sync::atomic::Ordering::Relaxed;
+use crate::types::request::Request;
+use crate::types::units::{CpuId, Order};
 
 /// What the host's callbacks are told.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -43,55 +41,7 @@ const SEARCHES: u32 = 8;
 /// Clusters merged between two looks at whether that was enough.
 const COALESCE_STEP: u32 = 16;
 
-/// The zones that a request may use, best first.
-pub(crate) struct Zones<'m, P: Platform, S: Policy> {
-    list: [Option<&'m Zone<P, S>>; MAX_ZONES],
-    len: usize,
-}
-
-/// Whether the two are instances of one zone type of a node.
-fn is_sibling<P: Platform, S: Policy>(
-    one: &Option<&Zone<P, S>>,
-    other: &Option<&Zone<P, S>>,
-) -> bool {
-    one.zip(*other).is_some_and(|(one, other)| one.is_sibling(other))
-}
-
-impl<'m, P: Platform, S: Policy> Zones<'m, P, S> {
-    fn slice(&self) -> &[Option<&'m Zone<P, S>>] {
-        &self.list[..self.len]
-    }
-
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &'m Zone<P, S>> + '_ {
-        self.slice().iter().flatten().copied()
-    }
-
-    /// The instances of each type and node together, in the same order.
-    pub(crate) fn families(&self) -> impl Iterator<Item = &[Option<&'m Zone<P, S>>]> {
-        self.slice().chunk_by(is_sibling)
-    }
-
-    /// Leaves out those that are not `wanted`.
-    fn keep(&mut self, wanted: impl Fn(&Zone<P, S>) -> bool) {
-        let mut kept = 0;
-        for at in 0..self.len {
-            if self.list[at].is_some_and(&wanted) {
-                self.list[kept] = self.list[at];
-                kept += 1;
-            }
-        }
-        self.len = kept;
-    }
-
-    /// Begins every family with the instance that a lane prefers; the others follow in a ring.
-    fn prefer(&mut self, lane: usize) {
-        for family in self.list[..self.len].chunk_by_mut(is_sibling) {
-            family.rotate_left(lane % family.len());
-        }
-    }
-}
-
-impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
+impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
     /// Steps 1 to last of the slow path; returns the first frame of a block marked allocated.
     pub(crate) fn alloc_anywhere<E: Entry<P, S>>(
         &self,
@@ -99,7 +49,7 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
         request: &Request,
     ) -> Result<u32, AllocReason> {
         let zones = self.zones_for(entry.cpu(), request);
-        if zones.len == 0 {
+        if zones.slice().is_empty() {
             return Err(AllocReason::NoZone);
         }
         let found = self.walk_above_low(entry, &zones, request);
@@ -118,7 +68,7 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
     ) -> Option<u32> {
         for zone in zones.iter() {
             // What waits in clusters is not scarce: it only has to be merged.
-            let deferred = S::Keeper::deferred(&self.here(zone, entry.cpu()));
+            let deferred = S::Pcp::deferred(&self.context(zone, entry.cpu()));
             if zone.free() + deferred <= zone.mark(Mark::Low) {
                 self.platform.wake_reclaim(zone.id);
             }
@@ -138,9 +88,7 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
             return;
         }
         let zone = self.table.pageblock(index).zone().and_then(|id| self.zone(id));
-        if let Some(zone) =
-            zone.filter(|zone| !zone.with_buddy(|buddy| buddy.has_block(order, true)))
-        {
+        if let Some(zone) = zone.filter(|zone| !S::Free::has_block(self.view(zone), order, true)) {
             self.platform.wake_compaction(zone.id, order);
         }
     }
@@ -207,10 +155,10 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
                 break;
             }
             for zone in zones.iter() {
-                let here = self.here(zone, entry.cpu());
-                seen += self.cached_in(zone) + S::Keeper::deferred(&here);
+                let context = self.context(zone, entry.cpu());
+                seen += self.cached_in(zone) + S::Pcp::deferred(&context);
                 // Freed to the lists, or drained to them by somebody else, since the walk.
-                seen += self.allowance(&here, request, Mark::Min);
+                seen += self.headroom(&context, request, Mark::Min);
             }
             if seen == 0 {
                 break;
@@ -252,9 +200,9 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
         for zone in zones.iter() {
             drained += self.drain_zone(zone);
             let migrate = request.migrate_type();
-            zone.with_buddy(|buddy| buddy.unreserve_high_atomic(&self.table, migrate));
+            S::Free::unreserve_high_atomic(self.view(zone), migrate);
             if request.order() == Order::ZERO {
-                zone.with_buddy(|buddy| buddy.rejoin(&self.table));
+                S::Free::rejoin(self.view(zone));
             }
         }
         drained
@@ -330,116 +278,4 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
         let found = self.walk(entry, zones, request, Mark::Min);
         found.or_else(|| self.search(entry, zones, request))
     }
-
-    /// The zones for a request from `cpu`: node policy and zone limit applied to a zonelist, and
-    /// of each type's instances the one first that the CPU prefers; none without memory.
-    pub(crate) fn zones_for(&self, cpu: usize, request: &Request) -> Zones<'m, P, S> {
-        if self.plan.has_vacant() {
-            return self.zones_with_memory(cpu, request);
-        }
-        // Written so that nothing is copied where nothing is split.
-        if S::Split::LANES == 1 {
-            return self.zones_in_order(cpu, request);
-        }
-        let mut zones = self.zones_in_order(cpu, request);
-        zones.prefer(self.lane_of(cpu));
-        zones
-    }
-
-    /// The same, where the plan has zones whose memory is all to come.
-    #[cold]
-    #[inline(never)]
-    fn zones_with_memory(&self, cpu: usize, request: &Request) -> Zones<'m, P, S> {
-        let mut zones = self.zones_in_order(cpu, request);
-        zones.prefer(self.lane_of(cpu));
-        // Last: a CPU's place in the ring does not depend on what is there.
-        zones.keep(|zone| self.has_memory(zone));
-        zones
-    }
-
-    fn zones_in_order(&self, cpu: usize, request: &Request) -> Zones<'m, P, S> {
-        let local = self.node_of(cpu);
-        let (first, mask) = match request.node_policy() {
-            NodePolicy::Local => (local, NodeMask::ALL),
-            NodePolicy::Preferred(node) => (node, NodeMask::ALL),
-            NodePolicy::Bind(mask) => (local, mask),
-            NodePolicy::Interleave(mask) => (self.node_in_turn(mask, local), NodeMask::ALL),
-        };
-        let mask = match request.is_this_node() {
-            true if mask.contains(first) => NodeMask::only(first),
-            true => NodeMask::NONE,
-            false => mask,
-        };
-        let mut zones = Zones { list: [None; MAX_ZONES], len: 0 };
-        for &id in self.plan.zonelist(first) {
-            let Some(zone) = self.zone(id) else { continue };
-            if zone.zone_type <= request.limit() && mask.contains(zone.node) {
-                zones.list[zones.len] = Some(zone);
-                zones.len += 1;
-            }
-        }
-        zones
-    }
-
-    fn node_in_turn(&self, mask: NodeMask, local: NodeId) -> NodeId {
-        // A node without memory has no turn: its neighbours would get it.
-        let there = self.nodes_with_memory();
-        let both = |&node: &NodeId| mask.contains(node) && there.contains(node);
-        let members = (0..MAX_NODES as u8).map(NodeId).filter(both);
-        let count = members.clone().count() as u64;
-        if count == 0 {
-            return local;
-        }
-        // Relaxed: a counter; which of two requests gets which node does not matter.
-        let turn = self.common.turn.fetch_add(1, Relaxed) % count;
-        members.clone().nth(turn as usize).unwrap_or(local)
-    }
-
-    /// The error for a request that could not be served: what its zones have now.
-    #[cold]
-    #[inline(never)]
-    pub(crate) fn explain(&self, cpu: usize, request: &Request, reason: AllocReason) -> AllocError {
-        let tried = reason == AllocReason::Exhausted;
-        let zones = tried.then(|| self.zones_for(cpu, request));
-        let zones = zones.as_ref().map_or(&[][..], Zones::slice);
-        let mark = Mark::Min;
-        let mut error = AllocError {
-            reason,
-            order: request.order(),
-            migrate: request.migrate_type(),
-            mark,
-            tried: zones.len(),
-            zones: [None; ZONES_EXPLAINED],
-            free: [[0; NR_MIGRATE_TYPES]; NR_ORDERS],
-        };
-        for (at, zone) in zones.iter().copied().flatten().enumerate() {
-            let counts = zone.with_buddy(|buddy| buddy.counts());
-            for (sum, row) in error.free.iter_mut().zip(&counts) {
-                sum.iter_mut().zip(row).for_each(|(sum, blocks)| *sum += blocks);
-            }
-            if let Some(slot) = error.zones.get_mut(at) {
-                let keep = request.access().lower(zone.mark(mark));
-                *slot = Some(ZoneTried {
-                    zone: zone.id,
-                    node: zone.node,
-                    zone_type: zone.zone_type,
-                    free: zone.free(),
-                    keep: keep.saturating_add(zone.reserve(request.limit())),
-                    cached: self.cached_in(zone),
-                    deferred: S::Keeper::deferred(&self.here(zone, 0)),
-                    largest: core::array::from_fn(|ty| largest(&counts, MigrateType::ALL[ty])),
-                });
-            }
-        }
-        error
-    }
-
-    /// Frames that all CPUs cache of a zone.
-    pub(crate) fn cached_in(&self, zone: &Zone<P, S>) -> u64 {
-        self.sum_over_caches(zone, |own| S::Keeper::cached(&own.cache))
-    }
-}
-
-fn largest(counts: &crate::types::counts::FreeCounts, migrate: MigrateType) -> Option<Order> {
-    Order::all().rev().find(|order| counts[order.index()][migrate.index()] > 0)
 }

@@ -14,27 +14,30 @@
 //! # Ok::<(), Box<dyn core::error::Error>>(())
 //! ```
 
-use crate::alloc::build::slot_room;
-use crate::boot::plan::{Plan, ZoneSpec};
-use crate::pcp::depot::stack::{Common, Exchange, MAX_CLUSTERS, words_for};
-use crate::pcp::per_cpu_pages::CpuZone;
-use crate::pcp::policy::Keeper;
+use crate::alloc::build::batch;
+use crate::boot::plan::Plan;
+use crate::pcp::depot::stack::{Exchange, MAX_CLUSTERS, SharedState, words_for};
+use crate::pcp::per_cpu_pages::PerCpuPages;
 use crate::platform::Platform;
-use crate::policy::{Clusters, Policy};
+use crate::policy::FreeMemory;
+use crate::policy::PcpPolicy;
+use crate::policy::Policy;
+use crate::policy::zone::Zone;
 use crate::types::error::BuildError;
-use crate::zone::instance::Zone;
+use crate::zone::tables::{FreeWords, NR_FREE_WORDS};
 
 /// How many elements each slice of [`Storage`] must have.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TableSize {
-    /// State bytes and link words: frames that the table spans.
+    /// State bytes: frames that the table spans.
     pub frames: u64,
     /// Pageblock words.
     pub pageblocks: u64,
-    /// Words of which each describes a cluster: links in a depot, slots of the order-0 lists.
+    /// Words for what is free, by slice of [`FreeWords`].
+    pub free: [u64; NR_FREE_WORDS],
+    /// Link words of a depot's clusters.
     pub clusters: u64,
-    /// Words that say which frames are in which cluster: the depot's arrays, or one for two
-    /// frames.
+    /// Words that say which frames are in which cluster of a depot.
     pub cluster_words: u64,
     /// Zone instances.
     pub zones: u64,
@@ -47,26 +50,17 @@ impl TableSize {
     #[must_use]
     pub fn of<S: Policy>(plan: &Plan) -> Self {
         let zones = plan.zones().len() as u64;
-        let per_cluster = <S::Keeper as Keeper>::CLUSTER;
+        let per_cluster = S::Pcp::CLUSTER;
         let share = u64::from(plan.config().depot_share.max(1));
-        let (clusters, cluster_words) = match per_cluster as u64 {
-            0 => {
-                let of_zone = |zone: &ZoneSpec| {
-                    let (frames, batch) = slot_room::<S>(plan, zone);
-                    S::Clusters::slot_words(frames, batch)
-                };
-                let slots = plan.zones().iter().map(of_zone).sum();
-                (slots, if S::Clusters::CUT { plan.frames() } else { 0 })
-            }
-            frames => {
-                let most = plan.managed() + plan.later();
-                let clusters = (most / share / frames).min(MAX_CLUSTERS);
-                (clusters, clusters * words_for(per_cluster) as u64)
-            }
-        };
+        let most = plan.managed() + plan.later();
+        let clusters = (most / share).checked_div(per_cluster as u64);
+        let clusters = clusters.unwrap_or(0).min(MAX_CLUSTERS);
+        let cluster_words = clusters * words_for(per_cluster) as u64;
+        let free = S::Free::words(plan, &batch::<S>(plan));
         Self {
             frames: plan.frames(),
             pageblocks: plan.pageblocks(),
+            free,
             clusters,
             cluster_words,
             zones,
@@ -77,13 +71,15 @@ impl TableSize {
     /// Bytes that grow with the memory: states, links, pageblocks and clusters.
     #[must_use]
     pub const fn table_bytes(&self) -> u64 {
-        self.frames * 9 + (self.pageblocks + self.clusters + self.cluster_words) * 8
+        let [first, second, third] = self.free;
+        let words = first + second + third + self.pageblocks + self.clusters + self.cluster_words;
+        self.frames + words * 8
     }
 
     /// Bytes that grow with CPUs and zones, for the platform `P`.
     #[must_use]
     pub const fn cache_bytes<P: Platform, S: Policy>(&self) -> u64 {
-        let cache = size_of::<P::Slot<CpuZone<S>>>() + size_of::<Exchange<P>>();
+        let cache = size_of::<P::Slot<PerCpuPages<S>>>() + size_of::<Exchange<P>>();
         self.caches * cache as u64 + self.zones * size_of::<Zone<P, S>>() as u64
     }
 }
@@ -93,22 +89,22 @@ impl TableSize {
 pub struct Storage<'m, P: Platform, S: Policy> {
     /// One state byte a frame.
     pub states: &'m [P::Byte],
-    /// One link word a frame.
-    pub links: &'m [P::Word],
     /// One word a pageblock.
     pub pageblocks: &'m [P::Word],
+    /// Words for what is free, as [`TableSize::free`] says.
+    pub free: FreeWords<'m, P>,
     /// [`TableSize::clusters`] words.
     pub cluster_links: &'m [P::Word],
     /// [`TableSize::cluster_words`] words.
     pub clusters: &'m [P::Word],
     /// Zones, each [`Zone::vacant`].
     pub zones: &'m mut [Zone<P, S>],
-    /// Per-CPU caches, CPU by CPU, each a slot around [`CpuZone::new`].
-    pub caches: &'m [P::Slot<CpuZone<S>>],
+    /// Per-CPU caches, CPU by CPU, each a slot around [`PerCpuPages::new`].
+    pub caches: &'m [P::Slot<PerCpuPages<S>>],
     /// Shards of the depot, CPU by CPU, each [`Exchange::new`].
     pub exchanges: &'m [Exchange<P>],
-    /// What all CPUs share, [`Common::new`].
-    pub common: &'m Common<P>,
+    /// What all CPUs share, [`SharedState::new`].
+    pub shared: &'m SharedState<P>,
 }
 
 impl<P: Platform, S: Policy> Storage<'_, P, S> {
@@ -119,8 +115,10 @@ impl<P: Platform, S: Policy> Storage<'_, P, S> {
     pub(crate) fn check(&self, size: &TableSize) -> Result<(), BuildError> {
         let lengths = [
             ("states", self.states.len(), size.frames),
-            ("links", self.links.len(), size.frames),
             ("pageblocks", self.pageblocks.len(), size.pageblocks),
+            ("free words 0", self.free.0[0].len(), size.free[0]),
+            ("free words 1", self.free.0[1].len(), size.free[1]),
+            ("free words 2", self.free.0[2].len(), size.free[2]),
             ("cluster links", self.cluster_links.len(), size.clusters),
             ("clusters", self.clusters.len(), size.cluster_words),
             ("zones", self.zones.len(), size.zones),

@@ -12,11 +12,12 @@
 //! ```
 
 use crate::alloc::allocator::Allocator;
-use crate::platform::Platform;
+use crate::alloc::host::Host;
+use crate::policy::FreeMemory;
 use crate::policy::Policy;
+use crate::policy::zone::Zone;
 use crate::types::units::ZoneId;
-use crate::zone::instance::Zone;
-use crate::zone::lists::buddy::Buddy;
+use crate::zone::ZoneView;
 use core::fmt;
 
 /// In one zone nobody cuts clusters off its order-0 lists, and single frames merge when they are
@@ -30,32 +31,33 @@ use core::fmt;
 /// good. Nothing is lost by it: frames are allocated one by one and merged one by one, as Linux
 /// 4.16 does it, and high orders fare the better for it.
 #[must_use = "clusters are enabled again when this is dropped"]
-pub struct ClustersOff<'a, P: Platform, S: Policy> {
-    zone: &'a Zone<P, S>,
+pub struct ClustersOff<'a, P: Host, S: Policy> {
+    view: ZoneView<'a, P, S::Free>,
 }
 
-impl<'a, P: Platform, S: Policy> ClustersOff<'a, P, S> {
+impl<'a, P: Host, S: Policy> ClustersOff<'a, P, S> {
     /// Waits, zone lock in hand, for those who are cutting; when it returns, all single frames
     /// that look free are on a list.
-    pub(crate) fn new(zone: &'a Zone<P, S>, allocator: &Allocator<'_, P, S>) -> Self {
-        zone.with_buddy(|buddy| buddy.disable_clusters(&allocator.table));
-        Self { zone }
+    pub(crate) fn new(zone: &'a Zone<P, S>, allocator: &'a Allocator<'_, P, S>) -> Self {
+        let view = allocator.view(zone);
+        S::Free::hold_off_batches(view);
+        Self { view }
     }
 }
 
-impl<P: Platform, S: Policy> Drop for ClustersOff<'_, P, S> {
+impl<P: Host, S: Policy> Drop for ClustersOff<'_, P, S> {
     fn drop(&mut self) {
-        self.zone.with_buddy(Buddy::enable_clusters);
+        S::Free::let_batches(self.view);
     }
 }
 
-impl<P: Platform, S: Policy> fmt::Debug for ClustersOff<'_, P, S> {
+impl<P: Host, S: Policy> fmt::Debug for ClustersOff<'_, P, S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ClustersOff").field("zone", &self.zone.id).finish()
+        f.debug_struct("ClustersOff").field("zone", &self.view.zone.id).finish()
     }
 }
 
-impl<P: Platform, S: Policy> Allocator<'_, P, S> {
+impl<P: Host, S: Policy> Allocator<'_, P, S> {
     /// Disables clusters, and with them the skipping of merges, in one zone until the guard is
     /// dropped; `None` if there is no such zone. Waits for those who are cutting a batch off,
     /// with the zone lock held: for the time of a few dozen stores. Must not be called from a

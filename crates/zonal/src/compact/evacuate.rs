@@ -1,19 +1,21 @@
 //! Moving pages: one block at a time, with the host's help.
 
+use super::CompactMode;
+use super::Count;
 use super::apart::Apart;
 use super::scan::{Part, Scan, block_end};
-use super::state::Count;
 use super::target::Found;
-use super::{CompactMode, may_have_cma};
-use crate::boot::watermark::{Mark, watermark_ok};
-use crate::frame::{FrameKind, FrameState, FrameTable};
-use crate::platform::{Migration, Platform};
+use super::target::is_target;
+use crate::alloc::host::Host;
+use crate::frame::FrameKind;
+use crate::platform::Platform;
+use crate::policy::FreeMemory;
+use crate::policy::zone::Zone;
 use crate::policy::{Compact, Policy};
-use crate::types::migrate_type::MigrateType;
-use crate::types::request::Request;
+use crate::types::migration::Migration;
 use crate::types::units::Order;
-use crate::zone::instance::Zone;
-use crate::zone::lists::buddy::Buddy;
+use crate::zone::Vacated;
+use crate::zone::tables::ZoneTables;
 use core::ops::Range;
 
 /// How often a place to move to is looked for while others take them away.
@@ -34,7 +36,7 @@ enum Moved {
 /// panics it goes back.
 struct Target<'a, P: Platform, S: Policy> {
     zone: &'a Zone<P, S>,
-    table: &'a FrameTable<'a, P>,
+    table: &'a ZoneTables<'a, P>,
     index: u32,
     order: Order,
 }
@@ -48,21 +50,14 @@ impl<P: Platform, S: Policy> Target<'_, P, S> {
 
 impl<P: Platform, S: Policy> Drop for Target<'_, P, S> {
     fn drop(&mut self) {
-        let back = self.zone.with_buddy(|buddy| {
-            let allocated = FrameState::allocated(self.order);
-            let back = self.table.replace_state(self.index, allocated, FrameState::INNER);
-            if back {
-                buddy.give_parts(self.table, self.index, self.order);
-                buddy.events.direct_free += self.order.frames();
-            }
-            back
-        });
+        let view = self.zone.view(self.table);
+        let back = S::Free::free_block_merged(view, self.index, self.order);
         // Given to somebody after all, who has freed it: not ours to touch.
         self.zone.compaction.count(Count::Lies, u64::from(!back));
     }
 }
 
-impl<P: Platform, S: Policy> Scan<'_, '_, P, S> {
+impl<P: Host, S: Policy> Scan<'_, '_, P, S> {
     /// Moves everything in `part` elsewhere, until a block of the wanted order has formed.
     pub(super) fn evacuate(&mut self, part: &Range<u32>) -> Part {
         let table = &self.allocator.table;
@@ -105,20 +100,17 @@ impl<P: Platform, S: Policy> Scan<'_, '_, P, S> {
     /// Empties the zone's caches and clusters, which are all that keeps `part` from being free;
     /// whether the block of the wanted order has formed in it.
     fn drain_into(&mut self, part: &Range<u32>) -> bool {
-        let (allocator, zone, table) = (self.allocator, self.zone, &self.allocator.table);
+        let (allocator, zone, _table) = (self.allocator, self.zone, &self.allocator.table);
         allocator.empty_caches(zone);
         // What came out of them may have been skipped.
         self.merge_in(part.clone());
         let (wanted, request) = (self.task.order, self.task.request);
-        zone.with_buddy(|buddy| {
-            let state = table.state(part.start);
-            let formed = state.kind() == FrameKind::Free && state.order() >= wanted;
-            if formed {
-                buddy.rejoin(table);
-                self.taken = request.and_then(|r| buddy.capture(table, part.start, r, zone));
-            }
-            formed
-        })
+        let Vacated { formed, taken } =
+            S::Free::formed_at(allocator.view(zone), part.start, wanted, request);
+        if formed {
+            self.taken = taken;
+        }
+        formed
     }
 
     fn move_block(&mut self, from: u32, order: Order, part: &Range<u32>) -> Moved {
@@ -132,7 +124,8 @@ impl<P: Platform, S: Policy> Scan<'_, '_, P, S> {
                 Found::Nothing => return Moved::NoTarget,
             };
             let wanted = self.task.order;
-            if zone.with_buddy(|buddy| buddy.take_target(table, index, order, wanted)) {
+            let fits = || is_target::<P, S>(table, index, zone.id);
+            if S::Free::take_target(allocator.view(zone), index, order, wanted, fits) {
                 break index;
             }
             self.targets.pass(index);
@@ -156,63 +149,14 @@ impl<P: Platform, S: Policy> Scan<'_, '_, P, S> {
             return Moved::No;
         }
         target.handed_over();
-        let request = self.task.request;
-        let freed = zone.with_buddy(|buddy| {
-            let allocated = FrameState::allocated(order);
-            if !table.replace_state(from, allocated, FrameState::INNER) {
-                return None;
-            }
-            buddy.events.direct_free += order.frames();
-            let formed = buddy.give_parts(table, from, order) >= self.task.order;
-            if formed {
-                buddy.rejoin(table);
-            }
-            let taken =
-                request.filter(|_| formed).and_then(|r| buddy.capture(table, from, r, zone));
-            Some((formed, taken))
-        });
-        let Some((formed, taken)) = freed else {
+        let (wanted, request) = (self.task.order, self.task.request);
+        let vacated = S::Free::vacate_block(allocator.view(zone), from, order, wanted, request);
+        let Some(Vacated { formed, taken }) = vacated else {
             zone.compaction.count(Count::Lies, 1);
             return Moved::No;
         };
         zone.compaction.count(Count::MigrateSuccess, order.frames());
         self.taken = taken;
         Moved::Yes { formed }
-    }
-}
-
-impl<S: Policy> Buddy<S> {
-    /// Takes the block that has just formed around `index` for the request it was made for, if
-    /// its pageblock is of the request's type and the watermark allows it. In the hold in which
-    /// it formed: nobody else had a chance to take a part of it.
-    fn capture<P: Platform>(
-        &mut self,
-        table: &FrameTable<'_, P>,
-        index: u32,
-        request: &Request,
-        zone: &Zone<P, S>,
-    ) -> Option<u32> {
-        let wanted = request.order();
-        let (head, order) = Order::all().skip(wanted.index()).find_map(|order| {
-            let head = index & !(order.size() - 1);
-            (table.state(head) == FrameState::free(order)).then_some((head, order))
-        })?;
-        let (own, migrate) = (request.migrate_type(), table.pageblock(head).migrate());
-        if migrate != own && !(migrate == MigrateType::Cma && may_have_cma(request)) {
-            return None;
-        }
-        let mut free = self.free_frames() - self.area.frames_of(MigrateType::HighAtomic);
-        if !may_have_cma(request) {
-            free -= self.area.frames_of(MigrateType::Cma);
-        }
-        let (mark, reserve) = (zone.mark(Mark::Min), zone.reserve(request.limit()));
-        if !watermark_ok(free, wanted, mark, reserve, request.access(), |_| true) {
-            return None;
-        }
-        self.area.remove(table, head, order, migrate);
-        self.split(table, head, order, wanted, migrate);
-        table.set_state(head, FrameState::allocated(wanted));
-        self.events.direct_alloc += wanted.frames();
-        Some(head)
     }
 }

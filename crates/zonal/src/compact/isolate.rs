@@ -5,15 +5,16 @@
 //! in the pageblock's word.
 
 use crate::alloc::allocator::Allocator;
+use crate::alloc::host::Host;
 use crate::boot::map::{RangeKind, round_up};
-use crate::frame::{FrameKind, FrameState, FrameTable};
-use crate::platform::{AtomicWord, Platform};
+use crate::frame::FrameKind;
+use crate::frame::locate;
+use crate::platform::AtomicWord;
+use crate::policy::FreeMemory;
 use crate::policy::Policy;
+use crate::policy::zone::Zone;
 use crate::types::error::{RangeError, RefusedRange};
-use crate::types::migrate_type::MigrateType;
-use crate::types::units::{Order, Pfn};
-use crate::zone::instance::Zone;
-use crate::zone::lists::buddy::Buddy;
+use crate::types::units::Pfn;
 use core::ops::Range;
 use core::sync::atomic::Ordering::Relaxed;
 
@@ -47,20 +48,20 @@ impl Isolated {
 }
 
 /// Pageblocks that are isolated until this is dropped.
-pub(crate) struct Isolation<'a, 'm, P: Platform, S: Policy> {
+pub(crate) struct Isolation<'a, 'm, P: Host, S: Policy> {
     allocator: &'a Allocator<'m, P, S>,
     zone: &'m Zone<P, S>,
     /// Indexes, whole pageblocks.
     blocks: Range<u32>,
 }
 
-impl<P: Platform, S: Policy> Drop for Isolation<'_, '_, P, S> {
+impl<P: Host, S: Policy> Drop for Isolation<'_, '_, P, S> {
     fn drop(&mut self) {
         self.allocator.restore_blocks(self.zone, self.blocks.clone());
     }
 }
 
-impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
+impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
     /// Isolates the pageblocks of a range: no request gets a frame of them until
     /// [`undo_isolation`](Self::undo_isolation). Frames that are allocated there stay with their
     /// owners, and stay isolated when they are freed. The zone's caches and clusters are
@@ -195,7 +196,7 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
         }
         let later = range.kind == RangeKind::ReclaimLater;
         // Relaxed: whoever asks for these frames has to know that they were handed over.
-        if range.kind.is_usable() || (later && self.common.released.load(Relaxed) > 0) {
+        if range.kind.is_usable() || (later && self.shared.released.load(Relaxed) > 0) {
             Ok(range.end)
         } else {
             Err(RangeError::Reserved { pfn })
@@ -213,10 +214,7 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
         let size = self.table.pageblock_order().size();
         let mut isolation = Isolation { allocator: self, zone, blocks: start..start };
         for at in (start..frames.end).step_by(size as usize) {
-            zone.with_buddy(|buddy| {
-                buddy.grow_at(&self.table, at);
-                buddy.isolate_block(&self.table, at, frames)
-            })?;
+            S::Free::isolate_pageblock(self.view(zone), at, frames)?;
             isolation.blocks.end = at + size;
         }
         Ok(isolation)
@@ -229,84 +227,7 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
     fn restore_blocks(&self, zone: &Zone<P, S>, blocks: Range<u32>) {
         let step = self.table.pageblock_order().frames() as usize;
         for at in blocks.step_by(step) {
-            zone.with_buddy(|buddy| buddy.restore_block(&self.table, at));
+            S::Free::restore_pageblock(self.view(zone), at);
         }
     }
-}
-
-impl<S: Policy> Buddy<S> {
-    /// Isolates the pageblock that starts at `start`. Work: its frames, twice or three times.
-    fn isolate_block<P: Platform>(
-        &mut self,
-        table: &FrameTable<'_, P>,
-        start: u32,
-        frames: &Range<u32>,
-    ) -> Result<(), RangeError> {
-        let mut before = table.pageblock(start).migrate();
-        if before == MigrateType::Isolate {
-            return Err(RangeError::Isolated { pfn: table.pfn(start) });
-        }
-        if !before.is_for_movable() {
-            let end = start + table.pageblock_order().size();
-            let part = start.max(frames.start)..end.min(frames.end);
-            self.area.count_work(part.len() as u32);
-            if let Some(at) = first_allocated(table, part) {
-                return Err(RangeError::Unmovable { pfn: table.pfn(at) });
-            }
-        }
-        if before == MigrateType::HighAtomic {
-            self.high_atomic_blocks -= 1;
-            before = MigrateType::Movable;
-        }
-        self.withdraw_block(table, start, before);
-        Ok(())
-    }
-
-    /// Makes the pageblock that starts at `start` isolate and notes the type that it gets back.
-    pub(crate) fn withdraw_block<P: Platform>(
-        &mut self,
-        table: &FrameTable<'_, P>,
-        start: u32,
-        before: MigrateType,
-    ) {
-        self.move_block(table, start, MigrateType::Isolate);
-        table.note_type_before(start, before);
-    }
-
-    /// Gives the pageblock that starts at `start` its type back.
-    pub(crate) fn restore_block<P: Platform>(&mut self, table: &FrameTable<'_, P>, start: u32) {
-        if let Some(before) = table.type_before(start) {
-            self.move_block(table, start, before);
-        }
-    }
-}
-
-/// The first frame of `part` that is in an allocated block.
-fn first_allocated<P: Platform>(table: &FrameTable<'_, P>, part: Range<u32>) -> Option<u32> {
-    let mut at = part.start;
-    while at < part.end {
-        match locate(table, at) {
-            Some((_, state)) if state.kind() == FrameKind::Allocated => return Some(at),
-            Some((head, state)) => at = head + state.order().size(),
-            None => at += 1,
-        }
-    }
-    None
-}
-
-/// The block that the frame at `index` is in: its first frame and that one's state. `None` for
-/// a frame that is nowhere at this moment, or untouched, or never managed.
-pub(crate) fn locate<P: Platform>(
-    table: &FrameTable<'_, P>,
-    index: u32,
-) -> Option<(u32, FrameState)> {
-    Order::all().find_map(|order| {
-        let head = index & !(order.size() - 1);
-        let state = table.state(head);
-        let covers = match state.kind() {
-            FrameKind::Free | FrameKind::Cached | FrameKind::Allocated => state.order() >= order,
-            FrameKind::Inner | FrameKind::Isolated | FrameKind::Damaged => false,
-        };
-        covers.then_some((head, state))
-    })
 }

@@ -3,8 +3,9 @@
 use crate::alloc::allocator::Allocator;
 use crate::frame::FrameState;
 use crate::platform::Platform;
-use crate::policy::{Merge, Policy};
-use crate::zone::instance::Zone;
+use crate::policy::FreeMemory;
+use crate::policy::Policy;
+use crate::policy::zone::Zone;
 
 /// Frames merged in one lock hold.
 const MERGES_PER_HOLD: u32 = 64;
@@ -15,7 +16,7 @@ impl<P: Platform, S: Policy> Allocator<'_, P, S> {
     /// again with it. Nothing at all under presets that skip no merge.
     pub(crate) fn merge_skipped(&self, zone: &Zone<P, S>) -> u64 {
         let mut merged = 0;
-        if !S::Merge::SKIPS {
+        if !S::Free::SKIPS_MERGES {
             return merged;
         }
         let table = &self.table;
@@ -26,11 +27,7 @@ impl<P: Platform, S: Policy> Allocator<'_, P, S> {
             let mut at = start;
             while let Some(first) = (at..end).find(|&index| is_skipped(index)) {
                 let last = end.min(first.saturating_add(MERGES_PER_HOLD));
-                zone.with_buddy(|buddy| {
-                    for index in first..last {
-                        merged += u64::from(buddy.merge_skipped(table, index));
-                    }
-                });
+                merged += u64::from(S::Free::merge_at(self.view(zone), first..last));
                 at = last;
             }
         }

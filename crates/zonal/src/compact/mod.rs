@@ -40,39 +40,31 @@ mod evacuate;
 pub(crate) mod isolate;
 mod merge_skipped;
 mod scan;
-mod state;
 mod suitable;
 mod target;
 
-pub use state::CompactEvents;
-pub(crate) use state::{Count, ZoneCompaction};
+use crate::alloc::host::Host;
+use crate::types::counts::FreeCounts;
+pub(crate) use crate::zone::compaction::Count;
+pub use crate::zone::{CompactEvents, CompactMode};
+use crate::zone::{FreeMemory, ZoneInstance};
 pub use suitable::fragmentation_permille;
 pub(crate) use suitable::is_costly;
 
 use crate::alloc::allocator::Allocator;
 use crate::compact::clusters_off::ClustersOff;
-use crate::pcp::policy::Keeper;
 use crate::platform::Platform;
+use crate::policy::PcpPolicy;
 use crate::policy::compact::Occasion;
-use crate::policy::{Clusters, Compact, Merge, Policy};
+use crate::policy::zone::Zone;
+use crate::policy::{Compact, Policy};
 use crate::report::unusable_permille;
 use crate::types::mark::Mark;
 use crate::types::migrate_type::MigrateType;
 use crate::types::request::Request;
 use crate::types::units::{CpuId, Order, ZoneId};
-use crate::zone::instance::Zone;
 use scan::Scan;
 use suitable::EXTFRAG_THRESHOLD;
-
-/// How hard compaction tries.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum CompactMode {
-    /// Only movable and CMA pageblocks are evacuated, the host may not wait, and an aligned
-    /// block of the wanted order is left as soon as one page of it stays.
-    Async = 0,
-    /// Pageblocks of every type that can be requested are evacuated, and the host may wait.
-    Sync = 1,
-}
 
 /// How a compaction ended.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -129,18 +121,18 @@ const BACKGROUND_FRAMES: u32 = 4096;
 const FORGET_PER_HOLD: usize = 512;
 
 /// Compaction runs in a zone; ends when dropped, whatever the host did.
-struct Running<'a, P: Platform, S: Policy>(&'a Zone<P, S>);
+struct Running<'a, P: Host, S: Policy>(&'a Zone<P, S>);
 
 /// A turn at compacting, and what was disabled if it had to be waited for.
 type Turn<'a, P, S> = (Running<'a, P, S>, Option<ClustersOff<'a, P, S>>);
 
-impl<P: Platform, S: Policy> Drop for Running<'_, P, S> {
+impl<P: Host, S: Policy> Drop for Running<'_, P, S> {
     fn drop(&mut self) {
         self.0.compaction.stop();
     }
 }
 
-impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
+impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
     /// Compacts one zone until it has a free block of `order`. The zone's caches and clusters
     /// are emptied first. Costs up to O(frames of the zone) and as many calls of the host. If
     /// another compaction runs there it waits for that, for a while.
@@ -178,14 +170,13 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
     fn compact_worst(&self, order: Order) -> CompactOutcome {
         let (mut worst, mut put_off) = (None, false);
         for zone in self.zones {
-            let counts = zone.with_buddy(|buddy| {
-                let enough = !S::Compact::STAYS_AHEAD && buddy.has_block(order, true);
-                (!enough).then(|| buddy.counts())
-            });
-            let Some(mut counts) = counts else { continue };
+            let mut counts = S::Free::counts(self.view(zone));
+            if !S::Compact::STAYS_AHEAD && has_block(&counts, order) {
+                continue;
+            }
             // What was deferred is merged before anything is moved. Until then it is free, in
             // pieces too small.
-            let deferred = S::Keeper::deferred(&self.here(zone, 0));
+            let deferred = S::Pcp::deferred(&self.context(zone, 0));
             let frames = &mut counts[0][MigrateType::Movable.index()];
             *frames = frames.saturating_add(u32::try_from(deferred).unwrap_or(u32::MAX));
             let unusable = unusable_permille(&counts)[order.index()];
@@ -229,7 +220,7 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
 
     /// Whether compaction can do anything at all.
     pub(crate) fn can_compact(&self) -> bool {
-        S::Merge::SKIPS || self.platform.can_migrate()
+        S::Free::SKIPS_MERGES || self.platform.can_migrate()
     }
 
     fn compact(&self, zone: &'m Zone<P, S>, task: &Task<'_>) -> (CompactOutcome, Option<u32>) {
@@ -263,17 +254,17 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
         let failed = matches!(outcome, CompactOutcome::Complete | CompactOutcome::PartialSkipped);
         if outcome == CompactOutcome::Success {
             zone.compaction.succeeded();
-            zone.with_buddy(|buddy| buddy.compaction_deferred = false);
+            S::Free::set_compaction_deferred(self.view(zone), false);
         } else if failed && task.mode == CompactMode::Sync && !scan.is_out_of_budget() {
             zone.compaction.defer(task.order, S::Compact::MAX_DEFER_SHIFT);
-            zone.with_buddy(|buddy| buddy.compaction_deferred = true);
+            S::Free::set_compaction_deferred(self.view(zone), true);
         }
         (outcome, taken)
     }
 
     /// Makes the zone's compaction the task's; a request waits for its turn for a while, and has
     /// disabled clusters then.
-    fn start(&self, zone: &'m Zone<P, S>, task: &Task<'_>) -> Option<Turn<'m, P, S>> {
+    fn start<'a>(&'a self, zone: &'a Zone<P, S>, task: &Task<'_>) -> Option<Turn<'a, P, S>> {
         let in_background = matches!(task.on, Occasion::Background | Occasion::Rest);
         if zone.compaction.start(in_background) {
             return Some((Running(zone), None));
@@ -289,8 +280,8 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
     /// For as long as there is compaction to do. Merges that are skipped without clusters go on
     /// being skipped: only a compaction that fails ends that (Lu 2018, patch 2; patch 3 has the
     /// rest).
-    fn clusters_off(&self, zone: &'m Zone<P, S>) -> Option<ClustersOff<'m, P, S>> {
-        S::Clusters::CUT.then(|| ClustersOff::new(zone, self))
+    fn clusters_off<'a>(&'a self, zone: &'a Zone<P, S>) -> Option<ClustersOff<'a, P, S>> {
+        S::Free::CUTS_BATCHES.then(|| ClustersOff::new(zone, self))
     }
 
     /// What may make a compaction unnecessary or useless.
@@ -311,7 +302,7 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
             return Some(CompactOutcome::Unavailable);
         }
         let keep = task.request.map_or(0, |request| zone.reserve(request.limit()));
-        if self.platform.can_migrate() && !zone.is_suitable(task.order, keep) {
+        if self.platform.can_migrate() && !self.view(zone).is_suitable(task.order, keep) {
             return Some(CompactOutcome::NotSuitable);
         }
         if S::Compact::RESTARTS_AFRESH
@@ -327,16 +318,16 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
         if task.goal == Goal::Another {
             return false;
         }
-        let cma = task.request.is_none_or(may_have_cma);
-        let here = self.here(zone, 0);
-        let above = task.request.is_none_or(|r| self.allowance(&here, r, Mark::Min) > 0);
-        above && zone.with_buddy(|buddy| buddy.has_block(task.order, cma))
+        let cma = task.request.is_none_or(Request::may_use_cma);
+        let context = self.context(zone, 0);
+        let above = task.request.is_none_or(|r| self.headroom(&context, r, Mark::Min) > 0);
+        above && S::Free::has_block(self.view(zone), task.order, cma)
     }
 
     /// Merges the deferred clusters of the zone, as many frames as were deferred at the start,
     /// however fast others defer more; then empties every CPU's cache of it.
     pub(crate) fn empty_caches(&self, zone: &'m Zone<P, S>) {
-        let mut left = S::Keeper::deferred(&self.here(zone, 0));
+        let mut left = S::Pcp::deferred(&self.context(zone, 0));
         while left > 0 {
             match self.coalesce(CpuId(0), zone) {
                 0 => break,
@@ -355,9 +346,9 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
         let step = self.table.pageblock_order().frames() as usize;
         let mut blocks = (start..end).step_by(step).peekable();
         while blocks.peek().is_some() {
-            zone.with_buddy(|buddy| {
+            zone.lock(&self.table, |guard| {
                 for at in blocks.by_ref().take(FORGET_PER_HOLD) {
-                    buddy.area.count_work(1);
+                    S::Free::count_work(guard, 1);
                     if self.table.pageblock(at).zone() == Some(zone.id) {
                         self.table.clear_hint(at);
                     }
@@ -367,15 +358,17 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
     }
 }
 
-/// Whether a block of CMA frames would do for the request.
-fn may_have_cma(request: &Request) -> bool {
-    request.migrate_type() == MigrateType::Movable
+/// Whether there is a free block of `order` or larger that some request may have.
+fn has_block(counts: &FreeCounts, order: Order) -> bool {
+    let usable = |migrate: &MigrateType| migrate.is_requestable() || *migrate == MigrateType::Cma;
+    let types = || MigrateType::ALL.into_iter().filter(usable);
+    counts[order.index()..].iter().any(|row| types().any(|migrate| row[migrate.index()] > 0))
 }
 
-impl<P: Platform, S: Policy> Zone<P, S> {
+impl<P: Platform, F: FreeMemory> ZoneInstance<P, F> {
     /// Whether there are twice the frames of a block above the low watermark, those included
     /// that were `deferred`.
-    fn is_roomy(&self, order: Order, deferred: u64) -> bool {
+    pub(crate) fn is_roomy(&self, order: Order, deferred: u64) -> bool {
         self.free() + deferred > self.mark(Mark::Low).saturating_add(2 * order.frames())
     }
 }

@@ -1,16 +1,19 @@
 //! The migrate scanner: which part of the zone is evacuated next.
 
-use super::state::Count;
+use super::Count;
 use super::target::Targets;
-use super::{CompactMode, CompactOutcome, Goal, Task, may_have_cma};
+use super::{CompactMode, CompactOutcome, Goal, Task};
 use crate::alloc::allocator::Allocator;
+use crate::alloc::host::Host;
 use crate::frame::{FrameKind, FrameState, FrameTable};
 use crate::platform::Platform;
+use crate::policy::FreeMemory;
 use crate::policy::compact::Census;
-use crate::policy::{Compact, Merge, Policy};
+use crate::policy::zone::Zone;
+use crate::policy::{Compact, Policy};
 use crate::types::migrate_type::MigrateType;
+use crate::types::request::Request;
 use crate::types::units::Order;
-use crate::zone::instance::Zone;
 use core::ops::Range;
 
 /// What came of a part that was evacuated.
@@ -55,7 +58,7 @@ impl Bounds {
 }
 
 /// One compaction of one zone.
-pub(super) struct Scan<'a, 'm, P: Platform, S: Policy> {
+pub(super) struct Scan<'a, 'm, P: Host, S: Policy> {
     pub(super) allocator: &'a Allocator<'m, P, S>,
     pub(super) zone: &'m Zone<P, S>,
     pub(super) task: &'a Task<'a>,
@@ -70,7 +73,7 @@ pub(super) struct Scan<'a, 'm, P: Platform, S: Policy> {
     pub(super) taken: Option<u32>,
 }
 
-impl<'a, 'm, P: Platform, S: Policy> Scan<'a, 'm, P, S> {
+impl<'a, 'm, P: Host, S: Policy> Scan<'a, 'm, P, S> {
     pub(super) fn new(
         allocator: &'a Allocator<'m, P, S>,
         zone: &'m Zone<P, S>,
@@ -173,7 +176,7 @@ impl<'a, 'm, P: Platform, S: Policy> Scan<'a, 'm, P, S> {
         let word = self.allocator.table.pageblock(index);
         let fits = match word.migrate() {
             MigrateType::Movable => true,
-            MigrateType::Cma => self.task.request.is_none_or(may_have_cma),
+            MigrateType::Cma => self.task.request.is_none_or(Request::may_use_cma),
             MigrateType::Unmovable | MigrateType::Reclaimable => {
                 self.task.mode == CompactMode::Sync
             }
@@ -239,9 +242,7 @@ impl<'a, 'm, P: Platform, S: Policy> Scan<'a, 'm, P, S> {
         let fits = |ty: &MigrateType| {
             ty.is_for_movable() || (S::Compact::SPOILT_TARGETS && ty.is_requestable())
         };
-        let types = || MigrateType::ALL.into_iter().filter(fits);
-        let free: u64 =
-            self.zone.with_buddy(|buddy| types().map(|ty| buddy.area.frames_of(ty)).sum());
+        let free = S::Free::frames_of(self.allocator.view(self.zone), |ty| fits(&ty));
         let counted = S::Compact::SPOILT_TARGETS || census.for_movable;
         free.saturating_sub(if counted { u64::from(census.free) } else { 0 })
     }
@@ -250,7 +251,7 @@ impl<'a, 'm, P: Platform, S: Policy> Scan<'a, 'm, P, S> {
     fn hint(&self, part: &Range<u32>) {
         let table = &self.allocator.table;
         let step = table.pageblock_order().frames() as usize;
-        self.zone.with_buddy(|_| {
+        self.zone.lock(table, |_| {
             for at in (table.pageblock_start(part.start)..part.end).step_by(step) {
                 table.set_hint(at);
             }
@@ -262,7 +263,7 @@ impl<'a, 'm, P: Platform, S: Policy> Scan<'a, 'm, P, S> {
     ///
     /// [`SkipSingles`]: crate::zone::lists::merge::SkipSingles
     pub(super) fn merge_in(&self, part: Range<u32>) {
-        if !S::Merge::SKIPS {
+        if !S::Free::SKIPS_MERGES {
             return;
         }
         let asynchronous = self.task.mode == CompactMode::Async;
@@ -271,6 +272,11 @@ impl<'a, 'm, P: Platform, S: Policy> Scan<'a, 'm, P, S> {
             let leaves = self.merge_at(at) && asynchronous;
             at = if leaves { block_end(at, self.task.order) } else { at + 2 };
         }
+    }
+
+    /// Merges the frame at `index` if it still was skipped and its buddy still is free.
+    fn merges(&self, index: u32) -> bool {
+        S::Free::merge_at(self.allocator.view(self.zone), index..index + 1) > 0
     }
 
     /// Merges the frame at `at`, an even one, with its buddy, if both are free and one of them was
@@ -282,7 +288,7 @@ impl<'a, 'm, P: Platform, S: Policy> Scan<'a, 'm, P, S> {
         let both = one.is_free_single() && two.is_some_and(FrameState::is_free_single);
         let first = one == FrameState::MERGE_SKIPPED;
         both && table.pageblock(at).zone() == Some(self.zone.id)
-            && self.zone.with_buddy(|buddy| buddy.merge_skipped(table, at + u32::from(!first)))
+            && self.merges(at + u32::from(!first))
             && first
             && table.state(at) == FrameState::INNER
     }

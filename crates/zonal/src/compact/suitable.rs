@@ -1,13 +1,11 @@
 //! Whether compaction can help at all: enough memory, and in pieces too small.
 
 use crate::platform::Platform;
-use crate::policy::Policy;
 use crate::types::counts::FreeCounts;
 use crate::types::mark::Mark;
 use crate::types::migrate_type::MigrateType;
 use crate::types::units::Order;
-use crate::zone::instance::Zone;
-use crate::zone::lists::buddy::Buddy;
+use crate::zone::{FreeMemory, ZoneView};
 
 /// Below this index, in thousandths, a request fails for want of memory rather than because of
 /// fragmentation (Linux's `extfrag_threshold`).
@@ -51,31 +49,19 @@ pub fn fragmentation_permille(blocks: &FreeCounts, order: Order) -> u32 {
     part.map_or(0, |part| 1000_u64.saturating_sub(part) as u32)
 }
 
-impl<P: Platform, S: Policy> Zone<P, S> {
+impl<P: Platform, F: FreeMemory> ZoneView<'_, P, F> {
     /// Whether the zone has what compaction needs to form a block of `order`: twice its frames
     /// above the watermark, and many small pieces rather than few frames. `keep`: what the
     /// request must leave beside the watermark.
     pub(super) fn is_suitable(&self, order: Order, keep: u64) -> bool {
         let costly = is_costly(order);
-        let mark = self.mark(if costly { Mark::Low } else { Mark::Min });
+        let mark = self.zone.mark(if costly { Mark::Low } else { Mark::Min });
         let needed = mark.saturating_add(keep).saturating_add(2 * order.frames());
-        if self.free() <= needed {
+        if self.zone.free() <= needed {
             return false;
         }
-        let counts = self.with_buddy(|buddy| buddy.counts());
+        let counts = F::counts(*self);
         !costly || fragmentation_permille(&counts, order) > EXTFRAG_THRESHOLD
-    }
-}
-
-impl<S: Policy> Buddy<S> {
-    /// Whether a free block of `order` or larger is there for some request; `cma`: one that may
-    /// have CMA frames.
-    pub(crate) fn has_block(&self, order: Order, cma: bool) -> bool {
-        let listed = |migrate: MigrateType| {
-            (migrate.is_requestable() || (cma && migrate == MigrateType::Cma))
-                && self.area.smallest(order, migrate).is_some()
-        };
-        self.frontier.frames() > 0 || MigrateType::ALL.into_iter().any(listed)
     }
 }
 

@@ -1,14 +1,14 @@
 //! The free scanner: finds free blocks to move pages to, from the end of the zone down.
 
+use super::Count;
 use super::Task;
-use super::state::Count;
 use crate::alloc::allocator::Allocator;
-use crate::frame::{FrameKind, FrameState, FrameTable};
+use crate::alloc::host::Host;
+use crate::frame::{FrameKind, FrameTable};
 use crate::platform::Platform;
+use crate::policy::zone::Zone;
 use crate::policy::{Compact, Policy};
 use crate::types::units::{Order, ZoneId};
-use crate::zone::instance::Zone;
-use crate::zone::lists::buddy::Buddy;
 use core::ops::Range;
 
 /// The most pageblocks that are compared.
@@ -45,7 +45,7 @@ impl Targets {
 
     /// Looks for a free block of `order` at least and smaller than the task's, outside of
     /// `except`, from `floor` on.
-    pub(super) fn find<P: Platform, S: Policy>(
+    pub(super) fn find<P: Host, S: Policy>(
         &mut self,
         allocator: &Allocator<'_, P, S>,
         zone: &Zone<P, S>,
@@ -103,7 +103,7 @@ impl Targets {
     }
 
     /// Takes the next pageblocks in hand.
-    fn refill<P: Platform, S: Policy>(
+    fn refill<P: Host, S: Policy>(
         &mut self,
         allocator: &Allocator<'_, P, S>,
         zone: &Zone<P, S>,
@@ -137,7 +137,11 @@ impl Targets {
 }
 
 /// Whether pages may be moved to the pageblock of `index`.
-fn is_target<P: Platform, S: Policy>(table: &FrameTable<'_, P>, index: u32, zone: ZoneId) -> bool {
+pub(super) fn is_target<P: Host, S: Policy>(
+    table: &FrameTable<'_, P>,
+    index: u32,
+    zone: ZoneId,
+) -> bool {
     let word = table.pageblock(index);
     let spoilt = S::Compact::SPOILT_TARGETS && word.migrate().is_requestable();
     (spoilt || word.migrate().is_for_movable()) && word.zone() == Some(zone)
@@ -181,29 +185,4 @@ fn look<P: Platform>(
         at += state.step();
     }
     (None, end.saturating_sub(from))
-}
-
-impl<S: Policy> Buddy<S> {
-    /// Takes the free block at `index` as a place to move a block of `order` to, and marks it
-    /// allocated: its owner may free it as soon as the host gave it to him. `false` if it is not
-    /// what it looked like.
-    pub(super) fn take_target<P: Platform>(
-        &mut self,
-        table: &FrameTable<'_, P>,
-        index: u32,
-        order: Order,
-        wanted: Order,
-    ) -> bool {
-        let (state, migrate) = (table.state(index), table.pageblock(index).migrate());
-        let fits = state.kind() == FrameKind::Free
-            && (order..wanted).contains(&state.order())
-            && is_target::<P, S>(table, index, self.zone);
-        if fits {
-            self.area.remove(table, index, state.order(), migrate);
-            self.split(table, index, state.order(), order, migrate);
-            table.set_state(index, FrameState::allocated(order));
-            self.events.direct_alloc += order.frames();
-        }
-        fits
-    }
 }

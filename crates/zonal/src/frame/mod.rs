@@ -12,12 +12,14 @@
 //! ```
 
 pub(crate) mod links;
+mod locate;
 mod pageblock;
 mod state;
 mod table;
 
+pub(crate) use locate::locate;
 pub use pageblock::PageblockWord;
 pub(crate) use state::{ALLOCATED, CACHED};
 pub use state::{FrameKind, FrameState};
 pub use table::FrameTable;
-pub(crate) use table::{ListWords, RUN};
+pub(crate) use table::RUN;

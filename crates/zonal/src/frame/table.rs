@@ -16,7 +16,7 @@ use super::state::FrameState;
 use crate::platform::{AtomicByte, AtomicWord, Platform};
 use crate::types::migrate_type::MigrateType;
 use crate::types::units::{Order, Pfn};
-use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use core::sync::atomic::Ordering::Relaxed;
 
 /// Frames that bulk operations look at together.
 pub(crate) const RUN: usize = 16;
@@ -25,72 +25,19 @@ pub(crate) const RUN: usize = 16;
 #[derive(Debug)]
 pub struct FrameTable<'m, P: Platform> {
     states: &'m [P::Byte],
-    links: &'m [P::Word],
-    blocks: &'m [P::Word],
-    lists: ListWords<'m, P>,
+    pageblocks: &'m [P::Word],
     base: Pfn,
     pageblock_order: Order,
-}
-
-/// Words of the presets whose order-0 lists have clusters; empty with the others.
-#[derive(Debug)]
-pub(crate) struct ListWords<'m, P: Platform> {
-    /// Zone by zone: `in_progress`, bitmap, slots.
-    pub(crate) slots: &'m [P::Word],
-    /// For each frame its cluster's slot + 1, or 0. Read and written under the lock of the frame's
-    /// zone. Of a frame that is on no order-0 list it says nothing.
-    pub(crate) cluster_of: &'m [P::Word],
 }
 
 impl<'m, P: Platform> FrameTable<'m, P> {
     pub(crate) fn new(
         states: &'m [P::Byte],
-        links: &'m [P::Word],
-        blocks: &'m [P::Word],
-        lists: ListWords<'m, P>,
+        pageblocks: &'m [P::Word],
         base: Pfn,
         pageblock_order: Order,
     ) -> Self {
-        Self { states, links, blocks, lists, base, pageblock_order }
-    }
-
-    /// The slot of the cluster that a listed frame belongs to.
-    #[inline(always)]
-    pub(crate) fn cluster_of(&self, index: u32) -> Option<u32> {
-        let word = self.lists.cluster_of[index as usize].load(Relaxed);
-        (word as u32).checked_sub(1)
-    }
-
-    #[inline(always)]
-    pub(crate) fn set_cluster_of(&self, index: u32, slot: Option<u32>) {
-        let value = slot.map_or(0, |slot| u64::from(slot) + 1);
-        self.lists.cluster_of[index as usize].store(value, Relaxed);
-    }
-
-    /// A word of a zone's slots. Under the zone lock.
-    #[inline(always)]
-    pub(crate) fn slot_word(&self, at: u64) -> u64 {
-        self.lists.slots[at as usize].load(Relaxed)
-    }
-
-    #[inline(always)]
-    pub(crate) fn set_slot_word(&self, at: u64, value: u64) {
-        self.lists.slots[at as usize].store(value, Relaxed);
-    }
-
-    /// Under the zone lock, which orders it for those who look under the lock.
-    pub(crate) fn enter_window(&self, at: u64) {
-        self.lists.slots[at as usize].fetch_add(1, Relaxed);
-    }
-
-    /// Release, with the acquire of [`window_open`](Self::window_open): the states written in
-    /// the window are seen by whoever sees it closed.
-    pub(crate) fn leave_window(&self, at: u64) {
-        self.lists.slots[at as usize].fetch_add(u64::MAX, Release);
-    }
-
-    pub(crate) fn window_open(&self, at: u64) -> bool {
-        self.lists.slots[at as usize].load(Acquire) > 0
+        Self { states, pageblocks, base, pageblock_order }
     }
 
     /// Index of `pfn`, if the table spans it.
@@ -162,19 +109,6 @@ impl<'m, P: Platform> FrameTable<'m, P> {
         true
     }
 
-    /// The (previous, next) of a frame that is on a list.
-    #[inline]
-    pub(crate) fn link(&self, index: u32) -> (u32, u32) {
-        let word = self.links[index as usize].load(Relaxed);
-        (word as u32, (word >> 32) as u32)
-    }
-
-    #[inline]
-    pub(crate) fn set_link(&self, index: u32, previous: u32, next: u32) {
-        let word = u64::from(previous) | u64::from(next) << 32;
-        self.links[index as usize].store(word, Relaxed);
-    }
-
     #[inline(always)]
     pub(crate) fn pageblock(&self, index: u32) -> PageblockWord {
         PageblockWord(self.word(index).load(Relaxed) & SHOWN)
@@ -182,7 +116,7 @@ impl<'m, P: Platform> FrameTable<'m, P> {
 
     #[inline(always)]
     fn word(&self, index: u32) -> &P::Word {
-        &self.blocks[(index >> self.pageblock_order.get()) as usize]
+        &self.pageblocks[(index >> self.pageblock_order.get()) as usize]
     }
 
     /// Whether the pageblock of `index` has compaction's hint: something in it would not move.
@@ -239,11 +173,11 @@ impl<'m, P: Platform> FrameTable<'m, P> {
     #[inline(always)]
     pub(crate) fn pageblock_at(&self, offset: usize) -> Option<PageblockWord> {
         let block = offset >> self.pageblock_order.get();
-        self.blocks.get(block).map(|word| PageblockWord(word.load(Relaxed)))
+        self.pageblocks.get(block).map(|word| PageblockWord(word.load(Relaxed)))
     }
 
     pub(crate) fn set_pageblock(&self, index: u32, word: PageblockWord) {
-        self.blocks[(index >> self.pageblock_order.get()) as usize].store(word.0, Relaxed);
+        self.pageblocks[(index >> self.pageblock_order.get()) as usize].store(word.0, Relaxed);
     }
 
     /// Changes the migrate type of the pageblock that holds `index`. Under the zone lock.

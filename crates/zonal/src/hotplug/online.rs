@@ -9,26 +9,17 @@
 //! release, so that each starts from what the one before left.
 
 use crate::alloc::allocator::Allocator;
-use crate::alloc::build::{size_buddy, size_cache};
-use crate::alloc::entry::Entry;
+use crate::alloc::build::{batch, size_cache};
+use crate::alloc::host::Host;
 use crate::boot::map::{PfnRange, RangeKind};
-use crate::frame::{FrameState, FrameTable, PageblockWord};
-use crate::pcp::policy::Keeper;
 use crate::platform::{AtomicWord, Platform};
+use crate::policy::FreeMemory;
 use crate::policy::Policy;
+use crate::policy::zone::Zone;
 use crate::types::error::{OfflineError, OnlineError, RangeError};
-use crate::types::migrate_type::MigrateType;
-use crate::types::request::Request;
-use crate::types::units::{CpuId, NodeMask, Order, Pfn};
-use crate::zone::instance::Zone;
-use crate::zone::lists::buddy::Buddy;
+use crate::types::units::{CpuId, Order, Pfn};
 use core::ops::Range;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-
-/// Largest blocks that come in one hold, and pageblock words written for them at most, unless
-/// one such block has more.
-const BLOCKS_PER_HOLD: u32 = 64;
-const WORDS_PER_HOLD: u32 = 512;
 
 /// What came online.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -54,7 +45,7 @@ impl<P: Platform> Drop for Resizing<'_, P> {
     }
 }
 
-impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
+impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
     /// Makes memory usable that has come: whole pageblocks which the memory map calls
     /// [`Offline`](RangeKind::Offline). They join the zone instances that the plan gave them, free
     /// and movable; present and managed frames, watermarks and lowmem reserves of all zones, and
@@ -89,7 +80,7 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
     /// ```
     pub fn online(&self, range: Range<Pfn>) -> Result<Onlined, OnlineError> {
         let frames = self.check_later(&range)?;
-        let Some(_resizing) = Resizing::<P>::new(&self.common.resizing) else {
+        let Some(_resizing) = Resizing::<P>::new(&self.shared.resizing) else {
             return Err(OnlineError::Busy);
         };
         let step = self.table.pageblock_order().frames() as usize;
@@ -131,7 +122,7 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
             }
             OnlineError::Busy => OfflineError::Busy,
         })?;
-        let Some(_resizing) = Resizing::<P>::new(&self.common.resizing) else {
+        let Some(_resizing) = Resizing::<P>::new(&self.shared.resizing) else {
             return Err(OfflineError::Busy);
         };
         self.check_range(&range)?;
@@ -141,7 +132,7 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
             let gone = u64::from(part.end - part.start);
             let mut at = part.start;
             while at < part.end {
-                at = zone.with_buddy(|buddy| buddy.withdraw(&self.table, at, part.end));
+                at = S::Free::withdraw(self.view(zone), at, part.end);
             }
             zone.managed.fetch_add(gone.wrapping_neg(), Relaxed);
             zone.present.fetch_add(gone.wrapping_neg(), Relaxed);
@@ -149,17 +140,6 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
         }
         self.settle(&range);
         Ok(())
-    }
-
-    /// Whether the pageblock of `pfn` has memory of the allocator now: there from the start, or
-    /// online.
-    #[must_use]
-    pub fn is_online(&self, pfn: Pfn) -> bool {
-        self.table.index(pfn).is_some_and(|index| self.is_online_at(index))
-    }
-
-    pub(crate) fn is_online_at(&self, index: u32) -> bool {
-        self.table.get_pageblock(index).and_then(PageblockWord::zone).is_some()
     }
 
     /// The indexes of a range of whole pageblocks that the memory map calls offline.
@@ -215,14 +195,14 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
         zone.managed.fetch_add(frames, Relaxed);
         let mut at = part.start;
         while at < part.end {
-            at = zone.with_buddy(|buddy| buddy.bring(&self.table, at, part.end));
+            at = S::Free::bring(self.view(zone), at, part.end);
         }
     }
 
     /// Makes everything that follows from sizes fit them: watermarks and reserves everywhere,
     /// caches and clusters in the zones with memory in `range`.
     fn settle(&self, range: &Range<Pfn>) {
-        let marks = self.plan.marks(|at| self.zones.get(at).map_or(0, Zone::managed));
+        let marks = self.plan.marks(|at| self.zones.get(at).map_or(0, |zone| zone.managed()));
         for (zone, marks) in self.zones.iter().zip(marks) {
             zone.set_watermarks(marks.watermarks);
             zone.set_reserve(marks.reserve);
@@ -231,10 +211,12 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
             if self.parts_later(zone, range).next().is_none() {
                 continue;
             }
-            zone.with_buddy(|buddy| size_buddy(self.plan, buddy, zone.managed()));
+            let managed = zone.managed();
+            let reserve = self.plan.high_atomic_limit(managed);
+            S::Free::resize(self.view(zone), batch::<S>(self.plan)(managed), reserve);
             let ((start, end), largest) = (zone.span(), Order::MAX.size());
             for group in (start & !(largest - 1)..end).step_by(largest as usize) {
-                if !zone.with_buddy(|buddy| buddy.shrink_reserve(&self.table, group, end)) {
+                if !S::Free::shrink_reserve(self.view(zone), group, end) {
                     break;
                 }
             }
@@ -259,82 +241,5 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
             end -= size;
         }
         zone.set_span((start, end));
-    }
-
-    /// Whether a zone manages anything. Those that do from the start always do.
-    #[inline]
-    pub(crate) fn has_memory(&self, zone: &Zone<P, S>) -> bool {
-        !self.plan.is_vacant(zone.id) || zone.managed() > 0
-    }
-
-    /// The nodes that have memory now.
-    pub(crate) fn nodes_with_memory(&self) -> NodeMask {
-        if !self.plan.has_vacant() {
-            return self.plan.nodes();
-        }
-        let zones = self.zones.iter().filter(|zone| self.has_memory(zone));
-        zones.fold(NodeMask::NONE, |mask, zone| mask.with(zone.node))
-    }
-
-    /// The zone that a request from `cpu` tries first, of those that have memory.
-    pub(crate) fn first_zone(&self, cpu: usize, request: &Request) -> Option<&'m Zone<P, S>> {
-        self.zones_for(cpu, request).iter().next()
-    }
-
-    /// What the cache of the home zone would have for a plain request, from that of the zone that
-    /// stands in for it while it has no memory.
-    #[cold]
-    #[inline(never)]
-    pub(crate) fn pop_stand_in<E: Entry<P, S>>(
-        &self,
-        entry: &mut E,
-        request: &Request,
-    ) -> Option<u32> {
-        let (order, migrate) = (request.order(), request.migrate_type());
-        let home = self.zones.get(self.home(entry, request.limit()))?;
-        if !request.is_plain() || !S::Keeper::caches(order) || self.has_memory(home) {
-            return None;
-        }
-        let zone = self.first_zone(entry.cpu(), request)?;
-        entry.enter(zone.id, |own| self.pop(own, Some(zone), order, migrate))?
-    }
-}
-
-impl<S: Policy> Buddy<S> {
-    /// Makes the start of `at..end`, whole pageblocks that are not there, the zone's, movable and
-    /// free; returns where it stopped. Work: [`WORDS_PER_HOLD`] pageblock words and a few list
-    /// operations for each of [`BLOCKS_PER_HOLD`] blocks.
-    fn bring<P: Platform>(&mut self, table: &FrameTable<'_, P>, at: u32, end: u32) -> u32 {
-        let (largest, size) = (Order::MAX.size(), table.pageblock_order().size());
-        let whole = if at.is_multiple_of(largest) { (end - at) / largest } else { 0 };
-        let blocks = whole.min(WORDS_PER_HOLD / (largest / size)).clamp(1, BLOCKS_PER_HOLD);
-        let until = match whole {
-            // Up to the next largest block, or to the end.
-            0 => (at | (largest - 1)).min(end - 1) + 1,
-            _ => at + blocks * largest,
-        };
-        for start in (at..until).step_by(size as usize) {
-            table.set_pageblock(start, PageblockWord::new(self.zone, MigrateType::Movable));
-        }
-        self.area.count_work((until - at) / size);
-        if whole == 0 || !self.frontier.append(table, at, until) {
-            self.give_range(table, at, until, u32::MAX);
-        }
-        until
-    }
-
-    /// Makes the start of `at..end`, pageblocks whose frames are all allocated by themselves and
-    /// ours, nobody's; returns where it stopped. Work: the frames of a largest block.
-    fn withdraw<P: Platform>(&mut self, table: &FrameTable<'_, P>, at: u32, end: u32) -> u32 {
-        let until = end.min(at + Order::MAX.size());
-        let gone = until - at;
-        (at..until).for_each(|index| table.set_state(index, FrameState::INNER));
-        for start in (at..until).step_by(table.pageblock_order().frames() as usize) {
-            table.set_pageblock(start, PageblockWord::NONE);
-        }
-        // They were counted as handed out.
-        self.events.direct_free += u64::from(gone);
-        self.area.count_work(gone);
-        until
     }
 }

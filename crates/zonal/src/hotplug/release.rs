@@ -3,6 +3,7 @@
 use crate::alloc::allocator::Allocator;
 use crate::boot::map::RangeKind;
 use crate::platform::{AtomicWord, Platform};
+use crate::policy::FreeMemory;
 use crate::policy::Policy;
 use core::sync::atomic::Ordering::Relaxed;
 
@@ -15,7 +16,7 @@ impl<P: Platform, S: Policy> Allocator<'_, P, S> {
     /// Watermarks stay as they are.
     pub fn release_reclaim_later(&self) -> u64 {
         // Relaxed: only who comes first matters; the frames go through the zone locks.
-        if self.common.released.compare_exchange(0, 1, Relaxed, Relaxed).is_err() {
+        if self.shared.released.compare_exchange(0, 1, Relaxed, Relaxed).is_err() {
             return 0;
         }
         let mut released = 0;
@@ -27,9 +28,7 @@ impl<P: Platform, S: Policy> Allocator<'_, P, S> {
                 let end = start + range.frames() as u32;
                 let mut at = start;
                 while at < end {
-                    at = zone.with_buddy(|buddy| {
-                        buddy.give_range(&self.table, at, end, BLOCKS_PER_HOLD)
-                    });
+                    at = S::Free::free_range(self.view(zone), at, end, BLOCKS_PER_HOLD);
                 }
                 released += range.frames();
                 zone.managed.fetch_add(range.frames(), Relaxed);

@@ -8,19 +8,24 @@
 //! - Conflicts with nothing. Orders above 0 are not cached.
 //! - Counters: `batch` and `high` in `zoneinfo`.
 
-use super::policy::{Here, Keeper};
 use crate::boot::plan::MAX_PCP_BATCH;
 use crate::boot::tuning::Tuning;
-use crate::frame::CACHED;
-use crate::frame::links::FreeList;
-use crate::frame::{FrameState, FrameTable};
+use crate::frame::FrameState;
+use crate::frame::links::{FreeList, Links};
 use crate::platform::Platform;
-use crate::policy::{Clusters, Policy};
+use crate::policy::pcp::{PcpPolicy, ZoneContext};
+use crate::trace::Trace;
 use crate::types::migrate_type::{MigrateType, NR_CACHED_TYPES};
 use crate::types::units::Order;
-use crate::zone::lists::buddy::Reach;
+use crate::zone::lists::clusters::Clusters;
+use crate::zone::lists::merge::Merge;
+use crate::zone::lists::{BuddyLists, link_words};
+use crate::zone::tables::ZoneTables;
 
-/// The keeper with linked lists.
+/// A zone with buddy lists, seen from a CPU whose frames are on lists too.
+type Context<'a, P, M, C> = ZoneContext<'a, P, BuddyLists<M, C>, Linked>;
+
+/// Per-CPU pages on linked lists.
 #[derive(Clone, Copy, Debug)]
 pub struct Linked;
 
@@ -52,7 +57,13 @@ fn linux_batch(managed: u64) -> u32 {
     (1u32 << rounded.ilog2()).saturating_sub(1).max(1)
 }
 
-impl Keeper for Linked {
+/// What the configuration asks for, else Linux's formula.
+fn batch(tuning: Tuning) -> u32 {
+    let batch = tuning.pcp_batch.unwrap_or_else(|| linux_batch(tuning.managed));
+    batch.clamp(1, MAX_PCP_BATCH)
+}
+
+impl<M: Merge, C: Clusters> PcpPolicy<BuddyLists<M, C>> for Linked {
     const CLUSTER: usize = 0;
     type Cpu = LinkedCpu;
     type Zone<P: Platform> = ();
@@ -70,7 +81,7 @@ impl Keeper for Linked {
     fn new_zone<P: Platform>() {}
 
     fn tune_cpu(cpu: &mut LinkedCpu, tuning: Tuning) {
-        cpu.batch = Self::batch(tuning);
+        cpu.batch = batch(tuning);
         cpu.high = tuning.pcp_high.unwrap_or(6 * cpu.batch).max(cpu.batch);
     }
 
@@ -80,8 +91,7 @@ impl Keeper for Linked {
     }
 
     fn batch(tuning: Tuning) -> u32 {
-        let batch = tuning.pcp_batch.unwrap_or_else(|| linux_batch(tuning.managed));
-        batch.clamp(1, MAX_PCP_BATCH)
+        batch(tuning)
     }
 
     fn limits(cpu: &LinkedCpu) -> (u32, u32) {
@@ -91,7 +101,7 @@ impl Keeper for Linked {
     #[inline(always)]
     fn pop<P: Platform>(
         cpu: &mut LinkedCpu,
-        table: &FrameTable<'_, P>,
+        table: &ZoneTables<'_, P>,
         order: Order,
         migrate: MigrateType,
     ) -> Option<u32> {
@@ -99,7 +109,7 @@ impl Keeper for Linked {
             return None;
         }
         let list = cpu.lists.get_mut(migrate.index())?;
-        while let Some(index) = list.pop_head(table) {
+        while let Some(index) = list.pop_head(link_words(table)) {
             cpu.count -= 1;
             let (from, to) = (FrameState::cached(order), FrameState::allocated(order));
             if table.replace_state(index, from, to) {
@@ -112,61 +122,58 @@ impl Keeper for Linked {
     #[inline(always)]
     fn push<P: Platform>(
         cpu: &mut LinkedCpu,
-        table: &FrameTable<'_, P>,
+        table: &ZoneTables<'_, P>,
         _order: Order,
         migrate: MigrateType,
         index: u32,
     ) -> bool {
-        cpu.lists[migrate.index()].push_head(table, index);
+        cpu.lists[migrate.index()].push_head(link_words(table), index);
         cpu.count += 1;
         cpu.count >= cpu.high
     }
 
-    fn refill<P: Platform, S: Policy<Keeper = Self>>(
-        here: &Here<'_, P, S>,
+    fn refill<P: Platform, T: Trace>(
+        ctx: &Context<'_, P, M, C>,
         cpu: &mut LinkedCpu,
         order: Order,
         migrate: MigrateType,
-        allowance: u64,
+        headroom: u64,
     ) -> bool {
-        let batch = u64::from(cpu.batch).min(allowance);
+        let batch = u64::from(cpu.batch).min(headroom);
         if order != Order::ZERO {
             return false;
         }
         let list = &mut cpu.lists[migrate.index()];
         let before = list.len();
-        if S::Clusters::CUT {
-            cut_batch(here, list, migrate, batch as u32, allowance);
+        if C::CUT {
+            ctx.cut_batch::<T>(list, migrate, batch as u32, headroom);
         }
         let batch = batch.saturating_sub(u64::from(list.len() - before));
         if batch > 0 {
-            take_batch(here, list, migrate, batch);
+            ctx.take_batch::<T>(list, migrate, batch);
         }
         cpu.count += list.len() - before;
         !list.is_empty()
     }
 
-    fn spill<P: Platform, S: Policy<Keeper = Self>>(
-        here: &Here<'_, P, S>,
+    fn spill<P: Platform>(
+        ctx: &Context<'_, P, M, C>,
         cpu: &mut LinkedCpu,
         _order: Order,
         _migrate: MigrateType,
     ) {
-        give_batch(here, cpu);
+        free_batch(ctx, cpu);
     }
 
-    fn drain<P: Platform, S: Policy<Keeper = Self>>(
-        here: &Here<'_, P, S>,
-        cpu: &mut LinkedCpu,
-    ) -> u64 {
+    fn drain<P: Platform>(ctx: &Context<'_, P, M, C>, cpu: &mut LinkedCpu) -> u64 {
         let mut given = 0;
         while cpu.count > 0 {
-            given += give_batch(here, cpu);
+            given += free_batch(ctx, cpu);
         }
         given
     }
 
-    fn coalesce<P: Platform, S: Policy<Keeper = Self>>(_: &Here<'_, P, S>) -> u64 {
+    fn coalesce<P: Platform>(_: &Context<'_, P, M, C>) -> u64 {
         0
     }
 
@@ -174,7 +181,7 @@ impl Keeper for Linked {
         u64::from(cpu.count)
     }
 
-    fn deferred<P: Platform, S: Policy<Keeper = Self>>(_: &Here<'_, P, S>) -> u64 {
+    fn deferred<P: Platform>(_: &Context<'_, P, M, C>) -> u64 {
         0
     }
 
@@ -185,63 +192,22 @@ impl Keeper for Linked {
 
     fn visit<P: Platform>(
         cpu: &LinkedCpu,
-        table: &FrameTable<'_, P>,
+        table: &ZoneTables<'_, P>,
         visit: &mut dyn FnMut(u32, Order),
     ) {
         for list in &cpu.lists {
-            list.iter(table).for_each(|index| visit(index, Order::ZERO));
+            list.iter(link_words(table)).for_each(|index| visit(index, Order::ZERO));
         }
     }
 
-    fn visit_deferred<P: Platform, S: Policy<Keeper = Self>>(
-        _: &Here<'_, P, S>,
-        _: &mut dyn FnMut(u32, Order),
-    ) {
-    }
+    fn visit_deferred<P: Platform>(_: &Context<'_, P, M, C>, _: &mut dyn FnMut(u32, Order)) {}
 }
 
-/// Takes up to `batch` frames in one hold, one by one.
-fn take_batch<P: Platform, S: Policy>(
-    here: &Here<'_, P, S>,
-    list: &mut FreeList,
-    migrate: MigrateType,
-    batch: u64,
-) {
-    here.zone.with_buddy(|buddy| {
-        for _ in 0..batch {
-            // Another type's memory only to have anything at all: a look for it scans up
-            // to a pageblock (I-7).
-            let reach = Reach { fallback: list.is_empty(), ..Reach::NORMAL };
-            let Some(index) = buddy.take(here.table, Order::ZERO, migrate, reach) else { break };
-            here.trace_one(index, Order::ZERO, migrate);
-            here.table.set_state(index, CACHED);
-            list.push_tail(here.table, index);
-        }
-    });
-}
-
-/// Takes whole clusters off the order-0 list, until there are `batch` frames. Only the cut is
-/// made in the hold; the frames become cached after it, in the window that others wait for.
-fn cut_batch<P: Platform, S: Policy>(
-    here: &Here<'_, P, S>,
-    list: &mut FreeList,
-    migrate: MigrateType,
-    batch: u32,
-    allowance: u64,
-) {
-    let table = here.table;
-    let cut = here.zone.with_buddy(|buddy| buddy.cut_clusters(table, migrate, batch, allowance));
-    let Some((frames, window)) = cut else { return };
-    for index in frames.iter(table) {
-        here.trace_one(index, Order::ZERO, migrate);
-        table.set_state(index, CACHED);
-    }
-    window.close(table);
-    list.append(table, frames);
-}
-
-/// Gives `batch` frames back in one hold, coldest first, from each list in turn.
-fn give_batch<P: Platform, S: Policy>(here: &Here<'_, P, S>, cpu: &mut LinkedCpu) -> u64 {
+/// Frees `batch` frames in one hold, coldest first, from each list in turn.
+fn free_batch<P: Platform, M: Merge, C: Clusters>(
+    ctx: &Context<'_, P, M, C>,
+    cpu: &mut LinkedCpu,
+) -> u64 {
     let mut batch = [0u32; MAX_PCP_BATCH as usize];
     let want = cpu.batch.min(cpu.count) as usize;
     let full = want == cpu.batch as usize;
@@ -249,36 +215,22 @@ fn give_batch<P: Platform, S: Policy>(here: &Here<'_, P, S>, cpu: &mut LinkedCpu
     let mut chain = None;
     let taken = match only {
         // They are linked as they will be on the zone's list: that needs no lock.
-        Some(migrate) if S::Clusters::CUT => {
+        Some(migrate) if C::CUT => {
             cpu.turn = migrate.index();
-            let cut = cpu.lists[cpu.turn].cut_tail(here.table, &mut batch[..want]);
+            let cut = cpu.lists[cpu.turn].cut_tail(ctx.links(), &mut batch[..want]);
             chain = Some(cut);
             cut.len() as usize
         }
-        _ => pop_in_turn(here, cpu, &mut batch[..want]),
+        _ => pop_in_turn(ctx.links(), cpu, &mut batch[..want]),
     };
     cpu.count -= taken as u32;
-    here.give_batch(&mut batch[..taken], |buddy, frames| {
-        buddy.events.free_batches += 1;
-        if let (true, Some(migrate)) = (full, only) {
-            buddy.events.single_type[migrate.index()] += 1;
-        }
-        let Some((chain, migrate)) = chain.zip(only) else { return false };
-        // The other types are rarely alone: the source leaves them as they are.
-        let as_one = full && migrate == MigrateType::Movable;
-        let unbroken = frames.len() == chain.len() as usize;
-        unbroken && buddy.give_chain(here.table, chain, frames, migrate, as_one)
-    });
+    ctx.free_linked(&mut batch[..taken], chain, only, full);
     taken as u64
 }
 
 /// Fills `batch` from the tails of the lists: a list gives as many in its turn as lists were passed
 /// to come to it, so the more are empty, the more the others give.
-fn pop_in_turn<P: Platform, S: Policy>(
-    here: &Here<'_, P, S>,
-    cpu: &mut LinkedCpu,
-    batch: &mut [u32],
-) -> usize {
+fn pop_in_turn<P: Platform>(links: Links<'_, P>, cpu: &mut LinkedCpu, batch: &mut [u32]) -> usize {
     let (mut taken, want) = (0, batch.len());
     while taken < want {
         let mut burst = 1;
@@ -292,7 +244,7 @@ fn pop_in_turn<P: Platform, S: Policy>(
         }
         let list = &mut cpu.lists[cpu.turn];
         for slot in batch.iter_mut().skip(taken).take(burst) {
-            let Some(index) = list.pop_tail(here.table) else { break };
+            let Some(index) = list.pop_tail(links) else { break };
             *slot = index;
             taken += 1;
         }

@@ -4,12 +4,10 @@
 //! guarded by the CPU's slot for the zone, but for the depot's stacks, which are lock-free.
 
 pub(crate) mod depot;
-pub(crate) mod exchange;
 mod linked;
 pub(crate) mod per_cpu_pages;
-pub mod policy;
 
 pub use crate::boot::tuning::Tuning;
+pub use crate::policy::pcp::{Bulk, PcpPolicy, Stop, ZoneContext};
 pub use depot::Depot;
 pub use linked::Linked;
-pub use policy::{Bulk, Here, Keeper, Stop};

@@ -1,12 +1,12 @@
 //! One CPU's cache of one zone, with its counters: what a slot guards.
 //!
 //! ```
-//! use zonal::{CpuZone, preset::Zonal};
-//! let cache = CpuZone::<Zonal>::new();
+//! use zonal::{PerCpuPages, preset::Zonal};
+//! let cache = PerCpuPages::<Zonal>::new();
 //! assert_eq!(cache.events().alloc, 0);
 //! ```
 
-use crate::pcp::policy::Keeper;
+use crate::policy::PcpPolicy;
 use crate::policy::{Dirty, Policy, Walk};
 
 /// Counters of one CPU and zone, plain numbers guarded by the slot.
@@ -53,19 +53,19 @@ impl CpuEvents {
 
 /// One CPU's cache of one zone.
 #[derive(Debug)]
-pub struct CpuZone<S: Policy> {
-    pub(crate) cache: <S::Keeper as Keeper>::Cpu,
+pub struct PerCpuPages<S: Policy> {
+    pub(crate) cache: <S::Pcp as PcpPolicy<S::Free>>::Cpu,
     pub(crate) events: CpuEvents,
     pub(crate) walk: <S::Walk as Walk>::Cpu,
     pub(crate) dirty: <S::Dirty as Dirty>::Cpu,
 }
 
-impl<S: Policy> CpuZone<S> {
+impl<S: Policy> PerCpuPages<S> {
     /// An empty cache.
     #[must_use]
     pub fn new() -> Self {
         Self {
-            cache: S::Keeper::new_cpu(),
+            cache: S::Pcp::new_cpu(),
             walk: S::Walk::new_cpu(),
             dirty: S::Dirty::new_cpu(),
             events: CpuEvents {
@@ -86,7 +86,7 @@ impl<S: Policy> CpuZone<S> {
     #[must_use]
     pub fn events(&self) -> CpuEvents {
         let CpuEvents { free, filled, shed, .. } = self.events;
-        let cached = S::Keeper::cached(&self.cache);
+        let cached = S::Pcp::cached(&self.cache);
         CpuEvents { alloc: (filled + free).saturating_sub(shed + cached), ..self.events }
     }
 
@@ -102,16 +102,16 @@ impl<S: Policy> CpuZone<S> {
     /// Runs `change`, which moves frames between the cache and elsewhere but hands none out
     /// and takes none back, and books how many came or went.
     pub(crate) fn book<R>(&mut self, change: impl FnOnce(&mut Self) -> R) -> R {
-        let before = S::Keeper::cached(&self.cache);
+        let before = S::Pcp::cached(&self.cache);
         let result = change(self);
-        let after = S::Keeper::cached(&self.cache);
+        let after = S::Pcp::cached(&self.cache);
         self.events.filled += after.saturating_sub(before);
         self.events.shed += before.saturating_sub(after);
         result
     }
 }
 
-impl<S: Policy> Default for CpuZone<S> {
+impl<S: Policy> Default for PerCpuPages<S> {
     fn default() -> Self {
         Self::new()
     }

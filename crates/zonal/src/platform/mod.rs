@@ -1,4 +1,5 @@
-//! The only door to a host: atomics, locks, per-CPU slots, the CPU number, zeroing, reclaim.
+//! The ground of a host: atomics, locks, per-CPU slots, the CPU number. What the allocator calls
+//! its host back for is in [`Host`](crate::Host), above it.
 //!
 //! The allocator has one source and no `cfg`; threads, a kernel, the simulator and a model
 //! checker each implement [`Platform`]. What a host promises is written at each method; the
@@ -20,10 +21,7 @@ pub mod plain;
 pub mod shared_slot;
 pub mod single;
 
-use crate::alloc::allocator::Allocator;
-use crate::alloc::slow_path::Shortage;
-use crate::policy::Policy;
-use crate::types::units::{CpuId, NodeId, Order, Pfn, ZoneId};
+use crate::types::units::{CpuId, NodeId};
 use core::fmt;
 use core::sync::atomic::Ordering;
 
@@ -135,27 +133,6 @@ impl fmt::Display for ClaimError {
 
 impl core::error::Error for ClaimError {}
 
-/// The host cannot write frames, so a request with `zero` cannot be served.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct CannotZero;
-
-/// A page that compaction wants moved.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Migration {
-    /// Where it is.
-    pub from: Pfn,
-    /// Where it shall be.
-    pub to: Pfn,
-    /// The order of both blocks.
-    pub order: Order,
-    /// Whether the host may wait for whoever uses the page (for a lock, for I/O).
-    pub may_wait: bool,
-}
-
-/// The host does not move that page (now).
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Immovable;
-
 /// A host: see the [module](self).
 pub trait Platform: Sized {
     /// State bytes of the frame table.
@@ -182,62 +159,5 @@ pub trait Platform: Sized {
     #[inline]
     fn relax() {
         core::hint::spin_loop();
-    }
-
-    /// Fills a block that was just allocated, and that nobody else knows of, with zero bytes.
-    ///
-    /// # Errors
-    /// [`CannotZero`] if this host cannot write frames (the default).
-    fn zero(&self, pfn: Pfn, order: Order) -> Result<(), CannotZero> {
-        let _ = (pfn, order);
-        Err(CannotZero)
-    }
-
-    /// The zone fell below its low watermark: wake whoever reclaims in the background.
-    /// Must not block. The default does nothing.
-    fn wake_reclaim(&self, zone: ZoneId) {
-        let _ = zone;
-    }
-
-    /// Gives frames back to `allocator`, because the request in `shortage` cannot be served.
-    /// Called without any allocator lock held (I-7), on the CPU of the request.
-    /// Returns how many frames it freed; the default frees none.
-    fn reclaim<S: Policy>(&self, allocator: &Allocator<'_, Self, S>, shortage: &Shortage) -> u64 {
-        let _ = (allocator, shortage);
-        0
-    }
-
-    /// A request for a block of `order`, larger than one frame, found none at once: a
-    /// background thread may call
-    /// [`compact_in_background`](crate::Allocator::compact_in_background). Must not block.
-    fn wake_compaction(&self, zone: ZoneId, order: Order) {
-        let _ = (zone, order);
-    }
-
-    /// Whether [`migrate`](Self::migrate) can move anything. The default: no; compaction then
-    /// only merges.
-    fn can_migrate(&self) -> bool {
-        false
-    }
-
-    /// Moves what the block `page.from` holds to `page.to`, which is allocated with the same
-    /// order and known to nobody else, and makes its owner use that from now on. Called without
-    /// any allocator lock held (I-7). A request for a large block from in here should be
-    /// [`no_wait`](crate::Request::no_wait): it may wait, in vain, for the compaction that it is inside.
-    ///
-    /// `Ok`: nobody uses `from` any more; it is the allocator's, and `to` is its owner's, who
-    /// may free it at once. The host must be sure that the owner neither frees nor uses `from`
-    /// meanwhile; the allocator knows only that it was allocated a moment ago.
-    ///
-    /// # Errors
-    /// [`Immovable`] if the page stays where it is: nothing has changed, and `to` was not given
-    /// to anyone. The default refuses everything.
-    fn migrate<S: Policy>(
-        &self,
-        allocator: &Allocator<'_, Self, S>,
-        page: &Migration,
-    ) -> Result<(), Immovable> {
-        let _ = (allocator, page);
-        Err(Immovable)
     }
 }

@@ -1,6 +1,8 @@
 //! Policies: the decisions of the allocator, each a type, combined by a preset.
 //!
 //! "Off" is a type whose code is empty, so a decision that is not taken leaves no instruction.
+//! May import `types`, `platform`, `frame`, `boot`, `trace` and `zone`. What a policy keeps, and
+//! what guards that, stands in its own file.
 //!
 //! ```
 //! use zonal::policy::Policy;
@@ -9,38 +11,33 @@
 //! ```
 
 pub mod bulk_free;
-pub(crate) mod cpu_delta;
-
 pub mod compact;
+pub(crate) mod cpu_delta;
 pub mod dirty;
-
+pub mod pcp;
 pub mod split;
-
 pub mod walk;
+pub(crate) mod zone;
 
-pub use crate::pcp::policy::Keeper;
 pub use crate::trace::{self, Trace};
+pub use crate::zone::FreeMemory;
 pub use crate::zone::lists::clusters::{self as cluster, Clusters};
 pub use crate::zone::lists::merge::{self, Merge};
 pub use bulk_free::BulkFree;
-
 pub use compact::Compact;
 pub use dirty::Dirty;
-
+pub use pcp::PcpPolicy;
 pub use split::Split;
-
 pub use walk::Walk;
 
 /// A combination of policies.
 pub trait Policy: Sized + Send + Sync + 'static {
     /// What the preset is called.
     const NAME: &'static str;
-    /// How order-0 frames are kept per CPU.
-    type Keeper: Keeper;
-    /// When buddies are merged.
-    type Merge: Merge;
-    /// Whether order-0 frames on the buddy lists belong to clusters.
-    type Clusters: Clusters;
+    /// How a zone keeps what is free.
+    type Free: FreeMemory;
+    /// What a CPU keeps of a zone.
+    type Pcp: PcpPolicy<Self::Free>;
     /// What compaction evacuates next.
     type Compact: Compact;
     /// Which zones are tried, and in which order.

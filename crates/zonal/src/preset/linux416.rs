@@ -1,5 +1,6 @@
 use crate::pcp::Linked;
-use crate::policy::{Policy, cluster, merge::Always, split::Whole, trace::Off, walk::FirstFit};
+use crate::policy::{Policy, merge::Always, split::Whole, trace::Off, walk::FirstFit};
+use crate::zone::lists::BuddyLists;
 
 /// How Linux 4.16 behaves, the base of the 2018 series: merging always, per-CPU lists linked
 /// through the frame table for order 0 only, whole zones, first-fit walk.
@@ -8,9 +9,8 @@ pub struct Linux416;
 
 impl Policy for Linux416 {
     const NAME: &'static str = "Linux416";
-    type Keeper = Linked;
-    type Merge = Always;
-    type Clusters = cluster::None;
+    type Free = BuddyLists<Always>;
+    type Pcp = Linked;
     type Compact = crate::policy::compact::InOrder;
     type Walk = FirstFit;
     type Dirty = crate::policy::dirty::Unlimited;

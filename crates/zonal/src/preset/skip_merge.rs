@@ -1,7 +1,6 @@
 use crate::pcp::Linked;
-use crate::policy::{
-    Policy, cluster, merge::SkipSingles, split::Whole, trace::Off, walk::FirstFit,
-};
+use crate::policy::{Policy, merge::SkipSingles, split::Whole, trace::Off, walk::FirstFit};
+use crate::zone::lists::BuddyLists;
 
 /// Linux 4.16 with patch 2 of Lu's series: single frames are not merged when they are freed.
 #[derive(Clone, Copy, Debug)]
@@ -9,9 +8,8 @@ pub struct SkipMerge;
 
 impl Policy for SkipMerge {
     const NAME: &'static str = "SkipMerge";
-    type Keeper = Linked;
-    type Merge = SkipSingles;
-    type Clusters = cluster::None;
+    type Free = BuddyLists<SkipSingles>;
+    type Pcp = Linked;
     type Compact = crate::policy::compact::InOrder;
     type Walk = FirstFit;
     type Dirty = crate::policy::dirty::Unlimited;

@@ -1,6 +1,7 @@
 use crate::pcp::Linked;
 use crate::policy::split::{ByCpu, BySize};
-use crate::policy::{Policy, cluster, merge::Always, trace::Off, walk::FirstFit};
+use crate::policy::{Policy, merge::Always, trace::Off, walk::FirstFit};
+use crate::zone::lists::BuddyLists;
 
 /// Linux 4.16 with several zone instances for a type, as Huang's RFC of 2023 has them: by the
 /// size of its memory, each CPU preferring its own.
@@ -34,9 +35,8 @@ pub struct SplitZones;
 
 impl Policy for SplitZones {
     const NAME: &'static str = "SplitZones";
-    type Keeper = Linked;
-    type Merge = Always;
-    type Clusters = cluster::None;
+    type Free = BuddyLists<Always>;
+    type Pcp = Linked;
     type Compact = crate::policy::compact::InOrder;
     type Walk = FirstFit;
     type Dirty = crate::policy::dirty::Unlimited;
@@ -51,9 +51,8 @@ pub struct SplitZonesByCpu;
 
 impl Policy for SplitZonesByCpu {
     const NAME: &'static str = "SplitZonesByCpu";
-    type Keeper = Linked;
-    type Merge = Always;
-    type Clusters = cluster::None;
+    type Free = BuddyLists<Always>;
+    type Pcp = Linked;
     type Compact = crate::policy::compact::InOrder;
     type Walk = FirstFit;
     type Dirty = crate::policy::dirty::Unlimited;

@@ -14,9 +14,8 @@ pub struct Traced<S, T>(PhantomData<fn() -> (S, T)>);
 
 impl<S: Policy, T: Trace> Policy for Traced<S, T> {
     const NAME: &'static str = S::NAME;
-    type Keeper = S::Keeper;
-    type Merge = S::Merge;
-    type Clusters = S::Clusters;
+    type Free = S::Free;
+    type Pcp = S::Pcp;
     type Compact = S::Compact;
     type Walk = S::Walk;
     type Dirty = S::Dirty;

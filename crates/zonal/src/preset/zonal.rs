@@ -1,5 +1,6 @@
 use crate::pcp::Depot;
-use crate::policy::{Policy, cluster, merge::Lazy, split::Whole, trace::Off, walk::FirstFit};
+use crate::policy::{Policy, merge::Lazy, split::Whole, trace::Off, walk::FirstFit};
+use crate::zone::lists::BuddyLists;
 
 /// The default: owned clusters of 256 frames, a sharded depot a zone, merging when a cluster
 /// leaves the depot.
@@ -8,9 +9,8 @@ pub struct Zonal;
 
 impl Policy for Zonal {
     const NAME: &'static str = "Zonal";
-    type Keeper = Depot<256>;
-    type Merge = Lazy;
-    type Clusters = cluster::None;
+    type Free = BuddyLists<Lazy>;
+    type Pcp = Depot<256>;
     type Compact = crate::policy::compact::Cheapest;
     type Walk = FirstFit;
     type Dirty = crate::policy::dirty::Cached;

@@ -6,9 +6,10 @@ use zonal::map::{MemoryMap, PhysAddr, Region};
 use zonal::plan::{Config, Plan};
 use zonal::platform::{AtomicByte, AtomicWord, Platform, Slot, single::SingleThread};
 use zonal::policy::{Policy, Split};
-use zonal::{Allocator, Common, CpuZone, Exchange, Storage, TableSize, Zone};
+use zonal::{Allocator, Exchange, PerCpuPages, SharedState, Storage, TableSize, Zone};
+use zonal::zone::tables::FreeWords;
 
-type Cache<S> = <SingleThread as Platform>::Slot<CpuZone<S>>;
+type Cache<S> = <SingleThread as Platform>::Slot<PerCpuPages<S>>;
 
 /// An allocator of `regions` for `run`.
 pub(super) fn with_allocator<S: Policy>(
@@ -23,23 +24,23 @@ pub(super) fn with_allocator<S: Policy>(
         |n: u64| (0..n).map(|_| <AtomicU64 as AtomicWord>::new(0)).collect::<std::vec::Vec<_>>();
     let states: std::vec::Vec<_> =
         (0..size.frames).map(|_| <AtomicU8 as AtomicByte>::new(0)).collect();
-    let (links, pageblocks) = (words(size.frames), words(size.pageblocks));
+    let (pageblocks, free) = (words(size.pageblocks), size.free.map(words));
     let (cluster_links, clusters) = (words(size.clusters), words(size.cluster_words));
     let mut zones: std::vec::Vec<_> = (0..size.zones).map(|_| Zone::vacant()).collect();
     let caches: std::vec::Vec<_> =
-        (0..size.caches).map(|_| Cache::<S>::new(CpuZone::new())).collect();
+        (0..size.caches).map(|_| Cache::<S>::new(PerCpuPages::new())).collect();
     let exchanges: std::vec::Vec<_> = (0..size.caches).map(|_| Exchange::new()).collect();
-    let common = Common::new();
+    let shared = SharedState::new();
     let storage = Storage {
         states: &states,
-        links: &links,
         pageblocks: &pageblocks,
+        free: FreeWords([&free[0], &free[1], &free[2]]),
         cluster_links: &cluster_links,
         clusters: &clusters,
         zones: &mut zones,
         caches: &caches,
         exchanges: &exchanges,
-        common: &common,
+        shared: &shared,
     };
     run(&Allocator::<_, S>::new(SingleThread, &plan, storage).unwrap());
 }

@@ -10,18 +10,20 @@
 use crate::alloc::allocator::Allocator;
 use crate::boot::watermark::Watermarks;
 use crate::compact::CompactEvents;
-use crate::pcp::per_cpu_pages::{CpuEvents, CpuZone};
-use crate::pcp::policy::Keeper;
+use crate::pcp::per_cpu_pages::{CpuEvents, PerCpuPages};
 use crate::platform::{Platform, Slot};
+use crate::policy::FreeMemory;
+use crate::policy::PcpPolicy;
 use crate::policy::walk::FairShare;
+use crate::policy::zone::Zone;
 use crate::policy::{Dirty, Policy, Walk};
 use crate::types::counts::FreeCounts;
 use crate::types::migrate_type::MigrateType;
 use crate::types::page_state::{NR_PAGE_STATES, PageState};
 use crate::types::units::{CpuId, NodeId, Order, Pfn, ZoneId};
 use crate::types::zone_type::{NR_ZONE_TYPES, ZoneType};
-use crate::zone::instance::Zone;
-use crate::zone::lists::buddy::BuddyEvents;
+use crate::zone::Snapshot;
+use crate::zone::ZoneEvents;
 
 /// A zone instance as it is now; exact when nothing else runs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -70,7 +72,7 @@ pub struct ZoneInfo {
     /// with dirty limits.
     pub pages: Option<ZonePages>,
     /// Counters kept under the zone lock.
-    pub events: BuddyEvents,
+    pub events: ZoneEvents,
     /// Counters of compaction.
     pub compaction: CompactEvents,
 }
@@ -121,12 +123,10 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
     #[must_use]
     pub fn zone_info(&self, id: ZoneId) -> Option<ZoneInfo> {
         let zone = self.zone(id)?;
-        let here = self.here(zone, 0);
+        let context = self.context(zone, 0);
         let (planned, (start, end)) = (&self.plan.zones()[id.0 as usize], zone.span());
-        let (blocks, free, events, high_atomic_blocks, merge_skipped) = zone.with_buddy(|buddy| {
-            let skipped = u64::from(buddy.area.merge_skipped());
-            (buddy.counts(), buddy.free_frames(), buddy.events, buddy.high_atomic_blocks, skipped)
-        });
+        let Snapshot { counts, free, events, high_atomic_pageblocks, merge_skipped } =
+            S::Free::snapshot(self.view(zone));
         Some(ZoneInfo {
             zone: id,
             node: zone.node,
@@ -138,14 +138,14 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
             managed: zone.managed(),
             free,
             cached: self.cached_in(zone),
-            deferred: S::Keeper::deferred(&here),
-            merge_skipped,
-            isolated: isolated_in(&blocks),
-            blocks,
+            deferred: S::Pcp::deferred(&context),
+            merge_skipped: u64::from(merge_skipped),
+            isolated: isolated_in(&counts),
+            blocks: counts,
             watermarks: zone.watermarks(),
             boost: zone.boost(),
             reserve: ZoneType::ALL.map(|limit| zone.reserve(limit)),
-            high_atomic_blocks,
+            high_atomic_blocks: high_atomic_pageblocks,
             allocated: self.sum_over_caches(zone, |own| own.events().alloc) + events.direct_alloc,
             fair: S::Walk::share(&self.walk, zone),
             pages: self.pages_in(zone),
@@ -158,7 +158,7 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
     pub(crate) fn sum_over_caches(
         &self,
         zone: &Zone<P, S>,
-        figure: impl Fn(&mut CpuZone<S>) -> u64,
+        figure: impl Fn(&mut PerCpuPages<S>) -> u64,
     ) -> u64 {
         let of_zone = self.caches.iter().skip(zone.id.0 as usize).step_by(self.zones.len());
         of_zone.map(|cache| cache.with(&figure)).sum()
@@ -178,8 +178,8 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
     pub fn cache_info(&self, id: ZoneId, cpu: CpuId) -> Option<CacheInfo> {
         let cache = self.cache_of(cpu, id)?;
         Some(cache.with(|own| {
-            let (batch, high) = S::Keeper::limits(&own.cache);
-            let count = S::Keeper::cached(&own.cache);
+            let (batch, high) = S::Pcp::limits(&own.cache);
+            let count = S::Pcp::cached(&own.cache);
             CacheInfo { cpu, count, batch, high, events: own.events() }
         }))
     }

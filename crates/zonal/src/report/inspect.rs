@@ -10,12 +10,13 @@
 
 use crate::alloc::allocator::Allocator;
 use crate::frame::FrameState;
-use crate::pcp::policy::Keeper;
 use crate::platform::{Platform, Slot};
-use crate::policy::{Clusters, Policy};
+use crate::policy::FreeMemory;
+use crate::policy::PcpPolicy;
+use crate::policy::Policy;
 use crate::types::migrate_type::MigrateType;
 use crate::types::units::{CpuId, Order, Pfn, ZoneId};
-use crate::zone::lists::clusters::Members;
+use crate::zone::{ClusterMembers, FreePlace};
 
 /// Where a block was found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -53,6 +54,15 @@ pub struct ListCluster {
     pub skipped: u32,
 }
 
+impl From<FreePlace> for Place {
+    fn from(place: FreePlace) -> Self {
+        match place {
+            FreePlace::Block { order, migrate } => Self::Listed { order, migrate },
+            FreePlace::Untouched => Self::Untouched,
+        }
+    }
+}
+
 impl Place {
     /// Frames of the block found there.
     #[must_use]
@@ -85,25 +95,18 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
     pub fn visit_free(&self, zone: ZoneId, visit: &mut dyn FnMut(Pfn, Place)) {
         let Some(zone) = self.zone(zone) else { return };
         let table = &self.table;
-        zone.with_buddy(|buddy| {
-            for order in Order::all() {
-                for migrate in MigrateType::ALL {
-                    let place = Place::Listed { order, migrate };
-                    let list = buddy.area.list(order, migrate);
-                    list.iter(table).for_each(|index| visit(table.pfn(index), place));
-                }
-            }
-            buddy.frontier.visit(table, &mut |index| visit(table.pfn(index), Place::Untouched));
+        S::Free::visit(self.view(zone), &mut |index, place| {
+            visit(table.pfn(index), place.into());
         });
         for cpu in (0..self.cpus()).map(CpuId) {
             let Some(cache) = self.cache_of(cpu, zone.id) else { continue };
             cache.with(|own| {
-                S::Keeper::visit(&own.cache, table, &mut |index, order| {
+                S::Pcp::visit(&own.cache, table, &mut |index, order| {
                     visit(table.pfn(index), Place::Cached { cpu, order });
                 });
             });
         }
-        S::Keeper::visit_deferred(&self.here(zone, 0), &mut |index, _| {
+        S::Pcp::visit_deferred(&self.context(zone, 0), &mut |index, _| {
             visit(table.pfn(index), Place::Deferred);
         });
     }
@@ -119,19 +122,11 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
     ) -> u32 {
         let Some(zone) = self.zone(zone) else { return 0 };
         let table = &self.table;
-        zone.with_buddy(|buddy| {
-            let slots = &buddy.area.clusters;
-            for index in buddy.area.list(Order::ZERO, migrate).iter(table) {
-                let found = S::Clusters::find(slots, table, index);
-                let cluster = found.map(|(slot, Members { tail, count, skipped })| ListCluster {
-                    slot,
-                    tail: table.pfn(tail),
-                    count,
-                    skipped,
-                });
-                visit(table.pfn(index), cluster);
-            }
-            S::Clusters::used(slots, table)
+        S::Free::visit_clusters(self.view(zone), migrate, &mut |index, members| {
+            let cluster = members.map(|ClusterMembers { slot, tail, count, skipped }| {
+                ListCluster { slot, tail: table.pfn(tail), count, skipped }
+            });
+            visit(table.pfn(index), cluster);
         })
     }
 }

@@ -318,9 +318,8 @@ struct SplitPreset;
 
 impl Policy for SplitPreset {
     const NAME: &'static str = "SplitPreset";
-    type Keeper = crate::pcp::Linked;
-    type Merge = merge::Always;
-    type Clusters = crate::zone::lists::clusters::None;
+    type Free = crate::zone::lists::BuddyLists<merge::Always>;
+    type Pcp = crate::pcp::Linked;
     type Compact = crate::policy::compact::InOrder;
     type Walk = walk::FirstFit;
     type Dirty = crate::policy::dirty::Unlimited;

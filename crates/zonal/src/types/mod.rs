@@ -14,6 +14,7 @@ pub mod counts;
 pub mod error;
 pub mod mark;
 pub mod migrate_type;
+pub mod migration;
 pub mod page_state;
 pub mod request;
 pub mod units;

@@ -236,6 +236,13 @@ impl Request {
         self.flags & ZERO != 0
     }
 
+    /// Whether CMA frames would do for it.
+    #[must_use]
+    #[inline]
+    pub const fn may_use_cma(&self) -> bool {
+        matches!(self.migrate, MigrateType::Movable)
+    }
+
     /// How far below a watermark it may reach.
     #[must_use]
     pub const fn access(&self) -> Access {

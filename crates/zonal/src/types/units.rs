@@ -223,3 +223,9 @@ pub(crate) const ORDERS: [Order; NR_ORDERS] = {
     }
     orders
 };
+
+/// The largest aligned block of at most `most` at the start of `at..end`, which is not empty.
+pub(crate) fn largest_piece(at: u32, end: u32, most: Order) -> Order {
+    let order = at.trailing_zeros().min((end - at).ilog2()).min(u32::from(most.get()));
+    Order::new(order as u8).unwrap_or(Order::MAX)
+}

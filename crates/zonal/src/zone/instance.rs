@@ -1,15 +1,14 @@
-//! A zone instance: watermarks, the zone lock and what it guards, the keeper's part.
+//! A zone instance: its place, its size, its watermarks, and the zone lock with what that guards.
 
+use super::compaction::ZoneCompaction;
+use super::tables::ZoneTables;
+use super::{FreeMemory, Published, ZoneGuard};
+use crate::boot::plan::ZoneSpec;
 use crate::boot::watermark::{Mark, Watermarks};
-use crate::compact::ZoneCompaction;
-use crate::pcp::policy::Keeper;
 use crate::platform::{AtomicWord, Lock, Platform};
-use crate::policy::{Dirty, Merge, Policy, Walk};
-use crate::types::migrate_type::MigrateType;
 use crate::types::request::Request;
 use crate::types::units::{NodeId, ZoneId};
 use crate::types::zone_type::{NR_ZONE_TYPES, ZoneType};
-use crate::zone::lists::buddy::Buddy;
 use core::sync::atomic::Ordering::Relaxed;
 
 /// The most work of one lock hold: list operations and frames scanned (I-7). The longest hold
@@ -21,13 +20,12 @@ pub const HOLD_BOUND: u32 = 4096;
 /// [`HOLD_BOUND`], or twice that under presets that skip merges: there a pageblock may be all
 /// single frames when it is claimed.
 #[must_use]
-pub const fn hold_bound<S: Policy>() -> u32 {
-    if S::Merge::SKIPS { 2 * HOLD_BOUND } else { HOLD_BOUND }
+pub const fn hold_bound<F: FreeMemory>() -> u32 {
+    if F::SKIPS_MERGES { 2 * HOLD_BOUND } else { HOLD_BOUND }
 }
 
-/// A zone instance. The caller provides the memory for the allocator's zones, filled with
-/// [`Zone::vacant`]; the allocator sets them up.
-pub struct Zone<P: Platform, S: Policy> {
+/// A zone instance, whose free memory is kept in the way `F`.
+pub struct ZoneInstance<P: Platform, F: FreeMemory> {
     pub(crate) id: ZoneId,
     pub(crate) node: NodeId,
     pub(crate) zone_type: ZoneType,
@@ -42,18 +40,15 @@ pub struct Zone<P: Platform, S: Policy> {
     reserve: [P::Word; NR_ZONE_TYPES],
     marks: [P::Word; 3],
     boost: P::Word,
-    /// [`Buddy::free_frames`] as of the last hold; a hint for the watermark check.
+    /// Free frames as of the last hold; a hint for the watermark check.
     free: P::Word,
     /// Of those, the ones in high-atomic and in CMA pageblocks.
     special: [P::Word; 2],
-    pub(crate) keeper: <S::Keeper as Keeper>::Zone<P>,
-    pub(crate) walk: <S::Walk as Walk>::Zone<P>,
-    pub(crate) dirty: <S::Dirty as Dirty>::Zone<P>,
     pub(crate) compaction: ZoneCompaction<P>,
-    buddy: P::Lock<Buddy<S>>,
+    held: P::Lock<F::Held>,
 }
 
-impl<P: Platform, S: Policy> Zone<P, S> {
+impl<P: Platform, F: FreeMemory> ZoneInstance<P, F> {
     /// A zone with nothing in it.
     #[must_use]
     pub fn vacant() -> Self {
@@ -70,23 +65,43 @@ impl<P: Platform, S: Policy> Zone<P, S> {
             boost: P::Word::new(0),
             free: P::Word::new(0),
             special: core::array::from_fn(|_| P::Word::new(0)),
-            keeper: S::Keeper::new_zone::<P>(),
-            walk: S::Walk::new_zone::<P>(),
-            dirty: S::Dirty::new_zone::<P>(),
             compaction: ZoneCompaction::new(),
-            buddy: P::Lock::new(Buddy::new(ZoneId(0))),
+            held: P::Lock::new(F::vacant()),
         }
     }
 
     /// Runs `f` with the zone lock held and books the hold.
     #[inline]
-    pub(crate) fn with_buddy<R>(&self, f: impl FnOnce(&mut Buddy<S>) -> R) -> R {
-        self.buddy.with(|buddy| {
-            let result = f(buddy);
-            buddy.end_hold();
-            self.publish(buddy);
+    pub(crate) fn lock<R>(
+        &self,
+        table: &ZoneTables<'_, P>,
+        f: impl FnOnce(&mut ZoneGuard<'_, P, F>) -> R,
+    ) -> R {
+        self.held.with(|held| {
+            let result = f(&mut ZoneGuard::new(self, table, held));
+            self.publish(F::end_hold(held));
             result
         })
+    }
+
+    /// Takes over what the plan says of it.
+    pub(crate) fn plan(&mut self, spec: &ZoneSpec) {
+        self.id = spec.id;
+        self.node = spec.node;
+        self.zone_type = spec.zone_type;
+        self.instance = spec.instance;
+        self.present.store(spec.present, Relaxed);
+        self.managed.store(spec.managed, Relaxed);
+        self.set_reserve(spec.lowmem_reserve);
+    }
+
+    /// As [`lock`](Self::lock), before the zone is shared.
+    pub(super) fn set_up(
+        &mut self,
+        table: &ZoneTables<'_, P>,
+        f: impl FnOnce(&mut ZoneGuard<'_, P, F>),
+    ) {
+        self.lock(table, f);
     }
 
     /// Whether the two are instances of one zone type of a node.
@@ -94,19 +109,11 @@ impl<P: Platform, S: Policy> Zone<P, S> {
         self.node == other.node && self.zone_type == other.zone_type
     }
 
-    /// Access before the zone is shared.
-    pub(crate) fn buddy_mut(&mut self) -> &mut Buddy<S> {
-        self.buddy.get_mut()
-    }
-
     /// Makes the counts known to those who look without the lock. Relaxed: hints.
     #[inline]
-    fn publish(&self, buddy: &Buddy<S>) {
-        self.free.store(buddy.free_frames(), Relaxed);
-        let types = [MigrateType::HighAtomic, MigrateType::Cma];
-        for (word, migrate) in self.special.iter().zip(types) {
-            word.store(buddy.area.frames_of(migrate), Relaxed);
-        }
+    fn publish(&self, Published { free, special }: Published) {
+        self.free.store(free, Relaxed);
+        self.special.iter().zip(special).for_each(|(word, frames)| word.store(frames, Relaxed));
     }
 
     /// Free frames that the request may use.
@@ -115,7 +122,7 @@ impl<P: Platform, S: Policy> Zone<P, S> {
         if !request.is_atomic() {
             free = free.saturating_sub(self.special[0].load(Relaxed));
         }
-        if request.migrate_type() != MigrateType::Movable {
+        if !request.may_use_cma() {
             free = free.saturating_sub(self.special[1].load(Relaxed));
         }
         free
@@ -182,7 +189,6 @@ impl<P: Platform, S: Policy> Zone<P, S> {
         for (word, value) in self.marks.iter().zip([marks.min, marks.low, marks.high]) {
             word.store(value, Relaxed);
         }
-        S::Walk::set_batch(&self.walk, marks.high.saturating_sub(marks.low));
     }
 
     pub(crate) fn boost(&self) -> u64 {

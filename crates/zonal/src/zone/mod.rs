@@ -1,7 +1,29 @@
 //! A zone instance and its free memory.
 //!
-//! May import `types`, `platform`, `frame`, `boot` and `trace`. The zone lock guards what
-//! [`lists`] keeps; watermarks, sizes and published counts are relaxed words.
+//! May import `types`, `platform`, `frame`, `boot` and `trace`. The rest of the allocator asks for
+//! blocks, pageblocks, ranges and counts through [`FreeMemory`]; which way a zone keeps its free
+//! memory is a type of the preset, and [`lists::BuddyLists`] is the one there is. The zone lock
+//! guards what that keeps; watermarks, sizes and published counts are relaxed words.
+//!
+//! ```
+//! use zonal::policy::Policy;
+//! use zonal::preset::{Linux416, SkipMerge};
+//! use zonal::zone::FreeMemory;
+//! assert!(!<Linux416 as Policy>::Free::SKIPS_MERGES && <SkipMerge as Policy>::Free::SKIPS_MERGES);
+//! ```
 
-pub(crate) mod instance;
-pub(crate) mod lists;
+pub(crate) mod compaction;
+mod events;
+mod free_memory;
+mod guard;
+mod instance;
+pub mod lists;
+pub mod tables;
+
+pub use compaction::{CompactEvents, CompactMode};
+pub use events::ZoneEvents;
+pub use free_memory::{
+    AllocFlags, ClusterMembers, FreeMemory, FreePlace, Published, Snapshot, Vacated,
+};
+pub use guard::{ZoneGuard, ZoneView};
+pub use instance::{HOLD_BOUND, ZoneInstance, hold_bound};

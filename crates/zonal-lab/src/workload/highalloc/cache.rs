@@ -5,8 +5,8 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use zonal::platform::{Immovable, Migration};
-use zonal::slowpath::Shortage;
+use zonal::slow_path::Shortage;
+use zonal::{Immovable, Migration};
 use zonal::{Order, Pfn, ZoneId};
 use zonal_host::pager::{FreeFrames, Pager, copy_block};
 

@@ -10,8 +10,9 @@ use crate::task::{Pages, Work};
 use core::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
-use zonal::platform::{Immovable, Migration, Platform};
-use zonal::slowpath::Shortage;
+use zonal::platform::Platform;
+use zonal::slow_path::Shortage;
+use zonal::{Immovable, Migration};
 use zonal::{Order, Pfn};
 
 /// Orders above this are asked of reclaim once a request, as in Linux.

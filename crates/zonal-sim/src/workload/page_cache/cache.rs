@@ -16,8 +16,8 @@ use core::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
 use zonal::page_state::PageState;
-use zonal::platform::{Immovable, Migration};
-use zonal::slowpath::Shortage;
+use zonal::slow_path::Shortage;
+use zonal::{Immovable, Migration};
 use zonal::{Order, Pfn, ZoneId, ZoneType};
 
 /// A page of a file: a frame, and which of all pages that were ever in it.

@@ -4,10 +4,11 @@ use crate::alloc::allocator::Allocator;
 use crate::alloc::entry::Entry;
 use crate::frame::PageblockWord;
 use crate::frame::{ALLOCATED, CACHED};
-use crate::pcp::per_cpu_pages::CpuZone;
-use crate::pcp::policy::{Keeper, Stop};
+use crate::pcp::per_cpu_pages::PerCpuPages;
 use crate::platform::Platform;
+use crate::policy::PcpPolicy;
 use crate::policy::bulk_free::{CHUNK, Committed, Listed, positions};
+use crate::policy::pcp::Stop;
 use crate::policy::{BulkFree, Policy, Trace};
 use crate::trace::{Event, Point};
 use crate::types::error::{BulkFreed, FreeError};
@@ -105,8 +106,7 @@ impl<P: Platform, S: Policy, E: Entry<P, S>> Listed for Freeing<'_, '_, P, S, E>
         let freed = self.entry.enter(zone, move |own| {
             let mut done = 0;
             loop {
-                let bulk =
-                    S::Keeper::push_bulk(&mut own.cache, table, migrate, word, &frames[done..]);
+                let bulk = S::Pcp::push_bulk(&mut own.cache, table, migrate, word, &frames[done..]);
                 frames[done..done + bulk.done].iter().for_each(|&pfn| Self::emit(pfn));
                 done += bulk.done;
                 if bulk.stop != Stop::Edge {
@@ -148,7 +148,7 @@ impl<P: Platform, S: Policy, E: Entry<P, S>> Listed for Freeing<'_, '_, P, S, E>
         // Keeps the first frame of a run, whose pageblock has `word`, and those after it whose
         // pageblocks have it too; says how many. The first one's word is not read again: it
         // may have changed.
-        let keep = |own: &mut CpuZone<S>, run: &[Pfn], word, list| {
+        let keep = |own: &mut PerCpuPages<S>, run: &[Pfn], word, list| {
             for (done, &pfn) in (0..).zip(run) {
                 let offset = table.offset(pfn);
                 if done > 0 && table.pageblock_at(offset) != word {
@@ -156,7 +156,7 @@ impl<P: Platform, S: Policy, E: Entry<P, S>> Listed for Freeing<'_, '_, P, S, E>
                 }
                 Self::emit(pfn);
                 // No truncation: the frame was prepared, so the offset is an index.
-                if S::Keeper::push(&mut own.cache, table, Order::ZERO, list, offset as u32) {
+                if S::Pcp::push(&mut own.cache, table, Order::ZERO, list, offset as u32) {
                     allocator.spill(own, zone, cpu, Order::ZERO, list);
                 }
             }

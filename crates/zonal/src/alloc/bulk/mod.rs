@@ -4,15 +4,15 @@ mod free;
 
 use crate::alloc::allocator::Allocator;
 use crate::alloc::entry::Entry;
-use crate::pcp::policy::Keeper;
-use crate::platform::Platform;
+use crate::alloc::host::Host;
+use crate::policy::PcpPolicy;
 use crate::policy::{Policy, Trace, Walk};
 use crate::trace::{Event, Point};
 use crate::types::error::{AllocError, BulkFreed};
 use crate::types::request::Request;
 use crate::types::units::{Order, Pfn};
 
-impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
+impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
     /// Fills `out` with blocks of the request's order (the cost a frame is lowest for order 0).
     ///
     /// # Errors
@@ -74,7 +74,7 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
         let table = &self.table;
         let (walk, zones) = (&self.walk, self.zones);
         let popped = entry.enter_at(home, move |own| {
-            let popped = S::Keeper::pop_bulk(&mut own.cache, table, migrate, out);
+            let popped = S::Pcp::pop_bulk(&mut own.cache, table, migrate, out);
             S::Walk::charge(walk, zones.get(home), &mut own.walk, popped as u64);
             popped
         });

@@ -2,16 +2,17 @@
 
 use super::Contiguous;
 use crate::alloc::allocator::Allocator;
-use crate::compact::isolate::locate;
+use crate::alloc::host::Host;
 use crate::frame::FrameKind;
-use crate::platform::Platform;
+use crate::frame::locate;
+use crate::policy::FreeMemory;
 use crate::policy::Policy;
+use crate::policy::zone::Zone;
 use crate::types::error::{ContiguousError, RangeError};
 use crate::types::mark::Mark;
 use crate::types::migrate_type::MigrateType;
 use crate::types::request::Request;
 use crate::types::units::{Order, Pfn};
-use crate::zone::instance::Zone;
 use core::ops::Range;
 use core::slice;
 
@@ -25,7 +26,7 @@ struct Missed {
     last: Option<RangeError>,
 }
 
-impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
+impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
     /// Takes the range that needs the fewest frames moved, zone by zone; where a zone type has
     /// several instances, first of those inside one, then of those that reach across.
     pub(super) fn find_contiguous(
@@ -156,7 +157,7 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
         while at < part.end {
             let Some((head, state)) = locate(table, at) else {
                 let head = at & !(Order::MAX.size() - 1);
-                if !zone.with_buddy(|buddy| buddy.frontier.contains(table, head)) {
+                if !S::Free::is_untouched(self.view(zone), head) {
                     return None;
                 }
                 at = head + Order::MAX.size();

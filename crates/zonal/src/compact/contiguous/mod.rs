@@ -5,13 +5,14 @@ mod take;
 
 use crate::alloc::allocator::Allocator;
 use crate::alloc::entry::Entry;
+use crate::alloc::host::Host;
 use crate::compact::clusters_off::ClustersOff;
 use crate::frame::ALLOCATED;
 use crate::frame::FrameState;
-use crate::platform::Platform;
 use crate::policy::Policy;
 use crate::types::error::{AllocReason, ContiguousError, RangeError, RefusedRange};
 use crate::types::request::Request;
+use crate::types::units::largest_piece;
 use crate::types::units::{Order, Pfn};
 use core::ops::Range;
 
@@ -63,7 +64,7 @@ impl Contiguous {
     }
 }
 
-impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
+impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
     /// Allocates exactly the frames of `range`: isolates their pageblocks, empties caches and
     /// clusters, has the host move what is allocated there to other memory of the zone type or
     /// a lower one, and takes the frames. The range may reach from one instance of a zone type
@@ -137,7 +138,7 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
         });
         match checked {
             Ok(frames) => {
-                self.parts(frames).for_each(|(zone, part)| self.give_frames_of(zone, part));
+                self.parts(frames).for_each(|(zone, part)| self.free_frames_of(zone, part));
                 Ok(())
             }
             Err(error) => Err(RefusedRange { token, error }),
@@ -174,10 +175,4 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
         }
         token
     }
-}
-
-/// The largest aligned block of at most `most` at the start of `at..end`, which is not empty.
-fn largest_piece(at: u32, end: u32, most: Order) -> Order {
-    let order = at.trailing_zeros().min((end - at).ilog2()).min(u32::from(most.get()));
-    Order::new(order as u8).unwrap_or(Order::MAX)
 }

@@ -1,36 +1,32 @@
 //! Taking the frames of a range whose pageblocks are isolated.
 
-use super::largest_piece;
 use crate::alloc::allocator::Allocator;
+use crate::alloc::host::Host;
 use crate::compact::Count;
-use crate::compact::isolate::locate;
-use crate::frame::ALLOCATED;
-use crate::frame::{FrameKind, FrameState, FrameTable};
-use crate::platform::{Migration, Platform};
+use crate::frame::FrameKind;
+use crate::frame::locate;
+use crate::policy::FreeMemory;
 use crate::policy::Policy;
+use crate::policy::zone::Zone;
 use crate::types::error::RangeError;
 use crate::types::migrate_type::MigrateType;
+use crate::types::migration::Migration;
 use crate::types::request::{NodePolicy, Request};
 use crate::types::units::{Order, Pfn};
-use crate::zone::instance::Zone;
-use crate::zone::lists::buddy::Buddy;
-use crate::zone::lists::free_area::End;
 use core::ops::Range;
 
 /// How often caches are emptied because a frame of the range was in one.
 const ROUNDS: u32 = 16;
-/// Blocks given back in one hold.
-const BLOCKS_PER_HOLD: u32 = 64;
 
 /// A block to move something to; freed when dropped.
-struct Target<'a, 'm, P: Platform, S: Policy> {
+struct Target<'a, 'm, P: Host, S: Policy> {
     allocator: &'a Allocator<'m, P, S>,
     zone: &'m Zone<P, S>,
     pfn: Pfn,
     order: Order,
 }
 
-impl<P: Platform, S: Policy> Drop for Target<'_, '_, P, S> {
+impl<P: Host, S: Policy> Drop for Target<'_, '_, P, S> {
     fn drop(&mut self) {
         let freed = self.allocator.free_raw(self.pfn, self.order);
         // Given to somebody after all, who has freed it.
@@ -38,13 +34,13 @@ impl<P: Platform, S: Policy> Drop for Target<'_, '_, P, S> {
     }
 }
 
-impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
+impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
     /// Takes `frames`, whose pageblocks are isolated, instance by instance: all, or none.
     pub(super) fn take_parts(&self, frames: &Range<u32>) -> Result<(), RangeError> {
         for (zone, part) in self.parts(frames.clone()) {
             if let Err(error) = self.take_frames_of(zone, &part) {
                 let taken = self.parts(frames.start..part.start);
-                taken.for_each(|(zone, part)| self.give_frames_of(zone, part));
+                taken.for_each(|(zone, part)| self.free_frames_of(zone, part));
                 return Err(error);
             }
         }
@@ -117,9 +113,9 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
     fn take_all(&self, zone: &Zone<P, S>, frames: &Range<u32>) -> Result<(), u32> {
         let mut at = frames.start;
         while at < frames.end {
-            let taken = zone.with_buddy(|buddy| buddy.take_isolated(&self.table, at..frames.end));
+            let taken = S::Free::take_isolated(self.view(zone), at..frames.end);
             let Some(next) = taken else {
-                self.give_frames_of(zone, frames.start..at);
+                self.free_frames_of(zone, frames.start..at);
                 return Err(at);
             };
             at = next;
@@ -128,56 +124,7 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
     }
 
     /// Frees single frames, merged, in blocks of at most a pageblock.
-    pub(super) fn give_frames_of(&self, zone: &Zone<P, S>, frames: Range<u32>) {
-        let (table, most) = (&self.table, self.table.pageblock_order());
-        let mut at = frames.start;
-        while at < frames.end {
-            at = zone.with_buddy(|buddy| {
-                let (mut at, mut work) = (at, 0);
-                while at < frames.end && work < most.size() {
-                    let order = largest_piece(at, frames.end, most);
-                    let piece = at..at + order.size();
-                    piece.clone().for_each(|at| table.set_state(at, FrameState::INNER));
-                    buddy.give_merged(table, at, order);
-                    buddy.events.direct_free += order.frames();
-                    work += order.size() + most.size() / BLOCKS_PER_HOLD;
-                    at = piece.end;
-                }
-                buddy.area.count_work(work);
-                at
-            });
-        }
-    }
-}
-
-impl<S: Policy> Buddy<S> {
-    /// Takes what `frames` begins with of the free block there, in an isolated pageblock, and
-    /// marks it allocated frame by frame; the rest of the block stays free. Returns where it
-    /// stopped. Work: the frames of one block.
-    fn take_isolated<P: Platform>(
-        &mut self,
-        table: &FrameTable<'_, P>,
-        frames: Range<u32>,
-    ) -> Option<u32> {
-        let (head, state) = locate(table, frames.start)?;
-        let migrate = table.pageblock(head).migrate();
-        if state.kind() != FrameKind::Free || migrate != MigrateType::Isolate {
-            return None;
-        }
-        self.area.remove(table, head, state.order(), migrate);
-        let end = head + state.order().size();
-        let taken = frames.start..end.min(frames.end);
-        for rest in [head..taken.start, taken.end..end] {
-            let mut at = rest.start;
-            while at < rest.end {
-                let order = largest_piece(at, rest.end, Order::MAX);
-                self.area.add(table, at, order, migrate, End::Head);
-                at += order.size();
-            }
-        }
-        taken.clone().for_each(|at| table.set_state(at, ALLOCATED));
-        self.area.count_work(taken.len() as u32);
-        self.events.direct_alloc += taken.len() as u64;
-        Some(taken.end)
+    pub(super) fn free_frames_of(&self, zone: &Zone<P, S>, frames: Range<u32>) {
+        S::Free::free_frames(self.view(zone), frames);
     }
 }

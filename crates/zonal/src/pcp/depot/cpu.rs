@@ -3,8 +3,8 @@
 use crate::boot::tuning::Tuning;
 use crate::frame::{ALLOCATED, CACHED};
 use crate::frame::{FrameState, FrameTable, PageblockWord, RUN};
-use crate::pcp::policy::{Bulk, Stop};
 use crate::platform::Platform;
+use crate::policy::pcp::{Bulk, Stop};
 use crate::types::migrate_type::{MigrateType, NR_CACHED_TYPES};
 use crate::types::units::{Order, Pfn};
 

@@ -22,23 +22,30 @@
 mod cpu;
 pub(crate) mod stack;
 
-use super::policy::{Bulk, Here, Keeper};
 use crate::boot::tuning::Tuning;
 use crate::frame::CACHED;
-use crate::frame::{FrameTable, PageblockWord};
-use crate::pcp::depot::stack::{ClusterId, MAX_CLUSTERS, Stack};
+use crate::frame::PageblockWord;
 use crate::platform::{AtomicWord, Platform};
-use crate::policy::Policy;
+use crate::policy::pcp::{Bulk, PcpPolicy, ZoneContext};
+use crate::trace::Trace;
 use crate::types::mark::Mark;
 use crate::types::migrate_type::{MigrateType, NR_CACHED_TYPES};
 use crate::types::units::{Order, Pfn};
+use crate::zone::lists::BuddyLists;
+use crate::zone::lists::clusters::Clusters;
+use crate::zone::lists::merge::Merge;
+use crate::zone::tables::ZoneTables;
 use core::sync::atomic::Ordering::Relaxed;
 use cpu::{DepotCpu, high_row};
+use stack::{ClusterId, MAX_CLUSTERS, Stack};
 
-/// The keeper with clusters of `N` frames. `N` is 256 in the presets: 254 or more frames an
+/// Per-CPU pages with clusters of `N` frames. `N` is 256 in the presets: 254 or more frames an
 /// exchange make the exchange itself cheap, and an order-8 block fills it exactly.
 #[derive(Clone, Copy, Debug)]
 pub struct Depot<const N: usize>;
+
+/// A zone with buddy lists, seen from a CPU that keeps clusters.
+type Context<'a, P, M, C, const N: usize> = ZoneContext<'a, P, BuddyLists<M, C>, Depot<N>>;
 
 /// A zone's part: the clusters that any CPU may take.
 pub struct DepotZone<P: Platform> {
@@ -63,54 +70,56 @@ const SHARD_BASE: u32 = 2;
 
 impl<const N: usize> Depot<N> {
     /// Takes a full cluster for `migrate`: shard first, then the shared part.
-    fn take_cluster<P: Platform, S: Policy<Keeper = Self>>(
-        here: &Here<'_, P, S>,
+    fn take_cluster<P: Platform, M: Merge, C: Clusters>(
+        ctx: &Context<'_, P, M, C, N>,
         cpu: &mut DepotCpu<N>,
         migrate: MigrateType,
-        allowance: u64,
+        headroom: u64,
     ) -> bool {
-        let own = here.own_exchange();
+        let own = ctx.depot.own_exchange();
         let at = migrate.index();
-        if let Some(id) = own.full[at].pop(here.pool) {
-            Self::load(here, cpu, &id, at);
-            own.empty.push(here.pool, id);
+        if let Some(id) = own.full[at].pop(ctx.depot.pool) {
+            Self::load(ctx, cpu, &id, at);
+            own.empty.push(ctx.depot.pool, id);
             return true;
         }
         cpu.shard_missed[at] = cpu.shard_missed[at].saturating_add(1);
-        if allowance == 0 {
+        if headroom == 0 {
             return false;
         }
-        let Some(id) = here.zone.keeper.shared[at].pop(here.pool) else {
-            here.zone.keeper.shared_missed(u64::from(cpu.shared_limit));
+        let Some(id) = ctx.part.shared[at].pop(ctx.depot.pool) else {
+            ctx.part.shared_missed(u64::from(cpu.shared_limit));
             return false;
         };
-        Self::load(here, cpu, &id, at);
-        here.pool.put_empty(id);
+        Self::load(ctx, cpu, &id, at);
+        ctx.depot.pool.put_empty(id);
         true
     }
 
     /// Whether the buddy lists have so little above the low watermark that one CPU should not fill
     /// its stacks from them.
-    fn is_scarce<P: Platform, S: Policy<Keeper = Self>>(
-        here: &Here<'_, P, S>,
+    fn is_scarce<P: Platform, M: Merge, C: Clusters>(
+        ctx: &Context<'_, P, M, C, N>,
         cpu: &DepotCpu<N>,
     ) -> bool {
-        let above = here.zone.free().saturating_sub(here.zone.mark(Mark::Low));
+        let above = ctx.zone.free().saturating_sub(ctx.zone.mark(Mark::Low));
         above / SCARCE < u64::from(cpu.high)
     }
 
     /// Takes a full cluster from another CPU's shard.
-    fn steal_cluster<P: Platform, S: Policy<Keeper = Self>>(
-        here: &Here<'_, P, S>,
+    fn steal_cluster<P: Platform, M: Merge, C: Clusters>(
+        ctx: &Context<'_, P, M, C, N>,
         cpu: &mut DepotCpu<N>,
         migrate: MigrateType,
     ) -> bool {
         let at = migrate.index();
-        let Some(id) = here.all_exchanges().find_map(|shard| shard.full[at].pop(here.pool)) else {
+        let Some(id) =
+            ctx.depot.all_exchanges().find_map(|shard| shard.full[at].pop(ctx.depot.pool))
+        else {
             return false;
         };
-        Self::load(here, cpu, &id, at);
-        here.pool.put_empty(id);
+        Self::load(ctx, cpu, &id, at);
+        ctx.depot.pool.put_empty(id);
         true
     }
 
@@ -118,19 +127,19 @@ impl<const N: usize> Depot<N> {
     /// asked: the lowest cluster becomes its stack, the others go to its shard. The CPU then
     /// works in a stretch of its own: a page of state bytes describes 16 MiB, and where two
     /// CPUs share one, the prefetcher of each pulls lines away from the other.
-    fn take_run<P: Platform, S: Policy<Keeper = Self>>(
-        here: &Here<'_, P, S>,
+    fn take_run<P: Platform, M: Merge, C: Clusters, T: Trace>(
+        ctx: &Context<'_, P, M, C, N>,
         cpu: &mut DepotCpu<N>,
         migrate: MigrateType,
-        allowance: u64,
+        headroom: u64,
     ) -> bool {
         let (at, frames) = (migrate.index(), RUN * N as u64);
         let order = Order::for_frames(frames).filter(|order| order.frames() == frames);
         let Some(order) = order else { return false };
-        let wanted = (u64::from(cpu.shard_missed[at]) / RUN).min(allowance / frames);
+        let wanted = (u64::from(cpu.shard_missed[at]) / RUN).min(headroom / frames);
         let mut blocks = [0; MOST_BLOCKS];
         let want = MOST_BLOCKS.min(wanted as usize);
-        let taken = here.take_own_blocks(&mut blocks[..want], order, migrate);
+        let taken = ctx.take_own_blocks::<T>(&mut blocks[..want], order, migrate);
         // Each cluster is one that the shard did not have.
         let clusters = (taken as u64 * RUN) as u32;
         cpu.shard_missed[at] = cpu.shard_missed[at].saturating_add(clusters);
@@ -140,11 +149,11 @@ impl<const N: usize> Depot<N> {
             blocks[..taken].iter().rev().flat_map(|block| parts.clone().map(move |p| block + p));
         for (n, start) in starts.enumerate() {
             if n > 0 {
-                Self::spill(here, cpu, Order::ZERO, migrate);
+                <Self as PcpPolicy<BuddyLists<M, C>>>::spill(ctx, cpu, Order::ZERO, migrate);
             }
             cpu.singles.fill(at, |slots| {
                 for (slot, index) in slots.iter_mut().zip((start..start + N as u32).rev()) {
-                    here.table.set_state(index, CACHED);
+                    ctx.table.set_state(index, CACHED);
                     *slot = index;
                 }
                 N
@@ -153,27 +162,27 @@ impl<const N: usize> Depot<N> {
         taken > 0
     }
 
-    fn load<P: Platform, S: Policy<Keeper = Self>>(
-        here: &Here<'_, P, S>,
+    fn load<P: Platform, M: Merge, C: Clusters>(
+        ctx: &Context<'_, P, M, C, N>,
         cpu: &mut DepotCpu<N>,
         id: &ClusterId,
         at: usize,
     ) {
         cpu.singles.fill(at, |slots| {
-            here.pool.read(id, slots);
+            ctx.depot.pool.read(id, slots);
             N
         });
     }
 
     /// Where the colder half of a full stack may go: an empty cluster, and whether it belongs
     /// to the shard (or to the shared part).
-    fn room<P: Platform, S: Policy<Keeper = Self>>(
-        here: &Here<'_, P, S>,
+    fn room<P: Platform, M: Merge, C: Clusters>(
+        ctx: &Context<'_, P, M, C, N>,
         cpu: &mut DepotCpu<N>,
         at: usize,
     ) -> Option<(ClusterId, bool)> {
-        let own = here.own_exchange();
-        let zone = &here.zone.keeper;
+        let own = ctx.depot.own_exchange();
+        let zone = ctx.part;
         let mut private = own.full[at].len() < u64::from(cpu.shard_high[at]);
         if !private && cpu.shard_missed[at] > 0 && zone.reserve_one(u64::from(cpu.reserved_limit)) {
             cpu.shard_missed[at] -= 1;
@@ -184,7 +193,7 @@ impl<const N: usize> Depot<N> {
         if !private && zone.shared.iter().map(Stack::len).sum::<u64>() >= room {
             return None;
         }
-        let id = own.empty.pop(here.pool).or_else(|| here.pool.take_empty(&own.empty))?;
+        let id = own.empty.pop(ctx.depot.pool).or_else(|| ctx.depot.pool.take_empty(&own.empty))?;
         Some((id, private))
     }
 }
@@ -226,7 +235,7 @@ impl<P: Platform> DepotZone<P> {
     }
 }
 
-impl<const N: usize> Keeper for Depot<N> {
+impl<M: Merge, C: Clusters, const N: usize> PcpPolicy<BuddyLists<M, C>> for Depot<N> {
     const CLUSTER: usize = N;
     type Cpu = DepotCpu<N>;
     type Zone<P: Platform> = DepotZone<P>;
@@ -271,7 +280,7 @@ impl<const N: usize> Keeper for Depot<N> {
     #[inline(always)]
     fn pop<P: Platform>(
         cpu: &mut DepotCpu<N>,
-        table: &FrameTable<'_, P>,
+        table: &ZoneTables<'_, P>,
         order: Order,
         migrate: MigrateType,
     ) -> Option<u32> {
@@ -284,7 +293,7 @@ impl<const N: usize> Keeper for Depot<N> {
     #[inline(always)]
     fn push<P: Platform>(
         cpu: &mut DepotCpu<N>,
-        _table: &FrameTable<'_, P>,
+        _table: &ZoneTables<'_, P>,
         order: Order,
         migrate: MigrateType,
         index: u32,
@@ -301,7 +310,7 @@ impl<const N: usize> Keeper for Depot<N> {
     #[inline(always)]
     fn pop_bulk<P: Platform>(
         cpu: &mut DepotCpu<N>,
-        table: &FrameTable<'_, P>,
+        table: &ZoneTables<'_, P>,
         migrate: MigrateType,
         out: &mut [Pfn],
     ) -> usize {
@@ -311,7 +320,7 @@ impl<const N: usize> Keeper for Depot<N> {
     #[inline(always)]
     fn push_bulk<P: Platform>(
         cpu: &mut DepotCpu<N>,
-        table: &FrameTable<'_, P>,
+        table: &ZoneTables<'_, P>,
         migrate: MigrateType,
         word: Option<PageblockWord>,
         frames: &[Pfn],
@@ -319,41 +328,41 @@ impl<const N: usize> Keeper for Depot<N> {
         cpu.singles.push_bulk(table, migrate, word, frames, cpu.high)
     }
 
-    fn refill<P: Platform, S: Policy<Keeper = Self>>(
-        here: &Here<'_, P, S>,
+    fn refill<P: Platform, T: Trace>(
+        ctx: &Context<'_, P, M, C, N>,
         cpu: &mut DepotCpu<N>,
         order: Order,
         migrate: MigrateType,
-        allowance: u64,
+        headroom: u64,
     ) -> bool {
         let at = migrate.index();
         if order != Order::ZERO {
             let Some(row) = high_row(order) else { return false };
             let stack = &mut cpu.blocks[row][at];
             stack.grow();
-            let blocks = u64::from(stack.high / 2).clamp(1, 8).min(allowance >> order.get());
-            let taken = here.take_blocks(&mut stack.slots[..blocks as usize], order, migrate);
+            let blocks = u64::from(stack.high / 2).clamp(1, 8).min(headroom >> order.get());
+            let taken = ctx.take_blocks::<T>(&mut stack.slots[..blocks as usize], order, migrate);
             stack.len = taken as u32;
             return taken > 0;
         }
         let deposits = cpu.batch == N as u32;
-        if deposits && Self::take_cluster(here, cpu, migrate, allowance) {
+        if deposits && Self::take_cluster(ctx, cpu, migrate, headroom) {
             return true;
         }
         if deposits
-            && Self::is_scarce(here, cpu)
-            && allowance > 0
-            && Self::steal_cluster(here, cpu, migrate)
+            && Self::is_scarce(ctx, cpu)
+            && headroom > 0
+            && Self::steal_cluster(ctx, cpu, migrate)
         {
             return true;
         }
-        if deposits && Self::take_run(here, cpu, migrate, allowance) {
+        if deposits && Self::take_run::<P, M, C, T>(ctx, cpu, migrate, headroom) {
             return true;
         }
         // The scarcer memory is, the less one CPU takes at once.
         let most = if deposits { cpu.high } else { cpu.batch };
-        let fair = (allowance / SCARCE).max(u64::from(cpu.batch) / 8).max(1);
-        let want = u64::from(most).min(fair).min(allowance) as usize;
+        let fair = (headroom / SCARCE).max(u64::from(cpu.batch) / 8).max(1);
+        let want = u64::from(most).min(fair).min(headroom) as usize;
         let fill = |cpu: &mut DepotCpu<N>, take: &dyn Fn(&mut [u32]) -> usize| {
             cpu.singles.fill_all(at, |slots| {
                 let taken = take(&mut slots[..want]);
@@ -364,16 +373,16 @@ impl<const N: usize> Keeper for Depot<N> {
             cpu.singles.len(at) > 0
         };
         if !deposits {
-            return fill(cpu, &|slots| here.take_frames(slots, migrate));
+            return fill(cpu, &|slots| ctx.take_frames::<T>(slots, migrate));
         }
         // Another type's memory last: what that spoils for large blocks stays spoilt.
-        fill(cpu, &|slots| here.take_pageblocks(slots, migrate))
-            || (allowance > 0 && Self::steal_cluster(here, cpu, migrate))
-            || fill(cpu, &|slots| here.take_others(slots, migrate))
+        fill(cpu, &|slots| ctx.take_pageblocks::<T>(slots, migrate))
+            || (headroom > 0 && Self::steal_cluster(ctx, cpu, migrate))
+            || fill(cpu, &|slots| ctx.take_others::<T>(slots, migrate))
     }
 
-    fn spill<P: Platform, S: Policy<Keeper = Self>>(
-        here: &Here<'_, P, S>,
+    fn spill<P: Platform>(
+        ctx: &Context<'_, P, M, C, N>,
         cpu: &mut DepotCpu<N>,
         order: Order,
         migrate: MigrateType,
@@ -382,60 +391,57 @@ impl<const N: usize> Keeper for Depot<N> {
         if let Some(row) = high_row(order) {
             let stack = &mut cpu.blocks[row][at];
             let gone = (stack.len as usize).div_ceil(2);
-            here.give_blocks(&stack.slots[..gone], order);
+            ctx.free_cached_blocks(&stack.slots[..gone], order);
             stack.slots.copy_within(gone.., 0);
             stack.len -= gone as u32;
             return;
         }
         let batch = cpu.batch as usize;
-        let room = if batch == N { Self::room(here, cpu, at) } else { None };
+        let room = if batch == N { Self::room(ctx, cpu, at) } else { None };
         match room {
             Some((id, private)) => {
-                here.pool.write(&id, cpu.singles.oldest(at));
-                let own = &here.own_exchange().full[at];
-                let to = if private { own } else { &here.zone.keeper.shared[at] };
-                to.push(here.pool, id);
+                ctx.depot.pool.write(&id, cpu.singles.oldest(at));
+                let own = &ctx.depot.own_exchange().full[at];
+                let to = if private { own } else { &ctx.part.shared[at] };
+                to.push(ctx.depot.pool, id);
                 cpu.singles.shed(at, batch, |_| ());
             }
             None => {
-                cpu.singles.shed(at, batch, |frames| here.give_frames(frames));
+                cpu.singles.shed(at, batch, |frames| ctx.free_cached(frames));
             }
         }
     }
 
-    fn drain<P: Platform, S: Policy<Keeper = Self>>(
-        here: &Here<'_, P, S>,
-        cpu: &mut DepotCpu<N>,
-    ) -> u64 {
+    fn drain<P: Platform>(ctx: &Context<'_, P, M, C, N>, cpu: &mut DepotCpu<N>) -> u64 {
         let mut given = 0;
         for at in 0..NR_CACHED_TYPES {
             let all = cpu.singles.len(at) as usize;
-            given += cpu.singles.shed(at, all, |frames| here.give_frames(frames));
+            given += cpu.singles.shed(at, all, |frames| ctx.free_cached(frames));
         }
         cpu::drain_blocks(cpu, |blocks, order| {
-            given += here.give_blocks(blocks, order);
+            given += ctx.free_cached_blocks(blocks, order);
         });
         // Memory is wanted: shard and shared part start again from their base.
-        here.zone.keeper.shared_high.store(0, Relaxed);
+        ctx.part.shared_high.store(0, Relaxed);
         for high in &mut cpu.shard_high {
             let grown = high.saturating_sub(SHARD_BASE);
-            here.zone.keeper.release(u64::from(grown));
+            ctx.part.release(u64::from(grown));
             *high -= grown;
         }
         cpu.shard_missed = [0; NR_CACHED_TYPES];
         given
     }
 
-    fn coalesce<P: Platform, S: Policy<Keeper = Self>>(here: &Here<'_, P, S>) -> u64 {
-        let shared = here.zone.keeper.shared.iter();
-        let shards = here.all_exchanges().flat_map(|shard| shard.full.iter());
-        let Some(id) = shared.chain(shards).find_map(|stack| stack.pop(here.pool)) else {
+    fn coalesce<P: Platform>(ctx: &Context<'_, P, M, C, N>) -> u64 {
+        let shared = ctx.part.shared.iter();
+        let shards = ctx.depot.all_exchanges().flat_map(|shard| shard.full.iter());
+        let Some(id) = shared.chain(shards).find_map(|stack| stack.pop(ctx.depot.pool)) else {
             return 0;
         };
         let mut frames = [0; N];
-        here.pool.read(&id, &mut frames);
-        here.pool.put_empty(id);
-        here.give_frames(&mut frames);
+        ctx.depot.pool.read(&id, &mut frames);
+        ctx.depot.pool.put_empty(id);
+        ctx.free_cached(&mut frames);
         N as u64
     }
 
@@ -443,9 +449,9 @@ impl<const N: usize> Keeper for Depot<N> {
         cpu.frames()
     }
 
-    fn deferred<P: Platform, S: Policy<Keeper = Self>>(here: &Here<'_, P, S>) -> u64 {
-        let shared = here.zone.keeper.shared.iter();
-        let shards = here.all_exchanges().flat_map(|shard| shard.full.iter());
+    fn deferred<P: Platform>(ctx: &Context<'_, P, M, C, N>) -> u64 {
+        let shared = ctx.part.shared.iter();
+        let shards = ctx.depot.all_exchanges().flat_map(|shard| shard.full.iter());
         shared.chain(shards).map(Stack::len).sum::<u64>() * N as u64
     }
 
@@ -455,22 +461,22 @@ impl<const N: usize> Keeper for Depot<N> {
 
     fn visit<P: Platform>(
         cpu: &DepotCpu<N>,
-        _table: &FrameTable<'_, P>,
+        _table: &ZoneTables<'_, P>,
         visit: &mut dyn FnMut(u32, Order),
     ) {
         cpu.visit(visit);
     }
 
-    fn visit_deferred<P: Platform, S: Policy<Keeper = Self>>(
-        here: &Here<'_, P, S>,
+    fn visit_deferred<P: Platform>(
+        ctx: &Context<'_, P, M, C, N>,
         visit: &mut dyn FnMut(u32, Order),
     ) {
-        let shared = here.zone.keeper.shared.iter();
-        let shards = here.all_exchanges().flat_map(|shard| shard.full.iter());
+        let shared = ctx.part.shared.iter();
+        let shards = ctx.depot.all_exchanges().flat_map(|shard| shard.full.iter());
         for stack in shared.chain(shards) {
-            stack.visit(here.pool, |id| {
+            stack.visit(ctx.depot.pool, |id| {
                 let mut frames = [0; N];
-                here.pool.read(id, &mut frames);
+                ctx.depot.pool.read(id, &mut frames);
                 frames.iter().for_each(|&index| visit(index, Order::ZERO));
             });
         }

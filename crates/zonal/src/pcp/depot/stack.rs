@@ -29,13 +29,13 @@ pub(crate) struct ClusterPool<'m, P: Platform> {
     /// For a cluster on a stack: the cluster below it, + 1.
     next: &'m [P::Word],
     words: usize,
-    common: &'m Common<P>,
+    shared: &'m SharedState<P>,
 }
 
 /// The few words that all CPUs share. They stand apart from the allocator itself, which can
 /// then be read without fear that a store changed it, and from each other's cache lines.
 #[repr(align(128))]
-pub struct Common<P: Platform> {
+pub struct SharedState<P: Platform> {
     /// Clusters from this number on were never used.
     fresh: P::Word,
     /// Clusters that were used and are empty.
@@ -48,7 +48,7 @@ pub struct Common<P: Platform> {
     pub(crate) resizing: P::Word,
 }
 
-impl<P: Platform> Common<P> {
+impl<P: Platform> SharedState<P> {
     /// Nothing used yet.
     #[must_use]
     pub fn new() -> Self {
@@ -62,7 +62,7 @@ impl<P: Platform> Common<P> {
     }
 }
 
-impl<P: Platform> Default for Common<P> {
+impl<P: Platform> Default for SharedState<P> {
     fn default() -> Self {
         Self::new()
     }
@@ -73,24 +73,24 @@ impl<'m, P: Platform> ClusterPool<'m, P> {
     pub(crate) fn new(
         slots: &'m [P::Word],
         next: &'m [P::Word],
-        common: &'m Common<P>,
+        shared: &'m SharedState<P>,
         frames: usize,
     ) -> Self {
-        Self { slots, next, words: words_for(frames), common }
+        Self { slots, next, words: words_for(frames), shared }
     }
 
     /// A cluster with nothing in it; `None` if all are in use. Fresh ones come by the line of
     /// their link words, for one CPU: the rest of the line goes to `own`.
     pub(crate) fn take_empty(&self, own: &Stack<P>) -> Option<ClusterId> {
-        if let Some(id) = self.common.empty.pop(self) {
+        if let Some(id) = self.shared.empty.pop(self) {
             return Some(id);
         }
         let capacity = self.next.len() as u64;
-        if self.common.fresh.load(Relaxed) >= capacity {
+        if self.shared.fresh.load(Relaxed) >= capacity {
             return None;
         }
         // Relaxed: the numbers are all that is agreed on; the memory behind them is fresh.
-        let first = self.common.fresh.fetch_add(LINE, Relaxed);
+        let first = self.shared.fresh.fetch_add(LINE, Relaxed);
         for id in first + 1..(first + LINE).min(capacity) {
             own.push(self, ClusterId(id as u32));
         }
@@ -98,7 +98,7 @@ impl<'m, P: Platform> ClusterPool<'m, P> {
     }
 
     pub(crate) fn put_empty(&self, id: ClusterId) {
-        self.common.empty.push(self, id);
+        self.shared.empty.push(self, id);
     }
 
     fn array(&self, id: &ClusterId) -> &[P::Word] {
@@ -203,6 +203,31 @@ impl<P: Platform> Stack<P> {
 
 fn retag(head: u64, id: u32) -> u64 {
     (head & !ID_MASK).wrapping_add(1 << ID_BITS) | (u64::from(id) + 1)
+}
+
+/// The depot, seen from one CPU and zone.
+pub(crate) struct DepotContext<'a, P: Platform> {
+    pub(crate) pool: &'a ClusterPool<'a, P>,
+    /// The exchanges of all CPUs and zones, CPU by CPU.
+    pub(crate) exchanges: &'a [Exchange<P>],
+    /// How many zones there are, and which is meant.
+    pub(crate) zones: usize,
+    pub(crate) zone: usize,
+    pub(crate) cpu: usize,
+}
+
+impl<P: Platform> DepotContext<'_, P> {
+    /// This CPU's exchange for the zone.
+    #[inline]
+    pub(crate) fn own_exchange(&self) -> &Exchange<P> {
+        &self.exchanges[self.cpu * self.zones + self.zone]
+    }
+
+    /// Every CPU's exchange for the zone, this CPU's neighbour first.
+    pub(crate) fn all_exchanges(&self) -> impl Iterator<Item = &Exchange<P>> {
+        let of_zone = || self.exchanges.iter().skip(self.zone).step_by(self.zones);
+        of_zone().skip(self.cpu + 1).chain(of_zone().take(self.cpu + 1))
+    }
 }
 
 /// One CPU's shard of a zone's depot: full clusters by migrate type, and empty ones.

@@ -12,17 +12,15 @@
 //! - Counters: `nr_alloc_batch` in `zoneinfo`; what each zone handed out.
 //! - Tests: `tests/fair.rs`, the suites.
 
-use super::{FairShare, Miss, Walk, ZoneSet, bit, in_order, local_zones, most_wanted};
+use super::{FairShare, Miss, Walk, Walked, ZoneSet, bit, in_order, local_zones, most_wanted};
 use crate::boot::plan::Plan;
 use crate::boot::tuning::Tuning;
 use crate::boot::zonelist::MAX_NODES;
 use crate::platform::{AtomicWord, Platform};
-use crate::policy::Policy;
 use crate::policy::cpu_delta::threshold;
 use crate::types::mark::Mark;
 use crate::types::units::NodeId;
 use crate::types::zone_type::{NR_ZONE_TYPES, ZoneType};
-use crate::zone::instance::Zone;
 use core::sync::atomic::Ordering::Relaxed;
 
 /// Every request goes through the fair pass.
@@ -104,14 +102,14 @@ pub struct LocalZones([[ZoneSet; NR_ZONE_TYPES]; MAX_NODES]);
 /// Charges the zone with what a CPU has not told yet. Out of line: seldom.
 #[cold]
 #[inline(never)]
-pub(super) fn tell<P: Platform, S: Policy>(
-    table: &<S::Walk as Walk>::Table<P>,
-    zone: Option<&Zone<P, S>>,
+pub(super) fn tell<P: Platform, W: Walk, Z: Walked<P, W>>(
+    table: &W::Table<P>,
+    zone: Option<&Z>,
     cpu: &mut CpuBatch,
 ) {
     let frames = cpu.tell();
     if let Some(zone) = zone {
-        S::Walk::charge_zone(table, zone, frames);
+        W::charge_zone(table, zone, frames);
     }
 }
 
@@ -146,9 +144,9 @@ impl Walk for Fair {
     }
 
     #[inline(always)]
-    fn home<P: Platform, S: Policy<Walk = Self>>(
+    fn home<P: Platform, Z: Walked<P, Self>>(
         _: &LocalZones,
-        zones: &[Zone<P, S>],
+        zones: &[Z],
         homes: &[ZoneSet; NR_ZONE_TYPES],
         limit: ZoneType,
         _: usize,
@@ -157,59 +155,52 @@ impl Walk for Fair {
         loop {
             let wanted = most_wanted(local);
             match zones.get(wanted) {
-                Some(zone) if zone.walk.left() <= 0 => local &= !(1 << wanted),
+                Some(zone) if zone.walk().left() <= 0 => local &= !(1 << wanted),
                 _ => return wanted,
             }
         }
     }
 
     #[inline(always)]
-    fn charge<P: Platform, S: Policy<Walk = Self>>(
+    fn charge<P: Platform, Z: Walked<P, Self>>(
         table: &LocalZones,
-        zone: Option<&Zone<P, S>>,
+        zone: Option<&Z>,
         cpu: &mut CpuBatch,
         frames: u64,
     ) {
         if cpu.charge(frames) {
-            tell(table, zone, cpu);
+            tell::<P, Self, Z>(table, zone, cpu);
         }
     }
 
-    fn charge_zone<P: Platform, S: Policy<Walk = Self>>(
-        _: &LocalZones,
-        zone: &Zone<P, S>,
-        frames: u64,
-    ) {
-        zone.walk.take(frames as i64);
+    fn charge_zone<P: Platform, Z: Walked<P, Self>>(_: &LocalZones, zone: &Z, frames: u64) {
+        zone.walk().take(frames as i64);
     }
 
-    fn find<'z, P: Platform, S: Policy<Walk = Self>, R>(
+    fn find<'z, P: Platform, Z: Walked<P, Self>, R>(
         table: &LocalZones,
-        zones: &[Option<&'z Zone<P, S>>],
+        zones: &[Option<&'z Z>],
         limit: ZoneType,
         mark: Mark,
-        mut attempt: impl FnMut(&'z Zone<P, S>) -> Result<R, Miss>,
+        mut attempt: impl FnMut(&'z Z) -> Result<R, Miss>,
     ) -> Option<R> {
         if mark == Mark::Low
             && let Some(Some(first)) = zones.first()
         {
-            let local = table.0[first.node.0 as usize][limit.index()];
-            let fair = || zones.iter().flatten().filter(|zone| local & bit(zone.id) != 0);
-            let mut turn = fair().filter(|zone| zone.walk.left() > 0);
+            let local = table.0[first.node().0 as usize][limit.index()];
+            let fair = || zones.iter().flatten().filter(|zone| local & bit(zone.id()) != 0);
+            let mut turn = fair().filter(|zone| zone.walk().left() > 0);
             let found = turn.find_map(|zone| attempt(zone).ok());
             if found.is_some() {
                 return found;
             }
-            fair().for_each(|zone| zone.walk.fill());
+            fair().for_each(|zone| zone.walk().fill());
         }
         in_order(zones, attempt)
     }
 
-    fn share<P: Platform, S: Policy<Walk = Self>>(
-        _: &LocalZones,
-        zone: &Zone<P, S>,
-    ) -> Option<FairShare> {
-        let batch = zone.walk.left();
+    fn share<P: Platform, Z: Walked<P, Self>>(_: &LocalZones, zone: &Z) -> Option<FairShare> {
+        let batch = zone.walk().left();
         Some(FairShare { batch, depleted: batch <= 0 })
     }
 }

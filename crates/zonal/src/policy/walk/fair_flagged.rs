@@ -16,15 +16,13 @@
 //! - Tests: `tests/fair.rs`, the suites.
 
 use super::fair::Batch;
-use super::{FairShare, Miss, Walk, ZoneSet, bit, in_order, local_zones, most_wanted};
+use super::{FairShare, Miss, Walk, Walked, ZoneSet, bit, in_order, local_zones, most_wanted};
 use crate::boot::plan::Plan;
 use crate::boot::zonelist::{MAX_NODES, ZonelistOrder};
 use crate::platform::{AtomicWord, Platform};
-use crate::policy::Policy;
 use crate::types::mark::Mark;
 use crate::types::units::NodeId;
 use crate::types::zone_type::{NR_ZONE_TYPES, ZoneType};
-use crate::zone::instance::Zone;
 use core::sync::atomic::Ordering::Relaxed;
 
 /// A lowest zone with less than one in this many of its node's frames is not used up fairly.
@@ -131,9 +129,9 @@ impl Walk for FairFlagged {
     }
 
     #[inline(always)]
-    fn home<P: Platform, S: Policy<Walk = Self>>(
+    fn home<P: Platform, Z: Walked<P, Self>>(
         flags: &Flags<P>,
-        _: &[Zone<P, S>],
+        _: &[Z],
         homes: &[FairPass; NR_ZONE_TYPES],
         limit: ZoneType,
         first: usize,
@@ -144,9 +142,9 @@ impl Walk for FairFlagged {
         }
     }
 
-    fn refilled<P: Platform, S: Policy<Walk = Self>>(
+    fn refilled<P: Platform, Z: Walked<P, Self>>(
         flags: &Flags<P>,
-        zone: &Zone<P, S>,
+        zone: &Z,
         cpu: &mut Told,
         handed_out: u64,
     ) {
@@ -157,62 +155,55 @@ impl Walk for FairFlagged {
         }
     }
 
-    fn charge_zone<P: Platform, S: Policy<Walk = Self>>(
-        flags: &Flags<P>,
-        zone: &Zone<P, S>,
-        frames: u64,
-    ) {
-        if zone.walk.take(frames as i64) <= 0 {
-            flags.mark(zone.node, |depleted| depleted | bit(zone.id));
+    fn charge_zone<P: Platform, Z: Walked<P, Self>>(flags: &Flags<P>, zone: &Z, frames: u64) {
+        if zone.walk().take(frames as i64) <= 0 {
+            flags.mark(zone.node(), |depleted| depleted | bit(zone.id()));
         }
     }
 
-    fn find<'z, P: Platform, S: Policy<Walk = Self>, R>(
+    fn find<'z, P: Platform, Z: Walked<P, Self>, R>(
         flags: &Flags<P>,
-        zones: &[Option<&'z Zone<P, S>>],
+        zones: &[Option<&'z Z>],
         limit: ZoneType,
         mark: Mark,
-        mut attempt: impl FnMut(&'z Zone<P, S>) -> Result<R, Miss>,
+        mut attempt: impl FnMut(&'z Z) -> Result<R, Miss>,
     ) -> Option<R> {
         let Some(Some(first)) = zones.first() else { return None };
         let fair = match mark {
-            Mark::Low => flags.eligible[first.node.0 as usize][limit.index()],
+            Mark::Low => flags.eligible[first.node().0 as usize][limit.index()],
             _ => 0,
         };
         if fair == 0 {
             return in_order(zones, attempt);
         }
-        let mut depleted = flags.depleted(first.node).load(Relaxed);
+        let mut depleted = flags.depleted(first.node()).load(Relaxed);
         // What has no memory now has nothing to hand out.
-        let there = zones.iter().flatten().fold(0, |set, zone| set | bit(zone.id));
+        let there = zones.iter().flatten().fold(0, |set, zone| set | bit(zone.id()));
         depleted |= fair & !there;
-        for zone in zones.iter().flatten().filter(|zone| fair & bit(zone.id) != 0) {
-            if depleted & bit(zone.id) != 0 {
+        for zone in zones.iter().flatten().filter(|zone| fair & bit(zone.id()) != 0) {
+            if depleted & bit(zone.id()) != 0 {
                 continue;
             }
             match attempt(zone) {
                 Ok(found) => return Some(found),
-                Err(Miss::BelowMark) => depleted |= bit(zone.id),
+                Err(Miss::BelowMark) => depleted |= bit(zone.id()),
                 Err(Miss::Nothing) => {}
             }
         }
         let (from, found) = in_order(zones, |zone| Ok((zone, attempt(zone)?)))?;
         // A request that nothing serves leaves the flags as they were.
-        flags.mark(first.node, |before| before | depleted & fair);
-        if depleted & fair == fair && fair & bit(from.id) != 0 {
+        flags.mark(first.node(), |before| before | depleted & fair);
+        if depleted & fair == fair && fair & bit(from.id()) != 0 {
             // Not before one of them has a frame: as long as none has, there is nothing to share.
-            let all = zones.iter().flatten().filter(|zone| fair & bit(zone.id) != 0);
-            all.for_each(|zone| zone.walk.fill());
-            flags.mark(first.node, |before| before & !fair);
+            let all = zones.iter().flatten().filter(|zone| fair & bit(zone.id()) != 0);
+            all.for_each(|zone| zone.walk().fill());
+            flags.mark(first.node(), |before| before & !fair);
         }
         Some(found)
     }
 
-    fn share<P: Platform, S: Policy<Walk = Self>>(
-        flags: &Flags<P>,
-        zone: &Zone<P, S>,
-    ) -> Option<FairShare> {
-        let depleted = flags.depleted(zone.node).load(Relaxed) & bit(zone.id) != 0;
-        Some(FairShare { batch: zone.walk.left(), depleted })
+    fn share<P: Platform, Z: Walked<P, Self>>(flags: &Flags<P>, zone: &Z) -> Option<FairShare> {
+        let depleted = flags.depleted(zone.node()).load(Relaxed) & bit(zone.id()) != 0;
+        Some(FairShare { batch: zone.walk().left(), depleted })
     }
 }

@@ -21,14 +21,12 @@ mod fair_flagged;
 pub use fair::Fair;
 pub use fair_flagged::FairFlagged;
 
-use super::Policy;
 use crate::boot::plan::Plan;
 use crate::boot::tuning::Tuning;
 use crate::platform::Platform;
 use crate::types::mark::Mark;
 use crate::types::units::{NodeId, ZoneId};
 use crate::types::zone_type::{NR_ZONE_TYPES, ZoneType};
-use crate::zone::instance::Zone;
 use core::fmt;
 
 /// Why a zone that was tried gave nothing.
@@ -53,6 +51,16 @@ pub struct FairShare {
 /// A set of zones: bit `n` stands for zone `n`. Zones are numbered node by node and from the
 /// lowest type up, so the zone that a request wants most is the highest bit.
 pub type ZoneSet = u64;
+
+/// A zone as a walk sees it.
+pub trait Walked<P: Platform, W: Walk> {
+    /// Its number.
+    fn id(&self) -> ZoneId;
+    /// Its node.
+    fn node(&self) -> NodeId;
+    /// What the walk keeps in it.
+    fn walk(&self) -> &W::Zone<P>;
+}
 
 /// A walk over the zones that a request may use, best first.
 pub trait Walk: Sized + Send + Sync + 'static {
@@ -86,9 +94,9 @@ pub trait Walk: Sized + Send + Sync + 'static {
     /// The zone whose cache may answer a plain request; `first` is the first of its zones. An
     /// index beyond all zones: none may.
     #[inline(always)]
-    fn home<P: Platform, S: Policy<Walk = Self>>(
+    fn home<P: Platform, Z: Walked<P, Self>>(
         table: &Self::Table<P>,
-        zones: &[Zone<P, S>],
+        zones: &[Z],
         homes: &Self::Homes,
         limit: ZoneType,
         first: usize,
@@ -99,9 +107,9 @@ pub trait Walk: Sized + Send + Sync + 'static {
 
     /// `frames` of the zone were handed out on a CPU.
     #[inline(always)]
-    fn charge<P: Platform, S: Policy<Walk = Self>>(
+    fn charge<P: Platform, Z: Walked<P, Self>>(
         table: &Self::Table<P>,
-        zone: Option<&Zone<P, S>>,
+        zone: Option<&Z>,
         cpu: &mut Self::Cpu,
         frames: u64,
     ) {
@@ -111,9 +119,9 @@ pub trait Walk: Sized + Send + Sync + 'static {
     /// A CPU's cache of the zone was empty and has been filled; so many frames it has handed out
     /// since the start.
     #[inline(always)]
-    fn refilled<P: Platform, S: Policy<Walk = Self>>(
+    fn refilled<P: Platform, Z: Walked<P, Self>>(
         table: &Self::Table<P>,
-        zone: &Zone<P, S>,
+        zone: &Z,
         cpu: &mut Self::Cpu,
         handed_out: u64,
     ) {
@@ -122,27 +130,23 @@ pub trait Walk: Sized + Send + Sync + 'static {
 
     /// `frames` of the zone were handed out past the CPU's cache.
     #[inline(always)]
-    fn charge_zone<P: Platform, S: Policy<Walk = Self>>(
-        table: &Self::Table<P>,
-        zone: &Zone<P, S>,
-        frames: u64,
-    ) {
+    fn charge_zone<P: Platform, Z: Walked<P, Self>>(table: &Self::Table<P>, zone: &Z, frames: u64) {
         let _ = (table, zone, frames);
     }
 
     /// The first answer that `attempt` gives; the walk above [`Mark::Low`] is the fair one.
-    fn find<'z, P: Platform, S: Policy<Walk = Self>, R>(
+    fn find<'z, P: Platform, Z: Walked<P, Self>, R>(
         table: &Self::Table<P>,
-        zones: &[Option<&'z Zone<P, S>>],
+        zones: &[Option<&'z Z>],
         limit: ZoneType,
         mark: Mark,
-        attempt: impl FnMut(&'z Zone<P, S>) -> Result<R, Miss>,
+        attempt: impl FnMut(&'z Z) -> Result<R, Miss>,
     ) -> Option<R>;
 
     /// A zone's share, if there is such a thing.
-    fn share<P: Platform, S: Policy<Walk = Self>>(
+    fn share<P: Platform, Z: Walked<P, Self>>(
         table: &Self::Table<P>,
-        zone: &Zone<P, S>,
+        zone: &Z,
     ) -> Option<FairShare> {
         let _ = (table, zone);
         None
@@ -151,9 +155,9 @@ pub trait Walk: Sized + Send + Sync + 'static {
 
 /// The first of the zones that gives an answer.
 #[inline]
-fn in_order<'z, P: Platform, S: Policy, R>(
-    zones: &[Option<&'z Zone<P, S>>],
-    mut attempt: impl FnMut(&'z Zone<P, S>) -> Result<R, Miss>,
+fn in_order<'z, Z, R>(
+    zones: &[Option<&'z Z>],
+    mut attempt: impl FnMut(&'z Z) -> Result<R, Miss>,
 ) -> Option<R> {
     zones.iter().find_map(|zone| attempt((*zone)?).ok())
 }
@@ -195,12 +199,12 @@ impl Walk for FirstFit {
     fn homes(_: &Plan, _: NodeId, _: ZoneSet) {}
 
     #[inline]
-    fn find<'z, P: Platform, S: Policy<Walk = Self>, R>(
+    fn find<'z, P: Platform, Z: Walked<P, Self>, R>(
         (): &(),
-        zones: &[Option<&'z Zone<P, S>>],
+        zones: &[Option<&'z Z>],
         _: ZoneType,
         _: Mark,
-        attempt: impl FnMut(&'z Zone<P, S>) -> Result<R, Miss>,
+        attempt: impl FnMut(&'z Z) -> Result<R, Miss>,
     ) -> Option<R> {
         in_order(zones, attempt)
     }

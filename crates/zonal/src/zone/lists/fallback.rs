@@ -4,14 +4,16 @@
 //! the most likely to bring a whole pageblock with it; a pageblock at least half free changes
 //! its type, from the others one block is stolen and the type stays.
 
-use crate::frame::{FrameKind, FrameState, FrameTable, PageblockWord};
+use super::ListGuard;
+use super::clusters::Clusters;
+use super::free_area::End;
+use super::merge::Merge;
+use crate::frame::{FrameKind, FrameState, PageblockWord};
 use crate::platform::Platform;
-use crate::policy::{Policy, Trace};
+use crate::trace::Trace;
 use crate::trace::{Event, Point};
 use crate::types::migrate_type::MigrateType;
 use crate::types::units::Order;
-use crate::zone::lists::buddy::Buddy;
-use crate::zone::lists::free_area::End;
 
 /// Where each requestable type looks, best first.
 const FALLBACKS: [[MigrateType; 2]; 3] = [
@@ -20,27 +22,26 @@ const FALLBACKS: [[MigrateType; 2]; 3] = [
     [MigrateType::Unmovable, MigrateType::Movable],
 ];
 
-impl<S: Policy> Buddy<S> {
+impl<P: Platform, M: Merge, C: Clusters> ListGuard<'_, P, M, C> {
     /// Takes a block of `order` from a pageblock of another type. Work: at most the frames of
     /// one pageblock.
-    pub(crate) fn take_fallback<P: Platform>(
+    pub(crate) fn take_fallback<T: Trace>(
         &mut self,
-        table: &FrameTable<'_, P>,
         order: Order,
         migrate: MigrateType,
     ) -> Option<u32> {
         let others = FALLBACKS.get(migrate.index())?;
-        let (found, index) = self.largest_of_others(table, order, migrate)?;
-        let from = found_type::<P, S>(table, index);
-        if self.claim(table, index, found, migrate) {
-            trace::<P, S>(table, (index, found, from), (order, migrate), true);
-            return self.take_smallest(table, order, migrate);
+        let (found, index) = self.largest_of_others(order, migrate)?;
+        let from = self.found_type::<T>(index);
+        if self.claim(index, found, migrate) {
+            self.trace_fallback::<T>((index, found, from), (order, migrate), true);
+            return self.take_smallest(order, migrate);
         }
         // Nothing worth claiming: the smallest block does the least harm.
         others.iter().find_map(|&other| {
             let found = self.area.smallest(order, other)?;
-            let index = self.take_smallest(table, order, other)?;
-            trace::<P, S>(table, (index, found, other), (order, migrate), false);
+            let index = self.take_smallest(order, other)?;
+            self.trace_fallback::<T>((index, found, other), (order, migrate), false);
             self.events.stolen += 1;
             Some(index)
         })
@@ -51,21 +52,20 @@ impl<S: Policy> Buddy<S> {
     /// one of the first type that has any: movable memory last, and there the pageblock with the
     /// largest free block, which can serve the most before another is spoilt. Work: as
     /// [`take_fallback`](Self::take_fallback).
-    pub(crate) fn fallback_pageblock<P: Platform>(
+    pub(crate) fn fallback_pageblock<T: Trace>(
         &mut self,
-        table: &FrameTable<'_, P>,
         migrate: MigrateType,
     ) -> Option<(u32, bool)> {
-        let (mut order, index) = self.largest_of_others(table, Order::ZERO, migrate)?;
-        let pageblock = table.pageblock_order();
+        let (mut order, index) = self.largest_of_others(Order::ZERO, migrate)?;
+        let pageblock = self.table.pageblock_order();
         if order > pageblock {
             // One is enough; the rest stays what it is.
-            self.split_around(table, index);
+            self.split_around(index);
             order = pageblock;
         }
-        let from = found_type::<P, S>(table, index);
-        if self.claim(table, index, order, migrate) {
-            trace::<P, S>(table, (index, order, from), (Order::ZERO, migrate), true);
+        let from = self.found_type::<T>(index);
+        if self.claim(index, order, migrate) {
+            self.trace_fallback::<T>((index, order, from), (Order::ZERO, migrate), true);
             return Some((index, true));
         }
         self.events.stolen += 1;
@@ -77,21 +77,16 @@ impl<S: Policy> Buddy<S> {
             }
             self.area.first(smallest, other).map(|index| (index, smallest))
         })?;
-        let from = found_type::<P, S>(table, index);
-        trace::<P, S>(table, (index, order, from), (Order::ZERO, migrate), false);
+        let from = self.found_type::<T>(index);
+        self.trace_fallback::<T>((index, order, from), (Order::ZERO, migrate), false);
         Some((index, false))
     }
 
     /// The largest free block of at least `order` of another type than `migrate`.
-    fn largest_of_others<P: Platform>(
-        &mut self,
-        table: &FrameTable<'_, P>,
-        order: Order,
-        migrate: MigrateType,
-    ) -> Option<(Order, u32)> {
+    fn largest_of_others(&mut self, order: Order, migrate: MigrateType) -> Option<(Order, u32)> {
         let others = FALLBACKS.get(migrate.index())?;
         if others.iter().all(|&other| self.area.first(Order::MAX, other).is_none()) {
-            self.grow(table);
+            self.grow();
         }
         let area = &self.area;
         Order::all().skip(order.index()).rev().find_map(|at| {
@@ -101,107 +96,87 @@ impl<S: Policy> Buddy<S> {
 
     /// Gives the pageblock (or the pageblocks) of the free block at `index` to `migrate`, if
     /// enough of it is free.
-    fn claim<P: Platform>(
-        &mut self,
-        table: &FrameTable<'_, P>,
-        index: u32,
-        order: Order,
-        migrate: MigrateType,
-    ) -> bool {
-        let pageblock = table.pageblock_order();
+    fn claim(&mut self, index: u32, order: Order, migrate: MigrateType) -> bool {
+        let pageblock = self.table.pageblock_order();
         if order >= pageblock {
-            self.area.remove(table, index, order, table.pageblock(index).migrate());
+            self.remove(index, order, self.table.pageblock(index).migrate());
             let step = pageblock.frames() as usize;
             for at in (index..index + order.frames() as u32).step_by(step) {
-                table.set_migrate(at, migrate);
+                self.table.set_migrate(at, migrate);
             }
-            self.area.add(table, index, order, migrate, End::Head);
+            self.add(index, order, migrate, End::Head);
             self.events.claimed += 1;
             return true;
         }
         // A movable request that spoils another type's block can be moved out again later;
         // the other types cannot, so they claim from smaller pieces on.
         let worth = order.get() >= pageblock.get() / 2 || migrate != MigrateType::Movable;
-        if !worth || self.free_in_block(table, index) < pageblock.frames() as u32 / 2 {
+        if !worth || self.free_in_pageblock(index) < pageblock.frames() as u32 / 2 {
             return false;
         }
-        self.move_block(table, index, migrate);
+        self.move_pageblock(index, migrate);
         self.events.claimed += 1;
         true
     }
 
     /// Free frames of this zone's lists in the pageblock of `index`. Scans the pageblock.
-    pub(crate) fn free_in_block<P: Platform>(
-        &mut self,
-        table: &FrameTable<'_, P>,
-        index: u32,
-    ) -> u32 {
+    pub(crate) fn free_in_pageblock(&mut self, index: u32) -> u32 {
         let mut free = 0;
-        self.scan_block(table, index, |_, _, state| free += state.order().frames() as u32);
+        self.scan_pageblock(index, |_, _, state| free += state.order().frames() as u32);
         free
     }
 
     /// Changes the migrate type of the pageblock of `index` and moves its free blocks to the
     /// lists of that type. A free block larger than the pageblock is split first.
-    pub(crate) fn move_block<P: Platform>(
-        &mut self,
-        table: &FrameTable<'_, P>,
-        index: u32,
-        migrate: MigrateType,
-    ) {
-        let start = table.pageblock_start(index);
-        self.split_around(table, start);
-        let old: PageblockWord = table.pageblock(start);
-        self.scan_block(table, start, |buddy, at, state| {
-            buddy.area.remove(table, at, state.order(), old.migrate());
-            table.set_migrate(start, migrate);
-            buddy.area.add_as(table, at, state, migrate, End::Head);
-            table.set_pageblock(start, old);
+    pub(crate) fn move_pageblock(&mut self, index: u32, migrate: MigrateType) {
+        let start = self.table.pageblock_start(index);
+        self.split_around(start);
+        let old: PageblockWord = self.table.pageblock(start);
+        self.scan_pageblock(start, |buddy, at, state| {
+            buddy.remove(at, state.order(), old.migrate());
+            self.table.set_migrate(start, migrate);
+            buddy.add_as(at, state, migrate, End::Head);
+            self.table.set_pageblock(start, old);
         });
-        table.set_migrate(start, migrate);
-        let pageblock = table.pageblock_order();
-        if table.state(start) == FrameState::free(pageblock) {
+        self.table.set_migrate(start, migrate);
+        let pageblock = self.table.pageblock_order();
+        if self.table.state(start) == FrameState::free(pageblock) {
             // Free as a whole, it may be of its buddy's type now (I-5).
-            self.area.remove(table, start, pageblock, migrate);
-            self.give_merged(table, start, pageblock);
+            self.remove(start, pageblock, migrate);
+            self.free_block_merged(start, pageblock);
         }
     }
 
     /// Cuts the pageblock at `start` out of a free block that is larger.
-    pub(crate) fn split_around<P: Platform>(&mut self, table: &FrameTable<'_, P>, start: u32) {
-        let pageblock = table.pageblock_order();
+    pub(crate) fn split_around(&mut self, start: u32) {
+        let pageblock = self.table.pageblock_order();
         for order in Order::all().skip(pageblock.index() + 1) {
             let head = start & !(order.frames() as u32 - 1);
-            let state = table.state(head);
+            let state = self.table.state(head);
             if state.kind() == FrameKind::Free && state.order() == order {
                 // All pageblocks of a free block are of one type.
-                let migrate = table.pageblock(head).migrate();
-                self.area.remove(table, head, order, migrate);
+                let migrate = self.table.pageblock(head).migrate();
+                self.remove(head, order, migrate);
                 let halves = Order::all().skip(pageblock.index()).take_while(|&half| half < order);
                 for half in halves {
                     let size = half.frames() as u32;
                     let other = (start & !(size - 1)) ^ size;
-                    self.area.add(table, other, half, migrate, End::Head);
+                    self.add(other, half, migrate, End::Head);
                 }
-                self.area.add(table, start, pageblock, migrate, End::Head);
+                self.add(start, pageblock, migrate, End::Head);
                 return;
             }
         }
     }
 
     /// Calls `visit` with every free block that starts in the pageblock of `index`, and its state.
-    fn scan_block<P: Platform>(
-        &mut self,
-        table: &FrameTable<'_, P>,
-        index: u32,
-        mut visit: impl FnMut(&mut Self, u32, FrameState),
-    ) {
-        self.wait_for_window(table);
-        let start = table.pageblock_start(index);
-        let end = (start + table.pageblock_order().frames() as u32).min(table.frames());
+    fn scan_pageblock(&mut self, index: u32, mut visit: impl FnMut(&mut Self, u32, FrameState)) {
+        self.wait_for_window();
+        let start = self.table.pageblock_start(index);
+        let end = (start + self.table.pageblock_order().frames() as u32).min(self.table.frames());
         let mut at = start;
         while at < end {
-            let state = table.state(at);
+            let state = self.table.state(at);
             self.area.count_work(1);
             if state.kind() == FrameKind::Free {
                 visit(self, at, state);
@@ -209,31 +184,31 @@ impl<S: Policy> Buddy<S> {
             at += state.step();
         }
     }
-}
 
-/// The migrate type of a free block, if it will be told: a claim changes it.
-#[inline(always)]
-fn found_type<P: Platform, S: Policy>(table: &FrameTable<'_, P>, index: u32) -> MigrateType {
-    let told = S::Trace::is_on(Point::AllocExtfrag);
-    if told { table.pageblock(index).migrate() } else { MigrateType::default() }
-}
+    /// The migrate type of a free block, if it will be told: a claim changes it.
+    #[inline(always)]
+    fn found_type<T: Trace>(&self, index: u32) -> MigrateType {
+        let told = T::is_on(Point::AllocExtfrag);
+        if told { self.table.pageblock(index).migrate() } else { MigrateType::default() }
+    }
 
-/// Tells that memory of another type was taken: which free block was found, what is wanted, and
-/// whether its pageblock changed its type.
-#[inline(always)]
-fn trace<P: Platform, S: Policy>(
-    table: &FrameTable<'_, P>,
-    (index, fallback_order, fallback_migrate): (u32, Order, MigrateType),
-    (alloc_order, alloc_migrate): (Order, MigrateType),
-    change_ownership: bool,
-) {
-    S::Trace::emit(Point::AllocExtfrag, || Event::AllocExtfrag {
-        pfn: table.pfn(index),
-        alloc_order,
-        fallback_order,
-        alloc_migrate,
-        fallback_migrate,
-        change_ownership,
-        pageblock_order: table.pageblock_order(),
-    });
+    /// Tells that memory of another type was taken: which free block was found, what is wanted, and
+    /// whether its pageblock changed its type.
+    #[inline(always)]
+    fn trace_fallback<T: Trace>(
+        &self,
+        (index, fallback_order, fallback_migrate): (u32, Order, MigrateType),
+        (alloc_order, alloc_migrate): (Order, MigrateType),
+        change_ownership: bool,
+    ) {
+        T::emit(Point::AllocExtfrag, || Event::AllocExtfrag {
+            pfn: self.table.pfn(index),
+            alloc_order,
+            fallback_order,
+            alloc_migrate,
+            fallback_migrate,
+            change_ownership,
+            pageblock_order: self.table.pageblock_order(),
+        });
+    }
 }

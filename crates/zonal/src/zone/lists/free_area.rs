@@ -4,14 +4,16 @@
 //! a list, and for clusters [`FreeArea::add_chain`] and [`FreeArea::cut_cluster`], so counts, state
 //! bytes and lists cannot disagree (I-1, I-2).
 
+use super::ListGuard;
+use super::clusters::{Clusters, Members, Window};
+use super::merge::Merge;
+use crate::frame::FrameState;
 use crate::frame::links::FreeList;
-use crate::frame::{FrameState, FrameTable};
 use crate::platform::Platform;
-use crate::policy::{Clusters, Merge, Policy};
 use crate::types::counts::FreeCounts;
 use crate::types::migrate_type::{MigrateType, NR_MIGRATE_TYPES};
 use crate::types::units::{NR_ORDERS, Order};
-use crate::zone::lists::clusters::{Members, Window};
+use core::marker::PhantomData;
 
 /// Which end of a list a block joins: the head is handed out next.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -22,7 +24,7 @@ pub(crate) enum End {
 
 /// The lists. Invariant: a free block is on the list of its own order and of its first
 /// pageblock's migrate type.
-pub(crate) struct FreeArea<S: Policy> {
+pub(crate) struct FreeArea<M: Merge, C: Clusters> {
     lists: [[FreeList; NR_MIGRATE_TYPES]; NR_ORDERS],
     /// For each migrate type a bit an order: its list has members.
     filled: [u16; NR_MIGRATE_TYPES],
@@ -30,169 +32,26 @@ pub(crate) struct FreeArea<S: Policy> {
     frames: [u64; NR_MIGRATE_TYPES],
     /// Single frames on the lists whose merging was skipped.
     merge_skipped: u32,
-    pub(crate) clusters: <S::Clusters as Clusters>::Zone,
+    pub(crate) clusters: C::Zone,
     /// List operations since the last [`take_work`](Self::take_work), for I-7.
     work: u32,
+    merge: PhantomData<M>,
 }
 
-impl<S: Policy> FreeArea<S> {
+impl<M: Merge, C: Clusters> FreeArea<M, C> {
     pub(crate) const EMPTY: Self = Self {
         lists: [[FreeList::EMPTY; NR_MIGRATE_TYPES]; NR_ORDERS],
         filled: [0; NR_MIGRATE_TYPES],
         frames: [0; NR_MIGRATE_TYPES],
         merge_skipped: 0,
-        clusters: S::Clusters::VACANT,
+        clusters: C::VACANT,
         work: 0,
+        merge: PhantomData,
     };
-
-    /// Puts the block at `index`, whose first pageblock has the type `migrate`, on its list and
-    /// marks it free.
-    #[inline(always)]
-    pub(crate) fn add<P: Platform>(
-        &mut self,
-        table: &FrameTable<'_, P>,
-        index: u32,
-        order: Order,
-        migrate: MigrateType,
-        end: End,
-    ) {
-        self.put(table, index, (order, FrameState::free(order)), migrate, end);
-    }
-
-    /// As [`add`](Self::add), with the state that the block gets: free, or a single frame whose
-    /// merging was skipped.
-    pub(crate) fn add_as<P: Platform>(
-        &mut self,
-        table: &FrameTable<'_, P>,
-        index: u32,
-        state: FrameState,
-        migrate: MigrateType,
-        end: End,
-    ) {
-        self.put(table, index, (state.order(), state), migrate, end);
-    }
-
-    #[inline(always)]
-    fn put<P: Platform>(
-        &mut self,
-        table: &FrameTable<'_, P>,
-        index: u32,
-        (order, state): (Order, FrameState),
-        migrate: MigrateType,
-        end: End,
-    ) {
-        let single = order == Order::ZERO;
-        debug_assert_eq!(migrate, table.pageblock(index).migrate());
-        self.filled[migrate.index()] |= 1 << order.get();
-        table.set_state(index, state);
-        if S::Merge::SKIPS && state == FrameState::MERGE_SKIPPED {
-            self.merge_skipped += 1;
-        }
-        let list = &mut self.lists[order.index()][migrate.index()];
-        if S::Clusters::CUT && single {
-            let neighbour = if end == End::Head { list.head() } else { list.tail() };
-            let skipped = state == FrameState::MERGE_SKIPPED;
-            let last = end == End::Tail;
-            S::Clusters::joined(&mut self.clusters, table, index, skipped, neighbour, last);
-        }
-        match end {
-            End::Head => list.push_head(table, index),
-            End::Tail => list.push_tail(table, index),
-        }
-        self.frames[migrate.index()] += order.frames();
-        self.work += 1;
-    }
-
-    /// Cuts the cluster at the head of the order-0 list of `migrate` off, if there is one of at
-    /// most `most` frames. O(1). The frames still say that they are free: see [`Window`].
-    pub(crate) fn cut_cluster<P: Platform>(
-        &mut self,
-        table: &FrameTable<'_, P>,
-        migrate: MigrateType,
-        most: u64,
-    ) -> Option<FreeList> {
-        let list = &mut self.lists[0][migrate.index()];
-        let members = S::Clusters::end(&mut self.clusters, table, list.head()?, most)?;
-        let cut = list.cut(table, members.tail, members.count);
-        self.merge_skipped -= members.skipped;
-        if list.is_empty() {
-            self.filled[migrate.index()] &= !1;
-        }
-        self.frames[migrate.index()] -= u64::from(members.count);
-        self.work += 1;
-        Some(cut)
-    }
-
-    /// Puts single frames, all in pageblocks of the type `migrate` and linked as `chain`, on their
-    /// list as they are, merge-skipped: each in the cluster of its neighbour, or all as one
-    /// cluster. `false`, and nothing has changed, if there is no slot for that.
-    pub(crate) fn add_chain<P: Platform>(
-        &mut self,
-        table: &FrameTable<'_, P>,
-        chain: FreeList,
-        frames: &[u32],
-        migrate: MigrateType,
-        as_one: bool,
-    ) -> bool {
-        let Some(&tail) = frames.first() else { return true };
-        let count = frames.len() as u32;
-        let list = &mut self.lists[0][migrate.index()];
-        if as_one {
-            let members = Members { tail, count, skipped: count };
-            let slot = S::Clusters::begin(&mut self.clusters, table, members);
-            if slot.is_none() {
-                return false;
-            }
-            frames.iter().for_each(|&index| table.set_cluster_of(index, slot));
-        } else {
-            S::Clusters::joined_run(&mut self.clusters, table, frames, list.head());
-        }
-        frames.iter().for_each(|&index| table.set_state(index, FrameState::MERGE_SKIPPED));
-        list.prepend(table, chain);
-        self.filled[migrate.index()] |= 1;
-        self.frames[migrate.index()] += u64::from(count);
-        self.merge_skipped += count;
-        self.work += count;
-        true
-    }
-
-    /// Single frames that were cut off are being made what they should be: enters the window.
-    pub(crate) fn open_window<P: Platform>(&self, table: &FrameTable<'_, P>) -> Window {
-        S::Clusters::open(&self.clusters, table)
-    }
 
     /// Single frames whose merging was skipped.
     pub(crate) fn merge_skipped(&self) -> u32 {
         self.merge_skipped
-    }
-
-    /// Takes the block at `index`, free with `order` in a pageblock of the type `migrate`, off
-    /// its list and marks it inner.
-    #[inline(always)]
-    pub(crate) fn remove<P: Platform>(
-        &mut self,
-        table: &FrameTable<'_, P>,
-        index: u32,
-        order: Order,
-        migrate: MigrateType,
-    ) {
-        debug_assert_eq!(migrate, table.pageblock(index).migrate());
-        let skipped = S::Merge::SKIPS && table.state(index) == FrameState::MERGE_SKIPPED;
-        if skipped {
-            self.merge_skipped -= 1;
-        }
-        table.set_state(index, FrameState::INNER);
-        if S::Clusters::CUT && order == Order::ZERO {
-            let before = FreeList::before(table, index);
-            S::Clusters::leaving(&mut self.clusters, table, index, skipped, before);
-        }
-        let list = &mut self.lists[order.index()][migrate.index()];
-        list.remove(table, index);
-        if list.is_empty() {
-            self.filled[migrate.index()] &= !(1 << order.get());
-        }
-        self.frames[migrate.index()] -= order.frames();
-        self.work += 1;
     }
 
     /// The block that is next to be handed out from a list.
@@ -234,5 +93,133 @@ impl<S: Policy> FreeArea<S> {
 
     pub(crate) fn take_work(&mut self) -> u32 {
         core::mem::take(&mut self.work)
+    }
+}
+
+impl<P: Platform, M: Merge, C: Clusters> ListGuard<'_, P, M, C> {
+    /// Puts the block at `index`, whose first pageblock has the type `migrate`, on its list and
+    /// marks it free.
+    #[inline(always)]
+    pub(crate) fn add(&mut self, index: u32, order: Order, migrate: MigrateType, end: End) {
+        self.put(index, (order, FrameState::free(order)), migrate, end);
+    }
+
+    /// As [`add`](Self::add), with the state that the block gets: free, or a single frame whose
+    /// merging was skipped.
+    pub(crate) fn add_as(&mut self, index: u32, state: FrameState, migrate: MigrateType, end: End) {
+        self.put(index, (state.order(), state), migrate, end);
+    }
+
+    #[inline(always)]
+    fn put(
+        &mut self,
+        index: u32,
+        (order, state): (Order, FrameState),
+        migrate: MigrateType,
+        end: End,
+    ) {
+        let (table, links, words) = (self.table, self.links(), self.cluster_words());
+        let area = &mut self.area;
+        let single = order == Order::ZERO;
+        debug_assert_eq!(migrate, table.pageblock(index).migrate());
+        area.filled[migrate.index()] |= 1 << order.get();
+        table.set_state(index, state);
+        if M::SKIPS && state == FrameState::MERGE_SKIPPED {
+            area.merge_skipped += 1;
+        }
+        let list = &mut area.lists[order.index()][migrate.index()];
+        if C::CUT && single {
+            let neighbour = if end == End::Head { list.head() } else { list.tail() };
+            let skipped = state == FrameState::MERGE_SKIPPED;
+            let last = end == End::Tail;
+            C::joined(&mut area.clusters, words, index, skipped, neighbour, last);
+        }
+        match end {
+            End::Head => list.push_head(links, index),
+            End::Tail => list.push_tail(links, index),
+        }
+        area.frames[migrate.index()] += order.frames();
+        area.work += 1;
+    }
+
+    /// Cuts the cluster at the head of the order-0 list of `migrate` off, if there is one of at
+    /// most `most` frames. O(1). The frames still say that they are free: see [`Window`].
+    pub(crate) fn cut_cluster(&mut self, migrate: MigrateType, most: u64) -> Option<FreeList> {
+        let (links, words) = (self.links(), self.cluster_words());
+        let area = &mut self.area;
+        let list = &mut area.lists[0][migrate.index()];
+        let members = C::end(&mut area.clusters, words, list.head()?, most)?;
+        let cut = list.cut(links, members.tail, members.count);
+        area.merge_skipped -= members.skipped;
+        if list.is_empty() {
+            area.filled[migrate.index()] &= !1;
+        }
+        area.frames[migrate.index()] -= u64::from(members.count);
+        area.work += 1;
+        Some(cut)
+    }
+
+    /// Puts single frames, all in pageblocks of the type `migrate` and linked as `chain`, on their
+    /// list as they are, merge-skipped: each in the cluster of its neighbour, or all as one
+    /// cluster. `false`, and nothing has changed, if there is no slot for that.
+    pub(crate) fn add_chain(
+        &mut self,
+        chain: FreeList,
+        frames: &[u32],
+        migrate: MigrateType,
+        as_one: bool,
+    ) -> bool {
+        let (table, links, words) = (self.table, self.links(), self.cluster_words());
+        let area = &mut self.area;
+        let Some(&tail) = frames.first() else { return true };
+        let count = frames.len() as u32;
+        let list = &mut area.lists[0][migrate.index()];
+        if as_one {
+            let members = Members { tail, count, skipped: count };
+            let slot = C::begin(&mut area.clusters, words, members);
+            if slot.is_none() {
+                return false;
+            }
+            frames.iter().for_each(|&index| words.set_cluster_of(index, slot));
+        } else {
+            C::joined_run(&mut area.clusters, words, frames, list.head());
+        }
+        frames.iter().for_each(|&index| table.set_state(index, FrameState::MERGE_SKIPPED));
+        list.prepend(links, chain);
+        area.filled[migrate.index()] |= 1;
+        area.frames[migrate.index()] += u64::from(count);
+        area.merge_skipped += count;
+        area.work += count;
+        true
+    }
+
+    /// Single frames that were cut off are being made what they should be: enters the window.
+    pub(crate) fn open_window(&self) -> Window {
+        C::open(&self.area.clusters, self.cluster_words())
+    }
+
+    /// Takes the block at `index`, free with `order` in a pageblock of the type `migrate`, off
+    /// its list and marks it inner.
+    #[inline(always)]
+    pub(crate) fn remove(&mut self, index: u32, order: Order, migrate: MigrateType) {
+        let (table, links, words) = (self.table, self.links(), self.cluster_words());
+        let area = &mut self.area;
+        debug_assert_eq!(migrate, table.pageblock(index).migrate());
+        let skipped = M::SKIPS && table.state(index) == FrameState::MERGE_SKIPPED;
+        if skipped {
+            area.merge_skipped -= 1;
+        }
+        table.set_state(index, FrameState::INNER);
+        if C::CUT && order == Order::ZERO {
+            let before = FreeList::before(links, index);
+            C::leaving(&mut area.clusters, words, index, skipped, before);
+        }
+        let list = &mut area.lists[order.index()][migrate.index()];
+        list.remove(links, index);
+        if list.is_empty() {
+            area.filled[migrate.index()] &= !(1 << order.get());
+        }
+        area.frames[migrate.index()] -= order.frames();
+        area.work += 1;
     }
 }

@@ -3,56 +3,46 @@
 //! After such a request was served, its pageblock joins the reserve, until the reserve has
 //! one per cent of the zone; under pressure the slow path gives pageblocks back.
 
-use crate::frame::FrameTable;
+use super::ListGuard;
+use super::clusters::Clusters;
+use super::merge::Merge;
 use crate::platform::Platform;
-use crate::policy::Policy;
 use crate::types::migrate_type::MigrateType;
 use crate::types::units::Order;
-use crate::zone::lists::buddy::Buddy;
 
-impl<S: Policy> Buddy<S> {
+impl<P: Platform, M: Merge, C: Clusters> ListGuard<'_, P, M, C> {
     /// Adds the pageblock of the allocated block at `index` (of a large block all of its
     /// pageblocks: a block has one type) to the reserve if there is room for it. Work: at most
     /// one pageblock, or the number of pageblocks.
-    pub(crate) fn reserve_high_atomic<P: Platform>(
-        &mut self,
-        table: &FrameTable<'_, P>,
-        index: u32,
-        order: Order,
-    ) {
-        let pageblock = table.pageblock_order();
+    pub(crate) fn reserve_high_atomic(&mut self, index: u32, order: Order) {
+        let pageblock = self.table.pageblock_order();
         let blocks = 1 << order.get().saturating_sub(pageblock.get());
         // Since it was taken somebody may have isolated a part of it.
         let mut starts = (index..).step_by(pageblock.frames() as usize).take(blocks as usize);
-        let requestable = starts.all(|at| table.pageblock(at).migrate().is_requestable());
-        if !requestable || self.high_atomic_blocks + blocks > self.high_atomic_limit {
+        let requestable = starts.all(|at| self.table.pageblock(at).migrate().is_requestable());
+        if !requestable || self.high_atomic_pageblocks + blocks > self.high_atomic_limit {
             return;
         }
         for at in (index..).step_by(pageblock.frames() as usize).take(blocks as usize) {
-            self.move_block(table, at, MigrateType::HighAtomic);
+            self.move_pageblock(at, MigrateType::HighAtomic);
         }
-        self.high_atomic_blocks += blocks;
+        self.high_atomic_pageblocks += blocks;
     }
 
     /// Gives the pageblocks of the reserve in the largest block that starts at `group`, and below
     /// `end`, back to movable memory, if the reserve is larger than its limit, which follows from
     /// the size of the zone. All of them: a block has one type. `false` if it is not larger. Work:
     /// at most a largest block.
-    pub(crate) fn shrink_reserve<P: Platform>(
-        &mut self,
-        table: &FrameTable<'_, P>,
-        group: u32,
-        end: u32,
-    ) -> bool {
-        if self.high_atomic_blocks <= self.high_atomic_limit {
+    pub(crate) fn shrink_reserve(&mut self, group: u32, end: u32) -> bool {
+        if self.high_atomic_pageblocks <= self.high_atomic_limit {
             return false;
         }
         let end = end.min(group + Order::MAX.size());
-        for at in (group..end).step_by(table.pageblock_order().size() as usize) {
-            let word = table.pageblock(at);
-            if word.zone() == Some(self.zone) && word.migrate() == MigrateType::HighAtomic {
-                self.move_block(table, at, MigrateType::Movable);
-                self.high_atomic_blocks -= 1;
+        for at in (group..end).step_by(self.table.pageblock_order().size() as usize) {
+            let word = self.table.pageblock(at);
+            if word.zone() == Some(self.zone.id) && word.migrate() == MigrateType::HighAtomic {
+                self.move_pageblock(at, MigrateType::Movable);
+                self.high_atomic_pageblocks -= 1;
             }
         }
         true
@@ -60,16 +50,12 @@ impl<S: Policy> Buddy<S> {
 
     /// Gives one pageblock of the reserve that has free frames to `migrate`. Work: at most
     /// one pageblock.
-    pub(crate) fn unreserve_high_atomic<P: Platform>(
-        &mut self,
-        table: &FrameTable<'_, P>,
-        migrate: MigrateType,
-    ) -> bool {
+    pub(crate) fn unreserve_high_atomic(&mut self, migrate: MigrateType) -> bool {
         let found =
             Order::all().rev().find_map(|order| self.area.first(order, MigrateType::HighAtomic));
         let Some(index) = found else { return false };
-        self.move_block(table, index, migrate);
-        self.high_atomic_blocks -= 1;
+        self.move_pageblock(index, migrate);
+        self.high_atomic_pageblocks -= 1;
         true
     }
 }

@@ -30,12 +30,13 @@
 //! assert_eq!(<Cut as Clusters>::slot_words(1 << 9, 1), 0, "small zones have none");
 //! ```
 
-use crate::frame::FrameTable;
 use crate::platform::Platform;
 mod slots;
+mod words;
 
 use core::fmt;
 pub use slots::{Members, Slots};
+pub use words::ClusterWords;
 
 /// Whether there are clusters on the order-0 lists, and how they come to be.
 pub trait Clusters: Send + Sync + 'static {
@@ -60,7 +61,7 @@ pub trait Clusters: Send + Sync + 'static {
     /// `neighbour` is the frame that was at that end before. `last`: that end is the tail.
     fn joined<P: Platform>(
         zone: &mut Self::Zone,
-        table: &FrameTable<'_, P>,
+        words: ClusterWords<'_, P>,
         index: u32,
         skipped: bool,
         neighbour: Option<u32>,
@@ -69,7 +70,7 @@ pub trait Clusters: Send + Sync + 'static {
     /// The frame at `index` is about to leave its list; `before` is the one nearer to the head.
     fn leaving<P: Platform>(
         zone: &mut Self::Zone,
-        table: &FrameTable<'_, P>,
+        words: ClusterWords<'_, P>,
         index: u32,
         skipped: bool,
         before: Option<u32>,
@@ -78,38 +79,38 @@ pub trait Clusters: Send + Sync + 'static {
     /// `neighbour` is the frame that was there before.
     fn joined_run<P: Platform>(
         zone: &mut Self::Zone,
-        table: &FrameTable<'_, P>,
+        words: ClusterWords<'_, P>,
         frames: &[u32],
         neighbour: Option<u32>,
     );
     /// Ends the cluster that begins at `head` if it has at most `most` frames.
     fn end<P: Platform>(
         zone: &mut Self::Zone,
-        table: &FrameTable<'_, P>,
+        words: ClusterWords<'_, P>,
         head: u32,
         most: u64,
     ) -> Option<Members>;
     /// A new cluster; `None` when out of slots.
     fn begin<P: Platform>(
         zone: &mut Self::Zone,
-        table: &FrameTable<'_, P>,
+        words: ClusterWords<'_, P>,
         members: Members,
     ) -> Option<u32>;
 
     /// The slot and the members of a listed frame's cluster, for checkers.
     fn find<P: Platform>(
         zone: &Self::Zone,
-        table: &FrameTable<'_, P>,
+        words: ClusterWords<'_, P>,
         index: u32,
     ) -> Option<(u32, Members)>;
     /// Slots in use, for checkers. O(slots / 64).
-    fn used<P: Platform>(zone: &Self::Zone, table: &FrameTable<'_, P>) -> u32;
+    fn used<P: Platform>(zone: &Self::Zone, words: ClusterWords<'_, P>) -> u32;
 
     /// Enters the window; with the zone lock held.
-    fn open<P: Platform>(zone: &Self::Zone, table: &FrameTable<'_, P>) -> Window;
+    fn open<P: Platform>(zone: &Self::Zone, words: ClusterWords<'_, P>) -> Window;
     /// Waits until nobody is in the window; with the zone lock held, so nobody enters it.
     /// `true` if there was somebody.
-    fn wait<P: Platform>(zone: &Self::Zone, table: &FrameTable<'_, P>) -> bool;
+    fn wait<P: Platform>(zone: &Self::Zone, words: ClusterWords<'_, P>) -> bool;
 }
 
 /// Being in the window of a zone: frames look free that are on no list. Ends by
@@ -122,8 +123,8 @@ pub struct Window {
 
 impl Window {
     /// The frames' states are what they should be.
-    pub(crate) fn close<P: Platform>(self, table: &FrameTable<'_, P>) {
-        table.leave_window(self.word);
+    pub(crate) fn close<P: Platform>(self, words: ClusterWords<'_, P>) {
+        words.leave_window(self.word);
     }
 }
 
@@ -145,7 +146,7 @@ impl Clusters for None {
     #[inline(always)]
     fn joined<P: Platform>(
         (): &mut (),
-        _: &FrameTable<'_, P>,
+        _: ClusterWords<'_, P>,
         _: u32,
         _: bool,
         _: Option<u32>,
@@ -153,29 +154,29 @@ impl Clusters for None {
     ) {
     }
     #[inline(always)]
-    fn joined_run<P: Platform>((): &mut (), _: &FrameTable<'_, P>, _: &[u32], _: Option<u32>) {}
+    fn joined_run<P: Platform>((): &mut (), _: ClusterWords<'_, P>, _: &[u32], _: Option<u32>) {}
     #[inline(always)]
-    fn leaving<P: Platform>((): &mut (), _: &FrameTable<'_, P>, _: u32, _: bool, _: Option<u32>) {}
+    fn leaving<P: Platform>((): &mut (), _: ClusterWords<'_, P>, _: u32, _: bool, _: Option<u32>) {}
     #[inline(always)]
-    fn end<P: Platform>((): &mut (), _: &FrameTable<'_, P>, _: u32, _: u64) -> Option<Members> {
+    fn end<P: Platform>((): &mut (), _: ClusterWords<'_, P>, _: u32, _: u64) -> Option<Members> {
         Option::None
     }
     #[inline(always)]
-    fn begin<P: Platform>((): &mut (), _: &FrameTable<'_, P>, _: Members) -> Option<u32> {
+    fn begin<P: Platform>((): &mut (), _: ClusterWords<'_, P>, _: Members) -> Option<u32> {
         Option::None
     }
-    fn find<P: Platform>((): &(), _: &FrameTable<'_, P>, _: u32) -> Option<(u32, Members)> {
+    fn find<P: Platform>((): &(), _: ClusterWords<'_, P>, _: u32) -> Option<(u32, Members)> {
         Option::None
     }
-    fn used<P: Platform>((): &(), _: &FrameTable<'_, P>) -> u32 {
+    fn used<P: Platform>((): &(), _: ClusterWords<'_, P>) -> u32 {
         0
     }
     #[inline(always)]
-    fn open<P: Platform>((): &(), _: &FrameTable<'_, P>) -> Window {
+    fn open<P: Platform>((): &(), _: ClusterWords<'_, P>) -> Window {
         Window { word: 0 }
     }
     #[inline(always)]
-    fn wait<P: Platform>((): &(), _: &FrameTable<'_, P>) -> bool {
+    fn wait<P: Platform>((): &(), _: ClusterWords<'_, P>) -> bool {
         false
     }
 }
@@ -201,63 +202,63 @@ macro_rules! over_slots {
             #[inline(always)]
             fn joined<P: Platform>(
                 zone: &mut Slots,
-                table: &FrameTable<'_, P>,
+                words: ClusterWords<'_, P>,
                 index: u32,
                 skipped: bool,
                 neighbour: Option<u32>,
                 last: bool,
             ) {
-                zone.joined(table, index, skipped, neighbour, last);
+                zone.joined(words, index, skipped, neighbour, last);
             }
             #[inline(always)]
             fn joined_run<P: Platform>(
                 zone: &mut Slots,
-                table: &FrameTable<'_, P>,
+                words: ClusterWords<'_, P>,
                 frames: &[u32],
                 neighbour: Option<u32>,
             ) {
-                zone.joined_run(table, frames, neighbour);
+                zone.joined_run(words, frames, neighbour);
             }
             fn leaving<P: Platform>(
                 zone: &mut Slots,
-                table: &FrameTable<'_, P>,
+                words: ClusterWords<'_, P>,
                 index: u32,
                 skipped: bool,
                 before: Option<u32>,
             ) {
-                zone.leaving(table, index, skipped, before);
+                zone.leaving(words, index, skipped, before);
             }
             fn end<P: Platform>(
                 zone: &mut Slots,
-                table: &FrameTable<'_, P>,
+                words: ClusterWords<'_, P>,
                 head: u32,
                 most: u64,
             ) -> Option<Members> {
-                zone.end(table, head, most)
+                zone.end(words, head, most)
             }
             fn begin<P: Platform>(
                 zone: &mut Slots,
-                table: &FrameTable<'_, P>,
+                words: ClusterWords<'_, P>,
                 members: Members,
             ) -> Option<u32> {
-                zone.begin(table, members)
+                zone.begin(words, members)
             }
             fn find<P: Platform>(
                 zone: &Slots,
-                table: &FrameTable<'_, P>,
+                words: ClusterWords<'_, P>,
                 index: u32,
             ) -> Option<(u32, Members)> {
-                zone.find(table, index)
+                zone.find(words, index)
             }
-            fn used<P: Platform>(zone: &Slots, table: &FrameTable<'_, P>) -> u32 {
-                zone.used(table)
+            fn used<P: Platform>(zone: &Slots, words: ClusterWords<'_, P>) -> u32 {
+                zone.used(words)
             }
-            fn open<P: Platform>(zone: &Slots, table: &FrameTable<'_, P>) -> Window {
-                table.enter_window(zone.first);
+            fn open<P: Platform>(zone: &Slots, words: ClusterWords<'_, P>) -> Window {
+                words.enter_window(zone.first);
                 Window { word: zone.first }
             }
-            fn wait<P: Platform>(zone: &Slots, table: &FrameTable<'_, P>) -> bool {
-                zone.wait(table)
+            fn wait<P: Platform>(zone: &Slots, words: ClusterWords<'_, P>) -> bool {
+                zone.wait(words)
             }
         }
     };

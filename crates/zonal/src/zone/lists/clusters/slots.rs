@@ -1,6 +1,6 @@
 //! The slots of clusters on the order-0 lists: see [`cluster`](super::cluster).
 
-use crate::frame::FrameTable;
+use super::ClusterWords;
 use crate::frame::links::NIL;
 use crate::platform::Platform;
 
@@ -115,8 +115,8 @@ impl Slots {
     }
 
     /// Which of 64 slots are in use.
-    fn used_in<P: Platform>(&self, table: &FrameTable<'_, P>, at: u32) -> u64 {
-        if at == self.open.at { self.open.used } else { table.slot_word(self.bitmap(at)) }
+    fn used_in<P: Platform>(&self, words: ClusterWords<'_, P>, at: u32) -> u64 {
+        if at == self.open.at { self.open.used } else { words.slot_word(self.bitmap(at)) }
     }
 
     fn bitmap(&self, at: u32) -> u64 {
@@ -127,32 +127,32 @@ impl Slots {
         self.base + u64::from(slot)
     }
 
-    fn get<P: Platform>(&self, table: &FrameTable<'_, P>, slot: u32) -> Members {
-        let word = table.slot_word(self.slot(slot));
+    fn get<P: Platform>(&self, words: ClusterWords<'_, P>, slot: u32) -> Members {
+        let word = words.slot_word(self.slot(slot));
         let skipped = (word >> SKIPPED) as u32;
         Members { tail: word as u32, count: count_in(word), skipped }
     }
 
-    fn set<P: Platform>(&self, table: &FrameTable<'_, P>, slot: u32, members: Members) {
+    fn set<P: Platform>(&self, words: ClusterWords<'_, P>, slot: u32, members: Members) {
         // No overlap: at most a batch of frames.
         let counts = u64::from(members.count) << COUNT | u64::from(members.skipped) << SKIPPED;
-        table.set_slot_word(self.slot(slot), u64::from(members.tail) | counts);
+        words.set_slot_word(self.slot(slot), u64::from(members.tail) | counts);
     }
 
     /// A free slot, now in use: the lowest, as far as [`CLAIM_WORDS`] words of the bitmap say. What
     /// lies behind them is for the next claim; until then the zone is out of slots (I-7).
-    fn claim<P: Platform>(&mut self, table: &FrameTable<'_, P>) -> Option<u32> {
+    fn claim<P: Platform>(&mut self, words: ClusterWords<'_, P>) -> Option<u32> {
         let first = self.hint / 64;
         for at in first..first + CLAIM_WORDS {
             if at * 64 >= self.slots {
                 self.hint = self.slots;
                 return None;
             }
-            let used = self.used_in(table, at);
+            let used = self.used_in(words, at);
             let slot = at * 64 + used.trailing_ones();
             if used != u64::MAX && slot < self.slots {
                 if at != self.open.at && self.open.at != NIL {
-                    table.set_slot_word(self.bitmap(self.open.at), self.open.used);
+                    words.set_slot_word(self.bitmap(self.open.at), self.open.used);
                 }
                 self.open = Open { at, used: used | 1 << (slot % 64) };
                 self.hint = slot;
@@ -163,13 +163,13 @@ impl Slots {
         None
     }
 
-    fn release<P: Platform>(&mut self, table: &FrameTable<'_, P>, slot: u32) {
+    fn release<P: Platform>(&mut self, words: ClusterWords<'_, P>, slot: u32) {
         let (at, bit) = (slot / 64, 1 << (slot % 64));
         if at == self.open.at {
             self.open.used &= !bit;
         } else {
-            let used = table.slot_word(self.bitmap(at));
-            table.set_slot_word(self.bitmap(at), used & !bit);
+            let used = words.slot_word(self.bitmap(at));
+            words.set_slot_word(self.bitmap(at), used & !bit);
         }
         self.hint = self.hint.min(slot);
     }
@@ -179,7 +179,7 @@ impl Slots {
     #[inline(always)]
     pub(super) fn joined<P: Platform>(
         &mut self,
-        table: &FrameTable<'_, P>,
+        words: ClusterWords<'_, P>,
         index: u32,
         skipped: bool,
         neighbour: Option<u32>,
@@ -188,13 +188,13 @@ impl Slots {
         if self.slots == 0 {
             return;
         }
-        if let Some(slot) = neighbour.and_then(|frame| self.slot_of(table, frame)) {
-            let word = table.slot_word(self.slot(slot));
+        if let Some(slot) = neighbour.and_then(|frame| self.slot_of(words, frame)) {
+            let word = words.slot_word(self.slot(slot));
             if count_in(word) < self.batch {
                 let word = if last { word >> 32 << 32 | u64::from(index) } else { word };
                 let one = 1 << COUNT | u64::from(skipped) << SKIPPED;
-                table.set_slot_word(self.slot(slot), word + one);
-                table.set_cluster_of(index, Some(slot));
+                words.set_slot_word(self.slot(slot), word + one);
+                words.set_cluster_of(index, Some(slot));
                 self.latest.frame = index;
                 if self.latest.slot != slot {
                     self.latest.slot = slot;
@@ -202,7 +202,7 @@ impl Slots {
                 return;
             }
         }
-        self.begin_with(table, index, skipped);
+        self.begin_with(words, index, skipped);
     }
 
     /// As [`joined`](Self::joined) for each of `frames`, all merge-skipped, at the head of the list:
@@ -210,7 +210,7 @@ impl Slots {
     #[inline(always)]
     pub(super) fn joined_run<P: Platform>(
         &mut self,
-        table: &FrameTable<'_, P>,
+        words: ClusterWords<'_, P>,
         frames: &[u32],
         neighbour: Option<u32>,
     ) {
@@ -218,21 +218,21 @@ impl Slots {
             return;
         }
         let mut rest = frames;
-        let mut joined = neighbour.and_then(|frame| self.slot_of(table, frame));
+        let mut joined = neighbour.and_then(|frame| self.slot_of(words, frame));
         while let Some((&first, after)) = rest.split_first() {
-            let word = joined.map_or(0, |slot| table.slot_word(self.slot(slot)));
+            let word = joined.map_or(0, |slot| words.slot_word(self.slot(slot)));
             let room = self.batch.saturating_sub(count_in(word)) as usize;
             if let (Some(slot), 1..) = (joined, room) {
                 let (more, later) = rest.split_at(room.min(rest.len()));
                 let all = more.len() as u64;
-                table.set_slot_word(self.slot(slot), word + (all << COUNT | all << SKIPPED));
-                more.iter().for_each(|&frame| table.set_cluster_of(frame, joined));
+                words.set_slot_word(self.slot(slot), word + (all << COUNT | all << SKIPPED));
+                more.iter().for_each(|&frame| words.set_cluster_of(frame, joined));
                 if let Some(&frame) = more.last() {
                     self.latest = Latest { frame, slot };
                 }
                 rest = later;
             } else {
-                joined = self.begin_with(table, first, true);
+                joined = self.begin_with(words, first, true);
                 rest = after;
             }
         }
@@ -242,30 +242,30 @@ impl Slots {
     #[inline(never)]
     fn begin_with<P: Platform>(
         &mut self,
-        table: &FrameTable<'_, P>,
+        words: ClusterWords<'_, P>,
         index: u32,
         skipped: bool,
     ) -> Option<u32> {
         let alone = Members { tail: index, count: 1, skipped: skipped.into() };
-        let slot = self.begin(table, alone);
-        table.set_cluster_of(index, slot);
+        let slot = self.begin(words, alone);
+        words.set_cluster_of(index, slot);
         self.latest = slot.map_or(Latest::UNKNOWN, |slot| Latest { frame: index, slot });
         slot
     }
 
     /// The slot of the cluster that a listed frame belongs to.
     #[inline(always)]
-    fn slot_of<P: Platform>(&self, table: &FrameTable<'_, P>, frame: u32) -> Option<u32> {
+    fn slot_of<P: Platform>(&self, words: ClusterWords<'_, P>, frame: u32) -> Option<u32> {
         if frame != self.latest.frame {
-            return table.cluster_of(frame);
+            return words.cluster_of(frame);
         }
-        debug_assert_eq!(table.cluster_of(frame), Some(self.latest.slot));
+        debug_assert_eq!(words.cluster_of(frame), Some(self.latest.slot));
         Some(self.latest.slot)
     }
 
     pub(super) fn leaving<P: Platform>(
         &mut self,
-        table: &FrameTable<'_, P>,
+        words: ClusterWords<'_, P>,
         index: u32,
         skipped: bool,
         before: Option<u32>,
@@ -273,37 +273,37 @@ impl Slots {
         if self.slots == 0 {
             return;
         }
-        let Some(slot) = table.cluster_of(index) else { return };
-        let Members { tail, count, skipped: all } = self.get(table, slot);
+        let Some(slot) = words.cluster_of(index) else { return };
+        let Members { tail, count, skipped: all } = self.get(words, slot);
         if count == 1 {
-            return self.release(table, slot);
+            return self.release(words, slot);
         }
         let tail = if tail == index { before.unwrap_or(tail) } else { tail };
         let skipped = all - u32::from(skipped);
-        self.set(table, slot, Members { tail, count: count - 1, skipped });
+        self.set(words, slot, Members { tail, count: count - 1, skipped });
     }
 
     pub(super) fn end<P: Platform>(
         &mut self,
-        table: &FrameTable<'_, P>,
+        words: ClusterWords<'_, P>,
         head: u32,
         most: u64,
     ) -> Option<Members> {
-        let slot = if self.slots == 0 { None } else { table.cluster_of(head) }?;
-        let members = self.get(table, slot);
+        let slot = if self.slots == 0 { None } else { words.cluster_of(head) }?;
+        let members = self.get(words, slot);
         (u64::from(members.count) <= most).then(|| {
-            self.release(table, slot);
+            self.release(words, slot);
             members
         })
     }
 
     pub(super) fn begin<P: Platform>(
         &mut self,
-        table: &FrameTable<'_, P>,
+        words: ClusterWords<'_, P>,
         members: Members,
     ) -> Option<u32> {
-        let slot = self.claim(table)?;
-        self.set(table, slot, members);
+        let slot = self.claim(words)?;
+        self.set(words, slot, members);
         // The caller tells the frames.
         self.latest = Latest::UNKNOWN;
         Some(slot)
@@ -311,21 +311,21 @@ impl Slots {
 
     pub(super) fn find<P: Platform>(
         &self,
-        table: &FrameTable<'_, P>,
+        words: ClusterWords<'_, P>,
         index: u32,
     ) -> Option<(u32, Members)> {
-        let slot = if self.slots == 0 { None } else { table.cluster_of(index) }?;
-        Some((slot, self.get(table, slot)))
+        let slot = if self.slots == 0 { None } else { words.cluster_of(index) }?;
+        Some((slot, self.get(words, slot)))
     }
 
-    pub(super) fn used<P: Platform>(&self, table: &FrameTable<'_, P>) -> u32 {
-        let words = (0..self.slots.div_ceil(64)).map(|at| self.used_in(table, at));
+    pub(super) fn used<P: Platform>(&self, words: ClusterWords<'_, P>) -> u32 {
+        let words = (0..self.slots.div_ceil(64)).map(|at| self.used_in(words, at));
         words.map(u64::count_ones).sum()
     }
 
-    pub(super) fn wait<P: Platform>(&self, table: &FrameTable<'_, P>) -> bool {
+    pub(super) fn wait<P: Platform>(&self, words: ClusterWords<'_, P>) -> bool {
         let mut waited = false;
-        while self.slots > 0 && table.window_open(self.first) {
+        while self.slots > 0 && words.window_open(self.first) {
             waited = true;
             P::relax();
         }

@@ -4,10 +4,19 @@
 //! All of it are words: the running mark orders what one compaction writes before what the next
 //! reads; the rest are hints and counts, and relaxed.
 
-use super::CompactMode;
 use crate::platform::{AtomicWord, Platform};
 use crate::types::units::Order;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+/// How hard compaction tries.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum CompactMode {
+    /// Only movable and CMA pageblocks are evacuated, the host may not wait, and an aligned
+    /// block of the wanted order is left as soon as one page of it stays.
+    Async = 0,
+    /// Pageblocks of every type that can be requested are evacuated, and the host may wait.
+    Sync = 1,
+}
 
 /// What is counted, by the place in [`ZoneCompaction::counts`].
 #[derive(Clone, Copy)]
@@ -120,7 +129,7 @@ impl<P: Platform> ZoneCompaction<P> {
     }
 
     /// Sets the running mark; `false` if it is set.
-    pub(super) fn start(&self, in_background: bool) -> bool {
+    pub(crate) fn start(&self, in_background: bool) -> bool {
         let mark = if in_background { runs::IN_BACKGROUND } else { runs::FOR_REQUEST };
         // Acquire: what the compaction before wrote (its positions) is seen.
         self.running.compare_exchange(runs::NONE, mark, Acquire, Relaxed).is_ok()
@@ -128,7 +137,7 @@ impl<P: Platform> ZoneCompaction<P> {
 
     /// As [`start`](Self::start) for a request: waits for a while for the end of the one that runs,
     /// and calls it off if it is the background's.
-    pub(super) fn start_after_another(&self) -> bool {
+    pub(crate) fn start_after_another(&self) -> bool {
         for _ in 0..LOOKS {
             // Relaxed: a look, so that those who wait share the line; who acts swaps the mark.
             match self.running.load(Relaxed) {
@@ -146,30 +155,30 @@ impl<P: Platform> ZoneCompaction<P> {
     }
 
     /// Whether a request wants to compact instead of the one that runs.
-    pub(super) fn is_called_off(&self) -> bool {
+    pub(crate) fn is_called_off(&self) -> bool {
         self.running.load(Relaxed) == runs::CALLED_OFF
     }
 
-    pub(super) fn stop(&self) {
+    pub(crate) fn stop(&self) {
         // Release, with the acquire of `start`.
         self.running.store(runs::NONE, Release);
     }
 
     /// The cached position of the migrate scanner, within `start..end`.
-    pub(super) fn migrate_at(&self, mode: CompactMode, start: u32, end: u32) -> u32 {
+    pub(crate) fn migrate_at(&self, mode: CompactMode, start: u32, end: u32) -> u32 {
         let at = self.migrate_at[mode as usize].load(Relaxed).checked_sub(1);
         at.map_or(start, |at| (at as u32).clamp(start, end))
     }
 
     /// The cached position of the free scanner, within `start..end`.
-    pub(super) fn free_at(&self, start: u32, end: u32) -> u32 {
+    pub(crate) fn free_at(&self, start: u32, end: u32) -> u32 {
         let at = self.free_at.load(Relaxed).checked_sub(1);
         at.map_or(end, |at| (at as u32).clamp(start, end))
     }
 
     /// Remembers both positions. What synchronous compaction has seen, asynchronous compaction
     /// need not see again.
-    pub(super) fn remember(&self, mode: CompactMode, migrate_at: u32, free_at: u32) {
+    pub(crate) fn remember(&self, mode: CompactMode, migrate_at: u32, free_at: u32) {
         let next = u64::from(migrate_at) + 1;
         self.migrate_at[mode as usize].store(next, Relaxed);
         let other = &self.migrate_at[CompactMode::Async as usize];
@@ -185,16 +194,16 @@ impl<P: Platform> ZoneCompaction<P> {
     }
 
     /// Notes whether the zone's hints are out of date.
-    pub(super) fn set_outdated(&self, outdated: bool) {
+    pub(crate) fn set_outdated(&self, outdated: bool) {
         self.outdated.store(outdated.into(), Relaxed);
     }
 
-    pub(super) fn is_outdated(&self) -> bool {
+    pub(crate) fn is_outdated(&self) -> bool {
         self.outdated.load(Relaxed) > 0
     }
 
     /// Whether an attempt is put off; counts it if so.
-    pub(super) fn put_off(&self, order: Order) -> bool {
+    pub(crate) fn put_off(&self, order: Order) -> bool {
         let word = self.backoff.load(Relaxed);
         let (considered, shift, failed) = unpack(word);
         if shift == 0 || u64::from(order.get()) < failed {
@@ -207,13 +216,13 @@ impl<P: Platform> ZoneCompaction<P> {
     }
 
     /// Whether the attempt that is being made is the first after as many as can be were put off.
-    pub(super) fn is_restarting(&self, order: Order, most: u64) -> bool {
+    pub(crate) fn is_restarting(&self, order: Order, most: u64) -> bool {
         let (considered, shift, failed) = unpack(self.backoff.load(Relaxed));
         u64::from(order.get()) >= failed && shift == most && considered >= 1 << shift
     }
 
     /// Puts the next attempts off: 1, 3, 7, … up to 2^`most` − 1 of them.
-    pub(super) fn defer(&self, order: Order, most: u64) {
+    pub(crate) fn defer(&self, order: Order, most: u64) {
         let (_, shift, failed) = unpack(self.backoff.load(Relaxed));
         let order = u64::from(order.get());
         let failed = if shift == 0 { order } else { failed.min(order) };
@@ -221,7 +230,7 @@ impl<P: Platform> ZoneCompaction<P> {
     }
 
     /// Nothing is put off any more.
-    pub(super) fn succeeded(&self) {
+    pub(crate) fn succeeded(&self) {
         self.backoff.store(0, Relaxed);
     }
 

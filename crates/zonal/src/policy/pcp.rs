@@ -1,47 +1,44 @@
 //! How order-0 frames (and a few higher orders) are kept per CPU and handed over in batches.
 //!
-//! A keeper is a policy: [`Linked`] keeps frames on lists through the frame table, as Linux
-//! 4.16 does; [`Depot`] keeps them in arrays and exchanges whole clusters.
+//! [`Linked`](crate::pcp::Linked) keeps frames on lists through the frame table, as Linux 4.16
+//! does; [`Depot`](crate::pcp::Depot) keeps them in arrays and exchanges whole clusters.
 //!
 //! ```
-//! use zonal::keeper::{Depot, Keeper, Linked};
-//! assert_eq!(<Depot<256> as Keeper>::CLUSTER, 256);
-//! assert_eq!(<Linked as Keeper>::CLUSTER, 0, "no arrays: no memory for them");
+//! use zonal::pcp::{Depot, Linked};
+//! use zonal::policy::PcpPolicy;
+//! use zonal::policy::merge::{Always, Lazy};
+//! use zonal::zone::lists::BuddyLists;
+//! assert_eq!(<Depot<256> as PcpPolicy<BuddyLists<Lazy>>>::CLUSTER, 256);
+//! let frames = <Linked as PcpPolicy<BuddyLists<Always>>>::CLUSTER;
+//! assert_eq!(frames, 0, "no arrays: no memory for them");
 //! ```
 
 use crate::boot::tuning::Tuning;
-use crate::frame::{ALLOCATED, CACHED};
-use crate::frame::{FrameTable, PageblockWord};
-use crate::pcp::depot::stack::{ClusterPool, Exchange};
+use crate::frame::{ALLOCATED, CACHED, PageblockWord};
+use crate::pcp::depot::stack::DepotContext;
 use crate::platform::Platform;
-use crate::policy::Policy;
+use crate::trace::Trace;
 use crate::types::migrate_type::MigrateType;
 use crate::types::units::{Order, Pfn};
-use crate::zone::instance::Zone;
+use crate::zone::tables::ZoneTables;
+use crate::zone::{FreeMemory, ZoneView};
 use core::fmt;
+use core::ops::Deref;
 
-/// Where a keeper works: one zone instance, seen from one CPU.
-pub struct Here<'a, P: Platform, S: Policy> {
-    pub(crate) table: &'a FrameTable<'a, P>,
-    pub(crate) zone: &'a Zone<P, S>,
-    pub(crate) pool: &'a ClusterPool<'a, P>,
-    /// The exchanges of all CPUs and zones, CPU by CPU.
-    pub(crate) exchanges: &'a [Exchange<P>],
-    pub(crate) zones: usize,
-    pub(crate) cpu: usize,
+/// Where per-CPU pages work: one zone instance, seen from one CPU.
+pub struct ZoneContext<'a, P: Platform, F: FreeMemory, K: PcpPolicy<F>> {
+    pub(crate) view: ZoneView<'a, P, F>,
+    /// What the policy keeps in the zone.
+    pub(crate) part: &'a K::Zone<P>,
+    pub(crate) depot: DepotContext<'a, P>,
 }
 
-impl<P: Platform, S: Policy> Here<'_, P, S> {
-    /// This CPU's exchange for the zone.
-    #[inline]
-    pub(crate) fn own_exchange(&self) -> &Exchange<P> {
-        &self.exchanges[self.cpu * self.zones + self.zone.id.0 as usize]
-    }
+impl<'a, P: Platform, F: FreeMemory, K: PcpPolicy<F>> Deref for ZoneContext<'a, P, F, K> {
+    type Target = ZoneView<'a, P, F>;
 
-    /// Every CPU's exchange for the zone, this CPU's neighbour first.
-    pub(crate) fn all_exchanges(&self) -> impl Iterator<Item = &Exchange<P>> {
-        let of_zone = || self.exchanges.iter().skip(self.zone.id.0 as usize).step_by(self.zones);
-        of_zone().skip(self.cpu + 1).chain(of_zone().take(self.cpu + 1))
+    #[inline(always)]
+    fn deref(&self) -> &ZoneView<'a, P, F> {
+        &self.view
     }
 }
 
@@ -66,8 +63,8 @@ pub enum Stop {
 }
 
 /// A way to keep frames per CPU. Implemented here only; a preset names one.
-pub trait Keeper: Sized + Send + Sync + fmt::Debug + 'static {
-    /// Frames a cluster; 0 for a keeper without clusters.
+pub trait PcpPolicy<F: FreeMemory>: Sized + Send + Sync + fmt::Debug + 'static {
+    /// Frames a cluster; 0 for a policy without clusters.
     const CLUSTER: usize;
     /// One CPU's cache of one zone.
     type Cpu: Send + fmt::Debug;
@@ -81,7 +78,7 @@ pub trait Keeper: Sized + Send + Sync + fmt::Debug + 'static {
     /// Sets the bounds of an empty cache, again when the size of the zone has changed.
     fn tune_cpu(cpu: &mut Self::Cpu, tuning: Tuning);
     /// Frames moved at once in a zone, for presets with clusters on the buddy lists; 0 for a
-    /// keeper that has clusters of its own.
+    /// policy that has clusters of its own.
     #[must_use]
     fn batch(tuning: Tuning) -> u32 {
         let _ = tuning;
@@ -95,7 +92,7 @@ pub trait Keeper: Sized + Send + Sync + fmt::Debug + 'static {
     /// Takes a cached block and marks it allocated.
     fn pop<P: Platform>(
         cpu: &mut Self::Cpu,
-        table: &FrameTable<'_, P>,
+        table: &ZoneTables<'_, P>,
         order: Order,
         migrate: MigrateType,
     ) -> Option<u32>;
@@ -103,7 +100,7 @@ pub trait Keeper: Sized + Send + Sync + fmt::Debug + 'static {
     /// Keeps a block that is already marked cached. `true`: a spill is due before the next.
     fn push<P: Platform>(
         cpu: &mut Self::Cpu,
-        table: &FrameTable<'_, P>,
+        table: &ZoneTables<'_, P>,
         order: Order,
         migrate: MigrateType,
         index: u32,
@@ -112,7 +109,7 @@ pub trait Keeper: Sized + Send + Sync + fmt::Debug + 'static {
     /// Takes up to `out.len()` cached frames and marks them allocated.
     fn pop_bulk<P: Platform>(
         cpu: &mut Self::Cpu,
-        table: &FrameTable<'_, P>,
+        table: &ZoneTables<'_, P>,
         migrate: MigrateType,
         out: &mut [Pfn],
     ) -> usize {
@@ -130,7 +127,7 @@ pub trait Keeper: Sized + Send + Sync + fmt::Debug + 'static {
     #[inline]
     fn push_bulk<P: Platform>(
         cpu: &mut Self::Cpu,
-        table: &FrameTable<'_, P>,
+        table: &ZoneTables<'_, P>,
         migrate: MigrateType,
         word: Option<PageblockWord>,
         frames: &[Pfn],
@@ -150,40 +147,37 @@ pub trait Keeper: Sized + Send + Sync + fmt::Debug + 'static {
         Bulk { done: frames.len(), stop: Stop::Done }
     }
 
-    /// Brings at least one block of `order` into the cache, taking at most `allowance` frames
+    /// Brings at least one block of `order` into the cache, taking at most `headroom` frames
     /// from the zone. `false`: there was none to be had.
-    fn refill<P: Platform, S: Policy<Keeper = Self>>(
-        here: &Here<'_, P, S>,
+    fn refill<P: Platform, T: Trace>(
+        ctx: &ZoneContext<'_, P, F, Self>,
         cpu: &mut Self::Cpu,
         order: Order,
         migrate: MigrateType,
-        allowance: u64,
+        headroom: u64,
     ) -> bool;
 
     /// Makes room after [`push`](Self::push) asked for it.
-    fn spill<P: Platform, S: Policy<Keeper = Self>>(
-        here: &Here<'_, P, S>,
+    fn spill<P: Platform>(
+        ctx: &ZoneContext<'_, P, F, Self>,
         cpu: &mut Self::Cpu,
         order: Order,
         migrate: MigrateType,
     );
 
     /// Gives everything in the cache back to the buddy lists; returns the frames.
-    fn drain<P: Platform, S: Policy<Keeper = Self>>(
-        here: &Here<'_, P, S>,
-        cpu: &mut Self::Cpu,
-    ) -> u64;
+    fn drain<P: Platform>(ctx: &ZoneContext<'_, P, F, Self>, cpu: &mut Self::Cpu) -> u64;
 
     /// Gives one batch of frames whose merging was deferred back to the buddy lists, merged;
     /// returns the frames, 0 when nothing is deferred any more.
-    fn coalesce<P: Platform, S: Policy<Keeper = Self>>(here: &Here<'_, P, S>) -> u64;
+    fn coalesce<P: Platform>(ctx: &ZoneContext<'_, P, F, Self>) -> u64;
 
     /// Frames in the cache.
     fn cached(cpu: &Self::Cpu) -> u64;
 
     /// Frames of the zone that wait outside the per-CPU caches to be merged. Exact when
     /// nothing else runs.
-    fn deferred<P: Platform, S: Policy<Keeper = Self>>(here: &Here<'_, P, S>) -> u64;
+    fn deferred<P: Platform>(ctx: &ZoneContext<'_, P, F, Self>) -> u64;
 
     /// Frames in clusters that any CPU of the zone may take: a hint for the watermark check.
     fn shared<P: Platform>(zone: &Self::Zone<P>) -> u64;
@@ -191,14 +185,14 @@ pub trait Keeper: Sized + Send + Sync + fmt::Debug + 'static {
     /// Calls `visit` with every block in the cache, for checkers.
     fn visit<P: Platform>(
         cpu: &Self::Cpu,
-        table: &FrameTable<'_, P>,
+        table: &ZoneTables<'_, P>,
         visit: &mut dyn FnMut(u32, Order),
     );
 
     /// Calls `visit` with every frame whose merging is deferred, for checkers; only while
     /// nothing else runs.
-    fn visit_deferred<P: Platform, S: Policy<Keeper = Self>>(
-        here: &Here<'_, P, S>,
+    fn visit_deferred<P: Platform>(
+        ctx: &ZoneContext<'_, P, F, Self>,
         visit: &mut dyn FnMut(u32, Order),
     );
 }

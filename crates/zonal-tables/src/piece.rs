@@ -1,0 +1,186 @@
+//! Tables in a piece of memory.
+
+use core::fmt;
+use core::mem::MaybeUninit;
+use core::sync::atomic::{AtomicU8, AtomicU64};
+use zonal::plan::Plan;
+use zonal::platform::{Platform, Slot};
+use zonal::policy::Policy;
+use zonal::zone::tables::FreeWords;
+use zonal::{Exchange, PerCpuPages, SharedState, Storage, TableSize, Zone};
+
+/// The piece of memory is too small for the tables.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PieceTooSmall {
+    /// Bytes of the piece.
+    pub given: usize,
+    /// Bytes that would do, whatever its alignment.
+    pub wanted: u64,
+}
+
+impl fmt::Display for PieceTooSmall {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { given, wanted } = self;
+        write!(f, "the allocator's tables need {wanted} bytes, the piece of memory has {given}")
+    }
+}
+
+impl core::error::Error for PieceTooSmall {}
+
+/// Bytes of a table, with what aligning its start may cost.
+const fn room<T>(elements: u64) -> u64 {
+    elements.saturating_mul(size_of::<T>() as u64).saturating_add(align_of::<T>() as u64)
+}
+
+/// How many bytes a piece needs for the tables of `plan`, whatever its alignment. O(1).
+#[must_use]
+pub fn piece_bytes<P, S>(plan: &Plan) -> u64
+where
+    P: Platform<Byte = AtomicU8, Word = AtomicU64>,
+    S: Policy,
+{
+    let size = TableSize::of::<S>(plan);
+    let [first, second, third] = size.free;
+    let words = [size.pageblocks, first, second, third, size.clusters, size.cluster_words];
+    let words =
+        words.map(room::<AtomicU64>).iter().fold(0, |all: u64, &one| all.saturating_add(one));
+    let others = [
+        room::<AtomicU8>(size.frames),
+        room::<Zone<P, S>>(size.zones),
+        room::<P::Slot<PerCpuPages<S>>>(size.caches),
+        room::<Exchange<P>>(size.caches),
+        room::<SharedState<P>>(1),
+    ];
+    others.iter().fold(words, |all, &one| all.saturating_add(one))
+}
+
+/// Lays the tables of `plan` out in `piece`, which is zeroed. Its memory is the allocator's for
+/// `'m`; what it holds is not dropped.
+///
+/// ```
+/// use core::mem::MaybeUninit;
+/// use zonal::map::{MemoryMap, PhysAddr, Region};
+/// use zonal::plan::{Config, Plan};
+/// use zonal::platform::single::SingleThread;
+/// use zonal::preset::Linux416;
+/// use zonal::{Allocator, Request};
+///
+/// let mut piece = vec![MaybeUninit::uninit(); 1 << 20]; // a kernel carves it from its map
+/// let map = MemoryMap::from_regions(&[Region::usable(PhysAddr(0), 64 << 20)])?.sanitise()?;
+/// let plan = Plan::new(map, Config::new(1), |_, _, _| 1)?;
+/// let storage = zonal_tables::in_piece(&plan, &mut piece)?;
+/// let allocator = Allocator::<_, Linux416>::new(SingleThread, &plan, storage)?;
+/// assert!(allocator.alloc(&Request::frame()).is_ok());
+/// # Ok::<(), Box<dyn core::error::Error>>(())
+/// ```
+///
+/// # Errors
+/// [`PieceTooSmall`] says how many bytes would do; then nothing was written.
+pub fn in_piece<'m, P, S>(
+    plan: &Plan,
+    piece: &'m mut [MaybeUninit<u8>],
+) -> Result<Storage<'m, P, S>, PieceTooSmall>
+where
+    P: Platform<Byte = AtomicU8, Word = AtomicU64>,
+    S: Policy,
+{
+    let (given, wanted) = (piece.len(), piece_bytes::<P, S>(plan));
+    if wanted > given as u64 {
+        return Err(PieceTooSmall { given, wanted });
+    }
+    let size = TableSize::of::<S>(plan);
+    let mut rest = Rest(piece);
+    let [first, second, third] = size.free;
+    let shared = rest.table(1, SharedState::new);
+    Ok(Storage {
+        states: rest.table(size.frames, || AtomicU8::new(0)),
+        pageblocks: rest.words(size.pageblocks),
+        free: FreeWords([rest.words(first), rest.words(second), rest.words(third)]),
+        cluster_links: rest.words(size.clusters),
+        clusters: rest.words(size.cluster_words),
+        zones: rest.table(size.zones, Zone::vacant),
+        caches: rest.table(size.caches, || Slot::new(PerCpuPages::new())),
+        exchanges: rest.table(size.caches, Exchange::new),
+        shared: &shared[0],
+    })
+}
+
+/// What is left of the piece.
+struct Rest<'m>(&'m mut [MaybeUninit<u8>]);
+
+impl<'m> Rest<'m> {
+    fn words(&mut self, elements: u64) -> &'m [AtomicU64] {
+        self.table(elements, || AtomicU64::new(0))
+    }
+
+    /// Cuts a table off. `piece_bytes` has counted its room, so it fits.
+    fn table<T>(&mut self, elements: u64, mut make: impl FnMut() -> T) -> &'m mut [T] {
+        let rest = core::mem::take(&mut self.0);
+        let elements = elements as usize;
+        let skipped = rest.as_ptr().align_offset(align_of::<T>());
+        let (_, rest) = rest.split_at_mut(skipped);
+        let (own, rest) = rest.split_at_mut(elements * size_of::<T>());
+        self.0 = rest;
+        let table = own.as_mut_ptr().cast::<MaybeUninit<T>>();
+        // SAFETY: `own` is exclusively borrowed for 'm, is aligned for `T` (it was cut there), and
+        // has the bytes of `elements` values; `MaybeUninit` needs no initialisation.
+        let table = unsafe { core::slice::from_raw_parts_mut(table, elements) };
+        table.iter_mut().for_each(|slot| {
+            slot.write(make());
+        });
+        let table: *mut [MaybeUninit<T>] = table;
+        // SAFETY: every element was written above; `MaybeUninit<T>` is laid out like `T`, and the
+        // only other reference to them ended with the line above.
+        unsafe { &mut *(table as *mut [T]) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+
+    use super::*;
+    use std::vec;
+    use zonal::map::{MemoryMap, PhysAddr, Region};
+    use zonal::plan::Config;
+    use zonal::platform::single::SingleThread;
+    use zonal::preset::{ClusterFree, Zonal};
+    use zonal::{Allocator, Order, Request};
+
+    fn plan() -> Plan {
+        let map = MemoryMap::from_regions(&[Region::usable(PhysAddr(0), 64 << 20)]).unwrap();
+        Plan::new(map.sanitise().unwrap(), Config::new(2), |_, _, _| 1).unwrap()
+    }
+
+    /// Whatever the alignment of the piece, the bytes asked for are enough, and one less is
+    /// refused.
+    #[test]
+    fn any_alignment_will_do() {
+        let plan = plan();
+        let wanted = piece_bytes::<SingleThread, ClusterFree>(&plan) as usize;
+        let mut memory = vec![MaybeUninit::uninit(); wanted + 256];
+        for skip in [0, 1, 3, 8, 64, 127, 255] {
+            let piece = &mut memory[skip..skip + wanted];
+            piece.fill(MaybeUninit::new(0xa5));
+            let short = in_piece::<SingleThread, ClusterFree>(&plan, &mut piece[1..]);
+            let error = PieceTooSmall { given: wanted - 1, wanted: wanted as u64 };
+            assert_eq!(short.err(), Some(error));
+            let storage = in_piece(&plan, piece).unwrap();
+            let allocator = Allocator::<_, ClusterFree>::new(SingleThread, &plan, storage).unwrap();
+            let huge = allocator.alloc(&Request::new(Order::HUGE)).unwrap();
+            allocator.free(huge).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_piece_may_be_used_again() {
+        let plan = plan();
+        let mut memory =
+            vec![MaybeUninit::uninit(); piece_bytes::<SingleThread, Zonal>(&plan) as usize];
+        for _ in 0..2 {
+            let storage = in_piece(&plan, &mut memory).unwrap();
+            let allocator = Allocator::<_, Zonal>::new(SingleThread, &plan, storage).unwrap();
+            assert!(allocator.alloc(&Request::frame()).is_ok());
+        }
+    }
+}

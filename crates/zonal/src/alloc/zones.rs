@@ -1,0 +1,161 @@
+//! The zones that a request may use, and in which order.
+
+use super::allocator::Allocator;
+use crate::boot::zonelist::{MAX_NODES, MAX_ZONES};
+use crate::frame::PageblockWord;
+use crate::platform::{AtomicWord, Platform};
+use crate::policy::zone::Zone;
+use crate::policy::{PcpPolicy, Policy, Split};
+use crate::types::request::{NodePolicy, Request};
+use crate::types::units::{NodeId, NodeMask, Pfn};
+use core::sync::atomic::Ordering::Relaxed;
+
+/// The zones that a request may use, best first.
+pub(crate) struct Zones<'m, P: Platform, S: Policy> {
+    list: [Option<&'m Zone<P, S>>; MAX_ZONES],
+    len: usize,
+}
+
+/// Whether the two are instances of one zone type of a node.
+fn is_sibling<P: Platform, S: Policy>(
+    one: &Option<&Zone<P, S>>,
+    other: &Option<&Zone<P, S>>,
+) -> bool {
+    one.zip(*other).is_some_and(|(one, other)| one.is_sibling(other))
+}
+
+impl<'m, P: Platform, S: Policy> Zones<'m, P, S> {
+    pub(super) fn slice(&self) -> &[Option<&'m Zone<P, S>>] {
+        &self.list[..self.len]
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &'m Zone<P, S>> + '_ {
+        self.slice().iter().flatten().copied()
+    }
+
+    /// The instances of each type and node together, in the same order.
+    pub(crate) fn families(&self) -> impl Iterator<Item = &[Option<&'m Zone<P, S>>]> {
+        self.slice().chunk_by(is_sibling)
+    }
+
+    /// Leaves out those that are not `wanted`.
+    fn keep(&mut self, wanted: impl Fn(&Zone<P, S>) -> bool) {
+        let mut kept = 0;
+        for at in 0..self.len {
+            if self.list[at].is_some_and(&wanted) {
+                self.list[kept] = self.list[at];
+                kept += 1;
+            }
+        }
+        self.len = kept;
+    }
+
+    /// Begins every family with the instance that a lane prefers; the others follow in a ring.
+    fn prefer(&mut self, lane: usize) {
+        for family in self.list[..self.len].chunk_by_mut(is_sibling) {
+            family.rotate_left(lane % family.len());
+        }
+    }
+}
+
+impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
+    /// The zones for a request from `cpu`: node policy and zone limit applied to a zonelist, and
+    /// of each type's instances the one first that the CPU prefers; none without memory.
+    pub(crate) fn zones_for(&self, cpu: usize, request: &Request) -> Zones<'m, P, S> {
+        if self.plan.has_vacant() {
+            return self.zones_with_memory(cpu, request);
+        }
+        // Written so that nothing is copied where nothing is split.
+        if S::Split::LANES == 1 {
+            return self.zones_in_order(cpu, request);
+        }
+        let mut zones = self.zones_in_order(cpu, request);
+        zones.prefer(self.lane_of(cpu));
+        zones
+    }
+
+    /// The same, where the plan has zones whose memory is all to come.
+    #[cold]
+    #[inline(never)]
+    fn zones_with_memory(&self, cpu: usize, request: &Request) -> Zones<'m, P, S> {
+        let mut zones = self.zones_in_order(cpu, request);
+        zones.prefer(self.lane_of(cpu));
+        // Last: a CPU's place in the ring does not depend on what is there.
+        zones.keep(|zone| self.has_memory(zone));
+        zones
+    }
+
+    fn zones_in_order(&self, cpu: usize, request: &Request) -> Zones<'m, P, S> {
+        let local = self.node_of(cpu);
+        let (first, mask) = match request.node_policy() {
+            NodePolicy::Local => (local, NodeMask::ALL),
+            NodePolicy::Preferred(node) => (node, NodeMask::ALL),
+            NodePolicy::Bind(mask) => (local, mask),
+            NodePolicy::Interleave(mask) => (self.node_in_turn(mask, local), NodeMask::ALL),
+        };
+        let mask = match request.is_this_node() {
+            true if mask.contains(first) => NodeMask::only(first),
+            true => NodeMask::NONE,
+            false => mask,
+        };
+        let mut zones = Zones { list: [None; MAX_ZONES], len: 0 };
+        for &id in self.plan.zonelist(first) {
+            let Some(zone) = self.zone(id) else { continue };
+            if zone.zone_type <= request.limit() && mask.contains(zone.node) {
+                zones.list[zones.len] = Some(zone);
+                zones.len += 1;
+            }
+        }
+        zones
+    }
+
+    fn node_in_turn(&self, mask: NodeMask, local: NodeId) -> NodeId {
+        // A node without memory has no turn: its neighbours would get it.
+        let there = self.nodes_with_memory();
+        let both = |&node: &NodeId| mask.contains(node) && there.contains(node);
+        let members = (0..MAX_NODES as u8).map(NodeId).filter(both);
+        let count = members.clone().count() as u64;
+        if count == 0 {
+            return local;
+        }
+        // Relaxed: a counter; which of two requests gets which node does not matter.
+        let turn = self.shared.turn.fetch_add(1, Relaxed) % count;
+        members.clone().nth(turn as usize).unwrap_or(local)
+    }
+
+    /// Whether a zone manages anything. Those that do from the start always do.
+    #[inline]
+    pub(crate) fn has_memory(&self, zone: &Zone<P, S>) -> bool {
+        !self.plan.is_vacant(zone.id) || zone.managed() > 0
+    }
+
+    /// The nodes that have memory now.
+    pub(crate) fn nodes_with_memory(&self) -> NodeMask {
+        if !self.plan.has_vacant() {
+            return self.plan.nodes();
+        }
+        let zones = self.zones.iter().filter(|zone| self.has_memory(zone));
+        zones.fold(NodeMask::NONE, |mask, zone| mask.with(zone.node))
+    }
+
+    /// The zone that a request from `cpu` tries first, of those that have memory.
+    pub(crate) fn first_zone(&self, cpu: usize, request: &Request) -> Option<&'m Zone<P, S>> {
+        self.zones_for(cpu, request).iter().next()
+    }
+
+    /// Whether the pageblock of `pfn` has memory of the allocator now: there from the start, or
+    /// online.
+    #[must_use]
+    pub fn is_online(&self, pfn: Pfn) -> bool {
+        self.table.index(pfn).is_some_and(|index| self.is_online_at(index))
+    }
+
+    pub(crate) fn is_online_at(&self, index: u32) -> bool {
+        self.table.get_pageblock(index).and_then(PageblockWord::zone).is_some()
+    }
+
+    /// Frames that all CPUs cache of a zone.
+    pub(crate) fn cached_in(&self, zone: &Zone<P, S>) -> u64 {
+        self.sum_over_caches(zone, |own| S::Pcp::cached(&own.cache))
+    }
+}

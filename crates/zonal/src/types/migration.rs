@@ -1,0 +1,24 @@
+//! A page that moves, and what a host answers when it is asked for something that it cannot do.
+
+use super::units::{Order, Pfn};
+
+/// The host cannot write frames, so a request with `zero` cannot be served.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct CannotZero;
+
+/// A page that compaction wants moved.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Migration {
+    /// Where it is.
+    pub from: Pfn,
+    /// Where it shall be.
+    pub to: Pfn,
+    /// The order of both blocks.
+    pub order: Order,
+    /// Whether the host may wait for whoever uses the page (for a lock, for I/O).
+    pub may_wait: bool,
+}
+
+/// The host does not move that page (now).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Immovable;

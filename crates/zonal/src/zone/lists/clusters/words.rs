@@ -1,0 +1,63 @@
+//! The words of clusters in the caller's memory.
+
+use crate::platform::{AtomicWord, Platform};
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+/// The words of the presets whose order-0 lists have clusters; empty with the others.
+#[derive(Debug)]
+pub struct ClusterWords<'a, P: Platform> {
+    /// Zone by zone: `in_progress`, bitmap, slots.
+    pub(in crate::zone::lists) slots: &'a [P::Word],
+    /// For each frame its cluster's slot + 1, or 0. Read and written under the lock of the frame's
+    /// zone. Of a frame that is on no order-0 list it says nothing.
+    pub(in crate::zone::lists) cluster_of: &'a [P::Word],
+}
+
+impl<P: Platform> Clone for ClusterWords<'_, P> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<P: Platform> Copy for ClusterWords<'_, P> {}
+
+impl<P: Platform> ClusterWords<'_, P> {
+    /// The slot of the cluster that a listed frame belongs to.
+    #[inline(always)]
+    pub(crate) fn cluster_of(self, index: u32) -> Option<u32> {
+        let word = self.cluster_of[index as usize].load(Relaxed);
+        (word as u32).checked_sub(1)
+    }
+
+    #[inline(always)]
+    pub(crate) fn set_cluster_of(self, index: u32, slot: Option<u32>) {
+        let value = slot.map_or(0, |slot| u64::from(slot) + 1);
+        self.cluster_of[index as usize].store(value, Relaxed);
+    }
+
+    /// A word of a zone's slots. Under the zone lock.
+    #[inline(always)]
+    pub(crate) fn slot_word(self, at: u64) -> u64 {
+        self.slots[at as usize].load(Relaxed)
+    }
+
+    #[inline(always)]
+    pub(crate) fn set_slot_word(self, at: u64, value: u64) {
+        self.slots[at as usize].store(value, Relaxed);
+    }
+
+    /// Under the zone lock, which orders it for those who look under the lock.
+    pub(crate) fn enter_window(self, at: u64) {
+        self.slots[at as usize].fetch_add(1, Relaxed);
+    }
+
+    /// Release, with the acquire of [`window_open`](Self::window_open): the states written in
+    /// the window are seen by whoever sees it closed.
+    pub(crate) fn leave_window(self, at: u64) {
+        self.slots[at as usize].fetch_add(u64::MAX, Release);
+    }
+
+    pub(crate) fn window_open(self, at: u64) -> bool {
+        self.slots[at as usize].load(Acquire) > 0
+    }
+}

@@ -1,0 +1,105 @@
+//! Setting up the buddy lists of a zone.
+
+use super::clusters::Clusters;
+use super::merge::Merge;
+use super::{BuddyLists, CLUSTER_OF, LINKS, ListGuard, SLOTS};
+use crate::boot::map::{Range, RangeKind};
+use crate::boot::plan::{Plan, ZoneSpec};
+use crate::frame::PageblockWord;
+use crate::platform::Platform;
+use crate::types::migrate_type::MigrateType;
+use crate::types::units::Order;
+use crate::zone::ZoneInstance;
+use crate::zone::tables::{NR_FREE_WORDS, ZoneTables};
+
+/// The size and the batch for which a zone's clusters on the order-0 lists need the most words:
+/// what it manages from the start, or that with all its later memory, which makes batches larger.
+fn slot_room<C: Clusters>(spec: &ZoneSpec, batch: &dyn Fn(u64) -> u32) -> (u64, u32) {
+    let sizes = [spec.managed, spec.managed + spec.later];
+    let rooms = sizes.map(|frames| (frames, batch(frames)));
+    let [first, whole] = rooms.map(|(frames, batch)| C::slot_words(frames, batch));
+    rooms[usize::from(whole > first)]
+}
+
+fn slot_words<C: Clusters>(spec: &ZoneSpec, batch: &dyn Fn(u64) -> u32) -> u64 {
+    let (frames, batch) = slot_room::<C>(spec, batch);
+    C::slot_words(frames, batch)
+}
+
+pub(super) fn words<C: Clusters>(plan: &Plan, batch: &dyn Fn(u64) -> u32) -> [u64; NR_FREE_WORDS] {
+    let mut words = [0; NR_FREE_WORDS];
+    words[LINKS] = plan.frames();
+    words[SLOTS] = plan.zones().iter().map(|spec| slot_words::<C>(spec, batch)).sum();
+    words[CLUSTER_OF] = if C::CUT { plan.frames() } else { 0 };
+    words
+}
+
+pub(super) fn zone<P: Platform, M: Merge, C: Clusters>(
+    zone: &mut ZoneInstance<P, BuddyLists<M, C>>,
+    table: &ZoneTables<'_, P>,
+    plan: &Plan,
+    spec: &ZoneSpec,
+    batch: &dyn Fn(u64) -> u32,
+    used: &mut [u64; NR_FREE_WORDS],
+) {
+    let (frames, room_batch) = slot_room::<C>(spec, batch);
+    let first = used[SLOTS];
+    used[SLOTS] += C::slot_words(frames, room_batch);
+    zone.set_up(table, |guard| {
+        C::tune(&mut guard.area.clusters, first, frames, room_batch);
+        guard.resize(batch(spec.managed), plan.high_atomic_limit(spec.managed));
+        guard.fill(plan, spec);
+        // Nothing waited for this work.
+        guard.area.take_work();
+    });
+}
+
+impl<P: Platform, M: Merge, C: Clusters> ListGuard<'_, P, M, C> {
+    /// Sets what follows from the size of the zone.
+    pub(super) fn resize(&mut self, batch: u32, high_atomic_limit: u32) {
+        C::set_batch(&mut self.area.clusters, batch);
+        self.high_atomic_limit = high_atomic_limit;
+    }
+
+    /// Makes the zone's usable memory free: whole largest blocks of ordinary memory stay untouched,
+    /// the ragged ends and CMA go to the lists.
+    fn fill(&mut self, plan: &Plan, spec: &ZoneSpec) {
+        let block = Order::MAX.size();
+        let step = self.table.pageblock_order().size();
+        for range in plan.ranges_of(spec.id).filter(|range| range.kind.is_present()) {
+            let Some((start, last)) = self.bounds(&range) else { continue };
+            let first_pageblock = self.table.pageblock_start(start);
+            self.zone.widen_span((first_pageblock, self.table.pageblock_start(last) + step));
+            let migrate = match range.kind {
+                RangeKind::Cma => MigrateType::Cma,
+                _ => MigrateType::Movable,
+            };
+            for at in (first_pageblock..=last).step_by(step as usize) {
+                // Memory of two usable kinds in one pageblock was made one by the plan; what is
+                // reclaimed later takes the type of what is there.
+                if range.kind.is_usable() || self.table.pageblock(at).zone().is_none() {
+                    self.table.set_pageblock(at, PageblockWord::new(spec.id, migrate));
+                }
+            }
+            if !range.kind.is_usable() {
+                continue;
+            }
+            let end = last + 1;
+            let (first, rest) = (start.next_multiple_of(block), end & !(block - 1));
+            if migrate == MigrateType::Cma || first >= rest {
+                self.free_range(start, end, u32::MAX);
+            } else {
+                self.free_range(start, first, u32::MAX);
+                let links = self.links();
+                self.untouched.push(links, first, rest);
+                self.free_range(rest, end, u32::MAX);
+            }
+        }
+    }
+
+    /// First and last index of a range.
+    fn bounds(&self, range: &Range) -> Option<(u32, u32)> {
+        let start = self.table.index(range.start)?;
+        (range.frames() > 0).then(|| (start, start + (range.frames() - 1) as u32))
+    }
+}
