@@ -43,3 +43,7 @@ pub mod shape;
 pub mod snapshot;
 pub mod suite;
 pub mod world;
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
