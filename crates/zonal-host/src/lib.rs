@@ -43,6 +43,19 @@ pub use pager::Pager;
 pub use threads::Threads;
 pub use usdt::Usdt;
 
+/// Programs that users read and copy: compiled and run as examples of the documentation.
 #[cfg(doctest)]
-#[doc = include_str!("../../../README.md")]
-struct Readme;
+mod pages {
+    #[doc = include_str!("../../../README.md")]
+    struct Readme;
+    #[doc = include_str!("../README.md")]
+    struct Own;
+    #[doc = include_str!("../../../docs/book/src/start.md")]
+    struct Start;
+    #[doc = include_str!("../../../docs/book/src/porting.md")]
+    struct Porting;
+    #[doc = include_str!("../../../docs/book/src/presets.md")]
+    struct Presets;
+    #[doc = include_str!("../../../docs/book/src/observability.md")]
+    struct Observability;
+}

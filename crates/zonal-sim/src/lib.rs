@@ -34,8 +34,9 @@
 //!
 //! Outside of a run the platform's atomics and locks work and cost nothing, on one thread.
 //!
-//! What the model leaves out, how the machines' constants were fitted, and where it is wrong, is
-//! written in `docs/simulator.md`; `ARCHITECTURE.md` follows one access through the source.
+//! What the model leaves out is written in `docs/book/src/simulator.md`, how the machines' constants
+//! were fitted and where it is wrong in `docs/book/src/reproduction.md`; `ARCHITECTURE.md` follows one
+//! access through the source.
 
 mod any_allocator;
 mod channel;

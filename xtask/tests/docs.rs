@@ -1,0 +1,173 @@
+//! What a reader of the documentation relies on: the README is short, its programs are those that
+//! are compiled, every page is in the book's table of contents, and links lead somewhere.
+
+use std::collections::BTreeSet;
+use std::error::Error;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+type Test = Result<(), Box<dyn Error>>;
+
+/// Seven KiB: what can be read before a decision whether to read on.
+const README_BYTES: usize = 7 << 10;
+
+/// Where files of the repository are on a server: the READMEs of the crates are read elsewhere.
+const REPOSITORY: &str = "https://github.com/zonal-rs/zonal/blob/main/";
+
+/// Words that hide who acts or how many.
+const VAGUE: [&str; 4] = ["whoever", "nobody", "somebody", "so many"];
+
+/// The workspace's directory.
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+fn read(path: impl AsRef<Path>) -> Result<String, String> {
+    let path = root().join(path);
+    fs::read_to_string(&path).map_err(|why| format!("{}: {why}", path.display()))
+}
+
+/// The Markdown files of a directory, by their paths in the repository.
+fn pages(dir: &str) -> Result<Vec<String>, Box<dyn Error>> {
+    let mut pages = Vec::new();
+    for entry in fs::read_dir(root().join(dir))? {
+        let name = entry?.file_name().into_string().map_err(|name| format!("{name:?}"))?;
+        if name.ends_with(".md") {
+            pages.push(format!("{dir}/{name}"));
+        }
+    }
+    pages.sort_unstable();
+    Ok(pages)
+}
+
+/// The pages that users read, and those of the decisions.
+fn all_pages() -> Result<Vec<String>, Box<dyn Error>> {
+    let mut all = vec!["README.md".into(), "CONTRIBUTING.md".into(), "CHANGELOG.md".into()];
+    all.extend(pages("docs/book/src")?);
+    all.extend(pages("docs/adr")?);
+    for entry in fs::read_dir(root().join("crates"))? {
+        let name = entry?.file_name().into_string().map_err(|name| format!("{name:?}"))?;
+        all.push(format!("crates/{name}/README.md"));
+    }
+    Ok(all)
+}
+
+/// Lines that are not part of a block of code.
+fn prose(text: &str) -> impl Iterator<Item = &str> {
+    let mut code = false;
+    text.lines().filter(move |line| {
+        let fence = line.trim_start().starts_with("```");
+        code ^= fence;
+        !code && !fence
+    })
+}
+
+/// Where the links of a page lead.
+fn links(text: &str) -> impl Iterator<Item = &str> {
+    let of_line = |line| str::split(line, "](").skip(1);
+    prose(text).flat_map(of_line).filter_map(|rest| rest.split_once(')')).map(|(link, _)| link)
+}
+
+/// What a heading is called in a link: letters, digits and dashes.
+fn anchor(heading: &str) -> String {
+    let lower = heading.trim().to_lowercase().replace(' ', "-");
+    lower.chars().filter(|c| c.is_alphanumeric() || matches!(c, '-' | '_')).collect()
+}
+
+fn has_anchor(text: &str, wanted: &str) -> bool {
+    let headings = prose(text).filter(|line| line.starts_with('#'));
+    headings.map(|line| anchor(line.trim_start_matches('#'))).any(|it| it == wanted)
+}
+
+/// Why a link of a page leads nowhere, if that is so. Links to other servers are not followed.
+fn broken(page: &str, text: &str, link: &str) -> Option<String> {
+    let (path, base) = match link.strip_prefix(REPOSITORY) {
+        Some(path) => (path, root()),
+        None if link.contains("://") => return None,
+        None => (link, root().join(page).parent()?.to_path_buf()),
+    };
+    let (path, heading) = path.split_once('#').map_or((path, None), |(p, h)| (p, Some(h)));
+    let target = base.join(path);
+    if !path.is_empty() && !target.exists() {
+        return Some(format!("{page}: {link}: there is no {path}"));
+    }
+    let heading = heading?;
+    let other = if path.is_empty() { text.to_owned() } else { fs::read_to_string(&target).ok()? };
+    (!has_anchor(&other, heading)).then(|| format!("{page}: {link}: there is no such heading"))
+}
+
+#[test]
+fn the_readme_is_at_most_seven_kib() -> Test {
+    let bytes = read("README.md")?.len();
+    assert!(bytes <= README_BYTES, "README.md has {bytes} bytes: move some of them to the book");
+    Ok(())
+}
+
+#[test]
+fn the_programs_of_the_readme_are_the_examples() -> Test {
+    let readme = read("README.md")?;
+    let programs = readme.split("```rust\n").skip(1).filter_map(|rest| rest.split("```").next());
+    let programs: Vec<&str> = programs.collect();
+    let examples = ["crates/zonal/examples/kernel.rs", "crates/zonal-host/examples/page_pool.rs"];
+    assert_eq!(programs.len(), examples.len());
+    for (program, example) in programs.into_iter().zip(examples) {
+        let source = read(example)?;
+        assert!(
+            source.ends_with(program),
+            "README.md shows another program than {example}:\n{source}"
+        );
+    }
+    Ok(())
+}
+
+#[test]
+fn every_page_of_the_book_is_in_its_contents() -> Test {
+    let dir = "docs/book/src";
+    let summary = read(format!("{dir}/SUMMARY.md"))?;
+    let listed: BTreeSet<String> = links(&summary).map(|page| format!("{dir}/{page}")).collect();
+    let mut there: BTreeSet<String> = pages(dir)?.into_iter().collect();
+    there.remove(&format!("{dir}/SUMMARY.md"));
+    assert_eq!(listed, there);
+    Ok(())
+}
+
+#[test]
+fn links_resolve() -> Test {
+    let mut wrong = Vec::new();
+    let mut seen = 0;
+    for page in all_pages()? {
+        let text = read(&page)?;
+        seen += links(&text).count();
+        wrong.extend(links(&text).filter_map(|link| broken(&page, &text, link)));
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(seen > 100, "only {seen} links were found");
+    Ok(())
+}
+
+#[test]
+fn the_text_says_who_acts() -> Test {
+    let mut own = vec!["README.md".into(), "CONTRIBUTING.md".into()];
+    own.extend(pages("docs/book/src")?);
+    for page in own {
+        // A phrase may go on in the next line.
+        let text = read(&page)?.to_lowercase().replace('\n', " ");
+        let found: Vec<_> = VAGUE.into_iter().filter(|word| text.contains(word)).collect();
+        assert!(found.is_empty(), "{page} says {found:?}: name the actor or the number");
+    }
+    Ok(())
+}
+
+#[test]
+fn a_link_that_leads_nowhere_is_found() {
+    let text = "# One heading\n[a](#one-heading) [b](#another) [c](missing.md)\n\
+                ```text\n[code](missing.md)\n```\n[d](../LICENSE-MIT)";
+    let wrong: Vec<_> = links(text).filter_map(|link| broken("docs/x.md", text, link)).collect();
+    assert_eq!(
+        wrong,
+        [
+            "docs/x.md: #another: there is no such heading",
+            "docs/x.md: missing.md: there is no missing.md"
+        ]
+    );
+}
