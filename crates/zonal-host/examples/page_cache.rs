@@ -1,6 +1,6 @@
-//! A page cache on an arena: it takes what memory there is, gives the pages that nobody comes back
-//! to up when somebody needs frames, and lets the others be moved when somebody needs them in one
-//! piece. The arena and the cache's lists record what happens to one ring.
+//! A page cache on an arena: it takes what memory there is, gives up the pages that were not looked
+//! at again when a request needs frames, and lets the others be moved when a request needs frames in
+//! one piece. The arena and the cache's lists record what happens to one ring.
 //!
 //! ```text
 //! cargo run --release -p zonal-host --example page_cache
@@ -108,7 +108,7 @@ impl Lists {
         inserted(frame, Lru::InactiveFile);
     }
 
-    /// Somebody looks at a page: where it is.
+    /// A user looks at a page: where it is.
     fn look_at(&mut self, key: u64) -> Option<Pfn> {
         let slot = self.slots.get_mut(&key)?;
         let Slot { frame, list, referenced, .. } = *slot;
@@ -152,7 +152,7 @@ impl Index {
 }
 
 // SAFETY: `migrate` says `Ok` only for a frame in the index, with the order they all have, and
-// holds the lock without which nobody uses or frees it; then only `page.to` is in the index, and
+// holds the lock without which no thread uses or frees it; then only `page.to` is in the index, and
 // references into frames do not outlive the lock. It says `Immovable` before it does anything.
 unsafe impl Pager for Index {
     fn reclaim(&self, frames: &dyn FreeFrames, _: &Shortage) -> u64 {
@@ -175,7 +175,7 @@ unsafe impl Pager for Index {
             return Err(Immovable);
         }
         // SAFETY: `from` is a single frame of the arena, written and freed only under the lock
-        // that we hold; `to` is one too, and nobody else's, by the contract of `migrate`.
+        // that we hold; `to` is one too, and known to us alone, by the contract of `migrate`.
         unsafe { copy_block(page.from, page.to, Order::ZERO) };
         lists.keys.remove(&page.from);
         lists.keys.insert(page.to, key);
