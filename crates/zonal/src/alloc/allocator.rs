@@ -22,7 +22,6 @@
 //! # }
 //! ```
 
-use super::host::Host;
 use crate::alloc::build;
 use crate::alloc::entry::{HomeTable, Homes, SharedEntry};
 use crate::alloc::handle::CpuHandle;
@@ -37,10 +36,9 @@ use crate::policy::PcpPolicy;
 use crate::policy::pcp::ZoneContext;
 use crate::policy::zone::Zone;
 use crate::policy::{Policy, Walk};
-use crate::types::block::Block;
-use crate::types::error::{AllocError, BuildError, FreeError, RefusedFree};
+use crate::types::error::BuildError;
 use crate::types::request::Request;
-use crate::types::units::{CpuId, NodeId, Order, Pfn, ZoneId};
+use crate::types::units::{CpuId, NodeId, ZoneId};
 use crate::types::zone_type::ZoneType;
 use crate::zone::ZoneView;
 use crate::zone::tables::ZoneTables;
@@ -114,27 +112,6 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
     /// How many CPUs have caches.
     pub fn cpus(&self) -> u32 {
         self.cpus
-    }
-
-    /// Frees a block.
-    ///
-    /// # Errors
-    /// [`RefusedFree`] gives the block back if it is not from this allocator.
-    #[inline(always)]
-    pub fn free(&self, block: Block) -> Result<(), RefusedFree> {
-        let (pfn, order) = (block.pfn(), block.order());
-        self.free_raw(pfn, order).map_err(|error| RefusedFree { block, error })
-    }
-
-    /// Frees the block of `order` that starts at `pfn`.
-    ///
-    /// # Errors
-    /// [`FreeError`] if that is not what was allocated; then nothing has changed (I-4). Two
-    /// frees of the same frame at the same instant on two CPUs may both succeed; the second
-    /// copy is dropped when it would be handed out.
-    #[inline(always)]
-    pub fn free_raw(&self, pfn: Pfn, order: Order) -> Result<(), FreeError> {
-        self.free_through(&mut self.shared_entry(), pfn, order)
     }
 
     /// Claims the caches of `cpu` for one owner, whose fast path takes no atomic
@@ -227,25 +204,5 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
 
     pub(crate) fn zone(&self, id: ZoneId) -> Option<&'m Zone<P, S>> {
         self.zones.get(id.0 as usize)
-    }
-}
-
-impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
-    /// Allocates a block through the try-lock path of the current CPU's cache.
-    ///
-    /// # Errors
-    /// [`AllocError`] says which zones were tried and what they had.
-    #[inline(always)]
-    pub fn alloc(&self, request: &Request) -> Result<Block, AllocError> {
-        self.alloc_through(&mut self.shared_entry(), request)
-    }
-
-    /// As [`alloc`](Self::alloc), for those who keep the pfn by other means.
-    ///
-    /// # Errors
-    /// As [`alloc`](Self::alloc).
-    #[inline(always)]
-    pub fn alloc_raw(&self, request: &Request) -> Result<Pfn, AllocError> {
-        self.alloc(request).map(|block| block.into_raw().0)
     }
 }

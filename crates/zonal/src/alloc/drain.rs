@@ -26,7 +26,9 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
         let Some(cache) = self.cache_of(cpu, zone.id) else { return 0 };
         let context = self.context(zone, cpu.0 as usize);
         cache.with(|own| {
-            let given = own.book(|own| S::Pcp::drain(&context, &mut own.cache));
+            let before = own.cached();
+            let given = S::Pcp::drain(&context, &mut own.cache);
+            own.book(before);
             own.events.drains += u64::from(given > 0);
             then(own);
             given

@@ -11,26 +11,38 @@ use crate::policy::PcpPolicy;
 use crate::policy::zone::Zone;
 use crate::policy::{Policy, Trace};
 use crate::trace::{Event, Point};
+use crate::types::block::Block;
 use crate::types::error::FreeError;
+use crate::types::error::RefusedFree;
 use crate::types::migrate_type::MigrateType;
 use crate::types::units::{ORDERS, Order, Pfn};
 
 impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
-    /// Frees through `entry`.
+    /// Frees a block.
+    ///
+    /// # Errors
+    /// [`RefusedFree`] gives the block back if it is not from this allocator.
     #[inline(always)]
-    pub(crate) fn free_through<E: Entry<P, S>>(
-        &self,
-        entry: &mut E,
-        pfn: Pfn,
-        order: Order,
-    ) -> Result<(), FreeError> {
-        self.free_one::<E, false>(entry, pfn, order)
+    pub fn free(&self, block: Block) -> Result<(), RefusedFree> {
+        let (pfn, order) = (block.pfn(), block.order());
+        self.free_raw(pfn, order).map_err(|error| RefusedFree { block, error })
     }
 
-    /// As [`free_through`](Self::free_through); `LISTED`: as one of a list, and counted so.
-    // Always inlined down to the cache of single frames, as allocation is.
+    /// Frees the block of `order` that starts at `pfn`.
+    ///
+    /// # Errors
+    /// [`FreeError`] if that is not what was allocated; then nothing has changed (I-4). Two
+    /// frees of the same frame at the same instant on two CPUs may both succeed; the second
+    /// copy is dropped when it would be handed out.
     #[inline(always)]
-    pub(crate) fn free_one<E: Entry<P, S>, const LISTED: bool>(
+    pub fn free_raw(&self, pfn: Pfn, order: Order) -> Result<(), FreeError> {
+        self.free_through::<_, false>(&mut self.shared_entry(), pfn, order)
+    }
+
+    /// Frees through `entry`; `LISTED`: as one of a list, and counted so.
+    // Always inlined down to the per-CPU pages of single frames, as allocation is.
+    #[inline(always)]
+    pub(crate) fn free_through<E: Entry<P, S>, const LISTED: bool>(
         &self,
         entry: &mut E,
         pfn: Pfn,
@@ -39,12 +51,9 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
         let cached = match order {
             Order::ZERO => self.push_cached::<E, 0, LISTED>(entry, pfn),
             Order::HUGE => self.push_cached::<E, 9, LISTED>(entry, pfn),
-            _ => false,
+            _ => self.push_further(entry, pfn, order),
         };
-        if cached {
-            return Ok(());
-        }
-        self.free_further(entry, pfn, order)
+        if cached { Ok(()) } else { self.free_direct(pfn, order) }
     }
 
     /// Marks a block of order `ORDER`, 0 or 9, cached and keeps it in the cache of its zone.
@@ -88,24 +97,16 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
         pushed == Some(true)
     }
 
-    /// Frees a block of more than one frame to its cache, and anything to the buddy lists, or
-    /// says why not.
+    /// Marks a block of another order cached and keeps it, where that order is kept. `false`, and
+    /// nothing has changed, if it may not be freed so.
     #[inline(never)]
-    fn free_further<E: Entry<P, S>>(
-        &self,
-        entry: &mut E,
-        pfn: Pfn,
-        order: Order,
-    ) -> Result<(), FreeError> {
-        if order == Order::ZERO || order == Order::HUGE || !S::Pcp::caches(order) {
-            return self.free_direct(pfn, order);
+    fn push_further<E: Entry<P, S>>(&self, entry: &mut E, pfn: Pfn, order: Order) -> bool {
+        if !S::Pcp::caches(order) {
+            return false;
         }
-        let Some(index) = self.table.index(pfn) else { return Err(FreeError::Foreign { pfn }) };
-        let Some((zone, migrate)) =
-            self.table.get_pageblock(index).and_then(PageblockWord::cached_in)
-        else {
-            return self.free_direct(pfn, order);
-        };
+        let Some(index) = self.table.index(pfn) else { return false };
+        let word = self.table.get_pageblock(index);
+        let Some((zone, migrate)) = word.and_then(PageblockWord::cached_in) else { return false };
         let cpu = entry.cpu();
         let pushed = entry.enter(zone, |own| {
             let (from, to) = (FrameState::allocated(order), FrameState::cached(order));
@@ -119,10 +120,7 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
             }
             true
         });
-        if pushed != Some(true) {
-            return self.free_direct(pfn, order);
-        }
-        Ok(())
+        pushed == Some(true)
     }
 
     #[cold]
@@ -138,7 +136,9 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
         if let Some(zone) = self.zone(zone) {
             own.events.spills += 1;
             let context = self.context(zone, cpu);
-            own.book(|own| S::Pcp::spill(&context, &mut own.cache, order, migrate));
+            let before = own.cached();
+            S::Pcp::spill(&context, &mut own.cache, order, migrate);
+            own.book(before);
         }
     }
 

@@ -66,7 +66,7 @@ impl<'a, 'm, P: Platform, S: Policy> CpuHandle<'a, 'm, P, S> {
     /// As [`Allocator::free_raw`].
     #[inline(always)]
     pub fn free_raw(&mut self, pfn: Pfn, order: Order) -> Result<(), FreeError> {
-        self.allocator.free_through(&mut self.entry, pfn, order)
+        self.allocator.free_through::<_, false>(&mut self.entry, pfn, order)
     }
 
     /// Counts pages: see [`Allocator::mod_page_state`].

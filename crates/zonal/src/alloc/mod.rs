@@ -11,6 +11,7 @@ pub(crate) mod entry;
 mod explain;
 mod fast_path;
 pub(crate) mod free;
+mod from_zone;
 pub(crate) mod handle;
 pub(crate) mod host;
 pub mod page_state;

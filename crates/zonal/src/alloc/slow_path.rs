@@ -16,10 +16,12 @@ use crate::alloc::allocator::Allocator;
 use crate::alloc::entry::Entry;
 use crate::alloc::host::Host;
 use crate::compact::{CompactMode, CompactOutcome, Count, is_costly};
+use crate::pcp::per_cpu_pages::PerCpuPages;
 use crate::policy::FreeMemory;
 use crate::policy::PcpPolicy;
 use crate::policy::walk::Miss;
 use crate::policy::{Compact, Dirty, Policy, Walk};
+use crate::types::block::Block;
 use crate::types::error::AllocReason;
 use crate::types::mark::Mark;
 use crate::types::request::Request;
@@ -42,21 +44,83 @@ const SEARCHES: u32 = 8;
 const COALESCE_STEP: u32 = 16;
 
 impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
-    /// Steps 1 to last of the slow path; returns the first frame of a block marked allocated.
-    pub(crate) fn alloc_anywhere<E: Entry<P, S>>(
+    /// What the home zone's per-CPU pages of single frames and huge pages did not serve.
+    #[inline(never)]
+    pub(super) fn slow_path<E: Entry<P, S>>(
         &self,
         entry: &mut E,
         request: &Request,
-    ) -> Result<u32, AllocReason> {
+    ) -> Result<Block, AllocReason> {
+        let (order, migrate) = (request.order(), request.migrate_type());
+        if let Some(index) = self.pop_further(entry, request) {
+            return Ok(self.handed_out(self.table.pfn(index), order, request));
+        }
+        if !migrate.is_requestable() {
+            return Err(AllocReason::NotRequestable);
+        }
         let zones = self.zones_for(entry.cpu(), request);
         if zones.slice().is_empty() {
             return Err(AllocReason::NoZone);
         }
-        let found = self.walk_above_low(entry, &zones, request);
+        let limited = S::Dirty::LIMITS && request.is_write();
+        let found = match limited {
+            true => self.walk_within_dirty_limits(entry, &zones, request),
+            false => self.walk(entry, &zones, request, Mark::Low),
+        };
         let found = found.or_else(|| self.try_everything(entry, &zones, request));
         let index = found.ok_or(AllocReason::Exhausted)?;
-        self.stay_ahead(index, request.order());
-        Ok(index)
+        self.stay_ahead(index, order);
+        let block = self.handed_out(self.table.pfn(index), order, request);
+        if request.is_zero() { self.zeroed(entry, block) } else { Ok(block) }
+    }
+
+    /// The home zone's per-CPU pages for a block of another order, for a page that will be written,
+    /// or where another zone stands in for the home zone.
+    fn pop_further<E: Entry<P, S>>(&self, entry: &mut E, request: &Request) -> Option<u32> {
+        let (order, migrate) = (request.order(), request.migrate_type());
+        if order > Order::ZERO && request.is_plain() && S::Pcp::caches(order) {
+            let home = self.home(entry, request.limit());
+            let pop =
+                |own: &mut PerCpuPages<S>| self.pop(own, self.zones.get(home), order, migrate);
+            if let Some(Some(index)) = entry.enter_at(home, pop) {
+                return Some(index);
+            }
+        }
+        if request.is_plain_write() && order == Order::ZERO {
+            let home = self.home(entry, request.limit());
+            let zone = self.zones.get(home).filter(|zone| self.may_be_dirtied(zone, request));
+            if zone.is_some()
+                && let Some(index) = self.pop_at::<E, 0>(entry, home, migrate)
+            {
+                return Some(index);
+            }
+        }
+        if self.plan.has_vacant() { self.pop_stand_in(entry, request) } else { None }
+    }
+
+    /// What the cache of the home zone would have for a plain request, from that of the zone that
+    /// stands in for it while it has no memory.
+    #[cold]
+    #[inline(never)]
+    fn pop_stand_in<E: Entry<P, S>>(&self, entry: &mut E, request: &Request) -> Option<u32> {
+        let (order, migrate) = (request.order(), request.migrate_type());
+        let home = self.zones.get(self.home(entry, request.limit()))?;
+        if !request.is_plain() || !S::Pcp::caches(order) || self.has_memory(home) {
+            return None;
+        }
+        let zone = self.first_zone(entry.cpu(), request)?;
+        entry.enter(zone.id, |own| self.pop(own, Some(zone), order, migrate))?
+    }
+
+    /// Has the host fill a block with zeroes, or frees it again.
+    fn zeroed<E: Entry<P, S>>(&self, entry: &mut E, block: Block) -> Result<Block, AllocReason> {
+        if self.platform.zero(block.pfn(), block.order()).is_ok() {
+            return Ok(block);
+        }
+        let (pfn, order) = block.into_raw();
+        let undone = self.free_through::<E, false>(entry, pfn, order);
+        debug_assert!(undone.is_ok(), "a block just allocated can be freed");
+        Err(AllocReason::CannotZero)
     }
 
     /// The steps after the first walk.
@@ -101,21 +165,18 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
         mark: Mark,
     ) -> Option<u32> {
         S::Walk::find(&self.walk, zones.slice(), request.limit(), mark, |zone| {
-            self.alloc_in(entry, zone, request, mark)
+            self.alloc_from(entry, zone, request, mark)
         })
     }
 
-    /// The walk above the low watermark: what will be written goes to the zones within their
-    /// dirty limit.
-    fn walk_above_low<E: Entry<P, S>>(
+    /// The walk above the low watermark for what will be written: it goes to the zones within
+    /// their dirty limit.
+    fn walk_within_dirty_limits<E: Entry<P, S>>(
         &self,
         entry: &mut E,
         zones: &Zones<'m, P, S>,
         request: &Request,
     ) -> Option<u32> {
-        if !S::Dirty::LIMITS || !request.is_write() {
-            return self.walk(entry, zones, request, Mark::Low);
-        }
         let mut over_limit = false;
         let limit = request.limit();
         let found = S::Walk::find(&self.walk, zones.slice(), limit, Mark::Low, |zone| {
@@ -124,7 +185,7 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
                 self.passed_over_as_dirty(zone);
                 return Err(Miss::Nothing);
             }
-            self.alloc_in(entry, zone, request, Mark::Low)
+            self.alloc_from(entry, zone, request, Mark::Low)
         });
         if found.is_some() || !S::Dirty::SECOND_PASS || !over_limit {
             return found;

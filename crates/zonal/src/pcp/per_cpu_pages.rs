@@ -99,15 +99,17 @@ impl<S: Policy> PerCpuPages<S> {
         self.events.bulk_entries += u64::from(frames > 0);
     }
 
-    /// Runs `change`, which moves frames between the cache and elsewhere but hands none out
-    /// and takes none back, and books how many came or went.
-    pub(crate) fn book<R>(&mut self, change: impl FnOnce(&mut Self) -> R) -> R {
-        let before = S::Pcp::cached(&self.cache);
-        let result = change(self);
-        let after = S::Pcp::cached(&self.cache);
+    /// Frames in it. O(1), or O(orders that are cached).
+    pub(crate) fn cached(&self) -> u64 {
+        S::Pcp::cached(&self.cache)
+    }
+
+    /// Books what came from elsewhere or went there since it had `before` frames, while none was
+    /// handed out or taken back.
+    pub(crate) fn book(&mut self, before: u64) {
+        let after = self.cached();
         self.events.filled += after.saturating_sub(before);
         self.events.shed += before.saturating_sub(after);
-        result
     }
 }
 

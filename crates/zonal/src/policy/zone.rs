@@ -44,7 +44,7 @@ impl<P: Platform, S: Policy> Zone<P, S> {
         table: &ZoneTables<'_, P>,
         f: impl FnOnce(&mut ZoneGuard<'_, P, S::Free>) -> R,
     ) -> R {
-        self.instance.lock(table, f)
+        self.view(table).lock(f)
     }
 
     pub(crate) fn set_watermarks(&self, marks: Watermarks) {

@@ -2,7 +2,7 @@
 
 use super::tables::ZoneTables;
 use super::{FreeMemory, ZoneInstance};
-use crate::platform::Platform;
+use crate::platform::{Lock, Platform};
 use core::ops::{Deref, DerefMut};
 
 /// The zone lock is held. Carries the tables, so that what the lock guards and the words that it
@@ -61,6 +61,10 @@ impl<P: Platform, F: FreeMemory> ZoneView<'_, P, F> {
     /// Runs `f` with the zone lock held and books the hold.
     #[inline]
     pub(crate) fn lock<R>(&self, f: impl FnOnce(&mut ZoneGuard<'_, P, F>) -> R) -> R {
-        self.zone.lock(self.table, f)
+        self.zone.held.with(|held| {
+            let result = f(&mut ZoneGuard::new(self.zone, self.table, held));
+            self.zone.publish(F::end_hold(held));
+            result
+        })
     }
 }

@@ -2,7 +2,7 @@
 
 use super::compaction::ZoneCompaction;
 use super::tables::ZoneTables;
-use super::{FreeMemory, Published, ZoneGuard};
+use super::{FreeMemory, Published, ZoneGuard, ZoneView};
 use crate::boot::plan::ZoneSpec;
 use crate::boot::watermark::{Mark, Watermarks};
 use crate::platform::{AtomicWord, Lock, Platform};
@@ -45,7 +45,7 @@ pub struct ZoneInstance<P: Platform, F: FreeMemory> {
     /// Of those, the ones in high-atomic and in CMA pageblocks.
     special: [P::Word; 2],
     pub(crate) compaction: ZoneCompaction<P>,
-    held: P::Lock<F::Held>,
+    pub(super) held: P::Lock<F::Held>,
 }
 
 impl<P: Platform, F: FreeMemory> ZoneInstance<P, F> {
@@ -70,20 +70,6 @@ impl<P: Platform, F: FreeMemory> ZoneInstance<P, F> {
         }
     }
 
-    /// Runs `f` with the zone lock held and books the hold.
-    #[inline]
-    pub(crate) fn lock<R>(
-        &self,
-        table: &ZoneTables<'_, P>,
-        f: impl FnOnce(&mut ZoneGuard<'_, P, F>) -> R,
-    ) -> R {
-        self.held.with(|held| {
-            let result = f(&mut ZoneGuard::new(self, table, held));
-            self.publish(F::end_hold(held));
-            result
-        })
-    }
-
     /// Takes over what the plan says of it.
     pub(crate) fn plan(&mut self, spec: &ZoneSpec) {
         self.id = spec.id;
@@ -101,7 +87,7 @@ impl<P: Platform, F: FreeMemory> ZoneInstance<P, F> {
         table: &ZoneTables<'_, P>,
         f: impl FnOnce(&mut ZoneGuard<'_, P, F>),
     ) {
-        self.lock(table, f);
+        ZoneView { zone: self, table }.lock(f);
     }
 
     /// Whether the two are instances of one zone type of a node.
@@ -111,7 +97,7 @@ impl<P: Platform, F: FreeMemory> ZoneInstance<P, F> {
 
     /// Makes the counts known to those who look without the lock. Relaxed: hints.
     #[inline]
-    fn publish(&self, Published { free, special }: Published) {
+    pub(super) fn publish(&self, Published { free, special }: Published) {
         self.free.store(free, Relaxed);
         self.special.iter().zip(special).for_each(|(word, frames)| word.store(frames, Relaxed));
     }

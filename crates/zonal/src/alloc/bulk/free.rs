@@ -89,7 +89,7 @@ impl<P: Platform, S: Policy, E: Entry<P, S>> Listed for Freeing<'_, '_, P, S, E>
     #[inline(always)]
     fn one(&mut self, at: usize) {
         let pfn = self.frames[at];
-        match self.allocator.free_one::<E, true>(self.entry, pfn, Order::ZERO) {
+        match self.allocator.free_through::<E, true>(self.entry, pfn, Order::ZERO) {
             Ok(()) => Self::emit_batched(pfn),
             Err(error) => self.refused(at, error),
         }

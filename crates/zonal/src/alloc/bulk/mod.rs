@@ -84,7 +84,7 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
     #[cold]
     fn undo_bulk<E: Entry<P, S>>(&self, entry: &mut E, blocks: &[Pfn], order: Order) {
         for &pfn in blocks {
-            let undone = self.free_through(entry, pfn, order);
+            let undone = self.free_through::<E, false>(entry, pfn, order);
             debug_assert!(undone.is_ok(), "a block just allocated can be freed");
         }
     }

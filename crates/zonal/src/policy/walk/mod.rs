@@ -204,8 +204,8 @@ impl Walk for FirstFit {
         zones: &[Option<&'z Z>],
         _: ZoneType,
         _: Mark,
-        attempt: impl FnMut(&'z Z) -> Result<R, Miss>,
+        mut attempt: impl FnMut(&'z Z) -> Result<R, Miss>,
     ) -> Option<R> {
-        in_order(zones, attempt)
+        zones.iter().find_map(|zone| attempt((*zone)?).ok())
     }
 }

@@ -88,26 +88,32 @@ impl<P: Platform, M: Merge, C: Clusters> ListGuard<'_, P, M, C> {
     /// Takes a block of `order` for `migrate`: own lists, untouched memory, CMA for movable
     /// requests, then other migrate types. The block's first frame is left inner: the caller
     /// writes the state it needs.
+    #[inline]
     pub(crate) fn take<T: Trace>(
         &mut self,
         order: Order,
         migrate: MigrateType,
         flags: AllocFlags,
     ) -> Option<u32> {
-        if flags.high_atomic
-            && let Some(index) = self.take_smallest(order, MigrateType::HighAtomic)
-        {
-            return Some(index);
-        }
-        if let Some(index) = self.take_own(order, migrate) {
-            return Some(index);
-        }
-        if migrate == MigrateType::Movable
-            && let Some(index) = self.take_smallest(order, MigrateType::Cma)
-        {
-            return Some(index);
+        let movable = migrate == MigrateType::Movable;
+        let reserve = flags.high_atomic.then_some(MigrateType::HighAtomic);
+        let sources = [reserve, Some(migrate), movable.then_some(MigrateType::Cma)];
+        for migrate in sources.into_iter().flatten() {
+            let listed = self.area.smallest(order, migrate);
+            let found = listed.or_else(|| self.grown_for(migrate));
+            if let Some((found, index)) = found.and_then(|order| self.area.first_of(order, migrate))
+            {
+                self.remove(index, found, migrate);
+                self.split(index, found, order, migrate);
+                return Some(index);
+            }
         }
         if flags.fallback { self.take_fallback::<T>(order, migrate) } else { None }
+    }
+
+    /// Brings untouched memory to the lists if `migrate` may have it; its order.
+    fn grown_for(&mut self, migrate: MigrateType) -> Option<Order> {
+        (migrate == MigrateType::Movable && self.grow()).then_some(Order::MAX)
     }
 
     /// Takes a block of `order` from what is `migrate`'s own: its lists, and for movable
@@ -117,10 +123,8 @@ impl<P: Platform, M: Merge, C: Clusters> ListGuard<'_, P, M, C> {
         if let Some(index) = self.take_smallest(order, migrate) {
             return Some(index);
         }
-        if migrate == MigrateType::Movable && self.grow() {
-            return self.take_smallest(order, migrate);
-        }
-        None
+        self.grown_for(migrate)?;
+        self.take_smallest(order, migrate)
     }
 
     /// Takes from the smallest block of `migrate` that is large enough.
@@ -141,8 +145,8 @@ impl<P: Platform, M: Merge, C: Clusters> ListGuard<'_, P, M, C> {
         }
     }
 
-    /// Frees a block in the policy's way: merged, or a single frame merge-skipped. The block's
-    /// state must not be free; the caller has checked it.
+    /// Frees a block in the policy's way: merged with every free buddy of its zone (I-5), or a
+    /// single frame merge-skipped. The block's state must not be free; the caller has checked it.
     #[inline(always)]
     pub(crate) fn free_block(&mut self, index: u32, order: Order) {
         if order == Order::ZERO && self.skips_merging() {
@@ -151,12 +155,16 @@ impl<P: Platform, M: Merge, C: Clusters> ListGuard<'_, P, M, C> {
         } else if order > self.table.pageblock_order() {
             self.free_block_in_parts(index, order);
         } else {
-            self.free_block_merged(index, order);
+            let (index, order) = self.merge(index, order);
+            let (migrate, end) =
+                (self.table.pageblock(index).migrate(), self.end_for(index, order));
+            self.add(index, order, migrate, end);
         }
     }
 
-    /// As [`free_block_merged`](Self::free_block_merged), for a block of any size: one larger than a pageblock
-    /// goes back pageblock by pageblock if some of them were isolated while it was allocated.
+    /// As [`free_block_merged`](Self::free_block_merged), for a block of any size: one larger than
+    /// a pageblock goes back pageblock by pageblock if some of them were isolated while it was
+    /// allocated.
     pub(crate) fn free_block_in_parts(&mut self, index: u32, order: Order) -> Order {
         let part = self.table.pageblock_order();
         let starts = || (index..index + order.size()).step_by(part.frames() as usize);
@@ -167,10 +175,18 @@ impl<P: Platform, M: Merge, C: Clusters> ListGuard<'_, P, M, C> {
         starts().fold(Order::ZERO, |most, at| most.max(self.free_block_merged(at, part)))
     }
 
-    /// Frees a block, merging it with every free buddy of its zone (I-5); returns the order it
-    /// has then. The block's state must not be free; the caller has checked it.
+    /// Frees a block, merged whatever the policy; returns the order it has then.
+    pub(crate) fn free_block_merged(&mut self, index: u32, order: Order) -> Order {
+        let (index, order) = self.merge(index, order);
+        let (migrate, end) = (self.table.pageblock(index).migrate(), self.end_for(index, order));
+        self.add(index, order, migrate, end);
+        order
+    }
+
+    /// Takes every free buddy off its list that the block at `index` merges with; returns the
+    /// block that they are together.
     #[inline(always)]
-    pub(crate) fn free_block_merged(&mut self, mut index: u32, mut order: Order) -> Order {
+    fn merge(&mut self, mut index: u32, mut order: Order) -> (u32, Order) {
         let word = self.table.pageblock(index);
         if order == Order::ZERO {
             self.wait_for_window();
@@ -193,9 +209,7 @@ impl<P: Platform, M: Merge, C: Clusters> ListGuard<'_, P, M, C> {
             index &= buddy;
             order = up;
         }
-        let end = self.end_for(index, order);
-        self.add(index, order, migrate, end);
-        order
+        (index, order)
     }
 
     /// Whether a single frame goes on its list without a look at its buddy.

@@ -60,6 +60,12 @@ impl<M: Merge, C: Clusters> FreeArea<M, C> {
         self.lists[order.index()][migrate.index()].head()
     }
 
+    /// An order and the first block of its list.
+    #[inline(always)]
+    pub(crate) fn first_of(&self, order: Order, migrate: MigrateType) -> Option<(Order, u32)> {
+        self.first(order, migrate).map(|index| (order, index))
+    }
+
     /// The smallest order from `order` on whose list for `migrate` has members.
     #[inline(always)]
     pub(crate) fn smallest(&self, order: Order, migrate: MigrateType) -> Option<Order> {
@@ -101,23 +107,14 @@ impl<P: Platform, M: Merge, C: Clusters> ListGuard<'_, P, M, C> {
     /// marks it free.
     #[inline(always)]
     pub(crate) fn add(&mut self, index: u32, order: Order, migrate: MigrateType, end: End) {
-        self.put(index, (order, FrameState::free(order)), migrate, end);
+        self.add_as(index, FrameState::free(order), migrate, end);
     }
 
     /// As [`add`](Self::add), with the state that the block gets: free, or a single frame whose
     /// merging was skipped.
-    pub(crate) fn add_as(&mut self, index: u32, state: FrameState, migrate: MigrateType, end: End) {
-        self.put(index, (state.order(), state), migrate, end);
-    }
-
     #[inline(always)]
-    fn put(
-        &mut self,
-        index: u32,
-        (order, state): (Order, FrameState),
-        migrate: MigrateType,
-        end: End,
-    ) {
+    pub(crate) fn add_as(&mut self, index: u32, state: FrameState, migrate: MigrateType, end: End) {
+        let order = state.order();
         let (table, links, words) = (self.table, self.links(), self.cluster_words());
         let area = &mut self.area;
         let single = order == Order::ZERO;

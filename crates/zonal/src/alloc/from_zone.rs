@@ -1,0 +1,100 @@
+//! One zone tried: its per-CPU pages, a refill of them, its free memory.
+
+use super::allocator::Allocator;
+use super::entry::Entry;
+use crate::boot::watermark::watermark_ok;
+use crate::pcp::per_cpu_pages::PerCpuPages;
+use crate::platform::Platform;
+use crate::policy::pcp::ZoneContext;
+use crate::policy::walk::Miss;
+use crate::policy::zone::Zone;
+use crate::policy::{FreeMemory, PcpPolicy, Policy, Trace, Walk};
+use crate::trace::{Event, Point};
+use crate::types::mark::Mark;
+use crate::types::request::Request;
+use crate::types::units::Order;
+use crate::zone::AllocFlags;
+
+impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
+    /// Tries one zone above `mark`: its cache, a refill of the cache, the buddy lists.
+    pub(super) fn alloc_from<E: Entry<P, S>>(
+        &self,
+        entry: &mut E,
+        zone: &'m Zone<P, S>,
+        request: &Request,
+        mark: Mark,
+    ) -> Result<u32, Miss> {
+        let (order, migrate) = (request.order(), request.migrate_type());
+        let context = self.context(zone, entry.cpu());
+        let headroom = self.headroom(&context, request, mark);
+        if S::Pcp::caches(order) {
+            let found = entry.enter(zone.id, |own| {
+                let pop = |own: &mut PerCpuPages<S>| self.pop(own, Some(zone), order, migrate);
+                if let Some(index) = pop(own) {
+                    return Some(index);
+                }
+                let before = own.cached();
+                let pages = &mut own.cache;
+                let filled = headroom > 0
+                    && S::Pcp::refill::<P, S::Trace>(&context, pages, order, migrate, headroom);
+                own.book(before);
+                own.events.refills += u64::from(filled);
+                let handed_out = own.events().alloc;
+                S::Walk::refilled(&self.walk, zone, &mut own.walk, handed_out);
+                if filled { pop(own) } else { None }
+            });
+            if let Some(Some(index)) = found {
+                return Ok(index);
+            }
+        }
+        match headroom {
+            // What a larger block wants more says nothing of the zone.
+            0 if order == Order::ZERO => Err(Miss::BelowMark),
+            0 => Err(Miss::Nothing),
+            _ => self.alloc_direct(zone, request).ok_or(Miss::Nothing),
+        }
+    }
+
+    /// How many frames the request may take from the zone's lists and clusters: 0, or at least a
+    /// block of its order. Other CPUs' shards are counted only if it takes them to pass the mark:
+    /// that costs O(CPUs).
+    pub(crate) fn headroom(
+        &self,
+        context: &ZoneContext<'_, P, S::Free, S::Pcp>,
+        request: &Request,
+        mark: Mark,
+    ) -> u64 {
+        let zone = context.zone;
+        let (kept, reserve) = (zone.mark(mark), zone.reserve(request.limit()));
+        let access = request.access();
+        let above = |free: u64| {
+            let enough = watermark_ok(free, request.order(), kept, reserve, access, |_| true);
+            enough.then(|| free - access.lower(kept) - reserve)
+        };
+        let listed = zone.usable(request);
+        let near = above(listed + S::Pcp::shared::<P>(context.part));
+        near.or_else(|| above(listed + S::Pcp::deferred(context))).unwrap_or(0)
+    }
+
+    /// Takes a block from the zone's free memory, past the per-CPU pages.
+    fn alloc_direct(&self, zone: &Zone<P, S>, request: &Request) -> Option<u32> {
+        let order = request.order();
+        let urgent = request.is_atomic() && order > Order::ZERO;
+        let flags = AllocFlags { high_atomic: urgent, ..AllocFlags::NORMAL };
+        let migrate = request.migrate_type();
+        let view = zone.view(&self.table);
+        let index = S::Free::take_block::<P, S::Trace>(view, order, migrate, flags)?;
+        S::Trace::emit(Point::AllocZoneLocked, || Event::AllocZoneLocked {
+            pfn: self.table.pfn(index),
+            order,
+            migrate,
+            percpu_refill: false,
+        });
+        S::Walk::charge_zone(&self.walk, zone, order.frames());
+        if urgent {
+            // In a hold of its own: with a claim in one it would be too long (I-7).
+            S::Free::reserve_high_atomic(view, index, order);
+        }
+        Some(index)
+    }
+}
