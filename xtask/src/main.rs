@@ -5,12 +5,14 @@
 
 mod golden;
 mod no_std;
+mod rooms;
 mod steps;
 mod tools;
 mod walk_cost;
 
 use anyhow::{Context, Result};
 use clap::{Parser, Subcommand, ValueEnum};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 use steps::Step;
@@ -41,6 +43,12 @@ enum Command {
         #[arg(long)]
         json: bool,
     },
+    /// That imports inside the core run one way: see xtask/rooms.toml
+    Rooms {
+        /// The source directory, if it is another.
+        #[arg(long, value_name = "DIR")]
+        root: Option<PathBuf>,
+    },
     #[command(flatten)]
     Step(Step),
 }
@@ -64,12 +72,13 @@ fn run(Args { command, bless }: Args) -> Result<()> {
         _ if bless => anyhow::bail!("--bless goes with `golden` only"),
         Command::Preflight { skip } => preflight(&shell, &skip),
         Command::WalkCost { json } => walk_cost::run(&shell, json),
+        Command::Rooms { root } => rooms::run(&shell, root.as_deref()),
         Command::Step(step) => step.run(&shell),
     }
 }
 
 /// The workspace's directory: where this package's directory is.
-fn root() -> Result<std::path::PathBuf> {
+fn root() -> Result<PathBuf> {
     let manifest = std::env::var("CARGO_MANIFEST_DIR")
         .unwrap_or_else(|_| env!("CARGO_MANIFEST_DIR").to_owned());
     let parent = std::path::Path::new(&manifest).parent();
