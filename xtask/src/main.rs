@@ -5,6 +5,7 @@
 
 mod golden;
 mod no_std;
+mod paths;
 mod rooms;
 mod steps;
 mod tools;
@@ -43,6 +44,8 @@ enum Command {
         #[arg(long)]
         json: bool,
     },
+    /// That the cold paths are as ARCHITECTURE.md lists them
+    Paths,
     /// That imports inside the core run one way: see xtask/rooms.toml
     Rooms {
         /// The source directory, if it is another.
@@ -72,6 +75,7 @@ fn run(Args { command, bless }: Args) -> Result<()> {
         _ if bless => anyhow::bail!("--bless goes with `golden` only"),
         Command::Preflight { skip } => preflight(&shell, &skip),
         Command::WalkCost { json } => walk_cost::run(&shell, json),
+        Command::Paths => paths::run(&shell),
         Command::Rooms { root } => rooms::run(&shell, root.as_deref()),
         Command::Step(step) => step.run(&shell),
     }

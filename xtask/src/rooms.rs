@@ -7,7 +7,7 @@
 //! out; the bodies of macros are read token by token.
 
 mod imports;
-mod modules;
+pub(crate) mod modules;
 mod names;
 #[cfg(test)]
 mod tests;

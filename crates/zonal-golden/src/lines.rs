@@ -1,6 +1,7 @@
 //! A platform that notes which cache lines are touched: those of atomics, and one for each lock
 //! and CPU slot that is entered. What is read besides (fields written once) is not seen.
 
+use crate::stacks;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
@@ -26,6 +27,16 @@ pub(crate) fn touched(f: impl FnOnce()) -> usize {
 }
 
 fn note<T>(at: &T) {
+    stacks::note(false);
+    note_line(at);
+}
+
+fn note_write<T>(at: &T) {
+    stacks::note(true);
+    note_line(at);
+}
+
+fn note_line<T>(at: &T) {
     if ON.get() {
         SEEN.with_borrow_mut(|seen| seen.insert(std::ptr::from_ref(at).addr() / LINE));
     }
@@ -42,7 +53,7 @@ impl AtomicByte for SeenByte {
         self.0.load(order)
     }
     fn store(&self, value: u8, order: Ordering) {
-        note(self);
+        note_write(self);
         self.0.store(value, order);
     }
 }
@@ -58,11 +69,11 @@ impl AtomicWord for SeenWord {
         self.0.load(order)
     }
     fn store(&self, value: u64, order: Ordering) {
-        note(self);
+        note_write(self);
         self.0.store(value, order);
     }
     fn fetch_add(&self, value: u64, order: Ordering) -> u64 {
-        note(self);
+        note_write(self);
         self.0.fetch_add(value, order)
     }
     fn compare_exchange(
@@ -72,7 +83,7 @@ impl AtomicWord for SeenWord {
         success: Ordering,
         failure: Ordering,
     ) -> Result<u64, u64> {
-        note(self);
+        note_write(self);
         self.0.compare_exchange(current, new, success, failure)
     }
 }

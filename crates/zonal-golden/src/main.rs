@@ -8,6 +8,9 @@
 //! `zonal-golden lines` prints how many cache lines an allocation touches, for the cases of
 //! [`walk`].
 //!
+//! `zonal-golden stacks` prints through which functions a miss and a direct free reach the core's
+//! memory.
+//!
 //! A case is `PRESET/PATH/WORKLOAD`, or one of [`walk`]. The presets are `Zonal`, `Linux416` and, for
 //! `bulk`, `Linux413`; the paths are `owned` (through a CPU handle) and `shared` (through the
 //! try-lock); the workloads are:
@@ -23,12 +26,14 @@
 
 mod host;
 mod lines;
+mod stacks;
 mod walk;
 mod work;
 
 use std::error::Error;
 use std::process::ExitCode;
 use work::{CASES, Case};
+use zonal::preset::Zonal;
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -39,11 +44,9 @@ fn main() -> ExitCode {
             Ok(())
         }
         ["lines"] => lines(),
+        ["stacks"] => stacks::run::<Zonal>(),
         [name, iterations] => run(name, iterations),
-        _ => {
-            Err("usage: zonal-golden list | zonal-golden lines | zonal-golden CASE ITERATIONS"
-                .into())
-        }
+        _ => Err("usage: zonal-golden list | lines | stacks | CASE ITERATIONS".into()),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
