@@ -6,7 +6,7 @@
 //! import of the room that has `Order`. Comments and what is compiled for tests only are left
 //! out; the bodies of macros are read token by token.
 
-mod imports;
+pub(crate) mod imports;
 pub(crate) mod modules;
 mod names;
 #[cfg(test)]
