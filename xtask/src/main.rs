@@ -5,6 +5,7 @@
 
 mod golden;
 mod no_std;
+mod package;
 mod paths;
 mod rooms;
 mod steps;

@@ -1,6 +1,6 @@
 //! The steps: what each runs.
 
-use crate::{golden, no_std, tools};
+use crate::{golden, no_std, package, tools};
 use anyhow::{Context, Result, ensure};
 use clap::{Subcommand, ValueEnum};
 use std::fmt;
@@ -24,6 +24,10 @@ pub(crate) enum Step {
     Doctest,
     /// Documentation; warnings are errors
     Docs,
+    /// That the crates can be packaged, and libraries built from their packages
+    Package,
+    /// Public items, compared with those of the last tag
+    Semver,
     /// Licences, sources and duplicates of dependencies
     Deny,
     /// Instruction counts of the fast paths, compared with golden.toml
@@ -52,6 +56,8 @@ impl Step {
             Self::Test => test(shell),
             Self::Doctest => doctest(shell),
             Self::Docs => docs(shell),
+            Self::Package => package::run(shell),
+            Self::Semver => package::semver(shell),
             Self::Deny => deny(shell),
             Self::Golden => golden::run(shell, false),
             Self::Loom => loom(shell),

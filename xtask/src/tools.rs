@@ -1,6 +1,7 @@
 //! The tools that steps need beyond the toolchain, and where they come from.
 
 use crate::no_std::BARE;
+use crate::package::last_tag;
 use crate::steps::target_dir;
 use anyhow::{Context, Result, bail};
 use xshell::{Shell, cmd};
@@ -10,13 +11,20 @@ struct Tool {
     command: &'static str,
     /// Pinned, so that a release elsewhere does not change what is checked here.
     version: &'static str,
+    wanted: fn(&Shell) -> bool,
 }
 
 /// `cargo-nextest` is used where it is and not installed where it is not: `cargo test` does the
 /// same tests, and building it takes longer than it saves.
-const TOOLS: [Tool; 2] = [
-    Tool { command: "cargo-deny", version: "0.20.2" },
-    Tool { command: "cargo-fuzz", version: "0.13.2" },
+const TOOLS: [Tool; 3] = [
+    Tool { command: "cargo-deny", version: "0.20.2", wanted: |_| true },
+    Tool { command: "cargo-fuzz", version: "0.13.2", wanted: |_| true },
+    // In vain without a release to compare with.
+    Tool {
+        command: "cargo-semver-checks",
+        version: "0.51.0",
+        wanted: |shell| last_tag(shell).is_some(),
+    },
 ];
 
 /// Puts what [`install`] installed on the path of everything that is run.
@@ -51,7 +59,10 @@ pub(crate) fn install(shell: &Shell) -> Result<()> {
     valgrind(shell)?;
     bare_target(shell);
     let root = root(shell);
-    for Tool { command, version } in TOOLS {
+    for Tool { command, version, wanted } in TOOLS {
+        if !wanted(shell) {
+            continue;
+        }
         if have(shell, command) {
             eprintln!("{command}: there");
             continue;

@@ -1,0 +1,204 @@
+//! That the crates can be published: `cargo xtask package`, and that what they offer is still
+//! there: `cargo xtask semver`.
+
+use crate::tools;
+use anyhow::{Context, Result, ensure};
+use serde::Deserialize;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use xshell::{Shell, cmd};
+
+/// What every package has beside its code.
+const FILES: [&str; 3] = ["README.md", "LICENSE-APACHE", "LICENSE-MIT"];
+
+/// `cargo metadata`, as far as it is used.
+#[derive(Deserialize)]
+struct Metadata {
+    packages: Vec<Package>,
+}
+
+#[derive(Deserialize)]
+struct Package {
+    name: String,
+    /// Registries it may go to: `None` is any, an empty list none.
+    publish: Option<Vec<String>>,
+    manifest_path: PathBuf,
+    targets: Vec<Target>,
+    description: Option<String>,
+    license: Option<String>,
+    repository: Option<String>,
+    rust_version: Option<String>,
+    keywords: Vec<String>,
+    categories: Vec<String>,
+}
+
+#[derive(Deserialize)]
+struct Target {
+    kind: Vec<String>,
+    src_path: PathBuf,
+}
+
+impl Package {
+    fn is_published(&self) -> bool {
+        self.publish.as_ref().is_none_or(|registries| !registries.is_empty())
+    }
+
+    fn has(&self, kind: &str) -> bool {
+        self.targets.iter().any(|target| target.kind.iter().any(|of| of == kind))
+    }
+
+    /// Whether it is there for other crates: a program's library is its own.
+    fn is_library(&self) -> bool {
+        self.has("lib") && !self.has("bin")
+    }
+
+    fn dir(&self) -> &Path {
+        self.manifest_path.parent().unwrap_or(&self.manifest_path)
+    }
+
+    /// What is wrong with it, if its package has these files.
+    fn findings(&self, files: &BTreeSet<&str>) -> Vec<String> {
+        let lacks = |what: &str| format!("{} lacks {what}", self.name);
+        let texts = [
+            ("a description", self.description.is_some()),
+            ("a license", self.license.is_some()),
+            ("a repository", self.repository.is_some()),
+            ("a rust-version", self.rust_version.is_some()),
+            ("keywords", !self.keywords.is_empty()),
+            ("categories", !self.categories.is_empty()),
+        ];
+        let fields = texts.into_iter().filter(|(_, there)| !there).map(|(what, _)| lacks(what));
+        let own = FILES.map(str::to_owned).into_iter().chain(self.sources());
+        let gone = own.filter(|file| !files.contains(file.as_str()));
+        fields.chain(gone.map(|file| lacks(&format!("the file {file}")))).collect()
+    }
+
+    /// The files that its library, programs, examples and tests start with.
+    fn sources(&self) -> impl Iterator<Item = String> {
+        let below =
+            |target: &Target| Some(target.src_path.strip_prefix(self.dir()).ok()?.to_owned());
+        let below = self.targets.iter().filter_map(below);
+        below.map(|path| path.to_string_lossy().into_owned())
+    }
+}
+
+fn published(shell: &Shell) -> Result<Vec<Package>> {
+    let json =
+        cmd!(shell, "cargo metadata --locked --no-deps --format-version 1").quiet().read()?;
+    let metadata: Metadata = serde_json::from_str(&json).context("what cargo metadata says")?;
+    let published: Vec<Package> =
+        metadata.packages.into_iter().filter(Package::is_published).collect();
+    ensure!(!published.is_empty(), "no crate is to be published");
+    Ok(published)
+}
+
+/// `-p NAME` for each.
+fn selected<'p>(packages: impl IntoIterator<Item = &'p Package>) -> Vec<&'p str> {
+    packages.into_iter().flat_map(|package| ["-p", package.name.as_str()]).collect()
+}
+
+/// Packages all crates, looks into the packages, and builds those of libraries from their packages
+/// alone.
+pub(crate) fn run(shell: &Shell) -> Result<()> {
+    let packages = published(shell)?;
+    let mut findings = Vec::new();
+    for package in &packages {
+        let name = &package.name;
+        let files = cmd!(shell, "cargo package --locked --allow-dirty --list -p {name}");
+        let files = files.quiet().read()?;
+        findings.extend(package.findings(&files.lines().collect()));
+    }
+    ensure!(findings.is_empty(), "packages are not complete:\n{}", findings.join("\n"));
+    let all = selected(&packages);
+    cmd!(shell, "cargo package --locked --allow-dirty --no-verify --quiet {all...}").run()?;
+    // Not the programs: their dependencies take minutes, and were built for the tests.
+    let libraries = selected(packages.iter().filter(|package| package.is_library()));
+    cmd!(shell, "cargo package --locked --allow-dirty {libraries...}")
+        // As the tests had them built, or all dependencies would be built again: a package has
+        // no profile of the workspace.
+        .env("CARGO_PROFILE_DEV_OPT_LEVEL", "1")
+        .env("CARGO_PROFILE_DEV_DEBUG", "false")
+        .run()?;
+    Ok(())
+}
+
+/// The last release that HEAD comes after.
+pub(crate) fn last_tag(shell: &Shell) -> Option<String> {
+    let describe = cmd!(shell, "git describe --tags --abbrev=0 --match v*");
+    let tag = describe.quiet().ignore_stderr().read().ok()?;
+    (!tag.is_empty()).then_some(tag)
+}
+
+/// Compares the libraries' public items with those of the last tag.
+pub(crate) fn semver(shell: &Shell) -> Result<()> {
+    let Some(tag) = last_tag(shell) else {
+        eprintln!("there is no tag v* before HEAD: nothing to compare with");
+        return Ok(());
+    };
+    tools::require(shell, "cargo-semver-checks")?;
+    let root = shell.current_dir();
+    let mut packages = published(shell)?;
+    packages.retain(Package::is_library);
+    // A crate that the tag does not have cannot have broken anything.
+    packages.retain(|package| {
+        let manifest = package.manifest_path.strip_prefix(&root).unwrap_or(&package.manifest_path);
+        let object = format!("{tag}:{}", manifest.display());
+        let there = cmd!(shell, "git cat-file -e {object}").quiet().ignore_stderr().run().is_ok();
+        if !there {
+            eprintln!("{}: not in {tag}", package.name);
+        }
+        there
+    });
+    ensure!(!packages.is_empty(), "{tag} has none of the libraries");
+    let libraries = selected(&packages);
+    Ok(cmd!(shell, "cargo semver-checks --baseline-rev {tag} {libraries...}").run()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn package(json: &str) -> Package {
+        let common = r#""name": "x", "manifest_path": "/w/crates/x/Cargo.toml", "targets": [
+            {"kind": ["lib"], "src_path": "/w/crates/x/src/lib.rs"},
+            {"kind": ["example"], "src_path": "/w/crates/x/examples/e.rs"}]"#;
+        serde_json::from_str(&format!("{{{common}, {json}}}")).unwrap()
+    }
+
+    const FULL: &str = r#""publish": null, "description": "d", "license": "MIT", "repository": "r",
+        "rust_version": "1.88", "keywords": ["k"], "categories": ["c"]"#;
+    const LISTED: [&str; 5] =
+        ["README.md", "LICENSE-APACHE", "LICENSE-MIT", "src/lib.rs", "examples/e.rs"];
+
+    #[test]
+    fn complete_packages_pass() {
+        assert_eq!(package(FULL).findings(&LISTED.into()), [""; 0]);
+    }
+
+    #[test]
+    fn each_missing_file_and_field_is_found() {
+        for file in LISTED {
+            let mut files = BTreeSet::from(LISTED);
+            files.remove(file);
+            let says = format!("x lacks the file {file}");
+            assert_eq!(package(FULL).findings(&files), [says]);
+        }
+        let bare = r#""publish": null, "keywords": [], "categories": []"#;
+        assert_eq!(package(bare).findings(&LISTED.into()).len(), 6);
+    }
+
+    #[test]
+    fn crates_for_the_project_itself_are_left_out() {
+        assert!(package(FULL).is_published());
+        assert!(!package(&FULL.replace("null", "[]")).is_published());
+        assert!(package(&FULL.replace("null", r#"["crates-io"]"#)).is_published());
+    }
+
+    #[test]
+    fn a_program_with_a_library_is_no_library() {
+        let mut package = package(FULL);
+        assert!(package.is_library());
+        package.targets.push(Target { kind: vec!["bin".into()], src_path: PathBuf::new() });
+        assert!(!package.is_library());
+    }
+}
