@@ -90,11 +90,13 @@ pub(crate) fn run(shell: &Shell) -> Result<()> {
 
 /// What `zonal-golden stacks` prints.
 fn stacks(shell: &Shell) -> Result<String> {
-    cmd!(shell, "cargo build --locked -p zonal-golden")
-        .env("CARGO_PROFILE_DEV_OPT_LEVEL", "0")
-        .env("CARGO_PROFILE_DEV_DEBUG", "line-tables-only")
-        .env_remove("RUSTFLAGS")
-        .run()?;
+    // Its dependencies may stay as they are: they call the core, which is compiled where it is
+    // called with types.
+    let plain = ["zonal", "zonal-golden"].map(|package| {
+        ["--config".to_owned(), format!("profile.dev.package.{package}.opt-level=0")]
+    });
+    let plain = plain.concat();
+    cmd!(shell, "cargo build --locked -p zonal-golden {plain...}").env_remove("RUSTFLAGS").run()?;
     let binary = target_dir(shell).join("debug/zonal-golden");
     Ok(cmd!(shell, "{binary} stacks").quiet().read()?)
 }
