@@ -15,7 +15,6 @@ use super::zones::Zones;
 use crate::alloc::allocator::Allocator;
 use crate::alloc::entry::Entry;
 use crate::alloc::host::Host;
-use crate::compact::{CompactMode, CompactOutcome, Count, is_costly};
 use crate::pcp::per_cpu_pages::PerCpuPages;
 use crate::policy::FreeMemory;
 use crate::policy::PcpPolicy;
@@ -26,6 +25,8 @@ use crate::types::error::AllocReason;
 use crate::types::mark::Mark;
 use crate::types::request::Request;
 use crate::types::units::{CpuId, Order};
+use crate::zone::compaction::Count;
+use crate::zone::{CompactMode, CompactOutcome};
 
 /// What the host's callbacks are told.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -148,7 +149,7 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
     /// Wakes background compaction if the block at `index`, just taken, was the zone's last of a
     /// large order: the next request should find one.
     fn stay_ahead(&self, index: u32, order: Order) {
-        if !S::Compact::STAYS_AHEAD || !is_costly(order) || !self.can_compact() {
+        if !S::Compact::STAYS_AHEAD || !order.is_costly() || !self.can_compact() {
             return;
         }
         let zone = self.table.pageblock(index).zone().and_then(|id| self.zone(id));

@@ -45,11 +45,10 @@ mod target;
 
 use crate::alloc::host::Host;
 use crate::types::counts::FreeCounts;
+pub use crate::types::counts::fragmentation_permille;
 pub(crate) use crate::zone::compaction::Count;
-pub use crate::zone::{CompactEvents, CompactMode};
+pub use crate::zone::{CompactEvents, CompactMode, CompactOutcome};
 use crate::zone::{FreeMemory, ZoneInstance};
-pub use suitable::fragmentation_permille;
-pub(crate) use suitable::is_costly;
 
 use crate::alloc::allocator::Allocator;
 use crate::compact::clusters_off::ClustersOff;
@@ -58,38 +57,13 @@ use crate::policy::PcpPolicy;
 use crate::policy::compact::Occasion;
 use crate::policy::zone::Zone;
 use crate::policy::{Compact, Policy};
-use crate::report::unusable_permille;
+use crate::types::counts::unusable_permille;
 use crate::types::mark::Mark;
 use crate::types::migrate_type::MigrateType;
 use crate::types::request::Request;
 use crate::types::units::{CpuId, Order, ZoneId};
 use scan::Scan;
 use suitable::EXTFRAG_THRESHOLD;
-
-/// How a compaction ended.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-#[must_use]
-pub enum CompactOutcome {
-    /// There is a free block of the wanted order (in the background: one more than before).
-    Success,
-    /// The whole zone was scanned, and no block has formed.
-    Complete,
-    /// Nothing formed in the part that was scanned: the scanners went on from where they were
-    /// the last time, or the work for one call was done, or a request called the background off.
-    /// The next call scans the rest.
-    PartialSkipped,
-    /// Not tried: it failed lately, and this attempt is put off.
-    Deferred,
-    /// Not tried: the zone has too little free memory, its memory is not in pieces too small,
-    /// or the order is 0.
-    NotSuitable,
-    /// Not tried: another compaction is running in the zone, and had not ended when a request had
-    /// waited for a while.
-    Contended,
-    /// Not possible: the host cannot move pages and the preset never skips a merge, or there is
-    /// no such zone.
-    Unavailable,
-}
 
 /// When a compaction has done what it was called for.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -74,6 +74,13 @@ impl fmt::Display for Pfn {
 pub struct Order(u8);
 
 impl Order {
+    /// Whether blocks of this order are hard to have: larger than Linux's
+    /// `PAGE_ALLOC_COSTLY_ORDER`.
+    #[must_use]
+    pub const fn is_costly(self) -> bool {
+        self.get() > 3
+    }
+
     /// One frame.
     pub const ZERO: Self = Self(0);
     /// A huge page on x86-64: 512 frames, 2 MiB.

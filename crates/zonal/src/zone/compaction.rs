@@ -18,6 +18,31 @@ pub enum CompactMode {
     Sync = 1,
 }
 
+/// How a compaction ended.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[must_use]
+pub enum CompactOutcome {
+    /// There is a free block of the wanted order (in the background: one more than before).
+    Success,
+    /// The whole zone was scanned, and no block has formed.
+    Complete,
+    /// Nothing formed in the part that was scanned: the scanners went on from where they were
+    /// the last time, or the work for one call was done, or a request called the background off.
+    /// The next call scans the rest.
+    PartialSkipped,
+    /// Not tried: it failed lately, and this attempt is put off.
+    Deferred,
+    /// Not tried: the zone has too little free memory, its memory is not in pieces too small,
+    /// or the order is 0.
+    NotSuitable,
+    /// Not tried: another compaction is running in the zone, and had not ended when a request had
+    /// waited for a while.
+    Contended,
+    /// Not possible: the host cannot move pages and the preset never skips a merge, or there is
+    /// no such zone.
+    Unavailable,
+}
+
 /// What is counted, by the place in [`ZoneCompaction::counts`].
 #[derive(Clone, Copy)]
 pub(crate) enum Count {

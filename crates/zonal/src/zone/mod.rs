@@ -20,7 +20,7 @@ mod instance;
 pub mod lists;
 pub mod tables;
 
-pub use compaction::{CompactEvents, CompactMode};
+pub use compaction::{CompactEvents, CompactMode, CompactOutcome};
 pub use events::ZoneEvents;
 pub use free_memory::{
     AllocFlags, ClusterMembers, FreeMemory, FreePlace, Published, Snapshot, Vacated,
