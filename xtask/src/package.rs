@@ -114,9 +114,9 @@ pub(crate) fn run(shell: &Shell) -> Result<()> {
     // Not the programs: their dependencies take minutes, and were built for the tests.
     let libraries = selected(packages.iter().filter(|package| package.is_library()));
     cmd!(shell, "cargo package --locked --allow-dirty {libraries...}")
-        // As the tests had them built, or all dependencies would be built again: a package has
-        // no profile of the workspace.
-        .env("CARGO_PROFILE_DEV_OPT_LEVEL", "1")
+        // As the workspace has them built, or all dependencies would be built again: a package
+        // has no profile of the workspace.
+        .env("CARGO_PROFILE_DEV_OPT_LEVEL", "0")
         .env("CARGO_PROFILE_DEV_DEBUG", "false")
         .run()?;
     Ok(())
