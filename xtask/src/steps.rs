@@ -112,20 +112,28 @@ fn deny(shell: &Shell) -> Result<()> {
 }
 
 fn loom(shell: &Shell) -> Result<()> {
-    for (package, tests) in [("zonal-testkit", "loom_*"), ("zonal-host", "loom_*")] {
-        cmd!(shell, "cargo test --release --locked -p {package} --test {tests}")
-            .env("RUSTFLAGS", "--cfg loom")
-            .env("CARGO_TARGET_DIR", target_dir(shell).join("loom"))
-            .run()?;
+    for package in ["zonal-testkit", "zonal-host"] {
+        models(shell, "loom", package, "loom_*")?;
     }
     Ok(())
 }
 
 fn shuttle(shell: &Shell) -> Result<()> {
-    let test =
-        cmd!(shell, "cargo test --release --locked -p zonal-testkit --test shuttle_exchange");
-    let dir = target_dir(shell).join("shuttle");
-    Ok(test.env("RUSTFLAGS", "--cfg shuttle").env("CARGO_TARGET_DIR", dir).run()?)
+    models(shell, "shuttle", "zonal-testkit", "shuttle_exchange")
+}
+
+/// Runs the tests that are there with `--cfg CFG`.
+fn models(shell: &Shell, cfg: &str, package: &str, tests: &str) -> Result<()> {
+    let test = cmd!(shell, "cargo test --release --locked -p {package} --test {tests}");
+    // Optimising each program as a whole takes longer than it saves: what the models call often
+    // is generic, and so compiled where it is called in any case.
+    Ok(test
+        .env("RUSTFLAGS", format!("--cfg {cfg}"))
+        .env("CARGO_TARGET_DIR", target_dir(shell).join(cfg))
+        .env("CARGO_PROFILE_RELEASE_LTO", "false")
+        .env("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "4")
+        .env("CARGO_PROFILE_RELEASE_DEBUG", "false")
+        .run()?)
 }
 
 /// How long a target is fuzzed: what it can find in little time it finds in this.
