@@ -29,6 +29,9 @@ struct Args {
     /// With `golden`: writes what was counted to golden.toml instead of comparing.
     #[arg(long, global = true)]
     bless: bool,
+    /// With `rooms`: the source directory, if it is another.
+    #[arg(long, global = true, value_name = "DIR")]
+    root: Option<PathBuf>,
 }
 
 #[derive(Subcommand)]
@@ -45,14 +48,6 @@ enum Command {
         #[arg(long)]
         json: bool,
     },
-    /// That the cold paths are as ARCHITECTURE.md lists them
-    Paths,
-    /// That imports inside the core run one way: see xtask/rooms.toml
-    Rooms {
-        /// The source directory, if it is another.
-        #[arg(long, value_name = "DIR")]
-        root: Option<PathBuf>,
-    },
     #[command(flatten)]
     Step(Step),
 }
@@ -67,17 +62,17 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(Args { command, bless }: Args) -> Result<()> {
+fn run(Args { command, bless, root: sources }: Args) -> Result<()> {
     let shell = Shell::new()?;
     shell.change_dir(root()?);
     tools::use_installed(&shell)?;
     match command {
-        Command::Step(Step::Golden) => golden::run(&shell, bless),
+        Command::Step(Step::Golden) if sources.is_none() => golden::run(&shell, bless),
+        Command::Step(Step::Rooms) if !bless => rooms::run(&shell, sources.as_deref()),
+        _ if sources.is_some() => anyhow::bail!("--root goes with `rooms` only"),
         _ if bless => anyhow::bail!("--bless goes with `golden` only"),
         Command::Preflight { skip } => preflight(&shell, &skip),
         Command::WalkCost { json } => walk_cost::run(&shell, json),
-        Command::Paths => paths::run(&shell),
-        Command::Rooms { root } => rooms::run(&shell, root.as_deref()),
         Command::Step(step) => step.run(&shell),
     }
 }

@@ -1,6 +1,6 @@
 //! The steps: what each runs.
 
-use crate::{golden, no_std, package, tools};
+use crate::{golden, no_std, package, paths, rooms, tools};
 use anyhow::{Context, Result, ensure};
 use clap::{Subcommand, ValueEnum};
 use std::fmt;
@@ -14,8 +14,12 @@ pub(crate) enum Step {
     Setup,
     /// Formatting
     Fmt,
+    /// That imports inside the core run one way: see xtask/rooms.toml
+    Rooms,
     /// That the core is `no_std` and has no unsafe code and no dependencies
     NoStd,
+    /// That the cold paths are as ARCHITECTURE.md lists them
+    Paths,
     /// Lints; warnings are errors
     Clippy,
     /// Tests, by nextest where it is installed
@@ -51,7 +55,9 @@ impl Step {
         match self {
             Self::Setup => tools::install(shell),
             Self::Fmt => fmt(shell),
+            Self::Rooms => rooms::run(shell, None),
             Self::NoStd => no_std::run(shell),
+            Self::Paths => paths::run(shell),
             Self::Clippy => clippy(shell),
             Self::Test => test(shell),
             Self::Doctest => doctest(shell),
