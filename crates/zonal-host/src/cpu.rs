@@ -13,6 +13,7 @@
 //! ```
 
 use crate::errno::Errno;
+use crate::sys::{Calls, Kernel};
 use std::fmt;
 use std::mem;
 use zonal::CpuId;
@@ -126,9 +127,7 @@ pub fn available() -> u32 {
 pub fn allowed() -> Result<Vec<CpuId>, AffinityError> {
     // SAFETY: cpu_set_t is an array of integers, for which zero is a value.
     let mut set: libc::cpu_set_t = unsafe { mem::zeroed() };
-    // SAFETY: `set` is as large as is said, and written only during the call. 0 is this thread.
-    let done = unsafe { libc::sched_getaffinity(0, size_of_val(&set), &raw mut set) };
-    Errno::check(done.into()).map_err(AffinityError::Os)?;
+    Kernel::get_affinity(&mut set).map_err(AffinityError::Os)?;
     // SAFETY: reads a bit of `set` whose number is below the set's size.
     let is_set = |cpu: &usize| unsafe { libc::CPU_ISSET(*cpu, &set) };
     Ok((0..SET_BITS).filter(is_set).map(|cpu| CpuId(cpu as u32)).collect())
@@ -150,9 +149,7 @@ pub fn pin_to(cpu: CpuId) -> Result<(), AffinityError> {
     let mut set: libc::cpu_set_t = unsafe { mem::zeroed() };
     // SAFETY: sets a bit of `set`; the number is below the set's size.
     unsafe { libc::CPU_SET(number, &mut set) };
-    // SAFETY: `set` is as large as is said, and only read. 0 is this thread.
-    let done = unsafe { libc::sched_setaffinity(0, size_of_val(&set), &raw const set) };
-    Errno::check(done.into()).map_err(|errno| match errno {
+    Kernel::set_affinity(&set).map_err(|errno| match errno {
         Errno::INVALID => AffinityError::NotAllowed { cpu },
         other => AffinityError::Os(other),
     })

@@ -16,6 +16,8 @@ impl Errno {
     pub const NO_MEMORY: Self = Self(libc::ENOMEM);
     /// `EINVAL`.
     pub const INVALID: Self = Self(libc::EINVAL);
+    /// `EEXIST`.
+    pub const EXISTS: Self = Self(libc::EEXIST);
 
     /// What the last call that failed in this thread left behind.
     #[must_use]
@@ -32,6 +34,13 @@ impl Errno {
     #[must_use]
     pub const fn get(self) -> i32 {
         self.0
+    }
+}
+
+impl From<i32> for Errno {
+    /// The error with this number, as Linux counts them.
+    fn from(number: i32) -> Self {
+        Self(number)
     }
 }
 

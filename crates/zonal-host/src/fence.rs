@@ -18,6 +18,7 @@
 //! ```
 
 use crate::sync;
+use crate::sys::{Calls, Kernel};
 use std::sync::OnceLock;
 use std::sync::atomic::{Ordering, compiler_fence};
 
@@ -47,9 +48,7 @@ const CMD_PRIVATE_EXPEDITED: libc::c_int = 1 << 3;
 const CMD_REGISTER_PRIVATE_EXPEDITED: libc::c_int = 1 << 4;
 
 fn membarrier(command: libc::c_int) -> bool {
-    // SAFETY: membarrier takes two integers (and ignores the third) and touches no memory of
-    // the caller; an unknown command is an error return.
-    unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) == 0 }
+    Kernel::membarrier(command) == Ok(0)
 }
 
 // SAFETY: once the process is registered, PRIVATE_EXPEDITED returns only after every thread of

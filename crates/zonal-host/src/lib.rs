@@ -34,6 +34,7 @@ pub mod park_lock;
 pub mod raw_table;
 pub mod region;
 mod sync;
+mod sys;
 pub mod threads;
 pub mod usdt;
 

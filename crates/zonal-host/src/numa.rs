@@ -13,6 +13,7 @@
 
 use crate::errno::Errno;
 use crate::region::{Region, RegionError};
+use crate::sys::{Calls, Kernel};
 use std::fmt;
 use std::ops::Range;
 use std::path::Path;
@@ -166,15 +167,9 @@ pub fn bind(
     let (word, bit) = (usize::from(node.0) / 64, node.0 % 64);
     let mut mask = [0_u64; 4];
     mask[word] = 1 << bit;
-    // The kernel reads one bit less than it is told.
-    let bits = size_of_val(&mask) * 8 + 1;
     let at = region.base().as_ptr().wrapping_add(part.start);
-    // SAFETY: the kernel reads `bits - 1` bits of `mask`, and changes where the pages of our
-    // mapping come from, not what they hold.
-    let done = unsafe {
-        libc::syscall(libc::SYS_mbind, at, part.len(), mode, mask.as_ptr(), bits, 0_usize)
-    };
-    Errno::check(done).map_err(|errno| match errno {
+    let bound = Kernel::mbind(at, part.len(), mode, &mask);
+    bound.map_err(|errno| match errno {
         Errno::INVALID => NumaError::NoSuchNode { node },
         errno => NumaError::Os { errno },
     })

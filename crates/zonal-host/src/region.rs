@@ -13,6 +13,17 @@
 //!
 //! Either way fresh pages read as zero.
 //!
+//! # Who owns what after a call that failed
+//! Another thread may map memory at any address at any moment that is not mapped, so a region must
+//! never unmap, replace or change what it has not mapped itself. It keeps to that as follows:
+//!
+//! | refused | then |
+//! |---|---|
+//! | a mapping ([`reserve`](Region::reserve), [`huge_pages`](Region::huge_pages)) | nothing is left mapped. No mapping is ever replaced (`MAP_FIXED`): where memory of another kind is to be, the region gives the addresses up first, and takes them again only if they are still free (`MAP_FIXED_NOREPLACE`, Linux 4.17; before that a kernel answers with another place, which is given back). Lost to another thread, it looks for other addresses, eight times |
+//! | cutting a reservation to size | the ends stay mapped, and are unmapped with the region |
+//! | [`commit`](Region::commit), advice, [`give_back`](Region::give_back), [`resident`](Region::resident) | the region is as it was; of a part committed in vain some may be accessible |
+//! | unmapping, when a region is dropped (the process has as many mappings as it may, and this would split one) | the addresses stay mapped, and are nobody's; the memory behind them goes back to the kernel |
+//!
 //! ```
 //! use zonal_host::region::Region;
 //! let region = Region::reserve(1 << 40)?;
@@ -24,19 +35,26 @@
 //! ```
 
 mod error;
+mod mapping;
 
 pub use error::RegionError;
 
+use mapping::Mapping;
+
 use crate::errno::Errno;
-use libc::{MAP_ANONYMOUS, MAP_FIXED, MAP_HUGETLB, MAP_NORESERVE, MAP_PRIVATE};
+use crate::sys::{Calls, Kernel};
+use libc::{MAP_HUGETLB, MAP_NORESERVE};
 use libc::{PROT_NONE, PROT_READ, PROT_WRITE};
 use std::ops::Range;
-use std::ptr::{self, NonNull};
+use std::ptr::NonNull;
 use zonal::Order;
 use zonal::units::FRAME_SIZE;
 
 /// Bytes of a huge page, as used for [`Region::huge_pages`].
 pub const HUGE_PAGE: usize = Order::HUGE.bytes();
+
+/// How often other addresses are looked for when another thread was quicker.
+const TRIES: u32 = 8;
 
 /// How idle memory is given back.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -53,6 +71,9 @@ pub enum GiveBack {
 /// It hands out addresses, not references: what is read or written there is up to its user.
 #[derive(Debug)]
 pub struct Region {
+    /// Unmapped at the end.
+    _mapping: Mapping,
+    /// The first byte and the length of what the region's user sees.
     base: NonNull<u8>,
     bytes: usize,
     huge_pages: bool,
@@ -63,21 +84,6 @@ pub struct Region {
 unsafe impl Send for Region {}
 // SAFETY: as above.
 unsafe impl Sync for Region {}
-
-const ANONYMOUS: i32 = MAP_PRIVATE | MAP_ANONYMOUS;
-
-/// Maps anonymous memory; `at` null: wherever there is room.
-///
-/// # Safety
-/// With `MAP_FIXED` in `flags`, whatever is mapped at `at` must be the caller's to replace.
-unsafe fn map(at: *mut u8, bytes: usize, prot: i32, flags: i32) -> Result<NonNull<u8>, Errno> {
-    // SAFETY: anonymous memory at a place that is free, or the caller's by contract.
-    let got = unsafe { libc::mmap(at.cast(), bytes, prot, ANONYMOUS | flags, -1, 0) };
-    if got == libc::MAP_FAILED {
-        return Err(Errno::last());
-    }
-    NonNull::new(got.cast()).ok_or(Errno::NO_MEMORY)
-}
 
 impl Region {
     /// Reserves `bytes` of address space, counted when committed: see
@@ -98,31 +104,37 @@ impl Region {
         let none =
             |errno| RegionError::NoAddressSpace { bytes: counted.saturating_add(on_touch), errno };
         let too_large = || none(Errno::NO_MEMORY);
-        let align = Order::MAX.bytes();
         let counted = counted.checked_next_multiple_of(FRAME_SIZE).ok_or_else(too_large)?;
         let on_touch = on_touch.checked_next_multiple_of(FRAME_SIZE).ok_or_else(too_large)?;
         let bytes = counted.checked_add(on_touch).ok_or_else(too_large)?;
-        let whole = bytes.checked_add(align).ok_or_else(too_large)?;
+        bytes.checked_add(Order::MAX.bytes()).ok_or_else(too_large)?;
         if bytes == 0 {
             return Err(RegionError::Empty);
         }
-        // SAFETY: not a fixed address.
-        let start = unsafe { map(ptr::null_mut(), whole, PROT_NONE, 0) }.map_err(none)?;
-        let head = start.align_offset(align);
-        let mut region = Self { base: start, bytes: whole, huge_pages: false };
-        // Nothing has been handed out yet: the ends can go. Should that fail, they stay.
-        region.cut(0..head);
-        region.cut(head + bytes..whole);
-        // SAFETY: `head` is below `align`, so the base stays inside the mapping.
-        region.base = unsafe { start.add(head) };
-        region.bytes = bytes;
-        if on_touch > 0 {
-            // Whether memory is counted is a property of a mapping from when it is made.
-            let at = region.address(counted);
-            // SAFETY: replaces a part of the reservation, which nobody uses yet.
-            unsafe { map(at, on_touch, PROT_NONE, MAP_FIXED | MAP_NORESERVE) }.map_err(none)?;
+        // Whether memory is counted is a property of a mapping from when it is made.
+        if counted == 0 {
+            let mapping = Mapping::aligned(bytes, MAP_NORESERVE).map_err(none)?;
+            return Ok(Self::new(mapping, bytes));
         }
-        Ok(region)
+        if on_touch == 0 {
+            return Ok(Self::new(Mapping::aligned(bytes, 0).map_err(none)?, bytes));
+        }
+        for _ in 0..TRIES {
+            let mut mapping = Mapping::aligned(bytes, 0).map_err(none)?;
+            mapping.cut_to(mapping.offset() + counted).map_err(none)?;
+            if mapping.grow(on_touch, PROT_NONE, MAP_NORESERVE).map_err(none)? {
+                return Ok(Self::new(mapping, bytes));
+            }
+        }
+        Err(none(Errno::EXISTS))
+    }
+
+    /// The region of `bytes` from the first aligned one on.
+    fn new(mapping: Mapping, bytes: usize) -> Self {
+        debug_assert!(mapping.offset() + bytes <= mapping.bytes, "{mapping:?}");
+        // SAFETY: all of the region is inside the mapping.
+        let base = unsafe { mapping.start.add(mapping.offset()) };
+        Self { _mapping: mapping, base, bytes, huge_pages: false }
     }
 
     /// Memory on touch, all of it accessible, zero: for tables.
@@ -145,22 +157,20 @@ impl Region {
         let rounded = bytes.checked_next_multiple_of(HUGE_PAGE);
         let rounded =
             rounded.ok_or(RegionError::NoAddressSpace { bytes, errno: Errno::NO_MEMORY })?;
-        let mut region = Self::reserve(rounded)?;
-        let flags = MAP_FIXED | MAP_HUGETLB | libc::MAP_HUGE_2MB;
-        // SAFETY: replaces the reservation, which is ours and not in use, in its full length.
-        unsafe { map(region.base.as_ptr(), rounded, PROT_READ | PROT_WRITE, flags) }
-            .map_err(|errno| RegionError::NoHugePages { bytes: rounded, errno })?;
-        region.huge_pages = true;
-        Ok(region)
-    }
-
-    /// Unmaps a part at an end of a region that is still being made.
-    fn cut(&mut self, part: Range<usize>) {
-        if !part.is_empty() {
-            let at = self.address(part.start);
-            // SAFETY: `part` lies inside the mapping, which nobody uses yet.
-            unsafe { libc::munmap(at.cast(), part.len()) };
+        if rounded == 0 {
+            return Err(RegionError::Empty);
         }
+        let nowhere = |errno| RegionError::NoAddressSpace { bytes: rounded, errno };
+        let none = |errno| RegionError::NoHugePages { bytes: rounded, errno };
+        for _ in 0..TRIES {
+            let mut mapping = Mapping::aligned(rounded, 0).map_err(nowhere)?;
+            mapping.cut_to(mapping.offset()).map_err(nowhere)?;
+            let flags = MAP_HUGETLB | libc::MAP_HUGE_2MB;
+            if mapping.grow(rounded, PROT_READ | PROT_WRITE, flags).map_err(none)? {
+                return Ok(Self { huge_pages: true, ..Self::new(mapping, rounded) });
+            }
+        }
+        Err(nowhere(Errno::EXISTS))
     }
 
     /// The first byte. Readable and writable where committed, for as long as the region lives.
@@ -206,8 +216,8 @@ impl Region {
         self.check(&part)?;
         let (at, bytes) = (self.address(part.start), part.len());
         // SAFETY: only adds permissions, to a mapping that is ours.
-        let done = unsafe { libc::mprotect(at.cast(), bytes, PROT_READ | PROT_WRITE) };
-        Errno::check(done.into()).map_err(|errno| RegionError::NoMemory { bytes, errno })
+        let done = unsafe { Kernel::mprotect(at, bytes, PROT_READ | PROT_WRITE) };
+        done.map_err(|errno| RegionError::NoMemory { bytes, errno })
     }
 
     /// # Safety
@@ -216,8 +226,8 @@ impl Region {
         self.check(&part)?;
         let at = self.address(part.start);
         // SAFETY: inside our mapping; the contents are the caller's affair by contract.
-        let done = unsafe { libc::madvise(at.cast(), part.len(), advice) };
-        Errno::check(done.into()).map_err(|errno| RegionError::Advice { advice, errno })
+        let done = unsafe { Kernel::madvise(at, part.len(), advice) };
+        done.map_err(|errno| RegionError::Advice { advice, errno })
     }
 
     /// Asks the kernel to back a part with huge pages where it can (`MADV_HUGEPAGE`).
@@ -265,22 +275,13 @@ impl Region {
         for at in part.clone().step_by(STEP * FRAME_SIZE) {
             let bytes = (part.end - at).min(STEP * FRAME_SIZE);
             let asked = self.address(at);
-            // SAFETY: the part is mapped, and `map` has a byte for each of its frames.
-            let done = unsafe { libc::mincore(asked.cast(), bytes, map.as_mut_ptr()) };
             let call = "mincore";
-            Errno::check(done.into()).map_err(|errno| RegionError::Os { call, errno })?;
+            Kernel::mincore(asked, bytes, &mut map)
+                .map_err(|errno| RegionError::Os { call, errno })?;
             let bits = map.iter().take(bytes / FRAME_SIZE);
             frames += bits.filter(|&&byte| byte & 1 == 1).count();
         }
         Ok(frames * FRAME_SIZE)
-    }
-}
-
-impl Drop for Region {
-    fn drop(&mut self) {
-        // SAFETY: the mapping is ours, and who uses its memory does so only while we live.
-        let done = unsafe { libc::munmap(self.base.as_ptr().cast(), self.bytes) };
-        debug_assert_eq!(done, 0, "unmapping what was mapped");
     }
 }
 

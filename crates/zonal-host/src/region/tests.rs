@@ -1,6 +1,7 @@
 //! Against the kernel that is there.
 
 use super::*;
+use crate::sys::shim::{refuse, refuse_each};
 
 const MIB: usize = 1 << 20;
 
@@ -140,4 +141,46 @@ fn huge_pages_when_the_kernel_has_them() {
     }
     let error = Region::huge_pages(1 << 46).unwrap_err();
     assert!(matches!(error, RegionError::NoHugePages { .. }), "{error}");
+}
+
+/// Everything a region does, errors or not.
+fn life() {
+    let Ok(region) = Region::reserve_mixed(2 * MIB, 6 * MIB) else { return };
+    for part in [0..2 * MIB, 2 * MIB..8 * MIB] {
+        let _ = region.commit(part.clone());
+        let _ = region.advise_huge(part.clone());
+        let _ = region.resident(part.clone());
+        // SAFETY: nothing is in use.
+        let _ = unsafe { region.give_back(part, GiveBack::Now) };
+    }
+}
+
+#[test]
+fn after_a_refused_call_what_is_left_is_the_regions_own() {
+    // The second is what a mapping fails with when another thread was quicker.
+    for errno in [libc::ENOMEM, libc::EEXIST] {
+        assert!(refuse_each(errno, life) >= 12);
+        assert!(refuse_each(errno, || drop(Region::zeroed(1))) >= 4);
+        assert!(refuse_each(errno, || drop(Region::huge_pages(1))) >= 3);
+    }
+}
+
+#[test]
+fn other_addresses_are_looked_for_when_another_thread_was_quicker() {
+    let made = |at| refuse(at, libc::EEXIST, || Region::reserve_mixed(MIB, MIB).map(|r| r.len()));
+    let (len, ledger) = made(4);
+    assert_eq!((len, ledger.refused.unwrap().0), (Ok(2 * MIB), "mmap"));
+}
+
+#[test]
+fn ends_that_stay_mapped_do_so_as_long_as_the_region() {
+    for at in [1, 2] {
+        let ((base, len), ledger) = refuse(at, libc::ENOMEM, || {
+            let region = Region::reserve(MIB).unwrap();
+            (region.base(), region.len())
+        });
+        assert_eq!((base.addr().get() % Order::MAX.bytes(), len), (0, MIB));
+        assert_eq!(ledger.refused.map(|(name, _)| name), Some("munmap"));
+        assert!(ledger.mapped.is_empty() && ledger.strangers.is_empty());
+    }
 }
