@@ -17,6 +17,13 @@
 //! The owner gives a slot up from inside, as an owner. So while a remote holds `revoke` and
 //! has seen `inside` low, the claim cannot end under it.
 //!
+//! An owner that finds `revoke` up says so (`inside` is aside) and waits until it is down; it
+//! then raises `inside` with a full fence. So a remote that reads "aside" is alone in the slot
+//! whatever the asymmetric fence does. This is the only way into a claimed slot when the kernel
+//! [refuses the fence](crate::fence::Refused) that it once granted: an owner that comes by lets
+//! the remote in, one that does not is passed over by [`reach`](BiasedSlot::reach), while
+//! [`with`](Slot::with), which has to enter, waits for it to come by or go.
+//!
 //! Source: biased locking (Kawachiya, Koseki, Onodera 2002) with Linux's `membarrier` as the
 //! revoker's fence. Model-checked in `tests/loom_slot.rs`.
 //!
@@ -35,8 +42,8 @@
 //! };
 //! ```
 
-use crate::fence::{Fence, Membarrier};
-use crate::sync::{AtomicU8, Ordering, UnsafeCell, Wait};
+use crate::fence::{Fence, Membarrier, Refused};
+use crate::sync::{AtomicU8, Ordering, UnsafeCell, Wait, fence};
 use std::fmt;
 use std::marker::PhantomData;
 use zonal::platform::{ClaimError, OwnedSlots, Slot};
@@ -51,6 +58,8 @@ const CLAIMED: u8 = 2;
 /// `inside` and `revoke`: down and up.
 const DOWN: u8 = 0;
 const UP: u8 = 1;
+/// `inside`: the owner is at the door, and waits for `revoke` to go down.
+const ASIDE: u8 = 2;
 
 /// A slot around a `T`, on cache lines of its own (two, because x86 fetches them in pairs).
 #[repr(C, align(128))]
@@ -95,10 +104,54 @@ impl<T, F> Drop for Leave<'_, T, F> {
     }
 }
 
+/// What came of shutting the owner out.
+enum Revoked<'a> {
+    /// It is out until this is dropped.
+    Held(PutDown<'a>),
+    /// There is no owner any more.
+    Unclaimed,
+    /// The fence was refused, and the owner has not come by.
+    Refused(Refused),
+}
+
 impl<T, F: Fence> BiasedSlot<T, F> {
-    /// Shuts the owner out. `None` if there is none any more.
+    /// As [`with`](Slot::with), but if the kernel refuses the fence it waits for an owner for a
+    /// moment only. For drains.
+    ///
+    /// # Errors
+    /// [`Refused`] if the slot is claimed and cannot be entered; `f` has not run.
+    pub fn reach<R>(&self, f: impl FnOnce(&mut T) -> R) -> Result<R, Refused> {
+        let _leave = self.enter_from_outside(Some(Wait::LOOKS))?;
+        // SAFETY: `enter_from_outside` says that nobody else is in until `_leave` is dropped.
+        Ok(self.value.with_mut(|value| f(unsafe { &mut *value })))
+    }
+
+    /// Enters the slot, claimed or not; where the fence is refused it looks for the owner at most
+    /// `looks` times. Until what it returns is dropped, nobody else is in.
+    ///
+    /// Either we have locked `state`, as in `try_with`; or it is claimed and we hold `revoke`, and
+    /// have seen `inside` down after the heavy fence, or aside: an owner that comes now sees
+    /// `revoke` and waits, also to give the claim up, so `state` stays claimed and nobody locks
+    /// it; and other remotes wait for `revoke`.
+    #[inline]
+    fn enter_from_outside(&self, looks: Option<u32>) -> Result<PutDown<'_>, Refused> {
+        let mut wait = Wait::default();
+        loop {
+            match self.state.compare_exchange(FREE, LOCKED, Ordering::Acquire, Ordering::Relaxed) {
+                Ok(_) => return Ok(PutDown(&self.state)),
+                Err(CLAIMED) => match self.revoke(looks) {
+                    Revoked::Held(held) => return Ok(held),
+                    Revoked::Unclaimed => {}
+                    Revoked::Refused(refused) => return Err(refused),
+                },
+                Err(_) => self.await_unlocked(&mut wait),
+            }
+        }
+    }
+
+    /// Shuts the owner out.
     #[cold]
-    fn revoke(&self) -> Option<PutDown<'_>> {
+    fn revoke(&self, mut looks: Option<u32>) -> Revoked<'_> {
         let mut wait = Wait::default();
         // Looks before it tries, to leave the line with whoever is inside.
         while self.revoke.load(Ordering::Relaxed) != DOWN
@@ -107,14 +160,33 @@ impl<T, F: Fence> BiasedSlot<T, F> {
             wait.pause();
         }
         let held = PutDown(&self.revoke);
-        F::heavy();
+        let fenced = F::heavy();
+        if fenced.is_err() {
+            // Against the owner's in `step_aside`: if it has left the door, this is seen below.
+            fence(Ordering::SeqCst);
+        }
         // Acquire: an owner that has left, and what it did, comes before us.
-        while self.inside.load(Ordering::Acquire) != DOWN {
+        loop {
+            match (self.inside.load(Ordering::Acquire), fenced) {
+                (ASIDE, _) | (DOWN, Ok(())) => break,
+                (_, Ok(())) => {}
+                (_, Err(_)) if self.state.load(Ordering::Acquire) != CLAIMED => {
+                    return Revoked::Unclaimed;
+                }
+                (_, Err(refused)) => match &mut looks {
+                    Some(0) => return Revoked::Refused(refused),
+                    Some(looks) => *looks -= 1,
+                    None => {}
+                },
+            }
             wait.pause();
         }
         // An owner that gave up before it saw `revoke` did so inside, so this read shows it.
         // A claim made since is as good as the old one: its owner has not been in.
-        (self.state.load(Ordering::Acquire) == CLAIMED).then_some(held)
+        match self.state.load(Ordering::Acquire) {
+            CLAIMED => Revoked::Held(held),
+            _ => Revoked::Unclaimed,
+        }
     }
 
     /// Raises `inside`, in the order the fences ask for; whether no remote is in the way.
@@ -140,11 +212,16 @@ impl<T, F: Fence> BiasedSlot<T, F> {
     fn step_aside(&self) {
         let mut wait = Wait::default();
         loop {
-            self.inside.store(DOWN, Ordering::Release);
+            // Release: a remote that sees it comes after what we did.
+            self.inside.store(ASIDE, Ordering::Release);
             while self.revoke.load(Ordering::Acquire) != DOWN {
                 wait.pause();
             }
-            if self.knock() {
+            self.inside.store(UP, Ordering::Relaxed);
+            // Either the next remote sees that we are not aside any more, or we see the remote:
+            // also one whose heavy fence was refused.
+            fence(Ordering::SeqCst);
+            if self.revoke.load(Ordering::Acquire) == DOWN {
                 return;
             }
         }
@@ -200,23 +277,15 @@ impl<T: Send, F: Fence> Slot<T> for BiasedSlot<T, F> {
         Some(self.value.with_mut(|value| f(unsafe { &mut *value })))
     }
 
+    /// Where the kernel [refuses](crate::fence::Refused) the fence it waits until an owner comes
+    /// by or goes; [`reach`](Self::reach) does not.
     fn with<R>(&self, f: impl FnOnce(&mut T) -> R) -> R {
-        let mut wait = Wait::default();
         let _leave = loop {
-            match self.state.compare_exchange(FREE, LOCKED, Ordering::Acquire, Ordering::Relaxed) {
-                Ok(_) => break PutDown(&self.state),
-                Err(CLAIMED) => {
-                    if let Some(held) = self.revoke() {
-                        break held;
-                    }
-                }
-                Err(_) => self.await_unlocked(&mut wait),
+            if let Ok(leave) = self.enter_from_outside(None) {
+                break leave;
             }
         };
-        // SAFETY: either we locked `state`, as in try_with; or it is claimed, we hold `revoke`
-        // and have seen `inside` down after the heavy fence: an owner that comes now sees
-        // `revoke` and waits, also to give the claim up, so `state` stays claimed and nobody
-        // locks it; and other remotes wait for `revoke`.
+        // SAFETY: `enter_from_outside` says that nobody else is in until `_leave` is dropped.
         self.value.with_mut(|value| f(unsafe { &mut *value }))
     }
 

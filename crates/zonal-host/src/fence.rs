@@ -19,20 +19,24 @@
 
 use crate::sync;
 use crate::sys::{Calls, Kernel};
+use std::fmt;
 use std::sync::OnceLock;
-use std::sync::atomic::{Ordering, compiler_fence};
+use std::sync::atomic::{AtomicU64, Ordering, compiler_fence};
 
 /// A pair of fences, of which the frequent one may be cheap.
 ///
 /// # Safety
 /// If [`available`](Fence::available) has returned `Ok`, then for every `light` in one thread
-/// and every `heavy` in another: either what precedes `heavy` is visible to what follows
-/// `light`, or what precedes `light` is visible to what follows `heavy`.
+/// and every `heavy` in another that returned `Ok`: either what precedes `heavy` is visible to
+/// what follows `light`, or what precedes `light` is visible to what follows `heavy`.
 pub unsafe trait Fence {
     /// The frequent side.
     fn light();
     /// The rare side; may take microseconds.
-    fn heavy();
+    ///
+    /// # Errors
+    /// [`Refused`]: there was no fence.
+    fn heavy() -> Result<(), Refused>;
     /// Whether the pair works on this machine; asked before the first `light`.
     ///
     /// # Errors
@@ -40,15 +44,60 @@ pub unsafe trait Fence {
     fn available() -> Result<(), &'static str>;
 }
 
+/// The kernel refuses a fence that it once granted: a filter (seccomp) was put in front of it
+/// since, for this thread or for all. [`refusals`] counts these.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Refused;
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("membarrier worked, and is refused now: a handle's cache cannot be reached")
+    }
+}
+
+impl std::error::Error for Refused {}
+
+/// Relaxed: a count.
+static REFUSALS: AtomicU64 = AtomicU64::new(0);
+
+/// How often in this process a fence was [refused](Refused): each time a cache could not be
+/// drained before its owner came by. If it is not 0, frames may sit in the caches of idle
+/// [handles](crate::Handle) while requests fail; let the filter pass `membarrier`, or take the
+/// handles after it is in place, so that [`Membarrier::available`] can say no.
+#[must_use]
+pub fn refusals() -> u64 {
+    REFUSALS.load(Ordering::Relaxed)
+}
+
 /// `light` is nothing but a note to the compiler, `heavy` a system call.
 #[derive(Clone, Copy, Debug)]
 pub struct Membarrier;
 
-const CMD_PRIVATE_EXPEDITED: libc::c_int = 1 << 3;
-const CMD_REGISTER_PRIVATE_EXPEDITED: libc::c_int = 1 << 4;
+const CMD_QUERY: i32 = 0;
+const CMD_PRIVATE_EXPEDITED: i32 = 1 << 3;
+const CMD_REGISTER_PRIVATE_EXPEDITED: i32 = 1 << 4;
+/// No command, and never one together with others.
+const CMD_NONE: i32 = i32::MAX;
 
-fn membarrier(command: libc::c_int) -> bool {
+fn granted(command: i32) -> bool {
     Kernel::membarrier(command) == Ok(0)
+}
+
+/// Registers the process, and makes sure that it is the kernel that answers: a filter may answer
+/// 0 in its place, which would be taken for a fence.
+fn register() -> Result<(), &'static str> {
+    let both = CMD_PRIVATE_EXPEDITED | CMD_REGISTER_PRIVATE_EXPEDITED;
+    match Kernel::membarrier(CMD_QUERY) {
+        Ok(commands) if commands & both == both => {}
+        _ => return Err("the kernel has no membarrier(PRIVATE_EXPEDITED), which needs Linux 4.14"),
+    }
+    if granted(CMD_NONE) {
+        return Err("a filter answers membarrier in the kernel's place");
+    }
+    if granted(CMD_REGISTER_PRIVATE_EXPEDITED) && granted(CMD_PRIVATE_EXPEDITED) {
+        return Ok(());
+    }
+    Err("the kernel refuses membarrier(PRIVATE_EXPEDITED)")
 }
 
 // SAFETY: once the process is registered, PRIVATE_EXPEDITED returns only after every thread of
@@ -56,7 +105,7 @@ fn membarrier(command: libc::c_int) -> bool {
 // executes one when it is switched in. That fence falls either after the other side's `light`
 // point (then what preceded `light`, kept in order by the compiler fence, is visible once the
 // call returns) or before it (then what follows `light` sees what preceded the call). A call
-// that fails does not return from `heavy`.
+// that fails is no `Ok`; and that it is the kernel that answers 0 was checked once.
 unsafe impl Fence for Membarrier {
     #[inline(always)]
     fn light() {
@@ -64,21 +113,19 @@ unsafe impl Fence for Membarrier {
     }
 
     #[cold]
-    fn heavy() {
-        if !membarrier(CMD_PRIVATE_EXPEDITED) {
-            // A process that registered before it forked may have to do so again.
-            let again = membarrier(CMD_REGISTER_PRIVATE_EXPEDITED);
-            assert!(again && membarrier(CMD_PRIVATE_EXPEDITED), "membarrier worked, and stopped");
+    fn heavy() -> Result<(), Refused> {
+        // A process that registered before it forked may have to do so again.
+        let again = || granted(CMD_REGISTER_PRIVATE_EXPEDITED) && granted(CMD_PRIVATE_EXPEDITED);
+        if granted(CMD_PRIVATE_EXPEDITED) || again() {
+            return Ok(());
         }
+        REFUSALS.fetch_add(1, Ordering::Relaxed);
+        Err(Refused)
     }
 
     fn available() -> Result<(), &'static str> {
-        static REGISTERED: OnceLock<bool> = OnceLock::new();
-        if *REGISTERED.get_or_init(|| membarrier(CMD_REGISTER_PRIVATE_EXPEDITED)) {
-            Ok(())
-        } else {
-            Err("the kernel refuses membarrier(PRIVATE_EXPEDITED), which needs Linux 4.14")
-        }
+        static REGISTERED: OnceLock<Result<(), &'static str>> = OnceLock::new();
+        *REGISTERED.get_or_init(register)
     }
 }
 
@@ -95,11 +142,50 @@ unsafe impl Fence for FullFence {
         sync::fence(sync::Ordering::SeqCst);
     }
 
-    fn heavy() {
+    fn heavy() -> Result<(), Refused> {
         sync::fence(sync::Ordering::SeqCst);
+        Ok(())
     }
 
     fn available() -> Result<(), &'static str> {
         Ok(())
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::sys::shim::{refuse, refuse_all};
+
+    #[test]
+    fn who_answers_zero_to_everything_is_not_believed() {
+        let (registered, ledger) = refuse_all("membarrier", 0, register);
+        assert!(registered.unwrap_err().contains("no membarrier"));
+        assert_eq!(ledger.calls, 1);
+        // One that lets the query through.
+        for command in [1, 2] {
+            let (registered, _) = refuse(command, 0, register);
+            assert_eq!(registered.is_err(), command == 1, "{registered:?}");
+        }
+    }
+
+    #[test]
+    fn a_refusal_at_any_step_is_an_error() {
+        if register().is_ok() {
+            for at in [0, 2, 3] {
+                assert!(refuse(at, libc::EPERM, register).0.is_err(), "call {at}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_fence_that_is_refused_is_counted_and_no_panic() {
+        let before = refusals();
+        let (done, _) = refuse_all("membarrier", libc::EPERM, Membarrier::heavy);
+        assert_eq!(done, Err(Refused));
+        assert!(refusals() > before);
+        if register().is_ok() {
+            assert_eq!(refuse(0, libc::EPERM, Membarrier::heavy).0, Ok(()), "registered again");
+        }
     }
 }

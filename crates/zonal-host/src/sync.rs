@@ -31,6 +31,8 @@ mod imp {
 
     impl Wait {
         const SPINS: u32 = 64;
+        /// How often to look for somebody who may not come: for some microseconds.
+        pub(crate) const LOOKS: u32 = 256;
 
         pub(crate) fn pause(&mut self) {
             if self.0 < Self::SPINS {
@@ -53,6 +55,8 @@ mod imp {
     pub(crate) struct Wait(());
 
     impl Wait {
+        pub(crate) const LOOKS: u32 = 1;
+
         pub(crate) fn pause(&mut self) {
             loom::thread::yield_now();
         }

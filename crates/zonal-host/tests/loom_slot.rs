@@ -5,7 +5,7 @@
 //! RUSTFLAGS="--cfg loom" cargo test --release -p zonal-host --test loom_slot -- --nocapture
 //! ```
 //!
-//! Bounds and cost on a 2-CPU machine (release build), all models together well under 5 s:
+//! Bounds and cost on a 2-CPU machine (release build), all models together well under 10 s:
 //!
 //! | model | threads | preemptions | runs | ms |
 //! |---|---|---|---|---|
@@ -18,6 +18,9 @@
 //! | two remotes and an owner | 3 | 2 | 1379 | 70 |
 //! | three ways in | 3 | 3 | 6920 | 390 |
 //! | claim changes threads under a remote | 3 | 3 | 19890 | 1500 |
+//! | reach without a fence | 2 | 3 | 12270 | 1400 |
+//! | reach twice without a fence | 2 | 2 | 35250 | 1200 |
+//! | with without a fence | 2 | 3 | 3560 | 400 |
 //!
 //! Unbounded, the three-thread models and the one in which the claim changes hands do not end
 //! in minutes.
@@ -42,7 +45,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 use zonal::platform::{ClaimError, OwnedSlots, Slot};
 use zonal_host::biased_slot::BiasedSlot;
-use zonal_host::fence::{Fence, FullFence};
+use zonal_host::fence::{Fence, FullFence, Refused};
 
 type Shared<F> = Arc<[BiasedSlot<u32, F>; 1]>;
 
@@ -233,6 +236,66 @@ fn two_claims_do_not_both_succeed() {
     });
 }
 
+/// A kernel that refuses the fence, with none on the owner's side either.
+struct Denied;
+// SAFETY: `heavy` never returns `Ok`.
+unsafe impl Fence for Denied {
+    fn light() {}
+    fn heavy() -> Result<(), Refused> {
+        Err(Refused)
+    }
+    fn available() -> Result<(), &'static str> {
+        Ok(())
+    }
+}
+
+/// A remote gets in only where the owner steps aside or goes, and else leaves everything as it is.
+#[test]
+fn reach_without_a_fence() {
+    explore("reach without a fence", Some(3), || {
+        let slots = shared::<Denied>();
+        let theirs = slots.clone();
+        let mut owner = Slot::claim(&slots[..]).unwrap();
+        let remote = thread::spawn(move || theirs[0].reach(bump).is_ok());
+        owner.with(0, bump).unwrap();
+        owner.with(0, bump).unwrap();
+        drop(owner);
+        let reached = u32::from(remote.join().unwrap());
+        assert_eq!(slots[0].try_with(|n| *n), Some(2 + reached));
+    });
+}
+
+#[test]
+fn with_without_a_fence_waits_for_the_owner() {
+    explore("with without a fence", Some(3), || {
+        let slots = shared::<Denied>();
+        let theirs = slots.clone();
+        let mut owner = Slot::claim(&slots[..]).unwrap();
+        let remote = thread::spawn(move || theirs[0].with(bump));
+        owner.with(0, bump).unwrap();
+        drop(owner);
+        remote.join().unwrap();
+        assert_eq!(slots[0].try_with(|n| *n), Some(2));
+    });
+}
+
+/// The second time it may still find the owner aside for the first.
+#[test]
+fn reach_twice_without_a_fence() {
+    explore("reach twice without a fence", Some(2), || {
+        let slots = shared::<Denied>();
+        let theirs = slots.clone();
+        let mut owner = Slot::claim(&slots[..]).unwrap();
+        let remote =
+            thread::spawn(move || (0..2).filter(|_| theirs[0].reach(bump).is_ok()).count() as u32);
+        owner.with(0, bump).unwrap();
+        owner.with(0, bump).unwrap();
+        drop(owner);
+        let reached = remote.join().unwrap();
+        assert_eq!(slots[0].try_with(|n| *n), Some(2 + reached));
+    });
+}
+
 /// Canaries: without one of the two fences the slot is broken, and the checker must say so.
 macro_rules! canary {
     ($test:ident, $fence:ident, light: $light:expr, heavy: $heavy:expr) => {
@@ -242,7 +305,7 @@ macro_rules! canary {
             fn light() {
                 $light
             }
-            fn heavy() {
+            fn heavy() -> Result<(), Refused> {
                 $heavy
             }
             fn available() -> Result<(), &'static str> {
@@ -256,6 +319,6 @@ macro_rules! canary {
         }
     };
 }
-canary!(canary_without_fences, NoFence, light: (), heavy: ());
+canary!(canary_without_fences, NoFence, light: (), heavy: Ok(()));
 canary!(canary_without_the_light_fence, NoLight, light: (), heavy: FullFence::heavy());
-canary!(canary_without_the_heavy_fence, NoHeavy, light: FullFence::light(), heavy: ());
+canary!(canary_without_the_heavy_fence, NoHeavy, light: FullFence::light(), heavy: Ok(()));

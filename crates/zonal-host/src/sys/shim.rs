@@ -55,8 +55,16 @@ impl Ledger {
     }
 }
 
+/// Which calls fail.
+enum Which {
+    /// The one with this number, from 0.
+    Nth(usize),
+    /// All with this name.
+    All(&'static str),
+}
+
 struct Plan {
-    refuse: usize,
+    refuse: Which,
     errno: Errno,
     ledger: Ledger,
 }
@@ -65,9 +73,19 @@ thread_local! {
     static PLAN: RefCell<Option<Plan>> = const { RefCell::new(None) };
 }
 
-/// Runs `f`, in which the call with the number `at`, from 0, fails with `errno`.
+/// Runs `f`, in which the call with the number `at`, from 0, fails with `errno`; or, if that is 0,
+/// is said to be done, and is not.
 pub(crate) fn refuse<R>(at: usize, errno: i32, f: impl FnOnce() -> R) -> (R, Ledger) {
-    PLAN.set(Some(Plan { refuse: at, errno: Errno::from(errno), ledger: Ledger::default() }));
+    run(Which::Nth(at), errno, f)
+}
+
+/// The same for every call of this name.
+pub(crate) fn refuse_all<R>(name: &'static str, errno: i32, f: impl FnOnce() -> R) -> (R, Ledger) {
+    run(Which::All(name), errno, f)
+}
+
+fn run<R>(refuse: Which, errno: i32, f: impl FnOnce() -> R) -> (R, Ledger) {
+    PLAN.set(Some(Plan { refuse, errno: Errno::from(errno), ledger: Ledger::default() }));
     let done = f();
     (done, PLAN.take().expect("no plan inside a plan").ledger)
 }
@@ -100,8 +118,10 @@ fn stop(name: &'static str, part: &Range<usize>, own: bool) -> Option<Errno> {
             ledger.strangers.push((name, part.clone()));
             return Some(Errno::INVALID);
         }
-        if ledger.calls - 1 != plan.refuse {
-            return None;
+        match plan.refuse {
+            Which::Nth(at) if ledger.calls - 1 != at => return None,
+            Which::All(refused) if refused != name => return None,
+            _ => {}
         }
         ledger.refused = Some((name, part.clone()));
         Some(plan.errno)
@@ -171,7 +191,8 @@ impl Calls for Shim {
     }
 
     fn membarrier(command: i32) -> Result<i32, Errno> {
-        ask("membarrier", &(0..0), false, || Linux::membarrier(command))
+        let asked = ask("membarrier", &(0..0), false, || Linux::membarrier(command));
+        asked.or_else(|errno| if errno.get() == 0 { Ok(0) } else { Err(errno) })
     }
 
     fn get_affinity(set: &mut libc::cpu_set_t) -> Result<(), Errno> {
