@@ -1,5 +1,6 @@
 //! How an arena wakes its compactor.
 
+use crate::birth::Birth;
 use parking_lot::{Condvar, Mutex};
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::time::Duration;
@@ -28,6 +29,7 @@ pub(crate) struct Alarm {
     wanted: AtomicU8,
     sleep: Mutex<()>,
     bell: Condvar,
+    birth: Birth,
 }
 
 impl Alarm {
@@ -67,7 +69,15 @@ impl Alarm {
         self.stop.load(Ordering::Relaxed)
     }
 
+    /// Whether the thread that hears it is in this process, and not left behind by `fork`.
+    pub(crate) fn is_here(&self) -> bool {
+        self.birth.is_here()
+    }
+
     fn wake(&self) {
+        if !self.is_here() {
+            return;
+        }
         // Whoever has looked at the flags and is not asleep yet is inside: let it fall asleep.
         drop(self.sleep.lock());
         self.bell.notify_one();

@@ -13,6 +13,16 @@
 //! - [`reserve`](Builder::reserve) is address space beyond that, backed on touch as far as the
 //!   machine can. Lower addresses are used first. A TiB costs milliseconds and a few MiB.
 //!
+//! # Children of `fork`
+//! A child has one thread, and every arena of its parent as it was at that moment, in memory of
+//! its own. Other threads of the parent may have been inside: their locks are held for ever. So a
+//! child may read and write the pages that the forking thread had, open arenas of its own, and
+//! exit; it must not allocate from, free to (which dropping a page does), drain or inspect an arena that
+//! [came by fork](Arena::came_by_fork), nor use its handles. Where it does so all the same it
+//! does not hang: it is served, or panics where it would have waited for a thread that is not
+//! there. (A fork by a bare system call is not seen; the presets of the 2018 series with clusters
+//! wait for one another without a lock, and may hang.)
+//!
 //! ```
 //! use zonal::{Order, Request};
 //! use zonal_host::Arena;
@@ -43,6 +53,7 @@ pub use give_back::GivenBack;
 pub use handle::Handle;
 pub use page::Page;
 
+use crate::birth::Birth;
 use crate::region::Region;
 use crate::threads::Threads;
 use std::fmt;
@@ -74,6 +85,7 @@ pub struct Arena<S: Policy = Zonal> {
     /// Whether free blocks were ever given back to be taken when needed: then what a page
     /// holds may still change until its frames are written.
     lazy: AtomicBool,
+    birth: Birth,
 }
 
 impl Arena {
@@ -182,6 +194,13 @@ impl<S: Policy> Arena<S> {
             }
         }
         Err(ClaimError::Taken)
+    }
+
+    /// Whether a parent of this process opened the arena: see
+    /// [children of fork](self#children-of-fork). Costs a load.
+    #[must_use]
+    pub fn came_by_fork(&self) -> bool {
+        !self.birth.is_here()
     }
 
     /// Where a frame of the arena is; `None` for a frame that is not the arena's. The address

@@ -42,6 +42,7 @@
 //! };
 //! ```
 
+use crate::birth::Birth;
 use crate::fence::{Fence, Membarrier, Refused};
 use crate::sync::{AtomicU8, Ordering, UnsafeCell, Wait, fence};
 use std::fmt;
@@ -69,6 +70,7 @@ pub struct BiasedSlot<T, F = Membarrier> {
     inside: AtomicU8,
     /// A remote is inside a claimed slot, or waits for the owner to leave it.
     revoke: AtomicU8,
+    birth: Birth,
     value: UnsafeCell<T>,
     fence: PhantomData<fn() -> F>,
 }
@@ -115,6 +117,14 @@ enum Revoked<'a> {
 }
 
 impl<T, F: Fence> BiasedSlot<T, F> {
+    /// Waits a moment for another thread. In a child of `fork` there may be none, and this is a
+    /// panic: see [fork](crate::arena#children-of-fork).
+    #[cold]
+    fn pause(&self, wait: &mut Wait) {
+        self.birth.check();
+        wait.pause();
+    }
+
     /// As [`with`](Slot::with), but if the kernel refuses the fence it waits for an owner for a
     /// moment only. For drains.
     ///
@@ -157,7 +167,7 @@ impl<T, F: Fence> BiasedSlot<T, F> {
         while self.revoke.load(Ordering::Relaxed) != DOWN
             || self.revoke.compare_exchange(DOWN, UP, Ordering::Acquire, Ordering::Relaxed).is_err()
         {
-            wait.pause();
+            self.pause(&mut wait);
         }
         let held = PutDown(&self.revoke);
         let fenced = F::heavy();
@@ -179,7 +189,7 @@ impl<T, F: Fence> BiasedSlot<T, F> {
                     None => {}
                 },
             }
-            wait.pause();
+            self.pause(&mut wait);
         }
         // An owner that gave up before it saw `revoke` did so inside, so this read shows it.
         // A claim made since is as good as the old one: its owner has not been in.
@@ -215,7 +225,7 @@ impl<T, F: Fence> BiasedSlot<T, F> {
             // Release: a remote that sees it comes after what we did.
             self.inside.store(ASIDE, Ordering::Release);
             while self.revoke.load(Ordering::Acquire) != DOWN {
-                wait.pause();
+                self.pause(&mut wait);
             }
             self.inside.store(UP, Ordering::Relaxed);
             // Either the next remote sees that we are not aside any more, or we see the remote:
@@ -231,7 +241,7 @@ impl<T, F: Fence> BiasedSlot<T, F> {
     #[cold]
     fn await_unlocked(&self, wait: &mut Wait) {
         while self.state.load(Ordering::Relaxed) == LOCKED {
-            wait.pause();
+            self.pause(wait);
         }
     }
 
@@ -259,6 +269,7 @@ impl<T: Send, F: Fence> Slot<T> for BiasedSlot<T, F> {
             state: AtomicU8::new(FREE),
             inside: AtomicU8::new(DOWN),
             revoke: AtomicU8::new(DOWN),
+            birth: Birth::default(),
             value: UnsafeCell::new(value),
             fence: PhantomData,
         }

@@ -33,6 +33,7 @@ use crate::alarm::{Alarm, Call};
 use std::error::Error;
 use std::fmt;
 use std::io;
+use std::mem;
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -119,7 +120,21 @@ enum Thread<'scope> {
     Scoped(ScopedJoinHandle<'scope, ()>),
 }
 
+impl Thread<'_> {
+    fn is_caller(&self) -> bool {
+        let thread = match self {
+            Self::Free(thread) => thread.thread(),
+            Self::Scoped(thread) => thread.thread(),
+        };
+        thread.id() == thread::current().id()
+    }
+}
+
 /// The thread: stopped and waited for when this is dropped.
+///
+/// Dropped by the thread itself, that is by the pager while it is asked to move a page, it is told
+/// to stop and not waited for; another can start when it has ended. In a child of `fork`, where
+/// there is no such thread, dropping this does nothing.
 #[derive(Debug)]
 pub struct Compactor<'scope> {
     alarm: Arc<Alarm>,
@@ -175,13 +190,10 @@ impl<'scope> Compactor<'scope> {
             return Err(StartError::Running);
         }
         let counts = Arc::<Counts>::default();
-        match spawn(Work { alarm: alarm.clone(), counts: counts.clone() }) {
-            Ok(thread) => Ok(Self { alarm, counts, thread: Some(thread) }),
-            Err(error) => {
-                alarm.leave();
-                Err(StartError::Thread(error))
-            }
-        }
+        // A thread that cannot be had drops its work.
+        let thread = spawn(Work { alarm: alarm.clone(), counts: counts.clone() });
+        let thread = Some(thread.map_err(StartError::Thread)?);
+        Ok(Self { alarm, counts, thread })
     }
 
     /// Wakes it for blocks of `order`, as the arena does. Never blocks.
@@ -198,8 +210,8 @@ impl<'scope> Compactor<'scope> {
         Done { wakes, looks, blocks, panics }
     }
 
-    /// Stops it and waits for its end: until the page that is being moved was moved. Says what
-    /// it has done.
+    /// Stops it and waits for its end: until the page that is being moved was moved (unless it
+    /// is the caller). Says what it has done.
     #[must_use = "or just drop it"]
     pub fn stop(mut self) -> Done {
         self.end();
@@ -208,13 +220,19 @@ impl<'scope> Compactor<'scope> {
 
     fn end(&mut self) {
         let Some(thread) = self.thread.take() else { return };
+        if !self.alarm.is_here() {
+            // It is in the parent; the C library may have put its stack to other use.
+            return mem::forget(thread);
+        }
         self.alarm.stop();
+        if thread.is_caller() {
+            return;
+        }
         let ended = match thread {
             Thread::Free(thread) => thread.join(),
             Thread::Scoped(thread) => thread.join(),
         };
         debug_assert!(ended.is_ok() || thread::panicking(), "panics of the pager end in the loop");
-        self.alarm.leave();
     }
 }
 
@@ -232,6 +250,13 @@ fn builder() -> thread::Builder {
 struct Work {
     alarm: Arc<Alarm>,
     counts: Arc<Counts>,
+}
+
+impl Drop for Work {
+    /// Here and not where the thread is waited for: it is not always waited for.
+    fn drop(&mut self) {
+        self.alarm.leave();
+    }
 }
 
 /// What came of one wake or look.

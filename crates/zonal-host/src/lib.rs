@@ -24,6 +24,7 @@ compile_error!("zonal-host maps memory the way Linux does; other systems need a 
 mod alarm;
 pub mod arena;
 pub mod biased_slot;
+mod birth;
 pub mod compactor;
 pub mod cpu;
 pub mod errno;

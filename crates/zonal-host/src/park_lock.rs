@@ -3,6 +3,10 @@
 //! Critical sections are short (a bounded number of frames), so spinning nearly always wins;
 //! parking is for the holder that lost its CPU. The lock itself is `parking_lot`'s.
 //!
+//! In a child of `fork` a lock that another thread of the parent held is held for ever. Waiting
+//! for a lock that was made before the fork is a panic there, see
+//! [fork](crate::arena#children-of-fork).
+//!
 //! ```
 //! use zonal::platform::Lock;
 //! use zonal_host::park_lock::ParkLock;
@@ -10,32 +14,45 @@
 //! assert_eq!(lock.with(|n| { *n += 1; *n }), 2);
 //! ```
 
-use parking_lot::Mutex;
+use crate::birth::Birth;
+use parking_lot::{Mutex, MutexGuard};
 use zonal::platform::Lock;
 
 /// A lock around a `T`, on cache lines of its own. A panic inside releases it, unpoisoned.
 #[derive(Debug, Default)]
 #[repr(align(128))]
-pub struct ParkLock<T>(Mutex<T>);
+pub struct ParkLock<T> {
+    value: Mutex<T>,
+    birth: Birth,
+}
+
+impl<T> ParkLock<T> {
+    #[cold]
+    #[inline(never)]
+    fn wait(&self) -> MutexGuard<'_, T> {
+        self.birth.check();
+        self.value.lock()
+    }
+}
 
 impl<T> Lock<T> for ParkLock<T> {
     fn new(value: T) -> Self {
-        Self(Mutex::new(value))
+        Self { value: Mutex::new(value), birth: Birth::default() }
     }
 
     #[inline]
     fn with<R>(&self, f: impl FnOnce(&mut T) -> R) -> R {
-        f(&mut self.0.lock())
+        f(&mut self.value.try_lock().unwrap_or_else(|| self.wait()))
     }
 
     #[inline]
     fn try_with<R>(&self, f: impl FnOnce(&mut T) -> R) -> Option<R> {
-        self.0.try_lock().map(|mut value| f(&mut value))
+        self.value.try_lock().map(|mut value| f(&mut value))
     }
 
     #[inline]
     fn get_mut(&mut self) -> &mut T {
-        self.0.get_mut()
+        self.value.get_mut()
     }
 }
 

@@ -19,12 +19,11 @@ use crate::cpu;
 use crate::numa::Topology;
 use crate::pager::{Pager, Registered};
 use crate::park_lock::ParkLock;
-use parking_lot::Mutex;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use zonal::Host;
-use zonal::platform::Platform;
+use zonal::platform::{Lock, Platform};
 use zonal::policy::Policy;
 use zonal::slow_path::Shortage;
 use zonal::units::FRAME_SHIFT;
@@ -220,33 +219,27 @@ impl Host for Threads {
 /// Where those who cannot be served wait for those who hold free blocks for a moment.
 #[derive(Debug)]
 pub(crate) struct Gate {
-    /// Whether anyone ever held blocks. Relaxed: whoever missed a block that was held has
-    /// synchronised with its holder through the allocator.
-    used: AtomicBool,
-    turn: Mutex<()>,
+    /// Made when somebody holds blocks for the first time.
+    turn: OnceLock<ParkLock<()>>,
 }
 
 impl Gate {
     const fn new() -> Self {
-        Self { used: AtomicBool::new(false), turn: Mutex::new(()) }
+        Self { turn: OnceLock::new() }
     }
 
     /// Runs `f`, which takes free blocks and frees them again; one at a time.
     pub(crate) fn hold<R>(&self, f: impl FnOnce() -> R) -> R {
-        let _turn = self.turn.lock();
-        self.used.store(true, Ordering::Relaxed);
-        f()
+        self.turn.get_or_init(|| ParkLock::new(())).with(|()| f())
     }
 
     /// Waits for the holder, if any. Whether there may be more free blocks now than when the
     /// caller looked; the first time it asks that may be so although nobody holds any now.
     fn wait(&self, attempt: u32) -> bool {
-        if !self.used.load(Ordering::Relaxed) {
-            return false;
-        }
-        let held = self.turn.try_lock().is_none();
+        let Some(turn) = self.turn.get() else { return false };
+        let held = turn.try_with(|()| ()).is_none();
         if held {
-            drop(self.turn.lock());
+            turn.with(|()| ());
         }
         held || attempt == 0
     }
@@ -256,6 +249,7 @@ impl Gate {
 mod tests {
     use super::*;
     use crate::region::Region;
+    use std::sync::atomic::AtomicBool;
 
     #[test]
     fn numbers_wrap_round_below_the_owners() {

@@ -4,16 +4,18 @@
 mod shelf;
 
 use shelf::{Manner, Shelf, movable};
-use std::sync::Arc;
+use std::panic::{self, AssertUnwindSafe};
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 use zonal::compact::CompactOutcome;
+use zonal::platform::{Immovable, Migration};
 use zonal::policy::Policy;
 use zonal::preset::{Linux416, Zonal};
 use zonal::{MigrateType, Order, ZoneId};
-use zonal_host::Arena;
 use zonal_host::compactor::{Compactor, Done, Settings, StartError};
+use zonal_host::{Arena, Pager};
 
 const MIB: usize = 1 << 20;
 const ASLEEP: Settings = Settings { idle: None, order: Order::HUGE };
@@ -195,4 +197,45 @@ fn compact_makes_one_block() {
     assert_eq!(plain.compact(Order::MAX), CompactOutcome::Unavailable, "nobody moves anything");
     drop(page);
     assert_eq!(plain.compact(Order::MAX), CompactOutcome::Success);
+}
+
+/// A pager that drops the compactor as soon as it is asked to move a page, by it or another.
+#[derive(Default)]
+struct Dropper {
+    compactor: Mutex<Option<Compactor<'static>>>,
+    dropped: AtomicBool,
+    panicked: AtomicBool,
+}
+
+// SAFETY: it moves nothing.
+unsafe impl Pager for Dropper {
+    unsafe fn migrate(&self, _: &Migration) -> Result<(), Immovable> {
+        let compactor = self.compactor.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if compactor.is_some() {
+            let dropped = panic::catch_unwind(AssertUnwindSafe(|| drop(compactor)));
+            self.panicked.store(dropped.is_err(), SeqCst);
+            self.dropped.store(true, SeqCst);
+        }
+        Err(Immovable)
+    }
+}
+
+#[test]
+fn dropped_on_its_own_thread_it_ends_and_another_can_start() {
+    let dropper = Arc::new(Dropper::default());
+    let arena = Arena::builder().bytes(16 * MIB).cpus(1).owners(0).pager(dropper.clone());
+    let arena = Arc::new(arena.open().unwrap());
+    let mut frames = Vec::new();
+    while let Ok(pfn) = arena.alloc_raw(&movable(Order::ZERO).no_wait()) {
+        frames.push(pfn);
+    }
+    for pfn in frames.iter().filter(|pfn| pfn.get() % 2 == 1) {
+        // SAFETY: allocated above, and freed once.
+        unsafe { arena.free_raw(*pfn, Order::ZERO) }.unwrap();
+    }
+    let compactor = Compactor::start(arena.clone(), ASLEEP).unwrap();
+    dropper.compactor.lock().unwrap().insert(compactor).wake(Order::HUGE);
+    soon("the drop", || dropper.dropped.load(SeqCst));
+    assert!(!dropper.panicked.load(SeqCst), "it waited for itself");
+    soon("another", || Compactor::start(arena.clone(), ASLEEP).is_ok());
 }

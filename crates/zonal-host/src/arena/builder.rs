@@ -1,6 +1,7 @@
 //! What an arena is to be like.
 
 use super::{Arena, ArenaError, Tables};
+use crate::birth::Birth;
 use crate::cpu;
 use crate::numa::{self, Binding, Topology};
 use crate::pager::Pager;
@@ -205,6 +206,7 @@ impl<S: Policy> Builder<S> {
             shared,
             owners,
             lazy: AtomicBool::new(false),
+            birth: Birth::default(),
         })
     }
 
