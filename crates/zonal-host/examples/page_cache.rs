@@ -171,6 +171,7 @@ unsafe impl Pager for Index {
         let lists = if page.may_wait { Some(self.lock()) } else { self.0.try_lock().ok() };
         let mut lists = lists.ok_or(Immovable)?;
         let key = *lists.keys.get(&page.from).ok_or(Immovable)?;
+        // All of ours have this order; the arena may have seen what was there before.
         if page.order != Order::ZERO {
             return Err(Immovable);
         }

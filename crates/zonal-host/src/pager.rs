@@ -110,7 +110,7 @@ impl<S: Policy> FreeFrames for crate::Arena<S> {
 ///
 /// # Safety
 /// Whoever implements [`migrate`](Self::migrate) promises for every `Ok` it returns:
-/// - until then `page.from` was the pager's, and nobody else's: allocated with `page.order`
+/// - until then `page.from` was the pager's, and nobody else's: allocated with just `page.order`
 ///   from the arena that asks, known by its number only, and not freed, also not by another
 ///   thread between the call and its end;
 /// - nobody has a reference into it any more, and nobody will use or free it. It is the arena's.
@@ -120,8 +120,12 @@ impl<S: Policy> FreeFrames for crate::Arena<S> {
 ///
 /// A pager that does not implement `migrate` has nothing to promise. One that does keeps this
 /// by holding, throughout `migrate`, the lock under which its blocks are found, used and taken
-/// out to be freed; it then says [`Immovable`] for any block it does not find. It must forget
-/// its blocks before their arena is dropped, for another may be mapped in the same place.
+/// out to be freed; it then says [`Immovable`] for any block it does not find, and for any that it
+/// finds with another order than `page.order`. That happens: the arena read the order without any
+/// lock, and since then the block may have been freed, and the pager been given its first frame
+/// again as a smaller or a larger block. (The arena refuses such a page itself as long as it sees
+/// it, but the pager alone can look under its lock.) It must forget its blocks before their arena
+/// is dropped, for another may be mapped in the same place.
 pub unsafe trait Pager: Send + Sync + 'static {
     /// Frees blocks because a request cannot be served, to `frames`, which is the arena that
     /// asks. Returns the number of frames; for 0 the request gives up. Called again, up to 16

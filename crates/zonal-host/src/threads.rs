@@ -23,6 +23,7 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use zonal::Host;
+use zonal::frame::FrameState;
 use zonal::platform::{Lock, Platform};
 use zonal::policy::Policy;
 use zonal::slow_path::Shortage;
@@ -203,12 +204,17 @@ impl Host for Threads {
         self.pager.as_ref().is_some_and(Registered::can_migrate)
     }
 
+    /// Asks the pager, unless `page.from` is no block of this order any more: the allocator
+    /// looked a moment ago. The pager compares again, under its own lock.
     fn migrate<S: Policy>(
         &self,
-        _: &Allocator<'_, Self, S>,
+        allocator: &Allocator<'_, Self, S>,
         page: &Migration,
     ) -> Result<(), Immovable> {
         let pager = self.pager.as_ref().ok_or(Immovable)?;
+        if allocator.frame_state(page.from) != Some(FrameState::allocated(page.order)) {
+            return Err(Immovable);
+        }
         // SAFETY: by the contract of `with_pager` the caller is our allocator, and it promises
         // (at `Platform::migrate`) that `to` is allocated, of this order, and nobody else's,
         // and leaves it to the pager if that says `Ok`.

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::thread;
 use zonal::compact::{CompactEvents, CompactOutcome};
 use zonal::error::FreeError;
+use zonal::platform::{Immovable, Migration, Platform};
 use zonal::policy::Policy;
 use zonal::preset::{Cluster, ClusterFree, Linux416, SkipMerge, Zonal};
 use zonal::slow_path::Shortage;
@@ -462,5 +463,37 @@ fn the_gate_comes_first() {
     let asked = (shelf.reclaims.load(SeqCst), shelf.attempt.load(SeqCst));
     assert_eq!(asked, (1, 1), "first it looks again, because of the gate");
     assert_eq!(shelf.given_up.load(SeqCst), 1);
+    shelf.clear(0);
+}
+
+/// Between the look of the allocator and the call a block may have been freed, and its first frame
+/// allocated as another order's.
+#[test]
+fn a_page_whose_order_has_changed_is_not_asked_for() {
+    let (arena, shelf) = Shelf::<Zonal>::open(16 * MIB);
+    let huge = Order::HUGE;
+    assert!(shelf.put(huge, 1));
+    let from = shelf.pfns()[0];
+    let to = arena.alloc(&movable(huge)).unwrap();
+    let migrate = |to, order| {
+        // SAFETY: as the allocator does it: `to` is allocated with the order, and ours.
+        let allocator = unsafe { arena.allocator() };
+        let page = Migration { from, to, order, may_wait: true };
+        allocator.platform().migrate(allocator, &page)
+    };
+    let asked = || shelf.refused.load(SeqCst) + shelf.moved.load(SeqCst);
+    for order in [Order::ZERO, Order::MAX] {
+        assert_eq!(migrate(to.pfn(), order), Err(Immovable), "it has order {huge}");
+    }
+    assert_eq!(asked(), 0, "the pager may not know better");
+    let (to, _) = to.into_raw();
+    assert_eq!(migrate(to, huge), Ok(()));
+    assert_eq!(asked(), 1);
+    assert_eq!(shelf.pfns(), [to]);
+    // SAFETY: the pager has given it up for `to`.
+    unsafe { arena.free_raw(from, huge) }.unwrap();
+    arena.drain();
+    assert_eq!(migrate(from, huge), Err(Immovable), "free");
+    assert_eq!(asked(), 1);
     shelf.clear(0);
 }
