@@ -44,6 +44,7 @@ mod compact;
 mod error;
 mod give_back;
 mod handle;
+mod owned;
 mod page;
 mod tables;
 
@@ -51,6 +52,7 @@ pub use builder::{Builder, HugePages};
 pub use error::ArenaError;
 pub use give_back::GivenBack;
 pub use handle::Handle;
+pub use owned::OwnedPage;
 pub use page::Page;
 
 use crate::birth::Birth;

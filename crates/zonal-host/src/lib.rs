@@ -39,7 +39,7 @@ mod sys;
 pub mod threads;
 pub mod usdt;
 
-pub use arena::{Arena, ArenaError, Handle, HugePages, Page};
+pub use arena::{Arena, ArenaError, Handle, HugePages, OwnedPage, Page};
 pub use compactor::Compactor;
 pub use pager::Pager;
 pub use threads::Threads;

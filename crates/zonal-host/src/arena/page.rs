@@ -53,6 +53,11 @@ impl<'a, S: Policy> Page<'a, S> {
         Pfn::containing(self.start.addr().get() as u64)
     }
 
+    /// The first byte.
+    pub(super) const fn start(&self) -> NonNull<u8> {
+        self.start
+    }
+
     /// The order it was allocated with.
     #[must_use]
     #[inline]
@@ -94,6 +99,18 @@ impl<S: Policy> DerefMut for Page<'_, S> {
     fn deref_mut(&mut self) -> &mut [u8] {
         // SAFETY: as above, and `&mut self` keeps readers of our own out too.
         unsafe { slice::from_raw_parts_mut(self.start.as_ptr(), self.order.bytes()) }
+    }
+}
+
+impl<S: Policy> AsRef<[u8]> for Page<'_, S> {
+    fn as_ref(&self) -> &[u8] {
+        self
+    }
+}
+
+impl<S: Policy> AsMut<[u8]> for Page<'_, S> {
+    fn as_mut(&mut self) -> &mut [u8] {
+        self
     }
 }
 
