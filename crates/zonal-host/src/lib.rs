@@ -21,6 +21,7 @@
 #[cfg(not(target_os = "linux"))]
 compile_error!("zonal-host maps memory the way Linux does; other systems need a host of their own");
 
+mod adapt;
 mod alarm;
 pub mod arena;
 pub mod biased_slot;
@@ -39,6 +40,8 @@ mod sys;
 pub mod threads;
 pub mod usdt;
 
+#[cfg(feature = "allocator-api2")]
+pub use adapt::SharedArena;
 pub use arena::{Arena, ArenaError, Handle, HugePages, OwnedPage, Page};
 pub use compactor::Compactor;
 pub use pager::Pager;
