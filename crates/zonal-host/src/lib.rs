@@ -30,6 +30,8 @@ pub mod compactor;
 pub mod cpu;
 pub mod errno;
 pub mod fence;
+#[cfg(feature = "io-uring")]
+pub mod fixed_pages;
 pub mod numa;
 pub mod pager;
 pub mod park_lock;

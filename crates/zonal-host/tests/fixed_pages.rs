@@ -1,0 +1,85 @@
+//! Registered buffers, by a real ring where the kernel offers one.
+#![cfg(all(feature = "io-uring", not(loom)))]
+
+use io_uring::types::Fd;
+use io_uring::{IoUring, squeue};
+use std::fs::{self, OpenOptions};
+use std::os::fd::AsRawFd;
+use std::sync::Arc;
+use zonal::{Order, Request};
+use zonal_host::Arena;
+use zonal_host::fixed_pages::FixedPages;
+use zonal_host::region::GiveBack;
+
+fn open() -> Arc<Arena> {
+    Arc::new(Arena::builder().bytes(16 << 20).cpus(1).owners(0).open().unwrap())
+}
+
+/// Pages of several orders, with their numbers in them.
+fn pages(arena: &Arc<Arena>) -> FixedPages {
+    let page = |order| {
+        let mut page = arena.alloc_owned(&Request::new(Order::new(order).unwrap())).unwrap();
+        page.fill(order);
+        page
+    };
+    FixedPages::new([0, 3, 9].map(page))
+}
+
+/// Runs one operation; what it returned.
+fn run(ring: &mut IoUring, operation: &squeue::Entry) -> i32 {
+    // SAFETY: the test's pages and files outlive the operation, which is waited for.
+    unsafe { ring.submission().push(operation) }.unwrap();
+    ring.submit_and_wait(1).unwrap();
+    ring.completion().next().unwrap().result()
+}
+
+#[test]
+fn what_the_kernel_is_told() {
+    let arena = open();
+    let mut pages = pages(&arena);
+    let iovecs = pages.iovecs();
+    assert_eq!((pages.len(), pages.is_empty(), iovecs.len()), (3, false, 3));
+    for (index, iovec) in (0..).zip(&iovecs) {
+        assert_eq!(iovec.iov_base.cast_const().cast(), pages[index].as_ptr());
+        assert_eq!(iovec.iov_len, pages[index].len());
+    }
+    assert!(pages.read(2, Fd(0)).is_some() && pages.read(3, Fd(0)).is_none());
+    assert!(pages.write(0, 4096, Fd(0)).is_some());
+    assert!(pages.write(0, 4097, Fd(0)).is_none() && pages.write(3, 0, Fd(0)).is_none());
+    assert_eq!(pages.into_pages().len(), 3);
+}
+
+#[test]
+fn pages_are_written_from_and_read_into() {
+    let arena = open();
+    let mut pages = pages(&arena);
+    let mut ring = match IoUring::new(8) {
+        Ok(ring) => ring,
+        Err(error) => return println!("skipped: no io_uring here: {error}"),
+    };
+    // SAFETY: the ring, which was made later, is dropped before the pages; nothing refers to them
+    // while operations are under way.
+    if let Err(error) = unsafe { pages.register(&ring.submitter()) } {
+        assert_eq!(error.raw_os_error(), Some(libc::ENOMEM), "{error}");
+        return println!("skipped: memory may not be locked: {error}");
+    }
+    let path = std::env::temp_dir().join(format!("zonal-fixed-{}", std::process::id()));
+    let file = OpenOptions::new().read(true).write(true).create(true).truncate(true).open(&path);
+    let file = file.unwrap();
+    fs::remove_file(&path).unwrap();
+    let fd = Fd(file.as_raw_fd());
+
+    assert_eq!(run(&mut ring, &pages.write(1, 5000, fd).unwrap().offset(100).build()), 5000);
+    // Free memory goes back to the kernel meanwhile; the pages' own does not.
+    let given = arena.give_back(usize::MAX, GiveBack::Now).unwrap();
+    println!("{given:?}");
+    assert_eq!(run(&mut ring, &pages.read(2, fd).unwrap().offset(50).build()), 5050);
+    assert!(pages[2][..50].iter().all(|&byte| byte == 0));
+    assert!(pages[2][50..5050].iter().all(|&byte| byte == 3));
+    assert!(pages[2][5050..].iter().all(|&byte| byte == 9), "not read");
+    pages[0].fill(8);
+    assert_eq!(run(&mut ring, &pages.write(0, 1, fd).unwrap().build()), 1);
+    assert_eq!(run(&mut ring, &pages.read(1, fd).unwrap().build()), 5100);
+    assert_eq!((pages[1][0], pages[1][1]), (8, 0), "the pages' own memory, not what it was");
+    ring.submitter().unregister_buffers().unwrap();
+}
