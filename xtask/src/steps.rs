@@ -26,6 +26,8 @@ pub(crate) enum Step {
     Test,
     /// Examples in the documentation
     Doctest,
+    /// Lints, tests and documentation of what is off by default
+    Features,
     /// Documentation; warnings are errors
     Docs,
     /// That the crates can be packaged, and libraries built from their packages
@@ -61,6 +63,7 @@ impl Step {
             Self::Clippy => clippy(shell),
             Self::Test => test(shell),
             Self::Doctest => doctest(shell),
+            Self::Features => features(shell),
             Self::Docs => docs(shell),
             Self::Package => package::run(shell),
             Self::Semver => package::semver(shell),
@@ -105,6 +108,15 @@ fn test(shell: &Shell) -> Result<()> {
 
 fn doctest(shell: &Shell) -> Result<()> {
     Ok(cmd!(shell, "cargo test --workspace --locked --doc").run()?)
+}
+
+/// Of the crates that have such features.
+fn features(shell: &Shell) -> Result<()> {
+    let all = ["-p", "zonal-host", "--all-features", "--locked"];
+    cmd!(shell, "cargo clippy {all...} --all-targets -- -D warnings").run()?;
+    cmd!(shell, "cargo test {all...}").run()?;
+    let doc = cmd!(shell, "cargo doc {all...} --no-deps");
+    Ok(doc.env("RUSTDOCFLAGS", "-Dwarnings").run()?)
 }
 
 fn docs(shell: &Shell) -> Result<()> {

@@ -223,6 +223,12 @@ impl<S: Policy> Arena<S> {
         Pfn::containing(self.memory.base().addr().get() as u64)
     }
 
+    /// The frames' memory.
+    #[cfg(feature = "vm-memory")]
+    pub(crate) const fn memory(&self) -> &Region {
+        &self.memory
+    }
+
     /// Bytes in the arena, reserved ones included.
     #[must_use]
     #[expect(clippy::len_without_is_empty, reason = "never empty")]

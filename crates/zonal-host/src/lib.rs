@@ -8,6 +8,16 @@
 //! atomic read-modify-write thanks to [`fence`]; on the memory side there are [`region`],
 //! [`raw_table`] and [`numa`].
 //!
+//! What an arena and its pages are for other crates comes by features, all off by default:
+//!
+//! | feature | what |
+//! |---|---|
+//! | `allocator-api2` | an arena as the allocator of collections, by reference or as `SharedArena` |
+//! | `bytes` | `Bytes::from` an [`OwnedPage`] |
+//! | `compio` | an [`OwnedPage`] as `IoBuf` and `IoBufMut` |
+//! | `io-uring` | pages as registered buffers: `fixed_pages` |
+//! | `vm-memory` | an arena as a region of guest memory: `guest` |
+//!
 //! ```
 //! use zonal::Request;
 //! use zonal_host::Arena;
@@ -32,6 +42,8 @@ pub mod errno;
 pub mod fence;
 #[cfg(feature = "io-uring")]
 pub mod fixed_pages;
+#[cfg(feature = "vm-memory")]
+pub mod guest;
 pub mod numa;
 pub mod pager;
 pub mod park_lock;

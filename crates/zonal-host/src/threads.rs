@@ -19,8 +19,8 @@ use crate::cpu;
 use crate::numa::Topology;
 use crate::pager::{Pager, Registered};
 use crate::park_lock::ParkLock;
-use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::ptr::{self, NonNull};
+use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use zonal::Host;
 use zonal::frame::FrameState;
@@ -227,22 +227,57 @@ impl Host for Threads {
 pub(crate) struct Gate {
     /// Made when somebody holds blocks for the first time.
     turn: OnceLock<ParkLock<()>>,
+    /// Who holds them: the address of a thread's `HERE`, 0 for none. Relaxed: a thread has to
+    /// recognise itself only.
+    holder: AtomicUsize,
+}
+
+thread_local! {
+    static HERE: u8 = const { 0 };
+}
+
+/// A number that no other thread has now.
+fn here() -> usize {
+    HERE.with(|here| ptr::from_ref(here).addr())
+}
+
+/// Being the holder, until dropped; by a panic too.
+struct Holding<'a>(&'a AtomicUsize);
+
+impl Drop for Holding<'_> {
+    fn drop(&mut self) {
+        self.0.store(0, Ordering::Relaxed);
+    }
 }
 
 impl Gate {
     const fn new() -> Self {
-        Self { turn: OnceLock::new() }
+        Self { turn: OnceLock::new(), holder: AtomicUsize::new(0) }
     }
 
-    /// Runs `f`, which takes free blocks and frees them again; one at a time.
+    fn is_mine(&self) -> bool {
+        self.holder.load(Ordering::Relaxed) == here()
+    }
+
+    /// Runs `f`, which takes free blocks and frees them again; one thread at a time.
     pub(crate) fn hold<R>(&self, f: impl FnOnce() -> R) -> R {
-        self.turn.get_or_init(|| ParkLock::new(())).with(|()| f())
+        if self.is_mine() {
+            return f();
+        }
+        self.turn.get_or_init(|| ParkLock::new(())).with(|()| {
+            self.holder.store(here(), Ordering::Relaxed);
+            let _holding = Holding(&self.holder);
+            f()
+        })
     }
 
-    /// Waits for the holder, if any. Whether there may be more free blocks now than when the
+    /// Waits for the holder, if any, and if it is another thread. Whether there may be more free blocks now than when the
     /// caller looked; the first time it asks that may be so although nobody holds any now.
     fn wait(&self, attempt: u32) -> bool {
         let Some(turn) = self.turn.get() else { return false };
+        if self.is_mine() {
+            return false;
+        }
         let held = turn.try_with(|()| ()).is_none();
         if held {
             turn.with(|()| ());

@@ -2,6 +2,7 @@
 #![cfg(not(loom))]
 
 use proptest::prelude::*;
+use std::panic::{self, AssertUnwindSafe};
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
@@ -461,4 +462,36 @@ proptest! {
         drop(held);
         all_free(&arena);
     }
+}
+
+/// A visitor that panics, at each call, and one that asks the arena for memory.
+#[test]
+fn visited_blocks_are_free_again_whatever_the_visitor_does() {
+    let arena = Arena::builder().bytes(64 * MIB).cpus(1).owners(0).open().unwrap();
+    let pages: Vec<_> = (0..16).map(|_| arena.alloc(&Request::new(Order::MAX)).unwrap()).collect();
+    drop(pages);
+    let free = || {
+        let zone = arena.zone_info(ZoneId(0)).unwrap();
+        (zone.free, zone.cached)
+    };
+    let all = (16384, 0);
+    for at in 0..16 {
+        let mut calls = 0;
+        let visit = |_, _| {
+            calls += 1;
+            assert!(calls <= at, "it gives up");
+        };
+        let visited = panic::catch_unwind(AssertUnwindSafe(|| arena.visit_free(usize::MAX, visit)));
+        assert!(visited.is_err());
+        assert_eq!(free(), all, "call {at}");
+    }
+    let mut refused = 0;
+    let count = arena.visit_free(usize::MAX, |pfn, order| {
+        let again = arena.alloc(&Request::new(order));
+        assert!(again.is_err() || again.is_ok_and(|page| page.pfn() != pfn));
+        let given = arena.give_back(1, GiveBack::Now).unwrap();
+        refused += usize::from(given.examined == 0);
+    });
+    assert_eq!((count, refused, free()), (16, 1, all));
+    assert_eq!(arena.visit_free(3, |_, order| assert_eq!(order, Order::MAX)), 3);
 }

@@ -2,6 +2,7 @@
 
 use super::Arena;
 use crate::region::{GiveBack, RegionError};
+use std::convert::Infallible;
 use std::sync::atomic::Ordering;
 use zonal::frame::{FrameKind, FrameState};
 use zonal::plan::ZoneSpec;
@@ -24,6 +25,24 @@ const ORDERS: [Order; 2] = [Order::MAX, Order::HUGE];
 const TYPES: [MigrateType; 3] =
     [MigrateType::Movable, MigrateType::Unmovable, MigrateType::Reclaimable];
 
+/// Free blocks that are kept from others; free again when this is dropped, by a panic too.
+struct Held<'a, S: Policy> {
+    arena: &'a Arena<S>,
+    blocks: Vec<(Pfn, Order)>,
+}
+
+impl<S: Policy> Drop for Held<'_, S> {
+    fn drop(&mut self) {
+        let allocator = self.arena.inner();
+        for &(pfn, order) in self.blocks.iter().rev() {
+            let freed = allocator.free_raw(pfn, order);
+            debug_assert!(freed.is_ok(), "a block just allocated can be freed");
+        }
+        // Blocks of order 9 have gone to a cache.
+        allocator.drain_all();
+    }
+}
+
 impl<S: Policy> Arena<S> {
     /// Gives the memory of free blocks of orders 10 and 9 back to the kernel, at most
     /// `max_blocks` of them; they stay free and come back zeroed when next used. Memory that
@@ -38,49 +57,64 @@ impl<S: Policy> Arena<S> {
     /// [`RegionError::Advice`] if the kernel refuses, and always for an arena of huge pages
     /// from the pool. The blocks are free all the same.
     pub fn give_back(&self, max_blocks: usize, how: GiveBack) -> Result<GivenBack, RegionError> {
-        let allocator = self.inner();
-        allocator.platform().gate.hold(|| {
-            allocator.drain_all();
-            if how == GiveBack::WhenNeeded {
-                // Before any such block is freed: see `settle`.
-                self.lazy.store(true, Ordering::Relaxed);
-            }
-            let mut held = Vec::new();
-            let done = self.give_back_held(max_blocks, how, &mut held);
-            for (pfn, order) in held.into_iter().rev() {
-                let freed = allocator.free_raw(pfn, order);
-                debug_assert!(freed.is_ok(), "a block just allocated can be freed");
-            }
-            // Blocks of order 9 have gone to a cache.
-            allocator.drain_all();
-            done
-        })
+        if how == GiveBack::WhenNeeded {
+            // Before any such block is freed: see `settle`.
+            self.lazy.store(true, Ordering::Relaxed);
+        }
+        let mut done = GivenBack::default();
+        self.each_free(max_blocks, |pfn, order| {
+            done.examined += 1;
+            done.bytes += self.give_back_block(pfn, order, how)?;
+            Ok(())
+        })?;
+        Ok(done)
     }
 
-    fn give_back_held(
+    /// Shows `visit` the free blocks of orders 10 and 9 that were in use before, at most
+    /// `max_blocks` of them, and returns how many. Nobody gets one of them until this returns: so
+    /// one may be told of them who is to take them for free, such as the hypervisor below (free
+    /// page reporting). `visit` must not read or write them.
+    ///
+    /// As [`give_back`](Self::give_back) it drains the caches first, and requests wait for it. If
+    /// `visit` panics, the blocks are free again.
+    pub fn visit_free(&self, max_blocks: usize, mut visit: impl FnMut(Pfn, Order)) -> usize {
+        let mut count = 0;
+        let all = self.each_free::<Infallible>(max_blocks, |pfn, order| {
+            count += 1;
+            visit(pfn, order);
+            Ok(())
+        });
+        match all {
+            Ok(()) => count,
+        }
+    }
+
+    /// Runs `f` on free blocks, which are held meanwhile, until it fails.
+    fn each_free<E>(
         &self,
         max_blocks: usize,
-        how: GiveBack,
-        held: &mut Vec<(Pfn, Order)>,
-    ) -> Result<GivenBack, RegionError> {
-        let mut done = GivenBack::default();
-        for zone in self.inner().plan().zones() {
-            let listed = self.listed(zone);
-            for (order, counts) in ORDERS.into_iter().zip(listed) {
-                for (migrate, count) in TYPES.into_iter().zip(counts) {
-                    let request = Request::new(order).migrate(migrate).no_wait().this_node();
-                    let here = NodePolicy::Bind(NodeMask::only(zone.node));
-                    let request = request.nodes(here).zone_limit(zone.zone_type);
-                    for _ in 0..count.min(max_blocks - done.examined) {
-                        let Ok(pfn) = self.inner().alloc_raw(&request) else { break };
-                        held.push((pfn, order));
-                        done.examined += 1;
-                        done.bytes += self.give_back_block(pfn, order, how)?;
+        mut f: impl FnMut(Pfn, Order) -> Result<(), E>,
+    ) -> Result<(), E> {
+        self.inner().platform().gate.hold(|| {
+            self.inner().drain_all();
+            let mut held = Held { arena: self, blocks: Vec::new() };
+            for zone in self.inner().plan().zones() {
+                let listed = self.listed(zone);
+                for (order, counts) in ORDERS.into_iter().zip(listed) {
+                    for (migrate, count) in TYPES.into_iter().zip(counts) {
+                        let request = Request::new(order).migrate(migrate).no_wait().this_node();
+                        let here = NodePolicy::Bind(NodeMask::only(zone.node));
+                        let request = request.nodes(here).zone_limit(zone.zone_type);
+                        for _ in 0..count.min(max_blocks - held.blocks.len()) {
+                            let Ok(pfn) = self.inner().alloc_raw(&request) else { break };
+                            held.blocks.push((pfn, order));
+                            f(pfn, order)?;
+                        }
                     }
                 }
             }
-        }
-        Ok(done)
+            Ok(())
+        })
     }
 
     /// Gives back a block that is allocated to us; returns the bytes that were in memory.
