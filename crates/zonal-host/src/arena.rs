@@ -42,6 +42,8 @@
 mod builder;
 mod compact;
 mod error;
+#[cfg(all(test, not(loom)))]
+mod faults;
 mod give_back;
 mod handle;
 mod owned;

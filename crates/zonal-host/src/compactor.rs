@@ -319,3 +319,20 @@ impl Work {
         if without > 0 && came == Came::Idle { Came::Vain } else { came }
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_that_cannot_be_had_leaves_the_place_free() {
+        let alarm = Arc::<Alarm>::default();
+        for _ in 0..2 {
+            let none = Compactor::with(alarm.clone(), |_| Err(io::ErrorKind::WouldBlock.into()));
+            let error = none.unwrap_err();
+            assert!(matches!(error, StartError::Thread(_)), "{error}");
+            assert!(error.to_string().starts_with("no thread for the compactor: "));
+        }
+        assert!(alarm.attend());
+    }
+}

@@ -1,0 +1,119 @@
+//! Every system call of an arena's life refused, one at a time: what has been promised holds all
+//! the same, and nothing is lost or touched that is not the arena's.
+
+use super::*;
+use crate::numa::{self, Binding};
+use crate::region::{GiveBack, HUGE_PAGE};
+use crate::sys::shim::{refuse, refuse_each};
+use crate::{HugePages, OwnedPage, cpu};
+use std::sync::Arc;
+use zonal::NodeId;
+use zonal::preset::{Linux416, Zonal};
+
+const MIB: usize = 1 << 20;
+
+/// Nothing is allocated: every frame is free.
+fn assert_whole<S: Policy>(arena: &Arena<S>) {
+    arena.drain();
+    for zone in (0..arena.zone_count()).map(|zone| ZoneId(zone as u8)) {
+        let zone = arena.zone_info(zone).unwrap();
+        assert_eq!((zone.free, zone.cached), (zone.managed, 0));
+    }
+}
+
+/// What a program does with an arena, errors or not. Whether none occurred.
+fn life<S: Policy>(builder: Builder<S>) -> bool {
+    let Ok(arena) = builder.open() else { return false };
+    let arena = Arc::new(arena);
+    let mut fine = true;
+    for order in [Order::ZERO, Order::new(3).unwrap(), Order::HUGE] {
+        let request = Request::new(order);
+        let mut page = arena.alloc(&request).unwrap();
+        page.fill(order.get());
+        let owned: OwnedPage<S> = arena.alloc_owned(&request.zero()).unwrap();
+        assert!(owned.iter().all(|&byte| byte == 0));
+        assert!(page.iter().all(|&byte| byte == order.get()));
+        drop(page);
+        for how in [GiveBack::Now, GiveBack::WhenNeeded] {
+            fine &= arena.give_back(2, how).is_ok();
+        }
+        assert!(owned.iter().all(|&byte| byte == 0), "given back, and in use");
+    }
+    // Others' caches are drained by system calls: the handle's own too, from outside.
+    if let Ok(mut handle) = arena.handle() {
+        let page = handle.alloc(&Request::frame()).unwrap();
+        handle.free(page);
+    }
+    assert_whole(&arena);
+    fine
+}
+
+/// How often `life` did not go as without a refusal.
+fn lives<S: Policy>(builder: impl Fn() -> Builder<S>) -> (usize, usize) {
+    let (mut calls, mut failed) = (0, 0);
+    for errno in [libc::ENOMEM, libc::EEXIST] {
+        calls += refuse_each(errno, || failed += usize::from(!life(builder())));
+    }
+    (calls, failed)
+}
+
+fn small<S: Policy>() -> Builder<S> {
+    Builder::new().bytes(8 * MIB).cpus(2).owners(1).nodes(false)
+}
+
+fn every_call_of_an_arena<S: Policy>() {
+    let (calls, failed) = lives(small::<S>);
+    assert!(calls > 40 && 2 * failed > calls, "{failed} of {calls}");
+    let (calls, failed) = lives(|| small::<S>().reserve(12 * MIB).huge(HugePages::Advise));
+    assert!(calls > 40 && 2 * failed > calls, "{failed} of {calls}");
+    // Where the pool has none the arena does not open; the calls up to there are what counts.
+    let (calls, _) = lives(|| small::<S>().huge(HugePages::HugeTlb));
+    assert!(calls >= 6, "{calls}");
+}
+
+#[test]
+fn every_call_of_an_arena_zonal() {
+    every_call_of_an_arena::<Zonal>();
+}
+
+#[test]
+fn every_call_of_an_arena_linux416() {
+    every_call_of_an_arena::<Linux416>();
+}
+
+#[test]
+fn what_is_refused_is_in_the_error() {
+    for at in 0.. {
+        let (opened, ledger) = refuse(at, libc::EPERM, || small::<Zonal>().open().map(drop));
+        let Some((name, _)) = ledger.refused else { break };
+        match opened {
+            // Only the ends of reservations, and what is unmapped at the end, may stay.
+            Ok(()) => assert_eq!(name, "munmap", "call {at}"),
+            Err(error) => {
+                assert!(error.to_string().contains("Operation not permitted"), "{name}: {error}");
+            }
+        }
+    }
+}
+
+#[test]
+fn calls_that_are_not_about_memory() {
+    let region = Region::zeroed(HUGE_PAGE).unwrap();
+    let calls = refuse_each(libc::EPERM, || {
+        let _ = cpu::allowed();
+        let _ = cpu::pin_to(CpuId(u32::MAX));
+    });
+    assert_eq!(calls, 1, "a number that is too large is not asked for");
+    let (allowed, _) = refuse(0, libc::EPERM, cpu::allowed);
+    assert!(allowed.unwrap_err().to_string().starts_with("CPU affinity: "));
+    let here = cpu::allowed().unwrap();
+    let (pinned, _) = refuse(0, libc::EPERM, || cpu::pin_to(here[0]));
+    assert!(pinned.unwrap_err().to_string().starts_with("CPU affinity: "));
+    assert_eq!(cpu::allowed().unwrap(), here, "as before");
+
+    let bind = |region: &Region| numa::bind(region, 0..HUGE_PAGE, NodeId(0), Binding::Preferred);
+    let (bound, ledger) = refuse(usize::MAX, 0, || bind(&region));
+    assert!(bound.is_err() && ledger.strangers.len() == 1, "mapped before the ledger was opened");
+    let (bound, _) = refuse(4, libc::EPERM, || bind(&Region::zeroed(HUGE_PAGE).unwrap()));
+    assert!(matches!(bound, Err(numa::NumaError::Os { .. }) | Ok(())), "{bound:?}");
+}
