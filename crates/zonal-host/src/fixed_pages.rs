@@ -80,7 +80,7 @@ impl<S: Policy> FixedPages<S> {
         self.pages.iter().map(iovec).collect()
     }
 
-    /// Registers them with a ring, instead of what was registered there. O(frames): each is
+    /// Registers them with a ring that has no registered buffers. O(frames): each is
     /// brought into memory and pinned, which counts against `RLIMIT_MEMLOCK` for users other than
     /// root.
     ///

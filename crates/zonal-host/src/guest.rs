@@ -41,7 +41,7 @@ use vm_memory::{
 use zonal::policy::Policy;
 use zonal::preset::Zonal;
 use zonal::units::FRAME_SIZE;
-use zonal::{AllocError, FreeError, Order, Pfn, Request};
+use zonal::{AllocError, FreeError, Order, Pfn, Request, ZoneId};
 
 /// An arena as a region of guest memory: see the [module](self).
 ///
@@ -53,42 +53,80 @@ pub struct GuestRegion<S: Policy = Zonal> {
     start: GuestAddress,
 }
 
-/// The arena does not fit below the end of the guest's address space, or does not begin with a
-/// frame there. It is unchanged.
-pub struct NoRoom<S: Policy = Zonal> {
+/// Why an arena cannot be a region of guest memory, with the arena as it was.
+pub struct Misfit<S: Policy = Zonal> {
     /// The arena.
     pub arena: Arena<S>,
-    /// Where it was to be.
-    pub start: GuestAddress,
+    /// What is wrong.
+    pub why: Why,
 }
 
-impl<S: Policy> fmt::Debug for NoRoom<S> {
+/// See [`Misfit`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum Why {
+    /// It would not begin with a frame there, or not end below the end of the address space.
+    Address {
+        /// Where it was to be.
+        start: GuestAddress,
+        /// Its length in bytes.
+        bytes: usize,
+    },
+    /// Some of it is allocated, so another part of the program may have references into it.
+    InUse {
+        /// How many frames.
+        frames: u64,
+    },
+}
+
+impl fmt::Display for Why {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("NoRoom").field("arena", &self.arena).field("start", &self.start).finish()
+        match self {
+            Self::Address { start, bytes } => {
+                write!(f, "{bytes} bytes cannot start at {:#x} of the guest", start.raw_value())
+            }
+            Self::InUse { frames } => write!(f, "{frames} frames of the arena are in use"),
+        }
     }
 }
 
-impl<S: Policy> fmt::Display for NoRoom<S> {
+impl<S: Policy> fmt::Debug for Misfit<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (bytes, start) = (self.arena.len(), self.start.raw_value());
-        write!(f, "{bytes} bytes cannot start at {start:#x} of the guest")
+        f.debug_struct("Misfit").field("arena", &self.arena).field("why", &self.why).finish()
     }
 }
 
-impl<S: Policy> std::error::Error for NoRoom<S> {}
+impl<S: Policy> fmt::Display for Misfit<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.why.fmt(f)
+    }
+}
+
+impl<S: Policy> std::error::Error for Misfit<S> {}
+
+/// Frames that are neither free nor cached.
+fn frames_in_use<S: Policy>(arena: &Arena<S>) -> u64 {
+    arena.drain();
+    let zones = (0..arena.zone_count()).filter_map(|zone| arena.zone_info(ZoneId(zone as u8)));
+    zones.map(|zone| zone.managed - zone.free - zone.cached).sum()
+}
 
 impl<S: Policy> GuestRegion<S> {
     /// The arena, from `start` on.
     ///
     /// # Errors
-    /// [`NoRoom`], with the arena, unless `start` is a multiple of the frame size and the last
-    /// address exists.
-    pub fn new(arena: Arena<S>, start: GuestAddress) -> Result<Self, Box<NoRoom<S>>> {
-        let last = start.checked_add(arena.len() as u64 - 1);
+    /// [`Misfit`], with the arena, unless all of it is free, `start` is a multiple of the frame
+    /// size and the last address exists.
+    pub fn new(arena: Arena<S>, start: GuestAddress) -> Result<Self, Box<Misfit<S>>> {
+        let bytes = arena.len();
+        let last = start.checked_add(bytes as u64 - 1);
         if last.is_none() || !start.raw_value().is_multiple_of(FRAME_SIZE as u64) {
-            return Err(Box::new(NoRoom { arena, start }));
+            return Err(Box::new(Misfit { arena, why: Why::Address { start, bytes } }));
         }
-        Ok(Self { arena, start })
+        match frames_in_use(&arena) {
+            0 => Ok(Self { arena, start }),
+            frames => Err(Box::new(Misfit { arena, why: Why::InUse { frames } })),
+        }
     }
 
     /// Gives the arena back. What was allocated stays so.
@@ -145,8 +183,8 @@ impl<S: Policy> GuestRegion<S> {
         self.arena.give_back(max_blocks, how)
     }
 
-    /// Gives the memory of a range back to the kernel, whoever it is allocated to: for pages that
-    /// the guest says are free. They read as zero afterwards, and take memory again when touched.
+    /// Gives the memory of a range back to the kernel, allocated or not: for pages that the
+    /// guest says are free. They read as zero afterwards, and take memory again when touched.
     ///
     /// # Errors
     /// [`RegionError::BadPart`] unless the range is whole frames of the region, by offsets;

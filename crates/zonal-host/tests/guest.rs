@@ -7,9 +7,9 @@ use vm_memory::{
 };
 use zonal::policy::Policy;
 use zonal::preset::{Linux416, Zonal};
-use zonal::{Order, ZoneId};
+use zonal::{Order, Request, ZoneId};
 use zonal_host::Arena;
-use zonal_host::guest::GuestRegion;
+use zonal_host::guest::{GuestRegion, Why};
 use zonal_host::region::{GiveBack, RegionError};
 
 const MIB: usize = 1 << 20;
@@ -49,6 +49,19 @@ fn slices_end_with_the_region() {
     let base = region.get_host_address(MemoryRegionAddress(0)).unwrap();
     assert_eq!(host.addr() - base.addr(), 5);
     assert!(region.get_host_address(MemoryRegionAddress(len)).is_err());
+}
+
+#[test]
+fn an_arena_in_use_is_refused() {
+    let arena = open::<Zonal>(8 * MIB);
+    let (pfn, order) = arena.alloc(&Request::new(Order::HUGE)).unwrap().into_raw();
+    let error = GuestRegion::new(arena, START).unwrap_err();
+    assert_eq!(error.why, Why::InUse { frames: 512 });
+    assert_eq!(error.to_string(), "512 frames of the arena are in use");
+    let arena = error.arena;
+    // SAFETY: the numbers are a page's that was given up for them.
+    drop(unsafe { arena.page_from_raw(pfn, order) });
+    assert!(GuestRegion::new(arena, START).is_ok());
 }
 
 #[test]
