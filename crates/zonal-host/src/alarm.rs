@@ -44,12 +44,12 @@ impl Alarm {
         mine
     }
 
-    /// Nobody hears it any more.
+    /// No thread hears it any more.
     pub(crate) fn leave(&self) {
         self.attended.store(false, Ordering::Release);
     }
 
-    /// Says that a block of `order` is missing. Waits for nobody but a thread that is about to
+    /// Says that a block of `order` is missing. Waits for no thread but one that is about to
     /// sleep or wake up, and that only if the order is news.
     pub(crate) fn ring(&self, order: Order) {
         let wanted = order.get() + 1;
@@ -78,7 +78,7 @@ impl Alarm {
         if !self.is_here() {
             return;
         }
-        // Whoever has looked at the flags and is not asleep yet is inside: let it fall asleep.
+        // A thread that has looked at the flags and is not asleep yet is inside: let it fall asleep.
         drop(self.sleep.lock());
         self.bell.notify_one();
     }
@@ -118,7 +118,7 @@ mod tests {
         assert!(alarm.attend());
         assert!(!alarm.attend(), "one is enough");
         let soon = Some(Duration::from_millis(1));
-        assert_eq!(alarm.wait(soon), Call::Quiet, "nobody was there to hear it");
+        assert_eq!(alarm.wait(soon), Call::Quiet, "no thread was there to hear it");
         for order in [Order::ZERO, Order::MAX, Order::HUGE] {
             alarm.ring(order);
         }

@@ -128,8 +128,8 @@ impl<S: Policy> Arena<S> {
         self.inner().alloc(request).map(|block| Page::new(self, block))
     }
 
-    /// Allocates a block for those who keep its frame number by other means. Whoever reads it
-    /// before writing should know [`GiveBack::WhenNeeded`](crate::region::GiveBack::WhenNeeded).
+    /// Allocates a block for those who keep its frame number by other means. A caller that reads
+    /// it before it writes should know [`GiveBack::WhenNeeded`](crate::region::GiveBack::WhenNeeded).
     ///
     /// # Errors
     /// As [`alloc`](Self::alloc).

@@ -3,7 +3,7 @@
 //!
 //! Three ways in, mutually exclusive:
 //!
-//! | way | cost when nobody is in the way |
+//! | way | cost when no other thread is in the way |
 //! |---|---|
 //! | [`try_with`](Slot::try_with) on a free slot | one compare-exchange, one plain store |
 //! | the owner's [`with`](OwnedSlots::with) | two plain stores, one plain load |
@@ -132,16 +132,16 @@ impl<T, F: Fence> BiasedSlot<T, F> {
     /// [`Refused`] if the slot is claimed and cannot be entered; `f` has not run.
     pub fn reach<R>(&self, f: impl FnOnce(&mut T) -> R) -> Result<R, Refused> {
         let _leave = self.enter_from_outside(Some(Wait::LOOKS))?;
-        // SAFETY: `enter_from_outside` says that nobody else is in until `_leave` is dropped.
+        // SAFETY: `enter_from_outside` says that no other thread is in until `_leave` is dropped.
         Ok(self.value.with_mut(|value| f(unsafe { &mut *value })))
     }
 
     /// Enters the slot, claimed or not; where the fence is refused it looks for the owner at most
-    /// `looks` times. Until what it returns is dropped, nobody else is in.
+    /// `looks` times. Until what it returns is dropped, no other thread is in.
     ///
     /// Either we have locked `state`, as in `try_with`; or it is claimed and we hold `revoke`, and
     /// have seen `inside` down after the heavy fence, or aside: an owner that comes now sees
-    /// `revoke` and waits, also to give the claim up, so `state` stays claimed and nobody locks
+    /// `revoke` and waits, also to give the claim up, so `state` stays claimed and no thread locks
     /// it; and other remotes wait for `revoke`.
     #[inline]
     fn enter_from_outside(&self, looks: Option<u32>) -> Result<PutDown<'_>, Refused> {
@@ -163,7 +163,7 @@ impl<T, F: Fence> BiasedSlot<T, F> {
     #[cold]
     fn revoke(&self, mut looks: Option<u32>) -> Revoked<'_> {
         let mut wait = Wait::default();
-        // Looks before it tries, to leave the line with whoever is inside.
+        // Looks before it tries, to leave the line with the thread inside.
         while self.revoke.load(Ordering::Relaxed) != DOWN
             || self.revoke.compare_exchange(DOWN, UP, Ordering::Acquire, Ordering::Relaxed).is_err()
         {
@@ -237,7 +237,7 @@ impl<T, F: Fence> BiasedSlot<T, F> {
         }
     }
 
-    /// Only looks, to leave the line with whoever has the slot locked.
+    /// Only looks, to leave the line with the thread that has the slot locked.
     #[cold]
     fn await_unlocked(&self, wait: &mut Wait) {
         while self.state.load(Ordering::Relaxed) == LOCKED {
@@ -245,7 +245,7 @@ impl<T, F: Fence> BiasedSlot<T, F> {
         }
     }
 
-    /// Claims a slot that nobody owns; waits for whoever has it locked.
+    /// Claims a slot without an owner; waits for the thread that has it locked.
     fn take(&self) -> Result<(), ClaimError> {
         let mut wait = Wait::default();
         loop {
@@ -296,7 +296,7 @@ impl<T: Send, F: Fence> Slot<T> for BiasedSlot<T, F> {
                 break leave;
             }
         };
-        // SAFETY: `enter_from_outside` says that nobody else is in until `_leave` is dropped.
+        // SAFETY: `enter_from_outside` says that no other thread is in until `_leave` is dropped.
         self.value.with_mut(|value| f(unsafe { &mut *value }))
     }
 
@@ -348,7 +348,7 @@ impl<T, F: Fence> OwnedSlots<T> for Owner<'_, T, F> {
         }
         let slot = self.last;
         let _leave = slot.enter();
-        // SAFETY: the slot is claimed by us, so nobody has `state` locked; `&mut self` means we
+        // SAFETY: the slot is claimed by us, so no thread has `state` locked; `&mut self` means we
         // are inside once; and `enter` has seen `revoke` down with `inside` up and a light
         // fence between, so a remote that raises it later sees `inside` and waits.
         Some(slot.value.with_mut(|value| f(unsafe { &mut *value })))

@@ -10,7 +10,7 @@
 //! It moves pages by the arena's [`Pager`](crate::Pager); in an arena without one it only
 //! merges what a preset has put off. It holds no lock between pages, and one call of the
 //! allocator moves at most 16 MiB, so a stop is seen soon. What it cannot help: a pager that
-//! takes for ever to move a page keeps the thread, and whoever waits for its end.
+//! takes for ever to move a page keeps the thread, and the one that waits for its end.
 //!
 //! Source of the idea: Linux's `kcompactd` (4.6) and its proactive compaction (5.9), whose
 //! interval and back-off these are.
@@ -48,7 +48,7 @@ const MAX_SHIFT: u32 = 6;
 /// What one call of the allocator moves at most.
 const CALL_BYTES: usize = 16 << 20;
 
-/// What a compactor does when nobody wakes it.
+/// What a compactor does when it is not woken.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Settings {
     /// How long nothing must have happened before it looks by itself; `None`: it never does.
@@ -313,7 +313,7 @@ impl Work {
                     without = most;
                 }
             }
-            // Whoever needs the CPU needs it more.
+            // Any thread that needs the CPU needs it more.
             thread::yield_now();
         }
         if without > 0 && came == Came::Idle { Came::Vain } else { came }

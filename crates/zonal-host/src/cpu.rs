@@ -45,7 +45,7 @@ mod rseq {
     use std::sync::atomic::{AtomicIsize, Ordering};
 
     /// Distance of the thread's rseq area from the thread pointer, or one of the two below.
-    /// Relaxed throughout: whoever computes it gets the same.
+    /// Relaxed throughout: every thread that computes it gets the same.
     static OFFSET: AtomicIsize = AtomicIsize::new(UNKNOWN);
     const UNKNOWN: isize = isize::MIN;
     const ABSENT: isize = isize::MIN + 1;

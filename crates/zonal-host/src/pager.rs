@@ -20,8 +20,8 @@
 //! | the pager | then |
 //! |---|---|
 //! | refuses | the page stays; the request looks elsewhere, and fails with its usual error |
-//! | takes for ever | this request does not return, and nobody else compacts that zone: who wants a large block there waits for some milliseconds and goes without; all others go on |
-//! | panics | the panic reaches whoever made the request; a page that was to be moved stays |
+//! | takes for ever | this request does not return, and no other thread compacts that zone: one that wants a large block there waits for some milliseconds and goes without; all others go on |
+//! | panics | the panic reaches the caller that made the request; a page that was to be moved stays |
 //! | overstates what it freed | the request looks again in vain, at most 16 times |
 //! | understates it | the request may fail, or be served, by what there is |
 //! | asks this arena for memory meanwhile | gets it without a pager, so it is never inside itself |
@@ -109,13 +109,13 @@ impl<S: Policy> FreeFrames for crate::Arena<S> {
 /// does nothing. They are called on any thread, several at once.
 ///
 /// # Safety
-/// Whoever implements [`migrate`](Self::migrate) promises for every `Ok` it returns:
-/// - until then `page.from` was the pager's, and nobody else's: allocated with just `page.order`
+/// The implementor of [`migrate`](Self::migrate) promises for every `Ok` it returns:
+/// - until then `page.from` was the pager's alone: allocated with just `page.order`
 ///   from the arena that asks, known by its number only, and not freed, also not by another
 ///   thread between the call and its end;
-/// - nobody has a reference into it any more, and nobody will use or free it. It is the arena's.
+/// - no reference into it is left, and no code but the arena's will use or free it. It is the arena's.
 ///
-/// And for every call that ends otherwise, by [`Immovable`] or by a panic: nobody has kept
+/// And for every call that ends otherwise, by [`Immovable`] or by a panic: no code has kept
 /// `page.to`. Such a call may have written to it.
 ///
 /// A pager that does not implement `migrate` has nothing to promise. One that does keeps this
@@ -147,7 +147,7 @@ pub unsafe trait Pager: Send + Sync + 'static {
     ///
     /// # Safety
     /// For the caller, that is for the arena: `page.to` is a block of `page.order`, just
-    /// allocated from the same arena as `page.from`, and nobody else knows of it; it is the
+    /// allocated from the same arena as `page.from`, which no other code knows of; it is the
     /// implementor's until the call ends, and stays so if it ends with `Ok`.
     unsafe fn migrate(&self, page: &Migration) -> Result<(), Immovable> {
         let _ = page;
@@ -174,14 +174,14 @@ pub unsafe trait Pager: Send + Sync + 'static {
 /// # Safety
 /// - Both are blocks of `order`, wholly inside arenas that stay open meanwhile, and not the
 ///   same.
-/// - Nobody writes to `from` meanwhile, and nobody reads or writes `to` or has a reference
+/// - No other code writes to `from` meanwhile, or reads or writes `to` or has a reference
 ///   into it.
 pub unsafe fn copy_block(from: Pfn, to: Pfn, order: Order) {
     // Arenas expose their memory's address when they open.
     let source = ptr::with_exposed_provenance::<u8>(from.address() as usize);
     let target = ptr::with_exposed_provenance_mut::<u8>(to.address() as usize);
     // SAFETY: both are memory of arenas by contract, mapped, readable and writable, and their
-    // bytes initialised; blocks of one order overlap only if they are the same; nobody else
+    // bytes initialised; blocks of one order overlap only if they are the same; no other code
     // uses the target or writes the source. (The kernel may zero a frame of the source that was
     // not written since it was allocated; its owner cannot rely on either contents.)
     unsafe { ptr::copy_nonoverlapping(source, target, order.bytes()) };

@@ -61,7 +61,7 @@ impl<T: Element> RawTable<T> {
         // SAFETY: the region is committed in full, and has at least `len` times the size of a
         // `T`, at most isize::MAX bytes, at an address aligned to more than a frame. Its fresh
         // zero bytes are values of `T` (`Zero`), and later ones were written through a `&T`:
-        // nobody else has the address. It lives as long as `self`.
+        // no other code has the address. It lives as long as `self`.
         unsafe { slice::from_raw_parts(region.base().cast::<T>().as_ptr(), self.len) }
     }
 

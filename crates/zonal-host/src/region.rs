@@ -22,13 +22,13 @@
 //! | a mapping ([`reserve`](Region::reserve), [`huge_pages`](Region::huge_pages)) | nothing is left mapped. No mapping is ever replaced (`MAP_FIXED`): where memory of another kind is to be, the region gives the addresses up first, and takes them again only if they are still free (`MAP_FIXED_NOREPLACE`, Linux 4.17; before that a kernel answers with another place, which is given back). Lost to another thread, it looks for other addresses, eight times |
 //! | cutting a reservation to size | the ends stay mapped, and are unmapped with the region |
 //! | [`commit`](Region::commit), advice, [`give_back`](Region::give_back), [`resident`](Region::resident) | the region is as it was; of a part committed in vain some may be accessible |
-//! | unmapping, when a region is dropped (the process has as many mappings as it may, and this would split one) | the addresses stay mapped, and are nobody's; the memory behind them goes back to the kernel |
+//! | unmapping, when a region is dropped (the process has as many mappings as it may, and this would split one) | the addresses stay mapped, and are lost; the memory behind them goes back to the kernel |
 //!
 //! ```
 //! use zonal_host::region::Region;
 //! let region = Region::reserve(1 << 40)?;
 //! region.commit(0..1 << 20)?;
-//! // SAFETY: committed just now, and nobody else knows of it.
+//! // SAFETY: committed just now, and known to this code only.
 //! unsafe { region.base().write(7) };
 //! assert_eq!(region.resident(0..1 << 20)?, 4096);
 //! # Ok::<(), zonal_host::region::RegionError>(())
@@ -247,7 +247,7 @@ impl Region {
     /// certain.
     ///
     /// # Safety
-    /// Nobody may hold a reference into the part, and what it holds must be of no use any more:
+    /// No code may hold a reference into the part, and what it holds must be of no use any more:
     /// afterwards a byte reads as zero, or, with [`GiveBack::WhenNeeded`], as what it was until
     /// some moment and as zero from then on, unless its frame is written first.
     pub unsafe fn give_back(&self, part: Range<usize>, how: GiveBack) -> Result<(), RegionError> {

@@ -1,7 +1,7 @@
 //! Static probes for tracers in user space: [`Usdt`] is a trace policy whose events perf, bpftrace,
 //! `SystemTap` and gdb find in the binary, under Linux's names.
 //!
-//! Each probe is a `nop` and an ELF note (`readelf -n`, provider `zonal`). Nobody attached: a
+//! Each probe is a `nop` and an ELF note (`readelf -n`, provider `zonal`). No tool attached: a
 //! probe costs a load of its semaphore and a branch not taken; the arguments are not computed.
 //!
 //! | probe | arguments |
@@ -98,7 +98,7 @@ impl Trace for Usdt {
     }
 }
 
-/// The arguments in the order of the table. Out of line: the path on which nobody listens is kept
+/// The arguments in the order of the table. Out of line: the path on which no tool listens is kept
 /// short.
 #[cold]
 #[inline(never)]
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_listens_and_nothing_is_computed() {
+    fn without_a_listener_nothing_is_computed() {
         for point in Point::ALL {
             Usdt::emit(point, || unreachable!("never computed"));
         }

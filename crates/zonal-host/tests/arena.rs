@@ -135,12 +135,12 @@ fn hammer<S: Policy>() {
 }
 
 #[test]
-fn nobody_else_writes_a_page_zonal() {
+fn no_other_thread_writes_a_page_zonal() {
     hammer::<Zonal>();
 }
 
 #[test]
-fn nobody_else_writes_a_page_linux416() {
+fn no_other_thread_writes_a_page_linux416() {
     hammer::<Linux416>();
 }
 
@@ -277,7 +277,7 @@ fn a_page_goes_back_where_it_is_from() {
     let Ok(mut handle) = here.handle() else { return };
     handle.free(there.alloc(&Request::frame()).unwrap());
     let pfn = there.alloc_raw(&Request::frame()).unwrap();
-    // SAFETY: the block is ours, and nobody looks into it.
+    // SAFETY: the block is ours, and not looked into.
     let refused = unsafe { handle.free_raw(pfn, Order::ZERO) };
     assert_eq!(refused, Err(FreeError::Foreign { pfn }));
     // SAFETY: as above.
@@ -357,7 +357,7 @@ fn a_page_keeps_what_it_shows() {
             if page_out(start.as_ptr()) {
                 taken = arena.len() - resident(&arena);
             }
-            // SAFETY: ours, and nobody looks into it.
+            // SAFETY: ours, and not looked into.
             unsafe { arena.free_raw(pfn, Order::MAX) }.unwrap();
         }
     }
@@ -366,7 +366,7 @@ fn a_page_keeps_what_it_shows() {
 
 /// Giving back holds blocks for a moment; requests wait instead of failing.
 #[test]
-fn nobody_fails_while_blocks_are_given_back() {
+fn no_request_fails_while_blocks_are_given_back() {
     let arena = Arena::builder().bytes(16 * MIB).open().unwrap();
     let stop = AtomicBool::new(false);
     thread::scope(|scope| {

@@ -194,7 +194,7 @@ fn compact_makes_one_block() {
     shelf.clear(0);
     let plain = Arena::builder().bytes(4 * MIB).open().unwrap();
     let page = plain.alloc(&movable(Order::ZERO)).unwrap();
-    assert_eq!(plain.compact(Order::MAX), CompactOutcome::Unavailable, "nobody moves anything");
+    assert_eq!(plain.compact(Order::MAX), CompactOutcome::Unavailable, "it has no pager");
     drop(page);
     assert_eq!(plain.compact(Order::MAX), CompactOutcome::Success);
 }

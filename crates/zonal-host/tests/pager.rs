@@ -414,13 +414,13 @@ fn low_memory_is_told() {
     assert_eq!(arena.compact(Order::HUGE), CompactOutcome::NotSuitable);
 }
 
-/// Takes one frame of another arena and offers it to whoever asks.
+/// Takes one frame of another arena and offers it to every arena that asks.
 struct Mistaken(Pfn);
 
 // SAFETY: it moves nothing.
 unsafe impl Pager for Mistaken {
     fn reclaim(&self, frames: &dyn FreeFrames, _: &Shortage) -> u64 {
-        // SAFETY: the frame is ours, and nobody has references into it.
+        // SAFETY: the frame is ours, without references into it.
         let freed = unsafe { frames.free_raw(self.0, Order::ZERO) };
         assert_eq!(freed, Err(FreeError::Foreign { pfn: self.0 }));
         0

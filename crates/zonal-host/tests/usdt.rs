@@ -17,7 +17,7 @@ fn use_all() {
     }
     let mut frames = [Pfn::default(); 100];
     arena.alloc_bulk(&Request::frame(), &mut frames).expect("memory");
-    // SAFETY: allocated just above, and nobody looks into them.
+    // SAFETY: allocated just above, and not looked into.
     let freed = unsafe { arena.free_bulk(&frames) };
     assert_eq!(freed.refused, 0);
     let pfn = Pfn::new(1);
@@ -59,7 +59,7 @@ fn readelf_shows_every_probe_with_arguments_and_a_semaphore() {
     use_all();
     let this = std::env::current_exe().expect("a test is a file");
     let Ok(readelf) = Command::new("readelf").arg("-n").arg(this).output() else {
-        eprintln!("SKIPPED: there is no readelf here, so nobody looked for the probes");
+        eprintln!("SKIPPED: there is no readelf here, so the probes were not looked for");
         return;
     };
     let found = probes(&String::from_utf8_lossy(&readelf.stdout));

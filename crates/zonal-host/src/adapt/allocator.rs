@@ -55,7 +55,7 @@ impl<S: Policy> Arena<S> {
 /// assert_eq!(squares[31], 961);
 /// # Ok::<(), zonal_host::ArenaError>(())
 /// ```
-// SAFETY: a block is mapped, and nobody else's, from when it was allocated until it is freed or
+// SAFETY: a block is mapped, and its holder's alone, from when it was allocated until it is freed or
 // the arena is dropped, wherever the arena itself is moved to; an arena has no clones. Any size
 // between the one asked for and the one returned has the same order, so the layout says it again.
 unsafe impl<S: Policy> Allocator for Arena<S> {
@@ -175,7 +175,7 @@ mod tests {
             let block = arena.allocate_zeroed(layout).unwrap();
             assert_eq!((block.len(), allocated(&arena)), (4096 << order, 1 << order));
             assert!(block.cast::<u8>().addr().get().is_multiple_of(align));
-            // SAFETY: allocated just now, zero in its whole length, and nobody writes.
+            // SAFETY: allocated just now, zero in its whole length, and not written meanwhile.
             assert!(unsafe { block.as_ref() }.iter().all(|&byte| byte == 0));
             // SAFETY: what is used is over; any size up to the length goes.
             unsafe { arena.deallocate(block.cast(), layout) };

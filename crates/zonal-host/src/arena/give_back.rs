@@ -71,8 +71,8 @@ impl<S: Policy> Arena<S> {
     }
 
     /// Shows `visit` the free blocks of orders 10 and 9 that were in use before, at most
-    /// `max_blocks` of them, and returns how many. Nobody gets one of them until this returns: so
-    /// one may be told of them who is to take them for free, such as the hypervisor below (free
+    /// `max_blocks` of them, and returns how many. No request gets one of them until this returns: so
+    /// others may be told of them that are to take them for free, such as the hypervisor below (free
     /// page reporting). `visit` must not read or write them.
     ///
     /// As [`give_back`](Self::give_back) it drains the caches first, and requests wait for it. If
@@ -123,7 +123,7 @@ impl<S: Policy> Arena<S> {
         let part = start..start + order.bytes();
         let resident = self.memory.resident(part.clone())?;
         if resident > 0 {
-            // SAFETY: the block is allocated to us, so nobody else has references into it, and
+            // SAFETY: the block is allocated to us, so no other code has references into it, and
             // we keep nothing there. Who gets it next finds initialised bytes of any value, and
             // `settle` makes them last.
             unsafe { self.memory.give_back(part, how) }?;

@@ -87,7 +87,7 @@ impl<S: Policy> Deref for Page<'_, S> {
     #[inline]
     fn deref(&self) -> &[u8] {
         // SAFETY: the block is inside the arena's memory, which is committed, and lives as long
-        // as `'a`; its bytes have been zero or written since they were mapped; nobody else
+        // as `'a`; its bytes have been zero or written since they were mapped; no other code
         // reads or writes it, since the allocator hands a frame out once (I-3) and who frees
         // it early has broken a contract; and `&self` keeps writers of our own out.
         unsafe { slice::from_raw_parts(self.start.as_ptr(), self.order.bytes()) }

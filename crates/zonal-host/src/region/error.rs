@@ -9,21 +9,21 @@ use std::fmt;
 pub enum RegionError {
     /// A region has at least one byte.
     Empty,
-    /// There is not so much address space left.
+    /// There is less address space left than that.
     NoAddressSpace {
         /// Bytes wanted.
         bytes: usize,
         /// What the kernel said.
         errno: Errno,
     },
-    /// There is not so much memory.
+    /// There is less memory than that.
     NoMemory {
         /// Bytes wanted.
         bytes: usize,
         /// What the kernel said.
         errno: Errno,
     },
-    /// There are not so many huge pages in the kernel's pool.
+    /// There are fewer huge pages in the kernel's pool.
     NoHugePages {
         /// Bytes wanted.
         bytes: usize,

@@ -240,12 +240,12 @@ impl<S: Policy + 'static> Shelf<S> {
     }
 
     fn free_now(&self, pfn: Pfn, order: Order) {
-        // SAFETY: against the contract of `Pager`, but nobody has references into the block.
+        // SAFETY: against the contract of `Pager`, but there are no references into the block.
         unsafe { self.arena().free_raw(pfn, order) }.unwrap();
     }
 }
 
-// SAFETY: `migrate` says `Ok` for blocks on the shelf only, under the lock without which nobody
+// SAFETY: `migrate` says `Ok` for blocks on the shelf only, under the lock without which no thread
 // uses or frees them. Three manners break the contract, which is what they are for: the tests
 // that use them have no pages and no references into blocks.
 unsafe impl<S: Policy + 'static> Pager for Shelf<S>
@@ -309,7 +309,7 @@ where
             _ => {}
         }
         // SAFETY: both are blocks of the arena; the one is on the shelf, which we have locked,
-        // the other nobody else's by the contract of `migrate`.
+        // the other ours alone by the contract of `migrate`.
         unsafe { copy_block(page.from, page.to, page.order) };
         self.moved.fetch_add(1, SeqCst);
         if manner == Manner::FreesTheNew {
