@@ -300,6 +300,10 @@ impl<T: Send, F: Fence> Slot<T> for BiasedSlot<T, F> {
         self.value.with_mut(|value| f(unsafe { &mut *value }))
     }
 
+    fn reach<R>(&self, f: impl FnOnce(&mut T) -> R) -> Option<R> {
+        Self::reach(self, f).ok()
+    }
+
     fn claim(slots: &[Self]) -> Result<Self::Owned<'_>, ClaimError> {
         F::available().map_err(ClaimError::Unsupported)?;
         for (done, slot) in slots.iter().enumerate() {

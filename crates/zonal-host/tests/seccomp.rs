@@ -5,7 +5,7 @@ use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, Instant};
-use zonal::Request;
+use zonal::{Request, ZoneId};
 use zonal_host::{Arena, fence};
 
 const MIB: usize = 1 << 20;
@@ -58,4 +58,37 @@ fn a_drain_without_membarrier_does_not_panic() {
             handle.free(page);
         }
     });
+}
+
+/// The owner does nothing; its cache is passed over, and counted, by drains and by requests that
+/// find nothing else.
+#[test]
+fn a_cache_that_cannot_be_drained_is_passed_over() {
+    let arena = Arena::builder().bytes(4 * MIB).cpus(1).owners(1).open().unwrap();
+    let Ok(mut handle) = arena.handle() else { return };
+    // Leaves some frames in the handle's cache.
+    handle.alloc(&Request::frame()).map(|page| handle.free(page)).unwrap();
+    let cached = arena.cache_info(ZoneId(0), handle.cpu()).unwrap().count;
+    assert!(cached > 0);
+    let frames = thread::scope(|scope| {
+        let elsewhere = scope.spawn(|| {
+            if !deny_membarrier() {
+                return println!("skipped: no filter can be set here");
+            }
+            let before = fence::refusals();
+            arena.drain();
+            assert!(fence::refusals() > before);
+            assert!(arena.cache_info(ZoneId(0), handle.cpu()).is_none(), "nobody can look");
+            let mut pages = Vec::new();
+            while let Ok(page) = arena.alloc(&Request::frame()) {
+                pages.push(page);
+            }
+            assert_eq!(pages.len() as u64 + cached, 1024);
+        });
+        elsewhere.join()
+    });
+    frames.unwrap();
+    assert!(arena.drain() >= cached, "from a thread without a filter");
+    let zone = arena.zone_info(ZoneId(0)).unwrap();
+    assert_eq!((zone.free, zone.cached), (zone.managed, 0));
 }

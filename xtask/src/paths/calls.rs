@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 use proc_macro2::{TokenStream, TokenTree};
 use std::collections::BTreeSet;
 use syn::visit::{self, Visit};
-use syn::{Attribute, Block, Signature};
+use syn::{Attribute, Block, FnArg, Signature, Type, TypeParamBound};
 
 /// What is wrong: a function that is not in its file, or that none before it on the path calls by
 /// its name. The caller need not be the line above: where that one runs a closure, the call is in
@@ -20,12 +20,14 @@ pub(super) fn check(path: &Path, read: impl Fn(&str) -> Option<String>) -> Resul
             continue;
         };
         let parsed = syn::parse_file(&text).with_context(|| file.clone())?;
-        let mut bodies = Bodies { name, there: false, calls: BTreeSet::new() };
+        let mut bodies = Bodies { name, there: false, runs: false, calls: BTreeSet::new() };
         bodies.visit_file(&parsed);
         if !bodies.there {
             found.push(format!("there is no function `{name}` in {file}"));
         } else if at > 0 && !called.contains(name) {
             found.push(format!("no function listed before `{name}` calls it"));
+        } else if path[at].is_bracket() && !bodies.runs {
+            found.push(format!("`{name}` takes no closure: it is no bracket"));
         }
         called.extend(bodies.calls);
     }
@@ -36,6 +38,8 @@ pub(super) fn check(path: &Path, read: impl Fn(&str) -> Option<String>) -> Resul
 struct Bodies<'n> {
     name: &'n str,
     there: bool,
+    /// Whether it takes a closure.
+    runs: bool,
     calls: BTreeSet<String>,
 }
 
@@ -43,6 +47,7 @@ impl Bodies<'_> {
     fn function(&mut self, attributes: &[Attribute], signature: &Signature, body: Option<&Block>) {
         if signature.ident == self.name && !only_for_tests(attributes) {
             self.there = true;
+            self.runs |= signature.inputs.iter().any(is_closure);
             if let Some(body) = body {
                 Calls(&mut self.calls).visit_block(body);
             }
@@ -71,6 +76,18 @@ impl<'ast> Visit<'ast> for Bodies<'_> {
         self.function(&item.attrs, &item.sig, item.default.as_ref());
         visit::visit_trait_item_fn(self, item);
     }
+}
+
+/// Whether a parameter is `impl Fn…`.
+fn is_closure(parameter: &FnArg) -> bool {
+    let FnArg::Typed(parameter) = parameter else { return false };
+    let Type::ImplTrait(bounds) = &*parameter.ty else { return false };
+    bounds.bounds.iter().any(|bound| match bound {
+        TypeParamBound::Trait(bound) => {
+            bound.path.segments.last().is_some_and(|name| name.ident.to_string().starts_with("Fn"))
+        }
+        _ => false,
+    })
 }
 
 /// The names of all that is called, or named as a function to be called.

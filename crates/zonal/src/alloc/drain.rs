@@ -25,14 +25,16 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
     ) -> u64 {
         let Some(cache) = self.cache_of(cpu, zone.id) else { return 0 };
         let context = self.context(zone, cpu.0 as usize);
-        cache.with(|own| {
+        let drained = cache.reach(|own| {
             let before = own.cached();
             let given = S::Pcp::drain(&context, &mut own.cache);
             own.book(before);
             own.events.drains += u64::from(given > 0);
             then(own);
             given
-        })
+        });
+        // A cache that cannot be reached keeps its frames.
+        drained.unwrap_or(0)
     }
 
     /// Gives everything that `cpu` caches back to the buddy lists; returns the frames. For a
@@ -64,6 +66,6 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
     pub(crate) fn coalesce(&self, cpu: CpuId, zone: &'m Zone<P, S>) -> u64 {
         let Some(cache) = self.cache_of(cpu, zone.id) else { return 0 };
         let context = self.context(zone, cpu.0 as usize);
-        cache.with(|_| S::Pcp::coalesce(&context))
+        cache.reach(|_| S::Pcp::coalesce(&context)).unwrap_or(0)
     }
 }

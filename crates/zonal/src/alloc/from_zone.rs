@@ -28,7 +28,7 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
         let context = self.context(zone, entry.cpu());
         let headroom = self.headroom(&context, request, mark);
         if S::Pcp::caches(order) {
-            let found = entry.enter(zone.id, |own| {
+            let found = entry.enter_at(usize::from(zone.id.0), |own| {
                 let pop = |own: &mut PerCpuPages<S>| self.pop(own, Some(zone), order, migrate);
                 if let Some(index) = pop(own) {
                     return Some(index);

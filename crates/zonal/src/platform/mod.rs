@@ -95,6 +95,12 @@ pub trait Slot<T>: Sized {
     /// An interrupt handler that allocates may get here too: a host that lets interrupts into
     /// its slots must not let their handlers wait for the slot they interrupted.
     fn with<R>(&self, f: impl FnOnce(&mut T) -> R) -> R;
+    /// As [`with`](Self::with), for callers that can do without: `None`, and `f` has not run, if
+    /// the host cannot get into a claimed slot now. It counts these cases; the cache is passed
+    /// over. The default always gets in.
+    fn reach<R>(&self, f: impl FnOnce(&mut T) -> R) -> Option<R> {
+        Some(self.with(f))
+    }
     /// Claims every slot of the run until the claim is dropped.
     ///
     /// # Errors

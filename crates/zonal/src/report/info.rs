@@ -161,7 +161,7 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
         figure: impl Fn(&mut PerCpuPages<S>) -> u64,
     ) -> u64 {
         let of_zone = self.caches.iter().skip(zone.id.0 as usize).step_by(self.zones.len());
-        of_zone.map(|cache| cache.with(&figure)).sum()
+        of_zone.filter_map(|cache| cache.reach(&figure)).sum()
     }
 
     fn pages_in(&self, zone: &Zone<P, S>) -> Option<ZonePages> {
@@ -177,11 +177,11 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
     #[must_use]
     pub fn cache_info(&self, id: ZoneId, cpu: CpuId) -> Option<CacheInfo> {
         let cache = self.cache_of(cpu, id)?;
-        Some(cache.with(|own| {
+        cache.reach(|own| {
             let (batch, high) = S::Pcp::limits(&own.cache);
             let count = S::Pcp::cached(&own.cache);
             CacheInfo { cpu, count, batch, high, events: own.events() }
-        }))
+        })
     }
 
     /// Pageblocks of a zone by migrate type. O(pageblocks of the zone).

@@ -100,7 +100,7 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
         });
         for cpu in (0..self.cpus()).map(CpuId) {
             let Some(cache) = self.cache_of(cpu, zone.id) else { continue };
-            cache.with(|own| {
+            cache.reach(|own| {
                 S::Pcp::visit(&own.cache, table, &mut |index, order| {
                     visit(table.pfn(index), Place::Cached { cpu, order });
                 });

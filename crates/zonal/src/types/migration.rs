@@ -13,7 +13,10 @@ pub struct Migration {
     pub from: Pfn,
     /// Where it shall be.
     pub to: Pfn,
-    /// The order of both blocks.
+    /// The order of both blocks: what the allocator saw when it last looked, without a lock. By the
+    /// time of the call the block may have been freed, and its first frame allocated again with
+    /// another order. A host compares it with its own record of the block, under the lock without
+    /// which that block is neither freed nor used, and answers [`Immovable`] if they differ.
     pub order: Order,
     /// Whether the host may wait for whoever uses the page (for a lock, for I/O).
     pub may_wait: bool,

@@ -61,9 +61,17 @@ impl<const N: usize> Singles<N> {
         self.len[at] = fill(&mut self.slots[at][0]) as u32;
     }
 
-    /// As [`fill`](Self::fill), with room for two clusters.
-    pub(super) fn fill_all(&mut self, at: usize, fill: impl FnOnce(&mut [u32]) -> usize) {
-        self.len[at] = fill(self.slots[at].as_flattened_mut()) as u32;
+    /// Room for `want` frames, at most two clusters, at the bottom of an empty stack.
+    pub(super) fn room(&mut self, at: usize, want: usize) -> &mut [u32] {
+        &mut self.slots[at].as_flattened_mut()[..want]
+    }
+
+    /// The first `taken` slots of the [`room`](Self::room) were written with ascending frames:
+    /// whether there are any. They are handed out in ascending order.
+    pub(super) fn filled(&mut self, at: usize, taken: usize) -> bool {
+        self.room(at, taken).reverse();
+        self.len[at] = taken as u32;
+        taken > 0
     }
 
     /// Drops the `count` oldest frames, after `take` has seen them (and may have reordered

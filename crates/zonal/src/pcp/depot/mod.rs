@@ -363,22 +363,18 @@ impl<M: Merge, C: Clusters, const N: usize> PcpPolicy<BuddyLists<M, C>> for Depo
         let most = if deposits { cpu.high } else { cpu.batch };
         let fair = (headroom / SCARCE).max(u64::from(cpu.batch) / 8).max(1);
         let want = u64::from(most).min(fair).min(headroom) as usize;
-        let fill = |cpu: &mut DepotCpu<N>, take: &dyn Fn(&mut [u32]) -> usize| {
-            cpu.singles.fill_all(at, |slots| {
-                let taken = take(&mut slots[..want]);
-                // The lowest frame on top, so that they are handed out in ascending order.
-                slots[..taken].reverse();
-                taken
-            });
-            cpu.singles.len(at) > 0
-        };
         if !deposits {
-            return fill(cpu, &|slots| ctx.take_frames::<T>(slots, migrate));
+            let taken = ctx.take_frames::<T>(cpu.singles.room(at, want), migrate);
+            return cpu.singles.filled(at, taken);
+        }
+        let taken = ctx.take_pageblocks::<T>(cpu.singles.room(at, want), migrate);
+        if cpu.singles.filled(at, taken) || (headroom > 0 && Self::steal_cluster(ctx, cpu, migrate))
+        {
+            return true;
         }
         // Another type's memory last: what that spoils for large blocks stays spoilt.
-        fill(cpu, &|slots| ctx.take_pageblocks::<T>(slots, migrate))
-            || (headroom > 0 && Self::steal_cluster(ctx, cpu, migrate))
-            || fill(cpu, &|slots| ctx.take_others::<T>(slots, migrate))
+        let taken = ctx.take_others::<T>(cpu.singles.room(at, want), migrate);
+        cpu.singles.filled(at, taken)
     }
 
     fn spill<P: Platform>(

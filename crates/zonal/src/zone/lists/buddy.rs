@@ -158,7 +158,7 @@ impl<P: Platform, M: Merge, C: Clusters> ListGuard<'_, P, M, C> {
             let (index, order) = self.merge(index, order);
             let (migrate, end) =
                 (self.table.pageblock(index).migrate(), self.end_for(index, order));
-            self.add(index, order, migrate, end);
+            self.add_as(index, FrameState::free(order), migrate, end);
         }
     }
 
