@@ -6,7 +6,7 @@
 
 /// The source as it is: the lab itself comes with its figures and peers, and nothing else of it
 /// is needed here.
-#[path = "../../crates/zonal-lab/src/replay/parse.rs"]
+#[path = "../../crates/zonal-replay/src/replay/parse.rs"]
 mod parse;
 
 use libfuzzer_sys::fuzz_target;

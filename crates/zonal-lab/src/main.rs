@@ -1,34 +1,69 @@
-//! The `zonal` command. See the `zonal_lab` library for how it measures.
+//! The `zonal` command: the first run, benches of what is compiled in, and the way to the programs
+//! that have the other commands.
+//!
+//! ```text
+//! zonal                                     page-fault1, zonal beside fast peers, a few seconds
+//! zonal bench page-fault1                   every preset and peer, one thread and all CPUs
+//! zonal calibrate --out box.toml            this machine as a machine file for the simulator
+//! zonal sim skylake_2s_112cpu page-fault1   a workload on a simulated machine
+//! zonal record page-fault1 -o trace.txt     the events of a run, as Linux's tracers write them
+//! zonal replay trace.txt --preset zonal     the allocations of a trace, on threads or simulated
+//! zonal reproduce --report out.html         what was published beside what the simulator makes of it
+//! ```
 
-use std::io::{self, ErrorKind, Write};
+mod cli;
+mod first;
+mod part;
+
+use std::ffi::OsString;
+use std::io;
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::{CommandFactory, Parser};
+use zonal_bench::args::BenchArgs;
+use zonal_bench::{bench, plan};
+use zonal_cli::command::finish;
+use zonal_cli::error::LabError;
 
-use zonal_lab::cli::{Cli, Command};
-use zonal_lab::error::LabError;
-use zonal_lab::{bench, calibrate, info, record, replay, reproduce, sim_command};
+use cli::{Cli, Command};
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let line: Vec<OsString> = std::env::args_os().skip(1).collect();
     let mut out = io::stdout().lock();
-    let result = match &cli.command {
-        None => bench::newcomer(&mut out),
-        Some(Command::Bench(args)) => bench::run(args, &mut out),
-        Some(Command::Info(args)) => info::run(args, &mut out),
-        Some(Command::Sim(args)) => sim_command::run(args, &mut out),
-        Some(Command::Record(args)) => record::run(args, &mut out),
-        Some(Command::Replay(args)) => replay::run(args, &mut out),
-        Some(Command::Reproduce(args)) => reproduce::run(args, &mut out),
-        Some(Command::Calibrate(args)) => calibrate::run(args, &mut out).map_err(LabError::from),
+    let elsewhere = |command: &str, line: &[OsString]| {
+        finish(Err::<(), _>(part::take_over(command, line)), &mut io::sink())
     };
-    match result.and_then(|()| out.flush().map_err(LabError::from)) {
-        Ok(()) => ExitCode::SUCCESS,
-        // Whoever read the results has seen enough: `zonal bench all | head`.
-        Err(LabError::Print(error)) if error.kind() == ErrorKind::BrokenPipe => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("zonal: {error}");
-            ExitCode::from(error.exit_code())
+    match Cli::parse().command {
+        None => finish(first::run(&mut out), &mut out),
+        Some(Command::Bench(args)) => match own_bench(&args, &mut out) {
+            Some(code) => code,
+            None => elsewhere("bench", &line),
+        },
+        Some(Command::Help { command: None }) => {
+            finish(Cli::command().print_long_help().map_err(LabError::Print), &mut out)
         }
+        Some(Command::Help { command: Some(command) }) if command == "bench" => {
+            Cli::parse_from(["zonal", "bench", "--help"]);
+            ExitCode::SUCCESS
+        }
+        Some(Command::Help { command: Some(command) }) => {
+            elsewhere(&command, &[(&command).into(), "--help".into()])
+        }
+        Some(Command::Info(_)) => elsewhere("info", &line),
+        Some(Command::Sim(_)) => elsewhere("sim", &line),
+        Some(Command::Record(_)) => elsewhere("record", &line),
+        Some(Command::Replay(_)) => elsewhere("replay", &line),
+        Some(Command::Reproduce(_)) => elsewhere("reproduce", &line),
+        Some(Command::Calibrate(_)) => elsewhere("calibrate", &line),
     }
+}
+
+/// Runs what this program has compiled in; `None` if another has to. What is wrong with the
+/// arguments is said without it.
+fn own_bench(args: &BenchArgs, out: &mut dyn io::Write) -> Option<ExitCode> {
+    if let Err(error) = plan::check(args) {
+        return Some(finish(Err::<(), _>(error), out));
+    }
+    let entries = first::entries();
+    plan::is_within(args, &entries).then(|| finish(bench::run(args, &entries, out), out))
 }

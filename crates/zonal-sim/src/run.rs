@@ -17,7 +17,7 @@ use crate::workload::truncate::Truncate;
 use crate::workload::{self, thp_mix::ThpMix};
 use core::fmt;
 use zonal::policy::Policy;
-use zonal::preset;
+pub use zonal_scenario::preset::{OnPreset, Preset};
 
 /// What the virtual CPUs do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -46,33 +46,6 @@ pub enum Workload {
     PageCache,
     /// The same with files of four fifths of memory.
     PageCacheFits,
-}
-
-/// The allocator under test.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Preset {
-    /// Linux 4.16.
-    Linux416,
-    /// The same with per-CPU caches so large that `page_fault1` never leaves them.
-    HugeBatch,
-    /// Patch 2 of the 2018 series.
-    SkipMerge,
-    /// Patches 2 and 3.
-    Cluster,
-    /// Patches 2 to 4.
-    ClusterFree,
-    /// Linux 4.16 with four instances of the zone type `Normal` on each node.
-    SplitZones,
-    /// Linux 4.13: as 4.16, and lists are freed one by one.
-    Linux413,
-    /// Linux 3.16: the fair walk, exact dirty limits.
-    Linux316,
-    /// Patch 3 of the 2014 series: the fair walk with flags.
-    FairZone,
-    /// Patches 3 and 4: and cached dirty limits.
-    LessDirty,
-    /// zonal's own.
-    Zonal,
 }
 
 /// The lock of the LRU lists.
@@ -196,84 +169,6 @@ impl fmt::Display for Workload {
     }
 }
 
-impl Preset {
-    /// All of them, in the order of the sources.
-    pub const ALL: [Self; 11] = [
-        Self::Linux416,
-        Self::HugeBatch,
-        Self::SkipMerge,
-        Self::Cluster,
-        Self::ClusterFree,
-        Self::SplitZones,
-        Self::Linux413,
-        Self::Linux316,
-        Self::FairZone,
-        Self::LessDirty,
-        Self::Zonal,
-    ];
-
-    /// Its name.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Linux416 => "Linux416",
-            Self::HugeBatch => "HugeBatch",
-            Self::SkipMerge => "SkipMerge",
-            Self::Cluster => "Cluster",
-            Self::ClusterFree => "ClusterFree",
-            Self::SplitZones => "SplitZones",
-            Self::Linux413 => "Linux413",
-            Self::Linux316 => "Linux316",
-            Self::FairZone => "FairZone",
-            Self::LessDirty => "LessDirty",
-            Self::Zonal => "Zonal",
-        }
-    }
-
-    /// Runs `work` on the preset's type. That of [`HugeBatch`](Self::HugeBatch) is
-    /// [`Linux416`](zonal::preset::Linux416): its larger caches are a setting, not a type.
-    pub fn with<W: OnPreset>(self, work: W) -> W::Output {
-        match self {
-            Self::Linux416 | Self::HugeBatch => work.run::<preset::Linux416>(),
-            Self::SkipMerge => work.run::<preset::SkipMerge>(),
-            Self::Cluster => work.run::<preset::Cluster>(),
-            Self::ClusterFree => work.run::<preset::ClusterFree>(),
-            Self::SplitZones => work.run::<preset::SplitZones>(),
-            Self::Linux413 => work.run::<preset::Linux413>(),
-            Self::Linux316 => work.run::<preset::Linux316>(),
-            Self::FairZone => work.run::<preset::FairZone>(),
-            Self::LessDirty => work.run::<preset::LessDirty>(),
-            Self::Zonal => work.run::<preset::Zonal>(),
-        }
-    }
-}
-
-/// Something to do on a preset that is known by name only: see [`Preset::with`].
-///
-/// It is compiled once for each preset, so a large one should hand over to code that is not
-/// generic as soon as it can.
-///
-/// ```
-/// use zonal::policy::Policy;
-/// use zonal_sim::run::{OnPreset, Preset};
-///
-/// struct Name;
-/// impl OnPreset for Name {
-///     type Output = &'static str;
-///     fn run<S: Policy>(self) -> &'static str {
-///         S::NAME
-///     }
-/// }
-/// assert_eq!(Preset::Cluster.with(Name), "Cluster");
-/// ```
-pub trait OnPreset {
-    /// What comes of it.
-    type Output;
-
-    /// Does it on the preset `S`.
-    fn run<S: Policy>(self) -> Self::Output;
-}
-
 /// Runs the work and says what it showed.
 ///
 /// # Errors
@@ -387,27 +282,5 @@ impl Spec {
     pub(crate) fn misfit(&self, machine: &Machine, reason: impl Into<String>) -> SimError {
         let machine = machine.name.clone();
         SimError::DoesNotFit { workload: self.workload, machine, reason: reason.into() }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    struct Name;
-
-    impl OnPreset for Name {
-        type Output = &'static str;
-        fn run<S: Policy>(self) -> &'static str {
-            S::NAME
-        }
-    }
-
-    #[test]
-    fn every_preset_has_the_type_of_its_name() {
-        for preset in Preset::ALL {
-            let name = if preset == Preset::HugeBatch { "Linux416" } else { preset.name() };
-            assert_eq!(preset.with(Name), name);
-        }
     }
 }

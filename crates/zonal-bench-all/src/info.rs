@@ -1,0 +1,135 @@
+//! `zonal info`: the reports of a running workload.
+//!
+//! ```
+//! use zonal_bench_all::info::InfoArgs;
+//!
+//! let args = InfoArgs { preset: "zonal".into(), memory: 64 << 20 };
+//! let mut out = Vec::new();
+//! zonal_bench_all::info::run(&args, &mut out)?;
+//! let text = String::from_utf8(out)?;
+//! assert!(text.contains("Node 0, zone   Normal"));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+use std::io::{self, Write};
+use std::sync::Barrier;
+use std::thread;
+
+use clap::Args;
+use zonal::policy::Policy;
+use zonal::preset::SplitZonesByCpu;
+use zonal::report::{BuddyInfo, PageTypeInfo, UnusableFree, VmStat, ZoneStatus};
+use zonal::{MigrateType, Order, Request};
+use zonal_host::Arena;
+use zonal_host::arena::Page;
+use zonal_scenario::preset::{self, OnPreset};
+
+use zonal_bench::rng::Rng;
+use zonal_bench::subject::Group;
+use zonal_bench::subjects;
+use zonal_cli::error::LabError;
+use zonal_cli::size::parse_size;
+
+/// Arguments of `zonal info`.
+#[derive(Clone, Debug, Args)]
+pub struct InfoArgs {
+    /// The preset to run
+    #[arg(long, default_value = "zonal")]
+    pub preset: String,
+    /// Frames to manage, in bytes
+    #[arg(long, value_parser = parse_size, default_value = "4G", value_name = "SIZE")]
+    pub memory: usize,
+}
+
+/// Threads of the workload.
+const THREADS: u64 = 2;
+/// Allocations and frees each of them makes before the reports are taken.
+const STEPS: u64 = 20_000;
+
+/// Runs a workload on `args.preset` and, while it holds about half of its blocks, prints
+/// `buddyinfo`, `pagetypeinfo`, `zoneinfo`, `vmstat` and the unusable-free index to `out`.
+///
+/// # Errors
+///
+/// [`LabError::UnknownPreset`], [`LabError::Arena`] if the memory cannot be had, or what writing
+/// says.
+pub fn run(args: &InfoArgs, out: &mut dyn Write) -> Result<(), LabError> {
+    let is = |name: &str| args.preset.eq_ignore_ascii_case(name);
+    let report = Report { memory: args.memory, out };
+    // Not one of the simulator's.
+    if is(SplitZonesByCpu::NAME) {
+        return report.run::<SplitZonesByCpu>();
+    }
+    if let Some(preset) = preset::on_memory().find(|preset| is(preset.name())) {
+        return preset.with(report);
+    }
+    let known = subjects::names(&subjects::KNOWN, |group| group == Group::Zonal);
+    Err(LabError::UnknownPreset { name: args.preset.clone(), known })
+}
+
+/// The reports of one preset.
+struct Report<'a> {
+    memory: usize,
+    out: &'a mut dyn Write,
+}
+
+impl OnPreset for Report<'_> {
+    type Output = Result<(), LabError>;
+
+    fn run<S: Policy>(self) -> Self::Output {
+        report::<S>(self.memory, self.out)
+    }
+}
+
+fn report<S: Policy>(memory: usize, out: &mut dyn Write) -> Result<(), LabError> {
+    let arena = Arena::builder().preset::<S>().reserve(memory).open();
+    let arena = arena.map_err(|error| LabError::Arena(Box::new(error)))?;
+    let (ready, reported) =
+        (Barrier::new(THREADS as usize + 1), Barrier::new(THREADS as usize + 1));
+    thread::scope(|scope| {
+        for seed in 1..=THREADS {
+            let (arena, ready, reported) = (&arena, &ready, &reported);
+            scope.spawn(move || {
+                let held = churn(arena, seed);
+                ready.wait();
+                reported.wait();
+                drop(held);
+            });
+        }
+        ready.wait();
+        let written = print(&arena, out);
+        reported.wait();
+        written
+    })
+    .map_err(LabError::Print)
+}
+
+/// Allocates and frees blocks of several orders and types; returns those still held.
+fn churn<S: Policy>(arena: &Arena<S>, seed: u64) -> Vec<Page<'_, S>> {
+    let mut rng = Rng::new(seed);
+    let mut held = Vec::new();
+    for _ in 0..STEPS {
+        if held.len() > 64 && rng.below(2) == 0 {
+            let at = rng.below(held.len());
+            held.swap_remove(at);
+            continue;
+        }
+        // Single frames mostly, as everywhere; the rest falls off quickly with the order.
+        let order = (rng.below(1 << 12) as u16).leading_zeros().saturating_sub(4).min(9);
+        let types = [MigrateType::Movable, MigrateType::Unmovable, MigrateType::Reclaimable];
+        let migrate = types[rng.below(types.len())];
+        let order = Order::new(order as u8).unwrap_or(Order::ZERO);
+        held.extend(arena.alloc(&Request::new(order).migrate(migrate)).ok());
+    }
+    held
+}
+
+fn print<S: Policy>(arena: &Arena<S>, out: &mut dyn Write) -> io::Result<()> {
+    // SAFETY: the reports only read; nothing is freed through this reference.
+    let allocator = unsafe { arena.allocator() };
+    writeln!(out, "# {}: buddyinfo\n{}", S::NAME, BuddyInfo(allocator))?;
+    writeln!(out, "# {}: pagetypeinfo\n{}", S::NAME, PageTypeInfo(allocator))?;
+    writeln!(out, "# {}: zoneinfo\n{}", S::NAME, ZoneStatus(allocator))?;
+    writeln!(out, "# {}: vmstat\n{}", S::NAME, VmStat(allocator))?;
+    writeln!(out, "# {}: unusable free index\n{}", S::NAME, UnusableFree(allocator))
+}

@@ -1,0 +1,45 @@
+//! `zonal bench` with every preset and peer, and `zonal info`.
+//!
+//! ```
+//! use clap::Parser;
+//! use zonal_bench_all::{Cli, Command};
+//!
+//! let cli = Cli::try_parse_from(["zonal", "bench", "hot-pair", "--threads", "1,2"])?;
+//! assert!(matches!(cli.command, Command::Bench(_)));
+//! # Ok::<(), clap::Error>(())
+//! ```
+
+use clap::{Parser, Subcommand};
+use zonal_bench::args::BenchArgs;
+
+pub mod info;
+pub mod registry;
+
+/// The part of the `zonal` command that this program has.
+#[derive(Debug, Parser)]
+#[command(name = "zonal", version)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// The subcommands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Run a workload on presets of zonal and on other allocators, on pinned threads
+    Bench(BenchArgs),
+    /// Run a workload and print its buddyinfo, pagetypeinfo, zoneinfo and vmstat
+    Info(info::InfoArgs),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+}

@@ -1,0 +1,256 @@
+//! The command as a user meets it: what it prints, and what it says to impossible arguments.
+
+use std::path::Path;
+
+use assert_cmd::Command;
+use clap::Parser;
+use predicates::prelude::*;
+use predicates::str::contains;
+use zonal_bench::plan::choose;
+use zonal_bench_all::{Cli, Command as Asked, registry};
+
+fn zonal(line: &str) -> Command {
+    let mut command = Command::cargo_bin("zonal-bench").expect("the binary of this crate");
+    command.args(line.split_whitespace());
+    command
+}
+
+/// Runs `line`, which must be refused as bad input, with each of `said` on stderr and nothing on
+/// stdout.
+fn refused(line: &str, said: &[&str]) {
+    let mut run = zonal(line).assert().code(2).stdout("");
+    for text in said {
+        run = run.stderr(contains(*text));
+    }
+}
+
+/// The JSON objects a line printed.
+fn objects(text: &[u8]) -> Vec<serde_json::Value> {
+    let text = std::str::from_utf8(text).expect("UTF-8");
+    text.lines().map(|line| serde_json::from_str(line).expect("an object a line")).collect()
+}
+
+fn cpus() -> usize {
+    zonal_bench::machine::cpus().expect("affinity").len()
+}
+
+#[test]
+fn no_threads() {
+    refused("bench hot-pair --threads 0", &["--threads 0", "at least 1"]);
+    refused("bench hot-pair --threads 1,0", &["--threads 0"]);
+}
+
+#[test]
+fn more_threads_than_cpus() {
+    let asked = (cpus() + 1).to_string();
+    refused(&format!("bench hot-pair --threads {asked}"), &[&asked, "CPU"]);
+}
+
+#[test]
+fn unknown_names_list_the_known_ones() {
+    refused("bench page-fault9", &["page-fault9", "page-fault1", "producer-consumer"]);
+    refused("bench hot-pair --subjects nosuch", &["`nosuch`", "free-list"]);
+    refused("bench hot-pair --subjects free-list,nosuch", &["`nosuch`"]);
+    refused("bench hot-pair --preset Linux1", &["preset", "`Linux1`", "known presets"]);
+    // A peer is no preset.
+    refused("bench hot-pair --preset free-list", &["preset", "`free-list`"]);
+    refused("bench hot-pair --path sideways", &["sideways", "owned", "shared"]);
+}
+
+#[test]
+fn more_memory_than_there_is() {
+    refused(
+        "bench --subjects free-list page-fault1 --memory 900T",
+        &["--memory 900 TiB", "this machine has"],
+    );
+    refused(
+        "bench --subjects free-list page-fault1 --memory 1M --threads 1",
+        &["--memory 1 MiB", "needs at least"],
+    );
+    refused("bench --subjects free-list page-fault1 --memory lots", &["lots", "number"]);
+    refused("bench --subjects free-list page-fault1 --memory 0", &["--memory"]);
+}
+
+#[test]
+fn overcommitted_memory_that_cannot_be_reserved_says_so_and_fails() {
+    let line = "bench hot-pair --memory 900T --overcommit --threads 1 --subjects free-list";
+    zonal(line).assert().code(1).stderr(contains("free-list").and(contains("manages at most")));
+}
+
+#[test]
+fn a_workload_that_cannot_run_as_asked() {
+    refused(
+        "bench producer-consumer --subjects free-list --threads 1",
+        &["producer-consumer", "even number"],
+    );
+    refused("bench hot-pair --subjects free-list --touch", &["--touch", "page-fault1"]);
+    refused("bench hot-pair --by-cpu", &["--by-cpu", "hot-pair", "fragment"]);
+    refused("bench thp-mix --compact", &["--compact", "thp-mix"]);
+    refused("bench fragment --by-cpu --threads 1", &["two threads"]);
+    refused("bench thp-mix --threads 1", &["thp-mix", "even number"]);
+    refused("bench stress-highalloc --threads 1", &["at least two"]);
+    refused(
+        "bench stress-highalloc --threads 2 --highalloc-memory 1M",
+        &["--memory 1 MiB", "needs at least"],
+    );
+    refused("bench hot-pair --samples 0", &["--samples"]);
+    refused("bench hot-pair --duration 0", &["--duration"]);
+    refused("bench", &["WORKLOAD"]);
+}
+
+#[test]
+fn a_subject_without_the_order_is_named() {
+    let line = "bench order9 --threads 1 --subjects free-list";
+    zonal(line).assert().code(1).stderr(contains("free-list").and(contains("no order-9")));
+}
+
+#[test]
+fn unwritable_files_are_found_before_anything_runs() {
+    let missing = "/nonexistent-directory/results";
+    refused(&format!("bench all --subjects free-list --out {missing}"), &["cannot write", missing]);
+    refused(&format!("bench all --subjects free-list --csv {missing}"), &["cannot write", missing]);
+    let folder = tempfile::tempdir().expect("a folder");
+    let one = folder.path().join("rows").display().to_string();
+    let twice = format!("bench all --subjects free-list --out {one} --csv {one}");
+    refused(&twice, &["--out and --csv name the same file"]);
+}
+
+#[test]
+fn json_has_the_fields_programs_rely_on() {
+    let line = "bench hot-pair --subjects free-list --threads 1 --samples 3 --seed 9 --json";
+    let run = zonal(line).assert().success();
+    let rows = objects(&run.get_output().stdout);
+    let [row] = &rows[..] else { panic!("one row: {rows:?}") };
+    assert_eq!(row["workload"], "hot-pair");
+    assert_eq!(row["subject"], "free-list");
+    assert_eq!(row["path"], "shared");
+    assert_eq!(row["threads"], 1);
+    assert_eq!(row["seed"], 9);
+    assert_eq!(row["memory"], 4u64 << 30);
+    assert_eq!(row["distance"], serde_json::Value::Null);
+    let number = |name: &str| row[name].as_f64().unwrap_or_else(|| panic!("no {name}: {row}"));
+    assert!(0.0 < number("min") && number("min") <= number("ns_per_frame"));
+    assert!(number("ns_per_frame") <= number("max"));
+    // Up to twice as many where the machine is busy.
+    assert!((3.0..=6.0).contains(&(number("samples") + number("dropped"))), "{row}");
+}
+
+#[test]
+fn every_workload_runs_on_what_is_built_in() {
+    let line = "bench all --samples 1 --memory 512M --json --no-progress --subjects all,free-list,null \
+         --delay-ms 1 --highalloc-memory 64M";
+    let run = zonal(line).assert().success();
+    let rows = objects(&run.get_output().stdout);
+    for workload in zonal_bench::workload::Workload::ALL {
+        let has_row = rows.iter().any(|row| row["workload"] == workload.name());
+        let needs_peers = workload.max_order() > 0 && !cfg!(feature = "peers");
+        let plain = zonal_bench::options::Options::default();
+        let needs_pair = !workload.runs_on(cpus(), plain) && !workload.runs_on(1, plain);
+        assert!(has_row || needs_peers || needs_pair, "no row for {}", workload.name());
+    }
+    let failed = String::from_utf8_lossy(&run.get_output().stderr).contains("failed");
+    assert!(!failed, "{}", String::from_utf8_lossy(&run.get_output().stderr));
+}
+
+#[test]
+fn several_threads_have_a_distance_and_a_scaling() {
+    if cpus() < 2 {
+        return;
+    }
+    let line = "bench page-fault1 --subjects free-list --threads 1,2 --samples 3 --json";
+    let run = zonal(line).assert().success();
+    let rows = objects(&run.get_output().stdout);
+    let pairs: Vec<_> = rows.iter().filter(|row| row["threads"] == 2).collect();
+    assert!(!pairs.is_empty(), "{rows:?}");
+    for row in pairs {
+        assert!(row["distance"] == "near" || row["distance"] == "far", "{row}");
+        assert!(row["scaling"].as_f64().is_some_and(|scaling| scaling > 0.0), "{row}");
+        assert!(row["round_trip_ns"].as_f64().is_some_and(|ns| ns > 0.0), "{row}");
+    }
+}
+
+/// Here and not beside `choose`: whatever asks for all subjects compiles all of them, and the unit
+/// tests would do so a second time.
+#[test]
+fn all_leaves_references_out_unless_the_kernel_is_wanted() {
+    let entries = registry::all();
+    let names = |line: &str| -> Vec<&str> {
+        let line = ["zonal", "bench"].into_iter().chain(line.split_whitespace());
+        let Asked::Bench(args) = Cli::try_parse_from(line).expect("parses").command else {
+            panic!("not bench");
+        };
+        let chosen = choose(&args, &entries).expect("something");
+        chosen.iter().map(|entry| entry.profile.name).collect()
+    };
+    let plain = names("page-fault1 --subjects all,free-list");
+    assert!(plain.contains(&"free-list") && !plain.contains(&"null"));
+    assert!(!plain.contains(&"kernel-mmap"));
+    assert_eq!(plain.contains(&"mimalloc"), cfg!(feature = "peers"));
+    let touched = names("page-fault1 --touch");
+    assert!(touched.contains(&"kernel-mmap") && !touched.contains(&"null"));
+    assert_eq!(names("hot-pair --subjects null,free-list"), ["free-list", "null"]);
+}
+
+#[cfg(feature = "peers")]
+#[test]
+fn fragment_counts_blocks() {
+    let line = "bench fragment --subjects buddy-slab-allocator --threads 1 --samples 1 \
+                --memory 256M --json";
+    let run = zonal(line).assert().success();
+    let rows = objects(&run.get_output().stdout);
+    let count = |name: &str| rows[0][name].as_f64().unwrap_or_else(|| panic!("{rows:?}"));
+    assert!(count("blocks_recovered") > 0.0, "a tenth was never allocated");
+    assert!(count("blocks_recovered") <= count("blocks_possible"));
+}
+
+#[test]
+fn touching_runs_beside_the_kernel() {
+    let line = "bench page-fault1 --touch --threads 1 --samples 1 --memory 512M --json \
+                --subjects free-list,kernel-mmap";
+    let run = zonal(line).assert().success();
+    let rows = objects(&run.get_output().stdout);
+    let ns = |subject: &str| {
+        let row = rows.iter().find(|row| row["subject"] == subject);
+        row.and_then(|row| row["ns_per_frame"].as_f64()).unwrap_or_else(|| panic!("{rows:?}"))
+    };
+    assert!(ns("kernel-mmap") > ns("free-list"), "page faults cost more than a list: {rows:?}");
+    assert!(rows.iter().all(|row| row["touch"] == true));
+}
+
+fn lines(path: &Path) -> Vec<String> {
+    let text = std::fs::read_to_string(path).expect("written");
+    text.lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn files_hold_the_rows_and_nothing_older() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (json, csv) = (folder.path().join("rows.json"), folder.path().join("rows.csv"));
+    let old = "old content, longer than what replaces it\n".repeat(200);
+    for file in [&json, &csv] {
+        std::fs::write(file, &old).expect("writable");
+    }
+    let line = format!(
+        "bench hot-pair --subjects free-list,null --threads 1 --samples 1 --out {} --csv {}",
+        json.display(),
+        csv.display()
+    );
+    let table = zonal(&line).assert().success();
+    table.stdout(contains("free-list").and(contains("ns: median")));
+    assert_eq!(lines(&json).len(), 2);
+    let csv = lines(&csv);
+    assert_eq!(csv.len(), 3, "a header and two rows: {csv:?}");
+    assert!(csv[0].starts_with("workload,subject,path,threads,distance,ns_per_frame,min,max"));
+    assert!(csv[1].starts_with("hot-pair,free-list,shared,1,"), "{csv:?}");
+}
+
+/// The thin front tells a name that it has not compiled in from one that does not exist by a list.
+#[test]
+fn the_known_names_are_those_of_the_registry() {
+    let entries = registry::all();
+    let mut names: Vec<_> = entries.iter().map(|it| (it.profile.name, it.profile.group)).collect();
+    names.dedup();
+    if cfg!(feature = "peers") {
+        assert_eq!(names, zonal_bench::subjects::KNOWN);
+    }
+}

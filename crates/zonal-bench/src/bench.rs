@@ -1,0 +1,125 @@
+//! `zonal bench` on the subjects that a program has.
+//!
+//! ```
+//! use clap::Parser;
+//! use zonal_bench::{args::BenchLine, bench, program::Quick, subjects};
+//!
+//! let line = "bench hot-pair --subjects free-list --threads 1 --samples 1 --json";
+//! let line = BenchLine::parse_from(line.split(' '));
+//! let mut out = Vec::new();
+//! bench::run(&line.args, &subjects::references::<Quick>(), &mut out)?;
+//! assert!(String::from_utf8_lossy(&out).contains(r#""subject":"free-list""#));
+//! # Ok::<(), zonal_cli::error::LabError>(())
+//! ```
+
+use std::io::{self, Write};
+
+use crate::args::BenchArgs;
+use crate::engine::{Outcome, Progress, Run};
+use crate::options::Options;
+use crate::plan::{self, Plan};
+use crate::pool::Pool;
+use crate::report::{self, Files};
+use crate::subjects::Entry;
+use crate::workload::Workload;
+use zonal_cli::bar::Bar;
+use zonal_cli::error::LabError;
+use zonal_cli::size::human;
+
+/// The engine's steps on the bar.
+struct Shown(Bar);
+
+impl Progress for Shown {
+    fn step(&mut self, done: u64, all: u64, what: &str) {
+        self.0.at(done, all, what);
+    }
+}
+
+/// Runs what `args` ask for and prints the results to `out`, remarks to stderr.
+///
+/// # Errors
+///
+/// [`LabError`], before anything is measured where the arguments are at fault.
+pub fn run(args: &BenchArgs, entries: &[Entry], out: &mut dyn Write) -> Result<(), LabError> {
+    let plan = plan::plan(args, entries)?;
+    let mut files = Files::open(args.out.as_deref(), args.csv.as_deref())?;
+    let pool = start(&plan)?;
+    let json = args.json;
+    if !json {
+        writeln!(out, "{}", machine_line(&plan, args))?;
+    }
+    let mut missing: Vec<String> = plan.named.clone();
+    let mut rows = 0;
+    for run in &plan.runs {
+        let outcome = measure(run, &pool, args.no_progress)?;
+        rows += outcome.rows.len();
+        let failed = |name: &str| outcome.absent.iter().any(|it| it.failed && it.subject == name);
+        missing.retain(|name| failed(name) || !outcome.rows.iter().any(|row| row.subject == *name));
+        files.write(&outcome.rows)?;
+        if json {
+            report::json_lines(&outcome.rows, out)?;
+        } else if !outcome.rows.is_empty() {
+            report::print(variant(run), run.touch, &outcome.rows, out)?;
+            report::details(run.workload, &outcome.rows, out)?;
+        }
+    }
+    if rows == 0 {
+        return Err(LabError::NoResult { who: "any subject".into() });
+    }
+    if missing.is_empty() { Ok(()) } else { Err(LabError::NoResult { who: missing.join(", ") }) }
+}
+
+/// [`run`] for someone who sees it for the first time: a table, and what it says.
+///
+/// # Errors
+///
+/// [`LabError`].
+pub fn first(args: &BenchArgs, entries: &[Entry], out: &mut dyn Write) -> Result<(), LabError> {
+    let plan = plan::plan(args, entries)?;
+    let pool = start(&plan)?;
+    writeln!(out, "{}", machine_line(&plan, args))?;
+    for run in &plan.runs {
+        let outcome = measure(run, &pool, false)?;
+        report::print(variant(run), false, &outcome.rows, out)?;
+        writeln!(out)?;
+        for verdict in report::verdicts(&outcome.rows) {
+            writeln!(out, "{verdict}")?;
+        }
+    }
+    writeln!(out, "More: zonal bench all, zonal bench --help")?;
+    Ok(())
+}
+
+/// The workload, with a variant that stands for all of the run: they differ in a delay at most.
+fn variant(run: &Run) -> (Workload, Options) {
+    (run.workload, run.variants.first().copied().unwrap_or_default())
+}
+
+fn start(plan: &Plan) -> Result<Pool, LabError> {
+    let most = plan.runs.iter().flat_map(|run| run.threads.iter().copied()).max().unwrap_or(1);
+    Pool::new(&plan.cpus[..most.min(plan.cpus.len())])
+        .map_err(|source| LabError::Machine { what: "start pinned threads", source })
+}
+
+fn measure(run: &Run, pool: &Pool, no_progress: bool) -> Result<Outcome, LabError> {
+    let outcome = {
+        let mut bar = Shown(Bar::new(0, no_progress));
+        run.carry_out(pool, &mut bar)
+    };
+    report::absences(run.workload, &outcome, &mut io::stderr())?;
+    Ok(outcome)
+}
+
+fn machine_line(plan: &Plan, args: &BenchArgs) -> String {
+    let pages = std::fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled");
+    let chosen = |text: String| {
+        text.split(['[', ']']).nth(1).map(|mode| format!(", transparent huge pages: {mode}"))
+    };
+    format!(
+        "{} CPUs, {} of frames a subject, seed {}{}",
+        plan.cpus.len(),
+        human(args.memory as u64),
+        args.seed,
+        pages.ok().and_then(chosen).unwrap_or_default()
+    )
+}

@@ -1,0 +1,323 @@
+//! Running workloads: opening subjects, calibrating, sampling in turn.
+//!
+//! All cases of a workload (subject × thread count) are open at once and sampled in turn, one
+//! sample each a round, so that whatever drifts (clock speed, the distance of the CPUs, other
+//! load) hits all of them alike.
+//!
+//! ```
+//! use zonal_bench::engine::{Progress, Run, Silent};
+//! use zonal_bench::options::Options;
+//! use zonal_bench::workload::Workload;
+//! use zonal_bench::{machine, pool::Pool, program::Quick, subjects};
+//!
+//! let run = Run {
+//!     workload: Workload::HotPair,
+//!     variants: vec![Options::default()],
+//!     subjects: subjects::references::<Quick>().into_iter().take(1).collect(),
+//!     threads: vec![1],
+//!     memory: 64 << 20,
+//!     touch: false,
+//!     seed: 1,
+//!     samples: 3,
+//!     duration: None,
+//! };
+//! let pool = Pool::new(&machine::cpus()?[..1])?;
+//! let outcome = run.carry_out(&pool, &mut Silent);
+//! assert_eq!(outcome.rows[0].subject, "free-list");
+//! # Ok::<(), std::io::Error>(())
+//! ```
+
+use core::time::Duration;
+use std::sync::Arc;
+use std::time::Instant;
+
+use crate::case::{Case, CaseError, Sample, Spec};
+use crate::figures::Figures;
+use crate::options::Options;
+use crate::pool::Pool;
+use crate::stats::{self, Row};
+use crate::subject::Setup;
+use crate::subjects::Entry;
+use crate::workload::Workload;
+
+/// How long a sample is to take: long against the clock's resolution and the start, short against
+/// a scheduler's time slice.
+const SAMPLE: Duration = Duration::from_millis(10);
+/// Repetitions of a sample at least, on several threads: when the first thread is done the others
+/// stop after the repetition they are in, which must be a small part of the whole.
+const LEAST_TOGETHER: u64 = 6;
+/// The same where a repetition alone takes more than [`LONG`].
+const LEAST_LONG: u64 = 2;
+/// A repetition long enough for two of them to do.
+const LONG: Duration = Duration::from_millis(20);
+/// Repetitions of a sample at most.
+const MOST: u64 = 1 << 24;
+/// Rounds at least when a duration is given.
+const LEAST_ROUNDS: usize = 3;
+
+/// One workload on some subjects.
+#[derive(Clone, Debug)]
+pub struct Run {
+    /// The workload.
+    pub workload: Workload,
+    /// The variants of it.
+    pub variants: Vec<Options>,
+    /// The subjects.
+    pub subjects: Vec<Entry>,
+    /// Thread counts, ascending.
+    pub threads: Vec<usize>,
+    /// Bytes of frames each subject manages.
+    pub memory: usize,
+    /// Whether the frames are written to.
+    pub touch: bool,
+    /// Seed of the random orders.
+    pub seed: u64,
+    /// Samples of each subject and thread count; up to twice as many if most are disturbed, and up
+    /// to eight times while the CPUs moved apart or together in all of them.
+    pub samples: usize,
+    /// Sample for this long instead.
+    pub duration: Option<Duration>,
+}
+
+/// A subject that took no part, or not to the end.
+#[derive(Clone, Debug)]
+pub struct Absence {
+    /// Its name.
+    pub subject: &'static str,
+    /// The thread count, if it is about one.
+    pub threads: Option<usize>,
+    /// Why.
+    pub why: String,
+    /// Whether something went wrong, rather than the workload not applying.
+    pub failed: bool,
+}
+
+/// What a run brought.
+#[derive(Clone, Debug, Default)]
+pub struct Outcome {
+    /// A row for each subject, thread count and distance.
+    pub rows: Vec<Row>,
+    /// Who is missing.
+    pub absent: Vec<Absence>,
+}
+
+/// Told how far a run is.
+pub trait Progress {
+    /// `done` of `all` steps are done; `what` is next.
+    fn step(&mut self, done: u64, all: u64, what: &str);
+}
+
+/// Tells nobody.
+#[derive(Clone, Copy, Debug)]
+pub struct Silent;
+
+impl Progress for Silent {
+    fn step(&mut self, _done: u64, _all: u64, _what: &str) {}
+}
+
+struct Open {
+    entry: Entry,
+    threads: usize,
+    options: Options,
+    case: Arc<dyn Case>,
+    reps: u64,
+    samples: Vec<Sample>,
+    failed: bool,
+}
+
+impl Open {
+    fn label(&self, workload: Workload) -> String {
+        let variant = self.options.label().map_or(String::new(), |label| format!(" ({label})"));
+        let subject = self.entry.profile.name;
+        format!("{}{variant} {subject} ×{}", workload.name(), self.threads)
+    }
+
+    /// That it has no row.
+    fn absence(&self, why: String) -> Absence {
+        let (subject, threads) = (self.entry.profile.name, Some(self.threads));
+        Absence { subject, threads, why, failed: self.failed }
+    }
+
+    /// That there is no sample to show.
+    fn moved(&self) -> Absence {
+        let (samples, path) = (self.samples.len(), self.entry.profile.path);
+        self.absence(format!(
+            "the CPUs moved apart or together in each of {samples} samples ({path} path)"
+        ))
+    }
+}
+
+impl Run {
+    /// Opens, calibrates, samples and sums up.
+    ///
+    /// # Panics
+    ///
+    /// If a thread count is over the size of `pool`.
+    pub fn carry_out(&self, pool: &Pool, progress: &mut dyn Progress) -> Outcome {
+        let mut outcome = Outcome::default();
+        let mut cases = self.open(&mut outcome);
+        let all = (cases.len() * (self.samples + 1)) as u64;
+        let mut done = 0;
+        for case in &mut cases {
+            progress.step(done, all, &case.label(self.workload));
+            calibrate(case, pool, self.workload, &mut outcome);
+            done += 1;
+        }
+        let start = Instant::now();
+        let mut round = 0;
+        loop {
+            let elapsed = start.elapsed();
+            let mut sampled = false;
+            for case in cases.iter_mut().filter(|case| self.wants(case, round, elapsed)) {
+                sampled = true;
+                let shown = self.shown(done, all, elapsed);
+                progress.step(shown, all.max(shown), &case.label(self.workload));
+                match Arc::clone(&case.case).sample(pool, case.reps) {
+                    Ok(sample) => case.samples.push(sample),
+                    Err(error) => fail(case, &error, &mut outcome),
+                }
+                done += 1;
+            }
+            round += 1;
+            if !sampled {
+                break;
+            }
+        }
+        for case in cases.iter().filter(|case| !case.failed) {
+            let rows = self.rows(case);
+            outcome.absent.extend(rows.is_empty().then(|| case.moved()));
+            outcome.rows.extend(rows);
+        }
+        stats::scale(&mut outcome.rows);
+        outcome
+    }
+
+    /// Whether a case is sampled in a round.
+    fn wants(&self, case: &Open, round: usize, elapsed: Duration) -> bool {
+        let asked = match self.duration {
+            _ if round >= self.workload.most_samples(case.options) => false,
+            Some(duration) => round < LEAST_ROUNDS || elapsed < duration,
+            None => round < stats::wanted(self.samples, &case.samples),
+        };
+        asked && !case.failed
+    }
+
+    fn shown(&self, done: u64, all: u64, elapsed: Duration) -> u64 {
+        match self.duration {
+            Some(duration) => {
+                let part = elapsed.as_secs_f64() / duration.as_secs_f64().max(1e-9);
+                (part.min(1.0) * all as f64) as u64
+            }
+            None => done,
+        }
+    }
+
+    fn open(&self, outcome: &mut Outcome) -> Vec<Open> {
+        let mut cases = Vec::new();
+        let variants = self.variants.iter();
+        for (&options, entry) in variants.flat_map(|it| self.subjects.iter().map(move |e| (it, e)))
+        {
+            let subject = entry.profile.name;
+            if let Some(why) = entry.objection(self.workload, self.touch, options) {
+                let known = outcome.absent.iter().any(|it| it.subject == subject && it.why == why);
+                let absence = Absence { subject, threads: None, why, failed: false };
+                outcome.absent.extend((!known).then_some(absence));
+                continue;
+            }
+            let fits = |threads: &&usize| self.workload.runs_on(**threads, options);
+            for &threads in self.threads.iter().filter(fits) {
+                let setup = Setup { memory: self.memory, threads, touch: self.touch };
+                let spec = Spec { workload: self.workload, setup, seed: self.seed, options };
+                match entry.open(&spec) {
+                    Ok(case) => cases.push(Open {
+                        entry: *entry,
+                        threads,
+                        options,
+                        case,
+                        reps: 1,
+                        samples: Vec::new(),
+                        failed: false,
+                    }),
+                    Err(error) => outcome.absent.push(Absence {
+                        subject,
+                        threads: Some(threads),
+                        why: error.to_string(),
+                        failed: true,
+                    }),
+                }
+            }
+        }
+        cases
+    }
+
+    fn rows(&self, case: &Open) -> Vec<Row> {
+        let profile = &case.entry.profile;
+        let work = case.case.lock_work();
+        let batches = self.workload == Workload::KbuildMix;
+        let counted = |figures: Figures| match &work {
+            Some(work) => work.figures(figures, batches),
+            None => figures,
+        };
+        let row = |summary: &stats::Summary| Row {
+            workload: self.workload.name(),
+            variant: case.options.label(),
+            subject: profile.name,
+            group: profile.group,
+            path: profile.path,
+            threads: case.threads,
+            distance: summary.distance,
+            ns_per_frame: round(summary.ns.0),
+            min: round(summary.ns.1),
+            max: round(summary.ns.2),
+            samples: summary.samples,
+            dropped: summary.dropped,
+            disturbed: summary.disturbed,
+            scaling: None,
+            unit: self.workload.unit(),
+            round_trip_ns: summary.round_trip_ns.map(round),
+            figures: counted(summary.figures),
+            hold_frames: work.map(|work| work.holds),
+            memory: self.memory,
+            seed: self.seed,
+            touch: self.touch && self.workload.touches(),
+            note: profile.note,
+        };
+        stats::summarise(&case.samples).iter().map(row).collect()
+    }
+}
+
+/// To a thousandth: picoseconds are the last digits that can mean anything.
+fn round(ns: f64) -> f64 {
+    (ns * 1000.0).round() / 1000.0
+}
+
+fn fail(case: &mut Open, error: &CaseError, outcome: &mut Outcome) {
+    case.failed = true;
+    outcome.absent.push(case.absence(error.to_string()));
+}
+
+/// Finds the repetitions that fill a sample. Done twice: the first try warms caches and page
+/// tables up and is too slow to go by.
+fn calibrate(case: &mut Open, pool: &Pool, workload: Workload, outcome: &mut Outcome) {
+    case.reps = 1;
+    if workload == Workload::StressHighalloc {
+        // Every sample opens an arena of its own.
+        return;
+    }
+    for _ in 0..2 {
+        match Arc::clone(&case.case).sample(pool, case.reps) {
+            Ok(_) if workload.is_whole() => return,
+            Ok(sample) => {
+                let rep = sample.wall().as_secs_f64() / case.reps as f64;
+                let wanted = SAMPLE.as_secs_f64() / rep.max(1e-9);
+                let least = match case.threads {
+                    1 => 1,
+                    _ if rep > LONG.as_secs_f64() => LEAST_LONG,
+                    _ => LEAST_TOGETHER,
+                };
+                case.reps = (wanted.ceil() as u64).clamp(least, MOST);
+            }
+            Err(error) => return fail(case, &error, outcome),
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! What was published about a workload, to stand beside its table.
+//!
+//! The numbers are those of Lu, "Eliminate zone->lock contention for will-it-scale/page_fault1
+//! and parallel free", RFC v2, March 2018, and of the patches' own descriptions. They were taken
+//! on other machines, most of them with 56 to 112 CPUs at work, so only the ratio of a kernel to
+//! its base can be compared with the ratio of a preset to `Linux416`.
+//!
+//! ```
+//! use zonal_bench::published;
+//! use zonal_bench::workload::Workload;
+//!
+//! let facts = published::facts(Workload::ThpMix);
+//! assert!(facts.iter().any(|fact| fact.metric == "thp_score" && fact.preset() == Some("SkipMerge")));
+//! ```
+
+use comfy_table::{Cell, CellAlignment, Table, presets};
+
+use crate::figures::Figure;
+use crate::stats::Row;
+use crate::workload::Workload;
+
+/// Where the numbers are from.
+pub const SOURCE: &str = "source: A. Lu, RFC v2 0/4 to 4/4, March 2018 (Linux 4.16)";
+
+const FACTS: &str = include_str!("../data/published_zone_lock.csv");
+
+/// The preset that others are compared with.
+const BASE: &str = "Linux416";
+
+/// One published number.
+#[derive(Clone, Debug, PartialEq, serde::Deserialize)]
+pub struct Fact {
+    /// The machine.
+    pub machine: String,
+    /// The workload and its variant.
+    pub workload: String,
+    /// The kernel: `base` or a patch.
+    pub kernel: String,
+    /// What was measured.
+    pub metric: String,
+    /// The number.
+    pub value: f64,
+    /// Its unit.
+    pub unit: String,
+}
+
+impl Fact {
+    /// The preset that stands for the kernel.
+    #[must_use]
+    pub fn preset(&self) -> Option<&'static str> {
+        match self.kernel.as_str() {
+            "base" => Some(BASE),
+            "skip_merge" => Some("SkipMerge"),
+            "cluster" => Some("Cluster"),
+            "cluster_free" => Some("ClusterFree"),
+            _ => None,
+        }
+    }
+
+    /// The figure of a row that is the same thing, here.
+    fn figure(&self) -> Option<Figure> {
+        match self.metric.as_str() {
+            "order0_score" => Some(Figure::Order0Rate),
+            "thp_score" => Some(Figure::Order9Rate),
+            "success_rate" => Some(Figure::SuccessRate),
+            "mean_time_per_huge_page" => Some(Figure::MeanNsPerBlock),
+            _ => None,
+        }
+    }
+
+    /// What rows of the same variant have as their `variant`.
+    fn variant(&self) -> Option<String> {
+        let delay = self.workload.strip_prefix("stress_highalloc_delay_")?;
+        Some(format!("delay {} ms", delay.strip_suffix("ms")?))
+    }
+}
+
+/// The facts about `workload`, in the order of the source.
+#[must_use]
+pub fn facts(workload: Workload) -> Vec<Fact> {
+    let prefix = match workload {
+        Workload::PageFault1 => "page_fault1",
+        Workload::ParallelFree => "parallel_free",
+        Workload::ThpMix => "thp_mix",
+        Workload::StressHighalloc => "stress_highalloc",
+        Workload::KbuildMix => "kbuild",
+        _ => return Vec::new(),
+    };
+    let facts =
+        csv::Reader::from_reader(FACTS.as_bytes()).into_deserialize().filter_map(Result::ok);
+    facts.filter(|fact: &Fact| fact.workload.starts_with(prefix)).collect()
+}
+
+/// The best of a preset's rows by `figure`: of the owned and the shared path, and of the
+/// distances, the fastest.
+fn measured(rows: &[Row], fact: &Fact, preset: &str) -> Option<f64> {
+    let alike = |row: &&Row| row.subject == preset && row.variant == fact.variant();
+    let best = rows.iter().filter(alike).min_by(|a, b| a.ns_per_frame.total_cmp(&b.ns_per_frame));
+    best?.figures.get(fact.figure()?)
+}
+
+/// The facts as a table, with the ratios of `rows` beside theirs; `None` if there is no fact.
+#[must_use]
+pub fn table(workload: Workload, rows: &[Row]) -> Option<Table> {
+    let facts = facts(workload);
+    if facts.is_empty() {
+        return None;
+    }
+    let mut table = Table::new();
+    table.load_preset(presets::UTF8_FULL_CONDENSED);
+    table.set_header([
+        "preset", "workload", "metric", "value", "unit", "of base", "here", "machine",
+    ]);
+    for fact in &facts {
+        let of = |other: &&Fact| {
+            (&other.workload, &other.metric, &*other.kernel)
+                == (&fact.workload, &fact.metric, "base")
+        };
+        let base = facts.iter().find(of).map(|base| base.value).filter(|base| *base > 0.0);
+        let here = fact.preset().and_then(|preset| measured(rows, fact, preset));
+        let here = here.zip(measured(rows, fact, BASE)).filter(|(_, base)| *base > 0.0);
+        let ratio = |ratio: Option<f64>| ratio.map_or(String::new(), |it| format!("{it:.2}"));
+        let right = |text: String| Cell::new(text).set_alignment(CellAlignment::Right);
+        table.add_row([
+            Cell::new(fact.preset().unwrap_or(&fact.kernel)),
+            Cell::new(&fact.workload),
+            Cell::new(&fact.metric),
+            right(fact.value.to_string()),
+            Cell::new(&fact.unit),
+            right(ratio(base.map(|base| fact.value / base))),
+            right(ratio(here.map(|(value, base)| value / base))),
+            Cell::new(&fact.machine),
+        ]);
+    }
+    Some(table)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_line_is_a_fact_of_a_workload_and_a_preset() {
+        let lines = FACTS.lines().count() - 1;
+        let all: Vec<Fact> = Workload::ALL.into_iter().flat_map(facts).collect();
+        assert_eq!(all.len(), lines);
+        assert!(all.iter().all(|fact| fact.preset().is_some()));
+    }
+
+    #[test]
+    fn delays_name_their_variant() {
+        let facts = facts(Workload::StressHighalloc);
+        assert!(facts.iter().any(|fact| fact.variant().as_deref() == Some("delay 1 ms")));
+        assert!(facts.iter().all(|fact| fact.variant().is_some() && fact.figure().is_some()));
+    }
+}

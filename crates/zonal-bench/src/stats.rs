@@ -1,0 +1,323 @@
+//! From samples to rows: medians, classes, what is dropped.
+//!
+//! ```
+//! use zonal_bench::stats::median;
+//!
+//! assert_eq!(median(&mut [3.0, 1.0, 2.0]), Some(2.0));
+//! ```
+
+use serde::ser::{Serialize, SerializeStruct, Serializer};
+
+use crate::case::Sample;
+use crate::figures::{Figure, Figures, HOLD_CLASSES};
+use crate::rendezvous::Distance;
+use crate::subject::{Group, Path};
+
+/// The median; the mean of the middle two of an even number. `None` of nothing. Sorts `values`.
+#[must_use]
+pub fn median(values: &mut [f64]) -> Option<f64> {
+    values.sort_by(f64::total_cmp);
+    let upper = *values.get(values.len() / 2)?;
+    if values.len() % 2 == 1 {
+        return Some(upper);
+    }
+    Some(f64::midpoint(values[values.len() / 2 - 1], upper))
+}
+
+/// Where a sample belongs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Class {
+    /// To the rows of this distance; `None` on one thread.
+    Of(Option<Distance>),
+    /// Nowhere: the CPUs moved apart or together while it was taken.
+    Moved,
+}
+
+/// Classifies a sample by the probes around it.
+#[must_use]
+pub fn class(sample: &Sample) -> Class {
+    match sample.round_trip.map(|(before, after)| (Distance::of(before), Distance::of(after))) {
+        None => Class::Of(None),
+        Some((before, after)) if before == after => Class::Of(Some(before)),
+        Some(_) => Class::Moved,
+    }
+}
+
+/// Whether the threads of a sample did not have their CPUs to themselves from beginning to end.
+#[must_use]
+pub fn is_disturbed(sample: &Sample) -> bool {
+    sample.started_apart() || sample.runs.iter().any(|run| run.lost_cpu)
+}
+
+/// Samples that will not be dropped.
+#[must_use]
+pub fn quiet(samples: &[Sample]) -> usize {
+    let keep = |sample: &&Sample| !is_disturbed(sample) && class(sample) != Class::Moved;
+    samples.iter().filter(keep).count()
+}
+
+/// How many times as many samples are taken while more than half will have to be dropped.
+const POOR: usize = 2;
+/// The same while none belongs to a row.
+const HOMELESS: usize = 8;
+
+/// How many samples to take where `asked` were asked for, after what the first were like.
+#[must_use]
+pub fn wanted(asked: usize, samples: &[Sample]) -> usize {
+    let homeless = samples.iter().all(|sample| class(sample) == Class::Moved);
+    let poor = quiet(samples).saturating_mul(2) < asked;
+    let times = match (homeless, poor) {
+        (true, _) => HOMELESS,
+        (false, true) => POOR,
+        (false, false) => 1,
+    };
+    asked.saturating_mul(times)
+}
+
+/// One line of a result: a workload on a subject with a number of threads at a distance.
+///
+/// These are the fields of a JSON line and the columns of a CSV file; there the figures are
+/// fields of their own, and the histogram (JSON only) is an array.
+#[derive(Clone, Debug)]
+pub struct Row {
+    /// Name of the workload.
+    pub workload: &'static str,
+    /// The variant of the workload, if it is not the plain one.
+    pub variant: Option<String>,
+    /// Name of the subject: a preset or a peer.
+    pub subject: &'static str,
+    /// The family of the subject; no column.
+    pub group: Group,
+    /// How its threads reach it.
+    pub path: Path,
+    /// Threads at work at once.
+    pub threads: usize,
+    /// Whether the CPUs shared a cache; none on one thread.
+    pub distance: Option<Distance>,
+    /// Median over the samples of the wall time per frame and thread, allocating and freeing it,
+    /// in ns. For some workloads per block, see `unit`.
+    pub ns_per_frame: f64,
+    /// The fastest sample, likewise.
+    pub min: f64,
+    /// The slowest sample, likewise.
+    pub max: f64,
+    /// Samples these are over.
+    pub samples: usize,
+    /// Samples left out because a thread lost its CPU, or (over all distances) because the CPUs
+    /// moved.
+    pub dropped: usize,
+    /// Whether a thread lost its CPU in every sample, so that none could be left out.
+    pub disturbed: bool,
+    /// Throughput against `threads` times the throughput of one thread of the same subject in the
+    /// same run: 1 is perfect.
+    pub scaling: Option<f64>,
+    /// What a frame is in `ns_per_frame`.
+    pub unit: &'static str,
+    /// Median round trip of a cache line between the CPUs, in ns.
+    pub round_trip_ns: Option<f64>,
+    /// What the workload counts beside the time: medians, or sums over all samples for what is
+    /// counted under the zone lock.
+    pub figures: Figures,
+    /// Holds of the zone lock by their work in frames (fewer than 1, 2, 4, … 2048, and more),
+    /// since the subject was opened; none for those that do not count.
+    pub hold_frames: Option<[u64; HOLD_CLASSES]>,
+    /// Bytes of frames the subject managed.
+    pub memory: usize,
+    /// Seed of the random orders.
+    pub seed: u64,
+    /// Whether the frames were written to.
+    pub touch: bool,
+    /// How the subject is made safe for several threads.
+    pub note: &'static str,
+}
+
+impl Serialize for Row {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut row = serializer.serialize_struct("Row", 20 + Figure::ALL.len())?;
+        row.serialize_field("workload", self.workload)?;
+        row.serialize_field("subject", self.subject)?;
+        row.serialize_field("path", &self.path)?;
+        row.serialize_field("threads", &self.threads)?;
+        row.serialize_field("distance", &self.distance)?;
+        row.serialize_field("ns_per_frame", &self.ns_per_frame)?;
+        row.serialize_field("min", &self.min)?;
+        row.serialize_field("max", &self.max)?;
+        row.serialize_field("samples", &self.samples)?;
+        row.serialize_field("dropped", &self.dropped)?;
+        row.serialize_field("disturbed", &self.disturbed)?;
+        row.serialize_field("scaling", &self.scaling)?;
+        row.serialize_field("unit", self.unit)?;
+        row.serialize_field("round_trip_ns", &self.round_trip_ns)?;
+        row.serialize_field("variant", &self.variant)?;
+        for figure in Figure::ALL {
+            row.serialize_field(figure.name(), &self.figures.get(figure))?;
+        }
+        row.serialize_field("memory", &self.memory)?;
+        row.serialize_field("seed", &self.seed)?;
+        row.serialize_field("touch", &self.touch)?;
+        row.serialize_field("note", self.note)?;
+        row.end()
+    }
+}
+
+/// The numbers of a [`Row`].
+#[derive(Clone, Debug)]
+pub struct Summary {
+    /// Where it belongs.
+    pub distance: Option<Distance>,
+    /// Median, min and max of the ns per frame.
+    pub ns: (f64, f64, f64),
+    /// Samples in it.
+    pub samples: usize,
+    /// Samples left out.
+    pub dropped: usize,
+    /// Whether only disturbed samples were to be had.
+    pub disturbed: bool,
+    /// Median round trip.
+    pub round_trip_ns: Option<f64>,
+    /// Medians of the figures.
+    pub figures: Figures,
+}
+
+/// Sums the samples of a case up, a [`Summary`] for each distance there was.
+#[must_use]
+pub fn summarise(samples: &[Sample]) -> Vec<Summary> {
+    let moved = samples.iter().filter(|sample| class(sample) == Class::Moved).count();
+    let classes = [None, Some(Distance::Near), Some(Distance::Far)];
+    let mut summaries: Vec<Summary> = classes
+        .into_iter()
+        .filter_map(|distance| {
+            let of = |sample: &&Sample| class(sample) == Class::Of(distance);
+            summary(distance, &samples.iter().filter(of).collect::<Vec<_>>())
+        })
+        .collect();
+    for summary in &mut summaries {
+        summary.dropped += moved;
+    }
+    summaries
+}
+
+fn summary(distance: Option<Distance>, samples: &[&Sample]) -> Option<Summary> {
+    let lost =
+        |sample: &Sample| sample.started_apart() || sample.runs.iter().any(|run| run.lost_cpu);
+    let quiet: Vec<&Sample> = samples.iter().copied().filter(|sample| !lost(sample)).collect();
+    let disturbed = quiet.is_empty();
+    let kept = if disturbed { samples } else { &quiet };
+    let over = |value: &dyn Fn(&Sample) -> Option<f64>| -> Vec<f64> {
+        kept.iter().filter_map(|sample| value(sample)).collect()
+    };
+    let figures: Vec<Figures> = kept.iter().map(|sample| sample.figures).collect();
+    let mut ns = over(&|sample| Some(sample.ns_per_frame()));
+    let middle = median(&mut ns)?;
+    Some(Summary {
+        distance,
+        ns: (middle, *ns.first()?, *ns.last()?),
+        samples: kept.len(),
+        dropped: samples.len() - kept.len(),
+        disturbed,
+        round_trip_ns: median(&mut over(&|sample| sample.round_trip.map(|(before, _)| before))),
+        figures: Figures::median(&figures),
+    })
+}
+
+/// Fills in [`Row::scaling`] from the one-thread rows of the same subjects and workload.
+pub fn scale(rows: &mut [Row]) {
+    let single: Vec<_> = rows
+        .iter()
+        .filter(|row| row.threads == 1)
+        .map(|row| (row.workload, row.variant.clone(), row.subject, row.path, row.ns_per_frame))
+        .collect();
+    for row in rows.iter_mut().filter(|row| row.threads > 1) {
+        let key = (row.workload, &row.variant, row.subject, row.path);
+        let alone = single.iter().find(|(w, v, s, p, _)| (*w, v, *s, *p) == key);
+        row.scaling = alone.map(|(.., ns)| ns / row.ns_per_frame);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::case::ThreadRun;
+    use core::time::Duration;
+    use std::time::Instant;
+
+    fn sample(ns: u64, lost_cpu: bool, round_trip: Option<(f64, f64)>) -> Sample {
+        let start = Instant::now();
+        let run = ThreadRun { frames: 1, start, wall: Duration::from_nanos(ns), lost_cpu };
+        let runs = vec![run; 1 + usize::from(round_trip.is_some())];
+        Sample { runs, round_trip, figures: Figures::default() }
+    }
+
+    #[test]
+    fn medians() {
+        assert_eq!(median(&mut []), None);
+        assert_eq!(median(&mut [4.0, 1.0]), Some(2.5));
+    }
+
+    #[test]
+    fn disturbed_samples_are_left_out_and_counted() {
+        let samples = [sample(10, false, None), sample(90, true, None), sample(20, false, None)];
+        let [summary] = &summarise(&samples)[..] else { panic!("one class") };
+        assert_eq!((summary.ns, summary.samples), ((15.0, 10.0, 20.0), 2));
+        assert_eq!((summary.dropped, summary.disturbed), (1, false));
+        assert_eq!(quiet(&samples), 2);
+    }
+
+    #[test]
+    fn if_all_are_disturbed_they_are_kept_and_flagged() {
+        let [summary] = &summarise(&[sample(90, true, None)])[..] else { panic!("one class") };
+        assert_eq!((summary.samples, summary.dropped, summary.disturbed), (1, 0, true));
+    }
+
+    #[test]
+    fn distances_are_kept_apart_and_moves_dropped() {
+        let near = Some((90.0, 95.0));
+        let far = Some((380.0, 370.0));
+        let samples = [
+            sample(10, false, near),
+            sample(70, false, far),
+            sample(40, false, Some((90.0, 380.0))),
+        ];
+        let summaries = summarise(&samples);
+        let classes: Vec<_> = summaries.iter().map(|s| (s.distance, s.ns.0, s.dropped)).collect();
+        assert_eq!(classes, [(Some(Distance::Near), 10.0, 1), (Some(Distance::Far), 70.0, 1)]);
+    }
+
+    #[test]
+    fn more_samples_are_taken_where_few_are_good() {
+        let near = Some((90.0, 95.0));
+        let (good, poor) = (sample(10, false, near), sample(10, true, near));
+        let moved = || sample(10, false, Some((90.0, 380.0)));
+        assert_eq!(wanted(3, &[good, poor]), 6);
+        assert_eq!(wanted(2, &[sample(10, false, near), moved()]), 2);
+        assert_eq!(wanted(3, &[moved(), moved()]), 24);
+        assert_eq!(summarise(&[moved(), moved()]).len(), 0);
+    }
+
+    #[test]
+    fn threads_rates_add_up() {
+        let start = Instant::now();
+        let run = |ns| {
+            let wall = Duration::from_nanos(ns);
+            ThreadRun { frames: 100, start, wall, lost_cpu: false }
+        };
+        let runs = vec![run(1000); 2];
+        let even = Sample { runs, round_trip: None, figures: Figures::default() };
+        assert!((even.ns_per_frame() - 10.0).abs() < 1e-9);
+        let uneven = Sample { runs: vec![run(1000), run(4000)], ..even };
+        assert!((uneven.ns_per_frame() - 16.0).abs() < 1e-9, "{}", uneven.ns_per_frame());
+    }
+
+    #[test]
+    fn a_thread_that_starts_late_spoils_the_sample() {
+        let mut late = sample(1000, false, Some((90.0, 90.0)));
+        assert!(!late.started_apart());
+        late.runs[1].start += Duration::from_nanos(40);
+        assert!(!late.started_apart());
+        late.runs[1].start += Duration::from_nanos(60);
+        assert!(late.started_apart());
+        let good = sample(2000, false, Some((90.0, 90.0)));
+        let [summary] = &summarise(&[late, good])[..] else { panic!("one class") };
+        assert_eq!((summary.ns.0, summary.dropped), (2000.0, 1));
+    }
+}

@@ -1,0 +1,150 @@
+//! What can be measured: a program's registry is a list of [entries](Entry).
+//!
+//! ```
+//! use zonal_bench::{program::Quick, subjects};
+//!
+//! let entries = subjects::references::<Quick>();
+//! assert!(entries.iter().any(|entry| entry.profile.name == "free-list"));
+//! ```
+
+use std::sync::Arc;
+
+use crate::case::{self, Case, Spec};
+use crate::options::Options;
+use crate::program::Programs;
+use crate::subject::{Group, Profile, Subject, SubjectError};
+use crate::workload::Workload;
+
+pub mod baseline;
+pub mod kernel;
+pub mod movable;
+pub mod page;
+pub mod zonal;
+
+/// What opens a subject for a spec.
+type Opener = fn(&Spec) -> Result<Arc<dyn Case>, SubjectError>;
+
+/// A subject that can be opened by name.
+#[derive(Clone, Copy, Debug)]
+pub struct Entry {
+    /// What is known of it.
+    pub profile: Profile,
+    open: Opener,
+    has: fn(Workload) -> bool,
+}
+
+impl Entry {
+    /// The entry of a subject type, with the workloads of `P`.
+    #[must_use]
+    pub fn of<S: Subject, P: Programs>() -> Self {
+        Self::with::<P>(S::PROFILE, case::open::<S, P>)
+    }
+
+    /// An entry that opens its cases itself, for instance by choosing a type by the memory; the
+    /// workloads are those of `P`.
+    #[must_use]
+    pub fn with<P: Programs>(profile: Profile, open: Opener) -> Self {
+        Self { profile, open, has: P::has }
+    }
+
+    /// Whether `workload` is compiled for it.
+    #[must_use]
+    pub fn has(&self, workload: Workload) -> bool {
+        (self.has)(workload)
+    }
+
+    /// Opens it for `spec`.
+    ///
+    /// # Errors
+    ///
+    /// What the subject says.
+    pub fn open(&self, spec: &Spec) -> Result<Arc<dyn Case>, SubjectError> {
+        (self.open)(spec)
+    }
+
+    /// Why this subject has no part in `workload`, if it has none.
+    #[must_use]
+    pub fn objection(&self, workload: Workload, touch: bool, options: Options) -> Option<String> {
+        let profile = &self.profile;
+        if profile.name == kernel::PROFILE.name {
+            let fits = workload == Workload::PageFault1 && touch;
+            return (!fits).then(|| "takes part in page-fault1 with --touch only".into());
+        }
+        let compacts = options.compact || workload == Workload::StressHighalloc;
+        if compacts && profile.group != Group::Zonal {
+            return Some("does not move pages".into());
+        }
+        // A reference with frames of its own (the free list) does what an allocator does.
+        let hollow = profile.group == Group::Reference && !profile.managed;
+        if workload == Workload::ProducerConsumer && hollow {
+            return Some("does not pass frames from thread to thread".into());
+        }
+        if touch && hollow && workload.touches() {
+            return Some("has no memory to write to".into());
+        }
+        if workload.max_order() > profile.max_order {
+            return Some(format!("has no order-{} blocks", workload.max_order()));
+        }
+        if workload.fills() && !profile.managed {
+            return Some("manages no fixed set of frames that could be 90 % full".into());
+        }
+        None
+    }
+}
+
+/// The references, with the workloads of `P`.
+#[must_use]
+pub fn references<P: Programs>() -> Vec<Entry> {
+    vec![
+        Entry::of::<baseline::FreeList, P>(),
+        Entry::of::<baseline::Null, P>(),
+        Entry::of::<baseline::PrivateStack, P>(),
+        Entry::with::<P>(kernel::PROFILE, kernel::open),
+    ]
+}
+
+/// Names of all subjects that the full bench has, for programs that have some of them only and
+/// must tell a name that is not compiled in from one that does not exist.
+pub const KNOWN: [(&str, Group); 22] = [
+    ("Zonal", Group::Zonal),
+    ("Linux416", Group::Zonal),
+    ("SkipMerge", Group::Zonal),
+    ("Cluster", Group::Zonal),
+    ("ClusterFree", Group::Zonal),
+    ("Linux413", Group::Zonal),
+    ("Linux316", Group::Zonal),
+    ("FairZone", Group::Zonal),
+    ("LessDirty", Group::Zonal),
+    ("SplitZones", Group::Zonal),
+    ("buddy-slab-allocator", Group::Peer),
+    ("bitmap-allocator", Group::Peer),
+    ("frame-alloc", Group::Peer),
+    ("buddy_system_allocator", Group::Peer),
+    ("talc", Group::Peer),
+    ("mimalloc", Group::Peer),
+    ("tikv-jemallocator", Group::Peer),
+    ("snmalloc-rs", Group::Peer),
+    ("free-list", Group::Reference),
+    ("null", Group::Reference),
+    ("private-stack", Group::Reference),
+    ("kernel-mmap", Group::Reference),
+];
+
+/// The names whose group `keep` accepts, each once, separated by commas.
+#[must_use]
+pub fn names(known: &[(&str, Group)], keep: impl Fn(Group) -> bool) -> String {
+    let mut names: Vec<&str> = Vec::new();
+    for (name, group) in known {
+        if keep(*group) && !names.contains(name) {
+            names.push(name);
+        }
+    }
+    if names.is_empty() { "none is built in".into() } else { names.join(", ") }
+}
+
+/// Whether an entry is part of `all` for a run that touches (or not): references are not, but for
+/// the kernel's page faults beside touched ones.
+#[must_use]
+pub fn in_all(entry: &Entry, touch: bool) -> bool {
+    entry.profile.group != Group::Reference || (touch && entry.profile.name == "kernel-mmap")
+}

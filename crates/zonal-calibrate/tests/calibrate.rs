@@ -1,0 +1,120 @@
+//! `zonal calibrate` as a user meets it, on the machine the tests run on.
+
+use std::collections::HashSet;
+use std::fs;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use assert_cmd::Command;
+use predicates::prelude::*;
+use predicates::str::contains;
+use serde_json::Value;
+use zonal_sim::machine::Machine;
+
+fn calibrate(arguments: &[&str]) -> Command {
+    let mut command = Command::cargo_bin("zonal-calibrate").expect("the binary of this crate");
+    command.arg("calibrate").args(arguments);
+    command
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().expect("UTF-8")
+}
+
+fn cpus() -> usize {
+    zonal_bench::machine::cpus().expect("affinity").len()
+}
+
+/// What no machine can have otherwise.
+fn check_physics(machine: &Machine) {
+    let cost = &machine.cost;
+    assert!(cost.private < cost.shared, "{cost:?}");
+    assert!(cost.private < cost.memory, "{cost:?}");
+    assert!(cost.streamed < cost.memory, "{cost:?}");
+    assert!(cost.private < cost.near, "{cost:?}");
+    assert!(machine.cache.private_kib < machine.cache.shared_kib);
+    assert!((0.5..8.0).contains(&machine.clock.nominal_ghz), "{:?}", machine.clock);
+    let turbo = &machine.clock.turbo_ghz;
+    assert!(turbo.is_sorted_by(|fewer, more| fewer >= more), "{turbo:?}");
+    assert!(machine.topology.cpus() as usize >= cpus(), "{:?}", machine.topology);
+    let kernel = &machine.kernel;
+    assert!(kernel.unmap_page < kernel.fault, "{kernel:?}");
+    assert!(kernel.fault < kernel.wake * 100.0 && kernel.fault > 10.0, "{kernel:?}");
+}
+
+#[test]
+fn the_machine_file_reads_back_and_makes_sense() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("box.toml");
+    let start = Instant::now();
+    // Other tests may run at the same time, and make it too busy for a file that is not forced.
+    let line = ["--quick", "--force", "--name", "my-box", "--out", text(&file)];
+    calibrate(&line)
+        .assert()
+        .success()
+        .stdout(contains("locked add").and(contains("Not measured:")).and(contains("box.toml")));
+    assert!(start.elapsed() < Duration::from_secs(60), "{:?}", start.elapsed());
+    let machine = Machine::load(&file).expect("what it wrote");
+    assert_eq!(machine.name, "my-box");
+    assert!(machine.source.contains("lru_add"), "it says what is a default: {}", machine.source);
+    check_physics(&machine);
+
+    let before = fs::read_to_string(&file).expect("there");
+    let comments = before.lines().filter(|line| line.contains(" # ")).count();
+    assert!(comments > 30, "{before}");
+    let again = calibrate(&["--quick", "--out", text(&file)]);
+    let said = contains("exists already").and(contains("--force")).and(contains("box.toml"));
+    { again }.assert().code(2).stdout("").stderr(said);
+    assert_eq!(fs::read_to_string(&file).expect("there"), before, "untouched");
+}
+
+#[test]
+fn json_has_every_figure_and_every_value() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("old.toml");
+    fs::write(&file, "not a machine, and longer than what replaces it\n".repeat(400))
+        .expect("written");
+    let line = ["--quick", "--json", "--force", "--out", text(&file)];
+    let output = calibrate(&line).assert().success().get_output().stdout.clone();
+    let machine = Machine::load(&file).expect("what was there is gone");
+    let output = String::from_utf8(output).expect("UTF-8");
+    let records: Vec<Value> =
+        output.lines().map(|line| serde_json::from_str(line).expect("an object a line")).collect();
+    let of = |kind: &'static str| records.iter().filter(move |record| record["record"] == kind);
+    assert_eq!(of("machine").count(), 1);
+    assert_eq!(of("machine").next().expect("one")["name"], "this_machine");
+    let mut names = HashSet::new();
+    for figure in of("figure") {
+        assert!(names.insert(figure["name"].to_string()), "twice: {figure}");
+        let number = |key: &str| figure[key].as_f64().expect("a number");
+        assert!(0.0 < number("min") && number("min") <= number("median"), "{figure}");
+        assert!(number("median") <= number("max"), "{figure}");
+        assert!(number("samples") >= 1.0, "{figure}");
+    }
+    for name in ["load_inner", "load_memory", "locked_add", "fault_new_page", "wake_same_cpu"] {
+        assert!(names.contains(&format!("{name:?}")), "{name}: {names:?}");
+    }
+    assert_eq!(of("pair").count() > 0, cpus() > 1);
+    let values = serde_json::to_value(&machine).expect("JSON");
+    let tables = ["topology", "clock", "cache", "cost", "kernel"];
+    let wanted = tables.iter().map(|table| values[table].as_object().expect("a table").len());
+    assert_eq!(of("field").count(), wanted.sum::<usize>());
+    for field in of("field") {
+        let (table, key) = (field["table"].as_str().expect("text"), field["key"].as_str());
+        assert_eq!(field["value"], values[table][key.expect("text")], "{field}");
+        assert!(["measured", "described", "default"].contains(&field["origin"].as_str().unwrap()));
+    }
+}
+
+#[test]
+fn bad_arguments_are_refused_before_anything_is_measured() {
+    let refused = |line: &[&str], said: &str| {
+        calibrate(line).assert().code(2).stdout("").stderr(contains(said));
+    };
+    refused(&["--name", "My Box"], "a-z");
+    refused(&["--force"], "--out");
+    refused(&["--slow"], "--slow");
+    refused(&["surplus"], "surplus");
+    refused(&["--out", "/nonexistent/box.toml"], "cannot write /nonexistent/box.toml");
+    refused(&["--force", "--out", "/"], "cannot write /");
+}

@@ -1,0 +1,12 @@
+//! What the commands of zonal's lab share: sizes and times as people write them, errors and exit
+//! codes, files that results go to, progress bars.
+//!
+//! ```
+//! assert_eq!(zonal_cli::size::parse_size("256MiB"), Ok(256 << 20));
+//! ```
+
+pub mod bar;
+pub mod command;
+pub mod error;
+pub mod outfile;
+pub mod size;

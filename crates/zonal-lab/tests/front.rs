@@ -1,0 +1,120 @@
+//! The `zonal` command as a user meets it: the first run, what it refuses itself, and how it hands
+//! a command to the program that has it.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+
+use assert_cmd::Command;
+use predicates::prelude::*;
+use predicates::str::contains;
+
+fn zonal(line: &str) -> Command {
+    let mut command = Command::cargo_bin("zonal").expect("the binary of this crate");
+    command.args(line.split_whitespace());
+    command
+}
+
+/// The command, installed in a directory of its own.
+struct Installed {
+    directory: tempfile::TempDir,
+    zonal: PathBuf,
+}
+
+impl Installed {
+    fn new() -> Self {
+        let directory = tempfile::tempdir().expect("a directory");
+        let zonal = directory.path().join("zonal");
+        let built = assert_cmd::cargo::cargo_bin("zonal");
+        fs::copy(built, &zonal).expect("copied");
+        Self { directory, zonal }
+    }
+
+    /// Puts a script in place of another program.
+    fn with(self, program: &str, script: &str) -> Self {
+        let path = self.directory.path().join(program);
+        fs::write(&path, format!("#!/bin/sh\n{script}\n")).expect("written");
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("set");
+        self
+    }
+
+    fn run(&self, line: &str) -> Command {
+        let mut command = Command::new(&self.zonal);
+        command.args(line.split_whitespace());
+        command
+    }
+}
+
+#[test]
+fn without_arguments_it_runs_and_explains_itself() {
+    zonal("").assert().success().stdout(contains("page-fault1").and(contains("zonal bench")));
+}
+
+#[test]
+fn the_help_names_every_command() {
+    let commands = ["bench", "info", "sim", "record", "replay", "reproduce", "calibrate"];
+    let help = zonal("help").assert().success();
+    commands.into_iter().fold(help, |help, command| help.stdout(contains(command)));
+    zonal("help bench").assert().success().stdout(contains("--subjects"));
+}
+
+#[test]
+fn what_is_compiled_in_is_measured_here() {
+    let line =
+        "bench hot-pair --subjects Zonal,free-list --path owned --threads 1 --samples 1 --json";
+    let run = Installed::new().run(line).assert().success();
+    run.stdout(contains(r#""subject":"Zonal""#).and(contains(r#""subject":"free-list""#)));
+}
+
+#[test]
+fn bad_arguments_are_refused_without_the_program_that_would_take_them() {
+    let installed = Installed::new();
+    for (line, said) in [
+        ("bench hot-pair --subjects nosuch", "no subject is called `nosuch`"),
+        ("bench hot-pair --preset mimalloc", "no preset is called `mimalloc`"),
+        ("bench mixed --threads 0", "--threads 0"),
+        ("bench page-fault9", "page-fault9"),
+        ("nonsense", "unrecognized subcommand 'nonsense'"),
+    ] {
+        installed.run(line).assert().code(2).stdout("").stderr(contains(said));
+    }
+}
+
+#[test]
+fn a_program_that_is_not_there_is_named_with_what_to_install() {
+    let installed = Installed::new();
+    for (line, package) in [
+        ("sim skylake_2s_112cpu page-fault1", "zonal-simulate"),
+        ("bench mixed", "zonal-bench-all"),
+        ("reproduce", "zonal-reproduce"),
+        ("replay trace.txt", "zonal-replay"),
+        ("calibrate", "zonal-calibrate"),
+    ] {
+        let install = format!("`cargo install {package}`");
+        installed.run(line).assert().code(1).stdout("").stderr(contains(install));
+    }
+}
+
+#[test]
+fn another_program_takes_over_arguments_output_and_exit_code() {
+    let script = r#"printf '%s\n' "$@"; echo said >&2; exit 7"#;
+    let installed = Installed::new().with("zonal-simulate", script);
+    let run = installed.run("sim a b --json --help").assert().code(7);
+    run.stdout("sim\na\nb\n--json\n--help\n").stderr("said\n");
+    installed.run("help sim").assert().code(7).stdout("sim\n--help\n");
+    let killed = Installed::new().with("zonal-simulate", "kill -TERM $$");
+    killed.run("sim").assert().interrupted();
+}
+
+#[test]
+fn a_bench_of_what_is_not_compiled_in_goes_to_the_program_that_has_it() {
+    let installed = Installed::new().with("zonal-bench", r#"echo "$*""#);
+    for line in [
+        "bench mixed --subjects Zonal",
+        "bench hot-pair",
+        "bench hot-pair --preset Linux416 --json",
+        "info --memory 64M",
+    ] {
+        installed.run(line).assert().success().stdout(format!("{line}\n"));
+    }
+}

@@ -1,0 +1,223 @@
+//! `zonal record`: a workload on real threads, and what it asked of the allocator as a trace that
+//! [`replay`](crate::replay) and Linux's users read.
+//!
+//! Every thread's CPU has a [ring](zonal::policy::trace::ring) of its own; when the workload is
+//! done, the rings are read and merged by time. If one was too small, its oldest events are lost,
+//! and the trace says so. A line is what ftrace prints, with nanoseconds:
+//!
+//! ```text
+//!  page-fault1-4711 [000] .....     0.000012345: mm_page_alloc: page=... pfn=0x... order=0 ...
+//! ```
+//!
+//! Recording costs some tens of nanoseconds an event: what is recorded is what was asked for, not
+//! how long it took.
+//!
+//! ```
+//! use clap::Parser;
+//! use zonal_replay::{Cli, Command};
+//! let line = "zonal record order9 --threads 1 -o trace.txt";
+//! let Command::Record(args) = Cli::parse_from(line.split(' ')).command else {
+//!     unreachable!()
+//! };
+//! assert_eq!((args.threads, args.iterations), (Some(1), 1));
+//! ```
+
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Instant;
+
+use clap::Args;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use zonal::CpuId;
+use zonal::policy::Policy;
+use zonal::policy::trace::Point;
+use zonal::policy::trace::ring::{Reader, Record, Ring, Sink, ToRing, words_for};
+use zonal::preset::Traced;
+use zonal_host::cpu;
+use zonal_sim::run::{OnPreset, Preset};
+
+use crate::error::ReplayError;
+use zonal_bench::case::{Case, Spec};
+use zonal_bench::machine;
+use zonal_bench::options::Options;
+use zonal_bench::pool::Pool;
+use zonal_bench::subject::{Setup, SubjectError};
+use zonal_bench::subjects::zonal::{Owned, open};
+use zonal_bench::workload::Workload;
+use zonal_cli::error::LabError;
+use zonal_cli::outfile::OutFile;
+use zonal_cli::size::parse_size;
+use zonal_scenario::preset::{preset_called, with_preset};
+
+/// Arguments of `zonal record`.
+#[derive(Clone, Debug, Args)]
+pub struct RecordArgs {
+    /// The workload
+    #[arg(value_parser = workload_parser())]
+    pub workload: Workload,
+    /// The file the trace goes to
+    #[arg(short, long, value_name = "FILE")]
+    pub output: PathBuf,
+    /// The preset it runs on
+    #[arg(long, default_value = "zonal", value_name = "NAME", value_parser = preset_called)]
+    pub preset: Preset,
+    /// Threads, each on a CPU of its own; one for each CPU if not given
+    #[arg(long, value_name = "N")]
+    pub threads: Option<usize>,
+    /// Frames to manage, in bytes
+    #[arg(long, value_parser = parse_size, default_value = "4G", value_name = "SIZE")]
+    pub memory: usize,
+    /// Repetitions of the workload, after one that is recorded, too
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    pub iterations: u64,
+    /// Events kept for each CPU: 32 bytes each
+    #[arg(long, default_value_t = 1 << 20, value_name = "N",
+          value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=1 << 30))]
+    pub events: usize,
+    /// Seed of every random order
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+}
+
+/// All workloads but the one whose samples have arenas of their own.
+fn workload_parser() -> impl TypedValueParser<Value = Workload> {
+    let fits = |workload: &Workload| *workload != Workload::StressHighalloc;
+    let names = Workload::ALL.iter().copied().filter(fits).map(Workload::name);
+    PossibleValuesParser::new(names)
+        .map(|name| Workload::from_name(&name).unwrap_or(Workload::PageFault1))
+}
+
+/// A ring for each CPU, made by the first recording and kept.
+static RINGS: OnceLock<Vec<Ring<'static, AtomicU64>>> = OnceLock::new();
+/// One recording at a time.
+static RECORDING: Mutex<()> = Mutex::new(());
+static START: OnceLock<Instant> = OnceLock::new();
+
+/// The lab's rings.
+struct Lab;
+
+impl Sink for Lab {
+    type Word = AtomicU64;
+
+    fn ring() -> Option<&'static Ring<'static, AtomicU64>> {
+        let rings = RINGS.get()?;
+        rings.get(cpu::current().0 as usize % rings.len())
+    }
+
+    fn now() -> u64 {
+        // 584 years fit.
+        START.get().map_or(0, |start| start.elapsed().as_nanos() as u64)
+    }
+
+    fn cpu() -> CpuId {
+        cpu::current()
+    }
+}
+
+/// Records what `args` ask for and says on `out` how much that was.
+///
+/// # Errors
+///
+/// [`ReplayError`]: the file cannot be written, the workload does not fit, or it gave out.
+pub fn run(args: &RecordArgs, out: &mut dyn Write) -> Result<(), ReplayError> {
+    let learned = |source| LabError::Machine { what: "learn the CPUs there are", source };
+    let cpus = machine::cpus().map_err(learned)?;
+    let threads = threads(args, cpus.len())?;
+    let file = OutFile::open(&args.output)?;
+    let _alone = RECORDING.lock().unwrap_or_else(PoisonError::into_inner);
+    START.get_or_init(Instant::now);
+    let highest = cpus.last().copied().unwrap_or(0);
+    let rings = RINGS.get_or_init(|| (0..=highest).map(|_| ring(args.events)).collect());
+    let pool = Pool::new(&cpus[..threads]);
+    let pool = pool.map_err(|source| LabError::Machine { what: "start threads", source })?;
+    let gave = |why: String| LabError::Gave { who: args.workload.name().into(), why };
+    let setup = Setup { memory: args.memory, threads, touch: false };
+    let spec =
+        Spec { workload: args.workload, setup, seed: args.seed, options: Options::default() };
+    let case =
+        with_preset(args.preset, Recorded(&spec))?.map_err(|error| gave(error.to_string()))?;
+    // What earlier recordings left is theirs.
+    let mut readers: Vec<_> = rings.iter().map(Ring::reader).collect();
+    let before: Vec<u64> = readers.iter_mut().map(|reader| finish(reader, |_| ())).collect();
+    rings.iter().for_each(|ring| ring.enable(&Point::ALL));
+    let sample = case.sample(&pool, args.iterations);
+    rings.iter().for_each(|ring| ring.enable(&[]));
+    sample.map_err(|error| gave(error.to_string()))?;
+    let mut records = Vec::new();
+    let lost = readers.iter_mut().map(|reader| finish(reader, |record| records.push(record)));
+    let lost: Vec<u64> = lost.zip(before).map(|(now, before)| now - before).collect();
+    // Each ring's are in order already; of one instant, they stay so.
+    records.sort_by_key(|record| record.time);
+    file.replace(&text(args.workload.name(), &records, &lost)?)?;
+    let lost: u64 = lost.iter().sum();
+    writeln!(out, "{} events written to {}", records.len(), args.output.display())?;
+    if lost > 0 {
+        writeln!(out, "{lost} older ones were lost: repeat with a larger --events")?;
+    }
+    Ok(())
+}
+
+fn threads(args: &RecordArgs, available: usize) -> Result<usize, LabError> {
+    let fits = |threads: &usize| args.workload.runs_on(*threads, Options::default());
+    let most = (1..=available).rev().find(fits).unwrap_or(1);
+    let asked = args.threads.unwrap_or(most);
+    if asked == 0 {
+        return Err(LabError::ZeroThreads);
+    }
+    if asked > available {
+        return Err(LabError::TooManyThreads { asked, available });
+    }
+    if !fits(&asked) {
+        let (workload, wanted) =
+            (args.workload.name(), args.workload.threads_wanted(Options::default()));
+        return Err(LabError::ThreadsDoNotFit { workload, wanted, given: asked.to_string() });
+    }
+    Ok(asked)
+}
+
+/// A ring that lives as long as the process.
+fn ring(events: usize) -> Ring<'static, AtomicU64> {
+    let words: Vec<AtomicU64> = (0..words_for(events)).map(|_| AtomicU64::new(0)).collect();
+    Ring::new(words.leak())
+}
+
+/// Reads to the end; nobody writes any more. Returns how many were lost so far.
+fn finish(reader: &mut Reader<'_, AtomicU64>, mut each: impl FnMut(Record)) -> u64 {
+    loop {
+        while let Some(record) = reader.read() {
+            each(record);
+        }
+        if !reader.skip() {
+            return reader.lost();
+        }
+    }
+}
+
+/// Opens a preset for what the spec asks of it, recorded.
+struct Recorded<'a>(&'a Spec);
+
+impl OnPreset for Recorded<'_> {
+    type Output = Result<Arc<dyn Case>, SubjectError>;
+
+    fn run<S: Policy>(self) -> Self::Output {
+        open::<Traced<S, ToRing<Lab>>, Owned>(self.0)
+    }
+}
+
+/// The trace as text. `lost` events of each CPU come first, as they are the oldest.
+fn text(workload: &str, records: &[Record], lost: &[u64]) -> io::Result<Vec<u8>> {
+    let mut text = Vec::new();
+    writeln!(text, "# tracer: zonal record {workload}\n#")?;
+    for (cpu, lost) in lost.iter().enumerate().filter(|(_, lost)| **lost > 0) {
+        writeln!(text, "CPU:{cpu} [LOST {lost} EVENTS]")?;
+    }
+    let pid = std::process::id();
+    for Record { time, cpu, event } in records {
+        let (seconds, nanos) = (time / 1_000_000_000, time % 1_000_000_000);
+        write!(text, "{workload:>16}-{pid:<7} [{:03}] ..... {seconds:>5}.{nanos:09}: ", cpu.0)?;
+        writeln!(text, "{}: {event}", event.name())?;
+    }
+    Ok(text)
+}

@@ -1,0 +1,259 @@
+//! Published beside simulated, and how far apart they are.
+//!
+//! **Fitted or predicted.** The constants of the machines are fitted on rows of the *base* kernels
+//! alone (`base`, `one_zone`, `3.16-rc1`): those rows are `fitted`. Where page cache is allocated
+//! under `3.0`, which is not patched either, is fitted as well. So is the number of bulk frees
+//! (`free_pcppages_bulk_calls`), which sets how long the run was; the counts beside it are
+//! scaled to it, and predicted. Every other row is `predicted`.
+//!
+//! **Wrong sign.** A predicted row has the wrong sign if it is a change and the simulated one goes
+//! the other way; or if it is a rate or score whose published change against the base is larger
+//! than the standard deviation of that change (where one is published), and the simulated change
+//! goes the other way. Times and success rates of huge pages have no published spread and are
+//! not judged.
+//!
+//! ```
+//! use zonal_reproduce::rows::Summary;
+//!
+//! assert_eq!(Summary::of(&[]).mean_error, None);
+//! ```
+
+use serde::Serialize;
+
+use super::facts::{Fact, Table, Unit};
+use super::plan::{self, LENGTH, Measure, Planner, Runs};
+
+/// How a simulated number came about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Kind {
+    /// Constants were chosen so that it comes out.
+    Fitted,
+    /// Nothing was chosen for it.
+    Predicted,
+}
+
+impl Kind {
+    /// Its name.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Fitted => "fitted",
+            Self::Predicted => "predicted",
+        }
+    }
+
+    fn of(fact: &Fact) -> Self {
+        let spread = fact.kernel == "3.0" && fact.workload == "tiobench_80_percent";
+        let fitted = fact.is_base() || spread || fact.metric == LENGTH;
+        if fitted { Self::Fitted } else { Self::Predicted }
+    }
+}
+
+/// A published number beside the simulated one.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Row {
+    /// The table it is from.
+    pub table: &'static str,
+    /// The machine.
+    pub machine: String,
+    /// The workload and its variant.
+    pub workload: String,
+    /// The kernel.
+    pub kernel: String,
+    /// What was measured.
+    pub metric: String,
+    /// Tasks, where the table has a row for each number of them.
+    pub tasks: Option<u32>,
+    /// The unit.
+    pub unit: &'static str,
+    /// The published number.
+    pub published: f64,
+    /// The simulated one, if there is one.
+    pub simulated: Option<f64>,
+    /// How far off that is, see [`Unit::error`].
+    pub error: Option<f64>,
+    /// Fitted or predicted.
+    pub kind: Kind,
+    /// The published change against the base kernel, in percent.
+    pub published_change: Option<f64>,
+    /// The simulated one.
+    pub simulated_change: Option<f64>,
+    /// Whether a simulated change goes the other way; `None` if there is nothing to judge.
+    pub wrong_sign: Option<bool>,
+    /// Why there is no simulated number.
+    pub reason: Option<String>,
+    /// The same unit, typed.
+    #[serde(skip)]
+    pub kind_of_unit: Unit,
+}
+
+impl Row {
+    /// Whether it counts for the mean error.
+    #[must_use]
+    pub fn counts(&self) -> bool {
+        self.kind == Kind::Predicted && self.error.is_some()
+    }
+}
+
+/// The base fact of a fact that is none itself.
+fn base_of<'a>(fact: &Fact, facts: &'a [Fact]) -> Option<&'a Fact> {
+    let alike = |it: &&Fact| {
+        it.is_base()
+            && (&it.machine, &it.workload, &it.metric, it.tasks)
+                == (&fact.machine, &fact.workload, &fact.metric, fact.tasks)
+    };
+    if fact.is_base() { None } else { facts.iter().find(alike) }
+}
+
+/// The rows of `chosen` facts, in their order; `all` has the base facts they are compared with.
+#[must_use]
+pub fn rows(chosen: &[&Fact], all: &[Fact], planner: &Planner, runs: &Runs) -> Vec<Row> {
+    chosen.iter().map(|fact| row(fact, all, planner, runs)).collect()
+}
+
+fn row(fact: &Fact, all: &[Fact], planner: &Planner, runs: &Runs) -> Row {
+    let measure = planner.measure(fact);
+    let simulated = measure.as_ref().map_err(Clone::clone).and_then(|it| runs.read(it));
+    let base = base_of(fact, all).filter(|_| fact.unit.has_ratio());
+    let published_change = base.and_then(|base| plan::change(fact.published, base.published).ok());
+    let simulated_change = base.zip(measure.as_ref().ok()).and_then(|(_, measure)| {
+        let of_base = Measure { key: measure.base.clone(), ..measure.clone() };
+        plan::change(*simulated.as_ref().ok()?, runs.read(&of_base).ok()?).ok()
+    });
+    let mut row = Row {
+        table: fact.table.name(),
+        machine: fact.machine.clone(),
+        workload: fact.workload.clone(),
+        kernel: fact.kernel.clone(),
+        metric: fact.metric.clone(),
+        tasks: fact.tasks,
+        unit: fact.unit.name(),
+        published: fact.published,
+        error: simulated.as_ref().ok().map(|it| fact.unit.error(*it, fact.published)),
+        reason: simulated.as_ref().err().cloned(),
+        simulated: simulated.ok(),
+        kind: Kind::of(fact),
+        published_change,
+        simulated_change,
+        wrong_sign: None,
+        kind_of_unit: fact.unit,
+    };
+    row.wrong_sign = wrong_sign(fact, base, &row);
+    row
+}
+
+fn wrong_sign(fact: &Fact, base: Option<&Fact>, row: &Row) -> Option<bool> {
+    let opposite = |published: f64, simulated: f64| published * simulated <= 0.0;
+    match fact.unit {
+        Unit::PercentChange => Some(opposite(fact.published, row.simulated?)),
+        Unit::FaultsPerSecond | Unit::Faults => {
+            let base = base?;
+            let spread = fact.stddev.unwrap_or(0.0).hypot(base.stddev.unwrap_or(0.0));
+            let clear = (fact.published - base.published).abs() > spread;
+            if clear { Some(opposite(row.published_change?, row.simulated_change?)) } else { None }
+        }
+        _ => None,
+    }
+}
+
+/// What rows come to.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Summary {
+    /// Rows.
+    pub rows: usize,
+    /// Of them, those without a simulated number.
+    pub missing: usize,
+    /// Predicted rows with a simulated number.
+    pub predicted: usize,
+    /// The mean absolute error of those.
+    pub mean_error: Option<f64>,
+    /// The mean absolute error of the fitted rows.
+    pub mean_error_fitted: Option<f64>,
+    /// Rows with a sign to judge.
+    pub signs: usize,
+    /// Of them, those that have it wrong.
+    pub wrong_signs: usize,
+}
+
+impl Summary {
+    /// The summary of `rows`.
+    #[must_use]
+    pub fn of<'a>(rows: impl IntoIterator<Item = &'a Row>) -> Self {
+        let rows: Vec<&Row> = rows.into_iter().collect();
+        let mean = |kind: Kind| {
+            let errors = rows.iter().filter(|row| row.kind == kind).filter_map(|row| row.error);
+            let errors: Vec<f64> = errors.map(f64::abs).collect();
+            if errors.is_empty() {
+                None
+            } else {
+                Some(errors.iter().sum::<f64>() / errors.len() as f64)
+            }
+        };
+        Self {
+            rows: rows.len(),
+            missing: rows.iter().filter(|row| row.simulated.is_none()).count(),
+            predicted: rows.iter().filter(|row| row.counts()).count(),
+            mean_error: mean(Kind::Predicted),
+            mean_error_fitted: mean(Kind::Fitted),
+            signs: rows.iter().filter(|row| row.wrong_sign.is_some()).count(),
+            wrong_signs: rows.iter().filter(|row| row.wrong_sign == Some(true)).count(),
+        }
+    }
+
+    /// The summary of the rows for which a mean error is aimed at.
+    #[must_use]
+    pub fn of_aimed(rows: &[Row]) -> Self {
+        Self::of(rows.iter().filter(|row| Table::AIMED.iter().any(|it| it.name() == row.table)))
+    }
+
+    /// The summaries of each table that has rows.
+    #[must_use]
+    pub fn by_table(rows: &[Row]) -> Vec<(&'static str, Self)> {
+        let of = |table: Table| {
+            let rows = rows.iter().filter(|row| row.table == table.name());
+            (table.name(), Self::of(rows))
+        };
+        Table::ALL.into_iter().map(of).filter(|(_, summary)| summary.rows > 0).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(kind: Kind, error: Option<f64>) -> Row {
+        Row {
+            table: "zone_lock",
+            machine: String::new(),
+            workload: String::new(),
+            kernel: String::new(),
+            metric: String::new(),
+            tasks: None,
+            unit: "count",
+            published: 1.0,
+            simulated: error.map(|error| error + 1.0),
+            error,
+            kind,
+            published_change: None,
+            simulated_change: None,
+            wrong_sign: None,
+            reason: None,
+            kind_of_unit: Unit::Count,
+        }
+    }
+
+    #[test]
+    fn the_mean_is_of_predicted_rows_that_were_simulated() {
+        let rows = [
+            row(Kind::Predicted, Some(-0.5)),
+            row(Kind::Predicted, Some(0.1)),
+            row(Kind::Predicted, None),
+            row(Kind::Fitted, Some(4.0)),
+        ];
+        let summary = Summary::of(&rows);
+        assert_eq!(summary.mean_error, Some(0.3));
+        assert_eq!(summary.mean_error_fitted, Some(4.0));
+        assert_eq!((summary.rows, summary.missing, summary.predicted), (4, 1, 2));
+    }
+}

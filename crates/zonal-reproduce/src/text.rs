@@ -1,0 +1,211 @@
+//! The results for a terminal.
+//!
+//! ```
+//! use zonal_reproduce::facts::Unit;
+//! use zonal_reproduce::text::shown;
+//!
+//! assert_eq!(shown(1_522_246.0, Unit::Faults), "1 522 246");
+//! assert_eq!(shown(3_959_270.0, Unit::Ns), "3.96 ms");
+//! ```
+
+use std::io::{self, Write};
+
+use comfy_table::{Cell, CellAlignment, presets};
+
+use super::Report;
+use super::facts::{Table, Unit};
+use super::report::{MEANS, QUICK};
+use super::rows::{Row, Summary};
+use super::sections::SECTIONS;
+use super::targets::{AIM, Target, Verdict};
+
+/// A number with its unit, as short as it can be without losing what matters.
+#[must_use]
+pub fn shown(value: f64, unit: Unit) -> String {
+    match unit {
+        Unit::PercentCycles | Unit::PercentRate | Unit::PercentShare => format!("{value:.1} %"),
+        Unit::PercentCyclesAtMost => format!("{value:.2} %"),
+        Unit::PercentChange => format!("{value:+.1} %"),
+        Unit::Ns => format!("{:.2} ms", value / 1e6),
+        Unit::Us => format!("{value:.1} µs"),
+        Unit::OpsPerSecond => format!("{value:.1}"),
+        Unit::Count | Unit::Faults | Unit::FaultsPerSecond | Unit::Pages | Unit::PagesPerSecond => {
+            grouped(value)
+        }
+    }
+}
+
+/// A whole number in groups of three digits.
+fn grouped(value: f64) -> String {
+    let digits = format!("{:.0}", value.abs());
+    let mut text = String::new();
+    for (place, digit) in digits.chars().enumerate() {
+        if place > 0 && (digits.len() - place).is_multiple_of(3) {
+            text.push(' ');
+        }
+        text.push(digit);
+    }
+    if value < 0.0 { format!("-{text}") } else { text }
+}
+
+/// A change in percent.
+#[must_use]
+pub fn change(percent: f64) -> String {
+    format!("{percent:+.1} %")
+}
+
+/// What there is to say about a row: why it was not simulated, or that its sign is wrong.
+#[must_use]
+pub fn remark(row: &Row) -> String {
+    match (&row.reason, row.wrong_sign) {
+        (Some(reason), _) => format!("not simulated: {reason}"),
+        (None, Some(true)) => "wrong sign".into(),
+        (None, _) => String::new(),
+    }
+}
+
+fn right(text: String) -> Cell {
+    Cell::new(text).set_alignment(CellAlignment::Right)
+}
+
+fn table(header: &[&str]) -> comfy_table::Table {
+    let mut table = comfy_table::Table::new();
+    table.load_preset(presets::UTF8_FULL_CONDENSED);
+    table.set_header(header);
+    table
+}
+
+fn rows_table(rows: &[&Row]) -> comfy_table::Table {
+    let tasks = rows.iter().any(|row| row.tasks.is_some());
+    let workloads = rows.iter().any(|row| row.workload != rows[0].workload);
+    let changes = rows.iter().any(|row| row.published_change.is_some());
+    let remarks = rows.iter().any(|row| !remark(row).is_empty());
+    let mut header = Vec::new();
+    header.extend(workloads.then_some("workload"));
+    header.extend(tasks.then_some("tasks"));
+    header.extend(["kernel", "metric", "published", "simulated", "error"]);
+    header.extend(changes.then_some("published change"));
+    header.extend(changes.then_some("simulated change"));
+    header.push("kind");
+    header.extend(remarks.then_some("remark"));
+    let mut table = table(&header);
+    let or_nothing = |text: Option<String>| right(text.unwrap_or_default());
+    for row in rows {
+        let mut cells = Vec::new();
+        cells.extend(workloads.then(|| Cell::new(&row.workload)));
+        cells.extend(tasks.then(|| or_nothing(row.tasks.map(|tasks| tasks.to_string()))));
+        cells.extend([Cell::new(&row.kernel), Cell::new(&row.metric)]);
+        cells.push(right(shown(row.published, row.kind_of_unit)));
+        cells.push(or_nothing(row.simulated.map(|it| shown(it, row.kind_of_unit))));
+        cells.push(or_nothing(row.error.map(|error| format!("{error:+.3}"))));
+        cells.extend(changes.then(|| or_nothing(row.published_change.map(change))));
+        cells.extend(changes.then(|| or_nothing(row.simulated_change.map(change))));
+        cells.push(Cell::new(row.kind.name()));
+        cells.extend(remarks.then(|| Cell::new(remark(row))));
+        table.add_row(cells);
+    }
+    table
+}
+
+/// The targets that something was run for, a line each.
+fn targets_table(targets: &[Target]) -> comfy_table::Table {
+    let mut table = table(&["", "what", "wanted", "got", "verdict"]);
+    let mut last = "";
+    for target in targets.iter().filter(|target| target.verdict != Verdict::NotRun) {
+        let group = if target.group == last { "" } else { target.group };
+        last = target.group;
+        table.add_row([group, &*target.what, &*target.wanted, &*target.got, target.verdict.name()]);
+    }
+    table
+}
+
+/// Prints everything: the rows section by section, the targets, the summary.
+///
+/// # Errors
+///
+/// Those of `out`.
+pub fn print(report: &Report, out: &mut dyn Write) -> io::Result<()> {
+    for section in &SECTIONS {
+        let rows = section.rows(&report.rows);
+        if !rows.is_empty() {
+            writeln!(out, "{} ({})", section.title, section.table.name())?;
+            writeln!(out, "{}\n{}\n", section.about, rows_table(&rows))?;
+        }
+    }
+    conclusion(report, out)
+}
+
+/// Prints where the cycles go, the targets and the summary.
+///
+/// # Errors
+///
+/// Those of `out`.
+pub fn conclusion(report: &Report, out: &mut dyn Write) -> io::Result<()> {
+    if !report.cycles.is_empty() {
+        writeln!(out, "Where the cycles of 112 CPUs go (page_fault1, simulated)")?;
+        writeln!(out, "{}\n", cycles_table(report))?;
+    }
+    if report.choice.quick {
+        writeln!(out, "{QUICK}\n")?;
+    }
+    if report.targets.iter().any(|target| target.verdict != Verdict::NotRun) {
+        writeln!(out, "What it must show\n{}\n", targets_table(&report.targets))?;
+    }
+    for (name, summary) in Summary::by_table(&report.rows) {
+        writeln!(out, "{name}: {}", sentence(&summary))?;
+    }
+    if report.has_means {
+        writeln!(out, "{MEANS}")?;
+    }
+    let count = |verdict| report.targets.iter().filter(|it| it.verdict == verdict).count();
+    writeln!(
+        out,
+        "targets: {} reached, {} missed, {} not run",
+        count(Verdict::Reached),
+        count(Verdict::Missed),
+        count(Verdict::NotRun)
+    )?;
+    let all = Summary::of(&report.rows);
+    writeln!(out, "all: {}", sentence(&all))?;
+    let aimed = Summary::of_aimed(&report.rows);
+    let mean = aimed.mean_error.map_or("none was simulated".into(), |mean| format!("{mean:.4}"));
+    let tables = Table::AIMED.map(Table::name).join(" and ");
+    writeln!(out, "mean absolute error of predicted rows of {tables}: {mean} (aim: {AIM})")?;
+    out.flush()
+}
+
+fn cycles_table(report: &Report) -> comfy_table::Table {
+    let mut table = table(&[
+        "preset",
+        "zone lock: alloc",
+        "free",
+        "LRU lock",
+        "other locks",
+        "work",
+        "faults/s",
+    ]);
+    for bar in &report.cycles {
+        let mut cells = vec![Cell::new(&bar.label)];
+        cells.extend(bar.parts.map(|part| right(format!("{part:.1} %"))));
+        cells.push(right(bar.faults_per_s.map(grouped).unwrap_or_default()));
+        table.add_row(cells);
+    }
+    table
+}
+
+/// A summary in a sentence.
+#[must_use]
+pub fn sentence(summary: &Summary) -> String {
+    let mean = |mean: Option<f64>| mean.map_or("-".into(), |mean| format!("{mean:.3}"));
+    format!(
+        "{} rows, {} not simulated; mean absolute error {} over {} predicted rows ({} over fitted \
+         ones); wrong sign: {} of {}",
+        summary.rows,
+        summary.missing,
+        mean(summary.mean_error),
+        summary.predicted,
+        mean(summary.mean_error_fitted),
+        summary.wrong_signs,
+        summary.signs
+    )
+}

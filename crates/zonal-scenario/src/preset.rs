@@ -1,0 +1,180 @@
+//! Presets by name, and what is to be done on one that is known by name only.
+//!
+//! ```
+//! use zonal_scenario::preset::{Preset, preset_called};
+//!
+//! assert_eq!(preset_called("skip-merge"), Ok(Preset::SkipMerge));
+//! ```
+
+use zonal::policy::Policy;
+use zonal::preset;
+
+/// A preset that real memory cannot have.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("no preset is called `{name}`; known presets: {known}")]
+pub struct UnknownPreset {
+    /// The name.
+    pub name: String,
+    /// The names there are.
+    pub known: String,
+}
+
+/// The allocator under test.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Preset {
+    /// Linux 4.16.
+    Linux416,
+    /// The same with per-CPU caches so large that `page_fault1` never leaves them.
+    HugeBatch,
+    /// Patch 2 of the 2018 series.
+    SkipMerge,
+    /// Patches 2 and 3.
+    Cluster,
+    /// Patches 2 to 4.
+    ClusterFree,
+    /// Linux 4.16 with four instances of the zone type `Normal` on each node.
+    SplitZones,
+    /// Linux 4.13: as 4.16, and lists are freed one by one.
+    Linux413,
+    /// Linux 3.16: the fair walk, exact dirty limits.
+    Linux316,
+    /// Patch 3 of the 2014 series: the fair walk with flags.
+    FairZone,
+    /// Patches 3 and 4: and cached dirty limits.
+    LessDirty,
+    /// zonal's own.
+    Zonal,
+}
+
+impl Preset {
+    /// All of them, in the order of the sources.
+    pub const ALL: [Self; 11] = [
+        Self::Linux416,
+        Self::HugeBatch,
+        Self::SkipMerge,
+        Self::Cluster,
+        Self::ClusterFree,
+        Self::SplitZones,
+        Self::Linux413,
+        Self::Linux316,
+        Self::FairZone,
+        Self::LessDirty,
+        Self::Zonal,
+    ];
+
+    /// Its name.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Linux416 => "Linux416",
+            Self::HugeBatch => "HugeBatch",
+            Self::SkipMerge => "SkipMerge",
+            Self::Cluster => "Cluster",
+            Self::ClusterFree => "ClusterFree",
+            Self::SplitZones => "SplitZones",
+            Self::Linux413 => "Linux413",
+            Self::Linux316 => "Linux316",
+            Self::FairZone => "FairZone",
+            Self::LessDirty => "LessDirty",
+            Self::Zonal => "Zonal",
+        }
+    }
+
+    /// Runs `work` on the preset's type. That of [`HugeBatch`](Self::HugeBatch) is
+    /// [`Linux416`](zonal::preset::Linux416): its larger caches are a setting, not a type.
+    pub fn with<W: OnPreset>(self, work: W) -> W::Output {
+        match self {
+            Self::Linux416 | Self::HugeBatch => work.run::<preset::Linux416>(),
+            Self::SkipMerge => work.run::<preset::SkipMerge>(),
+            Self::Cluster => work.run::<preset::Cluster>(),
+            Self::ClusterFree => work.run::<preset::ClusterFree>(),
+            Self::SplitZones => work.run::<preset::SplitZones>(),
+            Self::Linux413 => work.run::<preset::Linux413>(),
+            Self::Linux316 => work.run::<preset::Linux316>(),
+            Self::FairZone => work.run::<preset::FairZone>(),
+            Self::LessDirty => work.run::<preset::LessDirty>(),
+            Self::Zonal => work.run::<preset::Zonal>(),
+        }
+    }
+}
+
+/// Something to do on a preset that is known by name only: see [`Preset::with`].
+///
+/// It is compiled once for each preset, so a large one should hand over to code that is not
+/// generic as soon as it can.
+///
+/// ```
+/// use zonal::policy::Policy;
+/// use zonal_scenario::preset::{OnPreset, Preset};
+///
+/// struct Name;
+/// impl OnPreset for Name {
+///     type Output = &'static str;
+///     fn run<S: Policy>(self) -> &'static str {
+///         S::NAME
+///     }
+/// }
+/// assert_eq!(Preset::Cluster.with(Name), "Cluster");
+/// ```
+pub trait OnPreset {
+    /// What comes of it.
+    type Output;
+
+    /// Does it on the preset `S`.
+    fn run<S: Policy>(self) -> Self::Output;
+}
+
+/// The preset of that name, in any case and with or without dashes: `SkipMerge`, `skip-merge`.
+///
+/// # Errors
+///
+/// A text with the names there are.
+pub fn preset_called(text: &str) -> Result<Preset, String> {
+    let plain = |name: &str| name.replace(['-', '_'], "").to_ascii_lowercase();
+    let found = Preset::ALL.into_iter().find(|preset| plain(preset.name()) == plain(text));
+    found.ok_or_else(|| {
+        let known: Vec<_> = Preset::ALL.iter().map(|preset| preset.name()).collect();
+        format!("no preset is called `{text}`; known presets: {}", known.join(", "))
+    })
+}
+
+/// The presets that real memory can have: per-CPU caches of `HugeBatch`'s size are the
+/// simulator's, an arena takes no such setting.
+pub fn on_memory() -> impl Iterator<Item = Preset> {
+    Preset::ALL.into_iter().filter(|preset| *preset != Preset::HugeBatch)
+}
+
+/// Runs `work` on a preset that real memory can have.
+///
+/// # Errors
+///
+/// [`UnknownPreset`] for any other.
+pub fn with_preset<W: OnPreset>(preset: Preset, work: W) -> Result<W::Output, UnknownPreset> {
+    if on_memory().any(|known| known == preset) {
+        return Ok(preset.with(work));
+    }
+    let known: Vec<_> = on_memory().map(Preset::name).collect();
+    Err(UnknownPreset { name: preset.name().into(), known: known.join(", ") })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Name;
+
+    impl OnPreset for Name {
+        type Output = &'static str;
+        fn run<S: Policy>(self) -> &'static str {
+            S::NAME
+        }
+    }
+
+    #[test]
+    fn every_preset_has_the_type_of_its_name() {
+        for preset in Preset::ALL {
+            let name = if preset == Preset::HugeBatch { "Linux416" } else { preset.name() };
+            assert_eq!(preset.with(Name), name);
+        }
+    }
+}

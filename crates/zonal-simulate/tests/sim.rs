@@ -1,0 +1,182 @@
+//! `zonal sim`: what it prints, and what it says to impossible arguments.
+
+#[path = "../../zonal-reproduce/tests/fake/mod.rs"]
+mod fake;
+
+use std::path::Path;
+
+use assert_cmd::Command;
+use clap::Parser;
+use fake::exact;
+use predicates::str::contains;
+use serde_json::Value;
+use zonal_cli::error::Failure;
+use zonal_simulate::command::run_on;
+use zonal_simulate::error::SimulateError;
+use zonal_simulate::{self, Cli};
+
+fn printed(line: &str) -> (String, Result<(), SimulateError>) {
+    let line = format!("zonal sim {line} --no-progress");
+    let zonal_simulate::Command::Sim(args) = Cli::parse_from(line.split_whitespace()).command;
+    let mut out = Vec::new();
+    let result = run_on(&exact(), &args, &mut out);
+    (String::from_utf8(out).expect("UTF-8"), result)
+}
+
+/// Runs the command with `line`, which must be refused as bad input with each of `said`.
+fn refused(line: &str, said: &[&str]) {
+    let mut command = Command::cargo_bin("zonal-simulate").expect("the binary of this crate");
+    let mut run = command.arg("sim").args(line.split_whitespace()).assert().code(2).stdout("");
+    for text in said {
+        run = run.stderr(contains(*text));
+    }
+}
+
+#[test]
+fn a_table_has_figures_and_spins() {
+    let (text, result) =
+        printed("skylake_2s_112cpu page-fault1 --preset linux416,skip-merge --tasks 112");
+    result.expect("it runs");
+    for wanted in ["Linux416", "SkipMerge", "faults_per_s", "zone_lock_spin_alloc", "42.0", "80.0"]
+    {
+        assert!(text.contains(wanted), "no {wanted} in {text}");
+    }
+    assert!(!text.contains("frames"), "the profile was not asked for: {text}");
+}
+
+#[test]
+fn json_is_an_object_a_run() {
+    let (text, result) = printed(
+        "skylake_2s_112cpu page-fault1 --preset Linux416,Cluster --tasks 56,112 --json --seed 7",
+    );
+    result.expect("it runs");
+    let runs: Vec<Value> =
+        text.lines().map(|line| serde_json::from_str(line).expect("an object")).collect();
+    let order: Vec<_> =
+        runs.iter().map(|run| (run["preset"].clone(), run["tasks"].clone())).collect();
+    let expected = [("Linux416", 56), ("Linux416", 112), ("Cluster", 56), ("Cluster", 112)];
+    assert_eq!(order, expected.map(|(preset, tasks)| (preset.into(), tasks.into())));
+    let base = &runs[1];
+    assert_eq!(base["zone_lock_spin"], 80.0);
+    assert_eq!(base["zone_lock_spin_alloc"], 42.0);
+    assert_eq!(base["lru_lock_spin"], 5.0);
+    assert_eq!((&base["seed"], &base["lru"]), (&7.into(), &"node".into()));
+    assert!(base["faults_per_s"].is_f64());
+    // The same as rows, as `zonal reproduce` has them.
+    assert_eq!(base["kernel"], "Linux416");
+    let rows = base["rows"].as_array().expect("rows");
+    let row = rows.iter().find(|row| row["metric"] == "zone_lock_spin_alloc").expect("a row");
+    assert_eq!((&row["simulated"], &row["unit"]), (&42.0.into(), &"percent_cycles".into()));
+    assert_eq!(base["locks"][0]["waited"], 800_000);
+    assert_eq!(base["lines"][0]["near"], 3);
+}
+
+#[test]
+fn threads_do_not_show() {
+    let line = "broadwell_2s_40cpu page-fault1 --tasks 1,2,3,5,8,13,21,34 --json --jobs";
+    assert_eq!(printed(&format!("{line} 1")).0, printed(&format!("{line} 4")).0);
+}
+
+#[test]
+fn there_are_no_more_threads_than_runs() {
+    let line = "desktop_8cpu_4g page-fault1 --preset Zonal --tasks 1,2 --json --jobs";
+    assert_eq!(printed(&format!("{line} 4000000000")).0, printed(&format!("{line} 1")).0);
+}
+
+#[test]
+fn the_profile_is_by_lock_and_by_line() {
+    let (text, _) = printed("skylake_2s_112cpu page-fault1 --preset Linux416 --profile");
+    for wanted in ["zone × 2", "zone 0", "80.00", "frames", "transferred"] {
+        assert!(text.contains(wanted), "no {wanted} in {text}");
+    }
+}
+
+#[test]
+fn csv_has_a_line_for_each_number() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("runs.csv");
+    let line = format!("skylake_2s_112cpu page-fault1 --preset Linux416 --csv {}", path.display());
+    printed(&line).1.expect("it runs");
+    let text = std::fs::read_to_string(&path).expect("it is there");
+    let head = "machine,workload,kernel,tasks,lru,seed,quick,delay_ms,metric,value,unit";
+    assert!(text.starts_with(head), "{text}");
+    let run = "skylake_2s_112cpu,page-fault1,Linux416,112,node,1,false,0";
+    assert!(text.contains(&format!("{run},zone_lock_spin,80,percent_cycles")), "{text}");
+    let profile = ["locks.zone.0.waited,800000,cycles", "lines.frames.near,3,count"];
+    assert!(profile.iter().all(|it| !text.contains(it)), "it was not asked for: {text}");
+    printed(&format!("{line} --profile")).1.expect("it runs");
+    let text = std::fs::read_to_string(&path).expect("it is there");
+    assert!(profile.iter().all(|it| text.contains(&format!("{run},{it}"))), "{text}");
+}
+
+#[test]
+fn a_run_that_fails_is_named() {
+    let line = "zonal sim skylake_2s_112cpu kbuild --preset Zonal --no-progress";
+    let zonal_simulate::Command::Sim(args) = Cli::parse_from(line.split(' ')).command;
+    let fake = fake::Fake { fails: Some(zonal_sim::run::Workload::Kbuild), ..exact() };
+    let error = run_on(&fake, &args, &mut Vec::new()).expect_err("it fails");
+    assert_eq!(error.exit_code(), 1);
+    assert!(error.to_string().contains("Zonal on 112 CPUs"), "{error}");
+}
+
+#[test]
+fn unknown_names_list_the_known_ones() {
+    refused("skylake page-fault1", &["`skylake`", "skylake_2s_112cpu", "desktop_8cpu_4g"]);
+    refused("desktop_8cpu_4g page-fault9", &["page-fault9", "stress-highalloc"]);
+    refused("desktop_8cpu_4g page-fault1 --preset Linux9", &["`Linux9`", "SkipMerge"]);
+    refused("desktop_8cpu_4g page-fault1 --lru both", &["both", "split"]);
+}
+
+#[test]
+fn more_tasks_than_cpus() {
+    refused("desktop_8cpu_4g page-fault1 --tasks 9", &["9 tasks", "desktop_8cpu_4g", "1 to 8"]);
+    refused("desktop_8cpu_4g page-fault1 --tasks 4,0", &["0 tasks"]);
+}
+
+#[test]
+fn machine_files_that_will_not_do() {
+    refused("./nowhere.toml page-fault1", &["cannot be read", "nowhere.toml"]);
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("broken.toml");
+    std::fs::write(&path, "name = \"broken\"\ntitle = 3\n").expect("it can be written");
+    let said = |path: &Path| path.display().to_string();
+    refused(&format!("{} page-fault1", said(&path)), &["broken.toml:2:", "string"]);
+}
+
+#[test]
+fn what_does_not_fit_is_refused_once_and_before_anything_is_run() {
+    refused("desktop_8cpu_4g netperf --tasks 8,3", &["netperf does not fit", "an even number"]);
+    refused("skylake_2s_112cpu page-cache", &["one socket"]);
+    refused("desktop_8cpu_4g thp-mix --tasks 1", &["an even number"]);
+    let mut command = Command::cargo_bin("zonal-simulate").expect("the binary of this crate");
+    let said = command.args(["sim", "skylake_2s_112cpu", "page-cache"]).output().expect("it runs");
+    let said = String::from_utf8(said.stderr).expect("UTF-8");
+    assert_eq!(said.matches("does not fit").count(), 1, "{said}");
+}
+
+#[test]
+fn a_pause_is_for_requests_for_huge_pages_only() {
+    let said = ["--delay-ms", "has no meaning for page-fault1", "stress-highalloc"];
+    refused("desktop_8cpu_4g page-fault1 --delay-ms 100", &said);
+    let line = "desktop_8cpu_4g stress-highalloc --preset Zonal --quick --delay-ms 100";
+    let (text, result) = printed(line);
+    result.expect("it runs");
+    assert!(text.contains("100 ms between requests, quick"), "{text}");
+}
+
+#[test]
+fn a_file_is_kept_when_there_is_nothing_to_write() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("runs.csv");
+    std::fs::write(&path, "before").expect("it can be written");
+    let path = path.display();
+    let line =
+        format!("zonal sim desktop_8cpu_4g kbuild --preset Zonal --no-progress --csv {path}");
+    let zonal_simulate::Command::Sim(args) = Cli::parse_from(line.split(' ')).command;
+    let fake = fake::Fake { fails: Some(zonal_sim::run::Workload::Kbuild), ..exact() };
+    run_on(&fake, &args, &mut Vec::new()).expect_err("it fails");
+    assert_eq!(std::fs::read_to_string(path.to_string()).expect("it is there"), "before");
+    std::fs::remove_file(path.to_string()).expect("it is there");
+    run_on(&fake, &args, &mut Vec::new()).expect_err("it fails");
+    assert_eq!(directory.path().read_dir().expect("it is there").count(), 0, "nothing is left");
+}
