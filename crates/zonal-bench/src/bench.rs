@@ -16,6 +16,7 @@ use std::io::{self, Write};
 
 use crate::args::BenchArgs;
 use crate::engine::{Outcome, Progress, Run};
+use crate::headline;
 use crate::options::Options;
 use crate::plan::{self, Plan};
 use crate::pool::Pool;
@@ -25,6 +26,7 @@ use crate::workload::Workload;
 use zonal_cli::bar::Bar;
 use zonal_cli::error::LabError;
 use zonal_cli::size::human;
+use zonal_cli::terminal;
 
 /// The engine's steps on the bar.
 struct Shown(Bar);
@@ -59,7 +61,7 @@ pub fn run(args: &BenchArgs, entries: &[Entry], out: &mut dyn Write) -> Result<(
         if json {
             report::json_lines(&outcome.rows, out)?;
         } else if !outcome.rows.is_empty() {
-            report::print(variant(run), run.touch, &outcome.rows, out)?;
+            report::print(variant(run), run.touch, &outcome.rows, true, out)?;
             report::details(run.workload, &outcome.rows, out)?;
         }
     }
@@ -79,14 +81,13 @@ pub fn first(args: &BenchArgs, entries: &[Entry], out: &mut dyn Write) -> Result
     let pool = start(&plan)?;
     writeln!(out, "{}", machine_line(&plan, args))?;
     for run in &plan.runs {
-        let outcome = measure(run, &pool, false)?;
-        report::print(variant(run), false, &outcome.rows, out)?;
+        let outcome = measure(run, &pool, args.no_progress)?;
+        report::print(variant(run), false, &outcome.rows, false, out)?;
         writeln!(out)?;
-        for verdict in report::verdicts(&outcome.rows) {
-            writeln!(out, "{verdict}")?;
+        for sentence in headline::sentences(&outcome.rows) {
+            writeln!(out, "{}", terminal::strong(&terminal::fold(&sentence)))?;
         }
     }
-    writeln!(out, "More: zonal bench all, zonal bench --help")?;
     Ok(())
 }
 

@@ -272,6 +272,7 @@ impl Run {
             samples: summary.samples,
             dropped: summary.dropped,
             disturbed: summary.disturbed,
+            scattered: summary.scattered,
             scaling: None,
             unit: self.workload.unit(),
             round_trip_ns: summary.round_trip_ns.map(round),

@@ -98,22 +98,38 @@ impl Figure {
     #[must_use]
     pub const fn heading(self) -> &'static str {
         match self {
-            Self::Order0Rate => "order 0, M/s",
-            Self::Order9Rate => "order 9, M/s",
-            Self::FallbackRate => "fell back, M/s",
-            Self::SuccessRate => "success %",
-            Self::MeanNsPerBlock => "ns a block",
+            Self::Order0Rate => "order 0",
+            Self::Order9Rate => "order 9",
+            Self::FallbackRate => "fell back",
+            Self::SuccessRate => "success",
+            Self::MeanNsPerBlock => "each block",
             Self::MeanNsServed => "served in",
             Self::Attempts => "attempts",
             Self::PagesMigrated => "migrated",
             Self::PagesReclaimed => "reclaimed",
             Self::BlocksRecovered => "2 MiB blocks",
-            Self::BlocksPossible => "of",
+            Self::BlocksPossible => "of possible",
             Self::FreeBatches => "batches",
-            Self::SingleUnmovable => "unmovable %",
-            Self::SingleMovable => "movable %",
-            Self::SingleReclaimable => "reclaimable %",
+            Self::SingleUnmovable => "only unmovable",
+            Self::SingleMovable => "only movable",
+            Self::SingleReclaimable => "only reclaimable",
             Self::HoldFramesMax => "longest hold",
+        }
+    }
+
+    /// The unit that a table shows it in.
+    #[must_use]
+    pub const fn unit(self) -> &'static str {
+        match self {
+            Self::Order0Rate | Self::Order9Rate | Self::FallbackRate => "M/s",
+            Self::SuccessRate
+            | Self::SingleUnmovable
+            | Self::SingleMovable
+            | Self::SingleReclaimable => "%",
+            Self::MeanNsPerBlock | Self::MeanNsServed => "ns",
+            Self::Attempts | Self::BlocksRecovered | Self::BlocksPossible | Self::FreeBatches => "",
+            Self::PagesMigrated | Self::PagesReclaimed => "pages",
+            Self::HoldFramesMax => "frames",
         }
     }
 

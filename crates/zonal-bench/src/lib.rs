@@ -72,6 +72,7 @@ pub mod bench;
 pub mod case;
 pub mod engine;
 pub mod figures;
+pub mod headline;
 pub mod loops;
 pub mod machine;
 pub mod memory;

@@ -13,11 +13,10 @@
 //! assert!(facts.iter().any(|fact| fact.metric == "thp_score" && fact.preset() == Some("SkipMerge")));
 //! ```
 
-use comfy_table::{Cell, CellAlignment, Table, presets};
-
 use crate::figures::Figure;
 use crate::stats::Row;
 use crate::workload::Workload;
+use zonal_cli::table::Table;
 
 /// Where the numbers are from.
 pub const SOURCE: &str = "source: A. Lu, RFC v2 0/4 to 4/4, March 2018 (Linux 4.16)";
@@ -106,11 +105,15 @@ pub fn table(workload: Workload, rows: &[Row]) -> Option<Table> {
     if facts.is_empty() {
         return None;
     }
-    let mut table = Table::new();
-    table.load_preset(presets::UTF8_FULL_CONDENSED);
-    table.set_header([
-        "preset", "workload", "metric", "value", "unit", "of base", "here", "machine",
-    ]);
+    let mut table = Table::new(2);
+    table.text("preset");
+    table.text("workload");
+    table.text("metric");
+    table.number("value", "");
+    table.text("unit");
+    table.number("of base", "");
+    table.number("here", "");
+    table.text("machine");
     for fact in &facts {
         let of = |other: &&Fact| {
             (&other.workload, &other.metric, &*other.kernel)
@@ -120,16 +123,15 @@ pub fn table(workload: Workload, rows: &[Row]) -> Option<Table> {
         let here = fact.preset().and_then(|preset| measured(rows, fact, preset));
         let here = here.zip(measured(rows, fact, BASE)).filter(|(_, base)| *base > 0.0);
         let ratio = |ratio: Option<f64>| ratio.map_or(String::new(), |it| format!("{it:.2}"));
-        let right = |text: String| Cell::new(text).set_alignment(CellAlignment::Right);
-        table.add_row([
-            Cell::new(fact.preset().unwrap_or(&fact.kernel)),
-            Cell::new(&fact.workload),
-            Cell::new(&fact.metric),
-            right(fact.value.to_string()),
-            Cell::new(&fact.unit),
-            right(ratio(base.map(|base| fact.value / base))),
-            right(ratio(here.map(|(value, base)| value / base))),
-            Cell::new(&fact.machine),
+        table.row([
+            fact.preset().unwrap_or(&fact.kernel).to_owned(),
+            fact.workload.clone(),
+            fact.metric.clone(),
+            fact.value.to_string(),
+            fact.unit.clone(),
+            ratio(base.map(|base| fact.value / base)),
+            ratio(here.map(|(value, base)| value / base)),
+            fact.machine.clone(),
         ]);
     }
     Some(table)

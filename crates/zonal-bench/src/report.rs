@@ -14,8 +14,6 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use comfy_table::{Cell, CellAlignment, Table, presets};
-
 use crate::engine::Outcome;
 use crate::figures::{Figure, HOLD_CLASSES};
 use crate::options::Options;
@@ -25,6 +23,8 @@ use crate::subject::Group;
 use crate::workload::Workload;
 use zonal_cli::error::LabError;
 use zonal_cli::outfile::OutFile;
+use zonal_cli::table::Table;
+use zonal_cli::terminal;
 
 /// The files results go to.
 #[derive(Debug)]
@@ -109,55 +109,68 @@ pub fn json_lines(rows: &[Row], out: &mut dyn Write) -> io::Result<()> {
     out.flush()
 }
 
-fn number(ns: f64) -> String {
+pub(crate) fn number(ns: f64) -> String {
     if ns < 100.0 { format!("{ns:.2}") } else { format!("{ns:.0}") }
 }
 
-/// The table of one workload: by variant and thread count, the fastest first.
+/// What names a subject in a table: presets of zonal have two paths, others have the one they have.
+pub(crate) fn name(row: &Row) -> String {
+    match row.group {
+        Group::Zonal => format!("{} {}", row.subject, row.path),
+        Group::Peer | Group::Reference => row.subject.to_owned(),
+    }
+}
+
+/// The threads of a row, and how far their CPUs are apart.
+fn threads(row: &Row) -> String {
+    let distance = row.distance.map_or(String::new(), |it| format!(" {}", it.name()));
+    format!("{}{distance}", row.threads)
+}
+
+/// The table of one workload: by variant and thread count, the fastest first; with the figures
+/// that it counts beside the time, if they are wanted.
 #[must_use]
-pub fn table(rows: &[Row]) -> Table {
-    let mut table = Table::new();
-    table.load_preset(presets::UTF8_FULL_CONDENSED);
+pub fn table(rows: &[Row], figures: bool) -> Table {
     let has = |figure: &Figure| rows.iter().any(|row| row.figures.get(*figure).is_some());
-    let figures: Vec<Figure> = Figure::ALL.into_iter().filter(has).collect();
-    let variants = rows.iter().any(|row| row.variant.is_some());
-    let several = rows.iter().any(|row| row.threads > 1);
-    let disturbed = rows.iter().any(|row| row.disturbed);
-    let mut header = vec!["subject", "path", "threads"];
-    header.extend(variants.then_some("variant"));
-    header.extend(several.then_some("distance"));
-    header.extend(["ns", "min", "max"]);
-    header.extend(several.then_some("scaling"));
-    header.extend(figures.iter().map(|figure| figure.heading()));
-    header.extend(["samples", "dropped"]);
-    header.extend(disturbed.then_some("disturbed"));
-    table.set_header(&header);
+    let figures: Vec<Figure> = Figure::ALL.into_iter().filter(|it| figures && has(it)).collect();
+    let mut table = Table::new(3);
+    table.text("subject");
+    table.text("threads");
+    table.text("variant");
+    table.number("median", "ns");
+    table.number("range", "ns");
+    table.number("scaling", "1: ideal");
+    table.number("kept", "samples");
+    table.text("mark");
+    for figure in &figures {
+        table.number(figure.heading(), figure.unit());
+    }
     let mut rows: Vec<&Row> = rows.iter().collect();
     rows.sort_by(|a, b| {
         let key = (&a.variant, a.threads, a.distance).cmp(&(&b.variant, b.threads, b.distance));
         key.then(a.ns_per_frame.total_cmp(&b.ns_per_frame))
     });
     for row in rows {
-        let right = |text: String| Cell::new(text).set_alignment(CellAlignment::Right);
-        let mut cells = vec![Cell::new(row.subject), Cell::new(row.path)];
-        cells.push(right(row.threads.to_string()));
-        cells.extend(variants.then(|| Cell::new(row.variant.as_deref().unwrap_or(""))));
-        cells.extend(several.then(|| Cell::new(row.distance.map_or("", |it| it.name()))));
-        cells.extend([row.ns_per_frame, row.min, row.max].map(|ns| right(number(ns))));
-        let scaling = row.scaling.map_or(String::new(), |scaling| format!("{scaling:.2}"));
-        cells.extend(several.then(|| right(scaling)));
-        cells.extend(figures.iter().map(|figure| {
-            right(row.figures.get(*figure).map_or(String::new(), |value| figure.shown(value)))
-        }));
-        cells.push(right(row.samples.to_string()));
-        cells.push(right(row.dropped.to_string()));
-        cells.extend(disturbed.then(|| Cell::new(if row.disturbed { "yes" } else { "" })));
-        table.add_row(cells);
+        let own = [
+            name(row),
+            threads(row),
+            row.variant.clone().unwrap_or_default(),
+            number(row.ns_per_frame),
+            format!("{}–{}", number(row.min), number(row.max)),
+            row.scaling.map_or(String::new(), |scaling| format!("{scaling:.2}")),
+            format!("{}/{}", row.samples, row.samples + row.dropped),
+            row.mark().to_owned(),
+        ];
+        let counted = figures.iter().map(|figure| {
+            row.figures.get(*figure).map_or(String::new(), |value| figure.shown(value))
+        });
+        table.row(own.into_iter().chain(counted));
     }
     table
 }
 
-/// Prints the table of one workload with what a reader must know.
+/// Prints the table of one workload with what a reader must know; with the figures that it counts
+/// beside the time, if they are wanted.
 ///
 /// # Errors
 ///
@@ -166,30 +179,38 @@ pub fn print(
     (workload, options): (Workload, Options),
     touch: bool,
     rows: &[Row],
+    figures: bool,
     out: &mut dyn Write,
 ) -> io::Result<()> {
     let touched = if touch && workload.touches() { ", each page written to" } else { "" };
     writeln!(out, "\n{}: {}{touched}", workload.name(), workload.about())?;
-    writeln!(out, "{}", table(rows))?;
+    writeln!(out, "{}", table(rows, figures))?;
     let each = if workload == Workload::ProducerConsumer { "pair of threads" } else { "thread" };
-    writeln!(
-        out,
-        "ns: median wall time to {} one {}, per {each}.",
-        workload.timed(options),
-        workload.unit()
-    )?;
+    let (timed, unit) = (workload.timed(options), workload.unit());
+    let told =
+        format!("ns: wall time to {timed} one {unit}, per {each}; median and range of those kept.");
+    writeln!(out, "{}", terminal::fold(&told))?;
     let mut told = Vec::new();
     for row in rows.iter().filter(|row| !row.note.is_empty()) {
         if !told.contains(&(row.subject, row.note)) {
             told.push((row.subject, row.note));
-            writeln!(out, "  {}: {}", row.subject, row.note)?;
+            writeln!(out, "{}", terminal::fold(&format!("  {}: {}", row.subject, row.note)))?;
         }
     }
-    if rows.iter().any(|row| row.disturbed) {
-        writeln!(
-            out,
-            "disturbed: a thread lost its CPU in every sample; run it again on an idle machine."
-        )?;
+    let marks = [
+        ("disturbed", "a thread lost its CPU in every sample"),
+        ("scattered", "samples lie twice apart in their middle half, or ten times in all"),
+        ("few", "fewer than three samples were kept"),
+    ];
+    let mut marked = false;
+    for (mark, meaning) in marks {
+        if rows.iter().any(|row| row.mark() == mark) {
+            marked = true;
+            writeln!(out, "{}: {meaning}.", terminal::warning(mark))?;
+        }
+    }
+    if marked {
+        writeln!(out, "Marked rows are compared with nothing; run it again on an idle machine.")?;
     }
     out.flush()
 }
@@ -202,21 +223,16 @@ pub fn print(
 /// Those of `out`.
 pub fn details(workload: Workload, rows: &[Row], out: &mut dyn Write) -> io::Result<()> {
     let counted = rows.iter().filter_map(|row| Some((row, row.hold_frames?)));
-    let mut holds = Table::new();
-    holds.load_preset(presets::UTF8_FULL_CONDENSED);
-    let mut header = vec!["subject".to_owned(), "path".into(), "threads".into()];
-    let bounds = (0..HOLD_CLASSES).map(|class| match class {
-        12 => "more".to_owned(),
-        class => format!("<{}", 1u32 << class),
-    });
-    header.extend(bounds);
-    holds.set_header(header);
+    let mut holds = Table::new(2);
+    holds.text("subject");
+    holds.text("threads");
+    for class in 0..HOLD_CLASSES {
+        let bound = if class == 12 { "more".to_owned() } else { format!("<{}", 1u32 << class) };
+        holds.number(bound, "");
+    }
     for (row, counts) in counted {
-        let right = |text: String| Cell::new(text).set_alignment(CellAlignment::Right);
-        let mut cells = vec![Cell::new(row.subject), Cell::new(row.path)];
-        cells.push(right(row.threads.to_string()));
-        cells.extend(counts.map(|count| right(count.to_string())));
-        holds.add_row(cells);
+        let counts = counts.map(|n| if n == 0 { String::new() } else { n.to_string() });
+        holds.row([name(row), threads(row)].into_iter().chain(counts));
     }
     if !holds.is_empty() {
         writeln!(out, "\nHolds of the zone lock by frames of work in them:\n{holds}")?;
@@ -246,33 +262,4 @@ pub fn absences(workload: Workload, outcome: &Outcome, out: &mut dyn Write) -> i
         )?;
     }
     Ok(())
-}
-
-/// One sentence for a newcomer per thread count: the fastest preset against the fastest peer.
-#[must_use]
-pub fn verdicts(rows: &[Row]) -> Vec<String> {
-    let fastest = |rows: &[&Row], wanted: Group| -> Option<(&'static str, f64)> {
-        let of = rows.iter().filter(|row| row.group == wanted);
-        let best = of.min_by(|a, b| a.ns_per_frame.total_cmp(&b.ns_per_frame))?;
-        Some((best.subject, best.ns_per_frame))
-    };
-    let mut keys: Vec<_> = rows.iter().map(|row| (row.threads, row.distance)).collect();
-    keys.sort_unstable();
-    keys.dedup();
-    keys.into_iter()
-        .filter_map(|(threads, distance)| {
-            let alike = |row: &&Row| (row.threads, row.distance) == (threads, distance);
-            let rows: Vec<&Row> = rows.iter().filter(alike).collect();
-            let (preset, ours) = fastest(&rows, Group::Zonal)?;
-            let (peer, theirs) = fastest(&rows, Group::Peer)?;
-            let apart = distance.map_or(String::new(), |it| format!(", CPUs {}", it.name()));
-            Some(format!(
-                "{threads} thread(s){apart}: {preset} takes {} ns a frame, {peer} {} ns: {:.1} \
-                 times as long.",
-                number(ours),
-                number(theirs),
-                theirs / ours
-            ))
-        })
-        .collect()
 }

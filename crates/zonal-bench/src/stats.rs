@@ -74,6 +74,21 @@ pub fn wanted(asked: usize, samples: &[Sample]) -> usize {
     asked.saturating_mul(times)
 }
 
+/// The middle half of quiet samples spreads by less than this; where the CPUs share a lock, up to
+/// half as much again was seen.
+const MIDDLE: f64 = 2.0;
+/// All of them spread by less than this.
+const ALL: f64 = 10.0;
+/// Samples that a row is over at least for anything to be said of it.
+const FEW: usize = 3;
+
+/// Whether samples, ascending, lie so far apart that their median says little.
+fn is_scattered(ns: &[f64]) -> bool {
+    let at = |part: usize| ns.get(ns.len() * part / 4).or(ns.last()).copied().unwrap_or(0.0);
+    let (least, most) = (at(0), at(4));
+    at(3) > MIDDLE * at(1) || most > ALL * least
+}
+
 /// One line of a result: a workload on a subject with a number of threads at a distance.
 ///
 /// These are the fields of a JSON line and the columns of a CSV file; there the figures are
@@ -108,8 +123,11 @@ pub struct Row {
     pub dropped: usize,
     /// Whether a thread lost its CPU in every sample, so that none could be left out.
     pub disturbed: bool,
+    /// Whether the samples lie so far apart that their median says little: the middle half by two
+    /// times, or all by ten.
+    pub scattered: bool,
     /// Throughput against `threads` times the throughput of one thread of the same subject in the
-    /// same run: 1 is perfect.
+    /// same run: 1 is perfect. None if either row is [unsound](Self::is_sound).
     pub scaling: Option<f64>,
     /// What a frame is in `ns_per_frame`.
     pub unit: &'static str,
@@ -131,9 +149,29 @@ pub struct Row {
     pub note: &'static str,
 }
 
+impl Row {
+    /// Whether its median may be compared with others: the samples are at least three, had their
+    /// CPUs to themselves and do not contradict each other.
+    #[must_use]
+    pub fn is_sound(&self) -> bool {
+        self.samples >= FEW && !self.disturbed && !self.scattered
+    }
+
+    /// What is wrong with it, in a word.
+    #[must_use]
+    pub fn mark(&self) -> &'static str {
+        match (self.disturbed, self.scattered) {
+            (true, _) => "disturbed",
+            (false, true) => "scattered",
+            (false, false) if self.samples < FEW => "few",
+            (false, false) => "",
+        }
+    }
+}
+
 impl Serialize for Row {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut row = serializer.serialize_struct("Row", 20 + Figure::ALL.len())?;
+        let mut row = serializer.serialize_struct("Row", 21 + Figure::ALL.len())?;
         row.serialize_field("workload", self.workload)?;
         row.serialize_field("subject", self.subject)?;
         row.serialize_field("path", &self.path)?;
@@ -155,6 +193,7 @@ impl Serialize for Row {
         row.serialize_field("memory", &self.memory)?;
         row.serialize_field("seed", &self.seed)?;
         row.serialize_field("touch", &self.touch)?;
+        row.serialize_field("scattered", &self.scattered)?;
         row.serialize_field("note", self.note)?;
         row.end()
     }
@@ -173,6 +212,8 @@ pub struct Summary {
     pub dropped: usize,
     /// Whether only disturbed samples were to be had.
     pub disturbed: bool,
+    /// Whether they lie too far apart.
+    pub scattered: bool,
     /// Median round trip.
     pub round_trip_ns: Option<f64>,
     /// Medians of the figures.
@@ -215,19 +256,21 @@ fn summary(distance: Option<Distance>, samples: &[&Sample]) -> Option<Summary> {
         samples: kept.len(),
         dropped: samples.len() - kept.len(),
         disturbed,
+        scattered: is_scattered(&ns),
         round_trip_ns: median(&mut over(&|sample| sample.round_trip.map(|(before, _)| before))),
         figures: Figures::median(&figures),
     })
 }
 
-/// Fills in [`Row::scaling`] from the one-thread rows of the same subjects and workload.
+/// Fills in [`Row::scaling`] from the one-thread rows of the same subjects and workload, where
+/// both are sound.
 pub fn scale(rows: &mut [Row]) {
     let single: Vec<_> = rows
         .iter()
-        .filter(|row| row.threads == 1)
+        .filter(|row| row.threads == 1 && row.is_sound())
         .map(|row| (row.workload, row.variant.clone(), row.subject, row.path, row.ns_per_frame))
         .collect();
-    for row in rows.iter_mut().filter(|row| row.threads > 1) {
+    for row in rows.iter_mut().filter(|row| row.threads > 1 && row.is_sound()) {
         let key = (row.workload, &row.variant, row.subject, row.path);
         let alone = single.iter().find(|(w, v, s, p, _)| (*w, v, *s, *p) == key);
         row.scaling = alone.map(|(.., ns)| ns / row.ns_per_frame);
@@ -292,6 +335,14 @@ mod tests {
         assert_eq!(wanted(2, &[sample(10, false, near), moved()]), 2);
         assert_eq!(wanted(3, &[moved(), moved()]), 24);
         assert_eq!(summarise(&[moved(), moved()]).len(), 0);
+    }
+
+    #[test]
+    fn samples_that_contradict_each_other_are_scattered() {
+        assert!(!is_scattered(&[38.0, 40.0, 41.0, 44.0, 90.0]), "one was unlucky");
+        assert!(is_scattered(&[194.0, 198.0, 201.0, 210.0, 7654.0]), "by ten times");
+        assert!(is_scattered(&[10.0, 11.0, 12.0, 24.0, 25.0]), "half of them are others");
+        assert!(!is_scattered(&[5.0]) && !is_scattered(&[]));
     }
 
     #[test]

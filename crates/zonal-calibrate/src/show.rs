@@ -14,7 +14,7 @@
 
 use std::io::{self, Write};
 
-use comfy_table::{Cell, CellAlignment, Table, presets};
+use zonal_cli::table::Table;
 
 use super::describe::{Description, Origin, REFERENCE};
 use super::quantity::{Figure, Quantity, Unit};
@@ -25,23 +25,10 @@ fn number(value: f64) -> String {
     if value < 100.0 { format!("{value:.2}") } else { format!("{value:.0}") }
 }
 
-fn right(text: String) -> Cell {
-    Cell::new(text).set_alignment(CellAlignment::Right)
-}
-
-fn new_table(header: &[&str]) -> Table {
-    let mut table = Table::new();
-    table.load_preset(presets::UTF8_FULL_CONDENSED);
-    table.set_header(header);
-    table
-}
-
-fn figures(figure: &Figure) -> Vec<Cell> {
-    let mut cells: Vec<Cell> =
-        [figure.median, figure.min, figure.max].map(|value| right(number(value))).into();
+fn figures(figure: &Figure) -> [String; 5] {
+    let [median, min, max] = [figure.median, figure.min, figure.max].map(number);
     let dropped = if figure.disturbed { "disturbed".into() } else { figure.dropped.to_string() };
-    cells.extend([right(figure.samples.to_string()), right(dropped)]);
-    cells
+    [median, min, max, figure.samples.to_string(), dropped]
 }
 
 /// Prints tables of what was measured, and what was not.
@@ -53,22 +40,29 @@ pub fn tables(survey: &Survey, description: &Description, out: &mut dyn Write) -
     let machine = &description.machine;
     writeln!(out, "{}", machine.title)?;
     let ghz = machine.clock.nominal_ghz;
-    let mut table = new_table(&["", "median", "min", "max", "samples", "dropped", "", "cycles"]);
+    let mut table = Table::new(1);
+    table.text("what");
+    table.text("unit");
+    for head in ["median", "min", "max"] {
+        table.number(head, "");
+    }
+    table.number("median", "cycles");
+    table.number("samples", "");
+    table.number("dropped", "");
     for (quantity, figure) in survey.ledger.figures() {
-        let mut cells = vec![Cell::new(quantity.about())];
-        cells.extend(figures(&figure));
         let unit = quantity.unit();
-        cells.push(Cell::new(unit));
         let is_time = unit == Unit::Nanoseconds;
-        cells.push(right(if is_time { number(figure.median * ghz) } else { String::new() }));
-        table.add_row(cells);
+        let cycles = if is_time { number(figure.median * ghz) } else { String::new() };
+        let [median, min, max, samples, dropped] = figures(&figure);
+        let name = quantity.about().to_string();
+        table.row([name, unit.to_string(), median, min, max, cycles, samples, dropped]);
     }
     writeln!(out, "{table}")?;
     writeln!(out, "cycles: of the nominal clock, {ghz} GHz.")?;
     if survey.pairs.is_empty() {
         writeln!(out, "One CPU: nothing to say of lines that another has written.")?;
     } else {
-        writeln!(out, "\nA line between two CPUs, in ns:\n{}", pairs(&survey.pairs))?;
+        writeln!(out, "\nA line between two CPUs:\n{}", pairs(&survey.pairs))?;
     }
     for note in &survey.notes {
         writeln!(out, "Note: {note}.")?;
@@ -83,31 +77,25 @@ pub fn tables(survey: &Survey, description: &Description, out: &mut dyn Write) -
 }
 
 fn pairs(pairs: &[PairFigure]) -> Table {
-    let mut table = new_table(&[
-        "CPUs",
-        "lie",
-        "distance",
-        "round trip",
-        "min",
-        "max",
-        "load",
-        "min",
-        "max",
-        "samples",
-        "dropped",
-    ]);
+    let mut table = Table::new(1);
+    table.text("CPUs");
+    table.text("lie");
+    table.text("distance");
+    for head in ["round trip", "min", "max", "load", "min", "max"] {
+        table.number(head, "ns");
+    }
+    table.number("samples", "");
+    table.number("dropped", "");
     for pair in pairs {
         let lie = match pair.kinship {
             Kinship::Sibling => "one core",
             Kinship::Socket => "one socket",
             Kinship::Apart => "two sockets",
         };
-        let mut cells = vec![Cell::new(format!("{}, {}", pair.a, pair.b)), Cell::new(lie)];
-        cells.push(Cell::new(pair.distance.name()));
+        let own = [format!("{}, {}", pair.a, pair.b), lie.into(), pair.distance.name().into()];
         let Figure { median, min, max, .. } = pair.round_trip;
-        cells.extend([median, min, max].map(|ns| right(number(ns))));
-        cells.extend(figures(&pair.line));
-        table.add_row(cells);
+        let trip = [median, min, max].map(number);
+        table.row(own.into_iter().chain(trip).chain(figures(&pair.line)));
     }
     table
 }

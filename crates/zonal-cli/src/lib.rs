@@ -1,5 +1,5 @@
 //! What the commands of zonal's lab share: sizes and times as people write them, errors and exit
-//! codes, files that results go to, progress bars.
+//! codes, files that results go to, tables, progress bars.
 //!
 //! ```
 //! assert_eq!(zonal_cli::size::parse_size("256MiB"), Ok(256 << 20));
@@ -10,3 +10,5 @@ pub mod command;
 pub mod error;
 pub mod outfile;
 pub mod size;
+pub mod table;
+pub mod terminal;

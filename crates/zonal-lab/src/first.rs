@@ -15,6 +15,13 @@ use zonal_cli::error::LabError;
 /// is fastest on two. `zonal bench page-fault1` shows all.
 const PEERS: [&str; 3] = ["bitmap-allocator", "buddy-slab-allocator", "frame-alloc"];
 
+/// What to do next, and what that shows.
+const NEXT: [(&str, &str); 3] = [
+    ("bench page-fault1", "all presets and peers"),
+    ("sim --list", "simulated machines"),
+    ("help", "every command"),
+];
+
 /// What this program can measure itself.
 pub(crate) fn entries() -> Vec<Entry> {
     let mut entries = vec![
@@ -56,7 +63,18 @@ fn args() -> BenchArgs {
 ///
 /// [`LabError`].
 pub(crate) fn run(out: &mut dyn Write) -> Result<(), LabError> {
-    bench::first(&args(), &entries(), out)
+    bench::first(&args(), &entries(), out)?;
+    let zonal = program();
+    writeln!(out, "\nNext:")?;
+    for (line, what) in NEXT {
+        writeln!(out, "  {:<54} {what}", format!("{zonal} {line}"))?;
+    }
+    Ok(())
+}
+
+/// What a person types to run this program.
+fn program() -> &'static str {
+    if std::env::var_os("CARGO").is_some() { "cargo run --release --" } else { "zonal" }
 }
 
 #[cfg(test)]

@@ -40,7 +40,6 @@ use std::io::{self, BufReader, Write};
 use std::path::PathBuf;
 
 use clap::Args;
-use comfy_table::{Cell, CellAlignment, Table, presets};
 use serde::Serialize;
 use zonal::policy::Policy;
 use zonal_sim::machine::Machine;
@@ -51,6 +50,7 @@ use zonal_sim::run::{OnPreset, Preset};
 use crate::error::ReplayError;
 use trace::{Counts, Trace};
 use zonal_cli::size::parse_size;
+use zonal_cli::table::Table;
 use zonal_scenario::preset::{preset_called, with_preset};
 use zonal_simulate::runs::{Simulator, machine_called};
 
@@ -233,27 +233,32 @@ fn print(args: &ReplayArgs, counts: &Counts, rows: &[Row], out: &mut dyn Write) 
 
 fn table(rows: &[Row]) -> Table {
     let simulated = rows.iter().any(|row| row.machine.is_some());
-    let mut table = Table::new();
-    table.load_preset(presets::UTF8_FULL_CONDENSED);
-    let mut header = vec!["preset", "threads", "operations", "seconds"];
-    header.push(if simulated { "cycles an op" } else { "ns an op" });
-    header.extend(["failures", "peak frames", "hold max"]);
-    header.extend(simulated.then_some("zone lock spin %"));
-    header.push("blocks by zone");
-    table.set_header(header);
-    let right = |text: String| Cell::new(text).set_alignment(CellAlignment::Right);
+    let mut table = Table::new(2);
+    table.text("preset");
+    table.number("threads", "");
+    table.number("operations", "");
+    table.number("time", "s");
+    table.number("an op", if simulated { "cycles" } else { "ns" });
+    table.number("failures", "");
+    table.number("peak", "frames");
+    table.number("longest hold", "frames");
+    table.number("zone lock spin", "%");
+    table.number("blocks by zone", "");
     for row in rows {
         let each = row.ns_per_op.or(row.cycles_per_op).unwrap_or_default();
-        let mut cells = vec![Cell::new(&row.preset)];
-        cells.extend([row.threads.to_string(), row.operations.to_string()].map(right));
-        cells.extend([format!("{:.6}", row.seconds), format!("{each:.1}")].map(right));
-        cells.extend(
-            [row.failures, row.peak_frames, row.hold_max.into()].map(|n| right(n.to_string())),
-        );
-        cells.extend(row.zone_lock_spin.map(|percent| right(format!("{percent:.2}"))));
         let zones: Vec<String> = row.zones.iter().map(u64::to_string).collect();
-        cells.push(right(zones.join(" ")));
-        table.add_row(cells);
+        table.row([
+            row.preset.clone(),
+            row.threads.to_string(),
+            row.operations.to_string(),
+            format!("{:.6}", row.seconds),
+            format!("{each:.1}"),
+            row.failures.to_string(),
+            row.peak_frames.to_string(),
+            row.hold_max.to_string(),
+            row.zone_lock_spin.map_or(String::new(), |percent| format!("{percent:.2}")),
+            zones.join(" "),
+        ]);
     }
     table
 }

@@ -10,7 +10,7 @@
 
 use std::io::{self, Write};
 
-use comfy_table::{Cell, CellAlignment, presets};
+use zonal_cli::table::Table as Shown;
 
 use super::Report;
 use super::facts::{Table, Unit};
@@ -64,57 +64,47 @@ pub fn remark(row: &Row) -> String {
     }
 }
 
-fn right(text: String) -> Cell {
-    Cell::new(text).set_alignment(CellAlignment::Right)
-}
-
-fn table(header: &[&str]) -> comfy_table::Table {
-    let mut table = comfy_table::Table::new();
-    table.load_preset(presets::UTF8_FULL_CONDENSED);
-    table.set_header(header);
-    table
-}
-
-fn rows_table(rows: &[&Row]) -> comfy_table::Table {
-    let tasks = rows.iter().any(|row| row.tasks.is_some());
-    let workloads = rows.iter().any(|row| row.workload != rows[0].workload);
-    let changes = rows.iter().any(|row| row.published_change.is_some());
-    let remarks = rows.iter().any(|row| !remark(row).is_empty());
-    let mut header = Vec::new();
-    header.extend(workloads.then_some("workload"));
-    header.extend(tasks.then_some("tasks"));
-    header.extend(["kernel", "metric", "published", "simulated", "error"]);
-    header.extend(changes.then_some("published change"));
-    header.extend(changes.then_some("simulated change"));
-    header.push("kind");
-    header.extend(remarks.then_some("remark"));
-    let mut table = table(&header);
-    let or_nothing = |text: Option<String>| right(text.unwrap_or_default());
+fn rows_table(rows: &[&Row]) -> Shown {
+    let several = rows.iter().any(|row| row.workload != rows[0].workload);
+    let mut table = Shown::new(4);
+    table.text("workload");
+    table.number("tasks", "");
+    table.text("kernel");
+    table.text("metric");
+    for head in ["published", "simulated", "error", "published change", "simulated change"] {
+        table.number(head, "");
+    }
+    table.text("kind");
+    table.text("remark");
     for row in rows {
-        let mut cells = Vec::new();
-        cells.extend(workloads.then(|| Cell::new(&row.workload)));
-        cells.extend(tasks.then(|| or_nothing(row.tasks.map(|tasks| tasks.to_string()))));
-        cells.extend([Cell::new(&row.kernel), Cell::new(&row.metric)]);
-        cells.push(right(shown(row.published, row.kind_of_unit)));
-        cells.push(or_nothing(row.simulated.map(|it| shown(it, row.kind_of_unit))));
-        cells.push(or_nothing(row.error.map(|error| format!("{error:+.3}"))));
-        cells.extend(changes.then(|| or_nothing(row.published_change.map(change))));
-        cells.extend(changes.then(|| or_nothing(row.simulated_change.map(change))));
-        cells.push(Cell::new(row.kind.name()));
-        cells.extend(remarks.then(|| Cell::new(remark(row))));
-        table.add_row(cells);
+        table.row([
+            if several { row.workload.clone() } else { String::new() },
+            row.tasks.map_or(String::new(), |tasks| tasks.to_string()),
+            row.kernel.clone(),
+            row.metric.clone(),
+            shown(row.published, row.kind_of_unit),
+            row.simulated.map_or(String::new(), |it| shown(it, row.kind_of_unit)),
+            row.error.map_or(String::new(), |error| format!("{error:+.3}")),
+            row.published_change.map_or(String::new(), change),
+            row.simulated_change.map_or(String::new(), change),
+            row.kind.name().to_owned(),
+            remark(row),
+        ]);
     }
     table
 }
 
 /// The targets that something was run for, a line each.
-fn targets_table(targets: &[Target]) -> comfy_table::Table {
-    let mut table = table(&["", "what", "wanted", "got", "verdict"]);
+fn targets_table(targets: &[Target]) -> Shown {
+    let mut table = Shown::new(2);
+    for head in ["of", "what", "wanted", "got", "verdict"] {
+        table.text(head);
+    }
     let mut last = "";
     for target in targets.iter().filter(|target| target.verdict != Verdict::NotRun) {
         let group = if target.group == last { "" } else { target.group };
         last = target.group;
-        table.add_row([group, &*target.what, &*target.wanted, &*target.got, target.verdict.name()]);
+        table.row([group, &*target.what, &*target.wanted, &*target.got, target.verdict.name()]);
     }
     table
 }
@@ -174,21 +164,17 @@ pub fn conclusion(report: &Report, out: &mut dyn Write) -> io::Result<()> {
     out.flush()
 }
 
-fn cycles_table(report: &Report) -> comfy_table::Table {
-    let mut table = table(&[
-        "preset",
-        "zone lock: alloc",
-        "free",
-        "LRU lock",
-        "other locks",
-        "work",
-        "faults/s",
-    ]);
+fn cycles_table(report: &Report) -> Shown {
+    let mut table = Shown::new(1);
+    table.text("preset");
+    for head in ["zone lock: alloc", "free", "LRU lock", "other locks", "work"] {
+        table.number(head, "% cycles");
+    }
+    table.number("faults", "/s");
     for bar in &report.cycles {
-        let mut cells = vec![Cell::new(&bar.label)];
-        cells.extend(bar.parts.map(|part| right(format!("{part:.1} %"))));
-        cells.push(right(bar.faults_per_s.map(grouped).unwrap_or_default()));
-        table.add_row(cells);
+        let parts = bar.parts.map(|part| format!("{part:.1}"));
+        let faults = bar.faults_per_s.map(grouped).unwrap_or_default();
+        table.row([bar.label.to_string()].into_iter().chain(parts).chain([faults]));
     }
     table
 }

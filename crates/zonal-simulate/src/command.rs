@@ -28,7 +28,6 @@ use std::sync::Arc;
 
 use clap::builder::PossibleValue;
 use clap::{Args, ValueEnum};
-use comfy_table::{Cell, CellAlignment, Table, presets};
 use serde_json::{Map, Value, json};
 use zonal_sim::machine::Machine;
 use zonal_sim::outcome::Outcome;
@@ -38,6 +37,7 @@ use crate::error::SimulateError;
 use crate::runs::{Job, Pool, Runner, Simulator, machine_called};
 use zonal_cli::error::LabError;
 use zonal_cli::outfile::OutFile;
+use zonal_cli::table::Table;
 use zonal_scenario::preset::preset_called;
 
 /// Arguments of `zonal sim`.
@@ -321,17 +321,6 @@ fn csv_of(args: &SimArgs, done: &[(Spec, Outcome)]) -> io::Result<Vec<u8>> {
     writer.into_inner().map_err(|error| io::Error::other(error.to_string()))
 }
 
-fn right(text: impl ToString) -> Cell {
-    Cell::new(text).set_alignment(CellAlignment::Right)
-}
-
-fn table(header: impl IntoIterator<Item = String>) -> Table {
-    let mut table = Table::new();
-    table.load_preset(presets::UTF8_FULL_CONDENSED);
-    table.set_header(header.into_iter().map(Cell::new));
-    table
-}
-
 /// A figure, with as many digits as it has worth: all of a count, three or so of the rest.
 fn number(value: f64) -> String {
     match value.abs() {
@@ -383,28 +372,36 @@ fn results(done: &[(Spec, Outcome)]) -> Table {
             }
         }
     }
-    let heading = |(name, unit): &(String, &'static str)| format!("{name}\n{unit}");
-    let header = ["preset".to_owned(), "tasks".into()];
-    let mut table = table(header.into_iter().chain(metrics.iter().map(heading)));
+    let mut table = Table::new(2);
+    table.text("preset");
+    table.number("tasks", "");
+    for (name, unit) in &metrics {
+        table.number(name.replace('_', " "), *unit);
+    }
     for (spec, outcome) in done {
         let spins = spins(outcome);
-        let mut cells = vec![Cell::new(spec.preset.name()), right(spec.tasks)];
-        cells.extend(metrics.iter().map(|(name, _)| {
+        let cells = metrics.iter().map(|(name, _)| {
             let spin = || spins.iter().find(|(spin, _)| spin == name).map(|(_, percent)| *percent);
-            right(outcome.figure(name).or_else(spin).map_or(String::new(), number))
-        }));
-        table.add_row(cells);
+            outcome.figure(name).or_else(spin).map_or(String::new(), number)
+        });
+        let own = [spec.preset.name().to_owned(), spec.tasks.to_string()];
+        table.row(own.into_iter().chain(cells));
     }
     table
 }
 
 /// Locks by class, and the one of each class that was waited for longest.
 fn locks(outcome: &Outcome) -> Table {
-    let header = ["lock", "taken", "contended", "waited %", "held %", "transferred %"];
-    let mut table = table(header.map(str::to_owned));
+    let mut table = Table::new(1);
+    table.text("lock");
+    table.number("taken", "times");
+    table.number("contended", "times");
+    for head in ["waited", "held", "transferred"] {
+        table.number(head, "% cycles");
+    }
     let percent = |cycles: u64| {
         let part = cycles as f64 * 100.0 / outcome.cycles.max(1) as f64;
-        right(format!("{part:.2}"))
+        format!("{part:.2}")
     };
     let mut classes: Vec<&str> = outcome.locks.iter().map(|lock| lock.class).collect();
     classes.sort_unstable();
@@ -415,10 +412,10 @@ fn locks(outcome: &Outcome) -> Table {
         let named =
             if all.len() == 1 { class.to_owned() } else { format!("{class} × {}", all.len()) };
         let mut line = |name: String, of: &[&zonal_sim::outcome::LockProfile]| {
-            table.add_row([
-                Cell::new(name),
-                right(of.iter().map(|lock| lock.taken).sum::<u64>()),
-                right(of.iter().map(|lock| lock.contended).sum::<u64>()),
+            table.row([
+                name,
+                of.iter().map(|lock| lock.taken).sum::<u64>().to_string(),
+                of.iter().map(|lock| lock.contended).sum::<u64>().to_string(),
                 percent(of.iter().map(|lock| lock.waited).sum()),
                 percent(of.iter().map(|lock| lock.held).sum()),
                 percent(of.iter().map(|lock| lock.transferred).sum()),
@@ -434,15 +431,18 @@ fn locks(outcome: &Outcome) -> Table {
 
 /// Cache lines by class: where accesses were served from, and their cycles.
 fn lines(outcome: &Outcome) -> Table {
-    let header = ["lines", "private", "shared", "near", "far", "memory", "streamed", "cycles %"];
-    let mut table = table(header.map(str::to_owned));
+    let mut table = Table::new(1);
+    table.text("lines");
+    for head in ["private", "shared", "near", "far", "memory", "streamed"] {
+        table.number(head, "");
+    }
+    table.number("cost", "% cycles");
     for line in &outcome.lines {
         let part = line.cycles as f64 * 100.0 / outcome.cycles.max(1) as f64;
         let counts = [line.private, line.shared, line.near, line.far, line.memory, line.streamed];
-        let mut cells = vec![Cell::new(line.class)];
-        cells.extend(counts.map(right));
-        cells.push(right(format!("{part:.2}")));
-        table.add_row(cells);
+        let counts = counts.map(|count| count.to_string());
+        let own = [line.class.to_owned()];
+        table.row(own.into_iter().chain(counts).chain([format!("{part:.2}")]));
     }
     table
 }
