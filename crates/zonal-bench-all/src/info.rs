@@ -3,7 +3,7 @@
 //! ```
 //! use zonal_bench_all::info::InfoArgs;
 //!
-//! let args = InfoArgs { preset: "zonal".into(), memory: 64 << 20 };
+//! let args = InfoArgs { preset: "zonal".into(), memory: 64 << 20, json: false };
 //! let mut out = Vec::new();
 //! zonal_bench_all::info::run(&args, &mut out)?;
 //! let text = String::from_utf8(out)?;
@@ -16,6 +16,7 @@ use std::sync::Barrier;
 use std::thread;
 
 use clap::Args;
+use serde_json::{Map, Value, json};
 use zonal::policy::Policy;
 use zonal::preset::SplitZonesByCpu;
 use zonal::report::{BuddyInfo, PageTypeInfo, UnusableFree, VmStat, ZoneStatus};
@@ -27,7 +28,9 @@ use zonal_scenario::preset::{self, OnPreset};
 use zonal_bench::rng::Rng;
 use zonal_bench::subject::Group;
 use zonal_bench::subjects;
+use zonal_bench::subjects::zonal::zones;
 use zonal_cli::error::LabError;
+use zonal_cli::provenance::Provenance;
 use zonal_cli::size::parse_size;
 
 /// Arguments of `zonal info`.
@@ -39,6 +42,9 @@ pub struct InfoArgs {
     /// Frames to manage, in bytes
     #[arg(long, value_parser = parse_size, default_value = "4G", value_name = "SIZE")]
     pub memory: usize,
+    /// Print JSON, one object a zone and line, instead of the reports
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// Threads of the workload.
@@ -55,7 +61,7 @@ const STEPS: u64 = 20_000;
 /// says.
 pub fn run(args: &InfoArgs, out: &mut dyn Write) -> Result<(), LabError> {
     let is = |name: &str| args.preset.eq_ignore_ascii_case(name);
-    let report = Report { memory: args.memory, out };
+    let report = Report { memory: args.memory, json: args.json, out };
     // Not one of the simulator's.
     if is(SplitZonesByCpu::NAME) {
         return report.run::<SplitZonesByCpu>();
@@ -70,6 +76,7 @@ pub fn run(args: &InfoArgs, out: &mut dyn Write) -> Result<(), LabError> {
 /// The reports of one preset.
 struct Report<'a> {
     memory: usize,
+    json: bool,
     out: &'a mut dyn Write,
 }
 
@@ -77,11 +84,11 @@ impl OnPreset for Report<'_> {
     type Output = Result<(), LabError>;
 
     fn run<S: Policy>(self) -> Self::Output {
-        report::<S>(self.memory, self.out)
+        report::<S>(self)
     }
 }
 
-fn report<S: Policy>(memory: usize, out: &mut dyn Write) -> Result<(), LabError> {
+fn report<S: Policy>(Report { memory, json, out }: Report<'_>) -> Result<(), LabError> {
     let arena = Arena::builder().preset::<S>().reserve(memory).open();
     let arena = arena.map_err(|error| LabError::Arena(Box::new(error)))?;
     let (ready, reported) =
@@ -97,7 +104,7 @@ fn report<S: Policy>(memory: usize, out: &mut dyn Write) -> Result<(), LabError>
             });
         }
         ready.wait();
-        let written = print(&arena, out);
+        let written = if json { write_json(&arena, out) } else { print(&arena, out) };
         reported.wait();
         written
     })
@@ -132,4 +139,85 @@ fn print<S: Policy>(arena: &Arena<S>, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "# {}: zoneinfo\n{}", S::NAME, ZoneStatus(allocator))?;
     writeln!(out, "# {}: vmstat\n{}", S::NAME, VmStat(allocator))?;
     writeln!(out, "# {}: unusable free index\n{}", S::NAME, UnusableFree(allocator))
+}
+
+/// The reports as JSON: an object for each zone, then one with the counters of vmstat.
+fn write_json<S: Policy>(arena: &Arena<S>, out: &mut dyn Write) -> io::Result<()> {
+    // SAFETY: the reports only read; nothing is freed through this reference.
+    let allocator = unsafe { arena.allocator() };
+    let free_blocks = free_blocks(&BuddyInfo(allocator).to_string());
+    let origin = serde_json::to_value(Provenance::of_this_run())?;
+    let mut write = |mut object: Value| {
+        if let (Some(object), Some(origin)) = (object.as_object_mut(), origin.as_object()) {
+            object.extend(origin.clone());
+        }
+        writeln!(out, "{object}")
+    };
+    for (at, zone) in zones(arena).enumerate() {
+        write(json!({
+            "record": "zone",
+            "preset": S::NAME,
+            "node": zone.node.0,
+            "zone": format!("{:?}", zone.zone_type),
+            "instance": zone.instance,
+            "start_pfn": zone.start.get(),
+            "spanned": zone.spanned,
+            "present": zone.present,
+            "managed": zone.managed,
+            "free": zone.free,
+            "cached": zone.cached,
+            "isolated": zone.isolated,
+            "min": zone.watermarks.min,
+            "low": zone.watermarks.low,
+            "high": zone.watermarks.high,
+            "free_blocks_by_order": free_blocks.get(at),
+        }))?;
+    }
+    let counters = counters(&VmStat(allocator).to_string());
+    write(json!({ "record": "vmstat", "preset": S::NAME, "counters": counters }))
+}
+
+/// The numbers of each line of buddyinfo: `Node 0, zone   Normal      1      2 ...`.
+fn free_blocks(buddyinfo: &str) -> Vec<Vec<u64>> {
+    let numbers = |line: &str| -> Vec<u64> {
+        let mut numbers: Vec<u64> =
+            line.split_whitespace().rev().map_while(|word| word.parse().ok()).collect();
+        numbers.reverse();
+        numbers
+    };
+    buddyinfo.lines().filter(|line| line.starts_with("Node")).map(numbers).collect()
+}
+
+/// The lines of vmstat, `name value`.
+fn counters(vmstat: &str) -> Map<String, Value> {
+    let pairs = vmstat.lines().filter_map(|line| line.split_once(' '));
+    let pairs = pairs.filter_map(|(name, value)| Some((name, value.trim().parse::<u64>().ok()?)));
+    pairs.map(|(name, value)| (name.to_owned(), value.into())).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn json_says_of_each_zone_what_the_reports_say() {
+        let mut out = Vec::new();
+        let args = InfoArgs { preset: "zonal".into(), memory: 64 << 20, json: true };
+        run(&args, &mut out).expect("it fits");
+        let text = String::from_utf8(out).expect("UTF-8");
+        let records: Vec<Value> =
+            text.lines().map(|line| serde_json::from_str(line).expect("an object")).collect();
+        let (vmstat, zones) = records.split_last().expect("several");
+        assert!(!zones.is_empty());
+        for zone in zones {
+            assert_eq!(zone["record"], "zone");
+            let orders = zone["free_blocks_by_order"].as_array().expect("an array");
+            assert_eq!(orders.len(), usize::from(Order::MAX.get()) + 1);
+            let free = orders.iter().enumerate().filter_map(|(at, n)| Some(n.as_u64()? << at));
+            assert!(zone["free"].as_u64() >= Some(free.sum()), "{zone}");
+            assert!(zone["managed"].as_u64() > zone["free"].as_u64(), "something is held");
+            assert!(zone["host"].is_string() && zone["date"].is_string(), "{zone}");
+        }
+        assert!(vmstat["counters"].as_object().is_some_and(|it| it.len() > 10), "{vmstat}");
+    }
 }

@@ -8,9 +8,11 @@ use clap::Parser;
 use zonal_bench::bench;
 use zonal_bench_all::{Cli, Command, info, registry};
 use zonal_cli::command::finish;
+use zonal_cli::interrupt;
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
+    interrupt::watch();
     let mut out = io::stdout().lock();
     let result = match &cli.command {
         Command::Bench(args) => bench::run(args, &registry::all(), &mut out),

@@ -12,7 +12,9 @@
 //! # Ok::<(), zonal_cli::error::LabError>(())
 //! ```
 
+use core::time::Duration;
 use std::io::{self, Write};
+use std::time::Instant;
 
 use crate::args::BenchArgs;
 use crate::engine::{Outcome, Progress, Run};
@@ -25,15 +27,32 @@ use crate::subjects::Entry;
 use crate::workload::Workload;
 use zonal_cli::bar::Bar;
 use zonal_cli::error::LabError;
+use zonal_cli::interrupt;
 use zonal_cli::size::human;
 use zonal_cli::terminal;
 
-/// The engine's steps on the bar.
-struct Shown(Bar);
+/// How far all runs are, on one bar.
+struct Shown {
+    bar: Bar,
+    /// Since when.
+    start: Instant,
+    /// What the runs to come are expected to take.
+    to_come: Duration,
+}
+
+impl Shown {
+    fn new(hidden: bool) -> Self {
+        Self { bar: Bar::of_time(hidden), start: Instant::now(), to_come: Duration::ZERO }
+    }
+}
 
 impl Progress for Shown {
-    fn step(&mut self, done: u64, all: u64, what: &str) {
-        self.0.at(done, all, what);
+    fn step(&mut self, _done: Duration, left: Duration, what: &str) {
+        self.bar.time(self.start.elapsed(), left + self.to_come, what);
+    }
+
+    fn is_over(&self) -> bool {
+        interrupt::is_requested()
     }
 }
 
@@ -50,10 +69,13 @@ pub fn run(args: &BenchArgs, entries: &[Entry], out: &mut dyn Write) -> Result<(
     if !json {
         writeln!(out, "{}", machine_line(&plan, args))?;
     }
+    warn_of_duration(&plan, args.duration)?;
     let mut missing: Vec<String> = plan.named.clone();
     let mut rows = 0;
-    for run in &plan.runs {
-        let outcome = measure(run, &pool, args.no_progress)?;
+    let mut shown = Shown::new(args.no_progress);
+    for (at, run) in plan.runs.iter().enumerate() {
+        shown.to_come = plan.runs[at + 1..].iter().map(Run::guess).sum();
+        let outcome = measure(run, &pool, &mut shown)?;
         rows += outcome.rows.len();
         let failed = |name: &str| outcome.absent.iter().any(|it| it.failed && it.subject == name);
         missing.retain(|name| failed(name) || !outcome.rows.iter().any(|row| row.subject == *name));
@@ -63,6 +85,9 @@ pub fn run(args: &BenchArgs, entries: &[Entry], out: &mut dyn Write) -> Result<(
         } else if !outcome.rows.is_empty() {
             report::print(variant(run), run.touch, &outcome.rows, true, out)?;
             report::details(run.workload, &outcome.rows, out)?;
+        }
+        if interrupt::is_requested() {
+            return Err(LabError::Interrupted);
         }
     }
     if rows == 0 {
@@ -81,12 +106,15 @@ pub fn first(args: &BenchArgs, entries: &[Entry], out: &mut dyn Write) -> Result
     let pool = start(&plan)?;
     writeln!(out, "{}", machine_line(&plan, args))?;
     for run in &plan.runs {
-        let outcome = measure(run, &pool, args.no_progress)?;
+        let outcome = measure(run, &pool, &mut Shown::new(args.no_progress))?;
         report::print(variant(run), false, &outcome.rows, false, out)?;
         writeln!(out)?;
         for sentence in headline::sentences(&outcome.rows) {
             writeln!(out, "{}", terminal::strong(&terminal::fold(&sentence)))?;
         }
+    }
+    if interrupt::is_requested() {
+        return Err(LabError::Interrupted);
     }
     Ok(())
 }
@@ -102,12 +130,24 @@ fn start(plan: &Plan) -> Result<Pool, LabError> {
         .map_err(|source| LabError::Machine { what: "start pinned threads", source })
 }
 
-fn measure(run: &Run, pool: &Pool, no_progress: bool) -> Result<Outcome, LabError> {
-    let outcome = {
-        let mut bar = Shown(Bar::new(0, no_progress));
-        run.carry_out(pool, &mut bar)
-    };
-    report::absences(run.workload, &outcome, &mut io::stderr())?;
+/// Says so where `--duration` is too short for the samples that every case is given.
+fn warn_of_duration(plan: &Plan, duration: Option<Duration>) -> io::Result<()> {
+    let Some(asked) = duration else { return Ok(()) };
+    let needed = plan.runs.iter().map(Run::guess).max().unwrap_or_default();
+    if needed > asked + asked / 2 {
+        let seconds = needed.as_secs_f64();
+        writeln!(
+            io::stderr(),
+            "--duration: each subject and thread count has three samples at least, which takes \
+             {seconds:.0} s or more a workload"
+        )?;
+    }
+    Ok(())
+}
+
+fn measure(run: &Run, pool: &Pool, shown: &mut Shown) -> Result<Outcome, LabError> {
+    let outcome = run.carry_out(pool, shown);
+    shown.bar.hide_while(|| report::absences(run.workload, &outcome, &mut io::stderr()))?;
     Ok(outcome)
 }
 

@@ -52,6 +52,8 @@ const LEAST_LONG: u64 = 2;
 const LONG: Duration = Duration::from_millis(20);
 /// Repetitions of a sample at most.
 const MOST: u64 = 1 << 24;
+/// How long it takes to calibrate a case of which nothing is known yet.
+const CALIBRATION: Duration = Duration::from_millis(60);
 /// Rounds at least when a duration is given.
 const LEAST_ROUNDS: usize = 3;
 
@@ -103,8 +105,14 @@ pub struct Outcome {
 
 /// Told how far a run is.
 pub trait Progress {
-    /// `done` of `all` steps are done; `what` is next.
-    fn step(&mut self, done: u64, all: u64, what: &str);
+    /// A run began, or is known better: of the time it takes, `done` is over, and `left` is
+    /// expected; `what` is next.
+    fn step(&mut self, done: Duration, left: Duration, what: &str);
+
+    /// Whether it is to end with what it has.
+    fn is_over(&self) -> bool {
+        false
+    }
 }
 
 /// Tells nobody.
@@ -112,7 +120,7 @@ pub trait Progress {
 pub struct Silent;
 
 impl Progress for Silent {
-    fn step(&mut self, _done: u64, _all: u64, _what: &str) {}
+    fn step(&mut self, _done: Duration, _left: Duration, _what: &str) {}
 }
 
 struct Open {
@@ -123,9 +131,23 @@ struct Open {
     reps: u64,
     samples: Vec<Sample>,
     failed: bool,
+    /// How long it took to be calibrated.
+    calibration: Option<Duration>,
+    /// How long its samples took, all that is around them included.
+    sampling: Duration,
 }
 
 impl Open {
+    /// What a sample takes: the mean so far; at first, what it took to be calibrated, which are two
+    /// samples.
+    fn sample_time(&self) -> Duration {
+        match (u32::try_from(self.samples.len()), self.calibration) {
+            (Ok(samples), _) if samples > 0 => self.sampling / samples,
+            (_, Some(calibration)) => calibration / 2,
+            (_, None) => CALIBRATION / 2,
+        }
+    }
+
     fn label(&self, workload: Workload) -> String {
         let variant = self.options.label().map_or(String::new(), |label| format!(" ({label})"));
         let subject = self.entry.profile.name;
@@ -148,6 +170,19 @@ impl Open {
 }
 
 impl Run {
+    /// What it will take, before anything is known of its cases.
+    #[must_use]
+    pub fn guess(&self) -> Duration {
+        let cases = self.subjects.len() * self.threads.len() * self.variants.len();
+        let cases = u32::try_from(cases).unwrap_or(u32::MAX);
+        let rounds = |samples| u32::try_from(samples).unwrap_or(u32::MAX);
+        let sampled = match self.duration {
+            Some(duration) => duration.max((CALIBRATION / 2) * cases * rounds(LEAST_ROUNDS)),
+            None => (CALIBRATION / 2).saturating_mul(cases).saturating_mul(rounds(self.samples)),
+        };
+        sampled + CALIBRATION * cases
+    }
+
     /// Opens, calibrates, samples and sums up.
     ///
     /// # Panics
@@ -156,32 +191,21 @@ impl Run {
     pub fn carry_out(&self, pool: &Pool, progress: &mut dyn Progress) -> Outcome {
         let mut outcome = Outcome::default();
         let mut cases = self.open(&mut outcome);
-        let all = (cases.len() * (self.samples + 1)) as u64;
-        let mut done = 0;
-        for case in &mut cases {
-            progress.step(done, all, &case.label(self.workload));
-            calibrate(case, pool, self.workload, &mut outcome);
-            done += 1;
-        }
         let start = Instant::now();
-        let mut round = 0;
-        loop {
-            let elapsed = start.elapsed();
-            let mut sampled = false;
-            for case in cases.iter_mut().filter(|case| self.wants(case, round, elapsed)) {
-                sampled = true;
-                let shown = self.shown(done, all, elapsed);
-                progress.step(shown, all.max(shown), &case.label(self.workload));
-                match Arc::clone(&case.case).sample(pool, case.reps) {
-                    Ok(sample) => case.samples.push(sample),
-                    Err(error) => fail(case, &error, &mut outcome),
-                }
-                done += 1;
-            }
-            round += 1;
-            if !sampled {
+        for at in 0..cases.len() {
+            if progress.is_over() {
                 break;
             }
+            let left = self.left(&cases, 0, Duration::ZERO);
+            progress.step(start.elapsed(), left, &cases[at].label(self.workload));
+            let begin = Instant::now();
+            calibrate(&mut cases[at], pool, self.workload, &mut outcome);
+            cases[at].calibration = Some(begin.elapsed());
+        }
+        let sampling = Instant::now();
+        let mut round = 0;
+        while self.round(&mut cases, round, (start, sampling), (pool, progress), &mut outcome) {
+            round += 1;
         }
         for case in cases.iter().filter(|case| !case.failed) {
             let rows = self.rows(case);
@@ -192,6 +216,60 @@ impl Run {
         outcome
     }
 
+    /// Samples all cases that want it, and says whether any did.
+    fn round(
+        &self,
+        cases: &mut [Open],
+        round: usize,
+        (start, sampling): (Instant, Instant),
+        (pool, progress): (&Pool, &mut dyn Progress),
+        outcome: &mut Outcome,
+    ) -> bool {
+        let elapsed = sampling.elapsed();
+        let mut sampled = false;
+        for at in 0..cases.len() {
+            if progress.is_over() {
+                return false;
+            }
+            if !self.wants(&cases[at], round, elapsed) {
+                continue;
+            }
+            sampled = true;
+            let left = self.left(cases, round, elapsed);
+            let case = &mut cases[at];
+            progress.step(start.elapsed(), left, &case.label(self.workload));
+            let begin = Instant::now();
+            match Arc::clone(&case.case).sample(pool, case.reps) {
+                Ok(sample) => case.samples.push(sample),
+                Err(error) => fail(case, &error, outcome),
+            }
+            case.sampling += begin.elapsed();
+        }
+        sampled
+    }
+
+    /// The time that is expected to be left when `round` rounds are done: what each case has taken
+    /// a sample so far, times the samples that it will be asked for. With a duration, that is how
+    /// often all cases fit into it, and at least [`LEAST_ROUNDS`] times.
+    fn left(&self, cases: &[Open], round: usize, elapsed: Duration) -> Duration {
+        let one_round: Duration = cases.iter().map(Open::sample_time).sum();
+        let left = cases.iter().map(|case| {
+            let rounds = match self.duration {
+                Some(duration) => {
+                    let left = duration.saturating_sub(elapsed).as_secs_f64();
+                    let more = (left / one_round.as_secs_f64().max(1e-9)).ceil() as usize;
+                    more.max(LEAST_ROUNDS.saturating_sub(round))
+                }
+                None => stats::wanted(self.samples, &case.samples).saturating_sub(round),
+            };
+            let most = self.workload.most_samples(case.options).saturating_sub(round);
+            let first = if case.calibration.is_none() { CALIBRATION } else { Duration::ZERO };
+            // 2^32 samples of any length would not fit into a duration.
+            first + case.sample_time() * u32::try_from(rounds.min(most)).unwrap_or(0)
+        });
+        left.sum()
+    }
+
     /// Whether a case is sampled in a round.
     fn wants(&self, case: &Open, round: usize, elapsed: Duration) -> bool {
         let asked = match self.duration {
@@ -200,16 +278,6 @@ impl Run {
             None => round < stats::wanted(self.samples, &case.samples),
         };
         asked && !case.failed
-    }
-
-    fn shown(&self, done: u64, all: u64, elapsed: Duration) -> u64 {
-        match self.duration {
-            Some(duration) => {
-                let part = elapsed.as_secs_f64() / duration.as_secs_f64().max(1e-9);
-                (part.min(1.0) * all as f64) as u64
-            }
-            None => done,
-        }
     }
 
     fn open(&self, outcome: &mut Outcome) -> Vec<Open> {
@@ -237,6 +305,8 @@ impl Run {
                         reps: 1,
                         samples: Vec::new(),
                         failed: false,
+                        calibration: None,
+                        sampling: Duration::ZERO,
                     }),
                     Err(error) => outcome.absent.push(Absence {
                         subject,

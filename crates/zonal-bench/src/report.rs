@@ -23,6 +23,7 @@ use crate::subject::Group;
 use crate::workload::Workload;
 use zonal_cli::error::LabError;
 use zonal_cli::outfile::OutFile;
+use zonal_cli::provenance::Provenance;
 use zonal_cli::table::Table;
 use zonal_cli::terminal;
 
@@ -101,9 +102,12 @@ pub fn json_lines(rows: &[Row], out: &mut dyn Write) -> io::Result<()> {
         #[serde(flatten)]
         row: &'a Row,
         hold_frames: Option<[u64; HOLD_CLASSES]>,
+        #[serde(flatten)]
+        origin: &'a Provenance,
     }
+    let origin = Provenance::of_this_run();
     for row in rows {
-        serde_json::to_writer(&mut *out, &Line { row, hold_frames: row.hold_frames })?;
+        serde_json::to_writer(&mut *out, &Line { row, hold_frames: row.hold_frames, origin })?;
         writeln!(out)?;
     }
     out.flush()

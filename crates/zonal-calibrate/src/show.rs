@@ -14,6 +14,7 @@
 
 use std::io::{self, Write};
 
+use zonal_cli::provenance::Provenance;
 use zonal_cli::table::Table;
 
 use super::describe::{Description, Origin, REFERENCE};
@@ -126,6 +127,15 @@ enum Record<'a> {
     },
 }
 
+/// A record, and where it is from.
+#[derive(serde::Serialize)]
+struct Line<'a> {
+    #[serde(flatten)]
+    record: &'a Record<'a>,
+    #[serde(flatten)]
+    origin: &'a Provenance,
+}
+
 /// Writes the same as JSON, one object a line: the machine, each figure, each pair of CPUs, and
 /// each value of the machine file.
 ///
@@ -134,8 +144,9 @@ enum Record<'a> {
 /// Those of `out`.
 pub fn json(survey: &Survey, description: &Description, out: &mut dyn Write) -> io::Result<()> {
     let machine = &description.machine;
+    let origin = Provenance::of_this_run();
     let mut write = |record: &Record<'_>| {
-        serde_json::to_writer(&mut *out, record)?;
+        serde_json::to_writer(&mut *out, &Line { record, origin })?;
         writeln!(out)
     };
     write(&Record::Machine {

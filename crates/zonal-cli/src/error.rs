@@ -11,6 +11,7 @@ use std::error::Error;
 use std::io;
 use std::path::PathBuf;
 
+use crate::interrupt::EXIT_CODE;
 use crate::size::human;
 
 /// What commands fail with, but for what only one of them knows of.
@@ -131,6 +132,9 @@ pub enum LabError {
         /// The other.
         second: &'static str,
     },
+    /// Ctrl-C, after what was measured was shown.
+    #[error("interrupted; what was done until then is shown")]
+    Interrupted,
     /// The results cannot be printed.
     #[error("cannot print the results: {0}")]
     Print(#[from] io::Error),
@@ -179,7 +183,7 @@ pub enum LabError {
 
 /// What a command's `main` asks of its error.
 pub trait Failure: Error {
-    /// The exit code: 2 if the arguments are at fault, 1 otherwise.
+    /// The exit code: 2 if the arguments are at fault, 130 after Ctrl-C, 1 otherwise.
     fn exit_code(&self) -> u8;
 
     /// What the system said, if it is that the results cannot be printed.
@@ -191,6 +195,7 @@ pub trait Failure: Error {
 impl Failure for LabError {
     fn exit_code(&self) -> u8 {
         match self {
+            Self::Interrupted => EXIT_CODE,
             Self::Gave { .. }
             | Self::Print(_)
             | Self::Machine { .. }

@@ -8,7 +8,10 @@
 pub mod bar;
 pub mod command;
 pub mod error;
+pub mod interrupt;
+
 pub mod outfile;
+pub mod provenance;
 pub mod size;
 pub mod table;
 pub mod terminal;

@@ -23,8 +23,8 @@ use crate::terminal::{self, broken};
 const GAP: usize = 2;
 /// The widest that a column of texts is; longer ones are broken.
 const WIDEST: usize = 36;
-/// The narrowest that such a column is made where there is no room.
-const NARROWEST: usize = 12;
+/// The narrowest that such a column is made where there is no room, if its words are that short.
+const NARROWEST: usize = 14;
 
 #[derive(Clone, Debug)]
 struct Column {
@@ -108,7 +108,8 @@ impl Table {
         let own = blocks[0].len();
         for column in (self.keys..self.columns.len()).filter(is_used).map(shown) {
             let Some(block) = blocks.last_mut() else { break };
-            if total(block) + GAP + column.width > width && block.len() > own {
+            let least: usize = block.iter().chain([&column]).map(|it| self.least(it) + GAP).sum();
+            if least.saturating_sub(GAP) > width && block.len() > own {
                 blocks.push(keys().chain([column]).collect());
             } else {
                 block.push(column);
@@ -123,12 +124,22 @@ impl Table {
     /// Takes from the widest texts what does not fit.
     fn squeeze(&self, block: &mut [Shown], width: usize) {
         while total(block) > width {
-            let texts = block.iter_mut().filter(|it| !self.columns[it.at].is_number);
-            match texts.max_by_key(|it| it.width) {
-                Some(widest) if widest.width > NARROWEST => widest.width -= 1,
-                _ => return,
+            let wide = block.iter_mut().filter(|it| it.width > self.least(it));
+            match wide.max_by_key(|it| it.width) {
+                Some(widest) => widest.width -= 1,
+                None => return,
             }
         }
+    }
+
+    /// How narrow a column can be made: numbers and words are not broken.
+    fn least(&self, shown: &Shown) -> usize {
+        if self.columns[shown.at].is_number {
+            return shown.width;
+        }
+        let cells = self.rows.iter().flat_map(|row| row.get(shown.at));
+        let words = cells.flat_map(|cell| cell.split(' ')).map(length).max().unwrap_or(0);
+        shown.width.min(words.max(NARROWEST))
     }
 
     fn block(&self, block: &[Shown]) -> String {

@@ -24,6 +24,7 @@ use zonal_bench::args::BenchArgs;
 use zonal_bench::{bench, plan};
 use zonal_cli::command::finish;
 use zonal_cli::error::LabError;
+use zonal_cli::interrupt;
 
 use cli::{Cli, Command};
 
@@ -34,7 +35,10 @@ fn main() -> ExitCode {
         finish(Err::<(), _>(part::take_over(command, line)), &mut io::sink())
     };
     match Cli::parse().command {
-        None => finish(first::run(&mut out), &mut out),
+        None => {
+            interrupt::watch();
+            finish(first::run(&mut out), &mut out)
+        }
         Some(Command::Bench(args)) => match own_bench(&args, &mut out) {
             Some(code) => code,
             None => elsewhere("bench", &line),
@@ -65,5 +69,8 @@ fn own_bench(args: &BenchArgs, out: &mut dyn io::Write) -> Option<ExitCode> {
         return Some(finish(Err::<(), _>(error), out));
     }
     let entries = first::entries();
-    plan::is_within(args, &entries).then(|| finish(bench::run(args, &entries, out), out))
+    plan::is_within(args, &entries).then(|| {
+        interrupt::watch();
+        finish(bench::run(args, &entries, out), out)
+    })
 }

@@ -2,6 +2,9 @@
 //! a command to the program that has it.
 
 use std::path::{Path, PathBuf};
+use std::process::{self, Stdio};
+use std::thread;
+use std::time::Duration;
 
 use assert_cmd::Command;
 use predicates::prelude::*;
@@ -120,4 +123,28 @@ fn a_bench_of_what_is_not_compiled_in_goes_to_the_program_that_has_it() {
     ] {
         installed.run(line).assert().success().stdout(format!("{line}\n"));
     }
+}
+
+/// A bench that would take minutes, interrupted after seconds: its exit code, output and remarks.
+fn interrupted() -> (Option<i32>, String, String) {
+    let directory = tempfile::tempdir().expect("a directory");
+    let mut command = process::Command::new(assert_cmd::cargo::cargo_bin("zonal"));
+    command.args("bench hot-pair --subjects free-list --threads 1 --json --no-progress".split(' '));
+    command.args(["--duration", "300"]);
+    command.current_dir(directory.path()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let child = command.spawn().expect("it starts");
+    thread::sleep(Duration::from_secs(2));
+    let kill = process::Command::new("kill").args(["-INT", &child.id().to_string()]).status();
+    assert!(kill.expect("it starts").success());
+    let output = child.wait_with_output().expect("it ends");
+    let text = |bytes| String::from_utf8(bytes).expect("UTF-8");
+    (output.status.code(), text(output.stdout), text(output.stderr))
+}
+
+#[test]
+fn an_interrupted_bench_shows_what_it_has() {
+    let (code, out, said) = interrupted();
+    assert_eq!(code, Some(130), "{said}");
+    assert!(out.contains(r#""subject":"free-list""#), "{out} {said}");
+    assert!(said.contains("interrupted"), "{said}");
 }

@@ -6,10 +6,12 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use zonal_cli::command::finish;
+use zonal_cli::interrupt;
 use zonal_replay::{Cli, Command, record, replay};
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
+    interrupt::watch();
     let mut out = io::stdout().lock();
     let result = match &cli.command {
         Command::Record(args) => record::run(args, &mut out),

@@ -36,7 +36,7 @@ mod real;
 pub mod trace;
 
 use std::fs::File;
-use std::io::{self, BufReader, Write};
+use std::io::{self, BufReader, Read, Write};
 use std::path::PathBuf;
 
 use clap::Args;
@@ -49,6 +49,10 @@ use zonal_sim::run::{OnPreset, Preset};
 
 use crate::error::ReplayError;
 use trace::{Counts, Trace};
+use zonal_cli::bar::Bar;
+use zonal_cli::error::LabError;
+use zonal_cli::interrupt;
+use zonal_cli::provenance::Provenance;
 use zonal_cli::size::parse_size;
 use zonal_cli::table::Table;
 use zonal_scenario::preset::{preset_called, with_preset};
@@ -77,6 +81,9 @@ pub struct ReplayArgs {
     /// Print JSON, one object a preset and line, instead of a table
     #[arg(long)]
     pub json: bool,
+    /// Show no progress bar
+    #[arg(long)]
+    pub no_progress: bool,
 }
 
 /// What a replay on one preset showed.
@@ -117,24 +124,51 @@ pub fn run(args: &ReplayArgs, out: &mut dyn Write) -> Result<(), ReplayError> {
     let path = &args.trace;
     let file = File::open(path);
     let file = file.map_err(|source| ReplayError::Unreadable { path: path.clone(), source })?;
-    let trace = Trace::read(BufReader::new(file));
+    let trace = {
+        let all = file.metadata().map_or(0, |it| it.len());
+        let bar = Bar::new(all, args.no_progress);
+        Trace::read(BufReader::new(Watched { file, bar, read: 0, all }))
+    };
     let trace = trace.map_err(|source| ReplayError::Trace { path: path.clone(), source })?;
     let machine = args.machine.as_deref().map(|name| machine_called(&Simulator, name));
     let machine = machine.transpose()?;
     let mut rows = Vec::new();
-    for preset in &args.preset {
+    let bar = Bar::new(args.preset.len() as u64, args.no_progress);
+    for (done, preset) in args.preset.iter().enumerate() {
+        if interrupt::is_requested() {
+            break;
+        }
+        bar.at(done as u64, args.preset.len() as u64, preset.name());
         rows.push(match &machine {
             Some(machine) => simulated(machine, *preset, &trace.script, args.memory)?,
             None => threaded(*preset, &trace.script, args)?,
         });
     }
+    drop(bar);
     if args.json {
         json(args, &trace.counts, &rows, out)?;
     } else {
         print(args, &trace.counts, &rows, out)?;
     }
     out.flush()?;
-    Ok(())
+    if interrupt::is_requested() { Err(LabError::Interrupted.into()) } else { Ok(()) }
+}
+
+/// A trace that is being read, and the bar that says how much of it was.
+struct Watched {
+    file: File,
+    bar: Bar,
+    read: u64,
+    all: u64,
+}
+
+impl Read for Watched {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = self.file.read(buffer)?;
+        self.read += read as u64;
+        self.bar.at(self.read, self.all.max(self.read), "reading the trace");
+        Ok(read)
+    }
 }
 
 /// A script on real threads.
@@ -199,10 +233,13 @@ fn json(args: &ReplayArgs, counts: &Counts, rows: &[Row], out: &mut dyn Write) -
         #[serde(flatten)]
         row: &'a Row,
         found: &'a Counts,
+        #[serde(flatten)]
+        origin: &'a Provenance,
     }
+    let origin = Provenance::of_this_run();
     for row in rows {
         let trace = args.trace.display().to_string();
-        serde_json::to_writer(&mut *out, &Line { trace, row, found: counts })?;
+        serde_json::to_writer(&mut *out, &Line { trace, row, found: counts, origin })?;
         writeln!(out)?;
     }
     Ok(())

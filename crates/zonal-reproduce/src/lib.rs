@@ -36,7 +36,9 @@ use rows::Row;
 use sections::{SECTIONS, Section};
 use targets::Target;
 use zonal_cli::error::LabError;
+use zonal_cli::interrupt;
 use zonal_cli::outfile::{self, OutFile};
+use zonal_cli::provenance::Provenance;
 use zonal_sim::outcome::Outcome;
 use zonal_simulate::runs::{Pool, Runner, Simulator};
 
@@ -226,14 +228,27 @@ pub fn run_on(
     let choice = Choice { seed: args.seed, quick: args.quick };
     let report = simulate(runner, &facts, &only, choice, &pool)?;
     if args.json {
+        /// A row, and where it is from.
+        #[derive(serde::Serialize)]
+        struct Line<'a> {
+            #[serde(flatten)]
+            row: &'a Row,
+            #[serde(flatten)]
+            origin: &'a Provenance,
+        }
+        let origin = Provenance::of_this_run();
         for row in &report.rows {
-            serde_json::to_writer(&mut *out, row).map_err(io::Error::from)?;
+            serde_json::to_writer(&mut *out, &Line { row, origin }).map_err(io::Error::from)?;
             writeln!(out)?;
         }
         out.flush()?;
         text::conclusion(&report, &mut io::stderr())?;
     } else {
         text::print(&report, out)?;
+    }
+    if interrupt::is_requested() {
+        // Files with half of the rows would replace those with all.
+        return Err(LabError::Interrupted);
     }
     if let Some(file) = csv {
         file.replace(&csv_of(&report.rows)?)?;

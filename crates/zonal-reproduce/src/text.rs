@@ -96,15 +96,15 @@ fn rows_table(rows: &[&Row]) -> Shown {
 
 /// The targets that something was run for, a line each.
 fn targets_table(targets: &[Target]) -> Shown {
-    let mut table = Shown::new(2);
-    for head in ["of", "what", "wanted", "got", "verdict"] {
+    let mut table = Shown::new(3);
+    for head in ["verdict", "of", "what", "wanted", "got"] {
         table.text(head);
     }
     let mut last = "";
     for target in targets.iter().filter(|target| target.verdict != Verdict::NotRun) {
         let group = if target.group == last { "" } else { target.group };
         last = target.group;
-        table.row([group, &*target.what, &*target.wanted, &*target.got, target.verdict.name()]);
+        table.row([target.verdict.name(), group, &*target.what, &*target.wanted, &*target.got]);
     }
     table
 }

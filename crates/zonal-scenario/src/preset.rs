@@ -80,6 +80,24 @@ impl Preset {
         }
     }
 
+    /// What it is, for a person.
+    #[must_use]
+    pub const fn about(self) -> &'static str {
+        match self {
+            Self::Linux416 => "Linux 4.16, the base of the 2018 series",
+            Self::HugeBatch => "the same with per-CPU caches that are never left",
+            Self::SkipMerge => "2018, patch 2: order 0 is not merged",
+            Self::Cluster => "2018, patches 2 and 3: order 0 leaves in clusters",
+            Self::ClusterFree => "2018, patches 2 to 4: and comes back in clusters",
+            Self::SplitZones => "Linux 4.16 with four Normal zones on each node",
+            Self::Linux413 => "Linux 4.13: lists are freed one by one",
+            Self::Linux316 => "Linux 3.16: the fair walk, exact dirty limits",
+            Self::FairZone => "2014, patch 3: the fair walk with flags",
+            Self::LessDirty => "2014, patches 3 and 4: and cached dirty limits",
+            Self::Zonal => "zonal's own, the default",
+        }
+    }
+
     /// Runs `work` on the preset's type. That of [`HugeBatch`](Self::HugeBatch) is
     /// [`Linux416`](zonal::preset::Linux416): its larger caches are a setting, not a type.
     pub fn with<W: OnPreset>(self, work: W) -> W::Output {

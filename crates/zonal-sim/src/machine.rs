@@ -20,7 +20,7 @@ mod builtin;
 mod parse;
 mod rules;
 
-pub use builtin::{builtin, builtins};
+pub use builtin::{TEMPLATE, builtin, builtins};
 pub use parse::{Flaw, MachineError};
 pub use rules::{MAX_CORES, MAX_SOCKETS, Violation, check_name};
 

@@ -163,6 +163,27 @@ impl Workload {
     }
 }
 
+impl Workload {
+    /// What its tasks do, for a person.
+    #[must_use]
+    pub const fn about(self) -> &'static str {
+        match self {
+            Self::PageFault1 => "map 128 MiB, touch every page, unmap it; a process each",
+            Self::PageFault1Threads => "the same as threads of one process",
+            Self::ParallelFree => "free the memory of one address space, all at once",
+            Self::ThpMix => "fault huge pages (half of them) and single ones",
+            Self::Kbuild => "compile: page faults, file pages, page tables, exits",
+            Self::Boot => "the same, once, on a machine that just started",
+            Self::Netperf => "receive: frames are freed on another CPU",
+            Self::StressHighalloc => "ask for huge pages from memory full of page cache",
+            Self::Replay => "what the CPUs of a trace did: zonal replay",
+            Self::Truncate => "truncate files of 4 MiB in the page cache",
+            Self::PageCache => "write, read and delete files twice as large as memory",
+            Self::PageCacheFits => "the same with files of four fifths of memory",
+        }
+    }
+}
+
 impl fmt::Display for Workload {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())

@@ -19,7 +19,7 @@
 //!
 //! let line = "zonal sim skylake_2s_112cpu page-fault1 --preset skip-merge,zonal --tasks 56,112";
 //! let Command::Sim(args) = Cli::parse_from(line.split(' ')).command;
-//! assert_eq!(args.tasks, [56, 112]);
+//! assert_eq!(args.counts(), [56, 112]);
 //! ```
 
 use std::io::{self, Write};
@@ -29,14 +29,18 @@ use std::sync::Arc;
 use clap::builder::PossibleValue;
 use clap::{Args, ValueEnum};
 use serde_json::{Map, Value, json};
-use zonal_sim::machine::Machine;
+use zonal_sim::machine::{Machine, TEMPLATE};
 use zonal_sim::outcome::Outcome;
 use zonal_sim::run::{LruLock, Preset, Spec, Workload};
 
+use crate::chart::{Line, chart};
 use crate::error::SimulateError;
-use crate::runs::{Job, Pool, Runner, Simulator, machine_called};
+use crate::list;
+use crate::runs::{Job, Pool, RunError, Runner, Simulator, machine_called};
+use crate::tasks::Tasks;
 use zonal_cli::error::LabError;
 use zonal_cli::outfile::OutFile;
+use zonal_cli::provenance::Provenance;
 use zonal_cli::table::Table;
 use zonal_scenario::preset::preset_called;
 
@@ -44,16 +48,24 @@ use zonal_scenario::preset::preset_called;
 #[derive(Clone, Debug, Args)]
 pub struct SimArgs {
     /// The machine: the name of one that is built in, or a file
-    pub machine: String,
+    #[arg(required_unless_present_any = ["list", "template"])]
+    pub machine: Option<String>,
     /// What its CPUs do
-    #[arg(value_parser = workload_parser())]
-    pub workload: Workload,
+    #[arg(value_parser = workload_parser(), required_unless_present_any = ["list", "template"])]
+    pub workload: Option<Workload>,
+    /// List machines, workloads and presets
+    #[arg(long, conflicts_with_all = ["machine", "template"])]
+    pub list: bool,
+    /// Print a machine file to begin with, every field of which is described
+    #[arg(long, conflicts_with = "machine")]
+    pub template: bool,
     /// Presets, separated by commas; every one if not given
     #[arg(long, value_delimiter = ',', value_name = "NAME", value_parser = preset_called)]
     pub preset: Vec<Preset>,
-    /// Tasks, each on a CPU of its own, separated by commas; one for each CPU if not given
+    /// Tasks, each on a CPU of its own, separated by commas; one for each CPU if not given. A..B is
+    /// both ends and the powers of two between, A..B:STEP every STEP
     #[arg(long, value_delimiter = ',', value_name = "N")]
-    pub tasks: Vec<u32>,
+    pub tasks: Vec<Tasks>,
     /// Seed of every random choice
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
@@ -82,6 +94,20 @@ pub struct SimArgs {
     /// Show no progress bar
     #[arg(long)]
     pub no_progress: bool,
+}
+
+impl SimArgs {
+    /// The numbers of tasks, each once, in their order.
+    #[must_use]
+    pub fn counts(&self) -> Vec<u32> {
+        let mut counts = Vec::new();
+        for tasks in self.tasks.iter().flat_map(|tasks| &tasks.0) {
+            if !counts.contains(tasks) {
+                counts.push(*tasks);
+            }
+        }
+        counts
+    }
 }
 
 /// The workload that `--delay-ms` is for.
@@ -146,8 +172,14 @@ pub fn run_on(
     args: &SimArgs,
     out: &mut dyn Write,
 ) -> Result<(), SimulateError> {
-    let machine = Arc::new(machine_called(runner, &args.machine)?);
-    let specs = specs(args, &machine)?;
+    if args.template {
+        return Ok(out.write_all(TEMPLATE.as_bytes())?);
+    }
+    let (Some(machine), Some(workload)) = (&args.machine, args.workload) else {
+        return Ok(list::print(runner, out)?);
+    };
+    let machine = Arc::new(machine_called(runner, machine)?);
+    let specs = specs(args, workload, &machine)?;
     specs.iter().try_for_each(|spec| runner.check(&machine, spec))?;
     let csv = args.csv.as_deref().map(OutFile::open).transpose()?;
     let jobs: Vec<Job> =
@@ -155,9 +187,11 @@ pub fn run_on(
     let results = Pool::new(args.jobs, args.no_progress).carry_out(runner, &jobs)?;
     let mut done = Vec::new();
     let mut failed = Vec::new();
+    let mut interrupted = false;
     for (spec, result) in specs.iter().zip(results) {
         match result {
             Ok(outcome) => done.push((*spec, outcome)),
+            Err(RunError::Interrupted) => interrupted = true,
             Err(error) => {
                 let who = format!("{} on {} CPUs", spec.preset.name(), spec.tasks);
                 writeln!(io::stderr(), "{who} failed in {}: {error}", spec.workload)?;
@@ -171,10 +205,13 @@ pub fn run_on(
             writeln!(out)?;
         }
     } else if !done.is_empty() {
-        print(args, &machine, &done, out)?;
+        print(args, workload, &machine, &done, out)?;
     }
     if let Some(file) = csv.filter(|_| !done.is_empty()) {
         file.replace(&csv_of(args, &done)?)?;
+    }
+    if interrupted {
+        return Err(LabError::Interrupted.into());
     }
     if failed.is_empty() {
         Ok(())
@@ -183,19 +220,21 @@ pub fn run_on(
     }
 }
 
-fn specs(args: &SimArgs, machine: &Machine) -> Result<Vec<Spec>, SimulateError> {
-    if args.delay_ms > 0 && args.workload != PAUSES {
+fn specs(
+    args: &SimArgs,
+    workload: Workload,
+    machine: &Machine,
+) -> Result<Vec<Spec>, SimulateError> {
+    if args.delay_ms > 0 && workload != PAUSES {
         let (option, of) = ("--delay-ms", PAUSES.name());
-        return Err(
-            LabError::OptionDoesNotApply { option, workload: args.workload.name(), of }.into()
-        );
+        return Err(LabError::OptionDoesNotApply { option, workload: workload.name(), of }.into());
     }
     let all = machine.topology.cpus();
-    let counts = if args.tasks.is_empty() { vec![all] } else { args.tasks.clone() };
+    let counts = if args.tasks.is_empty() { vec![all] } else { args.counts() };
     let chosen = if args.preset.is_empty() { Preset::ALL.to_vec() } else { args.preset.clone() };
     let each = chosen.iter().flat_map(|preset| {
         counts.iter().map(|tasks| Spec {
-            workload: args.workload,
+            workload,
             preset: *preset,
             tasks: *tasks,
             seed: args.seed,
@@ -254,6 +293,9 @@ fn object(spec: &Spec, outcome: &Outcome) -> Value {
     }
     object.insert("locks".into(), json!(outcome.locks));
     object.insert("lines".into(), json!(outcome.lines));
+    if let Ok(Value::Object(origin)) = serde_json::to_value(Provenance::of_this_run()) {
+        object.extend(origin);
+    }
     Value::Object(object)
 }
 
@@ -332,20 +374,24 @@ fn number(value: f64) -> String {
 
 fn print(
     args: &SimArgs,
+    workload: Workload,
     machine: &Machine,
     done: &[(Spec, Outcome)],
     out: &mut dyn Write,
 ) -> io::Result<()> {
     let (lru, seed) = (lru_name(args.lru.into()), args.seed);
-    write!(out, "{}: {}, LRU lock: {lru}, seed {seed}", machine.title, args.workload)?;
-    if args.workload == PAUSES {
+    write!(out, "{}: {workload}, LRU lock: {lru}, seed {seed}", machine.title)?;
+    if workload == PAUSES {
         write!(out, ", {} ms between requests", args.delay_ms)?;
     }
     writeln!(out, "{}", if args.quick { ", quick" } else { "" })?;
     writeln!(out, "{}", results(done))?;
+    if let Some(chart) = scaling(done) {
+        writeln!(out, "\n{chart}\n")?;
+    }
     writeln!(
         out,
-        "..._spin: waiting for that class of locks, in % of the cycles of all CPUs at work."
+        "... lock spin: waiting for that class of locks, in % of the cycles of all CPUs at work."
     )?;
     if args.profile {
         for (spec, outcome) in done {
@@ -358,6 +404,31 @@ fn print(
         )?;
     }
     out.flush()
+}
+
+/// A chart of the first figure over the tasks, if there are three numbers of them or more.
+fn scaling(done: &[(Spec, Outcome)]) -> Option<String> {
+    let mut tasks: Vec<u32> = done.iter().map(|(spec, _)| spec.tasks).collect();
+    tasks.sort_unstable();
+    tasks.dedup();
+    let figure = done.first()?.1.figures.first()?;
+    let mut presets: Vec<Preset> = Vec::new();
+    for (spec, _) in done {
+        if !presets.contains(&spec.preset) {
+            presets.push(spec.preset);
+        }
+    }
+    let value = |preset: Preset, tasks: u32| {
+        let run = done.iter().find(|(spec, _)| (spec.preset, spec.tasks) == (preset, tasks));
+        run.and_then(|(_, outcome)| outcome.figure(&figure.name))
+    };
+    let line = |preset: &Preset| Line {
+        name: preset.name().to_owned(),
+        values: tasks.iter().map(|tasks| value(*preset, *tasks)).collect(),
+    };
+    let lines: Vec<Line> = presets.iter().map(line).collect();
+    let name = figure.name.replace('_', " ");
+    (tasks.len() > 2).then(|| chart(&name, figure.unit, &tasks, &lines))
 }
 
 /// The table of figures and spins, a run a line.

@@ -11,9 +11,12 @@
 
 use clap::{Parser, Subcommand};
 
+pub mod chart;
 pub mod command;
 pub mod error;
+pub mod list;
 pub mod runs;
+pub mod tasks;
 
 /// The part of the `zonal` command that this program has.
 #[derive(Debug, Parser)]

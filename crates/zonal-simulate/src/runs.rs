@@ -25,6 +25,7 @@ use zonal_sim::run::{self, SimError, Spec};
 use crate::error::SimulateError;
 use zonal_cli::bar::Bar;
 use zonal_cli::error::LabError;
+use zonal_cli::interrupt;
 
 /// What can run a spec on a machine: the simulator, or something in its place in a test.
 pub trait Runner: Sync {
@@ -102,6 +103,9 @@ pub enum RunError {
     /// The simulator said so.
     #[error(transparent)]
     Sim(#[from] SimError),
+    /// Ctrl-C came before it began.
+    #[error("not run: interrupted")]
+    Interrupted,
     /// The simulator gave up: a fault in it, which must not cost the results of the other runs.
     #[error("the simulator panicked: {0}")]
     Panicked(String),
@@ -138,12 +142,18 @@ impl Pool {
             what: "start threads to simulate on",
             source: io::Error::other(error),
         })?;
-        let bar = Bar::new(jobs.len() as u64, self.hidden);
+        // A run takes about as long as it has tasks.
+        let all = jobs.iter().map(|job| u64::from(job.spec.tasks)).sum();
+        let bar = Bar::new(all, self.hidden);
         let results = threads.install(|| {
             let each = jobs.par_iter().with_max_len(1).map(|job| {
+                if interrupt::is_requested() {
+                    return Err(RunError::Interrupted);
+                }
                 let result = guarded(runner, job);
                 let spec = &job.spec;
-                bar.done(format!("{} {} {}", job.machine.name, spec.workload, spec.tasks));
+                let what = format!("{} {} {}", job.machine.name, spec.workload, spec.tasks);
+                bar.done(u64::from(spec.tasks), what);
                 result
             });
             each.collect()

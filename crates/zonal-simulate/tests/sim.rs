@@ -37,8 +37,9 @@ fn a_table_has_figures_and_spins() {
     let (text, result) =
         printed("skylake_2s_112cpu page-fault1 --preset linux416,skip-merge --tasks 112");
     result.expect("it runs");
-    for wanted in ["Linux416", "SkipMerge", "faults_per_s", "zone_lock_spin_alloc", "42.0", "80.0"]
-    {
+    // Names are broken between words to fit their columns.
+    let names = ["faults", "per s", "1/s", "zone", "lock", "spin", "alloc"];
+    for wanted in ["Linux416", "SkipMerge", "42.0", "80.0"].into_iter().chain(names) {
         assert!(text.contains(wanted), "no {wanted} in {text}");
     }
     assert!(!text.contains("frames"), "the profile was not asked for: {text}");
@@ -179,4 +180,50 @@ fn a_file_is_kept_when_there_is_nothing_to_write() {
     std::fs::remove_file(path.to_string()).expect("it is there");
     run_on(&fake, &args, &mut Vec::new()).expect_err("it fails");
     assert_eq!(directory.path().read_dir().expect("it is there").count(), 0, "nothing is left");
+}
+
+#[test]
+fn the_list_names_what_the_command_takes() {
+    let (text, result) = printed("--list");
+    result.expect("it needs no machine");
+    for name in ["skylake_2s_112cpu", "stress-highalloc", "Linux416"] {
+        assert!(text.contains(name), "{name}: {text}");
+    }
+    assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+}
+
+#[test]
+fn the_template_is_a_machine_that_can_be_simulated() {
+    let (text, result) = printed("--template");
+    result.expect("it needs no machine");
+    let file = tempfile::Builder::new().suffix(".toml").tempfile().expect("a file");
+    std::fs::write(file.path(), text).expect("it can be written");
+    let line = format!("{} kbuild --preset Zonal --tasks 2", file.path().display());
+    let (text, result) = printed(&line);
+    result.expect("it runs");
+    assert!(text.contains("2 sockets, 112 CPUs"), "{text}");
+}
+
+#[test]
+fn ranges_of_tasks_have_a_chart() {
+    let line = "skylake_2s_112cpu page-fault1 --preset Zonal,Linux416";
+    let (text, result) = printed(&format!("{line} --tasks 1..4,4,112"));
+    result.expect("it runs");
+    let chart = text.lines().position(|line| line.contains("by tasks; █ is")).expect("a chart");
+    let lines: Vec<&str> = text.lines().skip(chart + 1).take(3).collect();
+    assert!(lines[0].starts_with("Zonal") && lines[1].starts_with("Linux416"), "{text}");
+    let tasks: Vec<&str> = lines[2].split_whitespace().collect();
+    assert_eq!(tasks, ["tasks", "1", "2", "4", "112"]);
+    let (text, _) = printed(&format!("{line} --tasks 1,2"));
+    assert!(!text.contains("by tasks"), "two points make no curve: {text}");
+}
+
+#[test]
+fn a_row_says_where_it_is_from() {
+    let (text, result) = printed("skylake_2s_112cpu kbuild --preset Zonal --json");
+    result.expect("it runs");
+    let row: Value = serde_json::from_str(&text).expect("an object");
+    assert!(row["host"].is_string() && row["date"].is_string(), "{row}");
+    assert_eq!(row["version"], env!("CARGO_PKG_VERSION"));
+    assert!(row.as_object().is_some_and(|row| row.contains_key("commit")), "{row}");
 }
