@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 use zonal::compact::CompactOutcome;
-use zonal::platform::{Immovable, Migration};
+use zonal::{Immovable, Migration};
 use zonal::policy::Policy;
 use zonal::preset::{Linux416, Zonal};
 use zonal::{MigrateType, Order, ZoneId};

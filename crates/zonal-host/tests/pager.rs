@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::thread;
 use zonal::compact::{CompactEvents, CompactOutcome};
 use zonal::error::FreeError;
-use zonal::platform::{Immovable, Migration, Platform};
+use zonal::{Host, Immovable, Migration};
 use zonal::policy::Policy;
 use zonal::preset::{Cluster, ClusterFree, Linux416, SkipMerge, Zonal};
 use zonal::slow_path::Shortage;
