@@ -5,10 +5,11 @@ use std::sync::atomic::{AtomicU8, AtomicU64};
 use zonal::Host;
 use zonal::map::{MemoryMap, PhysAddr, Region};
 use zonal::plan::{Config, Plan};
-use zonal::platform::Platform;
+use zonal::platform::{FenceUnsupported, Platform};
 use zonal::policy::{Policy, Split};
 use zonal::watermark::{MinFree, WatermarkConfig};
 use zonal::{Allocator, CpuId, NodeId, Pfn};
+use zonal_host::Threads;
 use zonal_host::biased_slot::BiasedSlot;
 use zonal_host::park_lock::ParkLock;
 use zonal_tables::HeapTables;
@@ -31,6 +32,15 @@ impl<const NODE: u8> Platform for OneCpu<NODE> {
 
     fn node(&self, _: CpuId) -> NodeId {
         NodeId(NODE)
+    }
+
+    #[inline(always)]
+    fn light_fence() {
+        Threads::light_fence();
+    }
+
+    fn heavy_fence() -> Result<(), FenceUnsupported> {
+        Threads::heavy_fence()
     }
 }
 

@@ -56,6 +56,20 @@ impl AtomicByte for SeenByte {
         note_write(self);
         self.0.store(value, order);
     }
+    fn swap(&self, value: u8, order: Ordering) -> u8 {
+        note(self);
+        self.0.swap(value, order)
+    }
+    fn compare_exchange(
+        &self,
+        current: u8,
+        new: u8,
+        success: Ordering,
+        failure: Ordering,
+    ) -> Result<u8, u8> {
+        note(self);
+        self.0.compare_exchange(current, new, success, failure)
+    }
 }
 
 pub(crate) struct SeenWord(AtomicU64);
@@ -75,6 +89,18 @@ impl AtomicWord for SeenWord {
     fn fetch_add(&self, value: u64, order: Ordering) -> u64 {
         note_write(self);
         self.0.fetch_add(value, order)
+    }
+    fn fetch_or(&self, mask: u64, order: Ordering) -> u64 {
+        note(self);
+        self.0.fetch_or(mask, order)
+    }
+    fn fetch_and(&self, mask: u64, order: Ordering) -> u64 {
+        note(self);
+        self.0.fetch_and(mask, order)
+    }
+    fn swap(&self, value: u64, order: Ordering) -> u64 {
+        note(self);
+        self.0.swap(value, order)
     }
     fn compare_exchange(
         &self,

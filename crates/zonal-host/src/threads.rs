@@ -16,6 +16,7 @@
 use crate::alarm::Alarm;
 use crate::biased_slot::BiasedSlot;
 use crate::cpu;
+use crate::fence::{Fence, Membarrier};
 use crate::numa::Topology;
 use crate::pager::{Pager, Registered};
 use crate::park_lock::ParkLock;
@@ -24,7 +25,7 @@ use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use zonal::Host;
 use zonal::frame::FrameState;
-use zonal::platform::{Lock, Platform};
+use zonal::platform::{FenceUnsupported, Lock, Platform};
 use zonal::policy::Policy;
 use zonal::slow_path::Shortage;
 use zonal::units::FRAME_SHIFT;
@@ -142,6 +143,16 @@ impl Platform for Threads {
             core::hint::spin_loop();
         }
         std::thread::yield_now();
+    }
+
+    #[inline(always)]
+    fn light_fence() {
+        Membarrier::light();
+    }
+
+    fn heavy_fence() -> Result<(), FenceUnsupported> {
+        Membarrier::available().map_err(FenceUnsupported)?;
+        Membarrier::heavy().map_err(|_| FenceUnsupported("membarrier is refused now"))
     }
 
     #[inline]
@@ -301,6 +312,13 @@ mod tests {
         let here = cpu::allowed().unwrap().pop().unwrap();
         cpu::pin_to(here).unwrap();
         assert_eq!(Threads::new().cpu(), here);
+    }
+
+    #[test]
+    fn the_heavy_fence_works_where_owned_slots_do() {
+        Threads::light_fence();
+        let again = [Threads::heavy_fence(), Threads::heavy_fence()];
+        assert_eq!(again, [Membarrier::available().map_err(FenceUnsupported); 2]);
     }
 
     #[test]

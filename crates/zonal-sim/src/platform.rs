@@ -18,7 +18,7 @@ use crate::slot::SimSlot;
 use crate::ticks::Ticks;
 use core::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use zonal::Host;
-use zonal::platform::{AtomicByte, AtomicWord, Platform};
+use zonal::platform::{AtomicByte, AtomicWord, FenceUnsupported, Platform};
 use zonal::policy::Policy;
 use zonal::slow_path::Shortage;
 use zonal::{Allocator, CpuId, NodeId, Order, ZoneId};
@@ -26,6 +26,10 @@ use zonal::{Immovable, Migration};
 
 /// One turn of a loop that waits for another CPU: a `pause` and the test.
 const RELAX: Ticks = Ticks(50 * Ticks::PER_CYCLE);
+
+/// A system call that interrupts the other CPUs and waits for them: about two microseconds of
+/// `membarrier` on a machine with few of them.
+const HEAVY_FENCE: Ticks = Ticks(5_000 * Ticks::PER_CYCLE);
 
 /// The host of virtual CPUs.
 #[derive(Clone, Copy, Debug)]
@@ -67,6 +71,22 @@ impl Platform for Sim {
             // While the stacks of a broken run are unwound nobody else runs: better to abort.
             assert!(!std::thread::panicking(), "waits for a CPU that will never go on");
         }
+    }
+
+    /// A note to the compiler, as in user space and in a kernel; nothing is reordered here.
+    fn light_fence() {}
+
+    /// Charges what the caller pays; the interrupts on the other CPUs are left out.
+    fn heavy_fence() -> Result<(), FenceUnsupported> {
+        let others_first = engine::with_cpu(|engine, cpu| {
+            engine.spend(cpu, HEAVY_FENCE);
+            let clock = *engine.clock(cpu);
+            engine.schedule.push(cpu, clock);
+        });
+        if others_first.is_some() {
+            coroutine::switch();
+        }
+        Ok(())
     }
 }
 
@@ -141,6 +161,14 @@ impl AtomicByte for SimByte {
         touch(self, Access::Store);
         self.0.store(value, Ordering::Relaxed);
     }
+    fn swap(&self, value: u8, _: Ordering) -> u8 {
+        touch(self, Access::Update);
+        self.0.swap(value, Ordering::Relaxed)
+    }
+    fn compare_exchange(&self, current: u8, new: u8, _: Ordering, _: Ordering) -> Result<u8, u8> {
+        touch(self, Access::Update);
+        self.0.compare_exchange(current, new, Ordering::Relaxed, Ordering::Relaxed)
+    }
 }
 
 /// A word whose accesses are charged to the CPU that makes them.
@@ -166,6 +194,18 @@ impl AtomicWord for SimWord {
         self.0.store(old.wrapping_add(value), Ordering::Relaxed);
         old
     }
+    fn fetch_or(&self, mask: u64, _: Ordering) -> u64 {
+        touch(self, Access::Update);
+        self.0.fetch_or(mask, Ordering::Relaxed)
+    }
+    fn fetch_and(&self, mask: u64, _: Ordering) -> u64 {
+        touch(self, Access::Update);
+        self.0.fetch_and(mask, Ordering::Relaxed)
+    }
+    fn swap(&self, value: u64, _: Ordering) -> u64 {
+        touch(self, Access::Update);
+        self.0.swap(value, Ordering::Relaxed)
+    }
     fn compare_exchange(
         &self,
         current: u64,
@@ -182,3 +222,7 @@ impl AtomicWord for SimWord {
         Ok(there)
     }
 }
+
+#[cfg(test)]
+#[path = "platform_tests.rs"]
+mod tests;

@@ -14,7 +14,7 @@
 //! });
 //! ```
 
-use loom::sync::atomic::{AtomicBool, AtomicU8, AtomicU64};
+use loom::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, fence};
 use loom::thread::{self, JoinHandle, Thread};
 use std::cell::{Cell, RefCell};
 use std::fmt;
@@ -26,7 +26,7 @@ use zonal::Host;
 use zonal::map::{MemoryMap, PhysAddr, Region};
 use zonal::plan::{Config, Plan};
 use zonal::platform::shared_slot::{Guarded, SharedSlot};
-use zonal::platform::{AtomicByte, AtomicWord, Lock, Platform};
+use zonal::platform::{AtomicByte, AtomicWord, FenceUnsupported, Lock, Platform};
 use zonal::watermark::MinFree;
 use zonal::{CpuId, Order, Pfn};
 
@@ -65,6 +65,18 @@ impl AtomicByte for Byte {
     fn store(&self, value: u8, order: Ordering) {
         self.0.store(value, order);
     }
+    fn swap(&self, value: u8, order: Ordering) -> u8 {
+        self.0.swap(value, order)
+    }
+    fn compare_exchange(
+        &self,
+        current: u8,
+        new: u8,
+        success: Ordering,
+        failure: Ordering,
+    ) -> Result<u8, u8> {
+        self.0.compare_exchange(current, new, success, failure)
+    }
 }
 
 /// A word on loom's atomic.
@@ -84,6 +96,15 @@ impl AtomicWord for Word {
     }
     fn fetch_add(&self, value: u64, order: Ordering) -> u64 {
         self.0.fetch_add(value, order)
+    }
+    fn fetch_or(&self, mask: u64, order: Ordering) -> u64 {
+        self.0.fetch_or(mask, order)
+    }
+    fn fetch_and(&self, mask: u64, order: Ordering) -> u64 {
+        self.0.fetch_and(mask, order)
+    }
+    fn swap(&self, value: u64, order: Ordering) -> u64 {
+        self.0.swap(value, order)
     }
     fn compare_exchange(
         &self,
@@ -116,6 +137,15 @@ impl AtomicWord for Newest {
     }
     fn fetch_add(&self, value: u64, order: Ordering) -> u64 {
         self.0.fetch_add(value, order)
+    }
+    fn fetch_or(&self, mask: u64, order: Ordering) -> u64 {
+        self.0.fetch_or(mask, order)
+    }
+    fn fetch_and(&self, mask: u64, order: Ordering) -> u64 {
+        self.0.fetch_and(mask, order)
+    }
+    fn swap(&self, value: u64, order: Ordering) -> u64 {
+        self.0.swap(value, order)
     }
     fn compare_exchange(
         &self,
@@ -217,6 +247,15 @@ impl<W: AtomicWord> Platform for LoomPlatform<W> {
     /// Lets the others go on, or a wait would be explored for ever.
     fn relax() {
         thread::yield_now();
+    }
+
+    fn light_fence() {
+        fence(Ordering::SeqCst);
+    }
+
+    fn heavy_fence() -> Result<(), FenceUnsupported> {
+        fence(Ordering::SeqCst);
+        Ok(())
     }
 }
 

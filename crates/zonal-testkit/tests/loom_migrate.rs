@@ -25,7 +25,7 @@ use zonal::Host;
 use zonal::compact::{CompactMode, CompactOutcome};
 use zonal::plan::Plan;
 use zonal::platform::shared_slot::{Guarded, SharedSlot};
-use zonal::platform::{Lock, Platform};
+use zonal::platform::{FenceUnsupported, Lock, Platform};
 use zonal::policy::Policy;
 use zonal::preset::{ClusterFree, Linux416};
 use zonal::{Allocator, CpuId, Order, Pfn, ZoneId};
@@ -188,6 +188,13 @@ impl<R: Rule> Platform for Mover<R> {
     fn relax() {
         WAITED.set(WAITED.get() + 1);
         LoomPlatform::<Newest>::relax();
+    }
+
+    fn light_fence() {
+        LoomPlatform::<Newest>::light_fence();
+    }
+    fn heavy_fence() -> Result<(), FenceUnsupported> {
+        LoomPlatform::<Newest>::heavy_fence()
     }
 }
 

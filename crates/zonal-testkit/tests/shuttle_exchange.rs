@@ -17,7 +17,7 @@ use shuttle::Runner;
 use shuttle::rand::{Rng, thread_rng};
 use shuttle::scheduler::{PctScheduler, RandomScheduler, Scheduler};
 use shuttle::sync::Mutex;
-use shuttle::sync::atomic::{AtomicU8, AtomicU64};
+use shuttle::sync::atomic::{AtomicU8, AtomicU64, fence};
 use shuttle::thread;
 use std::cell::Cell;
 use std::sync::TryLockError;
@@ -26,7 +26,7 @@ use zonal::map::{MemoryMap, PhysAddr, Region};
 use zonal::pcp::Depot;
 use zonal::plan::{Config, Plan};
 use zonal::platform::shared_slot::{Guarded, SharedSlot};
-use zonal::platform::{AtomicByte, AtomicWord, Lock, Platform};
+use zonal::platform::{AtomicByte, AtomicWord, FenceUnsupported, Lock, Platform};
 use zonal::policy::FreeMemory;
 use zonal::policy::{Merge, Policy, merge::Lazy, split::Whole, trace::Off, walk::FirstFit};
 use zonal::preset::{Cluster, ClusterFree};
@@ -53,6 +53,18 @@ impl AtomicByte for Byte {
     fn store(&self, value: u8, order: Ordering) {
         self.0.store(value, order);
     }
+    fn swap(&self, value: u8, order: Ordering) -> u8 {
+        self.0.swap(value, order)
+    }
+    fn compare_exchange(
+        &self,
+        current: u8,
+        new: u8,
+        success: Ordering,
+        failure: Ordering,
+    ) -> Result<u8, u8> {
+        self.0.compare_exchange(current, new, success, failure)
+    }
 }
 
 struct Word(AtomicU64);
@@ -69,6 +81,15 @@ impl AtomicWord for Word {
     }
     fn fetch_add(&self, value: u64, order: Ordering) -> u64 {
         self.0.fetch_add(value, order)
+    }
+    fn fetch_or(&self, mask: u64, order: Ordering) -> u64 {
+        self.0.fetch_or(mask, order)
+    }
+    fn fetch_and(&self, mask: u64, order: Ordering) -> u64 {
+        self.0.fetch_and(mask, order)
+    }
+    fn swap(&self, value: u64, order: Ordering) -> u64 {
+        self.0.swap(value, order)
     }
     fn compare_exchange(
         &self,
@@ -120,6 +141,15 @@ impl Platform for ShuttlePlatform {
 
     fn relax() {
         thread::yield_now();
+    }
+
+    fn light_fence() {
+        fence(Ordering::SeqCst);
+    }
+
+    fn heavy_fence() -> Result<(), FenceUnsupported> {
+        fence(Ordering::SeqCst);
+        Ok(())
     }
 }
 

@@ -5,7 +5,7 @@ use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::marker::PhantomData;
 use zonal::platform::shared_slot::{Guarded, SharedSlot};
-use zonal::platform::{AtomicWord, Lock, Platform, Slot};
+use zonal::platform::{AtomicWord, FenceUnsupported, Lock, Platform, Slot};
 use zonal::policy::Policy;
 use zonal::slow_path::Shortage;
 use zonal::{Allocator, CpuId, NodeId, Order, Pfn, ZoneId};
@@ -202,6 +202,14 @@ impl<K: Parts> Platform for Explored<K> {
 
     fn relax() {
         zonal_sim::platform::Sim::relax();
+    }
+
+    fn light_fence() {
+        zonal_sim::platform::Sim::light_fence();
+    }
+
+    fn heavy_fence() -> Result<(), FenceUnsupported> {
+        zonal_sim::platform::Sim::heavy_fence()
     }
 }
 

@@ -24,6 +24,15 @@ macro_rules! broken_word {
             fn fetch_add(&self, value: u64, order: Ordering) -> u64 {
                 self.0.fetch_add(value, $order(order))
             }
+            fn fetch_or(&self, mask: u64, order: Ordering) -> u64 {
+                self.0.fetch_or(mask, $order(order))
+            }
+            fn fetch_and(&self, mask: u64, order: Ordering) -> u64 {
+                self.0.fetch_and(mask, $order(order))
+            }
+            fn swap(&self, value: u64, order: Ordering) -> u64 {
+                self.0.swap($new(value), $order(order))
+            }
             fn compare_exchange(
                 &self,
                 current: u64,

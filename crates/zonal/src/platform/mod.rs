@@ -5,11 +5,11 @@
 //! checker each implement [`Platform`]. What a host promises is written at each method; the
 //! core relies on nothing else.
 //!
-//! | host | atomics | lock | slot |
-//! |---|---|---|---|
-//! | [`single::SingleThread`] | `core` | `RefCell` | the lock again |
-//! | `zonal-host` | `core` | spins, then parks | biased towards an owner |
-//! | loom | loom's | loom's mutex | the lock again |
+//! | host | atomics | lock | slot | fences |
+//! |---|---|---|---|---|
+//! | [`single::SingleThread`] | `core` | `RefCell` | the lock again | full |
+//! | `zonal-host` | `core` | spins, then parks | biased towards an owner | compiler's, `membarrier` |
+//! | loom | loom's | loom's mutex | the lock again | loom's, full |
 //!
 //! ```
 //! use zonal::platform::{Lock, Platform, single::SingleThread};
@@ -23,7 +23,7 @@ pub mod single;
 
 use crate::types::units::{CpuId, NodeId};
 use core::fmt;
-use core::sync::atomic::Ordering;
+use core::sync::atomic::{Ordering, fence};
 
 /// An 8-bit atomic. All zero bytes must be the value 0, so that a host can hand over fresh
 /// zeroed memory as a table of these.
@@ -34,6 +34,19 @@ pub trait AtomicByte: Send + Sync {
     fn load(&self, order: Ordering) -> u8;
     /// Writes it.
     fn store(&self, value: u8, order: Ordering);
+    /// Writes it; returns what was there before.
+    fn swap(&self, value: u8, order: Ordering) -> u8;
+    /// Writes `new` if `current` is there.
+    ///
+    /// # Errors
+    /// What is there instead. Unlike the weak form it never fails while `current` is there.
+    fn compare_exchange(
+        &self,
+        current: u8,
+        new: u8,
+        success: Ordering,
+        failure: Ordering,
+    ) -> Result<u8, u8>;
 }
 
 /// A 64-bit atomic. All zero bytes must be the value 0.
@@ -46,6 +59,12 @@ pub trait AtomicWord: Send + Sync {
     fn store(&self, value: u64, order: Ordering);
     /// Adds, wrapping; returns what was there before.
     fn fetch_add(&self, value: u64, order: Ordering) -> u64;
+    /// Sets the bits of `mask`; returns what was there before.
+    fn fetch_or(&self, mask: u64, order: Ordering) -> u64;
+    /// Clears the bits that `mask` does not have; returns what was there before.
+    fn fetch_and(&self, mask: u64, order: Ordering) -> u64;
+    /// Writes it; returns what was there before.
+    fn swap(&self, value: u64, order: Ordering) -> u64;
     /// Writes `new` if `current` is there.
     ///
     /// # Errors
@@ -139,6 +158,22 @@ impl fmt::Display for ClaimError {
 
 impl core::error::Error for ClaimError {}
 
+/// The host has no pair of fences of which one is cheap, so nothing is known about what other CPUs
+/// have seen.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FenceUnsupported(
+    /// What is missing.
+    pub &'static str,
+);
+
+impl fmt::Display for FenceUnsupported {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "this host has no pair of fences: {}", self.0)
+    }
+}
+
+impl core::error::Error for FenceUnsupported {}
+
 /// A host: see the [module](self).
 pub trait Platform: Sized {
     /// State bytes of the frame table.
@@ -165,5 +200,28 @@ pub trait Platform: Sized {
     #[inline]
     fn relax() {
         core::hint::spin_loop();
+    }
+
+    /// The frequent side of a pair of fences of which the frequent one may be cheap.
+    ///
+    /// For every light fence on one CPU and every [heavy](Self::heavy_fence) one on another that
+    /// returns `Ok`: either what comes before the heavy one is visible to what follows the light
+    /// one, or what comes before the light one is visible to what follows the heavy one. Two light
+    /// ones order nothing. The default is a full fence.
+    #[inline]
+    fn light_fence() {
+        fence(Ordering::SeqCst);
+    }
+
+    /// The rare side: it may take microseconds (a system call, an interrupt on every CPU). Call it
+    /// outside locks and slots. The default is a full fence.
+    ///
+    /// # Errors
+    /// [`FenceUnsupported`] if the host has no such pair: then nothing was ordered. It says the
+    /// same every time it is asked.
+    #[inline]
+    fn heavy_fence() -> Result<(), FenceUnsupported> {
+        fence(Ordering::SeqCst);
+        Ok(())
     }
 }

@@ -1,0 +1,62 @@
+//! What accesses do and what they are charged.
+
+use super::*;
+use crate::coroutine::{Body, run_all};
+use crate::engine::Engine;
+use crate::machine;
+use crate::schedule::Schedule;
+use core::sync::atomic::Ordering::SeqCst;
+
+/// The ticks that each of `accesses` costs a lone CPU, whose cache has the line already.
+fn charged(accesses: &[&dyn Fn()]) -> Vec<u64> {
+    let machine = machine::builtin("desktop_8cpu_4g").expect("it is built in");
+    let _installed = engine::install(Engine::new(&machine, 1, Schedule::by_clock()));
+    let mut costs = Vec::new();
+    let now = || engine::with_cpu(|engine, cpu| engine.clock(cpu).0).expect("on a virtual CPU");
+    let body: Body<'_> = Box::new(|| {
+        accesses.iter().for_each(|access| access());
+        for access in accesses {
+            let before = now();
+            access();
+            costs.push(now() - before);
+        }
+    });
+    run_all(vec![body], |_| ()).expect("it ends");
+    costs
+}
+
+#[test]
+fn every_update_costs_the_same() {
+    let (word, byte) = (SimWord::new(0), SimByte::new(0));
+    let costs = charged(&[
+        &|| _ = word.fetch_add(1, SeqCst),
+        &|| _ = word.fetch_or(1, SeqCst),
+        &|| _ = word.fetch_and(1, SeqCst),
+        &|| _ = word.swap(1, SeqCst),
+        &|| _ = word.compare_exchange(1, 1, SeqCst, SeqCst),
+        &|| _ = byte.swap(1, SeqCst),
+        &|| _ = byte.compare_exchange(1, 1, SeqCst, SeqCst),
+        &|| _ = word.load(SeqCst),
+    ]);
+    let [updates @ .., load] = &costs[..] else { panic!("eight accesses") };
+    assert!(updates.iter().all(|cost| cost == &updates[0]), "{costs:?}");
+    assert!(updates[0] > *load && *load > 0, "{costs:?}");
+}
+
+#[test]
+fn a_light_fence_is_free_and_a_heavy_one_is_not() {
+    let costs = charged(&[&Sim::light_fence, &|| Sim::heavy_fence().expect("it has one")]);
+    assert_eq!(costs[0], 0);
+    assert!(costs[1] >= 1_000 * Ticks::PER_CYCLE, "{costs:?}");
+}
+
+#[test]
+fn updates_do_what_their_names_say() {
+    let (word, byte) = (SimWord::new(0b0110), SimByte::new(3));
+    assert_eq!((word.fetch_or(0b1100, SeqCst), word.load(SeqCst)), (0b0110, 0b1110));
+    assert_eq!((word.fetch_and(0b0101, SeqCst), word.load(SeqCst)), (0b1110, 0b0100));
+    assert_eq!((word.swap(9, SeqCst), word.load(SeqCst)), (0b0100, 9));
+    assert_eq!((byte.swap(5, SeqCst), byte.load(SeqCst)), (3, 5));
+    assert_eq!((byte.compare_exchange(3, 7, SeqCst, SeqCst), byte.load(SeqCst)), (Err(5), 5));
+    assert_eq!((byte.compare_exchange(5, 7, SeqCst, SeqCst), byte.load(SeqCst)), (Ok(5), 7));
+}
