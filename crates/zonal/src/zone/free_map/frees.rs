@@ -1,0 +1,163 @@
+//! Freeing: set the bits, then see what that made.
+
+use super::FreeMap;
+use super::bits::{low_bits, order_at, orders_of};
+use super::line::full_words;
+use super::shape::{Frame, Pageblock, WORD_ORDER, WordIndex};
+use crate::platform::{AtomicWord, Platform};
+use crate::units::Order;
+use core::fmt;
+use core::sync::atomic::Ordering::SeqCst;
+
+/// Frames that were to be freed are free: the second witness of a double free, after the state
+/// byte. Nothing has changed, unless another CPU took a frame that was free for this moment.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct AlreadyFree {
+    /// The first frame of the word, or of the whole pageblock, that has them.
+    pub first: Frame,
+    /// Which of the frames from there on.
+    pub bits: u64,
+}
+
+impl fmt::Display for AlreadyFree {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "frames {:#x} from frame {} on are free in the map already",
+            self.bits, self.first.0
+        )
+    }
+}
+
+impl core::error::Error for AlreadyFree {}
+
+impl<P: Platform> FreeMap<'_, P> {
+    /// Frees the frames `mask` of a word, which must be the caller's. One `fetch_or`, a look at one
+    /// or two hints, and more only if the frames complete a run, a word or the pageblock.
+    ///
+    /// # Errors
+    /// [`AlreadyFree`] if some of them are free.
+    #[inline]
+    pub fn free_frames(&self, word: WordIndex, mask: u64) -> Result<(), AlreadyFree> {
+        let before = self.frames_word(word).fetch_or(mask, SeqCst);
+        if before & mask != 0 {
+            return Err(self.unfree(word, mask & !before, before & mask));
+        }
+        self.freed(word, before | mask, mask);
+        Ok(())
+    }
+
+    /// Frees the block of `order` at `frame`, which must be aligned and the caller's. One `fetch_or`
+    /// up to order 6 and for the pageblock order, one a word between, one a pageblock above.
+    ///
+    /// # Errors
+    /// [`AlreadyFree`] if some of it is free.
+    #[inline]
+    pub fn free_block(&self, frame: Frame, order: Order) -> Result<(), AlreadyFree> {
+        let shape = self.shape;
+        if let Some(above) = order.get().checked_sub(shape.order().get()) {
+            return self.free_run(frame.pageblock(shape), u32::from(above));
+        }
+        let (word, bit) = frame.word();
+        if u32::from(order.get()) <= WORD_ORDER {
+            let mask = low_bits(order.size()) << bit.trailing_zeros();
+            return self.free_frames(word, mask);
+        }
+        self.free_words(frame.pageblock(shape), word, order.size() / 64)
+    }
+
+    /// Frees whole words of a line.
+    fn free_words(
+        &self,
+        block: Pageblock,
+        first: WordIndex,
+        count: u32,
+    ) -> Result<(), AlreadyFree> {
+        for at in first.0..first.0 + count {
+            let before = self.frames_word(WordIndex(at)).fetch_or(u64::MAX, SeqCst);
+            if before == 0 {
+                continue;
+            }
+            let error = self.unfree(WordIndex(at), !before, before);
+            for undo in first.0..at {
+                self.unfree(WordIndex(undo), u64::MAX, 0);
+            }
+            return Err(error);
+        }
+        self.settle(block);
+        Ok(())
+    }
+
+    /// Takes back what a free that failed had set. What another CPU took meanwhile stays with it.
+    #[cold]
+    fn unfree(&self, word: WordIndex, set: u64, already: u64) -> AlreadyFree {
+        if set != 0 {
+            self.frames_word(word).fetch_and(!set, SeqCst);
+        }
+        AlreadyFree { first: word.first_frame(), bits: already }
+    }
+
+    /// Frames `mask` of a word were just set, which made it `now` (M-3).
+    #[inline(always)]
+    pub(super) fn freed(&self, word: WordIndex, now: u64, mask: u64) {
+        let shape = self.shape;
+        if shape.p() < WORD_ORDER {
+            return self.freed_in_parts(word, now, mask);
+        }
+        let block = word.first_frame().pageblock(shape);
+        if now == u64::MAX {
+            return self.filled(block, word);
+        }
+        let orders = if mask & (mask - 1) == 0 {
+            1 << order_at(now, mask.trailing_zeros())
+        } else {
+            orders_of(now)
+        };
+        self.file(block, orders);
+    }
+
+    /// The same where several pageblocks share a word.
+    fn freed_in_parts(&self, word: WordIndex, now: u64, mask: u64) {
+        let (frames, mut rest) = (self.shape.block_frames(), mask);
+        while rest != 0 {
+            let at = rest.trailing_zeros() / frames * frames;
+            let own = low_bits(frames) << at;
+            let block = Frame(word.first_frame().0 + at).pageblock(self.shape);
+            if now & own == own {
+                if !self.complete(block) {
+                    self.settle(block);
+                }
+            } else {
+                self.file(block, orders_of((now & own) >> at));
+            }
+            rest &= !own;
+        }
+    }
+
+    /// A free filled its word. Of two that fill two words of a line at once, each looks at the
+    /// other's after its own: one at least sees both, so that no full line, and no run of words,
+    /// is left without its maker.
+    #[cold]
+    fn filled(&self, block: Pageblock, word: WordIndex) {
+        let (words, _) = self.line(block);
+        if words.len() == 1 {
+            if !self.complete(block) {
+                self.settle(block);
+            }
+            return;
+        }
+        let (line, count) = self.read_line(block);
+        let at = word.0 - words.start;
+        let full = full_words(&line[..count]);
+        if full == low_bits(count as u32) {
+            if !self.complete(block) {
+                self.settle(block);
+            }
+        } else if full >> at & 1 == 0 {
+            // Another CPU has taken of it meanwhile, and filed what it left of what it saw.
+            self.settle(block);
+        } else {
+            self.file(block, 1 << (WORD_ORDER + order_at(full, at)));
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! Harvest: all free frames of a line at once, for the stack of a CPU.
+
+use super::FreeMap;
+use super::bits::{low_bits, lowest_set};
+use super::hints::{Kind, Start, is_hinted};
+use super::line::MAX_WORDS;
+use super::shape::{Pageblock, WordIndex};
+use crate::migrate::MigrateType;
+use crate::platform::{AtomicWord, Platform};
+use core::sync::atomic::Ordering::SeqCst;
+
+/// What a harvest brought.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Harvest {
+    /// Frames.
+    pub frames: u32,
+    /// The pageblock that the last of them came from: the farthest from the start.
+    pub last: Option<Pageblock>,
+}
+
+impl<P: Platform> FreeMap<'_, P> {
+    /// Takes frames of the type for a CPU's stack: from the first pageblock that has free frames
+    /// all that it has, then from the next, until there are `want`; then from the first whole
+    /// pageblock, which gets the type. `give` is called with words and bits, ascending in each
+    /// pageblock. Fewer than `want` (0 to `want`): no hint led to more. O(lines that are emptied).
+    pub fn refill(
+        &self,
+        migrate: MigrateType,
+        want: u32,
+        start: Start,
+        give: &mut impl FnMut(WordIndex, u64),
+    ) -> Harvest {
+        let mut harvest = self.harvest_lines(migrate, want, start, give);
+        while harvest.frames < want {
+            let inside = |block| self.in_transit(block);
+            let opened = self.open_whole_inside(migrate, start, inside);
+            let Some((block, _transit)) = opened else { break };
+            let count = (want - harvest.frames).min(self.shape.block_frames());
+            self.give_first(block, count, give);
+            harvest.frames += count;
+            harvest.last = Some(block);
+        }
+        harvest
+    }
+
+    /// The same from lines alone, without whole pageblocks: for another type's frames, of which
+    /// a batch is taken.
+    pub fn harvest_lines(
+        &self,
+        migrate: MigrateType,
+        want: u32,
+        start: Start,
+        give: &mut impl FnMut(WordIndex, u64),
+    ) -> Harvest {
+        let mut harvest = Harvest::default();
+        if !is_hinted(migrate) {
+            return harvest;
+        }
+        while harvest.frames < want {
+            // Reserves it: of two CPUs that clear a hint one is told that it was set.
+            let Some(block) = self.win(Kind::Free(migrate), start) else { break };
+            let taken = self.harvest(block, migrate, want - harvest.frames, give);
+            if taken > 0 {
+                harvest.frames += taken;
+                harvest.last = Some(block);
+            }
+        }
+        harvest
+    }
+
+    /// Takes up to `most` free frames of a pageblock, the lowest, if it is of the type; whether its
+    /// hint is set or not. The hint is as it must be afterwards (M-2), wherever it was lowered
+    /// before. Returns how many.
+    pub fn harvest(
+        &self,
+        block: Pageblock,
+        migrate: MigrateType,
+        most: u32,
+        give: &mut impl FnMut(WordIndex, u64),
+    ) -> u32 {
+        let (words, bits) = self.line(block);
+        let mut taken = [0; MAX_WORDS];
+        let (mut count, mut left) = (0, false);
+        for (taken, word) in taken.iter_mut().zip(words.clone()) {
+            let word = self.frames_word(WordIndex(word));
+            // After the hint was lowered (M-4): a free that saw it set is seen here.
+            let seen = word.load(SeqCst) & bits;
+            if seen == 0 {
+                continue;
+            }
+            let wanted = lowest_set(seen, most - count);
+            *taken = if wanted == u64::MAX || (wanted == seen && bits == u64::MAX) {
+                word.swap(0, SeqCst)
+            } else {
+                word.fetch_and(!wanted, SeqCst) & wanted
+            };
+            left |= wanted != seen;
+            count += taken.count_ones();
+            // A swap may bring more than was seen.
+            if count >= most {
+                left = true;
+                break;
+            }
+        }
+        let taken = || words.clone().zip(taken).filter(|&(_, bits)| bits != 0);
+        if count > 0 && self.type_of(block) != migrate {
+            // M-5.
+            let _transit = self.in_transit(block);
+            taken().for_each(|(word, bits)| {
+                let put_back = self.free_frames(WordIndex(word), bits);
+                debug_assert!(put_back.is_ok(), "frames were freed while this CPU had them");
+            });
+            return 0;
+        }
+        if left || count == 0 {
+            self.settle(block);
+        }
+        taken().for_each(|(word, bits)| give(WordIndex(word), bits));
+        count
+    }
+
+    /// Gives the first `count` frames of a pageblock that the caller owns, and frees the rest.
+    fn give_first(&self, block: Pageblock, count: u32, give: &mut impl FnMut(WordIndex, u64)) {
+        if count < self.shape.block_frames() {
+            self.free_rest(block, count);
+        }
+        let (words, bits) = self.line(block);
+        let mut rest = count;
+        for word in words {
+            let here = rest.min(bits.count_ones());
+            if here > 0 {
+                give(WordIndex(word), low_bits(here) << bits.trailing_zeros());
+            }
+            rest -= here;
+        }
+    }
+}

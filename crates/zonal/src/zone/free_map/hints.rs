@@ -1,0 +1,237 @@
+//! Bitmaps over the pageblocks, in up to three levels: raising, lowering, finding.
+//!
+//! A bit at level 0 is a pageblock; a bit at a higher level is a word of the level below that is
+//! not zero, and so a hint about it, raised and lowered by the same rules (M-3, M-4). There is a
+//! level more where the one below has more than two words: a search reads at most five words, and
+//! two more for each 2^24 frames beyond 2^25 with pageblocks of order 9 (one word of the third
+//! level is 512 GiB); and one for each stale bit that it lowers, which the change that made the bit
+//! stale has paid for.
+
+use super::FreeMap;
+use super::shape::{HINTED_TYPES, MapShape, Pageblock};
+use super::whole::WholeClass;
+use crate::migrate::MigrateType;
+use crate::platform::{AtomicWord, Platform};
+use core::sync::atomic::Ordering::{Relaxed, SeqCst};
+
+/// What a bitmap says of a pageblock.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Kind {
+    /// Hint: it is of the type, and its line has free frames.
+    Free(MigrateType),
+    /// Hint: it is of the type, and its line has a maximal run of the order (1 to p − 1).
+    Run(MigrateType, u32),
+    /// It is whole, and its frames belong to the CPU that clears the bit.
+    Whole(WholeClass),
+}
+
+impl Kind {
+    #[inline(always)]
+    pub(super) const fn number(self, shape: MapShape) -> usize {
+        let orders = shape.p() as usize;
+        match self {
+            Self::Free(migrate) => migrate.index() * orders,
+            Self::Run(migrate, order) => migrate.index() * orders + order as usize,
+            Self::Whole(class) => HINTED_TYPES * orders + class as usize,
+        }
+    }
+}
+
+/// Where a CPU begins to look.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Start {
+    /// The first pageblock of its region: from there up, then from the map's first.
+    pub block: Pageblock,
+    /// A number of its own (its CPU number will do): which bit of a word it tries after it lost
+    /// one to another CPU.
+    pub spread: u32,
+}
+
+impl Start {
+    /// How far a pageblock is from the start, in the order of a search.
+    #[must_use]
+    #[inline(always)]
+    pub const fn distance(self, block: Pageblock, shape: MapShape) -> u32 {
+        if block.0 >= self.block.0 {
+            block.0 - self.block.0
+        } else {
+            block.0 + (shape.blocks() - self.block.0)
+        }
+    }
+}
+
+/// Whether pageblocks of the type have hints.
+#[inline(always)]
+pub(super) const fn is_hinted(migrate: MigrateType) -> bool {
+    migrate.index() < HINTED_TYPES
+}
+
+impl<P: Platform> FreeMap<'_, P> {
+    /// Sets a pageblock's bit if it is not set.
+    ///
+    /// The load comes after the bits that it speaks of (M-3): its partner is the `fetch_and` of
+    /// [`clear`](Self::clear), which comes before its look at the bits.
+    #[inline(always)]
+    pub(super) fn raise(&self, kind: Kind, block: Pageblock) {
+        let (section, bit) = block.place();
+        if self.bitmap_word(kind, 0, section).load(SeqCst) & bit == 0 {
+            self.set(kind, block);
+        }
+    }
+
+    /// Sets a pageblock's bit; whether it was set.
+    pub(super) fn set(&self, kind: Kind, block: Pageblock) -> bool {
+        let (section, bit) = block.place();
+        let before = self.bitmap_word(kind, 0, section).fetch_or(bit, SeqCst);
+        if before == 0 {
+            self.raise_above(kind, 1, section);
+        }
+        before & bit != 0
+    }
+
+    /// The word `index` below `level` has become other than zero. Where it was so before, the CPU
+    /// that made it so has looked.
+    fn raise_above(&self, kind: Kind, level: usize, mut index: u32) {
+        for level in level..self.shape.levels() {
+            let (word, bit) = (self.bitmap_word(kind, level, index / 64), 1 << (index % 64));
+            // Partner: the `fetch_and` of `lower_above`.
+            if word.load(SeqCst) & bit != 0 || word.fetch_or(bit, SeqCst) != 0 {
+                return;
+            }
+            index /= 64;
+        }
+    }
+
+    /// Clears a pageblock's bit; whether it was set. Of two that clear a set bit one is told so.
+    /// For a hint the caller looks at the bits afterwards (M-4).
+    #[inline(always)]
+    pub(super) fn clear(&self, kind: Kind, block: Pageblock) -> bool {
+        let (section, bit) = block.place();
+        self.bitmap_word(kind, 0, section).fetch_and(!bit, SeqCst) & bit != 0
+    }
+
+    /// The word `index` below `level` was seen to be zero: lowers its bit, and looks again (M-4).
+    #[cold]
+    fn lower_above(&self, kind: Kind, level: usize, index: u32) {
+        let word = self.bitmap_word(kind, level, index / 64);
+        word.fetch_and(!(1 << (index % 64)), SeqCst);
+        // Partner: the update below whose maker looks at this level afterwards.
+        if self.bitmap_word(kind, level - 1, index).load(SeqCst) != 0 {
+            self.raise_above(kind, level, index);
+        }
+    }
+
+    /// Lowers all hints of a type for a pageblock that is not of this type (any more): what is
+    /// raised after that by a CPU that read the type before is stale, and filed by who finds it.
+    pub(super) fn lower_all(&self, block: Pageblock, migrate: MigrateType) {
+        if !is_hinted(migrate) {
+            return;
+        }
+        let (section, bit) = block.place();
+        for kind in self.hints_of(migrate) {
+            let word = self.bitmap_word(kind, 0, section);
+            if word.load(Relaxed) & bit != 0 {
+                word.fetch_and(!bit, SeqCst);
+            }
+        }
+    }
+
+    /// The hints of a type.
+    pub(super) fn hints_of(&self, migrate: MigrateType) -> impl Iterator<Item = Kind> {
+        let runs = (1..self.shape.p()).map(move |order| Kind::Run(migrate, order));
+        core::iter::once(Kind::Free(migrate)).chain(runs)
+    }
+
+    /// The first pageblock with a bit, from `start` up, then from the map's first.
+    #[inline]
+    pub(super) fn find(&self, kind: Kind, start: Start) -> Option<Pageblock> {
+        let Pageblock(first) = start.block;
+        let found = self.find_from(kind, first);
+        if found.is_none() && first > 0 {
+            return self.find_from(kind, 0).filter(|found| found.0 < first);
+        }
+        found
+    }
+
+    fn find_from(&self, kind: Kind, from: u32) -> Option<Pageblock> {
+        let top = self.shape.levels() - 1;
+        let (mut level, mut index) = (0, from);
+        loop {
+            let at = index / 64;
+            if at >= self.shape.level_words(level) {
+                return None;
+            }
+            // Relaxed: a first look.
+            let word = self.bitmap_word(kind, level, at).load(Relaxed) & u64::MAX << (index % 64);
+            if word == 0 {
+                // The words behind: one by one at the top, as the level above sees them below it.
+                (level, index) =
+                    if level == top { (level, (at + 1) * 64) } else { (level + 1, at + 1) };
+                continue;
+            }
+            index = at * 64 + word.trailing_zeros();
+            if level == 0 {
+                return Some(Pageblock(index));
+            }
+            if self.bitmap_word(kind, level - 1, index).load(Relaxed) == 0 {
+                self.lower_above(kind, level, index);
+                index += 1;
+            } else {
+                (level, index) = (level - 1, index * 64);
+            }
+        }
+    }
+
+    /// Another pageblock with a bit in the word of `lost`, for a CPU that lost that one: the first
+    /// one from a place of the CPU's own.
+    pub(super) fn find_beside(
+        &self,
+        kind: Kind,
+        lost: Pageblock,
+        start: Start,
+    ) -> Option<Pageblock> {
+        let (section, bit) = lost.place();
+        let word = self.bitmap_word(kind, 0, section).load(Relaxed) & !bit;
+        // 21 is odd, so that neighbours in number begin far apart.
+        let place = start.spread.wrapping_mul(21) % 64;
+        let turned = word.rotate_right(place);
+        (word != 0).then(|| Pageblock(section * 64 + (turned.trailing_zeros() + place) % 64))
+    }
+
+    /// Clears a set bit and returns its pageblock: the first one, or another in its word if that
+    /// one is lost to another CPU.
+    #[inline]
+    pub(super) fn win(&self, kind: Kind, start: Start) -> Option<Pageblock> {
+        self.win_inside(kind, start, |_| ()).map(|(block, ())| block)
+    }
+
+    /// The same with something done before each try, which is undone (dropped) if it fails.
+    #[inline]
+    pub(super) fn win_inside<G>(
+        &self,
+        kind: Kind,
+        start: Start,
+        enter: impl Fn(Pageblock) -> G,
+    ) -> Option<(Pageblock, G)> {
+        let mut found = self.find(kind, start)?;
+        loop {
+            let guard = enter(found);
+            if self.clear(kind, found) {
+                return Some((found, guard));
+            }
+            found = match self.find_beside(kind, found, start) {
+                Some(other) => other,
+                None => self.find(kind, start)?,
+            };
+        }
+    }
+
+    /// Sets the bits above a section whose word of a kind is not zero, at every level.
+    pub(super) fn repair_above(&self, kind: Kind, section: u32) {
+        let mut index = section;
+        for level in 1..self.shape.levels() {
+            self.bitmap_word(kind, level, index / 64).fetch_or(1 << (index % 64), SeqCst);
+            index /= 64;
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! Where the words of a map are: the one accessor to lines, hints and types.
+//!
+//! Sections of 64 pageblocks each have their lines and their words of hints side by side, so that
+//! a host that leaves sections out changes this file only.
+
+use super::FreeMap;
+use super::hints::Kind;
+use super::shape::{MapShape, Pageblock, WordIndex};
+use crate::platform::{AtomicWord, Platform};
+use core::fmt;
+use core::ops::Range;
+use core::sync::atomic::Ordering::SeqCst;
+
+/// Bytes of a cache line.
+const CACHE_LINE: usize = 64;
+
+/// The caller's memory, all zero: nothing is free, every type is unmovable.
+pub struct MapMemory<'m, P: Platform> {
+    /// [`MapShape::line_words`]; with plain atomics at a multiple of 64 bytes.
+    pub lines: &'m [P::Word],
+    /// [`MapShape::section_words`]; with plain atomics at a multiple of 64 bytes.
+    pub sections: &'m [P::Word],
+    /// [`MapShape::summary_words`].
+    pub summaries: &'m [P::Word],
+    /// One word a pageblock, of which the map uses what the frame table keeps the type in.
+    pub types: &'m [P::Word],
+}
+
+impl<P: Platform> fmt::Debug for MapMemory<'_, P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MapMemory").field("lines", &self.lines.len()).finish_non_exhaustive()
+    }
+}
+
+impl<P: Platform> Clone for MapMemory<'_, P> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<P: Platform> Copy for MapMemory<'_, P> {}
+
+/// Why memory cannot be a map's.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum MapError {
+    /// A slice is of another length.
+    WrongLength {
+        /// Which.
+        what: &'static str,
+        /// Words that it has.
+        given: usize,
+        /// Words that it must have.
+        wanted: usize,
+    },
+    /// A slice is not at a multiple of a cache line, so lines would share cache lines.
+    Misaligned {
+        /// Which.
+        what: &'static str,
+    },
+}
+
+impl fmt::Display for MapError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::WrongLength { what, given, wanted } => {
+                write!(f, "the map's {what} have {given} words, not {wanted}")
+            }
+            Self::Misaligned { what } => {
+                write!(f, "the map's {what} are not at a multiple of {CACHE_LINE} bytes")
+            }
+        }
+    }
+}
+
+impl core::error::Error for MapError {}
+
+impl<'m, P: Platform> FreeMap<'m, P> {
+    /// A map over the caller's memory. O(1).
+    ///
+    /// # Errors
+    /// [`MapError`] if a slice has the wrong length or, where words are plain ones (of eight bytes)
+    /// and a line is a cache line or more, the wrong alignment.
+    pub fn new(shape: MapShape, memory: MapMemory<'m, P>) -> Result<Self, MapError> {
+        let lengths = [
+            ("lines", memory.lines.len(), shape.line_words()),
+            ("sections", memory.sections.len(), shape.section_words()),
+            ("summaries", memory.summaries.len(), shape.summary_words()),
+            ("types", memory.types.len(), shape.blocks() as usize),
+        ];
+        for (what, given, wanted) in lengths {
+            if given != wanted {
+                return Err(MapError::WrongLength { what, given, wanted });
+            }
+        }
+        let plain = size_of::<P::Word>() == size_of::<u64>() && shape.words_a_line() >= 8;
+        for (what, words) in [("lines", memory.lines), ("sections", memory.sections)] {
+            if plain && words.as_ptr().addr() % CACHE_LINE != 0 {
+                return Err(MapError::Misaligned { what });
+            }
+        }
+        Ok(Self { shape, memory })
+    }
+
+    /// Orders, pageblocks and frames of the map.
+    #[must_use]
+    #[inline(always)]
+    pub const fn shape(&self) -> MapShape {
+        self.shape
+    }
+
+    /// The word of 64 frames.
+    #[inline(always)]
+    pub(super) fn frames_word(&self, word: WordIndex) -> &'m P::Word {
+        &self.memory.lines[word.0 as usize]
+    }
+
+    /// The words of a pageblock's line, and its bits in each of them.
+    #[inline(always)]
+    pub(super) fn line(&self, block: Pageblock) -> (Range<u32>, u64) {
+        let first = block.first_frame(self.shape);
+        let (WordIndex(word), _) = first.word();
+        let bits = super::bits::low_bits(self.shape.block_frames()) << (first.0 % 64);
+        (word..word + self.shape.words_a_line(), bits)
+    }
+
+    /// The word `index` of a kind of bitmap at a level: at level 0 of a section's pageblocks.
+    #[inline(always)]
+    pub(super) fn bitmap_word(&self, kind: Kind, level: usize, index: u32) -> &'m P::Word {
+        let (shape, kind, index) = (self.shape, kind.number(self.shape), index as usize);
+        if level == 0 {
+            return &self.memory.sections[index * shape.section_stride() + kind];
+        }
+        let below = if level == 2 { shape.kinds() * shape.level_words(1) as usize } else { 0 };
+        &self.memory.summaries[below + kind * shape.level_words(level) as usize + index]
+    }
+
+    /// The word of a section that counts calls which may put back what they took: those under way
+    /// in the low half, all that began in the high half, which may wrap.
+    fn transit_word(&self, section: u32) -> &'m P::Word {
+        let at = section as usize * self.shape.section_stride() + self.shape.kinds();
+        &self.memory.sections[at]
+    }
+
+    /// Which calls have begun in a section; `None` while one of them is under way.
+    pub(super) fn quiet(&self, section: u32) -> Option<u64> {
+        let transit = self.transit_word(section).load(SeqCst);
+        (transit as u32 == 0).then_some(transit)
+    }
+
+    /// From here to the drop of the result frames of the section may be in the hand of this CPU,
+    /// which may put them back (M-1).
+    pub(super) fn in_transit(&self, block: Pageblock) -> Transit<'m, P> {
+        let word = self.transit_word(block.place().0);
+        // Comes before the bits are cleared, for a last look that sees them cleared.
+        word.fetch_add((1 << 32) + 1, SeqCst);
+        Transit(word)
+    }
+}
+
+/// See [`FreeMap::in_transit`].
+pub(super) struct Transit<'m, P: Platform>(&'m P::Word);
+
+impl<P: Platform> Drop for Transit<'_, P> {
+    fn drop(&mut self) {
+        // Comes after the bits were put back.
+        self.0.fetch_add(u64::MAX, SeqCst);
+    }
+}

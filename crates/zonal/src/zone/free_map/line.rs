@@ -1,0 +1,152 @@
+//! A pageblock's line as a whole: which orders it has, taking all of it, filing its hints.
+
+use super::FreeMap;
+use super::bits::{exact_runs, orders_of};
+use super::hints::{Kind, is_hinted};
+use super::shape::{Pageblock, WORD_ORDER, WordIndex};
+use crate::platform::{AtomicWord, Platform};
+use core::sync::atomic::Ordering::SeqCst;
+
+/// The most words that a line has: 1024 frames.
+pub(super) const MAX_WORDS: usize = 16;
+
+/// Orders of maximal runs in a line: bit k for order k. Bit p: the line is full.
+pub(super) type Orders = u16;
+
+impl<P: Platform> FreeMap<'_, P> {
+    /// A line's bits, from bit 0 of the first word on. Of lines shorter than a word only their own.
+    ///
+    /// Sequentially consistent: these are the looks at the bits of M-4, M-5 and M-6, and of a free
+    /// that filled its word at the other words of the line.
+    #[inline]
+    pub(super) fn read_line(&self, block: Pageblock) -> ([u64; MAX_WORDS], usize) {
+        let (words, bits) = self.line(block);
+        let mut line = [0; MAX_WORDS];
+        for (read, word) in line.iter_mut().zip(words.clone()) {
+            *read = self.frames_word(WordIndex(word)).load(SeqCst) & bits;
+        }
+        line[0] >>= bits.trailing_zeros();
+        (line, words.len())
+    }
+
+    /// The orders of the maximal runs in a line.
+    pub(super) fn orders_in(&self, block: Pageblock) -> Orders {
+        let (line, count) = self.read_line(block);
+        if count == 1 {
+            return orders_of(line[0]);
+        }
+        let line = &line[..count];
+        let parts = line.iter().filter(|&&word| word != u64::MAX);
+        let orders = parts.fold(0, |orders, &word| orders | orders_of(word));
+        orders | orders_of(full_words(line)) << WORD_ORDER
+    }
+
+    /// Raises the hints that a line with maximal runs of `orders`, at least one, must have (M-2).
+    #[inline(always)]
+    pub(super) fn file(&self, block: Pageblock, orders: Orders) {
+        let migrate = self.type_of(block);
+        if !is_hinted(migrate) {
+            return;
+        }
+        self.raise(Kind::Free(migrate), block);
+        let mut runs = orders & !1 & ((1 << self.shape.p()) - 1);
+        while runs != 0 {
+            self.raise(Kind::Run(migrate, runs.trailing_zeros()), block);
+            runs &= runs - 1;
+        }
+    }
+
+    /// Looks at a line and sees to it that it is as M-2 says: hints that it lacks are raised, and
+    /// a full line becomes a whole pageblock. For who zeroed words for a moment (M-6), cleared a
+    /// hint (M-4), or changed the type.
+    pub(super) fn settle(&self, block: Pageblock) {
+        loop {
+            let orders = self.orders_in(block);
+            if orders != 0 {
+                self.file(block, orders);
+            }
+            // Each turn after the first one is because another CPU took something.
+            if orders >> self.shape.p() & 1 == 0 || self.complete(block) {
+                return;
+            }
+        }
+    }
+
+    /// Makes a full line a whole pageblock. `false` if it is not full any more; then words were
+    /// zero for a moment, and the caller must [`settle`](Self::settle) (M-6).
+    pub(super) fn complete(&self, block: Pageblock) -> bool {
+        let transit = self.in_transit(block);
+        let taken = self.take_all(block);
+        if taken {
+            // The bit was clear (M-1): the pageblock's frames were handed out since it was set.
+            self.set_whole(block);
+        }
+        drop(transit);
+        taken
+    }
+
+    /// Takes a full line, all or nothing.
+    fn take_all(&self, block: Pageblock) -> bool {
+        let (words, bits) = self.line(block);
+        if words.len() == 1 {
+            return self.take_bits(WordIndex(words.start), bits).is_some();
+        }
+        self.take_words(WordIndex(words.start), words.len() as u32)
+    }
+
+    /// Takes `bits` of a word if all of them are set, and returns what the word was. Lock-free: an
+    /// exchange fails only if another CPU changed the word.
+    #[inline(always)]
+    pub(super) fn take_bits(&self, word: WordIndex, bits: u64) -> Option<u64> {
+        let word = self.frames_word(word);
+        let mut seen = word.load(SeqCst);
+        while seen & bits == bits {
+            match word.compare_exchange(seen, seen & !bits, SeqCst, SeqCst) {
+                Ok(before) => return Some(before),
+                Err(now) => seen = now,
+            }
+        }
+        None
+    }
+
+    /// Takes `count` full words, all or none. If a later one is not full those before it were zero
+    /// for a moment: the caller is in transit, and settles the line after that (M-6).
+    pub(super) fn take_words(&self, first: WordIndex, count: u32) -> bool {
+        for at in first.0..first.0 + count {
+            let word = self.frames_word(WordIndex(at));
+            if word.compare_exchange(u64::MAX, 0, SeqCst, SeqCst).is_err() {
+                for undo in (first.0..at).rev() {
+                    self.frames_word(WordIndex(undo)).fetch_or(u64::MAX, SeqCst);
+                }
+                return false;
+            }
+        }
+        true
+    }
+
+    /// The best fit in a line: the first of its smallest maximal runs of orders `least` to `most`,
+    /// as its order and its first frame in the line.
+    pub(super) fn best_run(line: &[u64], least: u32, most: u32) -> Option<(u32, u32)> {
+        let single = line.len() == 1;
+        let in_words = if single { WORD_ORDER } else { WORD_ORDER - 1 };
+        for order in least..=most.min(in_words) {
+            for (at, &word) in (0..).zip(line) {
+                let runs = if single || word != u64::MAX { exact_runs(word, order) } else { 0 };
+                if runs != 0 {
+                    return Some((order, at * 64 + runs.trailing_zeros()));
+                }
+            }
+        }
+        let full = full_words(line);
+        let mut larger = (least.max(WORD_ORDER)..=most).map(|order| (order, order - WORD_ORDER));
+        larger.find_map(|(order, words)| {
+            let runs = if single { 0 } else { exact_runs(full, words) };
+            (runs != 0).then(|| (order, runs.trailing_zeros() * 64))
+        })
+    }
+}
+
+/// Which words of a line are full: a bit a word.
+pub(super) fn full_words(line: &[u64]) -> u64 {
+    line.iter().enumerate().map(|(at, &word)| u64::from(word == u64::MAX) << at).sum()
+}

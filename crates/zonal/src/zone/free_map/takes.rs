@@ -1,0 +1,222 @@
+//! Taking blocks below the pageblock order: best fit by the hints, or a whole pageblock split.
+
+use super::FreeMap;
+use super::bits::{low_bits, order_at};
+use super::hints::{Kind, Start, is_hinted};
+use super::shape::{Frame, Pageblock, WORD_ORDER, WordIndex};
+use super::whole::WholeClass;
+use crate::migrate::MigrateType;
+use crate::platform::{AtomicWord, Platform};
+use crate::units::Order;
+use core::sync::atomic::Ordering::SeqCst;
+
+/// The pageblock that a CPU takes small blocks of a type from until it is used up; its hints are
+/// kept lowered, so that others look elsewhere. A free into it raises them again, which does no
+/// harm. Nothing has left the map: to give it up is to [settle](FreeMap::release) its hints.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Current(pub(super) Option<Pageblock>);
+
+impl Current {
+    /// Which pageblock it is.
+    #[must_use]
+    pub const fn block(self) -> Option<Pageblock> {
+        self.0
+    }
+}
+
+/// Which runs of a line will do.
+#[derive(Clone, Copy)]
+struct Fit {
+    least: u32,
+    most: u32,
+    /// The rest of a larger run stays without hints.
+    holds: bool,
+}
+
+impl<P: Platform> FreeMap<'_, P> {
+    /// Takes a block of `order`, below the pageblock order, from lines of the type: from `current`
+    /// if it has one, otherwise from the first pageblock that has a maximal run of that order, or
+    /// of the next larger one that any has; that one becomes current, and the one before is
+    /// released. Without `current` nothing is held. Order 0 is taken from the first pageblock that
+    /// has a free frame.
+    ///
+    /// `None`: no hint of the type led to a run. There may be whole pageblocks
+    /// ([`split_whole`](Self::split_whole)), other types, and stale hints
+    /// ([`last_look`](Self::last_look)). O(orders × words that a search reads).
+    #[must_use]
+    pub fn take_block(
+        &self,
+        migrate: MigrateType,
+        order: Order,
+        start: Start,
+        mut current: Option<&mut Current>,
+    ) -> Option<Frame> {
+        let (p, least) = (self.shape.p(), u32::from(order.get()));
+        if !is_hinted(migrate) || least >= p {
+            return None;
+        }
+        let holds = current.is_some();
+        if let Some(held) = current.as_deref_mut() {
+            let any = Fit { least, most: p, holds };
+            let taken = held.0.and_then(|block| self.take_from(block, migrate, order, any));
+            if taken.is_some() {
+                return taken;
+            }
+            self.release(held);
+        }
+        // A hint of order 0 says that there are frames, whatever runs they are in.
+        let steps = if least == 0 { 0..1 } else { least..p };
+        for step in steps {
+            let kind = Kind::Run(migrate, step);
+            let most = if step == 0 { p } else { step };
+            while let Some(block) = self.find(kind, start) {
+                let fit = Fit { least: step, most, holds };
+                if let Some(frame) = self.take_from(block, migrate, order, fit) {
+                    if let Some(held) = current {
+                        self.hold(held, block, migrate);
+                    }
+                    return Some(frame);
+                }
+                // M-4. It may be of another type, too; then it is filed there.
+                self.clear(kind, block);
+                self.settle(block);
+            }
+        }
+        None
+    }
+
+    /// Takes a whole pageblock, gives it the type `migrate` and takes the block of `order`, below
+    /// the pageblock order, at its start; the rest is free in its line. Touched pageblocks come
+    /// before untouched ones. `None` if there is none. O(words that a search reads + of a line).
+    #[must_use]
+    pub fn split_whole(&self, migrate: MigrateType, order: Order, start: Start) -> Option<Frame> {
+        let shape = self.shape;
+        if order >= shape.order() {
+            return None;
+        }
+        let (block, _transit) = self.open_whole_inside(migrate, start, |at| self.in_transit(at))?;
+        self.free_rest(block, order.size());
+        Some(block.first_frame(shape))
+    }
+
+    /// Takes a whole pageblock and gives it the type `migrate`: all of it is the caller's.
+    #[must_use]
+    pub fn open_whole(&self, migrate: MigrateType, start: Start) -> Option<Pageblock> {
+        self.open_whole_inside(migrate, start, |_| ()).map(|(block, ())| block)
+    }
+
+    /// The same with something done before each try: for who frees a part of it at once (M-1).
+    pub(super) fn open_whole_inside<G>(
+        &self,
+        migrate: MigrateType,
+        start: Start,
+        enter: impl Fn(Pageblock) -> G,
+    ) -> Option<(Pageblock, G)> {
+        let classes: &[_] = match WholeClass::of(migrate) {
+            WholeClass::Ordinary => &[WholeClass::Ordinary, WholeClass::Untouched],
+            WholeClass::Isolated => &[],
+            class @ (WholeClass::Untouched | WholeClass::Cma | WholeClass::HighAtomic) => &[class],
+        };
+        for &class in classes {
+            while let Some((block, guard)) = self.take_whole_inside(class, start, &enter) {
+                if self.claim_owned(block, migrate) {
+                    return Some((block, guard));
+                }
+                // Isolated since it was taken: it belongs there.
+                let _transit = self.in_transit(block);
+                self.set_whole(block);
+            }
+        }
+        None
+    }
+
+    /// Frees all frames of a pageblock that the caller owns from the first `taken` on.
+    pub(super) fn free_rest(&self, block: Pageblock, taken: u32) {
+        let (words, bits) = self.line(block);
+        let mut rest = taken;
+        for word in words {
+            let count = rest.min(bits.count_ones());
+            let own = bits & !(low_bits(count) << bits.trailing_zeros());
+            rest -= count;
+            if own != 0 {
+                self.frames_word(WordIndex(word)).fetch_or(own, SeqCst);
+            }
+        }
+        self.settle(block);
+    }
+
+    /// Takes a block of `order` from a run of the line that fits, if the pageblock is of the type.
+    fn take_from(
+        &self,
+        block: Pageblock,
+        migrate: MigrateType,
+        order: Order,
+        fit: Fit,
+    ) -> Option<Frame> {
+        let frame = loop {
+            let (line, count) = self.read_line(block);
+            let (_, at) = Self::best_run(&line[..count], fit.least, fit.most)?;
+            let frame = Frame(block.first_frame(self.shape).0 + at);
+            // Another CPU was faster: what it left is looked at again.
+            if self.take_at(block, frame, order, fit.holds) {
+                break frame;
+            }
+        };
+        if self.type_of(block) == migrate {
+            return Some(frame);
+        }
+        // M-5: the type changed before this look, and who changed it may have missed the bits.
+        let _transit = self.in_transit(block);
+        let put_back = self.free_block(frame, order);
+        debug_assert!(put_back.is_ok(), "frames were freed by another CPU while this one had them");
+        None
+    }
+
+    /// Takes this block, all or nothing, and files what it leaves of a larger run (M-3).
+    fn take_at(&self, block: Pageblock, frame: Frame, order: Order, holds: bool) -> bool {
+        let (word, bit) = frame.word();
+        let order_bits = u32::from(order.get());
+        if order_bits > WORD_ORDER {
+            let transit = self.in_transit(block);
+            let taken = self.take_words(word, order.size() / 64);
+            if !taken || !holds {
+                // M-6 if it was not; what is left of a larger run if it was.
+                self.settle(block);
+            }
+            drop(transit);
+            return taken;
+        }
+        let mask = low_bits(order.size()) << bit.trailing_zeros();
+        let Some(before) = self.take_bits(word, mask) else { return false };
+        if holds {
+            return true;
+        }
+        if before == u64::MAX && self.shape.p() > WORD_ORDER {
+            // It may have been in a run of words.
+            self.settle(block);
+            return true;
+        }
+        // Of what the word was when it was taken, not of what a look had shown before.
+        let (frames, at) = (self.shape.block_frames().min(64), bit.trailing_zeros());
+        let own = before >> (at / frames * frames) & low_bits(frames);
+        let run = order_at(own, at % frames);
+        if run > order_bits {
+            self.file(block, (1 << run) - (1 << order_bits));
+        }
+        true
+    }
+
+    /// Makes a pageblock a CPU's current one: lowers its hints.
+    fn hold(&self, held: &mut Current, block: Pageblock, migrate: MigrateType) {
+        held.0 = Some(block);
+        self.lower_all(block, migrate);
+    }
+
+    /// Gives a current pageblock up: what it lacks of hints is raised (M-2). For a CPU that idles,
+    /// that has used it up, or that goes. O(words of a line).
+    pub fn release(&self, held: &mut Current) {
+        if let Some(block) = held.0.take() {
+            self.settle(block);
+        }
+    }
+}

@@ -1,0 +1,171 @@
+//! Pageblocks that are free as a whole: who clears the bit owns all frames.
+
+use super::FreeMap;
+use super::frees::AlreadyFree;
+use super::hints::{Kind, Start};
+use super::shape::Pageblock;
+use crate::migrate::MigrateType;
+use crate::platform::Platform;
+
+/// How many classes there are.
+pub(super) const NR_CLASSES: usize = 5;
+
+/// Which whole pageblocks are looked for together: each is in the bitmap of one class.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum WholeClass {
+    /// Unmovable, movable or reclaimable: any of the three may claim it.
+    Ordinary = 0,
+    /// As ordinary, and never touched since boot or since it was given back: nothing of it is in
+    /// memory yet, so it is used last, the lowest first, by all CPUs.
+    Untouched = 1,
+    /// Lent to movable requests only.
+    Cma = 2,
+    /// For high-order requests that cannot wait.
+    HighAtomic = 3,
+    /// For none.
+    Isolated = 4,
+}
+
+impl WholeClass {
+    /// All of them.
+    pub const ALL: [Self; NR_CLASSES] =
+        [Self::Ordinary, Self::Untouched, Self::Cma, Self::HighAtomic, Self::Isolated];
+
+    /// The class of touched pageblocks of a type.
+    #[must_use]
+    #[inline(always)]
+    pub const fn of(migrate: MigrateType) -> Self {
+        match migrate {
+            MigrateType::Unmovable | MigrateType::Movable | MigrateType::Reclaimable => {
+                Self::Ordinary
+            }
+            MigrateType::HighAtomic => Self::HighAtomic,
+            MigrateType::Cma => Self::Cma,
+            MigrateType::Isolate => Self::Isolated,
+        }
+    }
+
+    /// Whether pageblocks of the type may be in the class.
+    const fn may_hold(self, migrate: MigrateType) -> bool {
+        let class = Self::of(migrate) as u8;
+        self as u8 == class || (self as u8 == Self::Untouched as u8 && class == 0)
+    }
+}
+
+impl<P: Platform> FreeMap<'_, P> {
+    /// Takes the first whole pageblock of a class from the start on; untouched ones from the map's
+    /// first on, whatever the start. Its frames are the caller's, its type is what it was
+    /// ([`claim_owned`](Self::claim_owned) changes it). O(words that a search reads).
+    #[inline]
+    #[must_use]
+    pub fn take_whole(&self, class: WholeClass, start: Start) -> Option<Pageblock> {
+        self.take_whole_inside(class, start, |_| ()).map(|(block, ())| block)
+    }
+
+    #[inline]
+    pub(super) fn take_whole_inside<G>(
+        &self,
+        class: WholeClass,
+        start: Start,
+        enter: impl Fn(Pageblock) -> G,
+    ) -> Option<(Pageblock, G)> {
+        let first = if class == WholeClass::Untouched { Pageblock(0) } else { start.block };
+        loop {
+            let start = Start { block: first, ..start };
+            let (block, guard) = self.win_inside(Kind::Whole(class), start, &enter)?;
+            if self.keep_whole(class, block) {
+                return Some((block, guard));
+            }
+        }
+    }
+
+    /// Takes this pageblock if it is whole, whatever its class, which is returned. For who wants a
+    /// range: isolation of what is contiguous, give-back, memory that goes.
+    #[must_use]
+    pub fn take_whole_at(&self, block: Pageblock) -> Option<WholeClass> {
+        WholeClass::ALL
+            .into_iter()
+            .find(|&class| self.clear(Kind::Whole(class), block) && self.keep_whole(class, block))
+    }
+
+    /// M-5: the type is read after the bit was cleared. If it was changed meanwhile the pageblock
+    /// is put back under the new one.
+    #[inline(always)]
+    pub(super) fn keep_whole(&self, class: WholeClass, block: Pageblock) -> bool {
+        let keeps = class.may_hold(self.type_of(block));
+        if !keeps {
+            let _transit = self.in_transit(block);
+            self.set_whole(block);
+        }
+        keeps
+    }
+
+    /// Whether the pageblock is whole now. A snapshot.
+    #[must_use]
+    pub fn is_whole(&self, block: Pageblock) -> bool {
+        self.whole_class(block).is_some()
+    }
+
+    /// The class in which the pageblock is whole now. A snapshot.
+    #[must_use]
+    pub fn whole_class(&self, block: Pageblock) -> Option<WholeClass> {
+        let (section, bit) = block.place();
+        WholeClass::ALL.into_iter().find(|&class| self.whole_word(class, section) & bit != 0)
+    }
+
+    /// Gives a pageblock that the caller owns as a whole to the untouched ones: memory that comes,
+    /// or whose contents were given back. O(1).
+    ///
+    /// # Errors
+    /// [`AlreadyFree`] if it is whole; then nothing has changed.
+    pub fn put_untouched(&self, block: Pageblock) -> Result<(), AlreadyFree> {
+        self.put_whole(WholeClass::Untouched, block)
+    }
+
+    /// Puts a pageblock that the caller owns into the class of its type.
+    pub(super) fn set_whole(&self, block: Pageblock) -> bool {
+        self.put_whole(WholeClass::of(self.type_of(block)), block).is_ok()
+    }
+
+    pub(super) fn put_whole(&self, class: WholeClass, block: Pageblock) -> Result<(), AlreadyFree> {
+        let mut class = class;
+        let other = match class {
+            WholeClass::Ordinary => WholeClass::Untouched,
+            _ => WholeClass::Ordinary,
+        };
+        let (section, bit) = block.place();
+        loop {
+            let twice = self.whole_word(other, section) & bit != 0;
+            if twice || self.set(Kind::Whole(class), block) {
+                return Err(AlreadyFree { first: block.first_frame(self.shape), bits: u64::MAX });
+            }
+            // M-5: a CPU that changed the type before this look may have looked for the bit before
+            // it was set. One that changes it later sees the bit.
+            let now = self.type_of(block);
+            if class.may_hold(now) || !self.clear(Kind::Whole(class), block) {
+                return Ok(());
+            }
+            class = WholeClass::of(now);
+        }
+    }
+
+    /// The type of the pageblock was `from`: if it is whole, it goes to the class of its type now.
+    pub(super) fn move_whole(&self, block: Pageblock, from: MigrateType) {
+        let class = WholeClass::of(from);
+        let places: &[_] = match class {
+            WholeClass::Ordinary => &[WholeClass::Ordinary, WholeClass::Untouched],
+            _ => &[class],
+        };
+        for &class in places {
+            if class.may_hold(self.type_of(block)) {
+                continue;
+            }
+            let transit = self.in_transit(block);
+            if self.clear(Kind::Whole(class), block) {
+                self.set_whole(block);
+            }
+            drop(transit);
+        }
+    }
+}
