@@ -65,6 +65,7 @@
 mod bits;
 mod block_type;
 mod counts;
+mod fallback;
 mod frees;
 mod harvest;
 mod hints;

@@ -17,6 +17,9 @@ use core::sync::atomic::Ordering::SeqCst;
 pub struct Current(pub(super) Option<Pageblock>);
 
 impl Current {
+    /// None yet.
+    pub const NONE: Self = Self(None);
+
     /// Which pageblock it is.
     #[must_use]
     pub const fn block(self) -> Option<Pageblock> {

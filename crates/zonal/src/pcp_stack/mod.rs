@@ -1,0 +1,266 @@
+//! What a CPU keeps of a zone whose free memory is a [map](crate::free_map): a stack of order-0
+//! frames for each type, the edge, one gathered word, and current pageblocks for small orders.
+//!
+//! The *edge* of a type is the farthest pageblock that the CPU's last refill came from, in the order
+//! of a search from its start. A frame that is freed at or below the edge goes on the stack; one
+//! above it goes into the map at once, gathered with its neighbours first. So what a fault takes
+//! and its unmap frees stays here, and what lies far out empties itself: caches and address order
+//! agree.
+//!
+//! All of it is plain data for the CPU's slot; no call here waits, and none looks at another CPU.
+//!
+//! | call | cost |
+//! |---|---|
+//! | pop, push | a few instructions |
+//! | refill | lines that are emptied, at most `high` frames |
+//! | spill | `high` / 2 frames, one update of the map a run of neighbours in a word |
+//! | free above the edge | one update of the map for each word that neighbours are in |
+//!
+//! ```
+//! use zonal::pcp_stack::StackSize;
+//! // 1 GiB and two CPUs; then 64 CPUs; then CPUs that would hold more than a sixteenth.
+//! assert_eq!(StackSize::for_share(1 << 18, 2).high, 256);
+//! assert_eq!(StackSize::for_share(1 << 18, 64).high, 32);
+//! assert_eq!(StackSize::for_share(1 << 12, 64).high, 0, "no stack");
+//! ```
+
+mod blocks;
+mod refill;
+mod stack;
+
+pub use refill::{Came, From};
+pub use stack::{MAX_HIGH, Stack};
+
+use crate::free_map::{
+    AlreadyFree, Current, Frame, FreeMap, MapShape, Pageblock, Start, WordIndex,
+};
+use crate::migrate::{MigrateType, NR_CACHED_TYPES};
+use crate::platform::Platform;
+
+/// How much a CPU may keep of a zone.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct StackSize {
+    /// Frames on each of its three stacks; 0: there is none.
+    pub high: u32,
+    /// Current pageblocks at the same time, of the three types together.
+    pub currents: u32,
+}
+
+/// Frames of a stack at least, where the zone has room.
+const LEAST: u64 = 32;
+/// Frames below which a stack is not worth having.
+const WORTH_IT: u64 = 16;
+/// The part of the zone that all stacks together may hold.
+const ALL_STACKS: u64 = 16;
+/// The part of the CPU's share of the zone that a stack may hold.
+const OWN_STACK: u64 = 256;
+/// The part of the pageblocks that may be current.
+const ALL_CURRENTS: u32 = 64;
+
+impl StackSize {
+    /// A 256th of the CPU's share of `frames`, 32 to 256, and so that the stacks of all CPUs hold at
+    /// most a sixteenth of the zone; none where that leaves less than 16.
+    #[must_use]
+    pub fn for_share(frames: u64, cpus: u32) -> Self {
+        let cpus = u64::from(cpus.max(1));
+        let wanted = (frames / cpus / OWN_STACK).clamp(LEAST, MAX_HIGH as u64);
+        let most = frames / ALL_STACKS / cpus / NR_CACHED_TYPES as u64;
+        let high = wanted.min(most);
+        Self { high: if high < WORTH_IT { 0 } else { high as u32 }, currents: 0 }
+    }
+
+    /// The same with current pageblocks: in all CPUs together at most a 64th of the zone's, and at
+    /// most one of each type.
+    #[must_use]
+    pub fn with_currents(self, shape: MapShape, cpus: u32) -> Self {
+        let each = shape.blocks() / ALL_CURRENTS / cpus.max(1);
+        Self { currents: each.min(NR_CACHED_TYPES as u32), ..self }
+    }
+}
+
+/// Frames of one word that wait to be freed together.
+#[derive(Clone, Copy, Debug, Default)]
+struct Gathered {
+    word: WordIndex,
+    mask: u64,
+}
+
+/// One CPU's part of one zone.
+#[derive(Debug)]
+pub struct CpuStack {
+    stacks: [Stack; NR_CACHED_TYPES],
+    /// Distances of the edges from the start, + 1; 0 before the first refill.
+    edges: [u32; NR_CACHED_TYPES],
+    gathered: Gathered,
+    current: [Current; NR_CACHED_TYPES],
+    size: StackSize,
+    start: Start,
+}
+
+impl Default for CpuStack {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl CpuStack {
+    /// One that holds nothing and may hold nothing: see [`tune`](Self::tune).
+    #[must_use]
+    pub const fn new() -> Self {
+        Self {
+            stacks: [const { Stack::new() }; NR_CACHED_TYPES],
+            edges: [0; NR_CACHED_TYPES],
+            gathered: Gathered { word: WordIndex(0), mask: 0 },
+            current: [Current::NONE; NR_CACHED_TYPES],
+            size: StackSize { high: 0, currents: 0 },
+            start: Start { block: Pageblock(0), spread: 0 },
+        }
+    }
+
+    /// Sets the size and the start. What it holds must be [drained](Self::drain) before.
+    pub fn tune(&mut self, size: StackSize, start: Start) {
+        debug_assert_eq!(self.held(), 0, "tuned while it holds frames");
+        self.size = StackSize { high: size.high.min(MAX_HIGH as u32), ..size };
+        self.start = start;
+        self.edges = [0; NR_CACHED_TYPES];
+    }
+
+    /// Frames on its stacks and gathered.
+    #[must_use]
+    pub fn held(&self) -> u32 {
+        let stacks: u32 = self.stacks.iter().map(Stack::len).sum();
+        stacks + self.gathered.mask.count_ones()
+    }
+
+    /// What it may hold.
+    #[must_use]
+    pub const fn size(&self) -> StackSize {
+        self.size
+    }
+
+    /// Takes a frame from the stack of a type, the one with the lowest address of those that came
+    /// last. `None` if that is empty, or for a type without one.
+    #[inline(always)]
+    pub fn pop(&mut self, migrate: MigrateType) -> Option<Frame> {
+        self.stacks.get_mut(migrate.index())?.pop()
+    }
+
+    /// Frees a frame of a pageblock of the type `migrate` (its pageblock's, which says whose stack
+    /// it may go on: a CMA frame's is movable). At or below the edge it goes on the stack, which
+    /// spills its oldest half if it is full; above it, or of a type without a stack, into the map.
+    ///
+    /// # Errors
+    /// [`AlreadyFree`] if frames that were to go into the map are free there: of those that it
+    /// names none is freed twice, all others are free or on the stack.
+    #[inline(always)]
+    pub fn free<P: Platform>(
+        &mut self,
+        map: &FreeMap<'_, P>,
+        migrate: MigrateType,
+        frame: Frame,
+    ) -> Result<(), AlreadyFree> {
+        let list = if let MigrateType::Cma = migrate { MigrateType::Movable } else { migrate };
+        let at = list.index();
+        let distance = self.start.distance(frame.pageblock(map.shape()), map.shape());
+        if at >= NR_CACHED_TYPES || distance >= self.edges[at] {
+            return self.gather(map, frame);
+        }
+        let stack = &mut self.stacks[at];
+        if stack.len() >= self.size.high {
+            spill(stack, map, self.size.high / 2)?;
+        }
+        stack.push(frame);
+        Ok(())
+    }
+
+    /// Frees a frame together with its neighbours, which come soon or not at all.
+    #[inline]
+    fn gather<P: Platform>(
+        &mut self,
+        map: &FreeMap<'_, P>,
+        frame: Frame,
+    ) -> Result<(), AlreadyFree> {
+        let (word, bit) = frame.word();
+        if self.size.high == 0 {
+            return map.free_frames(word, bit);
+        }
+        if self.gathered.word == word && self.gathered.mask & bit == 0 {
+            self.gathered.mask |= bit;
+            return Ok(());
+        }
+        let flushed = self.flush(map);
+        self.gathered = Gathered { word, mask: bit };
+        flushed
+    }
+
+    /// Frees what is gathered. For a CPU that idles, and before a request is refused.
+    ///
+    /// # Errors
+    /// [`AlreadyFree`] if some of it is free in the map; then none of what it names is freed.
+    pub fn flush<P: Platform>(&mut self, map: &FreeMap<'_, P>) -> Result<(), AlreadyFree> {
+        let gathered = core::mem::take(&mut self.gathered);
+        if gathered.mask == 0 {
+            return Ok(());
+        }
+        free_mask(map, gathered.word, gathered.mask)
+    }
+
+    /// Gives everything back to the map: frames, what is gathered, current pageblocks. By the
+    /// slot's holder, for a CPU that idles or goes, or for another that needs it. Returns the
+    /// frames. O(frames).
+    ///
+    /// # Errors
+    /// The last [`AlreadyFree`]; all that can be freed is.
+    pub fn drain<P: Platform>(&mut self, map: &FreeMap<'_, P>) -> Result<u32, AlreadyFree> {
+        let held = self.held();
+        let mut outcome = self.flush(map);
+        for stack in &mut self.stacks {
+            let all = stack.len();
+            outcome = spill(stack, map, all).and(outcome);
+        }
+        for current in &mut self.current {
+            map.release(current);
+        }
+        outcome.map(|()| held)
+    }
+}
+
+/// Frees the oldest `count` frames of a stack, neighbours that follow each other in one update.
+fn spill<P: Platform>(
+    stack: &mut Stack,
+    map: &FreeMap<'_, P>,
+    count: u32,
+) -> Result<(), AlreadyFree> {
+    let mut outcome = Ok(());
+    let mut gathered = Gathered::default();
+    stack.shed(count, |frame| {
+        let (word, bit) = frame.word();
+        if gathered.mask != 0 && gathered.word != word {
+            outcome = free_mask(map, gathered.word, gathered.mask).and(outcome);
+            gathered.mask = 0;
+        }
+        gathered = Gathered { word, mask: gathered.mask | bit };
+    });
+    if gathered.mask != 0 {
+        outcome = free_mask(map, gathered.word, gathered.mask).and(outcome);
+    }
+    outcome
+}
+
+/// Frees `mask`, and if some of it is free already the rest.
+fn free_mask<P: Platform>(
+    map: &FreeMap<'_, P>,
+    word: WordIndex,
+    mask: u64,
+) -> Result<(), AlreadyFree> {
+    let Err(error) = map.free_frames(word, mask) else { return Ok(()) };
+    if mask & !error.bits != 0 {
+        // Sets no bit of the error's, so it can only say the same again.
+        let rest = map.free_frames(word, mask & !error.bits);
+        return rest.and(Err(error));
+    }
+    Err(error)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,183 @@
+//! Stacks over a small map.
+
+extern crate std;
+
+use super::*;
+use crate::MigrateType::{Cma, HighAtomic, Isolate, Movable, Reclaimable, Unmovable};
+use crate::Order;
+use crate::free_map::MapMemory;
+use crate::platform::single::SingleThread;
+use core::sync::atomic::AtomicU64;
+use std::vec::Vec;
+
+type Map = FreeMap<'static, SingleThread>;
+
+fn order(number: u8) -> Order {
+    Order::new(number).expect("an order")
+}
+
+/// A map of movable pageblocks of 64 frames, all free.
+fn map(blocks: u32) -> Map {
+    let shape = MapShape::new(order(6), blocks).expect("a shape");
+    let words = |count| &*(0..count).map(|_| AtomicU64::new(0)).collect::<Vec<_>>().leak();
+    let memory = MapMemory {
+        lines: words(shape.line_words()),
+        sections: words(shape.section_words()),
+        summaries: words(shape.summary_words()),
+        types: words(blocks as usize),
+    };
+    let map = FreeMap::new(shape, memory).expect("it fits");
+    for block in (0..blocks).map(Pageblock) {
+        map.set_type(block, Movable);
+        map.free_block(block.first_frame(shape), order(6)).expect("nothing is free yet");
+    }
+    map
+}
+
+fn cpu(high: u32, currents: u32) -> CpuStack {
+    let mut cpu = CpuStack::new();
+    cpu.tune(StackSize { high, currents }, Start::default());
+    cpu
+}
+
+fn take(cpu: &mut CpuStack, map: &Map, migrate: MigrateType) -> u32 {
+    let frame = cpu.pop(migrate);
+    let frame = frame.or_else(|| cpu.refill(map, migrate, From::Anywhere).map(|(frame, _)| frame));
+    frame.expect("there is memory").0
+}
+
+fn free_frames(map: &Map) -> u64 {
+    map.free_by_type().iter().sum()
+}
+
+#[test]
+fn sizes() {
+    let size = |frames, cpus| StackSize::for_share(frames, cpus).high;
+    assert_eq!([size(1 << 18, 1), size(1 << 18, 8), size(1 << 20, 64)], [256, 128, 64]);
+    assert_eq!([size(1 << 18, 170), size(1 << 18, 340), size(1 << 18, 400)], [32, 16, 0]);
+    for (frames, cpus) in [(1 << 18, 64), (5000, 3), (1 << 14, 20), (1 << 30, 1000), (100, 1)] {
+        let all = u64::from(size(frames, cpus)) * 3 * u64::from(cpus);
+        assert!(all * 16 <= frames, "{frames} {cpus}: {all}");
+    }
+    let shape = MapShape::new(Order::HUGE, 512).expect("a shape");
+    let currents = |cpus| StackSize::default().with_currents(shape, cpus).currents;
+    assert_eq!([currents(1), currents(2), currents(4), currents(8), currents(9)], [3, 3, 2, 1, 0]);
+}
+
+/// Frames leave ascending, and what is freed at or below the edge comes back; above it goes home.
+#[test]
+fn the_edge() {
+    let map = map(8);
+    let mut far = cpu(16, 0);
+    // Something from the fourth pageblock on.
+    let held: Vec<u32> = (0..64 * 3 + 16).map(|_| take(&mut far, &map, Movable)).collect();
+    assert!(held.is_sorted());
+    let mut near = cpu(16, 0);
+    near.free(&map, Movable, Frame(0)).expect("it is held");
+    near.flush(&map).expect("it was held");
+    near.free(&map, Movable, Frame(1)).expect("it is held");
+    near.flush(&map).expect("it was held");
+    assert_eq!(near.held(), 0, "no refill yet: no edge");
+    assert_eq!([take(&mut near, &map, Movable), near.held()], [0, 15], "filled");
+    near.drain(&map).expect("it was held");
+    map.free_frames(WordIndex(0), 0b1100).expect("they are held");
+    // A refill from the first pageblock alone: it is the edge.
+    let mut low = cpu(3, 0);
+    assert_eq!([take(&mut low, &map, Movable), low.held()], [1, 2], "filled");
+    low.free(&map, Movable, Frame(1)).expect("it is held");
+    assert_eq!((low.held(), low.pop(Movable)), (3, Some(Frame(1))));
+    let above = 64;
+    low.free(&map, Movable, Frame(above)).expect("it is held");
+    low.free(&map, Movable, Frame(above + 2)).expect("it is held");
+    assert_eq!((low.held(), map.free_in(Pageblock(1))), (4, 0), "two are gathered");
+    low.free(&map, Movable, Frame(above + 64)).expect("it is held");
+    assert_eq!(map.free_in(Pageblock(1)), 2, "another word came");
+    low.drain(&map).expect("all were held");
+    assert_eq!((low.held(), map.free_in(Pageblock(2))), (0, 1));
+}
+
+/// A full stack gives its oldest half away; all comes back in the end.
+#[test]
+fn spills_and_drains() {
+    let map = map(4);
+    let mut cpu = cpu(32, 3);
+    let mut held: Vec<u32> = (0..100).map(|_| take(&mut cpu, &map, Movable)).collect();
+    let pair = cpu.take_block(&map, Movable, order(1)).expect("there is room");
+    assert!(cpu.held() <= 32);
+    for frame in held.drain(..) {
+        let block = Frame(frame).pageblock(map.shape());
+        cpu.free(&map, map.type_of(block), Frame(frame)).expect("it is held");
+        assert!(cpu.held() <= 33, "{}", cpu.held());
+    }
+    map.free_block(pair, order(1)).expect("it is held");
+    let before = cpu.held();
+    assert!(before >= 16);
+    assert_eq!(cpu.drain(&map), Ok(before));
+    assert_eq!(free_frames(&map), 256);
+    assert!((0..4).all(|block| map.is_whole(Pageblock(block))));
+}
+
+#[test]
+fn without_a_stack() {
+    let map = map(2);
+    let mut cpu = cpu(0, 0);
+    assert_eq!([take(&mut cpu, &map, Movable), take(&mut cpu, &map, Movable)], [0, 1]);
+    cpu.free(&map, Movable, Frame(0)).expect("it is held");
+    assert_eq!((cpu.held(), free_frames(&map)), (0, 127));
+}
+
+/// A type that has nothing claims what is half free, or takes a batch.
+#[test]
+fn other_types() {
+    let map = map(2);
+    let mut cpu = cpu(4, 0);
+    let two = cpu.take_block(&map, Movable, order(5)).expect("half a pageblock");
+    cpu.take_block(&map, Movable, order(6)).expect("the other one");
+    let (frame, came) = cpu.refill(&map, Unmovable, From::Anywhere).expect("half of one");
+    assert_eq!((frame, came), (Frame(32), Came { frames: 4, from_other_types: 4 }));
+    assert_eq!(map.type_of(Pageblock(0)), Unmovable, "claimed");
+    // Less than half is free now: a batch, and a block.
+    let (frame, _) = cpu.refill(&map, Reclaimable, From::Anywhere).expect("some are left");
+    assert_eq!((frame, map.type_of(Pageblock(0))), (Frame(36), Unmovable));
+    assert_eq!(cpu.take_block(&map, Reclaimable, order(3)), Some(Frame(40)));
+    assert_eq!(map.type_of(Pageblock(0)), Unmovable);
+    map.free_block(two, order(5)).expect("it is held");
+    assert_eq!(cpu.take_block(&map, Reclaimable, order(4)).map(|frame| frame.0), Some(48));
+    assert_eq!(map.type_of(Pageblock(0)), Reclaimable, "claimed");
+    assert!(cpu.refill(&map, HighAtomic, From::Anywhere).is_none());
+}
+
+/// CMA frames go to the movable stack; what is isolated goes home at once.
+#[test]
+fn lent_and_isolated() {
+    let map = map(2);
+    let mut cpu = cpu(8, 0);
+    map.set_type(Pageblock(0), Cma);
+    let mut other = CpuStack::new();
+    let frame = other.take_block(&map, Cma, order(0)).expect("it is whole");
+    assert_eq!((frame, map.free_in(Pageblock(0))), (Frame(0), 63));
+    assert_eq!(cpu.refill(&map, Movable, From::Cma).map(|(frame, _)| frame.0), Some(1));
+    cpu.free(&map, Cma, Frame(0)).expect("it is held");
+    assert_eq!(cpu.pop(Movable), Some(Frame(0)), "on the stack");
+    map.set_type(Pageblock(0), Isolate);
+    cpu.free(&map, Isolate, Frame(0)).expect("it is held");
+    cpu.drain(&map).expect("all are held");
+    assert_eq!(map.free_in(Pageblock(0)), 63);
+    assert!(cpu.refill(&map, Movable, From::Cma).is_none());
+}
+
+/// The map is the second witness: what is free there is refused, all else is freed.
+#[test]
+fn frames_that_are_free_already() {
+    let map = map(2);
+    let mut cpu = cpu(8, 0);
+    let frame = take(&mut cpu, &map, Movable);
+    cpu.drain(&map).expect("all are held");
+    // Frames 0 and 20; 20 is free.
+    cpu.edges = [0; 3];
+    cpu.free(&map, Movable, Frame(frame)).expect("it is held");
+    cpu.free(&map, Movable, Frame(20)).expect("only gathered");
+    let error = cpu.flush(&map).expect_err("it was free");
+    assert_eq!((error.first, error.bits), (Frame(0), 1 << 20));
+    assert_eq!(free_frames(&map), 128, "the other one is freed");
+}

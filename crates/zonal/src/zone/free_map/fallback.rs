@@ -1,0 +1,26 @@
+//! Pageblocks of another type for a CPU that found nothing of its own.
+
+use super::FreeMap;
+use super::hints::{Kind, Start};
+use super::shape::Pageblock;
+use crate::migrate::MigrateType;
+use crate::platform::Platform;
+
+impl<P: Platform> FreeMap<'_, P> {
+    /// Gives a pageblock of the type `from` that is at least half free to `to`: of those with the
+    /// largest runs the first. `None` if no hint led to one: then a batch is taken from the type's
+    /// first pageblock, which keeps its type ([`harvest_lines`](Self::harvest_lines)). O(orders ×
+    /// words that a search reads).
+    #[must_use]
+    pub fn claim_other(
+        &self,
+        from: MigrateType,
+        to: MigrateType,
+        start: Start,
+    ) -> Option<Pageblock> {
+        (1..self.shape.p()).rev().find_map(|order| {
+            let block = self.find(Kind::Run(from, order), start)?;
+            (self.type_of(block) == from && self.claim_if_half_free(block, to)).then_some(block)
+        })
+    }
+}
