@@ -1,5 +1,7 @@
 //! The map beside a plain array of what is free, on one thread.
 
+mod threads;
+
 extern crate std;
 
 use super::hints::Kind;
@@ -214,40 +216,10 @@ impl Model {
             });
             assert_eq!(seen, frames);
             assert_eq!(map.largest_in(block), largest);
-            self.check_hints(block, free);
+            let held = self.current.iter().any(|held| held.block() == Some(block));
+            check_hints(map, block, free, held);
         }
         assert_eq!(map.free_by_type(), by_type);
-    }
-
-    fn check_hints(&self, block: Pageblock, free: u32) {
-        let (map, shape) = (&self.map, self.map.shape());
-        let (section, bit) = block.place();
-        let classes = WholeClass::ALL.into_iter();
-        let places = classes.filter(|&class| map.whole_word(class, section) & bit != 0).count();
-        let full = free == shape.block_frames();
-        assert_eq!(places, usize::from(full), "whole, once");
-        if full {
-            assert_eq!(map.orders_in(block), 0, "an all-zero line");
-            return;
-        }
-        let migrate = map.type_of(block);
-        let held = self.current.iter().any(|held| held.block() == Some(block));
-        if held || free == 0 || migrate == Isolate {
-            return;
-        }
-        let orders = map.orders_in(block);
-        for kind in map.hints_of(migrate) {
-            let has = match kind {
-                Kind::Run(_, k) => orders >> k & 1 == 1,
-                _ => true,
-            };
-            let mut index = block.0;
-            for level in 0..shape.levels() {
-                let word = map.bitmap_word(kind, level, index / 64).load(Relaxed);
-                assert!(!has || word >> (index % 64) & 1 == 1, "{block:?} lacks {kind:?}");
-                index /= 64;
-            }
-        }
     }
 
     /// Gives everything back: all but the ragged pageblocks are whole again.
@@ -258,6 +230,37 @@ impl Model {
         }
         for block in (0..self.map.shape().blocks()).map(Pageblock) {
             assert_eq!(self.map.is_whole(block), block.0 % 5 != 4);
+        }
+    }
+}
+
+/// M-1 and M-2 of a pageblock with `free` free frames; `held`: it is a CPU's current one.
+fn check_hints(map: &FreeMap<'_, SingleThread>, block: Pageblock, free: u32, held: bool) {
+    let shape = map.shape();
+    let (section, bit) = block.place();
+    let classes = WholeClass::ALL.into_iter();
+    let places = classes.filter(|&class| map.whole_word(class, section) & bit != 0).count();
+    let full = free == shape.block_frames();
+    assert_eq!(places, usize::from(full), "{block:?}: whole, once");
+    let orders = map.orders_in(block);
+    if full {
+        assert_eq!(orders, 0, "{block:?}: an all-zero line");
+        return;
+    }
+    let migrate = map.type_of(block);
+    if held || free == 0 || migrate == Isolate {
+        return;
+    }
+    for kind in map.hints_of(migrate) {
+        let has = match kind {
+            Kind::Run(_, k) => orders >> k & 1 == 1,
+            _ => true,
+        };
+        let mut index = block.0;
+        for level in 0..shape.levels() {
+            let word = map.bitmap_word(kind, level, index / 64).load(Relaxed);
+            assert!(!has || word >> (index % 64) & 1 == 1, "{block:?} lacks {kind:?}");
+            index /= 64;
         }
     }
 }

@@ -1,0 +1,156 @@
+//! Threads that take and free all orders of a small map, near exhaustion, while types change.
+//!
+//! Short in the test; `THREADS_TURNS=10000000 cargo test --release -p zonal --lib near_exhaustion` is long.
+
+use super::*;
+use core::sync::atomic::AtomicU8;
+use core::sync::atomic::Ordering::{AcqRel, SeqCst};
+use std::sync::Barrier;
+use std::thread;
+
+const THREADS: u32 = 4;
+
+type Map = FreeMap<'static, SingleThread>;
+
+/// One thread: what it holds, and the flags of all frames.
+struct Worker<'a> {
+    map: &'a Map,
+    /// 1: a thread has the frame.
+    taken: &'a [AtomicU8],
+    number: u32,
+    random: u64,
+    held: Vec<(Frame, u32)>,
+    current: Current,
+    /// Frames that it may hold.
+    room: u32,
+}
+
+impl Worker<'_> {
+    fn below(&mut self, bound: u32) -> u32 {
+        self.random = self.random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        ((self.random >> 33) % u64::from(bound)) as u32
+    }
+
+    fn frames(&self) -> u32 {
+        self.held.iter().map(|(_, k)| 1 << k).sum()
+    }
+
+    fn took(&mut self, frame: Frame, k: u32) {
+        for at in frame.0..frame.0 + (1 << k) {
+            assert_eq!(self.taken[at as usize].swap(1, AcqRel), 0, "{at} was handed out twice");
+        }
+        self.held.push((frame, k));
+    }
+
+    fn give(&mut self, at: usize) {
+        let (frame, k) = self.held.swap_remove(at);
+        for at in frame.0..frame.0 + (1 << k) {
+            assert_eq!(self.taken[at as usize].swap(0, AcqRel), 1);
+        }
+        self.map.free_block(frame, order(k)).expect("it was held");
+    }
+
+    fn step(&mut self) {
+        let (map, shape) = (self.map, self.map.shape());
+        let migrate = [Movable, Unmovable][self.below(2) as usize];
+        let block = self.below(shape.blocks());
+        let start = Start { block: Pageblock(block), spread: self.number };
+        let full = self.frames() >= self.room;
+        match self.below(20) {
+            0..=6 if !self.held.is_empty() => {
+                let at = self.below(self.held.len() as u32) as usize;
+                self.give(at);
+            }
+            7 if self.number == 0 => map.set_type(Pageblock(block), migrate),
+            8 if self.number == 0 => {
+                // Isolated for a moment.
+                let before = map.type_of(Pageblock(block));
+                map.set_type(Pageblock(block), Isolate);
+                thread::yield_now();
+                map.set_type(Pageblock(block), before);
+            }
+            9 => map.release(&mut self.current),
+            _ if full => (0..4).for_each(|_| {
+                if let Some(last) = self.held.len().checked_sub(1) {
+                    self.give(last);
+                }
+            }),
+            10 | 11 => {
+                let want = 1 + self.below(32);
+                let mut frames = Vec::new();
+                map.refill(migrate, want, start, &mut |word, bits| {
+                    let bits = (0..64).filter(|bit| bits >> bit & 1 == 1);
+                    frames.extend(bits.map(|bit| Frame(word.first_frame().0 + bit)));
+                });
+                frames.into_iter().for_each(|frame| self.took(frame, 0));
+            }
+            12 => {
+                let k = shape.p() + self.below((11 - shape.p()).min(2));
+                if let Some(first) = map.take_large(order(k), start) {
+                    self.took(first.first_frame(shape), k);
+                }
+            }
+            _ => {
+                let k = self.below(shape.p());
+                let holds = self.number.is_multiple_of(2);
+                let found =
+                    map.take_block(migrate, order(k), start, holds.then_some(&mut self.current));
+                let found = found.or_else(|| map.split_whole(migrate, order(k), start));
+                if let Some(frame) = found {
+                    self.took(frame, k);
+                }
+            }
+        }
+    }
+}
+
+/// Rounds of `turns` for each thread; between them the map is looked at while all stand still.
+fn run(p: u32, blocks: u32, rounds: u32, turns: u32) {
+    let map = map(p, blocks);
+    for block in (0..blocks).map(Pageblock) {
+        map.put_untouched(block).expect("nothing is free yet");
+    }
+    let frames = blocks << p;
+    let taken: Vec<_> = (0..frames).map(|_| AtomicU8::new(0)).collect();
+    let barrier = Barrier::new(THREADS as usize);
+    let work = |number: u32| {
+        let room = frames / THREADS - frames / THREADS / 50;
+        let (map, taken, random) = (&map, &taken[..], u64::from(number * 7919 + p));
+        let (held, current) = (Vec::new(), Current::NONE);
+        let mut worker = Worker { map, taken, number, random, held, current, room };
+        for _ in 0..rounds {
+            (0..turns).for_each(|_| worker.step());
+            map.release(&mut worker.current);
+            if barrier.wait().is_leader() {
+                check(map, taken);
+            }
+            barrier.wait();
+        }
+        while let Some(last) = worker.held.len().checked_sub(1) {
+            worker.give(last);
+        }
+    };
+    thread::scope(|scope| {
+        (0..THREADS).for_each(|number| drop(scope.spawn(move || work(number))));
+    });
+    assert!((0..blocks).all(|block| map.is_whole(Pageblock(block))), "all whole again");
+}
+
+fn check(map: &Map, taken: &[AtomicU8]) {
+    for block in (0..map.shape().blocks()).map(Pageblock) {
+        let first = block.first_frame(map.shape()).0 as usize;
+        let frames = &taken[first..first + map.shape().block_frames() as usize];
+        let free = frames.iter().filter(|flag| flag.load(SeqCst) == 0).count() as u32;
+        assert_eq!(map.free_in(block), free, "{block:?}: frames were lost");
+        check_hints(map, block, free, false);
+    }
+}
+
+#[test]
+fn threads_near_exhaustion() {
+    let turns = std::env::var("THREADS_TURNS").ok().and_then(|turns| turns.parse().ok());
+    let turns = turns.unwrap_or(8_000) / 20;
+    for (p, blocks) in [(3, 200), (6, 16), (8, 8), (9, 16), (10, 4)] {
+        run(p, blocks, 20, turns);
+    }
+}
