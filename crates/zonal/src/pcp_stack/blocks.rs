@@ -26,10 +26,10 @@ impl CpuStack {
         let held = self.current.iter().filter(|held| held.block().is_some()).count();
         let room = held < self.size.currents as usize;
         let own = self.current.get_mut(at);
-        let current = own.filter(|own| (room || own.block().is_some()) && order > Order::ZERO);
+        let mut current = own.filter(|own| (room || own.block().is_some()) && order > Order::ZERO);
         let taken = map
-            .take_block(migrate, order, start, current)
-            .or_else(|| map.split_whole(migrate, order, start));
+            .take_block(migrate, order, start, current.as_deref_mut())
+            .or_else(|| map.split_whole(migrate, order, start, current));
         if taken.is_some() || at >= NR_CACHED_TYPES {
             return taken;
         }

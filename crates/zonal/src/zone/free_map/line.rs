@@ -126,23 +126,31 @@ impl<P: Platform> FreeMap<'_, P> {
 
     /// The best fit in a line: the first of its smallest maximal runs of orders `least` to `most`,
     /// as its order and its first frame in the line.
+    #[inline]
     pub(super) fn best_run(line: &[u64], least: u32, most: u32) -> Option<(u32, u32)> {
         let single = line.len() == 1;
-        let in_words = if single { WORD_ORDER } else { WORD_ORDER - 1 };
-        for order in least..=most.min(in_words) {
-            for (at, &word) in (0..).zip(line) {
-                let runs = if single || word != u64::MAX { exact_runs(word, order) } else { 0 };
-                if runs != 0 {
-                    return Some((order, at * 64 + runs.trailing_zeros()));
+        let wanted = |orders: Orders| u32::from(orders) >> least << least;
+        let mut best = (most + 1, 0, 0);
+        for (at, &word) in (0..).zip(line) {
+            // Full words are parts of runs of words.
+            if word == 0 || (word == u64::MAX && !single) {
+                continue;
+            }
+            let order = wanted(orders_of(word)).trailing_zeros();
+            if order < best.0 {
+                best = (order, at, word);
+                if order == least {
+                    break;
                 }
             }
         }
-        let full = full_words(line);
-        let mut larger = (least.max(WORD_ORDER)..=most).map(|order| (order, order - WORD_ORDER));
-        larger.find_map(|(order, words)| {
-            let runs = if single { 0 } else { exact_runs(full, words) };
-            (runs != 0).then(|| (order, runs.trailing_zeros() * 64))
-        })
+        let (order, at, word) = best;
+        if order <= WORD_ORDER && order <= most {
+            return Some((order, at * 64 + exact_runs(word, order).trailing_zeros()));
+        }
+        let full = if single { 0 } else { full_words(line) };
+        let order = wanted(orders_of(full) << WORD_ORDER).trailing_zeros();
+        (order <= most).then(|| (order, exact_runs(full, order - WORD_ORDER).trailing_zeros() * 64))
     }
 }
 

@@ -55,7 +55,7 @@
 //! map.free_block(Pageblock(1).first_frame(shape), Order::new(6).unwrap()).unwrap();
 //! assert!(map.is_whole(Pageblock(1)));
 //! let two = Order::new(1).unwrap();
-//! let block = map.split_whole(Movable, two, Start::default()).unwrap();
+//! let block = map.split_whole(Movable, two, Start::default(), None).unwrap();
 //! assert_eq!(block.0, 64, "its first frame");
 //! assert_eq!(map.free_in(Pageblock(1)), 62);
 //! map.free_block(block, two).unwrap();

@@ -89,16 +89,29 @@ impl<P: Platform> FreeMap<'_, P> {
     }
 
     /// Takes a whole pageblock, gives it the type `migrate` and takes the block of `order`, below
-    /// the pageblock order, at its start; the rest is free in its line. Touched pageblocks come
-    /// before untouched ones. `None` if there is none. O(words that a search reads + of a line).
-    #[must_use]
-    pub fn split_whole(&self, migrate: MigrateType, order: Order, start: Start) -> Option<Frame> {
+    /// the pageblock order, at its start; the rest is free in its line. With `current` that is the
+    /// CPU's current pageblock now, the one before is released, and no hint has to be raised.
+    /// Touched pageblocks come before untouched ones. `None` if there is none. O(words that a
+    /// search reads + of a line).
+    pub fn split_whole(
+        &self,
+        migrate: MigrateType,
+        order: Order,
+        start: Start,
+        current: Option<&mut Current>,
+    ) -> Option<Frame> {
         let shape = self.shape;
         if order >= shape.order() {
             return None;
         }
         let (block, _transit) = self.open_whole_inside(migrate, start, |at| self.in_transit(at))?;
-        self.free_rest(block, order.size());
+        self.put_rest(block, order.size());
+        if let Some(held) = current {
+            self.release(held);
+            held.0 = Some(block);
+        } else {
+            self.settle(block);
+        }
         Some(block.first_frame(shape))
     }
 
@@ -133,8 +146,10 @@ impl<P: Platform> FreeMap<'_, P> {
         None
     }
 
-    /// Frees all frames of a pageblock that the caller owns from the first `taken` on.
-    pub(super) fn free_rest(&self, block: Pageblock, taken: u32) {
+    /// Puts all frames of a pageblock that the caller owns, from the first `taken` on, into its line;
+    /// its hints are left to the caller. Before it is in line no frame of it is with another CPU,
+    /// so it cannot be full, and no run in it has grown.
+    pub(super) fn put_rest(&self, block: Pageblock, taken: u32) {
         let (words, bits) = self.line(block);
         let mut rest = taken;
         for word in words {
@@ -145,7 +160,6 @@ impl<P: Platform> FreeMap<'_, P> {
                 self.frames_word(WordIndex(word)).fetch_or(own, SeqCst);
             }
         }
-        self.settle(block);
     }
 
     /// Takes a block of `order` from a run of the line that fits, if the pageblock is of the type.

@@ -158,8 +158,9 @@ impl Model {
         let k = self.below(p);
         let current = &mut self.current[migrate.index()];
         let holds = k > 0 && start.spread.is_multiple_of(2);
-        let found = self.map.take_block(migrate, order(k), start, holds.then_some(current));
-        let found = found.or_else(|| self.map.split_whole(migrate, order(k), start));
+        let found = self.map.take_block(migrate, order(k), start, holds.then_some(&mut *current));
+        let split = || self.map.split_whole(migrate, order(k), start, holds.then_some(current));
+        let found = found.or_else(split);
         match found {
             Some(frame) => {
                 let block = frame.pageblock(self.map.shape());
@@ -387,7 +388,7 @@ fn isolated_frees_stay() {
     let map = map(6, 4);
     let (start, block) = (Start::default(), Pageblock(2));
     map.free_block(Frame(128), order(6)).expect("free it");
-    let frame = map.split_whole(Movable, order(3), start).expect("it is whole");
+    let frame = map.split_whole(Movable, order(3), start, None).expect("it is whole");
     assert!(!map.change_type(block, Unmovable, Isolate));
     assert!(map.change_type(block, Movable, Isolate));
     assert_eq!(map.take_block(Movable, order(0), start, None), None);

@@ -95,7 +95,10 @@ impl Worker<'_> {
                 let holds = self.number.is_multiple_of(2);
                 let found =
                     map.take_block(migrate, order(k), start, holds.then_some(&mut self.current));
-                let found = found.or_else(|| map.split_whole(migrate, order(k), start));
+                let found = found.or_else(|| {
+                    let current = holds.then_some(&mut self.current);
+                    map.split_whole(migrate, order(k), start, current)
+                });
                 if let Some(frame) = found {
                     self.took(frame, k);
                 }
