@@ -13,8 +13,9 @@
 //! ```
 //!
 //! `stack` 0: as large as the CPU's share of the zone says. With 1 GiB, two CPUs, 85 %, order 9, three
-//! seeds: batches 0.045 to 0.059 (first fit 0.040 to 0.042), with types 0.077 to 0.087 (0.043),
-//! single blocks by frames 0.059 (0.060), by requests 0.037 (0.155).
+//! seeds: batches 0.048 to 0.050 (first fit 0.040 to 0.044), with types 0.071 to 0.092 (0.036 to
+//! 0.044), single blocks by frames 0.054 to 0.063 (0.056 to 0.060), by requests 0.036 to 0.039
+//! (0.137 to 0.179).
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

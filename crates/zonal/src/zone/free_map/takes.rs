@@ -93,6 +93,7 @@ impl<P: Platform> FreeMap<'_, P> {
     /// CPU's current pageblock now, the one before is released, and no hint has to be raised.
     /// Touched pageblocks come before untouched ones. `None` if there is none. O(words that a
     /// search reads + of a line).
+    #[must_use]
     pub fn split_whole(
         &self,
         migrate: MigrateType,
