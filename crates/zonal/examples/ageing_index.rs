@@ -23,7 +23,7 @@ use std::sync::atomic::AtomicU64;
 use zonal::MigrateType::{self, Movable, Reclaimable, Unmovable};
 use zonal::Order;
 use zonal::free_map::{Frame, FreeMap, LastLook, MapMemory, MapShape, Pageblock, Start};
-use zonal::pcp_stack::{CpuStack, From, StackSize};
+use zonal::pcp_stack::{CpuStack, Reach, StackSize};
 use zonal::platform::single::SingleThread;
 
 /// What is allocated, and how it dies.
@@ -172,7 +172,7 @@ impl Zone {
         let (cpu, map) = (&mut self.cpus[cpu], &self.map);
         if order == Order::ZERO {
             let frame = cpu.pop(migrate);
-            return frame.or_else(|| Some(cpu.refill(map, migrate, From::Anywhere)?.0));
+            return frame.or_else(|| Some(cpu.refill(map, migrate, Reach::Anywhere)?.0));
         }
         cpu.take_block(map, migrate, order)
     }

@@ -28,7 +28,7 @@ mod blocks;
 mod refill;
 mod stack;
 
-pub use refill::{Came, From};
+pub use refill::{Came, Reach};
 pub use stack::{MAX_HIGH, Stack};
 
 use crate::free_map::{

@@ -14,7 +14,7 @@ pub(super) const FALLBACKS: [[MigrateType; 2]; NR_CACHED_TYPES] = [
 
 /// How far a refill may go.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum From {
+pub enum Reach {
     /// Lines and whole pageblocks of the type, then other types.
     Anywhere,
     /// Lines of CMA pageblocks, for movable requests alone.
@@ -33,13 +33,13 @@ pub struct Came {
 
 impl CpuStack {
     /// Fills the empty stack of a type, whose edge then is where the last frames came from, and
-    /// takes one. Without stacks it takes just one. `None`: the hints lead to nothing that `from`
+    /// takes one. Without stacks it takes just one. `None`: the hints lead to nothing that `reach`
     /// says; the caller looks at the [bits](FreeMap::last_look), at other CPUs and other zones.
     pub fn refill<P: Platform>(
         &mut self,
         map: &FreeMap<'_, P>,
         migrate: MigrateType,
-        from: From,
+        reach: Reach,
     ) -> Option<(Frame, Came)> {
         let (at, start) = (migrate.index(), self.start);
         let (stack, want) = (self.stacks.get_mut(at)?, self.size.high.max(1));
@@ -47,9 +47,9 @@ impl CpuStack {
             return Some((stack.pop()?, Came::default()));
         }
         let mut give = |word: WordIndex, bits| stack.push_bits(word.first_frame(), bits);
-        let (harvest, from_other_types) = match from {
-            From::Cma => (map.harvest_lines(MigrateType::Cma, want, start, &mut give), 0),
-            From::Anywhere => match map.refill(migrate, want, start, &mut give) {
+        let (harvest, from_other_types) = match reach {
+            Reach::Cma => (map.harvest_lines(MigrateType::Cma, want, start, &mut give), 0),
+            Reach::Anywhere => match map.refill(migrate, want, start, &mut give) {
                 Harvest { frames: 0, .. } => {
                     let harvest = from_others(map, migrate, want, start, &mut give);
                     (harvest, harvest.frames)

@@ -21,6 +21,9 @@ pub(super) const fn low_bits(count: u32) -> u64 {
 
 /// The lowest `count` set bits of `word`; all if there are no more.
 pub(super) const fn lowest_set(word: u64, count: u32) -> u64 {
+    if word.count_ones() <= count {
+        return word;
+    }
     let (mut rest, mut taken) = (word, 0);
     while taken < count && rest != 0 {
         rest &= rest - 1;

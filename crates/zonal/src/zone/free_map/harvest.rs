@@ -89,15 +89,15 @@ impl<P: Platform> FreeMap<'_, P> {
                 continue;
             }
             let wanted = lowest_set(seen, most - count);
-            *taken = if wanted == u64::MAX || (wanted == seen && bits == u64::MAX) {
+            // A swap may bring more than was seen, never more than there is room for.
+            *taken = if bits == u64::MAX && most - count >= u64::BITS {
                 word.swap(0, SeqCst)
             } else {
                 word.fetch_and(!wanted, SeqCst) & wanted
             };
             left |= wanted != seen;
             count += taken.count_ones();
-            // A swap may bring more than was seen.
-            if count >= most {
+            if count == most {
                 left = true;
                 break;
             }

@@ -76,12 +76,13 @@ impl Worker<'_> {
                 }
             }),
             10 | 11 => {
-                let want = 1 + self.below(32);
+                let want = 1 + self.below(200);
                 let mut frames = Vec::new();
-                map.refill(migrate, want, start, &mut |word, bits| {
+                let harvest = map.refill(migrate, want, start, &mut |word, bits| {
                     let bits = (0..64).filter(|bit| bits >> bit & 1 == 1);
                     frames.extend(bits.map(|bit| Frame(word.first_frame().0 + bit)));
                 });
+                assert!(harvest.frames == frames.len() as u32 && harvest.frames <= want);
                 frames.into_iter().for_each(|frame| self.took(frame, 0));
             }
             12 => {
