@@ -20,7 +20,7 @@ use loom_free_map_world::{
 };
 use std::rc::Rc;
 use zonal::MigrateType::{Isolate, Movable, Unmovable};
-use zonal::free_map::{LastLook, Pageblock, WholeClass};
+use zonal::zone::free_map::{LastLook, Pageblock, WholeClass};
 use zonal_testkit::loom_platform::{explore, spawn};
 
 /// A free while a CPU takes all that the pageblock has and has lowered its hint: either that CPU

@@ -22,9 +22,9 @@ use std::collections::BinaryHeap;
 use std::sync::atomic::AtomicU64;
 use zonal::MigrateType::{self, Movable, Reclaimable, Unmovable};
 use zonal::Order;
-use zonal::free_map::{Frame, FreeMap, LastLook, MapMemory, MapShape, Pageblock, Start};
-use zonal::pcp_stack::{CpuStack, Reach, StackSize};
+use zonal::pcp::stack::{CpuStack, Reach, StackSize};
 use zonal::platform::single::SingleThread;
+use zonal::zone::free_map::{Frame, FreeMap, LastLook, MapMemory, MapShape, Pageblock, Start};
 
 /// What is allocated, and how it dies.
 #[derive(Clone, Copy, PartialEq, Debug)]

@@ -7,8 +7,8 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::rc::Rc;
 use std::sync::atomic::Ordering::{self, Acquire, Relaxed, SeqCst};
-use zonal::free_map::{FreeMap, MapMemory, MapShape, Pageblock, Start, WordIndex};
 use zonal::platform::AtomicWord;
+use zonal::zone::free_map::{FreeMap, MapMemory, MapShape, Pageblock, Start, WordIndex};
 use zonal::{MigrateType, Order};
 use zonal_testkit::loom_platform::{LoomPlatform, Word};
 
@@ -206,7 +206,7 @@ impl<R: Rule> World<R> {
     }
 
     pub(crate) fn free(&self, frame: u32, number: u8) {
-        let freed = self.map.free_block(zonal::free_map::Frame(frame), order(number));
+        let freed = self.map.free_block(zonal::zone::free_map::Frame(frame), order(number));
         freed.expect("it was allocated");
     }
 

@@ -6,6 +6,7 @@
 pub(crate) mod depot;
 mod linked;
 pub(crate) mod per_cpu_pages;
+pub mod stack;
 
 pub use crate::boot::tuning::Tuning;
 pub use crate::policy::pcp::{Bulk, PcpPolicy, Stop, ZoneContext};

@@ -14,6 +14,7 @@
 
 pub(crate) mod compaction;
 mod events;
+pub mod free_map;
 mod free_memory;
 mod guard;
 mod instance;

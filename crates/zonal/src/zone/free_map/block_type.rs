@@ -2,8 +2,8 @@
 
 use super::shape::Pageblock;
 use super::{FreeMap, WholeClass};
-use crate::migrate::MigrateType;
 use crate::platform::{AtomicWord, Platform};
+use crate::types::migrate_type::MigrateType;
 use core::sync::atomic::Ordering::SeqCst;
 
 /// Where the type stands in a pageblock's word.

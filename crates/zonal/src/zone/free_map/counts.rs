@@ -4,9 +4,9 @@ use super::FreeMap;
 use super::bits::exact_runs;
 use super::line::full_words;
 use super::shape::{Frame, Pageblock, WORD_ORDER};
-use crate::migrate::NR_MIGRATE_TYPES;
 use crate::platform::Platform;
-use crate::units::Order;
+use crate::types::migrate_type::NR_MIGRATE_TYPES;
+use crate::types::units::Order;
 
 impl<P: Platform> FreeMap<'_, P> {
     /// Free frames of a pageblock. O(words of a line).

@@ -3,8 +3,8 @@
 use super::FreeMap;
 use super::hints::{Kind, Start};
 use super::shape::Pageblock;
-use crate::migrate::MigrateType;
 use crate::platform::Platform;
+use crate::types::migrate_type::MigrateType;
 
 impl<P: Platform> FreeMap<'_, P> {
     /// Gives a pageblock of the type `from` that is at least half free to `to`: of those with the

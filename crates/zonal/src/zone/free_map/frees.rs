@@ -5,7 +5,7 @@ use super::bits::{low_bits, order_at, orders_of};
 use super::line::full_words;
 use super::shape::{Frame, Pageblock, WORD_ORDER, WordIndex};
 use crate::platform::{AtomicWord, Platform};
-use crate::units::Order;
+use crate::types::units::Order;
 use core::fmt;
 use core::sync::atomic::Ordering::SeqCst;
 

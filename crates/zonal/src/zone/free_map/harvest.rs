@@ -5,8 +5,8 @@ use super::bits::{low_bits, lowest_set};
 use super::hints::{Kind, Start, is_hinted};
 use super::line::MAX_WORDS;
 use super::shape::{Pageblock, WordIndex};
-use crate::migrate::MigrateType;
 use crate::platform::{AtomicWord, Platform};
+use crate::types::migrate_type::MigrateType;
 use core::sync::atomic::Ordering::SeqCst;
 
 /// What a harvest brought.

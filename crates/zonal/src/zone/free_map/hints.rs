@@ -10,8 +10,8 @@
 use super::FreeMap;
 use super::shape::{HINTED_TYPES, MapShape, Pageblock};
 use super::whole::WholeClass;
-use crate::migrate::MigrateType;
 use crate::platform::{AtomicWord, Platform};
+use crate::types::migrate_type::MigrateType;
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 
 /// What a bitmap says of a pageblock.

@@ -4,9 +4,9 @@ use super::FreeMap;
 use super::hints::Kind;
 use super::shape::{Pageblock, SECTION};
 use super::whole::WholeClass;
-use crate::migrate::MigrateType;
 use crate::platform::{AtomicWord, Platform};
-use crate::units::Order;
+use crate::types::migrate_type::MigrateType;
+use crate::types::units::Order;
 use core::sync::atomic::Ordering::SeqCst;
 
 /// What a look at all lines found.

@@ -39,7 +39,7 @@
 //!
 //! ```
 //! use core::sync::atomic::AtomicU64;
-//! use zonal::free_map::{FreeMap, MapMemory, MapShape, Pageblock, Start};
+//! use zonal::zone::free_map::{FreeMap, MapMemory, MapShape, Pageblock, Start};
 //! use zonal::platform::single::SingleThread;
 //! use zonal::{MigrateType::Movable, Order};
 //!

@@ -1,7 +1,7 @@
 //! How large the parts of a map are, and the numbers that name frames, words and pageblocks in it.
 
 use super::whole::NR_CLASSES;
-use crate::units::Order;
+use crate::types::units::Order;
 
 /// Pageblocks in a section: those of one word of hints.
 pub(super) const SECTION: u32 = 64;

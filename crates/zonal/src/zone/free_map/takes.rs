@@ -5,9 +5,9 @@ use super::bits::{low_bits, order_at};
 use super::hints::{Kind, Start, is_hinted};
 use super::shape::{Frame, Pageblock, WORD_ORDER, WordIndex};
 use super::whole::WholeClass;
-use crate::migrate::MigrateType;
 use crate::platform::{AtomicWord, Platform};
-use crate::units::Order;
+use crate::types::migrate_type::MigrateType;
+use crate::types::units::Order;
 use core::sync::atomic::Ordering::SeqCst;
 
 /// The pageblock that a CPU takes small blocks of a type from until it is used up; its hints are

@@ -4,8 +4,8 @@ use super::FreeMap;
 use super::frees::AlreadyFree;
 use super::hints::{Kind, Start};
 use super::shape::Pageblock;
-use crate::migrate::MigrateType;
 use crate::platform::Platform;
+use crate::types::migrate_type::MigrateType;
 
 /// How many classes there are.
 pub(super) const NR_CLASSES: usize = 5;

@@ -7,7 +7,7 @@ use super::hints::{Kind, Start};
 use super::shape::{Pageblock, SECTION};
 use super::whole::WholeClass;
 use crate::platform::{AtomicWord, Platform};
-use crate::units::Order;
+use crate::types::units::Order;
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 
 /// The classes that a large block is made of, and how many there are.

@@ -1,9 +1,9 @@
 //! Refilling a stack: own lines, whole pageblocks, other types.
 
 use super::CpuStack;
-use crate::free_map::{Frame, FreeMap, Harvest, Start, WordIndex};
-use crate::migrate::{MigrateType, NR_CACHED_TYPES};
 use crate::platform::Platform;
+use crate::types::migrate_type::{MigrateType, NR_CACHED_TYPES};
+use crate::zone::free_map::{Frame, FreeMap, Harvest, Start, WordIndex};
 
 /// Which other types a request falls back on, in Linux's order.
 pub(super) const FALLBACKS: [[MigrateType; 2]; NR_CACHED_TYPES] = [

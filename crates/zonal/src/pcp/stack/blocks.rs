@@ -2,10 +2,10 @@
 
 use super::CpuStack;
 use super::refill::FALLBACKS;
-use crate::free_map::{Frame, FreeMap};
-use crate::migrate::{MigrateType, NR_CACHED_TYPES};
 use crate::platform::Platform;
-use crate::units::Order;
+use crate::types::migrate_type::{MigrateType, NR_CACHED_TYPES};
+use crate::types::units::Order;
+use crate::zone::free_map::{Frame, FreeMap};
 
 impl CpuStack {
     /// Takes a block of any order for a request of the type: below the pageblock order from the
@@ -59,7 +59,7 @@ impl CpuStack {
         for block in first.0..first.0 + count {
             // One that was isolated since belongs to the holder of the block all the same, and is
             // isolated when it is freed.
-            let _claimed = map.claim_owned(crate::free_map::Pageblock(block), migrate);
+            let _claimed = map.claim_owned(crate::zone::free_map::Pageblock(block), migrate);
         }
         Some(first.first_frame(shape))
     }

@@ -1,4 +1,4 @@
-//! What a CPU keeps of a zone whose free memory is a [map](crate::free_map): a stack of order-0
+//! What a CPU keeps of a zone whose free memory is a [map](crate::zone::free_map): a stack of order-0
 //! frames for each type, the edge, one gathered word, and current pageblocks for small orders.
 //!
 //! The *edge* of a type is the farthest pageblock that the CPU's last refill came from, in the order
@@ -17,7 +17,7 @@
 //! | free above the edge | one update of the map for each word that neighbours are in |
 //!
 //! ```
-//! use zonal::pcp_stack::StackSize;
+//! use zonal::pcp::stack::StackSize;
 //! // 1 GiB and two CPUs; then 64 CPUs; then CPUs that would hold more than a sixteenth.
 //! assert_eq!(StackSize::for_share(1 << 18, 2).high, 256);
 //! assert_eq!(StackSize::for_share(1 << 18, 64).high, 32);
@@ -31,11 +31,11 @@ mod stack;
 pub use refill::{Came, Reach};
 pub use stack::{MAX_HIGH, Stack};
 
-use crate::free_map::{
+use crate::platform::Platform;
+use crate::types::migrate_type::{MigrateType, NR_CACHED_TYPES};
+use crate::zone::free_map::{
     AlreadyFree, Current, Frame, FreeMap, MapShape, Pageblock, Start, WordIndex,
 };
-use crate::migrate::{MigrateType, NR_CACHED_TYPES};
-use crate::platform::Platform;
 
 /// How much a CPU may keep of a zone.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

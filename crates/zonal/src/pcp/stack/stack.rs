@@ -1,6 +1,6 @@
 //! A stack of frames: an array and a length.
 
-use crate::free_map::Frame;
+use crate::zone::free_map::Frame;
 
 /// The most frames that a stack holds.
 pub const MAX_HIGH: usize = 256;

@@ -5,8 +5,8 @@ extern crate std;
 use super::*;
 use crate::MigrateType::{Cma, HighAtomic, Isolate, Movable, Reclaimable, Unmovable};
 use crate::Order;
-use crate::free_map::MapMemory;
 use crate::platform::single::SingleThread;
+use crate::zone::free_map::MapMemory;
 use core::sync::atomic::AtomicU64;
 use std::vec::Vec;
 
