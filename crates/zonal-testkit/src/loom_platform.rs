@@ -62,21 +62,7 @@ impl AtomicByte for Byte {
         self.1.announce();
         self.0.load(order)
     }
-    fn store(&self, value: u8, order: Ordering) {
-        self.0.store(value, order);
-    }
-    fn swap(&self, value: u8, order: Ordering) -> u8 {
-        self.0.swap(value, order)
-    }
-    fn compare_exchange(
-        &self,
-        current: u8,
-        new: u8,
-        success: Ordering,
-        failure: Ordering,
-    ) -> Result<u8, u8> {
-        self.0.compare_exchange(current, new, success, failure)
-    }
+    zonal::forward_atomic!(u8, 0: store swap compare_exchange);
 }
 
 /// A word on loom's atomic.
@@ -91,30 +77,7 @@ impl AtomicWord for Word {
         self.1.announce();
         self.0.load(order)
     }
-    fn store(&self, value: u64, order: Ordering) {
-        self.0.store(value, order);
-    }
-    fn fetch_add(&self, value: u64, order: Ordering) -> u64 {
-        self.0.fetch_add(value, order)
-    }
-    fn fetch_or(&self, mask: u64, order: Ordering) -> u64 {
-        self.0.fetch_or(mask, order)
-    }
-    fn fetch_and(&self, mask: u64, order: Ordering) -> u64 {
-        self.0.fetch_and(mask, order)
-    }
-    fn swap(&self, value: u64, order: Ordering) -> u64 {
-        self.0.swap(value, order)
-    }
-    fn compare_exchange(
-        &self,
-        current: u64,
-        new: u64,
-        success: Ordering,
-        failure: Ordering,
-    ) -> Result<u64, u64> {
-        self.0.compare_exchange(current, new, success, failure)
-    }
+    zonal::forward_atomic!(u64, 0: store fetch_add fetch_or fetch_and swap compare_exchange);
 }
 
 /// A word whose loads return what was written last, for models in which much happens: in them
@@ -132,30 +95,7 @@ impl AtomicWord for Newest {
         let seen = self.0.compare_exchange(u64::MAX, u64::MAX, order, order);
         seen.unwrap_or_else(|value| value)
     }
-    fn store(&self, value: u64, order: Ordering) {
-        self.0.store(value, order);
-    }
-    fn fetch_add(&self, value: u64, order: Ordering) -> u64 {
-        self.0.fetch_add(value, order)
-    }
-    fn fetch_or(&self, mask: u64, order: Ordering) -> u64 {
-        self.0.fetch_or(mask, order)
-    }
-    fn fetch_and(&self, mask: u64, order: Ordering) -> u64 {
-        self.0.fetch_and(mask, order)
-    }
-    fn swap(&self, value: u64, order: Ordering) -> u64 {
-        self.0.swap(value, order)
-    }
-    fn compare_exchange(
-        &self,
-        current: u64,
-        new: u64,
-        success: Ordering,
-        failure: Ordering,
-    ) -> Result<u64, u64> {
-        self.0.compare_exchange(current, new, success, failure)
-    }
+    zonal::forward_atomic!(u64, 0: store fetch_add fetch_or fetch_and swap compare_exchange);
 }
 
 /// A lock made of one loom atomic, with waiters parked.

@@ -101,23 +101,8 @@ macro_rules! broken {
             fn new(value: u64) -> Self {
                 Self(Word::new(value))
             }
-            fn load(&self, order: Ordering) -> u64 {
-                self.0.load(order)
-            }
             fn store(&self, value: u64, order: Ordering) {
                 self.0.store(value, $store(value, order));
-            }
-            fn fetch_add(&self, value: u64, order: Ordering) -> u64 {
-                self.0.fetch_add(value, order)
-            }
-            fn fetch_or(&self, mask: u64, order: Ordering) -> u64 {
-                self.0.fetch_or(mask, order)
-            }
-            fn fetch_and(&self, mask: u64, order: Ordering) -> u64 {
-                self.0.fetch_and(mask, order)
-            }
-            fn swap(&self, value: u64, order: Ordering) -> u64 {
-                self.0.swap(value, order)
             }
             fn compare_exchange(
                 &self,
@@ -128,6 +113,7 @@ macro_rules! broken {
             ) -> Result<u64, u64> {
                 self.0.compare_exchange(current, $new(current, new), success, failure)
             }
+            zonal::forward_atomic!(u64, 0: load fetch_add fetch_or fetch_and swap);
         }
     };
 }

@@ -47,24 +47,7 @@ impl AtomicByte for Byte {
     fn new(value: u8) -> Self {
         Self(AtomicU8::new(value))
     }
-    fn load(&self, order: Ordering) -> u8 {
-        self.0.load(order)
-    }
-    fn store(&self, value: u8, order: Ordering) {
-        self.0.store(value, order);
-    }
-    fn swap(&self, value: u8, order: Ordering) -> u8 {
-        self.0.swap(value, order)
-    }
-    fn compare_exchange(
-        &self,
-        current: u8,
-        new: u8,
-        success: Ordering,
-        failure: Ordering,
-    ) -> Result<u8, u8> {
-        self.0.compare_exchange(current, new, success, failure)
-    }
+    zonal::forward_atomic!(u8, 0: load store swap compare_exchange);
 }
 
 struct Word(AtomicU64);
@@ -73,33 +56,7 @@ impl AtomicWord for Word {
     fn new(value: u64) -> Self {
         Self(AtomicU64::new(value))
     }
-    fn load(&self, order: Ordering) -> u64 {
-        self.0.load(order)
-    }
-    fn store(&self, value: u64, order: Ordering) {
-        self.0.store(value, order);
-    }
-    fn fetch_add(&self, value: u64, order: Ordering) -> u64 {
-        self.0.fetch_add(value, order)
-    }
-    fn fetch_or(&self, mask: u64, order: Ordering) -> u64 {
-        self.0.fetch_or(mask, order)
-    }
-    fn fetch_and(&self, mask: u64, order: Ordering) -> u64 {
-        self.0.fetch_and(mask, order)
-    }
-    fn swap(&self, value: u64, order: Ordering) -> u64 {
-        self.0.swap(value, order)
-    }
-    fn compare_exchange(
-        &self,
-        current: u64,
-        new: u64,
-        success: Ordering,
-        failure: Ordering,
-    ) -> Result<u64, u64> {
-        self.0.compare_exchange(current, new, success, failure)
-    }
+    zonal::forward_atomic!(u64, 0: load store fetch_add fetch_or fetch_and swap compare_exchange);
 }
 
 struct ShuttleLock<T>(Mutex<T>);

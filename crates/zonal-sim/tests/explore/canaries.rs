@@ -35,24 +35,6 @@ macro_rules! broken_word {
             fn new(value: u64) -> Self {
                 Self(SimWord::new(value))
             }
-            fn load(&self, order: Ordering) -> u64 {
-                self.0.load(order)
-            }
-            fn store(&self, value: u64, order: Ordering) {
-                self.0.store(value, order);
-            }
-            fn fetch_add(&self, value: u64, order: Ordering) -> u64 {
-                self.0.fetch_add(value, order)
-            }
-            fn fetch_or(&self, mask: u64, order: Ordering) -> u64 {
-                self.0.fetch_or(mask, order)
-            }
-            fn fetch_and(&self, mask: u64, order: Ordering) -> u64 {
-                self.0.fetch_and(mask, order)
-            }
-            fn swap(&self, value: u64, order: Ordering) -> u64 {
-                self.0.swap(value, order)
-            }
             fn compare_exchange(
                 &self,
                 current: u64,
@@ -63,6 +45,7 @@ macro_rules! broken_word {
                 let exchange: fn(&SimWord, u64, u64) -> Result<u64, u64> = $exchange;
                 exchange(&self.0, current, new)
             }
+            zonal::forward_atomic!(u64, 0: load store fetch_add fetch_or fetch_and swap);
         }
     };
 }

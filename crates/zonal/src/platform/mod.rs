@@ -17,6 +17,7 @@
 //! assert_eq!(lock.with(|n| { *n += 1; *n }), 2);
 //! ```
 
+mod forward;
 pub mod plain;
 pub mod shared_slot;
 pub mod single;
