@@ -33,14 +33,22 @@ pub(crate) fn bad_ranges<S: Policy>() {
         let (at, pageblock) = (Pfn::new, order(5));
         let before = check(world, []);
         let online = [
-            (0x440, 0x440, OnlineError::Empty),
-            (0x460, 0x440, OnlineError::Empty),
-            (0x480, 0x4a1, OnlineError::NotAligned { pfn: at(0x4a1), pageblock }),
-            (0x481, 0x4a0, OnlineError::NotAligned { pfn: at(0x481), pageblock }),
-            (0x10_0000, 0x10_0020, OnlineError::Foreign { pfn: at(0x10_0000) }),
-            (0xb00, 0x2000, OnlineError::Foreign { pfn: at(0xc00) }),
-            (0x900, 0x920, OnlineError::Hole { pfn: at(0x900) }),
-            (0x7e0, 0x840, OnlineError::Hole { pfn: at(0x800) }),
+            (0x440, 0x440, OnlineError::Range(RangeError::Empty)),
+            (0x460, 0x440, OnlineError::Range(RangeError::Empty)),
+            (
+                0x480,
+                0x4a1,
+                OnlineError::Range(RangeError::NotAligned { pfn: at(0x4a1), pageblock }),
+            ),
+            (
+                0x481,
+                0x4a0,
+                OnlineError::Range(RangeError::NotAligned { pfn: at(0x481), pageblock }),
+            ),
+            (0x10_0000, 0x10_0020, OnlineError::Range(RangeError::Foreign { pfn: at(0x10_0000) })),
+            (0xb00, 0x2000, OnlineError::Range(RangeError::Foreign { pfn: at(0xc00) })),
+            (0x900, 0x920, OnlineError::Range(RangeError::Hole { pfn: at(0x900) })),
+            (0x7e0, 0x840, OnlineError::Range(RangeError::Hole { pfn: at(0x800) })),
             (0x3e0, 0x420, OnlineError::NotOffline { pfn: at(0x3e0) }),
             (0x4e0, 0x540, OnlineError::NotOffline { pfn: at(0x500) }),
             (0x820, 0x880, OnlineError::NotOffline { pfn: at(0x860) }),

@@ -109,19 +109,7 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
     /// # Errors
     /// [`OfflineError`]; then nobody has lost or gained a frame, but blocks may have been moved.
     pub fn offline(&self, range: Range<Pfn>) -> Result<(), OfflineError> {
-        let pageblock = self.table.pageblock_order();
-        let frames = self.check_later(&range).map_err(|error| match error {
-            OnlineError::Empty => OfflineError::Range(RangeError::Empty),
-            OnlineError::NotAligned { pfn, .. } => {
-                OfflineError::Range(RangeError::NotAligned { pfn, pageblock })
-            }
-            OnlineError::Foreign { pfn } => OfflineError::Range(RangeError::Foreign { pfn }),
-            OnlineError::Hole { pfn } => OfflineError::Range(RangeError::Hole { pfn }),
-            OnlineError::NotOffline { pfn } | OnlineError::Online { pfn } => {
-                OfflineError::NotOffline { pfn }
-            }
-            OnlineError::Busy => OfflineError::Busy,
-        })?;
+        let frames = self.check_later(&range)?;
         let Some(_resizing) = Resizing::<P>::new(&self.shared.resizing) else {
             return Err(OfflineError::Busy);
         };
@@ -146,23 +134,23 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
     fn check_later(&self, range: &Range<Pfn>) -> Result<Range<u32>, OnlineError> {
         let (pageblock, table) = (self.table.pageblock_order(), &self.table);
         if range.is_empty() {
-            return Err(OnlineError::Empty);
+            return Err(RangeError::Empty.into());
         }
         if let Some(pfn) =
             [range.start, range.end].into_iter().find(|pfn| !pfn.is_aligned(pageblock))
         {
-            return Err(OnlineError::NotAligned { pfn, pageblock });
+            return Err(RangeError::NotAligned { pfn, pageblock }.into());
         }
-        let outside = OnlineError::Foreign { pfn: range.start };
+        let outside = RangeError::Foreign { pfn: range.start };
         let start = table.index(range.start).ok_or(outside)?;
         let (frames, room) =
             (range.end.get() - range.start.get(), u64::from(table.frames() - start));
         if frames > room {
-            return Err(OnlineError::Foreign { pfn: Pfn::new(range.start.get() + room) });
+            return Err(RangeError::Foreign { pfn: Pfn::new(range.start.get() + room) }.into());
         }
         let mut at = range.start;
         while at < range.end {
-            let found = self.plan.map().range_at(at).ok_or(OnlineError::Hole { pfn: at })?;
+            let found = self.plan.map().range_at(at).ok_or(RangeError::Hole { pfn: at })?;
             if found.kind != RangeKind::Offline {
                 return Err(OnlineError::NotOffline { pfn: at });
             }

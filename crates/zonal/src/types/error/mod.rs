@@ -10,7 +10,7 @@
 mod online;
 mod range;
 
-pub use online::{OfflineError, OnlineError};
+pub use online::{OfflineError, OnlineError, ResizeError};
 pub use range::{ContiguousError, RangeError, RefusedRange};
 
 use crate::types::block::Block;
