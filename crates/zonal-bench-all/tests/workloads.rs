@@ -162,6 +162,6 @@ fn what_was_published_stands_under_the_table() {
     command.args(line.split_whitespace());
     let said = command.assert().success();
     let said = said.stdout(contains("published (other machines; ratios only)"));
-    let said = said.stdout(contains("10540254").and(contains("order 9")));
+    let said = said.stdout(contains("10540254").and(contains("M/s")));
     said.stdout(contains("Holds of the zone lock").and(contains("longest")));
 }
