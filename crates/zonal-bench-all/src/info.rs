@@ -17,7 +17,7 @@ use std::thread;
 
 use clap::Args;
 use serde_json::{Map, Value, json};
-use zonal::policy::Policy;
+use zonal::policy::{Policy, Sound};
 use zonal::preset::SplitZonesByCpu;
 use zonal::report::{BuddyInfo, PageTypeInfo, UnusableFree, VmStat, ZoneStatus};
 use zonal::{MigrateType, Order, Request};
@@ -83,12 +83,12 @@ struct Report<'a> {
 impl OnPreset for Report<'_> {
     type Output = Result<(), LabError>;
 
-    fn run<S: Policy>(self) -> Self::Output {
+    fn run<S: Sound>(self) -> Self::Output {
         report::<S>(self)
     }
 }
 
-fn report<S: Policy>(Report { memory, json, out }: Report<'_>) -> Result<(), LabError> {
+fn report<S: Sound>(Report { memory, json, out }: Report<'_>) -> Result<(), LabError> {
     let arena = Arena::builder().preset::<S>().reserve(memory).open();
     let arena = arena.map_err(|error| LabError::Arena(Box::new(error)))?;
     let (ready, reported) =
@@ -112,7 +112,7 @@ fn report<S: Policy>(Report { memory, json, out }: Report<'_>) -> Result<(), Lab
 }
 
 /// Allocates and frees blocks of several orders and types; returns those still held.
-fn churn<S: Policy>(arena: &Arena<S>, seed: u64) -> Vec<Page<'_, S>> {
+fn churn<S: Sound>(arena: &Arena<S>, seed: u64) -> Vec<Page<'_, S>> {
     let mut rng = Rng::new(seed);
     let mut held = Vec::new();
     for _ in 0..STEPS {
@@ -131,7 +131,7 @@ fn churn<S: Policy>(arena: &Arena<S>, seed: u64) -> Vec<Page<'_, S>> {
     held
 }
 
-fn print<S: Policy>(arena: &Arena<S>, out: &mut dyn Write) -> io::Result<()> {
+fn print<S: Sound>(arena: &Arena<S>, out: &mut dyn Write) -> io::Result<()> {
     // SAFETY: the reports only read; nothing is freed through this reference.
     let allocator = unsafe { arena.allocator() };
     writeln!(out, "# {}: buddyinfo\n{}", S::NAME, BuddyInfo(allocator))?;
@@ -142,7 +142,7 @@ fn print<S: Policy>(arena: &Arena<S>, out: &mut dyn Write) -> io::Result<()> {
 }
 
 /// The reports as JSON: an object for each zone, then one with the counters of vmstat.
-fn write_json<S: Policy>(arena: &Arena<S>, out: &mut dyn Write) -> io::Result<()> {
+fn write_json<S: Sound>(arena: &Arena<S>, out: &mut dyn Write) -> io::Result<()> {
     // SAFETY: the reports only read; nothing is freed through this reference.
     let allocator = unsafe { arena.allocator() };
     let free_blocks = free_blocks(&BuddyInfo(allocator).to_string());

@@ -9,7 +9,7 @@ use std::sync::mpsc;
 use std::thread;
 use zonal::error::FreeError;
 use zonal::platform::ClaimError;
-use zonal::policy::Policy;
+use zonal::policy::Sound;
 use zonal::preset::{Linux416, Zonal};
 use zonal::units::FRAME_SIZE;
 use zonal::{MigrateType, Order, Pfn, Request, ZoneId};
@@ -41,7 +41,7 @@ impl Random {
 }
 
 /// A mark in the first and last word of every frame of the page, for this owner and moment.
-fn mark<S: Policy>(page: &mut Page<'_, S>, stamp: u64) {
+fn mark<S: Sound>(page: &mut Page<'_, S>, stamp: u64) {
     for (at, frame) in page.chunks_mut(FRAME_SIZE).enumerate() {
         let word = (stamp ^ at as u64).to_le_bytes();
         frame[..8].copy_from_slice(&word);
@@ -49,7 +49,7 @@ fn mark<S: Policy>(page: &mut Page<'_, S>, stamp: u64) {
     }
 }
 
-fn check<S: Policy>(page: &Page<'_, S>, stamp: u64) {
+fn check<S: Sound>(page: &Page<'_, S>, stamp: u64) {
     for (at, frame) in page.chunks(FRAME_SIZE).enumerate() {
         let word = (stamp ^ at as u64).to_le_bytes();
         assert_eq!(frame[..8], word, "{page:?}: somebody else wrote frame {at}");
@@ -58,7 +58,7 @@ fn check<S: Policy>(page: &Page<'_, S>, stamp: u64) {
 }
 
 /// Everything came back.
-fn all_free<S: Policy>(arena: &Arena<S>) {
+fn all_free<S: Sound>(arena: &Arena<S>) {
     arena.drain();
     let zone = arena.zone_info(ZoneId(0)).unwrap();
     assert_eq!((zone.free, zone.cached, zone.deferred), (zone.managed, 0, 0));
@@ -66,12 +66,12 @@ fn all_free<S: Policy>(arena: &Arena<S>) {
 }
 
 /// How a thread gets at the arena.
-enum Way<'a, S: Policy> {
+enum Way<'a, S: Sound> {
     Shared(&'a Arena<S>),
     Owned(Handle<'a, S>),
 }
 
-impl<'a, S: Policy> Way<'a, S> {
+impl<'a, S: Sound> Way<'a, S> {
     fn alloc(&mut self, request: &Request) -> Option<Page<'a, S>> {
         match self {
             Self::Shared(arena) => arena.alloc(request).ok(),
@@ -87,7 +87,7 @@ impl<'a, S: Policy> Way<'a, S> {
 }
 
 /// Allocates and frees at random, holding up to about a quarter of the arena.
-fn churn<S: Policy>(mut way: Way<'_, S>, seed: u64, steps: u32) -> u32 {
+fn churn<S: Sound>(mut way: Way<'_, S>, seed: u64, steps: u32) -> u32 {
     let mut random = Random(seed);
     let mut held: Vec<(Page<'_, S>, u64)> = Vec::new();
     let (mut frames, mut served) = (0, 0);
@@ -115,7 +115,7 @@ fn churn<S: Policy>(mut way: Way<'_, S>, seed: u64, steps: u32) -> u32 {
     served
 }
 
-fn hammer<S: Policy>() {
+fn hammer<S: Sound>() {
     let arena = Arena::builder().bytes(32 * MIB).cpus(2).owners(2).preset::<S>().open().unwrap();
     let start = Barrier::new(4);
     let supported = arena.handle().is_ok();
@@ -288,7 +288,7 @@ fn a_page_goes_back_where_it_is_from() {
 }
 
 /// Bytes of the arena in memory.
-fn resident<S: Policy>(arena: &Arena<S>) -> usize {
+fn resident<S: Sound>(arena: &Arena<S>) -> usize {
     let mut map = vec![0_u8; arena.len() / FRAME_SIZE];
     let base = arena.address_of(arena.first()).unwrap();
     // SAFETY: the arena is mapped, and `map` has a byte for each frame.
@@ -297,7 +297,7 @@ fn resident<S: Policy>(arena: &Arena<S>) -> usize {
     map.iter().filter(|&&byte| byte & 1 == 1).count() * FRAME_SIZE
 }
 
-fn give_back_what_is_idle<S: Policy>() {
+fn give_back_what_is_idle<S: Sound>() {
     let arena = Arena::builder().bytes(64 * MIB).preset::<S>().open().unwrap();
     let mut pages: Vec<_> =
         (0..32 * MIB / FRAME_SIZE).map(|_| arena.alloc(&movable(Order::ZERO)).unwrap()).collect();

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 use zonal::compact::CompactOutcome;
-use zonal::policy::Policy;
+use zonal::policy::Sound;
 use zonal::preset::{Linux416, Zonal};
 use zonal::{Immovable, Migration};
 use zonal::{MigrateType, Order, ZoneId};
@@ -29,14 +29,14 @@ fn soon(what: &str, mut happened: impl FnMut() -> bool) {
     }
 }
 
-fn huge_blocks<S: Policy>(arena: &Arena<S>) -> u32 {
+fn huge_blocks<S: Sound>(arena: &Arena<S>) -> u32 {
     let zone = arena.zone_info(ZoneId(0)).unwrap();
     zone.blocks[9][MigrateType::Movable.index()] + 2 * zone.blocks[10][MigrateType::Movable.index()]
 }
 
 /// A request that may not wait leaves word, and fails unless the thread is quick; one of the next
 /// finds its block made.
-fn woken_by_a_request<S: Policy + 'static>()
+fn woken_by_a_request<S: Sound + 'static>()
 where
     Arena<S>: Send + Sync,
 {

@@ -8,7 +8,7 @@ use std::sync::{Arc, Barrier};
 use std::thread;
 use std::time::{Duration, Instant};
 use zonal::platform::{Lock, Slot};
-use zonal::policy::Policy;
+use zonal::policy::Sound;
 use zonal::preset::{Linux416, Zonal};
 use zonal::{Order, Request};
 use zonal_host::Arena;
@@ -126,7 +126,7 @@ fn compactor() {
     assert!(compactor.is_some_and(|compactor| compactor.stop().panics == 0));
 }
 
-fn work<S: Policy>(arena: &Arena<S>, rounds: usize) {
+fn work<S: Sound>(arena: &Arena<S>, rounds: usize) {
     for round in 0..rounds {
         let order = Order::new([0, 0, 3, 9][round % 4]).unwrap();
         let pages = [(); 3].map(|()| arena.alloc(&Request::new(order)));
@@ -138,7 +138,7 @@ fn work<S: Policy>(arena: &Arena<S>, rounds: usize) {
 }
 
 /// As many children as showed it before, of a process with threads that do nothing else.
-fn arenas<S: Policy>()
+fn arenas<S: Sound>()
 where
     Arena<S>: Sync,
 {

@@ -3,18 +3,18 @@
 
 use std::sync::Arc;
 use std::thread;
-use zonal::policy::Policy;
+use zonal::policy::Sound;
 use zonal::preset::{Linux416, Zonal};
 use zonal::{Order, Request, ZoneId};
 use zonal_host::{Arena, OwnedPage};
 
 const MIB: usize = 1 << 20;
 
-fn open<S: Policy>() -> Arc<Arena<S>> {
+fn open<S: Sound>() -> Arc<Arena<S>> {
     Arc::new(Arena::builder().preset::<S>().bytes(16 * MIB).cpus(1).owners(0).open().unwrap())
 }
 
-fn allocated<S: Policy>(arena: &Arena<S>) -> u64 {
+fn allocated<S: Sound>(arena: &Arena<S>) -> u64 {
     arena.drain();
     let zone = arena.zone_info(ZoneId(0)).unwrap();
     zone.managed - zone.free
@@ -22,7 +22,7 @@ fn allocated<S: Policy>(arena: &Arena<S>) -> u64 {
 
 fn is_static_and_send<T: Send + Sync + 'static>(_: &T) {}
 
-fn owned<S: Policy + 'static>()
+fn owned<S: Sound + 'static>()
 where
     Arena<S>: Send + Sync,
 {

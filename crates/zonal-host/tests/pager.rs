@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::thread;
 use zonal::compact::{CompactEvents, CompactOutcome};
 use zonal::error::FreeError;
-use zonal::policy::Policy;
+use zonal::policy::Sound;
 use zonal::preset::{Cluster, ClusterFree, Linux416, SkipMerge, Zonal};
 use zonal::slow_path::Shortage;
 use zonal::watermark::WatermarkConfig;
@@ -22,7 +22,7 @@ use zonal_host::{Arena, Page, Pager};
 
 const MIB: usize = 1 << 20;
 
-fn events<S: Policy>(arena: &Arena<S>) -> CompactEvents {
+fn events<S: Sound>(arena: &Arena<S>) -> CompactEvents {
     arena.zone_info(ZoneId(0)).unwrap().compaction
 }
 
@@ -33,7 +33,7 @@ fn panics<R>(request: impl FnOnce() -> R) -> bool {
 
 // Reclaim.
 
-fn reclaim_serves<S: Policy>()
+fn reclaim_serves<S: Sound>()
 where
     Arena<S>: Send + Sync,
 {
@@ -61,7 +61,7 @@ where
     shelf.clear(0);
 }
 
-fn reclaim_lies<S: Policy>()
+fn reclaim_lies<S: Sound>()
 where
     Arena<S>: Send + Sync,
 {
@@ -74,7 +74,7 @@ where
     shelf.clear(0);
 }
 
-fn reclaim_panics<S: Policy>()
+fn reclaim_panics<S: Sound>()
 where
     Arena<S>: Send + Sync,
 {
@@ -92,7 +92,7 @@ where
 }
 
 /// While the pager keeps one request, everybody else is served.
-fn reclaim_waits<S: Policy>()
+fn reclaim_waits<S: Sound>()
 where
     Arena<S>: Send + Sync,
 {
@@ -110,7 +110,7 @@ where
     shelf.clear(0);
 }
 
-fn others_go_on<S: Policy>(shelf: &Arc<Shelf<S>>)
+fn others_go_on<S: Sound>(shelf: &Arc<Shelf<S>>)
 where
     Arena<S>: Send + Sync,
 {
@@ -121,7 +121,7 @@ where
     assert!(shelf.is_intact());
 }
 
-fn reclaim_asks<S: Policy>()
+fn reclaim_asks<S: Sound>()
 where
     Arena<S>: Send + Sync,
 {
@@ -136,7 +136,7 @@ where
 
 // Migration.
 
-fn migration_serves<S: Policy>()
+fn migration_serves<S: Sound>()
 where
     Arena<S>: Send + Sync,
 {
@@ -156,7 +156,7 @@ where
     shelf.clear(0);
 }
 
-fn migration_refuses<S: Policy>()
+fn migration_refuses<S: Sound>()
 where
     Arena<S>: Send + Sync,
 {
@@ -173,7 +173,7 @@ where
 
 /// It says that it moved pages that it did not move. What it was told to use is lost, what it
 /// goes on using is not its own; the allocator's books are right all the same.
-fn migration_lies<S: Policy>()
+fn migration_lies<S: Sound>()
 where
     Arena<S>: Send + Sync,
 {
@@ -205,7 +205,7 @@ where
 
 /// It frees a block that is the arena's, or gives back what it was given and denies it: the
 /// arena notices, counts it, and frees nothing twice.
-fn migration_frees<S: Policy>(manner: Manner)
+fn migration_frees<S: Sound>(manner: Manner)
 where
     Arena<S>: Send + Sync,
 {
@@ -221,7 +221,7 @@ where
     shelf.clear(0);
 }
 
-fn migration_panics<S: Policy>()
+fn migration_panics<S: Sound>()
 where
     Arena<S>: Send + Sync,
 {
@@ -239,7 +239,7 @@ where
     shelf.clear(0);
 }
 
-fn migration_waits<S: Policy>()
+fn migration_waits<S: Sound>()
 where
     Arena<S>: Send + Sync,
 {
@@ -261,7 +261,7 @@ where
     shelf.clear(0);
 }
 
-fn migration_asks<S: Policy>()
+fn migration_asks<S: Sound>()
 where
     Arena<S>: Send + Sync,
 {
@@ -275,7 +275,7 @@ where
 }
 
 /// Pages stay where they are, whatever the pager moves around them.
-fn pages_stay<S: Policy>()
+fn pages_stay<S: Sound>()
 where
     Arena<S>: Send + Sync,
 {
@@ -302,7 +302,7 @@ where
 }
 
 /// Blocks come and go, are given up and moved, all at once.
-fn everything_at_once<S: Policy>()
+fn everything_at_once<S: Sound>()
 where
     Arena<S>: Send + Sync,
 {
@@ -338,14 +338,14 @@ where
     shelf.clear(0);
 }
 
-fn migration_frees_the_old<S: Policy>()
+fn migration_frees_the_old<S: Sound>()
 where
     Arena<S>: Send + Sync,
 {
     migration_frees::<S>(Manner::FreesTheOld);
 }
 
-fn migration_frees_the_new<S: Policy>()
+fn migration_frees_the_new<S: Sound>()
 where
     Arena<S>: Send + Sync,
 {

@@ -31,7 +31,7 @@ use std::time::Instant;
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use zonal::CpuId;
-use zonal::policy::Policy;
+use zonal::policy::Sound;
 use zonal::policy::trace::Point;
 use zonal::policy::trace::ring::{Reader, Record, Ring, Sink, ToRing, words_for};
 use zonal::preset::Traced;
@@ -201,7 +201,7 @@ struct Recorded<'a>(&'a Spec);
 impl OnPreset for Recorded<'_> {
     type Output = Result<Arc<dyn Case>, SubjectError>;
 
-    fn run<S: Policy>(self) -> Self::Output {
+    fn run<S: Sound>(self) -> Self::Output {
         open::<Traced<S, ToRing<Lab>>, Owned>(self.0)
     }
 }

@@ -41,7 +41,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use serde::Serialize;
-use zonal::policy::Policy;
+use zonal::policy::Sound;
 use zonal_sim::machine::Machine;
 use zonal_sim::outcome::Outcome;
 use zonal_sim::replay::Script;
@@ -181,7 +181,7 @@ struct Threaded<'a> {
 impl OnPreset for Threaded<'_> {
     type Output = Result<Row, ReplayError>;
 
-    fn run<S: Policy>(self) -> Self::Output {
+    fn run<S: Sound>(self) -> Self::Output {
         real::run::<S>(self.script, self.memory, self.threads)
     }
 }

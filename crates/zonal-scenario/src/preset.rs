@@ -6,7 +6,7 @@
 //! assert_eq!(preset_called("skip-merge"), Ok(Preset::SkipMerge));
 //! ```
 
-use zonal::policy::Policy;
+use zonal::policy::Sound;
 use zonal::preset;
 
 /// A preset that real memory cannot have.
@@ -122,13 +122,13 @@ impl Preset {
 /// generic as soon as it can.
 ///
 /// ```
-/// use zonal::policy::Policy;
+/// use zonal::policy::Sound;
 /// use zonal_scenario::preset::{OnPreset, Preset};
 ///
 /// struct Name;
 /// impl OnPreset for Name {
 ///     type Output = &'static str;
-///     fn run<S: Policy>(self) -> &'static str {
+///     fn run<S: Sound>(self) -> &'static str {
 ///         S::NAME
 ///     }
 /// }
@@ -139,7 +139,7 @@ pub trait OnPreset {
     type Output;
 
     /// Does it on the preset `S`.
-    fn run<S: Policy>(self) -> Self::Output;
+    fn run<S: Sound>(self) -> Self::Output;
 }
 
 /// The preset of that name, in any case and with or without dashes: `SkipMerge`, `skip-merge`.
@@ -183,7 +183,7 @@ mod tests {
 
     impl OnPreset for Name {
         type Output = &'static str;
-        fn run<S: Policy>(self) -> &'static str {
+        fn run<S: Sound>(self) -> &'static str {
             S::NAME
         }
     }

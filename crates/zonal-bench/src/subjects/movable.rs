@@ -25,7 +25,7 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 use zonal::compact::CompactOutcome;
-use zonal::policy::Policy;
+use zonal::policy::Sound;
 use zonal::{Order, Pfn};
 use zonal_host::Arena;
 
@@ -37,7 +37,7 @@ use crate::subject::{
 };
 
 /// An arena with the preset `S`, reached in the way `W`, that can be compacted.
-pub struct Movable<S: Policy, W> {
+pub struct Movable<S: Sound, W> {
     arena: Arena<S>,
     mover: Arc<Mover>,
     way: PhantomData<fn() -> W>,
@@ -58,7 +58,7 @@ impl Default for Named {
     }
 }
 
-impl<S: Policy, W: Way> Subject for Movable<S, W> {
+impl<S: Sound, W: Way> Subject for Movable<S, W> {
     const PROFILE: Profile = Profile {
         name: S::NAME,
         path: if matches!(W::PATH, Path::Owned) { Path::Owned } else { Path::Shared },
@@ -96,13 +96,13 @@ impl<S: Policy, W: Way> Subject for Movable<S, W> {
 }
 
 /// One thread's access to a [`Movable`].
-pub struct MovableThread<'a, S: Policy, W: Way> {
+pub struct MovableThread<'a, S: Sound, W: Way> {
     inner: W::Thread<'a, S>,
     arena: &'a Arena<S>,
     mover: &'a Mover,
 }
 
-impl<S: Policy, W: Way> FrameThread for MovableThread<'_, S, W> {
+impl<S: Sound, W: Way> FrameThread for MovableThread<'_, S, W> {
     type Block = Named;
 
     fn alloc(&mut self, order: u8) -> Option<Named> {

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use zonal::info::ZoneInfo;
 use zonal::plan::{MAX_INSTANCES, SplitConfig};
-use zonal::policy::Policy;
+use zonal::policy::Sound;
 use zonal::{MigrateType, Order, Pfn, Request, ZoneId, ZoneType};
 use zonal_host::Arena;
 use zonal_host::arena::{Builder, Handle};
@@ -28,7 +28,7 @@ use crate::workload::{Workload, highalloc};
 
 /// A preset, owned and shared, with every workload. A program lists those that it has.
 #[must_use]
-pub fn entries_of<S: Policy>() -> [Entry; 2] {
+pub fn entries_of<S: Sound>() -> [Entry; 2] {
     [
         Entry::with::<Every>(<Preset<S, Owned>>::PROFILE, open::<S, Owned>),
         Entry::with::<Every>(<Preset<S, Shared>>::PROFILE, open::<S, Shared>),
@@ -40,7 +40,7 @@ pub fn entries_of<S: Policy>() -> [Entry; 2] {
 /// # Errors
 ///
 /// What the arena says.
-pub fn open<S: Policy, W: Way>(spec: &Spec) -> Result<Arc<dyn Case>, SubjectError> {
+pub fn open<S: Sound, W: Way>(spec: &Spec) -> Result<Arc<dyn Case>, SubjectError> {
     match spec.workload {
         Workload::StressHighalloc => highalloc::open::<S, W>(spec),
         _ if spec.options.compact => case::open::<Movable<S, W>, Fragmenting>(spec),
@@ -50,7 +50,7 @@ pub fn open<S: Policy, W: Way>(spec: &Spec) -> Result<Arc<dyn Case>, SubjectErro
 
 /// An arena as all workloads but one use it: address space, since the frames are touched only by
 /// workloads that are asked to. Presets that split zone types have an instance for each thread.
-pub(super) fn builder<S: Policy>(setup: &Setup) -> Builder<S> {
+pub(super) fn builder<S: Sound>(setup: &Setup) -> Builder<S> {
     let threads = setup.threads.clamp(1, usize::from(MAX_INSTANCES));
     let split = SplitConfig::default().with_instances(ZoneType::Normal, threads as u8);
     let builder = Arena::builder().preset::<S>().reserve(setup.memory).split(split);
@@ -58,14 +58,14 @@ pub(super) fn builder<S: Policy>(setup: &Setup) -> Builder<S> {
 }
 
 /// The zones of an arena.
-pub fn zones<S: Policy>(arena: &Arena<S>) -> impl Iterator<Item = ZoneInfo> + '_ {
+pub fn zones<S: Sound>(arena: &Arena<S>) -> impl Iterator<Item = ZoneInfo> + '_ {
     let ids = 0..u8::try_from(arena.zone_count()).unwrap_or(u8::MAX);
     ids.filter_map(|id| arena.zone_info(ZoneId(id)))
 }
 
 /// What was done under the zone locks of an arena.
 #[must_use]
-pub fn lock_work_of<S: Policy>(arena: &Arena<S>) -> LockWork {
+pub fn lock_work_of<S: Sound>(arena: &Arena<S>) -> LockWork {
     let mut work = LockWork::default();
     for zone in zones(arena) {
         let (holds, hold_max) = (zone.events.holds, zone.events.hold_max);
@@ -87,12 +87,12 @@ pub trait Way: Send + Sync + 'static {
     /// What they note.
     const NOTE: &'static str;
     /// A thread's access.
-    type Thread<'a, S: Policy>: FrameThread<Block = Pfn>;
+    type Thread<'a, S: Sound>: FrameThread<Block = Pfn>;
     /// Makes the access.
     ///
     /// # Errors
     /// If the thread cannot register.
-    fn thread<S: Policy>(arena: &Arena<S>) -> Result<Self::Thread<'_, S>, SubjectError>;
+    fn thread<S: Sound>(arena: &Arena<S>) -> Result<Self::Thread<'_, S>, SubjectError>;
 }
 
 /// Through a handle of the thread's own.
@@ -106,9 +106,9 @@ pub struct Shared;
 impl Way for Owned {
     const PATH: Path = Path::Owned;
     const NOTE: &'static str = "a CPU handle a thread";
-    type Thread<'a, S: Policy> = OwnedThread<'a, S>;
+    type Thread<'a, S: Sound> = OwnedThread<'a, S>;
 
-    fn thread<S: Policy>(arena: &Arena<S>) -> Result<OwnedThread<'_, S>, SubjectError> {
+    fn thread<S: Sound>(arena: &Arena<S>) -> Result<OwnedThread<'_, S>, SubjectError> {
         let handle = arena.handle().map_err(|error| SubjectError::Init(error.to_string()))?;
         Ok(OwnedThread { handle, arena })
     }
@@ -117,21 +117,21 @@ impl Way for Owned {
 impl Way for Shared {
     const PATH: Path = Path::Shared;
     const NOTE: &'static str = "the current CPU's cache, behind a try-lock";
-    type Thread<'a, S: Policy> = SharedThread<'a, S>;
+    type Thread<'a, S: Sound> = SharedThread<'a, S>;
 
-    fn thread<S: Policy>(arena: &Arena<S>) -> Result<SharedThread<'_, S>, SubjectError> {
+    fn thread<S: Sound>(arena: &Arena<S>) -> Result<SharedThread<'_, S>, SubjectError> {
         Ok(SharedThread { arena })
     }
 }
 
 /// An arena with the preset `S`, reached in the way `W`.
 #[derive(Debug)]
-pub struct Preset<S: Policy, W> {
+pub struct Preset<S: Sound, W> {
     arena: Arena<S>,
     way: PhantomData<fn() -> W>,
 }
 
-impl<S: Policy, W: Way> Subject for Preset<S, W> {
+impl<S: Sound, W: Way> Subject for Preset<S, W> {
     const PROFILE: Profile = Profile {
         name: S::NAME,
         path: W::PATH,
@@ -176,7 +176,7 @@ fn request(order: u8) -> Option<Request> {
 /// # Safety
 /// The frame is the caller's.
 #[inline(always)]
-unsafe fn touch<S: Policy>(arena: &Arena<S>, pfn: Pfn) {
+unsafe fn touch<S: Sound>(arena: &Arena<S>, pfn: Pfn) {
     if let Some(address) = arena.address_of(pfn) {
         // SAFETY: the frame is the caller's, and the arena's memory is writable.
         unsafe { address.write_volatile(1) };
@@ -185,12 +185,12 @@ unsafe fn touch<S: Policy>(arena: &Arena<S>, pfn: Pfn) {
 
 /// One thread's handle.
 #[derive(Debug)]
-pub struct OwnedThread<'a, S: Policy> {
+pub struct OwnedThread<'a, S: Sound> {
     handle: Handle<'a, S>,
     arena: &'a Arena<S>,
 }
 
-impl<S: Policy> FrameThread for OwnedThread<'_, S> {
+impl<S: Sound> FrameThread for OwnedThread<'_, S> {
     type Block = Pfn;
 
     #[inline(always)]
@@ -232,11 +232,11 @@ impl<S: Policy> FrameThread for OwnedThread<'_, S> {
 
 /// One thread's share in the arena.
 #[derive(Debug)]
-pub struct SharedThread<'a, S: Policy> {
+pub struct SharedThread<'a, S: Sound> {
     arena: &'a Arena<S>,
 }
 
-impl<S: Policy> FrameThread for SharedThread<'_, S> {
+impl<S: Sound> FrameThread for SharedThread<'_, S> {
     type Block = Pfn;
 
     #[inline(always)]

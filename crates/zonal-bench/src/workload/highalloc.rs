@@ -50,7 +50,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Instant;
 
-use zonal::policy::Policy;
+use zonal::policy::Sound;
 use zonal::watermark::{MinFree, WatermarkConfig};
 use zonal::{MigrateType, Pfn};
 use zonal_host::Arena;
@@ -101,12 +101,12 @@ fn watermarks(memory: usize) -> WatermarkConfig {
 }
 
 /// The arena of a sample, and who moves its pages.
-struct Stage<S: Policy> {
+struct Stage<S: Sound> {
     arena: Arc<Arena<S>>,
     cache: Arc<Cache>,
 }
 
-impl<S: Policy> Stage<S> {
+impl<S: Sound> Stage<S> {
     fn open(spec: &Spec) -> Result<Self, SubjectError> {
         let cache = Arc::new(Cache::default());
         let arena = Arena::builder()
@@ -151,7 +151,7 @@ impl<S: Policy> Stage<S> {
 }
 
 /// Asks for blocks until [`SHARE`] % of memory was asked for.
-fn ask<S: Policy, T: FrameThread<Block = Pfn>>(
+fn ask<S: Sound, T: FrameThread<Block = Pfn>>(
     stage: &Stage<S>,
     handle: &mut T,
     delay: Duration,
@@ -208,14 +208,14 @@ struct HighAlloc<S, W> {
 /// # Errors
 ///
 /// If such an arena cannot be opened.
-pub fn open<S: Policy, W: Way>(spec: &Spec) -> Result<Arc<dyn Case>, SubjectError> {
+pub fn open<S: Sound, W: Way>(spec: &Spec) -> Result<Arc<dyn Case>, SubjectError> {
     // To be told now rather than after other subjects were measured.
     drop(Stage::<S>::open(spec)?);
     let work = Mutex::new(LockWork::default());
     Ok(Arc::new(HighAlloc::<S, W> { spec: *spec, work, kind: PhantomData }))
 }
 
-impl<S: Policy, W: Way> HighAlloc<S, W> {
+impl<S: Sound, W: Way> HighAlloc<S, W> {
     fn part(
         &self,
         stage: &Stage<S>,
@@ -274,7 +274,7 @@ impl<S: Policy, W: Way> HighAlloc<S, W> {
     }
 }
 
-impl<S: Policy, W: Way> Case for HighAlloc<S, W> {
+impl<S: Sound, W: Way> Case for HighAlloc<S, W> {
     fn sample(self: Arc<Self>, pool: &Pool, _reps: u64) -> Result<Sample, CaseError> {
         let threads = self.spec.setup.threads;
         let stage = Arc::new(Stage::<S>::open(&self.spec).map_err(Halt::from)?);

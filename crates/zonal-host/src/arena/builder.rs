@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use zonal::map::{MemoryMap, PhysAddr, Region as MapRegion};
 use zonal::plan::{Config, Plan, PlanError, SplitConfig};
-use zonal::policy::{Policy, Split};
+use zonal::policy::{Policy, Sound, Split};
 use zonal::preset::Zonal;
 use zonal::units::FRAME_SIZE;
 use zonal::watermark::{MinFree, WatermarkConfig};
@@ -157,8 +157,11 @@ impl<S: Policy> Builder<S> {
         let preset = PhantomData;
         Builder { bytes, reserve, cpus, owners, huge, nodes, watermarks, split, pager, preset }
     }
+}
 
-    /// Opens the arena. Costs O(pageblocks): milliseconds for a TiB.
+impl<S: Sound> Builder<S> {
+    /// Opens the arena. Costs O(pageblocks): milliseconds for a TiB. For presets of the crate's own
+    /// policies ([`Sound`]): pages rest on them.
     ///
     /// # Errors
     /// [`ArenaError`] says what there is not enough of.

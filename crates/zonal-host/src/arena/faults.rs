@@ -8,6 +8,7 @@ use crate::sys::shim::{refuse, refuse_each};
 use crate::{HugePages, OwnedPage, cpu};
 use std::sync::Arc;
 use zonal::NodeId;
+use zonal::policy::Sound;
 use zonal::preset::{Linux416, Zonal};
 
 const MIB: usize = 1 << 20;
@@ -22,7 +23,7 @@ fn assert_whole<S: Policy>(arena: &Arena<S>) {
 }
 
 /// What a program does with an arena, errors or not. Whether none occurred.
-fn life<S: Policy>(builder: Builder<S>) -> bool {
+fn life<S: Sound>(builder: Builder<S>) -> bool {
     let Ok(arena) = builder.open() else { return false };
     let arena = Arc::new(arena);
     let mut fine = true;
@@ -49,7 +50,7 @@ fn life<S: Policy>(builder: Builder<S>) -> bool {
 }
 
 /// How often `life` did not go as without a refusal.
-fn lives<S: Policy>(builder: impl Fn() -> Builder<S>) -> (usize, usize) {
+fn lives<S: Sound>(builder: impl Fn() -> Builder<S>) -> (usize, usize) {
     let (mut calls, mut failed) = (0, 0);
     for errno in [libc::ENOMEM, libc::EEXIST] {
         calls += refuse_each(errno, || failed += usize::from(!life(builder())));
@@ -57,11 +58,11 @@ fn lives<S: Policy>(builder: impl Fn() -> Builder<S>) -> (usize, usize) {
     (calls, failed)
 }
 
-fn small<S: Policy>() -> Builder<S> {
+fn small<S: Sound>() -> Builder<S> {
     Builder::new().bytes(8 * MIB).cpus(2).owners(1).nodes(false)
 }
 
-fn every_call_of_an_arena<S: Policy>() {
+fn every_call_of_an_arena<S: Sound>() {
     let (calls, failed) = lives(small::<S>);
     assert!(calls > 40 && 2 * failed > calls, "{failed} of {calls}");
     let (calls, failed) = lives(|| small::<S>().reserve(12 * MIB).huge(HugePages::Advise));

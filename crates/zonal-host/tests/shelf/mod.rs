@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::slice;
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
-use zonal::policy::Policy;
+use zonal::policy::Sound;
 use zonal::slow_path::Shortage;
 use zonal::units::FRAME_SIZE;
 use zonal::{FreeError, MigrateType, Order, Pfn, Request, ZoneId};
@@ -52,7 +52,7 @@ pub(crate) struct Item {
     pub(crate) stamp: u8,
 }
 
-pub(crate) struct Shelf<S: Policy + 'static> {
+pub(crate) struct Shelf<S: Sound + 'static> {
     items: Mutex<BTreeMap<Pfn, Item>>,
     arena: OnceLock<Weak<Arena<S>>>,
     moving: AtomicU8,
@@ -76,7 +76,7 @@ pub(crate) fn movable(order: Order) -> Request {
     Request::new(order).migrate(MigrateType::Movable)
 }
 
-impl<S: Policy + 'static> Shelf<S> {
+impl<S: Sound + 'static> Shelf<S> {
     /// A shelf, and an arena of `bytes` with it behind.
     pub(crate) fn open(bytes: usize) -> (Arc<Arena<S>>, Arc<Self>)
     where
@@ -248,7 +248,7 @@ impl<S: Policy + 'static> Shelf<S> {
 // SAFETY: `migrate` says `Ok` for blocks on the shelf only, under the lock without which no thread
 // uses or frees them. Three manners break the contract, which is what they are for: the tests
 // that use them have no pages and no references into blocks.
-unsafe impl<S: Policy + 'static> Pager for Shelf<S>
+unsafe impl<S: Sound + 'static> Pager for Shelf<S>
 where
     Arena<S>: Send + Sync,
 {

@@ -7,7 +7,7 @@ use std::thread::{self, ScopedJoinHandle};
 use std::time::Instant;
 
 use zonal::Pfn;
-use zonal::policy::Policy;
+use zonal::policy::Sound;
 use zonal_host::Arena;
 use zonal_host::arena::Handle;
 use zonal_sim::replay::{Action, Script, Step};
@@ -42,7 +42,7 @@ struct Stage<'a> {
 /// # Errors
 ///
 /// [`ReplayError`] if there is too little memory, or the arena or a thread cannot be had.
-pub(super) fn run<S: Policy>(
+pub(super) fn run<S: Sound>(
     script: &Script,
     memory: usize,
     threads: usize,
@@ -110,7 +110,7 @@ struct Run {
 }
 
 impl Stage<'_> {
-    fn run<S: Policy>(
+    fn run<S: Sound>(
         &self,
         own: usize,
         cpu: usize,

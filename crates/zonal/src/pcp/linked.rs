@@ -29,6 +29,8 @@ type Context<'a, P, M, C> = ZoneContext<'a, P, BuddyLists<M, C>, Linked>;
 #[derive(Clone, Copy, Debug)]
 pub struct Linked;
 
+impl crate::policy::sound::sealed::Own for Linked {}
+
 /// One CPU's lists of one zone.
 #[derive(Debug)]
 pub struct LinkedCpu {

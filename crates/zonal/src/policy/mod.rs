@@ -15,6 +15,7 @@ pub mod compact;
 pub(crate) mod cpu_delta;
 pub mod dirty;
 pub mod pcp;
+pub mod sound;
 pub mod split;
 pub mod walk;
 pub(crate) mod zone;
@@ -27,6 +28,7 @@ pub use bulk_free::BulkFree;
 pub use compact::Compact;
 pub use dirty::Dirty;
 pub use pcp::PcpPolicy;
+pub use sound::{Sound, Trusted};
 pub use split::Split;
 pub use walk::Walk;
 

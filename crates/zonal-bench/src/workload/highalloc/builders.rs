@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use zonal::policy::Policy;
+use zonal::policy::Sound;
 use zonal::{MigrateType, Order, Pfn};
 use zonal_host::Arena;
 use zonal_host::compactor::Compactor;
@@ -28,7 +28,7 @@ struct Compiler {
 }
 
 /// The compilers of one thread.
-pub(super) struct Builder<'a, S: Policy, T> {
+pub(super) struct Builder<'a, S: Sound, T> {
     arena: &'a Arena<S>,
     cache: &'a Cache,
     compactor: &'a Compactor<'static>,
@@ -49,14 +49,14 @@ pub(super) struct Builder<'a, S: Policy, T> {
 }
 
 /// Addresses of the first and last word of a page.
-fn words<S: Policy>(arena: &Arena<S>, pfn: Pfn) -> Option<[*mut u64; 2]> {
+fn words<S: Sound>(arena: &Arena<S>, pfn: Pfn) -> Option<[*mut u64; 2]> {
     let first = arena.address_of(pfn)?.as_ptr();
     let last = first.wrapping_add(FRAME_BYTES - size_of::<u64>());
     Some([first.cast(), last.cast()])
 }
 
 /// Fills a page that the caller has just allocated.
-fn fill<S: Policy>(arena: &Arena<S>, pfn: Pfn, stamp: u64) {
+fn fill<S: Sound>(arena: &Arena<S>, pfn: Pfn, stamp: u64) {
     for word in words(arena, pfn).into_iter().flatten() {
         // SAFETY: inside an allocated frame that nobody else knows yet, and aligned.
         unsafe { word.write_volatile(stamp) };
@@ -64,7 +64,7 @@ fn fill<S: Policy>(arena: &Arena<S>, pfn: Pfn, stamp: u64) {
 }
 
 /// Checks and frees a page that was taken out of the tables.
-pub(super) fn release<S: Policy, T: FrameThread<Block = Pfn>>(
+pub(super) fn release<S: Sound, T: FrameThread<Block = Pfn>>(
     arena: &Arena<S>,
     cache: &Cache,
     thread: &mut T,
@@ -80,7 +80,7 @@ pub(super) fn release<S: Policy, T: FrameThread<Block = Pfn>>(
     if intact { Ok(()) } else { Err(Halt::Damaged("a page does not hold what was written to it")) }
 }
 
-impl<'a, S: Policy, T: FrameThread<Block = Pfn>> Builder<'a, S, T> {
+impl<'a, S: Sound, T: FrameThread<Block = Pfn>> Builder<'a, S, T> {
     pub(super) fn new(
         arena: &'a Arena<S>,
         cache: &'a Cache,

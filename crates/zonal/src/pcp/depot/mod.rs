@@ -44,6 +44,8 @@ use stack::{ClusterId, MAX_CLUSTERS, Stack};
 #[derive(Clone, Copy, Debug)]
 pub struct Depot<const N: usize>;
 
+impl<const N: usize> crate::policy::sound::sealed::Own for Depot<N> {}
+
 /// A zone with buddy lists, seen from a CPU that keeps clusters.
 type Context<'a, P, M, C, const N: usize> = ZoneContext<'a, P, BuddyLists<M, C>, Depot<N>>;
 
