@@ -168,6 +168,8 @@ pub struct Probe<L: Locks> {
     redeemed: Mutex<Vec<(Pfn, Order)>>,
     faults: Mutex<Vec<String>>,
     can_zero: AtomicBool,
+    /// Callbacks until one panics; 0: none will.
+    fuse: AtomicU64,
     locks: PhantomData<fn() -> L>,
 }
 
@@ -182,6 +184,16 @@ impl<L: Locks> Probe<L> {
         self.can_zero.store(can, Ordering::Relaxed);
     }
 
+    /// Has the `nth` callback from now on panic, once: the next is the first. 0: none.
+    pub fn panic_at(&self, nth: u64) {
+        self.fuse.store(nth, Ordering::Relaxed);
+    }
+
+    /// Whether a callback is still to panic.
+    pub fn is_to_panic(&self) -> bool {
+        self.fuse.load(Ordering::Relaxed) > 0
+    }
+
     /// What it does when it is asked to move pages; it cannot at first.
     pub const fn movers(&self) -> &Movers {
         &self.movers
@@ -194,6 +206,9 @@ impl<L: Locks> Probe<L> {
             lock(&self.faults).push(format!("{what} was called with {held} lock(s) held"));
         }
         book(&mut lock(&self.calls));
+        let burn = |left: u64| left.checked_sub(1);
+        let left = self.fuse.fetch_update(Ordering::Relaxed, Ordering::Relaxed, burn);
+        assert!(left != Ok(1), "planted: {what} panics");
     }
 
     /// Frees what was pledged; returns the frames.
@@ -283,6 +298,7 @@ impl<L: Locks> TestHost for Probe<L> {
             redeemed: Mutex::default(),
             faults: Mutex::default(),
             can_zero: AtomicBool::new(true),
+            fuse: AtomicU64::new(0),
             locks: PhantomData,
         }
     }

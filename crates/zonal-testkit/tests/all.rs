@@ -51,6 +51,7 @@ mod ledger;
 mod nodes;
 #[path = "online/main.rs"]
 mod online;
+mod panics;
 mod pressure;
 mod reach;
 mod regressions;

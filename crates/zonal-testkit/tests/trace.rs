@@ -2,7 +2,7 @@
 #![cfg(all(target_os = "linux", not(loom), not(shuttle)))]
 
 use std::cell::RefCell;
-use zonal::policy::Policy;
+use zonal::policy::Sound;
 use zonal::policy::trace::{Event, Point, Trace};
 use zonal::preset::{Cluster, Linux413, Linux416, Traced, Zonal};
 use zonal::{MigrateType, Order, Pfn, Request};
@@ -32,7 +32,7 @@ fn count(events: &[Event], point: Point) -> usize {
     events.iter().filter(|event| event.point() == point).count()
 }
 
-fn arena<S: Policy>() -> Arena<Traced<S, Keep>> {
+fn arena<S: Sound>() -> Arena<Traced<S, Keep>> {
     let arena = Arena::builder().preset::<Traced<S, Keep>>().bytes(16 << 20).owners(1);
     let arena = arena.open().expect("an arena");
     told();
@@ -56,7 +56,7 @@ fn check_turns(events: &[Event]) {
     assert!(live.is_empty(), "never freed: {live:?}");
 }
 
-fn on_each_way<S: Policy>() {
+fn on_each_way<S: Sound>() {
     let arena = arena::<S>();
     let mut handle = arena.handle().expect("a handle");
     for n in [0, 1, 3, 5, 9, 10] {
@@ -103,7 +103,7 @@ fn every_block_is_told_once_on_every_way() {
     on_each_way::<Cluster>();
 }
 
-fn fallbacks<S: Policy>() {
+fn fallbacks<S: Sound>() {
     let arena = arena::<S>();
     // All memory is movable at first: the first unmovable frame takes a pageblock over.
     let pfn = arena.alloc_raw(&Request::frame()).expect("memory");

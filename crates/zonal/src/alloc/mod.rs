@@ -18,4 +18,5 @@ pub(crate) mod host;
 pub mod page_state;
 pub mod slow_path;
 pub mod storage;
+mod undo;
 mod zones;

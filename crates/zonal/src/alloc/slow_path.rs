@@ -11,6 +11,7 @@
 //! fn wanted(shortage: &Shortage) -> u64 { shortage.request.order().frames() }
 //! ```
 
+use super::undo::InHand;
 use super::zones::Zones;
 use crate::alloc::allocator::Allocator;
 use crate::alloc::entry::Entry;
@@ -70,9 +71,13 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
         };
         let found = found.or_else(|| self.try_everything(entry, &zones, request));
         let index = found.ok_or(AllocReason::Exhausted)?;
+        let in_hand = InHand::new(self, self.table.pfn(index), order);
         self.stay_ahead(index, order);
-        let block = self.handed_out(self.table.pfn(index), order, request);
-        if request.is_zero() { self.zeroed(entry, block) } else { Ok(block) }
+        if request.is_zero() && self.platform.zero(self.table.pfn(index), order).is_err() {
+            return Err(AllocReason::CannotZero);
+        }
+        let (pfn, order) = in_hand.hand_out().into_raw();
+        Ok(self.handed_out(pfn, order, request))
     }
 
     /// The home zone's per-CPU pages for a block of another order, for a page that will be written,
@@ -111,17 +116,6 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
         }
         let zone = self.first_zone(entry.cpu(), request)?;
         entry.enter(zone.id, |own| self.pop(own, Some(zone), order, migrate))?
-    }
-
-    /// Has the host fill a block with zeroes, or frees it again.
-    fn zeroed<E: Entry<P, S>>(&self, entry: &mut E, block: Block) -> Result<Block, AllocReason> {
-        if self.platform.zero(block.pfn(), block.order()).is_ok() {
-            return Ok(block);
-        }
-        let (pfn, order) = block.into_raw();
-        let undone = self.free_through::<E, false>(entry, pfn, order);
-        debug_assert!(undone.is_ok(), "a block just allocated can be freed");
-        Err(AllocReason::CannotZero)
     }
 
     /// The steps after the first walk.

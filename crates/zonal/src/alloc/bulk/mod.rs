@@ -5,6 +5,7 @@ mod free;
 use crate::alloc::allocator::Allocator;
 use crate::alloc::entry::Entry;
 use crate::alloc::host::Host;
+use crate::alloc::undo::BulkInHand;
 use crate::policy::PcpPolicy;
 use crate::policy::{Policy, Trace, Walk};
 use crate::trace::{Event, Point};
@@ -36,28 +37,25 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
         out: &mut [Pfn],
     ) -> Result<(), AllocError> {
         let order = request.order();
-        let mut done = 0;
-        while done < out.len() {
+        let mut bulk = BulkInHand::new(self, order, out);
+        while bulk.done < bulk.out.len() {
             if order == Order::ZERO {
-                let popped = self.pop_bulk_home(entry, request, &mut out[done..]);
-                for &pfn in &out[done..done + popped] {
+                let from = bulk.done;
+                let popped = self.pop_bulk_home(entry, request, &mut bulk.out[from..]);
+                for &pfn in &bulk.out[from..from + popped] {
                     S::Trace::emit(Point::Alloc, || Event::alloc(pfn, request));
                 }
-                done += popped;
+                bulk.done += popped;
             }
-            if done == out.len() {
+            if bulk.done == bulk.out.len() {
                 break;
             }
             // One frame by the long way fills the cache again.
-            match self.alloc_through(entry, request) {
-                Ok(block) => out[done] = block.into_raw().0,
-                Err(error) => {
-                    self.undo_bulk(entry, &out[..done], order);
-                    return Err(error);
-                }
-            }
-            done += 1;
+            let block = self.alloc_through(entry, request)?;
+            bulk.out[bulk.done] = block.into_raw().0;
+            bulk.done += 1;
         }
+        bulk.hand_out();
         Ok(())
     }
 
@@ -79,13 +77,5 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
             popped
         });
         popped.unwrap_or(0)
-    }
-
-    #[cold]
-    fn undo_bulk<E: Entry<P, S>>(&self, entry: &mut E, blocks: &[Pfn], order: Order) {
-        for &pfn in blocks {
-            let undone = self.free_through::<E, false>(entry, pfn, order);
-            debug_assert!(undone.is_ok(), "a block just allocated can be freed");
-        }
     }
 }

@@ -114,12 +114,13 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
         let cpu = self.shared_entry().cpu();
         let found = self.find_contiguous(cpu, frames, request)?;
         if request.is_zero() {
-            let mut pfns = (found.start.get()..).map(Pfn::new).take(frames as usize);
+            let (start, frames) = found.into_raw();
+            let in_hand = InHand { allocator: self, start, frames };
+            let mut pfns = (start.get()..).map(Pfn::new).take(frames as usize);
             if pfns.any(|pfn| self.platform.zero(pfn, Order::ZERO).is_err()) {
-                let freed = self.free_contiguous(found);
-                debug_assert!(freed.is_ok(), "frames just allocated can be freed");
                 return Err(ContiguousError::CannotZero);
             }
+            return Ok(in_hand.hand_out());
         }
         Ok(found)
     }
@@ -174,5 +175,33 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
             at += piece.size();
         }
         token
+    }
+}
+
+/// Frames that the caller does not know of yet. Dropped, they are freed: so it is when the host
+/// panics (I-3).
+struct InHand<'a, 'm, P: Host, S: Policy> {
+    allocator: &'a Allocator<'m, P, S>,
+    start: Pfn,
+    frames: u64,
+}
+
+impl<P: Host, S: Policy> InHand<'_, '_, P, S> {
+    const fn token(&self) -> Contiguous {
+        Contiguous { start: self.start, frames: self.frames }
+    }
+
+    /// The caller gets them.
+    fn hand_out(self) -> Contiguous {
+        let token = self.token();
+        core::mem::forget(self);
+        token
+    }
+}
+
+impl<P: Host, S: Policy> Drop for InHand<'_, '_, P, S> {
+    fn drop(&mut self) {
+        let freed = self.allocator.free_contiguous(self.token());
+        debug_assert!(freed.is_ok(), "frames just allocated can be freed");
     }
 }

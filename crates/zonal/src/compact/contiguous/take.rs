@@ -34,16 +34,30 @@ impl<P: Host, S: Policy> Drop for Target<'_, '_, P, S> {
     }
 }
 
+/// Parts of a range that were taken, until all of it is: dropped before, they are freed, whether the
+/// next part could not be had or the host panicked (I-3).
+struct PartsInHand<'a, 'm, P: Host, S: Policy> {
+    allocator: &'a Allocator<'m, P, S>,
+    taken: Range<u32>,
+}
+
+impl<P: Host, S: Policy> Drop for PartsInHand<'_, '_, P, S> {
+    fn drop(&mut self) {
+        let allocator = self.allocator;
+        let parts = allocator.parts(self.taken.clone());
+        parts.for_each(|(zone, part)| allocator.free_frames_of(zone, part));
+    }
+}
+
 impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
     /// Takes `frames`, whose pageblocks are isolated, instance by instance: all, or none.
     pub(super) fn take_parts(&self, frames: &Range<u32>) -> Result<(), RangeError> {
+        let mut parts = PartsInHand { allocator: self, taken: frames.start..frames.start };
         for (zone, part) in self.parts(frames.clone()) {
-            if let Err(error) = self.take_frames_of(zone, &part) {
-                let taken = self.parts(frames.start..part.start);
-                taken.for_each(|(zone, part)| self.free_frames_of(zone, part));
-                return Err(error);
-            }
+            self.take_frames_of(zone, &part)?;
+            parts.taken.end = part.end;
         }
+        parts.taken.end = parts.taken.start;
         Ok(())
     }
 

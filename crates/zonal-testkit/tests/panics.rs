@@ -1,0 +1,143 @@
+//! Every callback of the host panics in turn: no frame is lost (I-3).
+
+use std::collections::BTreeSet;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use zonal::policy::Policy;
+use zonal::preset::{ClusterFree, Linux416, SplitZones, Zonal};
+use zonal::{CpuId, MigrateType, Order, Pfn, Request, ZoneId};
+use zonal_testkit::checkers::{Rules, check_all};
+use zonal_testkit::host::TestHost;
+use zonal_testkit::model::Model;
+use zonal_testkit::mover::Moving;
+use zonal_testkit::probe::{Cells, Probe};
+use zonal_testkit::shape::Shape;
+use zonal_testkit::snapshot::Snapshot;
+use zonal_testkit::world::{World, with_world};
+
+const MOVABLE: Request = Request::frame().migrate(MigrateType::Movable);
+
+/// What the scenario holds, beside what the host can move.
+struct Held<'w, 'm, S: Policy> {
+    world: &'w World<'m, Probe<Cells>, S>,
+    blocks: BTreeSet<(Pfn, Order)>,
+    named: u64,
+}
+
+impl<S: Policy> Held<'_, '_, S> {
+    fn host(&self) -> &Probe<Cells> {
+        self.world.allocator.platform()
+    }
+
+    /// Runs one call; the planted panic ends it and nothing else.
+    fn call<R>(&self, call: impl FnOnce() -> R) -> Option<R> {
+        let armed = self.host().is_to_panic();
+        match catch_unwind(AssertUnwindSafe(call)) {
+            Ok(result) => Some(result),
+            Err(_) if armed && !self.host().is_to_panic() => None,
+            Err(other) => std::panic::resume_unwind(other),
+        }
+    }
+
+    fn alloc(&mut self, request: &Request) -> bool {
+        let allocator = &self.world.allocator;
+        let Some(Ok(pfn)) = self.call(|| allocator.alloc_raw(request)) else { return false };
+        self.blocks.insert((pfn, request.order()));
+        true
+    }
+
+    /// Memory full of movable pages, of which every second goes: what is free is in pieces.
+    fn shatter(&mut self) {
+        let allocator = &self.world.allocator;
+        let mut pages = Vec::new();
+        while let Some(Ok(pfn)) = self.call(|| allocator.alloc_raw(&MOVABLE.no_wait())) {
+            pages.push(pfn);
+        }
+        for (nth, pfn) in pages.into_iter().enumerate() {
+            if nth % 2 == 0 {
+                self.call(|| allocator.free_raw(pfn, Order::ZERO)).unwrap().unwrap();
+            } else {
+                self.named += 1;
+                self.host().movers().adopt(pfn, Order::ZERO, self.named);
+            }
+        }
+    }
+
+    fn scenario(&mut self) {
+        let allocator = &self.world.allocator;
+        self.host().movers().set(Moving::Obeys);
+        self.alloc(&Request::frame().zero());
+        self.alloc(&Request::new(Order::HUGE).zero());
+        self.shatter();
+        let four = Order::new(4).unwrap();
+        self.alloc(&MOVABLE.with_order(four));
+        self.alloc(&MOVABLE.with_order(four).zero());
+        let mut pfns = [Pfn::new(0); 40];
+        if let Some(Ok(())) = self.call(|| allocator.alloc_bulk(&MOVABLE.zero(), &mut pfns)) {
+            self.blocks.extend(pfns.map(|pfn| (pfn, Order::ZERO)));
+        }
+        for frames in [40, 700] {
+            let request = MOVABLE.zero();
+            let found = self.call(|| allocator.alloc_contiguous(frames, &request));
+            if let Some(Ok(token)) = found {
+                allocator.free_contiguous(token).unwrap();
+            }
+        }
+        // Across instances, where the preset splits.
+        let base = allocator.plan().base().get();
+        let range = Pfn::new(base)..Pfn::new(base + 1536);
+        if let Some(Ok(token)) = self.call(|| allocator.alloc_range(range)) {
+            allocator.free_contiguous(token).unwrap();
+        }
+        let _ = self.call(|| allocator.compact_in_background(four));
+        while self.alloc(&Request::frame().zero()) {}
+    }
+
+    /// All is as it was before.
+    fn undo(self) {
+        let allocator = &self.world.allocator;
+        self.host().panic_at(0);
+        for (pfn, order) in &self.blocks {
+            allocator.free_raw(*pfn, *order).unwrap();
+        }
+        for (pfn, order, _) in self.host().movers().blocks() {
+            allocator.free_raw(pfn, order).unwrap();
+        }
+        allocator.drain_all();
+        let model = Model::new(allocator.plan());
+        check_all(&Snapshot::of(allocator), &model, &Rules::of::<S>()).unwrap();
+        for id in 0..allocator.zone_count() {
+            let zone = allocator.zone_info(ZoneId(id as u8)).unwrap();
+            assert_eq!((zone.free, zone.isolated), (zone.managed, 0), "{zone:?}");
+        }
+    }
+}
+
+/// Panics at every call index of the scenario; returns how many there are.
+fn at_every_index<S: Policy>(shape: Shape) -> u64 {
+    let mut index = 1;
+    loop {
+        let panicked = with_world::<Probe<Cells>, S, _>(shape, |world| {
+            let host = world.allocator.platform();
+            host.switch_cpu(CpuId(0));
+            host.panic_at(index);
+            let mut held = Held { world, blocks: BTreeSet::new(), named: 0 };
+            held.scenario();
+            let panicked = !host.is_to_panic();
+            held.undo();
+            panicked
+        });
+        if !panicked {
+            return index - 1;
+        }
+        index += 1 + index / 16;
+    }
+}
+
+#[test]
+fn no_callback_that_panics_loses_a_frame() {
+    // The first ones one by one, then a sixteenth further each time: thousands are alike.
+    assert!(at_every_index::<Zonal>(Shape::Flat) > 100);
+    assert!(at_every_index::<Linux416>(Shape::Flat) > 100);
+    assert!(at_every_index::<ClusterFree>(Shape::Flat) > 100);
+    assert!(at_every_index::<SplitZones>(Shape::Instances) > 100);
+}
