@@ -42,9 +42,8 @@ fn pages(dir: &str) -> Result<Vec<String>, Box<dyn Error>> {
 
 /// The pages that users read, and those of the decisions.
 fn all_pages() -> Result<Vec<String>, Box<dyn Error>> {
-    let mut all: Vec<String> = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md"]
-        .map(Into::into)
-        .into();
+    let mut all: Vec<String> =
+        ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md"].map(Into::into).into();
     all.extend(pages("docs/book/src")?);
     all.extend(pages("docs/adr")?);
     for entry in fs::read_dir(root().join("crates"))? {

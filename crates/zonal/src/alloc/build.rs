@@ -26,7 +26,7 @@ pub(crate) fn tuning(plan: &Plan, managed: u64) -> Tuning {
     Tuning { managed, cpus, depot_share, pcp_batch, pcp_high, pageblock_order }
 }
 
-/// How many frames per-CPU pages move at once in a zone of so many managed frames.
+/// How many frames per-CPU pages move at once in a zone, from how many it manages.
 pub(crate) fn batch<S: Policy>(plan: &Plan) -> impl Fn(u64) -> u32 {
     |managed| S::Pcp::batch(tuning(plan, managed))
 }

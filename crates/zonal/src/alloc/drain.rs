@@ -60,7 +60,7 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
         given
     }
 
-    /// Merges one deferred cluster; returns the frames. In the slot of `cpu`: whoever looks for
+    /// Merges one deferred cluster; returns the frames. In the slot of `cpu`: a CPU that looks for
     /// frames looks into the depot first and then into every slot, so it waits for those that
     /// are on their way from the one to the buddy lists.
     pub(crate) fn coalesce(&self, cpu: CpuId, zone: &'m Zone<P, S>) -> u64 {

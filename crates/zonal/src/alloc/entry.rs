@@ -9,8 +9,8 @@ use crate::types::units::{NodeId, ZoneId};
 use crate::types::zone_type::{NR_ZONE_TYPES, ZoneType};
 
 pub(crate) trait Entry<P: Platform, S: Policy> {
-    /// Runs `f` on the CPU's cache of the zone with this index; `None` if somebody else is
-    /// inside, and for [`NO_ZONE`].
+    /// Runs `f` on the CPU's cache of the zone with this index; `None` if another CPU is
+    /// inside or an owner has claimed it, and for [`NO_ZONE`].
     fn enter_at<R>(&mut self, zone: usize, f: impl FnOnce(&mut PerCpuPages<S>) -> R) -> Option<R>;
     /// As [`enter_at`](Self::enter_at).
     #[inline(always)]
@@ -44,7 +44,7 @@ pub(crate) const NO_ZONE: u32 = u32::MAX;
 /// The homes of every node and lane.
 pub(crate) struct HomeTable<S: Split, W: Walk> {
     by_node: [S::Lanes<Homes<W>>; MAX_NODES],
-    /// CPUs whose numbers differ only in so many low bits are of one lane.
+    /// CPUs whose numbers differ only in this many low bits are of one lane.
     shift: u32,
 }
 

@@ -29,7 +29,7 @@ pub trait Host: Platform {
         Err(CannotZero)
     }
 
-    /// The zone fell below its low watermark: wake whoever reclaims in the background.
+    /// The zone fell below its low watermark: wake the thread that reclaims in the background.
     /// Must not block. The default does nothing.
     fn wake_reclaim(&self, zone: ZoneId) {
         let _ = zone;
@@ -57,11 +57,11 @@ pub trait Host: Platform {
     }
 
     /// Moves what the block `page.from` holds to `page.to`, which is allocated with the same
-    /// order and known to nobody else, and makes its owner use that from now on. Called without
+    /// order and known to no other code, and makes its owner use that from now on. Called without
     /// any allocator lock held (I-7). A request for a large block from in here should be
     /// [`no_wait`](crate::Request::no_wait): it may wait, in vain, for the compaction that it is inside.
     ///
-    /// `Ok`: nobody uses `from` any more; it is the allocator's, and `to` is its owner's, who
+    /// `Ok`: `from` is not in use any more; it is the allocator's, and `to` is its owner's, who
     /// may free it at once. The host must be sure that the owner neither frees nor uses `from`
     /// meanwhile; the allocator knows only that it was allocated a moment ago.
     ///

@@ -78,7 +78,7 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
         let zone = word.and_then(PageblockWord::zone).and_then(|id| self.zone(id));
         let Some(zone) = zone else { return Err(NotManaged { pfn }) };
         let Some(states) = S::Dirty::states(&zone.dirty) else { return Ok(()) };
-        // Whoever cannot have the CPU's part tells all at once.
+        // A caller that cannot have the CPU's part tells all at once.
         let counted = entry.enter(zone.id, |own| S::Dirty::count(&mut own.dirty, state, change));
         if let Some(change) = counted.unwrap_or(Some(change)) {
             states.add(state, i64::from(change));

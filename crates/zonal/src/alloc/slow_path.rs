@@ -213,7 +213,7 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
             for zone in zones.iter() {
                 let context = self.context(zone, entry.cpu());
                 seen += self.cached_in(zone) + S::Pcp::deferred(&context);
-                // Freed to the lists, or drained to them by somebody else, since the walk.
+                // Freed to the lists, or drained to them by another CPU, since the walk.
                 seen += self.headroom(&context, request, Mark::Min);
             }
             if seen == 0 {

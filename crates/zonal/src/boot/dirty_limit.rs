@@ -6,9 +6,9 @@ use crate::types::units::FRAME_SIZE;
 /// How many pages may be dirty.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum DirtyLimit {
-    /// So many per cent of the memory that could be: 1 to 100.
+    /// Per cent of the memory that could be dirty: 1 to 100.
     Percent(u8),
-    /// So many bytes over all zones, each its share.
+    /// Bytes over all zones, each its share.
     Bytes(u64),
 }
 
@@ -20,8 +20,8 @@ impl Default for DirtyLimit {
 }
 
 impl DirtyLimit {
-    /// The limit of a zone that could have `there` dirty pages, `all` zones so many. A limit in
-    /// bytes is rounded up to whole pages.
+    /// The limit of a zone that could have `there` dirty pages, all zones together `all`. A limit
+    /// in bytes is rounded up to whole pages.
     #[must_use]
     pub fn pages(self, there: u64, all: impl FnOnce() -> u64) -> u64 {
         match self {

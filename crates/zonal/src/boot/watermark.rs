@@ -44,7 +44,7 @@ pub enum MinFree {
     /// This many frames, shared out like the computed ones.
     Frames(u64),
     /// Nothing: all watermarks are 0, whatever the scale factor. For user-space pools, where
-    /// nobody reclaims and the last frame may go.
+    /// no thread reclaims and the last frame may go.
     None,
 }
 

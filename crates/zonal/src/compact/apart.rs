@@ -2,8 +2,8 @@
 //! requests see, or others would take it as fast as pages move out.
 //!
 //! A pageblock that is set apart has the type isolate, so frees into it go to lists of its own.
-//! Unlike an isolation that somebody holds a token of, this one may be revoked at any moment, by
-//! whoever has the zone lock and finds no single frame anywhere else (I-6).
+//! Unlike an isolation, which a caller holds a token of, this one may be revoked at any moment, by
+//! a request that finds no single frame anywhere else (I-6).
 
 use crate::alloc::allocator::Allocator;
 use crate::alloc::host::Host;
@@ -11,7 +11,8 @@ use crate::policy::FreeMemory;
 use crate::policy::Policy;
 use crate::policy::zone::Zone;
 
-/// A pageblock is set apart, if nobody has revoked it; ends when dropped, whatever the host did.
+/// A pageblock is set apart, if no request has revoked it; ends when dropped, whatever the host
+/// did.
 pub(super) struct Apart<'a, 'm, P: Host, S: Policy> {
     allocator: &'a Allocator<'m, P, S>,
     zone: &'m Zone<P, S>,

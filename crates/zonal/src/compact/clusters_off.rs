@@ -1,4 +1,4 @@
-//! A guard under which nobody cuts clusters off and no merge is skipped.
+//! A guard under which no CPU cuts clusters off and no merge is skipped.
 //!
 //! ```
 //! # mod example { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/src/report/example.rs")); }
@@ -20,12 +20,13 @@ use crate::types::units::ZoneId;
 use crate::zone::ZoneView;
 use core::fmt;
 
-/// In one zone nobody cuts clusters off its order-0 lists, and single frames merge when they are
+/// In one zone no CPU cuts clusters off its order-0 lists, and single frames merge when they are
 /// freed, until this is dropped. Guards nest: the last one to go enables.
 ///
-/// For whoever looks at the states of single frames by pfn, or wants large blocks: contiguous
-/// allocation holds one while it works, and compaction where there are clusters. Frames that were merge-skipped before
-/// stay as they are until somebody merges them. Without effect under presets that skip no merge.
+/// For callers that look at the states of single frames by pfn, or want large blocks: contiguous
+/// allocation holds one while it works, and compaction where there are clusters. Frames that were
+/// merge-skipped before stay as they are until a scanner or a drain merges them. Without effect
+/// under presets that skip no merge.
 ///
 /// A guard that is forgotten ([`core::mem::forget`]) leaves the zone with clusters disabled for
 /// good. Nothing is lost by it: frames are allocated one by one and merged one by one, as Linux

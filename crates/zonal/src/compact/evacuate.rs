@@ -52,7 +52,7 @@ impl<P: Platform, S: Policy> Drop for Target<'_, P, S> {
     fn drop(&mut self) {
         let view = self.zone.view(self.table);
         let back = S::Free::free_block_merged(view, self.index, self.order);
-        // Given to somebody after all, who has freed it: not ours to touch.
+        // The host gave it to an owner after all, who has freed it: not ours to touch.
         self.zone.compaction.count(Count::Lies, u64::from(!back));
     }
 }

@@ -1,4 +1,4 @@
-//! Isolation: pageblocks withdrawn from allocation while somebody works on the range.
+//! Isolation: pageblocks withdrawn from allocation while the holder of a token works on the range.
 //!
 //! The pageblocks' type becomes [`Isolate`](crate::MigrateType::Isolate), so their free blocks
 //! leave every list that requests see and what is freed into them stays; the type before stands
@@ -18,7 +18,7 @@ use crate::types::units::Pfn;
 use core::ops::Range;
 use core::sync::atomic::Ordering::Relaxed;
 
-/// Isolated pageblocks, of whoever holds this. It moves and does not copy, so the isolation can
+/// Isolated pageblocks, of the holder of this. It moves and does not copy, so the isolation can
 /// be undone once; dropping it leaves them isolated for good.
 ///
 /// ```
@@ -28,7 +28,7 @@ use core::sync::atomic::Ordering::Relaxed;
 /// let free = |id| allocator.zone_info(ZoneId(id)).unwrap().free;
 /// let isolated = allocator.isolate(Pfn::new(0x1000)..Pfn::new(0x1800)).unwrap();
 /// assert_eq!(free(1), 12288 - 2048, "no request sees them");
-/// assert_eq!(allocator.busy_frames(&isolated), 0, "nobody uses them: they could be removed");
+/// assert_eq!(allocator.busy_frames(&isolated), 0, "not in use: they could be removed");
 /// allocator.undo_isolation(isolated).unwrap();
 /// assert_eq!(free(1), 12288);
 /// # });
@@ -111,8 +111,8 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
         }
     }
 
-    /// Frames of isolated pageblocks that are not free there: somebody uses them, or they are
-    /// in a per-CPU cache. 0: nobody but the holder of the token can touch them. O(frames).
+    /// Frames of isolated pageblocks that are not free there: they are in use, or
+    /// in a per-CPU cache. 0: only the holder of the token can touch them. O(frames).
     #[must_use]
     pub fn busy_frames(&self, isolated: &Isolated) -> u64 {
         let Ok(frames) = self.is_isolated(&isolated.range()) else { return 0 };
@@ -195,7 +195,7 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
             return if self.is_online(pfn) { Ok(next) } else { Err(RangeError::Offline { pfn }) };
         }
         let later = range.kind == RangeKind::ReclaimLater;
-        // Relaxed: whoever asks for these frames has to know that they were handed over.
+        // Relaxed: a caller that asks for these frames has to know that they were handed over.
         if range.kind.is_usable() || (later && self.shared.released.load(Relaxed) > 0) {
             Ok(range.end)
         } else {

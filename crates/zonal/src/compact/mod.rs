@@ -311,8 +311,8 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
         self.drain_zone(zone);
     }
 
-    /// Forgets the hints of the zone's pageblocks and where its scanners were. By whoever runs
-    /// there, so that no scan comes by the same pageblock for ever.
+    /// Forgets the hints of the zone's pageblocks and where its scanners were. By the compaction
+    /// that runs there, so that no scan comes by the same pageblock for ever.
     fn forget_hints(&self, zone: &Zone<P, S>) {
         zone.compaction.set_outdated(false);
         zone.compaction.start_over();

@@ -21,11 +21,11 @@ use core::ops::Range;
 pub(super) enum Part {
     /// A block of the wanted order has formed in it.
     Formed,
-    /// None has: a page stayed, or there are frames in it that are nobody's to move.
+    /// None has: a page stayed, or there are frames in it that no host may move.
     Stays,
     /// There was no place to move to any more.
     NoTarget,
-    /// So many frames were to be offered to the host, and were.
+    /// As many frames as were to be offered to the host were offered.
     OutOfBudget,
 }
 
@@ -166,7 +166,7 @@ impl<'a, 'm, P: Host, S: Policy> Scan<'a, 'm, P, S> {
         None
     }
 
-    /// Whether somebody else has formed a block meanwhile.
+    /// Whether another CPU has formed a block meanwhile.
     fn has_block(&self) -> bool {
         self.task.goal == Goal::Any && self.allocator.has_block(self.zone, self.task)
     }

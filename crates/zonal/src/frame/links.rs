@@ -33,7 +33,7 @@ impl<P: Platform> Links<'_, P> {
     }
 }
 
-/// A list of block heads. Whoever guards the list guards the link words of its members.
+/// A list of block heads. The guard of the list guards the link words of its members.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FreeList {
     head: u32,

@@ -11,9 +11,9 @@ pub enum FrameKind {
     Inner = 0,
     /// First frame of a block on a buddy list. Guarded by the zone lock.
     Free = 1,
-    /// In a per-CPU cache or a cluster. Owned by whoever owns that cache or cluster.
+    /// In a per-CPU cache or a cluster. Owned by the owner of that cache or cluster.
     Cached = 2,
-    /// First frame of a block that was handed out. Owned by whoever holds the block.
+    /// First frame of a block that was handed out. Owned by the holder of the block.
     Allocated = 3,
     /// Withdrawn: on no list, in no cache, not handed out. Guarded by the zone lock.
     Isolated = 4,

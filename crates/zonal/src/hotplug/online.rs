@@ -3,8 +3,8 @@
 //! What may come is in the memory map from the start
 //! ([`RangeKind::Offline`]), and the plan has decided which zone instance it belongs to. A
 //! pageblock is there if its word names a zone; the word is written under the lock of that zone,
-//! in the hold in which the frames become free (or cease to be anything), so whoever finds a frame
-//! finds its zone. Sizes, watermarks and reserves are relaxed words: hints for those who look
+//! in the hold in which the frames become free (or cease to be anything), so a CPU that finds a
+//! frame finds its zone. Sizes, watermarks and reserves are relaxed words: hints for those who look
 //! without a lock. One change at a time: `resizing` is taken with acquire and given up with
 //! release, so that each starts from what the one before left.
 
@@ -107,14 +107,14 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
     /// What the plan counted on from the start stays: that was enough for what is to be kept free.
     ///
     /// # Errors
-    /// [`OfflineError`]; then nobody has lost or gained a frame, but blocks may have been moved.
+    /// [`OfflineError`]; then no caller has lost or gained a frame, but blocks may have been moved.
     pub fn offline(&self, range: Range<Pfn>) -> Result<(), OfflineError> {
         let frames = self.check_later(&range)?;
         let Some(_resizing) = Resizing::<P>::new(&self.shared.resizing) else {
             return Err(OfflineError::Busy);
         };
         self.check_range(&range)?;
-        // Allocated frames are the caller's: nobody else touches them from here on.
+        // Allocated frames are the caller's: no other code touches them from now on.
         let _taken = self.alloc_range(range.clone())?.into_raw();
         for (zone, part) in self.parts(frames) {
             let gone = u64::from(part.end - part.start);

@@ -12,7 +12,7 @@ const BLOCKS_PER_HOLD: u32 = 64;
 
 impl<P: Platform, S: Policy> Allocator<'_, P, S> {
     /// Makes the memory that the map calls [`ReclaimLater`](RangeKind::ReclaimLater) free, once
-    /// nobody uses it any more; returns the frames. A second call finds nothing to do.
+    /// it is not in use any more; returns the frames. A second call finds nothing to do.
     /// Watermarks stay as they are.
     pub fn release_reclaim_later(&self) -> u64 {
         // Relaxed: only who comes first matters; the frames go through the zone locks.

@@ -25,7 +25,7 @@ pub struct CpuEvents {
     pub refills: u64,
     /// Times the cache gave a batch away because it was full.
     pub spills: u64,
-    /// Times somebody emptied the cache.
+    /// Times a drain emptied the cache.
     pub drains: u64,
     /// Of the frames given back, those that came in lists (`free_bulk`).
     pub bulk_frames: u64,

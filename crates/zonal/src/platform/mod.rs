@@ -91,7 +91,7 @@ pub trait Lock<T> {
     fn with<R>(&self, f: impl FnOnce(&mut T) -> R) -> R;
     /// Runs `f` if the lock is free this moment; never waits.
     fn try_with<R>(&self, f: impl FnOnce(&mut T) -> R) -> Option<R>;
-    /// Access without locking, for whoever has the lock to itself.
+    /// Access without locking, for a caller that has the lock to itself.
     fn get_mut(&mut self) -> &mut T;
 }
 
@@ -108,9 +108,9 @@ pub trait Slot<T>: Sized {
 
     /// A slot around `value`, not claimed.
     fn new(value: T) -> Self;
-    /// Runs `f` if nobody is inside and nobody has claimed the slot; never waits.
+    /// Runs `f` if no CPU is inside and no owner has claimed the slot; never waits.
     fn try_with<R>(&self, f: impl FnOnce(&mut T) -> R) -> Option<R>;
-    /// Waits for whoever is inside, then runs `f`, claimed or not. For drains: it may be slow,
+    /// Waits for the CPU that is inside, then runs `f`, claimed or not. For drains: it may be slow,
     /// and must not be called by the owner from inside its own slot.
     /// An interrupt handler that allocates may get here too: a host that lets interrupts into
     /// its slots must not let their handlers wait for the slot they interrupted.

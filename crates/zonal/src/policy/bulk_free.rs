@@ -6,11 +6,11 @@
 //! - Mechanism of the second: two passes. *Prepare* checks every frame and marks it cached; one
 //!   that fails is left out and reported. *Commit* puts all of a zone into its cache under one
 //!   entry, then those of the next zone. A list is cut into chunks of [`CHUNK`] frames, because
-//!   nobody else comes into the cache, and no interrupt to the CPU, during a commit (I-7).
+//!   no other CPU comes into the cache, and no interrupt to the CPU, during a commit (I-7).
 //! - State: marks in the state bytes. Between the passes a frame is cached and in no cache, and
-//!   belongs to whoever is freeing the list, like one that a drain has in its hands: a second
-//!   free is refused, no request sees it, and a scanner counts it among those that a drain may
-//!   bring back. What list it goes on is decided inside the slot: a pageblock isolated and
+//!   belongs to the caller that is freeing the list, like one that a drain has in its hands: a
+//!   second free is refused, no request sees it, and a scanner counts it among those that a drain
+//!   may bring back. What list it goes on is decided inside the slot: a pageblock isolated and
 //!   drained before that gets its frames on its own lists.
 //! - If the slot is busy, or no cache takes a frame, the mark is taken back and the frame goes
 //!   to the buddy lists.
@@ -43,7 +43,7 @@ pub trait BulkFree: Send + Sync + 'static {
 ///
 /// A set of frames is a mask: bit n is the frame at `from + n`. A frame that is prepared and
 /// neither committed nor taken back is lost.
-#[expect(clippy::len_without_is_empty, reason = "nobody asks")]
+#[expect(clippy::len_without_is_empty, reason = "no caller asks")]
 pub trait Listed {
     /// How many frames it has.
     fn len(&self) -> usize;
@@ -72,7 +72,7 @@ pub struct Committed {
     /// Frames of other zones.
     pub rest: u64,
     /// Frames that no cache takes now: their pageblock is isolated or in the high-atomic reserve,
-    /// or somebody else is in the slot.
+    /// or another CPU is in the slot.
     pub uncached: u64,
 }
 

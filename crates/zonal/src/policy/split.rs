@@ -107,7 +107,7 @@ impl Split for ByCpu {
     }
 }
 
-/// What the configuration asks for, else `wanted` if there is enough memory for so many at its
+/// What the configuration asks for, else `wanted` if there is enough memory for that many at its
 /// alignment, and within its maximum.
 fn capped(split: &SplitConfig, zone_type: ZoneType, there: &OnNode, wanted: u64) -> u8 {
     if let Some(instances) = split.instances[zone_type.index()] {

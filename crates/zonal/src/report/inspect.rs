@@ -28,7 +28,7 @@ pub enum Place {
         /// The migrate type of the list.
         migrate: MigrateType,
     },
-    /// Untouched since boot: part of the frontier, a largest block.
+    /// Untouched since boot: a largest block.
     Untouched,
     /// In a CPU's cache.
     Cached {

@@ -112,7 +112,7 @@ impl Lru {
 pub struct PageFlags(pub u8);
 
 impl PageFlags {
-    /// Mapped by somebody (`M`).
+    /// Mapped by a process (`M`).
     pub const MAPPED: u8 = 0x01;
     /// Anonymous (`a`).
     pub const ANONYMOUS: u8 = 0x02;

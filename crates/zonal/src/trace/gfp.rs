@@ -112,7 +112,7 @@ impl Gfp {
             (ZoneType::Dma, _) => DMA,
             (ZoneType::Dma32, _) => DMA32,
             (ZoneType::Normal, _) => 0,
-            // Whoever asks so in Linux allocates for user space.
+            // A caller that asks so in Linux allocates for user space.
             (ZoneType::Movable, MigrateType::Movable) => HIGHMEM | HARDWALL,
             (ZoneType::Movable, _) => HIGHMEM,
         };

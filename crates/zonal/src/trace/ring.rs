@@ -64,7 +64,7 @@ pub const SLOT_WORDS: usize = 4;
 const LINE: usize = 8;
 /// Tickets handed out.
 const HEAD: usize = 0;
-/// Kinds that are recorded, a bit each. On a line that nobody writes.
+/// Kinds that are recorded, a bit each. On a line that no event writes to.
 const ENABLED: usize = LINE;
 /// The first slot.
 const SLOTS: usize = 2 * LINE;
@@ -75,7 +75,7 @@ pub const fn words_for(events: usize) -> usize {
     SLOTS + events.next_power_of_two() * SLOT_WORDS
 }
 
-/// A ring over words that somebody else owns, all zero at first. See the [module](self).
+/// A ring over words that its maker owns, all zero at first. See the [module](self).
 pub struct Ring<'a, W> {
     words: &'a [W],
     /// Slots: a power of two, or 0.
@@ -174,7 +174,7 @@ const fn done(ticket: u64) -> u64 {
     2 * ticket + 2
 }
 
-/// Whether somebody writes to the slot at this moment.
+/// Whether a writer is in the slot at this moment.
 const fn is_written(sequence: u64) -> bool {
     sequence & 1 == 1
 }
@@ -231,7 +231,7 @@ impl<W: AtomicWord> Reader<'_, W> {
         }
     }
 
-    /// Gives up on the next event, which counts as lost. For when nobody writes any more, and in
+    /// Gives up on the next event, which counts as lost. For when no CPU writes any more, and in
     /// case that one writer takes too long: [`read`](Self::read) waits for it in vain if it was
     /// dropped. `false`: there is none.
     pub fn skip(&mut self) -> bool {

@@ -8,7 +8,7 @@
 
 use crate::types::units::{Order, Pfn};
 
-/// An allocated block: whoever holds it may use the frames. It moves and does not copy, so it
+/// An allocated block: its holder may use the frames. It moves and does not copy, so it
 /// can be freed once; dropping it without freeing leaks the block.
 ///
 /// Holding one does not say that the frames are mapped, nor which allocator they are from:

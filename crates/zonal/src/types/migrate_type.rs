@@ -25,7 +25,7 @@ pub enum MigrateType {
     HighAtomic = 3,
     /// Lent to movable requests until a device wants the range.
     Cma = 4,
-    /// Withdrawn from allocation while somebody works on the range.
+    /// Withdrawn from allocation while the holder of the isolation works on the range.
     Isolate = 5,
 }
 

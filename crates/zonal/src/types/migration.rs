@@ -18,7 +18,7 @@ pub struct Migration {
     /// another order. A host compares it with its own record of the block, under the lock without
     /// which that block is neither freed nor used, and answers [`Immovable`] if they differ.
     pub order: Order,
-    /// Whether the host may wait for whoever uses the page (for a lock, for I/O).
+    /// Whether the host may wait for the users of the page (for a lock, for I/O).
     pub may_wait: bool,
 }
 

@@ -120,7 +120,7 @@ mod runs {
 
 /// How often a request looks whether the compaction that runs has ended. A look is a
 /// [`relax`](Platform::relax) long: together tens of microseconds where that is a spin hint, a few
-/// milliseconds in an arena. Whoever takes longer keeps the zone.
+/// milliseconds in an arena. A compaction that takes longer keeps the zone.
 const LOOKS: u32 = 1 << 12;
 
 /// Compaction's part of a zone.

@@ -20,7 +20,7 @@ pub struct ZoneEvents {
     pub cluster_cuts: u64,
     /// Batches that went in as one cluster.
     pub cluster_joins: u64,
-    /// Times somebody waited, lock in hand, for frames that were being cut off.
+    /// Times a CPU waited, lock in hand, for frames that another was cutting off.
     pub cluster_waits: u64,
     /// Merge-skipped frames that a scanner merged.
     pub skip_merged: u64,

@@ -111,7 +111,7 @@ pub trait FreeMemory: Sized + Send + Sync + 'static {
     fn defers(order: Order) -> bool;
 
     /// How many words each slice of [`FreeWords`](super::tables::FreeWords) needs; `batch` says how
-    /// many frames per-CPU pages move at once in a zone of so many managed frames.
+    /// many frames per-CPU pages move at once in a zone, from how many it manages.
     fn words(plan: &Plan, batch: &dyn Fn(u64) -> u32) -> [u64; NR_FREE_WORDS];
     /// A zone with nothing free.
     fn vacant() -> Self::Held;
@@ -218,7 +218,7 @@ pub trait FreeMemory: Sized + Send + Sync + 'static {
     /// returns where it stopped. One hold.
     fn bring<P: Platform>(view: ZoneView<'_, P, Self>, at: u32, end: u32) -> u32;
     /// Makes the start of `at..end`, pageblocks whose frames are all allocated by themselves,
-    /// nobody's; returns where it stopped. One hold.
+    /// no zone's; returns where it stopped. One hold.
     fn withdraw<P: Platform>(view: ZoneView<'_, P, Self>, at: u32, end: u32) -> u32;
 
     /// Takes the free block at `index` as a place to move a block of `order` to, and marks it

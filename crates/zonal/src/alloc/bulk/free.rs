@@ -167,7 +167,7 @@ impl<P: Platform, S: Policy, E: Entry<P, S>> Listed for Freeing<'_, '_, P, S, E>
             while todo != 0 {
                 let lowest = todo & todo.wrapping_neg();
                 let (run, at) = first_run(frames, todo);
-                // Read inside the slot: whoever isolates a pageblock comes here after it.
+                // Read inside the slot: a CPU that isolates a pageblock drains the slot after it.
                 let word = word(run);
                 let mut done = 1;
                 match word.and_then(PageblockWord::cached_in) {

@@ -53,8 +53,8 @@ pub struct Config {
     pub lowmem_ratio: [u32; NR_ZONE_TYPES],
     /// The depots may hold at most one in this many of all frames; at least 1. Default 8.
     pub depot_share: u32,
-    /// Frames that per-CPU lists move at once, and of which clusters on the order-0 lists have
-    /// at most so many: 1 to [`MAX_PCP_BATCH`]. With 1 there are no such clusters. Default: by
+    /// Frames that per-CPU lists move at once, and the most that a cluster on the order-0 lists
+    /// has: 1 to [`MAX_PCP_BATCH`]. With 1 there are no such clusters. Default: by
     /// the size of the zone, as Linux 4.16 does. Without effect under presets that exchange
     /// clusters of a fixed size.
     pub pcp_batch: Option<u32>,
@@ -71,7 +71,7 @@ pub struct Config {
 }
 
 impl Config {
-    /// What a Linux machine with so many CPUs would use.
+    /// What a Linux machine with `cpus` CPUs would use.
     #[must_use]
     pub fn new(cpus: u32) -> Self {
         Self {

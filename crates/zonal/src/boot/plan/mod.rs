@@ -155,7 +155,7 @@ impl Plan {
         self.span.frames()
     }
 
-    /// How many pageblocks the high-atomic reserve of a zone with so many managed frames may have:
+    /// How many pageblocks the high-atomic reserve of a zone with `managed` frames may have:
     /// one per cent, or none where the configuration turns it off.
     pub(crate) fn high_atomic_limit(&self, managed: u64) -> u32 {
         let one_percent = managed / 100 / self.config.pageblock_order.frames();

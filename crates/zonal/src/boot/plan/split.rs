@@ -36,12 +36,12 @@ pub struct SplitConfig {
     /// The most instances of a type that sizes or CPUs may lead to: 1 to [`MAX_INSTANCES`].
     /// Default 4.
     pub most: u8,
-    /// Boundaries between instances are at multiples of so many frames: a power of two, at
+    /// Boundaries between instances are at multiples of this many frames: a power of two, at
     /// least the largest block. Default 1 GiB. Sizes and CPUs never lead to instances smaller
     /// than that; for [`instances`](Self::instances) that are, boundaries are at multiples of
     /// the largest block.
     pub align: u64,
-    /// So many instances (1 to [`MAX_INSTANCES`]) of a type on every node, by zone type,
+    /// How many instances (1 to [`MAX_INSTANCES`]) of a type every node has, by zone type,
     /// instead of what sizes or CPUs lead to. Default: none.
     pub instances: [Option<u8>; NR_ZONE_TYPES],
 }
@@ -59,7 +59,7 @@ impl Default for SplitConfig {
 }
 
 impl SplitConfig {
-    /// With so many instances of `zone_type` on every node.
+    /// With `instances` instances of `zone_type` on every node.
     #[must_use]
     pub const fn with_instances(mut self, zone_type: ZoneType, instances: u8) -> Self {
         self.instances[zone_type.index()] = Some(instances);

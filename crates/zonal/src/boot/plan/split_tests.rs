@@ -234,8 +234,8 @@ fn numbers_asked_for() {
         plan::<Whole>(&nodes, Config { split: asked(4), ..Config::new(224) }).zones().len(),
         4
     );
-    // Below the alignment: at boundaries of the largest block, and fewer where there are not
-    // so many of them.
+    // Below the alignment: at boundaries of the largest block, and fewer instances where there
+    // are fewer of those.
     let tiny = |frames, n| {
         let split = asked(n);
         plan::<BySize>(&[(0, frames, Usable, 0)], Config { split, ..small() }).zones().len()

@@ -1,4 +1,4 @@
-//! Physically contiguous frames: exactly these, or so many anywhere.
+//! Physically contiguous frames: exactly these, or as many as wanted anywhere.
 
 mod find;
 mod take;
@@ -68,12 +68,13 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
     /// Allocates exactly the frames of `range`: isolates their pageblocks, empties caches and
     /// clusters, has the host move what is allocated there to other memory of the zone type or
     /// a lower one, and takes the frames. The range may reach from one instance of a zone type
-    /// into the next, not into another type or node. Meanwhile nobody gets what else is free in those
-    /// pageblocks. May wait for the host; must not be called where a request could not wait. O(frames of the pageblocks + cached frames), and as many calls of
-    /// the host as there are blocks in the way.
+    /// into the next, not into another type or node. Meanwhile no request gets what else is free in
+    /// those pageblocks. May wait for the host; must not be called where a request could not wait.
+    /// O(frames of the pageblocks + cached frames), and as many calls of the host as there are
+    /// blocks in the way.
     ///
     /// # Errors
-    /// [`RangeError`]; then nobody has lost or gained a frame, but blocks may have been moved.
+    /// [`RangeError`]; then no caller has lost or gained a frame, but blocks may have been moved.
     pub fn alloc_range(&self, range: Range<Pfn>) -> Result<Contiguous, RangeError> {
         let frames = self.check_range(&range)?;
         self.while_isolated(frames.clone(), &mut || self.take_parts(&frames))?;
@@ -85,7 +86,7 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
     /// given back; beyond that, or when there is no such block, by
     /// [`alloc_range`](Self::alloc_range) from the range that needs the fewest frames moved (none
     /// at all if the request may not wait). Such a range begins at a pageblock, and may be CMA
-    /// memory: that is lent to others until somebody asks for it like this.
+    /// memory: that is lent to others until a caller asks for it like this.
     ///
     /// # Errors
     /// [`ContiguousError`].
@@ -162,7 +163,7 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
     /// Makes a block single frames and frees those after the first `frames`.
     fn cut_to_size(&self, start: Pfn, order: Order, frames: u32) -> Contiguous {
         let token = Contiguous { start, frames: u64::from(frames) };
-        // The block was handed out, and nobody else has it: its states are ours to write.
+        // The block was handed out, and no other caller has it: its states are ours to write.
         let Some(first) = self.table.index(start) else { return token };
         (first..first + frames).for_each(|at| self.table.set_state(at, ALLOCATED));
         let mut at = first + frames;

@@ -29,7 +29,7 @@ struct Target<'a, 'm, P: Host, S: Policy> {
 impl<P: Host, S: Policy> Drop for Target<'_, '_, P, S> {
     fn drop(&mut self) {
         let freed = self.allocator.free_raw(self.pfn, self.order);
-        // Given to somebody after all, who has freed it.
+        // The host gave it to an owner after all, who has freed it.
         self.zone.compaction.count(Count::Lies, u64::from(freed.is_err()));
     }
 }

@@ -1,4 +1,4 @@
-//! One CPU's arrays in a [`Depot`](super::Depot) keeper.
+//! One CPU's arrays under the policy [`Depot`](super::Depot).
 
 use crate::boot::tuning::Tuning;
 use crate::frame::{ALLOCATED, CACHED};

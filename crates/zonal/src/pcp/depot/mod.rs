@@ -11,7 +11,7 @@
 //!   frame is in a cluster; `coalesce` undoes that a cluster at a time.
 //! - Self-tuning: a shard may hold one more cluster for every time that its CPU found it
 //!   empty, and the shared part one more for every time that any CPU did, within the depot's
-//!   share of the zone. A drain takes that back. What nobody missed is merged at once: frames
+//!   share of the zone. A drain takes that back. What no CPU missed is merged at once: frames
 //!   from all over the zone that wait in clusters would keep every pageblock in pieces.
 //! - Little is free: lists near the low watermark are scattered frames, and to pick them up one by
 //!   one is long work under the lock. Then another CPU's shard comes before the lists; what shards
@@ -64,8 +64,8 @@ pub struct DepotZone<P: Platform> {
 const RUN: u64 = 4;
 /// Such blocks taken at most in one go: 16 MiB.
 const MOST_BLOCKS: usize = 4;
-/// A refill takes at most one frame in so many that the zone has above its watermark, but always
-/// an eighth of a cluster.
+/// A refill takes at most one in `SCARCE` of the frames that the zone has above its watermark, but
+/// always an eighth of a cluster.
 const SCARCE: u64 = 16;
 /// Clusters every shard may hold from the start.
 const SHARD_BASE: u32 = 2;
@@ -201,7 +201,7 @@ impl<const N: usize> Depot<N> {
 }
 
 impl<P: Platform> DepotZone<P> {
-    /// Somebody wanted a cluster of the shared part and there was none: it may hold one more.
+    /// A CPU wanted a cluster of the shared part and there was none: it may hold one more.
     /// Relaxed: a hint; what the bound is exceeded by in a race is cut off by
     /// [`shared_room`](Self::shared_room).
     fn shared_missed(&self, limit: u64) {

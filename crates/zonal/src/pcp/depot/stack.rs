@@ -8,7 +8,7 @@
 use crate::platform::{AtomicWord, Platform};
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-/// The number of a cluster, owned by whoever holds this value: it does not copy.
+/// The number of a cluster, owned by the holder of this value: it does not copy.
 #[derive(Debug)]
 pub(crate) struct ClusterId(u32);
 

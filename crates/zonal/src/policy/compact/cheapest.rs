@@ -12,7 +12,8 @@ use crate::types::units::Order;
 ///   being free themselves. When no movable pageblock has room, they go to those that hold
 ///   unmovable frames and so cannot become free anyway. What is freed in the part meanwhile is
 ///   kept for the block; nothing is begun that has nowhere to go. Hints are out of date once
-///   the whole zone was scanned, and forgotten by the next compaction, whoever it is for.
+///   the whole zone was scanned, and forgotten by the next compaction, a request's or the
+///   background's.
 /// - State: as [`InOrder`](super::InOrder); the window lives on the stack.
 /// - Conflicts with nothing; a window is read again after a page refused.
 /// - Counters: as `InOrder`.

@@ -29,7 +29,7 @@ pub struct Census {
     pub cached: u32,
     /// Whether its pageblocks are for frames that can be moved (movable, CMA).
     pub for_movable: bool,
-    /// Whether it holds frames that nobody can move: of a hole, of a larger block.
+    /// Whether it holds frames that cannot be moved: of a hole, of a larger block.
     pub hopeless: bool,
 }
 
@@ -37,7 +37,7 @@ pub struct Census {
 /// pageblocks may become out of date, or be forgotten.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Occasion {
-    /// A request, or somebody by hand, begins to have the zone compacted.
+    /// A request, or a call of `compact_zone`, begins to have the zone compacted.
     Request,
     /// The same request goes on: after asynchronous compaction, after reclaim.
     Retry,
@@ -55,7 +55,7 @@ pub trait Compact: Send + Sync + 'static {
     /// may wait.
     const PRESSES_ON: bool;
     /// Whether a pageblock that is evacuated is kept apart meanwhile: what is freed there is for
-    /// the block that is to form, until somebody has no other frame.
+    /// the block that is to form, until a request has no other frame.
     const SETS_APART: bool;
     /// Whether background compaction is woken when the last block of a large order is taken,
     /// rather than when the next request finds none; and whether it then makes blocks until half
@@ -68,8 +68,8 @@ pub trait Compact: Send + Sync + 'static {
     /// compaction may wait.
     const GOES_ROUND: bool;
 
-    /// The back-off after failures doubles up to this shift: so many attempts less one are put
-    /// off, as a power of two.
+    /// The back-off after failures doubles up to this shift `s`: at most 2^`s` - 1 attempts are put
+    /// off.
     const MAX_DEFER_SHIFT: u64;
     /// Whether all hints are forgotten, out of date or not, by the first attempt after the
     /// longest back-off.

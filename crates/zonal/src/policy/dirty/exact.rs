@@ -1,9 +1,9 @@
 //! The dirty limit of Linux 3.16: worked out for every page.
 //!
 //! - Source: Linux 3.16-rc1, the base of Gorman's series of 2014, patch 4.
-//! - Mechanism: a zone may have so many per cent of the memory dirty that could be, free frames
+//! - Mechanism: a zone may have a percentage of the memory dirty that could be, free frames
 //!   and page cache less what it keeps back; where the limit is in bytes, the zone has its share
-//!   of them. Whoever asks looks at six counts or more. If no zone will do, reclaim is woken
+//!   of them. A request that asks looks at six counts or more. If no zone will do, reclaim is woken
 //!   and the limit no longer looked at.
 //! - State: counts of pages, each with the CPUs' differences; relaxed, hints.
 //! - Conflicts: none.

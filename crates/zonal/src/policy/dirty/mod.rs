@@ -63,7 +63,7 @@ pub trait Dirty: Send + Sync + 'static {
     ///
     /// `dirty` counts the pages that are dirty, on their way to the disk, or written there and
     /// not yet safe; `limit` works out how many may be, which costs a look at every count that
-    /// says how much memory could. Whoever is `less_throttled` has a quarter more.
+    /// says how much memory could. A request that is `less_throttled` has a quarter more.
     fn within_limit<P: Platform>(
         zone: &Self::Zone<P>,
         less_throttled: bool,

@@ -41,7 +41,7 @@ impl<P: Platform> Batch<P> {
         Self { left: P::Word::new(0), size: P::Word::new(0) }
     }
 
-    /// From now on it has so many frames, and they are all there.
+    /// From now on it has `size` frames, and they are all there.
     pub(super) fn set(&self, size: u64) {
         self.size.store(size, Relaxed);
         self.fill();

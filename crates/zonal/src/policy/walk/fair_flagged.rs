@@ -2,13 +2,13 @@
 //!
 //! - Source: Gorman 2014, patch 3, with what its review by Weiner asked for; ADR 23 has the points.
 //! - Mechanism: as [`Fair`](super::Fair), but a CPU charges the zone when its cache has to be
-//!   filled, with what it handed out since; whoever uses a batch up sets the zone's flag, and only
-//!   the flags are looked at, which are seldom written and lie in one word for a node. There
-//!   is no fair pass where it makes no difference: for a request that has but one zone on its
-//!   node (not counting a lowest zone that is tiny), and for lists in zone order, which promise to
-//!   spare the low zones. Remote zones are not scanned in the pass. Batches are filled when all
-//!   zones of the pass are depleted and one of them has a frame all the same; one that is down at
-//!   its watermark counts as depleted. While all are, a request costs what it does without fairness.
+//!   filled, with what it handed out since; the CPU that uses a batch up sets the zone's flag, and
+//!   only the flags are looked at, which are seldom written and lie in one word for a node. There
+//!   is no fair pass where it makes no difference: for a request that has but one zone on its node
+//!   (not counting a lowest zone that is tiny), and for lists in zone order, which promise to spare
+//!   the low zones. Remote zones are not scanned in the pass. Batches are filled when all zones of
+//!   the pass are depleted and one of them has a frame all the same; one that is down at its
+//!   watermark counts as depleted. While all are, a request costs what it does without fairness.
 //! - State: the batches of [`Fair`](super::Fair); a word of flags a node. Relaxed, all hints: a
 //!   flag that loses a race is set at the next charge.
 //! - Conflicts: none.

@@ -86,7 +86,7 @@ pub trait Walk: Sized + Send + Sync + 'static {
     /// What a request at `node` needs to know, for each zone limit; `of_lane` are the zone
     /// instances that its CPU prefers.
     fn homes(plan: &Plan, node: NodeId, of_lane: ZoneSet) -> Self::Homes;
-    /// A zone's watermarks are so many frames apart now: one cycle of reclaim.
+    /// A zone's watermarks are `cycle` frames apart now: one cycle of reclaim.
     fn set_batch<P: Platform>(zone: &Self::Zone<P>, cycle: u64) {
         let _ = (zone, cycle);
     }
@@ -116,8 +116,8 @@ pub trait Walk: Sized + Send + Sync + 'static {
         let _ = (table, zone, cpu, frames);
     }
 
-    /// A CPU's cache of the zone was empty and has been filled; so many frames it has handed out
-    /// since the start.
+    /// A CPU's cache of the zone was empty and has been filled; `handed_out` frames it has handed
+    /// out since the start.
     #[inline(always)]
     fn refilled<P: Platform, Z: Walked<P, Self>>(
         table: &Self::Table<P>,

@@ -47,7 +47,7 @@ pub enum RangeError {
         /// A frame of the block.
         pfn: Pfn,
     },
-    /// Somebody else has isolated a part of it.
+    /// A part of it is isolated already, for the holder of another token.
     Isolated {
         /// The first frame of an isolated pageblock.
         pfn: Pfn,
@@ -133,7 +133,7 @@ impl<T> fmt::Display for RefusedRange<T> {
 
 impl<T: fmt::Debug> core::error::Error for RefusedRange<T> {}
 
-/// Why so many contiguous frames could not be had.
+/// Why contiguous frames, as many as wanted, could not be had.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum ContiguousError {

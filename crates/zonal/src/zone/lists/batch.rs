@@ -191,7 +191,7 @@ impl<P: Platform, M: Merge, C: Clusters> ListView<'_, P, M, C> {
     }
 
     /// Takes up to `slots.len()` blocks of `order` from memory of `migrate`'s own in one hold, in
-    /// ascending order; nobody else's memory is touched for it. Their frames are left inner.
+    /// ascending order; no other type's memory is touched for it. Their frames are left inner.
     pub(crate) fn take_own_blocks<T: Trace>(
         &self,
         slots: &mut [u32],

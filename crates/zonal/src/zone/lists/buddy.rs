@@ -234,7 +234,7 @@ impl<P: Platform, M: Merge, C: Clusters> ListGuard<'_, P, M, C> {
         both
     }
 
-    /// Single frames that look free are free from here to the end of the hold: whoever cuts
+    /// Single frames that look free are free from now to the end of the hold: a CPU that cuts
     /// them off needs the lock to start. To be called before states of single frames are read
     /// by pfn.
     #[inline(always)]
@@ -245,7 +245,7 @@ impl<P: Platform, M: Merge, C: Clusters> ListGuard<'_, P, M, C> {
         }
     }
 
-    /// Nobody cuts clusters off, and no merge is skipped, until
+    /// No CPU cuts clusters off, and no merge is skipped, until
     /// [`enable_clusters`](Self::enable_clusters).
     pub(crate) fn disable_clusters(&mut self) {
         self.disable_depth = self.disable_depth.saturating_add(1);

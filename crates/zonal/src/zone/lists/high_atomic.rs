@@ -17,7 +17,7 @@ impl<P: Platform, M: Merge, C: Clusters> ListGuard<'_, P, M, C> {
     pub(crate) fn reserve_high_atomic(&mut self, index: u32, order: Order) {
         let pageblock = self.table.pageblock_order();
         let blocks = 1 << order.get().saturating_sub(pageblock.get());
-        // Since it was taken somebody may have isolated a part of it.
+        // Since it was taken another CPU may have isolated a part of it.
         let mut starts = (index..).step_by(pageblock.frames() as usize).take(blocks as usize);
         let requestable = starts.all(|at| self.table.pageblock(at).migrate().is_requestable());
         if !requestable || self.high_atomic_pageblocks + blocks > self.high_atomic_limit {

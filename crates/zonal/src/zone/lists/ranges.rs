@@ -122,7 +122,7 @@ impl<P: Platform, M: Merge, C: Clusters> ListGuard<'_, P, M, C> {
     }
 
     /// Makes the start of `at..end`, pageblocks whose frames are all allocated by themselves and
-    /// ours, nobody's; returns where it stopped. Work: the frames of a largest block.
+    /// ours, no zone's; returns where it stopped. Work: the frames of a largest block.
     pub(super) fn withdraw(&mut self, at: u32, end: u32) -> u32 {
         let until = end.min(at + Order::MAX.size());
         let gone = until - at;

@@ -5,9 +5,9 @@
 //! - Mechanism: neighbours on an order-0 list share a cluster of at most `batch` frames, which
 //!   knows its tail and its count. A refill cuts whole clusters off the head of the list under
 //!   the zone lock, and clears the frames' states when it has let the lock go. In between they
-//!   look free and are on no list: `in_progress` counts who is in that window, and whoever looks
-//!   at single frames by pfn waits, lock in hand, until it is 0. A batch of one migrate type goes
-//!   back linked as it was in the CPU's cache: the hold writes no links, and a cluster's count
+//!   look free and are on no list: `in_progress` counts the CPUs in that window, and a CPU that
+//!   looks at single frames by pfn waits, lock in hand, until it is 0. A batch of one migrate type
+//!   goes back linked as it was in the CPU's cache: the hold writes no links, and a cluster's count
 //!   once for all that join it. Patch 4: a full batch becomes a cluster of its own.
 //! - State, guarded by the zone lock: slots (tail and count) in an array with a bitmap and a
 //!   hint to the lowest free one; a word a frame that names its cluster. `in_progress` is
@@ -54,7 +54,7 @@ pub trait Clusters: Send + Sync + 'static {
     /// Gives the zone its words, from `first` on, all zero and as many as `slot_words` says. There
     /// are clusters from [`set_batch`](Self::set_batch) on.
     fn tune(zone: &mut Self::Zone, first: u64, managed: u64, batch: u32);
-    /// Lets clusters have so many frames, if that is more than before: the zone has grown.
+    /// Lets clusters have `batch` frames, if that is more than before: the zone has grown.
     fn set_batch(zone: &mut Self::Zone, batch: u32);
 
     /// The frame at `index`, merge-skipped or not, came to one end of an order-0 list;
@@ -108,8 +108,8 @@ pub trait Clusters: Send + Sync + 'static {
 
     /// Enters the window; with the zone lock held.
     fn open<P: Platform>(zone: &Self::Zone, words: ClusterWords<'_, P>) -> Window;
-    /// Waits until nobody is in the window; with the zone lock held, so nobody enters it.
-    /// `true` if there was somebody.
+    /// Waits until no CPU is in the window; with the zone lock held, so none enters it.
+    /// `true` if there was one.
     fn wait<P: Platform>(zone: &Self::Zone, words: ClusterWords<'_, P>) -> bool;
 }
 

@@ -19,7 +19,7 @@ fn count_in(word: u64) -> u32 {
 }
 
 /// A word of the bitmap that is kept beside what the lock guards: the words are on a line that
-/// comes from whoever freed last, and a claim would wait for it before it knew its slot.
+/// comes from the CPU that freed last, and a claim would wait for it before it knew its slot.
 #[derive(Clone, Copy, Debug)]
 struct Open {
     /// Its place; `NIL`: none.
@@ -106,7 +106,7 @@ impl Slots {
         Self { first, room: room as u32, base, ..Self::VACANT }
     }
 
-    /// Clusters may have so many frames, if that is more than before. What is listed by then is
+    /// Clusters may have `batch` frames, if that is more than before. What is listed by then is
     /// in the clusters it was in, or in none.
     pub(super) fn set_batch(&mut self, batch: u32) {
         if batch > self.batch && Self::count(1, batch) > 0 {

@@ -52,7 +52,7 @@ impl<P: Platform> ClusterWords<'_, P> {
     }
 
     /// Release, with the acquire of [`window_open`](Self::window_open): the states written in
-    /// the window are seen by whoever sees it closed.
+    /// the window are seen by a CPU that sees it closed.
     pub(crate) fn leave_window(self, at: u64) {
         self.slots[at as usize].fetch_add(u64::MAX, Release);
     }
