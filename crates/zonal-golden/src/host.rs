@@ -17,7 +17,7 @@ use zonal_tables::HeapTables;
 /// Asking the system for the CPU is left out: what that costs depends on the C library and on
 /// what the tool that counts lets through.
 ///
-/// It is on `NODE`, which is a constant: whoever has one node only knows that, too.
+/// It is on `NODE`, which is a constant: a host with one node only knows that, too.
 pub(crate) struct OneCpu<const NODE: u8 = 0>;
 
 impl<const NODE: u8> Platform for OneCpu<NODE> {

@@ -20,9 +20,9 @@
 //! - `burst`: 4096 frames one by one, freed in order, so that batches move to the zone and back;
 //! - `order9`: one huge page, allocated and freed.
 //!
-//! `Zonal/owned/hot-pair+usdt-off` and `+ring-off` have trace policies compiled in, and nobody
-//! listens. `Zonal/owned/hot-pair+planted` is the first with some needless work added: a check of the
-//! counts that does not reject it checks nothing.
+//! `Zonal/owned/hot-pair+usdt-off` and `+ring-off` have trace policies compiled in, and no
+//! tool listens. `Zonal/owned/hot-pair+planted` is the first with some needless work added: a check
+//! of the counts that does not reject it checks nothing.
 
 mod host;
 mod lines;

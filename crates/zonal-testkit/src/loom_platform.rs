@@ -35,7 +35,7 @@ use zonal::{CpuId, Order, Pfn};
 /// Loom compares an access with the last one only, and two loads are nothing to it: in
 /// `A.load, B.load, B.store` it does not see that `A` might come last. An exchange of nothing
 /// before each load is seen by all; being relaxed, and on a word of its own, it orders nothing
-/// and hides no stale value. While a run has one thread there is nobody to tell.
+/// and hides no stale value. While a run has one thread there is no other to tell.
 #[derive(Debug)]
 struct Announced(AtomicBool);
 

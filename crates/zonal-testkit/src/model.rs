@@ -325,8 +325,8 @@ impl<'p> Model<'p> {
         let movable = request.migrate_type() == MigrateType::Movable;
         if request.order() == Order::ZERO {
             let (free, reserved) = self.free_in(zone, movable, after);
-            // A pageblock of the high-atomic reserve is opened for whoever finds nothing, but
-            // watermarks are kept without it.
+            // A pageblock of the high-atomic reserve is opened for a request that finds nothing,
+            // but watermarks are kept without it.
             if (keep == 0 && free > 0) || free - reserved > keep {
                 return wrong(format!(
                     "{request:?} failed, but zone {zone} has {free} usable frames, \

@@ -60,7 +60,7 @@ pub struct Movers {
     moving: Mutex<Moving>,
     blocks: Mutex<BTreeMap<Pfn, (Order, u64)>>,
     moved: Mutex<Vec<Migration>>,
-    /// (somebody hangs, may go on)
+    /// (a call hangs, it may go on)
     gate: Mutex<(bool, bool)>,
     changed: Condvar,
 }

@@ -2,10 +2,9 @@
 //! shards, shared depot, stealing and coalescing.
 //!
 //! ```
-//! use zonal::policy::PcpPolicy;
-//! use zonal::policy::Policy;
+//! use zonal::policy::{PcpPolicy, Policy};
 //! use zonal_testkit::preset::TinyZonal;
-//! assert_eq!(<<TinyZonal as Policy>::Keeper as Keeper>::CLUSTER, 8);
+//! assert_eq!(<<TinyZonal as Policy>::Pcp as PcpPolicy<_>>::CLUSTER, 8);
 //! ```
 
 use zonal::pcp::Depot;

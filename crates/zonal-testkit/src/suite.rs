@@ -100,7 +100,7 @@ struct Ledger<'a> {
 }
 
 impl Ledger<'_> {
-    /// Acquire and release: whoever takes a frame comes after whoever gave it up.
+    /// Acquire and release: the thread that takes a frame comes after the one that gave it up.
     fn swap(&self, pfn: Pfn, order: Order, from: u32, to: u32) {
         for frame in 0..order.frames() {
             let at = (pfn.get() - self.base.get() + frame) as usize;

@@ -75,7 +75,7 @@ enum Member {
 enum How {
     Shared,
     Owned,
-    /// While somebody else owns the CPU's caches.
+    /// While another owner has the CPU's caches.
     Busy,
 }
 
@@ -185,7 +185,8 @@ where
     check_all(&Snapshot::of(&world.allocator), model, &Rules::of::<S>()).unwrap();
 }
 
-/// Entries of a policy for so many frames in caches, of a list of so many in so many zones.
+/// Whether a policy enters caches `entries` times for `frames` frames of them, of a list of `list`
+/// frames in `zones` zones.
 type Entries = fn(entries: u64, frames: u64, list: u64, zones: u64) -> bool;
 
 fn play<S: Policy>(play: &Play, entries_fit: Entries) {

@@ -409,7 +409,7 @@ fn round<L: Locks, S: Policy>(
     let huge = MOVABLE.with_order(Order::HUGE);
     let compact = |zone| allocator.compact_zone(zone, Order::HUGE, CompactMode::Sync);
     let mut blocks = 0;
-    // Nobody asks twice: what is put off because of an earlier round is lost to this one.
+    // No request asks twice: what is put off because of an earlier round is lost to this one.
     while ledger.take(&huge).is_some()
         || (zones().map(compact).filter(|&outcome| outcome == CompactOutcome::Success).count() > 0
             && ledger.take(&huge).is_some())

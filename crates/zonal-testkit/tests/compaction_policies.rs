@@ -50,7 +50,7 @@ fn harvest<S: Policy>(seed: u64, percent: u64, pinned: u64) -> (u64, u64) {
         let movers = world.allocator.platform().movers();
         for (pfn, order, name) in movers.blocks() {
             if pinned > 0 && dice.below(pinned) == 0 {
-                // Known to nobody: it is refused.
+                // Known to no mover: it is refused.
                 movers.drop_block(pfn);
                 movers.adopt(Pfn::new(1 << 40 | name), order, name);
             }

@@ -123,7 +123,7 @@ fn the_second_pass_has_no_limit() {
             let _ = world.allocator.platform().take_calls();
             let pfn = world.allocator.alloc_raw(&Request::frame().write()).unwrap();
             assert!(world.allocator.plan().zone_at(pfn).is_some());
-            // No zone is short, so nobody is woken even then; but watermarks may say so.
+            // No zone is short, so reclaim is not woken even then; but watermarks may say so.
             world.allocator.platform().take_calls().woken.len()
         })
     }
@@ -153,7 +153,7 @@ fn less_throttled_tasks_have_a_quarter_more() {
     quarter::<Zonal>();
 }
 
-/// The cached limit is what it was when a zone was last over it, or somebody with a quarter more
+/// The cached limit is what it was when a zone was last over it, or a request with a quarter more
 /// came by.
 #[test]
 fn the_cached_limit_is_worked_out_again_when_it_matters() {
@@ -169,7 +169,7 @@ fn the_cached_limit_is_worked_out_again_when_it_matters() {
         assert!(first.dirty_limit > 1000, "{first:?}");
         assert!(first.cached_limit.unwrap().abs_diff(first.dirty_limit) <= 62, "{first:?}");
         assert_eq!(served(world, &write), NORMAL, "and now it is known");
-        // The limit grows with the page cache: nobody notices until somebody is over it.
+        // The limit grows with the page cache: no request notices until a zone is over it.
         set_count(world, NORMAL, PageState::InactiveFile, 10_000);
         assert_eq!(served(world, &write), NORMAL);
         assert_eq!(known().cached_limit, first.cached_limit);

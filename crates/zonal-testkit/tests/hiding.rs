@@ -226,7 +226,7 @@ fn cma<S: Policy>() {
 }
 
 fn other_zones<S: Policy>() {
-    // Without lowmem reserves the last frame of DMA goes to whoever asks.
+    // Without lowmem reserves the last frame of DMA goes to any request.
     let plan = zonal_testkit::shape::plan::<S>(
         &Shape::Low.regions(),
         Config { lowmem_ratio: [0; 4], ..Shape::Low.config() },

@@ -171,7 +171,7 @@ fn freed_afterwards<S: Policy>() {
     });
 }
 
-/// Two pageblocks of the block are isolated by two, whoever is done first.
+/// Two pageblocks of the block are isolated by two callers, whichever is done first.
 fn isolated_by_two<S: Policy>() {
     for first_out in [false, true] {
         each::<S>(&MOVABLE, |world, block, range| {

@@ -1,7 +1,7 @@
-//! Lists that are freed in two passes: what was prepared is committed or taken back, whoever is
-//! in the cache meanwhile, and whoever isolates. Modelled on the shipped core, with policies
-//! that undo too little or too much, and with one that looks at the pageblock too early, as
-//! canaries.
+//! Lists that are freed in two passes: what was prepared is committed or taken back, whichever
+//! thread is in the cache meanwhile, and whichever isolates. Modelled on the shipped core, with
+//! policies that undo too little or too much, and with one that looks at the pageblock too early,
+//! as canaries.
 //!
 //! ```text
 //! RUSTFLAGS="--cfg loom" cargo test --release -p zonal-testkit --test loom_bulk_free -- --nocapture

@@ -1,6 +1,6 @@
 //! Models of the lock-free stacks of clusters: the shipped file, compiled into this test.
 //!
-//! A cluster that is popped must be owned by nobody else, its array must say what was written
+//! A cluster that is popped must be owned by no other thread, its array must say what was written
 //! before the push, and what a former owner did must have happened before. A planted bug is
 //! a word that breaks a promise under the same source; each must be caught.
 //!
@@ -232,7 +232,7 @@ fn three_pop_and_push() {
     });
 }
 
-/// Three on one CPU want a cluster of a pool that nobody has used and that has two: fresh ones
+/// Three on one CPU want a cluster of a pool that is unused and has two: fresh ones
 /// come several at once, and none is lost on the way.
 ///
 /// At most 3 preemptions: 14 400 runs, 0.8 s.
@@ -265,7 +265,7 @@ fn fresh_for_two_cpus() {
     });
 }
 
-/// One cluster, taken and given back by three: whoever gets it owns it alone.
+/// One cluster, taken and given back by three: the one that gets it owns it alone.
 ///
 /// At most 3 preemptions: 24 100 runs, 1.4 s.
 #[test]

@@ -23,7 +23,7 @@ use zonal::platform::Platform;
 use zonal::preset::Linux416;
 use zonal_testkit::loom_platform::{LoomPlatform, Newest, explore, small_plan};
 
-/// Both on one CPU: whoever finds the cache taken goes past it to the buddy lists.
+/// Both on one CPU: a thread that finds the cache taken goes past it to the buddy lists.
 ///
 /// At most 4 preemptions: 2 000 runs, 0.2 s.
 #[test]

@@ -78,7 +78,7 @@ fn drain_against_the_owner() {
     });
 }
 
-/// A claim comes and goes while somebody else is on the same CPU by the shared way.
+/// A claim comes and goes while another thread is on the same CPU by the shared way.
 ///
 /// At most 3 preemptions: 19 200 runs, 2.2 s.
 #[test]

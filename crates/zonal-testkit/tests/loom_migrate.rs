@@ -96,7 +96,7 @@ impl Rule for Obeys {
     }
 }
 
-/// Refuses, with the page's lock in hand: somebody is writing to it, say.
+/// Refuses, with the page's lock in hand: its owner is writing to it, say.
 enum Refuses {}
 
 impl Rule for Refuses {
@@ -152,7 +152,7 @@ impl Rule for MovesAndRefuses {
 }
 
 thread_local! {
-    /// How often somebody waited. All threads of a model are one of the host's.
+    /// How often a thread waited. All threads of a model are one of the host's.
     static WAITED: Cell<u32> = const { Cell::new(0) };
 }
 
@@ -484,7 +484,7 @@ fn requests_take_turns() {
     two_requests::<Ones>(small_plan(16, 2, 4), None).both();
 }
 
-/// [`requests_take_turns`] where whoever waits has disabled clusters.
+/// [`requests_take_turns`] where a request that waits has disabled clusters.
 ///
 /// At most 3 preemptions: 1 700 runs, 0.3 s.
 #[test]

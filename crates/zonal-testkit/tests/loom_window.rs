@@ -1,7 +1,7 @@
 //! The window of the presets that cut clusters: from the moment a batch is cut off its list
 //! until its states are written, its frames look free and are on no list. Modelled on the
-//! shipped core, with whoever might take them for free, and with policies that do not wait as
-//! canaries.
+//! shipped core, with each reader that might take them for free, and with policies that do not wait
+//! as canaries.
 //!
 //! ```text
 //! RUSTFLAGS="--cfg loom" cargo test --release -p zonal-testkit --test loom_window -- --nocapture
@@ -106,7 +106,7 @@ fn a_pageblock_changes_its_type() {
     claim::<Cut, Host>(Some(5));
 }
 
-/// Canary: [`claim`] by somebody who does not wait.
+/// Canary: [`claim`] by a thread that does not wait.
 #[test]
 #[should_panic(expected = "I-")]
 fn canary_claim() {
@@ -154,7 +154,7 @@ fn clusters_are_disabled_and_a_frame_merges() {
     merge::<Cut>(None);
 }
 
-/// Canary: [`merge`] by somebody who does not wait.
+/// Canary: [`merge`] by a thread that does not wait.
 #[test]
 #[should_panic(expected = "I-")]
 fn canary_merge() {
@@ -220,7 +220,7 @@ fn a_drain_merges_what_was_skipped() {
     drain::<Cut>(None);
 }
 
-/// Canary: [`drain`] by somebody who does not wait.
+/// Canary: [`drain`] by a thread that does not wait.
 #[test]
 #[should_panic(expected = "a held block can be freed: DoubleFree")]
 fn canary_drain() {
@@ -251,7 +251,7 @@ fn compaction_merges_what_was_skipped() {
     compact::<Cut>(Some(4));
 }
 
-/// Canary: [`compact`] by somebody who does not wait.
+/// Canary: [`compact`] by a thread that does not wait.
 #[test]
 #[should_panic(expected = "a held block can be freed: DoubleFree")]
 fn canary_compact() {

@@ -125,7 +125,7 @@ fn this_node_without_the_zone<S: Policy>() {
     });
 }
 
-/// Frees go to the zone they are from, whoever frees them.
+/// Frees go to the zone they are from, whichever CPU frees them.
 fn frees_go_home<S: Policy>() {
     with::<S>(|world| {
         let allocator = &world.allocator;
@@ -191,7 +191,7 @@ macro_rules! on_presets {
 
 with_presets!(on_presets);
 
-/// A zone limit that no zone fits is nobody's cache, however many CPUs there are: not even that
+/// A zone limit that no zone fits leads to no cache, however many CPUs there are: not even that
 /// of a CPU whose cache is as far along as the number that stands for no zone.
 #[test]
 fn a_limit_without_zones_is_no_cpus_home() {

@@ -37,7 +37,7 @@ mod more {
     }
 
     /// The high-atomic reserve took the first pageblock of a larger block only; when it gave
-    /// that back, the pageblocks became free buddies that nobody merged (I-5).
+    /// that back, the pageblocks became free buddies that stayed unmerged (I-5).
     #[test]
     fn large_urgent_blocks() {
         for order in 3..=10 {

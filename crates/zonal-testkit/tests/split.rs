@@ -85,7 +85,7 @@ enum Step {
         ty: usize,
         count: usize,
     },
-    /// So many of those that are out, from one of them on, on a CPU.
+    /// Some of those that are out, from one of them on, on a CPU.
     Free {
         cpu: u32,
         nth: usize,

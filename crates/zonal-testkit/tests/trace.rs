@@ -63,12 +63,12 @@ fn on_each_way<S: Sound>() {
         let order = Order::new(n).expect("an order");
         let request = Request::new(order).migrate(MigrateType::Movable);
         let pfn = handle.alloc_raw(&request).expect("memory");
-        // SAFETY: allocated just above, and nobody looks into it.
+        // SAFETY: allocated just above, and no code looks into it.
         unsafe { handle.free_raw(pfn, order) }.expect("it is allocated");
         let pfn = arena.alloc_raw(&request).expect("memory");
         // SAFETY: as above.
         unsafe { arena.free_raw(pfn, order) }.expect("it is allocated");
-        // SAFETY: the block is nobody's any more; a refused free changes nothing.
+        // SAFETY: the block has no owner any more; a refused free changes nothing.
         let again = unsafe { arena.free_raw(pfn, order) };
         assert!(again.is_err(), "freed twice");
     }
@@ -86,7 +86,7 @@ fn on_each_way<S: Sound>() {
 
     let mut frames = [Pfn::default(); 700];
     handle.alloc_bulk(&Request::frame(), &mut frames).expect("memory");
-    // SAFETY: allocated just above, and nobody looks into them.
+    // SAFETY: allocated just above, and no code looks into them.
     let freed = unsafe { handle.free_bulk(&frames) };
     assert_eq!(freed.refused, 0);
     let events = told();
@@ -117,7 +117,7 @@ fn fallbacks<S: Sound>() {
     assert_eq!(alloc_migrate, MigrateType::Unmovable);
     assert_eq!(fallback_migrate, MigrateType::Movable);
     assert!(change_ownership, "all of the pageblock was free");
-    // SAFETY: allocated above, and nobody looks into it.
+    // SAFETY: allocated above, and no code looks into it.
     unsafe { arena.free_raw(pfn, Order::ZERO) }.expect("it is allocated");
     check_turns(&[events, told()].concat());
 }
@@ -139,7 +139,7 @@ fn a_refused_request_and_what_is_not_on_are_not_told() {
     assert_eq!(count(&events, Point::Alloc), all.len());
     Keep::emit(Point::LruActivate, || unreachable!("not on"));
     for pfn in all {
-        // SAFETY: allocated above, and nobody looks into it.
+        // SAFETY: allocated above, and no code looks into it.
         unsafe { arena.free_raw(pfn, Order::MAX) }.expect("it is allocated");
     }
     check_turns(&[events, told()].concat());

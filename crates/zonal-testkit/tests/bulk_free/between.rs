@@ -165,7 +165,7 @@ fn ranges_are_busy<S: Policy>() {
     assert_eq!(direct, 0);
 }
 
-/// Nobody's page to move: the host is not asked, and compaction comes to an end.
+/// A prepared page is not one to move: the host is not asked, and compaction comes to an end.
 fn compaction_passes_by<S: Policy>() {
     between::<S>(|world, list| {
         let allocator = &world.allocator;

@@ -23,7 +23,7 @@ enum Step {
     Free(usize),
     /// A held frame goes to the list, merging.
     FreeMerged(usize),
-    /// So many held frames go to the list in batches.
+    /// This many held frames go to the list in batches.
     FreeMany(usize),
     /// One frame is taken, with a refill; the rest of the refill goes back.
     Take,

@@ -99,11 +99,11 @@ macro_rules! broken_wait {
 }
 
 broken_wait!(
-    /// Planted bug: nobody waits.
+    /// Planted bug: no CPU waits.
     NeverWaits, || false
 );
 broken_wait!(
-    /// Planted bug: whoever scans a pageblock or disables clusters waits, whoever merges a
-    /// single frame does not.
+    /// Planted bug: a CPU that scans a pageblock or disables clusters waits, one that merges
+    /// a single frame does not.
     MergesAtOnce, || !MERGES.with(Cell::get)
 );

@@ -88,8 +88,8 @@ impl Ledger {
     /// Enters a block that was just handed out.
     ///
     /// # Panics
-    /// If a frame of it is held by somebody (I-3), or was let go by somebody whose writes this
-    /// thread does not see.
+    /// If a frame of it is held by a thread (I-3), or was let go by one whose writes this thread
+    /// does not see.
     pub(crate) fn took(&self, pfn: Pfn, order: Order) {
         for at in frames_of(pfn, order) {
             assert!(!std::mem::replace(&mut self.held.borrow_mut()[at], true), "I-3: {at} twice");
@@ -118,7 +118,7 @@ impl<P: Platform + Default + 'static, S: Policy> World<P, S> {
     pub(crate) fn new(plan: &'static Plan) -> Rc<Self> {
         let tables = NonNull::from(Box::leak(Box::new(HeapTables::<P, S>::new(plan).unwrap())));
         // SAFETY: the box was leaked above and is freed only by `drop`, which ends the
-        // allocator first; nobody else has the pointer. The lifetime made up here goes no
+        // allocator first; no other code has the pointer. The lifetime made up here goes no
         // further than the field `allocator`, which is lent out for a borrow of the world.
         let borrowed: &'static mut HeapTables<P, S> = unsafe { &mut *tables.as_ptr() };
         let built = Allocator::new(P::default(), plan, borrowed.storage());
@@ -226,7 +226,7 @@ impl<P: Platform, S: Policy> World<P, S> {
         self.give_block(pfn, Order::ZERO);
     }
 
-    /// Allocates so many movable frames on `cpu`, for the start of a model.
+    /// Allocates `frames` movable frames on `cpu`, for the start of a model.
     ///
     /// # Panics
     /// If there are not that many.

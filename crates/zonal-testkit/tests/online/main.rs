@@ -144,7 +144,7 @@ fn frames(start: u64, frames: u64, kind: RegionKind, node: u8) -> Region {
 }
 
 /// A CPU begins at its own instance as soon as that has memory, and at the next in the ring
-/// before; zones without memory are in nobody's way.
+/// before; zones without memory are in no request's way.
 fn homes<S: Policy>() {
     with::<S>(|world| {
         let allocator = &world.allocator;

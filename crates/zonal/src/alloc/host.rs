@@ -1,14 +1,4 @@
-//! What the allocator asks of its host beyond the [`Platform`]: zeroed frames, frames given back,
-//! pages moved.
-//!
-//! Every callback has a default that does nothing or refuses, so a host implements what it can do.
-//! None is called with a lock of the allocator held (I-7).
-//!
-//! ```
-//! use zonal::Host;
-//! use zonal::platform::single::SingleThread;
-//! assert!(!SingleThread.can_migrate(), "nothing to move pages with");
-//! ```
+//! What the allocator calls its host back for: [`Host`].
 
 use super::allocator::Allocator;
 use super::slow_path::Shortage;
@@ -18,7 +8,17 @@ use crate::policy::Policy;
 use crate::types::migration::{CannotZero, Immovable, Migration};
 use crate::types::units::{Order, Pfn, ZoneId};
 
-/// A platform with the callbacks of an allocator: see the [module](self).
+/// A platform with the callbacks of an allocator: what it asks of its host beyond the
+/// [`Platform`], that is zeroed frames, frames given back, pages moved.
+///
+/// Every callback has a default that does nothing or refuses, so a host implements what it can do.
+/// None is called with a lock of the allocator held (I-7).
+///
+/// ```
+/// use zonal::Host;
+/// use zonal::platform::single::SingleThread;
+/// assert!(!SingleThread.can_migrate(), "nothing to move pages with");
+/// ```
 pub trait Host: Platform {
     /// Fills a block that was just allocated, and that no other code knows of, with zero bytes.
     ///

@@ -7,7 +7,7 @@
 //! explains itself. Compaction is for more than one frame. No step holds a lock while the next begins (I-7).
 //!
 //! ```
-//! use zonal::slowpath::Shortage;
+//! use zonal::slow_path::Shortage;
 //! fn wanted(shortage: &Shortage) -> u64 { shortage.request.order().frames() }
 //! ```
 

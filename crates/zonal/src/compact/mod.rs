@@ -1,7 +1,7 @@
 //! Compaction: a block of a wanted order is made by moving what is in its way elsewhere.
 //!
 //! A *migrate scanner* goes up through a zone and finds allocated blocks, a *free scanner* goes
-//! down and finds free frames; the host's [`migrate`](crate::platform::Platform::migrate) moves
+//! down and finds free frames; the host's [`migrate`](crate::Host::migrate) moves
 //! the one to the other, or refuses. Which part is evacuated next is a policy,
 //! [`Compact`]; the mechanism is that of Linux 4.16:
 //!
@@ -123,7 +123,7 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
     /// [stay ahead](Compact::STAYS_AHEAD), it has no such block at all. After
     /// [`Success`](CompactOutcome::Success) and [`PartialSkipped`](CompactOutcome::PartialSkipped)
     /// there may be more to do; after anything else it can rest until it is
-    /// [woken](crate::platform::Platform::wake_compaction). The host is asked to move at most
+    /// [woken](crate::Host::wake_compaction). The host is asked to move at most
     /// 4096 frames in one call.
     pub fn compact_in_background(&self, order: Order) -> CompactOutcome {
         let outcome = self.compact_worst(order);

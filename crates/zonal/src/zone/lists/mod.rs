@@ -1,8 +1,8 @@
 //! Free memory on buddy lists, by order and migrate type, as Linux keeps it.
 //!
 //! Everything here is guarded by the zone lock; what may be done with it held are methods of
-//! [`ListGuard`]. Two policies are the lists' own: when buddies are merged ([`merge`]), and whether
-//! single frames belong to the clusters of the 2018 series ([`clusters`]).
+//! `ListGuard`, the zone lock's guard. Two policies are the lists' own: when buddies are merged
+//! ([`merge`]), and whether single frames belong to the clusters of the 2018 series ([`clusters`]).
 
 mod batch;
 mod buddy;
