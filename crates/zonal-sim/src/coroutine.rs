@@ -20,8 +20,8 @@ thread_local! {
     static RUNNING: Cell<*const Suspender> = const { Cell::new(core::ptr::null()) };
 }
 
-/// Others go on; returns when the schedule comes back to this CPU. Whoever calls this has put
-/// the CPU into the schedule, or has left it where somebody will find and wake it.
+/// Others go on; returns when the schedule comes back to this CPU. The caller has put
+/// the CPU into the schedule, or has left it where another CPU will find and wake it.
 pub(crate) fn switch() {
     let running = RUNNING.get();
     assert!(!running.is_null(), "only a virtual CPU can wait");
@@ -68,7 +68,7 @@ struct Crew(Vec<Coroutine<(), (), ()>>);
 
 impl Drop for Crew {
     fn drop(&mut self) {
-        // From here on nobody waits for anybody: what an unwound stack drops finds no CPU.
+        // From now on no CPU waits for another: what an unwound stack drops finds no CPU.
         let holding = engine::with(|engine| {
             engine.current = None;
             engine.cpus.iter().map(|cpu| cpu.holding).collect::<Vec<_>>()

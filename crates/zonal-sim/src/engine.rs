@@ -24,7 +24,7 @@ thread_local! {
 /// they do touches: 5,000 cycles.
 const LOOKAHEAD: Ticks = Ticks(5_000 * Ticks::PER_CYCLE);
 
-/// After so long even a CPU with nobody beside it comes back to whoever measures: 50,000 cycles.
+/// After this long even a CPU with no other beside it comes back to the stopwatch: 50,000 cycles.
 const LONGEST_TURN: Ticks = Ticks(50_000 * Ticks::PER_CYCLE);
 
 /// An access to a line.
@@ -254,7 +254,7 @@ impl Engine {
         self.switches(clock, holding, false)
     }
 
-    /// The rest of [`touch`](Self::touch) where somebody else touched the line meanwhile.
+    /// The rest of [`touch`](Self::touch) where another core touched the line meanwhile.
     #[inline(never)]
     fn touch_other(&mut self, cpu: usize, address: usize, write: bool) -> bool {
         let Some(Place { line, class }) = self.space.place(address) else { return false };
@@ -264,7 +264,7 @@ impl Engine {
         self.switches(clock, holding, matches!(met, Served::Near | Served::Far))
     }
 
-    /// Whether others should go on before an access of a CPU, which meets somebody's line or not.
+    /// Whether others should go on before an access of a CPU, which meets another's line or not.
     #[inline]
     fn switches(&mut self, clock: Ticks, holding: u32, meeting: bool) -> bool {
         self.schedule.switches_at(meeting, clock, LOOKAHEAD)

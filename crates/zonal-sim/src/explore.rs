@@ -42,11 +42,11 @@ pub const MAX_CPUS: u32 = 8;
 pub struct Options {
     /// The seed of the schedule.
     pub seed: u64,
-    /// At an access another CPU goes on with a probability of so many in 1024: 1 to 1024.
+    /// At an access another CPU goes on with this probability in 1024: 1 to 1024.
     pub switch_in_1024: u32,
     /// A CPU that rarely goes on: the others overtake it many times, wherever it is.
     pub slow: Option<u32>,
-    /// After so many accesses [`stopped`] says so; after as many again the run is given up.
+    /// After this many accesses [`stopped`] says so; after as many again the run is given up.
     pub accesses: u64,
 }
 
@@ -88,7 +88,7 @@ pub enum ExploreError {
         /// Who they are.
         waiting: Vec<u32>,
     },
-    /// Somebody waits in a loop for what does not come, or goes round in circles.
+    /// A CPU waits in a loop for what does not come, or goes round in circles.
     #[error("no end: the virtual CPUs {running:?} still run after {accesses} accesses")]
     Endless {
         /// Who has not returned.
@@ -154,7 +154,7 @@ pub fn yield_now() {
     coroutine::pause();
 }
 
-/// Runs `f` while nobody else goes on, whatever it accesses. For checks when no other virtual CPU
+/// Runs `f` while no other CPU goes on, whatever it accesses. For checks when no other virtual CPU
 /// is inside of what is checked: `f` must not wait for one.
 ///
 /// # Panics

@@ -25,7 +25,7 @@ pub(crate) trait Host {
     fn migrate(&self, page: &Migration) -> Result<(), Immovable>;
 }
 
-/// Where a host gives frames back that it reclaims in somebody else's request.
+/// Where a host gives frames back that it reclaims in another task's request.
 pub(crate) trait Frames {
     /// Frees single frames.
     fn free(&self, frames: &[Pfn]);

@@ -88,9 +88,9 @@ struct Line {
 
 /// There is no core of that number.
 const NOBODY: u8 = u8::MAX;
-/// Nobody has it besides the core that touched it last.
+/// No core has it besides the one that touched it last.
 const ALONE: u32 = 0;
-/// From here on `others` is the number of a set.
+/// From this on `others` is the number of a set.
 const FIRST_SET: u32 = 1 << 8;
 
 impl Line {
@@ -98,7 +98,7 @@ impl Line {
     const NEW: Self = Self { stamp: 0, socket_stamp: 0, others: ALONE, last: NOBODY, dirty: false };
 }
 
-/// The cores that have a line, where they are more than two. Few lines have so many.
+/// The cores that have a line, where they are more than two. Few lines have more.
 #[derive(Default)]
 struct Sets {
     sets: Vec<u128>,
@@ -214,7 +214,7 @@ impl Lines {
     /// Adds `count` lines that no cache has; returns the number of the first.
     ///
     /// # Panics
-    /// If the host has no room for so many, 16 bytes each.
+    /// If the host has no room for `count` more, 16 bytes each.
     pub fn grow(&mut self, count: usize) -> usize {
         self.try_grow(count).unwrap_or_else(|error| panic!("{error}"))
     }
@@ -262,8 +262,8 @@ impl Lines {
         }
     }
 
-    /// The usual access: a core touches a line again that nobody else has touched since, and
-    /// needs nobody else's leave. Otherwise nothing happens, and [`serve`](Self::serve) it is.
+    /// The usual access: a core touches a line again that no other has touched since, and
+    /// needs no other's leave. Otherwise nothing happens, and [`serve`](Self::serve) it is.
     #[inline]
     pub(crate) fn again(&mut self, line: usize, core: u8, write: bool) -> bool {
         let own = &self.cores[usize::from(core)];

@@ -2,10 +2,10 @@
 //!
 //! The next CPU is the one with the smallest clock, so CPUs come to a lock in the order of their
 //! arrival. One that holds it runs to the end of its hold without a break, if it waits for
-//! nobody, and leaves the time when the lock became free; whoever comes before that time waits
-//! until then. A holder that does wait for somebody keeps the lock, and those who come meanwhile
-//! queue. Either way the lock is had in the order of arrival, each time for the price of its
-//! line, and of the first lines of what it guards.
+//! no other CPU, and leaves the time when the lock became free; a CPU that comes before that time
+//! waits until then. A holder that does wait for another keeps the lock, and those who come
+//! meanwhile queue. Either way the lock is had in the order of arrival, each time for the price of
+//! its line, and of the first lines of what it guards.
 
 use crate::coroutine;
 use crate::engine::{self, Access, Engine};
@@ -77,7 +77,7 @@ impl Drop for Held<'_> {
     }
 }
 
-/// Somebody is in a slot, until this is dropped.
+/// A CPU is in a slot, until this is dropped.
 pub(crate) struct Stay<'a>(&'a State);
 
 impl Drop for Stay<'_> {
@@ -87,7 +87,7 @@ impl Drop for Stay<'_> {
 }
 
 impl State {
-    /// Whether somebody holds it at the time of the CPU that asks.
+    /// Whether a CPU holds it at the time of the one that asks.
     pub(crate) fn busy(&self) -> bool {
         let now = engine::with_cpu(|engine, cpu| *engine.clock(cpu));
         self.held.get() || now.is_some_and(|now| now < self.free_at.get())
@@ -104,7 +104,7 @@ impl State {
         self.enter(arrived, guarded)
     }
 
-    /// Takes the lock if nobody has it.
+    /// Takes the lock if no CPU has it.
     pub(crate) fn try_acquire(&self, guarded: impl Iterator<Item = usize>) -> Option<Held<'_>> {
         let arrived = self.arrive();
         if self.busy() {
@@ -126,7 +126,7 @@ impl State {
         Stay(self)
     }
 
-    /// The same if nobody is inside.
+    /// The same if no CPU is inside.
     pub(crate) fn try_stay(&self) -> Option<Stay<'_>> {
         (!self.held.replace(true)).then(|| Stay(self))
     }
@@ -190,7 +190,7 @@ impl State {
             let now = *engine.clock(cpu);
             let (number, _) = self.known(engine);
             engine.cpus[cpu].holding = engine.cpus[cpu].holding.saturating_sub(1);
-            // A random schedule knows no time, only whether somebody is inside.
+            // A random schedule knows no time, only whether a CPU is inside.
             self.free_at.set(if engine.schedule.is_random() { Ticks::default() } else { now });
             engine.measured.hold(&Hold {
                 number,

@@ -109,7 +109,7 @@ fn without_others_nobody_waits() {
     assert!(seen.locks[0].held > 0 && seen.ends[0] > seen.locks[0].held);
 }
 
-/// Whoever only tries finds the lock taken as long as its holder is in it, by the clock.
+/// A CPU that only tries finds the lock taken as long as its holder is in it, by the clock.
 #[test]
 fn a_try_goes_by_the_clock() {
     let lock = lock();

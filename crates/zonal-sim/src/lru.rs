@@ -45,10 +45,10 @@ struct Link {
 const NOBODY: u32 = u32::MAX;
 
 impl Lru {
-    /// Empty lists for the pages of a machine with so many sockets and CPUs.
+    /// Empty lists for the pages of a machine with the sockets and CPUs given.
     ///
     /// # Errors
-    /// [`SimError::Build`] if this computer has no room for the links of so many pages.
+    /// [`SimError::Build`] if this computer has no room for the links of all pages.
     pub(crate) fn new(
         kernel: &Kernel,
         kind: LruLock,

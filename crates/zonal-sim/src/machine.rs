@@ -113,7 +113,7 @@ pub struct Cost {
     pub locked: f64,
     /// The instructions around one access to the allocator's metadata.
     pub access: f64,
-    /// The instructions to take and release a lock that nobody else wants, beyond its line.
+    /// The instructions to take and release a lock that no other CPU wants, beyond its line.
     pub lock: f64,
     /// Disabling and enabling interrupts.
     pub irq_toggle: f64,
@@ -218,7 +218,7 @@ impl Topology {
         self.frames() / u64::from(self.sockets.max(1))
     }
 
-    /// How many of so many tasks may be on one socket.
+    /// How many of `tasks` tasks may be on one socket.
     pub(crate) fn on_one_socket(&self, tasks: u32) -> u64 {
         u64::from(tasks.min(self.cpus() / u32::from(self.sockets)))
     }
@@ -235,9 +235,9 @@ impl Topology {
 }
 
 impl Clock {
-    /// How fast a core of a socket runs in which so many cores are busy, its own included, as a
-    /// multiple of the nominal frequency; a busy hardware thread makes its core busy. Nobody
-    /// busy counts as one. Constant time.
+    /// How fast a core runs in a socket with `busy_cores_of_socket` busy cores, its own included,
+    /// as a multiple of the nominal frequency; a busy hardware thread makes its core busy. None
+    /// counts as one. Constant time.
     ///
     /// ```
     /// let machine = zonal_sim::machine::builtin("broadwell_2s_40cpu").expect("it is built in");
@@ -261,12 +261,12 @@ impl Clock {
         time.exact_cycles() / self.nominal_ghz
     }
 
-    /// The time of so many seconds.
+    /// The time of `seconds`.
     pub(crate) fn of_seconds(&self, seconds: f64) -> Ticks {
         Ticks::from_cycles(seconds * self.nominal_ghz * 1e9)
     }
 
-    /// The time of so many milliseconds.
+    /// The time of `ms` milliseconds.
     pub(crate) fn of_ms(&self, ms: f64) -> Ticks {
         Ticks::from_cycles(ms * self.nominal_ghz * 1e6)
     }

@@ -68,7 +68,7 @@ impl Platform for Sim {
         if waits.is_some() {
             coroutine::switch();
         } else {
-            // While the stacks of a broken run are unwound nobody else runs: better to abort.
+            // While the stacks of a broken run are unwound no other CPU runs: better to abort.
             assert!(!std::thread::panicking(), "waits for a CPU that will never go on");
         }
     }

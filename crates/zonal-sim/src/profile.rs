@@ -88,7 +88,7 @@ impl Measured {
     /// A lock was released.
     pub(crate) fn hold(&mut self, hold: &Hold) {
         // Exploring puts one allocator on a machine after the other: its locks have the numbers that
-        // the first gave them, and nobody reads a profile there.
+        // the first gave them, and no caller reads a profile there.
         let Some(count) = self.locks.get_mut(hold.number as usize) else { return };
         count.taken += 1;
         count.contended += u64::from(hold.contended);

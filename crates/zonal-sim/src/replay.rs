@@ -2,7 +2,7 @@
 //!
 //! A [`Script`] is made step by step in the order of the trace. A free names the allocation whose
 //! block it frees, and that comes before it in the trace; so if each CPU does its steps in their
-//! order and a free waits for its allocation, somebody can always go on: whoever is at the
+//! order and a free waits for its allocation, one CPU can always go on: the one at the
 //! earliest step of the trace.
 //!
 //! ```
@@ -177,7 +177,7 @@ mod tests {
         for threads in 1..8 {
             let folded = script.folded(threads);
             assert_eq!(folded.len(), threads.min(5));
-            // Whoever is at the earliest step can always go on.
+            // The CPU at the earliest step can always go on.
             let mut next = vec![0; folded.len()];
             let mut there = vec![false; script.blocks()];
             for at in 0..script.steps() as u32 {

@@ -56,7 +56,7 @@ pub enum LruLock {
     Node,
     /// One for each CPU's pages: what a fix would do.
     Split,
-    /// None: each CPU lists its own pages, and nobody takes or waits for a lock.
+    /// None: each CPU lists its own pages, and none takes or waits for a lock.
     None,
 }
 

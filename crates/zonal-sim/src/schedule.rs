@@ -12,7 +12,7 @@ pub(crate) enum Schedule {
     Random(Random),
 }
 
-/// How often a slow CPU is passed over when it is drawn: all but one in so many times.
+/// How often a slow CPU is passed over when it is drawn: all but one in this many times.
 const SLOWNESS: u32 = 64;
 
 /// Random choices, and what was chosen so far.
@@ -26,7 +26,7 @@ pub(crate) struct Random {
     left: u64,
     budget: u64,
     late: bool,
-    /// Nobody else goes on.
+    /// No other CPU goes on.
     quiet: bool,
     /// A hash of all choices.
     trace: u64,
@@ -50,7 +50,7 @@ impl Random {
         self.late && self.left == 0
     }
 
-    /// From now on nobody else goes on, or others do again; how it was before.
+    /// From now on no other CPU goes on, or others do again; how it was before.
     pub(crate) const fn set_quiet(&mut self, quiet: bool) -> bool {
         core::mem::replace(&mut self.quiet, quiet)
     }
@@ -85,7 +85,7 @@ impl Random {
             assert!(self.quiet, "no end after {} accesses", self.budget);
             return false;
         }
-        // At the end whoever runs stops, even if there is nobody else.
+        // At the end the CPU that runs stops, even if there is no other.
         self.left == 0 || !self.ready.is_empty() && self.dice.u32(..1024) < self.switch_in_1024
     }
 }

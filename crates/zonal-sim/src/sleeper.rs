@@ -12,7 +12,7 @@ pub(crate) struct Sleeper {
 }
 
 impl Sleeper {
-    /// The CPU that runs sleeps until it is woken. Whoever calls this has looked, without a
+    /// The CPU that runs sleeps until it is woken. The caller has looked, without a
     /// pause since, that there is nothing to do.
     pub(crate) fn sleep(&self) {
         let sleeps = engine::with_cpu(|_, cpu| self.cpu.set(Some(cpu)));
@@ -21,7 +21,7 @@ impl Sleeper {
         }
     }
 
-    /// Wakes it, if it sleeps; it goes on `after` from now, by the clock of whoever wakes.
+    /// Wakes it, if it sleeps; it goes on `after` from now, by the clock of the CPU that wakes it.
     pub(crate) fn wake(&self, after: Ticks) {
         let Some(sleeping) = self.cpu.take() else { return };
         engine::with(|engine| {

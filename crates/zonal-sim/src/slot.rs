@@ -31,7 +31,7 @@ impl<T> SimSlot<T> {
         }
     }
 
-    /// What an entry costs, whoever enters.
+    /// What an entry costs, whichever CPU enters.
     fn charge(&self) {
         engine::with_cpu(|engine, cpu| {
             let entry = engine.slot_entry;

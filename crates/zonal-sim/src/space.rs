@@ -12,7 +12,7 @@ use core::num::NonZeroU32;
 pub(crate) enum Layout {
     /// As they lie in the host's memory.
     Packed,
-    /// Every item of so many bytes on lines of its own, beginning with that of the number
+    /// Every item of `item` bytes on lines of its own, beginning with that of the number
     /// `first + index * stride`: metadata of a frame in the frame's `struct page`.
     Spread {
         /// Bytes of an item: a power of two.
@@ -29,7 +29,7 @@ pub(crate) enum Layout {
 pub(crate) enum Home {
     /// In equal parts on all sockets, in the order of addresses.
     Divided,
-    /// On that of whoever asks: per-CPU memory.
+    /// On that of the CPU that asks: per-CPU memory.
     Local,
     /// On one socket.
     Socket(u8),
@@ -80,7 +80,7 @@ impl Range {
         address.wrapping_sub(self.start) < self.bytes
     }
 
-    /// The line of what lies so many bytes from the start.
+    /// The line of what lies `offset` bytes from the start.
     fn line(&self, offset: usize) -> usize {
         self.first + (offset >> self.item_log2) * self.stride
     }
@@ -153,8 +153,8 @@ impl Space {
         }
     }
 
-    /// The frames that a word leads to, each half of it to one, with their lines: whoever reads a
-    /// link goes there next. None if the word is not a link.
+    /// The frames that a word leads to, each half of it to one, with their lines: a CPU that reads
+    /// a link goes there next. None if the word is not a link.
     #[inline]
     pub(crate) fn prefetch_linked(&self, address: usize, word: u64) -> Option<(usize, usize)> {
         let links = self.links.as_ref().filter(|links| links.contains(address))?;

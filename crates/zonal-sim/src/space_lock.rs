@@ -11,7 +11,7 @@ use crate::ticks::Ticks;
 use core::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 
-/// How somebody holds the lock or wants to.
+/// How a CPU holds the lock or wants to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mode {
     Read,
@@ -68,7 +68,7 @@ impl SpaceLock {
         lock
     }
 
-    /// Runs `f` with the lock held. A panic ends the whole run, so nobody needs the lock after it.
+    /// Runs `f` with the lock held. A panic ends the whole run, so no CPU needs the lock after it.
     pub(crate) fn with<R>(&self, mode: Mode, f: impl FnOnce() -> R) -> R {
         let (coming, slept) = self.acquire(mode);
         let since = engine::now();
@@ -144,7 +144,7 @@ impl SpaceLock {
         }
     }
 
-    /// Leaves the lock to whoever may have it now. Returns what its line took.
+    /// Leaves the lock to the CPUs that may have it now. Returns what its line took.
     fn release(&self, mode: Mode) -> Paid {
         let paid = self.pay();
         match mode {

@@ -13,7 +13,7 @@ use zonal::{AllocError, MigrateType, Order, Pfn, Request};
 const LINES_A_FRAME: u32 = 64;
 /// Pages that unmapping collects before it flushes the TLB and frees them.
 const GATHER: usize = 512;
-/// So many pages before it comes to one, whoever has a list of them tells the host.
+/// This many pages before it comes to one, a task with a list of them tells the host.
 const SOON: usize = 8;
 
 /// The `struct page` of each frame.
@@ -122,7 +122,7 @@ pub(crate) fn stream(lines: u32) {
     engine::with_cpu(|engine, cpu| engine.stream(cpu, lines));
 }
 
-/// Nobody needs the CPU for a while: its clock goes on, at no speed of its own.
+/// No task needs the CPU for a while: its clock goes on, at no speed of its own.
 pub(crate) fn idle(time: Ticks) {
     engine::with_cpu(|engine, cpu| *engine.clock(cpu) += time);
     coroutine::pause();
@@ -148,8 +148,8 @@ pub(crate) fn count_taken(frames: i64) {
     engine::with(|engine| engine.taken += frames);
 }
 
-/// Runs `f`, which allocates or frees so many blocks and takes so many frames, or gives them back,
-/// with its waiting put down to `phase`.
+/// Runs `f`, which allocates or frees `blocks` blocks and takes `frames` frames, or gives them back
+/// (below 0), with its waiting put down to `phase`.
 pub(crate) fn during<R>(phase: Phase, blocks: u64, frames: i64, f: impl FnOnce() -> R) -> R {
     let before = engine::with(|engine| {
         engine.taken += frames;
@@ -231,7 +231,7 @@ impl Task<'_> {
         Ok(pfn)
     }
 
-    /// The same by whoever lists the page himself.
+    /// The same for a caller that lists the page itself.
     pub(crate) fn fault_unlisted(&mut self) -> Result<Pfn, Box<AllocError>> {
         coroutine::pause_if_early();
         spend(self.work.fault);
@@ -290,7 +290,7 @@ impl Task<'_> {
         }
     }
 
-    /// Takes pages that nobody maps any more off the LRU lists and frees them.
+    /// Takes pages that no process maps any more off the LRU lists and frees them.
     pub(crate) fn release(&mut self, frames: &[Pfn], order: Order) {
         if order > Order::ZERO {
             // Linux takes each larger page off its list and frees it by itself.

@@ -282,7 +282,7 @@ mod tests {
     use crate::run::Workload as Name;
     use zonal::{Order, Request};
 
-    /// Takes a frame, and so many that nobody counts.
+    /// Takes a frame, and as many uncounted ones as it says.
     struct Leak(u64, Option<&'static str>);
 
     impl Workload for Leak {

@@ -66,7 +66,7 @@ fn every_preset_faults_pages_and_loses_no_time() {
             assert!(lock.contended <= lock.taken && lock.taken > 0, "{name}: {lock:?}");
             assert!((lock.contended == 0) == (lock.waited == 0), "{name}: {lock:?}");
             assert!(lock.transferred <= lock.waited + lock.held, "{name}: {lock:?}");
-            // Nobody is in a lock with somebody else: holds end within the window, but for the
+            // No CPU is in a lock with another: holds end within the window, but for the
             // last one of each CPU. Readers of an address space are.
             let at_once = if lock.class == "space" { 8.0 } else { 1.0 };
             assert!(lock.held as f64 <= at_once * window * 1.01, "{name}: {lock:?}, of {window}");
@@ -127,7 +127,7 @@ fn alone_nobody_waits() {
     assert!(run.lines.iter().all(|class| (class.near, class.far) == (0, 0)), "one core");
 }
 
-/// What the profile calls a lock is where it is, whoever took it first.
+/// What the profile calls a lock is where it is, whichever CPU took it first.
 #[test]
 fn locks_are_counted_within_their_class() {
     let machine = machine::builtin("skylake_2s_112cpu").expect("it is built in");

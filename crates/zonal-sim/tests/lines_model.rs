@@ -105,7 +105,7 @@ fn every_access_is_served_as_by_the_model() {
             for _ in 0..dice.u32(1..4) {
                 let write = dice.usize(..one_write_in) == 0;
                 let served = lines.access(line * APART, core as u8, write, home as u8);
-                // The model has no prefetcher: it helps whoever fetches a line again at once.
+                // The model has no prefetcher: it helps a core that fetches a line again at once.
                 let modelled = model.access(line, core, write, home);
                 let streamed = served == Served::Streamed
                     && !matches!(modelled, Served::Near | Served::Far | Served::Private);

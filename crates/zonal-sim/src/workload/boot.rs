@@ -32,12 +32,12 @@ use zonal::{MigrateType, Order, Pfn, Request};
 const RAM_DISK: usize = 12_288;
 /// Slab blocks of drivers and early kernel objects.
 const DRIVERS: usize = 8_192;
-/// One of these blocks in so many is a buffer that is freed when its driver is up.
+/// One of these blocks in this many is a buffer that is freed when its driver is up.
 const BUFFER_ONE_IN: usize = 4;
 /// Processes: as many as make the per-CPU lists give back about as often as in the source, whose
 /// number of calls is given and not predicted.
 const PROCESSES: usize = 225;
-/// File pages that are read ahead by nobody's page fault: 160 MiB.
+/// File pages that are read ahead, in no process's page fault: 160 MiB.
 const READ: usize = 40_960;
 /// File pages to a block of dentries and inodes.
 const PAGES_PER_SLAB: usize = 16;

@@ -21,7 +21,7 @@
 //! - Scaling: 1 GiB of memory, and half of that in a quick run, instead of 4. Compaction of a zone takes
 //!   time in proportion to its memory, so times are shorter by up to that.
 //! - Not for machines of more than two sockets, since reclaim knows memory as a whole and no nodes,
-//!   nor for so many builders that their compilers fill memory alone.
+//!   nor for builders so numerous that their compilers fill memory alone.
 //! - Left out: pages under I/O or locked, swap, dirty pages that must be written before they
 //!   can be dropped, and pages isolated in batches (each is taken off its list alone).
 //!
@@ -169,7 +169,7 @@ impl Workload for HighAlloc {
     }
 }
 
-/// Requests for blocks in memory of so many frames.
+/// Requests for blocks in memory of `frames` frames.
 const fn requests(frames: u64) -> u64 {
     (frames >> Order::HUGE.get()) * SHARE as u64 / 100
 }
@@ -233,7 +233,7 @@ fn ask(mut task: Task<'_>, memory: &Memory, delay: Ticks) -> Asked {
     asked
 }
 
-/// What background reclaim and compaction do when somebody wakes them.
+/// What background reclaim and compaction do when a task wakes them.
 fn kernel_threads(allocator: &dyn AnyAllocator, memory: &Memory) {
     while !memory.is_over() {
         let reclaimed = memory.balance(allocator);

@@ -9,8 +9,8 @@
 //!   allocator: a constant of each machine. One fault in eight is a read into the page
 //!   cache, which stays until 4096 newer pages were read; page tables, stacks and slabs come
 //!   with it. See [`process`](super::process).
-//! - Scaling: a build takes minutes, a run is a stretch of it, of so many page faults. It begins
-//!   with the page cache full and processes at any point of their way. Counts of batches are
+//! - Scaling: a build takes minutes, a run is a stretch of it, of a number of page faults. It
+//!   begins with the page cache full and processes at any point of their way. Counts of batches are
 //!   those of the run with its warm-up; their shares can be compared with the source's.
 //! - Left out: the kernel's own work but for memory, waiting for the disk, other programs,
 //!   processes that move to another CPU (so a page is freed on the CPU that allocated it), and
@@ -30,12 +30,12 @@ use zonal::Order;
 
 /// Frames of each task: it uses 8300 on average (four compilers, its part of the cache, slabs),
 /// and many tasks seldom use more than that together. Little is free, as on a machine whose page
-/// cache has filled memory, so that what is allocated was freed before, by anybody.
+/// cache has filled memory, so that what is allocated was freed before, by any process.
 const FRAMES: u64 = 9_600;
-/// Frames for each task that hold files nobody reads any more, in largest blocks, from the first
-/// to the last moment: the machine of the source has a hundred times as much memory as the build
-/// uses. Their content is not simulated, but a zone is as large with them as the bounds expect
-/// that follow its size.
+/// Frames for each task that hold files no process reads any more, in largest blocks, from the
+/// first to the last moment: the machine of the source has a hundred times as much memory as the
+/// build uses. Their content is not simulated, but a zone is as large with them as the bounds
+/// expect that follow its size.
 const HELD: u64 = 16_384;
 /// Bursts of every task before the clock starts: a dozen processes come and go, so that lists
 /// and caches are as a build leaves them and no longer as memory was before it.

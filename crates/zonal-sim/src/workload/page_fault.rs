@@ -22,7 +22,7 @@ use zonal::{MigrateType, Order, Pfn, Request};
 
 /// Pages of a mapping.
 pub(crate) const MAPPED: usize = 32_768;
-/// The part of a cycle that maps, by time, where nobody waits.
+/// The part of a cycle that maps, by time, where no CPU waits.
 const MAPS: f64 = 0.7;
 /// Page faults to a page table: the mapping is dense.
 const FAULTS_PER_TABLE: usize = 512;
@@ -179,7 +179,7 @@ impl<'a> Process<'a> {
         self.unmap_free(self.mapped.len() - wanted);
     }
 
-    /// One page table in so many faults is new.
+    /// At one fault in [`FAULTS_PER_TABLE`] a page table is new.
     fn grow_table(&mut self) {
         if self.mapped.len().is_multiple_of(FAULTS_PER_TABLE) {
             let request = Request::frame().migrate(MigrateType::Unmovable);

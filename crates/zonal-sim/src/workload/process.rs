@@ -20,15 +20,15 @@ use zonal::{MigrateType, Order, Pfn, Request};
 /// What one kind of work does differently from another.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Mix {
-    /// One process in so many is small.
+    /// One process in this many is small.
     pub(crate) small_one_in: usize,
-    /// One page fault in so many reads a file.
+    /// One page fault in this many reads a file.
     pub(crate) cache_one_in: usize,
     /// Frames that a CPU's part of the page cache keeps.
     pub(crate) cache_frames: usize,
     /// Slab blocks of a CPU that live.
     pub(crate) slab_blocks: usize,
-    /// One process in so many never exits; 0: all do.
+    /// One process in this many never exits; 0: all do.
     pub(crate) stays_one_in: usize,
 }
 

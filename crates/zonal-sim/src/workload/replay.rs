@@ -107,7 +107,7 @@ impl<'s> Replay<'s> {
         if let Block::There(pfn) = block.get() {
             let order = self.script.order_of(step.block);
             block.set(Block::Was(pfn));
-            // Before it is given back: whoever gets it counts it again.
+            // Before it is given back: the task that gets it counts it again.
             self.live.set(self.live.get() - order.frames());
             task.give(&[pfn], order);
         }

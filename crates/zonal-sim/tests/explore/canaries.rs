@@ -1,4 +1,4 @@
-//! Planted bugs: each must be found within so many runs, by the same seeds that find nothing on
+//! Planted bugs: each must be found within a number of runs, by the same seeds that find nothing on
 //! sound parts; and what cannot go on must be told apart.
 
 use crate::host::{Parts, Sound, Watched};
@@ -209,7 +209,7 @@ fn a_deadlock_is_found() {
     assert!(found.is_some(), "some schedule takes both first locks first");
 }
 
-/// Somebody waits in a loop for what nobody does.
+/// A CPU waits in a loop for what no other does.
 #[test]
 fn a_wait_without_end_is_found() {
     let word = SimWord::new(0);

@@ -103,8 +103,8 @@ impl<'w, K: Parts, S: Policy> Cpu<'w, '_, '_, K, S> {
         Act::Alloc
     }
 
-    /// Enters the allocator. Also says how often others may have got in the way: 0 if nobody
-    /// else was inside all the time.
+    /// Enters the allocator. Also says how often others may have got in the way: 0 if no
+    /// other CPU was inside all the time.
     fn call<R>(&mut self, f: impl FnOnce(&mut Self) -> R) -> (R, u64) {
         self.call_for(1, f)
     }
@@ -249,7 +249,7 @@ impl<'w, K: Parts, S: Policy> Cpu<'w, '_, '_, K, S> {
         }
     }
 
-    /// Nobody else was inside, so what is free now was free, and had to be found (I-6).
+    /// No other CPU was inside, so what is free now was free, and had to be found (I-6).
     fn check_refused(&self, request: &Request, error: &AllocError) {
         let host = self.host();
         let owned = self.handle.as_ref().map(CpuHandle::cpu);
@@ -289,7 +289,7 @@ impl<'w, K: Parts, S: Policy> Cpu<'w, '_, '_, K, S> {
         (!self.state.held.is_empty()).then(|| self.state.held.swap_remove(at))
     }
 
-    /// Frees a block that is nobody's by now; it must be taken (I-4).
+    /// Frees a block that has no holder by now; it must be taken (I-4).
     fn give(&mut self, pfn: Pfn, order: Order) {
         self.say(|| format!("frees {pfn} (order {order})"));
         let (freed, _) = self.call(|cpu| match &mut cpu.handle {
@@ -428,7 +428,7 @@ impl<'w, K: Parts, S: Policy> Cpu<'w, '_, '_, K, S> {
         self.host().uncommit(names.len() as u64);
     }
 
-    /// Some frames of memory, whoever has them.
+    /// Some frames of memory, whichever CPU has them.
     fn anywhere(&mut self, most: u64, align: u64) -> core::ops::Range<Pfn> {
         let plan = self.allocator.plan();
         let start = self.state.dice.u64(..plan.frames()) / align * align;

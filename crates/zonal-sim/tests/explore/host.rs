@@ -124,14 +124,14 @@ pub(crate) struct Explored<K: Parts> {
     /// the way of others more than once counts as often.
     pub(crate) inside: Cell<u64>,
     pub(crate) calls: Cell<u64>,
-    /// Somebody has set pageblocks apart, or moves what is in them: what is free there is not
-    /// for everybody.
+    /// A CPU has set pageblocks apart, or moves what is in them: what is free there is not
+    /// for every request.
     pub(crate) apart: Cell<u32>,
     /// Frames that are out, or may be in the hands of a call that has not returned.
     committed: Cell<u64>,
     /// The most of them since each CPU's last [`commit`](Self::commit).
     peaks: RefCell<[u64; 8]>,
-    /// Refusals that were checked: nobody else was inside, or it does not matter (I-6).
+    /// Refusals that were checked: no other CPU was inside, or it does not matter (I-6).
     pub(crate) alone: Cell<u32>,
     pub(crate) among: Cell<u32>,
     hint: Cell<u32>,
@@ -145,7 +145,7 @@ impl<K: Parts> fmt::Debug for Explored<K> {
 }
 
 impl<K: Parts> Explored<K> {
-    /// Somebody asks for so many frames.
+    /// The running CPU asks for `frames` frames.
     pub(crate) fn commit(&self, frames: u64) {
         let committed = self.committed.get() + frames;
         self.committed.set(committed);
@@ -156,7 +156,7 @@ impl<K: Parts> Explored<K> {
         }
     }
 
-    /// So many did not come, or are back. Returns the peak since the CPU's last request.
+    /// `frames` frames did not come, or are back. Returns the peak since the CPU's last request.
     pub(crate) fn uncommit(&self, frames: u64) -> u64 {
         self.committed.set(self.committed.get() - frames);
         self.peaks.borrow().get(here()).copied().unwrap_or(u64::MAX)

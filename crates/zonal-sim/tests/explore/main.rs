@@ -1,7 +1,7 @@
 //! The allocator's own source on virtual CPUs under random schedules.
 //!
 //! A seed draws a swarm (preset, memory, CPUs, what they do and how often they are interrupted),
-//! and the schedule; every frame handed out is in a ledger, and whenever nobody is inside the
+//! and the schedule; every frame handed out is in a ledger, and whenever no CPU is inside the
 //! allocator, all checkers of the testkit run. A failing seed is printed with the command that
 //! runs it again, exactly.
 //!

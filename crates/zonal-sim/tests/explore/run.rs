@@ -28,9 +28,9 @@ const ACCESSES: u64 = 2_000_000;
 pub(crate) struct Ran {
     /// A hash of all choices of the schedule, and of all blocks handed out and moved.
     pub(crate) trace: u64,
-    /// Refusals that were checked because nobody else was inside (I-6).
+    /// Refusals that were checked because no other CPU was inside (I-6).
     pub(crate) alone: u32,
-    /// Refusals of single frames that were checked whoever was inside (I-6).
+    /// Refusals of single frames that were checked whichever CPU was inside (I-6).
     pub(crate) among: u32,
     /// Calls of the allocator.
     pub(crate) calls: u64,
@@ -193,7 +193,7 @@ fn by_one<K: Parts, S: Policy>(
     play(host, swarm, 0, vec![Box::new(|| host.ledger.check(f()))])
 }
 
-/// Nobody is in the allocator: everything must be as it should (I-1, I-2, I-5, I-7).
+/// No CPU is in the allocator: everything must be as it should (I-1, I-2, I-5, I-7).
 fn check<K: Parts, S: Policy>(world: &World<'_, Explored<K>, S>) -> Checked {
     let (allocator, host) = (&world.allocator, world.allocator.platform());
     check_faults(&host.faults())?;

@@ -10,7 +10,7 @@ use zonal_testkit::shape::Shape;
 pub(crate) enum Act {
     Alloc,
     Free,
-    /// Leaves a block for whoever collects it.
+    /// Leaves a block for the CPU that collects it.
     Post,
     /// Frees a block that another CPU has left.
     Collect,
@@ -107,7 +107,7 @@ pub(crate) struct Swarm {
     pub(crate) rounds: u32,
     /// Commands of each CPU in a round.
     pub(crate) commands: u32,
-    /// Others go on between two commands with a probability of so many in 8.
+    /// Others go on between two commands with this probability in 8.
     pub(crate) rests_in_8: u32,
     pub(crate) switch_in_1024: u32,
     pub(crate) slow: Option<u32>,
@@ -116,7 +116,7 @@ pub(crate) struct Swarm {
     pub(crate) orders: Vec<u8>,
     /// Numbers of the migrate types asked for.
     pub(crate) types: Vec<usize>,
-    /// Bits of `Ask::flags` that may be set, and how seldom: one request in so many; 0 is never.
+    /// Bits of `Ask::flags` that may be set, and how seldom: one request in `plain_in`; 0 is never.
     /// Others ask for any zone of any node.
     pub(crate) flags: u8,
     pub(crate) plain_in: u32,
@@ -142,7 +142,7 @@ fn some_of<T: Copy>(dice: &mut Rng, from: &[T]) -> Vec<T> {
 
 impl Swarm {
     /// A run in which a single frame may be refused only if none is free: whichever it is, it
-    /// would do, and nobody sets frames apart or holds some of his own.
+    /// would do, and no CPU sets frames apart or holds some of its own.
     pub(crate) fn single_frames(seed: u64) -> Self {
         let any = Self::new(seed);
         let shapes = [Shape::Scrap, Shape::Flat, Shape::Holes, Shape::TwoNodes, Shape::Blocks3];

@@ -39,7 +39,7 @@ pub(super) struct Slab {
 #[derive(Clone, Copy, Debug)]
 struct Page {
     pfn: Pfn,
-    /// On an LRU list, and nobody is moving it.
+    /// On an LRU list, and no CPU is moving it.
     movable: bool,
 }
 
@@ -76,7 +76,7 @@ impl Tables {
         number
     }
 
-    /// Takes out a page that nobody is moving.
+    /// Takes out a page that no CPU is moving.
     fn remove(&mut self, number: u32) -> Option<Pfn> {
         let Page { pfn, movable } = self.pages[number as usize];
         if !movable {
@@ -136,7 +136,7 @@ pub(super) struct Memory {
     work: Work,
     lru: Rc<Lru>,
     frames: u64,
-    /// Frames that nobody has, by this workload's own count.
+    /// Frames that no task has, by this workload's own count.
     free: Cell<u64>,
     /// The high watermark, in frames.
     high: u64,

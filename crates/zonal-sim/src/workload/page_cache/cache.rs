@@ -141,12 +141,12 @@ impl Cache {
         }
     }
 
-    /// So many streams will come.
+    /// `streams` streams will come.
     pub(super) fn expect(&self, streams: u32) {
         self.streams.set(streams);
     }
 
-    /// So many virtual milliseconds.
+    /// `ms` virtual milliseconds.
     pub(super) fn ms(&self, ms: f64) -> Ticks {
         self.clock.of_ms(ms)
     }
@@ -264,7 +264,7 @@ impl Cache {
         }
     }
 
-    /// Whether so many pages are more than so many thousandths of what files may have.
+    /// Whether `pages` are more than `thousandths` of what files may have.
     fn exceed(&self, pages: u64, thousandths: u64) -> bool {
         pages * 1000 > (self.pages.frames - self.used) * thousandths
     }

@@ -19,7 +19,7 @@ impl Disk {
         Self { page, free_at: Cell::default() }
     }
 
-    /// Puts so many pages into its queue; when they are done.
+    /// Puts `pages` pages into its queue; when they are done.
     pub(super) fn transfer(&self, now: Ticks, pages: usize) -> Ticks {
         let done = self.free_at.get().max(now) + Ticks(self.page.0 * pages as u64);
         self.free_at.set(done);
