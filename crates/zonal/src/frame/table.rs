@@ -143,14 +143,15 @@ impl<'m, P: Platform> FrameTable<'m, P> {
     }
 
     /// Notes the migrate type that the pageblock of `index` had before its isolation. Under the
-    /// zone lock; [`set_block`](Self::set_pageblock) and [`set_migrate`](Self::set_migrate) forget it.
+    /// zone lock; [`set_pageblock`](Self::set_pageblock) and [`set_migrate`](Self::set_migrate)
+    /// forget it.
     pub(crate) fn note_type_before(&self, index: u32, migrate: MigrateType) {
         let word = self.word(index);
         let before = (migrate as u64 + 1) << BEFORE;
         word.store(word.load(Relaxed) & !(0xff << BEFORE) | before, Relaxed);
     }
 
-    /// As [`block`](Self::block), `None` outside the table.
+    /// As [`pageblock`](Self::pageblock), `None` outside the table.
     #[inline(always)]
     pub(crate) fn get_pageblock(&self, index: u32) -> Option<PageblockWord> {
         self.pageblock_at(index as usize)

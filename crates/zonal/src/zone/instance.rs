@@ -81,7 +81,7 @@ impl<P: Platform, F: FreeMemory> ZoneInstance<P, F> {
         self.set_reserve(spec.lowmem_reserve);
     }
 
-    /// As [`lock`](Self::lock), before the zone is shared.
+    /// As [`ZoneView::lock`], before the zone is shared.
     pub(super) fn set_up(
         &mut self,
         table: &ZoneTables<'_, P>,

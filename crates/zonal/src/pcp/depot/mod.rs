@@ -6,7 +6,7 @@
 //!   the buddy lists; full, its colder half goes to the shard, else to the shared part, else it
 //!   is merged into the buddy lists. No frame's metadata is touched to hand a cluster over.
 //! - State: the arrays are guarded by the CPU's slot; shards and shared part are lock-free
-//!   stacks of cluster numbers (`cluster`).
+//!   stacks of cluster numbers (`stack`).
 //! - Conflicts with linked lists per CPU: it takes their place. Merging is deferred while a
 //!   frame is in a cluster; `coalesce` undoes that a cluster at a time.
 //! - Self-tuning: a shard may hold one more cluster for every time that its CPU found it

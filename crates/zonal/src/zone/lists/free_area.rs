@@ -1,8 +1,8 @@
 //! The buddy lists of a zone, by order and migrate type: one way in, one way out.
 //!
-//! [`FreeArea::add`] and [`FreeArea::remove`] are the only code that moves a block onto or off
-//! a list, and for clusters [`FreeArea::add_chain`] and [`FreeArea::cut_cluster`], so counts, state
-//! bytes and lists cannot disagree (I-1, I-2).
+//! [`ListGuard::add_as`] and [`ListGuard::remove`] are the only code that moves a block onto or off
+//! a list, and for clusters [`ListGuard::add_chain`] and [`ListGuard::cut_cluster`], so counts,
+//! state bytes and lists cannot disagree (I-1, I-2).
 
 use super::ListGuard;
 use super::clusters::{Clusters, Members, Window};

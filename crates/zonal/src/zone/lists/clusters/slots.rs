@@ -1,4 +1,4 @@
-//! The slots of clusters on the order-0 lists: see [`cluster`](super::cluster).
+//! The slots of clusters on the order-0 lists: see [`clusters`](super).
 
 use super::ClusterWords;
 use crate::frame::links::NIL;
