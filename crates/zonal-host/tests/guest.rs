@@ -5,7 +5,7 @@ use vm_memory::{
     Address, Bytes, GuestAddress, GuestMemoryBackend, GuestMemoryRegion, GuestRegionCollection,
     MemoryRegionAddress,
 };
-use zonal::policy::Policy;
+use zonal::policy::Sound;
 use zonal::preset::{Linux416, Zonal};
 use zonal::{Order, Request, ZoneId};
 use zonal_host::Arena;
@@ -15,11 +15,11 @@ use zonal_host::region::{GiveBack, RegionError};
 const MIB: usize = 1 << 20;
 const START: GuestAddress = GuestAddress(4 << 30);
 
-fn open<S: Policy>(bytes: usize) -> Arena<S> {
+fn open<S: Sound>(bytes: usize) -> Arena<S> {
     Arena::builder().preset::<S>().bytes(bytes).cpus(1).owners(0).open().unwrap()
 }
 
-fn region<S: Policy>() -> GuestRegion<S> {
+fn region<S: Sound>() -> GuestRegion<S> {
     GuestRegion::new(open(16 * MIB), START).unwrap()
 }
 
@@ -76,7 +76,7 @@ fn an_address_that_cannot_be_gives_the_arena_back() {
     assert!(GuestRegion::new(arena, end).is_ok());
 }
 
-fn free_memory_goes_back<S: Policy>() {
+fn free_memory_goes_back<S: Sound>() {
     let region = region::<S>();
     let order = Order::HUGE;
     let blocks: Vec<_> = (0..6).map(|_| region.alloc(order).unwrap()).collect();

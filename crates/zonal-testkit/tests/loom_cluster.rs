@@ -19,7 +19,7 @@ mod platform {
 
 mod loom_broken;
 
-use cluster::{ClusterId, ClusterPool, Common, Stack};
+use cluster::{ClusterId, ClusterPool, SharedState, Stack};
 use loom::cell::UnsafeCell;
 use loom::thread;
 use loom_broken::{NoAcquire, NoRelease, NoTag};
@@ -59,7 +59,7 @@ impl<W: AtomicWord + 'static> Clusters<W> {
     fn new(capacity: usize, on_first: usize, causality: bool) -> Rc<Self> {
         // A few words a run are leaked: what they stand for, loom frees.
         let words = |n| &*(0..n).map(|_| W::new(0)).collect::<Vec<_>>().leak();
-        let common = &*Box::leak(Box::new(Common::new()));
+        let common = &*Box::leak(Box::new(SharedState::new()));
         let clusters = Rc::new(Self {
             pool: ClusterPool::new(words(capacity), words(capacity), common, 2),
             stacks: [Stack::new(), Stack::new()],
