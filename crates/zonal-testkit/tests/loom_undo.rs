@@ -13,7 +13,8 @@ use loom_world::{ALL_BUT_8, FRAMES, MOVABLE, Ones, World, spawn_on};
 use std::rc::Rc;
 use zonal::error::AllocReason;
 use zonal::pcp::Depot;
-use zonal::policy::PcpPolicy;
+use zonal::policy::{PcpPolicy, merge::Lazy};
+use zonal::zone::lists::BuddyLists;
 use zonal::{Order, Pfn};
 use zonal_testkit::loom_platform::{LoomPlatform, Newest, explore, small_plan, spawn};
 
@@ -139,7 +140,9 @@ fn last_cluster_changes_hands() {
 fn reservations_run_out() {
     explore("reservations run out", None, || {
         let zone = Rc::new(Depot::<2>::new_zone::<LoomPlatform>());
-        let turn = |zone: &<Depot<2> as PcpPolicy<BuddyLists<Lazy>>>::Zone<LoomPlatform>| zone.reserve_one(2);
+        let turn = |zone: &<Depot<2> as PcpPolicy<BuddyLists<Lazy>>>::Zone<LoomPlatform>| {
+            zone.reserve_one(2)
+        };
         let others = [zone.clone(), zone.clone()].map(|zone| spawn(0, move || turn(&zone)));
         let mine = turn(&zone);
         let theirs = others.map(|other| other.join().unwrap());
@@ -160,7 +163,9 @@ fn reservation_comes_back() {
     explore("reservation comes back", None, || {
         let zone = Rc::new(Depot::<2>::new_zone::<LoomPlatform>());
         assert!(zone.reserve_one(1));
-        let turn = |zone: &<Depot<2> as PcpPolicy<BuddyLists<Lazy>>>::Zone<LoomPlatform>| zone.reserve_one(1);
+        let turn = |zone: &<Depot<2> as PcpPolicy<BuddyLists<Lazy>>>::Zone<LoomPlatform>| {
+            zone.reserve_one(1)
+        };
         let others = [zone.clone(), zone.clone()].map(|zone| spawn(0, move || turn(&zone)));
         zone.release(1);
         let theirs = others.map(|other| u64::from(other.join().unwrap()));
