@@ -92,7 +92,7 @@ impl Topology {
     }
 
     /// A machine made up for a test.
-    #[cfg(test)]
+    #[cfg(all(test, not(loom)))]
     pub(crate) fn from_nodes(nodes: Vec<Node>) -> Self {
         Self { nodes }
     }

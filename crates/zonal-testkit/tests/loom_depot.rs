@@ -17,9 +17,9 @@ mod loom_world;
 use loom_broken::NoRelease;
 use loom_world::{ALL_BUT_8, FRAMES, Ones, Pairs, World, spawn_on};
 use std::rc::Rc;
+use zonal::Host;
 use zonal::Order;
 use zonal::plan::Plan;
-use zonal::platform::Platform;
 use zonal::preset::Linux416;
 use zonal_testkit::loom_platform::{LoomPlatform, Newest, explore, small_plan};
 
@@ -67,7 +67,7 @@ fn same_cpu_linked() {
 
 /// CPU 0 gives more than its cache holds, so a cluster goes to its shard; CPU 1 finds the buddy
 /// lists empty and takes it from there, or merges it, or empties the cache.
-fn spill_against_theft<P: Platform + Default + 'static>(plan: &'static Plan) {
+fn spill_against_theft<P: Host + Default + 'static>(plan: &'static Plan) {
     let world = World::<P, Pairs>::new(plan);
     let rest = world.occupy(&ALL_BUT_8);
     let held = world.take_on(0, 8);

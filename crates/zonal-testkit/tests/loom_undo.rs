@@ -139,7 +139,7 @@ fn last_cluster_changes_hands() {
 #[test]
 fn reservations_run_out() {
     explore("reservations run out", None, || {
-        let zone = Rc::new(Depot::<2>::new_zone::<LoomPlatform>());
+        let zone = Rc::new(<Depot<2> as PcpPolicy<BuddyLists<Lazy>>>::new_zone::<LoomPlatform>());
         let turn = |zone: &<Depot<2> as PcpPolicy<BuddyLists<Lazy>>>::Zone<LoomPlatform>| {
             zone.reserve_one(2)
         };
@@ -161,7 +161,7 @@ fn reservations_run_out() {
 #[test]
 fn reservation_comes_back() {
     explore("reservation comes back", None, || {
-        let zone = Rc::new(Depot::<2>::new_zone::<LoomPlatform>());
+        let zone = Rc::new(<Depot<2> as PcpPolicy<BuddyLists<Lazy>>>::new_zone::<LoomPlatform>());
         assert!(zone.reserve_one(1));
         let turn = |zone: &<Depot<2> as PcpPolicy<BuddyLists<Lazy>>>::Zone<LoomPlatform>| {
             zone.reserve_one(1)

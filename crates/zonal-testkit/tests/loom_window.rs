@@ -21,11 +21,11 @@ use loom_broken_clusters::{MergesAtOnce, NeverWaits, only_merges};
 use loom_world::{World, spawn_on};
 use std::marker::PhantomData;
 use std::rc::Rc;
+use zonal::Host;
 use zonal::compact::CompactMode;
 use zonal::error::FreeError;
 use zonal::pcp::Linked;
 use zonal::plan::Plan;
-use zonal::platform::Platform;
 use zonal::policy::cluster::{Clusters, Cut, CutAndJoin};
 use zonal::policy::compact::InOrder;
 use zonal::policy::{Policy, merge::SkipSingles, split::Whole, trace::Off, walk::FirstFit};
@@ -50,8 +50,8 @@ impl<C: Clusters> Policy for With<C> {
 
 /// Words that return what was written last: the counts that are hints are not what is modelled
 /// here, states and the window are.
-type Host = LoomPlatform<Newest>;
-type Model<C, P = Host> = World<P, With<C>>;
+type Words = LoomPlatform<Newest>;
+type Model<C, P = Words> = World<P, With<C>>;
 
 const ZONE: ZoneId = ZoneId(0);
 /// Claims a pageblock when its type has nothing.
@@ -59,7 +59,7 @@ const UNMOVABLE: Request = Request::frame();
 
 /// A world whose frames are all held but `free`, which are on the movable list, the first of
 /// them at its head, in clusters of two, merge-skipped. Returns what is held, by pfn.
-fn world<C: Clusters, P: Platform + Default + 'static>(
+fn world<C: Clusters, P: Host + Default + 'static>(
     plan: &'static Plan,
     free: &[u64],
 ) -> (Rc<Model<C, P>>, Vec<Pfn>) {
@@ -78,7 +78,7 @@ fn world<C: Clusters, P: Platform + Default + 'static>(
 }
 
 /// All blocks go back, and all is well.
-fn end<C: Clusters, P: Platform>(world: &Model<C, P>, held: impl IntoIterator<Item = Pfn>) {
+fn end<C: Clusters, P: Host>(world: &Model<C, P>, held: impl IntoIterator<Item = Pfn>) {
     held.into_iter().for_each(|pfn| world.give(pfn));
     let after = world.settle();
     assert_eq!(after.events.refused, 0, "no copies without misuse");
@@ -86,7 +86,7 @@ fn end<C: Clusters, P: Platform>(world: &Model<C, P>, held: impl IntoIterator<It
 
 /// One cuts a batch off; the other's request finds nothing of its own type, and the pageblock
 /// changes its type with all that is free in it.
-fn claim<C: Clusters, P: Platform + Default + 'static>(bound: Option<usize>) {
+fn claim<C: Clusters, P: Host + Default + 'static>(bound: Option<usize>) {
     let plan = batch_plan(8, 2, 2);
     explore("claim", bound, move || {
         let (world, held) = world::<C, P>(plan, &[1, 4, 2, 7, 5, 3]);
@@ -103,14 +103,14 @@ fn claim<C: Clusters, P: Platform + Default + 'static>(bound: Option<usize>) {
 /// At most 5 preemptions: 8 500 runs, 3.3 s.
 #[test]
 fn a_pageblock_changes_its_type() {
-    claim::<Cut, Host>(Some(5));
+    claim::<Cut, Words>(Some(5));
 }
 
 /// Canary: [`claim`] by a thread that does not wait.
 #[test]
 #[should_panic(expected = "I-")]
 fn canary_claim() {
-    claim::<NeverWaits, Host>(Some(2));
+    claim::<NeverWaits, Words>(Some(2));
 }
 
 /// Canary: [`claim`] when closing the window does not release what was written in it.
@@ -131,7 +131,7 @@ fn give_past<C: Clusters>(world: &Model<C>, pfn: Pfn) {
 fn merge<C: Clusters>(bound: Option<usize>) {
     let plan = batch_plan(8, 2, 2);
     explore("merge", bound, move || {
-        let (world, mut held) = world::<C, Host>(plan, &[2, 5, 1, 7]);
+        let (world, mut held) = world::<C, Words>(plan, &[2, 5, 1, 7]);
         let buddy = held.remove(1);
         assert_eq!(buddy, Pfn::new(3));
         let other = spawn_on(&world, 1, move |world| {
@@ -168,7 +168,7 @@ fn canary_merge() {
 fn defer<C: Clusters>(bound: Option<usize>) {
     let plan = batch_plan(8, 2, 2);
     explore("defer", bound, move || {
-        let (world, mut held) = world::<C, Host>(plan, &[2, 5, 1, 7]);
+        let (world, mut held) = world::<C, Words>(plan, &[2, 5, 1, 7]);
         let buddy = held.remove(1);
         let other = spawn_on(&world, 1, move |world| {
             let block = Order::new(3).expect("an order");
@@ -203,7 +203,7 @@ fn canary_defer() {
 fn drain<C: Clusters>(bound: Option<usize>) {
     let plan = batch_plan(8, 2, 2);
     explore("drain", bound, move || {
-        let (world, held) = world::<C, Host>(plan, &[2, 3, 0, 1]);
+        let (world, held) = world::<C, Words>(plan, &[2, 3, 0, 1]);
         let other = spawn_on(&world, 1, |world| world.allocator().drain_all());
         let mine = world.take();
         assert!(mine.is_some(), "I-6: four are free");
@@ -231,7 +231,7 @@ fn canary_drain() {
 fn compact<C: Clusters>(bound: Option<usize>) {
     let plan = batch_plan(8, 2, 2);
     explore("compact", bound, move || {
-        let (world, held) = world::<C, Host>(plan, &[2, 3, 0, 1]);
+        let (world, held) = world::<C, Words>(plan, &[2, 3, 0, 1]);
         let other = spawn_on(&world, 1, |world| {
             let block = Order::new(2).expect("an order");
             let _ = world.allocator().compact_zone(ZONE, block, CompactMode::Async);
@@ -265,7 +265,7 @@ fn canary_compact() {
 fn two_cut_at_once() {
     let plan = batch_plan(8, 3, 2);
     explore("two cut at once", Some(3), move || {
-        let (world, held) = world::<Cut, Host>(plan, &[1, 4, 2, 7, 5, 3]);
+        let (world, held) = world::<Cut, Words>(plan, &[1, 4, 2, 7, 5, 3]);
         let others = [1, 2].map(|cpu| spawn_on(&world, cpu, World::take));
         let mine = world.ask(&UNMOVABLE);
         let theirs = others.map(|other| other.join().unwrap());
@@ -283,7 +283,7 @@ fn two_cut_at_once() {
 fn frees_around_the_window() {
     let plan = batch_plan(8, 2, 2);
     explore("frees around the window", None, move || {
-        let (world, mut held) = world::<Cut, Host>(plan, &[2, 5, 1, 7]);
+        let (world, mut held) = world::<Cut, Words>(plan, &[2, 5, 1, 7]);
         let buddy = held.remove(1);
         let other = spawn_on(&world, 0, move |world| {
             world.give(buddy);
@@ -306,7 +306,7 @@ fn slots_run_out() {
     let free: Vec<u64> = (0..8).flat_map(|at| [at, at + 8]).collect();
     let plan = batch_plan(16, 2, 2);
     explore("slots run out", Some(3), move || {
-        let (world, held) = world::<Cut, Host>(plan, &free);
+        let (world, held) = world::<Cut, Words>(plan, &free);
         let other = spawn_on(&world, 1, |world| world.ask(&UNMOVABLE));
         let mine = world.take();
         let theirs = other.join().unwrap();
@@ -322,7 +322,7 @@ fn slots_run_out() {
 fn disabled_and_enabled_around_it_all() {
     let plan = batch_plan(8, 3, 2);
     explore("disabled and enabled", Some(3), move || {
-        let (world, mut held) = world::<Cut, Host>(plan, &[2, 5, 1, 7]);
+        let (world, mut held) = world::<Cut, Words>(plan, &[2, 5, 1, 7]);
         let buddy = held.remove(1);
         let others = [
             spawn_on(&world, 1, move |world| {
@@ -348,7 +348,7 @@ fn disabled_and_enabled_around_it_all() {
 fn a_batch_joins_while_its_pageblock_is_claimed() {
     let plan = batch_plan(8, 2, 2);
     explore("a batch joins", Some(4), move || {
-        let (world, held) = world::<CutAndJoin, Host>(plan, &[1, 4, 2, 7]);
+        let (world, held) = world::<CutAndJoin, Words>(plan, &[1, 4, 2, 7]);
         let (batch, held) = held.split_at(2);
         world.give_on(0, batch);
         let other = spawn_on(&world, 1, |world| world.ask(&UNMOVABLE));

@@ -28,7 +28,7 @@ use zonal::plan::{Config, Plan};
 use zonal::platform::shared_slot::{Guarded, SharedSlot};
 use zonal::platform::{AtomicByte, AtomicWord, FenceUnsupported, Lock, Platform};
 use zonal::policy::FreeMemory;
-use zonal::policy::{Merge, Policy, merge::Lazy, split::Whole, trace::Off, walk::FirstFit};
+use zonal::policy::{Policy, merge::Lazy, split::Whole, trace::Off, walk::FirstFit};
 use zonal::preset::{Cluster, ClusterFree};
 use zonal::watermark::MinFree;
 use zonal::zone::lists::BuddyLists;

@@ -1,9 +1,8 @@
 //! Planted bugs: cluster policies that do not wait when they should.
 
 use std::cell::Cell;
-use zonal::frame::FrameTable;
 use zonal::platform::Platform;
-use zonal::policy::cluster::{Clusters, Cut, Members, Slots, Window};
+use zonal::policy::cluster::{ClusterWords, Clusters, Cut, Members, Slots, Window};
 
 loom::thread_local! {
     static MERGES: Cell<bool> = Cell::new(false);
@@ -38,61 +37,61 @@ macro_rules! broken_wait {
             }
             fn joined<P: Platform>(
                 zone: &mut Slots,
-                table: &FrameTable<'_, P>,
+                words: ClusterWords<'_, P>,
                 index: u32,
                 skipped: bool,
                 neighbour: Option<u32>,
                 last: bool,
             ) {
-                Cut::joined(zone, table, index, skipped, neighbour, last);
+                Cut::joined(zone, words, index, skipped, neighbour, last);
             }
             fn joined_run<P: Platform>(
                 zone: &mut Slots,
-                table: &FrameTable<'_, P>,
+                words: ClusterWords<'_, P>,
                 frames: &[u32],
                 neighbour: Option<u32>,
             ) {
-                Cut::joined_run(zone, table, frames, neighbour);
+                Cut::joined_run(zone, words, frames, neighbour);
             }
             fn leaving<P: Platform>(
                 zone: &mut Slots,
-                table: &FrameTable<'_, P>,
+                words: ClusterWords<'_, P>,
                 index: u32,
                 skipped: bool,
                 before: Option<u32>,
             ) {
-                Cut::leaving(zone, table, index, skipped, before);
+                Cut::leaving(zone, words, index, skipped, before);
             }
             fn end<P: Platform>(
                 zone: &mut Slots,
-                table: &FrameTable<'_, P>,
+                words: ClusterWords<'_, P>,
                 head: u32,
                 most: u64,
             ) -> Option<Members> {
-                Cut::end(zone, table, head, most)
+                Cut::end(zone, words, head, most)
             }
             fn begin<P: Platform>(
                 zone: &mut Slots,
-                table: &FrameTable<'_, P>,
+                words: ClusterWords<'_, P>,
                 members: Members,
             ) -> Option<u32> {
-                Cut::begin(zone, table, members)
+                Cut::begin(zone, words, members)
             }
             fn find<P: Platform>(
                 zone: &Slots,
-                table: &FrameTable<'_, P>,
+                words: ClusterWords<'_, P>,
                 index: u32,
             ) -> Option<(u32, Members)> {
-                Cut::find(zone, table, index)
+                Cut::find(zone, words, index)
             }
-            fn used<P: Platform>(zone: &Slots, table: &FrameTable<'_, P>) -> u32 {
-                Cut::used(zone, table)
+            fn used<P: Platform>(zone: &Slots, words: ClusterWords<'_, P>) -> u32 {
+                Cut::used(zone, words)
             }
-            fn open<P: Platform>(zone: &Slots, table: &FrameTable<'_, P>) -> Window {
-                Cut::open(zone, table)
+            fn open<P: Platform>(zone: &Slots, words: ClusterWords<'_, P>) -> Window {
+                Cut::open(zone, words)
             }
-            fn wait<P: Platform>(zone: &Slots, table: &FrameTable<'_, P>) -> bool {
-                $waits() && Cut::wait(zone, table)
+            fn wait<P: Platform>(zone: &Slots, words: ClusterWords<'_, P>) -> bool {
+                $waits() && Cut::wait(zone, words)
             }
         }
     };

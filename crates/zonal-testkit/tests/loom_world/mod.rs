@@ -8,11 +8,11 @@ use std::fmt;
 use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
 use std::rc::Rc;
+use zonal::Host;
 use zonal::info::ZoneInfo;
 use zonal::pcp::Depot;
 use zonal::plan::Plan;
-use zonal::platform::{AtomicByte, AtomicWord, Platform, Slot};
-use zonal::policy::{Policy, cluster, merge::Lazy, split::Whole, trace::Off, walk::FirstFit};
+use zonal::policy::{Policy, merge::Lazy, split::Whole, trace::Off, walk::FirstFit};
 use zonal::zone::lists::BuddyLists;
 use zonal::{Allocator, CpuId, MigrateType, Order, Pfn};
 use zonal::{Request, ZoneId};
@@ -59,7 +59,7 @@ impl Policy for Ones {
 }
 
 /// An allocator with its tables, and the ledger of who holds which frame.
-pub(crate) struct World<P: Platform + 'static = LoomPlatform, S: Policy = Pairs> {
+pub(crate) struct World<P: Host + 'static = LoomPlatform, S: Policy = Pairs> {
     /// Borrows from `tables`; never lent out for longer than the world is.
     allocator: ManuallyDrop<Allocator<'static, P, S>>,
     tables: NonNull<HeapTables<P, S>>,
@@ -109,7 +109,7 @@ impl Ledger {
     }
 }
 
-impl<P: Platform + Default + 'static, S: Policy> World<P, S> {
+impl<P: Host + Default + 'static, S: Policy> World<P, S> {
     /// All frames of `plan` free.
     ///
     /// # Panics
@@ -135,7 +135,7 @@ impl<P: Platform + Default + 'static, S: Policy> World<P, S> {
     }
 }
 
-impl<P: Platform, S: Policy> Drop for World<P, S> {
+impl<P: Host, S: Policy> Drop for World<P, S> {
     fn drop(&mut self) {
         // SAFETY: dropped once, here, and not used again: this is the world's end.
         unsafe { ManuallyDrop::drop(&mut self.allocator) };
@@ -144,7 +144,7 @@ impl<P: Platform, S: Policy> Drop for World<P, S> {
     }
 }
 
-impl<P: Platform, S: Policy> fmt::Debug for World<P, S> {
+impl<P: Host, S: Policy> fmt::Debug for World<P, S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("World").field("plan", &self.plan).finish_non_exhaustive()
     }
@@ -158,7 +158,7 @@ fn frames_of(pfn: Pfn, order: Order) -> std::ops::Range<usize> {
 /// One movable frame.
 pub(crate) const MOVABLE: Request = Request::frame().migrate(MigrateType::Movable);
 
-impl<P: Platform, S: Policy> World<P, S> {
+impl<P: Host, S: Policy> World<P, S> {
     /// The allocator.
     #[must_use]
     pub(crate) fn allocator(&self) -> &Allocator<'_, P, S> {
@@ -327,7 +327,7 @@ impl<P: Platform, S: Policy> World<P, S> {
 }
 
 /// Starts a model thread on `cpu`.
-pub(crate) fn spawn_on<P: Platform + 'static, S: Policy, R: 'static>(
+pub(crate) fn spawn_on<P: Host + 'static, S: Policy, R: 'static>(
     world: &Rc<World<P, S>>,
     cpu: u32,
     f: impl FnOnce(&World<P, S>) -> R + 'static,
