@@ -36,20 +36,9 @@ use std::marker::PhantomData;
 use zonal::policy::Policy;
 use zonal::policy::bulk_free::{BulkFree, Committed, Listed, PrepareCommit};
 
-/// The preset `S` with lists freed as `B` does.
-#[derive(Debug)]
-pub struct FreedBy<S, B>(PhantomData<fn() -> (S, B)>);
-
-impl<S: Policy, B: BulkFree> Policy for FreedBy<S, B> {
-    const NAME: &'static str = S::NAME;
-    type Free = S::Free;
-    type Pcp = S::Pcp;
-    type Compact = S::Compact;
-    type Walk = S::Walk;
-    type Dirty = S::Dirty;
-    type BulkFree = B;
-    type Split = S::Split;
-    type Trace = S::Trace;
+zonal::preset! {
+    /// The preset `S` with lists freed as `B` does.
+    pub FreedBy<S: Policy, B: BulkFree> = S::NAME, over S { BulkFree = B }
 }
 
 /// What stands between [`PrepareCommit`] and its list; as it is, nothing.

@@ -8,7 +8,7 @@ use zonal::inspect::Place;
 use zonal::plan::Plan;
 use zonal::platform::{Lock, Platform, Slot};
 use zonal::policy::walk::Walked;
-use zonal::policy::{Merge, Policy, Walk, merge, split, trace, walk};
+use zonal::policy::{Merge, Walk, merge, walk};
 use zonal::slow_path::Shortage;
 use zonal::watermark::Mark;
 use zonal::zone::lists::BuddyLists;
@@ -281,17 +281,11 @@ fn a_callback_under_a_lock() {
 
 macro_rules! broken_preset {
     ($name:ident, $merge:ty, $walk:ty) => {
-        struct $name;
-        impl Policy for $name {
-            const NAME: &'static str = stringify!($name);
-            type Free = BuddyLists<$merge>;
-            type Pcp = zonal::pcp::Depot<8>;
-            type Compact = zonal::policy::compact::Cheapest;
-            type Walk = $walk;
-            type Dirty = zonal::policy::dirty::Unlimited;
-            type BulkFree = zonal::policy::bulk_free::Runs;
-            type Split = split::Whole;
-            type Trace = trace::Off;
+        zonal::preset! {
+            $name = stringify!($name), over TinyZonal {
+                Free = BuddyLists<$merge>,
+                Walk = $walk,
+            }
         }
     };
 }

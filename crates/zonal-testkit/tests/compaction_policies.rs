@@ -2,9 +2,8 @@
 
 use super::ledger::{Dice, Ledger, MOVABLE, ZONE, events, fragmented};
 use std::collections::BTreeMap;
-use zonal::policy::{Policy, compact, merge, split, trace, walk};
+use zonal::policy::{Policy, compact};
 use zonal::preset::{Cluster, ClusterFree, Linux416, SkipMerge, Zonal};
-use zonal::zone::lists::BuddyLists;
 use zonal::{CompactMode, CompactOutcome, Order, Pfn};
 use zonal_testkit::mover::Moving;
 use zonal_testkit::probe::{Cells, Probe};
@@ -14,18 +13,7 @@ use zonal_testkit::world::with_world;
 /// Presets that differ in what is evacuated next, and in nothing else.
 macro_rules! compacting {
     ($name:ident, $compact:ty) => {
-        struct $name;
-        impl Policy for $name {
-            const NAME: &'static str = stringify!($name);
-            type Free = BuddyLists<merge::Always>;
-            type Pcp = zonal::pcp::Linked;
-            type Compact = $compact;
-            type Walk = walk::FirstFit;
-            type Dirty = zonal::policy::dirty::Unlimited;
-            type BulkFree = zonal::policy::bulk_free::Runs;
-            type Split = split::Whole;
-            type Trace = trace::Off;
-        }
+        zonal::preset! { $name = stringify!($name), over Linux416 { Compact = $compact } }
     };
 }
 

@@ -19,33 +19,24 @@ mod loom_world;
 use loom_broken::NoRelease;
 use loom_broken_clusters::{MergesAtOnce, NeverWaits, only_merges};
 use loom_world::{World, spawn_on};
-use std::marker::PhantomData;
 use std::rc::Rc;
 use zonal::Host;
 use zonal::compact::CompactMode;
 use zonal::error::FreeError;
-use zonal::pcp::Linked;
 use zonal::plan::Plan;
 use zonal::policy::cluster::{Clusters, Cut, CutAndJoin};
-use zonal::policy::compact::InOrder;
-use zonal::policy::{Policy, merge::SkipSingles, split::Whole, trace::Off, walk::FirstFit};
+use zonal::policy::{bulk_free::Runs, merge::SkipSingles};
+use zonal::preset::Cluster;
 use zonal::zone::lists::BuddyLists;
 use zonal::{CpuId, Order, Pfn, Request, ZoneId};
 use zonal_testkit::loom_platform::{LoomPlatform, Newest, batch_plan, explore};
 
-/// [`zonal::preset::Cluster`] with other clusters.
-struct With<C>(PhantomData<fn() -> C>);
-
-impl<C: Clusters> Policy for With<C> {
-    const NAME: &'static str = "With";
-    type Free = BuddyLists<SkipSingles, C>;
-    type Pcp = Linked;
-    type Compact = InOrder;
-    type Walk = FirstFit;
-    type Dirty = zonal::policy::dirty::Unlimited;
-    type BulkFree = zonal::policy::bulk_free::Runs;
-    type Split = Whole;
-    type Trace = Off;
+zonal::preset! {
+    /// [`Cluster`] with other clusters.
+    With<C: Clusters> = "With", over Cluster {
+        Free = BuddyLists<SkipSingles, C>,
+        BulkFree = Runs,
+    }
 }
 
 /// Words that return what was written last: the counts that are hints are not what is modelled

@@ -28,10 +28,9 @@ use zonal::plan::{Config, Plan};
 use zonal::platform::shared_slot::{Guarded, SharedSlot};
 use zonal::platform::{AtomicByte, AtomicWord, FenceUnsupported, Lock, Platform};
 use zonal::policy::FreeMemory;
-use zonal::policy::{Policy, merge::Lazy, split::Whole, trace::Off, walk::FirstFit};
-use zonal::preset::{Cluster, ClusterFree};
+use zonal::policy::{Policy, dirty::Unlimited};
+use zonal::preset::{Cluster, ClusterFree, Zonal};
 use zonal::watermark::MinFree;
-use zonal::zone::lists::BuddyLists;
 use zonal::{CompactMode, CpuId, MigrateType, Order, Pfn, Request, ZoneId};
 use zonal_testkit::checkers::{Rules, check_all};
 use zonal_testkit::cluster_check::check_clusters;
@@ -125,19 +124,9 @@ impl TestHost for ShuttlePlatform {
     }
 }
 
-/// The default preset with clusters of four frames.
-struct Fours;
-
-impl Policy for Fours {
-    const NAME: &'static str = "Fours";
-    type Free = BuddyLists<Lazy>;
-    type Pcp = Depot<4>;
-    type Compact = zonal::policy::compact::Cheapest;
-    type Walk = FirstFit;
-    type Dirty = zonal::policy::dirty::Unlimited;
-    type BulkFree = zonal::policy::bulk_free::Runs;
-    type Split = Whole;
-    type Trace = Off;
+zonal::preset! {
+    /// The default preset with clusters of four frames and no dirty limits.
+    Fours = "Fours", over Zonal { Pcp = Depot<4>, Dirty = Unlimited }
 }
 
 /// What clusters of four need for three CPUs.

@@ -11,9 +11,8 @@ use zonal::platform::shared_slot::{Guarded, SharedSlot};
 use zonal::platform::{AtomicWord, Lock, Platform};
 use zonal::policy::walk::Walked;
 use zonal::policy::walk::{Miss, ZoneSet};
-use zonal::policy::{Policy, Walk, compact, merge::Lazy, split::Whole, trace::Off};
+use zonal::policy::{Policy, Walk};
 use zonal::watermark::Mark;
-use zonal::zone::lists::BuddyLists;
 use zonal::{NodeId, ZoneType};
 use zonal_sim::explore::{ExploreError, Options, current, explore, stopped, yield_now};
 use zonal_sim::lock::SimLock;
@@ -108,19 +107,9 @@ impl Walk for Lazybones {
     }
 }
 
-/// [`TinyZonal`] with that walk.
-struct OneZone;
-
-impl Policy for OneZone {
-    const NAME: &'static str = "OneZone";
-    type Free = BuddyLists<Lazy>;
-    type Pcp = zonal::pcp::Depot<8>;
-    type Compact = compact::Cheapest;
-    type Walk = Lazybones;
-    type Dirty = zonal::policy::dirty::Unlimited;
-    type BulkFree = zonal::policy::bulk_free::Runs;
-    type Split = Whole;
-    type Trace = Off;
+zonal::preset! {
+    /// [`TinyZonal`] with that walk.
+    OneZone = "OneZone", over TinyZonal { Walk = Lazybones }
 }
 
 /// Sound parts, but for one.

@@ -12,28 +12,18 @@ use zonal::Host;
 use zonal::info::ZoneInfo;
 use zonal::pcp::Depot;
 use zonal::plan::Plan;
-use zonal::policy::{Policy, merge::Lazy, split::Whole, trace::Off, walk::FirstFit};
-use zonal::zone::lists::BuddyLists;
+use zonal::policy::{Policy, dirty::Unlimited};
+use zonal::preset::Zonal;
 use zonal::{Allocator, CpuId, MigrateType, Order, Pfn};
 use zonal::{Request, ZoneId};
 use zonal_tables::HeapTables;
 use zonal_testkit::cluster_check::check_clusters;
 use zonal_testkit::loom_platform::{LoomPlatform, alone, move_to, spawn};
 
-/// The default preset with clusters of two frames: they need 48 frames a CPU.
-#[derive(Debug)]
-pub(crate) struct Pairs;
-
-impl Policy for Pairs {
-    const NAME: &'static str = "Pairs";
-    type Free = BuddyLists<Lazy>;
-    type Pcp = Depot<2>;
-    type Compact = zonal::policy::compact::Cheapest;
-    type Walk = FirstFit;
-    type Dirty = zonal::policy::dirty::Unlimited;
-    type BulkFree = zonal::policy::bulk_free::Runs;
-    type Split = Whole;
-    type Trace = Off;
+zonal::preset! {
+    /// The default preset with clusters of two frames and no dirty limits: they need 48 frames a
+    /// CPU.
+    pub(crate) Pairs = "Pairs", over Zonal { Pcp = Depot<2>, Dirty = Unlimited }
 }
 
 /// Frames that [`Pairs`] needs for two CPUs.
@@ -41,21 +31,10 @@ pub(crate) const FRAMES: u64 = 96;
 /// Orders of blocks that leave eight of [`FRAMES`] free.
 pub(crate) const ALL_BUT_8: [u8; 3] = [6, 4, 3];
 
-/// The default preset with clusters of one frame, for models in which much happens: it does
-/// with any number of frames, and loom's time goes with their number.
-#[derive(Debug)]
-pub(crate) struct Ones;
-
-impl Policy for Ones {
-    const NAME: &'static str = "Ones";
-    type Free = BuddyLists<Lazy>;
-    type Pcp = Depot<1>;
-    type Compact = zonal::policy::compact::Cheapest;
-    type Walk = FirstFit;
-    type Dirty = zonal::policy::dirty::Unlimited;
-    type BulkFree = zonal::policy::bulk_free::Runs;
-    type Split = Whole;
-    type Trace = Off;
+zonal::preset! {
+    /// [`Pairs`] with clusters of one frame, for models in which much happens: it does with any
+    /// number of frames, and loom's time goes with their number.
+    pub(crate) Ones = "Ones", over Pairs { Pcp = Depot<1> }
 }
 
 /// An allocator with its tables, and the ledger of who holds which frame.

@@ -1,5 +1,5 @@
 use crate::pcp::Linked;
-use crate::policy::{Policy, merge::Always, split::Whole, trace::Off, walk::FirstFit};
+use crate::policy::{Policy, bulk_free, compact, dirty, merge, split, trace, walk};
 use crate::zone::lists::BuddyLists;
 
 /// How Linux 4.16 behaves, the base of the 2018 series: merging always, per-CPU lists linked
@@ -9,12 +9,12 @@ pub struct Linux416;
 
 impl Policy for Linux416 {
     const NAME: &'static str = "Linux416";
-    type Free = BuddyLists<Always>;
+    type Free = BuddyLists<merge::Always>;
     type Pcp = Linked;
-    type Compact = crate::policy::compact::InOrder;
-    type Walk = FirstFit;
-    type Dirty = crate::policy::dirty::Unlimited;
-    type BulkFree = crate::policy::bulk_free::PrepareCommit;
-    type Split = Whole;
-    type Trace = Off;
+    type Compact = compact::InOrder;
+    type Walk = walk::FirstFit;
+    type Dirty = dirty::Unlimited;
+    type BulkFree = bulk_free::PrepareCommit;
+    type Split = split::Whole;
+    type Trace = trace::Off;
 }

@@ -6,9 +6,12 @@
 //! fn name<S: Policy>() -> &'static str { S::NAME }
 //! assert_eq!(name::<Zonal>(), "Zonal");
 //! ```
+//!
+//! Each shows what it changes over another; [`preset!`](crate::preset!) declares one of your own.
 
 mod cluster;
 mod cluster_free;
+mod compose;
 mod fair_zone;
 mod less_dirty;
 mod linux316;

@@ -7,7 +7,7 @@ include!("example.rs");
 
 use super::{BuddyInfo, PageTypeInfo, UnusableFree, VmStat, ZoneName, ZoneStatus};
 use crate::boot::plan::MovableShare;
-use crate::policy::{merge, split::OnNode, trace, walk};
+use crate::policy::split::OnNode;
 use crate::preset::{Linux416, Zonal};
 use crate::report::info::ZoneInfo;
 use crate::types::migrate_type::{MigrateType, NR_MIGRATE_TYPES};
@@ -314,18 +314,9 @@ impl crate::policy::Split for Thirds {
     }
 }
 
-struct SplitPreset;
-
-impl Policy for SplitPreset {
-    const NAME: &'static str = "SplitPreset";
-    type Free = crate::zone::lists::BuddyLists<merge::Always>;
-    type Pcp = crate::pcp::Linked;
-    type Compact = crate::policy::compact::InOrder;
-    type Walk = walk::FirstFit;
-    type Dirty = crate::policy::dirty::Unlimited;
-    type BulkFree = crate::policy::bulk_free::Runs;
-    type Split = Thirds;
-    type Trace = trace::Off;
+crate::preset! {
+    /// Zone types in thirds.
+    SplitPreset = "SplitPreset", over Linux416 { Split = Thirds }
 }
 
 #[test]
