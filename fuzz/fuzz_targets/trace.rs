@@ -13,16 +13,18 @@ use libfuzzer_sys::fuzz_target;
 use parse::{Item, Reason, line};
 use zonal::Pfn;
 use zonal::policy::trace::Event;
+use zonal_trace::text::Text;
 
 /// As `zonal record` writes it.
 fn written(cpu: u32, event: Event) -> String {
     format!(
-        "{:>16}-{:<7} [{cpu:03}] ..... {:>5}.{:09}: {}: {event}",
+        "{:>16}-{:<7} [{cpu:03}] ..... {:>5}.{:09}: {}: {}",
         "page-fault1",
         7,
         0,
         12,
-        event.name()
+        event.name(),
+        Text(event)
     )
 }
 

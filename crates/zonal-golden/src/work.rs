@@ -5,10 +5,10 @@ use std::error::Error;
 use std::hint::black_box;
 use std::sync::atomic::AtomicU64;
 use zonal::policy::Policy;
-use zonal::policy::trace::ring::{Ring, Sink, ToRing, words_for};
 use zonal::preset::{Linux413, Linux416, Traced, Zonal};
 use zonal::{Allocator, CpuHandle, CpuId, MigrateType, Order, Pfn, Request, ZoneType};
 use zonal_host::Usdt;
+use zonal_trace::ring::{Ring, Sink, ToRing, words_for};
 
 pub(crate) type Outcome = Result<(), Box<dyn Error>>;
 

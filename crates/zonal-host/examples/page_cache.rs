@@ -12,7 +12,6 @@ use std::slice;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
-use zonal::policy::trace::ring::{Reader, Ring, Sink, ToRing, words_for};
 use zonal::policy::trace::{Event, Lru, PageFlags, Point, Trace};
 use zonal::preset::{Traced, Zonal};
 use zonal::slow_path::Shortage;
@@ -21,6 +20,7 @@ use zonal::{AllocError, CpuId, MigrateType, Order, Pfn, Request};
 use zonal::{Immovable, Migration};
 use zonal_host::pager::{FreeFrames, copy_block};
 use zonal_host::{Arena, Page, Pager, cpu};
+use zonal_trace::ring::{Reader, Ring, Sink, ToRing, words_for};
 
 /// Pages given up at once.
 const BATCH: usize = 32;

@@ -1,7 +1,7 @@
 //! `zonal record`: a workload on real threads, and what it asked of the allocator as a trace that
 //! [`replay`](crate::replay) and Linux's users read.
 //!
-//! Every thread's CPU has a [ring](zonal::policy::trace::ring) of its own; when the workload is
+//! Every thread's CPU has a [ring](zonal_trace::ring) of its own; when the workload is
 //! done, the rings are read and merged by time. If one was too small, its oldest events are lost,
 //! and the trace says so. A line is what ftrace prints, with nanoseconds:
 //!
@@ -33,7 +33,6 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use zonal::CpuId;
 use zonal::policy::Sound;
 use zonal::policy::trace::Point;
-use zonal::policy::trace::ring::{Reader, Record, Ring, Sink, ToRing, words_for};
 use zonal::preset::Traced;
 use zonal_host::cpu;
 use zonal_sim::run::{OnPreset, Preset};
@@ -50,6 +49,8 @@ use zonal_cli::error::LabError;
 use zonal_cli::outfile::OutFile;
 use zonal_cli::size::parse_size;
 use zonal_scenario::preset::{preset_called, with_preset};
+use zonal_trace::ring::{Reader, Record, Ring, Sink, ToRing, words_for};
+use zonal_trace::text::Text;
 
 /// Arguments of `zonal record`.
 #[derive(Clone, Debug, Args)]
@@ -217,7 +218,7 @@ fn text(workload: &str, records: &[Record], lost: &[u64]) -> io::Result<Vec<u8>>
     for Record { time, cpu, event } in records {
         let (seconds, nanos) = (time / 1_000_000_000, time % 1_000_000_000);
         write!(text, "{workload:>16}-{pid:<7} [{:03}] ..... {seconds:>5}.{nanos:09}: ", cpu.0)?;
-        writeln!(text, "{}: {event}", event.name())?;
+        writeln!(text, "{}: {}", event.name(), Text(*event))?;
     }
     Ok(text)
 }

@@ -19,9 +19,9 @@ use std::rc::Rc;
 use std::sync::atomic::Ordering;
 use zonal::platform::AtomicWord;
 use zonal::policy::trace::Event;
-use zonal::policy::trace::ring::{Reader, Ring, words_for};
 use zonal::{CpuId, Order, Pfn};
 use zonal_testkit::loom_platform::{Word, alone, explore, spawn};
+use zonal_trace::ring::{Reader, Ring, words_for};
 
 /// Numbers of events are far from what sequences and tickets reach in a model.
 const FIRST: u64 = 1000;

@@ -17,6 +17,7 @@ use core::fmt;
 
 use zonal::policy::trace::{Gfp, Point};
 use zonal::{MigrateType, Order, Request};
+use zonal_trace::gfp;
 
 /// What a line says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -126,7 +127,7 @@ fn alloc(cpu: u32, arguments: Arguments<'_>) -> Result<Item, Reason> {
     let (mut gfp, mut unknown_flags) = (Gfp::default(), 0);
     let flags = arguments.text("gfp_flags");
     for name in flags.into_iter().flat_map(|flags| flags.split('|')) {
-        match Gfp::from_name(name) {
+        match gfp::from_name(name) {
             Some(mask) => gfp = gfp.with(mask),
             None => unknown_flags += 1,
         }

@@ -1,4 +1,4 @@
-//! The events, with Linux's names, arguments and text.
+//! The events, with Linux's names and arguments.
 
 use super::Gfp;
 use crate::types::migrate_type::MigrateType;
@@ -128,44 +128,16 @@ impl PageFlags {
     pub const BUFFERS: u8 = 0x40;
 }
 
-impl fmt::Display for PageFlags {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let flags = [
-            (Self::MAPPED, "M", " "),
-            (Self::ANONYMOUS, "a", "f"),
-            (Self::SWAP_CACHE, "s", " "),
-            (Self::SWAP_BACKED, "b", " "),
-            (Self::MAPPED_DISK, "d", " "),
-            (Self::BUFFERS, "B", " "),
-        ];
-        flags.into_iter().try_for_each(|(bit, set, clear)| {
-            f.write_str(if self.0 & bit != 0 { set } else { clear })
-        })
-    }
-}
-
 /// Something that happened, with Linux's name and arguments for it.
 ///
-/// Displayed, it is the text that Linux prints after the name of the event. There is no
-/// `struct page` here: `page=` has the address that x86-64 Linux would keep it at, so that it is
-/// never null for a frame.
+/// The crate `zonal-trace` has the text that Linux prints for it.
 ///
 /// ```
-/// use zonal::policy::trace::{Event, Gfp};
-/// use zonal::{MigrateType, Order, Pfn, Request};
-/// let request = Request::frame().migrate(MigrateType::Movable).zero();
-/// let event = Event::Alloc {
-///     pfn: Pfn::new(0x1234),
-///     order: Order::ZERO,
-///     migrate: MigrateType::Movable,
-///     gfp: Gfp::of(&request),
-/// };
-/// assert_eq!(event.name(), "mm_page_alloc");
-/// assert_eq!(
-///     format!("{event}"),
-///     "page=ffffea0000048d00 pfn=0x1234 order=0 migratetype=1 \
-///      gfp_flags=GFP_KERNEL|__GFP_ZERO|__GFP_MOVABLE"
-/// );
+/// use zonal::policy::trace::{Event, Point};
+/// use zonal::{Order, Pfn};
+/// let event = Event::Free { pfn: Pfn::new(0x1234), order: Order::HUGE };
+/// assert_eq!((event.point(), event.name()), (Point::Free, "mm_page_free"));
+/// assert_eq!(event.pfn(), Pfn::new(0x1234));
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
@@ -277,50 +249,6 @@ impl Event {
             | Self::AllocExtfrag { pfn, .. }
             | Self::LruInsertion { pfn, .. }
             | Self::LruActivate { pfn } => pfn,
-        }
-    }
-}
-
-/// Where x86-64 Linux (four levels, without randomisation) has the `struct page` of frame 0, and
-/// how long one is.
-const VMEMMAP: u64 = 0xffff_ea00_0000_0000;
-const PAGE: u64 = 64;
-
-impl fmt::Display for Event {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let pfn = self.pfn().get();
-        write!(f, "page={:016x} pfn={pfn:#x}", VMEMMAP.wrapping_add(pfn.wrapping_mul(PAGE)))?;
-        match *self {
-            Self::Alloc { order, migrate, gfp, .. } => {
-                write!(f, " order={order} migratetype={} gfp_flags={gfp}", migrate.index())
-            }
-            Self::Free { order, .. } => write!(f, " order={order}"),
-            Self::FreeBatched { .. } => f.write_str(" order=0"),
-            Self::AllocZoneLocked { order, migrate, percpu_refill, .. } => {
-                let (migrate, refill) = (migrate.index(), u8::from(percpu_refill));
-                write!(f, " order={order} migratetype={migrate} percpu_refill={refill}")
-            }
-            Self::AllocExtfrag {
-                alloc_order,
-                fallback_order,
-                alloc_migrate,
-                fallback_migrate,
-                change_ownership,
-                pageblock_order,
-                ..
-            } => {
-                let (to, from) = (alloc_migrate.index(), fallback_migrate.index());
-                let fragmenting = u8::from(fallback_order < pageblock_order);
-                let owner = u8::from(change_ownership);
-                write!(f, " alloc_order={alloc_order} fallback_order={fallback_order}")?;
-                write!(f, " pageblock_order={pageblock_order} alloc_migratetype={to}")?;
-                write!(f, " fallback_migratetype={from} fragmenting={fragmenting}")?;
-                write!(f, " change_ownership={owner}")
-            }
-            Self::LruInsertion { lru, flags, .. } => {
-                write!(f, " lru={} flags={flags}", lru as u8)
-            }
-            Self::LruActivate { .. } => Ok(()),
         }
     }
 }

@@ -6,7 +6,7 @@
 //! - Mechanism: the places where something happens name the [`Point`] and say how its [`Event`]
 //!   is made; [`Trace::emit`] asks the policy whether anyone listens before it is made.
 //! - State: the policy's own; a trace policy is a type without a value, so what it writes to is
-//!   named by the type (see [`ring`]).
+//!   named by the type (see `ToRing` in the crate `zonal-trace`, which has rings and text).
 //! - Conflicts: none. [`preset::Traced`](crate::preset::Traced) gives any preset a trace policy.
 //! - Order: a free is emitted before anyone else can have the frame and an allocation after it
 //!   was taken, so that in a trace sorted by time no frame is handed out twice.
@@ -20,12 +20,9 @@
 
 mod event;
 mod gfp;
-mod pack;
-pub mod ring;
 
 pub use event::{Event, Lru, PageFlags, Point};
-pub use gfp::{Gfp, UnknownFlag};
-pub use pack::Packed;
+pub use gfp::Gfp;
 
 /// A trace policy.
 pub trait Trace: Send + Sync + 'static {

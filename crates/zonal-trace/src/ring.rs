@@ -23,9 +23,9 @@
 //!
 //! ```
 //! use core::sync::atomic::AtomicU64;
-//! use zonal::policy::trace::ring::{Ring, Sink, ToRing, words_for};
 //! use zonal::policy::trace::{Event, Point, Trace};
 //! use zonal::{CpuId, Order, Pfn};
+//! use zonal_trace::ring::{Ring, Sink, ToRing, words_for};
 //!
 //! // A kernel's statics: nothing is allocated, nothing has to run first.
 //! static WORDS: [AtomicU64; words_for(1024)] = [const { AtomicU64::new(0) }; words_for(1024)];
@@ -51,12 +51,13 @@
 //! assert_eq!((reader.read(), reader.lost()), (None, 0));
 //! ```
 
-use super::{Event, Packed, Point, Trace};
-use crate::platform::AtomicWord;
-use crate::types::units::CpuId;
+use crate::pack::Packed;
 use core::fmt;
 use core::marker::PhantomData;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use zonal::CpuId;
+use zonal::platform::AtomicWord;
+use zonal::policy::trace::{Event, Point, Trace};
 
 /// Words of an event: sequence, time, and the two of [`Packed`].
 pub const SLOT_WORDS: usize = 4;
@@ -295,8 +296,8 @@ impl<K> fmt::Debug for ToRing<K> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::types::units::{Order, Pfn};
     use core::sync::atomic::AtomicU64;
+    use zonal::{Order, Pfn};
 
     fn free(n: u64) -> Event {
         Event::Free { pfn: Pfn::new(n), order: Order::ZERO }
