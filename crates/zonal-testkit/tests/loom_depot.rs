@@ -17,10 +17,9 @@ mod loom_world;
 use loom_broken::NoRelease;
 use loom_world::{ALL_BUT_8, FRAMES, Ones, Pairs, World, spawn_on};
 use std::rc::Rc;
-use zonal::Host;
-use zonal::Order;
 use zonal::plan::Plan;
 use zonal::preset::Linux416;
+use zonal::{Host, Order};
 use zonal_testkit::loom_platform::{LoomPlatform, Newest, explore, small_plan};
 
 /// Both on one CPU: a thread that finds the cache taken goes past it to the buddy lists.
