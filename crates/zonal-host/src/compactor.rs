@@ -306,7 +306,7 @@ impl Work {
                     (came, without) = (Came::Made, 0);
                 }
                 Ok(CompactOutcome::PartialSkipped) => without += 1,
-                Ok(CompactOutcome::Complete | CompactOutcome::Deferred) => without = most,
+                Ok(CompactOutcome::Complete | CompactOutcome::BackedOff) => without = most,
                 Ok(_) => return came,
                 Err(_) => {
                     self.counts.panics.fetch_add(1, Relaxed);

@@ -150,7 +150,7 @@ where
     let moved = shelf.moved.load(SeqCst);
     assert!(moved >= 512, "{moved} pages moved for two blocks that were half full");
     let events = events(&arena);
-    assert_eq!((events.migrate_success, events.lies), (moved, 0));
+    assert_eq!((events.migrate_success, events.migrate_mismatches), (moved, 0));
     assert!(shelf.wakes.load(SeqCst) > 0);
     drop(pages);
     shelf.clear(0);
@@ -215,7 +215,7 @@ where
     let moved = shelf.moved.load(SeqCst);
     assert!(moved > 0);
     // A frame that went to a CPU's cache is "cached", as good as free; so each was noticed.
-    assert_eq!(events(&arena).lies, moved);
+    assert_eq!(events(&arena).migrate_mismatches, moved);
     assert!(shelf.is_intact());
     drop(page);
     shelf.clear(0);
@@ -230,7 +230,7 @@ where
     shelf.moves(Manner::Panics);
     assert!(panics(|| arena.alloc(&movable(Order::HUGE)).is_ok()));
     assert_eq!(*shelf.items(), before);
-    assert_eq!(events(&arena).lies, 0);
+    assert_eq!(events(&arena).migrate_mismatches, 0);
     // Nothing is left behind that would keep others out.
     shelf.moves(Manner::Good);
     let page = arena.alloc(&movable(Order::HUGE)).unwrap();
@@ -334,7 +334,7 @@ where
     });
     assert!(shelf.is_intact());
     assert!(shelf.moved.load(SeqCst) > 0);
-    assert_eq!(events(&arena).lies, 0);
+    assert_eq!(events(&arena).migrate_mismatches, 0);
     shelf.clear(0);
 }
 

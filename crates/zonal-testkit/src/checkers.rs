@@ -375,8 +375,8 @@ pub fn check_reserve(snapshot: &Snapshot) -> Checked {
     for info in &snapshot.zones {
         let reserved = (info.zone, MigrateType::HighAtomic);
         let count = snapshot.pageblocks.iter().filter(|&&block| block == Some(reserved)).count();
-        if count as u64 != u64::from(info.high_atomic_blocks) {
-            let (zone, counted) = (info.zone, info.high_atomic_blocks);
+        if count as u64 != u64::from(info.high_atomic_pageblocks) {
+            let (zone, counted) = (info.zone, info.high_atomic_pageblocks);
             return broken("reserve", format!("zone {zone} has {count} pageblocks, not {counted}"));
         }
         let limit = info.managed / 100 / snapshot.pageblock_order.frames();

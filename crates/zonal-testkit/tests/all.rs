@@ -46,7 +46,7 @@ mod dirty;
 mod errors;
 mod fair;
 mod hiding;
-mod isolated_blocks;
+mod isolated_pageblocks;
 mod ledger;
 mod nodes;
 #[path = "online/main.rs"]

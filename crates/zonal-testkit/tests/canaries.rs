@@ -49,7 +49,7 @@ fn moment(f: impl FnOnce(Snapshot, Model<'_>)) {
         assert!(has(|place| matches!(place, Place::Cached { .. })));
         assert!(has(|place| matches!(place, Place::Deferred)));
         assert!(has(|place| matches!(place, Place::Untouched)));
-        assert!(snapshot.zones[0].high_atomic_blocks > 0);
+        assert!(snapshot.zones[0].high_atomic_pageblocks > 0);
         check_all(&snapshot, runner.model(), &Rules::STRICT).unwrap();
         f(snapshot, runner.model().clone());
     });
@@ -182,10 +182,10 @@ fn counters_that_do_not_add_up() {
 #[test]
 fn a_reserve_of_another_size() {
     let check = |snapshot: &Snapshot, _: &Model<'_>| check_reserve(snapshot);
-    planted("reserve", check, |snapshot, _| snapshot.zones[0].high_atomic_blocks += 1);
+    planted("reserve", check, |snapshot, _| snapshot.zones[0].high_atomic_pageblocks += 1);
     planted("reserve", check, |snapshot, _| {
         snapshot.pageblocks.fill(Some((ZoneId(0), MigrateType::HighAtomic)));
-        snapshot.zones[0].high_atomic_blocks = snapshot.pageblocks.len() as u32;
+        snapshot.zones[0].high_atomic_pageblocks = snapshot.pageblocks.len() as u32;
     });
 }
 
@@ -375,7 +375,7 @@ fn broken_policies_are_found() {
 }
 
 #[test]
-fn merges_put_off_in_secret_are_found() {
+fn merges_deferred_in_secret_are_found() {
     let strict = run_with_rules::<Probe<Cells>, PutsOff>;
     let failure = strict(Shape::Flat, &FILL_AND_FREE, Rules::STRICT).unwrap_err();
     assert_eq!(failure.violation.rule, "I-5", "{failure}");

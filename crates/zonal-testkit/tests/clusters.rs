@@ -98,13 +98,13 @@ fn skipped_and_marked<S: Policy>() {
     });
 }
 
-fn deferred_compaction_merges<S: Policy>() {
+fn backed_off_compaction_merges<S: Policy>() {
     scrap::<S>(4, |world, out| {
         let whole = order(5);
         let failed = world.allocator.compact_zone(ZONE, whole, CompactMode::Sync);
         assert_eq!(failed, CompactOutcome::Complete, "all is handed out");
-        let put_off = world.allocator.compact_zone(ZONE, whole, CompactMode::Sync);
-        assert_eq!(put_off, CompactOutcome::Deferred);
+        let backed_off = world.allocator.compact_zone(ZONE, whole, CompactMode::Sync);
+        assert_eq!(backed_off, CompactOutcome::BackedOff);
         free(world, &out[..8]);
         let info = zone(world);
         assert_eq!((info.merge_skipped, info.blocks[3][1]), (0, 1), "merged as it came");
@@ -113,7 +113,7 @@ fn deferred_compaction_merges<S: Policy>() {
         assert_eq!(zone(world).events.cluster_cuts, cuts, "nothing is cut either");
         free(world, &out[32..64]);
         let formed = world.allocator.compact_zone(ZONE, order(4), CompactMode::Sync);
-        assert_eq!(formed, CompactOutcome::Success, "no longer deferred");
+        assert_eq!(formed, CompactOutcome::Success, "it backs off no longer");
     });
 }
 
@@ -412,7 +412,7 @@ macro_rules! on_presets {
             #[test]
             fn single_frames_are_skipped_and_marked() { skipped_and_marked::<$preset>(); }
             #[test]
-            fn not_while_compaction_is_deferred() { deferred_compaction_merges::<$preset>(); }
+            fn not_while_compaction_backs_off() { backed_off_compaction_merges::<$preset>(); }
             #[test]
             fn disabling_nests() { guards_nest::<$preset>(); }
             #[test]

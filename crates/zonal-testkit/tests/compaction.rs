@@ -52,7 +52,7 @@ fn async_keeps_out_of_unmovable_pageblocks<S: Policy>() {
     });
 }
 
-fn refusals_are_believed_and_put_off<S: Policy>() {
+fn refusals_are_believed_and_backed_off<S: Policy>() {
     fragmented::<Cells, S>(Shape::Huge, 60, Moving::Refuses, |ledger| {
         let wanted = Order::HUGE;
         let outcome = ledger.compact(wanted, CompactMode::Async);
@@ -66,10 +66,10 @@ fn refusals_are_believed_and_put_off<S: Policy>() {
         assert_eq!(outcome, CompactOutcome::Complete);
         let calls = ledger.world.allocator.platform().take_calls();
         assert!(!calls.migrations.is_empty() && calls.migrations.iter().all(|page| page.may_wait));
-        for shift in [1, 2, 3].map(|shift: u64| shift.min(S::Compact::MAX_DEFER_SHIFT)) {
+        for shift in [1, 2, 3].map(|shift: u64| shift.min(S::Compact::MAX_BACKOFF_SHIFT)) {
             for _ in 0..(1 << shift) - 1 {
                 let outcome = ledger.compact(wanted, CompactMode::Sync);
-                assert_eq!(outcome, CompactOutcome::Deferred);
+                assert_eq!(outcome, CompactOutcome::BackedOff);
             }
             assert_eq!(ledger.compact(order(8), CompactMode::Async), CompactOutcome::Complete);
             let outcome = ledger.compact(wanted, CompactMode::Sync);
@@ -77,11 +77,11 @@ fn refusals_are_believed_and_put_off<S: Policy>() {
         }
         assert_eq!(events(ledger).migrate_success, 0);
         ledger.world.allocator.platform().movers().set(Moving::Obeys);
-        let attempts = 1 << S::Compact::MAX_DEFER_SHIFT.min(4);
+        let attempts = 1 << S::Compact::MAX_BACKOFF_SHIFT.min(4);
         let outcomes: Vec<_> =
             (0..attempts).map(|_| ledger.compact(wanted, CompactMode::Sync)).collect();
         let (last, before) = outcomes.split_last().unwrap();
-        assert!(before.iter().all(|&outcome| outcome == CompactOutcome::Deferred));
+        assert!(before.iter().all(|&outcome| outcome == CompactOutcome::BackedOff));
         assert_eq!(*last, CompactOutcome::Success);
         let block = ledger.take(&MOVABLE.with_order(wanted)).unwrap();
         ledger.give(block);
@@ -103,9 +103,9 @@ fn lies_are_counted<S: Policy>(moving: Moving) {
             }
         }
         ledger.lied_to = true;
-        assert_eq!(events(ledger).lies, lies.len() as u64);
+        assert_eq!(events(ledger).migrate_mismatches, lies.len() as u64);
         assert_eq!(events(ledger).migrate_success, 0);
-        assert_ne!(outcome, CompactOutcome::Deferred);
+        assert_ne!(outcome, CompactOutcome::BackedOff);
         ledger.check();
     });
 }
@@ -170,7 +170,7 @@ where
         assert_ne!(outcome, CompactOutcome::Contended);
         ledger.check();
         movers.set(Moving::Obeys);
-        while ledger.compact(Order::HUGE, CompactMode::Sync) == CompactOutcome::Deferred {}
+        while ledger.compact(Order::HUGE, CompactMode::Sync) == CompactOutcome::BackedOff {}
         let block = ledger.take(&MOVABLE.with_order(Order::HUGE));
         assert!(block.is_some());
     });
@@ -457,7 +457,7 @@ macro_rules! on_presets {
             #[test]
             fn unmovable_pageblocks() { async_keeps_out_of_unmovable_pageblocks::<$preset>(); }
             #[test]
-            fn refusals() { refusals_are_believed_and_put_off::<$preset>(); }
+            fn refusals() { refusals_are_believed_and_backed_off::<$preset>(); }
             #[test]
             fn lies_about_the_old_block() { lies_are_counted::<$preset>(Moving::FreesOld); }
             #[test]

@@ -68,15 +68,15 @@ fn a_meeting_is_enough<S: Policy>() {
 fn background_work_believes_hints<S: Policy>() {
     fragmented::<Cells, S>(Shape::Huge, 60, Moving::Refuses, |ledger| {
         let mut hinted = BTreeSet::<u64>::new();
-        for put_off in [0, 1, 3, 7, 15, 31, 63] {
-            for _ in 0..put_off {
-                assert_eq!(background(ledger), (CompactOutcome::Deferred, Vec::new()));
+        for backed_off in [0, 1, 3, 7, 15, 31, 63] {
+            for _ in 0..backed_off {
+                assert_eq!(background(ledger), (CompactOutcome::BackedOff, Vec::new()));
             }
             let (outcome, pages) = background(ledger);
             assert_eq!(outcome, CompactOutcome::Complete);
             let asked: Vec<_> = pages.iter().map(|page| page.from.get() / HUGE.frames()).collect();
             let again = asked.iter().any(|block| hinted.contains(block));
-            assert_eq!(again, put_off == 63, "asked again after {put_off} were put off");
+            assert_eq!(again, backed_off == 63, "asked again after {backed_off} were put off");
             // Where the scanners met it has not gone through.
             hinted.extend(asked.iter().filter(|&block| Some(block) != asked.last()));
             assert!(!hinted.is_empty());
@@ -88,7 +88,7 @@ fn background_work_believes_hints<S: Policy>() {
 fn background_work_forgets_before_it_sleeps<S: Policy>() {
     fragmented::<Cells, S>(Shape::Huge, 60, Moving::Refuses, |ledger| {
         assert!(!request(ledger).is_empty());
-        assert_eq!(background(ledger), (CompactOutcome::Deferred, Vec::new()), "it sleeps");
+        assert_eq!(background(ledger), (CompactOutcome::BackedOff, Vec::new()), "it sleeps");
         let (outcome, pages) = background(ledger);
         assert_eq!(outcome, CompactOutcome::Complete);
         assert!(pages.len() > 20, "it forgot: {}", pages.len());

@@ -184,7 +184,7 @@ fn high_atomic_reserve<S: Policy>() {
         let allocator = &world.allocator;
         let urgent = Request::new(order(4)).atomic();
         let held = allocator.alloc_raw(&urgent).unwrap();
-        let reserved = allocator.zone_info(zonal::ZoneId(0)).unwrap().high_atomic_blocks;
+        let reserved = allocator.zone_info(zonal::ZoneId(0)).unwrap().high_atomic_pageblocks;
         assert_eq!(reserved, 2, "both pageblocks of the block");
         let out = exhaust(world, &movable());
         assert_eq!(out.len(), 4096 - 16);

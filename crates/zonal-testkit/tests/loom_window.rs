@@ -28,7 +28,7 @@ use zonal::policy::cluster::{Clusters, Cut, CutAndJoin};
 use zonal::policy::{bulk_free::Runs, merge::SkipSingles};
 use zonal::preset::Cluster;
 use zonal::zone::lists::BuddyLists;
-use zonal::{CpuId, Order, Pfn, Request, ZoneId};
+use zonal::{CpuId, Host, Order, Pfn, Request, ZoneId};
 use zonal_testkit::loom_platform::{LoomPlatform, Newest, batch_plan, explore};
 
 zonal::preset! {
@@ -41,8 +41,8 @@ zonal::preset! {
 
 /// Words that return what was written last: the counts that are hints are not what is modelled
 /// here, states and the window are.
-type Words = LoomPlatform<Newest>;
-type Model<C, P = Words> = World<P, With<C>>;
+type Loom = LoomPlatform<Newest>;
+type Model<C, P = Loom> = World<P, With<C>>;
 
 const ZONE: ZoneId = ZoneId(0);
 /// Claims a pageblock when its type has nothing.
@@ -94,14 +94,14 @@ fn claim<C: Clusters, P: Host + Default + 'static>(bound: Option<usize>) {
 /// At most 5 preemptions: 8 500 runs, 3.3 s.
 #[test]
 fn a_pageblock_changes_its_type() {
-    claim::<Cut, Words>(Some(5));
+    claim::<Cut, Loom>(Some(5));
 }
 
 /// Canary: [`claim`] by a thread that does not wait.
 #[test]
 #[should_panic(expected = "I-")]
 fn canary_claim() {
-    claim::<NeverWaits, Words>(Some(2));
+    claim::<NeverWaits, Loom>(Some(2));
 }
 
 /// Canary: [`claim`] when closing the window does not release what was written in it.
@@ -122,7 +122,7 @@ fn give_past<C: Clusters>(world: &Model<C>, pfn: Pfn) {
 fn merge<C: Clusters>(bound: Option<usize>) {
     let plan = batch_plan(8, 2, 2);
     explore("merge", bound, move || {
-        let (world, mut held) = world::<C, Words>(plan, &[2, 5, 1, 7]);
+        let (world, mut held) = world::<C, Loom>(plan, &[2, 5, 1, 7]);
         let buddy = held.remove(1);
         assert_eq!(buddy, Pfn::new(3));
         let other = spawn_on(&world, 1, move |world| {
@@ -152,14 +152,14 @@ fn canary_merge() {
     merge::<NeverWaits>(Some(2));
 }
 
-/// A compaction in vain is deferred: from then on single frames merge, though clusters are
+/// After a compaction in vain the zone backs off: from then on single frames merge, though clusters are
 /// enabled again and a batch may have been cut off in between. The source says that merging
 /// cannot begin while a batch is being cut off, because compaction waits; but what defers it
 /// does not.
-fn defer<C: Clusters>(bound: Option<usize>) {
+fn back_off<C: Clusters>(bound: Option<usize>) {
     let plan = batch_plan(8, 2, 2);
-    explore("defer", bound, move || {
-        let (world, mut held) = world::<C, Words>(plan, &[2, 5, 1, 7]);
+    explore("back_off", bound, move || {
+        let (world, mut held) = world::<C, Loom>(plan, &[2, 5, 1, 7]);
         let buddy = held.remove(1);
         let other = spawn_on(&world, 1, move |world| {
             let block = Order::new(3).expect("an order");
@@ -175,26 +175,26 @@ fn defer<C: Clusters>(bound: Option<usize>) {
     });
 }
 
-/// See [`defer`].
+/// See [`back_off`].
 ///
 /// At most 4 preemptions: 15 500 runs, 4.8 s.
 #[test]
-fn compaction_is_deferred_and_a_frame_merges() {
-    defer::<Cut>(Some(4));
+fn compaction_backs_off_and_a_frame_merges() {
+    back_off::<Cut>(Some(4));
 }
 
-/// Canary: [`defer`] with the source's rule: who scans or disables waits, who merges does not.
+/// Canary: [`back_off`] with the source's rule: who scans or disables waits, who merges does not.
 #[test]
 #[should_panic(expected = "I-")]
 fn canary_defer() {
-    defer::<MergesAtOnce>(Some(3));
+    back_off::<MergesAtOnce>(Some(3));
 }
 
 /// One cuts a batch off; the other merges what was skipped, frame by frame.
 fn drain<C: Clusters>(bound: Option<usize>) {
     let plan = batch_plan(8, 2, 2);
     explore("drain", bound, move || {
-        let (world, held) = world::<C, Words>(plan, &[2, 3, 0, 1]);
+        let (world, held) = world::<C, Loom>(plan, &[2, 3, 0, 1]);
         let other = spawn_on(&world, 1, |world| world.allocator().drain_all());
         let mine = world.take();
         assert!(mine.is_some(), "I-6: four are free");
@@ -222,7 +222,7 @@ fn canary_drain() {
 fn compact<C: Clusters>(bound: Option<usize>) {
     let plan = batch_plan(8, 2, 2);
     explore("compact", bound, move || {
-        let (world, held) = world::<C, Words>(plan, &[2, 3, 0, 1]);
+        let (world, held) = world::<C, Loom>(plan, &[2, 3, 0, 1]);
         let other = spawn_on(&world, 1, |world| {
             let block = Order::new(2).expect("an order");
             let _ = world.allocator().compact_zone(ZONE, block, CompactMode::Async);
@@ -256,7 +256,7 @@ fn canary_compact() {
 fn two_cut_at_once() {
     let plan = batch_plan(8, 3, 2);
     explore("two cut at once", Some(3), move || {
-        let (world, held) = world::<Cut, Words>(plan, &[1, 4, 2, 7, 5, 3]);
+        let (world, held) = world::<Cut, Loom>(plan, &[1, 4, 2, 7, 5, 3]);
         let others = [1, 2].map(|cpu| spawn_on(&world, cpu, World::take));
         let mine = world.ask(&UNMOVABLE);
         let theirs = others.map(|other| other.join().unwrap());
@@ -274,7 +274,7 @@ fn two_cut_at_once() {
 fn frees_around_the_window() {
     let plan = batch_plan(8, 2, 2);
     explore("frees around the window", None, move || {
-        let (world, mut held) = world::<Cut, Words>(plan, &[2, 5, 1, 7]);
+        let (world, mut held) = world::<Cut, Loom>(plan, &[2, 5, 1, 7]);
         let buddy = held.remove(1);
         let other = spawn_on(&world, 0, move |world| {
             world.give(buddy);
@@ -297,7 +297,7 @@ fn slots_run_out() {
     let free: Vec<u64> = (0..8).flat_map(|at| [at, at + 8]).collect();
     let plan = batch_plan(16, 2, 2);
     explore("slots run out", Some(3), move || {
-        let (world, held) = world::<Cut, Words>(plan, &free);
+        let (world, held) = world::<Cut, Loom>(plan, &free);
         let other = spawn_on(&world, 1, |world| world.ask(&UNMOVABLE));
         let mine = world.take();
         let theirs = other.join().unwrap();
@@ -313,7 +313,7 @@ fn slots_run_out() {
 fn disabled_and_enabled_around_it_all() {
     let plan = batch_plan(8, 3, 2);
     explore("disabled and enabled", Some(3), move || {
-        let (world, mut held) = world::<Cut, Words>(plan, &[2, 5, 1, 7]);
+        let (world, mut held) = world::<Cut, Loom>(plan, &[2, 5, 1, 7]);
         let buddy = held.remove(1);
         let others = [
             spawn_on(&world, 1, move |world| {
@@ -339,7 +339,7 @@ fn disabled_and_enabled_around_it_all() {
 fn a_batch_joins_while_its_pageblock_is_claimed() {
     let plan = batch_plan(8, 2, 2);
     explore("a batch joins", Some(4), move || {
-        let (world, held) = world::<CutAndJoin, Words>(plan, &[1, 4, 2, 7]);
+        let (world, held) = world::<CutAndJoin, Loom>(plan, &[1, 4, 2, 7]);
         let (batch, held) = held.split_at(2);
         world.give_on(0, batch);
         let other = spawn_on(&world, 1, |world| world.ask(&UNMOVABLE));

@@ -52,7 +52,7 @@ impl Reached {
         self.two_caches +=
             u32::from(seen.caches.iter().filter(|(_, cache)| cache.count > 0).count() > 1);
         for zone in &seen.zones {
-            self.reserve += u32::from(zone.high_atomic_blocks > 0);
+            self.reserve += u32::from(zone.high_atomic_pageblocks > 0);
             self.claimed += u32::from(zone.events.claimed > 0);
             self.stolen += u32::from(zone.events.stolen > 0);
             self.skipped += u32::from(zone.merge_skipped > 0);

@@ -41,7 +41,7 @@ const fn effort(outcome: CompactOutcome) -> u8 {
     match outcome {
         CompactOutcome::Unavailable => 0,
         CompactOutcome::NotSuitable => 1,
-        CompactOutcome::Deferred => 2,
+        CompactOutcome::BackedOff => 2,
         CompactOutcome::Contended => 3,
         CompactOutcome::PartialSkipped => 4,
         CompactOutcome::Complete => 5,

@@ -34,9 +34,9 @@ impl<P: Platform, S: Policy> Allocator<'_, P, S> {
             for (sum, row) in error.free.iter_mut().zip(&counts) {
                 sum.iter_mut().zip(row).for_each(|(sum, blocks)| *sum += blocks);
             }
-            if let Some(slot) = error.zones.get_mut(at) {
+            if let Some(place) = error.zones.get_mut(at) {
                 let keep = request.access().lower(zone.mark(mark));
-                *slot = Some(ZoneTried {
+                *place = Some(ZoneTried {
                     zone: zone.id,
                     node: zone.node,
                     zone_type: zone.zone_type,

@@ -53,7 +53,7 @@ impl<P: Platform, S: Policy> Drop for Target<'_, P, S> {
         let view = self.zone.view(self.table);
         let back = S::Free::free_block_merged(view, self.index, self.order);
         // The host gave it to an owner after all, who has freed it: not ours to touch.
-        self.zone.compaction.count(Count::Lies, u64::from(!back));
+        self.zone.compaction.count(Count::MigrateMismatches, u64::from(!back));
     }
 }
 
@@ -152,7 +152,7 @@ impl<P: Host, S: Policy> Scan<'_, '_, P, S> {
         let (wanted, request) = (self.task.order, self.task.request);
         let vacated = S::Free::vacate_block(allocator.view(zone), from, order, wanted, request);
         let Some(Vacated { formed, taken }) = vacated else {
-            zone.compaction.count(Count::Lies, 1);
+            zone.compaction.count(Count::MigrateMismatches, 1);
             return Moved::No;
         };
         zone.compaction.count(Count::MigrateSuccess, order.frames());

@@ -52,12 +52,12 @@ pub(crate) struct Isolation<'a, 'm, P: Host, S: Policy> {
     allocator: &'a Allocator<'m, P, S>,
     zone: &'m Zone<P, S>,
     /// Indexes, whole pageblocks.
-    blocks: Range<u32>,
+    pageblocks: Range<u32>,
 }
 
 impl<P: Host, S: Policy> Drop for Isolation<'_, '_, P, S> {
     fn drop(&mut self) {
-        self.allocator.restore_blocks(self.zone, self.blocks.clone());
+        self.allocator.restore_pageblocks(self.zone, self.pageblocks.clone());
     }
 }
 
@@ -84,7 +84,7 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
         }
         let frames = self.check_range(&range)?;
         for (zone, part) in self.parts(frames.clone()) {
-            match self.isolate_blocks(zone, &part) {
+            match self.isolate_pageblocks(zone, &part) {
                 Ok(isolation) => core::mem::forget(isolation),
                 Err(error) => {
                     self.restore_parts(frames.start..part.start);
@@ -103,8 +103,8 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
     /// [`RefusedRange`] gives the token back if it is not from this allocator.
     pub fn undo_isolation(&self, isolated: Isolated) -> Result<(), RefusedRange<Isolated>> {
         match self.is_isolated(&isolated.range()) {
-            Ok(blocks) => {
-                self.restore_parts(blocks);
+            Ok(pageblocks) => {
+                self.restore_parts(pageblocks);
                 Ok(())
             }
             Err(error) => Err(RefusedRange { token: isolated, error }),
@@ -205,28 +205,28 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
 
     /// Isolates the pageblocks around `frames`, all or none; of the frames themselves none may
     /// be allocated in a pageblock whose frames cannot be moved.
-    pub(crate) fn isolate_blocks(
+    pub(crate) fn isolate_pageblocks(
         &self,
         zone: &'m Zone<P, S>,
         frames: &Range<u32>,
     ) -> Result<Isolation<'_, 'm, P, S>, RangeError> {
         let start = self.table.pageblock_start(frames.start);
         let size = self.table.pageblock_order().size();
-        let mut isolation = Isolation { allocator: self, zone, blocks: start..start };
+        let mut isolation = Isolation { allocator: self, zone, pageblocks: start..start };
         for at in (start..frames.end).step_by(size as usize) {
             S::Free::isolate_pageblock(self.view(zone), at, frames)?;
-            isolation.blocks.end = at + size;
+            isolation.pageblocks.end = at + size;
         }
         Ok(isolation)
     }
 
-    fn restore_parts(&self, blocks: Range<u32>) {
-        self.parts(blocks).for_each(|(zone, part)| self.restore_blocks(zone, part));
+    fn restore_parts(&self, pageblocks: Range<u32>) {
+        self.parts(pageblocks).for_each(|(zone, part)| self.restore_pageblocks(zone, part));
     }
 
-    fn restore_blocks(&self, zone: &Zone<P, S>, blocks: Range<u32>) {
+    fn restore_pageblocks(&self, zone: &Zone<P, S>, pageblocks: Range<u32>) {
         let step = self.table.pageblock_order().frames() as usize;
-        for at in blocks.step_by(step) {
+        for at in pageblocks.step_by(step) {
             S::Free::restore_pageblock(self.view(zone), at);
         }
     }

@@ -15,13 +15,13 @@
 //! - a zone that has less than twice the block above its watermark, or that lacks memory rather
 //!   than large pieces ([`fragmentation_permille`]), is left alone;
 //! - after a synchronous compaction in vain the next 1, 3, 7, … 63 attempts for that order or a
-//!   larger one are put off;
+//!   larger one are not made;
 //! - one compaction at a time runs in a zone; a request waits for another's for a while, and
 //!   calls the background's off.
 //!
 //! While a page is moved, the old block is its owner's and the new one the host's; no frame is
 //! in a third place. Whatever the host does (refuse, panic, never return, lie about what it
-//! did), no frame is lost: see [`CompactEvents::lies`].
+//! did), no frame is lost: see [`CompactEvents::migrate_mismatches`].
 //!
 //! ```
 //! # mod example { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/src/report/example.rs")); }
@@ -142,7 +142,7 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
 
     /// Compacts the zone that needs it most, for the background compactor.
     fn compact_worst(&self, order: Order) -> CompactOutcome {
-        let (mut worst, mut put_off) = (None, false);
+        let (mut worst, mut backed_off) = (None, false);
         for zone in self.zones {
             let mut counts = S::Free::counts(self.view(zone));
             if !S::Compact::STAYS_AHEAD && has_block(&counts, order) {
@@ -158,14 +158,18 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
             if !more || unusable <= EXTFRAG_THRESHOLD || !zone.is_roomy(order, deferred) {
                 continue;
             }
-            if zone.compaction.put_off(order) {
-                put_off = true;
+            if zone.compaction.backs_off(order) {
+                backed_off = true;
             } else {
                 worst = Some((unusable, zone));
             }
         }
         let Some((_, zone)) = worst else {
-            return if put_off { CompactOutcome::Deferred } else { CompactOutcome::NotSuitable };
+            return if backed_off {
+                CompactOutcome::BackedOff
+            } else {
+                CompactOutcome::NotSuitable
+            };
         };
         zone.compaction.count(Count::DaemonWake, 1);
         let (mode, budget) = (CompactMode::Sync, BACKGROUND_FRAMES);
@@ -213,7 +217,7 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
         }
         let clusters_off = waited.or_else(|| self.clusters_off(zone));
         let mut scan = Scan::new(self, zone, task);
-        let mut outcome = scan.run();
+        let mut outcome = scan.take_turn();
         let hinted = outcome == CompactOutcome::Complete && scan.was_hinted();
         if (outcome == CompactOutcome::PartialSkipped || hinted)
             && S::Compact::GOES_ROUND
@@ -221,17 +225,17 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
             && !scan.is_out_of_budget()
         {
             scan.start_over();
-            outcome = scan.run();
+            outcome = scan.take_turn();
         }
         let taken = scan.taken();
         drop(clusters_off);
         let failed = matches!(outcome, CompactOutcome::Complete | CompactOutcome::PartialSkipped);
         if outcome == CompactOutcome::Success {
             zone.compaction.succeeded();
-            S::Free::set_compaction_deferred(self.view(zone), false);
+            S::Free::set_compaction_backs_off(self.view(zone), false);
         } else if failed && task.mode == CompactMode::Sync && !scan.is_out_of_budget() {
-            zone.compaction.defer(task.order, S::Compact::MAX_DEFER_SHIFT);
-            S::Free::set_compaction_deferred(self.view(zone), true);
+            zone.compaction.back_off(task.order, S::Compact::MAX_BACKOFF_SHIFT);
+            S::Free::set_compaction_backs_off(self.view(zone), true);
         }
         (outcome, taken)
     }
@@ -263,8 +267,8 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
         if self.has_block(zone, task) {
             return Some(CompactOutcome::Success);
         }
-        if zone.compaction.put_off(task.order) {
-            return Some(CompactOutcome::Deferred);
+        if zone.compaction.backs_off(task.order) {
+            return Some(CompactOutcome::BackedOff);
         }
         if !task.drained {
             self.empty_caches(zone);
@@ -280,7 +284,7 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
             return Some(CompactOutcome::NotSuitable);
         }
         if S::Compact::RESTARTS_AFRESH
-            && zone.compaction.is_restarting(task.order, S::Compact::MAX_DEFER_SHIFT)
+            && zone.compaction.is_restarting(task.order, S::Compact::MAX_BACKOFF_SHIFT)
         {
             self.forget_hints(zone);
         }
@@ -318,10 +322,10 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
         zone.compaction.start_over();
         let (start, end) = zone.span();
         let step = self.table.pageblock_order().frames() as usize;
-        let mut blocks = (start..end).step_by(step).peekable();
-        while blocks.peek().is_some() {
+        let mut pageblocks = (start..end).step_by(step).peekable();
+        while pageblocks.peek().is_some() {
             zone.lock(&self.table, |guard| {
-                for at in blocks.by_ref().take(FORGET_PER_HOLD) {
+                for at in pageblocks.by_ref().take(FORGET_PER_HOLD) {
                     S::Free::count_work(guard, 1);
                     if self.table.pageblock(at).zone() == Some(zone.id) {
                         self.table.clear_hint(at);

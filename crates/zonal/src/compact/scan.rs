@@ -115,7 +115,7 @@ impl<'a, 'm, P: Host, S: Policy> Scan<'a, 'm, P, S> {
     }
 
     /// Evacuates part after part until a block has formed or the zone is scanned.
-    pub(super) fn run(&mut self) -> CompactOutcome {
+    pub(super) fn take_turn(&mut self) -> CompactOutcome {
         let (mode, cached) = (self.task.mode, &self.zone.compaction);
         let mut at = cached.migrate_at(mode, self.start, self.end);
         // Without an earlier run's positions the whole zone is in front of the scanners.
@@ -208,10 +208,10 @@ impl<'a, 'm, P: Host, S: Policy> Scan<'a, 'm, P, S> {
                 continue;
             }
             let first = table.pageblock(start);
-            let mut blocks =
+            let mut pageblocks =
                 (table.pageblock_start(start)..start + part.size()).step_by(pageblock as usize);
             // Pageblocks of two types do not merge.
-            let fits = blocks.all(|at| {
+            let fits = pageblocks.all(|at| {
                 let hinted = table.has_hint(at);
                 self.hinted.set(self.hinted.get() || hinted);
                 !hinted && self.is_source(at) && table.pageblock(at) == first

@@ -155,9 +155,9 @@ impl FreeList {
         frames: &mut [u32],
     ) -> Self {
         let mut cut = Self { tail: self.tail, ..Self::EMPTY };
-        for slot in frames {
+        for place in frames {
             let Some(index) = self.tail() else { break };
-            *slot = index;
+            *place = index;
             (cut.head, cut.count) = (index, cut.count + 1);
             self.tail = links.link(index).0;
         }

@@ -245,9 +245,9 @@ fn pop_in_turn<P: Platform>(links: Links<'_, P>, cpu: &mut LinkedCpu, batch: &mu
             burst = want;
         }
         let list = &mut cpu.lists[cpu.turn];
-        for slot in batch.iter_mut().skip(taken).take(burst) {
+        for place in batch.iter_mut().skip(taken).take(burst) {
             let Some(index) = list.pop_tail(links) else { break };
-            *slot = index;
+            *place = index;
             taken += 1;
         }
     }

@@ -114,9 +114,9 @@ pub trait PcpPolicy<F: FreeMemory>: Sized + Send + Sync + fmt::Debug + 'static {
         out: &mut [Pfn],
     ) -> usize {
         let mut done = 0;
-        while let Some(slot) = out.get_mut(done) {
+        while let Some(place) = out.get_mut(done) {
             let Some(index) = Self::pop(cpu, table, Order::ZERO, migrate) else { break };
-            *slot = table.pfn(index);
+            *place = table.pfn(index);
             done += 1;
         }
         done

@@ -63,7 +63,7 @@ pub struct ZoneInfo {
     /// Frames kept from requests that could have used a higher type.
     pub reserve: [u64; NR_ZONE_TYPES],
     /// Pageblocks in the high-atomic reserve.
-    pub high_atomic_blocks: u32,
+    pub high_atomic_pageblocks: u32,
     /// Frames handed out since the start.
     pub allocated: u64,
     /// Its share in a fair walk, under presets with one.
@@ -145,7 +145,7 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
             watermarks: zone.watermarks(),
             boost: zone.boost(),
             reserve: ZoneType::ALL.map(|limit| zone.reserve(limit)),
-            high_atomic_blocks: high_atomic_pageblocks,
+            high_atomic_pageblocks,
             allocated: self.sum_over_caches(zone, |own| own.events().alloc) + events.direct_alloc,
             fair: S::Walk::share(&self.walk, zone),
             pages: self.pages_in(zone),

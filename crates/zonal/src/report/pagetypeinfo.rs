@@ -62,8 +62,8 @@ impl<P: Platform, S: Policy> PageTypeInfo<'_, '_, P, S> {
         writeln!(f)?;
         for zone in zones(self.0) {
             write!(f, "{} ", ZoneHead(&zone))?;
-            for blocks in self.0.pageblock_counts(zone.zone) {
-                write!(f, "{blocks:>12} ")?;
+            for pageblocks in self.0.pageblock_counts(zone.zone) {
+                write!(f, "{pageblocks:>12} ")?;
             }
             writeln!(f)?;
         }

@@ -22,10 +22,10 @@ use core::fmt;
 /// | `compact_stall`, `_fail`, `_success` | times a request waited for compaction; in vain; not in vain |
 /// | `compact_daemon_wake` | times a background thread had a zone compacted |
 /// | `pgmigrate_success`, `pgmigrate_fail` | frames that the host moved, or would not move |
-/// | `zonal_migrate_lies` | answers of the host that did not fit what had become of the frames |
+/// | `zonal_migrate_mismatches` | answers of the host that did not fit what had become of the frames |
 /// | `zonal_isolated` | free frames in isolated pageblocks |
 /// | `zonal_cached`, `zonal_deferred` | frames in per-CPU caches; frames whose merging is deferred |
-/// | `zonal_highatomic_blocks` | pageblocks in the high-atomic reserve |
+/// | `zonal_highatomic_pageblocks` | pageblocks in the high-atomic reserve |
 /// | `zonal_pcp_alloc`, `zonal_pcp_free` | of `pgalloc` and `pgfree`, the frames through the per-CPU caches |
 /// | `zonal_pcp_refill`, `_spill`, `_drain` | times a cache was filled, gave a batch away, was emptied |
 /// | `zonal_direct_alloc`, `zonal_direct_free` | frames past the per-CPU caches |
@@ -83,7 +83,7 @@ impl Totals {
             total.deferred += zone.deferred;
             total.isolated += zone.isolated;
             total.compaction = total.compaction.plus(zone.compaction);
-            total.high_atomic += u64::from(zone.high_atomic_blocks);
+            total.high_atomic += u64::from(zone.high_atomic_pageblocks);
             total.alloc[zone.zone_type.index()] += pcp.alloc + zone.events.direct_alloc;
             total.pcp = total.pcp.plus(pcp);
             total.direct_alloc += zone.events.direct_alloc;
@@ -136,11 +136,11 @@ impl<P: Platform, S: Policy> fmt::Display for VmStat<'_, '_, P, S> {
             ("compact_fail", compaction.fail),
             ("compact_success", compaction.success),
             ("compact_daemon_wake", compaction.daemon_wake),
-            ("zonal_migrate_lies", compaction.lies),
+            ("zonal_migrate_mismatches", compaction.migrate_mismatches),
             ("zonal_isolated", total.isolated),
             ("zonal_cached", total.cached),
             ("zonal_deferred", total.deferred),
-            ("zonal_highatomic_blocks", total.high_atomic),
+            ("zonal_highatomic_pageblocks", total.high_atomic),
             ("zonal_pcp_alloc", total.pcp.alloc),
             ("zonal_pcp_free", total.pcp.free),
             ("zonal_pcp_refill", total.pcp.refills),

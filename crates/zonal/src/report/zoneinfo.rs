@@ -82,7 +82,7 @@ fn statistics(f: &mut fmt::Formatter<'_>, zone: &ZoneInfo) -> fmt::Result {
         ("nr_free_cma", free_of(zone, MigrateType::Cma)),
         ("zonal_cached", zone.cached),
         ("zonal_deferred", zone.deferred),
-        ("zonal_highatomic_blocks", u64::from(zone.high_atomic_blocks)),
+        ("zonal_highatomic_pageblocks", u64::from(zone.high_atomic_pageblocks)),
     ];
     for (name, value) in lines {
         writeln!(f, "      {name:<12} {value}")?;

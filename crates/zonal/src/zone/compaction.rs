@@ -30,8 +30,8 @@ pub enum CompactOutcome {
     /// the last time, or the work for one call was done, or a request called the background off.
     /// The next call scans the rest.
     PartialSkipped,
-    /// Not tried: it failed lately, and this attempt is put off.
-    Deferred,
+    /// Not tried: it failed lately, and compaction backs off.
+    BackedOff,
     /// Not tried: the zone has too little free memory, its memory is not in pieces too small,
     /// or the order is 0.
     NotSuitable,
@@ -55,10 +55,10 @@ pub(crate) enum Count {
     DaemonWake,
     MigrateSuccess,
     MigrateFail,
-    Lies,
+    MigrateMismatches,
 }
 
-const NR_COUNTS: usize = Count::Lies as usize + 1;
+const NR_COUNTS: usize = Count::MigrateMismatches as usize + 1;
 
 /// Counters of compaction in a zone, and of pages moved to make ranges contiguous there.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -84,7 +84,7 @@ pub struct CompactEvents {
     /// Times the host's answer did not fit what had become of the frames: it said "moved" and
     /// the old block was not allocated any more, or "stays" and the new one was not. Nothing was
     /// touched then.
-    pub lies: u64,
+    pub migrate_mismatches: u64,
 }
 
 impl CompactEvents {
@@ -101,13 +101,13 @@ impl CompactEvents {
             daemon_wake: self.daemon_wake + other.daemon_wake,
             migrate_success: self.migrate_success + other.migrate_success,
             migrate_fail: self.migrate_fail + other.migrate_fail,
-            lies: self.lies + other.lies,
+            migrate_mismatches: self.migrate_mismatches + other.migrate_mismatches,
         }
     }
 }
 
 /// Values of [`ZoneCompaction::running`].
-mod runs {
+mod turn {
     /// No compaction runs in the zone.
     pub(super) const NONE: u64 = 0;
     /// One runs that goes on to its end.
@@ -125,7 +125,7 @@ const LOOKS: u32 = 1 << 12;
 
 /// Compaction's part of a zone.
 pub(crate) struct ZoneCompaction<P: Platform> {
-    /// Whether one runs, and whose: see [`runs`].
+    /// Whether one runs, and whose: see [`turn`].
     running: P::Word,
     /// Where the migrate scanner goes on: asynchronous, synchronous. 0: at the start; else the
     /// index + 1.
@@ -134,7 +134,7 @@ pub(crate) struct ZoneCompaction<P: Platform> {
     free_at: P::Word,
     /// Whether hints are out of date: 0 or 1.
     outdated: P::Word,
-    /// Attempts put off since the last failure (bits 0–31), shift (32–39), and the smallest
+    /// Attempts not made since the last failure (bits 0–31), shift (32–39), and the smallest
     /// order that failed (40–47).
     backoff: P::Word,
     counts: [P::Word; NR_COUNTS],
@@ -155,9 +155,9 @@ impl<P: Platform> ZoneCompaction<P> {
 
     /// Sets the running mark; `false` if it is set.
     pub(crate) fn start(&self, in_background: bool) -> bool {
-        let mark = if in_background { runs::IN_BACKGROUND } else { runs::FOR_REQUEST };
+        let mark = if in_background { turn::IN_BACKGROUND } else { turn::FOR_REQUEST };
         // Acquire: what the compaction before wrote (its positions) is seen.
-        self.running.compare_exchange(runs::NONE, mark, Acquire, Relaxed).is_ok()
+        self.running.compare_exchange(turn::NONE, mark, Acquire, Relaxed).is_ok()
     }
 
     /// As [`start`](Self::start) for a request: waits for a while for the end of the one that runs,
@@ -166,10 +166,10 @@ impl<P: Platform> ZoneCompaction<P> {
         for _ in 0..LOOKS {
             // Relaxed: a look, so that those who wait share the line; who acts swaps the mark.
             match self.running.load(Relaxed) {
-                runs::NONE if self.start(false) => return true,
-                runs::IN_BACKGROUND => {
+                turn::NONE if self.start(false) => return true,
+                turn::IN_BACKGROUND => {
                     // Relaxed: it says nothing else. Of an error neither: there is another look.
-                    let (from, to) = (runs::IN_BACKGROUND, runs::CALLED_OFF);
+                    let (from, to) = (turn::IN_BACKGROUND, turn::CALLED_OFF);
                     let _ = self.running.compare_exchange(from, to, Relaxed, Relaxed);
                 }
                 _ => {}
@@ -181,12 +181,12 @@ impl<P: Platform> ZoneCompaction<P> {
 
     /// Whether a request wants to compact instead of the one that runs.
     pub(crate) fn is_called_off(&self) -> bool {
-        self.running.load(Relaxed) == runs::CALLED_OFF
+        self.running.load(Relaxed) == turn::CALLED_OFF
     }
 
     pub(crate) fn stop(&self) {
         // Release, with the acquire of `start`.
-        self.running.store(runs::NONE, Release);
+        self.running.store(turn::NONE, Release);
     }
 
     /// The cached position of the migrate scanner, within `start..end`.
@@ -227,8 +227,8 @@ impl<P: Platform> ZoneCompaction<P> {
         self.outdated.load(Relaxed) > 0
     }
 
-    /// Whether an attempt is put off; counts it if so.
-    pub(crate) fn put_off(&self, order: Order) -> bool {
+    /// Whether this attempt is not to be made; counts it if so.
+    pub(crate) fn backs_off(&self, order: Order) -> bool {
         let word = self.backoff.load(Relaxed);
         let (considered, shift, failed) = unpack(word);
         if shift == 0 || u64::from(order.get()) < failed {
@@ -240,21 +240,21 @@ impl<P: Platform> ZoneCompaction<P> {
         considered < limit
     }
 
-    /// Whether the attempt that is being made is the first after as many as can be were put off.
+    /// Whether the attempt that is being made is the first after as many as can be were not made.
     pub(crate) fn is_restarting(&self, order: Order, most: u64) -> bool {
         let (considered, shift, failed) = unpack(self.backoff.load(Relaxed));
         u64::from(order.get()) >= failed && shift == most && considered >= 1 << shift
     }
 
-    /// Puts the next attempts off: 1, 3, 7, … up to 2^`most` − 1 of them.
-    pub(crate) fn defer(&self, order: Order, most: u64) {
+    /// The next attempts are not made: 1, 3, 7, … up to 2^`most` − 1 of them.
+    pub(crate) fn back_off(&self, order: Order, most: u64) {
         let (_, shift, failed) = unpack(self.backoff.load(Relaxed));
         let order = u64::from(order.get());
         let failed = if shift == 0 { order } else { failed.min(order) };
         self.backoff.store(pack(0, (shift + 1).min(most), failed), Relaxed);
     }
 
-    /// Nothing is put off any more.
+    /// The next attempt is made again.
     pub(crate) fn succeeded(&self) {
         self.backoff.store(0, Relaxed);
     }
@@ -275,7 +275,7 @@ impl<P: Platform> ZoneCompaction<P> {
             daemon_wake: of(Count::DaemonWake),
             migrate_success: of(Count::MigrateSuccess),
             migrate_fail: of(Count::MigrateFail),
-            lies: of(Count::Lies),
+            migrate_mismatches: of(Count::MigrateMismatches),
         }
     }
 }
@@ -298,20 +298,20 @@ mod tests {
     fn back_off_doubles_up_to_64() {
         let zone = ZoneCompaction::<SingleThread>::new();
         let (three, nine) = (Order::new(3).unwrap(), Order::HUGE);
-        assert!(!zone.put_off(nine), "nothing failed yet");
-        for put_off in [1, 3, 7, 15, 31, 63, 63] {
-            zone.defer(nine, 6);
-            assert!(!zone.put_off(three), "smaller orders did not fail");
-            assert!(!zone.is_restarting(nine, 6), "no attempt was put off yet");
-            let times = (0..100).take_while(|_| zone.put_off(nine)).count();
-            assert_eq!(times, put_off);
-            assert_eq!(zone.is_restarting(nine, 6), put_off == 63, "after the longest only");
+        assert!(!zone.backs_off(nine), "nothing failed yet");
+        for backed_off in [1, 3, 7, 15, 31, 63, 63] {
+            zone.back_off(nine, 6);
+            assert!(!zone.backs_off(three), "smaller orders did not fail");
+            assert!(!zone.is_restarting(nine, 6), "no attempt was left out yet");
+            let times = (0..100).take_while(|_| zone.backs_off(nine)).count();
+            assert_eq!(times, backed_off);
+            assert_eq!(zone.is_restarting(nine, 6), backed_off == 63, "after the longest only");
             assert!(!zone.is_restarting(three, 6), "smaller orders did not fail");
         }
-        zone.defer(three, 6);
-        assert!(zone.put_off(three) && zone.put_off(nine), "now they did");
+        zone.back_off(three, 6);
+        assert!(zone.backs_off(three) && zone.backs_off(nine), "now they did");
         zone.succeeded();
-        assert!(!zone.put_off(three) && !zone.put_off(nine));
+        assert!(!zone.backs_off(three) && !zone.backs_off(nine));
     }
 
     #[test]

@@ -216,9 +216,9 @@ impl RangeList {
             last.end = range.end;
             return Ok(());
         }
-        let slot =
+        let place =
             self.ranges.get_mut(self.len).ok_or(MapError::TooManyRanges { start: range.start })?;
-        *slot = range;
+        *place = range;
         self.len += 1;
         Ok(())
     }

@@ -211,8 +211,8 @@ fn make_zones(
             for n in 0..parts.count {
                 let part = parts.part(plan, node, n);
                 let Some(own) = survey(plan, node, part) else { continue };
-                if let Some(slot) = plan.zones.get_mut(made) {
-                    *slot = ZoneSpec {
+                if let Some(place) = plan.zones.get_mut(made) {
+                    *place = ZoneSpec {
                         id: ZoneId(made as u8),
                         node,
                         zone_type,

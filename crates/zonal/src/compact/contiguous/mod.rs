@@ -156,7 +156,7 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
     ) -> Result<(), RangeError> {
         let Some((zone, part)) = self.parts(frames.clone()).next() else { return then() };
         let _clusters_off = ClustersOff::new(zone, self);
-        let _isolation = self.isolate_blocks(zone, &part)?;
+        let _isolation = self.isolate_pageblocks(zone, &part)?;
         self.while_isolated(part.end..frames.end, then)
     }
 

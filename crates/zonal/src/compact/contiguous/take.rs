@@ -30,7 +30,7 @@ impl<P: Host, S: Policy> Drop for Target<'_, '_, P, S> {
     fn drop(&mut self) {
         let freed = self.allocator.free_raw(self.pfn, self.order);
         // The host gave it to an owner after all, who has freed it.
-        self.zone.compaction.count(Count::Lies, u64::from(freed.is_err()));
+        self.zone.compaction.count(Count::MigrateMismatches, u64::from(freed.is_err()));
     }
 }
 
@@ -118,7 +118,7 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
         core::mem::forget(target);
         match self.free_direct(from, order) {
             Ok(()) => zone.compaction.count(Count::MigrateSuccess, order.frames()),
-            Err(_) => zone.compaction.count(Count::Lies, 1),
+            Err(_) => zone.compaction.count(Count::MigrateMismatches, 1),
         }
         Ok(())
     }

@@ -26,7 +26,7 @@ impl Compact for Cheapest {
     const PRESSES_ON: bool = false;
     /// An attempt in vain costs a look at all state bytes and some pages that refuse: less than
     /// the other way, so less is put off.
-    const MAX_DEFER_SHIFT: u64 = 3;
+    const MAX_BACKOFF_SHIFT: u64 = 3;
     const RESTARTS_AFRESH: bool = false;
     const STAYS_AHEAD: bool = true;
     const SPOILT_TARGETS: bool = true;

@@ -33,7 +33,7 @@ pub struct InOrder;
 impl Compact for InOrder {
     const WINDOW: u32 = 1;
     const PRESSES_ON: bool = true;
-    const MAX_DEFER_SHIFT: u64 = 6;
+    const MAX_BACKOFF_SHIFT: u64 = 6;
     const RESTARTS_AFRESH: bool = true;
     const STAYS_AHEAD: bool = false;
     const SPOILT_TARGETS: bool = false;

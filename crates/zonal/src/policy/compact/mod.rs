@@ -70,7 +70,7 @@ pub trait Compact: Send + Sync + 'static {
 
     /// The back-off after failures doubles up to this shift `s`: at most 2^`s` - 1 attempts are put
     /// off.
-    const MAX_DEFER_SHIFT: u64;
+    const MAX_BACKOFF_SHIFT: u64;
     /// Whether all hints are forgotten, out of date or not, by the first attempt after the
     /// longest back-off.
     const RESTARTS_AFRESH: bool;

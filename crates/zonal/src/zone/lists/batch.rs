@@ -18,56 +18,52 @@ const LOOKED_AT_PER_HOLD: usize = 2048;
 const FREED_PER_HOLD: usize = 64;
 
 impl<P: Platform, M: Merge, C: Clusters> ListView<'_, P, M, C> {
-    /// Takes up to `slots.len()` order-0 frames for `migrate` from the buddy lists in one
+    /// Takes up to `out.len()` order-0 frames for `migrate` from the buddy lists in one
     /// hold, small fragments first so that large blocks stay whole, and marks them cached.
-    /// Returns how many; they stand in `slots` in ascending runs.
-    pub(crate) fn take_frames<T: Trace>(&self, slots: &mut [u32], migrate: MigrateType) -> usize {
+    /// Returns how many; they stand in `out` in ascending runs.
+    pub(crate) fn take_frames<T: Trace>(&self, out: &mut [u32], migrate: MigrateType) -> usize {
         let taken = self.lock(|guard| {
             let mut done = 0;
-            while done < slots.len() {
+            while done < out.len() {
                 let Some((index, order)) =
-                    self.next_run::<T>(guard, slots.len() - done, migrate, done)
+                    self.next_run::<T>(guard, out.len() - done, migrate, done)
                 else {
                     break;
                 };
-                for (slot, frame) in slots[done..].iter_mut().zip(index..).take(1 << order.get()) {
-                    *slot = frame;
+                for (place, frame) in out[done..].iter_mut().zip(index..).take(1 << order.get()) {
+                    *place = frame;
                     done += 1;
                 }
             }
             done
         });
-        self.keep::<T>(&slots[..taken], migrate)
+        self.keep::<T>(&out[..taken], migrate)
     }
 
     /// Takes free order-0 frames of `migrate`'s own, pageblock by pageblock, in one hold, until at
-    /// least half of `slots` is filled: all that a pageblock has before the next is opened. Marks
+    /// least half of `out` is filled: all that a pageblock has before the next is opened. Marks
     /// them cached; returns how many. In each pageblock they ascend.
-    pub(crate) fn take_pageblocks<T: Trace>(
-        &self,
-        slots: &mut [u32],
-        migrate: MigrateType,
-    ) -> usize {
+    pub(crate) fn take_pageblocks<T: Trace>(&self, out: &mut [u32], migrate: MigrateType) -> usize {
         let table = self.table;
         let taken = self.lock(|guard| {
             let mut done = 0;
             for _ in 0..(LOOKED_AT_PER_HOLD >> table.pageblock_order().get()).max(1) {
-                if done > 0 && done >= slots.len() / 2 {
+                if done > 0 && done >= out.len() / 2 {
                     break;
                 }
                 let Some(index) = guard.next_pageblock(migrate) else { break };
-                done += guard.take_pageblock(index, &mut slots[done..]);
+                done += guard.take_pageblock(index, &mut out[done..]);
             }
             done
         });
-        self.keep::<T>(&slots[..taken], migrate)
+        self.keep::<T>(&out[..taken], migrate)
     }
 
     /// Takes free order-0 frames for `migrate` from a pageblock of another type, which changes
     /// its type if enough of it is free. From a movable one that does not, all is taken: it is
     /// spoilt for large blocks by the first frame, and so others are not. Of unmovable and
     /// reclaimable memory, which runs out soonest, one frame. Marks them cached; returns how many.
-    pub(crate) fn take_others<T: Trace>(&self, slots: &mut [u32], migrate: MigrateType) -> usize {
+    pub(crate) fn take_others<T: Trace>(&self, out: &mut [u32], migrate: MigrateType) -> usize {
         let table = self.table;
         let (taken, claimed) = self.lock(|guard| {
             match guard.fallback_pageblock::<T>(migrate) {
@@ -76,15 +72,15 @@ impl<P: Platform, M: Merge, C: Clusters> ListView<'_, P, M, C> {
                 Some((_, true)) => (0, true),
                 Some((index, false)) => {
                     let movable = table.pageblock(index).migrate() == MigrateType::Movable;
-                    let most = if movable { slots.len() } else { 1 };
-                    (guard.take_pageblock(index, &mut slots[..most]), false)
+                    let most = if movable { out.len() } else { 1 };
+                    (guard.take_pageblock(index, &mut out[..most]), false)
                 }
             }
         });
         if claimed {
-            self.take_pageblocks::<T>(slots, migrate)
+            self.take_pageblocks::<T>(out, migrate)
         } else {
-            self.keep::<T>(&slots[..taken], migrate)
+            self.keep::<T>(&out[..taken], migrate)
         }
     }
 
@@ -190,52 +186,52 @@ impl<P: Platform, M: Merge, C: Clusters> ListView<'_, P, M, C> {
         given
     }
 
-    /// Takes up to `slots.len()` blocks of `order` from memory of `migrate`'s own in one hold, in
+    /// Takes up to `out.len()` blocks of `order` from memory of `migrate`'s own in one hold, in
     /// ascending order; no other type's memory is touched for it. Their frames are left inner.
     pub(crate) fn take_own_blocks<T: Trace>(
         &self,
-        slots: &mut [u32],
+        out: &mut [u32],
         order: Order,
         migrate: MigrateType,
     ) -> usize {
-        if slots.is_empty() {
+        if out.is_empty() {
             return 0;
         }
         let taken = self.lock(|guard| {
             let mut done = 0;
-            for slot in slots.iter_mut() {
+            for place in out.iter_mut() {
                 let Some(index) = guard.take_own(order, migrate) else { break };
-                *slot = index;
+                *place = index;
                 done += 1;
             }
             done
         });
-        slots[..taken].sort_unstable();
-        self.trace_taken::<T>(&slots[..taken], order, migrate);
+        out[..taken].sort_unstable();
+        self.trace_taken::<T>(&out[..taken], order, migrate);
         taken
     }
 
-    /// Takes up to `slots.len()` blocks of `order` in one hold and marks them cached.
+    /// Takes up to `out.len()` blocks of `order` in one hold and marks them cached.
     pub(crate) fn take_blocks<T: Trace>(
         &self,
-        slots: &mut [u32],
+        out: &mut [u32],
         order: Order,
         migrate: MigrateType,
     ) -> usize {
         let table = self.table;
         let taken = self.lock(|guard| {
             let mut done = 0;
-            for slot in slots.iter_mut() {
+            for place in out.iter_mut() {
                 // Another type's memory only for the block that is asked for.
                 let flags = AllocFlags { fallback: done == 0, ..AllocFlags::NORMAL };
                 let Some(index) = guard.take::<T>(order, migrate, flags) else { break };
-                *slot = index;
+                *place = index;
                 done += 1;
             }
             done
         });
-        self.trace_taken::<T>(&slots[..taken], order, migrate);
-        for &index in &slots[..taken] {
+        self.trace_taken::<T>(&out[..taken], order, migrate);
+        for &index in &out[..taken] {
             table.set_state(index, FrameState::cached(order));
         }
         taken

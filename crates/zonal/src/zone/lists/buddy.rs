@@ -27,8 +27,8 @@ pub struct Buddy<M: Merge, C: Clusters> {
     pub(crate) high_atomic_limit: u32,
     /// How many have disabled clusters, and with them the skipping of merges.
     disable_depth: u32,
-    /// Compaction failed in the zone and is deferred: merging is not skipped.
-    pub(crate) compaction_deferred: bool,
+    /// Compaction failed in the zone and backs off: merging is not skipped.
+    pub(crate) compaction_backs_off: bool,
     /// The pageblock that compaction is evacuating and keeps apart.
     pub(crate) apart: Option<u32>,
     pub(crate) events: ZoneEvents,
@@ -42,7 +42,7 @@ impl<M: Merge, C: Clusters> Buddy<M, C> {
             high_atomic_pageblocks: 0,
             high_atomic_limit: 0,
             disable_depth: 0,
-            compaction_deferred: false,
+            compaction_backs_off: false,
             apart: None,
             events: ZoneEvents::NONE,
         }
@@ -104,7 +104,7 @@ impl<P: Platform, M: Merge, C: Clusters> ListGuard<'_, P, M, C> {
             if let Some((found, index)) = found.and_then(|order| self.area.first_of(order, migrate))
             {
                 self.remove(index, found, migrate);
-                self.split(index, found, order, migrate);
+                self.expand(index, found, order, migrate);
                 return Some(index);
             }
         }
@@ -133,13 +133,13 @@ impl<P: Platform, M: Merge, C: Clusters> ListGuard<'_, P, M, C> {
         let found = self.area.smallest(order, migrate)?;
         let index = self.area.first(found, migrate)?;
         self.remove(index, found, migrate);
-        self.split(index, found, order, migrate);
+        self.expand(index, found, order, migrate);
         Some(index)
     }
 
     /// Puts all of a block of order `from` back on the lists but its first `to` part.
     #[inline]
-    pub(crate) fn split(&mut self, index: u32, from: Order, to: Order, migrate: MigrateType) {
+    pub(crate) fn expand(&mut self, index: u32, from: Order, to: Order, migrate: MigrateType) {
         for order in ORDERS[to.index()..from.index()].iter().rev().copied() {
             self.add(index + order.frames() as u32, order, migrate, End::Head);
         }
@@ -215,7 +215,7 @@ impl<P: Platform, M: Merge, C: Clusters> ListGuard<'_, P, M, C> {
     /// Whether a single frame goes on its list without a look at its buddy.
     #[inline(always)]
     pub(crate) fn skips_merging(&self) -> bool {
-        M::SKIPS && self.disable_depth == 0 && !self.compaction_deferred
+        M::SKIPS && self.disable_depth == 0 && !self.compaction_backs_off
     }
 
     /// Merges the frame at `index` if its merging was skipped and its buddy is free; `false` if

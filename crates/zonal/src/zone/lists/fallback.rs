@@ -60,7 +60,7 @@ impl<P: Platform, M: Merge, C: Clusters> ListGuard<'_, P, M, C> {
         let pageblock = self.table.pageblock_order();
         if order > pageblock {
             // One is enough; the rest stays what it is.
-            self.split_around(index);
+            self.cut_out_pageblock(index);
             order = pageblock;
         }
         let from = self.found_type::<T>(index);
@@ -130,7 +130,7 @@ impl<P: Platform, M: Merge, C: Clusters> ListGuard<'_, P, M, C> {
     /// lists of that type. A free block larger than the pageblock is split first.
     pub(crate) fn move_pageblock(&mut self, index: u32, migrate: MigrateType) {
         let start = self.table.pageblock_start(index);
-        self.split_around(start);
+        self.cut_out_pageblock(start);
         let old: PageblockWord = self.table.pageblock(start);
         self.scan_pageblock(start, |buddy, at, state| {
             buddy.remove(at, state.order(), old.migrate());
@@ -148,7 +148,7 @@ impl<P: Platform, M: Merge, C: Clusters> ListGuard<'_, P, M, C> {
     }
 
     /// Cuts the pageblock at `start` out of a free block that is larger.
-    pub(crate) fn split_around(&mut self, start: u32) {
+    pub(crate) fn cut_out_pageblock(&mut self, start: u32) {
         let pageblock = self.table.pageblock_order();
         for order in Order::all().skip(pageblock.index() + 1) {
             let head = start & !(order.frames() as u32 - 1);

@@ -16,17 +16,17 @@ impl<P: Platform, M: Merge, C: Clusters> ListGuard<'_, P, M, C> {
     /// one pageblock, or the number of pageblocks.
     pub(crate) fn reserve_high_atomic(&mut self, index: u32, order: Order) {
         let pageblock = self.table.pageblock_order();
-        let blocks = 1 << order.get().saturating_sub(pageblock.get());
+        let pageblocks = 1 << order.get().saturating_sub(pageblock.get());
         // Since it was taken another CPU may have isolated a part of it.
-        let mut starts = (index..).step_by(pageblock.frames() as usize).take(blocks as usize);
+        let mut starts = (index..).step_by(pageblock.frames() as usize).take(pageblocks as usize);
         let requestable = starts.all(|at| self.table.pageblock(at).migrate().is_requestable());
-        if !requestable || self.high_atomic_pageblocks + blocks > self.high_atomic_limit {
+        if !requestable || self.high_atomic_pageblocks + pageblocks > self.high_atomic_limit {
             return;
         }
-        for at in (index..).step_by(pageblock.frames() as usize).take(blocks as usize) {
+        for at in (index..).step_by(pageblock.frames() as usize).take(pageblocks as usize) {
             self.move_pageblock(at, MigrateType::HighAtomic);
         }
-        self.high_atomic_pageblocks += blocks;
+        self.high_atomic_pageblocks += pageblocks;
     }
 
     /// Gives the pageblocks of the reserve in the largest block that starts at `group`, and below

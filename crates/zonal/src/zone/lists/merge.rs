@@ -46,7 +46,7 @@ impl Merge for Always {
 /// merge-skipped, and merge when compaction's scanner meets them, or when their buddy merges.
 ///
 /// - Source: Lu 2018, patch 2, on Linux 4.16.
-/// - Merging is not skipped while compaction is deferred in the zone (it failed there), nor
+/// - Merging is not skipped while compaction backs off in the zone (it failed there), nor
 ///   while clusters are disabled (a CPU is scanning for large blocks; compaction disables them
 ///   only where there are any, as patch 3 does, and goes on skipping otherwise, as patch 2 does).
 /// - The scanner loses sight of a frame that merged with what lies before it: that frame is inside

@@ -40,13 +40,16 @@ pub(crate) type ListView<'a, P, M, C> = ZoneView<'a, P, BuddyLists<M, C>>;
 /// A link word a frame, used while the frame heads a block on a list of the zone or of a CPU.
 const LINKS: usize = 0;
 /// The slots of clusters.
-const SLOTS: usize = 1;
+const CLUSTER_SLOTS: usize = 1;
 /// A word a frame that names its cluster.
 const CLUSTER_OF: usize = 2;
 
 #[inline(always)]
 fn cluster_words<'a, P: Platform>(tables: &ZoneTables<'a, P>) -> ClusterWords<'a, P> {
-    ClusterWords { slots: tables.words(SLOTS), cluster_of: tables.words(CLUSTER_OF) }
+    ClusterWords {
+        cluster_slots: tables.words(CLUSTER_SLOTS),
+        cluster_of: tables.words(CLUSTER_OF),
+    }
 }
 
 impl<'a, P: Platform, M: Merge, C: Clusters> ListGuard<'a, P, M, C> {

@@ -21,7 +21,7 @@ impl<P: Platform, M: Merge, C: Clusters> ListGuard<'_, P, M, C> {
         let fits = state.kind() == FrameKind::Free && (order..wanted).contains(&state.order());
         if fits {
             self.remove(index, state.order(), migrate);
-            self.split(index, state.order(), order, migrate);
+            self.expand(index, state.order(), order, migrate);
             self.table.set_state(index, FrameState::allocated(order));
             self.events.direct_alloc += order.frames();
         }
@@ -87,7 +87,7 @@ impl<P: Platform, M: Merge, C: Clusters> ListGuard<'_, P, M, C> {
             return None;
         }
         self.remove(head, order, migrate);
-        self.split(head, order, wanted, migrate);
+        self.expand(head, order, wanted, migrate);
         self.table.set_state(head, FrameState::allocated(wanted));
         self.events.direct_alloc += wanted.frames();
         Some(head)

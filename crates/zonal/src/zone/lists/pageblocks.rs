@@ -23,34 +23,34 @@ impl<P: Platform, M: Merge, C: Clusters> ListGuard<'_, P, M, C> {
             let order = self.area.smallest(Order::ZERO, migrate)?;
             let index = self.area.first(order, migrate)?;
             if order > self.table.pageblock_order() {
-                self.split_around(index);
+                self.cut_out_pageblock(index);
             }
             Some(index)
         })
     }
 
-    /// Takes the free frames of the pageblock of `index`, as many as `slots` has room for, and
-    /// leaves them inner; returns how many. They stand in `slots` in ascending order. Work: a
+    /// Takes the free frames of the pageblock of `index`, as many as `out` has room for, and
+    /// leaves them inner; returns how many. They stand in `out` in ascending order. Work: a
     /// state for each frame of the pageblock at most, and the blocks taken.
-    pub(crate) fn take_pageblock(&mut self, index: u32, slots: &mut [u32]) -> usize {
+    pub(crate) fn take_pageblock(&mut self, index: u32, out: &mut [u32]) -> usize {
         self.wait_for_window();
         let migrate = self.table.pageblock(index).migrate();
         let mut at = self.table.pageblock_start(index);
         let end = (at + self.table.pageblock_order().frames() as u32).min(self.table.frames());
         let (mut done, mut looked) = (0, 0);
-        while at < end && done < slots.len() {
+        while at < end && done < out.len() {
             let state = self.table.state(at);
             looked += 1;
             let mut order = state.order();
             if state.kind() == FrameKind::Free {
-                let fits = Order::new((slots.len() - done).ilog2() as u8).unwrap_or(Order::MAX);
+                let fits = Order::new((out.len() - done).ilog2() as u8).unwrap_or(Order::MAX);
                 self.remove(at, order, migrate);
                 if order > fits {
-                    self.split(at, order, fits, migrate);
+                    self.expand(at, order, fits, migrate);
                     order = fits;
                 }
-                let frames = slots[done..].iter_mut().zip(at..).take(1 << order.get());
-                frames.for_each(|(slot, frame)| *slot = frame);
+                let frames = out[done..].iter_mut().zip(at..).take(1 << order.get());
+                frames.for_each(|(place, frame)| *place = frame);
                 done += 1 << order.get();
             }
             at += if state.kind() == FrameKind::Free { order.size() } else { state.step() };

@@ -263,8 +263,8 @@ impl<M: Merge, C: Clusters> FreeMemory for BuddyLists<M, C> {
         view.lock(|guard| indexes.map(|index| u32::from(guard.merge_skipped(index))).sum())
     }
 
-    fn set_compaction_deferred<P: Platform>(view: ZoneView<'_, P, Self>, deferred: bool) {
-        view.lock(|guard| guard.compaction_deferred = deferred);
+    fn set_compaction_backs_off<P: Platform>(view: ZoneView<'_, P, Self>, backs_off: bool) {
+        view.lock(|guard| guard.compaction_backs_off = backs_off);
     }
 
     fn hold_off_batches<P: Platform>(view: ListView<'_, P, M, C>) {

@@ -2,7 +2,7 @@
 
 use super::clusters::Clusters;
 use super::merge::Merge;
-use super::{BuddyLists, CLUSTER_OF, LINKS, ListGuard, SLOTS};
+use super::{BuddyLists, CLUSTER_OF, CLUSTER_SLOTS, LINKS, ListGuard};
 use crate::boot::map::{Range, RangeKind};
 use crate::boot::plan::{Plan, ZoneSpec};
 use crate::frame::PageblockWord;
@@ -14,22 +14,22 @@ use crate::zone::tables::{NR_FREE_WORDS, ZoneTables};
 
 /// The size and the batch for which a zone's clusters on the order-0 lists need the most words:
 /// what it manages from the start, or that with all its later memory, which makes batches larger.
-fn slot_room<C: Clusters>(spec: &ZoneSpec, batch: &dyn Fn(u64) -> u32) -> (u64, u32) {
+fn cluster_room<C: Clusters>(spec: &ZoneSpec, batch: &dyn Fn(u64) -> u32) -> (u64, u32) {
     let sizes = [spec.managed, spec.managed + spec.later];
     let rooms = sizes.map(|frames| (frames, batch(frames)));
-    let [first, whole] = rooms.map(|(frames, batch)| C::slot_words(frames, batch));
+    let [first, whole] = rooms.map(|(frames, batch)| C::cluster_words(frames, batch));
     rooms[usize::from(whole > first)]
 }
 
-fn slot_words<C: Clusters>(spec: &ZoneSpec, batch: &dyn Fn(u64) -> u32) -> u64 {
-    let (frames, batch) = slot_room::<C>(spec, batch);
-    C::slot_words(frames, batch)
+fn cluster_words<C: Clusters>(spec: &ZoneSpec, batch: &dyn Fn(u64) -> u32) -> u64 {
+    let (frames, batch) = cluster_room::<C>(spec, batch);
+    C::cluster_words(frames, batch)
 }
 
 pub(super) fn words<C: Clusters>(plan: &Plan, batch: &dyn Fn(u64) -> u32) -> [u64; NR_FREE_WORDS] {
     let mut words = [0; NR_FREE_WORDS];
     words[LINKS] = plan.frames();
-    words[SLOTS] = plan.zones().iter().map(|spec| slot_words::<C>(spec, batch)).sum();
+    words[CLUSTER_SLOTS] = plan.zones().iter().map(|spec| cluster_words::<C>(spec, batch)).sum();
     words[CLUSTER_OF] = if C::CUT { plan.frames() } else { 0 };
     words
 }
@@ -42,9 +42,9 @@ pub(super) fn zone<P: Platform, M: Merge, C: Clusters>(
     batch: &dyn Fn(u64) -> u32,
     used: &mut [u64; NR_FREE_WORDS],
 ) {
-    let (frames, room_batch) = slot_room::<C>(spec, batch);
-    let first = used[SLOTS];
-    used[SLOTS] += C::slot_words(frames, room_batch);
+    let (frames, room_batch) = cluster_room::<C>(spec, batch);
+    let first = used[CLUSTER_SLOTS];
+    used[CLUSTER_SLOTS] += C::cluster_words(frames, room_batch);
     zone.set_up(table, |guard| {
         C::tune(&mut guard.area.clusters, first, frames, room_batch);
         guard.resize(batch(spec.managed), plan.high_atomic_limit(spec.managed));

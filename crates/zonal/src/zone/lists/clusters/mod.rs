@@ -24,10 +24,10 @@
 //!
 //! ```
 //! use zonal::policy::cluster::{Clusters, Cut, None};
-//! assert_eq!(<None as Clusters>::slot_words(1 << 20, 31), 0, "off: no memory");
+//! assert_eq!(<None as Clusters>::cluster_words(1 << 20, 31), 0, "off: no memory");
 //! let slots = (1_u64 << 20).div_ceil(31);
-//! assert_eq!(<Cut as Clusters>::slot_words(1 << 20, 31), 1 + slots.div_ceil(64) + slots);
-//! assert_eq!(<Cut as Clusters>::slot_words(1 << 9, 1), 0, "small zones have none");
+//! assert_eq!(<Cut as Clusters>::cluster_words(1 << 20, 31), 1 + slots.div_ceil(64) + slots);
+//! assert_eq!(<Cut as Clusters>::cluster_words(1 << 9, 1), 0, "small zones have none");
 //! ```
 
 use crate::platform::Platform;
@@ -35,7 +35,7 @@ mod slots;
 mod words;
 
 use core::fmt;
-pub use slots::{Members, Slots};
+pub use slots::{ClusterSlots, Members};
 pub use words::ClusterWords;
 
 /// Whether there are clusters on the order-0 lists, and how they come to be.
@@ -50,8 +50,8 @@ pub trait Clusters: Send + Sync + 'static {
     const VACANT: Self::Zone;
 
     /// Words of caller's memory that a zone of `managed` frames with this batch needs.
-    fn slot_words(managed: u64, batch: u32) -> u64;
-    /// Gives the zone its words, from `first` on, all zero and as many as `slot_words` says. There
+    fn cluster_words(managed: u64, batch: u32) -> u64;
+    /// Gives the zone its words, from `first` on, all zero and as many as `cluster_words` says. There
     /// are clusters from [`set_batch`](Self::set_batch) on.
     fn tune(zone: &mut Self::Zone, first: u64, managed: u64, batch: u32);
     /// Lets clusters have `batch` frames, if that is more than before: the zone has grown.
@@ -138,7 +138,7 @@ impl Clusters for None {
     type Zone = ();
     const VACANT: () = ();
 
-    fn slot_words(_: u64, _: u32) -> u64 {
+    fn cluster_words(_: u64, _: u32) -> u64 {
         0
     }
     fn tune((): &mut (), _: u64, _: u64, _: u32) {}
@@ -181,27 +181,27 @@ impl Clusters for None {
     }
 }
 
-/// Implements [`Clusters`] over [`Slots`].
-macro_rules! over_slots {
+/// Implements [`Clusters`] over [`ClusterSlots`].
+macro_rules! over_cluster_slots {
     ($policy:ty, join: $join:literal) => {
         impl Clusters for $policy {
             const CUT: bool = true;
             const JOIN: bool = $join;
-            type Zone = Slots;
-            const VACANT: Slots = Slots::VACANT;
+            type Zone = ClusterSlots;
+            const VACANT: ClusterSlots = ClusterSlots::VACANT;
 
-            fn slot_words(managed: u64, batch: u32) -> u64 {
-                Slots::words(managed, batch)
+            fn cluster_words(managed: u64, batch: u32) -> u64 {
+                ClusterSlots::words(managed, batch)
             }
-            fn tune(zone: &mut Slots, first: u64, managed: u64, batch: u32) {
-                *zone = Slots::new(first, managed, batch);
+            fn tune(zone: &mut ClusterSlots, first: u64, managed: u64, batch: u32) {
+                *zone = ClusterSlots::new(first, managed, batch);
             }
-            fn set_batch(zone: &mut Slots, batch: u32) {
+            fn set_batch(zone: &mut ClusterSlots, batch: u32) {
                 zone.set_batch(batch);
             }
             #[inline(always)]
             fn joined<P: Platform>(
-                zone: &mut Slots,
+                zone: &mut ClusterSlots,
                 words: ClusterWords<'_, P>,
                 index: u32,
                 skipped: bool,
@@ -212,7 +212,7 @@ macro_rules! over_slots {
             }
             #[inline(always)]
             fn joined_run<P: Platform>(
-                zone: &mut Slots,
+                zone: &mut ClusterSlots,
                 words: ClusterWords<'_, P>,
                 frames: &[u32],
                 neighbour: Option<u32>,
@@ -220,7 +220,7 @@ macro_rules! over_slots {
                 zone.joined_run(words, frames, neighbour);
             }
             fn leaving<P: Platform>(
-                zone: &mut Slots,
+                zone: &mut ClusterSlots,
                 words: ClusterWords<'_, P>,
                 index: u32,
                 skipped: bool,
@@ -229,7 +229,7 @@ macro_rules! over_slots {
                 zone.leaving(words, index, skipped, before);
             }
             fn end<P: Platform>(
-                zone: &mut Slots,
+                zone: &mut ClusterSlots,
                 words: ClusterWords<'_, P>,
                 head: u32,
                 most: u64,
@@ -237,27 +237,27 @@ macro_rules! over_slots {
                 zone.end(words, head, most)
             }
             fn begin<P: Platform>(
-                zone: &mut Slots,
+                zone: &mut ClusterSlots,
                 words: ClusterWords<'_, P>,
                 members: Members,
             ) -> Option<u32> {
                 zone.begin(words, members)
             }
             fn find<P: Platform>(
-                zone: &Slots,
+                zone: &ClusterSlots,
                 words: ClusterWords<'_, P>,
                 index: u32,
             ) -> Option<(u32, Members)> {
                 zone.find(words, index)
             }
-            fn used<P: Platform>(zone: &Slots, words: ClusterWords<'_, P>) -> u32 {
+            fn used<P: Platform>(zone: &ClusterSlots, words: ClusterWords<'_, P>) -> u32 {
                 zone.used(words)
             }
-            fn open<P: Platform>(zone: &Slots, words: ClusterWords<'_, P>) -> Window {
+            fn open<P: Platform>(zone: &ClusterSlots, words: ClusterWords<'_, P>) -> Window {
                 words.enter_window(zone.first);
                 Window { word: zone.first }
             }
-            fn wait<P: Platform>(zone: &Slots, words: ClusterWords<'_, P>) -> bool {
+            fn wait<P: Platform>(zone: &ClusterSlots, words: ClusterWords<'_, P>) -> bool {
                 zone.wait(words)
             }
         }
@@ -273,5 +273,5 @@ pub struct Cut;
 #[derive(Clone, Copy, Debug)]
 pub struct CutAndJoin;
 
-over_slots!(Cut, join: false);
-over_slots!(CutAndJoin, join: true);
+over_cluster_slots!(Cut, join: false);
+over_cluster_slots!(CutAndJoin, join: true);

@@ -43,7 +43,7 @@ pub struct Members {
 ///
 /// The zone's words are, in this order: `in_progress`, the bitmap of slots in use, the slots.
 #[derive(Debug)]
-pub struct Slots {
+pub struct ClusterSlots {
     pub(super) first: u64,
     /// Slots in use or free for it: none, or all that there is `room` for.
     pub(super) slots: u32,
@@ -71,7 +71,7 @@ impl Latest {
     const UNKNOWN: Self = Self { frame: NIL, slot: 0 };
 }
 
-impl Slots {
+impl ClusterSlots {
     pub(super) const VACANT: Self = Self {
         first: 0,
         slots: 0,
@@ -116,7 +116,7 @@ impl Slots {
 
     /// Which of 64 slots are in use.
     fn used_in<P: Platform>(&self, words: ClusterWords<'_, P>, at: u32) -> u64 {
-        if at == self.open.at { self.open.used } else { words.slot_word(self.bitmap(at)) }
+        if at == self.open.at { self.open.used } else { words.cluster_word(self.bitmap(at)) }
     }
 
     fn bitmap(&self, at: u32) -> u64 {
@@ -128,7 +128,7 @@ impl Slots {
     }
 
     fn get<P: Platform>(&self, words: ClusterWords<'_, P>, slot: u32) -> Members {
-        let word = words.slot_word(self.slot(slot));
+        let word = words.cluster_word(self.slot(slot));
         let skipped = (word >> SKIPPED) as u32;
         Members { tail: word as u32, count: count_in(word), skipped }
     }
@@ -136,7 +136,7 @@ impl Slots {
     fn set<P: Platform>(&self, words: ClusterWords<'_, P>, slot: u32, members: Members) {
         // No overlap: at most a batch of frames.
         let counts = u64::from(members.count) << COUNT | u64::from(members.skipped) << SKIPPED;
-        words.set_slot_word(self.slot(slot), u64::from(members.tail) | counts);
+        words.set_cluster_word(self.slot(slot), u64::from(members.tail) | counts);
     }
 
     /// A free slot, now in use: the lowest, as far as [`CLAIM_WORDS`] words of the bitmap say. What
@@ -152,7 +152,7 @@ impl Slots {
             let slot = at * 64 + used.trailing_ones();
             if used != u64::MAX && slot < self.slots {
                 if at != self.open.at && self.open.at != NIL {
-                    words.set_slot_word(self.bitmap(self.open.at), self.open.used);
+                    words.set_cluster_word(self.bitmap(self.open.at), self.open.used);
                 }
                 self.open = Open { at, used: used | 1 << (slot % 64) };
                 self.hint = slot;
@@ -168,8 +168,8 @@ impl Slots {
         if at == self.open.at {
             self.open.used &= !bit;
         } else {
-            let used = words.slot_word(self.bitmap(at));
-            words.set_slot_word(self.bitmap(at), used & !bit);
+            let used = words.cluster_word(self.bitmap(at));
+            words.set_cluster_word(self.bitmap(at), used & !bit);
         }
         self.hint = self.hint.min(slot);
     }
@@ -189,11 +189,11 @@ impl Slots {
             return;
         }
         if let Some(slot) = neighbour.and_then(|frame| self.slot_of(words, frame)) {
-            let word = words.slot_word(self.slot(slot));
+            let word = words.cluster_word(self.slot(slot));
             if count_in(word) < self.batch {
                 let word = if last { word >> 32 << 32 | u64::from(index) } else { word };
                 let one = 1 << COUNT | u64::from(skipped) << SKIPPED;
-                words.set_slot_word(self.slot(slot), word + one);
+                words.set_cluster_word(self.slot(slot), word + one);
                 words.set_cluster_of(index, Some(slot));
                 self.latest.frame = index;
                 if self.latest.slot != slot {
@@ -220,12 +220,12 @@ impl Slots {
         let mut rest = frames;
         let mut joined = neighbour.and_then(|frame| self.slot_of(words, frame));
         while let Some((&first, after)) = rest.split_first() {
-            let word = joined.map_or(0, |slot| words.slot_word(self.slot(slot)));
+            let word = joined.map_or(0, |slot| words.cluster_word(self.slot(slot)));
             let room = self.batch.saturating_sub(count_in(word)) as usize;
             if let (Some(slot), 1..) = (joined, room) {
                 let (more, later) = rest.split_at(room.min(rest.len()));
                 let all = more.len() as u64;
-                words.set_slot_word(self.slot(slot), word + (all << COUNT | all << SKIPPED));
+                words.set_cluster_word(self.slot(slot), word + (all << COUNT | all << SKIPPED));
                 more.iter().for_each(|&frame| words.set_cluster_of(frame, joined));
                 if let Some(&frame) = more.last() {
                     self.latest = Latest { frame, slot };

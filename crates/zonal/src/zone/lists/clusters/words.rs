@@ -7,7 +7,7 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 #[derive(Debug)]
 pub struct ClusterWords<'a, P: Platform> {
     /// Zone by zone: `in_progress`, bitmap, slots.
-    pub(in crate::zone::lists) slots: &'a [P::Word],
+    pub(in crate::zone::lists) cluster_slots: &'a [P::Word],
     /// For each frame its cluster's slot + 1, or 0. Read and written under the lock of the frame's
     /// zone. Of a frame that is on no order-0 list it says nothing.
     pub(in crate::zone::lists) cluster_of: &'a [P::Word],
@@ -37,27 +37,27 @@ impl<P: Platform> ClusterWords<'_, P> {
 
     /// A word of a zone's slots. Under the zone lock.
     #[inline(always)]
-    pub(crate) fn slot_word(self, at: u64) -> u64 {
-        self.slots[at as usize].load(Relaxed)
+    pub(crate) fn cluster_word(self, at: u64) -> u64 {
+        self.cluster_slots[at as usize].load(Relaxed)
     }
 
     #[inline(always)]
-    pub(crate) fn set_slot_word(self, at: u64, value: u64) {
-        self.slots[at as usize].store(value, Relaxed);
+    pub(crate) fn set_cluster_word(self, at: u64, value: u64) {
+        self.cluster_slots[at as usize].store(value, Relaxed);
     }
 
     /// Under the zone lock, which orders it for those who look under the lock.
     pub(crate) fn enter_window(self, at: u64) {
-        self.slots[at as usize].fetch_add(1, Relaxed);
+        self.cluster_slots[at as usize].fetch_add(1, Relaxed);
     }
 
     /// Release, with the acquire of [`window_open`](Self::window_open): the states written in
     /// the window are seen by a CPU that sees it closed.
     pub(crate) fn leave_window(self, at: u64) {
-        self.slots[at as usize].fetch_add(u64::MAX, Release);
+        self.cluster_slots[at as usize].fetch_add(u64::MAX, Release);
     }
 
     pub(crate) fn window_open(self, at: u64) -> bool {
-        self.slots[at as usize].load(Acquire) > 0
+        self.cluster_slots[at as usize].load(Acquire) > 0
     }
 }
