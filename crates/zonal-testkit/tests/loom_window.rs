@@ -20,7 +20,6 @@ use loom_broken::NoRelease;
 use loom_broken_clusters::{MergesAtOnce, NeverWaits, only_merges};
 use loom_world::{World, spawn_on};
 use std::rc::Rc;
-use zonal::Host;
 use zonal::compact::CompactMode;
 use zonal::error::FreeError;
 use zonal::plan::Plan;
