@@ -25,11 +25,11 @@
 //! ```
 
 mod blocks;
+mod frames;
 mod refill;
-mod stack;
 
+pub use frames::{MAX_HIGH, Stack};
 pub use refill::{Came, Reach};
-pub use stack::{MAX_HIGH, Stack};
 
 use crate::platform::Platform;
 use crate::types::migrate_type::{MigrateType, NR_CACHED_TYPES};

@@ -21,6 +21,10 @@ use core::ops::Range;
 /// Blocks of a range freed in one hold.
 const FREED_PER_HOLD: u32 = 64;
 
+#[expect(
+    clippy::redundant_closure_for_method_calls,
+    reason = "a method's path has one lifetime, and `lock` passes a guard of any"
+)]
 impl<M: Merge, C: Clusters> FreeMemory for BuddyLists<M, C> {
     type Held = Buddy<M, C>;
     const SKIPS_MERGES: bool = M::SKIPS;
