@@ -84,7 +84,7 @@ impl Threads {
     ///
     /// # Safety
     /// For as long as the host lives, the memory must be readable and writable; and
-    /// [`zero`](Platform::zero) must be called for a block in it only while nobody holds a
+    /// [`zero`](zonal::Host::zero) must be called for a block in it only while nobody holds a
     /// reference into that block.
     #[must_use]
     pub const unsafe fn with_memory(mut self, base: NonNull<u8>, first: Pfn, frames: u64) -> Self {
@@ -95,7 +95,7 @@ impl Threads {
     /// The same with somebody who gives pages up and moves them.
     ///
     /// # Safety
-    /// For as long as the host lives, [`migrate`](Platform::migrate) must be called only by the
+    /// For as long as the host lives, [`migrate`](zonal::Host::migrate) must be called only by the
     /// allocator that the host belongs to, whose frames are an open arena's (as far as the pager
     /// moves any).
     #[must_use]

@@ -26,7 +26,7 @@ pub trait TestHost: zonal::Host {
         false
     }
 
-    /// Keeps a block that [`reclaim`](Platform::reclaim) is to free when memory is short;
+    /// Keeps a block that [`reclaim`](zonal::Host::reclaim) is to free when memory is short;
     /// `false` if the host does not do that.
     fn pledge(&self, pfn: Pfn, order: Order) -> bool {
         let _ = (pfn, order);

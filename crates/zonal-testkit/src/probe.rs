@@ -179,7 +179,7 @@ impl<L: Locks> Probe<L> {
         std::mem::take(&mut *lock(&self.calls))
     }
 
-    /// Whether [`zero`](Platform::zero) succeeds; it does at first.
+    /// Whether [`zero`](zonal::Host::zero) succeeds; it does at first.
     pub fn set_can_zero(&self, can: bool) {
         self.can_zero.store(can, Ordering::Relaxed);
     }
