@@ -174,7 +174,12 @@ fn what_is_recorded_is_what_is_replayed() {
         assert_eq!(blocks, 2048, "each block was in a zone: {row}");
     }
     let again = rows(&zonal(&[&replay[..], &memory, &machine].concat()));
-    assert_eq!(simulated, again, "simulated, the same to the cycle");
+    // The date is when it was run.
+    let undated = |mut rows: Vec<Value>| {
+        rows.iter_mut().for_each(|row| row["date"] = Value::Null);
+        rows
+    };
+    assert_eq!(undated(simulated), undated(again), "simulated, the same to the cycle");
 }
 
 #[test]
