@@ -6,7 +6,7 @@
 //! [pager](crate::pager) it can give pages up and move them.
 //!
 //! ```
-//! use zonal::platform::Platform;
+//! use zonal::{Host, platform::Platform};
 //! use zonal_host::threads::Threads;
 //! let host = Threads::new();
 //! assert!(host.cpu().0 < zonal_host::cpu::possible());

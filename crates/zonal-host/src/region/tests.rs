@@ -168,8 +168,16 @@ fn after_a_refused_call_what_is_left_is_the_regions_own() {
 #[test]
 fn other_addresses_are_looked_for_when_another_thread_was_quicker() {
     let made = |at| refuse(at, libc::EEXIST, || Region::reserve_mixed(MIB, MIB).map(|r| r.len()));
-    let (len, ledger) = made(4);
-    assert_eq!((len, ledger.refused.unwrap().0), (Ok(2 * MIB), "mmap"));
+    // The first mapping finds addresses; those after it take them. How many calls are between
+    // them depends on whether what was found is aligned.
+    let mut lost = 0;
+    for (len, ledger) in (2..=8).map(made) {
+        if ledger.refused.is_some_and(|(call, _)| call == "mmap") {
+            assert_eq!(len, Ok(2 * MIB));
+            lost += 1;
+        }
+    }
+    assert!(lost > 0, "no mapping was refused");
 }
 
 #[test]
