@@ -261,7 +261,7 @@ pub(crate) struct Share {
     figures: Figures,
 }
 
-/// Runs `body` between the probes; whoever fails tells the others.
+/// Runs `body` between the probes; a thread that fails tells the others.
 pub(crate) fn take_part(
     place: &Rendezvous,
     thread: usize,

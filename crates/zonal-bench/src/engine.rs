@@ -115,7 +115,7 @@ pub trait Progress {
     }
 }
 
-/// Tells nobody.
+/// Does nothing with it.
 #[derive(Clone, Copy, Debug)]
 pub struct Silent;
 

@@ -33,7 +33,7 @@
 //! [`subject`]. After every call the allocator's state is made to escape, so that an inlined
 //! allocation cannot be cancelled against its free (see [`loops`]). The subject `null` is a
 //! counter in place of an allocator: what it measures is the harness. `private-stack` is an array
-//! of pfns per thread that nobody shares: what no allocator can beat.
+//! of pfns per thread, unshared: what no allocator can beat.
 //!
 //! **Pinned threads** ([`pool`]) live as long as the run; thread `i` has the `i`-th CPU the
 //! process may use. A sample in which a thread lost its CPU (an involuntary context switch, a tenth

@@ -75,7 +75,7 @@ impl Region {
 impl Drop for Region {
     fn drop(&mut self) {
         // SAFETY: the mapping was made by `reserve` with this address and length, nothing else
-        // unmaps it, and whoever used the region has given it back by dropping it.
+        // unmaps it, and the region's user gave it back by dropping it.
         unsafe { libc::munmap(self.mapping.cast(), self.mapped) };
     }
 }

@@ -1,6 +1,6 @@
 //! Pages that can be moved: a table from numbers that stay the same to frames that do not.
 //!
-//! This is what a page table or a page cache is to an allocator that compacts: whoever keeps a
+//! This is what a page table or a page cache is to an allocator that compacts: the code that keeps a
 //! page knows it by its number, and the frame behind the number may change.
 //!
 //! ```
@@ -107,13 +107,13 @@ impl Mover {
     }
 }
 
-// SAFETY: a page is moved under the lock of the book, which whoever frees it takes first to find
-// its frame: while `migrate` runs, `from` is in the book and nobody's but ours. After `Ok` the book
+// SAFETY: a page is moved under the lock of the book, which a free of it takes first to find
+// its frame: while `migrate` runs, `from` is in the book and ours alone. After `Ok` the book
 // names `to` and nothing names `from`. `relocate` that refuses has kept nothing.
 unsafe impl Pager for Mover {
     unsafe fn migrate(&self, page: &Migration) -> Result<(), Immovable> {
         let mut book = self.book().ok_or(Immovable)?;
-        // Nobody writes to the frames of this book, so there is nothing to copy.
+        // No thread writes to the frames of this book, so there is nothing to copy.
         let moved = page.order == Order::ZERO && book.relocate(page.from, page.to);
         if moved { Ok(()) } else { Err(Immovable) }
     }

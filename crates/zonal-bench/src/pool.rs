@@ -86,7 +86,7 @@ impl Pool {
         let (results, inbox) = mpsc::channel();
         let job: Job = Arc::new(move |index| {
             let result = panic::catch_unwind(AssertUnwindSafe(|| job(index)));
-            // The receiver is gone only if `run` itself panicked; nobody is left to tell.
+            // The receiver is gone only if `run` itself panicked; no thread is left to tell.
             let _ = results.send((index, result));
         });
         for (jobs, _) in &self.workers[..count] {

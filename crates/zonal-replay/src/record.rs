@@ -184,7 +184,7 @@ fn ring(events: usize) -> Ring<'static, AtomicU64> {
     Ring::new(words.leak())
 }
 
-/// Reads to the end; nobody writes any more. Returns how many were lost so far.
+/// Reads to the end; no CPU writes any more. Returns how many were lost so far.
 fn finish(reader: &mut Reader<'_, AtomicU64>, mut each: impl FnMut(Record)) -> u64 {
     loop {
         while let Some(record) = reader.read() {

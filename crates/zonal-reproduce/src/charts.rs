@@ -163,7 +163,7 @@ pub fn all(report: &Report) -> Result<Vec<Chart>, LabError> {
     Ok(charts)
 }
 
-/// Fine pixels of so many shown ones.
+/// Shown pixels in fine ones.
 #[must_use]
 pub fn px(pixels: f64) -> i32 {
     (pixels * f64::from(FINE)).round() as i32

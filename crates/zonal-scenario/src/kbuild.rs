@@ -11,7 +11,7 @@
 
 /// Processes of a CPU at a time.
 pub const JOBS: usize = 4;
-/// One process in so many is a shell or make, the others compile.
+/// One process in this many is a shell or make, the others compile.
 pub const SMALL_ONE_IN: usize = 3;
 /// Page faults of a small process, from and to.
 pub const SMALL: (usize, usize) = (100, 399);

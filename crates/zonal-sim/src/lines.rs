@@ -81,13 +81,13 @@ struct Line {
     /// The cores besides `last` that have it, if it has not grown too old there: [`ALONE`], one
     /// core's number and one, or [`FIRST_SET`] and the number of a set.
     others: u32,
-    /// Who touched it last; for a dirty line its only owner. [`NOBODY`] if no cache has had it.
+    /// Who touched it last; for a dirty line its only owner. [`NO_CORE`] if no cache has had it.
     last: u8,
     dirty: bool,
 }
 
 /// There is no core of that number.
-const NOBODY: u8 = u8::MAX;
+const NO_CORE: u8 = u8::MAX;
 /// No core has it besides the one that touched it last.
 const ALONE: u32 = 0;
 /// From this on `others` is the number of a set.
@@ -95,7 +95,8 @@ const FIRST_SET: u32 = 1 << 8;
 
 impl Line {
     /// A line that no cache has had.
-    const NEW: Self = Self { stamp: 0, socket_stamp: 0, others: ALONE, last: NOBODY, dirty: false };
+    const NEW: Self =
+        Self { stamp: 0, socket_stamp: 0, others: ALONE, last: NO_CORE, dirty: false };
 }
 
 /// The cores that have a line, where they are more than two. Few lines have more.
@@ -109,7 +110,7 @@ impl Sets {
     /// The cores that have a line.
     fn sharers(&self, line: &Line) -> u128 {
         match (line.last, line.others) {
-            (NOBODY, _) => 0,
+            (NO_CORE, _) => 0,
             (last, ALONE) => 1 << last,
             (last, other @ 1..FIRST_SET) => 1 << last | 1 << (other - 1),
             (_, set) => self.sets[(set - FIRST_SET) as usize],
@@ -136,7 +137,7 @@ impl Sets {
     /// From now on `core` has the line as well as those that had it.
     fn join(&mut self, line: &mut Line, core: u8) {
         match line.last {
-            NOBODY => line.last = core,
+            NO_CORE => line.last = core,
             last if last == core => (),
             last if line.others == ALONE => self.take(line, core, Some(last)),
             _ => {

@@ -42,7 +42,7 @@ struct Link {
     previous: u32,
 }
 
-const NOBODY: u32 = u32::MAX;
+const NO_PAGE: u32 = u32::MAX;
 
 impl Lru {
     /// Empty lists for the pages of a machine with the sockets and CPUs given.
@@ -67,7 +67,7 @@ impl Lru {
             kind,
             links: RefCell::new(Links {
                 pages: memory::table(frames, || Link::NONE)?,
-                heads: vec![NOBODY; count],
+                heads: vec![NO_PAGE; count],
             }),
             add: Ticks::from_cycles(kernel.lru_add),
             delete: Ticks::from_cycles(kernel.lru_delete),
@@ -140,7 +140,7 @@ impl Lru {
 
 impl Link {
     /// Of a page that is on no list.
-    const NONE: Self = Self { next: NOBODY, previous: NOBODY };
+    const NONE: Self = Self { next: NO_PAGE, previous: NO_PAGE };
 }
 
 impl Links {
@@ -151,7 +151,7 @@ impl Links {
     /// Makes a page the head of a list; the one that was.
     fn push(&mut self, list: usize, page: u32) -> Option<u32> {
         let next = core::mem::replace(&mut self.heads[list], page);
-        self.pages[page as usize] = Link { next, previous: NOBODY };
+        self.pages[page as usize] = Link { next, previous: NO_PAGE };
         let head = known(next)?;
         self.pages[head as usize].previous = page;
         Some(head)
@@ -180,5 +180,5 @@ impl Links {
 }
 
 fn known(page: u32) -> Option<u32> {
-    (page != NOBODY).then_some(page)
+    (page != NO_PAGE).then_some(page)
 }

@@ -46,7 +46,7 @@ pub mod page_cache {
     pub const PAUSE_MS: f64 = 10.0;
     /// How long somebody waits that can do nothing but wait, in ms: a guess.
     pub const AGAIN_MS: f64 = 1.0;
-    /// Streams begin within so many ms: a guess.
+    /// Streams begin within this many ms: a guess.
     pub const BEGIN_MS: f64 = 1.0;
     /// How often a stream asks for a page before it goes without.
     pub const TRIES: usize = 10_000;

@@ -120,7 +120,7 @@ pub enum LruArg {
     Node,
     /// One for each CPU's pages: what a fix would do
     Split,
-    /// None: each CPU lists its own pages, and nobody takes or waits for a lock
+    /// None: each CPU lists its own pages, and no CPU takes or waits for a lock
     None,
 }
 

@@ -122,7 +122,7 @@ impl<S: Sound, W: Way> FrameThread for MovableThread<'_, S, W> {
         };
         if let Some(pfn) = pfn {
             // SAFETY: the caller frees what it allocated, once; for a page, this is the frame
-            // that it is in now, and nobody moves it any more.
+            // that it is in now, and no thread moves it any more.
             unsafe { self.inner.free(pfn, order) };
         }
     }

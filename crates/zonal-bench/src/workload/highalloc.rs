@@ -28,7 +28,7 @@
 //! assumed, a fraction of what a build takes of the source's 4 GiB.
 //!
 //! With every [`PAGES_PER_METADATA`] pages read a page of the file system's metadata is changed.
-//! It is movable memory, but until the journal is full of later ones nobody can move or drop it:
+//! It is movable memory, but until the journal is full of later ones it cannot be moved or dropped:
 //! so it was with the metadata of a block device in the source's kernel. How many pages the
 //! journal has ([`JOURNAL_SHARE`]) is fitted, once, on what the *base* of the source serves;
 //! what every other preset makes of it follows.
@@ -84,8 +84,8 @@ pub const LONG_DELAY: Duration = Duration::from_millis(10);
 pub const PAUSE: Duration = Duration::from_millis(1);
 /// Pages read for every page of metadata that is changed.
 pub const PAGES_PER_METADATA: u64 = 16;
-/// Pages of metadata that the journal has, in ten-thousandths of memory: so many that the base
-/// serves about what was published, 53 and 58 % of the requests.
+/// Pages of metadata that the journal has, in ten-thousandths of memory: as many as let the base
+/// serve about what was published, 53 and 58 % of the requests.
 pub const JOURNAL_SHARE: u64 = 10;
 /// Requests of the builders that may fail while memory fills.
 const FAILURES: u64 = 10_000;

@@ -3,7 +3,7 @@
 //! After Lu (2018), who ran 56 tasks with transparent huge pages beside 56 without:
 //!
 //! 1. a task allocates [`BREAK_PERMILLE`] of every 1000 frames singly and frees them in the order
-//!    they came, as an exit does: whoever does not merge has few large blocks left;
+//!    they came, as an exit does: an allocator that does not merge has few large blocks left;
 //! 2. then threads with an even index run `page-fault1` as it is, and those with an odd index run
 //!    it as with transparent huge pages: 128 MiB as [`HUGE_FAULTS`] order-9 faults, each of which
 //!    takes 512 single frames if there is no block, then everything is freed in the same order.
@@ -11,7 +11,7 @@
 //! Step 2 runs for [`SLICE`] and is what is measured. The rates are each half's frames a second:
 //! `order0_rate`, `order9_rate` (frames that came as order-9 blocks) and `fallback_rate` (frames
 //! of the order-9 half that came singly). The source's scores are page faults counted likewise.
-//! Nobody moves pages here; presets that compact can only merge.
+//! No page is moved here; presets that compact can only merge.
 
 use core::time::Duration;
 use std::time::Instant;

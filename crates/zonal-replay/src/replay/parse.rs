@@ -48,7 +48,7 @@ pub enum Item {
     Accompanying,
     /// An event of something else.
     Unknown,
-    /// The tracer lost so many events (0: it did not say how many).
+    /// How many events the tracer lost (0: it did not say).
     Lost(u64),
     /// No event at all: a comment, a header.
     Nothing,

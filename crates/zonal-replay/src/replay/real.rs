@@ -63,7 +63,7 @@ pub(super) fn run<S: Sound>(
         places: folded.iter().map(|_| Place(AtomicU32::new(0))).collect(),
         start: Barrier::new(folded.len()),
     };
-    // All there before any thread starts: nobody waits for one that does not come.
+    // All there before any thread starts: no thread waits for one that does not come.
     let handles = folded.iter().map(|_| arena.handle()).collect::<Result<Vec<_>, _>>();
     let handles = handles.map_err(|error| gave(error.to_string()))?;
     let runs = thread::scope(|scope| {
@@ -141,7 +141,7 @@ impl Stage<'_> {
                     if word >= THERE {
                         let order = self.script.order_of(step.block);
                         // SAFETY: allocated for this block with this order; a script frees a
-                        // block once, and nobody looks into it.
+                        // block once, and no thread looks into it.
                         let freed = unsafe { handle.free_raw(Pfn::new(word - THERE), order) };
                         debug_assert!(freed.is_ok(), "{freed:?}");
                     }

@@ -39,7 +39,7 @@ pub(super) struct Builder<'a, S: Sound, T> {
     kernel: Vec<Pfn>,
     kernel_most: usize,
     /// Metadata pages of the file system that its journal has, oldest first, with what is in
-    /// them. Not in the tables: nobody moves or drops them.
+    /// them. Not in the tables: no thread moves or drops them.
     journal: VecDeque<(Pfn, u64)>,
     journal_most: usize,
     read: u64,
@@ -58,7 +58,7 @@ fn words<S: Sound>(arena: &Arena<S>, pfn: Pfn) -> Option<[*mut u64; 2]> {
 /// Fills a page that the caller has just allocated.
 fn fill<S: Sound>(arena: &Arena<S>, pfn: Pfn, stamp: u64) {
     for word in words(arena, pfn).into_iter().flatten() {
-        // SAFETY: inside an allocated frame that nobody else knows yet, and aligned.
+        // SAFETY: inside an allocated frame that no other thread knows yet, and aligned.
         unsafe { word.write_volatile(stamp) };
     }
 }

@@ -47,7 +47,7 @@ struct Tables {
 #[derive(Debug, Default)]
 pub(super) struct Cache {
     tables: Mutex<Option<Tables>>,
-    /// Frames that nobody has, by this workload's own count.
+    /// Frames without an owner, by this workload's own count.
     free: AtomicI64,
     /// The high watermark, in frames.
     high: AtomicI64,
@@ -138,7 +138,7 @@ impl Cache {
         let mut freed = 0;
         for (pfn, order) in dropped {
             // SAFETY: allocated with this order from the arena that asks (a cache has one only),
-            // in the tables until just now, and so nobody else's.
+            // in the tables until just now, and so no other thread's.
             if unsafe { frames.free_raw(pfn, order) }.is_ok() {
                 freed += order.frames();
             }
@@ -164,7 +164,7 @@ impl Cache {
 
 // SAFETY: a page is copied and re-entered under the lock that `remove`, `remove_oldest` and
 // `shrink` take to find a page's frame before they use or free it. So while `migrate` runs, a
-// `from` that is in the book is ours and nobody's else; after `Ok` only `to` is named. A
+// `from` that is in the book is ours alone; after `Ok` only `to` is named. A
 // refusal has kept nothing of `to`.
 unsafe impl Pager for Cache {
     fn reclaim(&self, frames: &dyn FreeFrames, shortage: &Shortage) -> u64 {

@@ -98,7 +98,7 @@ impl fmt::Display for PlanError {
                  not {scale_factor}"
             ),
             Self::DepotShare => {
-                f.write_str("the depot share is at least 1 (one in so many frames), not 0")
+                f.write_str("the depot share is at least 1 (all frames), not 0")
             }
             Self::DirtyLimit { percent } => {
                 write!(f, "1 to 100 per cent of memory may be dirty, not {percent}")
