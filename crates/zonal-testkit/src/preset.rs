@@ -8,13 +8,23 @@
 //! assert_eq!(cluster::<TinyZonal>(), 8);
 //! ```
 
-use zonal::pcp::Depot;
+use zonal::pcp::{Depot, Stacks};
 use zonal::policy::{dirty::Unlimited, split::ByCpu};
-use zonal::preset::Zonal;
+use zonal::preset::{Zonal, ZonalMap};
 
 zonal::preset! {
     /// [`Zonal`] with clusters of 8 frames and no dirty limits.
     pub TinyZonal = "TinyZonal", over Zonal { Pcp = Depot<8>, Dirty = Unlimited }
+}
+
+zonal::preset! {
+    /// [`ZonalMap`] with stacks of two frames and more, and no dirty limits.
+    pub TinyMap = "TinyMap", over ZonalMap { Pcp = Stacks<2>, Dirty = Unlimited }
+}
+
+zonal::preset! {
+    /// [`TinyMap`] with zone types split by CPU.
+    pub TinyMapSplit = "TinyMapSplit", over TinyMap { Split = ByCpu }
 }
 
 zonal::preset! {

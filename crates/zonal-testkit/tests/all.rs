@@ -17,6 +17,8 @@ macro_rules! with_presets_of_one_zone {
             // A module `zonal` would hide the crate.
             default_preset: zonal::preset::Zonal;
             tiny_zonal: zonal_testkit::preset::TinyZonal;
+            zonal_map: zonal::preset::ZonalMap;
+            tiny_map: zonal_testkit::preset::TinyMap;
             $($more)*
         }
     };
@@ -30,6 +32,7 @@ macro_rules! with_presets {
             split_zones: zonal::preset::SplitZones;
             split_zones_by_cpu: zonal::preset::SplitZonesByCpu;
             tiny_split: zonal_testkit::preset::TinySplit;
+            tiny_map_split: zonal_testkit::preset::TinyMapSplit;
         }
     };
 }

@@ -22,7 +22,7 @@ use std::collections::BinaryHeap;
 use std::sync::atomic::AtomicU64;
 use zonal::MigrateType::{self, Movable, Reclaimable, Unmovable};
 use zonal::Order;
-use zonal::pcp::stack::{CpuStack, Reach, StackSize};
+use zonal::pcp::stack::{CpuStack, StackSize};
 use zonal::platform::single::SingleThread;
 use zonal::zone::free_map::{Frame, FreeMap, LastLook, MapMemory, MapShape, Pageblock, Start};
 
@@ -155,7 +155,7 @@ impl Zone {
         let size = StackSize { high, ..own }.with_currents(shape, cpus as u32);
         let cpu = |at| {
             let mut cpu = CpuStack::new();
-            cpu.tune(size, Start { block: Pageblock(0), spread: at as u32 });
+            cpu.tune(size, Start { block: Pageblock(0), spread: at as u32 }, shape);
             cpu
         };
         let first_fit = first_fit.then(|| FirstFit::new(frames));
@@ -172,7 +172,10 @@ impl Zone {
         let (cpu, map) = (&mut self.cpus[cpu], &self.map);
         if order == Order::ZERO {
             let frame = cpu.pop(migrate);
-            return frame.or_else(|| Some(cpu.refill(map, migrate, Reach::Anywhere)?.0));
+            return frame.or_else(|| {
+                cpu.refill(map, migrate, u32::MAX);
+                cpu.pop(migrate)
+            });
         }
         cpu.take_block(map, migrate, order)
     }

@@ -27,7 +27,8 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
         let (order, migrate) = (request.order(), request.migrate_type());
         let context = self.context(zone, entry.cpu());
         let headroom = self.headroom(&context, request, mark);
-        if S::Pcp::caches(order) {
+        let urgent = request.is_atomic() && order > Order::ZERO;
+        if S::Pcp::caches(order) && (S::Pcp::KEEPS_LARGE || !urgent) {
             let found = entry.enter_at(usize::from(zone.id.0), |own| {
                 let pop = |own: &mut PerCpuPages<S>| self.pop(own, Some(zone), order, migrate);
                 if let Some(index) = pop(own) {

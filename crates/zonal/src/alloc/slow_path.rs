@@ -204,6 +204,9 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
                 return Some(index);
             }
             let mut seen = self.open_everything(zones, request);
+            for zone in zones.iter() {
+                seen += u64::from(S::Free::look_again(self.view(zone), request));
+            }
             if let Some(index) = self.walk(entry, zones, request, Mark::Min) {
                 return Some(index);
             }

@@ -69,7 +69,7 @@ impl<P: Host, S: Policy> Scan<'_, '_, P, S> {
         let mut at = part.start;
         let (mut stays, mut cached) = (false, false);
         while at < part.end {
-            let state = table.state(at);
+            let state = S::Free::state(self.allocator.view(self.zone), at);
             let order = state.order();
             if state.kind() != FrameKind::Allocated || order >= wanted {
                 cached |= state.kind() == FrameKind::Cached;

@@ -8,7 +8,6 @@ use crate::alloc::allocator::Allocator;
 use crate::alloc::host::Host;
 use crate::boot::map::{RangeKind, round_up};
 use crate::frame::FrameKind;
-use crate::frame::locate;
 use crate::platform::AtomicWord;
 use crate::policy::FreeMemory;
 use crate::policy::Policy;
@@ -116,16 +115,19 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
     #[must_use]
     pub fn busy_frames(&self, isolated: &Isolated) -> u64 {
         let Ok(frames) = self.is_isolated(&isolated.range()) else { return 0 };
-        let (mut at, mut free) = (frames.start, 0);
-        while at < frames.end {
-            let found = locate(&self.table, at);
-            let next = found.map_or(at + 1, |(head, state)| head + state.order().size());
-            if found.is_some_and(|(_, state)| state.kind() == FrameKind::Free) {
-                free += next.min(frames.end) - at;
+        let mut busy = u64::from(frames.end - frames.start);
+        for (zone, part) in self.parts(frames) {
+            let mut at = part.start;
+            while at < part.end {
+                let found = S::Free::locate(self.view(zone), at);
+                let next = found.map_or(at + 1, |(head, state)| head + state.order().size());
+                if found.is_some_and(|(_, state)| state.kind() == FrameKind::Free) {
+                    busy -= u64::from(next.min(part.end) - at);
+                }
+                at = next;
             }
-            at = next;
         }
-        u64::from(frames.end - frames.start - free)
+        busy
     }
 
     fn is_isolated(&self, range: &Range<Pfn>) -> Result<Range<u32>, RangeError> {

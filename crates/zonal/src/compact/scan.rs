@@ -5,7 +5,7 @@ use super::target::Targets;
 use super::{CompactMode, CompactOutcome, Goal, Task};
 use crate::alloc::allocator::Allocator;
 use crate::alloc::host::Host;
-use crate::frame::{FrameKind, FrameState, FrameTable};
+use crate::frame::{FrameKind, FrameState};
 use crate::platform::Platform;
 use crate::policy::FreeMemory;
 use crate::policy::compact::Census;
@@ -14,6 +14,7 @@ use crate::policy::{Compact, Policy};
 use crate::types::migrate_type::MigrateType;
 use crate::types::request::Request;
 use crate::types::units::Order;
+use crate::zone::ZoneView;
 use core::ops::Range;
 
 /// What came of a part that was evacuated.
@@ -223,7 +224,8 @@ impl<'a, 'm, P: Host, S: Policy> Scan<'a, 'm, P, S> {
             let empty =
                 Census { for_movable: first.migrate().is_for_movable(), ..Census::default() };
             let beaten = |so_far: &Census| S::Compact::cost(so_far).is_some_and(|c| c >= least);
-            let (census, looked) = census(table, frames, self.task.order, empty, beaten);
+            let view = self.allocator.view(self.zone);
+            let (census, looked) = census(view, frames, self.task.order, empty, beaten);
             self.zone.compaction.count(Count::MigrateScanned, u64::from(looked));
             let cost = S::Compact::cost(&census);
             bounds.set(at, cost.unwrap_or(u32::MAX));
@@ -302,8 +304,8 @@ pub(super) fn block_end(at: u32, order: Order) -> u32 {
 /// Adds what is in `part` to `census`, for an order wanted above 0, or as much of it as was
 /// counted when that was `enough`; and says how many frames were looked at. Without a lock: a
 /// hint.
-fn census<P: Platform>(
-    table: &FrameTable<'_, P>,
+fn census<P: Platform, F: FreeMemory>(
+    view: ZoneView<'_, P, F>,
     part: Range<u32>,
     wanted: Order,
     mut census: Census,
@@ -314,7 +316,7 @@ fn census<P: Platform>(
     while at < part.end && !enough(&census) {
         let until = part.end.min(at + CENSUS_STEP);
         while at < until {
-            let state = table.state(at);
+            let state = F::state(view, at);
             if state == SINGLE {
                 // Most are: not worth taking apart.
                 census.movable += 1;

@@ -7,8 +7,9 @@ use crate::alloc::host::Host;
 use crate::frame::{FrameKind, FrameTable};
 use crate::platform::Platform;
 use crate::policy::zone::Zone;
-use crate::policy::{Compact, Policy};
+use crate::policy::{Compact, FreeMemory, Policy};
 use crate::types::units::{Order, ZoneId};
+use crate::zone::ZoneView;
 use core::ops::Range;
 
 /// The most pageblocks that are compared.
@@ -59,9 +60,9 @@ impl Targets {
                 let (start, _) = self.window[at];
                 let single = order == Order::ZERO && at == self.first;
                 let from = if single { self.cursor.max(start) } else { start };
-                let table = &allocator.table;
-                let (found, looked) = match is_target::<P, S>(table, start, zone.id) {
-                    true => look(table, from, start, task.order, order, except),
+                let view = allocator.view(zone);
+                let (found, looked) = match is_target::<P, S>(view.table, start, zone.id) {
+                    true => look(view, from, start, task.order, order, except),
                     false => (None, 0),
                 };
                 zone.compaction.count(Count::FreeScanned, u64::from(looked));
@@ -121,7 +122,7 @@ impl Targets {
             if !is_target::<P, S>(table, start, zone.id) {
                 continue;
             }
-            let free = usable(table, start, task.order);
+            let free = usable(allocator.view(zone), start, task.order);
             looked += u64::from(size);
             if free > 0 {
                 let spoilt = !table.pageblock(start).migrate().is_for_movable();
@@ -148,11 +149,11 @@ pub(super) fn is_target<P: Host, S: Policy>(
 }
 
 /// Frames of a pageblock that are free in blocks smaller than `wanted`.
-fn usable<P: Platform>(table: &FrameTable<'_, P>, start: u32, wanted: Order) -> u32 {
-    let end = start + table.pageblock_order().size();
+fn usable<P: Platform, F: FreeMemory>(view: ZoneView<'_, P, F>, start: u32, wanted: Order) -> u32 {
+    let end = start + view.table.pageblock_order().size();
     let (mut at, mut free) = (start, 0);
     while at < end {
-        let state = table.state(at);
+        let state = F::state(view, at);
         if state.kind() == FrameKind::Free && state.order() < wanted {
             free += state.order().size();
         }
@@ -163,22 +164,22 @@ fn usable<P: Platform>(table: &FrameTable<'_, P>, start: u32, wanted: Order) -> 
 
 /// The first free block of `order` at least in the pageblock of `start`, from `from` on; and how
 /// many frames were looked at.
-fn look<P: Platform>(
-    table: &FrameTable<'_, P>,
+fn look<P: Platform, F: FreeMemory>(
+    view: ZoneView<'_, P, F>,
     from: u32,
     start: u32,
     wanted: Order,
     order: Order,
     except: &Range<u32>,
 ) -> (Option<u32>, u32) {
-    let end = start + table.pageblock_order().size();
+    let end = start + view.table.pageblock_order().size();
     let mut at = from;
     while at < end {
         if except.contains(&at) {
             at = except.end;
             continue;
         }
-        let state = table.state(at);
+        let state = F::state(view, at);
         if state.kind() == FrameKind::Free && state.order() >= order && state.order() < wanted {
             return (Some(at), at - from);
         }

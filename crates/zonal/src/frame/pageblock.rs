@@ -24,10 +24,21 @@ pub(super) const SHOWN: u64 = (1 << 25) - 1;
 /// Where the migrate type before the isolation stands, + 1.
 pub(super) const BEFORE: u32 = 32;
 
+/// Where a zone with a [map](crate::zone::free_map) notes how many free frames of the pageblock it
+/// has counted as special, and above that as which.
+pub(super) const COUNTED: u32 = 40;
+/// Bits of that number: up to 1024 frames.
+pub(super) const COUNTED_BITS: u32 = 11;
+
 /// Note of compaction in a pageblock's word: something in it could not be moved out.
 pub(super) const NO_SOURCE: u64 = 1 << 25;
 
 impl PageblockWord {
+    /// As it stands in memory.
+    pub(crate) const fn of(word: u64) -> Self {
+        Self(word & SHOWN)
+    }
+
     /// Of no zone.
     pub(crate) const NONE: Self = Self(0);
 

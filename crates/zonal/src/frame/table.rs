@@ -11,7 +11,7 @@
 //! assert_eq!((state.kind(), state.order()), (FrameKind::Allocated, Order::HUGE));
 //! ```
 
-use super::pageblock::{BEFORE, NO_SOURCE, PageblockWord, SHOWN};
+use super::pageblock::{BEFORE, COUNTED, COUNTED_BITS, NO_SOURCE, PageblockWord, SHOWN};
 use super::state::FrameState;
 use crate::platform::{AtomicByte, AtomicWord, Platform};
 use crate::types::migrate_type::MigrateType;
@@ -126,14 +126,13 @@ impl<'m, P: Platform> FrameTable<'m, P> {
 
     /// Writes the hint. Under the zone lock.
     pub(crate) fn set_hint(&self, index: u32) {
-        let word = self.word(index);
-        word.store(word.load(Relaxed) | NO_SOURCE, Relaxed);
+        // A CPU that claims the pageblock changes its type meanwhile.
+        self.word(index).fetch_or(NO_SOURCE, Relaxed);
     }
 
     /// Takes the hint of the pageblock of `index` away. Under the zone lock.
     pub(crate) fn clear_hint(&self, index: u32) {
-        let word = self.word(index);
-        word.store(word.load(Relaxed) & !NO_SOURCE, Relaxed);
+        self.word(index).fetch_and(!NO_SOURCE, Relaxed);
     }
 
     /// The migrate type that the isolated pageblock of `index` had before.
@@ -146,9 +145,33 @@ impl<'m, P: Platform> FrameTable<'m, P> {
     /// zone lock; [`set_pageblock`](Self::set_pageblock) and [`set_migrate`](Self::set_migrate)
     /// forget it.
     pub(crate) fn note_type_before(&self, index: u32, migrate: MigrateType) {
+        self.forget_type_before(index);
+        self.word(index).fetch_or((migrate as u64 + 1) << BEFORE, Relaxed);
+    }
+
+    /// Forgets it. Under the zone lock.
+    pub(crate) fn forget_type_before(&self, index: u32) {
+        self.word(index).fetch_and(!(0xff << BEFORE), Relaxed);
+    }
+
+    /// How many free frames of the pageblock of `index` are counted as special, and as which (0: as
+    /// none). Under the zone lock.
+    pub(crate) fn counted_special(&self, index: u32) -> (u8, u32) {
+        let noted = self.word(index).load(Relaxed) >> COUNTED;
+        ((noted >> COUNTED_BITS) as u8, (noted & ((1 << COUNTED_BITS) - 1)) as u32)
+    }
+
+    /// Notes that. Under the zone lock.
+    pub(crate) fn note_special(&self, index: u32, (kind, frames): (u8, u32)) {
         let word = self.word(index);
-        let before = (migrate as u64 + 1) << BEFORE;
-        word.store(word.load(Relaxed) & !(0xff << BEFORE) | before, Relaxed);
+        word.fetch_and((1 << COUNTED) - 1, Relaxed);
+        word.fetch_or((u64::from(kind) << COUNTED_BITS | u64::from(frames)) << COUNTED, Relaxed);
+    }
+
+    /// The words of the pageblocks from that of `index` on, for a map of free memory.
+    pub(crate) fn pageblock_words(&self, index: u32, count: usize) -> &'m [P::Word] {
+        let first = (index >> self.pageblock_order.get()) as usize;
+        &self.pageblocks[first..first + count]
     }
 
     /// As [`pageblock`](Self::pageblock), `None` outside the table.

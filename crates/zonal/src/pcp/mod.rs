@@ -12,3 +12,4 @@ pub use crate::boot::tuning::Tuning;
 pub use crate::policy::pcp::{Bulk, PcpPolicy, Stop, ZoneContext};
 pub use depot::Depot;
 pub use linked::Linked;
+pub use stack::Stacks;

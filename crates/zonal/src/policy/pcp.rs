@@ -66,6 +66,9 @@ pub enum Stop {
 pub trait PcpPolicy<F: FreeMemory>: Sized + Send + Sync + fmt::Debug + 'static {
     /// Frames a cluster; 0 for a policy without clusters.
     const CLUSTER: usize;
+    /// Whether blocks of more than a frame that are cached stay; if not they pass through, and a
+    /// request that may have the high-atomic reserve goes there at once.
+    const KEEPS_LARGE: bool = true;
     /// One CPU's cache of one zone.
     type Cpu: Send + fmt::Debug;
     /// A zone's part.

@@ -49,6 +49,7 @@ use super::dirty::{Cached, Exact, Unlimited};
 use super::split::{ByCpu, BySize, Whole};
 use super::walk::{Fair, FairFlagged, FirstFit};
 use super::{Policy, cluster, merge};
+use crate::zone::free_map::Mapped;
 use crate::zone::lists::BuddyLists;
 
 /// What only this crate can name.
@@ -123,3 +124,5 @@ own!(
 );
 
 impl<M: Own, C: Own> Own for BuddyLists<M, C> {}
+
+impl Own for Mapped {}

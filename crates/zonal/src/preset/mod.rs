@@ -21,6 +21,7 @@ mod skip_merge;
 mod split_zones;
 mod traced;
 mod zonal;
+mod zonal_map;
 
 pub use cluster::Cluster;
 pub use cluster_free::ClusterFree;
@@ -33,3 +34,4 @@ pub use skip_merge::SkipMerge;
 pub use split_zones::{SplitZones, SplitZonesByCpu};
 pub use traced::Traced;
 pub use zonal::Zonal;
+pub use zonal_map::ZonalMap;

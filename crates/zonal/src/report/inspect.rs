@@ -76,10 +76,14 @@ impl Place {
 }
 
 impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
-    /// The state byte of a frame; `None` outside the table.
+    /// What a frame is: free, if it heads a free block, otherwise what its state byte says; `None`
+    /// outside the table.
     #[must_use]
     pub fn frame_state(&self, pfn: Pfn) -> Option<FrameState> {
-        self.table.index(pfn).map(|index| self.table.state(index))
+        let index = self.table.index(pfn)?;
+        let zone = self.table.get_pageblock(index).and_then(|word| self.zone(word.zone()?));
+        let bare = || self.table.state(index);
+        Some(zone.map_or_else(bare, |zone| S::Free::state(self.view(zone), index)))
     }
 
     /// Zone and migrate type of a frame's pageblock; `None` for a frame of no zone.

@@ -6,6 +6,7 @@
 
 use super::{ZoneEvents, ZoneInstance, ZoneView};
 use crate::boot::plan::{Plan, ZoneSpec};
+use crate::frame::{FrameState, locate};
 use crate::platform::Platform;
 use crate::trace::Trace;
 use crate::types::counts::FreeCounts;
@@ -97,7 +98,12 @@ pub struct ClusterMembers {
 pub trait FreeMemory: Sized + Send + Sync + 'static {
     /// What the zone lock guards.
     type Held: Send;
+    /// What a zone has of it beside the lock: fixed once the zone is set up, or atomic.
+    type Part<P: Platform>: Send + Sync;
 
+    /// Whether the zone lock guards what is free: then a request that the CPU's pages do not serve
+    /// takes it, and memory that is untouched since boot is no free block yet.
+    const LOCKED: bool;
     /// Whether single frames may stay unmerged for a time (I-5).
     const SKIPS_MERGES: bool;
     /// Whether batches of single frames are cut off in one step and marked later, so that those
@@ -115,6 +121,8 @@ pub trait FreeMemory: Sized + Send + Sync + 'static {
     fn words(plan: &Plan, batch: &dyn Fn(u64) -> u32) -> [u64; NR_FREE_WORDS];
     /// A zone with nothing free.
     fn vacant() -> Self::Held;
+    /// The same, beside the lock.
+    fn part<P: Platform>() -> Self::Part<P>;
     /// Sets up zone after zone, in the order of the plan: gives it its words, and makes its usable
     /// memory free. `used` counts the words given out so far.
     fn set_up<P: Platform>(
@@ -128,8 +136,8 @@ pub trait FreeMemory: Sized + Send + Sync + 'static {
     /// Sets what follows from a zone's size: the batch of its per-CPU pages, and how many pageblocks
     /// the high-atomic reserve may have.
     fn resize<P: Platform>(view: ZoneView<'_, P, Self>, batch: u32, high_atomic_limit: u32);
-    /// Books the work of the hold that ends.
-    fn end_hold(held: &mut Self::Held) -> Published;
+    /// Books the work of the hold that ends; the counts to publish, if the lock guards them.
+    fn end_hold(held: &mut Self::Held) -> Option<Published>;
     /// Counts work that a hold did for others: a frame or a pageblock looked at.
     fn count_work(held: &mut Self::Held, work: u32);
 
@@ -154,6 +162,28 @@ pub trait FreeMemory: Sized + Send + Sync + 'static {
         index: u32,
         order: Order,
     ) -> bool;
+
+    /// What the frame at `index` heads at this moment: free blocks, and what its state byte says.
+    #[must_use]
+    #[inline(always)]
+    fn state<P: Platform>(view: ZoneView<'_, P, Self>, index: u32) -> FrameState {
+        view.table.state(index)
+    }
+    /// The block that the frame at `index` is in at this moment: its first frame, and what that
+    /// heads. `None` for a frame that is nowhere, or untouched, or never managed.
+    #[must_use]
+    fn locate<P: Platform>(view: ZoneView<'_, P, Self>, index: u32) -> Option<(u32, FrameState)> {
+        locate(view.table, index)
+    }
+
+    /// Looks at what is free itself for a block of `order` that `request` may have, because nothing
+    /// that leads there did. Whether there is one, to which something leads now. Lists mislead no
+    /// request.
+    #[must_use]
+    fn look_again<P: Platform>(view: ZoneView<'_, P, Self>, request: &Request) -> bool {
+        let _ = (view, request);
+        false
+    }
 
     /// Free blocks by order and migrate type, untouched ones included.
     fn counts<P: Platform>(view: ZoneView<'_, P, Self>) -> FreeCounts;

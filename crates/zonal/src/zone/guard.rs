@@ -63,7 +63,9 @@ impl<P: Platform, F: FreeMemory> ZoneView<'_, P, F> {
     pub(crate) fn lock<R>(&self, f: impl FnOnce(&mut ZoneGuard<'_, P, F>) -> R) -> R {
         self.zone.held.with(|held| {
             let result = f(&mut ZoneGuard::new(self.zone, self.table, held));
-            self.zone.publish(F::end_hold(held));
+            if let Some(counts) = F::end_hold(held) {
+                self.zone.publish(counts);
+            }
             result
         })
     }

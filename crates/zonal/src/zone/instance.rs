@@ -45,6 +45,7 @@ pub struct ZoneInstance<P: Platform, F: FreeMemory> {
     /// Of those, the ones in high-atomic and in CMA pageblocks.
     special: [P::Word; 2],
     pub(crate) compaction: ZoneCompaction<P>,
+    pub(super) part: F::Part<P>,
     pub(super) held: P::Lock<F::Held>,
 }
 
@@ -66,6 +67,7 @@ impl<P: Platform, F: FreeMemory> ZoneInstance<P, F> {
             free: P::Word::new(0),
             special: core::array::from_fn(|_| P::Word::new(0)),
             compaction: ZoneCompaction::new(),
+            part: F::part(),
             held: P::Lock::new(F::vacant()),
         }
     }
@@ -114,10 +116,23 @@ impl<P: Platform, F: FreeMemory> ZoneInstance<P, F> {
         free
     }
 
-    /// Frames on the buddy lists, as of the last time the lock was held.
+    /// Free frames of the zone, as of the last time the lock was held or they were counted.
     #[inline]
     pub(crate) fn free(&self) -> u64 {
-        self.free.load(Relaxed)
+        let free = self.free.load(Relaxed);
+        // Frames that another CPU freed may be counted as taken before they are as freed.
+        if free > i64::MAX as u64 { 0 } else { free }
+    }
+
+    /// Counts frames that were freed, or taken (negative), where the lock does not guard them.
+    #[inline]
+    pub(crate) fn count_free(&self, change: i64) {
+        self.free.fetch_add(change as u64, Relaxed);
+    }
+
+    /// The same for those of a special pageblock: 0 high-atomic, 1 CMA.
+    pub(super) fn count_special(&self, which: usize, change: i64) {
+        self.special[which].fetch_add(change as u64, Relaxed);
     }
 
     /// The most that is kept back from any request, and what reclaim keeps free above that.

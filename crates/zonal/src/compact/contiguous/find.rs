@@ -4,7 +4,6 @@ use super::Contiguous;
 use crate::alloc::allocator::Allocator;
 use crate::alloc::host::Host;
 use crate::frame::FrameKind;
-use crate::frame::locate;
 use crate::policy::FreeMemory;
 use crate::policy::Policy;
 use crate::policy::zone::Zone;
@@ -155,7 +154,7 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
         let movable = word.migrate().is_for_movable();
         let (mut at, mut cost) = (part.start, 0);
         while at < part.end {
-            let Some((head, state)) = locate(table, at) else {
+            let Some((head, state)) = S::Free::locate(self.view(zone), at) else {
                 let head = at & !(Order::MAX.size() - 1);
                 if !S::Free::is_untouched(self.view(zone), head) {
                     return None;

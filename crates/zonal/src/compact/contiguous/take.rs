@@ -4,7 +4,6 @@ use crate::alloc::allocator::Allocator;
 use crate::alloc::host::Host;
 use crate::compact::Count;
 use crate::frame::FrameKind;
-use crate::frame::locate;
 use crate::policy::FreeMemory;
 use crate::policy::Policy;
 use crate::policy::zone::Zone;
@@ -80,7 +79,7 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
     fn vacate(&self, zone: &'m Zone<P, S>, frames: &Range<u32>) -> Result<Option<u32>, RangeError> {
         let (mut at, mut busy) = (frames.start, None);
         while at < frames.end {
-            let Some((head, state)) = locate(&self.table, at) else {
+            let Some((head, state)) = S::Free::locate(self.view(zone), at) else {
                 busy = Some(at);
                 at += 1;
                 continue;

@@ -1,66 +1,36 @@
-//! Blocks larger than a frame: from current pageblocks, other lines, whole pageblocks.
+//! Blocks larger than a frame: which pageblock is the CPU's current one for them.
 
 use super::CpuStack;
-use super::refill::FALLBACKS;
 use crate::platform::Platform;
-use crate::types::migrate_type::{MigrateType, NR_CACHED_TYPES};
+use crate::types::migrate_type::MigrateType;
 use crate::types::units::Order;
-use crate::zone::free_map::{Frame, FreeMap};
+use crate::zone::free_map::{Current, Frame, FreeMap, Start};
 
 impl CpuStack {
-    /// Takes a block of any order for a request of the type: below the pageblock order from the
-    /// CPU's current pageblock, another line, a whole pageblock, or a pageblock of another type;
-    /// from the pageblock order up whole pageblocks, which get the type. Types without a stack
-    /// (high-atomic, CMA) get lines and whole pageblocks of their own only. `None`: the hints lead
-    /// to none.
+    /// Where this CPU begins to look, and its current pageblock for blocks of the order, if it may
+    /// have one.
+    pub fn current_for(
+        &mut self,
+        migrate: MigrateType,
+        order: Order,
+    ) -> (Start, Option<&mut Current>) {
+        let held = self.current.iter().filter(|held| held.block().is_some()).count();
+        let room = held < self.size.currents as usize;
+        let own = self.current.get_mut(migrate.index());
+        let current = own.filter(|own| (room || own.block().is_some()) && order > Order::ZERO);
+        (self.start, current)
+    }
+
+    /// Takes a block of any order for a request of the type, of its own memory or else of another
+    /// type's. `None`: the hints lead to none.
     pub fn take_block<P: Platform>(
         &mut self,
         map: &FreeMap<'_, P>,
         migrate: MigrateType,
         order: Order,
     ) -> Option<Frame> {
-        let (start, at, shape) = (self.start, migrate.index(), map.shape());
-        if order >= shape.order() {
-            return self.take_large(map, migrate, order);
-        }
-        let held = self.current.iter().filter(|held| held.block().is_some()).count();
-        let room = held < self.size.currents as usize;
-        let own = self.current.get_mut(at);
-        let mut current = own.filter(|own| (room || own.block().is_some()) && order > Order::ZERO);
-        let taken = map
-            .take_block(migrate, order, start, current.as_deref_mut())
-            .or_else(|| map.split_whole(migrate, order, start, current));
-        if taken.is_some() || at >= NR_CACHED_TYPES {
-            return taken;
-        }
-        FALLBACKS[at].into_iter().find_map(|other| {
-            let claimed = map.claim_other(other, migrate, start).is_some();
-            let from = if claimed { migrate } else { other };
-            map.take_block(from, order, start, None)
-        })
-    }
-
-    /// Takes whole pageblocks.
-    fn take_large<P: Platform>(
-        &mut self,
-        map: &FreeMap<'_, P>,
-        migrate: MigrateType,
-        order: Order,
-    ) -> Option<Frame> {
-        let (start, shape) = (self.start, map.shape());
-        if order == shape.order() {
-            return map.open_whole(migrate, start).map(|block| block.first_frame(shape));
-        }
-        if migrate.index() >= NR_CACHED_TYPES {
-            return None;
-        }
-        let first = map.take_large(order, start)?;
-        let count = order.size() / shape.block_frames();
-        for block in first.0..first.0 + count {
-            // One that was isolated since belongs to the holder of the block all the same, and is
-            // isolated when it is freed.
-            let _claimed = map.claim_owned(crate::zone::free_map::Pageblock(block), migrate);
-        }
-        Some(first.first_frame(shape))
+        let (start, current) = self.current_for(migrate, order);
+        let own = map.take_own(migrate, order, start, current);
+        own.or_else(|| Some(map.take_other(migrate, order, start)?.0))
     }
 }

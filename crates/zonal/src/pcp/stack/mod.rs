@@ -26,10 +26,12 @@
 
 mod blocks;
 mod frames;
+mod policy;
 mod refill;
 
 pub use frames::{MAX_HIGH, Stack};
-pub use refill::{Came, Reach};
+pub use policy::Stacks;
+pub use refill::Came;
 
 use crate::platform::Platform;
 use crate::types::migrate_type::{MigrateType, NR_CACHED_TYPES};
@@ -49,7 +51,7 @@ pub struct StackSize {
 /// Frames of a stack at least, where the zone has room.
 const LEAST: u64 = 32;
 /// Frames below which a stack is not worth having.
-const WORTH_IT: u64 = 16;
+const WORTH_IT: u32 = 16;
 /// The part of the zone that all stacks together may hold.
 const ALL_STACKS: u64 = 16;
 /// The part of the CPU's share of the zone that a stack may hold.
@@ -62,11 +64,17 @@ impl StackSize {
     /// most a sixteenth of the zone; none where that leaves less than 16.
     #[must_use]
     pub fn for_share(frames: u64, cpus: u32) -> Self {
+        Self::for_share_worth(frames, cpus, WORTH_IT)
+    }
+
+    /// The same with none where that leaves less than `worth`.
+    #[must_use]
+    pub fn for_share_worth(frames: u64, cpus: u32, worth: u32) -> Self {
         let cpus = u64::from(cpus.max(1));
         let wanted = (frames / cpus / OWN_STACK).clamp(LEAST, MAX_HIGH as u64);
         let most = frames / ALL_STACKS / cpus / NR_CACHED_TYPES as u64;
         let high = wanted.min(most);
-        Self { high: if high < WORTH_IT { 0 } else { high as u32 }, currents: 0 }
+        Self { high: if high < u64::from(worth) { 0 } else { high as u32 }, currents: 0 }
     }
 
     /// The same with current pageblocks: in all CPUs together at most a 64th of the zone's, and at
@@ -95,6 +103,7 @@ pub struct CpuStack {
     current: [Current; NR_CACHED_TYPES],
     size: StackSize,
     start: Start,
+    shape: MapShape,
 }
 
 impl Default for CpuStack {
@@ -114,14 +123,16 @@ impl CpuStack {
             current: [Current::NONE; NR_CACHED_TYPES],
             size: StackSize { high: 0, currents: 0 },
             start: Start { block: Pageblock(0), spread: 0 },
+            shape: MapShape::LEAST,
         }
     }
 
-    /// Sets the size and the start. What it holds must be [drained](Self::drain) before.
-    pub fn tune(&mut self, size: StackSize, start: Start) {
+    /// Sets the size, the start and the shape of the map. What it holds must be [drained](Self::drain)
+    /// before.
+    pub fn tune(&mut self, size: StackSize, start: Start, shape: MapShape) {
         debug_assert_eq!(self.held(), 0, "tuned while it holds frames");
         self.size = StackSize { high: size.high.min(MAX_HIGH as u32), ..size };
-        self.start = start;
+        (self.start, self.shape) = (start, shape);
         self.edges = [0; NR_CACHED_TYPES];
     }
 
@@ -145,51 +156,68 @@ impl CpuStack {
         self.stacks.get_mut(migrate.index())?.pop()
     }
 
-    /// Frees a frame of a pageblock of the type `migrate` (its pageblock's, which says whose stack
-    /// it may go on: a CMA frame's is movable). At or below the edge it goes on the stack, which
-    /// spills its oldest half if it is full; above it, or of a type without a stack, into the map.
+    /// The frames on the stack of a type, the oldest first.
+    #[must_use]
+    pub fn on_stack(&self, migrate: MigrateType) -> &[Frame] {
+        self.stacks.get(migrate.index()).map_or(&[], Stack::frames)
+    }
+
+    /// Keeps a frame that is freed, of a pageblock of the type `migrate` (whose it is says whose stack
+    /// it may go on: a CMA frame's is movable), if that needs nothing of the map: at or below the edge
+    /// on a stack that has room, or beside those that are gathered.
+    #[inline(always)]
+    pub fn keep(&mut self, migrate: MigrateType, frame: Frame) -> bool {
+        let list = if let MigrateType::Cma = migrate { MigrateType::Movable } else { migrate };
+        let at = list.index();
+        let distance = self.start.distance(frame.pageblock(self.shape), self.shape);
+        if at < NR_CACHED_TYPES && distance < self.edges[at] {
+            let stack = &mut self.stacks[at];
+            let room = stack.len() < self.size.high;
+            if room {
+                stack.push(frame);
+            }
+            return room;
+        }
+        let (word, bit) = frame.word();
+        let beside = self.gathered.word == word && self.gathered.mask != 0;
+        if beside && self.gathered.mask & bit == 0 {
+            self.gathered.mask |= bit;
+            return true;
+        }
+        false
+    }
+
+    /// Frees a frame: as [`keep`](Self::keep), after a full stack has spilt its oldest half, or what
+    /// was gathered has gone into the map.
     ///
     /// # Errors
     /// [`AlreadyFree`] if frames that were to go into the map are free there: of those that it
     /// names none is freed twice, all others are free or on the stack.
-    #[inline(always)]
-    pub fn free<P: Platform>(
+    #[inline]
+    pub fn free(
         &mut self,
-        map: &FreeMap<'_, P>,
+        home: &impl Home,
         migrate: MigrateType,
         frame: Frame,
     ) -> Result<(), AlreadyFree> {
-        let list = if let MigrateType::Cma = migrate { MigrateType::Movable } else { migrate };
-        let at = list.index();
-        let distance = self.start.distance(frame.pageblock(map.shape()), map.shape());
-        if at >= NR_CACHED_TYPES || distance >= self.edges[at] {
-            return self.gather(map, frame);
-        }
-        let stack = &mut self.stacks[at];
-        if stack.len() >= self.size.high {
-            spill(stack, map, self.size.high / 2)?;
-        }
-        stack.push(frame);
-        Ok(())
-    }
-
-    /// Frees a frame together with its neighbours, which come soon or not at all.
-    #[inline]
-    fn gather<P: Platform>(
-        &mut self,
-        map: &FreeMap<'_, P>,
-        frame: Frame,
-    ) -> Result<(), AlreadyFree> {
-        let (word, bit) = frame.word();
-        if self.size.high == 0 {
-            return map.free_frames(word, bit);
-        }
-        if self.gathered.word == word && self.gathered.mask & bit == 0 {
-            self.gathered.mask |= bit;
+        if self.keep(migrate, frame) {
             return Ok(());
         }
-        let flushed = self.flush(map);
-        self.gathered = Gathered { word, mask: bit };
+        let list = if let MigrateType::Cma = migrate { MigrateType::Movable } else { migrate };
+        let at = list.index();
+        let distance = self.start.distance(frame.pageblock(self.shape), self.shape);
+        if at < NR_CACHED_TYPES && distance < self.edges[at] {
+            let stack = &mut self.stacks[at];
+            let outcome = spill(stack, home, self.size.high / 2);
+            stack.push(frame);
+            return outcome;
+        }
+        let (word, mask) = frame.word();
+        if self.size.high == 0 {
+            return home.put(word, mask);
+        }
+        let flushed = self.flush(home);
+        self.gathered = Gathered { word, mask };
         flushed
     }
 
@@ -197,12 +225,9 @@ impl CpuStack {
     ///
     /// # Errors
     /// [`AlreadyFree`] if some of it is free in the map; then none of what it names is freed.
-    pub fn flush<P: Platform>(&mut self, map: &FreeMap<'_, P>) -> Result<(), AlreadyFree> {
+    pub fn flush(&mut self, home: &impl Home) -> Result<(), AlreadyFree> {
         let gathered = core::mem::take(&mut self.gathered);
-        if gathered.mask == 0 {
-            return Ok(());
-        }
-        free_mask(map, gathered.word, gathered.mask)
+        if gathered.mask == 0 { Ok(()) } else { home.put(gathered.word, gathered.mask) }
     }
 
     /// Gives everything back to the map: frames, what is gathered, current pageblocks. By the
@@ -211,55 +236,72 @@ impl CpuStack {
     ///
     /// # Errors
     /// The last [`AlreadyFree`]; all that can be freed is.
-    pub fn drain<P: Platform>(&mut self, map: &FreeMap<'_, P>) -> Result<u32, AlreadyFree> {
+    pub fn drain(&mut self, home: &impl Home) -> Result<u32, AlreadyFree> {
         let held = self.held();
-        let mut outcome = self.flush(map);
+        let mut outcome = self.flush(home);
         for stack in &mut self.stacks {
             let all = stack.len();
-            outcome = spill(stack, map, all).and(outcome);
+            outcome = spill(stack, home, all).and(outcome);
         }
-        for current in &mut self.current {
-            map.release(current);
-        }
+        self.current.iter_mut().for_each(|current| home.release(current));
         outcome.map(|()| held)
+    }
+
+    /// Calls `visit` with every frame on the stacks and gathered.
+    pub fn visit(&self, mut visit: impl FnMut(Frame)) {
+        self.stacks.iter().flat_map(Stack::frames).for_each(|&frame| visit(frame));
+        let (first, mut rest) = (self.gathered.word.first_frame(), self.gathered.mask);
+        while rest != 0 {
+            visit(Frame(first.0 + rest.trailing_zeros()));
+            rest &= rest - 1;
+        }
+    }
+}
+
+/// Where frames go that a CPU does not keep.
+pub trait Home {
+    /// Frees frames of a word, and if some of them are free already the rest.
+    ///
+    /// # Errors
+    /// [`AlreadyFree`] names those.
+    fn put(&self, word: WordIndex, mask: u64) -> Result<(), AlreadyFree>;
+    /// Gives a current pageblock up.
+    fn release(&self, current: &mut Current);
+}
+
+impl<P: Platform> Home for FreeMap<'_, P> {
+    fn put(&self, word: WordIndex, mask: u64) -> Result<(), AlreadyFree> {
+        let Err(error) = self.free_frames(word, mask) else { return Ok(()) };
+        if mask & !error.bits != 0 {
+            // Sets no bit of the error's, so it can only say the same again.
+            let rest = self.free_frames(word, mask & !error.bits);
+            return rest.and(Err(error));
+        }
+        Err(error)
+    }
+
+    fn release(&self, current: &mut Current) {
+        FreeMap::release(self, current);
     }
 }
 
 /// Frees the oldest `count` frames of a stack, neighbours that follow each other in one update.
-fn spill<P: Platform>(
-    stack: &mut Stack,
-    map: &FreeMap<'_, P>,
-    count: u32,
-) -> Result<(), AlreadyFree> {
+fn spill(stack: &mut Stack, home: &impl Home, count: u32) -> Result<(), AlreadyFree> {
     let mut outcome = Ok(());
     let mut gathered = Gathered::default();
     stack.shed(count, |frame| {
         let (word, bit) = frame.word();
-        if gathered.mask != 0 && gathered.word != word {
-            outcome = free_mask(map, gathered.word, gathered.mask).and(outcome);
+        // The same frame again was freed twice at one instant.
+        if gathered.mask != 0 && (gathered.word != word || gathered.mask & bit != 0) {
+            outcome = home.put(gathered.word, gathered.mask).and(outcome);
             gathered.mask = 0;
         }
         gathered = Gathered { word, mask: gathered.mask | bit };
     });
     if gathered.mask != 0 {
-        outcome = free_mask(map, gathered.word, gathered.mask).and(outcome);
+        outcome = home.put(gathered.word, gathered.mask).and(outcome);
     }
     outcome
-}
-
-/// Frees `mask`, and if some of it is free already the rest.
-fn free_mask<P: Platform>(
-    map: &FreeMap<'_, P>,
-    word: WordIndex,
-    mask: u64,
-) -> Result<(), AlreadyFree> {
-    let Err(error) = map.free_frames(word, mask) else { return Ok(()) };
-    if mask & !error.bits != 0 {
-        // Sets no bit of the error's, so it can only say the same again.
-        let rest = map.free_frames(word, mask & !error.bits);
-        return rest.and(Err(error));
-    }
-    Err(error)
 }
 
 #[cfg(test)]

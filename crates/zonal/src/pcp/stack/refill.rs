@@ -1,69 +1,57 @@
-//! Refilling a stack: own lines, whole pageblocks, other types.
+//! Refilling a stack: own lines, whole pageblocks, CMA, other types.
 
 use super::CpuStack;
 use crate::platform::Platform;
-use crate::types::migrate_type::{MigrateType, NR_CACHED_TYPES};
-use crate::zone::free_map::{Frame, FreeMap, Harvest, Start, WordIndex};
-
-/// Which other types a request falls back on, in Linux's order.
-pub(super) const FALLBACKS: [[MigrateType; 2]; NR_CACHED_TYPES] = [
-    [MigrateType::Reclaimable, MigrateType::Movable],
-    [MigrateType::Reclaimable, MigrateType::Unmovable],
-    [MigrateType::Unmovable, MigrateType::Movable],
-];
-
-/// How far a refill may go.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Reach {
-    /// Lines and whole pageblocks of the type, then other types.
-    Anywhere,
-    /// Lines of CMA pageblocks, for movable requests alone.
-    Cma,
-}
+use crate::types::migrate_type::MigrateType;
+use crate::types::units::Order;
+use crate::zone::free_map::{Fallback, Frame, FreeMap, Harvest, Start, WordIndex, fallbacks};
 
 /// What a refill brought, and where from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Came {
-    /// Frames, on the stack now (or the one frame that is returned beside this).
+    /// Frames, on the stack now.
     pub frames: u32,
-    /// Frames of them that were in pageblocks of another type: taken, or claimed with their
-    /// pageblock.
-    pub from_other_types: u32,
+    /// They are CMA's, lent to a movable request.
+    pub lent: bool,
+    /// They were in a pageblock of another type.
+    pub fallback: Option<Fallback>,
 }
 
 impl CpuStack {
-    /// Fills the empty stack of a type, whose edge then is where the last frames came from, and
-    /// takes one. Without stacks it takes just one. `None`: the hints lead to nothing that `reach`
-    /// says; the caller looks at the [bits](FreeMap::last_look), at other CPUs and other zones.
+    /// Fills the empty stack of a type with as many frames as it may hold, and at most `most`; its
+    /// edge then is where the last of them came from. Without stacks it is one frame. Nothing came:
+    /// the hints lead to nothing; the caller looks at the [bits](FreeMap::last_look), at other CPUs
+    /// and other zones.
     pub fn refill<P: Platform>(
         &mut self,
         map: &FreeMap<'_, P>,
         migrate: MigrateType,
-        reach: Reach,
-    ) -> Option<(Frame, Came)> {
-        let (at, start) = (migrate.index(), self.start);
-        let (stack, want) = (self.stacks.get_mut(at)?, self.size.high.max(1));
-        if !stack.is_empty() {
-            return Some((stack.pop()?, Came::default()));
-        }
-        let mut give = |word: WordIndex, bits| stack.push_bits(word.first_frame(), bits);
-        let (harvest, from_other_types) = match reach {
-            Reach::Cma => (map.harvest_lines(MigrateType::Cma, want, start, &mut give), 0),
-            Reach::Anywhere => match map.refill(migrate, want, start, &mut give) {
-                Harvest { frames: 0, .. } => {
-                    let harvest = from_others(map, migrate, want, start, &mut give);
-                    (harvest, harvest.frames)
-                }
-                harvest => (harvest, 0),
-            },
+        most: u32,
+    ) -> Came {
+        let (at, start, high) = (migrate.index(), self.start, self.size.high);
+        let Some(stack) = self.stacks.get_mut(at).filter(|stack| stack.is_empty()) else {
+            return Came::default();
         };
+        let want = high.max(1).min(most);
+        let mut give = |word: WordIndex, bits| stack.push_bits(word.first_frame(), bits);
+        let mut harvest = map.refill(migrate, want, start, &mut give);
+        let (mut lent, mut fallback) = (false, None);
+        if harvest.frames == 0 && migrate == MigrateType::Movable {
+            harvest = map.refill(MigrateType::Cma, want, start, &mut give);
+            lent = harvest.frames > 0;
+        }
+        if harvest.frames == 0 {
+            (harvest, fallback) = from_others(map, migrate, want, start, &mut give);
+        }
         stack.turn();
         // Without a stack there is no edge: all that is freed goes into the map.
-        if let Some(block) = harvest.last.filter(|_| self.size.high > 0) {
+        if let Some(block) = harvest.last.filter(|_| high > 0) {
             self.edges[at] = start.distance(block, map.shape()) + 1;
         }
-        let came = Came { frames: harvest.frames, from_other_types };
-        Some((stack.pop()?, came))
+        if let Some(fallback) = &mut fallback {
+            fallback.frame = self.stacks[at].frames().last().copied().unwrap_or_default();
+        }
+        Came { frames: harvest.frames, lent, fallback }
     }
 }
 
@@ -75,16 +63,23 @@ fn from_others<P: Platform>(
     want: u32,
     start: Start,
     give: &mut impl FnMut(WordIndex, u64),
-) -> Harvest {
-    let others = FALLBACKS[migrate.index()];
-    for other in others {
-        if let Some(block) = map.claim_other(other, migrate, start) {
+) -> (Harvest, Option<Fallback>) {
+    let others = fallbacks(migrate);
+    let fallback = |from, order, claimed| Some(Fallback { frame: Frame(0), order, from, claimed });
+    for &other in others {
+        if let Some((block, order)) = map.claim_other(other, migrate, start) {
             let frames = map.harvest(block, migrate, want, give);
             if frames > 0 {
-                return Harvest { frames, last: Some(block) };
+                let harvest = Harvest { frames, last: Some(block) };
+                return (harvest, fallback(other, order, true));
             }
         }
     }
-    let batches = others.into_iter().map(|other| map.harvest_lines(other, want, start, give));
-    batches.into_iter().find(|harvest| harvest.frames > 0).unwrap_or_default()
+    for &other in others {
+        let harvest = map.harvest_lines(other, want, start, give);
+        if harvest.frames > 0 {
+            return (harvest, fallback(other, Order::ZERO, false));
+        }
+    }
+    (Harvest::default(), None)
 }

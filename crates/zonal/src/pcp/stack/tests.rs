@@ -36,13 +36,17 @@ fn map(blocks: u32) -> Map {
 
 fn cpu(high: u32, currents: u32) -> CpuStack {
     let mut cpu = CpuStack::new();
-    cpu.tune(StackSize { high, currents }, Start::default());
+    let shape = MapShape::new(order(6), 8).expect("a shape");
+    cpu.tune(StackSize { high, currents }, Start::default(), shape);
     cpu
 }
 
 fn take(cpu: &mut CpuStack, map: &Map, migrate: MigrateType) -> u32 {
     let frame = cpu.pop(migrate);
-    let frame = frame.or_else(|| cpu.refill(map, migrate, Reach::Anywhere).map(|(frame, _)| frame));
+    let frame = frame.or_else(|| {
+        cpu.refill(map, migrate, u32::MAX);
+        cpu.pop(migrate)
+    });
     frame.expect("there is memory").0
 }
 
@@ -133,18 +137,24 @@ fn other_types() {
     let mut cpu = cpu(4, 0);
     let two = cpu.take_block(&map, Movable, order(5)).expect("half a pageblock");
     cpu.take_block(&map, Movable, order(6)).expect("the other one");
-    let (frame, came) = cpu.refill(&map, Unmovable, Reach::Anywhere).expect("half of one");
-    assert_eq!((frame, came), (Frame(32), Came { frames: 4, from_other_types: 4 }));
+    let came = cpu.refill(&map, Unmovable, u32::MAX);
+    let (frame, fallback) = (cpu.pop(Unmovable), came.fallback.expect("of another type"));
+    assert_eq!((frame, came.frames), (Some(Frame(32)), 4));
+    assert_eq!((fallback.from, fallback.order, fallback.claimed), (Movable, order(5), true));
     assert_eq!(map.type_of(Pageblock(0)), Unmovable, "claimed");
     // Less than half is free now: a batch, and a block.
-    let (frame, _) = cpu.refill(&map, Reclaimable, Reach::Anywhere).expect("some are left");
-    assert_eq!((frame, map.type_of(Pageblock(0))), (Frame(36), Unmovable));
+    let came = cpu.refill(&map, Reclaimable, u32::MAX);
+    assert!(came.fallback.is_some_and(|fallback| !fallback.claimed));
+    assert_eq!(
+        (cpu.pop(Reclaimable).expect("some are left"), map.type_of(Pageblock(0))),
+        (Frame(36), Unmovable)
+    );
     assert_eq!(cpu.take_block(&map, Reclaimable, order(3)), Some(Frame(40)));
     assert_eq!(map.type_of(Pageblock(0)), Unmovable);
     map.free_block(two, order(5)).expect("it is held");
     assert_eq!(cpu.take_block(&map, Reclaimable, order(4)).map(|frame| frame.0), Some(48));
     assert_eq!(map.type_of(Pageblock(0)), Reclaimable, "claimed");
-    assert!(cpu.refill(&map, HighAtomic, Reach::Anywhere).is_none());
+    assert_eq!(cpu.refill(&map, HighAtomic, u32::MAX).frames, 0);
 }
 
 /// CMA frames go to the movable stack; what is isolated goes home at once.
@@ -156,14 +166,16 @@ fn lent_and_isolated() {
     let mut other = CpuStack::new();
     let frame = other.take_block(&map, Cma, order(0)).expect("it is whole");
     assert_eq!((frame, map.free_in(Pageblock(0))), (Frame(0), 63));
-    assert_eq!(cpu.refill(&map, Movable, Reach::Cma).map(|(frame, _)| frame.0), Some(1));
+    cpu.take_block(&map, Movable, order(6)).expect("the other one");
+    assert!(cpu.refill(&map, Movable, u32::MAX).lent);
+    assert_eq!(cpu.pop(Movable), Some(Frame(1)));
     cpu.free(&map, Cma, Frame(0)).expect("it is held");
     assert_eq!(cpu.pop(Movable), Some(Frame(0)), "on the stack");
     map.set_type(Pageblock(0), Isolate);
     cpu.free(&map, Isolate, Frame(0)).expect("it is held");
     cpu.drain(&map).expect("all are held");
     assert_eq!(map.free_in(Pageblock(0)), 63);
-    assert!(cpu.refill(&map, Movable, Reach::Cma).is_none());
+    assert_eq!(cpu.refill(&map, Movable, u32::MAX).frames, 0);
 }
 
 /// The map is the second witness: what is free there is refused, all else is freed.

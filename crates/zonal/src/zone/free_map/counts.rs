@@ -1,12 +1,15 @@
 //! What is free where: snapshots, exact while no call is under way.
 
 use super::FreeMap;
-use super::bits::exact_runs;
+use super::WholeClass;
+use super::bits::{exact_runs, order_at};
+use super::hints::{Kind, Start, is_hinted};
 use super::line::full_words;
 use super::shape::{Frame, Pageblock, WORD_ORDER};
-use crate::platform::Platform;
-use crate::types::migrate_type::NR_MIGRATE_TYPES;
+use crate::platform::{AtomicWord, Platform};
+use crate::types::migrate_type::{MigrateType, NR_MIGRATE_TYPES};
 use crate::types::units::Order;
+use core::sync::atomic::Ordering::SeqCst;
 
 impl<P: Platform> FreeMap<'_, P> {
     /// Free frames of a pageblock. O(words of a line).
@@ -21,7 +24,7 @@ impl<P: Platform> FreeMap<'_, P> {
     #[must_use]
     pub fn free_by_type(&self) -> [u64; NR_MIGRATE_TYPES] {
         let mut frames = [0; NR_MIGRATE_TYPES];
-        for block in (0..self.shape.blocks()).map(Pageblock) {
+        for block in self.own_blocks() {
             frames[self.type_of(block).index()] += u64::from(self.free_in(block));
         }
         frames
@@ -34,6 +37,51 @@ impl<P: Platform> FreeMap<'_, P> {
             return Some(self.shape.order());
         }
         Order::new(self.orders_in(block).checked_ilog2()? as u8)
+    }
+
+    /// The free block, of its own order at most, that a frame is in: the maximal aligned run. O(words
+    /// of a line).
+    #[must_use]
+    pub fn run_at(&self, frame: Frame) -> Option<(Frame, Order)> {
+        let block = frame.pageblock(self.shape);
+        let (word, bit) = frame.word();
+        let whole = (block.first_frame(self.shape), self.shape.order());
+        let found = self.frames_word(word).load(SeqCst);
+        if found & bit == 0 {
+            return self.is_whole(block).then_some(whole);
+        }
+        let (line, count) = self.read_line(block);
+        let first = whole.0.0;
+        let (at, offset) = (((frame.0 - first) / 64) as usize, (frame.0 - first) % 64);
+        let full = full_words(&line[..count]);
+        let run = match line[at] {
+            u64::MAX if count > 1 => order_at(full, at as u32) + WORD_ORDER,
+            // Another CPU took it between the two looks.
+            now if now >> offset & 1 == 0 => return None,
+            now => order_at(now, offset),
+        };
+        Some((Frame(frame.0 >> run << run), order(run)))
+    }
+
+    /// Whether some line of the type, or a whole pageblock that may get it, has a free block of
+    /// `order`, up to the pageblock order; as far as hints lead to one. O(orders × words that a search
+    /// reads).
+    #[must_use]
+    pub fn has_block(&self, migrate: MigrateType, wanted: Order) -> bool {
+        let start = Start { block: Pageblock(0), spread: 0 };
+        let classes: &[_] = match WholeClass::of(migrate) {
+            WholeClass::Ordinary => &[WholeClass::Ordinary, WholeClass::Untouched],
+            class => &[class],
+        };
+        let whole = |&class: &WholeClass| self.find(Kind::Whole(class), start).is_some();
+        let led_to = |step: u32| {
+            let found = self.find(Kind::Run(migrate, step), start);
+            found.is_some_and(|block| self.orders_in(block) >> wanted.get() != 0)
+        };
+        let least = u32::from(wanted.get());
+        // A hint of order 0 says that there are frames, whatever runs they are in.
+        let lines = is_hinted(migrate) && (least..self.shape.p()).any(led_to);
+        lines || classes.iter().any(whole)
     }
 
     /// Calls `visit` with the free blocks of a pageblock, ascending: the maximal aligned runs, of

@@ -5,22 +5,24 @@ use super::hints::{Kind, Start};
 use super::shape::Pageblock;
 use crate::platform::Platform;
 use crate::types::migrate_type::MigrateType;
+use crate::types::units::Order;
 
 impl<P: Platform> FreeMap<'_, P> {
     /// Gives a pageblock of the type `from` that is at least half free to `to`: of those with the
     /// largest runs the first. `None` if no hint led to one: then a batch is taken from the type's
-    /// first pageblock, which keeps its type ([`harvest_lines`](Self::harvest_lines)). O(orders ×
-    /// words that a search reads).
+    /// first pageblock, which keeps its type ([`harvest_lines`](Self::harvest_lines)). With the order
+    /// of the run that led to it. O(orders × words that a search reads).
     #[must_use]
     pub fn claim_other(
         &self,
         from: MigrateType,
         to: MigrateType,
         start: Start,
-    ) -> Option<Pageblock> {
+    ) -> Option<(Pageblock, Order)> {
         (1..self.shape.p()).rev().find_map(|order| {
             let block = self.find(Kind::Run(from, order), start)?;
-            (self.type_of(block) == from && self.claim_if_half_free(block, to)).then_some(block)
+            let claimed = self.type_of(block) == from && self.claim_if_half_free(block, to);
+            claimed.then(|| (block, Order::new(order as u8).unwrap_or(Order::MAX)))
         })
     }
 }

@@ -59,7 +59,7 @@ impl<P: Platform> FreeMap<'_, P> {
     ) -> Option<Pageblock> {
         let first = section * SECTION;
         let end = (first + SECTION).min(self.shape.blocks());
-        let mut blocks = (first..end).map(Pageblock);
+        let mut blocks = (first..end).map(Pageblock).filter(|&block| self.is_own(block));
         blocks.find(|&block| {
             let migrate = self.type_of(block);
             if !usable(migrate) {

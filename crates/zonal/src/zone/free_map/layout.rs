@@ -6,10 +6,12 @@
 use super::FreeMap;
 use super::hints::Kind;
 use super::shape::{MapShape, Pageblock, WordIndex};
+use crate::frame::PageblockWord;
 use crate::platform::{AtomicWord, Platform};
+use crate::types::units::ZoneId;
 use core::fmt;
 use core::ops::Range;
-use core::sync::atomic::Ordering::SeqCst;
+use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 
 /// Bytes of a cache line.
 const CACHE_LINE: usize = 64;
@@ -99,7 +101,28 @@ impl<'m, P: Platform> FreeMap<'m, P> {
                 return Err(MapError::Misaligned { what });
             }
         }
-        Ok(Self { shape, memory })
+        Ok(Self { shape, memory, zone: None })
+    }
+
+    /// As [`new`](Self::new), of slices that were measured for the shape and that zones share; where
+    /// lines share cache lines it is slower, and that is all.
+    #[inline(always)]
+    pub(super) const fn of_zone(shape: MapShape, memory: MapMemory<'m, P>, zone: ZoneId) -> Self {
+        Self { shape, memory, zone: Some(zone) }
+    }
+
+    /// The pageblocks of the map.
+    pub(super) fn own_blocks(&self) -> impl Iterator<Item = Pageblock> + '_ {
+        (0..self.shape.blocks()).map(Pageblock).filter(|&block| self.is_own(block))
+    }
+
+    /// Whether the pageblock is the zone's.
+    pub(super) fn is_own(&self, block: Pageblock) -> bool {
+        self.zone.is_none_or(|zone| {
+            // Relaxed: a pageblock that comes or goes meanwhile may be in the look or not.
+            let word = self.memory.types[block.0 as usize].load(Relaxed);
+            PageblockWord::of(word).zone() == Some(zone)
+        })
     }
 
     /// Orders, pageblocks and frames of the map.

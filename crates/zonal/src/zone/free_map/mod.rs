@@ -62,9 +62,11 @@
 //! assert!(map.is_whole(Pageblock(1)), "whole at once");
 //! ```
 
+mod account;
 mod bits;
 mod block_type;
 mod counts;
+mod exact;
 mod fallback;
 mod frees;
 mod harvest;
@@ -72,8 +74,15 @@ mod hints;
 mod last_look;
 mod layout;
 mod line;
+mod mapped;
+mod moves;
+mod pageblocks;
+mod ranges;
+mod seam;
 mod shape;
+mod take;
 mod takes;
+mod visit;
 mod whole;
 mod whole_runs;
 
@@ -82,11 +91,17 @@ pub use harvest::Harvest;
 pub use hints::Start;
 pub use last_look::LastLook;
 pub use layout::{MapError, MapMemory};
+pub(crate) use mapped::MapView;
+pub use mapped::{MapPart, Mapped};
+pub use seam::MapHeld;
 pub use shape::{Frame, MapShape, Pageblock, WordIndex};
+pub use take::Fallback;
+pub(crate) use take::fallbacks;
 pub use takes::Current;
 pub use whole::WholeClass;
 
 use crate::platform::Platform;
+use crate::types::units::ZoneId;
 
 /// The map of a zone instance: see the [module](self).
 ///
@@ -95,6 +110,9 @@ use crate::platform::Platform;
 pub struct FreeMap<'m, P: Platform> {
     shape: MapShape,
     memory: MapMemory<'m, P>,
+    /// The zone whose map it is, where zones share the lines: of pageblocks of others there are no
+    /// hints, and a look at all lines leaves them out.
+    zone: Option<ZoneId>,
 }
 
 impl<P: Platform> core::fmt::Debug for FreeMap<'_, P> {

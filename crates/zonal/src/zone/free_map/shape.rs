@@ -78,6 +78,10 @@ pub struct MapShape {
 }
 
 impl MapShape {
+    /// The smallest there is.
+    pub(crate) const LEAST: Self =
+        Self { order: crate::types::units::ORDERS[3], blocks: 1, levels: 1 };
+
     /// A map of `blocks` pageblocks of 2^`order` frames. `None` for an order below 3, for no
     /// pageblocks, and for 2^32 frames or more.
     #[must_use]

@@ -191,7 +191,13 @@ impl<P: Platform> FreeMap<'_, P> {
     }
 
     /// Takes this block, all or nothing, and files what it leaves of a larger run (M-3).
-    fn take_at(&self, block: Pageblock, frame: Frame, order: Order, holds: bool) -> bool {
+    pub(super) fn take_at(
+        &self,
+        block: Pageblock,
+        frame: Frame,
+        order: Order,
+        holds: bool,
+    ) -> bool {
         let (word, bit) = frame.word();
         let order_bits = u32::from(order.get());
         if order_bits > WORD_ORDER {

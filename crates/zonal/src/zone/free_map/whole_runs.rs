@@ -10,8 +10,15 @@ use crate::platform::{AtomicWord, Platform};
 use crate::types::units::Order;
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 
-/// The classes that a large block is made of, and how many there are.
-const CLASSES: [WholeClass; 2] = [WholeClass::Ordinary, WholeClass::Untouched];
+/// The classes that a large block for a class is made of, once or twice.
+const fn classes(class: WholeClass) -> [WholeClass; 2] {
+    match class {
+        WholeClass::Ordinary | WholeClass::Untouched => {
+            [WholeClass::Ordinary, WholeClass::Untouched]
+        }
+        _ => [class, class],
+    }
+}
 /// Sections that the largest block spans at most: order 10 of pageblocks of order 3.
 const PARTS: usize = 2;
 
@@ -21,15 +28,26 @@ impl<P: Platform> FreeMap<'_, P> {
         self.bitmap_word(Kind::Whole(class), 0, section).load(Relaxed)
     }
 
-    /// Takes an aligned block of an order from the pageblock order up, of ordinary and untouched
-    /// pageblocks, the first from the start on; returns its first pageblock. What their types are
-    /// is left to the caller. O(sections that have whole pageblocks) above the pageblock order,
-    /// O(words that a search reads) for the pageblock order itself.
+    /// As [`take_large_of`](Self::take_large_of) for ordinary pageblocks.
     #[must_use]
     pub fn take_large(&self, order: Order, start: Start) -> Option<Pageblock> {
+        self.take_large_of(WholeClass::Ordinary, order, start)
+    }
+
+    /// Takes an aligned block of an order from the pageblock order up, of pageblocks of the class
+    /// (ordinary ones may be untouched), the first from the start on; returns its first pageblock. What
+    /// their types are is left to the caller. O(sections that have whole pageblocks) above the pageblock order,
+    /// O(words that a search reads) for the pageblock order itself.
+    #[must_use]
+    pub fn take_large_of(
+        &self,
+        class: WholeClass,
+        order: Order,
+        start: Start,
+    ) -> Option<Pageblock> {
         let above = u32::from(order.get()).checked_sub(self.shape.p())?;
         if above == 0 {
-            return CLASSES.into_iter().find_map(|class| self.take_whole(class, start));
+            return classes(class).into_iter().find_map(|class| self.take_whole(class, start));
         }
         let span = (1 << above).max(SECTION) / SECTION;
         let first = start.block.place().0 / span * span;
@@ -37,25 +55,25 @@ impl<P: Platform> FreeMap<'_, P> {
         // From the start's section on, and round.
         let (later, earlier) = ((first..sections), (0..first));
         let mut at = later.chain(earlier).step_by(span as usize);
-        at.find_map(|section| self.take_large_in(section, above))
+        at.find_map(|section| self.take_large_in(class, section, above))
     }
 
     /// The same in the sections of one largest block.
-    fn take_large_in(&self, section: u32, above: u32) -> Option<Pageblock> {
+    fn take_large_in(&self, class: WholeClass, section: u32, above: u32) -> Option<Pageblock> {
         let either = |section| {
-            let words = CLASSES.map(|class| self.whole_word(class, section));
+            let words = classes(class).map(|class| self.whole_word(class, section));
             words[0] | words[1]
         };
         if above > SECTION.trailing_zeros() {
             let last = section + 1;
             let full = last < self.shape.sections() && either(section) & either(last) == u64::MAX;
             let first = Pageblock(section * SECTION);
-            return (full && self.take_run(first, above)).then_some(first);
+            return (full && self.take_run(class, first, above)).then_some(first);
         }
         let mut runs = aligned_runs(either(section), above);
         while runs != 0 {
             let first = Pageblock(section * SECTION + runs.trailing_zeros());
-            if self.take_run(first, above) {
+            if self.take_run(class, first, above) {
                 return Some(first);
             }
             runs &= runs - 1;
@@ -64,7 +82,7 @@ impl<P: Platform> FreeMap<'_, P> {
     }
 
     /// Takes 2^`above` pageblocks from `first` on, all or none.
-    fn take_run(&self, first: Pageblock, above: u32) -> bool {
+    fn take_run(&self, wanted_class: WholeClass, first: Pageblock, above: u32) -> bool {
         let (section, _) = first.place();
         let parts = 1_u32 << above.saturating_sub(SECTION.trailing_zeros());
         let mask = low_bits(1 << above.min(SECTION.trailing_zeros())) << (first.0 % SECTION);
@@ -72,7 +90,7 @@ impl<P: Platform> FreeMap<'_, P> {
         let mut taken = [[0; 2]; PARTS];
         let mut all = true;
         for (part, taken) in taken.iter_mut().take(parts as usize).enumerate() {
-            for (class, taken) in CLASSES.into_iter().zip(taken.iter_mut()) {
+            for (class, taken) in classes(wanted_class).into_iter().zip(taken.iter_mut()) {
                 let wanted = self.whole_word(class, section + part as u32) & mask;
                 if wanted != 0 {
                     let word = self.bitmap_word(Kind::Whole(class), 0, section + part as u32);
@@ -82,12 +100,12 @@ impl<P: Platform> FreeMap<'_, P> {
             all &= taken[0] | taken[1] == mask;
         }
         // M-5, as `keep_whole`.
-        let ordinary = |block| WholeClass::of(self.type_of(block)) == WholeClass::Ordinary;
-        if all && (first.0..first.0 + (1 << above)).all(|block| ordinary(Pageblock(block))) {
+        let fits = |block| WholeClass::of(self.type_of(block)) == wanted_class;
+        if all && (first.0..first.0 + (1 << above)).all(|block| fits(Pageblock(block))) {
             return true;
         }
         for (part, taken) in taken.into_iter().enumerate() {
-            for (class, taken) in CLASSES.into_iter().zip(taken) {
+            for (class, taken) in classes(wanted_class).into_iter().zip(taken) {
                 self.put_back(class, section + part as u32, taken);
             }
         }

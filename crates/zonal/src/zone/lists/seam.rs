@@ -27,6 +27,8 @@ const FREED_PER_HOLD: u32 = 64;
 )]
 impl<M: Merge, C: Clusters> FreeMemory for BuddyLists<M, C> {
     type Held = Buddy<M, C>;
+    type Part<P: Platform> = ();
+    const LOCKED: bool = true;
     const SKIPS_MERGES: bool = M::SKIPS;
     const CUTS_BATCHES: bool = C::CUT;
     const JOINS_BATCHES: bool = C::JOIN;
@@ -42,6 +44,8 @@ impl<M: Merge, C: Clusters> FreeMemory for BuddyLists<M, C> {
     fn vacant() -> Buddy<M, C> {
         Buddy::new()
     }
+
+    fn part<P: Platform>() {}
 
     fn set_up<P: Platform>(
         zone: &mut ZoneInstance<P, Self>,
@@ -59,8 +63,8 @@ impl<M: Merge, C: Clusters> FreeMemory for BuddyLists<M, C> {
     }
 
     #[inline]
-    fn end_hold(held: &mut Buddy<M, C>) -> Published {
-        held.end_hold()
+    fn end_hold(held: &mut Buddy<M, C>) -> Option<Published> {
+        Some(held.end_hold())
     }
 
     fn count_work(held: &mut Buddy<M, C>, work: u32) {

@@ -1,0 +1,143 @@
+//! How much is free: for watermarks, in words that CPUs add to without the lock.
+//!
+//! A zone's count of free frames follows each change of the bits, by whoever changes them, so it is
+//! exact once no call is under way. Of special pageblocks (high-atomic, CMA, isolated) the zone counts
+//! apart what is free there. What it has counted stands in the pageblock's word; who changes bits of
+//! such a pageblock, or its type, *reconciles* the two afterwards, under the zone lock: the one who
+//! comes last sees all the bits. A type is read after the bits have changed, and changed before the
+//! bits are read (M-5), so one of the two reconciles.
+
+use super::bits::low_bits;
+use super::mapped::{MapGuard, MapView};
+use super::shape::{Frame, Pageblock, WordIndex};
+use super::{AlreadyFree, WholeClass};
+use crate::frame::{CACHED, FrameState};
+use crate::platform::{AtomicWord, Platform};
+use crate::types::migrate_type::MigrateType;
+use crate::types::units::Order;
+use core::sync::atomic::Ordering::Relaxed;
+
+/// How often a pageblock is counted again because some CPU had frames of it in its hand.
+const TRIES: u32 = 64;
+
+/// What is counted apart, as the pageblock's word says it; 0: nothing.
+const fn special(migrate: MigrateType) -> u8 {
+    match WholeClass::of(migrate) {
+        WholeClass::Ordinary | WholeClass::Untouched => 0,
+        WholeClass::HighAtomic => 1,
+        WholeClass::Cma => 2,
+        WholeClass::Isolated => 3,
+    }
+}
+
+impl<P: Platform> MapView<'_, P> {
+    /// Counts frames that were freed into the map, or taken (negative), in the pageblocks of
+    /// `order` from `frame` on, and reconciles those that are special.
+    pub(crate) fn count(&self, frame: Frame, order: Order, change: i64) {
+        self.zone.count_free(change);
+        self.reconcile_special(frame, order);
+    }
+
+    /// The part of [`count`](Self::count) that is rarely anything.
+    #[inline]
+    pub(crate) fn reconcile_special(&self, frame: Frame, order: Order) {
+        let map = self.map();
+        let first = frame.pageblock(map.shape());
+        let above = order.get().saturating_sub(map.shape().order().get());
+        for block in (first.0..first.0 + (1 << above)).map(Pageblock) {
+            if special(map.type_of(block)) != 0 {
+                self.reconcile(block);
+            }
+        }
+    }
+
+    /// Frees frames of one word that are cached, and are the caller's; returns which of them: not those
+    /// that another CPU freed at the same instant. Counting them is the caller's, but for special
+    /// pageblocks.
+    pub(crate) fn put_cached(&self, word: WordIndex, mask: u64) -> u64 {
+        let (map, first) = (self.map(), word.first_frame().0);
+        let (mut rest, mut own) = (mask, 0);
+        while rest != 0 {
+            let bit = rest & rest.wrapping_neg();
+            let index = self.index(Frame(first + bit.trailing_zeros()));
+            if self.table.replace_state(index, CACHED, FrameState::INNER) {
+                own |= bit;
+            }
+            rest &= rest - 1;
+        }
+        if let Err(error) = map.free_frames(word, own) {
+            own &= !error.bits;
+            // Sets no bit of the error's, so it can only say the same again.
+            let freed = map.free_frames(word, own);
+            own = if freed.is_ok() { own } else { 0 };
+        }
+        self.refused(u64::from((mask & !own).count_ones()));
+        let size = map.shape().block_frames().min(64);
+        let parts = (0..64).step_by(size as usize);
+        for at in parts.filter(|at| own >> at & low_bits(size) != 0) {
+            self.reconcile_special(Frame(first + at), Order::ZERO);
+        }
+        own
+    }
+
+    /// Counts frames that were not freed, because they were free.
+    pub(crate) fn refused(&self, frames: u64) {
+        if frames > 0 {
+            self.zone.part.events.refused.fetch_add(frames, Relaxed);
+        }
+    }
+
+    /// Makes what is counted apart of a pageblock what is free there.
+    #[cold]
+    fn reconcile(&self, block: Pageblock) {
+        self.lock(|guard| self.recount(guard, block));
+    }
+
+    /// The same with the zone lock held.
+    fn recount(&self, _held: &mut MapGuard<'_, P>, block: Pageblock) {
+        let (map, section) = (self.map(), block.place().0);
+        let index = self.index(block.first_frame(map.shape()));
+        let (kind, counted) = self.table.counted_special(index);
+        let mut now = (0, 0);
+        for _ in 0..TRIES {
+            let before = map.quiet(section);
+            let kind = special(map.type_of(block));
+            now = (kind, if kind == 0 { 0 } else { map.free_in(block) });
+            if before.is_some() && map.quiet(section) == before {
+                break;
+            }
+            P::relax();
+        }
+        self.count_apart(kind, -i64::from(counted));
+        self.count_apart(now.0, i64::from(now.1));
+        self.table.note_special(index, now);
+    }
+
+    fn count_apart(&self, kind: u8, change: i64) {
+        match kind {
+            1 => self.zone.count_special(0, change),
+            2 => self.zone.count_special(1, change),
+            // Requests see nothing of them at all.
+            3 => self.zone.count_free(-change),
+            _ => {}
+        }
+    }
+
+    /// Changes the type of a pageblock, with the zone lock held.
+    pub(super) fn set_type(&self, held: &mut MapGuard<'_, P>, block: Pageblock, to: MigrateType) {
+        self.map().set_type(block, to);
+        self.recount(held, block);
+    }
+
+    /// Frees the block of `order` at `frame`, whose frames are the caller's, and counts it. `false`,
+    /// and nothing is freed, if some of it is free: frames that another CPU freed at the same instant.
+    pub(crate) fn give_back(&self, frame: Frame, order: Order) -> bool {
+        let freed = self.map().free_block(frame, order);
+        if let Err(AlreadyFree { .. }) = freed {
+            self.refused(order.frames());
+            return false;
+        }
+        self.count(frame, order, order.frames() as i64);
+        true
+    }
+}

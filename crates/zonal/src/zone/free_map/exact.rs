@@ -1,0 +1,73 @@
+//! Taking these frames and no others: for those who move memory, or take it away.
+
+use super::FreeMap;
+use super::shape::{Frame, Pageblock, WordIndex};
+use crate::platform::{AtomicWord, Platform};
+use crate::types::units::Order;
+use core::sync::atomic::Ordering::SeqCst;
+
+impl<P: Platform> FreeMap<'_, P> {
+    /// Takes the block of `order` at `frame`, all or nothing, whatever the type; the rest of the
+    /// larger block that it was in stays free. O(words of a line), or O(pageblocks of the block).
+    #[must_use]
+    pub fn take_exact(&self, frame: Frame, order: Order) -> bool {
+        let shape = self.shape;
+        let first = frame.pageblock(shape);
+        if order >= shape.order() {
+            return self.take_pageblocks(first, order.size() / shape.block_frames());
+        }
+        if self.is_whole(first) {
+            let _transit = self.in_transit(first);
+            if self.take_whole_at(first).is_some() {
+                self.put_around(first, frame, order.size());
+                self.settle(first);
+                return true;
+            }
+        }
+        self.take_at(first, frame, order, false)
+    }
+
+    /// Takes `count` whole pageblocks from `first` on, all or none.
+    fn take_pageblocks(&self, first: Pageblock, count: u32) -> bool {
+        let last = Pageblock(first.0 + count - 1);
+        let _transit = [first, last].map(|block| self.in_transit(block));
+        for at in first.0..first.0 + count {
+            if self.take_whole_at(Pageblock(at)).is_none() {
+                (first.0..at).for_each(|undo| {
+                    self.set_whole(Pageblock(undo));
+                });
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Takes what is free of the neighbours `mask` of a word, which lie in one pageblock, which is isolated:
+    /// those who look for memory do not look there. Returns which those were.
+    #[must_use]
+    pub fn take_isolated(&self, word: WordIndex, mask: u64) -> u64 {
+        let first = Frame(word.first_frame().0 + mask.trailing_zeros());
+        let block = first.pageblock(self.shape);
+        let _transit = self.in_transit(block);
+        if self.take_whole_at(block).is_some() {
+            self.put_around(block, first, mask.count_ones());
+            self.settle(block);
+            return mask;
+        }
+        self.frames_word(word).fetch_and(!mask, SeqCst) & mask
+    }
+
+    /// Puts all frames of a pageblock that the caller owns into its line but `count` from `from` on.
+    fn put_around(&self, block: Pageblock, from: Frame, count: u32) {
+        let (words, bits) = self.line(block);
+        for word in words {
+            let first = WordIndex(word).first_frame().0;
+            let taken = (from.0.max(first)..(from.0 + count).min(first + 64))
+                .fold(0, |mask, frame| mask | 1 << (frame - first));
+            let rest = bits & !taken;
+            if rest != 0 {
+                self.frames_word(WordIndex(word)).fetch_or(rest, SeqCst);
+            }
+        }
+    }
+}

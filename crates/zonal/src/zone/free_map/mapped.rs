@@ -1,0 +1,151 @@
+//! A zone whose free memory is a map: where in the tables its words are.
+
+use super::layout::MapMemory;
+use super::shape::{Frame, MapShape, Pageblock, SECTION};
+use super::{FreeMap, Start};
+use crate::boot::plan::{Plan, ZoneSpec};
+use crate::platform::{AtomicWord, Platform};
+use crate::types::units::Order;
+use crate::zone::tables::NR_FREE_WORDS;
+use crate::zone::{ZoneEvents, ZoneGuard, ZoneView};
+use core::sync::atomic::Ordering::Relaxed;
+
+/// Free memory as a [map](super).
+#[derive(Clone, Copy, Debug)]
+pub struct Mapped;
+
+/// A zone with a map.
+pub(crate) type MapView<'a, P> = ZoneView<'a, P, Mapped>;
+/// The lock of a zone with a map is held.
+pub(super) type MapGuard<'a, P> = ZoneGuard<'a, P, Mapped>;
+
+// What each slice of words is for.
+/// A bit a frame of the table, for all zones: a pageblock is of one.
+const LINES: usize = 0;
+/// The sections of each zone's map.
+const SECTIONS: usize = 1;
+/// The levels above them.
+const SUMMARIES: usize = 2;
+
+/// Counters that CPUs add to without the lock. Relaxed: each is a sum.
+pub(super) struct MapEvents<P: Platform> {
+    pub(super) claimed: P::Word,
+    pub(super) stolen: P::Word,
+    pub(super) direct_alloc: P::Word,
+    pub(super) direct_free: P::Word,
+    pub(super) refused: P::Word,
+}
+
+/// What a zone has of its map beside the lock.
+pub struct MapPart<P: Platform> {
+    shape: MapShape,
+    /// The table's index of the map's frame 0.
+    first: u32,
+    /// Where its words begin, in the slices of that number.
+    sections: usize,
+    summaries: usize,
+    pub(super) events: MapEvents<P>,
+    /// Pageblocks in the high-atomic reserve, and the most it may have. Written under the zone lock.
+    pub(super) reserve: P::Word,
+    pub(super) reserve_limit: P::Word,
+}
+
+impl<P: Platform> MapPart<P> {
+    pub(super) fn vacant() -> Self {
+        let [claimed, stolen, direct_alloc, direct_free, refused] =
+            core::array::from_fn(|_| P::Word::new(0));
+        Self {
+            shape: MapShape::LEAST,
+            first: 0,
+            sections: 0,
+            summaries: 0,
+            events: MapEvents { claimed, stolen, direct_alloc, direct_free, refused },
+            reserve: P::Word::new(0),
+            reserve_limit: P::Word::new(0),
+        }
+    }
+
+    /// Takes over where its words are; `used` counts those given out.
+    pub(super) fn place(&mut self, plan: &Plan, spec: &ZoneSpec, used: &mut [u64; NR_FREE_WORDS]) {
+        (self.first, self.shape) = extent(plan, spec);
+        self.sections = used[SECTIONS] as usize;
+        self.summaries = used[SUMMARIES] as usize;
+        used[SECTIONS] += self.shape.section_words() as u64;
+        used[SUMMARIES] += self.shape.summary_words() as u64;
+    }
+
+    pub(super) fn sum(&self, events: ZoneEvents) -> ZoneEvents {
+        let own = &self.events;
+        ZoneEvents {
+            claimed: own.claimed.load(Relaxed),
+            stolen: own.stolen.load(Relaxed),
+            direct_alloc: own.direct_alloc.load(Relaxed),
+            direct_free: own.direct_free.load(Relaxed),
+            refused: own.refused.load(Relaxed),
+            ..events
+        }
+    }
+}
+
+/// The map's frame 0, a multiple of a section and of the largest block, and its shape.
+fn extent(plan: &Plan, spec: &ZoneSpec) -> (u32, MapShape) {
+    let order = plan.config().pageblock_order;
+    let step = (SECTION << order.get()).max(Order::MAX.size());
+    let index = |pfn: crate::Pfn| (pfn.get() - plan.base().get()) as u32;
+    let first = index(spec.start) / step * step;
+    let blocks = (index(spec.end) - first) >> order.get();
+    (first, MapShape::new(order, blocks).unwrap_or(MapShape::LEAST))
+}
+
+pub(super) fn words(plan: &Plan) -> [u64; NR_FREE_WORDS] {
+    let shapes = || plan.zones().iter().map(|spec| extent(plan, spec).1);
+    let mut words = [0; NR_FREE_WORDS];
+    words[LINES] = plan.frames().div_ceil(64);
+    words[SECTIONS] = shapes().map(|shape| shape.section_words() as u64).sum();
+    words[SUMMARIES] = shapes().map(|shape| shape.summary_words() as u64).sum();
+    words
+}
+
+impl<'a, P: Platform> MapView<'a, P> {
+    /// The zone's map.
+    #[inline]
+    pub(crate) fn map(&self) -> FreeMap<'a, P> {
+        let part = &self.zone.part;
+        let shape = part.shape;
+        let of =
+            |slice: usize, from: usize, count: usize| &self.table.words(slice)[from..from + count];
+        let memory = MapMemory {
+            lines: of(LINES, part.first as usize / 64, shape.line_words()),
+            sections: of(SECTIONS, part.sections, shape.section_words()),
+            summaries: of(SUMMARIES, part.summaries, shape.summary_words()),
+            types: self.table.pageblock_words(part.first, shape.blocks() as usize),
+        };
+        FreeMap::of_zone(shape, memory, self.zone.id)
+    }
+
+    /// Where in the map the frame at an index of the table is.
+    #[inline(always)]
+    pub(crate) fn frame(&self, index: u32) -> Frame {
+        Frame(index - self.zone.part.first)
+    }
+
+    /// Where in the table a frame of the map is.
+    #[inline(always)]
+    pub(crate) fn index(&self, frame: Frame) -> u32 {
+        self.zone.part.first + frame.0
+    }
+
+    /// The pageblock of an index.
+    pub(super) fn block(&self, index: u32) -> Pageblock {
+        self.frame(index).pageblock(self.zone.part.shape)
+    }
+
+    /// Orders and pageblocks of the map, and the index of its frame 0.
+    #[inline(always)]
+    pub(crate) fn extent(&self) -> (u32, MapShape) {
+        (self.zone.part.first, self.zone.part.shape)
+    }
+}
+
+/// Where a request begins that goes past the CPUs' pages.
+pub(super) const ANYWHERE: Start = Start { block: Pageblock(0), spread: 0 };

@@ -1,0 +1,48 @@
+//! What becomes of the place that compaction moved a page away from.
+
+use super::mapped::MapView;
+use crate::boot::watermark::watermark_ok;
+use crate::frame::FrameState;
+use crate::platform::{AtomicWord, Platform};
+use crate::types::mark::Mark;
+use crate::types::migrate_type::MigrateType;
+use crate::types::request::Request;
+use crate::types::units::Order;
+use crate::zone::Vacated;
+use core::sync::atomic::Ordering::Relaxed;
+
+impl<P: Platform> MapView<'_, P> {
+    /// Whether a block of `wanted` is free around `at`; then what was set apart rejoins, and the
+    /// request takes the block if it can. Other CPUs may be faster: they have it then.
+    pub(super) fn end_of_move(&self, at: u32, wanted: Order, request: Option<&Request>) -> Vacated {
+        let formed = self.run_at(at).is_some_and(|(_, order)| order >= wanted);
+        if formed {
+            self.rejoin();
+        }
+        let taken = request.filter(|_| formed).and_then(|request| self.capture(at, request));
+        Vacated { formed, taken }
+    }
+
+    /// Takes the block around `index` for the request that it was made for, if its pageblock is of
+    /// the request's type and the watermark allows it.
+    fn capture(&self, index: u32, request: &Request) -> Option<u32> {
+        let (wanted, map) = (request.order(), self.map());
+        let frame = self.frame(index & !(wanted.size() - 1));
+        let (own, migrate) = (request.migrate_type(), map.type_of(self.block(index)));
+        if migrate != own && !(migrate == MigrateType::Cma && request.may_use_cma()) {
+            return None;
+        }
+        let (mark, reserve) = (self.zone.mark(Mark::Min), self.zone.reserve(request.limit()));
+        let free = self.zone.usable(request);
+        if !watermark_ok(free, wanted, mark, reserve, request.access(), |_| true)
+            || !map.take_exact(frame, wanted)
+        {
+            return None;
+        }
+        let head = self.index(frame);
+        self.table.set_state(head, FrameState::allocated(wanted));
+        self.count(frame, wanted, -(wanted.frames() as i64));
+        self.zone.part.events.direct_alloc.fetch_add(wanted.frames(), Relaxed);
+        Some(head)
+    }
+}

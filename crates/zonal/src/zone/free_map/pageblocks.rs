@@ -1,0 +1,171 @@
+//! What changes the type of a pageblock: isolation, the high-atomic reserve. Under the zone lock, one
+//! after the other; those who take and free go on meanwhile.
+
+use super::hints::Kind;
+use super::mapped::{ANYWHERE, MapGuard, MapView};
+use super::shape::Pageblock;
+use super::{FreeMap, WholeClass};
+use crate::frame::FrameKind;
+use crate::platform::{AtomicWord, Platform};
+use crate::types::error::RangeError;
+use crate::types::migrate_type::MigrateType;
+use crate::types::units::Order;
+use crate::zone::FreeMemory;
+use core::ops::Range;
+use core::sync::atomic::Ordering::Relaxed;
+
+/// Stale hints of the reserve that a call takes away before it gives up.
+const STALE: u32 = 8;
+
+impl<P: Platform> MapView<'_, P> {
+    /// Work: the frames of the pageblock.
+    pub(super) fn isolate_pageblock(
+        &self,
+        start: u32,
+        frames: &Range<u32>,
+    ) -> Result<(), RangeError> {
+        self.lock(|guard| {
+            let mut before = self.table.pageblock(start).migrate();
+            if before == MigrateType::Isolate {
+                return Err(RangeError::Isolated { pfn: self.table.pfn(start) });
+            }
+            if !before.is_for_movable() {
+                let end = start + self.table.pageblock_order().size();
+                let part = start.max(frames.start)..end.min(frames.end);
+                super::Mapped::count_work(guard, part.len() as u32);
+                if let Some(at) = self.first_allocated(part) {
+                    return Err(RangeError::Unmovable { pfn: self.table.pfn(at) });
+                }
+            }
+            if before == MigrateType::HighAtomic {
+                self.zone.part.reserve.fetch_add(u64::MAX, Relaxed);
+                before = MigrateType::Movable;
+            }
+            self.withdraw_pageblock(guard, start, before);
+            Ok(())
+        })
+    }
+
+    /// The first frame of `part` that is in an allocated block.
+    fn first_allocated(&self, part: Range<u32>) -> Option<u32> {
+        let mut at = part.start;
+        while at < part.end {
+            match super::Mapped::locate(*self, at) {
+                Some((_, state)) if state.kind() == FrameKind::Allocated => return Some(at),
+                Some((head, state)) => at = head + state.order().size(),
+                None => at += 1,
+            }
+        }
+        None
+    }
+
+    /// Makes the pageblock that starts at `start` isolate and notes the type that it gets back.
+    fn withdraw_pageblock(&self, held: &mut MapGuard<'_, P>, start: u32, before: MigrateType) {
+        super::Mapped::count_work(held, self.map().shape().words_a_line());
+        self.set_type(held, self.block(start), MigrateType::Isolate);
+        self.table.note_type_before(start, before);
+    }
+
+    /// Gives the pageblock that starts at `start` its type back, if it is isolated.
+    pub(super) fn restore(&self, held: &mut MapGuard<'_, P>, start: u32) {
+        if let Some(before) = self.table.type_before(start) {
+            super::Mapped::count_work(held, self.map().shape().words_a_line());
+            self.table.forget_type_before(start);
+            self.set_type(held, self.block(start), before);
+        }
+    }
+
+    pub(super) fn set_apart(&self, start: u32) {
+        self.lock(|guard| {
+            let before = self.table.pageblock(start).migrate();
+            if guard.apart.is_none() && (before.is_requestable() || before == MigrateType::Cma) {
+                self.withdraw_pageblock(guard, start, before);
+                guard.apart = Some(start);
+            }
+        });
+    }
+
+    pub(super) fn rejoin(&self) {
+        self.lock(|guard| {
+            if let Some(start) = guard.apart.take() {
+                self.restore(guard, start);
+            }
+        });
+    }
+
+    /// Adds the pageblock of the allocated block at `index`, or all of its pageblocks, to the reserve
+    /// if there is room for it.
+    pub(super) fn reserve_high_atomic(&self, index: u32, order: Order) {
+        let (part, own) = (&self.zone.part, self.table.pageblock_order());
+        let count = 1_u64 << order.get().saturating_sub(own.get());
+        let first = self.block(index).0;
+        let blocks = || (first..first + count as u32).map(Pageblock);
+        self.lock(|guard| {
+            // Since it was taken another CPU may have isolated a part of it.
+            let map = self.map();
+            let requestable = blocks().all(|block| map.type_of(block).is_requestable());
+            let reserved = part.reserve.load(Relaxed) + count;
+            if !requestable || reserved > part.reserve_limit.load(Relaxed) {
+                return;
+            }
+            for block in blocks() {
+                self.set_type(guard, block, MigrateType::HighAtomic);
+            }
+            part.reserve.store(reserved, Relaxed);
+        });
+    }
+
+    /// Gives one pageblock of the reserve that has free frames to `migrate`.
+    pub(super) fn unreserve_high_atomic(&self, migrate: MigrateType) {
+        let part = &self.zone.part;
+        if part.reserve.load(Relaxed) == 0 {
+            return;
+        }
+        self.lock(|guard| {
+            let Some(block) = reserved_with_free(&self.map()) else { return };
+            self.set_type(guard, block, migrate);
+            part.reserve.fetch_add(u64::MAX, Relaxed);
+        });
+    }
+
+    /// Gives the pageblocks of the reserve in the largest block that starts at `group`, and below
+    /// `end`, back to movable memory, if the reserve is larger than its limit. `false` if it is not.
+    pub(super) fn shrink_reserve(&self, group: u32, end: u32) -> bool {
+        let part = &self.zone.part;
+        let end = end.min(group + Order::MAX.size());
+        self.lock(|guard| {
+            if part.reserve.load(Relaxed) <= part.reserve_limit.load(Relaxed) {
+                return false;
+            }
+            for at in (group..end).step_by(self.table.pageblock_order().size() as usize) {
+                let word = self.table.pageblock(at);
+                if word.zone() == Some(self.zone.id) && word.migrate() == MigrateType::HighAtomic {
+                    self.set_type(guard, self.block(at), MigrateType::Movable);
+                    part.reserve.fetch_add(u64::MAX, Relaxed);
+                }
+            }
+            true
+        })
+    }
+}
+
+/// A pageblock of the reserve with free frames: whole, or with the largest run.
+fn reserved_with_free<P: Platform>(map: &FreeMap<'_, P>) -> Option<Pageblock> {
+    let reserved = MigrateType::HighAtomic;
+    if let Some(block) = map.find(Kind::Whole(WholeClass::HighAtomic), ANYWHERE) {
+        return Some(block);
+    }
+    let runs = (1..map.shape().p()).rev().map(|order| Kind::Run(reserved, order));
+    for kind in runs.chain([Kind::Free(reserved)]) {
+        for _ in 0..STALE {
+            let Some(block) = map.find(kind, ANYWHERE) else { break };
+            if map.type_of(block) == reserved && map.free_in(block) > 0 {
+                return Some(block);
+            }
+            // M-4.
+            map.clear(kind, block);
+            map.settle(block);
+        }
+    }
+    None
+}

@@ -1,0 +1,292 @@
+//! A map behind the seam: what the rest of the allocator asks of a zone's free memory.
+
+use super::LastLook;
+use super::mapped::{ANYWHERE, MapPart, MapView, Mapped, words};
+use crate::boot::plan::{Plan, ZoneSpec};
+use crate::frame::{FrameState, locate};
+use crate::platform::{AtomicWord, Platform};
+use crate::trace::Trace;
+use crate::types::counts::FreeCounts;
+use crate::types::error::RangeError;
+use crate::types::migrate_type::{MigrateType, NR_MIGRATE_TYPES};
+use crate::types::request::Request;
+use crate::types::units::{NR_ORDERS, Order};
+use crate::zone::tables::{NR_FREE_WORDS, ZoneTables};
+use crate::zone::{
+    AllocFlags, ClusterMembers, FreeMemory, FreePlace, Published, Snapshot, Vacated,
+};
+use crate::zone::{ZoneEvents, ZoneInstance, ZoneView};
+use core::ops::Range;
+use core::sync::atomic::Ordering::Relaxed;
+
+/// What the zone lock guards: not what is free, but what changes pageblocks.
+#[derive(Debug)]
+pub struct MapHeld {
+    /// The pageblock that compaction is evacuating and keeps apart.
+    pub(super) apart: Option<u32>,
+    /// Of these, the lock's own: holds.
+    events: ZoneEvents,
+    work: u32,
+}
+
+impl FreeMemory for Mapped {
+    type Held = MapHeld;
+    type Part<P: Platform> = MapPart<P>;
+    const LOCKED: bool = false;
+    const SKIPS_MERGES: bool = false;
+    const CUTS_BATCHES: bool = false;
+    const JOINS_BATCHES: bool = false;
+
+    fn defers(_: Order) -> bool {
+        false
+    }
+
+    fn words(plan: &Plan, _: &dyn Fn(u64) -> u32) -> [u64; NR_FREE_WORDS] {
+        words(plan)
+    }
+
+    fn vacant() -> MapHeld {
+        MapHeld { apart: None, events: ZoneEvents::NONE, work: 0 }
+    }
+
+    fn part<P: Platform>() -> MapPart<P> {
+        MapPart::vacant()
+    }
+
+    fn set_up<P: Platform>(
+        zone: &mut ZoneInstance<P, Self>,
+        table: &ZoneTables<'_, P>,
+        plan: &Plan,
+        spec: &ZoneSpec,
+        _: &dyn Fn(u64) -> u32,
+        used: &mut [u64; NR_FREE_WORDS],
+    ) {
+        zone.part.place(plan, spec, used);
+        let view = ZoneView { zone, table };
+        Self::resize(view, 0, plan.high_atomic_limit(spec.managed));
+        view.fill(plan, spec);
+    }
+
+    fn resize<P: Platform>(view: MapView<'_, P>, _: u32, high_atomic_limit: u32) {
+        view.zone.part.reserve_limit.store(u64::from(high_atomic_limit), Relaxed);
+    }
+
+    fn end_hold(held: &mut MapHeld) -> Option<Published> {
+        let work = core::mem::take(&mut held.work);
+        held.events.hold(work);
+        None
+    }
+
+    fn count_work(held: &mut MapHeld, work: u32) {
+        held.work += work;
+    }
+
+    fn take_block<P: Platform, T: Trace>(
+        view: MapView<'_, P>,
+        order: Order,
+        migrate: MigrateType,
+        flags: AllocFlags,
+    ) -> Option<u32> {
+        let frame = view.take::<T>(order, migrate, flags, ANYWHERE, None)?;
+        view.count(frame, order, -(order.frames() as i64));
+        let index = view.index(frame);
+        view.table.set_state(index, FrameState::allocated(order));
+        view.zone.part.events.direct_alloc.fetch_add(order.frames(), Relaxed);
+        Some(index)
+    }
+
+    fn free_block<P: Platform>(
+        view: MapView<'_, P>,
+        index: u32,
+        order: Order,
+        freed: impl FnOnce(),
+    ) -> bool {
+        if !view.table.replace_state(index, FrameState::allocated(order), FrameState::INNER) {
+            return false;
+        }
+        freed();
+        let given = view.give_back(view.frame(index), order);
+        if given {
+            view.zone.part.events.direct_free.fetch_add(order.frames(), Relaxed);
+        }
+        given
+    }
+
+    fn free_block_merged<P: Platform>(view: MapView<'_, P>, index: u32, order: Order) -> bool {
+        Self::free_block(view, index, order, || ())
+    }
+
+    #[inline]
+    fn state<P: Platform>(view: MapView<'_, P>, index: u32) -> FrameState {
+        let state = view.table.state(index);
+        if state != FrameState::INNER {
+            return state;
+        }
+        view.run_from(index).map_or(FrameState::INNER, FrameState::free)
+    }
+
+    fn locate<P: Platform>(view: MapView<'_, P>, index: u32) -> Option<(u32, FrameState)> {
+        let free = view.run_at(index).map(|(head, order)| (head, FrameState::free(order)));
+        free.or_else(|| locate(view.table, index))
+    }
+
+    fn look_again<P: Platform>(view: MapView<'_, P>, request: &Request) -> bool {
+        let (order, migrate) = (request.order(), request.migrate_type());
+        let usable = |found: MigrateType| match found {
+            MigrateType::Isolate => false,
+            MigrateType::Cma => migrate == MigrateType::Movable,
+            MigrateType::HighAtomic => request.is_atomic(),
+            _ => true,
+        };
+        let map = view.map();
+        order <= map.shape().order() && map.last_look(usable, order) != LastLook::Nothing
+    }
+
+    fn counts<P: Platform>(view: MapView<'_, P>) -> FreeCounts {
+        let mut counts = [[0; NR_MIGRATE_TYPES]; NR_ORDERS];
+        view.visit_blocks(&mut |_, order, migrate| counts[order.index()][migrate.index()] += 1);
+        counts
+    }
+
+    fn frames_of<P: Platform>(view: MapView<'_, P>, wanted: impl Fn(MigrateType) -> bool) -> u64 {
+        let by_type = view.map().free_by_type();
+        let types = MigrateType::ALL.into_iter().filter(|&migrate| wanted(migrate));
+        types.map(|migrate| by_type[migrate.index()]).sum()
+    }
+
+    fn has_block<P: Platform>(view: MapView<'_, P>, order: Order, cma: bool) -> bool {
+        view.has_block(order, cma)
+    }
+
+    fn snapshot<P: Platform>(view: MapView<'_, P>) -> Snapshot {
+        let counts = Self::counts(view);
+        let frames = |order: Order| {
+            let types = MigrateType::ALL.iter().zip(counts[order.index()]);
+            let usable = types.filter(|(migrate, _)| **migrate != MigrateType::Isolate);
+            usable.map(|(_, blocks)| u64::from(blocks) * order.frames()).sum::<u64>()
+        };
+        let part = &view.zone.part;
+        Snapshot {
+            counts,
+            free: Order::all().map(frames).sum(),
+            events: part.sum(view.lock(|guard| guard.events)),
+            high_atomic_pageblocks: part.reserve.load(Relaxed) as u32,
+            merge_skipped: 0,
+        }
+    }
+
+    fn visit<P: Platform>(view: MapView<'_, P>, visit: &mut dyn FnMut(u32, FreePlace)) {
+        view.visit_blocks(&mut |index, order, migrate| {
+            visit(index, FreePlace::Block { order, migrate });
+        });
+    }
+
+    fn visit_clusters<P: Platform>(
+        view: MapView<'_, P>,
+        migrate: MigrateType,
+        visit: &mut dyn FnMut(u32, Option<ClusterMembers>),
+    ) -> u32 {
+        view.visit_blocks(&mut |index, order, found| {
+            if order == Order::ZERO && found == migrate {
+                visit(index, None);
+            }
+        });
+        0
+    }
+
+    fn reserve_high_atomic<P: Platform>(view: MapView<'_, P>, index: u32, order: Order) {
+        view.reserve_high_atomic(index, order);
+    }
+
+    fn unreserve_high_atomic<P: Platform>(view: MapView<'_, P>, migrate: MigrateType) {
+        view.unreserve_high_atomic(migrate);
+    }
+
+    fn shrink_reserve<P: Platform>(view: MapView<'_, P>, group: u32, end: u32) -> bool {
+        view.shrink_reserve(group, end)
+    }
+
+    fn isolate_pageblock<P: Platform>(
+        view: MapView<'_, P>,
+        start: u32,
+        frames: &Range<u32>,
+    ) -> Result<(), RangeError> {
+        view.isolate_pageblock(start, frames)
+    }
+
+    fn restore_pageblock<P: Platform>(view: MapView<'_, P>, start: u32) {
+        view.lock(|guard| view.restore(guard, start));
+    }
+
+    fn set_apart<P: Platform>(view: MapView<'_, P>, start: u32) {
+        view.set_apart(start);
+    }
+
+    fn rejoin<P: Platform>(view: MapView<'_, P>) {
+        view.rejoin();
+    }
+
+    fn is_untouched<P: Platform>(_: MapView<'_, P>, _: u32) -> bool {
+        // Those are found as what they are: free.
+        false
+    }
+
+    fn free_range<P: Platform>(view: MapView<'_, P>, at: u32, end: u32, most: u32) -> u32 {
+        view.free_range(at, end, most)
+    }
+
+    fn take_isolated<P: Platform>(view: MapView<'_, P>, frames: Range<u32>) -> Option<u32> {
+        view.take_isolated(frames)
+    }
+
+    fn free_frames<P: Platform>(view: MapView<'_, P>, frames: Range<u32>) {
+        view.free_singles(frames);
+    }
+
+    fn bring<P: Platform>(view: MapView<'_, P>, at: u32, end: u32) -> u32 {
+        view.bring(at, end)
+    }
+
+    fn withdraw<P: Platform>(view: MapView<'_, P>, at: u32, end: u32) -> u32 {
+        view.withdraw(at, end)
+    }
+
+    fn take_target<P: Platform>(
+        view: MapView<'_, P>,
+        index: u32,
+        order: Order,
+        wanted: Order,
+        fits: impl Fn() -> bool,
+    ) -> bool {
+        fits() && view.take_target(index, order, wanted)
+    }
+
+    fn vacate_block<P: Platform>(
+        view: MapView<'_, P>,
+        from: u32,
+        order: Order,
+        wanted: Order,
+        request: Option<&Request>,
+    ) -> Option<Vacated> {
+        Self::free_block_merged(view, from, order).then(|| view.end_of_move(from, wanted, request))
+    }
+
+    fn formed_at<P: Platform>(
+        view: MapView<'_, P>,
+        start: u32,
+        wanted: Order,
+        request: Option<&Request>,
+    ) -> Vacated {
+        view.end_of_move(start, wanted, request)
+    }
+
+    fn merge_at<P: Platform>(_: MapView<'_, P>, _: Range<u32>) -> u32 {
+        0
+    }
+
+    fn set_compaction_backs_off<P: Platform>(_: MapView<'_, P>, _: bool) {}
+
+    fn hold_off_batches<P: Platform>(_: MapView<'_, P>) {}
+
+    fn let_batches<P: Platform>(_: MapView<'_, P>) {}
+}

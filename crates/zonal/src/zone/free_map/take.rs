@@ -1,0 +1,141 @@
+//! Taking a block for a request: own lines and whole pageblocks, CMA, other types.
+
+use super::mapped::MapView;
+use super::shape::{Frame, Pageblock};
+use super::{Current, FreeMap, Start, WholeClass};
+use crate::platform::{AtomicWord, Platform};
+use crate::trace::{Event, Point, Trace};
+use crate::types::migrate_type::{MigrateType, NR_CACHED_TYPES};
+use crate::types::units::Order;
+use crate::zone::AllocFlags;
+use core::sync::atomic::Ordering::Relaxed;
+
+/// Which other types a request falls back on, in Linux's order.
+const FALLBACKS: [[MigrateType; 2]; NR_CACHED_TYPES] = [
+    [MigrateType::Reclaimable, MigrateType::Movable],
+    [MigrateType::Reclaimable, MigrateType::Unmovable],
+    [MigrateType::Unmovable, MigrateType::Movable],
+];
+
+/// The types that a request of a type falls back on; none for types that are not requested.
+pub(crate) fn fallbacks(migrate: MigrateType) -> &'static [MigrateType] {
+    FALLBACKS.get(migrate.index()).map_or(&[], |others| &others[..])
+}
+
+/// A fallback, for those who are told of it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Fallback {
+    /// The first frame that was found free, of a run that led there.
+    pub frame: Frame,
+    /// The order of that run.
+    pub order: Order,
+    /// The type that the pageblock had.
+    pub from: MigrateType,
+    /// Whether the pageblock changed its type.
+    pub claimed: bool,
+}
+
+impl<P: Platform> FreeMap<'_, P> {
+    /// Takes a block of any order of a type's own: below the pageblock order from `current`, another
+    /// line or a whole pageblock; from the pageblock order up whole pageblocks, which get the type.
+    /// `None`: the hints lead to none.
+    #[must_use]
+    pub fn take_own(
+        &self,
+        migrate: MigrateType,
+        order: Order,
+        start: Start,
+        mut current: Option<&mut Current>,
+    ) -> Option<Frame> {
+        let shape = self.shape();
+        if order < shape.order() {
+            let taken = self.take_block(migrate, order, start, current.as_deref_mut());
+            return taken.or_else(|| self.split_whole(migrate, order, start, current));
+        }
+        if order == shape.order() {
+            return self.open_whole(migrate, start).map(|block| block.first_frame(shape));
+        }
+        let class = WholeClass::of(migrate);
+        let first = self.take_large_of(class, order, start)?;
+        for block in first.0..first.0 + order.size() / shape.block_frames() {
+            // One that was isolated since belongs to the holder of the block all the same, and is
+            // isolated when it is freed.
+            let _claimed = self.claim_owned(Pageblock(block), migrate);
+        }
+        Some(first.first_frame(shape))
+    }
+
+    /// Takes a block below the pageblock order from lines of other types: claims a pageblock that is
+    /// half free, or else takes from one that keeps its type.
+    #[must_use]
+    pub fn take_other(
+        &self,
+        migrate: MigrateType,
+        order: Order,
+        start: Start,
+    ) -> Option<(Frame, Fallback)> {
+        fallbacks(migrate).iter().find_map(|&from| {
+            let claimed = self.claim_other(from, migrate, start);
+            let own = if claimed.is_some() { migrate } else { from };
+            let frame = self.take_block(own, order, start, None)?;
+            let (claimed, order) = claimed.map_or((false, order), |(_, order)| (true, order));
+            Some((frame, Fallback { frame, order, from, claimed }))
+        })
+    }
+}
+
+impl<P: Platform> MapView<'_, P> {
+    /// Takes a block of `order` for `migrate`: own memory, CMA for movable requests, then other types.
+    /// The block's state, and counting it, is the caller's.
+    pub(crate) fn take<T: Trace>(
+        &self,
+        order: Order,
+        migrate: MigrateType,
+        flags: AllocFlags,
+        start: Start,
+        current: Option<&mut Current>,
+    ) -> Option<Frame> {
+        let map = self.map();
+        if flags.high_atomic
+            && let Some(frame) = map.take_own(MigrateType::HighAtomic, order, start, None)
+        {
+            return Some(frame);
+        }
+        if let Some(frame) = map.take_own(migrate, order, start, current) {
+            return Some(frame);
+        }
+        if migrate == MigrateType::Movable
+            && let Some(frame) = map.take_own(MigrateType::Cma, order, start, None)
+        {
+            return Some(frame);
+        }
+        if !flags.fallback {
+            return None;
+        }
+        let (frame, fallback) = map.take_other(migrate, order, start)?;
+        self.fell_back::<T>(fallback, order, migrate);
+        Some(frame)
+    }
+
+    /// Counts a fallback, and tells of it.
+    pub(crate) fn fell_back<T: Trace>(
+        &self,
+        fallback: Fallback,
+        alloc_order: Order,
+        alloc_migrate: MigrateType,
+    ) {
+        let Fallback { frame, order: fallback_order, from, claimed } = fallback;
+        let events = &self.zone.part.events;
+        let counter = if claimed { &events.claimed } else { &events.stolen };
+        counter.fetch_add(1, Relaxed);
+        T::emit(Point::AllocExtfrag, || Event::AllocExtfrag {
+            pfn: self.table.pfn(self.index(frame)),
+            alloc_order,
+            fallback_order,
+            alloc_migrate,
+            fallback_migrate: from,
+            change_ownership: claimed,
+            pageblock_order: self.table.pageblock_order(),
+        });
+    }
+}

@@ -1,0 +1,102 @@
+//! Free blocks as the buddy system has them: also those larger than a pageblock.
+
+use super::bits::low_bits;
+use super::mapped::MapView;
+use super::shape::{Frame, Pageblock, WordIndex};
+use crate::platform::Platform;
+use crate::types::migrate_type::MigrateType;
+use crate::types::units::Order;
+
+impl<P: Platform> MapView<'_, P> {
+    /// The free block that the frame at `index` is in: its first index and its order.
+    pub(super) fn run_at(&self, index: u32) -> Option<(u32, Order)> {
+        let map = self.map();
+        if (index < self.extent().0) || self.block(index).0 >= map.shape().blocks() {
+            return None;
+        }
+        let (head, order) = map.run_at(self.frame(index))?;
+        if order < map.shape().order() {
+            return Some((self.index(head), order));
+        }
+        let (first, order) = self.block_around(head.pageblock(map.shape()));
+        Some((self.index(first.first_frame(map.shape())), order))
+    }
+
+    /// The order of the free block that begins at `index`.
+    pub(super) fn run_from(&self, index: u32) -> Option<Order> {
+        let (map, frame) = (self.map(), self.frame(index));
+        let (head, order) = map.run_at(frame)?;
+        if head != frame || order < map.shape().order() {
+            return (head == frame).then_some(order);
+        }
+        let (first, order) = self.block_around(head.pageblock(map.shape()));
+        (first.first_frame(map.shape()) == frame).then_some(order)
+    }
+
+    /// The largest block of whole pageblocks of one type around this one, which is whole.
+    fn block_around(&self, block: Pageblock) -> (Pageblock, Order) {
+        let (map, mut found) = (self.map(), (block, self.map().shape().order()));
+        let own = map.type_of(block);
+        while let Some(up) = found.1.up() {
+            let count = up.size() / map.shape().block_frames();
+            let first = Pageblock(block.0 & !(count - 1));
+            let mut parts = (first.0..first.0 + count).map(Pageblock);
+            let alike = |at: Pageblock| map.is_whole(at) && map.type_of(at) == own;
+            if first.0 + count > map.shape().blocks() || !parts.all(alike) {
+                break;
+            }
+            found = (first, up);
+        }
+        found
+    }
+
+    /// Calls `visit` with the first index, the order and the type of every free block.
+    pub(super) fn visit_blocks(&self, visit: &mut dyn FnMut(u32, Order, MigrateType)) {
+        let map = self.map();
+        let mut at = Pageblock(0);
+        while at.0 < map.shape().blocks() {
+            let migrate = map.type_of(at);
+            if !map.is_own(at) {
+                at.0 += 1;
+                continue;
+            }
+            if map.is_whole(at) {
+                let (first, order) = self.block_around(at);
+                visit(self.index(first.first_frame(map.shape())), order, migrate);
+                at.0 += order.size() / map.shape().block_frames();
+                continue;
+            }
+            map.visit_free(at, |frame, order| visit(self.index(frame), order, migrate));
+            at.0 += 1;
+        }
+    }
+
+    /// Whether a free block of `order` is there for some request; `cma`: one that may have CMA frames.
+    pub(super) fn has_block(&self, order: Order, cma: bool) -> bool {
+        let (map, own) = (self.map(), self.map().shape().order());
+        if order <= own {
+            let usable = |&migrate: &MigrateType| {
+                migrate.is_requestable() || (cma && migrate == MigrateType::Cma)
+            };
+            let mut types = MigrateType::ALL.into_iter().filter(usable);
+            return types.any(|migrate| map.has_block(migrate, order));
+        }
+        let count = order.size() / map.shape().block_frames();
+        let mut heads = (0..map.shape().blocks()).step_by(count as usize).map(Pageblock);
+        heads.any(|head| {
+            let usable = map.type_of(head).is_requestable() || cma;
+            usable && map.is_whole(head) && self.block_around(head).1 >= order
+        })
+    }
+}
+
+/// The words that `count` frames from `first` on lie in, and which bits of each.
+pub(super) fn pieces(first: Frame, count: u32) -> impl Iterator<Item = (WordIndex, u64)> {
+    let (mut at, end) = (first.0, first.0 + count);
+    core::iter::from_fn(move || {
+        let (word, bit) = Frame(at).word();
+        let here = (end - at).min(64 - bit.trailing_zeros());
+        at += here;
+        (here > 0).then(|| (word, low_bits(here) << bit.trailing_zeros()))
+    })
+}
