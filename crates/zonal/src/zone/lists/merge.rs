@@ -11,13 +11,22 @@
 
 use crate::types::units::{ORDERS, Order};
 
-/// A merge policy. Frames are named by their index in the frame table.
+/// A merge policy. Frames are named by their index in the frame table. By default each frame
+/// goes back by itself.
 pub trait Merge: Send + Sync + 'static {
-    /// Orders a batch before it goes back.
-    fn arrange(batch: &mut [u32]);
+    /// Orders a batch before it goes back. By default it stays as it is.
+    #[inline]
+    fn arrange(batch: &mut [u32]) {
+        let _ = batch;
+    }
     /// The largest block that starts at the first frame of `batch`, stands in it whole, and
-    /// is no larger than a pageblock.
-    fn run(batch: &[u32], pageblock: Order) -> Order;
+    /// is no larger than a pageblock. By default that frame alone.
+    #[must_use]
+    #[inline]
+    fn run(batch: &[u32], pageblock: Order) -> Order {
+        let _ = (batch, pageblock);
+        Order::ZERO
+    }
     /// Whether single frames may go on their list without a look at their buddy, marked
     /// merge-skipped (I-5).
     const SKIPS: bool;
@@ -34,12 +43,6 @@ pub struct Always;
 
 impl Merge for Always {
     const SKIPS: bool = false;
-    #[inline]
-    fn arrange(_: &mut [u32]) {}
-    #[inline]
-    fn run(_: &[u32], _: Order) -> Order {
-        Order::ZERO
-    }
 }
 
 /// Single frames are not merged when they are freed: they go to the head of their list, marked
@@ -63,12 +66,6 @@ pub struct SkipSingles;
 
 impl Merge for SkipSingles {
     const SKIPS: bool = true;
-    #[inline]
-    fn arrange(_: &mut [u32]) {}
-    #[inline]
-    fn run(_: &[u32], _: Order) -> Order {
-        Order::ZERO
-    }
 }
 
 /// Merging waits until a cluster leaves the depot; then the batch is sorted by pfn, runs that
