@@ -15,7 +15,9 @@ pub mod chart;
 pub mod command;
 pub mod error;
 pub mod list;
+mod records;
 pub mod runs;
+mod tables;
 pub mod tasks;
 
 /// The part of the `zonal` command that this program has.
