@@ -16,6 +16,7 @@ use super::survey::LEAST_ROUNDS;
 use zonal_bench::rendezvous::Aborted;
 use zonal_bench::subject::SubjectError;
 use zonal_cli::error::Failure;
+use zonal_cli::interrupt::EXIT_CODE;
 
 /// Why there is no machine file.
 #[derive(Debug, thiserror::Error)]
@@ -88,9 +89,30 @@ pub enum CalibrateError {
         /// Names of what was disturbed in every sample.
         disturbed: Vec<String>,
     },
+    /// Ctrl-C, after what was measured was shown.
+    #[error(
+        "interrupted after {rounds} of {wanted} rounds; what was measured until then is shown{}",
+        if *unwritten { no_file() } else { String::new() }
+    )]
+    Interrupted {
+        /// Rounds of samples that were done.
+        rounds: usize,
+        /// Rounds that there should have been.
+        wanted: usize,
+        /// Whether a file was asked for and not written.
+        unwritten: bool,
+    },
     /// The simulator does not take the file.
     #[error("the machine file would not be accepted: {0}")]
     Refused(String),
+}
+
+/// Why a survey that was interrupted makes no file.
+fn no_file() -> String {
+    format!(
+        ", but no file is written: it needs at least {LEAST_ROUNDS} rounds, and of each value a \
+         sample in which no thread lost its CPU"
+    )
 }
 
 fn what_was_wrong(rounds: usize, wanted: usize, disturbed: &[String]) -> String {
@@ -106,6 +128,7 @@ fn what_was_wrong(rounds: usize, wanted: usize, disturbed: &[String]) -> String 
 impl Failure for CalibrateError {
     fn exit_code(&self) -> u8 {
         match self {
+            Self::Interrupted { .. } => EXIT_CODE,
             Self::Exists { .. } | Self::Unwritable { .. } => 2,
             _ => 1,
         }

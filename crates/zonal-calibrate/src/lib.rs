@@ -116,7 +116,8 @@ fn parse_name(name: &str) -> Result<String, String> {
 ///
 /// [`CalibrateError`]; what is wrong with the file is said before anything is measured, if it can
 /// be known then. What was found is printed also where the machine was [too
-/// busy](CalibrateError::Busy) for a file.
+/// busy](CalibrateError::Busy) for a file, and after [Ctrl-C](CalibrateError::Interrupted): then
+/// there is a file if what was measured until then is enough for one.
 pub fn run(args: &CalibrateArgs, out: &mut dyn Write) -> Result<(), CalibrateError> {
     if let Some(path) = &args.out {
         probe(path, args.force)?;
@@ -133,7 +134,9 @@ fn report(
 ) -> Result<(), CalibrateError> {
     let description = describe::describe(survey, &args.name)?;
     let text = description.to_toml()?;
-    let sound = if args.out.is_none() || args.force { Ok(()) } else { survey.check() };
+    // A few rounds are not to replace the file of a whole survey, --force or not.
+    let forced = args.force && !survey.is_cut_short();
+    let sound = if args.out.is_none() || forced { Ok(()) } else { survey.check() };
     if let (Some(path), Ok(())) = (&args.out, &sound) {
         let unwritable = |source| CalibrateError::Unwritable { path: path.clone(), source };
         let mut file = open(path, args.force)?;
@@ -142,15 +145,20 @@ fn report(
     let print = CalibrateError::Print;
     if args.json {
         show::json(survey, &description, out).map_err(print)?;
-        return sound;
+    } else {
+        show::tables(survey, &description, out).map_err(print)?;
+        let told = match &args.out {
+            Some(_) if sound.is_err() => Ok(()),
+            Some(path) => writeln!(out, "\nThe machine file is {}.", path.display()),
+            None => writeln!(out, "\nzonal calibrate --out FILE writes a machine file."),
+        };
+        told.map_err(print)?;
     }
-    show::tables(survey, &description, out).map_err(print)?;
-    sound?;
-    let told = match &args.out {
-        Some(path) => writeln!(out, "\nThe machine file is {}.", path.display()),
-        None => writeln!(out, "\nzonal calibrate --out FILE writes a machine file."),
-    };
-    told.map_err(print)
+    if survey.interrupted {
+        let Survey { rounds, wanted, .. } = *survey;
+        return Err(CalibrateError::Interrupted { rounds, wanted, unwritten: sound.is_err() });
+    }
+    sound
 }
 
 /// Opens the file for writing, empty.
@@ -230,6 +238,37 @@ mod tests {
         fs::remove_file(&path).expect("removed");
         report(&args, &Survey::of(1, 2, quiet), &mut io::sink()).expect("a quiet machine");
         assert!(path.exists());
+    }
+
+    #[test]
+    fn after_ctrl_c_there_is_a_file_if_there_were_rounds_enough_for_one() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("box.toml");
+        fs::write(&path, "of a whole survey").expect("written");
+        let forced =
+            CalibrateArgs { out: Some(path.clone()), force: true, ..CalibrateArgs::default() };
+        let mut survey = Survey::of(1, 2, &describe::LEAST);
+        survey.interrupted = true;
+        survey.rounds = survey::LEAST_ROUNDS - 1;
+        let report = |args: &CalibrateArgs, survey: &Survey| {
+            let mut out = Vec::new();
+            let error = report(args, survey, &mut out).expect_err("it was interrupted");
+            assert!(!out.is_empty(), "what was found is shown");
+            assert_eq!(error.exit_code(), zonal_cli::interrupt::EXIT_CODE);
+            let told = String::from_utf8(out).expect("UTF-8").contains("The machine file is");
+            (error.to_string(), told)
+        };
+        let (error, told) = report(&forced, &survey);
+        assert!(error.contains("after 4 of 21 rounds") && !told, "{error}");
+        assert!(error.contains(&format!("at least {} rounds", survey::LEAST_ROUNDS)), "{error}");
+        assert_eq!(fs::read_to_string(&path).expect("there"), "of a whole survey");
+        let (error, _) = report(&CalibrateArgs::default(), &survey);
+        assert!(!error.contains("no file"), "none was asked for: {error}");
+
+        survey.rounds = survey::LEAST_ROUNDS;
+        let (error, told) = report(&forced, &survey);
+        assert!(error.contains("after 5 of 21 rounds") && !error.contains("no file"), "{error}");
+        assert!(told && fs::read_to_string(&path).expect("there").contains("[topology]"));
     }
 
     #[test]

@@ -7,9 +7,11 @@ use std::process::ExitCode;
 use clap::Parser;
 use zonal_calibrate::{Cli, Command};
 use zonal_cli::command::finish;
+use zonal_cli::interrupt;
 
 fn main() -> ExitCode {
     let Command::Calibrate(args) = Cli::parse().command;
+    interrupt::watch();
     let mut out = io::stdout().lock();
     let result = zonal_calibrate::run(&args, &mut out);
     finish(result, &mut out)

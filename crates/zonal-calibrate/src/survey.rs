@@ -30,6 +30,7 @@ use zonal_bench::machine;
 use zonal_bench::memory::MachineMemory;
 use zonal_bench::rendezvous::Distance;
 use zonal_bench::rng::Rng;
+use zonal_cli::interrupt;
 use zonal_cli::size::human;
 
 /// Pairs of each kinship that are sampled in a round.
@@ -85,6 +86,8 @@ pub struct Survey {
     pub rounds: usize,
     /// Rounds that there should have been.
     pub wanted: usize,
+    /// Whether Ctrl-C ended it before its time.
+    pub interrupted: bool,
     /// CPUs, one of each core, that were busy together for the rates and clocks.
     pub together: Vec<usize>,
     /// Bytes of memory.
@@ -113,6 +116,12 @@ impl Survey {
         figures.map(|(quantity, _)| quantity).filter(|&quantity| rests_on(quantity)).collect()
     }
 
+    /// Whether Ctrl-C left fewer rounds than a machine file can rest on.
+    #[must_use]
+    pub const fn is_cut_short(&self) -> bool {
+        self.interrupted && self.rounds < LEAST_ROUNDS
+    }
+
     /// Whether the machine was quiet enough for what was measured to be its own.
     ///
     /// # Errors
@@ -129,7 +138,8 @@ impl Survey {
     }
 }
 
-/// Measures the machine, on CPUs that this process may use.
+/// Measures the machine, on CPUs that this process may use. Ctrl-C, if it is
+/// [watched](interrupt::watch), ends it after the round that it is in, which is the first at least.
 ///
 /// # Errors
 ///
@@ -200,9 +210,12 @@ fn conduct(effort: Effort, allowed: Vec<usize>) -> Result<Survey, CalibrateError
     let mut ledger = Ledger::default();
     let mut found = Pairs::default();
     let mut rounds = 0;
+    let mut interrupted = false;
     for round in 0..effort.rounds {
-        if round > 0 && start.elapsed() >= effort.most {
-            notes.push(format!("stopped after {round} of {} rounds: time was up", effort.rounds));
+        interrupted = round > 0 && interrupt::is_requested();
+        if interrupted || (round > 0 && start.elapsed() >= effort.most) {
+            let why = if interrupted { "interrupted" } else { "time was up" };
+            notes.push(format!("stopped after {round} of {} rounds: {why}", effort.rounds));
             break;
         }
         alone.round(&mut ledger);
@@ -233,6 +246,7 @@ fn conduct(effort: Effort, allowed: Vec<usize>) -> Result<Survey, CalibrateError
         allowed,
         rounds,
         wanted,
+        interrupted,
         together,
         memory,
         cpufreq_ghz,
@@ -323,6 +337,7 @@ impl Survey {
             allowed: (0..sockets * cores).collect(),
             rounds: Effort::QUICK.rounds,
             wanted: Effort::QUICK.rounds,
+            interrupted: false,
             together: (0..cores).collect(),
             memory: 8 << 30,
             cpufreq_ghz: None,

@@ -3,6 +3,8 @@
 use std::collections::HashSet;
 use std::fs;
 use std::path::Path;
+use std::process::{self, Stdio};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use assert_cmd::Command;
@@ -104,6 +106,27 @@ fn json_has_every_figure_and_every_value() {
         assert_eq!(field["value"], values[table][key.expect("text")], "{field}");
         assert!(["measured", "described", "default"].contains(&field["origin"].as_str().unwrap()));
     }
+}
+
+#[test]
+fn an_interrupted_survey_shows_what_it_has() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("box.toml");
+    let mut command = process::Command::new(assert_cmd::cargo::cargo_bin("zonal-calibrate"));
+    command.args(["calibrate", "--out", text(&file)]);
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
+    thread::sleep(Duration::from_secs(3));
+    let kill = process::Command::new("kill").args(["-INT", &child.id().to_string()]).status();
+    assert!(kill.expect("it starts").success());
+    let output = child.wait_with_output().expect("it ends");
+    let string = |bytes| String::from_utf8(bytes).expect("UTF-8");
+    let (shown, said) = (string(output.stdout), string(output.stderr));
+    assert_eq!(output.status.code(), Some(130), "{said}");
+    assert!(said.contains("interrupted after ") && said.contains(" of 151 rounds"), "{said}");
+    assert!(shown.contains("locked add") && shown.contains("rounds: interrupted."), "{shown}");
+    // How many rounds there were is the machine's affair, and with it whether there is a file.
+    assert_eq!(file.exists(), shown.contains("The machine file is"), "{shown}");
+    assert_eq!(file.exists(), !said.contains("no file is written"), "{said}");
 }
 
 #[test]
