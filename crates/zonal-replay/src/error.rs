@@ -13,6 +13,7 @@ use std::io;
 use std::path::PathBuf;
 
 use zonal_cli::error::{Failure, LabError};
+use zonal_cli::interrupt::EXIT_CODE;
 use zonal_cli::size::human;
 use zonal_scenario::preset::UnknownPreset;
 use zonal_sim::run::SimError;
@@ -30,6 +31,16 @@ pub enum ReplayError {
     /// A preset that real memory cannot have.
     #[error(transparent)]
     Preset(#[from] UnknownPreset),
+    /// Ctrl-C while a workload was recorded.
+    #[error(
+        "interrupted; {}",
+        if *empty { "nothing was recorded, and no trace is written" }
+        else { "the trace has what was recorded until then" }
+    )]
+    Interrupted {
+        /// Whether no event was recorded until then.
+        empty: bool,
+    },
     /// A trace cannot be opened.
     #[error("cannot open {}: {source}", path.display())]
     Unreadable {
@@ -73,6 +84,7 @@ impl Failure for ReplayError {
         match self {
             Self::Lab(error) => error.exit_code(),
             Self::Simulate(error) => error.exit_code(),
+            Self::Interrupted { .. } => EXIT_CODE,
             _ => 2,
         }
     }

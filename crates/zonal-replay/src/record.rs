@@ -12,6 +12,8 @@
 //! Recording costs some tens of nanoseconds an event: what is recorded is what was asked for, not
 //! how long it took.
 //!
+//! After Ctrl-C the trace is what was recorded until then, and says so in its first lines.
+//!
 //! ```
 //! use clap::Parser;
 //! use zonal_replay::{Cli, Command};
@@ -25,8 +27,10 @@
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::sync::atomic::AtomicU64;
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-use std::time::Instant;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
@@ -46,6 +50,7 @@ use zonal_bench::subject::{Setup, SubjectError};
 use zonal_bench::subjects::zonal::{Owned, open};
 use zonal_bench::workload::Workload;
 use zonal_cli::error::LabError;
+use zonal_cli::interrupt;
 use zonal_cli::outfile::OutFile;
 use zonal_cli::size::parse_size;
 use zonal_scenario::preset::{preset_called, with_preset};
@@ -96,6 +101,9 @@ static RINGS: OnceLock<Vec<Ring<'static, AtomicU64>>> = OnceLock::new();
 static RECORDING: Mutex<()> = Mutex::new(());
 static START: OnceLock<Instant> = OnceLock::new();
 
+/// How often a recording looks whether Ctrl-C was pressed.
+const LOOK: Duration = Duration::from_millis(50);
+
 /// The lab's rings.
 struct Lab;
 
@@ -117,17 +125,23 @@ impl Sink for Lab {
     }
 }
 
-/// Records what `args` ask for and says on `out` how much that was.
+/// Records what `args` ask for and says on `out` how much that was. After Ctrl-C, if it is
+/// [watched](interrupt::watch), that is what was recorded until then, and the workload ends with
+/// the process.
 ///
 /// # Errors
 ///
-/// [`ReplayError`]: the file cannot be written, the workload does not fit, or it gave out.
+/// [`ReplayError`]: the file cannot be written, the workload does not fit, or it gave out;
+/// [`ReplayError::Interrupted`] after Ctrl-C.
 pub fn run(args: &RecordArgs, out: &mut dyn Write) -> Result<(), ReplayError> {
     let learned = |source| LabError::Machine { what: "learn the CPUs there are", source };
     let cpus = machine::cpus().map_err(learned)?;
     let threads = threads(args, cpus.len())?;
     let file = OutFile::open(&args.output)?;
     let _alone = RECORDING.lock().unwrap_or_else(PoisonError::into_inner);
+    if interrupt::is_requested() {
+        return Err(ReplayError::Interrupted { empty: true });
+    }
     START.get_or_init(Instant::now);
     let highest = cpus.last().copied().unwrap_or(0);
     let rings = RINGS.get_or_init(|| (0..=highest).map(|_| ring(args.events)).collect());
@@ -143,21 +157,48 @@ pub fn run(args: &RecordArgs, out: &mut dyn Write) -> Result<(), ReplayError> {
     let mut readers: Vec<_> = rings.iter().map(Ring::reader).collect();
     let before: Vec<u64> = readers.iter_mut().map(|reader| finish(reader, |_| ())).collect();
     rings.iter().for_each(|ring| ring.enable(&Point::ALL));
-    let sample = case.sample(&pool, args.iterations);
+    let whole = carry_out(case, pool, args.iterations);
     rings.iter().for_each(|ring| ring.enable(&[]));
-    sample.map_err(|error| gave(error.to_string()))?;
+    let whole = whole.map_err(gave)?;
     let mut records = Vec::new();
     let lost = readers.iter_mut().map(|reader| finish(reader, |record| records.push(record)));
     let lost: Vec<u64> = lost.zip(before).map(|(now, before)| now - before).collect();
     // Each ring's are in order already; of one instant, they stay so.
     records.sort_by_key(|record| record.time);
-    file.replace(&text(args.workload.name(), &records, &lost)?)?;
+    if !whole && records.is_empty() {
+        return Err(ReplayError::Interrupted { empty: true });
+    }
+    file.replace(&text(args.workload.name(), whole, &records, &lost)?)?;
     let lost: u64 = lost.iter().sum();
     writeln!(out, "{} events written to {}", records.len(), args.output.display())?;
     if lost > 0 {
         writeln!(out, "{lost} older ones were lost: repeat with a larger --events")?;
     }
-    Ok(())
+    if whole { Ok(()) } else { Err(ReplayError::Interrupted { empty: false }) }
+}
+
+/// Runs the workload on threads of its own, so that this one can look whether Ctrl-C was pressed.
+/// `false`: it was, and the workload goes on until the process ends. No other recording begins in
+/// the process, so none has the events of this one.
+///
+/// # Errors
+///
+/// Why the workload gave out.
+fn carry_out(case: Arc<dyn Case>, pool: Pool, iterations: u64) -> Result<bool, String> {
+    let (done, sample) = mpsc::channel();
+    let conductor = thread::Builder::new().spawn(move || {
+        // The receiver is gone only after Ctrl-C, and then the sample is not looked at.
+        let _ = done.send(case.sample(&pool, iterations));
+    });
+    conductor.map_err(|error| error.to_string())?;
+    loop {
+        match sample.recv_timeout(LOOK) {
+            Ok(sample) => return sample.map(|_| true).map_err(|error| error.to_string()),
+            Err(RecvTimeoutError::Timeout) if interrupt::is_requested() => return Ok(false),
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => return Err("it panicked".into()),
+        }
+    }
 }
 
 fn threads(args: &RecordArgs, available: usize) -> Result<usize, LabError> {
@@ -184,7 +225,8 @@ fn ring(events: usize) -> Ring<'static, AtomicU64> {
     Ring::new(words.leak())
 }
 
-/// Reads to the end; no CPU writes any more. Returns how many were lost so far.
+/// Reads to the end; what a CPU is still writing after Ctrl-C counts as lost. Returns how many were
+/// lost so far.
 fn finish(reader: &mut Reader<'_, AtomicU64>, mut each: impl FnMut(Record)) -> u64 {
     loop {
         while let Some(record) = reader.read() {
@@ -208,9 +250,13 @@ impl OnPreset for Recorded<'_> {
 }
 
 /// The trace as text. `lost` events of each CPU come first, as they are the oldest.
-fn text(workload: &str, records: &[Record], lost: &[u64]) -> io::Result<Vec<u8>> {
+fn text(workload: &str, whole: bool, records: &[Record], lost: &[u64]) -> io::Result<Vec<u8>> {
     let mut text = Vec::new();
-    writeln!(text, "# tracer: zonal record {workload}\n#")?;
+    writeln!(text, "# tracer: zonal record {workload}")?;
+    if !whole {
+        writeln!(text, "# interrupted: the workload went on")?;
+    }
+    writeln!(text, "#")?;
     for (cpu, lost) in lost.iter().enumerate().filter(|(_, lost)| **lost > 0) {
         writeln!(text, "CPU:{cpu} [LOST {lost} EVENTS]")?;
     }

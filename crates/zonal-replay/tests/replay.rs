@@ -2,7 +2,9 @@
 //! what `zonal record` writes is what `zonal replay` does.
 
 use std::path::{Path, PathBuf};
-use std::process::Output;
+use std::process::{self, Output, Stdio};
+use std::thread;
+use std::time::Duration;
 
 use assert_cmd::Command;
 use serde_json::Value;
@@ -180,6 +182,30 @@ fn what_is_recorded_is_what_is_replayed() {
         rows
     };
     assert_eq!(undated(simulated), undated(again), "simulated, the same to the cycle");
+}
+
+#[test]
+fn an_interrupted_recording_keeps_what_was_recorded() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("trace.txt");
+    let mut command = process::Command::new(assert_cmd::cargo::cargo_bin("zonal-replay"));
+    // For hours.
+    command.args("record hot-pair --threads 1 --memory 64M --events 1000".split(' '));
+    command.args(["--iterations", "100000000", "--output", text(&path)]);
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
+    thread::sleep(Duration::from_secs(2));
+    let kill = process::Command::new("kill").args(["-INT", &child.id().to_string()]).status();
+    assert!(kill.expect("it starts").success());
+    let output = child.wait_with_output().expect("it ends");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(130), "{said}");
+    assert!(said.contains("interrupted; the trace has what was recorded until then"), "{said}");
+    let told = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(told.contains(" events written to ") && told.contains("were lost"), "{told}");
+    let trace = std::fs::read_to_string(&path).expect("the trace");
+    assert!(trace.contains("\n# interrupted: the workload went on\n"), "{}", &trace[..200]);
+    let replayed = rows(&zonal(&["replay", text(&path), "--json", "--preset", "zonal"]));
+    assert!(replayed[0]["operations"].as_u64() > Some(900), "{replayed:?}");
 }
 
 #[test]
