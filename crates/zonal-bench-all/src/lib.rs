@@ -9,20 +9,14 @@
 //! # Ok::<(), clap::Error>(())
 //! ```
 
-use clap::{Parser, Subcommand};
+use clap::Subcommand;
 use zonal_bench::args::BenchArgs;
 
 pub mod info;
 pub mod registry;
 
-/// The part of the `zonal` command that this program has.
-#[derive(Debug, Parser)]
-#[command(name = "zonal", version)]
-pub struct Cli {
-    /// What to do.
-    #[command(subcommand)]
-    pub command: Command,
-}
+/// The command line: the part of the `zonal` command that this program has.
+pub type Cli = zonal_cli::command::Cli<Command>;
 
 /// The subcommands.
 #[derive(Debug, Subcommand)]

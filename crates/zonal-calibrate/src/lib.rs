@@ -43,20 +43,14 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Subcommand};
 use zonal_sim::machine::check_name;
 
 use error::CalibrateError;
 use survey::{Effort, Survey};
 
-/// The part of the `zonal` command that this program has.
-#[derive(Debug, Parser)]
-#[command(name = "zonal", version)]
-pub struct Cli {
-    /// What to do.
-    #[command(subcommand)]
-    pub command: Command,
-}
+/// The command line: the part of the `zonal` command that this program has.
+pub type Cli = zonal_cli::command::Cli<Command>;
 
 /// The subcommands.
 #[derive(Debug, Subcommand)]

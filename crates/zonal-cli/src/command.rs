@@ -1,18 +1,51 @@
-//! The end of a command: what it says and the code it exits with.
+//! What the `main` of every program does: the command line is read, Ctrl-C is watched, the command
+//! runs; then what it says went wrong, and the code it exits with.
 //!
 //! ```
+//! use clap::{Parser, Subcommand};
 //! use std::process::ExitCode;
-//! use zonal_cli::command::finish;
+//! use zonal_cli::command::{Cli, finish};
 //! use zonal_cli::error::LabError;
 //!
+//! #[derive(Subcommand)]
+//! enum Command {
+//!     Count { to: u32 },
+//! }
+//!
+//! let Command::Count { to } = Cli::parse_from(["zonal", "count", "3"]).command;
+//! assert_eq!(to, 3);
 //! assert_eq!(finish(Ok::<(), LabError>(()), &mut Vec::new()), ExitCode::SUCCESS);
 //! assert_eq!(finish(Err(LabError::ZeroThreads), &mut Vec::new()), ExitCode::from(2));
 //! ```
 
-use std::io::{ErrorKind, Write};
+use std::io::{self, ErrorKind, Write};
 use std::process::ExitCode;
 
+use clap::{Parser, Subcommand};
+
 use crate::error::{Failure, LabError};
+use crate::interrupt;
+
+/// The part of the `zonal` command that this program has.
+#[derive(Debug, Parser)]
+#[command(name = "zonal", version)]
+pub struct Cli<C: Subcommand> {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: C,
+}
+
+/// Reads the command line, watches Ctrl-C, lets `run` do what was asked for and [finishes](finish).
+#[must_use]
+pub fn start<C: Subcommand, E: Failure>(
+    run: impl FnOnce(&C, &mut dyn Write) -> Result<(), E>,
+) -> ExitCode {
+    let Cli { command } = Cli::<C>::parse();
+    interrupt::watch();
+    let mut out = io::stdout().lock();
+    let result = run(&command, &mut out);
+    finish(result, &mut out)
+}
 
 /// Flushes `out`, says on stderr what went wrong, and gives the exit code.
 ///

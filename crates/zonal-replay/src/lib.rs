@@ -10,20 +10,14 @@
 //! # Ok::<(), clap::Error>(())
 //! ```
 
-use clap::{Parser, Subcommand};
+use clap::Subcommand;
 
 pub mod error;
 pub mod record;
 pub mod replay;
 
-/// The part of the `zonal` command that this program has.
-#[derive(Debug, Parser)]
-#[command(name = "zonal", version)]
-pub struct Cli {
-    /// What to do.
-    #[command(subcommand)]
-    pub command: Command,
-}
+/// The command line: the part of the `zonal` command that this program has.
+pub type Cli = zonal_cli::command::Cli<Command>;
 
 /// The subcommands.
 #[derive(Debug, Subcommand)]

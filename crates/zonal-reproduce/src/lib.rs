@@ -26,7 +26,7 @@ pub mod text;
 use std::io::{self, Write};
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Subcommand};
 
 use charts::Chart;
 use extras::Extras;
@@ -42,14 +42,8 @@ use zonal_cli::provenance::Provenance;
 use zonal_sim::outcome::Outcome;
 use zonal_simulate::runs::{Pool, Runner, Simulator};
 
-/// The part of the `zonal` command that this program has.
-#[derive(Debug, Parser)]
-#[command(name = "zonal", version)]
-pub struct Cli {
-    /// What to do.
-    #[command(subcommand)]
-    pub command: Command,
-}
+/// The command line: the part of the `zonal` command that this program has.
+pub type Cli = zonal_cli::command::Cli<Command>;
 
 /// The subcommands.
 #[derive(Debug, Subcommand)]

@@ -1,18 +1,11 @@
 //! The part of the `zonal` command that reproduces published numbers. `zonal` starts it; it can
 //! also be run itself, with the same arguments.
 
-use std::io;
 use std::process::ExitCode;
 
-use clap::Parser;
-use zonal_cli::command::finish;
-use zonal_cli::interrupt;
-use zonal_reproduce::{Cli, Command};
+use zonal_cli::command::start;
+use zonal_reproduce::Command;
 
 fn main() -> ExitCode {
-    let Command::Reproduce(args) = Cli::parse().command;
-    interrupt::watch();
-    let mut out = io::stdout().lock();
-    let result = zonal_reproduce::run(&args, &mut out);
-    finish(result, &mut out)
+    start(|Command::Reproduce(args): &Command, out| zonal_reproduce::run(args, out))
 }
