@@ -10,7 +10,7 @@
 //! let mut book = Book::new(Pfn::new(1000), 16);
 //! let page = book.insert(Pfn::new(1003)).expect("a frame of the book");
 //! assert!(book.relocate(Pfn::new(1003), Pfn::new(1008)));
-//! assert!(!book.relocate(Pfn::new(1003), Pfn::new(1009)), "nobody's by now");
+//! assert!(!book.relocate(Pfn::new(1003), Pfn::new(1009)), "it has no page by now");
 //! assert_eq!(book.remove(page), Some(Pfn::new(1008)));
 //! ```
 

@@ -230,9 +230,9 @@ mod tests {
                 scope.spawn(|| {
                     for round in 0..100 {
                         count.fetch_add(1, Ordering::Relaxed);
-                        place.meet().expect("nobody aborts");
+                        place.meet().expect("neither aborts");
                         assert_eq!(count.load(Ordering::Relaxed), 2 * (round + 1));
-                        place.meet().expect("nobody aborts");
+                        place.meet().expect("neither aborts");
                     }
                 });
             }

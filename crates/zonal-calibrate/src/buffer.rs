@@ -93,7 +93,7 @@ impl Buffer {
     #[must_use]
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         // SAFETY: the region is mapped readable and writable for as long as `self` lives, and
-        // `&mut self` says that nobody else has it.
+        // `&mut self` says that no other reference to it is in use.
         unsafe { slice::from_raw_parts_mut(self.0.base(), self.0.bytes()) }
     }
 
@@ -110,8 +110,8 @@ impl Buffer {
         let bytes = zonal_bench::subject::FRAME_BYTES;
         assert!((page + 1) * bytes <= self.0.bytes(), "inside the buffer");
         let start = self.0.frame(page).cast();
-        // SAFETY: the page is the region's, and `&mut self` says that nobody has a reference to
-        // its bytes, which become zero.
+        // SAFETY: the page is the region's, and `&mut self` says that no reference to its bytes,
+        // which become zero, is in use.
         let done = unsafe { libc::madvise(start, bytes, libc::MADV_DONTNEED) };
         if done == 0 {
             return Ok(());

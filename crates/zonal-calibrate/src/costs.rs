@@ -11,9 +11,9 @@ use super::quantity::Quantity;
 /// simulator knows one level; an allocator's hot lines are few.
 const NOT_INNERMOST: f64 = 0.15;
 
-/// Up to so many CPUs tasks hardly wait for each other, as in the published rates of a machine with
-/// as many (`broadwell_2s_40cpu`), and drift apart. With more they all wait for the zone lock, which
-/// keeps them in step, as those of the reference do.
+/// Up to this many CPUs, tasks hardly wait for each other, as in the published rates of a
+/// machine with as many (`broadwell_2s_40cpu`), and drift apart. With more they all wait for the
+/// zone lock, which keeps them in step, as those of the reference do.
 const DRIFTING_CPUS: u32 = 40;
 
 impl Draft<'_> {

@@ -215,7 +215,7 @@ mod tests {
         short.rounds = survey::LEAST_ROUNDS - 1;
         for (survey, said) in [(&busy, "its CPU: load_memory"), (&short, "4 of 21 rounds")] {
             let mut out = Vec::new();
-            let error = report(&args, survey, &mut out).expect_err("nobody could trust it");
+            let error = report(&args, survey, &mut out).expect_err("it cannot be trusted");
             assert!(matches!(error, CalibrateError::Busy { .. }), "{error}");
             let text = error.to_string();
             assert!(text.contains(said) && text.contains("--force"), "{text}");

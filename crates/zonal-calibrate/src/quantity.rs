@@ -50,7 +50,7 @@ pub enum Quantity {
     SiblingLine,
     /// A locked addition to a line in the innermost cache.
     Locked,
-    /// Taking and releasing a spinlock that nobody else wants.
+    /// Taking and releasing a spinlock that no other thread wants.
     Lock,
     /// Taking and releasing a reader-writer lock for reading.
     ReadLock,

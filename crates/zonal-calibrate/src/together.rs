@@ -29,7 +29,7 @@ use zonal_bench::subject::FRAME_BYTES;
 /// Lines that one CPU writes and the other reads, and how often.
 const LINES: usize = 256;
 const TURNS: usize = 40;
-/// One of so many lines in a row is used, so that no prefetcher has it.
+/// Of this many lines in a row one is used, so that no prefetcher has it.
 const APART: u64 = 4;
 /// Bytes of a sample of a rate: a few ms of one CPU. The next sample goes on behind it, so that
 /// caches do not have it.
@@ -267,7 +267,7 @@ pub fn wake(
     Ok(())
 }
 
-/// Ns of a wake-up: the median, since a few wait for whoever else wants the CPU.
+/// Ns of a wake-up: the median, since a few wait for another thread that wants the CPU.
 fn wakes(to: usize) -> Result<f64, CalibrateError> {
     let turn = AtomicU64::new(0);
     let wait = |until: u64| {
@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_that_fails_tells_why_and_holds_nobody_up() {
+    fn a_thread_that_fails_tells_why_and_holds_no_other_up() {
         let cpus = cpus();
         let Some(&[a, b]) = cpus.first_chunk() else { return };
         let failed = on(&[a, b], |index, place| {

@@ -41,7 +41,7 @@ pub enum LabError {
         /// What was given.
         given: String,
     },
-    /// A subject nobody knows.
+    /// A subject that there is not.
     #[error("no subject is called `{name}`; known subjects: {known}")]
     UnknownSubject {
         /// The name.
@@ -49,7 +49,7 @@ pub enum LabError {
         /// The names there are.
         known: String,
     },
-    /// A preset nobody knows.
+    /// A preset that there is not.
     #[error("no preset is called `{name}`; known presets: {known}")]
     UnknownPreset {
         /// The name.

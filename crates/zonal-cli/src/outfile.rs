@@ -107,7 +107,7 @@ fn place(path: &Path) -> io::Result<Place> {
         Err(error) => return Err(error),
     }
     if exists.is_some() {
-        // Whoever may not write to it is not to replace it either.
+        // A user who may not write to it is not to replace it either.
         itself()?;
     }
     Ok(Place::Renamed(target))
@@ -132,7 +132,7 @@ fn target(path: &Path, exists: bool) -> io::Result<PathBuf> {
     Ok(fs::canonicalize(directory)?.join(name))
 }
 
-/// A new file in a directory, under a name that nobody has.
+/// A new file in a directory, under a name that no file has.
 fn sibling(directory: &Path) -> io::Result<(PathBuf, File)> {
     static LAST: AtomicU64 = AtomicU64::new(0);
     loop {

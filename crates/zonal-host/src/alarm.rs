@@ -83,7 +83,7 @@ impl Alarm {
         self.bell.notify_one();
     }
 
-    /// Sleeps until somebody rings, for at most `idle`.
+    /// Sleeps until another thread rings, for at most `idle`.
     pub(crate) fn wait(&self, idle: Option<Duration>) -> Call {
         let mut sleep = self.sleep.lock();
         let mut timed_out = false;

@@ -110,8 +110,8 @@ impl<S: Policy> Arena<S> {
     /// The allocator behind the arena, for what the arena has no words for.
     ///
     /// # Safety
-    /// Nothing may be freed through it, or zeroed through its platform, that somebody else
-    /// holds a [`Page`] of or has references into; and nothing may be migrated through its
+    /// Nothing may be freed through it, or zeroed through its platform, that another
+    /// holder has a [`Page`] of or references into; and nothing may be migrated through its
     /// platform, except by the allocator itself.
     #[must_use]
     pub unsafe fn allocator(&self) -> &Allocator<'_, Threads, S> {
@@ -188,8 +188,8 @@ impl<S: Policy> Arena<S> {
         }
         let host = self.inner().platform();
         for cpu in (self.shared..self.shared + self.owners).map(CpuId) {
-            // Before the claim, which asks for the node. For a CPU that somebody else owns it
-            // changes nothing: that owner has asked.
+            // Before the claim, which asks for the node. For a CPU that another handle owns
+            // it changes nothing: that owner has asked.
             host.set_node(cpu, host.node(host.cpu()));
             match self.inner().handle(cpu) {
                 Ok(inner) => return Ok(Handle::new(self, inner)),

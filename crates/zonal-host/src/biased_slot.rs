@@ -369,7 +369,7 @@ impl<T, F: Fence> Drop for Owner<'_, T, F> {
 fn give_up<T, F: Fence>(slots: &[BiasedSlot<T, F>]) {
     for slot in slots {
         let leave = slot.enter();
-        // Locked first: `inside` must be down before somebody else can claim the slot and
+        // Locked first: `inside` must be down before another owner can claim the slot and
         // raise it, and no remote may take the slot for claimed in between.
         slot.state.store(LOCKED, Ordering::Relaxed);
         drop(leave);

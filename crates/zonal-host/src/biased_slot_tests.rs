@@ -66,7 +66,7 @@ type Pair = (u64, u64);
 
 fn bump(pair: &mut Pair) {
     pair.0 += 1;
-    assert_eq!(pair.0, pair.1 + 1, "somebody else is inside");
+    assert_eq!(pair.0, pair.1 + 1, "another thread is inside");
     pair.1 += 1;
 }
 

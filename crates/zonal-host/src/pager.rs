@@ -11,7 +11,7 @@
 //! [`Page::into_raw`](crate::Page::into_raw)). A [`Page`](crate::Page) stays where it is: its
 //! holder may have a `&[u8]` into it. An arena cannot tell the two apart, so it asks for any
 //! allocated block in movable memory, and the pager refuses all but its own. Because a wrong
-//! answer makes the arena hand out memory that somebody still uses, `Pager` is an unsafe trait.
+//! answer makes the arena hand out memory that a holder still uses, `Pager` is an unsafe trait.
 //!
 //! # What the arena does whatever the pager does
 //! No lock and no slot of the arena is held during a call (I-7), so everybody else goes on. A

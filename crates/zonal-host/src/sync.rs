@@ -24,14 +24,14 @@ mod imp {
         }
     }
 
-    /// Waiting for a few instructions of somebody else: spins, then yields the CPU, because
-    /// that somebody may have lost its own.
+    /// Waiting for a few instructions of another thread: spins, then yields the CPU, because
+    /// that thread may have lost its own.
     #[derive(Debug, Default)]
     pub(crate) struct Wait(u32);
 
     impl Wait {
         const SPINS: u32 = 64;
-        /// How often to look for somebody who may not come: for some microseconds.
+        /// How often to look for a thread that may not come: for some microseconds.
         pub(crate) const LOOKS: u32 = 256;
 
         pub(crate) fn pause(&mut self) {

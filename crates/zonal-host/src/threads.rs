@@ -84,7 +84,7 @@ impl Threads {
     ///
     /// # Safety
     /// For as long as the host lives, the memory must be readable and writable; and
-    /// [`zero`](zonal::Host::zero) must be called for a block in it only while nobody holds a
+    /// [`zero`](zonal::Host::zero) must be called for a block in it only while there is no
     /// reference into that block.
     #[must_use]
     pub const unsafe fn with_memory(mut self, base: NonNull<u8>, first: Pfn, frames: u64) -> Self {
@@ -92,7 +92,7 @@ impl Threads {
         self
     }
 
-    /// The same with somebody who gives pages up and moves them.
+    /// The same with a pager, which gives pages up and moves them.
     ///
     /// # Safety
     /// For as long as the host lives, [`migrate`](zonal::Host::migrate) must be called only by the
@@ -178,7 +178,7 @@ impl Host for Threads {
         }
         // SAFETY: `frame` is one of the memory's, so the address is inside it.
         let start = unsafe { memory.base.add((frame as usize) << FRAME_SHIFT) };
-        // SAFETY: the whole block is inside the memory, which is writable, and nobody holds a
+        // SAFETY: the whole block is inside the memory, which is writable, and there is no
         // reference into it: the contract of `with_memory`.
         unsafe { start.write_bytes(0, order.bytes()) };
         Ok(())
@@ -227,7 +227,7 @@ impl Host for Threads {
             return Err(Immovable);
         }
         // SAFETY: by the contract of `with_pager` the caller is our allocator, and it promises
-        // (at `Platform::migrate`) that `to` is allocated, of this order, and nobody else's,
+        // (at `Platform::migrate`) that `to` is allocated, of this order, and no other holder's,
         // and leaves it to the pager if that says `Ok`.
         unsafe { pager.migrate(page) }
     }
@@ -236,7 +236,7 @@ impl Host for Threads {
 /// Where those who cannot be served wait for those who hold free blocks for a moment.
 #[derive(Debug)]
 pub(crate) struct Gate {
-    /// Made when somebody holds blocks for the first time.
+    /// Made when a thread holds blocks for the first time.
     turn: OnceLock<ParkLock<()>>,
     /// Who holds them: the address of a thread's `HERE`, 0 for none. Relaxed: a thread has to
     /// recognise itself only.
@@ -283,7 +283,7 @@ impl Gate {
     }
 
     /// Waits for the holder, if any, and if it is another thread. Whether there may be more free blocks now than when the
-    /// caller looked; the first time it asks that may be so although nobody holds any now.
+    /// caller looked; the first time it asks that may be so although no thread holds any now.
     fn wait(&self, attempt: u32) -> bool {
         let Some(turn) = self.turn.get() else { return false };
         if self.is_mine() {
@@ -337,7 +337,7 @@ mod tests {
     fn zeroes_whole_blocks_inside_its_memory_only() {
         let region = Region::zeroed(4 << FRAME_SHIFT).unwrap();
         let bytes = region.len();
-        // SAFETY: committed, and nobody else has the address.
+        // SAFETY: committed, and no other thread has the address.
         unsafe { region.base().write_bytes(1, bytes) };
         let first = Pfn::new(100);
         // SAFETY: `region` outlives the host, and the references below live while it is idle.
@@ -353,7 +353,7 @@ mod tests {
             assert_eq!(host.zero(Pfn::new(pfn), order), Err(CannotZero), "{pfn} {order}");
         }
         assert_eq!(host.zero(Pfn::new(101), order), Ok(()));
-        // SAFETY: committed, and nobody writes while the slice lives.
+        // SAFETY: committed, and no thread writes while the slice lives.
         let seen = unsafe { std::slice::from_raw_parts(region.base().as_ptr(), bytes) };
         let frames: Vec<u8> = seen.chunks(4096).map(|frame| frame[7]).collect();
         assert_eq!(frames, [1, 0, 0, 1]);
@@ -363,7 +363,7 @@ mod tests {
     #[test]
     fn the_gate_asks_for_one_more_look() {
         let gate = Gate::new();
-        assert!(!gate.wait(0), "nobody ever held anything");
+        assert!(!gate.wait(0), "no thread ever held anything");
         gate.hold(|| ());
         assert!(gate.wait(0));
         assert!(!gate.wait(1));

@@ -52,8 +52,8 @@ fn mark<S: Sound>(page: &mut Page<'_, S>, stamp: u64) {
 fn check<S: Sound>(page: &Page<'_, S>, stamp: u64) {
     for (at, frame) in page.chunks(FRAME_SIZE).enumerate() {
         let word = (stamp ^ at as u64).to_le_bytes();
-        assert_eq!(frame[..8], word, "{page:?}: somebody else wrote frame {at}");
-        assert_eq!(frame[FRAME_SIZE - 8..], word, "{page:?}: somebody else wrote frame {at}");
+        assert_eq!(frame[..8], word, "{page:?}: another holder wrote frame {at}");
+        assert_eq!(frame[FRAME_SIZE - 8..], word, "{page:?}: another holder wrote frame {at}");
     }
 }
 

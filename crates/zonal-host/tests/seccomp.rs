@@ -78,7 +78,10 @@ fn a_cache_that_cannot_be_drained_is_passed_over() {
             let before = fence::refusals();
             arena.drain();
             assert!(fence::refusals() > before);
-            assert!(arena.cache_info(ZoneId(0), handle.cpu()).is_none(), "nobody can look");
+            assert!(
+                arena.cache_info(ZoneId(0), handle.cpu()).is_none(),
+                "no other thread can look"
+            );
             let mut pages = Vec::new();
             while let Ok(page) = arena.alloc(&Request::frame()) {
                 pages.push(page);

@@ -137,7 +137,7 @@ impl Subject for BuddySlab {
         let region = Region::reserve(memory + front)?;
         let skip = front - tables.next_multiple_of(FRAME_BYTES);
         let start = region.base().wrapping_add(skip);
-        // SAFETY: these bytes are the tail of the region, mapped, zero and used by nobody else
+        // SAFETY: these bytes are the tail of the region, mapped, zero and used for nothing else
         // until the allocator is dropped.
         let bytes = unsafe { slice::from_raw_parts_mut(start, region.bytes() - skip) };
         let mut pages = BuddyAllocator::new();
@@ -315,7 +315,7 @@ impl Subject for FrameAllocDepot {
     fn open(setup: &Setup) -> Result<Self, SubjectError> {
         let region = Region::reserve(setup.memory)?;
         let depot = Box::new(Depot::new(DEPOT_PAGE, SummaryBuddyAllocator::new(DEPOT_PAGE)));
-        // SAFETY: the region is writable, used by nobody else and outlives the allocator; no
+        // SAFETY: the region is writable, used for nothing else and outlives the allocator; no
         // other thread knows of the allocator yet.
         unsafe { depot.try_init_region(region.base().addr(), region.bytes()) }
             .map_err(|error| SubjectError::Init(error.to_string()))?;
@@ -384,7 +384,7 @@ impl Subject for Talc {
     fn open(setup: &Setup) -> Result<Self, SubjectError> {
         // With its tag a page-aligned page may take up two.
         let region = Region::reserve(setup.memory.saturating_mul(2))?;
-        // SAFETY: the region is writable, used by nobody else and outlives the heap.
+        // SAFETY: the region is writable, used for nothing else and outlives the heap.
         let claim = unsafe { Claim::new(region.base(), region.bytes()) };
         Ok(Self { heap: TalcLock::new(claim), _region: region })
     }

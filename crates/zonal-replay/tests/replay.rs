@@ -212,7 +212,7 @@ fn an_interrupted_recording_keeps_what_was_recorded() {
 fn frames_go_from_cpu_to_cpu_as_they_did() {
     let cpus = zonal_bench::machine::cpus().expect("affinity").len();
     if cpus < 2 {
-        eprintln!("SKIPPED: one CPU, nobody to pass frames to");
+        eprintln!("SKIPPED: one CPU, none to pass frames to");
         return;
     }
     let dir = tempfile::tempdir().expect("a directory");
@@ -259,7 +259,7 @@ fn losses_and_faults_are_told() {
     assert!(why.contains("bad.txt: line 1: order=99: the largest order is 10"), "{why}");
     let missing = zonal(&["replay", "no-such-file"]);
     assert_eq!(missing.status.code(), Some(2));
-    assert_eq!(zonal(&["replay", text(&linux), "--preset", "nobody"]).status.code(), Some(2));
+    assert_eq!(zonal(&["replay", text(&linux), "--preset", "unheard-of"]).status.code(), Some(2));
 }
 
 /// Lines that are damaged at random are read or refused; nothing else happens.

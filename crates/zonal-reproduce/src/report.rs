@@ -43,7 +43,7 @@ const ERRORS: &str = "Simulated / published − 1 for counts, rates and times. F
 const SIGNS: &str = "A published change that goes one way while the simulated one goes the other. \
     Changes of faults a second within their published standard deviation are not judged.";
 
-/// Tables with more rows are folded up until somebody wants them: the chart above says the same.
+/// Tables with more rows are folded up until a reader opens them: the chart above says the same.
 const OPEN_ROWS: usize = 16;
 
 /// What the model does without.

@@ -22,7 +22,7 @@ pub const FAULTS_PER_TABLE: usize = 64;
 pub const STACK_ORDER: u8 = 2;
 /// Cache pages to a slab block.
 pub const PAGES_PER_SLAB: u64 = 16;
-/// One slab block in so many is never freed by reclaim.
+/// Of this many slab blocks, reclaim never frees one.
 pub const SLAB_PINNED_ONE_IN: usize = 4;
 /// Kernel objects that outlive their compiler, in percent of memory at most.
 pub const KERNEL_SHARE: usize = 2;

@@ -21,7 +21,7 @@ pub const LARGE: (usize, usize) = (500, 2999);
 pub const BURST: usize = 64;
 /// Page faults to a page-table page: address spaces are sparse.
 pub const FAULTS_PER_TABLE: usize = 64;
-/// One page fault in so many reads a file.
+/// Of this many page faults, one reads a file.
 pub const CACHE_ONE_IN: usize = 8;
 /// Frames the page cache keeps.
 pub const CACHE_FRAMES: usize = 4096;

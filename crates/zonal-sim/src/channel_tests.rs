@@ -26,7 +26,7 @@ fn wait_after(load: u32, stretches: u64, count: u32) -> Ticks {
 #[test]
 fn waiting_grows_with_load() {
     let eighths: Vec<_> = (0..8).map(|part| wait_after(part * CAPACITY / 8, 1, 1)).collect();
-    assert_eq!(eighths[0], Ticks(0), "nobody was there");
+    assert_eq!(eighths[0], Ticks(0), "no other was there");
     assert!(eighths.is_sorted_by(|a, b| a < b), "{eighths:?}");
     // At half of what can be served, half a service: 0.5 / (2 * 0.5).
     assert_eq!(eighths[4], Ticks(LINE / 2));

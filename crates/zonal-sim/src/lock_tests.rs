@@ -83,7 +83,7 @@ fn a_queue_behind_a_holder_who_waits() {
         lock.with(|order| {
             order.push(0);
             (0..100).for_each(|_| Sim::relax());
-            assert_eq!(*order, [0], "nobody comes in meanwhile");
+            assert_eq!(*order, [0], "no other CPU comes in meanwhile");
         });
     };
     let waiter = |cpu: u32, after: u64| -> Body<'_> {
@@ -100,7 +100,7 @@ fn a_queue_behind_a_holder_who_waits() {
 }
 
 #[test]
-fn without_others_nobody_waits() {
+fn a_cpu_alone_does_not_wait() {
     let lock = lock();
     let seen = on_clocks(vec![Box::new(|| (0..10).for_each(|n| lock.with(|all| all.push(n))))]);
     let seen = seen.unwrap();
@@ -160,7 +160,7 @@ fn one_in_a_slot() {
     slots[0].with(|order| {
         assert!(order.len() == 6 && order.chunks(2).all(|pair| pair[0] == pair[1]), "{order:?}");
     });
-    let claim = Slot::claim(&slots).expect("nobody has it");
+    let claim = Slot::claim(&slots).expect("no CPU has it");
     assert!(slots[0].try_with(|_| ()).is_none() && Slot::claim(&slots).is_err());
     drop(claim);
     assert!(slots[0].try_with(|_| ()).is_some());

@@ -106,12 +106,12 @@ mod tests {
 
     #[test]
     fn what_there_is_no_room_for_is_an_error() {
-        let refused = table(usize::MAX, || 0_u64).expect_err("nobody has so much");
+        let refused = table(usize::MAX, || 0_u64).expect_err("no machine has so much");
         assert!(matches!(refused, SimError::Build(_)), "{refused:?}");
         assert!(refused.to_string().contains("MiB for one of its tables"), "{refused}");
-        let mut numbers = table(3, || 7_u64).expect("nobody has so little");
-        reserve(&mut numbers, usize::MAX).expect_err("nobody has so much");
-        reserve(&mut numbers, 5).expect("nobody has so little");
+        let mut numbers = table(3, || 7_u64).expect("every machine has so little");
+        reserve(&mut numbers, usize::MAX).expect_err("no machine has so much");
+        reserve(&mut numbers, 5).expect("every machine has so little");
         assert!(numbers == [7; 3] && numbers.capacity() >= 8, "{numbers:?}");
     }
 

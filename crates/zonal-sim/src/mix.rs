@@ -44,7 +44,7 @@ pub mod page_cache {
     pub const FLUSH: usize = 256;
     /// How long a writer waits that finds too much dirty, in ms: a guess.
     pub const PAUSE_MS: f64 = 10.0;
-    /// How long somebody waits that can do nothing but wait, in ms: a guess.
+    /// How long a task waits that can do nothing but wait, in ms: a guess.
     pub const AGAIN_MS: f64 = 1.0;
     /// Streams begin within this many ms: a guess.
     pub const BEGIN_MS: f64 = 1.0;

@@ -195,7 +195,7 @@ mod tests {
             })
         };
         run_all((0..READERS).map(body).collect(), |_| ()).expect("they all end");
-        assert!(most.get() > 1, "nobody was inside beside somebody else");
+        assert!(most.get() > 1, "no reader was inside beside another");
         let ends = engine::with(|engine| {
             engine.cpus.iter().map(|cpu| cpu.clock.cycles()).collect::<Vec<_>>()
         });

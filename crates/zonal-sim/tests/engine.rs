@@ -120,7 +120,7 @@ fn a_machine_that_cannot_be_is_refused_before_anything_is_done_with_it() {
 }
 
 #[test]
-fn alone_nobody_waits() {
+fn a_task_alone_does_not_wait() {
     let run = outcome(&spec(Preset::Linux416, 1, 1));
     assert!(run.spins.is_empty(), "{:?}", run.spins);
     assert!(run.locks.iter().all(|lock| lock.contended == 0));

@@ -54,7 +54,7 @@ fn a_line_that_was_had_is_private() {
     let mut lines = small();
     read(&mut lines, 3, 1);
     assert_eq!(read(&mut lines, 3, 1), Served::Private);
-    assert_eq!(write(&mut lines, 3, 1), Served::Private, "nobody else has it");
+    assert_eq!(write(&mut lines, 3, 1), Served::Private, "no other core has it");
     assert_eq!(read(&mut lines, 3, 1), Served::Private);
 }
 

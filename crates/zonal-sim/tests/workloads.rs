@@ -146,7 +146,7 @@ fn huge_pages_come_from_moved_and_dropped_pages() {
         let had = rate / 100.0 * 243.0 * 512.0;
         assert!(of("pages_reclaimed") > had / 2.0, "{had} frames had");
         assert!(of("pages_migrated") > 0.0);
-        assert!(of("mean_time_served") > 1_000.0, "nobody compacts in a microsecond");
+        assert!(of("mean_time_served") > 1_000.0, "no request compacts in a microsecond");
     }
 }
 

@@ -205,7 +205,7 @@ fn play<S: Policy>(play: &Play, entries_fit: Entries) {
             How::Shared => allocator.free_bulk(&list),
             How::Owned => allocator.handle(cpu).unwrap().free_bulk(&list),
             How::Busy => {
-                let _somebody = allocator.handle(cpu).unwrap();
+                let _owner = allocator.handle(cpu).unwrap();
                 allocator.free_bulk(&list)
             }
         };

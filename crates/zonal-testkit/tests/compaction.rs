@@ -120,7 +120,7 @@ fn a_panic_loses_nothing<S: Policy>() {
         ledger.check();
         ledger.world.allocator.platform().movers().set(Moving::Obeys);
         let outcome = ledger.compact(Order::HUGE, CompactMode::Sync);
-        assert_eq!(outcome, CompactOutcome::Success, "nobody is running any more");
+        assert_eq!(outcome, CompactOutcome::Success, "no compaction is running any more");
     });
 }
 

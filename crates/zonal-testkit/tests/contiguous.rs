@@ -202,7 +202,7 @@ fn unmovable_frames_stop_it<S: Policy>() {
         allocator.free_contiguous(token).unwrap();
         allocator.free_raw(pfn, Order::ZERO).unwrap();
         allocator.drain_all();
-        let isolated = allocator.isolate(range).expect("nobody is in it any more");
+        let isolated = allocator.isolate(range).expect("no unmovable block is in it any more");
         allocator.undo_isolation(isolated).unwrap();
         check(world, &BTreeMap::new());
     });

@@ -160,7 +160,7 @@ fn the_cached_limit_is_worked_out_again_when_it_matters() {
     with::<LessDirty, _>(config(), |world| {
         let write = Request::frame().write();
         let known = || world.allocator.zone_info(NORMAL).unwrap().pages.unwrap();
-        assert_eq!(known().cached_limit, Some(0), "nobody asked yet");
+        assert_eq!(known().cached_limit, Some(0), "no request asked yet");
         assert_eq!(served(world, &write), NORMAL, "nothing is dirty: within any limit");
         assert_eq!(known().cached_limit, Some(0));
         set_count(world, NORMAL, PageState::Dirty, 1);

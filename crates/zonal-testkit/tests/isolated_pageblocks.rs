@@ -218,7 +218,8 @@ fn unmovable_blocks_stop_it<S: Policy>() {
         }
         free(world, block, false);
         allocator.drain_all();
-        let isolated = allocator.isolate(range.clone()).expect("nobody is in it any more");
+        let isolated =
+            allocator.isolate(range.clone()).expect("no unmovable block is in it any more");
         assert_eq!(check(world, &Out::new()).1, frames_of(&range));
         undo(world, isolated, &Out::new());
     });

@@ -56,7 +56,7 @@ impl Table {
         self.ledger.giving(to.from, Order::ZERO);
         let mut contents = self.contents.borrow_mut();
         let there = contents[to.from.get() as usize].take();
-        assert_eq!(there, Some(page), "{to:?} moves somebody else's page");
+        assert_eq!(there, Some(page), "{to:?} moves another owner's page");
         contents[to.to.get() as usize] = there;
         self.answered.set(self.answered.get() + 1);
     }
@@ -311,7 +311,7 @@ fn beside<R: Rule, S: Policy, T>(
     let table = table.clone();
     let claimed = owner.direct.then(|| world.allocator().handle(CpuId(1)).expect("idle"));
     let other = spawn_on(world, 1, move |world| {
-        let own = table.take_out(owner.page).expect("nobody else takes it out");
+        let own = table.take_out(owner.page).expect("no other thread takes it out");
         world.give(own);
         owner.takes.then(|| world.take().expect("I-6: many are free"))
     });

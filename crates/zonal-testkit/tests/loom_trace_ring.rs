@@ -74,7 +74,7 @@ fn model<W: AtomicWord + 'static>(events: usize, writers: u64, reads: usize) {
         assert!(own.is_sorted_by(|a, b| a < b), "out of order or twice: {own:?}");
     }
     if writers == 1 {
-        assert_eq!(seen.last(), Some(&1), "nobody was there to overtake the last one");
+        assert_eq!(seen.last(), Some(&1), "no writer was there to overtake the last one");
     }
 }
 

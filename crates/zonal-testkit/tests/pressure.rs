@@ -74,7 +74,7 @@ fn low_wakes_reclaim<S: Policy>() {
         allocator.alloc_raw(&Request::frame()).expect("min is far");
         let calls = allocator.platform().take_calls();
         assert_eq!(calls.woken, [ZONE]);
-        assert!(calls.reclaims.is_empty(), "nobody waits for reclaim");
+        assert!(calls.reclaims.is_empty(), "no request waits for reclaim");
         assert!(allocator.platform().faults().is_empty());
     });
 }

@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn a_writer_that_was_overtaken_costs_one_event_and_nobody_waits() {
+    fn a_writer_that_was_overtaken_costs_one_event_and_no_wait() {
         let words = words::<{ words_for(2) }>();
         let ring = Ring::new(&words);
         // Ticket 0 is taken, its slot half written, and its writer interrupted.

@@ -148,7 +148,7 @@ impl Subject for PrivateStack {
         name: "private-stack",
         path: Path::Owned,
         group: Group::Reference,
-        note: "no allocator: an array of pfns per thread that nobody shares",
+        note: "no allocator: an array of pfns for each thread, shared with none",
         max_order: 0,
         managed: false,
         bulk: true,

@@ -145,7 +145,7 @@ impl<S: Policy> Builder<S> {
         self
     }
 
-    /// Who gives pages up and moves them when memory is short or in pieces. Default: nobody.
+    /// Who gives pages up and moves them when memory is short or in pieces. Default: no pager.
     pub fn pager(mut self, pager: Arc<dyn Pager>) -> Self {
         self.pager = Some(pager);
         self
@@ -185,7 +185,7 @@ impl<S: Sound> Builder<S> {
         let first = Pfn::containing(memory.base().as_ptr().expose_provenance() as u64);
         let frames = (memory.len() / FRAME_SIZE) as u64;
         // SAFETY: the memory is committed and outlives the host, which goes with the allocator;
-        // the allocator zeroes only what it is handing out, and nobody else reaches the host
+        // the allocator zeroes only what it is handing out, and no other caller reaches the host
         // without having promised as much.
         let host = unsafe { Threads::new().with_memory(memory.base(), first, frames) };
         let host = host.with_shared(shared);

@@ -25,8 +25,8 @@ impl<T: ?Sized> From<Box<T>> for Fixed<T> {
 
 impl<T: ?Sized> Drop for Fixed<T> {
     fn drop(&mut self) {
-        // SAFETY: the address is a box's that was leaked for us, and nobody drops it but us;
-        // whoever took references by the functions below has promised that they are gone.
+        // SAFETY: the address is a box's that was leaked for us, and only we drop it;
+        // callers who took references by the functions below have promised that they are gone.
         drop(unsafe { Box::from_raw(self.0.as_ptr()) });
     }
 }

@@ -214,7 +214,7 @@ impl<S: Sound + 'static> Shelf<S> {
         assert_eq!(zone.managed, (arena.len() / FRAME_SIZE) as u64);
     }
 
-    /// Waits until somebody waits inside.
+    /// Waits until a thread waits inside.
     pub(crate) fn await_waiting(&self) {
         let waiting = self.waiting.lock().unwrap();
         drop(self.changed.wait_while(waiting, |(waiting, _)| *waiting == 0).unwrap());

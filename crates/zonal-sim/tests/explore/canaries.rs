@@ -220,7 +220,7 @@ fn a_wait_without_end_is_found() {
 fn a_panic_is_passed_on() {
     for seed in 0..20 {
         let (lock, word) = (<SimLock<u32> as Lock<u32>>::new(0), SimWord::new(0));
-        let panics = || lock.with(|_| assert!(word.load(Relaxed) > 1, "nobody was here"));
+        let panics = || lock.with(|_| assert!(word.load(Relaxed) > 1, "no other CPU was here"));
         let stops = || {
             while !stopped() {
                 lock.with(|value| *value += 1);
@@ -229,8 +229,8 @@ fn a_panic_is_passed_on() {
         };
         let options = Options::from_seed(seed);
         let error = explore(options, vec![Box::new(panics), Box::new(stops)]).unwrap_err();
-        assert_eq!(error, ExploreError::Panicked { message: "nobody was here".into() });
-        lock.try_with(|_| ()).expect("nobody holds the lock");
+        assert_eq!(error, ExploreError::Panicked { message: "no other CPU was here".into() });
+        lock.try_with(|_| ()).expect("no CPU holds the lock");
     }
 }
 

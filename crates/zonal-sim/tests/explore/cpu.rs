@@ -204,8 +204,8 @@ impl<'w, K: Parts, S: Policy> Cpu<'w, '_, '_, K, S> {
         let (host, order) = (self.host(), request.order());
         let node = host.node_asked(self.allocator.cpus(), self.handle.as_ref().map(CpuHandle::cpu));
         if let Some(node) = node {
-            let nobody = Model::new(self.allocator.plan());
-            host.ledger.check(nobody.check_served_raw(request, node, pfn));
+            let empty = Model::new(self.allocator.plan());
+            host.ledger.check(empty.check_served_raw(request, node, pfn));
         }
         let movable = request.migrate_type() == MigrateType::Movable;
         self.state.held.push(host.ledger.take(pfn, order, movable));

@@ -54,10 +54,10 @@ fn run_all(seeds: &[u64], swarm: fn(u64) -> Swarm) -> Result<Ran, Failure> {
             let at = next.fetch_add(1, Relaxed) as usize;
             let Some(&seed) = seeds.get(at) else { return };
             match run_swarm(&swarm(seed), false) {
-                Ok(ran) => sum.lock().expect("nobody panics with it").add(&ran),
+                Ok(ran) => sum.lock().expect("no thread panics with it").add(&ran),
                 Err(failure) => {
                     next.store(seeds.len() as u64, Relaxed);
-                    let mut failed = failed.lock().expect("nobody panics with it");
+                    let mut failed = failed.lock().expect("no thread panics with it");
                     if failed.as_ref().is_none_or(|(first, _)| at < *first) {
                         *failed = Some((at, failure));
                     }
@@ -67,9 +67,9 @@ fn run_all(seeds: &[u64], swarm: fn(u64) -> Swarm) -> Result<Ran, Failure> {
     };
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     std::thread::scope(|scope| (0..threads).for_each(|_| drop(scope.spawn(work))));
-    match failed.into_inner().expect("nobody panics with it") {
+    match failed.into_inner().expect("no thread panics with it") {
         Some((_, failure)) => Err(failure),
-        None => Ok(sum.into_inner().expect("nobody panics with it")),
+        None => Ok(sum.into_inner().expect("no thread panics with it")),
     }
 }
 

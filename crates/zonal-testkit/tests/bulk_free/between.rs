@@ -90,7 +90,7 @@ fn pfns(list: &[Pfn]) -> std::ops::Range<Pfn> {
     list[0]..Pfn::new(list[0].get() + PAGEBLOCK)
 }
 
-fn nobody_gets_them<S: Policy>() {
+fn no_request_gets_them<S: Policy>() {
     let direct = between::<S>(|world, list| {
         let allocator = &world.allocator;
         assert!(allocator.alloc_raw(&MOVABLE).is_err(), "they are not free yet");
@@ -116,7 +116,7 @@ fn isolation_goes<S: Policy>() {
     let direct = between::<S>(|world, list| {
         let allocator = &world.allocator;
         let token = allocator.isolate(pfns(list)).unwrap();
-        assert_eq!(allocator.busy_frames(&token), PAGEBLOCK, "somebody has them");
+        assert_eq!(allocator.busy_frames(&token), PAGEBLOCK, "a free has them");
         allocator.undo_isolation(token).unwrap();
     });
     assert_eq!(direct, 0);
@@ -184,7 +184,7 @@ macro_rules! on_presets {
         mod $module {
             use super::*;
             #[test]
-            fn nobody_gets_a_prepared_frame() { nobody_gets_them::<$preset>(); }
+            fn no_request_gets_a_prepared_frame() { no_request_gets_them::<$preset>(); }
             #[test]
             fn a_drain_passes_prepared_frames() { drains_do_not_wait::<$preset>(); }
             #[test]

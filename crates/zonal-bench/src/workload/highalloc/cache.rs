@@ -79,7 +79,7 @@ impl Cache {
     }
 
     /// Enters a page that was filled with `stamp`, on the LRU list if `cached`. `None` if the
-    /// allocator handed out a frame that is somebody else's.
+    /// allocator handed out a frame of another page.
     pub(super) fn insert(&self, pfn: Pfn, stamp: u64, cached: bool) -> Option<u32> {
         let mut guard = self.lock();
         let tables = guard.as_mut()?;
