@@ -118,7 +118,7 @@ macro_rules! broken {
     };
 }
 broken!(
-    /// Planted bug: a slot is not marked while it is written.
+    /// Planted bug: a cell is not marked while it is written.
     NoMark, store: |_, order| order, new: |current, _| current
 );
 broken!(
@@ -131,7 +131,7 @@ broken!(
 
 #[test]
 #[should_panic(expected = "a record of two events")]
-fn canary_slots_that_are_not_marked() {
+fn canary_cells_that_are_not_marked() {
     explore("no mark", None, || model::<NoMark>(1, 1, 1));
 }
 

@@ -1,24 +1,24 @@
 //! A ring of events in memory that the host owns: many writers, interrupt handlers included, none
 //! of which ever waits; the oldest events are overwritten; what is lost is counted.
 //!
-//! - Mechanism: a writer takes a ticket (one fetch-add); ticket modulo capacity is its slot. The
-//!   slot's sequence word says whose event is in it: twice the ticket + 2, one less while it is
-//!   being written. A writer that finds another in its slot (who was overtaken by a whole round)
-//!   drops its event instead of waiting. A reader takes a slot's words and believes them if the
+//! - Mechanism: a writer takes a ticket (one fetch-add); ticket modulo capacity is its cell. The
+//!   cell's sequence word says whose event is in it: twice the ticket + 2, one less while it is
+//!   being written. A writer that finds another in its cell (who was overtaken by a whole round)
+//!   drops its event instead of waiting. A reader takes a cell's words and believes them if the
 //!   sequence before and after is that of the ticket it is looking for.
-//! - Sizes: [`SLOT_WORDS`] words an event; one cache line each for the head and for the mask of
-//!   what is recorded, then the slots. The memory should begin at a cache line.
+//! - Sizes: [`CELL_WORDS`] words an event; one cache line each for the head and for the mask of
+//!   what is recorded, then the cells. The memory should begin at a cache line.
 //! - One ring for each CPU keeps the heads apart: [`Sink::ring`] may choose by CPU.
 //!
 //! Orderings, and what each pairs with:
 //!
 //! | access | pairs with |
 //! |---|---|
-//! | writer: sequence becomes odd, compare-exchange acquire | the release of the slot's previous writer: its words are older than these |
+//! | writer: sequence becomes odd, compare-exchange acquire | the release of the cell's previous writer: its words are older than these |
 //! | writer: words, store release | reader: words, load acquire: who has seen one of them sees the odd sequence, too |
 //! | writer: sequence becomes even, store release | reader: sequence, load acquire: sees all words; the next writer's acquire |
 //! | reader: sequence again, load relaxed | ordered after the words by their acquire |
-//! | head, fetch-add release | the reader's load acquire: a slot is not taken for the one it was before its writer's last event. For the writers it is only a number |
+//! | head, fetch-add release | the reader's load acquire: a cell is not taken for the one it was before its writer's last event. For the writers it is only a number |
 //! | mask, relaxed | nothing |
 //!
 //! ```
@@ -60,36 +60,36 @@ use zonal::platform::AtomicWord;
 use zonal::policy::trace::{Event, Point, Trace};
 
 /// Words of an event: sequence, time, and the two of [`Packed`].
-pub const SLOT_WORDS: usize = 4;
+pub const CELL_WORDS: usize = 4;
 /// Words of a cache line of 64 bytes.
 const LINE: usize = 8;
 /// Tickets handed out.
 const HEAD: usize = 0;
 /// Kinds that are recorded, a bit each. On a line that no event writes to.
 const ENABLED: usize = LINE;
-/// The first slot.
-const SLOTS: usize = 2 * LINE;
+/// The first cell.
+const CELLS: usize = 2 * LINE;
 
 /// Words that a ring of `events` events, rounded up to a power of two, needs.
 #[must_use]
 pub const fn words_for(events: usize) -> usize {
-    SLOTS + events.next_power_of_two() * SLOT_WORDS
+    CELLS + events.next_power_of_two() * CELL_WORDS
 }
 
 /// A ring over words that its maker owns, all zero at first. See the [module](self).
 pub struct Ring<'a, W> {
     words: &'a [W],
-    /// Slots: a power of two, or 0.
+    /// Cells: a power of two, or 0.
     capacity: u64,
 }
 
 impl<'a, W> Ring<'a, W> {
-    /// A ring in `words`, with as many slots as fit, rounded down to a power of two. Memory for
+    /// A ring in `words`, with as many cells as fit, rounded down to a power of two. Memory for
     /// less than one makes a ring that loses everything.
     #[must_use]
     pub const fn new(words: &'a [W]) -> Self {
-        let slots = words.len().saturating_sub(SLOTS) / SLOT_WORDS;
-        Self { words, capacity: if slots == 0 { 0 } else { 1 << slots.ilog2() } }
+        let cells = words.len().saturating_sub(CELLS) / CELL_WORDS;
+        Self { words, capacity: if cells == 0 { 0 } else { 1 << cells.ilog2() } }
     }
 
     /// Events it keeps.
@@ -119,13 +119,13 @@ impl<W: AtomicWord> Ring<'_, W> {
 
     /// Records an event, whether its kind is enabled or not. `time` is the host's. Never waits;
     /// about ten accesses to words. `false`: it was dropped, because a writer that has been
-    /// overtaken by a whole round is still in the slot; readers count it.
+    /// overtaken by a whole round is still in the cell; readers count it.
     #[must_use]
     pub fn record(&self, time: u64, cpu: CpuId, event: &Event) -> bool {
         let Some(head) = self.words.get(HEAD) else { return false };
         // Release: a reader that sees the ticket sees what this writer wrote before.
         let ticket = head.fetch_add(1, Release);
-        let Some([sequence, words @ ..]) = self.slot(ticket) else { return false };
+        let Some([sequence, words @ ..]) = self.cell(ticket) else { return false };
         let done = done(ticket);
         let seen = sequence.load(Relaxed);
         if is_written(seen) || seen > done {
@@ -157,10 +157,10 @@ impl<W: AtomicWord> Ring<'_, W> {
         Reader { ring: Ring { words: self.words, capacity: self.capacity }, next: 0, lost: 0 }
     }
 
-    fn slot(&self, ticket: u64) -> Option<&[W; SLOT_WORDS]> {
-        let slot = ticket & self.capacity.wrapping_sub(1);
-        let at = SLOTS + slot as usize * SLOT_WORDS;
-        self.words.get(at..at + SLOT_WORDS)?.try_into().ok()
+    fn cell(&self, ticket: u64) -> Option<&[W; CELL_WORDS]> {
+        let cell = ticket & self.capacity.wrapping_sub(1);
+        let at = CELLS + cell as usize * CELL_WORDS;
+        self.words.get(at..at + CELL_WORDS)?.try_into().ok()
     }
 }
 
@@ -170,12 +170,12 @@ impl<W> fmt::Debug for Ring<'_, W> {
     }
 }
 
-/// The sequence of a slot that has the event of `ticket`; one less while it is written.
+/// The sequence of a cell that has the event of `ticket`; one less while it is written.
 const fn done(ticket: u64) -> u64 {
     2 * ticket + 2
 }
 
-/// Whether a writer is in the slot at this moment.
+/// Whether a writer is in the cell at this moment.
 const fn is_written(sequence: u64) -> bool {
     sequence & 1 == 1
 }
@@ -212,7 +212,7 @@ impl<W: AtomicWord> Reader<'_, W> {
             if behind == overwritten {
                 return None;
             }
-            let [sequence, words @ ..] = self.ring.slot(self.next)?;
+            let [sequence, words @ ..] = self.ring.cell(self.next)?;
             let wanted = done(self.next);
             // Acquire: what the writer of this sequence wrote.
             let before = sequence.load(Acquire);
@@ -226,7 +226,7 @@ impl<W: AtomicWord> Reader<'_, W> {
             let event = if same { Packed([first, second]).unpack() } else { None };
             match event {
                 Some((cpu, event)) => return Some(Record { time, cpu, event }),
-                // Overwritten, or its writer found an older one in the slot and dropped it.
+                // Overwritten, or its writer found an older one in the cell and dropped it.
                 None => self.lost += 1,
             }
         }
@@ -328,11 +328,11 @@ mod tests {
     fn a_writer_that_was_overtaken_costs_one_event_and_no_wait() {
         let words = words::<{ words_for(2) }>();
         let ring = Ring::new(&words);
-        // Ticket 0 is taken, its slot half written, and its writer interrupted.
+        // Ticket 0 is taken, its cell half written, and its writer interrupted.
         words[HEAD].store(1, Relaxed);
-        words[SLOTS].store(done(0) - 1, Relaxed);
+        words[CELLS].store(done(0) - 1, Relaxed);
         assert!(ring.record(1, CpuId(0), &free(1)));
-        assert!(!ring.record(2, CpuId(0), &free(2)), "the slot is still being written");
+        assert!(!ring.record(2, CpuId(0), &free(2)), "the cell is still being written");
         assert!(ring.record(3, CpuId(0), &free(3)));
         let mut reader = ring.reader();
         let got: [_; 2] = core::array::from_fn(|_| reader.read().map(|record| record.time));
@@ -356,7 +356,7 @@ mod tests {
 
     #[test]
     fn memory_for_nothing_loses_everything() {
-        for count in [0, 1, SLOTS, SLOTS + SLOT_WORDS - 1] {
+        for count in [0, 1, CELLS, CELLS + CELL_WORDS - 1] {
             let words = words::<{ words_for(1) }>();
             let ring = Ring::new(&words[..count]);
             ring.enable(&[Point::Free]);
