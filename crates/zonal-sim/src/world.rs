@@ -53,8 +53,8 @@ pub(crate) fn with_allocator<S: Policy, R>(
     let words = |count: u64| memory::table(count as usize, || SimWord::new(0));
     let states = memory::table(size.frames as usize, || SimByte::new(0))?;
     let pageblocks = words(size.pageblocks)?;
-    let [links, cluster_slots, cluster_of] = size.free.map(words);
-    let (links, cluster_slots, cluster_of) = (links?, cluster_slots?, cluster_of?);
+    let [links, cluster_array, cluster_of] = size.free.map(words);
+    let (links, cluster_array, cluster_of) = (links?, cluster_array?, cluster_of?);
     let (cluster_links, clusters) = (words(size.clusters)?, words(size.cluster_words)?);
     let mut zones: Vec<_> = (0..size.zones).map(|_| Zone::vacant()).collect();
     let cache = |_| <SimSlot<PerCpuPages<S>> as Slot<_>>::new(PerCpuPages::new());
@@ -77,7 +77,7 @@ pub(crate) fn with_allocator<S: Policy, R>(
         engine.register("zone", &zones, Layout::Packed, Home::Divided);
         engine.register("pageblocks", &pageblocks, Layout::Packed, Home::Divided);
         engine.register("clusters", &cluster_of, in_page(8), Home::Divided);
-        engine.register("cluster links", &cluster_slots, Layout::Packed, Home::Divided);
+        engine.register("cluster links", &cluster_array, Layout::Packed, Home::Divided);
         engine.register("clusters", &clusters, in_page(8), Home::Divided);
         engine.register("cluster links", &cluster_links, Layout::Packed, Home::Divided);
         engine.register("depot", &exchanges, Layout::Packed, Home::Local);
@@ -96,7 +96,7 @@ pub(crate) fn with_allocator<S: Policy, R>(
     let storage = Storage {
         states: &states,
         pageblocks: &pageblocks,
-        free: FreeWords([&links, &cluster_slots, &cluster_of]),
+        free: FreeWords([&links, &cluster_array, &cluster_of]),
         cluster_links: &cluster_links,
         clusters: &clusters,
         zones: &mut zones,

@@ -1,4 +1,4 @@
-//! Whether the clusters on the order-0 lists are what their slots say.
+//! Whether the clusters on the order-0 lists are what the zone's array says.
 //!
 //! ```
 //! use zonal::platform::single::SingleThread;
@@ -32,8 +32,8 @@ fn broken(detail: String) -> Checked {
     Err(Violation { rule: "clusters", detail })
 }
 
-/// The members of a cluster are neighbours on one list; its slot knows the last of them, how
-/// many they are (at most a batch) and how many are merge-skipped; no slot has two clusters, and
+/// The members of a cluster are neighbours on one list; its entry knows the last of them, how
+/// many they are (at most a batch) and how many are merge-skipped; no entry has two clusters, and
 /// none is in use without one. Exact only when nothing else runs.
 ///
 /// # Errors
@@ -43,16 +43,16 @@ pub fn check_clusters<P: Platform, S: Policy>(allocator: &Allocator<'_, P, S>) -
         let batch = batch_of(allocator, zone);
         let (mut seen, mut used) = (Vec::new(), 0);
         for migrate in MigrateType::ALL {
-            let (runs, slots) = runs(allocator, zone, migrate);
-            used = slots;
+            let (runs, entries) = runs(allocator, zone, migrate);
+            used = entries;
             for run in runs {
-                let ListCluster { slot, tail, count, skipped } = run.cluster;
+                let ListCluster { number, tail, count, skipped } = run.cluster;
                 let is = (run.last, run.frames, run.skipped);
                 if is != (tail, count, skipped) || count > batch {
                     let found = format!("{is:?} found, at most {batch} allowed");
                     return broken(format!("{migrate:?} in {zone}: {:?}: {found}", run.cluster));
                 }
-                seen.push(slot);
+                seen.push(number);
             }
         }
         let clusters = seen.len();
@@ -61,15 +61,15 @@ pub fn check_clusters<P: Platform, S: Policy>(allocator: &Allocator<'_, P, S>) -
         if (seen.len(), seen.len() as u32) != (clusters, used) {
             let distinct = seen.len();
             return broken(format!(
-                "zone {zone}: {clusters} clusters in {distinct} slots, {used} in use"
+                "zone {zone}: {clusters} clusters in {distinct} entries, {used} in use"
             ));
         }
     }
     Ok(())
 }
 
-/// The clusters of a list from its head on, as far as neighbours say the same; and the slots in
-/// use in the zone.
+/// The clusters of a list from its head on, as far as neighbours say the same; and the entries
+/// in use in the zone.
 fn runs<P: Platform, S: Policy>(
     allocator: &Allocator<'_, P, S>,
     zone: ZoneId,

@@ -272,7 +272,7 @@ pub fn threads_beside<P: TestHost + Sync, S: Policy>(
         let after = Snapshot::of(allocator);
         let model = Model::new(plan).as_in(allocator);
         check_all(&after, &model, &Rules::of::<S>()).expect("all invariants hold");
-        check_clusters(allocator).expect("clusters are what their slots say");
+        check_clusters(allocator).expect("clusters are what the array says");
         if plan.config().pageblock_order == Order::MAX {
             assert_eq!(all_blocks(&after), fresh, "all memory merges back");
         }

@@ -1,5 +1,5 @@
 //! The presets of the 2018 series step by step: what is skipped and when, how a batch is cut off
-//! its list and comes back to it, and what the slots say of it.
+//! its list and comes back to it, and what the zone's array says of it.
 
 #[path = "clusters/model.rs"]
 mod model;
@@ -53,10 +53,10 @@ fn free<S: Policy>(world: &W<'_, S>, frames: &[Pfn]) {
 fn clusters<S: Policy>(world: &W<'_, S>, migrate: MigrateType) -> Vec<(Option<u32>, Vec<Pfn>)> {
     let mut found: Vec<(Option<u32>, Vec<Pfn>)> = Vec::new();
     world.allocator.visit_clusters(ZONE, migrate, &mut |pfn, cluster| {
-        let slot = cluster.map(|cluster| cluster.slot);
+        let number = cluster.map(|cluster| cluster.number);
         match found.last_mut() {
-            Some((last, frames)) if slot.is_some() && *last == slot => frames.push(pfn),
-            _ => found.push((slot, vec![pfn])),
+            Some((last, frames)) if number.is_some() && *last == number => frames.push(pfn),
+            _ => found.push((number, vec![pfn])),
         }
     });
     found
@@ -230,9 +230,9 @@ fn frames_join_at_the_tail() {
     });
 }
 
-/// 6400 slots, all in use, again and again: those that became free are found.
+/// An array of 6400, all in use, again and again: those that became free are found.
 #[test]
-fn slots_are_used_again() {
+fn entries_are_used_again() {
     let config = Config { pcp_batch: Some(2), ..Shape::Huge.config() };
     let plan = plan::<Cluster>(&Shape::Huge.regions(), config);
     with_plan::<Probe<Cells>, Cluster, _>(Shape::Huge, &plan, |world| {
@@ -241,17 +241,18 @@ fn slots_are_used_again() {
                 (0..12800).map(|_| world.allocator.alloc_raw(&MOVABLE).expect("a frame")).collect();
             free(world, &out);
             let found = clusters(world, MigrateType::Movable);
-            let whole = found.iter().filter(|(slot, frames)| slot.is_some() && frames.len() == 2);
+            let whole =
+                found.iter().filter(|(number, frames)| number.is_some() && frames.len() == 2);
             assert_eq!((found.len(), whole.count()), (6400, 6400), "round {round}");
             assert_eq!(check_clusters(&world.allocator), Ok(()));
         }
     });
 }
 
-/// Twelve slots for batches of 8, and all in use by clusters that share pageblocks: those that
+/// An array of twelve for batches of 8, and all in use by clusters that share pageblocks: those that
 /// change their type find none, stay without a cluster, and are found all the same.
 #[test]
-fn out_of_slots() {
+fn an_array_that_is_full() {
     scrap::<Cluster>(8, |world, out| {
         // Cluster `at` has a frame of eight different pageblocks.
         let deal = |at: usize| (0..8).map(move |nth| (nth + at) % 12 * 8 + at % 8);
@@ -268,7 +269,7 @@ fn out_of_slots() {
         assert_eq!(zone(world).events.claimed, 1);
         let without = clusters(world, MigrateType::Unmovable);
         assert_eq!(without.len(), 7, "all of it is moved");
-        assert!(without.iter().all(|(slot, _)| slot.is_none()), "{without:?}");
+        assert!(without.iter().all(|(number, _)| number.is_none()), "{without:?}");
         let cuts = zone(world).events.cluster_cuts;
         let rest = [(); 7].map(|()| world.allocator.alloc_raw(&UNMOVABLE).expect("a frame"));
         assert!(rest.iter().all(|pfn| pfn.get() / 8 == held.get() / 8), "of that pageblock");
@@ -285,10 +286,10 @@ fn out_of_slots() {
 fn batch_of_one<S: Policy>() {
     let config = Config { pcp_batch: Some(1), ..Shape::Scrap.config() };
     let plan = plan::<S>(&Shape::Scrap.regions(), config);
-    assert_eq!(TableSize::of::<S>(&plan).clusters, 0, "no slots");
+    assert_eq!(TableSize::of::<S>(&plan).clusters, 0, "no array");
     scrap::<S>(1, |world, out| {
         free(world, out);
-        assert!(clusters(world, MigrateType::Movable).iter().all(|(slot, _)| slot.is_none()));
+        assert!(clusters(world, MigrateType::Movable).iter().all(|(number, _)| number.is_none()));
         let again = (0..96).filter(|_| world.allocator.alloc_raw(&MOVABLE).is_ok()).count();
         assert_eq!((again, zone(world).events.cluster_cuts), (96, 0));
     });

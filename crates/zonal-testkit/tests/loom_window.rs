@@ -287,15 +287,15 @@ fn frees_around_the_window() {
     });
 }
 
-/// Eight slots, all in use by clusters of a frame of each pageblock: when one pageblock changes
-/// its type, its frames find no slot, unless a batch is cut off in time.
+/// An array of eight, all in use by clusters of a frame of each pageblock: when one pageblock changes
+/// its type, its frames find no entry, unless a batch is cut off in time.
 ///
 /// At most 3 preemptions: 3 100 runs, 1.4 s.
 #[test]
-fn slots_run_out() {
+fn the_array_is_full() {
     let free: Vec<u64> = (0..8).flat_map(|at| [at, at + 8]).collect();
     let plan = batch_plan(16, 2, 2);
-    explore("slots run out", Some(3), move || {
+    explore("the array is full", Some(3), move || {
         let (world, held) = world::<Cut, Loom>(plan, &free);
         let other = spawn_on(&world, 1, |world| world.ask(&UNMOVABLE));
         let mine = world.take();

@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 use zonal::platform::Platform;
-use zonal::policy::cluster::{ClusterSlots, ClusterWords, Clusters, Cut, Members, Window};
+use zonal::policy::cluster::{ClusterArray, ClusterWords, Clusters, Cut, Members, Window};
 
 loom::thread_local! {
     static MERGES: Cell<bool> = Cell::new(false);
@@ -23,20 +23,20 @@ macro_rules! broken_wait {
         impl Clusters for $name {
             const CUT: bool = true;
             const JOIN: bool = false;
-            type Zone = ClusterSlots;
-            const VACANT: ClusterSlots = <Cut as Clusters>::VACANT;
+            type Zone = ClusterArray;
+            const VACANT: ClusterArray = <Cut as Clusters>::VACANT;
 
             fn cluster_words(managed: u64, batch: u32) -> u64 {
                 Cut::cluster_words(managed, batch)
             }
-            fn tune(zone: &mut ClusterSlots, first: u64, managed: u64, batch: u32) {
+            fn tune(zone: &mut ClusterArray, first: u64, managed: u64, batch: u32) {
                 Cut::tune(zone, first, managed, batch);
             }
-            fn set_batch(zone: &mut ClusterSlots, batch: u32) {
+            fn set_batch(zone: &mut ClusterArray, batch: u32) {
                 Cut::set_batch(zone, batch);
             }
             fn joined<P: Platform>(
-                zone: &mut ClusterSlots,
+                zone: &mut ClusterArray,
                 words: ClusterWords<'_, P>,
                 index: u32,
                 skipped: bool,
@@ -46,7 +46,7 @@ macro_rules! broken_wait {
                 Cut::joined(zone, words, index, skipped, neighbour, last);
             }
             fn joined_run<P: Platform>(
-                zone: &mut ClusterSlots,
+                zone: &mut ClusterArray,
                 words: ClusterWords<'_, P>,
                 frames: &[u32],
                 neighbour: Option<u32>,
@@ -54,7 +54,7 @@ macro_rules! broken_wait {
                 Cut::joined_run(zone, words, frames, neighbour);
             }
             fn leaving<P: Platform>(
-                zone: &mut ClusterSlots,
+                zone: &mut ClusterArray,
                 words: ClusterWords<'_, P>,
                 index: u32,
                 skipped: bool,
@@ -63,7 +63,7 @@ macro_rules! broken_wait {
                 Cut::leaving(zone, words, index, skipped, before);
             }
             fn end<P: Platform>(
-                zone: &mut ClusterSlots,
+                zone: &mut ClusterArray,
                 words: ClusterWords<'_, P>,
                 head: u32,
                 most: u64,
@@ -71,26 +71,26 @@ macro_rules! broken_wait {
                 Cut::end(zone, words, head, most)
             }
             fn begin<P: Platform>(
-                zone: &mut ClusterSlots,
+                zone: &mut ClusterArray,
                 words: ClusterWords<'_, P>,
                 members: Members,
             ) -> Option<u32> {
                 Cut::begin(zone, words, members)
             }
             fn find<P: Platform>(
-                zone: &ClusterSlots,
+                zone: &ClusterArray,
                 words: ClusterWords<'_, P>,
                 index: u32,
             ) -> Option<(u32, Members)> {
                 Cut::find(zone, words, index)
             }
-            fn used<P: Platform>(zone: &ClusterSlots, words: ClusterWords<'_, P>) -> u32 {
+            fn used<P: Platform>(zone: &ClusterArray, words: ClusterWords<'_, P>) -> u32 {
                 Cut::used(zone, words)
             }
-            fn open<P: Platform>(zone: &ClusterSlots, words: ClusterWords<'_, P>) -> Window {
+            fn open<P: Platform>(zone: &ClusterArray, words: ClusterWords<'_, P>) -> Window {
                 Cut::open(zone, words)
             }
-            fn wait<P: Platform>(zone: &ClusterSlots, words: ClusterWords<'_, P>) -> bool {
+            fn wait<P: Platform>(zone: &ClusterArray, words: ClusterWords<'_, P>) -> bool {
                 $waits() && Cut::wait(zone, words)
             }
         }

@@ -41,11 +41,11 @@ pub enum Place {
     Deferred,
 }
 
-/// A cluster on an order-0 list, as its slot describes it.
+/// A cluster on an order-0 list, as the zone's array of clusters describes it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ListCluster {
-    /// Its slot.
-    pub slot: u32,
+    /// Its number in the zone.
+    pub number: u32,
     /// The frame nearest to the list's tail.
     pub tail: Pfn,
     /// How many frames it has.
@@ -116,8 +116,8 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
     }
 
     /// Calls `visit` with every frame on the order-0 list of `migrate` in `zone`, from the head
-    /// on, and the cluster that it belongs to; returns how many slots are in use in the zone.
-    /// Holds the zone lock while it visits.
+    /// on, and the cluster that it belongs to; returns how many entries of
+    /// the zone's array of clusters are in use. Holds the zone lock while it visits.
     pub fn visit_clusters(
         &self,
         zone: ZoneId,
@@ -127,8 +127,8 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
         let Some(zone) = self.zone(zone) else { return 0 };
         let table = &self.table;
         S::Free::visit_clusters(self.view(zone), migrate, &mut |index, members| {
-            let cluster = members.map(|ClusterMembers { slot, tail, count, skipped }| {
-                ListCluster { slot, tail: table.pfn(tail), count, skipped }
+            let cluster = members.map(|ClusterMembers { number, tail, count, skipped }| {
+                ListCluster { number, tail: table.pfn(tail), count, skipped }
             });
             visit(table.pfn(index), cluster);
         })

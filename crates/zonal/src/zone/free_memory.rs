@@ -81,8 +81,8 @@ pub enum FreePlace {
 /// A free block's cluster of the 2018 series, for checkers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ClusterMembers {
-    /// Its slot.
-    pub slot: u32,
+    /// Its number in the zone.
+    pub number: u32,
     /// The frame nearest to the tail of the list.
     pub tail: u32,
     /// How many frames.
@@ -200,7 +200,7 @@ pub trait FreeMemory: Sized + Send + Sync + 'static {
     /// Calls `visit` with every free block, the zone lock held.
     fn visit<P: Platform>(view: ZoneView<'_, P, Self>, visit: &mut dyn FnMut(u32, FreePlace));
     /// Calls `visit` with the free single frames of `migrate` and their clusters; returns how many
-    /// slots are in use. For checkers, the zone lock held.
+    /// entries of the zone's array of clusters are in use. For checkers, the zone lock held.
     fn visit_clusters<P: Platform>(
         view: ZoneView<'_, P, Self>,
         migrate: MigrateType,

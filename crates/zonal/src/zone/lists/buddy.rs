@@ -282,7 +282,7 @@ impl<P: Platform, M: Merge, C: Clusters> ListGuard<'_, P, M, C> {
     /// touching their links: as one cluster, if there is room for it and the preset does that, or
     /// each into its neighbour's. `false`, and nothing has changed, if merging is not skipped, a
     /// frame's pageblock is of another type than `migrate` (it may have changed since the frame
-    /// was cached), or there is no slot.
+    /// was cached), or the array of clusters is full.
     pub(crate) fn free_chain(
         &mut self,
         chain: FreeList,

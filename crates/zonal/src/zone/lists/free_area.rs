@@ -158,7 +158,7 @@ impl<P: Platform, M: Merge, C: Clusters> ListGuard<'_, P, M, C> {
 
     /// Puts single frames, all in pageblocks of the type `migrate` and linked as `chain`, on their
     /// list as they are, merge-skipped: each in the cluster of its neighbour, or all as one
-    /// cluster. `false`, and nothing has changed, if there is no slot for that.
+    /// cluster. `false`, and nothing has changed, if the array of clusters is full.
     pub(crate) fn add_chain(
         &mut self,
         chain: FreeList,
@@ -173,11 +173,11 @@ impl<P: Platform, M: Merge, C: Clusters> ListGuard<'_, P, M, C> {
         let list = &mut area.lists[0][migrate.index()];
         if as_one {
             let members = Members { tail, count, skipped: count };
-            let slot = C::begin(&mut area.clusters, words, members);
-            if slot.is_none() {
+            let number = C::begin(&mut area.clusters, words, members);
+            if number.is_none() {
                 return false;
             }
-            frames.iter().for_each(|&index| words.set_cluster_of(index, slot));
+            frames.iter().for_each(|&index| words.set_cluster_of(index, number));
         } else {
             C::joined_run(&mut area.clusters, words, frames, list.head());
         }

@@ -39,15 +39,15 @@ pub(crate) type ListView<'a, P, M, C> = ZoneView<'a, P, BuddyLists<M, C>>;
 // What each slice of words is for.
 /// A link word a frame, used while the frame heads a block on a list of the zone or of a CPU.
 const LINKS: usize = 0;
-/// The slots of clusters.
-const CLUSTER_SLOTS: usize = 1;
+/// The arrays of clusters.
+const CLUSTER_ARRAY: usize = 1;
 /// A word a frame that names its cluster.
 const CLUSTER_OF: usize = 2;
 
 #[inline(always)]
 fn cluster_words<'a, P: Platform>(tables: &ZoneTables<'a, P>) -> ClusterWords<'a, P> {
     ClusterWords {
-        cluster_slots: tables.words(CLUSTER_SLOTS),
+        cluster_array: tables.words(CLUSTER_ARRAY),
         cluster_of: tables.words(CLUSTER_OF),
     }
 }

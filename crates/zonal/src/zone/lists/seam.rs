@@ -147,18 +147,18 @@ impl<M: Merge, C: Clusters> FreeMemory for BuddyLists<M, C> {
         visit: &mut dyn FnMut(u32, Option<ClusterMembers>),
     ) -> u32 {
         view.lock(|guard| {
-            let (slots, words) = (&guard.area.clusters, guard.cluster_words());
+            let (array, words) = (&guard.area.clusters, guard.cluster_words());
             for index in guard.area.list(Order::ZERO, migrate).iter(guard.links()) {
-                let found = C::find(slots, words, index);
-                let members = |(slot, Members { tail, count, skipped })| ClusterMembers {
-                    slot,
+                let found = C::find(array, words, index);
+                let members = |(number, Members { tail, count, skipped })| ClusterMembers {
+                    number,
                     tail,
                     count,
                     skipped,
                 };
                 visit(index, found.map(members));
             }
-            C::used(slots, words)
+            C::used(array, words)
         })
     }
 

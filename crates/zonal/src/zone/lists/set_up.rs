@@ -2,7 +2,7 @@
 
 use super::clusters::Clusters;
 use super::merge::Merge;
-use super::{BuddyLists, CLUSTER_OF, CLUSTER_SLOTS, LINKS, ListGuard};
+use super::{BuddyLists, CLUSTER_ARRAY, CLUSTER_OF, LINKS, ListGuard};
 use crate::boot::map::{Range, RangeKind};
 use crate::boot::plan::{Plan, ZoneSpec};
 use crate::frame::PageblockWord;
@@ -29,7 +29,7 @@ fn cluster_words<C: Clusters>(spec: &ZoneSpec, batch: &dyn Fn(u64) -> u32) -> u6
 pub(super) fn words<C: Clusters>(plan: &Plan, batch: &dyn Fn(u64) -> u32) -> [u64; NR_FREE_WORDS] {
     let mut words = [0; NR_FREE_WORDS];
     words[LINKS] = plan.frames();
-    words[CLUSTER_SLOTS] = plan.zones().iter().map(|spec| cluster_words::<C>(spec, batch)).sum();
+    words[CLUSTER_ARRAY] = plan.zones().iter().map(|spec| cluster_words::<C>(spec, batch)).sum();
     words[CLUSTER_OF] = if C::CUT { plan.frames() } else { 0 };
     words
 }
@@ -43,8 +43,8 @@ pub(super) fn zone<P: Platform, M: Merge, C: Clusters>(
     used: &mut [u64; NR_FREE_WORDS],
 ) {
     let (frames, room_batch) = cluster_room::<C>(spec, batch);
-    let first = used[CLUSTER_SLOTS];
-    used[CLUSTER_SLOTS] += C::cluster_words(frames, room_batch);
+    let first = used[CLUSTER_ARRAY];
+    used[CLUSTER_ARRAY] += C::cluster_words(frames, room_batch);
     zone.set_up(table, |guard| {
         C::tune(&mut guard.area.clusters, first, frames, room_batch);
         guard.resize(batch(spec.managed), plan.high_atomic_limit(spec.managed));

@@ -9,33 +9,33 @@
 //!   looks at single frames by pfn waits, lock in hand, until it is 0. A batch of one migrate type
 //!   goes back linked as it was in the CPU's cache: the hold writes no links, and a cluster's count
 //!   once for all that join it. Patch 4: a full batch becomes a cluster of its own.
-//! - State, guarded by the zone lock: slots (tail and count) in an array with a bitmap and a
-//!   hint to the lowest free one; a word a frame that names its cluster. `in_progress` is
+//! - State, guarded by the zone lock: the tails and counts in an array with a bitmap and a
+//!   hint to the lowest free entry; a word a frame that names its cluster. `in_progress` is
 //!   raised under the lock and lowered without it.
 //! - Conflicts with merging single frames, which looks at buddies by pfn: a batch is cut only
 //!   while merging is skipped, and merging waits for the window.
 //! - Conflicts with interrupt handlers that allocate or free on a CPU whose cache is claimed by an
 //!   owner: a handler that comes in the owner's window waits for it for ever. Slots that turn
 //!   interrupts off are safe; an owner has to do it himself.
-//! - Out of slots is not an error: the frame goes on its list without a cluster. Zones whose
-//!   batch is 1 have no slots.
+//! - An array that is full is not an error: the frame goes on its list without a cluster. Zones
+//!   whose batch is 1 have no array.
 //! - Counters: `cluster_cuts`, `cluster_joins`, `cluster_waits` in the zone's events.
 //! - Tests: `loom_window.rs` (and a canary that does not wait), `clusters.rs`, the suites.
 //!
 //! ```
 //! use zonal::policy::cluster::{Clusters, Cut, None};
 //! assert_eq!(<None as Clusters>::cluster_words(1 << 20, 31), 0, "off: no memory");
-//! let slots = (1_u64 << 20).div_ceil(31);
-//! assert_eq!(<Cut as Clusters>::cluster_words(1 << 20, 31), 1 + slots.div_ceil(64) + slots);
+//! let clusters = (1_u64 << 20).div_ceil(31);
+//! assert_eq!(<Cut as Clusters>::cluster_words(1 << 20, 31), 1 + clusters.div_ceil(64) + clusters);
 //! assert_eq!(<Cut as Clusters>::cluster_words(1 << 9, 1), 0, "small zones have none");
 //! ```
 
 use crate::platform::Platform;
-mod slots;
+mod array;
 mod words;
 
+pub use array::{ClusterArray, Members};
 use core::fmt;
-pub use slots::{ClusterSlots, Members};
 pub use words::ClusterWords;
 
 /// Whether there are clusters on the order-0 lists, and how they come to be.
@@ -46,7 +46,7 @@ pub trait Clusters: Send + Sync + 'static {
     const JOIN: bool;
     /// What the zone lock guards.
     type Zone: fmt::Debug + Send;
-    /// A zone without slots.
+    /// A zone without clusters.
     const VACANT: Self::Zone;
 
     /// Words of caller's memory that a zone of `managed` frames with this batch needs.
@@ -90,20 +90,20 @@ pub trait Clusters: Send + Sync + 'static {
         head: u32,
         most: u64,
     ) -> Option<Members>;
-    /// A new cluster; `None` when out of slots.
+    /// A new cluster, by its number; `None` when the array is full.
     fn begin<P: Platform>(
         zone: &mut Self::Zone,
         words: ClusterWords<'_, P>,
         members: Members,
     ) -> Option<u32>;
 
-    /// The slot and the members of a listed frame's cluster, for checkers.
+    /// The number and the members of a listed frame's cluster, for checkers.
     fn find<P: Platform>(
         zone: &Self::Zone,
         words: ClusterWords<'_, P>,
         index: u32,
     ) -> Option<(u32, Members)>;
-    /// Slots in use, for checkers. O(slots / 64).
+    /// Entries in use, for checkers. O(entries / 64).
     fn used<P: Platform>(zone: &Self::Zone, words: ClusterWords<'_, P>) -> u32;
 
     /// Enters the window; with the zone lock held.
@@ -181,27 +181,27 @@ impl Clusters for None {
     }
 }
 
-/// Implements [`Clusters`] over [`ClusterSlots`].
-macro_rules! over_cluster_slots {
+/// Implements [`Clusters`] over [`ClusterArray`].
+macro_rules! over_cluster_array {
     ($policy:ty, join: $join:literal) => {
         impl Clusters for $policy {
             const CUT: bool = true;
             const JOIN: bool = $join;
-            type Zone = ClusterSlots;
-            const VACANT: ClusterSlots = ClusterSlots::VACANT;
+            type Zone = ClusterArray;
+            const VACANT: ClusterArray = ClusterArray::VACANT;
 
             fn cluster_words(managed: u64, batch: u32) -> u64 {
-                ClusterSlots::words(managed, batch)
+                ClusterArray::words(managed, batch)
             }
-            fn tune(zone: &mut ClusterSlots, first: u64, managed: u64, batch: u32) {
-                *zone = ClusterSlots::new(first, managed, batch);
+            fn tune(zone: &mut ClusterArray, first: u64, managed: u64, batch: u32) {
+                *zone = ClusterArray::new(first, managed, batch);
             }
-            fn set_batch(zone: &mut ClusterSlots, batch: u32) {
+            fn set_batch(zone: &mut ClusterArray, batch: u32) {
                 zone.set_batch(batch);
             }
             #[inline(always)]
             fn joined<P: Platform>(
-                zone: &mut ClusterSlots,
+                zone: &mut ClusterArray,
                 words: ClusterWords<'_, P>,
                 index: u32,
                 skipped: bool,
@@ -212,7 +212,7 @@ macro_rules! over_cluster_slots {
             }
             #[inline(always)]
             fn joined_run<P: Platform>(
-                zone: &mut ClusterSlots,
+                zone: &mut ClusterArray,
                 words: ClusterWords<'_, P>,
                 frames: &[u32],
                 neighbour: Option<u32>,
@@ -220,7 +220,7 @@ macro_rules! over_cluster_slots {
                 zone.joined_run(words, frames, neighbour);
             }
             fn leaving<P: Platform>(
-                zone: &mut ClusterSlots,
+                zone: &mut ClusterArray,
                 words: ClusterWords<'_, P>,
                 index: u32,
                 skipped: bool,
@@ -229,7 +229,7 @@ macro_rules! over_cluster_slots {
                 zone.leaving(words, index, skipped, before);
             }
             fn end<P: Platform>(
-                zone: &mut ClusterSlots,
+                zone: &mut ClusterArray,
                 words: ClusterWords<'_, P>,
                 head: u32,
                 most: u64,
@@ -237,27 +237,27 @@ macro_rules! over_cluster_slots {
                 zone.end(words, head, most)
             }
             fn begin<P: Platform>(
-                zone: &mut ClusterSlots,
+                zone: &mut ClusterArray,
                 words: ClusterWords<'_, P>,
                 members: Members,
             ) -> Option<u32> {
                 zone.begin(words, members)
             }
             fn find<P: Platform>(
-                zone: &ClusterSlots,
+                zone: &ClusterArray,
                 words: ClusterWords<'_, P>,
                 index: u32,
             ) -> Option<(u32, Members)> {
                 zone.find(words, index)
             }
-            fn used<P: Platform>(zone: &ClusterSlots, words: ClusterWords<'_, P>) -> u32 {
+            fn used<P: Platform>(zone: &ClusterArray, words: ClusterWords<'_, P>) -> u32 {
                 zone.used(words)
             }
-            fn open<P: Platform>(zone: &ClusterSlots, words: ClusterWords<'_, P>) -> Window {
+            fn open<P: Platform>(zone: &ClusterArray, words: ClusterWords<'_, P>) -> Window {
                 words.enter_window(zone.first);
                 Window { word: zone.first }
             }
-            fn wait<P: Platform>(zone: &ClusterSlots, words: ClusterWords<'_, P>) -> bool {
+            fn wait<P: Platform>(zone: &ClusterArray, words: ClusterWords<'_, P>) -> bool {
                 zone.wait(words)
             }
         }
@@ -273,5 +273,5 @@ pub struct Cut;
 #[derive(Clone, Copy, Debug)]
 pub struct CutAndJoin;
 
-over_cluster_slots!(Cut, join: false);
-over_cluster_slots!(CutAndJoin, join: true);
+over_cluster_array!(Cut, join: false);
+over_cluster_array!(CutAndJoin, join: true);

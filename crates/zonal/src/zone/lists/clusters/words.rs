@@ -6,9 +6,9 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 /// The words of the presets whose order-0 lists have clusters; empty with the others.
 #[derive(Debug)]
 pub struct ClusterWords<'a, P: Platform> {
-    /// Zone by zone: `in_progress`, bitmap, slots.
-    pub(in crate::zone::lists) cluster_slots: &'a [P::Word],
-    /// For each frame its cluster's slot + 1, or 0. Read and written under the lock of the frame's
+    /// Zone by zone: `in_progress`, bitmap, entries.
+    pub(in crate::zone::lists) cluster_array: &'a [P::Word],
+    /// For each frame its cluster's number + 1, or 0. Read and written under the lock of the frame's
     /// zone. Of a frame that is on no order-0 list it says nothing.
     pub(in crate::zone::lists) cluster_of: &'a [P::Word],
 }
@@ -22,7 +22,7 @@ impl<P: Platform> Clone for ClusterWords<'_, P> {
 impl<P: Platform> Copy for ClusterWords<'_, P> {}
 
 impl<P: Platform> ClusterWords<'_, P> {
-    /// The slot of the cluster that a listed frame belongs to.
+    /// The number of the cluster that a listed frame belongs to.
     #[inline(always)]
     pub(crate) fn cluster_of(self, index: u32) -> Option<u32> {
         let word = self.cluster_of[index as usize].load(Relaxed);
@@ -30,34 +30,34 @@ impl<P: Platform> ClusterWords<'_, P> {
     }
 
     #[inline(always)]
-    pub(crate) fn set_cluster_of(self, index: u32, slot: Option<u32>) {
-        let value = slot.map_or(0, |slot| u64::from(slot) + 1);
+    pub(crate) fn set_cluster_of(self, index: u32, number: Option<u32>) {
+        let value = number.map_or(0, |number| u64::from(number) + 1);
         self.cluster_of[index as usize].store(value, Relaxed);
     }
 
-    /// A word of a zone's slots. Under the zone lock.
+    /// A word of a zone's array. Under the zone lock.
     #[inline(always)]
     pub(crate) fn cluster_word(self, at: u64) -> u64 {
-        self.cluster_slots[at as usize].load(Relaxed)
+        self.cluster_array[at as usize].load(Relaxed)
     }
 
     #[inline(always)]
     pub(crate) fn set_cluster_word(self, at: u64, value: u64) {
-        self.cluster_slots[at as usize].store(value, Relaxed);
+        self.cluster_array[at as usize].store(value, Relaxed);
     }
 
     /// Under the zone lock, which orders it for those who look under the lock.
     pub(crate) fn enter_window(self, at: u64) {
-        self.cluster_slots[at as usize].fetch_add(1, Relaxed);
+        self.cluster_array[at as usize].fetch_add(1, Relaxed);
     }
 
     /// Release, with the acquire of [`window_open`](Self::window_open): the states written in
     /// the window are seen by a CPU that sees it closed.
     pub(crate) fn leave_window(self, at: u64) {
-        self.cluster_slots[at as usize].fetch_add(u64::MAX, Release);
+        self.cluster_array[at as usize].fetch_add(u64::MAX, Release);
     }
 
     pub(crate) fn window_open(self, at: u64) -> bool {
-        self.cluster_slots[at as usize].load(Acquire) > 0
+        self.cluster_array[at as usize].load(Acquire) > 0
     }
 }
