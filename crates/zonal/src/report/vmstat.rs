@@ -28,11 +28,15 @@ use core::fmt;
 /// | `zonal_highatomic_pageblocks` | pageblocks in the high-atomic reserve |
 /// | `zonal_pcp_alloc`, `zonal_pcp_free` | of `pgalloc` and `pgfree`, the frames through the per-CPU caches |
 /// | `zonal_pcp_refill`, `_spill`, `_drain` | times a cache was filled, gave a batch away, was emptied |
+/// | `zonal_bulk_free_frames`, `zonal_bulk_free_entries` | frames of lists that caches took; times a cache's slot was entered for them |
 /// | `zonal_direct_alloc`, `zonal_direct_free` | frames past the per-CPU caches |
 /// | `zonal_pageblock_claim`, `zonal_block_steal` | fallbacks to another migrate type, both ways |
 /// | `zonal_refused` | stale copies of frames that a cache gave back |
 /// | `zonal_hold_max` | the most work (list operations, frames scanned) in one hold of a zone lock |
 /// | `zonal_hold_lt_1`, `_2`, `_4` … `_2048`, `zonal_hold_ge_2048` | holds with less work than that, and not less than the line before |
+///
+/// A drain counts where it takes frames out; a cache that it [cannot
+/// reach](crate::platform::Slot::reach) keeps its frames and is left out of the counts.
 ///
 /// When nothing else runs, the `pgalloc` lines less `pgfree` are the frames in use. Reading a
 /// zone's counts is itself a hold of its lock without work.
