@@ -187,6 +187,15 @@ mod tests {
     use clap::CommandFactory;
 
     #[test]
+    fn every_step_is_in_the_list_for_contributors() {
+        let page = include_str!("../../CONTRIBUTING.md");
+        let line = |step: &Step| page.find(&format!("\ncargo xtask {step} "));
+        let lines: Vec<_> = Step::value_variants().iter().map(line).collect();
+        assert!(!lines.contains(&None), "CONTRIBUTING.md lacks steps: {lines:?}");
+        assert!(lines.is_sorted(), "CONTRIBUTING.md has another order: {lines:?}");
+    }
+
+    #[test]
     fn every_step_is_a_command_and_says_what_it_does() {
         let command = crate::Args::command();
         for &step in Step::value_variants() {
