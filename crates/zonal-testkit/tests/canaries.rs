@@ -291,7 +291,7 @@ macro_rules! broken_preset {
 }
 
 macro_rules! merge_policy {
-    ($name:ident, $arrange:expr, $run:expr, $skips:expr) => {
+    ($name:ident, $arrange:expr, $block:expr, $skips:expr) => {
         struct $name;
         impl Merge for $name {
             const SKIPS: bool = $skips;
@@ -299,9 +299,9 @@ macro_rules! merge_policy {
                 let arrange: fn(&mut [u32]) = $arrange;
                 arrange(batch);
             }
-            fn run(batch: &[u32], pageblock: Order) -> Order {
-                let run: fn(&[u32], Order) -> Order = $run;
-                run(batch, pageblock)
+            fn block(batch: &[u32], pageblock: Order) -> Order {
+                let block: fn(&[u32], Order) -> Order = $block;
+                block(batch, pageblock)
             }
         }
     };
@@ -320,8 +320,8 @@ fn overwrite(batch: &mut [u32]) {
     }
 }
 
-merge_policy!(Loses, overwrite, merge::Always::run, false);
-merge_policy!(Puts, merge::Lazy::arrange, merge::Lazy::run, true);
+merge_policy!(Loses, overwrite, merge::Always::block, false);
+merge_policy!(Puts, merge::Lazy::arrange, merge::Lazy::block, true);
 broken_preset!(TooLargeRuns, TooLarge, walk::FirstFit);
 broken_preset!(LostFrames, Loses, walk::FirstFit);
 broken_preset!(PutsOff, Puts, walk::FirstFit);

@@ -7,7 +7,7 @@
 //!
 //! - both scanners read state bytes without a lock and look again under the zone lock before
 //!   they act, so no hold is longer than a few list operations; their positions are cached
-//!   between runs, for [`Async`](CompactMode::Async) and [`Sync`](CompactMode::Sync) apart;
+//!   between compactions, for [`Async`](CompactMode::Async) and [`Sync`](CompactMode::Sync) apart;
 //! - pageblocks out of which something would not move are skipped until that is out of date,
 //!   some time after the scanners have met (when exactly, says the policy). Nothing is noted of
 //!   pageblocks that were full: what is freed there meanwhile is found when the free scanner

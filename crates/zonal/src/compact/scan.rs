@@ -119,7 +119,7 @@ impl<'a, 'm, P: Host, S: Policy> Scan<'a, 'm, P, S> {
     pub(super) fn take_turn(&mut self) -> CompactOutcome {
         let (mode, cached) = (self.task.mode, &self.zone.compaction);
         let mut at = cached.migrate_at(mode, self.start, self.end);
-        // Without an earlier run's positions the whole zone is in front of the scanners.
+        // Without an earlier compaction's positions the whole zone is in front of the scanners.
         let whole = at == self.start && self.targets.below == self.end;
         if let Some(outcome) = self.scan_from(&mut at) {
             let pageblock = self.allocator.table.pageblock_order().size();

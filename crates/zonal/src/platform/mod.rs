@@ -101,7 +101,7 @@ pub trait Lock<T> {
 /// Mutual exclusion holds between all the ways in; [`with`](Slot::with) reaches the contents
 /// even of a claimed slot whose owner is idle.
 pub trait Slot<T>: Sized {
-    /// What an owner holds: entry to a run of slots.
+    /// What an owner holds: entry to the slots that it claimed.
     type Owned<'a>: OwnedSlots<T>
     where
         Self: 'a;
@@ -121,7 +121,7 @@ pub trait Slot<T>: Sized {
     fn reach<R>(&self, f: impl FnOnce(&mut T) -> R) -> Option<R> {
         Some(self.with(f))
     }
-    /// Claims every slot of the run until the claim is dropped.
+    /// Claims all of `slots` until the claim is dropped.
     ///
     /// # Errors
     /// [`ClaimError`] if one of them is claimed already or the host has no such path; then
@@ -131,7 +131,7 @@ pub trait Slot<T>: Sized {
 
 /// The owner's way into the slots it claimed.
 pub trait OwnedSlots<T> {
-    /// Enters the slot `index` of the run and runs `f`; `None` for an index outside the run.
+    /// Enters the claimed slot `index` and runs `f`; `None` for an index that it does not have.
     fn with<R>(&mut self, index: usize, f: impl FnOnce(&mut T) -> R) -> Option<R>;
 }
 

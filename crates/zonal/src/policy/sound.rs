@@ -25,7 +25,7 @@
 //! impl Merge for Mine {
 //!     const SKIPS: bool = false;
 //!     fn arrange(_: &mut [u32]) {}
-//!     fn run(_: &[u32], _: Order) -> Order { Order::MAX } // a lie
+//!     fn block(_: &[u32], _: Order) -> Order { Order::MAX } // a lie
 //! }
 //! struct Preset;
 //! impl Policy for Preset {

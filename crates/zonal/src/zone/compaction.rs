@@ -213,7 +213,7 @@ impl<P: Platform> ZoneCompaction<P> {
         self.free_at.store(u64::from(free_at) + 1, Relaxed);
     }
 
-    /// The next run starts with the whole zone in front of the scanners.
+    /// The next compaction starts with the whole zone in front of the scanners.
     pub(crate) fn start_over(&self) {
         self.migrate_at.iter().chain([&self.free_at]).for_each(|word| word.store(0, Relaxed));
     }

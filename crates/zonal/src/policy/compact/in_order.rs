@@ -16,7 +16,7 @@ use crate::types::units::Order;
 ///   is done and about to sleep, or else when the next request begins; and by the first attempt
 ///   after the longest back-off. In Linux it is kswapd that forgets before it sleeps; here a
 ///   host need not have such a thread, so requests do it as well.
-/// - State: both positions, cached between runs (words of the zone, written by the one
+/// - State: both positions, cached between compactions (words of the zone, written by the one
 ///   compaction that runs in it), whether hints are out of date (likewise), and a skip hint for
 ///   each pageblock (zone lock). Linux gives the hint to full pageblocks as well; here a full one
 ///   is looked at once each time the free scanner comes by.

@@ -173,7 +173,7 @@ impl<P: Platform, M: Merge, C: Clusters> ListView<'_, P, M, C> {
                 }
                 for _ in 0..FREED_PER_HOLD {
                     let Some(&index) = rest.first() else { break };
-                    let order = M::run(rest, table.pageblock_order());
+                    let order = M::block(rest, table.pageblock_order());
                     guard.free_block(index, order);
                     given += order.frames();
                     rest = &rest[1 << order.get()..];

@@ -5,8 +5,8 @@
 //! use zonal::Order;
 //! let mut batch = [7, 4, 6, 5];
 //! Lazy::arrange(&mut batch);
-//! assert_eq!(Lazy::run(&batch, Order::HUGE).frames(), 4, "one block of order 2");
-//! assert_eq!(Always::run(&batch, Order::HUGE).frames(), 1, "one by one");
+//! assert_eq!(Lazy::block(&batch, Order::HUGE).frames(), 4, "one block of order 2");
+//! assert_eq!(Always::block(&batch, Order::HUGE).frames(), 1, "one by one");
 //! ```
 
 use crate::types::units::{ORDERS, Order};
@@ -23,7 +23,7 @@ pub trait Merge: Send + Sync + 'static {
     /// is no larger than a pageblock. By default that frame alone.
     #[must_use]
     #[inline]
-    fn run(batch: &[u32], pageblock: Order) -> Order {
+    fn block(batch: &[u32], pageblock: Order) -> Order {
         let _ = (batch, pageblock);
         Order::ZERO
     }
@@ -80,7 +80,7 @@ impl Merge for Lazy {
         batch.sort_unstable();
     }
 
-    fn run(batch: &[u32], pageblock: Order) -> Order {
+    fn block(batch: &[u32], pageblock: Order) -> Order {
         let Some(&first) = batch.first() else { return Order::ZERO };
         let whole = |order: &Order| {
             let frames = order.frames() as u32;
