@@ -1,11 +1,31 @@
 //! A physical page-frame allocator that keeps scaling: zones, buddy lists, migrate types and
 //! per-CPU caches as the Linux page allocator has them, with zone-lock policies that can be
-//! compared side by side, and a default that keeps order-0 frames in clusters which change
+//! compared side by side, and a default that keeps order-0 frames in magazines which change
 //! hands without a lock.
 //!
 //! No heap, no unsafe code, no dependency: the caller provides the memory for the tables and a
 //! [`Platform`](platform::Platform); the frames themselves are never read or written. Start at
 //! [`Allocator`]; user space starts at the crate `zonal-host`.
+//!
+//! ```
+//! use core::mem::MaybeUninit;
+//! use zonal::map::{MemoryMap, PhysAddr, Region};
+//! use zonal::plan::{Config, Plan};
+//! use zonal::platform::single::SingleThread;
+//! use zonal::policy::{Policy, Split};
+//! use zonal::{Allocator, Order, Request, preset::Zonal};
+//!
+//! let map = MemoryMap::from_regions(&[Region::usable(PhysAddr(0), 64 << 20)])?.sanitise()?;
+//! let plan = Plan::new(map, Config::new(1), <Zonal as Policy>::Split::instances)?;
+//! let mut piece = vec![MaybeUninit::uninit(); 1 << 20];
+//! let tables = zonal_tables::in_piece(&plan, &mut piece)?;
+//! let allocator = Allocator::<_, Zonal>::new(SingleThread, &plan, tables)?;
+//!
+//! let (pfn, order) = allocator.alloc(&Request::new(Order::HUGE))?.into_raw();
+//! allocator.free_raw(pfn, order)?;
+//! assert!(allocator.free_raw(pfn, order).is_err(), "a double free is refused");
+//! # Ok::<(), Box<dyn core::error::Error>>(())
+//! ```
 #![no_std]
 #![forbid(unsafe_code)]
 

@@ -23,6 +23,9 @@
 //! in a third place. Whatever the host does (refuse, panic, never return, lie about what it
 //! did), no frame is lost: see [`CompactEvents::migrate_mismatches`].
 //!
+//! May import everything but `hotplug`, `preset` and `report`. What a zone keeps of its compaction is
+//! the zone's (`zone/compaction.rs`); the running mark guards it.
+//!
 //! ```
 //! # mod example { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/src/report/example.rs")); }
 //! use zonal::compact::{CompactMode, CompactOutcome};

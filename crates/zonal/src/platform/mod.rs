@@ -3,7 +3,7 @@
 //!
 //! The allocator has one source and no `cfg`; threads, a kernel, the simulator and a model
 //! checker each implement [`Platform`]. What a host promises is written at each method; the
-//! core relies on nothing else.
+//! core relies on nothing else. May import `types`. What state there is belongs to the host.
 //!
 //! | host | atomics | lock | slot | fences |
 //! |---|---|---|---|---|

@@ -8,6 +8,7 @@
 //! ```
 //!
 //! Each shows what it changes over another; [`preset!`](crate::preset!) declares one of your own.
+//! May import everything but `report`.
 
 mod cluster;
 mod cluster_free;

@@ -7,6 +7,7 @@
 //!   is made; [`Trace::emit`] asks the policy whether anyone listens before it is made.
 //! - State: the policy's own; a trace policy is a type without a value, so what it writes to is
 //!   named by the type (see `ToRing` in the crate `zonal-trace`, which has rings and text).
+//! - May import `types` and `platform`.
 //! - Conflicts: none. [`preset::Traced`](crate::preset::Traced) gives any preset a trace policy.
 //! - Order: a free is emitted before anyone else can have the frame and an allocation after it
 //!   was taken, so that in a trace sorted by time no frame is handed out twice.
