@@ -130,6 +130,8 @@ pub fn run(args: &ReplayArgs, out: &mut dyn Write) -> Result<(), ReplayError> {
         Trace::read(BufReader::new(Watched { file, bar, read: 0, all }))
     };
     let trace = trace.map_err(|source| ReplayError::Trace { path: path.clone(), source })?;
+    // What is only needed to read on is not kept.
+    let Trace { script, counts, .. } = trace;
     let machine = args.machine.as_deref().map(|name| machine_called(&Simulator, name));
     let machine = machine.transpose()?;
     let mut rows = Vec::new();
@@ -140,15 +142,15 @@ pub fn run(args: &ReplayArgs, out: &mut dyn Write) -> Result<(), ReplayError> {
         }
         bar.at(done as u64, args.preset.len() as u64, preset.name());
         rows.push(match &machine {
-            Some(machine) => simulated(machine, *preset, &trace.script, args.memory)?,
-            None => threaded(*preset, &trace.script, args)?,
+            Some(machine) => simulated(machine, *preset, &script, args.memory)?,
+            None => threaded(*preset, &script, args)?,
         });
     }
     drop(bar);
     if args.json {
-        json(args, &trace.counts, &rows, out)?;
+        json(args, &counts, &rows, out)?;
     } else {
-        print(args, &trace.counts, &rows, out)?;
+        print(args, &counts, &rows, out)?;
     }
     out.flush()?;
     if interrupt::is_requested() { Err(LabError::Interrupted.into()) } else { Ok(()) }

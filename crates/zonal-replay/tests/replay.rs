@@ -11,7 +11,7 @@ use serde_json::Value;
 use zonal::{MigrateType, Order, Request, ZoneType};
 use zonal_replay::replay::parse::{Item, Reason, line};
 use zonal_replay::replay::trace::{Counts, Trace, TraceError};
-use zonal_sim::replay::Action;
+use zonal_sim::replay::{Action, Steps};
 
 /// ftrace with decimal and hexadecimal pfns, `trace-cmd report`, `perf script`, an old kernel's
 /// names, and what surrounds them.
@@ -60,7 +60,7 @@ fn traces_of_linux_are_read() {
     let steps = trace.script.folded(4);
     let requests: Vec<Request> = steps
         .iter()
-        .flatten()
+        .flat_map(Steps::iter)
         .filter_map(|step| match step.action {
             Action::Alloc(request) => Some(request),
             Action::Free => None,

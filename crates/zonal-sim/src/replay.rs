@@ -5,6 +5,8 @@
 //! order and a free waits for its allocation, one CPU can always go on: the one at the
 //! earliest step of the trace.
 //!
+//! A step takes 8 bytes, and an allocation 4 more: traces have millions of them.
+//!
 //! ```
 //! use zonal_sim::machine;
 //! use zonal::Request;
@@ -24,6 +26,7 @@
 //! ```
 
 pub use crate::run::replay as run;
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use zonal::{Order, Request};
 
@@ -59,32 +62,50 @@ pub struct Step {
     pub action: Action,
 }
 
+/// A [`Step`] as it is kept: its place in the trace; and twice its block, plus 1 for a free.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Packed {
+    at: u32,
+    what: u32,
+}
+
 /// What each CPU does, in its order.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Script {
-    by_cpu: BTreeMap<u32, Vec<Step>>,
-    /// The request of each block, and whether it was freed.
-    blocks: Vec<(Request, bool)>,
+    by_cpu: BTreeMap<u32, Vec<Packed>>,
+    /// The requests there are, each once: few.
+    requests: Vec<Request>,
+    /// For each block twice the number of its request, plus 1 when it was freed.
+    blocks: Vec<u32>,
     steps: u32,
     live: u64,
     peak: u64,
 }
 
 impl Script {
+    /// The most allocations of a script.
+    pub const MOST_BLOCKS: usize = u32::MAX as usize / 2;
+
     /// Nothing to do.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// `cpu` allocates next.
+    /// `cpu` allocates next. Compares the request with those that there were.
     ///
     /// # Panics
-    /// If the script has 2^32 − 1 steps already.
+    /// If the script has 2^32 − 1 steps already, or [`MOST_BLOCKS`](Self::MOST_BLOCKS) allocations.
     pub fn alloc(&mut self, cpu: u32, request: Request) -> BlockId {
+        assert!(self.blocks.len() < Self::MOST_BLOCKS, "a script has at most 2^31 - 1 blocks");
         let block = BlockId(self.blocks.len() as u32);
-        self.blocks.push((request, false));
-        self.push(cpu, block, Action::Alloc(request));
+        let known = self.requests.iter().position(|known| *known == request);
+        let number = known.unwrap_or_else(|| {
+            self.requests.push(request);
+            self.requests.len() - 1
+        });
+        self.blocks.push((number as u32) << 1);
+        self.push(cpu, block, false);
         self.live += request.order().frames();
         self.peak = self.peak.max(self.live);
         block
@@ -93,17 +114,19 @@ impl Script {
     /// `cpu` frees a block of this script next; a second free is left out.
     ///
     /// # Panics
-    /// As [`alloc`](Self::alloc).
+    /// If the script has 2^32 − 1 steps already.
     pub fn free(&mut self, cpu: u32, block: BlockId) {
-        let Some((request, freed)) = self.blocks.get_mut(block.index()) else { return };
-        if !std::mem::replace(freed, true) {
-            self.live -= request.order().frames();
-            self.push(cpu, block, Action::Free);
+        let Some(word) = self.blocks.get_mut(block.index()) else { return };
+        let freed = *word & 1 == 1;
+        *word |= 1;
+        if !freed {
+            self.live -= self.order_of(block).frames();
+            self.push(cpu, block, true);
         }
     }
 
-    fn push(&mut self, cpu: u32, block: BlockId, action: Action) {
-        let step = Step { at: self.steps, block, action };
+    fn push(&mut self, cpu: u32, block: BlockId, free: bool) {
+        let step = Packed { at: self.steps, what: block.0 << 1 | u32::from(free) };
         self.by_cpu.entry(cpu).or_default().push(step);
         self.steps = self.steps.checked_add(1).expect("a script has at most 2^32 - 1 steps");
     }
@@ -135,16 +158,32 @@ impl Script {
     /// The steps of at most `threads` threads: the n-th CPU's are done by thread n modulo
     /// `threads`. Those of CPUs that share a thread stand in the order of the trace.
     ///
-    /// Copies all steps, and sorts those of each thread: n log n for n of them.
+    /// Copies the steps of such CPUs, and sorts them: n log n for n of them. Others are borrowed.
     #[must_use]
-    pub fn folded(&self, threads: usize) -> Vec<Vec<Step>> {
+    pub fn folded(&self, threads: usize) -> Vec<Steps<'_>> {
         let threads = threads.clamp(1, self.cpus().max(1));
-        let mut folded = vec![Vec::new(); threads];
+        let mut folded: Vec<Cow<'_, [Packed]>> = vec![Cow::Borrowed(&[]); threads];
         for (n, steps) in self.by_cpu.values().enumerate() {
-            folded[n % threads].extend_from_slice(steps);
+            match &mut folded[n % threads] {
+                first if first.is_empty() => *first = Cow::Borrowed(steps),
+                shared => shared.to_mut().extend_from_slice(steps),
+            }
         }
-        folded.iter_mut().for_each(|steps| steps.sort_unstable_by_key(|step| step.at));
-        folded
+        let sorted = folded.into_iter().map(|mut steps| {
+            if let Cow::Owned(shared) = &mut steps {
+                shared.sort_unstable_by_key(|step| step.at);
+            }
+            Steps { script: self, steps }
+        });
+        sorted.collect()
+    }
+
+    /// The request of a block of this script.
+    ///
+    /// # Panics
+    /// If the block is another script's.
+    pub fn request_of(&self, block: BlockId) -> Request {
+        self.requests[(self.blocks[block.index()] >> 1) as usize]
     }
 
     /// The order of a block of this script.
@@ -153,7 +192,27 @@ impl Script {
     /// If the block is another script's.
     #[must_use]
     pub fn order_of(&self, block: BlockId) -> Order {
-        self.blocks[block.index()].0.order()
+        self.request_of(block).order()
+    }
+}
+
+/// What one thread does, in its order: see [`Script::folded`].
+#[derive(Clone, Debug)]
+pub struct Steps<'s> {
+    script: &'s Script,
+    steps: Cow<'s, [Packed]>,
+}
+
+impl Steps<'_> {
+    /// Each of them.
+    pub fn iter(&self) -> impl Iterator<Item = Step> {
+        self.steps.iter().map(|step| {
+            let block = BlockId(step.what >> 1);
+            let is_free = step.what & 1 == 1;
+            let action =
+                if is_free { Action::Free } else { Action::Alloc(self.script.request_of(block)) };
+            Step { at: step.at, block, action }
+        })
     }
 }
 
@@ -184,7 +243,7 @@ mod tests {
                 let mut heads = folded.iter().zip(&next).enumerate();
                 let (thread, step) = heads
                     .find_map(|(n, (steps, &next))| {
-                        let step = steps.get(next).filter(|step| step.at == at)?;
+                        let step = steps.iter().nth(next).filter(|step| step.at == at)?;
                         Some((n, step))
                     })
                     .expect("the earliest step is at the head of its thread");

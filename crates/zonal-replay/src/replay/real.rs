@@ -10,7 +10,7 @@ use zonal::Pfn;
 use zonal::policy::Sound;
 use zonal_host::Arena;
 use zonal_host::arena::Handle;
-use zonal_sim::replay::{Action, Script, Step};
+use zonal_sim::replay::{Action, Script, Steps};
 
 use super::Row;
 use crate::error::ReplayError;
@@ -114,7 +114,7 @@ impl Stage<'_> {
         &self,
         own: usize,
         cpu: usize,
-        steps: &[Step],
+        steps: &Steps<'_>,
         mut handle: Handle<'_, S>,
     ) -> Run {
         // Several threads may share a CPU; where it cannot be had, the scheduler's choice will do.
@@ -122,7 +122,7 @@ impl Stage<'_> {
         self.start.wait();
         let start = Instant::now();
         let mut failures = 0;
-        for step in steps {
+        for step in steps.iter() {
             self.places[own].0.store(step.at, Relaxed);
             let block = &self.blocks[step.block.index()];
             match step.action {

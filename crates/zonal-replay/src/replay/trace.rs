@@ -84,7 +84,7 @@ pub struct Trace {
     /// What was found.
     pub counts: Counts,
     /// Blocks that are allocated, by pfn.
-    live: HashMap<u64, (BlockId, Request)>,
+    live: HashMap<u64, BlockId>,
 }
 
 impl Trace {
@@ -119,7 +119,7 @@ impl Trace {
             Item::Alloc { cpu, pfn, request, unknown_flags } => {
                 counts.allocs += 1;
                 counts.unknown_flags += u64::from(unknown_flags);
-                if let Some((block, _)) = self.live.remove(&pfn) {
+                if let Some(block) = self.live.remove(&pfn) {
                     counts.implied_frees += 1;
                     self.script.free(cpu, block);
                 }
@@ -128,12 +128,12 @@ impl Trace {
                 counts.raised_limits += u64::from(low);
                 let request = plain(request, low);
                 let block = self.script.alloc(cpu, request);
-                self.live.insert(pfn, (block, request));
+                self.live.insert(pfn, block);
             }
             Item::Free { cpu, pfn, order } => match self.live.remove(&pfn) {
-                Some((block, request)) => {
+                Some(block) => {
                     counts.frees += 1;
-                    counts.other_order += u64::from(request.order() != order);
+                    counts.other_order += u64::from(self.script.order_of(block) != order);
                     self.script.free(cpu, block);
                 }
                 None => counts.foreign_frees += 1,

@@ -13,7 +13,7 @@ use crate::coroutine::{self, Body};
 use crate::engine;
 use crate::machine::Machine;
 use crate::outcome::Figure;
-use crate::replay::{Action, Script, Step};
+use crate::replay::{Action, Script, Step, Steps};
 use crate::run::{SimError, Spec};
 use crate::sleeper::Sleeper;
 use crate::task::{Task, count, idle};
@@ -63,8 +63,8 @@ impl<'s> Replay<'s> {
         }
     }
 
-    fn run(&self, own: usize, mut task: Task<'_>, steps: &[Step]) {
-        for step in steps {
+    fn run(&self, own: usize, mut task: Task<'_>, steps: &Steps<'_>) {
+        for step in steps.iter() {
             self.at[own].set(step.at);
             coroutine::pause_if_early();
             match step.action {
@@ -74,9 +74,9 @@ impl<'s> Replay<'s> {
                         idle(AGAIN);
                         got = task.ask(&request);
                     }
-                    self.arrived(step, got.ok(), request.order());
+                    self.arrived(&step, got.ok(), request.order());
                 }
-                Action::Free => self.free(own, &mut task, step),
+                Action::Free => self.free(own, &mut task, &step),
             }
             count("operations", 1);
         }
@@ -132,7 +132,7 @@ impl Workload for Replay<'_> {
 
     fn tasks<'a>(&'a self, stage: &'a Stage<'a>) -> Vec<Body<'a>> {
         let folded = self.script.folded(stage.spec.tasks as usize).into_iter().enumerate();
-        let task = |(own, steps): (usize, Vec<Step>)| -> Body<'a> {
+        let task = |(own, steps): (usize, Steps<'a>)| -> Body<'a> {
             let task = stage.task(own as u32);
             Box::new(move || self.run(own, task, &steps))
         };
