@@ -122,6 +122,24 @@ fn lines_that_cannot_be_read_are_refused_with_the_reason() {
     assert!(matches!(Trace::read(good.as_bytes()), Err(TraceError::Empty)));
 }
 
+/// An allocation and its free.
+const PAIR: &str = "\
+sh-1 [000] ..... 1.0: mm_page_alloc: page=0 pfn=0x1 order=0 migratetype=0 gfp_flags=GFP_KERNEL
+sh-1 [000] ..... 1.1: mm_page_free: page=0 pfn=0x1 order=0
+";
+
+#[test]
+fn lost_events_are_counted_up_to_the_largest_number() {
+    let lost = |counts: &[&str]| {
+        let lines = counts.iter().map(|count| format!("CPU:0 [LOST {count} EVENTS]\n"));
+        let text = PAIR.to_owned() + &lines.collect::<String>();
+        Trace::read(text.as_bytes()).expect("a trace").counts.lost
+    };
+    assert_eq!(lost(&["7", "many", "0"]), 9, "at least one where the tracer does not say");
+    assert_eq!(lost(&["18446744073709551615", "7"]), u64::MAX);
+    assert_eq!(lost(&["99999999999999999999", "7"]), u64::MAX);
+}
+
 /// Runs `zonal` with these arguments.
 fn zonal(arguments: &[&str]) -> Output {
     Command::cargo_bin("zonal-replay").expect("built").args(arguments).output().expect("it runs")

@@ -48,7 +48,7 @@ pub enum Item {
     Accompanying,
     /// An event of something else.
     Unknown,
-    /// How many events the tracer lost (0: it did not say).
+    /// How many events the tracer lost (0: it did not say; [`u64::MAX`]: that many or more).
     Lost(u64),
     /// No event at all: a comment, a header.
     Nothing,
@@ -205,5 +205,8 @@ fn is_header(text: &str) -> bool {
 /// `CPU:1 [LOST 7 EVENTS]`.
 fn lost(text: &str) -> Option<u64> {
     let (_, rest) = text.strip_prefix("CPU:")?.split_once("[LOST")?;
-    Some(rest.split_whitespace().next()?.parse().unwrap_or(0))
+    let count = rest.split_whitespace().next()?;
+    let is_number = count.bytes().all(|it| it.is_ascii_digit());
+    // A number that cannot be read is too large.
+    Some(if is_number { count.parse().unwrap_or(u64::MAX) } else { 0 })
 }

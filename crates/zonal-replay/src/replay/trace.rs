@@ -47,7 +47,7 @@ pub struct Counts {
     pub unknown_flags: u64,
     /// Requests for low memory, where the replay has none: made for any.
     pub raised_limits: u64,
-    /// Events that the tracer says it lost.
+    /// Events that the tracer says it lost; [`u64::MAX`] if they are more.
     pub lost: u64,
 }
 
@@ -142,7 +142,7 @@ impl Trace {
             Item::Accompanying => counts.accompanying += 1,
             Item::Unknown => counts.unknown_events += 1,
             // Unknown how many: one at least.
-            Item::Lost(events) => counts.lost += events.max(1),
+            Item::Lost(events) => counts.lost = counts.lost.saturating_add(events.max(1)),
             Item::Nothing => {}
         }
     }
