@@ -48,7 +48,8 @@ use zonal_sim::replay::Script;
 use zonal_sim::run::{OnPreset, Preset};
 
 use crate::error::ReplayError;
-use trace::{Counts, Trace};
+use trace::{Counts, STEP_BYTES, Trace};
+use zonal_bench::memory::MachineMemory;
 use zonal_cli::bar::Bar;
 use zonal_cli::error::LabError;
 use zonal_cli::interrupt;
@@ -57,6 +58,9 @@ use zonal_cli::size::parse_size;
 use zonal_cli::table::Table;
 use zonal_scenario::preset::{preset_called, with_preset};
 use zonal_simulate::runs::{Simulator, machine_called};
+
+/// The most threads: a trace can name any number of CPUs.
+const MOST_THREADS: i64 = 4096;
 
 /// Arguments of `zonal replay`.
 #[derive(Clone, Debug, Args)]
@@ -69,7 +73,7 @@ pub struct ReplayArgs {
           default_value = "zonal,linux416")]
     pub preset: Vec<Preset>,
     /// Threads; one for each CPU of the trace if not given. Fewer share its CPUs among them
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096),
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=MOST_THREADS),
           conflicts_with = "machine")]
     pub threads: Option<u32>,
     /// Frames to manage, in bytes
@@ -124,11 +128,16 @@ pub fn run(args: &ReplayArgs, out: &mut dyn Write) -> Result<(), ReplayError> {
     let path = &args.trace;
     let file = File::open(path);
     let file = file.map_err(|source| ReplayError::Unreadable { path: path.clone(), source })?;
+    let room = MachineMemory::read().map_or(u64::MAX, |memory| memory.available / STEP_BYTES);
     let trace = {
         let all = file.metadata().map_or(0, |it| it.len());
         let bar = Bar::new(all, args.no_progress);
-        Trace::read(BufReader::new(Watched { file, bar, read: 0, all }))
+        let watched = BufReader::new(Watched { file, bar, read: 0, all });
+        Trace::read_up_to(usize::try_from(room).unwrap_or(usize::MAX), watched)
     };
+    if interrupt::is_requested() {
+        return Err(LabError::Interrupted.into());
+    }
     let trace = trace.map_err(|source| ReplayError::Trace { path: path.clone(), source })?;
     // What is only needed to read on is not kept.
     let Trace { script, counts, .. } = trace;
@@ -166,6 +175,10 @@ struct Watched {
 
 impl Read for Watched {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if interrupt::is_requested() {
+            // It may have no end. Of this kind because readers try again after `Interrupted`.
+            return Err(io::Error::other("interrupted"));
+        }
         let read = self.file.read(buffer)?;
         self.read += read as u64;
         self.bar.at(self.read, self.all.max(self.read), "reading the trace");
@@ -189,7 +202,8 @@ impl OnPreset for Threaded<'_> {
 }
 
 fn threaded(preset: Preset, script: &Script, args: &ReplayArgs) -> Result<Row, ReplayError> {
-    let threads = args.threads.map_or(script.cpus(), |threads| threads as usize);
+    let most = MOST_THREADS as usize;
+    let threads = args.threads.map_or(script.cpus().min(most), |threads| threads as usize);
     with_preset(preset, Threaded { script, memory: args.memory, threads })?
 }
 

@@ -140,6 +140,19 @@ fn lost_events_are_counted_up_to_the_largest_number() {
     assert_eq!(lost(&["99999999999999999999", "7"]), u64::MAX);
 }
 
+#[test]
+fn what_has_no_end_is_refused_and_not_kept() {
+    use std::io::{BufReader, Read, repeat};
+    let zeros = Trace::read(BufReader::new(repeat(0)));
+    assert!(matches!(zeros, Err(TraceError::LongLine { line: 1 })), "{zeros:?}");
+    let pairs = PAIR.repeat(10);
+    let most = Trace::read_up_to(9, pairs.as_bytes());
+    assert!(matches!(most, Err(TraceError::TooLong { line: 10, most: 9 })), "{most:?}");
+    let name = "x".repeat(60_000);
+    let long = format!("{name}-1 [000] 1.0: sched_switch: x=1\n");
+    assert!(Trace::read(long.as_bytes().chain(PAIR.as_bytes())).is_ok());
+}
+
 /// Runs `zonal` with these arguments.
 fn zonal(arguments: &[&str]) -> Output {
     Command::cargo_bin("zonal-replay").expect("built").args(arguments).output().expect("it runs")
@@ -275,6 +288,10 @@ fn losses_and_faults_are_told() {
     let why = String::from_utf8_lossy(&refused.stderr).into_owned();
     assert_eq!(refused.status.code(), Some(2), "{why}");
     assert!(why.contains("bad.txt: line 1: order=99: the largest order is 10"), "{why}");
+    let endless = zonal(&["replay", "/dev/zero"]);
+    let why = String::from_utf8_lossy(&endless.stderr).into_owned();
+    assert_eq!(endless.status.code(), Some(2), "{why}");
+    assert!(why.contains("/dev/zero: line 1: longer than 65536 bytes"), "{why}");
     let missing = zonal(&["replay", "no-such-file"]);
     assert_eq!(missing.status.code(), Some(2));
     assert_eq!(zonal(&["replay", text(&linux), "--preset", "unheard-of"]).status.code(), Some(2));

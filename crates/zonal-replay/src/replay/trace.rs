@@ -12,7 +12,7 @@
 //! ```
 
 use std::collections::HashMap;
-use std::io::{self, BufRead};
+use std::io::{self, BufRead, Read};
 
 use serde::Serialize;
 use zonal::{Request, ZoneType};
@@ -20,8 +20,13 @@ use zonal_sim::replay::{BlockId, Script};
 
 use super::parse::{Item, Reason, line};
 
-/// Steps a script may have.
-const MOST: usize = u32::MAX as usize / 2;
+/// Steps a script may have: each may be an allocation.
+const MOST: usize = Script::MOST_BLOCKS;
+/// Bytes a line may have. Tracers write a few hundred; what is no trace may have no end.
+const LONGEST: usize = 1 << 16;
+/// Bytes that a step takes at most, which is while the trace is read and if none is a free: its
+/// own, its block's, and the block's place among the live ones, each with room to grow.
+pub(crate) const STEP_BYTES: u64 = 64;
 
 /// What was found in a trace, and what was left out of it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -68,11 +73,21 @@ pub enum TraceError {
     /// There is nothing to be done again.
     #[error("there is no mm_page_alloc event in the trace")]
     Empty,
-    /// More than there are numbers for.
-    #[error("line {line}: more than {MOST} events; cut the trace into parts")]
+    /// A line that does not end where lines of traces do.
+    #[error("line {line}: longer than {LONGEST} bytes, which no line of a trace is")]
+    LongLine {
+        /// Its number, from 1.
+        line: usize,
+    },
+    /// More than there are numbers for, or memory.
+    #[error(
+        "line {line}: more than {most} events, for which there is no room; cut the trace into parts"
+    )]
     TooLong {
         /// The line that is too many.
         line: usize,
+        /// The events there is room for.
+        most: usize,
     },
 }
 
@@ -88,25 +103,38 @@ pub struct Trace {
 }
 
 impl Trace {
-    /// Reads a trace to its end.
+    /// Reads a trace to its end. Keeps a line of it at a time, and [the steps](Script).
     ///
     /// # Errors
     ///
     /// [`TraceError`].
-    pub fn read(mut input: impl BufRead) -> Result<Self, TraceError> {
+    pub fn read(input: impl BufRead) -> Result<Self, TraceError> {
+        Self::read_up_to(MOST, input)
+    }
+
+    /// Reads a trace of at most `most` events to its end.
+    ///
+    /// # Errors
+    ///
+    /// [`TraceError`].
+    pub fn read_up_to(most: usize, mut input: impl BufRead) -> Result<Self, TraceError> {
+        let most = most.min(MOST);
         let mut trace = Self::default();
         let mut bytes = Vec::new();
         for number in 1.. {
             bytes.clear();
-            if input.read_until(b'\n', &mut bytes)? == 0 {
+            if input.by_ref().take(LONGEST as u64 + 1).read_until(b'\n', &mut bytes)? == 0 {
                 break;
+            }
+            if bytes.len() > LONGEST {
+                return Err(TraceError::LongLine { line: number });
             }
             // A program may call itself anything; what matters here is ASCII.
             let text = String::from_utf8_lossy(&bytes);
             let item = line(&text).map_err(|reason| TraceError::Line { line: number, reason })?;
             trace.add(item);
-            if trace.script.steps() > MOST {
-                return Err(TraceError::TooLong { line: number });
+            if trace.script.steps() > most {
+                return Err(TraceError::TooLong { line: number, most });
             }
         }
         if trace.script.steps() == 0 { Err(TraceError::Empty) } else { Ok(trace) }
