@@ -397,6 +397,13 @@ fn a_file_is_loaded_or_called_unreadable() {
     }
 }
 
+#[test]
+fn a_file_without_an_end_is_refused_and_not_kept() {
+    let endless = Machine::load("/dev/zero").expect_err("it is no machine");
+    assert!(matches!(endless, MachineError::TooLarge { .. }), "{endless}");
+    assert!(endless.to_string().starts_with("/dev/zero: longer than 1048576 bytes"), "{endless}");
+}
+
 fn topology(sockets: u16, cores_per_socket: u16, threads_per_core: u16) -> Topology {
     Topology { sockets, cores_per_socket, threads_per_core, memory_gib: 1.0 }
 }

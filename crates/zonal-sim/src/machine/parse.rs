@@ -2,8 +2,13 @@
 
 use super::{Machine, Violation};
 use core::ops::Range;
+use std::fs::File;
+use std::io::Read;
 use std::path::Path;
 use toml::de::{DeTable, DeValue};
+
+/// Bytes a machine file may have: those that are built in have 3,000.
+const LARGEST: usize = 1 << 20;
 
 /// Why a machine file could not be read or written.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -16,6 +21,12 @@ pub enum MachineError {
         file: String,
         /// What the system says.
         why: String,
+    },
+    /// It has more bytes than any machine file, or no end.
+    #[error("{file}: longer than {LARGEST} bytes, which no machine file is")]
+    TooLarge {
+        /// The file.
+        file: String,
     },
     /// What it says is not a machine.
     #[error("{file}:{line}:{column}: {flaw}")]
@@ -76,10 +87,21 @@ impl Machine {
     /// The machine of a machine file.
     ///
     /// # Errors
-    /// [`MachineError::Unreadable`] if the file cannot be read as text, and those of [`Machine::parse`].
+    /// [`MachineError::Unreadable`] if the file cannot be read as text, [`MachineError::TooLarge`] if
+    /// it has more than 1 MiB, and those of [`Machine::parse`].
     pub fn load(path: impl AsRef<Path>) -> Result<Self, MachineError> {
         let file = path.as_ref().display().to_string();
-        match std::fs::read_to_string(path) {
+        let mut bytes = Vec::new();
+        // A device has any length.
+        let read = File::open(path)
+            .and_then(|input| input.take(LARGEST as u64 + 1).read_to_end(&mut bytes));
+        if let Err(error) = read {
+            return Err(MachineError::Unreadable { file, why: error.to_string() });
+        }
+        if bytes.len() > LARGEST {
+            return Err(MachineError::TooLarge { file });
+        }
+        match String::from_utf8(bytes) {
             Ok(text) => Self::parse(&text, &file),
             Err(error) => Err(MachineError::Unreadable { file, why: error.to_string() }),
         }
