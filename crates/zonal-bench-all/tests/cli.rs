@@ -254,6 +254,29 @@ fn files_hold_the_rows_and_nothing_older() {
     assert!(csv[1].starts_with("hot-pair,free-list,shared,1,"), "{csv:?}");
 }
 
+#[test]
+fn a_bench_without_a_row_leaves_no_files_and_changes_none() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (json, csv) = (folder.path().join("rows.json"), folder.path().join("rows.csv"));
+    let line = format!(
+        "bench order9 --threads 1 --subjects free-list --out {} --csv {}",
+        json.display(),
+        csv.display()
+    );
+    zonal(&line).assert().code(1);
+    assert!(!json.exists() && !csv.exists());
+    std::fs::write(&json, "old\n").expect("writable");
+    zonal(&line).assert().code(1);
+    assert_eq!(lines(&json), ["old"]);
+    // Every row as it comes, with one header.
+    let line = line.replace("order9", "all").replace("--threads 1", "--threads 1 --samples 1");
+    let run = zonal(&format!("{line} --json")).assert().success();
+    let rows = objects(&run.get_output().stdout).len();
+    assert!(rows > 1, "several workloads");
+    assert_eq!((lines(&json).len(), lines(&csv).len()), (rows, rows + 1));
+    assert!(lines(&csv)[1..].iter().all(|line| !line.starts_with("workload,")));
+}
+
 /// The thin front tells a name that it has not compiled in from one that does not exist by a list.
 #[test]
 fn the_known_names_are_those_of_the_registry() {

@@ -1,7 +1,7 @@
 //! Results for people (tables) and for programs (JSON lines, CSV).
 //!
-//! Files are opened before the run, so that a name that cannot be written is not found out after
-//! minutes of measuring; what was in them is replaced only when there is something to write.
+//! Whether files can be written is found out before the run, and not after minutes of measuring; they
+//! come to be, or are replaced, when there is something to write.
 //!
 //! ```
 //! let (out, csv) = (None, None);
@@ -10,9 +10,8 @@
 //! # Ok::<(), zonal_cli::error::LabError>(())
 //! ```
 
-use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use crate::engine::Outcome;
 use crate::figures::{Figure, HOLD_CLASSES};
@@ -30,64 +29,56 @@ use zonal_cli::terminal;
 /// The files results go to.
 #[derive(Debug)]
 pub struct Files {
-    json: Option<(PathBuf, File)>,
-    csv: Option<(PathBuf, csv::Writer<File>)>,
+    json: Option<OutFile>,
+    csv: Option<OutFile>,
     started: bool,
 }
 
-fn open(path: &Path) -> Result<File, LabError> {
-    let file = OpenOptions::new().write(true).create(true).truncate(false).open(path);
-    file.map_err(|source| LabError::Unwritable { path: path.into(), source })
-}
-
 impl Files {
-    /// Opens the files of `--out` and `--csv`.
+    /// Looks whether the files of `--out` and `--csv` can be written, and leaves them as they are.
     ///
     /// # Errors
     ///
     /// [`LabError::Unwritable`]; [`LabError::SameFile`] if both are one.
     pub fn open(out: Option<&Path>, csv: Option<&Path>) -> Result<Self, LabError> {
-        if let (Some(out), Some(csv)) = (out, csv)
-            && OutFile::open(out)?.is_same(&OutFile::open(csv)?)
+        let (json, csv) =
+            (out.map(OutFile::open).transpose()?, csv.map(OutFile::open).transpose()?);
+        if let (Some(json), Some(csv)) = (&json, &csv)
+            && json.is_same(csv)
         {
             return Err(LabError::SameFile { first: "--out", second: "--csv" });
         }
-        let json = out.map(|path| open(path).map(|file| (path.into(), file))).transpose()?;
-        let csv =
-            csv.map(|path| open(path).map(|file| (path.into(), csv::Writer::from_writer(file))));
-        Ok(Self { json, csv: csv.transpose()?, started: false })
+        Ok(Self { json, csv, started: false })
     }
 
-    /// Appends rows; the first call empties the files.
+    /// Adds rows; the first ones replace what was in the files.
     ///
     /// # Errors
     ///
     /// [`LabError::Unwritable`].
     pub fn write(&mut self, rows: &[Row]) -> Result<(), LabError> {
-        let first = !self.started && !rows.is_empty();
-        self.started |= first;
-        if let Some((path, file)) = &mut self.json {
-            let result = if first { empty(file) } else { Ok(()) };
-            result
-                .and_then(|()| json_lines(rows, file))
-                .map_err(|source| LabError::Unwritable { path: path.clone(), source })?;
+        if rows.is_empty() {
+            return Ok(());
         }
-        if let Some((path, writer)) = &mut self.csv {
-            let result = if first { empty(writer.get_ref()) } else { Ok(()) };
-            result
-                .and_then(|()| {
-                    rows.iter().try_for_each(|row| writer.serialize(row).map_err(io::Error::from))
-                })
-                .and_then(|()| writer.flush())
-                .map_err(|source| LabError::Unwritable { path: path.clone(), source })?;
+        let first = !self.started;
+        self.started = true;
+        if let Some(file) = &mut self.json {
+            let mut lines = Vec::new();
+            json_lines(rows, &mut lines)?;
+            file.extend(&lines)?;
+        }
+        if let Some(file) = &mut self.csv {
+            file.extend(&csv_lines(rows, first)?)?;
         }
         Ok(())
     }
 }
 
-/// Empties a file that has a length; devices and pipes have none.
-fn empty(file: &File) -> io::Result<()> {
-    if file.metadata()?.is_file() { file.set_len(0) } else { Ok(()) }
+/// Rows as CSV, with the names of the columns if they are the first.
+fn csv_lines(rows: &[Row], first: bool) -> io::Result<Vec<u8>> {
+    let mut writer = csv::WriterBuilder::new().has_headers(first).from_writer(Vec::new());
+    rows.iter().try_for_each(|row| writer.serialize(row))?;
+    writer.into_inner().map_err(csv::IntoInnerError::into_error)
 }
 
 /// Writes rows as JSON, one object a line.

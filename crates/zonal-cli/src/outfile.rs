@@ -2,7 +2,8 @@
 //!
 //! Whether a file can be written is found out before the run, and not after minutes of simulating;
 //! it comes to be, or changes, when there is something to write, and all at once: a run that fails
-//! or is interrupted leaves what was there.
+//! or is interrupted leaves what was there. A file that [grows](OutFile::extend) is at any time what it
+//! was before, or all that was written to it so far.
 //!
 //! ```
 //! use zonal_cli::outfile::OutFile;
@@ -30,6 +31,9 @@ use crate::error::LabError;
 pub struct OutFile {
     path: PathBuf,
     place: Place,
+    /// What was written to it, if another file takes its name each time it grows.
+    content: Vec<u8>,
+    started: bool,
 }
 
 /// How its content gets there.
@@ -49,7 +53,7 @@ impl OutFile {
     /// [`LabError::Unwritable`].
     pub fn open(path: &Path) -> Result<Self, LabError> {
         match place(path) {
-            Ok(place) => Ok(Self { path: path.into(), place }),
+            Ok(place) => Ok(Self { path: path.into(), place, content: Vec::new(), started: false }),
             Err(source) => Err(LabError::Unwritable { path: path.into(), source }),
         }
     }
@@ -69,12 +73,26 @@ impl OutFile {
     /// # Errors
     ///
     /// [`LabError::Unwritable`].
-    pub fn replace(self, content: &[u8]) -> Result<(), LabError> {
-        let written = match self.place {
-            Place::Renamed(target) => rename_over(&target, content),
-            Place::Itself(file) => write_itself(file, content),
+    pub fn replace(mut self, content: &[u8]) -> Result<(), LabError> {
+        self.extend(content)
+    }
+
+    /// Replaces what is in it the first time, and adds to that from then on. Keeps what was written
+    /// in memory, and writes all of it again: for results, which are few.
+    ///
+    /// # Errors
+    ///
+    /// [`LabError::Unwritable`].
+    pub fn extend(&mut self, more: &[u8]) -> Result<(), LabError> {
+        let written = match &mut self.place {
+            Place::Renamed(target) => {
+                self.content.extend_from_slice(more);
+                rename_over(target, &self.content)
+            }
+            Place::Itself(file) => write_itself(file, more, !self.started),
         };
-        written.map_err(|source| LabError::Unwritable { path: self.path, source })
+        self.started = true;
+        written.map_err(|source| LabError::Unwritable { path: self.path.clone(), source })
     }
 }
 
@@ -161,9 +179,9 @@ fn rename_over(target: &Path, content: &[u8]) -> io::Result<()> {
     })
 }
 
-fn write_itself(mut file: File, content: &[u8]) -> io::Result<()> {
+fn write_itself(file: &mut File, content: &[u8], empty: bool) -> io::Result<()> {
     // Devices and pipes have no length.
-    if file.metadata()?.is_file() {
+    if empty && file.metadata()?.is_file() {
         file.set_len(0)?;
     }
     file.write_all(content)?;
@@ -190,6 +208,21 @@ mod tests {
         assert_eq!(names(directory.path()), ["new"]);
         probe(directory.path()).expect("it takes files");
         assert_eq!(names(directory.path()), ["new"]);
+    }
+
+    #[test]
+    fn a_file_grows_from_nothing_or_from_what_replaces_the_old() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("rows");
+        fs::write(&path, "old content").expect("it can be written");
+        let mut file = OutFile::open(&path).expect("it can be written");
+        let read = || fs::read_to_string(&path).expect("it is there");
+        assert_eq!(read(), "old content");
+        file.extend(b"one\n").expect("it can be written");
+        assert_eq!(read(), "one\n");
+        file.extend(b"two\n").expect("it can be written");
+        assert_eq!(read(), "one\ntwo\n");
+        assert_eq!(names(directory.path()), ["rows"]);
     }
 
     #[test]

@@ -142,6 +142,24 @@ fn interrupted() -> (Option<i32>, String, String) {
 }
 
 #[test]
+fn a_bench_that_is_ended_leaves_no_empty_files() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let mut command = process::Command::new(assert_cmd::cargo::cargo_bin("zonal"));
+    command.args("bench hot-pair --subjects free-list --threads 1 --no-progress".split(' '));
+    command.args(["--duration", "300", "--out", "rows.json", "--csv", "rows.csv"]);
+    command.current_dir(directory.path()).stdout(Stdio::piped());
+    let mut child = command.spawn().expect("it starts");
+    // The line about the machine comes when the files are looked at and before the first sample.
+    let mut first = [0];
+    let out = child.stdout.as_mut().expect("a pipe");
+    std::io::Read::read_exact(out, &mut first).expect("a line");
+    child.kill().expect("it runs");
+    child.wait().expect("it ends");
+    let names: Vec<_> = std::fs::read_dir(directory.path()).expect("there").collect();
+    assert!(names.is_empty(), "{names:?}");
+}
+
+#[test]
 fn an_interrupted_bench_shows_what_it_has() {
     let (code, out, said) = interrupted();
     assert_eq!(code, Some(130), "{said}");
