@@ -60,7 +60,7 @@ const STEPS: u64 = 20_000;
 /// [`LabError::UnknownPreset`], [`LabError::Arena`] if the memory cannot be had, or what writing
 /// says.
 pub fn run(args: &InfoArgs, out: &mut dyn Write) -> Result<(), LabError> {
-    let is = |name: &str| args.preset.eq_ignore_ascii_case(name);
+    let is = |name: &str| preset::is_called(name, &args.preset);
     let report = Report { memory: args.memory, json: args.json, out };
     // Not one of the simulator's.
     if is(SplitZonesByCpu::NAME) {

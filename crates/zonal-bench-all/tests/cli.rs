@@ -117,6 +117,17 @@ fn unwritable_files_are_found_before_anything_runs() {
 }
 
 #[test]
+fn names_are_taken_in_any_case_by_presets_and_subjects_alike() {
+    for (option, row) in [("--subjects zonal", "Zonal"), ("--preset skip-merge", "SkipMerge")] {
+        let line = format!("bench hot-pair {option} --path shared --threads 1 --samples 1 --json");
+        let run = zonal(&line).assert().success();
+        let rows = objects(&run.get_output().stdout);
+        assert_eq!(rows.iter().map(|it| &it["subject"]).collect::<Vec<_>>(), [row], "{line}");
+    }
+    zonal("info --preset split-zones --memory 64M").assert().success();
+}
+
+#[test]
 fn json_has_the_fields_programs_rely_on() {
     let line = "bench hot-pair --subjects free-list --threads 1 --samples 3 --seed 9 --json";
     let run = zonal(line).assert().success();

@@ -43,10 +43,10 @@ pub struct BenchArgs {
     /// Allow more frames than the machine has memory; they are reserved, never touched
     #[arg(long, conflicts_with = "touch")]
     pub overcommit: bool,
-    /// Presets of zonal, separated by commas
+    /// Presets of zonal, separated by commas; in any case, with or without dashes
     #[arg(long, value_delimiter = ',', value_name = "NAME")]
     pub preset: Vec<String>,
-    /// Subjects (presets and peers), separated by commas; `all` for every one
+    /// Subjects (presets and peers), likewise; `all` for every one
     #[arg(long, value_delimiter = ',', value_name = "NAME")]
     pub subjects: Vec<String>,
     /// The path zonal's presets are reached by; a peer has the one it has

@@ -21,6 +21,7 @@ use crate::subject::Group;
 use crate::subjects::{self, Entry};
 use crate::workload::{TASK_FRAMES, Workload};
 use zonal_cli::error::LabError;
+use zonal_scenario::preset::is_called;
 
 /// Frames a subject may keep in caches, tables and rounding beyond what the workload holds.
 const SLACK: u64 = 32 << 20;
@@ -62,7 +63,8 @@ pub fn is_within(args: &BenchArgs, entries: &[Entry]) -> bool {
     let named: Vec<&String> = args.preset.iter().chain(&args.subjects).collect();
     let workloads = workloads(args);
     let has = |name: &&String| {
-        let mut alike = entries.iter().filter(|entry| entry.profile.name == **name).peekable();
+        let mut alike =
+            entries.iter().filter(|entry| is_called(entry.profile.name, name)).peekable();
         alike.peek().is_some() && alike.all(|entry| workloads.iter().all(|it| entry.has(*it)))
     };
     !named.is_empty() && named.iter().all(has)
@@ -90,9 +92,17 @@ pub fn plan(args: &BenchArgs, entries: &[Entry]) -> Result<Plan, LabError> {
         samples: args.samples,
         duration: args.duration,
     };
-    let named = args.preset.iter().chain(&args.subjects).filter(|name| *name != "all");
-    let named = named.cloned().collect();
-    Ok(Plan { cpus, runs: workloads.into_iter().map(run).collect(), named })
+    let runs = workloads.into_iter().map(run).collect();
+    Ok(Plan { cpus, runs, named: named(args, &subjects) })
+}
+
+/// What the names that the arguments give are called.
+fn named(args: &BenchArgs, chosen: &[Entry]) -> Vec<String> {
+    let given = || args.preset.iter().chain(&args.subjects);
+    let is_given = |name: &&str| given().any(|text| is_called(name, text));
+    let mut names: Vec<&str> = chosen.iter().map(|it| it.profile.name).filter(is_given).collect();
+    names.dedup();
+    names.into_iter().map(Into::into).collect()
 }
 
 fn workloads(args: &BenchArgs) -> Vec<Workload> {
@@ -167,13 +177,13 @@ pub fn choose(args: &BenchArgs, entries: &[Entry]) -> Result<Vec<Entry>, LabErro
     let is_preset = |entry: &Entry| entry.profile.group == Group::Zonal;
     let nothing_named = args.preset.is_empty() && args.subjects.is_empty();
     let chosen = entries.iter().filter(|entry| {
-        let names = |name: &String| name == entry.profile.name;
+        let names = |name: &String| is_called(entry.profile.name, name);
         let by_subject = args
             .subjects
             .iter()
-            .any(|name| names(name) || (name == "all" && subjects::in_all(entry, args.touch)));
+            .any(|name| names(name) || (is_all(name) && subjects::in_all(entry, args.touch)));
         let by_preset =
-            is_preset(entry) && args.preset.iter().any(|name| names(name) || name == "all");
+            is_preset(entry) && args.preset.iter().any(|name| names(name) || is_all(name));
         let by_default = nothing_named && subjects::in_all(entry, args.touch);
         let path = !is_preset(entry) || args.path.takes(entry.profile.path);
         path && (by_subject || by_preset || by_default)
@@ -190,12 +200,17 @@ pub fn choose(args: &BenchArgs, entries: &[Entry]) -> Result<Vec<Entry>, LabErro
     Ok(chosen)
 }
 
+fn is_all(name: &str) -> bool {
+    is_called("all", name)
+}
+
 /// Whether every name is known.
 fn check_names(args: &BenchArgs, known: &[(&str, Group)]) -> Result<(), LabError> {
     let is_known = |name: &str, preset: bool| {
-        let fits =
-            |(known, group): &(&str, Group)| *known == name && (!preset || *group == Group::Zonal);
-        name == "all" || known.iter().any(fits)
+        let fits = |(known, group): &(&str, Group)| {
+            is_called(known, name) && (!preset || *group == Group::Zonal)
+        };
+        is_all(name) || known.iter().any(fits)
     };
     if let Some(name) = args.preset.iter().find(|name| !is_known(name, true)) {
         let known = subjects::names(known, |group| group == Group::Zonal);
@@ -293,6 +308,9 @@ mod tests {
         assert!(!within(&["mixed", "--subjects", "free-list"]), "it has no such workload");
         assert!(!within(&["hot-pair", "--preset", "Linux416"]));
         assert!(check(&args(&["hot-pair", "--preset", "Linux416"])).is_ok());
+        assert!(within(&["hot-pair", "--subjects", "FREE_LIST,Null"]));
+        assert!(check(&args(&["hot-pair", "--preset", "linux416,skip-merge"])).is_ok());
+        assert!(check(&args(&["hot-pair", "--subjects", "zonal,MiMalloc,ALL"])).is_ok());
         let unknown = check(&args(&["hot-pair", "--preset", "mimalloc"]));
         assert!(matches!(unknown, Err(LabError::UnknownPreset { .. })));
     }

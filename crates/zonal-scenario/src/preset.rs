@@ -142,14 +142,27 @@ pub trait OnPreset {
     fn run<S: Sound>(self) -> Self::Output;
 }
 
-/// The preset of that name, in any case and with or without dashes: `SkipMerge`, `skip-merge`.
+/// Whether `text` names what is called `name`: in any case, and with or without dashes.
+///
+/// ```
+/// use zonal_scenario::preset::is_called;
+///
+/// assert!(is_called("SkipMerge", "skip-merge") && is_called("buddy_system_allocator", "BuddySystemAllocator"));
+/// assert!(!is_called("Cluster", "ClusterFree"));
+/// ```
+#[must_use]
+pub fn is_called(name: &str, text: &str) -> bool {
+    let plain = |name: &str| name.replace(['-', '_'], "").to_ascii_lowercase();
+    plain(name) == plain(text)
+}
+
+/// The preset [that `text` names](is_called): `SkipMerge`, `skip-merge`.
 ///
 /// # Errors
 ///
 /// A text with the names there are.
 pub fn preset_called(text: &str) -> Result<Preset, String> {
-    let plain = |name: &str| name.replace(['-', '_'], "").to_ascii_lowercase();
-    let found = Preset::ALL.into_iter().find(|preset| plain(preset.name()) == plain(text));
+    let found = Preset::ALL.into_iter().find(|preset| is_called(preset.name(), text));
     found.ok_or_else(|| {
         let known: Vec<_> = Preset::ALL.iter().map(|preset| preset.name()).collect();
         format!("no preset is called `{text}`; known presets: {}", known.join(", "))
