@@ -11,6 +11,7 @@
 
 use clap::Subcommand;
 use zonal_bench::args::BenchArgs;
+use zonal_bench::child;
 
 pub mod info;
 pub mod registry;
@@ -25,6 +26,9 @@ pub enum Command {
     Bench(BenchArgs),
     /// Run a workload and print its buddyinfo, pagetypeinfo, zoneinfo and vmstat
     Info(info::InfoArgs),
+    /// What a process for one peer does
+    #[command(name = child::ARGUMENT, hide = true)]
+    Case,
 }
 
 #[cfg(test)]

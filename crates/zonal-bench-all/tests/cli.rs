@@ -288,6 +288,75 @@ fn a_bench_without_a_row_leaves_no_files_and_changes_none() {
     assert!(lines(&csv)[1..].iter().all(|line| !line.starts_with("workload,")));
 }
 
+/// The processes that `parent` has started.
+#[cfg(feature = "peers")]
+fn children(parent: u32) -> Vec<u32> {
+    let entries = std::fs::read_dir("/proc").expect("Linux").filter_map(Result::ok);
+    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    let is_child = |pid: &u32| {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        // After the name, which may have anything in it: the state and the parent.
+        let after = stat.rsplit_once(')').and_then(|(_, rest)| rest.split_whitespace().nth(1));
+        after == Some(&*parent.to_string())
+    };
+    pids.filter(is_child).collect()
+}
+
+#[cfg(feature = "peers")]
+fn signal(name: &str, pid: u32) {
+    let mut kill = std::process::Command::new("kill");
+    assert!(kill.args([name, &pid.to_string()]).status().expect("it starts").success());
+}
+
+#[cfg(feature = "peers")]
+#[test]
+fn a_peer_that_dies_has_a_row_that_says_how_and_the_others_go_on() {
+    use std::process::Stdio;
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut command = std::process::Command::new(assert_cmd::cargo::cargo_bin("zonal-bench"));
+    let line = "bench hot-pair --subjects talc,free-list --threads 1 --duration 300 --json \
+                --no-progress --csv rows.csv";
+    command.args(line.split_whitespace()).current_dir(folder.path());
+    let bench = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
+    let peer = (0..500).find_map(|_| {
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        children(bench.id()).first().copied()
+    });
+    signal("-KILL", peer.expect("talc has a process"));
+    std::thread::sleep(std::time::Duration::from_secs(2));
+    signal("-INT", bench.id());
+    let output = bench.wait_with_output().expect("it ends");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(130), "{said}");
+    assert!(said.contains("talc on 1 thread(s) failed in hot-pair: its process died"), "{said}");
+    let rows = objects(&output.stdout);
+    let row = |name: &str| rows.iter().find(|row| row["subject"] == name).expect("a row");
+    assert_eq!(row("talc")["died"], "signal: 9 (SIGKILL)");
+    assert_eq!(row("talc")["ns_per_frame"], Value::Null);
+    assert!(row("free-list")["ns_per_frame"].is_number() && row("free-list")["died"].is_null());
+    let csv = lines(&folder.path().join("rows.csv"));
+    let dead = csv.iter().find(|line| line.contains("talc")).expect("a row");
+    assert!(csv[0].ends_with(",died") && dead.ends_with(",signal: 9 (SIGKILL)"), "{csv:?}");
+}
+
+#[cfg(feature = "peers")]
+#[test]
+fn under_a_limit_on_memory_one_peer_ends_and_the_others_go_on() {
+    // snmalloc reserves far more, and aborts if it cannot.
+    let script = "ulimit -c 0; ulimit -v 2000000; exec \"$0\" \"$@\"";
+    let line = "bench hot-pair --subjects snmalloc-rs,bitmap-allocator --threads 1 --samples 1 \
+                --json --no-progress";
+    let program = assert_cmd::cargo::cargo_bin("zonal-bench");
+    let mut command = Command::new("sh");
+    command.args(["-c", script]).arg(program).args(line.split_whitespace());
+    let run = command.assert().code(1).stderr(contains("no result for snmalloc-rs"));
+    let rows = objects(&run.get_output().stdout);
+    let row = |name: &str| rows.iter().find(|row| row["subject"] == name).expect("a row");
+    assert!(row("bitmap-allocator")["ns_per_frame"].is_number());
+    let how = row("snmalloc-rs")["died"].as_str().expect("it says how");
+    assert!(how.starts_with("signal: 6 (SIGABRT)"), "{how}");
+}
+
 /// The thin front tells a name that it has not compiled in from one that does not exist by a list.
 #[test]
 fn the_known_names_are_those_of_the_registry() {

@@ -79,11 +79,12 @@ pub fn run(args: &BenchArgs, entries: &[Entry], out: &mut dyn Write) -> Result<(
         rows += outcome.rows.len();
         let failed = |name: &str| outcome.absent.iter().any(|it| it.failed && it.subject == name);
         missing.retain(|name| failed(name) || !outcome.rows.iter().any(|row| row.subject == *name));
-        files.write(&outcome.rows)?;
+        let all = outcome.all();
+        files.write(&all)?;
         if json {
-            report::json_lines(&outcome.rows, out)?;
-        } else if !outcome.rows.is_empty() {
-            report::print(variant(run), run.touch, &outcome.rows, true, out)?;
+            report::json_lines(&all, out)?;
+        } else if !all.is_empty() {
+            report::print(variant(run), run.touch, &all, true, out)?;
             report::details(run.workload, &outcome.rows, out)?;
         }
         if interrupt::is_requested() {
@@ -107,7 +108,7 @@ pub fn first(args: &BenchArgs, entries: &[Entry], out: &mut dyn Write) -> Result
     writeln!(out, "{}", machine_line(&plan, args))?;
     for run in &plan.runs {
         let outcome = measure(run, &pool, &mut Shown::new(args.no_progress))?;
-        report::print(variant(run), false, &outcome.rows, false, out)?;
+        report::print(variant(run), false, &outcome.all(), false, out)?;
         writeln!(out)?;
         for sentence in headline::sentences(&outcome.rows) {
             writeln!(out, "{}", terminal::strong(&terminal::fold(&sentence)))?;

@@ -32,6 +32,7 @@ use std::time::Instant;
 
 use rtrb::{Consumer, Producer, RingBuffer};
 
+use crate::child::ChildError;
 use crate::figures::{Figures, LockWork};
 use crate::loops::{self, Halt, Step};
 use crate::machine::Usage;
@@ -124,6 +125,9 @@ pub enum CaseError {
     /// It panicked.
     #[error(transparent)]
     Panic(#[from] WorkerPanic),
+    /// Its process has no sample.
+    #[error(transparent)]
+    Child(#[from] ChildError),
 }
 
 /// A workload on a subject, ready to be sampled.

@@ -32,11 +32,12 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use crate::case::{Case, CaseError, Sample, Spec};
+use crate::child::{ChildError, Death};
 use crate::figures::Figures;
 use crate::options::Options;
 use crate::pool::Pool;
 use crate::stats::{self, Row};
-use crate::subject::Setup;
+use crate::subject::{Profile, Setup, SubjectError};
 use crate::subjects::Entry;
 use crate::workload::Workload;
 
@@ -99,8 +100,18 @@ pub struct Absence {
 pub struct Outcome {
     /// A row for each subject, thread count and distance.
     pub rows: Vec<Row>,
+    /// A row for each case whose process ended before the run.
+    pub dead: Vec<Row>,
     /// Who is missing.
     pub absent: Vec<Absence>,
+}
+
+impl Outcome {
+    /// All rows, those without numbers last.
+    #[must_use]
+    pub fn all(&self) -> Vec<Row> {
+        self.rows.iter().chain(&self.dead).cloned().collect()
+    }
 }
 
 /// Told how far a run is.
@@ -199,7 +210,7 @@ impl Run {
             let left = self.left(&cases, 0, Duration::ZERO);
             progress.step(start.elapsed(), left, &cases[at].label(self.workload));
             let begin = Instant::now();
-            calibrate(&mut cases[at], pool, self.workload, &mut outcome);
+            self.calibrate(&mut cases[at], pool, &mut outcome);
             cases[at].calibration = Some(begin.elapsed());
         }
         let sampling = Instant::now();
@@ -241,7 +252,7 @@ impl Run {
             let begin = Instant::now();
             match Arc::clone(&case.case).sample(pool, case.reps) {
                 Ok(sample) => case.samples.push(sample),
-                Err(error) => fail(case, &error, outcome),
+                Err(error) => self.fail(case, &error, outcome),
             }
             case.sampling += begin.elapsed();
         }
@@ -308,12 +319,13 @@ impl Run {
                         calibration: None,
                         sampling: Duration::ZERO,
                     }),
-                    Err(error) => outcome.absent.push(Absence {
-                        subject,
-                        threads: Some(threads),
-                        why: error.to_string(),
-                        failed: true,
-                    }),
+                    Err(error) => {
+                        if let SubjectError::Child(ChildError::Died(death)) = &error {
+                            outcome.dead.push(self.dead(&entry.profile, threads, options, death));
+                        }
+                        let (threads, why) = (Some(threads), error.to_string());
+                        outcome.absent.push(Absence { subject, threads, why, failed: true });
+                    }
                 }
             }
         }
@@ -329,12 +341,6 @@ impl Run {
             None => figures,
         };
         let row = |summary: &stats::Summary| Row {
-            workload: self.workload.name(),
-            variant: case.options.label(),
-            subject: profile.name,
-            group: profile.group,
-            path: profile.path,
-            threads: case.threads,
             distance: summary.distance,
             ns_per_frame: round(summary.ns.0),
             min: round(summary.ns.1),
@@ -343,52 +349,87 @@ impl Run {
             dropped: summary.dropped,
             disturbed: summary.disturbed,
             scattered: summary.scattered,
-            scaling: None,
-            unit: self.workload.unit(),
             round_trip_ns: summary.round_trip_ns.map(round),
             figures: counted(summary.figures),
             hold_frames: work.map(|work| work.holds),
+            ..self.row(profile, case.threads, case.options)
+        };
+        stats::summarise(&case.samples).iter().map(row).collect()
+    }
+
+    /// The row of a case whose process ended.
+    fn dead(&self, profile: &Profile, threads: usize, options: Options, death: &Death) -> Row {
+        Row { died: Some(death.to_string()), ..self.row(profile, threads, options) }
+    }
+
+    /// A row without numbers.
+    fn row(&self, profile: &Profile, threads: usize, options: Options) -> Row {
+        Row {
+            workload: self.workload.name(),
+            variant: options.label(),
+            subject: profile.name,
+            group: profile.group,
+            path: profile.path,
+            threads,
+            distance: None,
+            ns_per_frame: f64::NAN,
+            min: f64::NAN,
+            max: f64::NAN,
+            samples: 0,
+            dropped: 0,
+            disturbed: false,
+            scattered: false,
+            scaling: None,
+            unit: self.workload.unit(),
+            round_trip_ns: None,
+            figures: Figures::default(),
+            hold_frames: None,
             memory: self.memory,
             seed: self.seed,
             touch: self.touch && self.workload.touches(),
             note: profile.note,
-        };
-        stats::summarise(&case.samples).iter().map(row).collect()
+            died: None,
+        }
+    }
+
+    fn fail(&self, case: &mut Open, error: &CaseError, outcome: &mut Outcome) {
+        case.failed = true;
+        if let CaseError::Child(ChildError::Died(death)) = error {
+            let mut row = self.dead(&case.entry.profile, case.threads, case.options, death);
+            row.dropped = case.samples.len();
+            outcome.dead.push(row);
+        }
+        outcome.absent.push(case.absence(error.to_string()));
+    }
+
+    /// Finds the repetitions that fill a sample. Done twice: the first try warms caches and page
+    /// tables up and is too slow to go by.
+    fn calibrate(&self, case: &mut Open, pool: &Pool, outcome: &mut Outcome) {
+        case.reps = 1;
+        if self.workload == Workload::StressHighalloc {
+            // Every sample opens an arena of its own.
+            return;
+        }
+        for _ in 0..2 {
+            match Arc::clone(&case.case).sample(pool, case.reps) {
+                Ok(_) if self.workload.is_whole() => return,
+                Ok(sample) => {
+                    let rep = sample.wall().as_secs_f64() / case.reps as f64;
+                    let wanted = SAMPLE.as_secs_f64() / rep.max(1e-9);
+                    let least = match case.threads {
+                        1 => 1,
+                        _ if rep > LONG.as_secs_f64() => LEAST_LONG,
+                        _ => LEAST_TOGETHER,
+                    };
+                    case.reps = (wanted.ceil() as u64).clamp(least, MOST);
+                }
+                Err(error) => return self.fail(case, &error, outcome),
+            }
+        }
     }
 }
 
 /// To a thousandth: picoseconds are the last digits that can mean anything.
 fn round(ns: f64) -> f64 {
     (ns * 1000.0).round() / 1000.0
-}
-
-fn fail(case: &mut Open, error: &CaseError, outcome: &mut Outcome) {
-    case.failed = true;
-    outcome.absent.push(case.absence(error.to_string()));
-}
-
-/// Finds the repetitions that fill a sample. Done twice: the first try warms caches and page
-/// tables up and is too slow to go by.
-fn calibrate(case: &mut Open, pool: &Pool, workload: Workload, outcome: &mut Outcome) {
-    case.reps = 1;
-    if workload == Workload::StressHighalloc {
-        // Every sample opens an arena of its own.
-        return;
-    }
-    for _ in 0..2 {
-        match Arc::clone(&case.case).sample(pool, case.reps) {
-            Ok(_) if workload.is_whole() => return,
-            Ok(sample) => {
-                let rep = sample.wall().as_secs_f64() / case.reps as f64;
-                let wanted = SAMPLE.as_secs_f64() / rep.max(1e-9);
-                let least = match case.threads {
-                    1 => 1,
-                    _ if rep > LONG.as_secs_f64() => LEAST_LONG,
-                    _ => LEAST_TOGETHER,
-                };
-                case.reps = (wanted.ceil() as u64).clamp(least, MOST);
-            }
-            Err(error) => return fail(case, &error, outcome),
-        }
-    }
 }

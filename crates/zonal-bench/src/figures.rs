@@ -150,7 +150,7 @@ impl Figure {
 }
 
 /// The figures of a sample or a row.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Figures([Option<f64>; Figure::ALL.len()]);
 
 impl Figures {

@@ -86,6 +86,7 @@ mod tests {
             seed: 1,
             touch: false,
             note: "",
+            died: None,
         }
     }
 

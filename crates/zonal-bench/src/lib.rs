@@ -58,6 +58,11 @@
 //! repetitions; the subject `kernel-mmap` maps, touches and unmaps the same 128 MiB instead, which
 //! is what a process without an arena does.
 //!
+//! **Processes.** Peers run in processes of their own ([`child`]), one a case: one that ends, for
+//! instance because memory is refused to it, has a row that says so, and the others go on. They are
+//! sampled in turn with all others, on the same CPUs; the repetition before the clock starts warms up
+//! what the other processes displaced.
+//!
 //! **Peers** ([`subjects`]) are set up as their documentation shows and locked as it says; the
 //! lines under a table and the `note` of a JSON line say how. General-purpose allocators are
 //! called through `GlobalAlloc` without being installed, with page-aligned layouts.
@@ -70,6 +75,7 @@
 pub mod args;
 pub mod bench;
 pub mod case;
+pub mod child;
 pub mod engine;
 pub mod figures;
 pub mod headline;

@@ -105,7 +105,13 @@ pub fn json_lines(rows: &[Row], out: &mut dyn Write) -> io::Result<()> {
 }
 
 pub(crate) fn number(ns: f64) -> String {
-    if ns < 100.0 { format!("{ns:.2}") } else { format!("{ns:.0}") }
+    if ns.is_nan() {
+        String::new()
+    } else if ns < 100.0 {
+        format!("{ns:.2}")
+    } else {
+        format!("{ns:.0}")
+    }
 }
 
 /// What names a subject in a table: presets of zonal have two paths, others have the one they have.
@@ -114,6 +120,11 @@ pub(crate) fn name(row: &Row) -> String {
         Group::Zonal => format!("{} {}", row.subject, row.path),
         Group::Peer | Group::Reference => row.subject.to_owned(),
     }
+}
+
+fn range(row: &Row) -> String {
+    let is_empty = row.died.is_some();
+    if is_empty { String::new() } else { format!("{}–{}", number(row.min), number(row.max)) }
 }
 
 /// The threads of a row, and how far their CPUs are apart.
@@ -151,7 +162,7 @@ pub fn table(rows: &[Row], figures: bool) -> Table {
             threads(row),
             row.variant.clone().unwrap_or_default(),
             number(row.ns_per_frame),
-            format!("{}–{}", number(row.min), number(row.max)),
+            range(row),
             row.scaling.map_or(String::new(), |scaling| format!("{scaling:.2}")),
             format!("{}/{}", row.samples, row.samples + row.dropped),
             row.mark().to_owned(),
@@ -190,6 +201,12 @@ pub fn print(
         if !told.contains(&(row.subject, row.note)) {
             told.push((row.subject, row.note));
             writeln!(out, "{}", terminal::fold(&format!("  {}: {}", row.subject, row.note)))?;
+        }
+    }
+    for row in rows {
+        if let Some(how) = &row.died {
+            let died = format!("died: {} on {} thread(s): {how}", name(row), row.threads);
+            writeln!(out, "{}", terminal::warning(&terminal::fold(&died)))?;
         }
     }
     let marks = [

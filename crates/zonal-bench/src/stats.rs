@@ -147,6 +147,8 @@ pub struct Row {
     pub touch: bool,
     /// How the subject is made safe for several threads.
     pub note: &'static str,
+    /// How its process ended, if it did before the run: then it has no numbers.
+    pub died: Option<String>,
 }
 
 impl Row {
@@ -154,13 +156,14 @@ impl Row {
     /// CPUs to themselves and do not contradict each other.
     #[must_use]
     pub fn is_sound(&self) -> bool {
-        self.samples >= FEW && !self.disturbed && !self.scattered
+        self.died.is_none() && self.samples >= FEW && !self.disturbed && !self.scattered
     }
 
     /// What is wrong with it, in a word.
     #[must_use]
     pub fn mark(&self) -> &'static str {
         match (self.disturbed, self.scattered) {
+            _ if self.died.is_some() => "died",
             (true, _) => "disturbed",
             (false, true) => "scattered",
             (false, false) if self.samples < FEW => "few",
@@ -171,15 +174,17 @@ impl Row {
 
 impl Serialize for Row {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut row = serializer.serialize_struct("Row", 21 + Figure::ALL.len())?;
+        let mut row = serializer.serialize_struct("Row", 22 + Figure::ALL.len())?;
         row.serialize_field("workload", self.workload)?;
         row.serialize_field("subject", self.subject)?;
         row.serialize_field("path", &self.path)?;
         row.serialize_field("threads", &self.threads)?;
         row.serialize_field("distance", &self.distance)?;
-        row.serialize_field("ns_per_frame", &self.ns_per_frame)?;
-        row.serialize_field("min", &self.min)?;
-        row.serialize_field("max", &self.max)?;
+        // CSV has a text for what is no number, and JSON has not.
+        let number = |value: f64| value.is_finite().then_some(value);
+        row.serialize_field("ns_per_frame", &number(self.ns_per_frame))?;
+        row.serialize_field("min", &number(self.min))?;
+        row.serialize_field("max", &number(self.max))?;
         row.serialize_field("samples", &self.samples)?;
         row.serialize_field("dropped", &self.dropped)?;
         row.serialize_field("disturbed", &self.disturbed)?;
@@ -195,6 +200,7 @@ impl Serialize for Row {
         row.serialize_field("touch", &self.touch)?;
         row.serialize_field("scattered", &self.scattered)?;
         row.serialize_field("note", self.note)?;
+        row.serialize_field("died", &self.died)?;
         row.end()
     }
 }

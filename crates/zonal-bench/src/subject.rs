@@ -22,6 +22,7 @@ use core::fmt;
 
 use zonal::MigrateType;
 
+use crate::child::ChildError;
 use crate::figures::LockWork;
 
 /// Bytes in a frame.
@@ -118,6 +119,9 @@ pub enum SubjectError {
     /// It failed to initialise; the text is its own.
     #[error("failed to initialise: {0}")]
     Init(String),
+    /// Its process has no case of it.
+    #[error(transparent)]
+    Child(#[from] ChildError),
 }
 
 /// An allocator under measurement.

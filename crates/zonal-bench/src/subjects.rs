@@ -10,6 +10,7 @@
 use std::sync::Arc;
 
 use crate::case::{self, Case, Spec};
+use crate::child;
 use crate::options::Options;
 use crate::program::Programs;
 use crate::subject::{Group, Profile, Subject, SubjectError};
@@ -31,6 +32,7 @@ pub struct Entry {
     pub profile: Profile,
     open: Opener,
     has: fn(Workload) -> bool,
+    apart: bool,
 }
 
 impl Entry {
@@ -44,7 +46,19 @@ impl Entry {
     /// workloads are those of `P`.
     #[must_use]
     pub fn with<P: Programs>(profile: Profile, open: Opener) -> Self {
-        Self { profile, open, has: P::has }
+        Self { profile, open, has: P::has, apart: false }
+    }
+
+    /// The same subject, opened in a process of its own: see [`child`].
+    #[must_use]
+    pub const fn apart(self) -> Self {
+        Self { apart: true, ..self }
+    }
+
+    /// Whether it is opened in a process of its own.
+    #[must_use]
+    pub const fn is_apart(&self) -> bool {
+        self.apart
     }
 
     /// Whether `workload` is compiled for it.
@@ -59,7 +73,7 @@ impl Entry {
     ///
     /// What the subject says.
     pub fn open(&self, spec: &Spec) -> Result<Arc<dyn Case>, SubjectError> {
-        (self.open)(spec)
+        if self.apart { child::open(&self.profile, spec) } else { (self.open)(spec) }
     }
 
     /// Why this subject has no part in `workload`, if it has none.

@@ -4,6 +4,7 @@ use std::ffi::OsString;
 
 use clap::{Args, Parser, Subcommand};
 use zonal_bench::args::BenchArgs;
+use zonal_bench::child;
 
 /// Page-frame allocators, measured side by side on real threads and simulated machines.
 ///
@@ -39,6 +40,9 @@ pub(crate) enum Command {
     /// Measure this machine and write a machine file for the simulator
     #[command(disable_help_flag = true)]
     Calibrate(Rest),
+    /// What a process for one peer does
+    #[command(name = child::ARGUMENT, hide = true)]
+    Case,
     /// Print this message or the help of a command
     Help {
         /// The command

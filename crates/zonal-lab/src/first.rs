@@ -4,11 +4,11 @@ use std::io::Write;
 
 use zonal::preset::Zonal;
 use zonal_bench::args::{BenchArgs, PathArg};
-use zonal_bench::bench;
 use zonal_bench::program::Quick;
 use zonal_bench::subjects::zonal::{Owned, Preset, Shared};
 use zonal_bench::subjects::{self, Entry};
 use zonal_bench::workload::{Workload, highalloc};
+use zonal_bench::{bench, child};
 use zonal_cli::error::LabError;
 
 /// The peers that a newcomer sees zonal beside: the fastest two on one thread, and the one that
@@ -63,7 +63,7 @@ fn args() -> BenchArgs {
 ///
 /// [`LabError`].
 pub(crate) fn run(out: &mut dyn Write) -> Result<(), LabError> {
-    bench::first(&args(), &entries(), out)?;
+    bench::first(&args(), &child::peers(entries()), out)?;
     let zonal = program();
     writeln!(out, "\nNext:")?;
     for (line, what) in NEXT {

@@ -21,7 +21,7 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser};
 use zonal_bench::args::BenchArgs;
-use zonal_bench::{bench, plan};
+use zonal_bench::{bench, child, plan};
 use zonal_cli::command::finish;
 use zonal_cli::error::LabError;
 use zonal_cli::interrupt;
@@ -53,6 +53,7 @@ fn main() -> ExitCode {
         Some(Command::Help { command: Some(command) }) => {
             elsewhere(&command, &[(&command).into(), "--help".into()])
         }
+        Some(Command::Case) => finish(child::serve(&first::entries(), &mut out), &mut out),
         Some(Command::Info(_)) => elsewhere("info", &line),
         Some(Command::Sim(_)) => elsewhere("sim", &line),
         Some(Command::Record(_)) => elsewhere("record", &line),
@@ -68,7 +69,7 @@ fn own_bench(args: &BenchArgs, out: &mut dyn io::Write) -> Option<ExitCode> {
     if let Err(error) = plan::check(args) {
         return Some(finish(Err::<(), _>(error), out));
     }
-    let entries = first::entries();
+    let entries = child::peers(first::entries());
     plan::is_within(args, &entries).then(|| {
         interrupt::watch();
         finish(bench::run(args, &entries, out), out)
