@@ -367,3 +367,16 @@ fn the_known_names_are_those_of_the_registry() {
         assert_eq!(names, zonal_bench::subjects::KNOWN);
     }
 }
+
+#[test]
+fn help_that_cannot_be_printed_is_a_failure() {
+    for line in ["--help", "--version", "bench --help"] {
+        let full = std::fs::File::options().write(true).open("/dev/full").expect("Linux");
+        let program = assert_cmd::cargo::cargo_bin("zonal-bench");
+        let mut command = std::process::Command::new(program);
+        let run = command.args(line.split(' ')).stdout(full).output().expect("it starts");
+        let said = String::from_utf8_lossy(&run.stderr).into_owned();
+        assert_eq!(run.status.code(), Some(1), "{line}: {said}");
+        assert!(said.contains("cannot print the results"), "{line}: {said}");
+    }
+}

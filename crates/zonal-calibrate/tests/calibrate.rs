@@ -141,3 +141,16 @@ fn bad_arguments_are_refused_before_anything_is_measured() {
     refused(&["--out", "/nonexistent/box.toml"], "cannot write /nonexistent/box.toml");
     refused(&["--force", "--out", "/"], "cannot write /");
 }
+
+#[test]
+fn help_that_cannot_be_printed_is_a_failure() {
+    for line in ["--help", "--version", "calibrate --help"] {
+        let full = std::fs::File::options().write(true).open("/dev/full").expect("Linux");
+        let program = assert_cmd::cargo::cargo_bin("zonal-calibrate");
+        let mut command = std::process::Command::new(program);
+        let run = command.args(line.split(' ')).stdout(full).output().expect("it starts");
+        let said = String::from_utf8_lossy(&run.stderr).into_owned();
+        assert_eq!(run.status.code(), Some(1), "{line}: {said}");
+        assert!(said.contains("cannot print the results"), "{line}: {said}");
+    }
+}

@@ -18,6 +18,7 @@
 //! assert_eq!(finish(Err(LabError::ZeroThreads), &mut Vec::new()), ExitCode::from(2));
 //! ```
 
+use std::ffi::OsString;
 use std::io::{self, ErrorKind, Write};
 use std::process::ExitCode;
 
@@ -35,12 +36,56 @@ pub struct Cli<C: Subcommand> {
     pub command: C,
 }
 
+/// The arguments of this process.
+///
+/// # Errors
+///
+/// The exit code where there is nothing to run: help or the version was asked for and is printed,
+/// or could not be; or the arguments are wrong, which is said on stderr.
+pub fn parse<C: Parser>() -> Result<C, ExitCode> {
+    parse_from(std::env::args_os())
+}
+
+/// As [`parse`], of other arguments, the first of which is the program.
+///
+/// ```
+/// use std::process::ExitCode;
+/// use zonal_cli::command::parse_from;
+///
+/// #[derive(clap::Parser)]
+/// struct Line {
+///     number: u32,
+/// }
+/// assert!(parse_from::<Line>(["zonal", "7"]).is_ok_and(|line| line.number == 7));
+/// assert_eq!(parse_from::<Line>(["zonal", "seven"]).err(), Some(ExitCode::from(2)));
+/// assert_eq!(parse_from::<Line>(["zonal", "--help"]).err(), Some(ExitCode::SUCCESS));
+/// ```
+///
+/// # Errors
+///
+/// As [`parse`].
+pub fn parse_from<C: Parser>(
+    line: impl IntoIterator<Item = impl Into<OsString> + Clone>,
+) -> Result<C, ExitCode> {
+    C::try_parse_from(line).map_err(|said| {
+        let printed = said.print().and_then(|()| io::stdout().flush());
+        match printed {
+            _ if said.use_stderr() => ExitCode::from(2),
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => failed(&LabError::Print(error)),
+        }
+    })
+}
+
 /// Reads the command line, watches Ctrl-C, lets `run` do what was asked for and [finishes](finish).
 #[must_use]
 pub fn start<C: Subcommand, E: Failure>(
     run: impl FnOnce(&C, &mut dyn Write) -> Result<(), E>,
 ) -> ExitCode {
-    let Cli { command } = Cli::<C>::parse();
+    let Cli { command } = match parse::<Cli<C>>() {
+        Ok(line) => line,
+        Err(code) => return code,
+    };
     interrupt::watch();
     let mut out = io::stdout().lock();
     let result = run(&command, &mut out);

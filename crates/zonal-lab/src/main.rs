@@ -19,10 +19,10 @@ use std::ffi::OsString;
 use std::io;
 use std::process::ExitCode;
 
-use clap::{CommandFactory, Parser};
+use clap::CommandFactory;
 use zonal_bench::args::BenchArgs;
 use zonal_bench::{bench, child, plan};
-use zonal_cli::command::finish;
+use zonal_cli::command::{finish, parse, parse_from};
 use zonal_cli::error::LabError;
 use zonal_cli::interrupt;
 
@@ -34,7 +34,11 @@ fn main() -> ExitCode {
     let elsewhere = |command: &str, line: &[OsString]| {
         finish(Err::<(), _>(part::take_over(command, line)), &mut io::sink())
     };
-    match Cli::parse().command {
+    let cli = match parse::<Cli>() {
+        Ok(cli) => cli,
+        Err(code) => return code,
+    };
+    match cli.command {
         None => {
             interrupt::watch();
             finish(first::run(&mut out), &mut out)
@@ -47,8 +51,7 @@ fn main() -> ExitCode {
             finish(Cli::command().print_long_help().map_err(LabError::Print), &mut out)
         }
         Some(Command::Help { command: Some(command) }) if command == "bench" => {
-            Cli::parse_from(["zonal", "bench", "--help"]);
-            ExitCode::SUCCESS
+            parse_from::<Cli>(["zonal", "bench", "--help"]).err().unwrap_or(ExitCode::SUCCESS)
         }
         Some(Command::Help { command: Some(command) }) => {
             elsewhere(&command, &[(&command).into(), "--help".into()])

@@ -64,6 +64,27 @@ fn the_help_names_every_command() {
     zonal("help bench").assert().success().stdout(contains("--subjects"));
 }
 
+/// Of a program whose output goes nowhere: its exit code and what it says of that.
+fn unprinted(program: &Path, line: &str) -> (Option<i32>, String) {
+    let full = std::fs::File::options().write(true).open("/dev/full").expect("Linux");
+    let mut command = process::Command::new(program);
+    let output = command.args(line.split_whitespace()).stdout(full).output().expect("it starts");
+    (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+}
+
+#[test]
+fn help_that_cannot_be_printed_is_a_failure() {
+    let zonal = assert_cmd::cargo::cargo_bin("zonal");
+    for line in ["--help", "--version", "help", "help bench", "bench --help"] {
+        let (code, said) = unprinted(&zonal, line);
+        assert_eq!(code, Some(1), "{line}: {said}");
+        assert!(said.contains("cannot print the results: No space left"), "{line}: {said}");
+    }
+    let (code, said) = unprinted(&zonal, "bench nonsense");
+    assert_eq!(code, Some(2), "{said}");
+    assert!(said.contains("nonsense"), "{said}");
+}
+
 #[test]
 fn what_is_compiled_in_is_measured_here() {
     let line =

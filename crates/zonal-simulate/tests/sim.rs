@@ -227,3 +227,16 @@ fn a_row_says_where_it_is_from() {
     assert_eq!(row["version"], env!("CARGO_PKG_VERSION"));
     assert!(row.as_object().is_some_and(|row| row.contains_key("commit")), "{row}");
 }
+
+#[test]
+fn help_that_cannot_be_printed_is_a_failure() {
+    for line in ["--help", "--version", "sim --help"] {
+        let full = std::fs::File::options().write(true).open("/dev/full").expect("Linux");
+        let program = assert_cmd::cargo::cargo_bin("zonal-simulate");
+        let mut command = std::process::Command::new(program);
+        let run = command.args(line.split(' ')).stdout(full).output().expect("it starts");
+        let said = String::from_utf8_lossy(&run.stderr).into_owned();
+        assert_eq!(run.status.code(), Some(1), "{line}: {said}");
+        assert!(said.contains("cannot print the results"), "{line}: {said}");
+    }
+}

@@ -137,3 +137,16 @@ fn there_is_no_chart_of_published_numbers_alone() {
     assert!(charts.join("bulk-frees.svg").exists());
     assert!(!charts.join("parallel-free.svg").exists());
 }
+
+#[test]
+fn help_that_cannot_be_printed_is_a_failure() {
+    for line in ["--help", "--version", "reproduce --help"] {
+        let full = std::fs::File::options().write(true).open("/dev/full").expect("Linux");
+        let program = assert_cmd::cargo::cargo_bin("zonal-reproduce");
+        let mut command = std::process::Command::new(program);
+        let run = command.args(line.split(' ')).stdout(full).output().expect("it starts");
+        let said = String::from_utf8_lossy(&run.stderr).into_owned();
+        assert_eq!(run.status.code(), Some(1), "{line}: {said}");
+        assert!(said.contains("cannot print the results"), "{line}: {said}");
+    }
+}
