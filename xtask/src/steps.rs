@@ -161,8 +161,9 @@ fn models(shell: &Shell, cfg: &str, package: &str, tests: &str) -> Result<()> {
 fn seconds_of(target: &str) -> u32 {
     match target {
         // A line is read in microseconds, a sequence of commands in milliseconds.
-        "trace" => 5,
-        _ => 20,
+        "trace" => 3,
+        "online" => 6,
+        _ => 10,
     }
 }
 
