@@ -160,10 +160,10 @@ fn models(shell: &Shell, cfg: &str, package: &str, tests: &str) -> Result<()> {
 /// How long a target is fuzzed: what it can find in little time it finds in this.
 fn seconds_of(target: &str) -> u32 {
     match target {
-        // A line is read in microseconds, a sequence of commands in milliseconds.
-        "trace" => 3,
+        // A text is read in microseconds, a sequence of commands in milliseconds.
+        "machine" | "trace" => 3,
         "online" => 6,
-        _ => 10,
+        _ => 8,
     }
 }
 
