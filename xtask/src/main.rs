@@ -8,12 +8,14 @@ mod no_std;
 mod package;
 mod paths;
 mod rooms;
+mod sanitize;
 mod steps;
 mod tools;
 mod walk_cost;
 
 use anyhow::{Context, Result};
 use clap::{Parser, Subcommand, ValueEnum};
+use sanitize::Sanitizer;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -48,6 +50,11 @@ enum Command {
         #[arg(long)]
         json: bool,
     },
+    /// The tests of zonal-host under a sanitizer of the compiler.
+    Sanitize {
+        /// Which.
+        sanitizer: Sanitizer,
+    },
     #[command(flatten)]
     Step(Step),
 }
@@ -73,6 +80,7 @@ fn run(Args { command, bless, root: sources }: Args) -> Result<()> {
         _ if bless => anyhow::bail!("--bless goes with `golden` only"),
         Command::Preflight { skip } => preflight(&shell, &skip),
         Command::WalkCost { json } => walk_cost::run(&shell, json),
+        Command::Sanitize { sanitizer } => sanitize::run(&shell, sanitizer),
         Command::Step(step) => step.run(&shell),
     }
 }
