@@ -56,8 +56,10 @@ fn parallel_free_runs_for_everybody_and_counts_lock_holds_of_presets() {
             let holds = row["hold_frames"].as_array().expect("an array");
             assert_eq!(holds.len(), 13);
             let held: f64 = holds.iter().filter_map(Value::as_f64).sum();
-            assert!(held > 0.0, "memory was filled from the zone: {row}");
-            assert!(number(row, "hold_frames_max") > 0.0, "{row}");
+            // A map is filled from without the zone lock.
+            let locks = row["subject"] != "Zonal";
+            assert_eq!(held > 0.0, locks, "memory was filled from the zone: {row}");
+            assert_eq!(number(row, "hold_frames_max") > 0.0, locks, "{row}");
         }
     }
     for peer in ["free-list", "null"] {

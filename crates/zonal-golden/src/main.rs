@@ -33,7 +33,7 @@ mod work;
 use std::error::Error;
 use std::process::ExitCode;
 use work::{CASES, Case};
-use zonal::preset::Zonal;
+use zonal::preset::ZonalDepot;
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -44,7 +44,7 @@ fn main() -> ExitCode {
             Ok(())
         }
         ["lines"] => lines(),
-        ["stacks"] => stacks::run::<Zonal>(),
+        ["stacks"] => stacks::run::<ZonalDepot>(),
         [name, iterations] => run(name, iterations),
         _ => Err("usage: zonal-golden list | lines | stacks | CASE ITERATIONS".into()),
     };

@@ -54,6 +54,16 @@ fn table<T>(
     Ok(table)
 }
 
+/// Words by which the words of free memory may begin later, at a cache line: a line of a map is one.
+const SPARE: usize = 7;
+
+/// All words but [`SPARE`] of them, from a cache line on where words are as small as they may be.
+fn from_a_line<W>(words: &[W]) -> &[W] {
+    let skipped = words.as_ptr().align_offset(64);
+    let skipped = if skipped <= SPARE { skipped } else { 0 };
+    &words[skipped..skipped + words.len() - SPARE]
+}
+
 impl<P: Platform, S: Policy> HeapTables<P, S> {
     /// Tables of the sizes that `plan` needs. O(frames).
     ///
@@ -63,7 +73,7 @@ impl<P: Platform, S: Policy> HeapTables<P, S> {
         let size = TableSize::of::<S>(plan);
         let words = |what, count| table(what, count, || P::Word::new(0));
         let [first, second, third] = size.free;
-        let free = |count| words("words of free memory", count);
+        let free = |count| words("words of free memory", count + SPARE as u64);
         Ok(Self {
             states: table("state bytes", size.frames, || P::Byte::new(0))?,
             pageblocks: words("pageblock words", size.pageblocks)?,
@@ -84,7 +94,7 @@ impl<P: Platform, S: Policy> HeapTables<P, S> {
         Storage {
             states: &self.states,
             pageblocks: &self.pageblocks,
-            free: FreeWords([first, second, third]),
+            free: FreeWords([first, second, third].map(|words| from_a_line(words))),
             cluster_links: &self.cluster_links,
             clusters: &self.clusters,
             zones: &mut self.zones,

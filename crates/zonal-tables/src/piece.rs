@@ -29,8 +29,16 @@ impl core::error::Error for PieceTooSmall {}
 
 /// Bytes of a table, with what aligning its start may cost.
 const fn room<T>(elements: u64) -> u64 {
-    elements.saturating_mul(size_of::<T>() as u64).saturating_add(align_of::<T>() as u64)
+    let bytes = elements.saturating_mul(size_of::<T>() as u64);
+    bytes.saturating_add(alignment::<T>() as u64)
 }
+
+/// Words begin at a cache line: a line of a map of free memory is one.
+const fn alignment<T>() -> usize {
+    if size_of::<T>() == size_of::<AtomicU64>() { CACHE_LINE } else { align_of::<T>() }
+}
+
+const CACHE_LINE: usize = 64;
 
 /// How many bytes a piece needs for the tables of `plan`, whatever its alignment. O(1).
 #[must_use]
@@ -117,12 +125,14 @@ impl<'m> Rest<'m> {
     fn table<T>(&mut self, elements: u64, mut make: impl FnMut() -> T) -> &'m mut [T] {
         let rest = core::mem::take(&mut self.0);
         let elements = elements as usize;
-        let skipped = rest.as_ptr().align_offset(align_of::<T>());
+        let skipped = rest.as_ptr().align_offset(alignment::<T>());
         let (_, rest) = rest.split_at_mut(skipped);
         let (own, rest) = rest.split_at_mut(elements * size_of::<T>());
         self.0 = rest;
         let table = own.as_mut_ptr().cast::<MaybeUninit<T>>();
-        // SAFETY: `own` is exclusively borrowed for 'm, is aligned for `T` (it was cut there), and
+        // SAFETY: `own` is exclusively borrowed for 'm, is aligned for `T` (it was cut at a multiple
+        // of its alignment: where that of a cache line is asked for, `T` has the size of a word and so
+        // no larger alignment than that), and
         // has the bytes of `elements` values; `MaybeUninit` needs no initialisation.
         let table = unsafe { core::slice::from_raw_parts_mut(table, elements) };
         table.iter_mut().for_each(|slot| {

@@ -250,6 +250,14 @@ pub fn check_counts(snapshot: &Snapshot, model: &Model<'_>) -> Checked {
                 ),
             );
         }
+        let uncounted = info.counted_free.abs_diff(free);
+        if uncounted > 64 * snapshot.caches.len() as u64 {
+            let counted = info.counted_free;
+            return broken(
+                "I-2",
+                format!("zone {zone}'s watermarks see {counted} free, not {free}"),
+            );
+        }
         if info.blocks != blocks {
             return broken("I-2", format!("zone {zone} counts blocks it does not have"));
         }

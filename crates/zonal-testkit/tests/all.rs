@@ -17,8 +17,7 @@ macro_rules! with_presets_of_one_zone {
             // A module `zonal` would hide the crate.
             default_preset: zonal::preset::Zonal;
             tiny_zonal: zonal_testkit::preset::TinyZonal;
-            zonal_map: zonal::preset::ZonalMap;
-            tiny_map: zonal_testkit::preset::TinyMap;
+            tiny_depot: zonal_testkit::preset::TinyDepot;
             $($more)*
         }
     };
@@ -32,7 +31,6 @@ macro_rules! with_presets {
             split_zones: zonal::preset::SplitZones;
             split_zones_by_cpu: zonal::preset::SplitZonesByCpu;
             tiny_split: zonal_testkit::preset::TinySplit;
-            tiny_map_split: zonal_testkit::preset::TinyMapSplit;
         }
     };
 }

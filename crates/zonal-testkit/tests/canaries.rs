@@ -20,7 +20,7 @@ use zonal_testkit::checkers::{
 use zonal_testkit::command::{Ask, Command};
 use zonal_testkit::host::TestHost;
 use zonal_testkit::model::Model;
-use zonal_testkit::preset::TinyZonal;
+use zonal_testkit::preset::TinyDepot;
 use zonal_testkit::probe::{Cells, Mutexes, Probe};
 use zonal_testkit::runner::{Runner, run_commands, run_with_rules};
 use zonal_testkit::shape::{Shape, order};
@@ -38,7 +38,7 @@ fn moment(f: impl FnOnce(Snapshot, Model<'_>)) {
         Command::Alloc(Ask { order: 1, ..Ask::FRAME }),
         Command::Free { nth: 7 },
     ];
-    with_world::<Probe<Cells>, TinyZonal, _>(Shape::Blocks3, |world| {
+    with_world::<Probe<Cells>, TinyDepot, _>(Shape::Blocks3, |world| {
         let mut runner = Runner::new(world, Rules::STRICT);
         for command in &commands {
             runner.step(command).unwrap();
@@ -192,7 +192,7 @@ fn a_reserve_of_another_size() {
 /// What an allocation may not return.
 #[test]
 fn a_bad_answer_to_an_allocation() {
-    let plan = Shape::Low.plan::<TinyZonal>();
+    let plan = Shape::Low.plan::<TinyDepot>();
     let mut model = Model::new(&plan);
     model.insert(Pfn::new(0x200), order(3));
     let check = |request: Request, pfn| {
@@ -212,7 +212,7 @@ fn a_bad_answer_to_an_allocation() {
         Err("I-3"),
         "another node"
     );
-    let cma = Shape::Cma.plan::<TinyZonal>();
+    let cma = Shape::Cma.plan::<TinyDepot>();
     let model = Model::new(&cma);
     let (of_cma, local) = (Pfn::new(0x1100), NodeId(0));
     let movable = Request::frame().migrate(MigrateType::Movable);
@@ -252,7 +252,7 @@ fn a_refusal_without_need() {
 #[test]
 fn a_callback_under_a_lock() {
     type P = Probe<Cells>;
-    with_world::<P, TinyZonal, _>(Shape::Flat, |world| {
+    with_world::<P, TinyDepot, _>(Shape::Flat, |world| {
         let host = world.allocator.platform();
         let (zone_lock, other) = (<P as Platform>::Lock::new(0), <P as Platform>::Lock::new(0));
         let slot = <<P as Platform>::Slot<u8> as Slot<u8>>::new(0);
@@ -282,7 +282,7 @@ fn a_callback_under_a_lock() {
 macro_rules! broken_preset {
     ($name:ident, $merge:ty, $walk:ty) => {
         zonal::preset! {
-            $name = stringify!($name), over TinyZonal {
+            $name = stringify!($name), over TinyDepot {
                 Free = BuddyLists<$merge>,
                 Walk = $walk,
             }
@@ -368,7 +368,7 @@ fn broken_policies_are_found() {
     run(Shape::Flat, &FILL_AND_FREE).expect_err("found, by whichever checker comes first");
     let run = run_commands::<Probe<Cells>, OneZone>;
     assert_eq!(run(Shape::TwoNodes, &FILL_AND_FREE).unwrap_err().violation.rule, "I-6");
-    let run = run_commands::<Probe<Cells>, TinyZonal>;
+    let run = run_commands::<Probe<Cells>, TinyDepot>;
     for shape in Shape::ALL {
         run(shape, &FILL_AND_FREE).expect("the same on a preset that is not broken");
     }

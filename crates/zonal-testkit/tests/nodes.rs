@@ -9,7 +9,7 @@ use zonal::{
     CpuId, MigrateType, NodeId, NodeMask, NodePolicy, Order, Pfn, Request, ZoneId, ZoneType,
 };
 use zonal_testkit::host::TestHost;
-use zonal_testkit::preset::TinyZonal;
+use zonal_testkit::preset::TinyDepot;
 use zonal_testkit::probe::{Cells, Probe};
 use zonal_testkit::shape::{Shape, order, plan};
 use zonal_testkit::world::{World, with_plan, with_world};
@@ -146,8 +146,8 @@ fn frees_go_home<S: Policy>() {
 #[test]
 fn a_shard_comes_before_the_node_next_door() {
     let shape = Shape::TwoNodes;
-    let plan = plan::<TinyZonal>(&shape.regions(), Config { cpus: 4, ..shape.config() });
-    with_plan::<Probe<Cells>, TinyZonal, _>(shape, &plan, |world| {
+    let plan = plan::<TinyDepot>(&shape.regions(), Config { cpus: 4, ..shape.config() });
+    with_plan::<Probe<Cells>, TinyDepot, _>(shape, &plan, |world| {
         let (allocator, zone) = (&world.allocator, ZoneId(0));
         let request = Request::frame().migrate(MigrateType::Movable);
         allocator.platform().switch_cpu(CpuId(2));

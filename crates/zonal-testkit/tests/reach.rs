@@ -5,11 +5,11 @@ use proptest::test_runner::TestRunner;
 use zonal::inspect::Place;
 use zonal::policy::FreeMemory;
 use zonal::policy::Policy;
-use zonal::preset::{Cluster, ClusterFree, Linux416, SkipMerge, Zonal};
+use zonal::preset::{Cluster, ClusterFree, Linux416, SkipMerge, ZonalDepot};
 use zonal::{MigrateType, Order};
 use zonal_testkit::checkers::Rules;
 use zonal_testkit::command::{Command, commands, from_bytes};
-use zonal_testkit::preset::TinyZonal;
+use zonal_testkit::preset::{TinyDepot, TinyZonal};
 use zonal_testkit::probe::{Cells, Probe};
 use zonal_testkit::runner::Runner;
 use zonal_testkit::shape::Shape;
@@ -122,8 +122,9 @@ fn decoded<S: Policy>() -> Reached {
 #[test]
 fn generated_commands_go_everywhere() {
     check(&generated::<Linux416>(), false);
-    check(&generated::<TinyZonal>(), true);
-    check(&generated::<Zonal>(), true);
+    check(&generated::<TinyZonal>(), false);
+    check(&generated::<TinyDepot>(), true);
+    check(&generated::<ZonalDepot>(), true);
 }
 
 fn generated_for_lists<S: Policy>() {
@@ -142,5 +143,6 @@ fn generated_commands_skip_cut_and_join() {
 #[test]
 fn decoded_commands_go_everywhere() {
     check(&decoded::<Linux416>(), false);
-    check(&decoded::<TinyZonal>(), true);
+    check(&decoded::<TinyZonal>(), false);
+    check(&decoded::<TinyDepot>(), true);
 }

@@ -29,7 +29,7 @@ use zonal::platform::shared_slot::{Guarded, SharedSlot};
 use zonal::platform::{AtomicByte, AtomicWord, FenceUnsupported, Lock, Platform};
 use zonal::policy::FreeMemory;
 use zonal::policy::{Policy, dirty::Unlimited};
-use zonal::preset::{Cluster, ClusterFree, Zonal};
+use zonal::preset::{Cluster, ClusterFree, ZonalDepot};
 use zonal::watermark::MinFree;
 use zonal::{CompactMode, CpuId, MigrateType, Order, Pfn, Request, ZoneId};
 use zonal_testkit::checkers::{Rules, check_all};
@@ -126,7 +126,7 @@ impl TestHost for ShuttlePlatform {
 
 zonal::preset! {
     /// The default preset with clusters of four frames and no dirty limits.
-    Fours = "Fours", over Zonal { Pcp = Depot<4>, Dirty = Unlimited }
+    Fours = "Fours", over ZonalDepot { Pcp = Depot<4>, Dirty = Unlimited }
 }
 
 /// What clusters of four need for three CPUs.

@@ -3,10 +3,10 @@
 use zonal::platform::single::SingleThread;
 use zonal::preset::{
     Cluster, ClusterFree, FairZone, LessDirty, Linux316, Linux413, Linux416, SkipMerge, SplitZones,
-    SplitZonesByCpu, Zonal, ZonalMap,
+    SplitZonesByCpu, Zonal,
 };
 use zonal_host::Threads;
-use zonal_testkit::preset::{TinyMap, TinyMapSplit, TinySplit, TinyZonal};
+use zonal_testkit::preset::{TinyDepot, TinySplit, TinyZonal};
 use zonal_testkit::probe::{Cells, Mutexes, Probe};
 use zonal_testkit::suite::{effort, random_commands};
 
@@ -61,13 +61,7 @@ suite! {
     threads_fair_zone: Threads, FairZone, 60;
     threads_less_dirty: Threads, LessDirty, 60;
     threads_tiny_split: Threads, TinySplit, 60;
-    single_thread_zonal_map: SingleThread, ZonalMap, 60;
-    single_thread_tiny_map: SingleThread, TinyMap, 60;
-    probe_zonal_map: Probe<Cells>, ZonalMap, 120;
-    probe_tiny_map: Probe<Cells>, TinyMap, 200;
-    probe_tiny_map_split: Probe<Cells>, TinyMapSplit, 120;
-    mutexes_tiny_map: Probe<Mutexes>, TinyMap, 60;
-    threads_zonal_map: Threads, ZonalMap, 60;
-    threads_tiny_map: Threads, TinyMap, 60;
-    threads_tiny_map_split: Threads, TinyMapSplit, 60;
+    single_thread_tiny_depot: SingleThread, TinyDepot, 60;
+    probe_tiny_depot: Probe<Cells>, TinyDepot, 200;
+    threads_tiny_depot: Threads, TinyDepot, 60;
 }

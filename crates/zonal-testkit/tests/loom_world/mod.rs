@@ -12,7 +12,7 @@ use zonal::info::ZoneInfo;
 use zonal::pcp::Depot;
 use zonal::plan::Plan;
 use zonal::policy::{Policy, dirty::Unlimited};
-use zonal::preset::Zonal;
+use zonal::preset::ZonalDepot;
 use zonal::{Allocator, CpuId, Host, MigrateType, Order, Pfn};
 use zonal::{Request, ZoneId};
 use zonal_tables::HeapTables;
@@ -22,7 +22,7 @@ use zonal_testkit::loom_platform::{LoomPlatform, alone, move_to, spawn};
 zonal::preset! {
     /// The default preset with clusters of two frames and no dirty limits: they need 48 frames a
     /// CPU.
-    pub(crate) Pairs = "Pairs", over Zonal { Pcp = Depot<2>, Dirty = Unlimited }
+    pub(crate) Pairs = "Pairs", over ZonalDepot { Pcp = Depot<2>, Dirty = Unlimited }
 }
 
 /// Frames that [`Pairs`] needs for two CPUs.

@@ -48,7 +48,8 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
             if let Some(index) = self.pop_home::<E, 0>(entry, request.limit(), migrate) {
                 return Ok(self.handed_out(self.table.pfn(index), Order::ZERO, request));
             }
-        } else if let Some(migrate) = request.huge()
+        } else if S::Pcp::KEEPS_LARGE
+            && let Some(migrate) = request.huge()
             && let Some(index) = self.pop_home::<E, 9>(entry, request.limit(), migrate)
         {
             return Ok(self.handed_out(self.table.pfn(index), Order::HUGE, request));

@@ -50,7 +50,7 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
     ) -> Result<(), FreeError> {
         let cached = match order {
             Order::ZERO => self.push_cached::<E, 0, LISTED>(entry, pfn),
-            Order::HUGE => self.push_cached::<E, 9, LISTED>(entry, pfn),
+            Order::HUGE if S::Pcp::KEEPS_LARGE => self.push_cached::<E, 9, LISTED>(entry, pfn),
             _ => self.push_further(entry, pfn, order),
         };
         if cached { Ok(()) } else { self.free_direct(pfn, order) }

@@ -60,16 +60,19 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
         if !migrate.is_requestable() {
             return Err(AllocReason::NotRequestable);
         }
-        let zones = self.zones_for(entry.cpu(), request);
-        if zones.slice().is_empty() {
-            return Err(AllocReason::NoZone);
+        let mut found = self.pass_through(entry, request);
+        if found.is_none() {
+            let zones = self.zones_for(entry.cpu(), request);
+            if zones.slice().is_empty() {
+                return Err(AllocReason::NoZone);
+            }
+            let limited = S::Dirty::LIMITS && request.is_write();
+            found = match limited {
+                true => self.walk_within_dirty_limits(entry, &zones, request),
+                false => self.walk(entry, &zones, request, Mark::Low),
+            };
+            found = found.or_else(|| self.try_everything(entry, &zones, request));
         }
-        let limited = S::Dirty::LIMITS && request.is_write();
-        let found = match limited {
-            true => self.walk_within_dirty_limits(entry, &zones, request),
-            false => self.walk(entry, &zones, request, Mark::Low),
-        };
-        let found = found.or_else(|| self.try_everything(entry, &zones, request));
         let index = found.ok_or(AllocReason::Exhausted)?;
         let in_hand = InHand::new(self, self.table.pfn(index), order);
         self.stay_ahead(index, order);
@@ -80,11 +83,22 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
         Ok(self.handed_out(pfn, order, request))
     }
 
+    /// A plain larger block by way of the home zone's per-CPU pages, where such blocks do not stay.
+    #[inline]
+    fn pass_through<E: Entry<P, S>>(&self, entry: &mut E, request: &Request) -> Option<u32> {
+        if S::Pcp::KEEPS_LARGE || !request.is_plain() {
+            return None;
+        }
+        let zone = self.zones.get(self.home(entry, request.limit()))?;
+        self.alloc_from(entry, zone, request, Mark::Low).ok()
+    }
+
     /// The home zone's per-CPU pages for a block of another order, for a page that will be written,
     /// or where another zone stands in for the home zone.
     fn pop_further<E: Entry<P, S>>(&self, entry: &mut E, request: &Request) -> Option<u32> {
         let (order, migrate) = (request.order(), request.migrate_type());
-        if order > Order::ZERO && request.is_plain() && S::Pcp::caches(order) {
+        let kept = S::Pcp::KEEPS_LARGE && S::Pcp::caches(order);
+        if order > Order::ZERO && request.is_plain() && kept {
             let home = self.home(entry, request.limit());
             let pop =
                 |own: &mut PerCpuPages<S>| self.pop(own, self.zones.get(home), order, migrate);
@@ -204,7 +218,8 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
                 return Some(index);
             }
             let mut seen = self.open_everything(zones, request);
-            for zone in zones.iter() {
+            // It looks at all memory of the zones: not for those who are in a hurry.
+            for zone in zones.iter().filter(|_| !request.may_not_wait()) {
                 seen += u64::from(S::Free::look_again(self.view(zone), request));
             }
             if let Some(index) = self.walk(entry, zones, request, Mark::Min) {

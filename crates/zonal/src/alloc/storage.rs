@@ -10,7 +10,7 @@
 //! let plan = Plan::new(map, Config::new(1), <Zonal as Policy>::Split::instances)?;
 //! let size = TableSize::of::<Zonal>(&plan);
 //! assert_eq!(size.frames, 16384);
-//! assert!(size.table_bytes() <= 10 * size.frames, "at most 10 bytes a frame");
+//! assert!(2 * size.table_bytes() <= 3 * size.frames, "at most 1.5 bytes a frame");
 //! # Ok::<(), Box<dyn core::error::Error>>(())
 //! ```
 

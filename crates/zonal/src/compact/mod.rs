@@ -331,7 +331,7 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
                 for at in pageblocks.by_ref().take(FORGET_PER_HOLD) {
                     S::Free::count_work(guard, 1);
                     if self.table.pageblock(at).zone() == Some(zone.id) {
-                        self.table.clear_hint(at);
+                        self.table.clear_hint(at, S::Free::LOCKED);
                     }
                 }
             });

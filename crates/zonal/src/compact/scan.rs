@@ -255,7 +255,7 @@ impl<'a, 'm, P: Host, S: Policy> Scan<'a, 'm, P, S> {
         let step = table.pageblock_order().frames() as usize;
         self.zone.lock(table, |_| {
             for at in (table.pageblock_start(part.start)..part.end).step_by(step) {
-                table.set_hint(at);
+                table.set_hint(at, S::Free::LOCKED);
             }
         });
     }

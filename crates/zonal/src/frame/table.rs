@@ -16,7 +16,7 @@ use super::state::FrameState;
 use crate::platform::{AtomicByte, AtomicWord, Platform};
 use crate::types::migrate_type::MigrateType;
 use crate::types::units::{Order, Pfn};
-use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 
 /// Frames that bulk operations look at together.
 pub(crate) const RUN: usize = 16;
@@ -124,15 +124,29 @@ impl<'m, P: Platform> FrameTable<'m, P> {
         self.word(index).load(Relaxed) & NO_SOURCE != 0
     }
 
-    /// Writes the hint. Under the zone lock.
-    pub(crate) fn set_hint(&self, index: u32) {
-        // A CPU that claims the pageblock changes its type meanwhile.
-        self.word(index).fetch_or(NO_SOURCE, Relaxed);
+    /// Writes the hint. Under the zone lock; `locked`: which guards the type in the same word, too.
+    pub(crate) fn set_hint(&self, index: u32, locked: bool) {
+        self.amend(index, locked, 0, NO_SOURCE);
+    }
+
+    /// Clears bits of a pageblock's word, then sets some.
+    fn amend(&self, index: u32, locked: bool, clear: u64, set: u64) {
+        let word = self.word(index);
+        if locked {
+            word.store(word.load(Relaxed) & !clear | set, Relaxed);
+            return;
+        }
+        if clear != 0 {
+            word.fetch_and(!clear, Relaxed);
+        }
+        if set != 0 {
+            word.fetch_or(set, Relaxed);
+        }
     }
 
     /// Takes the hint of the pageblock of `index` away. Under the zone lock.
-    pub(crate) fn clear_hint(&self, index: u32) {
-        self.word(index).fetch_and(!NO_SOURCE, Relaxed);
+    pub(crate) fn clear_hint(&self, index: u32, locked: bool) {
+        self.amend(index, locked, NO_SOURCE, 0);
     }
 
     /// The migrate type that the isolated pageblock of `index` had before.
@@ -144,14 +158,14 @@ impl<'m, P: Platform> FrameTable<'m, P> {
     /// Notes the migrate type that the pageblock of `index` had before its isolation. Under the
     /// zone lock; [`set_pageblock`](Self::set_pageblock) and [`set_migrate`](Self::set_migrate)
     /// forget it.
-    pub(crate) fn note_type_before(&self, index: u32, migrate: MigrateType) {
-        self.forget_type_before(index);
-        self.word(index).fetch_or((migrate as u64 + 1) << BEFORE, Relaxed);
+    pub(crate) fn note_type_before(&self, index: u32, migrate: MigrateType, locked: bool) {
+        let before = (migrate as u64 + 1) << BEFORE;
+        self.amend(index, locked, 0xff << BEFORE, before);
     }
 
-    /// Forgets it. Under the zone lock.
+    /// Forgets it, where other CPUs may change the type.
     pub(crate) fn forget_type_before(&self, index: u32) {
-        self.word(index).fetch_and(!(0xff << BEFORE), Relaxed);
+        self.amend(index, false, 0xff << BEFORE, 0);
     }
 
     /// How many free frames of the pageblock of `index` are counted as special, and as which (0: as
@@ -163,9 +177,16 @@ impl<'m, P: Platform> FrameTable<'m, P> {
 
     /// Notes that. Under the zone lock.
     pub(crate) fn note_special(&self, index: u32, (kind, frames): (u8, u32)) {
-        let word = self.word(index);
-        word.fetch_and((1 << COUNTED) - 1, Relaxed);
-        word.fetch_or((u64::from(kind) << COUNTED_BITS | u64::from(frames)) << COUNTED, Relaxed);
+        let noted = u64::from(kind) << COUNTED_BITS | u64::from(frames);
+        self.amend(index, false, u64::MAX << COUNTED, noted << COUNTED);
+    }
+
+    /// The migrate type of the pageblock of `index`, for a CPU that has changed what is free there
+    /// (M-5 of a [map](crate::zone::free_map)): sequentially consistent, as its partner, the change of
+    /// the type.
+    #[inline]
+    pub(crate) fn type_after(&self, index: u32) -> MigrateType {
+        PageblockWord(self.word(index).load(SeqCst)).migrate()
     }
 
     /// The words of the pageblocks from that of `index` on, for a map of free memory.

@@ -22,7 +22,7 @@ mod skip_merge;
 mod split_zones;
 mod traced;
 mod zonal;
-mod zonal_map;
+mod zonal_depot;
 
 pub use cluster::Cluster;
 pub use cluster_free::ClusterFree;
@@ -35,4 +35,4 @@ pub use skip_merge::SkipMerge;
 pub use split_zones::{SplitZones, SplitZonesByCpu};
 pub use traced::Traced;
 pub use zonal::Zonal;
-pub use zonal_map::ZonalMap;
+pub use zonal_depot::ZonalDepot;

@@ -46,6 +46,9 @@ pub struct ZoneInfo {
     pub managed: u64,
     /// Free frames on the buddy lists, untouched ones included.
     pub free: u64,
+    /// Free frames as the watermarks see them: with a map, less what CPUs have freed and not counted
+    /// yet, at most 64 frames each, and more what they took and have not.
+    pub counted_free: u64,
     /// Frames in per-CPU caches.
     pub cached: u64,
     /// Frames whose merging is deferred.
@@ -137,6 +140,7 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
             present: zone.present(),
             managed: zone.managed(),
             free,
+            counted_free: zone.free(),
             cached: self.cached_in(zone),
             deferred: S::Pcp::deferred(&context),
             merge_skipped: u64::from(merge_skipped),

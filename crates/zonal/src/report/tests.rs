@@ -8,7 +8,7 @@ include!("example.rs");
 use super::{BuddyInfo, PageTypeInfo, UnusableFree, VmStat, ZoneName, ZoneStatus};
 use crate::boot::plan::MovableShare;
 use crate::policy::split::OnNode;
-use crate::preset::{Linux416, Zonal};
+use crate::preset::{Linux416, Zonal, ZonalDepot};
 use crate::report::info::ZoneInfo;
 use crate::types::migrate_type::{MigrateType, NR_MIGRATE_TYPES};
 use crate::types::request::Request;
@@ -118,7 +118,7 @@ macro_rules! always {
 
 #[test]
 fn the_machine_has_what_the_tests_need() {
-    with_machine::<Zonal>(|allocator| {
+    with_machine::<ZonalDepot>(|allocator| {
         let zones = infos(allocator);
         let names: Vec<_> = zones.iter().map(|z| (z.node.0, z.zone_type.name())).collect();
         let node0 = [(0, "DMA"), (0, "DMA32"), (0, "Normal"), (0, "Movable")];

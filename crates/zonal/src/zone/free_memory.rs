@@ -102,7 +102,7 @@ pub trait FreeMemory: Sized + Send + Sync + 'static {
     type Part<P: Platform>: Send + Sync;
 
     /// Whether the zone lock guards what is free: then a request that the CPU's pages do not serve
-    /// takes it, and memory that is untouched since boot is no free block yet.
+    /// takes it.
     const LOCKED: bool;
     /// Whether single frames may stay unmerged for a time (I-5).
     const SKIPS_MERGES: bool;

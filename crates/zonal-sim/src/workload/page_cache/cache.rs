@@ -289,14 +289,16 @@ impl Cache {
                 continue;
             }
             let batch = self.take_dirty();
-            for page in &batch {
-                self.set_state(*page, State::Writeback);
-                frames.count(page.pfn, PageState::Dirty, -1);
-                frames.count(page.pfn, PageState::Writeback, 1);
-            }
+            // All of them before anything is counted, which may let another task run: a page of the
+            // batch that looked dirty still could be deleted, and would be no longer dirty twice.
+            batch.iter().for_each(|page| self.set_state(*page, State::Writeback));
             let many = batch.len() as u64;
             self.dirty.set(self.dirty.get() - many);
             self.writeback.set(self.writeback.get() + many);
+            for page in &batch {
+                frames.count(page.pfn, PageState::Dirty, -1);
+                frames.count(page.pfn, PageState::Writeback, 1);
+            }
             let done = self.disk.transfer(engine::now(), batch.len());
             idle(done.since(engine::now()));
             for page in batch {

@@ -97,13 +97,14 @@ struct Gathered {
 #[derive(Debug)]
 pub struct CpuStack {
     stacks: [Stack; NR_CACHED_TYPES],
-    /// Distances of the edges from the start, + 1; 0 before the first refill.
+    /// How many frames from the start the edges are, with their pageblocks; 0 before the first refill.
     edges: [u32; NR_CACHED_TYPES],
     gathered: Gathered,
     current: [Current; NR_CACHED_TYPES],
     size: StackSize,
     start: Start,
-    shape: MapShape,
+    /// The first frame of the start, and how many the map has.
+    origin: (u32, u32),
 }
 
 impl Default for CpuStack {
@@ -123,7 +124,7 @@ impl CpuStack {
             current: [Current::NONE; NR_CACHED_TYPES],
             size: StackSize { high: 0, currents: 0 },
             start: Start { block: Pageblock(0), spread: 0 },
-            shape: MapShape::LEAST,
+            origin: (0, 0),
         }
     }
 
@@ -132,7 +133,8 @@ impl CpuStack {
     pub fn tune(&mut self, size: StackSize, start: Start, shape: MapShape) {
         debug_assert_eq!(self.held(), 0, "tuned while it holds frames");
         self.size = StackSize { high: size.high.min(MAX_HIGH as u32), ..size };
-        (self.start, self.shape) = (start, shape);
+        let size = shape.block_frames();
+        (self.start, self.origin) = (start, (start.block.0 * size, shape.blocks() * size));
         self.edges = [0; NR_CACHED_TYPES];
     }
 
@@ -156,35 +158,55 @@ impl CpuStack {
         self.stacks.get_mut(migrate.index())?.pop()
     }
 
+    /// How many frames `frame` is from the start, in the order of a search.
+    #[inline(always)]
+    const fn distance(&self, frame: Frame) -> u32 {
+        let (Frame(at), (first, all)) = (frame, self.origin);
+        if at >= first { at - first } else { at + (all - first) }
+    }
+
     /// The frames on the stack of a type, the oldest first.
     #[must_use]
     pub fn on_stack(&self, migrate: MigrateType) -> &[Frame] {
         self.stacks.get(migrate.index()).map_or(&[], Stack::frames)
     }
 
-    /// Keeps a frame that is freed, of a pageblock of the type `migrate` (whose it is says whose stack
-    /// it may go on: a CMA frame's is movable), if that needs nothing of the map: at or below the edge
-    /// on a stack that has room, or beside those that are gathered.
+    /// Whether a frame of a pageblock of the type lies at or below the edge.
+    #[inline(always)]
+    pub(super) fn is_inside(&self, migrate: MigrateType, frame: Frame) -> bool {
+        self.edges.get(migrate.index()).is_some_and(|&edge| self.distance(frame) < edge)
+    }
+
+    /// Keeps a frame that [lies inside](Self::is_inside), if the stack has room.
+    #[inline(always)]
+    pub(super) fn keep_inside(&mut self, migrate: MigrateType, frame: Frame) -> bool {
+        let high = self.size.high;
+        let Some(stack) = self.stacks.get_mut(migrate.index()) else { return false };
+        let room = stack.len() < high;
+        if room {
+            stack.push(frame);
+        }
+        room
+    }
+
+    /// Keeps a frame that is freed, of a pageblock of the type `migrate`, if that needs nothing of the
+    /// map: at or below the edge on a stack that has room, or beside those that are gathered.
     #[inline(always)]
     pub fn keep(&mut self, migrate: MigrateType, frame: Frame) -> bool {
-        let list = if let MigrateType::Cma = migrate { MigrateType::Movable } else { migrate };
-        let at = list.index();
-        let distance = self.start.distance(frame.pageblock(self.shape), self.shape);
-        if at < NR_CACHED_TYPES && distance < self.edges[at] {
-            let stack = &mut self.stacks[at];
-            let room = stack.len() < self.size.high;
-            if room {
-                stack.push(frame);
-            }
-            return room;
-        }
+        let inside = self.is_inside(migrate, frame);
+        if inside { self.keep_inside(migrate, frame) } else { self.keep_beside(frame) }
+    }
+
+    /// Keeps a frame whose neighbours are gathered.
+    #[inline(never)]
+    fn keep_beside(&mut self, frame: Frame) -> bool {
         let (word, bit) = frame.word();
-        let beside = self.gathered.word == word && self.gathered.mask != 0;
-        if beside && self.gathered.mask & bit == 0 {
+        let mask = self.gathered.mask;
+        let beside = self.gathered.word == word && mask != 0 && mask & bit == 0;
+        if beside {
             self.gathered.mask |= bit;
-            return true;
         }
-        false
+        beside
     }
 
     /// Frees a frame: as [`keep`](Self::keep), after a full stack has spilt its oldest half, or what
@@ -200,14 +222,13 @@ impl CpuStack {
         migrate: MigrateType,
         frame: Frame,
     ) -> Result<(), AlreadyFree> {
-        if self.keep(migrate, frame) {
+        // Whose a frame is says whose stack it may go on: a CMA frame's is movable.
+        let list = if let MigrateType::Cma = migrate { MigrateType::Movable } else { migrate };
+        if self.keep(list, frame) {
             return Ok(());
         }
-        let list = if let MigrateType::Cma = migrate { MigrateType::Movable } else { migrate };
-        let at = list.index();
-        let distance = self.start.distance(frame.pageblock(self.shape), self.shape);
-        if at < NR_CACHED_TYPES && distance < self.edges[at] {
-            let stack = &mut self.stacks[at];
+        if self.is_inside(list, frame) {
+            let stack = &mut self.stacks[list.index()];
             let outcome = spill(stack, home, self.size.high / 2);
             stack.push(frame);
             return outcome;

@@ -10,12 +10,12 @@
 
 use super::{CpuStack, Home, StackSize};
 use crate::boot::tuning::Tuning;
-use crate::frame::{ALLOCATED, CACHED, FrameState};
+use crate::frame::{ALLOCATED, CACHED, FrameState, PageblockWord};
 use crate::platform::Platform;
-use crate::policy::pcp::{PcpPolicy, ZoneContext};
+use crate::policy::pcp::{Bulk, PcpPolicy, Stop, ZoneContext};
 use crate::trace::{Event, Point, Trace};
 use crate::types::migrate_type::MigrateType;
-use crate::types::units::Order;
+use crate::types::units::{Order, Pfn};
 use crate::zone::AllocFlags;
 use crate::zone::free_map::{
     AlreadyFree, Current, Frame, MapShape, MapView, Mapped, Pageblock, Start, WordIndex,
@@ -78,7 +78,7 @@ impl StackCpu {
     fn count<P: Platform>(&mut self, view: MapView<'_, P>, change: i64) {
         self.uncounted += change;
         let near = || {
-            let margin = FOLD as u64 * u64::from(self.cpus);
+            let margin = FOLD as u64 * u64::from(self.cpus) + view.zone.boost();
             view.zone.free() < view.zone.kept_back().saturating_add(margin)
         };
         if self.uncounted.abs() >= FOLD || (self.uncounted < 0 && near()) {
@@ -209,6 +209,55 @@ impl<const WORTH: u32> PcpPolicy<Mapped> for Stacks<WORTH> {
         }
         cpu.passing = Some((index, order));
         true
+    }
+
+    #[inline]
+    fn pop_bulk<P: Platform>(
+        cpu: &mut StackCpu,
+        table: &ZoneTables<'_, P>,
+        migrate: MigrateType,
+        out: &mut [Pfn],
+    ) -> usize {
+        let mut done = 0;
+        while let Some(place) = out.get_mut(done) {
+            let Some(frame) = cpu.stack.pop(migrate) else { break };
+            let index = cpu.first + frame.0;
+            *place = table.pfn(index);
+            // A copy of a frame that was freed twice at one instant is dropped.
+            done += usize::from(table.replace_state(index, CACHED, ALLOCATED));
+        }
+        done
+    }
+
+    #[inline]
+    fn push_bulk<P: Platform>(
+        cpu: &mut StackCpu,
+        table: &ZoneTables<'_, P>,
+        migrate: MigrateType,
+        word: Option<PageblockWord>,
+        frames: &[Pfn],
+    ) -> Bulk {
+        // Of a pageblock whose frames stay: an edge lies between pageblocks.
+        let mut inside = None;
+        for (done, &pfn) in frames.iter().enumerate() {
+            let offset = table.offset(pfn);
+            let known = inside.is_some_and(|last| table.same_pageblock(last, offset));
+            if !known && table.pageblock_at(offset) != word
+                || !table.replace_state_at(offset, ALLOCATED, CACHED)
+            {
+                return Bulk { done, stop: Stop::Frame };
+            }
+            // No truncation: the state was found, so the offset is an index.
+            let frame = Frame((offset as u32).wrapping_sub(cpu.first));
+            if known && cpu.stack.keep_inside(migrate, frame) {
+                continue;
+            }
+            inside = cpu.stack.is_inside(migrate, frame).then_some(offset);
+            if Self::push(cpu, table, Order::ZERO, migrate, offset as u32) {
+                return Bulk { done: done + 1, stop: Stop::Edge };
+            }
+        }
+        Bulk { done: frames.len(), stop: Stop::Done }
     }
 
     fn refill<P: Platform, T: Trace>(

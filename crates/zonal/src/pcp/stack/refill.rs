@@ -35,7 +35,13 @@ impl CpuStack {
         let want = high.max(1).min(most);
         let mut give = |word: WordIndex, bits| stack.push_bits(word.first_frame(), bits);
         let mut harvest = map.refill(migrate, want, start, &mut give);
-        let (mut lent, mut fallback) = (false, None);
+        let claimed = |(_, from)| Fallback {
+            frame: Frame(0),
+            order: map.shape().order(),
+            from,
+            claimed: true,
+        };
+        let (mut lent, mut fallback) = (false, harvest.claimed.map(claimed));
         if harvest.frames == 0 && migrate == MigrateType::Movable {
             harvest = map.refill(MigrateType::Cma, want, start, &mut give);
             lent = harvest.frames > 0;
@@ -46,7 +52,8 @@ impl CpuStack {
         stack.turn();
         // Without a stack there is no edge: all that is freed goes into the map.
         if let Some(block) = harvest.last.filter(|_| high > 0) {
-            self.edges[at] = start.distance(block, map.shape()) + 1;
+            let shape = map.shape();
+            self.edges[at] = (start.distance(block, shape) + 1) * shape.block_frames();
         }
         if let Some(fallback) = &mut fallback {
             fallback.frame = self.stacks[at].frames().last().copied().unwrap_or_default();
@@ -70,7 +77,7 @@ fn from_others<P: Platform>(
         if let Some((block, order)) = map.claim_other(other, migrate, start) {
             let frames = map.harvest(block, migrate, want, give);
             if frames > 0 {
-                let harvest = Harvest { frames, last: Some(block) };
+                let harvest = Harvest { frames, last: Some(block), claimed: None };
                 return (harvest, fallback(other, order, true));
             }
         }

@@ -1,6 +1,6 @@
 //! How much is free: for watermarks, in words that CPUs add to without the lock.
 //!
-//! A zone's count of free frames follows each change of the bits, by whoever changes them, so it is
+//! A zone's count of free frames follows each change of the bits, by the CPU that changes them, so it is
 //! exact once no call is under way. Of special pageblocks (high-atomic, CMA, isolated) the zone counts
 //! apart what is free there. What it has counted stands in the pageblock's word; who changes bits of
 //! such a pageblock, or its type, *reconciles* the two afterwards, under the zone lock: the one who
@@ -41,12 +41,13 @@ impl<P: Platform> MapView<'_, P> {
     /// The part of [`count`](Self::count) that is rarely anything.
     #[inline]
     pub(crate) fn reconcile_special(&self, frame: Frame, order: Order) {
-        let map = self.map();
-        let first = frame.pageblock(map.shape());
-        let above = order.get().saturating_sub(map.shape().order().get());
-        for block in (first.0..first.0 + (1 << above)).map(Pageblock) {
-            if special(map.type_of(block)) != 0 {
-                self.reconcile(block);
+        let (first, shape) = self.extent();
+        let size = shape.block_frames();
+        let blocks = order.size().max(size) / size;
+        for block in (0..blocks).map(|at| frame.pageblock(shape).0 + at) {
+            let index = first + Pageblock(block).first_frame(shape).0;
+            if special(self.table.type_after(index)) != 0 {
+                self.reconcile(Pageblock(block));
             }
         }
     }

@@ -16,6 +16,8 @@ pub struct Harvest {
     pub frames: u32,
     /// The pageblock that the last of them came from: the farthest from the start.
     pub last: Option<Pageblock>,
+    /// A whole pageblock among them that was of another type, and which.
+    pub claimed: Option<(Pageblock, MigrateType)>,
 }
 
 impl<P: Platform> FreeMap<'_, P> {
@@ -32,9 +34,13 @@ impl<P: Platform> FreeMap<'_, P> {
     ) -> Harvest {
         let mut harvest = self.harvest_lines(migrate, want, start, give);
         while harvest.frames < want {
-            let inside = |block| self.in_transit(block);
+            // The type is a hint here: it is only told.
+            let inside = |block| (self.type_of(block), self.in_transit(block));
             let opened = self.open_whole_inside(migrate, start, inside);
-            let Some((block, _transit)) = opened else { break };
+            let Some((block, (before, _transit))) = opened else { break };
+            if before != migrate {
+                harvest.claimed = Some((block, before));
+            }
             let count = (want - harvest.frames).min(self.shape.block_frames());
             self.give_first(block, count, give);
             harvest.frames += count;

@@ -41,9 +41,10 @@ pub struct MapPart<P: Platform> {
     shape: MapShape,
     /// The table's index of the map's frame 0.
     first: u32,
-    /// Where its words begin, in the slices of that number.
-    sections: usize,
-    summaries: usize,
+    /// Where its words are in the slices of that number: the first, and how many.
+    lines: (usize, usize),
+    sections: (usize, usize),
+    summaries: (usize, usize),
     pub(super) events: MapEvents<P>,
     /// Pageblocks in the high-atomic reserve, and the most it may have. Written under the zone lock.
     pub(super) reserve: P::Word,
@@ -57,8 +58,9 @@ impl<P: Platform> MapPart<P> {
         Self {
             shape: MapShape::LEAST,
             first: 0,
-            sections: 0,
-            summaries: 0,
+            lines: (0, 0),
+            sections: (0, 0),
+            summaries: (0, 0),
             events: MapEvents { claimed, stolen, direct_alloc, direct_free, refused },
             reserve: P::Word::new(0),
             reserve_limit: P::Word::new(0),
@@ -68,8 +70,9 @@ impl<P: Platform> MapPart<P> {
     /// Takes over where its words are; `used` counts those given out.
     pub(super) fn place(&mut self, plan: &Plan, spec: &ZoneSpec, used: &mut [u64; NR_FREE_WORDS]) {
         (self.first, self.shape) = extent(plan, spec);
-        self.sections = used[SECTIONS] as usize;
-        self.summaries = used[SUMMARIES] as usize;
+        self.lines = (self.first as usize / 64, self.shape.line_words());
+        self.sections = (used[SECTIONS] as usize, self.shape.section_words());
+        self.summaries = (used[SUMMARIES] as usize, self.shape.summary_words());
         used[SECTIONS] += self.shape.section_words() as u64;
         used[SUMMARIES] += self.shape.summary_words() as u64;
     }
@@ -112,12 +115,13 @@ impl<'a, P: Platform> MapView<'a, P> {
     pub(crate) fn map(&self) -> FreeMap<'a, P> {
         let part = &self.zone.part;
         let shape = part.shape;
-        let of =
-            |slice: usize, from: usize, count: usize| &self.table.words(slice)[from..from + count];
+        let of = |slice: usize, (first, count): (usize, usize)| {
+            &self.table.words(slice)[first..first + count]
+        };
         let memory = MapMemory {
-            lines: of(LINES, part.first as usize / 64, shape.line_words()),
-            sections: of(SECTIONS, part.sections, shape.section_words()),
-            summaries: of(SUMMARIES, part.summaries, shape.summary_words()),
+            lines: of(LINES, part.lines),
+            sections: of(SECTIONS, part.sections),
+            summaries: of(SUMMARIES, part.summaries),
             types: self.table.pageblock_words(part.first, shape.blocks() as usize),
         };
         FreeMap::of_zone(shape, memory, self.zone.id)

@@ -63,7 +63,7 @@ impl<P: Platform> MapView<'_, P> {
     fn withdraw_pageblock(&self, held: &mut MapGuard<'_, P>, start: u32, before: MigrateType) {
         super::Mapped::count_work(held, self.map().shape().words_a_line());
         self.set_type(held, self.block(start), MigrateType::Isolate);
-        self.table.note_type_before(start, before);
+        self.table.note_type_before(start, before, false);
     }
 
     /// Gives the pageblock that starts at `start` its type back, if it is isolated.

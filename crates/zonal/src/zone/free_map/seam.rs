@@ -122,12 +122,17 @@ impl FreeMemory for Mapped {
         if state != FrameState::INNER {
             return state;
         }
-        view.run_from(index).map_or(FrameState::INNER, FrameState::free)
+        match view.run_from(index) {
+            Some(Order::MAX) if view.is_in_untouched(view.block(index)) => FrameState::INNER,
+            Some(order) => FrameState::free(order),
+            None => FrameState::INNER,
+        }
     }
 
     fn locate<P: Platform>(view: MapView<'_, P>, index: u32) -> Option<(u32, FrameState)> {
-        let free = view.run_at(index).map(|(head, order)| (head, FrameState::free(order)));
-        free.or_else(|| locate(view.table, index))
+        let Some((head, order)) = view.run_at(index) else { return locate(view.table, index) };
+        let fresh = order == Order::MAX && view.is_in_untouched(view.block(index));
+        (!fresh).then(|| (head, FrameState::free(order)))
     }
 
     fn look_again<P: Platform>(view: MapView<'_, P>, request: &Request) -> bool {
@@ -144,7 +149,13 @@ impl FreeMemory for Mapped {
 
     fn counts<P: Platform>(view: MapView<'_, P>) -> FreeCounts {
         let mut counts = [[0; NR_MIGRATE_TYPES]; NR_ORDERS];
-        view.visit_blocks(&mut |_, order, migrate| counts[order.index()][migrate.index()] += 1);
+        view.visit_blocks(&mut |_, place| {
+            let (order, migrate) = match place {
+                FreePlace::Block { order, migrate } => (order, migrate),
+                FreePlace::Untouched => (Order::MAX, MigrateType::Movable),
+            };
+            counts[order.index()][migrate.index()] += 1;
+        });
         counts
     }
 
@@ -176,9 +187,7 @@ impl FreeMemory for Mapped {
     }
 
     fn visit<P: Platform>(view: MapView<'_, P>, visit: &mut dyn FnMut(u32, FreePlace)) {
-        view.visit_blocks(&mut |index, order, migrate| {
-            visit(index, FreePlace::Block { order, migrate });
-        });
+        view.visit_blocks(visit);
     }
 
     fn visit_clusters<P: Platform>(
@@ -186,8 +195,8 @@ impl FreeMemory for Mapped {
         migrate: MigrateType,
         visit: &mut dyn FnMut(u32, Option<ClusterMembers>),
     ) -> u32 {
-        view.visit_blocks(&mut |index, order, found| {
-            if order == Order::ZERO && found == migrate {
+        view.visit_blocks(&mut |index, place| {
+            if place == (FreePlace::Block { order: Order::ZERO, migrate }) {
                 visit(index, None);
             }
         });
@@ -226,9 +235,8 @@ impl FreeMemory for Mapped {
         view.rejoin();
     }
 
-    fn is_untouched<P: Platform>(_: MapView<'_, P>, _: u32) -> bool {
-        // Those are found as what they are: free.
-        false
+    fn is_untouched<P: Platform>(view: MapView<'_, P>, head: u32) -> bool {
+        view.is_in_untouched(view.block(head))
     }
 
     fn free_range<P: Platform>(view: MapView<'_, P>, at: u32, end: u32, most: u32) -> u32 {

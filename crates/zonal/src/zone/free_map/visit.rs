@@ -1,11 +1,13 @@
 //! Free blocks as the buddy system has them: also those larger than a pageblock.
 
+use super::WholeClass;
 use super::bits::low_bits;
 use super::mapped::MapView;
 use super::shape::{Frame, Pageblock, WordIndex};
 use crate::platform::Platform;
 use crate::types::migrate_type::MigrateType;
 use crate::types::units::Order;
+use crate::zone::FreePlace;
 
 impl<P: Platform> MapView<'_, P> {
     /// The free block that the frame at `index` is in: its first index and its order.
@@ -50,23 +52,37 @@ impl<P: Platform> MapView<'_, P> {
         found
     }
 
-    /// Calls `visit` with the first index, the order and the type of every free block.
-    pub(super) fn visit_blocks(&self, visit: &mut dyn FnMut(u32, Order, MigrateType)) {
+    /// Whether the largest block around a pageblock is untouched since boot. To the outside it heads
+    /// nothing then.
+    pub(super) fn is_in_untouched(&self, block: Pageblock) -> bool {
         let map = self.map();
+        let count = Order::MAX.size() / map.shape().block_frames();
+        let first = block.0 & !(count - 1);
+        let fresh = |at| map.whole_class(Pageblock(at)) == Some(WholeClass::Untouched);
+        first + count <= map.shape().blocks() && (first..first + count).all(fresh)
+    }
+
+    /// Calls `visit` with the first index of every free block, and what it is.
+    pub(super) fn visit_blocks(&self, visit: &mut dyn FnMut(u32, FreePlace)) {
+        let map = self.map();
+        let size = map.shape().block_frames();
         let mut at = Pageblock(0);
         while at.0 < map.shape().blocks() {
             let migrate = map.type_of(at);
-            if !map.is_own(at) {
-                at.0 += 1;
-                continue;
-            }
-            if map.is_whole(at) {
+            if map.is_own(at) && map.is_whole(at) {
                 let (first, order) = self.block_around(at);
-                visit(self.index(first.first_frame(map.shape())), order, migrate);
-                at.0 += order.size() / map.shape().block_frames();
+                let fresh = order == Order::MAX && self.is_in_untouched(at);
+                let place = FreePlace::Block { order, migrate };
+                let place = if fresh { FreePlace::Untouched } else { place };
+                visit(self.index(first.first_frame(map.shape())), place);
+                at.0 += order.size() / size;
                 continue;
             }
-            map.visit_free(at, |frame, order| visit(self.index(frame), order, migrate));
+            if map.is_own(at) {
+                map.visit_free(at, |frame, order| {
+                    visit(self.index(frame), FreePlace::Block { order, migrate });
+                });
+            }
             at.0 += 1;
         }
     }

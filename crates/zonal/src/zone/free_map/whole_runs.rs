@@ -10,15 +10,17 @@ use crate::platform::{AtomicWord, Platform};
 use crate::types::units::Order;
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 
-/// The classes that a large block for a class is made of, once or twice.
-const fn classes(class: WholeClass) -> [WholeClass; 2] {
+/// The classes that a large block for a class is made of, once or twice; touched ones first.
+const fn classes(class: WholeClass) -> [[WholeClass; 2]; 2] {
     match class {
-        WholeClass::Ordinary | WholeClass::Untouched => {
-            [WholeClass::Ordinary, WholeClass::Untouched]
-        }
-        _ => [class, class],
+        WholeClass::Ordinary | WholeClass::Untouched => [
+            [WholeClass::Ordinary, WholeClass::Ordinary],
+            [WholeClass::Ordinary, WholeClass::Untouched],
+        ],
+        _ => [[class; 2]; 2],
     }
 }
+
 /// Sections that the largest block spans at most: order 10 of pageblocks of order 3.
 const PARTS: usize = 2;
 
@@ -47,33 +49,40 @@ impl<P: Platform> FreeMap<'_, P> {
     ) -> Option<Pageblock> {
         let above = u32::from(order.get()).checked_sub(self.shape.p())?;
         if above == 0 {
-            return classes(class).into_iter().find_map(|class| self.take_whole(class, start));
+            let [_, either] = classes(class);
+            return either.into_iter().find_map(|class| self.take_whole(class, start));
         }
         let span = (1 << above).max(SECTION) / SECTION;
         let first = start.block.place().0 / span * span;
         let sections = self.shape.sections();
         // From the start's section on, and round.
-        let (later, earlier) = ((first..sections), (0..first));
-        let mut at = later.chain(earlier).step_by(span as usize);
-        at.find_map(|section| self.take_large_in(class, section, above))
+        let at = (first..sections).chain(0..first).step_by(span as usize);
+        classes(class).into_iter().find_map(|classes| {
+            at.clone().find_map(|section| self.take_large_in(classes, section, above))
+        })
     }
 
     /// The same in the sections of one largest block.
-    fn take_large_in(&self, class: WholeClass, section: u32, above: u32) -> Option<Pageblock> {
+    fn take_large_in(
+        &self,
+        classes: [WholeClass; 2],
+        section: u32,
+        above: u32,
+    ) -> Option<Pageblock> {
         let either = |section| {
-            let words = classes(class).map(|class| self.whole_word(class, section));
+            let words = classes.map(|class| self.whole_word(class, section));
             words[0] | words[1]
         };
         if above > SECTION.trailing_zeros() {
             let last = section + 1;
             let full = last < self.shape.sections() && either(section) & either(last) == u64::MAX;
             let first = Pageblock(section * SECTION);
-            return (full && self.take_run(class, first, above)).then_some(first);
+            return (full && self.take_run(classes, first, above)).then_some(first);
         }
         let mut runs = aligned_runs(either(section), above);
         while runs != 0 {
             let first = Pageblock(section * SECTION + runs.trailing_zeros());
-            if self.take_run(class, first, above) {
+            if self.take_run(classes, first, above) {
                 return Some(first);
             }
             runs &= runs - 1;
@@ -82,7 +91,7 @@ impl<P: Platform> FreeMap<'_, P> {
     }
 
     /// Takes 2^`above` pageblocks from `first` on, all or none.
-    fn take_run(&self, wanted_class: WholeClass, first: Pageblock, above: u32) -> bool {
+    fn take_run(&self, classes: [WholeClass; 2], first: Pageblock, above: u32) -> bool {
         let (section, _) = first.place();
         let parts = 1_u32 << above.saturating_sub(SECTION.trailing_zeros());
         let mask = low_bits(1 << above.min(SECTION.trailing_zeros())) << (first.0 % SECTION);
@@ -90,7 +99,7 @@ impl<P: Platform> FreeMap<'_, P> {
         let mut taken = [[0; 2]; PARTS];
         let mut all = true;
         for (part, taken) in taken.iter_mut().take(parts as usize).enumerate() {
-            for (class, taken) in classes(wanted_class).into_iter().zip(taken.iter_mut()) {
+            for (class, taken) in classes.into_iter().zip(taken.iter_mut()) {
                 let wanted = self.whole_word(class, section + part as u32) & mask;
                 if wanted != 0 {
                     let word = self.bitmap_word(Kind::Whole(class), 0, section + part as u32);
@@ -100,12 +109,12 @@ impl<P: Platform> FreeMap<'_, P> {
             all &= taken[0] | taken[1] == mask;
         }
         // M-5, as `keep_whole`.
-        let fits = |block| WholeClass::of(self.type_of(block)) == wanted_class;
+        let fits = |block| WholeClass::of(self.type_of(block)) == classes[0];
         if all && (first.0..first.0 + (1 << above)).all(|block| fits(Pageblock(block))) {
             return true;
         }
         for (part, taken) in taken.into_iter().enumerate() {
-            for (class, taken) in classes(wanted_class).into_iter().zip(taken) {
+            for (class, taken) in classes.into_iter().zip(taken) {
                 self.put_back(class, section + part as u32, taken);
             }
         }

@@ -46,7 +46,7 @@ impl<P: Platform, M: Merge, C: Clusters> ListGuard<'_, P, M, C> {
     /// Makes the pageblock that starts at `start` isolate and notes the type that it gets back.
     pub(crate) fn withdraw_pageblock(&mut self, start: u32, before: MigrateType) {
         self.move_pageblock(start, MigrateType::Isolate);
-        self.table.note_type_before(start, before);
+        self.table.note_type_before(start, before, true);
     }
 
     /// Gives the pageblock that starts at `start` its type back.

@@ -1,0 +1,121 @@
+//! Models of an allocator whose free memory is a map: counting beside a change of type, and frames
+//! that another CPU's stack hides. The map by itself is in `loom_free_map`.
+//!
+//! ```text
+//! RUSTFLAGS="--cfg loom" cargo test --release -p zonal-testkit --test loom_map -- --nocapture
+//! ```
+#![cfg(loom)]
+
+#[expect(dead_code, reason = "shared by several tests")]
+mod loom_world;
+
+use loom_world::{ALL_BUT_8, FRAMES, World, spawn_on};
+use std::rc::Rc;
+use zonal::pcp::Stacks;
+use zonal::policy::dirty::Unlimited;
+use zonal::preset::Zonal;
+use zonal::{CpuId, Order, Pfn};
+use zonal_testkit::loom_platform::{LoomPlatform, explore, small_plan};
+
+zonal::preset! {
+    /// The default preset with stacks of one frame and no dirty limits.
+    Mapped = "Mapped", over Zonal { Pcp = Stacks<1>, Dirty = Unlimited }
+}
+
+type MapWorld = World<LoomPlatform, Mapped>;
+
+const PAIR: Order = match Order::new(1) {
+    Some(order) => order,
+    None => Order::ZERO,
+};
+
+/// The end of a model: and all that is free is counted, exactly.
+fn finish(world: &MapWorld) {
+    world.finish();
+    let zone = world.zone();
+    assert_eq!((zone.counted_free, zone.isolated), (zone.free, 0), "I-2: what watermarks see");
+}
+
+/// CPU 0 frees a block while CPU 1 isolates its pageblock and undoes that: the free counts it as
+/// one type's or the other's, and who comes last makes good.
+///
+/// At most 2 preemptions.
+#[test]
+fn a_free_beside_an_isolation() {
+    let plan = small_plan(16, 2, 1);
+    explore("a free beside an isolation", Some(2), move || {
+        let world: Rc<MapWorld> = World::new(plan);
+        let pair = world.take_block(PAIR).unwrap();
+        let other = spawn_on(&world, 1, |world| {
+            let isolated = world.allocator().isolate(Pfn::new(0)..Pfn::new(8));
+            let isolated = isolated.expect("movable: nothing is in the way");
+            world.allocator().undo_isolation(isolated).expect("its own");
+        });
+        world.give_block(pair, PAIR);
+        other.join().unwrap();
+        finish(&world);
+    });
+}
+
+/// CPU 0 takes a block while CPU 1 isolates the pageblock that it may come from.
+///
+/// At most 2 preemptions.
+#[test]
+fn a_request_beside_an_isolation() {
+    let plan = small_plan(16, 2, 1);
+    explore("a request beside an isolation", Some(2), move || {
+        let world: Rc<MapWorld> = World::new(plan);
+        let other = spawn_on(&world, 1, |world| {
+            let isolated = world.allocator().isolate(Pfn::new(0)..Pfn::new(8));
+            let isolated = isolated.expect("movable: nothing is in the way");
+            world.allocator().undo_isolation(isolated).expect("its own");
+        });
+        let pair = world.take_block(PAIR).expect("one pageblock is not isolated");
+        other.join().unwrap();
+        world.give_block(pair, PAIR);
+        finish(&world);
+    });
+}
+
+/// CPU 1 empties CPU 0's stack while CPU 0 allocates and frees.
+///
+/// At most 2 preemptions.
+#[test]
+fn drain_against_its_cpu() {
+    let plan = small_plan(FRAMES, 2, 12);
+    explore("drain against its CPU", Some(2), move || {
+        let world: Rc<MapWorld> = World::new(plan);
+        let held = world.take_on(0, 2);
+        world.give_on(0, &held[1..]);
+        let other = spawn_on(&world, 1, |world| world.allocator().drain_cpu(CpuId(0)));
+        let pfn = world.take().unwrap();
+        world.give(held[0]);
+        world.give(pfn);
+        other.join().unwrap();
+        finish(&world);
+    });
+}
+
+/// Both CPUs want a frame, of which there is one each, on the other's stack or in the map (I-6).
+///
+/// At most 2 preemptions.
+#[test]
+fn the_last_frames_are_found() {
+    let plan = small_plan(FRAMES, 2, 12);
+    explore("the last frames", Some(2), move || {
+        let world: Rc<MapWorld> = World::new(plan);
+        let blocks = world.occupy(&ALL_BUT_8);
+        let held = world.take_on(0, 8);
+        world.give_on(1, &held[6..]);
+        let other = spawn_on(&world, 1, |world| {
+            let pfn = world.take().expect("I-6");
+            world.give(pfn);
+        });
+        let pfn = world.take().expect("I-6");
+        world.give(pfn);
+        other.join().unwrap();
+        world.give_on(0, &held[..6]);
+        world.vacate(&blocks);
+        finish(&world);
+    });
+}
