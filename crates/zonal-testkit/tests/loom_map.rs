@@ -39,7 +39,7 @@ fn finish(world: &MapWorld) {
 /// CPU 0 frees a block while CPU 1 isolates its pageblock and undoes that: the free counts it as
 /// one type's or the other's, and who comes last makes good.
 ///
-/// At most 2 preemptions.
+/// At most 2 preemptions: 14 000 runs, 9 s.
 #[test]
 fn a_free_beside_an_isolation() {
     let plan = small_plan(16, 2, 1);
@@ -59,7 +59,7 @@ fn a_free_beside_an_isolation() {
 
 /// CPU 0 takes a block while CPU 1 isolates the pageblock that it may come from.
 ///
-/// At most 2 preemptions.
+/// At most 2 preemptions: 5 000 runs, 4 s.
 #[test]
 fn a_request_beside_an_isolation() {
     let plan = small_plan(16, 2, 1);
@@ -79,11 +79,11 @@ fn a_request_beside_an_isolation() {
 
 /// CPU 1 empties CPU 0's stack while CPU 0 allocates and frees.
 ///
-/// At most 2 preemptions.
+/// At most 4 preemptions: 1 200 runs, 1 s.
 #[test]
 fn drain_against_its_cpu() {
     let plan = small_plan(FRAMES, 2, 12);
-    explore("drain against its CPU", Some(2), move || {
+    explore("drain against its CPU", Some(4), move || {
         let world: Rc<MapWorld> = World::new(plan);
         let held = world.take_on(0, 2);
         world.give_on(0, &held[1..]);
@@ -98,11 +98,11 @@ fn drain_against_its_cpu() {
 
 /// Both CPUs want a frame, of which there is one each, on the other's stack or in the map (I-6).
 ///
-/// At most 2 preemptions.
+/// At most 1 preemption: 2 700 runs, 2 s; with 2 it is 139 000 runs and 146 s.
 #[test]
 fn the_last_frames_are_found() {
     let plan = small_plan(FRAMES, 2, 12);
-    explore("the last frames", Some(2), move || {
+    explore("the last frames", Some(1), move || {
         let world: Rc<MapWorld> = World::new(plan);
         let blocks = world.occupy(&ALL_BUT_8);
         let held = world.take_on(0, 8);
