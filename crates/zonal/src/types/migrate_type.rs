@@ -67,6 +67,17 @@ impl MigrateType {
         }
     }
 
+    /// Where a request of this type looks when its own memory has run out, in Linux's order; `None`
+    /// for types that no request names.
+    pub(crate) fn fallbacks(self) -> Option<&'static [Self; 2]> {
+        const FALLBACKS: [[MigrateType; 2]; NR_CACHED_TYPES] = [
+            [MigrateType::Reclaimable, MigrateType::Movable],
+            [MigrateType::Reclaimable, MigrateType::Unmovable],
+            [MigrateType::Unmovable, MigrateType::Movable],
+        ];
+        FALLBACKS.get(self.index())
+    }
+
     /// Whether the frames of such a pageblock are meant to be movable: it may be evacuated.
     pub(crate) const fn is_for_movable(self) -> bool {
         matches!(self, Self::Movable | Self::Cma)

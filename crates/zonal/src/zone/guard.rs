@@ -2,14 +2,18 @@
 
 use super::tables::ZoneTables;
 use super::{FreeMemory, ZoneInstance};
+use crate::frame::FrameKind;
 use crate::platform::{Lock, Platform};
-use core::ops::{Deref, DerefMut};
+use crate::types::error::RangeError;
+use crate::types::migrate_type::MigrateType;
+use core::ops::{Deref, DerefMut, Range};
 
 /// The zone lock is held. Carries the tables, so that what the lock guards and the words that it
 /// guards there are always those of one zone.
 ///
-/// Holding it says that no other CPU changes what is free in the zone, or the word of one of its
-/// pageblocks; it says nothing of frames that are cached or allocated.
+/// Holding it says that no other CPU isolates a pageblock or changes the reserve; and where it guards
+/// what is free ([`FreeMemory::LOCKED`]), that no other CPU changes that, or the word of a pageblock. It
+/// says nothing of frames that are cached or allocated.
 pub struct ZoneGuard<'a, P: Platform, F: FreeMemory> {
     pub(crate) zone: &'a ZoneInstance<P, F>,
     pub(crate) table: &'a ZoneTables<'a, P>,
@@ -24,6 +28,43 @@ impl<'a, P: Platform, F: FreeMemory> ZoneGuard<'a, P, F> {
         held: &'a mut F::Held,
     ) -> Self {
         Self { zone, table, held }
+    }
+}
+
+impl<P: Platform, F: FreeMemory> ZoneGuard<'_, P, F> {
+    /// The type of the pageblock that starts at `start`, if it may be isolated; of `frames` none may
+    /// be allocated in it if its frames cannot be moved. Work: its frames.
+    pub(super) fn check_isolation(
+        &mut self,
+        start: u32,
+        frames: &Range<u32>,
+    ) -> Result<MigrateType, RangeError> {
+        let migrate = self.table.pageblock(start).migrate();
+        if migrate == MigrateType::Isolate {
+            return Err(RangeError::Isolated { pfn: self.table.pfn(start) });
+        }
+        if !migrate.is_for_movable() {
+            let end = start + self.table.pageblock_order().size();
+            let part = start.max(frames.start)..end.min(frames.end);
+            F::count_work(self.held, part.len() as u32);
+            if let Some(at) = self.first_allocated(part) {
+                return Err(RangeError::Unmovable { pfn: self.table.pfn(at) });
+            }
+        }
+        Ok(migrate)
+    }
+
+    /// The first frame of `part` that is in an allocated block.
+    fn first_allocated(&self, part: Range<u32>) -> Option<u32> {
+        let (view, mut at) = (ZoneView { zone: self.zone, table: self.table }, part.start);
+        while at < part.end {
+            match F::locate(view, at) {
+                Some((_, state)) if state.kind() == FrameKind::Allocated => return Some(at),
+                Some((head, state)) => at = head + state.order().size(),
+                None => at += 1,
+            }
+        }
+        None
     }
 }
 

@@ -19,6 +19,7 @@ mod free_memory;
 mod guard;
 mod instance;
 pub mod lists;
+mod present;
 pub mod tables;
 
 pub use compaction::{CompactEvents, CompactMode, CompactOutcome};

@@ -292,13 +292,7 @@ pub trait Home {
 
 impl<P: Platform> Home for FreeMap<'_, P> {
     fn put(&self, word: WordIndex, mask: u64) -> Result<(), AlreadyFree> {
-        let Err(error) = self.free_frames(word, mask) else { return Ok(()) };
-        if mask & !error.bits != 0 {
-            // Sets no bit of the error's, so it can only say the same again.
-            let rest = self.free_frames(word, mask & !error.bits);
-            return rest.and(Err(error));
-        }
-        Err(error)
+        self.free_others(word, mask)
     }
 
     fn release(&self, current: &mut Current) {

@@ -115,18 +115,18 @@ impl StackCpu {
 }
 
 /// The map as the home of frames with states.
-struct Into<'a, P: Platform> {
+struct MapHome<'a, P: Platform> {
     view: MapView<'a, P>,
     freed: Cell<i64>,
 }
 
-impl<'a, P: Platform> Into<'a, P> {
+impl<'a, P: Platform> MapHome<'a, P> {
     fn new(view: MapView<'a, P>) -> Self {
         Self { view, freed: Cell::new(0) }
     }
 }
 
-impl<P: Platform> Home for Into<'_, P> {
+impl<P: Platform> Home for MapHome<'_, P> {
     fn put(&self, word: WordIndex, mask: u64) -> Result<(), AlreadyFree> {
         let freed = self.view.put_cached(word, mask);
         self.freed.set(self.freed.get() + i64::from(freed.count_ones()));
@@ -301,23 +301,20 @@ impl<const WORTH: u32> PcpPolicy<Mapped> for Stacks<WORTH> {
         let (view, Some((index, order))) = (ctx.view, cpu.passing.take()) else { return };
         let frame = view.frame(index);
         if order == Order::ZERO {
-            let home = Into::new(view);
+            let home = MapHome::new(view);
             // What was refused is counted there.
             let _freed = cpu.stack.free(&home, migrate, frame);
             cpu.count(view, home.freed.get());
             return;
         }
         view.table.set_state(index, FrameState::INNER);
-        if view.map().free_block(frame, order).is_ok() {
+        if view.put_block(frame, order) {
             cpu.count(view, order.frames() as i64);
-            view.reconcile_special(frame, order);
-        } else {
-            view.refused(order.frames());
         }
     }
 
     fn drain<P: Platform>(ctx: &Context<'_, P, WORTH>, cpu: &mut StackCpu) -> u64 {
-        let home = Into::new(ctx.view);
+        let home = MapHome::new(ctx.view);
         let _freed = cpu.stack.drain(&home);
         cpu.uncounted += home.freed.get();
         cpu.fold(ctx.view);

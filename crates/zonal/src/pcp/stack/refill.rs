@@ -4,7 +4,7 @@ use super::CpuStack;
 use crate::platform::Platform;
 use crate::types::migrate_type::MigrateType;
 use crate::types::units::Order;
-use crate::zone::free_map::{Fallback, Frame, FreeMap, Harvest, Start, WordIndex, fallbacks};
+use crate::zone::free_map::{Fallback, Frame, FreeMap, Harvest, Start, WordIndex};
 
 /// What a refill brought, and where from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -71,9 +71,9 @@ fn from_others<P: Platform>(
     start: Start,
     give: &mut impl FnMut(WordIndex, u64),
 ) -> (Harvest, Option<Fallback>) {
-    let others = fallbacks(migrate);
+    let others = migrate.fallbacks().into_iter().flatten();
     let fallback = |from, order, claimed| Some(Fallback { frame: Frame(0), order, from, claimed });
-    for &other in others {
+    for &other in others.clone() {
         if let Some((block, order)) = map.claim_other(other, migrate, start) {
             let frames = map.harvest(block, migrate, want, give);
             if frames > 0 {

@@ -7,10 +7,10 @@
 //! comes last sees all the bits. A type is read after the bits have changed, and changed before the
 //! bits are read (M-5), so one of the two reconciles.
 
+use super::WholeClass;
 use super::bits::low_bits;
 use super::mapped::{MapGuard, MapView};
 use super::shape::{Frame, Pageblock, WordIndex};
-use super::{AlreadyFree, WholeClass};
 use crate::frame::{CACHED, FrameState};
 use crate::platform::{AtomicWord, Platform};
 use crate::types::migrate_type::MigrateType;
@@ -33,7 +33,7 @@ const fn special(migrate: MigrateType) -> u8 {
 impl<P: Platform> MapView<'_, P> {
     /// Counts frames that were freed into the map, or taken (negative), in the pageblocks of
     /// `order` from `frame` on, and reconciles those that are special.
-    pub(crate) fn count(&self, frame: Frame, order: Order, change: i64) {
+    pub(super) fn count(&self, frame: Frame, order: Order, change: i64) {
         self.zone.count_free(change);
         self.reconcile_special(frame, order);
     }
@@ -66,11 +66,8 @@ impl<P: Platform> MapView<'_, P> {
             }
             rest &= rest - 1;
         }
-        if let Err(error) = map.free_frames(word, own) {
+        if let Err(error) = map.free_others(word, own) {
             own &= !error.bits;
-            // Sets no bit of the error's, so it can only say the same again.
-            let freed = map.free_frames(word, own);
-            own = if freed.is_ok() { own } else { 0 };
         }
         self.refused(u64::from((mask & !own).count_ones()));
         let size = map.shape().block_frames().min(64);
@@ -82,7 +79,7 @@ impl<P: Platform> MapView<'_, P> {
     }
 
     /// Counts frames that were not freed, because they were free.
-    pub(crate) fn refused(&self, frames: u64) {
+    fn refused(&self, frames: u64) {
         if frames > 0 {
             self.zone.part.events.refused.fetch_add(frames, Relaxed);
         }
@@ -130,15 +127,34 @@ impl<P: Platform> MapView<'_, P> {
         self.recount(held, block);
     }
 
-    /// Frees the block of `order` at `frame`, whose frames are the caller's, and counts it. `false`,
-    /// and nothing is freed, if some of it is free: frames that another CPU freed at the same instant.
-    pub(crate) fn give_back(&self, frame: Frame, order: Order) -> bool {
-        let freed = self.map().free_block(frame, order);
-        if let Err(AlreadyFree { .. }) = freed {
+    /// Frees the block of `order` at `frame`, whose frames are the caller's. `false`, and nothing is
+    /// freed, if some of it is free: frames that another CPU freed at the same instant. Counting it is
+    /// the caller's, but for special pageblocks.
+    pub(crate) fn put_block(&self, frame: Frame, order: Order) -> bool {
+        let freed = self.map().free_block(frame, order).is_ok();
+        if freed {
+            self.reconcile_special(frame, order);
+        } else {
             self.refused(order.frames());
-            return false;
         }
-        self.count(frame, order, order.frames() as i64);
-        true
+        freed
+    }
+
+    /// As [`put_block`](Self::put_block), and counts it.
+    pub(super) fn give_back(&self, frame: Frame, order: Order) -> bool {
+        let freed = self.put_block(frame, order);
+        if freed {
+            self.zone.count_free(order.frames() as i64);
+        }
+        freed
+    }
+
+    /// Marks a block that was taken allocated, and counts it; its index.
+    pub(super) fn hand_out(&self, frame: Frame, order: Order) -> u32 {
+        let index = self.index(frame);
+        self.table.set_state(index, FrameState::allocated(order));
+        self.count(frame, order, -(order.frames() as i64));
+        self.zone.part.events.direct_alloc.fetch_add(order.frames(), Relaxed);
+        index
     }
 }

@@ -3,8 +3,9 @@
 use super::FreeMap;
 use super::WholeClass;
 use super::bits::{exact_runs, order_at};
-use super::hints::{Kind, Start, is_hinted};
+use super::hints::{Kind, is_hinted};
 use super::line::full_words;
+use super::mapped::ANYWHERE;
 use super::shape::{Frame, Pageblock, WORD_ORDER};
 use crate::platform::{AtomicWord, Platform};
 use crate::types::migrate_type::{MigrateType, NR_MIGRATE_TYPES};
@@ -68,20 +69,15 @@ impl<P: Platform> FreeMap<'_, P> {
     /// reads).
     #[must_use]
     pub fn has_block(&self, migrate: MigrateType, wanted: Order) -> bool {
-        let start = Start { block: Pageblock(0), spread: 0 };
-        let classes: &[_] = match WholeClass::of(migrate) {
-            WholeClass::Ordinary => &[WholeClass::Ordinary, WholeClass::Untouched],
-            class => &[class],
-        };
-        let whole = |&class: &WholeClass| self.find(Kind::Whole(class), start).is_some();
+        let whole = |&class: &WholeClass| self.find(Kind::Whole(class), ANYWHERE).is_some();
         let led_to = |step: u32| {
-            let found = self.find(Kind::Run(migrate, step), start);
+            let found = self.find(Kind::Run(migrate, step), ANYWHERE);
             found.is_some_and(|block| self.orders_in(block) >> wanted.get() != 0)
         };
         let least = u32::from(wanted.get());
         // A hint of order 0 says that there are frames, whatever runs they are in.
         let lines = is_hinted(migrate) && (least..self.shape.p()).any(led_to);
-        lines || classes.iter().any(whole)
+        lines || WholeClass::for_type(migrate).iter().any(whole)
     }
 
     /// Calls `visit` with the free blocks of a pageblock, ascending: the maximal aligned runs, of

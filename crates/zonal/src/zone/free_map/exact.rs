@@ -1,6 +1,7 @@
 //! Taking these frames and no others: for those who move memory, or take it away.
 
 use super::FreeMap;
+use super::bits::low_bits;
 use super::shape::{Frame, Pageblock, WordIndex};
 use crate::platform::{AtomicWord, Platform};
 use crate::types::units::Order;
@@ -57,16 +58,18 @@ impl<P: Platform> FreeMap<'_, P> {
         self.frames_word(word).fetch_and(!mask, SeqCst) & mask
     }
 
-    /// Puts all frames of a pageblock that the caller owns into its line but `count` from `from` on.
-    fn put_around(&self, block: Pageblock, from: Frame, count: u32) {
+    /// Puts all frames of a pageblock that the caller owns into its line but `count` from `from` on;
+    /// its hints are left to the caller. Before it is in line no frame of it is with another CPU, so it
+    /// cannot be full, and no run in it has grown.
+    pub(super) fn put_around(&self, block: Pageblock, from: Frame, count: u32) {
         let (words, bits) = self.line(block);
         for word in words {
             let first = WordIndex(word).first_frame().0;
-            let taken = (from.0.max(first)..(from.0 + count).min(first + 64))
-                .fold(0, |mask, frame| mask | 1 << (frame - first));
-            let rest = bits & !taken;
-            if rest != 0 {
-                self.frames_word(WordIndex(word)).fetch_or(rest, SeqCst);
+            let (start, end) = (from.0.max(first), (from.0 + count).min(first + u64::BITS));
+            let taken = if start < end { low_bits(end - start) << (start - first) } else { 0 };
+            let own = bits & !taken;
+            if own != 0 {
+                self.frames_word(WordIndex(word)).fetch_or(own, SeqCst);
             }
         }
     }

@@ -47,6 +47,20 @@ impl<P: Platform> FreeMap<'_, P> {
         Ok(())
     }
 
+    /// As [`free_frames`](Self::free_frames); if some of them are free already, it frees the others.
+    ///
+    /// # Errors
+    /// [`AlreadyFree`] names those that were not freed.
+    pub fn free_others(&self, word: WordIndex, mask: u64) -> Result<(), AlreadyFree> {
+        let Err(error) = self.free_frames(word, mask) else { return Ok(()) };
+        let others = mask & !error.bits;
+        // Unless another CPU frees some of these, too, at this moment.
+        if others != 0 && self.free_frames(word, others).is_err() {
+            return Err(AlreadyFree { bits: mask, ..error });
+        }
+        Err(error)
+    }
+
     /// Frees the block of `order` at `frame`, which must be aligned and the caller's. One `fetch_or`
     /// up to order 6 and for the pageblock order, one a word between, one a pageblock above.
     ///

@@ -128,7 +128,7 @@ impl<P: Platform> FreeMap<'_, P> {
     /// Gives the first `count` frames of a pageblock that the caller owns, and frees the rest.
     fn give_first(&self, block: Pageblock, count: u32, give: &mut impl FnMut(WordIndex, u64)) {
         if count < self.shape.block_frames() {
-            self.put_rest(block, count);
+            self.put_around(block, block.first_frame(self.shape), count);
             self.settle(block);
         }
         let (words, bits) = self.line(block);

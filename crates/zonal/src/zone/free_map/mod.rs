@@ -96,7 +96,6 @@ pub use mapped::{MapPart, Mapped};
 pub use seam::MapHeld;
 pub use shape::{Frame, MapShape, Pageblock, WordIndex};
 pub use take::Fallback;
-pub(crate) use take::fallbacks;
 pub use takes::Current;
 pub use whole::WholeClass;
 

@@ -2,14 +2,12 @@
 
 use super::mapped::MapView;
 use crate::boot::watermark::watermark_ok;
-use crate::frame::FrameState;
-use crate::platform::{AtomicWord, Platform};
+use crate::platform::Platform;
 use crate::types::mark::Mark;
 use crate::types::migrate_type::MigrateType;
 use crate::types::request::Request;
 use crate::types::units::Order;
 use crate::zone::Vacated;
-use core::sync::atomic::Ordering::Relaxed;
 
 impl<P: Platform> MapView<'_, P> {
     /// Whether a block of `wanted` is free around `at`; then what was set apart rejoins, and the
@@ -34,15 +32,7 @@ impl<P: Platform> MapView<'_, P> {
         }
         let (mark, reserve) = (self.zone.mark(Mark::Min), self.zone.reserve(request.limit()));
         let free = self.zone.usable(request);
-        if !watermark_ok(free, wanted, mark, reserve, request.access(), |_| true)
-            || !map.take_exact(frame, wanted)
-        {
-            return None;
-        }
-        let head = self.index(frame);
-        self.table.set_state(head, FrameState::allocated(wanted));
-        self.count(frame, wanted, -(wanted.frames() as i64));
-        self.zone.part.events.direct_alloc.fetch_add(wanted.frames(), Relaxed);
-        Some(head)
+        let fits = watermark_ok(free, wanted, mark, reserve, request.access(), |_| true);
+        (fits && map.take_exact(frame, wanted)).then(|| self.hand_out(frame, wanted))
     }
 }

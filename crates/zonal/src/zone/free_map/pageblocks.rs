@@ -5,7 +5,6 @@ use super::hints::Kind;
 use super::mapped::{ANYWHERE, MapGuard, MapView};
 use super::shape::Pageblock;
 use super::{FreeMap, WholeClass};
-use crate::frame::FrameKind;
 use crate::platform::{AtomicWord, Platform};
 use crate::types::error::RangeError;
 use crate::types::migrate_type::MigrateType;
@@ -25,18 +24,7 @@ impl<P: Platform> MapView<'_, P> {
         frames: &Range<u32>,
     ) -> Result<(), RangeError> {
         self.lock(|guard| {
-            let mut before = self.table.pageblock(start).migrate();
-            if before == MigrateType::Isolate {
-                return Err(RangeError::Isolated { pfn: self.table.pfn(start) });
-            }
-            if !before.is_for_movable() {
-                let end = start + self.table.pageblock_order().size();
-                let part = start.max(frames.start)..end.min(frames.end);
-                super::Mapped::count_work(guard, part.len() as u32);
-                if let Some(at) = self.first_allocated(part) {
-                    return Err(RangeError::Unmovable { pfn: self.table.pfn(at) });
-                }
-            }
+            let mut before = guard.check_isolation(start, frames)?;
             if before == MigrateType::HighAtomic {
                 self.zone.part.reserve.fetch_add(u64::MAX, Relaxed);
                 before = MigrateType::Movable;
@@ -44,19 +32,6 @@ impl<P: Platform> MapView<'_, P> {
             self.withdraw_pageblock(guard, start, before);
             Ok(())
         })
-    }
-
-    /// The first frame of `part` that is in an allocated block.
-    fn first_allocated(&self, part: Range<u32>) -> Option<u32> {
-        let mut at = part.start;
-        while at < part.end {
-            match super::Mapped::locate(*self, at) {
-                Some((_, state)) if state.kind() == FrameKind::Allocated => return Some(at),
-                Some((head, state)) => at = head + state.order().size(),
-                None => at += 1,
-            }
-        }
-        None
     }
 
     /// Makes the pageblock that starts at `start` isolate and notes the type that it gets back.

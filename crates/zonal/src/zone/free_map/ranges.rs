@@ -1,46 +1,23 @@
 //! Ranges of frames: made free, taken, brought, withdrawn.
 
+use super::bits::low_bits;
 use super::mapped::MapView;
-use super::visit::pieces;
-use crate::boot::map::{Range, RangeKind};
+use super::shape::{Frame, WordIndex};
 use crate::boot::plan::{Plan, ZoneSpec};
 use crate::frame::{ALLOCATED, FrameState, PageblockWord};
 use crate::platform::{AtomicWord, Platform};
 use crate::types::migrate_type::MigrateType;
 use crate::types::units::{Order, largest_piece};
-use core::ops;
+use core::ops::Range;
 use core::sync::atomic::Ordering::Relaxed;
 
 impl<P: Platform> MapView<'_, P> {
     /// Makes the zone's usable memory free, before the zone is shared: whole pageblocks of ordinary
     /// memory stay untouched.
     pub(super) fn fill(&self, plan: &Plan, spec: &ZoneSpec) {
-        let step = self.table.pageblock_order().size();
-        for range in plan.ranges_of(spec.id).filter(|range| range.kind.is_present()) {
-            let Some((start, last)) = self.bounds(&range) else { continue };
-            let first_pageblock = self.table.pageblock_start(start);
-            self.zone.widen_span((first_pageblock, self.table.pageblock_start(last) + step));
-            let migrate = match range.kind {
-                RangeKind::Cma => MigrateType::Cma,
-                _ => MigrateType::Movable,
-            };
-            for at in (first_pageblock..=last).step_by(step as usize) {
-                // As the plan made pageblocks of one usable kind; what is reclaimed later takes the
-                // type of what is there.
-                if range.kind.is_usable() || self.table.pageblock(at).zone().is_none() {
-                    self.table.set_pageblock(at, PageblockWord::new(spec.id, migrate));
-                }
-            }
-            if range.kind.is_usable() {
-                self.free_range(start, last + 1, u32::MAX);
-            }
-        }
-    }
-
-    /// First and last index of a range.
-    fn bounds(&self, range: &Range) -> Option<(u32, u32)> {
-        let start = self.table.index(range.start)?;
-        (range.frames() > 0).then(|| (start, start + (range.frames() - 1) as u32))
+        self.take_over(plan, spec, |start, end, _| {
+            self.free_range(start, end, u32::MAX);
+        });
     }
 
     /// Frees the start of `at..end`, which was never handed out, at most `most` blocks of it; returns
@@ -65,7 +42,7 @@ impl<P: Platform> MapView<'_, P> {
     }
 
     /// Frees single frames that are allocated.
-    pub(super) fn free_singles(&self, frames: ops::Range<u32>) {
+    pub(super) fn free_singles(&self, frames: Range<u32>) {
         let (mut at, own) = (frames.start, self.table.pageblock_order());
         while at < frames.end {
             let order = largest_piece(at, frames.end, own);
@@ -79,7 +56,7 @@ impl<P: Platform> MapView<'_, P> {
 
     /// Takes what `frames` begins with of the free block there, in an isolated pageblock, and marks
     /// it allocated frame by frame; returns where it stopped.
-    pub(super) fn take_isolated(&self, frames: ops::Range<u32>) -> Option<u32> {
+    pub(super) fn take_isolated(&self, frames: Range<u32>) -> Option<u32> {
         let map = self.map();
         let block = self.block(frames.start);
         let (head, order) = map.run_at(self.frame(frames.start))?;
@@ -140,9 +117,18 @@ impl<P: Platform> MapView<'_, P> {
         {
             return false;
         }
-        self.table.set_state(index, FrameState::allocated(order));
-        self.count(frame, order, -(order.frames() as i64));
-        self.zone.part.events.direct_alloc.fetch_add(order.frames(), Relaxed);
+        self.hand_out(frame, order);
         true
     }
+}
+
+/// The words that `count` frames from `first` on lie in, and which bits of each.
+fn pieces(first: Frame, count: u32) -> impl Iterator<Item = (WordIndex, u64)> {
+    let (mut at, end) = (first.0, first.0 + count);
+    core::iter::from_fn(move || {
+        let (word, bit) = Frame(at).word();
+        let here = (end - at).min(64 - bit.trailing_zeros());
+        at += here;
+        (here > 0).then(|| (word, low_bits(here) << bit.trailing_zeros()))
+    })
 }

@@ -88,11 +88,7 @@ impl FreeMemory for Mapped {
         flags: AllocFlags,
     ) -> Option<u32> {
         let frame = view.take::<T>(order, migrate, flags, ANYWHERE, None)?;
-        view.count(frame, order, -(order.frames() as i64));
-        let index = view.index(frame);
-        view.table.set_state(index, FrameState::allocated(order));
-        view.zone.part.events.direct_alloc.fetch_add(order.frames(), Relaxed);
-        Some(index)
+        Some(view.hand_out(frame, order))
     }
 
     fn free_block<P: Platform>(

@@ -5,22 +5,10 @@ use super::shape::{Frame, Pageblock};
 use super::{Current, FreeMap, Start, WholeClass};
 use crate::platform::{AtomicWord, Platform};
 use crate::trace::{Event, Point, Trace};
-use crate::types::migrate_type::{MigrateType, NR_CACHED_TYPES};
+use crate::types::migrate_type::MigrateType;
 use crate::types::units::Order;
 use crate::zone::AllocFlags;
 use core::sync::atomic::Ordering::Relaxed;
-
-/// Which other types a request falls back on, in Linux's order.
-const FALLBACKS: [[MigrateType; 2]; NR_CACHED_TYPES] = [
-    [MigrateType::Reclaimable, MigrateType::Movable],
-    [MigrateType::Reclaimable, MigrateType::Unmovable],
-    [MigrateType::Unmovable, MigrateType::Movable],
-];
-
-/// The types that a request of a type falls back on; none for types that are not requested.
-pub(crate) fn fallbacks(migrate: MigrateType) -> &'static [MigrateType] {
-    FALLBACKS.get(migrate.index()).map_or(&[], |others| &others[..])
-}
 
 /// A fallback, for those who are told of it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -74,7 +62,7 @@ impl<P: Platform> FreeMap<'_, P> {
         order: Order,
         start: Start,
     ) -> Option<(Frame, Fallback)> {
-        fallbacks(migrate).iter().find_map(|&from| {
+        migrate.fallbacks()?.iter().find_map(|&from| {
             let claimed = self.claim_other(from, migrate, start);
             let own = if claimed.is_some() { migrate } else { from };
             let frame = self.take_block(own, order, start, None)?;

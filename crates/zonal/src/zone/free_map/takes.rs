@@ -3,12 +3,11 @@
 use super::FreeMap;
 use super::bits::{low_bits, order_at};
 use super::hints::{Kind, Start, is_hinted};
-use super::shape::{Frame, Pageblock, WORD_ORDER, WordIndex};
+use super::shape::{Frame, Pageblock, WORD_ORDER};
 use super::whole::WholeClass;
-use crate::platform::{AtomicWord, Platform};
+use crate::platform::Platform;
 use crate::types::migrate_type::MigrateType;
 use crate::types::units::Order;
-use core::sync::atomic::Ordering::SeqCst;
 
 /// The pageblock that a CPU takes small blocks of a type from until it is used up; its hints are
 /// kept lowered, so that others look elsewhere. A free into it raises them again, which does no
@@ -106,7 +105,7 @@ impl<P: Platform> FreeMap<'_, P> {
             return None;
         }
         let (block, _transit) = self.open_whole_inside(migrate, start, |at| self.in_transit(at))?;
-        self.put_rest(block, order.size());
+        self.put_around(block, block.first_frame(shape), order.size());
         if let Some(held) = current {
             self.release(held);
             held.0 = Some(block);
@@ -129,12 +128,7 @@ impl<P: Platform> FreeMap<'_, P> {
         start: Start,
         enter: impl Fn(Pageblock) -> G,
     ) -> Option<(Pageblock, G)> {
-        let classes: &[_] = match WholeClass::of(migrate) {
-            WholeClass::Ordinary => &[WholeClass::Ordinary, WholeClass::Untouched],
-            WholeClass::Isolated => &[],
-            class @ (WholeClass::Untouched | WholeClass::Cma | WholeClass::HighAtomic) => &[class],
-        };
-        for &class in classes {
+        for &class in WholeClass::for_type(migrate) {
             while let Some((block, guard)) = self.take_whole_inside(class, start, &enter) {
                 if self.claim_owned(block, migrate) {
                     return Some((block, guard));
@@ -145,22 +139,6 @@ impl<P: Platform> FreeMap<'_, P> {
             }
         }
         None
-    }
-
-    /// Puts all frames of a pageblock that the caller owns, from the first `taken` on, into its line;
-    /// its hints are left to the caller. Before it is in line no frame of it is with another CPU,
-    /// so it cannot be full, and no run in it has grown.
-    pub(super) fn put_rest(&self, block: Pageblock, taken: u32) {
-        let (words, bits) = self.line(block);
-        let mut rest = taken;
-        for word in words {
-            let count = rest.min(bits.count_ones());
-            let own = bits & !(low_bits(count) << bits.trailing_zeros());
-            rest -= count;
-            if own != 0 {
-                self.frames_word(WordIndex(word)).fetch_or(own, SeqCst);
-            }
-        }
     }
 
     /// Takes a block of `order` from a run of the line that fits, if the pageblock is of the type.

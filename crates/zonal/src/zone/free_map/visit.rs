@@ -1,9 +1,8 @@
 //! Free blocks as the buddy system has them: also those larger than a pageblock.
 
 use super::WholeClass;
-use super::bits::low_bits;
 use super::mapped::MapView;
-use super::shape::{Frame, Pageblock, WordIndex};
+use super::shape::{Frame, Pageblock};
 use crate::platform::Platform;
 use crate::types::migrate_type::MigrateType;
 use crate::types::units::Order;
@@ -17,22 +16,26 @@ impl<P: Platform> MapView<'_, P> {
             return None;
         }
         let (head, order) = map.run_at(self.frame(index))?;
-        if order < map.shape().order() {
-            return Some((self.index(head), order));
-        }
-        let (first, order) = self.block_around(head.pageblock(map.shape()));
-        Some((self.index(first.first_frame(map.shape())), order))
+        let (head, order) = self.beyond_pageblock(head, order);
+        Some((self.index(head), order))
     }
 
     /// The order of the free block that begins at `index`.
     pub(super) fn run_from(&self, index: u32) -> Option<Order> {
-        let (map, frame) = (self.map(), self.frame(index));
-        let (head, order) = map.run_at(frame)?;
-        if head != frame || order < map.shape().order() {
-            return (head == frame).then_some(order);
+        let frame = self.frame(index);
+        let (_, order) = self.map().run_at(frame).filter(|&(head, _)| head == frame)?;
+        let (head, order) = self.beyond_pageblock(frame, order);
+        (head == frame).then_some(order)
+    }
+
+    /// The block that a free run is part of: itself, unless it is a whole pageblock.
+    fn beyond_pageblock(&self, head: Frame, order: Order) -> (Frame, Order) {
+        let (_, shape) = self.extent();
+        if order < shape.order() {
+            return (head, order);
         }
-        let (first, order) = self.block_around(head.pageblock(map.shape()));
-        (first.first_frame(map.shape()) == frame).then_some(order)
+        let (first, order) = self.block_around(head.pageblock(shape));
+        (first.first_frame(shape), order)
     }
 
     /// The largest block of whole pageblocks of one type around this one, which is whole.
@@ -104,15 +107,4 @@ impl<P: Platform> MapView<'_, P> {
             usable && map.is_whole(head) && self.block_around(head).1 >= order
         })
     }
-}
-
-/// The words that `count` frames from `first` on lie in, and which bits of each.
-pub(super) fn pieces(first: Frame, count: u32) -> impl Iterator<Item = (WordIndex, u64)> {
-    let (mut at, end) = (first.0, first.0 + count);
-    core::iter::from_fn(move || {
-        let (word, bit) = Frame(at).word();
-        let here = (end - at).min(64 - bit.trailing_zeros());
-        at += here;
-        (here > 0).then(|| (word, low_bits(here) << bit.trailing_zeros()))
-    })
 }

@@ -46,6 +46,16 @@ impl WholeClass {
         }
     }
 
+    /// The classes in which a request of the type finds whole pageblocks, touched ones first.
+    pub(super) const fn for_type(migrate: MigrateType) -> &'static [Self] {
+        match migrate {
+            MigrateType::HighAtomic => &[Self::HighAtomic],
+            MigrateType::Cma => &[Self::Cma],
+            MigrateType::Isolate => &[],
+            _ => &[Self::Ordinary, Self::Untouched],
+        }
+    }
+
     /// Whether pageblocks of the type may be in the class.
     const fn may_hold(self, migrate: MigrateType) -> bool {
         let class = Self::of(migrate) as u8;

@@ -15,13 +15,6 @@ use crate::trace::{Event, Point};
 use crate::types::migrate_type::MigrateType;
 use crate::types::units::Order;
 
-/// Where each requestable type looks, best first.
-const FALLBACKS: [[MigrateType; 2]; 3] = [
-    [MigrateType::Reclaimable, MigrateType::Movable],
-    [MigrateType::Reclaimable, MigrateType::Unmovable],
-    [MigrateType::Unmovable, MigrateType::Movable],
-];
-
 impl<P: Platform, M: Merge, C: Clusters> ListGuard<'_, P, M, C> {
     /// Takes a block of `order` from a pageblock of another type. Work: at most the frames of
     /// one pageblock.
@@ -30,7 +23,7 @@ impl<P: Platform, M: Merge, C: Clusters> ListGuard<'_, P, M, C> {
         order: Order,
         migrate: MigrateType,
     ) -> Option<u32> {
-        let others = FALLBACKS.get(migrate.index())?;
+        let others = migrate.fallbacks()?;
         let (found, index) = self.largest_of_others(order, migrate)?;
         let from = self.found_type::<T>(index);
         if self.claim(index, found, migrate) {
@@ -69,7 +62,7 @@ impl<P: Platform, M: Merge, C: Clusters> ListGuard<'_, P, M, C> {
             return Some((index, true));
         }
         self.events.stolen += 1;
-        let others = FALLBACKS.get(migrate.index())?;
+        let others = migrate.fallbacks()?;
         let (index, order) = others.iter().find_map(|&other| {
             let smallest = self.area.smallest(Order::ZERO, other)?;
             if other == MigrateType::Movable {
@@ -84,7 +77,7 @@ impl<P: Platform, M: Merge, C: Clusters> ListGuard<'_, P, M, C> {
 
     /// The largest free block of at least `order` of another type than `migrate`.
     fn largest_of_others(&mut self, order: Order, migrate: MigrateType) -> Option<(Order, u32)> {
-        let others = FALLBACKS.get(migrate.index())?;
+        let others = migrate.fallbacks()?;
         if others.iter().all(|&other| self.area.first(Order::MAX, other).is_none()) {
             self.grow();
         }

@@ -4,7 +4,7 @@ use super::ListGuard;
 use super::clusters::Clusters;
 use super::free_area::End;
 use super::merge::Merge;
-use crate::frame::{ALLOCATED, FrameKind, FrameState, FrameTable, PageblockWord, locate};
+use crate::frame::{ALLOCATED, FrameKind, FrameState, PageblockWord, locate};
 use crate::platform::Platform;
 use crate::types::error::RangeError;
 use crate::types::migrate_type::MigrateType;
@@ -23,18 +23,7 @@ impl<P: Platform, M: Merge, C: Clusters> ListGuard<'_, P, M, C> {
         start: u32,
         frames: &Range<u32>,
     ) -> Result<(), RangeError> {
-        let mut before = self.table.pageblock(start).migrate();
-        if before == MigrateType::Isolate {
-            return Err(RangeError::Isolated { pfn: self.table.pfn(start) });
-        }
-        if !before.is_for_movable() {
-            let end = start + self.table.pageblock_order().size();
-            let part = start.max(frames.start)..end.min(frames.end);
-            self.area.count_work(part.len() as u32);
-            if let Some(at) = first_allocated(self.table, part) {
-                return Err(RangeError::Unmovable { pfn: self.table.pfn(at) });
-            }
-        }
+        let mut before = self.check_isolation(start, frames)?;
         if before == MigrateType::HighAtomic {
             self.high_atomic_pageblocks -= 1;
             before = MigrateType::Movable;
@@ -135,17 +124,4 @@ impl<P: Platform, M: Merge, C: Clusters> ListGuard<'_, P, M, C> {
         self.area.count_work(gone);
         until
     }
-}
-
-/// The first frame of `part` that is in an allocated block.
-fn first_allocated<P: Platform>(table: &FrameTable<'_, P>, part: Range<u32>) -> Option<u32> {
-    let mut at = part.start;
-    while at < part.end {
-        match locate(table, at) {
-            Some((_, state)) if state.kind() == FrameKind::Allocated => return Some(at),
-            Some((head, state)) => at = head + state.order().size(),
-            None => at += 1,
-        }
-    }
-    None
 }

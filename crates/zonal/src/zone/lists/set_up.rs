@@ -3,14 +3,12 @@
 use super::clusters::Clusters;
 use super::merge::Merge;
 use super::{BuddyLists, CLUSTER_ARRAY, CLUSTER_OF, LINKS, ListGuard};
-use crate::boot::map::{Range, RangeKind};
 use crate::boot::plan::{Plan, ZoneSpec};
-use crate::frame::PageblockWord;
 use crate::platform::Platform;
 use crate::types::migrate_type::MigrateType;
 use crate::types::units::Order;
-use crate::zone::ZoneInstance;
 use crate::zone::tables::{NR_FREE_WORDS, ZoneTables};
+use crate::zone::{ZoneInstance, ZoneView};
 
 /// The size and the batch for which a zone's clusters on the order-0 lists need the most words:
 /// what it manages from the start, or that with all its later memory, which makes batches larger.
@@ -65,26 +63,8 @@ impl<P: Platform, M: Merge, C: Clusters> ListGuard<'_, P, M, C> {
     /// the ragged ends and CMA go to the lists.
     fn fill(&mut self, plan: &Plan, spec: &ZoneSpec) {
         let block = Order::MAX.size();
-        let step = self.table.pageblock_order().size();
-        for range in plan.ranges_of(spec.id).filter(|range| range.kind.is_present()) {
-            let Some((start, last)) = self.bounds(&range) else { continue };
-            let first_pageblock = self.table.pageblock_start(start);
-            self.zone.widen_span((first_pageblock, self.table.pageblock_start(last) + step));
-            let migrate = match range.kind {
-                RangeKind::Cma => MigrateType::Cma,
-                _ => MigrateType::Movable,
-            };
-            for at in (first_pageblock..=last).step_by(step as usize) {
-                // Memory of two usable kinds in one pageblock was made one by the plan; what is
-                // reclaimed later takes the type of what is there.
-                if range.kind.is_usable() || self.table.pageblock(at).zone().is_none() {
-                    self.table.set_pageblock(at, PageblockWord::new(spec.id, migrate));
-                }
-            }
-            if !range.kind.is_usable() {
-                continue;
-            }
-            let end = last + 1;
+        let view = ZoneView { zone: self.zone, table: self.table };
+        view.take_over(plan, spec, |start, end, migrate| {
             let (first, rest) = (start.next_multiple_of(block), end & !(block - 1));
             if migrate == MigrateType::Cma || first >= rest {
                 self.free_range(start, end, u32::MAX);
@@ -94,12 +74,6 @@ impl<P: Platform, M: Merge, C: Clusters> ListGuard<'_, P, M, C> {
                 self.untouched.push(links, first, rest);
                 self.free_range(rest, end, u32::MAX);
             }
-        }
-    }
-
-    /// First and last index of a range.
-    fn bounds(&self, range: &Range) -> Option<(u32, u32)> {
-        let start = self.table.index(range.start)?;
-        (range.frames() > 0).then(|| (start, start + (range.frames() - 1) as u32))
+        });
     }
 }
