@@ -12,6 +12,7 @@ use crate::types::mark::Access;
 use crate::types::migrate_type::MigrateType;
 use crate::types::units::{NodeId, NodeMask, Order};
 use crate::types::zone_type::ZoneType;
+use core::fmt;
 
 /// Which nodes may serve a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -29,22 +30,35 @@ pub enum NodePolicy {
 
 /// A request for one block (or, in bulk, for several of one order). Copied freely; building
 /// one costs nothing.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+// Two words and no fields of other sizes: what is built in registers and looked at byte by byte must
+// not be put together in memory from smaller stores, which a processor forwards to no wider load.
+#[derive(Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub struct Request {
-    order: Order,
-    migrate: MigrateType,
-    /// The limit as it was asked for.
-    asked: ZoneType,
-    /// The limit for this migrate type. Follows from both.
-    limit: ZoneType,
-    flags: u8,
-    /// For a request that the home zone's cache of single frames may answer without a look at
-    /// anything else: the list + 1; for huge pages: the list + 1 + [`HUGE`]; 0 for any other.
-    /// Follows from the other fields.
-    fast: u8,
-    nodes: NodePolicy,
+    /// A byte each, from the lowest: see the constants.
+    bits: u64,
+    /// Of the node policy: the node, or the mask.
+    nodes: u64,
 }
+
+/// For a request that the home zone's cache of single frames may answer without a look at anything
+/// else: the list + 1; for huge pages: the list + 1 + [`HUGE`]; 0 for any other. Follows from the
+/// others.
+const FAST: u32 = 0;
+/// The limit for this migrate type. Follows from both.
+const LIMIT: u32 = 8;
+const ORDER: u32 = 16;
+const MIGRATE: u32 = 24;
+/// The limit as it was asked for.
+const ASKED: u32 = 32;
+const FLAGS: u32 = 40;
+/// Which of the node policies.
+const NODES: u32 = 48;
+
+const LOCAL: u8 = 0;
+const PREFERRED: u8 = 1;
+const BIND: u8 = 2;
+const INTERLEAVE: u8 = 3;
 
 const ATOMIC: u8 = 1;
 const HIGH: u8 = 2;
@@ -64,59 +78,73 @@ impl Request {
     }
 
     /// A block of `order`, otherwise as [`frame`](Self::frame).
+    #[inline(always)]
     pub const fn new(order: Order) -> Self {
-        Self {
-            order,
-            migrate: MigrateType::Unmovable,
-            asked: ZoneType::Normal,
-            limit: ZoneType::Normal,
-            flags: 0,
-            fast: 0,
-            nodes: NodePolicy::Local,
-        }
-        .settled()
+        let asked = (ZoneType::Normal as u64) << ASKED;
+        let bits = (order.get() as u64) << ORDER | asked;
+        Self { bits, nodes: 0 }.settled()
     }
 
-    /// Works `fast` and `limit` out again.
-    const fn settled(mut self) -> Self {
-        self.fast = match self.order {
-            _ if !self.is_plain() || !self.migrate.is_requestable() => 0,
-            Order::ZERO => self.migrate as u8 + 1,
-            Order::HUGE => self.migrate as u8 + 1 + HUGE,
-            _ => 0,
-        };
-        self.limit = match (self.asked, self.migrate) {
+    #[inline(always)]
+    const fn byte(&self, at: u32) -> u8 {
+        (self.bits >> at) as u8
+    }
+
+    /// The same with a byte of another value, and what follows from it.
+    #[inline(always)]
+    const fn with_byte(self, at: u32, value: u8) -> Self {
+        let bits = self.bits & !(0xff << at) | (value as u64) << at;
+        Self { bits, ..self }.settled()
+    }
+
+    /// Works out again what follows from the other fields.
+    #[inline(always)]
+    const fn settled(self) -> Self {
+        let migrate = self.migrate_type();
+        let limit = match (self.asked(), migrate) {
             (ZoneType::Movable, MigrateType::Movable) => ZoneType::Movable,
             (ZoneType::Movable, _) => ZoneType::Normal,
             (limit, _) => limit,
         };
-        self
+        let fast = match self.order() {
+            _ if !self.is_plain() || !migrate.is_requestable() => 0,
+            Order::ZERO => migrate as u8 + 1,
+            Order::HUGE => migrate as u8 + 1 + HUGE,
+            _ => 0,
+        };
+        let bits = self.bits & !(0xff << FAST | 0xff << LIMIT);
+        Self { bits: bits | (fast as u64) << FAST | (limit as u64) << LIMIT, ..self }
     }
 
     /// The same for another order.
-    pub const fn with_order(mut self, order: Order) -> Self {
-        self.order = order;
-        self.settled()
+    #[inline(always)]
+    pub const fn with_order(self, order: Order) -> Self {
+        self.with_byte(ORDER, order.get())
     }
 
     /// What will be done with the frames: unmovable, movable or reclaimable. The other types
     /// are states of a pageblock; asking for one is refused when the request is made.
-    pub const fn migrate(mut self, migrate: MigrateType) -> Self {
-        self.migrate = migrate;
-        self.settled()
+    #[inline(always)]
+    pub const fn migrate(self, migrate: MigrateType) -> Self {
+        self.with_byte(MIGRATE, migrate as u8)
     }
 
     /// The highest zone type that will do. Movable zones are for movable frames: for the others
     /// that limit means [`Normal`](ZoneType::Normal).
-    pub const fn zone_limit(mut self, limit: ZoneType) -> Self {
-        self.asked = limit;
-        self.settled()
+    #[inline(always)]
+    pub const fn zone_limit(self, limit: ZoneType) -> Self {
+        self.with_byte(ASKED, limit as u8)
     }
 
     /// Which nodes will do.
-    pub const fn nodes(mut self, nodes: NodePolicy) -> Self {
-        self.nodes = nodes;
-        self.settled()
+    pub const fn nodes(self, nodes: NodePolicy) -> Self {
+        let (kind, nodes) = match nodes {
+            NodePolicy::Local => (LOCAL, 0),
+            NodePolicy::Preferred(node) => (PREFERRED, node.0 as u64),
+            NodePolicy::Bind(mask) => (BIND, mask.bits()),
+            NodePolicy::Interleave(mask) => (INTERLEAVE, mask.bits()),
+        };
+        Self { nodes, ..self }.with_byte(NODES, kind)
     }
 
     /// Cannot wait at all: may reach further below the watermarks and into the high-atomic
@@ -157,121 +185,138 @@ impl Request {
         self.with(ZERO)
     }
 
-    const fn with(mut self, flags: u8) -> Self {
-        self.flags |= flags;
-        self.settled()
+    #[inline(always)]
+    const fn with(self, flags: u8) -> Self {
+        self.with_byte(FLAGS, self.flags() | flags)
+    }
+
+    #[inline(always)]
+    const fn flags(&self) -> u8 {
+        self.byte(FLAGS)
     }
 
     /// The order asked for.
     #[must_use]
     #[inline(always)]
     pub const fn order(&self) -> Order {
-        self.order
+        match Order::new(self.byte(ORDER)) {
+            Some(order) => order,
+            None => Order::MAX,
+        }
     }
 
     /// The migrate type asked for.
     #[must_use]
     #[inline(always)]
     pub const fn migrate_type(&self) -> MigrateType {
-        self.migrate
+        match MigrateType::from_number(self.byte(MIGRATE)) {
+            Some(migrate) => migrate,
+            None => MigrateType::Unmovable,
+        }
     }
 
     /// The highest zone type allowed, after the migrate type was heeded.
     #[must_use]
     #[inline(always)]
     pub const fn limit(&self) -> ZoneType {
-        self.limit
+        zone_type(self.byte(LIMIT))
     }
 
     /// The highest zone type asked for, whatever the migrate type.
+    #[inline(always)]
     pub(crate) const fn asked(&self) -> ZoneType {
-        self.asked
+        zone_type(self.byte(ASKED))
     }
 
     /// The same without its node policy.
     #[inline(always)]
     pub(crate) const fn anywhere(&self) -> Self {
-        Self { nodes: NodePolicy::Local, ..*self }
+        Self { bits: self.bits & !(0xff << NODES), nodes: 0 }
     }
 
     /// The node policy.
     #[must_use]
     pub const fn node_policy(&self) -> NodePolicy {
-        self.nodes
+        match self.byte(NODES) {
+            LOCAL => NodePolicy::Local,
+            PREFERRED => NodePolicy::Preferred(NodeId(self.nodes as u8)),
+            BIND => NodePolicy::Bind(NodeMask::of(self.nodes)),
+            _ => NodePolicy::Interleave(NodeMask::of(self.nodes)),
+        }
     }
 
     /// Whether [`atomic`](Self::atomic) was said.
     #[must_use]
     pub const fn is_atomic(&self) -> bool {
-        self.flags & ATOMIC != 0
+        self.flags() & ATOMIC != 0
     }
 
     /// Whether compaction and direct reclaim are ruled out.
     #[must_use]
     pub const fn may_not_wait(&self) -> bool {
-        self.flags & NO_WAIT != 0
+        self.flags() & NO_WAIT != 0
     }
 
     /// Whether [`this_node`](Self::this_node) was said.
     #[must_use]
     pub const fn is_this_node(&self) -> bool {
-        self.flags & THIS_NODE != 0
+        self.flags() & THIS_NODE != 0
     }
 
     /// Whether [`write`](Self::write) was said.
     #[must_use]
     pub const fn is_write(&self) -> bool {
-        self.flags & WRITE != 0
+        self.flags() & WRITE != 0
     }
 
     /// Whether [`less_throttled`](Self::less_throttled) was said.
     #[must_use]
     pub const fn is_less_throttled(&self) -> bool {
-        self.flags & LESS_THROTTLED != 0
+        self.flags() & LESS_THROTTLED != 0
     }
 
     /// Whether [`zero`](Self::zero) was said.
     #[must_use]
     pub const fn is_zero(&self) -> bool {
-        self.flags & ZERO != 0
+        self.flags() & ZERO != 0
     }
 
     /// Whether CMA frames would do for it.
     #[must_use]
     #[inline]
     pub const fn may_use_cma(&self) -> bool {
-        matches!(self.migrate, MigrateType::Movable)
+        matches!(self.migrate_type(), MigrateType::Movable)
     }
 
     /// How far below a watermark it may reach.
     #[must_use]
     pub const fn access(&self) -> Access {
-        Access { high: self.flags & HIGH != 0, atomic: self.flags & ATOMIC != 0 }
+        Access { high: self.flags() & HIGH != 0, atomic: self.flags() & ATOMIC != 0 }
     }
 
     /// The list of single frames that may answer without a look at anything else.
     #[inline(always)]
     pub(crate) const fn single(&self) -> Option<MigrateType> {
-        list(self.fast)
+        list(self.byte(FAST))
     }
 
     /// The list of huge pages that may answer without a look at anything else.
     #[inline(always)]
     pub(crate) const fn huge(&self) -> Option<MigrateType> {
-        list(self.fast.wrapping_sub(HUGE))
+        list(self.byte(FAST).wrapping_sub(HUGE))
     }
 
     /// Whether the local node's cache may answer if its zone is within its dirty limit.
     pub(crate) const fn is_plain_write(&self) -> bool {
-        self.flags & PLAIN_BREAKERS == WRITE
-            && self.migrate.is_requestable()
-            && matches!(self.nodes, NodePolicy::Local)
+        self.flags() & PLAIN_BREAKERS == WRITE
+            && self.migrate_type().is_requestable()
+            && self.byte(NODES) == LOCAL
     }
 
     /// Whether the local node's cache may answer without looking at anything else.
     #[inline(always)]
     pub(crate) const fn is_plain(&self) -> bool {
-        self.flags & PLAIN_BREAKERS == 0 && matches!(self.nodes, NodePolicy::Local)
+        self.flags() & PLAIN_BREAKERS == 0 && self.byte(NODES) == LOCAL
     }
 }
 
@@ -285,6 +330,35 @@ const fn list(number: u8) -> Option<MigrateType> {
         2 => Some(MigrateType::Movable),
         3 => Some(MigrateType::Reclaimable),
         _ => None,
+    }
+}
+
+/// The zone type with this number, which is one.
+#[inline(always)]
+const fn zone_type(number: u8) -> ZoneType {
+    match number {
+        0 => ZoneType::Dma,
+        1 => ZoneType::Dma32,
+        2 => ZoneType::Normal,
+        _ => ZoneType::Movable,
+    }
+}
+
+impl fmt::Debug for Request {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Request")
+            .field("order", &self.order())
+            .field("migrate", &self.migrate_type())
+            .field("limit", &self.asked())
+            .field("atomic", &self.is_atomic())
+            .field("high", &self.access().high)
+            .field("no_wait", &self.may_not_wait())
+            .field("this_node", &self.is_this_node())
+            .field("write", &self.is_write())
+            .field("less_throttled", &self.is_less_throttled())
+            .field("zero", &self.is_zero())
+            .field("nodes", &self.node_policy())
+            .finish()
     }
 }
 

@@ -194,6 +194,16 @@ impl NodeMask {
     /// No node.
     pub const NONE: Self = Self(0);
 
+    /// The set with these bits.
+    pub(crate) const fn of(bits: u64) -> Self {
+        Self(bits)
+    }
+
+    /// A bit a node.
+    pub(crate) const fn bits(self) -> u64 {
+        self.0
+    }
+
     /// Just `node` (nothing for a node beyond 63).
     #[must_use]
     pub const fn only(node: NodeId) -> Self {
