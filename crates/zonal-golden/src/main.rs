@@ -18,7 +18,8 @@
 //! - `hot-pair`: one frame, allocated and freed;
 //! - `bulk`: 256 frames with one call, freed with one call;
 //! - `burst`: 4096 frames one by one, freed in order, so that batches move to the zone and back;
-//! - `order9`: one huge page, allocated and freed.
+//! - `random`: the same, freed far from each other;
+//! - `order9`, `order3`: one huge page, or eight frames, allocated and freed.
 //!
 //! `Zonal/owned/hot-pair+usdt-off` and `+ring-off` have trace policies compiled in, and no
 //! tool listens. `Zonal/owned/hot-pair+planted` is the first with some needless work added: a check

@@ -22,6 +22,10 @@ pub(crate) struct Case {
     pub(crate) run: fn(u64) -> Outcome,
 }
 
+const ORDER3: Order = match Order::new(3) {
+    Some(order) => order,
+    None => Order::ZERO,
+};
 const BULK: usize = 256;
 const BURST: usize = 4096;
 
@@ -50,7 +54,19 @@ macro_rules! cases {
                 name: concat!(stringify!($preset), "/owned/order9"),
                 iterations: 5_000,
                 blocks: 1,
-                run: |n| owned::<$preset>(|cpu| order9(cpu, n)),
+                run: |n| owned::<$preset>(|cpu| blocks(cpu, Order::HUGE, n)),
+            },
+            Case {
+                name: concat!(stringify!($preset), "/owned/order3"),
+                iterations: 5_000,
+                blocks: 1,
+                run: |n| owned::<$preset>(|cpu| blocks(cpu, ORDER3, n)),
+            },
+            Case {
+                name: concat!(stringify!($preset), "/owned/random"),
+                iterations: 32,
+                blocks: BURST as u64,
+                run: |n| owned::<$preset>(|cpu| random(cpu, n)),
             },
             Case {
                 name: concat!(stringify!($preset), "/shared/hot-pair"),
@@ -105,7 +121,7 @@ macro_rules! cases {
     ]};
 }
 
-pub(crate) static CASES: [Case; 19] = cases!(Zonal Linux416);
+pub(crate) static CASES: [Case; 23] = cases!(Zonal Linux416);
 
 /// A ring in statics in which no event is enabled.
 struct Idle;
@@ -189,11 +205,11 @@ fn hot_pair<W: Way, const PLANTED: bool>(way: &mut W, iterations: u64) -> Outcom
 }
 
 #[inline(never)]
-fn order9<W: Way>(way: &mut W, iterations: u64) -> Outcome {
-    let request = movable(Order::HUGE);
+fn blocks<W: Way>(way: &mut W, order: Order, iterations: u64) -> Outcome {
+    let request = movable(order);
     for _ in 0..iterations {
         let pfn = black_box(way.alloc(&request)?);
-        way.free(pfn, Order::HUGE)?;
+        way.free(pfn, order)?;
     }
     Ok(())
 }
@@ -219,6 +235,22 @@ fn burst<W: Way>(way: &mut W, iterations: u64) -> Outcome {
         }
         for &frame in black_box(&frames) {
             way.free(frame, Order::ZERO)?;
+        }
+    }
+    Ok(())
+}
+
+/// As [`burst`], freed in another order: 1021 and 4096 have no common factor.
+#[inline(never)]
+fn random<W: Way>(way: &mut W, iterations: u64) -> Outcome {
+    let request = movable(Order::ZERO);
+    let mut frames = vec![Pfn::default(); BURST];
+    for _ in 0..iterations {
+        for frame in &mut frames {
+            *frame = way.alloc(&request)?;
+        }
+        for at in 0..BURST {
+            way.free(black_box(&frames)[at * 1021 % BURST], Order::ZERO)?;
         }
     }
     Ok(())

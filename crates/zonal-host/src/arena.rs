@@ -65,6 +65,7 @@ use std::mem::MaybeUninit;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tables::Tables;
+use zonal::error::Explanation;
 use zonal::info::{CacheInfo, ZoneInfo};
 use zonal::platform::{ClaimError, Platform};
 use zonal::policy::Policy;
@@ -261,6 +262,12 @@ impl<S: Policy> Arena<S> {
     /// moments.
     pub fn drain(&self) -> u64 {
         self.inner().drain_all()
+    }
+
+    /// What the zones of a request have now: see [`Allocator::explain`].
+    #[must_use]
+    pub fn explain(&self, request: &Request) -> Explanation {
+        self.inner().explain(request)
     }
 
     /// How many zone instances there are.

@@ -180,7 +180,9 @@ fn an_arena_hands_out_its_last_frame() {
         }
     };
     assert_eq!(pages.len(), 2 * 1024 + 3);
-    assert_eq!(error.free_frames(), 0);
+    let explained = arena.explain(&Request::frame());
+    assert_eq!(explained.free_frames(), 0);
+    assert!(explained.to_string().contains("0 frames free"), "{explained}");
     assert!(error.to_string().contains("no free block of order 0"), "{error}");
     let mut seen: Vec<Pfn> = pages.iter().map(Page::pfn).collect();
     seen.sort_unstable();

@@ -300,7 +300,7 @@ impl<'p> Model<'p> {
         if expected != AllocReason::Exhausted {
             return Ok(());
         }
-        if error.tried != zones.len() {
+        if usize::from(error.tried) != zones.len() {
             return wrong(format!("{request:?}: {} zones tried of {zones:?}", error.tried));
         }
         for zone in zones {
@@ -324,7 +324,15 @@ impl<'p> Model<'p> {
         let wrong = |detail: String| Err(Violation { rule: "I-6", detail });
         let movable = request.migrate_type() == MigrateType::Movable;
         if request.order() == Order::ZERO {
-            let (free, reserved) = self.free_in(zone, movable, after);
+            let (mut free, reserved) = self.free_in(zone, movable, after);
+            if request.may_not_wait() {
+                // It looks at a few CPUs only.
+                let cached = |found: &&crate::snapshot::Found| {
+                    found.zone == zone && matches!(found.place, Place::Cached { .. })
+                };
+                let cached = after.found.iter().filter(cached);
+                free -= free.min(cached.map(|found| found.place.order().frames()).sum());
+            }
             // A pageblock of the high-atomic reserve is opened for a request that finds nothing,
             // but watermarks are kept without it.
             if (keep == 0 && free > 0) || free - reserved > keep {

@@ -231,8 +231,7 @@ fn a_refusal_without_need() {
                 migrate: request.migrate_type(),
                 mark: zonal::watermark::Mark::Min,
                 tried,
-                zones: [None; 8],
-                free: Default::default(),
+                zone: None,
             };
             let checked = model.check_refused(&request, NodeId(0), &error, &snapshot);
             checked.map_err(|violation| violation.rule)

@@ -6,6 +6,7 @@ use crate::pcp::per_cpu_pages::PerCpuPages;
 use crate::platform::{Platform, Slot};
 use crate::policy::PcpPolicy;
 use crate::policy::Policy;
+use crate::policy::pcp::ZoneContext;
 use crate::policy::zone::Zone;
 use crate::types::units::CpuId;
 
@@ -26,15 +27,25 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
         let Some(cache) = self.cache_of(cpu, zone.id) else { return 0 };
         let context = self.context(zone, cpu.0 as usize);
         let drained = cache.reach(|own| {
-            let before = own.cached();
-            let given = S::Pcp::drain(&context, &mut own.cache);
-            own.book(before);
-            own.events.drains += u64::from(given > 0);
+            let given = self.drain_pages(own, &context);
             then(own);
             given
         });
         // A cache that cannot be reached keeps its frames.
         drained.unwrap_or(0)
+    }
+
+    /// The same from inside the slot.
+    pub(super) fn drain_pages(
+        &self,
+        own: &mut PerCpuPages<S>,
+        context: &ZoneContext<'_, P, S::Free, S::Pcp>,
+    ) -> u64 {
+        let before = own.cached();
+        let given = S::Pcp::drain(context, &mut own.cache);
+        own.book(before);
+        own.events.drains += u64::from(given > 0);
+        given
     }
 
     /// Gives everything that `cpu` caches back to the buddy lists; returns the frames. For a

@@ -56,7 +56,7 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
         }
         match self.slow_path(entry, request) {
             Ok(block) => Ok(block),
-            Err(reason) => Err(self.explain(entry.cpu(), request, reason)),
+            Err(reason) => Err(self.refused(entry.cpu(), request, reason)),
         }
     }
 }

@@ -31,9 +31,10 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
     /// Frees the block of `order` that starts at `pfn`.
     ///
     /// # Errors
-    /// [`FreeError`] if that is not what was allocated; then nothing has changed (I-4). Two
-    /// frees of the same frame at the same instant on two CPUs may both succeed; the second
-    /// copy is dropped when it would be handed out.
+    /// [`FreeError`] if that is not what was allocated; then nothing has changed (I-4). Of two
+    /// frees of one block at the same instant on two CPUs one is refused where free memory is a map;
+    /// under presets with lists both may succeed, and the second copy of a frame is dropped when it
+    /// would be handed out.
     #[inline(always)]
     pub fn free_raw(&self, pfn: Pfn, order: Order) -> Result<(), FreeError> {
         self.free_through::<_, false>(&mut self.shared_entry(), pfn, order)
@@ -79,7 +80,7 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
         let pushed = entry.enter(zone, move |own| {
             let order = ORDERS[ORDER as usize];
             let (from, to) = (FrameState::allocated(order), FrameState::cached(order));
-            if !table.replace_state_at(offset, from, to) {
+            if !S::Free::release(table, offset, from, to) {
                 return false;
             }
             S::Trace::emit(Point::Free, move || Event::Free { pfn, order });
@@ -101,6 +102,9 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
     /// nothing has changed, if it may not be freed so.
     #[inline(never)]
     fn push_further<E: Entry<P, S>>(&self, entry: &mut E, pfn: Pfn, order: Order) -> bool {
+        if !S::Pcp::KEEPS_LARGE {
+            return self.put_large(entry, pfn, order);
+        }
         if !S::Pcp::caches(order) {
             return false;
         }

@@ -28,7 +28,13 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
         let context = self.context(zone, entry.cpu());
         let headroom = self.headroom(&context, request, mark);
         let urgent = request.is_atomic() && order > Order::ZERO;
-        if S::Pcp::caches(order) && (S::Pcp::KEEPS_LARGE || !urgent) {
+        if !S::Pcp::KEEPS_LARGE && order > Order::ZERO && !urgent && headroom > 0 {
+            // Where the slot cannot be entered the block comes from the zone all the same.
+            if let Some(found) = self.take_large_from(entry, zone, order, migrate) {
+                return found.ok_or(Miss::Nothing);
+            }
+        }
+        if S::Pcp::caches(order) {
             let found = entry.enter_at(usize::from(zone.id.0), |own| {
                 let pop = |own: &mut PerCpuPages<S>| self.pop(own, Some(zone), order, migrate);
                 if let Some(index) = pop(own) {

@@ -15,6 +15,7 @@ pub(crate) mod free;
 mod from_zone;
 pub(crate) mod handle;
 pub(crate) mod host;
+mod large;
 pub mod page_state;
 pub mod slow_path;
 pub mod storage;

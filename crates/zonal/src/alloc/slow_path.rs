@@ -17,9 +17,11 @@ use crate::alloc::allocator::Allocator;
 use crate::alloc::entry::Entry;
 use crate::alloc::host::Host;
 use crate::pcp::per_cpu_pages::PerCpuPages;
+use crate::platform::Slot;
 use crate::policy::FreeMemory;
 use crate::policy::PcpPolicy;
 use crate::policy::walk::Miss;
+use crate::policy::zone::Zone;
 use crate::policy::{Compact, Dirty, Policy, Walk};
 use crate::types::block::Block;
 use crate::types::error::AllocReason;
@@ -42,6 +44,8 @@ pub struct Shortage {
 const RECLAIM_ATTEMPTS: u32 = 16;
 /// How often a single frame is looked for while other CPUs move frames about.
 const SEARCHES: u32 = 8;
+/// CPUs beside its own that a request which may not wait looks at.
+const A_FEW: u32 = 4;
 /// Clusters merged between two looks at whether that was enough.
 const COALESCE_STEP: u32 = 16;
 
@@ -54,25 +58,27 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
         request: &Request,
     ) -> Result<Block, AllocReason> {
         let (order, migrate) = (request.order(), request.migrate_type());
+        if !S::Pcp::KEEPS_LARGE
+            && let Some(index) = self.take_large(entry, request)
+        {
+            return Ok(self.handed_out(self.table.pfn(index), order, request));
+        }
         if let Some(index) = self.pop_further(entry, request) {
             return Ok(self.handed_out(self.table.pfn(index), order, request));
         }
         if !migrate.is_requestable() {
             return Err(AllocReason::NotRequestable);
         }
-        let mut found = self.pass_through(entry, request);
-        if found.is_none() {
-            let zones = self.zones_for(entry.cpu(), request);
-            if zones.slice().is_empty() {
-                return Err(AllocReason::NoZone);
-            }
-            let limited = S::Dirty::LIMITS && request.is_write();
-            found = match limited {
-                true => self.walk_within_dirty_limits(entry, &zones, request),
-                false => self.walk(entry, &zones, request, Mark::Low),
-            };
-            found = found.or_else(|| self.try_everything(entry, &zones, request));
+        let zones = self.zones_for(entry.cpu(), request);
+        if zones.slice().is_empty() {
+            return Err(AllocReason::NoZone);
         }
+        let limited = S::Dirty::LIMITS && request.is_write();
+        let found = match limited {
+            true => self.walk_within_dirty_limits(entry, &zones, request),
+            false => self.walk(entry, &zones, request, Mark::Low),
+        };
+        let found = found.or_else(|| self.try_everything(entry, &zones, request));
         let index = found.ok_or(AllocReason::Exhausted)?;
         let in_hand = InHand::new(self, self.table.pfn(index), order);
         self.stay_ahead(index, order);
@@ -81,16 +87,6 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
         }
         let (pfn, order) = in_hand.hand_out().into_raw();
         Ok(self.handed_out(pfn, order, request))
-    }
-
-    /// A plain larger block by way of the home zone's per-CPU pages, where such blocks do not stay.
-    #[inline]
-    fn pass_through<E: Entry<P, S>>(&self, entry: &mut E, request: &Request) -> Option<u32> {
-        if S::Pcp::KEEPS_LARGE || !request.is_plain() {
-            return None;
-        }
-        let zone = self.zones.get(self.home(entry, request.limit()))?;
-        self.alloc_from(entry, zone, request, Mark::Low).ok()
     }
 
     /// The home zone's per-CPU pages for a block of another order, for a page that will be written,
@@ -156,7 +152,7 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
 
     /// Wakes background compaction if the block at `index`, just taken, was the zone's last of a
     /// large order: the next request should find one.
-    fn stay_ahead(&self, index: u32, order: Order) {
+    pub(super) fn stay_ahead(&self, index: u32, order: Order) {
         if !S::Compact::STAYS_AHEAD || !order.is_costly() || !self.can_compact() {
             return;
         }
@@ -206,26 +202,35 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
     ///
     /// Other CPUs go on meanwhile, and may move frames to a place that was looked at already:
     /// out of a cache into a shard, or off the lists into a cache. So a single frame is looked
-    /// for again as long as there are signs of one (I-6).
+    /// for again as long as there are signs of one (I-6). Where larger blocks do not stay with CPUs,
+    /// requests for them empty the caches [now and then](crate::zone::ZoneInstance::is_search_due) only.
     fn search<E: Entry<P, S>>(
         &self,
         entry: &mut E,
         zones: &Zones<'m, P, S>,
         request: &Request,
     ) -> Option<u32> {
+        let large = request.order() > Order::ZERO;
+        let limited = large && !S::Pcp::KEEPS_LARGE;
+        if limited && !zones.iter().next().is_some_and(|zone| zone.is_search_due()) {
+            return None;
+        }
         for _ in 0..SEARCHES {
             if let Some(index) = self.coalesce_for(entry, zones, request) {
                 return Some(index);
             }
-            let mut seen = self.open_everything(zones, request);
+            let mut seen = self.open_everything(entry, zones, request);
             // It looks at all memory of the zones: not for those who are in a hurry.
             for zone in zones.iter().filter(|_| !request.may_not_wait()) {
                 seen += u64::from(S::Free::look_again(self.view(zone), request));
             }
             if let Some(index) = self.walk(entry, zones, request, Mark::Min) {
+                if limited {
+                    zones.iter().for_each(|zone| zone.search_found());
+                }
                 return Some(index);
             }
-            if request.order() > Order::ZERO {
+            if large || (request.may_not_wait() && !S::Pcp::KEEPS_LARGE) {
                 break;
             }
             for zone in zones.iter() {
@@ -248,6 +253,9 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
         zones: &Zones<'m, P, S>,
         request: &Request,
     ) -> Option<u32> {
+        if S::Pcp::CLUSTER == 0 {
+            return None;
+        }
         loop {
             let mut merged = 0;
             for zone in zones.iter() {
@@ -268,16 +276,40 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
     }
 
     /// Drains every CPU's cache and opens a pageblock of the high-atomic reserve, zone by zone;
-    /// returns the frames drained.
-    fn open_everything(&self, zones: &Zones<'m, P, S>, request: &Request) -> u64 {
+    /// returns the frames drained. For those who may not wait it looks at a few CPUs only.
+    fn open_everything<E: Entry<P, S>>(
+        &self,
+        entry: &mut E,
+        zones: &Zones<'m, P, S>,
+        request: &Request,
+    ) -> u64 {
         let mut drained = 0;
         for zone in zones.iter() {
-            drained += self.drain_zone(zone);
+            drained += match request.may_not_wait() && !S::Pcp::KEEPS_LARGE {
+                true => self.drain_a_few(entry, zone),
+                false => self.drain_zone(zone),
+            };
             let migrate = request.migrate_type();
             S::Free::unreserve_high_atomic(self.view(zone), migrate);
             if request.order() == Order::ZERO {
                 S::Free::rejoin(self.view(zone));
             }
+        }
+        drained
+    }
+
+    /// Gives what this CPU caches of the zone back, and what the next few do, as far as their slots
+    /// are free: without a fence that others have to answer. O(1) CPUs.
+    fn drain_a_few<E: Entry<P, S>>(&self, entry: &mut E, zone: &'m Zone<P, S>) -> u64 {
+        let (own, cpus) = (entry.cpu() as u32, self.cpus());
+        let drain = |cpu: u32, pages: &mut PerCpuPages<S>| {
+            self.drain_pages(pages, &self.context(zone, cpu as usize))
+        };
+        let mut drained = entry.enter(zone.id, |pages| drain(own, pages)).unwrap_or(0);
+        for cpu in (1..cpus.min(A_FEW + 1)).map(|step| (own + step) % cpus) {
+            let cache = self.cache_of(CpuId(cpu), zone.id);
+            drained +=
+                cache.and_then(|cache| cache.try_with(|pages| drain(cpu, pages))).unwrap_or(0);
         }
         drained
     }

@@ -34,10 +34,11 @@ pub enum FrameKind {
 ///
 /// All accesses are relaxed: a state is written by the one owner of the block, and the block
 /// changes hands through the zone lock, a slot, a depot's release/acquire pair, or whatever
-/// the caller uses to pass its block on. Only misuse races here (a frame freed twice at the
-/// same instant on two CPUs); the copy that this leaves in a second cache fails the check
-/// made when it would be handed out, and is dropped there, unless both copies are handed out
-/// at the same instant again.
+/// the caller uses to pass its block on. Only misuse races here: a block freed twice at the same
+/// instant on two CPUs. Where free memory is a map "allocated" is left by an exchange, so one of the
+/// two is refused. Elsewhere it is left by a look and a write; the copy that this leaves in a second
+/// cache fails the check made when it would be handed out, and is dropped there, unless both
+/// copies are handed out at the same instant again.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(transparent)]
 pub struct FrameState(pub(super) u8);

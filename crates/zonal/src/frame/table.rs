@@ -96,6 +96,37 @@ impl<'m, P: Platform> FrameTable<'m, P> {
         }
     }
 
+    /// As [`replace_state_at`](Self::replace_state_at) in one atomic step: of several CPUs that
+    /// replace one state at the same instant one is told that it did.
+    #[inline(always)]
+    pub(crate) fn exchange_state_at(
+        &self,
+        offset: usize,
+        from: FrameState,
+        to: FrameState,
+    ) -> bool {
+        // Relaxed: what comes with the block came with the caller's right to it.
+        let exchange = |byte: &P::Byte| byte.compare_exchange(from.0, to.0, Relaxed, Relaxed);
+        self.states.get(offset).is_some_and(|byte| exchange(byte).is_ok())
+    }
+
+    /// Writes the state of the frames `bits` of the 64 from `first` on, which are the caller's.
+    #[inline(always)]
+    pub(crate) fn set_states(&self, first: u32, bits: u64, state: FrameState) {
+        let states = self.states.get(first as usize..).unwrap_or_default();
+        let Some(word) = states.first_chunk::<64>() else {
+            return set_last_states::<P>(states, bits, state);
+        };
+        if bits == u64::MAX {
+            return word.iter().for_each(|byte| byte.store(state.0, Relaxed));
+        }
+        let mut rest = bits;
+        while rest != 0 {
+            word[rest.trailing_zeros() as usize % 64].store(state.0, Relaxed);
+            rest &= rest - 1;
+        }
+    }
+
     /// Replaces `from` by `to` in `RUN` frames from `first` on; `false`, and no change, if one
     /// of them has another state.
     #[inline(always)]
@@ -189,10 +220,10 @@ impl<'m, P: Platform> FrameTable<'m, P> {
         PageblockWord(self.word(index).load(SeqCst)).migrate()
     }
 
-    /// The words of the pageblocks from that of `index` on, for a map of free memory.
-    pub(crate) fn pageblock_words(&self, index: u32, count: usize) -> &'m [P::Word] {
-        let first = (index >> self.pageblock_order.get()) as usize;
-        &self.pageblocks[first..first + count]
+    /// The words of the pageblocks, for a map of free memory.
+    #[inline(always)]
+    pub(crate) fn pageblock_words(&self) -> &'m [P::Word] {
+        self.pageblocks
     }
 
     /// As [`pageblock`](Self::pageblock), `None` outside the table.
@@ -233,5 +264,13 @@ impl<'m, P: Platform> FrameTable<'m, P> {
     /// First index of the pageblock that holds `index`.
     pub(crate) fn pageblock_start(&self, index: u32) -> u32 {
         index & !(self.pageblock_order.frames() as u32 - 1)
+    }
+}
+
+/// The same for the less than 64 frames at the end of a table.
+#[cold]
+fn set_last_states<P: Platform>(states: &[P::Byte], bits: u64, state: FrameState) {
+    for (byte, _) in states.iter().zip(0..).filter(|(_, at)| bits >> at & 1 == 1) {
+        byte.store(state.0, Relaxed);
     }
 }

@@ -66,8 +66,8 @@ pub enum Stop {
 pub trait PcpPolicy<F: FreeMemory>: Sized + Send + Sync + fmt::Debug + 'static {
     /// Frames a cluster; 0 for a policy without clusters.
     const CLUSTER: usize;
-    /// Whether blocks of more than a frame that are cached stay; if not they pass through, and a
-    /// request that may have the high-atomic reserve goes there at once.
+    /// Whether blocks of more than a frame that are cached stay; if not they are [taken](Self::take_large)
+    /// and [put](Self::put_large) by way of the CPU's slot.
     const KEEPS_LARGE: bool = true;
     /// One CPU's cache of one zone.
     type Cpu: Send + fmt::Debug;
@@ -137,9 +137,7 @@ pub trait PcpPolicy<F: FreeMemory>: Sized + Send + Sync + fmt::Debug + 'static {
     ) -> Bulk {
         for (done, &pfn) in frames.iter().enumerate() {
             let offset = table.offset(pfn);
-            if table.pageblock_at(offset) != word
-                || !table.replace_state_at(offset, ALLOCATED, CACHED)
-            {
+            if table.pageblock_at(offset) != word || !F::release(table, offset, ALLOCATED, CACHED) {
                 return Bulk { done, stop: Stop::Frame };
             }
             // No truncation: the state was found, so the offset is an index.
@@ -167,6 +165,31 @@ pub trait PcpPolicy<F: FreeMemory>: Sized + Send + Sync + fmt::Debug + 'static {
         order: Order,
         migrate: MigrateType,
     );
+
+    /// Takes a block of more than a frame, marked allocated, where such blocks do not
+    /// [stay](Self::KEEPS_LARGE); and how many of its frames came from the zone: all or none.
+    fn take_large<P: Platform, T: Trace>(
+        ctx: &ZoneContext<'_, P, F, Self>,
+        cpu: &mut Self::Cpu,
+        order: Order,
+        migrate: MigrateType,
+    ) -> Option<(u32, u64)> {
+        let _ = (ctx, cpu, order, migrate);
+        None
+    }
+
+    /// Frees one, which is marked cached already, of a pageblock whose list is `migrate`; how many
+    /// frames went into the zone.
+    fn put_large<P: Platform>(
+        ctx: &ZoneContext<'_, P, F, Self>,
+        cpu: &mut Self::Cpu,
+        order: Order,
+        migrate: MigrateType,
+        index: u32,
+    ) -> u64 {
+        let _ = (ctx, cpu, order, migrate, index);
+        0
+    }
 
     /// Gives everything in the cache back to the buddy lists; returns the frames.
     fn drain<P: Platform>(ctx: &ZoneContext<'_, P, F, Self>, cpu: &mut Self::Cpu) -> u64;

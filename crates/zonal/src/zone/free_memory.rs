@@ -116,6 +116,18 @@ pub trait FreeMemory: Sized + Send + Sync + 'static {
     #[must_use]
     fn defers(order: Order) -> bool;
 
+    /// Takes a block from its holder, who frees it: the state `from` of the frame at `offset`, which is
+    /// allocated, becomes `to`. `false`, and no change, if it has another state or lies outside the
+    /// table. Whether of two CPUs that free one block at the same instant just one is told `true`
+    /// says each way by itself.
+    #[must_use]
+    fn release<P: Platform>(
+        table: &ZoneTables<'_, P>,
+        offset: usize,
+        from: FrameState,
+        to: FrameState,
+    ) -> bool;
+
     /// How many words each slice of [`FreeWords`](super::tables::FreeWords) needs; `batch` says how
     /// many frames per-CPU pages move at once in a zone, from how many it manages.
     fn words(plan: &Plan, batch: &dyn Fn(u64) -> u32) -> [u64; NR_FREE_WORDS];

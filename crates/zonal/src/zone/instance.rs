@@ -24,6 +24,9 @@ pub const fn hold_bound<F: FreeMemory>() -> u32 {
     if F::SKIPS_MERGES { 2 * HOLD_BOUND } else { HOLD_BOUND }
 }
 
+/// See [`ZoneInstance::is_search_due`].
+const MISSES: u64 = 64;
+
 /// A zone instance, whose free memory is kept in the way `F`.
 pub struct ZoneInstance<P: Platform, F: FreeMemory> {
     pub(crate) id: ZoneId,
@@ -45,6 +48,8 @@ pub struct ZoneInstance<P: Platform, F: FreeMemory> {
     /// Of those, the ones in high-atomic and in CMA pageblocks.
     special: [P::Word; 2],
     pub(crate) compaction: ZoneCompaction<P>,
+    /// Requests for larger blocks in a row that found none anywhere.
+    misses: P::Word,
     pub(super) part: F::Part<P>,
     pub(super) held: P::Lock<F::Held>,
 }
@@ -67,6 +72,7 @@ impl<P: Platform, F: FreeMemory> ZoneInstance<P, F> {
             free: P::Word::new(0),
             special: core::array::from_fn(|_| P::Word::new(0)),
             compaction: ZoneCompaction::new(),
+            misses: P::Word::new(0),
             part: F::part(),
             held: P::Lock::new(F::vacant()),
         }
@@ -105,6 +111,7 @@ impl<P: Platform, F: FreeMemory> ZoneInstance<P, F> {
     }
 
     /// Free frames that the request may use.
+    #[inline]
     pub(crate) fn usable(&self, request: &Request) -> u64 {
         let mut free = self.free();
         if !request.is_atomic() {
@@ -139,6 +146,22 @@ impl<P: Platform, F: FreeMemory> ZoneInstance<P, F> {
     pub(crate) fn kept_back(&self) -> u64 {
         let reserve = self.reserve.iter().map(|word| word.load(Relaxed)).max().unwrap_or(0);
         reserve.saturating_add(self.watermarks().high)
+    }
+
+    /// Whether a request for a larger block that finds none may empty the pages of all CPUs: of those in
+    /// a row the first ones, then those after 2, 4, 8 ... and each [`MISSES`]-th. What it could bring
+    /// together grows slowly, and all CPUs pay for it. Relaxed: a count.
+    pub(crate) fn is_search_due(&self) -> bool {
+        let before = self.misses.fetch_add(1, Relaxed);
+        before < 2 || before.is_power_of_two() && before < MISSES || before.is_multiple_of(MISSES)
+    }
+
+    /// There was one: the next is the first again.
+    #[inline]
+    pub(crate) fn search_found(&self) {
+        if self.misses.load(Relaxed) != 0 {
+            self.misses.store(0, Relaxed);
+        }
     }
 
     pub(crate) fn managed(&self) -> u64 {
@@ -177,6 +200,7 @@ impl<P: Platform, F: FreeMemory> ZoneInstance<P, F> {
         self.reserve.iter().zip(reserve).for_each(|(word, frames)| word.store(frames, Relaxed));
     }
 
+    #[inline]
     pub(crate) fn mark(&self, mark: Mark) -> u64 {
         self.marks[mark as usize].load(Relaxed).saturating_add(self.boost.load(Relaxed))
     }

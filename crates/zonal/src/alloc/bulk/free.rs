@@ -6,10 +6,10 @@ use crate::frame::PageblockWord;
 use crate::frame::{ALLOCATED, CACHED};
 use crate::pcp::per_cpu_pages::PerCpuPages;
 use crate::platform::Platform;
-use crate::policy::PcpPolicy;
 use crate::policy::bulk_free::{CHUNK, Committed, Listed, positions};
 use crate::policy::pcp::Stop;
 use crate::policy::{BulkFree, Policy, Trace};
+use crate::policy::{FreeMemory, PcpPolicy};
 use crate::trace::{Event, Point};
 use crate::types::error::{BulkFreed, FreeError};
 use crate::types::units::{Order, Pfn};
@@ -125,7 +125,7 @@ impl<P: Platform, S: Policy, E: Entry<P, S>> Listed for Freeing<'_, '_, P, S, E>
         let (table, frames) = (&self.allocator.table, &self.frames[from..]);
         let mut prepared = 0;
         for (bit, &pfn) in frames.iter().take(CHUNK).enumerate() {
-            let ours = table.replace_state_at(table.offset(pfn), ALLOCATED, CACHED);
+            let ours = S::Free::release(table, table.offset(pfn), ALLOCATED, CACHED);
             prepared |= u64::from(ours) << bit;
         }
         let all = u64::MAX >> (CHUNK - frames.len().clamp(1, CHUNK));

@@ -14,11 +14,13 @@ impl CpuStack {
         migrate: MigrateType,
         order: Order,
     ) -> (Start, Option<&mut Current>) {
-        let held = self.current.iter().filter(|held| held.block().is_some()).count();
-        let room = held < self.size.currents as usize;
-        let own = self.current.get_mut(migrate.index());
-        let current = own.filter(|own| (room || own.block().is_some()) && order > Order::ZERO);
-        (self.start, current)
+        let most = self.size.currents as usize;
+        let room = |all: &[Current]| all.iter().filter(|one| one.block().is_some()).count() < most;
+        let has = |own: &Current| own.block().is_some();
+        let at = migrate.index();
+        let may =
+            order > Order::ZERO && (self.current.get(at).is_some_and(has) || room(&self.current));
+        (self.start, self.current.get_mut(at).filter(|_| may))
     }
 
     /// Takes a block of any order for a request of the type, of its own memory or else of another

@@ -1,6 +1,6 @@
 //! A stack of frames: an array and a length.
 
-use crate::zone::free_map::Frame;
+use crate::zone::free_map::{Frame, WordIndex};
 
 /// The most frames that a stack holds.
 pub const MAX_HIGH: usize = 256;
@@ -59,24 +59,72 @@ impl Stack {
         self.len += 1;
     }
 
-    /// Puts the frames `bits` of a word that starts at `first` on it, ascending.
-    pub(super) fn push_bits(&mut self, first: Frame, mut bits: u64) {
-        while bits != 0 {
-            self.push(Frame(first.0 + bits.trailing_zeros()));
-            bits &= bits - 1;
+    /// Fills an empty one with up to `most` frames: what comes ascending leaves ascending.
+    pub(super) fn fill(&mut self, most: u32) -> Filling<'_> {
+        debug_assert_eq!(self.len, 0, "only an empty stack is filled");
+        let most = most.min(MAX_HIGH as u32);
+        Filling { stack: self, most, empty: most }
+    }
+
+    /// Calls `give` with the oldest `count` frames, neighbours that follow each other in one word at
+    /// once, and forgets them.
+    #[inline(always)]
+    pub(super) fn shed(&mut self, count: u32, mut give: impl FnMut(WordIndex, u64)) {
+        let count = count.min(self.len) as usize;
+        let (mut word, mut mask) = (WordIndex(0), 0);
+        for frame in &self.frames[..count] {
+            let (at, bit) = frame.word();
+            if at != word && mask != 0 {
+                give(word, mask);
+                mask = 0;
+            }
+            (word, mask) = (at, mask | bit);
         }
+        if mask != 0 {
+            give(word, mask);
+        }
+        self.frames.copy_within(count..self.len as usize, 0);
+        self.len -= count as u32;
+    }
+}
+
+/// A stack that is being filled, from its top place down: the oldest comes last.
+pub(super) struct Filling<'a> {
+    stack: &'a mut Stack,
+    most: u32,
+    /// Places below this one are empty.
+    empty: u32,
+}
+
+impl Filling<'_> {
+    /// Puts the frames `bits` of a word under those that came before; there must be room.
+    #[inline]
+    pub(super) fn put(&mut self, word: WordIndex, bits: u64) {
+        let first = word.first_frame().0;
+        let places = &mut self.stack.frames[..self.empty as usize];
+        if bits == u64::MAX
+            && let Some(places) = places.last_chunk_mut::<64>()
+        {
+            places.iter_mut().rev().zip(first..).for_each(|(place, at)| *place = Frame(at));
+            self.empty -= u64::BITS;
+            return;
+        }
+        let mut rest = bits;
+        for place in places.iter_mut().rev().take(bits.count_ones() as usize) {
+            *place = Frame(first + rest.trailing_zeros());
+            rest &= rest.wrapping_sub(1);
+        }
+        debug_assert_eq!(rest, 0, "more frames came than there was room for");
+        self.empty -= bits.count_ones();
     }
 
-    /// Turns it round: what came ascending leaves ascending.
-    pub(super) fn turn(&mut self) {
-        self.frames[..self.len as usize].reverse();
-    }
-
-    /// Calls `visit` with the oldest `count` frames, and forgets them.
-    pub(super) fn shed(&mut self, count: u32, mut visit: impl FnMut(Frame)) {
-        let count = count.min(self.len);
-        self.frames[..count as usize].iter().for_each(|&frame| visit(frame));
-        self.frames.copy_within(count as usize..self.len as usize, 0);
-        self.len -= count;
+    /// All that came is there: fewer than might move down. How many.
+    pub(super) fn finish(self) -> u32 {
+        let Self { stack, most, empty } = self;
+        if empty > 0 {
+            stack.frames.copy_within(empty as usize..most as usize, 0);
+        }
+        stack.len = most - empty;
+        stack.len
     }
 }

@@ -210,7 +210,7 @@ impl CpuStack {
     }
 
     /// Frees a frame: as [`keep`](Self::keep), after a full stack has spilt its oldest half, or what
-    /// was gathered has gone into the map.
+    /// was gathered has gone into the map. How many frames went there, or were to.
     ///
     /// # Errors
     /// [`AlreadyFree`] if frames that were to go into the map are free there: of those that it
@@ -221,34 +221,47 @@ impl CpuStack {
         home: &impl Home,
         migrate: MigrateType,
         frame: Frame,
-    ) -> Result<(), AlreadyFree> {
+    ) -> Result<u32, AlreadyFree> {
         // Whose a frame is says whose stack it may go on: a CMA frame's is movable.
         let list = if let MigrateType::Cma = migrate { MigrateType::Movable } else { migrate };
-        if self.keep(list, frame) {
-            return Ok(());
-        }
+        if self.keep(list, frame) { Ok(0) } else { self.free_further(home, list, frame) }
+    }
+
+    /// What [`keep`](Self::keep) does not keep on the stack `list`.
+    #[inline]
+    pub(super) fn free_further(
+        &mut self,
+        home: &impl Home,
+        list: MigrateType,
+        frame: Frame,
+    ) -> Result<u32, AlreadyFree> {
         if self.is_inside(list, frame) {
-            let stack = &mut self.stacks[list.index()];
-            let outcome = spill(stack, home, self.size.high / 2);
+            let (stack, half) = (&mut self.stacks[list.index()], self.size.high / 2);
+            let outcome = spill(stack, home, half);
             stack.push(frame);
-            return outcome;
+            return outcome.map(|()| half);
         }
         let (word, mask) = frame.word();
         if self.size.high == 0 {
-            return home.put(word, mask);
+            return home.put(word, mask).map(|()| 1);
         }
         let flushed = self.flush(home);
         self.gathered = Gathered { word, mask };
         flushed
     }
 
-    /// Frees what is gathered. For a CPU that idles, and before a request is refused.
+    /// Frees what is gathered. For a CPU that idles, and before a request is refused. How many frames.
     ///
     /// # Errors
     /// [`AlreadyFree`] if some of it is free in the map; then none of what it names is freed.
-    pub fn flush(&mut self, home: &impl Home) -> Result<(), AlreadyFree> {
+    #[inline]
+    pub fn flush(&mut self, home: &impl Home) -> Result<u32, AlreadyFree> {
         let gathered = core::mem::take(&mut self.gathered);
-        if gathered.mask == 0 { Ok(()) } else { home.put(gathered.word, gathered.mask) }
+        if gathered.mask == 0 {
+            return Ok(0);
+        }
+        home.put(gathered.word, gathered.mask)?;
+        Ok(gathered.mask.count_ones())
     }
 
     /// Gives everything back to the map: frames, what is gathered, current pageblocks. By the
@@ -259,13 +272,19 @@ impl CpuStack {
     /// The last [`AlreadyFree`]; all that can be freed is.
     pub fn drain(&mut self, home: &impl Home) -> Result<u32, AlreadyFree> {
         let held = self.held();
-        let mut outcome = self.flush(home);
+        let mut outcome = self.flush(home).map(|_| ());
         for stack in &mut self.stacks {
             let all = stack.len();
             outcome = spill(stack, home, all).and(outcome);
         }
         self.current.iter_mut().for_each(|current| home.release(current));
         outcome.map(|()| held)
+    }
+
+    /// Whether a frame lies in the pageblock that the CPU takes larger blocks of a type from.
+    pub(super) fn is_current(&self, migrate: MigrateType, frame: Frame, shape: MapShape) -> bool {
+        let current = self.current.get(migrate.index()).and_then(|current| current.block());
+        current == Some(frame.pageblock(shape))
     }
 
     /// Calls `visit` with every frame on the stacks and gathered.
@@ -303,19 +322,7 @@ impl<P: Platform> Home for FreeMap<'_, P> {
 /// Frees the oldest `count` frames of a stack, neighbours that follow each other in one update.
 fn spill(stack: &mut Stack, home: &impl Home, count: u32) -> Result<(), AlreadyFree> {
     let mut outcome = Ok(());
-    let mut gathered = Gathered::default();
-    stack.shed(count, |frame| {
-        let (word, bit) = frame.word();
-        // The same frame again was freed twice at one instant.
-        if gathered.mask != 0 && (gathered.word != word || gathered.mask & bit != 0) {
-            outcome = home.put(gathered.word, gathered.mask).and(outcome);
-            gathered.mask = 0;
-        }
-        gathered = Gathered { word, mask: gathered.mask | bit };
-    });
-    if gathered.mask != 0 {
-        outcome = home.put(gathered.word, gathered.mask).and(outcome);
-    }
+    stack.shed(count, |word, mask| outcome = home.put(word, mask).and(outcome));
     outcome
 }
 

@@ -19,21 +19,26 @@ pub struct Came {
 
 impl CpuStack {
     /// Fills the empty stack of a type with as many frames as it may hold, and at most `most`; its
-    /// edge then is where the last of them came from. Without stacks it is one frame. Nothing came:
-    /// the hints lead to nothing; the caller looks at the [bits](FreeMap::last_look), at other CPUs
-    /// and other zones.
+    /// edge then is where the last of them came from. Without stacks it is one frame. `came` is told
+    /// of each word that frames came from. Nothing came: the hints lead to nothing; the caller looks at
+    /// the [bits](FreeMap::last_look), at other CPUs and other zones.
     pub fn refill<P: Platform>(
         &mut self,
         map: &FreeMap<'_, P>,
         migrate: MigrateType,
         most: u32,
+        mut came: impl FnMut(WordIndex, u64),
     ) -> Came {
         let (at, start, high) = (migrate.index(), self.start, self.size.high);
         let Some(stack) = self.stacks.get_mut(at).filter(|stack| stack.is_empty()) else {
             return Came::default();
         };
         let want = high.max(1).min(most);
-        let mut give = |word: WordIndex, bits| stack.push_bits(word.first_frame(), bits);
+        let mut filling = stack.fill(want);
+        let mut give = |word: WordIndex, bits| {
+            filling.put(word, bits);
+            came(word, bits);
+        };
         let mut harvest = map.refill(migrate, want, start, &mut give);
         let claimed = |(_, from)| Fallback {
             frame: Frame(0),
@@ -49,7 +54,7 @@ impl CpuStack {
         if harvest.frames == 0 {
             (harvest, fallback) = from_others(map, migrate, want, start, &mut give);
         }
-        stack.turn();
+        filling.finish();
         // Without a stack there is no edge: all that is freed goes into the map.
         if let Some(block) = harvest.last.filter(|_| high > 0) {
             let shape = map.shape();

@@ -44,7 +44,7 @@ fn cpu(high: u32, currents: u32) -> CpuStack {
 fn take(cpu: &mut CpuStack, map: &Map, migrate: MigrateType) -> u32 {
     let frame = cpu.pop(migrate);
     let frame = frame.or_else(|| {
-        cpu.refill(map, migrate, u32::MAX);
+        cpu.refill(map, migrate, u32::MAX, |_, _| ());
         cpu.pop(migrate)
     });
     frame.expect("there is memory").0
@@ -137,13 +137,13 @@ fn other_types() {
     let mut cpu = cpu(4, 0);
     let two = cpu.take_block(&map, Movable, order(5)).expect("half a pageblock");
     cpu.take_block(&map, Movable, order(6)).expect("the other one");
-    let came = cpu.refill(&map, Unmovable, u32::MAX);
+    let came = cpu.refill(&map, Unmovable, u32::MAX, |_, _| ());
     let (frame, fallback) = (cpu.pop(Unmovable), came.fallback.expect("of another type"));
     assert_eq!((frame, came.frames), (Some(Frame(32)), 4));
     assert_eq!((fallback.from, fallback.order, fallback.claimed), (Movable, order(5), true));
     assert_eq!(map.type_of(Pageblock(0)), Unmovable, "claimed");
     // Less than half is free now: a batch, and a block.
-    let came = cpu.refill(&map, Reclaimable, u32::MAX);
+    let came = cpu.refill(&map, Reclaimable, u32::MAX, |_, _| ());
     assert!(came.fallback.is_some_and(|fallback| !fallback.claimed));
     assert_eq!(
         (cpu.pop(Reclaimable).expect("some are left"), map.type_of(Pageblock(0))),
@@ -154,7 +154,7 @@ fn other_types() {
     map.free_block(two, order(5)).expect("it is held");
     assert_eq!(cpu.take_block(&map, Reclaimable, order(4)).map(|frame| frame.0), Some(48));
     assert_eq!(map.type_of(Pageblock(0)), Reclaimable, "claimed");
-    assert_eq!(cpu.refill(&map, HighAtomic, u32::MAX).frames, 0);
+    assert_eq!(cpu.refill(&map, HighAtomic, u32::MAX, |_, _| ()).frames, 0);
 }
 
 /// CMA frames go to the movable stack; what is isolated goes home at once.
@@ -167,7 +167,7 @@ fn lent_and_isolated() {
     let frame = other.take_block(&map, Cma, order(0)).expect("it is whole");
     assert_eq!((frame, map.free_in(Pageblock(0))), (Frame(0), 63));
     cpu.take_block(&map, Movable, order(6)).expect("the other one");
-    assert!(cpu.refill(&map, Movable, u32::MAX).lent);
+    assert!(cpu.refill(&map, Movable, u32::MAX, |_, _| ()).lent);
     assert_eq!(cpu.pop(Movable), Some(Frame(1)));
     cpu.free(&map, Cma, Frame(0)).expect("it is held");
     assert_eq!(cpu.pop(Movable), Some(Frame(0)), "on the stack");
@@ -175,7 +175,7 @@ fn lent_and_isolated() {
     cpu.free(&map, Isolate, Frame(0)).expect("it is held");
     cpu.drain(&map).expect("all are held");
     assert_eq!(map.free_in(Pageblock(0)), 63);
-    assert_eq!(cpu.refill(&map, Movable, u32::MAX).frames, 0);
+    assert_eq!(cpu.refill(&map, Movable, u32::MAX, |_, _| ()).frames, 0);
 }
 
 /// The map is the second witness: what is free there is refused, all else is freed.

@@ -21,7 +21,7 @@ use crate::types::units::{NodeId, Order, Pfn, ZoneId};
 use crate::types::zone_type::ZoneType;
 use core::fmt;
 
-/// How many zones an [`AllocError`] describes one by one.
+/// How many zones an [`Explanation`] describes one by one.
 pub const ZONES_EXPLAINED: usize = 8;
 
 /// Why a free was refused. Nothing was changed (I-4).
@@ -166,9 +166,9 @@ pub struct ZoneTried {
     pub largest: [Option<Order>; 3],
 }
 
-/// A failed allocation, explained. Large, because there is no heap to put it in; it is built
-/// only on failure.
-#[derive(Clone, PartialEq, Eq, Debug)]
+/// A failed allocation. What the zones have is a call of its own: see
+/// [`Allocator::explain`](crate::Allocator::explain).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct AllocError {
     /// Why.
     pub reason: AllocReason,
@@ -179,19 +179,9 @@ pub struct AllocError {
     /// The watermark that the last attempt kept.
     pub mark: Mark,
     /// How many zones were tried.
-    pub tried: usize,
+    pub tried: u8,
     /// The first of them.
-    pub zones: [Option<ZoneTried>; ZONES_EXPLAINED],
-    /// Free blocks by order and migrate type over all zones tried.
-    pub free: FreeCounts,
-}
-
-impl AllocError {
-    /// Free frames over the zones described.
-    #[must_use]
-    pub fn free_frames(&self) -> u64 {
-        self.zones.iter().flatten().map(|zone| zone.free).sum()
-    }
+    pub zone: Option<ZoneId>,
 }
 
 impl fmt::Display for AllocError {
@@ -212,6 +202,40 @@ impl fmt::Display for AllocError {
         }
         write!(f, "no free block of order {order} ({name}) above the {mark:?} watermark; ")?;
         write!(f, "{tried} zone(s) tried")?;
+        self.zone.map_or(Ok(()), |zone| write!(f, ", zone {zone} first"))
+    }
+}
+
+impl core::error::Error for AllocError {}
+
+/// What the zones of a request have at a moment: why it is refused, or was. Large, because there is
+/// no heap to put it in.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Explanation {
+    /// The order asked for.
+    pub order: Order,
+    /// The migrate type asked for.
+    pub migrate: MigrateType,
+    /// How many zones the request may use.
+    pub tried: usize,
+    /// The first of them, in the order in which they are tried.
+    pub zones: [Option<ZoneTried>; ZONES_EXPLAINED],
+    /// Free blocks by order and migrate type over all of them.
+    pub free: FreeCounts,
+}
+
+impl Explanation {
+    /// Free frames over the zones described.
+    #[must_use]
+    pub fn free_frames(&self) -> u64 {
+        self.zones.iter().flatten().map(|zone| zone.free).sum()
+    }
+}
+
+impl fmt::Display for Explanation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { order, migrate, tried, .. } = self;
+        write!(f, "order {order} ({}): {tried} zone(s)", migrate.name())?;
         for zone in self.zones.iter().flatten() {
             write!(
                 f,
@@ -234,8 +258,6 @@ impl fmt::Display for AllocError {
         Ok(())
     }
 }
-
-impl core::error::Error for AllocError {}
 
 /// What a bulk free did: every frame that could be freed was.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

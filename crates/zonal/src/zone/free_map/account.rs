@@ -7,11 +7,11 @@
 //! comes last sees all the bits. A type is read after the bits have changed, and changed before the
 //! bits are read (M-5), so one of the two reconciles.
 
-use super::WholeClass;
 use super::bits::low_bits;
 use super::mapped::{MapGuard, MapView};
 use super::shape::{Frame, Pageblock, WordIndex};
-use crate::frame::{CACHED, FrameState};
+use super::{AlreadyFree, FreeMap, WholeClass};
+use crate::frame::FrameState;
 use crate::platform::{AtomicWord, Platform};
 use crate::types::migrate_type::MigrateType;
 use crate::types::units::Order;
@@ -53,25 +53,41 @@ impl<P: Platform> MapView<'_, P> {
     }
 
     /// Frees frames of one word that are cached, and are the caller's; returns which of them: not those
-    /// that another CPU freed at the same instant. Counting them is the caller's, but for special
+    /// that are free in the map already. Counting them is the caller's, but for special
     /// pageblocks.
-    pub(crate) fn put_cached(&self, word: WordIndex, mask: u64) -> u64 {
-        let (map, first) = (self.map(), word.first_frame().0);
-        let (mut rest, mut own) = (mask, 0);
-        while rest != 0 {
-            let bit = rest & rest.wrapping_neg();
-            let index = self.index(Frame(first + bit.trailing_zeros()));
-            if self.table.replace_state(index, CACHED, FrameState::INNER) {
-                own |= bit;
-            }
-            rest &= rest - 1;
+    #[inline(always)]
+    pub(crate) fn put_cached(&self, map: &FreeMap<'_, P>, word: WordIndex, mask: u64) -> u64 {
+        // Before the bits: who takes them writes the states anew.
+        self.table.set_states(self.index(word.first_frame()), mask, FrameState::INNER);
+        match map.free_typed(word, mask) {
+            // What is special is looked at again: see `reconcile_special`.
+            Ok(Some(migrate)) if special(migrate) == 0 => mask,
+            Ok(_) => self.reconciled(word, mask),
+            Err(error) => self.put_others(map, word, mask, error),
         }
-        if let Err(error) = map.free_others(word, own) {
-            own &= !error.bits;
-        }
+    }
+
+    /// Some of what was to be freed is free, which nothing does but damage: the rest is freed.
+    #[cold]
+    fn put_others(
+        &self,
+        map: &FreeMap<'_, P>,
+        word: WordIndex,
+        mask: u64,
+        error: AlreadyFree,
+    ) -> u64 {
+        let others = mask & !error.bits;
+        let freed = others != 0 && map.free_frames(word, others).is_ok();
+        let own = if freed { others } else { 0 };
         self.refused(u64::from((mask & !own).count_ones()));
-        let size = map.shape().block_frames().min(64);
-        let parts = (0..64).step_by(size as usize);
+        self.reconciled(word, own)
+    }
+
+    /// Reconciles the pageblocks of a word's frames, which were just freed.
+    #[cold]
+    fn reconciled(&self, word: WordIndex, own: u64) -> u64 {
+        let (first, size) = (word.first_frame().0, self.extent().1.block_frames().min(64));
+        let parts = (0..u64::BITS).step_by(size as usize);
         for at in parts.filter(|at| own >> at & low_bits(size) != 0) {
             self.reconcile_special(Frame(first + at), Order::ZERO);
         }
@@ -79,7 +95,7 @@ impl<P: Platform> MapView<'_, P> {
     }
 
     /// Counts frames that were not freed, because they were free.
-    fn refused(&self, frames: u64) {
+    pub(super) fn refused(&self, frames: u64) {
         if frames > 0 {
             self.zone.part.events.refused.fetch_add(frames, Relaxed);
         }
@@ -87,7 +103,7 @@ impl<P: Platform> MapView<'_, P> {
 
     /// Makes what is counted apart of a pageblock what is free there.
     #[cold]
-    fn reconcile(&self, block: Pageblock) {
+    pub(super) fn reconcile(&self, block: Pageblock) {
         self.lock(|guard| self.recount(guard, block));
     }
 
@@ -128,7 +144,7 @@ impl<P: Platform> MapView<'_, P> {
     }
 
     /// Frees the block of `order` at `frame`, whose frames are the caller's. `false`, and nothing is
-    /// freed, if some of it is free: frames that another CPU freed at the same instant. Counting it is
+    /// freed, if some of it is free, which nothing but damage makes it. Counting it is
     /// the caller's, but for special pageblocks.
     pub(crate) fn put_block(&self, frame: Frame, order: Order) -> bool {
         let freed = self.map().free_block(frame, order).is_ok();

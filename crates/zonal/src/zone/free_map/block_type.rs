@@ -30,7 +30,7 @@ impl<P: Platform> FreeMap<'_, P> {
     #[must_use]
     #[inline(always)]
     pub fn type_of(&self, block: Pageblock) -> MigrateType {
-        let word = self.memory.types[block.0 as usize].load(SeqCst);
+        let word = self.type_word(block).load(SeqCst);
         MigrateType::from_number((word >> SHIFT) as u8).unwrap_or(MigrateType::Isolate)
     }
 
@@ -94,7 +94,7 @@ impl<P: Platform> FreeMap<'_, P> {
 
     /// Whether the type was `from` and is `to` now. The other fields of the word stay.
     fn exchange_type(&self, block: Pageblock, from: MigrateType, to: MigrateType) -> bool {
-        let word = &self.memory.types[block.0 as usize];
+        let word = self.type_word(block);
         let mut seen = word.load(SeqCst);
         while (seen >> SHIFT) as u8 == from as u8 {
             match word.compare_exchange(seen, seen & !FIELDS | fields(to), SeqCst, SeqCst) {

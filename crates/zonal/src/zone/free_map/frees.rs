@@ -5,6 +5,7 @@ use super::bits::{low_bits, order_at, orders_of};
 use super::line::full_words;
 use super::shape::{Frame, Pageblock, WORD_ORDER, WordIndex};
 use crate::platform::{AtomicWord, Platform};
+use crate::types::migrate_type::MigrateType;
 use crate::types::units::Order;
 use core::fmt;
 use core::sync::atomic::Ordering::SeqCst;
@@ -39,12 +40,22 @@ impl<P: Platform> FreeMap<'_, P> {
     /// [`AlreadyFree`] if some of them are free.
     #[inline]
     pub fn free_frames(&self, word: WordIndex, mask: u64) -> Result<(), AlreadyFree> {
+        self.free_typed(word, mask).map(|_| ())
+    }
+
+    /// As [`free_frames`](Self::free_frames), with the type that the pageblock had after that; `None`
+    /// if more was to be done, or if the word has several pageblocks.
+    #[inline(always)]
+    pub(super) fn free_typed(
+        &self,
+        word: WordIndex,
+        mask: u64,
+    ) -> Result<Option<MigrateType>, AlreadyFree> {
         let before = self.frames_word(word).fetch_or(mask, SeqCst);
         if before & mask != 0 {
             return Err(self.unfree(word, mask & !before, before & mask));
         }
-        self.freed(word, before | mask, mask);
-        Ok(())
+        Ok(self.freed(word, before | mask, mask))
     }
 
     /// As [`free_frames`](Self::free_frames); if some of them are free already, it frees the others.
@@ -111,26 +122,30 @@ impl<P: Platform> FreeMap<'_, P> {
         AlreadyFree { first: word.first_frame(), bits: already }
     }
 
-    /// Frames `mask` of a word were just set, which made it `now` (M-3).
+    /// Frames `mask` of a word were just set, which made it `now` (M-3). The type by which they were
+    /// filed, if it was just that.
     #[inline(always)]
-    pub(super) fn freed(&self, word: WordIndex, now: u64, mask: u64) {
+    fn freed(&self, word: WordIndex, now: u64, mask: u64) -> Option<MigrateType> {
         let shape = self.shape;
         if shape.p() < WORD_ORDER {
-            return self.freed_in_parts(word, now, mask);
+            self.freed_in_parts(word, now, mask);
+            return None;
         }
         let block = word.first_frame().pageblock(shape);
         if now == u64::MAX {
-            return self.filled(block, word);
+            self.filled(block, word);
+            return None;
         }
         let orders = if mask & (mask - 1) == 0 {
             1 << order_at(now, mask.trailing_zeros())
         } else {
             orders_of(now)
         };
-        self.file(block, orders);
+        Some(self.file(block, orders))
     }
 
     /// The same where several pageblocks share a word.
+    #[cold]
     fn freed_in_parts(&self, word: WordIndex, now: u64, mask: u64) {
         let (frames, mut rest) = (self.shape.block_frames(), mask);
         while rest != 0 {

@@ -75,15 +75,22 @@ impl<P: Platform> FreeMap<'_, P> {
     pub(super) fn raise(&self, kind: Kind, block: Pageblock) {
         let (section, bit) = block.place();
         if self.bitmap_word(kind, 0, section).load(SeqCst) & bit == 0 {
-            self.set(kind, block);
+            self.set_missing(kind, block);
         }
     }
 
+    #[cold]
+    #[inline(never)]
+    fn set_missing(&self, kind: Kind, block: Pageblock) {
+        self.set(kind, block);
+    }
+
     /// Sets a pageblock's bit; whether it was set.
+    #[inline(always)]
     pub(super) fn set(&self, kind: Kind, block: Pageblock) -> bool {
         let (section, bit) = block.place();
         let before = self.bitmap_word(kind, 0, section).fetch_or(bit, SeqCst);
-        if before == 0 {
+        if before == 0 && self.shape.levels() > 1 {
             self.raise_above(kind, 1, section);
         }
         before & bit != 0
@@ -91,7 +98,8 @@ impl<P: Platform> FreeMap<'_, P> {
 
     /// The word `index` below `level` has become other than zero. Where it was so before, the CPU
     /// that made it so has looked.
-    fn raise_above(&self, kind: Kind, level: usize, mut index: u32) {
+    #[inline(never)]
+    pub(super) fn raise_above(&self, kind: Kind, level: usize, mut index: u32) {
         for level in level..self.shape.levels() {
             let (word, bit) = (self.bitmap_word(kind, level, index / 64), 1 << (index % 64));
             // Partner: the `fetch_and` of `lower_above`.

@@ -42,6 +42,15 @@ impl<P: Platform> Clone for MapMemory<'_, P> {
 
 impl<P: Platform> Copy for MapMemory<'_, P> {}
 
+/// The first of a map's words in each slice, where zones share them.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Offsets {
+    pub(super) lines: u32,
+    pub(super) sections: u32,
+    pub(super) summaries: u32,
+    pub(super) types: u32,
+}
+
 /// Why memory cannot be a map's.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
@@ -101,14 +110,19 @@ impl<'m, P: Platform> FreeMap<'m, P> {
                 return Err(MapError::Misaligned { what });
             }
         }
-        Ok(Self { shape, memory, zone: None })
+        Ok(Self { shape, memory, at: Offsets::default(), zone: None })
     }
 
     /// As [`new`](Self::new), of slices that were measured for the shape and that zones share; where
     /// lines share cache lines it is slower, and that is all.
     #[inline(always)]
-    pub(super) const fn of_zone(shape: MapShape, memory: MapMemory<'m, P>, zone: ZoneId) -> Self {
-        Self { shape, memory, zone: Some(zone) }
+    pub(super) const fn of_zone(
+        shape: MapShape,
+        memory: MapMemory<'m, P>,
+        at: Offsets,
+        zone: ZoneId,
+    ) -> Self {
+        Self { shape, memory, at, zone: Some(zone) }
     }
 
     /// The pageblocks of the map.
@@ -120,7 +134,7 @@ impl<'m, P: Platform> FreeMap<'m, P> {
     pub(super) fn is_own(&self, block: Pageblock) -> bool {
         self.zone.is_none_or(|zone| {
             // Relaxed: a pageblock that comes or goes meanwhile may be in the look or not.
-            let word = self.memory.types[block.0 as usize].load(Relaxed);
+            let word = self.type_word(block).load(Relaxed);
             PageblockWord::of(word).zone() == Some(zone)
         })
     }
@@ -135,7 +149,13 @@ impl<'m, P: Platform> FreeMap<'m, P> {
     /// The word of 64 frames.
     #[inline(always)]
     pub(super) fn frames_word(&self, word: WordIndex) -> &'m P::Word {
-        &self.memory.lines[word.0 as usize]
+        &self.memory.lines[(self.at.lines + word.0) as usize]
+    }
+
+    /// The pageblock's word of the frame table.
+    #[inline(always)]
+    pub(super) fn type_word(&self, block: Pageblock) -> &'m P::Word {
+        &self.memory.types[(self.at.types + block.0) as usize]
     }
 
     /// The words of a pageblock's line, and its bits in each of them.
@@ -152,17 +172,19 @@ impl<'m, P: Platform> FreeMap<'m, P> {
     pub(super) fn bitmap_word(&self, kind: Kind, level: usize, index: u32) -> &'m P::Word {
         let (shape, kind, index) = (self.shape, kind.number(self.shape), index as usize);
         if level == 0 {
-            return &self.memory.sections[index * shape.section_stride() + kind];
+            let at = self.at.sections as usize + index * shape.section_stride();
+            return &self.memory.sections[at + kind];
         }
         let below = if level == 2 { shape.kinds() * shape.level_words(1) as usize } else { 0 };
+        let below = self.at.summaries as usize + below;
         &self.memory.summaries[below + kind * shape.level_words(level) as usize + index]
     }
 
     /// The word of a section that counts calls which may put back what they took: those under way
     /// in the low half, all that began in the high half, which may wrap.
     fn transit_word(&self, section: u32) -> &'m P::Word {
-        let at = section as usize * self.shape.section_stride() + self.shape.kinds();
-        &self.memory.sections[at]
+        let at = self.at.sections as usize + section as usize * self.shape.section_stride();
+        &self.memory.sections[at + self.shape.kinds()]
     }
 
     /// Which calls have begun in a section; `None` while one of them is under way.

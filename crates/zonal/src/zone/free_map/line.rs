@@ -5,6 +5,7 @@ use super::bits::{exact_runs, orders_of};
 use super::hints::{Kind, is_hinted};
 use super::shape::{Pageblock, WORD_ORDER, WordIndex};
 use crate::platform::{AtomicWord, Platform};
+use crate::types::migrate_type::MigrateType;
 use core::sync::atomic::Ordering::SeqCst;
 
 /// The most words that a line has: 1024 frames.
@@ -41,12 +42,13 @@ impl<P: Platform> FreeMap<'_, P> {
         orders | orders_of(full_words(line)) << WORD_ORDER
     }
 
-    /// Raises the hints that a line with maximal runs of `orders`, at least one, must have (M-2).
+    /// Raises the hints that a line with maximal runs of `orders`, at least one, must have (M-2); the type
+    /// by which it did.
     #[inline(always)]
-    pub(super) fn file(&self, block: Pageblock, orders: Orders) {
+    pub(super) fn file(&self, block: Pageblock, orders: Orders) -> MigrateType {
         let migrate = self.type_of(block);
         if !is_hinted(migrate) {
-            return;
+            return migrate;
         }
         self.raise(Kind::Free(migrate), block);
         let mut runs = orders & !1 & ((1 << self.shape.p()) - 1);
@@ -54,6 +56,7 @@ impl<P: Platform> FreeMap<'_, P> {
             self.raise(Kind::Run(migrate, runs.trailing_zeros()), block);
             runs &= runs - 1;
         }
+        migrate
     }
 
     /// Looks at a line and sees to it that it is as M-2 says: hints that it lacks are raised, and

@@ -1,6 +1,6 @@
 //! A zone whose free memory is a map: where in the tables its words are.
 
-use super::layout::MapMemory;
+use super::layout::{MapMemory, Offsets};
 use super::shape::{Frame, MapShape, Pageblock, SECTION};
 use super::{FreeMap, Start};
 use crate::boot::plan::{Plan, ZoneSpec};
@@ -41,10 +41,8 @@ pub struct MapPart<P: Platform> {
     shape: MapShape,
     /// The table's index of the map's frame 0.
     first: u32,
-    /// Where its words are in the slices of that number: the first, and how many.
-    lines: (usize, usize),
-    sections: (usize, usize),
-    summaries: (usize, usize),
+    /// Where its words are in the slices, and in the frame table's words.
+    at: Offsets,
     pub(super) events: MapEvents<P>,
     /// Pageblocks in the high-atomic reserve, and the most it may have. Written under the zone lock.
     pub(super) reserve: P::Word,
@@ -58,9 +56,7 @@ impl<P: Platform> MapPart<P> {
         Self {
             shape: MapShape::LEAST,
             first: 0,
-            lines: (0, 0),
-            sections: (0, 0),
-            summaries: (0, 0),
+            at: Offsets::default(),
             events: MapEvents { claimed, stolen, direct_alloc, direct_free, refused },
             reserve: P::Word::new(0),
             reserve_limit: P::Word::new(0),
@@ -70,9 +66,13 @@ impl<P: Platform> MapPart<P> {
     /// Takes over where its words are; `used` counts those given out.
     pub(super) fn place(&mut self, plan: &Plan, spec: &ZoneSpec, used: &mut [u64; NR_FREE_WORDS]) {
         (self.first, self.shape) = extent(plan, spec);
-        self.lines = (self.first as usize / 64, self.shape.line_words());
-        self.sections = (used[SECTIONS] as usize, self.shape.section_words());
-        self.summaries = (used[SUMMARIES] as usize, self.shape.summary_words());
+        // No truncation: each is less than the frames of the table, which are fewer than 2^32.
+        self.at = Offsets {
+            lines: self.first / 64,
+            sections: used[SECTIONS] as u32,
+            summaries: used[SUMMARIES] as u32,
+            types: self.first >> self.shape.order().get(),
+        };
         used[SECTIONS] += self.shape.section_words() as u64;
         used[SUMMARIES] += self.shape.summary_words() as u64;
     }
@@ -111,20 +111,16 @@ pub(super) fn words(plan: &Plan) -> [u64; NR_FREE_WORDS] {
 
 impl<'a, P: Platform> MapView<'a, P> {
     /// The zone's map.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn map(&self) -> FreeMap<'a, P> {
         let part = &self.zone.part;
-        let shape = part.shape;
-        let of = |slice: usize, (first, count): (usize, usize)| {
-            &self.table.words(slice)[first..first + count]
-        };
         let memory = MapMemory {
-            lines: of(LINES, part.lines),
-            sections: of(SECTIONS, part.sections),
-            summaries: of(SUMMARIES, part.summaries),
-            types: self.table.pageblock_words(part.first, shape.blocks() as usize),
+            lines: self.table.words(LINES),
+            sections: self.table.words(SECTIONS),
+            summaries: self.table.words(SUMMARIES),
+            types: self.table.pageblock_words(),
         };
-        FreeMap::of_zone(shape, memory, self.zone.id)
+        FreeMap::of_zone(part.shape, memory, part.at, self.zone.id)
     }
 
     /// Where in the map the frame at an index of the table is.

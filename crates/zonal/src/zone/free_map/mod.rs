@@ -76,6 +76,7 @@ mod layout;
 mod line;
 mod mapped;
 mod moves;
+mod near;
 mod pageblocks;
 mod ranges;
 mod seam;
@@ -101,6 +102,7 @@ pub use whole::WholeClass;
 
 use crate::platform::Platform;
 use crate::types::units::ZoneId;
+use layout::Offsets;
 
 /// The map of a zone instance: see the [module](self).
 ///
@@ -109,6 +111,8 @@ use crate::types::units::ZoneId;
 pub struct FreeMap<'m, P: Platform> {
     shape: MapShape,
     memory: MapMemory<'m, P>,
+    /// Where in that it begins.
+    at: Offsets,
     /// The zone whose map it is, where zones share the lines: of pageblocks of others there are no
     /// hints, and a look at all lines leaves them out.
     zone: Option<ZoneId>,

@@ -41,6 +41,17 @@ impl FreeMemory for Mapped {
         false
     }
 
+    /// By an exchange: just one is told `true`.
+    #[inline(always)]
+    fn release<P: Platform>(
+        table: &ZoneTables<'_, P>,
+        offset: usize,
+        from: FrameState,
+        to: FrameState,
+    ) -> bool {
+        table.exchange_state_at(offset, from, to)
+    }
+
     fn words(plan: &Plan, _: &dyn Fn(u64) -> u32) -> [u64; NR_FREE_WORDS] {
         words(plan)
     }
@@ -97,7 +108,8 @@ impl FreeMemory for Mapped {
         order: Order,
         freed: impl FnOnce(),
     ) -> bool {
-        if !view.table.replace_state(index, FrameState::allocated(order), FrameState::INNER) {
+        let allocated = FrameState::allocated(order);
+        if !Self::release(view.table, index as usize, allocated, FrameState::INNER) {
             return false;
         }
         freed();

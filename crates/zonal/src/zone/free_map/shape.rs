@@ -58,6 +58,12 @@ impl Pageblock {
         Frame(self.0 << shape.order.get())
     }
 
+    /// Whether the two are in one section.
+    #[inline(always)]
+    pub(crate) const fn is_beside(self, other: Self) -> bool {
+        self.0 / SECTION == other.0 / SECTION
+    }
+
     /// The section, and the bit in its words.
     #[inline(always)]
     pub(super) const fn place(self) -> (u32, u64) {
@@ -73,14 +79,16 @@ impl Pageblock {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct MapShape {
     order: Order,
-    blocks: u32,
     levels: u8,
+    /// Words of a section: one of each kind, its transit word, and none to the end of the line.
+    stride: u8,
+    blocks: u32,
 }
 
 impl MapShape {
     /// The smallest there is.
     pub(crate) const LEAST: Self =
-        Self { order: crate::types::units::ORDERS[3], blocks: 1, levels: 1 };
+        Self { order: crate::types::units::ORDERS[3], levels: 1, stride: stride(3), blocks: 1 };
 
     /// A map of `blocks` pageblocks of 2^`order` frames. `None` for an order below 3, for no
     /// pageblocks, and for 2^32 frames or more.
@@ -95,7 +103,7 @@ impl MapShape {
             (_, ..=FEW) => 2,
             _ => MAX_LEVELS as u8,
         };
-        Some(Self { order, blocks, levels })
+        Some(Self { order, levels, stride: stride(order.get()), blocks })
     }
 
     /// The pageblock order.
@@ -172,13 +180,15 @@ impl MapShape {
     }
 
     /// Kinds of bitmaps over the pageblocks.
+    #[inline(always)]
     pub(super) const fn kinds(self) -> usize {
-        HINTED_TYPES * self.order.index() + NR_CLASSES
+        kinds(self.order.get())
     }
 
-    /// Words of a section: one of each kind, its transit word, and none to the end of the line.
+    /// Words of a section.
+    #[inline(always)]
     pub(super) const fn section_stride(self) -> usize {
-        (self.kinds() + 1).next_multiple_of(8)
+        self.stride as usize
     }
 
     /// Words of a bitmap at a level.
@@ -190,4 +200,14 @@ impl MapShape {
             _ => self.sections().div_ceil(64).div_ceil(64),
         }
     }
+}
+
+/// Kinds of bitmaps over pageblocks of the order `p`.
+const fn kinds(p: u8) -> usize {
+    HINTED_TYPES * p as usize + NR_CLASSES
+}
+
+/// At most 56, for the largest order.
+const fn stride(p: u8) -> u8 {
+    (kinds(p) + 1).next_multiple_of(8) as u8
 }

@@ -36,6 +36,9 @@ impl WholeClass {
     #[must_use]
     #[inline(always)]
     pub const fn of(migrate: MigrateType) -> Self {
+        if migrate.is_requestable() {
+            return Self::Ordinary;
+        }
         match migrate {
             MigrateType::Unmovable | MigrateType::Movable | MigrateType::Reclaimable => {
                 Self::Ordinary
@@ -138,26 +141,40 @@ impl<P: Platform> FreeMap<'_, P> {
         self.put_whole(WholeClass::of(self.type_of(block)), block).is_ok()
     }
 
+    #[inline(always)]
     pub(super) fn put_whole(&self, class: WholeClass, block: Pageblock) -> Result<(), AlreadyFree> {
-        let mut class = class;
+        self.set_in(class, block)?;
+        // M-5: a CPU that changed the type before this look may have looked for the bit before it was
+        // set. One that changes it later sees the bit.
+        if class.may_hold(self.type_of(block)) { Ok(()) } else { self.refile(class, block) }
+    }
+
+    /// A pageblock was put into the wrong class.
+    #[cold]
+    pub(super) fn refile(&self, from: WholeClass, block: Pageblock) -> Result<(), AlreadyFree> {
+        let mut class = from;
+        while self.clear(Kind::Whole(class), block) {
+            class = WholeClass::of(self.type_of(block));
+            self.set_in(class, block)?;
+            if class.may_hold(self.type_of(block)) {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Sets the bit of a class, unless that of a class that it would be twice in is set.
+    #[inline(always)]
+    fn set_in(&self, class: WholeClass, block: Pageblock) -> Result<(), AlreadyFree> {
         let other = match class {
             WholeClass::Ordinary => WholeClass::Untouched,
             _ => WholeClass::Ordinary,
         };
         let (section, bit) = block.place();
-        loop {
-            let twice = self.whole_word(other, section) & bit != 0;
-            if twice || self.set(Kind::Whole(class), block) {
-                return Err(AlreadyFree { first: block.first_frame(self.shape), bits: u64::MAX });
-            }
-            // M-5: a CPU that changed the type before this look may have looked for the bit before
-            // it was set. One that changes it later sees the bit.
-            let now = self.type_of(block);
-            if class.may_hold(now) || !self.clear(Kind::Whole(class), block) {
-                return Ok(());
-            }
-            class = WholeClass::of(now);
+        if self.whole_word(other, section) & bit != 0 || self.set(Kind::Whole(class), block) {
+            return Err(AlreadyFree { first: block.first_frame(self.shape), bits: u64::MAX });
         }
+        Ok(())
     }
 
     /// The type of the pageblock was `from`: if it is whole, it goes to the class of its type now.

@@ -26,6 +26,7 @@ const PARTS: usize = 2;
 
 impl<P: Platform> FreeMap<'_, P> {
     /// The bits of a section that are whole in a class.
+    #[inline(always)]
     pub(super) fn whole_word(&self, class: WholeClass, section: u32) -> u64 {
         self.bitmap_word(Kind::Whole(class), 0, section).load(Relaxed)
     }

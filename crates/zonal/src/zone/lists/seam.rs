@@ -37,6 +37,18 @@ impl<M: Merge, C: Clusters> FreeMemory for BuddyLists<M, C> {
         M::defers(order)
     }
 
+    /// By a look and a write: two CPUs that free one block at the same instant may both be told `true`,
+    /// as in the sources, whose callers are trusted.
+    #[inline(always)]
+    fn release<P: Platform>(
+        table: &ZoneTables<'_, P>,
+        offset: usize,
+        from: FrameState,
+        to: FrameState,
+    ) -> bool {
+        table.replace_state_at(offset, from, to)
+    }
+
     fn words(plan: &Plan, batch: &dyn Fn(u64) -> u32) -> [u64; NR_FREE_WORDS] {
         set_up::words::<C>(plan, batch)
     }

@@ -1,0 +1,108 @@
+//! The short way to a whole pageblock and back: what most requests of that order need, in line. What
+//! is rare is out of line and begins with the map anew, so that none of it has to be in memory here.
+
+use super::WholeClass;
+use super::hints::{Kind, Start};
+use super::mapped::MapView;
+use super::shape::{Pageblock, SECTION};
+use crate::platform::{AtomicWord, Platform};
+use crate::types::migrate_type::MigrateType;
+use core::sync::atomic::Ordering::{Relaxed, SeqCst};
+
+const ORDINARY: Kind = Kind::Whole(WholeClass::Ordinary);
+
+impl<P: Platform> MapView<'_, P> {
+    /// Takes the first whole pageblock, touched and of a requestable type, from `from` up among those
+    /// of its section, and gives it the type `migrate`. `None`: there is none there, or another CPU was
+    /// faster. It needs no [reconciling](Self::reconcile_special).
+    #[inline(always)]
+    pub(crate) fn open_near(&self, migrate: MigrateType, from: Pageblock) -> Option<Pageblock> {
+        let (section, bit) = from.place();
+        let word = self.map().bitmap_word(ORDINARY, 0, section);
+        // Relaxed: a first look.
+        let seen = word.load(Relaxed) & bit.wrapping_neg();
+        let lowest = seen & seen.wrapping_neg();
+        if lowest == 0 || word.fetch_and(!lowest, SeqCst) & lowest == 0 {
+            return None;
+        }
+        let block = Pageblock(section * SECTION + lowest.trailing_zeros());
+        // M-5.
+        let own = self.map().type_of(block) == migrate;
+        (own || self.claim_taken(block, migrate)).then_some(block)
+    }
+
+    /// Claims an ordinary pageblock that was whole, or puts it back under the type that it has now.
+    #[cold]
+    #[inline(never)]
+    fn claim_taken(&self, block: Pageblock, migrate: MigrateType) -> bool {
+        let map = self.map();
+        if !map.keep_whole(WholeClass::Ordinary, block) {
+            return false;
+        }
+        let claimed = map.claim_owned(block, migrate);
+        if !claimed {
+            // Isolated since it was taken: it belongs there.
+            let _transit = map.in_transit(block);
+            map.set_whole(block);
+        }
+        claimed
+    }
+
+    /// As [`open_near`](Self::open_near), of any class that the type may have, from `from` up and then
+    /// from the map's first.
+    #[inline(never)]
+    pub(crate) fn open_from(&self, migrate: MigrateType, from: Pageblock) -> Option<Pageblock> {
+        self.map().open_whole(migrate, Start { block: from, spread: from.0 })
+    }
+
+    /// Frees a pageblock that the caller owns as a whole. `false`, and nothing is freed, if it is free.
+    /// Counting it is the caller's, unless it is special.
+    #[inline(always)]
+    pub(crate) fn put_pageblock(&self, block: Pageblock) -> bool {
+        let map = self.map();
+        let (section, bit) = block.place();
+        if !map.type_of(block).is_requestable()
+            || map.whole_word(WholeClass::Untouched, section) & bit != 0
+        {
+            return self.put_other(block);
+        }
+        let before = map.bitmap_word(ORDINARY, 0, section).fetch_or(bit, SeqCst);
+        // M-5: a CPU that changed the type before this look may have looked for the bit before it was
+        // set. One that changes it later sees the bit.
+        let typed = map.type_of(block).is_requestable();
+        if before == 0 && map.shape().levels() > 1 {
+            self.raise_section(section);
+        }
+        if before & bit == 0 && typed { true } else { self.put_wrongly(block, before & bit != 0) }
+    }
+
+    /// The section has its first whole pageblock.
+    #[cold]
+    #[inline(never)]
+    fn raise_section(&self, section: u32) {
+        self.map().raise_above(ORDINARY, 1, section);
+    }
+
+    /// The pageblock was whole before, or its type has changed.
+    #[cold]
+    #[inline(never)]
+    fn put_wrongly(&self, block: Pageblock, twice: bool) -> bool {
+        let map = self.map();
+        if twice {
+            self.refused(u64::from(map.shape().block_frames()));
+            return false;
+        }
+        let filed = map.refile(WholeClass::Ordinary, block);
+        debug_assert!(filed.is_ok(), "a pageblock was freed twice");
+        self.reconcile(block);
+        true
+    }
+
+    /// A pageblock of a special type, or one that is whole and untouched.
+    #[cold]
+    #[inline(never)]
+    fn put_other(&self, block: Pageblock) -> bool {
+        let shape = self.extent().1;
+        self.put_block(block.first_frame(shape), shape.order())
+    }
+}
