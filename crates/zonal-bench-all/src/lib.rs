@@ -13,6 +13,7 @@ use clap::Subcommand;
 use zonal_bench::args::BenchArgs;
 use zonal_bench::child;
 
+pub mod aging;
 pub mod info;
 pub mod registry;
 

@@ -72,6 +72,7 @@
 //! Implement [`subject::Subject`] and list a [`subjects::Entry`] of it in the program that shows it;
 //! zonal's presets are [`subjects::zonal::entries_of`] their type.
 
+pub mod aging;
 pub mod args;
 pub mod bench;
 pub mod case;

@@ -20,7 +20,7 @@
 
 use core::fmt;
 
-use zonal::MigrateType;
+use zonal::{FreeCounts, MigrateType};
 
 use crate::child::ChildError;
 use crate::figures::LockWork;
@@ -124,6 +124,15 @@ pub enum SubjectError {
     Child(#[from] ChildError),
 }
 
+/// What an allocator says that it has free.
+#[derive(Clone, Copy, Debug)]
+pub struct FreeBlocks {
+    /// Free blocks by order and migrate type, of all zones.
+    pub blocks: FreeCounts,
+    /// Frames in caches, which are in none of them.
+    pub cached: u64,
+}
+
 /// An allocator under measurement.
 pub trait Subject: Send + Sync + Sized + 'static {
     /// What is known of it before it is opened.
@@ -152,6 +161,11 @@ pub trait Subject: Send + Sync + Sized + 'static {
 
     /// Frames that can be handed out when none is, if [`Profile::managed`].
     fn frames(&self) -> Option<usize>;
+
+    /// What it has free, if it says.
+    fn free_blocks(&self) -> Option<FreeBlocks> {
+        None
+    }
 
     /// What was done under its zone locks since it was opened, if it counts that.
     fn lock_work(&self) -> Option<LockWork> {
@@ -182,6 +196,13 @@ pub trait FrameThread {
     /// thread uses the subject.
     fn compact(&mut self) -> bool {
         false
+    }
+
+    /// The number of a block's first frame, where blocks have such numbers: blocks of an order are at
+    /// multiples of its size.
+    fn frame(&self, block: Self::Block) -> Option<u64> {
+        let _ = block;
+        None
     }
 
     /// Frees a block.

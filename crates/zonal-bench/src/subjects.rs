@@ -9,6 +9,7 @@
 
 use std::sync::Arc;
 
+use crate::aging;
 use crate::case::{self, Case, Spec};
 use crate::child;
 use crate::options::Options;
@@ -24,6 +25,8 @@ pub mod zonal;
 
 /// What opens a subject for a spec.
 type Opener = fn(&Spec) -> Result<Arc<dyn Case>, SubjectError>;
+/// What ages a subject.
+type Ager = fn(&aging::Spec) -> Result<aging::Row, SubjectError>;
 
 /// A subject that can be opened by name.
 #[derive(Clone, Copy, Debug)]
@@ -32,6 +35,7 @@ pub struct Entry {
     pub profile: Profile,
     open: Opener,
     has: fn(Workload) -> bool,
+    age: Option<Ager>,
     apart: bool,
 }
 
@@ -46,7 +50,31 @@ impl Entry {
     /// workloads are those of `P`.
     #[must_use]
     pub fn with<P: Programs>(profile: Profile, open: Opener) -> Self {
-        Self { profile, open, has: P::has, apart: false }
+        Self { profile, open, has: P::has, age: None, apart: false }
+    }
+
+    /// The same with a type that can be [aged](aging).
+    #[must_use]
+    pub fn aged<S: Subject>(self) -> Self {
+        Self { age: Some(aging::run::<S>), ..self }
+    }
+
+    /// Whether it can be aged.
+    #[must_use]
+    pub const fn ages(&self) -> bool {
+        self.age.is_some()
+    }
+
+    /// Ages it.
+    ///
+    /// # Errors
+    ///
+    /// What the subject says, and that it cannot be aged.
+    pub fn age(&self, spec: &aging::Spec) -> Result<aging::Row, SubjectError> {
+        let Some(age) = self.age else {
+            return Err(SubjectError::Init("cannot be aged".into()));
+        };
+        age(spec)
     }
 
     /// The same subject, opened in a process of its own: see [`child`].

@@ -41,10 +41,10 @@ const HUGEST: usize = FRAME_BYTES << 10;
 #[must_use]
 pub fn entries<P: Programs>() -> Vec<Entry> {
     vec![
-        Entry::of::<BuddySlab, P>(),
-        Entry::with::<P>(bitmap_profile(), open_bitmap::<P>),
-        Entry::of::<FrameAllocDepot, P>(),
-        Entry::of::<BuddySystem, P>(),
+        Entry::of::<BuddySlab, P>().aged::<BuddySlab>(),
+        Entry::with::<P>(bitmap_profile(), open_bitmap::<P>).aged::<Bitmap<BitAlloc16M>>(),
+        Entry::of::<FrameAllocDepot, P>().aged::<FrameAllocDepot>(),
+        Entry::of::<BuddySystem, P>().aged::<BuddySystem>(),
         Entry::of::<Talc, P>(),
     ]
 }
@@ -97,6 +97,10 @@ impl FrameThread for &BuddySystem {
     #[inline]
     fn alloc(&mut self, order: u8) -> Option<usize> {
         self.frames.lock().alloc(1 << order)
+    }
+
+    fn frame(&self, block: usize) -> Option<u64> {
+        Some(block as u64)
     }
 
     #[inline]
@@ -162,6 +166,10 @@ impl FrameThread for &BuddySlab {
     #[inline]
     fn alloc(&mut self, order: u8) -> Option<usize> {
         self.pages.lock().alloc_pages(1 << order, FRAME_BYTES << order).ok()
+    }
+
+    fn frame(&self, block: usize) -> Option<u64> {
+        Some((block / FRAME_BYTES) as u64)
     }
 
     #[inline]
@@ -233,6 +241,10 @@ impl<A: BitAlloc> FrameThread for &Bitmap<A> {
         } else {
             bits.alloc_contiguous(None, 1 << order, usize::from(order))
         }
+    }
+
+    fn frame(&self, block: usize) -> Option<u64> {
+        Some(block as u64)
     }
 
     #[inline]
@@ -345,6 +357,10 @@ impl FrameThread for &FrameAllocDepot {
             Err(_) => (0..DEPOT_RETRIES)
                 .find_map(|_| self.depot.allocate_physical(DEPOT_PAGE, count).ok()),
         }
+    }
+
+    fn frame(&self, block: usize) -> Option<u64> {
+        Some((block / FRAME_BYTES) as u64)
     }
 
     #[inline]

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use zonal::info::ZoneInfo;
 use zonal::plan::{MAX_INSTANCES, SplitConfig};
 use zonal::policy::Sound;
-use zonal::{MigrateType, Order, Pfn, Request, ZoneId, ZoneType};
+use zonal::{FreeCounts, MigrateType, Order, Pfn, Request, ZoneId, ZoneType};
 use zonal_host::Arena;
 use zonal_host::arena::{Builder, Handle};
 
@@ -23,14 +23,15 @@ use super::movable::Movable;
 use crate::case::{self, Case, Spec};
 use crate::figures::{Batches, LockWork};
 use crate::program::{Every, Fragmenting};
-use crate::subject::{FrameThread, Group, Path, Profile, Setup, Subject, SubjectError};
+use crate::subject::{FrameThread, FreeBlocks, Group, Path, Profile, Setup, Subject, SubjectError};
 use crate::workload::{Workload, highalloc};
 
 /// A preset, owned and shared, with every workload. A program lists those that it has.
 #[must_use]
 pub fn entries_of<S: Sound>() -> [Entry; 2] {
     [
-        Entry::with::<Every>(<Preset<S, Owned>>::PROFILE, open::<S, Owned>),
+        Entry::with::<Every>(<Preset<S, Owned>>::PROFILE, open::<S, Owned>)
+            .aged::<Preset<S, Owned>>(),
         Entry::with::<Every>(<Preset<S, Shared>>::PROFILE, open::<S, Shared>),
     ]
 }
@@ -158,6 +159,16 @@ impl<S: Sound, W: Way> Subject for Preset<S, W> {
         Some(self.arena.len() / crate::subject::FRAME_BYTES)
     }
 
+    fn free_blocks(&self) -> Option<FreeBlocks> {
+        let mut free = FreeBlocks { blocks: FreeCounts::default(), cached: 0 };
+        for zone in zones(&self.arena) {
+            free.cached += zone.cached + zone.deferred;
+            let (sums, counts) = (free.blocks.iter_mut().flatten(), zone.blocks.iter().flatten());
+            sums.zip(counts).for_each(|(sum, count)| *sum += count);
+        }
+        Some(free)
+    }
+
     fn lock_work(&self) -> Option<LockWork> {
         Some(lock_work_of(&self.arena))
     }
@@ -201,6 +212,10 @@ impl<S: Sound> FrameThread for OwnedThread<'_, S> {
     #[inline(always)]
     fn alloc_as(&mut self, order: u8, migrate: MigrateType) -> Option<Pfn> {
         self.handle.alloc_raw(&Request::new(Order::new(order)?).migrate(migrate)).ok()
+    }
+
+    fn frame(&self, block: Pfn) -> Option<u64> {
+        Some(block.get())
     }
 
     #[inline(always)]
@@ -247,6 +262,10 @@ impl<S: Sound> FrameThread for SharedThread<'_, S> {
     #[inline(always)]
     fn alloc_as(&mut self, order: u8, migrate: MigrateType) -> Option<Pfn> {
         self.arena.alloc_raw(&Request::new(Order::new(order)?).migrate(migrate)).ok()
+    }
+
+    fn frame(&self, block: Pfn) -> Option<u64> {
+        Some(block.get())
     }
 
     #[inline(always)]

@@ -1,0 +1,299 @@
+//! `zonal bench aging`: cells of it on every preset and on peers, kept and gone on with.
+//!
+//! ```
+//! use clap::Parser;
+//! use zonal_bench_all::aging::{AgingLine, run};
+//! use zonal_bench_all::registry;
+//!
+//! let line = "aging --memory 64M --rounds 2 --mix batches --subjects zonal --json";
+//! let args = AgingLine::parse_from(line.split(' ')).args;
+//! let mut out = Vec::new();
+//! run(&args, &registry::all(), &mut out)?;
+//! assert!(String::from_utf8_lossy(&out).contains(r#""subject":"Zonal""#));
+//! # Ok::<(), zonal_cli::error::LabError>(())
+//! ```
+
+mod picture;
+mod table;
+
+use std::ffi::OsString;
+use std::fs;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use clap::{Args, Parser};
+use serde::{Deserialize, Serialize};
+use zonal_bench::aging::{Mix, Row, Spec};
+use zonal_bench::subject::Group;
+use zonal_bench::subjects::{Entry, names};
+use zonal_cli::bar::Bar;
+use zonal_cli::error::LabError;
+use zonal_cli::interrupt;
+use zonal_cli::outfile::OutFile;
+use zonal_cli::provenance::Provenance;
+use zonal_cli::size::parse_size;
+
+/// What names this part of `zonal bench`.
+pub const ARGUMENT: &str = "aging";
+
+/// Whether a command line, without the program, is one of it.
+#[must_use]
+pub fn is_asked_for(line: &[OsString]) -> bool {
+    matches!(line, [bench, aging, ..] if bench == "bench" && aging == ARGUMENT)
+}
+
+/// A command line of it alone.
+#[derive(Clone, Debug, Parser)]
+#[command(name = "zonal bench aging", version, long_about = ABOUT)]
+pub struct AgingLine {
+    /// The arguments.
+    #[command(flatten)]
+    pub args: AgingArgs,
+}
+
+const ABOUT: &str = "How whole free memory stays while blocks come and go for rounds: the index of \
+unusable free memory (0 right after boot), worked out from what is allocated and, for presets, from \
+what they report, in which frames in caches are not free.
+
+A cell is a mix, a fill, a number of CPUs and a size; each is run for every seed and subject.";
+
+/// Arguments of `zonal bench aging`.
+#[derive(Clone, Debug, Args)]
+pub struct AgingArgs {
+    /// What is allocated, separated by commas
+    #[arg(long, value_enum, value_delimiter = ',', default_values_t = Mix::ALL)]
+    pub mix: Vec<Mix>,
+    /// Per cent of the frames in use, separated by commas
+    #[arg(long, value_delimiter = ',', default_value = "85", value_name = "PERCENT",
+          value_parser = clap::value_parser!(u8).range(1..=99))]
+    pub fill: Vec<u8>,
+    /// CPUs that allocate and free, driven in turn by one thread, separated by commas
+    #[arg(long, value_delimiter = ',', default_value = "2", value_name = "N",
+          value_parser = clap::value_parser!(u16).range(1..=255))]
+    pub cpus: Vec<u16>,
+    /// Frames each subject manages, in bytes, separated by commas
+    #[arg(long, value_delimiter = ',', value_parser = parse_size, default_value = "1G",
+          value_name = "SIZE")]
+    pub memory: Vec<usize>,
+    /// Seeds, separated by commas
+    #[arg(long, value_delimiter = ',', default_value = "1", value_name = "SEED")]
+    pub seed: Vec<u64>,
+    /// Rounds, each of which allocates half the memory
+    #[arg(long, default_value_t = 60, value_name = "N",
+          value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub rounds: u32,
+    /// Presets and peers, separated by commas; in any case, with or without dashes; `all` for every
+    /// preset, and every peer that has blocks of order 9 and a fixed set of frames
+    #[arg(
+        long,
+        value_delimiter = ',',
+        default_value = "Zonal,Linux416,bitmap-allocator",
+        value_name = "NAME"
+    )]
+    pub subjects: Vec<String>,
+    /// Print JSON lines instead of a table
+    #[arg(long)]
+    pub json: bool,
+    /// Write JSON lines to a file. Runs that it has already are not made again
+    #[arg(long, value_name = "FILE")]
+    pub out: Option<PathBuf>,
+    /// Draw pageblocks by free frames over the rounds, the subjects beside each other, for the first
+    /// cell and seed, as SVG
+    #[arg(long, value_name = "FILE")]
+    pub picture: Option<PathBuf>,
+    /// Show no progress bar
+    #[arg(long)]
+    pub no_progress: bool,
+}
+
+/// A run, as a line of JSON has it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Line {
+    /// Who.
+    pub subject: String,
+    /// The cell and the seed.
+    #[serde(flatten)]
+    pub spec: Spec,
+    /// What came of it.
+    #[serde(flatten)]
+    pub row: Row,
+}
+
+impl Line {
+    fn is_of(&self, subject: &str, spec: &Spec) -> bool {
+        self.subject == subject && self.spec == *spec
+    }
+}
+
+#[derive(Serialize)]
+struct Printed<'a> {
+    workload: &'static str,
+    #[serde(flatten)]
+    line: &'a Line,
+    #[serde(flatten)]
+    origin: &'a Provenance,
+}
+
+impl AgingArgs {
+    /// The runs for a subject, cell by cell.
+    fn specs(&self) -> Vec<Spec> {
+        let mut specs = Vec::new();
+        for &memory in &self.memory {
+            for &cpus in &self.cpus {
+                for &fill in &self.fill {
+                    for &mix in &self.mix {
+                        let spec = |&seed: &u64| {
+                            let cpus = usize::from(cpus);
+                            Spec { mix, fill, cpus, memory, seed, rounds: self.rounds }
+                        };
+                        specs.extend(self.seed.iter().map(spec));
+                    }
+                }
+            }
+        }
+        specs
+    }
+
+    /// The entries that were named.
+    fn choose<'a>(&self, entries: &'a [Entry]) -> Result<Vec<&'a Entry>, LabError> {
+        let plain = |name: &str| name.to_lowercase().replace(['-', '_'], "");
+        let aged = || entries.iter().filter(|entry| entry.ages());
+        let mut chosen: Vec<&Entry> = Vec::new();
+        for name in &self.subjects {
+            let is = |entry: &&Entry| name == "all" || plain(entry.profile.name) == plain(name);
+            let found: Vec<_> = aged().filter(is).collect();
+            if found.is_empty() {
+                let known: Vec<_> =
+                    aged().map(|entry| (entry.profile.name, Group::Zonal)).collect();
+                let (name, known) = (name.clone(), names(&known, |_| true));
+                return Err(LabError::UnknownSubject { name, known });
+            }
+            chosen.extend(found);
+        }
+        chosen.dedup_by_key(|entry| entry.profile.name);
+        Ok(chosen)
+    }
+}
+
+/// Runs the cells that `args` ask for and prints them to `out`, remarks to stderr.
+///
+/// # Errors
+///
+/// [`LabError`]; what was measured before an interruption or a failure is in the file.
+pub fn run(args: &AgingArgs, entries: &[Entry], out: &mut dyn Write) -> Result<(), LabError> {
+    let (specs, chosen) = (args.specs(), args.choose(entries)?);
+    let picture = args.picture.as_deref().map(OutFile::open).transpose()?;
+    let (mut lines, before) = args.out.as_deref().map(kept).unwrap_or_default();
+    let mut file = args.out.as_deref().map(OutFile::open).transpose()?;
+    if let Some(file) = &mut file
+        && !before.is_empty()
+    {
+        file.extend(before.as_bytes())?;
+    }
+    let all = specs.len() * chosen.len();
+    let (bar, start, mut made) = (Bar::of_time(args.no_progress), Instant::now(), 0_u32);
+    let mut shown = Vec::new();
+    let runs = specs.iter().flat_map(|spec| chosen.iter().map(move |entry| (spec, entry)));
+    for (done, (spec, entry)) in runs.enumerate() {
+        let subject = entry.profile.name;
+        if !lines.iter().any(|line| line.is_of(subject, spec)) {
+            if interrupt::is_requested() {
+                return Err(LabError::Interrupted);
+            }
+            let a_run = start.elapsed() / made.max(1);
+            let left = if made > 0 { a_run * (all - done) as u32 } else { Duration::ZERO };
+            bar.time(
+                start.elapsed(),
+                left,
+                &format!("{subject}, {}, seed {}", spec.mix, spec.seed),
+            );
+            match entry.age(spec) {
+                Ok(row) => lines.push(Line { subject: subject.into(), spec: *spec, row }),
+                Err(error) => {
+                    bar.hide_while(|| writeln!(io::stderr(), "{subject}: {error}"))?;
+                    continue;
+                }
+            }
+            made += 1;
+            if let (Some(file), Some(line)) = (&mut file, lines.last()) {
+                file.extend(&json(line))?;
+            }
+        }
+        let line = lines.iter().find(|line| line.is_of(subject, spec));
+        shown.extend(line.cloned());
+    }
+    if shown.is_empty() {
+        return Err(LabError::NoResult { who: "any subject".into() });
+    }
+    if let (Some(file), Some(spec)) = (picture, specs.first()) {
+        file.replace(picture::draw(&shown, spec)?.as_bytes())?;
+    }
+    if args.json {
+        shown.iter().try_for_each(|line| out.write_all(&json(line)))?;
+    } else {
+        write!(out, "{}", table::text(&shown))?;
+    }
+    Ok(())
+}
+
+fn json(line: &Line) -> Vec<u8> {
+    let origin = Provenance::of_this_run();
+    let printed = Printed { workload: ARGUMENT, line, origin };
+    let mut text = serde_json::to_vec(&printed).unwrap_or_default();
+    text.push(b'\n');
+    text
+}
+
+/// The runs that a file has already, and the text of them.
+fn kept(path: &Path) -> (Vec<Line>, String) {
+    let text = fs::read_to_string(path).unwrap_or_default();
+    let read = |line| Some((serde_json::from_str(line).ok()?, format!("{line}\n")));
+    text.lines().filter_map(read).unzip()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::registry;
+
+    fn args(line: &str) -> AgingArgs {
+        AgingLine::parse_from(line.split(' ')).args
+    }
+
+    #[test]
+    fn cells_and_subjects() {
+        let args = args("aging --fill 50,85 --cpus 2,8 --seed 1,2,3 --subjects all");
+        assert_eq!(args.specs().len(), 4 * 4 * 3);
+        let entries = registry::all();
+        let chosen = args.choose(&entries).expect("there are some");
+        assert!(chosen.iter().any(|entry| entry.profile.name == "Linux316"));
+        assert!(chosen.iter().all(|entry| entry.profile.max_order >= 9));
+    }
+
+    #[test]
+    fn an_unknown_subject_is_named() {
+        let error = args("aging --subjects nonsense").choose(&registry::all()).err();
+        assert!(error.is_some_and(|error| error.to_string().contains("nonsense")));
+    }
+
+    /// What is in the file is not run again, and stays there.
+    #[test]
+    fn it_goes_on() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("cells.json");
+        let line = |seeds: &str| {
+            let path = path.display();
+            args(&format!(
+                "aging --memory 64M --rounds 2 --mix frames --subjects zonal --no-progress \
+                 --seed {seeds} --out {path}"
+            ))
+        };
+        run(&line("1"), &registry::all(), &mut Vec::new()).expect("it runs");
+        let (first, text) = kept(&path);
+        run(&line("1,2"), &registry::all(), &mut Vec::new()).expect("it runs");
+        let (both, longer) = kept(&path);
+        assert_eq!((first.len(), both.len()), (1, 2));
+        assert!(longer.starts_with(&text), "with the time that it took, and when");
+    }
+}
