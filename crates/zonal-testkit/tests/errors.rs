@@ -157,13 +157,18 @@ fn allocations<S: Policy>() {
         assert_eq!(reason, AllocReason::Exhausted);
         assert_eq!(
             text,
-            "no free block of order 7 (Unmovable) above the Min watermark; 1 zone(s) tried; \
-             zone 0 (node 0 Normal): 96 frames free, 0 to be kept, 0 cached, 0 deferred, \
+            "no free block of order 7 (Unmovable) above the Min watermark; 1 zone(s) tried, zone 0 first"
+        );
+        assert_eq!(
+            allocator.explain(&Request::new(order(7))).to_string(),
+            "order 7 (Unmovable): 1 zone(s); zone 0 (node 0 Normal): 96 frames free, 0 to be kept, 0 cached, 0 deferred, \
              largest free order Unmovable none Movable 6 Reclaimable none"
         );
         let marks = Watermarks { min: 200, low: 200, high: 200 };
         assert!(allocator.set_watermarks(ZoneId(0), marks));
-        assert!(refuse(Request::frame()).1.contains("96 frames free, 200 to be kept"));
+        assert_eq!(refuse(Request::frame()).0, AllocReason::Exhausted);
+        let explained = allocator.explain(&Request::frame()).to_string();
+        assert!(explained.contains("96 frames free, 200 to be kept"), "{explained}");
     });
 }
 
@@ -227,7 +232,9 @@ fn numbers_beyond<S: Policy>() {
         allocator.drain_all();
         for request in [Request::frame(), Request::new(order(4)).atomic().high()] {
             let error = allocator.alloc_raw(&request).unwrap_err();
-            assert!(error.to_string().contains("to be kept"), "{error}");
+            assert_eq!(error.reason, AllocReason::Exhausted, "{error}");
+            let explained = allocator.explain(&request).to_string();
+            assert!(explained.contains("to be kept"), "{explained}");
         }
     });
 }

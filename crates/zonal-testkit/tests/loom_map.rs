@@ -9,9 +9,12 @@
 #[expect(dead_code, reason = "shared by several tests")]
 mod loom_world;
 
-use loom_world::{ALL_BUT_8, FRAMES, World, spawn_on};
+use loom_world::{ALL_BUT_8, FRAMES, Ones, World, spawn_on};
 use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use zonal::pcp::Stacks;
+use zonal::policy::Policy;
 use zonal::policy::dirty::Unlimited;
 use zonal::preset::Zonal;
 use zonal::{CpuId, Order, Pfn};
@@ -75,6 +78,91 @@ fn a_request_beside_an_isolation() {
         world.give_block(pair, PAIR);
         finish(&world);
     });
+}
+
+/// The pageblocks of these plans.
+const PAGEBLOCK: Order = match Order::new(3) {
+    Some(order) => order,
+    None => Order::ZERO,
+};
+
+/// CPU 0 frees a whole pageblock while CPU 1 isolates it and undoes that: it ends in the class of its
+/// type.
+///
+/// At most 2 preemptions.
+#[test]
+fn a_pageblock_beside_its_isolation() {
+    let plan = small_plan(16, 2, 1);
+    explore("a pageblock beside its isolation", Some(2), move || {
+        let world: Rc<MapWorld> = World::new(plan);
+        let block = world.take_block(PAGEBLOCK).unwrap();
+        let other = spawn_on(&world, 1, |world| {
+            let isolated = world.allocator().isolate(Pfn::new(0)..Pfn::new(8));
+            let isolated = isolated.expect("movable: nothing is in the way");
+            world.allocator().undo_isolation(isolated).expect("its own");
+        });
+        world.give_block(block, PAGEBLOCK);
+        other.join().unwrap();
+        finish(&world);
+    });
+}
+
+/// Two CPUs take and free whole pageblocks, of which there are two.
+///
+/// At most 3 preemptions.
+#[test]
+fn two_cpus_and_two_pageblocks() {
+    let plan = small_plan(16, 2, 1);
+    explore("two CPUs and two pageblocks", Some(3), move || {
+        let world: Rc<MapWorld> = World::new(plan);
+        let other = spawn_on(&world, 1, |world| {
+            let block = world.take_block(PAGEBLOCK).expect("there are two");
+            world.give_block(block, PAGEBLOCK);
+        });
+        let block = world.take_block(PAGEBLOCK).expect("there are two");
+        world.give_block(block, PAGEBLOCK);
+        other.join().unwrap();
+        finish(&world);
+    });
+}
+
+/// CPUs 0 and 1 free one block at the same instant; whether both were told that they did, in any run.
+///
+/// At most 2 preemptions: 40 runs.
+fn both_freed<S: Policy>(order: Order) -> bool {
+    let plan = small_plan(16, 2, 1);
+    let both = Arc::new(AtomicBool::new(false));
+    let found = Arc::clone(&both);
+    explore("one block freed twice", Some(2), move || {
+        let world: Rc<World<LoomPlatform, S>> = World::new(plan);
+        let block = world.take_block(order).unwrap();
+        world.giving(block, order);
+        let free = move |world: &World<LoomPlatform, S>| {
+            u32::from(world.allocator().free_raw(block, order).is_ok())
+        };
+        let other = spawn_on(&world, 1, free);
+        let freed = free(&world) + other.join().unwrap();
+        assert!(freed > 0, "it was allocated");
+        if freed == 2 {
+            found.store(true, SeqCst);
+        } else {
+            world.finish();
+        }
+    });
+    both.load(SeqCst)
+}
+
+#[test]
+fn one_of_two_frees_is_refused() {
+    for order in [Order::ZERO, PAIR, PAGEBLOCK] {
+        assert!(!both_freed::<Mapped>(order), "order {order}");
+    }
+}
+
+/// Lists look and then write: the model finds that both frees succeed.
+#[test]
+fn canary_a_look_and_a_write() {
+    assert!(both_freed::<Ones>(Order::ZERO));
 }
 
 /// CPU 1 empties CPU 0's stack while CPU 0 allocates and frees.

@@ -1,6 +1,7 @@
 //! Why a request could not be served.
 
 use super::allocator::Allocator;
+use super::entry::Entry;
 use super::zones::Zones;
 use crate::platform::Platform;
 use crate::policy::{FreeMemory, PcpPolicy, Policy};
@@ -36,7 +37,7 @@ impl<P: Platform, S: Policy> Allocator<'_, P, S> {
     #[cold]
     #[inline(never)]
     pub fn explain(&self, request: &Request) -> Explanation {
-        let zones = self.zones_for(self.platform.cpu().0 as usize, request);
+        let zones = self.zones_for(self.shared_entry().cpu(), request);
         let mut explained = Explanation {
             order: request.order(),
             migrate: request.migrate_type(),

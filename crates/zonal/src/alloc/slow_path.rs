@@ -212,15 +212,14 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
     ) -> Option<u32> {
         let large = request.order() > Order::ZERO;
         let limited = large && !S::Pcp::KEEPS_LARGE;
-        if limited && !zones.iter().next().is_some_and(|zone| zone.is_search_due()) {
-            return None;
-        }
+        let due = !limited || zones.iter().next().is_some_and(|zone| zone.is_search_due());
         for _ in 0..SEARCHES {
             if let Some(index) = self.coalesce_for(entry, zones, request) {
                 return Some(index);
             }
-            let mut seen = self.open_everything(entry, zones, request);
-            // It looks at all memory of the zones: not for those who are in a hurry.
+            let mut seen = if due { self.open_everything(entry, zones, request) } else { 0 };
+            // For less than a pageblock it looks at all memory of the zones: not for those who are
+            // in a hurry.
             for zone in zones.iter().filter(|_| !request.may_not_wait()) {
                 seen += u64::from(S::Free::look_again(self.view(zone), request));
             }

@@ -47,8 +47,8 @@ pub struct ZoneInfo {
     /// Free frames on the buddy lists, untouched ones included.
     pub free: u64,
     /// Free frames as the watermarks see them: with a map, less what CPUs have freed and not counted
-    /// yet (each at most 1024 frames, all together a 64th of the zone or 64 each; 64 each near the
-    /// marks), and more what they took and have not (at most 64 each, near the marks none).
+    /// yet (each at most 1024 frames, all together a 64th of the zone or 64 each), and more what
+    /// they took and have not (at most 64 each). What happens near the marks is counted at once.
     pub counted_free: u64,
     /// Frames in per-CPU caches.
     pub cached: u64,

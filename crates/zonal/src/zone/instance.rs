@@ -42,6 +42,8 @@ pub struct ZoneInstance<P: Platform, F: FreeMemory> {
     /// the request could have used.
     reserve: [P::Word; NR_ZONE_TYPES],
     marks: [P::Word; 3],
+    /// The largest of the reserve and the high mark together.
+    kept_back: P::Word,
     boost: P::Word,
     /// Free frames as of the last hold; a hint for the watermark check.
     free: P::Word,
@@ -68,6 +70,7 @@ impl<P: Platform, F: FreeMemory> ZoneInstance<P, F> {
             managed: P::Word::new(0),
             reserve: core::array::from_fn(|_| P::Word::new(0)),
             marks: core::array::from_fn(|_| P::Word::new(0)),
+            kept_back: P::Word::new(0),
             boost: P::Word::new(0),
             free: P::Word::new(0),
             special: core::array::from_fn(|_| P::Word::new(0)),
@@ -143,9 +146,14 @@ impl<P: Platform, F: FreeMemory> ZoneInstance<P, F> {
     }
 
     /// The most that is kept back from any request, and what reclaim keeps free above that.
+    #[inline]
     pub(crate) fn kept_back(&self) -> u64 {
+        self.kept_back.load(Relaxed)
+    }
+
+    fn keep_back(&self) {
         let reserve = self.reserve.iter().map(|word| word.load(Relaxed)).max().unwrap_or(0);
-        reserve.saturating_add(self.watermarks().high)
+        self.kept_back.store(reserve.saturating_add(self.watermarks().high), Relaxed);
     }
 
     /// Whether a request for a larger block that finds none may empty the pages of all CPUs: of those in
@@ -198,6 +206,7 @@ impl<P: Platform, F: FreeMemory> ZoneInstance<P, F> {
 
     pub(crate) fn set_reserve(&self, reserve: [u64; NR_ZONE_TYPES]) {
         self.reserve.iter().zip(reserve).for_each(|(word, frames)| word.store(frames, Relaxed));
+        self.keep_back();
     }
 
     #[inline]
@@ -214,8 +223,10 @@ impl<P: Platform, F: FreeMemory> ZoneInstance<P, F> {
         for (word, value) in self.marks.iter().zip([marks.min, marks.low, marks.high]) {
             word.store(value, Relaxed);
         }
+        self.keep_back();
     }
 
+    #[inline]
     pub(crate) fn boost(&self) -> u64 {
         self.boost.load(Relaxed)
     }

@@ -5,9 +5,9 @@
 //!   is still in the map; they go into the map when they are freed, but for the last small one of the
 //!   current pageblock, which would make that whole and the next request split it again.
 //! - State: guarded by the CPU's slot. What is on a stack, gathered or kept has the state cached.
-//! - Counting: the zone's word of free frames follows the map. What a CPU took is counted `FOLD` frames
-//!   late at most, at once near the marks; what it freed `FOLD` frames late near the marks and up to
-//!   `MOST_LATE` elsewhere, all CPUs together a 64th of the zone.
+//! - Counting: the zone's word of free frames follows the map. At once near the marks;
+//!   elsewhere what a CPU took is counted `FOLD` frames late at most, and what it freed up to
+//!   `MOST_LATE`, all CPUs together a 64th of the zone.
 //! - Conflicts: needs a zone with a [map](crate::zone::free_map::Mapped).
 
 use super::{CpuStack, Home, StackSize};
@@ -34,7 +34,7 @@ impl<const WORTH: u32> crate::policy::sound::sealed::Own for Stacks<WORTH> {}
 
 type Context<'a, P, const WORTH: u32> = ZoneContext<'a, P, Mapped, Stacks<WORTH>>;
 
-/// Frames that a CPU took and the zone has not counted, or freed near the marks.
+/// Frames that a CPU took and the zone has not counted, at most.
 const FOLD: i64 = 64;
 /// Frames that a CPU freed and the zone has not counted: two huge pages, so that one that goes and comes
 /// is not counted at all; and the part of the zone that this may be for all CPUs.
@@ -101,22 +101,14 @@ impl StackCpu {
         (self.first, self.placed) = (first, true);
     }
 
-    /// Counts frames freed into the map, or taken.
+    /// Counts frames freed into the map, or taken: at once if it is much, or if requests may be about to
+    /// be refused.
     #[inline]
     fn count<P: Platform>(&mut self, view: MapView<'_, P>, change: i64) {
         self.uncounted += change;
-        if !(0..FOLD).contains(&self.uncounted) {
-            self.count_due(view);
-        }
-    }
-
-    /// Counts what is due: at once if it is much, or if requests may be about to be refused.
-    fn count_due<P: Platform>(&mut self, view: MapView<'_, P>) {
-        let near = || {
-            let margin = FOLD as u64 * u64::from(self.cpus) + view.zone.boost();
-            view.zone.free() < view.zone.kept_back().saturating_add(margin)
-        };
-        if !(-FOLD..self.late).contains(&self.uncounted) || near() {
+        let margin = view.zone.boost().saturating_add(FOLD as u64 * u64::from(self.cpus));
+        let near = view.zone.free() < view.zone.kept_back().saturating_add(margin);
+        if near || !(-FOLD..self.late).contains(&self.uncounted) {
             self.fold(view);
         }
     }

@@ -27,7 +27,8 @@ impl<P: Platform> FreeMap<'_, P> {
     /// Looks at every line, and at `whole`, for a free block of `order`, up to the pageblock order,
     /// of a type that `usable` says yes to. Hints it raises on the way are for others, too.
     ///
-    /// It reads all words of the map (16,000 a 4 GiB with pageblocks of order 9): a request does so
+    /// It reads all words of the map (16,000 a 4 GiB with pageblocks of order 9), for a pageblock the
+    /// words of `whole` only (160): a request does so
     /// once before it is refused, and again only if something was found that then was lost, a
     /// fixed number of times.
     #[cold]
@@ -65,7 +66,8 @@ impl<P: Platform> FreeMap<'_, P> {
             if !usable(migrate) {
                 return false;
             }
-            if self.orders_in(block) >> order.get() != 0 {
+            // A line that is full is made a whole pageblock by who filled it.
+            if order < self.shape.order() && self.orders_in(block) >> order.get() != 0 {
                 self.settle(block);
                 self.hints_of(migrate).for_each(|kind| self.repair(kind, section));
                 return true;
