@@ -16,7 +16,6 @@
 mod picture;
 mod table;
 
-use std::ffi::OsString;
 use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -36,12 +35,6 @@ use zonal_cli::size::parse_size;
 
 /// What names this part of `zonal bench`.
 pub const ARGUMENT: &str = "aging";
-
-/// Whether a command line, without the program, is one of it.
-#[must_use]
-pub fn is_asked_for(line: &[OsString]) -> bool {
-    matches!(line, [bench, aging, ..] if bench == "bench" && aging == ARGUMENT)
-}
 
 /// A command line of it alone.
 #[derive(Clone, Debug, Parser)]
@@ -154,26 +147,29 @@ impl AgingArgs {
         }
         specs
     }
+}
 
-    /// The entries that were named.
-    fn choose<'a>(&self, entries: &'a [Entry]) -> Result<Vec<&'a Entry>, LabError> {
-        let plain = |name: &str| name.to_lowercase().replace(['-', '_'], "");
-        let aged = || entries.iter().filter(|entry| entry.ages());
-        let mut chosen: Vec<&Entry> = Vec::new();
-        for name in &self.subjects {
-            let is = |entry: &&Entry| name == "all" || plain(entry.profile.name) == plain(name);
-            let found: Vec<_> = aged().filter(is).collect();
-            if found.is_empty() {
-                let known: Vec<_> =
-                    aged().map(|entry| (entry.profile.name, Group::Zonal)).collect();
-                let (name, known) = (name.clone(), names(&known, |_| true));
-                return Err(LabError::UnknownSubject { name, known });
-            }
-            chosen.extend(found);
+/// The entries that were named, of those that have blocks of order 9 and a fixed set of frames.
+///
+/// # Errors
+///
+/// [`LabError::UnknownSubject`].
+pub fn choose<'a>(named: &[String], entries: &'a [Entry]) -> Result<Vec<&'a Entry>, LabError> {
+    let plain = |name: &str| name.to_lowercase().replace(['-', '_'], "");
+    let aged = || entries.iter().filter(|entry| entry.ages());
+    let mut chosen: Vec<&Entry> = Vec::new();
+    for name in named {
+        let is = |entry: &&Entry| name == "all" || plain(entry.profile.name) == plain(name);
+        let found: Vec<_> = aged().filter(is).collect();
+        if found.is_empty() {
+            let known: Vec<_> = aged().map(|entry| (entry.profile.name, Group::Zonal)).collect();
+            let (name, known) = (name.clone(), names(&known, |_| true));
+            return Err(LabError::UnknownSubject { name, known });
         }
-        chosen.dedup_by_key(|entry| entry.profile.name);
-        Ok(chosen)
+        chosen.extend(found);
     }
+    chosen.dedup_by_key(|entry| entry.profile.name);
+    Ok(chosen)
 }
 
 /// Runs the cells that `args` ask for and prints them to `out`, remarks to stderr.
@@ -182,7 +178,7 @@ impl AgingArgs {
 ///
 /// [`LabError`]; what was measured before an interruption or a failure is in the file.
 pub fn run(args: &AgingArgs, entries: &[Entry], out: &mut dyn Write) -> Result<(), LabError> {
-    let (specs, chosen) = (args.specs(), args.choose(entries)?);
+    let (specs, chosen) = (args.specs(), choose(&args.subjects, entries)?);
     let picture = args.picture.as_deref().map(OutFile::open).transpose()?;
     let (mut lines, before) = args.out.as_deref().map(kept).unwrap_or_default();
     let mut file = args.out.as_deref().map(OutFile::open).transpose()?;
@@ -266,14 +262,16 @@ mod tests {
         let args = args("aging --fill 50,85 --cpus 2,8 --seed 1,2,3 --subjects all");
         assert_eq!(args.specs().len(), 4 * 4 * 3);
         let entries = registry::all();
-        let chosen = args.choose(&entries).expect("there are some");
+        let chosen = choose(&args.subjects, &entries).expect("there are some");
         assert!(chosen.iter().any(|entry| entry.profile.name == "Linux316"));
         assert!(chosen.iter().all(|entry| entry.profile.max_order >= 9));
     }
 
     #[test]
     fn an_unknown_subject_is_named() {
-        let error = args("aging --subjects nonsense").choose(&registry::all()).err();
+        let args = args("aging --subjects nonsense");
+        let entries = registry::all();
+        let error = choose(&args.subjects, &entries).err();
         assert!(error.is_some_and(|error| error.to_string().contains("nonsense")));
     }
 

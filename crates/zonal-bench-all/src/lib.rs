@@ -16,6 +16,7 @@ use zonal_bench::child;
 pub mod aging;
 pub mod info;
 pub mod registry;
+pub mod tails;
 
 /// The command line: the part of the `zonal` command that this program has.
 pub type Cli = zonal_cli::command::Cli<Command>;

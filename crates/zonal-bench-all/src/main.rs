@@ -2,35 +2,51 @@
 //! be run itself, with the same arguments.
 
 use std::ffi::OsString;
-use std::io;
+use std::io::{self, Write};
 use std::process::ExitCode;
 
+use clap::Parser;
 use zonal_bench::{bench, child};
 use zonal_bench_all::aging::{self, AgingLine};
+use zonal_bench_all::tails::{self, TailsLine};
 use zonal_bench_all::{Command, info, registry};
 use zonal_cli::command::{finish, parse_from, start};
+use zonal_cli::error::LabError;
 use zonal_cli::interrupt;
 
 fn main() -> ExitCode {
     let line: Vec<OsString> = std::env::args_os().skip(1).collect();
-    if aging::is_asked_for(&line) {
-        return age(&line[1..]);
+    // These have other arguments than all other workloads.
+    match &line[..] {
+        [bench, own @ ..]
+            if bench == "bench" && own.first().is_some_and(|it| it == aging::ARGUMENT) =>
+        {
+            apart(own, |line: &AgingLine, out| aging::run(&line.args, &registry::all(), out))
+        }
+        [bench, own @ ..]
+            if bench == "bench" && own.first().is_some_and(|it| it == tails::ARGUMENT) =>
+        {
+            apart(own, |line: &TailsLine, out| tails::run(&line.args, &registry::all(), out))
+        }
+        _ => start(|command: &Command, out| match command {
+            Command::Bench(args) => bench::run(args, &child::peers(registry::all()), out),
+            Command::Info(args) => info::run(args, out),
+            Command::Case => child::serve(&registry::all(), out),
+        }),
     }
-    start(|command: &Command, out| match command {
-        Command::Bench(args) => bench::run(args, &child::peers(registry::all()), out),
-        Command::Info(args) => info::run(args, out),
-        Command::Case => child::serve(&registry::all(), out),
-    })
 }
 
-/// `bench aging`, which has other arguments than all other workloads.
-fn age(line: &[OsString]) -> ExitCode {
-    let args = match parse_from::<AgingLine>(line) {
-        Ok(AgingLine { args }) => args,
+/// Runs a workload with a command line of its own.
+fn apart<L: Parser>(
+    line: &[OsString],
+    run: impl FnOnce(&L, &mut dyn Write) -> Result<(), LabError>,
+) -> ExitCode {
+    let line = match parse_from::<L>(line) {
+        Ok(line) => line,
         Err(code) => return code,
     };
     interrupt::watch();
     let mut out = io::stdout().lock();
-    let result = aging::run(&args, &registry::all(), &mut out);
+    let result = run(&line, &mut out);
     finish(result, &mut out)
 }

@@ -31,7 +31,7 @@ pub struct BenchLine {
 /// Arguments of `zonal bench`.
 #[derive(Clone, Debug, Args)]
 pub struct BenchArgs {
-    /// The workload, or all of them; `aging` has options of its own: `zonal bench aging --help`
+    /// The workload, or all of them; `aging` and `tails` have options of their own: `zonal bench aging --help`
     #[arg(value_parser = PossibleValuesParser::new(workload_names()))]
     pub workload: String,
     /// Thread counts, separated by commas; one thread and one per CPU if not given

@@ -95,4 +95,5 @@ pub mod rng;
 pub mod stats;
 pub mod subject;
 pub mod subjects;
+pub mod tails;
 pub mod workload;

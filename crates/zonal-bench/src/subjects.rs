@@ -15,6 +15,7 @@ use crate::child;
 use crate::options::Options;
 use crate::program::Programs;
 use crate::subject::{Group, Profile, Subject, SubjectError};
+use crate::tails;
 use crate::workload::Workload;
 
 pub mod baseline;
@@ -28,6 +29,9 @@ type Opener = fn(&Spec) -> Result<Arc<dyn Case>, SubjectError>;
 /// What ages a subject.
 type Ager = fn(&aging::Spec) -> Result<aging::Row, SubjectError>;
 
+/// What times calls of a subject.
+type Timer = fn(&tails::Spec) -> Result<Vec<tails::Row>, SubjectError>;
+
 /// A subject that can be opened by name.
 #[derive(Clone, Copy, Debug)]
 pub struct Entry {
@@ -36,6 +40,7 @@ pub struct Entry {
     open: Opener,
     has: fn(Workload) -> bool,
     age: Option<Ager>,
+    time: Option<Timer>,
     apart: bool,
 }
 
@@ -50,13 +55,25 @@ impl Entry {
     /// workloads are those of `P`.
     #[must_use]
     pub fn with<P: Programs>(profile: Profile, open: Opener) -> Self {
-        Self { profile, open, has: P::has, age: None, apart: false }
+        Self { profile, open, has: P::has, age: None, time: None, apart: false }
     }
 
-    /// The same with a type that can be [aged](aging).
+    /// The same with a type that can be [aged](aging), and whose [tails] can be measured.
     #[must_use]
     pub fn aged<S: Subject>(self) -> Self {
-        Self { age: Some(aging::run::<S>), ..self }
+        Self { age: Some(aging::run::<S>), time: Some(tails::run::<S>), ..self }
+    }
+
+    /// Times its calls.
+    ///
+    /// # Errors
+    ///
+    /// What the subject says, and that it cannot be timed.
+    pub fn time(&self, spec: &tails::Spec) -> Result<Vec<tails::Row>, SubjectError> {
+        let Some(time) = self.time else {
+            return Err(SubjectError::Init("cannot be timed".into()));
+        };
+        time(spec)
     }
 
     /// Whether it can be aged.

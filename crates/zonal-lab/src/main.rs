@@ -5,6 +5,7 @@
 //! zonal                                     page-fault1, zonal beside fast peers, a few seconds
 //! zonal bench page-fault1                   every preset and peer, one thread and all CPUs
 //! zonal bench aging                         how whole memory stays, preset beside preset
+//! zonal bench tails                         single calls, at the median and far out
 //! zonal calibrate --out box.toml            this machine as a machine file for the simulator
 //! zonal sim skylake_2s_112cpu page-fault1   a workload on a simulated machine
 //! zonal record page-fault1 -o trace.txt     the events of a run, as Linux's tracers write them
@@ -35,8 +36,8 @@ fn main() -> ExitCode {
     let elsewhere = |command: &str, line: &[OsString]| {
         finish(Err::<(), _>(part::take_over(command, line)), &mut io::sink())
     };
-    // It has arguments of its own, which another program reads.
-    if line.len() > 1 && line[0] == "bench" && line[1] == "aging" {
+    // They have arguments of their own, which another program reads.
+    if line.len() > 1 && line[0] == "bench" && (line[1] == "aging" || line[1] == "tails") {
         return elsewhere("bench", &line);
     }
     let cli = match parse::<Cli>() {

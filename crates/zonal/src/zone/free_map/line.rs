@@ -1,7 +1,7 @@
 //! A pageblock's line as a whole: which orders it has, taking all of it, filing its hints.
 
 use super::FreeMap;
-use super::bits::{exact_runs, orders_of};
+use super::bits::{aligned_runs, exact_runs, orders_of};
 use super::hints::{Kind, is_hinted};
 use super::shape::{Pageblock, WORD_ORDER, WordIndex};
 use crate::platform::{AtomicWord, Platform};
@@ -135,8 +135,8 @@ impl<P: Platform> FreeMap<'_, P> {
         let wanted = |orders: Orders| u32::from(orders) >> least << least;
         let mut best = (most + 1, 0, 0);
         for (at, &word) in (0..).zip(line) {
-            // Full words are parts of runs of words.
-            if word == 0 || (word == u64::MAX && !single) {
+            // Full words are parts of runs of words; most others have no run that is large enough.
+            if (word == u64::MAX && !single) || aligned_runs(word, least.min(WORD_ORDER)) == 0 {
                 continue;
             }
             let order = wanted(orders_of(word)).trailing_zeros();

@@ -1,0 +1,285 @@
+//! `zonal bench tails`: how long single calls take, at the median and far out.
+//!
+//! Threads fill the memory with blocks of orders 0, 3 and 9 (80, 15 and 5 % of the frames), then free a
+//! random one and allocate another, each call timed by itself. At the end order 9 is asked for until it
+//! is refused, single frames are freed here and there, and what a refused request takes is timed. What
+//! reading the clock twice takes is measured and taken off; a thread that loses its CPU in a call shows
+//! in the longest ones, so compare subjects within a run.
+//!
+//! ```
+//! use zonal::preset::Zonal;
+//! use zonal_bench::subjects::zonal::{Owned, Preset};
+//! use zonal_bench::tails::{Spec, run};
+//!
+//! let spec = Spec { fill: 80, threads: 1, memory: 64 << 20, seed: 1, calls: 2000 };
+//! let rows = run::<Preset<Zonal, Owned>>(&spec)?;
+//! assert!(rows.iter().any(|row| row.call == "allocate" && row.order == 0 && row.p50 <= row.max));
+//! # Ok::<(), zonal_bench::subject::SubjectError>(())
+//! ```
+
+use std::sync::Barrier;
+use std::thread;
+use std::time::Instant;
+
+use serde::Serialize;
+use zonal::MigrateType::Movable;
+
+use crate::rng::Rng;
+use crate::subject::{FrameThread, Setup, Subject, SubjectError};
+
+/// What is run.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+pub struct Spec {
+    /// Per cent of the frames in use.
+    pub fill: u8,
+    /// Threads, each with its share of the memory.
+    pub threads: usize,
+    /// Bytes of frames.
+    pub memory: usize,
+    /// Of all that is drawn.
+    pub seed: u64,
+    /// Blocks that each thread frees and allocates.
+    pub calls: usize,
+}
+
+/// One kind of call.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Row {
+    /// `allocate`, `free`, or `refused` (an allocation).
+    pub call: &'static str,
+    /// The order.
+    pub order: u8,
+    /// How many were timed.
+    pub times: usize,
+    /// Nanoseconds that half of them took at most.
+    pub p50: f64,
+    /// 99 %.
+    pub p99: f64,
+    /// 99.9 %.
+    pub p999: f64,
+    /// The longest.
+    pub max: f64,
+}
+
+/// Orders, and their shares of frames in per cent.
+const ORDERS: [(u8, f64); 3] = [(0, 80.0), (3, 15.0), (9, 5.0)];
+/// Refused requests that are timed.
+const REFUSALS: usize = 1000;
+/// Readings of the clock that its cost is found from.
+const READINGS: usize = 10_000;
+
+/// Nanoseconds by kind: allocations and frees of each order, then refusals.
+type Times = [Vec<u32>; 7];
+
+/// Times calls of the subject `S`.
+///
+/// # Errors
+///
+/// What keeps it from being opened, or a thread from using it.
+pub fn run<S: Subject>(spec: &Spec) -> Result<Vec<Row>, SubjectError> {
+    let subject = S::open(&Setup { memory: spec.memory, threads: spec.threads, touch: false })?;
+    let frames = match subject.frames() {
+        Some(frames) if S::PROFILE.max_order >= 9 => frames,
+        _ => return Err(SubjectError::Init("has no fixed set of frames, or no order 9".into())),
+    };
+    let (start, end) = (Barrier::new(spec.threads), Barrier::new(spec.threads));
+    let work = |index: usize| -> Result<Times, SubjectError> {
+        let thread = subject.thread(index);
+        start.wait();
+        let share = frames * usize::from(spec.fill) / 100 / spec.threads;
+        let mut times = Times::default();
+        let mut held = match thread {
+            Ok(thread) => Some(Held::<S::Thread<'_>>::new(thread, spec.seed + index as u64)),
+            Err(error) => {
+                end.wait();
+                return Err(error);
+            }
+        };
+        if let Some(held) = &mut held {
+            held.fill(share);
+            (0..spec.calls).for_each(|_| held.turn(share, &mut times));
+        }
+        // Until here both are at work; the refusals are one thread's.
+        end.wait();
+        if let Some(held) = &mut held {
+            if index == 0 {
+                held.refusals(&mut times[6]);
+            }
+            held.empty();
+        }
+        Ok(times)
+    };
+    let all: Vec<Result<Times, SubjectError>> = thread::scope(|scope| {
+        let others: Vec<_> =
+            (1..spec.threads).map(|index| scope.spawn(move || work(index))).collect();
+        let own = work(0);
+        let joined = others.into_iter().map(|other| {
+            other.join().unwrap_or_else(|_| Err(SubjectError::Init("a thread panicked".into())))
+        });
+        std::iter::once(own).chain(joined).collect()
+    });
+    let mut sums = Times::default();
+    for times in all {
+        sums.iter_mut().zip(times?).for_each(|(sum, times)| sum.extend(times));
+    }
+    let clock = clock();
+    let kinds = ORDERS
+        .iter()
+        .enumerate()
+        .flat_map(|(at, &(order, _))| [("allocate", order, at), ("free", order, 3 + at)]);
+    let kinds = kinds.chain([("refused", 9, 6)]);
+    let rows = kinds.map(|(call, order, at)| row(call, order, &mut sums[at], clock));
+    Ok(rows.filter(|row| row.times > 0).collect())
+}
+
+/// What it takes to read the clock twice.
+fn clock() -> f64 {
+    let mut times: Vec<u32> = (0..READINGS)
+        .map(|_| {
+            let start = Instant::now();
+            start.elapsed().as_nanos() as u32
+        })
+        .collect();
+    times.sort_unstable();
+    f64::from(times[READINGS / 2])
+}
+
+fn row(call: &'static str, order: u8, times: &mut [u32], clock: f64) -> Row {
+    times.sort_unstable();
+    let at = |part: f64| {
+        let place = ((times.len() as f64 * part) as usize).min(times.len().saturating_sub(1));
+        times.get(place).map_or(0.0, |&time| (f64::from(time) - clock).max(0.0))
+    };
+    let (p50, p99, p999, max) = (at(0.5), at(0.99), at(0.999), at(1.0));
+    Row { call, order, times: times.len(), p50, p99, p999, max }
+}
+
+/// What a thread holds.
+struct Held<T: FrameThread> {
+    thread: T,
+    rng: Rng,
+    blocks: [Vec<T::Block>; 3],
+    frames: usize,
+}
+
+impl<T: FrameThread> Held<T> {
+    fn new(thread: T, seed: u64) -> Self {
+        Self { thread, rng: Rng::new(seed), blocks: Default::default(), frames: 0 }
+    }
+
+    /// An order, by its share of requests.
+    fn draw(&mut self) -> usize {
+        let weights = ORDERS.map(|(order, share)| share / f64::from(1 << order));
+        let unit = (self.rng.next_u64() >> 11) as f64 / (1_u64 << 53) as f64;
+        let mut place = unit * weights.iter().sum::<f64>();
+        for (at, weight) in weights.into_iter().enumerate() {
+            place -= weight;
+            if place < 0.0 {
+                return at;
+            }
+        }
+        0
+    }
+
+    /// Allocates a block of a drawn order; the time, and whether there was one.
+    fn allocate(&mut self, at: usize) -> (u32, bool) {
+        let order = ORDERS[at].0;
+        let start = Instant::now();
+        let block = self.thread.alloc_as(order, Movable);
+        let time = start.elapsed().as_nanos() as u32;
+        if let Some(block) = block {
+            self.blocks[at].push(block);
+            self.frames += 1 << order;
+        }
+        (time, block.is_some())
+    }
+
+    /// Frees a random block of an order.
+    fn free(&mut self, at: usize) -> Option<u32> {
+        let order = ORDERS[at].0;
+        let place = self.rng.below(self.blocks[at].len().max(1));
+        let last = self.blocks[at].len().checked_sub(1)?;
+        self.blocks[at].swap(place, last);
+        let block = self.blocks[at].pop()?;
+        self.frames -= 1 << order;
+        let start = Instant::now();
+        // SAFETY: it came from this subject with this order, and is struck from what is held.
+        unsafe { self.thread.free(block, order) };
+        Some(start.elapsed().as_nanos() as u32)
+    }
+
+    fn fill(&mut self, share: usize) {
+        while self.frames < share {
+            let at = self.draw();
+            if !self.allocate(at).1 {
+                break;
+            }
+        }
+    }
+
+    /// Frees what is in the way, and allocates.
+    fn turn(&mut self, share: usize, times: &mut Times) {
+        let at = self.draw();
+        while self.frames + (1 << ORDERS[at].0) > share {
+            // Of what there is most, by blocks.
+            let blocks: usize = self.blocks.iter().map(Vec::len).sum();
+            let mut place = self.rng.below(blocks.max(1));
+            let Some(kind) = self.blocks.iter().position(|blocks| {
+                let here = place < blocks.len();
+                place = place.wrapping_sub(blocks.len());
+                here
+            }) else {
+                break;
+            };
+            times[3 + kind].extend(self.free(kind));
+        }
+        let (time, served) = self.allocate(at);
+        if served {
+            times[at].push(time);
+        }
+    }
+
+    /// Takes all of order 9, gives back single frames here and there, and times refusals.
+    fn refusals(&mut self, times: &mut Vec<u32>) {
+        while self.allocate(2).1 {}
+        for _ in 0..self.blocks[0].len() / 4 {
+            self.free(0);
+        }
+        for _ in 0..REFUSALS {
+            let (time, served) = self.allocate(2);
+            if !served {
+                times.push(time);
+            }
+        }
+    }
+
+    fn empty(&mut self) {
+        for at in 0..ORDERS.len() {
+            while self.free(at).is_some() {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::subjects::zonal::{Owned, Preset};
+    use zonal::preset::{Linux416, Zonal};
+
+    #[test]
+    fn every_kind_of_call_is_timed() {
+        let spec = Spec { fill: 90, threads: 2, memory: 128 << 20, seed: 7, calls: 60_000 };
+        for rows in [run::<Preset<Zonal, Owned>>(&spec), run::<Preset<Linux416, Owned>>(&spec)] {
+            let rows = rows.expect("it opens");
+            let kinds: Vec<_> = rows.iter().map(|row| (row.call, row.order)).collect();
+            for order in [0, 3, 9] {
+                assert!(kinds.contains(&("allocate", order)), "{kinds:?}");
+                assert!(kinds.contains(&("free", order)), "{kinds:?}");
+            }
+            assert!(kinds.contains(&("refused", 9)), "{kinds:?}");
+            let ordered =
+                |row: &Row| row.p50 <= row.p99 && row.p99 <= row.p999 && row.p999 <= row.max;
+            assert!(rows.iter().all(ordered), "{rows:?}");
+        }
+    }
+}
