@@ -26,7 +26,7 @@ pub(super) fn text(lines: &[Line]) -> String {
     let mut table = Table::new(2);
     table.text("cell");
     table.text("subject");
-    for head in ["order 9", "late", "order 3", "reported order 9", "of Linux416"] {
+    for head in ["order 9", "of Linux416", "late", "order 3", "reported order 9"] {
         table.number(head, "");
     }
     table.number("refused", "blocks");
@@ -50,7 +50,7 @@ pub(super) fn text(lines: &[Line]) -> String {
         };
         let own = || of(&line.subject);
         let reported = |line: &Line| line.row.reported9.unwrap_or(line.row.index9);
-        let base = of(BASE).next().map(|_| mean(of(BASE), reported));
+        let base = of(BASE).next().map(|_| mean(of(BASE), |line| line.row.index9));
         let says = own().all(|line| line.row.reported9.is_some());
         let spec = &line.spec;
         let three = |value: f64| format!("{value:.3}");
@@ -66,10 +66,12 @@ pub(super) fn text(lines: &[Line]) -> String {
             ),
             line.subject.clone(),
             three(mean(own(), |line| line.row.index9)),
+            base.map_or(String::new(), |base| {
+                format!("{:.2}", mean(own(), |line| line.row.index9) / base)
+            }),
             three(mean(own(), |line| line.row.index9_late)),
             three(mean(own(), |line| line.row.index3)),
             if says { three(mean(own(), reported)) } else { String::new() },
-            base.map_or(String::new(), |base| format!("{:.2}", mean(own(), reported) / base)),
             sum(&|line| line.row.refused.iter().sum()),
             sum(&|line| line.row.refused9),
             format!("{:.0}", mean(own(), |line| line.row.whole_blocks as f64)),
@@ -78,8 +80,7 @@ pub(super) fn text(lines: &[Line]) -> String {
         ]);
     }
     let remark = "Indexes are means over rounds and seeds; late: over the second half of the rounds. \
-                  Reported: as presets count their free blocks, without what is in caches; `of \
-                  Linux416` divides these, or the other where a subject does not report. Refused: \
+                  Reported: as presets count their free blocks, without what is in caches. Refused: \
                   requests of all seeds.";
     format!("{}\n\n{}\n", table.fit(terminal::width()), terminal::fold(remark))
 }
