@@ -25,7 +25,7 @@ use zonal::inspect::Place;
 use zonal::map::RangeKind;
 use zonal::plan::Plan;
 use zonal::platform::Platform;
-use zonal::policy::Policy;
+use zonal::policy::{PcpPolicy, Policy};
 use zonal::watermark::Mark;
 use zonal::{Allocator, Block, MigrateType, NodeId, NodePolicy, Order, Pfn, Request, ZoneId};
 
@@ -282,6 +282,7 @@ impl<'p> Model<'p> {
         local: NodeId,
         error: &AllocError,
         after: &Snapshot,
+        search: Search,
     ) -> Checked {
         let wrong = |detail: String| Err(Violation { rule: "I-6", detail });
         let Some(zones) = self.candidates(request, local) else { return Ok(()) };
@@ -308,7 +309,7 @@ impl<'p> Model<'p> {
             let mark = info.watermarks.get(Mark::Min).saturating_add(info.boost);
             let reserve = info.reserve[request.limit().index()];
             let keep = request.access().lower(mark).saturating_add(reserve);
-            self.check_zone_is_empty(request, zone, keep, after)?;
+            self.check_zone_is_empty(request, (zone, keep), after, search)?;
         }
         Ok(())
     }
@@ -317,22 +318,19 @@ impl<'p> Model<'p> {
     fn check_zone_is_empty(
         &self,
         request: &Request,
-        zone: ZoneId,
-        keep: u64,
+        (zone, keep): (ZoneId, u64),
         after: &Snapshot,
+        search: Search,
     ) -> Checked {
         let wrong = |detail: String| Err(Violation { rule: "I-6", detail });
         let movable = request.migrate_type() == MigrateType::Movable;
+        let sees_all = search == Search::Everywhere || !request.may_not_wait();
         if request.order() == Order::ZERO {
-            let (mut free, reserved) = self.free_in(zone, movable, after);
-            if request.may_not_wait() {
-                // It looks at a few CPUs only.
-                let cached = |found: &&crate::snapshot::Found| {
-                    found.zone == zone && matches!(found.place, Place::Cached { .. })
-                };
-                let cached = after.found.iter().filter(cached);
-                free -= free.min(cached.map(|found| found.place.order().frames()).sum());
-            }
+            let (free, reserved) = if sees_all {
+                self.free_in(zone, movable, after)
+            } else {
+                (whole_in(zone, movable, after), 0)
+            };
             // A pageblock of the high-atomic reserve is opened for a request that finds nothing,
             // but watermarks are kept without it.
             if (keep == 0 && free > 0) || free - reserved > keep {
@@ -346,7 +344,8 @@ impl<'p> Model<'p> {
         let fits = |place: Place| match place {
             Place::Untouched => true,
             Place::Listed { order, migrate } => {
-                order >= request.order()
+                (sees_all || order >= after.pageblock_order)
+                    && order >= request.order()
                     && match migrate {
                         MigrateType::Cma => movable,
                         MigrateType::HighAtomic => request.is_atomic(),
@@ -383,4 +382,35 @@ impl<'p> Model<'p> {
         }
         (free, reserved)
     }
+}
+
+/// Where a preset looks for a request that may not wait.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Search {
+    /// Everywhere, as for any other.
+    Everywhere,
+    /// At the hints and at a few CPUs: not at what other CPUs keep, nor at their current pageblocks.
+    AFewCpus,
+}
+
+impl Search {
+    /// What the preset does.
+    #[must_use]
+    pub const fn of<S: Policy>() -> Self {
+        if S::Pcp::KEEPS_LARGE { Self::Everywhere } else { Self::AFewCpus }
+    }
+}
+
+/// Frames of a zone in whole pageblocks, which every search sees.
+fn whole_in(zone: ZoneId, movable: bool, after: &Snapshot) -> u64 {
+    let is_seen = |place: Place| match place {
+        Place::Untouched => true,
+        Place::Listed { order, migrate } => {
+            let own = migrate.is_requestable() || (movable && migrate == MigrateType::Cma);
+            order >= after.pageblock_order && own
+        }
+        Place::Cached { .. } | Place::Deferred => false,
+    };
+    let seen = after.found.iter().filter(|found| found.zone == zone && is_seen(found.place));
+    seen.map(|found| found.place.order().frames()).sum()
 }

@@ -14,7 +14,7 @@ use crate::checkers::{Checked, Rules, Violation, check_all, check_faults};
 use crate::cluster_check::check_clusters;
 use crate::command::{Ask, Command, as_source};
 use crate::host::TestHost;
-use crate::model::Model;
+use crate::model::{Model, Search};
 use crate::shape::Shape;
 use crate::snapshot::Snapshot;
 use crate::world::{World, with_world};
@@ -340,7 +340,8 @@ impl<'w, 'm, P: TestHost, S: Policy> Runner<'w, 'm, P, S> {
             }
             Err(error) => {
                 let after = Snapshot::of(&self.world.allocator);
-                self.model.check_refused(&request, self.node(), &error, &after)?;
+                let search = Search::of::<S>();
+                self.model.check_refused(&request, self.node(), &error, &after, search)?;
                 Ok(false)
             }
         }

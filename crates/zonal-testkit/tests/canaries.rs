@@ -19,7 +19,7 @@ use zonal_testkit::checkers::{
 };
 use zonal_testkit::command::{Ask, Command};
 use zonal_testkit::host::TestHost;
-use zonal_testkit::model::Model;
+use zonal_testkit::model::{Model, Search};
 use zonal_testkit::preset::TinyDepot;
 use zonal_testkit::probe::{Cells, Mutexes, Probe};
 use zonal_testkit::runner::{Runner, run_commands, run_with_rules};
@@ -233,7 +233,8 @@ fn a_refusal_without_need() {
                 tried,
                 zone: None,
             };
-            let checked = model.check_refused(&request, NodeId(0), &error, &snapshot);
+            let (local, search) = (NodeId(0), Search::Everywhere);
+            let checked = model.check_refused(&request, local, &error, &snapshot, search);
             checked.map_err(|violation| violation.rule)
         };
         let frame = Request::frame();

@@ -12,7 +12,7 @@ use zonal::{
 };
 use zonal_sim::explore;
 use zonal_testkit::command::{Ask, Nodes};
-use zonal_testkit::model::Model;
+use zonal_testkit::model::{Model, Search};
 use zonal_testkit::snapshot::Snapshot;
 
 /// How often the allocator looks for a single frame that others move about.
@@ -258,7 +258,7 @@ impl<'w, K: Parts, S: Policy> Cpu<'w, '_, '_, K, S> {
         host.alone.set(host.alone.get() + 1);
         let after = explore::alone(|| Snapshot::of(self.allocator));
         let model = host.ledger.model(self.allocator.plan());
-        host.ledger.check(model.check_refused(request, node, error, &after));
+        host.ledger.check(model.check_refused(request, node, error, &after, Search::of::<S>()));
     }
 
     fn alloc_bulk(&mut self) {
