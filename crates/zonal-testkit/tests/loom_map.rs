@@ -89,7 +89,7 @@ const PAGEBLOCK: Order = match Order::new(3) {
 /// CPU 0 frees a whole pageblock while CPU 1 isolates it and undoes that: it ends in the class of its
 /// type.
 ///
-/// At most 2 preemptions.
+/// At most 2 preemptions: 32 000 runs, 14 s.
 #[test]
 fn a_pageblock_beside_its_isolation() {
     let plan = small_plan(16, 2, 1);
@@ -109,7 +109,7 @@ fn a_pageblock_beside_its_isolation() {
 
 /// Two CPUs take and free whole pageblocks, of which there are two.
 ///
-/// At most 3 preemptions.
+/// At most 3 preemptions: 58 000 runs, 11 s.
 #[test]
 fn two_cpus_and_two_pageblocks() {
     let plan = small_plan(16, 2, 1);
