@@ -161,7 +161,7 @@ impl<P: Platform, F: FreeMemory> ZoneInstance<P, F> {
     /// together grows slowly, and all CPUs pay for it. Relaxed: a count.
     pub(crate) fn is_search_due(&self) -> bool {
         let before = self.misses.fetch_add(1, Relaxed);
-        before < 2 || before.is_power_of_two() && before < MISSES || before.is_multiple_of(MISSES)
+        (before < MISSES && before.is_power_of_two()) || before.is_multiple_of(MISSES)
     }
 
     /// There was one: the next is the first again.

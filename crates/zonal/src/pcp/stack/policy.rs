@@ -364,9 +364,6 @@ impl<const WORTH: u32> PcpPolicy<Mapped> for Stacks<WORTH> {
     ) -> bool {
         cpu.place(ctx);
         let view = ctx.view;
-        if order != Order::ZERO {
-            return false;
-        }
         let most = headroom.min(u64::from(u32::MAX)) as u32;
         let mark = |word, bits| came::<P, T>(view, migrate, word, bits);
         let came = cpu.stack.refill(&view.map(), migrate, most, mark);

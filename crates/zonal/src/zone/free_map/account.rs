@@ -76,9 +76,7 @@ impl<P: Platform> MapView<'_, P> {
         mask: u64,
         error: AlreadyFree,
     ) -> u64 {
-        let others = mask & !error.bits;
-        let freed = others != 0 && map.free_frames(word, others).is_ok();
-        let own = if freed { others } else { 0 };
+        let own = mask & !map.free_rest(word, mask, error).bits;
         self.refused(u64::from((mask & !own).count_ones()));
         self.reconciled(word, own)
     }

@@ -63,13 +63,18 @@ impl<P: Platform> FreeMap<'_, P> {
     /// # Errors
     /// [`AlreadyFree`] names those that were not freed.
     pub fn free_others(&self, word: WordIndex, mask: u64) -> Result<(), AlreadyFree> {
-        let Err(error) = self.free_frames(word, mask) else { return Ok(()) };
+        self.free_frames(word, mask).map_err(|error| self.free_rest(word, mask, error))
+    }
+
+    /// Frees those of `mask` that `error` does not name; which were not freed.
+    #[cold]
+    pub(super) fn free_rest(&self, word: WordIndex, mask: u64, error: AlreadyFree) -> AlreadyFree {
         let others = mask & !error.bits;
         // Unless another CPU frees some of these, too, at this moment.
         if others != 0 && self.free_frames(word, others).is_err() {
-            return Err(AlreadyFree { bits: mask, ..error });
+            return AlreadyFree { bits: mask, ..error };
         }
-        Err(error)
+        error
     }
 
     /// Frees the block of `order` at `frame`, which must be aligned and the caller's. One `fetch_or`

@@ -36,16 +36,7 @@ impl<P: Platform> MapView<'_, P> {
     #[inline(never)]
     fn claim_taken(&self, block: Pageblock, migrate: MigrateType) -> bool {
         let map = self.map();
-        if !map.keep_whole(WholeClass::Ordinary, block) {
-            return false;
-        }
-        let claimed = map.claim_owned(block, migrate);
-        if !claimed {
-            // Isolated since it was taken: it belongs there.
-            let _transit = map.in_transit(block);
-            map.set_whole(block);
-        }
-        claimed
+        map.keep_whole(WholeClass::Ordinary, block) && map.claim_whole(block, migrate)
     }
 
     /// As [`open_near`](Self::open_near), of any class that the type may have, from `from` up and then

@@ -130,15 +130,24 @@ impl<P: Platform> FreeMap<'_, P> {
     ) -> Option<(Pageblock, G)> {
         for &class in WholeClass::for_type(migrate) {
             while let Some((block, guard)) = self.take_whole_inside(class, start, &enter) {
-                if self.claim_owned(block, migrate) {
+                if self.claim_whole(block, migrate) {
                     return Some((block, guard));
                 }
-                // Isolated since it was taken: it belongs there.
-                let _transit = self.in_transit(block);
-                self.set_whole(block);
             }
         }
         None
+    }
+
+    /// Gives a whole pageblock that was taken the type `migrate`. `false`: it was isolated since, and
+    /// is back where it belongs.
+    #[inline]
+    pub(super) fn claim_whole(&self, block: Pageblock, migrate: MigrateType) -> bool {
+        let claimed = self.claim_owned(block, migrate);
+        if !claimed {
+            let _transit = self.in_transit(block);
+            self.set_whole(block);
+        }
+        claimed
     }
 
     /// Takes a block of `order` from a run of the line that fits, if the pageblock is of the type.
