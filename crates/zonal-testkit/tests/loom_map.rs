@@ -39,6 +39,13 @@ fn finish(world: &MapWorld) {
     assert_eq!((zone.counted_free, zone.isolated), (zone.free, 0), "I-2: what watermarks see");
 }
 
+/// Isolates the first pageblock, and undoes that.
+fn isolate_and_undo(world: &MapWorld) {
+    let isolated = world.allocator().isolate(Pfn::new(0)..Pfn::new(8));
+    let isolated = isolated.expect("movable: nothing is in the way");
+    world.allocator().undo_isolation(isolated).expect("its own");
+}
+
 /// CPU 0 frees a block while CPU 1 isolates its pageblock and undoes that: the free counts it as
 /// one type's or the other's, and who comes last makes good.
 ///
@@ -49,11 +56,7 @@ fn a_free_beside_an_isolation() {
     explore("a free beside an isolation", Some(2), move || {
         let world: Rc<MapWorld> = World::new(plan);
         let pair = world.take_block(PAIR).unwrap();
-        let other = spawn_on(&world, 1, |world| {
-            let isolated = world.allocator().isolate(Pfn::new(0)..Pfn::new(8));
-            let isolated = isolated.expect("movable: nothing is in the way");
-            world.allocator().undo_isolation(isolated).expect("its own");
-        });
+        let other = spawn_on(&world, 1, isolate_and_undo);
         world.give_block(pair, PAIR);
         other.join().unwrap();
         finish(&world);
@@ -68,11 +71,7 @@ fn a_request_beside_an_isolation() {
     let plan = small_plan(16, 2, 1);
     explore("a request beside an isolation", Some(2), move || {
         let world: Rc<MapWorld> = World::new(plan);
-        let other = spawn_on(&world, 1, |world| {
-            let isolated = world.allocator().isolate(Pfn::new(0)..Pfn::new(8));
-            let isolated = isolated.expect("movable: nothing is in the way");
-            world.allocator().undo_isolation(isolated).expect("its own");
-        });
+        let other = spawn_on(&world, 1, isolate_and_undo);
         let pair = world.take_block(PAIR).expect("one pageblock is not isolated");
         other.join().unwrap();
         world.give_block(pair, PAIR);
@@ -96,11 +95,7 @@ fn a_pageblock_beside_its_isolation() {
     explore("a pageblock beside its isolation", Some(2), move || {
         let world: Rc<MapWorld> = World::new(plan);
         let block = world.take_block(PAGEBLOCK).unwrap();
-        let other = spawn_on(&world, 1, |world| {
-            let isolated = world.allocator().isolate(Pfn::new(0)..Pfn::new(8));
-            let isolated = isolated.expect("movable: nothing is in the way");
-            world.allocator().undo_isolation(isolated).expect("its own");
-        });
+        let other = spawn_on(&world, 1, isolate_and_undo);
         world.give_block(block, PAGEBLOCK);
         other.join().unwrap();
         finish(&world);
