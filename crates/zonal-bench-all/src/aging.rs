@@ -32,6 +32,7 @@ use zonal_cli::interrupt;
 use zonal_cli::outfile::OutFile;
 use zonal_cli::provenance::Provenance;
 use zonal_cli::size::parse_size;
+use zonal_scenario::preset::is_called;
 
 /// What names this part of `zonal bench`.
 pub const ARGUMENT: &str = "aging";
@@ -155,11 +156,10 @@ impl AgingArgs {
 ///
 /// [`LabError::UnknownSubject`].
 pub fn choose<'a>(named: &[String], entries: &'a [Entry]) -> Result<Vec<&'a Entry>, LabError> {
-    let plain = |name: &str| name.to_lowercase().replace(['-', '_'], "");
     let aged = || entries.iter().filter(|entry| entry.ages());
     let mut chosen: Vec<&Entry> = Vec::new();
     for name in named {
-        let is = |entry: &&Entry| name == "all" || plain(entry.profile.name) == plain(name);
+        let is = |entry: &&Entry| is_called("all", name) || is_called(entry.profile.name, name);
         let found: Vec<_> = aged().filter(is).collect();
         if found.is_empty() {
             let known: Vec<_> = aged().map(|entry| (entry.profile.name, Group::Zonal)).collect();

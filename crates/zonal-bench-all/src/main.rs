@@ -16,16 +16,13 @@ use zonal_cli::interrupt;
 
 fn main() -> ExitCode {
     let line: Vec<OsString> = std::env::args_os().skip(1).collect();
+    let own = line.strip_prefix(&["bench".into()]).unwrap_or_default();
     // These have other arguments than all other workloads.
-    match &line[..] {
-        [bench, own @ ..]
-            if bench == "bench" && own.first().is_some_and(|it| it == aging::ARGUMENT) =>
-        {
+    match own.first().and_then(|workload| workload.to_str()) {
+        Some(aging::ARGUMENT) => {
             apart(own, |line: &AgingLine, out| aging::run(&line.args, &registry::all(), out))
         }
-        [bench, own @ ..]
-            if bench == "bench" && own.first().is_some_and(|it| it == tails::ARGUMENT) =>
-        {
+        Some(tails::ARGUMENT) => {
             apart(own, |line: &TailsLine, out| tails::run(&line.args, &registry::all(), out))
         }
         _ => start(|command: &Command, out| match command {
