@@ -20,6 +20,7 @@ struct Metadata {
 #[derive(Deserialize)]
 struct Package {
     name: String,
+    version: String,
     /// Registries it may go to: `None` is any, an empty list none.
     publish: Option<Vec<String>>,
     manifest_path: PathBuf,
@@ -97,6 +98,35 @@ fn selected<'p>(packages: impl IntoIterator<Item = &'p Package>) -> Vec<&'p str>
     packages.into_iter().flat_map(|package| ["-p", package.name.as_str()]).collect()
 }
 
+fn cargo_home() -> Result<PathBuf> {
+    let of_user = || Some(std::env::home_dir()?.join(".cargo"));
+    std::env::var_os("CARGO_HOME")
+        .map(PathBuf::from)
+        .or_else(of_user)
+        .context("neither CARGO_HOME nor a home directory is set")
+}
+
+/// Removes what cargo unpacked of these packages from its own temporary registries before.
+///
+/// A package is built against those that it depends on as they were packaged with it, and cargo
+/// unpacks each into its home by name and version alone: without this, one that has changed since
+/// at the same version is built against as it was.
+fn forget_unpacked(shell: &Shell, sources: &Path, packages: &[Package]) -> Result<()> {
+    if !shell.path_exists(sources) {
+        return Ok(());
+    }
+    for registry in shell.read_dir(sources)? {
+        // A registry's name begins with its host, and one in a directory has none.
+        if !registry.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"-")) {
+            continue;
+        }
+        for Package { name, version, .. } in packages {
+            shell.remove_path(registry.join(format!("{name}-{version}")))?;
+        }
+    }
+    Ok(())
+}
+
 /// Packages all crates, looks into the packages, and builds those of libraries from their packages
 /// alone.
 pub(crate) fn run(shell: &Shell) -> Result<()> {
@@ -109,6 +139,7 @@ pub(crate) fn run(shell: &Shell) -> Result<()> {
         findings.extend(package.findings(&files.lines().collect()));
     }
     ensure!(findings.is_empty(), "packages are not complete:\n{}", findings.join("\n"));
+    forget_unpacked(shell, &cargo_home()?.join("registry/src"), &packages)?;
     let all = selected(&packages);
     cmd!(shell, "cargo package --locked --allow-dirty --no-verify --quiet {all...}").run()?;
     // Not the programs: their dependencies take minutes, and were built for the tests.
@@ -159,7 +190,8 @@ mod tests {
     use super::*;
 
     fn package(json: &str) -> Package {
-        let common = r#""name": "x", "manifest_path": "/w/crates/x/Cargo.toml", "targets": [
+        let common = r#""name": "x", "version": "0.1.0",
+            "manifest_path": "/w/crates/x/Cargo.toml", "targets": [
             {"kind": ["lib"], "src_path": "/w/crates/x/src/lib.rs"},
             {"kind": ["example"], "src_path": "/w/crates/x/examples/e.rs"}]"#;
         serde_json::from_str(&format!("{{{common}, {json}}}")).unwrap()
@@ -200,5 +232,19 @@ mod tests {
         assert!(package.is_library());
         package.targets.push(Target { kind: vec!["bin".into()], src_path: PathBuf::new() });
         assert!(!package.is_library());
+    }
+
+    #[test]
+    fn only_own_packages_of_temporary_registries_are_unpacked_anew() {
+        let shell = Shell::new().unwrap();
+        let sources = shell.create_temp_dir().unwrap();
+        let there = ["-0a/x-0.1.0", "-0a/x-0.1.1", "-0a/y-0.1.0", "crates.io-0a/x-0.1.0"]
+            .map(|source| sources.path().join(source).join("Cargo.toml"));
+        for manifest in &there {
+            shell.write_file(manifest, "").unwrap();
+        }
+        forget_unpacked(&shell, sources.path(), &[package(FULL)]).unwrap();
+        assert_eq!(there.map(|manifest| manifest.exists()), [false, true, true, true]);
+        forget_unpacked(&shell, &sources.path().join("none"), &[package(FULL)]).unwrap();
     }
 }
