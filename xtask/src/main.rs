@@ -50,6 +50,8 @@ enum Command {
         #[arg(long)]
         json: bool,
     },
+    /// The suites over every host and preset; the tests of a preflight have fewer pairs.
+    Matrix,
     /// The tests of zonal-host under a sanitizer of the compiler.
     Sanitize {
         /// Which.
@@ -80,6 +82,7 @@ fn run(Args { command, bless, root: sources }: Args) -> Result<()> {
         _ if bless => anyhow::bail!("--bless goes with `golden` only"),
         Command::Preflight { skip } => preflight(&shell, &skip),
         Command::WalkCost { json } => walk_cost::run(&shell, json),
+        Command::Matrix => steps::matrix(&shell),
         Command::Sanitize { sanitizer } => sanitize::run(&shell, sanitizer),
         Command::Step(step) => step.run(&shell),
     }

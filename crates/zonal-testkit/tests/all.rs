@@ -1,5 +1,5 @@
 //! All tests but the model checkers' in one program: the allocator is compiled once for each host
-//! and preset, not again in every file.
+//! and preset, not again in every file; and for fewer of them without the feature `matrix`.
 #![cfg(not(loom))]
 
 /// `each!` with the presets that never split a zone type: a name for each, and its type.
@@ -57,6 +57,11 @@ mod pressure;
 mod reach;
 mod regressions;
 mod split;
+#[macro_use]
 mod stress;
+#[macro_use]
 mod suite;
+// Behind those whose macros it uses.
+#[cfg(feature = "matrix")]
+mod matrix;
 mod trace;
