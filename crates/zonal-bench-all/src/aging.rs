@@ -131,7 +131,8 @@ struct Printed<'a> {
 
 impl AgingArgs {
     /// The runs for a subject, cell by cell.
-    fn specs(&self) -> Vec<Spec> {
+    #[must_use]
+    pub fn specs(&self) -> Vec<Spec> {
         let mut specs = Vec::new();
         for &memory in &self.memory {
             for &cpus in &self.cpus {
@@ -246,52 +247,4 @@ fn kept(path: &Path) -> (Vec<Line>, String) {
     let text = fs::read_to_string(path).unwrap_or_default();
     let read = |line| Some((serde_json::from_str(line).ok()?, format!("{line}\n")));
     text.lines().filter_map(read).unzip()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::registry;
-
-    fn args(line: &str) -> AgingArgs {
-        AgingLine::parse_from(line.split(' ')).args
-    }
-
-    #[test]
-    fn cells_and_subjects() {
-        let args = args("aging --fill 50,85 --cpus 2,8 --seed 1,2,3 --subjects all");
-        assert_eq!(args.specs().len(), 4 * 4 * 3);
-        let entries = registry::all();
-        let chosen = choose(&args.subjects, &entries).expect("there are some");
-        assert!(chosen.iter().any(|entry| entry.profile.name == "Linux316"));
-        assert!(chosen.iter().all(|entry| entry.profile.max_order >= 9));
-    }
-
-    #[test]
-    fn an_unknown_subject_is_named() {
-        let args = args("aging --subjects nonsense");
-        let entries = registry::all();
-        let error = choose(&args.subjects, &entries).err();
-        assert!(error.is_some_and(|error| error.to_string().contains("nonsense")));
-    }
-
-    /// What is in the file is not run again, and stays there.
-    #[test]
-    fn it_goes_on() {
-        let directory = tempfile::tempdir().expect("a directory");
-        let path = directory.path().join("cells.json");
-        let line = |seeds: &str| {
-            let path = path.display();
-            args(&format!(
-                "aging --memory 64M --rounds 2 --mix frames --subjects zonal --no-progress \
-                 --seed {seeds} --out {path}"
-            ))
-        };
-        run(&line("1"), &registry::all(), &mut Vec::new()).expect("it runs");
-        let (first, text) = kept(&path);
-        run(&line("1,2"), &registry::all(), &mut Vec::new()).expect("it runs");
-        let (both, longer) = kept(&path);
-        assert_eq!((first.len(), both.len()), (1, 2));
-        assert!(longer.starts_with(&text), "with the time that it took, and when");
-    }
 }

@@ -149,9 +149,13 @@ fn json_has_the_fields_programs_rely_on() {
 
 #[test]
 fn every_workload_runs_on_what_is_built_in() {
-    let line = "bench all --samples 1 --memory 512M --json --no-progress --subjects all,free-list,null \
-         --delay-ms 1 --highalloc-memory 64M";
-    let run = zonal(line).assert().success();
+    // Some of each kind; `workloads` has them run by all.
+    let peers = if cfg!(feature = "peers") { ",bitmap-allocator,mimalloc" } else { "" };
+    let line = format!(
+        "bench all --samples 1 --memory 320M --json --no-progress --delay-ms 1 \
+         --highalloc-memory 64M --subjects Zonal,Linux316,SplitZones,free-list,null{peers}"
+    );
+    let run = zonal(&line).assert().success();
     let rows = objects(&run.get_output().stdout);
     for workload in zonal_bench::workload::Workload::ALL {
         let has_row = rows.iter().any(|row| row["workload"] == workload.name());
