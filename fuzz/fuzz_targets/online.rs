@@ -18,7 +18,7 @@ use zonal_testkit::shape::Shape;
 /// The most commands of one input: the checkers look at 8192 frames after each.
 const MOST: usize = 24;
 
-/// Per-CPU stacks and a depot, and several zones for a type. The other presets are in `commands`.
+/// Per-CPU stacks, and several zones for a type. The other presets are in `commands`.
 const PRESETS: [fn(&[Command]); 2] = [run::<TinyZonal>, run::<SplitZones>];
 
 fn run<S: Policy>(commands: &[Command]) {

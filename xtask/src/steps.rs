@@ -146,7 +146,7 @@ fn loom(shell: &Shell) -> Result<()> {
 }
 
 fn shuttle(shell: &Shell) -> Result<()> {
-    models(shell, "shuttle", "zonal-testkit", "shuttle_exchange")
+    models(shell, "shuttle", "zonal-testkit", "shuttle_threads")
 }
 
 /// Runs the tests that are there with `--cfg CFG`.

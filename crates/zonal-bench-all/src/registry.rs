@@ -6,7 +6,7 @@
 
 use zonal::preset::{
     Cluster, ClusterFree, FairZone, LessDirty, Linux316, Linux413, Linux416, SkipMerge, SplitZones,
-    Zonal, ZonalDepot,
+    Zonal,
 };
 use zonal_bench::program::Every;
 use zonal_bench::subjects::zonal::entries_of;
@@ -17,7 +17,6 @@ use zonal_bench::subjects::{self, Entry};
 pub fn presets() -> Vec<Entry> {
     let presets = [
         entries_of::<Zonal>(),
-        entries_of::<ZonalDepot>(),
         entries_of::<Linux416>(),
         entries_of::<SkipMerge>(),
         entries_of::<Cluster>(),

@@ -164,9 +164,8 @@ pub fn references<P: Programs>() -> Vec<Entry> {
 
 /// Names of all subjects that the full bench has, for programs that have some of them only and
 /// must tell a name that is not compiled in from one that does not exist.
-pub const KNOWN: [(&str, Group); 23] = [
+pub const KNOWN: [(&str, Group); 22] = [
     ("Zonal", Group::Zonal),
-    ("ZonalDepot", Group::Zonal),
     ("Linux416", Group::Zonal),
     ("SkipMerge", Group::Zonal),
     ("Cluster", Group::Zonal),

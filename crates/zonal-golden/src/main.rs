@@ -34,7 +34,7 @@ mod work;
 use std::error::Error;
 use std::process::ExitCode;
 use work::{CASES, Case};
-use zonal::preset::ZonalDepot;
+use zonal::preset::Linux416;
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -45,7 +45,7 @@ fn main() -> ExitCode {
             Ok(())
         }
         ["lines"] => lines(),
-        ["stacks"] => stacks::run::<ZonalDepot>(),
+        ["stacks"] => stacks::run::<Linux416>(),
         [name, iterations] => run(name, iterations),
         _ => Err("usage: zonal-golden list | lines | stacks | CASE ITERATIONS".into()),
     };

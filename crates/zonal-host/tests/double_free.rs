@@ -9,7 +9,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::thread;
 use zonal::policy::Sound;
-use zonal::preset::ZonalDepot;
+use zonal::preset::Linux416;
 use zonal::{MigrateType, Order, Pfn, Request, ZoneId};
 use zonal_host::{Arena, ArenaError, Handle};
 
@@ -127,7 +127,7 @@ fn of_larger_blocks() -> Result<(), ArenaError> {
 #[test]
 fn a_look_and_a_write_are_caught() -> Result<(), ArenaError> {
     let caught = (0..50).any(|_| {
-        let arena = Arena::builder().preset::<ZonalDepot>().bytes(64 << 20).owners(2).open();
+        let arena = Arena::builder().preset::<Linux416>().bytes(64 << 20).owners(2).open();
         arena.is_ok_and(|arena| both_freed(&arena, [By::Handle; 2], Order::ZERO) > 0)
     });
     assert!(caught, "50 times {} tries", tries());

@@ -258,8 +258,8 @@ pub fn explore(name: &str, preemptions: Option<usize>, model: impl Fn() + Send +
 /// # Panics
 /// If there is no such plan.
 #[must_use]
-pub fn small_plan(frames: u64, cpus: u32, depot_share: u32) -> &'static Plan {
-    plan_of(frames, Config { depot_share, ..Config::new(cpus) })
+pub fn small_plan(frames: u64, cpus: u32) -> &'static Plan {
+    plan_of(frames, Config::new(cpus))
 }
 
 /// As [`small_plan`], for presets with per-CPU lists: `batch` frames move at once.

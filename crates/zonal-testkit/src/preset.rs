@@ -1,16 +1,15 @@
-//! Presets for small memories: stacks of two frames and more, and clusters of 8 frames, so that a few
-//! thousand frames exercise edges and gathering, and shards, shared depot, stealing and coalescing.
+//! Presets for small memories: stacks of two frames and more, so that a few thousand frames exercise
+//! edges and gathering.
 //!
 //! ```
-//! use zonal::policy::{PcpPolicy, Policy};
-//! use zonal_testkit::preset::TinyDepot;
-//! fn cluster<S: Policy>() -> usize { S::Pcp::CLUSTER }
-//! assert_eq!(cluster::<TinyDepot>(), 8);
+//! use zonal::policy::Policy;
+//! use zonal_testkit::preset::TinyZonal;
+//! assert_eq!(TinyZonal::NAME, "TinyZonal");
 //! ```
 
-use zonal::pcp::{Depot, Stacks};
+use zonal::pcp::Stacks;
 use zonal::policy::{dirty::Unlimited, split::ByCpu};
-use zonal::preset::{Zonal, ZonalDepot};
+use zonal::preset::Zonal;
 
 zonal::preset! {
     /// [`Zonal`] with stacks of two frames and more, and no dirty limits.
@@ -20,9 +19,4 @@ zonal::preset! {
 zonal::preset! {
     /// [`TinyZonal`] with zone types split by CPU.
     pub TinySplit = "TinySplit", over TinyZonal { Split = ByCpu }
-}
-
-zonal::preset! {
-    /// [`ZonalDepot`] with clusters of 8 frames and no dirty limits.
-    pub TinyDepot = "TinyDepot", over ZonalDepot { Pcp = Depot<8>, Dirty = Unlimited }
 }

@@ -17,7 +17,6 @@ macro_rules! with_presets_of_one_zone {
             // A module `zonal` would hide the crate.
             default_preset: zonal::preset::Zonal;
             tiny_zonal: zonal_testkit::preset::TinyZonal;
-            tiny_depot: zonal_testkit::preset::TinyDepot;
             $($more)*
         }
     };

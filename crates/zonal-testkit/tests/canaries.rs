@@ -7,11 +7,12 @@ use zonal::frame::FrameState;
 use zonal::inspect::Place;
 use zonal::plan::Plan;
 use zonal::platform::{Lock, Platform, Slot};
+use zonal::policy::bulk_free::{CHUNK, Listed};
 use zonal::policy::walk::Walked;
-use zonal::policy::{Merge, Walk, merge, walk};
+use zonal::policy::{BulkFree, Walk, walk};
+use zonal::preset::{Linux416, SkipMerge};
 use zonal::slow_path::Shortage;
 use zonal::watermark::Mark;
-use zonal::zone::lists::BuddyLists;
 use zonal::{HOLD_BOUND, MigrateType, NodeId, Order, Pfn, Request, ZoneId, ZoneType};
 use zonal_testkit::checkers::{
     Checked, Rules, check_all, check_counters, check_counts, check_faults, check_holds,
@@ -20,7 +21,7 @@ use zonal_testkit::checkers::{
 use zonal_testkit::command::{Ask, Command};
 use zonal_testkit::host::TestHost;
 use zonal_testkit::model::{Model, Search};
-use zonal_testkit::preset::TinyDepot;
+use zonal_testkit::preset::TinyZonal;
 use zonal_testkit::probe::{Cells, Mutexes, Probe};
 use zonal_testkit::runner::{Runner, run_commands, run_with_rules};
 use zonal_testkit::shape::{Shape, order};
@@ -38,7 +39,7 @@ fn moment(f: impl FnOnce(Snapshot, Model<'_>)) {
         Command::Alloc(Ask { order: 1, ..Ask::FRAME }),
         Command::Free { nth: 7 },
     ];
-    with_world::<Probe<Cells>, TinyDepot, _>(Shape::Blocks3, |world| {
+    with_world::<Probe<Cells>, Linux416, _>(Shape::Blocks3, |world| {
         let mut runner = Runner::new(world, Rules::STRICT);
         for command in &commands {
             runner.step(command).unwrap();
@@ -47,7 +48,6 @@ fn moment(f: impl FnOnce(Snapshot, Model<'_>)) {
         let has = |what: fn(&Place) -> bool| snapshot.found.iter().any(|at| what(&at.place));
         assert!(has(|place| matches!(place, Place::Listed { .. })));
         assert!(has(|place| matches!(place, Place::Cached { .. })));
-        assert!(has(|place| matches!(place, Place::Deferred)));
         assert!(has(|place| matches!(place, Place::Untouched)));
         assert!(snapshot.zones[0].high_atomic_pageblocks > 0);
         check_all(&snapshot, runner.model(), &Rules::STRICT).unwrap();
@@ -139,10 +139,9 @@ fn a_block_on_the_wrong_list() {
 #[test]
 fn a_count_that_is_off() {
     type Damage = fn(&mut Snapshot);
-    let damages: [Damage; 7] = [
+    let damages: [Damage; 6] = [
         |snapshot| snapshot.zones[0].free += 1,
         |snapshot| snapshot.zones[0].cached -= 1,
-        |snapshot| snapshot.zones[0].deferred += 8,
         |snapshot| snapshot.zones[0].isolated += 32,
         |snapshot| snapshot.zones[0].managed -= 1,
         |snapshot| snapshot.zones[0].blocks[2][1] += 1,
@@ -192,7 +191,7 @@ fn a_reserve_of_another_size() {
 /// What an allocation may not return.
 #[test]
 fn a_bad_answer_to_an_allocation() {
-    let plan = Shape::Low.plan::<TinyDepot>();
+    let plan = Shape::Low.plan::<TinyZonal>();
     let mut model = Model::new(&plan);
     model.insert(Pfn::new(0x200), order(3));
     let check = |request: Request, pfn| {
@@ -212,7 +211,7 @@ fn a_bad_answer_to_an_allocation() {
         Err("I-3"),
         "another node"
     );
-    let cma = Shape::Cma.plan::<TinyDepot>();
+    let cma = Shape::Cma.plan::<TinyZonal>();
     let model = Model::new(&cma);
     let (of_cma, local) = (Pfn::new(0x1100), NodeId(0));
     let movable = Request::frame().migrate(MigrateType::Movable);
@@ -252,7 +251,7 @@ fn a_refusal_without_need() {
 #[test]
 fn a_callback_under_a_lock() {
     type P = Probe<Cells>;
-    with_world::<P, TinyDepot, _>(Shape::Flat, |world| {
+    with_world::<P, TinyZonal, _>(Shape::Flat, |world| {
         let host = world.allocator.platform();
         let (zone_lock, other) = (<P as Platform>::Lock::new(0), <P as Platform>::Lock::new(0));
         let slot = <<P as Platform>::Slot<u8> as Slot<u8>>::new(0);
@@ -280,51 +279,40 @@ fn a_callback_under_a_lock() {
 }
 
 macro_rules! broken_preset {
-    ($name:ident, $merge:ty, $walk:ty) => {
+    ($name:ident, $policy:ident = $broken:ty) => {
         zonal::preset! {
-            $name = stringify!($name), over TinyDepot {
-                Free = BuddyLists<$merge>,
-                Walk = $walk,
-            }
+            $name = stringify!($name), over TinyZonal { $policy = $broken }
         }
     };
 }
 
-macro_rules! merge_policy {
-    ($name:ident, $arrange:expr, $block:expr, $skips:expr) => {
-        struct $name;
-        impl Merge for $name {
-            const SKIPS: bool = $skips;
-            fn arrange(batch: &mut [u32]) {
-                let arrange: fn(&mut [u32]) = $arrange;
-                arrange(batch);
-            }
-            fn block(batch: &[u32], pageblock: Order) -> Order {
-                let block: fn(&[u32], Order) -> Order = $block;
-                block(batch, pageblock)
-            }
-        }
-    };
-}
+/// Prepares all frames of a list and commits none.
+struct Forgets;
 
-/// Takes any two frames for one block.
-fn two_are_a_block(batch: &[u32], _: Order) -> Order {
-    if batch.len() > 1 { order(1) } else { Order::ZERO }
-}
-
-merge_policy!(TooLarge, merge::Lazy::arrange, two_are_a_block, false);
-/// Puts one frame of a batch over another.
-fn overwrite(batch: &mut [u32]) {
-    if let [first, .., last] = batch {
-        *first = *last;
+impl BulkFree for Forgets {
+    fn free(list: &mut impl Listed) {
+        (0..list.len()).step_by(CHUNK).for_each(|from| {
+            list.prepare(from);
+        });
     }
 }
 
-merge_policy!(Loses, overwrite, merge::Always::block, false);
-merge_policy!(Puts, merge::Lazy::arrange, merge::Lazy::block, true);
-broken_preset!(TooLargeRuns, TooLarge, walk::FirstFit);
-broken_preset!(LostFrames, Loses, walk::FirstFit);
-broken_preset!(PutsOff, Puts, walk::FirstFit);
+/// Commits what it has committed.
+struct Repeats;
+
+impl BulkFree for Repeats {
+    fn free(list: &mut impl Listed) {
+        for from in (0..list.len()).step_by(CHUNK) {
+            let prepared = list.prepare(from);
+            for _ in 0..if prepared == 0 { 0 } else { 2 } {
+                let _ = list.commit(from, prepared);
+            }
+        }
+    }
+}
+
+broken_preset!(LostFrames, BulkFree = Forgets);
+broken_preset!(FramesTwice, BulkFree = Repeats);
 
 /// Looks at the first zone only.
 struct Lazybones;
@@ -351,10 +339,11 @@ impl Walk for Lazybones {
     }
 }
 
-broken_preset!(OneZone, merge::Lazy, Lazybones);
+broken_preset!(OneZone, Walk = Lazybones);
 
-const FILL_AND_FREE: [Command; 3] = [
+const FILL_AND_FREE: [Command; 4] = [
     Command::Fill { ask: Ask { migrate: 1, limit: 3, ..Ask::FRAME }, spare: 200 },
+    Command::FreeBulk { nth: 1, count: 150, twice: false },
     Command::DrainAll,
     Command::FreeAll,
 ];
@@ -362,13 +351,13 @@ const FILL_AND_FREE: [Command; 3] = [
 /// Planted bugs that the whole suite has to find by itself.
 #[test]
 fn broken_policies_are_found() {
-    let run = run_commands::<Probe<Cells>, TooLargeRuns>;
+    let run = run_commands::<Probe<Cells>, FramesTwice>;
     run(Shape::Flat, &FILL_AND_FREE).expect_err("found, by whichever checker comes first");
     let run = run_commands::<Probe<Cells>, LostFrames>;
     run(Shape::Flat, &FILL_AND_FREE).expect_err("found, by whichever checker comes first");
     let run = run_commands::<Probe<Cells>, OneZone>;
     assert_eq!(run(Shape::TwoNodes, &FILL_AND_FREE).unwrap_err().violation.rule, "I-6");
-    let run = run_commands::<Probe<Cells>, TinyDepot>;
+    let run = run_commands::<Probe<Cells>, TinyZonal>;
     for shape in Shape::ALL {
         run(shape, &FILL_AND_FREE).expect("the same on a preset that is not broken");
     }
@@ -376,11 +365,11 @@ fn broken_policies_are_found() {
 
 #[test]
 fn merges_deferred_in_secret_are_found() {
-    let strict = run_with_rules::<Probe<Cells>, PutsOff>;
+    let strict = run_with_rules::<Probe<Cells>, SkipMerge>;
     let failure = strict(Shape::Flat, &FILL_AND_FREE, Rules::STRICT).unwrap_err();
     assert_eq!(failure.violation.rule, "I-5", "{failure}");
-    let told = run_with_rules::<Probe<Cells>, PutsOff>;
-    told(Shape::Flat, &FILL_AND_FREE, Rules::of::<PutsOff>()).expect("it says what it defers");
+    let told = run_with_rules::<Probe<Cells>, SkipMerge>;
+    told(Shape::Flat, &FILL_AND_FREE, Rules::of::<SkipMerge>()).expect("it says what it defers");
 }
 
 /// Random commands find them too, and threads do.

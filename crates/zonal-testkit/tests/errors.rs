@@ -79,7 +79,7 @@ fn frees<S: Policy>() {
     });
 }
 
-/// A frame in a cache, in a cluster, on a list, at once and after a drain.
+/// A frame in a cache, on a list, at once and after a drain.
 fn double_frees<S: Policy>() {
     with_world::<Probe<Cells>, S, _>(Shape::Flat, |world| {
         let allocator = &world.allocator;

@@ -9,11 +9,10 @@
 #[expect(dead_code, reason = "shared by several tests")]
 mod loom_world;
 
-use loom_world::{ALL_BUT_8, FRAMES, MOVABLE, World, spawn_on};
+use loom_world::{ALL_BUT_8, MOVABLE, World, spawn_on};
 use std::rc::Rc;
-use zonal::preset::Linux416;
 use zonal::{CpuId, Order};
-use zonal_testkit::loom_platform::{LoomPlatform, explore, small_plan};
+use zonal_testkit::loom_platform::{explore, small_plan};
 
 /// CPU 1 empties CPU 0's cache while CPU 0 allocates and frees; while the drain is inside,
 /// CPU 0 goes past its cache.
@@ -21,28 +20,9 @@ use zonal_testkit::loom_platform::{LoomPlatform, explore, small_plan};
 /// At most 4 preemptions: 3 900 runs, 0.4 s.
 #[test]
 fn drain_against_its_cpu() {
-    let plan = small_plan(FRAMES, 2, 12);
+    let plan = small_plan(32, 2);
     explore("drain against its CPU", Some(4), move || {
         let world: Rc<World> = World::new(plan);
-        let held = world.take_on(0, 3);
-        world.give_on(0, &held[1..]);
-        let other = spawn_on(&world, 1, |world| world.allocator().drain_cpu(CpuId(0)));
-        let pfn = world.take().unwrap();
-        world.give(held[0]);
-        world.give(pfn);
-        other.join().unwrap();
-        world.finish();
-    });
-}
-
-/// As [`drain_against_its_cpu`] with per-CPU lists linked through the frame table.
-///
-/// At most 4 preemptions: 5 400 runs, 0.4 s.
-#[test]
-fn drain_against_its_cpu_linked() {
-    let plan = small_plan(32, 2, 8);
-    explore("drain against its CPU, linked", Some(4), move || {
-        let world = World::<LoomPlatform, Linux416>::new(plan);
         let held = world.take_on(0, 3);
         world.give_on(0, &held[1..]);
         let other = spawn_on(&world, 1, |world| world.allocator().drain_cpu(CpuId(0)));
@@ -59,7 +39,7 @@ fn drain_against_its_cpu_linked() {
 /// All schedules: 852 runs, 0.1 s.
 #[test]
 fn drain_against_the_owner() {
-    let plan = small_plan(FRAMES, 2, 12);
+    let plan = small_plan(32, 2);
     explore("drain against the owner", None, move || {
         let world: Rc<World> = World::new(plan);
         let held = world.take_on(0, 3);
@@ -83,7 +63,7 @@ fn drain_against_the_owner() {
 /// At most 3 preemptions: 19 200 runs, 2.2 s.
 #[test]
 fn claim_against_the_shared_way() {
-    let plan = small_plan(FRAMES, 2, 12);
+    let plan = small_plan(32, 2);
     explore("claim against the shared way", Some(3), move || {
         let world: Rc<World> = World::new(plan);
         let other = spawn_on(&world, 0, |world| {
@@ -106,7 +86,7 @@ fn claim_against_the_shared_way() {
 /// At most 3 preemptions: 122 300 runs, 42 s.
 #[test]
 fn last_frames_in_the_other_cache() {
-    let plan = small_plan(FRAMES, 2, 12);
+    let plan = small_plan(32, 2);
     explore("last frames in the other cache", Some(2), move || {
         let world: Rc<World> = World::new(plan);
         let rest = world.occupy(&ALL_BUT_8);
@@ -125,13 +105,12 @@ fn last_frames_in_the_other_cache() {
     });
 }
 
-/// CPU 1 looks for a frame when all free ones are on the move: out of CPU 0's cache into its
-/// shard, and the rest of the cache into use. Two are free all the time.
+/// CPU 1 looks for a frame when all free ones are on the move: into CPU 0's cache and out of it. Two are free all the time.
 ///
 /// At most 2 preemptions: 9 900 runs, 2.2 s.
 #[test]
 fn frames_on_the_move() {
-    let plan = small_plan(FRAMES, 2, 12);
+    let plan = small_plan(32, 2);
     explore("frames on the move", Some(2), move || {
         let world: Rc<World> = World::new(plan);
         let rest = world.occupy(&ALL_BUT_8);

@@ -9,14 +9,14 @@
 #[expect(dead_code, reason = "shared by several tests")]
 mod loom_world;
 
-use loom_world::{ALL_BUT_8, FRAMES, Ones, World, spawn_on};
+use loom_world::{ALL_BUT_8, World, spawn_on};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use zonal::pcp::Stacks;
 use zonal::policy::Policy;
 use zonal::policy::dirty::Unlimited;
-use zonal::preset::Zonal;
+use zonal::preset::{Linux416, Zonal};
 use zonal::{CpuId, Order, Pfn};
 use zonal_testkit::loom_platform::{LoomPlatform, explore, small_plan};
 
@@ -52,7 +52,7 @@ fn isolate_and_undo(world: &MapWorld) {
 /// At most 2 preemptions: 14 000 runs, 9 s.
 #[test]
 fn a_free_beside_an_isolation() {
-    let plan = small_plan(16, 2, 1);
+    let plan = small_plan(16, 2);
     explore("a free beside an isolation", Some(2), move || {
         let world: Rc<MapWorld> = World::new(plan);
         let pair = world.take_block(PAIR).unwrap();
@@ -68,7 +68,7 @@ fn a_free_beside_an_isolation() {
 /// At most 2 preemptions: 5 000 runs, 4 s.
 #[test]
 fn a_request_beside_an_isolation() {
-    let plan = small_plan(16, 2, 1);
+    let plan = small_plan(16, 2);
     explore("a request beside an isolation", Some(2), move || {
         let world: Rc<MapWorld> = World::new(plan);
         let other = spawn_on(&world, 1, isolate_and_undo);
@@ -91,7 +91,7 @@ const PAGEBLOCK: Order = match Order::new(3) {
 /// At most 2 preemptions: 32 000 runs, 14 s.
 #[test]
 fn a_pageblock_beside_its_isolation() {
-    let plan = small_plan(16, 2, 1);
+    let plan = small_plan(16, 2);
     explore("a pageblock beside its isolation", Some(2), move || {
         let world: Rc<MapWorld> = World::new(plan);
         let block = world.take_block(PAGEBLOCK).unwrap();
@@ -107,7 +107,7 @@ fn a_pageblock_beside_its_isolation() {
 /// At most 3 preemptions: 58 000 runs, 11 s.
 #[test]
 fn two_cpus_and_two_pageblocks() {
-    let plan = small_plan(16, 2, 1);
+    let plan = small_plan(16, 2);
     explore("two CPUs and two pageblocks", Some(3), move || {
         let world: Rc<MapWorld> = World::new(plan);
         let other = spawn_on(&world, 1, |world| {
@@ -125,7 +125,7 @@ fn two_cpus_and_two_pageblocks() {
 ///
 /// At most 2 preemptions: 40 runs.
 fn both_freed<S: Policy>(order: Order) -> bool {
-    let plan = small_plan(16, 2, 1);
+    let plan = small_plan(16, 2);
     let both = Arc::new(AtomicBool::new(false));
     let found = Arc::clone(&both);
     explore("one block freed twice", Some(2), move || {
@@ -157,7 +157,7 @@ fn one_of_two_frees_is_refused() {
 /// Lists look and then write: the model finds that both frees succeed.
 #[test]
 fn canary_a_look_and_a_write() {
-    assert!(both_freed::<Ones>(Order::ZERO));
+    assert!(both_freed::<Linux416>(Order::ZERO));
 }
 
 /// CPU 1 empties CPU 0's stack while CPU 0 allocates and frees.
@@ -165,7 +165,7 @@ fn canary_a_look_and_a_write() {
 /// At most 4 preemptions: 1 200 runs, 1 s.
 #[test]
 fn drain_against_its_cpu() {
-    let plan = small_plan(FRAMES, 2, 12);
+    let plan = small_plan(32, 2);
     explore("drain against its CPU", Some(4), move || {
         let world: Rc<MapWorld> = World::new(plan);
         let held = world.take_on(0, 2);
@@ -184,7 +184,7 @@ fn drain_against_its_cpu() {
 /// At most 1 preemption: 2 700 runs, 2 s; with 2 it is 139 000 runs and 146 s.
 #[test]
 fn the_last_frames_are_found() {
-    let plan = small_plan(FRAMES, 2, 12);
+    let plan = small_plan(32, 2);
     explore("the last frames", Some(1), move || {
         let world: Rc<MapWorld> = World::new(plan);
         let blocks = world.occupy(&ALL_BUT_8);

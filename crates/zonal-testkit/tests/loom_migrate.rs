@@ -14,7 +14,7 @@
 #[expect(dead_code, reason = "shared by several tests")]
 mod loom_world;
 
-use loom_world::{Ledger, MOVABLE, Ones, World, spawn_on};
+use loom_world::{Ledger, MOVABLE, World, spawn_on};
 use std::cell::{Cell, OnceCell, RefCell};
 use std::fmt;
 use std::marker::PhantomData;
@@ -30,9 +30,7 @@ use zonal::policy::Policy;
 use zonal::preset::{ClusterFree, Linux416};
 use zonal::{Allocator, CpuId, Order, Pfn, ZoneId};
 use zonal::{Immovable, Migration};
-use zonal_testkit::loom_platform::{
-    Byte, LoomLock, LoomPlatform, Newest, batch_plan, explore, small_plan,
-};
+use zonal_testkit::loom_platform::{Byte, LoomLock, LoomPlatform, Newest, batch_plan, explore};
 
 /// The page that the model is about is the first of the table.
 const PAGE: usize = 0;
@@ -334,35 +332,28 @@ fn page<R: Rule, S: Policy>(plan: &'static Plan, owner: Owner, bound: Option<usi
     seen
 }
 
-/// [`page`] into the cache, and the place of the page is held again, by another name.
-///
-/// At most 2 preemptions: 870 runs, 0.8 s.
-#[test]
-fn a_page_of_the_cache() {
-    page::<Obeys, Ones>(small_plan(16, 2, 4), CACHED, Some(2)).both();
-}
-
 /// [`page`] to the lists, where it merges.
 ///
 /// At most 2 preemptions: 5 800 runs, 4.2 s.
 #[test]
 fn a_page_of_the_lists() {
-    page::<Obeys, Ones>(small_plan(16, 2, 4), FREES, Some(2)).both();
+    page::<Obeys, Linux416>(batch_plan(16, 2, 2), FREES, Some(2)).both();
 }
 
-/// As [`a_page_of_the_cache`] with per-CPU lists, and scanners that meet in the middle.
+/// [`page`] into the cache, and the place of the page is held again, by another name; scanners meet
+/// in the middle.
 ///
 /// At most 3 preemptions: 4 200 runs, 2.0 s.
 #[test]
-fn a_page_of_the_cache_linked() {
+fn a_page_of_the_cache() {
     page::<Obeys, Linux416>(batch_plan(16, 2, 2), CACHED, Some(3)).both();
 }
 
-/// As [`a_page_of_the_lists`] with those, and a frame is taken from the lists.
+/// As [`a_page_of_the_lists`], and a frame is taken from the lists.
 ///
 /// At most 2 preemptions: 3 000 runs, 1.4 s.
 #[test]
-fn a_page_of_the_lists_linked() {
+fn a_page_and_a_frame_of_the_lists() {
     page::<Obeys, Linux416>(batch_plan(16, 2, 2), DIRECT, Some(2)).both();
 }
 
@@ -371,14 +362,14 @@ fn a_page_of_the_lists_linked() {
 /// At most 2 preemptions: 2 100 runs, 2.1 s.
 #[test]
 fn a_page_that_stays() {
-    page::<Refuses, Ones>(small_plan(16, 2, 4), CACHED, Some(2)).both();
+    page::<Refuses, Linux416>(batch_plan(16, 2, 2), CACHED, Some(2)).both();
 }
 
-/// As [`a_page_that_stays`] with per-CPU lists, past them.
+/// As [`a_page_that_stays`], past the cache.
 ///
 /// At most 2 preemptions: 3 300 runs, 1.6 s.
 #[test]
-fn a_page_that_stays_linked() {
+fn a_page_that_stays_past_the_cache() {
     page::<Refuses, Linux416>(batch_plan(16, 2, 2), DIRECT, Some(2)).both();
 }
 
@@ -386,21 +377,21 @@ fn a_page_that_stays_linked() {
 #[test]
 #[should_panic(expected = "a held block can be freed: DoubleFree")]
 fn canary_looks_first() {
-    page::<LooksFirst, Ones>(small_plan(16, 2, 4), CACHED, Some(2));
+    page::<LooksFirst, Linux416>(batch_plan(16, 2, 2), CACHED, Some(2));
 }
 
 /// Canary: [`page`] when the place of a page that stays is freed.
 #[test]
 #[should_panic(expected = "a held block can be freed: DoubleFree")]
 fn canary_frees_refused() {
-    page::<FreesRefused, Ones>(small_plan(16, 2, 4), CACHED, Some(2));
+    page::<FreesRefused, Linux416>(batch_plan(16, 2, 2), CACHED, Some(2));
 }
 
 /// Canary: [`page`] when a page is moved to a place that goes back.
 #[test]
 #[should_panic(expected = "a held block can be freed: DoubleFree")]
 fn canary_moves_and_refuses() {
-    page::<MovesAndRefuses, Ones>(small_plan(16, 2, 4), CACHED, Some(2));
+    page::<MovesAndRefuses, Linux416>(batch_plan(16, 2, 2), CACHED, Some(2));
 }
 
 /// One compacts; the other frees the page beside the one that is to be moved, which merges with
@@ -427,11 +418,11 @@ fn the_page_beside_it() {
 /// At most 2 preemptions: 17 100 runs, 18 s.
 #[test]
 fn a_pageblock_is_set_apart() {
-    let (plan, seen) = (small_plan(24, 2, 6), Seen::default());
+    let (plan, seen) = (batch_plan(24, 2, 2), Seen::default());
     let note = seen.clone();
     let owner = Owner { page: 1, ..FREES };
     explore("set apart", Some(2), move || {
-        let (world, table, held) = world::<Obeys, Ones>(plan, &[1, 6], &[10, 12, 18, 20]);
+        let (world, table, held) = world::<Obeys, Linux416>(plan, &[1, 6], &[10, 12, 18, 20]);
         let (taken, _) = beside((&world, &table), owner, || compact(&world, 3));
         note.note(table.answered.get() > 1);
         end(&world, &table, held.into_iter().chain(taken));
@@ -445,10 +436,10 @@ fn a_pageblock_is_set_apart() {
 /// At most 2 preemptions: 13 800 runs, 12 s.
 #[test]
 fn a_request_takes_the_block() {
-    let (plan, seen) = (small_plan(16, 2, 4), Seen::default());
+    let (plan, seen) = (batch_plan(16, 2, 2), Seen::default());
     let note = seen.clone();
     explore("request", Some(2), move || {
-        let (world, table, held) = world::<Obeys, Ones>(plan, &[1], &SPREAD);
+        let (world, table, held) = world::<Obeys, Linux416>(plan, &[1], &SPREAD);
         let order = Order::new(2).expect("an order");
         let ask = || world.ask(&MOVABLE.with_order(order));
         let (taken, block) = beside((&world, &table), FREES, ask);
@@ -481,7 +472,7 @@ fn two_requests<S: Policy>(plan: &'static Plan, bound: Option<usize>) -> Seen {
 /// All orders: 40 runs, 0.01 s.
 #[test]
 fn requests_take_turns() {
-    two_requests::<Ones>(small_plan(16, 2, 4), None).both();
+    two_requests::<Linux416>(batch_plan(16, 2, 2), None).both();
 }
 
 /// [`requests_take_turns`] where a request that waits has disabled clusters.

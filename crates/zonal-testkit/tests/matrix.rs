@@ -9,7 +9,7 @@ use zonal::preset::{
     SplitZonesByCpu, Zonal,
 };
 use zonal_host::Threads;
-use zonal_testkit::preset::{TinyDepot, TinySplit, TinyZonal};
+use zonal_testkit::preset::{TinySplit, TinyZonal};
 use zonal_testkit::probe::{Mutexes, Probe};
 use zonal_testkit::shape::{Shape, order};
 use zonal_testkit::suite::{Work, effort, random_commands, threads_at_random};
@@ -37,8 +37,6 @@ mod commands {
         threads_fair_zone: Threads, FairZone, 60;
         threads_less_dirty: Threads, LessDirty, 60;
         threads_tiny_split: Threads, TinySplit, 60;
-        single_thread_tiny_depot: SingleThread, TinyDepot, 60;
-        threads_tiny_depot: Threads, TinyDepot, 60;
     }
 }
 

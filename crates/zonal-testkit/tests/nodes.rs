@@ -4,12 +4,8 @@ use zonal::error::AllocReason;
 use zonal::plan::Config;
 use zonal::policy::Policy;
 use zonal::preset::{FairZone, Linux316, Linux416, Zonal};
-use zonal::watermark::Watermarks;
-use zonal::{
-    CpuId, MigrateType, NodeId, NodeMask, NodePolicy, Order, Pfn, Request, ZoneId, ZoneType,
-};
+use zonal::{CpuId, NodeId, NodeMask, NodePolicy, Order, Pfn, Request, ZoneType};
 use zonal_testkit::host::TestHost;
-use zonal_testkit::preset::TinyDepot;
 use zonal_testkit::probe::{Cells, Probe};
 use zonal_testkit::shape::{Shape, order, plan};
 use zonal_testkit::world::{World, with_plan, with_world};
@@ -138,32 +134,6 @@ fn frees_go_home<S: Policy>() {
         allocator.drain_all();
         let free = |id| allocator.zone_info(zonal::ZoneId(id)).unwrap().free;
         assert_eq!([free(0), free(1)], MANAGED);
-    });
-}
-
-/// What another CPU's shard keeps counts above the marks, and is taken before the little that is
-/// left on the lists: a CPU does not turn to another node for it.
-#[test]
-fn a_shard_comes_before_the_node_next_door() {
-    let shape = Shape::TwoNodes;
-    let plan = plan::<TinyDepot>(&shape.regions(), Config { cpus: 4, ..shape.config() });
-    with_plan::<Probe<Cells>, TinyDepot, _>(shape, &plan, |world| {
-        let (allocator, zone) = (&world.allocator, ZoneId(0));
-        let request = Request::frame().migrate(MigrateType::Movable);
-        allocator.platform().switch_cpu(CpuId(2));
-        let all: Vec<_> =
-            core::iter::from_fn(|| allocator.alloc_raw(&request.this_node()).ok()).collect();
-        assert_eq!(all.len() as u64, MANAGED[0]);
-        all.into_iter().for_each(|pfn| allocator.free_raw(pfn, Order::ZERO).unwrap());
-        let before = allocator.zone_info(zone).unwrap();
-        assert!(before.free > 0 && before.deferred >= 16, "{before:?}");
-        let low = before.free + 8;
-        assert!(allocator.set_watermarks(zone, Watermarks { min: 0, low, high: low }));
-        for _ in 0..8 {
-            assert_eq!(node(world, 0, &request), Ok(0));
-        }
-        let after = allocator.zone_info(zone).unwrap();
-        assert_eq!((after.free, after.deferred), (before.free, before.deferred - 8));
     });
 }
 

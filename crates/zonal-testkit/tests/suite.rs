@@ -6,7 +6,7 @@ use zonal::preset::{
     SplitZonesByCpu, Zonal,
 };
 use zonal_host::Threads;
-use zonal_testkit::preset::{TinyDepot, TinySplit, TinyZonal};
+use zonal_testkit::preset::{TinySplit, TinyZonal};
 use zonal_testkit::probe::{Cells, Mutexes, Probe};
 use zonal_testkit::suite::{effort, random_commands};
 
@@ -43,5 +43,4 @@ suite! {
     threads_zonal: Threads, Zonal, 60;
     threads_tiny_zonal: Threads, TinyZonal, 60;
     threads_split_zones: Threads, SplitZones, 60;
-    probe_tiny_depot: Probe<Cells>, TinyDepot, 200;
 }

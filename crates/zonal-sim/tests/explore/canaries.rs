@@ -12,12 +12,13 @@ use zonal::platform::{AtomicWord, Lock, Platform};
 use zonal::policy::walk::Walked;
 use zonal::policy::walk::{Miss, ZoneSet};
 use zonal::policy::{Policy, Walk};
+use zonal::preset::Linux416;
 use zonal::watermark::Mark;
 use zonal::{NodeId, ZoneType};
 use zonal_sim::explore::{ExploreError, Options, current, explore, stopped, yield_now};
 use zonal_sim::lock::SimLock;
 use zonal_sim::platform::{Sim, SimWord};
-use zonal_testkit::preset::{TinyDepot, TinyZonal};
+use zonal_testkit::preset::TinyZonal;
 use zonal_testkit::shape::Shape;
 
 /// Index of `TinyZonal` in the table of presets.
@@ -153,7 +154,7 @@ fn a_torn_compare_exchange_is_found() {
 #[test]
 fn a_lock_that_lets_two_in_is_found() {
     // A map takes no lock to allocate.
-    found_within::<OpenLocks, TinyDepot, TinyDepot>(20, tiny);
+    found_within::<OpenLocks, Linux416, Linux416>(20, tiny);
 }
 
 /// A policy that looks no further than the first zone: single frames are refused that could be

@@ -9,35 +9,20 @@ use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
 use std::rc::Rc;
 use zonal::info::ZoneInfo;
-use zonal::pcp::Depot;
 use zonal::plan::Plan;
-use zonal::policy::{Policy, dirty::Unlimited};
-use zonal::preset::ZonalDepot;
+use zonal::policy::Policy;
+use zonal::preset::Linux416;
 use zonal::{Allocator, CpuId, Host, MigrateType, Order, Pfn};
 use zonal::{Request, ZoneId};
 use zonal_tables::HeapTables;
 use zonal_testkit::cluster_check::check_clusters;
 use zonal_testkit::loom_platform::{LoomPlatform, alone, move_to, spawn};
 
-zonal::preset! {
-    /// The default preset with clusters of two frames and no dirty limits: they need 48 frames a
-    /// CPU.
-    pub(crate) Pairs = "Pairs", over ZonalDepot { Pcp = Depot<2>, Dirty = Unlimited }
-}
-
-/// Frames that [`Pairs`] needs for two CPUs.
-pub(crate) const FRAMES: u64 = 96;
-/// Orders of blocks that leave eight of [`FRAMES`] free.
-pub(crate) const ALL_BUT_8: [u8; 3] = [6, 4, 3];
-
-zonal::preset! {
-    /// [`Pairs`] with clusters of one frame, for models in which much happens: it does with any
-    /// number of frames, and loom's time goes with their number.
-    pub(crate) Ones = "Ones", over Pairs { Pcp = Depot<1> }
-}
+/// Orders of blocks that leave eight of 32 frames free.
+pub(crate) const ALL_BUT_8: [u8; 2] = [4, 3];
 
 /// An allocator with its tables, and the ledger of who holds which frame.
-pub(crate) struct World<P: Host + 'static = LoomPlatform, S: Policy = Pairs> {
+pub(crate) struct World<P: Host + 'static = LoomPlatform, S: Policy = Linux416> {
     /// Borrows from `tables`; never lent out for longer than the world is.
     allocator: ManuallyDrop<Allocator<'static, P, S>>,
     tables: NonNull<HeapTables<P, S>>,

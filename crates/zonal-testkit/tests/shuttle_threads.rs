@@ -1,10 +1,10 @@
 //! Larger instances than the model checker can exhaust, under random schedules: four threads
-//! on three CPUs, clusters of four frames, refills, spills, thefts, drains, bulk, and requests
+//! on three CPUs, stacks of a few frames over a map, refills, spills, drains, bulk, and requests
 //! that fail. Every access to an atomic is a point where the schedule may change; values are
 //! sequentially consistent here, stale ones are the business of the `loom_*` tests.
 //!
 //! ```text
-//! RUSTFLAGS="--cfg shuttle" cargo test --release -p zonal-testkit --test shuttle_exchange
+//! RUSTFLAGS="--cfg shuttle" cargo test --release -p zonal-testkit --test shuttle_threads
 //! ```
 //!
 //! The presets that cut clusters off their lists run the same, with batches of three, and with
@@ -23,13 +23,13 @@ use std::cell::Cell;
 use std::sync::TryLockError;
 use std::sync::atomic::{AtomicBool, Ordering};
 use zonal::map::{MemoryMap, PhysAddr, Region};
-use zonal::pcp::Depot;
+use zonal::pcp::Stacks;
 use zonal::plan::{Config, Plan};
 use zonal::platform::shared_slot::{Guarded, SharedSlot};
 use zonal::platform::{AtomicByte, AtomicWord, FenceUnsupported, Lock, Platform};
 use zonal::policy::FreeMemory;
 use zonal::policy::{Policy, dirty::Unlimited};
-use zonal::preset::{Cluster, ClusterFree, ZonalDepot};
+use zonal::preset::{Cluster, ClusterFree, Zonal};
 use zonal::watermark::MinFree;
 use zonal::{CompactMode, CpuId, MigrateType, Order, Pfn, Request, ZoneId};
 use zonal_testkit::checkers::{Rules, check_all};
@@ -125,11 +125,10 @@ impl TestHost for ShuttlePlatform {
 }
 
 zonal::preset! {
-    /// The default preset with clusters of four frames and no dirty limits.
-    Fours = "Fours", over ZonalDepot { Pcp = Depot<4>, Dirty = Unlimited }
+    /// The default preset with stacks of a frame and more, and no dirty limits.
+    Mapped = "Mapped", over Zonal { Pcp = Stacks<1>, Dirty = Unlimited }
 }
 
-/// What clusters of four need for three CPUs.
 const FRAMES: u64 = 288;
 const CPUS: u32 = 3;
 const THREADS: u32 = 4;
@@ -277,22 +276,22 @@ fn explore<S: Policy>(scheduler: impl Scheduler + 'static, orders: &'static [u8]
     Runner::new(scheduler, config).run(move || run::<S>(&plan, orders));
 }
 
-/// Much is free: refills, spills, runs.
+/// Much is free: refills and spills.
 #[test]
 fn plenty() {
-    explore::<Fours>(RandomScheduler::new(SCHEDULES), &[]);
+    explore::<Mapped>(RandomScheduler::new(SCHEDULES), &[]);
 }
 
-/// 48 frames are free for all four: caches are drained, clusters merged and stolen.
+/// 48 frames are free for all four: caches are drained, and what others look for is on its way.
 #[test]
 fn scarce() {
-    explore::<Fours>(RandomScheduler::new(SCHEDULES), &[7, 6, 5, 4]);
+    explore::<Mapped>(RandomScheduler::new(SCHEDULES), &[7, 6, 5, 4]);
 }
 
 /// As [`scarce`], with few changes of thread, at arbitrary points.
 #[test]
 fn scarce_few_switches() {
-    explore::<Fours>(PctScheduler::new(3, SCHEDULES), &[7, 6, 5, 4]);
+    explore::<Mapped>(PctScheduler::new(3, SCHEDULES), &[7, 6, 5, 4]);
 }
 
 /// Batches are cut off, merged, claimed and compacted by all four at once.
