@@ -12,7 +12,7 @@ use core::num::NonZeroU32;
 use zonal::map::{MemoryMap, PhysAddr, Region};
 use zonal::plan::{Config, Plan};
 use zonal::platform::{AtomicByte, AtomicWord, Slot};
-use zonal::policy::PcpPolicy;
+use zonal::policy::FreeMemory;
 use zonal::policy::{Policy, Split};
 use zonal::zone::tables::FreeWords;
 use zonal::{Allocator, Exchange, NodeId, PerCpuPages, Pfn, SharedState, Storage, TableSize, Zone};
@@ -109,9 +109,9 @@ pub(crate) fn with_allocator<S: Policy, R>(
     Ok(f(&allocator, pages))
 }
 
-/// Whether the preset keeps order-0 frames on lists through their metadata, as Linux does.
+/// Whether the preset keeps free frames on lists through their metadata, as Linux does.
 pub(crate) fn is_listed<S: Policy>() -> bool {
-    S::Pcp::CLUSTER == 0
+    S::Free::LOCKED
 }
 
 /// The first frame of the table.
