@@ -245,7 +245,7 @@ impl<S: Policy> Arena<S> {
         self.counted
     }
 
-    /// Bytes of frame table, depot and pageblocks: address space, of which only what is used
+    /// Bytes of frame table and pageblocks: address space, of which only what is used
     /// takes memory.
     #[must_use]
     pub fn table_bytes(&self) -> u64 {
@@ -258,7 +258,7 @@ impl<S: Policy> Arena<S> {
         (self.shared, self.owners)
     }
 
-    /// Frees everything that caches and depot keep, merged; returns the frames. For idle
+    /// Frees everything that caches keep, merged; returns the frames. For idle
     /// moments.
     pub fn drain(&self) -> u64 {
         self.inner().drain_all()

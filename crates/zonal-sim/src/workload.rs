@@ -166,7 +166,7 @@ fn accounted_for(stage: &Stage<'_>) -> Result<(), SimError> {
     let (mut managed, mut free) = (0, 0);
     for zone in stage.allocator.zones() {
         managed += zone.managed;
-        free += zone.free + zone.cached + zone.deferred + zone.isolated;
+        free += zone.free + zone.cached + zone.isolated;
     }
     match free.checked_add_signed(taken) {
         Some(known) if known == managed => Ok(()),

@@ -15,7 +15,7 @@ use zonal::platform::{AtomicByte, AtomicWord, Slot};
 use zonal::policy::FreeMemory;
 use zonal::policy::{Policy, Split};
 use zonal::zone::tables::FreeWords;
-use zonal::{Allocator, Exchange, NodeId, PerCpuPages, Pfn, SharedState, Storage, TableSize, Zone};
+use zonal::{Allocator, NodeId, PerCpuPages, Pfn, SharedState, Storage, TableSize, Zone};
 
 /// Where memory begins: above what belongs to DMA zones, so that each node has one zone.
 pub(crate) const START: u64 = 4 << 30;
@@ -55,11 +55,9 @@ pub(crate) fn with_allocator<S: Policy, R>(
     let pageblocks = words(size.pageblocks)?;
     let [links, cluster_array, cluster_of] = size.free.map(words);
     let (links, cluster_array, cluster_of) = (links?, cluster_array?, cluster_of?);
-    let (cluster_links, clusters) = (words(size.clusters)?, words(size.cluster_words)?);
     let mut zones: Vec<_> = (0..size.zones).map(|_| Zone::vacant()).collect();
     let cache = |_| <SimSlot<PerCpuPages<S>> as Slot<_>>::new(PerCpuPages::new());
     let caches: Vec<_> = (0..size.caches).map(cache).collect();
-    let exchanges: Vec<_> = (0..size.caches).map(|_| Exchange::<Sim>::new()).collect();
     let shared = Box::new(SharedState::new());
     let pages = engine::with(|engine| {
         let stride = machine.cache.struct_page_bytes / 64;
@@ -78,10 +76,7 @@ pub(crate) fn with_allocator<S: Policy, R>(
         engine.register("pageblocks", &pageblocks, Layout::Packed, Home::Divided);
         engine.register("clusters", &cluster_of, in_page(8), Home::Divided);
         engine.register("cluster links", &cluster_array, Layout::Packed, Home::Divided);
-        engine.register("clusters", &clusters, in_page(8), Home::Divided);
-        engine.register("cluster links", &cluster_links, Layout::Packed, Home::Divided);
-        engine.register("depot", &exchanges, Layout::Packed, Home::Local);
-        engine.register("depot", core::slice::from_ref(&*shared), Layout::Packed, Home::Local);
+        engine.register("shared", core::slice::from_ref(&*shared), Layout::Packed, Home::Local);
         Ok(Pages {
             base: plan_base(plan),
             frames: size.frames,
@@ -97,11 +92,8 @@ pub(crate) fn with_allocator<S: Policy, R>(
         states: &states,
         pageblocks: &pageblocks,
         free: FreeWords([&links, &cluster_array, &cluster_of]),
-        cluster_links: &cluster_links,
-        clusters: &clusters,
         zones: &mut zones,
         caches: &caches,
-        exchanges: &exchanges,
         shared: &shared,
     };
     let allocator = Allocator::new(Sim::new(machine.topology), plan, storage)

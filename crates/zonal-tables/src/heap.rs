@@ -6,7 +6,7 @@ use zonal::plan::Plan;
 use zonal::platform::{AtomicByte, AtomicWord, Platform, Slot};
 use zonal::policy::Policy;
 use zonal::zone::tables::FreeWords;
-use zonal::{Exchange, PerCpuPages, SharedState, Storage, TableSize, Zone};
+use zonal::{PerCpuPages, SharedState, Storage, TableSize, Zone};
 
 /// The heap has no room for the tables.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -32,11 +32,8 @@ pub struct HeapTables<P: Platform, S: Policy> {
     states: Vec<P::Byte>,
     pageblocks: Vec<P::Word>,
     free: [Vec<P::Word>; 3],
-    cluster_links: Vec<P::Word>,
-    clusters: Vec<P::Word>,
     zones: Vec<Zone<P, S>>,
     caches: Vec<P::Slot<PerCpuPages<S>>>,
-    exchanges: Vec<Exchange<P>>,
     shared: SharedState<P>,
 }
 
@@ -78,11 +75,8 @@ impl<P: Platform, S: Policy> HeapTables<P, S> {
             states: table("state bytes", size.frames, || P::Byte::new(0))?,
             pageblocks: words("pageblock words", size.pageblocks)?,
             free: [free(first)?, free(second)?, free(third)?],
-            cluster_links: words("cluster links", size.clusters)?,
-            clusters: words("cluster words", size.cluster_words)?,
             zones: table("zones", size.zones, Zone::vacant)?,
             caches: table("per-CPU pages", size.caches, || Slot::new(PerCpuPages::new()))?,
-            exchanges: table("exchanges", size.caches, Exchange::new)?,
             shared: SharedState::new(),
         })
     }
@@ -95,11 +89,8 @@ impl<P: Platform, S: Policy> HeapTables<P, S> {
             states: &self.states,
             pageblocks: &self.pageblocks,
             free: FreeWords([first, second, third].map(|words| from_a_line(words))),
-            cluster_links: &self.cluster_links,
-            clusters: &self.clusters,
             zones: &mut self.zones,
             caches: &self.caches,
-            exchanges: &self.exchanges,
             shared: &self.shared,
         }
     }

@@ -7,7 +7,7 @@ use zonal::plan::Plan;
 use zonal::platform::{Platform, Slot};
 use zonal::policy::Policy;
 use zonal::zone::tables::FreeWords;
-use zonal::{Exchange, PerCpuPages, SharedState, Storage, TableSize, Zone};
+use zonal::{PerCpuPages, SharedState, Storage, TableSize, Zone};
 
 /// The piece of memory is too small for the tables.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -49,14 +49,13 @@ where
 {
     let size = TableSize::of::<S>(plan);
     let [first, second, third] = size.free;
-    let words = [size.pageblocks, first, second, third, size.clusters, size.cluster_words];
+    let words = [size.pageblocks, first, second, third];
     let words =
         words.map(room::<AtomicU64>).iter().fold(0, |all: u64, &one| all.saturating_add(one));
     let others = [
         room::<AtomicU8>(size.frames),
         room::<Zone<P, S>>(size.zones),
         room::<P::Slot<PerCpuPages<S>>>(size.caches),
-        room::<Exchange<P>>(size.caches),
         room::<SharedState<P>>(1),
     ];
     others.iter().fold(words, |all, &one| all.saturating_add(one))
@@ -104,11 +103,8 @@ where
         states: rest.table(size.frames, || AtomicU8::new(0)),
         pageblocks: rest.words(size.pageblocks),
         free: FreeWords([rest.words(first), rest.words(second), rest.words(third)]),
-        cluster_links: rest.words(size.clusters),
-        clusters: rest.words(size.cluster_words),
         zones: rest.table(size.zones, Zone::vacant),
         caches: rest.table(size.caches, || Slot::new(PerCpuPages::new())),
-        exchanges: rest.table(size.caches, Exchange::new),
         shared: &shared[0],
     })
 }

@@ -5,7 +5,7 @@
 //! | [`check_one_place`] | I-1: every managed frame is in exactly one place |
 //! | [`check_states`] | I-1: the state bytes say which |
 //! | [`check_lists`] | I-1: a listed block lies in pageblocks of the list's zone and type |
-//! | [`check_counts`] | I-2: free + cached + deferred + isolated + allocated = managed, as reported |
+//! | [`check_counts`] | I-2: free + cached + isolated + allocated = managed, as reported |
 //! | [`check_merged`] | I-5: no two free buddies are on the same list |
 //! | [`check_holds`] | I-7: lock holds are bounded |
 //! | [`check_faults`] | I-7: no callback under a lock, no lock inside one of its kind |
@@ -157,7 +157,6 @@ pub fn check_states(snapshot: &Snapshot, model: &Model<'_>) -> Checked {
             }
             Place::Untouched => FrameState::INNER,
             Place::Cached { order, .. } => FrameState::cached(order),
-            Place::Deferred => FrameState::cached(Order::ZERO),
         };
         (at.pfn, state)
     });
@@ -219,7 +218,7 @@ fn allocated_in(snapshot: &Snapshot, model: &Model<'_>, zone: ZoneId) -> u64 {
 /// A count that is off.
 pub fn check_counts(snapshot: &Snapshot, model: &Model<'_>) -> Checked {
     for info in &snapshot.zones {
-        let (mut free, mut cached, mut deferred, mut isolated) = (0, 0, 0, 0);
+        let (mut free, mut cached, mut isolated) = (0, 0, 0);
         let mut blocks = info.blocks.map(|row| row.map(|_| 0_u32));
         for block in snapshot.found.iter().filter(|block| block.zone == info.zone) {
             let frames = block.place.order().frames();
@@ -236,17 +235,16 @@ pub fn check_counts(snapshot: &Snapshot, model: &Model<'_>) -> Checked {
                     free += frames;
                 }
                 Place::Cached { .. } => cached += frames,
-                Place::Deferred => deferred += frames,
             }
         }
         let zone = info.zone;
-        let counted = (info.free, info.cached, info.deferred, info.isolated);
-        if counted != (free, cached, deferred, isolated) {
+        let counted = (info.free, info.cached, info.isolated);
+        if counted != (free, cached, isolated) {
             return broken(
                 "I-2",
                 format!(
-                    "zone {zone} counts (free, cached, deferred, isolated) {counted:?}, \
-                     found were {free}, {cached}, {deferred}, {isolated}"
+                    "zone {zone} counts (free, cached, isolated) {counted:?}, \
+                     found were {free}, {cached}, {isolated}"
                 ),
             );
         }
@@ -269,12 +267,12 @@ pub fn check_counts(snapshot: &Snapshot, model: &Model<'_>) -> Checked {
             return broken("I-2", format!("zone {zone}'s caches count {of_caches}, not {cached}"));
         }
         let allocated = allocated_in(snapshot, model, zone);
-        let sum = free + cached + deferred + isolated + allocated;
+        let sum = free + cached + isolated + allocated;
         if sum != info.managed {
             return broken(
                 "I-2",
                 format!(
-                    "zone {zone}: {free} free + {cached} cached + {deferred} deferred + \
+                    "zone {zone}: {free} free + {cached} cached + \
                      {isolated} isolated + {allocated} allocated = {sum}, but {} are managed",
                     info.managed
                 ),

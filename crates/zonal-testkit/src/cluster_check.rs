@@ -99,8 +99,8 @@ fn batch_of<P: Platform, S: Policy>(allocator: &Allocator<'_, P, S>, zone: ZoneI
     // Clusters may be as large as they were when the zone was at its largest.
     let zone = &allocator.plan().zones()[usize::from(zone.0)];
     let managed = zone.managed + zone.later;
-    let (cpus, depot_share, pcp_batch) = (config.cpus, config.depot_share, config.pcp_batch);
+    let (cpus, pcp_batch) = (config.cpus, config.pcp_batch);
     let (pcp_high, pageblock_order) = (config.pcp_high, config.pageblock_order);
-    let tuning = Tuning { managed, cpus, depot_share, pcp_batch, pcp_high, pageblock_order };
+    let tuning = Tuning { managed, cpus, pcp_batch, pcp_high, pageblock_order };
     S::Pcp::batch(tuning)
 }

@@ -354,7 +354,7 @@ impl<'p> Model<'p> {
                         _ => true,
                     }
             }
-            Place::Cached { .. } | Place::Deferred => false,
+            Place::Cached { .. } => false,
         };
         let missed = after.found.iter().find(|at| at.zone == zone && fits(at.place));
         match missed {
@@ -410,7 +410,7 @@ fn whole_in(zone: ZoneId, movable: bool, after: &Snapshot) -> u64 {
             let own = migrate.is_requestable() || (movable && migrate == MigrateType::Cma);
             order >= after.pageblock_order && own
         }
-        Place::Cached { .. } | Place::Deferred => false,
+        Place::Cached { .. } => false,
     };
     let seen = after.found.iter().filter(|found| found.zone == zone && is_seen(found.place));
     seen.map(|found| found.place.order().frames()).sum()

@@ -155,7 +155,7 @@ impl Shape {
                 watermarks: WatermarkConfig { min_free: MinFree::Frames(200), ..none },
                 ..base
             },
-            Self::Huge => Config { pageblock_order: Order::HUGE, depot_share: 4, ..base },
+            Self::Huge => Config { pageblock_order: Order::HUGE, ..base },
             Self::Whole => Config { pageblock_order: Order::MAX, ..base },
         }
     }

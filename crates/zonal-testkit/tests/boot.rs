@@ -16,12 +16,11 @@ fn with<S: Policy>(shape: Shape, f: impl FnOnce(&W<'_, S>)) {
 
 fn totals<S: Policy>(world: &W<'_, S>) -> (u64, u64) {
     let zones = (0..world.allocator.zone_count() as u8).map(ZoneId);
-    zones.filter_map(|zone| world.allocator.zone_info(zone)).fold(
-        (0, 0),
-        |(managed, free), zone| {
-            (managed + zone.managed, free + zone.free + zone.cached + zone.deferred)
-        },
-    )
+    zones
+        .filter_map(|zone| world.allocator.zone_info(zone))
+        .fold((0, 0), |(managed, free), zone| {
+            (managed + zone.managed, free + zone.free + zone.cached)
+        })
 }
 
 fn released<S: Policy>() {

@@ -286,7 +286,7 @@ fn an_array_that_is_full() {
 fn batch_of_one<S: Policy>() {
     let config = Config { pcp_batch: Some(1), ..Shape::Scrap.config() };
     let plan = plan::<S>(&Shape::Scrap.regions(), config);
-    assert_eq!(TableSize::of::<S>(&plan).clusters, 0, "no array");
+    assert_eq!(TableSize::of::<S>(&plan).free[1], 0, "no array");
     scrap::<S>(1, |world, out| {
         free(world, out);
         assert!(clusters(world, MigrateType::Movable).iter().all(|(number, _)| number.is_none()));

@@ -256,7 +256,7 @@ fn without_a_host<S: Policy>() {
     });
 }
 
-/// What is cached, deferred or merge-skipped only has to be put together.
+/// What is cached or merge-skipped only has to be put together.
 fn merging_alone_forms_blocks<S: Policy>() {
     for moving in [Moving::Cannot, Moving::Refuses] {
         with_world::<Probe<Cells>, S, _>(Shape::Flat, |world| {

@@ -1,7 +1,6 @@
 //! A physical page-frame allocator that keeps scaling: zones, buddy lists, migrate types and
 //! per-CPU caches as the Linux page allocator has them, with zone-lock policies that can be
-//! compared side by side, and a default that keeps order-0 frames in magazines which change
-//! hands without a lock.
+//! compared side by side, and a default that keeps free memory as a map, without a lock.
 //!
 //! No heap, no unsafe code, no dependency: the caller provides the memory for the tables and a
 //! [`Platform`](platform::Platform); the frames themselves are never read or written. Start at
@@ -52,6 +51,7 @@ pub use types::{error, request, units, zone_type};
 pub use alloc::allocator::Allocator;
 pub use alloc::handle::CpuHandle;
 pub use alloc::host::Host;
+pub use alloc::shared::SharedState;
 pub use alloc::storage::{Storage, TableSize};
 pub use boot::zonelist::{MAX_NODES, MAX_ZONES};
 pub use compact::clusters_off::ClustersOff;
@@ -59,7 +59,6 @@ pub use compact::contiguous::Contiguous;
 pub use compact::isolate::Isolated;
 pub use compact::{CompactEvents, CompactMode, CompactOutcome};
 pub use hotplug::online::Onlined;
-pub use pcp::depot::stack::{Exchange, SharedState};
 pub use pcp::per_cpu_pages::{CpuEvents, PerCpuPages};
 pub use policy::zone::Zone;
 pub use types::block::Block;

@@ -162,7 +162,7 @@ impl<S: Sound, W: Way> Subject for Preset<S, W> {
     fn free_blocks(&self) -> Option<FreeBlocks> {
         let mut free = FreeBlocks { blocks: FreeCounts::default(), cached: 0 };
         for zone in zones(&self.arena) {
-            free.cached += zone.cached + zone.deferred;
+            free.cached += zone.cached;
             let (sums, counts) = (free.blocks.iter_mut().flatten(), zone.blocks.iter().flatten());
             sums.zip(counts).for_each(|(sum, count)| *sum += count);
         }

@@ -9,7 +9,7 @@ use zonal::plan::Plan;
 use zonal::platform::{Platform, Slot};
 use zonal::policy::Policy;
 use zonal::zone::tables::FreeWords;
-use zonal::{Exchange, PerCpuPages, SharedState, Storage, TableSize, Zone};
+use zonal::{PerCpuPages, SharedState, Storage, TableSize, Zone};
 
 type Cache<S> = <Threads as Platform>::Slot<PerCpuPages<S>>;
 
@@ -59,11 +59,8 @@ pub(super) struct Tables<S: Policy> {
     states: RawTable<AtomicU8>,
     pageblocks: RawTable<AtomicU64>,
     free: [RawTable<AtomicU64>; 3],
-    cluster_links: RawTable<AtomicU64>,
-    clusters: RawTable<AtomicU64>,
     zones: Fixed<[Zone<Threads, S>]>,
     caches: Fixed<[Cache<S>]>,
-    exchanges: Fixed<[Exchange<Threads>]>,
     shared: Fixed<SharedState<Threads>>,
 }
 
@@ -84,18 +81,14 @@ impl<S: Policy> Tables<S> {
         let zones: Box<[_]> = (0..size.zones).map(|_| Zone::vacant()).collect();
         let caches: Box<[_]> =
             (0..size.caches).map(|_| Cache::<S>::new(PerCpuPages::new())).collect();
-        let exchanges: Box<[_]> = (0..size.caches).map(|_| Exchange::new()).collect();
         Ok(Self {
             plan: Box::new(plan).into(),
             size,
             states: RawTable::new(size.frames)?,
             pageblocks: RawTable::new(size.pageblocks)?,
             free: [RawTable::new(first)?, RawTable::new(second)?, RawTable::new(third)?],
-            cluster_links: RawTable::new(size.clusters)?,
-            clusters: RawTable::new(size.cluster_words)?,
             zones: zones.into(),
             caches: caches.into(),
-            exchanges: exchanges.into(),
             shared: Box::new(SharedState::new()).into(),
         })
     }
@@ -122,27 +115,18 @@ impl<S: Policy> Tables<S> {
         let second = unsafe { forever(second) };
         // SAFETY: by contract.
         let third = unsafe { forever(third) };
-        // SAFETY: by contract.
-        let cluster_links = unsafe { forever(&self.cluster_links) };
-        // SAFETY: by contract.
-        let clusters = unsafe { forever(&self.clusters) };
         // SAFETY: by contract; the only reference, since this is called once.
         let zones = unsafe { self.zones.forever_mut() };
         // SAFETY: by contract.
         let caches = unsafe { self.caches.forever() };
-        // SAFETY: by contract.
-        let exchanges = unsafe { self.exchanges.forever() };
         // SAFETY: by contract.
         let shared = unsafe { self.shared.forever() };
         let storage = Storage {
             states,
             pageblocks,
             free: FreeWords([first, second, third]),
-            cluster_links,
-            clusters,
             zones,
             caches,
-            exchanges,
             shared,
         };
         (plan, storage)

@@ -25,14 +25,13 @@
 use crate::alloc::build;
 use crate::alloc::entry::{HomeTable, Homes, SharedEntry};
 use crate::alloc::handle::CpuHandle;
+use crate::alloc::shared::SharedState;
 use crate::alloc::storage::{Storage, TableSize};
 use crate::boot::plan::Plan;
 use crate::boot::zonelist::MAX_NODES;
 use crate::frame::FrameTable;
-use crate::pcp::depot::stack::{ClusterPool, DepotContext, Exchange, SharedState};
 use crate::pcp::per_cpu_pages::PerCpuPages;
 use crate::platform::{ClaimError, Platform, Slot};
-use crate::policy::PcpPolicy;
 use crate::policy::pcp::ZoneContext;
 use crate::policy::zone::Zone;
 use crate::policy::{Policy, Walk};
@@ -54,8 +53,6 @@ pub struct Allocator<'m, P: Platform, S: Policy> {
     pub(crate) table: ZoneTables<'m, P>,
     pub(crate) zones: &'m [Zone<P, S>],
     pub(crate) caches: &'m [P::Slot<PerCpuPages<S>>],
-    pub(crate) exchanges: &'m [Exchange<P>],
-    pub(crate) pool: ClusterPool<'m, P>,
     homes: HomeTable<S::Split, S::Walk>,
     pub(crate) walk: <S::Walk as Walk>::Table<P>,
     cpus: u32,
@@ -76,22 +73,18 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
     ) -> Result<Self, BuildError> {
         storage.check(&TableSize::of::<S>(plan))?;
         let order = plan.config().pageblock_order;
-        let Storage { states, pageblocks, free, cluster_links, clusters, .. } = storage;
-        let Storage { zones, caches, exchanges, shared, .. } = storage;
+        let Storage { states, pageblocks, free, zones, caches, shared } = storage;
         let frames = FrameTable::new(states, pageblocks, plan.base(), order);
         let table = ZoneTables::new(frames, free);
         build::check_zeroed::<P>(pageblocks)?;
         build::set_up_zones::<P, S>(plan, &table, zones);
         build::tune_caches::<P, S>(plan, caches);
-        let cluster = S::Pcp::CLUSTER;
         Ok(Self {
             platform,
             plan,
             table,
             zones,
             caches,
-            exchanges,
-            pool: ClusterPool::new(clusters, cluster_links, shared, cluster),
             homes: HomeTable::new(plan),
             walk: S::Walk::table(plan),
             cpus: plan.config().cpus,
@@ -182,18 +175,8 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
         &'a self,
         zone: &'a Zone<P, S>,
         cpu: usize,
-    ) -> ZoneContext<'a, P, S::Free, S::Pcp> {
-        ZoneContext {
-            view: zone.view(&self.table),
-            part: &zone.pages,
-            depot: DepotContext {
-                pool: &self.pool,
-                exchanges: self.exchanges,
-                zones: self.zones.len(),
-                zone: usize::from(zone.id.0),
-                cpu,
-            },
-        }
+    ) -> ZoneContext<'a, P, S::Free> {
+        ZoneContext { view: zone.view(&self.table), cpu }
     }
 
     /// A zone beside its tables: where its free memory is asked for something.

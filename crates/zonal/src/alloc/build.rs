@@ -22,8 +22,8 @@ pub(crate) fn check_zeroed<P: Platform>(pageblocks: &[P::Word]) -> Result<(), Bu
 
 pub(crate) fn tuning(plan: &Plan, managed: u64) -> Tuning {
     let config = plan.config();
-    let Config { cpus, depot_share, pcp_batch, pcp_high, pageblock_order, .. } = *config;
-    Tuning { managed, cpus, depot_share, pcp_batch, pcp_high, pageblock_order }
+    let Config { cpus, pcp_batch, pcp_high, pageblock_order, .. } = *config;
+    Tuning { managed, cpus, pcp_batch, pcp_high, pageblock_order }
 }
 
 /// How many frames per-CPU pages move at once in a zone, from how many it manages.

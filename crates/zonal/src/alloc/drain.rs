@@ -1,5 +1,5 @@
-//! Caches emptied, and merging that was put off done: what was kept apart goes back to the buddy
-//! lists, for those who look for memory and for CPUs that go away.
+//! Caches emptied, and merging that was skipped done: what was kept apart goes back to the zones,
+//! for those who look for memory and for CPUs that go away.
 
 use crate::alloc::allocator::Allocator;
 use crate::pcp::per_cpu_pages::PerCpuPages;
@@ -11,13 +11,13 @@ use crate::policy::zone::Zone;
 use crate::types::units::CpuId;
 
 impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
-    /// Gives what every CPU caches of the zone back to its buddy lists; returns the frames.
+    /// Gives what every CPU caches of the zone back to it; returns the frames.
     pub(crate) fn drain_zone(&self, zone: &'m Zone<P, S>) -> u64 {
         (0..self.cpus()).map(|cpu| self.drain_cache(CpuId(cpu), zone, |_| ())).sum()
     }
 
-    /// Gives what `cpu` caches of the zone back to its buddy lists, and has `then` see the empty
-    /// cache; returns the frames.
+    /// Gives what `cpu` caches of the zone back to it, and has `then` see the empty cache; returns
+    /// the frames.
     pub(crate) fn drain_cache(
         &self,
         cpu: CpuId,
@@ -39,7 +39,7 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
     pub(super) fn drain_pages(
         &self,
         own: &mut PerCpuPages<S>,
-        context: &ZoneContext<'_, P, S::Free, S::Pcp>,
+        context: &ZoneContext<'_, P, S::Free>,
     ) -> u64 {
         let before = own.cached();
         let given = S::Pcp::drain(context, &mut own.cache);
@@ -48,35 +48,20 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
         given
     }
 
-    /// Gives everything that `cpu` caches back to the buddy lists; returns the frames. For a
+    /// Gives everything that `cpu` caches back to the zones; returns the frames. For a
     /// CPU that goes idle or offline. `0` for a CPU that the allocator does not have.
     pub fn drain_cpu(&self, cpu: CpuId) -> u64 {
         self.zones.iter().map(|zone| self.drain_cache(cpu, zone, |_| ())).sum()
     }
 
-    /// Gives everything that any CPU caches, and every deferred cluster, back to the buddy
-    /// lists, merged; returns the frames. Must not be called from a platform lock.
+    /// Gives everything that any CPU caches back to the zones, and merges what was skipped; returns
+    /// the frames. Must not be called from a platform lock.
     pub fn drain_all(&self) -> u64 {
         let mut given = 0;
         for zone in self.zones {
             given += self.drain_zone(zone);
-            loop {
-                match self.coalesce(CpuId(0), zone) {
-                    0 => break,
-                    frames => given += frames,
-                }
-            }
             self.merge_skipped(zone);
         }
         given
-    }
-
-    /// Merges one deferred cluster; returns the frames. In the slot of `cpu`: a CPU that looks for
-    /// frames looks into the depot first and then into every slot, so it waits for those that
-    /// are on their way from the one to the buddy lists.
-    pub(crate) fn coalesce(&self, cpu: CpuId, zone: &'m Zone<P, S>) -> u64 {
-        let Some(cache) = self.cache_of(cpu, zone.id) else { return 0 };
-        let context = self.context(zone, cpu.0 as usize);
-        cache.reach(|_| S::Pcp::coalesce(&context)).unwrap_or(0)
     }
 }

@@ -4,7 +4,7 @@ use super::allocator::Allocator;
 use super::entry::Entry;
 use super::zones::Zones;
 use crate::platform::Platform;
-use crate::policy::{FreeMemory, PcpPolicy, Policy};
+use crate::policy::{FreeMemory, Policy};
 use crate::types::counts::FreeCounts;
 use crate::types::error::{AllocError, AllocReason, Explanation, ZONES_EXPLAINED, ZoneTried};
 use crate::types::mark::Mark;
@@ -59,7 +59,6 @@ impl<P: Platform, S: Policy> Allocator<'_, P, S> {
                     free: zone.free(),
                     keep: keep.saturating_add(zone.reserve(request.limit())),
                     cached: self.cached_in(zone),
-                    deferred: S::Pcp::deferred(&self.context(zone, 0)),
                     largest: core::array::from_fn(|ty| largest(&counts, MigrateType::ALL[ty])),
                 });
             }

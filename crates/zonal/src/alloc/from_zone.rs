@@ -5,7 +5,6 @@ use super::entry::Entry;
 use crate::boot::watermark::watermark_ok;
 use crate::pcp::per_cpu_pages::PerCpuPages;
 use crate::platform::Platform;
-use crate::policy::pcp::ZoneContext;
 use crate::policy::walk::Miss;
 use crate::policy::zone::Zone;
 use crate::policy::{FreeMemory, PcpPolicy, Policy, Trace, Walk};
@@ -26,7 +25,7 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
     ) -> Result<u32, Miss> {
         let (order, migrate) = (request.order(), request.migrate_type());
         let context = self.context(zone, entry.cpu());
-        let headroom = self.headroom(&context, request, mark);
+        let headroom = self.headroom(zone, request, mark);
         let urgent = request.is_atomic() && order > Order::ZERO;
         if !S::Pcp::KEEPS_LARGE && order > Order::ZERO && !urgent && headroom > 0 {
             // Where the slot cannot be entered the block comes from the zone all the same.
@@ -62,25 +61,15 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
         }
     }
 
-    /// How many frames the request may take from the zone's lists and clusters: 0, or at least a
-    /// block of its order. Other CPUs' shards are counted only if it takes them to pass the mark:
-    /// that costs O(CPUs).
-    pub(crate) fn headroom(
-        &self,
-        context: &ZoneContext<'_, P, S::Free, S::Pcp>,
-        request: &Request,
-        mark: Mark,
-    ) -> u64 {
-        let zone = context.zone;
+    /// How many frames the request may take from the zone: 0, or at least a block of its order.
+    pub(crate) fn headroom(&self, zone: &Zone<P, S>, request: &Request, mark: Mark) -> u64 {
         let (kept, reserve) = (zone.mark(mark), zone.reserve(request.limit()));
         let access = request.access();
-        let above = |free: u64| {
-            let enough = watermark_ok(free, request.order(), kept, reserve, access, |_| true);
-            enough.then(|| free - access.lower(kept) - reserve)
-        };
-        let listed = zone.usable(request);
-        let near = above(listed + S::Pcp::shared::<P>(context.part));
-        near.or_else(|| above(listed + S::Pcp::deferred(context))).unwrap_or(0)
+        let free = zone.usable(request);
+        match watermark_ok(free, request.order(), kept, reserve, access, |_| true) {
+            true => free - access.lower(kept) - reserve,
+            false => 0,
+        }
     }
 
     /// Takes a block from the zone's free memory, past the per-CPU pages.

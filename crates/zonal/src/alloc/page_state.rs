@@ -11,7 +11,6 @@ use crate::alloc::entry::Entry;
 pub use crate::boot::dirty_limit::DirtyLimit;
 use crate::frame::PageblockWord;
 use crate::platform::Platform;
-use crate::policy::PcpPolicy;
 pub use crate::policy::dirty::counts::{CpuPageStates, PageStates};
 use crate::policy::zone::Zone;
 use crate::policy::{Dirty, Policy};
@@ -128,7 +127,7 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
 /// and what is page cache.
 fn dirtyable<P: Platform, S: Policy>(zone: &Zone<P, S>) -> u64 {
     let Some(states) = S::Dirty::states(&zone.dirty) else { return 0 };
-    let free = zone.free() + S::Pcp::shared::<P>(&zone.pages);
+    let free = zone.free();
     let cache = states.sum([PageState::InactiveFile, PageState::ActiveFile]);
     free.saturating_sub(zone.kept_back()) + cache
 }

@@ -1,10 +1,9 @@
 //! When the caches have nothing: the walk over the zones, and everything that is tried when
 //! the walk finds nothing either.
 //!
-//! Walk above the low watermark → wake reclaim → walk above min → merge what was deferred →
-//! drain every CPU's cache, open the high-atomic reserve → asynchronous compaction → synchronous
-//! compaction and direct reclaim by the host, as long as there is progress → an error that
-//! explains itself. Compaction is for more than one frame. No step holds a lock while the next begins (I-7).
+//! Walk above the low watermark → wake reclaim → walk above min → drain every CPU's cache, open the
+//! high-atomic reserve → asynchronous compaction → synchronous compaction and direct reclaim by the
+//! host, as long as there is progress → an error that explains itself. Compaction is for more than one frame. No step holds a lock while the next begins (I-7).
 //!
 //! ```
 //! use zonal::slow_path::Shortage;
@@ -46,8 +45,6 @@ const RECLAIM_ATTEMPTS: u32 = 16;
 const SEARCHES: u32 = 8;
 /// CPUs beside its own that a request which may not wait looks at.
 const A_FEW: u32 = 4;
-/// Clusters merged between two looks at whether that was enough.
-const COALESCE_STEP: u32 = 16;
 
 impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
     /// What the home zone's per-CPU pages of single frames and huge pages did not serve.
@@ -136,9 +133,7 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
         request: &Request,
     ) -> Option<u32> {
         for zone in zones.iter() {
-            // What waits in clusters is not scarce: it only has to be merged.
-            let deferred = S::Pcp::deferred(&self.context(zone, entry.cpu()));
-            if zone.free() + deferred <= zone.mark(Mark::Low) {
+            if zone.free() <= zone.mark(Mark::Low) {
                 self.platform.wake_reclaim(zone.id);
             }
             if request.order() > Order::ZERO && self.can_compact() {
@@ -198,10 +193,10 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
         self.walk(entry, zones, request, Mark::Low)
     }
 
-    /// Looks where frames may be hidden: merges what was deferred, empties every cache.
+    /// Looks where frames may be hidden: empties every cache.
     ///
     /// Other CPUs go on meanwhile, and may move frames to a place that was looked at already:
-    /// out of a cache into a shard, or off the lists into a cache. So a single frame is looked
+    /// out of the zone into a cache. So a single frame is looked
     /// for again as long as there are signs of one (I-6). Where larger blocks do not stay with CPUs,
     /// requests for them empty the caches [now and then](crate::zone::ZoneInstance::is_search_due) only.
     fn search<E: Entry<P, S>>(
@@ -214,9 +209,6 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
         let limited = large && !S::Pcp::KEEPS_LARGE;
         let due = !limited || zones.iter().next().is_some_and(|zone| zone.is_search_due());
         for _ in 0..SEARCHES {
-            if let Some(index) = self.coalesce_for(entry, zones, request) {
-                return Some(index);
-            }
             let mut seen = if due { self.open_everything(entry, zones, request) } else { 0 };
             // For less than a pageblock it looks at all memory of the zones: not for those who are
             // in a hurry.
@@ -233,45 +225,14 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
                 break;
             }
             for zone in zones.iter() {
-                let context = self.context(zone, entry.cpu());
-                seen += self.cached_in(zone) + S::Pcp::deferred(&context);
-                // Freed to the lists, or drained to them by another CPU, since the walk.
-                seen += self.headroom(&context, request, Mark::Min);
+                // Freed to the zone, or drained to it by another CPU, since the walk.
+                seen += self.cached_in(zone) + self.headroom(zone, request, Mark::Min);
             }
             if seen == 0 {
                 break;
             }
         }
         None
-    }
-
-    /// Merges deferred clusters until the request can be served or none is left.
-    fn coalesce_for<E: Entry<P, S>>(
-        &self,
-        entry: &mut E,
-        zones: &Zones<'m, P, S>,
-        request: &Request,
-    ) -> Option<u32> {
-        if S::Pcp::CLUSTER == 0 {
-            return None;
-        }
-        loop {
-            let mut merged = 0;
-            for zone in zones.iter() {
-                for _ in 0..COALESCE_STEP {
-                    match self.coalesce(CpuId(entry.cpu() as u32), zone) {
-                        0 => break,
-                        frames => merged += frames,
-                    }
-                }
-            }
-            if merged == 0 {
-                return None;
-            }
-            if let Some(index) = self.walk(entry, zones, request, Mark::Min) {
-                return Some(index);
-            }
-        }
     }
 
     /// Drains every CPU's cache and opens a pageblock of the high-atomic reserve, zone by zone;
@@ -373,7 +334,7 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
         None
     }
 
-    /// Looks for what the host freed: it may sit in any cache or cluster.
+    /// Looks for what the host freed: it may sit in any cache.
     fn look_again<E: Entry<P, S>>(
         &self,
         entry: &mut E,

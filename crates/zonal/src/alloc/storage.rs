@@ -15,12 +15,11 @@
 //! ```
 
 use crate::alloc::build::batch;
+use crate::alloc::shared::SharedState;
 use crate::boot::plan::Plan;
-use crate::pcp::depot::stack::{Exchange, MAX_CLUSTERS, SharedState, words_for};
 use crate::pcp::per_cpu_pages::PerCpuPages;
 use crate::platform::Platform;
 use crate::policy::FreeMemory;
-use crate::policy::PcpPolicy;
 use crate::policy::Policy;
 use crate::policy::zone::Zone;
 use crate::types::error::BuildError;
@@ -35,13 +34,9 @@ pub struct TableSize {
     pub pageblocks: u64,
     /// Words for what is free, by slice of [`FreeWords`].
     pub free: [u64; NR_FREE_WORDS],
-    /// Link words of a depot's clusters.
-    pub clusters: u64,
-    /// Words that say which frames are in which cluster of a depot.
-    pub cluster_words: u64,
     /// Zone instances.
     pub zones: u64,
-    /// Per-CPU caches, and as many shards of the depot: CPUs × zones.
+    /// Per-CPU caches: CPUs × zones.
     pub caches: u64,
 }
 
@@ -50,42 +45,32 @@ impl TableSize {
     #[must_use]
     pub fn of<S: Policy>(plan: &Plan) -> Self {
         let zones = plan.zones().len() as u64;
-        let per_cluster = S::Pcp::CLUSTER;
-        let share = u64::from(plan.config().depot_share.max(1));
-        let most = plan.managed() + plan.later();
-        let clusters = (most / share).checked_div(per_cluster as u64);
-        let clusters = clusters.unwrap_or(0).min(MAX_CLUSTERS);
-        let cluster_words = clusters * words_for(per_cluster) as u64;
-        let free = S::Free::words(plan, &batch::<S>(plan));
         Self {
             frames: plan.frames(),
             pageblocks: plan.pageblocks(),
-            free,
-            clusters,
-            cluster_words,
+            free: S::Free::words(plan, &batch::<S>(plan)),
             zones,
             caches: zones * u64::from(plan.config().cpus),
         }
     }
 
-    /// Bytes that grow with the memory: states, links, pageblocks and clusters.
+    /// Bytes that grow with the memory: states, pageblocks and what is free.
     #[must_use]
     pub const fn table_bytes(&self) -> u64 {
         let [first, second, third] = self.free;
-        let words = first + second + third + self.pageblocks + self.clusters + self.cluster_words;
-        self.frames + words * 8
+        self.frames + (first + second + third + self.pageblocks) * 8
     }
 
     /// Bytes that grow with CPUs and zones, for the platform `P`.
     #[must_use]
     pub const fn cache_bytes<P: Platform, S: Policy>(&self) -> u64 {
-        let cache = size_of::<P::Slot<PerCpuPages<S>>>() + size_of::<Exchange<P>>();
+        let cache = size_of::<P::Slot<PerCpuPages<S>>>();
         self.caches * cache as u64 + self.zones * size_of::<Zone<P, S>>() as u64
     }
 }
 
-/// The slices an allocator lives in. States, links, pageblocks and clusters must be zero
-/// (fresh zeroed memory will do); zones, caches and exchanges as their constructors make them.
+/// The slices an allocator lives in. States, pageblocks and words for what is free must be zero
+/// (fresh zeroed memory will do); zones and caches as their constructors make them.
 pub struct Storage<'m, P: Platform, S: Policy> {
     /// One state byte a frame.
     pub states: &'m [P::Byte],
@@ -93,16 +78,10 @@ pub struct Storage<'m, P: Platform, S: Policy> {
     pub pageblocks: &'m [P::Word],
     /// Words for what is free, as [`TableSize::free`] says.
     pub free: FreeWords<'m, P>,
-    /// [`TableSize::clusters`] words.
-    pub cluster_links: &'m [P::Word],
-    /// [`TableSize::cluster_words`] words.
-    pub clusters: &'m [P::Word],
     /// Zones, each [`Zone::vacant`].
     pub zones: &'m mut [Zone<P, S>],
     /// Per-CPU caches, CPU by CPU, each a slot around [`PerCpuPages::new`].
     pub caches: &'m [P::Slot<PerCpuPages<S>>],
-    /// Shards of the depot, CPU by CPU, each [`Exchange::new`].
-    pub exchanges: &'m [Exchange<P>],
     /// What all CPUs share, [`SharedState::new`].
     pub shared: &'m SharedState<P>,
 }
@@ -119,11 +98,8 @@ impl<P: Platform, S: Policy> Storage<'_, P, S> {
             ("free words 0", self.free.0[0].len(), size.free[0]),
             ("free words 1", self.free.0[1].len(), size.free[1]),
             ("free words 2", self.free.0[2].len(), size.free[2]),
-            ("cluster links", self.cluster_links.len(), size.clusters),
-            ("clusters", self.clusters.len(), size.cluster_words),
             ("zones", self.zones.len(), size.zones),
             ("caches", self.caches.len(), size.caches),
-            ("exchanges", self.exchanges.len(), size.caches),
         ];
         for (what, given, wanted) in lengths {
             if given as u64 != wanted {

@@ -9,8 +9,6 @@ pub struct Tuning {
     pub managed: u64,
     /// CPUs that have a cache of the zone.
     pub cpus: u32,
-    /// The depot may hold one frame in this many.
-    pub depot_share: u32,
     /// The batch that the configuration asks for.
     pub pcp_batch: Option<u32>,
     /// Frames a per-CPU list may hold, if the configuration says.

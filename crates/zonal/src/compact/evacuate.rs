@@ -97,11 +97,11 @@ impl<P: Host, S: Policy> Scan<'_, '_, P, S> {
         if cached && whole && !stays && self.drain_into(part) { Part::Formed } else { Part::Stays }
     }
 
-    /// Empties the zone's caches and clusters, which are all that keeps `part` from being free;
-    /// whether the block of the wanted order has formed in it.
+    /// Empties the zone's caches, which are all that keeps `part` from being free; whether the
+    /// block of the wanted order has formed in it.
     fn drain_into(&mut self, part: &Range<u32>) -> bool {
         let (allocator, zone, _table) = (self.allocator, self.zone, &self.allocator.table);
-        allocator.empty_caches(zone);
+        allocator.drain_zone(zone);
         // What came out of them may have been skipped.
         self.merge_in(part.clone());
         let (wanted, request) = (self.task.order, self.task.request);

@@ -63,9 +63,9 @@ impl<P: Host, S: Policy> Drop for Isolation<'_, '_, P, S> {
 impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
     /// Isolates the pageblocks of a range: no request gets a frame of them until
     /// [`undo_isolation`](Self::undo_isolation). Frames that are allocated there stay with their
-    /// owners, and stay isolated when they are freed. The zone's caches and clusters are
-    /// emptied; a frame that another CPU is freeing at this very moment may still get into its
-    /// cache, until that is [drained](Self::drain_all).
+    /// owners, and stay isolated when they are freed. The zone's caches are emptied; a frame that
+    /// another CPU is freeing at this very moment may still get into its cache, until that is
+    /// [drained](Self::drain_all).
     ///
     /// Pageblocks of the high-atomic reserve leave it. O(frames of the range + cached frames).
     ///
@@ -91,7 +91,9 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
                 }
             }
         }
-        self.parts(frames).for_each(|(zone, _)| self.empty_caches(zone));
+        for (zone, _) in self.parts(frames) {
+            self.drain_zone(zone);
+        }
         Ok(Isolated { range: (range.start, range.end) })
     }
 

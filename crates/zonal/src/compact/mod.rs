@@ -56,7 +56,6 @@ use crate::zone::{FreeMemory, ZoneInstance};
 use crate::alloc::allocator::Allocator;
 use crate::compact::clusters_off::ClustersOff;
 use crate::platform::Platform;
-use crate::policy::PcpPolicy;
 use crate::policy::compact::Occasion;
 use crate::policy::zone::Zone;
 use crate::policy::{Compact, Policy};
@@ -64,7 +63,7 @@ use crate::types::counts::unusable_permille;
 use crate::types::mark::Mark;
 use crate::types::migrate_type::MigrateType;
 use crate::types::request::Request;
-use crate::types::units::{CpuId, Order, ZoneId};
+use crate::types::units::{Order, ZoneId};
 use scan::Scan;
 use suitable::EXTFRAG_THRESHOLD;
 
@@ -86,7 +85,7 @@ struct Task<'r> {
     on: Occasion,
     /// The request that the block is for: it takes the block as it forms.
     request: Option<&'r Request>,
-    /// Caches and clusters were emptied already.
+    /// Caches were emptied already.
     drained: bool,
     /// Frames that may be offered to the host.
     budget: u32,
@@ -110,9 +109,9 @@ impl<P: Host, S: Policy> Drop for Running<'_, P, S> {
 }
 
 impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
-    /// Compacts one zone until it has a free block of `order`. The zone's caches and clusters
-    /// are emptied first. Costs up to O(frames of the zone) and as many calls of the host. If
-    /// another compaction runs there it waits for that, for a while.
+    /// Compacts one zone until it has a free block of `order`. The zone's caches are emptied
+    /// first. Costs up to O(frames of the zone) and as many calls of the host. If another
+    /// compaction runs there it waits for that, for a while.
     pub fn compact_zone(&self, zone: ZoneId, order: Order, mode: CompactMode) -> CompactOutcome {
         let Some(zone) = self.zone(zone) else { return CompactOutcome::Unavailable };
         let (goal, on, budget) = (Goal::Any, Occasion::Request, u32::MAX);
@@ -147,18 +146,13 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
     fn compact_worst(&self, order: Order) -> CompactOutcome {
         let (mut worst, mut backed_off) = (None, false);
         for zone in self.zones {
-            let mut counts = S::Free::counts(self.view(zone));
+            let counts = S::Free::counts(self.view(zone));
             if !S::Compact::STAYS_AHEAD && has_block(&counts, order) {
                 continue;
             }
-            // What was deferred is merged before anything is moved. Until then it is free, in
-            // pieces too small.
-            let deferred = S::Pcp::deferred(&self.context(zone, 0));
-            let frames = &mut counts[0][MigrateType::Movable.index()];
-            *frames = frames.saturating_add(u32::try_from(deferred).unwrap_or(u32::MAX));
             let unusable = unusable_permille(&counts)[order.index()];
             let more = worst.is_none_or(|(index, _)| unusable > index);
-            if !more || unusable <= EXTFRAG_THRESHOLD || !zone.is_roomy(order, deferred) {
+            if !more || unusable <= EXTFRAG_THRESHOLD || !zone.is_roomy(order) {
                 continue;
             }
             if zone.compaction.backs_off(order) {
@@ -274,7 +268,7 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
             return Some(CompactOutcome::BackedOff);
         }
         if !task.drained {
-            self.empty_caches(zone);
+            self.drain_zone(zone);
             if self.has_block(zone, task) {
                 return Some(CompactOutcome::Success);
             }
@@ -300,22 +294,8 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
             return false;
         }
         let cma = task.request.is_none_or(Request::may_use_cma);
-        let context = self.context(zone, 0);
-        let above = task.request.is_none_or(|r| self.headroom(&context, r, Mark::Min) > 0);
+        let above = task.request.is_none_or(|r| self.headroom(zone, r, Mark::Min) > 0);
         above && S::Free::has_block(self.view(zone), task.order, cma)
-    }
-
-    /// Merges the deferred clusters of the zone, as many frames as were deferred at the start,
-    /// however fast others defer more; then empties every CPU's cache of it.
-    pub(crate) fn empty_caches(&self, zone: &'m Zone<P, S>) {
-        let mut left = S::Pcp::deferred(&self.context(zone, 0));
-        while left > 0 {
-            match self.coalesce(CpuId(0), zone) {
-                0 => break,
-                frames => left = left.saturating_sub(frames),
-            }
-        }
-        self.drain_zone(zone);
     }
 
     /// Forgets the hints of the zone's pageblocks and where its scanners were. By the compaction
@@ -347,9 +327,8 @@ fn has_block(counts: &FreeCounts, order: Order) -> bool {
 }
 
 impl<P: Platform, F: FreeMemory> ZoneInstance<P, F> {
-    /// Whether there are twice the frames of a block above the low watermark, those included
-    /// that were `deferred`.
-    pub(crate) fn is_roomy(&self, order: Order, deferred: u64) -> bool {
-        self.free() + deferred > self.mark(Mark::Low).saturating_add(2 * order.frames())
+    /// Whether there are twice the frames of a block above the low watermark.
+    pub(crate) fn is_roomy(&self, order: Order) -> bool {
+        self.free() > self.mark(Mark::Low).saturating_add(2 * order.frames())
     }
 }

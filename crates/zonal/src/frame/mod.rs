@@ -22,4 +22,3 @@ pub use pageblock::PageblockWord;
 pub(crate) use state::{ALLOCATED, CACHED};
 pub use state::{FrameKind, FrameState};
 pub use table::FrameTable;
-pub(crate) use table::RUN;

@@ -11,7 +11,7 @@ pub enum FrameKind {
     Inner = 0,
     /// First frame of a block on a buddy list. Guarded by the zone lock.
     Free = 1,
-    /// In a per-CPU cache or a cluster. Owned by the owner of that cache or cluster.
+    /// In a per-CPU cache. Owned by the owner of that cache.
     Cached = 2,
     /// First frame of a block that was handed out. Owned by the holder of the block.
     Allocated = 3,
@@ -28,12 +28,12 @@ pub enum FrameKind {
 /// | `0x00` | inner: see [`FrameKind::Inner`] | holder of the enclosing block or the zone lock | any |
 /// | `0x10 + k` | free, heads a block of order k on a buddy list | zone lock (presets with clusters: see [`policy::cluster`](crate::zone::lists::clusters)) | inner, cached, allocated, isolated |
 /// | `0x1f` | free, a single frame on a buddy list whose merging was skipped | as above | as above |
-/// | `0x20 + k` | cached, heads a block of order k in a cache or cluster | owner of the cache or cluster | allocated, free (under the zone lock), inner |
+/// | `0x20 + k` | cached, heads a block of order k in a cache | owner of the cache | allocated, free (under the zone lock), inner |
 /// | `0x30 + k` | allocated with order k | holder of the block, by freeing it | cached, free (under the zone lock) |
 /// | `0x40 + k` | isolated with order k | zone lock | free, allocated |
 ///
 /// All accesses are relaxed: a state is written by the one owner of the block, and the block
-/// changes hands through the zone lock, a slot, a depot's release/acquire pair, or whatever
+/// changes hands through the zone lock, a slot, a map's release/acquire pair, or whatever
 /// the caller uses to pass its block on. Only misuse races here: a block freed twice at the same
 /// instant on two CPUs. Where free memory is a map "allocated" is left by an exchange, so one of the
 /// two is refused. Elsewhere it is left by a look and a write; the copy that this leaves in a second

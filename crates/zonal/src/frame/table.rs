@@ -1,7 +1,6 @@
-//! The frame table: one state byte and one link word a frame, one word a pageblock.
+//! The frame table: one state byte a frame, one word a pageblock.
 //!
-//! The caller owns the memory (9 bytes a frame and 8 a pageblock, plus the depot's arrays);
-//! zeroed memory is a valid table in which no frame is managed. Nothing here reads or writes
+//! The caller owns the memory; zeroed memory is a valid table in which no frame is managed. Nothing here reads or writes
 //! the frames themselves.
 //!
 //! ```
@@ -17,9 +16,6 @@ use crate::platform::{AtomicByte, AtomicWord, Platform};
 use crate::types::migrate_type::MigrateType;
 use crate::types::units::{Order, Pfn};
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
-
-/// Frames that bulk operations look at together.
-pub(crate) const RUN: usize = 16;
 
 /// The table over the caller's memory. Frames are named by their index from the table's base.
 #[derive(Debug)]
@@ -125,19 +121,6 @@ impl<'m, P: Platform> FrameTable<'m, P> {
             word[rest.trailing_zeros() as usize % 64].store(state.0, Relaxed);
             rest &= rest - 1;
         }
-    }
-
-    /// Replaces `from` by `to` in `RUN` frames from `first` on; `false`, and no change, if one
-    /// of them has another state.
-    #[inline(always)]
-    pub(crate) fn replace_run(&self, first: u32, from: FrameState, to: FrameState) -> bool {
-        let start = first as usize;
-        let Some(run) = self.states.get(start..start.wrapping_add(RUN)) else { return false };
-        if run.iter().any(|byte| byte.load(Relaxed) != from.0) {
-            return false;
-        }
-        run.iter().for_each(|byte| byte.store(to.0, Relaxed));
-        true
     }
 
     #[inline(always)]

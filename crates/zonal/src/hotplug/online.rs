@@ -49,7 +49,7 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
     /// Makes memory usable that has come: whole pageblocks which the memory map calls
     /// [`Offline`](RangeKind::Offline). They join the zone instances that the plan gave them, free
     /// and movable; present and managed frames, watermarks and lowmem reserves of all zones, and
-    /// what caches and clusters may hold, are what they would be had the memory been there from
+    /// what caches may hold, are what they would be had the memory been there from
     /// the start. Watermarks that were [set](Self::set_watermarks) are forgotten, boosts stay.
     ///
     /// Others may allocate and free meanwhile. The caches of the zones that grow are emptied, so
@@ -188,7 +188,7 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
     }
 
     /// Makes everything that follows from sizes fit them: watermarks and reserves everywhere,
-    /// caches and clusters in the zones with memory in `range`.
+    /// caches in the zones with memory in `range`.
     fn settle(&self, range: &Range<Pfn>) {
         let marks = self.plan.marks(|at| self.zones.get(at).map_or(0, |zone| zone.managed()));
         for (zone, marks) in self.zones.iter().zip(marks) {

@@ -23,7 +23,7 @@ use crate::zone::lists::{BuddyLists, link_words};
 use crate::zone::tables::ZoneTables;
 
 /// A zone with buddy lists, seen from a CPU whose frames are on lists too.
-type Context<'a, P, M, C> = ZoneContext<'a, P, BuddyLists<M, C>, Linked>;
+type Context<'a, P, M, C> = ZoneContext<'a, P, BuddyLists<M, C>>;
 
 /// Per-CPU pages on linked lists.
 #[derive(Clone, Copy, Debug)]
@@ -66,9 +66,7 @@ fn batch(tuning: Tuning) -> u32 {
 }
 
 impl<M: Merge, C: Clusters> PcpPolicy<BuddyLists<M, C>> for Linked {
-    const CLUSTER: usize = 0;
     type Cpu = LinkedCpu;
-    type Zone<P: Platform> = ();
 
     fn new_cpu() -> LinkedCpu {
         LinkedCpu {
@@ -79,8 +77,6 @@ impl<M: Merge, C: Clusters> PcpPolicy<BuddyLists<M, C>> for Linked {
             turn: 0,
         }
     }
-
-    fn new_zone<P: Platform>() {}
 
     fn tune_cpu(cpu: &mut LinkedCpu, tuning: Tuning) {
         cpu.batch = batch(tuning);
@@ -175,21 +171,8 @@ impl<M: Merge, C: Clusters> PcpPolicy<BuddyLists<M, C>> for Linked {
         given
     }
 
-    fn coalesce<P: Platform>(_: &Context<'_, P, M, C>) -> u64 {
-        0
-    }
-
     fn cached(cpu: &LinkedCpu) -> u64 {
         u64::from(cpu.count)
-    }
-
-    fn deferred<P: Platform>(_: &Context<'_, P, M, C>) -> u64 {
-        0
-    }
-
-    #[inline]
-    fn shared<P: Platform>((): &()) -> u64 {
-        0
     }
 
     fn visit<P: Platform>(
@@ -201,8 +184,6 @@ impl<M: Merge, C: Clusters> PcpPolicy<BuddyLists<M, C>> for Linked {
             list.iter(link_words(table)).for_each(|index| visit(index, Order::ZERO));
         }
     }
-
-    fn visit_deferred<P: Platform>(_: &Context<'_, P, M, C>, _: &mut dyn FnMut(u32, Order)) {}
 }
 
 /// Frees `batch` frames in one hold, coldest first, from each list in turn.

@@ -1,15 +1,13 @@
 //! Per-CPU pages: what a CPU keeps of a zone, so that most requests take no zone lock.
 //!
 //! May import `types`, `platform`, `frame`, `boot`, `trace`, `policy` and `zone`. All of it is
-//! guarded by the CPU's slot for the zone, but for the depot's stacks, which are lock-free.
+//! guarded by the CPU's slot for the zone.
 
-pub(crate) mod depot;
 mod linked;
 pub(crate) mod per_cpu_pages;
 pub mod stack;
 
 pub use crate::boot::tuning::Tuning;
 pub use crate::policy::pcp::{Bulk, PcpPolicy, Stop, ZoneContext};
-pub use depot::Depot;
 pub use linked::Linked;
 pub use stack::Stacks;

@@ -17,7 +17,7 @@ pub struct CpuEvents {
     pub alloc: u64,
     /// Frames given back.
     pub free: u64,
-    /// Frames that came from the zone or its depot.
+    /// Frames that came from the zone.
     pub filled: u64,
     /// Frames that went back there.
     pub shed: u64,

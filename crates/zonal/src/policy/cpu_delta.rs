@@ -52,7 +52,6 @@ mod tests {
             threshold(Tuning {
                 managed,
                 cpus,
-                depot_share: 8,
                 pcp_batch: None,
                 pcp_high: None,
                 pageblock_order: crate::types::units::Order::HUGE,

@@ -1,21 +1,19 @@
-//! How order-0 frames (and a few higher orders) are kept per CPU and handed over in batches.
+//! How frames are kept per CPU and handed over in batches.
 //!
 //! [`Linked`](crate::pcp::Linked) keeps frames on lists through the frame table, as Linux 4.16
-//! does; [`Depot`](crate::pcp::Depot) keeps them in arrays and exchanges whole clusters.
+//! does; [`Stacks`](crate::pcp::Stacks) keeps them in arrays, over a map.
 //!
 //! ```
-//! use zonal::pcp::{Depot, Linked};
+//! use zonal::pcp::{Linked, Stacks};
 //! use zonal::policy::PcpPolicy;
-//! use zonal::policy::merge::{Always, Lazy};
-//! use zonal::zone::lists::BuddyLists;
-//! assert_eq!(<Depot<256> as PcpPolicy<BuddyLists<Lazy>>>::CLUSTER, 256);
-//! let frames = <Linked as PcpPolicy<BuddyLists<Always>>>::CLUSTER;
-//! assert_eq!(frames, 0, "no arrays: no memory for them");
+//! use zonal::policy::merge::Always;
+//! use zonal::zone::{free_map::Mapped, lists::BuddyLists};
+//! assert!(<Linked as PcpPolicy<BuddyLists<Always>>>::KEEPS_LARGE);
+//! assert!(!<Stacks<16> as PcpPolicy<Mapped>>::KEEPS_LARGE);
 //! ```
 
 use crate::boot::tuning::Tuning;
 use crate::frame::{ALLOCATED, CACHED, PageblockWord};
-use crate::pcp::depot::stack::DepotContext;
 use crate::platform::Platform;
 use crate::trace::Trace;
 use crate::types::migrate_type::MigrateType;
@@ -26,14 +24,12 @@ use core::fmt;
 use core::ops::Deref;
 
 /// Where per-CPU pages work: one zone instance, seen from one CPU.
-pub struct ZoneContext<'a, P: Platform, F: FreeMemory, K: PcpPolicy<F>> {
+pub struct ZoneContext<'a, P: Platform, F: FreeMemory> {
     pub(crate) view: ZoneView<'a, P, F>,
-    /// What the policy keeps in the zone.
-    pub(crate) part: &'a K::Zone<P>,
-    pub(crate) depot: DepotContext<'a, P>,
+    pub(crate) cpu: usize,
 }
 
-impl<'a, P: Platform, F: FreeMemory, K: PcpPolicy<F>> Deref for ZoneContext<'a, P, F, K> {
+impl<'a, P: Platform, F: FreeMemory> Deref for ZoneContext<'a, P, F> {
     type Target = ZoneView<'a, P, F>;
 
     #[inline(always)]
@@ -64,24 +60,18 @@ pub enum Stop {
 
 /// A way to keep frames per CPU. Implemented here only; a preset names one.
 pub trait PcpPolicy<F: FreeMemory>: Sized + Send + Sync + fmt::Debug + 'static {
-    /// Frames a cluster; 0 for a policy without clusters.
-    const CLUSTER: usize;
     /// Whether blocks of more than a frame that are cached stay; if not they are [taken](Self::take_large)
     /// and [put](Self::put_large) by way of the CPU's slot.
     const KEEPS_LARGE: bool = true;
     /// One CPU's cache of one zone.
     type Cpu: Send + fmt::Debug;
-    /// A zone's part.
-    type Zone<P: Platform>: Send + Sync;
 
     /// An empty cache.
     fn new_cpu() -> Self::Cpu;
-    /// A zone's part.
-    fn new_zone<P: Platform>() -> Self::Zone<P>;
     /// Sets the bounds of an empty cache, again when the size of the zone has changed.
     fn tune_cpu(cpu: &mut Self::Cpu, tuning: Tuning);
     /// Frames moved at once in a zone, for presets with clusters on the buddy lists; 0 for a
-    /// policy that has clusters of its own.
+    /// policy that keeps none there.
     #[must_use]
     fn batch(tuning: Tuning) -> u32 {
         let _ = tuning;
@@ -151,7 +141,7 @@ pub trait PcpPolicy<F: FreeMemory>: Sized + Send + Sync + fmt::Debug + 'static {
     /// Brings at least one block of `order` into the cache, taking at most `headroom` frames
     /// from the zone. `false`: there was none to be had.
     fn refill<P: Platform, T: Trace>(
-        ctx: &ZoneContext<'_, P, F, Self>,
+        ctx: &ZoneContext<'_, P, F>,
         cpu: &mut Self::Cpu,
         order: Order,
         migrate: MigrateType,
@@ -160,7 +150,7 @@ pub trait PcpPolicy<F: FreeMemory>: Sized + Send + Sync + fmt::Debug + 'static {
 
     /// Makes room after [`push`](Self::push) asked for it.
     fn spill<P: Platform>(
-        ctx: &ZoneContext<'_, P, F, Self>,
+        ctx: &ZoneContext<'_, P, F>,
         cpu: &mut Self::Cpu,
         order: Order,
         migrate: MigrateType,
@@ -169,7 +159,7 @@ pub trait PcpPolicy<F: FreeMemory>: Sized + Send + Sync + fmt::Debug + 'static {
     /// Takes a block of more than a frame, marked allocated, where such blocks do not
     /// [stay](Self::KEEPS_LARGE); and how many of its frames came from the zone: all or none.
     fn take_large<P: Platform, T: Trace>(
-        ctx: &ZoneContext<'_, P, F, Self>,
+        ctx: &ZoneContext<'_, P, F>,
         cpu: &mut Self::Cpu,
         order: Order,
         migrate: MigrateType,
@@ -181,7 +171,7 @@ pub trait PcpPolicy<F: FreeMemory>: Sized + Send + Sync + fmt::Debug + 'static {
     /// Frees one, which is marked cached already, of a pageblock whose list is `migrate`; how many
     /// frames went into the zone.
     fn put_large<P: Platform>(
-        ctx: &ZoneContext<'_, P, F, Self>,
+        ctx: &ZoneContext<'_, P, F>,
         cpu: &mut Self::Cpu,
         order: Order,
         migrate: MigrateType,
@@ -191,34 +181,16 @@ pub trait PcpPolicy<F: FreeMemory>: Sized + Send + Sync + fmt::Debug + 'static {
         0
     }
 
-    /// Gives everything in the cache back to the buddy lists; returns the frames.
-    fn drain<P: Platform>(ctx: &ZoneContext<'_, P, F, Self>, cpu: &mut Self::Cpu) -> u64;
-
-    /// Gives one batch of frames whose merging was deferred back to the buddy lists, merged;
-    /// returns the frames, 0 when nothing is deferred any more.
-    fn coalesce<P: Platform>(ctx: &ZoneContext<'_, P, F, Self>) -> u64;
+    /// Gives everything in the cache back to the zone; returns the frames.
+    fn drain<P: Platform>(ctx: &ZoneContext<'_, P, F>, cpu: &mut Self::Cpu) -> u64;
 
     /// Frames in the cache.
     fn cached(cpu: &Self::Cpu) -> u64;
-
-    /// Frames of the zone that wait outside the per-CPU caches to be merged. Exact when
-    /// nothing else runs.
-    fn deferred<P: Platform>(ctx: &ZoneContext<'_, P, F, Self>) -> u64;
-
-    /// Frames in clusters that any CPU of the zone may take: a hint for the watermark check.
-    fn shared<P: Platform>(zone: &Self::Zone<P>) -> u64;
 
     /// Calls `visit` with every block in the cache, for checkers.
     fn visit<P: Platform>(
         cpu: &Self::Cpu,
         table: &ZoneTables<'_, P>,
-        visit: &mut dyn FnMut(u32, Order),
-    );
-
-    /// Calls `visit` with every frame whose merging is deferred, for checkers; only while
-    /// nothing else runs.
-    fn visit_deferred<P: Platform>(
-        ctx: &ZoneContext<'_, P, F, Self>,
         visit: &mut dyn FnMut(u32, Order),
     );
 }

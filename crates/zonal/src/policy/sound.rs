@@ -23,9 +23,8 @@
 //! # use zonal::{Order, pcp::Linked, zone::lists::BuddyLists};
 //! struct Mine;
 //! impl Merge for Mine {
-//!     const SKIPS: bool = false;
-//!     fn arrange(_: &mut [u32]) {}
-//!     fn block(_: &[u32], _: Order) -> Order { Order::MAX } // a lie
+//!     const SKIPS: bool = true;
+//!     fn defers(_: Order) -> bool { false } // a lie
 //! }
 //! struct Preset;
 //! impl Policy for Preset {
@@ -103,7 +102,6 @@ macro_rules! own {
 own!(
     merge::Always,
     merge::SkipSingles,
-    merge::Lazy,
     cluster::None,
     cluster::Cut,
     cluster::CutAndJoin,

@@ -1,6 +1,5 @@
 //! A zone instance with what the preset's policies keep of it.
 
-use super::pcp::PcpPolicy;
 use super::walk::Walked;
 use super::{Dirty, Policy, Walk};
 use crate::boot::watermark::Watermarks;
@@ -14,7 +13,6 @@ use core::ops::{Deref, DerefMut};
 /// [`Zone::vacant`]; the allocator sets them up.
 pub struct Zone<P: Platform, S: Policy> {
     instance: ZoneInstance<P, S::Free>,
-    pub(crate) pages: <S::Pcp as PcpPolicy<S::Free>>::Zone<P>,
     pub(crate) walk: <S::Walk as Walk>::Zone<P>,
     pub(crate) dirty: <S::Dirty as Dirty>::Zone<P>,
 }
@@ -25,7 +23,6 @@ impl<P: Platform, S: Policy> Zone<P, S> {
     pub fn vacant() -> Self {
         Self {
             instance: ZoneInstance::vacant(),
-            pages: S::Pcp::new_zone::<P>(),
             walk: S::Walk::new_zone::<P>(),
             dirty: S::Dirty::new_zone::<P>(),
         }

@@ -22,7 +22,6 @@ mod skip_merge;
 mod split_zones;
 mod traced;
 mod zonal;
-mod zonal_depot;
 
 pub use cluster::Cluster;
 pub use cluster_free::ClusterFree;
@@ -35,4 +34,3 @@ pub use skip_merge::SkipMerge;
 pub use split_zones::{SplitZones, SplitZonesByCpu};
 pub use traced::Traced;
 pub use zonal::Zonal;
-pub use zonal_depot::ZonalDepot;

@@ -8,7 +8,7 @@ use core::fmt;
 
 /// Prints as `/proc/buddyinfo`: a line a zone, and in it the number of free blocks of order 0,
 /// of order 1, and so on, over all migrate types. Isolated blocks count here, though they are
-/// not in `nr_free_pages`; frames in per-CPU caches and frames whose merging is deferred do not.
+/// not in `nr_free_pages`; frames in per-CPU caches do not.
 ///
 /// ```
 /// # mod example { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/src/report/example.rs")); }

@@ -6,7 +6,7 @@ use zonal::map::{MemoryMap, PhysAddr, Region};
 use zonal::plan::{Config, Plan};
 use zonal::platform::{AtomicByte, AtomicWord, Platform, Slot, single::SingleThread};
 use zonal::policy::{Policy, Split};
-use zonal::{Allocator, Exchange, PerCpuPages, SharedState, Storage, TableSize, Zone};
+use zonal::{Allocator, PerCpuPages, SharedState, Storage, TableSize, Zone};
 use zonal::zone::tables::FreeWords;
 
 type Cache<S> = <SingleThread as Platform>::Slot<PerCpuPages<S>>;
@@ -25,21 +25,16 @@ pub(super) fn with_allocator<S: Policy>(
     let states: std::vec::Vec<_> =
         (0..size.frames).map(|_| <AtomicU8 as AtomicByte>::new(0)).collect();
     let (pageblocks, free) = (words(size.pageblocks), size.free.map(words));
-    let (cluster_links, clusters) = (words(size.clusters), words(size.cluster_words));
     let mut zones: std::vec::Vec<_> = (0..size.zones).map(|_| Zone::vacant()).collect();
     let caches: std::vec::Vec<_> =
         (0..size.caches).map(|_| Cache::<S>::new(PerCpuPages::new())).collect();
-    let exchanges: std::vec::Vec<_> = (0..size.caches).map(|_| Exchange::new()).collect();
     let shared = SharedState::new();
     let storage = Storage {
         states: &states,
         pageblocks: &pageblocks,
         free: FreeWords([&free[0], &free[1], &free[2]]),
-        cluster_links: &cluster_links,
-        clusters: &clusters,
         zones: &mut zones,
         caches: &caches,
-        exchanges: &exchanges,
         shared: &shared,
     };
     run(&Allocator::<_, S>::new(SingleThread, &plan, storage).unwrap());

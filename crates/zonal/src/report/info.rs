@@ -3,7 +3,7 @@
 //! ```
 //! use zonal::info::ZoneInfo;
 //! fn all_there(zone: &ZoneInfo) -> bool {
-//!     zone.free + zone.cached + zone.deferred <= zone.managed
+//!     zone.free + zone.cached <= zone.managed
 //! }
 //! ```
 
@@ -52,8 +52,6 @@ pub struct ZoneInfo {
     pub counted_free: u64,
     /// Frames in per-CPU caches.
     pub cached: u64,
-    /// Frames whose merging is deferred.
-    pub deferred: u64,
     /// Of the free frames, those whose merging was skipped (I-5).
     pub merge_skipped: u64,
     /// Free frames withdrawn from requests: in isolated pageblocks. Not in `free`.
@@ -127,7 +125,6 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
     #[must_use]
     pub fn zone_info(&self, id: ZoneId) -> Option<ZoneInfo> {
         let zone = self.zone(id)?;
-        let context = self.context(zone, 0);
         let (planned, (start, end)) = (&self.plan.zones()[id.0 as usize], zone.span());
         let Snapshot { counts, free, events, high_atomic_pageblocks, merge_skipped } =
             S::Free::snapshot(self.view(zone));
@@ -143,7 +140,6 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
             free,
             counted_free: zone.free(),
             cached: self.cached_in(zone),
-            deferred: S::Pcp::deferred(&context),
             merge_skipped: u64::from(merge_skipped),
             isolated: isolated_in(&counts),
             blocks: counts,

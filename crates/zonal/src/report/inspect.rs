@@ -37,8 +37,6 @@ pub enum Place {
         /// The block's order.
         order: Order,
     },
-    /// In a cluster that waits to be merged.
-    Deferred,
 }
 
 /// A cluster on an order-0 list, as the zone's array of clusters describes it.
@@ -70,7 +68,6 @@ impl Place {
         match self {
             Self::Listed { order, .. } | Self::Cached { order, .. } => order,
             Self::Untouched => Order::MAX,
-            Self::Deferred => Order::ZERO,
         }
     }
 }
@@ -110,9 +107,6 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
                 });
             });
         }
-        S::Pcp::visit_deferred(&self.context(zone, 0), &mut |index, _| {
-            visit(table.pfn(index), Place::Deferred);
-        });
     }
 
     /// Calls `visit` with every frame on the order-0 list of `migrate` in `zone`, from the head

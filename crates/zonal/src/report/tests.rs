@@ -8,7 +8,7 @@ include!("example.rs");
 use super::{BuddyInfo, PageTypeInfo, UnusableFree, VmStat, ZoneName, ZoneStatus};
 use crate::boot::plan::MovableShare;
 use crate::policy::split::OnNode;
-use crate::preset::{Linux416, Zonal, ZonalDepot};
+use crate::preset::{Linux416, Zonal};
 use crate::report::info::ZoneInfo;
 use crate::types::migrate_type::{MigrateType, NR_MIGRATE_TYPES};
 use crate::types::request::Request;
@@ -118,7 +118,7 @@ macro_rules! always {
 
 #[test]
 fn the_machine_has_what_the_tests_need() {
-    with_machine::<ZonalDepot>(|allocator| {
+    with_machine::<Zonal>(|allocator| {
         let zones = infos(allocator);
         let names: Vec<_> = zones.iter().map(|z| (z.node.0, z.zone_type.name())).collect();
         let node0 = [(0, "DMA"), (0, "DMA32"), (0, "Normal"), (0, "Movable")];
@@ -126,7 +126,6 @@ fn the_machine_has_what_the_tests_need() {
         exercise(allocator);
         let zones = infos(allocator);
         assert!(zones.iter().any(|zone| zone.cached > 0));
-        assert!(zones.iter().any(|zone| zone.deferred > 0));
         let free = |order: usize| zones.iter().any(|zone| zone.blocks[order] != [0; 6]);
         assert!((0..NR_ORDERS).all(free), "blocks of every order");
     });
@@ -210,7 +209,6 @@ fn zoneinfo_says_what_the_zone_says() {
             let cma = if (zone.node.0, zone.zone_type) == (0, ZoneType::Normal) { 2048 } else { 0 };
             assert_eq!(value(text, "cma"), cma);
             assert!(value(text, "nr_free_cma") <= cma);
-            assert_eq!(value(text, "zonal_deferred"), zone.deferred);
             let reserve = text.split_once("protection: (").unwrap().1.split_once(')').unwrap().0;
             assert_eq!(numbers(&reserve.replace(',', "")), zone.reserve);
             let pagesets = text.split_once("  pagesets\n").unwrap().1;
@@ -241,7 +239,7 @@ fn vmstat_balances() {
         assert!(text.lines().all(|line| line.split(' ').count() == 2));
         let of = |name| value(&text, name);
         let managed: u64 = infos(allocator).iter().map(|zone| zone.managed).sum();
-        let idle = of("nr_free_pages") + of("zonal_cached") + of("zonal_deferred");
+        let idle = of("nr_free_pages") + of("zonal_cached");
         assert_eq!(managed - idle, held);
         let types = ["pgalloc_dma", "pgalloc_dma32", "pgalloc_normal", "pgalloc_movable"].map(of);
         let allocated: u64 = types.iter().sum();

@@ -24,7 +24,7 @@ use core::fmt;
 /// | `pgmigrate_success`, `pgmigrate_fail` | frames that the host moved, or would not move |
 /// | `zonal_migrate_mismatches` | answers of the host that did not fit what had become of the frames |
 /// | `zonal_isolated` | free frames in isolated pageblocks |
-/// | `zonal_cached`, `zonal_deferred` | frames in per-CPU caches; frames whose merging is deferred |
+/// | `zonal_cached` | frames in per-CPU caches |
 /// | `zonal_highatomic_pageblocks` | pageblocks in the high-atomic reserve |
 /// | `zonal_pcp_alloc`, `zonal_pcp_free` | of `pgalloc` and `pgfree`, the frames through the per-CPU caches |
 /// | `zonal_pcp_refill`, `_spill`, `_drain` | times a cache was filled, gave a batch away, was emptied |
@@ -61,7 +61,6 @@ struct Totals {
     free: u64,
     free_cma: u64,
     cached: u64,
-    deferred: u64,
     isolated: u64,
     high_atomic: u64,
     alloc: [u64; NR_ZONE_TYPES],
@@ -84,7 +83,6 @@ impl Totals {
             total.free += zone.free;
             total.free_cma += super::zoneinfo::free_of(&zone, MigrateType::Cma);
             total.cached += zone.cached;
-            total.deferred += zone.deferred;
             total.isolated += zone.isolated;
             total.compaction = total.compaction.plus(zone.compaction);
             total.high_atomic += u64::from(zone.high_atomic_pageblocks);
@@ -143,7 +141,6 @@ impl<P: Platform, S: Policy> fmt::Display for VmStat<'_, '_, P, S> {
             ("zonal_migrate_mismatches", compaction.migrate_mismatches),
             ("zonal_isolated", total.isolated),
             ("zonal_cached", total.cached),
-            ("zonal_deferred", total.deferred),
             ("zonal_highatomic_pageblocks", total.high_atomic),
             ("zonal_pcp_alloc", total.pcp.alloc),
             ("zonal_pcp_free", total.pcp.free),

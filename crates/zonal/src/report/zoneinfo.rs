@@ -14,10 +14,9 @@ use core::fmt;
 /// Prints as `/proc/zoneinfo`. `min`, `low` and `high` include the boost, as they do in Linux;
 /// `protection` is the lowmem reserve by zone type, DMA first. O(CPUs) a zone.
 ///
-/// Zonal's own lines: frames in per-CPU caches and frames whose merging is deferred (neither is
-/// part of `nr_free_pages`), the frames it handed out, whether a fair walk passes it over, how
-/// many of its pages may be dirty, pageblocks in the high-atomic reserve, and the counters of each
-/// CPU's cache.
+/// Zonal's own lines: frames in per-CPU caches (not part of `nr_free_pages`), the frames it handed
+/// out, whether a fair walk passes it over, how many of its pages may be dirty, pageblocks in the
+/// high-atomic reserve, and the counters of each CPU's cache.
 ///
 /// ```
 /// # mod example { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/src/report/example.rs")); }
@@ -81,7 +80,6 @@ fn statistics(f: &mut fmt::Formatter<'_>, zone: &ZoneInfo) -> fmt::Result {
         ("nr_free_pages", zone.free),
         ("nr_free_cma", free_of(zone, MigrateType::Cma)),
         ("zonal_cached", zone.cached),
-        ("zonal_deferred", zone.deferred),
         ("zonal_highatomic_pageblocks", u64::from(zone.high_atomic_pageblocks)),
     ];
     for (name, value) in lines {

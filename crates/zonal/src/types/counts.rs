@@ -10,9 +10,8 @@ pub type FreeCounts = [[u32; NR_MIGRATE_TYPES]; NR_ORDERS];
 /// thousandths, rounded down: 0 when every free frame is in a block of that order or larger,
 /// 1000 when none is, and 1000 for every order when nothing is free.
 ///
-/// Isolated blocks are left out: no request can have them. Frames in per-CPU caches and frames
-/// whose merging is deferred are not free in this sense; after
-/// [`drain_all`](crate::Allocator::drain_all) there are none.
+/// Isolated blocks are left out: no request can have them. Frames in per-CPU caches are not free in
+/// this sense; after [`drain_all`](crate::Allocator::drain_all) there are none.
 ///
 /// Source: M. Gorman and A. Whitcroft, "The what, the why and the where to of
 /// anti-fragmentation", Ottawa Linux Symposium 2006.

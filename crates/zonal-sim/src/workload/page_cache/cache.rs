@@ -342,7 +342,7 @@ impl Cache {
                 let id = self.tables.borrow().zones[at].id;
                 let Some(zone) = allocator.zone_info(id) else { continue };
                 let enough = zone.watermarks.high + zone.reserve[ZoneType::Movable.index()];
-                if zone.free + zone.deferred > enough {
+                if zone.free > enough {
                     continue;
                 }
                 below = true;

@@ -51,12 +51,10 @@ pub struct Config {
     pub watermarks: WatermarkConfig,
     /// Linux's `lowmem_reserve_ratio` by zone type; 0 turns a type's reserve off.
     pub lowmem_ratio: [u32; NR_ZONE_TYPES],
-    /// The depots may hold at most one in this many of all frames; at least 1. Default 8.
-    pub depot_share: u32,
     /// Frames that per-CPU lists move at once, and the most that a cluster on the order-0 lists
     /// has: 1 to [`MAX_PCP_BATCH`]. With 1 there are no such clusters. Default: by
-    /// the size of the zone, as Linux 4.16 does. Without effect under presets that exchange
-    /// clusters of a fixed size.
+    /// the size of the zone, as Linux 4.16 does. Without effect under presets with
+    /// stacks.
     pub pcp_batch: Option<u32>,
     /// Frames that a per-CPU list may hold before a batch goes back to the zone. Default: six
     /// batches, as Linux 4.16 does; never less than one. Without effect where
@@ -84,7 +82,6 @@ impl Config {
             zonelist_order: ZonelistOrder::Node,
             watermarks: WatermarkConfig::default(),
             lowmem_ratio: LOWMEM_RATIO,
-            depot_share: 8,
             pcp_batch: None,
             pcp_high: None,
             highatomic: true,
@@ -109,9 +106,6 @@ impl Config {
         }
         if self.watermarks.scale_factor > SCALE_FACTOR_MAX {
             return Err(PlanError::ScaleFactor { scale_factor: self.watermarks.scale_factor });
-        }
-        if self.depot_share == 0 {
-            return Err(PlanError::DepotShare);
         }
         if let Some(batch) = self.pcp_batch
             && (batch == 0 || batch > MAX_PCP_BATCH)

@@ -33,8 +33,6 @@ pub enum PlanError {
         /// Factor wanted.
         scale_factor: u16,
     },
-    /// The depot share is 0.
-    DepotShare,
     /// The batch of the per-CPU lists is 0 or above [`MAX_PCP_BATCH`].
     PcpBatch {
         /// Frames wanted.
@@ -97,7 +95,6 @@ impl fmt::Display for PlanError {
                 "the watermark scale factor is at most {SCALE_FACTOR_MAX} (1/10000 of a zone), \
                  not {scale_factor}"
             ),
-            Self::DepotShare => f.write_str("the depot share is at least 1 (all frames), not 0"),
             Self::DirtyLimit { percent } => {
                 write!(f, "1 to 100 per cent of memory may be dirty, not {percent}")
             }

@@ -337,7 +337,7 @@ fn bad_configurations_are_refused() {
         |scale_factor, min_free| WatermarkConfig { min_free, scale_factor, ..good.watermarks };
     let order = Order::new(2).unwrap();
     let (dma, dma32) = (Pfn::new(2), Pfn::new(1));
-    let table: [(Config, PlanError, &str); 11] = [
+    let table: [(Config, PlanError, &str); 10] = [
         (Config { cpus: 0, ..good }, PlanError::Cpus { cpus: 0 }, "1 to 4096 CPUs, not 0"),
         (Config { cpus: 4097, ..good }, PlanError::Cpus { cpus: 4097 }, "not 4097"),
         (
@@ -355,7 +355,6 @@ fn bad_configurations_are_refused() {
             PlanError::ScaleFactor { scale_factor: 3001 },
             "at most 3000",
         ),
-        (Config { depot_share: 0, ..good }, PlanError::DepotShare, "at least 1"),
         (Config { pcp_batch: Some(0), ..good }, PlanError::PcpBatch { batch: 0 }, "1 to 31"),
         (Config { pcp_batch: Some(32), ..good }, PlanError::PcpBatch { batch: 32 }, "not 32"),
         (

@@ -62,7 +62,7 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
     ) -> Option<Contiguous> {
         let (mut free, mut keep) = (0_u64, 0_u64);
         for zone in zones.iter().flatten() {
-            self.empty_caches(zone);
+            self.drain_zone(zone);
             let reserve = zone.reserve(request.limit());
             let own = request.access().lower(zone.mark(Mark::Min)).saturating_add(reserve);
             (free, keep) = (free.saturating_add(zone.free()), keep.saturating_add(own));

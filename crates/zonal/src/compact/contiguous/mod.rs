@@ -65,9 +65,9 @@ impl Contiguous {
 }
 
 impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
-    /// Allocates exactly the frames of `range`: isolates their pageblocks, empties caches and
-    /// clusters, has the host move what is allocated there to other memory of the zone type or
-    /// a lower one, and takes the frames. The range may reach from one instance of a zone type
+    /// Allocates exactly the frames of `range`: isolates their pageblocks, empties caches, has the
+    /// host move what is allocated there to other memory of the zone type or a lower one, and takes
+    /// the frames. The range may reach from one instance of a zone type
     /// into the next, not into another type or node. Meanwhile no request gets what else is free in
     /// those pageblocks. May wait for the host; must not be called where a request could not wait.
     /// O(frames of the pageblocks + cached frames), and as many calls of the host as there are

@@ -64,7 +64,7 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
     fn take_frames_of(&self, zone: &'m Zone<P, S>, frames: &Range<u32>) -> Result<(), RangeError> {
         let mut busy = frames.start;
         for _ in 0..ROUNDS {
-            self.empty_caches(zone);
+            self.drain_zone(zone);
             let not_free = self.vacate(zone, frames)?;
             match not_free.map_or_else(|| self.take_all(zone, frames), Err) {
                 Ok(()) => return Ok(()),

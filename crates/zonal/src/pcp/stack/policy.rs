@@ -32,7 +32,7 @@ pub struct Stacks<const WORTH: u32>;
 
 impl<const WORTH: u32> crate::policy::sound::sealed::Own for Stacks<WORTH> {}
 
-type Context<'a, P, const WORTH: u32> = ZoneContext<'a, P, Mapped, Stacks<WORTH>>;
+type Context<'a, P> = ZoneContext<'a, P, Mapped>;
 
 /// Frames that a CPU took and the zone has not counted, at most.
 const FOLD: i64 = 64;
@@ -79,9 +79,9 @@ pub struct StackCpu {
 impl StackCpu {
     /// Has the stack know its zone, which a cache that was just tuned does not.
     #[inline(always)]
-    fn place<P: Platform, const WORTH: u32>(&mut self, ctx: &Context<'_, P, WORTH>) {
+    fn place<P: Platform>(&mut self, ctx: &Context<'_, P>) {
         if !self.placed {
-            self.place_in(ctx.view, ctx.depot.cpu as u32);
+            self.place_in(ctx.view, ctx.cpu as u32);
         }
     }
 
@@ -233,10 +233,8 @@ impl<P: Platform> Home for MapHome<'_, P> {
 }
 
 impl<const WORTH: u32> PcpPolicy<Mapped> for Stacks<WORTH> {
-    const CLUSTER: usize = 0;
     const KEEPS_LARGE: bool = false;
     type Cpu = StackCpu;
-    type Zone<P: Platform> = ();
 
     fn new_cpu() -> StackCpu {
         StackCpu {
@@ -252,8 +250,6 @@ impl<const WORTH: u32> PcpPolicy<Mapped> for Stacks<WORTH> {
             placed: false,
         }
     }
-
-    fn new_zone<P: Platform>() {}
 
     fn tune_cpu(cpu: &mut StackCpu, tuning: Tuning) {
         cpu.size = StackSize::for_share_worth(tuning.managed, tuning.cpus, WORTH);
@@ -356,7 +352,7 @@ impl<const WORTH: u32> PcpPolicy<Mapped> for Stacks<WORTH> {
     }
 
     fn refill<P: Platform, T: Trace>(
-        ctx: &Context<'_, P, WORTH>,
+        ctx: &Context<'_, P>,
         cpu: &mut StackCpu,
         order: Order,
         migrate: MigrateType,
@@ -385,7 +381,7 @@ impl<const WORTH: u32> PcpPolicy<Mapped> for Stacks<WORTH> {
     }
 
     fn spill<P: Platform>(
-        ctx: &Context<'_, P, WORTH>,
+        ctx: &Context<'_, P>,
         cpu: &mut StackCpu,
         _: Order,
         migrate: MigrateType,
@@ -399,7 +395,7 @@ impl<const WORTH: u32> PcpPolicy<Mapped> for Stacks<WORTH> {
 
     #[inline]
     fn take_large<P: Platform, T: Trace>(
-        ctx: &Context<'_, P, WORTH>,
+        ctx: &Context<'_, P>,
         cpu: &mut StackCpu,
         order: Order,
         migrate: MigrateType,
@@ -421,7 +417,7 @@ impl<const WORTH: u32> PcpPolicy<Mapped> for Stacks<WORTH> {
 
     #[inline]
     fn put_large<P: Platform>(
-        ctx: &Context<'_, P, WORTH>,
+        ctx: &Context<'_, P>,
         cpu: &mut StackCpu,
         order: Order,
         migrate: MigrateType,
@@ -441,7 +437,7 @@ impl<const WORTH: u32> PcpPolicy<Mapped> for Stacks<WORTH> {
         order.frames()
     }
 
-    fn drain<P: Platform>(ctx: &Context<'_, P, WORTH>, cpu: &mut StackCpu) -> u64 {
+    fn drain<P: Platform>(ctx: &Context<'_, P>, cpu: &mut StackCpu) -> u64 {
         let home = MapHome::new(ctx.view);
         let given = cpu.stack.drain(&home);
         let freed = home.freed(given);
@@ -454,22 +450,9 @@ impl<const WORTH: u32> PcpPolicy<Mapped> for Stacks<WORTH> {
         freed as u64 + kept.map_or(0, |kept| kept.order.frames())
     }
 
-    fn coalesce<P: Platform>(_: &Context<'_, P, WORTH>) -> u64 {
-        0
-    }
-
     fn cached(cpu: &StackCpu) -> u64 {
         let kept = cpu.kept.map_or(0, |kept| kept.order.frames());
         u64::from(cpu.stack.held()) + u64::from(cpu.passing.is_some()) + kept
-    }
-
-    fn deferred<P: Platform>(_: &Context<'_, P, WORTH>) -> u64 {
-        0
-    }
-
-    #[inline]
-    fn shared<P: Platform>((): &()) -> u64 {
-        0
     }
 
     fn visit<P: Platform>(
@@ -485,6 +468,4 @@ impl<const WORTH: u32> PcpPolicy<Mapped> for Stacks<WORTH> {
             visit(kept.index, kept.order);
         }
     }
-
-    fn visit_deferred<P: Platform>(_: &Context<'_, P, WORTH>, _: &mut dyn FnMut(u32, Order)) {}
 }

@@ -160,8 +160,6 @@ pub struct ZoneTried {
     pub keep: u64,
     /// Frames in per-CPU caches.
     pub cached: u64,
-    /// Frames whose merging is deferred.
-    pub deferred: u64,
     /// Largest free order for each of unmovable, movable, reclaimable.
     pub largest: [Option<Order>; 3],
 }
@@ -239,14 +237,13 @@ impl fmt::Display for Explanation {
         for zone in self.zones.iter().flatten() {
             write!(
                 f,
-                "; zone {} (node {} {}): {} frames free, {} to be kept, {} cached, {} deferred, largest free order",
+                "; zone {} (node {} {}): {} frames free, {} to be kept, {} cached, largest free order",
                 zone.zone,
                 zone.node,
                 zone.zone_type.name(),
                 zone.free,
                 zone.keep,
-                zone.cached,
-                zone.deferred
+                zone.cached
             )?;
             for (migrate, largest) in MigrateType::ALL.iter().zip(zone.largest) {
                 match largest {

@@ -116,17 +116,6 @@ impl<P: Platform, M: Merge, C: Clusters> ListGuard<'_, P, M, C> {
         (migrate == MigrateType::Movable && self.grow()).then_some(Order::MAX)
     }
 
-    /// Takes a block of `order` from what is `migrate`'s own: its lists, and for movable
-    /// requests untouched memory.
-    #[inline(always)]
-    pub(crate) fn take_own(&mut self, order: Order, migrate: MigrateType) -> Option<u32> {
-        if let Some(index) = self.take_smallest(order, migrate) {
-            return Some(index);
-        }
-        self.grown_for(migrate)?;
-        self.take_smallest(order, migrate)
-    }
-
     /// Takes from the smallest block of `migrate` that is large enough.
     #[inline]
     pub(crate) fn take_smallest(&mut self, order: Order, migrate: MigrateType) -> Option<u32> {

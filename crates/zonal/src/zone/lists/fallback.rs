@@ -40,41 +40,6 @@ impl<P: Platform, M: Merge, C: Clusters> ListGuard<'_, P, M, C> {
         })
     }
 
-    /// A pageblock of another type with memory for single frames of `migrate`, and whether it
-    /// was claimed: then it is `migrate`'s now. Names a free block in it. If none can be claimed,
-    /// one of the first type that has any: movable memory last, and there the pageblock with the
-    /// largest free block, which can serve the most before another is spoilt. Work: as
-    /// [`take_fallback`](Self::take_fallback).
-    pub(crate) fn fallback_pageblock<T: Trace>(
-        &mut self,
-        migrate: MigrateType,
-    ) -> Option<(u32, bool)> {
-        let (mut order, index) = self.largest_of_others(Order::ZERO, migrate)?;
-        let pageblock = self.table.pageblock_order();
-        if order > pageblock {
-            // One is enough; the rest stays what it is.
-            self.cut_out_pageblock(index);
-            order = pageblock;
-        }
-        let from = self.found_type::<T>(index);
-        if self.claim(index, order, migrate) {
-            self.trace_fallback::<T>((index, order, from), (Order::ZERO, migrate), true);
-            return Some((index, true));
-        }
-        self.events.stolen += 1;
-        let others = migrate.fallbacks()?;
-        let (index, order) = others.iter().find_map(|&other| {
-            let smallest = self.area.smallest(Order::ZERO, other)?;
-            if other == MigrateType::Movable {
-                return Some((index, order));
-            }
-            self.area.first(smallest, other).map(|index| (index, smallest))
-        })?;
-        let from = self.found_type::<T>(index);
-        self.trace_fallback::<T>((index, order, from), (Order::ZERO, migrate), false);
-        Some((index, false))
-    }
-
     /// The largest free block of at least `order` of another type than `migrate`.
     fn largest_of_others(&mut self, order: Order, migrate: MigrateType) -> Option<(Order, u32)> {
         let others = migrate.fallbacks()?;

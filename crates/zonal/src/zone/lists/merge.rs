@@ -1,32 +1,16 @@
-//! When the frames of a batch that goes back to the buddy lists are merged.
+//! When a frame that goes back to the buddy lists is merged.
 //!
 //! ```
-//! use zonal::policy::merge::{Always, Lazy, Merge};
+//! use zonal::policy::merge::{Always, Merge, SkipSingles};
 //! use zonal::Order;
-//! let mut batch = [7, 4, 6, 5];
-//! Lazy::arrange(&mut batch);
-//! assert_eq!(Lazy::block(&batch, Order::HUGE).frames(), 4, "one block of order 2");
-//! assert_eq!(Always::block(&batch, Order::HUGE).frames(), 1, "one by one");
+//! assert!(SkipSingles::defers(Order::ZERO) && !SkipSingles::defers(Order::HUGE));
+//! assert!(!Always::defers(Order::ZERO));
 //! ```
 
-use crate::types::units::{ORDERS, Order};
+use crate::types::units::Order;
 
-/// A merge policy. Frames are named by their index in the frame table. By default each frame
-/// goes back by itself.
+/// A merge policy.
 pub trait Merge: Send + Sync + 'static {
-    /// Orders a batch before it goes back. By default it stays as it is.
-    #[inline]
-    fn arrange(batch: &mut [u32]) {
-        let _ = batch;
-    }
-    /// The largest block that starts at the first frame of `batch`, stands in it whole, and
-    /// is no larger than a pageblock. By default that frame alone.
-    #[must_use]
-    #[inline]
-    fn block(batch: &[u32], pageblock: Order) -> Order {
-        let _ = (batch, pageblock);
-        Order::ZERO
-    }
     /// Whether single frames may go on their list without a look at their buddy, marked
     /// merge-skipped (I-5).
     const SKIPS: bool;
@@ -66,28 +50,4 @@ pub struct SkipSingles;
 
 impl Merge for SkipSingles {
     const SKIPS: bool = true;
-}
-
-/// Merging waits until a cluster leaves the depot; then the batch is sorted by pfn, runs that
-/// form whole blocks are put together before the zone lock is taken, and only those blocks
-/// look for their buddies. Sorting costs O(n log n) outside every lock.
-#[derive(Clone, Copy, Debug)]
-pub struct Lazy;
-
-impl Merge for Lazy {
-    const SKIPS: bool = false;
-    fn arrange(batch: &mut [u32]) {
-        batch.sort_unstable();
-    }
-
-    fn block(batch: &[u32], pageblock: Order) -> Order {
-        let Some(&first) = batch.first() else { return Order::ZERO };
-        let whole = |order: &Order| {
-            let frames = order.frames() as u32;
-            let last = batch.get(frames as usize - 1);
-            first & (frames - 1) == 0 && last.is_some_and(|&last| last - first == frames - 1)
-        };
-        let larger = ORDERS[1..=pageblock.index()].iter().take_while(|order| whole(order));
-        larger.last().copied().unwrap_or(Order::ZERO)
-    }
 }

@@ -12,7 +12,6 @@ mod free_area;
 mod high_atomic;
 pub mod merge;
 mod moves;
-mod pageblocks;
 mod ranges;
 mod seam;
 mod set_up;
