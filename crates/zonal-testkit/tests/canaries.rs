@@ -364,7 +364,7 @@ fn broken_policies_are_found() {
 }
 
 #[test]
-fn merges_deferred_in_secret_are_found() {
+fn merges_skipped_in_secret_are_found() {
     let strict = run_with_rules::<Probe<Cells>, SkipMerge>;
     let failure = strict(Shape::Flat, &FILL_AND_FREE, Rules::STRICT).unwrap_err();
     assert_eq!(failure.violation.rule, "I-5", "{failure}");
