@@ -9,7 +9,7 @@
 #[expect(dead_code, reason = "shared by several tests")]
 mod loom_world;
 
-use loom_world::{ALL_BUT_8, World, spawn_on};
+use loom_world::{World, spawn_on};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
@@ -165,7 +165,7 @@ fn canary_a_look_and_a_write() {
 /// At most 4 preemptions: 1 200 runs, 1 s.
 #[test]
 fn drain_against_its_cpu() {
-    let plan = small_plan(32, 2);
+    let plan = small_plan(96, 2);
     explore("drain against its CPU", Some(4), move || {
         let world: Rc<MapWorld> = World::new(plan);
         let held = world.take_on(0, 2);
@@ -181,13 +181,13 @@ fn drain_against_its_cpu() {
 
 /// Both CPUs want a frame, of which there is one each, on the other's stack or in the map (I-6).
 ///
-/// At most 1 preemption: 2 700 runs, 2 s; with 2 it is 139 000 runs and 146 s.
+/// At most 1 preemption: 1 400 runs, 2 s.
 #[test]
 fn the_last_frames_are_found() {
-    let plan = small_plan(32, 2);
+    let plan = small_plan(96, 2);
     explore("the last frames", Some(1), move || {
         let world: Rc<MapWorld> = World::new(plan);
-        let blocks = world.occupy(&ALL_BUT_8);
+        let blocks = world.occupy(&[6, 4, 3]);
         let held = world.take_on(0, 8);
         world.give_on(1, &held[6..]);
         let other = spawn_on(&world, 1, |world| {

@@ -10,7 +10,7 @@
 //! The presets that cut clusters off their lists run the same, with batches of three, and with
 //! pageblocks that change their type, compaction, and clusters disabled and enabled.
 //!
-//! 2000 schedules of each kind, 9 s for all. A failure prints a schedule that `shuttle::replay` runs again.
+//! 2000 schedules of each kind, 16 s for all. A failure prints a schedule that `shuttle::replay` runs again.
 #![cfg(shuttle)]
 
 use shuttle::Runner;
