@@ -398,7 +398,7 @@ impl Search {
     /// What the preset does.
     #[must_use]
     pub const fn of<S: Policy>() -> Self {
-        if S::Pcp::KEEPS_LARGE { Self::Everywhere } else { Self::AFewCpus }
+        if S::Pcp::PASSES_LARGE { Self::AFewCpus } else { Self::Everywhere }
     }
 }
 

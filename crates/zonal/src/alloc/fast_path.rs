@@ -13,7 +13,7 @@ use crate::types::block::Block;
 use crate::types::error::AllocError;
 use crate::types::migrate_type::MigrateType;
 use crate::types::request::Request;
-use crate::types::units::{ORDERS, Order, Pfn};
+use crate::types::units::{Order, Pfn};
 use crate::types::zone_type::ZoneType;
 
 impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
@@ -44,15 +44,10 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
         entry: &mut E,
         request: &Request,
     ) -> Result<Block, AllocError> {
-        if let Some(migrate) = request.single() {
-            if let Some(index) = self.pop_home::<E, 0>(entry, request.limit(), migrate) {
-                return Ok(self.handed_out(self.table.pfn(index), Order::ZERO, request));
-            }
-        } else if S::Pcp::KEEPS_LARGE
-            && let Some(migrate) = request.huge()
-            && let Some(index) = self.pop_home::<E, 9>(entry, request.limit(), migrate)
+        if let Some(migrate) = request.single()
+            && let Some(index) = self.pop_home(entry, request.limit(), migrate)
         {
-            return Ok(self.handed_out(self.table.pfn(index), Order::HUGE, request));
+            return Ok(self.handed_out(self.table.pfn(index), Order::ZERO, request));
         }
         match self.slow_path(entry, request) {
             Ok(block) => Ok(block),
@@ -62,43 +57,39 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
 }
 
 impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
-    /// Takes a block of order `ORDER`, 0 or 9, from the cache of the home zone.
+    /// Takes a frame from the cache of the home zone.
     #[inline(always)]
-    fn pop_home<E: Entry<P, S>, const ORDER: u8>(
+    fn pop_home<E: Entry<P, S>>(
         &self,
         entry: &mut E,
         limit: ZoneType,
         migrate: MigrateType,
     ) -> Option<u32> {
         let home = self.home(entry, limit);
-        self.pop_at::<E, ORDER>(entry, home, migrate)
+        self.pop_at(entry, home, migrate)
     }
 
-    /// The same, where the home zone is known. The closure is small enough to be inlined because
-    /// it is for one order only.
+    /// The same, where the home zone is known.
     #[inline(always)]
-    pub(super) fn pop_at<E: Entry<P, S>, const ORDER: u8>(
+    pub(super) fn pop_at<E: Entry<P, S>>(
         &self,
         entry: &mut E,
         home: usize,
         migrate: MigrateType,
     ) -> Option<u32> {
-        entry.enter_at(home, move |own| {
-            self.pop(own, self.zones.get(home), ORDERS[ORDER as usize], migrate)
-        })?
+        entry.enter_at(home, move |own| self.pop(own, self.zones.get(home), migrate))?
     }
 
-    /// Takes a block from a CPU's cache of `zone`, and charges the walk for it.
+    /// Takes a frame from a CPU's cache of `zone`, and charges the walk for it.
     #[inline(always)]
     pub(crate) fn pop(
         &self,
         own: &mut PerCpuPages<S>,
         zone: Option<&Zone<P, S>>,
-        order: Order,
         migrate: MigrateType,
     ) -> Option<u32> {
-        let index = S::Pcp::pop(&mut own.cache, &self.table, order, migrate)?;
-        S::Walk::charge(&self.walk, zone, &mut own.walk, order.frames());
+        let index = S::Pcp::pop(&mut own.cache, &self.table, migrate)?;
+        S::Walk::charge(&self.walk, zone, &mut own.walk, 1);
         Some(index)
     }
 

@@ -3,7 +3,7 @@
 use crate::alloc::allocator::Allocator;
 use crate::alloc::entry::Entry;
 use crate::boot::map::RangeKind;
-use crate::frame::{FrameKind, FrameState, PageblockWord};
+use crate::frame::{ALLOCATED, CACHED, FrameKind, PageblockWord};
 use crate::pcp::per_cpu_pages::PerCpuPages;
 use crate::platform::Platform;
 use crate::policy::FreeMemory;
@@ -15,7 +15,7 @@ use crate::types::block::Block;
 use crate::types::error::FreeError;
 use crate::types::error::RefusedFree;
 use crate::types::migrate_type::MigrateType;
-use crate::types::units::{ORDERS, Order, Pfn};
+use crate::types::units::{Order, Pfn};
 
 impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
     /// Frees a block.
@@ -50,26 +50,16 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
         order: Order,
     ) -> Result<(), FreeError> {
         let cached = match order {
-            Order::ZERO => self.push_cached::<E, 0, LISTED>(entry, pfn),
-            Order::HUGE if S::Pcp::KEEPS_LARGE => self.push_cached::<E, 9, LISTED>(entry, pfn),
-            _ => self.push_further(entry, pfn, order),
+            Order::ZERO => self.push_cached::<E, LISTED>(entry, pfn),
+            _ => S::Pcp::PASSES_LARGE && self.put_large(entry, pfn, order),
         };
         if cached { Ok(()) } else { self.free_direct(pfn, order) }
     }
 
-    /// Marks a block of order `ORDER`, 0 or 9, cached and keeps it in the cache of its zone.
-    /// `false`, and nothing has changed, if it may not be freed so. The closure is small enough
-    /// to be inlined because it is for one order only.
+    /// Marks a frame cached and keeps it in the cache of its zone. `false`, and nothing has
+    /// changed, if it may not be freed so.
     #[inline(always)]
-    fn push_cached<E: Entry<P, S>, const ORDER: u8, const LISTED: bool>(
-        &self,
-        entry: &mut E,
-        pfn: Pfn,
-    ) -> bool {
-        let order = ORDERS[ORDER as usize];
-        if !S::Pcp::caches(order) {
-            return false;
-        }
+    fn push_cached<E: Entry<P, S>, const LISTED: bool>(&self, entry: &mut E, pfn: Pfn) -> bool {
         let table = &self.table;
         let offset = table.offset(pfn);
         let Some((zone, migrate)) = table.pageblock_at(offset).and_then(PageblockWord::cached_in)
@@ -78,49 +68,18 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
         };
         let cpu = entry.cpu();
         let pushed = entry.enter(zone, move |own| {
-            let order = ORDERS[ORDER as usize];
-            let (from, to) = (FrameState::allocated(order), FrameState::cached(order));
-            if !S::Free::release(table, offset, from, to) {
+            if !S::Free::release(table, offset, ALLOCATED, CACHED) {
                 return false;
             }
-            S::Trace::emit(Point::Free, move || Event::Free { pfn, order });
+            S::Trace::emit(Point::Free, move || Event::Free { pfn, order: Order::ZERO });
             if LISTED {
-                own.freed_bulk(order.frames());
+                own.freed_bulk(1);
             } else {
-                own.events.free += order.frames();
+                own.events.free += 1;
             }
             // No truncation: the state was found, so the offset is an index.
-            if S::Pcp::push(&mut own.cache, table, order, migrate, offset as u32) {
-                self.spill(own, zone, cpu, order, migrate);
-            }
-            true
-        });
-        pushed == Some(true)
-    }
-
-    /// Marks a block of another order cached and keeps it, where that order is kept. `false`, and
-    /// nothing has changed, if it may not be freed so.
-    #[inline(never)]
-    fn push_further<E: Entry<P, S>>(&self, entry: &mut E, pfn: Pfn, order: Order) -> bool {
-        if !S::Pcp::KEEPS_LARGE {
-            return self.put_large(entry, pfn, order);
-        }
-        if !S::Pcp::caches(order) {
-            return false;
-        }
-        let Some(index) = self.table.index(pfn) else { return false };
-        let word = self.table.get_pageblock(index);
-        let Some((zone, migrate)) = word.and_then(PageblockWord::cached_in) else { return false };
-        let cpu = entry.cpu();
-        let pushed = entry.enter(zone, |own| {
-            let (from, to) = (FrameState::allocated(order), FrameState::cached(order));
-            if !self.table.replace_state(index, from, to) {
-                return false;
-            }
-            S::Trace::emit(Point::Free, move || Event::Free { pfn, order });
-            own.events.free += order.frames();
-            if S::Pcp::push(&mut own.cache, &self.table, order, migrate, index) {
-                self.spill(own, zone, cpu, order, migrate);
+            if S::Pcp::push(&mut own.cache, table, migrate, offset as u32) {
+                self.spill(own, zone, cpu, migrate);
             }
             true
         });
@@ -134,14 +93,13 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
         own: &mut PerCpuPages<S>,
         zone: crate::types::units::ZoneId,
         cpu: usize,
-        order: Order,
         migrate: MigrateType,
     ) {
         if let Some(zone) = self.zone(zone) {
             own.events.spills += 1;
             let context = self.context(zone, cpu);
             let before = own.cached();
-            S::Pcp::spill(&context, &mut own.cache, order, migrate);
+            S::Pcp::spill(&context, &mut own.cache, migrate);
             own.book(before);
         }
     }

@@ -27,22 +27,22 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
         let context = self.context(zone, entry.cpu());
         let headroom = self.headroom(zone, request, mark);
         let urgent = request.is_atomic() && order > Order::ZERO;
-        if !S::Pcp::KEEPS_LARGE && order > Order::ZERO && !urgent && headroom > 0 {
+        if S::Pcp::PASSES_LARGE && order > Order::ZERO && !urgent && headroom > 0 {
             // Where the slot cannot be entered the block comes from the zone all the same.
             if let Some(found) = self.take_large_from(entry, zone, order, migrate) {
                 return found.ok_or(Miss::Nothing);
             }
         }
-        if S::Pcp::caches(order) {
+        if order == Order::ZERO {
             let found = entry.enter_at(usize::from(zone.id.0), |own| {
-                let pop = |own: &mut PerCpuPages<S>| self.pop(own, Some(zone), order, migrate);
+                let pop = |own: &mut PerCpuPages<S>| self.pop(own, Some(zone), migrate);
                 if let Some(index) = pop(own) {
                     return Some(index);
                 }
                 let before = own.cached();
                 let pages = &mut own.cache;
                 let filled = headroom > 0
-                    && S::Pcp::refill::<P, S::Trace>(&context, pages, order, migrate, headroom);
+                    && S::Pcp::refill::<P, S::Trace>(&context, pages, migrate, headroom);
                 own.book(before);
                 own.events.refills += u64::from(filled);
                 let handed_out = own.events().alloc;

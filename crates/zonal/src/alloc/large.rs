@@ -62,6 +62,7 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
     }
 
     /// Frees a larger block. `false`, and nothing has changed, if it may not be freed so.
+    #[inline(never)]
     pub(super) fn put_large<E: Entry<P, S>>(&self, entry: &mut E, pfn: Pfn, order: Order) -> bool {
         let offset = self.table.offset(pfn);
         let word = self.table.pageblock_at(offset);

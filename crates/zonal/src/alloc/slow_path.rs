@@ -55,7 +55,7 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
         request: &Request,
     ) -> Result<Block, AllocReason> {
         let (order, migrate) = (request.order(), request.migrate_type());
-        if !S::Pcp::KEEPS_LARGE
+        if S::Pcp::PASSES_LARGE
             && let Some(index) = self.take_large(entry, request)
         {
             return Ok(self.handed_out(self.table.pfn(index), order, request));
@@ -86,24 +86,17 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
         Ok(self.handed_out(pfn, order, request))
     }
 
-    /// The home zone's per-CPU pages for a block of another order, for a page that will be written,
-    /// or where another zone stands in for the home zone.
+    /// The home zone's per-CPU pages for a page that will be written, or where another zone stands
+    /// in for the home zone.
     fn pop_further<E: Entry<P, S>>(&self, entry: &mut E, request: &Request) -> Option<u32> {
-        let (order, migrate) = (request.order(), request.migrate_type());
-        let kept = S::Pcp::KEEPS_LARGE && S::Pcp::caches(order);
-        if order > Order::ZERO && request.is_plain() && kept {
-            let home = self.home(entry, request.limit());
-            let pop =
-                |own: &mut PerCpuPages<S>| self.pop(own, self.zones.get(home), order, migrate);
-            if let Some(Some(index)) = entry.enter_at(home, pop) {
-                return Some(index);
-            }
+        if request.order() > Order::ZERO {
+            return None;
         }
-        if request.is_plain_write() && order == Order::ZERO {
+        if request.is_plain_write() {
             let home = self.home(entry, request.limit());
             let zone = self.zones.get(home).filter(|zone| self.may_be_dirtied(zone, request));
             if zone.is_some()
-                && let Some(index) = self.pop_at::<E, 0>(entry, home, migrate)
+                && let Some(index) = self.pop_at(entry, home, request.migrate_type())
             {
                 return Some(index);
             }
@@ -116,13 +109,12 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
     #[cold]
     #[inline(never)]
     fn pop_stand_in<E: Entry<P, S>>(&self, entry: &mut E, request: &Request) -> Option<u32> {
-        let (order, migrate) = (request.order(), request.migrate_type());
         let home = self.zones.get(self.home(entry, request.limit()))?;
-        if !request.is_plain() || !S::Pcp::caches(order) || self.has_memory(home) {
+        if !request.is_plain() || self.has_memory(home) {
             return None;
         }
         let zone = self.first_zone(entry.cpu(), request)?;
-        entry.enter(zone.id, |own| self.pop(own, Some(zone), order, migrate))?
+        entry.enter(zone.id, |own| self.pop(own, Some(zone), request.migrate_type()))?
     }
 
     /// The steps after the first walk.
@@ -206,7 +198,7 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
         request: &Request,
     ) -> Option<u32> {
         let large = request.order() > Order::ZERO;
-        let limited = large && !S::Pcp::KEEPS_LARGE;
+        let limited = large && S::Pcp::PASSES_LARGE;
         let due = !limited || zones.iter().next().is_some_and(|zone| zone.is_search_due());
         for _ in 0..SEARCHES {
             let mut seen = if due { self.open_everything(entry, zones, request) } else { 0 };
@@ -221,7 +213,7 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
                 }
                 return Some(index);
             }
-            if large || (request.may_not_wait() && !S::Pcp::KEEPS_LARGE) {
+            if large || (request.may_not_wait() && S::Pcp::PASSES_LARGE) {
                 break;
             }
             for zone in zones.iter() {
@@ -245,7 +237,7 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
     ) -> u64 {
         let mut drained = 0;
         for zone in zones.iter() {
-            drained += match request.may_not_wait() && !S::Pcp::KEEPS_LARGE {
+            drained += match request.may_not_wait() && S::Pcp::PASSES_LARGE {
                 true => self.drain_a_few(entry, zone),
                 false => self.drain_zone(zone),
             };

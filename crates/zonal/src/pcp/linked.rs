@@ -10,8 +10,8 @@
 
 use crate::boot::plan::MAX_PCP_BATCH;
 use crate::boot::tuning::Tuning;
-use crate::frame::FrameState;
 use crate::frame::links::{FreeList, Links};
+use crate::frame::{ALLOCATED, CACHED};
 use crate::platform::Platform;
 use crate::policy::pcp::{PcpPolicy, ZoneContext};
 use crate::trace::Trace;
@@ -83,11 +83,6 @@ impl<M: Merge, C: Clusters> PcpPolicy<BuddyLists<M, C>> for Linked {
         cpu.high = tuning.pcp_high.unwrap_or(6 * cpu.batch).max(cpu.batch);
     }
 
-    #[inline(always)]
-    fn caches(order: Order) -> bool {
-        order == Order::ZERO
-    }
-
     fn batch(tuning: Tuning) -> u32 {
         batch(tuning)
     }
@@ -100,17 +95,12 @@ impl<M: Merge, C: Clusters> PcpPolicy<BuddyLists<M, C>> for Linked {
     fn pop<P: Platform>(
         cpu: &mut LinkedCpu,
         table: &ZoneTables<'_, P>,
-        order: Order,
         migrate: MigrateType,
     ) -> Option<u32> {
-        if order != Order::ZERO {
-            return None;
-        }
         let list = cpu.lists.get_mut(migrate.index())?;
         while let Some(index) = list.pop_head(link_words(table)) {
             cpu.count -= 1;
-            let (from, to) = (FrameState::cached(order), FrameState::allocated(order));
-            if table.replace_state(index, from, to) {
+            if table.replace_state(index, CACHED, ALLOCATED) {
                 return Some(index);
             }
         }
@@ -121,7 +111,6 @@ impl<M: Merge, C: Clusters> PcpPolicy<BuddyLists<M, C>> for Linked {
     fn push<P: Platform>(
         cpu: &mut LinkedCpu,
         table: &ZoneTables<'_, P>,
-        _order: Order,
         migrate: MigrateType,
         index: u32,
     ) -> bool {
@@ -133,14 +122,10 @@ impl<M: Merge, C: Clusters> PcpPolicy<BuddyLists<M, C>> for Linked {
     fn refill<P: Platform, T: Trace>(
         ctx: &Context<'_, P, M, C>,
         cpu: &mut LinkedCpu,
-        order: Order,
         migrate: MigrateType,
         headroom: u64,
     ) -> bool {
         let batch = u64::from(cpu.batch).min(headroom);
-        if order != Order::ZERO {
-            return false;
-        }
         let list = &mut cpu.lists[migrate.index()];
         let before = list.len();
         if C::CUT {
@@ -154,12 +139,7 @@ impl<M: Merge, C: Clusters> PcpPolicy<BuddyLists<M, C>> for Linked {
         !list.is_empty()
     }
 
-    fn spill<P: Platform>(
-        ctx: &Context<'_, P, M, C>,
-        cpu: &mut LinkedCpu,
-        _order: Order,
-        _migrate: MigrateType,
-    ) {
+    fn spill<P: Platform>(ctx: &Context<'_, P, M, C>, cpu: &mut LinkedCpu, _: MigrateType) {
         free_batch(ctx, cpu);
     }
 

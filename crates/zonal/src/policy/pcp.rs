@@ -8,8 +8,8 @@
 //! use zonal::policy::PcpPolicy;
 //! use zonal::policy::merge::Always;
 //! use zonal::zone::{free_map::Mapped, lists::BuddyLists};
-//! assert!(<Linked as PcpPolicy<BuddyLists<Always>>>::KEEPS_LARGE);
-//! assert!(!<Stacks<16> as PcpPolicy<Mapped>>::KEEPS_LARGE);
+//! assert!(<Stacks<16> as PcpPolicy<Mapped>>::PASSES_LARGE);
+//! assert!(!<Linked as PcpPolicy<BuddyLists<Always>>>::PASSES_LARGE);
 //! ```
 
 use crate::boot::tuning::Tuning;
@@ -60,9 +60,9 @@ pub enum Stop {
 
 /// A way to keep frames per CPU. Implemented here only; a preset names one.
 pub trait PcpPolicy<F: FreeMemory>: Sized + Send + Sync + fmt::Debug + 'static {
-    /// Whether blocks of more than a frame that are cached stay; if not they are [taken](Self::take_large)
-    /// and [put](Self::put_large) by way of the CPU's slot.
-    const KEEPS_LARGE: bool = true;
+    /// Whether blocks of more than a frame are [taken](Self::take_large) and [put](Self::put_large)
+    /// by way of the CPU's slot.
+    const PASSES_LARGE: bool = false;
     /// One CPU's cache of one zone.
     type Cpu: Send + fmt::Debug;
 
@@ -77,24 +77,20 @@ pub trait PcpPolicy<F: FreeMemory>: Sized + Send + Sync + fmt::Debug + 'static {
         let _ = tuning;
         0
     }
-    /// Whether blocks of `order` are cached at all.
-    fn caches(order: Order) -> bool;
     /// (batch, high) in frames, for reports.
     fn limits(cpu: &Self::Cpu) -> (u32, u32);
 
-    /// Takes a cached block and marks it allocated.
+    /// Takes a cached frame and marks it allocated.
     fn pop<P: Platform>(
         cpu: &mut Self::Cpu,
         table: &ZoneTables<'_, P>,
-        order: Order,
         migrate: MigrateType,
     ) -> Option<u32>;
 
-    /// Keeps a block that is already marked cached. `true`: a spill is due before the next.
+    /// Keeps a frame that is already marked cached. `true`: a spill is due before the next.
     fn push<P: Platform>(
         cpu: &mut Self::Cpu,
         table: &ZoneTables<'_, P>,
-        order: Order,
         migrate: MigrateType,
         index: u32,
     ) -> bool;
@@ -108,7 +104,7 @@ pub trait PcpPolicy<F: FreeMemory>: Sized + Send + Sync + fmt::Debug + 'static {
     ) -> usize {
         let mut done = 0;
         while let Some(place) = out.get_mut(done) {
-            let Some(index) = Self::pop(cpu, table, Order::ZERO, migrate) else { break };
+            let Some(index) = Self::pop(cpu, table, migrate) else { break };
             *place = table.pfn(index);
             done += 1;
         }
@@ -131,33 +127,27 @@ pub trait PcpPolicy<F: FreeMemory>: Sized + Send + Sync + fmt::Debug + 'static {
                 return Bulk { done, stop: Stop::Frame };
             }
             // No truncation: the state was found, so the offset is an index.
-            if Self::push(cpu, table, Order::ZERO, migrate, offset as u32) {
+            if Self::push(cpu, table, migrate, offset as u32) {
                 return Bulk { done: done + 1, stop: Stop::Edge };
             }
         }
         Bulk { done: frames.len(), stop: Stop::Done }
     }
 
-    /// Brings at least one block of `order` into the cache, taking at most `headroom` frames
+    /// Brings at least one frame into the cache, taking at most `headroom` frames
     /// from the zone. `false`: there was none to be had.
     fn refill<P: Platform, T: Trace>(
         ctx: &ZoneContext<'_, P, F>,
         cpu: &mut Self::Cpu,
-        order: Order,
         migrate: MigrateType,
         headroom: u64,
     ) -> bool;
 
     /// Makes room after [`push`](Self::push) asked for it.
-    fn spill<P: Platform>(
-        ctx: &ZoneContext<'_, P, F>,
-        cpu: &mut Self::Cpu,
-        order: Order,
-        migrate: MigrateType,
-    );
+    fn spill<P: Platform>(ctx: &ZoneContext<'_, P, F>, cpu: &mut Self::Cpu, migrate: MigrateType);
 
-    /// Takes a block of more than a frame, marked allocated, where such blocks do not
-    /// [stay](Self::KEEPS_LARGE); and how many of its frames came from the zone: all or none.
+    /// Takes a block of more than a frame, marked allocated, where such blocks
+    /// [pass](Self::PASSES_LARGE); and how many of its frames came from the zone: all or none.
     fn take_large<P: Platform, T: Trace>(
         ctx: &ZoneContext<'_, P, F>,
         cpu: &mut Self::Cpu,

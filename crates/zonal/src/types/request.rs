@@ -42,8 +42,7 @@ pub struct Request {
 }
 
 /// For a request that the home zone's cache of single frames may answer without a look at anything
-/// else: the list + 1; for huge pages: the list + 1 + [`HUGE`]; 0 for any other. Follows from the
-/// others.
+/// else: the list + 1; 0 for any other. Follows from the others.
 const FAST: u32 = 0;
 /// The limit for this migrate type. Follows from both.
 const LIMIT: u32 = 8;
@@ -109,7 +108,6 @@ impl Request {
         let fast = match self.order() {
             _ if !self.is_plain() || !migrate.is_requestable() => 0,
             Order::ZERO => migrate as u8 + 1,
-            Order::HUGE => migrate as u8 + 1 + HUGE,
             _ => 0,
         };
         let bits = self.bits & !(0xff << FAST | 0xff << LIMIT);
@@ -313,12 +311,6 @@ impl Request {
         list(self.byte(FAST))
     }
 
-    /// The list of huge pages that may answer without a look at anything else.
-    #[inline(always)]
-    pub(crate) const fn huge(&self) -> Option<MigrateType> {
-        list(self.byte(FAST).wrapping_sub(HUGE))
-    }
-
     /// Whether the local node's cache may answer if its zone is within its dirty limit.
     #[inline]
     pub(crate) const fn is_plain_write(&self) -> bool {
@@ -333,9 +325,6 @@ impl Request {
         self.flags() & PLAIN_BREAKERS == 0 && self.byte(NODES) == LOCAL
     }
 }
-
-/// What `fast` has on top for huge pages.
-const HUGE: u8 = 4;
 
 #[inline(always)]
 const fn list(number: u8) -> Option<MigrateType> {

@@ -112,7 +112,7 @@ impl<P: Platform, S: Policy, E: Entry<P, S>> Listed for Freeing<'_, '_, P, S, E>
                 if bulk.stop != Stop::Edge {
                     break;
                 }
-                allocator.spill(own, zone, cpu, Order::ZERO, migrate);
+                allocator.spill(own, zone, cpu, migrate);
             }
             own.freed_bulk(done as u64);
             done
@@ -156,8 +156,8 @@ impl<P: Platform, S: Policy, E: Entry<P, S>> Listed for Freeing<'_, '_, P, S, E>
                 }
                 Self::emit(pfn);
                 // No truncation: the frame was prepared, so the offset is an index.
-                if S::Pcp::push(&mut own.cache, table, Order::ZERO, list, offset as u32) {
-                    allocator.spill(own, zone, cpu, Order::ZERO, list);
+                if S::Pcp::push(&mut own.cache, table, list, offset as u32) {
+                    allocator.spill(own, zone, cpu, list);
                 }
             }
             run.len()

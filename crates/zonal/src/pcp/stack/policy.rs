@@ -233,7 +233,7 @@ impl<P: Platform> Home for MapHome<'_, P> {
 }
 
 impl<const WORTH: u32> PcpPolicy<Mapped> for Stacks<WORTH> {
-    const KEEPS_LARGE: bool = false;
+    const PASSES_LARGE: bool = true;
     type Cpu = StackCpu;
 
     fn new_cpu() -> StackCpu {
@@ -261,11 +261,6 @@ impl<const WORTH: u32> PcpPolicy<Mapped> for Stacks<WORTH> {
         cpu.placed = false;
     }
 
-    #[inline(always)]
-    fn caches(order: Order) -> bool {
-        order == Order::ZERO
-    }
-
     fn limits(cpu: &StackCpu) -> (u32, u32) {
         (cpu.size.high, cpu.size.high)
     }
@@ -274,12 +269,8 @@ impl<const WORTH: u32> PcpPolicy<Mapped> for Stacks<WORTH> {
     fn pop<P: Platform>(
         cpu: &mut StackCpu,
         table: &ZoneTables<'_, P>,
-        order: Order,
         migrate: MigrateType,
     ) -> Option<u32> {
-        if order != Order::ZERO {
-            return None;
-        }
         let index = cpu.first + cpu.stack.pop(migrate)?.0;
         table.set_state(index, ALLOCATED);
         Some(index)
@@ -289,11 +280,9 @@ impl<const WORTH: u32> PcpPolicy<Mapped> for Stacks<WORTH> {
     fn push<P: Platform>(
         cpu: &mut StackCpu,
         _: &ZoneTables<'_, P>,
-        order: Order,
         migrate: MigrateType,
         index: u32,
     ) -> bool {
-        debug_assert_eq!(order, Order::ZERO, "larger blocks are put");
         // Modulo 2^32: the zone's map may begin behind a stack that does not know it yet.
         let kept = cpu.stack.keep(migrate, Frame(index.wrapping_sub(cpu.first)));
         if !kept {
@@ -344,7 +333,7 @@ impl<const WORTH: u32> PcpPolicy<Mapped> for Stacks<WORTH> {
                 continue;
             }
             inside = cpu.stack.is_inside(migrate, frame).then_some(offset);
-            if Self::push(cpu, table, Order::ZERO, migrate, offset as u32) {
+            if Self::push(cpu, table, migrate, offset as u32) {
                 return Bulk { done: done + 1, stop: Stop::Edge };
             }
         }
@@ -354,7 +343,6 @@ impl<const WORTH: u32> PcpPolicy<Mapped> for Stacks<WORTH> {
     fn refill<P: Platform, T: Trace>(
         ctx: &Context<'_, P>,
         cpu: &mut StackCpu,
-        order: Order,
         migrate: MigrateType,
         headroom: u64,
     ) -> bool {
@@ -364,7 +352,7 @@ impl<const WORTH: u32> PcpPolicy<Mapped> for Stacks<WORTH> {
         let mark = |word, bits| came::<P, T>(view, migrate, word, bits);
         let came = cpu.stack.refill(&view.map(), migrate, most, mark);
         if let Some(fallback) = came.fallback {
-            view.fell_back::<T>(fallback, order, migrate);
+            view.fell_back::<T>(fallback, Order::ZERO, migrate);
         }
         if came.lent {
             let mut last = None;
@@ -380,12 +368,7 @@ impl<const WORTH: u32> PcpPolicy<Mapped> for Stacks<WORTH> {
         came.frames > 0
     }
 
-    fn spill<P: Platform>(
-        ctx: &Context<'_, P>,
-        cpu: &mut StackCpu,
-        _: Order,
-        migrate: MigrateType,
-    ) {
+    fn spill<P: Platform>(ctx: &Context<'_, P>, cpu: &mut StackCpu, migrate: MigrateType) {
         cpu.place(ctx);
         let (view, Some(index)) = (ctx.view, cpu.passing.take()) else { return };
         let home = MapHome::new(view);
