@@ -63,7 +63,8 @@ fn free<S: Sound>(
     }
 }
 
-/// Two threads free what one of them allocates, `tries` times; how often both succeeded.
+/// Two threads free what one of them allocates, `tries` times or until both succeeded: a list that
+/// has a frame twice is not to be used any more. How often both succeeded.
 fn both_freed<S: Sound>(arena: &Arena<S>, ways: [By; 2], order: Order) -> u64 {
     let (block, wins, both) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
     let meeting = Meeting::default();
@@ -82,6 +83,9 @@ fn both_freed<S: Sound>(arena: &Arena<S>, ways: [By; 2], order: Order) -> u64 {
                 both.fetch_add(1, SeqCst);
             }
             meeting.meet(at);
+            if both.load(SeqCst) > 0 {
+                break;
+            }
             if at == 0 {
                 assert!(wins.load(SeqCst) > 0, "one of them frees it");
             }

@@ -33,8 +33,7 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
     /// # Errors
     /// [`FreeError`] if that is not what was allocated; then nothing has changed (I-4). Of two
     /// frees of one block at the same instant on two CPUs one is refused where free memory is a map;
-    /// under presets with lists both may succeed, and the second copy of a frame is dropped when it
-    /// would be handed out.
+    /// under presets with lists both may succeed, and then their lists may lose frames or panic.
     #[inline(always)]
     pub fn free_raw(&self, pfn: Pfn, order: Order) -> Result<(), FreeError> {
         self.free_through::<_, false>(&mut self.shared_entry(), pfn, order)
