@@ -1,7 +1,7 @@
 //! The parts of `zonal-host` on one CPU, whose number costs nothing to learn.
 
 use std::error::Error;
-use std::sync::atomic::{AtomicU8, AtomicU64};
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64};
 use zonal::Host;
 use zonal::map::{MemoryMap, PhysAddr, Region};
 use zonal::plan::{Config, Plan};
@@ -22,6 +22,7 @@ pub(crate) struct OneCpu<const NODE: u8 = 0>;
 
 impl<const NODE: u8> Platform for OneCpu<NODE> {
     type Byte = AtomicU8;
+    type Half = AtomicU32;
     type Word = AtomicU64;
     type Lock<T: Send> = ParkLock<T>;
     type Slot<T: Send> = BiasedSlot<T>;

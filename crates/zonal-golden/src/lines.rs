@@ -4,11 +4,11 @@
 use crate::stacks;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 use zonal::CpuId;
 use zonal::Host;
 use zonal::platform::shared_slot::{Guarded, SharedSlot};
-use zonal::platform::{AtomicByte, AtomicWord, Lock, Platform};
+use zonal::platform::{AtomicByte, AtomicHalf, AtomicWord, Lock, Platform};
 
 const LINE: usize = 64;
 
@@ -69,6 +69,22 @@ impl AtomicByte for SeenByte {
     ) -> Result<u8, u8> {
         note(self);
         self.0.compare_exchange(current, new, success, failure)
+    }
+}
+
+pub(crate) struct SeenHalf(AtomicU32);
+
+impl AtomicHalf for SeenHalf {
+    fn new(value: u32) -> Self {
+        Self(AtomicU32::new(value))
+    }
+    fn load(&self, order: Ordering) -> u32 {
+        note(self);
+        self.0.load(order)
+    }
+    fn store(&self, value: u32, order: Ordering) {
+        note_write(self);
+        self.0.store(value, order);
     }
 }
 
@@ -141,6 +157,7 @@ pub(crate) struct Seen {
 
 impl Platform for Seen {
     type Byte = SeenByte;
+    type Half = SeenHalf;
     type Word = SeenWord;
     type Lock<T: Send> = SeenLock<T>;
     type Slot<T: Send> = SharedSlot<T, SeenLock<Guarded<T>>>;

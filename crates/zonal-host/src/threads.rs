@@ -21,7 +21,7 @@ use crate::numa::Topology;
 use crate::pager::{Pager, Registered};
 use crate::park_lock::ParkLock;
 use std::ptr::{self, NonNull};
-use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use zonal::Host;
 use zonal::frame::FrameState;
@@ -133,6 +133,7 @@ impl Threads {
 
 impl Platform for Threads {
     type Byte = AtomicU8;
+    type Half = AtomicU32;
     type Word = AtomicU64;
     type Lock<T: Send> = ParkLock<T>;
     type Slot<T: Send> = BiasedSlot<T>;

@@ -16,9 +16,9 @@ use crate::machine::Topology;
 use crate::memory;
 use crate::slot::SimSlot;
 use crate::ticks::Ticks;
-use core::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 use zonal::Host;
-use zonal::platform::{AtomicByte, AtomicWord, FenceUnsupported, Platform};
+use zonal::platform::{AtomicByte, AtomicHalf, AtomicWord, FenceUnsupported, Platform};
 use zonal::policy::Policy;
 use zonal::slow_path::Shortage;
 use zonal::{Allocator, CpuId, NodeId, Order, ZoneId};
@@ -47,6 +47,7 @@ impl Sim {
 
 impl Platform for Sim {
     type Byte = SimByte;
+    type Half = SimHalf;
     type Word = SimWord;
     type Lock<T: Send> = SimLock<T>;
     type Slot<T: Send> = SimSlot<T>;
@@ -168,6 +169,25 @@ impl AtomicByte for SimByte {
     fn compare_exchange(&self, current: u8, new: u8, _: Ordering, _: Ordering) -> Result<u8, u8> {
         touch(self, Access::Update);
         self.0.compare_exchange(current, new, Ordering::Relaxed, Ordering::Relaxed)
+    }
+}
+
+/// Half a word whose accesses are charged to the CPU that makes them.
+#[derive(Debug)]
+#[repr(transparent)]
+pub struct SimHalf(AtomicU32);
+
+impl AtomicHalf for SimHalf {
+    fn new(value: u32) -> Self {
+        Self(AtomicU32::new(value))
+    }
+    fn load(&self, _: Ordering) -> u32 {
+        touch(self, Access::Load);
+        self.0.load(Ordering::Relaxed)
+    }
+    fn store(&self, value: u32, _: Ordering) {
+        touch(self, Access::Store);
+        self.0.store(value, Ordering::Relaxed);
     }
 }
 

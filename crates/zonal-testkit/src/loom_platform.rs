@@ -14,7 +14,7 @@
 //! });
 //! ```
 
-use loom::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, fence};
+use loom::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, fence};
 use loom::thread::{self, JoinHandle, Thread};
 use std::cell::{Cell, RefCell};
 use std::fmt;
@@ -26,7 +26,7 @@ use zonal::Host;
 use zonal::map::{MemoryMap, PhysAddr, Region};
 use zonal::plan::{Config, Plan};
 use zonal::platform::shared_slot::{Guarded, SharedSlot};
-use zonal::platform::{AtomicByte, AtomicWord, FenceUnsupported, Lock, Platform};
+use zonal::platform::{AtomicByte, AtomicHalf, AtomicWord, FenceUnsupported, Lock, Platform};
 use zonal::watermark::MinFree;
 use zonal::{CpuId, Order, Pfn};
 
@@ -63,6 +63,21 @@ impl AtomicByte for Byte {
         self.0.load(order)
     }
     zonal::forward_atomic!(u8, 0: store swap compare_exchange);
+}
+
+/// A half word on loom's atomic.
+#[derive(Debug)]
+pub struct Half(AtomicU32, Announced);
+
+impl AtomicHalf for Half {
+    fn new(value: u32) -> Self {
+        Self(AtomicU32::new(value), Announced::new())
+    }
+    fn load(&self, order: Ordering) -> u32 {
+        self.1.announce();
+        self.0.load(order)
+    }
+    zonal::forward_atomic!(u32, 0: store);
 }
 
 /// A word on loom's atomic.
@@ -176,6 +191,7 @@ impl<W> fmt::Debug for LoomPlatform<W> {
 
 impl<W: AtomicWord> Platform for LoomPlatform<W> {
     type Byte = Byte;
+    type Half = Half;
     type Word = W;
     type Lock<T: Send> = LoomLock<T>;
     type Slot<T: Send> = SharedSlot<T, LoomLock<Guarded<T>>>;

@@ -17,7 +17,7 @@ use crate::mover::{Answer, Movers, Moving};
 use crate::shape::Shape;
 use std::cell::Cell;
 use std::marker::PhantomData;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 use zonal::platform::shared_slot::{Guarded, SharedSlot};
 use zonal::platform::single::CellLock;
@@ -230,6 +230,7 @@ impl<L: Locks> Probe<L> {
 
 impl<L: Locks> Platform for Probe<L> {
     type Byte = AtomicU8;
+    type Half = AtomicU32;
     type Word = AtomicU64;
     type Lock<T: Send> = Counted<L::Lock<T>, 0>;
     type Slot<T: Send> = SharedSlot<T, Counted<L::Lock<Guarded<T>>, 1>>;

@@ -30,7 +30,9 @@ use zonal::policy::Policy;
 use zonal::preset::{ClusterFree, Linux416};
 use zonal::{Allocator, CpuId, Order, Pfn, ZoneId};
 use zonal::{Immovable, Migration};
-use zonal_testkit::loom_platform::{Byte, LoomLock, LoomPlatform, Newest, batch_plan, explore};
+use zonal_testkit::loom_platform::{
+    Byte, Half, LoomLock, LoomPlatform, Newest, batch_plan, explore,
+};
 
 /// The page that the model is about is the first of the table.
 const PAGE: usize = 0;
@@ -176,6 +178,7 @@ impl<R> fmt::Debug for Mover<R> {
 
 impl<R: Rule> Platform for Mover<R> {
     type Byte = Byte;
+    type Half = Half;
     type Word = Newest;
     type Lock<T: Send> = LoomLock<T>;
     type Slot<T: Send> = SharedSlot<T, LoomLock<Guarded<T>>>;

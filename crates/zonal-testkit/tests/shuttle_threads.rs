@@ -17,7 +17,7 @@ use shuttle::Runner;
 use shuttle::rand::{Rng, thread_rng};
 use shuttle::scheduler::{PctScheduler, RandomScheduler, Scheduler};
 use shuttle::sync::Mutex;
-use shuttle::sync::atomic::{AtomicU8, AtomicU64, fence};
+use shuttle::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, fence};
 use shuttle::thread;
 use std::cell::Cell;
 use std::sync::TryLockError;
@@ -26,7 +26,7 @@ use zonal::map::{MemoryMap, PhysAddr, Region};
 use zonal::pcp::Stacks;
 use zonal::plan::{Config, Plan};
 use zonal::platform::shared_slot::{Guarded, SharedSlot};
-use zonal::platform::{AtomicByte, AtomicWord, FenceUnsupported, Lock, Platform};
+use zonal::platform::{AtomicByte, AtomicHalf, AtomicWord, FenceUnsupported, Lock, Platform};
 use zonal::policy::FreeMemory;
 use zonal::policy::{Policy, dirty::Unlimited};
 use zonal::preset::{Cluster, ClusterFree, Zonal};
@@ -47,6 +47,15 @@ impl AtomicByte for Byte {
         Self(AtomicU8::new(value))
     }
     zonal::forward_atomic!(u8, 0: load store swap compare_exchange);
+}
+
+struct Half(AtomicU32);
+
+impl AtomicHalf for Half {
+    fn new(value: u32) -> Self {
+        Self(AtomicU32::new(value))
+    }
+    zonal::forward_atomic!(u32, 0: load store);
 }
 
 struct Word(AtomicU64);
@@ -87,6 +96,7 @@ shuttle::thread_local! {
 
 impl Platform for ShuttlePlatform {
     type Byte = Byte;
+    type Half = Half;
     type Word = Word;
     type Lock<T: Send> = ShuttleLock<T>;
     type Slot<T: Send> = SharedSlot<T, ShuttleLock<Guarded<T>>>;
@@ -126,7 +136,7 @@ impl TestHost for ShuttlePlatform {
 
 zonal::preset! {
     /// The default preset with stacks of a frame and more, and no dirty limits.
-    Mapped = "Mapped", over Zonal { Pcp = Stacks<1>, Dirty = Unlimited }
+    Mapped = "Mapped", over Zonal { Pcp = Stacks<1, 4>, Dirty = Unlimited }
 }
 
 const FRAMES: u64 = 288;

@@ -12,7 +12,7 @@ use zonal::{Allocator, CpuId, NodeId, Order, Pfn, ZoneId};
 use zonal::{CannotZero, Immovable, Migration};
 use zonal_sim::explore;
 use zonal_sim::lock::SimLock;
-use zonal_sim::platform::{SimByte, SimWord};
+use zonal_sim::platform::{SimByte, SimHalf, SimWord};
 use zonal_sim::slot::SimSlot;
 use zonal_testkit::host::TestHost;
 use zonal_testkit::shape::Shape;
@@ -182,6 +182,7 @@ impl<K: Parts> Explored<K> {
 
 impl<K: Parts> Platform for Explored<K> {
     type Byte = SimByte;
+    type Half = SimHalf;
     type Word = K::Word;
     type Lock<T: Send> = K::Lock<T>;
     type Slot<T: Send> = K::Slot<T>;

@@ -1,7 +1,7 @@
 //! Atomics that pass most of what is asked of them on to another.
 
-/// Methods of an [`AtomicByte`](crate::platform::AtomicByte) or
-/// [`AtomicWord`](crate::platform::AtomicWord) that a field answers unchanged, for hosts that
+/// Methods of an [`AtomicByte`](crate::platform::AtomicByte),
+/// [`AtomicHalf`](crate::platform::AtomicHalf) or [`AtomicWord`](crate::platform::AtomicWord) that a field answers unchanged, for hosts that
 /// add something to the others: a cost, a count, a planted bug.
 ///
 /// ```

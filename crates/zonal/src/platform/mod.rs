@@ -50,6 +50,17 @@ pub trait AtomicByte: Send + Sync {
     ) -> Result<u8, u8>;
 }
 
+/// A 32-bit atomic, for what there is much of and what one CPU writes: it has no
+/// read-modify-writes.
+pub trait AtomicHalf: Send + Sync {
+    /// An atomic that holds `value`.
+    fn new(value: u32) -> Self;
+    /// Reads it.
+    fn load(&self, order: Ordering) -> u32;
+    /// Writes it.
+    fn store(&self, value: u32, order: Ordering);
+}
+
 /// A 64-bit atomic. All zero bytes must be the value 0.
 pub trait AtomicWord: Send + Sync {
     /// An atomic that holds `value`.
@@ -179,6 +190,8 @@ impl core::error::Error for FenceUnsupported {}
 pub trait Platform: Sized {
     /// State bytes of the frame table.
     type Byte: AtomicByte;
+    /// The frames that a CPU keeps.
+    type Half: AtomicHalf;
     /// Link words, pageblock words, counters.
     type Word: AtomicWord;
     /// The zone lock.
@@ -214,8 +227,9 @@ pub trait Platform: Sized {
         fence(Ordering::SeqCst);
     }
 
-    /// The rare side: it may take microseconds (a system call, an interrupt on every CPU). Call it
-    /// outside locks and slots. The default is a full fence.
+    /// The rare side: it may take microseconds (a system call, an interrupt on every CPU). It is called
+    /// outside locks, but a drain calls it in the slot that it empties: a CPU that waits for a slot must be
+    /// able to take part. The default is a full fence.
     ///
     /// # Errors
     /// [`FenceUnsupported`] if the host has no such pair: then nothing was ordered. It says the

@@ -7,8 +7,8 @@
 //! assert_eq!(AtomicByte::load(&byte, Ordering::Relaxed), 3);
 //! ```
 
-use super::{AtomicByte, AtomicWord};
-use core::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use super::{AtomicByte, AtomicHalf, AtomicWord};
+use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 impl AtomicByte for AtomicU8 {
     #[inline(always)]
@@ -36,6 +36,21 @@ impl AtomicByte for AtomicU8 {
         failure: Ordering,
     ) -> Result<u8, u8> {
         self.compare_exchange(current, new, success, failure)
+    }
+}
+
+impl AtomicHalf for AtomicU32 {
+    #[inline(always)]
+    fn new(value: u32) -> Self {
+        Self::new(value)
+    }
+    #[inline(always)]
+    fn load(&self, order: Ordering) -> u32 {
+        self.load(order)
+    }
+    #[inline(always)]
+    fn store(&self, value: u32, order: Ordering) {
+        self.store(value, order);
     }
 }
 

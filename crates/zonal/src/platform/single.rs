@@ -9,7 +9,7 @@ use super::shared_slot::{Guarded, SharedSlot};
 use super::{Lock, Platform};
 use crate::types::units::CpuId;
 use core::cell::RefCell;
-use core::sync::atomic::{AtomicU8, AtomicU64};
+use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64};
 
 /// A lock for one thread: a `RefCell`.
 #[derive(Debug)]
@@ -36,6 +36,7 @@ pub struct SingleThread;
 
 impl Platform for SingleThread {
     type Byte = AtomicU8;
+    type Half = AtomicU32;
     type Word = AtomicU64;
     type Lock<T: Send> = CellLock<T>;
     type Slot<T: Send> = SharedSlot<T, CellLock<Guarded<T>>>;
