@@ -61,7 +61,7 @@ impl std::error::Error for Refused {}
 static REFUSALS: AtomicU64 = AtomicU64::new(0);
 
 /// How often in this process a fence was [refused](Refused): each time a cache could not be
-/// drained before its owner came by. If it is not 0, frames may sit in the caches of idle
+/// drained. If it is not 0, frames may sit in the caches of
 /// [handles](crate::Handle) while requests fail; let the filter pass `membarrier`, or take the
 /// handles after it is in place, so that [`Membarrier::available`] can say no.
 #[must_use]

@@ -15,7 +15,9 @@ use zonal::platform::{AtomicByte, AtomicWord, Slot};
 use zonal::policy::FreeMemory;
 use zonal::policy::{Policy, Split};
 use zonal::zone::tables::FreeWords;
-use zonal::{Allocator, NodeId, PerCpuPages, Pfn, SharedState, Storage, TableSize, Zone};
+use zonal::{
+    Allocator, NodeId, OutsideSlot, PerCpuPages, Pfn, SharedState, Storage, TableSize, Zone,
+};
 
 /// Where memory begins: above what belongs to DMA zones, so that each node has one zone.
 pub(crate) const START: u64 = 4 << 30;
@@ -58,6 +60,7 @@ pub(crate) fn with_allocator<S: Policy, R>(
     let mut zones: Vec<_> = (0..size.zones).map(|_| Zone::vacant()).collect();
     let cache = |_| <SimSlot<PerCpuPages<S>> as Slot<_>>::new(PerCpuPages::new());
     let caches: Vec<_> = (0..size.caches).map(cache).collect();
+    let outside: Vec<_> = (0..size.caches).map(|_| OutsideSlot::<Sim, S>::new()).collect();
     let shared = Box::new(SharedState::new());
     let pages = engine::with(|engine| {
         let stride = machine.cache.struct_page_bytes / 64;
@@ -72,6 +75,7 @@ pub(crate) fn with_allocator<S: Policy, R>(
         engine.register("frames", &states, in_page(1), Home::Divided);
         engine.register("frames", &links, in_page(8), Home::Divided);
         engine.register("caches", &caches, Layout::Packed, Home::Local);
+        engine.register("frames of CPUs", &outside, Layout::Packed, Home::Local);
         engine.register("zone", &zones, Layout::Packed, Home::Divided);
         engine.register("pageblocks", &pageblocks, Layout::Packed, Home::Divided);
         engine.register("clusters", &cluster_of, in_page(8), Home::Divided);
@@ -94,6 +98,7 @@ pub(crate) fn with_allocator<S: Policy, R>(
         free: FreeWords([&links, &cluster_array, &cluster_of]),
         zones: &mut zones,
         caches: &caches,
+        outside: &outside,
         shared: &shared,
     };
     let allocator = Allocator::new(Sim::new(machine.topology), plan, storage)

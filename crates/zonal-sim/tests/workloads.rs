@@ -167,7 +167,8 @@ fn time_between_requests_is_virtual() {
         run(&desktop(), &spec).expect("it runs through").seconds
     };
     let (short, long) = (seconds(1), seconds(5));
-    assert!(long - short > 0.9 * 243.0 * 0.004, "{short} s, then {long} s");
+    // Reclaim goes on while requests wait, so that each takes a little less itself.
+    assert!(long - short > 0.8 * 243.0 * 0.004, "{short} s, then {long} s");
 }
 
 #[test]

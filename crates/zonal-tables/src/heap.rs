@@ -6,7 +6,7 @@ use zonal::plan::Plan;
 use zonal::platform::{AtomicByte, AtomicWord, Platform, Slot};
 use zonal::policy::Policy;
 use zonal::zone::tables::FreeWords;
-use zonal::{PerCpuPages, SharedState, Storage, TableSize, Zone};
+use zonal::{OutsideSlot, PerCpuPages, SharedState, Storage, TableSize, Zone};
 
 /// The heap has no room for the tables.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -34,6 +34,7 @@ pub struct HeapTables<P: Platform, S: Policy> {
     free: [Vec<P::Word>; 3],
     zones: Vec<Zone<P, S>>,
     caches: Vec<P::Slot<PerCpuPages<S>>>,
+    outside: Vec<OutsideSlot<P, S>>,
     shared: SharedState<P>,
 }
 
@@ -77,6 +78,7 @@ impl<P: Platform, S: Policy> HeapTables<P, S> {
             free: [free(first)?, free(second)?, free(third)?],
             zones: table("zones", size.zones, Zone::vacant)?,
             caches: table("per-CPU pages", size.caches, || Slot::new(PerCpuPages::new()))?,
+            outside: table("frames of CPUs", size.caches, OutsideSlot::new)?,
             shared: SharedState::new(),
         })
     }
@@ -91,6 +93,7 @@ impl<P: Platform, S: Policy> HeapTables<P, S> {
             free: FreeWords([first, second, third].map(|words| from_a_line(words))),
             zones: &mut self.zones,
             caches: &self.caches,
+            outside: &self.outside,
             shared: &self.shared,
         }
     }

@@ -7,7 +7,7 @@ use zonal::plan::Plan;
 use zonal::platform::{Platform, Slot};
 use zonal::policy::Policy;
 use zonal::zone::tables::FreeWords;
-use zonal::{PerCpuPages, SharedState, Storage, TableSize, Zone};
+use zonal::{OutsideSlot, PerCpuPages, SharedState, Storage, TableSize, Zone};
 
 /// The piece of memory is too small for the tables.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -56,6 +56,7 @@ where
         room::<AtomicU8>(size.frames),
         room::<Zone<P, S>>(size.zones),
         room::<P::Slot<PerCpuPages<S>>>(size.caches),
+        room::<OutsideSlot<P, S>>(size.caches),
         room::<SharedState<P>>(1),
     ];
     others.iter().fold(words, |all, &one| all.saturating_add(one))
@@ -105,6 +106,7 @@ where
         free: FreeWords([rest.words(first), rest.words(second), rest.words(third)]),
         zones: rest.table(size.zones, Zone::vacant),
         caches: rest.table(size.caches, || Slot::new(PerCpuPages::new())),
+        outside: rest.table(size.caches, OutsideSlot::new),
         shared: &shared[0],
     })
 }

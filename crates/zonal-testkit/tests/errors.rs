@@ -259,12 +259,14 @@ fn bad_storage_is_refused() {
             free: FreeWords([free(0), free(1), free(2)]),
             zones: &mut zones[short(5)..],
             caches: &whole.caches[short(6)..],
+            outside: &whole.outside[short(7)..],
             shared: whole.shared,
         };
         Allocator::new(SingleThread, &plan, storage).err()
     };
-    let names =
-        ["states", "pageblocks", "free words 0", "free words 1", "free words 2", "zones", "caches"];
+    let words = ["free words 0", "free words 1", "free words 2"];
+    let [first, second, third] = words;
+    let names = ["states", "pageblocks", first, second, third, "zones", "caches", "outside"];
     for (which, name) in names.into_iter().enumerate() {
         let none = match name {
             "free words 1" => size.free[1] == 0,
@@ -282,8 +284,8 @@ fn bad_storage_is_refused() {
         let text = format!("the storage for {name} has {given} elements, {wanted} are wanted");
         assert_eq!(BuildError::WrongLength { what, given, wanted }.to_string(), text);
     }
-    assert_eq!(build(7), None, "right and zeroed");
-    assert_eq!(build(7), Some(BuildError::NotZeroed));
+    assert_eq!(build(8), None, "right and zeroed");
+    assert_eq!(build(8), Some(BuildError::NotZeroed));
     let text = "the frame table's memory must be zeroed first";
     assert_eq!(BuildError::NotZeroed.to_string(), text);
 }

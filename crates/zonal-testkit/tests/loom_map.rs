@@ -22,7 +22,7 @@ use zonal_testkit::loom_platform::{LoomPlatform, explore, small_plan};
 
 zonal::preset! {
     /// The default preset with stacks of one frame and no dirty limits.
-    Mapped = "Mapped", over Zonal { Pcp = Stacks<1>, Dirty = Unlimited }
+    Mapped = "Mapped", over Zonal { Pcp = Stacks<1, 4>, Dirty = Unlimited }
 }
 
 type MapWorld = World<LoomPlatform, Mapped>;

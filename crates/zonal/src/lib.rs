@@ -59,7 +59,7 @@ pub use compact::contiguous::Contiguous;
 pub use compact::isolate::Isolated;
 pub use compact::{CompactEvents, CompactMode, CompactOutcome};
 pub use hotplug::online::Onlined;
-pub use pcp::per_cpu_pages::{CpuEvents, PerCpuPages};
+pub use pcp::per_cpu_pages::{CpuEvents, OutsideSlot, PerCpuPages};
 pub use policy::zone::Zone;
 pub use types::block::Block;
 pub use types::counts::FreeCounts;

@@ -9,7 +9,7 @@ use zonal::plan::Plan;
 use zonal::platform::{Platform, Slot};
 use zonal::policy::Policy;
 use zonal::zone::tables::FreeWords;
-use zonal::{PerCpuPages, SharedState, Storage, TableSize, Zone};
+use zonal::{OutsideSlot, PerCpuPages, SharedState, Storage, TableSize, Zone};
 
 type Cache<S> = <Threads as Platform>::Slot<PerCpuPages<S>>;
 
@@ -61,6 +61,7 @@ pub(super) struct Tables<S: Policy> {
     free: [RawTable<AtomicU64>; 3],
     zones: Fixed<[Zone<Threads, S>]>,
     caches: Fixed<[Cache<S>]>,
+    outside: Fixed<[OutsideSlot<Threads, S>]>,
     shared: Fixed<SharedState<Threads>>,
 }
 
@@ -81,6 +82,7 @@ impl<S: Policy> Tables<S> {
         let zones: Box<[_]> = (0..size.zones).map(|_| Zone::vacant()).collect();
         let caches: Box<[_]> =
             (0..size.caches).map(|_| Cache::<S>::new(PerCpuPages::new())).collect();
+        let outside: Box<[_]> = (0..size.caches).map(|_| OutsideSlot::new()).collect();
         Ok(Self {
             plan: Box::new(plan).into(),
             size,
@@ -89,6 +91,7 @@ impl<S: Policy> Tables<S> {
             free: [RawTable::new(first)?, RawTable::new(second)?, RawTable::new(third)?],
             zones: zones.into(),
             caches: caches.into(),
+            outside: outside.into(),
             shared: Box::new(SharedState::new()).into(),
         })
     }
@@ -120,6 +123,8 @@ impl<S: Policy> Tables<S> {
         // SAFETY: by contract.
         let caches = unsafe { self.caches.forever() };
         // SAFETY: by contract.
+        let outside = unsafe { self.outside.forever() };
+        // SAFETY: by contract.
         let shared = unsafe { self.shared.forever() };
         let storage = Storage {
             states,
@@ -127,6 +132,7 @@ impl<S: Policy> Tables<S> {
             free: FreeWords([first, second, third]),
             zones,
             caches,
+            outside,
             shared,
         };
         (plan, storage)

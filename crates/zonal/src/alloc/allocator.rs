@@ -30,7 +30,7 @@ use crate::alloc::storage::{Storage, TableSize};
 use crate::boot::plan::Plan;
 use crate::boot::zonelist::MAX_NODES;
 use crate::frame::FrameTable;
-use crate::pcp::per_cpu_pages::PerCpuPages;
+use crate::pcp::per_cpu_pages::{Cache, Caches};
 use crate::platform::{ClaimError, Platform, Slot};
 use crate::policy::pcp::ZoneContext;
 use crate::policy::zone::Zone;
@@ -52,7 +52,7 @@ pub struct Allocator<'m, P: Platform, S: Policy> {
     pub(crate) plan: &'m Plan,
     pub(crate) table: ZoneTables<'m, P>,
     pub(crate) zones: &'m [Zone<P, S>],
-    pub(crate) caches: &'m [P::Slot<PerCpuPages<S>>],
+    caches: Caches<'m, P, S>,
     homes: HomeTable<S::Split, S::Walk>,
     pub(crate) walk: <S::Walk as Walk>::Table<P>,
     cpus: u32,
@@ -73,12 +73,13 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
     ) -> Result<Self, BuildError> {
         storage.check(&TableSize::of::<S>(plan))?;
         let order = plan.config().pageblock_order;
-        let Storage { states, pageblocks, free, zones, caches, shared } = storage;
+        let Storage { states, pageblocks, free, zones, caches, outside, shared } = storage;
+        let caches = Caches { slots: caches, outside };
         let frames = FrameTable::new(states, pageblocks, plan.base(), order);
         let table = ZoneTables::new(frames, free);
         build::check_zeroed::<P>(pageblocks)?;
         build::set_up_zones::<P, S>(plan, &table, zones);
-        build::tune_caches::<P, S>(plan, caches);
+        build::tune_caches(plan, caches.iter());
         Ok(Self {
             platform,
             plan,
@@ -115,9 +116,10 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
     /// [`ClaimError`] if there is no such CPU, its caches are claimed, or the platform has no
     /// such path.
     pub fn handle(&self, cpu: CpuId) -> Result<CpuHandle<'_, 'm, P, S>, ClaimError> {
-        let caches = self.caches_of(cpu).ok_or(ClaimError::NoSuchCpu)?;
-        let owned = Slot::claim(caches)?;
-        Ok(CpuHandle::new(self, owned, cpu.0 as usize))
+        let (cpu, zones) = (cpu.0 as usize, self.zones.len());
+        let Caches { slots, outside } =
+            self.caches.of_cpu(cpu, zones).ok_or(ClaimError::NoSuchCpu)?;
+        Ok(CpuHandle::new(self, Slot::claim(slots)?, outside, cpu))
     }
 
     /// The shared way in, for the CPU that the platform believes this is.
@@ -128,13 +130,14 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
         SharedEntry::new(self.caches, self.zones.len(), cpu, self.homes_of(cpu))
     }
 
-    pub(crate) fn caches_of(&self, cpu: CpuId) -> Option<&'m [P::Slot<PerCpuPages<S>>]> {
-        self.caches.chunks(self.zones.len()).nth(cpu.0 as usize)
+    /// What a CPU caches of a zone; `None` for a CPU or a zone that the allocator does not have.
+    pub(crate) fn cache_of(&self, cpu: CpuId, zone: ZoneId) -> Option<Cache<'m, P, S>> {
+        self.caches.of_cpu(cpu.0 as usize, self.zones.len())?.get(zone.0 as usize)
     }
 
-    /// What a CPU caches of a zone; `None` for a CPU or a zone that the allocator does not have.
-    pub(crate) fn cache_of(&self, cpu: CpuId, zone: ZoneId) -> Option<&'m P::Slot<PerCpuPages<S>>> {
-        self.caches_of(cpu)?.get(zone.0 as usize)
+    /// What each CPU caches of a zone.
+    pub(crate) fn caches_in(&self, zone: ZoneId) -> impl Iterator<Item = Cache<'m, P, S>> {
+        (0..self.cpus).filter_map(move |cpu| self.cache_of(CpuId(cpu), zone))
     }
 
     /// The node of a CPU, as far as the allocator has memory there.

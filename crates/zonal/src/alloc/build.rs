@@ -2,8 +2,8 @@
 
 use crate::boot::plan::{Config, Plan};
 use crate::boot::tuning::Tuning;
-use crate::pcp::per_cpu_pages::PerCpuPages;
-use crate::platform::{AtomicWord, Platform, Slot};
+use crate::pcp::per_cpu_pages::{Cache, InSlot};
+use crate::platform::{AtomicWord, Platform};
 use crate::policy::FreeMemory;
 use crate::policy::PcpPolicy;
 use crate::policy::zone::Zone;
@@ -32,9 +32,14 @@ pub(crate) fn batch<S: Policy>(plan: &Plan) -> impl Fn(u64) -> u32 {
 }
 
 /// Sets what follows from a zone's size for an empty cache of it.
-pub(crate) fn size_cache<S: Policy>(plan: &Plan, own: &mut PerCpuPages<S>, managed: u64) {
+pub(crate) fn size_cache<P: Platform, S: Policy>(
+    plan: &Plan,
+    own: &mut InSlot<'_, P, S>,
+    managed: u64,
+) {
     let tuning = tuning(plan, managed);
-    S::Pcp::tune_cpu(&mut own.cache, tuning);
+    let (cache, out) = own.parts();
+    S::Pcp::tune_cpu(cache, out, tuning);
     S::Walk::tune_cpu(&mut own.walk, tuning);
     S::Dirty::tune_cpu(&mut own.dirty, tuning);
 }
@@ -52,8 +57,11 @@ pub(crate) fn set_up_zones<P: Platform, S: Policy>(
     }
 }
 
-pub(crate) fn tune_caches<P: Platform, S: Policy>(plan: &Plan, caches: &[P::Slot<PerCpuPages<S>>]) {
-    for (cache, spec) in caches.iter().zip(plan.zones().iter().cycle()) {
+pub(crate) fn tune_caches<'a, P: Platform + 'a, S: Policy>(
+    plan: &Plan,
+    caches: impl Iterator<Item = Cache<'a, P, S>>,
+) {
+    for (cache, spec) in caches.zip(plan.zones().iter().cycle()) {
         cache.with(|own| size_cache(plan, own, spec.managed));
     }
 }

@@ -2,8 +2,8 @@
 //! for those who look for memory and for CPUs that go away.
 
 use crate::alloc::allocator::Allocator;
-use crate::pcp::per_cpu_pages::PerCpuPages;
-use crate::platform::{Platform, Slot};
+use crate::pcp::per_cpu_pages::InSlot;
+use crate::platform::Platform;
 use crate::policy::PcpPolicy;
 use crate::policy::Policy;
 use crate::policy::pcp::ZoneContext;
@@ -22,7 +22,7 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
         &self,
         cpu: CpuId,
         zone: &'m Zone<P, S>,
-        then: impl FnOnce(&mut PerCpuPages<S>),
+        then: impl FnOnce(&mut InSlot<'_, P, S>),
     ) -> u64 {
         let Some(cache) = self.cache_of(cpu, zone.id) else { return 0 };
         let context = self.context(zone, cpu.0 as usize);
@@ -38,12 +38,13 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
     /// The same from inside the slot.
     pub(super) fn drain_pages(
         &self,
-        own: &mut PerCpuPages<S>,
+        own: &mut InSlot<'_, P, S>,
         context: &ZoneContext<'_, P, S::Free>,
     ) -> u64 {
-        let before = own.cached();
-        let given = S::Pcp::drain(context, &mut own.cache);
-        own.book(before);
+        let (cache, out) = own.parts();
+        let given = S::Pcp::drain(context, cache, out);
+        // Not by what it held before and after: its owner may take frames meanwhile.
+        own.events.shed += given;
         own.events.drains += u64::from(given > 0);
         given
     }

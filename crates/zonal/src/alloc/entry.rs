@@ -2,25 +2,45 @@
 
 use crate::boot::plan::{Plan, ZoneSpec};
 use crate::boot::zonelist::MAX_NODES;
-use crate::pcp::per_cpu_pages::PerCpuPages;
-use crate::platform::{OwnedSlots, Platform, Slot};
-use crate::policy::{Policy, Split, Walk, walk::ZoneSet};
+use crate::pcp::per_cpu_pages::{Caches, InSlot, OutsideOf, OutsideSlot, PerCpuPages, WindowOf};
+use crate::platform::{OwnedSlots, Platform};
+use crate::policy::{PcpPolicy, Policy, Split, Walk, walk::ZoneSet};
 use crate::types::units::{NodeId, ZoneId};
 use crate::types::zone_type::{NR_ZONE_TYPES, ZoneType};
 
-pub(crate) trait Entry<P: Platform, S: Policy> {
+pub(crate) trait Entry<'m, P: Platform, S: Policy> {
+    /// Whether it is an owner's, and its policy has something outside the slot.
+    const OUTSIDE: bool;
     /// Runs `f` on the CPU's cache of the zone with this index; `None` if another CPU is
     /// inside or an owner has claimed it, and for [`NO_ZONE`].
-    fn enter_at<R>(&mut self, zone: usize, f: impl FnOnce(&mut PerCpuPages<S>) -> R) -> Option<R>;
+    fn enter_at<R>(&mut self, zone: usize, f: impl FnOnce(&mut InSlot<'_, P, S>) -> R)
+    -> Option<R>;
     /// As [`enter_at`](Self::enter_at).
     #[inline(always)]
-    fn enter<R>(&mut self, zone: ZoneId, f: impl FnOnce(&mut PerCpuPages<S>) -> R) -> Option<R> {
+    fn enter<R>(&mut self, zone: ZoneId, f: impl FnOnce(&mut InSlot<'_, P, S>) -> R) -> Option<R> {
         self.enter_at(usize::from(zone.0), f)
     }
     /// The CPU whose caches these are.
     fn cpu(&self) -> usize;
     /// Where a plain request of this CPU begins.
     fn homes(&self) -> &Homes<S::Walk>;
+    /// What of the home zone's cache lies outside the slot.
+    #[inline(always)]
+    fn home_outside(&self, limit: ZoneType) -> Option<&'m OutsideOf<P, S>> {
+        let _ = limit;
+        None
+    }
+    /// The pageblock that was last freed to, where it is remembered.
+    #[inline(always)]
+    fn window(&mut self) -> &mut Option<WindowOf<'m, P, S>> {
+        unreachable!("only owners have one")
+    }
+    /// What of the cache of a zone lies outside the slot.
+    #[inline(always)]
+    fn outside(&self, zone: ZoneId) -> Option<&'m OutsideOf<P, S>> {
+        let _ = zone;
+        None
+    }
 }
 
 /// Where plain requests of a node and lane begin.
@@ -94,7 +114,7 @@ fn preferred(plan: &Plan, lane: usize) -> ZoneSet {
 
 /// Anyone, on the CPU that the platform named.
 pub(crate) struct SharedEntry<'a, P: Platform, S: Policy> {
-    caches: &'a [P::Slot<PerCpuPages<S>>],
+    caches: Caches<'a, P, S>,
     zones: usize,
     cpu: usize,
     homes: &'a Homes<S::Walk>,
@@ -103,7 +123,7 @@ pub(crate) struct SharedEntry<'a, P: Platform, S: Policy> {
 impl<'a, P: Platform, S: Policy> SharedEntry<'a, P, S> {
     #[inline(always)]
     pub(crate) fn new(
-        caches: &'a [P::Slot<PerCpuPages<S>>],
+        caches: Caches<'a, P, S>,
         zones: usize,
         cpu: usize,
         homes: &'a Homes<S::Walk>,
@@ -112,9 +132,15 @@ impl<'a, P: Platform, S: Policy> SharedEntry<'a, P, S> {
     }
 }
 
-impl<P: Platform, S: Policy> Entry<P, S> for SharedEntry<'_, P, S> {
+impl<'m, P: Platform, S: Policy> Entry<'m, P, S> for SharedEntry<'_, P, S> {
+    const OUTSIDE: bool = false;
+
     #[inline(always)]
-    fn enter_at<R>(&mut self, zone: usize, f: impl FnOnce(&mut PerCpuPages<S>) -> R) -> Option<R> {
+    fn enter_at<R>(
+        &mut self,
+        zone: usize,
+        f: impl FnOnce(&mut InSlot<'_, P, S>) -> R,
+    ) -> Option<R> {
         self.caches.get(self.cpu * self.zones + zone)?.try_with(f)
     }
     #[inline(always)]
@@ -128,16 +154,57 @@ impl<P: Platform, S: Policy> Entry<P, S> for SharedEntry<'_, P, S> {
 }
 
 /// The owner of a CPU's caches, with what it needs to know of its CPU's node.
-pub(crate) struct OwnedEntry<O, W: Walk> {
-    pub(crate) owned: O,
-    pub(crate) cpu: usize,
-    pub(crate) homes: Homes<W>,
+pub(crate) struct OwnedEntry<'m, P: Platform, S: Policy, O> {
+    owned: O,
+    cpu: usize,
+    homes: Homes<S::Walk>,
+    outside: &'m [OutsideSlot<P, S>],
+    /// For each zone limit, that of the zone that a request tries first.
+    home_outside: [Option<&'m OutsideSlot<P, S>>; NR_ZONE_TYPES],
+    window: Option<WindowOf<'m, P, S>>,
 }
 
-impl<P: Platform, S: Policy, O: OwnedSlots<PerCpuPages<S>>> Entry<P, S> for OwnedEntry<O, S::Walk> {
+impl<'m, P: Platform, S: Policy, O: OwnedSlots<PerCpuPages<S>>> OwnedEntry<'m, P, S, O> {
+    pub(crate) fn new(
+        owned: O,
+        outside: &'m [OutsideSlot<P, S>],
+        cpu: usize,
+        homes: Homes<S::Walk>,
+    ) -> Self {
+        let home_outside = homes.first.map(|zone| outside.get(zone as usize));
+        let mut entry = Self { owned, cpu, homes, outside, home_outside, window: None };
+        entry.set_owned(true);
+        entry
+    }
+
+    /// The CPU whose caches these are.
+    pub(crate) const fn number(&self) -> usize {
+        self.cpu
+    }
+
+    /// Has those who are in the slot know whether the owner may be outside it.
+    pub(crate) fn set_owned(&mut self, owned: bool) {
+        if S::Pcp::OUTSIDE {
+            for (at, out) in self.outside.iter().enumerate() {
+                self.owned.with(at, |_| S::Pcp::set_owned(&out.0, owned));
+            }
+        }
+    }
+}
+
+impl<'m, P: Platform, S: Policy, O: OwnedSlots<PerCpuPages<S>>> Entry<'m, P, S>
+    for OwnedEntry<'m, P, S, O>
+{
+    const OUTSIDE: bool = S::Pcp::OUTSIDE && S::Walk::FIRST;
+
     #[inline(always)]
-    fn enter_at<R>(&mut self, zone: usize, f: impl FnOnce(&mut PerCpuPages<S>) -> R) -> Option<R> {
-        self.owned.with(zone, f)
+    fn enter_at<R>(
+        &mut self,
+        zone: usize,
+        f: impl FnOnce(&mut InSlot<'_, P, S>) -> R,
+    ) -> Option<R> {
+        let out = self.outside.get(zone)?;
+        self.owned.with(zone, |own| f(&mut InSlot::new(own, out)))
     }
     #[inline(always)]
     fn cpu(&self) -> usize {
@@ -146,6 +213,18 @@ impl<P: Platform, S: Policy, O: OwnedSlots<PerCpuPages<S>>> Entry<P, S> for Owne
     #[inline(always)]
     fn homes(&self) -> &Homes<S::Walk> {
         &self.homes
+    }
+    #[inline(always)]
+    fn home_outside(&self, limit: ZoneType) -> Option<&'m OutsideOf<P, S>> {
+        self.home_outside[limit.index()].map(|out| &out.0)
+    }
+    #[inline(always)]
+    fn window(&mut self) -> &mut Option<WindowOf<'m, P, S>> {
+        &mut self.window
+    }
+    #[inline(always)]
+    fn outside(&self, zone: ZoneId) -> Option<&'m OutsideOf<P, S>> {
+        self.outside.get(usize::from(zone.0)).map(|out| &out.0)
     }
 }
 

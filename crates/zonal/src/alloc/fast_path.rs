@@ -3,7 +3,7 @@
 use crate::alloc::allocator::Allocator;
 use crate::alloc::entry::Entry;
 use crate::alloc::host::Host;
-use crate::pcp::per_cpu_pages::PerCpuPages;
+use crate::pcp::per_cpu_pages::InSlot;
 use crate::platform::Platform;
 use crate::policy::PcpPolicy;
 use crate::policy::zone::Zone;
@@ -39,15 +39,22 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
     // Always inlined, like what it calls on the way to a single cached frame: the result then
     // stays in registers, and only a failure is written to memory.
     #[inline(always)]
-    pub(crate) fn alloc_through<E: Entry<P, S>>(
+    pub(crate) fn alloc_through<E: Entry<'m, P, S>>(
         &self,
         entry: &mut E,
         request: &Request,
     ) -> Result<Block, AllocError> {
-        if let Some(migrate) = request.single()
-            && let Some(index) = self.pop_home(entry, request.limit(), migrate)
-        {
-            return Ok(self.handed_out(self.table.pfn(index), Order::ZERO, request));
+        if let Some(migrate) = request.single() {
+            let limit = request.limit();
+            let popped = if E::OUTSIDE {
+                let home = entry.home_outside(limit);
+                home.and_then(|out| S::Pcp::pop_outside(out, &self.table, migrate))
+            } else {
+                self.pop_home(entry, limit, migrate)
+            };
+            if let Some(index) = popped {
+                return Ok(self.handed_out(self.table.pfn(index), Order::ZERO, request));
+            }
         }
         match self.slow_path(entry, request) {
             Ok(block) => Ok(block),
@@ -59,7 +66,7 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
 impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
     /// Takes a frame from the cache of the home zone.
     #[inline(always)]
-    fn pop_home<E: Entry<P, S>>(
+    fn pop_home<E: Entry<'m, P, S>>(
         &self,
         entry: &mut E,
         limit: ZoneType,
@@ -71,7 +78,7 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
 
     /// The same, where the home zone is known.
     #[inline(always)]
-    pub(super) fn pop_at<E: Entry<P, S>>(
+    pub(super) fn pop_at<E: Entry<'m, P, S>>(
         &self,
         entry: &mut E,
         home: usize,
@@ -84,18 +91,19 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
     #[inline(always)]
     pub(crate) fn pop(
         &self,
-        own: &mut PerCpuPages<S>,
+        own: &mut InSlot<'_, P, S>,
         zone: Option<&Zone<P, S>>,
         migrate: MigrateType,
     ) -> Option<u32> {
-        let index = S::Pcp::pop(&mut own.cache, &self.table, migrate)?;
+        let (cache, out) = own.parts();
+        let index = S::Pcp::pop(cache, out, &self.table, migrate)?;
         S::Walk::charge(&self.walk, zone, &mut own.walk, 1);
         Some(index)
     }
 
     /// The zone whose cache may answer a plain request; an index beyond all zones: none may.
     #[inline(always)]
-    pub(crate) fn home<E: Entry<P, S>>(&self, entry: &E, limit: ZoneType) -> usize {
+    pub(crate) fn home<E: Entry<'m, P, S>>(&self, entry: &E, limit: ZoneType) -> usize {
         let homes = entry.homes();
         let first = homes.first[limit.index()] as usize;
         S::Walk::home(&self.walk, self.zones, &homes.walk, limit, first)

@@ -3,11 +3,12 @@
 use crate::alloc::allocator::Allocator;
 use crate::alloc::entry::Entry;
 use crate::boot::map::RangeKind;
-use crate::frame::{ALLOCATED, CACHED, FrameKind, PageblockWord};
-use crate::pcp::per_cpu_pages::PerCpuPages;
+use crate::frame::{ALLOCATED, CACHED, FrameKind};
+use crate::pcp::per_cpu_pages::InSlot;
 use crate::platform::Platform;
 use crate::policy::FreeMemory;
 use crate::policy::PcpPolicy;
+use crate::policy::pcp::Pushed;
 use crate::policy::zone::Zone;
 use crate::policy::{Policy, Trace};
 use crate::trace::{Event, Point};
@@ -42,12 +43,19 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
     /// Frees through `entry`; `LISTED`: as one of a list, and counted so.
     // Always inlined down to the per-CPU pages of single frames, as allocation is.
     #[inline(always)]
-    pub(crate) fn free_through<E: Entry<P, S>, const LISTED: bool>(
+    pub(crate) fn free_through<E: Entry<'m, P, S>, const LISTED: bool>(
         &self,
         entry: &mut E,
         pfn: Pfn,
         order: Order,
     ) -> Result<(), FreeError> {
+        if E::OUTSIDE && !LISTED && order == Order::ZERO {
+            match self.push_outside(entry, pfn) {
+                Pushed::Yes => return Ok(()),
+                Pushed::Elsewhere(index) => return self.free_again(entry, pfn, index),
+                Pushed::No => {}
+            }
+        }
         let cached = match order {
             Order::ZERO => self.push_cached::<E, LISTED>(entry, pfn),
             _ => S::Pcp::PASSES_LARGE && self.put_large(entry, pfn, order),
@@ -55,17 +63,48 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
         if cached { Ok(()) } else { self.free_direct(pfn, order) }
     }
 
+    /// Keeps a frame of the pageblock that the owner last freed to.
+    #[inline(always)]
+    fn push_outside<E: Entry<'m, P, S>>(&self, entry: &mut E, pfn: Pfn) -> Pushed {
+        let Some(window) = entry.window() else { return Pushed::No };
+        let order = Order::ZERO;
+        S::Pcp::push_outside(window, pfn, move || {
+            S::Trace::emit(Point::Free, move || Event::Free { pfn, order });
+        })
+    }
+
+    /// A frame was kept, and its pageblock is another's by now: frees it as it is now.
+    #[cold]
+    #[inline(never)]
+    fn free_again<E: Entry<'m, P, S>>(
+        &self,
+        entry: &mut E,
+        pfn: Pfn,
+        index: u32,
+    ) -> Result<(), FreeError> {
+        *entry.window() = None;
+        let taken = self.table.pageblock(index).zone().and_then(|zone| {
+            entry.enter(zone, |own| {
+                let taken = S::Pcp::take_back(own.parts().1, &self.table, index);
+                // Who drained it has freed it.
+                own.events.free += u64::from(!taken);
+                taken
+            })
+        });
+        if taken == Some(true) { self.free_to_zone(pfn, Order::ZERO, || ()) } else { Ok(()) }
+    }
+
     /// Marks a frame cached and keeps it in the cache of its zone. `false`, and nothing has
     /// changed, if it may not be freed so.
     #[inline(always)]
-    fn push_cached<E: Entry<P, S>, const LISTED: bool>(&self, entry: &mut E, pfn: Pfn) -> bool {
+    fn push_cached<E: Entry<'m, P, S>, const LISTED: bool>(&self, entry: &mut E, pfn: Pfn) -> bool {
         let table = &self.table;
         let offset = table.offset(pfn);
-        let Some((zone, migrate)) = table.pageblock_at(offset).and_then(PageblockWord::cached_in)
-        else {
-            return false;
-        };
+        let Some(word) = table.pageblock_at(offset) else { return false };
+        let Some((zone, migrate)) = word.cached_in() else { return false };
         let cpu = entry.cpu();
+        let mut stays = false;
+        let seen = &mut stays;
         let pushed = entry.enter(zone, move |own| {
             if !S::Free::release(table, offset, ALLOCATED, CACHED) {
                 return false;
@@ -77,11 +116,20 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
                 own.events.free += 1;
             }
             // No truncation: the state was found, so the offset is an index.
-            if S::Pcp::push(&mut own.cache, table, migrate, offset as u32) {
+            let (cache, out) = own.parts();
+            if S::Pcp::push(cache, out, table, migrate, offset as u32) {
                 self.spill(own, zone, cpu, migrate);
+            }
+            if E::OUTSIDE {
+                *seen = S::Pcp::stays(&own.cache, migrate, offset as u32);
             }
             true
         });
+        if E::OUTSIDE && stays {
+            let out = entry.outside(zone);
+            *entry.window() =
+                out.and_then(|out| S::Pcp::window(out, table, migrate, word, offset as u32));
+        }
         pushed == Some(true)
     }
 
@@ -89,7 +137,7 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
     #[inline(never)]
     pub(crate) fn spill(
         &self,
-        own: &mut PerCpuPages<S>,
+        own: &mut InSlot<'_, P, S>,
         zone: crate::types::units::ZoneId,
         cpu: usize,
         migrate: MigrateType,
@@ -98,7 +146,8 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
             own.events.spills += 1;
             let context = self.context(zone, cpu);
             let before = own.cached();
-            S::Pcp::spill(&context, &mut own.cache, migrate);
+            let (cache, out) = own.parts();
+            S::Pcp::spill(&context, cache, out, migrate);
             own.book(before);
         }
     }
@@ -107,11 +156,16 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
     #[cold]
     #[inline(never)]
     pub(crate) fn free_direct(&self, pfn: Pfn, order: Order) -> Result<(), FreeError> {
+        let told = || S::Trace::emit(Point::Free, move || Event::Free { pfn, order });
+        self.free_to_zone(pfn, order, told)
+    }
+
+    /// The same, which `told` says.
+    fn free_to_zone(&self, pfn: Pfn, order: Order, told: impl FnOnce()) -> Result<(), FreeError> {
         let Some(index) = self.table.index(pfn) else { return Err(FreeError::Foreign { pfn }) };
         let zone: Option<&Zone<P, S>> =
             self.table.get_pageblock(index).and_then(|word| self.zone(word.zone()?));
         let Some(zone) = zone else { return Err(self.refusal(pfn, index, order)) };
-        let told = || S::Trace::emit(Point::Free, move || Event::Free { pfn, order });
         let freed = S::Free::free_block(zone.view(&self.table), index, order, told);
         if !freed {
             return Err(self.refusal(pfn, index, order));

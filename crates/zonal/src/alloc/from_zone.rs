@@ -3,7 +3,7 @@
 use super::allocator::Allocator;
 use super::entry::Entry;
 use crate::boot::watermark::watermark_ok;
-use crate::pcp::per_cpu_pages::PerCpuPages;
+use crate::pcp::per_cpu_pages::InSlot;
 use crate::platform::Platform;
 use crate::policy::walk::Miss;
 use crate::policy::zone::Zone;
@@ -16,7 +16,7 @@ use crate::zone::AllocFlags;
 
 impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
     /// Tries one zone above `mark`: its cache, a refill of the cache, the buddy lists.
-    pub(super) fn alloc_from<E: Entry<P, S>>(
+    pub(super) fn alloc_from<E: Entry<'m, P, S>>(
         &self,
         entry: &mut E,
         zone: &'m Zone<P, S>,
@@ -35,20 +35,24 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
         }
         if order == Order::ZERO {
             let found = entry.enter_at(usize::from(zone.id.0), |own| {
-                let pop = |own: &mut PerCpuPages<S>| self.pop(own, Some(zone), migrate);
+                let pop = |own: &mut InSlot<'_, P, S>| self.pop(own, Some(zone), migrate);
                 if let Some(index) = pop(own) {
                     return Some(index);
                 }
                 let before = own.cached();
-                let pages = &mut own.cache;
+                let (pages, out) = own.parts();
                 let filled = headroom > 0
-                    && S::Pcp::refill::<P, S::Trace>(&context, pages, migrate, headroom);
+                    && S::Pcp::refill::<P, S::Trace>(&context, pages, out, migrate, headroom);
                 own.book(before);
                 own.events.refills += u64::from(filled);
                 let handed_out = own.events().alloc;
                 S::Walk::refilled(&self.walk, zone, &mut own.walk, handed_out);
                 if filled { pop(own) } else { None }
             });
+            if E::OUTSIDE {
+                // The edge may have moved.
+                *entry.window() = None;
+            }
             if let Some(Some(index)) = found {
                 return Ok(index);
             }

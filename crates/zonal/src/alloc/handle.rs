@@ -6,7 +6,7 @@ use super::host::Host;
 use crate::alloc::allocator::Allocator;
 use crate::alloc::entry::OwnedEntry;
 use crate::alloc::page_state::NotManaged;
-use crate::pcp::per_cpu_pages::PerCpuPages;
+use crate::pcp::per_cpu_pages::{OutsideSlot, PerCpuPages};
 use crate::platform::{Platform, Slot};
 use crate::policy::Policy;
 use crate::types::block::Block;
@@ -25,23 +25,24 @@ where
     P::Slot<PerCpuPages<S>>: 'a,
 {
     allocator: &'a Allocator<'m, P, S>,
-    entry: OwnedEntry<Owned<'a, P, S>, S::Walk>,
+    entry: OwnedEntry<'m, P, S, Owned<'a, P, S>>,
 }
 
 impl<'a, 'm, P: Platform, S: Policy> CpuHandle<'a, 'm, P, S> {
     pub(crate) fn new(
         allocator: &'a Allocator<'m, P, S>,
         owned: Owned<'a, P, S>,
+        outside: &'m [OutsideSlot<P, S>],
         cpu: usize,
     ) -> Self {
         let homes = *allocator.homes_of(cpu);
-        Self { allocator, entry: OwnedEntry { owned, cpu, homes } }
+        Self { allocator, entry: OwnedEntry::new(owned, outside, cpu, homes) }
     }
 
     /// The CPU whose caches this handle owns.
     #[must_use]
     pub const fn cpu(&self) -> CpuId {
-        CpuId(self.entry.cpu as u32)
+        CpuId(self.entry.number() as u32)
     }
 
     /// The allocator.
@@ -115,6 +116,12 @@ impl<'a, 'm, P: Host, S: Policy> CpuHandle<'a, 'm, P, S> {
     #[inline(always)]
     pub fn alloc_bulk(&mut self, request: &Request, out: &mut [Pfn]) -> Result<(), AllocError> {
         self.allocator.alloc_bulk_through(&mut self.entry, request, out)
+    }
+}
+
+impl<P: Platform, S: Policy> Drop for CpuHandle<'_, '_, P, S> {
+    fn drop(&mut self) {
+        self.entry.set_owned(false);
     }
 }
 

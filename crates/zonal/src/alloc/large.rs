@@ -17,7 +17,7 @@ use crate::types::units::{Order, Pfn};
 impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
     /// A plain larger block from the home zone above its low watermark.
     #[inline]
-    pub(super) fn take_large<E: Entry<P, S>>(
+    pub(super) fn take_large<E: Entry<'m, P, S>>(
         &self,
         entry: &mut E,
         request: &Request,
@@ -43,7 +43,7 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
 impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
     /// A larger block from a zone, whose marks allow it; `None` if the slot cannot be entered.
     #[inline]
-    pub(super) fn take_large_from<E: Entry<P, S>>(
+    pub(super) fn take_large_from<E: Entry<'m, P, S>>(
         &self,
         entry: &mut E,
         zone: &'m Zone<P, S>,
@@ -52,8 +52,8 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
     ) -> Option<Option<u32>> {
         let context = self.context(zone, entry.cpu());
         entry.enter_at(usize::from(zone.id.0), |own| {
-            let cache = &mut own.cache;
-            let taken = S::Pcp::take_large::<P, S::Trace>(&context, cache, order, migrate);
+            let (cache, out) = own.parts();
+            let taken = S::Pcp::take_large::<P, S::Trace>(&context, cache, out, order, migrate);
             let (index, came) = taken?;
             own.events.filled += came;
             S::Walk::charge(&self.walk, Some(zone), &mut own.walk, order.frames());
@@ -63,7 +63,12 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
 
     /// Frees a larger block. `false`, and nothing has changed, if it may not be freed so.
     #[inline(never)]
-    pub(super) fn put_large<E: Entry<P, S>>(&self, entry: &mut E, pfn: Pfn, order: Order) -> bool {
+    pub(super) fn put_large<E: Entry<'m, P, S>>(
+        &self,
+        entry: &mut E,
+        pfn: Pfn,
+        order: Order,
+    ) -> bool {
         let offset = self.table.offset(pfn);
         let word = self.table.pageblock_at(offset);
         let Some((zone, migrate)) = word.and_then(PageblockWord::cached_in) else { return false };
@@ -78,7 +83,9 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
             own.events.free += order.frames();
             // No truncation: the state was found, so the offset is an index.
             let index = offset as u32;
-            own.events.shed += S::Pcp::put_large(&context, &mut own.cache, order, migrate, index);
+            let (cache, out) = own.parts();
+            let put = S::Pcp::put_large(&context, cache, out, order, migrate, index);
+            own.events.shed += put;
             true
         });
         put == Some(true)

@@ -66,7 +66,7 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
         self.mod_page_state_through(&mut self.shared_entry(), pfn, state, change)
     }
 
-    pub(crate) fn mod_page_state_through<E: Entry<P, S>>(
+    pub(crate) fn mod_page_state_through<E: Entry<'m, P, S>>(
         &self,
         entry: &mut E,
         pfn: Pfn,

@@ -15,8 +15,7 @@ use super::zones::Zones;
 use crate::alloc::allocator::Allocator;
 use crate::alloc::entry::Entry;
 use crate::alloc::host::Host;
-use crate::pcp::per_cpu_pages::PerCpuPages;
-use crate::platform::Slot;
+use crate::pcp::per_cpu_pages::InSlot;
 use crate::policy::FreeMemory;
 use crate::policy::PcpPolicy;
 use crate::policy::walk::Miss;
@@ -49,7 +48,7 @@ const A_FEW: u32 = 4;
 impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
     /// What the home zone's per-CPU pages of single frames and huge pages did not serve.
     #[inline(never)]
-    pub(super) fn slow_path<E: Entry<P, S>>(
+    pub(super) fn slow_path<E: Entry<'m, P, S>>(
         &self,
         entry: &mut E,
         request: &Request,
@@ -88,7 +87,7 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
 
     /// The home zone's per-CPU pages for a page that will be written, or where another zone stands
     /// in for the home zone.
-    fn pop_further<E: Entry<P, S>>(&self, entry: &mut E, request: &Request) -> Option<u32> {
+    fn pop_further<E: Entry<'m, P, S>>(&self, entry: &mut E, request: &Request) -> Option<u32> {
         if request.order() > Order::ZERO {
             return None;
         }
@@ -108,7 +107,7 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
     /// stands in for it while it has no memory.
     #[cold]
     #[inline(never)]
-    fn pop_stand_in<E: Entry<P, S>>(&self, entry: &mut E, request: &Request) -> Option<u32> {
+    fn pop_stand_in<E: Entry<'m, P, S>>(&self, entry: &mut E, request: &Request) -> Option<u32> {
         let home = self.zones.get(self.home(entry, request.limit()))?;
         if !request.is_plain() || self.has_memory(home) {
             return None;
@@ -118,7 +117,7 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
     }
 
     /// The steps after the first walk.
-    fn try_everything<E: Entry<P, S>>(
+    fn try_everything<E: Entry<'m, P, S>>(
         &self,
         entry: &mut E,
         zones: &Zones<'m, P, S>,
@@ -149,7 +148,7 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
         }
     }
 
-    fn walk<E: Entry<P, S>>(
+    fn walk<E: Entry<'m, P, S>>(
         &self,
         entry: &mut E,
         zones: &Zones<'m, P, S>,
@@ -163,7 +162,7 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
 
     /// The walk above the low watermark for what will be written: it goes to the zones within
     /// their dirty limit.
-    fn walk_within_dirty_limits<E: Entry<P, S>>(
+    fn walk_within_dirty_limits<E: Entry<'m, P, S>>(
         &self,
         entry: &mut E,
         zones: &Zones<'m, P, S>,
@@ -191,7 +190,7 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
     /// out of the zone into a cache. So a single frame is looked
     /// for again as long as there are signs of one (I-6). Where larger blocks do not stay with CPUs,
     /// requests for them empty the caches [now and then](crate::zone::ZoneInstance::is_search_due) only.
-    fn search<E: Entry<P, S>>(
+    fn search<E: Entry<'m, P, S>>(
         &self,
         entry: &mut E,
         zones: &Zones<'m, P, S>,
@@ -229,7 +228,7 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
 
     /// Drains every CPU's cache and opens a pageblock of the high-atomic reserve, zone by zone;
     /// returns the frames drained. For those who may not wait it looks at a few CPUs only.
-    fn open_everything<E: Entry<P, S>>(
+    fn open_everything<E: Entry<'m, P, S>>(
         &self,
         entry: &mut E,
         zones: &Zones<'m, P, S>,
@@ -252,9 +251,9 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
 
     /// Gives what this CPU caches of the zone back, and what the next few do, as far as their slots
     /// are free: without a fence that others have to answer. O(1) CPUs.
-    fn drain_a_few<E: Entry<P, S>>(&self, entry: &mut E, zone: &'m Zone<P, S>) -> u64 {
+    fn drain_a_few<E: Entry<'m, P, S>>(&self, entry: &mut E, zone: &'m Zone<P, S>) -> u64 {
         let (own, cpus) = (entry.cpu() as u32, self.cpus());
-        let drain = |cpu: u32, pages: &mut PerCpuPages<S>| {
+        let drain = |cpu: u32, pages: &mut InSlot<'_, P, S>| {
             self.drain_pages(pages, &self.context(zone, cpu as usize))
         };
         let mut drained = entry.enter(zone.id, |pages| drain(own, pages)).unwrap_or(0);
@@ -268,7 +267,7 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
 
     /// Compaction, then reclaim, as long as there is progress. A single frame needs no
     /// compaction.
-    fn ask_host<E: Entry<P, S>>(
+    fn ask_host<E: Entry<'m, P, S>>(
         &self,
         entry: &mut E,
         zones: &Zones<'m, P, S>,
@@ -296,7 +295,7 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
     }
 
     /// Compacts the zones one after the other until the request can be served.
-    fn compact_zones<E: Entry<P, S>>(
+    fn compact_zones<E: Entry<'m, P, S>>(
         &self,
         entry: &mut E,
         zones: &Zones<'m, P, S>,
@@ -327,7 +326,7 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
     }
 
     /// Looks for what the host freed: it may sit in any cache.
-    fn look_again<E: Entry<P, S>>(
+    fn look_again<E: Entry<'m, P, S>>(
         &self,
         entry: &mut E,
         zones: &Zones<'m, P, S>,

@@ -17,7 +17,7 @@
 use crate::alloc::build::batch;
 use crate::alloc::shared::SharedState;
 use crate::boot::plan::Plan;
-use crate::pcp::per_cpu_pages::PerCpuPages;
+use crate::pcp::per_cpu_pages::{OutsideSlot, PerCpuPages};
 use crate::platform::Platform;
 use crate::policy::FreeMemory;
 use crate::policy::Policy;
@@ -64,7 +64,7 @@ impl TableSize {
     /// Bytes that grow with CPUs and zones, for the platform `P`.
     #[must_use]
     pub const fn cache_bytes<P: Platform, S: Policy>(&self) -> u64 {
-        let cache = size_of::<P::Slot<PerCpuPages<S>>>();
+        let cache = size_of::<P::Slot<PerCpuPages<S>>>() + size_of::<OutsideSlot<P, S>>();
         self.caches * cache as u64 + self.zones * size_of::<Zone<P, S>>() as u64
     }
 }
@@ -82,6 +82,8 @@ pub struct Storage<'m, P: Platform, S: Policy> {
     pub zones: &'m mut [Zone<P, S>],
     /// Per-CPU caches, CPU by CPU, each a slot around [`PerCpuPages::new`].
     pub caches: &'m [P::Slot<PerCpuPages<S>>],
+    /// What of them lies outside the slots, each [`OutsideSlot::new`].
+    pub outside: &'m [OutsideSlot<P, S>],
     /// What all CPUs share, [`SharedState::new`].
     pub shared: &'m SharedState<P>,
 }
@@ -100,6 +102,7 @@ impl<P: Platform, S: Policy> Storage<'_, P, S> {
             ("free words 2", self.free.0[2].len(), size.free[2]),
             ("zones", self.zones.len(), size.zones),
             ("caches", self.caches.len(), size.caches),
+            ("outside", self.outside.len(), size.caches),
         ];
         for (what, given, wanted) in lengths {
             if given as u64 != wanted {

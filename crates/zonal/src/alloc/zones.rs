@@ -5,7 +5,7 @@ use crate::boot::zonelist::{MAX_NODES, MAX_ZONES};
 use crate::frame::PageblockWord;
 use crate::platform::{AtomicWord, Platform};
 use crate::policy::zone::Zone;
-use crate::policy::{PcpPolicy, Policy, Split};
+use crate::policy::{Policy, Split};
 use crate::types::request::{NodePolicy, Request};
 use crate::types::units::{NodeId, NodeMask, Pfn};
 use core::sync::atomic::Ordering::Relaxed;
@@ -156,6 +156,6 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
 
     /// Frames that all CPUs cache of a zone.
     pub(crate) fn cached_in(&self, zone: &Zone<P, S>) -> u64 {
-        self.sum_over_caches(zone, |own| S::Pcp::cached(&own.cache))
+        self.sum_over_caches(zone, |own| own.cached())
     }
 }

@@ -16,9 +16,11 @@ mod locate;
 mod pageblock;
 mod state;
 mod table;
+mod view;
 
 pub(crate) use locate::locate;
 pub use pageblock::PageblockWord;
 pub(crate) use state::{ALLOCATED, CACHED};
 pub use state::{FrameKind, FrameState};
 pub use table::FrameTable;
+pub(crate) use view::PageblockView;

@@ -12,6 +12,7 @@
 
 use super::pageblock::{BEFORE, COUNTED, COUNTED_BITS, NO_SOURCE, PageblockWord, SHOWN};
 use super::state::FrameState;
+use super::view::PageblockView;
 use crate::platform::{AtomicByte, AtomicWord, Platform};
 use crate::types::migrate_type::MigrateType;
 use crate::types::units::{Order, Pfn};
@@ -242,6 +243,15 @@ impl<'m, P: Platform> FrameTable<'m, P> {
     /// Changes the migrate type of the pageblock that holds `index`. Under the zone lock.
     pub(crate) fn set_migrate(&self, index: u32, migrate: MigrateType) {
         self.set_pageblock(index, self.pageblock(index).with_migrate(migrate));
+    }
+
+    /// The pageblock that holds `index`; `None` outside the table.
+    pub(crate) fn view(&self, index: u32) -> Option<PageblockView<'m, P>> {
+        let first = self.pageblock_start(index);
+        let rest = self.states.get(first as usize..)?;
+        let len = rest.len().min(self.pageblock_order.frames() as usize);
+        let word = self.pageblocks.get((index >> self.pageblock_order.get()) as usize)?;
+        Some(PageblockView { states: &rest[..len], first, word })
     }
 
     /// First index of the pageblock that holds `index`.

@@ -67,6 +67,8 @@ fn batch(tuning: Tuning) -> u32 {
 
 impl<M: Merge, C: Clusters> PcpPolicy<BuddyLists<M, C>> for Linked {
     type Cpu = LinkedCpu;
+    type Outside<P: Platform> = ();
+    type Window<'m, P: Platform + 'm> = ();
 
     fn new_cpu() -> LinkedCpu {
         LinkedCpu {
@@ -78,7 +80,9 @@ impl<M: Merge, C: Clusters> PcpPolicy<BuddyLists<M, C>> for Linked {
         }
     }
 
-    fn tune_cpu(cpu: &mut LinkedCpu, tuning: Tuning) {
+    fn new_outside<P: Platform>() {}
+
+    fn tune_cpu<P: Platform>(cpu: &mut LinkedCpu, (): &(), tuning: Tuning) {
         cpu.batch = batch(tuning);
         cpu.high = tuning.pcp_high.unwrap_or(6 * cpu.batch).max(cpu.batch);
     }
@@ -94,6 +98,7 @@ impl<M: Merge, C: Clusters> PcpPolicy<BuddyLists<M, C>> for Linked {
     #[inline(always)]
     fn pop<P: Platform>(
         cpu: &mut LinkedCpu,
+        (): &(),
         table: &ZoneTables<'_, P>,
         migrate: MigrateType,
     ) -> Option<u32> {
@@ -110,6 +115,7 @@ impl<M: Merge, C: Clusters> PcpPolicy<BuddyLists<M, C>> for Linked {
     #[inline(always)]
     fn push<P: Platform>(
         cpu: &mut LinkedCpu,
+        (): &(),
         table: &ZoneTables<'_, P>,
         migrate: MigrateType,
         index: u32,
@@ -122,6 +128,7 @@ impl<M: Merge, C: Clusters> PcpPolicy<BuddyLists<M, C>> for Linked {
     fn refill<P: Platform, T: Trace>(
         ctx: &Context<'_, P, M, C>,
         cpu: &mut LinkedCpu,
+        (): &(),
         migrate: MigrateType,
         headroom: u64,
     ) -> bool {
@@ -139,11 +146,16 @@ impl<M: Merge, C: Clusters> PcpPolicy<BuddyLists<M, C>> for Linked {
         !list.is_empty()
     }
 
-    fn spill<P: Platform>(ctx: &Context<'_, P, M, C>, cpu: &mut LinkedCpu, _: MigrateType) {
+    fn spill<P: Platform>(
+        ctx: &Context<'_, P, M, C>,
+        cpu: &mut LinkedCpu,
+        (): &(),
+        _: MigrateType,
+    ) {
         free_batch(ctx, cpu);
     }
 
-    fn drain<P: Platform>(ctx: &Context<'_, P, M, C>, cpu: &mut LinkedCpu) -> u64 {
+    fn drain<P: Platform>(ctx: &Context<'_, P, M, C>, cpu: &mut LinkedCpu, (): &()) -> u64 {
         let mut given = 0;
         while cpu.count > 0 {
             given += free_batch(ctx, cpu);
@@ -151,12 +163,13 @@ impl<M: Merge, C: Clusters> PcpPolicy<BuddyLists<M, C>> for Linked {
         given
     }
 
-    fn cached(cpu: &LinkedCpu) -> u64 {
+    fn cached<P: Platform>(cpu: &LinkedCpu, (): &()) -> u64 {
         u64::from(cpu.count)
     }
 
     fn visit<P: Platform>(
         cpu: &LinkedCpu,
+        (): &(),
         table: &ZoneTables<'_, P>,
         visit: &mut dyn FnMut(u32, Order),
     ) {

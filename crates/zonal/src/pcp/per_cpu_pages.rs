@@ -3,11 +3,13 @@
 //! ```
 //! use zonal::{PerCpuPages, preset::Zonal};
 //! let cache = PerCpuPages::<Zonal>::new();
-//! assert_eq!(cache.events().alloc, 0);
+//! assert!(size_of_val(&cache) <= 512, "the frames themselves lie outside the slot");
 //! ```
 
+use crate::platform::{Platform, Slot};
 use crate::policy::PcpPolicy;
 use crate::policy::{Dirty, Policy, Walk};
+use core::ops::{Deref, DerefMut};
 
 /// Counters of one CPU and zone, plain numbers guarded by the slot.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -81,13 +83,138 @@ impl<S: Policy> PerCpuPages<S> {
             },
         }
     }
+}
 
-    /// Its counters. O(frames cached) at worst.
+impl<S: Policy> Default for PerCpuPages<S> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// What of one CPU's cache of one zone its owner reaches outside the slot.
+pub struct OutsideSlot<P: Platform, S: Policy>(pub(crate) OutsideOf<P, S>);
+
+impl<P: Platform, S: Policy> OutsideSlot<P, S> {
+    /// That of an empty cache.
     #[must_use]
-    pub fn events(&self) -> CpuEvents {
+    pub fn new() -> Self {
+        Self(S::Pcp::new_outside())
+    }
+}
+
+impl<P: Platform, S: Policy> Default for OutsideSlot<P, S> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// What a preset keeps of a zone for a CPU, guarded by its slot.
+type CpuOf<S> = <<S as Policy>::Pcp as PcpPolicy<<S as Policy>::Free>>::Cpu;
+/// And outside the slot.
+pub(crate) type OutsideOf<P, S> =
+    <<S as Policy>::Pcp as PcpPolicy<<S as Policy>::Free>>::Outside<P>;
+/// And what an owner remembers of a pageblock.
+pub(crate) type WindowOf<'m, P, S> =
+    <<S as Policy>::Pcp as PcpPolicy<<S as Policy>::Free>>::Window<'m, P>;
+
+/// Caches of several CPUs and zones, both parts.
+pub(crate) struct Caches<'m, P: Platform, S: Policy> {
+    pub(crate) slots: &'m [P::Slot<PerCpuPages<S>>],
+    pub(crate) outside: &'m [OutsideSlot<P, S>],
+}
+
+impl<P: Platform, S: Policy> Clone for Caches<'_, P, S> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<P: Platform, S: Policy> Copy for Caches<'_, P, S> {}
+
+impl<'m, P: Platform, S: Policy> Caches<'m, P, S> {
+    /// One of them.
+    #[inline(always)]
+    pub(crate) fn get(&self, at: usize) -> Option<Cache<'m, P, S>> {
+        Some(Cache { slot: self.slots.get(at)?, out: self.outside.get(at)? })
+    }
+
+    /// All of them.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = Cache<'m, P, S>> {
+        self.slots.iter().zip(self.outside).map(|(slot, out)| Cache { slot, out })
+    }
+
+    /// Those of a CPU, of which each has `zones`.
+    pub(crate) fn of_cpu(&self, cpu: usize, zones: usize) -> Option<Self> {
+        let slots = self.slots.chunks(zones).nth(cpu)?;
+        Some(Self { slots, outside: self.outside.chunks(zones).nth(cpu)? })
+    }
+}
+
+/// Both parts of a cache, for those who are not its owner.
+pub(crate) struct Cache<'a, P: Platform, S: Policy> {
+    slot: &'a P::Slot<PerCpuPages<S>>,
+    out: &'a OutsideSlot<P, S>,
+}
+
+impl<'a, P: Platform, S: Policy> Cache<'a, P, S> {
+    /// As [`Slot::try_with`].
+    #[inline(always)]
+    pub(crate) fn try_with<R>(self, f: impl FnOnce(&mut InSlot<'_, P, S>) -> R) -> Option<R> {
+        self.slot.try_with(|own| f(&mut InSlot::new(own, self.out)))
+    }
+
+    /// As [`Slot::with`].
+    pub(crate) fn with<R>(self, f: impl FnOnce(&mut InSlot<'_, P, S>) -> R) -> R {
+        self.slot.with(|own| f(&mut InSlot::new(own, self.out)))
+    }
+
+    /// As [`Slot::reach`].
+    pub(crate) fn reach<R>(self, f: impl FnOnce(&mut InSlot<'_, P, S>) -> R) -> Option<R> {
+        self.slot.reach(|own| f(&mut InSlot::new(own, self.out)))
+    }
+}
+
+/// Both parts, for who is in the slot.
+pub(crate) struct InSlot<'a, P: Platform, S: Policy> {
+    own: &'a mut PerCpuPages<S>,
+    out: &'a OutsideSlot<P, S>,
+}
+
+impl<P: Platform, S: Policy> Deref for InSlot<'_, P, S> {
+    type Target = PerCpuPages<S>;
+
+    #[inline(always)]
+    fn deref(&self) -> &PerCpuPages<S> {
+        self.own
+    }
+}
+
+impl<P: Platform, S: Policy> DerefMut for InSlot<'_, P, S> {
+    #[inline(always)]
+    fn deref_mut(&mut self) -> &mut PerCpuPages<S> {
+        self.own
+    }
+}
+
+impl<'a, P: Platform, S: Policy> InSlot<'a, P, S> {
+    #[inline(always)]
+    pub(crate) fn new(own: &'a mut PerCpuPages<S>, out: &'a OutsideSlot<P, S>) -> Self {
+        Self { own, out }
+    }
+
+    /// The guarded part and the other of what the policy keeps.
+    #[inline(always)]
+    pub(crate) fn parts(&mut self) -> (&mut CpuOf<S>, &'a OutsideOf<P, S>) {
+        (&mut self.own.cache, &self.out.0)
+    }
+
+    /// Its counters. O(frames cached) at worst. Snapshots while an owner is about.
+    #[must_use]
+    pub(crate) fn events(&self) -> CpuEvents {
         let CpuEvents { free, filled, shed, .. } = self.events;
-        let cached = S::Pcp::cached(&self.cache);
-        CpuEvents { alloc: (filled + free).saturating_sub(shed + cached), ..self.events }
+        let free = free + S::Pcp::freed_outside(&self.out.0);
+        let alloc = (filled + free).saturating_sub(shed + self.cached());
+        CpuEvents { alloc, free, ..self.events }
     }
 
     /// Books frames of a list that were given back in this entry; an entry that came to nothing
@@ -101,7 +228,7 @@ impl<S: Policy> PerCpuPages<S> {
 
     /// Frames in it. O(1), or O(orders that are cached).
     pub(crate) fn cached(&self) -> u64 {
-        S::Pcp::cached(&self.cache)
+        S::Pcp::cached(&self.own.cache, &self.out.0)
     }
 
     /// Books what came from elsewhere or went there since it had `before` frames, while none was
@@ -110,11 +237,5 @@ impl<S: Policy> PerCpuPages<S> {
         let after = self.cached();
         self.events.filled += after.saturating_sub(before);
         self.events.shed += before.saturating_sub(after);
-    }
-}
-
-impl<S: Policy> Default for PerCpuPages<S> {
-    fn default() -> Self {
-        Self::new()
     }
 }

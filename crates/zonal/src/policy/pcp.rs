@@ -58,18 +58,38 @@ pub enum Stop {
     Frame,
 }
 
+/// Outcome of a free outside the slot.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Pushed {
+    /// The frame is kept.
+    Yes,
+    /// Nothing has changed: it is to be freed another way.
+    No,
+    /// The frame of this index is kept, where it may not be any more: see
+    /// [`take_back`](PcpPolicy::take_back).
+    Elsewhere(u32),
+}
+
 /// A way to keep frames per CPU. Implemented here only; a preset names one.
 pub trait PcpPolicy<F: FreeMemory>: Sized + Send + Sync + fmt::Debug + 'static {
     /// Whether blocks of more than a frame are [taken](Self::take_large) and [put](Self::put_large)
     /// by way of the CPU's slot.
     const PASSES_LARGE: bool = false;
-    /// One CPU's cache of one zone.
+    /// Whether an owner takes and frees frames outside its slot.
+    const OUTSIDE: bool = false;
+    /// One CPU's cache of one zone, guarded by its slot.
     type Cpu: Send + fmt::Debug;
+    /// What of it an owner reaches outside the slot.
+    type Outside<P: Platform>: Send + Sync;
+    /// What an owner remembers of the pageblock that it last freed to.
+    type Window<'m, P: Platform + 'm>: Send;
 
     /// An empty cache.
     fn new_cpu() -> Self::Cpu;
+    /// What of it lies outside the slot.
+    fn new_outside<P: Platform>() -> Self::Outside<P>;
     /// Sets the bounds of an empty cache, again when the size of the zone has changed.
-    fn tune_cpu(cpu: &mut Self::Cpu, tuning: Tuning);
+    fn tune_cpu<P: Platform>(cpu: &mut Self::Cpu, out: &Self::Outside<P>, tuning: Tuning);
     /// Frames moved at once in a zone, for presets with clusters on the buddy lists; 0 for a
     /// policy that keeps none there.
     #[must_use]
@@ -83,6 +103,7 @@ pub trait PcpPolicy<F: FreeMemory>: Sized + Send + Sync + fmt::Debug + 'static {
     /// Takes a cached frame and marks it allocated.
     fn pop<P: Platform>(
         cpu: &mut Self::Cpu,
+        out: &Self::Outside<P>,
         table: &ZoneTables<'_, P>,
         migrate: MigrateType,
     ) -> Option<u32>;
@@ -90,21 +111,23 @@ pub trait PcpPolicy<F: FreeMemory>: Sized + Send + Sync + fmt::Debug + 'static {
     /// Keeps a frame that is already marked cached. `true`: a spill is due before the next.
     fn push<P: Platform>(
         cpu: &mut Self::Cpu,
+        out: &Self::Outside<P>,
         table: &ZoneTables<'_, P>,
         migrate: MigrateType,
         index: u32,
     ) -> bool;
 
-    /// Takes up to `out.len()` cached frames and marks them allocated.
+    /// Takes up to `frames.len()` cached frames and marks them allocated.
     fn pop_bulk<P: Platform>(
         cpu: &mut Self::Cpu,
+        out: &Self::Outside<P>,
         table: &ZoneTables<'_, P>,
         migrate: MigrateType,
-        out: &mut [Pfn],
+        frames: &mut [Pfn],
     ) -> usize {
         let mut done = 0;
-        while let Some(place) = out.get_mut(done) {
-            let Some(index) = Self::pop(cpu, table, migrate) else { break };
+        while let Some(place) = frames.get_mut(done) {
+            let Some(index) = Self::pop(cpu, out, table, migrate) else { break };
             *place = table.pfn(index);
             done += 1;
         }
@@ -116,6 +139,7 @@ pub trait PcpPolicy<F: FreeMemory>: Sized + Send + Sync + fmt::Debug + 'static {
     #[inline]
     fn push_bulk<P: Platform>(
         cpu: &mut Self::Cpu,
+        out: &Self::Outside<P>,
         table: &ZoneTables<'_, P>,
         migrate: MigrateType,
         word: Option<PageblockWord>,
@@ -127,11 +151,76 @@ pub trait PcpPolicy<F: FreeMemory>: Sized + Send + Sync + fmt::Debug + 'static {
                 return Bulk { done, stop: Stop::Frame };
             }
             // No truncation: the state was found, so the offset is an index.
-            if Self::push(cpu, table, migrate, offset as u32) {
+            if Self::push(cpu, out, table, migrate, offset as u32) {
                 return Bulk { done: done + 1, stop: Stop::Edge };
             }
         }
         Bulk { done: frames.len(), stop: Stop::Done }
+    }
+
+    /// In the slot: whether an owner may be outside it from now on.
+    fn set_owned<P: Platform>(out: &Self::Outside<P>, owned: bool) {
+        let _ = (out, owned);
+    }
+
+    /// Takes a cached frame and marks it allocated, for an owner outside the slot.
+    #[inline(always)]
+    fn pop_outside<P: Platform>(
+        out: &Self::Outside<P>,
+        table: &ZoneTables<'_, P>,
+        migrate: MigrateType,
+    ) -> Option<u32> {
+        let _ = (out, table, migrate);
+        None
+    }
+
+    /// Whether freed frames of the pageblock of `index`, whose list is `migrate`, stay here.
+    #[inline(always)]
+    fn stays(cpu: &Self::Cpu, migrate: MigrateType, index: u32) -> bool {
+        let _ = (cpu, migrate, index);
+        false
+    }
+
+    /// What the owner may remember of a pageblock of which frames [stay](Self::stays): `word` was its
+    /// word when that was found.
+    #[inline(always)]
+    fn window<'m, P: Platform>(
+        out: &'m Self::Outside<P>,
+        table: &ZoneTables<'m, P>,
+        migrate: MigrateType,
+        word: PageblockWord,
+        index: u32,
+    ) -> Option<Self::Window<'m, P>> {
+        let _ = (out, table, migrate, word, index);
+        None
+    }
+
+    /// Frees a frame for an owner outside the slot. `told` says so before another can have it.
+    #[inline(always)]
+    fn push_outside<P: Platform>(
+        window: &Self::Window<'_, P>,
+        pfn: Pfn,
+        told: impl FnOnce(),
+    ) -> Pushed {
+        let _ = (window, pfn, told);
+        Pushed::No
+    }
+
+    /// In the slot: takes the frame that the owner has just pushed from outside and marks it allocated;
+    /// `false` if it has been drained.
+    fn take_back<P: Platform>(
+        out: &Self::Outside<P>,
+        table: &ZoneTables<'_, P>,
+        index: u32,
+    ) -> bool {
+        let _ = (out, table, index);
+        false
+    }
+
+    /// Frames that owners freed outside the slot.
+    fn freed_outside<P: Platform>(out: &Self::Outside<P>) -> u64 {
+        let _ = out;
+        0
     }
 
     /// Brings at least one frame into the cache, taking at most `headroom` frames
@@ -139,22 +228,29 @@ pub trait PcpPolicy<F: FreeMemory>: Sized + Send + Sync + fmt::Debug + 'static {
     fn refill<P: Platform, T: Trace>(
         ctx: &ZoneContext<'_, P, F>,
         cpu: &mut Self::Cpu,
+        out: &Self::Outside<P>,
         migrate: MigrateType,
         headroom: u64,
     ) -> bool;
 
     /// Makes room after [`push`](Self::push) asked for it.
-    fn spill<P: Platform>(ctx: &ZoneContext<'_, P, F>, cpu: &mut Self::Cpu, migrate: MigrateType);
+    fn spill<P: Platform>(
+        ctx: &ZoneContext<'_, P, F>,
+        cpu: &mut Self::Cpu,
+        out: &Self::Outside<P>,
+        migrate: MigrateType,
+    );
 
     /// Takes a block of more than a frame, marked allocated, where such blocks
     /// [pass](Self::PASSES_LARGE); and how many of its frames came from the zone: all or none.
     fn take_large<P: Platform, T: Trace>(
         ctx: &ZoneContext<'_, P, F>,
         cpu: &mut Self::Cpu,
+        out: &Self::Outside<P>,
         order: Order,
         migrate: MigrateType,
     ) -> Option<(u32, u64)> {
-        let _ = (ctx, cpu, order, migrate);
+        let _ = (ctx, cpu, out, order, migrate);
         None
     }
 
@@ -163,23 +259,29 @@ pub trait PcpPolicy<F: FreeMemory>: Sized + Send + Sync + fmt::Debug + 'static {
     fn put_large<P: Platform>(
         ctx: &ZoneContext<'_, P, F>,
         cpu: &mut Self::Cpu,
+        out: &Self::Outside<P>,
         order: Order,
         migrate: MigrateType,
         index: u32,
     ) -> u64 {
-        let _ = (ctx, cpu, order, migrate, index);
+        let _ = (ctx, cpu, out, order, migrate, index);
         0
     }
 
     /// Gives everything in the cache back to the zone; returns the frames.
-    fn drain<P: Platform>(ctx: &ZoneContext<'_, P, F>, cpu: &mut Self::Cpu) -> u64;
+    fn drain<P: Platform>(
+        ctx: &ZoneContext<'_, P, F>,
+        cpu: &mut Self::Cpu,
+        out: &Self::Outside<P>,
+    ) -> u64;
 
-    /// Frames in the cache.
-    fn cached(cpu: &Self::Cpu) -> u64;
+    /// Frames in the cache: a snapshot while its owner is about.
+    fn cached<P: Platform>(cpu: &Self::Cpu, out: &Self::Outside<P>) -> u64;
 
     /// Calls `visit` with every block in the cache, for checkers.
     fn visit<P: Platform>(
         cpu: &Self::Cpu,
+        out: &Self::Outside<P>,
         table: &ZoneTables<'_, P>,
         visit: &mut dyn FnMut(u32, Order),
     );

@@ -6,7 +6,7 @@ use zonal::map::{MemoryMap, PhysAddr, Region};
 use zonal::plan::{Config, Plan};
 use zonal::platform::{AtomicByte, AtomicWord, Platform, Slot, single::SingleThread};
 use zonal::policy::{Policy, Split};
-use zonal::{Allocator, PerCpuPages, SharedState, Storage, TableSize, Zone};
+use zonal::{Allocator, OutsideSlot, PerCpuPages, SharedState, Storage, TableSize, Zone};
 use zonal::zone::tables::FreeWords;
 
 type Cache<S> = <SingleThread as Platform>::Slot<PerCpuPages<S>>;
@@ -28,6 +28,7 @@ pub(super) fn with_allocator<S: Policy>(
     let mut zones: std::vec::Vec<_> = (0..size.zones).map(|_| Zone::vacant()).collect();
     let caches: std::vec::Vec<_> =
         (0..size.caches).map(|_| Cache::<S>::new(PerCpuPages::new())).collect();
+    let outside: std::vec::Vec<_> = (0..size.caches).map(|_| OutsideSlot::new()).collect();
     let shared = SharedState::new();
     let storage = Storage {
         states: &states,
@@ -35,6 +36,7 @@ pub(super) fn with_allocator<S: Policy>(
         free: FreeWords([&free[0], &free[1], &free[2]]),
         zones: &mut zones,
         caches: &caches,
+        outside: &outside,
         shared: &shared,
     };
     run(&Allocator::<_, S>::new(SingleThread, &plan, storage).unwrap());

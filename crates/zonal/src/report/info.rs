@@ -10,8 +10,8 @@
 use crate::alloc::allocator::Allocator;
 use crate::boot::watermark::Watermarks;
 use crate::compact::CompactEvents;
-use crate::pcp::per_cpu_pages::{CpuEvents, PerCpuPages};
-use crate::platform::{Platform, Slot};
+use crate::pcp::per_cpu_pages::{CpuEvents, InSlot};
+use crate::platform::Platform;
 use crate::policy::FreeMemory;
 use crate::policy::PcpPolicy;
 use crate::policy::walk::FairShare;
@@ -159,10 +159,9 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
     pub(crate) fn sum_over_caches(
         &self,
         zone: &Zone<P, S>,
-        figure: impl Fn(&mut PerCpuPages<S>) -> u64,
+        figure: impl Fn(&mut InSlot<'_, P, S>) -> u64,
     ) -> u64 {
-        let of_zone = self.caches.iter().skip(zone.id.0 as usize).step_by(self.zones.len());
-        of_zone.filter_map(|cache| cache.reach(&figure)).sum()
+        self.caches_in(zone.id).filter_map(|cache| cache.reach(&figure)).sum()
     }
 
     fn pages_in(&self, zone: &Zone<P, S>) -> Option<ZonePages> {
@@ -180,7 +179,7 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
         let cache = self.cache_of(cpu, id)?;
         cache.reach(|own| {
             let (batch, high) = S::Pcp::limits(&own.cache);
-            let count = S::Pcp::cached(&own.cache);
+            let count = own.cached();
             CacheInfo { cpu, count, batch, high, events: own.events() }
         })
     }

@@ -10,7 +10,7 @@
 
 use crate::alloc::allocator::Allocator;
 use crate::frame::FrameState;
-use crate::platform::{Platform, Slot};
+use crate::platform::Platform;
 use crate::policy::FreeMemory;
 use crate::policy::PcpPolicy;
 use crate::policy::Policy;
@@ -102,7 +102,8 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
         for cpu in (0..self.cpus()).map(CpuId) {
             let Some(cache) = self.cache_of(cpu, zone.id) else { continue };
             cache.reach(|own| {
-                S::Pcp::visit(&own.cache, table, &mut |index, order| {
+                let (pages, out) = own.parts();
+                S::Pcp::visit(pages, out, table, &mut |index, order| {
                     visit(table.pfn(index), Place::Cached { cpu, order });
                 });
             });

@@ -4,7 +4,7 @@ use crate::alloc::allocator::Allocator;
 use crate::alloc::entry::Entry;
 use crate::frame::PageblockWord;
 use crate::frame::{ALLOCATED, CACHED};
-use crate::pcp::per_cpu_pages::PerCpuPages;
+use crate::pcp::per_cpu_pages::InSlot;
 use crate::platform::Platform;
 use crate::policy::bulk_free::{CHUNK, Committed, Listed, positions};
 use crate::policy::pcp::Stop;
@@ -16,7 +16,7 @@ use crate::types::units::{Order, Pfn};
 
 impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
     #[inline(always)]
-    pub(crate) fn free_bulk_through<E: Entry<P, S>>(
+    pub(crate) fn free_bulk_through<E: Entry<'m, P, S>>(
         &self,
         entry: &mut E,
         frames: &[Pfn],
@@ -45,7 +45,7 @@ struct Freeing<'a, 'm, P: Platform, S: Policy, E> {
     result: BulkFreed,
 }
 
-impl<P: Platform, S: Policy, E: Entry<P, S>> Freeing<'_, '_, P, S, E> {
+impl<'m, P: Platform, S: Policy, E: Entry<'m, P, S>> Freeing<'_, 'm, P, S, E> {
     /// Reports the frame at `at`.
     #[cold]
     #[inline(never)]
@@ -80,7 +80,7 @@ impl<P: Platform, S: Policy, E: Entry<P, S>> Freeing<'_, '_, P, S, E> {
     }
 }
 
-impl<P: Platform, S: Policy, E: Entry<P, S>> Listed for Freeing<'_, '_, P, S, E> {
+impl<'m, P: Platform, S: Policy, E: Entry<'m, P, S>> Listed for Freeing<'_, 'm, P, S, E> {
     #[inline(always)]
     fn len(&self) -> usize {
         self.frames.len()
@@ -106,7 +106,8 @@ impl<P: Platform, S: Policy, E: Entry<P, S>> Listed for Freeing<'_, '_, P, S, E>
         let freed = self.entry.enter(zone, move |own| {
             let mut done = 0;
             loop {
-                let bulk = S::Pcp::push_bulk(&mut own.cache, table, migrate, word, &frames[done..]);
+                let (cache, out) = own.parts();
+                let bulk = S::Pcp::push_bulk(cache, out, table, migrate, word, &frames[done..]);
                 frames[done..done + bulk.done].iter().for_each(|&pfn| Self::emit(pfn));
                 done += bulk.done;
                 if bulk.stop != Stop::Edge {
@@ -148,7 +149,7 @@ impl<P: Platform, S: Policy, E: Entry<P, S>> Listed for Freeing<'_, '_, P, S, E>
         // Keeps the first frame of a run, whose pageblock has `word`, and those after it whose
         // pageblocks have it too; says how many. The first one's word is not read again: it
         // may have changed.
-        let keep = |own: &mut PerCpuPages<S>, run: &[Pfn], word, list| {
+        let keep = |own: &mut InSlot<'_, P, S>, run: &[Pfn], word, list| {
             for (done, &pfn) in (0..).zip(run) {
                 let offset = table.offset(pfn);
                 if done > 0 && table.pageblock_at(offset) != word {
@@ -156,7 +157,8 @@ impl<P: Platform, S: Policy, E: Entry<P, S>> Listed for Freeing<'_, '_, P, S, E>
                 }
                 Self::emit(pfn);
                 // No truncation: the frame was prepared, so the offset is an index.
-                if S::Pcp::push(&mut own.cache, table, list, offset as u32) {
+                let (cache, out) = own.parts();
+                if S::Pcp::push(cache, out, table, list, offset as u32) {
                     allocator.spill(own, zone, cpu, list);
                 }
             }

@@ -30,7 +30,7 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
     }
 
     #[inline(always)]
-    pub(crate) fn alloc_bulk_through<E: Entry<P, S>>(
+    pub(crate) fn alloc_bulk_through<E: Entry<'m, P, S>>(
         &self,
         entry: &mut E,
         request: &Request,
@@ -61,7 +61,7 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
 
     /// Takes what the home zone's cache has, up to the room in `out`.
     #[inline(always)]
-    fn pop_bulk_home<E: Entry<P, S>>(
+    fn pop_bulk_home<E: Entry<'m, P, S>>(
         &self,
         entry: &mut E,
         request: &Request,
@@ -72,7 +72,8 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
         let table = &self.table;
         let (walk, zones) = (&self.walk, self.zones);
         let popped = entry.enter_at(home, move |own| {
-            let popped = S::Pcp::pop_bulk(&mut own.cache, table, migrate, out);
+            let (cache, outside) = own.parts();
+            let popped = S::Pcp::pop_bulk(cache, outside, table, migrate, out);
             S::Walk::charge(walk, zones.get(home), &mut own.walk, popped as u64);
             popped
         });

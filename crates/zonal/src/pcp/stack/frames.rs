@@ -1,79 +1,208 @@
-//! A stack of frames: an array and a length.
+//! A stack of frames that its CPU's owner reaches without the CPU's slot.
+//!
+//! - Source: the THE protocol of Cilk-5's work-stealing deques (Frigo, Leiserson and Randall, 1998),
+//!   with the asymmetric fence of [`Platform`].
+//! - Mechanism: `top` is the owner's, `head` is the drain's. The owner pops by lowering `top`, a light
+//!   fence, and a look at `head`, which is also how it sees that the stack is empty. A drain raises
+//!   `head` beyond everything, makes a heavy fence and takes what is below `top`.
+//! - State: who is in the slot has the stack to itself but for an owner's [`pop_owned`] and
+//!   [`push_owned`]. A drain is in the slot, so there is one at a time.
+//! - Conflicts: an owner that meets a drain puts `top` back and enters the slot, where it waits.
+//!
+//! **S-1**: a frame that is popped is not drained. The pop's store of `top` comes before its light
+//! fence and the look at `head` after it; a drain's store of `head` comes before its heavy fence and the
+//! look at `top` after it. So the drain sees the lowered `top`, or the owner sees the raised `head`.
+//!
+//! **S-2**: after its heavy fence a drain sees `top` at most one below what it is in truth (an owner
+//! that met it and puts it back), and frames only come on top. The frame at that place stays.
+//!
+//! [`pop_owned`]: FrameStack::pop_owned
+//! [`push_owned`]: FrameStack::push_owned
 
+use crate::platform::{AtomicHalf, AtomicWord, FenceUnsupported, Platform};
 use crate::zone::free_map::{Frame, WordIndex};
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-/// The most frames that a stack holds.
+/// The most frames that a stack of a preset holds. A power of two.
 pub const MAX_HIGH: usize = 256;
 
-/// Frames of one type, the oldest first.
-#[derive(Clone, Debug)]
-pub struct Stack {
-    frames: [Frame; MAX_HIGH],
-    len: u32,
+/// What `head` is while a drain is at work: above every `top`, and not below zero as an `i32`.
+const STOPPED: u32 = i32::MAX as u32;
+
+/// The place above the newest frame.
+#[derive(Clone, Copy)]
+pub(super) struct Place(u32);
+
+/// Frames of one type, as indexes of the frame table, the oldest first.
+pub(super) struct FrameStack<P: Platform, const N: usize> {
+    /// One above the place of the newest. Release, with the Acquire of a drain: what is on the stack was
+    /// written before. It is one below `head` for a moment when an owner looks into an empty stack.
+    top: P::Half,
+    /// The place of the oldest; [`STOPPED`] during a drain. Relaxed: the fences of S-1 order it.
+    head: P::Half,
+    /// The owner puts nothing at this place or above. Relaxed: a size.
+    limit: P::Half,
+    /// Frames that the owner freed outside the slot. Relaxed: a count of its own.
+    freed: P::Word,
+    frames: [P::Half; N],
 }
 
-impl Default for Stack {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
-impl Stack {
-    /// An empty one.
-    #[must_use]
-    pub const fn new() -> Self {
-        Self { frames: [Frame(0); MAX_HIGH], len: 0 }
-    }
-
-    /// Frames on it.
-    #[must_use]
-    #[inline(always)]
-    pub const fn len(&self) -> u32 {
-        self.len
-    }
-
-    /// Whether it has none.
-    #[must_use]
-    pub const fn is_empty(&self) -> bool {
-        self.len == 0
-    }
-
-    /// Frames, the oldest first.
-    #[must_use]
-    pub fn frames(&self) -> &[Frame] {
-        &self.frames[..self.len as usize]
+impl<P: Platform, const N: usize> FrameStack<P, N> {
+    /// An empty one that may hold nothing.
+    pub(super) fn new() -> Self {
+        const { assert!(N.is_power_of_two(), "places are found by masking") }
+        Self {
+            top: P::Half::new(0),
+            head: P::Half::new(0),
+            limit: P::Half::new(0),
+            freed: P::Word::new(0),
+            frames: core::array::from_fn(|_| P::Half::new(0)),
+        }
     }
 
     #[inline(always)]
-    pub(super) fn pop(&mut self) -> Option<Frame> {
-        let last = self.len.checked_sub(1)?;
-        let frame = *self.frames.get(last as usize)?;
-        self.len = last;
-        Some(frame)
+    fn at(&self, place: u32) -> &P::Half {
+        &self.frames[place as usize % N]
     }
 
-    /// Puts a frame on it; there must be room.
+    /// Takes the newest frame; `None` if there is none, or a drain is at work. For the owner, who may be
+    /// outside the slot.
     #[inline(always)]
-    pub(super) fn push(&mut self, frame: Frame) {
-        self.frames[self.len as usize] = frame;
-        self.len += 1;
+    pub(super) fn pop_owned(&self) -> Option<u32> {
+        let top = self.top.load(Relaxed).wrapping_sub(1);
+        self.top.store(top, Release);
+        // S-1, with the heavy one of `Drain::begin`.
+        P::light_fence();
+        // Signed: of an empty stack `top` is below 0.
+        if (top as i32) < self.head.load(Relaxed) as i32 {
+            self.put_back(top);
+            return None;
+        }
+        Some(self.at(top).load(Relaxed))
     }
 
-    /// Fills an empty one with up to `most` frames: what comes ascending leaves ascending.
-    pub(super) fn fill(&mut self, most: u32) -> Filling<'_> {
-        debug_assert_eq!(self.len, 0, "only an empty stack is filled");
-        let most = most.min(MAX_HIGH as u32);
-        Filling { stack: self, most, empty: most }
+    #[cold]
+    #[inline(never)]
+    fn put_back(&self, top: u32) {
+        self.top.store(top.wrapping_add(1), Release);
+    }
+
+    /// The place for one more, if the owner may push one.
+    #[inline(always)]
+    pub(super) fn room(&self) -> Option<Place> {
+        let top = self.top.load(Relaxed);
+        (top < self.limit.load(Relaxed)).then_some(Place(top))
+    }
+
+    /// Puts a frame at the place that [was found](Self::room). For the owner, who may be outside the slot: it
+    /// makes a light fence and looks whether the frame may be here after all.
+    #[inline(always)]
+    pub(super) fn push_owned(&self, Place(top): Place, index: u32) {
+        self.at(top).store(index, Relaxed);
+        self.top.store(top.wrapping_add(1), Release);
+    }
+
+    /// Frames that the owner freed outside the slot.
+    pub(super) fn freed(&self) -> u64 {
+        self.freed.load(Relaxed)
+    }
+
+    /// The owner has freed one.
+    #[inline(always)]
+    pub(super) fn count_freed(&self) {
+        self.freed.store(self.freed.load(Relaxed).wrapping_add(1), Relaxed);
+    }
+
+    /// Sets how much the owner may keep.
+    pub(super) fn set_limit(&self, limit: u32) {
+        self.limit.store(limit.min(N as u32), Relaxed);
+    }
+
+    /// Frames on it: a snapshot while an owner is about.
+    #[inline(always)]
+    pub(super) fn len(&self) -> u32 {
+        let len = self.top.load(Relaxed).wrapping_sub(self.head.load(Relaxed));
+        (len as i32).max(0) as u32
+    }
+
+    /// The frames, the oldest first; only while nothing else runs.
+    pub(super) fn frames(&self) -> impl DoubleEndedIterator<Item = u32> {
+        let head = self.head.load(Relaxed);
+        (head..head + self.len()).map(|place| self.at(place).load(Relaxed))
+    }
+
+    /// Takes the newest frame, for who is in the slot, with no owner outside.
+    #[inline(always)]
+    pub(super) fn pop(&self) -> Option<u32> {
+        let top = self.top.load(Relaxed);
+        if top == self.head.load(Relaxed) {
+            return None;
+        }
+        self.top.store(top - 1, Release);
+        Some(self.at(top - 1).load(Relaxed))
+    }
+
+    /// Puts a frame on it if it holds less than `high`; for who is in the slot, with no owner outside.
+    #[inline(always)]
+    pub(super) fn push(&self, index: u32, high: u32) -> bool {
+        let top = self.top.load(Relaxed);
+        let room = self.len() < high && (top as usize) < N;
+        if room {
+            self.push_owned(Place(top), index);
+        }
+        room
+    }
+
+    /// Moves what is on it down to the first place, where drains have left it further up. For who is in
+    /// the slot, with no owner outside.
+    pub(super) fn settle(&self) {
+        let (head, len) = (self.head.load(Relaxed), self.len());
+        if head == 0 {
+            return;
+        }
+        self.move_down(head, len);
+        self.head.store(0, Relaxed);
+        self.top.store(len, Release);
+    }
+
+    /// The `len` frames from `from` on begin at the first place now.
+    fn move_down(&self, from: u32, len: u32) {
+        for place in 0..len {
+            self.at(place).store(self.at(from + place).load(Relaxed), Relaxed);
+        }
+    }
+
+    /// Fills an empty one with up to `most` frames: what comes ascending leaves ascending. `first` is the
+    /// index of the zone's frame 0. For who is in the slot, with no owner outside.
+    pub(super) fn fill(&self, first: u32, most: u32) -> Filling<'_, P, N> {
+        debug_assert_eq!(self.len(), 0, "only an empty stack is filled");
+        self.settle();
+        let most = most.min(N as u32);
+        Filling { stack: self, first, most, empty: most }
     }
 
     /// Calls `give` with the oldest `count` frames, neighbours that follow each other in one word at
-    /// once, and forgets them.
+    /// once, and forgets them. For who is in the slot, with no owner outside.
     #[inline(always)]
-    pub(super) fn shed(&mut self, count: u32, mut give: impl FnMut(WordIndex, u64)) {
-        let count = count.min(self.len) as usize;
+    pub(super) fn shed(&self, first: u32, count: u32, give: impl FnMut(WordIndex, u64)) {
+        let (head, len) = (self.head.load(Relaxed), self.len());
+        let count = count.min(len);
+        self.give(first, head..head + count, give);
+        self.move_down(head + count, len - count);
+        self.head.store(0, Relaxed);
+        self.top.store(len - count, Release);
+    }
+
+    #[inline(always)]
+    fn give(
+        &self,
+        first: u32,
+        places: core::ops::Range<u32>,
+        mut give: impl FnMut(WordIndex, u64),
+    ) {
         let (mut word, mut mask) = (WordIndex(0), 0);
-        for frame in &self.frames[..count] {
-            let (at, bit) = frame.word();
+        for place in places {
+            let (at, bit) = Frame(self.at(place).load(Relaxed).wrapping_sub(first)).word();
             if at != word && mask != 0 {
                 give(word, mask);
                 mask = 0;
@@ -83,35 +212,34 @@ impl Stack {
         if mask != 0 {
             give(word, mask);
         }
-        self.frames.copy_within(count..self.len as usize, 0);
-        self.len -= count as u32;
     }
 }
 
 /// A stack that is being filled, from its top place down: the oldest comes last.
-pub(super) struct Filling<'a> {
-    stack: &'a mut Stack,
+pub(super) struct Filling<'a, P: Platform, const N: usize> {
+    stack: &'a FrameStack<P, N>,
+    first: u32,
     most: u32,
     /// Places below this one are empty.
     empty: u32,
 }
 
-impl Filling<'_> {
+impl<P: Platform, const N: usize> Filling<'_, P, N> {
     /// Puts the frames `bits` of a word under those that came before; there must be room.
     #[inline]
     pub(super) fn put(&mut self, word: WordIndex, bits: u64) {
-        let first = word.first_frame().0;
-        let places = &mut self.stack.frames[..self.empty as usize];
+        let first = self.first.wrapping_add(word.first_frame().0);
+        let places = &self.stack.frames[..self.empty as usize];
         if bits == u64::MAX
-            && let Some(places) = places.last_chunk_mut::<64>()
+            && let Some(places) = places.last_chunk::<64>()
         {
-            places.iter_mut().rev().zip(first..).for_each(|(place, at)| *place = Frame(at));
+            places.iter().rev().zip(first..).for_each(|(place, at)| place.store(at, Relaxed));
             self.empty -= u64::BITS;
             return;
         }
         let mut rest = bits;
-        for place in places.iter_mut().rev().take(bits.count_ones() as usize) {
-            *place = Frame(first + rest.trailing_zeros());
+        for place in places.iter().rev().take(bits.count_ones() as usize) {
+            place.store(first + rest.trailing_zeros(), Relaxed);
             rest &= rest.wrapping_sub(1);
         }
         debug_assert_eq!(rest, 0, "more frames came than there was room for");
@@ -120,11 +248,54 @@ impl Filling<'_> {
 
     /// All that came is there: fewer than might move down. How many.
     pub(super) fn finish(self) -> u32 {
-        let Self { stack, most, empty } = self;
+        let Self { stack, most, empty, .. } = self;
+        let came = most - empty;
         if empty > 0 {
-            stack.frames.copy_within(empty as usize..most as usize, 0);
+            stack.move_down(empty, came);
         }
-        stack.len = most - empty;
-        stack.len
+        stack.top.store(came, Release);
+        came
+    }
+}
+
+/// A drain of several stacks at once: from [`begin`](Self::begin) on none gives its owner anything, until
+/// they are [taken](Self::take).
+pub(super) struct Drain<'a, P: Platform, const N: usize, const STACKS: usize> {
+    stacks: &'a [FrameStack<P, N>; STACKS],
+    /// What their heads were.
+    heads: [u32; STACKS],
+}
+
+impl<'a, P: Platform, const N: usize, const STACKS: usize> Drain<'a, P, N, STACKS> {
+    /// Stops the stacks; for who is in the slot, which an owner may be outside of if it is `owned`.
+    ///
+    /// # Errors
+    /// [`FenceUnsupported`] if the host refuses the fence; then the stacks are as before.
+    pub(super) fn begin(
+        stacks: &'a [FrameStack<P, N>; STACKS],
+        owned: bool,
+    ) -> Result<Self, FenceUnsupported> {
+        let heads = core::array::from_fn(|at| stacks[at].head.load(Relaxed));
+        if owned {
+            stacks.iter().for_each(|stack| stack.head.store(STOPPED, Relaxed));
+            // S-1, with the light one of `pop_owned`.
+            if let Err(refused) = P::heavy_fence() {
+                stacks.iter().zip(heads).for_each(|(stack, head)| stack.head.store(head, Relaxed));
+                return Err(refused);
+            }
+        }
+        Ok(Self { stacks, heads })
+    }
+
+    /// Takes what is on the stacks, by words, and lets them go on.
+    pub(super) fn take(self, first: u32, mut give: impl FnMut(WordIndex, u64)) {
+        for (stack, head) in self.stacks.iter().zip(self.heads) {
+            // Acquire: with the Release of pushes. S-2: at most one too few.
+            let top = stack.top.load(Acquire);
+            let top = if (top as i32) < head as i32 { head } else { top };
+            stack.give(first, head..top, &mut give);
+            // The owner goes on from here; it settles when it comes by.
+            stack.head.store(top, Relaxed);
+        }
     }
 }

@@ -7,7 +7,12 @@
 //! and its unmap frees stays here, and what lies far out empties itself: caches and address order
 //! agree.
 //!
-//! All of it is plain data for the CPU's slot; no call here waits, and none looks at another CPU.
+//! All of it is plain data for the CPU's slot, but for the stacks, which the CPU's owner reaches without
+//! the slot; no call here waits, and none looks at another CPU.
+//!
+//! The stacks' rules: S-1, a frame that its owner pops is not drained, and S-2, what a drain leaves
+//! (`frames.rs`); S-3, a frame of a pageblock whose type changes is not kept (`window.rs`). Models:
+//! `loom_stack` in `zonal-testkit`.
 //!
 //! | call | cost |
 //! |---|---|
@@ -25,13 +30,19 @@
 //! ```
 
 mod blocks;
+mod cpu;
 mod frames;
+mod home;
+mod outside;
 mod policy;
 mod refill;
+mod window;
 
-pub use frames::{MAX_HIGH, Stack};
+pub use frames::MAX_HIGH;
+pub use outside::StackOutside;
 pub use policy::Stacks;
 pub use refill::Came;
+pub use window::Window;
 
 use crate::platform::Platform;
 use crate::types::migrate_type::{MigrateType, NR_CACHED_TYPES};
@@ -93,10 +104,9 @@ struct Gathered {
     mask: u64,
 }
 
-/// One CPU's part of one zone.
+/// One CPU's part of one zone, but for the stacks themselves.
 #[derive(Debug)]
 pub struct CpuStack {
-    stacks: [Stack; NR_CACHED_TYPES],
     /// How many frames from the start the edges are, with their pageblocks; 0 before the first refill.
     edges: [u32; NR_CACHED_TYPES],
     gathered: Gathered,
@@ -105,6 +115,8 @@ pub struct CpuStack {
     start: Start,
     /// The first frame of the start, and how many the map has.
     origin: (u32, u32),
+    /// The frame table's index of the map's frame 0.
+    first: u32,
 }
 
 impl Default for CpuStack {
@@ -118,31 +130,50 @@ impl CpuStack {
     #[must_use]
     pub const fn new() -> Self {
         Self {
-            stacks: [const { Stack::new() }; NR_CACHED_TYPES],
             edges: [0; NR_CACHED_TYPES],
             gathered: Gathered { word: WordIndex(0), mask: 0 },
             current: [Current::NONE; NR_CACHED_TYPES],
             size: StackSize { high: 0, currents: 0 },
             start: Start { block: Pageblock(0), spread: 0 },
             origin: (0, 0),
+            first: 0,
         }
     }
 
-    /// Sets the size, the start and the shape of the map. What it holds must be [drained](Self::drain)
-    /// before.
-    pub fn tune(&mut self, size: StackSize, start: Start, shape: MapShape) {
-        debug_assert_eq!(self.held(), 0, "tuned while it holds frames");
-        self.size = StackSize { high: size.high.min(MAX_HIGH as u32), ..size };
+    /// Sets the size, the start, the shape of the map and where in the frame table it begins. What it holds
+    /// must be [drained](Self::drain) before.
+    pub fn tune<P: Platform, const N: usize>(
+        &mut self,
+        out: &StackOutside<P, N>,
+        size: StackSize,
+        start: Start,
+        (first, shape): (u32, MapShape),
+    ) {
+        self.size = StackSize { high: size.high.min(N as u32), ..size };
+        out.set_limit(self.size.high);
+        self.first = first;
         let size = shape.block_frames();
         (self.start, self.origin) = (start, (start.block.0 * size, shape.blocks() * size));
         self.edges = [0; NR_CACHED_TYPES];
     }
 
-    /// Frames on its stacks and gathered.
+    /// Frames on its stacks and gathered: a snapshot while its owner is about.
     #[must_use]
-    pub fn held(&self) -> u32 {
-        let stacks: u32 = self.stacks.iter().map(Stack::len).sum();
-        stacks + self.gathered.mask.count_ones()
+    pub fn held<P: Platform, const N: usize>(&self, out: &StackOutside<P, N>) -> u32 {
+        out.len() + self.gathered.mask.count_ones()
+    }
+
+    /// The frame of an index of the frame table.
+    #[inline(always)]
+    pub(super) const fn frame(&self, index: u32) -> Frame {
+        // Modulo 2^32: the zone's map may begin behind a stack that does not know it yet.
+        Frame(index.wrapping_sub(self.first))
+    }
+
+    /// The index of the frame table of a frame.
+    #[inline(always)]
+    pub(super) const fn index(&self, frame: Frame) -> u32 {
+        self.first.wrapping_add(frame.0)
     }
 
     /// What it may hold.
@@ -151,24 +182,11 @@ impl CpuStack {
         self.size
     }
 
-    /// Takes a frame from the stack of a type, the one with the lowest address of those that came
-    /// last. `None` if that is empty, or for a type without one.
-    #[inline(always)]
-    pub fn pop(&mut self, migrate: MigrateType) -> Option<Frame> {
-        self.stacks.get_mut(migrate.index())?.pop()
-    }
-
     /// How many frames `frame` is from the start, in the order of a search.
     #[inline(always)]
     const fn distance(&self, frame: Frame) -> u32 {
         let (Frame(at), (first, all)) = (frame, self.origin);
         if at >= first { at - first } else { at + (all - first) }
-    }
-
-    /// The frames on the stack of a type, the oldest first.
-    #[must_use]
-    pub fn on_stack(&self, migrate: MigrateType) -> &[Frame] {
-        self.stacks.get(migrate.index()).map_or(&[], Stack::frames)
     }
 
     /// Whether a frame of a pageblock of the type lies at or below the edge.
@@ -179,22 +197,27 @@ impl CpuStack {
 
     /// Keeps a frame that [lies inside](Self::is_inside), if the stack has room.
     #[inline(always)]
-    pub(super) fn keep_inside(&mut self, migrate: MigrateType, frame: Frame) -> bool {
-        let high = self.size.high;
-        let Some(stack) = self.stacks.get_mut(migrate.index()) else { return false };
-        let room = stack.len() < high;
-        if room {
-            stack.push(frame);
-        }
-        room
+    pub(super) fn keep_inside<P: Platform, const N: usize>(
+        &mut self,
+        out: &StackOutside<P, N>,
+        migrate: MigrateType,
+        frame: Frame,
+    ) -> bool {
+        let stack = out.stack(migrate);
+        stack.is_some_and(|stack| stack.push(self.index(frame), self.size.high))
     }
 
     /// Keeps a frame that is freed, of a pageblock of the type `migrate`, if that needs nothing of the
     /// map: at or below the edge on a stack that has room, or beside those that are gathered.
     #[inline(always)]
-    pub fn keep(&mut self, migrate: MigrateType, frame: Frame) -> bool {
+    pub fn keep<P: Platform, const N: usize>(
+        &mut self,
+        out: &StackOutside<P, N>,
+        migrate: MigrateType,
+        frame: Frame,
+    ) -> bool {
         let inside = self.is_inside(migrate, frame);
-        if inside { self.keep_inside(migrate, frame) } else { self.keep_beside(frame) }
+        if inside { self.keep_inside(out, migrate, frame) } else { self.keep_beside(frame) }
     }
 
     /// Keeps a frame whose neighbours are gathered.
@@ -216,30 +239,37 @@ impl CpuStack {
     /// [`AlreadyFree`] if frames that were to go into the map are free there: of those that it
     /// names none is freed twice, all others are free or on the stack.
     #[inline]
-    pub fn free(
+    pub fn free<P: Platform, const N: usize>(
         &mut self,
+        out: &StackOutside<P, N>,
         home: &impl Home,
         migrate: MigrateType,
         frame: Frame,
     ) -> Result<u32, AlreadyFree> {
         // Whose a frame is says whose stack it may go on: a CMA frame's is movable.
         let list = if let MigrateType::Cma = migrate { MigrateType::Movable } else { migrate };
-        if self.keep(list, frame) { Ok(0) } else { self.free_further(home, list, frame) }
+        if self.keep(out, list, frame) { Ok(0) } else { self.free_further(out, home, list, frame) }
     }
 
     /// What [`keep`](Self::keep) does not keep on the stack `list`.
     #[inline]
-    pub(super) fn free_further(
+    pub(super) fn free_further<P: Platform, const N: usize>(
         &mut self,
+        out: &StackOutside<P, N>,
         home: &impl Home,
         list: MigrateType,
         frame: Frame,
     ) -> Result<u32, AlreadyFree> {
-        if self.is_inside(list, frame) {
-            let (stack, half) = (&mut self.stacks[list.index()], self.size.high / 2);
-            let outcome = spill(stack, home, half);
-            stack.push(frame);
-            return outcome.map(|()| half);
+        if self.is_inside(list, frame)
+            && let Some(stack) = out.stack(list)
+        {
+            let half = self.size.high / 2;
+            let mut outcome = Ok(half);
+            stack.shed(self.first, half, |word, mask| {
+                outcome = home.put(word, mask).and(outcome);
+            });
+            stack.push(self.index(frame), u32::MAX);
+            return outcome;
         }
         let (word, mask) = frame.word();
         if self.size.high == 0 {
@@ -265,20 +295,24 @@ impl CpuStack {
     }
 
     /// Gives everything back to the map: frames, what is gathered, current pageblocks. By the
-    /// slot's holder, for a CPU that idles or goes, or for another that needs it. Returns the
+    /// slot's holder, for a CPU that idles or goes, or for another that needs it. What is on the stacks
+    /// stays there if the host refuses the fence that an owner outside the slot asks for. Returns the
     /// frames. O(frames).
     ///
     /// # Errors
     /// The last [`AlreadyFree`]; all that can be freed is.
-    pub fn drain(&mut self, home: &impl Home) -> Result<u32, AlreadyFree> {
-        let held = self.held();
-        let mut outcome = self.flush(home).map(|_| ());
-        for stack in &mut self.stacks {
-            let all = stack.len();
-            outcome = spill(stack, home, all).and(outcome);
-        }
+    pub fn drain<P: Platform, const N: usize>(
+        &mut self,
+        out: &StackOutside<P, N>,
+        home: &impl Home,
+    ) -> Result<u32, AlreadyFree> {
+        let mut outcome = self.flush(home);
+        out.drain(self.first, |word, mask| {
+            let put = home.put(word, mask);
+            outcome = put.and_then(|()| Ok(outcome? + mask.count_ones()));
+        });
         self.current.iter_mut().for_each(|current| home.release(current));
-        outcome.map(|()| held)
+        outcome
     }
 
     /// Whether a frame lies in the pageblock that the CPU takes larger blocks of a type from.
@@ -287,9 +321,13 @@ impl CpuStack {
         current == Some(frame.pageblock(shape))
     }
 
-    /// Calls `visit` with every frame on the stacks and gathered.
-    pub fn visit(&self, mut visit: impl FnMut(Frame)) {
-        self.stacks.iter().flat_map(Stack::frames).for_each(|&frame| visit(frame));
+    /// Calls `visit` with every frame on the stacks and gathered; only while nothing else runs.
+    pub fn visit<P: Platform, const N: usize>(
+        &self,
+        out: &StackOutside<P, N>,
+        mut visit: impl FnMut(Frame),
+    ) {
+        out.indexes().for_each(|index| visit(self.frame(index)));
         let (first, mut rest) = (self.gathered.word.first_frame(), self.gathered.mask);
         while rest != 0 {
             visit(Frame(first.0 + rest.trailing_zeros()));
@@ -317,13 +355,6 @@ impl<P: Platform> Home for FreeMap<'_, P> {
     fn release(&self, current: &mut Current) {
         FreeMap::release(self, current);
     }
-}
-
-/// Frees the oldest `count` frames of a stack, neighbours that follow each other in one update.
-fn spill(stack: &mut Stack, home: &impl Home, count: u32) -> Result<(), AlreadyFree> {
-    let mut outcome = Ok(());
-    stack.shed(count, |word, mask| outcome = home.put(word, mask).and(outcome));
-    outcome
 }
 
 #[cfg(test)]

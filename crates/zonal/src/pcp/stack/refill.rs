@@ -1,6 +1,6 @@
 //! Refilling a stack: own lines, whole pageblocks, CMA, other types.
 
-use super::CpuStack;
+use super::{CpuStack, StackOutside};
 use crate::platform::Platform;
 use crate::types::migrate_type::MigrateType;
 use crate::types::units::Order;
@@ -22,19 +22,20 @@ impl CpuStack {
     /// edge then is where the last of them came from. Without stacks it is one frame. `came` is told
     /// of each word that frames came from. Nothing came: the hints lead to nothing; the caller looks at
     /// the [bits](FreeMap::last_look), at other CPUs and other zones.
-    pub fn refill<P: Platform>(
+    pub fn refill<P: Platform, const N: usize>(
         &mut self,
+        out: &StackOutside<P, N>,
         map: &FreeMap<'_, P>,
         migrate: MigrateType,
         most: u32,
         mut came: impl FnMut(WordIndex, u64),
     ) -> Came {
         let (at, start, high) = (migrate.index(), self.start, self.size.high);
-        let Some(stack) = self.stacks.get_mut(at).filter(|stack| stack.is_empty()) else {
+        let Some(stack) = out.stack(migrate).filter(|stack| stack.len() == 0) else {
             return Came::default();
         };
         let want = high.max(1).min(most);
-        let mut filling = stack.fill(want);
+        let mut filling = stack.fill(self.first, want);
         let mut give = |word: WordIndex, bits| {
             filling.put(word, bits);
             came(word, bits);
@@ -61,7 +62,8 @@ impl CpuStack {
             self.edges[at] = (start.distance(block, shape) + 1) * shape.block_frames();
         }
         if let Some(fallback) = &mut fallback {
-            fallback.frame = self.stacks[at].frames().last().copied().unwrap_or_default();
+            fallback.frame =
+                stack.frames().next_back().map(|at| self.frame(at)).unwrap_or_default();
         }
         Came { frames: harvest.frames, lent, fallback }
     }

@@ -34,17 +34,48 @@ fn map(blocks: u32) -> Map {
     map
 }
 
-fn cpu(high: u32, currents: u32) -> CpuStack {
-    let mut cpu = CpuStack::new();
+/// Both parts of a CPU's. The map begins at some frame of the table.
+struct Cpu {
+    own: CpuStack,
+    out: StackOutside<SingleThread>,
+}
+
+const FIRST: u32 = 7 << 9;
+
+impl Cpu {
+    fn pop(&mut self, migrate: MigrateType) -> Option<Frame> {
+        let index = self.out.stack(migrate)?.pop()?;
+        Some(self.own.frame(index))
+    }
+
+    fn refill(&mut self, map: &Map, migrate: MigrateType) -> Came {
+        self.own.refill(&self.out, map, migrate, u32::MAX, |_, _| ())
+    }
+
+    fn free(&mut self, map: &Map, migrate: MigrateType, frame: Frame) -> Result<u32, AlreadyFree> {
+        self.own.free(&self.out, map, migrate, frame)
+    }
+
+    fn held(&self) -> u32 {
+        self.own.held(&self.out)
+    }
+
+    fn drain(&mut self, map: &Map) -> Result<u32, AlreadyFree> {
+        self.own.drain(&self.out, map)
+    }
+}
+
+fn cpu(high: u32, currents: u32) -> Cpu {
+    let mut cpu = Cpu { own: CpuStack::new(), out: StackOutside::new() };
     let shape = MapShape::new(order(6), 8).expect("a shape");
-    cpu.tune(StackSize { high, currents }, Start::default(), shape);
+    cpu.own.tune(&cpu.out, StackSize { high, currents }, Start::default(), (FIRST, shape));
     cpu
 }
 
-fn take(cpu: &mut CpuStack, map: &Map, migrate: MigrateType) -> u32 {
+fn take(cpu: &mut Cpu, map: &Map, migrate: MigrateType) -> u32 {
     let frame = cpu.pop(migrate);
     let frame = frame.or_else(|| {
-        cpu.refill(map, migrate, u32::MAX, |_, _| ());
+        cpu.refill(map, migrate);
         cpu.pop(migrate)
     });
     frame.expect("there is memory").0
@@ -78,9 +109,9 @@ fn the_edge() {
     assert!(held.is_sorted());
     let mut near = cpu(16, 0);
     near.free(&map, Movable, Frame(0)).expect("it is held");
-    near.flush(&map).expect("it was held");
+    near.own.flush(&map).expect("it was held");
     near.free(&map, Movable, Frame(1)).expect("it is held");
-    near.flush(&map).expect("it was held");
+    near.own.flush(&map).expect("it was held");
     assert_eq!(near.held(), 0, "no refill yet: no edge");
     assert_eq!([take(&mut near, &map, Movable), near.held()], [0, 15], "filled");
     near.drain(&map).expect("it was held");
@@ -106,7 +137,7 @@ fn spills_and_drains() {
     let map = map(4);
     let mut cpu = cpu(32, 3);
     let mut held: Vec<u32> = (0..100).map(|_| take(&mut cpu, &map, Movable)).collect();
-    let pair = cpu.take_block(&map, Movable, order(1)).expect("there is room");
+    let pair = cpu.own.take_block(&map, Movable, order(1)).expect("there is room");
     assert!(cpu.held() <= 32);
     for frame in held.drain(..) {
         let block = Frame(frame).pageblock(map.shape());
@@ -135,26 +166,26 @@ fn without_a_stack() {
 fn other_types() {
     let map = map(2);
     let mut cpu = cpu(4, 0);
-    let two = cpu.take_block(&map, Movable, order(5)).expect("half a pageblock");
-    cpu.take_block(&map, Movable, order(6)).expect("the other one");
-    let came = cpu.refill(&map, Unmovable, u32::MAX, |_, _| ());
+    let two = cpu.own.take_block(&map, Movable, order(5)).expect("half a pageblock");
+    cpu.own.take_block(&map, Movable, order(6)).expect("the other one");
+    let came = cpu.refill(&map, Unmovable);
     let (frame, fallback) = (cpu.pop(Unmovable), came.fallback.expect("of another type"));
     assert_eq!((frame, came.frames), (Some(Frame(32)), 4));
     assert_eq!((fallback.from, fallback.order, fallback.claimed), (Movable, order(5), true));
     assert_eq!(map.type_of(Pageblock(0)), Unmovable, "claimed");
     // Less than half is free now: a batch, and a block.
-    let came = cpu.refill(&map, Reclaimable, u32::MAX, |_, _| ());
+    let came = cpu.refill(&map, Reclaimable);
     assert!(came.fallback.is_some_and(|fallback| !fallback.claimed));
     assert_eq!(
         (cpu.pop(Reclaimable).expect("some are left"), map.type_of(Pageblock(0))),
         (Frame(36), Unmovable)
     );
-    assert_eq!(cpu.take_block(&map, Reclaimable, order(3)), Some(Frame(40)));
+    assert_eq!(cpu.own.take_block(&map, Reclaimable, order(3)), Some(Frame(40)));
     assert_eq!(map.type_of(Pageblock(0)), Unmovable);
     map.free_block(two, order(5)).expect("it is held");
-    assert_eq!(cpu.take_block(&map, Reclaimable, order(4)).map(|frame| frame.0), Some(48));
+    assert_eq!(cpu.own.take_block(&map, Reclaimable, order(4)).map(|frame| frame.0), Some(48));
     assert_eq!(map.type_of(Pageblock(0)), Reclaimable, "claimed");
-    assert_eq!(cpu.refill(&map, HighAtomic, u32::MAX, |_, _| ()).frames, 0);
+    assert_eq!(cpu.refill(&map, HighAtomic).frames, 0);
 }
 
 /// CMA frames go to the movable stack; what is isolated goes home at once.
@@ -166,8 +197,8 @@ fn lent_and_isolated() {
     let mut other = CpuStack::new();
     let frame = other.take_block(&map, Cma, order(0)).expect("it is whole");
     assert_eq!((frame, map.free_in(Pageblock(0))), (Frame(0), 63));
-    cpu.take_block(&map, Movable, order(6)).expect("the other one");
-    assert!(cpu.refill(&map, Movable, u32::MAX, |_, _| ()).lent);
+    cpu.own.take_block(&map, Movable, order(6)).expect("the other one");
+    assert!(cpu.refill(&map, Movable).lent);
     assert_eq!(cpu.pop(Movable), Some(Frame(1)));
     cpu.free(&map, Cma, Frame(0)).expect("it is held");
     assert_eq!(cpu.pop(Movable), Some(Frame(0)), "on the stack");
@@ -175,7 +206,7 @@ fn lent_and_isolated() {
     cpu.free(&map, Isolate, Frame(0)).expect("it is held");
     cpu.drain(&map).expect("all are held");
     assert_eq!(map.free_in(Pageblock(0)), 63);
-    assert_eq!(cpu.refill(&map, Movable, u32::MAX, |_, _| ()).frames, 0);
+    assert_eq!(cpu.refill(&map, Movable).frames, 0);
 }
 
 /// The map is the second witness: what is free there is refused, all else is freed.
@@ -186,10 +217,35 @@ fn frames_that_are_free_already() {
     let frame = take(&mut cpu, &map, Movable);
     cpu.drain(&map).expect("all are held");
     // Frames 0 and 20; 20 is free.
-    cpu.edges = [0; 3];
+    cpu.own.edges = [0; 3];
     cpu.free(&map, Movable, Frame(frame)).expect("it is held");
     cpu.free(&map, Movable, Frame(20)).expect("only gathered");
-    let error = cpu.flush(&map).expect_err("it was free");
+    let error = cpu.own.flush(&map).expect_err("it was free");
     assert_eq!((error.first, error.bits), (Frame(0), 1 << 20));
     assert_eq!(free_frames(&map), 128, "the other one is freed");
+}
+
+/// What an owner leaves outside the slot is drained, whatever it was about to do.
+#[test]
+fn drains_meet_owners() {
+    let map = map(4);
+    let mut cpu = cpu(8, 0);
+    cpu.out.set_owned(true);
+    take(&mut cpu, &map, Movable);
+    let stack = cpu.out.stack(Movable).expect("it has one");
+    assert_eq!(stack.pop_owned().map(|index| index - FIRST), Some(1));
+    assert_eq!((cpu.own.drain(&cpu.out, &map), stack.pop_owned()), (Ok(6), None));
+    // It goes on above what was drained, until it is in the slot.
+    let place = stack.room().expect("two were taken");
+    stack.push_owned(place, FIRST + 1);
+    assert_eq!((stack.len(), stack.frames().next()), (1, Some(FIRST + 1)));
+    assert!(cpu.out.take_back(FIRST + 1) && !cpu.out.take_back(FIRST + 1));
+    stack.settle();
+    assert!((0..8).all(|at| {
+        let place = stack.room();
+        place.inspect(|&place| stack.push_owned(place, FIRST + at)).is_some()
+    }));
+    assert!(stack.room().is_none(), "full");
+    assert_eq!(cpu.own.drain(&cpu.out, &map).map_err(|error| error.bits), Err(0xfc));
+    assert_eq!(free_frames(&map), 256);
 }

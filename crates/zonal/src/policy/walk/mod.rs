@@ -64,6 +64,8 @@ pub trait Walked<P: Platform, W: Walk> {
 
 /// A walk over the zones that a request may use, best first.
 pub trait Walk: Sized + Send + Sync + 'static {
+    /// Whether a plain request turns to the first zone's cache whatever was handed out before.
+    const FIRST: bool = false;
     /// Kept for the whole allocator.
     type Table<P: Platform>: Send + Sync;
     /// Kept for each zone instance.
@@ -188,6 +190,7 @@ const fn most_wanted(set: ZoneSet) -> usize {
 pub struct FirstFit;
 
 impl Walk for FirstFit {
+    const FIRST: bool = true;
     type Table<P: Platform> = ();
     type Zone<P: Platform> = ();
     type Cpu = ();

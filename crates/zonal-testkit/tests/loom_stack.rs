@@ -1,0 +1,207 @@
+//! Models of a CPU's stacks, which its owner reaches outside the slot: S-1 and S-2 with a drain, S-3 with
+//! a pageblock that is isolated; and what each says when a fence is left out.
+//!
+//! ```text
+//! RUSTFLAGS="--cfg loom" cargo test --release -p zonal-testkit --test loom_stack -- --nocapture
+//! ```
+#![cfg(loom)]
+
+#[expect(dead_code, reason = "shared by several tests")]
+mod loom_world;
+
+use loom::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use loom_world::{World, spawn_on};
+use std::fmt;
+use std::rc::Rc;
+use zonal::MigrateType::Movable;
+use zonal::pcp::Stacks;
+use zonal::pcp::stack::{CpuStack, Home, StackOutside, StackSize};
+use zonal::platform::shared_slot::{Guarded, SharedSlot};
+use zonal::platform::{FenceUnsupported, Lock, Platform};
+use zonal::policy::dirty::Unlimited;
+use zonal::preset::Zonal;
+use zonal::zone::free_map::{AlreadyFree, Current, MapShape, Start, WordIndex};
+use zonal::{CpuId, Host, Order, Pfn, Request};
+use zonal_testkit::loom_platform::{
+    Byte, Half, LoomLock, LoomPlatform, Newest, explore, small_plan, spawn,
+};
+
+/// Loom's platform with its pair of fences, or one of them left out.
+struct Fences<const LIGHT: bool, const HEAVY: bool>(LoomPlatform<Newest>);
+
+impl<const LIGHT: bool, const HEAVY: bool> Default for Fences<LIGHT, HEAVY> {
+    fn default() -> Self {
+        Self(LoomPlatform::new())
+    }
+}
+
+impl<const LIGHT: bool, const HEAVY: bool> fmt::Debug for Fences<LIGHT, HEAVY> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Fences")
+    }
+}
+
+impl<const LIGHT: bool, const HEAVY: bool> Platform for Fences<LIGHT, HEAVY> {
+    type Byte = Byte;
+    type Half = Half;
+    type Word = Newest;
+    type Lock<T: Send> = LoomLock<T>;
+    type Slot<T: Send> = SharedSlot<T, LoomLock<Guarded<T>>>;
+
+    fn cpu(&self) -> CpuId {
+        self.0.cpu()
+    }
+    fn relax() {
+        LoomPlatform::<Newest>::relax();
+    }
+    fn light_fence() {
+        if LIGHT {
+            LoomPlatform::<Newest>::light_fence();
+        }
+    }
+    fn heavy_fence() -> Result<(), FenceUnsupported> {
+        if HEAVY { LoomPlatform::<Newest>::heavy_fence() } else { Ok(()) }
+    }
+}
+
+impl<const LIGHT: bool, const HEAVY: bool> Host for Fences<LIGHT, HEAVY> {}
+
+/// Counts the frames that come home, each once.
+struct Ledger(AtomicU64);
+
+impl Ledger {
+    fn came(&self, mask: u64) {
+        let before = self.0.fetch_or(mask, Relaxed);
+        assert_eq!(before & mask, 0, "S-1: a frame is popped and drained");
+    }
+}
+
+impl Home for Ledger {
+    fn put(&self, _: WordIndex, mask: u64) -> Result<(), AlreadyFree> {
+        self.came(mask);
+        Ok(())
+    }
+    fn release(&self, _: &mut Current) {}
+}
+
+/// An owner pops, pushes and pops while another CPU drains, with `frames` on the stack.
+fn owner_and_drain<const LIGHT: bool, const HEAVY: bool>(frames: u32) {
+    type Slot = LoomLock<CpuStack>;
+    let out = Rc::new(StackOutside::<Fences<LIGHT, HEAVY>, 4>::new());
+    let mut cpu = CpuStack::new();
+    let size = StackSize { high: 4, currents: 0 };
+    let shape = MapShape::new(Order::HUGE, 1).expect("a shape");
+    cpu.tune(&out, size, Start::default(), (0, shape));
+    out.set_owned(true);
+    (0..frames).for_each(|index| assert!(out.push_owned(Movable, index)));
+    let (slot, home) = (Rc::new(Slot::new(cpu)), Rc::new(Ledger(AtomicU64::new(0))));
+    let (there, own) = (out.clone(), home.clone());
+    let inside = slot.clone();
+    let other = spawn(1, move || {
+        inside.with(|cpu| cpu.drain(&there, &*own)).expect("nothing is free twice");
+    });
+    let first = out.pop_owned(Movable);
+    // What is pushed is new, or a frame that was drained would come twice.
+    assert!(out.push_owned(Movable, frames));
+    let second = out.pop_owned(Movable);
+    [first, second].into_iter().flatten().for_each(|index| home.came(1 << index));
+    other.join().unwrap();
+    slot.with(|cpu| cpu.drain(&out, &*home)).expect("nothing is free twice");
+    assert_eq!(home.0.load(Relaxed), (1 << (frames + 1)) - 1, "S-2: none is left or lost");
+}
+
+/// S-1 and S-2.
+///
+/// All schedules: 29 900 runs, 7 s.
+#[test]
+fn owner_against_drain() {
+    explore("owner against drain", None, || owner_and_drain::<true, true>(2));
+}
+
+/// The same with one frame: an empty stack is looked into.
+///
+/// All schedules: 23 100 runs, 6 s.
+#[test]
+fn owner_against_drain_of_one() {
+    explore("owner against drain of one", None, || owner_and_drain::<true, true>(1));
+}
+
+#[test]
+#[should_panic = "S-"]
+fn no_light_fence_is_found() {
+    explore("no light fence", None, || owner_and_drain::<false, true>(2));
+}
+
+#[test]
+#[should_panic = "S-"]
+fn no_heavy_fence_is_found() {
+    explore("no heavy fence", None, || owner_and_drain::<true, false>(2));
+}
+
+zonal::preset! {
+    /// One frame stays with a CPU of a few dozen frames.
+    Kept = "Kept", over Zonal { Pcp = Stacks<1, 4>, Dirty = Unlimited }
+}
+
+/// An owner frees a frame to the pageblock that it remembers while another CPU isolates that.
+fn window_and_isolation<const LIGHT: bool, const HEAVY: bool>() {
+    let plan = small_plan(48, 1);
+    explore("window and isolation", Some(4), move || {
+        let world: Rc<World<Fences<LIGHT, HEAVY>, Kept>> = World::new(plan);
+        let mut owner = world.allocator().handle(CpuId(0)).unwrap();
+        let request = Request::frame().migrate(Movable);
+        let pfn = owner.alloc_raw(&request).unwrap();
+        assert!(pfn < Pfn::new(8), "from the pageblock that is isolated");
+        owner.free_raw(pfn, Order::ZERO).unwrap();
+        assert_eq!(
+            owner.alloc_raw(&request).unwrap(),
+            pfn,
+            "it stayed, so its pageblock is remembered"
+        );
+        let other = spawn_on(&world, 1, |world| {
+            world.allocator().isolate(Pfn::new(0)..Pfn::new(8)).expect("nothing is in the way")
+        });
+        owner.free_raw(pfn, Order::ZERO).unwrap();
+        let isolated = other.join().unwrap();
+        let busy = world.allocator().busy_frames(&isolated);
+        assert_eq!(busy, 0, "S-3: it stayed with the CPU");
+        world.allocator().undo_isolation(isolated).expect("its own");
+        drop(owner);
+        world.finish();
+    });
+}
+
+/// S-3.
+///
+/// At most 4 preemptions: 11 800 runs, 7 s.
+#[test]
+fn window_against_isolation() {
+    window_and_isolation::<true, true>();
+}
+
+/// An owner leaves while another CPU drains its stacks and takes what is there.
+///
+/// At most 3 preemptions: 330 runs, 0.5 s.
+#[test]
+fn leaving_against_drain() {
+    let plan = small_plan(48, 1);
+    explore("leaving against drain", Some(3), move || {
+        let world: Rc<World<Fences<true, true>, Kept>> = World::new(plan);
+        let mut owner = world.allocator().handle(CpuId(0)).unwrap();
+        let request = Request::frame().migrate(Movable);
+        let pfn = owner.alloc_raw(&request).unwrap();
+        owner.free_raw(pfn, Order::ZERO).unwrap();
+        let other = spawn_on(&world, 1, |world| world.allocator().drain_cpu(CpuId(0)));
+        let again = owner.alloc_raw(&request).unwrap();
+        owner.free_raw(again, Order::ZERO).unwrap();
+        drop(owner);
+        other.join().unwrap();
+        world.finish();
+    });
+}
+
+#[test]
+#[should_panic = "S-3"]
+fn no_light_fence_after_a_push_is_found() {
+    window_and_isolation::<false, true>();
+}

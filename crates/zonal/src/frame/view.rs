@@ -1,0 +1,38 @@
+//! One pageblock of the frame table, found once and used often.
+
+use super::pageblock::PageblockWord;
+use super::state::FrameState;
+use crate::platform::{AtomicByte, AtomicWord, Platform};
+use core::sync::atomic::Ordering::Relaxed;
+
+/// The state bytes of one pageblock's frames, and its word.
+pub(crate) struct PageblockView<'m, P: Platform> {
+    /// What is outside is of another pageblock, or no frame.
+    pub(super) states: &'m [P::Byte],
+    /// The table's index of the first.
+    pub(super) first: u32,
+    pub(super) word: &'m P::Word,
+}
+
+impl<P: Platform> PageblockView<'_, P> {
+    /// The table's index of its first frame.
+    #[inline(always)]
+    pub(crate) const fn first(&self) -> u32 {
+        self.first
+    }
+
+    /// Replaces `from` by `to` in one atomic step, in the state of its frame `at`. `false`, and no change,
+    /// for anything else, also a frame that it does not have.
+    #[inline(always)]
+    pub(crate) fn exchange_state(&self, at: usize, from: FrameState, to: FrameState) -> bool {
+        // Relaxed: what comes with the frame came with the caller's right to it.
+        let exchange = |byte: &P::Byte| byte.compare_exchange(from.0, to.0, Relaxed, Relaxed);
+        self.states.get(at).is_some_and(|byte| exchange(byte).is_ok())
+    }
+
+    /// Whether its word is still this one.
+    #[inline(always)]
+    pub(crate) fn is_still(&self, seen: PageblockWord) -> bool {
+        self.word.load(Relaxed) == seen.0
+    }
+}

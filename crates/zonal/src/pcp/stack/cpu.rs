@@ -1,0 +1,161 @@
+//! What a CPU's slot guards of its stacks: where it looks, what passes through, what is not counted yet.
+
+use super::{CpuStack, StackOutside, StackSize};
+use crate::frame::FrameState;
+use crate::platform::Platform;
+use crate::policy::pcp::ZoneContext;
+use crate::trace::Trace;
+use crate::types::migrate_type::MigrateType;
+use crate::types::units::Order;
+use crate::zone::AllocFlags;
+use crate::zone::free_map::{MapView, Mapped, Pageblock, Start};
+
+type Context<'a, P> = ZoneContext<'a, P, Mapped>;
+
+/// Frames that a CPU took and the zone has not counted, at most.
+pub(super) const FOLD: i64 = 64;
+/// Frames that a CPU freed and the zone has not counted: two huge pages, so that one that goes and comes
+/// is not counted at all; and the part of the zone that this may be for all CPUs.
+pub(super) const MOST_LATE: i64 = 1024;
+pub(super) const ALL_LATE: u64 = 64;
+/// CPUs that begin to look in one region, and the most regions of a zone.
+const REGION_CPUS: u32 = 14;
+const MOST_REGIONS: u32 = 4;
+/// The largest order of the block that a CPU keeps.
+const KEPT: u8 = 3;
+
+/// A block of orders 1 to `KEPT` of the CPU's current pageblock, the last that was freed.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Kept {
+    pub(super) index: u32,
+    pub(super) order: Order,
+    pub(super) migrate: MigrateType,
+}
+
+/// One CPU's stacks of one zone.
+#[derive(Debug)]
+pub struct StackCpu {
+    pub(super) stack: CpuStack,
+    /// A frame on its way into the map.
+    pub(super) passing: Option<u32>,
+    pub(super) kept: Option<Kept>,
+    /// Frames that this CPU freed into the map, less those that it took, which the zone has not
+    /// counted yet.
+    pub(super) uncounted: i64,
+    pub(super) size: StackSize,
+    pub(super) cpus: u32,
+    /// Frames that it may have freed and not counted.
+    pub(super) late: i64,
+    /// Where it begins to look for whole pageblocks.
+    pub(super) whole: Pageblock,
+    /// Whether the stack knows the zone's map.
+    pub(super) placed: bool,
+}
+
+impl StackCpu {
+    /// Has the stack know its zone, which a cache that was just tuned does not.
+    #[inline(always)]
+    pub(super) fn place<P: Platform, const N: usize>(
+        &mut self,
+        out: &StackOutside<P, N>,
+        ctx: &Context<'_, P>,
+    ) {
+        if !self.placed {
+            self.place_in(out, ctx.view, ctx.cpu as u32);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    pub(super) fn place_in<P: Platform, const N: usize>(
+        &mut self,
+        out: &StackOutside<P, N>,
+        view: MapView<'_, P>,
+        cpu: u32,
+    ) {
+        let (first, shape) = view.extent();
+        let part = |of: u32, at: u32| {
+            Pageblock((u64::from(shape.blocks()) * u64::from(at) / u64::from(of)) as u32)
+        };
+        let regions = (self.cpus / REGION_CPUS).clamp(1, MOST_REGIONS);
+        let block = part(regions, cpu / REGION_CPUS % regions);
+        let size = self.size.with_currents(shape, self.cpus);
+        self.stack.tune(out, size, Start { block, spread: cpu }, (first, shape));
+        // Another place for each, so that two do not want the lowest of one word.
+        self.whole = part(self.cpus.max(1), cpu % self.cpus.max(1));
+        self.placed = true;
+    }
+
+    /// Counts frames freed into the map, or taken: at once if it is much, or if requests may be about to
+    /// be refused.
+    #[inline]
+    pub(super) fn count<P: Platform>(&mut self, view: MapView<'_, P>, change: i64) {
+        self.uncounted += change;
+        let margin = view.zone.boost().saturating_add(FOLD as u64 * u64::from(self.cpus));
+        let near = view.zone.free() < view.zone.kept_back().saturating_add(margin);
+        if near || !(-FOLD..self.late).contains(&self.uncounted) {
+            self.fold(view);
+        }
+    }
+
+    pub(super) fn fold<P: Platform>(&mut self, view: MapView<'_, P>) {
+        let change = core::mem::take(&mut self.uncounted);
+        if change != 0 {
+            view.zone.count_free(change);
+        }
+    }
+
+    /// A block that is no pageblock; or a pageblock, of other memory than whole ones of its type.
+    #[inline(never)]
+    pub(super) fn take_further<P: Platform, T: Trace>(
+        &mut self,
+        view: MapView<'_, P>,
+        order: Order,
+        migrate: MigrateType,
+    ) -> Option<(u32, u64)> {
+        let fits = |kept: &mut Kept| kept.order == order && kept.migrate == migrate;
+        if let Some(kept) = self.kept.take_if(fits) {
+            view.table.set_state(kept.index, FrameState::allocated(order));
+            return Some((kept.index, 0));
+        }
+        let (start, current) = self.stack.current_for(migrate, order);
+        let frame = view.take::<T>(order, migrate, AllocFlags::NORMAL, start, current)?;
+        let index = view.index(frame);
+        view.table.set_state(index, FrameState::allocated(order));
+        self.count(view, -(order.frames() as i64));
+        view.reconcile_special(frame, order);
+        Some((index, order.frames()))
+    }
+
+    /// Frees a block that is no pageblock; how many frames went into the map.
+    #[inline(never)]
+    pub(super) fn put_further<P: Platform>(
+        &mut self,
+        view: MapView<'_, P>,
+        order: Order,
+        migrate: MigrateType,
+        index: u32,
+    ) -> u64 {
+        let (frame, shape) = (view.frame(index), view.extent().1);
+        let mut gone = (index, order);
+        if order.get() <= KEPT && self.stack.is_current(migrate, frame, shape) {
+            let Some(before) = self.kept.replace(Kept { index, order, migrate }) else { return 0 };
+            gone = (before.index, before.order);
+        }
+        self.put_block(view, gone.0, gone.1);
+        gone.1.frames()
+    }
+
+    /// Puts a block into the map.
+    pub(super) fn put_block<P: Platform>(
+        &mut self,
+        view: MapView<'_, P>,
+        index: u32,
+        order: Order,
+    ) {
+        view.table.set_state(index, FrameState::INNER);
+        if view.put_block(view.frame(index), order) {
+            self.count(view, order.frames() as i64);
+        }
+    }
+}

@@ -1,0 +1,72 @@
+//! The map as where frames with states come from and go to.
+
+use super::Home;
+use crate::frame::CACHED;
+use crate::platform::Platform;
+use crate::trace::{Event, Point, Trace};
+use crate::types::migrate_type::MigrateType;
+use crate::types::units::Order;
+use crate::zone::free_map::{AlreadyFree, Current, FreeMap, MapView, WordIndex};
+use core::cell::Cell;
+
+/// Tells of the frames of a word that a refill brought, and marks them.
+#[inline(always)]
+pub(super) fn came<P: Platform, T: Trace>(
+    view: MapView<'_, P>,
+    migrate: MigrateType,
+    word: WordIndex,
+    bits: u64,
+) {
+    let first = view.index(word.first_frame());
+    view.table.set_states(first, bits, CACHED);
+    if T::is_on(Point::AllocZoneLocked) {
+        for at in (0..u64::BITS).filter(|at| bits >> at & 1 == 1) {
+            T::emit(Point::AllocZoneLocked, || Event::AllocZoneLocked {
+                pfn: view.table.pfn(first + at),
+                order: Order::ZERO,
+                migrate,
+                percpu_refill: true,
+            });
+        }
+    }
+}
+
+/// The map as the home of frames with states.
+pub(super) struct MapHome<'a, P: Platform> {
+    view: MapView<'a, P>,
+    map: FreeMap<'a, P>,
+    /// Frames that were free there already: none, but for damage.
+    refused: Cell<u32>,
+}
+
+impl<'a, P: Platform> MapHome<'a, P> {
+    #[inline]
+    pub(super) fn new(view: MapView<'a, P>) -> Self {
+        Self { view, map: view.map(), refused: Cell::new(0) }
+    }
+}
+
+impl<P: Platform> MapHome<'_, P> {
+    /// How many frames were freed of those given.
+    #[inline]
+    pub(super) fn freed(&self, given: Result<u32, AlreadyFree>) -> i64 {
+        // `put` says of none that it was free already: it counts them.
+        i64::from(given.unwrap_or(0)) - i64::from(self.refused.get())
+    }
+}
+
+impl<P: Platform> Home for MapHome<'_, P> {
+    #[inline(always)]
+    fn put(&self, word: WordIndex, mask: u64) -> Result<(), AlreadyFree> {
+        let freed = self.view.put_cached(&self.map, word, mask);
+        if freed != mask {
+            let refused = (mask & !freed).count_ones();
+            self.refused.set(self.refused.get() + refused);
+        }
+        Ok(())
+    }
+
+    fn release(&self, current: &mut Current) {
+        self.map.release(current);
+    }
+}

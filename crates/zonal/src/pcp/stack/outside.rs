@@ -1,0 +1,105 @@
+//! What of a CPU's stacks its owner reaches without the CPU's slot.
+
+use super::frames::{Drain, FrameStack, MAX_HIGH};
+use crate::platform::{AtomicHalf, Platform};
+use crate::types::migrate_type::{MigrateType, NR_CACHED_TYPES};
+use crate::zone::free_map::WordIndex;
+use core::sync::atomic::Ordering::Relaxed;
+
+/// One CPU's stacks of one zone, under the rules of the [stacks](super) S-1 and S-2. The caller provides them beside the [slots](crate::platform::Slot).
+///
+/// ```
+/// use zonal::{MigrateType::Movable, Order};
+/// use zonal::pcp::stack::{CpuStack, StackOutside, StackSize};
+/// use zonal::platform::single::SingleThread;
+/// use zonal::zone::free_map::{MapShape, Start};
+///
+/// let shape = MapShape::new(Order::HUGE, 1).expect("a shape");
+/// let (mut cpu, out) = (CpuStack::new(), StackOutside::<SingleThread>::new());
+/// cpu.tune(&out, StackSize { high: 2, currents: 0 }, Start::default(), (0, shape));
+/// assert!(out.push_owned(Movable, 7) && out.push_owned(Movable, 8));
+/// assert!(!out.push_owned(Movable, 9), "full");
+/// assert_eq!((out.pop_owned(Movable), cpu.held(&out)), (Some(8), 1));
+/// ```
+///
+/// `N` frames of each type at most, a power of two. Aligned so that two CPUs share no cache line (nor its pair).
+#[repr(align(128))]
+pub struct StackOutside<P: Platform, const N: usize = MAX_HIGH> {
+    stacks: [FrameStack<P, N>; NR_CACHED_TYPES],
+    /// 1 while there is an owner, who may be outside the slot. Written in the slot.
+    owned: P::Half,
+}
+
+impl<P: Platform, const N: usize> StackOutside<P, N> {
+    /// Empty stacks that may hold nothing before they are [tuned](super::CpuStack::tune).
+    #[must_use]
+    pub fn new() -> Self {
+        Self { stacks: core::array::from_fn(|_| FrameStack::new()), owned: P::Half::new(0) }
+    }
+
+    /// The stack of a type, if that has one.
+    #[inline(always)]
+    pub(super) fn stack(&self, migrate: MigrateType) -> Option<&FrameStack<P, N>> {
+        self.stacks.get(migrate.index())
+    }
+
+    /// Takes the newest frame of a type, as an index of the frame table; `None` if there is none, or a drain
+    /// is at work. For the owner, who may be outside the slot. O(1).
+    #[inline(always)]
+    pub fn pop_owned(&self, migrate: MigrateType) -> Option<u32> {
+        self.stack(migrate)?.pop_owned()
+    }
+
+    /// Keeps a frame of a type, if there is room. For the owner, who may be outside the slot. O(1).
+    #[inline(always)]
+    pub fn push_owned(&self, migrate: MigrateType, index: u32) -> bool {
+        let Some(stack) = self.stack(migrate) else { return false };
+        stack.room().inspect(|&place| stack.push_owned(place, index)).is_some()
+    }
+
+    /// Sets how many frames the owner may keep on each.
+    pub(super) fn set_limit(&self, limit: u32) {
+        self.stacks.iter().for_each(|stack| stack.set_limit(limit));
+    }
+
+    /// Whether an owner may be outside the slot from now on; for who is in the slot.
+    pub fn set_owned(&self, owned: bool) {
+        self.owned.store(u32::from(owned), Relaxed);
+    }
+
+    /// Frames on all of them: a snapshot while an owner is about.
+    pub(super) fn len(&self) -> u32 {
+        self.stacks.iter().map(FrameStack::len).sum()
+    }
+
+    /// Their frames, as indexes of the frame table; only while nothing else runs.
+    pub(super) fn indexes(&self) -> impl Iterator<Item = u32> {
+        self.stacks.iter().flat_map(FrameStack::frames)
+    }
+
+    /// Frames that the owner freed outside the slot.
+    pub(super) fn freed(&self) -> u64 {
+        self.stacks.iter().map(FrameStack::freed).sum()
+    }
+
+    /// Takes a frame off the stack that it is the newest of; for the owner in the slot.
+    pub(super) fn take_back(&self, index: u32) -> bool {
+        let newest = |stack: &&FrameStack<P, N>| stack.frames().next_back() == Some(index);
+        self.stacks.iter().find(newest).and_then(FrameStack::pop).is_some()
+    }
+
+    /// Takes what is on the stacks, by words of the map that begins at `first`; for who is in the slot.
+    /// Nothing if the host refuses the fence against an owner that may be outside.
+    pub(super) fn drain(&self, first: u32, give: impl FnMut(WordIndex, u64)) {
+        let owned = self.owned.load(Relaxed) != 0;
+        if let Ok(drain) = Drain::begin(&self.stacks, owned) {
+            drain.take(first, give);
+        }
+    }
+}
+
+impl<P: Platform, const N: usize> Default for StackOutside<P, N> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
