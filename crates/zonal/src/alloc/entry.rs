@@ -3,7 +3,7 @@
 use crate::boot::plan::{Plan, ZoneSpec};
 use crate::boot::zonelist::MAX_NODES;
 use crate::pcp::per_cpu_pages::{Caches, InSlot, OutsideOf, OutsideSlot, PerCpuPages, WindowOf};
-use crate::platform::{OwnedSlots, Platform};
+use crate::platform::{OwnedSlots, Platform, Slot};
 use crate::policy::{PcpPolicy, Policy, Split, Walk, walk::ZoneSet};
 use crate::types::units::{NodeId, ZoneId};
 use crate::types::zone_type::{NR_ZONE_TYPES, ZoneType};
@@ -40,6 +40,12 @@ pub(crate) trait Entry<'m, P: Platform, S: Policy> {
     fn outside(&self, zone: ZoneId) -> Option<&'m OutsideOf<P, S>> {
         let _ = zone;
         None
+    }
+    /// Whether the last frame that was freed in the slot was of another pageblock than this one is.
+    #[inline(always)]
+    fn is_first_of(&mut self, pageblock: usize) -> bool {
+        let _ = pageblock;
+        true
     }
 }
 
@@ -141,7 +147,9 @@ impl<'m, P: Platform, S: Policy> Entry<'m, P, S> for SharedEntry<'_, P, S> {
         zone: usize,
         f: impl FnOnce(&mut InSlot<'_, P, S>) -> R,
     ) -> Option<R> {
-        self.caches.get(self.cpu * self.zones + zone)?.try_with(f)
+        let at = self.cpu * self.zones + zone;
+        let (slot, out) = (self.caches.slots.get(at)?, self.caches.outside.get(at)?);
+        slot.try_with(|own| f(&mut InSlot::new(own, out)))
     }
     #[inline(always)]
     fn cpu(&self) -> usize {
@@ -162,6 +170,8 @@ pub(crate) struct OwnedEntry<'m, P: Platform, S: Policy, O> {
     /// For each zone limit, that of the zone that a request tries first.
     home_outside: [Option<&'m OutsideSlot<P, S>>; NR_ZONE_TYPES],
     window: Option<WindowOf<'m, P, S>>,
+    /// The pageblock of the last frame that was freed in the slot and stayed.
+    freed_to: usize,
 }
 
 impl<'m, P: Platform, S: Policy, O: OwnedSlots<PerCpuPages<S>>> OwnedEntry<'m, P, S, O> {
@@ -172,7 +182,8 @@ impl<'m, P: Platform, S: Policy, O: OwnedSlots<PerCpuPages<S>>> OwnedEntry<'m, P
         homes: Homes<S::Walk>,
     ) -> Self {
         let home_outside = homes.first.map(|zone| outside.get(zone as usize));
-        let mut entry = Self { owned, cpu, homes, outside, home_outside, window: None };
+        let mut entry =
+            Self { owned, cpu, homes, outside, home_outside, window: None, freed_to: usize::MAX };
         entry.set_owned(true);
         entry
     }
@@ -221,6 +232,10 @@ impl<'m, P: Platform, S: Policy, O: OwnedSlots<PerCpuPages<S>>> Entry<'m, P, S>
     #[inline(always)]
     fn window(&mut self) -> &mut Option<WindowOf<'m, P, S>> {
         &mut self.window
+    }
+    #[inline(always)]
+    fn is_first_of(&mut self, pageblock: usize) -> bool {
+        core::mem::replace(&mut self.freed_to, pageblock) != pageblock
     }
     #[inline(always)]
     fn outside(&self, zone: ZoneId) -> Option<&'m OutsideOf<P, S>> {

@@ -18,6 +18,16 @@ use crate::types::error::RefusedFree;
 use crate::types::migrate_type::MigrateType;
 use crate::types::units::{Order, Pfn};
 
+/// What became of a frame in a slot.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Freed {
+    /// It may not be freed; nothing has changed.
+    No,
+    Yes,
+    /// And those of its pageblock stay with the CPU.
+    Stays,
+}
+
 impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
     /// Frees a block.
     ///
@@ -52,7 +62,10 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
         if E::OUTSIDE && !LISTED && order == Order::ZERO {
             match self.push_outside(entry, pfn) {
                 Pushed::Yes => return Ok(()),
-                Pushed::Elsewhere(index) => return self.free_again(entry, pfn, index),
+                Pushed::Elsewhere(index) => {
+                    self.free_again(entry, index);
+                    return Ok(());
+                }
                 Pushed::No => {}
             }
         }
@@ -76,22 +89,20 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
     /// A frame was kept, and its pageblock is another's by now: frees it as it is now.
     #[cold]
     #[inline(never)]
-    fn free_again<E: Entry<'m, P, S>>(
-        &self,
-        entry: &mut E,
-        pfn: Pfn,
-        index: u32,
-    ) -> Result<(), FreeError> {
+    fn free_again<E: Entry<'m, P, S>>(&self, entry: &mut E, index: u32) {
         *entry.window() = None;
-        let taken = self.table.pageblock(index).zone().and_then(|zone| {
-            entry.enter(zone, |own| {
-                let taken = S::Pcp::take_back(own.parts().1, &self.table, index);
-                // Who drained it has freed it.
-                own.events.free += u64::from(!taken);
-                taken
-            })
+        let zone = self.table.pageblock(index).zone().and_then(|id| self.zone(id));
+        let Some(zone) = zone else { return };
+        let taken = entry.enter(zone.id, |own| {
+            let taken = S::Pcp::take_back(own.parts().1, &self.table, index);
+            // Who drained it has freed it.
+            own.events.free += u64::from(!taken);
+            taken
         });
-        if taken == Some(true) { self.free_to_zone(pfn, Order::ZERO, || ()) } else { Ok(()) }
+        if taken == Some(true) {
+            let freed = S::Free::free_block(zone.view(&self.table), index, Order::ZERO, || ());
+            debug_assert!(freed, "a frame that was taken back is allocated");
+        }
     }
 
     /// Marks a frame cached and keeps it in the cache of its zone. `false`, and nothing has
@@ -100,14 +111,17 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
     fn push_cached<E: Entry<'m, P, S>, const LISTED: bool>(&self, entry: &mut E, pfn: Pfn) -> bool {
         let table = &self.table;
         let offset = table.offset(pfn);
-        let Some(word) = table.pageblock_at(offset) else { return false };
+        let Some(place) = table.word_at(offset) else { return false };
+        let word = place.read();
         let Some((zone, migrate)) = word.cached_in() else { return false };
         let cpu = entry.cpu();
-        let mut stays = false;
-        let seen = &mut stays;
         let pushed = entry.enter(zone, move |own| {
-            if !S::Free::release(table, offset, ALLOCATED, CACHED) {
-                return false;
+            // Again inside the slot: a CPU that isolates a pageblock drains the slot after it (S-3).
+            // The sources read it once.
+            if !S::Free::LOCKED && place.read() != word
+                || !S::Free::release(table, offset, ALLOCATED, CACHED)
+            {
+                return Freed::No;
             }
             S::Trace::emit(Point::Free, move || Event::Free { pfn, order: Order::ZERO });
             if LISTED {
@@ -118,26 +132,28 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
             // No truncation: the state was found, so the offset is an index.
             let (cache, out) = own.parts();
             if S::Pcp::push(cache, out, table, migrate, offset as u32) {
-                self.spill(own, zone, cpu, migrate);
+                self.spill(own.reborrow(), zone, cpu, migrate);
             }
-            if E::OUTSIDE {
-                *seen = S::Pcp::stays(&own.cache, migrate, offset as u32);
-            }
-            true
+            let stays = E::OUTSIDE && S::Pcp::stays(&own.cache, migrate, offset as u32);
+            if stays { Freed::Stays } else { Freed::Yes }
         });
-        if E::OUTSIDE && stays {
+        // Of the second frame on: where frames come at random none is worth it.
+        if E::OUTSIDE
+            && pushed == Some(Freed::Stays)
+            && !entry.is_first_of(offset >> table.pageblock_order().get())
+        {
             let out = entry.outside(zone);
             *entry.window() =
                 out.and_then(|out| S::Pcp::window(out, table, migrate, word, offset as u32));
         }
-        pushed == Some(true)
+        pushed.is_some_and(|freed| freed != Freed::No)
     }
 
     #[cold]
     #[inline(never)]
     pub(crate) fn spill(
         &self,
-        own: &mut InSlot<'_, P, S>,
+        mut own: InSlot<'_, P, S>,
         zone: crate::types::units::ZoneId,
         cpu: usize,
         migrate: MigrateType,
@@ -156,16 +172,11 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
     #[cold]
     #[inline(never)]
     pub(crate) fn free_direct(&self, pfn: Pfn, order: Order) -> Result<(), FreeError> {
-        let told = || S::Trace::emit(Point::Free, move || Event::Free { pfn, order });
-        self.free_to_zone(pfn, order, told)
-    }
-
-    /// The same, which `told` says.
-    fn free_to_zone(&self, pfn: Pfn, order: Order, told: impl FnOnce()) -> Result<(), FreeError> {
         let Some(index) = self.table.index(pfn) else { return Err(FreeError::Foreign { pfn }) };
         let zone: Option<&Zone<P, S>> =
             self.table.get_pageblock(index).and_then(|word| self.zone(word.zone()?));
         let Some(zone) = zone else { return Err(self.refusal(pfn, index, order)) };
+        let told = || S::Trace::emit(Point::Free, move || Event::Free { pfn, order });
         let freed = S::Free::free_block(zone.view(&self.table), index, order, told);
         if !freed {
             return Err(self.refusal(pfn, index, order));

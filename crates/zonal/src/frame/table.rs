@@ -12,7 +12,7 @@
 
 use super::pageblock::{BEFORE, COUNTED, COUNTED_BITS, NO_SOURCE, PageblockWord, SHOWN};
 use super::state::FrameState;
-use super::view::PageblockView;
+use super::view::{PageblockView, WordOf};
 use crate::platform::{AtomicByte, AtomicWord, Platform};
 use crate::types::migrate_type::MigrateType;
 use crate::types::units::{Order, Pfn};
@@ -243,6 +243,12 @@ impl<'m, P: Platform> FrameTable<'m, P> {
     /// Changes the migrate type of the pageblock that holds `index`. Under the zone lock.
     pub(crate) fn set_migrate(&self, index: u32, migrate: MigrateType) {
         self.set_pageblock(index, self.pageblock(index).with_migrate(migrate));
+    }
+
+    /// The word of the pageblock of an offset; `None` outside the table.
+    #[inline(always)]
+    pub(crate) fn word_at(&self, offset: usize) -> Option<WordOf<'m, P>> {
+        self.pageblocks.get(offset >> self.pageblock_order.get()).map(WordOf)
     }
 
     /// The pageblock that holds `index`; `None` outside the table.

@@ -5,6 +5,17 @@ use super::state::FrameState;
 use crate::platform::{AtomicByte, AtomicWord, Platform};
 use core::sync::atomic::Ordering::Relaxed;
 
+/// The word of one pageblock, found once and read twice.
+pub(crate) struct WordOf<'m, P: Platform>(pub(super) &'m P::Word);
+
+impl<P: Platform> WordOf<'_, P> {
+    /// What it is now.
+    #[inline(always)]
+    pub(crate) fn read(&self) -> PageblockWord {
+        PageblockWord(self.0.load(Relaxed))
+    }
+}
+
 /// The state bytes of one pageblock's frames, and its word.
 pub(crate) struct PageblockView<'m, P: Platform> {
     /// What is outside is of another pageblock, or no frame.

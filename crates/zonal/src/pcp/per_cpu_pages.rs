@@ -202,6 +202,13 @@ impl<'a, P: Platform, S: Policy> InSlot<'a, P, S> {
         Self { own, out }
     }
 
+    /// The same for a function that is not inlined: in registers, so that what called it need not have it
+    /// in memory.
+    #[inline(always)]
+    pub(crate) fn reborrow(&mut self) -> InSlot<'_, P, S> {
+        InSlot { own: self.own, out: self.out }
+    }
+
     /// The guarded part and the other of what the policy keeps.
     #[inline(always)]
     pub(crate) fn parts(&mut self) -> (&mut CpuOf<S>, &'a OutsideOf<P, S>) {

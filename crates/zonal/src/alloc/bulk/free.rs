@@ -113,7 +113,7 @@ impl<'m, P: Platform, S: Policy, E: Entry<'m, P, S>> Listed for Freeing<'_, 'm, 
                 if bulk.stop != Stop::Edge {
                     break;
                 }
-                allocator.spill(own, zone, cpu, migrate);
+                allocator.spill(own.reborrow(), zone, cpu, migrate);
             }
             own.freed_bulk(done as u64);
             done
@@ -159,7 +159,7 @@ impl<'m, P: Platform, S: Policy, E: Entry<'m, P, S>> Listed for Freeing<'_, 'm, 
                 // No truncation: the frame was prepared, so the offset is an index.
                 let (cache, out) = own.parts();
                 if S::Pcp::push(cache, out, table, list, offset as u32) {
-                    allocator.spill(own, zone, cpu, list);
+                    allocator.spill(own.reborrow(), zone, cpu, list);
                 }
             }
             run.len()

@@ -142,15 +142,10 @@ impl<P: Platform, const N: usize> FrameStack<P, N> {
         Some(self.at(top - 1).load(Relaxed))
     }
 
-    /// Puts a frame on it if it holds less than `high`; for who is in the slot, with no owner outside.
+    /// Puts a frame on it if there is room; for its owner, or for who is in the slot with no owner outside.
     #[inline(always)]
-    pub(super) fn push(&self, index: u32, high: u32) -> bool {
-        let top = self.top.load(Relaxed);
-        let room = self.len() < high && (top as usize) < N;
-        if room {
-            self.push_owned(Place(top), index);
-        }
-        room
+    pub(super) fn push(&self, index: u32) -> bool {
+        self.room().inspect(|&place| self.push_owned(place, index)).is_some()
     }
 
     /// Moves what is on it down to the first place, where drains have left it further up. For who is in
@@ -182,15 +177,16 @@ impl<P: Platform, const N: usize> FrameStack<P, N> {
     }
 
     /// Calls `give` with the oldest `count` frames, neighbours that follow each other in one word at
-    /// once, and forgets them. For who is in the slot, with no owner outside.
+    /// once, and forgets them; how many there were. For who is in the slot, with no owner outside.
     #[inline(always)]
-    pub(super) fn shed(&self, first: u32, count: u32, give: impl FnMut(WordIndex, u64)) {
+    pub(super) fn shed(&self, first: u32, count: u32, give: impl FnMut(WordIndex, u64)) -> u32 {
         let (head, len) = (self.head.load(Relaxed), self.len());
         let count = count.min(len);
         self.give(first, head..head + count, give);
         self.move_down(head + count, len - count);
         self.head.store(0, Relaxed);
         self.top.store(len - count, Release);
+        count
     }
 
     #[inline(always)]

@@ -204,7 +204,7 @@ impl CpuStack {
         frame: Frame,
     ) -> bool {
         let stack = out.stack(migrate);
-        stack.is_some_and(|stack| stack.push(self.index(frame), self.size.high))
+        stack.is_some_and(|stack| stack.push(self.index(frame)))
     }
 
     /// Keeps a frame that is freed, of a pageblock of the type `migrate`, if that needs nothing of the
@@ -263,12 +263,17 @@ impl CpuStack {
         if self.is_inside(list, frame)
             && let Some(stack) = out.stack(list)
         {
-            let half = self.size.high / 2;
-            let mut outcome = Ok(half);
-            stack.shed(self.first, half, |word, mask| {
-                outcome = home.put(word, mask).and(outcome);
-            });
-            stack.push(self.index(frame), u32::MAX);
+            stack.settle();
+            let mut outcome = Ok(0);
+            if !stack.push(self.index(frame)) {
+                let half = (self.size.high / 2).max(1);
+                let shed = stack.shed(self.first, half, |word, mask| {
+                    outcome = home.put(word, mask).and(outcome);
+                });
+                outcome = outcome.map(|_| shed);
+                let kept = stack.push(self.index(frame));
+                debug_assert!(kept, "what was shed left room");
+            }
             return outcome;
         }
         let (word, mask) = frame.word();

@@ -53,8 +53,7 @@ impl<P: Platform, const N: usize> StackOutside<P, N> {
     /// Keeps a frame of a type, if there is room. For the owner, who may be outside the slot. O(1).
     #[inline(always)]
     pub fn push_owned(&self, migrate: MigrateType, index: u32) -> bool {
-        let Some(stack) = self.stack(migrate) else { return false };
-        stack.room().inspect(|&place| stack.push_owned(place, index)).is_some()
+        self.stack(migrate).is_some_and(|stack| stack.push(index))
     }
 
     /// Sets how many frames the owner may keep on each.
