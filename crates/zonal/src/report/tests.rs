@@ -11,7 +11,7 @@ use crate::policy::split::OnNode;
 use crate::preset::{Linux416, Zonal};
 use crate::report::info::ZoneInfo;
 use crate::types::migrate_type::{MigrateType, NR_MIGRATE_TYPES};
-use crate::types::request::Request;
+use crate::types::request::{NodePolicy, Request};
 use crate::types::units::{CpuId, NR_ORDERS, NodeId, Order, Pfn, ZoneId};
 use crate::types::zone_type::ZoneType;
 use std::string::{String, ToString};
@@ -327,5 +327,35 @@ fn instances_are_numbered() {
         zone.zone_type = ZoneType::Movable;
         zone.instance = 255;
         assert_eq!(ZoneName::new(&zone).to_string(), "Movable_255");
+    });
+}
+
+/// What an owner pushes while its cache is tuned anew is drained to where it belongs.
+#[test]
+fn frames_that_stay_while_a_cache_is_tuned_come_home() {
+    with_machine::<Zonal>(|allocator| {
+        // Of the second node: its map does not begin with the table.
+        let frame =
+            allocator.alloc(&Request::frame().nodes(NodePolicy::Preferred(NodeId(1)))).unwrap();
+        allocator.free(frame).unwrap();
+        let mut cached = 0;
+        for zone in allocator.zones {
+            let cache = allocator.cache_of(CpuId(0), zone.id).unwrap();
+            cache.with(|own| {
+                cached += own.cached();
+                crate::alloc::build::size_cache(allocator.plan(), own, zone.managed());
+            });
+        }
+        assert!(cached > 0);
+        assert_eq!(allocator.drain_all(), cached);
+        for zone in allocator.zones {
+            let info = allocator.zone_info(zone.id).unwrap();
+            assert_eq!(
+                (info.free, info.counted_free),
+                (info.managed, info.managed),
+                "{}",
+                zone.id.0
+            );
+        }
     });
 }

@@ -304,6 +304,8 @@ impl<const WORTH: u32, const MOST: usize> PcpPolicy<Mapped> for Stacks<WORTH, MO
         cpu: &mut StackCpu,
         out: &StackOutside<P, MOST>,
     ) -> u64 {
+        // What an owner pushed before it was tuned still lies there.
+        cpu.place(out, ctx);
         let home = MapHome::new(ctx.view);
         let given = cpu.stack.drain(out, &home);
         cpu.uncounted += home.freed(given);
