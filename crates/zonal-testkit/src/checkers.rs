@@ -176,7 +176,8 @@ pub fn check_states(snapshot: &Snapshot, model: &Model<'_>) -> Checked {
     }
 }
 
-/// I-1: a block is aligned, lies in its zone, and is on the list of its pageblocks' type.
+/// I-1: a block is aligned, lies in its zone, and is on the list of its first pageblock's type; the
+/// others' types merge with that.
 ///
 /// # Errors
 /// A block that is on the wrong list.
@@ -194,7 +195,7 @@ pub fn check_lists(snapshot: &Snapshot) -> Checked {
                 return broken("I-1", format!("{block:?} reaches into zone {zone:?}"));
             }
             if let (Place::Listed { migrate, .. }, Some((_, is))) = (block.place, pageblock)
-                && migrate != is
+                && (!migrate.merges_with(is) || (frame == 0 && migrate != is))
             {
                 return broken("I-1", format!("{block:?} is in a pageblock of type {is:?}"));
             }
@@ -282,8 +283,8 @@ pub fn check_counts(snapshot: &Snapshot, model: &Model<'_>) -> Checked {
     Ok(())
 }
 
-/// I-5: two free buddies of one zone and migrate type are one block, unless the policy defers
-/// that merge: then one of them says so, and the zone knows how many do.
+/// I-5: two free buddies of one zone, of migrate types that requests name or of the same type, are one
+/// block, unless the policy defers that merge: then one of them says so, and the zone knows how many do.
 ///
 /// # Errors
 /// Two that are not, a frame that says so under a policy that defers nothing, a wrong count.
@@ -291,7 +292,7 @@ pub fn check_merged(snapshot: &Snapshot, rules: &Rules) -> Checked {
     let mut listed = vec![None; snapshot.states.len()];
     for block in &snapshot.found {
         if let (Place::Listed { order, .. }, Some(at)) = (block.place, snapshot.index(block.pfn)) {
-            listed[at] = Some((block.zone, block.place));
+            listed[at] = Some((block.zone, class(block.place)));
             // The table starts at a largest block: an index has the buddy of its pfn.
             let both = listed.get(at ^ order.frames() as usize) == Some(&listed[at]);
             let skipped = |at: usize| snapshot.states[at] == FrameState::MERGE_SKIPPED;
@@ -321,6 +322,17 @@ pub fn check_merged(snapshot: &Snapshot, rules: &Rules) -> Checked {
         }
     }
     Ok(())
+}
+
+/// A place as one of those that buddies merge in, whatever the preset: types that requests name
+/// count as one.
+fn class(place: Place) -> Place {
+    match place {
+        Place::Listed { order, migrate } if migrate.is_requestable() => {
+            Place::Listed { order, migrate: MigrateType::Movable }
+        }
+        other => other,
+    }
 }
 
 /// I-7: the work of a lock hold is bounded.

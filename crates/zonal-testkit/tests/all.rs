@@ -48,6 +48,7 @@ mod fair;
 mod hiding;
 mod isolated_pageblocks;
 mod ledger;
+mod merged_types;
 mod nodes;
 #[path = "online/main.rs"]
 mod online;

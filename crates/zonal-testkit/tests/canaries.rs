@@ -163,6 +163,16 @@ fn buddies_apart() {
         snapshot.found.push(Found { zone, pfn, place });
         snapshot.found.push(Found { zone, pfn: Pfn::new(pfn.get() + half.frames()), place });
     });
+    planted("I-5", check, |snapshot, _| {
+        // Pageblocks of two types that requests name.
+        let order = snapshot.pageblock_order;
+        let types = [MigrateType::Unmovable, MigrateType::Reclaimable];
+        for (at, migrate) in (0_u64..).zip(types) {
+            let pfn = Pfn::new(snapshot.base.get() + at * order.frames());
+            let place = Place::Listed { order, migrate };
+            snapshot.found.push(Found { zone: ZoneId(0), pfn, place });
+        }
+    });
 }
 
 #[test]

@@ -133,7 +133,8 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
         }
         let found = self.walk(entry, zones, request, Mark::Min);
         let found = found.or_else(|| self.search(entry, zones, request));
-        found.or_else(|| self.ask_host(entry, zones, request))
+        let found = found.or_else(|| self.ask_host(entry, zones, request));
+        found.or_else(|| self.open_reserves(entry, zones, request))
     }
 
     /// Wakes background compaction if the block at `index`, just taken, was the zone's last of a
@@ -263,6 +264,30 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
                 cache.and_then(|cache| cache.try_with(|pages| drain(cpu, pages))).unwrap_or(0);
         }
         drained
+    }
+
+    /// Before a request is refused: opens what is left of the high-atomic reserve and walks again.
+    /// O(pageblocks of the reserve), each in a hold of its own. Where a request that may not wait looks at
+    /// a fixed number of places, the one that [`search`](Self::search) opened was its share.
+    fn open_reserves<E: Entry<'m, P, S>>(
+        &self,
+        entry: &mut E,
+        zones: &Zones<'m, P, S>,
+        request: &Request,
+    ) -> Option<u32> {
+        if request.may_not_wait() && S::Pcp::PASSES_LARGE {
+            return None;
+        }
+        let (migrate, mut opened) = (request.migrate_type(), false);
+        for zone in zones.iter() {
+            // Others may reserve meanwhile, but no more than there is.
+            let most = zone.managed() >> self.table.pageblock_order().get();
+            opened |= (0..most)
+                .take_while(|_| S::Free::unreserve_high_atomic(self.view(zone), migrate))
+                .count()
+                > 0;
+        }
+        if opened { self.walk(entry, zones, request, Mark::Min) } else { None }
     }
 
     /// Compaction, then reclaim, as long as there is progress. A single frame needs no

@@ -211,11 +211,11 @@ impl<'a, 'm, P: Host, S: Policy> Scan<'a, 'm, P, S> {
             let first = table.pageblock(start);
             let mut pageblocks =
                 (table.pageblock_start(start)..start + part.size()).step_by(pageblock as usize);
-            // Pageblocks of two types do not merge.
+            // Not all types merge.
             let fits = pageblocks.all(|at| {
                 let hinted = table.has_hint(at);
                 self.hinted.set(self.hinted.get() || hinted);
-                !hinted && self.is_source(at) && table.pageblock(at) == first
+                !hinted && self.is_source(at) && table.pageblock(at).merges_with(first)
             });
             if !fits {
                 continue;

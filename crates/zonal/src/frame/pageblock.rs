@@ -64,6 +64,15 @@ impl PageblockWord {
         if self.0 & MANAGED == 0 { None } else { Some(ZoneId((self.0 >> 8) as u8)) }
     }
 
+    /// Whether free frames of two pageblocks may be in one block: of one zone, and of types that
+    /// [merge](MigrateType::merges_with).
+    #[inline]
+    pub(crate) const fn merges_with(self, other: Self) -> bool {
+        const PLACE: u64 = MANAGED | 0xff00;
+        self.0 == other.0
+            || (self.0 & PLACE == other.0 & PLACE && self.migrate().merges_with(other.migrate()))
+    }
+
     #[inline]
     pub(crate) const fn migrate(self) -> MigrateType {
         match MigrateType::from_number((self.0 >> 16) as u8) {

@@ -83,6 +83,16 @@ impl MigrateType {
         matches!(self, Self::Movable | Self::Cma)
     }
 
+    /// Whether free pageblocks of the two types are one block: all but isolated ones, which are their
+    /// holder's, and CMA, which unmovable requests must not get a part of.
+    #[must_use]
+    #[inline]
+    pub const fn merges_with(self, other: Self) -> bool {
+        self as u8 == other as u8
+            || !(matches!(self, Self::Isolate | Self::Cma)
+                || matches!(other, Self::Isolate | Self::Cma))
+    }
+
     /// Whether a request may name it. The others are states of a pageblock.
     #[must_use]
     #[inline]

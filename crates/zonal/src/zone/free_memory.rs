@@ -222,8 +222,12 @@ pub trait FreeMemory: Sized + Send + Sync + 'static {
     /// Adds the pageblock of the allocated block at `index` to the high-atomic reserve if there is
     /// room for it.
     fn reserve_high_atomic<P: Platform>(view: ZoneView<'_, P, Self>, index: u32, order: Order);
-    /// Gives one pageblock of the reserve that has free frames to `migrate`.
-    fn unreserve_high_atomic<P: Platform>(view: ZoneView<'_, P, Self>, migrate: MigrateType);
+    /// Gives one pageblock of the reserve that has free frames to `migrate`; `false` if there is
+    /// none.
+    fn unreserve_high_atomic<P: Platform>(
+        view: ZoneView<'_, P, Self>,
+        migrate: MigrateType,
+    ) -> bool;
     /// Gives pageblocks of the reserve back in the largest block that starts at `group`, below
     /// `end`, if the reserve is larger than its limit; `false` if it is not.
     fn shrink_reserve<P: Platform>(view: ZoneView<'_, P, Self>, group: u32, end: u32) -> bool;

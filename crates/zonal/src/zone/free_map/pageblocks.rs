@@ -90,17 +90,18 @@ impl<P: Platform> MapView<'_, P> {
         });
     }
 
-    /// Gives one pageblock of the reserve that has free frames to `migrate`.
-    pub(super) fn unreserve_high_atomic(&self, migrate: MigrateType) {
+    /// Gives one pageblock of the reserve that has free frames to `migrate`; `false` if there is none.
+    pub(super) fn unreserve_high_atomic(&self, migrate: MigrateType) -> bool {
         let part = &self.zone.part;
         if part.reserve.load(Relaxed) == 0 {
-            return;
+            return false;
         }
         self.lock(|guard| {
-            let Some(block) = reserved_with_free(&self.map()) else { return };
+            let Some(block) = reserved_with_free(&self.map()) else { return false };
             self.set_type(guard, block, migrate);
             part.reserve.fetch_add(u64::MAX, Relaxed);
-        });
+            true
+        })
     }
 
     /// Gives the pageblocks of the reserve in the largest block that starts at `group`, and below

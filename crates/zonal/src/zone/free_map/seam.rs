@@ -215,8 +215,8 @@ impl FreeMemory for Mapped {
         view.reserve_high_atomic(index, order);
     }
 
-    fn unreserve_high_atomic<P: Platform>(view: MapView<'_, P>, migrate: MigrateType) {
-        view.unreserve_high_atomic(migrate);
+    fn unreserve_high_atomic<P: Platform>(view: MapView<'_, P>, migrate: MigrateType) -> bool {
+        view.unreserve_high_atomic(migrate)
     }
 
     fn shrink_reserve<P: Platform>(view: MapView<'_, P>, group: u32, end: u32) -> bool {

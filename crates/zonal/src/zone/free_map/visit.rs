@@ -38,15 +38,16 @@ impl<P: Platform> MapView<'_, P> {
         (first.first_frame(shape), order)
     }
 
-    /// The largest block of whole pageblocks of one type around this one, which is whole.
+    /// The largest block of whole pageblocks around this one, which is whole. The class decides what
+    /// goes together, as it does for those who take such a block.
     fn block_around(&self, block: Pageblock) -> (Pageblock, Order) {
         let (map, mut found) = (self.map(), (block, self.map().shape().order()));
-        let own = map.type_of(block);
+        let own = WholeClass::of(map.type_of(block));
         while let Some(up) = found.1.up() {
             let count = up.size() / map.shape().block_frames();
             let first = Pageblock(block.0 & !(count - 1));
             let mut parts = (first.0..first.0 + count).map(Pageblock);
-            let alike = |at: Pageblock| map.is_whole(at) && map.type_of(at) == own;
+            let alike = |at: Pageblock| map.is_whole(at) && WholeClass::of(map.type_of(at)) == own;
             if first.0 + count > map.shape().blocks() || !parts.all(alike) {
                 break;
             }
@@ -71,9 +72,9 @@ impl<P: Platform> MapView<'_, P> {
         let size = map.shape().block_frames();
         let mut at = Pageblock(0);
         while at.0 < map.shape().blocks() {
-            let migrate = map.type_of(at);
             if map.is_own(at) && map.is_whole(at) {
                 let (first, order) = self.block_around(at);
+                let migrate = map.type_of(first);
                 let fresh = order == Order::MAX && self.is_in_untouched(at);
                 let place = FreePlace::Block { order, migrate };
                 let place = if fresh { FreePlace::Untouched } else { place };
@@ -82,6 +83,7 @@ impl<P: Platform> MapView<'_, P> {
                 continue;
             }
             if map.is_own(at) {
+                let migrate = map.type_of(at);
                 map.visit_free(at, |frame, order| {
                     visit(self.index(frame), FreePlace::Block { order, migrate });
                 });

@@ -126,11 +126,15 @@ impl<P: Platform, M: Merge, C: Clusters> ListGuard<'_, P, M, C> {
         Some(index)
     }
 
-    /// Puts all of a block of order `from` back on the lists but its first `to` part.
+    /// Puts all of a block of order `from`, on the list of `migrate`, back on the lists but its first
+    /// `to` part. What lies beyond its first pageblock may be of another type.
     #[inline]
     pub(crate) fn expand(&mut self, index: u32, from: Order, to: Order, migrate: MigrateType) {
         for order in ORDERS[to.index()..from.index()].iter().rev().copied() {
-            self.add(index + order.frames() as u32, order, migrate, End::Head);
+            let rest = index + order.size();
+            let inside = order < self.table.pageblock_order();
+            let migrate = if inside { migrate } else { self.table.pageblock(rest).migrate() };
+            self.add(rest, order, migrate, End::Head);
         }
     }
 
@@ -180,7 +184,6 @@ impl<P: Platform, M: Merge, C: Clusters> ListGuard<'_, P, M, C> {
         if order == Order::ZERO {
             self.wait_for_window();
         }
-        let migrate = word.migrate();
         while let Some(up) = order.up() {
             let buddy = index ^ order.size();
             // Within a pageblock zone and migrate type are the same.
@@ -188,12 +191,14 @@ impl<P: Platform, M: Merge, C: Clusters> ListGuard<'_, P, M, C> {
             let state = self.table.get_state(buddy);
             let skipped =
                 M::SKIPS && order == Order::ZERO && state == Some(FrameState::MERGE_SKIPPED);
-            if !(skipped || state == Some(FrameState::free(order)))
-                || !(inside || self.table.pageblock(buddy) == word)
-            {
+            if !(skipped || state == Some(FrameState::free(order))) {
                 break;
             }
-            self.remove(buddy, order, migrate);
+            let own = if inside { word } else { self.table.pageblock(buddy) };
+            if !own.merges_with(word) {
+                break;
+            }
+            self.remove(buddy, order, own.migrate());
             self.table.set_state(index, FrameState::INNER);
             index &= buddy;
             order = up;

@@ -60,7 +60,10 @@ impl<P: Platform, M: Merge, C: Clusters> ListGuard<'_, P, M, C> {
             self.remove(index, order, self.table.pageblock(index).migrate());
             let step = pageblock.frames() as usize;
             for at in (index..index + order.frames() as u32).step_by(step) {
-                self.table.set_migrate(at, migrate);
+                // A pageblock of the reserve stays that, whatever block it is in.
+                if self.table.pageblock(at).migrate().is_requestable() {
+                    self.table.set_migrate(at, migrate);
+                }
             }
             self.add(index, order, migrate, End::Head);
             self.events.claimed += 1;
@@ -112,16 +115,13 @@ impl<P: Platform, M: Merge, C: Clusters> ListGuard<'_, P, M, C> {
             let head = start & !(order.frames() as u32 - 1);
             let state = self.table.state(head);
             if state.kind() == FrameKind::Free && state.order() == order {
-                // All pageblocks of a free block are of one type.
-                let migrate = self.table.pageblock(head).migrate();
-                self.remove(head, order, migrate);
+                self.remove(head, order, self.table.pageblock(head).migrate());
                 let halves = Order::all().skip(pageblock.index()).take_while(|&half| half < order);
                 for half in halves {
-                    let size = half.frames() as u32;
-                    let other = (start & !(size - 1)) ^ size;
-                    self.add(other, half, migrate, End::Head);
+                    let other = (start & !(half.size() - 1)) ^ half.size();
+                    self.add(other, half, self.table.pageblock(other).migrate(), End::Head);
                 }
-                self.add(start, pageblock, migrate, End::Head);
+                self.add(start, pageblock, self.table.pageblock(start).migrate(), End::Head);
                 return;
             }
         }

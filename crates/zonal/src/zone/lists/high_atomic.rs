@@ -12,7 +12,7 @@ use crate::types::units::Order;
 
 impl<P: Platform, M: Merge, C: Clusters> ListGuard<'_, P, M, C> {
     /// Adds the pageblock of the allocated block at `index` (of a large block all of its
-    /// pageblocks: a block has one type) to the reserve if there is room for it. Work: at most
+    /// pageblocks) to the reserve if there is room for it. Work: at most
     /// one pageblock, or the number of pageblocks.
     pub(crate) fn reserve_high_atomic(&mut self, index: u32, order: Order) {
         let pageblock = self.table.pageblock_order();
@@ -31,8 +31,7 @@ impl<P: Platform, M: Merge, C: Clusters> ListGuard<'_, P, M, C> {
 
     /// Gives the pageblocks of the reserve in the largest block that starts at `group`, and below
     /// `end`, back to movable memory, if the reserve is larger than its limit, which follows from
-    /// the size of the zone. All of them: a block has one type. `false` if it is not larger. Work:
-    /// at most a largest block.
+    /// the size of the zone. `false` if it is not larger. Work: at most a largest block.
     pub(crate) fn shrink_reserve(&mut self, group: u32, end: u32) -> bool {
         if self.high_atomic_pageblocks <= self.high_atomic_limit {
             return false;
@@ -48,8 +47,8 @@ impl<P: Platform, M: Merge, C: Clusters> ListGuard<'_, P, M, C> {
         true
     }
 
-    /// Gives one pageblock of the reserve that has free frames to `migrate`. Work: at most
-    /// one pageblock.
+    /// Gives one pageblock of the reserve that has free frames to `migrate`; `false` if there is
+    /// none. Work: at most one pageblock.
     pub(crate) fn unreserve_high_atomic(&mut self, migrate: MigrateType) -> bool {
         let found =
             Order::all().rev().find_map(|order| self.area.first(order, MigrateType::HighAtomic));

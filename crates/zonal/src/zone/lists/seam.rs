@@ -178,8 +178,11 @@ impl<M: Merge, C: Clusters> FreeMemory for BuddyLists<M, C> {
         view.lock(|guard| guard.reserve_high_atomic(index, order));
     }
 
-    fn unreserve_high_atomic<P: Platform>(view: ListView<'_, P, M, C>, migrate: MigrateType) {
-        view.lock(|guard| guard.unreserve_high_atomic(migrate));
+    fn unreserve_high_atomic<P: Platform>(
+        view: ListView<'_, P, M, C>,
+        migrate: MigrateType,
+    ) -> bool {
+        view.lock(|guard| guard.unreserve_high_atomic(migrate))
     }
 
     fn shrink_reserve<P: Platform>(view: ListView<'_, P, M, C>, group: u32, end: u32) -> bool {
