@@ -83,6 +83,33 @@ fn traces_of_linux_are_read() {
 }
 
 #[test]
+fn allocations_that_failed_are_not_done_again() {
+    let line_of = |page: &str, pfn: &str| {
+        let start = "sh-1 [000] ..... 12.5: mm_page_alloc:";
+        let text =
+            format!("{start} {page} pfn={pfn} order=9 migratetype=1 gfp_flags=GFP_TRANSHUGE");
+        line(&text).unwrap_or_else(|reason| panic!("{text}: {reason}"))
+    };
+    for page in ["page=(nil)", "page=          (null)"] {
+        for pfn in ["0x0", "0", "18446744073709551615"] {
+            assert_eq!(line_of(page, pfn), Item::Failed, "{page} pfn={pfn}");
+        }
+    }
+    // Zero, hashed, or not printed at all.
+    for page in ["page=0x0", "page=00000000b2c3d4e5", "page=(____ptrval____)", ""] {
+        assert_eq!(line_of(page, "0x0"), Item::Failed, "{page}");
+    }
+    // Frame 0 of an arena, as it is recorded.
+    let frame_0 = line_of("page=ffffea0000000000", "0x0");
+    assert!(matches!(frame_0, Item::Alloc { pfn: 0, .. }), "{frame_0:?}");
+    let trace = "sh-1 [000] ..... 1.5: mm_page_alloc: page=(nil) pfn=0x0 order=9 gfp_flags=GFP_KERNEL\n\
+                 sh-1 [000] ..... 1.6: mm_page_alloc: page=0xff pfn=0x1 order=0 gfp_flags=GFP_KERNEL\n";
+    let trace = Trace::read(trace.as_bytes()).expect("two events");
+    assert_eq!((trace.counts.failed, trace.counts.allocs), (1, 1));
+    assert_eq!(trace.script.peak_frames(), 1);
+}
+
+#[test]
 fn lines_that_cannot_be_read_are_refused_with_the_reason() {
     let cases = [
         ("sh-1 12.5: mm_page_free: pfn=0x1 order=0", Reason::NoCpu),

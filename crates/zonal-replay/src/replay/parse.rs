@@ -118,10 +118,15 @@ pub fn line(text: &str) -> Result<Item, Reason> {
 }
 
 fn alloc(cpu: u32, arguments: Arguments<'_>) -> Result<Item, Reason> {
-    let pfn = arguments.number("pfn")?;
     let order = arguments.order()?;
-    let null = |page: &str| page.trim_start_matches("0x").bytes().all(|digit| digit == b'0');
-    if pfn == 0 && arguments.text("page").is_none_or(|page| page == "(null)" || null(page)) {
+    let page = arguments.text("page");
+    // As the kernel, and as `trace-cmd` and `perf` print a null pointer.
+    if matches!(page, Some("(null)" | "(nil)")) {
+        return Ok(Item::Failed);
+    }
+    let pfn = arguments.number("pfn")?;
+    // Where pointers are printed hashed, a null one may be too; Linux never hands out frame 0.
+    if pfn == 0 && page != Some(FRAME_0) {
         return Ok(Item::Failed);
     }
     let (mut gfp, mut unknown_flags) = (Gfp::default(), 0);
@@ -146,6 +151,9 @@ fn alloc(cpu: u32, arguments: Arguments<'_>) -> Result<Item, Reason> {
     }
     Ok(Item::Alloc { cpu, pfn, request, unknown_flags })
 }
+
+/// The page of frame 0 as `zonal record` prints it: zonal hands that frame out where a map has it.
+const FRAME_0: &str = "ffffea0000000000";
 
 fn free(cpu: u32, arguments: Arguments<'_>) -> Result<Item, Reason> {
     Ok(Item::Free { cpu, pfn: arguments.number("pfn")?, order: arguments.order()? })
