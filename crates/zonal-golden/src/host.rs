@@ -36,6 +36,11 @@ impl<const NODE: u8> Platform for OneCpu<NODE> {
     }
 
     #[inline(always)]
+    fn prefetch<T>(what: &T) {
+        Threads::prefetch(what);
+    }
+
+    #[inline(always)]
     fn light_fence() {
         Threads::light_fence();
     }

@@ -146,6 +146,15 @@ impl Platform for Threads {
         std::thread::yield_now();
     }
 
+    #[cfg(target_arch = "x86_64")]
+    #[inline(always)]
+    fn prefetch<T>(what: &T) {
+        use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        let line = core::ptr::from_ref(what).cast();
+        // SAFETY: every x86-64 CPU has the instruction, and it only hints: it never faults.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(line) };
+    }
+
     #[inline(always)]
     fn light_fence() {
         Membarrier::light();

@@ -27,6 +27,10 @@ const LOOKAHEAD: Ticks = Ticks(5_000 * Ticks::PER_CYCLE);
 /// After this long even a CPU with no other beside it comes back to the stopwatch: 50,000 cycles.
 const LONGEST_TURN: Ticks = Ticks(50_000 * Ticks::PER_CYCLE);
 
+/// Lines that a core can have under way at once: ten line fill buffers, as the Intel cores of the sources
+/// have them.
+const UNDER_WAY: u64 = 10;
+
 /// An access to a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Access {
@@ -262,6 +266,22 @@ impl Engine {
         let met = self.serve(cpu, line, class, write, home);
         let Cpu { clock, holding, .. } = self.cpus[cpu];
         self.switches(clock, holding, matches!(met, Served::Near | Served::Far))
+    }
+
+    /// A prefetch: the core has the line from now on, as after a load, but waits for a
+    /// [part](UNDER_WAY) of its time only. Where it would be bound by memory it waits for that.
+    pub(crate) fn prefetch_charged(&mut self, cpu: usize, address: usize) {
+        let access = self.costs.access;
+        self.spend(cpu, access);
+        let Some(Place { line, class }) = self.space.place(address) else { return };
+        if self.lines.again(line, self.cpus[cpu].core, false) {
+            return;
+        }
+        let home = self.space.home(address).unwrap_or(self.cpus[cpu].socket);
+        let before = self.cpus[cpu].clock;
+        self.serve(cpu, line, class, false, home);
+        let waited = self.cpus[cpu].clock - before;
+        self.cpus[cpu].clock = before + Ticks(waited.0 / UNDER_WAY);
     }
 
     /// Whether others should go on before an access of a CPU, which meets another's line or not.

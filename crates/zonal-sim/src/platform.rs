@@ -74,6 +74,13 @@ impl Platform for Sim {
         }
     }
 
+    /// Charges the instruction, and a line that comes from elsewhere as one of many under way at once.
+    fn prefetch<T>(what: &T) {
+        let address = core::ptr::from_ref(what).addr();
+        memory::prefetch(address);
+        engine::with_cpu(|engine, cpu| engine.prefetch_charged(cpu, address));
+    }
+
     /// A note to the compiler, as in user space and in a kernel; nothing is reordered here.
     fn light_fence() {}
 

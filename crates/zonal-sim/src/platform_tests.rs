@@ -5,6 +5,7 @@ use crate::coroutine::{Body, run_all};
 use crate::engine::Engine;
 use crate::machine;
 use crate::schedule::Schedule;
+use crate::space::{Home, Layout};
 use core::sync::atomic::Ordering::SeqCst;
 
 /// The ticks that each of `accesses` costs a lone CPU, whose cache has the line already.
@@ -59,4 +60,28 @@ fn updates_do_what_their_names_say() {
     assert_eq!((byte.swap(5, SeqCst), byte.load(SeqCst)), (3, 5));
     assert_eq!((byte.compare_exchange(3, 7, SeqCst, SeqCst), byte.load(SeqCst)), (Err(5), 5));
     assert_eq!((byte.compare_exchange(5, 7, SeqCst, SeqCst), byte.load(SeqCst)), (Ok(5), 7));
+}
+
+#[test]
+fn a_prefetch_costs_a_part_of_the_line_it_brings() {
+    let machine = machine::builtin("desktop_8cpu_4g").expect("it is built in");
+    let _installed = engine::install(Engine::new(&machine, 1, Schedule::by_clock()));
+    let words: Vec<SimWord> = (0..1024).map(SimWord::new).collect();
+    engine::with(|engine| engine.register("frames", &words, Layout::Packed, Home::Local));
+    let now = || engine::with_cpu(|engine, cpu| engine.clock(cpu).0).expect("on a virtual CPU");
+    let took = |work: &dyn Fn()| {
+        let before = now();
+        work();
+        now() - before
+    };
+    let body: Body<'_> = Box::new(|| {
+        let load = |at: usize| _ = words[at].load(SeqCst);
+        let cold = took(&|| load(0));
+        let warm = took(&|| load(0));
+        assert!(cold > 10 * warm, "{cold} {warm}");
+        let prefetch = took(&|| Sim::prefetch(&words[512]));
+        assert!(prefetch < cold / 5 && prefetch > 0, "{prefetch} of {cold}");
+        assert_eq!(took(&|| load(512)), warm, "the line is there");
+    });
+    run_all(vec![body], |_| ()).expect("it ends");
 }

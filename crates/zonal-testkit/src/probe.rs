@@ -32,6 +32,8 @@ thread_local! {
     static DEPTH: [Cell<u32>; 2] = const { [Cell::new(0), Cell::new(0)] };
     /// Locks that this thread took inside one of their kind.
     static NESTED: Cell<u32> = const { Cell::new(0) };
+    /// Lines that this thread had prefetched.
+    static PREFETCHED: Cell<usize> = const { Cell::new(0) };
     /// The CPU that this thread plays.
     static CPU: Cell<u32> = const { Cell::new(0) };
 }
@@ -242,6 +244,16 @@ impl<L: Locks> Platform for Probe<L> {
     fn node(&self, cpu: CpuId) -> NodeId {
         self.shape.node_of(cpu)
     }
+
+    fn prefetch<T>(_: &T) {
+        PREFETCHED.set(PREFETCHED.get() + 1);
+    }
+}
+
+/// How many lines this thread had prefetched since it asked last.
+#[must_use]
+pub fn take_prefetches() -> usize {
+    PREFETCHED.take()
 }
 
 impl<L: Locks> zonal::Host for Probe<L> {

@@ -8,11 +8,11 @@ use zonal::frame::FrameState;
 use zonal::info::ZoneInfo;
 use zonal::plan::Config;
 use zonal::policy::Policy;
-use zonal::preset::{Cluster, ClusterFree, Linux416, SkipMerge};
+use zonal::preset::{Cluster, ClusterFree, Linux413, Linux416, SkipMerge};
 use zonal::{CompactMode, CompactOutcome, CpuId, MigrateType, Order, Pfn, Request};
 use zonal::{TableSize, ZoneId, ZoneType};
 use zonal_testkit::cluster_check::check_clusters;
-use zonal_testkit::probe::{Cells, Probe};
+use zonal_testkit::probe::{Cells, Probe, take_prefetches};
 use zonal_testkit::shape::{Shape, order, plan};
 use zonal_testkit::world::{World, with_plan};
 
@@ -115,6 +115,48 @@ fn backed_off_compaction_merges<S: Policy>() {
         let formed = world.allocator.compact_zone(ZONE, order(4), CompactMode::Sync);
         assert_eq!(formed, CompactOutcome::Success, "it backs off no longer");
     });
+}
+
+/// By the source's test: what was considered since the last deferral counts, and each new one resets it.
+fn a_new_deferral_skips_again<S: Policy>() {
+    scrap::<S>(4, |world, out| {
+        let compact = || world.allocator.compact_zone(ZONE, order(5), CompactMode::Sync);
+        assert_eq!(compact(), CompactOutcome::Complete, "all is handed out");
+        free(world, &out[..4]);
+        assert_eq!(zone(world).merge_skipped, 4, "put off, and nothing was considered since");
+        assert_eq!(compact(), CompactOutcome::BackedOff);
+        free(world, &out[8..12]);
+        assert_eq!((zone(world).merge_skipped, zone(world).blocks[2][1]), (4, 1), "considered");
+        assert_eq!(compact(), CompactOutcome::Complete, "and put off anew");
+        let before = zone(world).merge_skipped;
+        free(world, &out[16..20]);
+        assert_eq!(zone(world).merge_skipped, before + 4);
+    });
+}
+
+fn buddies_are_prefetched<S: Policy>(skipping: usize, merging: usize) {
+    scrap::<S>(4, |world, out| {
+        let freed = |frames: &[Pfn]| {
+            let _ = take_prefetches();
+            free(world, frames);
+            take_prefetches()
+        };
+        assert_eq!(freed(&out[..4]), skipping, "{}", S::NAME);
+        // One fails, where it can be made at all, and the next is considered.
+        for _ in 0..2 {
+            let _ = world.allocator.compact_zone(ZONE, order(5), CompactMode::Sync);
+        }
+        assert_eq!(freed(&out[8..12]), merging, "{}", S::NAME);
+    });
+}
+
+#[test]
+fn the_base_of_2018_prefetches_buddies() {
+    buddies_are_prefetched::<Linux416>(4, 4);
+    buddies_are_prefetched::<Linux413>(0, 0);
+    buddies_are_prefetched::<SkipMerge>(0, 4);
+    buddies_are_prefetched::<Cluster>(0, 4);
+    buddies_are_prefetched::<ClusterFree>(0, 4);
 }
 
 fn guards_nest<S: Policy>() {
@@ -414,6 +456,8 @@ macro_rules! on_presets {
             fn single_frames_are_skipped_and_marked() { skipped_and_marked::<$preset>(); }
             #[test]
             fn not_while_compaction_backs_off() { backed_off_compaction_merges::<$preset>(); }
+            #[test]
+            fn again_after_a_new_deferral() { a_new_deferral_skips_again::<$preset>(); }
             #[test]
             fn disabling_nests() { guards_nest::<$preset>(); }
             #[test]

@@ -126,8 +126,17 @@ fn blocks_form_from_what_is_reclaimed<S: Policy>() {
         for &pfn in &out[64..96] {
             allocator.platform().pledge(pfn, Order::ZERO);
         }
-        let block = allocator.alloc_raw(&Request::new(order(5))).unwrap();
-        assert_eq!(block, out[64]);
+        let request = Request::new(order(5));
+        // Where merges are skipped, what is freed after a compaction was put off anew stays apart, as in
+        // the source, and may be all that is missing: a drain merges it.
+        let block = allocator.alloc_raw(&request).or_else(|error| {
+            if !S::Free::SKIPS_MERGES {
+                return Err(error);
+            }
+            allocator.drain_all();
+            allocator.alloc_raw(&request)
+        });
+        assert_eq!(block.unwrap(), out[64]);
         assert_eq!(allocator.platform().faults(), [""; 0]);
     });
 }

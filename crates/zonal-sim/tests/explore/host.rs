@@ -205,6 +205,10 @@ impl<K: Parts> Platform for Explored<K> {
         zonal_sim::platform::Sim::relax();
     }
 
+    fn prefetch<T>(what: &T) {
+        zonal_sim::platform::Sim::prefetch(what);
+    }
+
     fn light_fence() {
         zonal_sim::platform::Sim::light_fence();
     }

@@ -45,14 +45,6 @@ macro_rules! broken_wait {
             ) {
                 Cut::joined(zone, words, index, skipped, neighbour, last);
             }
-            fn joined_run<P: Platform>(
-                zone: &mut ClusterArray,
-                words: ClusterWords<'_, P>,
-                frames: &[u32],
-                neighbour: Option<u32>,
-            ) {
-                Cut::joined_run(zone, words, frames, neighbour);
-            }
             fn leaving<P: Platform>(
                 zone: &mut ClusterArray,
                 words: ClusterWords<'_, P>,

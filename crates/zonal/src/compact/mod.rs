@@ -229,10 +229,8 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
         let failed = matches!(outcome, CompactOutcome::Complete | CompactOutcome::PartialSkipped);
         if outcome == CompactOutcome::Success {
             zone.compaction.succeeded();
-            S::Free::set_compaction_backs_off(self.view(zone), false);
         } else if failed && task.mode == CompactMode::Sync && !scan.is_out_of_budget() {
             zone.compaction.back_off(task.order, S::Compact::MAX_BACKOFF_SHIFT);
-            S::Free::set_compaction_backs_off(self.view(zone), true);
         }
         (outcome, taken)
     }

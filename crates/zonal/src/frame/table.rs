@@ -68,6 +68,14 @@ impl<'m, P: Platform> FrameTable<'m, P> {
         self.states.get(index as usize).map(|byte| FrameState(byte.load(Relaxed)))
     }
 
+    /// Has the state of a frame come; nothing outside the table.
+    #[inline(always)]
+    pub(crate) fn prefetch_state(&self, index: u32) {
+        if let Some(byte) = self.states.get(index as usize) {
+            P::prefetch(byte);
+        }
+    }
+
     #[inline(always)]
     pub(crate) fn set_state(&self, index: u32, state: FrameState) {
         self.states[index as usize].store(state.0, Relaxed);

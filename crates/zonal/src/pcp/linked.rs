@@ -190,8 +190,9 @@ fn free_batch<P: Platform, M: Merge, C: Clusters>(
     let only = cpu.only_type();
     let mut chain = None;
     let taken = match only {
-        // They are linked as they will be on the zone's list: that needs no lock.
-        Some(migrate) if C::CUT => {
+        // Patch 4: they are linked as they will be on the zone's list. The other types are rarely
+        // alone: the source leaves them as they are.
+        Some(migrate) if C::JOIN && full && migrate == MigrateType::Movable => {
             cpu.turn = migrate.index();
             let cut = cpu.lists[cpu.turn].cut_tail(ctx.links(), &mut batch[..want]);
             chain = Some(cut);

@@ -216,6 +216,13 @@ pub trait Platform: Sized {
         core::hint::spin_loop();
     }
 
+    /// Begins to bring the cache line of `what`, which will soon be read. A hint, which reads nothing and
+    /// costs an instruction; the default does nothing.
+    #[inline(always)]
+    fn prefetch<T>(what: &T) {
+        let _ = what;
+    }
+
     /// The frequent side of a pair of fences of which the frequent one may be cheap.
     ///
     /// For every light fence on one CPU and every [heavy](Self::heavy_fence) one on another that

@@ -101,6 +101,7 @@ macro_rules! own {
 
 own!(
     merge::Always,
+    merge::Prefetched,
     merge::SkipSingles,
     cluster::None,
     cluster::Cut,

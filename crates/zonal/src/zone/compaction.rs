@@ -134,7 +134,7 @@ pub(crate) struct ZoneCompaction<P: Platform> {
     free_at: P::Word,
     /// Whether hints are out of date: 0 or 1.
     outdated: P::Word,
-    /// Attempts not made since the last failure (bits 0–31), shift (32–39), and the smallest
+    /// Attempts considered since the last failure (bits 0–31), shift (32–39), and the smallest
     /// order that failed (40–47).
     backoff: P::Word,
     counts: [P::Word; NR_COUNTS],
@@ -227,7 +227,14 @@ impl<P: Platform> ZoneCompaction<P> {
         self.outdated.load(Relaxed) > 0
     }
 
-    /// Whether this attempt is not to be made; counts it if so.
+    /// Whether attempts are put off, and one was considered since the last that failed: the source's
+    /// `compact_considered`, which each new deferral resets, and a success.
+    #[inline]
+    pub(crate) fn is_considered(&self) -> bool {
+        unpack(self.backoff.load(Relaxed)).0 > 0
+    }
+
+    /// Whether this attempt is not to be made. It is considered by that.
     pub(crate) fn backs_off(&self, order: Order) -> bool {
         let word = self.backoff.load(Relaxed);
         let (considered, shift, failed) = unpack(word);
@@ -312,6 +319,23 @@ mod tests {
         assert!(zone.backs_off(three) && zone.backs_off(nine), "now they did");
         zone.succeeded();
         assert!(!zone.backs_off(three) && !zone.backs_off(nine));
+    }
+
+    /// The source's `compact_considered`.
+    #[test]
+    fn each_deferral_resets_what_was_considered() {
+        let zone = ZoneCompaction::<SingleThread>::new();
+        let (three, nine) = (Order::new(3).unwrap(), Order::HUGE);
+        assert!(!zone.is_considered());
+        assert!(!zone.backs_off(nine) && !zone.is_considered(), "nothing is put off");
+        for _ in 0..3 {
+            zone.back_off(nine, 6);
+            assert!(!zone.is_considered(), "put off anew");
+            assert!(!zone.backs_off(three) && !zone.is_considered(), "it does not count");
+            assert!(zone.backs_off(nine) && zone.is_considered());
+        }
+        zone.succeeded();
+        assert!(!zone.is_considered());
     }
 
     #[test]

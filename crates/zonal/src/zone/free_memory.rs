@@ -297,8 +297,6 @@ pub trait FreeMemory: Sized + Send + Sync + 'static {
     ) -> Vacated;
     /// Merges the frame at `index` if its merging was skipped and its buddy is free.
     fn merge_at<P: Platform>(view: ZoneView<'_, P, Self>, indexes: Range<u32>) -> u32;
-    /// Compaction failed in the zone and backs off, or no longer does.
-    fn set_compaction_backs_off<P: Platform>(view: ZoneView<'_, P, Self>, backs_off: bool);
     /// Until [`let_batches`](Self::let_batches) no merge is skipped and no batch is cut off.
     fn hold_off_batches<P: Platform>(view: ZoneView<'_, P, Self>);
     /// Takes back one [`hold_off_batches`](Self::hold_off_batches).

@@ -300,8 +300,6 @@ impl FreeMemory for Mapped {
         0
     }
 
-    fn set_compaction_backs_off<P: Platform>(_: MapView<'_, P>, _: bool) {}
-
     fn hold_off_batches<P: Platform>(_: MapView<'_, P>) {}
 
     fn let_batches<P: Platform>(_: MapView<'_, P>) {}

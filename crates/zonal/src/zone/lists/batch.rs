@@ -53,16 +53,18 @@ impl<P: Platform, M: Merge, C: Clusters> ListView<'_, P, M, C> {
     ) {
         let cut = self.lock(|guard| guard.cut_clusters(migrate, batch, headroom));
         let Some((frames, window)) = cut else { return };
+        let words = cluster_words(self.table);
         for index in frames.iter(self.links()) {
             self.trace_one::<T>(index, migrate);
             self.table.set_state(index, CACHED);
+            words.set_cluster_of(index, None);
         }
-        window.close(cluster_words(self.table));
+        window.close(words);
         list.append(self.links(), frames);
     }
 
-    /// Frees cached frames, which are linked as `chain` if there is one; `full` and `only` say
-    /// whether it is a whole batch, and of which type.
+    /// Frees cached frames, one by one or, if they are linked as `chain`, as one cluster; `full` and
+    /// `only` say whether it is a whole batch, and of which type.
     pub(crate) fn free_linked(
         &self,
         frames: &mut [u32],
@@ -80,6 +82,7 @@ impl<P: Platform, M: Merge, C: Clusters> ListView<'_, P, M, C> {
             }
         }
         let (refused, frames) = (frames.len() - kept, &frames[..kept]);
+        self.prefetch_buddies(frames);
         self.lock(|guard| {
             guard.events.refused += refused as u64;
             guard.events.free_batches += 1;
@@ -87,14 +90,23 @@ impl<P: Platform, M: Merge, C: Clusters> ListView<'_, P, M, C> {
                 guard.events.single_type[migrate.index()] += 1;
             }
             let as_chain = chain.zip(only).is_some_and(|(chain, migrate)| {
-                // The other types are rarely alone: the source leaves them as they are.
-                let as_one = full && migrate == MigrateType::Movable;
                 let unbroken = frames.len() == chain.len() as usize;
-                unbroken && guard.free_chain(chain, frames, migrate, as_one)
+                unbroken && guard.free_chain(chain, frames, migrate)
             });
             if !as_chain {
                 frames.iter().for_each(|&index| guard.free_block(index, Order::ZERO));
             }
         });
+    }
+
+    /// Has the states of the frames' buddies come while the zone lock is waited for, if the hold will
+    /// look at them.
+    #[inline(always)]
+    fn prefetch_buddies(&self, frames: &[u32]) {
+        // Without the lock a hint, as in the source.
+        let skips = M::SKIPS && !self.zone.compaction.is_considered();
+        if M::PREFETCHES && !skips {
+            frames.iter().for_each(|&index| self.table.prefetch_state(index ^ 1));
+        }
     }
 }

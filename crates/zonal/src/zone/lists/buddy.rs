@@ -27,8 +27,6 @@ pub struct Buddy<M: Merge, C: Clusters> {
     pub(crate) high_atomic_limit: u32,
     /// How many have disabled clusters, and with them the skipping of merges.
     disable_depth: u32,
-    /// Compaction failed in the zone and backs off: merging is not skipped.
-    pub(crate) compaction_backs_off: bool,
     /// The pageblock that compaction is evacuating and keeps apart.
     pub(crate) apart: Option<u32>,
     pub(crate) events: ZoneEvents,
@@ -42,7 +40,6 @@ impl<M: Merge, C: Clusters> Buddy<M, C> {
             high_atomic_pageblocks: 0,
             high_atomic_limit: 0,
             disable_depth: 0,
-            compaction_backs_off: false,
             apart: None,
             events: ZoneEvents::NONE,
         }
@@ -209,7 +206,7 @@ impl<P: Platform, M: Merge, C: Clusters> ListGuard<'_, P, M, C> {
     /// Whether a single frame goes on its list without a look at its buddy.
     #[inline(always)]
     pub(crate) fn skips_merging(&self) -> bool {
-        M::SKIPS && self.disable_depth == 0 && !self.compaction_backs_off
+        M::SKIPS && self.disable_depth == 0 && !self.zone.compaction.is_considered()
     }
 
     /// Merges the frame at `index` if its merging was skipped and its buddy is free; `false` if
@@ -273,24 +270,20 @@ impl<P: Platform, M: Merge, C: Clusters> ListGuard<'_, P, M, C> {
     }
 
     /// Frees single frames, whose states are inner and which are linked as `chain`, without
-    /// touching their links: as one cluster, if there is room for it and the preset does that, or
-    /// each into its neighbour's. `false`, and nothing has changed, if merging is not skipped, a
-    /// frame's pageblock is of another type than `migrate` (it may have changed since the frame
-    /// was cached), or the array of clusters is full.
+    /// touching their links, as one cluster. `false`, and nothing has changed, if merging is not
+    /// skipped, a frame's pageblock is of another type than `migrate` (it may have changed since the
+    /// frame was cached), or the array of clusters is full.
     pub(crate) fn free_chain(
         &mut self,
         chain: FreeList,
         frames: &[u32],
         migrate: MigrateType,
-        as_one: bool,
     ) -> bool {
         let of_type = |&index: &u32| self.table.pageblock(index).migrate() == migrate;
-        if !self.skips_merging() || !frames.iter().all(of_type) {
-            return false;
-        }
-        let as_one = C::JOIN && as_one;
-        let given = self.add_chain(chain, frames, migrate, as_one);
-        self.events.cluster_joins += u64::from(given && as_one);
+        let given = self.skips_merging()
+            && frames.iter().all(of_type)
+            && self.add_chain(chain, frames, migrate);
+        self.events.cluster_joins += u64::from(given);
         given
     }
 

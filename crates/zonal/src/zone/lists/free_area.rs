@@ -157,30 +157,24 @@ impl<P: Platform, M: Merge, C: Clusters> ListGuard<'_, P, M, C> {
     }
 
     /// Puts single frames, all in pageblocks of the type `migrate` and linked as `chain`, on their
-    /// list as they are, merge-skipped: each in the cluster of its neighbour, or all as one
-    /// cluster. `false`, and nothing has changed, if the array of clusters is full.
+    /// list as they are, merge-skipped, all as one cluster. `false`, and nothing has changed, if the
+    /// array of clusters is full.
     pub(crate) fn add_chain(
         &mut self,
         chain: FreeList,
         frames: &[u32],
         migrate: MigrateType,
-        as_one: bool,
     ) -> bool {
         let (table, links, words) = (self.table, self.links(), self.cluster_words());
         let area = &mut self.area;
         let Some(&tail) = frames.first() else { return true };
         let count = frames.len() as u32;
         let list = &mut area.lists[0][migrate.index()];
-        if as_one {
-            let members = Members { tail, count, skipped: count };
-            let number = C::begin(&mut area.clusters, words, members);
-            if number.is_none() {
-                return false;
-            }
-            frames.iter().for_each(|&index| words.set_cluster_of(index, number));
-        } else {
-            C::joined_run(&mut area.clusters, words, frames, list.head());
+        let number = C::begin(&mut area.clusters, words, Members { tail, count, skipped: count });
+        if number.is_none() {
+            return false;
         }
+        frames.iter().for_each(|&index| words.set_cluster_of(index, number));
         frames.iter().for_each(|&index| table.set_state(index, FrameState::MERGE_SKIPPED));
         list.prepend(links, chain);
         area.filled[migrate.index()] |= 1;

@@ -15,7 +15,7 @@ use crate::types::request::Request;
 use crate::types::units::{Order, largest_piece};
 use crate::zone::tables::{NR_FREE_WORDS, ZoneTables};
 use crate::zone::{AllocFlags, ClusterMembers, FreeMemory, FreePlace, Published, Snapshot};
-use crate::zone::{Vacated, ZoneInstance, ZoneView};
+use crate::zone::{Vacated, ZoneInstance};
 use core::ops::Range;
 
 /// Blocks of a range freed in one hold.
@@ -284,10 +284,6 @@ impl<M: Merge, C: Clusters> FreeMemory for BuddyLists<M, C> {
 
     fn merge_at<P: Platform>(view: ListView<'_, P, M, C>, indexes: Range<u32>) -> u32 {
         view.lock(|guard| indexes.map(|index| u32::from(guard.merge_skipped(index))).sum())
-    }
-
-    fn set_compaction_backs_off<P: Platform>(view: ZoneView<'_, P, Self>, backs_off: bool) {
-        view.lock(|guard| guard.compaction_backs_off = backs_off);
     }
 
     fn hold_off_batches<P: Platform>(view: ListView<'_, P, M, C>) {

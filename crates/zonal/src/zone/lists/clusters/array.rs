@@ -1,7 +1,6 @@
 //! The array of the clusters on the order-0 lists: see [`clusters`](super).
 
 use super::ClusterWords;
-use crate::frame::links::NIL;
 use crate::platform::Platform;
 
 /// Words of the bitmap that one claim looks at.
@@ -16,16 +15,6 @@ const SKIPPED: u32 = 48;
 #[inline]
 fn count_in(word: u64) -> u32 {
     (word >> COUNT) as u32 & u32::from(u16::MAX)
-}
-
-/// A word of the bitmap that is kept beside what the lock guards: the words are on a line that
-/// comes from the CPU that freed last, and a claim would wait for it before it knew its entry.
-#[derive(Clone, Copy, Debug)]
-struct Open {
-    /// Its place; `NIL`: none.
-    at: u32,
-    /// What it says. The caller's memory has an older state of it.
-    used: u64,
 }
 
 /// What a cluster is made of.
@@ -53,35 +42,10 @@ pub struct ClusterArray {
     /// No entry below this is free.
     hint: u32,
     batch: u32,
-    /// The word of the latest claim.
-    open: Open,
-    latest: Latest,
-}
-
-/// The frame that joined a cluster last, and which: most frames join next to it, and the look at
-/// the words that it has just written is what a free would wait for.
-#[derive(Clone, Copy, Debug)]
-struct Latest {
-    /// `NIL`: not known.
-    frame: u32,
-    number: u32,
-}
-
-impl Latest {
-    const UNKNOWN: Self = Self { frame: NIL, number: 0 };
 }
 
 impl ClusterArray {
-    pub(super) const VACANT: Self = Self {
-        first: 0,
-        len: 0,
-        room: 0,
-        base: 0,
-        hint: 0,
-        batch: 0,
-        open: Open { at: NIL, used: 0 },
-        latest: Latest::UNKNOWN,
-    };
+    pub(super) const VACANT: Self = Self { first: 0, len: 0, room: 0, base: 0, hint: 0, batch: 0 };
 
     fn count(managed: u64, batch: u32) -> u64 {
         // The word of a frame has room for 32 bits of a cluster's number.
@@ -116,7 +80,7 @@ impl ClusterArray {
 
     /// Which of 64 entries are in use.
     fn used_in<P: Platform>(&self, words: ClusterWords<'_, P>, at: u32) -> u64 {
-        if at == self.open.at { self.open.used } else { words.cluster_word(self.bitmap(at)) }
+        words.cluster_word(self.bitmap(at))
     }
 
     fn bitmap(&self, at: u32) -> u64 {
@@ -151,10 +115,7 @@ impl ClusterArray {
             let used = self.used_in(words, at);
             let number = at * 64 + used.trailing_ones();
             if used != u64::MAX && number < self.len {
-                if at != self.open.at && self.open.at != NIL {
-                    words.set_cluster_word(self.bitmap(self.open.at), self.open.used);
-                }
-                self.open = Open { at, used: used | 1 << (number % 64) };
+                words.set_used(self.bitmap(at), 1 << (number % 64));
                 self.hint = number;
                 return Some(number);
             }
@@ -164,13 +125,7 @@ impl ClusterArray {
     }
 
     fn release<P: Platform>(&mut self, words: ClusterWords<'_, P>, number: u32) {
-        let (at, bit) = (number / 64, 1 << (number % 64));
-        if at == self.open.at {
-            self.open.used &= !bit;
-        } else {
-            let used = words.cluster_word(self.bitmap(at));
-            words.set_cluster_word(self.bitmap(at), used & !bit);
-        }
+        words.clear_used(self.bitmap(number / 64), 1 << (number % 64));
         self.hint = self.hint.min(number);
     }
 
@@ -188,80 +143,25 @@ impl ClusterArray {
         if self.len == 0 {
             return;
         }
-        if let Some(number) = neighbour.and_then(|frame| self.number_of(words, frame)) {
+        if let Some(number) = neighbour.and_then(|frame| words.cluster_of(frame)) {
             let word = words.cluster_word(self.word_of(number));
             if count_in(word) < self.batch {
                 let word = if last { word >> 32 << 32 | u64::from(index) } else { word };
                 let one = 1 << COUNT | u64::from(skipped) << SKIPPED;
                 words.set_cluster_word(self.word_of(number), word + one);
                 words.set_cluster_of(index, Some(number));
-                self.latest.frame = index;
-                if self.latest.number != number {
-                    self.latest.number = number;
-                }
                 return;
             }
         }
         self.begin_with(words, index, skipped);
     }
 
-    /// As [`joined`](Self::joined) for each of `frames`, all merge-skipped, at the head of the list:
-    /// a cluster's count is written once for all that join it.
-    #[inline(always)]
-    pub(super) fn joined_run<P: Platform>(
-        &mut self,
-        words: ClusterWords<'_, P>,
-        frames: &[u32],
-        neighbour: Option<u32>,
-    ) {
-        if self.len == 0 {
-            return;
-        }
-        let mut rest = frames;
-        let mut joined = neighbour.and_then(|frame| self.number_of(words, frame));
-        while let Some((&first, after)) = rest.split_first() {
-            let word = joined.map_or(0, |number| words.cluster_word(self.word_of(number)));
-            let room = self.batch.saturating_sub(count_in(word)) as usize;
-            if let (Some(number), 1..) = (joined, room) {
-                let (more, later) = rest.split_at(room.min(rest.len()));
-                let all = more.len() as u64;
-                words
-                    .set_cluster_word(self.word_of(number), word + (all << COUNT | all << SKIPPED));
-                more.iter().for_each(|&frame| words.set_cluster_of(frame, joined));
-                if let Some(&frame) = more.last() {
-                    self.latest = Latest { frame, number };
-                }
-                rest = later;
-            } else {
-                joined = self.begin_with(words, first, true);
-                rest = after;
-            }
-        }
-    }
-
     /// A new cluster of the frame alone. Out of line: it is for one frame in a batch.
     #[inline(never)]
-    fn begin_with<P: Platform>(
-        &mut self,
-        words: ClusterWords<'_, P>,
-        index: u32,
-        skipped: bool,
-    ) -> Option<u32> {
+    fn begin_with<P: Platform>(&mut self, words: ClusterWords<'_, P>, index: u32, skipped: bool) {
         let alone = Members { tail: index, count: 1, skipped: skipped.into() };
         let number = self.begin(words, alone);
         words.set_cluster_of(index, number);
-        self.latest = number.map_or(Latest::UNKNOWN, |number| Latest { frame: index, number });
-        number
-    }
-
-    /// The number of the cluster that a listed frame belongs to.
-    #[inline(always)]
-    fn number_of<P: Platform>(&self, words: ClusterWords<'_, P>, frame: u32) -> Option<u32> {
-        if frame != self.latest.frame {
-            return words.cluster_of(frame);
-        }
-        debug_assert_eq!(words.cluster_of(frame), Some(self.latest.number));
-        Some(self.latest.number)
     }
 
     pub(super) fn leaving<P: Platform>(
@@ -275,6 +175,7 @@ impl ClusterArray {
             return;
         }
         let Some(number) = words.cluster_of(index) else { return };
+        words.set_cluster_of(index, None);
         let Members { tail, count, skipped: all } = self.get(words, number);
         if count == 1 {
             return self.release(words, number);
@@ -304,9 +205,8 @@ impl ClusterArray {
         members: Members,
     ) -> Option<u32> {
         let number = self.claim(words)?;
-        self.set(words, number, members);
         // The caller tells the frames.
-        self.latest = Latest::UNKNOWN;
+        self.set(words, number, members);
         Some(number)
     }
 
@@ -331,5 +231,52 @@ impl ClusterArray {
             P::relax();
         }
         waited
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+
+    use super::*;
+    use crate::platform::single::SingleThread;
+    use std::vec::Vec;
+
+    type Word = <SingleThread as Platform>::Word;
+
+    /// An array for 64 frames in clusters of 4, and what the frames know.
+    fn with(f: impl FnOnce(ClusterArray, ClusterWords<'_, SingleThread>)) {
+        let words = |count: u64| {
+            (0..count).map(|_| <Word as crate::platform::AtomicWord>::new(0)).collect::<Vec<_>>()
+        };
+        let (array, frames) = (words(ClusterArray::words(64, 4)), words(64));
+        let mut own = ClusterArray::new(0, 64, 4);
+        own.set_batch(4);
+        f(own, ClusterWords { cluster_array: &array, cluster_of: &frames });
+    }
+
+    #[test]
+    fn the_bitmap_in_memory_has_every_claim() {
+        with(|mut array, words| {
+            let bitmap = |words: ClusterWords<'_, SingleThread>| words.cluster_word(1);
+            array.joined(words, 0, true, None, false);
+            assert_eq!(bitmap(words), 0b1);
+            for frame in 1..5 {
+                array.joined(words, frame, true, Some(frame - 1), false);
+            }
+            assert_eq!(bitmap(words), 0b11, "four are a cluster, the fifth begins one");
+            array.leaving(words, 4, true, None);
+            assert_eq!(bitmap(words), 0b1);
+        });
+    }
+
+    #[test]
+    fn who_leaves_forgets_its_cluster() {
+        with(|mut array, words| {
+            array.joined(words, 7, true, None, false);
+            array.joined(words, 8, true, Some(7), false);
+            array.leaving(words, 8, true, None);
+            assert_eq!((words.cluster_of(8), words.cluster_of(7)), (None, Some(0)));
+        });
     }
 }

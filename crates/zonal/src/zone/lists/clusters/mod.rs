@@ -6,9 +6,11 @@
 //!   knows its tail and its count. A refill cuts whole clusters off the head of the list under
 //!   the zone lock, and clears the frames' states when it has let the lock go. In between they
 //!   look free and are on no list: `in_progress` counts the CPUs in that window, and a CPU that
-//!   looks at single frames by pfn waits, lock in hand, until it is 0. A batch of one migrate type
-//!   goes back linked as it was in the CPU's cache: the hold writes no links, and a cluster's count
-//!   once for all that join it. Patch 4: a full batch becomes a cluster of its own.
+//!   looks at single frames by pfn waits, lock in hand, until it is 0. On the way back each frame is
+//!   linked, counted and put into its neighbour's cluster by itself under the lock, and the bitmap is
+//!   changed by locked instructions, as in the source: that costs the 25 % of parallel free that patch 4
+//!   was made for. Patch 4: a full batch of movable frames becomes a cluster of its own, with one
+//!   count, linked as it was in the CPU's cache; all others come as in patch 3.
 //! - State, guarded by the zone lock: the tails and counts in an array with a bitmap and a
 //!   hint to the lowest free entry; a word a frame that names its cluster. `in_progress` is
 //!   raised under the lock and lowered without it.
@@ -74,14 +76,6 @@ pub trait Clusters: Send + Sync + 'static {
         index: u32,
         skipped: bool,
         before: Option<u32>,
-    );
-    /// Merge-skipped frames came to the head of an order-0 list, the last of them outermost;
-    /// `neighbour` is the frame that was there before.
-    fn joined_run<P: Platform>(
-        zone: &mut Self::Zone,
-        words: ClusterWords<'_, P>,
-        frames: &[u32],
-        neighbour: Option<u32>,
     );
     /// Ends the cluster that begins at `head` if it has at most `most` frames.
     fn end<P: Platform>(
@@ -154,8 +148,6 @@ impl Clusters for None {
     ) {
     }
     #[inline(always)]
-    fn joined_run<P: Platform>((): &mut (), _: ClusterWords<'_, P>, _: &[u32], _: Option<u32>) {}
-    #[inline(always)]
     fn leaving<P: Platform>((): &mut (), _: ClusterWords<'_, P>, _: u32, _: bool, _: Option<u32>) {}
     #[inline(always)]
     fn end<P: Platform>((): &mut (), _: ClusterWords<'_, P>, _: u32, _: u64) -> Option<Members> {
@@ -210,15 +202,6 @@ macro_rules! over_cluster_array {
             ) {
                 zone.joined(words, index, skipped, neighbour, last);
             }
-            #[inline(always)]
-            fn joined_run<P: Platform>(
-                zone: &mut ClusterArray,
-                words: ClusterWords<'_, P>,
-                frames: &[u32],
-                neighbour: Option<u32>,
-            ) {
-                zone.joined_run(words, frames, neighbour);
-            }
             fn leaving<P: Platform>(
                 zone: &mut ClusterArray,
                 words: ClusterWords<'_, P>,
@@ -264,8 +247,8 @@ macro_rules! over_cluster_array {
     };
 }
 
-/// Batches are cut off the list whole; frames that come back join their neighbour's cluster
-/// (patch 3).
+/// Batches are cut off the list whole; frames that come back join their neighbour's cluster one
+/// by one (patch 3).
 #[derive(Clone, Copy, Debug)]
 pub struct Cut;
 

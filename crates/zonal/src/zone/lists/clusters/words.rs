@@ -9,7 +9,7 @@ pub struct ClusterWords<'a, P: Platform> {
     /// Zone by zone: `in_progress`, bitmap, entries.
     pub(in crate::zone::lists) cluster_array: &'a [P::Word],
     /// For each frame its cluster's number + 1, or 0. Read and written under the lock of the frame's
-    /// zone. Of a frame that is on no order-0 list it says nothing.
+    /// zone. 0 for a frame that is on no order-0 list, but for the time of the window.
     pub(in crate::zone::lists) cluster_of: &'a [P::Word],
 }
 
@@ -44,6 +44,18 @@ impl<P: Platform> ClusterWords<'_, P> {
     #[inline(always)]
     pub(crate) fn set_cluster_word(self, at: u64, value: u64) {
         self.cluster_array[at as usize].store(value, Relaxed);
+    }
+
+    /// Marks an entry as in use. A locked instruction, as in the source, though the zone lock is held.
+    #[inline(always)]
+    pub(crate) fn set_used(self, at: u64, bit: u64) {
+        self.cluster_array[at as usize].fetch_or(bit, Relaxed);
+    }
+
+    /// Marks an entry as free, likewise.
+    #[inline(always)]
+    pub(crate) fn clear_used(self, at: u64, bit: u64) {
+        self.cluster_array[at as usize].fetch_and(!bit, Relaxed);
     }
 
     /// Under the zone lock, which orders it for those who look under the lock.
