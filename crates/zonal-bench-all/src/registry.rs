@@ -5,8 +5,8 @@
 //! ```
 
 use zonal::preset::{
-    Cluster, ClusterFree, FairZone, LessDirty, Linux316, Linux413, Linux416, SkipMerge, SplitZones,
-    Zonal,
+    Cluster, ClusterFree, FairZone, FairZonePosted, LessDirty, Linux63, Linux316, Linux413,
+    Linux416, SkipMerge, SplitZones, Zonal,
 };
 use zonal_bench::program::Every;
 use zonal_bench::subjects::zonal::entries_of;
@@ -23,8 +23,10 @@ pub fn presets() -> Vec<Entry> {
         entries_of::<ClusterFree>(),
         entries_of::<Linux413>(),
         entries_of::<Linux316>(),
+        entries_of::<FairZonePosted>(),
         entries_of::<FairZone>(),
         entries_of::<LessDirty>(),
+        entries_of::<Linux63>(),
         entries_of::<SplitZones>(),
     ];
     presets.concat()

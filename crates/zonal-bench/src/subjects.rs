@@ -164,7 +164,7 @@ pub fn references<P: Programs>() -> Vec<Entry> {
 
 /// Names of all subjects that the full bench has, for programs that have some of them only and
 /// must tell a name that is not compiled in from one that does not exist.
-pub const KNOWN: [(&str, Group); 22] = [
+pub const KNOWN: [(&str, Group); 24] = [
     ("Zonal", Group::Zonal),
     ("Linux416", Group::Zonal),
     ("SkipMerge", Group::Zonal),
@@ -172,8 +172,10 @@ pub const KNOWN: [(&str, Group); 22] = [
     ("ClusterFree", Group::Zonal),
     ("Linux413", Group::Zonal),
     ("Linux316", Group::Zonal),
+    ("FairZonePosted", Group::Zonal),
     ("FairZone", Group::Zonal),
     ("LessDirty", Group::Zonal),
+    ("Linux63", Group::Zonal),
     ("SplitZones", Group::Zonal),
     ("buddy-slab-allocator", Group::Peer),
     ("bitmap-allocator", Group::Peer),

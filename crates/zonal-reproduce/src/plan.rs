@@ -110,9 +110,10 @@ fn stand_in(machine: &str) -> &str {
     }
 }
 
-/// The preset of the kernel that those of a table are compared with.
-const fn base(table: Table) -> Preset {
+/// The preset of the kernel that one of a table is compared with.
+fn base(table: Table, kernel: &str) -> Preset {
     match table {
+        Table::ZoneLock if matches!(kernel, "one_zone" | "four_zone_instances") => Preset::Linux63,
         Table::ZoneLock | Table::Broadwell => Preset::Linux416,
         Table::FairZone => Preset::Linux316,
         Table::BatchedIrq => Preset::Linux413,
@@ -121,10 +122,10 @@ const fn base(table: Table) -> Preset {
 
 fn preset(table: Table, kernel: &str) -> Option<Preset> {
     Some(match kernel {
-        "base" | "one_zone" | "3.16-rc1" => base(table),
+        "base" | "one_zone" | "3.16-rc1" => base(table, kernel),
         // Another I/O scheduler, the same allocator.
         "cfq600" => Preset::Linux316,
-        "fairzone" => Preset::FairZone,
+        "fairzone" => Preset::FairZonePosted,
         // First fit, and a list of pages freed in one go.
         "3.0" | "one_irq" => Preset::Linux416,
         "skip_merge" => Preset::SkipMerge,
@@ -226,7 +227,7 @@ impl Planner {
             return Err("not run with --quick".into());
         }
         let mut base = key.clone();
-        base.spec.preset = self::base(fact.table);
+        base.spec.preset = self::base(fact.table, &fact.kernel);
         Ok(Measure { key, base, reading })
     }
 

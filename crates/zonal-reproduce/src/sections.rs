@@ -105,9 +105,9 @@ pub const SECTIONS: [Section; 11] = [
         id: "fair-zone",
         title: "Page cache over two zones",
         about: "tiobench with files of 80 % of memory: how many pages were allocated in DMA32 and \
-                how many in Normal. Simulated numbers are scaled to as many pages. The preset \
-                FairZone has the batches that the review asked for, high less low watermark, and \
-                not those of the published run, a quarter of the zone.",
+                how many in Normal. Simulated numbers are scaled to as many pages. The patch's \
+                rows are those of FairZonePosted, with batches of a quarter of the zone as in the \
+                published run.",
         table: Table::FairZone,
         machine: "desktop_2xRAM_ext3",
         workload: "",

@@ -152,7 +152,7 @@ fn pages_are_scaled_to_as_many_as_were_published() {
     // Half as many came out, a third of them in DMA32.
     let figures = [("dma32_allocs", 5e6), ("normal_allocs", 10e6)];
     let figures =
-        figures.map(|(name, pages)| (Workload::PageCacheFits, Preset::FairZone, name, pages));
+        figures.map(|(name, pages)| (Workload::PageCacheFits, Preset::FairZonePosted, name, pages));
     let rows = objects(&Fake { figures: figures.to_vec(), ..exact() }, args());
     let row = |metric| find(&rows, &[("kernel", "fairzone"), ("metric", metric)]);
     let all = number(row("dma32_allocs"), "published") + number(row("normal_allocs"), "published");

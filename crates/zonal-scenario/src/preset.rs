@@ -32,13 +32,17 @@ pub enum Preset {
     Cluster,
     /// Patches 2 to 4.
     ClusterFree,
-    /// Linux 4.16 with four instances of the zone type `Normal` on each node.
+    /// Linux 6.3, the base of the 2023 series.
+    Linux63,
+    /// The same with four instances of the zone type `Normal` on each node.
     SplitZones,
     /// Linux 4.13: as 4.16, and lists are freed one by one.
     Linux413,
     /// Linux 3.16: the fair walk, exact dirty limits.
     Linux316,
-    /// Patch 3 of the 2014 series: the fair walk with flags.
+    /// Patch 3 of the 2014 series as it was posted: flags, batches of a quarter of a zone.
+    FairZonePosted,
+    /// The same as it was reviewed: the fair walk with flags.
     FairZone,
     /// Patches 3 and 4: and cached dirty limits.
     LessDirty,
@@ -48,15 +52,17 @@ pub enum Preset {
 
 impl Preset {
     /// All of them, in the order of the sources.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 13] = [
         Self::Linux416,
         Self::HugeBatch,
         Self::SkipMerge,
         Self::Cluster,
         Self::ClusterFree,
+        Self::Linux63,
         Self::SplitZones,
         Self::Linux413,
         Self::Linux316,
+        Self::FairZonePosted,
         Self::FairZone,
         Self::LessDirty,
         Self::Zonal,
@@ -71,9 +77,11 @@ impl Preset {
             Self::SkipMerge => "SkipMerge",
             Self::Cluster => "Cluster",
             Self::ClusterFree => "ClusterFree",
+            Self::Linux63 => "Linux63",
             Self::SplitZones => "SplitZones",
             Self::Linux413 => "Linux413",
             Self::Linux316 => "Linux316",
+            Self::FairZonePosted => "FairZonePosted",
             Self::FairZone => "FairZone",
             Self::LessDirty => "LessDirty",
             Self::Zonal => "Zonal",
@@ -89,10 +97,14 @@ impl Preset {
             Self::SkipMerge => "2018, patch 2: order 0 is not merged",
             Self::Cluster => "2018, patches 2 and 3: order 0 leaves in clusters",
             Self::ClusterFree => "2018, patches 2 to 4: and comes back in clusters",
-            Self::SplitZones => "Linux 4.16 with four Normal zones on each node",
+            Self::Linux63 => "Linux 6.3, the base of the 2023 series",
+            Self::SplitZones => "Linux 6.3 with four Normal zones on each node",
             Self::Linux413 => "Linux 4.13: lists are freed one by one",
             Self::Linux316 => "Linux 3.16: the fair walk, exact dirty limits",
-            Self::FairZone => "2014, patch 3: the fair walk with flags",
+            Self::FairZonePosted => {
+                "2014, patch 3 as posted: flags, batches of a quarter of a zone"
+            }
+            Self::FairZone => "2014, patch 3 as reviewed: the fair walk with flags",
             Self::LessDirty => "2014, patches 3 and 4: and cached dirty limits",
             Self::Zonal => "zonal's own, the default",
         }
@@ -106,9 +118,11 @@ impl Preset {
             Self::SkipMerge => work.run::<preset::SkipMerge>(),
             Self::Cluster => work.run::<preset::Cluster>(),
             Self::ClusterFree => work.run::<preset::ClusterFree>(),
+            Self::Linux63 => work.run::<preset::Linux63>(),
             Self::SplitZones => work.run::<preset::SplitZones>(),
             Self::Linux413 => work.run::<preset::Linux413>(),
             Self::Linux316 => work.run::<preset::Linux316>(),
+            Self::FairZonePosted => work.run::<preset::FairZonePosted>(),
             Self::FairZone => work.run::<preset::FairZone>(),
             Self::LessDirty => work.run::<preset::LessDirty>(),
             Self::Zonal => work.run::<preset::Zonal>(),

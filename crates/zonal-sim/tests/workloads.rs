@@ -180,14 +180,14 @@ fn instances_of_a_zone_take_the_waiting_away() {
         let spec = Spec { tasks: 224, ..spec(Workload::Kbuild, preset) };
         run(&intel, &spec).expect("it runs through").spin_percent("zone")
     };
-    let (one, four) = (spin(Preset::Linux416), spin(Preset::SplitZones));
+    let (one, four) = (spin(Preset::Linux63), spin(Preset::SplitZones));
     assert!(four < one / 4.0, "{one} %, then {four} %");
 }
 
 #[test]
 fn instances_of_a_zone_make_sixteen_processes_faster() {
     let intel = machine::builtin("intel_2s_224cpu").expect("it is built in");
-    let [one, four] = [Preset::Linux416, Preset::SplitZones].map(|preset| {
+    let [one, four] = [Preset::Linux63, Preset::SplitZones].map(|preset| {
         let spec = Spec { tasks: 16, ..spec(Workload::PageFault1, preset) };
         run(&intel, &spec).expect("it runs through")
     });

@@ -101,6 +101,15 @@ fn batch_of<P: Platform, S: Policy>(allocator: &Allocator<'_, P, S>, zone: ZoneI
     let managed = zone.managed + zone.later;
     let (cpus, pcp_batch) = (config.cpus, config.pcp_batch);
     let (pcp_high, pageblock_order) = (config.pcp_high, config.pageblock_order);
-    let tuning = Tuning { managed, cpus, pcp_batch, pcp_high, pageblock_order };
+    let tuning = Tuning {
+        managed,
+        cpus,
+        // The batch does not follow from these two.
+        cpus_of_node: cpus,
+        low: 0,
+        pcp_batch,
+        pcp_high,
+        pageblock_order,
+    };
     S::Pcp::batch(tuning)
 }

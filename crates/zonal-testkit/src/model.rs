@@ -25,7 +25,7 @@ use zonal::inspect::Place;
 use zonal::map::RangeKind;
 use zonal::plan::Plan;
 use zonal::platform::Platform;
-use zonal::policy::{PcpPolicy, Policy};
+use zonal::policy::{FreeMemory, Policy};
 use zonal::watermark::Mark;
 use zonal::{Allocator, Block, MigrateType, NodeId, NodePolicy, Order, Pfn, Request, ZoneId};
 
@@ -398,7 +398,7 @@ impl Search {
     /// What the preset does.
     #[must_use]
     pub const fn of<S: Policy>() -> Self {
-        if S::Pcp::PASSES_LARGE { Self::AFewCpus } else { Self::Everywhere }
+        if S::Free::LOCKED { Self::Everywhere } else { Self::AFewCpus }
     }
 }
 

@@ -8,9 +8,11 @@ macro_rules! with_presets_of_one_zone {
         $each! {
             linux316: zonal::preset::Linux316;
             fair_zone: zonal::preset::FairZone;
+            fair_zone_posted: zonal::preset::FairZonePosted;
             less_dirty: zonal::preset::LessDirty;
             linux413: zonal::preset::Linux413;
             linux416: zonal::preset::Linux416;
+            linux63: zonal::preset::Linux63;
             skip_merge: zonal::preset::SkipMerge;
             cluster: zonal::preset::Cluster;
             cluster_free: zonal::preset::ClusterFree;
@@ -48,6 +50,7 @@ mod fair;
 mod hiding;
 mod isolated_pageblocks;
 mod ledger;
+mod linux63;
 mod merged_types;
 mod nodes;
 #[path = "online/main.rs"]

@@ -133,6 +133,27 @@ fn the_second_pass_has_no_limit() {
     assert_eq!(woken::<Linux316>(), 0);
 }
 
+/// A pass in vain is followed by one that is neither fair nor has a limit: the first zone has the frame,
+/// although its batch is used up.
+#[test]
+fn the_rescan_drops_fairness_with_the_limit() {
+    fn first<S: Policy>() {
+        with::<S, _>(config(), |world| {
+            settle(world);
+            let share = |zone| world.allocator.zone_info(zone).unwrap().fair.unwrap();
+            while !share(NORMAL).depleted {
+                world.allocator.alloc_raw(&Request::frame()).unwrap();
+            }
+            assert!(!share(DMA32).depleted);
+            over_limit(world, NORMAL);
+            over_limit(world, DMA32);
+            let pfn = world.allocator.alloc_raw(&Request::frame().write()).unwrap();
+            assert_eq!(world.allocator.plan().zone_at(pfn), Some(NORMAL));
+        });
+    }
+    first::<LessDirty>();
+}
+
 #[test]
 fn less_throttled_tasks_have_a_quarter_more() {
     fn quarter<S: Policy>() {

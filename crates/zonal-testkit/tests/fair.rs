@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use zonal::map::{PhysAddr, Region, RegionKind};
 use zonal::plan::{Config, Plan};
 use zonal::policy::{Policy, Walk};
-use zonal::preset::{FairZone, LessDirty, Linux316, Linux416};
+use zonal::preset::{FairZone, FairZonePosted, LessDirty, Linux316, Linux416};
 use zonal::units::FRAME_SIZE;
 use zonal::watermark::{MinFree, WatermarkConfig};
 use zonal::zonelist::ZonelistOrder;
@@ -81,6 +81,31 @@ fn fair_walks_take_turns_by_the_cycle_of_reclaim() {
     turns::<Linux316>();
     turns::<FairZone>();
     turns::<LessDirty>();
+}
+
+/// The patch as posted: a quarter of the zone is its batch, and batches are filled when all are used
+/// up, or a zone of the pass is down at its watermark.
+#[test]
+fn the_posted_walk_takes_quarters_of_a_zone() {
+    let (of, all) = (spread::<FairZonePosted>(2048), spread::<FairZonePosted>(4096));
+    assert!(of[1].abs_diff(1280) <= 16 && all[1].abs_diff(2560) <= 32, "{of:?} {all:?}");
+    with::<FairZonePosted, _>(&two_types::<FairZonePosted>(), |world| {
+        let share = |id| world.allocator.zone_info(ZoneId(id)).unwrap().fair.unwrap();
+        assert_eq!([share(0).batch, share(1).batch], [768, 1280]);
+        let low = Request::frame().zone_limit(ZoneType::Dma32);
+        let info = || world.allocator.zone_info(ZoneId(0)).unwrap();
+        while info().free > info().watermarks.low {
+            take(world, &low, 1);
+        }
+        world.allocator.drain_all();
+        while !share(1).depleted {
+            take(world, &Request::frame(), 1);
+        }
+        let before = handed_out(world);
+        take(world, &Request::frame(), 40);
+        let after = handed_out(world);
+        assert!(!share(1).depleted && after[1] > before[1], "filled, as a zone was short");
+    });
 }
 
 /// Larger blocks, owned caches and bulk requests are charged as well.
@@ -174,6 +199,7 @@ fn remote_zones_come_after_all_local_ones() {
     }
     remote::<Linux316>();
     remote::<FairZone>();
+    remote::<FairZonePosted>();
 }
 
 /// A zone at its watermark has had its turn: the others' batches go on, and all are filled once
@@ -265,6 +291,7 @@ proptest! {
         for (_, fair) in [
             until_exhausted::<Linux316>(&of, &steps),
             until_exhausted::<FairZone>(&of, &steps),
+            until_exhausted::<FairZonePosted>(&of, &steps),
             until_exhausted::<LessDirty>(&of, &steps),
         ] {
             prop_assert_eq!(fair, first_fit);

@@ -2,8 +2,8 @@
 
 use zonal::platform::single::SingleThread;
 use zonal::preset::{
-    Cluster, ClusterFree, FairZone, LessDirty, Linux316, Linux413, Linux416, SkipMerge, SplitZones,
-    SplitZonesByCpu, Zonal,
+    Cluster, ClusterFree, FairZone, FairZonePosted, LessDirty, Linux63, Linux316, Linux413,
+    Linux416, SkipMerge, SplitZones, SplitZonesByCpu, Zonal,
 };
 use zonal_host::Threads;
 use zonal_testkit::preset::{TinySplit, TinyZonal};
@@ -35,6 +35,8 @@ suite! {
     probe_linux413: Probe<Cells>, Linux413, 60;
     probe_linux316: Probe<Cells>, Linux316, 120;
     probe_fair_zone: Probe<Cells>, FairZone, 120;
+    probe_fair_zone_posted: Probe<Cells>, FairZonePosted, 120;
+    probe_linux63: Probe<Cells>, Linux63, 120;
     probe_less_dirty: Probe<Cells>, LessDirty, 120;
     mutexes_linux416: Probe<Mutexes>, Linux416, 60;
     mutexes_tiny_zonal: Probe<Mutexes>, TinyZonal, 60;

@@ -38,7 +38,8 @@ fn kernel(preset: Preset, fact: &Fact) -> &'static [&'static str] {
     match preset {
         Preset::Linux416 if fact.table == Table::FairZone => &["3.0"],
         Preset::Linux416 if fact.table == Table::BatchedIrq => &["one_irq"],
-        Preset::Linux416 => &["base", "one_zone"],
+        Preset::Linux416 => &["base"],
+        Preset::Linux63 => &["one_zone"],
         Preset::SkipMerge => &["skip_merge"],
         Preset::Cluster => &["cluster"],
         Preset::ClusterFree if workload.starts_with("page_fault1_") => {
@@ -50,7 +51,7 @@ fn kernel(preset: Preset, fact: &Fact) -> &'static [&'static str] {
         Preset::Linux413 if fact.table == Table::BatchedIrq => &["base"],
         // Of cfq600 it is the run, too, but two numbers cannot both come out.
         Preset::Linux316 => &["3.16-rc1"],
-        Preset::FairZone => &["fairzone"],
+        Preset::FairZonePosted => &["fairzone"],
         Preset::Linux413 | Preset::LessDirty => &[],
         Preset::Zonal => &["zonal"],
     }

@@ -7,8 +7,8 @@ use std::fmt;
 use zonal::plan::Config;
 use zonal::policy::Policy;
 use zonal::preset::{
-    Cluster, ClusterFree, FairZone, LessDirty, Linux316, Linux413, Linux416, SkipMerge, SplitZones,
-    SplitZonesByCpu, Zonal,
+    Cluster, ClusterFree, FairZone, FairZonePosted, LessDirty, Linux63, Linux316, Linux413,
+    Linux416, SkipMerge, SplitZones, SplitZonesByCpu, Zonal,
 };
 use zonal::{Order, Request};
 use zonal_sim::explore::{Body, Options, explore};
@@ -81,7 +81,9 @@ pub(crate) fn run_swarm(swarm: &Swarm, loud: bool) -> Result<Ran, Failure> {
         10 => run::<Sound, LessDirty>(swarm, loud),
         11 => run::<WithSimSlots, TinyZonal>(swarm, loud),
         12 => run::<Sound, FairZone>(swarm, loud),
-        _ => run::<Sound, Linux413>(swarm, loud),
+        13 => run::<Sound, Linux413>(swarm, loud),
+        14 => run::<Sound, FairZonePosted>(swarm, loud),
+        _ => run::<Sound, Linux63>(swarm, loud),
     }
 }
 

@@ -67,7 +67,7 @@ impl Act {
 }
 
 /// Presets that are explored; `run_swarm` has the types.
-pub(crate) const PRESETS: [&str; 14] = [
+pub(crate) const PRESETS: [&str; 16] = [
     "Linux416",
     "SkipMerge",
     "Cluster",
@@ -82,6 +82,8 @@ pub(crate) const PRESETS: [&str; 14] = [
     "TinyZonal on SimSlot",
     "FairZone",
     "Linux413",
+    "FairZonePosted",
+    "Linux63",
 ];
 
 /// Those from here on came later. They are drawn after everything else, so that the seeds kept

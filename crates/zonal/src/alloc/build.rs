@@ -9,6 +9,7 @@ use crate::policy::PcpPolicy;
 use crate::policy::zone::Zone;
 use crate::policy::{Dirty, Policy, Walk};
 use crate::types::error::BuildError;
+use crate::types::zone_type::ZoneType;
 use crate::zone::tables::{NR_FREE_WORDS, ZoneTables};
 use core::sync::atomic::Ordering::Relaxed;
 
@@ -23,7 +24,11 @@ pub(crate) fn check_zeroed<P: Platform>(pageblocks: &[P::Word]) -> Result<(), Bu
 pub(crate) fn tuning(plan: &Plan, managed: u64) -> Tuning {
     let config = plan.config();
     let Config { cpus, pcp_batch, pcp_high, pageblock_order, .. } = *config;
-    Tuning { managed, cpus, pcp_batch, pcp_high, pageblock_order }
+    let lowmem = plan.zones().iter().filter(|zone| zone.zone_type != ZoneType::Movable);
+    let lowmem = lowmem.map(|zone| zone.managed).sum::<u64>().max(1);
+    let low = plan.config().watermarks.marks(ZoneType::Normal, managed, lowmem).low;
+    let cpus_of_node = cpus.div_ceil(plan.nodes().bits().count_ones().max(1));
+    Tuning { managed, cpus, cpus_of_node, low, pcp_batch, pcp_high, pageblock_order }
 }
 
 /// How many frames per-CPU pages move at once in a zone, from how many it manages.
@@ -31,13 +36,27 @@ pub(crate) fn batch<S: Policy>(plan: &Plan) -> impl Fn(u64) -> u32 {
     |managed| S::Pcp::batch(tuning(plan, managed))
 }
 
-/// Sets what follows from a zone's size for an empty cache of it.
+/// Sets what follows from a zone's size for an empty cache of it, by the plan's low watermark.
+#[cfg(test)]
 pub(crate) fn size_cache<P: Platform, S: Policy>(
     plan: &Plan,
     own: &mut InSlot<'_, P, S>,
     managed: u64,
 ) {
-    let tuning = tuning(plan, managed);
+    tune::<P, S>(own, tuning(plan, managed));
+}
+
+/// Sets what follows from a zone's size and its low watermark for an empty cache of it.
+pub(crate) fn size_cache_at<P: Platform, S: Policy>(
+    plan: &Plan,
+    own: &mut InSlot<'_, P, S>,
+    managed: u64,
+    low: u64,
+) {
+    tune::<P, S>(own, Tuning { low, ..tuning(plan, managed) });
+}
+
+fn tune<P: Platform, S: Policy>(own: &mut InSlot<'_, P, S>, tuning: Tuning) {
     let (cache, out) = own.parts();
     S::Pcp::tune_cpu(cache, out, tuning);
     S::Walk::tune_cpu(&mut own.walk, tuning);
@@ -62,6 +81,7 @@ pub(crate) fn tune_caches<'a, P: Platform + 'a, S: Policy>(
     caches: impl Iterator<Item = Cache<'a, P, S>>,
 ) {
     for (cache, spec) in caches.zip(plan.zones().iter().cycle()) {
-        cache.with(|own| size_cache(plan, own, spec.managed));
+        let low = spec.watermarks.low;
+        cache.with(|own| size_cache_at(plan, own, spec.managed, low));
     }
 }

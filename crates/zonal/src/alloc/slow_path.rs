@@ -18,7 +18,7 @@ use crate::alloc::host::Host;
 use crate::pcp::per_cpu_pages::InSlot;
 use crate::policy::FreeMemory;
 use crate::policy::PcpPolicy;
-use crate::policy::walk::Miss;
+use crate::policy::walk::{Miss, Pass};
 use crate::policy::zone::Zone;
 use crate::policy::{Compact, Dirty, Policy, Walk};
 use crate::types::block::Block;
@@ -162,35 +162,40 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
     }
 
     /// The walk above the low watermark for what will be written: it goes to the zones within
-    /// their dirty limit.
+    /// their dirty limit. If it was in vain and one was beyond, the policy may have all zones above the
+    /// mark tried without the limit: in the rescan that follows a fair pass in vain, or else by itself.
     fn walk_within_dirty_limits<E: Entry<'m, P, S>>(
         &self,
         entry: &mut E,
         zones: &Zones<'m, P, S>,
         request: &Request,
     ) -> Option<u32> {
-        let mut over_limit = false;
+        let (mut over_at_first, mut over, mut dropped) = (false, false, false);
         let limit = request.limit();
-        let found = S::Walk::find(&self.walk, zones.slice(), limit, Mark::Low, |zone| {
-            if !self.may_be_dirtied(zone, request) {
-                over_limit = true;
-                self.passed_over_as_dirty(zone);
-                return Err(Miss::Nothing);
-            }
-            self.alloc_from(entry, zone, request, Mark::Low)
-        });
-        if found.is_some() || !S::Dirty::SECOND_PASS || !over_limit {
+        let found =
+            S::Walk::find_by_pass(&self.walk, zones.slice(), limit, Mark::Low, |zone, pass| {
+                // Both restrictions go at once, as in the source.
+                dropped |= S::Dirty::SECOND_PASS && over_at_first && pass == Pass::Rescan;
+                if !dropped && !self.may_be_dirtied(zone, request) {
+                    (over, over_at_first) = (true, over_at_first || pass == Pass::First);
+                    self.passed_over_as_dirty(zone);
+                    return Err(Miss::OverDirtyLimit);
+                }
+                self.alloc_from(entry, zone, request, Mark::Low)
+            });
+        if found.is_some() || !S::Dirty::SECOND_PASS || !over || dropped {
             return found;
         }
-        self.walk(entry, zones, request, Mark::Low)
+        // No pass was fair, or none of its zones was beyond its limit.
+        zones.iter().find_map(|zone| self.alloc_from(entry, zone, request, Mark::Low).ok())
     }
 
     /// Looks where frames may be hidden: empties every cache.
     ///
     /// Other CPUs go on meanwhile, and may move frames to a place that was looked at already:
     /// out of the zone into a cache. So a single frame is looked
-    /// for again as long as there are signs of one (I-6). Where larger blocks do not stay with CPUs,
-    /// requests for them empty the caches [now and then](crate::zone::ZoneInstance::is_search_due) only.
+    /// for again as long as there are signs of one (I-6). Where free memory is a map,
+    /// requests for larger blocks empty the caches [now and then](crate::zone::ZoneInstance::is_search_due) only.
     fn search<E: Entry<'m, P, S>>(
         &self,
         entry: &mut E,
@@ -198,7 +203,7 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
         request: &Request,
     ) -> Option<u32> {
         let large = request.order() > Order::ZERO;
-        let limited = large && S::Pcp::PASSES_LARGE;
+        let limited = large && !S::Free::LOCKED;
         let due = !limited || zones.iter().next().is_some_and(|zone| zone.is_search_due());
         for _ in 0..SEARCHES {
             let mut seen = if due { self.open_everything(entry, zones, request) } else { 0 };
@@ -213,7 +218,7 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
                 }
                 return Some(index);
             }
-            if large || (request.may_not_wait() && S::Pcp::PASSES_LARGE) {
+            if large || (request.may_not_wait() && !S::Free::LOCKED) {
                 break;
             }
             for zone in zones.iter() {
@@ -237,7 +242,7 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
     ) -> u64 {
         let mut drained = 0;
         for zone in zones.iter() {
-            drained += match request.may_not_wait() && S::Pcp::PASSES_LARGE {
+            drained += match request.may_not_wait() && !S::Free::LOCKED {
                 true => self.drain_a_few(entry, zone),
                 false => self.drain_zone(zone),
             };
@@ -275,7 +280,7 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
         zones: &Zones<'m, P, S>,
         request: &Request,
     ) -> Option<u32> {
-        if request.may_not_wait() && S::Pcp::PASSES_LARGE {
+        if request.may_not_wait() && !S::Free::LOCKED {
             return None;
         }
         let (migrate, mut opened) = (request.migrate_type(), false);

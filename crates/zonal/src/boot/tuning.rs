@@ -9,6 +9,10 @@ pub struct Tuning {
     pub managed: u64,
     /// CPUs that have a cache of the zone.
     pub cpus: u32,
+    /// CPUs of a node, where they are spread evenly over those with memory.
+    pub cpus_of_node: u32,
+    /// The zone's low watermark, as the plan has it.
+    pub low: u64,
     /// The batch that the configuration asks for.
     pub pcp_batch: Option<u32>,
     /// Frames a per-CPU list may hold, if the configuration says.

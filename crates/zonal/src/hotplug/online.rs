@@ -9,11 +9,12 @@
 //! release, so that each starts from what the one before left.
 
 use crate::alloc::allocator::Allocator;
-use crate::alloc::build::{batch, size_cache};
+use crate::alloc::build::{batch, size_cache_at};
 use crate::alloc::host::Host;
 use crate::boot::map::{PfnRange, RangeKind};
 use crate::platform::{AtomicWord, Platform};
 use crate::policy::FreeMemory;
+use crate::policy::PcpPolicy;
 use crate::policy::Policy;
 use crate::policy::zone::Zone;
 use crate::types::error::{OfflineError, OnlineError, RangeError};
@@ -191,12 +192,20 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
     /// caches in the zones with memory in `range`.
     fn settle(&self, range: &Range<Pfn>) {
         let marks = self.plan.marks(|at| self.zones.get(at).map_or(0, |zone| zone.managed()));
-        for (zone, marks) in self.zones.iter().zip(marks) {
+        for (zone, marks) in self.zones.iter().zip(&marks) {
             zone.set_watermarks(marks.watermarks);
             zone.set_reserve(marks.reserve);
         }
-        for zone in self.zones {
-            if self.parts_later(zone, range).next().is_none() {
+        for (zone, marks) in self.zones.iter().zip(&marks) {
+            let resized = self.parts_later(zone, range).next().is_some();
+            if resized || S::Pcp::BY_WATERMARK {
+                for cpu in (0..self.cpus()).map(CpuId) {
+                    // Emptied and bounded in one entry of its slot.
+                    let (managed, low) = (zone.managed(), marks.watermarks.low);
+                    self.drain_cache(cpu, zone, |own| size_cache_at(self.plan, own, managed, low));
+                }
+            }
+            if !resized {
                 continue;
             }
             let managed = zone.managed();
@@ -207,10 +216,6 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
                 if !S::Free::shrink_reserve(self.view(zone), group, end) {
                     break;
                 }
-            }
-            for cpu in (0..self.cpus()).map(CpuId) {
-                // Emptied and bounded in one entry of its slot.
-                self.drain_cache(cpu, zone, |own| size_cache(self.plan, own, zone.managed()));
             }
             // What has come is in front of the scanners.
             zone.compaction.start_over();

@@ -4,10 +4,12 @@
 //! guarded by the CPU's slot for the zone.
 
 mod linked;
+mod linked63;
 pub(crate) mod per_cpu_pages;
 pub mod stack;
 
 pub use crate::boot::tuning::Tuning;
 pub use crate::policy::pcp::{Bulk, PcpPolicy, Stop, ZoneContext};
 pub use linked::Linked;
+pub use linked63::Linked63;
 pub use stack::Stacks;

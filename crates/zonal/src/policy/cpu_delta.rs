@@ -52,6 +52,8 @@ mod tests {
             threshold(Tuning {
                 managed,
                 cpus,
+                cpus_of_node: cpus,
+                low: 0,
                 pcp_batch: None,
                 pcp_high: None,
                 pageblock_order: crate::types::units::Order::HUGE,

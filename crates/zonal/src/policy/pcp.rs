@@ -73,10 +73,12 @@ pub enum Pushed {
 /// A way to keep frames per CPU. Implemented here only; a preset names one.
 pub trait PcpPolicy<F: FreeMemory>: Sized + Send + Sync + fmt::Debug + 'static {
     /// Whether blocks of more than a frame are [taken](Self::take_large) and [put](Self::put_large)
-    /// by way of the CPU's slot.
+    /// by way of the CPU's slot, whether or not they stay there.
     const PASSES_LARGE: bool = false;
     /// Whether an owner takes and frees frames outside its slot.
     const OUTSIDE: bool = false;
+    /// Whether bounds follow from the zone's low watermark, so that they change wherever that does.
+    const BY_WATERMARK: bool = false;
     /// One CPU's cache of one zone, guarded by its slot.
     type Cpu: Send + fmt::Debug;
     /// What of it an owner reaches outside the slot.

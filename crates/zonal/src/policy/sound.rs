@@ -46,7 +46,7 @@ use super::bulk_free::{OneByOne, PrepareCommit, Runs};
 use super::compact::{Cheapest, InOrder};
 use super::dirty::{Cached, Exact, Unlimited};
 use super::split::{ByCpu, BySize, Whole};
-use super::walk::{Fair, FairFlagged, FirstFit};
+use super::walk::{Fair, FairFlagged, FairPosted, FirstFit};
 use super::{Policy, cluster, merge};
 use crate::zone::free_map::Mapped;
 use crate::zone::lists::BuddyLists;
@@ -111,6 +111,7 @@ own!(
     FirstFit,
     Fair,
     FairFlagged,
+    FairPosted,
     Unlimited,
     Exact,
     Cached,

@@ -47,6 +47,7 @@ impl<P: Platform, S: Policy> Zone<P, S> {
     pub(crate) fn set_watermarks(&self, marks: Watermarks) {
         self.instance.set_watermarks(marks);
         S::Walk::set_batch(&self.walk, marks.high.saturating_sub(marks.low));
+        S::Walk::set_managed(&self.walk, self.instance.managed());
     }
 
     /// Whether the two are instances of one zone type of a node.

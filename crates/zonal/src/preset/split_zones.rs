@@ -1,8 +1,8 @@
-use super::Linux416;
+use super::Linux63;
 use crate::policy::split::{ByCpu, BySize};
 
 crate::preset! {
-    /// Linux 4.16 with several zone instances for a type, as Huang's RFC of 2023 has them: by the
+    /// Linux 6.3 with several zone instances for a type, as Huang's RFC of 2023 has them: by the
     /// size of its memory, each CPU preferring its own.
     ///
     /// By default only nodes with 508 GiB and more of a type are split.
@@ -29,7 +29,7 @@ crate::preset! {
     /// assert_eq!(plan(4)?.zones().len(), 10);
     /// # Ok::<(), PlanError>(())
     /// ```
-    pub SplitZones = "SplitZones", over Linux416 { Split = BySize }
+    pub SplitZones = "SplitZones", over Linux63 { Split = BySize }
 }
 
 crate::preset! {

@@ -12,7 +12,9 @@
 //! - Counters: `nr_alloc_batch` in `zoneinfo`; what each zone handed out.
 //! - Tests: `tests/fair.rs`, the suites.
 
-use super::{FairShare, Miss, Walk, Walked, ZoneSet, bit, in_order, local_zones, most_wanted};
+use super::{
+    FairShare, Miss, Pass, Walk, Walked, ZoneSet, bit, in_order, local_zones, most_wanted,
+};
 use crate::boot::plan::Plan;
 use crate::boot::tuning::Tuning;
 use crate::boot::zonelist::MAX_NODES;
@@ -177,6 +179,7 @@ impl Walk for Fair {
         zone.walk().take(frames as i64);
     }
 
+    #[inline]
     fn find<'z, P: Platform, Z: Walked<P, Self>, R>(
         table: &LocalZones,
         zones: &[Option<&'z Z>],
@@ -184,19 +187,29 @@ impl Walk for Fair {
         mark: Mark,
         mut attempt: impl FnMut(&'z Z) -> Result<R, Miss>,
     ) -> Option<R> {
+        Self::find_by_pass(table, zones, limit, mark, |zone, _| attempt(zone))
+    }
+
+    fn find_by_pass<'z, P: Platform, Z: Walked<P, Self>, R>(
+        table: &LocalZones,
+        zones: &[Option<&'z Z>],
+        limit: ZoneType,
+        mark: Mark,
+        mut attempt: impl FnMut(&'z Z, Pass) -> Result<R, Miss>,
+    ) -> Option<R> {
         if mark == Mark::Low
             && let Some(Some(first)) = zones.first()
         {
             let local = table.0[first.node().0 as usize][limit.index()];
             let fair = || zones.iter().flatten().filter(|zone| local & bit(zone.id()) != 0);
             let mut turn = fair().filter(|zone| zone.walk().left() > 0);
-            let found = turn.find_map(|zone| attempt(zone).ok());
+            let found = turn.find_map(|zone| attempt(zone, Pass::First).ok());
             if found.is_some() {
                 return found;
             }
             fair().for_each(|zone| zone.walk().fill());
         }
-        in_order(zones, attempt)
+        in_order(zones, |zone| attempt(zone, Pass::Rescan))
     }
 
     fn share<P: Platform, Z: Walked<P, Self>>(_: &LocalZones, zone: &Z) -> Option<FairShare> {

@@ -16,7 +16,9 @@
 //! - Tests: `tests/fair.rs`, the suites.
 
 use super::fair::Batch;
-use super::{FairShare, Miss, Walk, Walked, ZoneSet, bit, in_order, local_zones, most_wanted};
+use super::{
+    FairShare, Miss, Pass, Walk, Walked, ZoneSet, bit, in_order, local_zones, most_wanted,
+};
 use crate::boot::plan::Plan;
 use crate::boot::zonelist::{MAX_NODES, ZonelistOrder};
 use crate::platform::{AtomicWord, Platform};
@@ -161,6 +163,7 @@ impl Walk for FairFlagged {
         }
     }
 
+    #[inline]
     fn find<'z, P: Platform, Z: Walked<P, Self>, R>(
         flags: &Flags<P>,
         zones: &[Option<&'z Z>],
@@ -168,13 +171,23 @@ impl Walk for FairFlagged {
         mark: Mark,
         mut attempt: impl FnMut(&'z Z) -> Result<R, Miss>,
     ) -> Option<R> {
+        Self::find_by_pass(flags, zones, limit, mark, |zone, _| attempt(zone))
+    }
+
+    fn find_by_pass<'z, P: Platform, Z: Walked<P, Self>, R>(
+        flags: &Flags<P>,
+        zones: &[Option<&'z Z>],
+        limit: ZoneType,
+        mark: Mark,
+        mut attempt: impl FnMut(&'z Z, Pass) -> Result<R, Miss>,
+    ) -> Option<R> {
         let Some(Some(first)) = zones.first() else { return None };
         let fair = match mark {
             Mark::Low => flags.eligible[first.node().0 as usize][limit.index()],
             _ => 0,
         };
         if fair == 0 {
-            return in_order(zones, attempt);
+            return in_order(zones, |zone| attempt(zone, Pass::First));
         }
         let mut depleted = flags.depleted(first.node()).load(Relaxed);
         // What has no memory now has nothing to hand out.
@@ -184,13 +197,13 @@ impl Walk for FairFlagged {
             if depleted & bit(zone.id()) != 0 {
                 continue;
             }
-            match attempt(zone) {
+            match attempt(zone, Pass::First) {
                 Ok(found) => return Some(found),
                 Err(Miss::BelowMark) => depleted |= bit(zone.id()),
-                Err(Miss::Nothing) => {}
+                Err(Miss::Nothing | Miss::OverDirtyLimit) => {}
             }
         }
-        let (from, found) = in_order(zones, |zone| Ok((zone, attempt(zone)?)))?;
+        let (from, found) = in_order(zones, |zone| Ok((zone, attempt(zone, Pass::Rescan)?)))?;
         // A request that nothing serves leaves the flags as they were.
         flags.mark(first.node(), |before| before | depleted & fair);
         if depleted & fair == fair && fair & bit(from.id()) != 0 {

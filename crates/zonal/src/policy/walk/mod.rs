@@ -5,6 +5,7 @@
 //! | [`FirstFit`] | nothing | the cache of the first zone |
 //! | [`Fair`] | the zones of the node whose batch is not used up | the first such zone: its count is read |
 //! | [`FairFlagged`] | the same, where that makes a difference | the first such zone: one word is read |
+//! | [`FairPosted`] | the same, by flags, with batches of a quarter of the zone | the first such zone: its flag is read |
 //!
 //! ```
 //! use zonal::policy::{Policy, walk::{Fair, FairFlagged, FirstFit}};
@@ -17,9 +18,11 @@
 
 mod fair;
 mod fair_flagged;
+mod fair_posted;
 
 pub use fair::Fair;
 pub use fair_flagged::FairFlagged;
+pub use fair_posted::FairPosted;
 
 use crate::boot::plan::Plan;
 use crate::boot::tuning::Tuning;
@@ -36,6 +39,17 @@ pub enum Miss {
     BelowMark,
     /// It has no such block.
     Nothing,
+    /// It was passed over: it is beyond its dirty limit.
+    OverDirtyLimit,
+}
+
+/// Which look at the zones an attempt belongs to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Pass {
+    /// The first: the fair one, where there is one.
+    First,
+    /// The one over all zones that follows a fair one in vain.
+    Rescan,
 }
 
 /// A zone's part in a fair walk, for reports.
@@ -92,6 +106,10 @@ pub trait Walk: Sized + Send + Sync + 'static {
     fn set_batch<P: Platform>(zone: &Self::Zone<P>, cycle: u64) {
         let _ = (zone, cycle);
     }
+    /// A zone manages `managed` frames now.
+    fn set_managed<P: Platform>(zone: &Self::Zone<P>, managed: u64) {
+        let _ = (zone, managed);
+    }
 
     /// The zone whose cache may answer a plain request; `first` is the first of its zones. An
     /// index beyond all zones: none may.
@@ -144,6 +162,18 @@ pub trait Walk: Sized + Send + Sync + 'static {
         mark: Mark,
         attempt: impl FnMut(&'z Z) -> Result<R, Miss>,
     ) -> Option<R>;
+
+    /// As [`find`](Self::find), and `attempt` is told which look at the zones it belongs to.
+    #[inline]
+    fn find_by_pass<'z, P: Platform, Z: Walked<P, Self>, R>(
+        table: &Self::Table<P>,
+        zones: &[Option<&'z Z>],
+        limit: ZoneType,
+        mark: Mark,
+        mut attempt: impl FnMut(&'z Z, Pass) -> Result<R, Miss>,
+    ) -> Option<R> {
+        Self::find(table, zones, limit, mark, |zone| attempt(zone, Pass::First))
+    }
 
     /// A zone's share, if there is such a thing.
     fn share<P: Platform, Z: Walked<P, Self>>(

@@ -42,6 +42,52 @@ impl<P: Platform, M: Merge, C: Clusters> ListView<'_, P, M, C> {
         });
     }
 
+    /// Takes up to `blocks` blocks of `order` in one hold, and appends them to `list`, cached; how many.
+    pub(crate) fn take_blocks<T: Trace>(
+        &self,
+        list: &mut FreeList,
+        order: Order,
+        migrate: MigrateType,
+        blocks: u64,
+    ) -> u32 {
+        let before = list.len();
+        self.lock(|guard| {
+            for _ in 0..blocks {
+                // As in `take_batch`.
+                let flags = AllocFlags { fallback: list.is_empty(), ..AllocFlags::NORMAL };
+                let Some(index) = guard.take::<T>(order, migrate, flags) else { break };
+                T::emit(Point::AllocZoneLocked, || Event::AllocZoneLocked {
+                    pfn: self.table.pfn(index),
+                    order,
+                    migrate,
+                    percpu_refill: true,
+                });
+                self.table.set_state(index, FrameState::cached(order));
+                list.push_tail(self.links(), index);
+            }
+        });
+        list.len() - before
+    }
+
+    /// Frees cached blocks of `order` one by one in one hold.
+    pub(crate) fn free_blocks(&self, blocks: &[u32], order: Order) {
+        let cached = FrameState::cached(order);
+        // As in `free_linked`.
+        let inner = |index: &&u32| self.table.replace_state(**index, cached, FrameState::INNER);
+        let mut refused = 0;
+        self.lock(|guard| {
+            for index in blocks {
+                if inner(&index) {
+                    guard.free_block(*index, order);
+                } else {
+                    refused += 1;
+                }
+            }
+            guard.events.refused += refused;
+            guard.events.free_batches += 1;
+        });
+    }
+
     /// Takes whole clusters off the order-0 list, until there are `batch` frames. Only the cut is
     /// made in the hold; the frames become cached after it, in the window that others wait for.
     pub(crate) fn cut_batch<T: Trace>(

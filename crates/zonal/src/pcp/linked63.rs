@@ -1,0 +1,381 @@
+//! Per-CPU lists of several orders, sized by the low watermark, as Linux 6.3 keeps them.
+//!
+//! - Source: Linux 6.3, the base of Huang's RFC of 2023.
+//! - Mechanism: a list for each of the three types and the orders 0 to 3 and the pageblock order. A
+//!   CPU keeps up to `high` frames over all lists: the zone's low watermark divided by the node's CPUs,
+//!   at least four batches. An empty list is filled with `batch` frames in blocks of its order, two
+//!   blocks at least. A CPU that has `high` gives frames back, beginning with the list that was freed
+//!   to, from its cold end: a batch, and twice as many each time that no allocation comes between
+//!   (*free factor*: allocations halve it), up to `high` less a batch. While the factor is above 0 a
+//!   freed block of order 1 to 3 empties the cache.
+//! - Differs: order 9 has one list a type, where 6.3 has one for all, so that CMA goes to movable
+//!   requests only. What goes back in more than 256 frames goes in several holds (I-7). That
+//!   reclaim runs (then 6.3 keeps four batches) the allocator does not know.
+//! - State: the lists and the blocks' link words, guarded by the CPU's slot.
+//! - Conflicts with clusters on the buddy lists: there are none here.
+//! - Counters: `batch` and `high` in `zoneinfo`.
+//! - Tests: `tests/linux63.rs` of the testkit, the suites.
+
+use crate::boot::plan::MAX_PCP_BATCH;
+use crate::boot::tuning::Tuning;
+use crate::frame::links::{FreeList, Links};
+use crate::frame::{ALLOCATED, CACHED, FrameState};
+use crate::platform::Platform;
+use crate::policy::pcp::{PcpPolicy, ZoneContext};
+use crate::trace::{Event, Point, Trace};
+use crate::types::migrate_type::{MigrateType, NR_CACHED_TYPES};
+use crate::types::units::Order;
+use crate::zone::lists::merge::Merge;
+use crate::zone::lists::{BuddyLists, link_words};
+use crate::zone::tables::ZoneTables;
+use crate::zone::{AllocFlags, FreeMemory};
+
+/// A zone with buddy lists, seen from a CPU whose blocks are on lists too.
+type Context<'a, P, M> = ZoneContext<'a, P, BuddyLists<M>>;
+
+/// Per-CPU pages of several orders on linked lists.
+#[derive(Clone, Copy, Debug)]
+pub struct Linked63;
+
+impl crate::policy::sound::sealed::Own for Linked63 {}
+
+/// Orders up to this one are cached, and the pageblock order.
+const COSTLY: u8 = 3;
+/// Lists of a type.
+const RANKS: usize = COSTLY as usize + 2;
+const NR_LISTS: usize = RANKS * NR_CACHED_TYPES;
+
+/// One CPU's lists of one zone.
+#[derive(Debug)]
+pub struct Linked63Cpu {
+    lists: [FreeList; NR_LISTS],
+    /// Frames on all of them.
+    count: u32,
+    batch: u32,
+    high: u32,
+    free_factor: u8,
+    pageblock_order: Order,
+}
+
+/// Linux 6.3's batch for a zone of `managed` frames: a thousandth of the zone, at most 1 MiB, of that
+/// a quarter, then 2^n − 1.
+fn linux_batch(managed: u64) -> u32 {
+    let quarter = ((managed / 1024).min(256) / 4).max(1);
+    let rounded = quarter + quarter / 2;
+    (1u32 << rounded.ilog2()).saturating_sub(1).max(1)
+}
+
+fn batch(tuning: Tuning) -> u32 {
+    let batch = tuning.pcp_batch.unwrap_or_else(|| linux_batch(tuning.managed));
+    batch.clamp(1, MAX_PCP_BATCH)
+}
+
+/// Linux 6.3's high for a CPU, from the zone's low watermark.
+fn linux_high(low: u64, cpus: u32, batch: u32) -> u32 {
+    let share = low / u64::from(cpus.max(1));
+    u32::try_from(share).unwrap_or(u32::MAX).max(4 * batch)
+}
+
+impl Linked63Cpu {
+    /// The list for blocks of an order, if they are cached.
+    #[inline(always)]
+    fn list_of(&self, order: Order, migrate: MigrateType) -> Option<usize> {
+        let rank = match order.get() {
+            // A larger block may have an isolated pageblock in it.
+            _ if order > self.pageblock_order => return None,
+            low @ 0..=COSTLY => usize::from(low),
+            _ if order == self.pageblock_order => RANKS - 1,
+            _ => return None,
+        };
+        (migrate.index() < NR_CACHED_TYPES).then_some(rank * NR_CACHED_TYPES + migrate.index())
+    }
+
+    /// The order of a list's blocks.
+    fn order_of(&self, list: usize) -> Order {
+        match (list / NR_CACHED_TYPES) as u8 {
+            low @ 0..=COSTLY => Order::new(low).unwrap_or(Order::ZERO),
+            _ => self.pageblock_order,
+        }
+    }
+
+    /// How many frames go back, after a block of `order` made it too many; 0: none.
+    fn surplus(&mut self, order: Order) -> u32 {
+        // The source calls it `free_high`.
+        if self.free_factor > 0 && (1..=COSTLY).contains(&order.get()) {
+            return self.count;
+        }
+        if self.count < self.high {
+            return 0;
+        }
+        if self.high < self.batch {
+            return 1;
+        }
+        let most = self.high - self.batch;
+        let wanted = u64::from(self.batch) << self.free_factor;
+        if wanted < u64::from(most) {
+            self.free_factor += 1;
+        }
+        (wanted.min(u64::from(most)) as u32).max(self.batch)
+    }
+
+    /// Takes a block off its list and marks it allocated.
+    fn take<P: Platform>(
+        &mut self,
+        table: &ZoneTables<'_, P>,
+        list: usize,
+        order: Order,
+    ) -> Option<u32> {
+        let (from, to) = (FrameState::cached(order), FrameState::allocated(order));
+        while let Some(index) = self.lists[list].pop_head(link_words(table)) {
+            self.count -= order.size();
+            if table.replace_state(index, from, to) {
+                return Some(index);
+            }
+        }
+        None
+    }
+
+    fn put<P: Platform>(&mut self, links: Links<'_, P>, list: usize, order: Order, index: u32) {
+        self.lists[list].push_head(links, index);
+        self.count += order.size();
+    }
+}
+
+/// Fills a list with `batch` frames in blocks of its order, in one hold; returns the frames.
+fn fill<P: Platform, M: Merge, T: Trace>(
+    ctx: &Context<'_, P, M>,
+    cpu: &mut Linked63Cpu,
+    (list, order): (usize, Order),
+    migrate: MigrateType,
+    headroom: u64,
+) -> u64 {
+    let blocks = match cpu.batch {
+        1 => 1,
+        batch => (batch >> order.get()).max(2),
+    };
+    let blocks = u64::from(blocks).min(headroom / order.frames());
+    let list = &mut cpu.lists[list];
+    let came = ctx.take_blocks::<T>(list, order, migrate, blocks);
+    cpu.count += came * order.size();
+    u64::from(came) * order.frames()
+}
+
+/// Frees at least `frames` frames, list after list from `first` on, each from its cold end.
+fn shed<P: Platform, M: Merge>(
+    ctx: &Context<'_, P, M>,
+    cpu: &mut Linked63Cpu,
+    first: usize,
+    frames: u32,
+) -> u64 {
+    let (mut left, mut list) = (frames.min(cpu.count), first);
+    let mut given = 0;
+    while left > 0 {
+        // Frames are left, so a list has some.
+        while cpu.lists[list].is_empty() {
+            list = (list + 1) % NR_LISTS;
+        }
+        let order = cpu.order_of(list);
+        let mut blocks = [0_u32; MAX_PCP_BATCH as usize];
+        let most = (MAX_PCP_BATCH >> order.get()).max(1).min(left.div_ceil(order.size()));
+        let mut taken = 0;
+        while taken < most as usize
+            && let Some(index) = cpu.lists[list].pop_tail(ctx.links())
+        {
+            blocks[taken] = index;
+            taken += 1;
+        }
+        let gone = taken as u32 * order.size();
+        cpu.count -= gone;
+        left = left.saturating_sub(gone);
+        given += u64::from(gone);
+        ctx.free_blocks(&blocks[..taken], order);
+    }
+    given
+}
+
+impl<M: Merge> PcpPolicy<BuddyLists<M>> for Linked63 {
+    const PASSES_LARGE: bool = true;
+    const BY_WATERMARK: bool = true;
+    type Cpu = Linked63Cpu;
+    type Outside<P: Platform> = ();
+    type Window<'m, P: Platform + 'm> = ();
+
+    fn new_cpu() -> Linked63Cpu {
+        Linked63Cpu {
+            lists: [FreeList::EMPTY; NR_LISTS],
+            count: 0,
+            batch: 1,
+            high: 4,
+            free_factor: 0,
+            pageblock_order: Order::HUGE,
+        }
+    }
+
+    fn new_outside<P: Platform>() {}
+
+    fn tune_cpu<P: Platform>(cpu: &mut Linked63Cpu, (): &(), tuning: Tuning) {
+        cpu.batch = batch(tuning);
+        let high = linux_high(tuning.low, tuning.cpus_of_node, cpu.batch);
+        cpu.high = tuning.pcp_high.unwrap_or(high).max(cpu.batch);
+        (cpu.free_factor, cpu.pageblock_order) = (0, tuning.pageblock_order);
+    }
+
+    fn batch(tuning: Tuning) -> u32 {
+        batch(tuning)
+    }
+
+    fn limits(cpu: &Linked63Cpu) -> (u32, u32) {
+        (cpu.batch, cpu.high)
+    }
+
+    #[inline(always)]
+    fn pop<P: Platform>(
+        cpu: &mut Linked63Cpu,
+        (): &(),
+        table: &ZoneTables<'_, P>,
+        migrate: MigrateType,
+    ) -> Option<u32> {
+        let list = cpu.lists.get_mut(migrate.index()).filter(|_| migrate.is_requestable())?;
+        cpu.free_factor >>= 1;
+        while let Some(index) = list.pop_head(link_words(table)) {
+            cpu.count -= 1;
+            if table.replace_state(index, CACHED, ALLOCATED) {
+                return Some(index);
+            }
+        }
+        None
+    }
+
+    #[inline(always)]
+    fn push<P: Platform>(
+        cpu: &mut Linked63Cpu,
+        (): &(),
+        table: &ZoneTables<'_, P>,
+        migrate: MigrateType,
+        index: u32,
+    ) -> bool {
+        cpu.lists[migrate.index()].push_head(link_words(table), index);
+        cpu.count += 1;
+        cpu.count >= cpu.high
+    }
+
+    fn refill<P: Platform, T: Trace>(
+        ctx: &Context<'_, P, M>,
+        cpu: &mut Linked63Cpu,
+        (): &(),
+        migrate: MigrateType,
+        headroom: u64,
+    ) -> bool {
+        let list = (migrate.index(), Order::ZERO);
+        fill::<P, M, T>(ctx, cpu, list, migrate, headroom) > 0
+    }
+
+    fn spill<P: Platform>(
+        ctx: &Context<'_, P, M>,
+        cpu: &mut Linked63Cpu,
+        (): &(),
+        migrate: MigrateType,
+    ) {
+        let frames = cpu.surplus(Order::ZERO);
+        shed(ctx, cpu, migrate.index(), frames);
+    }
+
+    fn take_large<P: Platform, T: Trace>(
+        ctx: &Context<'_, P, M>,
+        cpu: &mut Linked63Cpu,
+        (): &(),
+        order: Order,
+        migrate: MigrateType,
+    ) -> Option<(u32, u64)> {
+        let Some(list) = cpu.list_of(order, migrate) else {
+            let flags = AllocFlags::NORMAL;
+            let view = ctx.view;
+            let index = BuddyLists::<M>::take_block::<P, T>(view, order, migrate, flags)?;
+            T::emit(Point::AllocZoneLocked, || Event::AllocZoneLocked {
+                pfn: ctx.table.pfn(index),
+                order,
+                migrate,
+                percpu_refill: false,
+            });
+            // Counted as taken past the cache.
+            return Some((index, 0));
+        };
+        cpu.free_factor >>= 1;
+        if let Some(index) = cpu.take(ctx.table, list, order) {
+            return Some((index, 0));
+        }
+        // The caller has looked at the watermark for one block; the lists keep their own count.
+        let came = fill::<P, M, T>(ctx, cpu, (list, order), migrate, u64::MAX);
+        let index = cpu.take(ctx.table, list, order)?;
+        Some((index, came))
+    }
+
+    fn put_large<P: Platform>(
+        ctx: &Context<'_, P, M>,
+        cpu: &mut Linked63Cpu,
+        (): &(),
+        order: Order,
+        migrate: MigrateType,
+        index: u32,
+    ) -> u64 {
+        let Some(list) = cpu.list_of(order, migrate) else {
+            ctx.free_blocks(&[index], order);
+            return order.frames();
+        };
+        cpu.put(ctx.links(), list, order, index);
+        let frames = cpu.surplus(order);
+        shed(ctx, cpu, list, frames)
+    }
+
+    fn drain<P: Platform>(ctx: &Context<'_, P, M>, cpu: &mut Linked63Cpu, (): &()) -> u64 {
+        let all = cpu.count;
+        shed(ctx, cpu, 0, all)
+    }
+
+    fn cached<P: Platform>(cpu: &Linked63Cpu, (): &()) -> u64 {
+        u64::from(cpu.count)
+    }
+
+    fn visit<P: Platform>(
+        cpu: &Linked63Cpu,
+        (): &(),
+        table: &ZoneTables<'_, P>,
+        visit: &mut dyn FnMut(u32, Order),
+    ) {
+        for (at, list) in cpu.lists.iter().enumerate() {
+            let order = cpu.order_of(at);
+            list.iter(link_words(table)).for_each(|index| visit(index, order));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn batch_and_high_follow_the_rules_of_6_3() {
+        assert_eq!(linux_batch(64 << 18), 63, "64 GiB");
+        assert_eq!(linux_batch(1 << 18), 63, "1 GiB");
+        assert_eq!(linux_batch(16 << 10), 3, "64 MiB");
+        assert_eq!(linux_batch(512), 1, "2 MiB");
+        assert_eq!(linux_high(112_000, 112, 63), 1000);
+        assert_eq!(linux_high(112, 112, 63), 252, "four batches");
+    }
+
+    #[test]
+    fn the_free_factor_doubles_what_goes_back() {
+        let mut cpu = <Linked63 as PcpPolicy<BuddyLists<crate::policy::merge::Always>>>::new_cpu();
+        (cpu.batch, cpu.high, cpu.count) = (63, 1000, 999);
+        assert_eq!(cpu.surplus(Order::ZERO), 0);
+        cpu.count = 1000;
+        let gone: [u32; 6] = core::array::from_fn(|_| cpu.surplus(Order::ZERO));
+        assert_eq!(gone, [63, 126, 252, 504, 937, 937]);
+        cpu.count = 40;
+        let three = Order::new(3).unwrap_or_default();
+        assert_eq!(cpu.surplus(three), 40, "all of it while others are freed");
+        assert_eq!(cpu.surplus(Order::HUGE), 0);
+        cpu.free_factor = 0;
+        assert_eq!(cpu.surplus(three), 0);
+    }
+}
