@@ -41,6 +41,7 @@ mod bulk_free;
 mod canaries;
 mod clusters;
 mod compaction;
+mod compaction_bounds;
 mod compaction_hints;
 mod compaction_policies;
 mod contiguous;

@@ -18,6 +18,7 @@ use crate::alloc::host::Host;
 use crate::pcp::per_cpu_pages::InSlot;
 use crate::policy::FreeMemory;
 use crate::policy::PcpPolicy;
+use crate::policy::compact::effort::Effort;
 use crate::policy::walk::{Miss, Pass};
 use crate::policy::zone::Zone;
 use crate::policy::{Compact, Dirty, Policy, Walk};
@@ -306,11 +307,14 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
         if request.may_not_wait() {
             return None;
         }
-        if let Some(index) = self.compact_zones(entry, zones, request, CompactMode::Async) {
+        let effort = Effort::of_request::<S::Compact>();
+        let compact =
+            |entry: &mut E, mode| self.compact_zones(entry, zones, request, mode, &effort);
+        if let Some(index) = compact(entry, CompactMode::Async) {
             return Some(index);
         }
         for attempt in 0..RECLAIM_ATTEMPTS {
-            if let Some(index) = self.compact_zones(entry, zones, request, CompactMode::Sync) {
+            if let Some(index) = compact(entry, CompactMode::Sync) {
                 return Some(index);
             }
             let shortage = Shortage { request: *request, attempt };
@@ -331,12 +335,13 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
         zones: &Zones<'m, P, S>,
         request: &Request,
         mode: CompactMode,
+        effort: &Effort,
     ) -> Option<u32> {
         if request.order() == Order::ZERO || !self.can_compact() {
             return None;
         }
         for zone in zones.iter() {
-            let (outcome, taken) = self.compact_for(zone, request, mode);
+            let (outcome, taken) = self.compact_for(zone, request, mode, effort);
             let found = match outcome {
                 CompactOutcome::Success => {
                     taken.or_else(|| self.walk(entry, zones, request, Mark::Min))

@@ -77,12 +77,12 @@ impl<P: Host, S: Policy> Scan<'_, '_, P, S> {
                 continue;
             }
             if self.zone.compaction.is_called_off() {
-                self.budget = 0;
+                self.task.effort.call_off();
             }
-            if self.budget == 0 {
+            if self.task.effort.is_spent() {
                 return Part::OutOfBudget;
             }
-            self.budget = self.budget.saturating_sub(order.size());
+            self.task.effort.offers(order.size());
             match self.move_block(at, order, part) {
                 Moved::Yes { formed: true } => return Part::Formed,
                 Moved::NoTarget => return Part::NoTarget,
@@ -156,6 +156,7 @@ impl<P: Host, S: Policy> Scan<'_, '_, P, S> {
             return Moved::No;
         };
         zone.compaction.count(Count::MigrateSuccess, order.frames());
+        self.moved = true;
         self.taken = taken;
         Moved::Yes { formed }
     }

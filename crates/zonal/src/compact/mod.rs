@@ -57,6 +57,7 @@ use crate::alloc::allocator::Allocator;
 use crate::compact::clusters_off::ClustersOff;
 use crate::platform::Platform;
 use crate::policy::compact::Occasion;
+use crate::policy::compact::effort::Effort;
 use crate::policy::zone::Zone;
 use crate::policy::{Compact, Policy};
 use crate::types::counts::unusable_permille;
@@ -87,8 +88,8 @@ struct Task<'r> {
     request: Option<&'r Request>,
     /// Caches were emptied already.
     drained: bool,
-    /// Frames that may be offered to the host.
-    budget: u32,
+    /// What it may cost.
+    effort: &'r Effort,
 }
 
 /// Frames that the background compactor offers to the host in one call: four largest blocks.
@@ -114,8 +115,8 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
     /// compaction runs there it waits for that, for a while.
     pub fn compact_zone(&self, zone: ZoneId, order: Order, mode: CompactMode) -> CompactOutcome {
         let Some(zone) = self.zone(zone) else { return CompactOutcome::Unavailable };
-        let (goal, on, budget) = (Goal::Any, Occasion::Request, u32::MAX);
-        let task = Task { order, mode, goal, on, request: None, drained: false, budget };
+        let (goal, on, effort) = (Goal::Any, Occasion::Request, &Effort::offering(u32::MAX));
+        let task = Task { order, mode, goal, on, request: None, drained: false, effort };
         self.compact(zone, &task).0
     }
 
@@ -169,28 +170,30 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
             };
         };
         zone.compaction.count(Count::DaemonWake, 1);
-        let (mode, budget) = (CompactMode::Sync, BACKGROUND_FRAMES);
+        let (mode, effort) = (CompactMode::Sync, &Effort::offering(BACKGROUND_FRAMES));
         let (goal, on) = (Goal::Another, Occasion::Background);
-        let task = Task { order, mode, goal, on, request: None, drained: false, budget };
+        let task = Task { order, mode, goal, on, request: None, drained: false, effort };
         self.compact(zone, &task).0
     }
 
     /// Compacts a zone for a request that found nothing after everything was drained; returns
-    /// the block, marked allocated, if it could be taken as it formed.
+    /// the block, marked allocated, if it could be taken as it formed. `effort` is what all of the
+    /// request's compactions may cost.
     pub(crate) fn compact_for(
         &self,
         zone: &'m Zone<P, S>,
         request: &Request,
         mode: CompactMode,
+        effort: &Effort,
     ) -> (CompactOutcome, Option<u32>) {
-        let (order, goal, budget) = (request.order(), Goal::Any, u32::MAX);
+        let (order, goal) = (request.order(), Goal::Any);
         // A request begins with asynchronous compaction of each of its zones.
         let on = match mode {
             CompactMode::Async => Occasion::Request,
             CompactMode::Sync => Occasion::Retry,
         };
         let request = Some(request);
-        self.compact(zone, &Task { order, mode, goal, on, request, drained: true, budget })
+        self.compact(zone, &Task { order, mode, goal, on, request, drained: true, effort })
     }
 
     /// Whether compaction can do anything at all.
@@ -219,18 +222,23 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
         if (outcome == CompactOutcome::PartialSkipped || hinted)
             && S::Compact::GOES_ROUND
             && task.mode == CompactMode::Sync
-            && !scan.is_out_of_budget()
+            && !scan.is_over()
         {
             scan.start_over();
             outcome = scan.take_turn();
         }
         let taken = scan.taken();
         drop(clusters_off);
+        let in_background = matches!(task.on, Occasion::Background | Occasion::Rest);
         let failed = matches!(outcome, CompactOutcome::Complete | CompactOutcome::PartialSkipped);
         if outcome == CompactOutcome::Success {
             zone.compaction.succeeded();
-        } else if failed && task.mode == CompactMode::Sync && !scan.is_out_of_budget() {
-            zone.compaction.back_off(task.order, S::Compact::MAX_BACKOFF_SHIFT);
+        } else if failed && task.mode == CompactMode::Sync && !(in_background && scan.is_over()) {
+            let most = match scan.has_moved() {
+                true => S::Compact::MOVED_BACKOFF_SHIFT,
+                false => S::Compact::MAX_BACKOFF_SHIFT,
+            };
+            zone.compaction.back_off(task.order, most);
         }
         (outcome, taken)
     }

@@ -67,8 +67,8 @@ pub(super) struct Scan<'a, 'm, P: Host, S: Policy> {
     /// The zone's span.
     start: u32,
     end: u32,
-    /// Frames that may still be offered to the host.
-    pub(super) budget: u32,
+    /// Whether a page was moved.
+    pub(super) moved: bool,
     hinted: core::cell::Cell<bool>,
     /// The block that the request took as it formed.
     pub(super) taken: Option<u32>,
@@ -89,7 +89,7 @@ impl<'a, 'm, P: Host, S: Policy> Scan<'a, 'm, P, S> {
             targets,
             start,
             end,
-            budget: task.budget,
+            moved: false,
             hinted: core::cell::Cell::new(false),
             taken: None,
         }
@@ -111,8 +111,14 @@ impl<'a, 'm, P: Host, S: Policy> Scan<'a, 'm, P, S> {
         self.taken
     }
 
-    pub(super) fn is_out_of_budget(&self) -> bool {
-        self.budget == 0
+    /// Whether it has cost all that it may.
+    pub(super) fn is_over(&self) -> bool {
+        self.task.effort.is_spent() || self.task.effort.is_blind(self.task.mode)
+    }
+
+    /// Whether a page was moved.
+    pub(super) fn has_moved(&self) -> bool {
+        self.moved
     }
 
     /// Evacuates part after part until a block has formed or the zone is scanned.
@@ -155,12 +161,18 @@ impl<'a, 'm, P: Host, S: Policy> Scan<'a, 'm, P, S> {
                 match self.evacuate(&pick) {
                     Part::Formed => return Some(CompactOutcome::Success),
                     Part::Stays => self.hint(&pick),
-                    Part::NoTarget => return None,
-                    Part::OutOfBudget => return Some(CompactOutcome::PartialSkipped),
+                    // The free scanner may have been stopped on its way.
+                    Part::NoTarget if !self.is_over() => return None,
+                    Part::NoTarget | Part::OutOfBudget => {
+                        return Some(CompactOutcome::PartialSkipped);
+                    }
                 }
                 if self.has_block() {
                     return Some(CompactOutcome::Success);
                 }
+            }
+            if self.is_over() {
+                return Some(CompactOutcome::PartialSkipped);
             }
             *at = until;
         }
@@ -223,10 +235,19 @@ impl<'a, 'm, P: Host, S: Policy> Scan<'a, 'm, P, S> {
             let frames = start..start + part.size();
             let empty =
                 Census { for_movable: first.migrate().is_for_movable(), ..Census::default() };
+            if S::Compact::cost(&Census { movable: 1, ..empty }).is_none() {
+                // Whatever lies there.
+                bounds.set(at, u32::MAX);
+                continue;
+            }
+            if self.task.effort.is_blind(self.task.mode) {
+                break;
+            }
             let beaten = |so_far: &Census| S::Compact::cost(so_far).is_some_and(|c| c >= least);
             let view = self.allocator.view(self.zone);
             let (census, looked) = census(view, frames, self.task.order, empty, beaten);
             self.zone.compaction.count(Count::MigrateScanned, u64::from(looked));
+            self.task.effort.looked(looked);
             let cost = S::Compact::cost(&census);
             bounds.set(at, cost.unwrap_or(u32::MAX));
             if let Some(cost) = cost.filter(|&cost| cost < least) {

@@ -66,6 +66,7 @@ impl Targets {
                     false => (None, 0),
                 };
                 zone.compaction.count(Count::FreeScanned, u64::from(looked));
+                task.effort.looked(looked);
                 if let Some(index) = found {
                     if single {
                         self.cursor = index;
@@ -116,7 +117,7 @@ impl Targets {
         (self.len, self.first, self.cursor) = (0, 0, 0);
         let most = MOST.min(S::Compact::WINDOW as usize);
         let mut looked = 0;
-        while self.len < most && self.below >= floor + size {
+        while self.len < most && self.below >= floor + size && !task.effort.is_blind(task.mode) {
             self.below -= size;
             let start = self.below;
             if !is_target::<P, S>(table, start, zone.id) {
@@ -124,6 +125,7 @@ impl Targets {
             }
             let free = usable(allocator.view(zone), start, task.order);
             looked += u64::from(size);
+            task.effort.looked(size);
             if free > 0 {
                 let spoilt = !table.pageblock(start).migrate().is_for_movable();
                 self.window[self.len] = (start, S::Compact::rank(free, spoilt));

@@ -14,6 +14,10 @@ use crate::types::units::Order;
 ///   kept for the block; nothing is begun that has nowhere to go. Hints are out of date once
 ///   the whole zone was scanned, and forgotten by the next compaction, a request's or the
 ///   background's.
+/// - A request looks at a GiB of frames and offers eight huge pages to the host at most, whatever the
+///   size of its zones; the next one goes on from there. Pageblocks that are not for movable frames
+///   cost a look at their word. After a failure in which no page moved the back-off doubles up to 63
+///   attempts, after others up to 7.
 /// - State: as [`InOrder`](super::InOrder); the window lives on the stack.
 /// - Conflicts with nothing; a window is read again after a page refused.
 /// - Counters: as `InOrder`.
@@ -24,9 +28,14 @@ pub struct Cheapest;
 impl Compact for Cheapest {
     const WINDOW: u32 = 32;
     const PRESSES_ON: bool = false;
-    /// An attempt in vain costs a look at all state bytes and some pages that refuse: less than
-    /// the other way, so less is put off.
-    const MAX_BACKOFF_SHIFT: u64 = 3;
+    /// As Linux's: where nothing moves an attempt costs a look at memory and is for nothing.
+    const MAX_BACKOFF_SHIFT: u64 = 6;
+    /// Where pages move it costs less than the other way, so less is put off.
+    const MOVED_BACKOFF_SHIFT: u64 = 3;
+    /// A GiB: about four milliseconds.
+    const SIGHT: u32 = 1 << 18;
+    /// Eight huge pages.
+    const OFFERS: u32 = 4096;
     const RESTARTS_AFRESH: bool = false;
     const STAYS_AHEAD: bool = true;
     const SPOILT_TARGETS: bool = true;

@@ -11,6 +11,7 @@
 //! ```
 
 mod cheapest;
+pub(crate) mod effort;
 mod in_order;
 
 pub use cheapest::Cheapest;
@@ -71,6 +72,13 @@ pub trait Compact: Send + Sync + 'static {
     /// The back-off after failures doubles up to this shift `s`: at most 2^`s` - 1 attempts are put
     /// off.
     const MAX_BACKOFF_SHIFT: u64;
+    /// The same after failures in which a page was moved: the next attempt may well form the block.
+    const MOVED_BACKOFF_SHIFT: u64 = Self::MAX_BACKOFF_SHIFT;
+    /// Frames that the compactions of one request may look at, over all its zones; the next request's go
+    /// on from there.
+    const SIGHT: u32 = u32::MAX;
+    /// Frames that they may offer to the host.
+    const OFFERS: u32 = u32::MAX;
     /// Whether all hints are forgotten, out of date or not, by the first attempt after the
     /// longest back-off.
     const RESTARTS_AFRESH: bool;
