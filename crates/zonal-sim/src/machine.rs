@@ -218,6 +218,14 @@ impl Topology {
         self.frames() / u64::from(self.sockets.max(1))
     }
 
+    /// Frames of a socket for a workload that takes `each` for a task: what a task on every CPU takes,
+    /// whatever `tasks` there are, so that caches are as large as the machine has them; what the machine
+    /// has, if that is less; and at least what these tasks take.
+    pub(crate) fn frames_for_all(&self, tasks: u32, each: u64) -> u64 {
+        let [all, these] = [self.cpus(), tasks].map(|tasks| self.on_one_socket(tasks) * each);
+        all.min(self.frames_a_socket()).max(these)
+    }
+
     /// How many of `tasks` tasks may be on one socket.
     pub(crate) fn on_one_socket(&self, tasks: u32) -> u64 {
         u64::from(tasks.min(self.cpus() / u32::from(self.sockets)))
@@ -275,6 +283,19 @@ impl Clock {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn memory_is_the_machines_whatever_the_tasks() {
+        let machine = builtin("skylake_2s_112cpu").expect("it is built in");
+        let of = |tasks| machine.topology.frames_for_all(tasks, 40_960);
+        // 160 MiB for each of 56 CPUs of a socket.
+        assert_eq!([1, 8, 14, 56, 112].map(of), [56 * 40_960; 5]);
+        let mut small = machine.clone();
+        small.topology.memory_gib = 2.0;
+        let of = |tasks| small.topology.frames_for_all(tasks, 40_960);
+        assert_eq!((of(1), of(2)), (1 << 18, 1 << 18), "what there is");
+        assert_eq!(of(112), 56 * 40_960, "and what is needed, which is refused elsewhere");
+    }
 
     #[test]
     fn times_there_and_back() {

@@ -6,6 +6,7 @@ use crate::engine;
 use crate::lru::Lru;
 use crate::machine::Kernel;
 use crate::profile::Phase;
+use crate::run::Preset;
 use crate::ticks::Ticks;
 use zonal::{AllocError, MigrateType, Order, Pfn, Request};
 
@@ -80,10 +81,22 @@ pub(crate) struct Work {
     pub(crate) wake: Ticks,
     /// Pages listed at once.
     pub(crate) batch: usize,
+    /// Pages taken off their lists at once.
+    pub(crate) unlist: usize,
+}
+
+/// Pages that a kernel takes off the LRU lists in one hold of their lock when it unmaps them: since
+/// Linux 4.16, here, as many as reclaim works on at once; before that what a page vector has.
+pub(crate) const fn unlisted_at_once(preset: Preset) -> usize {
+    match preset {
+        Preset::Linux316 | Preset::FairZonePosted | Preset::FairZone | Preset::LessDirty => 14,
+        Preset::Linux413 => 14,
+        _ => 32,
+    }
 }
 
 impl Work {
-    pub(crate) fn of(kernel: &Kernel) -> Self {
+    pub(crate) fn of(kernel: &Kernel, preset: Preset) -> Self {
         let ticks = Ticks::from_cycles;
         Self {
             fault: ticks(kernel.fault),
@@ -97,6 +110,7 @@ impl Work {
             compute: ticks(kernel.compute),
             wake: ticks(kernel.wake),
             batch: kernel.lru_batch.max(1) as usize,
+            unlist: unlisted_at_once(preset),
         }
     }
 
@@ -215,6 +229,7 @@ impl Task<'_> {
     /// As [`give`](Self::give).
     pub(crate) fn give_list(&mut self, frames: &[Pfn]) {
         let given = -(frames.len() as i64);
+        frames.iter().for_each(|&pfn| self.pages.prefetch(pfn));
         let free = || self.handle.free_bulk(frames);
         let freed = during(Phase::Free, frames.len() as u64, given, free);
         assert_eq!(freed.refused, 0, "frames of this task: {:?}", freed.first_refused);
@@ -301,14 +316,15 @@ impl Task<'_> {
             }
             return;
         }
-        let mut batches = frames.chunks(self.work.batch).peekable();
+        let mut batches = frames.chunks(self.work.unlist).peekable();
         while let Some(batch) = batches.next() {
             for &soon in batches.peek().copied().unwrap_or_default() {
                 self.lru.prefetch(&self.pages, soon);
             }
             self.lru.delete(&self.pages, self.cpu, batch);
         }
-        self.give(frames, order);
+        // Since Linux 4.15 as a list; before, the preset frees a list one by one.
+        self.give_list(frames);
     }
 
     fn flush(&self) {

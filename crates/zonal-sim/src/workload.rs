@@ -90,7 +90,7 @@ impl Stage<'_> {
         Task {
             cpu,
             handle: self.allocator.cpu(cpu),
-            work: Work::of(&self.machine.kernel),
+            work: Work::of(&self.machine.kernel, self.spec.preset),
             pages: self.pages,
             lru: &self.lru,
             others: 0,

@@ -403,6 +403,19 @@ fn every_bit_of_a_seed_counts() {
 }
 
 #[test]
+fn pages_come_off_the_lists_as_many_at_once_as_the_kernel_takes() {
+    for (preset, at_once) in [(Preset::Linux416, 32.0), (Preset::Linux413, 14.0_f64)] {
+        let spec = Spec { tasks: 2, ..spec(Workload::PageFault1, preset) };
+        let outcome = run(&desktop(), &spec).expect("it fits");
+        let pages = figure(&outcome, "faults_per_s") * outcome.seconds;
+        let locks = outcome.locks.iter().filter(|lock| lock.class == "lru");
+        let taken = locks.map(|lock| lock.taken).sum::<u64>() as f64;
+        let wanted = pages * (1.0 / 15.0 + (512.0 / at_once).ceil() / 512.0);
+        assert!((taken / wanted - 1.0).abs() < 0.1, "{}: {taken}, not {wanted}", preset.name());
+    }
+}
+
+#[test]
 fn huge_pages_are_listed_one_by_one() {
     // Two tasks: what is mapped when the count begins and ends is little.
     let spec = Spec { tasks: 2, ..spec(Workload::ThpMix, Preset::Linux416) };
@@ -411,8 +424,8 @@ fn huge_pages_are_listed_one_by_one() {
     let (single, huge) = (pages("order0_score"), pages("thp_score") / 512.0);
     let taken: u64 =
         outcome.locks.iter().filter(|lock| lock.class == "lru").map(|it| it.taken).sum();
-    // Each page is listed and later unlisted; single ones in batches of 15, of 512 gathered pages 35.
-    let batches = single * (1.0 / 15.0 + 35.0 / 512.0);
+    // Each page is listed and later unlisted; single ones in batches of 15, of 512 gathered pages 16 times 32.
+    let batches = single * (1.0 / 15.0 + 16.0 / 512.0);
     let by_themselves = (taken as f64 - batches) / huge;
     assert!((1.5..2.5).contains(&by_themselves), "{by_themselves} holds for each of {huge}");
 }

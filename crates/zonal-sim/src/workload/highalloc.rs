@@ -180,7 +180,7 @@ fn memory_of(stage: &Stage<'_>) -> Rc<Memory> {
         managed += zone.managed;
         high += zone.watermarks.high;
     }
-    let work = crate::task::Work::of(&stage.machine.kernel);
+    let work = crate::task::Work::of(&stage.machine.kernel, stage.spec.preset);
     Rc::new(Memory::new(stage.pages, work, Rc::clone(&stage.lru), managed, high))
 }
 

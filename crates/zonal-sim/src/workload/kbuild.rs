@@ -58,10 +58,10 @@ pub(crate) struct Kbuild {
 
 impl Workload for Kbuild {
     fn needs(&self, machine: &Machine, spec: &Spec) -> Result<Needs, SimError> {
-        let on_one = machine.topology.on_one_socket(spec.tasks);
+        let frames = machine.topology.frames_for_all(spec.tasks, FRAMES + HELD);
         let faults = if spec.quick { 200_000 } else { 800_000 };
         Ok(Needs {
-            frames_a_socket: (on_one * (FRAMES + HELD)).max(1 << 18),
+            frames_a_socket: frames.max(1 << 18),
             counted: "faults",
             warm_up: faults,
             measure: faults,

@@ -79,7 +79,8 @@ impl Workload for Netperf {
         }
         let packets = if spec.quick { 300_000 } else { 1_500_000 };
         Ok(Needs {
-            frames_a_socket: (u64::from(spec.tasks) / 2 * FRAMES).max(1 << 16),
+            // A pair may have both of its tasks on one socket.
+            frames_a_socket: machine.topology.frames_for_all(spec.tasks, FRAMES).max(1 << 16),
             counted: "packets",
             warm_up: packets / 5,
             measure: packets,

@@ -49,11 +49,11 @@ impl PageFault {
 
 impl Workload for PageFault {
     fn needs(&self, machine: &Machine, spec: &Spec) -> Result<Needs, SimError> {
-        let on_one = machine.topology.on_one_socket(spec.tasks);
+        // A fifth stays free.
+        let frames = machine.topology.frames_for_all(spec.tasks, MAPPED as u64 * 5 / 4);
         let faults = u64::from(spec.tasks) * Cycle::of(machine, spec).round as u64;
         Ok(Needs {
-            // A fifth stays free.
-            frames_a_socket: (on_one * MAPPED as u64 * 5 / 4).max(1 << 18),
+            frames_a_socket: frames.max(1 << 18),
             counted: "faults",
             warm_up: faults,
             // Few tasks need more rounds to have seen as much.

@@ -56,14 +56,13 @@ impl Truncate {
 
 impl Workload for Truncate {
     fn needs(&self, machine: &Machine, spec: &Spec) -> Result<Needs, SimError> {
-        let on_one = machine.topology.on_one_socket(spec.tasks);
         let files = Self::files(machine, spec);
         if files < LEAST {
             let reason = format!("it has room for {files} files a task, of at least {LEAST}");
             return Err(spec.misfit(machine, reason));
         }
         Ok(Needs {
-            frames_a_socket: on_one * files * PAGES * 4 / 3,
+            frames_a_socket: machine.topology.frames_for_all(spec.tasks, files * PAGES * 4 / 3),
             counted: "files",
             warm_up: 0,
             measure: files * u64::from(spec.tasks),

@@ -123,7 +123,7 @@ impl Cache {
             tables: RefCell::new(tables),
             disk,
             pages: stage.pages,
-            work: Work::of(&stage.machine.kernel),
+            work: Work::of(&stage.machine.kernel, stage.spec.preset),
             lru: Rc::clone(&stage.lru),
             clock: stage.machine.clock.clone(),
             used,
