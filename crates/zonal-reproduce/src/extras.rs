@@ -57,7 +57,9 @@ impl Extras {
         if only.takes(Table::ZoneLock.name(), "skylake_2s_112cpu_64g", "thp_mix_56_order0_56_thp") {
             extras.thp_mix = planner.key("skylake_2s_112cpu_64g", Workload::ThpMix, Preset::Zonal);
         }
-        extras.add_highalloc(planner, only);
+        if !quick {
+            extras.add_highalloc(planner, only);
+        }
         let modes = [
             ("page_fault1_processes", Workload::PageFault1),
             ("page_fault1_threads", Workload::PageFault1Threads),

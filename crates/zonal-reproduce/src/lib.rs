@@ -279,10 +279,10 @@ pub fn simulate(
     let takes = |it: &&Fact| only.takes(it.table.name(), &it.machine, &it.workload);
     let chosen: Vec<&Fact> = facts.iter().filter(takes).collect();
     let extras = Extras::new(&planner, only, choice.quick);
-    let measures = chosen.iter().filter_map(|fact| planner.measure(fact).ok());
-    let keys = measures.flat_map(|measure| {
-        let base = matches!(measure.reading, Reading::Change(_)).then_some(measure.base);
-        [Some(measure.key), base].into_iter().flatten()
+    let measures = chosen.iter().filter_map(|fact| Some((fact, planner.measure(fact).ok()?)));
+    let keys = measures.flat_map(|(fact, measure)| {
+        let changes = matches!(measure.reading, Reading::Change(_)) || rows::has_base(fact, facts);
+        [Some(measure.key), changes.then_some(measure.base)].into_iter().flatten()
     });
     let runs = Runs::carry_out(&planner, runner, pool, keys.chain(extras.keys()))?;
     let rows = rows::rows(&chosen, facts, &planner, &runs);
@@ -301,12 +301,17 @@ pub fn simulate(
         choice,
         runs: runs.count(),
         has_means: runs.has_means(),
-        targets: targets::targets(&rows, aimed, &extras, &runs),
+        targets: judged(targets::targets(&rows, aimed, &extras, &runs), choice.quick),
         cycles: cycles.collect(),
         zonal: ["page_fault1_processes", "page_fault1_threads"].map(curve).into(),
         failures: runs.failures(),
         rows,
     })
+}
+
+/// The targets; of a quick run without verdicts.
+fn judged(targets: Vec<Target>, quick: bool) -> Vec<Target> {
+    if quick { targets.into_iter().map(Target::unjudged).collect() } else { targets }
 }
 
 fn csv_of(rows: &[Row]) -> io::Result<Vec<u8>> {

@@ -10,7 +10,7 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use super::Report;
 use super::charts::Chart;
-use super::rows::{Kind, Row, Summary};
+use super::rows::{Kind, Row, Skill, Summary};
 use super::sections::{SECTIONS, Section};
 use super::targets::{AIM, Target, Verdict, metric_text};
 use super::text;
@@ -32,7 +32,7 @@ pub(super) const MEANS: &str = "Threads of one process, huge pages beside single
 
 /// What a quick run is worth.
 pub(super) const QUICK: &str = "This is a quick run: shorter, one where a mean of six is shown otherwise, and not of \
-    every row. Whether a target is reached the whole run says.";
+    every row. It has figures and no verdicts: those are the whole run's.";
 
 /// What errors are.
 const ERRORS: &str = "Simulated / published − 1 for counts, rates and times. For shares \
@@ -131,22 +131,25 @@ fn tile(name: &str, value: &str, note: &str, good: Option<bool>) -> Markup {
 
 fn tiles(report: &Report) -> Markup {
     let all = Summary::of(&report.rows);
-    let aimed = Summary::of_aimed(&report.rows);
-    let mean = aimed.mean_error.map_or("–".into(), |mean| format!("{mean:.3}"));
+    let (error, none) = (all.skill.map(|it| it.error), all.skill.map(|it| it.no_change));
     let count = |verdict| report.targets.iter().filter(|it| it.verdict == verdict).count();
     let (reached, missed) = (count(Verdict::Reached), count(Verdict::Missed));
     let judged = reached + missed;
     html! {
         div.tiles {
-            (tile("Mean absolute error, predicted", &mean,
-                &format!("over {} rows of the zone lock; aim: {AIM} or less", aimed.predicted),
-                aimed.mean_error.map(|mean| mean <= AIM)))
+            (tile("Error of predicted changes", &mean(error),
+                &format!("of predicting no change: {}; over {} rows of all tables", mean(none),
+                    all.skill.map_or(0, |it| it.rows)), None))
+            (tile("Skill over no change", &over_no_change(all.skill),
+                "1: as published; 0: no better than saying that nothing changes", None))
             (tile("Wrong signs", &all.wrong_signs.to_string(),
                 &format!("of {} changes that can be judged", all.signs),
                 (all.signs > 0).then_some(all.wrong_signs == 0)))
-            (tile("Targets reached", &format!("{reached} / {judged}"),
-                &format!("{missed} missed, {} not run", count(Verdict::NotRun)),
-                (judged > 0).then_some(missed == 0)))
+            @if !report.choice.quick {
+                (tile("Targets reached", &format!("{reached} / {judged}"),
+                    &format!("{missed} missed, {} not run", count(Verdict::NotRun)),
+                    (judged > 0).then_some(missed == 0)))
+            }
             (tile("Rows simulated", &format!("{} / {}", all.rows - all.missing, all.rows),
                 "of the published tables", None))
         }
@@ -170,6 +173,7 @@ fn overview(report: &Report, charts: &[Chart]) -> Markup {
             div.wide { (chart(charts, "errors")) }
             div.scroll { table {
                 tr { th { "table" } th.n { "rows" } th.n { "not simulated" }
+                    th.n { "error of the change" } th.n { "of no change" } th.n { "skill" }
                     th.n { "mean error, predicted" } th.n { "mean error, fitted" }
                     th.n { "wrong sign" } }
                 @for (name, it) in Summary::by_table(&report.rows) {
@@ -177,6 +181,9 @@ fn overview(report: &Report, charts: &[Chart]) -> Markup {
                         td { (name) }
                         td.n { (it.rows) }
                         td.n { (it.missing) }
+                        td.n { (mean(it.skill.map(|skill| skill.error))) }
+                        td.n { (mean(it.skill.map(|skill| skill.no_change))) }
+                        td.n { (over_no_change(it.skill)) }
                         td.n { (mean(it.mean_error)) }
                         td.n { (mean(it.mean_error_fitted)) }
                         td.n { (it.wrong_signs) " of " (it.signs) }
@@ -187,6 +194,10 @@ fn overview(report: &Report, charts: &[Chart]) -> Markup {
     }
 }
 
+fn over_no_change(skill: Option<Skill>) -> String {
+    skill.and_then(|skill| skill.over_no_change()).map_or("–".into(), |it| format!("{it:+.2}"))
+}
+
 fn mean(mean: Option<f64>) -> String {
     mean.map_or("–".into(), |mean| format!("{mean:.3}"))
 }
@@ -195,7 +206,7 @@ fn verdict(verdict: Verdict) -> Markup {
     let class = match verdict {
         Verdict::Reached => "badge reached",
         Verdict::Missed => "badge missed",
-        Verdict::NotRun => "badge",
+        Verdict::NotRun | Verdict::NotJudged => "badge",
     };
     html! { span class=(class) { (verdict.name()) } }
 }
@@ -247,6 +258,9 @@ fn part(section: &Section, report: &Report, charts: &[Chart]) -> Markup {
             section id=(section.id) {
                 h2 { (section.title) }
                 p.about { (section.about) }
+                @if let Some(skill) = summary.skill {
+                    p { "Changes: " (text::skill(Some(skill))) "." }
+                }
                 p { "Mean absolute error of predicted rows: " strong { (mean(summary.mean_error)) }
                     @if summary.signs > 0 {
                         "; wrong sign: " strong { (summary.wrong_signs) " of " (summary.signs) } }
@@ -284,7 +298,7 @@ fn rows_table(rows: &[&Row]) -> Markup {
                 th { "kind" }
             }
             @for row in rows {
-                tr class=(row.kind.name()) {
+                tr class=(if row.kind == Kind::Predicted { "predicted" } else { "fitted" }) {
                     @if workloads { td { (row.workload.replace('_', " ")) } }
                     @if tasks { (number(row.tasks.map(|tasks| tasks.to_string()))) }
                     td { (row.kernel.replace('_', " ")) }

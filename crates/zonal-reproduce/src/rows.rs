@@ -6,6 +6,14 @@
 //! (`free_pcppages_bulk_calls`), which sets how long the run was; the counts beside it are
 //! scaled to it, and predicted. Every other row is `predicted`.
 //!
+//! Rows of an unpatched kernel that nothing was fitted on are `base`.
+//!
+//! **Error of the change.** What a patch does is its change against the base. A predicted row that has
+//! a base has the difference between the simulated change and the published one, beside what
+//! predicting no change at all would be off: in parts of the base for rates, counts and times, in
+//! points / 100 for shares. The *skill* is 1 − the one / the other: 1 is perfect, 0 is no better than
+//! saying that the patches do nothing, below 0 is worse.
+//!
 //! **Wrong sign.** A predicted row has the wrong sign if it is a change and the simulated one goes
 //! the other way; or if it is a rate or score whose published change against the base is larger
 //! than the standard deviation of that change (where one is published), and the simulated change
@@ -29,6 +37,8 @@ use super::plan::{self, LENGTH, Measure, Planner, Runs};
 pub enum Kind {
     /// Constants were chosen so that it comes out.
     Fitted,
+    /// Of an unpatched kernel, and nothing was chosen for it.
+    Base,
     /// Nothing was chosen for it.
     Predicted,
 }
@@ -39,6 +49,7 @@ impl Kind {
     pub const fn name(self) -> &'static str {
         match self {
             Self::Fitted => "fitted",
+            Self::Base => "base",
             Self::Predicted => "predicted",
         }
     }
@@ -46,7 +57,22 @@ impl Kind {
     fn of(fact: &Fact) -> Self {
         let spread = fact.kernel == "3.0" && fact.workload == "tiobench_80_percent";
         let fitted = fact.is_base() || spread || fact.metric == LENGTH;
-        if fitted { Self::Fitted } else { Self::Predicted }
+        match fitted {
+            true if is_fitted_on(fact) => Self::Fitted,
+            true => Self::Base,
+            false => Self::Predicted,
+        }
+    }
+}
+
+/// Whether some constant was chosen with the row, of a kernel that constants may be fitted on, in view:
+/// the machine files say which.
+fn is_fitted_on(fact: &Fact) -> bool {
+    match fact.table {
+        // The requests with 100 ms between them were.
+        Table::ZoneLock => fact.workload != "stress_highalloc_delay_1ms",
+        Table::BatchedIrq => fact.metric == "2nd-qrtle",
+        Table::Broadwell | Table::FairZone => true,
     }
 }
 
@@ -79,6 +105,10 @@ pub struct Row {
     pub published_change: Option<f64>,
     /// The simulated one.
     pub simulated_change: Option<f64>,
+    /// How far the simulated change is off the published one.
+    pub change_error: Option<f64>,
+    /// How far no change at all is off.
+    pub no_change_error: Option<f64>,
     /// Whether a simulated change goes the other way; `None` if there is nothing to judge.
     pub wrong_sign: Option<bool>,
     /// Why there is no simulated number.
@@ -104,6 +134,11 @@ fn base_of<'a>(fact: &Fact, facts: &'a [Fact]) -> Option<&'a Fact> {
                 == (&fact.machine, &fact.workload, &fact.metric, fact.tasks)
     };
     if fact.is_base() { None } else { facts.iter().find(alike) }
+}
+
+/// Whether there is a fact that it is a change of.
+pub(super) fn has_base(fact: &Fact, facts: &[Fact]) -> bool {
+    base_of(fact, facts).is_some()
 }
 
 /// The rows of `chosen` facts, in their order; `all` has the base facts they are compared with.
@@ -136,11 +171,37 @@ fn row(fact: &Fact, all: &[Fact], planner: &Planner, runs: &Runs) -> Row {
         kind: Kind::of(fact),
         published_change,
         simulated_change,
+        change_error: None,
+        no_change_error: None,
         wrong_sign: None,
         kind_of_unit: fact.unit,
     };
+    if row.kind == Kind::Predicted {
+        let of_base = measure
+            .ok()
+            .and_then(|measure| runs.read(&Measure { key: measure.base.clone(), ..measure }).ok());
+        let errors = change_errors(base_of(fact, all), of_base, &row);
+        (row.change_error, row.no_change_error) = errors.unzip();
+    }
     row.wrong_sign = wrong_sign(fact, base, &row);
     row
+}
+
+/// How far the simulated change is off, and how far no change is; `of_base` is what the base's run
+/// shows.
+fn change_errors(base: Option<&Fact>, of_base: Option<f64>, row: &Row) -> Option<(f64, f64)> {
+    let (published, simulated) = match row.kind_of_unit {
+        Unit::PercentChange => (row.published, row.simulated?),
+        Unit::PercentCycles | Unit::PercentCyclesAtMost | Unit::PercentShare => {
+            (row.published - base?.published, row.simulated? - of_base?)
+        }
+        _ => (row.published_change?, row.simulated_change?),
+    };
+    if row.kind_of_unit == Unit::PercentCyclesAtMost {
+        // What falls further is as published.
+        return Some(((simulated - published).max(0.0) / 100.0, (-published).max(0.0) / 100.0));
+    }
+    Some(((simulated - published).abs() / 100.0, published.abs() / 100.0))
 }
 
 fn wrong_sign(fact: &Fact, base: Option<&Fact>, row: &Row) -> Option<bool> {
@@ -157,6 +218,37 @@ fn wrong_sign(fact: &Fact, base: Option<&Fact>, row: &Row) -> Option<bool> {
     }
 }
 
+/// How well changes are predicted, over some rows.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Skill {
+    /// Rows that have a change.
+    pub rows: usize,
+    /// The mean error of the simulated changes.
+    pub error: f64,
+    /// The mean error of predicting no change.
+    pub no_change: f64,
+}
+
+impl Skill {
+    /// That of `rows`; `None` if none has a change.
+    #[must_use]
+    pub fn of<'a>(rows: impl IntoIterator<Item = &'a Row>) -> Option<Self> {
+        let errors = rows.into_iter().filter_map(|row| row.change_error.zip(row.no_change_error));
+        let (count, error, no_change) = errors
+            .fold((0_usize, 0.0, 0.0), |(count, sum, none), (error, no_change)| {
+                (count + 1, sum + error, none + no_change)
+            });
+        let mean = |sum: f64| sum / count as f64;
+        (count > 0).then(|| Self { rows: count, error: mean(error), no_change: mean(no_change) })
+    }
+
+    /// 1 less the quotient of the two; `None` if nothing changes.
+    #[must_use]
+    pub fn over_no_change(&self) -> Option<f64> {
+        (self.no_change > 0.0).then(|| 1.0 - self.error / self.no_change)
+    }
+}
+
 /// What rows come to.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Summary {
@@ -170,6 +262,8 @@ pub struct Summary {
     pub mean_error: Option<f64>,
     /// The mean absolute error of the fitted rows.
     pub mean_error_fitted: Option<f64>,
+    /// How well changes are predicted.
+    pub skill: Option<Skill>,
     /// Rows with a sign to judge.
     pub signs: usize,
     /// Of them, those that have it wrong.
@@ -196,6 +290,7 @@ impl Summary {
             predicted: rows.iter().filter(|row| row.counts()).count(),
             mean_error: mean(Kind::Predicted),
             mean_error_fitted: mean(Kind::Fitted),
+            skill: Skill::of(rows.iter().copied()),
             signs: rows.iter().filter(|row| row.wrong_sign.is_some()).count(),
             wrong_signs: rows.iter().filter(|row| row.wrong_sign == Some(true)).count(),
         }
@@ -237,10 +332,28 @@ mod tests {
             kind,
             published_change: None,
             simulated_change: None,
+            change_error: None,
+            no_change_error: None,
             wrong_sign: None,
             reason: None,
             kind_of_unit: Unit::Count,
         }
+    }
+
+    #[test]
+    fn skill_is_over_predicting_no_change() {
+        let with = |error, no_change| Row {
+            change_error: Some(error),
+            no_change_error: Some(no_change),
+            ..row(Kind::Predicted, Some(0.0))
+        };
+        let rows = [with(0.01, 0.04), with(0.03, 0.04), row(Kind::Predicted, Some(2.0))];
+        let skill = Skill::of(&rows).expect("two rows have a change");
+        assert_eq!((skill.rows, skill.error, skill.no_change), (2, 0.02, 0.04));
+        assert_eq!(skill.over_no_change(), Some(0.5));
+        assert_eq!(Skill::of(&rows[2..]), None);
+        let worse = Skill::of(&[with(0.09, 0.045)]).and_then(|it| it.over_no_change());
+        assert_eq!(worse, Some(-1.0), "twice as far off as saying nothing");
     }
 
     #[test]

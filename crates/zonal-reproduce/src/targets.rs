@@ -23,6 +23,8 @@ pub enum Verdict {
     Missed,
     /// Nothing was run that would show it.
     NotRun,
+    /// A quick run shows a figure and says nothing of whether it will do.
+    NotJudged,
 }
 
 impl Verdict {
@@ -43,6 +45,7 @@ impl Verdict {
             Self::Reached => "reached",
             Self::Missed => "missed",
             Self::NotRun => "not run",
+            Self::NotJudged => "-",
         }
     }
 }
@@ -72,6 +75,21 @@ impl Target {
         let verdict = Verdict::of(got.as_ref().map(|(_, reached)| *reached));
         let got = got.map_or("-".into(), |(got, _)| got);
         Self { group, what: what.into(), wanted: wanted.into(), got, verdict }
+    }
+}
+
+impl Target {
+    /// Whether there is a figure.
+    #[must_use]
+    pub fn is_shown(&self) -> bool {
+        self.verdict != Verdict::NotRun
+    }
+
+    /// The same from a quick run: the figure, and no verdict.
+    #[must_use]
+    pub fn unjudged(self) -> Self {
+        let verdict = if self.is_shown() { Verdict::NotJudged } else { self.verdict };
+        Self { verdict, ..self }
     }
 }
 
@@ -120,11 +138,19 @@ pub fn targets(rows: &[Row], aimed: usize, extras: &Extras, runs: &Runs) -> Vec<
     targets
 }
 
-fn overall(rows: &[Row], aimed: usize) -> [Target; 2] {
+fn overall(rows: &[Row], aimed: usize) -> [Target; 3] {
+    let skill = Summary::of_aimed(rows).skill;
     let Summary { rows, missing, mean_error, signs, wrong_signs, .. } = Summary::of_aimed(rows);
     let all = rows == aimed && missing == 0;
     let group = "All predicted rows of the zone lock";
+    let over = skill.and_then(|skill| skill.over_no_change());
     [
+        Target::new(
+            group,
+            "skill over predicting no change",
+            "above 0",
+            over.filter(|_| all).map(|over| (format!("{over:+.2}"), over > 0.0)),
+        ),
         Target::new(
             group,
             "mean absolute error",

@@ -15,7 +15,7 @@ use zonal_cli::table::Table as Shown;
 use super::Report;
 use super::facts::{Table, Unit};
 use super::report::{MEANS, QUICK};
-use super::rows::{Row, Summary};
+use super::rows::{Row, Skill, Summary};
 use super::sections::SECTIONS;
 use super::targets::{AIM, Target, Verdict};
 
@@ -101,7 +101,7 @@ fn targets_table(targets: &[Target]) -> Shown {
         table.text(head);
     }
     let mut last = "";
-    for target in targets.iter().filter(|target| target.verdict != Verdict::NotRun) {
+    for target in targets.iter().filter(|target| target.is_shown()) {
         let group = if target.group == last { "" } else { target.group };
         last = target.group;
         table.row([target.verdict.name(), group, &*target.what, &*target.wanted, &*target.got]);
@@ -138,29 +138,35 @@ pub fn conclusion(report: &Report, out: &mut dyn Write) -> io::Result<()> {
     if report.choice.quick {
         writeln!(out, "{QUICK}\n")?;
     }
-    if report.targets.iter().any(|target| target.verdict != Verdict::NotRun) {
+    if report.targets.iter().any(|target| target.is_shown()) {
         writeln!(out, "What it must show\n{}\n", targets_table(&report.targets))?;
     }
     for (name, summary) in Summary::by_table(&report.rows) {
         writeln!(out, "{name}: {}", sentence(&summary))?;
+        writeln!(out, "{name}, changes: {}", skill(summary.skill))?;
     }
     if report.has_means {
         writeln!(out, "{MEANS}")?;
     }
     let count = |verdict| report.targets.iter().filter(|it| it.verdict == verdict).count();
-    writeln!(
-        out,
-        "targets: {} reached, {} missed, {} not run",
-        count(Verdict::Reached),
-        count(Verdict::Missed),
-        count(Verdict::NotRun)
-    )?;
+    if report.choice.quick {
+        writeln!(out, "targets: not judged by a quick run")?;
+    } else {
+        writeln!(
+            out,
+            "targets: {} reached, {} missed, {} not run",
+            count(Verdict::Reached),
+            count(Verdict::Missed),
+            count(Verdict::NotRun)
+        )?;
+    }
     let all = Summary::of(&report.rows);
     writeln!(out, "all: {}", sentence(&all))?;
     let aimed = Summary::of_aimed(&report.rows);
     let mean = aimed.mean_error.map_or("none was simulated".into(), |mean| format!("{mean:.4}"));
     let tables = Table::AIMED.map(Table::name).join(" and ");
     writeln!(out, "mean absolute error of predicted rows of {tables}: {mean} (aim: {AIM})")?;
+    writeln!(out, "changes, all tables: {}", skill(all.skill))?;
     out.flush()
 }
 
@@ -177,6 +183,17 @@ fn cycles_table(report: &Report) -> Shown {
         table.row([bar.label.to_string()].into_iter().chain(parts).chain([faults]));
     }
     table
+}
+
+/// How well changes are predicted, in a sentence.
+#[must_use]
+pub fn skill(skill: Option<Skill>) -> String {
+    let Some(skill) = skill else { return "none was simulated".into() };
+    let over = skill.over_no_change().map_or("-".into(), |it| format!("{it:+.2}"));
+    format!(
+        "error {:.3}, of predicting no change {:.3}, skill {over} over {} rows",
+        skill.error, skill.no_change, skill.rows
+    )
 }
 
 /// A summary in a sentence.

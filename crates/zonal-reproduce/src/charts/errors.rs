@@ -93,7 +93,7 @@ fn section(canvas: &Canvas<'_>, title: &str, rows: &[&Row], y: f64) -> Result<()
         match (row.kind, row.wrong_sign) {
             (_, Some(true)) => disc(canvas, at, radius, ZONAL)?,
             (Kind::Predicted, _) => disc(canvas, at, radius, CLUSTER)?,
-            (Kind::Fitted, _) => ring(canvas, at, radius, BASE)?,
+            (Kind::Fitted | Kind::Base, _) => ring(canvas, at, radius, BASE)?,
         }
     }
     let mean = Summary::of(rows.iter().copied()).mean_error;

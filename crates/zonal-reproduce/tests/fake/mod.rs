@@ -52,7 +52,7 @@ fn kernel(preset: Preset, fact: &Fact) -> &'static [&'static str] {
         // Of cfq600 it is the run, too, but two numbers cannot both come out.
         Preset::Linux316 => &["3.16-rc1"],
         Preset::FairZonePosted => &["fairzone"],
-        Preset::Linux413 | Preset::LessDirty => &[],
+        Preset::Linux413 | Preset::LessDirty | Preset::FairZone => &[],
         Preset::Zonal => &["zonal"],
     }
 }
