@@ -3,6 +3,7 @@
 //!
 //! A step that lacks its tool fails and says how to get the tool; it never passes unrun.
 
+mod deny;
 mod golden;
 mod no_std;
 mod package;

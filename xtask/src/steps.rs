@@ -1,6 +1,6 @@
 //! The steps: what each runs.
 
-use crate::{golden, no_std, package, paths, rooms, tools};
+use crate::{deny, golden, no_std, package, paths, rooms, tools};
 use anyhow::{Context, Result, ensure};
 use clap::{Subcommand, ValueEnum};
 use std::fmt;
@@ -67,7 +67,7 @@ impl Step {
             Self::Docs => docs(shell),
             Self::Package => package::run(shell),
             Self::Semver => package::semver(shell),
-            Self::Deny => deny(shell),
+            Self::Deny => deny::run(shell),
             Self::Golden => golden::run(shell, false),
             Self::Loom => loom(shell),
             Self::Shuttle => shuttle(shell),
@@ -131,11 +131,6 @@ fn features(shell: &Shell) -> Result<()> {
 fn docs(shell: &Shell) -> Result<()> {
     let doc = cmd!(shell, "cargo doc --workspace --locked --no-deps");
     Ok(doc.env("RUSTDOCFLAGS", "-Dwarnings").run()?)
-}
-
-fn deny(shell: &Shell) -> Result<()> {
-    tools::require(shell, "cargo-deny")?;
-    Ok(cmd!(shell, "cargo deny --all-features check bans licenses sources").run()?)
 }
 
 fn loom(shell: &Shell) -> Result<()> {
