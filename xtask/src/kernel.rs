@@ -1,0 +1,175 @@
+//! The bootable kernel: built, and booted in an emulator. `cargo xtask kernel run`, `kernel test`.
+
+use crate::no_std::BARE;
+use crate::steps::target_dir;
+use crate::tools;
+use anyhow::{Context, Result, bail, ensure};
+use clap::{Args, Subcommand};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Instant;
+use xshell::{Shell, cmd};
+
+/// The package in the folder `kernel`.
+const PACKAGE: &str = "zonal-on-pc";
+/// An emulator without acceleration: on a machine whose processor can do more, it still behaves the same.
+const EMULATOR: &str = "qemu-system-x86_64";
+/// What the emulator exits with when the kernel says that all went well: twice the kernel's code, plus 1.
+const WELL: i32 = 0x10 << 1 | 1;
+/// What it exits with when a count was wrong.
+const WRONG: i32 = 0x11 << 1 | 1;
+/// Seconds for one boot of `test`.
+const SECONDS: u32 = 60;
+
+/// What to do with it.
+#[derive(Subcommand)]
+pub(crate) enum Kernel {
+    /// Boots it, with its console here
+    Run(Boot),
+    /// Boots it with 1, 4 and 8 processors and with two nodes; each boot counts every frame
+    Test,
+}
+
+/// One boot.
+#[derive(Args, Clone)]
+pub(crate) struct Boot {
+    /// Processors
+    #[arg(long, default_value_t = 1)]
+    cpus: u32,
+    /// Nodes: the processors and the memory are divided evenly
+    #[arg(long, default_value_t = 1)]
+    nodes: u32,
+    /// Memory, in MiB
+    #[arg(long, default_value_t = 512)]
+    memory: u32,
+    /// Workloads to run, by name, with commas; all if none is named
+    #[arg(long, default_value = "")]
+    workloads: String,
+    /// The boot is ended after this many seconds
+    #[arg(long, default_value_t = 600)]
+    seconds: u32,
+}
+
+impl Kernel {
+    pub(crate) fn run(&self, shell: &Shell) -> Result<()> {
+        let kernel = build(shell)?;
+        match self {
+            Self::Run(one) => judge(boot(&kernel, one)?, one),
+            Self::Test => test(&kernel),
+        }
+    }
+}
+
+fn test(kernel: &Path) -> Result<()> {
+    let one = |cpus, nodes, workloads: &str| Boot {
+        cpus,
+        nodes,
+        memory: 512,
+        workloads: workloads.to_owned(),
+        seconds: SECONDS,
+    };
+    for (cpus, nodes) in [(1, 1), (4, 1), (8, 1), (4, 2)] {
+        let start = Instant::now();
+        eprintln!("\n--- {cpus} processors, {nodes} nodes");
+        let machine = one(cpus, nodes, "");
+        judge(boot(kernel, &machine)?, &machine)
+            .with_context(|| format!("{cpus} processors, {nodes} nodes"))?;
+        eprintln!("--- {:.1} s", start.elapsed().as_secs_f64());
+    }
+    eprintln!("\n--- a frame is lost, which the count must find");
+    let canary = boot(kernel, &one(1, 1, "canary"))?;
+    ensure!(canary == Some(WRONG), "the count did not find a lost frame (exit code {canary:?})");
+    Ok(())
+}
+
+/// How a boot ended.
+fn judge(code: Option<i32>, boot: &Boot) -> Result<()> {
+    match code {
+        Some(WELL) => Ok(()),
+        Some(WRONG) => bail!("a count was wrong, or the kernel panicked: see above"),
+        Some(124) => bail!("the kernel was not done after {} seconds", boot.seconds),
+        code => bail!("the emulator ended with exit code {code:?}; {WELL} is a good end"),
+    }
+}
+
+/// Builds it and says where it is.
+fn build(shell: &Shell) -> Result<PathBuf> {
+    let libraries = cmd!(shell, "rustc --print target-libdir --target {BARE}").quiet().read()?;
+    ensure!(
+        shell.path_exists(libraries),
+        "the target {BARE} is not installed: `rustup target add {BARE}`"
+    );
+    ensure!(
+        tools::have(shell, EMULATOR),
+        "`{EMULATOR}` is not installed: `apt-get install qemu-system-x86`, or your system's \
+         package of it"
+    );
+    cmd!(shell, "cargo build --release --locked -p {PACKAGE} --target {BARE}").run()?;
+    Ok(target_dir(shell).join(BARE).join("release").join(PACKAGE))
+}
+
+/// Boots; returns the emulator's exit code.
+fn boot(kernel: &Path, boot: &Boot) -> Result<Option<i32>> {
+    let mut emulator = Command::new("timeout");
+    emulator.arg("--foreground").arg(boot.seconds.to_string()).arg(EMULATOR);
+    emulator.args(arguments(boot)?).arg("-kernel").arg(kernel);
+    let ended = emulator.status().context("`timeout` cannot be run")?;
+    Ok(ended.code())
+}
+
+/// The machine.
+fn arguments(boot: &Boot) -> Result<Vec<String>> {
+    let Boot { cpus, nodes, memory, workloads, .. } = boot;
+    ensure!(
+        (1..=64).contains(cpus) && (1..=16).contains(nodes) && nodes <= cpus,
+        "1 to 64 processors, 1 to 16 nodes, and a processor for each node"
+    );
+    // Fast string instructions are slow when emulated.
+    let mut arguments: Vec<String> = "-machine q35 -accel tcg,thread=multi -cpu max,-erms,-fsrm \
+         -nodefaults -display none -serial stdio -no-reboot \
+         -device isa-debug-exit,iobase=0xf4,iosize=0x04"
+        .split_whitespace()
+        .map(str::to_owned)
+        .collect();
+    let mut add = |name: &str, value: String| arguments.extend([name.to_owned(), value]);
+    add("-smp", cpus.to_string());
+    add("-m", format!("{memory}M"));
+    add("-append", workloads.clone());
+    let share = |all: u32, node: u32| all * node / nodes;
+    for node in (0..*nodes).filter(|_| *nodes > 1) {
+        let megabytes = share(*memory, node + 1) - share(*memory, node);
+        let (first, last) = (share(*cpus, node), share(*cpus, node + 1) - 1);
+        add("-object", format!("memory-backend-ram,size={megabytes}M,id=memory{node}"));
+        add("-numa", format!("node,nodeid={node},cpus={first}-{last},memdev=memory{node}"));
+        for other in 0..node {
+            add("-numa", format!("dist,src={other},dst={node},val=21"));
+        }
+    }
+    Ok(arguments)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with(cpus: u32, nodes: u32) -> Boot {
+        Boot { cpus, nodes, memory: 512, workloads: "mixed".to_owned(), seconds: 1 }
+    }
+
+    #[test]
+    fn processors_and_memory_are_divided() {
+        let line = arguments(&with(5, 2)).unwrap().join(" ");
+        assert!(line.contains("-smp 5 -m 512M -append mixed"), "{line}");
+        assert!(line.contains("nodeid=0,cpus=0-1,memdev=memory0"), "{line}");
+        assert!(line.contains("nodeid=1,cpus=2-4,memdev=memory1"), "{line}");
+        assert!(line.contains("dist,src=0,dst=1,val=21"), "{line}");
+        assert!(!arguments(&with(5, 1)).unwrap().join(" ").contains("numa"));
+    }
+
+    #[test]
+    fn machines_that_cannot_be_are_refused() {
+        for (cpus, nodes) in [(0, 1), (65, 1), (1, 0), (2, 3)] {
+            assert!(arguments(&with(cpus, nodes)).is_err(), "{cpus} {nodes}");
+        }
+    }
+}
