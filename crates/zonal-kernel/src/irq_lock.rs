@@ -71,7 +71,7 @@ struct Held<'a, M: Machine> {
 impl<M: Machine> Drop for Held<'_, M> {
     #[inline(always)]
     fn drop(&mut self) {
-        // Release: the next swap (acquire) in `try_hold` that finds it down sees what was done.
+        // Release: who next raises it (acquire) in `try_hold` sees what was done.
         self.held.store(false, Ordering::Release);
     }
 }
@@ -95,10 +95,9 @@ impl<T, M: Machine> IrqLock<T, M> {
     #[inline(always)]
     fn try_hold(&self) -> Option<Held<'_, M>> {
         let masked = Masked::new();
-        // Acquire: pairs with the release in `Held::drop`.
-        if self.held.swap(true, Ordering::Acquire) {
-            return None;
-        }
+        // Acquire: pairs with the release in `Held::drop`. A failure writes nothing.
+        let raised = self.held.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed);
+        raised.ok()?;
         Some(Held { held: &self.held, _masked: masked })
     }
 
@@ -119,7 +118,7 @@ impl<T, M: Machine> IrqLock<T, M> {
     #[inline(always)]
     fn run<R>(&self, _held: Held<'_, M>, f: impl FnOnce(&mut T) -> R) -> R {
         // SAFETY: `held` went from down to up by our hand, and goes down when `_held` is dropped, after
-        // `f`, by a panic too. Until then every other swap finds it up, so no other reference to the
+        // `f`, by a panic too. Until then all others find it up, so no other reference to the
         // value is made; `get_mut` has the lock to itself. A handler on this CPU does not run.
         self.value.with_mut(|value| f(unsafe { &mut *value }))
     }
