@@ -55,12 +55,30 @@ impl Kernel {
         let kernel = build(shell)?;
         match self {
             Self::Run(one) => judge(boot(&kernel, one)?, one),
-            Self::Test => test(&kernel),
+            Self::Test => test(shell, &kernel),
         }
     }
 }
 
-fn test(kernel: &Path) -> Result<()> {
+/// The lints of the kernel, and its tests. Without the target nothing can be built for it; as in `no-std`,
+/// that is said, and is no failure.
+pub(crate) fn check(shell: &Shell) -> Result<()> {
+    if !have_target(shell)? {
+        eprintln!("target {BARE} is not installed: no kernel was built, and none booted");
+        return Ok(());
+    }
+    let build = ["--release", "--locked", "-p", PACKAGE, "--target", BARE];
+    cmd!(shell, "cargo clippy {build...} -- -D warnings").run()?;
+    Kernel::Test.run(shell)
+}
+
+/// Whether the toolchain has the libraries of the bare target.
+fn have_target(shell: &Shell) -> Result<bool> {
+    let libraries = cmd!(shell, "rustc --print target-libdir --target {BARE}").quiet().read()?;
+    Ok(shell.path_exists(libraries))
+}
+
+fn test(shell: &Shell, kernel: &Path) -> Result<()> {
     let one = |cpus, nodes, workloads: &str| Boot {
         cpus,
         nodes,
@@ -76,6 +94,7 @@ fn test(kernel: &Path) -> Result<()> {
             .with_context(|| format!("{cpus} processors, {nodes} nodes"))?;
         eprintln!("--- {:.1} s", start.elapsed().as_secs_f64());
     }
+    first_kernel(shell)?;
     eprintln!("\n--- a frame is lost, which the count must find");
     let canary = boot(kernel, &one(1, 1, "canary"))?;
     ensure!(canary == Some(WRONG), "the count did not find a lost frame (exit code {canary:?})");
@@ -92,13 +111,54 @@ fn judge(code: Option<i32>, boot: &Boot) -> Result<()> {
     }
 }
 
+/// The kernel of the book's page, made by nothing but that page: in an empty folder, with a link to this
+/// checkout. `cargo run` boots it.
+fn first_kernel(shell: &Shell) -> Result<()> {
+    eprintln!("\n--- the kernel of {PAGE}, in an empty folder");
+    let folder = shell.create_temp_dir()?;
+    let files = files_of(&shell.read_file(PAGE)?)?;
+    for (name, text) in &files {
+        shell.write_file(folder.path().join(name), text)?;
+    }
+    let checkout = shell.current_dir();
+    std::os::unix::fs::symlink(&checkout, folder.path().join("zonal"))?;
+    // The versions that are known to work; cargo leaves out what is not needed.
+    shell.copy_file(checkout.join("Cargo.lock"), folder.path().join("Cargo.lock"))?;
+    let target = target_dir(shell).join("first-kernel");
+    let _in_folder = shell.push_dir(folder.path());
+    let run = cmd!(shell, "cargo run --release --quiet").env("CARGO_TARGET_DIR", target);
+    let output = run.ignore_status().output()?;
+    let said = String::from_utf8_lossy(&output.stdout);
+    eprint!("{said}{}", String::from_utf8_lossy(&output.stderr));
+    let well = output.status.code() == Some(1) && said.contains("2 MiB at 0x");
+    ensure!(well, "the kernel of {PAGE} does not build, or does not allocate");
+    Ok(())
+}
+
+/// The page from which a reader makes a kernel.
+const PAGE: &str = "docs/book/src/kernel.md";
+
+/// The files of a page: a line that begins with a name in backticks and ends with a colon, then the
+/// block of code that is the file.
+fn files_of(page: &str) -> Result<Vec<(String, String)>> {
+    let mut files = Vec::new();
+    let mut lines = page.lines();
+    while let Some(line) = lines.next() {
+        let name = line.strip_prefix('`').and_then(|rest| rest.split_once('`'));
+        let is_file = |(name, rest): &(&str, &str)| rest.ends_with(':') && name.contains('.');
+        let Some((name, _)) = name.filter(is_file) else { continue };
+        let opened = lines.by_ref().take(2).any(|line| line.starts_with("```"));
+        ensure!(opened, "no block of code follows `{name}`");
+        let text = lines.by_ref().take_while(|line| *line != "```");
+        files.push((name.to_owned(), text.flat_map(|line| [line, "\n"]).collect()));
+    }
+    ensure!(!files.is_empty(), "the page has no files");
+    Ok(files)
+}
+
 /// Builds it and says where it is.
 fn build(shell: &Shell) -> Result<PathBuf> {
-    let libraries = cmd!(shell, "rustc --print target-libdir --target {BARE}").quiet().read()?;
-    ensure!(
-        shell.path_exists(libraries),
-        "the target {BARE} is not installed: `rustup target add {BARE}`"
-    );
+    ensure!(have_target(shell)?, "the target {BARE} is not installed: `rustup target add {BARE}`");
     ensure!(
         tools::have(shell, EMULATOR),
         "`{EMULATOR}` is not installed: `apt-get install qemu-system-x86`, or your system's \
@@ -164,6 +224,17 @@ mod tests {
         assert!(line.contains("nodeid=1,cpus=2-4,memdev=memory1"), "{line}");
         assert!(line.contains("dist,src=0,dst=1,val=21"), "{line}");
         assert!(!arguments(&with(5, 1)).unwrap().join(" ").contains("numa"));
+    }
+
+    #[test]
+    fn a_page_has_files() {
+        let page =
+            "Text.\n\n`a/b.rs` is short:\n\n```rust\nfn b() {}\n\n```\n`x`\n`c.d`:\n```\n1\n```\n";
+        let files = files_of(page).unwrap();
+        let wanted = [("a/b.rs", "fn b() {}\n\n"), ("c.d", "1\n")];
+        assert_eq!(files, wanted.map(|(name, text)| (name.to_owned(), text.to_owned())));
+        assert!(files_of("`a.b`:\n\nno code\n").is_err());
+        assert!(files_of("nothing\n").is_err());
     }
 
     #[test]

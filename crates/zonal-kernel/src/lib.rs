@@ -57,4 +57,6 @@ pub use machine::Machine;
 mod pages {
     #[doc = include_str!("../README.md")]
     struct Own;
+    #[doc = include_str!("../../../docs/book/src/kernel.md")]
+    struct Page;
 }
