@@ -26,6 +26,8 @@ const SECONDS: u32 = 60;
 pub(crate) enum Kernel {
     /// Boots it, with its console here
     Run(Boot),
+    /// Prints what a frame costs there, in instructions: exact, on one processor
+    Cost,
     /// Boots it with 1, 4 and 8 processors and with two nodes; each boot counts every frame
     Test,
 }
@@ -48,6 +50,9 @@ pub(crate) struct Boot {
     /// The boot is ended after this many seconds
     #[arg(long, default_value_t = 600)]
     seconds: u32,
+    /// One thread, whose clock counts instructions: the same run each time
+    #[arg(long)]
+    exact: bool,
 }
 
 impl Kernel {
@@ -55,6 +60,7 @@ impl Kernel {
         let kernel = build(shell)?;
         match self {
             Self::Run(one) => judge(boot(&kernel, one)?, one),
+            Self::Cost => cost(&kernel),
             Self::Test => test(shell, &kernel),
         }
     }
@@ -85,6 +91,7 @@ fn test(shell: &Shell, kernel: &Path) -> Result<()> {
         memory: 512,
         workloads: workloads.to_owned(),
         seconds: SECONDS,
+        exact: false,
     };
     for (cpus, nodes) in [(1, 1), (4, 1), (8, 1), (4, 2)] {
         let start = Instant::now();
@@ -99,6 +106,19 @@ fn test(shell: &Shell, kernel: &Path) -> Result<()> {
     let canary = boot(kernel, &one(1, 1, "canary"))?;
     ensure!(canary == Some(WRONG), "the count did not find a lost frame (exit code {canary:?})");
     Ok(())
+}
+
+/// Counted by an emulator whose clock is the number of instructions.
+fn cost(kernel: &Path) -> Result<()> {
+    let machine = Boot {
+        cpus: 1,
+        nodes: 1,
+        memory: 512,
+        workloads: "cost".to_owned(),
+        seconds: SECONDS,
+        exact: true,
+    };
+    judge(boot(kernel, &machine)?, &machine)
 }
 
 /// How a boot ended.
@@ -185,12 +205,15 @@ fn arguments(boot: &Boot) -> Result<Vec<String>> {
         "1 to 64 processors, 1 to 16 nodes, and a processor for each node"
     );
     // Fast string instructions are slow when emulated.
-    let mut arguments: Vec<String> = "-machine q35 -accel tcg,thread=multi -cpu max,-erms,-fsrm \
+    let mut arguments: Vec<String> = "-machine q35 -cpu max,-erms,-fsrm \
          -nodefaults -display none -serial stdio -no-reboot \
          -device isa-debug-exit,iobase=0xf4,iosize=0x04"
         .split_whitespace()
         .map(str::to_owned)
         .collect();
+    let clock = ["-accel", "tcg,thread=single", "-icount", "shift=0,sleep=off"];
+    let clock = if boot.exact { &clock[..] } else { &["-accel", "tcg,thread=multi"] };
+    arguments.extend(clock.iter().map(|&argument| argument.to_owned()));
     let mut add = |name: &str, value: String| arguments.extend([name.to_owned(), value]);
     add("-smp", cpus.to_string());
     add("-m", format!("{memory}M"));
@@ -213,7 +236,7 @@ mod tests {
     use super::*;
 
     fn with(cpus: u32, nodes: u32) -> Boot {
-        Boot { cpus, nodes, memory: 512, workloads: "mixed".to_owned(), seconds: 1 }
+        Boot { cpus, nodes, memory: 512, workloads: "mixed".to_owned(), seconds: 1, exact: false }
     }
 
     #[test]
