@@ -1,5 +1,4 @@
-//! A spin lock that masks interrupts while it is held: the zone lock of a kernel, and what its per-CPU
-//! slots are made of.
+//! A spin lock that masks interrupts while it is held: the zone lock of a kernel.
 //!
 //! A handler on a CPU runs only while no lock of this kind is held there, so it never waits for the code
 //! that it interrupted; it waits for other CPUs, for a hold at most
@@ -45,11 +44,11 @@ pub struct IrqLock<T, M> {
 unsafe impl<T: Send, M> Sync for IrqLock<T, M> {}
 
 /// Interrupts are masked on this CPU until this is dropped.
-struct Masked<M: Machine>(bool, PhantomData<fn() -> M>);
+pub(crate) struct Masked<M: Machine>(bool, PhantomData<fn() -> M>);
 
 impl<M: Machine> Masked<M> {
     #[inline(always)]
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self(M::interrupts_off(), PhantomData)
     }
 }

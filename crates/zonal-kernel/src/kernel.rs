@@ -4,7 +4,7 @@
 //! |---|---|
 //! | atomics | of `core` |
 //! | lock | [`IrqLock`]: spins, masks interrupts |
-//! | slot | the same lock, in the core's [`SharedSlot`] |
+//! | slot | [`IrqSlot`]: the same, with a word for an owner |
 //! | fences | full ones on both sides |
 //! | zeroing | writes the frames at [`Machine::address`] |
 //!
@@ -17,12 +17,12 @@
 
 use crate::Machine;
 use crate::irq_lock::IrqLock;
+use crate::irq_slot::IrqSlot;
 use core::fmt;
 use core::marker::PhantomData;
 use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64};
 use zonal::map::PhysAddr;
 use zonal::platform::Platform;
-use zonal::platform::shared_slot::{Guarded, SharedSlot};
 use zonal::policy::Policy;
 use zonal::slow_path::Shortage;
 use zonal::{Allocator, CannotZero, CpuId, Host, Immovable, Migration, NodeId, Order, Pfn, ZoneId};
@@ -56,7 +56,7 @@ impl<M: Machine> Platform for Kernel<M> {
     type Half = AtomicU32;
     type Word = AtomicU64;
     type Lock<T: Send> = IrqLock<T, M>;
-    type Slot<T: Send> = SharedSlot<T, IrqLock<Guarded<T>, M>>;
+    type Slot<T: Send> = IrqSlot<T, M>;
 
     #[inline(always)]
     fn cpu(&self) -> CpuId {

@@ -2,7 +2,8 @@
 //!
 //! A kernel says five things of its machine ([`Machine`]): the number of a CPU, its node, how
 //! interrupts are kept away and let in again, and where a frame can be read and written. The rest is
-//! here: locks that mask interrupts ([`irq_lock`]), per-CPU slots, tables carved from the map, zeroed frames
+//! here: locks that mask interrupts ([`irq_lock`]), per-CPU slots
+//! ([`irq_slot`]), tables carved from the map, zeroed frames
 //! ([`Kernel`]), and the static itself ([`Global`]). [`boot_map`] takes the memory maps of boot loaders,
 //! [`acpi`] finds processors and nodes. `no_std`, stable, no heap.
 //!
@@ -41,6 +42,7 @@ pub mod boot_map;
 mod error;
 pub mod global;
 pub mod irq_lock;
+pub mod irq_slot;
 pub mod kernel;
 pub mod machine;
 #[cfg(feature = "x86_64")]

@@ -3,14 +3,14 @@
 #[cfg(loom)]
 pub(crate) use loom::{
     cell::UnsafeCell,
-    sync::atomic::{AtomicBool, Ordering},
+    sync::atomic::{AtomicBool, AtomicU8, Ordering},
     thread::yield_now as pause,
 };
 
 #[cfg(not(loom))]
 pub(crate) use core::{
     hint::spin_loop as pause,
-    sync::atomic::{AtomicBool, Ordering},
+    sync::atomic::{AtomicBool, AtomicU8, Ordering},
 };
 
 /// `core`'s, with loom's closure access.

@@ -8,10 +8,11 @@ use loom::thread;
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use zonal::map::PhysAddr;
-use zonal::platform::Lock;
+use zonal::platform::{ClaimError, Lock, OwnedSlots, Slot};
 use zonal::{CpuId, NodeId};
 use zonal_kernel::Machine;
 use zonal_kernel::irq_lock::IrqLock;
+use zonal_kernel::irq_slot::IrqSlot;
 
 // Loom's threads are coroutines of one thread.
 loom::thread_local! {
@@ -83,6 +84,32 @@ fn a_try_waits_for_no_one() {
         let done = own + other.join().unwrap();
         assert!(done >= 1, "one of them was first");
         assert_eq!(lock.with(|n| *n), done);
+    });
+}
+
+#[test]
+fn a_claim_keeps_tries_out_and_lets_drains_in() {
+    // Without a bound it takes minutes.
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(2);
+    model.check(|| {
+        let slots = Arc::new([IrqSlot::<u64, Modelled>::new(0)]);
+        let theirs = slots.clone();
+        let drain = thread::spawn(move || {
+            theirs[0].with(|n| *n += 1);
+            assert!(is_on());
+        });
+        let mut tried = 0;
+        {
+            let mut owned = Slot::claim(&slots[..]).unwrap();
+            owned.with(0, |n| *n += 1).unwrap();
+            assert!(slots[0].try_with(|_| ()).is_none(), "claimed");
+            assert_eq!(Slot::claim(&slots[..]).err(), Some(ClaimError::Taken));
+        }
+        tried += u64::from(slots[0].try_with(|n| *n += 1).is_some());
+        drain.join().unwrap();
+        assert_eq!(slots[0].with(|n| *n), 2 + tried);
+        assert!(slots[0].try_with(|_| ()).is_some() && is_on(), "given up");
     });
 }
 

@@ -74,9 +74,13 @@ pub(crate) fn meet() {
     let count = cpu::count();
     let arrived = HERE.fetch_add(1, AcqRel);
     let end = (arrived / count + 1) * count;
-    // Numbers only grow, so a processor that is late still sees that all were here.
+    if arrived + 1 == end && count > 1 {
+        flag::without_interrupts(|| apic::interrupt_others(interrupts::WAKE));
+    }
+    // Numbers only grow, so a processor that is late still sees that all were here. They sleep: an
+    // emulator's processors share fewer real ones.
     while HERE.load(Acquire) < end {
-        idle();
+        sleep_unless(|| HERE.load(Acquire) >= end);
     }
 }
 

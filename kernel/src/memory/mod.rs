@@ -115,6 +115,15 @@ pub(crate) unsafe fn free_raw(pfn: Pfn, order: Order) {
     }
 }
 
+/// Frees single frames.
+///
+/// # Safety
+/// As [`free_raw`], each with order 0.
+pub(crate) unsafe fn free_list(pfns: &[Pfn]) {
+    let freed = inside(|| frames().free_bulk(pfns));
+    assert!(freed.refused == 0, "a frame of a list is refused: {freed:?}");
+}
+
 fn inside<R>(call: impl FnOnce() -> R) -> R {
     let own = cpu::own();
     own.in_allocator.store(1, Relaxed);

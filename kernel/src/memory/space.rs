@@ -1,7 +1,7 @@
 //! An address space: four levels of page tables whose pages are the allocator's, and pages that come by
 //! faults.
 
-use super::{free_raw, words};
+use super::{free_list, free_raw, words};
 use crate::machine::{FRAMES, Pc, cpu, team};
 use core::ptr;
 use core::sync::atomic::Ordering::{Relaxed, Release};
@@ -23,7 +23,7 @@ pub(crate) const START: u64 = 1 << 39;
 pub(crate) const END: u64 = 1 << 47;
 const PAGE: u64 = 4096;
 /// How many pages are unmapped before the other processors flush.
-const BATCH: usize = 64;
+const BATCH: usize = 128;
 
 /// See the module.
 pub(crate) struct AddressSpace {
@@ -120,14 +120,14 @@ impl AddressSpace {
         let end = start + pages * PAGE;
         let mut at = start;
         while at < end {
-            let mut gone = [(Pfn::default(), Order::ZERO); BATCH];
-            let mut count = 0;
+            let (mut small, mut large) = (Gone::default(), Gone::default());
             self.with_tables(|space| {
-                while at < end && count < BATCH {
+                while at < end && small.count < BATCH && large.count < BATCH {
                     let (found, size) = unmap_one(space, at);
-                    if let Some(block) = found {
-                        gone[count] = block;
-                        count += 1;
+                    match found {
+                        Some((pfn, Order::ZERO)) => small.push(pfn),
+                        Some((pfn, _)) => large.push(pfn),
+                        None => {}
                     }
                     at += size;
                 }
@@ -135,9 +135,11 @@ impl AddressSpace {
             if self.shared {
                 team::flush_others();
             }
-            for &(pfn, order) in &gone[..count] {
-                // SAFETY: it was mapped here alone, and is not any more, on no processor.
-                unsafe { free_raw(pfn, order) };
+            // SAFETY: they were mapped here alone, and are not any more, on no processor.
+            unsafe { free_list(small.pfns()) };
+            for &pfn in large.pfns() {
+                // SAFETY: as above.
+                unsafe { free_raw(pfn, Order::HUGE) };
             }
         }
     }
@@ -151,6 +153,29 @@ impl AddressSpace {
         self.with_tables(|space| unsafe { space.clean_up_addr_range(all, &mut tables) });
         // SAFETY: allocated by `new`; no processor uses it.
         unsafe { free_raw(self.root, Order::ZERO) };
+    }
+}
+
+/// Frames that are mapped no more.
+struct Gone {
+    pfns: [Pfn; BATCH],
+    count: usize,
+}
+
+impl Default for Gone {
+    fn default() -> Self {
+        Self { pfns: [Pfn::default(); BATCH], count: 0 }
+    }
+}
+
+impl Gone {
+    fn push(&mut self, pfn: Pfn) {
+        self.pfns[self.count] = pfn;
+        self.count += 1;
+    }
+
+    fn pfns(&self) -> &[Pfn] {
+        &self.pfns[..self.count]
     }
 }
 

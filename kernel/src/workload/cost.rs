@@ -2,10 +2,11 @@
 //! as one tick of the processor's clock. Elsewhere the numbers mean nothing.
 
 use crate::machine::{FRAMES, Pc, cpu};
+use crate::memory::frames;
 use crate::say;
 use core::hint::black_box;
 use zonal::platform::Lock;
-use zonal::{Block, MigrateType, Order, Request};
+use zonal::{Block, MigrateType, Order, Pfn, Request};
 use zonal_kernel::irq_lock::IrqLock;
 
 /// Frames in hand at once: as many as a process of some size.
@@ -68,7 +69,7 @@ fn pairs(request: &Request) {
 fn many(request: &Request) {
     let (mut alloc, mut free, mut nothing) = (0, 0, 0);
     // With interrupts let in, as a fault has it: the room is taken out of its lock.
-    let held = HELD.with(|held| core::ptr::from_mut(held));
+    let held = HELD.with(core::ptr::from_mut);
     // SAFETY: only this processor is in this function, once.
     let held = unsafe { &mut *held };
     for _ in 0..ROUNDS {
@@ -93,6 +94,22 @@ fn many(request: &Request) {
     let all = ROUNDS * FRAMES_HELD as u64;
     tell("a frame of 4096 allocated in a row", alloc - nothing, all);
     tell("a frame of 4096 freed in a row", free - nothing, all);
+    let mut lists = 0;
+    let mut list = [Pfn::default(); 64];
+    for _ in 0..ROUNDS {
+        for place in held.iter_mut() {
+            *place = FRAMES.alloc(request).ok();
+        }
+        lists += ticks(|| {
+            for part in held.chunks_exact_mut(list.len()) {
+                for (place, pfn) in part.iter_mut().zip(&mut list) {
+                    *pfn = place.take().map_or(Pfn::default(), |block| block.into_raw().0);
+                }
+                let _ = black_box(frames().free_bulk(&list));
+            }
+        });
+    }
+    tell("a frame of 4096 freed in lists of 64", lists - nothing, all);
 }
 
 /// The longest refusal: what a handler is told when there is nothing.
