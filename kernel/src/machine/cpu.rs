@@ -18,6 +18,9 @@ pub(crate) const MOST: usize = 64;
 /// Bytes of the stack on which a double fault is reported.
 const FAULT_STACK: usize = 8 << 10;
 
+/// Bytes of the stack of interrupts that come in ring 3.
+const RING_0_STACK: usize = 16 << 10;
+
 /// What a processor has; `gs` points at its own.
 #[repr(C, align(128))]
 pub(crate) struct Cpu {
@@ -33,6 +36,10 @@ pub(crate) struct Cpu {
     node: AtomicU8,
     /// The address space that it is in, or null.
     pub(crate) space: AtomicPtr<AddressSpace>,
+    /// Where its stack was left when it went to ring 3.
+    pub(crate) left_stack: AtomicU64,
+    /// Where its stack of interrupts in ring 3 begins, or null.
+    ring_0_stack: AtomicPtr<[AtomicU64; RING_0_STACK / 8]>,
 }
 
 impl Cpu {
@@ -45,6 +52,8 @@ impl Cpu {
             apic_id: AtomicU32::new(0),
             node: AtomicU8::new(0),
             space: AtomicPtr::new(core::ptr::null_mut()),
+            left_stack: AtomicU64::new(0),
+            ring_0_stack: AtomicPtr::new(core::ptr::null_mut()),
         }
     }
 }
@@ -60,9 +69,27 @@ struct Tables {
     task: TaskStateSegment,
     interrupts: InterruptDescriptorTable,
     fault_stack: [u8; FAULT_STACK],
+    ring_0_stack: RingZeroStack,
 }
 
+/// A stack, as words that may be looked at while it is in use.
+#[repr(align(16))]
+struct RingZeroStack([AtomicU64; RING_0_STACK / 8]);
+
 static mut TABLES: [MaybeUninit<Tables>; MOST] = [const { MaybeUninit::uninit() }; MOST];
+
+/// How much of the stacks of interrupts in ring 3 was in use, the most of all processors, and how much there
+/// is, in bytes.
+pub(crate) fn ring_0_stack_used() -> (usize, usize) {
+    let used = |cpu: &Cpu| {
+        let stack = cpu.ring_0_stack.load(Relaxed);
+        // SAFETY: null, or the words of a stack that stays.
+        let words = unsafe { stack.as_ref() };
+        let unused = |word: &&AtomicU64| word.load(Relaxed) == 0;
+        words.map_or(0, |words| RING_0_STACK - 8 * words.iter().take_while(unused).count())
+    };
+    (CPUS.iter().map(used).max().unwrap_or(0), RING_0_STACK)
+}
 
 /// This processor.
 #[inline(always)]
@@ -124,13 +151,20 @@ pub(crate) unsafe fn set_up(number: u32) {
         task: TaskStateSegment::new(),
         interrupts: InterruptDescriptorTable::new(),
         fault_stack: [0; FAULT_STACK],
+        ring_0_stack: RingZeroStack([const { AtomicU64::new(0) }; RING_0_STACK / 8]),
     });
-    let Tables { segments, task, interrupts, fault_stack } = own;
+    let Tables { segments, task, interrupts, fault_stack, ring_0_stack } = own;
     let top = VirtAddr::from_ptr(fault_stack) + FAULT_STACK as u64;
     task.interrupt_stack_table[0] = top.align_down(16_u64);
+    let top = VirtAddr::from_ptr(ring_0_stack) + RING_0_STACK as u64;
+    task.privilege_stack_table[0] = top;
+    cpu.ring_0_stack.store(ring_0_stack.0.as_mut_ptr().cast(), Relaxed);
     super::interrupts::fill(interrupts);
     let code = segments.append(Descriptor::kernel_code_segment());
     let data = segments.append(Descriptor::kernel_data_segment());
+    // The two that `user` names by their places.
+    segments.append(Descriptor::user_data_segment());
+    segments.append(Descriptor::user_code_segment());
     let task = segments.append(Descriptor::tss_segment(task));
     segments.load();
     // SAFETY: a 64-bit code segment of the table that was just loaded.

@@ -1,20 +1,20 @@
 //! Interrupts: a stub for each vector, and what is done for it.
 //!
 //! The kernel is compiled without a red zone and without SSE, so a handler runs on the stack that it
-//! interrupted and saves nine registers.
+//! interrupted, or from ring 3 on one that is there for that, and saves nine registers.
 
-use super::{Exit, apic, cpu, exit, serial, team};
+use super::{Exit, apic, cpu, exit, serial, team, user};
 use crate::memory::faults;
 use crate::workload::handler;
 use core::arch::global_asm;
 use core::sync::atomic::Ordering::Relaxed;
-use x86_64::VirtAddr;
 use x86_64::instructions::interrupts as flag;
 use x86_64::registers::control::Cr2;
 use x86_64::structures::idt::InterruptDescriptorTable;
+use x86_64::{PrivilegeLevel, VirtAddr};
 
 /// How many vectors have stubs.
-const STUBS: usize = 48;
+const STUBS: usize = 49;
 /// Bytes of a stub.
 const STUB: u64 = 16;
 
@@ -28,6 +28,9 @@ pub(crate) const FLUSH: u64 = 33;
 pub(crate) const WAKE: u64 = 34;
 /// The APIC's answer when an interrupt went away again.
 pub(crate) const SPURIOUS: u64 = 47;
+
+/// A program in ring 3 is done.
+pub(crate) const DONE: u64 = 48;
 
 /// What is on the stack when [`dispatch`] runs.
 #[repr(C)]
@@ -59,7 +62,10 @@ interrupt_stubs:
     jmp 2f
     .set vector, vector + 1
     .endr
-2:  pushq %r11
+2:  testb $3, 24(%rsp)      // from ring 3?
+    jz 3f
+    swapgs
+3:  pushq %r11
     pushq %r10
     pushq %r9
     pushq %r8
@@ -80,7 +86,10 @@ interrupt_stubs:
     popq %r9
     popq %r10
     popq %r11
-    addq $16, %rsp
+    testb $3, 24(%rsp)
+    jz 4f
+    swapgs
+4:  addq $16, %rsp
     iretq
     "#,
     stubs = const STUBS,
@@ -116,7 +125,10 @@ pub(crate) fn fill(table: &mut InterruptDescriptorTable) {
     unsafe { double.set_stack_index(0) };
     for vector in TIMER..STUBS as u64 {
         // SAFETY: as above.
-        let _ = unsafe { table[vector as u8].set_handler_addr(stub(vector)) };
+        let entry = unsafe { table[vector as u8].set_handler_addr(stub(vector)) };
+        if vector == DONE {
+            entry.set_privilege_level(PrivilegeLevel::Ring3);
+        }
     }
 }
 
@@ -137,6 +149,7 @@ extern "C" fn dispatch(frame: &mut Frame) {
             apic::done();
         }
         WAKE => apic::done(),
+        DONE => user::done(frame.scratch[0]),
         SPURIOUS => {}
         _ => die(frame),
     }

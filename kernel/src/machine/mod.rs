@@ -9,6 +9,7 @@ pub(crate) mod pvh;
 pub(crate) mod serial;
 pub(crate) mod smp;
 pub(crate) mod team;
+pub(crate) mod user;
 
 use zonal::map::PhysAddr;
 use zonal::{CpuId, NodeId};

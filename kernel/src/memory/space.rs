@@ -44,7 +44,9 @@ pub(crate) struct Kind {
 }
 
 /// What is mapped at a page of 4 KiB.
-const FLAGS: Flags = Flags::PRESENT.union(Flags::WRITABLE).union(Flags::NO_EXECUTE);
+const FLAGS: Flags = CODE.union(Flags::WRITABLE).union(Flags::NO_EXECUTE);
+/// At a page of a program.
+const CODE: Flags = Flags::PRESENT.union(Flags::USER_ACCESSIBLE);
 
 impl AddressSpace {
     /// An empty one, with the kernel's own memory in it.
@@ -91,19 +93,31 @@ impl AddressSpace {
     /// # Errors
     /// [`Unmapped`]; the block was freed.
     pub(crate) fn map(&self, address: VirtAddr, block: Block) -> Result<(), Unmapped> {
+        self.map_as(address, block, FLAGS)
+    }
+
+    /// The same, for a page of a program.
+    ///
+    /// # Errors
+    /// As [`map`](Self::map).
+    pub(crate) fn map_code(&self, address: VirtAddr, block: Block) -> Result<(), Unmapped> {
+        self.map_as(address, block, CODE)
+    }
+
+    fn map_as(&self, address: VirtAddr, block: Block, flags: Flags) -> Result<(), Unmapped> {
         let (pfn, order) = block.into_raw();
         let mut tables = PageFrames::new(&FRAMES);
         let mapped = self.with_tables(|space| {
             if order == Order::ZERO {
                 let page = Page::<Size4KiB>::containing_address(address);
                 // SAFETY: the frame is ours, and mapped nowhere but where all memory is.
-                let mapped = unsafe { space.map_to(page, frame(pfn), FLAGS, &mut tables) };
+                let mapped = unsafe { space.map_to(page, frame(pfn), flags, &mut tables) };
                 mapped.map(MapperFlush::flush).map_err(|error| kind(&error))
             } else {
                 let page = Page::<Size2MiB>::containing_address(address);
                 let huge = PhysFrame::containing_address(frame(pfn).start_address());
                 // SAFETY: as above.
-                let mapped = unsafe { space.map_to(page, huge, FLAGS, &mut tables) };
+                let mapped = unsafe { space.map_to(page, huge, flags, &mut tables) };
                 mapped.map(MapperFlush::flush).map_err(|error| kind(&error))
             }
         });

@@ -2,7 +2,7 @@
 //! space, and with pages of 2 MiB.
 
 use super::{REFUSED, WORK, handler, with_timer};
-use crate::machine::{cpu, team};
+use crate::machine::{cpu, team, user};
 use crate::memory::faults::{HUGE, SMALL};
 use crate::memory::frames;
 use crate::memory::space::{AddressSpace, Kind, START};
@@ -64,6 +64,33 @@ pub(crate) fn processes(number: u32) {
             }
         });
     });
+}
+
+/// Each in its own space, by a program in ring 3.
+pub(crate) fn programs(number: u32) {
+    let pages = PAGES / u64::from(cpu::count());
+    with_timer(400, || {
+        handler::with(1, || {
+            for _ in 0..ROUNDS {
+                let kind = Kind { huge: number % 2 == 1, shared: false };
+                let Ok(space) = AddressSpace::new(kind) else { panic!("no frame for a space") };
+                user::load(&space);
+                let wrong = space.enter(|| user::run(START, pages));
+                assert_eq!(wrong, 0, "pages that a program finds wrong");
+                WORK.fetch_add(pages, Relaxed);
+                user::unload(&space);
+                space.unmap(VirtAddr::new(START), pages);
+                space.end();
+            }
+        });
+    });
+}
+
+/// How much stack that took.
+pub(crate) fn stack() -> Result<(), &'static str> {
+    let (used, of) = cpu::ring_0_stack_used();
+    say!("{:>9}  {used} bytes of stack for faults and the timer on top of them", "");
+    if used == 0 || used > of / 2 { Err("a stack was not used, or half of it was") } else { Ok(()) }
 }
 
 /// Counts the pages by whose node they are of.

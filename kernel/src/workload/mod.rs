@@ -24,10 +24,11 @@ struct Workload {
     check: fn() -> Result<(), &'static str>,
 }
 
-const ALL: [Workload; 10] = [
+const ALL: [Workload; 11] = [
     Workload { name: "mixed", task: mixed::task, check: ok },
     Workload { name: "pass", task: pass::task, check: ok },
     Workload { name: "processes", task: faults::processes, check: faults::near },
+    Workload { name: "programs", task: faults::programs, check: faults::stack },
     Workload { name: "threads", task: faults::threads, check: ok },
     Workload { name: "huge", task: faults::huge, check: faults::had_both },
     Workload { name: "timer", task: handler::task, check: handler::was_inside },
