@@ -162,7 +162,7 @@ fn page_fault(frame: &Frame) {
     if were_on {
         flag::enable();
     }
-    let served = faults::serve(address);
+    let served = faults::serve(address, frame.error);
     flag::disable();
     if served.is_err() {
         die(frame);

@@ -16,13 +16,22 @@ pub(crate) static HUGE: AtomicU64 = AtomicU64::new(0);
 #[derive(Debug)]
 pub(crate) struct Unserved;
 
+/// Of a fault's error code: there is a page; it was written.
+const PRESENT: u64 = 1;
+const WRITE: u64 = 2;
+
 /// Serves a fault of this processor.
-pub(crate) fn serve(address: VirtAddr) -> Result<(), Unserved> {
+pub(crate) fn serve(address: VirtAddr, error: u64) -> Result<(), Unserved> {
     let space = cpu::own().space.load(Acquire);
     // SAFETY: null, or the space that this processor is in, which lives until it has left it.
     let space: &AddressSpace = unsafe { space.as_ref() }.ok_or(Unserved)?;
     if !(START..END).contains(&address.as_u64()) {
         return Err(Unserved);
+    }
+    match error & (PRESENT | WRITE) {
+        PRESENT => return Err(Unserved),
+        0 | WRITE => {}
+        _ => return space.write(address).map_err(|_| Unserved),
     }
     let page = Request::frame().migrate(MigrateType::Movable).zero();
     if space.is_huge()

@@ -3,6 +3,7 @@
 pub(crate) mod count;
 pub(crate) mod faults;
 pub(crate) mod kept;
+pub(crate) mod shares;
 pub(crate) mod space;
 
 use crate::machine::acpi::Nodes;

@@ -1,7 +1,7 @@
 //! An address space: four levels of page tables whose pages are the allocator's, and pages that come by
 //! faults.
 
-use super::{free_list, free_raw, words};
+use super::{alloc, free_list, free_raw, shares, words};
 use crate::machine::{FRAMES, Pc, cpu, team};
 use core::ptr;
 use core::sync::atomic::Ordering::{Relaxed, Release};
@@ -13,7 +13,7 @@ use x86_64::structures::paging::{
     Size2MiB, Size4KiB,
 };
 use zonal::platform::Lock;
-use zonal::{Block, Order, Pfn, Request};
+use zonal::{Block, MigrateType, Order, Pfn, Request};
 use zonal_kernel::Error;
 use zonal_kernel::irq_lock::IrqLock;
 use zonal_kernel::page_tables::PageFrames;
@@ -45,6 +45,8 @@ pub(crate) struct Kind {
 
 /// What is mapped at a page of 4 KiB.
 const FLAGS: Flags = CODE.union(Flags::WRITABLE).union(Flags::NO_EXECUTE);
+/// At one that several spaces have.
+const SHARED: Flags = CODE.union(Flags::NO_EXECUTE);
 /// At a page of a program.
 const CODE: Flags = Flags::PRESENT.union(Flags::USER_ACCESSIBLE);
 
@@ -112,13 +114,13 @@ impl AddressSpace {
                 let page = Page::<Size4KiB>::containing_address(address);
                 // SAFETY: the frame is ours, and mapped nowhere but where all memory is.
                 let mapped = unsafe { space.map_to(page, frame(pfn), flags, &mut tables) };
-                mapped.map(MapperFlush::flush).map_err(|error| kind(&error))
+                mapped.map(MapperFlush::flush).map_err(|error| kind_of(&error))
             } else {
                 let page = Page::<Size2MiB>::containing_address(address);
                 let huge = PhysFrame::containing_address(frame(pfn).start_address());
                 // SAFETY: as above.
                 let mapped = unsafe { space.map_to(page, huge, flags, &mut tables) };
-                mapped.map(MapperFlush::flush).map_err(|error| kind(&error))
+                mapped.map(MapperFlush::flush).map_err(|error| kind_of(&error))
             }
         });
         if mapped.is_err() {
@@ -139,6 +141,7 @@ impl AddressSpace {
                 while at < end && small.count < BATCH && large.count < BATCH {
                     let (found, size) = unmap_one(space, at);
                     match found {
+                        Some((pfn, Order::ZERO)) if !shares::give_up(pfn) => {}
                         Some((pfn, Order::ZERO)) => small.push(pfn),
                         Some((pfn, _)) => large.push(pfn),
                         None => {}
@@ -156,6 +159,67 @@ impl AddressSpace {
                 unsafe { free_raw(pfn, Order::HUGE) };
             }
         }
+    }
+
+    /// A space with the same pages, `pages` of 4 KiB from `start` on: both have them read-only until one
+    /// writes. Only for spaces that are not shared by processors.
+    ///
+    /// # Errors
+    /// [`Unmapped`]; then the part that was made is lost, which the count will find.
+    pub(crate) fn fork(&self, start: VirtAddr, pages: u64) -> Result<Self, Unmapped> {
+        let kind = Kind { huge: false, shared: false };
+        let child = Self::new(kind).map_err(|_| Unmapped::NoMemory)?;
+        let mut tables = PageFrames::new(&FRAMES);
+        for page in (0..pages).map(|n| start + n * PAGE) {
+            let page = Page::<Size4KiB>::containing_address(page);
+            self.with_tables(|own| {
+                let Ok(found) = own.translate_page(page) else { return Ok(()) };
+                if !shares::share(Pfn::containing(found.start_address().as_u64())) {
+                    return Err(Unmapped::Taken);
+                }
+                // SAFETY: fewer rights for a page of this space.
+                if let Ok(flush) = unsafe { own.update_flags(page, SHARED) } {
+                    flush.flush();
+                }
+                child.with_tables(|theirs| {
+                    // SAFETY: read-only in both, and counted, so that it is freed by the last.
+                    let mapped = unsafe { theirs.map_to(page, found, SHARED, &mut tables) };
+                    mapped.map(MapperFlush::ignore).map_err(|error| kind_of(&error))
+                })
+            })?;
+        }
+        Ok(child)
+    }
+
+    /// Makes the page at `address`, which is there, one that can be written: a copy, if other spaces have it.
+    ///
+    /// # Errors
+    /// [`Unmapped::NoMemory`] for the copy; [`Unmapped::Taken`] if there is no such page of 4 KiB.
+    pub(crate) fn write(&self, address: VirtAddr) -> Result<(), Unmapped> {
+        let page = Page::<Size4KiB>::containing_address(address);
+        let found = self.with_tables(|space| space.translate_page(page));
+        let found = found.map_err(|_| Unmapped::Taken)?;
+        let old = Pfn::containing(found.start_address().as_u64());
+        if !shares::is_shared(old) {
+            // SAFETY: the page's own rights: no other space has it.
+            let changed = self.with_tables(|space| unsafe { space.update_flags(page, FLAGS) });
+            changed.map_err(|_| Unmapped::Taken)?.flush();
+            shares::KEPT.fetch_add(1, Relaxed);
+            return Ok(());
+        }
+        let copy = Request::frame().migrate(MigrateType::Movable);
+        let copy = alloc(&copy).map_err(|_| Unmapped::NoMemory)?;
+        // SAFETY: the old frame is read-only wherever it is mapped, and stays as long as this space has
+        // it; the new one was allocated a moment ago.
+        unsafe { words(copy.pfn()).copy_from_nonoverlapping(words(old), PAGE as usize / 8) };
+        shares::COPIED.fetch_add(1, Relaxed);
+        let gone = self.with_tables(|space| unmap_one(space, address));
+        let mapped = self.map(address, copy);
+        if gone.0.is_some() && shares::give_up(old) {
+            // SAFETY: this space was the last that had it.
+            unsafe { free_raw(old, Order::ZERO) };
+        }
+        mapped
     }
 
     /// Frees its tables. All was unmapped, and no processor is in it.
@@ -202,7 +266,7 @@ pub(crate) enum Unmapped {
     NoMemory,
 }
 
-fn kind<S: PageSize>(error: &MapToError<S>) -> Unmapped {
+fn kind_of<S: PageSize>(error: &MapToError<S>) -> Unmapped {
     match error {
         MapToError::FrameAllocationFailed => Unmapped::NoMemory,
         MapToError::ParentEntryHugePage | MapToError::PageAlreadyMapped(_) => Unmapped::Taken,

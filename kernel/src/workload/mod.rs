@@ -4,6 +4,7 @@ mod chain;
 mod cost;
 mod exhaust;
 mod faults;
+mod fork;
 pub(crate) mod handler;
 mod mixed;
 mod pass;
@@ -24,11 +25,12 @@ struct Workload {
     check: fn() -> Result<(), &'static str>,
 }
 
-const ALL: [Workload; 11] = [
+const ALL: [Workload; 12] = [
     Workload { name: "mixed", task: mixed::task, check: ok },
     Workload { name: "pass", task: pass::task, check: ok },
     Workload { name: "processes", task: faults::processes, check: faults::near },
     Workload { name: "programs", task: faults::programs, check: faults::stack },
+    Workload { name: "fork", task: fork::task, check: fork::copied },
     Workload { name: "threads", task: faults::threads, check: ok },
     Workload { name: "huge", task: faults::huge, check: faults::had_both },
     Workload { name: "timer", task: handler::task, check: handler::was_inside },
