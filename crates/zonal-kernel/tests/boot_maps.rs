@@ -1,7 +1,7 @@
 //! Maps as boot loaders gave them, recorded, through to what the allocator may use.
 
 use zonal::NodeId;
-use zonal::map::{MapError, PhysAddr, Range, RangeKind, Region, RegionKind, SaneMap};
+use zonal::map::{MapError, PhysAddr, RangeKind, Region, RegionKind, SaneMap};
 use zonal_kernel::Error;
 use zonal_kernel::boot_map::e820::{Entry, packed};
 use zonal_kernel::boot_map::{BootMap, NodeRange};
@@ -194,7 +194,7 @@ fn limine() {
     let map = BootMap::new(answer.iter(), &[], []).unwrap().sanitise().unwrap();
     assert_eq!(map.frames_usable(), 0x4d + 0x7_fe1b + 1 + 0x1b);
     let later = map.ranges().iter().filter(|r| r.kind == RangeKind::ReclaimLater);
-    assert_eq!(later.map(Range::frames).sum::<u64>(), 0x51 + 3 + 0x1a + 2 + 0x81);
+    assert_eq!(later.map(zonal::map::Range::frames).sum::<u64>(), 0x51 + 3 + 0x1a + 2 + 0x81);
     assert_eq!(map.kind_at(zonal::Pfn::new(0x7_ff20)), Some(RangeKind::Reserved));
 }
 

@@ -12,6 +12,7 @@ use zonal_kernel::Machine;
 
 /// Where physical address 0 is.
 static BASE: AtomicPtr<u8> = AtomicPtr::new(std::ptr::null_mut());
+const ALIGN: usize = 2 << 20;
 static BYTES: AtomicUsize = AtomicUsize::new(0);
 
 thread_local! {
@@ -22,10 +23,12 @@ thread_local! {
 
 /// Gives the machine `bytes` of memory, from address 0 on, once; returns where it ends.
 pub(crate) fn memory(bytes: usize) -> u64 {
-    let layout = Layout::from_size_align(bytes, 2 << 20).expect("a size");
+    // Aligned by hand: memory that is asked for with an alignment is filled with zero bytes one by one.
+    let layout = Layout::from_size_align(bytes + ALIGN, 1).expect("a size");
     // SAFETY: not of size 0.
-    let base = unsafe { alloc_zeroed(layout) };
-    assert!(!base.is_null() && BYTES.swap(bytes, Ordering::Relaxed) == 0, "one memory a process");
+    let start = unsafe { alloc_zeroed(layout) };
+    let base = start.wrapping_add(start.align_offset(ALIGN));
+    assert!(!start.is_null() && BYTES.swap(bytes, Ordering::Relaxed) == 0, "one memory a process");
     BASE.store(base, Ordering::Release);
     bytes as u64
 }
