@@ -23,9 +23,9 @@ use zonal::{CpuId, Immovable, Migration, NodeId, Order, ZoneId};
 /// A machine, as its kernel knows it. A type that implements it holds nothing: what it needs to know
 /// is in the processor's registers or in statics.
 ///
-/// The first five functions have to be written. They are called with no lock held but
-/// [`interrupts_restore`](Self::interrupts_restore), and from interrupt handlers too, if those
-/// allocate. None may call the allocator or panic.
+/// The first five functions have to be written. They are called from interrupt handlers too, if those
+/// allocate, and the two for interrupts around and inside holds of locks. None may call the allocator or
+/// panic.
 ///
 /// The others are called with no lock of the allocator held, on the CPU of the request, and may call
 /// the allocator ([`Host`](zonal::Host) has more on each). The defaults do nothing, and refuse.
