@@ -3,7 +3,9 @@
 //!
 //! A step that lacks its tool fails and says how to get the tool; it never passes unrun.
 
+mod deny;
 mod golden;
+mod kernel;
 mod no_std;
 mod package;
 mod paths;
@@ -57,6 +59,9 @@ enum Command {
         /// Which.
         sanitizer: Sanitizer,
     },
+    /// The bootable kernel, in an emulator.
+    #[command(subcommand)]
+    Kernel(kernel::Kernel),
     #[command(flatten)]
     Step(Step),
 }
@@ -83,6 +88,7 @@ fn run(Args { command, bless, root: sources }: Args) -> Result<()> {
         Command::Preflight { skip } => preflight(&shell, &skip),
         Command::WalkCost { json } => walk_cost::run(&shell, json),
         Command::Matrix => steps::matrix(&shell),
+        Command::Kernel(kernel) => kernel.run(&shell),
         Command::Sanitize { sanitizer } => sanitize::run(&shell, sanitizer),
         Command::Step(step) => step.run(&shell),
     }

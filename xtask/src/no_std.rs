@@ -25,6 +25,8 @@ pub(crate) fn run(shell: &Shell) -> Result<()> {
     let installed = cmd!(shell, "rustc --print target-libdir --target {BARE}").read()?;
     if shell.path_exists(installed) {
         cmd!(shell, "cargo build --locked -p zonal --all-features --target {BARE}").run()?;
+        let kernel = ["-p", "zonal-kernel", "--all-features", "--lib", "--examples"];
+        cmd!(shell, "cargo build --locked {kernel...} --target {BARE}").run()?;
     } else {
         eprintln!("target {BARE} is not installed: built for the host only");
         cmd!(shell, "cargo build --locked -p zonal --all-features").run()?;

@@ -1,6 +1,6 @@
 //! The steps: what each runs.
 
-use crate::{golden, no_std, package, paths, rooms, tools};
+use crate::{deny, golden, kernel, no_std, package, paths, rooms, tools};
 use anyhow::{Context, Result, ensure};
 use clap::{Subcommand, ValueEnum};
 use std::fmt;
@@ -38,6 +38,8 @@ pub(crate) enum Step {
     Deny,
     /// Instruction counts of the fast paths, compared with golden.toml
     Golden,
+    /// That a kernel on zonal boots in an emulator, and counts every frame
+    Boot,
     /// Models of the lock-free parts
     Loom,
     /// Random schedules of larger models
@@ -67,8 +69,9 @@ impl Step {
             Self::Docs => docs(shell),
             Self::Package => package::run(shell),
             Self::Semver => package::semver(shell),
-            Self::Deny => deny(shell),
+            Self::Deny => deny::run(shell),
             Self::Golden => golden::run(shell, false),
+            Self::Boot => kernel::check(shell),
             Self::Loom => loom(shell),
             Self::Shuttle => shuttle(shell),
             Self::FuzzSmoke => fuzz_smoke(shell),
@@ -125,6 +128,12 @@ fn features(shell: &Shell) -> Result<()> {
     cmd!(shell, "cargo test {all...} --lib {tests...}").run()?;
     cmd!(shell, "cargo test {all...} --doc").run()?;
     let doc = cmd!(shell, "cargo doc {all...} --no-deps");
+    doc.env("RUSTDOCFLAGS", "-Dwarnings").run()?;
+    let all = ["-p", "zonal-kernel", "--all-features", "--locked"];
+    cmd!(shell, "cargo clippy {all...} --all-targets -- -D warnings").run()?;
+    cmd!(shell, "cargo test {all...} --test boot_maps --test page_tables").run()?;
+    cmd!(shell, "cargo test {all...} --doc").run()?;
+    let doc = cmd!(shell, "cargo doc {all...} --no-deps");
     Ok(doc.env("RUSTDOCFLAGS", "-Dwarnings").run()?)
 }
 
@@ -133,13 +142,8 @@ fn docs(shell: &Shell) -> Result<()> {
     Ok(doc.env("RUSTDOCFLAGS", "-Dwarnings").run()?)
 }
 
-fn deny(shell: &Shell) -> Result<()> {
-    tools::require(shell, "cargo-deny")?;
-    Ok(cmd!(shell, "cargo deny --all-features check bans licenses sources").run()?)
-}
-
 fn loom(shell: &Shell) -> Result<()> {
-    for package in ["zonal-testkit", "zonal-host"] {
+    for package in ["zonal-testkit", "zonal-host", "zonal-kernel"] {
         models(shell, "loom", package, "loom_*")?;
     }
     Ok(())

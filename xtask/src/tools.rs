@@ -16,8 +16,7 @@ struct Tool {
 
 /// `cargo-nextest` is used where it is and not installed where it is not: `cargo test` does the
 /// same tests, and building it takes longer than it saves.
-const TOOLS: [Tool; 3] = [
-    Tool { command: "cargo-deny", version: "0.20.2", wanted: |_| true },
+const TOOLS: [Tool; 2] = [
     Tool { command: "cargo-fuzz", version: "0.13.2", wanted: |_| true },
     // In vain without a release to compare with.
     Tool {
@@ -56,7 +55,8 @@ pub(crate) fn require(shell: &Shell, command: &str) -> Result<()> {
 
 /// Installs what is missing.
 pub(crate) fn install(shell: &Shell) -> Result<()> {
-    valgrind(shell)?;
+    debian(shell, "valgrind", "valgrind")?;
+    debian(shell, "qemu-system-x86_64", "qemu-system-x86")?;
     bare_target(shell);
     let root = root(shell);
     for Tool { command, version, wanted } in TOOLS {
@@ -85,16 +85,17 @@ fn bare_target(shell: &Shell) {
     }
 }
 
-fn valgrind(shell: &Shell) -> Result<()> {
-    if have(shell, "valgrind") {
-        eprintln!("valgrind: there");
+/// A command that is not Rust's, by the package that has it.
+fn debian(shell: &Shell, command: &str, package: &str) -> Result<()> {
+    if have(shell, command) {
+        eprintln!("{command}: there");
         return Ok(());
     }
     let is_root = cmd!(shell, "id -u").quiet().read().is_ok_and(|id| id == "0");
     if !is_root || !have(shell, "apt-get") {
-        bail!("`valgrind` is not installed; install it with the system's package manager");
+        bail!("`{command}` is not installed; install it with the system's package manager");
     }
-    eprintln!("valgrind: installing it with apt");
+    eprintln!("{command}: installing it with apt");
     cmd!(shell, "apt-get -q update").run()?;
-    Ok(cmd!(shell, "apt-get -q install -y --no-install-recommends valgrind").run()?)
+    Ok(cmd!(shell, "apt-get -q install -y --no-install-recommends {package}").run()?)
 }

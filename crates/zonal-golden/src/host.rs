@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64};
 use zonal::Host;
 use zonal::map::{MemoryMap, PhysAddr, Region};
 use zonal::plan::{Config, Plan};
-use zonal::platform::{FenceUnsupported, Platform};
+use zonal::platform::{Direction, FenceUnsupported, Platform};
 use zonal::policy::{Policy, Split};
 use zonal::watermark::{MinFree, WatermarkConfig};
 use zonal::{Allocator, CpuId, NodeId, Pfn};
@@ -47,6 +47,26 @@ impl<const NODE: u8> Platform for OneCpu<NODE> {
 
     fn heavy_fence() -> Result<(), FenceUnsupported> {
         Threads::heavy_fence()
+    }
+
+    #[inline(always)]
+    fn fill(bytes: &[AtomicU8], value: u8) {
+        Threads::fill(bytes, value);
+    }
+
+    #[inline(always)]
+    fn replace_run(bytes: &[AtomicU8], from: u8, to: u8) -> usize {
+        Threads::replace_run(bytes, from, to)
+    }
+
+    #[inline(always)]
+    fn write_run(halves: &[AtomicU32], first: u32, direction: Direction) {
+        Threads::write_run(halves, first, direction);
+    }
+
+    #[inline(always)]
+    fn is_run(halves: &[AtomicU32], direction: Direction) -> bool {
+        Threads::is_run(halves, direction)
     }
 }
 

@@ -49,6 +49,7 @@ pub mod pager;
 pub mod park_lock;
 pub mod raw_table;
 pub mod region;
+pub mod runs;
 mod sync;
 mod sys;
 pub mod threads;

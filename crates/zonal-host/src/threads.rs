@@ -20,12 +20,13 @@ use crate::fence::{Fence, Membarrier};
 use crate::numa::Topology;
 use crate::pager::{Pager, Registered};
 use crate::park_lock::ParkLock;
+use crate::runs;
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use zonal::Host;
 use zonal::frame::FrameState;
-use zonal::platform::{FenceUnsupported, Lock, Platform};
+use zonal::platform::{Direction, FenceUnsupported, Lock, Platform};
 use zonal::policy::Policy;
 use zonal::slow_path::Shortage;
 use zonal::units::FRAME_SHIFT;
@@ -163,6 +164,26 @@ impl Platform for Threads {
     fn heavy_fence() -> Result<(), FenceUnsupported> {
         Membarrier::available().map_err(FenceUnsupported)?;
         Membarrier::heavy().map_err(|_| FenceUnsupported("membarrier is refused now"))
+    }
+
+    #[inline(always)]
+    fn fill(bytes: &[AtomicU8], value: u8) {
+        runs::fill(bytes, value);
+    }
+
+    #[inline(always)]
+    fn replace_run(bytes: &[AtomicU8], from: u8, to: u8) -> usize {
+        runs::replace(bytes, from, to)
+    }
+
+    #[inline(always)]
+    fn write_run(halves: &[AtomicU32], first: u32, direction: Direction) {
+        runs::write(halves, first, direction);
+    }
+
+    #[inline(always)]
+    fn is_run(halves: &[AtomicU32], direction: Direction) -> bool {
+        runs::is_run(halves, direction)
     }
 
     #[inline]

@@ -17,11 +17,11 @@ use crate::mover::{Answer, Movers, Moving};
 use crate::shape::Shape;
 use std::cell::Cell;
 use std::marker::PhantomData;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering, fence};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 use zonal::platform::shared_slot::{Guarded, SharedSlot};
 use zonal::platform::single::CellLock;
-use zonal::platform::{Lock, Platform};
+use zonal::platform::{FenceUnsupported, Lock, Platform};
 use zonal::policy::Policy;
 use zonal::slow_path::Shortage;
 use zonal::{Allocator, CpuId, NodeId, Order, Pfn, ZoneId};
@@ -36,6 +36,8 @@ thread_local! {
     static PREFETCHED: Cell<usize> = const { Cell::new(0) };
     /// The CPU that this thread plays.
     static CPU: Cell<u32> = const { Cell::new(0) };
+    /// Heavy fences that it made.
+    static HEAVY_FENCES: Cell<u64> = const { Cell::new(0) };
 }
 
 /// How many zone locks and slots the calling thread is inside of.
@@ -196,6 +198,12 @@ impl<L: Locks> Probe<L> {
         self.fuse.load(Ordering::Relaxed) > 0
     }
 
+    /// Heavy fences that this thread made since the last call.
+    #[must_use]
+    pub fn take_heavy_fences() -> u64 {
+        HEAVY_FENCES.take()
+    }
+
     /// What it does when it is asked to move pages; it cannot at first.
     pub const fn movers(&self) -> &Movers {
         &self.movers
@@ -243,6 +251,12 @@ impl<L: Locks> Platform for Probe<L> {
 
     fn node(&self, cpu: CpuId) -> NodeId {
         self.shape.node_of(cpu)
+    }
+
+    fn heavy_fence() -> Result<(), FenceUnsupported> {
+        HEAVY_FENCES.set(HEAVY_FENCES.get() + 1);
+        fence(Ordering::SeqCst);
+        Ok(())
     }
 
     fn prefetch<T>(_: &T) {

@@ -19,6 +19,7 @@ use zonal::pcp::stack::{CpuStack, Home, StackOutside, StackSize};
 use zonal::platform::shared_slot::{Guarded, SharedSlot};
 use zonal::platform::{FenceUnsupported, Lock, Platform};
 use zonal::policy::dirty::Unlimited;
+use zonal::policy::pcp::Drainer;
 use zonal::preset::Zonal;
 use zonal::zone::free_map::{AlreadyFree, Current, MapShape, Start, WordIndex};
 use zonal::{CpuId, Host, Order, Pfn, Request};
@@ -98,7 +99,7 @@ fn owner_and_drain<const LIGHT: bool, const HEAVY: bool>(frames: u32) {
     let (there, own) = (out.clone(), home.clone());
     let inside = slot.clone();
     let other = spawn(1, move || {
-        inside.with(|cpu| cpu.drain(&there, &*own)).expect("nothing is free twice");
+        inside.with(|cpu| cpu.drain(&there, &*own, Drainer::Other)).expect("nothing is free twice");
     });
     let first = out.pop_owned(Movable);
     // What is pushed is new, or a frame that was drained would come twice.
@@ -106,7 +107,7 @@ fn owner_and_drain<const LIGHT: bool, const HEAVY: bool>(frames: u32) {
     let second = out.pop_owned(Movable);
     [first, second].into_iter().flatten().for_each(|index| home.came(1 << index));
     other.join().unwrap();
-    slot.with(|cpu| cpu.drain(&out, &*home)).expect("nothing is free twice");
+    slot.with(|cpu| cpu.drain(&out, &*home, Drainer::Other)).expect("nothing is free twice");
     assert_eq!(home.0.load(Relaxed), (1 << (frames + 1)) - 1, "S-2: none is left or lost");
 }
 

@@ -2,9 +2,9 @@
 
 use zonal::map::{PhysAddr, Region, RegionKind};
 use zonal::plan::Config;
-use zonal::policy::{FreeMemory, Policy};
+use zonal::policy::{FreeMemory, PcpPolicy, Policy, Walk};
 use zonal::watermark::{MinFree, WatermarkConfig, Watermarks};
-use zonal::{HOLD_BOUND, MigrateType, Order, Pfn, Request, ZoneId, ZoneType};
+use zonal::{CpuId, HOLD_BOUND, MigrateType, Order, Pfn, Request, ZoneId, ZoneType};
 use zonal_testkit::host::TestHost;
 use zonal_testkit::probe::{Cells, Probe};
 use zonal_testkit::shape::{Shape, order, plan};
@@ -117,6 +117,32 @@ fn reclaim_is_called_and_believed<S: Policy>() {
     });
 }
 
+/// A request that may not wait asks no other CPU for a fence, also when it empties its own cache; who
+/// empties an owner's does.
+fn who_may_not_wait_makes_no_heavy_fence<S: Policy>() {
+    with_world::<Probe<Cells>, S, _>(Shape::Flat, |world| {
+        let allocator = &world.allocator;
+        let mut owner = allocator.handle(CpuId(0)).unwrap();
+        let request = Request::frame().migrate(MigrateType::Movable);
+        let mut out = Vec::new();
+        while let Ok(pfn) = owner.alloc_raw(&request.no_wait()) {
+            out.push(pfn);
+        }
+        // What the owner has freed is cached for movable requests.
+        owner.free_raw(out.pop().unwrap(), Order::ZERO).unwrap();
+        let _ = Probe::<Cells>::take_heavy_fences();
+        for wanted in [order(1), Order::HUGE, Order::ZERO] {
+            for waits in [request.no_wait(), request.atomic()] {
+                let _ = owner.alloc_raw(&waits.with_order(wanted));
+            }
+        }
+        assert_eq!(Probe::<Cells>::take_heavy_fences(), 0, "others would have to answer it");
+        allocator.drain_all();
+        let drained = Probe::<Cells>::take_heavy_fences();
+        assert_eq!(drained > 0, S::Pcp::OUTSIDE && S::Walk::FIRST, "{drained} fences");
+    });
+}
+
 /// Reclaim frees single frames until a block of the wanted order has formed.
 fn blocks_form_from_what_is_reclaimed<S: Policy>() {
     with_world::<Probe<Cells>, S, _>(Shape::Flat, |world| {
@@ -215,6 +241,8 @@ macro_rules! on_presets {
             fn low_zones_are_reserved() { lowmem_reserve::<$preset>(); }
             #[test]
             fn reclaim() { reclaim_is_called_and_believed::<$preset>(); }
+            #[test]
+            fn fences() { who_may_not_wait_makes_no_heavy_fence::<$preset>(); }
             #[test]
             fn reclaim_of_blocks() { blocks_form_from_what_is_reclaimed::<$preset>(); }
             #[test]

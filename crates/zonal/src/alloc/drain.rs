@@ -6,7 +6,7 @@ use crate::pcp::per_cpu_pages::InSlot;
 use crate::platform::Platform;
 use crate::policy::PcpPolicy;
 use crate::policy::Policy;
-use crate::policy::pcp::ZoneContext;
+use crate::policy::pcp::{Drainer, ZoneContext};
 use crate::policy::zone::Zone;
 use crate::types::units::CpuId;
 
@@ -27,7 +27,7 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
         let Some(cache) = self.cache_of(cpu, zone.id) else { return 0 };
         let context = self.context(zone, cpu.0 as usize);
         let drained = cache.reach(|own| {
-            let given = self.drain_pages(own, &context);
+            let given = self.drain_pages(own, &context, Drainer::Other);
             then(own);
             given
         });
@@ -40,9 +40,10 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
         &self,
         own: &mut InSlot<'_, P, S>,
         context: &ZoneContext<'_, P, S::Free>,
+        by: Drainer,
     ) -> u64 {
         let (cache, out) = own.parts();
-        let given = S::Pcp::drain(context, cache, out);
+        let given = S::Pcp::drain(context, cache, out, by);
         // Not by what it held before and after: its owner may take frames meanwhile.
         own.events.shed += given;
         own.events.drains += u64::from(given > 0);

@@ -195,7 +195,7 @@ impl<'m, P: Platform, S: Policy, O: OwnedSlots<PerCpuPages<S>>> OwnedEntry<'m, P
 
     /// Has those who are in the slot know whether the owner may be outside it.
     pub(crate) fn set_owned(&mut self, owned: bool) {
-        if S::Pcp::OUTSIDE {
+        if <Self as Entry<'m, P, S>>::OUTSIDE {
             for (at, out) in self.outside.iter().enumerate() {
                 self.owned.with(at, |_| S::Pcp::set_owned(&out.0, owned));
             }

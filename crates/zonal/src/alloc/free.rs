@@ -70,6 +70,7 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
             }
         }
         let cached = match order {
+            Order::ZERO if E::OUTSIDE => self.push_in_slot::<E, LISTED>(entry, pfn),
             Order::ZERO => self.push_cached::<E, LISTED>(entry, pfn),
             _ => S::Pcp::PASSES_LARGE && self.put_large(entry, pfn, order),
         };
@@ -103,6 +104,17 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
             let freed = S::Free::free_block(zone.view(&self.table), index, Order::ZERO, || ());
             debug_assert!(freed, "a frame that was taken back is allocated");
         }
+    }
+
+    /// As [`push_cached`](Self::push_cached), for owners: out of line, because most of their frames are kept
+    /// outside the slot, with the caller's registers left alone.
+    #[inline(never)]
+    fn push_in_slot<E: Entry<'m, P, S>, const LISTED: bool>(
+        &self,
+        entry: &mut E,
+        pfn: Pfn,
+    ) -> bool {
+        self.push_cached::<E, LISTED>(entry, pfn)
     }
 
     /// Marks a frame cached and keeps it in the cache of its zone. `false`, and nothing has

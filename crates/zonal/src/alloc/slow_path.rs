@@ -19,6 +19,7 @@ use crate::pcp::per_cpu_pages::InSlot;
 use crate::policy::FreeMemory;
 use crate::policy::PcpPolicy;
 use crate::policy::compact::effort::Effort;
+use crate::policy::pcp::Drainer;
 use crate::policy::walk::{Miss, Pass};
 use crate::policy::zone::Zone;
 use crate::policy::{Compact, Dirty, Policy, Walk};
@@ -260,14 +261,17 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
     /// are free: without a fence that others have to answer. O(1) CPUs.
     fn drain_a_few<E: Entry<'m, P, S>>(&self, entry: &mut E, zone: &'m Zone<P, S>) -> u64 {
         let (own, cpus) = (entry.cpu() as u32, self.cpus());
-        let drain = |cpu: u32, pages: &mut InSlot<'_, P, S>| {
-            self.drain_pages(pages, &self.context(zone, cpu as usize))
+        let drain = |cpu: u32, pages: &mut InSlot<'_, P, S>, by| {
+            self.drain_pages(pages, &self.context(zone, cpu as usize), by)
         };
-        let mut drained = entry.enter(zone.id, |pages| drain(own, pages)).unwrap_or(0);
+        // Who shares the CPU's slot is not its owner.
+        let by = if E::OUTSIDE { Drainer::Owner } else { Drainer::Other };
+        let mut drained = entry.enter(zone.id, |pages| drain(own, pages, by)).unwrap_or(0);
         for cpu in (1..cpus.min(A_FEW + 1)).map(|step| (own + step) % cpus) {
             let cache = self.cache_of(CpuId(cpu), zone.id);
-            drained +=
-                cache.and_then(|cache| cache.try_with(|pages| drain(cpu, pages))).unwrap_or(0);
+            drained += cache
+                .and_then(|cache| cache.try_with(|pages| drain(cpu, pages, Drainer::Other)))
+                .unwrap_or(0);
         }
         drained
     }

@@ -12,7 +12,7 @@
 
 use super::pageblock::{BEFORE, COUNTED, COUNTED_BITS, NO_SOURCE, PageblockWord, SHOWN};
 use super::state::FrameState;
-use super::view::{PageblockView, WordOf};
+use super::view::{PageblockView, WordOf, exchange_state};
 use crate::platform::{AtomicByte, AtomicWord, Platform};
 use crate::types::migrate_type::MigrateType;
 use crate::types::units::{Order, Pfn};
@@ -110,9 +110,7 @@ impl<'m, P: Platform> FrameTable<'m, P> {
         from: FrameState,
         to: FrameState,
     ) -> bool {
-        // Relaxed: what comes with the block came with the caller's right to it.
-        let exchange = |byte: &P::Byte| byte.compare_exchange(from.0, to.0, Relaxed, Relaxed);
-        self.states.get(offset).is_some_and(|byte| exchange(byte).is_ok())
+        exchange_state::<P>(self.states, offset, from, to)
     }
 
     /// Writes the state of the frames `bits` of the 64 from `first` on, which are the caller's.
@@ -123,13 +121,40 @@ impl<'m, P: Platform> FrameTable<'m, P> {
             return set_last_states::<P>(states, bits, state);
         };
         if bits == u64::MAX {
-            return word.iter().for_each(|byte| byte.store(state.0, Relaxed));
+            return P::fill(word, state.0);
         }
         let mut rest = bits;
         while rest != 0 {
-            word[rest.trailing_zeros() as usize % 64].store(state.0, Relaxed);
-            rest &= rest - 1;
+            let at = rest.trailing_zeros();
+            let run = (rest >> at).trailing_ones();
+            if run < SHORT {
+                word[at as usize % 64].store(state.0, Relaxed);
+                rest &= rest - 1;
+            } else {
+                P::fill(&word[at as usize % 64..][..run as usize], state.0);
+                rest = rest >> at >> run << run << at;
+            }
         }
+    }
+
+    /// Writes the state of `len` frames from `first` on, which are the caller's.
+    #[inline(always)]
+    pub(crate) fn fill_states(&self, first: u32, len: usize, state: FrameState) {
+        P::fill(&self.states[first as usize..][..len], state.0);
+    }
+
+    /// Replaces `from` by `to`, each in one atomic step, in the states of `len` frames from an offset on, up
+    /// to one that is something else; returns how many.
+    #[inline(always)]
+    pub(crate) fn replace_run_at(
+        &self,
+        offset: usize,
+        len: usize,
+        from: FrameState,
+        to: FrameState,
+    ) -> usize {
+        let states = self.states.get(offset..).and_then(|states| states.get(..len));
+        P::replace_run(states.unwrap_or_default(), from.0, to.0)
     }
 
     #[inline(always)]
@@ -240,8 +265,7 @@ impl<'m, P: Platform> FrameTable<'m, P> {
     /// The pageblock's word for an offset; `None` outside the table.
     #[inline(always)]
     pub(crate) fn pageblock_at(&self, offset: usize) -> Option<PageblockWord> {
-        let block = offset >> self.pageblock_order.get();
-        self.pageblocks.get(block).map(|word| PageblockWord(word.load(Relaxed)))
+        self.word_at(offset).map(|word| word.read())
     }
 
     pub(crate) fn set_pageblock(&self, index: u32, word: PageblockWord) {
@@ -264,7 +288,7 @@ impl<'m, P: Platform> FrameTable<'m, P> {
         let first = self.pageblock_start(index);
         let rest = self.states.get(first as usize..)?;
         let len = rest.len().min(self.pageblock_order.frames() as usize);
-        let word = self.pageblocks.get((index >> self.pageblock_order.get()) as usize)?;
+        let word = self.word_at(index as usize)?;
         Some(PageblockView { states: &rest[..len], first, word })
     }
 
@@ -273,6 +297,9 @@ impl<'m, P: Platform> FrameTable<'m, P> {
         index & !(self.pageblock_order.frames() as u32 - 1)
     }
 }
+
+/// A run of fewer states than this is not worth writing at once.
+const SHORT: u32 = 8;
 
 /// The same for the less than 64 frames at the end of a table.
 #[cold]

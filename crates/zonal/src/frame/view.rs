@@ -22,7 +22,7 @@ pub(crate) struct PageblockView<'m, P: Platform> {
     pub(super) states: &'m [P::Byte],
     /// The table's index of the first.
     pub(super) first: u32,
-    pub(super) word: &'m P::Word,
+    pub(super) word: WordOf<'m, P>,
 }
 
 impl<P: Platform> PageblockView<'_, P> {
@@ -36,14 +36,26 @@ impl<P: Platform> PageblockView<'_, P> {
     /// for anything else, also a frame that it does not have.
     #[inline(always)]
     pub(crate) fn exchange_state(&self, at: usize, from: FrameState, to: FrameState) -> bool {
-        // Relaxed: what comes with the frame came with the caller's right to it.
-        let exchange = |byte: &P::Byte| byte.compare_exchange(from.0, to.0, Relaxed, Relaxed);
-        self.states.get(at).is_some_and(|byte| exchange(byte).is_ok())
+        exchange_state::<P>(self.states, at, from, to)
     }
 
     /// Whether its word is still this one.
     #[inline(always)]
     pub(crate) fn is_still(&self, seen: PageblockWord) -> bool {
-        self.word.load(Relaxed) == seen.0
+        self.word.read() == seen
     }
+}
+
+/// Replaces `from` by `to` in one atomic step, in the state `at`. `false`, and no change, for anything else,
+/// also a place beyond the end.
+#[inline(always)]
+pub(super) fn exchange_state<P: Platform>(
+    states: &[P::Byte],
+    at: usize,
+    from: FrameState,
+    to: FrameState,
+) -> bool {
+    // Relaxed: what comes with the frames came with the caller's right to them.
+    let exchange = |byte: &P::Byte| byte.compare_exchange(from.0, to.0, Relaxed, Relaxed);
+    states.get(at).is_some_and(|byte| exchange(byte).is_ok())
 }

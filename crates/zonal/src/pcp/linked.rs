@@ -13,7 +13,7 @@ use crate::boot::tuning::Tuning;
 use crate::frame::links::{FreeList, Links};
 use crate::frame::{ALLOCATED, CACHED};
 use crate::platform::Platform;
-use crate::policy::pcp::{PcpPolicy, ZoneContext};
+use crate::policy::pcp::{Drainer, PcpPolicy, ZoneContext};
 use crate::trace::Trace;
 use crate::types::migrate_type::{MigrateType, NR_CACHED_TYPES};
 use crate::types::units::Order;
@@ -155,7 +155,12 @@ impl<M: Merge, C: Clusters> PcpPolicy<BuddyLists<M, C>> for Linked {
         free_batch(ctx, cpu);
     }
 
-    fn drain<P: Platform>(ctx: &Context<'_, P, M, C>, cpu: &mut LinkedCpu, (): &()) -> u64 {
+    fn drain<P: Platform>(
+        ctx: &Context<'_, P, M, C>,
+        cpu: &mut LinkedCpu,
+        (): &(),
+        _: Drainer,
+    ) -> u64 {
         let mut given = 0;
         while cpu.count > 0 {
             given += free_batch(ctx, cpu);

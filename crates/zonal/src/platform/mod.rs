@@ -186,6 +186,27 @@ impl fmt::Display for FenceUnsupported {
 
 impl core::error::Error for FenceUnsupported {}
 
+/// Which way numbers go that follow each other.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Direction {
+    /// Each is one above the one before.
+    Up,
+    /// Each is one below the one before.
+    Down,
+}
+
+impl Direction {
+    /// The number `steps` after `first`, modulo 2^32.
+    #[must_use]
+    #[inline(always)]
+    pub const fn after(self, first: u32, steps: u32) -> u32 {
+        match self {
+            Self::Up => first.wrapping_add(steps),
+            Self::Down => first.wrapping_sub(steps),
+        }
+    }
+}
+
 /// A host: see the [module](self).
 pub trait Platform: Sized {
     /// State bytes of the frame table.
@@ -245,5 +266,43 @@ pub trait Platform: Sized {
     fn heavy_fence() -> Result<(), FenceUnsupported> {
         fence(Ordering::SeqCst);
         Ok(())
+    }
+
+    /// Writes `value` to each of them, as by relaxed stores in any order. A host may write several at once.
+    #[inline(always)]
+    fn fill(bytes: &[Self::Byte], value: u8) {
+        bytes.iter().for_each(|byte| byte.store(value, Ordering::Relaxed));
+    }
+
+    /// Replaces `from` by `to` in each of them, the first one first, up to one that is something else; returns
+    /// how many. Each is replaced as by a relaxed compare-exchange: of two CPUs that replace one byte at the same
+    /// instant one is told that it did. A host may replace several at once.
+    #[inline(always)]
+    fn replace_run(bytes: &[Self::Byte], from: u8, to: u8) -> usize {
+        let replaces = |byte: &Self::Byte| {
+            byte.compare_exchange(from, to, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+        };
+        bytes.iter().take_while(|byte| replaces(byte)).count()
+    }
+
+    /// Writes numbers that follow each other, from `first` on, as by relaxed stores in any order.
+    #[inline(always)]
+    fn write_run(halves: &[Self::Half], first: u32, direction: Direction) {
+        halves
+            .iter()
+            .zip(0..)
+            .for_each(|(half, at)| half.store(direction.after(first, at), Ordering::Relaxed));
+    }
+
+    /// Whether they are numbers that follow each other, as by relaxed loads in any order.
+    #[inline(always)]
+    fn is_run(halves: &[Self::Half], direction: Direction) -> bool {
+        let Some(first) = halves.first().map(|half| half.load(Ordering::Relaxed)) else {
+            return true;
+        };
+        let follows = |(half, at): (&Self::Half, u32)| {
+            half.load(Ordering::Relaxed) == direction.after(first, at)
+        };
+        halves.iter().zip(0..).skip(1).all(follows)
     }
 }

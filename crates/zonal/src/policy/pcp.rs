@@ -70,6 +70,15 @@ pub enum Pushed {
     Elsewhere(u32),
 }
 
+/// Who empties a cache.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Drainer {
+    /// Its owner, who is in the slot and so nowhere else: no fence is needed.
+    Owner,
+    /// Another, while an owner may be [outside the slot](PcpPolicy::OUTSIDE).
+    Other,
+}
+
 /// A way to keep frames per CPU. Implemented here only; a preset names one.
 pub trait PcpPolicy<F: FreeMemory>: Sized + Send + Sync + fmt::Debug + 'static {
     /// Whether blocks of more than a frame are [taken](Self::take_large) and [put](Self::put_large)
@@ -275,6 +284,7 @@ pub trait PcpPolicy<F: FreeMemory>: Sized + Send + Sync + fmt::Debug + 'static {
         ctx: &ZoneContext<'_, P, F>,
         cpu: &mut Self::Cpu,
         out: &Self::Outside<P>,
+        by: Drainer,
     ) -> u64;
 
     /// Frames in the cache: a snapshot while its owner is about.

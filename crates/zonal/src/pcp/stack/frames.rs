@@ -19,17 +19,22 @@
 //! [`pop_owned`]: FrameStack::pop_owned
 //! [`push_owned`]: FrameStack::push_owned
 
-use crate::platform::{AtomicHalf, AtomicWord, FenceUnsupported, Platform};
+use crate::platform::{AtomicHalf, AtomicWord, Direction, FenceUnsupported, Platform};
 use crate::zone::free_map::{Frame, WordIndex};
+use core::ops::Range;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 /// The most frames that a stack of a preset holds. A power of two.
 pub const MAX_HIGH: usize = 256;
 
+/// Frames that are looked at together: whether they follow each other.
+pub(super) const RUN: usize = 16;
+
 /// What `head` is while a drain is at work: above every `top`, and not below zero as an `i32`.
 const STOPPED: u32 = i32::MAX as u32;
 
-/// The place above the newest frame.
+/// The place above the newest frame. Places go round: who is in the slot [settles](FrameStack::settle)
+/// them before they go too far.
 #[derive(Clone, Copy)]
 pub(super) struct Place(u32);
 
@@ -40,8 +45,11 @@ pub(super) struct FrameStack<P: Platform, const N: usize> {
     top: P::Half,
     /// The place of the oldest; [`STOPPED`] during a drain. Relaxed: the fences of S-1 order it.
     head: P::Half,
-    /// The owner puts nothing at this place or above. Relaxed: a size.
+    /// The owner puts nothing at this place or above: at most `high` above where `head` was when the
+    /// stack was last settled. Relaxed: a size.
     limit: P::Half,
+    /// Frames that it may hold, at most `N`. Relaxed: a size.
+    high: P::Half,
     /// Frames that the owner freed outside the slot. Relaxed: a count of its own.
     freed: P::Word,
     frames: [P::Half; N],
@@ -55,6 +63,7 @@ impl<P: Platform, const N: usize> FrameStack<P, N> {
             top: P::Half::new(0),
             head: P::Half::new(0),
             limit: P::Half::new(0),
+            high: P::Half::new(0),
             freed: P::Word::new(0),
             frames: core::array::from_fn(|_| P::Half::new(0)),
         }
@@ -113,9 +122,10 @@ impl<P: Platform, const N: usize> FrameStack<P, N> {
         self.freed.store(self.freed.load(Relaxed).wrapping_add(1), Relaxed);
     }
 
-    /// Sets how much the owner may keep.
-    pub(super) fn set_limit(&self, limit: u32) {
-        self.limit.store(limit.min(N as u32), Relaxed);
+    /// Sets how much the owner may keep. For who is in the slot.
+    pub(super) fn set_high(&self, high: u32) {
+        self.high.store(high.min(N as u32), Relaxed);
+        self.limit.store(self.head.load(Relaxed) + self.high.load(Relaxed), Relaxed);
     }
 
     /// Frames on it: a snapshot while an owner is about.
@@ -148,30 +158,24 @@ impl<P: Platform, const N: usize> FrameStack<P, N> {
         self.room().inspect(|&place| self.push_owned(place, index)).is_some()
     }
 
-    /// Moves what is on it down to the first place, where drains have left it further up. For who is in
-    /// the slot, with no owner outside.
+    /// Makes room above, where drains have left it further up. For who is in the slot, with no owner
+    /// outside.
     pub(super) fn settle(&self) {
-        let (head, len) = (self.head.load(Relaxed), self.len());
-        if head == 0 {
-            return;
-        }
-        self.move_down(head, len);
-        self.head.store(0, Relaxed);
-        self.top.store(len, Release);
+        self.lies_at(self.head.load(Relaxed), self.top.load(Relaxed));
     }
 
-    /// The `len` frames from `from` on begin at the first place now.
-    fn move_down(&self, from: u32, len: u32) {
-        for place in 0..len {
-            self.at(place).store(self.at(from + place).load(Relaxed), Relaxed);
-        }
+    /// What is on it lies from `head` to `top`, in the first round.
+    fn lies_at(&self, head: u32, top: u32) {
+        let first = head % N as u32;
+        self.head.store(first, Relaxed);
+        self.top.store(first + (top - head), Release);
+        self.limit.store(first + self.high.load(Relaxed), Relaxed);
     }
 
     /// Fills an empty one with up to `most` frames: what comes ascending leaves ascending. `first` is the
     /// index of the zone's frame 0. For who is in the slot, with no owner outside.
     pub(super) fn fill(&self, first: u32, most: u32) -> Filling<'_, P, N> {
         debug_assert_eq!(self.len(), 0, "only an empty stack is filled");
-        self.settle();
         let most = most.min(N as u32);
         Filling { stack: self, first, most, empty: most }
     }
@@ -180,33 +184,148 @@ impl<P: Platform, const N: usize> FrameStack<P, N> {
     /// once, and forgets them; how many there were. For who is in the slot, with no owner outside.
     #[inline(always)]
     pub(super) fn shed(&self, first: u32, count: u32, give: impl FnMut(WordIndex, u64)) -> u32 {
-        let (head, len) = (self.head.load(Relaxed), self.len());
-        let count = count.min(len);
+        let (head, top) = (self.head.load(Relaxed), self.top.load(Relaxed));
+        let count = count.min(top - head);
         self.give(first, head..head + count, give);
-        self.move_down(head + count, len - count);
-        self.head.store(0, Relaxed);
-        self.top.store(len - count, Release);
+        self.lies_at(head + count, top);
         count
     }
 
     #[inline(always)]
-    fn give(
-        &self,
-        first: u32,
-        places: core::ops::Range<u32>,
-        mut give: impl FnMut(WordIndex, u64),
-    ) {
-        let (mut word, mut mask) = (WordIndex(0), 0);
-        for place in places {
-            let (at, bit) = Frame(self.at(place).load(Relaxed).wrapping_sub(first)).word();
-            if at != word && mask != 0 {
-                give(word, mask);
-                mask = 0;
+    fn give(&self, first: u32, places: Range<u32>, give: impl FnMut(WordIndex, u64)) {
+        let mut words = Words { give, word: WordIndex(0), mask: 0 };
+        let mut place = places.start;
+        while place < places.end {
+            let end = places.end.min(place + RUN as u32);
+            if let Some((index, direction)) = self.run_from(place, end) {
+                words.add_run(Frame(index.wrapping_sub(first)), direction);
+            } else {
+                for place in place..end {
+                    let (word, bit) =
+                        Frame(self.at(place).load(Relaxed).wrapping_sub(first)).word();
+                    words.add(word, bit);
+                }
             }
-            (word, mask) = (at, mask | bit);
+            place = end;
         }
-        if mask != 0 {
-            give(word, mask);
+        words.finish();
+    }
+
+    /// The frame at `place` if it and those up to `end` are [`RUN`] that follow each other, and which way.
+    #[inline(always)]
+    fn run_from(&self, place: u32, end: u32) -> Option<(u32, Direction)> {
+        if end - place != RUN as u32 {
+            return None;
+        }
+        let places = self.frames.get(place as usize % N..)?.first_chunk::<RUN>()?;
+        let [first, second, ..] = places.each_ref();
+        let (first, second) = (first.load(Relaxed), second.load(Relaxed));
+        // One call for each way: a host's code for it is a few instructions, if it knows which.
+        if second > first {
+            P::is_run(places, Direction::Up).then_some((first, Direction::Up))
+        } else {
+            P::is_run(places, Direction::Down).then_some((first, Direction::Down))
+        }
+    }
+
+    /// Takes up to `most` frames, the newest first: calls `take` with the first of those that follow each
+    /// other, how many they are and which way they go; returns how many in all. For who is in the slot,
+    /// with no owner outside.
+    #[inline(always)]
+    pub(super) fn pop_bulk(
+        &self,
+        most: usize,
+        mut take: impl FnMut(u32, usize, Direction),
+    ) -> usize {
+        let (head, top) = (self.head.load(Relaxed), self.top.load(Relaxed));
+        let count = (top - head).min(most.min(N) as u32);
+        let (mut end, rest) = (top, top - count);
+        while end > rest {
+            let place = end.saturating_sub(RUN as u32).max(rest);
+            match self.run_from(place, end) {
+                // From the newest on it goes the other way.
+                Some((oldest, Direction::Up)) => {
+                    take(oldest.wrapping_add(RUN as u32 - 1), RUN, Direction::Down);
+                }
+                Some((oldest, Direction::Down)) => {
+                    take(oldest.wrapping_sub(RUN as u32 - 1), RUN, Direction::Up);
+                }
+                None => {
+                    for place in (place..end).rev() {
+                        take(self.at(place).load(Relaxed), 1, Direction::Up);
+                    }
+                }
+            }
+            end = place;
+        }
+        self.top.store(rest, Release);
+        count as usize
+    }
+
+    /// Room for [`RUN`] frames side by side, if there is.
+    #[inline(always)]
+    pub(super) fn room_for_run(&self) -> Option<Room<'_, P>> {
+        let top = self.top.load(Relaxed);
+        let room = self.limit.load(Relaxed).wrapping_sub(top) as i32;
+        let places = self.frames.get(top as usize % N..)?.first_chunk::<RUN>()?;
+        (room >= RUN as i32).then_some(Room { places, top: &self.top, at: top })
+    }
+}
+
+/// The places above the newest frame of a stack, all of them for frames.
+pub(super) struct Room<'a, P: Platform> {
+    places: &'a [P::Half; RUN],
+    top: &'a P::Half,
+    at: u32,
+}
+
+impl<P: Platform> Room<'_, P> {
+    /// Puts [`RUN`] frames from `index` on on the stack; for who is in the slot, with no owner outside.
+    #[inline(always)]
+    pub(super) fn push(self, index: u32, direction: Direction) {
+        P::write_run(self.places, index, direction);
+        self.top.store(self.at + RUN as u32, Release);
+    }
+}
+
+/// Frames on their way into the map, by words.
+struct Words<G> {
+    give: G,
+    word: WordIndex,
+    mask: u64,
+}
+
+impl<G: FnMut(WordIndex, u64)> Words<G> {
+    #[inline(always)]
+    fn add(&mut self, word: WordIndex, mask: u64) {
+        if word != self.word {
+            self.finish();
+            (self.word, self.mask) = (word, 0);
+        }
+        self.mask |= mask;
+    }
+
+    /// Adds [`RUN`] frames that follow each other.
+    #[inline(always)]
+    fn add_run(&mut self, first: Frame, direction: Direction) {
+        let lowest = match direction {
+            Direction::Up => first,
+            Direction::Down => Frame(first.0.wrapping_sub(RUN as u32 - 1)),
+        };
+        let (word, bit) = lowest.word();
+        // Those that the word has no room for are the lowest of the next.
+        let (low, high) = ((bit << RUN).wrapping_sub(bit), (bit >> (64 - RUN)).saturating_sub(1));
+        let (low, high) = ((word, low), (WordIndex(word.0 + 1), high));
+        let parts = if direction == Direction::Up { [low, high] } else { [high, low] };
+        for (word, mask) in parts.into_iter().filter(|&(_, mask)| mask != 0) {
+            self.add(word, mask);
+        }
+    }
+
+    #[inline(always)]
+    fn finish(&mut self) {
+        if self.mask != 0 {
+            (self.give)(self.word, self.mask);
         }
     }
 }
@@ -229,7 +348,7 @@ impl<P: Platform, const N: usize> Filling<'_, P, N> {
         if bits == u64::MAX
             && let Some(places) = places.last_chunk::<64>()
         {
-            places.iter().rev().zip(first..).for_each(|(place, at)| place.store(at, Relaxed));
+            P::write_run(places, first + (u64::BITS - 1), Direction::Down);
             self.empty -= u64::BITS;
             return;
         }
@@ -242,15 +361,9 @@ impl<P: Platform, const N: usize> Filling<'_, P, N> {
         self.empty -= bits.count_ones();
     }
 
-    /// All that came is there: fewer than might move down. How many.
-    pub(super) fn finish(self) -> u32 {
-        let Self { stack, most, empty, .. } = self;
-        let came = most - empty;
-        if empty > 0 {
-            stack.move_down(empty, came);
-        }
-        stack.top.store(came, Release);
-        came
+    /// All that came is there.
+    pub(super) fn finish(self) {
+        self.stack.lies_at(self.empty, self.most);
     }
 }
 

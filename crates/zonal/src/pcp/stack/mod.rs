@@ -33,6 +33,7 @@ mod blocks;
 mod cpu;
 mod frames;
 mod home;
+mod lists;
 mod outside;
 mod policy;
 mod refill;
@@ -44,7 +45,10 @@ pub use policy::Stacks;
 pub use refill::Came;
 pub use window::Window;
 
+use frames::FrameStack;
+
 use crate::platform::Platform;
+use crate::policy::pcp::Drainer;
 use crate::types::migrate_type::{MigrateType, NR_CACHED_TYPES};
 use crate::zone::free_map::{
     AlreadyFree, Current, Frame, FreeMap, MapShape, Pageblock, Start, WordIndex,
@@ -150,7 +154,7 @@ impl CpuStack {
         (first, shape): (u32, MapShape),
     ) {
         self.size = StackSize { high: size.high.min(N as u32), ..size };
-        out.set_limit(self.size.high);
+        out.set_high(self.size.high);
         self.first = first;
         let size = shape.block_frames();
         (self.start, self.origin) = (start, (start.block.0 * size, shape.blocks() * size));
@@ -263,18 +267,7 @@ impl CpuStack {
         if self.is_inside(list, frame)
             && let Some(stack) = out.stack(list)
         {
-            stack.settle();
-            let mut outcome = Ok(0);
-            if !stack.push(self.index(frame)) {
-                let half = (self.size.high / 2).max(1);
-                let shed = stack.shed(self.first, half, |word, mask| {
-                    outcome = home.put(word, mask).and(outcome);
-                });
-                outcome = outcome.map(|_| shed);
-                let kept = stack.push(self.index(frame));
-                debug_assert!(kept, "what was shed left room");
-            }
-            return outcome;
+            return self.spill_half(stack, home, self.index(frame));
         }
         let (word, mask) = frame.word();
         if self.size.high == 0 {
@@ -283,6 +276,27 @@ impl CpuStack {
         let flushed = self.flush(home);
         self.gathered = Gathered { word, mask };
         flushed
+    }
+
+    /// Keeps a frame on a full stack, whose oldest half goes into the map.
+    #[inline]
+    fn spill_half<P: Platform, const N: usize>(
+        &self,
+        stack: &FrameStack<P, N>,
+        home: &impl Home,
+        index: u32,
+    ) -> Result<u32, AlreadyFree> {
+        stack.settle();
+        if stack.push(index) {
+            return Ok(0);
+        }
+        let mut outcome = Ok(());
+        let shed = stack.shed(self.first, (self.size.high / 2).max(1), |word, mask| {
+            outcome = home.put(word, mask).and(outcome);
+        });
+        let kept = stack.push(index);
+        debug_assert!(kept, "what was shed left room");
+        outcome.map(|()| shed)
     }
 
     /// Frees what is gathered. For a CPU that idles, and before a request is refused. How many frames.
@@ -299,7 +313,7 @@ impl CpuStack {
         Ok(gathered.mask.count_ones())
     }
 
-    /// Gives everything back to the map: frames, what is gathered, current pageblocks. By the
+    /// Gives everything back to the map: frames, what is gathered, current pageblocks. `by` the
     /// slot's holder, for a CPU that idles or goes, or for another that needs it. What is on the stacks
     /// stays there if the host refuses the fence that an owner outside the slot asks for. Returns the
     /// frames. O(frames).
@@ -310,9 +324,10 @@ impl CpuStack {
         &mut self,
         out: &StackOutside<P, N>,
         home: &impl Home,
+        by: Drainer,
     ) -> Result<u32, AlreadyFree> {
         let mut outcome = self.flush(home);
-        out.drain(self.first, |word, mask| {
+        out.drain(self.first, by, |word, mask| {
             let put = home.put(word, mask);
             outcome = put.and_then(|()| Ok(outcome? + mask.count_ones()));
         });

@@ -2,6 +2,7 @@
 
 use super::frames::{Drain, FrameStack, MAX_HIGH};
 use crate::platform::{AtomicHalf, Platform};
+use crate::policy::pcp::Drainer;
 use crate::types::migrate_type::{MigrateType, NR_CACHED_TYPES};
 use crate::zone::free_map::WordIndex;
 use core::sync::atomic::Ordering::Relaxed;
@@ -57,8 +58,8 @@ impl<P: Platform, const N: usize> StackOutside<P, N> {
     }
 
     /// Sets how many frames the owner may keep on each.
-    pub(super) fn set_limit(&self, limit: u32) {
-        self.stacks.iter().for_each(|stack| stack.set_limit(limit));
+    pub(super) fn set_high(&self, high: u32) {
+        self.stacks.iter().for_each(|stack| stack.set_high(high));
     }
 
     /// Whether an owner may be outside the slot from now on; for who is in the slot.
@@ -87,10 +88,10 @@ impl<P: Platform, const N: usize> StackOutside<P, N> {
         self.stacks.iter().find(newest).and_then(FrameStack::pop).is_some()
     }
 
-    /// Takes what is on the stacks, by words of the map that begins at `first`; for who is in the slot.
+    /// Takes what is on the stacks, by words of the map that begins at `first`; `by` who is in the slot.
     /// Nothing if the host refuses the fence against an owner that may be outside.
-    pub(super) fn drain(&self, first: u32, give: impl FnMut(WordIndex, u64)) {
-        let owned = self.owned.load(Relaxed) != 0;
+    pub(super) fn drain(&self, first: u32, by: Drainer, give: impl FnMut(WordIndex, u64)) {
+        let owned = by == Drainer::Other && self.owned.load(Relaxed) != 0;
         if let Ok(drain) = Drain::begin(&self.stacks, owned) {
             drain.take(first, give);
         }

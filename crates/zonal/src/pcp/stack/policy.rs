@@ -14,11 +14,12 @@
 use super::cpu::{ALL_LATE, FOLD, MOST_LATE, StackCpu};
 use super::frames::{FrameStack, MAX_HIGH};
 use super::home::{MapHome, came};
+use super::lists::{self, Head, List};
 use super::{CpuStack, StackOutside, StackSize, Window};
 use crate::boot::tuning::Tuning;
 use crate::frame::{ALLOCATED, CACHED, FrameState, PageblockWord};
 use crate::platform::Platform;
-use crate::policy::pcp::{Bulk, PcpPolicy, Pushed, Stop, ZoneContext};
+use crate::policy::pcp::{Bulk, Drainer, PcpPolicy, Pushed, Stop, ZoneContext};
 use crate::trace::Trace;
 use crate::types::migrate_type::MigrateType;
 use crate::types::units::{Order, Pfn};
@@ -168,14 +169,7 @@ impl<const WORTH: u32, const MOST: usize> PcpPolicy<Mapped> for Stacks<WORTH, MO
         migrate: MigrateType,
         frames: &mut [Pfn],
     ) -> usize {
-        let mut done = 0;
-        while let Some(place) = frames.get_mut(done) {
-            let Some(index) = out.stack(migrate).and_then(FrameStack::pop) else { break };
-            table.set_state(index, ALLOCATED);
-            *place = table.pfn(index);
-            done += 1;
-        }
-        done
+        out.stack(migrate).map_or(0, |stack| lists::pop(stack, table, frames))
     }
 
     #[inline]
@@ -188,8 +182,18 @@ impl<const WORTH: u32, const MOST: usize> PcpPolicy<Mapped> for Stacks<WORTH, MO
         frames: &[Pfn],
     ) -> Bulk {
         // Of a pageblock whose frames stay: an edge lies between pageblocks.
-        let mut inside = None;
-        for (done, &pfn) in frames.iter().enumerate() {
+        let (mut inside, mut done, mut singles) = (None, 0, 0);
+        while let Some(&pfn) = frames.get(done) {
+            if singles == 0 {
+                match (List { cpu, out, table, migrate, word }).push(&frames[done..]) {
+                    Head::Kept(count) => {
+                        done += count;
+                        continue;
+                    }
+                    Head::Single(count) => singles = count,
+                }
+            }
+            singles -= 1;
             let offset = table.offset(pfn);
             let known = inside.is_some_and(|last| table.same_pageblock(last, offset));
             if !known && table.pageblock_at(offset) != word
@@ -199,12 +203,13 @@ impl<const WORTH: u32, const MOST: usize> PcpPolicy<Mapped> for Stacks<WORTH, MO
             }
             // No truncation: the state was found, so the offset is an index.
             let frame = cpu.stack.frame(offset as u32);
+            done += 1;
             if known && cpu.stack.keep_inside(out, migrate, frame) {
                 continue;
             }
             inside = cpu.stack.is_inside(migrate, frame).then_some(offset);
             if Self::push(cpu, out, table, migrate, offset as u32) {
-                return Bulk { done: done + 1, stop: Stop::Edge };
+                return Bulk { done, stop: Stop::Edge };
             }
         }
         Bulk { done: frames.len(), stop: Stop::Done }
@@ -303,11 +308,12 @@ impl<const WORTH: u32, const MOST: usize> PcpPolicy<Mapped> for Stacks<WORTH, MO
         ctx: &Context<'_, P>,
         cpu: &mut StackCpu,
         out: &StackOutside<P, MOST>,
+        by: Drainer,
     ) -> u64 {
         // What an owner pushed before it was tuned still lies there.
         cpu.place(out, ctx);
         let home = MapHome::new(ctx.view);
-        let given = cpu.stack.drain(out, &home);
+        let given = cpu.stack.drain(out, &home, by);
         cpu.uncounted += home.freed(given);
         let kept = cpu.kept.take();
         if let Some(kept) = kept {

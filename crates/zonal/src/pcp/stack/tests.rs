@@ -61,7 +61,7 @@ impl Cpu {
     }
 
     fn drain(&mut self, map: &Map) -> Result<u32, AlreadyFree> {
-        self.own.drain(&self.out, map)
+        self.own.drain(&self.out, map, Drainer::Other)
     }
 }
 
@@ -234,7 +234,7 @@ fn drains_meet_owners() {
     take(&mut cpu, &map, Movable);
     let stack = cpu.out.stack(Movable).expect("it has one");
     assert_eq!(stack.pop_owned().map(|index| index - FIRST), Some(1));
-    assert_eq!((cpu.own.drain(&cpu.out, &map), stack.pop_owned()), (Ok(6), None));
+    assert_eq!((cpu.own.drain(&cpu.out, &map, Drainer::Other), stack.pop_owned()), (Ok(6), None));
     // It goes on above what was drained, until it is in the slot.
     let place = stack.room().expect("two were taken");
     stack.push_owned(place, FIRST + 1);
@@ -246,6 +246,69 @@ fn drains_meet_owners() {
         place.inspect(|&place| stack.push_owned(place, FIRST + at)).is_some()
     }));
     assert!(stack.room().is_none(), "full");
-    assert_eq!(cpu.own.drain(&cpu.out, &map).map_err(|error| error.bits), Err(0xfc));
+    assert_eq!(
+        cpu.own.drain(&cpu.out, &map, Drainer::Other).map_err(|error| error.bits),
+        Err(0xfc)
+    );
     assert_eq!(free_frames(&map), 256);
+}
+
+/// Frames in runs up and down and by themselves, pushed, shed, popped in bulk and drained, beside a list.
+#[test]
+fn runs_and_single_frames_leave_as_they_came() {
+    let mut dice = 7_u64;
+    let mut draw = |below: u64| {
+        dice = dice.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        ((dice >> 33) % below) as u32
+    };
+    let cpu = cpu(256, 0);
+    let (stack, mut model) = (cpu.out.stack(Movable).expect("it has one"), Vec::new());
+    // Each frame once, so that what is given by words can be told.
+    let mut next = FIRST;
+    let mut of_words = Vec::new();
+    for _ in 0..20_000 {
+        match draw(4) {
+            0 => {
+                let (first, len) = (next + draw(3), draw(40));
+                next = first + len;
+                let down = draw(2) == 0;
+                for at in 0..len {
+                    let index = if down { first + len - 1 - at } else { first + at };
+                    stack.settle();
+                    if stack.push(index) {
+                        model.push(index);
+                    }
+                }
+            }
+            1 => {
+                let (most, mut popped) = (draw(60) as usize, Vec::new());
+                let count = stack.pop_bulk(most, |index, len, direction| {
+                    popped.extend((0..len as u32).map(|at| direction.after(index, at)));
+                });
+                let rest = model.len() - most.min(model.len());
+                assert_eq!((count, popped.len()), (popped.len(), model.len() - rest));
+                popped.reverse();
+                assert_eq!(popped, model.split_off(rest));
+            }
+            way => {
+                let count = if way == 2 { draw(60) } else { u32::MAX };
+                of_words.clear();
+                let mut give = |word: WordIndex, mask: u64| {
+                    let bits = (0..64).filter(|bit| mask >> bit & 1 == 1);
+                    of_words.extend(bits.map(|bit| FIRST + word.first_frame().0 + bit));
+                };
+                if way == 2 {
+                    stack.shed(FIRST, count, &mut give);
+                } else {
+                    cpu.out.drain(FIRST, Drainer::Other, &mut give);
+                }
+                let mut gone: Vec<_> = model.drain(..model.len().min(count as usize)).collect();
+                gone.sort_unstable();
+                of_words.sort_unstable();
+                assert_eq!(of_words, gone);
+            }
+        }
+        assert!(stack.frames().eq(model.iter().copied()));
+    }
+    assert!(next > FIRST + 50_000, "much came by");
 }

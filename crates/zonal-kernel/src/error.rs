@@ -1,0 +1,90 @@
+//! One error for all steps of a boot, so that `?` takes a kernel from its map to its first frame.
+
+use core::fmt;
+use zonal::error::{BuildError, ContiguousError};
+use zonal::map::MapError;
+use zonal::plan::PlanError;
+use zonal::zonelist::DistanceError;
+use zonal::{AllocError, FreeError, Pfn};
+use zonal_tables::PieceTooSmall;
+
+/// What went wrong.
+///
+/// ```
+/// use zonal_kernel::Error;
+/// assert_eq!(Error::NotBooted.to_string(), "the allocator is not built yet");
+/// ```
+#[derive(Clone, Copy, PartialEq, Debug)]
+#[non_exhaustive]
+pub enum Error {
+    /// A request before the allocator was built.
+    NotBooted,
+    /// It is built already, or another CPU is building it.
+    AlreadyBooted,
+    /// `Machine::address` is null, or not aligned to a frame, for the frame of the tables.
+    BadAddress {
+        /// The frame.
+        frame: Pfn,
+    },
+    /// The memory map.
+    Map(MapError),
+    /// The plan.
+    Plan(PlanError),
+    /// The tables.
+    Tables(PieceTooSmall),
+    /// Building the allocator.
+    Build(BuildError),
+    /// A table of the firmware.
+    Acpi(crate::acpi::AcpiError),
+    /// Distances between nodes that cannot be.
+    Distance(DistanceError),
+    /// A request that was refused.
+    Alloc(AllocError),
+    /// A request for contiguous frames that was refused.
+    Contiguous(ContiguousError),
+    /// A free that was refused.
+    Free(FreeError),
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotBooted => f.write_str("the allocator is not built yet"),
+            Self::AlreadyBooted => f.write_str("the allocator is built already"),
+            Self::BadAddress { frame } => {
+                write!(f, "the address of frame {frame}, for the tables, is null or not aligned")
+            }
+            Self::Map(error) => error.fmt(f),
+            Self::Plan(error) => error.fmt(f),
+            Self::Tables(error) => error.fmt(f),
+            Self::Build(error) => error.fmt(f),
+            Self::Acpi(error) => error.fmt(f),
+            Self::Distance(error) => error.fmt(f),
+            Self::Alloc(error) => error.fmt(f),
+            Self::Contiguous(error) => error.fmt(f),
+            Self::Free(error) => error.fmt(f),
+        }
+    }
+}
+
+impl core::error::Error for Error {}
+
+macro_rules! from {
+    ($($variant:ident($error:ty)),*) => {$(
+        impl From<$error> for Error {
+            fn from(error: $error) -> Self {
+                Self::$variant(error)
+            }
+        }
+    )*};
+}
+from!(Map(MapError), Plan(PlanError), Tables(PieceTooSmall), Build(BuildError), Alloc(AllocError));
+from!(Acpi(crate::acpi::AcpiError), Distance(DistanceError), Contiguous(ContiguousError));
+from!(Free(FreeError));
+
+impl From<zonal::error::RefusedFree> for Error {
+    /// The block leaks: it could not be freed.
+    fn from(refused: zonal::error::RefusedFree) -> Self {
+        Self::Free(refused.error)
+    }
+}

@@ -1,0 +1,206 @@
+//! The allocator in a static, on a machine made of threads: built once, used from all, no frame in two
+//! hands, interrupts as they were.
+
+mod fake;
+
+use fake::Fake;
+use std::collections::BTreeSet;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::thread;
+use zonal::error::AllocReason;
+use zonal::map::{PhysAddr, Region, SaneMap};
+use zonal::plan::Config;
+use zonal::preset::Linux416;
+use zonal::{Block, NodeId, Order, Pfn, Request, ZoneId};
+use zonal_kernel::boot_map::{BootMap, NodeRange};
+use zonal_kernel::global::TablePlace;
+use zonal_kernel::{Error, Global};
+
+const SLICE: u64 = 32 << 20;
+
+/// A part of the machine's memory that no other test has.
+fn slice() -> SaneMap {
+    static END: OnceLock<u64> = OnceLock::new();
+    static NEXT: AtomicU64 = AtomicU64::new(SLICE);
+    let end = *END.get_or_init(|| fake::memory(16 * SLICE as usize));
+    let start = NEXT.fetch_add(SLICE, Relaxed);
+    assert!(start + SLICE <= end, "a test too many");
+    let nodes = [0, 1].map(|n| {
+        let start = start + u64::from(n) * SLICE / 2;
+        NodeRange { bytes: start..start + SLICE / 2, node: NodeId(n) }
+    });
+    let usable = Region::usable(PhysAddr(start), SLICE);
+    BootMap::new([usable], &[], nodes).unwrap().sanitise().unwrap()
+}
+
+fn booted(global: &Global<Fake>, cpus: u32) -> u64 {
+    let map = slice();
+    let usable = map.frames_usable();
+    // SAFETY: the slice is this test's alone.
+    unsafe { global.boot(map, Config::new(cpus)).unwrap() };
+    let managed = free(global);
+    assert!(managed < usable && managed > usable * 95 / 100, "{managed} of {usable}");
+    managed
+}
+
+/// Free frames, cached ones included.
+fn free(global: &Global<Fake>) -> u64 {
+    global.drain_all();
+    // SAFETY: only looked at.
+    let allocator = unsafe { global.allocator().unwrap() };
+    let zones = (0..allocator.zone_count()).map(|n| allocator.zone_info(ZoneId(n as u8)).unwrap());
+    zones.map(|zone| zone.free + zone.cached).sum()
+}
+
+#[test]
+fn before_it_is_built_everything_is_refused() {
+    static FRAMES: Global<Fake> = Global::new();
+    static OTHER: Global<Fake> = Global::new();
+    assert_eq!(FRAMES.alloc(&Request::frame()), Err(Error::NotBooted));
+    assert_eq!(FRAMES.alloc_contiguous(3, &Request::frame()), Err(Error::NotBooted));
+    assert_eq!(FRAMES.drain_all(), 0);
+    // SAFETY: nothing is freed through it.
+    assert!(unsafe { FRAMES.allocator() }.is_err());
+    booted(&OTHER, 1);
+    let foreign = FRAMES.free(OTHER.alloc(&Request::frame()).unwrap()).unwrap_err();
+    assert!(foreign.error.to_string().contains("foreign"), "{foreign}");
+    OTHER.free(foreign.block).unwrap();
+}
+
+#[test]
+fn it_is_built_once_and_a_failure_can_be_tried_again() {
+    static FRAMES: Global<Fake> = Global::new();
+    let map = slice();
+    // SAFETY: the slice is this test's alone; here and below.
+    let none = unsafe { FRAMES.boot(map.clone(), Config::new(0)) };
+    assert!(matches!(none, Err(Error::Plan(_))), "{none:?}");
+    let low = TablePlace { below: Some(Pfn::new(2)), ..TablePlace::default() };
+    // SAFETY: as above.
+    let low = unsafe { FRAMES.boot_in(map.clone(), Config::new(1), low) };
+    assert!(matches!(low, Err(Error::Map(_))), "{low:?}");
+    assert_eq!(FRAMES.alloc(&Request::frame()), Err(Error::NotBooted));
+    // SAFETY: as above.
+    unsafe { FRAMES.boot(map.clone(), Config::new(1)).unwrap() };
+    let before = free(&FRAMES);
+    // SAFETY: as above.
+    let again = unsafe { FRAMES.boot(map, Config::new(1)) };
+    assert_eq!(again, Err(Error::AlreadyBooted));
+    assert_eq!(free(&FRAMES), before);
+}
+
+#[test]
+fn tables_lie_where_they_are_wanted() {
+    static FRAMES: Global<Fake, Linux416> = Global::new();
+    let map = slice();
+    let half = map.span().start.get() + (SLICE >> 13);
+    let place = TablePlace { node: Some(NodeId(0)), below: Some(Pfn::new(half - 100)) };
+    // SAFETY: the slice is this test's alone.
+    unsafe { FRAMES.boot_in(map, Config::new(2), place).unwrap() };
+    // SAFETY: only looked at.
+    let plan = unsafe { FRAMES.allocator().unwrap() }.plan();
+    let carved = plan.map().report().carved;
+    let end = Pfn::new(half - 100);
+    let tables = plan.map().range_at(Pfn::new(end.get() - 1)).unwrap();
+    assert_eq!((tables.end, tables.frames(), tables.kind.is_memory()), (end, carved, false));
+}
+
+#[test]
+fn blocks_are_zeroed_and_freed_once() {
+    static FRAMES: Global<Fake> = Global::new();
+    let managed = booted(&FRAMES, 1);
+    let order = Order::new(3).unwrap();
+    let block = FRAMES.alloc(&Request::new(order)).unwrap();
+    let pfn = block.pfn();
+    // SAFETY: the block is this test's.
+    unsafe { FRAMES.address(&block).write_bytes(0xa5, order.bytes()) };
+    FRAMES.free(block).unwrap();
+    // SAFETY: it is no-one's, and the free is refused.
+    let twice = unsafe { FRAMES.allocator().unwrap() }.free_raw(pfn, order);
+    assert!(twice.is_err());
+    let held: Vec<Block> = (0..managed / 16)
+        .map_while(|_| FRAMES.alloc(&Request::new(order).zero()).ok())
+        .inspect(|block| {
+            // SAFETY: the block is this test's, and no one writes it.
+            let bytes = unsafe { std::slice::from_raw_parts(FRAMES.address(block), order.bytes()) };
+            assert!(bytes.iter().all(|&byte| byte == 0));
+        })
+        .collect();
+    assert!(held.iter().any(|block| block.pfn() == pfn), "the written one came again");
+    held.into_iter().for_each(|block| FRAMES.free(block).unwrap());
+    let contiguous = FRAMES.alloc_contiguous(700, &Request::frame()).unwrap();
+    FRAMES.free_contiguous(contiguous).unwrap();
+    assert_eq!(free(&FRAMES), managed);
+}
+
+/// The holder of a frame writes its own number into it.
+fn stamp(block: &Block, global: &Global<Fake>, stamp: u64) {
+    // SAFETY: the block is the caller's, and aligned to a frame.
+    unsafe { global.address(block).cast::<u64>().write(stamp) };
+}
+
+fn stamped(block: &Block, global: &Global<Fake>) -> u64 {
+    // SAFETY: as above.
+    unsafe { global.address(block).cast::<u64>().read() }
+}
+
+#[test]
+fn no_frame_is_in_two_hands_while_handlers_allocate() {
+    static FRAMES: Global<Fake> = Global::new();
+    static HANDLED: AtomicU64 = AtomicU64::new(0);
+    fn handler() {
+        match FRAMES.alloc(&Request::frame().atomic()) {
+            Ok(block) => {
+                HANDLED.fetch_add(1, Relaxed);
+                stamp(&block, &FRAMES, u64::MAX);
+                assert_eq!(stamped(&block, &FRAMES), u64::MAX);
+                FRAMES.free(block).unwrap();
+            }
+            Err(Error::Alloc(error)) => assert_eq!(error.reason, AllocReason::Exhausted),
+            Err(error) => panic!("{error}"),
+        }
+    }
+    const CPUS: u32 = 4;
+    let managed = booted(&FRAMES, CPUS);
+    thread::scope(|scope| {
+        for cpu in 0..CPUS {
+            scope.spawn(move || {
+                fake::run_on(cpu);
+                fake::on_interrupt(Some(handler));
+                for round in 0..6 {
+                    let request = Request::frame();
+                    // More than a share, so that some of it runs out of memory.
+                    let most = managed / 3;
+                    let held: Vec<Block> =
+                        (0..most).map_while(|_| FRAMES.alloc(&request).ok()).collect();
+                    let number = |n: usize| u64::from(cpu) << 32 | (round * held.len() + n) as u64;
+                    held.iter().enumerate().for_each(|(n, b)| stamp(b, &FRAMES, number(n)));
+                    for (n, block) in held.iter().enumerate() {
+                        assert_eq!(stamped(block, &FRAMES), number(n), "{block:?}");
+                    }
+                    held.into_iter().for_each(|block| FRAMES.free(block).unwrap());
+                    assert!(fake::interrupts_are_on());
+                }
+                fake::on_interrupt(None);
+            });
+        }
+    });
+    assert!(HANDLED.load(Relaxed) > 10_000, "{HANDLED:?}");
+    assert_eq!(free(&FRAMES), managed);
+}
+
+#[test]
+fn each_frame_once_and_none_of_the_tables() {
+    static FRAMES: Global<Fake> = Global::new();
+    let managed = booted(&FRAMES, 2);
+    let held: Vec<Block> =
+        std::iter::from_fn(|| FRAMES.alloc(&Request::frame().no_wait()).ok()).collect();
+    let pfns: BTreeSet<Pfn> = held.iter().map(Block::pfn).collect();
+    assert_eq!(pfns.len(), held.len());
+    // SAFETY: only looked at.
+    let plan = unsafe { FRAMES.allocator().unwrap() }.plan();
+    assert!(pfns.iter().all(|&pfn| plan.map().range_at(pfn).unwrap().kind.is_usable()));
+    assert!(held.len() as u64 > managed * 9 / 10);
+    held.into_iter().for_each(|block| FRAMES.free(block).unwrap());
+    assert_eq!(free(&FRAMES), managed);
+}

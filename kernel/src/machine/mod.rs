@@ -1,0 +1,65 @@
+//! The machine: a PC in an emulator.
+
+pub(crate) mod acpi;
+pub(crate) mod apic;
+pub(crate) mod boot;
+pub(crate) mod cpu;
+pub(crate) mod interrupts;
+pub(crate) mod pvh;
+pub(crate) mod serial;
+pub(crate) mod smp;
+pub(crate) mod team;
+pub(crate) mod user;
+
+use zonal::map::PhysAddr;
+use zonal::{CpuId, NodeId};
+use zonal_kernel::{Global, Machine, arch};
+
+/// What the allocator has to know of it.
+pub(crate) struct Pc;
+
+impl Machine for Pc {
+    #[inline(always)]
+    fn cpu() -> CpuId {
+        cpu::number()
+    }
+    #[inline(always)]
+    fn node(cpu: CpuId) -> NodeId {
+        cpu::node(cpu)
+    }
+    #[inline(always)]
+    fn interrupts_off() -> bool {
+        arch::interrupts_off()
+    }
+    #[inline(always)]
+    fn interrupts_restore(were_on: bool) {
+        arch::interrupts_restore(were_on);
+    }
+    #[inline(always)]
+    fn address(frame: PhysAddr) -> *mut u8 {
+        // Memory is mapped as it is: see `boot`.
+        core::ptr::with_exposed_provenance_mut(frame.0 as usize)
+    }
+}
+
+/// All memory.
+pub(crate) static FRAMES: Global<Pc> = Global::new();
+
+/// Ends the emulator (its device isa-debug-exit): its exit code is twice `code`, plus 1.
+pub(crate) fn exit(code: Exit) -> ! {
+    let mut port = x86_64::instructions::port::Port::<u32>::new(0xf4);
+    // SAFETY: no device but that one has the port, and it stops the machine.
+    unsafe { port.write(code as u32) };
+    loop {
+        x86_64::instructions::hlt();
+    }
+}
+
+/// How it went.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Exit {
+    /// Every frame was counted.
+    Well = 0x10,
+    /// A count was wrong, or something went wrong on the way.
+    Wrong = 0x11,
+}

@@ -1,0 +1,139 @@
+//! Memory: the map, the frames that the kernel keeps, page tables, page faults, and the count.
+
+pub(crate) mod count;
+pub(crate) mod faults;
+pub(crate) mod kept;
+pub(crate) mod shares;
+pub(crate) mod space;
+
+use crate::machine::acpi::Nodes;
+use crate::machine::pvh::BootInfo;
+use crate::machine::{FRAMES, Pc, cpu};
+use core::ops::Range;
+use core::sync::atomic::Ordering::Relaxed;
+use zonal::map::SaneMap;
+use zonal::plan::Config;
+use zonal::{Block, NodeId, Order, Pfn, Request};
+use zonal_kernel::boot_map::{BootMap, NodeRange, e820::Entry};
+use zonal_kernel::global::Frames;
+use zonal_kernel::{Error, Machine as _};
+
+/// How much of the memory is plugged in later: see `workload::plug`.
+const LATER: u64 = 32 << 20;
+
+unsafe extern "C" {
+    static image_end: u8;
+}
+
+/// Where the memory that comes later lies.
+static PLUG: [core::sync::atomic::AtomicU64; 2] =
+    [const { core::sync::atomic::AtomicU64::new(0) }; 2];
+
+/// Where the memory that comes later lies, in frames.
+pub(crate) fn plug() -> Range<Pfn> {
+    let [start, end] = &PLUG;
+    Pfn::containing(start.load(Relaxed))..Pfn::containing(end.load(Relaxed))
+}
+
+/// The map's entries without the last [`LATER`] bytes of the first that has as much to spare.
+fn split(map: &'static [Entry]) -> (impl Iterator<Item = Entry>, Range<u64>) {
+    let spare = map.iter().position(|e| e.kind == 1 && e.bytes > 4 * LATER);
+    let mut later = 0..0;
+    if let Some(at) = spare {
+        let end = (map[at].start + map[at].bytes) & !((2 << 20) - 1);
+        later = end - LATER..end;
+    }
+    let start = later.start;
+    let cut = map.iter().enumerate().map(move |(at, entry)| match spare {
+        Some(spare) if spare == at => Entry { bytes: start - entry.start, ..*entry },
+        _ => *entry,
+    });
+    (cut, later)
+}
+
+/// The map, with the nodes of the firmware, and the image and all below it reserved.
+fn map(info: &BootInfo, nodes: &Nodes) -> Result<SaneMap, Error> {
+    let end = (&raw const image_end).addr() as u64;
+    let of_nodes = nodes.srat.into_iter().flat_map(|srat| srat.memory());
+    let (entries, later) = split(info.map);
+    let node = node_of(later.start, of_nodes.clone());
+    let image = 0..end;
+    let map = BootMap::new(entries, &[image], of_nodes)?;
+    let [first, last] = &PLUG;
+    first.store(later.start, Relaxed);
+    last.store(later.end, Relaxed);
+    map.offline(&later, node)?.sanitise()
+}
+
+fn node_of(address: u64, mut nodes: impl Iterator<Item = NodeRange>) -> NodeId {
+    nodes.find(|node| node.bytes.contains(&address)).map_or(NodeId(0), |node| node.node)
+}
+
+/// Builds the allocator.
+///
+/// # Errors
+/// What is wrong with the map.
+///
+/// # Safety
+/// Once, and what the boot loader left is not used after it.
+pub(crate) unsafe fn boot(info: &BootInfo, nodes: &Nodes) -> Result<(), Error> {
+    let map = map(info, nodes)?;
+    let config = Config { distances: nodes.distances, ..Config::new(cpu::count()) };
+    // SAFETY: what the map calls memory is: the boot loader says so, or will be said to have come. The
+    // image and all below it is reserved; the rest is used through `FRAMES` only. All memory is mapped
+    // as it is.
+    unsafe { FRAMES.boot(map, config) }
+}
+
+/// The allocator, for counts and reports.
+pub(crate) fn frames() -> &'static Frames<Pc, zonal::preset::Zonal> {
+    // SAFETY: what is freed through it by number is what was allocated: said where it is done.
+    match unsafe { FRAMES.allocator() } {
+        Ok(frames) => frames,
+        Err(error) => panic!("{error}"),
+    }
+}
+
+/// Allocates, and lets the timer know that a request is under way.
+pub(crate) fn alloc(request: &Request) -> Result<Block, Error> {
+    inside(|| FRAMES.alloc(request))
+}
+
+/// Frees.
+pub(crate) fn free(block: Block) {
+    if let Err(error) = inside(|| FRAMES.free(block)) {
+        panic!("{error}");
+    }
+}
+
+/// Frees a block by its numbers.
+///
+/// # Safety
+/// It was allocated with this order, and is the caller's.
+pub(crate) unsafe fn free_raw(pfn: Pfn, order: Order) {
+    if let Err(error) = inside(|| frames().free_raw(pfn, order)) {
+        panic!("{error}");
+    }
+}
+
+/// Frees single frames.
+///
+/// # Safety
+/// As [`free_raw`], each with order 0.
+pub(crate) unsafe fn free_list(pfns: &[Pfn]) {
+    let freed = inside(|| frames().free_bulk(pfns));
+    assert!(freed.refused == 0, "a frame of a list is refused: {freed:?}");
+}
+
+fn inside<R>(call: impl FnOnce() -> R) -> R {
+    let own = cpu::own();
+    own.in_allocator.store(1, Relaxed);
+    let result = call();
+    own.in_allocator.store(0, Relaxed);
+    result
+}
+
+/// The first bytes of a block: as many words as its users need.
+pub(crate) fn words(pfn: Pfn) -> *mut u64 {
+    Pc::address(zonal::map::PhysAddr(pfn.address())).cast()
+}

@@ -1,0 +1,121 @@
+//! Workloads: what all processors do at once. Each ends by counting every frame.
+
+mod chain;
+mod cost;
+mod exhaust;
+mod faults;
+mod fork;
+pub(crate) mod handler;
+mod mixed;
+mod pass;
+mod plug;
+
+use crate::machine::{apic, cpu, team};
+use crate::memory::{alloc, count};
+use crate::say;
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use zonal::{Block, Request};
+
+/// One of them.
+struct Workload {
+    name: &'static str,
+    /// What each processor does.
+    task: team::Task,
+    /// What must hold of the whole, beside the count.
+    check: fn() -> Result<(), &'static str>,
+}
+
+const ALL: [Workload; 12] = [
+    Workload { name: "mixed", task: mixed::task, check: ok },
+    Workload { name: "pass", task: pass::task, check: ok },
+    Workload { name: "processes", task: faults::processes, check: faults::near },
+    Workload { name: "programs", task: faults::programs, check: faults::stack },
+    Workload { name: "fork", task: fork::task, check: fork::copied },
+    Workload { name: "threads", task: faults::threads, check: ok },
+    Workload { name: "huge", task: faults::huge, check: faults::had_both },
+    Workload { name: "timer", task: handler::task, check: handler::was_inside },
+    Workload { name: "exhaust", task: exhaust::task, check: exhaust::refused },
+    Workload { name: "plug", task: plug::task, check: plug::came },
+    Workload { name: COST, task: cost::task, check: ok },
+    Workload { name: CANARY, task: lose, check: ok },
+];
+
+/// These run only where they are named: one that measures, and one whose damage the count must find.
+const COST: &str = "cost";
+const CANARY: &str = "canary";
+
+/// Loses a frame.
+fn lose(number: u32) {
+    if number == 0 {
+        let _ = alloc(&Request::frame()).map(Block::into_raw);
+    }
+}
+
+fn ok() -> Result<(), &'static str> {
+    Ok(())
+}
+
+/// Work done: what it is differs by workload.
+pub(crate) static WORK: AtomicU64 = AtomicU64::new(0);
+/// Requests that were refused, where that may be.
+pub(crate) static REFUSED: AtomicU64 = AtomicU64::new(0);
+
+/// Ticks of all processors, and those inside a call of the allocator.
+fn ticks() -> (u64, u64) {
+    let all = (0..cpu::count()).map(cpu::at);
+    all.fold((0, 0), |(ticks, inside), cpu| {
+        (ticks + cpu.ticks.load(Relaxed), inside + cpu.ticks_inside.load(Relaxed))
+    })
+}
+
+/// Runs those that `wanted` names, all if it names none; whether every count was right.
+pub(crate) fn run(wanted: &str) -> bool {
+    let names = |name| wanted.split(',').any(|wanted| wanted == name);
+    let any = ALL.iter().any(|workload| names(workload.name));
+    let mut well = true;
+    for Workload { name, task, check } in ALL {
+        if !names(name) && (any || [COST, CANARY].contains(&name)) {
+            continue;
+        }
+        WORK.store(0, Relaxed);
+        REFUSED.store(0, Relaxed);
+        let before = ticks();
+        team::run(task);
+        let (ticks, inside) = ticks();
+        let (ticks, inside) = (ticks - before.0, inside - before.1);
+        let (work, refused) = (WORK.load(Relaxed), REFUSED.load(Relaxed));
+        let count = count::count();
+        say!("{name:>9}: {work} done, {refused} refused, {ticks} interrupts, {inside} inside");
+        say!("{:>9}  {count}", "");
+        if let Err(wrong) = check() {
+            say!("{:>9}  WRONG: {wrong}", "");
+            well = false;
+        }
+        well &= count.is_right();
+    }
+    well
+}
+
+/// Runs `task` with timer interrupts every `microseconds`, times the processors: they share the
+/// emulator's.
+pub(crate) fn with_timer(microseconds: u32, task: impl FnOnce()) {
+    apic::start_timer(1000 * microseconds * cpu::count());
+    task();
+    apic::stop_timer();
+}
+
+/// Numbers that look random.
+pub(crate) struct Random(u64);
+
+impl Random {
+    pub(crate) fn new(seed: u32) -> Self {
+        Self(0x9e37_79b9_7f4a_7c15_u64.wrapping_mul(u64::from(seed) + 1))
+    }
+
+    pub(crate) fn below(&mut self, end: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % end
+    }
+}

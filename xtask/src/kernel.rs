@@ -1,0 +1,269 @@
+//! The bootable kernel: built, and booted in an emulator. `cargo xtask kernel run`, `kernel test`.
+
+use crate::no_std::BARE;
+use crate::steps::target_dir;
+use crate::tools;
+use anyhow::{Context, Result, bail, ensure};
+use clap::{Args, Subcommand};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Instant;
+use xshell::{Shell, cmd};
+
+/// The package in the folder `kernel`.
+const PACKAGE: &str = "zonal-on-pc";
+/// An emulator without acceleration: on a machine whose processor can do more, it still behaves the same.
+const EMULATOR: &str = "qemu-system-x86_64";
+/// What the emulator exits with when the kernel says that all went well: twice the kernel's code, plus 1.
+const WELL: i32 = 0x10 << 1 | 1;
+/// What it exits with when a count was wrong.
+const WRONG: i32 = 0x11 << 1 | 1;
+/// Seconds for one boot of `test`.
+const SECONDS: u32 = 60;
+
+/// What to do with it.
+#[derive(Subcommand)]
+pub(crate) enum Kernel {
+    /// Boots it, with its console here
+    Run(Boot),
+    /// Prints what a frame costs there, in instructions: exact, on one processor
+    Cost,
+    /// Boots it with 1, 4 and 8 processors and with two nodes; each boot counts every frame
+    Test,
+}
+
+/// One boot.
+#[derive(Args, Clone)]
+pub(crate) struct Boot {
+    /// Processors
+    #[arg(long, default_value_t = 1)]
+    cpus: u32,
+    /// Nodes: the processors and the memory are divided evenly
+    #[arg(long, default_value_t = 1)]
+    nodes: u32,
+    /// Memory, in MiB
+    #[arg(long, default_value_t = 512)]
+    memory: u32,
+    /// Workloads to run, by name, with commas; all if none is named
+    #[arg(long, default_value = "")]
+    workloads: String,
+    /// The boot is ended after this many seconds
+    #[arg(long, default_value_t = 600)]
+    seconds: u32,
+    /// One thread, whose clock counts instructions: the same run each time
+    #[arg(long)]
+    exact: bool,
+}
+
+impl Kernel {
+    pub(crate) fn run(&self, shell: &Shell) -> Result<()> {
+        let kernel = build(shell)?;
+        match self {
+            Self::Run(one) => judge(boot(&kernel, one)?, one),
+            Self::Cost => cost(&kernel),
+            Self::Test => test(shell, &kernel),
+        }
+    }
+}
+
+/// The lints of the kernel, and its tests. Without the target nothing can be built for it; as in `no-std`,
+/// that is said, and is no failure.
+pub(crate) fn check(shell: &Shell) -> Result<()> {
+    if !have_target(shell)? {
+        eprintln!("target {BARE} is not installed: no kernel was built, and none booted");
+        return Ok(());
+    }
+    let build = ["--release", "--locked", "-p", PACKAGE, "--target", BARE];
+    cmd!(shell, "cargo clippy {build...} -- -D warnings").run()?;
+    Kernel::Test.run(shell)
+}
+
+/// Whether the toolchain has the libraries of the bare target.
+fn have_target(shell: &Shell) -> Result<bool> {
+    let libraries = cmd!(shell, "rustc --print target-libdir --target {BARE}").quiet().read()?;
+    Ok(shell.path_exists(libraries))
+}
+
+fn test(shell: &Shell, kernel: &Path) -> Result<()> {
+    let one = |cpus, nodes, workloads: &str| Boot {
+        cpus,
+        nodes,
+        memory: 512,
+        workloads: workloads.to_owned(),
+        seconds: SECONDS,
+        exact: false,
+    };
+    for (cpus, nodes) in [(1, 1), (4, 1), (8, 1), (4, 2)] {
+        let start = Instant::now();
+        eprintln!("\n--- {cpus} processors, {nodes} nodes");
+        let machine = one(cpus, nodes, "");
+        judge(boot(kernel, &machine)?, &machine)
+            .with_context(|| format!("{cpus} processors, {nodes} nodes"))?;
+        eprintln!("--- {:.1} s", start.elapsed().as_secs_f64());
+    }
+    first_kernel(shell)?;
+    eprintln!("\n--- a frame is lost, which the count must find");
+    let canary = boot(kernel, &one(1, 1, "canary"))?;
+    ensure!(canary == Some(WRONG), "the count did not find a lost frame (exit code {canary:?})");
+    Ok(())
+}
+
+/// Counted by an emulator whose clock is the number of instructions.
+fn cost(kernel: &Path) -> Result<()> {
+    let machine = Boot {
+        cpus: 1,
+        nodes: 1,
+        memory: 512,
+        workloads: "cost".to_owned(),
+        seconds: SECONDS,
+        exact: true,
+    };
+    judge(boot(kernel, &machine)?, &machine)
+}
+
+/// How a boot ended.
+fn judge(code: Option<i32>, boot: &Boot) -> Result<()> {
+    match code {
+        Some(WELL) => Ok(()),
+        Some(WRONG) => bail!("a count was wrong, or the kernel panicked: see above"),
+        Some(124) => bail!("the kernel was not done after {} seconds", boot.seconds),
+        code => bail!("the emulator ended with exit code {code:?}; {WELL} is a good end"),
+    }
+}
+
+/// The kernel of the book's page, made by nothing but that page: in an empty folder, with a link to this
+/// checkout. `cargo run` boots it.
+fn first_kernel(shell: &Shell) -> Result<()> {
+    eprintln!("\n--- the kernel of {PAGE}, in an empty folder");
+    let folder = shell.create_temp_dir()?;
+    let files = files_of(&shell.read_file(PAGE)?)?;
+    for (name, text) in &files {
+        shell.write_file(folder.path().join(name), text)?;
+    }
+    let checkout = shell.current_dir();
+    std::os::unix::fs::symlink(&checkout, folder.path().join("zonal"))?;
+    // The versions that are known to work; cargo leaves out what is not needed.
+    shell.copy_file(checkout.join("Cargo.lock"), folder.path().join("Cargo.lock"))?;
+    let target = target_dir(shell).join("first-kernel");
+    let _in_folder = shell.push_dir(folder.path());
+    let run = cmd!(shell, "cargo run --release --quiet").env("CARGO_TARGET_DIR", target);
+    let output = run.ignore_status().output()?;
+    let said = String::from_utf8_lossy(&output.stdout);
+    eprint!("{said}{}", String::from_utf8_lossy(&output.stderr));
+    let well = output.status.code() == Some(1) && said.contains("2 MiB at 0x");
+    ensure!(well, "the kernel of {PAGE} does not build, or does not allocate");
+    Ok(())
+}
+
+/// The page from which a reader makes a kernel.
+const PAGE: &str = "docs/book/src/kernel.md";
+
+/// The files of a page: a line that begins with a name in backticks and ends with a colon, then the
+/// block of code that is the file.
+fn files_of(page: &str) -> Result<Vec<(String, String)>> {
+    let mut files = Vec::new();
+    let mut lines = page.lines();
+    while let Some(line) = lines.next() {
+        let name = line.strip_prefix('`').and_then(|rest| rest.split_once('`'));
+        let is_file = |(name, rest): &(&str, &str)| rest.ends_with(':') && name.contains('.');
+        let Some((name, _)) = name.filter(is_file) else { continue };
+        let opened = lines.by_ref().take(2).any(|line| line.starts_with("```"));
+        ensure!(opened, "no block of code follows `{name}`");
+        let text = lines.by_ref().take_while(|line| *line != "```");
+        files.push((name.to_owned(), text.flat_map(|line| [line, "\n"]).collect()));
+    }
+    ensure!(!files.is_empty(), "the page has no files");
+    Ok(files)
+}
+
+/// Builds it and says where it is.
+fn build(shell: &Shell) -> Result<PathBuf> {
+    ensure!(have_target(shell)?, "the target {BARE} is not installed: `rustup target add {BARE}`");
+    ensure!(
+        tools::have(shell, EMULATOR),
+        "`{EMULATOR}` is not installed: `apt-get install qemu-system-x86`, or your system's \
+         package of it"
+    );
+    cmd!(shell, "cargo build --release --locked -p {PACKAGE} --target {BARE}").run()?;
+    Ok(target_dir(shell).join(BARE).join("release").join(PACKAGE))
+}
+
+/// Boots; returns the emulator's exit code.
+fn boot(kernel: &Path, boot: &Boot) -> Result<Option<i32>> {
+    let mut emulator = Command::new("timeout");
+    emulator.arg("--foreground").arg(boot.seconds.to_string()).arg(EMULATOR);
+    emulator.args(arguments(boot)?).arg("-kernel").arg(kernel);
+    let ended = emulator.status().context("`timeout` cannot be run")?;
+    Ok(ended.code())
+}
+
+/// The machine.
+fn arguments(boot: &Boot) -> Result<Vec<String>> {
+    let Boot { cpus, nodes, memory, workloads, .. } = boot;
+    ensure!(
+        (1..=64).contains(cpus) && (1..=16).contains(nodes) && nodes <= cpus,
+        "1 to 64 processors, 1 to 16 nodes, and a processor for each node"
+    );
+    // Fast string instructions are slow when emulated.
+    let mut arguments: Vec<String> = "-machine q35 -cpu max,-erms,-fsrm \
+         -nodefaults -display none -serial stdio -no-reboot \
+         -device isa-debug-exit,iobase=0xf4,iosize=0x04"
+        .split_whitespace()
+        .map(str::to_owned)
+        .collect();
+    let clock = ["-accel", "tcg,thread=single", "-icount", "shift=0,sleep=off"];
+    let clock = if boot.exact { &clock[..] } else { &["-accel", "tcg,thread=multi"] };
+    arguments.extend(clock.iter().map(|&argument| argument.to_owned()));
+    let mut add = |name: &str, value: String| arguments.extend([name.to_owned(), value]);
+    add("-smp", cpus.to_string());
+    add("-m", format!("{memory}M"));
+    add("-append", workloads.clone());
+    let share = |all: u32, node: u32| all * node / nodes;
+    for node in (0..*nodes).filter(|_| *nodes > 1) {
+        let megabytes = share(*memory, node + 1) - share(*memory, node);
+        let (first, last) = (share(*cpus, node), share(*cpus, node + 1) - 1);
+        add("-object", format!("memory-backend-ram,size={megabytes}M,id=memory{node}"));
+        add("-numa", format!("node,nodeid={node},cpus={first}-{last},memdev=memory{node}"));
+        for other in 0..node {
+            add("-numa", format!("dist,src={other},dst={node},val=21"));
+        }
+    }
+    Ok(arguments)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with(cpus: u32, nodes: u32) -> Boot {
+        Boot { cpus, nodes, memory: 512, workloads: "mixed".to_owned(), seconds: 1, exact: false }
+    }
+
+    #[test]
+    fn processors_and_memory_are_divided() {
+        let line = arguments(&with(5, 2)).unwrap().join(" ");
+        assert!(line.contains("-smp 5 -m 512M -append mixed"), "{line}");
+        assert!(line.contains("nodeid=0,cpus=0-1,memdev=memory0"), "{line}");
+        assert!(line.contains("nodeid=1,cpus=2-4,memdev=memory1"), "{line}");
+        assert!(line.contains("dist,src=0,dst=1,val=21"), "{line}");
+        assert!(!arguments(&with(5, 1)).unwrap().join(" ").contains("numa"));
+    }
+
+    #[test]
+    fn a_page_has_files() {
+        let page =
+            "Text.\n\n`a/b.rs` is short:\n\n```rust\nfn b() {}\n\n```\n`x`\n`c.d`:\n```\n1\n```\n";
+        let files = files_of(page).unwrap();
+        let wanted = [("a/b.rs", "fn b() {}\n\n"), ("c.d", "1\n")];
+        assert_eq!(files, wanted.map(|(name, text)| (name.to_owned(), text.to_owned())));
+        assert!(files_of("`a.b`:\n\nno code\n").is_err());
+        assert!(files_of("nothing\n").is_err());
+    }
+
+    #[test]
+    fn machines_that_cannot_be_are_refused() {
+        for (cpus, nodes) in [(0, 1), (65, 1), (1, 0), (2, 3)] {
+            assert!(arguments(&with(cpus, nodes)).is_err(), "{cpus} {nodes}");
+        }
+    }
+}
