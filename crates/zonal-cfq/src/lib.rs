@@ -1,0 +1,15 @@
+#![doc = include_str!("../README.md")]
+#![no_std]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+
+pub mod cfq;
+pub mod counters;
+pub mod deadline;
+pub mod elevator;
+pub mod noop;
+pub mod policy;
+pub mod request;
+pub mod table;
+pub mod units;
