@@ -301,9 +301,14 @@ fn cfq(tunables: Tunables) -> Cfq {
     cfq
 }
 
+/// `ZONAL_TEST_EFFORT` times as many cases.
+fn effort() -> u32 {
+    std::env::var("ZONAL_TEST_EFFORT").ok().and_then(|it| it.parse().ok()).unwrap_or(1)
+}
+
 proptest! {
     #![proptest_config(ProptestConfig {
-        cases: 400,
+        cases: 400 * effort(),
         // Seeds of failures, kept.
         failure_persistence: Some(Box::new(FileFailurePersistence::Direct(
             "tests/exactly_once.txt",
