@@ -13,6 +13,9 @@ impl Cfq {
     /// Notes where a busy queue's next request is.
     pub(super) fn note_position(&mut self, id: QueueId) {
         let queue = self.queues.get(id);
+        if queue.class == Class::Idle {
+            return;
+        }
         if let (Some(next), Some(_)) = (queue.next, queue.place) {
             self.positions.insert((queue.level.get(), next.start, id));
         }

@@ -7,11 +7,10 @@ use crate::units::{Span, Time};
 use super::Cfq;
 use super::queue::QueueId;
 use super::tree::TreeId;
+use super::tunables::DEVICE_DEPTH;
 
 /// What is left of a slice that is as good as nothing.
 const NEARLY_OVER: Span = Span::from_millis(1);
-/// Requests that a queue which is waited for needs to have, to show how deep the device is.
-const ENOUGH: usize = 5;
 
 impl Cfq {
     /// The device is done with a request.
@@ -26,11 +25,13 @@ impl Cfq {
     }
 
     fn note_depth(&mut self) {
+        // With so few requests it cannot show.
+        let is_loaded = self.queued > DEVICE_DEPTH || self.at_device() > DEVICE_DEPTH;
         let starved = self.active.is_some_and(|active| {
             let queue = self.queues.get(active);
-            queue.idles && queue.dispatched as usize + queue.sorted.len() < ENOUGH
+            queue.idles && queue.dispatched as usize + queue.sorted.len() < DEVICE_DEPTH as usize
         });
-        self.depth.update(self.at_device(), !starved);
+        self.depth.update(self.at_device(), is_loaded, !starved);
     }
 
     fn note_end(&mut self, finished: &Finished, id: QueueId, now: Time) {

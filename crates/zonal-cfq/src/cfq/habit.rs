@@ -3,7 +3,7 @@
 
 use crate::units::{Sector, Sectors, Span, Time};
 
-use super::tunables::{SEEK, SMALL, Tunables};
+use super::tunables::{DEVICE_DEPTH, DEVICE_SAMPLES, SEEK, SMALL, Tunables};
 
 /// How long it takes from the end of a request to the next one: a mean in which each new sample has
 /// the weight of an eighth.
@@ -84,11 +84,12 @@ impl Depth {
         self.orders == Some(true)
     }
 
-    /// `at_device` had not completed just now; `could_be_more` if there was enough to ask it for.
-    pub(super) fn update(&mut self, at_device: u32, could_be_more: bool) {
-        use super::tunables::{DEVICE_DEPTH, DEVICE_SAMPLES};
+    /// `at_device` had not completed just now; `is_loaded` if there were more than a few requests in
+    /// all, `could_be_more` if the queue whose turn it is had enough of them.
+    pub(super) fn update(&mut self, at_device: u32, is_loaded: bool, could_be_more: bool) {
         self.most = self.most.max(at_device);
-        if self.orders() || (!could_be_more && at_device < DEVICE_DEPTH) {
+        let is_starved = !could_be_more && at_device < DEVICE_DEPTH;
+        if self.orders() || !is_loaded || is_starved {
             return;
         }
         self.samples += 1;
@@ -136,13 +137,14 @@ mod tests {
     #[test]
     fn the_device_is_asked_for_fifty_times() {
         let mut depth = Depth::default();
-        (0..51).for_each(|_| depth.update(6, true));
+        (0..51).for_each(|_| depth.update(6, true, true));
         assert!(depth.orders());
         let mut depth = Depth::default();
-        (0..51).for_each(|_| depth.update(2, true));
+        (0..51).for_each(|_| depth.update(2, true, true));
         assert!(!depth.orders());
         let mut depth = Depth::default();
-        (0..500).for_each(|_| depth.update(2, false));
+        (0..500).for_each(|_| depth.update(2, true, false));
+        (0..500).for_each(|_| depth.update(5, false, true));
         assert_eq!(depth.orders, None);
     }
 }

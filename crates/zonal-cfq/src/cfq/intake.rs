@@ -74,19 +74,20 @@ impl Cfq {
     fn learn(&mut self, owner: QueueId, queued: &Queued, now: Time) {
         let queue = self.queues.get_mut(owner);
         queue.seeks.update(&self.tunables, queued.start, queued.sectors);
-        if !queue.sync {
+        let (sync, group, place) = (queue.sync, queue.group, queue.place);
+        let (idle, group_idle) = (self.tunables.slice_idle, self.tunables.group_idle);
+        // A group thinks with all of its requests.
+        self.groups[usize::from(group.0)].think.update(now, group_idle);
+        if !sync {
             return;
         }
-        let (group, place) = (queue.group, queue.place);
-        let (idle, group_idle) = (self.tunables.slice_idle, self.tunables.group_idle);
         if let Some(member) = self.members.get_mut(&(queued.process, group)) {
             member.think.update(now, idle);
         }
-        let group = &mut self.groups[usize::from(group.0)];
         if let Some(place) = place {
+            let group = &mut self.groups[usize::from(group.0)];
             group.trees[place.tree.index()].think.update(now, idle);
         }
-        group.think.update(now, group_idle);
         self.judge(owner, queued);
     }
 
