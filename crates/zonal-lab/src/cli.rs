@@ -37,6 +37,9 @@ pub(crate) enum Command {
     /// Simulate what was published and print both, with the error of each number
     #[command(disable_help_flag = true)]
     Reproduce(Rest),
+    /// Compare I/O schedulers over a file, or over a simulated disk
+    #[command(disable_help_flag = true)]
+    Iosched(Rest),
     /// Measure this machine and write a machine file for the simulator
     #[command(disable_help_flag = true)]
     Calibrate(Rest),

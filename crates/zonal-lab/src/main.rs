@@ -6,6 +6,7 @@
 //! zonal bench page-fault1                   every preset and peer, one thread and all CPUs
 //! zonal bench aging                         how whole memory stays, preset beside preset
 //! zonal bench tails                         single calls, at the median and far out
+//! zonal iosched --disk desktop_2014         I/O schedulers over a simulated disk, or over a file
 //! zonal calibrate --out box.toml            this machine as a machine file for the simulator
 //! zonal sim skylake_2s_112cpu page-fault1   a workload on a simulated machine
 //! zonal record page-fault1 -o trace.txt     the events of a run, as Linux's tracers write them
@@ -68,6 +69,7 @@ fn main() -> ExitCode {
         Some(Command::Record(_)) => elsewhere("record", &line),
         Some(Command::Replay(_)) => elsewhere("replay", &line),
         Some(Command::Reproduce(_)) => elsewhere("reproduce", &line),
+        Some(Command::Iosched(_)) => elsewhere("iosched", &line),
         Some(Command::Calibrate(_)) => elsewhere("calibrate", &line),
     }
 }

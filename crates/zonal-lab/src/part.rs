@@ -27,7 +27,7 @@ pub(crate) struct Part {
     cpu_seconds: u64,
 }
 
-const PARTS: [Part; 7] = [
+const PARTS: [Part; 6] = [
     Part {
         program: "zonal-bench",
         package: "zonal-bench-all",
@@ -51,6 +51,12 @@ const PARTS: [Part; 7] = [
         package: "zonal-reproduce",
         commands: &["reproduce"],
         cpu_seconds: 200,
+    },
+    Part {
+        program: "zonal-iosched",
+        package: "zonal-iosched",
+        commands: &["iosched"],
+        cpu_seconds: 90,
     },
     Part {
         program: "zonal-calibrate",
@@ -328,7 +334,7 @@ mod tests {
         commands.sort_unstable();
         assert_eq!(
             commands,
-            ["bench", "calibrate", "info", "record", "replay", "reproduce", "sim"]
+            ["bench", "calibrate", "info", "iosched", "record", "replay", "reproduce", "sim"]
         );
         for part in PARTS {
             let manifest = checkout().join("crates").join(part.package).join("Cargo.toml");

@@ -58,7 +58,8 @@ fn without_arguments_it_runs_and_explains_itself() {
 
 #[test]
 fn the_help_names_every_command() {
-    let commands = ["bench", "info", "sim", "record", "replay", "reproduce", "calibrate"];
+    let commands =
+        ["bench", "info", "sim", "record", "replay", "reproduce", "iosched", "calibrate"];
     let help = zonal("help").assert().success();
     commands.into_iter().fold(help, |help, command| help.stdout(contains(command)));
     zonal("help bench").assert().success().stdout(contains("--subjects"));
@@ -115,6 +116,7 @@ fn a_program_that_is_not_there_is_named_with_what_to_install() {
         ("bench mixed", "zonal-bench-all"),
         ("reproduce", "zonal-reproduce"),
         ("replay trace.txt", "zonal-replay"),
+        ("iosched", "zonal-iosched"),
         ("calibrate", "zonal-calibrate"),
     ] {
         let install = format!("`cargo install {package}`");

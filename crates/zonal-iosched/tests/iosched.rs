@@ -1,0 +1,169 @@
+//! `zonal iosched` as a user meets it.
+
+use std::collections::BTreeMap;
+use std::fs;
+
+use assert_cmd::Command;
+use predicates::prelude::*;
+use predicates::str::contains;
+use serde_json::Value;
+use zonal_cfq::units::Span;
+use zonal_iosched::scheduler::{Kind, Subject};
+use zonal_iosched::simulated::simulate;
+use zonal_iosched::workload::Workload;
+
+fn iosched(line: &str) -> Command {
+    let mut command = Command::cargo_bin("zonal-iosched").expect("the binary of this crate");
+    command.arg("iosched").args(line.split_whitespace());
+    command
+}
+
+fn json(line: &str) -> Vec<Value> {
+    let output = iosched(line).assert().success().get_output().stdout.clone();
+    let text = String::from_utf8(output).expect("UTF-8");
+    text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
+}
+
+const KINDS: [Kind; 3] = [Kind::Cfq, Kind::Deadline, Kind::Noop];
+
+#[test]
+fn simulated_readers_read_all_once_on_every_disk_and_scheduler() {
+    for (name, disk) in zonal_disk::builtins() {
+        for kind in KINDS {
+            let workload = Workload::readers(5, 40 << 20, disk.capacity()).expect("it fits");
+            let outcome = simulate(&Subject::new(kind), &disk, workload).expect(name);
+            let bytes: Vec<u64> = outcome.shares.iter().map(|share| share.bytes).collect();
+            assert_eq!(bytes, [8 << 20; 5], "{name} {kind:?}");
+            let counters = outcome.counters;
+            assert_eq!((counters.submitted, counters.reads.completed), (5 * 64, 5 * 64));
+            assert_eq!(counters.reads.sectors * 512, 40 << 20);
+        }
+    }
+}
+
+/// The same requests, whatever the scheduler; every workload comes to something.
+#[test]
+fn no_process_starves() {
+    let limit = Span::from_millis(10_000);
+    for (name, disk) in zonal_disk::builtins() {
+        for kind in KINDS {
+            let (bytes, capacity) = (1 << 30, disk.capacity());
+            let all = [
+                Workload::random(3, bytes, capacity, limit, 1),
+                Workload::mixed(3, bytes, capacity, limit),
+                Workload::fsync(2, bytes, capacity, limit, 1),
+            ];
+            for workload in all {
+                let workload = workload.expect("it fits");
+                let outcome = simulate(&Subject::new(kind), &disk, workload).expect(name);
+                for mut share in outcome.shares {
+                    let (count, longest) =
+                        (share.latencies.count(), share.latencies.percentile(1.0));
+                    assert!(count > 10, "{name} {kind:?}: {} {count}", share.name);
+                    let most =
+                        Span::from_millis(if share.name == "writer" { 9_999 } else { 2_000 });
+                    assert!(longest < most, "{name} {kind:?}: {} {longest:?}", share.name);
+                }
+            }
+        }
+    }
+}
+
+/// What the reviewers say: processes that wait for each other lose by slices and waiting, the more
+/// the longer slices are.
+#[test]
+fn fsyncs_beside_readers_are_slower_with_cfq() {
+    let disk = zonal_disk::builtin("desktop_2014").expect("it is built in");
+    let median = |subject: Subject| {
+        let limit = Span::from_millis(20_000);
+        let workload = Workload::fsync(4, 4 << 30, disk.capacity(), limit, 1).expect("it fits");
+        let mut outcome = simulate(&subject, &disk, workload).expect("it runs");
+        outcome.shares.last_mut().expect("the fsync").latencies.percentile(0.5)
+    };
+    let cfq = |target_ms| median(Subject { target_ms, ..Subject::new(Kind::Cfq) });
+    let (at_300, at_600, deadline) = (cfq(300), cfq(600), median(Subject::new(Kind::Deadline)));
+    assert!(deadline < at_300 && at_300 < at_600, "{deadline:?} {at_300:?} {at_600:?}");
+}
+
+#[test]
+fn a_simulation_is_the_same_again() {
+    let line = "--disk desktop_2014 --workload fsync --processes 2 --duration 2s --json";
+    let run = || {
+        let mut runs = json(line);
+        for run in &mut runs {
+            run.as_object_mut().expect("an object").remove("date");
+        }
+        runs
+    };
+    assert_eq!(run(), run());
+}
+
+#[test]
+fn published_changes_stand_beside_simulated_ones() {
+    let line = "--disk desktop_2014 --size 256M --scheduler cfq --target-latency 300,600 \
+                --processes 1,4";
+    let rows = json(&format!("{line} --json"));
+    let rows: Vec<_> = rows.iter().filter(|row| row.get("published").is_some()).collect();
+    let kinds: Vec<_> = rows.iter().map(|row| row["kind"].as_str()).collect();
+    assert_eq!(kinds, [Some("fitted"), Some("predicted"), Some("predicted"), Some("predicted")]);
+    assert_eq!(rows[3]["published"], 99.71);
+    assert!(rows[3]["simulated_change"].is_f64() && rows[3]["published_change"].is_f64());
+    iosched(line).assert().success().stdout(contains("the patch changes nothing"));
+    let ssd = "--disk sata_ssd --size 64M --target-latency 300,600 --summary";
+    iosched(ssd).assert().success().stdout(contains("published").not());
+}
+
+#[test]
+fn a_file_is_read_by_every_scheduler_and_stays_as_it_was() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let (file, csv) = (directory.path().join("file"), directory.path().join("out.csv"));
+    let content: Vec<u8> = (0..4u32 << 20).map(|at| (at >> 9) as u8).collect();
+    fs::write(&file, &content).expect("written");
+    let line = format!("{} --processes 3 --csv {}", file.display(), csv.display());
+    iosched(&line).assert().success().stdout(contains("deadline").and(contains("reader 2")));
+    assert!(fs::read(&file).expect("there") == content);
+    let text = fs::read_to_string(&csv).expect("there");
+    assert!(text.starts_with("on,kind,workload,scheduler,processes,process,metric,value,unit\n"));
+    let rates = text.lines().filter(|line| line.contains(",rate,"));
+    let mut by_scheduler: BTreeMap<String, usize> = BTreeMap::new();
+    for line in rates {
+        let scheduler = ["cfq", "deadline", "noop"].into_iter().find(|name| line.contains(name));
+        *by_scheduler.entry(scheduler.expect("one of them").to_owned()).or_default() += 1;
+    }
+    assert_eq!(by_scheduler.into_values().collect::<Vec<_>>(), [4, 4, 4]);
+}
+
+#[test]
+fn a_file_is_overwritten_only_if_that_is_said() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let file = directory.path().join("file");
+    fs::write(&file, vec![7; 8 << 20]).expect("written");
+    let line = format!("{} --workload fsync --processes 1 --duration 300ms", file.display());
+    iosched(&line).assert().code(2).stderr(contains("--overwrite"));
+    assert!(fs::read(&file).expect("there").iter().all(|byte| *byte == 7));
+    let runs = json(&format!("{line} --overwrite --json"));
+    assert_eq!(runs.len(), 3);
+    assert!(runs.iter().all(|run| run["kind"] == "measured"));
+    assert!(fs::read(&file).expect("there").iter().any(|byte| *byte != 7));
+    let made = directory.path().join("made");
+    let line = format!("{} --size 8M --workload mixed --duration 300ms --summary", made.display());
+    iosched(&line).assert().success();
+    assert!(!made.exists());
+}
+
+#[test]
+fn what_is_wrong_is_said() {
+    let wrong = |line: &str, said: &str| {
+        iosched(line).assert().code(2).stderr(contains(said));
+    };
+    wrong("", "<FILE>");
+    wrong("--disk drum", "desktop_2014");
+    wrong("--disk ./drum.toml", "cannot be read");
+    wrong("--disk desktop_2014 --processes 0", "at least 1");
+    wrong("--disk desktop_2014 --size 2T", "--size");
+    wrong("--disk desktop_2014 --scheduler elevator", "elevator");
+    wrong("--disk desktop_2014 file", "cannot be used with");
+    iosched("/proc/self/nonexistent/x").assert().code(1).stderr(contains("cannot make"));
+    iosched("/dev/null").assert().code(1).stderr(contains("cannot use"));
+    iosched("--list").assert().success().stdout(contains("sata_ssd"));
+}
