@@ -29,7 +29,7 @@ use zonal::platform::Platform;
 use zonal_host::arena::ArenaError;
 use zonal_host::biased_slot::BiasedSlot;
 use zonal_host::park_lock::ParkLock;
-use zonal_host::{Arena, cpu};
+use zonal_host::{Arena, HugePages, cpu};
 
 /// A cache on threads, with frames of an arena. `E` is the [policy](crate::evict).
 pub type Cache<E = S3Fifo> = PageCache<OnThreads<E>>;
@@ -207,13 +207,19 @@ impl From<CacheError> for OpenError {
 pub struct Builder<E = S3Fifo> {
     options: Options,
     io_threads: usize,
+    huge: HugePages,
     policy: PhantomData<fn() -> E>,
 }
 
 impl<E: Evict> PageCache<OnThreads<E>> {
     /// A cache to be described: 64 MiB, one thread that reads ahead.
     pub fn builder() -> Builder<E> {
-        Builder { options: Options::default(), io_threads: 1, policy: PhantomData }
+        Builder {
+            options: Options::default(),
+            io_threads: 1,
+            huge: HugePages::Advise,
+            policy: PhantomData,
+        }
     }
 }
 
@@ -248,6 +254,13 @@ impl<E: Evict> Builder<E> {
         self
     }
 
+    /// Which pages of the system back the memory. Default: huge ones where they can be had, so that a look
+    /// at a page costs less; then memory comes in steps of 2 MiB, up to the bound.
+    pub const fn huge(mut self, huge: HugePages) -> Self {
+        self.huge = huge;
+        self
+    }
+
     /// Opens the cache.
     ///
     /// # Errors
@@ -255,7 +268,7 @@ impl<E: Evict> Builder<E> {
     pub fn open(self) -> Result<Cache<E>, OpenError> {
         let Options { pages, most_pages, .. } = self.options;
         crate::cache::check(pages, 1 << 31)?;
-        let arena = Arena::builder().bytes(pages * PAGE).reserve(most_pages * PAGE);
+        let arena = Arena::builder().bytes(pages * PAGE).reserve(most_pages * PAGE).huge(self.huge);
         let arena = Arc::new(arena.open().map_err(OpenError::Arena)?);
         let host = Threads::with_io_threads(self.io_threads).map_err(OpenError::Thread)?;
         Ok(PageCache::with_parts(host, ArenaFrames::new(arena), self.options)?)
