@@ -89,4 +89,6 @@ pub use threads::{Cache, CacheFile, Threads};
 mod pages {
     #[doc = include_str!("../README.md")]
     struct Own;
+    #[doc = include_str!("../../../docs/book/src/page-cache.md")]
+    struct Book;
 }
