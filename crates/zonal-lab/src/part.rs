@@ -27,7 +27,7 @@ pub(crate) struct Part {
     cpu_seconds: u64,
 }
 
-const PARTS: [Part; 5] = [
+const PARTS: [Part; 6] = [
     Part {
         program: "zonal-bench",
         package: "zonal-bench-all",
@@ -56,6 +56,12 @@ const PARTS: [Part; 5] = [
         program: "zonal-calibrate",
         package: "zonal-calibrate",
         commands: &["calibrate"],
+        cpu_seconds: 90,
+    },
+    Part {
+        program: "zonal-cachetrace",
+        package: "zonal-cachetrace",
+        commands: &["cachetrace"],
         cpu_seconds: 90,
     },
 ];
@@ -328,7 +334,7 @@ mod tests {
         commands.sort_unstable();
         assert_eq!(
             commands,
-            ["bench", "calibrate", "info", "record", "replay", "reproduce", "sim"]
+            ["bench", "cachetrace", "calibrate", "info", "record", "replay", "reproduce", "sim"]
         );
         for part in PARTS {
             let manifest = checkout().join("crates").join(part.package).join("Cargo.toml");
