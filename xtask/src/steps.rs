@@ -139,7 +139,7 @@ fn deny(shell: &Shell) -> Result<()> {
 }
 
 fn loom(shell: &Shell) -> Result<()> {
-    for package in ["zonal-testkit", "zonal-host"] {
+    for package in ["zonal-testkit", "zonal-host", "zonal-cache"] {
         models(shell, "loom", package, "loom_*")?;
     }
     Ok(())
