@@ -101,7 +101,7 @@ fn cpu_time() -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-/// Nanoseconds of CPU a lookup, among so many pages.
+/// Nanoseconds of CPU a lookup, among pages up to a number.
 fn time(threads: usize, among: u64, look: impl Fn(u64) + Sync) -> f64 {
     let together = Barrier::new(threads);
     let one = |number: u64| {

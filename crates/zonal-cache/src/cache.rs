@@ -30,7 +30,7 @@ pub struct Options {
     /// The largest bound that may be set later; at least `pages`. What a page needs beside its frame,
     /// about 110 bytes, is set aside for all of these.
     pub most_pages: usize,
-    /// The longest readahead window, in pages; 0 for none.
+    /// The longest readahead window, in pages; 0 for none, 512 at most.
     pub window: u32,
     /// Of 100 pages how many may be dirty before a writer has to write back.
     pub dirty_percent: u64,
@@ -63,7 +63,8 @@ impl<S: Setup> PageCache<S> {
         let most = most_pages.max(pages);
         check(pages, 1 << 31)?;
         check(most, 1 << 31)?;
-        let limits = Limits { window, dirty_percent };
+        // Twice that, for sequential reads, is the most that a system call takes at once.
+        let limits = Limits { window: window.min(512), dirty_percent };
         Ok(Self { core: Arc::new(Core::new(host, frames, (pages, most), limits)) })
     }
 
@@ -80,7 +81,7 @@ impl<S: Setup> PageCache<S> {
     /// written back, and memory is given back to the system as far as whole blocks of it are free.
     ///
     /// # Errors
-    /// [`CacheError::InUse`] if so many cannot go: the bound is as low as it came.
+    /// [`CacheError::InUse`] if pages that would have to go cannot: the bound is as low as it came.
     /// [`CacheError::BoundTooSmall`] and [`CacheError::BoundTooLarge`] change nothing.
     pub fn set_bound(&self, pages: usize) -> Result<(), CacheError> {
         check(pages, self.core.table.len())?;
@@ -117,7 +118,7 @@ impl<S: Setup> PageCache<S> {
                 result = Err(error.into());
             }
             if file.is_closed() {
-                file.drop_clean(&self.core);
+                file.close(&self.core);
             }
         }
         result

@@ -1,5 +1,5 @@
 //! What the cache asks of its host, beyond the [`Platform`] that the allocator knows: to wait and
-//! to wake, the time, and somebody else to do what need not be done at once.
+//! to wake, the time, and another thread for what need not be done at once.
 //!
 //! ```
 //! use zonal_cache::host::Host;

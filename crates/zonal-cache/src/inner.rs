@@ -29,6 +29,8 @@ pub trait Setup: Sized + Send + Sync + 'static {
 const NO_FRAME: Pfn = Pfn::new(0);
 /// Rounds in which no page could be had and none was on its way, before a request gives up.
 const PATIENCE: u32 = 64;
+/// Nanoseconds after which pages that are on their way count as none: 5 s.
+const LATE: u64 = 5_000_000_000;
 /// Dirty pages that a scan remembers.
 const SOME: usize = 8;
 
@@ -185,11 +187,23 @@ impl<S: Setup> Core<S> {
     /// As [`one_at_once`](Self::one_at_once), but writes pages back for it and waits for others that do.
     fn one_in_time(&self, mut met: Met) -> Result<Claimed, CacheError> {
         let mut idle = 0;
+        let start = self.host.now();
         loop {
-            let dirty = mem::take(&mut met.dirty);
-            let cleaned = dirty.into_iter().any(|key| self.clean(key));
-            let moves = mem::take(&mut met.moving);
-            if !cleaned && !moves {
+            let mut moves = mem::take(&mut met.moving);
+            let mut cleaned = false;
+            for key in mem::take(&mut met.dirty) {
+                match self.clean(key) {
+                    Some(true) => {
+                        cleaned = true;
+                        break;
+                    }
+                    Some(false) => {}
+                    None => moves = true,
+                }
+            }
+            // What is on its way may be on a device that hangs.
+            let late = self.host.now().saturating_sub(start) > LATE;
+            if (!cleaned && !moves) || late {
                 idle += 1;
             }
             if let Some(claimed) = self.one_at_once(&mut met) {
@@ -209,10 +223,11 @@ impl<S: Setup> Core<S> {
         }
     }
 
-    /// Writes a dirty page back and its neighbours; whether any is clean now.
-    fn clean(&self, key: Key) -> bool {
+    /// Writes a dirty page back and its neighbours; whether any is clean now, `None` if another thread
+    /// is at it.
+    fn clean(&self, key: Key) -> Option<bool> {
         let file = self.files.with(|files| files.get(&key.file).cloned());
-        file.is_some_and(|file| file.write_some(self, key.index))
+        file.map_or(Some(false), |file| file.write_some(self, key.index))
     }
 
     /// Puts slots without a frame back.

@@ -2,7 +2,7 @@
 //! Linux (2.6.23 and later), whose way this is.
 //!
 //! A read that goes on where the last one ended, or begins the file, opens a window: twice what was
-//! asked for, four pages at least. The first page that was not asked for is marked. Whoever comes to the
+//! asked for, four pages at least. The first page that was not asked for is marked. The reader that comes to the
 //! mark has the next window read, twice as long, up to the most; its own first page is marked. So the next
 //! window is on its way while this one is read. A miss elsewhere closes the window: what is asked
 //! for is read, and no more. A miss inside a window says that its pages went before they were used
@@ -36,7 +36,7 @@ pub struct Window {
     pages: u64,
     /// The page after the one that was read last.
     next: u64,
-    /// Pages went before they were used: no more than so many from now on.
+    /// Pages went before they were used: the most from now on.
     thrashed: Option<u64>,
 }
 

@@ -56,7 +56,7 @@ impl<S: Setup> File<S> {
         let core = &*self.core;
         let most = core.bound_hint() * core.limits.dirty_percent / 100;
         if core.dirty.load(Relaxed) > most {
-            self.file.write_some(core, 0);
+            self.file.write_some_or_wait(core);
         }
     }
 
@@ -163,7 +163,7 @@ impl<'a, S: Setup> Writing<'a, S> {
         let frame = core.table.frame_of(writer);
         // SAFETY: this thread has the page for itself.
         let page = unsafe { bytes_mut(&core.frames, frame) };
-        // Read with the page held: whoever made the file longer in this page is done with it.
+        // Read with the page held: a writer that made the file longer in this page is done with it.
         let valid = self.handle.len().saturating_sub(index * PAGE as u64).min(PAGE as u64) as usize;
         if part.start == 0 && part.end >= valid {
             page[part.end..].fill(0);

@@ -157,18 +157,22 @@ impl<S: Setup> FileCore<S> {
         });
     }
 
-    /// Writes some pages back, from `index` on or, if there are none, from the first. Whether any is
-    /// clean now. Unless another thread is at it: then it waits for that.
-    pub(crate) fn write_some(&self, core: &Core<S>, index: u64) -> bool {
-        let Some(_alone) = self.flush.try_close(&core.host) else {
+    /// As [`write_some`](Self::write_some) from the first page on; waits for another thread that is at it.
+    pub(crate) fn write_some_or_wait(&self, core: &Core<S>) {
+        if self.write_some(core, 0).is_none() {
             drop(self.flush.close(&core.host));
-            return true;
-        };
+        }
+    }
+
+    /// Writes some pages back, from `index` on or, if there are none, from the first. Whether any is
+    /// clean now; `None` if another thread is at it.
+    pub(crate) fn write_some(&self, core: &Core<S>, index: u64) -> Option<bool> {
+        let _alone = self.flush.try_close(&core.host)?;
         let mut pages = self.take_dirty(core, (index, u64::MAX), SOME, u64::MAX);
         if pages.is_empty() {
             pages = self.take_dirty(core, (0, index), SOME, u64::MAX);
         }
-        self.write_back(core, &pages).0 > 0
+        Some(self.write_back(core, &pages).0 > 0)
     }
 
     /// Writes pages of `first..end` back that are dirty since `before` at least; the gate is closed. How many.

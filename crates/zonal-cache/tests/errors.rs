@@ -14,17 +14,17 @@ use zonal_cache::{
 
 const PAGE: usize = 4096;
 
-/// A cache of so many pages, that reads ahead by itself.
+/// A cache of a number of pages, that reads ahead by itself.
 fn cache(pages: usize) -> Cache<S3Fifo> {
     Cache::builder().memory(pages * PAGE).io_threads(0).open().expect("a cache")
 }
 
-/// Bytes of so many pages, each with its number.
+/// Bytes of a number of pages, each with its number.
 fn numbered(pages: usize) -> Vec<u8> {
     (0..pages).flat_map(|page| [page as u8; PAGE]).collect()
 }
 
-/// A file of so many pages whose store does as `fault` says.
+/// A file of a number of pages whose store does as `fault` says.
 fn faulty(
     cache: &Cache<S3Fifo>,
     pages: usize,
@@ -235,6 +235,35 @@ fn a_file_that_hangs_does_not_stop_the_others() {
         door.open();
         assert_eq!(syncs.join().unwrap(), Ok(()));
     });
+}
+
+#[test]
+fn where_all_hangs_others_are_told_after_some_time() {
+    let cache = cache(16);
+    let door = Arc::new(Door::default());
+    let hangs = faulty(&cache, 40, {
+        let door = door.clone();
+        move |operation| {
+            if matches!(operation, Operation::Write { .. }) {
+                door.pass();
+            }
+            None
+        }
+    });
+    let well = faulty(&cache, 20, |_| None);
+    let pinned = well.pin(0..10 * PAGE as u64).unwrap();
+    hangs.write_at(&[9; 6 * PAGE], 0).unwrap();
+    thread::scope(|scope| {
+        let syncs = scope.spawn(|| hangs.sync());
+        while door.reads.load(SeqCst) == 0 {
+            thread::yield_now();
+        }
+        assert_eq!(page(&well, 15), Err(CacheError::NoRoom { bound: 16 }));
+        door.open();
+        assert_eq!(syncs.join().unwrap(), Ok(()));
+    });
+    assert_eq!(page(&well, 15), Ok(15));
+    drop(pinned);
 }
 
 #[test]

@@ -56,7 +56,7 @@ pub struct Request {
 }
 
 impl Request {
-    /// The pages of so many bytes that it touches.
+    /// The pages that it touches, of `page` bytes each.
     #[must_use]
     pub const fn pages(self, page: u64) -> Range<u64> {
         self.offset / page..self.offset.saturating_add(self.bytes).div_ceil(page)

@@ -320,7 +320,7 @@ impl<P: Host> Table<P> {
     #[inline(always)]
     #[must_use]
     pub fn frame_of(&self, token: &impl Token) -> Pfn {
-        // Relaxed: written while one thread had the slot; whoever has a token came after.
+        // Relaxed: written while one thread had the slot; a thread with a token came after.
         Pfn::new(self.slot(token.id()).frame.load(Relaxed))
     }
 
