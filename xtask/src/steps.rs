@@ -146,7 +146,8 @@ fn loom(shell: &Shell) -> Result<()> {
 }
 
 fn shuttle(shell: &Shell) -> Result<()> {
-    models(shell, "shuttle", "zonal-testkit", "shuttle_threads")
+    models(shell, "shuttle", "zonal-testkit", "shuttle_threads")?;
+    models(shell, "shuttle", "zonal-cache", "shuttle_cache")
 }
 
 /// Runs the tests that are there with `--cfg CFG`.
