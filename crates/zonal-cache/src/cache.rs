@@ -43,7 +43,7 @@ impl Default for Options {
     }
 }
 
-/// A page cache: see the [crate](crate). A clone is the same cache.
+/// A page cache: see the [`crate`]. A clone is the same cache.
 pub struct PageCache<S: Setup> {
     core: Arc<Core<S>>,
 }

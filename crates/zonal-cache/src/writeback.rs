@@ -220,8 +220,9 @@ impl<S: Setup> FileCore<S> {
 }
 
 impl<S: Setup> File<S> {
-    /// Has the store keep all that was written to the file by calls that returned before. See
-    /// [what is durable](crate::writeback).
+    /// Has the store keep all that was written to the file by calls that returned before. Until then
+    /// any page may be in the store as it was at any moment since the last sync that went well, or not
+    /// be; no order among pages is promised.
     ///
     /// # Errors
     /// [`CacheError::Store`] if a page could not be written or the store not flushed since this handle

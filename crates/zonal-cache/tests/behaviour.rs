@@ -1,4 +1,5 @@
 //! What is promised when nothing goes wrong: readahead, advice, the bound, lists of pages freed.
+#![cfg(feature = "std")]
 
 use zonal::ZoneId;
 use zonal_cache::evict::Evict;

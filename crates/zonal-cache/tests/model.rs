@@ -1,5 +1,6 @@
 //! Random commands beside a model: a plain vector of bytes, with all that it was since the last sync that
 //! went well. Every policy, both stores, faults of the store, and the power cut off.
+#![cfg(feature = "std")]
 
 mod bytes;
 
