@@ -109,11 +109,13 @@ struct Writing<'a, S: Setup> {
     writer: Option<Writer>,
     /// It has no bytes yet.
     is_new: bool,
+    /// It took the place of a page that was dirty.
+    was_dirty: bool,
 }
 
 impl<'a, S: Setup> Writing<'a, S> {
     const fn new(handle: &'a File<S>, writer: Writer) -> Self {
-        Self { handle, writer: Some(writer), is_new: false }
+        Self { handle, writer: Some(writer), is_new: false, was_dirty: false }
     }
 
     /// The same when no reader sees what is written: they leave soon, or a copy takes the page's place.
@@ -141,6 +143,8 @@ impl<'a, S: Setup> Writing<'a, S> {
                 core.counters.copied.add(1);
                 core.release_one(free);
                 self.writer = Some(writer);
+                // The copy is so when it is finished, whatever else is done with it.
+                self.was_dirty = was_dirty;
                 if was_dirty {
                     // Who writes back may have taken it off the list and find the old page gone.
                     let index = core.table.key_of(self.writer.as_ref()?).index;
@@ -205,7 +209,7 @@ impl<S: Setup> Drop for Writing<'_, S> {
         let free = if self.is_new {
             core.table.abandon(&core.host, writer)
         } else {
-            core.table.finish(&core.host, writer, false).1
+            core.table.finish(&core.host, writer, self.was_dirty).1
         };
         core.release_one(free);
     }
@@ -227,7 +231,7 @@ impl<S: Setup> File<S> {
             // SAFETY: this thread has the page for itself.
             let page = unsafe { bytes_mut(&core.frames, frame) };
             page[from..].fill(0);
-            let (_, free) = core.table.finish(&core.host, writer, false);
+            let (_, free) = core.table.finish(&core.host, writer, writing.was_dirty);
             return core.release_one(free);
         }
     }

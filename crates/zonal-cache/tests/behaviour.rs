@@ -174,3 +174,16 @@ fn real_files_keep_ragged_ends() {
         assert_eq!(bytes[..got], model);
     }
 }
+
+#[test]
+fn a_dirty_page_that_is_pinned_and_cut_is_still_dirty() {
+    let cache = cache::<TwoLists>(32, 0);
+    let memory = std::sync::Arc::new(MemoryStore::default());
+    let file = cache.open(memory.clone()).unwrap();
+    file.write_at(&[1; 100], 0).unwrap();
+    let pinned = file.pin(0..100).unwrap();
+    file.truncate(50).unwrap();
+    file.sync().unwrap();
+    assert_eq!(memory.durable(), [1; 50]);
+    assert_eq!(pinned.as_slice(), Some(&[1; 100][..]));
+}
