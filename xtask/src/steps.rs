@@ -143,14 +143,15 @@ fn docs(shell: &Shell) -> Result<()> {
 }
 
 fn loom(shell: &Shell) -> Result<()> {
-    for package in ["zonal-testkit", "zonal-host", "zonal-kernel"] {
+    for package in ["zonal-testkit", "zonal-host", "zonal-kernel", "zonal-cache"] {
         models(shell, "loom", package, "loom_*")?;
     }
     Ok(())
 }
 
 fn shuttle(shell: &Shell) -> Result<()> {
-    models(shell, "shuttle", "zonal-testkit", "shuttle_threads")
+    models(shell, "shuttle", "zonal-testkit", "shuttle_threads")?;
+    models(shell, "shuttle", "zonal-cache", "shuttle_cache")
 }
 
 /// Runs the tests that are there with `--cfg CFG`.

@@ -43,6 +43,9 @@ pub(crate) enum Command {
     /// Measure this machine and write a machine file for the simulator
     #[command(disable_help_flag = true)]
     Calibrate(Rest),
+    /// Print the hit ratio of every eviction policy over cache sizes, on a block trace
+    #[command(disable_help_flag = true)]
+    Cachetrace(Rest),
     /// What a process for one peer does
     #[command(name = child::ARGUMENT, hide = true)]
     Case,

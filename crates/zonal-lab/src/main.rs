@@ -11,6 +11,7 @@
 //! zonal sim skylake_2s_112cpu page-fault1   a workload on a simulated machine
 //! zonal record page-fault1 -o trace.txt     the events of a run, as Linux's tracers write them
 //! zonal replay trace.txt --preset zonal     the allocations of a trace, on threads or simulated
+//! zonal cachetrace trace.csv                what the policies of the page cache make of a block trace
 //! zonal reproduce --report out.html         what was published beside what the simulator makes of it
 //! ```
 
@@ -71,6 +72,7 @@ fn main() -> ExitCode {
         Some(Command::Reproduce(_)) => elsewhere("reproduce", &line),
         Some(Command::Iosched(_)) => elsewhere("iosched", &line),
         Some(Command::Calibrate(_)) => elsewhere("calibrate", &line),
+        Some(Command::Cachetrace(_)) => elsewhere("cachetrace", &line),
     }
 }
 

@@ -64,6 +64,12 @@ const PARTS: [Part; 6] = [
         commands: &["calibrate"],
         cpu_seconds: 90,
     },
+    Part {
+        program: "zonal-cachetrace",
+        package: "zonal-cachetrace",
+        commands: &["cachetrace"],
+        cpu_seconds: 90,
+    },
 ];
 
 /// Why another program did not take over.
@@ -334,7 +340,17 @@ mod tests {
         commands.sort_unstable();
         assert_eq!(
             commands,
-            ["bench", "calibrate", "info", "iosched", "record", "replay", "reproduce", "sim"]
+            [
+                "bench",
+                "cachetrace",
+                "calibrate",
+                "info",
+                "iosched",
+                "record",
+                "replay",
+                "reproduce",
+                "sim"
+            ]
         );
         for part in PARTS {
             let manifest = checkout().join("crates").join(part.package).join("Cargo.toml");

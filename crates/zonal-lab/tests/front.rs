@@ -58,8 +58,17 @@ fn without_arguments_it_runs_and_explains_itself() {
 
 #[test]
 fn the_help_names_every_command() {
-    let commands =
-        ["bench", "info", "sim", "record", "replay", "reproduce", "iosched", "calibrate"];
+    let commands = [
+        "bench",
+        "info",
+        "sim",
+        "record",
+        "replay",
+        "reproduce",
+        "iosched",
+        "calibrate",
+        "cachetrace",
+    ];
     let help = zonal("help").assert().success();
     commands.into_iter().fold(help, |help, command| help.stdout(contains(command)));
     zonal("help bench").assert().success().stdout(contains("--subjects"));
@@ -118,6 +127,7 @@ fn a_program_that_is_not_there_is_named_with_what_to_install() {
         ("replay trace.txt", "zonal-replay"),
         ("iosched", "zonal-iosched"),
         ("calibrate", "zonal-calibrate"),
+        ("cachetrace trace.csv", "zonal-cachetrace"),
     ] {
         let install = format!("`cargo install {package}`");
         installed.run(line).assert().code(1).stdout("").stderr(contains(install));

@@ -1,0 +1,150 @@
+//! What a hit costs: 4 KiB from memory by `read_at`, by `pin`, and by `pread` of the same file from the
+//! kernel's cache. Times are of the CPU, so that other programs count for less; ratios are medians over
+//! rounds in which the three take turns.
+//!
+//! ```text
+//! cargo run --release -p zonal-cache --example hits
+//! ```
+
+use std::error::Error;
+use std::fs::File;
+use std::hint::black_box;
+use std::os::unix::fs::FileExt;
+use std::sync::Barrier;
+use std::thread;
+use std::time::{Duration, Instant};
+use zonal_cache::{Cache, CacheFile, FileStore, S3Fifo};
+
+const PAGE: usize = 4096;
+/// Pages of the file: 64 MiB.
+const PAGES: u64 = 16_384;
+const ROUNDS: usize = 15;
+const SLICE: Duration = Duration::from_millis(60);
+
+/// A way to look at a page; a byte of it.
+trait Look: Sync {
+    fn look(&self, index: u64, buffer: &mut [u8]) -> u8;
+}
+
+struct Pread(File);
+struct ReadAt(CacheFile<S3Fifo>);
+struct Pin(CacheFile<S3Fifo>);
+
+impl Look for Pread {
+    fn look(&self, index: u64, buffer: &mut [u8]) -> u8 {
+        self.0.read_exact_at(buffer, index * PAGE as u64).expect("it is there");
+        black_box(&*buffer)[7]
+    }
+}
+
+impl Look for ReadAt {
+    fn look(&self, index: u64, buffer: &mut [u8]) -> u8 {
+        let got = self.0.read_at(buffer, index * PAGE as u64).expect("it is there");
+        assert_eq!(got, PAGE);
+        black_box(&*buffer)[7]
+    }
+}
+
+impl Look for Pin {
+    fn look(&self, index: u64, _: &mut [u8]) -> u8 {
+        let at = index * PAGE as u64;
+        let pinned = self.0.pin(at..at + PAGE as u64).expect("it is there");
+        black_box(pinned.as_slice().expect("one page"))[7]
+    }
+}
+
+/// Nanoseconds of CPU that the thread has used.
+fn cpu_time() -> u64 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+/// Nanoseconds of CPU a look, as one thread sees it, while every one of `looks` is at it.
+fn time(looks: &[&dyn Look], among: u64) -> f64 {
+    let together = Barrier::new(looks.len());
+    let one = |number: usize, look: &dyn Look| {
+        let mut buffer = vec![0; PAGE];
+        let mut state = 0x9E37_79B9_7F4A_7C15_u64 + number as u64;
+        let mut count = 0_u64;
+        together.wait();
+        let (start, used) = (Instant::now(), cpu_time());
+        while start.elapsed() < SLICE {
+            for _ in 0..256 {
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                let index = (state >> 33) % among;
+                // The pages have their number's low byte everywhere.
+                assert_eq!(look.look(index, &mut buffer), index as u8);
+            }
+            count += 256;
+        }
+        (cpu_time() - used) as f64 / count as f64
+    };
+    thread::scope(|scope| {
+        let one = &one;
+        let started: Vec<_> = looks
+            .iter()
+            .enumerate()
+            .map(|(number, &look)| scope.spawn(move || one(number, look)))
+            .collect();
+        let times = started.into_iter().map(|it| it.join().expect("a thread"));
+        times.sum::<f64>() / looks.len() as f64
+    })
+}
+
+fn median(values: &mut [f64]) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let directory = tempfile::tempdir()?;
+    let path = directory.path().join("file");
+    let bytes: Vec<u8> = (0..PAGES).flat_map(|index| [index as u8; PAGE]).collect();
+    std::fs::write(&path, &bytes)?;
+    let cache = Cache::<S3Fifo>::builder().memory(80 << 20).open()?;
+    let file = cache.open(FileStore::open(&path)?)?;
+    let mut all = vec![0; bytes.len()];
+    assert_eq!(file.read_at(&mut all, 0)?, bytes.len());
+    let kernel = File::open(&path)?;
+    kernel.read_exact_at(&mut all, 0)?;
+
+    println!("4 KiB in memory; ns of CPU a look (medians of {ROUNDS}), ratios to pread\n");
+    println!("pages   threads     pread   read_at       pin   read_at x   pin x");
+    let mut single = Vec::new();
+    for threads in [1, 2] {
+        for (name, among) in [("16", 16), ("64 MiB", PAGES)] {
+            let preads: Vec<Pread> =
+                (0..threads).map(|_| kernel.try_clone().map(Pread)).collect::<Result<_, _>>()?;
+            let reads: Vec<ReadAt> = (0..threads).map(|_| ReadAt(file.clone())).collect();
+            let pins: Vec<Pin> = (0..threads).map(|_| Pin(file.clone())).collect();
+            let mut times = [const { Vec::new() }; 3];
+            let mut ratios = [const { Vec::new() }; 2];
+            for _ in 0..ROUNDS {
+                let round = [
+                    time(&preads.iter().map(|it| it as &dyn Look).collect::<Vec<_>>(), among),
+                    time(&reads.iter().map(|it| it as &dyn Look).collect::<Vec<_>>(), among),
+                    time(&pins.iter().map(|it| it as &dyn Look).collect::<Vec<_>>(), among),
+                ];
+                times.iter_mut().zip(round).for_each(|(all, one)| all.push(one));
+                ratios[0].push(round[0] / round[1]);
+                ratios[1].push(round[0] / round[2]);
+            }
+            let [pread, read, pin] = times.each_mut().map(|all| median(all));
+            let [read_ratio, pin_ratio] = ratios.each_mut().map(|all| median(all));
+            println!(
+                "{name:<8}{threads:>7}{pread:>10.0}{read:>10.0}{pin:>10.0}{read_ratio:>12.1}{pin_ratio:>8.1}"
+            );
+            single.push((name, [pread, read, pin]));
+        }
+    }
+    println!("\ntwo threads against one (2.0 is twice as much)");
+    for at in 0..2 {
+        let (name, one) = single[at];
+        let (_, two) = single[at + 2];
+        let gain = |which: usize| 2.0 * one[which] / two[which];
+        let (pread, read, pin) = (gain(0), gain(1), gain(2));
+        println!("{name:<8}{:>7}{pread:>10.2}{read:>10.2}{pin:>10.2}", "");
+    }
+    assert_eq!(cache.stats().read, PAGES, "all were hits");
+    Ok(())
+}

@@ -1,0 +1,73 @@
+//! Frames of an arena.
+
+use crate::frames::Frames;
+use core::ptr::NonNull;
+use std::sync::Arc;
+use zonal::policy::Policy;
+use zonal::preset::Zonal;
+use zonal::{MigrateType, Order, Pfn, Request};
+use zonal_host::Arena;
+use zonal_host::region::GiveBack;
+
+const FRAME: Request = Request::frame().migrate(MigrateType::Movable);
+
+/// The frames of an arena, which may have other users. `S` is the arena's preset.
+///
+/// A request of another user that cannot be served does not shrink the cache by itself:
+/// [`set_bound`](crate::PageCache::set_bound) does.
+#[derive(Debug)]
+pub struct ArenaFrames<S: Policy = Zonal> {
+    arena: Arc<Arena<S>>,
+}
+
+impl<S: Policy> ArenaFrames<S> {
+    /// Frames of `arena`.
+    #[must_use]
+    pub const fn new(arena: Arc<Arena<S>>) -> Self {
+        Self { arena }
+    }
+
+    /// The arena.
+    #[must_use]
+    pub const fn arena(&self) -> &Arc<Arena<S>> {
+        &self.arena
+    }
+}
+
+// SAFETY: an arena hands a frame out once until it is freed, and its memory is mapped while the
+// arena is open, which `self` keeps it.
+unsafe impl<S: Policy> Frames for ArenaFrames<S>
+where
+    Arena<S>: Send + Sync + 'static,
+{
+    fn alloc(&self) -> Option<Pfn> {
+        self.arena.alloc_raw(&FRAME).ok()
+    }
+
+    unsafe fn free(&self, frames: &[Pfn]) {
+        if let [frame] = frames {
+            // SAFETY: the caller's contract is the arena's.
+            let freed = unsafe { self.arena.free_raw(*frame, Order::ZERO) };
+            debug_assert!(freed.is_ok(), "a frame is freed once");
+            return;
+        }
+        // SAFETY: the caller's contract is the arena's.
+        let freed = unsafe { self.arena.free_bulk(frames) };
+        debug_assert_eq!(freed.freed, frames.len(), "a frame is freed once");
+    }
+
+    #[inline(always)]
+    fn address(&self, frame: Pfn) -> NonNull<u8> {
+        self.arena.address_of(frame).unwrap_or_else(|| foreign(frame))
+    }
+
+    fn give_back(&self) -> u64 {
+        self.arena.drain();
+        self.arena.give_back(usize::MAX, GiveBack::Now).map_or(0, |given| given.bytes as u64)
+    }
+}
+
+#[cold]
+fn foreign(frame: Pfn) -> ! {
+    panic!("{frame:?} is not of the arena")
+}

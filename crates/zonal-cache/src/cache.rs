@@ -1,0 +1,160 @@
+//! The cache: a bound on memory, and the files that share it.
+
+use crate::error::CacheError;
+use crate::file::{File, FileCore};
+use crate::frames::{Frames, PAGE};
+use crate::inner::{Core, Limits, Setup};
+use crate::stats::Stats;
+use crate::store::Store;
+use crate::writeback::dirty;
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::fmt;
+use zonal::platform::Lock;
+
+/// Pages that a cache needs at least.
+pub const LEAST_PAGES: usize = 16;
+
+/// How a cache is to be.
+///
+/// ```
+/// use zonal_cache::cache::Options;
+/// let options = Options { pages: 1000, ..Options::default() };
+/// assert_eq!(options.dirty_percent, 40);
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Options {
+    /// Pages that there may be: the bound.
+    pub pages: usize,
+    /// The largest bound that may be set later; at least `pages`. What a page needs beside its frame,
+    /// about 110 bytes, is set aside for all of these.
+    pub most_pages: usize,
+    /// The longest readahead window, in pages; 0 for none, 512 at most.
+    pub window: u32,
+    /// Of 100 pages how many may be dirty before a writer has to write back.
+    pub dirty_percent: u64,
+}
+
+impl Default for Options {
+    /// 64 MiB, windows of 256 KiB, 40 of 100 pages.
+    fn default() -> Self {
+        Self { pages: 16_384, most_pages: 0, window: 64, dirty_percent: 40 }
+    }
+}
+
+/// A page cache: see the [`crate`]. A clone is the same cache.
+pub struct PageCache<S: Setup> {
+    core: Arc<Core<S>>,
+}
+
+impl<S: Setup> PageCache<S> {
+    /// A cache on a host, with frames from where they come from.
+    ///
+    /// # Errors
+    /// [`CacheError::BoundTooSmall`] for fewer than [`LEAST_PAGES`], [`CacheError::BoundTooLarge`] for
+    /// more than 2³¹.
+    pub fn with_parts(
+        host: S::Host,
+        frames: S::Frames,
+        options: Options,
+    ) -> Result<Self, CacheError> {
+        let Options { pages, most_pages, window, dirty_percent } = options;
+        let most = most_pages.max(pages);
+        check(pages, 1 << 31)?;
+        check(most, 1 << 31)?;
+        // Twice that, for sequential reads, is the most that a system call takes at once.
+        let limits = Limits { window: window.min(512), dirty_percent };
+        Ok(Self { core: Arc::new(Core::new(host, frames, (pages, most), limits)) })
+    }
+
+    /// A file of the cache, whose bytes are in `store`. Open each store once: two files of one store
+    /// know nothing of each other. More handles are clones.
+    ///
+    /// # Errors
+    /// [`CacheError::Store`] if the store does not know its length.
+    pub fn open(&self, store: impl Store) -> Result<File<S>, CacheError> {
+        File::open(self.core.clone(), Box::new(store))
+    }
+
+    /// Sets the bound, in pages. More is at once; for less, pages go, dirty ones after they were
+    /// written back, and memory is given back to the system as far as whole blocks of it are free.
+    ///
+    /// # Errors
+    /// [`CacheError::InUse`] if pages that would have to go cannot: the bound is as low as it came.
+    /// [`CacheError::BoundTooSmall`] and [`CacheError::BoundTooLarge`] change nothing.
+    pub fn set_bound(&self, pages: usize) -> Result<(), CacheError> {
+        check(pages, self.core.table.len())?;
+        let less = pages < self.core.bound().0;
+        let done = self.core.set_bound(pages);
+        if less {
+            self.core.frames.give_back();
+        }
+        done
+    }
+
+    /// What has happened, and what there is.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        let (bound, used) = self.core.bound();
+        Stats { bound, used, dirty: dirty(&self.core), ..self.core.counters.read() }
+    }
+
+    /// Has the stores of all files keep what was written; also of files without a handle.
+    ///
+    /// # Errors
+    /// [`CacheError::Store`], the last. The handles of that file are told too.
+    pub fn sync(&self) -> Result<(), CacheError> {
+        let files: Vec<Arc<FileCore<S>>> =
+            self.core.files.with(|files| files.values().cloned().collect());
+        let mut result = Ok(());
+        for file in files {
+            let errors = |file: &FileCore<S>| file.state.with(|state| state.errors);
+            let before = errors(&file);
+            file.sync(&self.core, (0, u64::MAX));
+            if errors(&file) != before
+                && let Some(error) = file.state.with(|state| state.error)
+            {
+                result = Err(error.into());
+            }
+            if file.is_closed() {
+                file.close(&self.core);
+            }
+        }
+        result
+    }
+
+    /// Where frames come from.
+    #[must_use]
+    pub fn frames(&self) -> &S::Frames {
+        &self.core.frames
+    }
+
+    /// Bytes of memory that pages may take.
+    #[must_use]
+    pub fn bound_bytes(&self) -> usize {
+        self.core.bound().0 * PAGE
+    }
+}
+
+pub(crate) fn check(pages: usize, most: usize) -> Result<(), CacheError> {
+    if pages < LEAST_PAGES {
+        return Err(CacheError::BoundTooSmall { asked: pages, least: LEAST_PAGES });
+    }
+    if pages > most {
+        return Err(CacheError::BoundTooLarge { asked: pages, most });
+    }
+    Ok(())
+}
+
+impl<S: Setup> Clone for PageCache<S> {
+    fn clone(&self) -> Self {
+        Self { core: self.core.clone() }
+    }
+}
+
+impl<S: Setup> fmt::Debug for PageCache<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PageCache").field("stats", &self.stats()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,145 @@
+//! Pages that leave without being written: the file becomes shorter, goes, or is closed.
+
+use crate::error::CacheError;
+use crate::file::{File, FileCore, pages_of};
+use crate::frames::PAGE;
+use crate::inner::{Core, Setup, Slots};
+use crate::store::StoreError;
+use crate::table::{Hold, Key};
+use alloc::vec::Vec;
+use core::ops::Range;
+use core::sync::atomic::Ordering::{Acquire, Release};
+use zonal::platform::{AtomicWord, Lock};
+
+impl<S: Setup> FileCore<S> {
+    /// Shows `visit` a hold of each page of a range that is in memory. Costs the pages of the range or
+    /// the slots of the cache, whichever are fewer.
+    pub(crate) fn each_cached(
+        &self,
+        core: &Core<S>,
+        range: Range<u64>,
+        mut visit: impl FnMut(Hold),
+    ) {
+        let slots = core.table.len() as u64;
+        let mut look = |key: Key| {
+            if let Some(hold) = core.table.hold(key) {
+                visit(hold);
+            }
+        };
+        if range.end.saturating_sub(range.start) <= slots {
+            range.for_each(|index| look(self.key(index)));
+            return;
+        }
+        for slot in 0..core.table.len() {
+            let key = core.table.peek(slot);
+            let is_here = |key: &Key| key.file == self.number && range.contains(&key.index);
+            key.filter(is_here).into_iter().for_each(&mut look);
+        }
+    }
+
+    /// Takes pages out of the index, whatever they hold; the gates are closed. Their frames go back
+    /// in one list.
+    fn discard(&self, core: &Core<S>, range: Range<u64>) {
+        let _ = self.take_dirty(core, (range.start, range.end), usize::MAX, u64::MAX);
+        let mut free = Vec::new();
+        self.each_cached(core, range.clone(), |hold| {
+            let _ = core.table.detach(&hold);
+            free.extend(core.table.leave_hold(hold));
+        });
+        core.release(free);
+        self.state.with(|state| state.unflushed.retain(|index| !range.contains(index)));
+    }
+
+    /// Takes pages out of the index that are not dirty, also those that are being read; the gates are closed.
+    fn forget(&self, core: &Core<S>, (first, end): (u64, u64)) {
+        let mut free = Vec::new();
+        self.each_cached(core, first..end, |hold| {
+            let _ = core.table.detach_unwritten(&hold);
+            free.extend(core.table.leave_hold(hold));
+        });
+        core.release(free);
+    }
+
+    /// The last handle has gone: what can be written is, and clean pages, which no handle can find any more,
+    /// leave. A file that is not clean stays known.
+    pub(crate) fn close(&self, core: &Core<S>) {
+        let _alone = self.flush.close(&core.host);
+        self.write_range(core, (0, u64::MAX), u64::MAX);
+        self.drop_clean(core);
+    }
+
+    /// Whether all could leave.
+    pub(crate) fn drop_clean(&self, core: &Core<S>) -> bool {
+        let mut free = Vec::new();
+        self.each_cached(core, 0..u64::MAX, |hold| {
+            let _ = core.table.detach_clean(&hold);
+            free.extend(core.table.leave_hold(hold));
+        });
+        core.release(free);
+        let clean = !self.is_dirty();
+        if clean {
+            core.files.with(|files| files.remove(&self.number));
+        }
+        clean
+    }
+
+    /// Whether no handle is left.
+    pub(crate) fn is_closed(&self) -> bool {
+        // Acquire: with the release of the last handle.
+        self.handles.load(Acquire) == 0
+    }
+
+    /// Makes the store as long as the file is to be; what cannot be done leaves all as it was.
+    fn set_stored(&self, len: u64) -> Result<(), StoreError> {
+        let before = self.stored.load(Acquire);
+        // Lowered first, so that a read that meets the new end does not take it for an error.
+        self.stored.store(before.min(len), Release);
+        let done = self.store.set_len(len);
+        self.stored.store(if done.is_ok() { len } else { before }, Release);
+        done
+    }
+}
+
+impl<S: Setup> File<S> {
+    /// Makes the file `len` bytes long, in the store too; new bytes are zero. Pages beyond leave memory
+    /// in one list, without being written; readers that have pinned them keep them.
+    ///
+    /// # Errors
+    /// [`CacheError::Store`] if the store cannot, [`CacheError::NoRoom`] if the page with the new end
+    /// is pinned and there is no room for a copy, [`CacheError::OffsetTooLarge`]. Then all is as
+    /// before.
+    pub fn truncate(&self, len: u64) -> Result<(), CacheError> {
+        Self::checked_end(len, 0)?;
+        let (core, file) = (&*self.core, &*self.file);
+        let tail = (len % PAGE as u64) as usize;
+        let _no_writer = file.size.close(&core.host);
+        let shrinks = len < file.len();
+        // Before anything changes.
+        let mut spare = if shrinks && tail > 0 { self.spare()? } else { Slots::none(core) };
+        let _no_writeback = file.flush.close(&core.host);
+        if let Err(error) = file.set_stored(len) {
+            // Pages that were read in between have zeroes that are not the file's.
+            file.forget(core, pages_of(len, file.len()));
+            return Err(error.into());
+        }
+        file.len.store(len, Release);
+        if shrinks {
+            file.discard(core, pages_of(0, len).1..u64::MAX);
+            if tail > 0 {
+                self.zero_tail(len / PAGE as u64, tail, &mut spare);
+            }
+        }
+        Ok(())
+    }
+
+    /// The file goes: its pages leave memory in one list, without being written. Other handles see an empty
+    /// file. The store is left as it is.
+    pub fn unlink(self) {
+        let (core, file) = (&*self.core, &*self.file);
+        let _no_writer = file.size.close(&core.host);
+        let _no_writeback = file.flush.close(&core.host);
+        file.len.store(0, Release);
+        file.stored.store(0, Release);
+        file.discard(core, 0..u64::MAX);
+    }
+}

@@ -1,0 +1,107 @@
+//! Two lists with second chance. Source: the page cache of Linux (2.6.28 and later; refault distance since
+//! 3.15), whose way this is, not its code.
+//!
+//! Mechanism: pages come to the inactive list. When the oldest is to go and was used again, it becomes
+//! active instead. While the active list is the longer one, its oldest page goes to the inactive list,
+//! unless it was used since: then it has a second chance. A page that comes back after no more pages went
+//! than the active list has would have stayed, had that list been shorter: it becomes active at once.
+//!
+//! State: lists and ghosts under the cache's lock; a bit in the page's mark. Conflicts with nothing.
+//! Unlike the source, a page becomes active when it would have to go and not at its second use: so a
+//! hit takes no lock.
+//!
+//! ```
+//! use zonal_cache::evict::{Evict, TwoLists};
+//! assert_eq!((TwoLists::NAME, TwoLists::MOST), ("LRU", 1));
+//! ```
+
+use super::ghost::Ghosts;
+use super::queue::Queues;
+use super::{Evict, Verdict, hits};
+use crate::table::SlotId;
+use core::sync::atomic::Ordering::Relaxed;
+use zonal::platform::AtomicByte;
+
+const INACTIVE: u8 = 0;
+const ACTIVE: u8 = 1;
+
+/// The policy: see its file.
+#[derive(Debug)]
+pub struct TwoLists {
+    lists: Queues<2>,
+    ghosts: Ghosts,
+}
+
+impl TwoLists {
+    /// Has the active list be no longer than the other.
+    fn balance<'m, B: AtomicByte + 'm>(&mut self, mark: &impl Fn(SlotId) -> &'m B) {
+        let mut chances = self.lists.len(ACTIVE);
+        while self.lists.len(ACTIVE) > self.lists.len(INACTIVE) {
+            let Some(id) = self.lists.oldest(ACTIVE) else { return };
+            let used = hits(mark(id)) > 0;
+            mark(id).store(0, Relaxed);
+            if used && chances > 0 {
+                chances -= 1;
+                self.lists.renew(ACTIVE, id);
+            } else {
+                self.lists.renew(INACTIVE, id);
+            }
+        }
+    }
+}
+
+impl Evict for TwoLists {
+    const NAME: &'static str = "LRU";
+    const MOST: u8 = 1;
+
+    fn new(slots: usize) -> Self {
+        Self { lists: Queues::new(slots), ghosts: Ghosts::new(slots) }
+    }
+
+    fn insert(&mut self, id: SlotId, key: u64) {
+        let active = self.lists.len(ACTIVE);
+        let would_have_stayed = self.ghosts.take(key).is_some_and(|age| age <= active);
+        self.lists.push(if would_have_stayed { ACTIVE } else { INACTIVE }, id, key);
+    }
+
+    fn remove(&mut self, id: SlotId) {
+        self.lists.remove(id);
+    }
+
+    fn replace(&mut self, old: SlotId, new: SlotId) {
+        self.lists.replace(old, new);
+    }
+
+    fn scan<'m, B: AtomicByte + 'm>(
+        &mut self,
+        mark: &impl Fn(SlotId) -> &'m B,
+        take: &mut impl FnMut(SlotId) -> Verdict,
+    ) -> bool {
+        let all = self.lists.len(INACTIVE) + self.lists.len(ACTIVE);
+        // Each page may become active once, come back, and be offered.
+        for _ in 0..3 * all {
+            self.balance(mark);
+            let Some(id) = self.lists.oldest(INACTIVE) else { return false };
+            if hits(mark(id)) > 0 {
+                mark(id).store(0, Relaxed);
+                self.lists.renew(ACTIVE, id);
+            } else if take(id) == Verdict::Taken {
+                self.ghosts.insert(self.lists.key(id));
+                self.lists.remove(id);
+                return true;
+            } else {
+                self.lists.renew(INACTIVE, id);
+            }
+        }
+        // The active ones, where all others are kept.
+        for _ in 0..self.lists.len(ACTIVE) {
+            let Some(id) = self.lists.oldest(ACTIVE) else { break };
+            if take(id) == Verdict::Taken {
+                self.lists.remove(id);
+                return true;
+            }
+            self.lists.renew(ACTIVE, id);
+        }
+        false
+    }
+}

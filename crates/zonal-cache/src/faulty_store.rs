@@ -1,0 +1,101 @@
+//! A store that fails on demand.
+//!
+//! ```
+//! use zonal_cache::faulty_store::{FaultyStore, Operation};
+//! use zonal_cache::store::{Store, StoreError};
+//! use zonal_cache::MemoryStore;
+//! let bad = |operation| matches!(operation, Operation::Write { .. }).then_some(StoreError::NO_SPACE);
+//! let store = FaultyStore::new(MemoryStore::default(), bad);
+//! assert_eq!(store.write(0, &[&[1; 4096]]), Err(StoreError::NO_SPACE));
+//! assert_eq!(store.inner().bytes(), []);
+//! ```
+
+use crate::store::{Store, StoreError};
+use core::fmt;
+
+/// What a store is asked for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Operation {
+    /// Bytes from an offset on.
+    Read {
+        /// The offset.
+        offset: u64,
+        /// How many.
+        len: u64,
+    },
+    /// To have these changed.
+    Write {
+        /// The offset.
+        offset: u64,
+        /// How many.
+        len: u64,
+    },
+    /// To have another length.
+    SetLen {
+        /// The length.
+        len: u64,
+    },
+    /// To make what was written last.
+    Flush,
+}
+
+/// A store before which a function stands: what it says is what the operation ends with. It may also
+/// wait, as a device does that hangs. What it refuses has not happened.
+pub struct FaultyStore<T, F> {
+    inner: T,
+    fault: F,
+}
+
+impl<T: Store, F: Fn(Operation) -> Option<StoreError>> FaultyStore<T, F> {
+    /// The store `inner` behind `fault`.
+    pub const fn new(inner: T, fault: F) -> Self {
+        Self { inner, fault }
+    }
+
+    /// The store behind.
+    #[must_use]
+    pub const fn inner(&self) -> &T {
+        &self.inner
+    }
+
+    fn ask(&self, operation: Operation) -> Result<(), StoreError> {
+        (self.fault)(operation).map_or(Ok(()), Err)
+    }
+}
+
+impl<T: Store, F> Store for FaultyStore<T, F>
+where
+    F: Fn(Operation) -> Option<StoreError> + Send + Sync + 'static,
+{
+    fn len(&self) -> Result<u64, StoreError> {
+        self.inner.len()
+    }
+
+    fn read(&self, offset: u64, pages: &mut [&mut [u8]]) -> Result<u64, StoreError> {
+        let len = pages.iter().map(|page| page.len() as u64).sum();
+        self.ask(Operation::Read { offset, len })?;
+        self.inner.read(offset, pages)
+    }
+
+    fn write(&self, offset: u64, pages: &[&[u8]]) -> Result<(), StoreError> {
+        let len = pages.iter().map(|page| page.len() as u64).sum();
+        self.ask(Operation::Write { offset, len })?;
+        self.inner.write(offset, pages)
+    }
+
+    fn set_len(&self, len: u64) -> Result<(), StoreError> {
+        self.ask(Operation::SetLen { len })?;
+        self.inner.set_len(len)
+    }
+
+    fn flush(&self) -> Result<(), StoreError> {
+        self.ask(Operation::Flush)?;
+        self.inner.flush()
+    }
+}
+
+impl<T: fmt::Debug, F> fmt::Debug for FaultyStore<T, F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FaultyStore").field("inner", &self.inner).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,245 @@
+//! A file of a cache, and the handles of it.
+
+use crate::error::CacheError;
+use crate::frames::PAGE;
+use crate::gate::Gate;
+use crate::host::Host;
+use crate::inner::{Core, Setup};
+use crate::store::{Store, StoreError};
+use crate::table::Key;
+use crate::window::Window;
+use alloc::boxed::Box;
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::sync::Arc;
+use core::fmt;
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use zonal::platform::{AtomicByte, AtomicWord, Lock, Platform};
+
+/// How a handle is going to read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[repr(u8)]
+pub enum Advice {
+    /// As it turns out: windows open where reads follow each other.
+    #[default]
+    Normal = 0,
+    /// From front to back: windows are twice as long.
+    Sequential = 1,
+    /// Here and there: nothing is read ahead.
+    Random = 2,
+    /// Each page once: a page goes as soon as it was read to its end.
+    UseOnce = 3,
+}
+
+impl Advice {
+    const ALL: [Self; 4] = [Self::Normal, Self::Sequential, Self::Random, Self::UseOnce];
+}
+
+/// What a file's handles have in common.
+pub(crate) struct FileCore<S: Setup> {
+    pub(crate) number: u64,
+    pub(crate) store: Box<dyn Store>,
+    /// Bytes in the file.
+    pub(crate) len: <S::Host as Platform>::Word,
+    /// Bytes that the store has for certain.
+    pub(crate) stored: <S::Host as Platform>::Word,
+    /// Writers share it, who changes the length or unlinks the file has it alone. Outside of `flush`.
+    pub(crate) size: Gate<S::Host>,
+    /// Who writes pages back, flushes or discards pages has it alone.
+    pub(crate) flush: Gate<S::Host>,
+    pub(crate) state: <S::Host as Host>::Mutex<State>,
+    pub(crate) handles: <S::Host as Platform>::Word,
+}
+
+/// What of a file has not reached the store.
+#[derive(Default)]
+pub(crate) struct State {
+    /// Pages that are dirty, or about to be, and since when.
+    pub(crate) dirty: BTreeMap<u64, u64>,
+    /// Pages that were written since the last flush that went well.
+    pub(crate) unflushed: BTreeSet<u64>,
+    /// Errors of writing so far, and the last.
+    pub(crate) errors: u64,
+    pub(crate) error: Option<StoreError>,
+}
+
+impl<S: Setup> FileCore<S> {
+    pub(crate) fn key(&self, index: u64) -> Key {
+        Key { file: self.number, index }
+    }
+
+    #[inline(always)]
+    pub(crate) fn len(&self) -> u64 {
+        // Acquire: with the release of a writer that made it longer.
+        self.len.load(Acquire)
+    }
+
+    /// The file is `end` long at least.
+    pub(crate) fn grow(&self, end: u64) {
+        grow(&self.len, end);
+    }
+
+    /// Puts a page on the list of those to be written back, unless it is there.
+    pub(crate) fn set_dirty(&self, core: &Core<S>, index: u64) {
+        let now = core.host.now();
+        let new = self.state.with(|state| {
+            let before = state.dirty.len();
+            let _ = state.dirty.entry(index).or_insert(now);
+            state.dirty.len() > before
+        });
+        // Relaxed: it orders nothing.
+        let _ = core.dirty.fetch_add(u64::from(new), Relaxed);
+    }
+
+    /// Takes pages off that list: up to `most`, from `first` on and before `end`; with them the
+    /// moments since which they were dirty.
+    pub(crate) fn take_dirty(
+        &self,
+        core: &Core<S>,
+        (first, end): (u64, u64),
+        most: usize,
+        before: u64,
+    ) -> alloc::vec::Vec<u64> {
+        let taken = self.state.with(|state| {
+            let range = state.dirty.range(first..end);
+            let old = range.filter(|(_, since)| **since <= before).map(|(&index, _)| index);
+            let taken: alloc::vec::Vec<u64> = old.take(most).collect();
+            for index in &taken {
+                state.dirty.remove(index);
+            }
+            taken
+        });
+        let _ = core.dirty.fetch_add((taken.len() as u64).wrapping_neg(), Relaxed);
+        taken
+    }
+}
+
+/// Has a word be `least` at least.
+pub(crate) fn grow<W: AtomicWord>(word: &W, least: u64) {
+    let mut seen = word.load(Relaxed);
+    while seen < least {
+        // Release: with the acquire of who reads the length, for the bytes that are there now.
+        match word.compare_exchange(seen, least, Release, Relaxed) {
+            Ok(_) => return,
+            Err(now) => seen = now,
+        }
+    }
+}
+
+/// An open file: reads and writes go through the cache. A clone is another handle: with a window of
+/// its own, and told of errors by itself. A thread should have its own.
+///
+/// When the last handle goes, pages that are dirty are written back, without a flush. Those that
+/// cannot be written stay in memory until [`PageCache::sync`](crate::PageCache::sync) could.
+/// [`sync`](Self::sync) first is how to know.
+pub struct File<S: Setup> {
+    pub(crate) core: Arc<Core<S>>,
+    pub(crate) file: Arc<FileCore<S>>,
+    pub(crate) window: <S::Host as Host>::Mutex<Window>,
+    /// The page that was looked at last, plus 1: looks at the same page again are one use.
+    pub(crate) last: <S::Host as Platform>::Word,
+    advice: <S::Host as Platform>::Byte,
+    /// Errors of which this handle was told.
+    told: <S::Host as Platform>::Word,
+}
+
+impl<S: Setup> File<S> {
+    pub(crate) fn open(core: Arc<Core<S>>, store: Box<dyn Store>) -> Result<Self, CacheError> {
+        let len = store.len()?;
+        if len > i64::MAX as u64 {
+            return Err(CacheError::OffsetTooLarge { offset: len });
+        }
+        let number = core.new_file_number();
+        // Where threads wait is a number that others may have too.
+        let place = number as usize;
+        let file = Arc::new(FileCore {
+            number,
+            store,
+            len: AtomicWord::new(len),
+            stored: AtomicWord::new(len),
+            size: Gate::new(place),
+            flush: Gate::new(place.wrapping_add(1)),
+            state: Lock::new(State::default()),
+            handles: AtomicWord::new(0),
+        });
+        core.files.with(|files| files.insert(number, file.clone()));
+        Ok(Self::new(core, file))
+    }
+
+    fn new(core: Arc<Core<S>>, file: Arc<FileCore<S>>) -> Self {
+        let _ = file.handles.fetch_add(1, Relaxed);
+        let told = file.state.with(|state| state.errors);
+        Self {
+            core,
+            file,
+            window: Lock::new(Window::new()),
+            last: AtomicWord::new(0),
+            advice: AtomicByte::new(Advice::Normal as u8),
+            told: AtomicWord::new(told),
+        }
+    }
+
+    /// Bytes in the file. O(1).
+    #[must_use]
+    pub fn len(&self) -> u64 {
+        self.file.len()
+    }
+
+    /// Whether there is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// How this handle is going to read.
+    pub fn advise(&self, advice: Advice) {
+        self.advice.store(advice as u8, Relaxed);
+    }
+
+    pub(crate) fn advice(&self) -> Advice {
+        Advice::ALL[usize::from(self.advice.load(Relaxed)) & 3]
+    }
+
+    /// The last error of writing, if this handle was not told of one so late.
+    pub(crate) fn new_error(&self) -> Option<StoreError> {
+        let (errors, error) = self.file.state.with(|state| (state.errors, state.error));
+        // Relaxed: the lock has ordered what counts.
+        if self.told.swap(errors, Relaxed) == errors { None } else { error }
+    }
+
+    /// Bytes from `offset` on, of `len`, that are in the range of offsets.
+    pub(crate) fn checked_end(offset: u64, len: usize) -> Result<u64, CacheError> {
+        let end = offset.checked_add(len as u64).filter(|&end| end <= i64::MAX as u64);
+        end.ok_or(CacheError::OffsetTooLarge { offset })
+    }
+}
+
+impl<S: Setup> Clone for File<S> {
+    fn clone(&self) -> Self {
+        let clone = Self::new(self.core.clone(), self.file.clone());
+        clone.advise(self.advice());
+        clone
+    }
+}
+
+impl<S: Setup> Drop for File<S> {
+    fn drop(&mut self) {
+        // Release and acquire: what other handles did comes before.
+        if self.file.handles.fetch_add(1_u64.wrapping_neg(), AcqRel) == 1 {
+            self.file.close(&self.core);
+        }
+    }
+}
+
+impl<S: Setup> fmt::Debug for File<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("File")
+            .field("number", &self.file.number)
+            .field("len", &self.len())
+            .finish_non_exhaustive()
+    }
+}
+
+/// The pages that a range of bytes touches: the first, and the one after the last.
+pub(crate) const fn pages_of(offset: u64, end: u64) -> (u64, u64) {
+    (offset / PAGE as u64, end.div_ceil(PAGE as u64))
+}

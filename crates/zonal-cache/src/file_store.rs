@@ -1,0 +1,147 @@
+//! A store on a real file or a block device.
+//!
+//! ```
+//! use zonal_cache::FileStore;
+//! use zonal_cache::store::Store;
+//! let directory = tempfile::tempdir()?;
+//! let store = FileStore::create(&directory.path().join("file"))?;
+//! store.write(0, &[b"bytes"])?;
+//! store.flush()?;
+//! assert_eq!(store.len()?, 5);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+use crate::frames::PAGE;
+use crate::store::{Store, StoreError};
+use rustix::fs::OFlags;
+use rustix::io::{Errno, preadv, pwritev};
+use std::fs::{File, OpenOptions};
+use std::io::{self, IoSlice, IoSliceMut, Seek, SeekFrom};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::Path;
+
+/// A file. Whole pages go past the kernel's cache (`O_DIRECT`) where the file system lets them, so that
+/// they are in memory once; the end of a file that is no whole page goes through it.
+///
+/// It is opened to be read and written; one that may not be written can still be read.
+#[derive(Debug)]
+pub struct FileStore {
+    file: File,
+    /// The same past the kernel's cache.
+    direct: Option<File>,
+}
+
+impl FileStore {
+    /// A file that is there.
+    ///
+    /// # Errors
+    /// What the system said.
+    pub fn open(path: &Path) -> io::Result<Self> {
+        let mut options = OpenOptions::new();
+        options.read(true).write(true);
+        let file = match options.open(path) {
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                options.write(false);
+                options.open(path)?
+            }
+            opened => opened?,
+        };
+        Ok(Self { file, direct: direct(path, &mut options) })
+    }
+
+    /// A file that is made, or made empty.
+    ///
+    /// # Errors
+    /// What the system said.
+    pub fn create(path: &Path) -> io::Result<Self> {
+        let mut options = OpenOptions::new();
+        options.read(true).write(true);
+        let file = options.clone().create(true).truncate(true).open(path)?;
+        Ok(Self { file, direct: direct(path, &mut options) })
+    }
+
+    /// The same through the kernel's cache.
+    #[must_use]
+    pub fn buffered(mut self) -> Self {
+        self.direct = None;
+        self
+    }
+
+    /// Whether whole pages go past the kernel's cache.
+    #[must_use]
+    pub const fn is_direct(&self) -> bool {
+        self.direct.is_some()
+    }
+}
+
+/// The file once more, if it can be read so.
+fn direct(path: &Path, options: &mut OpenOptions) -> Option<File> {
+    #[repr(align(4096))]
+    struct Aligned([u8; PAGE]);
+    let file = options.custom_flags(OFlags::DIRECT.bits() as i32).open(path).ok()?;
+    // Some file systems say no only then.
+    file.read_at(&mut Aligned([0; PAGE]).0, 0).ok()?;
+    Some(file)
+}
+
+fn error(error: Errno) -> StoreError {
+    io::Error::from(error).into()
+}
+
+impl Store for FileStore {
+    fn len(&self) -> Result<u64, StoreError> {
+        // Of a device, too.
+        Ok((&self.file).seek(SeekFrom::End(0))?)
+    }
+
+    fn read(&self, offset: u64, pages: &mut [&mut [u8]]) -> Result<u64, StoreError> {
+        let file = self.direct.as_ref().unwrap_or(&self.file);
+        let want: usize = pages.iter().map(|page| page.len()).sum();
+        let mut done = 0;
+        while done < want {
+            // A piece that was filled in part only is read again from its begin: direct reads are
+            // of whole pages.
+            let whole = done / PAGE;
+            let mut pieces: Vec<IoSliceMut<'_>> =
+                pages[whole..].iter_mut().map(|page| IoSliceMut::new(page)).collect();
+            match preadv(file, &mut pieces, offset + (whole * PAGE) as u64) {
+                Ok(0) => break,
+                Ok(got) if whole * PAGE + got <= done => break,
+                Ok(got) => done = whole * PAGE + got,
+                Err(Errno::INTR) => {}
+                Err(other) => return Err(error(other)),
+            }
+        }
+        Ok(done as u64)
+    }
+
+    fn write(&self, offset: u64, pages: &[&[u8]]) -> Result<(), StoreError> {
+        let ragged = usize::from(pages.last().is_some_and(|page| page.len() % PAGE != 0));
+        let (whole, tail) = pages.split_at(pages.len() - ragged);
+        let file = self.direct.as_ref().unwrap_or(&self.file);
+        let mut done = 0;
+        while done < whole.len() * PAGE {
+            let first = done / PAGE;
+            let pieces: Vec<IoSlice<'_>> =
+                whole[first..].iter().map(|page| IoSlice::new(page)).collect();
+            match pwritev(file, &pieces, offset + (first * PAGE) as u64) {
+                Ok(0) => return Err(StoreError::IO),
+                Ok(put) => done = first * PAGE + put / PAGE * PAGE,
+                Err(Errno::INTR) => {}
+                Err(other) => return Err(error(other)),
+            }
+        }
+        for page in tail {
+            self.file.write_all_at(page, offset + done as u64)?;
+        }
+        Ok(())
+    }
+
+    fn set_len(&self, len: u64) -> Result<(), StoreError> {
+        Ok(self.file.set_len(len)?)
+    }
+
+    fn flush(&self) -> Result<(), StoreError> {
+        Ok(self.file.sync_data()?)
+    }
+}

@@ -1,0 +1,71 @@
+//! Where the frames come from.
+//!
+//! ```
+//! use std::sync::Arc;
+//! use zonal_cache::ArenaFrames;
+//! use zonal_cache::frames::Frames;
+//! use zonal_host::Arena;
+//! let frames = ArenaFrames::new(Arc::new(Arena::builder().bytes(1 << 20).open()?));
+//! let frame = frames.alloc().unwrap();
+//! // SAFETY: just allocated, and no reference into it was made.
+//! unsafe { frames.free(&[frame]) };
+//! # Ok::<(), zonal_host::arena::ArenaError>(())
+//! ```
+
+use core::ptr::NonNull;
+use core::slice;
+use zonal::Pfn;
+use zonal::units::FRAME_SIZE;
+
+/// Bytes of a page.
+pub const PAGE: usize = FRAME_SIZE;
+
+/// A source of single frames.
+///
+/// # Safety
+/// From [`alloc`](Self::alloc) to [`free`](Self::free) a frame is the caller's alone, and
+/// [`address`](Self::address) gives the place of [`PAGE`] bytes of it, initialised, readable and
+/// writable, aligned to [`PAGE`]; always the same.
+pub unsafe trait Frames: Send + Sync + 'static {
+    /// A frame, `None` if there is none. Its bytes may be anything.
+    fn alloc(&self) -> Option<Pfn>;
+
+    /// Takes frames back.
+    ///
+    /// # Safety
+    /// They are from [`alloc`](Self::alloc), each once, and no reference into them is left.
+    unsafe fn free(&self, frames: &[Pfn]);
+
+    /// Where a frame is that was allocated.
+    fn address(&self, frame: Pfn) -> NonNull<u8>;
+
+    /// Gives memory of free frames back to the system, as far as that can be done; bytes.
+    fn give_back(&self) -> u64 {
+        0
+    }
+}
+
+/// The bytes of a frame.
+///
+/// # Safety
+/// For as long as the reference lives the frame is allocated, and no thread writes to it.
+#[inline(always)]
+pub(crate) unsafe fn bytes<M: Frames>(frames: &M, frame: Pfn) -> &[u8] {
+    let at = frames.address(frame).as_ptr();
+    // SAFETY: readable and initialised, by the contract of `Frames`; not written, by our own.
+    unsafe { slice::from_raw_parts(at, PAGE) }
+}
+
+/// The bytes of a frame, to write.
+///
+/// # Safety
+/// For as long as the reference lives the frame is allocated, and no thread has another reference into it.
+#[expect(
+    clippy::mut_from_ref,
+    reason = "the frames are memory, of which the caller has this piece"
+)]
+pub(crate) unsafe fn bytes_mut<M: Frames>(frames: &M, frame: Pfn) -> &mut [u8] {
+    let at = frames.address(frame).as_ptr();
+    // SAFETY: writable and initialised, by the contract of `Frames`; ours alone, by our own.
+    unsafe { slice::from_raw_parts_mut(at, PAGE) }
+}

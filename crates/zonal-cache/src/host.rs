@@ -1,0 +1,45 @@
+//! What the cache asks of its host, beyond the [`Platform`] that the allocator knows: to wait and
+//! to wake, the time, and another thread for what need not be done at once.
+//!
+//! ```
+//! use zonal_cache::host::Host;
+//! use zonal_cache::Threads;
+//! let host = Threads::new();
+//! let before = host.now();
+//! host.wait(0, &|| false);
+//! assert!(host.now() >= before);
+//! ```
+
+use alloc::boxed::Box;
+use zonal::platform::{Lock, Platform};
+
+/// Work for another thread.
+pub type Job = Box<dyn FnOnce() + Send>;
+
+/// A host of the cache. Of the platform it uses the atomics and the short wait.
+pub trait Host: Platform + Send + Sync + 'static {
+    /// The lock. It is held for a few steps at a time and never during a call to the host or to a
+    /// store; the lock of a chain of the index may be taken inside that of the policy, no other inside
+    /// another.
+    type Mutex<T: Send>: Lock<T> + Send + Sync;
+
+    /// Waits while `pending` says so. The host asks at least once, and again after each
+    /// [`wake`](Self::wake) of the same `place`; what makes `pending` say no has happened before
+    /// that wake. `pending` does not wait and calls nothing of the host.
+    fn wait(&self, place: usize, pending: &dyn Fn() -> bool);
+
+    /// Has those who wait at `place` ask again. Others that wait elsewhere may ask too.
+    fn wake(&self, place: usize);
+
+    /// Nanoseconds since some moment; never less than before.
+    fn now(&self) -> u64;
+
+    /// Does `job` soon, on another thread if there is one. The default does it at once.
+    ///
+    /// # Errors
+    /// The job, if it cannot be taken now. It is not needed then: the caller drops it.
+    fn defer(&self, job: Job) -> Result<(), Job> {
+        job();
+        Ok(())
+    }
+}

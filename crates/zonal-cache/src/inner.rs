@@ -1,0 +1,393 @@
+//! What all files of a cache have in common: the table, the policy, the slots that are free.
+
+use crate::error::CacheError;
+use crate::evict::{Evict, Verdict};
+use crate::file::FileCore;
+use crate::frames::Frames;
+use crate::host::Host;
+use crate::stats::Counters;
+use crate::table::{Claimed, Key, Settled, SlotId, Table, Taken, Token, Writer};
+use alloc::collections::BTreeMap;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::mem;
+use core::sync::atomic::Ordering::Relaxed;
+use zonal::Pfn;
+use zonal::platform::{AtomicWord, Lock, Platform};
+
+/// What a cache is made of.
+pub trait Setup: Sized + Send + Sync + 'static {
+    /// Who waits, wakes and locks.
+    type Host: Host;
+    /// Where frames come from.
+    type Frames: Frames;
+    /// Which page goes.
+    type Evict: Evict;
+}
+
+/// No frame: slots that have none say so by this number.
+const NO_FRAME: Pfn = Pfn::new(0);
+/// Rounds in which no page could be had and none was on its way, before a request gives up.
+const PATIENCE: u32 = 64;
+/// Nanoseconds after which pages that are on their way count as none: 5 s.
+const LATE: u64 = 5_000_000_000;
+/// Dirty pages that a scan remembers.
+const SOME: usize = 8;
+
+/// Slots that are in no use.
+pub(crate) struct Pool {
+    free: Vec<Claimed>,
+    /// Those beyond the bound.
+    retired: Vec<Claimed>,
+    /// How many may be in use: never less than are.
+    bound: usize,
+    /// How many may be in use when the bound that was asked for last is reached.
+    target: usize,
+    /// How many are.
+    used: usize,
+}
+
+pub(crate) struct Core<S: Setup> {
+    pub(crate) host: S::Host,
+    pub(crate) frames: S::Frames,
+    pub(crate) table: Table<S::Host>,
+    evict: <S::Host as Host>::Mutex<S::Evict>,
+    pool: <S::Host as Host>::Mutex<Pool>,
+    pub(crate) files: <S::Host as Host>::Mutex<BTreeMap<u64, Arc<FileCore<S>>>>,
+    /// The bound as it was when it changed last.
+    hint: <S::Host as Platform>::Word,
+    next_file: <S::Host as Platform>::Word,
+    /// Dirty pages of all files.
+    pub(crate) dirty: <S::Host as Platform>::Word,
+    pub(crate) counters: Counters<S::Host>,
+    pub(crate) limits: Limits,
+}
+
+/// How much of what there may be.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    /// Pages of a readahead window.
+    pub(crate) window: u32,
+    /// Dirty pages in 100, from which on a writer writes back itself.
+    pub(crate) dirty_percent: u64,
+}
+
+/// What a scan met that it could not take.
+#[derive(Default)]
+struct Met {
+    dirty: Vec<Key>,
+    moving: bool,
+}
+
+impl<S: Setup> Core<S> {
+    pub(crate) fn new(
+        host: S::Host,
+        frames: S::Frames,
+        (bound, most): (usize, usize),
+        limits: Limits,
+    ) -> Self {
+        let (table, mut free) = Table::new(most);
+        // The first slots are at the end.
+        let retired = free.drain(..most - bound).collect();
+        Self {
+            host,
+            frames,
+            table,
+            evict: Lock::new(S::Evict::new(most)),
+            pool: Lock::new(Pool { free, retired, bound, target: bound, used: 0 }),
+            files: Lock::new(BTreeMap::new()),
+            hint: AtomicWord::new(bound as u64),
+            next_file: AtomicWord::new(1),
+            dirty: AtomicWord::new(0),
+            counters: Counters::new(),
+            limits,
+        }
+    }
+
+    pub(crate) fn new_file_number(&self) -> u64 {
+        // Relaxed: only that they differ.
+        self.next_file.fetch_add(1, Relaxed)
+    }
+
+    /// Pages that there may be, and that are.
+    pub(crate) fn bound(&self) -> (usize, usize) {
+        self.pool.with(|pool| (pool.bound, pool.used))
+    }
+
+    /// About how many pages there may be, without a lock.
+    pub(crate) fn bound_hint(&self) -> u64 {
+        self.hint.load(Relaxed)
+    }
+
+    /// At least one slot with a frame, and up to `most`, where the rest can be had at once.
+    pub(crate) fn take_slots(&self, most: usize) -> Result<Slots<'_, S>, CacheError> {
+        let mut slots = Slots { core: self, list: Vec::new() };
+        let mut met = Met::default();
+        while slots.list.len() < most {
+            match self.one_at_once(&mut met) {
+                Some(claimed) => slots.list.push(claimed),
+                None => break,
+            }
+        }
+        if slots.list.is_empty() {
+            let claimed = self.one_in_time(met)?;
+            slots.list.push(claimed);
+        }
+        Ok(slots)
+    }
+
+    /// A slot with a frame: a free one, or that of a clean page.
+    fn one_at_once(&self, met: &mut Met) -> Option<Claimed> {
+        let free = self.pool.with(|pool| {
+            let claimed = pool.free.pop();
+            pool.used += usize::from(claimed.is_some());
+            claimed
+        });
+        let Some(mut claimed) = free else { return self.evict_one(met) };
+        if let Some(frame) = self.frames.alloc() {
+            self.table.set_frame(&mut claimed, frame);
+            return Some(claimed);
+        }
+        // The arena is empty, though the bound allows more.
+        self.put_back([claimed]);
+        self.evict_one(met)
+    }
+
+    /// Has a clean page go; its slot and frame.
+    fn evict_one(&self, met: &mut Met) -> Option<Claimed> {
+        let mut got = None;
+        let table = &self.table;
+        let mut take = |id| match table.claim(id) {
+            Taken::Claimed(claimed) => {
+                got = Some(claimed);
+                Verdict::Taken
+            }
+            Taken::Dirty(key) => {
+                if met.dirty.len() < SOME {
+                    met.dirty.push(key);
+                }
+                Verdict::Kept
+            }
+            Taken::Moving => {
+                met.moving = true;
+                Verdict::Kept
+            }
+            Taken::InUse => Verdict::Kept,
+        };
+        self.evict.with(|evict| evict.scan(&|id| table.mark(id), &mut take));
+        if let Some(claimed) = &mut got {
+            self.counters.evicted.add(1);
+            // The mark of the page that left is not the next one's.
+            let frame = table.frame_of(claimed);
+            table.set_frame(claimed, frame);
+        }
+        got
+    }
+
+    /// As [`one_at_once`](Self::one_at_once), but writes pages back for it and waits for others that do.
+    fn one_in_time(&self, mut met: Met) -> Result<Claimed, CacheError> {
+        let mut idle = 0;
+        let start = self.host.now();
+        loop {
+            let mut moves = mem::take(&mut met.moving);
+            let mut cleaned = false;
+            for key in mem::take(&mut met.dirty) {
+                match self.clean(key) {
+                    Some(true) => {
+                        cleaned = true;
+                        break;
+                    }
+                    Some(false) => {}
+                    None => moves = true,
+                }
+            }
+            // What is on its way may be on a device that hangs.
+            let late = self.host.now().saturating_sub(start) > LATE;
+            if (!cleaned && !moves) || late {
+                idle += 1;
+            }
+            if let Some(claimed) = self.one_at_once(&mut met) {
+                return Ok(claimed);
+            }
+            if idle > PATIENCE {
+                let (bound, used) = self.bound();
+                return Err(if used >= bound {
+                    CacheError::NoRoom { bound }
+                } else {
+                    CacheError::NoFrames
+                });
+            }
+            if !cleaned {
+                <S::Host as Platform>::relax();
+            }
+        }
+    }
+
+    /// Writes a dirty page back and its neighbours; whether any is clean now, `None` if another thread
+    /// is at it.
+    fn clean(&self, key: Key) -> Option<bool> {
+        let file = self.files.with(|files| files.get(&key.file).cloned());
+        file.map_or(Some(false), |file| file.write_some(self, key.index))
+    }
+
+    /// Puts slots without a frame back.
+    fn put_back(&self, slots: impl IntoIterator<Item = Claimed>) {
+        self.pool.with(|pool| {
+            for mut claimed in slots {
+                self.table.set_frame(&mut claimed, NO_FRAME);
+                let beyond = pool.used + pool.free.len() > pool.target;
+                pool.used -= 1;
+                if beyond { &mut pool.retired } else { &mut pool.free }.push(claimed);
+            }
+        });
+    }
+
+    /// Pages have left the index and all who looked at them: their frames and slots are free.
+    pub(crate) fn release(&self, slots: Vec<Claimed>) {
+        if slots.is_empty() {
+            return;
+        }
+        self.evict.with(|evict| slots.iter().for_each(|claimed| evict.remove(claimed.id())));
+        let frames: Vec<Pfn> = slots.iter().map(|claimed| self.table.frame_of(claimed)).collect();
+        // SAFETY: each is the frame of a slot that this thread has alone, and whose frame is forgotten
+        // below; references into it are made with a token of the slot only.
+        unsafe { self.frames.free(&frames) };
+        self.counters.freed.add(frames.len() as u64);
+        self.put_back(slots);
+    }
+
+    /// The same for one, where there is one.
+    #[inline(always)]
+    pub(crate) fn release_one(&self, claimed: Option<Claimed>) {
+        if let Some(claimed) = claimed {
+            self.release_slow(claimed);
+        }
+    }
+
+    #[cold]
+    fn release_slow(&self, claimed: Claimed) {
+        self.release(Vec::from([claimed]));
+    }
+
+    /// What there is of a token, or why not; `None` to look anew.
+    pub(crate) fn settled<T>(&self, settled: Settled<T>) -> Option<Result<T, CacheError>> {
+        let (result, claimed) = match settled {
+            Settled::Done(token) => return Some(Ok(token)),
+            Settled::Gone(claimed) => (None, claimed),
+            Settled::Failed(code, claimed) => {
+                let error = crate::store::StoreError::from_code(code);
+                (Some(Err(CacheError::Store(error))), claimed)
+            }
+            Settled::Crowded(claimed) => (Some(Err(CacheError::Crowded)), claimed),
+        };
+        self.release_one(claimed);
+        result
+    }
+
+    /// A page came.
+    pub(crate) fn listed(&self, tokens: &[Writer]) {
+        self.evict.with(|evict| {
+            for token in tokens {
+                evict.insert(token.id(), self.table.key_of(token).hash());
+            }
+        });
+    }
+
+    /// A page is about to move to another slot.
+    pub(crate) fn moved(&self, old: SlotId, new: SlotId) {
+        self.evict.with(|evict| evict.replace(old, new));
+    }
+
+    /// Lowers the bound to what is in use, or raises it; whether it is `bound` now.
+    fn is_within(&self, bound: usize) -> bool {
+        self.pool.with(|pool| {
+            pool.bound = bound.max(pool.used);
+            self.hint.store(pool.bound as u64, Relaxed);
+            pool.bound == bound
+        })
+    }
+
+    /// Has at most `bound` pages from now on.
+    pub(crate) fn set_bound(&self, bound: usize) -> Result<(), CacheError> {
+        debug_assert!(bound <= self.table.len(), "the caller has checked that");
+        self.pool.with(|pool| {
+            pool.target = bound;
+            while pool.used + pool.free.len() < bound
+                && let Some(claimed) = pool.retired.pop()
+            {
+                pool.free.push(claimed);
+            }
+            while pool.used + pool.free.len() > bound
+                && let Some(claimed) = pool.free.pop()
+            {
+                pool.retired.push(claimed);
+            }
+        });
+        while !self.is_within(bound) {
+            let mut met = Met::default();
+            let gone = match self.evict_one(&mut met) {
+                Some(claimed) => Ok(claimed),
+                None => self.one_in_time(met),
+            };
+            let Ok(claimed) = gone else {
+                // As low as it came.
+                let bound_now = self.pool.with(|pool| {
+                    pool.target = pool.bound;
+                    pool.bound
+                });
+                return Err(CacheError::InUse { asked: bound, bound: bound_now });
+            };
+            self.release(Vec::from([claimed]));
+        }
+        Ok(())
+    }
+}
+
+/// Slots with frames that are in no use yet; those that are left are free again when this is dropped.
+pub(crate) struct Slots<'a, S: Setup> {
+    core: &'a Core<S>,
+    list: Vec<Claimed>,
+}
+
+impl<'a, S: Setup> Slots<'a, S> {
+    /// None yet.
+    pub(crate) const fn none(core: &'a Core<S>) -> Self {
+        Self { core, list: Vec::new() }
+    }
+
+    /// As the core's `take_slots`, for one, if there is none.
+    pub(crate) fn fill(&mut self) -> Result<(), CacheError> {
+        if self.list.is_empty() {
+            self.list = mem::take(&mut self.core.take_slots(1)?.list);
+        }
+        Ok(())
+    }
+
+    pub(crate) fn pop(&mut self) -> Option<Claimed> {
+        self.list.pop()
+    }
+
+    pub(crate) fn push(&mut self, claimed: Claimed) {
+        self.list.push(claimed);
+    }
+}
+
+impl<S: Setup> Drop for Slots<'_, S> {
+    fn drop(&mut self) {
+        self.core.release(mem::take(&mut self.list));
+    }
+}
+
+impl<S: Setup> Drop for Core<S> {
+    fn drop(&mut self) {
+        // What is still cached; no handle is left, and so no thread inside.
+        let keys: Vec<Key> =
+            (0..self.table.len()).filter_map(|slot| self.table.peek(slot)).collect();
+        let mut free = Vec::new();
+        for hold in keys.into_iter().filter_map(|key| self.table.hold(key)) {
+            let _ = self.table.detach(&hold);
+            free.extend(self.table.leave_hold(hold));
+        }
+        self.release(free);
+    }
+}

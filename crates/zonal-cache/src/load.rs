@@ -1,0 +1,161 @@
+//! Pages that are read from the store: in the index already, so that others wait for them, and not
+//! there yet.
+
+use crate::evict::UNUSED;
+use crate::file::FileCore;
+use crate::frames::{PAGE, bytes_mut};
+use crate::inner::{Core, Setup, Slots};
+use crate::store::StoreError;
+use crate::table::{Reader, Token, Writer};
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::mem;
+use core::ops::Range;
+use core::sync::atomic::Ordering::{Acquire, Relaxed};
+use zonal::platform::{AtomicByte, AtomicWord};
+
+/// Pages in a row, to be filled. What is not filled when this is dropped leaves the index again.
+pub(crate) struct Load<S: Setup> {
+    core: Arc<Core<S>>,
+    file: Arc<FileCore<S>>,
+    first: u64,
+    writers: Vec<Writer>,
+    marker: Option<u64>,
+}
+
+impl<S: Setup> Load<S> {
+    /// Puts pages from `first` on into the index, as many as there are slots, up to the first that is
+    /// there already. `marker` is a page of these to be marked.
+    pub(crate) fn begin(
+        core: &Arc<Core<S>>,
+        file: &Arc<FileCore<S>>,
+        first: u64,
+        slots: &mut Slots<'_, S>,
+        marker: Option<u64>,
+    ) -> Self {
+        let mut writers = Vec::new();
+        while let Some(claimed) = slots.pop() {
+            match core.table.insert(claimed, file.key(first + writers.len() as u64)) {
+                Ok(writer) => writers.push(writer),
+                Err(claimed) => {
+                    slots.push(claimed);
+                    break;
+                }
+            }
+        }
+        core.listed(&writers);
+        Self { core: core.clone(), file: file.clone(), first, writers, marker }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.writers.len()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.writers.is_empty()
+    }
+
+    /// Reads them; a look at the first, or what the store said of that. Where the store cannot read all,
+    /// each is tried by itself, so that an error is that of its page alone.
+    pub(crate) fn fill(mut self) -> Result<Reader, StoreError> {
+        let pages = self.writers.len();
+        let whole = self.read(0..pages);
+        let results: Vec<Result<(), StoreError>> = if whole.is_ok() || pages == 1 {
+            (0..pages).map(|_| whole).collect()
+        } else {
+            (0..pages).map(|at| self.read(at..at + 1)).collect()
+        };
+        let mut first = None;
+        for (at, (writer, result)) in
+            mem::take(&mut self.writers).into_iter().zip(results).enumerate()
+        {
+            match result {
+                Ok(()) => {
+                    let reader = self.filled(at, writer);
+                    if at == 0 {
+                        first = Some(Ok(reader));
+                    } else {
+                        self.core.release_one(self.core.table.leave(reader));
+                    }
+                }
+                Err(error) => {
+                    let free = self.core.table.fail(&self.core.host, writer, error.code());
+                    self.core.release_one(free);
+                    first = first.or(Some(Err(error)));
+                }
+            }
+        }
+        first.unwrap_or(Err(StoreError::IO))
+    }
+
+    /// The same for pages that no thread has asked for: what cannot be read is not there.
+    pub(crate) fn fill_ahead(mut self) {
+        let pages = self.writers.len();
+        // Whether the first was asked for is not known: it counts as the others.
+        if self.read(0..pages).is_err() {
+            return;
+        }
+        self.core.counters.ahead.add(pages as u64);
+        for (at, writer) in mem::take(&mut self.writers).into_iter().enumerate() {
+            let reader = self.filled(at + 1, writer);
+            self.core.release_one(self.core.table.leave(reader));
+        }
+    }
+
+    /// Page `at` is there. Those after the first came before they were asked for.
+    fn filled(&self, at: usize, writer: Writer) -> Reader {
+        let key = self.core.table.key_of(&writer);
+        let marker = self.marker == Some(key.index);
+        if at > 0 {
+            self.core.table.mark(writer.id()).store(UNUSED, Relaxed);
+        }
+        self.core.table.filled(&self.core.host, writer, marker)
+    }
+
+    /// Reads some of the pages.
+    fn read(&self, which: Range<usize>) -> Result<(), StoreError> {
+        let offset = (self.first + which.start as u64) * PAGE as u64;
+        let (core, file) = (&*self.core, &*self.file);
+        let page = |writer: &Writer| {
+            // SAFETY: who has a writer has the frame's bytes alone, and each is in the list once.
+            unsafe { bytes_mut(&core.frames, core.table.frame_of(writer)) }
+        };
+        let mut pages: Vec<&mut [u8]> = self.writers[which].iter().map(page).collect();
+        fill_pages(core, file, offset, &mut pages)
+    }
+}
+
+/// Reads pages from the store; what the file does not have is zero.
+pub(crate) fn fill_pages<S: Setup>(
+    core: &Core<S>,
+    file: &FileCore<S>,
+    offset: u64,
+    pages: &mut [&mut [u8]],
+) -> Result<(), StoreError> {
+    let end = offset + (pages.len() * PAGE) as u64;
+    // Acquire: with the release of who wrote to the store.
+    let before = file.stored.load(Acquire);
+    let got = if offset < before { file.store.read(offset, pages)? } else { 0 };
+    core.counters.reads.add(1);
+    core.counters.read.add(pages.len() as u64);
+    // The store may have become longer or shorter by this cache meanwhile; the bytes that it
+    // had before and after must be there.
+    let stored = before.min(file.stored.load(Acquire));
+    if offset + got < stored.min(end) {
+        return Err(StoreError::SHRUNK);
+    }
+    for (at, page) in pages.iter_mut().enumerate() {
+        let has = got.saturating_sub((at * PAGE) as u64).min(PAGE as u64);
+        page[has as usize..].fill(0);
+    }
+    Ok(())
+}
+
+impl<S: Setup> Drop for Load<S> {
+    fn drop(&mut self) {
+        for writer in mem::take(&mut self.writers) {
+            let free = self.core.table.abandon(&self.core.host, writer);
+            self.core.release_one(free);
+        }
+    }
+}

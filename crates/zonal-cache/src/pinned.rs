@@ -1,0 +1,87 @@
+//! Bytes of a file in memory, without a copy.
+
+use crate::frames::PAGE;
+use crate::inner::Setup;
+use crate::page::Page;
+use alloc::vec::Vec;
+use core::fmt;
+
+/// Bytes of a file that stay in memory, and as they are, until this is dropped: see
+/// [`File::pin`](crate::File::pin). They are in pieces of a page.
+///
+/// ```
+/// use zonal_cache::{Cache, MemoryStore, S3Fifo};
+/// let cache = Cache::<S3Fifo>::builder().memory(1 << 20).open()?;
+/// let file = cache.open(MemoryStore::from(vec![1; 10_000]))?;
+/// let pinned = file.pin(4000..9000)?;
+/// assert_eq!(pinned.len(), 5000);
+/// assert_eq!(pinned.pieces().map(<[u8]>::len).collect::<Vec<_>>(), [96, 4096, 808]);
+/// file.write_at(&[2; 10], 4000)?;
+/// assert!(pinned.pieces().flatten().all(|&byte| byte == 1), "as it was when it was pinned");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Pinned<'a, S: Setup> {
+    /// A range within one page takes no heap.
+    first: Option<Page<'a, S>>,
+    rest: Vec<Page<'a, S>>,
+    /// Where it begins in the first page.
+    from: usize,
+    /// Where it ends in the last one.
+    upto: usize,
+}
+
+impl<'a, S: Setup> Pinned<'a, S> {
+    #[inline(always)]
+    pub(crate) const fn new(from: usize) -> Self {
+        Self { first: None, rest: Vec::new(), from, upto: from }
+    }
+
+    /// The next page, of which bytes up to `upto` are in the range.
+    #[inline(always)]
+    pub(crate) fn push(&mut self, page: Page<'a, S>, upto: usize) {
+        self.upto = upto;
+        if self.first.is_none() {
+            self.first = Some(page);
+        } else {
+            self.rest.push(page);
+        }
+    }
+
+    /// The bytes, in pieces of at most a page.
+    pub fn pieces(&self) -> impl Iterator<Item = &[u8]> {
+        let last = self.rest.len();
+        self.first.iter().chain(&self.rest).enumerate().map(move |(at, page)| {
+            let from = if at == 0 { self.from } else { 0 };
+            let upto = if at == last { self.upto } else { PAGE };
+            &page[from..upto]
+        })
+    }
+
+    /// All bytes, if they are in one page.
+    #[must_use]
+    pub fn as_slice(&self) -> Option<&[u8]> {
+        match (&self.first, &self.rest[..]) {
+            (None, _) => Some(&[]),
+            (Some(page), []) => Some(&page[self.from..self.upto]),
+            _ => None,
+        }
+    }
+
+    /// How many bytes there are.
+    #[must_use]
+    pub const fn len(&self) -> usize {
+        self.rest.len() * PAGE + self.upto - self.from
+    }
+
+    /// Whether there is none.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+impl<S: Setup> fmt::Debug for Pinned<'_, S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pinned").field("len", &self.len()).finish_non_exhaustive()
+    }
+}

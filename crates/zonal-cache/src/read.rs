@@ -1,0 +1,228 @@
+//! Reading: by a copy, or by a look at the pages.
+
+use crate::error::CacheError;
+use crate::evict::touch;
+use crate::file::{Advice, File, pages_of};
+use crate::frames::{PAGE, bytes};
+use crate::host::Host;
+use crate::inner::Setup;
+use crate::load::Load;
+use crate::page::Page;
+use crate::pinned::Pinned;
+use crate::table::{Reader, Token};
+use crate::window::Plan;
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use core::ops::Range;
+use core::sync::atomic::Ordering::Relaxed;
+use zonal::platform::{AtomicByte, AtomicWord, Lock};
+
+/// Pages that one request reads at most.
+const MOST: u64 = 64;
+
+impl<S: Setup> File<S> {
+    /// Copies bytes from `offset` on into `into`; how many. Fewer than fit where the file ends, or before a
+    /// page that cannot be had: the error is that of the read which begins there. Where pages are in
+    /// memory that takes no lock and costs two locked instructions a page.
+    ///
+    /// # Errors
+    /// [`CacheError::Store`] as the store said for the first page, [`CacheError::NoRoom`] if there is
+    /// no room for it, [`CacheError::OffsetTooLarge`].
+    pub fn read_at(&self, into: &mut [u8], offset: u64) -> Result<usize, CacheError> {
+        let end = Self::checked_end(offset, into.len())?.min(self.file.len());
+        let mut done = 0;
+        let mut at = offset;
+        while at < end {
+            let (index, from) = (at / PAGE as u64, (at % PAGE as u64) as usize);
+            let part = (PAGE - from).min((end - at) as usize);
+            let page = match self.page(index, end) {
+                Ok(page) => page,
+                Err(_) if done > 0 => break,
+                Err(error) => return Err(error),
+            };
+            into[done..done + part].copy_from_slice(&page[from..from + part]);
+            drop(page);
+            done += part;
+            at += part as u64;
+            if from + part == PAGE && self.advice() == Advice::UseOnce {
+                self.let_go(index);
+            }
+        }
+        Ok(done)
+    }
+
+    /// Bytes of the file without a copy, as they are now: they stay in memory, and as they are, until this
+    /// is dropped, whatever is written to the file meanwhile. The range ends where the file does.
+    ///
+    /// What is pinned counts for the bound. A thread that pins all of it and then reads more is told
+    /// [`CacheError::NoRoom`].
+    ///
+    /// # Errors
+    /// As [`read_at`](Self::read_at), for any page of the range; then nothing is pinned.
+    /// [`CacheError::OffsetTooLarge`] also where the range ends before it begins.
+    pub fn pin(&self, range: Range<u64>) -> Result<Pinned<'_, S>, CacheError> {
+        let len = range.end.checked_sub(range.start);
+        let len = len.and_then(|len| len.try_into().ok());
+        let offset = range.start;
+        let len = len.ok_or(CacheError::OffsetTooLarge { offset })?;
+        let end = Self::checked_end(offset, len)?.min(self.file.len());
+        let mut pinned = Pinned::new((offset % PAGE as u64) as usize);
+        if end <= offset {
+            return Ok(pinned);
+        }
+        let (first, last) = pages_of(offset, end);
+        for index in first..last {
+            let upto = (end - index * PAGE as u64).min(PAGE as u64) as usize;
+            pinned.push(self.page(index, end)?, upto);
+        }
+        Ok(pinned)
+    }
+
+    /// A page, read if need be. `end` is where the request ends.
+    #[inline(always)]
+    fn page(&self, index: u64, end: u64) -> Result<Page<'_, S>, CacheError> {
+        let reader = match self.core.table.enter(self.file.key(index)) {
+            Ok(reader) => reader,
+            Err(free) => {
+                self.core.release_one(free);
+                self.miss(index, end)?
+            }
+        };
+        let page = Page::new(&self.core, reader);
+        // Relaxed: a hint of this handle.
+        if self.last.load(Relaxed) != index + 1 {
+            self.last.store(index + 1, Relaxed);
+            touch::<S::Evict, _>(self.core.table.mark_of(page.reader()));
+        }
+        if self.core.table.take_marker(page.reader()) {
+            self.read_ahead(index);
+        }
+        Ok(page)
+    }
+
+    /// How long a window may be.
+    fn most(&self) -> u64 {
+        let most = u64::from(self.core.limits.window);
+        // Windows of a cache that is small leave room for others.
+        let fair = (self.core.bound_hint() / 8).max(1);
+        match self.advice() {
+            Advice::Normal | Advice::UseOnce => most.min(fair),
+            Advice::Sequential => (most * 2).min(fair),
+            Advice::Random => 0,
+        }
+    }
+
+    /// A page that a lock is needed for: it is not there, or being read or written.
+    #[cold]
+    fn miss(&self, index: u64, end: u64) -> Result<Reader, CacheError> {
+        let core = &*self.core;
+        loop {
+            if let Some(hold) = core.table.hold(self.file.key(index)) {
+                match core.settled(core.table.read(&core.host, hold)) {
+                    Some(result) => return result,
+                    None => continue,
+                }
+            }
+            let (_, last) = pages_of(0, end);
+            let fair = (core.bound_hint() / 8).max(1);
+            let wanted = last.saturating_sub(index).clamp(1, MOST.min(fair));
+            let before = self.last.load(Relaxed);
+            let most = self.most();
+            let plan = self.window.with(|window| {
+                window.read_to(before);
+                window.miss(index, wanted, most)
+            });
+            let plan = self.within(plan);
+            let mut slots = core.take_slots(plan.pages.max(1) as usize)?;
+            let load = Load::begin(&self.core, &self.file, index, &mut slots, plan.marker);
+            drop(slots);
+            if !load.is_empty() {
+                // The first use of a page is its coming, and no hit.
+                self.last.store(index + 1, Relaxed);
+                return Ok(load.fill()?);
+            }
+        }
+    }
+
+    /// As much of a plan as the file has.
+    fn within(&self, plan: Plan) -> Plan {
+        let (_, pages) = pages_of(0, self.file.len());
+        Plan { pages: plan.pages.min(pages.saturating_sub(plan.first)), ..plan }
+    }
+
+    /// The mark was met at `index`: has the next window read by another thread.
+    #[cold]
+    fn read_ahead(&self, index: u64) {
+        let most = self.most();
+        if most > 0 {
+            let plan = self.window.with(|window| window.marker(index, most));
+            self.start(plan);
+        }
+    }
+
+    /// Has pages read that are not there, by another thread, as far as there is room at once.
+    fn start(&self, plan: Plan) {
+        let plan = self.within(plan);
+        let mut index = plan.first;
+        let end = plan.first + plan.pages;
+        while index < end {
+            if let Some(hold) = self.core.table.hold(self.file.key(index)) {
+                self.core.release_one(self.core.table.leave_hold(hold));
+                index += 1;
+                continue;
+            }
+            let Ok(mut slots) = self.core.take_slots((end - index).min(MOST) as usize) else {
+                return;
+            };
+            let load = Load::begin(&self.core, &self.file, index, &mut slots, plan.marker);
+            drop(slots);
+            index += load.len().max(1) as u64;
+            if !load.is_empty() {
+                // One that is not taken is dropped, and its pages leave the index again.
+                let _ = self.core.host.defer(Box::new(move || load.fill_ahead()));
+            }
+        }
+    }
+
+    /// Has the pages of a range read soon, as far as there is room, without waiting for them.
+    pub fn will_need(&self, range: Range<u64>) {
+        let (first, last) = pages_of(range.start, range.end.min(self.file.len()));
+        let most = self.core.bound_hint() / 2;
+        let pages = last.saturating_sub(first).min(most);
+        self.start(Plan { first, pages, marker: None });
+    }
+
+    /// A page that was read to its end goes, if it is clean and was not used before.
+    fn let_go(&self, index: u64) {
+        let Some(hold) = self.core.table.hold(self.file.key(index)) else { return };
+        if self.core.table.mark(hold.id()).load(Relaxed) == 0 {
+            let _ = self.core.table.detach_clean(&hold);
+        }
+        self.core.release_one(self.core.table.leave_hold(hold));
+    }
+
+    /// Takes the pages of a range that are clean out of memory; how many. Those that are dirty, or on
+    /// their way, stay; those that are pinned stay in memory until they are not. What is read next
+    /// comes from the store.
+    pub fn invalidate(&self, range: Range<u64>) -> u64 {
+        let (first, last) = pages_of(range.start, range.end);
+        let mut free = Vec::new();
+        let mut count = 0;
+        self.file.each_cached(&self.core, first..last, |hold| {
+            count += u64::from(self.core.table.detach_clean(&hold));
+            free.extend(self.core.table.leave_hold(hold));
+        });
+        self.core.release(free);
+        count
+    }
+}
+
+impl<S: Setup> Page<'_, S> {
+    /// Its bytes.
+    #[inline(always)]
+    pub(crate) fn bytes(&self) -> &[u8] {
+        let core = self.core();
+        // SAFETY: while there is a reader the frame is the page's and no thread writes to it.
+        unsafe { bytes(&core.frames, core.table.frame_of(self.reader())) }
+    }
+}

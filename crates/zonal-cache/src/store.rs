@@ -1,0 +1,148 @@
+//! Where the pages of a file are when they are not in memory.
+//!
+//! ```
+//! use zonal_cache::store::{Store, StoreError};
+//! /// A store that has only zeroes, and keeps nothing.
+//! struct Zero(u64);
+//! impl Store for Zero {
+//!     fn len(&self) -> Result<u64, StoreError> { Ok(self.0) }
+//!     fn read(&self, offset: u64, pages: &mut [&mut [u8]]) -> Result<u64, StoreError> {
+//!         pages.iter_mut().for_each(|page| page.fill(0));
+//!         Ok(self.0.saturating_sub(offset).min(pages.iter().map(|page| page.len() as u64).sum()))
+//!     }
+//!     fn write(&self, _: u64, _: &[&[u8]]) -> Result<(), StoreError> { Err(StoreError::NO_SPACE) }
+//!     fn set_len(&self, _: u64) -> Result<(), StoreError> { Err(StoreError::NO_SPACE) }
+//!     fn flush(&self) -> Result<(), StoreError> { Ok(()) }
+//! }
+//! assert_eq!(Zero(5000).read(4096, &mut [&mut [1; 4096]]), Ok(904));
+//! ```
+
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use core::fmt;
+
+/// Why a store did not do what it was asked to.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct StoreError(u32);
+
+impl StoreError {
+    /// An input or output error (`EIO`).
+    pub const IO: Self = Self(5);
+    /// No space left (`ENOSPC`).
+    pub const NO_SPACE: Self = Self(28);
+    /// The store has become shorter than the file, by other means than the file's `truncate`.
+    pub const SHRUNK: Self = Self(1 << 31);
+
+    /// The error with this number, as the system counts them.
+    #[must_use]
+    pub const fn from_code(code: u32) -> Self {
+        Self(code)
+    }
+
+    /// The number.
+    #[must_use]
+    pub const fn code(self) -> u32 {
+        self.0
+    }
+}
+
+impl fmt::Display for StoreError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if *self == Self::SHRUNK {
+            return f.write_str("the store has become shorter than the file");
+        }
+        #[cfg(feature = "std")]
+        if let Ok(code) = self.0.try_into() {
+            return std::io::Error::from_raw_os_error(code).fmt(f);
+        }
+        write!(f, "the store's error {}", self.0)
+    }
+}
+
+impl fmt::Debug for StoreError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "StoreError({self})")
+    }
+}
+
+impl core::error::Error for StoreError {}
+
+#[cfg(feature = "std")]
+impl From<std::io::Error> for StoreError {
+    /// What the system said; [`IO`](Self::IO) for an error that is not the system's.
+    fn from(error: std::io::Error) -> Self {
+        let code = error.raw_os_error().and_then(|code| u32::try_from(code).ok());
+        code.filter(|&code| code > 0).map_or(Self::IO, Self)
+    }
+}
+
+/// A file of bytes, or a device. Called on any thread, several at once; never with a lock of the
+/// cache held. What is read and written at once does not overlap.
+///
+/// Offsets are multiples of 4096, and so are all lengths but the last of a
+/// [`write`](Self::write), which may end where the file does. Pieces are aligned to 4096.
+pub trait Store: Send + Sync + 'static {
+    /// Bytes in the store.
+    ///
+    /// # Errors
+    /// [`StoreError`] if that is not known.
+    fn len(&self) -> Result<u64, StoreError>;
+
+    /// Whether there is none.
+    ///
+    /// # Errors
+    /// As [`len`](Self::len).
+    fn is_empty(&self) -> Result<bool, StoreError> {
+        self.len().map(|len| len == 0)
+    }
+
+    /// Fills `pages` with what follows `offset`; how many bytes there are. Fewer than asked for only
+    /// where the store ends. What follows them in `pages` may be anything.
+    ///
+    /// # Errors
+    /// [`StoreError`]; `pages` may have been written to.
+    fn read(&self, offset: u64, pages: &mut [&mut [u8]]) -> Result<u64, StoreError>;
+
+    /// Writes `pages` one after the other from `offset` on. What is beyond the end makes the store
+    /// longer, and what is between has zeroes.
+    ///
+    /// # Errors
+    /// [`StoreError`]; any part of the range may have been written.
+    fn write(&self, offset: u64, pages: &[&[u8]]) -> Result<(), StoreError>;
+
+    /// Makes the store `len` bytes long; new ones are zero.
+    ///
+    /// # Errors
+    /// [`StoreError`]; then it is as long as before.
+    fn set_len(&self, len: u64) -> Result<(), StoreError>;
+
+    /// After this all that was written before lasts, whatever happens.
+    ///
+    /// # Errors
+    /// [`StoreError`]; then any of what was written since the last flush may be lost.
+    fn flush(&self) -> Result<(), StoreError>;
+}
+
+macro_rules! forward {
+    ($($pointer:ident)+) => {$(
+        impl<T: Store + ?Sized> Store for $pointer<T> {
+            fn len(&self) -> Result<u64, StoreError> {
+                (**self).len()
+            }
+            fn read(&self, offset: u64, pages: &mut [&mut [u8]]) -> Result<u64, StoreError> {
+                (**self).read(offset, pages)
+            }
+            fn write(&self, offset: u64, pages: &[&[u8]]) -> Result<(), StoreError> {
+                (**self).write(offset, pages)
+            }
+            fn set_len(&self, len: u64) -> Result<(), StoreError> {
+                (**self).set_len(len)
+            }
+            fn flush(&self) -> Result<(), StoreError> {
+                (**self).flush()
+            }
+        }
+    )+};
+}
+
+forward!(Arc Box);

@@ -1,0 +1,359 @@
+//! Which page is in which slot, and who may do what with it.
+//!
+//! A cache with a bound has a fixed number of slots, as the buffer pool of a database has, and their
+//! memory is never anything else. So a thread may look at any slot at any time: it finds one by the
+//! index, counts itself in, and then compares the key again. If the slot has been given to another page
+//! in between, it counts itself out and looks once more. Readers take no lock and need no epochs.
+//!
+//! The index is a hash table whose chains run through the slots. Chains are changed under one of
+//! [`SHARDS`] locks and read without. A reader may be led astray by a slot that moved to another
+//! chain, and then misses what is there: before it believes that, it looks again with the lock.
+//!
+//! # What a thread may do is what it has
+//!
+//! | token | others may | ends by |
+//! |---|---|---|
+//! | [`Reader`] | read | [`leave`](Table::leave) |
+//! | [`Hold`] | read, write | [`read`](Table::read), [`write`](Table::write), [`leave_hold`](Table::leave_hold), … |
+//! | [`Writer`] | nothing | [`finish`](Table::finish), [`fail`](Table::fail), [`abandon`](Table::abandon), [`replace`](Table::replace) |
+//! | [`Writeback`] | read | [`written`](Table::written) |
+//! | [`Claimed`] | nothing; the index does not have it | [`insert`](Table::insert), or its frame is freed |
+//!
+//! A token that is dropped instead is a page that stays as it is for ever: the cache above wraps them in
+//! guards.
+//!
+//! ```
+//! use zonal::Pfn;
+//! use zonal_cache::Threads;
+//! use zonal_cache::table::{Key, Table};
+//! let host = Threads::new();
+//! let (table, mut free) = Table::<Threads>::new(2);
+//! let key = Key { file: 1, index: 7 };
+//! let mut claimed = free.pop().unwrap();
+//! table.set_frame(&mut claimed, Pfn::new(100));
+//! let writer = table.insert(claimed, key).unwrap();
+//! assert!(table.enter(key).is_err(), "not up to date");
+//! table.finish(&host, writer, false);
+//! let reader = table.enter(key).unwrap();
+//! assert_eq!(table.frame_of(&reader), Pfn::new(100));
+//! assert!(table.leave(reader).is_none());
+//! ```
+
+mod pass;
+mod slot;
+mod word;
+
+pub use pass::{Settled, Taken};
+pub use slot::{Claimed, Hold, Key, Reader, SlotId, Token, Writeback, Writer};
+
+use crate::host::Host;
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use core::fmt;
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use slot::{NONE, Slot};
+use word::{HOLD, READER, Word};
+use zonal::Pfn;
+use zonal::platform::{AtomicByte, AtomicHalf, AtomicWord, Lock};
+
+/// Locks of the index. More than CPUs that miss at once.
+pub const SHARDS: usize = 64;
+/// Slots that are looked at without the lock. Chains have one or two; one that is longer is that of a
+/// reader that was led astray.
+const HOPS: u32 = 64;
+
+/// The table: see the [module](self).
+pub struct Table<P: Host> {
+    slots: Box<[Slot<P>]>,
+    /// The first slot of each chain, `NONE` for none. Written under the chain's lock.
+    heads: Box<[P::Half]>,
+    shards: Box<[P::Mutex<()>]>,
+}
+
+impl<P: Host> Table<P> {
+    /// A table of `slots`, and all of them to be used. At most 2³¹.
+    ///
+    /// # Panics
+    /// If `slots` is more than that.
+    #[must_use]
+    pub fn new(slots: usize) -> (Self, Vec<Claimed>) {
+        assert!(slots <= 1 << 31, "slots are counted in 31 bits");
+        // Half of the chains are empty: the next slot of a chain is a miss of the CPU's caches.
+        let heads = (slots * 2).next_power_of_two().max(SHARDS);
+        let table = Self {
+            slots: (0..slots).map(|_| Slot::new()).collect(),
+            heads: (0..heads).map(|_| P::Half::new(NONE)).collect(),
+            shards: (0..SHARDS.min(heads)).map(|_| P::Mutex::new(())).collect(),
+        };
+        // The lowest number is taken first.
+        let free = (0..slots as u32).rev().map(|slot| Claimed(SlotId(slot))).collect();
+        (table, free)
+    }
+
+    /// How many slots there are.
+    #[must_use]
+    pub const fn len(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// Whether there is none.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.slots.is_empty()
+    }
+
+    #[inline(always)]
+    fn slot(&self, id: SlotId) -> &Slot<P> {
+        &self.slots[id.0 as usize]
+    }
+
+    /// The chain of a key.
+    #[inline(always)]
+    fn chain(&self, key: Key) -> usize {
+        (key.hash() as usize) & (self.heads.len() - 1)
+    }
+
+    fn shard(&self, chain: usize) -> &P::Mutex<()> {
+        &self.shards[chain & (self.shards.len() - 1)]
+    }
+
+    /// The slot with `key`, as it looks just now: neither found nor missed for certain.
+    #[inline(always)]
+    fn look(&self, key: Key) -> Option<SlotId> {
+        // Acquire, here and at the next: with the release of `link`, so that a slot found has the key
+        // that it was linked with, or a later one.
+        let mut at = self.heads[self.chain(key)].load(Acquire);
+        for _ in 0..HOPS {
+            let slot = self.slots.get(at as usize)?;
+            if slot.is(key) {
+                return Some(SlotId(at));
+            }
+            at = slot.next.load(Acquire);
+        }
+        None
+    }
+
+    /// The slot with `key`; the chain's lock is held, so this is certain.
+    fn find(&self, key: Key) -> Option<SlotId> {
+        let mut at = self.heads[self.chain(key)].load(Relaxed);
+        while let Some(slot) = self.slots.get(at as usize) {
+            if slot.is(key) {
+                return Some(SlotId(at));
+            }
+            at = slot.next.load(Relaxed);
+        }
+        None
+    }
+
+    /// Puts a slot into its chain. Under the chain's lock.
+    fn link(&self, id: SlotId, chain: usize) {
+        self.slot(id).next.store(self.heads[chain].load(Relaxed), Release);
+        // Release: with the acquire of `look`.
+        self.heads[chain].store(id.0, Release);
+    }
+
+    /// Takes a slot out of its chain, or puts `other` into its place. Under the chain's lock.
+    /// The slot's own `next` stays: a reader may stand on it.
+    fn unlink(&self, id: SlotId, chain: usize, other: Option<SlotId>) {
+        let next = self.slot(id).next.load(Relaxed);
+        let next = match other {
+            Some(other) => {
+                self.slot(other).next.store(next, Release);
+                other.0
+            }
+            None => next,
+        };
+        if self.heads[chain].load(Relaxed) == id.0 {
+            return self.heads[chain].store(next, Release);
+        }
+        let mut at = self.heads[chain].load(Relaxed);
+        while let Some(slot) = self.slots.get(at as usize) {
+            at = slot.next.load(Relaxed);
+            if at == id.0 {
+                return slot.next.store(next, Release);
+            }
+        }
+        debug_assert!(false, "a slot is in its chain");
+    }
+
+    /// Looks at a page whose bytes are there, without a lock; one locked instruction.
+    ///
+    /// # Errors
+    /// The page has to be asked for by [`hold`](Self::hold): it is not there, or a writer has it, or
+    /// this thread was led astray. In the last case it may have become the last reader of a page that
+    /// had left the index: then its slot is the caller's to free.
+    #[inline(always)]
+    pub fn enter(&self, key: Key) -> Result<Reader, Option<Claimed>> {
+        let id = self.look(key).ok_or(None)?;
+        let slot = self.slot(id);
+        let mut seen = slot.word.load(Relaxed);
+        loop {
+            if !Word(seen).is_readable() {
+                return Err(None);
+            }
+            // Acquire: with the release of the writer that finished, for the bytes, and of the insertion,
+            // for the key.
+            match slot.word.compare_exchange(seen, seen + READER, Acquire, Relaxed) {
+                Ok(_) => break,
+                Err(now) => seen = now,
+            }
+        }
+        // No slot changes its key while a reader is there.
+        if slot.is(key) { Ok(Reader(id)) } else { Err(self.leave(Reader(id))) }
+    }
+
+    /// Holds the page with this key, whatever is being done with it. `None` if it is not there.
+    /// Takes the lock of a chain.
+    #[must_use]
+    pub fn hold(&self, key: Key) -> Option<Hold> {
+        self.shard(self.chain(key)).with(|()| {
+            let id = self.find(key)?;
+            // What is in a chain is neither claimed nor detached. Acquire: with the release of the
+            // insertion.
+            let _ = self.slot(id).word.fetch_add(HOLD, AcqRel);
+            Some(Hold(id))
+        })
+    }
+
+    /// Puts a page that has no bytes yet into the index; its writer is to fill it.
+    ///
+    /// # Errors
+    /// The slot, if the page is there already.
+    pub fn insert(&self, claimed: Claimed, key: Key) -> Result<Writer, Claimed> {
+        let chain = self.chain(key);
+        self.shard(chain).with(|()| {
+            if self.find(key).is_some() {
+                return Err(claimed);
+            }
+            let id = claimed.0;
+            self.slot(id).set_key(key);
+            // Release: with the acquire of all who count themselves in, for the key.
+            self.slot(id).word.store(Word::WRITER | HOLD, Release);
+            self.link(id, chain);
+            Ok(Writer(id))
+        })
+    }
+
+    /// Takes a page out that is clean and at rest, for another to have its slot. Takes the lock
+    /// of a chain.
+    pub fn claim(&self, id: SlotId) -> Taken {
+        let slot = self.slot(id);
+        let chain = self.chain(slot.key());
+        self.shard(chain).with(|()| {
+            // Acquire: with the release of the insertion, for the key.
+            let seen = slot.word.load(Acquire);
+            let moving = Word(seen).has(Word::WRITER | Word::WRITEBACK | Word::CLAIMED);
+            // It may have come to its page after the key was read above.
+            if moving || self.chain(slot.key()) != chain {
+                return Taken::Moving;
+            }
+            if !Word(seen).is_alone() || Word(seen).has(Word::DETACHED) {
+                return Taken::InUse;
+            }
+            if Word(seen).has(Word::DIRTY) {
+                return Taken::Dirty(slot.key());
+            }
+            // Acquire: with the release of those who left. A failure is another who came.
+            if slot.word.compare_exchange(seen, Word::CLAIMED, Acquire, Relaxed).is_err() {
+                return Taken::InUse;
+            }
+            self.unlink(id, chain, None);
+            Taken::Claimed(Claimed(id))
+        })
+    }
+
+    /// Takes a page out of the index for good, with whatever it holds. It is free when the last of
+    /// those who are there has left. Whether it was dirty.
+    #[must_use]
+    pub fn detach(&self, hold: &Hold) -> bool {
+        self.detach_if(hold, 0).is_some_and(|before| before.has(Word::DIRTY))
+    }
+
+    /// The same for a page that is clean and at rest; whether it was.
+    #[must_use]
+    pub fn detach_clean(&self, hold: &Hold) -> bool {
+        self.detach_if(hold, Word::WRITER | Word::DIRTY | Word::WRITEBACK).is_some()
+    }
+
+    /// The same for a page that is not dirty and not on its way to the store, though it may be being read;
+    /// whether it was.
+    #[must_use]
+    pub fn detach_unwritten(&self, hold: &Hold) -> bool {
+        self.detach_if(hold, Word::DIRTY | Word::WRITEBACK).is_some()
+    }
+
+    /// What it was, if it was none of `unless` and in the index.
+    fn detach_if(&self, hold: &Hold, unless: u64) -> Option<Word> {
+        let slot = self.slot(hold.0);
+        let chain = self.chain(slot.key());
+        self.shard(chain).with(|()| {
+            let mut seen = slot.word.load(Relaxed);
+            loop {
+                if Word(seen).has(unless | Word::DETACHED) {
+                    return None;
+                }
+                let gone = (seen | Word::DETACHED) & !Word::DIRTY;
+                match slot.word.compare_exchange(seen, gone, AcqRel, Relaxed) {
+                    Ok(_) => break,
+                    Err(now) => seen = now,
+                }
+            }
+            self.unlink(hold.0, chain, None);
+            Some(Word(seen))
+        })
+    }
+
+    /// The mark of a page, which is the eviction policy's.
+    #[inline(always)]
+    #[must_use]
+    pub fn mark_of(&self, reader: &Reader) -> &P::Byte {
+        &self.slot(reader.0).mark
+    }
+
+    /// The mark of a slot.
+    #[must_use]
+    pub fn mark(&self, id: SlotId) -> &P::Byte {
+        &self.slot(id).mark
+    }
+
+    /// The frame of a page.
+    #[inline(always)]
+    #[must_use]
+    pub fn frame_of(&self, token: &impl Token) -> Pfn {
+        // Relaxed: written while one thread had the slot; a thread with a token came after.
+        Pfn::new(self.slot(token.id()).frame.load(Relaxed))
+    }
+
+    /// Gives a slot that is not in use a frame.
+    pub fn set_frame(&self, claimed: &mut Claimed, frame: Pfn) {
+        let slot = self.slot(claimed.0);
+        slot.frame.store(frame.get(), Relaxed);
+        slot.mark.store(0, Relaxed);
+    }
+
+    /// The page that a token is about.
+    #[must_use]
+    pub fn key_of(&self, token: &impl Token) -> Key {
+        self.slot(token.id()).key()
+    }
+
+    /// The page in a slot as it looks just now, `None` if it is in no use. For walks over all.
+    #[must_use]
+    pub fn peek(&self, number: usize) -> Option<Key> {
+        let slot = self.slots.get(number)?;
+        let idle = Word(slot.word.load(Relaxed)).has(Word::CLAIMED | Word::DETACHED);
+        (!idle).then(|| slot.key())
+    }
+
+    /// The state of a slot in words, for messages.
+    #[must_use]
+    pub fn describe(&self, token: &impl Token) -> impl fmt::Debug {
+        Word(self.slot(token.id()).word.load(Relaxed))
+    }
+}
+
+impl<P: Host> fmt::Debug for Table<P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Table").field("slots", &self.slots.len()).finish_non_exhaustive()
+    }
+}

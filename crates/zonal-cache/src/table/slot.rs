@@ -1,0 +1,114 @@
+//! One slot, and what a thread has of it.
+
+use super::word::Word;
+use crate::host::Host;
+use core::sync::atomic::Ordering::Relaxed;
+use zonal::platform::{AtomicByte, AtomicHalf, AtomicWord};
+
+/// No slot.
+pub(super) const NONE: u32 = u32::MAX;
+
+/// The number of a slot.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub struct SlotId(pub u32);
+
+/// A page: of which file, and the how manieth.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub struct Key {
+    /// The file's number.
+    pub file: u64,
+    /// The offset in pages.
+    pub index: u64,
+}
+
+impl Key {
+    /// A number that is different for most other pages.
+    #[inline(always)]
+    #[must_use]
+    pub const fn hash(self) -> u64 {
+        // Neighbours of a file spread over the chains as 2⁶⁴ / φ spreads them; the high bits are the
+        // good ones.
+        let mixed = self.index.wrapping_add(self.file.wrapping_mul(0xff51_afd7_ed55_8ccd));
+        let mixed = mixed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        mixed ^ (mixed >> 32)
+    }
+}
+
+/// A slot of the table. A line of its own: threads that read different pages have nothing in common.
+#[repr(align(64))]
+pub(super) struct Slot<P: Host> {
+    pub(super) word: P::Word,
+    file: P::Word,
+    index: P::Word,
+    pub(super) frame: P::Word,
+    /// What the store said, where the page could not be filled.
+    pub(super) code: P::Word,
+    /// The next slot of the chain.
+    pub(super) next: P::Half,
+    pub(super) mark: P::Byte,
+}
+
+impl<P: Host> Slot<P> {
+    pub(super) fn new() -> Self {
+        Self {
+            word: P::Word::new(Word::CLAIMED),
+            file: P::Word::new(0),
+            index: P::Word::new(0),
+            frame: P::Word::new(0),
+            code: P::Word::new(0),
+            next: P::Half::new(NONE),
+            mark: P::Byte::new(0),
+        }
+    }
+
+    /// Relaxed: exact for a thread that has a token of the slot or the lock of its chain, a guess for
+    /// others, who look again when they have one.
+    #[inline(always)]
+    pub(super) fn is(&self, key: Key) -> bool {
+        self.index.load(Relaxed) == key.index && self.file.load(Relaxed) == key.file
+    }
+
+    pub(super) fn key(&self) -> Key {
+        Key { file: self.file.load(Relaxed), index: self.index.load(Relaxed) }
+    }
+
+    pub(super) fn set_key(&self, key: Key) {
+        self.file.store(key.file, Relaxed);
+        self.index.store(key.index, Relaxed);
+    }
+}
+
+/// What a thread has of a slot.
+pub trait Token {
+    /// The slot.
+    fn id(&self) -> SlotId;
+}
+
+macro_rules! tokens {
+    ($($(#[$doc:meta])+ $name:ident)+) => {$(
+        $(#[$doc])+
+        #[derive(PartialEq, Eq, Debug)]
+        #[must_use = "a page stays as it is until its token is given back"]
+        pub struct $name(pub(super) SlotId);
+
+        impl Token for $name {
+            #[inline(always)]
+            fn id(&self) -> SlotId {
+                self.0
+            }
+        }
+    )+};
+}
+
+tokens! {
+    /// The bytes are there and do not change.
+    Reader
+    /// The slot stays with its page. Its bytes may change or not be there yet.
+    Hold
+    /// This thread has the bytes for itself.
+    Writer
+    /// The bytes are on their way to the store: a [`Reader`] that says how it went.
+    Writeback
+    /// A slot that is in no chain and this thread's alone.
+    Claimed
+}

@@ -1,0 +1,276 @@
+//! The host that most have: threads, an arena, real time.
+//!
+//! ```
+//! use zonal_cache::{Cache, MemoryStore, Sieve};
+//! let cache = Cache::<Sieve>::builder().memory(1 << 20).io_threads(0).open()?;
+//! let file = cache.open(MemoryStore::default())?;
+//! file.write_at(b"kept", 0)?;
+//! file.sync()?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+use crate::ArenaFrames;
+use crate::cache::{Options, PageCache};
+use crate::error::CacheError;
+use crate::evict::{Evict, S3Fifo};
+use crate::frames::PAGE;
+use crate::host::{Host, Job};
+use crate::inner::Setup;
+use parking_lot::{Condvar, Mutex};
+use std::fmt;
+use std::marker::PhantomData;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64};
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::thread;
+use std::time::Instant;
+use zonal::CpuId;
+use zonal::platform::Platform;
+use zonal_host::arena::ArenaError;
+use zonal_host::biased_slot::BiasedSlot;
+use zonal_host::park_lock::ParkLock;
+use zonal_host::{Arena, HugePages, cpu};
+
+/// A cache on threads, with frames of an arena. `E` is the [policy](crate::evict).
+pub type Cache<E = S3Fifo> = PageCache<OnThreads<E>>;
+/// A file of such a cache.
+pub type CacheFile<E = S3Fifo> = crate::File<OnThreads<E>>;
+
+/// The parts of a [`Cache`].
+#[derive(Debug)]
+pub struct OnThreads<E = S3Fifo>(PhantomData<fn() -> E>);
+
+impl<E: Evict> Setup for OnThreads<E> {
+    type Host = Threads;
+    type Frames = ArenaFrames;
+    type Evict = E;
+}
+
+/// Threads that wait for different things seldom wait in one place.
+const PLACES: usize = 64;
+/// Jobs that wait. More are not taken: what would be read ahead is read when it is asked for.
+const JOBS: usize = 256;
+
+#[derive(Debug, Default)]
+#[repr(align(64))]
+struct Place {
+    lock: Mutex<()>,
+    woken: Condvar,
+}
+
+/// Threads as a host.
+pub struct Threads {
+    places: Box<[Place; PLACES]>,
+    start: Instant,
+    jobs: Option<SyncSender<Job>>,
+}
+
+impl Threads {
+    /// Without threads of its own: jobs are done at once.
+    #[must_use]
+    pub fn new() -> Self {
+        Self {
+            places: Box::new(std::array::from_fn(|_| Place::default())),
+            start: Instant::now(),
+            jobs: None,
+        }
+    }
+
+    /// With `count` threads for jobs. They end when the host is dropped.
+    ///
+    /// # Errors
+    /// What the system said to a new thread.
+    pub fn with_io_threads(count: usize) -> std::io::Result<Self> {
+        if count == 0 {
+            return Ok(Self::new());
+        }
+        let (jobs, received) = sync_channel::<Job>(JOBS);
+        let received = Arc::new(Mutex::new(received));
+        for number in 0..count {
+            let received = received.clone();
+            let name = format!("cache-io-{number}");
+            thread::Builder::new().name(name).spawn(move || work(&received))?;
+        }
+        Ok(Self { jobs: Some(jobs), ..Self::new() })
+    }
+
+    fn place(&self, number: usize) -> &Place {
+        &self.places[number % PLACES]
+    }
+}
+
+/// Does jobs until no host is left to have any.
+fn work(received: &Mutex<Receiver<Job>>) {
+    loop {
+        let job = received.lock().recv();
+        match job {
+            Ok(job) => job(),
+            Err(_) => return,
+        }
+    }
+}
+
+impl Default for Threads {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for Threads {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Threads").field("has_jobs", &self.jobs.is_some()).finish_non_exhaustive()
+    }
+}
+
+impl Platform for Threads {
+    type Byte = AtomicU8;
+    type Half = AtomicU32;
+    type Word = AtomicU64;
+    type Lock<T: Send> = ParkLock<T>;
+    type Slot<T: Send> = BiasedSlot<T>;
+
+    fn relax() {
+        zonal_host::Threads::relax();
+    }
+
+    fn cpu(&self) -> CpuId {
+        cpu::current()
+    }
+}
+
+impl Host for Threads {
+    type Mutex<T: Send> = ParkLock<T>;
+
+    fn wait(&self, place: usize, pending: &dyn Fn() -> bool) {
+        let place = self.place(place);
+        let mut lock = place.lock.lock();
+        while pending() {
+            place.woken.wait(&mut lock);
+        }
+    }
+
+    fn wake(&self, place: usize) {
+        let place = self.place(place);
+        // Who asked before what it waits for had happened is inside `wait` now, or has the lock.
+        drop(place.lock.lock());
+        place.woken.notify_all();
+    }
+
+    fn now(&self) -> u64 {
+        u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX)
+    }
+
+    fn defer(&self, job: Job) -> Result<(), Job> {
+        let Some(jobs) = &self.jobs else {
+            job();
+            return Ok(());
+        };
+        jobs.try_send(job).map_err(|error| match error {
+            TrySendError::Full(job) | TrySendError::Disconnected(job) => job,
+        })
+    }
+}
+
+/// Why there is no cache.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum OpenError {
+    /// The bound is not one to work with.
+    Cache(CacheError),
+    /// The memory cannot be had.
+    Arena(ArenaError),
+    /// A thread for reading ahead cannot be had.
+    Thread(std::io::Error),
+}
+
+impl fmt::Display for OpenError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Cache(error) => error.fmt(f),
+            Self::Arena(error) => error.fmt(f),
+            Self::Thread(error) => write!(f, "cannot start a thread: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for OpenError {}
+
+impl From<CacheError> for OpenError {
+    fn from(error: CacheError) -> Self {
+        Self::Cache(error)
+    }
+}
+
+/// Describes a [`Cache`] and [opens](Self::open) it.
+#[derive(Clone, Copy, Debug)]
+#[must_use]
+pub struct Builder<E = S3Fifo> {
+    options: Options,
+    io_threads: usize,
+    huge: HugePages,
+    policy: PhantomData<fn() -> E>,
+}
+
+impl<E: Evict> PageCache<OnThreads<E>> {
+    /// A cache to be described: 64 MiB, one thread that reads ahead.
+    pub fn builder() -> Builder<E> {
+        Builder {
+            options: Options::default(),
+            io_threads: 1,
+            huge: HugePages::Advise,
+            policy: PhantomData,
+        }
+    }
+}
+
+impl<E: Evict> Builder<E> {
+    /// The bound: bytes of memory that pages may take, in whole pages.
+    pub const fn memory(mut self, bytes: usize) -> Self {
+        self.options.pages = bytes / PAGE;
+        self
+    }
+
+    /// The largest bound that may be set later. Address space; memory is taken when it is used.
+    pub const fn most_memory(mut self, bytes: usize) -> Self {
+        self.options.most_pages = bytes / PAGE;
+        self
+    }
+
+    /// The longest readahead window, in pages; 0 for none.
+    pub const fn window(mut self, pages: u32) -> Self {
+        self.options.window = pages;
+        self
+    }
+
+    /// Of 100 pages how many may be dirty before a writer has to write back.
+    pub const fn dirty_percent(mut self, percent: u64) -> Self {
+        self.options.dirty_percent = percent;
+        self
+    }
+
+    /// Threads that read ahead. With none, the reader that meets a mark reads ahead itself.
+    pub const fn io_threads(mut self, count: usize) -> Self {
+        self.io_threads = count;
+        self
+    }
+
+    /// Which pages of the system back the memory. Default: huge ones where they can be had, so that a look
+    /// at a page costs less; then memory comes in steps of 2 MiB, up to the bound.
+    pub const fn huge(mut self, huge: HugePages) -> Self {
+        self.huge = huge;
+        self
+    }
+
+    /// Opens the cache.
+    ///
+    /// # Errors
+    /// [`OpenError`] says what there is not enough of.
+    pub fn open(self) -> Result<Cache<E>, OpenError> {
+        let Options { pages, most_pages, .. } = self.options;
+        crate::cache::check(pages, 1 << 31)?;
+        let arena = Arena::builder().bytes(pages * PAGE).reserve(most_pages * PAGE).huge(self.huge);
+        let arena = Arc::new(arena.open().map_err(OpenError::Arena)?);
+        let host = Threads::with_io_threads(self.io_threads).map_err(OpenError::Thread)?;
+        Ok(PageCache::with_parts(host, ArenaFrames::new(arena), self.options)?)
+    }
+}

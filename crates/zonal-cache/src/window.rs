@@ -1,0 +1,138 @@
+//! How far to read ahead: one file, as one of its handles reads it. Source of the idea: the readahead of
+//! Linux (2.6.23 and later), whose way this is.
+//!
+//! A read that goes on where the last one ended, or begins the file, opens a window: twice what was
+//! asked for, four pages at least. The first page that was not asked for is marked. The reader that comes to the
+//! mark has the next window read, twice as long, up to the most; its own first page is marked. So the next
+//! window is on its way while this one is read. A miss elsewhere closes the window: what is asked
+//! for is read, and no more. A miss inside a window says that its pages went before they were used
+//! (thrashing): the next is half as long.
+//!
+//! ```
+//! use zonal_cache::window::{Plan, Window};
+//! let mut window = Window::new();
+//! let first = window.miss(0, 1, 32);
+//! assert_eq!(first, Plan { first: 0, pages: 4, marker: Some(1) });
+//! assert_eq!(window.marker(1, 32), Plan { first: 4, pages: 8, marker: Some(4) });
+//! assert_eq!(window.marker(4, 32), Plan { first: 12, pages: 16, marker: Some(12) });
+//! assert_eq!(window.miss(1000, 2, 32), Plan { first: 1000, pages: 2, marker: None });
+//! ```
+
+/// Pages to be read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Plan {
+    /// The first of them.
+    pub first: u64,
+    /// How many.
+    pub pages: u64,
+    /// The one whose first reader has the next window read.
+    pub marker: Option<u64>,
+}
+
+/// The window of a handle: pages that were read ahead.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Window {
+    first: u64,
+    pages: u64,
+    /// The page after the one that was read last.
+    next: u64,
+    /// Pages went before they were used: the most from now on.
+    thrashed: Option<u64>,
+}
+
+/// Pages of the first window.
+const LEAST: u64 = 4;
+
+impl Window {
+    /// No window yet.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self { first: 0, pages: 0, next: 0, thrashed: None }
+    }
+
+    /// A read ended before page `next`.
+    pub const fn read_to(&mut self, next: u64) {
+        self.next = next;
+    }
+
+    /// `wanted` pages from `index` on are wanted, of which the first is not there. `most` is how long a
+    /// window may be; 0 for none.
+    pub fn miss(&mut self, index: u64, wanted: u64, most: u64) -> Plan {
+        let was_ahead = self.pages > 0 && index >= self.first && index - self.first < self.pages;
+        let goes_on = index == self.next || was_ahead;
+        if !goes_on || most <= wanted {
+            (self.first, self.pages, self.thrashed) = (index, 0, None);
+            return Plan { first: index, pages: wanted.max(1), marker: None };
+        }
+        let pages = if was_ahead {
+            let half = (self.pages / 2).max(LEAST);
+            self.thrashed = Some(half);
+            half
+        } else {
+            (wanted * 2).next_power_of_two().max(LEAST)
+        };
+        self.open(index, pages.max(wanted), wanted, most)
+    }
+
+    /// The mark of the window was met at `index`: what to read next.
+    pub fn marker(&mut self, index: u64, most: u64) -> Plan {
+        // The mark may be that of a window of another handle.
+        let own = self.pages > 0 && index >= self.first && index - self.first < self.pages;
+        let (end, pages) =
+            if own { (self.first + self.pages, self.pages * 2) } else { (index + 1, LEAST) };
+        self.open(end, pages, 0, most)
+    }
+
+    fn open(&mut self, first: u64, pages: u64, wanted: u64, most: u64) -> Plan {
+        let most = self.thrashed.map_or(most, |less| less.min(most));
+        let pages = pages.min(most.max(wanted)).max(1);
+        (self.first, self.pages) = (first, pages);
+        let marker = (wanted < pages).then_some(first + wanted);
+        Plan { first, pages, marker }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stream_has_windows_that_double_and_join() {
+        let mut window = Window::new();
+        let mut plan = window.miss(0, 1, 64);
+        let mut sizes = alloc::vec![plan.pages];
+        for _ in 0..6 {
+            let end = plan.first + plan.pages;
+            let marker = plan.marker.unwrap();
+            assert!(marker < end);
+            plan = window.marker(marker, 64);
+            assert_eq!(plan.first, end, "no page is left out and none is read twice");
+            sizes.push(plan.pages);
+        }
+        assert_eq!(sizes, [4, 8, 16, 32, 64, 64, 64]);
+    }
+
+    #[test]
+    fn random_reads_get_what_they_asked_for() {
+        let mut window = Window::new();
+        for index in [5, 900, 17, 3000] {
+            let plan = window.miss(index, 2, 64);
+            assert_eq!(plan, Plan { first: index, pages: 2, marker: None });
+            window.read_to(index + 2);
+        }
+        assert_eq!(window.miss(3002, 1, 64).pages, 4, "from here on it is a stream");
+        assert_eq!(window.miss(3002, 1, 0).pages, 1, "windows are off");
+    }
+
+    #[test]
+    fn thrashing_makes_windows_shorter() {
+        let mut window = Window::new();
+        let mut plan = window.miss(0, 1, 64);
+        for _ in 0..3 {
+            plan = window.marker(plan.marker.unwrap(), 64);
+        }
+        assert_eq!(plan.pages, 32);
+        assert_eq!(window.miss(plan.first + 3, 1, 64).pages, 16);
+        assert_eq!(window.marker(plan.first + 4, 64).pages, 16, "and it stays so");
+    }
+}

@@ -1,0 +1,245 @@
+//! Writing into pages.
+
+use crate::error::CacheError;
+use crate::file::File;
+use crate::frames::{PAGE, bytes, bytes_mut};
+use crate::inner::{Setup, Slots};
+use crate::load::fill_pages;
+use crate::table::{Settled, Token, Writer};
+use core::ops::Range;
+use core::sync::atomic::Ordering::Relaxed;
+use zonal::platform::{AtomicWord, Platform};
+
+/// How often a writer looks whether readers have left, before it copies the page. They copy a page
+/// meanwhile, or have pinned it.
+const LOOKS: u32 = 4;
+
+impl<S: Setup> File<S> {
+    /// Writes `data` at `offset`, into memory; how much. The file becomes longer if need be. It reaches
+    /// the store when it is written back: [`sync`](Self::sync) says that it has. Pages that are
+    /// written in part are read first.
+    ///
+    /// A page that others have pinned is copied: they keep what they see.
+    ///
+    /// From the [dirty limit](crate::cache::Options::dirty_percent) on, a writer writes pages of
+    /// its file back before it returns. What goes wrong there the next [`sync`](Self::sync) says.
+    ///
+    /// # Errors
+    /// [`CacheError`] where nothing was written: as [`read_at`](Self::read_at) for the first page,
+    /// [`CacheError::OffsetTooLarge`]. Behind that, less than all was written.
+    pub fn write_at(&self, data: &[u8], offset: u64) -> Result<usize, CacheError> {
+        let end = Self::checked_end(offset, data.len())?;
+        let core = &*self.core;
+        let mut done = 0;
+        {
+            let _inside = self.file.size.share(&core.host);
+            let mut spare = Slots::none(core);
+            let mut at = offset;
+            while at < end {
+                let (index, from) = (at / PAGE as u64, (at % PAGE as u64) as usize);
+                let part = (PAGE - from).min((end - at) as usize);
+                match self.write_page(index, from, &data[done..done + part], &mut spare) {
+                    Ok(()) => {}
+                    Err(_) if done > 0 => break,
+                    Err(error) => return Err(error),
+                }
+                done += part;
+                at += part as u64;
+            }
+        }
+        self.throttle();
+        Ok(done)
+    }
+
+    /// Writes pages of this file back if there are too many dirty ones.
+    fn throttle(&self) {
+        let core = &*self.core;
+        let most = core.bound_hint() * core.limits.dirty_percent / 100;
+        if core.dirty.load(Relaxed) > most {
+            self.file.write_some_or_wait(core);
+        }
+    }
+
+    fn write_page(
+        &self,
+        index: u64,
+        from: usize,
+        data: &[u8],
+        spare: &mut Slots<'_, S>,
+    ) -> Result<(), CacheError> {
+        let core = &*self.core;
+        let key = self.file.key(index);
+        loop {
+            if let Some(hold) = core.table.hold(key) {
+                // A load that failed is no answer to a write: it tries itself.
+                let settled = match core.table.write(&core.host, hold) {
+                    Settled::Failed(_, free) => Settled::Gone(free),
+                    other => other,
+                };
+                let Some(writer) = core.settled(settled) else { continue };
+                let writer = Writing::new(self, writer?);
+                let Some(writer) = writer.alone(spare) else {
+                    // Never waited for with a page held.
+                    spare.fill()?;
+                    continue;
+                };
+                writer.put(index, from, data);
+                return Ok(());
+            }
+            spare.fill()?;
+            let Some(claimed) = spare.pop() else { continue };
+            match core.table.insert(claimed, key) {
+                Ok(writer) => {
+                    core.listed(core::slice::from_ref(&writer));
+                    let mut writer = Writing::new(self, writer);
+                    writer.is_new = true;
+                    writer.prepare(index, from..from + data.len())?;
+                    writer.put(index, from, data);
+                    return Ok(());
+                }
+                Err(claimed) => spare.push(claimed),
+            }
+        }
+    }
+}
+
+/// A page that this thread has for itself, until dropped; by a panic too.
+struct Writing<'a, S: Setup> {
+    handle: &'a File<S>,
+    writer: Option<Writer>,
+    /// It has no bytes yet.
+    is_new: bool,
+    /// It took the place of a page that was dirty.
+    was_dirty: bool,
+}
+
+impl<'a, S: Setup> Writing<'a, S> {
+    const fn new(handle: &'a File<S>, writer: Writer) -> Self {
+        Self { handle, writer: Some(writer), is_new: false, was_dirty: false }
+    }
+
+    /// The same when no reader sees what is written: they leave soon, or a copy takes the page's place.
+    /// `None` if a slot is needed for it.
+    fn alone(mut self, spare: &mut Slots<'_, S>) -> Option<Self> {
+        let core = &*self.handle.core;
+        let writer = self.writer.as_ref()?;
+        for _ in 0..LOOKS {
+            if !core.table.has_readers(writer) {
+                return Some(self);
+            }
+            <S::Host as Platform>::relax();
+        }
+        let claimed = spare.pop()?;
+        let (from, to) = (core.table.frame_of(writer), core.table.frame_of(&claimed));
+        // SAFETY: readers may be there, and a writer is this thread alone.
+        let source = unsafe { bytes(&core.frames, from) };
+        // SAFETY: the slot is in no use and this thread's.
+        let target = unsafe { bytes_mut(&core.frames, to) };
+        target.copy_from_slice(source);
+        core.moved(writer.id(), claimed.id());
+        let old = self.writer.take()?;
+        match core.table.replace(&core.host, old, claimed) {
+            Ok((writer, was_dirty, free)) => {
+                core.counters.copied.add(1);
+                core.release_one(free);
+                self.writer = Some(writer);
+                // The copy is so when it is finished, whatever else is done with it.
+                self.was_dirty = was_dirty;
+                if was_dirty {
+                    // Who writes back may have taken it off the list and find the old page gone.
+                    let index = core.table.key_of(self.writer.as_ref()?).index;
+                    self.handle.file.set_dirty(core, index);
+                }
+                Some(self)
+            }
+            Err((writer, claimed)) => {
+                self.writer = Some(writer);
+                spare.push(claimed);
+                None
+            }
+        }
+    }
+
+    /// Fills a page that is new, as far as `part` does not: from the store, or with zeroes.
+    fn prepare(&mut self, index: u64, part: Range<usize>) -> Result<(), CacheError> {
+        let Some(writer) = &self.writer else { return Ok(()) };
+        let core = &*self.handle.core;
+        let frame = core.table.frame_of(writer);
+        // SAFETY: this thread has the page for itself.
+        let page = unsafe { bytes_mut(&core.frames, frame) };
+        // Read with the page held: a writer that made the file longer in this page is done with it.
+        let valid = self.handle.len().saturating_sub(index * PAGE as u64).min(PAGE as u64) as usize;
+        if part.start == 0 && part.end >= valid {
+            page[part.end..].fill(0);
+            return Ok(());
+        }
+        if valid == 0 {
+            page.fill(0);
+            return Ok(());
+        }
+        let filled = fill_pages(core, &self.handle.file, index * PAGE as u64, &mut [page]);
+        if let Err(error) = filled
+            && let Some(writer) = self.writer.take()
+        {
+            core.release_one(core.table.fail(&core.host, writer, error.code()));
+        }
+        Ok(filled?)
+    }
+
+    /// Puts the bytes in.
+    fn put(mut self, index: u64, from: usize, data: &[u8]) {
+        let Some(writer) = self.writer.take() else { return };
+        let (core, file) = (&*self.handle.core, &*self.handle.file);
+        let frame = core.table.frame_of(&writer);
+        // SAFETY: this thread has the page for itself.
+        let page = unsafe { bytes_mut(&core.frames, frame) };
+        page[from..from + data.len()].copy_from_slice(data);
+        file.grow(index * PAGE as u64 + (from + data.len()) as u64);
+        // On the list before it is dirty, so that no dirty page is ever on none.
+        file.set_dirty(core, index);
+        let (_, free) = core.table.finish(&core.host, writer, true);
+        core.release_one(free);
+    }
+}
+
+impl<S: Setup> Drop for Writing<'_, S> {
+    fn drop(&mut self) {
+        let Some(writer) = self.writer.take() else { return };
+        let core = &*self.handle.core;
+        let free = if self.is_new {
+            core.table.abandon(&core.host, writer)
+        } else {
+            core.table.finish(&core.host, writer, self.was_dirty).1
+        };
+        core.release_one(free);
+    }
+}
+
+impl<S: Setup> File<S> {
+    /// A page of which bytes from `from` on are zero now, without being dirty for that; `spare` has a slot.
+    pub(crate) fn zero_tail(&self, index: u64, from: usize, spare: &mut Slots<'_, S>) {
+        let core = &*self.core;
+        while let Some(hold) = core.table.hold(self.file.key(index)) {
+            let settled = match core.table.write(&core.host, hold) {
+                Settled::Failed(_, free) => Settled::Gone(free),
+                other => other,
+            };
+            let Some(Ok(writer)) = core.settled(settled) else { continue };
+            let Some(mut writing) = Writing::new(self, writer).alone(spare) else { continue };
+            let Some(writer) = writing.writer.take() else { return };
+            let frame = core.table.frame_of(&writer);
+            // SAFETY: this thread has the page for itself.
+            let page = unsafe { bytes_mut(&core.frames, frame) };
+            page[from..].fill(0);
+            let (_, free) = core.table.finish(&core.host, writer, writing.was_dirty);
+            return core.release_one(free);
+        }
+    }
+
+    /// Slots for a page that is to be zeroed in part, which are taken before anything is changed.
+    pub(crate) fn spare(&self) -> Result<Slots<'_, S>, CacheError> {
+        let mut spare = Slots::none(&self.core);
+        spare.fill()?;
+        Ok(spare)
+    }
+}

@@ -1,0 +1,265 @@
+//! Dirty pages on their way to the store: in order, joined where they are neighbours.
+//!
+//! What is durable: after a [`sync`](File::sync) that went well, all that was written by calls that
+//! returned before it began. Before that, any page may be in the store as it was at any moment since,
+//! or not be; pages reach it one by one, and a page in whole or, if the store tears writes, in part.
+
+use crate::error::CacheError;
+use crate::file::{File, FileCore, grow, pages_of};
+use crate::frames::{PAGE, bytes};
+use crate::host::Host;
+use crate::inner::{Core, Setup};
+use crate::store::StoreError;
+use crate::table::Writeback;
+use alloc::vec::Vec;
+use core::mem;
+use core::ops::Range;
+use core::sync::atomic::Ordering::Relaxed;
+use core::time::Duration;
+use zonal::platform::{AtomicWord, Lock};
+
+/// Pages that are on their way at once.
+const BATCH: usize = 128;
+/// Pages of a piece of work that others wait for.
+const SOME: usize = 64;
+
+/// Pages in a row on their way. Those that are left when this is dropped are dirty again.
+struct Run<'a, S: Setup> {
+    core: &'a Core<S>,
+    file: &'a FileCore<S>,
+    first: u64,
+    pages: Vec<Writeback>,
+}
+
+impl<S: Setup> Run<'_, S> {
+    /// The index after the last.
+    fn end(&self) -> u64 {
+        self.first + self.pages.len() as u64
+    }
+
+    /// Writes some of them.
+    fn write(&self, which: Range<usize>) -> Result<(), StoreError> {
+        let (core, file) = (self.core, self.file);
+        let first = (self.first + which.start as u64) * PAGE as u64;
+        // No more than the file has: a page that is written back is not made shorter meanwhile.
+        let len = file.len().saturating_sub(first);
+        let page = |page: &Writeback| {
+            // SAFETY: who writes back is a reader: no thread writes to the page.
+            unsafe { bytes(&core.frames, core.table.frame_of(page)) }
+        };
+        let mut pages: Vec<&[u8]> = self.pages[which].iter().map(page).collect();
+        let bytes = len.min((pages.len() * PAGE) as u64);
+        if bytes == 0 {
+            return Ok(());
+        }
+        if let Some(last) = pages.last_mut() {
+            *last = &last[..(bytes - 1) as usize % PAGE + 1];
+        }
+        core.counters.writes.add(1);
+        file.store.write(first, &pages)?;
+        core.counters.written.add(pages.len() as u64);
+        grow(&file.stored, first + bytes);
+        Ok(())
+    }
+
+    /// Writes them all; where the store cannot, each by itself. Whether one at least was written, and the
+    /// last error.
+    fn finish(mut self) -> (usize, Option<StoreError>) {
+        let count = self.pages.len();
+        if count == 0 {
+            return (0, None);
+        }
+        let whole = self.write(0..count);
+        let results: Vec<Result<(), StoreError>> = if whole.is_ok() || count == 1 {
+            (0..count).map(|_| whole).collect()
+        } else {
+            (0..count).map(|at| self.write(at..at + 1)).collect()
+        };
+        let well = results.iter().filter(|result| result.is_ok()).count();
+        let first = self.first;
+        self.file.state.with(|state| {
+            let written = results.iter().enumerate().filter(|(_, result)| result.is_ok());
+            state.unflushed.extend(written.map(|(at, _)| first + at as u64));
+        });
+        let pages = mem::take(&mut self.pages).into_iter().enumerate();
+        for ((at, page), result) in pages.zip(&results) {
+            self.over(first + at as u64, page, result.is_ok());
+        }
+        (well, results.into_iter().filter_map(Result::err).next_back())
+    }
+
+    fn over(&self, index: u64, page: Writeback, well: bool) {
+        if !well {
+            // On the list before it is dirty. If it has been replaced, the newer one is on it.
+            self.file.set_dirty(self.core, index);
+        }
+        let (_, free) = self.core.table.written(page, well);
+        self.core.release_one(free);
+    }
+}
+
+impl<S: Setup> Drop for Run<'_, S> {
+    fn drop(&mut self) {
+        let first = self.first;
+        for (at, page) in mem::take(&mut self.pages).into_iter().enumerate() {
+            self.over(first + at as u64, page, false);
+        }
+    }
+}
+
+impl<S: Setup> FileCore<S> {
+    /// Writes the pages `indexes` back, which are off the list; the gate is closed. How many, and the last
+    /// error, which is told to the handles too.
+    fn write_back(&self, core: &Core<S>, indexes: &[u64]) -> (usize, Option<StoreError>) {
+        let (mut well, mut last) = (0, None);
+        let run = |first| Run { core, file: self, first, pages: Vec::new() };
+        let mut now = run(0);
+        let mut over = |run: Run<'_, S>| {
+            let (count, error) = run.finish();
+            well += count;
+            last = error.or(last);
+        };
+        for &index in indexes {
+            let Some(page) = self.start_page(core, index) else { continue };
+            if now.end() != index {
+                over(mem::replace(&mut now, run(index)));
+            }
+            now.pages.push(page);
+        }
+        over(now);
+        if let Some(error) = last {
+            self.tell(error);
+        }
+        (well, last)
+    }
+
+    fn start_page(&self, core: &Core<S>, index: u64) -> Option<Writeback> {
+        // A page that was replaced by a copy is looked for anew.
+        loop {
+            let hold = core.table.hold(self.key(index))?;
+            match core.table.start_writeback(&core.host, hold) {
+                Ok(page) => return Some(page),
+                Err((gone, free)) => {
+                    core.release_one(free);
+                    if !gone {
+                        return None;
+                    }
+                }
+            }
+        }
+    }
+
+    /// The handles are told of an error by their next sync.
+    fn tell(&self, error: StoreError) {
+        self.state.with(|state| {
+            state.errors += 1;
+            state.error = Some(error);
+        });
+    }
+
+    /// As [`write_some`](Self::write_some) from the first page on; waits for another thread that is at it.
+    pub(crate) fn write_some_or_wait(&self, core: &Core<S>) {
+        if self.write_some(core, 0).is_none() {
+            drop(self.flush.close(&core.host));
+        }
+    }
+
+    /// Writes some pages back, from `index` on or, if there are none, from the first. Whether any is
+    /// clean now; `None` if another thread is at it.
+    pub(crate) fn write_some(&self, core: &Core<S>, index: u64) -> Option<bool> {
+        let _alone = self.flush.try_close(&core.host)?;
+        let mut pages = self.take_dirty(core, (index, u64::MAX), SOME, u64::MAX);
+        if pages.is_empty() {
+            pages = self.take_dirty(core, (0, index), SOME, u64::MAX);
+        }
+        Some(self.write_back(core, &pages).0 > 0)
+    }
+
+    /// Writes pages of `first..end` back that are dirty since `before` at least; the gate is closed. How many.
+    pub(crate) fn write_range(
+        &self,
+        core: &Core<S>,
+        (mut first, end): (u64, u64),
+        before: u64,
+    ) -> usize {
+        let mut count = 0;
+        loop {
+            let pages = self.take_dirty(core, (first, end), BATCH, before);
+            let Some(last) = pages.last() else { return count };
+            // Each page once, however busy the writers are.
+            first = last + 1;
+            count += self.write_back(core, &pages).0;
+        }
+    }
+
+    /// Has the store keep what was written; the gate is closed. If it cannot, pages that are still in
+    /// memory are dirty again.
+    fn flush(&self, core: &Core<S>) {
+        let unflushed = self.state.with(|state| mem::take(&mut state.unflushed));
+        let Err(error) = self.store.flush() else { return };
+        self.tell(error);
+        for index in unflushed {
+            let Some(hold) = core.table.hold(self.key(index)) else { continue };
+            self.set_dirty(core, index);
+            // One that was dirty is on the list already.
+            let _ = core.table.redirty(&hold);
+            core.release_one(core.table.leave_hold(hold));
+        }
+    }
+
+    pub(crate) fn sync(&self, core: &Core<S>, range: (u64, u64)) {
+        let _alone = self.flush.close(&core.host);
+        self.write_range(core, range, u64::MAX);
+        self.flush(core);
+    }
+
+    /// Whether pages are dirty.
+    pub(crate) fn is_dirty(&self) -> bool {
+        self.state.with(|state| !state.dirty.is_empty())
+    }
+}
+
+impl<S: Setup> File<S> {
+    /// Has the store keep all that was written to the file by calls that returned before. Until then
+    /// any page may be in the store as it was at any moment since the last sync that went well, or not
+    /// be; no order among pages is promised.
+    ///
+    /// # Errors
+    /// [`CacheError::Store`] if a page could not be written or the store not flushed since this handle
+    /// was told last, by this call or by another thread's. Each handle is told once. The pages are
+    /// dirty still: the next call tries them again.
+    pub fn sync(&self) -> Result<(), CacheError> {
+        self.sync_range(0..u64::MAX)
+    }
+
+    /// The same for the pages that a range of bytes touches.
+    ///
+    /// # Errors
+    /// As [`sync`](Self::sync), also for an error of another range.
+    pub fn sync_range(&self, range: Range<u64>) -> Result<(), CacheError> {
+        self.file.sync(&self.core, pages_of(range.start, range.end));
+        self.new_error().map_or(Ok(()), |error| Err(CacheError::Store(error)))
+    }
+
+    /// Writes pages back that have been dirty for `age`, without a flush; how many. For a thread that
+    /// does this now and then, so that little is lost and less is left for `sync`. Errors are told by
+    /// the next [`sync`](Self::sync).
+    pub fn write_older(&self, age: Duration) -> usize {
+        let core = &*self.core;
+        let age = u64::try_from(age.as_nanos()).unwrap_or(u64::MAX);
+        let Some(before) = core.host.now().checked_sub(age) else { return 0 };
+        let _alone = self.file.flush.close(&core.host);
+        self.file.write_range(core, (0, u64::MAX), before)
+    }
+
+    /// Pages of the file that are dirty.
+    #[must_use]
+    pub fn dirty_pages(&self) -> usize {
+        self.file.state.with(|state| state.dirty.len())
+    }
+}
+
+/// Pages of all files that are dirty.
+pub(crate) fn dirty<S: Setup>(core: &Core<S>) -> u64 {
+    core.dirty.load(Relaxed)
+}

@@ -1,0 +1,189 @@
+//! What is promised when nothing goes wrong: readahead, advice, the bound, lists of pages freed.
+#![cfg(feature = "std")]
+
+use zonal::ZoneId;
+use zonal_cache::evict::Evict;
+use zonal_cache::{Advice, Cache, CacheFile, FileStore, MemoryStore, S3Fifo, Sieve, TwoLists};
+
+const PAGE: usize = 4096;
+
+fn cache<E: Evict>(pages: usize, io_threads: usize) -> Cache<E> {
+    Cache::builder().memory(pages * PAGE).io_threads(io_threads).open().expect("a cache")
+}
+
+fn numbered(pages: usize) -> Vec<u8> {
+    (0..pages).flat_map(|page| [page as u8; PAGE]).collect()
+}
+
+fn read<E: Evict>(file: &CacheFile<E>, index: u64) {
+    let mut bytes = [0; PAGE];
+    assert_eq!(file.read_at(&mut bytes, index * PAGE as u64), Ok(PAGE));
+    assert!(bytes.iter().all(|&byte| byte == index as u8));
+}
+
+#[test]
+fn streams_are_read_ahead_and_random_reads_are_not() {
+    for io_threads in [0, 2] {
+        let cache = cache::<S3Fifo>(4096, io_threads);
+        let file = cache.open(MemoryStore::from(numbered(1000))).unwrap();
+        (0..1000).for_each(|index| read(&file, index));
+        let stats = cache.stats();
+        assert_eq!(stats.read, 1000, "each page once");
+        assert!(stats.reads < 40, "{stats:?}");
+        assert!(stats.ahead > 900, "{stats:?}");
+
+        let other = cache.open(MemoryStore::from(numbered(1000))).unwrap();
+        (1..101).for_each(|index| read(&other, index * 617 % 1000));
+        assert_eq!(cache.stats().read - stats.read, 100);
+    }
+}
+
+#[test]
+fn advice_is_followed() {
+    let cache = cache::<S3Fifo>(256, 0);
+    let file = cache.open(MemoryStore::from(numbered(200))).unwrap();
+    file.will_need(10 * PAGE as u64..20 * PAGE as u64);
+    assert_eq!((cache.stats().read, cache.stats().used), (10, 10));
+    (10..20).for_each(|index| read(&file, index));
+    assert_eq!(cache.stats().read, 10);
+    assert_eq!(file.invalidate(15 * PAGE as u64..u64::MAX), 5);
+    assert_eq!(cache.stats().used, 5);
+
+    file.advise(Advice::Random);
+    read(&file, 0);
+    read(&file, 1);
+    assert_eq!(cache.stats().read, 12, "not ahead");
+
+    let once = file.clone();
+    once.advise(Advice::UseOnce);
+    let used = cache.stats().used;
+    (30..200).for_each(|index| read(&once, index));
+    assert!(cache.stats().used <= used + 64, "a window at most: {:?}", cache.stats());
+    file.invalidate(0..u64::MAX);
+    assert_eq!(cache.stats().used, 0);
+}
+
+/// Pages of a file that are used all the time stay while another is read through.
+fn scan_resistance<E: Evict>() -> f64 {
+    let cache = cache::<E>(128, 0);
+    let hot = cache.open(MemoryStore::from(numbered(64))).unwrap();
+    let scan = cache.open(MemoryStore::from(numbered(2000))).unwrap();
+    hot.advise(Advice::Random);
+    scan.advise(Advice::Random);
+    for _ in 0..4 {
+        (0..64).for_each(|index| read(&hot, index));
+    }
+    for index in 0..2000 {
+        read(&scan, index);
+        if index % 4 == 0 {
+            read(&hot, index / 4 % 64);
+        }
+    }
+    let before = cache.stats().read;
+    (0..64).for_each(|index| read(&hot, index));
+    1.0 - (cache.stats().read - before) as f64 / 64.0
+}
+
+#[test]
+fn pages_in_use_survive_a_scan() {
+    assert!(scan_resistance::<TwoLists>() > 0.9);
+    assert!(scan_resistance::<S3Fifo>() > 0.9);
+    assert!(scan_resistance::<Sieve>() > 0.9);
+}
+
+#[test]
+fn a_bound_that_shrinks_gives_memory_back() {
+    let pages = 4096;
+    let cache = cache::<Sieve>(pages, 0);
+    let file = cache.open(MemoryStore::from(vec![1; pages * PAGE])).unwrap();
+    let mut all = vec![0; pages * PAGE];
+    assert_eq!(file.read_at(&mut all, 0), Ok(all.len()));
+    file.write_at(&[7; 9], 5).unwrap();
+    assert_eq!(cache.stats().used, pages);
+    cache.set_bound(16).unwrap();
+    let arena = cache.frames().arena();
+    let zone = arena.zone_info(ZoneId(0)).unwrap();
+    assert!(zone.managed - zone.free - zone.cached <= 16);
+    assert!(cache.stats().used <= 16);
+    assert_eq!(cache.bound_bytes(), 16 * PAGE);
+    cache.set_bound(pages).unwrap();
+    assert_eq!(file.read_at(&mut all, 0), Ok(all.len()));
+    assert_eq!(all[5..14], [7; 9]);
+    assert!(all[14..].iter().all(|&byte| byte == 1));
+}
+
+#[test]
+fn truncated_pages_leave_in_a_list_and_are_not_written() {
+    let cache = Cache::<TwoLists>::builder().memory(512 * PAGE).dirty_percent(100).open().unwrap();
+    let file = cache.open(MemoryStore::default()).unwrap();
+    file.write_at(&[1; 400 * PAGE], 0).unwrap();
+    let before = cache.stats();
+    file.truncate(100).unwrap();
+    let after = cache.stats();
+    assert_eq!(after.used, 1);
+    assert!(after.freed - before.freed >= 399);
+    assert_eq!((after.dirty, after.written), (1, before.written));
+    file.truncate(5000).unwrap();
+    let pinned = file.pin(0..5000).unwrap();
+    let bytes: Vec<u8> = pinned.pieces().flatten().copied().collect();
+    assert!(bytes[..100].iter().all(|&byte| byte == 1));
+    assert!(bytes[100..].iter().all(|&byte| byte == 0));
+    drop(pinned);
+    file.unlink();
+    assert_eq!((cache.stats().used, cache.stats().dirty), (0, 0));
+}
+
+#[test]
+fn what_is_pinned_outlives_truncation() {
+    let cache = cache::<S3Fifo>(32, 0);
+    let file = cache.open(MemoryStore::from(numbered(10))).unwrap();
+    let pinned = file.pin(3 * PAGE as u64..5 * PAGE as u64).unwrap();
+    file.truncate(0).unwrap();
+    assert_eq!(cache.stats().used, 2, "they count while they are pinned");
+    file.write_at(&[9; 5 * PAGE], 0).unwrap();
+    let bytes: Vec<u8> = pinned.pieces().flatten().copied().collect();
+    assert_eq!(bytes, numbered(10)[3 * PAGE..5 * PAGE]);
+    drop(pinned);
+    assert_eq!(cache.stats().used, 5);
+}
+
+#[test]
+fn real_files_keep_ragged_ends() {
+    let directory = tempfile::tempdir().unwrap();
+    for buffered in [false, true] {
+        let path = directory.path().join("file");
+        let store = FileStore::create(&path).unwrap();
+        let store = if buffered { store.buffered() } else { store };
+        let cache = cache::<S3Fifo>(32, 1);
+        let file = cache.open(store).unwrap();
+        let mut model = Vec::new();
+        for (at, len, byte) in [(0, 10, 1), (5, 9000, 2), (8000, 70_000, 3), (100_000, 1, 4)] {
+            file.write_at(&vec![byte; len], at as u64).unwrap();
+            model.resize(model.len().max(at + len), 0);
+            model[at..at + len].fill(byte);
+            file.sync().unwrap();
+            assert_eq!(std::fs::read(&path).unwrap(), model);
+        }
+        drop(file);
+        let file = cache.open(FileStore::open(&path).unwrap()).unwrap();
+        let mut bytes = vec![0; model.len() + 10];
+        let mut got = 0;
+        while got < model.len() {
+            got += file.read_at(&mut bytes[got..], got as u64).unwrap();
+        }
+        assert_eq!(bytes[..got], model);
+    }
+}
+
+#[test]
+fn a_dirty_page_that_is_pinned_and_cut_is_still_dirty() {
+    let cache = cache::<TwoLists>(32, 0);
+    let memory = std::sync::Arc::new(MemoryStore::default());
+    let file = cache.open(memory.clone()).unwrap();
+    file.write_at(&[1; 100], 0).unwrap();
+    let pinned = file.pin(0..100).unwrap();
+    file.truncate(50).unwrap();
+    file.sync().unwrap();
+    assert_eq!(memory.durable(), [1; 50]);
+    assert_eq!(pinned.as_slice(), Some(&[1; 100][..]));
+}

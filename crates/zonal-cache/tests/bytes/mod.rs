@@ -1,0 +1,468 @@
+//! Commands, the model, and what is compared after each.
+
+mod file;
+
+use file::{Model, byte};
+use proptest::prelude::*;
+use std::collections::BTreeSet;
+use std::ops::Range;
+use std::sync::{Arc, Mutex};
+use tempfile::TempDir;
+use zonal::ZoneId;
+use zonal_cache::cache::LEAST_PAGES;
+use zonal_cache::evict::Evict;
+use zonal_cache::faulty_store::Operation;
+use zonal_cache::store::{Store, StoreError};
+use zonal_cache::{
+    Advice, Cache, CacheError, CacheFile, FaultyStore, FileStore, MemoryStore, Pinned,
+};
+
+/// Pages that files have at most.
+const PAGES: u64 = 40;
+const PAGE: u64 = 4096;
+/// The bound at first.
+const BOUND: usize = 20;
+
+/// What the file is on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Kind {
+    Memory,
+    File,
+}
+
+/// What a store does wrong, to see that it is found.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Lie {
+    No,
+    Write,
+    Read,
+    Flush,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum Command {
+    Write { at: u64, len: usize, byte: u8 },
+    Read { at: u64, len: usize },
+    Pin { at: u64, len: u64 },
+    Unpin,
+    Sync { handle: usize },
+    SyncRange { at: u64, len: u64 },
+    WriteOlder,
+    Truncate { len: u64 },
+    Invalidate { at: u64, len: u64 },
+    WillNeed { at: u64, len: u64 },
+    Advise(u8),
+    Bound { pages: usize },
+    FailReads { page: u64, count: u64 },
+    FailWrites { page: u64, count: u64 },
+    FailFlush,
+    FailLen,
+    Heal,
+    CutPower { keep: u64 },
+}
+
+fn command() -> impl Strategy<Value = Command> {
+    use Command as C;
+    let at = 0..PAGES * PAGE;
+    let len = prop_oneof![1_usize..200, 4000_usize..4200, 1_usize..40_000];
+    let long = prop_oneof![1_u64..9000, 1..PAGES * PAGE];
+    prop_oneof![
+        10 => (at.clone(), len.clone(), 1_u8..)
+            .prop_map(|(at, len, byte)| C::Write { at, len, byte }),
+        10 => (at.clone(), len).prop_map(|(at, len)| C::Read { at, len }),
+        2 => (at.clone(), 1_u64..20_000).prop_map(|(at, len)| C::Pin { at, len }),
+        2 => Just(C::Unpin),
+        2 => (0_usize..2).prop_map(|handle| C::Sync { handle }),
+        1 => (at.clone(), long.clone()).prop_map(|(at, len)| C::SyncRange { at, len }),
+        1 => Just(C::WriteOlder),
+        2 => at.clone().prop_map(|len| C::Truncate { len }),
+        1 => (at.clone(), long.clone()).prop_map(|(at, len)| C::Invalidate { at, len }),
+        1 => (at, long).prop_map(|(at, len)| C::WillNeed { at, len }),
+        1 => (0_u8..4).prop_map(C::Advise),
+        1 => (LEAST_PAGES..30).prop_map(|pages| C::Bound { pages }),
+        1 => (0..PAGES, 1_u64..4).prop_map(|(page, count)| C::FailReads { page, count }),
+        1 => (0..PAGES, 1_u64..4).prop_map(|(page, count)| C::FailWrites { page, count }),
+        1 => Just(C::FailFlush),
+        1 => Just(C::FailLen),
+        2 => Just(C::Heal),
+        1 => any::<u64>().prop_map(|keep| C::CutPower { keep }),
+    ]
+}
+
+pub(crate) fn commands() -> impl Strategy<Value = Vec<Command>> {
+    prop::collection::vec(command(), 1..60)
+}
+
+/// What the store refuses now.
+#[derive(Debug, Default)]
+struct Faults {
+    reads: BTreeSet<u64>,
+    writes: BTreeSet<u64>,
+    flush: bool,
+    len: bool,
+}
+
+impl Faults {
+    fn fault(&self, operation: Operation) -> Option<StoreError> {
+        let hits = |pages: &BTreeSet<u64>, offset: u64, len: u64| {
+            pages.range(offset / PAGE..(offset + len).div_ceil(PAGE)).next().is_some()
+        };
+        let (bad, error) = match operation {
+            Operation::Read { offset, len } => (hits(&self.reads, offset, len), StoreError::IO),
+            Operation::Write { offset, len } => {
+                (hits(&self.writes, offset, len), StoreError::NO_SPACE)
+            }
+            Operation::SetLen { .. } => (self.len, StoreError::NO_SPACE),
+            Operation::Flush => (self.flush, StoreError::IO),
+        };
+        bad.then_some(error)
+    }
+}
+
+/// A store that does what it says, or not.
+struct Liar<T>(T, Lie);
+
+impl<T: Store> Store for Liar<T> {
+    fn len(&self) -> Result<u64, StoreError> {
+        self.0.len()
+    }
+    fn read(&self, offset: u64, pages: &mut [&mut [u8]]) -> Result<u64, StoreError> {
+        let got = self.0.read(offset, pages)?;
+        if self.1 == Lie::Read && offset == 3 * PAGE && got > 0 {
+            pages[0][0] ^= 1;
+        }
+        Ok(got)
+    }
+    fn write(&self, offset: u64, pages: &[&[u8]]) -> Result<(), StoreError> {
+        if self.1 == Lie::Write && pages.len() == 1 { Ok(()) } else { self.0.write(offset, pages) }
+    }
+    fn set_len(&self, len: u64) -> Result<(), StoreError> {
+        self.0.set_len(len)
+    }
+    fn flush(&self) -> Result<(), StoreError> {
+        if self.1 == Lie::Flush { Ok(()) } else { self.0.flush() }
+    }
+}
+
+type Handles<E> = [CacheFile<E>; 2];
+
+/// A cache and what belongs to it.
+struct World<E: Evict> {
+    cache: Cache<E>,
+    handles: Handles<E>,
+    faults: Arc<Mutex<Faults>>,
+    memory: Option<Arc<Liar<MemoryStore>>>,
+    directory: TempDir,
+    lie: Lie,
+}
+
+impl<E: Evict> World<E> {
+    fn new(kind: Kind, lie: Lie) -> Self {
+        let builder = Cache::<E>::builder().memory(BOUND << 12).most_memory(30 << 12);
+        let cache = builder.window(8).io_threads(0).open().expect("a cache");
+        let faults = Arc::new(Mutex::new(Faults::default()));
+        let directory = tempfile::tempdir().expect("a directory");
+        let memory = (kind == Kind::Memory).then(|| Arc::new(Liar(MemoryStore::default(), lie)));
+        let handles = Self::open(&cache, memory.as_ref(), &faults, &directory, lie);
+        Self { cache, handles, faults, memory, directory, lie }
+    }
+
+    fn open(
+        cache: &Cache<E>,
+        memory: Option<&Arc<Liar<MemoryStore>>>,
+        faults: &Arc<Mutex<Faults>>,
+        directory: &TempDir,
+        lie: Lie,
+    ) -> Handles<E> {
+        let store: Box<dyn Store> = match memory {
+            Some(memory) => Box::new(memory.clone()),
+            None => {
+                let path = directory.path().join("file");
+                Box::new(Liar(FileStore::create(&path).expect("a file"), lie))
+            }
+        };
+        let faults = faults.clone();
+        let fault = move |operation| faults.lock().expect("whole").fault(operation);
+        let file = cache.open(FaultyStore::new(store, fault)).expect("a file");
+        [file.clone(), file]
+    }
+
+    /// Frames that the arena has given away.
+    fn frames(&self) -> u64 {
+        let arena = self.cache.frames().arena();
+        let zone = arena.zone_info(ZoneId(0)).expect("a zone");
+        zone.managed - zone.free - zone.cached
+    }
+}
+
+/// A range that is pinned, and what it had.
+type Pins<'a, E> = Vec<(Pinned<'a, zonal_cache::threads::OnThreads<E>>, Vec<u8>)>;
+
+fn pinned_pages<E: Evict>(pins: &Pins<'_, E>) -> usize {
+    pins.iter().map(|(pin, _)| pin.pieces().count()).sum()
+}
+
+/// Runs commands; what went wrong.
+pub(crate) fn run<E: Evict>(kind: Kind, lie: Lie, commands: &[Command]) -> Result<(), String> {
+    let mut world = World::<E>::new(kind, lie);
+    let mut model = Model { now: Vec::new(), was: vec![Vec::new()] };
+    let mut rest = commands;
+    loop {
+        // Pins borrow the handles, which a power cut replaces.
+        let cut = rest.iter().position(|it| matches!(it, Command::CutPower { .. }));
+        let (now, later) = rest.split_at(cut.unwrap_or(rest.len()));
+        stretch(&world, &mut model, now)?;
+        let Some((Command::CutPower { keep }, later)) = later.split_first() else { break };
+        rest = later;
+        if world.memory.is_some() {
+            cut_power(&mut world, &mut model, *keep)?;
+        }
+    }
+    end(world, &model)
+}
+
+fn stretch<E: Evict>(
+    world: &World<E>,
+    model: &mut Model,
+    commands: &[Command],
+) -> Result<(), String> {
+    let mut pins = Vec::new();
+    for (number, command) in commands.iter().enumerate() {
+        let done = step(world, model, &mut pins, command).and_then(|()| bound(world));
+        done.map_err(|error| format!("step {number}, {command:?}: {error}"))?;
+    }
+    pins.into_iter().try_for_each(|(pin, had)| unpin(&pin, &had))
+}
+
+fn unpin<E: Evict>(
+    pin: &Pinned<'_, zonal_cache::threads::OnThreads<E>>,
+    had: &[u8],
+) -> Result<(), String> {
+    let has: Vec<u8> = pin.pieces().flatten().copied().collect();
+    if has == had { Ok(()) } else { Err("what was pinned has changed".into()) }
+}
+
+fn bound<E: Evict>(world: &World<E>) -> Result<(), String> {
+    let stats = world.cache.stats();
+    let frames = world.frames();
+    if stats.used > stats.bound || frames > stats.bound as u64 {
+        return Err(format!("{frames} frames, {stats:?}"));
+    }
+    if frames != stats.used as u64 {
+        return Err(format!("{frames} frames for {stats:?}"));
+    }
+    Ok(())
+}
+
+/// Whether it may be that there is no room.
+fn may_be_full<E: Evict>(world: &World<E>, pins: &Pins<'_, E>) -> bool {
+    let faulty = !world.faults.lock().expect("whole").writes.is_empty();
+    let stuck = if faulty { world.cache.stats().dirty as usize } else { 0 };
+    // A copy for a write counts too.
+    pinned_pages(pins) + stuck + 2 >= world.cache.stats().bound
+}
+
+/// Whether a request may stop at byte `at`.
+fn may_stop<E: Evict>(world: &World<E>, pins: &Pins<'_, E>, at: u64) -> bool {
+    world.faults.lock().expect("whole").reads.contains(&(at / PAGE)) || may_be_full(world, pins)
+}
+
+fn step<'a, E: Evict>(
+    world: &'a World<E>,
+    model: &mut Model,
+    pins: &mut Pins<'a, E>,
+    command: &Command,
+) -> Result<(), String> {
+    let file = &world.handles[0];
+    let end_of = |at: u64, len: u64| at..at + len;
+    match *command {
+        Command::Write { at, len, byte } => return write(world, model, pins, (at, len, byte)),
+        Command::Read { at, len } => return read(world, model, pins, (at, len)),
+        Command::Pin { at, len } => return pin(world, model, pins, at..at + len),
+        Command::Unpin => {
+            if !pins.is_empty() {
+                let (pin, had) = pins.remove(0);
+                return unpin(&pin, &had);
+            }
+        }
+        Command::Sync { handle } => return sync(world, model, handle),
+        Command::SyncRange { at, len } => {
+            let _ = file.sync_range(end_of(at, len));
+        }
+        Command::WriteOlder => {
+            file.write_older(std::time::Duration::ZERO);
+        }
+        Command::Truncate { len } => match file.truncate(len) {
+            Ok(()) => model.change(|bytes| bytes.resize(len as usize, 0)),
+            Err(CacheError::Store(_)) if world.faults.lock().expect("whole").len => {}
+            Err(CacheError::NoRoom { .. }) if may_be_full(world, pins) => {}
+            Err(error) => return Err(error.to_string()),
+        },
+        Command::Invalidate { at, len } => {
+            file.invalidate(end_of(at, len));
+        }
+        Command::WillNeed { at, len } => file.will_need(end_of(at, len)),
+        Command::Advise(number) => file.advise(
+            [Advice::Normal, Advice::Sequential, Advice::Random, Advice::UseOnce]
+                [usize::from(number)],
+        ),
+        Command::Bound { pages } => match world.cache.set_bound(pages) {
+            Ok(()) => {}
+            Err(CacheError::InUse { bound, .. }) => {
+                let stuck = pinned_pages(pins) + world.cache.stats().dirty as usize;
+                if bound <= pages || bound > stuck + 2 {
+                    return Err(format!("bound {bound} with {stuck} stuck"));
+                }
+            }
+            Err(error) => return Err(error.to_string()),
+        },
+        _ => fault(world, command),
+    }
+    let len = file.len();
+    if len == model.now.len() as u64 { Ok(()) } else { Err(format!("it is {len} long")) }
+}
+
+fn fault<E: Evict>(world: &World<E>, command: &Command) {
+    let mut faults = world.faults.lock().expect("whole");
+    match *command {
+        Command::FailReads { page, count } => faults.reads.extend(page..page + count),
+        Command::FailWrites { page, count } => faults.writes.extend(page..page + count),
+        Command::FailFlush => faults.flush = true,
+        Command::FailLen => faults.len = true,
+        _ => *faults = Faults::default(),
+    }
+}
+
+fn write<E: Evict>(
+    world: &World<E>,
+    model: &mut Model,
+    pins: &Pins<'_, E>,
+    (at, len, byte): (u64, usize, u8),
+) -> Result<(), String> {
+    let data: Vec<u8> = (0..len).map(|place| byte.wrapping_add(place as u8) | 1).collect();
+    let done = match world.handles[0].write_at(&data, at) {
+        Ok(done) => done,
+        Err(CacheError::Store(StoreError::IO) | CacheError::NoRoom { .. }) => 0,
+        Err(error) => return Err(error.to_string()),
+    };
+    if done < len && !may_stop(world, pins, at + done as u64) {
+        return Err(format!("only {done} were written"));
+    }
+    if done > 0 {
+        model.write(at as usize, &data[..done]);
+    }
+    Ok(())
+}
+
+fn read<E: Evict>(
+    world: &World<E>,
+    model: &Model,
+    pins: &Pins<'_, E>,
+    (at, len): (u64, usize),
+) -> Result<(), String> {
+    let mut got = vec![0xAA; len];
+    let done = match world.handles[0].read_at(&mut got, at) {
+        Ok(done) => done,
+        Err(CacheError::Store(StoreError::IO) | CacheError::NoRoom { .. }) => 0,
+        Err(error) => return Err(error.to_string()),
+    };
+    let want = model.now.get(at as usize..).unwrap_or(&[]);
+    let want = &want[..want.len().min(len)];
+    if done < want.len() && !may_stop(world, pins, at + done as u64) {
+        return Err(format!("only {done} of {} were read", want.len()));
+    }
+    if done > want.len() {
+        return Err(format!("{done} of {} were read", want.len()));
+    }
+    match (0..done).find(|&place| got[place] != want[place]) {
+        Some(place) => Err(format!("byte {} is wrong", at + place as u64)),
+        None => Ok(()),
+    }
+}
+
+fn pin<'a, E: Evict>(
+    world: &'a World<E>,
+    model: &Model,
+    pins: &mut Pins<'a, E>,
+    range: Range<u64>,
+) -> Result<(), String> {
+    let end = (range.end as usize).min(model.now.len());
+    let had = model.now.get(range.start as usize..end).unwrap_or(&[]).to_vec();
+    match world.handles[1].pin(range.clone()) {
+        Ok(pin) => {
+            unpin(&pin, &had).map_err(|_| "what was pinned is wrong".to_owned())?;
+            pins.push((pin, had));
+            Ok(())
+        }
+        Err(error) => {
+            let pages = range.start / PAGE..range.end.div_ceil(PAGE);
+            let bad = world.faults.lock().expect("whole").reads.range(pages).next().is_some();
+            let need = (range.end / PAGE - range.start / PAGE + 1) as usize;
+            let full = pinned_pages(pins) + need + 2 >= world.cache.stats().bound;
+            if bad || full || may_be_full(world, pins) { Ok(()) } else { Err(error.to_string()) }
+        }
+    }
+}
+
+fn sync<E: Evict>(world: &World<E>, model: &mut Model, handle: usize) -> Result<(), String> {
+    if world.handles[handle].sync().is_err() {
+        return Ok(());
+    }
+    if let Some(memory) = &world.memory
+        && memory.0.durable() != model.now
+    {
+        return Err("a sync went well and not all lasts".into());
+    }
+    let dirty = world.handles[handle].dirty_pages();
+    if dirty > 0 {
+        return Err(format!("{dirty} pages are dirty after a sync that went well"));
+    }
+    model.was = vec![model.now.clone()];
+    Ok(())
+}
+
+fn cut_power<E: Evict>(world: &mut World<E>, model: &mut Model, keep: u64) -> Result<(), String> {
+    let Some(memory) = &world.memory else { return Ok(()) };
+    // What the old handles would still write comes to nothing.
+    *world.faults.lock().expect("whole") =
+        Faults { writes: (0..2 * PAGES).collect(), flush: true, len: true, ..Faults::default() };
+    let mut random = keep;
+    memory.0.cut_power(|_| {
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        random >> 63 == 0
+    });
+    let durable = memory.0.durable();
+    model.may_be(&durable)?;
+    // Another cache, as after a start.
+    let lie = world.lie;
+    *world = World {
+        memory: Some(Arc::new(Liar(MemoryStore::from(durable.clone()), lie))),
+        ..World::new(Kind::File, lie)
+    };
+    world.handles =
+        World::open(&world.cache, world.memory.as_ref(), &world.faults, &world.directory, lie);
+    *model = Model { now: durable.clone(), was: vec![durable] };
+    Ok(())
+}
+
+/// With the faults gone all reaches the store, and all frames go back.
+fn end<E: Evict>(world: World<E>, model: &Model) -> Result<(), String> {
+    *world.faults.lock().expect("whole") = Faults::default();
+    for handle in &world.handles {
+        // Once to be told of what went wrong before.
+        let _ = handle.sync();
+        handle.sync().map_err(|error| format!("the last sync: {error}"))?;
+    }
+    let stored = match &world.memory {
+        Some(memory) => memory.0.durable(),
+        None => std::fs::read(world.directory.path().join("file")).expect("it is there"),
+    };
+    if stored != model.now {
+        let at = (0..).find(|&at| byte(&stored, at) != byte(&model.now, at) || at > stored.len());
+        return Err(format!("the store is not what was written, first at {at:?}"));
+    }
+    let arena = world.cache.frames().arena().clone();
+    drop(world);
+    let zone = arena.zone_info(ZoneId(0)).expect("a zone");
+    if zone.free + zone.cached == zone.managed { Ok(()) } else { Err(format!("lost: {zone:?}")) }
+}

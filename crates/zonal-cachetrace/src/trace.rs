@@ -1,0 +1,236 @@
+//! Block traces as text.
+//!
+//! | format | a line |
+//! |---|---|
+//! | `msr` | `timestamp,host,disk,Read,offset,size,latency`: the traces of Microsoft Research Cambridge; bytes |
+//! | `spc` | `unit,sector,size,R,timestamp`: the Storage Performance Council's; sectors of 512 bytes, size in bytes |
+//! | `arc` | `first count ignored number`: those of the paper on ARC; pages of 512 bytes or what was traced, taken as pages |
+//! | `blkparse` | `8,0 1 5 0.1 99 Q R 2048 + 8 [name]`: of Linux's blktrace; queued requests, sectors of 512 bytes |
+//! | `fio` | `name read 4096 8192`, an I/O log of fio, version 2; bytes |
+//! | `pages` | `17`: a page a line |
+//!
+//! Lines that are empty, or begin with `#`, and heads of tables are passed over.
+//!
+//! ```
+//! use zonal_cachetrace::trace::{Format, Request};
+//! let line = "128166372003061629,usr,0,Read,7014609920,24576,41286";
+//! assert_eq!(Format::guess(line), Some(Format::Msr));
+//! let request = Format::Msr.parse(line)?.unwrap();
+//! assert_eq!(request, Request { file: 0, offset: 7_014_609_920, bytes: 24_576 });
+//! assert_eq!(request.pages(4096).count(), 7);
+//! # Ok::<(), zonal_cachetrace::trace::LineError>(())
+//! ```
+
+use std::ops::Range;
+
+use clap::ValueEnum;
+
+const SECTOR: u64 = 512;
+
+/// How a trace is written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum Format {
+    /// Microsoft Research Cambridge, CSV
+    Msr,
+    /// Storage Performance Council
+    Spc,
+    /// The paper on ARC: first page, count, two more numbers
+    Arc,
+    /// What Linux's blkparse prints
+    Blkparse,
+    /// An I/O log of fio, version 2
+    Fio,
+    /// A page a line
+    Pages,
+}
+
+/// What was asked for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Request {
+    /// Which disk or file.
+    pub file: u64,
+    /// In bytes; in pages where the format counts in pages.
+    pub offset: u64,
+    /// In bytes; 0 for a format that counts in pages: see [`pages`](Self::pages).
+    pub bytes: u64,
+}
+
+impl Request {
+    /// The pages that it touches, of `page` bytes each.
+    #[must_use]
+    pub const fn pages(self, page: u64) -> Range<u64> {
+        self.offset / page..self.offset.saturating_add(self.bytes).div_ceil(page)
+    }
+}
+
+/// What is wrong with a line.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum LineError {
+    /// It has too few fields.
+    #[error("{found} fields, and {wanted} are needed")]
+    Fields {
+        /// How many there are.
+        found: usize,
+        /// How many there have to be.
+        wanted: usize,
+    },
+    /// A field is no number.
+    #[error("`{text}` is not a number")]
+    Number {
+        /// The field.
+        text: String,
+    },
+    /// A request that ends beyond 2⁶³.
+    #[error("the request ends beyond 2^63")]
+    TooFar,
+    /// No format has such a line.
+    #[error("no known format has such a line; --format names one")]
+    Unknown,
+}
+
+fn number(text: &str) -> Result<u64, LineError> {
+    text.trim().parse().map_err(|_| LineError::Number { text: text.to_owned() })
+}
+
+/// A number that stands for a name.
+fn numbered(name: &str) -> u64 {
+    name.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    })
+}
+
+fn fields<'a, const N: usize>(
+    line: &'a str,
+    split: impl Fn(&'a str) -> Vec<&'a str>,
+) -> Result<[&'a str; N], LineError> {
+    let all = split(line);
+    let found = all.len();
+    let first = all.get(..N).and_then(|first| first.try_into().ok());
+    first.ok_or(LineError::Fields { found, wanted: N })
+}
+
+fn commas(line: &str) -> Vec<&str> {
+    line.split(',').map(str::trim).collect()
+}
+
+fn words(line: &str) -> Vec<&str> {
+    line.split_whitespace().collect()
+}
+
+fn request(file: u64, offset: u64, bytes: u64, unit: u64) -> Result<Option<Request>, LineError> {
+    let offset = offset.checked_mul(unit).ok_or(LineError::TooFar)?;
+    let end = offset.checked_add(bytes).filter(|&end| end <= i64::MAX as u64);
+    end.ok_or(LineError::TooFar)?;
+    Ok((bytes > 0).then_some(Request { file, offset, bytes }))
+}
+
+impl Format {
+    /// Which format a line is of, from the most particular on.
+    #[must_use]
+    pub fn guess(line: &str) -> Option<Self> {
+        let all = [Self::Msr, Self::Spc, Self::Blkparse, Self::Fio, Self::Arc, Self::Pages];
+        all.into_iter().find(|format| matches!(format.parse(line), Ok(Some(_))))
+    }
+
+    /// What a line asks for; `None` for one that asks for nothing.
+    ///
+    /// # Errors
+    /// [`LineError`] for a line that is none of the format.
+    pub fn parse(self, line: &str) -> Result<Option<Request>, LineError> {
+        match self {
+            Self::Msr => {
+                let [_, host, disk, kind, offset, size] = fields(line, commas)?;
+                if !is_io(kind) {
+                    return Ok(None);
+                }
+                // One host's first disk is file 0, as most traces have one.
+                let file = number(disk)?;
+                let file = if file == 0 { 0 } else { file ^ numbered(host) };
+                request(file, number(offset)?, number(size)?, 1)
+            }
+            Self::Spc => {
+                let [unit, sector, size, kind] = fields(line, commas)?;
+                if !is_io(kind) {
+                    return Err(LineError::Number { text: kind.to_owned() });
+                }
+                request(number(unit)?, number(sector)?, number(size)?, SECTOR)
+            }
+            Self::Blkparse => {
+                let [device, _, _, _, _, action, kind, sector, plus, count] = fields(line, words)?;
+                let transfers = kind.contains(['R', 'W']);
+                if action != "Q" || !transfers || plus != "+" {
+                    return Ok(None);
+                }
+                let bytes = number(count)?.checked_mul(SECTOR).ok_or(LineError::TooFar)?;
+                request(numbered(device), number(sector)?, bytes, SECTOR)
+            }
+            Self::Fio => {
+                let all = words(line);
+                let [name, action, offset, bytes] = all[..] else {
+                    // Its first line, and files that are opened and closed.
+                    return Ok(None);
+                };
+                if !matches!(action, "read" | "write") {
+                    return Ok(None);
+                }
+                request(numbered(name), number(offset)?, number(bytes)?, 1)
+            }
+            Self::Arc => {
+                let [first, count, _, _] = fields(line, words)?;
+                number(fields::<4>(line, words)?[3])?;
+                request(0, number(first)?, number(count)?, 1)
+            }
+            Self::Pages => request(0, number(line)?, 1, 1),
+        }
+    }
+
+    /// Whether it counts in pages and not in bytes.
+    #[must_use]
+    pub const fn counts_pages(self) -> bool {
+        matches!(self, Self::Arc | Self::Pages)
+    }
+}
+
+fn is_io(kind: &str) -> bool {
+    ["read", "write", "r", "w", "rs", "ws"].contains(&&*kind.to_ascii_lowercase())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_format_is_recognised_and_read() {
+        for (line, format, file, offset, bytes) in [
+            ("128166372003061629,usr,0,Write,4096,512,41286", Format::Msr, 0, 4096, 512),
+            ("0,20941264,8192,W,0.551706", Format::Spc, 0, 20_941_264 * 512, 8192),
+            ("17 3 0 99", Format::Arc, 0, 17, 3),
+            ("17", Format::Pages, 0, 17, 1),
+            ("/data/x read 8192 4096", Format::Fio, numbered("/data/x"), 8192, 4096),
+            (
+                "  8,0    3        1     0.000000000   697  Q  WS 223490 + 8 [kjournald]",
+                Format::Blkparse,
+                numbered("8,0"),
+                223_490 * 512,
+                4096,
+            ),
+        ] {
+            assert_eq!(Format::guess(line), Some(format), "{line}");
+            assert_eq!(format.parse(line), Ok(Some(Request { file, offset, bytes })), "{line}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_request_is_passed_over_and_what_is_nonsense_is_refused() {
+        assert_eq!(Format::Fio.parse("fio version 2 iolog"), Ok(None));
+        assert_eq!(Format::Fio.parse("/data/x open"), Ok(None));
+        let issued = "  8,0 3 1 0.0 697 D W 223490 + 8 [x]";
+        assert_eq!(Format::Blkparse.parse(issued), Ok(None), "counted when it was queued");
+        assert_eq!(Format::guess("Timestamp,Hostname,DiskNumber,Type,Offset,Size"), None);
+        assert_eq!(Format::Pages.parse("x").unwrap_err().to_string(), "`x` is not a number");
+        let few = Format::Spc.parse("1,2").unwrap_err();
+        assert_eq!(few, LineError::Fields { found: 2, wanted: 4 });
+        let far = Format::Spc.parse("0,18446744073709551615,8,R").unwrap_err();
+        assert_eq!(far, LineError::TooFar);
+    }
+}

@@ -1,0 +1,60 @@
+//! The command as a user meets it.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use assert_cmd::Command;
+use predicates::prelude::*;
+use predicates::str::contains;
+
+fn cachetrace(trace: &str, options: &str) -> assert_cmd::assert::Assert {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("trace");
+    std::fs::write(&path, trace).expect("written");
+    on(&path, options)
+}
+
+fn on(path: &Path, options: &str) -> assert_cmd::assert::Assert {
+    let mut command = Command::cargo_bin("zonal-cachetrace").expect("the binary of this crate");
+    command.arg("cachetrace").arg(path).args(options.split_whitespace()).assert()
+}
+
+/// A loop over 100 pages, as a table with a head.
+fn csv() -> String {
+    let mut text = "Timestamp,Hostname,DiskNumber,Type,Offset,Size,ResponseTime\n".to_owned();
+    for at in 0..1000 {
+        let _ = writeln!(text, "{at},usr,0,Read,{},4096,1", at % 100 * 4096);
+    }
+    text
+}
+
+#[test]
+fn it_prints_a_table_and_a_chart() {
+    cachetrace(&csv(), "").success().stdout(
+        contains("1000 requests (msr), 1000 pages of 4 KiB, 100 of them different")
+            .and(contains("S3-FIFO").and(contains("SIEVE")).and(contains("optimum")))
+            .and(contains("█ is all")),
+    );
+    // With room for all: 900 of 1000.
+    let all = cachetrace(&csv(), "--sizes 400K,1M --policies sieve,lru").success();
+    all.stdout(contains("400 KiB").and(contains("90.00")).and(contains("optimum").not()));
+}
+
+#[test]
+fn pages_and_other_sizes() {
+    cachetrace("# pages\n1\n2\n1\n", "--sizes 8K").success().stdout(contains("33.33"));
+    cachetrace(&csv(), "--page 64K").success().stdout(contains("7 of them different"));
+}
+
+#[test]
+fn what_is_wrong_is_said() {
+    let refused = |trace: &str, options: &str, said: &str| {
+        cachetrace(trace, options).code(2).stderr(contains(said.to_owned()));
+    };
+    refused("", "", "no request in it touches a page");
+    refused("0,usr,0,Read,0,4096,1\n1,usr,0,Read,x,4096,1\n", "", "line 2: `x` is not a number");
+    refused(&"nonsense\n".repeat(20), "", "no known format");
+    refused("1\n", "--page 3", "no power of two");
+    refused("1\n", "--format spd", "possible values");
+    on(Path::new("/nowhere/trace"), "").code(2).stderr(contains("cannot read /nowhere/trace"));
+}
