@@ -5,6 +5,7 @@ use crate::coroutine::{Body, run_all};
 use crate::engine::Engine;
 use crate::machine;
 use crate::schedule::Schedule;
+use crate::space::{Home, Layout};
 use core::sync::atomic::Ordering::SeqCst;
 
 /// The ticks that each of `accesses` costs a lone CPU, whose cache has the line already.
@@ -59,4 +60,32 @@ fn updates_do_what_their_names_say() {
     assert_eq!((byte.swap(5, SeqCst), byte.load(SeqCst)), (3, 5));
     assert_eq!((byte.compare_exchange(3, 7, SeqCst, SeqCst), byte.load(SeqCst)), (Err(5), 5));
     assert_eq!((byte.compare_exchange(5, 7, SeqCst, SeqCst), byte.load(SeqCst)), (Ok(5), 7));
+}
+
+/// A line that four cores update goes to one after the other: all of them together are no faster than
+/// the line.
+#[test]
+fn who_updates_a_line_waits_for_it() {
+    #[repr(align(64))]
+    struct OneLine(SimWord);
+    const EACH: u64 = 100;
+    let machine = machine::builtin("desktop_8cpu_4g").expect("it is built in");
+    let shared = [OneLine(SimWord::new(0))];
+    let mut engine = Engine::new(&machine, 4, Schedule::by_clock());
+    engine.register("shared", &shared, Layout::Packed, Home::Local);
+    let _installed = engine::install(engine);
+    let updates = || -> Body<'_> {
+        Box::new(|| (0..EACH).for_each(|_| _ = shared[0].0.fetch_add(1, SeqCst)))
+    };
+    run_all((0..4).map(|_| updates()).collect(), |_| ()).expect("it ends");
+    assert_eq!(shared[0].0.0.load(Ordering::Relaxed), 4 * EACH);
+    let seen = engine::with(|engine| {
+        let last = engine.cpus.iter().map(|cpu| cpu.clock.cycles()).max();
+        (engine.measured.lines().remove(0), last.expect("four CPUs"))
+    });
+    let (line, last) = seen.expect("a machine is on this thread");
+    let transfers = line.near as f64 * machine.cost.near;
+    assert!(line.near > 2 * EACH, "they take turns: {line:?}");
+    assert!(last as f64 >= transfers, "{last} cycles for {line:?}");
+    assert!(line.queued as f64 > transfers, "two and more wait at a time: {line:?}");
 }
