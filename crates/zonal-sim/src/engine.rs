@@ -13,6 +13,7 @@ use crate::schedule::Schedule;
 use crate::space::{Class, Home, Layout, Place, Range, Space};
 use crate::speeds::Speeds;
 use crate::ticks::Ticks;
+use crate::transfers::Transfers;
 use core::cell::RefCell;
 use std::rc::Rc;
 
@@ -38,6 +39,17 @@ pub(crate) enum Access {
     Store,
     /// A locked instruction.
     Update,
+}
+
+/// What a CPU does before an access of its, which is charged but for the line itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Before {
+    /// Nothing.
+    Goes,
+    /// It lets others go on.
+    Pauses,
+    /// It lets others go on that are behind it, and [asks](Engine::ask) for the line in its turn.
+    Asks,
 }
 
 /// What a virtual CPU is.
@@ -84,6 +96,7 @@ pub(crate) struct Engine {
     pub(crate) turn_began: Ticks,
     space: Space,
     lines: Lines,
+    transfers: Transfers,
     channels: Vec<Channel>,
     costs: Costs,
     speeds: Speeds,
@@ -166,6 +179,7 @@ impl Engine {
             turn_began: Ticks::default(),
             space: Space::new(usize::from(topology.sockets)),
             lines: Lines::new(topology, Capacity::of(&machine.cache)),
+            transfers: Transfers::new(),
             channels: (0..topology.sockets).map(|_| Channel::new(line)).collect(),
             speeds: Speeds::new(machine, tasks),
             costs: Costs {
@@ -232,11 +246,23 @@ impl Engine {
         cpu.clock += time.slowed(self.speeds.slowness(cpu.core));
     }
 
-    /// An access to the allocator's memory. Returns whether others should go on first.
+    /// An access to what a lock keeps in order. Returns whether others should go on first.
+    pub(crate) fn touch_ordered(&mut self, cpu: usize, address: usize, access: Access) -> bool {
+        self.touch::<false>(cpu, address, access) != Before::Goes
+    }
+
+    /// An access to the allocator's memory, and what is to be done first. `QUEUES`: for a line that is on its
+    /// way to another core, unless the CPU holds a lock: then it is ahead of all others, and would have
+    /// them wait for what is to come.
     ///
     /// Nearly all of a simulation's time is spent here, so what is usual is kept short.
     #[inline(always)]
-    pub(crate) fn touch(&mut self, cpu: usize, address: usize, access: Access) -> bool {
+    pub(crate) fn touch<const QUEUES: bool>(
+        &mut self,
+        cpu: usize,
+        address: usize,
+        access: Access,
+    ) -> Before {
         let place = self.space.place(address);
         let who = &mut self.cpus[cpu];
         let slowness = self.speeds.slowness(who.core);
@@ -247,9 +273,11 @@ impl Engine {
         let private = self.costs.served[Served::Private as usize].slowed(slowness);
         if let Some(Place { line, class }) = place {
             let write = access != Access::Load;
-            if !self.lines.again(line, who.core, write) {
+            // Others want a line that travels: none has it for longer than an update takes.
+            let travels = QUEUES && access == Access::Update && self.transfers.travels(line, clock);
+            if travels || !self.lines.again(line, who.core, write) {
                 who.clock = clock;
-                return self.touch_other(cpu, address, write);
+                return self.touch_other(cpu, address, access, (QUEUES, travels));
             }
             self.measured.line(class, Served::Private, private);
         }
@@ -260,8 +288,23 @@ impl Engine {
 
     /// The rest of [`touch`](Self::touch) where another core touched the line meanwhile.
     #[inline(never)]
-    fn touch_other(&mut self, cpu: usize, address: usize, write: bool) -> bool {
-        let Some(Place { line, class }) = self.space.place(address) else { return false };
+    fn touch_other(
+        &mut self,
+        cpu: usize,
+        address: usize,
+        access: Access,
+        (queues, travels): (bool, bool),
+    ) -> Before {
+        let Some(Place { line, class }) = self.space.place(address) else { return Before::Goes };
+        let (write, &Cpu { core, holding, .. }) = (access != Access::Load, &self.cpus[cpu]);
+        let queues = queues && holding == 0 && !self.schedule.is_random();
+        if queues && (travels || self.lines.is_elsewhere(line, core, write)) {
+            if self.is_ahead(cpu) {
+                return Before::Asks;
+            }
+            self.ask(cpu, address, access);
+            return Before::Goes;
+        }
         let home = self.space.home(address).unwrap_or(self.cpus[cpu].socket);
         let met = self.serve(cpu, line, class, write, home);
         let Cpu { clock, holding, .. } = self.cpus[cpu];
@@ -284,11 +327,27 @@ impl Engine {
         self.cpus[cpu].clock = before + Ticks(waited.0 / UNDER_WAY);
     }
 
+    /// A CPU asks for a line, not before all others that ask earlier, and waits while that is on its way to
+    /// another.
+    pub(crate) fn ask(&mut self, cpu: usize, address: usize, access: Access) {
+        let Some(Place { line, class }) = self.space.place(address) else { return };
+        let home = self.space.home(address).unwrap_or(self.cpus[cpu].socket);
+        let asked = self.cpus[cpu].clock;
+        let sent = self.transfers.sent(line, asked);
+        self.cpus[cpu].clock = sent;
+        self.measured.queued(class, sent.since(asked));
+        let met = self.serve(cpu, line, class, access != Access::Load, home);
+        if matches!(met, Served::Near | Served::Far) {
+            self.transfers.arrives(line, self.cpus[cpu].clock);
+        }
+    }
+
     /// Whether others should go on before an access of a CPU, which meets another's line or not.
     #[inline]
-    fn switches(&mut self, clock: Ticks, holding: u32, meeting: bool) -> bool {
-        self.schedule.switches_at(meeting, clock, LOOKAHEAD)
-            && (holding == 0 || self.schedule.is_random())
+    fn switches(&mut self, clock: Ticks, holding: u32, meeting: bool) -> Before {
+        let switches = self.schedule.switches_at(meeting, clock, LOOKAHEAD)
+            && (holding == 0 || self.schedule.is_random());
+        if switches { Before::Pauses } else { Before::Goes }
     }
 
     /// A CPU's task goes to sleep, or is woken: others of the socket run faster, or slower.

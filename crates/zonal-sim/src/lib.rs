@@ -63,5 +63,6 @@ mod space_lock;
 mod speeds;
 mod task;
 pub mod ticks;
+mod transfers;
 mod workload;
 mod world;

@@ -281,6 +281,12 @@ impl Lines {
         true
     }
 
+    /// Whether a core would get a line from another's cache, or have it taken from there.
+    pub(crate) fn is_elsewhere(&self, line: usize, core: u8, write: bool) -> bool {
+        let entry = &self.lines[line];
+        entry.last != core && entry.dirty || write && entry.others != ALONE
+    }
+
     /// Any access.
     pub(crate) fn serve(&mut self, line: usize, core: u8, write: bool, home: u8) -> Served {
         let socket = self.cores[usize::from(core)].socket;

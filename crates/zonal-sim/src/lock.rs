@@ -167,13 +167,13 @@ impl State {
             let got = *clock;
             let contended = got > arrived;
             let (_, class) = self.known(engine);
-            engine.touch(cpu, core::ptr::from_ref(self).addr(), Access::Update);
+            engine.touch_ordered(cpu, core::ptr::from_ref(self).addr(), Access::Update);
             let waited =
                 if contended { engine.clock(cpu).since(arrived) } else { Ticks::default() };
             let phase = engine.cpus[cpu].phase;
             engine.measured.spin(class, phase, waited);
             for line in guarded {
-                engine.touch(cpu, line, Access::Store);
+                engine.touch_ordered(cpu, line, Access::Store);
             }
             let now = *engine.clock(cpu);
             engine.cpus[cpu].holding += 1;

@@ -127,7 +127,9 @@ pub struct LineProfile {
     pub memory: u64,
     /// By the prefetcher.
     pub streamed: u64,
-    /// Cycles of all of them.
+    /// Cycles waited while the line was on its way to another core.
+    pub queued: u64,
+    /// Cycles of all of them, those waited included.
     pub cycles: u64,
 }
 

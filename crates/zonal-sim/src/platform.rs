@@ -9,7 +9,7 @@
 //! ```
 
 use crate::coroutine;
-use crate::engine::{self, Access};
+use crate::engine::{self, Access, Before};
 use crate::host;
 use crate::lock::SimLock;
 use crate::machine::Topology;
@@ -134,22 +134,31 @@ fn touch<T>(what: &T, access: Access) {
 fn touch_at(address: usize, access: Access) {
     // It is not read before its line has been looked up, which the host has elsewhere.
     memory::prefetch(address);
-    let others_first = engine::with_cpu(|engine, cpu| engine.touch(cpu, address, access));
-    if others_first == Some(true) {
-        coroutine::pause();
+    let before = engine::with_cpu(|engine, cpu| engine.touch::<true>(cpu, address, access));
+    do_before(before, address, access);
+}
+
+/// What comes before an access to a line that other CPUs have.
+#[inline]
+fn do_before(before: Option<Before>, address: usize, access: Access) {
+    match before {
+        None | Some(Before::Goes) => {}
+        Some(Before::Pauses) => coroutine::pause(),
+        Some(Before::Asks) => {
+            coroutine::pause();
+            engine::with_cpu(|engine, cpu| engine.ask(cpu, address, access));
+        }
     }
 }
 
 /// The same for a word that is loaded. `now` is what it is before others go on.
 #[inline(never)]
 fn touch_word(address: usize, now: u64) {
-    let others_first = engine::with_cpu(|engine, cpu| {
+    let before = engine::with_cpu(|engine, cpu| {
         engine.prefetch_linked(address, now);
-        engine.touch(cpu, address, Access::Load)
+        engine.touch::<true>(cpu, address, Access::Load)
     });
-    if others_first == Some(true) {
-        coroutine::pause();
-    }
+    do_before(before, address, Access::Load);
 }
 
 /// A byte whose accesses are charged to the CPU that makes them.

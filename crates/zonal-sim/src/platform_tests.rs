@@ -85,3 +85,31 @@ fn a_prefetch_costs_a_part_of_the_line_it_brings() {
     });
     run_all(vec![body], |_| ()).expect("it ends");
 }
+
+/// A line that four cores update goes to one after the other: all of them together are no faster than
+/// the line.
+#[test]
+fn who_updates_a_line_waits_for_it() {
+    #[repr(align(64))]
+    struct OneLine(SimWord);
+    const EACH: u64 = 100;
+    let machine = machine::builtin("desktop_8cpu_4g").expect("it is built in");
+    let shared = [OneLine(SimWord::new(0))];
+    let mut engine = Engine::new(&machine, 4, Schedule::by_clock());
+    engine.register("shared", &shared, Layout::Packed, Home::Local);
+    let _installed = engine::install(engine);
+    let updates = || -> Body<'_> {
+        Box::new(|| (0..EACH).for_each(|_| _ = shared[0].0.fetch_add(1, SeqCst)))
+    };
+    run_all((0..4).map(|_| updates()).collect(), |_| ()).expect("it ends");
+    assert_eq!(shared[0].0.0.load(Ordering::Relaxed), 4 * EACH);
+    let seen = engine::with(|engine| {
+        let last = engine.cpus.iter().map(|cpu| cpu.clock.cycles()).max();
+        (engine.measured.lines().remove(0), last.expect("four CPUs"))
+    });
+    let (line, last) = seen.expect("a machine is on this thread");
+    let transfers = line.near as f64 * machine.cost.near;
+    assert!(line.near > 2 * EACH, "they take turns: {line:?}");
+    assert!(last as f64 >= transfers, "{last} cycles for {line:?}");
+    assert!(line.queued as f64 > transfers, "two and more wait at a time: {line:?}");
+}

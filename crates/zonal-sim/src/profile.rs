@@ -37,6 +37,7 @@ pub(crate) struct Hold {
 struct LineCount {
     served: [u64; Served::COUNT],
     time: Ticks,
+    queued: Ticks,
 }
 
 #[derive(Clone, Copy, Default)]
@@ -77,6 +78,11 @@ impl Measured {
         let count = &mut self.lines[usize::from(class)];
         count.served[served as usize] += 1;
         count.time += time;
+    }
+
+    /// A CPU waited for a line that was on its way to another.
+    pub(crate) fn queued(&mut self, class: u8, time: Ticks) {
+        self.lines[usize::from(class)].queued += time;
     }
 
     /// The number of a lock that was not known: which of its class it is.
@@ -164,7 +170,8 @@ impl Measured {
                 far: at(Served::Far),
                 memory: at(Served::Memory) + at(Served::MemoryFar),
                 streamed: at(Served::Streamed),
-                cycles: count.time.cycles(),
+                queued: count.queued.cycles(),
+                cycles: count.time.cycles() + count.queued.cycles(),
             }
         };
         self.names.iter().zip(&self.lines).map(of).filter(|line| line.cycles > 0).collect()

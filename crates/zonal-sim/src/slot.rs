@@ -36,7 +36,7 @@ impl<T> SimSlot<T> {
         engine::with_cpu(|engine, cpu| {
             let entry = engine.slot_entry;
             engine.spend(cpu, entry);
-            engine.touch(cpu, self.value.as_ptr().addr(), Access::Store);
+            engine.touch_ordered(cpu, self.value.as_ptr().addr(), Access::Store);
         });
     }
 }

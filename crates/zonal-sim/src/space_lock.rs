@@ -105,7 +105,8 @@ impl SpaceLock {
             let asked = *engine.clock(cpu);
             let had = asked.max(self.arrives.get());
             *engine.clock(cpu) = had;
-            let others_first = engine.touch(cpu, core::ptr::from_ref(self).addr(), Access::Update);
+            let others_first =
+                engine.touch_ordered(cpu, core::ptr::from_ref(self).addr(), Access::Update);
             let now = *engine.clock(cpu);
             self.arrives.set(now);
             (Paid { queued: had - asked, transferred: now - had }, others_first)

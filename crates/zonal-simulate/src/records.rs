@@ -102,6 +102,7 @@ fn profile(outcome: &Outcome) -> Vec<(String, f64, &'static str)> {
         add("far", line.far, "count");
         add("memory", line.memory, "count");
         add("streamed", line.streamed, "count");
+        add("queued", line.queued, "cycles");
         add("cycles", line.cycles, "cycles");
     }
     all

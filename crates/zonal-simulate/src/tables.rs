@@ -156,13 +156,15 @@ fn lines(outcome: &Outcome) -> Table {
     for head in ["private", "shared", "near", "far", "memory", "streamed"] {
         table.number(head, "");
     }
+    table.number("waited", "% cycles");
     table.number("cost", "% cycles");
     for line in &outcome.lines {
-        let part = line.cycles as f64 * 100.0 / outcome.cycles.max(1) as f64;
+        let part = |cycles| cycles as f64 * 100.0 / outcome.cycles.max(1) as f64;
         let counts = [line.private, line.shared, line.near, line.far, line.memory, line.streamed];
         let counts = counts.map(|count| count.to_string());
         let own = [line.class.to_owned()];
-        table.row(own.into_iter().chain(counts).chain([format!("{part:.2}")]));
+        let parts = [line.queued, line.cycles].map(|cycles| format!("{:.2}", part(cycles)));
+        table.row(own.into_iter().chain(counts).chain(parts));
     }
     table
 }

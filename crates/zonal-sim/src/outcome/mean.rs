@@ -91,6 +91,7 @@ impl Part for LineProfile {
         self.far += more.far;
         self.memory += more.memory;
         self.streamed += more.streamed;
+        self.queued += more.queued;
         self.cycles += more.cycles;
     }
 }
