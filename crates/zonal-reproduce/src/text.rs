@@ -138,7 +138,7 @@ pub fn conclusion(report: &Report, out: &mut dyn Write) -> io::Result<()> {
     if report.choice.quick {
         writeln!(out, "{QUICK}\n")?;
     }
-    if report.targets.iter().any(|target| target.is_shown()) {
+    if report.targets.iter().any(super::targets::Target::is_shown) {
         writeln!(out, "What it must show\n{}\n", targets_table(&report.targets))?;
     }
     for (name, summary) in Summary::by_table(&report.rows) {

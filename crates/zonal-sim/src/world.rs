@@ -72,14 +72,18 @@ pub(crate) fn with_allocator<S: Policy, R>(
         };
         let listed = is_listed::<S>();
         let in_page = |item| if listed { page(item) } else { Layout::Packed };
+        let names = match listed {
+            true => ["frames", "cluster links", "clusters"],
+            false => ["map lines", "map hints", "map summaries"],
+        };
         engine.register("frames", &states, in_page(1), Home::Divided);
-        engine.register("frames", &links, in_page(8), Home::Divided);
+        engine.register(names[0], &links, in_page(8), Home::Divided);
         engine.register("caches", &caches, Layout::Packed, Home::Local);
         engine.register("frames of CPUs", &outside, Layout::Packed, Home::Local);
         engine.register("zone", &zones, Layout::Packed, Home::Divided);
         engine.register("pageblocks", &pageblocks, Layout::Packed, Home::Divided);
-        engine.register("clusters", &cluster_of, in_page(8), Home::Divided);
-        engine.register("cluster links", &cluster_array, Layout::Packed, Home::Divided);
+        engine.register(names[2], &cluster_of, in_page(8), Home::Divided);
+        engine.register(names[1], &cluster_array, Layout::Packed, Home::Divided);
         engine.register("shared", core::slice::from_ref(&*shared), Layout::Packed, Home::Local);
         Ok(Pages {
             base: plan_base(plan),

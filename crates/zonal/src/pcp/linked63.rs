@@ -21,7 +21,7 @@ use crate::boot::tuning::Tuning;
 use crate::frame::links::{FreeList, Links};
 use crate::frame::{ALLOCATED, CACHED, FrameState};
 use crate::platform::Platform;
-use crate::policy::pcp::{PcpPolicy, ZoneContext};
+use crate::policy::pcp::{Drainer, PcpPolicy, ZoneContext};
 use crate::trace::{Event, Point, Trace};
 use crate::types::migrate_type::{MigrateType, NR_CACHED_TYPES};
 use crate::types::units::Order;
@@ -327,7 +327,12 @@ impl<M: Merge> PcpPolicy<BuddyLists<M>> for Linked63 {
         shed(ctx, cpu, list, frames)
     }
 
-    fn drain<P: Platform>(ctx: &Context<'_, P, M>, cpu: &mut Linked63Cpu, (): &()) -> u64 {
+    fn drain<P: Platform>(
+        ctx: &Context<'_, P, M>,
+        cpu: &mut Linked63Cpu,
+        (): &(),
+        _: Drainer,
+    ) -> u64 {
         let all = cpu.count;
         shed(ctx, cpu, 0, all)
     }
