@@ -49,9 +49,7 @@ fn everything_merges_after_mixed_use<S: Policy>() {
             }
             allocator.drain_all();
             let snapshot = Snapshot::of(allocator);
-            let types = |migrate| {
-                snapshot.pageblocks.iter().any(|word| *word == Some((ZoneId(0), migrate)))
-            };
+            let types = |migrate| snapshot.pageblocks.contains(&Some((ZoneId(0), migrate)));
             assert!(types(MigrateType::Unmovable) && types(MigrateType::Movable));
             assert_eq!(largest(world), 2, "pageblocks of {pageblock}");
             check_lists(&snapshot).unwrap();
