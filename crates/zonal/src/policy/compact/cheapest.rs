@@ -15,8 +15,7 @@ use crate::types::units::Order;
 ///   the whole zone was scanned, and forgotten by the next compaction, a request's or the
 ///   background's.
 /// - A request looks at a GiB of frames and offers eight huge pages to the host at most, whatever the
-///   size of its zones; the next one goes on from there. Pageblocks that are not for movable frames
-///   cost a look at their word. After a failure in which no page moved the back-off doubles up to 63
+///   size of its zones; the next one goes on from there. After a failure in which no page moved the back-off doubles up to 63
 ///   attempts, after others up to 7.
 /// - State: as [`InOrder`](super::InOrder); the window lives on the stack.
 /// - Conflicts with nothing; a window is read again after a page refused.
