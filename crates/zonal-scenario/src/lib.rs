@@ -2,7 +2,7 @@
 //! mixes of a [kernel build](kbuild) and of builds that [fill memory](highalloc).
 //!
 //! ```
-//! assert_eq!(zonal_scenario::preset::Preset::ALL.len(), 11);
+//! assert_eq!(zonal_scenario::preset::Preset::ALL.len(), 13);
 //! ```
 
 pub mod highalloc;
