@@ -254,9 +254,10 @@ impl<P: Host, S: Policy> World<P, S> {
         let mut seen = vec![0_u32; self.plan.frames() as usize];
         self.allocator.visit_free(ZoneId(0), &mut |pfn, place| {
             for frame in frames_of(pfn, place.order()) {
-                seen[frame] += 1;
+                let times = seen.get_mut(frame).expect("I-1: a block ends beyond the frames");
+                *times += 1;
                 // A list that goes round in circles must not be followed for ever.
-                assert!(seen[frame] == 1, "I-1: frame {frame} in two places");
+                assert!(*times == 1, "I-1: frame {frame} in two places");
             }
         });
         assert!(seen.iter().all(|&times| times == 1), "I-1: places of each frame: {seen:?}");
