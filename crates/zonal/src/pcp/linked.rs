@@ -51,17 +51,20 @@ impl LinkedCpu {
     }
 }
 
-/// Linux 4.16's batch for a zone of `managed` frames: a thousandth of the zone, at most
-/// 512 KiB, of that a quarter, then 2^n − 1.
-fn linux_batch(managed: u64) -> u32 {
-    let quarter = ((managed / 1024).min(128) / 4).max(1);
+/// The thousandth that Linux 4.16 looks at, at most: 512 KiB.
+const MOST: u64 = 128;
+
+/// Linux's batch for a zone of `managed` frames: a thousandth of the zone, at most `most`, of that a
+/// quarter, then 2^n − 1.
+pub(super) fn linux_batch(managed: u64, most: u64) -> u32 {
+    let quarter = ((managed / 1024).min(most) / 4).max(1);
     let rounded = quarter + quarter / 2;
     (1u32 << rounded.ilog2()).saturating_sub(1).max(1)
 }
 
 /// What the configuration asks for, else Linux's formula.
-fn batch(tuning: Tuning) -> u32 {
-    let batch = tuning.pcp_batch.unwrap_or_else(|| linux_batch(tuning.managed));
+pub(super) fn batch_of(tuning: Tuning, most: u64) -> u32 {
+    let batch = tuning.pcp_batch.unwrap_or_else(|| linux_batch(tuning.managed, most));
     batch.clamp(1, MAX_PCP_BATCH)
 }
 
@@ -83,12 +86,12 @@ impl<M: Merge, C: Clusters> PcpPolicy<BuddyLists<M, C>> for Linked {
     fn new_outside<P: Platform>() {}
 
     fn tune_cpu<P: Platform>(cpu: &mut LinkedCpu, (): &(), tuning: Tuning) {
-        cpu.batch = batch(tuning);
+        cpu.batch = batch_of(tuning, MOST);
         cpu.high = tuning.pcp_high.unwrap_or(6 * cpu.batch).max(cpu.batch);
     }
 
     fn batch(tuning: Tuning) -> u32 {
-        batch(tuning)
+        batch_of(tuning, MOST)
     }
 
     fn limits(cpu: &LinkedCpu) -> (u32, u32) {
@@ -236,13 +239,13 @@ fn pop_in_turn<P: Platform>(links: Links<'_, P>, cpu: &mut LinkedCpu, batch: &mu
 
 #[cfg(test)]
 mod tests {
-    use super::linux_batch;
+    use super::{MOST, linux_batch};
 
     #[test]
     fn batch_follows_the_formula() {
-        assert_eq!(linux_batch(1 << 20), 31, "4 GiB");
-        assert_eq!(linux_batch(1 << 28), 31, "1 TiB");
-        assert_eq!(linux_batch(16 << 10), 3, "64 MiB");
-        assert_eq!(linux_batch(512), 1, "2 MiB");
+        assert_eq!(linux_batch(1 << 20, MOST), 31, "4 GiB");
+        assert_eq!(linux_batch(1 << 28, MOST), 31, "1 TiB");
+        assert_eq!(linux_batch(16 << 10, MOST), 3, "64 MiB");
+        assert_eq!(linux_batch(512, MOST), 1, "2 MiB");
     }
 }

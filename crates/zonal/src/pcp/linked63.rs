@@ -18,8 +18,9 @@
 
 use crate::boot::plan::MAX_PCP_BATCH;
 use crate::boot::tuning::Tuning;
+use crate::frame::FrameState;
 use crate::frame::links::{FreeList, Links};
-use crate::frame::{ALLOCATED, CACHED, FrameState};
+use crate::pcp::linked::batch_of;
 use crate::platform::Platform;
 use crate::policy::pcp::{Drainer, PcpPolicy, ZoneContext};
 use crate::trace::{Event, Point, Trace};
@@ -57,18 +58,8 @@ pub struct Linked63Cpu {
     pageblock_order: Order,
 }
 
-/// Linux 6.3's batch for a zone of `managed` frames: a thousandth of the zone, at most 1 MiB, of that
-/// a quarter, then 2^n − 1.
-fn linux_batch(managed: u64) -> u32 {
-    let quarter = ((managed / 1024).min(256) / 4).max(1);
-    let rounded = quarter + quarter / 2;
-    (1u32 << rounded.ilog2()).saturating_sub(1).max(1)
-}
-
-fn batch(tuning: Tuning) -> u32 {
-    let batch = tuning.pcp_batch.unwrap_or_else(|| linux_batch(tuning.managed));
-    batch.clamp(1, MAX_PCP_BATCH)
-}
+/// The thousandth of the zone that Linux 6.3's batch comes from, at most: 1 MiB.
+const MOST: u64 = 256;
 
 /// Linux 6.3's high for a CPU, from the zone's low watermark.
 fn linux_high(low: u64, cpus: u32, batch: u32) -> u32 {
@@ -214,14 +205,14 @@ impl<M: Merge> PcpPolicy<BuddyLists<M>> for Linked63 {
     fn new_outside<P: Platform>() {}
 
     fn tune_cpu<P: Platform>(cpu: &mut Linked63Cpu, (): &(), tuning: Tuning) {
-        cpu.batch = batch(tuning);
+        cpu.batch = batch_of(tuning, MOST);
         let high = linux_high(tuning.low, tuning.cpus_of_node, cpu.batch);
         cpu.high = tuning.pcp_high.unwrap_or(high).max(cpu.batch);
         (cpu.free_factor, cpu.pageblock_order) = (0, tuning.pageblock_order);
     }
 
     fn batch(tuning: Tuning) -> u32 {
-        batch(tuning)
+        batch_of(tuning, MOST)
     }
 
     fn limits(cpu: &Linked63Cpu) -> (u32, u32) {
@@ -235,15 +226,11 @@ impl<M: Merge> PcpPolicy<BuddyLists<M>> for Linked63 {
         table: &ZoneTables<'_, P>,
         migrate: MigrateType,
     ) -> Option<u32> {
-        let list = cpu.lists.get_mut(migrate.index()).filter(|_| migrate.is_requestable())?;
-        cpu.free_factor >>= 1;
-        while let Some(index) = list.pop_head(link_words(table)) {
-            cpu.count -= 1;
-            if table.replace_state(index, CACHED, ALLOCATED) {
-                return Some(index);
-            }
+        if !migrate.is_requestable() {
+            return None;
         }
-        None
+        cpu.free_factor >>= 1;
+        cpu.take(table, migrate.index(), Order::ZERO)
     }
 
     #[inline(always)]
@@ -254,8 +241,7 @@ impl<M: Merge> PcpPolicy<BuddyLists<M>> for Linked63 {
         migrate: MigrateType,
         index: u32,
     ) -> bool {
-        cpu.lists[migrate.index()].push_head(link_words(table), index);
-        cpu.count += 1;
+        cpu.put(link_words(table), migrate.index(), Order::ZERO, index);
         cpu.count >= cpu.high
     }
 
@@ -357,13 +343,14 @@ impl<M: Merge> PcpPolicy<BuddyLists<M>> for Linked63 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::pcp::linked::linux_batch;
 
     #[test]
     fn batch_and_high_follow_the_rules_of_6_3() {
-        assert_eq!(linux_batch(64 << 18), 63, "64 GiB");
-        assert_eq!(linux_batch(1 << 18), 63, "1 GiB");
-        assert_eq!(linux_batch(16 << 10), 3, "64 MiB");
-        assert_eq!(linux_batch(512), 1, "2 MiB");
+        assert_eq!(linux_batch(64 << 18, MOST), 63, "64 GiB");
+        assert_eq!(linux_batch(1 << 18, MOST), 63, "1 GiB");
+        assert_eq!(linux_batch(16 << 10, MOST), 3, "64 MiB");
+        assert_eq!(linux_batch(512, MOST), 1, "2 MiB");
         assert_eq!(linux_high(112_000, 112, 63), 1000);
         assert_eq!(linux_high(112, 112, 63), 252, "four batches");
     }
