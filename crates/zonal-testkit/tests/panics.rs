@@ -1,4 +1,6 @@
-//! Every callback of the host panics in turn: no frame is lost (I-3).
+//! Every callback of the host panics in turn, and every call of a trace sink: no frame is lost (I-3).
+
+mod sink;
 
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -45,6 +47,16 @@ impl<S: Policy> Held<'_, '_, S> {
         true
     }
 
+    /// Takes blocks until there is none, the last of which wakes compaction, and frees them.
+    fn use_up(&mut self, request: &Request) {
+        let before = self.blocks.clone();
+        while self.alloc(request) {}
+        for (pfn, order) in self.blocks.difference(&before) {
+            self.world.allocator.free_raw(*pfn, *order).unwrap();
+        }
+        self.blocks = before;
+    }
+
     /// Memory full of movable pages, of which every second goes: what is free is in pieces.
     fn shatter(&mut self) {
         let allocator = &self.world.allocator;
@@ -67,6 +79,7 @@ impl<S: Policy> Held<'_, '_, S> {
         self.host().movers().set(Moving::Obeys);
         self.alloc(&Request::frame().zero());
         self.alloc(&Request::new(Order::HUGE).zero());
+        self.use_up(&Request::new(Order::HUGE));
         self.shatter();
         let four = Order::new(4).unwrap();
         self.alloc(&MOVABLE.with_order(four));

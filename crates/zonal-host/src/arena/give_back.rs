@@ -3,6 +3,7 @@
 use super::Arena;
 use crate::region::{GiveBack, RegionError};
 use std::convert::Infallible;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::Ordering;
 use zonal::frame::{FrameKind, FrameState};
 use zonal::plan::ZoneSpec;
@@ -34,12 +35,22 @@ struct Held<'a, S: Policy> {
 impl<S: Policy> Drop for Held<'_, S> {
     fn drop(&mut self) {
         let allocator = self.arena.inner();
+        let mut panicked = None;
         for &(pfn, order) in self.blocks.iter().rev() {
-            let freed = allocator.free_raw(pfn, order);
-            debug_assert!(freed.is_ok(), "a block just allocated can be freed");
+            let free = || {
+                let freed = allocator.free_raw(pfn, order);
+                debug_assert!(freed.is_ok(), "a block just allocated can be freed");
+            };
+            // A trace sink that panics has freed nothing: once more, and then the others.
+            if let Err(panic) = catch_unwind(AssertUnwindSafe(free)) {
+                panicked = catch_unwind(AssertUnwindSafe(free)).err().or(Some(panic));
+            }
         }
         // Blocks of order 9 have gone to a cache.
         allocator.drain_all();
+        if let Some(panic) = panicked.filter(|_| !std::thread::panicking()) {
+            resume_unwind(panic);
+        }
     }
 }
 

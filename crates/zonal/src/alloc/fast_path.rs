@@ -8,7 +8,7 @@ use crate::platform::Platform;
 use crate::policy::PcpPolicy;
 use crate::policy::zone::Zone;
 use crate::policy::{Policy, Trace, Walk};
-use crate::trace::{Event, Point};
+use crate::trace::{Event, Point, or_undo};
 use crate::types::block::Block;
 use crate::types::error::AllocError;
 use crate::types::migrate_type::MigrateType;
@@ -113,7 +113,10 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
     pub(super) fn handed_out(&self, pfn: Pfn, order: Order, request: &Request) -> Block {
         // By value: a request whose address went to the sink would have to be in memory.
         let request = request.anywhere();
-        S::Trace::emit(Point::Alloc, move || Event::alloc(pfn, &request));
+        or_undo(
+            || S::Trace::emit(Point::Alloc, move || Event::alloc(pfn, &request)),
+            || self.free_untold(pfn, order),
+        );
         Block::new(pfn, order)
     }
 }

@@ -11,7 +11,7 @@ use crate::policy::PcpPolicy;
 use crate::policy::pcp::Pushed;
 use crate::policy::zone::Zone;
 use crate::policy::{Policy, Trace};
-use crate::trace::{Event, Point};
+use crate::trace::{Event, Point, or_undo};
 use crate::types::block::Block;
 use crate::types::error::FreeError;
 use crate::types::error::RefusedFree;
@@ -135,7 +135,10 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
             {
                 return Freed::No;
             }
-            S::Trace::emit(Point::Free, move || Event::Free { pfn, order: Order::ZERO });
+            or_undo(
+                || S::Trace::emit(Point::Free, move || Event::Free { pfn, order: Order::ZERO }),
+                || _ = table.replace_state_at(offset, CACHED, ALLOCATED),
+            );
             if LISTED {
                 own.freed_bulk(1);
             } else {
@@ -184,11 +187,22 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
     #[cold]
     #[inline(never)]
     pub(crate) fn free_direct(&self, pfn: Pfn, order: Order) -> Result<(), FreeError> {
+        let told = || S::Trace::emit(Point::Free, move || Event::Free { pfn, order });
+        self.free_direct_telling(pfn, order, told)
+    }
+
+    /// The same; `told` is called before anyone else can have the block.
+    #[inline]
+    pub(super) fn free_direct_telling(
+        &self,
+        pfn: Pfn,
+        order: Order,
+        told: impl FnOnce(),
+    ) -> Result<(), FreeError> {
         let Some(index) = self.table.index(pfn) else { return Err(FreeError::Foreign { pfn }) };
         let zone: Option<&Zone<P, S>> =
             self.table.get_pageblock(index).and_then(|word| self.zone(word.zone()?));
         let Some(zone) = zone else { return Err(self.refusal(pfn, index, order)) };
-        let told = || S::Trace::emit(Point::Free, move || Event::Free { pfn, order });
         let freed = S::Free::free_block(zone.view(&self.table), index, order, told);
         if !freed {
             return Err(self.refusal(pfn, index, order));

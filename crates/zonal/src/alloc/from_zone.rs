@@ -8,7 +8,7 @@ use crate::platform::Platform;
 use crate::policy::walk::Miss;
 use crate::policy::zone::Zone;
 use crate::policy::{FreeMemory, PcpPolicy, Policy, Trace, Walk};
-use crate::trace::{Event, Point};
+use crate::trace::{Event, Point, or_undo};
 use crate::types::mark::Mark;
 use crate::types::request::Request;
 use crate::types::units::Order;
@@ -39,11 +39,11 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
                 if let Some(index) = pop(own) {
                     return Some(index);
                 }
-                let before = own.cached();
-                let (pages, out) = own.parts();
+                let mut booking = own.booking();
+                let (pages, out) = booking.pages().parts();
                 let filled = headroom > 0
                     && S::Pcp::refill::<P, S::Trace>(&context, pages, out, migrate, headroom);
-                own.book(before);
+                drop(booking);
                 own.events.refills += u64::from(filled);
                 let handed_out = own.events().alloc;
                 S::Walk::refilled(&self.walk, zone, &mut own.walk, handed_out);
@@ -84,12 +84,18 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
         let migrate = request.migrate_type();
         let view = zone.view(&self.table);
         let index = S::Free::take_block::<P, S::Trace>(view, order, migrate, flags)?;
-        S::Trace::emit(Point::AllocZoneLocked, || Event::AllocZoneLocked {
-            pfn: self.table.pfn(index),
-            order,
-            migrate,
-            percpu_refill: false,
-        });
+        let pfn = self.table.pfn(index);
+        or_undo(
+            || {
+                S::Trace::emit(Point::AllocZoneLocked, || Event::AllocZoneLocked {
+                    pfn,
+                    order,
+                    migrate,
+                    percpu_refill: false,
+                });
+            },
+            || self.free_untold(pfn, order),
+        );
         S::Walk::charge_zone(&self.walk, zone, order.frames());
         if urgent {
             // In a hold of its own: with a claim in one it would be too long (I-7).

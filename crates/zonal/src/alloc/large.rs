@@ -4,11 +4,12 @@
 use super::allocator::Allocator;
 use super::entry::Entry;
 use super::host::Host;
+use super::undo::InHand;
 use crate::frame::{FrameState, PageblockWord};
 use crate::platform::Platform;
 use crate::policy::zone::Zone;
 use crate::policy::{FreeMemory, PcpPolicy, Policy, Trace, Walk};
-use crate::trace::{Event, Point};
+use crate::trace::{Event, Point, or_undo};
 use crate::types::mark::Mark;
 use crate::types::migrate_type::MigrateType;
 use crate::types::request::Request;
@@ -35,7 +36,9 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
         }
         let index = self.take_large_from(entry, zone, order, migrate)??;
         zone.search_found();
+        let in_hand = InHand::new(self, self.table.pfn(index), order);
         self.stay_ahead(index, order);
+        let _told_later = in_hand.hand_out().into_raw();
         Some(index)
     }
 }
@@ -79,7 +82,10 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
             if !S::Free::release(&self.table, offset, from, to) {
                 return false;
             }
-            S::Trace::emit(Point::Free, move || Event::Free { pfn, order });
+            or_undo(
+                || S::Trace::emit(Point::Free, move || Event::Free { pfn, order }),
+                || _ = self.table.replace_state_at(offset, to, from),
+            );
             own.events.free += order.frames();
             // No truncation: the state was found, so the offset is an index.
             let index = offset as u32;

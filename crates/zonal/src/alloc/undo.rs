@@ -29,12 +29,21 @@ impl<'a, 'm, P: Platform, S: Policy> InHand<'a, 'm, P, S> {
 
 impl<P: Platform, S: Policy> Drop for InHand<'_, '_, P, S> {
     fn drop(&mut self) {
-        let freed = self.allocator.free_direct(self.pfn, self.order);
+        self.allocator.free_untold(self.pfn, self.order);
+    }
+}
+
+impl<P: Platform, S: Policy> Allocator<'_, P, S> {
+    /// Frees a block that was taken and of which no sink was told.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn free_untold(&self, pfn: Pfn, order: Order) {
+        let freed = self.free_direct_telling(pfn, order, || ());
         debug_assert!(freed.is_ok(), "a block just allocated can be freed");
     }
 }
 
-/// The blocks of a bulk allocation so far. Dropped, they are freed.
+/// The blocks of a bulk allocation so far. Dropped by a panic, they are freed.
 pub(super) struct BulkInHand<'a, 'm, 'o, P: Platform, S: Policy> {
     allocator: &'a Allocator<'m, P, S>,
     order: Order,
@@ -69,12 +78,24 @@ impl<P: Platform, S: Policy> Drop for BulkInHand<'_, '_, '_, P, S> {
 }
 
 impl<P: Platform, S: Policy> BulkInHand<'_, '_, '_, P, S> {
+    /// Not all could be had: frees those that were.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn give_up(mut self) {
+        while let Some(last) = self.done.checked_sub(1) {
+            let undone = self.allocator.free_raw(self.out[last], self.order);
+            debug_assert!(undone.is_ok(), "a block just allocated can be freed");
+            // After it: if a sink panics, this one is freed with the rest.
+            self.done = last;
+        }
+    }
+
+    /// A callback has panicked: no sink is called again.
     #[cold]
     #[inline(never)]
     fn undo(&mut self) {
         for &pfn in &self.out[..self.done] {
-            let undone = self.allocator.free_raw(pfn, self.order);
-            debug_assert!(undone.is_ok(), "a block just allocated can be freed");
+            self.allocator.free_untold(pfn, self.order);
         }
     }
 }

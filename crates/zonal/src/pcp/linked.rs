@@ -139,13 +139,14 @@ impl<M: Merge, C: Clusters> PcpPolicy<BuddyLists<M, C>> for Linked {
         let list = &mut cpu.lists[migrate.index()];
         let before = list.len();
         if C::CUT {
-            ctx.cut_batch::<T>(list, migrate, batch as u32, headroom);
+            ctx.cut_batch(list, migrate, batch as u32, headroom);
         }
         let batch = batch.saturating_sub(u64::from(list.len() - before));
         if batch > 0 {
             ctx.take_batch::<T>(list, migrate, batch);
         }
         cpu.count += list.len() - before;
+        ctx.tell_refill::<T>(list, before, Order::ZERO, migrate);
         !list.is_empty()
     }
 

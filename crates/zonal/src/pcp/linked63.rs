@@ -23,7 +23,7 @@ use crate::frame::links::{FreeList, Links};
 use crate::pcp::linked::batch_of;
 use crate::platform::Platform;
 use crate::policy::pcp::{Drainer, PcpPolicy, ZoneContext};
-use crate::trace::{Event, Point, Trace};
+use crate::trace::{Event, Point, Trace, or_undo};
 use crate::types::migrate_type::{MigrateType, NR_CACHED_TYPES};
 use crate::types::units::Order;
 use crate::zone::lists::merge::Merge;
@@ -146,8 +146,10 @@ fn fill<P: Platform, M: Merge, T: Trace>(
     };
     let blocks = u64::from(blocks).min(headroom / order.frames());
     let list = &mut cpu.lists[list];
+    let before = list.len();
     let came = ctx.take_blocks::<T>(list, order, migrate, blocks);
     cpu.count += came * order.size();
+    ctx.tell_refill::<T>(list, before, order, migrate);
     u64::from(came) * order.frames()
 }
 
@@ -277,12 +279,17 @@ impl<M: Merge> PcpPolicy<BuddyLists<M>> for Linked63 {
             let flags = AllocFlags::NORMAL;
             let view = ctx.view;
             let index = BuddyLists::<M>::take_block::<P, T>(view, order, migrate, flags)?;
-            T::emit(Point::AllocZoneLocked, || Event::AllocZoneLocked {
-                pfn: ctx.table.pfn(index),
-                order,
-                migrate,
-                percpu_refill: false,
-            });
+            or_undo(
+                || {
+                    T::emit(Point::AllocZoneLocked, || Event::AllocZoneLocked {
+                        pfn: ctx.table.pfn(index),
+                        order,
+                        migrate,
+                        percpu_refill: false,
+                    });
+                },
+                || _ = BuddyLists::<M>::free_block(view, index, order, || ()),
+            );
             // Counted as taken past the cache.
             return Some((index, 0));
         };

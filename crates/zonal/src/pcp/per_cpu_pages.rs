@@ -228,14 +228,27 @@ impl<'a, P: Platform, S: Policy> InSlot<'a, P, S> {
     /// is not counted, as a refused free changes nothing (I-4).
     #[inline(always)]
     pub(crate) fn freed_bulk(&mut self, frames: u64) {
+        self.kept_of_list(frames);
+        self.events.bulk_entries += u64::from(frames > 0);
+    }
+
+    /// The part of [`freed_bulk`](Self::freed_bulk) that counts frames.
+    #[inline(always)]
+    pub(crate) fn kept_of_list(&mut self, frames: u64) {
         self.events.free += frames;
         self.events.bulk_frames += frames;
-        self.events.bulk_entries += u64::from(frames > 0);
     }
 
     /// Frames in it. O(1), or O(orders that are cached).
     pub(crate) fn cached(&self) -> u64 {
         S::Pcp::cached(&self.own.cache, &self.out.0)
+    }
+
+    /// [Books](Self::book) what comes and goes until it is dropped, by a panic too.
+    #[inline]
+    pub(crate) fn booking(&mut self) -> Booking<'_, 'a, P, S> {
+        let before = self.cached();
+        Booking { pages: self, before }
     }
 
     /// Books what came from elsewhere or went there since it had `before` frames, while none was
@@ -244,5 +257,25 @@ impl<'a, P: Platform, S: Policy> InSlot<'a, P, S> {
         let after = self.cached();
         self.events.filled += after.saturating_sub(before);
         self.events.shed += before.saturating_sub(after);
+    }
+}
+
+/// What is in a slot, while it is filled.
+pub(crate) struct Booking<'b, 'a, P: Platform, S: Policy> {
+    pages: &'b mut InSlot<'a, P, S>,
+    before: u64,
+}
+
+impl<'a, P: Platform, S: Policy> Booking<'_, 'a, P, S> {
+    #[inline(always)]
+    pub(crate) fn pages(&mut self) -> &mut InSlot<'a, P, S> {
+        self.pages
+    }
+}
+
+impl<P: Platform, S: Policy> Drop for Booking<'_, '_, P, S> {
+    #[inline]
+    fn drop(&mut self) {
+        self.pages.book(self.before);
     }
 }

@@ -42,7 +42,8 @@ pub trait BulkFree: Send + Sync + 'static {
 /// A list that is being freed, and the ways to free a frame of it. Made by the allocator.
 ///
 /// A set of frames is a mask: bit n is the frame at `from + n`. A frame that is prepared and
-/// neither committed nor taken back is lost.
+/// neither committed nor taken back is lost. If a sink panics in a commit, what was prepared for it is
+/// allocated again.
 #[expect(clippy::len_without_is_empty, reason = "no caller asks")]
 pub trait Listed {
     /// How many frames it has.
@@ -95,16 +96,16 @@ impl BulkFree for PrepareCommit {
     #[inline(always)]
     fn free(list: &mut impl Listed) {
         for from in (0..list.len()).step_by(CHUNK) {
-            let mut prepared = list.prepare(from);
+            let (mut prepared, mut direct) = (list.prepare(from), 0);
             while prepared != 0 {
                 let Committed { rest, uncached } = list.commit(from, prepared);
                 for at in positions(from, uncached) {
-                    if list.unprepare(at) {
-                        list.direct(at);
-                    }
+                    direct |= u64::from(list.unprepare(at)) << (at - from);
                 }
                 prepared = rest;
             }
+            // Last: where a sink panics no other frame is prepared.
+            positions(from, direct).for_each(|at| list.direct(at));
         }
     }
 }

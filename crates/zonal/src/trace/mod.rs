@@ -21,9 +21,11 @@
 
 mod event;
 mod gfp;
+mod unwind;
 
 pub use event::{Event, Lru, PageFlags, Point};
 pub use gfp::Gfp;
+pub(crate) use unwind::or_undo;
 
 /// A trace policy.
 pub trait Trace: Send + Sync + 'static {
@@ -32,7 +34,9 @@ pub trait Trace: Send + Sync + 'static {
 
     /// Records an event. Called on the path of the allocation or free, possibly from an interrupt
     /// handler and with a CPU's slot or the zone lock held: it may neither wait nor call the
-    /// allocator, and takes a bounded number of steps.
+    /// allocator, and takes a bounded number of steps. If it panics, the call ends there and no frame
+    /// is lost (I-3): what was to be allocated is free again, and what was to be freed is allocated
+    /// still.
     fn record(event: &Event);
 
     /// Records what `event` computes, if events of that kind are recorded. `event` makes an event

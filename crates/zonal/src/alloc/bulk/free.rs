@@ -10,7 +10,7 @@ use crate::policy::bulk_free::{CHUNK, Committed, Listed, positions};
 use crate::policy::pcp::Stop;
 use crate::policy::{BulkFree, Policy, Trace};
 use crate::policy::{FreeMemory, PcpPolicy};
-use crate::trace::{Event, Point};
+use crate::trace::{Event, Point, or_undo};
 use crate::types::error::{BulkFreed, FreeError};
 use crate::types::units::{Order, Pfn};
 
@@ -108,14 +108,19 @@ impl<'m, P: Platform, S: Policy, E: Entry<'m, P, S>> Listed for Freeing<'_, 'm, 
             loop {
                 let (cache, out) = own.parts();
                 let bulk = S::Pcp::push_bulk(cache, out, table, migrate, word, &frames[done..]);
-                frames[done..done + bulk.done].iter().for_each(|&pfn| Self::emit(pfn));
+                own.kept_of_list(bulk.done as u64);
+                let kept = &frames[done..done + bulk.done];
                 done += bulk.done;
+                let tell = || kept.iter().for_each(|&pfn| Self::emit(pfn));
                 if bulk.stop != Stop::Edge {
+                    tell();
                     break;
                 }
+                // The last one is on its way to the zone, and gets there in any case.
+                or_undo(tell, || allocator.spill(own.reborrow(), zone, cpu, migrate));
                 allocator.spill(own.reborrow(), zone, cpu, migrate);
             }
-            own.freed_bulk(done as u64);
+            own.events.bulk_entries += u64::from(done > 0);
             done
         });
         freed.unwrap_or(0)
@@ -146,23 +151,26 @@ impl<'m, P: Platform, S: Policy, E: Entry<'m, P, S>> Listed for Freeing<'_, 'm, 
         let zone_of_first = word(first_run(frames, prepared).0).and_then(PageblockWord::cached_in);
         let Some((zone, _)) = zone_of_first else { return none };
         let cpu = self.entry.cpu();
-        // Keeps the first frame of a run, whose pageblock has `word`, and those after it whose
-        // pageblocks have it too; says how many. The first one's word is not read again: it
-        // may have changed.
-        let keep = |own: &mut InSlot<'_, P, S>, run: &[Pfn], word, list| {
-            for (done, &pfn) in (0..).zip(run) {
-                let offset = table.offset(pfn);
-                if done > 0 && table.pageblock_at(offset) != word {
-                    return done;
-                }
-                Self::emit(pfn);
+        // The first frame of a run, whose pageblock has `word`, and those after it whose pageblocks have it
+        // too. The first one's word is not read again: it may have changed.
+        let alike = |run: &[Pfn], word| {
+            let same = |pfn: &&Pfn| table.pageblock_at(table.offset(**pfn)) == word;
+            1 + run.iter().skip(1).take_while(same).count()
+        };
+        let keep = |own: &mut InSlot<'_, P, S>, run: &[Pfn], list| {
+            own.kept_of_list(run.len() as u64);
+            for &pfn in run {
                 // No truncation: the frame was prepared, so the offset is an index.
                 let (cache, out) = own.parts();
-                if S::Pcp::push(cache, out, table, list, offset as u32) {
+                if S::Pcp::push(cache, out, table, list, table.offset(pfn) as u32) {
                     allocator.spill(own.reborrow(), zone, cpu, list);
                 }
             }
-            run.len()
+        };
+        let take_back = |set| {
+            for at in positions(0, set) {
+                table.replace_state_at(table.offset(frames[at]), CACHED, ALLOCATED);
+            }
         };
         let entered = self.entry.enter(zone, move |own| {
             let (mut todo, mut left) = (prepared, Committed { rest: 0, uncached: 0 });
@@ -175,11 +183,21 @@ impl<'m, P: Platform, S: Policy, E: Entry<'m, P, S>> Listed for Freeing<'_, 'm, 
                 match word.and_then(PageblockWord::cached_in) {
                     None => left.uncached |= lowest,
                     Some((other, _)) if other != zone => left.rest |= lowest,
-                    Some((_, list)) => done = keep(own, run, word, list),
+                    Some((_, list)) => {
+                        done = alike(run, word);
+                        let run = &run[..done];
+                        let prepared = todo | left.rest | left.uncached;
+                        or_undo(
+                            || run.iter().copied().for_each(Self::emit),
+                            || take_back(prepared),
+                        );
+                        keep(own, run, list);
+                    }
                 }
                 todo &= !(u64::MAX >> (CHUNK - done.clamp(1, CHUNK)) << at);
             }
-            own.freed_bulk(u64::from((prepared ^ left.rest ^ left.uncached).count_ones()));
+            let kept = prepared != left.rest | left.uncached;
+            own.events.bulk_entries += u64::from(kept);
             left
         });
         // Busy: the others may find it free again. Each time fewer are left, so there is an end.

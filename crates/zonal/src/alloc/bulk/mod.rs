@@ -42,16 +42,22 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
             if order == Order::ZERO {
                 let from = bulk.done;
                 let popped = self.pop_bulk_home(entry, request, &mut bulk.out[from..]);
+                bulk.done += popped;
                 for &pfn in &bulk.out[from..from + popped] {
                     S::Trace::emit(Point::Alloc, || Event::alloc(pfn, request));
                 }
-                bulk.done += popped;
             }
             if bulk.done == bulk.out.len() {
                 break;
             }
             // One frame by the long way fills the cache again.
-            let block = self.alloc_through(entry, request)?;
+            let block = match self.alloc_through(entry, request) {
+                Ok(block) => block,
+                Err(error) => {
+                    bulk.give_up();
+                    return Err(error);
+                }
+            };
             bulk.out[bulk.done] = block.into_raw().0;
             bulk.done += 1;
         }

@@ -1,6 +1,7 @@
 //! The map as where frames with states come from and go to.
 
 use super::Home;
+use super::frames::FrameStack;
 use crate::frame::CACHED;
 use crate::platform::Platform;
 use crate::trace::{Event, Point, Trace};
@@ -9,25 +10,39 @@ use crate::types::units::Order;
 use crate::zone::free_map::{AlreadyFree, Current, FreeMap, MapView, WordIndex};
 use core::cell::Cell;
 
-/// Tells of the frames of a word that a refill brought, and marks them.
+/// Marks the frames of a word that a refill brought.
 #[inline(always)]
-pub(super) fn came<P: Platform, T: Trace>(
+pub(super) fn came<P: Platform>(view: MapView<'_, P>, word: WordIndex, bits: u64) {
+    view.table.set_states(view.index(word.first_frame()), bits, CACHED);
+}
+
+/// Tells of the frames that a refill brought, once they are on the stack: if the sink panics they are
+/// there.
+#[inline(always)]
+pub(super) fn tell<P: Platform, T: Trace, const N: usize>(
     view: MapView<'_, P>,
     migrate: MigrateType,
-    word: WordIndex,
-    bits: u64,
+    stack: &FrameStack<P, N>,
 ) {
-    let first = view.index(word.first_frame());
-    view.table.set_states(first, bits, CACHED);
     if T::is_on(Point::AllocZoneLocked) {
-        for at in (0..u64::BITS).filter(|at| bits >> at & 1 == 1) {
-            T::emit(Point::AllocZoneLocked, || Event::AllocZoneLocked {
-                pfn: view.table.pfn(first + at),
-                order: Order::ZERO,
-                migrate,
-                percpu_refill: true,
-            });
-        }
+        tell_each::<P, T, N>(view, migrate, stack);
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn tell_each<P: Platform, T: Trace, const N: usize>(
+    view: MapView<'_, P>,
+    migrate: MigrateType,
+    stack: &FrameStack<P, N>,
+) {
+    for index in stack.frames() {
+        T::emit(Point::AllocZoneLocked, || Event::AllocZoneLocked {
+            pfn: view.table.pfn(index),
+            order: Order::ZERO,
+            migrate,
+            percpu_refill: true,
+        });
     }
 }
 

@@ -13,7 +13,7 @@
 
 use super::cpu::{ALL_LATE, FOLD, MOST_LATE, StackCpu};
 use super::frames::{FrameStack, MAX_HIGH};
-use super::home::{MapHome, came};
+use super::home::{MapHome, came, tell};
 use super::lists::{self, Head, List};
 use super::{CpuStack, StackOutside, StackSize, Window};
 use crate::boot::tuning::Tuning;
@@ -225,11 +225,8 @@ impl<const WORTH: u32, const MOST: usize> PcpPolicy<Mapped> for Stacks<WORTH, MO
         cpu.place(out, ctx);
         let view = ctx.view;
         let most = headroom.min(u64::from(u32::MAX)) as u32;
-        let mark = |word, bits| came::<P, T>(view, migrate, word, bits);
+        let mark = |word, bits| came(view, word, bits);
         let came = cpu.stack.refill(out, &view.map(), migrate, most, mark);
-        if let Some(fallback) = came.fallback {
-            view.fell_back::<T>(fallback, Order::ZERO, migrate);
-        }
         if came.lent {
             let mut last = None;
             for index in out.stack(migrate).into_iter().flat_map(FrameStack::frames) {
@@ -242,6 +239,14 @@ impl<const WORTH: u32, const MOST: usize> PcpPolicy<Mapped> for Stacks<WORTH, MO
             }
         }
         cpu.count(view, -i64::from(came.frames));
+        if let Some(fallback) = came.fallback {
+            view.fell_back::<T>(fallback, Order::ZERO, migrate);
+        }
+        if came.frames > 0
+            && let Some(stack) = out.stack(migrate)
+        {
+            tell::<P, T, MOST>(view, migrate, stack);
+        }
         came.frames > 0
     }
 

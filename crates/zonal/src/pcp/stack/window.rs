@@ -10,6 +10,7 @@ use super::outside::StackOutside;
 use crate::frame::{ALLOCATED, CACHED, PageblockView, PageblockWord};
 use crate::platform::Platform;
 use crate::policy::pcp::Pushed;
+use crate::trace::or_undo;
 use crate::types::migrate_type::MigrateType;
 use crate::types::units::Pfn;
 use crate::zone::tables::ZoneTables;
@@ -48,7 +49,9 @@ impl<'m, P: Platform, const N: usize> Window<'m, P, N> {
         if !self.pageblock.exchange_state(at, ALLOCATED, CACHED) {
             return Pushed::No;
         }
-        told();
+        or_undo(told, || {
+            self.pageblock.exchange_state(at, CACHED, ALLOCATED);
+        });
         // No truncation: it is one of the pageblock's.
         let index = self.pageblock.first().wrapping_add(at as u32);
         self.stack.push_owned(place, index);

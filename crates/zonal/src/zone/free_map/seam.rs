@@ -5,7 +5,7 @@ use super::mapped::{ANYWHERE, MapPart, MapView, Mapped, words};
 use crate::boot::plan::{Plan, ZoneSpec};
 use crate::frame::{FrameState, locate};
 use crate::platform::{AtomicWord, Platform};
-use crate::trace::Trace;
+use crate::trace::{Trace, or_undo};
 use crate::types::counts::FreeCounts;
 use crate::types::error::RangeError;
 use crate::types::migrate_type::{MigrateType, NR_MIGRATE_TYPES};
@@ -112,7 +112,7 @@ impl FreeMemory for Mapped {
         if !Self::release(view.table, index as usize, allocated, FrameState::INNER) {
             return false;
         }
-        freed();
+        or_undo(freed, || _ = view.table.replace_state(index, FrameState::INNER, allocated));
         let given = view.give_back(view.frame(index), order);
         if given {
             view.zone.part.events.direct_free.fetch_add(order.frames(), Relaxed);

@@ -4,7 +4,7 @@ use super::mapped::MapView;
 use super::shape::{Frame, Pageblock};
 use super::{Current, FreeMap, Start, WholeClass};
 use crate::platform::{AtomicWord, Platform};
-use crate::trace::{Event, Point, Trace};
+use crate::trace::{Event, Point, Trace, or_undo};
 use crate::types::migrate_type::MigrateType;
 use crate::types::units::Order;
 use crate::zone::AllocFlags;
@@ -101,7 +101,10 @@ impl<P: Platform> MapView<'_, P> {
             return None;
         }
         let (frame, fallback) = map.take_other(migrate, order, start)?;
-        self.fell_back::<T>(fallback, order, migrate);
+        or_undo(
+            || self.fell_back::<T>(fallback, order, migrate),
+            || _ = map.free_block(frame, order),
+        );
         Some(frame)
     }
 

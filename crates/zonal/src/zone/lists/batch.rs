@@ -12,14 +12,27 @@ use crate::types::units::Order;
 use crate::zone::AllocFlags;
 
 impl<P: Platform, M: Merge, C: Clusters> ListView<'_, P, M, C> {
+    /// Tells of the blocks of `order` that were appended to a list when it had `before`. They are the
+    /// CPU's by then: if the sink panics they are on its list.
     #[inline(always)]
-    fn trace_one<T: Trace>(&self, index: u32, migrate: MigrateType) {
-        T::emit(Point::AllocZoneLocked, || Event::AllocZoneLocked {
-            pfn: self.table.pfn(index),
-            order: Order::ZERO,
-            migrate,
-            percpu_refill: true,
-        });
+    pub(crate) fn tell_refill<T: Trace>(
+        &self,
+        list: &FreeList,
+        before: u32,
+        order: Order,
+        migrate: MigrateType,
+    ) {
+        if !T::is_on(Point::AllocZoneLocked) {
+            return;
+        }
+        for index in list.iter(self.links()).skip(before as usize) {
+            T::emit(Point::AllocZoneLocked, || Event::AllocZoneLocked {
+                pfn: self.table.pfn(index),
+                order,
+                migrate,
+                percpu_refill: true,
+            });
+        }
     }
 
     /// Takes up to `batch` frames in one hold, one by one, and appends them to `list`, cached.
@@ -35,7 +48,6 @@ impl<P: Platform, M: Merge, C: Clusters> ListView<'_, P, M, C> {
                 // to a pageblock (I-7).
                 let flags = AllocFlags { fallback: list.is_empty(), ..AllocFlags::NORMAL };
                 let Some(index) = guard.take::<T>(Order::ZERO, migrate, flags) else { break };
-                self.trace_one::<T>(index, migrate);
                 self.table.set_state(index, CACHED);
                 list.push_tail(self.links(), index);
             }
@@ -56,12 +68,6 @@ impl<P: Platform, M: Merge, C: Clusters> ListView<'_, P, M, C> {
                 // As in `take_batch`.
                 let flags = AllocFlags { fallback: list.is_empty(), ..AllocFlags::NORMAL };
                 let Some(index) = guard.take::<T>(order, migrate, flags) else { break };
-                T::emit(Point::AllocZoneLocked, || Event::AllocZoneLocked {
-                    pfn: self.table.pfn(index),
-                    order,
-                    migrate,
-                    percpu_refill: true,
-                });
                 self.table.set_state(index, FrameState::cached(order));
                 list.push_tail(self.links(), index);
             }
@@ -90,7 +96,7 @@ impl<P: Platform, M: Merge, C: Clusters> ListView<'_, P, M, C> {
 
     /// Takes whole clusters off the order-0 list, until there are `batch` frames. Only the cut is
     /// made in the hold; the frames become cached after it, in the window that others wait for.
-    pub(crate) fn cut_batch<T: Trace>(
+    pub(crate) fn cut_batch(
         &self,
         list: &mut FreeList,
         migrate: MigrateType,
@@ -101,7 +107,6 @@ impl<P: Platform, M: Merge, C: Clusters> ListView<'_, P, M, C> {
         let Some((frames, window)) = cut else { return };
         let words = cluster_words(self.table);
         for index in frames.iter(self.links()) {
-            self.trace_one::<T>(index, migrate);
             self.table.set_state(index, CACHED);
             words.set_cluster_of(index, None);
         }

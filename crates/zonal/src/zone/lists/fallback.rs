@@ -33,10 +33,12 @@ impl<P: Platform, M: Merge, C: Clusters> ListGuard<'_, P, M, C> {
         // Nothing worth claiming: the smallest block does the least harm.
         others.iter().find_map(|&other| {
             let found = self.area.smallest(order, other)?;
-            let index = self.take_smallest(order, other)?;
+            // Told while it is free, so that a sink that panics loses nothing.
+            let index = self.area.first(found, other)?;
             self.trace_fallback::<T>((index, found, other), (order, migrate), false);
+            let taken = self.take_smallest(order, other)?;
             self.events.stolen += 1;
-            Some(index)
+            Some(taken)
         })
     }
 

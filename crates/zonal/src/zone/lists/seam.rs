@@ -7,7 +7,7 @@ use super::{BuddyLists, ListView, set_up};
 use crate::boot::plan::{Plan, ZoneSpec};
 use crate::frame::FrameState;
 use crate::platform::Platform;
-use crate::trace::Trace;
+use crate::trace::{Trace, or_undo};
 use crate::types::counts::FreeCounts;
 use crate::types::error::RangeError;
 use crate::types::migrate_type::MigrateType;
@@ -107,7 +107,8 @@ impl<M: Merge, C: Clusters> FreeMemory for BuddyLists<M, C> {
             let allocated = FrameState::allocated(order);
             let mine = guard.table.replace_state(index, allocated, FrameState::INNER);
             if mine {
-                freed();
+                let table = guard.table;
+                or_undo(freed, || _ = table.replace_state(index, FrameState::INNER, allocated));
                 guard.free_block(index, order);
                 guard.events.direct_free += order.frames();
             }
