@@ -143,23 +143,28 @@ fn docs(shell: &Shell) -> Result<()> {
 }
 
 fn loom(shell: &Shell) -> Result<()> {
-    for package in ["zonal-testkit", "zonal-host", "zonal-kernel", "zonal-cache"] {
-        models(shell, "loom", package, "loom_*")?;
-    }
-    Ok(())
+    let packages = ["zonal-testkit", "zonal-host", "zonal-kernel", "zonal-cache"];
+    models(shell, "loom", &packages, &["loom_*"])
 }
 
 fn shuttle(shell: &Shell) -> Result<()> {
-    models(shell, "shuttle", "zonal-testkit", "shuttle_threads")?;
-    models(shell, "shuttle", "zonal-cache", "shuttle_cache")
+    let packages = ["zonal-testkit", "zonal-cache"];
+    models(shell, "shuttle", &packages, &["shuttle_threads", "shuttle_cache"])
 }
 
-/// Runs the tests that are there with `--cfg CFG`.
-fn models(shell: &Shell, cfg: &str, package: &str, tests: &str) -> Result<()> {
-    let test = cmd!(shell, "cargo test --release --locked -p {package} --test {tests}");
+/// Runs the tests that are there with `--cfg CFG`: side by side by nextest, program after program
+/// without it.
+fn models(shell: &Shell, cfg: &str, packages: &[&str], tests: &[&str]) -> Result<()> {
+    let packages = packages.iter().flat_map(|package| ["-p", package]);
+    let tests = tests.iter().flat_map(|test| ["--test", test]);
+    let all: Vec<_> = packages.chain(tests).collect();
+    let run = match tools::have(shell, "cargo-nextest") {
+        true => cmd!(shell, "cargo nextest run --release --locked --no-fail-fast {all...}"),
+        false => cmd!(shell, "cargo test --release --locked --no-fail-fast {all...}"),
+    };
     // Optimising each program as a whole takes longer than it saves: what the models call often
     // is generic, and so compiled where it is called in any case.
-    Ok(test
+    Ok(run
         .env("RUSTFLAGS", format!("--cfg {cfg}"))
         .env("CARGO_TARGET_DIR", target_dir(shell).join(cfg))
         .env("CARGO_PROFILE_RELEASE_LTO", "false")
