@@ -4,6 +4,7 @@
 //! A step that lacks its tool fails and says how to get the tool; it never passes unrun.
 
 mod deny;
+mod explore;
 mod golden;
 mod kernel;
 mod no_std;
@@ -54,6 +55,8 @@ enum Command {
     },
     /// The suites over every host and preset; the tests of a preflight have fewer pairs.
     Matrix,
+    /// Random schedules for some time; goes on where the last such run ended
+    Explore(explore::Explore),
     /// The tests of zonal-host under a sanitizer of the compiler.
     Sanitize {
         /// Which.
@@ -88,6 +91,7 @@ fn run(Args { command, bless, root: sources }: Args) -> Result<()> {
         Command::Preflight { skip } => preflight(&shell, &skip),
         Command::WalkCost { json } => walk_cost::run(&shell, json),
         Command::Matrix => steps::matrix(&shell),
+        Command::Explore(args) => explore::run(&shell, &args),
         Command::Kernel(kernel) => kernel.run(&shell),
         Command::Sanitize { sanitizer } => sanitize::run(&shell, sanitizer),
         Command::Step(step) => step.run(&shell),

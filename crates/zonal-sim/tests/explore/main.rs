@@ -8,6 +8,7 @@
 //! ```text
 //! cargo test --release -p zonal-sim --test explore                        what CI runs
 //! ZONAL_EXPLORE_RUNS=100000 cargo test --release -p zonal-sim --test explore seeds
+//! cargo xtask explore --hours 1                                           an hour, to be gone on with
 //! ZONAL_EXPLORE_FROM=5000 ZONAL_EXPLORE_RUNS=...                          other seeds
 //! ZONAL_EXPLORE_SEED=42 cargo test --release -p zonal-sim --test explore seeds -- --nocapture
 //!                                                                         one seed, step by step
@@ -22,10 +23,11 @@ mod run;
 mod swarm;
 
 use run::{Failure, Ran, run_swarm};
+use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Instant;
-use swarm::Swarm;
+use swarm::{PRESETS, Swarm};
 
 /// Runs in CI: 10 to 20 s on two cores, with optimisation.
 const RUNS: u64 = if cfg!(debug_assertions) { 100 } else { 3000 };
@@ -45,16 +47,28 @@ fn kept() -> Vec<u64> {
     lines.filter(|line| !line.is_empty()).map(|line| line.parse().expect("a seed")).collect()
 }
 
+/// What several runs did, and their calls by preset.
+#[derive(Default)]
+struct Sum {
+    all: Ran,
+    calls: BTreeMap<&'static str, u64>,
+}
+
 /// Runs all of them on as many threads as there are CPUs; the failure of the first seed.
-fn run_all(seeds: &[u64], swarm: fn(u64) -> Swarm) -> Result<Ran, Failure> {
+fn run_all(seeds: &[u64], swarm: fn(u64) -> Swarm) -> Result<Sum, Failure> {
     let (next, failed) = (AtomicU64::new(0), Mutex::new(None::<(usize, Failure)>));
-    let sum = Mutex::new(Ran::default());
+    let sum = Mutex::new(Sum::default());
     let work = || {
         loop {
             let at = next.fetch_add(1, Relaxed) as usize;
             let Some(&seed) = seeds.get(at) else { return };
-            match run_swarm(&swarm(seed), false) {
-                Ok(ran) => sum.lock().expect("no thread panics with it").add(&ran),
+            let swarm = swarm(seed);
+            match run_swarm(&swarm, false) {
+                Ok(ran) => {
+                    let mut sum = sum.lock().expect("no thread panics with it");
+                    sum.all.add(&ran);
+                    *sum.calls.entry(PRESETS[swarm.preset]).or_default() += ran.calls;
+                }
                 Err(failure) => {
                     next.store(seeds.len() as u64, Relaxed);
                     let mut failed = failed.lock().expect("no thread panics with it");
@@ -84,8 +98,11 @@ fn explore_all(runs: u64, swarm: fn(u64) -> Swarm) -> Ran {
     let runs = number("ZONAL_EXPLORE_RUNS").unwrap_or(runs);
     let seeds: Vec<u64> = kept().into_iter().chain(from..from.saturating_add(runs)).collect();
     let began = Instant::now();
-    let ran = run_all(&seeds, swarm).unwrap_or_else(|failure| panic!("{failure}"));
-    let took = began.elapsed().as_secs_f64();
+    let sum = run_all(&seeds, swarm).unwrap_or_else(|failure| panic!("{failure}"));
+    let (ran, took) = (sum.all, began.elapsed().as_secs_f64());
+    // `cargo xtask explore` reads these.
+    // Lines of their own: the harness may have begun one.
+    sum.calls.iter().for_each(|(preset, calls)| println!("\ncalls {preset} {calls}"));
     println!(
         "{} runs, {} calls, {} refusals checked alone, {} among others, {took:.1} s",
         seeds.len(),

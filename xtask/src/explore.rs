@@ -1,0 +1,120 @@
+//! Random schedules of the explorer (`crates/zonal-sim/tests/explore`) for as long as wanted, over days and
+//! restarts: what was run stands in a file, which the next run goes on with.
+
+use crate::steps::target_dir;
+use anyhow::{Context, Result, ensure};
+use clap::Args;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+use xshell::{Shell, cmd};
+
+/// Seeds between two writes of the file: a minute or so.
+const BATCH: u64 = 5000;
+
+#[derive(Args)]
+pub(crate) struct Explore {
+    /// How long.
+    #[arg(long, default_value_t = 1.0)]
+    hours: f64,
+    /// What was run so far; made if it is not there [default: explore.toml in the target directory].
+    #[arg(long, value_name = "FILE")]
+    state: Option<PathBuf>,
+}
+
+/// What was run so far.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+struct State {
+    /// The first seed that was not.
+    next_seed: u64,
+    /// For how long, all runs together.
+    seconds: f64,
+    /// First seeds of batches with a seed that failed; nothing of such a batch is counted.
+    failed: Vec<u64>,
+    /// Commits at which it was run.
+    commits: Vec<String>,
+    /// Calls of the allocator by preset, each with all checks.
+    calls: BTreeMap<String, u64>,
+}
+
+impl State {
+    fn read(shell: &Shell, file: &Path) -> Result<Self> {
+        if !shell.path_exists(file) {
+            return Ok(Self::default());
+        }
+        let text = shell.read_file(file)?;
+        toml::from_str(&text).with_context(|| format!("{} is no state of a run", file.display()))
+    }
+
+    /// Adds what the explorer printed of a batch.
+    fn add(&mut self, printed: &str) -> Result<()> {
+        let mut lines = 0;
+        for line in printed.lines() {
+            let Some(rest) = line.trim().strip_prefix("calls ") else { continue };
+            let (preset, calls) = rest.split_once(' ').context("a preset and a number")?;
+            *self.calls.entry(preset.to_owned()).or_default() += calls.parse::<u64>()?;
+            lines += 1;
+        }
+        ensure!(lines > 0, "the explorer said of no preset what it ran");
+        Ok(())
+    }
+}
+
+pub(crate) fn run(shell: &Shell, args: &Explore) -> Result<()> {
+    let file = args.state.clone().unwrap_or_else(|| target_dir(shell).join("explore.toml"));
+    ensure!(args.hours > 0.0 && args.hours < 1e6, "--hours is more than 0 and less than a million");
+    let (began, limit) = (Instant::now(), Duration::from_secs_f64(args.hours * 3600.0));
+    let mut state = State::read(shell, &file)?;
+    let commit = cmd!(shell, "git rev-parse --short HEAD").quiet().read().unwrap_or_default();
+    if !state.commits.contains(&commit) {
+        state.commits.push(commit);
+    }
+    let before = state.seconds;
+    while began.elapsed() < limit {
+        let from = state.next_seed.to_string();
+        let runs = BATCH.to_string();
+        let output = cmd!(shell, "cargo test --release --locked -p zonal-sim --test explore")
+            .args(["seeds", "--", "--exact", "--nocapture"])
+            .env("ZONAL_EXPLORE_FROM", &from)
+            .env("ZONAL_EXPLORE_RUNS", runs)
+            .quiet()
+            .ignore_status()
+            .output()?;
+        let printed = String::from_utf8_lossy(&output.stdout);
+        if output.status.success() {
+            state.add(&printed)?;
+        } else {
+            eprintln!("{printed}{}", String::from_utf8_lossy(&output.stderr));
+            state.failed.push(state.next_seed);
+        }
+        state.next_seed += BATCH;
+        state.seconds = before + began.elapsed().as_secs_f64();
+        shell.write_file(&file, toml::to_string(&state)?)?;
+        let calls: u64 = state.calls.values().sum();
+        eprintln!("{} seeds, {calls} calls, {:.0} s", state.next_seed, state.seconds);
+    }
+    for (preset, calls) in &state.calls {
+        println!("{preset:20} {calls:>14} calls");
+    }
+    let failed = &state.failed;
+    ensure!(failed.is_empty(), "batches that failed begin at seeds {failed:?}: see above");
+    println!("written to {}", file.display());
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn batches_add_up_and_come_back() {
+        let mut state = State::default();
+        state.add("running 1 test\ncalls Zonal 30\ncalls Linux416 12\n5 runs\n").unwrap();
+        state.add("calls Zonal 12\ntest seeds ... ok\n").unwrap();
+        assert_eq!((state.calls["Zonal"], state.calls["Linux416"]), (42, 12));
+        let text = toml::to_string(&state).unwrap();
+        assert_eq!(toml::from_str::<State>(&text).unwrap(), state);
+        assert!(state.add("nothing of it\n").is_err());
+    }
+}
