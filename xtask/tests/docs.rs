@@ -1,5 +1,6 @@
 //! What a reader of the documentation relies on: the README is short, its programs are those that
-//! are compiled, every page is in the book's table of contents, and links lead somewhere.
+//! are compiled, every page is in the book's table of contents, links lead somewhere, and text and
+//! comments name who acts.
 
 use std::collections::BTreeSet;
 use std::error::Error;
@@ -55,6 +56,44 @@ fn all_pages() -> Result<Vec<String>, Box<dyn Error>> {
         }
     }
     Ok(all)
+}
+
+/// The sources of Rust, by their paths in the repository.
+fn all_sources() -> Result<Vec<String>, Box<dyn Error>> {
+    let (mut dirs, mut sources) =
+        (["crates", "kernel", "xtask", "fuzz"].map(String::from).to_vec(), vec![]);
+    while let Some(dir) = dirs.pop() {
+        for entry in fs::read_dir(root().join(&dir))? {
+            let entry = entry?;
+            let name = entry.file_name().into_string().map_err(|name| format!("{name:?}"))?;
+            let path = format!("{dir}/{name}");
+            if entry.file_type()?.is_dir() {
+                // What is built is not written here.
+                dirs.extend((name != "target").then_some(path));
+            } else if name.ends_with(".rs") {
+                sources.push(path);
+            }
+        }
+    }
+    Ok(sources)
+}
+
+/// The comments of a source, a line each: what stands behind two slashes that no colon precedes, as it does
+/// in an address.
+fn comments(source: &str) -> String {
+    let comment = |line: &str| {
+        let start =
+            line.match_indices("//").map(|(at, _)| at).find(|&at| !line[..at].ends_with(':'))?;
+        Some(line[start..].trim_start_matches(['/', '!']).to_owned() + "\n")
+    };
+    source.lines().filter_map(comment).collect()
+}
+
+/// The vague words of a text. A phrase may go on in the next line.
+fn vague(text: &str) -> impl Iterator<Item = &'static str> {
+    let words: Vec<&str> = text.split_whitespace().collect();
+    let text = words.join(" ").to_lowercase();
+    VAGUE.into_iter().filter(move |word| text.contains(word))
 }
 
 /// Lines that are not part of a block of code.
@@ -152,13 +191,32 @@ fn links_resolve() -> Test {
 
 #[test]
 fn the_text_says_who_acts() -> Test {
+    let mut texts = Vec::new();
     for page in all_pages()? {
-        // A phrase may go on in the next line.
-        let text = read(&page)?.to_lowercase().replace('\n', " ");
-        let found: Vec<_> = VAGUE.into_iter().filter(|word| text.contains(word)).collect();
-        assert!(found.is_empty(), "{page} says {found:?}: name the actor or the number");
+        texts.push((read(&page)?, page));
     }
+    let sources = all_sources()?;
+    assert!(sources.len() > 300, "only {} sources were found", sources.len());
+    for source in sources {
+        texts.push((comments(&read(&source)?), source));
+    }
+    let found: Vec<_> = texts
+        .iter()
+        .flat_map(|(text, name)| vague(text).map(move |word| format!("{name} says \"{word}\"")))
+        .collect();
+    assert!(found.is_empty(), "name the actor or the number:\n{}", found.join("\n"));
     Ok(())
+}
+
+#[test]
+fn a_vague_comment_is_found() {
+    let [code, first, last, over_two_lines] = VAGUE;
+    let source = format!(
+        "//! {first},\nlet url = \"https://{code}\"; // so\n    /// many\n{code}();\ncall(); // or {last}\n"
+    );
+    let found: Vec<_> = vague(&comments(&source)).collect();
+    assert_eq!(found, [first, last, over_two_lines]);
+    assert_eq!(vague("Nowhere so\nlong").count(), 0);
 }
 
 #[test]

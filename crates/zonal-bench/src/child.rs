@@ -138,7 +138,7 @@ impl Asked {
         let entry = entries.iter().find(is).ok_or("this program has no such subject")?;
         let workload = Workload::from_name(&self.workload).ok_or("there is no such workload")?;
         let cpus = machine::cpus().map_err(|error| error.to_string())?;
-        let cpus = cpus.get(..self.threads).ok_or("there are not so many CPUs")?;
+        let cpus = cpus.get(..self.threads).ok_or("there are fewer CPUs than threads")?;
         let pool = Pool::new(cpus).map_err(|error| format!("cannot start threads: {error}"))?;
         let setup = Setup { memory: self.memory, threads: self.threads, touch: self.touch };
         let Self { by_cpu, compact, delay, .. } = *self;

@@ -95,6 +95,30 @@ impl Usage {
     }
 }
 
+/// Runs `run` on a CPU that another thread of this process wants all the time.
+#[cfg(test)]
+pub(crate) fn on_a_crowded_cpu<R: Send>(run: impl FnOnce() -> R + Send) -> R {
+    use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+    let cpu = *cpus().expect("affinity").last().expect("a CPU");
+    // Relaxed: it says nothing else.
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            pin(cpu).expect("an allowed CPU");
+            while !over.load(Relaxed) {
+                core::hint::spin_loop();
+            }
+        });
+        let run = scope.spawn(|| {
+            pin(cpu).expect("an allowed CPU");
+            run()
+        });
+        let result = run.join();
+        over.store(true, Relaxed);
+        result.expect("it runs")
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -4,7 +4,8 @@
 //! random one and allocate another, each call timed by itself. At the end order 9 is asked for until it
 //! is refused, single frames are freed here and there, and what a refused request takes is timed. What
 //! reading the clock twice takes is measured and taken off; a thread that loses its CPU in a call shows
-//! in the longest ones, so compare subjects within a run.
+//! in the longest ones: rows of a stage in which one did say so ([`Row::lost_cpu`]). Compare subjects within a
+//! run.
 //!
 //! ```
 //! use zonal::preset::Zonal;
@@ -24,6 +25,7 @@ use std::time::Instant;
 use serde::Serialize;
 use zonal::MigrateType::Movable;
 
+use crate::machine::Usage;
 use crate::rng::Rng;
 use crate::subject::{FrameThread, Setup, Subject, SubjectError};
 
@@ -59,6 +61,9 @@ pub struct Row {
     pub p999: f64,
     /// The longest.
     pub max: f64,
+    /// Whether a thread lost its CPU in the stage in which they were timed: allocations and frees come
+    /// together, refusals after them. Then the longest may be the machine's.
+    pub lost_cpu: bool,
 }
 
 /// Orders, and their shares of frames in per cent.
@@ -70,6 +75,23 @@ const READINGS: usize = 10_000;
 
 /// Nanoseconds by kind: allocations and frees of each order, then refusals.
 type Times = [Vec<u32>; 7];
+
+/// What a thread timed.
+#[derive(Default)]
+struct Timed {
+    times: Times,
+    /// Whether it lost its CPU while it allocated and freed.
+    lost_in_turns: bool,
+    /// The same while it was refused.
+    lost_in_refusals: bool,
+}
+
+/// Runs a stage of the calling thread; whether it lost its CPU meanwhile.
+fn loses_cpu(stage: impl FnOnce()) -> bool {
+    let (before, start) = (Usage::now(), Instant::now());
+    stage();
+    before.lost_cpu(&Usage::now(), start.elapsed())
+}
 
 /// Times calls of the subject `S`.
 ///
@@ -83,11 +105,11 @@ pub fn run<S: Subject>(spec: &Spec) -> Result<Vec<Row>, SubjectError> {
         _ => return Err(SubjectError::Init("has no fixed set of frames, or no order 9".into())),
     };
     let (start, end) = (Barrier::new(spec.threads), Barrier::new(spec.threads));
-    let work = |index: usize| -> Result<Times, SubjectError> {
+    let work = |index: usize| -> Result<Timed, SubjectError> {
         let thread = subject.thread(index);
         start.wait();
         let share = frames * usize::from(spec.fill) / 100 / spec.threads;
-        let mut times = Times::default();
+        let mut timed = Timed::default();
         let mut held = match thread {
             Ok(thread) => Some(Held::<S::Thread<'_>>::new(thread, spec.seed + index as u64)),
             Err(error) => {
@@ -97,19 +119,21 @@ pub fn run<S: Subject>(spec: &Spec) -> Result<Vec<Row>, SubjectError> {
         };
         if let Some(held) = &mut held {
             held.fill(share);
-            (0..spec.calls).for_each(|_| held.turn(share, &mut times));
+            let turns = || (0..spec.calls).for_each(|_| held.turn(share, &mut timed.times));
+            timed.lost_in_turns = loses_cpu(turns);
         }
         // Until here both are at work; the refusals are one thread's.
         end.wait();
         if let Some(held) = &mut held {
             if index == 0 {
-                held.refusals(&mut times[6]);
+                let refusals = || held.refusals(&mut timed.times[6]);
+                timed.lost_in_refusals = loses_cpu(refusals);
             }
             held.empty();
         }
-        Ok(times)
+        Ok(timed)
     };
-    let all: Vec<Result<Times, SubjectError>> = thread::scope(|scope| {
+    let all: Vec<Result<Timed, SubjectError>> = thread::scope(|scope| {
         let others: Vec<_> =
             (1..spec.threads).map(|index| scope.spawn(move || work(index))).collect();
         let own = work(0);
@@ -118,9 +142,12 @@ pub fn run<S: Subject>(spec: &Spec) -> Result<Vec<Row>, SubjectError> {
         });
         std::iter::once(own).chain(joined).collect()
     });
-    let mut sums = Times::default();
-    for times in all {
-        sums.iter_mut().zip(times?).for_each(|(sum, times)| sum.extend(times));
+    let mut sum = Timed::default();
+    for timed in all {
+        let Timed { times, lost_in_turns, lost_in_refusals } = timed?;
+        sum.times.iter_mut().zip(times).for_each(|(sum, times)| sum.extend(times));
+        sum.lost_in_turns |= lost_in_turns;
+        sum.lost_in_refusals |= lost_in_refusals;
     }
     let clock = clock();
     let kinds = ORDERS
@@ -128,7 +155,10 @@ pub fn run<S: Subject>(spec: &Spec) -> Result<Vec<Row>, SubjectError> {
         .enumerate()
         .flat_map(|(at, &(order, _))| [("allocate", order, at), ("free", order, 3 + at)]);
     let kinds = kinds.chain([("refused", 9, 6)]);
-    let rows = kinds.map(|(call, order, at)| row(call, order, &mut sums[at], clock));
+    let rows = kinds.map(|(call, order, at)| {
+        let lost_cpu = if at == 6 { sum.lost_in_refusals } else { sum.lost_in_turns };
+        Row { lost_cpu, ..row(call, order, &mut sum.times[at], clock) }
+    });
     Ok(rows.filter(|row| row.times > 0).collect())
 }
 
@@ -151,7 +181,7 @@ fn row(call: &'static str, order: u8, times: &mut [u32], clock: f64) -> Row {
         times.get(place).map_or(0.0, |&time| (f64::from(time) - clock).max(0.0))
     };
     let (p50, p99, p999, max) = (at(0.5), at(0.99), at(0.999), at(1.0));
-    Row { call, order, times: times.len(), p50, p99, p999, max }
+    Row { call, order, times: times.len(), p50, p99, p999, max, lost_cpu: false }
 }
 
 /// What a thread holds.
@@ -263,6 +293,7 @@ impl<T: FrameThread> Held<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::machine::on_a_crowded_cpu;
     use crate::subjects::zonal::{Owned, Preset};
     use zonal::preset::{Linux416, Zonal};
 
@@ -281,5 +312,21 @@ mod tests {
                 |row: &Row| row.p50 <= row.p99 && row.p99 <= row.p999 && row.p999 <= row.max;
             assert!(rows.iter().all(ordered), "{rows:?}");
         }
+    }
+
+    /// Two threads on one CPU take it from each other; short runs are left alone now and then.
+    #[test]
+    fn a_lost_cpu_is_told() {
+        let long = Spec { fill: 80, threads: 2, memory: 64 << 20, seed: 1, calls: 400_000 };
+        let lost = |spec: &Spec| {
+            let rows = run::<Preset<Zonal, Owned>>(spec).expect("it opens");
+            let lost: Vec<bool> =
+                rows.iter().filter(|row| row.call != "refused").map(|row| row.lost_cpu).collect();
+            assert!(lost.iter().all(|one| *one == lost[0]), "one stage: {rows:?}");
+            lost[0]
+        };
+        assert!(on_a_crowded_cpu(|| lost(&long)));
+        let short = Spec { threads: 1, memory: 16 << 20, calls: 2000, ..long };
+        assert!((0..200).any(|_| !lost(&short)), "a short run is left alone");
     }
 }

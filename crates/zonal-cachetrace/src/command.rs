@@ -16,6 +16,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::PathBuf;
 
 use clap::Args;
+use zonal_cli::bar::Bar;
 use zonal_cli::error::LabError;
 use zonal_cli::interrupt;
 use zonal_cli::size::{human, parse_size};
@@ -27,6 +28,8 @@ use crate::trace::{Format, LineError, Request};
 
 /// Accesses to pages that a trace may have.
 const MOST: usize = 1 << 30;
+/// Lines between two looks at the bar.
+const LINES: usize = 1 << 14;
 
 /// What to ask of which trace.
 #[derive(Clone, Debug, Args)]
@@ -45,6 +48,9 @@ pub struct TraceArgs {
     /// Bytes of a page
     #[arg(long, default_value = "4K", value_parser = parse_page)]
     pub page: usize,
+    /// Show no progress bar
+    #[arg(long)]
+    pub no_progress: bool,
 }
 
 fn parse_page(text: &str) -> Result<usize, String> {
@@ -88,11 +94,18 @@ fn read(args: &TraceArgs) -> Result<(Format, u64, Pages), CacheTraceError> {
     let path = || args.file.clone();
     let unreadable = |source| CacheTraceError::Unreadable { path: path(), source };
     let file = File::open(&args.file).map_err(unreadable)?;
+    // 0 of what is no file: then there is no more to show than that it is read.
+    let (all, mut bytes) = (file.metadata().map_or(0, |it| it.len()), 0);
+    let bar = Bar::new(all, args.no_progress);
     let (mut format, mut count, mut pages) = (args.format, 0, Pages::default());
     let mut number = 0;
     for line in BufReader::new(file).lines() {
         let line = line.map_err(unreadable)?;
         number += 1;
+        bytes += line.len() as u64 + 1;
+        if number % LINES == 0 {
+            bar.at(bytes, all, "reading");
+        }
         if interrupt::is_requested() {
             return Err(LabError::Interrupted.into());
         }
@@ -159,10 +172,15 @@ pub fn run(args: &TraceArgs, out: &mut dyn Write) -> Result<(), CacheTraceError>
         human(args.page as u64),
         human(bytes(unique)),
     )?;
-    let mut rows = Vec::new();
-    for slots in sizes(args, unique) {
+    let (mut rows, mut done) = (Vec::new(), 0);
+    let sizes = sizes(args, unique);
+    let runs = (sizes.len() * policies.len()) as u64;
+    let bar = Bar::new(runs, args.no_progress);
+    for slots in sizes {
         let mut ratios = Vec::new();
         for &policy in policies {
+            bar.at(done, runs, &format!("{policy} in {}", human(bytes(slots))));
+            done += 1;
             if interrupt::is_requested() {
                 return Err(LabError::Interrupted.into());
             }
@@ -170,6 +188,7 @@ pub fn run(args: &TraceArgs, out: &mut dyn Write) -> Result<(), CacheTraceError>
         }
         rows.push(Row { bytes: bytes(slots), ratios });
     }
+    drop(bar);
     writeln!(out, "{}\n\n{}", table(policies, &rows), chart(policies, &rows))?;
     Ok(())
 }

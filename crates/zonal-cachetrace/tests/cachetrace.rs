@@ -41,6 +41,12 @@ fn it_prints_a_table_and_a_chart() {
 }
 
 #[test]
+fn a_bar_is_for_terminals() {
+    cachetrace(&csv(), "").success().stderr("");
+    cachetrace(&csv(), "--no-progress").success().stderr("");
+}
+
+#[test]
 fn pages_and_other_sizes() {
     cachetrace("# pages\n1\n2\n1\n", "--sizes 8K").success().stdout(contains("33.33"));
     cachetrace(&csv(), "--page 64K").success().stdout(contains("7 of them different"));

@@ -6,9 +6,11 @@
 //! ```
 //! use zonal_calibrate::describe::describe;
 //! use zonal_calibrate::survey::{self, Effort};
+//! use zonal_cli::bar::Bar;
 //! use zonal_sim::machine::Machine;
 //!
-//! let survey = survey::take(Effort { rounds: 1, most: core::time::Duration::from_secs(1) })?;
+//! let effort = Effort { rounds: 1, most: core::time::Duration::from_secs(1) };
+//! let survey = survey::take(effort, Bar::of_time(true))?;
 //! let description = describe(&survey, "my_machine")?;
 //! let text = description.to_toml()?;
 //! assert_eq!(Machine::parse(&text, "my_machine.toml")?, description.machine);

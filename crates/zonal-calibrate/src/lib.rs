@@ -44,6 +44,7 @@ use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
+use zonal_cli::bar::Bar;
 use zonal_sim::machine::check_name;
 
 use error::CalibrateError;
@@ -77,6 +78,9 @@ pub struct CalibrateArgs {
     /// Measure for at most 5 seconds instead of 25: less exact
     #[arg(long)]
     pub quick: bool,
+    /// Show no progress bar
+    #[arg(long)]
+    pub no_progress: bool,
 }
 
 impl CalibrateArgs {
@@ -87,7 +91,7 @@ impl CalibrateArgs {
 impl Default for CalibrateArgs {
     fn default() -> Self {
         let name = Self::NAME.into();
-        Self { out: None, force: false, name, json: false, quick: false }
+        Self { out: None, force: false, name, json: false, quick: false, no_progress: false }
     }
 }
 
@@ -116,7 +120,8 @@ pub fn run(args: &CalibrateArgs, out: &mut dyn Write) -> Result<(), CalibrateErr
     if let Some(path) = &args.out {
         probe(path, args.force)?;
     }
-    let survey = survey::take(if args.quick { Effort::QUICK } else { Effort::FULL })?;
+    let effort = if args.quick { Effort::QUICK } else { Effort::FULL };
+    let survey = survey::take(effort, Bar::of_time(args.no_progress))?;
     report(args, &survey, out)
 }
 

@@ -2,9 +2,10 @@
 //!
 //! ```
 //! use zonal_calibrate::{describe, show, survey};
+//! use zonal_cli::bar::Bar;
 //!
 //! let effort = survey::Effort { rounds: 1, most: core::time::Duration::from_secs(1) };
-//! let survey = survey::take(effort)?;
+//! let survey = survey::take(effort, Bar::of_time(true))?;
 //! let description = describe::describe(&survey, "box")?;
 //! let mut out = Vec::new();
 //! show::tables(&survey, &description, &mut out)?;

@@ -5,9 +5,10 @@
 //! ```
 //! use std::time::Duration;
 //! use zonal_calibrate::survey::{self, Effort};
+//! use zonal_cli::bar::Bar;
 //!
 //! let effort = Effort { rounds: 1, most: Duration::from_secs(1) };
-//! let survey = survey::take(effort)?;
+//! let survey = survey::take(effort, Bar::of_time(true))?;
 //! assert!(survey.ledger.figures().all(|(_, figure)| figure.median > 0.0));
 //! # Ok::<(), zonal_calibrate::error::CalibrateError>(())
 //! ```
@@ -30,6 +31,7 @@ use zonal_bench::machine;
 use zonal_bench::memory::MachineMemory;
 use zonal_bench::rendezvous::Distance;
 use zonal_bench::rng::Rng;
+use zonal_cli::bar::Bar;
 use zonal_cli::interrupt;
 use zonal_cli::size::human;
 
@@ -52,6 +54,14 @@ impl Effort {
     pub const FULL: Self = Self { rounds: 151, most: Duration::from_secs(24) };
     /// Takes up to 5 s.
     pub const QUICK: Self = Self { rounds: 21, most: Duration::from_secs(4) };
+
+    /// How long it will take from now on, where `done` rounds took `over`.
+    fn left(self, done: usize, over: Duration) -> Duration {
+        let most = self.most.saturating_sub(over);
+        let to_do = self.rounds.saturating_sub(done);
+        let a_round = u32::try_from(done).ok().and_then(|done| over.checked_div(done));
+        a_round.map_or(most, |a_round| most.min(a_round * to_do as u32))
+    }
 }
 
 /// Rounds below which there is no machine file: the median of as many leaves two out that went
@@ -138,21 +148,22 @@ impl Survey {
     }
 }
 
-/// Measures the machine, on CPUs that this process may use. Ctrl-C, if it is
+/// Measures the machine, on CPUs that this process may use, and shows on `bar`, between rounds, how long that
+/// will take. Ctrl-C, if it is
 /// [watched](interrupt::watch), ends it after the round that it is in, which is the first at least.
 ///
 /// # Errors
 ///
 /// [`CalibrateError::Thread`], [`CalibrateError::Ended`], [`CalibrateError::Memory`],
 /// [`CalibrateError::Advice`].
-pub fn take(effort: Effort) -> Result<Survey, CalibrateError> {
+pub fn take(effort: Effort, bar: Bar) -> Result<Survey, CalibrateError> {
     let failed = |source| CalibrateError::Thread { cpu: 0, source };
     let allowed = machine::cpus().map_err(failed)?;
     let &cpu = allowed.first().ok_or_else(|| failed(io::ErrorKind::NotFound.into()))?;
     // A thread of its own, so that the caller's is not left pinned.
     let conductor = thread::Builder::new().spawn(move || {
         machine::pin(cpu).map_err(|source| CalibrateError::Thread { cpu, source })?;
-        conduct(effort, allowed)
+        conduct(effort, allowed, &bar)
     });
     conductor.map_err(failed)?.join().map_err(|_| CalibrateError::Ended)?
 }
@@ -186,7 +197,7 @@ fn busy_counts(cores: usize) -> Vec<usize> {
     doubled.chain([cores]).collect()
 }
 
-fn conduct(effort: Effort, allowed: Vec<usize>) -> Result<Survey, CalibrateError> {
+fn conduct(effort: Effort, allowed: Vec<usize>, bar: &Bar) -> Result<Survey, CalibrateError> {
     let start = Instant::now();
     let root = Path::new(CPUS);
     let hardware = Hardware::read(root, &allowed);
@@ -218,6 +229,7 @@ fn conduct(effort: Effort, allowed: Vec<usize>) -> Result<Survey, CalibrateError
             notes.push(format!("stopped after {round} of {} rounds: {why}", effort.rounds));
             break;
         }
+        bar.time(start.elapsed(), effort.left(round, start.elapsed()), "measuring");
         alone.round(&mut ledger);
         paging::round(&mut ledger)?;
         for count in busy_counts(together.len()) {
@@ -376,6 +388,17 @@ mod tests {
         let mut notes = Vec::new();
         sizes(&caches(32, 1024, 32768), 1 << 20, &mut notes);
         assert_eq!(notes.len(), 1, "too little memory is told");
+    }
+
+    #[test]
+    fn the_time_left_is_the_shorter_of_two() {
+        let seconds = Duration::from_secs;
+        let effort = Effort { rounds: 10, most: seconds(20) };
+        assert_eq!(effort.left(0, Duration::ZERO), seconds(20), "nothing is known yet");
+        assert_eq!(effort.left(5, seconds(5)), seconds(5), "five more rounds");
+        assert_eq!(effort.left(2, seconds(8)), seconds(12), "time will be up");
+        assert_eq!(effort.left(3, seconds(30)), Duration::ZERO);
+        assert_eq!(effort.left(10, seconds(5)), Duration::ZERO);
     }
 
     #[test]

@@ -90,7 +90,7 @@ impl Geometry {
         Place { cylinder: track / self.heads, track, angle }
     }
 
-    /// The way over so many cylinders: with the root of the distance up to a third of them, then
+    /// How long the heads take over `cylinders`: with the root of the distance up to a third of them, then
     /// with the distance.
     pub(crate) fn seek(&self, cylinders: u64) -> Span {
         if cylinders == 0 {

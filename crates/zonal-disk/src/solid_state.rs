@@ -95,7 +95,7 @@ impl SolidState {
         self.wire
     }
 
-    /// When the buffer has room for so many sectors.
+    /// When the buffer has room for `sectors` more.
     fn room(&mut self, sectors: u64, now: Time) -> Time {
         let mut at = now;
         while let Some((done, page)) = self.programming.front().copied() {

@@ -22,7 +22,7 @@ impl WriteCache {
         self.ranges.is_empty()
     }
 
-    /// Whether so many sectors more fit; as many as it has never do if it has none.
+    /// Whether `sectors` more fit. An empty one takes any number, if it has room at all.
     pub(crate) fn has_room(&self, sectors: u64) -> bool {
         self.room > 0 && (self.is_empty() || self.sectors + sectors <= self.room)
     }

@@ -177,7 +177,7 @@ fn without_a_track_cache_each_gap_costs_a_revolution() {
     assert!(got < 20.0, "{got}");
 }
 
-/// Reads per second with so many at a time.
+/// Reads per second with `depth` of them at a time.
 fn random_reads(disk: &Disk, depth: u64) -> f64 {
     let mut device = disk.device();
     let mut dice = Dice(1);

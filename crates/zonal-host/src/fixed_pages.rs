@@ -4,7 +4,8 @@
 //! Registering pins the memory, so it is done for pages that are in use, not for a whole arena: a
 //! pinned frame that the arena gives back to the kernel would be another one when next used, and
 //! the ring would go on reading and writing the old. An [`OwnedPage`] is neither given back nor
-//! moved as long as it lives.
+//! moved as long as it lives; and those in [`FixedPages`] live as long as that, since all that safe code
+//! may change there is their bytes.
 //!
 //! ```
 //! use io_uring::{IoUring, types};
@@ -46,6 +47,17 @@ use zonal::preset::Zonal;
 pub type PageIndex = u16;
 
 /// Pages to be registered with a ring together: see the [module](self).
+///
+/// An index gives the bytes of a page and not the page, which could be exchanged for another: its frame would
+/// be free, and the ring would still write to it.
+///
+/// ```compile_fail
+/// use zonal_host::OwnedPage;
+/// use zonal_host::fixed_pages::FixedPages;
+/// fn exchanged(pages: &mut FixedPages, other: OwnedPage) -> OwnedPage {
+///     std::mem::replace(&mut pages[0], other)
+/// }
+/// ```
 pub struct FixedPages<S: Policy = Zonal> {
     pages: Box<[OwnedPage<S>]>,
 }
@@ -67,6 +79,12 @@ impl<S: Policy> FixedPages<S> {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.pages.is_empty()
+    }
+
+    /// A page, for its number and order. `None` if there is no such page.
+    #[must_use]
+    pub fn page(&self, index: PageIndex) -> Option<&OwnedPage<S>> {
+        self.pages.get(usize::from(index))
     }
 
     /// Addresses and lengths as the kernel takes them, for callers that register buffers of other
@@ -123,19 +141,23 @@ impl<S: Policy> FixedPages<S> {
 }
 
 impl<S: Policy> Index<PageIndex> for FixedPages<S> {
-    type Output = OwnedPage<S>;
+    type Output = [u8];
 
+    /// The bytes of a page.
+    ///
     /// # Panics
     /// If there is no such page.
-    fn index(&self, index: PageIndex) -> &OwnedPage<S> {
+    fn index(&self, index: PageIndex) -> &[u8] {
         &self.pages[usize::from(index)]
     }
 }
 
 impl<S: Policy> IndexMut<PageIndex> for FixedPages<S> {
+    /// The bytes of a page, to write.
+    ///
     /// # Panics
     /// If there is no such page.
-    fn index_mut(&mut self, index: PageIndex) -> &mut OwnedPage<S> {
+    fn index_mut(&mut self, index: PageIndex) -> &mut [u8] {
         &mut self.pages[usize::from(index)]
     }
 }

@@ -14,7 +14,7 @@
 //! assert_eq!((bytes[29].load(Relaxed), bytes[31].load(Relaxed)), (2, 1));
 //! ```
 
-use std::sync::atomic::{AtomicU8, AtomicU32, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU8, AtomicU32};
 use zonal::platform::Direction;
 
 #[cfg(all(target_arch = "x86_64", not(loom), not(miri)))]
@@ -50,45 +50,40 @@ pub fn is_run(halves: &[AtomicU32], direction: Direction) -> bool {
     way::is_run(halves, direction)
 }
 
-/// Each by itself.
+/// Each by itself: what [`Platform`](zonal::platform::Platform) does by default.
 mod single {
-    use super::{AtomicU8, AtomicU32, Direction, Relaxed};
+    use super::{AtomicU8, AtomicU32, Direction};
+    use zonal::platform::Platform;
+    use zonal::platform::single::SingleThread;
 
     #[inline(always)]
     pub(super) fn fill(bytes: &[AtomicU8], value: u8) {
-        bytes.iter().for_each(|byte| byte.store(value, Relaxed));
+        SingleThread::fill(bytes, value);
     }
 
     #[inline(always)]
     pub(super) fn replace(bytes: &[AtomicU8], from: u8, to: u8) -> usize {
-        let replaces = |byte: &AtomicU8| byte.compare_exchange(from, to, Relaxed, Relaxed).is_ok();
-        bytes.iter().take_while(|byte| replaces(byte)).count()
+        SingleThread::replace_run(bytes, from, to)
     }
 
     #[inline(always)]
     pub(super) fn write(halves: &[AtomicU32], first: u32, direction: Direction) {
-        let all = halves.iter().zip(0..);
-        all.for_each(|(half, at)| half.store(direction.after(first, at), Relaxed));
-    }
-
-    #[inline(always)]
-    pub(super) fn follow(halves: &[AtomicU32], first: u32, direction: Direction) -> bool {
-        let mut all = halves.iter().zip(0..);
-        all.all(|(half, at)| half.load(Relaxed) == direction.after(first, at))
+        SingleThread::write_run(halves, first, direction);
     }
 
     #[inline(always)]
     pub(super) fn is_run(halves: &[AtomicU32], direction: Direction) -> bool {
-        halves.first().is_none_or(|first| follow(halves, first.load(Relaxed), direction))
+        SingleThread::is_run(halves, direction)
     }
 }
 
 /// Several at once.
 #[cfg(all(target_arch = "x86_64", not(loom), not(miri)))]
 mod wide {
-    use super::{AtomicU8, AtomicU32, Direction, Relaxed, single, sse2};
+    use super::{AtomicU8, AtomicU32, Direction, single, sse2};
     use core::arch::asm;
     use core::arch::x86_64::__m128i;
+    use std::sync::atomic::Ordering::Relaxed;
 
     /// Bytes of a register.
     const WIDE: usize = 16;
@@ -192,7 +187,14 @@ mod wide {
             wanted = sse2::add(wanted, more);
         }
         let before = (chunks.len() * HALVES) as u32;
-        sse2::is_zero(other) && single::follow(rest, direction.after(first, before), direction)
+        sse2::is_zero(other) && follow(rest, direction.after(first, before), direction)
+    }
+
+    /// Whether they are numbers that follow each other from `first` on.
+    #[inline(always)]
+    fn follow(halves: &[AtomicU32], first: u32, direction: Direction) -> bool {
+        halves.first().is_none_or(|half| half.load(Relaxed) == first)
+            && single::is_run(halves, direction)
     }
 }
 
@@ -250,6 +252,7 @@ mod sse2 {
 mod tests {
     use super::*;
     use Direction::{Down, Up};
+    use std::sync::atomic::Ordering::Relaxed;
 
     /// Slices of all lengths and places: both ways do the same.
     #[test]

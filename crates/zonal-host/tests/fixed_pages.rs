@@ -4,12 +4,13 @@
 use io_uring::types::Fd;
 use io_uring::{IoUring, squeue};
 use std::fs::{self, OpenOptions};
+use std::ops::IndexMut;
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use zonal::{Order, Request};
-use zonal_host::Arena;
-use zonal_host::fixed_pages::FixedPages;
+use zonal_host::fixed_pages::{FixedPages, PageIndex};
 use zonal_host::region::GiveBack;
+use zonal_host::{Arena, OwnedPage};
 
 fn open() -> Arc<Arena> {
     Arc::new(Arena::builder().bytes(16 << 20).cpus(1).owners(0).open().unwrap())
@@ -47,6 +48,28 @@ fn what_the_kernel_is_told() {
     assert!(pages.write(0, 4096, Fd(0)).is_some());
     assert!(pages.write(0, 4097, Fd(0)).is_none() && pages.write(3, 0, Fd(0)).is_none());
     assert_eq!(pages.into_pages().len(), 3);
+}
+
+/// What an index gives has no size, so it can be neither replaced nor swapped: that a page could be is what
+/// the documentation of the type shows not to compile.
+#[test]
+fn bytes_change_and_pages_stay() {
+    fn bytes<T: IndexMut<PageIndex, Output = [u8]>>(pages: &mut T) -> &mut [u8] {
+        &mut pages[1]
+    }
+    let arena = open();
+    let mut pages = pages(&arena);
+    let told = |pages: &FixedPages| -> Vec<_> {
+        let number = |index| pages.page(index).map(OwnedPage::pfn);
+        let starts = pages.iovecs().into_iter().map(|iovec| iovec.iov_base);
+        starts.zip((0..).map(number)).collect()
+    };
+    let before = told(&pages);
+    let first = pages[0].to_vec();
+    bytes(&mut pages)[..4096].copy_from_slice(&first);
+    assert_eq!((pages[1][4095], pages[1][4096]), (0, 3));
+    assert_eq!(told(&pages), before);
+    assert!(pages.page(3).is_none());
 }
 
 #[test]

@@ -5,7 +5,7 @@ use zonal_iosched::scheduler::{Kind, Subject};
 use zonal_iosched::simulated::simulate;
 use zonal_iosched::workload::Workload;
 
-/// MiB/s of so many readers together.
+/// MiB/s of all `readers` together.
 fn rate(target_ms: u64, readers: u32) -> Result<f64, IoschedError> {
     let disk = zonal_disk::builtin("desktop_2014").expect("it is built in");
     let workload = Workload::readers(readers, 512 << 20, disk.capacity())?;

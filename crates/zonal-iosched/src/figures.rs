@@ -33,7 +33,7 @@ impl Latencies {
         self.all.len()
     }
 
-    /// The least that so many of all are not above: `0.5` is the median, `1.0` the longest. Nothing if
+    /// The least that this part of all are not above: `0.5` is the median, `1.0` the longest. Zero if
     /// there is none.
     pub fn percentile(&mut self, part: f64) -> Span {
         if !self.is_sorted {

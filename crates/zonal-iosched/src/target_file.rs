@@ -151,7 +151,7 @@ pub struct Buffer {
 }
 
 impl Buffer {
-    /// Room for so many bytes.
+    /// Room for `bytes`.
     #[must_use]
     pub fn new(bytes: usize) -> Self {
         let memory = vec![0xa5; bytes + 4096];

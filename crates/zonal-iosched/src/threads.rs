@@ -1,5 +1,5 @@
 //! A workload over a scheduler over a real file: a thread for each context, which submits and waits,
-//! and some that do what the scheduler dispatches, as a device with so many commands at once would.
+//! and some that do what the scheduler dispatches, as a device that takes that many commands at once would.
 //!
 //! ```
 //! use zonal_iosched::scheduler::{Kind, Subject};

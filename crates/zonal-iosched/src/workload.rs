@@ -286,7 +286,7 @@ impl Workload {
     }
 
     /// A process that writes and calls fsync, where four processes wait for each other's requests,
-    /// beside so many readers, for so long.
+    /// beside `readers` that read, for `limit`.
     ///
     /// # Errors
     ///

@@ -37,7 +37,7 @@ pub(crate) fn print(text: fmt::Arguments<'_>) {
     let _ = SERIAL.with(|port| writeln!(port, "{text}"));
 }
 
-/// The same, whoever has the port: for the last words.
+/// The same without waiting for the port, even if another CPU has it: for the last words.
 pub(crate) fn print_at_any_cost(text: fmt::Arguments<'_>) {
     let _ = writeln!(Serial, "{text}");
 }

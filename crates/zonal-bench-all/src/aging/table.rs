@@ -34,6 +34,7 @@ pub(super) fn text(lines: &[Line]) -> String {
     table.number("whole", "pageblocks");
     table.number("cached", "frames");
     table.number("time", "s");
+    table.text("mark");
     let mut seen: Vec<(&str, &Spec)> = Vec::new();
     for line in lines {
         let known =
@@ -55,6 +56,7 @@ pub(super) fn text(lines: &[Line]) -> String {
         let spec = &line.spec;
         let three = |value: f64| format!("{value:.3}");
         let sum = |value: &dyn Fn(&Line) -> u64| own().map(value).sum::<u64>().to_string();
+        let lost = own().any(|line| line.row.lost_cpu == Some(true));
         let cached = mean(own(), |line| line.row.cached.unwrap_or(0) as f64);
         table.row([
             format!(
@@ -77,10 +79,12 @@ pub(super) fn text(lines: &[Line]) -> String {
             format!("{:.0}", mean(own(), |line| line.row.whole_blocks as f64)),
             if line.row.cached.is_some() { format!("{cached:.0}") } else { String::new() },
             format!("{:.1}", mean(own(), |line| line.row.seconds)),
+            if lost { "disturbed".to_owned() } else { String::new() },
         ]);
     }
     let remark = "Indexes are means over rounds and seeds; late: over the second half of the rounds. \
                   Reported: as presets count their free blocks, without what is in caches. Refused: \
-                  requests of all seeds.";
+                  requests of all seeds. Disturbed: a run lost its CPU, so the time is not its own; the \
+                  rest is.";
     format!("{}\n\n{}\n", table.fit(terminal::width()), terminal::fold(remark))
 }

@@ -33,6 +33,7 @@ use serde::{Deserialize, Serialize};
 use zonal::Order;
 use zonal::report::unusable_permille;
 
+use crate::machine::Usage;
 use crate::subject::{FrameThread, Setup, Subject, SubjectError};
 use life::{Lives, Living};
 use shadow::Shadow;
@@ -112,6 +113,10 @@ pub struct Row {
     pub cached: Option<u64>,
     /// The whole run with all that the harness does, in seconds.
     pub seconds: f64,
+    /// Whether the thread lost its CPU in that time, which is then no measure; the rest does not depend on
+    /// it. None in files from before it was told.
+    #[serde(default)]
+    pub lost_cpu: Option<bool>,
     /// For each round how many pageblocks have 0, 1 to 63, 64 to 127, ... 448 to 511, 512 frames free.
     pub by_free: Vec<[u32; shadow::CLASSES]>,
 }
@@ -152,7 +157,7 @@ struct World<'a, S: Subject> {
 /// What keeps it from being opened; [`SubjectError::Init`] if its blocks have no frame numbers or
 /// it has no blocks of order 9.
 pub fn run<S: Subject>(spec: &Spec) -> Result<Row, SubjectError> {
-    let start = Instant::now();
+    let (before, start) = (Usage::now(), Instant::now());
     let subject = S::open(&Setup { memory: spec.memory, threads: spec.cpus, touch: false })?;
     let frames = match subject.frames() {
         Some(frames) if S::PROFILE.max_order >= Order::HUGE.get() => frames as u64,
@@ -189,6 +194,7 @@ pub fn run<S: Subject>(spec: &Spec) -> Result<Row, SubjectError> {
     let refused = world.refused;
     world.end()?;
     let [nine, three, own9, own3] = means;
+    let wall = start.elapsed();
     Ok(Row {
         index9: nine.all,
         index9_late: nine.late,
@@ -201,7 +207,8 @@ pub fn run<S: Subject>(spec: &Spec) -> Result<Row, SubjectError> {
         whole_blocks,
         blocks,
         cached,
-        seconds: start.elapsed().as_secs_f64(),
+        seconds: wall.as_secs_f64(),
+        lost_cpu: Some(before.lost_cpu(&Usage::now(), wall)),
         by_free,
     })
 }
@@ -277,6 +284,7 @@ impl<S: Subject> World<'_, S> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::machine::on_a_crowded_cpu;
     use crate::subjects::zonal::{Owned, Preset};
     use zonal::preset::{Linux416, Zonal};
 
@@ -290,9 +298,19 @@ mod tests {
         for mix in Mix::ALL {
             let one = run::<Preset<Zonal, Owned>>(&spec(mix, 3)).expect("it opens");
             let two = run::<Preset<Zonal, Owned>>(&spec(mix, 3)).expect("it opens");
-            let clock = |row: Row| Row { seconds: 0.0, ..row };
+            let clock = |row: Row| Row { seconds: 0.0, lost_cpu: None, ..row };
             assert_eq!(clock(one), clock(two), "{mix}");
         }
+    }
+
+    #[test]
+    fn a_lost_cpu_is_told() {
+        let lost = |rounds| {
+            let spec = Spec { rounds, memory: 16 << 20, ..spec(Mix::Frames, 1) };
+            run::<Preset<Zonal, Owned>>(&spec).expect("it opens").lost_cpu
+        };
+        assert_eq!(on_a_crowded_cpu(|| lost(200)), Some(true));
+        assert!((0..200).any(|_| lost(1) == Some(false)), "a short run is left alone");
     }
 
     /// What the presets report and what is seen from outside agree, but for what is in caches.

@@ -16,7 +16,7 @@ pub(super) fn full(tunables: &Tunables, sync: bool, level: Level) -> Span {
     Span(base.0 / 5 * (9 - u64::from(level.get())))
 }
 
-/// What a slice shrinks to with so many busy queues in a group whose turn is `turn` long.
+/// What a slice shrinks to with `busy` busy queues in a group whose turn is `turn` long.
 pub(super) fn shrunk(tunables: &Tunables, full: Span, busy: u32, turn: Span) -> Span {
     let expected = Span(tunables.slice_sync.0.saturating_mul(u64::from(busy)));
     if !tunables.low_latency || expected <= turn {
@@ -32,7 +32,7 @@ pub(super) fn async_quota(tunables: &Tunables, level: Level) -> u32 {
     2 * tunables.slice_async_requests * u32::from(Level::COUNT - level.get())
 }
 
-/// How far behind now a queue is placed in a group of so many.
+/// How far behind now a queue is placed in a group of `queues`.
 pub(super) fn offset(tunables: &Tunables, queues: u32, sync: bool, level: Level) -> Span {
     let Some(highest) = Level::new(0) else { return Span::ZERO };
     let most = full(tunables, true, highest).0;

@@ -71,7 +71,7 @@ pub(super) const FRONT: Span = Span::from_millis(1000);
 pub(super) const DEEP: usize = 4;
 /// A jump of more sectors is a seek.
 pub(super) const SEEK: u64 = 8 * 100;
-/// Requests within so many sectors of each other are close.
+/// Requests that lie no more sectors apart than this are close.
 pub(super) const CLOSE: u64 = 8 * 1024;
 /// On a device that does not seek, a request of fewer sectors counts as a seek.
 pub(super) const SMALL: u32 = 64;

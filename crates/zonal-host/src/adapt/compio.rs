@@ -33,11 +33,14 @@ impl<S: Policy + 'static> SetLen for OwnedPage<S> {
     }
 }
 
+/// [`as_uninit`](IoBufMut::as_uninit) is safe to call, and its caller could write `MaybeUninit::uninit()` over what
+/// [`as_init`](IoBuf::as_init) shows. The trait has that hole for all buffers whose bytes are initialised, arrays and
+/// slices too; its users write initialised bytes only.
 impl<S: Policy + 'static> IoBufMut for OwnedPage<S> {
     fn as_uninit(&mut self) -> &mut [MaybeUninit<u8>] {
         let bytes: &mut [u8] = self;
-        // SAFETY: the same bytes for as long, with a type that allows more; the trait's users
-        // write initialised bytes only, as their contract with the buffer says.
+        // SAFETY: the same bytes for as long, with a type that allows more. That nothing uninitialised is written
+        // to them is not ours to enforce: see above.
         unsafe { slice::from_raw_parts_mut(bytes.as_mut_ptr().cast(), bytes.len()) }
     }
 }

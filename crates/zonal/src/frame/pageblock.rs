@@ -9,9 +9,10 @@ use crate::types::units::ZoneId;
 /// decodes one word in a few instructions.
 ///
 /// The zone is written before the allocator is shared, or under the zone lock when the memory comes
-/// or goes: a pageblock without one is not there. The migrate type is written under the zone
-/// lock. Readers without the lock use it as a hint and look again under the lock where a
-/// wrong answer would matter.
+/// or goes: a pageblock without one is not there. The migrate type is, with buddy lists, written under the
+/// zone lock: readers without the lock use it as a hint and look again under the lock where a wrong answer
+/// would matter. With a map it is written by sequentially consistent exchanges, whose readers look at it
+/// after they changed bits (M-5 of a [map](crate::zone::free_map)).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(transparent)]
 pub struct PageblockWord(pub(super) u64);

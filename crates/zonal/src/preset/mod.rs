@@ -8,7 +8,7 @@
 //! ```
 //!
 //! Each shows what it changes over another; [`preset!`](crate::preset!) declares one of your own.
-//! May import everything but `report`.
+//! May import everything but `report`. There is no state here, and nothing to guard.
 
 mod cluster;
 mod cluster_free;

@@ -5,7 +5,7 @@
 //! They print only what zonal has; what only zonal has is named `zonal_…`. Counts are in frames
 //! (Linux's "pages"). Nothing is allocated, and each zone is read under its own lock, one after
 //! the other: while other CPUs allocate, the lines of a report are of different moments. May import
-//! everything but `preset`.
+//! everything but `preset`. There is no state here, and nothing to guard.
 //!
 //! Linux names a zone by node and type. Where a zone type has several instances, the first has
 //! the plain name and the others a number: `Normal`, `Normal_1`, `Normal_2`.

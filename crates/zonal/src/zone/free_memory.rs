@@ -1,8 +1,9 @@
 //! The seam at a zone's free memory: what the rest of the allocator may ask of it, whichever way
 //! it is kept.
 //!
-//! Outside this room the words are blocks, pageblocks, ranges and counts. Nothing there knows of
-//! lists or links.
+//! The words are blocks, pageblocks, ranges and counts. Outside this room the policies for per-CPU pages
+//! alone know which way it is: each works on one, `pcp/linked*.rs` on lists and their links, `pcp/stack/`
+//! on a map's bits. Presets name a way, and `policy/sound.rs` those that may be relied on.
 
 use super::{ZoneEvents, ZoneInstance, ZoneView};
 use crate::boot::plan::{Plan, ZoneSpec};

@@ -2,8 +2,9 @@
 //!
 //! May import `types`, `platform`, `frame`, `boot` and `trace`. The rest of the allocator asks for
 //! blocks, pageblocks, ranges and counts through [`FreeMemory`]; which way a zone keeps its free
-//! memory is a type of the preset, and [`lists::BuddyLists`] is the one there is. The zone lock
-//! guards what that keeps; watermarks, sizes and published counts are relaxed words.
+//! memory is a type of the preset: [`free_map::Mapped`], bits without a lock, is the default's, and
+//! [`lists::BuddyLists`] that of the presets of Linux. The zone lock guards the lists; of a map, what is said in
+//! [`free_map`]. Watermarks, sizes and published counts are relaxed words.
 //!
 //! ```
 //! use zonal::policy::Policy;

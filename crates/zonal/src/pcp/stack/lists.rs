@@ -40,7 +40,7 @@ pub(super) fn pop<P: Platform, const N: usize>(
 
 /// What the head of a list is.
 pub(super) enum Head {
-    /// Frames that follow each other and are kept by now: so many.
+    /// Frames that follow each other and are kept by now: their number.
     Kept(usize),
     /// As many are to be looked at one by one before the next look, and at least one.
     Single(usize),

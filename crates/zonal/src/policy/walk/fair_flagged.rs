@@ -17,7 +17,7 @@
 
 use super::fair::Batch;
 use super::{
-    FairShare, Miss, Pass, Walk, Walked, ZoneSet, bit, in_order, local_zones, most_wanted,
+    FairShare, Miss, Pass, TINY, Walk, Walked, ZoneSet, bit, in_order, local_zones, most_wanted,
 };
 use crate::boot::plan::Plan;
 use crate::boot::zonelist::{MAX_NODES, ZonelistOrder};
@@ -26,9 +26,6 @@ use crate::types::mark::Mark;
 use crate::types::units::NodeId;
 use crate::types::zone_type::{NR_ZONE_TYPES, ZoneType};
 use core::sync::atomic::Ordering::Relaxed;
-
-/// A lowest zone with less than one in this many of its node's frames is not used up fairly.
-const TINY: u64 = 16;
 
 /// The fair pass only where it matters, over flags.
 #[derive(Clone, Copy, Debug)]

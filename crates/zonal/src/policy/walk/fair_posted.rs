@@ -16,7 +16,7 @@
 
 use super::fair::{Batch, CpuBatch, tell};
 use super::{
-    FairShare, Miss, Pass, Walk, Walked, ZoneSet, bit, in_order, local_zones, most_wanted,
+    FairShare, Miss, Pass, TINY, Walk, Walked, ZoneSet, bit, in_order, local_zones, most_wanted,
 };
 use crate::boot::plan::Plan;
 use crate::boot::tuning::Tuning;
@@ -26,9 +26,6 @@ use crate::types::mark::Mark;
 use crate::types::units::NodeId;
 use crate::types::zone_type::{NR_ZONE_TYPES, ZoneType};
 use core::sync::atomic::Ordering::Relaxed;
-
-/// A DMA zone with less than one in this many of its node's frames takes no part.
-const TINY: u64 = 16;
 
 /// A flag in each zone, and a batch of a quarter of it.
 #[derive(Clone, Copy, Debug)]

@@ -185,6 +185,10 @@ pub trait Walk: Sized + Send + Sync + 'static {
     }
 }
 
+/// A zone with less than one in this many of its node's frames is not used up fairly: with [`FairFlagged`] if it is
+/// the lowest, with [`FairPosted`] if it is DMA.
+const TINY: u64 = 16;
+
 /// The first of the zones that gives an answer.
 #[inline]
 fn in_order<'z, Z, R>(

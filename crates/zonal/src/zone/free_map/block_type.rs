@@ -59,8 +59,8 @@ impl<P: Platform> FreeMap<'_, P> {
     }
 
     /// Changes the type of a pageblock that the caller owns as a whole, or all of whose frames it
-    /// has: nothing is filed. `false`, and no change, if somebody isolated it meanwhile, or if CMA
-    /// or the high-atomic reserve has it.
+    /// has: nothing is filed. `false`, and no change, if another CPU isolated it meanwhile, or if
+    /// CMA or the high-atomic reserve has it.
     #[must_use]
     pub fn claim_owned(&self, block: Pageblock, to: MigrateType) -> bool {
         loop {

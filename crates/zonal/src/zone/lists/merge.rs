@@ -37,7 +37,7 @@ impl Merge for Always {
 /// - Source: the base of Lu's series of 2018, a 4.16 that has the prefetch of 4.17 already: patch 2
 ///   edits it.
 /// - State: none.
-/// - Tests: `a_prefetch_takes_the_wait_out_of_the_hold` of the simulator, `prefetch.rs` of the testkit.
+/// - Tests: `a_prefetch_takes_the_wait_out_of_the_hold` of the simulator, `the_base_of_2018_prefetches_buddies` of the testkit.
 #[derive(Clone, Copy, Debug)]
 pub struct Prefetched;
 
