@@ -41,7 +41,8 @@ where
     Arena<S>: Send + Sync + 'static,
 {
     fn alloc(&self) -> Option<Pfn> {
-        self.arena.alloc_raw(&FRAME).ok()
+        // Not `alloc_raw`: another user of the arena may give idle memory back lazily, and this settles it.
+        self.arena.alloc(&FRAME).ok().map(|page| page.into_raw().0)
     }
 
     unsafe fn free(&self, frames: &[Pfn]) {

@@ -17,7 +17,12 @@ use zonal::platform::{Lock, Platform};
 pub type Job = Box<dyn FnOnce() + Send>;
 
 /// A host of the cache. Of the platform it uses the atomics and the short wait.
-pub trait Host: Platform + Send + Sync + 'static {
+///
+/// # Safety
+/// The platform's atomics are atomics: a load gives what was stored last, or before that as its ordering
+/// allows, and of two exchanges one sees the other. [`Mutex`](Self::Mutex) lets one thread in at a time.
+/// On that rests which frame a page has and who may write to it.
+pub unsafe trait Host: Platform + Send + Sync + 'static {
     /// The lock. It is held for a few steps at a time and never during a call to the host or to a
     /// store; the lock of a chain of the index may be taken inside that of the policy, no other inside
     /// another.

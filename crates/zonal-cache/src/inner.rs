@@ -143,23 +143,28 @@ impl<S: Setup> Core<S> {
             pool.used += usize::from(claimed.is_some());
             claimed
         });
-        let Some(mut claimed) = free else { return self.evict_one(met) };
-        if let Some(frame) = self.frames.alloc() {
+        let Some(claimed) = free else { return self.evict_one(met) };
+        // The slot goes back if the frames panic, or if the arena is empty though the bound allows more.
+        let mut bare = Bare { core: self, slot: Some(claimed) };
+        let frame = self.frames.alloc();
+        if let Some(frame) = frame
+            && let Some(mut claimed) = bare.slot.take()
+        {
             self.table.set_frame(&mut claimed, frame);
             return Some(claimed);
         }
-        // The arena is empty, though the bound allows more.
-        self.put_back([claimed]);
+        drop(bare);
         self.evict_one(met)
     }
 
     /// Has a clean page go; its slot and frame.
     fn evict_one(&self, met: &mut Met) -> Option<Claimed> {
-        let mut got = None;
+        // What is in it goes back if the policy panics.
+        let mut got = Slots::none(self);
         let table = &self.table;
         let mut take = |id| match table.claim(id) {
             Taken::Claimed(claimed) => {
-                got = Some(claimed);
+                got.push(claimed);
                 Verdict::Taken
             }
             Taken::Dirty(key) => {
@@ -175,13 +180,13 @@ impl<S: Setup> Core<S> {
             Taken::InUse => Verdict::Kept,
         };
         self.evict.with(|evict| evict.scan(&|id| table.mark(id), &mut take));
-        if let Some(claimed) = &mut got {
-            self.counters.evicted.add(1);
-            // The mark of the page that left is not the next one's.
-            let frame = table.frame_of(claimed);
-            table.set_frame(claimed, frame);
-        }
-        got
+        // A policy that took several has the others go.
+        let mut claimed = got.pop()?;
+        self.counters.evicted.add(1);
+        // The mark of the page that left is not the next one's.
+        let frame = table.frame_of(&claimed);
+        table.set_frame(&mut claimed, frame);
+        Some(claimed)
     }
 
     /// As [`one_at_once`](Self::one_at_once), but writes pages back for it and waits for others that do.
@@ -369,6 +374,20 @@ impl<'a, S: Setup> Slots<'a, S> {
 
     pub(crate) fn push(&mut self, claimed: Claimed) {
         self.list.push(claimed);
+    }
+}
+
+/// A slot without a frame. Dropped, it goes back.
+struct Bare<'a, S: Setup> {
+    core: &'a Core<S>,
+    slot: Option<Claimed>,
+}
+
+impl<S: Setup> Drop for Bare<'_, S> {
+    fn drop(&mut self) {
+        if self.slot.is_some() {
+            self.core.put_back(self.slot.take());
+        }
     }
 }
 

@@ -43,8 +43,10 @@ impl<S: Setup> Load<S> {
                 }
             }
         }
-        core.listed(&writers);
-        Self { core: core.clone(), file: file.clone(), first, writers, marker }
+        let load = Self { core: core.clone(), file: file.clone(), first, writers, marker };
+        // If the policy panics, the pages are given up.
+        core.listed(&load.writers);
+        load
     }
 
     pub(crate) fn len(&self) -> usize {

@@ -19,6 +19,7 @@ use crate::inner::Setup;
 use parking_lot::{Condvar, Mutex};
 use std::fmt;
 use std::marker::PhantomData;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
@@ -104,7 +105,8 @@ fn work(received: &Mutex<Receiver<Job>>) {
     loop {
         let job = received.lock().recv();
         match job {
-            Ok(job) => job(),
+            // A store that panics ends its job, not the thread; the job's pages are given up.
+            Ok(job) => drop(catch_unwind(AssertUnwindSafe(job))),
             Err(_) => return,
         }
     }
@@ -138,7 +140,8 @@ impl Platform for Threads {
     }
 }
 
-impl Host for Threads {
+// SAFETY: the atomics are those of the standard library, and `ParkLock` lets one thread in.
+unsafe impl Host for Threads {
     type Mutex<T: Send> = ParkLock<T>;
 
     fn wait(&self, place: usize, pending: &dyn Fn() -> bool) {

@@ -90,9 +90,9 @@ impl<S: Setup> File<S> {
             let Some(claimed) = spare.pop() else { continue };
             match core.table.insert(claimed, key) {
                 Ok(writer) => {
-                    core.listed(core::slice::from_ref(&writer));
                     let mut writer = Writing::new(self, writer);
                     writer.is_new = true;
+                    core.listed(writer.writer.as_slice());
                     writer.prepare(index, from..from + data.len())?;
                     writer.put(index, from, data);
                     return Ok(());
@@ -136,7 +136,11 @@ impl<'a, S: Setup> Writing<'a, S> {
         // SAFETY: the slot is in no use and this thread's.
         let target = unsafe { bytes_mut(&core.frames, to) };
         target.copy_from_slice(source);
-        core.moved(writer.id(), claimed.id());
+        let id = claimed.id();
+        // Where the policy panics, the slot is the spare one.
+        spare.push(claimed);
+        core.moved(writer.id(), id);
+        let claimed = spare.pop()?;
         let old = self.writer.take()?;
         match core.table.replace(&core.host, old, claimed) {
             Ok((writer, was_dirty, free)) => {

@@ -129,7 +129,8 @@ impl<W: AtomicWord + 'static, const WAKES: bool> Platform for Loom<W, WAKES> {
     }
 }
 
-impl<W: AtomicWord + 'static, const WAKES: bool> Host for Loom<W, WAKES> {
+// SAFETY: loom's atomics and locks; those of canaries err in their orderings, and no frame is behind them.
+unsafe impl<W: AtomicWord + 'static, const WAKES: bool> Host for Loom<W, WAKES> {
     type Mutex<T: Send> = LoomMutex<T>;
 
     fn wait(&self, _: usize, pending: &dyn Fn() -> bool) {

@@ -106,7 +106,8 @@ impl<const WAKES: bool> Platform for ShuttleHost<WAKES> {
     }
 }
 
-impl<const WAKES: bool> Host for ShuttleHost<WAKES> {
+// SAFETY: shuttle's atomics and its mutex.
+unsafe impl<const WAKES: bool> Host for ShuttleHost<WAKES> {
     type Mutex<T: Send> = ShuttleLock<T>;
 
     fn wait(&self, _: usize, pending: &dyn Fn() -> bool) {
