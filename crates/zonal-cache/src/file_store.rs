@@ -12,8 +12,8 @@
 //! ```
 
 use crate::frames::PAGE;
-use crate::store::{Store, StoreError};
-use rustix::fs::OFlags;
+use crate::store::{Store, StoreError, write_zeroes};
+use rustix::fs::{FallocateFlags, OFlags, fallocate};
 use rustix::io::{Errno, preadv, pwritev};
 use std::fs::{File, OpenOptions};
 use std::io::{self, IoSlice, IoSliceMut, Seek, SeekFrom};
@@ -40,7 +40,7 @@ impl FileStore {
         let mut options = OpenOptions::new();
         options.read(true).write(true);
         let file = match options.open(path) {
-            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            Err(error) if is_for_readers(error.kind()) => {
                 options.write(false);
                 options.open(path)?
             }
@@ -67,11 +67,23 @@ impl FileStore {
         self
     }
 
+    /// The file, for what this store does not do with it.
+    #[must_use]
+    pub const fn file(&self) -> &File {
+        &self.file
+    }
+
     /// Whether whole pages go past the kernel's cache.
     #[must_use]
     pub const fn is_direct(&self) -> bool {
         self.direct.is_some()
     }
+}
+
+/// Whether a file that cannot be opened to be written may be one to be read.
+const fn is_for_readers(error: io::ErrorKind) -> bool {
+    use io::ErrorKind::{ExecutableFileBusy, PermissionDenied, ReadOnlyFilesystem};
+    matches!(error, PermissionDenied | ReadOnlyFilesystem | ExecutableFileBusy)
 }
 
 /// The file once more, if it can be read so.
@@ -139,6 +151,14 @@ impl Store for FileStore {
 
     fn set_len(&self, len: u64) -> Result<(), StoreError> {
         Ok(self.file.set_len(len)?)
+    }
+
+    fn zero(&self, offset: u64, len: u64) -> Result<(), StoreError> {
+        let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        match fallocate(&self.file, hole, offset, len) {
+            Err(Errno::OPNOTSUPP | Errno::NODEV | Errno::NOSYS) => write_zeroes(self, offset, len),
+            done => done.map_err(error),
+        }
     }
 
     fn flush(&self) -> Result<(), StoreError> {

@@ -17,6 +17,7 @@
 //! assert_eq!(Zero(5000).read(4096, &mut [&mut [1; 4096]]), Ok(904));
 //! ```
 
+use crate::frames::PAGE;
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use core::fmt;
@@ -116,11 +117,39 @@ pub trait Store: Send + Sync + 'static {
     /// [`StoreError`]; then it is as long as before.
     fn set_len(&self, len: u64) -> Result<(), StoreError>;
 
+    /// Makes `len` bytes from `offset` on zero, both multiples of 4096, within the store; it may have a hole
+    /// there. The default writes zeroes.
+    ///
+    /// # Errors
+    /// [`StoreError`]; any part of the range may be zero.
+    fn zero(&self, offset: u64, len: u64) -> Result<(), StoreError> {
+        write_zeroes(self, offset, len)
+    }
+
     /// After this all that was written before lasts, whatever happens.
     ///
     /// # Errors
     /// [`StoreError`]; then any of what was written since the last flush may be lost.
     fn flush(&self) -> Result<(), StoreError>;
+}
+
+#[repr(align(4096))]
+struct Zeroes([u8; PAGE]);
+static ZEROES: Zeroes = Zeroes([0; PAGE]);
+/// Pages of zeroes that are written at once.
+const AT_ONCE: u64 = 64;
+
+pub(crate) fn write_zeroes<T: Store + ?Sized>(
+    store: &T,
+    offset: u64,
+    len: u64,
+) -> Result<(), StoreError> {
+    let pages = len / PAGE as u64;
+    let all = [&ZEROES.0[..]; AT_ONCE as usize];
+    (0..pages).step_by(AT_ONCE as usize).try_for_each(|page| {
+        let count = (pages - page).min(AT_ONCE) as usize;
+        store.write(offset + page * PAGE as u64, &all[..count])
+    })
 }
 
 macro_rules! forward {
@@ -137,6 +166,9 @@ macro_rules! forward {
             }
             fn set_len(&self, len: u64) -> Result<(), StoreError> {
                 (**self).set_len(len)
+            }
+            fn zero(&self, offset: u64, len: u64) -> Result<(), StoreError> {
+                (**self).zero(offset, len)
             }
             fn flush(&self) -> Result<(), StoreError> {
                 (**self).flush()

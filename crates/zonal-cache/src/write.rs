@@ -51,6 +51,20 @@ impl<S: Setup> File<S> {
         Ok(done)
     }
 
+    /// Writes zeroes into a range within a page.
+    pub(crate) fn write_zeroes(
+        &self,
+        range: Range<u64>,
+        spare: &mut Slots<'_, S>,
+    ) -> Result<(), CacheError> {
+        if range.is_empty() {
+            return Ok(());
+        }
+        let (index, from) = (range.start / PAGE as u64, (range.start % PAGE as u64) as usize);
+        let zeroes = [0; PAGE];
+        self.write_page(index, from, &zeroes[..(range.end - range.start) as usize], spare)
+    }
+
     /// Writes pages of this file back if there are too many dirty ones.
     fn throttle(&self) {
         let core = &*self.core;
