@@ -43,7 +43,7 @@ impl<S: Setup> FileCore<S> {
         let _ = self.take_dirty(core, (range.start, range.end), usize::MAX, u64::MAX);
         let mut free = Vec::new();
         self.each_cached(core, range.clone(), |hold| {
-            let _ = core.table.detach(&hold);
+            core.detach(&hold);
             free.extend(core.table.leave_hold(hold));
         });
         core.release(free);

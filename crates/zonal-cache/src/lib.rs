@@ -65,6 +65,8 @@ pub mod threads;
 pub mod window;
 mod write;
 mod writeback;
+#[cfg(feature = "std")]
+mod writer;
 
 #[cfg(feature = "std")]
 pub use arena_frames::ArenaFrames;

@@ -6,6 +6,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 use fuser::{Config, MountOption, Session, SessionACL};
 use rustix::fs::{Mode, OFlags, open};
@@ -21,6 +22,9 @@ use crate::shared::Shared;
 
 /// The smallest bound on memory, in bytes: as much as one request of the kernel may be about.
 pub const LEAST_MEMORY: usize = 1 << 20;
+
+/// How old dirty pages become before they are written back.
+const AGE: Duration = Duration::from_secs(5);
 
 /// How a mount is to be.
 ///
@@ -87,7 +91,8 @@ impl<E: Evict> Mounted<E> {
         let unreachable =
             |source| MountError::Unreachable { what: "directory", path: directory.clone(), source };
         let root = root.map_err(|error| unreachable(error.into()))?;
-        let cache = Cache::<E>::builder().memory(options.memory).io_threads(2).open()?;
+        let cache =
+            Cache::<E>::builder().memory(options.memory).io_threads(2).write_behind(AGE).open()?;
         let contents = Contents::new(cache, idle_files(), options.buffered);
         let shared = Shared::new(root, contents, options.statistics.clone());
         let shared = Arc::new(shared.map_err(unreachable)?);
