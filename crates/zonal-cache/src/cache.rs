@@ -31,7 +31,7 @@ pub struct Options {
     /// The largest bound that may be set later; at least `pages`. What a page needs beside its frame,
     /// about 110 bytes, is set aside for all of these.
     pub most_pages: usize,
-    /// The longest readahead window, in pages; 0 for none, 512 at most.
+    /// The longest readahead window, in pages; 0 for none, 4096 at most.
     pub window: u32,
     /// Of 100 pages how many may be dirty before a writer has to write back.
     pub dirty_percent: u64,
@@ -67,8 +67,7 @@ impl<S: Setup> PageCache<S> {
         let most = most_pages.max(pages);
         check(pages, 1 << 31)?;
         check(most, 1 << 31)?;
-        // Twice that, for sequential reads, is the most that a system call takes at once.
-        let limits = Limits { window: window.min(512), dirty_percent, background_percent };
+        let limits = Limits { window: window.min(4096), dirty_percent, background_percent };
         Ok(Self { core: Arc::new(Core::new(host, frames, (pages, most), limits)) })
     }
 

@@ -12,13 +12,16 @@
 //! ```
 
 use crate::frames::PAGE;
-use crate::store::{Store, StoreError, write_zeroes};
+use crate::ring::Ring;
+use crate::store::{LaterRead, Store, StoreError, write_zeroes};
 use rustix::fs::{FallocateFlags, OFlags, fallocate};
 use rustix::io::{Errno, preadv, pwritev};
 use std::fs::{File, OpenOptions};
 use std::io::{self, IoSlice, IoSliceMut, Seek, SeekFrom};
+use std::os::fd::AsFd;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
+use std::sync::Arc;
 
 /// A file. Whole pages go past the kernel's cache (`O_DIRECT`) where the file system lets them, so that
 /// they are in memory once; the end of a file that is no whole page goes through it.
@@ -29,6 +32,8 @@ pub struct FileStore {
     file: File,
     /// The same past the kernel's cache.
     direct: Option<File>,
+    /// On which reads are on their way.
+    ring: Option<Arc<Ring>>,
 }
 
 impl FileStore {
@@ -46,7 +51,7 @@ impl FileStore {
             }
             opened => opened?,
         };
-        Ok(Self { file, direct: direct(path, &mut options) })
+        Ok(Self { file, direct: direct(path, &mut options), ring: None })
     }
 
     /// A file that is made, or made empty.
@@ -57,13 +62,21 @@ impl FileStore {
         let mut options = OpenOptions::new();
         options.read(true).write(true);
         let file = options.clone().create(true).truncate(true).open(path)?;
-        Ok(Self { file, direct: direct(path, &mut options) })
+        Ok(Self { file, direct: direct(path, &mut options), ring: None })
     }
 
     /// The same through the kernel's cache.
     #[must_use]
     pub fn buffered(mut self) -> Self {
         self.direct = None;
+        self
+    }
+
+    /// The same with what is read ahead on a ring, if there is one: several requests are on their way at
+    /// once without a thread for each.
+    #[must_use]
+    pub fn with_ring(mut self, ring: Option<Arc<Ring>>) -> Self {
+        self.ring = ring;
         self
     }
 
@@ -125,6 +138,19 @@ impl Store for FileStore {
             }
         }
         Ok(done as u64)
+    }
+
+    fn read_later(&self, later: LaterRead) -> Result<(), LaterRead> {
+        match &self.ring {
+            Some(ring) => ring.read(self.direct.as_ref().unwrap_or(&self.file).as_fd(), later),
+            None => Err(later),
+        }
+    }
+
+    fn begin_reads(&self) {
+        if let Some(ring) = &self.ring {
+            ring.begin();
+        }
     }
 
     fn write(&self, offset: u64, pages: &[&[u8]]) -> Result<(), StoreError> {

@@ -127,16 +127,25 @@ impl<S: Setup> Core<S> {
         self.hint.load(Relaxed)
     }
 
+    /// Slots with frames, up to `most`, as many as can be had at once.
+    pub(crate) fn take_slots_at_once(&self, most: usize) -> Slots<'_, S> {
+        self.some_at_once(most, &mut Met::default())
+    }
+
+    fn some_at_once(&self, most: usize, met: &mut Met) -> Slots<'_, S> {
+        let mut slots = Slots::none(self);
+        while slots.list.len() < most
+            && let Some(claimed) = self.one_at_once(met)
+        {
+            slots.list.push(claimed);
+        }
+        slots
+    }
+
     /// At least one slot with a frame, and up to `most`, where the rest can be had at once.
     pub(crate) fn take_slots(&self, most: usize) -> Result<Slots<'_, S>, CacheError> {
-        let mut slots = Slots { core: self, list: Vec::new() };
         let mut met = Met::default();
-        while slots.list.len() < most {
-            match self.one_at_once(&mut met) {
-                Some(claimed) => slots.list.push(claimed),
-                None => break,
-            }
-        }
+        let mut slots = self.some_at_once(most, &mut met);
         if slots.list.is_empty() {
             let claimed = self.one_in_time(met)?;
             slots.list.push(claimed);
@@ -369,6 +378,10 @@ impl<'a, S: Setup> Slots<'a, S> {
             self.list = mem::take(&mut self.core.take_slots(1)?.list);
         }
         Ok(())
+    }
+
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.list.is_empty()
     }
 
     pub(crate) fn pop(&mut self) -> Option<Claimed> {

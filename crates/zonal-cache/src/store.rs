@@ -20,6 +20,7 @@
 use crate::frames::PAGE;
 use alloc::boxed::Box;
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 use core::fmt;
 
 /// Why a store did not do what it was asked to.
@@ -77,6 +78,44 @@ impl From<std::io::Error> for StoreError {
     }
 }
 
+/// Pages that wait for their bytes. Dropped, they leave the cache again.
+#[must_use = "the pages are not read"]
+pub struct LaterRead(pub(crate) Box<dyn Later>);
+
+/// The cache's side of it.
+pub(crate) trait Later: Send {
+    fn offset(&self) -> u64;
+    /// Each a page: no other thread looks at them, and they stay where they are, until this is ended or
+    /// dropped.
+    fn pieces(&mut self) -> Vec<&mut [u8]>;
+    fn end(self: Box<Self>, got: Result<u64, StoreError>);
+}
+
+impl LaterRead {
+    /// Where in the store they are.
+    #[must_use]
+    pub fn offset(&self) -> u64 {
+        self.0.offset()
+    }
+
+    /// Where the bytes go.
+    pub fn pieces(&mut self) -> Vec<&mut [u8]> {
+        self.0.pieces()
+    }
+
+    /// So many bytes are there; if they are too few, or after an error, the store is asked once more, by
+    /// [`Store::read`].
+    pub fn end(self, got: Result<u64, StoreError>) {
+        self.0.end(got);
+    }
+}
+
+impl fmt::Debug for LaterRead {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LaterRead").field("offset", &self.offset()).finish_non_exhaustive()
+    }
+}
+
 /// A file of bytes, or a device. Called on any thread, several at once; never with a lock of the
 /// cache held. What is read and written at once does not overlap.
 ///
@@ -103,6 +142,19 @@ pub trait Store: Send + Sync + 'static {
     /// # Errors
     /// [`StoreError`]; `pages` may have been written to.
     fn read(&self, offset: u64, pages: &mut [&mut [u8]]) -> Result<u64, StoreError>;
+
+    /// Takes a read that is to begin by the next [`begin_reads`](Self::begin_reads);
+    /// [`LaterRead::end`] says on any thread how it went. Reads that begin together may be joined.
+    ///
+    /// # Errors
+    /// The read, if it cannot be taken now: another thread is then asked to [`read`](Self::read). The default
+    /// never can.
+    fn read_later(&self, later: LaterRead) -> Result<(), LaterRead> {
+        Err(later)
+    }
+
+    /// Begins the reads that were taken.
+    fn begin_reads(&self) {}
 
     /// Writes `pages` one after the other from `offset` on. What is beyond the end makes the store
     /// longer, and what is between has zeroes.
@@ -160,6 +212,12 @@ macro_rules! forward {
             }
             fn read(&self, offset: u64, pages: &mut [&mut [u8]]) -> Result<u64, StoreError> {
                 (**self).read(offset, pages)
+            }
+            fn read_later(&self, later: LaterRead) -> Result<(), LaterRead> {
+                (**self).read_later(later)
+            }
+            fn begin_reads(&self) {
+                (**self).begin_reads();
             }
             fn write(&self, offset: u64, pages: &[&[u8]]) -> Result<(), StoreError> {
                 (**self).write(offset, pages)

@@ -10,10 +10,13 @@ use fuser::Errno;
 use parking_lot::Mutex;
 use rustix::fs::{Timespec, Timestamps, UTIME_OMIT, fstat, futimens};
 use zonal_cache::evict::Evict;
-use zonal_cache::{Cache, CacheFile, FileStore};
+use zonal_cache::{Cache, CacheFile, FileStore, Ring};
 
 use crate::nodes::Node;
 use crate::shared::{Answer, io, os, told};
+
+/// Requests on their way at once.
+const DEPTH: u32 = 128;
 
 /// The data of a file.
 pub(crate) struct Content<E: Evict> {
@@ -109,11 +112,14 @@ pub(crate) struct Contents<E: Evict> {
     /// How many of these there may be.
     most: usize,
     buffered: bool,
+    /// On which files are read ahead.
+    ring: Option<Arc<Ring>>,
 }
 
 impl<E: Evict> Contents<E> {
-    pub(crate) const fn new(cache: Cache<E>, most: usize, buffered: bool) -> Self {
-        Self { cache, idle: Mutex::new(VecDeque::new()), most, buffered }
+    /// `most` files keep their data without a handle. Where there is no `io_uring`, threads read ahead.
+    pub(crate) fn new(cache: Cache<E>, most: usize, buffered: bool) -> Self {
+        Self { cache, idle: Mutex::default(), most, buffered, ring: Ring::new(DEPTH).ok() }
     }
 
     pub(crate) const fn cache(&self) -> &Cache<E> {
@@ -138,6 +144,7 @@ impl<E: Evict> Contents<E> {
 
     fn open(&self, node: &Node<E>) -> Answer<Arc<Content<E>>> {
         let store = FileStore::open(Path::new(&node.path())).map_err(|error| io(&error))?;
+        let store = store.with_ring(self.ring.clone());
         let store = Arc::new(if self.buffered { store.buffered() } else { store });
         let file = self.cache.open(store.clone()).map_err(|error| told(&error))?;
         Ok(Arc::new(Content { store, file, modified: Mutex::new(None) }))
