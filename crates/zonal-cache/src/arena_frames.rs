@@ -3,6 +3,7 @@
 use crate::frames::Frames;
 use core::ptr::NonNull;
 use std::sync::Arc;
+use zonal::page_state::PageState;
 use zonal::policy::Policy;
 use zonal::preset::Zonal;
 use zonal::{MigrateType, Order, Pfn, Request};
@@ -60,6 +61,13 @@ where
     #[inline(always)]
     fn address(&self, frame: Pfn) -> NonNull<u8> {
         self.arena.address_of(frame).unwrap_or_else(|| foreign(frame))
+    }
+
+    fn count(&self, frame: Pfn, state: PageState, change: i32) {
+        // SAFETY: nothing is allocated or freed by it.
+        let allocator = unsafe { self.arena.allocator() };
+        let counted = allocator.mod_page_state(frame, state, change);
+        debug_assert!(counted.is_ok(), "a frame of the arena");
     }
 
     fn give_back(&self) -> u64 {

@@ -11,6 +11,7 @@ use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
+use core::time::Duration;
 use zonal::platform::Lock;
 
 /// Pages that a cache needs at least.
@@ -30,16 +31,19 @@ pub struct Options {
     /// The largest bound that may be set later; at least `pages`. What a page needs beside its frame,
     /// about 110 bytes, is set aside for all of these.
     pub most_pages: usize,
-    /// The longest readahead window, in pages; 0 for none, 512 at most.
+    /// The longest readahead window, in pages; 0 for none, 4096 at most.
     pub window: u32,
     /// Of 100 pages how many may be dirty before a writer has to write back.
     pub dirty_percent: u64,
+    /// Of 100 pages how many may be dirty before the host's writer is woken, if it has one. From there on
+    /// writers are slowed, the more the nearer they come to the limit above.
+    pub background_percent: u64,
 }
 
 impl Default for Options {
-    /// 64 MiB, windows of 256 KiB, 40 of 100 pages.
+    /// 64 MiB, windows of 256 KiB, 40 of 100 pages, 20 for the host's writer.
     fn default() -> Self {
-        Self { pages: 16_384, most_pages: 0, window: 64, dirty_percent: 40 }
+        Self { pages: 16_384, most_pages: 0, window: 64, dirty_percent: 40, background_percent: 20 }
     }
 }
 
@@ -59,12 +63,11 @@ impl<S: Setup> PageCache<S> {
         frames: S::Frames,
         options: Options,
     ) -> Result<Self, CacheError> {
-        let Options { pages, most_pages, window, dirty_percent } = options;
+        let Options { pages, most_pages, window, dirty_percent, background_percent } = options;
         let most = most_pages.max(pages);
         check(pages, 1 << 31)?;
         check(most, 1 << 31)?;
-        // Twice that, for sequential reads, is the most that a system call takes at once.
-        let limits = Limits { window: window.min(512), dirty_percent };
+        let limits = Limits { window: window.min(4096), dirty_percent, background_percent };
         Ok(Self { core: Arc::new(Core::new(host, frames, (pages, most), limits)) })
     }
 
@@ -122,6 +125,24 @@ impl<S: Setup> PageCache<S> {
             }
         }
         result
+    }
+
+    /// Writes back what has been dirty for `age`, and then, while more is dirty than the
+    /// [background limit](Options::background_percent), of each file in turn. The host's writer
+    /// does this; without one, a thread may call it now and then. Errors are told by the next
+    /// [`sync`](File::sync) of each handle.
+    pub fn write_behind(&self, age: Duration) {
+        self.core.write_behind(u64::try_from(age.as_nanos()).unwrap_or(u64::MAX));
+    }
+
+    #[cfg(feature = "std")]
+    pub(crate) const fn core(&self) -> &Arc<Core<S>> {
+        &self.core
+    }
+
+    #[cfg(feature = "std")]
+    pub(crate) const fn from_core(core: Arc<Core<S>>) -> Self {
+        Self { core }
     }
 
     /// Where frames come from.

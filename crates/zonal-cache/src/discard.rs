@@ -43,7 +43,7 @@ impl<S: Setup> FileCore<S> {
         let _ = self.take_dirty(core, (range.start, range.end), usize::MAX, u64::MAX);
         let mut free = Vec::new();
         self.each_cached(core, range.clone(), |hold| {
-            let _ = core.table.detach(&hold);
+            core.detach(&hold);
             free.extend(core.table.leave_hold(hold));
         });
         core.release(free);
@@ -129,6 +129,46 @@ impl<S: Setup> File<S> {
                 self.zero_tail(len / PAGE as u64, tail, &mut spare);
             }
         }
+        Ok(())
+    }
+
+    /// Makes the bytes of a range zero, as far as the file goes, which stays as long as it is. Whole pages leave
+    /// memory without being written, and the store gets zeroes or a hole for them at once; of pages in
+    /// part the rest stays, and they are dirty. Readers that have pinned pages keep them.
+    ///
+    /// # Errors
+    /// [`CacheError::Store`] if the store cannot, or cannot give the rest of a page;
+    /// [`CacheError::NoRoom`]. Then any part of the range may be zero, and nothing else has changed.
+    pub fn zero_range(&self, range: Range<u64>) -> Result<(), CacheError> {
+        let (core, file) = (&*self.core, &*self.file);
+        let page = PAGE as u64;
+        let _no_writer = file.size.close(&core.host);
+        let (start, end) = (range.start, range.end.min(file.len()));
+        if start >= end {
+            return Ok(());
+        }
+        let mut spare = Slots::none(core);
+        let (first, last) = (start.div_ceil(page), end / page);
+        if first > last {
+            return self.write_zeroes(start..end, &mut spare);
+        }
+        self.write_zeroes(start..first * page, &mut spare)?;
+        self.write_zeroes(last * page..end, &mut spare)?;
+        drop(spare);
+        if first == last {
+            return Ok(());
+        }
+        let _no_writeback = file.flush.close(&core.host);
+        // Pages that would have made the store longer are about to go.
+        if file.stored.load(Acquire) < file.len() {
+            file.set_stored(file.len())?;
+        }
+        if let Err(error) = file.store.zero(first * page, (last - first) * page) {
+            // Pages that were read in between may have zeroes that are not the file's.
+            file.forget(core, (first, last));
+            return Err(error.into());
+        }
+        file.discard(core, first..last);
         Ok(())
     }
 

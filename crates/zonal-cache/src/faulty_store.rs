@@ -88,6 +88,11 @@ where
         self.inner.set_len(len)
     }
 
+    fn zero(&self, offset: u64, len: u64) -> Result<(), StoreError> {
+        self.ask(Operation::Write { offset, len })?;
+        self.inner.zero(offset, len)
+    }
+
     fn flush(&self) -> Result<(), StoreError> {
         self.ask(Operation::Flush)?;
         self.inner.flush()

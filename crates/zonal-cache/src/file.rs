@@ -140,6 +140,8 @@ pub struct File<S: Setup> {
     advice: <S::Host as Platform>::Byte,
     /// Errors of which this handle was told.
     told: <S::Host as Platform>::Word,
+    /// Nanoseconds that the handle's writers are to pause for.
+    pub(crate) debt: <S::Host as Platform>::Word,
 }
 
 impl<S: Setup> File<S> {
@@ -175,6 +177,7 @@ impl<S: Setup> File<S> {
             last: AtomicWord::new(0),
             advice: AtomicByte::new(Advice::Normal as u8),
             told: AtomicWord::new(told),
+            debt: AtomicWord::new(0),
         }
     }
 

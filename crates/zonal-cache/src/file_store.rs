@@ -12,13 +12,16 @@
 //! ```
 
 use crate::frames::PAGE;
-use crate::store::{Store, StoreError};
-use rustix::fs::OFlags;
+use crate::ring::Ring;
+use crate::store::{LaterRead, Store, StoreError, write_zeroes};
+use rustix::fs::{FallocateFlags, OFlags, fallocate};
 use rustix::io::{Errno, preadv, pwritev};
 use std::fs::{File, OpenOptions};
 use std::io::{self, IoSlice, IoSliceMut, Seek, SeekFrom};
+use std::os::fd::AsFd;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
+use std::sync::Arc;
 
 /// A file. Whole pages go past the kernel's cache (`O_DIRECT`) where the file system lets them, so that
 /// they are in memory once; the end of a file that is no whole page goes through it.
@@ -29,6 +32,8 @@ pub struct FileStore {
     file: File,
     /// The same past the kernel's cache.
     direct: Option<File>,
+    /// On which reads are on their way.
+    ring: Option<Arc<Ring>>,
 }
 
 impl FileStore {
@@ -40,13 +45,13 @@ impl FileStore {
         let mut options = OpenOptions::new();
         options.read(true).write(true);
         let file = match options.open(path) {
-            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            Err(error) if is_for_readers(error.kind()) => {
                 options.write(false);
                 options.open(path)?
             }
             opened => opened?,
         };
-        Ok(Self { file, direct: direct(path, &mut options) })
+        Ok(Self { file, direct: direct(path, &mut options), ring: None })
     }
 
     /// A file that is made, or made empty.
@@ -57,7 +62,7 @@ impl FileStore {
         let mut options = OpenOptions::new();
         options.read(true).write(true);
         let file = options.clone().create(true).truncate(true).open(path)?;
-        Ok(Self { file, direct: direct(path, &mut options) })
+        Ok(Self { file, direct: direct(path, &mut options), ring: None })
     }
 
     /// The same through the kernel's cache.
@@ -67,11 +72,31 @@ impl FileStore {
         self
     }
 
+    /// The same with what is read ahead on a ring, if there is one: several requests are on their way at
+    /// once without a thread for each.
+    #[must_use]
+    pub fn with_ring(mut self, ring: Option<Arc<Ring>>) -> Self {
+        self.ring = ring;
+        self
+    }
+
+    /// The file, for what this store does not do with it.
+    #[must_use]
+    pub const fn file(&self) -> &File {
+        &self.file
+    }
+
     /// Whether whole pages go past the kernel's cache.
     #[must_use]
     pub const fn is_direct(&self) -> bool {
         self.direct.is_some()
     }
+}
+
+/// Whether a file that cannot be opened to be written may be one to be read.
+const fn is_for_readers(error: io::ErrorKind) -> bool {
+    use io::ErrorKind::{ExecutableFileBusy, PermissionDenied, ReadOnlyFilesystem};
+    matches!(error, PermissionDenied | ReadOnlyFilesystem | ExecutableFileBusy)
 }
 
 /// The file once more, if it can be read so.
@@ -115,6 +140,19 @@ impl Store for FileStore {
         Ok(done as u64)
     }
 
+    fn read_later(&self, later: LaterRead) -> Result<(), LaterRead> {
+        match &self.ring {
+            Some(ring) => ring.read(self.direct.as_ref().unwrap_or(&self.file).as_fd(), later),
+            None => Err(later),
+        }
+    }
+
+    fn begin_reads(&self) {
+        if let Some(ring) = &self.ring {
+            ring.begin();
+        }
+    }
+
     fn write(&self, offset: u64, pages: &[&[u8]]) -> Result<(), StoreError> {
         let ragged = usize::from(pages.last().is_some_and(|page| page.len() % PAGE != 0));
         let (whole, tail) = pages.split_at(pages.len() - ragged);
@@ -139,6 +177,14 @@ impl Store for FileStore {
 
     fn set_len(&self, len: u64) -> Result<(), StoreError> {
         Ok(self.file.set_len(len)?)
+    }
+
+    fn zero(&self, offset: u64, len: u64) -> Result<(), StoreError> {
+        let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        match fallocate(&self.file, hole, offset, len) {
+            Err(Errno::OPNOTSUPP | Errno::NODEV | Errno::NOSYS) => write_zeroes(self, offset, len),
+            done => done.map_err(error),
+        }
     }
 
     fn flush(&self) -> Result<(), StoreError> {

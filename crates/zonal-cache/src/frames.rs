@@ -15,6 +15,7 @@
 use core::ptr::NonNull;
 use core::slice;
 use zonal::Pfn;
+use zonal::page_state::PageState;
 use zonal::units::FRAME_SIZE;
 
 /// Bytes of a page.
@@ -38,6 +39,9 @@ pub unsafe trait Frames: Send + Sync + 'static {
 
     /// Where a frame is that was allocated.
     fn address(&self, frame: Pfn) -> NonNull<u8>;
+
+    /// Counts `change` frames more (or less) in a state, where this one is. The default does not.
+    fn count(&self, _frame: Pfn, _state: PageState, _change: i32) {}
 
     /// Gives memory of free frames back to the system, as far as that can be done; bytes.
     fn give_back(&self) -> u64 {

@@ -39,6 +39,18 @@ pub unsafe trait Host: Platform + Send + Sync + 'static {
     /// Nanoseconds since some moment; never less than before.
     fn now(&self) -> u64;
 
+    /// More is dirty than the background limit: wakes the thread that calls
+    /// [`write_behind`](crate::PageCache::write_behind), if there is one; whether there is. The default has
+    /// none.
+    fn nudge(&self) -> bool {
+        false
+    }
+
+    /// Lets about so many nanoseconds pass: a writer is to be slower. The default waits shortly.
+    fn pause(&self, _nanos: u64) {
+        Self::relax();
+    }
+
     /// Does `job` soon, on another thread if there is one. The default does it at once.
     ///
     /// # Errors

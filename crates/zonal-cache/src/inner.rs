@@ -31,6 +31,9 @@ const NO_FRAME: Pfn = Pfn::new(0);
 const PATIENCE: u32 = 64;
 /// Nanoseconds after which pages that are on their way count as none: 5 s.
 const LATE: u64 = 5_000_000_000;
+/// Nanoseconds that a page is taken to need for writing before one was written: a slow disk's, so that
+/// writers do not run into the limit while it is found out.
+const PAGE_TIME: u64 = 250_000;
 /// Dirty pages that a scan remembers.
 const SOME: usize = 8;
 
@@ -59,6 +62,8 @@ pub(crate) struct Core<S: Setup> {
     next_file: <S::Host as Platform>::Word,
     /// Dirty pages of all files.
     pub(crate) dirty: <S::Host as Platform>::Word,
+    /// Nanoseconds that a page took to be written, of late.
+    pub(crate) page_time: <S::Host as Platform>::Word,
     pub(crate) counters: Counters<S::Host>,
     pub(crate) limits: Limits,
 }
@@ -70,6 +75,8 @@ pub(crate) struct Limits {
     pub(crate) window: u32,
     /// Dirty pages in 100, from which on a writer writes back itself.
     pub(crate) dirty_percent: u64,
+    /// And from which on the host's writer does, if it has one.
+    pub(crate) background_percent: u64,
 }
 
 /// What a scan met that it could not take.
@@ -99,6 +106,7 @@ impl<S: Setup> Core<S> {
             hint: AtomicWord::new(bound as u64),
             next_file: AtomicWord::new(1),
             dirty: AtomicWord::new(0),
+            page_time: AtomicWord::new(PAGE_TIME),
             counters: Counters::new(),
             limits,
         }
@@ -119,16 +127,25 @@ impl<S: Setup> Core<S> {
         self.hint.load(Relaxed)
     }
 
+    /// Slots with frames, up to `most`, as many as can be had at once.
+    pub(crate) fn take_slots_at_once(&self, most: usize) -> Slots<'_, S> {
+        self.some_at_once(most, &mut Met::default())
+    }
+
+    fn some_at_once(&self, most: usize, met: &mut Met) -> Slots<'_, S> {
+        let mut slots = Slots::none(self);
+        while slots.list.len() < most
+            && let Some(claimed) = self.one_at_once(met)
+        {
+            slots.list.push(claimed);
+        }
+        slots
+    }
+
     /// At least one slot with a frame, and up to `most`, where the rest can be had at once.
     pub(crate) fn take_slots(&self, most: usize) -> Result<Slots<'_, S>, CacheError> {
-        let mut slots = Slots { core: self, list: Vec::new() };
         let mut met = Met::default();
-        while slots.list.len() < most {
-            match self.one_at_once(&mut met) {
-                Some(claimed) => slots.list.push(claimed),
-                None => break,
-            }
-        }
+        let mut slots = self.some_at_once(most, &mut met);
         if slots.list.is_empty() {
             let claimed = self.one_in_time(met)?;
             slots.list.push(claimed);
@@ -232,7 +249,7 @@ impl<S: Setup> Core<S> {
     /// is at it.
     fn clean(&self, key: Key) -> Option<bool> {
         let file = self.files.with(|files| files.get(&key.file).cloned());
-        file.map_or(Some(false), |file| file.write_some(self, key.index))
+        file.map_or(Some(false), |file| file.write_some(self, key.index).map(|pages| pages > 0))
     }
 
     /// Puts slots without a frame back.
@@ -368,6 +385,10 @@ impl<'a, S: Setup> Slots<'a, S> {
         Ok(())
     }
 
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+
     pub(crate) fn pop(&mut self) -> Option<Claimed> {
         self.list.pop()
     }
@@ -404,7 +425,7 @@ impl<S: Setup> Drop for Core<S> {
             (0..self.table.len()).filter_map(|slot| self.table.peek(slot)).collect();
         let mut free = Vec::new();
         for hold in keys.into_iter().filter_map(|key| self.table.hold(key)) {
-            let _ = self.table.detach(&hold);
+            self.detach(&hold);
             free.extend(self.table.leave_hold(hold));
         }
         self.release(free);

@@ -57,6 +57,8 @@ mod memory_store;
 mod page;
 mod pinned;
 mod read;
+#[cfg(feature = "std")]
+pub mod ring;
 mod stats;
 pub mod store;
 pub mod table;
@@ -65,6 +67,8 @@ pub mod threads;
 pub mod window;
 mod write;
 mod writeback;
+#[cfg(feature = "std")]
+mod writer;
 
 #[cfg(feature = "std")]
 pub use arena_frames::ArenaFrames;
@@ -80,6 +84,8 @@ pub use inner::Setup;
 #[cfg(feature = "std")]
 pub use memory_store::MemoryStore;
 pub use pinned::Pinned;
+#[cfg(feature = "std")]
+pub use ring::Ring;
 pub use stats::Stats;
 #[cfg(feature = "std")]
 pub use threads::{Cache, CacheFile, Threads};

@@ -4,14 +4,12 @@ use crate::error::CacheError;
 use crate::evict::touch;
 use crate::file::{Advice, File, pages_of};
 use crate::frames::{PAGE, bytes};
-use crate::host::Host;
 use crate::inner::Setup;
 use crate::load::Load;
 use crate::page::Page;
 use crate::pinned::Pinned;
 use crate::table::{Reader, Token};
 use crate::window::Plan;
-use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::ops::Range;
 use core::sync::atomic::Ordering::Relaxed;
@@ -19,6 +17,8 @@ use zonal::platform::{AtomicByte, AtomicWord, Lock};
 
 /// Pages that one request reads at most.
 const MOST: u64 = 64;
+/// Pages of a request that reads ahead. A window is several, which are on their way at once.
+const PIECE: u64 = 32;
 
 impl<S: Setup> File<S> {
     /// Copies bytes from `offset` on into `into`; how many. Fewer than fit where the file ends, or before a
@@ -133,10 +133,16 @@ impl<S: Setup> File<S> {
                 window.miss(index, wanted, most)
             });
             let plan = self.within(plan);
-            let mut slots = core.take_slots(plan.pages.max(1) as usize)?;
+            // What is read ahead is begun before this thread waits for what it wants.
+            let own = plan.pages.min(wanted.max(PIECE)).max(1);
+            let mut slots = core.take_slots(own as usize)?;
             let load = Load::begin(&self.core, &self.file, index, &mut slots, plan.marker);
             drop(slots);
             if !load.is_empty() {
+                if load.len() as u64 == own && plan.pages > own {
+                    let (first, pages) = (plan.first + own, plan.pages - own);
+                    self.start(Plan { first, pages, marker: plan.marker });
+                }
                 // The first use of a page is its coming, and no hit.
                 self.last.store(index + 1, Relaxed);
                 return Ok(load.fill()?);
@@ -163,6 +169,11 @@ impl<S: Setup> File<S> {
     /// Has pages read that are not there, by another thread, as far as there is room at once.
     fn start(&self, plan: Plan) {
         let plan = self.within(plan);
+        self.load_later(plan);
+        self.file.store.begin_reads();
+    }
+
+    fn load_later(&self, plan: Plan) {
         let mut index = plan.first;
         let end = plan.first + plan.pages;
         while index < end {
@@ -171,15 +182,15 @@ impl<S: Setup> File<S> {
                 index += 1;
                 continue;
             }
-            let Ok(mut slots) = self.core.take_slots((end - index).min(MOST) as usize) else {
+            let mut slots = self.core.take_slots_at_once((end - index).min(PIECE) as usize);
+            if slots.is_empty() {
                 return;
-            };
+            }
             let load = Load::begin(&self.core, &self.file, index, &mut slots, plan.marker);
             drop(slots);
             index += load.len().max(1) as u64;
             if !load.is_empty() {
-                // One that is not taken is dropped, and its pages leave the index again.
-                let _ = self.core.host.defer(Box::new(move || load.fill_ahead()));
+                load.fill_later();
             }
         }
     }

@@ -17,8 +17,10 @@
 //! assert_eq!(Zero(5000).read(4096, &mut [&mut [1; 4096]]), Ok(904));
 //! ```
 
+use crate::frames::PAGE;
 use alloc::boxed::Box;
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 use core::fmt;
 
 /// Why a store did not do what it was asked to.
@@ -76,6 +78,44 @@ impl From<std::io::Error> for StoreError {
     }
 }
 
+/// Pages that wait for their bytes. Dropped, they leave the cache again.
+#[must_use = "the pages are not read"]
+pub struct LaterRead(pub(crate) Box<dyn Later>);
+
+/// The cache's side of it.
+pub(crate) trait Later: Send {
+    fn offset(&self) -> u64;
+    /// Each a page: no other thread looks at them, and they stay where they are, until this is ended or
+    /// dropped.
+    fn pieces(&mut self) -> Vec<&mut [u8]>;
+    fn end(self: Box<Self>, got: Result<u64, StoreError>);
+}
+
+impl LaterRead {
+    /// Where in the store they are.
+    #[must_use]
+    pub fn offset(&self) -> u64 {
+        self.0.offset()
+    }
+
+    /// Where the bytes go.
+    pub fn pieces(&mut self) -> Vec<&mut [u8]> {
+        self.0.pieces()
+    }
+
+    /// So many bytes are there; if they are too few, or after an error, the store is asked once more, by
+    /// [`Store::read`].
+    pub fn end(self, got: Result<u64, StoreError>) {
+        self.0.end(got);
+    }
+}
+
+impl fmt::Debug for LaterRead {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LaterRead").field("offset", &self.offset()).finish_non_exhaustive()
+    }
+}
+
 /// A file of bytes, or a device. Called on any thread, several at once; never with a lock of the
 /// cache held. What is read and written at once does not overlap.
 ///
@@ -103,6 +143,19 @@ pub trait Store: Send + Sync + 'static {
     /// [`StoreError`]; `pages` may have been written to.
     fn read(&self, offset: u64, pages: &mut [&mut [u8]]) -> Result<u64, StoreError>;
 
+    /// Takes a read that is to begin by the next [`begin_reads`](Self::begin_reads);
+    /// [`LaterRead::end`] says on any thread how it went. Reads that begin together may be joined.
+    ///
+    /// # Errors
+    /// The read, if it cannot be taken now: another thread is then asked to [`read`](Self::read). The default
+    /// never can.
+    fn read_later(&self, later: LaterRead) -> Result<(), LaterRead> {
+        Err(later)
+    }
+
+    /// Begins the reads that were taken.
+    fn begin_reads(&self) {}
+
     /// Writes `pages` one after the other from `offset` on. What is beyond the end makes the store
     /// longer, and what is between has zeroes.
     ///
@@ -116,11 +169,39 @@ pub trait Store: Send + Sync + 'static {
     /// [`StoreError`]; then it is as long as before.
     fn set_len(&self, len: u64) -> Result<(), StoreError>;
 
+    /// Makes `len` bytes from `offset` on zero, both multiples of 4096, within the store; it may have a hole
+    /// there. The default writes zeroes.
+    ///
+    /// # Errors
+    /// [`StoreError`]; any part of the range may be zero.
+    fn zero(&self, offset: u64, len: u64) -> Result<(), StoreError> {
+        write_zeroes(self, offset, len)
+    }
+
     /// After this all that was written before lasts, whatever happens.
     ///
     /// # Errors
     /// [`StoreError`]; then any of what was written since the last flush may be lost.
     fn flush(&self) -> Result<(), StoreError>;
+}
+
+#[repr(align(4096))]
+struct Zeroes([u8; PAGE]);
+static ZEROES: Zeroes = Zeroes([0; PAGE]);
+/// Pages of zeroes that are written at once.
+const AT_ONCE: u64 = 64;
+
+pub(crate) fn write_zeroes<T: Store + ?Sized>(
+    store: &T,
+    offset: u64,
+    len: u64,
+) -> Result<(), StoreError> {
+    let pages = len / PAGE as u64;
+    let all = [&ZEROES.0[..]; AT_ONCE as usize];
+    (0..pages).step_by(AT_ONCE as usize).try_for_each(|page| {
+        let count = (pages - page).min(AT_ONCE) as usize;
+        store.write(offset + page * PAGE as u64, &all[..count])
+    })
 }
 
 macro_rules! forward {
@@ -132,11 +213,20 @@ macro_rules! forward {
             fn read(&self, offset: u64, pages: &mut [&mut [u8]]) -> Result<u64, StoreError> {
                 (**self).read(offset, pages)
             }
+            fn read_later(&self, later: LaterRead) -> Result<(), LaterRead> {
+                (**self).read_later(later)
+            }
+            fn begin_reads(&self) {
+                (**self).begin_reads();
+            }
             fn write(&self, offset: u64, pages: &[&[u8]]) -> Result<(), StoreError> {
                 (**self).write(offset, pages)
             }
             fn set_len(&self, len: u64) -> Result<(), StoreError> {
                 (**self).set_len(len)
+            }
+            fn zero(&self, offset: u64, len: u64) -> Result<(), StoreError> {
+                (**self).zero(offset, len)
             }
             fn flush(&self) -> Result<(), StoreError> {
                 (**self).flush()

@@ -16,6 +16,7 @@ use crate::evict::{Evict, S3Fifo};
 use crate::frames::PAGE;
 use crate::host::{Host, Job};
 use crate::inner::Setup;
+use crate::writer::{self, Bell};
 use parking_lot::{Condvar, Mutex};
 use std::fmt;
 use std::marker::PhantomData;
@@ -24,7 +25,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use zonal::CpuId;
 use zonal::platform::Platform;
 use zonal_host::arena::ArenaError;
@@ -64,6 +65,8 @@ pub struct Threads {
     places: Box<[Place; PLACES]>,
     start: Instant,
     jobs: Option<SyncSender<Job>>,
+    /// Wakes the thread that writes back.
+    bell: Option<Arc<Bell>>,
 }
 
 impl Threads {
@@ -74,6 +77,7 @@ impl Threads {
             places: Box::new(std::array::from_fn(|_| Place::default())),
             start: Instant::now(),
             jobs: None,
+            bell: None,
         }
     }
 
@@ -92,7 +96,9 @@ impl Threads {
             let name = format!("cache-io-{number}");
             thread::Builder::new().name(name).spawn(move || work(&received))?;
         }
-        Ok(Self { jobs: Some(jobs), ..Self::new() })
+        let mut host = Self::new();
+        host.jobs = Some(jobs);
+        Ok(host)
     }
 
     fn place(&self, number: usize) -> &Place {
@@ -121,6 +127,14 @@ impl Default for Threads {
 impl fmt::Debug for Threads {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Threads").field("has_jobs", &self.jobs.is_some()).finish_non_exhaustive()
+    }
+}
+
+impl Drop for Threads {
+    fn drop(&mut self) {
+        if let Some(bell) = &self.bell {
+            bell.end();
+        }
     }
 }
 
@@ -159,6 +173,17 @@ unsafe impl Host for Threads {
         place.woken.notify_all();
     }
 
+    fn nudge(&self) -> bool {
+        self.bell.as_ref().is_some_and(|bell| {
+            bell.ring();
+            true
+        })
+    }
+
+    fn pause(&self, nanos: u64) {
+        thread::sleep(Duration::from_nanos(nanos));
+    }
+
     fn now(&self) -> u64 {
         u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX)
     }
@@ -182,7 +207,7 @@ pub enum OpenError {
     Cache(CacheError),
     /// The memory cannot be had.
     Arena(ArenaError),
-    /// A thread for reading ahead cannot be had.
+    /// A thread for reading ahead or writing back cannot be had.
     Thread(std::io::Error),
 }
 
@@ -210,6 +235,7 @@ impl From<CacheError> for OpenError {
 pub struct Builder<E = S3Fifo> {
     options: Options,
     io_threads: usize,
+    age: Option<Duration>,
     huge: HugePages,
     policy: PhantomData<fn() -> E>,
 }
@@ -220,6 +246,7 @@ impl<E: Evict> PageCache<OnThreads<E>> {
         Builder {
             options: Options::default(),
             io_threads: 1,
+            age: None,
             huge: HugePages::Advise,
             policy: PhantomData,
         }
@@ -251,6 +278,20 @@ impl<E: Evict> Builder<E> {
         self
     }
 
+    /// Has a thread write pages back that have been dirty for `age`, and from the background limit on all there
+    /// are beyond it. Without, pages are written by [`sync`](crate::File::sync), for room, and beyond the dirty
+    /// limit.
+    pub const fn write_behind(mut self, age: Duration) -> Self {
+        self.age = Some(age);
+        self
+    }
+
+    /// Of 100 pages how many may be dirty before that thread is woken and writers are slowed.
+    pub const fn background_percent(mut self, percent: u64) -> Self {
+        self.options.background_percent = percent;
+        self
+    }
+
     /// Threads that read ahead. With none, the reader that meets a mark reads ahead itself.
     pub const fn io_threads(mut self, count: usize) -> Self {
         self.io_threads = count;
@@ -273,7 +314,13 @@ impl<E: Evict> Builder<E> {
         crate::cache::check(pages, 1 << 31)?;
         let arena = Arena::builder().bytes(pages * PAGE).reserve(most_pages * PAGE).huge(self.huge);
         let arena = Arc::new(arena.open().map_err(OpenError::Arena)?);
-        let host = Threads::with_io_threads(self.io_threads).map_err(OpenError::Thread)?;
-        Ok(PageCache::with_parts(host, ArenaFrames::new(arena), self.options)?)
+        let mut host = Threads::with_io_threads(self.io_threads).map_err(OpenError::Thread)?;
+        let bell = self.age.map(|_| Arc::<Bell>::default());
+        host.bell.clone_from(&bell);
+        let cache = PageCache::with_parts(host, ArenaFrames::new(arena), self.options)?;
+        if let (Some(bell), Some(age)) = (bell, self.age) {
+            writer::start(bell, &cache, age).map_err(OpenError::Thread)?;
+        }
+        Ok(cache)
     }
 }

@@ -58,7 +58,9 @@ impl Window {
     /// `wanted` pages from `index` on are wanted, of which the first is not there. `most` is how long a
     /// window may be; 0 for none.
     pub fn miss(&mut self, index: u64, wanted: u64, most: u64) -> Plan {
-        let was_ahead = self.pages > 0 && index >= self.first && index - self.first < self.pages;
+        // Not one that was used before: who reads again from the begin does not thrash.
+        let unused = index >= self.first.max(self.next);
+        let was_ahead = self.pages > 0 && unused && index - self.first < self.pages;
         let goes_on = index == self.next || was_ahead;
         if !goes_on || most <= wanted {
             (self.first, self.pages, self.thrashed) = (index, 0, None);
@@ -122,6 +124,18 @@ mod tests {
         }
         assert_eq!(window.miss(3002, 1, 64).pages, 4, "from here on it is a stream");
         assert_eq!(window.miss(3002, 1, 0).pages, 1, "windows are off");
+    }
+
+    #[test]
+    fn reading_again_is_no_thrashing() {
+        let mut window = Window::new();
+        assert_eq!(window.miss(0, 32, 1024).pages, 64);
+        window.read_to(32);
+        assert_eq!(window.miss(0, 32, 1024), Plan { first: 0, pages: 32, marker: None });
+        window.read_to(32);
+        let plan = window.miss(32, 32, 1024);
+        assert_eq!(plan.pages, 64);
+        assert_eq!(window.marker(plan.marker.unwrap(), 1024).pages, 128);
     }
 
     #[test]

@@ -2,17 +2,21 @@
 
 use crate::error::CacheError;
 use crate::file::File;
-use crate::frames::{PAGE, bytes, bytes_mut};
+use crate::frames::{Frames, PAGE, bytes, bytes_mut};
+use crate::host::Host;
 use crate::inner::{Setup, Slots};
 use crate::load::fill_pages;
 use crate::table::{Settled, Token, Writer};
 use core::ops::Range;
 use core::sync::atomic::Ordering::Relaxed;
+use zonal::page_state::PageState;
 use zonal::platform::{AtomicWord, Platform};
 
 /// How often a writer looks whether readers have left, before it copies the page. They copy a page
 /// meanwhile, or have pinned it.
 const LOOKS: u32 = 4;
+/// Nanoseconds of a pause: less is saved up, more is too long for one call.
+const PAUSE: Range<u64> = 1_000_000..100_000_000;
 
 impl<S: Setup> File<S> {
     /// Writes `data` at `offset`, into memory; how much. The file becomes longer if need be. It reaches
@@ -22,7 +26,8 @@ impl<S: Setup> File<S> {
     /// A page that others have pinned is copied: they keep what they see.
     ///
     /// From the [dirty limit](crate::cache::Options::dirty_percent) on, a writer writes pages of
-    /// its file back before it returns. What goes wrong there the next [`sync`](Self::sync) says.
+    /// its file back before it returns; below, where the host has a writer, it may be slowed. What goes wrong
+    /// there the next [`sync`](Self::sync) says.
     ///
     /// # Errors
     /// [`CacheError`] where nothing was written: as [`read_at`](Self::read_at) for the first page,
@@ -47,16 +52,45 @@ impl<S: Setup> File<S> {
                 at += part as u64;
             }
         }
-        self.throttle();
+        self.throttle(done.div_ceil(PAGE) as u64);
         Ok(done)
     }
 
-    /// Writes pages of this file back if there are too many dirty ones.
-    fn throttle(&self) {
+    /// Writes zeroes into a range within a page.
+    pub(crate) fn write_zeroes(
+        &self,
+        range: Range<u64>,
+        spare: &mut Slots<'_, S>,
+    ) -> Result<(), CacheError> {
+        if range.is_empty() {
+            return Ok(());
+        }
+        let (index, from) = (range.start / PAGE as u64, (range.start % PAGE as u64) as usize);
+        let zeroes = [0; PAGE];
+        self.write_page(index, from, &zeroes[..(range.end - range.start) as usize], spare)
+    }
+
+    /// Slows who has written `pages`, the more the nearer the dirty pages are to their limit, and has pages of
+    /// this file written back beyond it.
+    fn throttle(&self, pages: u64) {
         let core = &*self.core;
-        let most = core.bound_hint() * core.limits.dirty_percent / 100;
-        if core.dirty.load(Relaxed) > most {
-            self.file.write_some_or_wait(core);
+        let of = |percent: u64| core.bound_hint() * percent / 100;
+        let (most, background) =
+            (of(core.limits.dirty_percent), of(core.limits.background_percent));
+        let dirty = core.dirty.load(Relaxed);
+        if dirty > most {
+            return self.file.write_some_or_wait(core);
+        }
+        if dirty <= background || !core.host.nudge() {
+            return;
+        }
+        // Half-way a writer is as slow as the store; with others, they are so together further up.
+        let pause = pages * core.page_time.load(Relaxed);
+        let pause = pause.saturating_mul(dirty - background) / (most - dirty).max(1);
+        let debt = self.debt.fetch_add(pause.min(PAUSE.end), Relaxed) + pause;
+        if debt >= PAUSE.start {
+            self.debt.store(0, Relaxed);
+            core.host.pause(debt.min(PAUSE.end));
         }
     }
 
@@ -145,6 +179,9 @@ impl<'a, S: Setup> Writing<'a, S> {
         match core.table.replace(&core.host, old, claimed) {
             Ok((writer, was_dirty, free)) => {
                 core.counters.copied.add(1);
+                if was_dirty {
+                    core.frames.count(from, PageState::Dirty, -1);
+                }
                 core.release_one(free);
                 self.writer = Some(writer);
                 // The copy is so when it is finished, whatever else is done with it.
@@ -201,8 +238,7 @@ impl<'a, S: Setup> Writing<'a, S> {
         file.grow(index * PAGE as u64 + (from + data.len()) as u64);
         // On the list before it is dirty, so that no dirty page is ever on none.
         file.set_dirty(core, index);
-        let (_, free) = core.table.finish(&core.host, writer, true);
-        core.release_one(free);
+        core.finish(writer, true);
     }
 }
 
@@ -210,12 +246,11 @@ impl<S: Setup> Drop for Writing<'_, S> {
     fn drop(&mut self) {
         let Some(writer) = self.writer.take() else { return };
         let core = &*self.handle.core;
-        let free = if self.is_new {
-            core.table.abandon(&core.host, writer)
+        if self.is_new {
+            core.release_one(core.table.abandon(&core.host, writer));
         } else {
-            core.table.finish(&core.host, writer, self.was_dirty).1
-        };
-        core.release_one(free);
+            core.finish(writer, self.was_dirty);
+        }
     }
 }
 
@@ -235,8 +270,7 @@ impl<S: Setup> File<S> {
             // SAFETY: this thread has the page for itself.
             let page = unsafe { bytes_mut(&core.frames, frame) };
             page[from..].fill(0);
-            let (_, free) = core.table.finish(&core.host, writer, writing.was_dirty);
-            return core.release_one(free);
+            return core.finish(writer, writing.was_dirty);
         }
     }
 

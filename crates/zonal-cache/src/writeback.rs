@@ -6,16 +6,18 @@
 
 use crate::error::CacheError;
 use crate::file::{File, FileCore, grow, pages_of};
-use crate::frames::{PAGE, bytes};
+use crate::frames::{Frames, PAGE, bytes};
 use crate::host::Host;
 use crate::inner::{Core, Setup};
 use crate::store::StoreError;
-use crate::table::Writeback;
+use crate::table::{Hold, Writeback, Writer};
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::mem;
 use core::ops::Range;
 use core::sync::atomic::Ordering::Relaxed;
 use core::time::Duration;
+use zonal::page_state::PageState;
 use zonal::platform::{AtomicWord, Lock};
 
 /// Pages that are on their way at once.
@@ -69,7 +71,11 @@ impl<S: Setup> Run<'_, S> {
         if count == 0 {
             return (0, None);
         }
+        let start = self.core.host.now();
         let whole = self.write(0..count);
+        if whole.is_ok() {
+            self.core.timed(self.core.host.now().saturating_sub(start) / count as u64);
+        }
         let results: Vec<Result<(), StoreError>> = if whole.is_ok() || count == 1 {
             (0..count).map(|_| whole).collect()
         } else {
@@ -93,8 +99,14 @@ impl<S: Setup> Run<'_, S> {
             // On the list before it is dirty. If it has been replaced, the newer one is on it.
             self.file.set_dirty(self.core, index);
         }
-        let (_, free) = self.core.table.written(page, well);
-        self.core.release_one(free);
+        let core = self.core;
+        let frame = core.table.frame_of(&page);
+        core.frames.count(frame, PageState::Writeback, -1);
+        let (became, free) = core.table.written(page, well);
+        if became {
+            core.frames.count(frame, PageState::Dirty, 1);
+        }
+        core.release_one(free);
     }
 }
 
@@ -103,6 +115,60 @@ impl<S: Setup> Drop for Run<'_, S> {
         let first = self.first;
         for (at, page) in mem::take(&mut self.pages).into_iter().enumerate() {
             self.over(first + at as u64, page, false);
+        }
+    }
+}
+
+impl<S: Setup> Core<S> {
+    /// A page took so many nanoseconds to be written.
+    fn timed(&self, nanos: u64) {
+        // Relaxed, here and where it is read: a hint, of which one that is lost is as good as any.
+        let before = self.page_time.load(Relaxed);
+        // What was before counts for half with each request.
+        self.page_time.store(before.midpoint(nanos).max(1), Relaxed);
+    }
+
+    /// Ends a writer's part, and counts a page that became dirty.
+    pub(crate) fn finish(&self, writer: Writer, dirty: bool) {
+        let frame = self.table.frame_of(&writer);
+        let (became, free) = self.table.finish(&self.host, writer, dirty);
+        if became {
+            self.frames.count(frame, PageState::Dirty, 1);
+        }
+        self.release_one(free);
+    }
+
+    /// Takes a page out of the index, whatever it holds.
+    pub(crate) fn detach(&self, hold: &Hold) {
+        if self.table.detach(hold) {
+            self.frames.count(self.table.frame_of(hold), PageState::Dirty, -1);
+        }
+    }
+
+    /// What is older than `age`, and what there is beyond the background limit.
+    pub(crate) fn write_behind(&self, age: u64) {
+        let files: Vec<Arc<FileCore<S>>> =
+            self.files.with(|files| files.values().cloned().collect());
+        if let Some(before) = self.host.now().checked_sub(age) {
+            for file in files.iter().filter(|file| file.is_dirty()) {
+                if let Some(_alone) = file.flush.try_close(&self.host) {
+                    file.write_range(self, (0, u64::MAX), before);
+                }
+            }
+        }
+        loop {
+            let mut moved = false;
+            for file in files.iter().filter(|file| file.is_dirty()) {
+                let limit = self.bound_hint() * self.limits.background_percent / 100;
+                if dirty(self) <= limit {
+                    return;
+                }
+                moved |= file.write_some(self, 0).is_some_and(|pages| pages > 0);
+            }
+            // What is left is refused by its store, or another thread is at it.
+            if !moved {
+                return;
+            }
         }
     }
 }
@@ -138,7 +204,12 @@ impl<S: Setup> FileCore<S> {
         loop {
             let hold = core.table.hold(self.key(index))?;
             match core.table.start_writeback(&core.host, hold) {
-                Ok(page) => return Some(page),
+                Ok(page) => {
+                    let frame = core.table.frame_of(&page);
+                    core.frames.count(frame, PageState::Dirty, -1);
+                    core.frames.count(frame, PageState::Writeback, 1);
+                    return Some(page);
+                }
                 Err((gone, free)) => {
                     core.release_one(free);
                     if !gone {
@@ -164,15 +235,15 @@ impl<S: Setup> FileCore<S> {
         }
     }
 
-    /// Writes some pages back, from `index` on or, if there are none, from the first. Whether any is
-    /// clean now; `None` if another thread is at it.
-    pub(crate) fn write_some(&self, core: &Core<S>, index: u64) -> Option<bool> {
+    /// Writes some pages back, from `index` on or, if there are none, from the first. How many; `None` if
+    /// another thread is at it.
+    pub(crate) fn write_some(&self, core: &Core<S>, index: u64) -> Option<usize> {
         let _alone = self.flush.try_close(&core.host)?;
         let mut pages = self.take_dirty(core, (index, u64::MAX), SOME, u64::MAX);
         if pages.is_empty() {
             pages = self.take_dirty(core, (0, index), SOME, u64::MAX);
         }
-        Some(self.write_back(core, &pages).0 > 0)
+        Some(self.write_back(core, &pages).0)
     }
 
     /// Writes pages of `first..end` back that are dirty since `before` at least; the gate is closed. How many.
@@ -202,7 +273,9 @@ impl<S: Setup> FileCore<S> {
             let Some(hold) = core.table.hold(self.key(index)) else { continue };
             self.set_dirty(core, index);
             // One that was dirty is on the list already.
-            let _ = core.table.redirty(&hold);
+            if core.table.redirty(&hold) {
+                core.frames.count(core.table.frame_of(&hold), PageState::Dirty, 1);
+            }
             core.release_one(core.table.leave_hold(hold));
         }
     }

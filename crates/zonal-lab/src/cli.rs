@@ -46,6 +46,9 @@ pub(crate) enum Command {
     /// Print the hit ratio of every eviction policy over cache sizes, on a block trace
     #[command(disable_help_flag = true)]
     Cachetrace(Rest),
+    /// Mount a directory whose file data are cached below a bound on memory
+    #[command(disable_help_flag = true)]
+    Mount(Rest),
     /// What a process for one peer does
     #[command(name = child::ARGUMENT, hide = true)]
     Case,

@@ -12,6 +12,7 @@
 //! zonal record page-fault1 -o trace.txt     the events of a run, as Linux's tracers write them
 //! zonal replay trace.txt --preset zonal     the allocations of a trace, on threads or simulated
 //! zonal cachetrace trace.csv                what the policies of the page cache make of a block trace
+//! zonal mount DIR MOUNTPOINT --memory 256M  a directory by FUSE, its file data below a bound on memory
 //! zonal reproduce --report out.html         what was published beside what the simulator makes of it
 //! ```
 
@@ -73,6 +74,7 @@ fn main() -> ExitCode {
         Some(Command::Iosched(_)) => elsewhere("iosched", &line),
         Some(Command::Calibrate(_)) => elsewhere("calibrate", &line),
         Some(Command::Cachetrace(_)) => elsewhere("cachetrace", &line),
+        Some(Command::Mount(_)) => elsewhere("mount", &line),
     }
 }
 

@@ -27,7 +27,7 @@ pub(crate) struct Part {
     cpu_seconds: u64,
 }
 
-const PARTS: [Part; 7] = [
+const PARTS: [Part; 8] = [
     Part {
         program: "zonal-bench",
         package: "zonal-bench-all",
@@ -70,6 +70,7 @@ const PARTS: [Part; 7] = [
         commands: &["cachetrace"],
         cpu_seconds: 90,
     },
+    Part { program: "zonal-mount", package: "zonal-mount", commands: &["mount"], cpu_seconds: 100 },
 ];
 
 /// Why another program did not take over.
@@ -346,6 +347,7 @@ mod tests {
                 "calibrate",
                 "info",
                 "iosched",
+                "mount",
                 "record",
                 "replay",
                 "reproduce",

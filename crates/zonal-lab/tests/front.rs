@@ -68,6 +68,7 @@ fn the_help_names_every_command() {
         "iosched",
         "calibrate",
         "cachetrace",
+        "mount",
     ];
     let help = zonal("help").assert().success();
     commands.into_iter().fold(help, |help, command| help.stdout(contains(command)));
@@ -128,6 +129,7 @@ fn a_program_that_is_not_there_is_named_with_what_to_install() {
         ("iosched", "zonal-iosched"),
         ("calibrate", "zonal-calibrate"),
         ("cachetrace trace.csv", "zonal-cachetrace"),
+        ("mount below root", "zonal-mount"),
     ] {
         let install = format!("`cargo install {package}`");
         installed.run(line).assert().code(1).stdout("").stderr(contains(install));

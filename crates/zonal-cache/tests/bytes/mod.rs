@@ -49,6 +49,7 @@ pub(crate) enum Command {
     SyncRange { at: u64, len: u64 },
     WriteOlder,
     Truncate { len: u64 },
+    Zero { page: u64, pages: u64 },
     Invalidate { at: u64, len: u64 },
     WillNeed { at: u64, len: u64 },
     Advise(u8),
@@ -76,6 +77,7 @@ fn command() -> impl Strategy<Value = Command> {
         1 => (at.clone(), long.clone()).prop_map(|(at, len)| C::SyncRange { at, len }),
         1 => Just(C::WriteOlder),
         2 => at.clone().prop_map(|len| C::Truncate { len }),
+        2 => (0..PAGES, 1..PAGES / 2).prop_map(|(page, pages)| C::Zero { page, pages }),
         1 => (at.clone(), long.clone()).prop_map(|(at, len)| C::Invalidate { at, len }),
         1 => (at, long).prop_map(|(at, len)| C::WillNeed { at, len }),
         1 => (0_u8..4).prop_map(C::Advise),
@@ -185,6 +187,12 @@ impl<E: Evict> World<E> {
         let fault = move |operation| faults.lock().expect("whole").fault(operation);
         let file = cache.open(FaultyStore::new(store, fault)).expect("a file");
         [file.clone(), file]
+    }
+
+    /// Whether the store may refuse to write, or to be longer.
+    fn refuses(&self) -> bool {
+        let faults = self.faults.lock().expect("whole");
+        faults.len || !faults.writes.is_empty()
     }
 
     /// Frames that the arena has given away.
@@ -298,6 +306,16 @@ fn step<'a, E: Evict>(
             Err(CacheError::NoRoom { .. }) if may_be_full(world, pins) => {}
             Err(error) => return Err(error.to_string()),
         },
+        Command::Zero { page, pages } => {
+            // Whole pages: then an error says that nothing has changed.
+            let end = (page + pages).min(file.len() / PAGE) * PAGE;
+            let range = (page * PAGE).min(end)..end;
+            match file.zero_range(range.clone()) {
+                Ok(()) => model.change(|bytes| bytes[range.start as usize..end as usize].fill(0)),
+                Err(CacheError::Store(_)) if world.refuses() => {}
+                Err(error) => return Err(error.to_string()),
+            }
+        }
         Command::Invalidate { at, len } => {
             file.invalidate(end_of(at, len));
         }

@@ -1,0 +1,94 @@
+//! Reads ahead on an `io_uring`: the same bytes, the same errors, and nothing left when the cache goes.
+#![cfg(feature = "std")]
+
+use std::fs;
+use std::sync::Arc;
+use std::thread;
+use zonal_cache::store::StoreError;
+use zonal_cache::{Advice, Cache, CacheError, FileStore, Ring, S3Fifo};
+
+const PAGE: usize = 4096;
+
+/// A ring, or `None` with a line that says that the test was not run.
+fn ring(depth: u32) -> Option<Arc<Ring>> {
+    Ring::new(depth).inspect_err(|error| eprintln!("not run: no io_uring: {error}")).ok()
+}
+
+fn bytes(len: usize) -> Vec<u8> {
+    (0..len).map(|at| (at / 5) as u8 ^ (at >> 12) as u8).collect()
+}
+
+#[test]
+fn streams_are_what_the_file_is() {
+    let Some(ring) = ring(4) else { return };
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("file");
+    let all = bytes(700 * PAGE + 123);
+    fs::write(&path, &all).unwrap();
+    for buffered in [false, true] {
+        let cache = Cache::<S3Fifo>::builder().memory(256 * PAGE).window(128).open().unwrap();
+        let store = FileStore::open(&path).unwrap().with_ring(Some(ring.clone()));
+        let store = if buffered { store.buffered() } else { store };
+        let file = cache.open(store).unwrap();
+        thread::scope(|scope| {
+            for piece in [1000, PAGE, 10 * PAGE] {
+                let (file, all) = (file.clone(), &all);
+                scope.spawn(move || {
+                    file.advise(if piece == PAGE { Advice::UseOnce } else { Advice::Sequential });
+                    let (mut at, mut into) = (0, vec![0; piece]);
+                    while at < all.len() {
+                        let got = file.read_at(&mut into, at as u64).unwrap();
+                        assert!(into[..got] == all[at..at + got], "at {at}");
+                        at += got;
+                    }
+                });
+            }
+        });
+        assert!(cache.stats().ahead > 0);
+        assert!(cache.stats().used <= 256);
+    }
+}
+
+#[test]
+fn a_cache_that_goes_waits_for_nothing() {
+    let Some(ring) = ring(8) else { return };
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("file");
+    let all = bytes(512 * PAGE);
+    fs::write(&path, &all).unwrap();
+    for round in 0..20 {
+        let cache = Cache::<S3Fifo>::builder().memory(512 * PAGE).open().unwrap();
+        let store = FileStore::open(&path).unwrap();
+        let file = cache.open(store.with_ring(Some(ring.clone()))).unwrap();
+        file.will_need(0..all.len() as u64);
+        if round % 2 == 0 {
+            file.truncate(all.len() as u64).unwrap();
+            file.invalidate(0..u64::MAX);
+        }
+        // What is on its way ends when no handle is left.
+    }
+    let own = Ring::new(2).unwrap();
+    let cache = Cache::<S3Fifo>::builder().memory(512 * PAGE).open().unwrap();
+    let file = cache.open(FileStore::open(&path).unwrap().with_ring(Some(own))).unwrap();
+    let mut into = vec![0; all.len()];
+    assert_eq!(file.read_at(&mut into, 0), Ok(all.len()));
+    assert!(into == all);
+}
+
+#[test]
+fn a_file_that_shrinks_is_an_error_of_what_is_lost() {
+    let Some(ring) = ring(8) else { return };
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("file");
+    fs::write(&path, bytes(512 * PAGE)).unwrap();
+    let cache = Cache::<S3Fifo>::builder().memory(512 * PAGE).open().unwrap();
+    let file = cache.open(FileStore::open(&path).unwrap().with_ring(Some(ring))).unwrap();
+    fs::File::options().write(true).open(&path).unwrap().set_len(100 * PAGE as u64).unwrap();
+    file.will_need(0..512 * PAGE as u64);
+    let mut page = [0; PAGE];
+    for index in 0..512 {
+        let read = file.read_at(&mut page, index * PAGE as u64);
+        let lost = Err(CacheError::Store(StoreError::SHRUNK));
+        assert_eq!(read, if index < 100 { Ok(PAGE) } else { lost }, "page {index}");
+    }
+}

@@ -1,0 +1,149 @@
+//! The thread that writes back: by age, by the background limit, with writers slowed; and what zones count.
+#![cfg(feature = "std")]
+
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+use zonal::ZoneId;
+use zonal::page_state::PageState;
+use zonal::preset::LessDirty;
+use zonal_cache::cache::Options;
+use zonal_cache::faulty_store::Operation;
+use zonal_cache::store::StoreError;
+use zonal_cache::{
+    ArenaFrames, Cache, FaultyStore, MemoryStore, PageCache, S3Fifo, Setup, Threads, TwoLists,
+};
+use zonal_host::Arena;
+
+const PAGE: usize = 4096;
+const LONG: Duration = Duration::from_secs(20);
+
+fn in_time(mut what: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !what() {
+        assert!(start.elapsed() < LONG, "it does not happen");
+        thread::sleep(Duration::from_millis(2));
+    }
+}
+
+#[test]
+fn old_pages_are_written_and_young_ones_are_not() {
+    let builder =
+        Cache::<S3Fifo>::builder().memory(64 * PAGE).write_behind(Duration::from_millis(50));
+    let cache = builder.open().unwrap();
+    let memory = Arc::new(MemoryStore::default());
+    let file = cache.open(memory.clone()).unwrap();
+    file.write_at(&[7; 3 * PAGE], 0).unwrap();
+    in_time(|| cache.stats().dirty == 0);
+    assert_eq!(memory.bytes(), [7; 3 * PAGE]);
+    assert!(memory.durable().is_empty(), "written, not synced");
+
+    let patient = Cache::<S3Fifo>::builder().memory(64 * PAGE).write_behind(LONG * 100);
+    let patient = patient.open().unwrap();
+    let file = patient.open(MemoryStore::default()).unwrap();
+    file.write_at(&[7; 3 * PAGE], 0).unwrap();
+    thread::sleep(Duration::from_millis(100));
+    assert_eq!(patient.stats().dirty, 3);
+}
+
+#[test]
+fn the_background_limit_wakes_the_writer() {
+    let builder = Cache::<S3Fifo>::builder().memory(100 * PAGE).write_behind(LONG * 100);
+    let cache = builder.background_percent(10).dirty_percent(90).open().unwrap();
+    let files: Vec<_> = (0..3).map(|_| cache.open(MemoryStore::default()).unwrap()).collect();
+    for (at, file) in files.iter().enumerate() {
+        file.write_at(&vec![at as u8; 20 * PAGE], 0).unwrap();
+    }
+    in_time(|| {
+        // Each write beyond the limit wakes it.
+        files[0].write_at(&[0], 0).unwrap();
+        cache.stats().dirty <= 10
+    });
+}
+
+#[test]
+fn a_store_that_refuses_does_not_keep_the_writer_busy() {
+    let builder = Cache::<S3Fifo>::builder().memory(100 * PAGE).write_behind(LONG * 100);
+    let cache = builder.background_percent(5).dirty_percent(90).open().unwrap();
+    let refuses =
+        |operation| matches!(operation, Operation::Write { .. }).then_some(StoreError::NO_SPACE);
+    let file = cache.open(FaultyStore::new(MemoryStore::default(), refuses)).unwrap();
+    file.write_at(&[1; 20 * PAGE], 0).unwrap();
+    in_time(|| cache.stats().writes > 0);
+    thread::sleep(Duration::from_millis(50));
+    let writes = cache.stats().writes;
+    thread::sleep(Duration::from_millis(200));
+    assert!(cache.stats().writes <= writes + 100, "once for each time it is woken");
+    assert!(file.sync().is_err());
+    assert_eq!(cache.stats().dirty, 20, "nothing is lost");
+}
+
+/// A page takes a millisecond.
+fn slow(operation: Operation) -> Option<StoreError> {
+    if let Operation::Write { len, .. } = operation {
+        thread::sleep(Duration::from_millis(len / PAGE as u64));
+    }
+    None
+}
+
+#[test]
+fn a_writer_is_slowed_before_it_meets_the_limit() {
+    let builder = Cache::<S3Fifo>::builder().memory(1000 * PAGE).write_behind(LONG * 100);
+    let cache = builder.background_percent(10).dirty_percent(80).open().unwrap();
+    let file = cache.open(FaultyStore::new(MemoryStore::default(), slow)).unwrap();
+    let (mut most, start) = (0, Instant::now());
+    for at in 0..1200 {
+        file.write_at(&[1; PAGE], at * PAGE as u64).unwrap();
+        most = most.max(cache.stats().dirty);
+    }
+    // Without pauses it would be at the limit of 800 after as many writes.
+    assert!((100..700).contains(&most), "{most} pages were dirty after {:?}", start.elapsed());
+}
+
+struct Counted;
+
+impl Setup for Counted {
+    type Host = Threads;
+    type Frames = ArenaFrames<LessDirty>;
+    type Evict = TwoLists;
+}
+
+/// Dirty pages, and those on their way, as all zones of the arena count them.
+fn counted(cache: &PageCache<Counted>) -> (u64, u64) {
+    let arena = cache.frames().arena();
+    // SAFETY: it is only asked.
+    let allocator = unsafe { arena.allocator() };
+    let sum = |state| {
+        let zones = (0..arena.zone_count() as u8).map(ZoneId);
+        zones.filter_map(|zone| allocator.zone_page_state(zone, state)).sum()
+    };
+    (sum(PageState::Dirty), sum(PageState::Writeback))
+}
+
+#[test]
+fn zones_count_what_is_dirty() {
+    let arena = Arena::builder().bytes(4096 * PAGE).preset::<LessDirty>().open().unwrap();
+    let frames = ArenaFrames::new(Arc::new(arena));
+    let options = Options { pages: 4000, dirty_percent: 100, ..Options::default() };
+    let cache = PageCache::<Counted>::with_parts(Threads::new(), frames, options).unwrap();
+    let file = cache.open(MemoryStore::default()).unwrap();
+    // What each CPU has not told yet: some pages.
+    let near = |cache: &PageCache<Counted>, expected: u64| {
+        let (dirty, writeback) = counted(cache);
+        assert!(dirty.abs_diff(expected) <= 200, "{dirty} are counted, {expected} are dirty");
+        assert!(writeback <= 200, "{writeback} are counted on their way");
+    };
+    file.write_at(&vec![1; 2000 * PAGE], 0).unwrap();
+    file.write_at(&vec![2; 1000 * PAGE], 0).unwrap();
+    near(&cache, 2000);
+    let pinned = file.pin(0..1000 * PAGE as u64).unwrap();
+    file.write_at(&vec![3; 1000 * PAGE], 0).unwrap();
+    drop(pinned);
+    near(&cache, 2000);
+    file.truncate(1500 * PAGE as u64).unwrap();
+    near(&cache, 1500);
+    file.sync_range(0..500 * PAGE as u64).unwrap();
+    near(&cache, 1000);
+    file.sync().unwrap();
+    near(&cache, 0);
+}

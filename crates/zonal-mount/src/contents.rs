@@ -1,0 +1,238 @@
+//! The data of files: opened in the cache when they are first asked for, and kept after the last handle
+//! goes, for the next. At most so many are kept that descriptors remain.
+
+use std::collections::VecDeque;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use fuser::Errno;
+use parking_lot::Mutex;
+use rustix::fs::{Timespec, Timestamps, UTIME_OMIT, fstat, futimens};
+use zonal_cache::evict::Evict;
+use zonal_cache::{Cache, CacheFile, FileStore, Ring};
+
+use crate::nodes::Node;
+use crate::shared::{Answer, io, os, told};
+
+/// Requests on their way at once.
+const DEPTH: u32 = 128;
+
+/// The data of a file.
+pub(crate) struct Content<E: Evict> {
+    pub(crate) store: Arc<FileStore>,
+    pub(crate) file: CacheFile<E>,
+    /// When it was changed last, if the file below may say otherwise: it is changed when pages are written
+    /// back, which is later.
+    modified: Mutex<Option<SystemTime>>,
+}
+
+/// What an inode has of its data.
+pub(crate) struct Cached<E: Evict> {
+    content: Option<Arc<Content<E>>>,
+    /// Handles that are open.
+    opens: usize,
+    /// It is in the queue of those that may go.
+    queued: bool,
+}
+
+impl<E: Evict> Default for Cached<E> {
+    fn default() -> Self {
+        Self { content: None, opens: 0, queued: false }
+    }
+}
+
+impl<E: Evict> Cached<E> {
+    pub(crate) const fn has_content(&self) -> bool {
+        self.content.is_some()
+    }
+
+    /// The data, if no call and no handle uses them: who has the lock keeps it so.
+    fn unused(&mut self) -> Option<&Arc<Content<E>>> {
+        let unused = |content: &&Arc<Content<E>>| Arc::strong_count(content) == 1;
+        self.content.as_ref().filter(|_| self.opens == 0).filter(unused)
+    }
+}
+
+impl<E: Evict> Content<E> {
+    /// It was changed now, or is to look as if it had been at another time.
+    pub(crate) fn set_modified(&self, at: SystemTime) {
+        *self.modified.lock() = Some(at);
+    }
+
+    pub(crate) fn modified(&self) -> Option<SystemTime> {
+        *self.modified.lock()
+    }
+
+    /// Writes pages back, without a flush. Whether all are written.
+    pub(crate) fn write_back(&self) -> bool {
+        self.file.write_older(Duration::ZERO);
+        self.file.dirty_pages() == 0
+    }
+
+    /// Has the file below say when it was changed, once all of it is there.
+    pub(crate) fn settle(&self) -> Answer<()> {
+        let mut modified = self.modified.lock();
+        // Who writes sets the time after the page is dirty: so either is seen here.
+        if let Some(at) = modified.filter(|_| self.file.dirty_pages() == 0) {
+            set_modified(self.store.file(), at)?;
+            *modified = None;
+        }
+        Ok(())
+    }
+}
+
+fn set_modified(file: &std::fs::File, at: SystemTime) -> Answer<()> {
+    let omit = Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT };
+    let times = Timestamps { last_access: omit, last_modification: timespec(at) };
+    futimens(file, &times).map_err(os)
+}
+
+/// A time, as the system has it.
+pub(crate) fn timespec(at: SystemTime) -> Timespec {
+    match at.duration_since(SystemTime::UNIX_EPOCH) {
+        Ok(after) => {
+            Timespec { tv_sec: after.as_secs() as i64, tv_nsec: after.subsec_nanos().into() }
+        }
+        Err(before) => {
+            let before = before.duration();
+            let nanos = before.subsec_nanos();
+            let borrow = i64::from(nanos > 0);
+            let tv_nsec = i64::from((1_000_000_000 - nanos) % 1_000_000_000);
+            Timespec { tv_sec: -(before.as_secs() as i64) - borrow, tv_nsec }
+        }
+    }
+}
+
+/// The data that are kept.
+pub(crate) struct Contents<E: Evict> {
+    cache: Cache<E>,
+    /// Inodes whose data no handle uses, the longest so first.
+    idle: Mutex<VecDeque<Arc<Node<E>>>>,
+    /// How many of these there may be.
+    most: usize,
+    buffered: bool,
+    /// On which files are read ahead.
+    ring: Option<Arc<Ring>>,
+}
+
+impl<E: Evict> Contents<E> {
+    /// `most` files keep their data without a handle. Where there is no `io_uring`, threads read ahead.
+    pub(crate) fn new(cache: Cache<E>, most: usize, buffered: bool) -> Self {
+        Self { cache, idle: Mutex::default(), most, buffered, ring: Ring::new(DEPTH).ok() }
+    }
+
+    pub(crate) const fn cache(&self) -> &Cache<E> {
+        &self.cache
+    }
+
+    /// The data of a file, for a call or, with `open`, for a handle.
+    pub(crate) fn get(&self, node: &Node<E>, open: bool) -> Answer<Arc<Content<E>>> {
+        let mut cached = node.cached.lock();
+        let content = match &cached.content {
+            Some(content) => content.clone(),
+            None => cached.content.insert(self.open(node)?).clone(),
+        };
+        cached.opens += usize::from(open);
+        Ok(content)
+    }
+
+    /// The data of a file if they are here.
+    pub(crate) fn peek(node: &Node<E>) -> Option<Arc<Content<E>>> {
+        node.cached.lock().content.clone()
+    }
+
+    fn open(&self, node: &Node<E>) -> Answer<Arc<Content<E>>> {
+        let store = FileStore::open(Path::new(&node.path())).map_err(|error| io(&error))?;
+        let store = store.with_ring(self.ring.clone());
+        let store = Arc::new(if self.buffered { store.buffered() } else { store });
+        let file = self.cache.open(store.clone()).map_err(|error| told(&error))?;
+        Ok(Arc::new(Content { store, file, modified: Mutex::new(None) }))
+    }
+
+    /// A handle has gone, and so has what it had of the data.
+    pub(crate) fn closed(&self, node: &Arc<Node<E>>) {
+        {
+            let mut cached = node.cached.lock();
+            cached.opens = cached.opens.saturating_sub(1);
+        }
+        if !Self::discard_if_gone(node) {
+            self.queue(node);
+        }
+    }
+
+    /// Data that no handle uses may go.
+    pub(crate) fn queue(&self, node: &Arc<Node<E>>) {
+        {
+            let mut cached = node.cached.lock();
+            if cached.queued || cached.content.is_none() || cached.opens > 0 {
+                return;
+            }
+            cached.queued = true;
+        }
+        self.idle.lock().push_back(node.clone());
+        self.trim();
+    }
+
+    fn trim(&self) {
+        // What cannot be written stays; each is asked once.
+        for _ in 0..8 {
+            let oldest = {
+                let mut idle = self.idle.lock();
+                if idle.len() <= self.most {
+                    return;
+                }
+                idle.pop_front()
+            };
+            let Some(node) = oldest else { return };
+            node.cached.lock().queued = false;
+            if !Self::drop_unused(&node) {
+                self.queue_again(&node);
+            }
+        }
+    }
+
+    /// As [`queue`](Self::queue), without looking whether there are too many.
+    fn queue_again(&self, node: &Arc<Node<E>>) {
+        let mut cached = node.cached.lock();
+        if !cached.queued && cached.content.is_some() && cached.opens == 0 {
+            cached.queued = true;
+            drop(cached);
+            self.idle.lock().push_back(node.clone());
+        }
+    }
+
+    /// Data that are not used are written back and leave; whether none are left.
+    pub(crate) fn drop_unused(node: &Node<E>) -> bool {
+        let mut cached = node.cached.lock();
+        if let Some(content) = cached.unused()
+            && content.write_back()
+            && content.settle().is_ok()
+        {
+            cached.content = None;
+        }
+        cached.content.is_none()
+    }
+
+    /// Data of a file that has no name and no user any more leave without being written; whether they did.
+    pub(crate) fn discard_if_gone(node: &Node<E>) -> bool {
+        let mut cached = node.cached.lock();
+        let gone =
+            cached.unused().is_some() && fstat(&node.fd).is_ok_and(|stat| stat.st_nlink == 0);
+        if gone && let Some(content) = cached.content.take() {
+            if let Ok(content) = Arc::try_unwrap(content) {
+                content.file.unlink();
+            }
+            return true;
+        }
+        false
+    }
+
+    /// How many files have data here.
+    pub(crate) fn idle(&self) -> usize {
+        self.idle.lock().len()
+    }
+}
+
+/// What fails where a directory has no data.
+pub(crate) const NO_DATA: Errno = Errno::EISDIR;

@@ -1,0 +1,137 @@
+//! The bytes of files: read and written through the cache.
+
+use std::cell::RefCell;
+use std::time::SystemTime;
+
+use fuser::{Errno, FileHandle};
+use rustix::fs::{FallocateFlags, OFlags, SeekFrom, fallocate, seek};
+use zonal_cache::evict::Evict;
+
+use crate::contents::NO_DATA;
+use crate::shared::{Answer, Handle, Opened, Shared, os, told};
+
+thread_local! {
+    /// What a read of several pages is put together in; as large as the largest that was asked for.
+    static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Pages written by `write` are to be in the store when it returns.
+const SYNC: i32 = OFlags::DSYNC.union(OFlags::SYNC).bits() as i32;
+
+fn file<E: Evict>(handle: &Handle<E>) -> Answer<&Opened<E>> {
+    if let Handle::File(opened) = handle { Ok(opened) } else { Err(NO_DATA) }
+}
+
+impl<E: Evict> Shared<E> {
+    /// Shows `give` the bytes of a range, as far as there are any.
+    pub(crate) fn read(
+        &self,
+        handle: FileHandle,
+        offset: u64,
+        len: usize,
+        give: impl FnOnce(Answer<&[u8]>),
+    ) {
+        let handle = match self.handle(handle) {
+            Ok(handle) => handle,
+            Err(error) => return give(Err(error)),
+        };
+        let opened = match &*handle {
+            Handle::Text(text) => {
+                let rest = text.as_bytes().get(offset as usize..).unwrap_or(&[]);
+                return give(Ok(&rest[..rest.len().min(len)]));
+            }
+            Handle::Directory(_) => return give(Err(NO_DATA)),
+            Handle::File(opened) => opened,
+        };
+        BUFFER.with_borrow_mut(|buffer| {
+            if buffer.len() < len {
+                buffer.resize(len, 0);
+            }
+            let got = opened.file.read_at(&mut buffer[..len], offset);
+            give(got.map(|got| &buffer[..got]).map_err(|error| told(&error)));
+        });
+    }
+
+    pub(crate) fn write(
+        &self,
+        handle: FileHandle,
+        offset: u64,
+        data: &[u8],
+        flags: i32,
+        clears: bool,
+    ) -> Answer<u32> {
+        let handle = self.handle(handle)?;
+        let Opened { node, content, file } = file(&handle)?;
+        let done = file.write_at(data, offset).map_err(|error| told(&error))?;
+        content.set_modified(SystemTime::now());
+        if clears {
+            Self::clear_set_id(node)?;
+        }
+        if flags & SYNC != 0 {
+            let end = offset + done as u64;
+            file.sync_range(offset..end).map_err(|error| told(&error))?;
+        }
+        Ok(done as u32)
+    }
+
+    /// All that was written to the file lasts; with its other attributes unless `data_only`.
+    pub(crate) fn sync(&self, handle: FileHandle, data_only: bool) -> Answer<()> {
+        let handle = self.handle(handle)?;
+        let Ok(Opened { content, file, .. }) = file(&handle) else { return Ok(()) };
+        file.sync().map_err(|error| told(&error))?;
+        content.settle()?;
+        if data_only {
+            return Ok(());
+        }
+        rustix::fs::fsync(content.store.file()).map_err(os)
+    }
+
+    /// Where data or a hole begins.
+    pub(crate) fn seek(&self, handle: FileHandle, offset: i64, whence: i32) -> Answer<i64> {
+        let handle = self.handle(handle)?;
+        let opened = file(&handle)?;
+        let offset = u64::try_from(offset).map_err(|_| Errno::ENXIO)?;
+        // The file below knows of holes, once it knows of the data.
+        if !opened.content.write_back() {
+            return Err(Errno::EIO);
+        }
+        let to = match whence {
+            3 => SeekFrom::Data(offset),
+            4 => SeekFrom::Hole(offset),
+            _ => return Err(Errno::EINVAL),
+        };
+        seek(opened.content.store.file(), to).map(|at| at as i64).map_err(os)
+    }
+
+    pub(crate) fn allocate(
+        &self,
+        handle: FileHandle,
+        (offset, len): (u64, u64),
+        mode: i32,
+    ) -> Answer<()> {
+        let handle = self.handle(handle)?;
+        let Opened { content, file, .. } = file(&handle)?;
+        let mode = FallocateFlags::from_bits_retain(mode as u32);
+        let keeps = mode.contains(FallocateFlags::KEEP_SIZE);
+        let end = offset.checked_add(len).filter(|&end| end <= i64::MAX as u64);
+        let end = end.ok_or(Errno::EFBIG)?;
+        let zeroes = mode.intersects(FallocateFlags::PUNCH_HOLE | FallocateFlags::ZERO_RANGE);
+        let known =
+            FallocateFlags::KEEP_SIZE | FallocateFlags::PUNCH_HOLE | FallocateFlags::ZERO_RANGE;
+        if !known.contains(mode) {
+            return Err(Errno::EOPNOTSUPP);
+        }
+        if zeroes {
+            file.zero_range(offset..end.min(file.len()).max(offset))
+                .map_err(|error| told(&error))?;
+        }
+        if !mode.contains(FallocateFlags::PUNCH_HOLE) {
+            fallocate(content.store.file(), FallocateFlags::KEEP_SIZE, offset, len).map_err(os)?;
+        }
+        if !keeps && end > file.len() {
+            file.truncate(end).map_err(|error| told(&error))?;
+        }
+        content.set_modified(SystemTime::now());
+        Ok(())
+    }
+}

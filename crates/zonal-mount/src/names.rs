@@ -1,0 +1,234 @@
+//! Names: found, made, moved and taken away in the directory below, at once.
+
+use std::ffi::OsStr;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::sync::Arc;
+
+use fuser::{Errno, FileAttr, FileHandle, Request};
+use rustix::fs::{
+    AtFlags, CWD, FileType, Gid, Mode, OFlags, RenameFlags, Uid, chmod, chownat, linkat, mkdirat,
+    mknodat, openat, readlinkat, renameat_with, statat, symlinkat, unlinkat,
+};
+use zonal_cache::evict::Evict;
+
+use crate::contents::Contents;
+use crate::nodes::{Node, ROOT, STATISTICS};
+use crate::shared::{Answer, Handle, Opened, Shared, os};
+
+const FIND: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+const SET_GROUP: u32 = 0o2000;
+
+/// An inode that the kernel is told of.
+pub(crate) type Found<E> = (Arc<Node<E>>, FileAttr);
+
+impl<E: Evict> Shared<E> {
+    /// Whether a name is that of the statistics file.
+    pub(crate) fn is_statistics(&self, parent: u64, name: &OsStr) -> bool {
+        parent == ROOT && name == OsStr::new(&self.statistics)
+    }
+
+    /// The directory with this number, where a name is to change.
+    fn parent(&self, number: u64, name: &OsStr) -> Answer<Arc<Node<E>>> {
+        if self.is_statistics(number, name) {
+            return Err(Errno::EPERM);
+        }
+        self.nodes.get(number)
+    }
+
+    /// Has the kernel know what a descriptor is of.
+    fn known(&self, fd: OwnedFd) -> Answer<Found<E>> {
+        let (node, stat) = self.nodes.adopt(fd)?;
+        let attr = Self::attr_of(&node, &stat);
+        Ok((node, attr))
+    }
+
+    pub(crate) fn look_up(&self, parent: &Node<E>, name: &OsStr) -> Answer<Found<E>> {
+        self.known(openat(&parent.fd, name, FIND, Mode::empty()).map_err(os)?)
+    }
+
+    /// The attributes of a name.
+    pub(crate) fn find(&self, parent: u64, name: &OsStr) -> Answer<FileAttr> {
+        if self.is_statistics(parent, name) {
+            return Ok(self.statistics_attr());
+        }
+        self.look_up(&*self.nodes.get(parent)?, name).map(|(_, attr)| attr)
+    }
+
+    /// What was just made belongs to who asked for it, and has the mode that was asked for.
+    fn own(&self, parent: &Node<E>, request: &Request, mode: u32, fd: OwnedFd) -> Answer<Found<E>> {
+        let above = parent.stat()?;
+        // In such a directory the group is the directory's, and so it is below.
+        let inherits = above.st_mode & SET_GROUP != 0;
+        let gid = (!inherits).then(|| Gid::from_raw(request.gid()));
+        chownat(&fd, "", Some(Uid::from_raw(request.uid())), gid, AtFlags::EMPTY_PATH)
+            .map_err(os)?;
+        let (node, stat) = self.nodes.adopt(fd)?;
+        let kind = FileType::from_raw_mode(stat.st_mode);
+        if kind != FileType::Symlink {
+            let inherited = if inherits && kind == FileType::Directory { SET_GROUP } else { 0 };
+            let mode = Mode::from_raw_mode(mode & 0o7777 | inherited);
+            if let Err(error) = chmod(node.path(), mode) {
+                self.forget(node.number, 1);
+                return Err(os(error));
+            }
+        }
+        let attr = self.attr(&node)?;
+        Ok((node, attr))
+    }
+
+    pub(crate) fn make_node(
+        &self,
+        request: &Request,
+        (parent, name): (u64, &OsStr),
+        mode: u32,
+        device: u32,
+    ) -> Answer<FileAttr> {
+        let parent = self.parent(parent, name)?;
+        let kind = FileType::from_raw_mode(mode);
+        let bits = Mode::from_raw_mode(mode & 0o7777);
+        mknodat(&parent.fd, name, kind, bits, u64::from(device)).map_err(os)?;
+        self.made(&parent, name, request, mode)
+    }
+
+    fn made(
+        &self,
+        parent: &Node<E>,
+        name: &OsStr,
+        request: &Request,
+        mode: u32,
+    ) -> Answer<FileAttr> {
+        let fd = openat(&parent.fd, name, FIND, Mode::empty()).map_err(os)?;
+        self.own(parent, request, mode, fd).map(|(_, attr)| attr)
+    }
+
+    pub(crate) fn make_directory(
+        &self,
+        request: &Request,
+        (parent, name): (u64, &OsStr),
+        mode: u32,
+    ) -> Answer<FileAttr> {
+        let parent = self.parent(parent, name)?;
+        mkdirat(&parent.fd, name, Mode::from_raw_mode(mode & 0o7777)).map_err(os)?;
+        self.made(&parent, name, request, mode)
+    }
+
+    pub(crate) fn make_symlink(
+        &self,
+        request: &Request,
+        (parent, name): (u64, &OsStr),
+        target: &Path,
+    ) -> Answer<FileAttr> {
+        let parent = self.parent(parent, name)?;
+        symlinkat(target, &parent.fd, name).map_err(os)?;
+        self.made(&parent, name, request, 0)
+    }
+
+    pub(crate) fn read_link(&self, number: u64) -> Answer<Vec<u8>> {
+        let node = self.nodes.get(number)?;
+        let target = readlinkat(&node.fd, "", Vec::new()).map_err(os)?;
+        Ok(target.into_bytes())
+    }
+
+    /// Makes a file and opens it.
+    pub(crate) fn create(
+        &self,
+        request: &Request,
+        (parent, name): (u64, &OsStr),
+        mode: u32,
+        flags: i32,
+    ) -> Answer<(FileAttr, FileHandle)> {
+        let parent = self.parent(parent, name)?;
+        let wanted = OFlags::from_bits_retain(flags as u32);
+        let bits = Mode::from_raw_mode(mode & 0o7777);
+        let new = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+        let (node, attr) = match openat(&parent.fd, name, new, bits) {
+            Ok(file) => {
+                let path = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&file));
+                // By descriptor: the name may be another's by now.
+                let fd = openat(CWD, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty());
+                self.own(&parent, request, mode, fd.map_err(os)?)?
+            }
+            // Another was faster, below.
+            Err(rustix::io::Errno::EXIST) if !wanted.contains(OFlags::EXCL) => {
+                self.look_up(&parent, name)?
+            }
+            Err(error) => return Err(os(error)),
+        };
+        match self.open_node(&node) {
+            Ok(handle) => Ok((attr, handle)),
+            Err(error) => {
+                self.forget(node.number, 1);
+                Err(error)
+            }
+        }
+    }
+
+    pub(crate) fn open(&self, number: u64, flags: i32) -> Answer<FileHandle> {
+        if number == STATISTICS {
+            let flags = OFlags::from_bits_retain(flags as u32);
+            return if flags.intersects(OFlags::WRONLY | OFlags::RDWR) {
+                Err(Errno::EACCES)
+            } else {
+                Ok(self.add(Handle::Text(self.statistics_text())))
+            };
+        }
+        self.open_node(&self.nodes.get(number)?)
+    }
+
+    fn open_node(&self, node: &Arc<Node<E>>) -> Answer<FileHandle> {
+        let content = self.contents.get(node, true)?;
+        let file = content.file.clone();
+        Ok(self.add(Handle::File(Box::new(Opened { node: node.clone(), content, file }))))
+    }
+
+    pub(crate) fn release(&self, handle: FileHandle) {
+        let Some(handle) = self.take(handle).and_then(Arc::into_inner) else { return };
+        if let Handle::File(opened) = handle {
+            let Opened { node, content, file } = *opened;
+            drop((content, file));
+            self.contents.closed(&node);
+        }
+    }
+
+    pub(crate) fn link(&self, number: u64, parent: u64, name: &OsStr) -> Answer<FileAttr> {
+        let parent = self.parent(parent, name)?;
+        let node = self.nodes.get(number)?;
+        linkat(CWD, node.path(), &parent.fd, name, AtFlags::SYMLINK_FOLLOW).map_err(os)?;
+        self.look_up(&parent, name).map(|(_, attr)| attr)
+    }
+
+    /// The inode that a name is about to be taken from, if the kernel knows it.
+    fn losing(&self, parent: &Node<E>, name: &OsStr) -> Option<Arc<Node<E>>> {
+        let stat = statat(&parent.fd, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
+        self.nodes.find(&stat)
+    }
+
+    /// Takes a name away: of a directory with `REMOVEDIR`.
+    pub(crate) fn remove(&self, parent: u64, name: &OsStr, flags: AtFlags) -> Answer<()> {
+        let parent = self.parent(parent, name)?;
+        let loses = self.losing(&parent, name);
+        unlinkat(&parent.fd, name, flags).map_err(os)?;
+        if let Some(node) = loses {
+            Contents::discard_if_gone(&node);
+        }
+        Ok(())
+    }
+
+    pub(crate) fn rename(
+        &self,
+        (parent, name): (u64, &OsStr),
+        (new_parent, new_name): (u64, &OsStr),
+        flags: u32,
+    ) -> Answer<()> {
+        let parent = self.parent(parent, name)?;
+        let new_parent = self.parent(new_parent, new_name)?;
+        let loses = self.losing(&new_parent, new_name);
+        let flags = RenameFlags::from_bits_retain(flags);
+        renameat_with(&parent.fd, name, &new_parent.fd, new_name, flags).map_err(os)?;
+        if let Some(node) = loses {
+            Contents::discard_if_gone(&node);
+        }
+        Ok(())
+    }
+}

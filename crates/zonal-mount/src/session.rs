@@ -1,0 +1,241 @@
+//! A mount from its beginning to its end.
+
+use std::fmt;
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use fuser::{Config, MountOption, Session, SessionACL};
+use rustix::fs::{Mode, OFlags, open};
+use rustix::mount::{UnmountFlags, unmount};
+use rustix::process::{Resource, getrlimit};
+use zonal_cache::evict::Evict;
+use zonal_cache::{Cache, Stats};
+
+use crate::contents::Contents;
+use crate::error::MountError;
+use crate::file_system::FileSystem;
+use crate::shared::Shared;
+
+/// The smallest bound on memory, in bytes: as much as one request of the kernel may be about.
+pub const LEAST_MEMORY: usize = 1 << 20;
+
+/// How old dirty pages become before they are written back.
+const AGE: Duration = Duration::from_secs(5);
+
+/// How a mount is to be.
+///
+/// ```
+/// let options = zonal_mount::Options { memory: 64 << 20, ..Default::default() };
+/// assert_eq!((options.threads, &*options.statistics), (4, ".zonal"));
+/// ```
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Options {
+    /// Bytes of memory for file data: the bound.
+    pub memory: usize,
+    /// Threads that answer the kernel.
+    pub threads: usize,
+    /// The name of the statistics file, at the root. It is not listed.
+    pub statistics: String,
+    /// Whether the files below are read and written through the kernel's cache, which is then not bounded.
+    pub buffered: bool,
+}
+
+impl Default for Options {
+    /// 256 MiB, 4 threads, `.zonal`, past the kernel's cache.
+    fn default() -> Self {
+        Self { memory: 256 << 20, threads: 4, statistics: ".zonal".to_owned(), buffered: false }
+    }
+}
+
+/// Whether this process may mount by FUSE, as far as the device says.
+///
+/// # Errors
+/// [`MountError::NoFuse`].
+pub fn can_mount() -> Result<(), MountError> {
+    let device = File::options().read(true).write(true).open("/dev/fuse");
+    device.map(drop).map_err(MountError::NoFuse)
+}
+
+/// A directory that is mounted. When this is dropped it is taken out of sight and written back;
+/// [`wait`](Self::wait) says how that went.
+pub struct Mounted<E: Evict> {
+    shared: Arc<Shared<E>>,
+    mountpoint: PathBuf,
+    thread: Option<JoinHandle<io::Result<()>>>,
+}
+
+impl<E: Evict> Mounted<E> {
+    /// Mounts `directory` on `mountpoint`, an empty directory. Its files are not to be changed by
+    /// other ways meanwhile.
+    ///
+    /// # Errors
+    /// [`MountError`] says what is in the way; nothing is mounted then.
+    pub fn start(
+        directory: &Path,
+        mountpoint: &Path,
+        options: &Options,
+    ) -> Result<Self, MountError> {
+        check_options(options)?;
+        let directory = check_directory("directory", directory)?;
+        let mountpoint = check_mountpoint(mountpoint, &directory)?;
+        if directory.join(&options.statistics).symlink_metadata().is_ok() {
+            return Err(statistics(options, "there is a file of that name"));
+        }
+        can_mount()?;
+        let root =
+            open(&directory, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty());
+        let unreachable =
+            |source| MountError::Unreachable { what: "directory", path: directory.clone(), source };
+        let root = root.map_err(|error| unreachable(error.into()))?;
+        let cache =
+            Cache::<E>::builder().memory(options.memory).io_threads(2).write_behind(AGE).open()?;
+        let contents = Contents::new(cache, idle_files(), options.buffered);
+        let shared = Shared::new(root, contents, options.statistics.clone());
+        let shared = Arc::new(shared.map_err(unreachable)?);
+        let failed = |source| MountError::Mount { path: mountpoint.clone(), source };
+        let file_system = FileSystem::new(shared.clone());
+        let session = Session::new(file_system, &mountpoint, &config(options)).map_err(failed)?;
+        let name = "mount".to_owned();
+        let thread = thread::Builder::new().name(name).spawn(move || session.run());
+        let thread = Some(thread.map_err(failed)?);
+        Ok(Self { shared, mountpoint, thread })
+    }
+
+    /// Where it is mounted.
+    #[must_use]
+    pub fn mountpoint(&self) -> &Path {
+        &self.mountpoint
+    }
+
+    /// Whether it has been unmounted.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.thread.as_ref().is_none_or(JoinHandle::is_finished)
+    }
+
+    /// What the cache has done.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        self.shared.cache().stats()
+    }
+
+    /// Unmounts it, if no process uses it.
+    ///
+    /// # Errors
+    /// [`MountError::Unmount`]: it is as before.
+    pub fn unmount(&self) -> Result<(), MountError> {
+        self.end(UnmountFlags::empty())
+    }
+
+    /// Takes it out of sight: it ends when the last process that uses it does.
+    ///
+    /// # Errors
+    /// As [`unmount`](Self::unmount).
+    pub fn detach(&self) -> Result<(), MountError> {
+        self.end(UnmountFlags::DETACH)
+    }
+
+    fn end(&self, flags: UnmountFlags) -> Result<(), MountError> {
+        if self.is_over() {
+            return Ok(());
+        }
+        unmount(&self.mountpoint, flags).map_err(|error| MountError::Unmount {
+            path: self.mountpoint.clone(),
+            source: error.into(),
+        })
+    }
+
+    /// Waits until it is unmounted, by whatever means, and writes back what is not yet written.
+    ///
+    /// # Errors
+    /// [`MountError::NotWritten`] if some could not be, [`MountError::Session`] if the mount ended by an error.
+    pub fn wait(mut self) -> Result<Stats, MountError> {
+        let ended = self.thread.take().map(JoinHandle::join);
+        self.shared.finish()?;
+        match ended {
+            Some(Ok(Err(error))) => Err(MountError::Session(error)),
+            Some(Err(_)) => Err(MountError::Session(io::Error::other("a thread panicked"))),
+            _ => Ok(self.shared.cache().stats()),
+        }
+    }
+}
+
+impl<E: Evict> Drop for Mounted<E> {
+    fn drop(&mut self) {
+        if self.thread.is_some() {
+            let _ = self.detach();
+            let _ = self.shared.finish();
+        }
+    }
+}
+
+impl<E: Evict> fmt::Debug for Mounted<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Mounted").field("mountpoint", &self.mountpoint).finish_non_exhaustive()
+    }
+}
+
+fn config(options: &Options) -> Config {
+    let mut config = Config::default();
+    config.mount_options = vec![
+        MountOption::FSName("zonal".to_owned()),
+        MountOption::Subtype("zonal".to_owned()),
+        // The kernel asks the attributes who may do what.
+        MountOption::DefaultPermissions,
+    ];
+    config.acl = SessionACL::All;
+    config.n_threads = Some(options.threads.max(1));
+    config
+}
+
+/// Files whose data are kept without a handle. Each has two descriptors; as many are left for inodes.
+fn idle_files() -> usize {
+    let most = getrlimit(Resource::Nofile).current.unwrap_or(1 << 20);
+    (most / 8).clamp(16, 4096) as usize
+}
+
+fn statistics(options: &Options, why: &'static str) -> MountError {
+    MountError::Statistics { name: options.statistics.clone(), why }
+}
+
+fn check_options(options: &Options) -> Result<(), MountError> {
+    if options.memory < LEAST_MEMORY {
+        return Err(MountError::BoundTooSmall { asked: options.memory, least: LEAST_MEMORY });
+    }
+    let name = &*options.statistics;
+    let is_name = !name.contains(['/', '\0']) && !matches!(name, "" | "." | "..");
+    if !is_name || name.len() > 255 {
+        return Err(statistics(options, "that is no file name"));
+    }
+    Ok(())
+}
+
+fn check_directory(what: &'static str, path: &Path) -> Result<PathBuf, MountError> {
+    let unreachable = |source| MountError::Unreachable { what, path: path.to_owned(), source };
+    if !fs::metadata(path).map_err(unreachable)?.is_dir() {
+        return Err(MountError::NoDirectory { what, path: path.to_owned() });
+    }
+    path.canonicalize().map_err(unreachable)
+}
+
+fn check_mountpoint(path: &Path, directory: &Path) -> Result<PathBuf, MountError> {
+    let own = || path.to_owned();
+    if let Err(error) = fs::metadata(path)
+        && error.raw_os_error() == Some(rustix::io::Errno::NOTCONN.raw_os_error())
+    {
+        return Err(MountError::Dead { path: own() });
+    }
+    let mountpoint = check_directory("mountpoint", path)?;
+    let unreachable = |source| MountError::Unreachable { what: "mountpoint", path: own(), source };
+    if fs::read_dir(&mountpoint).map_err(unreachable)?.next().is_some() {
+        return Err(MountError::NotEmpty { path: own() });
+    }
+    if mountpoint.starts_with(directory) {
+        return Err(MountError::Inside { mountpoint, directory: directory.to_owned() });
+    }
+    Ok(mountpoint)
+}

@@ -1,0 +1,137 @@
+//! What all calls of a mount share: the inodes, the data, the handles.
+
+use std::collections::HashMap;
+use std::io::Error;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use fuser::{Errno, FileHandle};
+use parking_lot::{Mutex, RwLock};
+use zonal_cache::evict::Evict;
+use zonal_cache::store::StoreError;
+use zonal_cache::{Cache, CacheError, CacheFile};
+
+use crate::contents::{Content, Contents};
+use crate::error::MountError;
+use crate::nodes::{Node, Nodes, ROOT};
+
+/// What a call answers.
+pub(crate) type Answer<T> = Result<T, Errno>;
+
+pub(crate) fn os(error: rustix::io::Errno) -> Errno {
+    Errno::from_i32(error.raw_os_error())
+}
+
+pub(crate) fn io(error: &Error) -> Errno {
+    Errno::from_i32(error.raw_os_error().unwrap_or(rustix::io::Errno::IO.raw_os_error()))
+}
+
+/// What a program is told of an error of the cache.
+pub(crate) fn told(error: &CacheError) -> Errno {
+    match error {
+        CacheError::Store(error) if *error != StoreError::SHRUNK => {
+            i32::try_from(error.code()).map_or(Errno::EIO, Errno::from_i32)
+        }
+        CacheError::OffsetTooLarge { .. } => Errno::EFBIG,
+        CacheError::NoRoom { .. } | CacheError::NoFrames => Errno::ENOMEM,
+        CacheError::Crowded => Errno::EAGAIN,
+        _ => Errno::EIO,
+    }
+}
+
+/// An open file.
+pub(crate) struct Opened<E: Evict> {
+    pub(crate) node: Arc<Node<E>>,
+    pub(crate) content: Arc<Content<E>>,
+    /// With a window of its own, and told of errors by itself.
+    pub(crate) file: CacheFile<E>,
+}
+
+/// What a number of a handle stands for.
+pub(crate) enum Handle<E: Evict> {
+    File(Box<Opened<E>>),
+    /// Its position is set before each use.
+    Directory(Mutex<OwnedFd>),
+    /// The statistics as they were.
+    Text(String),
+}
+
+/// See the [module](self).
+pub(crate) struct Shared<E: Evict> {
+    pub(crate) nodes: Nodes<E>,
+    pub(crate) contents: Contents<E>,
+    handles: RwLock<HashMap<u64, Arc<Handle<E>>>>,
+    next: AtomicU64,
+    /// The name of the statistics file.
+    pub(crate) statistics: String,
+}
+
+impl<E: Evict> Shared<E> {
+    pub(crate) fn new(
+        root: OwnedFd,
+        contents: Contents<E>,
+        statistics: String,
+    ) -> Result<Self, Error> {
+        let nodes = Nodes::new(root).map_err(|error| Error::from_raw_os_error(error.into()))?;
+        let (handles, next) = (RwLock::new(HashMap::new()), AtomicU64::new(1));
+        Ok(Self { nodes, contents, handles, next, statistics })
+    }
+
+    pub(crate) const fn cache(&self) -> &Cache<E> {
+        self.contents.cache()
+    }
+
+    pub(crate) fn add(&self, handle: Handle<E>) -> FileHandle {
+        // Relaxed: only that they differ.
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        self.handles.write().insert(number, Arc::new(handle));
+        FileHandle(number)
+    }
+
+    pub(crate) fn handle(&self, number: FileHandle) -> Answer<Arc<Handle<E>>> {
+        self.handles.read().get(&number.0).cloned().ok_or(Errno::EBADF)
+    }
+
+    pub(crate) fn take(&self, number: FileHandle) -> Option<Arc<Handle<E>>> {
+        self.handles.write().remove(&number.0)
+    }
+
+    /// The kernel has forgotten an inode `count` times.
+    pub(crate) fn forget(&self, number: u64, count: u64) {
+        let Some(node) = self.nodes.forget(number, count) else { return };
+        if !Contents::discard_if_gone(&node) {
+            Contents::drop_unused(&node);
+        }
+        self.nodes.remove(number);
+    }
+
+    /// Writes all back that is not yet written, and has the file system below keep it.
+    pub(crate) fn finish(&self) -> Result<(), MountError> {
+        let (mut pages, mut files, mut last) = (0, 0, None);
+        for content in self.nodes.all().iter().filter_map(|node| Contents::peek(node)) {
+            if !content.write_back() {
+                pages += content.file.dirty_pages();
+                files += 1;
+            }
+            let error = content.file.sync().err().map(|error| told(&error));
+            last = content.settle().err().or(error).or(last);
+        }
+        let root = self.nodes.get(ROOT).and_then(|root| {
+            let directory = rustix::fs::open(
+                root.path(),
+                rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::CLOEXEC,
+                rustix::fs::Mode::empty(),
+            );
+            rustix::fs::syncfs(directory.map_err(os)?).map_err(os)
+        });
+        last = root.err().or(last);
+        match last {
+            Some(error) => {
+                let source = Error::from_raw_os_error(error.into());
+                Err(MountError::NotWritten { pages, files, source })
+            }
+            None => Ok(()),
+        }
+    }
+}
