@@ -1,0 +1,18 @@
+//! Benchmarks of I/O on real files, and on machines of the tables of 2014 and 2017 that are simulated:
+//! page cache in its real size, reclaim of two kernels, CFQ, a disk.
+//!
+//! ```
+//! use zonal_iobench::kernel::KERNELS;
+//! use zonal_iobench::machine::MACHINES;
+//!
+//! assert_eq!((KERNELS.len(), MACHINES.len()), (8, 4));
+//! ```
+#![forbid(unsafe_code)]
+
+pub mod error;
+pub mod iostat;
+pub mod kernel;
+pub mod machine;
+pub mod memory;
+pub mod program;
+pub mod simulated;
