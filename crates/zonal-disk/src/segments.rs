@@ -60,7 +60,8 @@ impl Segments {
         // As far as it will be read; what the head comes to within a revolution is waited for, too.
         let reached = of.passed(ahead.from, now.since(ahead.since), ahead.limit);
         let soon = Sector(reached.0 + of.track_sectors(reached));
-        if segment.start <= start && start < soon && end <= ahead.limit {
+        let kept = segment.start.max(Sector(reached.0.saturating_sub(self.length)));
+        if kept <= start && start < soon && end <= ahead.limit {
             segment.used = self.uses;
             return Hit::At(now.max(ahead.since + of.pass(ahead.from, end)));
         }
@@ -108,6 +109,10 @@ impl Segments {
         if let Some(ahead) = &mut self.ahead {
             let limit = Sector((end.0 + length).min(capacity.0));
             ahead.limit = ahead.limit.max(limit);
+            // What was read long ago makes room for what comes behind it.
+            let segment = &mut self.segments[ahead.segment];
+            segment.start = segment.start.max(Sector(end.0.saturating_sub(length)));
+            segment.end = segment.end.max(segment.start);
         }
     }
 

@@ -208,6 +208,19 @@ fn a_small_gap_is_waited_for() {
     assert!(gaps < whole * 1.1, "{gaps} {whole}");
 }
 
+/// Reading on for long does not keep all of it.
+#[test]
+fn what_was_read_long_ago_is_read_again() {
+    let disk = disk("desktop_2014");
+    let mut device = disk.device();
+    let mut now = Time::ZERO;
+    for at in 0..4000 {
+        now += alone(&mut *device, now, read(at * 256, 256));
+    }
+    let again = alone(&mut *device, now, read(0, 8));
+    assert!(again > Span::from_millis(1), "{again:?}");
+}
+
 #[test]
 fn without_a_track_cache_each_gap_costs_a_revolution() {
     let mut disk = disk("desktop_2014");
