@@ -9,10 +9,29 @@
 //! ```
 #![forbid(unsafe_code)]
 
+pub mod command;
 pub mod error;
+pub mod files;
 pub mod iostat;
 pub mod kernel;
 pub mod machine;
 pub mod memory;
 pub mod program;
+pub mod real;
 pub mod simulated;
+
+pub use command::Command;
+
+/// The command line: the part of the `zonal` command that this program has.
+pub type Cli = zonal_cli::command::Cli<Command>;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+}
