@@ -27,7 +27,7 @@ pub(crate) struct Part {
     cpu_seconds: u64,
 }
 
-const PARTS: [Part; 7] = [
+const PARTS: [Part; 8] = [
     Part {
         program: "zonal-bench",
         package: "zonal-bench-all",
@@ -56,6 +56,12 @@ const PARTS: [Part; 7] = [
         program: "zonal-iosched",
         package: "zonal-iosched",
         commands: &["iosched"],
+        cpu_seconds: 90,
+    },
+    Part {
+        program: "zonal-iobench",
+        package: "zonal-iobench",
+        commands: &["tiobench", "sparsetruncate", "bonnie", "dbench"],
         cpu_seconds: 90,
     },
     Part {
@@ -342,14 +348,18 @@ mod tests {
             commands,
             [
                 "bench",
+                "bonnie",
                 "cachetrace",
                 "calibrate",
+                "dbench",
                 "info",
                 "iosched",
                 "record",
                 "replay",
                 "reproduce",
-                "sim"
+                "sim",
+                "sparsetruncate",
+                "tiobench"
             ]
         );
         for part in PARTS {

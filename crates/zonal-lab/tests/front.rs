@@ -66,6 +66,10 @@ fn the_help_names_every_command() {
         "replay",
         "reproduce",
         "iosched",
+        "tiobench",
+        "sparsetruncate",
+        "bonnie",
+        "dbench",
         "calibrate",
         "cachetrace",
     ];
@@ -126,6 +130,7 @@ fn a_program_that_is_not_there_is_named_with_what_to_install() {
         ("reproduce", "zonal-reproduce"),
         ("replay trace.txt", "zonal-replay"),
         ("iosched", "zonal-iosched"),
+        ("tiobench", "zonal-iobench"),
         ("calibrate", "zonal-calibrate"),
         ("cachetrace trace.csv", "zonal-cachetrace"),
     ] {
