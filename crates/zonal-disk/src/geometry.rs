@@ -79,6 +79,11 @@ impl Geometry {
         &self.bands[at.min(self.bands.len() - 1)]
     }
 
+    /// Sectors of the track that a sector is on.
+    pub(crate) fn track_sectors(&self, sector: Sector) -> u64 {
+        self.band(sector.0).sectors
+    }
+
     pub(crate) fn place(&self, sector: Sector) -> Place {
         let band = self.band(sector.0);
         let within = sector.0.saturating_sub(band.start);
@@ -119,7 +124,9 @@ impl Geometry {
         } else {
             millis(self.track_seek)
         };
-        let settled = seek + if writes { self.write_settle } else { Span::ZERO };
+        // A head that goes on where it is has settled.
+        let settles = writes && seek > Span::ZERO;
+        let settled = seek + if settles { self.write_settle } else { Span::ZERO };
         let there = now + settled;
         let angle = there.0 % self.revolution;
         let turn = (place.angle + self.revolution - angle) % self.revolution;

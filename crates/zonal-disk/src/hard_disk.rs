@@ -1,5 +1,6 @@
-//! A hard disk. One thing is done at a time; which one is next the disk chooses itself, by what it
-//! reaches first, as with native command queueing, until one has waited too long.
+//! A hard disk. The heads do one thing at a time; which one is next the disk chooses itself, by what
+//! they reach first, as with native command queueing, until one has waited too long. Beside that the
+//! interface moves what is cached, or goes to the write cache, one command after the other.
 //!
 //! What is not modelled: reading a track from wherever the head lands, defects that moved elsewhere,
 //! wear, vibration, temperature, power saving.
@@ -60,7 +61,10 @@ pub struct HardDisk {
     spoiled: Spoiled,
     /// Commands by arrival.
     waiting: Vec<(Time, Command)>,
+    /// What the heads do, or are waited for to read on to.
     job: Option<(Job, Time)>,
+    /// What the interface moves beside that.
+    wire: Option<(Command, Time)>,
     /// When it did something last.
     active: Time,
 }
@@ -87,58 +91,79 @@ impl HardDisk {
             spoiled: Spoiled::default(),
             waiting: Vec::new(),
             job: None,
+            wire: None,
             active: Time::ZERO,
         }
     }
 
     /// Over the interface.
-    fn wire(&self, sectors: Sectors) -> Span {
+    fn wire_time(&self, sectors: Sectors) -> Span {
         self.command + Span((f64::from(sectors.0) * self.sector) as u64)
     }
 
     /// Begins what is next, if there is anything.
     fn begin(&mut self, now: Time) {
-        if self.job.is_some() {
-            return;
-        }
         // A flush is no queued command: those before it go first, those behind it wait.
         let is_flush = |(_, command): &(Time, Command)| command.operation == Operation::Flush;
         let before = self.waiting.iter().position(is_flush).unwrap_or(self.waiting.len());
+        if self.wire.is_none()
+            && let Some((command, end, needs_heads)) = self.quick(before, now)
+        {
+            self.waiting.retain(|(_, other)| other.id != command.id);
+            if needs_heads {
+                self.job = Some((Job::Serve(command), end));
+            } else {
+                self.wire = Some((command, end));
+            }
+            return self.begin(now);
+        }
+        if self.job.is_some() {
+            return;
+        }
         self.job = match self.waiting.first() {
             None => return,
             Some((_, flush)) if before == 0 => {
                 let flush = *flush;
+                if self.wire.is_some() {
+                    return;
+                }
                 self.destage(now).or(Some((Job::Serve(flush), now + self.command)))
             }
-            Some(_) => self.quick(before, now).or_else(|| self.moved(before, now)),
+            Some(_) => self.moved(before, now),
         };
         if let Some((Job::Serve(command), _)) = self.job {
             self.waiting.retain(|(_, other)| other.id != command.id);
         }
     }
 
-    /// A command that needs no medium: what is cached, or goes to the write cache.
-    fn quick(&mut self, before: usize, now: Time) -> Option<(Job, Time)> {
+    /// A command that needs no heads: what is cached, or goes to the write cache; and if they are
+    /// free one that they come to as they read on. When it ends, and whether it needs them.
+    fn quick(&mut self, before: usize, now: Time) -> Option<(Command, Time, bool)> {
         for at in 0..before {
             let command = self.waiting[at].1;
             match command.operation {
                 Operation::Read { start, sectors } => {
                     let end = start + sectors;
                     if self.cache.holds(start, end) {
-                        return Some((Job::Serve(command), now + self.wire(sectors)));
+                        return Some((command, now + self.wire_time(sectors), false));
                     }
-                    let hit = self.segments.find(start, end, now, &self.geometry);
-                    if let Hit::At(there) = hit {
-                        self.segments.served(end, self.capacity);
-                        // The wire moves what is there while the rest is read.
-                        return Some((Job::Serve(command), there.max(now + self.wire(sectors))));
+                    let Hit::At(there) = self.segments.find(start, end, now, &self.geometry) else {
+                        continue;
+                    };
+                    let needs_heads = there > now;
+                    if needs_heads && self.job.is_some() {
+                        continue;
                     }
+                    self.segments.served(end, self.capacity);
+                    // The wire moves what is there while the rest is read.
+                    let done = there.max(now + self.wire_time(sectors));
+                    return Some((command, done, needs_heads));
                 }
                 Operation::Write { start, sectors } if self.cache.has_room(sectors.0.into()) => {
                     let end = start + sectors;
                     self.cache.add(start, end);
                     self.segments.forget(start, end);
-                    return Some((Job::Serve(command), now + self.wire(sectors)));
+                    return Some((command, now + self.wire_time(sectors), false));
                 }
                 Operation::Write { .. } | Operation::Flush => {}
             }
@@ -146,10 +171,22 @@ impl HardDisk {
         None
     }
 
-    /// The command whose place the head reaches first, or the one that waited too long.
+    /// Whether the interface will see to a command as soon as it can.
+    fn is_quick(&self, command: &Command) -> bool {
+        match command.operation {
+            Operation::Read { start, sectors } => {
+                let end = start + sectors;
+                self.cache.holds(start, end) || self.segments.holds(start, end)
+            }
+            Operation::Write { sectors, .. } => self.cache.has_room(sectors.0.into()),
+            Operation::Flush => false,
+        }
+    }
+
+    /// The command whose place the heads reach first, or the one that waited too long.
     fn moved(&mut self, before: usize, now: Time) -> Option<(Job, Time)> {
-        let waiting = &self.waiting[..before];
-        let (since, oldest) = waiting.first()?;
+        let waiting = self.waiting[..before].iter().filter(|(_, command)| !self.is_quick(command));
+        let (since, oldest) = waiting.clone().next()?;
         let chosen = if now.since(*since) > self.patience {
             *oldest
         } else {
@@ -158,13 +195,13 @@ impl HardDisk {
             let cost = |command: &Command| match command.operation {
                 Operation::Read { start, .. } => self.geometry.reach(head, begin, start, false),
                 // One that waits for room in the write cache waits for what is in it.
-                Operation::Write { start, .. } => self.best_destage(begin).map_or_else(
+                Operation::Write { start, .. } => self.best_destage(now).map_or_else(
                     || self.geometry.reach(head, begin, start, true),
                     |(_, cost)| cost,
                 ),
                 Operation::Flush => Span(u64::MAX),
             };
-            waiting.iter().map(|(_, command)| *command).min_by_key(cost)?
+            waiting.map(|(_, command)| *command).min_by_key(cost)?
         };
         match chosen.operation {
             Operation::Read { start, sectors } => {
@@ -209,6 +246,10 @@ impl HardDisk {
         Some((Job::Destage, done))
     }
 
+    const fn is_at_rest(&self) -> bool {
+        self.job.is_none() && self.wire.is_none()
+    }
+
     /// When it begins to write its cache, if no command comes.
     fn rest_ends(&self) -> Option<Time> {
         (!self.cache.is_empty()).then(|| self.active + self.rest)
@@ -229,11 +270,12 @@ impl Device for HardDisk {
             Some((Job::Serve(command), _)) => Some(command.id),
             _ => None,
         };
+        let moving = self.wire.map(|(command, _)| command.id);
         let mut ids: Vec<u64> = self.waiting.iter().map(|(_, command)| command.id).collect();
-        ids.extend(serving);
+        ids.extend(serving.into_iter().chain(moving));
         check(command, self.capacity, self.depth, ids.into_iter())?;
         let now = now.max(self.active);
-        if self.job.is_none() {
+        if self.is_at_rest() {
             self.active = now;
         }
         self.waiting.push((now, command));
@@ -242,27 +284,33 @@ impl Device for HardDisk {
     }
 
     fn next_event(&self) -> Option<Time> {
-        self.job.map(|(_, end)| end).or_else(|| self.rest_ends())
+        let ends = [self.job.map(|(_, end)| end), self.wire.map(|(_, end)| end)];
+        ends.into_iter().flatten().min().or_else(|| self.rest_ends())
     }
 
     fn poll(&mut self, now: Time) -> Option<Ended> {
         loop {
-            let Some((job, end)) = self.job else {
+            if self.is_at_rest() {
                 let rested = self.rest_ends().filter(|at| *at <= now)?;
                 self.job = self.destage(rested);
                 continue;
-            };
-            if end > now {
-                return None;
             }
-            (self.job, self.active) = (None, end);
+            let end = self.next_event().filter(|end| *end <= now)?;
+            self.active = end;
+            let ended = match self.wire.take_if(|(_, at)| *at == end) {
+                Some((command, _)) => Some(command),
+                None => match self.job.take() {
+                    Some((Job::Serve(command), _)) => Some(command),
+                    _ => None,
+                },
+            };
             self.begin(end);
-            if let Job::Serve(command) = job {
+            if let Some(command) = ended {
                 let outcome = self.spoiled.outcome(command.operation);
                 return Some(Ended { id: command.id, at: end, outcome });
             }
             // With a rest behind it, the cache is written to its end.
-            if self.job.is_none() {
+            if self.is_at_rest() {
                 self.job = self.destage(end);
             }
         }

@@ -57,13 +57,20 @@ impl Segments {
         }
         let Some(ahead) = self.ahead else { return Hit::Miss };
         let segment = &mut self.segments[ahead.segment];
-        // As far as it will be read; what begins behind where the head is now is waited for, too.
+        // As far as it will be read; what the head comes to within a revolution is waited for, too.
         let reached = of.passed(ahead.from, now.since(ahead.since), ahead.limit);
-        if segment.start <= start && start <= reached && end <= ahead.limit {
+        let soon = Sector(reached.0 + of.track_sectors(reached));
+        let kept = segment.start.max(Sector(reached.0.saturating_sub(self.length)));
+        if kept <= start && start < soon && end <= ahead.limit {
             segment.used = self.uses;
             return Hit::At(now.max(ahead.since + of.pass(ahead.from, end)));
         }
         Hit::Miss
+    }
+
+    /// Whether a read is there.
+    pub(crate) fn holds(&self, start: Sector, end: Sector) -> bool {
+        self.segments.iter().any(|segment| segment.start <= start && end <= segment.end)
     }
 
     /// The head is needed elsewhere: reading on ends. Gives where the head is, if it did read on.
@@ -102,6 +109,10 @@ impl Segments {
         if let Some(ahead) = &mut self.ahead {
             let limit = Sector((end.0 + length).min(capacity.0));
             ahead.limit = ahead.limit.max(limit);
+            // What was read long ago makes room for what comes behind it.
+            let segment = &mut self.segments[ahead.segment];
+            segment.start = segment.start.max(Sector(end.0.saturating_sub(length)));
+            segment.end = segment.end.max(segment.start);
         }
     }
 

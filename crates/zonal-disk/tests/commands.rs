@@ -168,6 +168,59 @@ fn one_reader_gets_the_rate_of_the_medium() {
     assert!((0.5..0.6).contains(&(inner / 121.88)), "{inner}");
 }
 
+/// The interface fills the write cache while the heads empty it, and they go on where they are.
+#[test]
+fn one_writer_gets_the_rate_of_the_medium() {
+    let disk = disk("desktop_2014");
+    let mut device = disk.device();
+    let (mut now, mut next, each) = (Time::ZERO, 0, 1024);
+    let all = 1u64 << 20;
+    while next < all || device.next_event().is_some() {
+        while next < all
+            && device.start(now, Command { id: next, operation: write(next, each) }).is_ok()
+        {
+            next += u64::from(each);
+        }
+        let Some(at) = device.next_event() else { break };
+        now = now.max(at);
+        while device.poll(now).is_some() {}
+    }
+    let rate = (all * 512) as f64 / f64::from(1 << 20) / (now.0 as f64 / 1e9);
+    let read = sequential(&disk, 0);
+    assert!((0.85..1.05).contains(&(rate / read)), "{rate} {read}");
+}
+
+/// What is skipped passes under the head: it costs no revolution.
+#[test]
+fn a_small_gap_is_waited_for() {
+    let disk = disk("desktop_2014");
+    let run = |gap: u64| {
+        let mut device = disk.device();
+        let mut now = Time(1 << 40);
+        let begin = now;
+        for id in 0..200u64 {
+            let start = (1 << 24) + id * (256 + gap);
+            now += alone(&mut *device, now, read(start, 256));
+        }
+        now.since(begin).as_millis()
+    };
+    let (whole, gaps) = (run(0), run(8));
+    assert!(gaps < whole * 1.1, "{gaps} {whole}");
+}
+
+/// Reading on for long does not keep all of it.
+#[test]
+fn what_was_read_long_ago_is_read_again() {
+    let disk = disk("desktop_2014");
+    let mut device = disk.device();
+    let mut now = Time::ZERO;
+    for at in 0..4000 {
+        now += alone(&mut *device, now, read(at * 256, 256));
+    }
+    let again = alone(&mut *device, now, read(0, 8));
+    assert!(again > Span::from_millis(1), "{again:?}");
+}
+
 #[test]
 fn without_a_track_cache_each_gap_costs_a_revolution() {
     let mut disk = disk("desktop_2014");

@@ -40,6 +40,18 @@ pub(crate) enum Command {
     /// Compare I/O schedulers over a file, or over a simulated disk
     #[command(disable_help_flag = true)]
     Iosched(Rest),
+    /// Read and write files by threads, in a directory or on a simulated machine of 2014
+    #[command(disable_help_flag = true)]
+    Tiobench(Rest),
+    /// Truncate files whose pages are all cached, in a directory
+    #[command(disable_help_flag = true)]
+    Sparsetruncate(Rest),
+    /// Make, look up and remove many files, in a directory
+    #[command(disable_help_flag = true)]
+    Bonnie(Rest),
+    /// Have clients write, flush, read and remove files, in a directory
+    #[command(disable_help_flag = true)]
+    Dbench(Rest),
     /// Measure this machine and write a machine file for the simulator
     #[command(disable_help_flag = true)]
     Calibrate(Rest),

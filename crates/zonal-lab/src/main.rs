@@ -7,6 +7,7 @@
 //! zonal bench aging                         how whole memory stays, preset beside preset
 //! zonal bench tails                         single calls, at the median and far out
 //! zonal iosched --disk desktop_2014         I/O schedulers over a simulated disk, or over a file
+//! zonal tiobench --kernel 3.0,fairzone      a benchmark of 2014 on its machine, or in a directory
 //! zonal calibrate --out box.toml            this machine as a machine file for the simulator
 //! zonal sim skylake_2s_112cpu page-fault1   a workload on a simulated machine
 //! zonal record page-fault1 -o trace.txt     the events of a run, as Linux's tracers write them
@@ -72,6 +73,10 @@ fn main() -> ExitCode {
         Some(Command::Replay(_)) => elsewhere("replay", &line),
         Some(Command::Reproduce(_)) => elsewhere("reproduce", &line),
         Some(Command::Iosched(_)) => elsewhere("iosched", &line),
+        Some(Command::Tiobench(_)) => elsewhere("tiobench", &line),
+        Some(Command::Sparsetruncate(_)) => elsewhere("sparsetruncate", &line),
+        Some(Command::Bonnie(_)) => elsewhere("bonnie", &line),
+        Some(Command::Dbench(_)) => elsewhere("dbench", &line),
         Some(Command::Calibrate(_)) => elsewhere("calibrate", &line),
         Some(Command::Cachetrace(_)) => elsewhere("cachetrace", &line),
         Some(Command::Mount(_)) => elsewhere("mount", &line),

@@ -59,6 +59,12 @@ const PARTS: [Part; 8] = [
         cpu_seconds: 90,
     },
     Part {
+        program: "zonal-iobench",
+        package: "zonal-iobench",
+        commands: &["tiobench", "sparsetruncate", "bonnie", "dbench"],
+        cpu_seconds: 90,
+    },
+    Part {
         program: "zonal-calibrate",
         package: "zonal-calibrate",
         commands: &["calibrate"],
@@ -343,15 +349,19 @@ mod tests {
             commands,
             [
                 "bench",
+                "bonnie",
                 "cachetrace",
                 "calibrate",
+                "dbench",
                 "info",
                 "iosched",
                 "mount",
                 "record",
                 "replay",
                 "reproduce",
-                "sim"
+                "sim",
+                "sparsetruncate",
+                "tiobench"
             ]
         );
         for part in PARTS {

@@ -25,6 +25,7 @@ use plotters::style::{FontStyle, register_font};
 use resvg::{tiny_skia, usvg};
 
 use super::Report;
+use super::facts::Table;
 use super::sections::SECTIONS;
 use palette::{INK, PAPER};
 use zonal_cli::error::LabError;
@@ -148,7 +149,8 @@ pub fn all(report: &Report) -> Result<Vec<Chart>, LabError> {
     }
     for section in &SECTIONS {
         let rows = section.rows(&report.rows);
-        if rows.is_empty() {
+        // Rates of disks have tables only.
+        if rows.is_empty() || section.table == Table::Tiobench {
             continue;
         }
         if rows.iter().any(|row| row.tasks.is_some()) {

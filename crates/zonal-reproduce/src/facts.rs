@@ -21,6 +21,8 @@ const BROADWELL: &str = include_str!("../data/published_page_fault1_broadwell40.
 
 const FAIR_ZONE: &str = include_str!("../data/fair_zone.csv");
 const BATCHED_IRQ: &str = include_str!("../data/batched_irq.csv");
+const TIOBENCH: &str = include_str!("../data/tiobench.csv");
+const DISK_LATENCY: &str = include_str!("../data/disk_latency.csv");
 
 /// The machine of the second table: two sockets of ten cores with two threads each.
 pub const BROADWELL_MACHINE: &str = "broadwell_2s_40cpu";
@@ -36,11 +38,22 @@ pub enum Table {
     FairZone,
     /// Lists of pages freed with interrupts turned off once.
     BatchedIrq,
+    /// Rates of reading and writing files through page cache, scheduler and disk.
+    Tiobench,
+    /// Queue and waiting times of the disk meanwhile.
+    DiskLatency,
 }
 
 impl Table {
     /// All of them.
-    pub const ALL: [Self; 4] = [Self::ZoneLock, Self::Broadwell, Self::FairZone, Self::BatchedIrq];
+    pub const ALL: [Self; 6] = [
+        Self::ZoneLock,
+        Self::Broadwell,
+        Self::FairZone,
+        Self::BatchedIrq,
+        Self::Tiobench,
+        Self::DiskLatency,
+    ];
 
     /// Those of the zone lock, for which a mean error is aimed at.
     pub const AIMED: [Self; 2] = [Self::ZoneLock, Self::Broadwell];
@@ -53,6 +66,8 @@ impl Table {
             Self::Broadwell => "page_fault1_broadwell40",
             Self::FairZone => "fair_zone",
             Self::BatchedIrq => "batched_irq",
+            Self::Tiobench => "tiobench",
+            Self::DiskLatency => "disk_latency",
         }
     }
 
@@ -95,6 +110,12 @@ pub enum Unit {
     Us,
     /// Operations a second.
     OpsPerSecond,
+    /// MiB a second, which the source calls MB.
+    MbPerSecond,
+    /// Milliseconds.
+    Ms,
+    /// Requests in a queue, on average.
+    Requests,
 }
 
 impl Unit {
@@ -113,6 +134,9 @@ impl Unit {
             Self::PagesPerSecond => "pages_scanned_per_s",
             Self::Us => "us",
             Self::OpsPerSecond => "ops_per_s",
+            Self::MbPerSecond => "mb_per_s",
+            Self::Ms => "ms",
+            Self::Requests => "requests",
         }
     }
 
@@ -131,6 +155,8 @@ impl Unit {
             ("us", "Coeff") => Self::PercentRate,
             ("us", _) => Self::Us,
             ("ops_per_s", _) => Self::OpsPerSecond,
+            ("ms", _) => Self::Ms,
+            ("requests", _) => Self::Requests,
             _ => return None,
         })
     }
@@ -170,6 +196,9 @@ impl Unit {
                 | Self::PagesPerSecond
                 | Self::Us
                 | Self::OpsPerSecond
+                | Self::MbPerSecond
+                | Self::Ms
+                | Self::Requests
         )
     }
 }
@@ -234,6 +263,26 @@ struct BatchedIrqLine {
 }
 
 #[derive(Deserialize)]
+struct TiobenchLine {
+    machine: String,
+    stat: String,
+    operation: String,
+    threads: u32,
+    kernel: String,
+    mb_per_s: f64,
+}
+
+#[derive(Deserialize)]
+struct DiskLatencyLine {
+    machine: String,
+    kernel: String,
+    stat: String,
+    metric: String,
+    value: f64,
+    unit: String,
+}
+
+#[derive(Deserialize)]
 struct BroadwellLine {
     ntask: u32,
     kernel: String,
@@ -257,6 +306,8 @@ pub fn all() -> Vec<Fact> {
     all.extend(broadwell());
     all.extend(fair_zone());
     all.extend(batched_irq());
+    all.extend(tiobench());
+    all.extend(disk_latency());
     all
 }
 
@@ -350,6 +401,37 @@ fn batched_irq() -> Vec<Fact> {
     each.collect()
 }
 
+/// The statistic, mean, min or max, is part of the metric, the operation of the workload.
+fn tiobench() -> impl Iterator<Item = Fact> {
+    lines(TIOBENCH).map(|line: TiobenchLine| Fact {
+        table: Table::Tiobench,
+        machine: line.machine,
+        workload: format!("tiobench_{}", line.operation),
+        kernel: line.kernel,
+        metric: format!("{}_mb_per_s", line.stat),
+        tasks: Some(line.threads),
+        published: line.mb_per_s,
+        stddev: None,
+        unit: Unit::MbPerSecond,
+    })
+}
+
+fn disk_latency() -> impl Iterator<Item = Fact> {
+    lines(DISK_LATENCY).filter_map(|line: DiskLatencyLine| {
+        Some(Fact {
+            table: Table::DiskLatency,
+            unit: Unit::of(&line.unit, &line.metric)?,
+            machine: line.machine,
+            workload: "tiobench".into(),
+            kernel: line.kernel,
+            metric: format!("{}_{}", line.stat, line.metric),
+            tasks: None,
+            published: line.value,
+            stddev: None,
+        })
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -363,6 +445,7 @@ mod tests {
         // Every two are followed by their share.
         assert_eq!(2 * of(Table::FairZone), 3 * (FAIR_ZONE.lines().count() - 1));
         assert_eq!(of(Table::BatchedIrq), BATCHED_IRQ.lines().count() - 1);
+        assert_eq!((of(Table::Tiobench), of(Table::DiskLatency)), (370, 32));
     }
 
     #[test]

@@ -16,6 +16,7 @@
 pub mod charts;
 pub mod extras;
 pub mod facts;
+pub mod io_runs;
 pub mod plan;
 pub mod report;
 pub mod rows;
@@ -31,6 +32,7 @@ use clap::{Args, Subcommand};
 use charts::Chart;
 use extras::Extras;
 use facts::{Fact, Table};
+use io_runs::{IoRunner, IoRuns, IoSimulator};
 use plan::{Choice, Planner, Reading, Runs};
 use rows::Row;
 use sections::{SECTIONS, Section};
@@ -118,6 +120,10 @@ impl Only {
     pub fn takes(&self, table: &str, machine: &str, workload: &str) -> bool {
         let short = Table::ALL.into_iter().find(|it| it.name() == table).and_then(Table::short);
         let named = |name: &String| {
+            // A benchmark may be called as the table of its rates is.
+            if Table::ALL.iter().any(|table| table.name() == name) {
+                return table == name;
+            }
             [table, machine, workload].contains(&name.as_str())
                 || short == Some(name)
                 || SECTIONS.iter().any(|section| {
@@ -191,16 +197,17 @@ pub struct Report {
 /// [`LabError`], before anything is run where the arguments are at fault;
 /// [`LabError::NoResult`], after everything is written, if a run failed.
 pub fn run(args: &ReproduceArgs, out: &mut dyn Write) -> Result<(), LabError> {
-    run_on(&Simulator, args, out)
+    run_on(&Simulator, &IoSimulator, args, out)
 }
 
-/// [`run`] on something else than the simulator.
+/// [`run`] on something else than the simulators.
 ///
 /// # Errors
 ///
 /// As [`run`].
 pub fn run_on(
     runner: &impl Runner,
+    io_runner: &dyn IoRunner,
     args: &ReproduceArgs,
     out: &mut dyn Write,
 ) -> Result<(), LabError> {
@@ -220,7 +227,8 @@ pub fn run_on(
     }
     let pool = Pool::new(args.jobs, args.no_progress);
     let choice = Choice { seed: args.seed, quick: args.quick };
-    let report = simulate(runner, &facts, &only, choice, &pool)?;
+    let io = (io_runner, (args.jobs, args.no_progress));
+    let report = simulate(runner, io, &facts, &only, choice, &pool)?;
     if args.json {
         /// A row, and where it is from.
         #[derive(serde::Serialize)]
@@ -270,6 +278,7 @@ pub fn run_on(
 /// As [`Pool::carry_out`].
 pub fn simulate(
     runner: &impl Runner,
+    (io_runner, io_jobs): (&dyn IoRunner, (usize, bool)),
     facts: &[Fact],
     only: &Only,
     choice: Choice,
@@ -279,13 +288,15 @@ pub fn simulate(
     let takes = |it: &&Fact| only.takes(it.table.name(), &it.machine, &it.workload);
     let chosen: Vec<&Fact> = facts.iter().filter(takes).collect();
     let extras = Extras::new(&planner, only, choice.quick);
-    let measures = chosen.iter().filter_map(|fact| Some((fact, planner.measure(fact).ok()?)));
+    let of_sim = chosen.iter().filter(|fact| !io_runs::has(fact.table));
+    let measures = of_sim.filter_map(|fact| Some((fact, planner.measure(fact).ok()?)));
     let keys = measures.flat_map(|(fact, measure)| {
         let changes = matches!(measure.reading, Reading::Change(_)) || rows::has_base(fact, facts);
         [Some(measure.key), changes.then_some(measure.base)].into_iter().flatten()
     });
     let runs = Runs::carry_out(&planner, runner, pool, keys.chain(extras.keys()))?;
-    let rows = rows::rows(&chosen, facts, &planner, &runs);
+    let io = IoRuns::carry_out(io_runner, &chosen, facts, choice, io_jobs);
+    let rows = rows::rows(&chosen, facts, &planner, &runs, &io);
     let cycles = extras.cycles.iter();
     let cycles =
         cycles.filter_map(|(label, key)| Some(Cycles::new(label, runs.outcome(key).ok()?)));
@@ -299,12 +310,12 @@ pub fn simulate(
     let aimed = facts.iter().filter(|fact| Table::AIMED.contains(&fact.table)).count();
     Ok(Report {
         choice,
-        runs: runs.count(),
+        runs: runs.count() + io.count(),
         has_means: runs.has_means(),
         targets: judged(targets::targets(&rows, aimed, &extras, &runs), choice.quick),
         cycles: cycles.collect(),
         zonal: ["page_fault1_processes", "page_fault1_threads"].map(curve).into(),
-        failures: runs.failures(),
+        failures: runs.failures().into_iter().chain(io.failures()).collect(),
         rows,
     })
 }

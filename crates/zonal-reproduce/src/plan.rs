@@ -117,6 +117,8 @@ fn base(table: Table, kernel: &str) -> Preset {
         Table::ZoneLock | Table::Broadwell => Preset::Linux416,
         Table::FairZone => Preset::Linux316,
         Table::BatchedIrq => Preset::Linux413,
+        // Not of this simulator.
+        Table::Tiobench | Table::DiskLatency => Preset::Linux316,
     }
 }
 

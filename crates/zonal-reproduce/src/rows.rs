@@ -29,6 +29,7 @@
 use serde::Serialize;
 
 use super::facts::{Fact, Table, Unit};
+use super::io_runs::{self, IoRuns};
 use super::plan::{self, LENGTH, Measure, Planner, Runs};
 
 /// How a simulated number came about.
@@ -59,6 +60,8 @@ impl Kind {
         let fitted = fact.is_base() || spread || fact.metric == LENGTH;
         match fitted {
             true if is_fitted_on(fact) => Self::Fitted,
+            // Nothing of the model was chosen with these in view.
+            true if matches!(fact.table, Table::Tiobench | Table::DiskLatency) => Self::Predicted,
             true => Self::Base,
             false => Self::Predicted,
         }
@@ -73,6 +76,13 @@ fn is_fitted_on(fact: &Fact) -> bool {
         Table::ZoneLock => fact.workload != "stress_highalloc_delay_1ms",
         Table::BatchedIrq => fact.metric == "2nd-qrtle",
         Table::Broadwell | Table::FairZone => true,
+        // The outer rate of each disk.
+        Table::Tiobench => {
+            let one = fact.tasks == Some(1) && fact.metric == "mean_mb_per_s";
+            one && fact.workload == "tiobench_SeqRead"
+        }
+        // How many requests the scheduler takes.
+        Table::DiskLatency => fact.metric == "max_avgqz",
     }
 }
 
@@ -91,6 +101,10 @@ pub struct Row {
     pub metric: String,
     /// Tasks, where the table has a row for each number of them.
     pub tasks: Option<u32>,
+    /// Of tiobench and the disk: which statistic it is, of which operation.
+    pub stat: Option<String>,
+    /// See [`stat`](Self::stat).
+    pub operation: Option<String>,
     /// The unit.
     pub unit: &'static str,
     /// The published number.
@@ -143,19 +157,42 @@ pub(super) fn has_base(fact: &Fact, facts: &[Fact]) -> bool {
 
 /// The rows of `chosen` facts, in their order; `all` has the base facts they are compared with.
 #[must_use]
-pub fn rows(chosen: &[&Fact], all: &[Fact], planner: &Planner, runs: &Runs) -> Vec<Row> {
-    chosen.iter().map(|fact| row(fact, all, planner, runs)).collect()
+pub fn rows(
+    chosen: &[&Fact],
+    all: &[Fact],
+    planner: &Planner,
+    runs: &Runs,
+    io: &IoRuns,
+) -> Vec<Row> {
+    chosen.iter().map(|fact| row(fact, all, planner, runs, io)).collect()
 }
 
-fn row(fact: &Fact, all: &[Fact], planner: &Planner, runs: &Runs) -> Row {
-    let measure = planner.measure(fact);
-    let simulated = measure.as_ref().map_err(Clone::clone).and_then(|it| runs.read(it));
+/// What the runs show of a fact, and what the base's show in its place.
+fn read(
+    fact: &Fact,
+    planner: &Planner,
+    runs: &Runs,
+    io: &IoRuns,
+) -> (Result<f64, String>, Option<f64>) {
+    if io_runs::has(fact.table) {
+        return (io.read(fact, false), io.read(fact, true).ok());
+    }
+    let measure = match planner.measure(fact) {
+        Ok(measure) => measure,
+        Err(why) => return (Err(why), None),
+    };
+    let of_base = Measure { key: measure.base.clone(), ..measure.clone() };
+    (runs.read(&measure), runs.read(&of_base).ok())
+}
+
+fn row(fact: &Fact, all: &[Fact], planner: &Planner, runs: &Runs, io: &IoRuns) -> Row {
+    let (simulated, of_base) = read(fact, planner, runs, io);
     let base = base_of(fact, all).filter(|_| fact.unit.has_ratio());
     let published_change = base.and_then(|base| plan::change(fact.published, base.published).ok());
-    let simulated_change = base.zip(measure.as_ref().ok()).and_then(|(_, measure)| {
-        let of_base = Measure { key: measure.base.clone(), ..measure.clone() };
-        plan::change(*simulated.as_ref().ok()?, runs.read(&of_base).ok()?).ok()
-    });
+    let simulated_change =
+        base.and(of_base).and_then(|of_base| plan::change(*simulated.as_ref().ok()?, of_base).ok());
+    let is_of_disk = matches!(fact.table, Table::Tiobench | Table::DiskLatency);
+    let stat = fact.metric.split_once('_').filter(|_| is_of_disk).map(|(stat, _)| stat.into());
     let mut row = Row {
         table: fact.table.name(),
         machine: fact.machine.clone(),
@@ -163,6 +200,8 @@ fn row(fact: &Fact, all: &[Fact], planner: &Planner, runs: &Runs) -> Row {
         kernel: fact.kernel.clone(),
         metric: fact.metric.clone(),
         tasks: fact.tasks,
+        stat,
+        operation: fact.workload.strip_prefix("tiobench_").filter(|_| is_of_disk).map(Into::into),
         unit: fact.unit.name(),
         published: fact.published,
         error: simulated.as_ref().ok().map(|it| fact.unit.error(*it, fact.published)),
@@ -177,9 +216,6 @@ fn row(fact: &Fact, all: &[Fact], planner: &Planner, runs: &Runs) -> Row {
         kind_of_unit: fact.unit,
     };
     if row.kind == Kind::Predicted {
-        let of_base = measure
-            .ok()
-            .and_then(|measure| runs.read(&Measure { key: measure.base.clone(), ..measure }).ok());
         let errors = change_errors(base_of(fact, all), of_base, &row);
         (row.change_error, row.no_change_error) = errors.unzip();
     }
@@ -325,6 +361,8 @@ mod tests {
             kernel: String::new(),
             metric: String::new(),
             tasks: None,
+            stat: None,
+            operation: None,
             unit: "count",
             published: 1.0,
             simulated: error.map(|error| error + 1.0),

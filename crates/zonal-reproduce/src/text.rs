@@ -28,7 +28,9 @@ pub fn shown(value: f64, unit: Unit) -> String {
         Unit::PercentChange => format!("{value:+.1} %"),
         Unit::Ns => format!("{:.2} ms", value / 1e6),
         Unit::Us => format!("{value:.1} µs"),
-        Unit::OpsPerSecond => format!("{value:.1}"),
+        Unit::OpsPerSecond | Unit::Requests => format!("{value:.1}"),
+        Unit::MbPerSecond => format!("{value:.2}"),
+        Unit::Ms => format!("{value:.1} ms"),
         Unit::Count | Unit::Faults | Unit::FaultsPerSecond | Unit::Pages | Unit::PagesPerSecond => {
             grouped(value)
         }

@@ -48,6 +48,9 @@ fn heading(row: &Row) -> String {
         Unit::PagesPerSecond => "pages that reclaim looked at, a second".into(),
         Unit::Us => "time to truncate a file, µs".into(),
         Unit::OpsPerSecond => "bonnie, operations a second".into(),
+        Unit::MbPerSecond => "MiB a second".into(),
+        Unit::Ms => "waiting for the disk, ms".into(),
+        Unit::Requests => "requests in the queue".into(),
     }
 }
 

@@ -107,6 +107,7 @@ fn charts_are_written_twice() {
             "broadwell-threads",
             "broadwell-threads-gain",
             "bulk-frees",
+            "disk-latency",
             "errors",
             "fair-zone",
             "fair-zone-velocity",

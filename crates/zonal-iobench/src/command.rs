@@ -1,0 +1,325 @@
+//! `zonal tiobench`, `zonal sparsetruncate`, `zonal bonnie` and `zonal dbench`.
+//!
+//! ```
+//! use clap::Parser;
+//! use zonal_iobench::{Cli, Command, command};
+//!
+//! let line = "zonal tiobench --machine desktop_2xRAM_ext3 --kernel 3.0 --threads 2 --scale 200";
+//! let mut out = Vec::new();
+//! command::run(&Cli::try_parse_from(line.split(' '))?.command, &mut out)?;
+//! assert!(String::from_utf8_lossy(&out).contains("SeqRead"));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+use core::time::Duration;
+use std::io::{self, Write};
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+use serde_json::{Map, Value, json};
+use zonal_cli::error::LabError;
+use zonal_cli::interrupt;
+use zonal_cli::provenance::Provenance;
+use zonal_cli::size::{parse_duration, parse_size};
+use zonal_cli::table::Table;
+
+use crate::error::IobenchError;
+use crate::files;
+use crate::iostat::Metric;
+use crate::kernel::{BASE, KERNELS, Kernel};
+use crate::machine::{MACHINES, Machine};
+use crate::program::{Phase, RANDOM, Tiobench};
+use crate::real::measure;
+use crate::simulated::{Case, Outcome, simulate};
+
+/// The subcommands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Read and write files by threads, in a directory or on a simulated machine of 2014
+    Tiobench(TiobenchArgs),
+    /// Truncate files whose pages are all cached, in a directory
+    Sparsetruncate(SparsetruncateArgs),
+    /// Make, look up and remove many files, in a directory
+    Bonnie(BonnieArgs),
+    /// Have clients write, flush, read and remove files, in a directory
+    Dbench(DbenchArgs),
+}
+
+/// Arguments of `zonal tiobench`.
+#[derive(Clone, Debug, Args)]
+pub struct TiobenchArgs {
+    /// The directory to run in; files are made there, and removed again
+    #[arg(conflicts_with_all = ["machine", "kernel", "scale"])]
+    pub directory: Option<PathBuf>,
+    /// Machines of the tables to simulate, separated by commas
+    #[arg(long, value_delimiter = ',', default_value = "desktop_2xRAM_ext3", value_name = "NAME")]
+    pub machine: Vec<String>,
+    /// Kernels of the tables, separated by commas: 3.0, 3.16-rc1, cfq600, fairzone, lessdirty, series,
+    /// bigbatches, bigbatches1node
+    #[arg(long, value_delimiter = ',', default_value = BASE, value_name = "NAME")]
+    pub kernel: Vec<String>,
+    /// Threads, separated by commas: each number is a run
+    #[arg(long, value_delimiter = ',', default_value = "1,2,4,8,16", value_name = "N",
+          value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub threads: Vec<u32>,
+    /// What all files have together: twice the memory if simulated, or 256M
+    #[arg(long, value_parser = parse_size, value_name = "SIZE")]
+    pub size: Option<usize>,
+    /// Blocks anywhere that all threads write, and read
+    #[arg(long, default_value_t = RANDOM, value_name = "N")]
+    pub random: u64,
+    /// Simulate this part of the machine: its memory and its files are divided by it
+    #[arg(long, default_value_t = 1, value_name = "N",
+          value_parser = clap::value_parser!(u64).range(1..=1000))]
+    pub scale: u64,
+    /// Seed of every random choice
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+    /// Print JSON, one object a run and line, instead of a table
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Arguments of `zonal sparsetruncate`.
+#[derive(Clone, Debug, Args)]
+pub struct SparsetruncateArgs {
+    /// The directory to run in
+    pub directory: PathBuf,
+    /// Files
+    #[arg(long, default_value_t = 256, value_name = "N",
+          value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub files: u32,
+    /// Size of each
+    #[arg(long, value_parser = parse_size, default_value = "4M", value_name = "SIZE")]
+    pub size: usize,
+    /// Print JSON instead of a table
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Arguments of `zonal bonnie`.
+#[derive(Clone, Debug, Args)]
+pub struct BonnieArgs {
+    /// The directory to run in
+    pub directory: PathBuf,
+    /// Files
+    #[arg(long, default_value_t = 16_384, value_name = "N",
+          value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
+    pub files: u32,
+    /// Seed of the order that is none
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+    /// Print JSON instead of a table
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Arguments of `zonal dbench`.
+#[derive(Clone, Debug, Args)]
+pub struct DbenchArgs {
+    /// The directory to run in
+    pub directory: PathBuf,
+    /// Clients, separated by commas: each number is a run
+    #[arg(long, value_delimiter = ',', default_value = "1,2,4,8,16", value_name = "N",
+          value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub clients: Vec<u32>,
+    /// How long a run takes
+    #[arg(long, value_parser = parse_duration, default_value = "5s", value_name = "TIME")]
+    pub duration: Duration,
+    /// Print JSON, one object a run and line, instead of a table
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Runs what was asked for and prints the results to `out`.
+///
+/// # Errors
+///
+/// [`IobenchError`], before anything is run where the arguments are at fault.
+pub fn run(command: &Command, out: &mut dyn Write) -> Result<(), IobenchError> {
+    match command {
+        Command::Tiobench(args) => tiobench(args, out),
+        Command::Sparsetruncate(args) => sparsetruncate(args, out),
+        Command::Bonnie(args) => bonnie(args, out),
+        Command::Dbench(args) => dbench(args, out),
+    }
+}
+
+/// A result: what it is of, and figures with their units.
+struct Shown {
+    of: Vec<(&'static str, Value)>,
+    figures: Vec<(&'static str, f64, &'static str)>,
+}
+
+/// Prints results as a table, or each as a JSON object.
+fn print(results: &[Shown], as_json: bool, out: &mut dyn Write) -> Result<(), IobenchError> {
+    let Some(first) = results.first() else { return Ok(()) };
+    if as_json {
+        for result in results {
+            let mut object = Map::new();
+            object.extend(result.of.iter().map(|(name, value)| ((*name).into(), value.clone())));
+            object.extend(result.figures.iter().map(|(name, it, _)| ((*name).into(), json!(it))));
+            if let Ok(Value::Object(origin)) = serde_json::to_value(Provenance::of_this_run()) {
+                object.extend(origin);
+            }
+            serde_json::to_writer(&mut *out, &object).map_err(io::Error::from)?;
+            writeln!(out)?;
+        }
+        return Ok(());
+    }
+    let mut table = Table::new(first.of.len());
+    first.of.iter().for_each(|(name, _)| table.text(*name));
+    first.figures.iter().for_each(|(name, _, unit)| table.number(*name, *unit));
+    for result in results {
+        let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        let of = result.of.iter().map(|(_, value)| text(value));
+        let figures = result.figures.iter().map(|(_, value, _)| format!("{value:.2}"));
+        table.row(of.chain(figures));
+    }
+    writeln!(out, "{table}")?;
+    Ok(())
+}
+
+fn machine_called(name: &str, scale: u64) -> Result<Machine, IobenchError> {
+    let machine = Machine::named(name).ok_or_else(|| {
+        let known = MACHINES.map(|machine| machine.name).join(", ");
+        IobenchError::UnknownMachine { name: name.into(), known }
+    })?;
+    Ok(Machine { frames: machine.frames / scale, ..machine })
+}
+
+fn kernel_called(name: &str) -> Result<Kernel, IobenchError> {
+    Kernel::named(name).ok_or_else(|| {
+        let known = KERNELS.map(|kernel| kernel.name).join(", ");
+        IobenchError::UnknownKernel { name: name.into(), known }
+    })
+}
+
+fn tiobench(args: &TiobenchArgs, out: &mut dyn Write) -> Result<(), IobenchError> {
+    let program = |threads, pages| {
+        let size = args.size.map_or(pages, |size| size as u64 / 4096);
+        Tiobench { threads, pages: size.max(1), random: args.random, seed: args.seed }
+    };
+    let mut results = Vec::new();
+    if let Some(directory) = &args.directory {
+        for threads in &args.threads {
+            let outcome = measure(directory, &program(*threads, 1 << 16))?;
+            let of = vec![
+                ("on", json!(directory.display().to_string())),
+                ("kind", json!("measured")),
+                ("threads", json!(threads)),
+            ];
+            results.push(Shown { of, figures: rates(&outcome) });
+        }
+        return print(&results, args.json, out);
+    }
+    let machines = args.machine.iter().map(|name| machine_called(name, args.scale));
+    let machines = machines.collect::<Result<Vec<_>, _>>()?;
+    let kernels = args.kernel.iter().map(|name| kernel_called(name));
+    let kernels = kernels.collect::<Result<Vec<_>, _>>()?;
+    for machine in machines {
+        for kernel in &kernels {
+            for threads in &args.threads {
+                if interrupt::is_requested() {
+                    return Err(LabError::Interrupted.into());
+                }
+                let tiobench = program(*threads, machine.frames * 2);
+                let outcome = simulate(&Case { machine, kernel: *kernel, tiobench })?;
+                let of = vec![
+                    ("on", json!(machine.name)),
+                    ("kind", json!("simulated")),
+                    ("kernel", json!(kernel.name)),
+                    ("threads", json!(threads)),
+                ];
+                let figures = rates(&outcome).into_iter().chain(inside(&outcome)).collect();
+                results.push(Shown { of, figures });
+            }
+        }
+    }
+    print(&results, args.json, out)
+}
+
+fn rates(outcome: &Outcome) -> Vec<(&'static str, f64, &'static str)> {
+    Phase::ALL.map(|phase| (phase.name(), outcome.mib_s(phase), "MiB/s")).into()
+}
+
+/// What is seen on a simulated machine only.
+fn inside(outcome: &Outcome) -> Vec<(&'static str, f64, &'static str)> {
+    let read = outcome.phases[Phase::SeqRead as usize];
+    let mut all = vec![
+        ("SeqRead cached", read.hits as f64 * 100.0 / read.blocks.max(1) as f64, "%"),
+        ("DMA32 of allocated", outcome.dma32_share(), "%"),
+        ("DMA32 of scanned", outcome.dma32_scanned_share(), "%"),
+    ];
+    for metric in Metric::ALL {
+        let unit = if metric == Metric::QueueLength { "requests" } else { "ms" };
+        all.push((metric.name(), outcome.iostat.mean(metric), unit));
+    }
+    all
+}
+
+fn sparsetruncate(args: &SparsetruncateArgs, out: &mut dyn Write) -> Result<(), IobenchError> {
+    let pages = (args.size as u64).div_ceil(4096);
+    let mut times = files::sparsetruncate(&args.directory, args.files, pages)?;
+    times.sort_unstable();
+    let us = |part: f64| {
+        let at = (times.len() as f64 * part).ceil() as usize;
+        times[at.max(1) - 1].as_secs_f64() * 1e6
+    };
+    let mean = times.iter().sum::<Duration>().as_secs_f64() * 1e6 / times.len() as f64;
+    let figures = vec![
+        ("Min", us(0.0), "µs"),
+        ("1st-qrtle", us(0.25), "µs"),
+        ("2nd-qrtle", us(0.5), "µs"),
+        ("3rd-qrtle", us(0.75), "µs"),
+        ("Max-90%", us(0.9), "µs"),
+        ("Max-99%", us(0.99), "µs"),
+        ("Max", us(1.0), "µs"),
+        ("Amean", mean, "µs"),
+    ];
+    let of = vec![
+        ("on", json!(args.directory.display().to_string())),
+        ("kind", json!("measured")),
+        ("files", json!(args.files)),
+    ];
+    print(&[Shown { of, figures }], args.json, out)
+}
+
+fn bonnie(args: &BonnieArgs, out: &mut dyn Write) -> Result<(), IobenchError> {
+    let both = files::bonnie(&args.directory, args.files, args.seed)?;
+    let results = both.map(|bonnie| Shown {
+        of: vec![
+            ("on", json!(args.directory.display().to_string())),
+            ("kind", json!("measured")),
+            ("order", json!(if bonnie.in_order { "Seq" } else { "Rand" })),
+        ],
+        figures: vec![
+            ("Create ops", bonnie.create, "/s"),
+            ("Create read", bonnie.read, "/s"),
+            ("Create del", bonnie.delete, "/s"),
+        ],
+    });
+    print(&results, args.json, out)
+}
+
+fn dbench(args: &DbenchArgs, out: &mut dyn Write) -> Result<(), IobenchError> {
+    let mut results = Vec::new();
+    for clients in &args.clients {
+        let done = files::dbench(&args.directory, *clients, args.duration)?;
+        if interrupt::is_requested() {
+            return Err(LabError::Interrupted.into());
+        }
+        let of = vec![
+            ("on", json!(args.directory.display().to_string())),
+            ("kind", json!("measured")),
+            ("clients", json!(clients)),
+        ];
+        let figures = vec![
+            ("rate", done.mib_s, "MiB/s"),
+            ("rounds", done.rounds as f64, "count"),
+            ("longest", done.longest.as_secs_f64() * 1e3, "ms"),
+        ];
+        results.push(Shown { of, figures });
+    }
+    print(&results, args.json, out)
+}

@@ -1,0 +1,222 @@
+//! Benchmarks of many files in a directory: sparsetruncate, bonnie's files, and what dbench's clients do
+//! with data. They make what they need and remove it again.
+//!
+//! - sparsetruncate, tiny (Gorman 2017): 16 directories of 16 files of 4 MiB whose pages are all cached,
+//!   which are truncated one after the other; the time of each.
+//! - bonnie: empty files are made, looked up and removed, once in the order of their names and once in
+//!   any; operations a second.
+//! - dbench: each client makes a file, writes to it in pieces, flushes it, reads it and removes it, over
+//!   and over, for some time; MiB/s, and the longest of these rounds.
+//!
+//! ```
+//! let directory = tempfile::tempdir()?;
+//! let times = zonal_iobench::files::sparsetruncate(directory.path(), 4, 64)?;
+//! assert_eq!(times.len(), 4);
+//! assert_eq!(directory.path().read_dir()?.count(), 0, "all is removed again");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Seek, Write};
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use zonal_cli::interrupt;
+
+use crate::error::IobenchError;
+
+/// Directories of sparsetruncate.
+const DIRECTORIES: u32 = 16;
+/// Bytes that dbench's clients write and read at once.
+const PIECE: usize = 64 << 10;
+/// Pieces of a client's file.
+const PIECES: usize = 16;
+
+/// A directory that is removed, with what is in it, when it is done with.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new(parent: &Path, what: &str) -> Result<Self, IobenchError> {
+        let path = parent.join(format!("zonal-{what}-{}", std::process::id()));
+        fs::create_dir(&path).map_err(failed("make", &path))?;
+        Ok(Self(path))
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        // What cannot be removed stays: nothing else is to be done about it.
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn failed(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> IobenchError {
+    let path = path.to_owned();
+    move |source| IobenchError::File { what, path, source }
+}
+
+/// Truncates so many files of so many pages, all cached; the time of each, in the order in which
+/// they were truncated.
+///
+/// # Errors
+///
+/// [`IobenchError::File`]; nothing is left in the directory.
+pub fn sparsetruncate(
+    directory: &Path,
+    files: u32,
+    pages: u64,
+) -> Result<Vec<Duration>, IobenchError> {
+    let scratch = Scratch::new(directory, "sparsetruncate")?;
+    let mut open = Vec::new();
+    for number in 0..files {
+        let directory = scratch.0.join((number % DIRECTORIES).to_string());
+        fs::create_dir_all(&directory).map_err(failed("make", &directory))?;
+        let path = directory.join(number.to_string());
+        let mut options = OpenOptions::new();
+        let mut file = options
+            .read(true)
+            .write(true)
+            .create_new(true)
+            .open(&path)
+            .map_err(failed("make", &path))?;
+        file.set_len(pages * 4096).map_err(failed("grow", &path))?;
+        // A hole is read: that fills the page cache and writes nothing.
+        io::copy(&mut file, &mut io::sink()).map_err(failed("read", &path))?;
+        open.push((file, path));
+    }
+    let mut times = Vec::new();
+    for (file, path) in &open {
+        let began = Instant::now();
+        file.set_len(0).map_err(failed("truncate", path))?;
+        times.push(began.elapsed());
+    }
+    Ok(times)
+}
+
+/// Operations a second.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Bonnie {
+    /// Whether names are in order.
+    pub in_order: bool,
+    /// Files made.
+    pub create: f64,
+    /// Files looked up and opened.
+    pub read: f64,
+    /// Files removed.
+    pub delete: f64,
+}
+
+/// Makes, looks up and removes so many files, in order and in any.
+///
+/// # Errors
+///
+/// [`IobenchError::File`]; nothing is left in the directory.
+pub fn bonnie(directory: &Path, files: u32, seed: u64) -> Result<[Bonnie; 2], IobenchError> {
+    let mut dice = fastrand::Rng::with_seed(seed);
+    let mut run = |in_order: bool| {
+        let scratch = Scratch::new(directory, "bonnie")?;
+        let mut names: Vec<u32> = (0..files).collect();
+        let mut each = |what, act: &dyn Fn(&Path) -> io::Result<()>| {
+            if !in_order {
+                dice.shuffle(&mut names);
+            }
+            let began = Instant::now();
+            for name in &names {
+                let path = scratch.0.join(format!("{name:08}"));
+                act(&path).map_err(failed(what, &path))?;
+            }
+            let seconds = began.elapsed().as_secs_f64().max(1e-9);
+            Ok::<f64, IobenchError>(f64::from(files) / seconds)
+        };
+        let create = each("make", &|path| File::create_new(path).map(|_| ()))?;
+        let read = each("read", &|path| {
+            fs::metadata(path)?;
+            File::open(path)?.read(&mut [0]).map(|_| ())
+        })?;
+        let delete = each("remove", &|path| fs::remove_file(path))?;
+        Ok::<Bonnie, IobenchError>(Bonnie { in_order, create, read, delete })
+    };
+    Ok([run(true)?, run(false)?])
+}
+
+/// What dbench's clients came to.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Dbench {
+    /// Clients.
+    pub clients: u32,
+    /// Data written and read by all together, MiB/s.
+    pub mib_s: f64,
+    /// Rounds of all.
+    pub rounds: u64,
+    /// The longest round.
+    pub longest: Duration,
+}
+
+/// Has so many clients write, flush, read and remove files for so long.
+///
+/// # Errors
+///
+/// [`IobenchError::File`]; nothing is left in the directory.
+pub fn dbench(directory: &Path, clients: u32, duration: Duration) -> Result<Dbench, IobenchError> {
+    let scratch = Scratch::new(directory, "dbench")?;
+    let began = Instant::now();
+    let each = thread::scope(|scope| {
+        let threads = (0..clients).map(|client| {
+            let path = scratch.0.join(client.to_string());
+            scope.spawn(move || {
+                let (mut rounds, mut longest) = (0, Duration::ZERO);
+                while began.elapsed() < duration && !interrupt::is_requested() {
+                    let round = Instant::now();
+                    client_round(&path).map_err(failed("use", &path))?;
+                    longest = longest.max(round.elapsed());
+                    rounds += 1;
+                }
+                Ok::<(u64, Duration), IobenchError>((rounds, longest))
+            })
+        });
+        let threads: Vec<_> = threads.collect();
+        threads.into_iter().map(thread::ScopedJoinHandle::join).collect::<Vec<_>>()
+    });
+    let mut all = Dbench { clients, ..Dbench::default() };
+    for result in each {
+        let (rounds, longest) = result.map_err(|_| IobenchError::Panicked)??;
+        all.rounds += rounds;
+        all.longest = all.longest.max(longest);
+    }
+    let bytes = all.rounds as f64 * 2.0 * (PIECE * PIECES) as f64;
+    all.mib_s = bytes / f64::from(1 << 20) / began.elapsed().as_secs_f64().max(1e-9);
+    Ok(all)
+}
+
+fn client_round(path: &Path) -> io::Result<()> {
+    let mut file = OpenOptions::new().read(true).write(true).create_new(true).open(path)?;
+    let mut piece = vec![0x5a; PIECE];
+    (0..PIECES).try_for_each(|_| file.write_all(&piece))?;
+    file.sync_all()?;
+    file.rewind()?;
+    (0..PIECES).try_for_each(|_| file.read_exact(&mut piece))?;
+    fs::remove_file(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_left_and_all_was_done() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let [ordered, any] = bonnie(directory.path(), 50, 1).expect("it runs");
+        assert!(ordered.in_order && !any.in_order && any.delete > 0.0);
+        let clients = dbench(directory.path(), 2, Duration::from_millis(30)).expect("it runs");
+        assert!(clients.rounds >= 2 && clients.mib_s > 0.0 && clients.longest > Duration::ZERO);
+        assert_eq!(directory.path().read_dir().expect("it is there").count(), 0);
+    }
+
+    #[test]
+    fn what_cannot_be_made_is_said() {
+        let nowhere = Path::new("/nonexistent/nowhere");
+        let error = sparsetruncate(nowhere, 1, 1).expect_err("there is no such place");
+        assert!(error.to_string().starts_with("cannot make /nonexistent"), "{error}");
+    }
+}

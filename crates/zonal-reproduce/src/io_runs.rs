@@ -1,0 +1,234 @@
+//! The tables that were measured through a page cache and a disk: `tiobench`, `disk_latency` and
+//! `fair_zone`. Their rows are read off runs of tiobench on simulated machines with the page cache in its
+//! real size; each distinct run is done once.
+//!
+//! ```
+//! use zonal_reproduce::facts::{self, Table};
+//! use zonal_reproduce::io_runs::needs;
+//!
+//! let facts = facts::all();
+//! let of = |table| facts.iter().find(|fact| fact.table == table).expect("it has rows");
+//! assert_eq!(needs(of(Table::Tiobench), false).len(), 1);
+//! assert_eq!(needs(of(Table::DiskLatency), false).len(), 5, "over all numbers of threads");
+//! assert!(needs(of(Table::ZoneLock), false).is_empty());
+//! ```
+
+use std::collections::HashMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+use zonal_cli::bar::Bar;
+use zonal_cli::interrupt;
+use zonal_iobench::iostat::Metric;
+use zonal_iobench::kernel::{BASE, Kernel};
+use zonal_iobench::machine::Machine;
+use zonal_iobench::memory::ZoneName;
+use zonal_iobench::program::{Phase, RANDOM, Tiobench};
+use zonal_iobench::simulated::{self, Case, Outcome};
+
+use super::facts::{Fact, Table, Unit};
+use super::plan::Choice;
+
+/// What can run tiobench on a machine: the simulator, or something in its place in a test.
+pub trait IoRunner: Sync {
+    /// Runs it.
+    ///
+    /// # Errors
+    ///
+    /// Why there is no outcome.
+    fn run(&self, case: &Case) -> Result<Outcome, String>;
+}
+
+/// The simulator, [`zonal_iobench`].
+#[derive(Clone, Copy, Debug, Default)]
+pub struct IoSimulator;
+
+impl IoRunner for IoSimulator {
+    fn run(&self, case: &Case) -> Result<Outcome, String> {
+        simulated::simulate(case).map_err(|error| error.to_string())
+    }
+}
+
+/// A run.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct IoKey {
+    /// The machine's name in the tables.
+    pub machine: String,
+    /// The kernel's.
+    pub kernel: String,
+    /// Threads.
+    pub threads: u32,
+    /// Whether files have 80 % of memory instead of twice as much.
+    pub fits: bool,
+}
+
+/// Numbers of threads that the tables have.
+pub const THREADS: [u32; 5] = [1, 2, 4, 8, 16];
+
+/// Whether the numbers of a table are of such runs.
+#[must_use]
+pub const fn has(table: Table) -> bool {
+    matches!(table, Table::Tiobench | Table::DiskLatency | Table::FairZone)
+}
+
+/// The runs that show a fact, or what the base has for it; none if it is of another kind.
+#[must_use]
+pub fn needs(fact: &Fact, of_base: bool) -> Vec<IoKey> {
+    if !has(fact.table) {
+        return Vec::new();
+    }
+    // The whole series is what its last patch makes of it.
+    let kernel = match (of_base, &*fact.kernel) {
+        (true, _) => BASE,
+        (false, "series") => "lessdirty",
+        (false, kernel) => kernel,
+    };
+    let fits = fact.workload == "tiobench_80_percent";
+    let key =
+        |threads| IoKey { machine: fact.machine.clone(), kernel: kernel.to_owned(), threads, fits };
+    fact.tasks.map_or_else(|| THREADS.map(key).into(), |threads| vec![key(threads)])
+}
+
+/// The outcomes of runs.
+#[derive(Debug, Default)]
+pub struct IoRuns {
+    done: HashMap<IoKey, Result<Outcome, String>>,
+    /// Published pages of both zones, by machine and kernel.
+    pages: HashMap<(String, String), f64>,
+}
+
+fn case_of(key: &IoKey, choice: Choice) -> Result<Case, String> {
+    let machine = Machine::named(&key.machine)
+        .ok_or_else(|| format!("no machine stands for {}", key.machine))?;
+    let kernel = Kernel::named(&key.kernel)
+        .ok_or_else(|| format!("the model has no kernel {}", key.kernel))?;
+    let frames = if choice.quick { machine.frames / 16 } else { machine.frames };
+    let machine = Machine { frames, ..machine };
+    let pages = if key.fits { frames * 4 / 5 } else { frames * 2 };
+    let tiobench = Tiobench { threads: key.threads, pages, random: RANDOM, seed: choice.seed };
+    Ok(Case { machine, kernel, tiobench })
+}
+
+impl IoRuns {
+    /// Does the runs that `facts` need, on so many threads; `all` has what they are scaled to.
+    #[must_use]
+    pub fn carry_out(
+        runner: &dyn IoRunner,
+        facts: &[&Fact],
+        all: &[Fact],
+        choice: Choice,
+        (jobs, hidden): (usize, bool),
+    ) -> Self {
+        let mut keys: Vec<IoKey> = Vec::new();
+        for key in facts.iter().flat_map(|fact| [false, true].map(|base| needs(fact, base))) {
+            key.into_iter().for_each(|key| {
+                if !keys.contains(&key) {
+                    keys.push(key);
+                }
+            });
+        }
+        let mut pages = HashMap::new();
+        for fact in all.iter().filter(|fact| fact.unit == Unit::Pages) {
+            *pages.entry((fact.machine.clone(), fact.kernel.clone())).or_default() +=
+                fact.published;
+        }
+        let cpus = thread::available_parallelism().map_or(1, usize::from);
+        let jobs = if jobs == 0 { cpus } else { jobs }.min(keys.len());
+        let bar = Bar::new(keys.len() as u64, hidden || keys.is_empty());
+        // Relaxed: each number is taken once whatever the order; results go through the lock.
+        let next = AtomicUsize::new(0);
+        let done = Mutex::new(HashMap::new());
+        thread::scope(|scope| {
+            for _ in 0..jobs {
+                scope.spawn(|| {
+                    while let Some(key) = keys.get(next.fetch_add(1, Ordering::Relaxed)) {
+                        let result = guarded(runner, key, choice);
+                        bar.done(1, format!("{} {} {}", key.machine, key.kernel, key.threads));
+                        if let Ok(mut done) = done.lock() {
+                            done.insert(key.clone(), result);
+                        }
+                    }
+                });
+            }
+        });
+        Self { done: done.into_inner().unwrap_or_default(), pages }
+    }
+
+    /// How many runs there were.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.done.len()
+    }
+
+    /// Runs that failed, and why.
+    #[must_use]
+    pub fn failures(&self) -> Vec<String> {
+        let failed = self.done.iter().filter_map(|(key, result)| {
+            let why = result.as_ref().err()?;
+            Some(format!("tiobench {} {} {}: {why}", key.machine, key.kernel, key.threads))
+        });
+        let mut failed: Vec<String> = failed.collect();
+        failed.sort_unstable();
+        failed
+    }
+
+    /// What the runs show of a fact, or what the base's do.
+    ///
+    /// # Errors
+    ///
+    /// Why there is nothing.
+    pub fn read(&self, fact: &Fact, of_base: bool) -> Result<f64, String> {
+        let mut all = Outcome::default();
+        let keys = needs(fact, of_base);
+        for key in &keys {
+            let outcome = self.done.get(key).ok_or("not run")?.as_ref().map_err(Clone::clone)?;
+            if keys.len() == 1 {
+                all = outcome.clone();
+            } else {
+                all.append(outcome);
+            }
+        }
+        let velocity = |zone: ZoneName| {
+            all.scanned[zone as usize] as f64 / (all.elapsed.0.max(1) as f64 / 1e9)
+        };
+        let pages = |part: f64| {
+            let both = self.pages.get(&(fact.machine.clone(), fact.kernel.clone()));
+            both.map(|both| both * part / 100.0).ok_or_else(|| "no pages are published".to_owned())
+        };
+        let unknown = || format!("the model does not measure {}", fact.metric);
+        match &*fact.metric {
+            "dma32_allocs" => pages(all.dma32_share()),
+            "normal_allocs" => pages(100.0 - all.dma32_share()),
+            "dma32_share" => Ok(all.dma32_share()),
+            "dma32_velocity" => Ok(velocity(ZoneName::Dma32)),
+            "normal_velocity" => Ok(velocity(ZoneName::Normal)),
+            "dma32_velocity_share" => Ok(all.dma32_scanned_share()),
+            metric => {
+                let (stat, what) = metric.split_once('_').ok_or_else(unknown)?;
+                if what == "mb_per_s" {
+                    let phase = Phase::ALL.into_iter().find(|phase| {
+                        fact.workload.strip_prefix("tiobench_") == Some(phase.name())
+                    });
+                    return phase.map(|phase| all.mib_s(phase)).ok_or_else(unknown);
+                }
+                let metric = Metric::ALL.into_iter().find(|metric| metric.name() == what);
+                let metric = metric.ok_or_else(unknown)?;
+                let of =
+                    if stat == "max" { all.iostat.max(metric) } else { all.iostat.mean(metric) };
+                Ok(of)
+            }
+        }
+    }
+}
+
+fn guarded(runner: &dyn IoRunner, key: &IoKey, choice: Choice) -> Result<Outcome, String> {
+    if interrupt::is_requested() {
+        return Err("not run: interrupted".into());
+    }
+    let case = case_of(key, choice)?;
+    // Nothing of a run that panicked is looked at again.
+    let run = AssertUnwindSafe(|| runner.run(&case));
+    catch_unwind(run).unwrap_or_else(|_| Err("the simulator panicked".into()))
+}
