@@ -3,6 +3,7 @@
 //!
 //! A step that lacks its tool fails and says how to get the tool; it never passes unrun.
 
+mod capi;
 mod deny;
 mod explore;
 mod golden;
@@ -62,6 +63,8 @@ enum Command {
         /// Which.
         sanitizer: Sanitizer,
     },
+    /// Builds the C interface and installs it.
+    Capi(capi::Install),
     /// The bootable kernel, in an emulator.
     #[command(subcommand)]
     Kernel(kernel::Kernel),
@@ -92,6 +95,7 @@ fn run(Args { command, bless, root: sources }: Args) -> Result<()> {
         Command::WalkCost { json } => walk_cost::run(&shell, json),
         Command::Matrix => steps::matrix(&shell),
         Command::Explore(args) => explore::run(&shell, &args),
+        Command::Capi(install) => install.run(&shell),
         Command::Kernel(kernel) => kernel.run(&shell),
         Command::Sanitize { sanitizer } => sanitize::run(&shell, sanitizer),
         Command::Step(step) => step.run(&shell),

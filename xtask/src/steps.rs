@@ -1,6 +1,6 @@
 //! The steps: what each runs.
 
-use crate::{deny, golden, kernel, no_std, package, paths, rooms, tools};
+use crate::{capi, deny, golden, kernel, no_std, package, paths, rooms, tools};
 use anyhow::{Context, Result, ensure};
 use clap::{Subcommand, ValueEnum};
 use std::fmt;
@@ -40,6 +40,8 @@ pub(crate) enum Step {
     Golden,
     /// That a kernel on zonal boots in an emulator, and counts every frame
     Boot,
+    /// That the C interface can be installed, and its examples in C run under the sanitizers
+    CExamples,
     /// Models of the lock-free parts
     Loom,
     /// Random schedules of larger models
@@ -72,6 +74,7 @@ impl Step {
             Self::Deny => deny::run(shell),
             Self::Golden => golden::run(shell, false),
             Self::Boot => kernel::check(shell),
+            Self::CExamples => capi::check(shell),
             Self::Loom => loom(shell),
             Self::Shuttle => shuttle(shell),
             Self::FuzzSmoke => fuzz_smoke(shell),

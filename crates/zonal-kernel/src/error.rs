@@ -1,7 +1,7 @@
 //! One error for all steps of a boot, so that `?` takes a kernel from its map to its first frame.
 
 use core::fmt;
-use zonal::error::{BuildError, ContiguousError};
+use zonal::error::{BuildError, ContiguousError, RangeError, ResizeError};
 use zonal::map::MapError;
 use zonal::plan::PlanError;
 use zonal::zonelist::DistanceError;
@@ -44,6 +44,10 @@ pub enum Error {
     Contiguous(ContiguousError),
     /// A free that was refused.
     Free(FreeError),
+    /// A range that could not be had or freed.
+    Range(RangeError),
+    /// Memory that could not come.
+    Resize(ResizeError),
 }
 
 impl fmt::Display for Error {
@@ -63,6 +67,8 @@ impl fmt::Display for Error {
             Self::Alloc(error) => error.fmt(f),
             Self::Contiguous(error) => error.fmt(f),
             Self::Free(error) => error.fmt(f),
+            Self::Range(error) => error.fmt(f),
+            Self::Resize(error) => error.fmt(f),
         }
     }
 }
@@ -80,7 +86,7 @@ macro_rules! from {
 }
 from!(Map(MapError), Plan(PlanError), Tables(PieceTooSmall), Build(BuildError), Alloc(AllocError));
 from!(Acpi(crate::acpi::AcpiError), Distance(DistanceError), Contiguous(ContiguousError));
-from!(Free(FreeError));
+from!(Free(FreeError), Range(RangeError), Resize(ResizeError));
 
 impl From<zonal::error::RefusedFree> for Error {
     /// The block leaks: it could not be freed.

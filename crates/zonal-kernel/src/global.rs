@@ -24,6 +24,7 @@
 use crate::{Error, Kernel, Machine};
 use core::fmt;
 use core::mem::MaybeUninit;
+use core::ops::Range;
 use core::ptr;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicBool, AtomicPtr};
@@ -33,7 +34,7 @@ use zonal::plan::{Config, Plan};
 use zonal::policy::{Sound, Split};
 use zonal::preset::Zonal;
 use zonal::units::FRAME_SIZE;
-use zonal::{Allocator, Block, Contiguous, NodeId, Order, Pfn, Request};
+use zonal::{Allocator, Block, Bounds, Contiguous, NodeId, Order, Pfn, Request};
 
 /// The allocator of a [`Global`].
 pub type Frames<M, S> = Allocator<'static, Kernel<M>, S>;
@@ -204,6 +205,53 @@ impl<M: Machine, S: Sound> Global<M, S> {
                 Err(RefusedRange { token, error })
             }
         }
+    }
+
+    /// Allocates `frames` frames in a row within `bounds`, by number: see [`Allocator::alloc_pages`].
+    ///
+    /// # Errors
+    /// [`Error::NotBooted`], or [`Error::Contiguous`].
+    #[inline]
+    pub fn alloc_pages(
+        &self,
+        frames: u64,
+        request: &Request,
+        bounds: &Bounds,
+    ) -> Result<Pfn, Error> {
+        Ok(self.frames()?.alloc_pages(frames, request, bounds)?)
+    }
+
+    /// Allocates exactly these frames, if all are free: see [`Allocator::alloc_at`].
+    ///
+    /// # Errors
+    /// [`Error::NotBooted`], or [`Error::Range`].
+    pub fn alloc_at(&self, range: Range<Pfn>) -> Result<Contiguous, Error> {
+        Ok(self.frames()?.alloc_at(range)?)
+    }
+
+    /// Frees any part of what [`alloc_pages`](Self::alloc_pages) gave: see [`Allocator::free_pages`].
+    ///
+    /// # Safety
+    /// The frames are the caller's, if they are allocated, and in use no more.
+    ///
+    /// # Errors
+    /// [`Error::NotBooted`], or [`Error::Range`]; then none was freed.
+    #[inline]
+    pub unsafe fn free_pages(&self, start: Pfn, frames: u64) -> Result<(), Error> {
+        Ok(self.frames()?.free_pages(start, frames)?)
+    }
+
+    /// Makes frames the allocator's that the map called reserved or to be reclaimed later, or did not mention, in parts
+    /// and as often as there are some: see [`Allocator::release`]. Returns how many.
+    ///
+    /// # Safety
+    /// For these frames, the promises of [`boot`](Self::boot): they are memory that no code uses any more, and
+    /// `M::address` is where it can be read and written.
+    ///
+    /// # Errors
+    /// [`Error::NotBooted`], or [`Error::Resize`].
+    pub unsafe fn release(&self, range: Range<Pfn>) -> Result<u64, Error> {
+        Ok(self.frames()?.release(range)?)
     }
 
     /// Gives what all CPUs cache back to the zones; returns the frames. 0 before it is built.

@@ -9,7 +9,7 @@
 //!
 //! | feature | what |
 //! |---|---|
-//! | `multiboot2`, `limine`, `bootloader_api` | the memory maps of these boot loaders |
+//! | `multiboot2`, `limine`, `bootloader_api`, `uefi` | the memory maps of these boot loaders, and of firmware |
 //! | `x86_64` | frames for the page tables of the crate `x86_64`: `page_tables` |
 //!
 //! ```

@@ -220,3 +220,47 @@ fn bootloader_api() {
     assert_eq!(map.kind_at(zonal::Pfn::new(0xb_ffe0)), Some(RangeKind::ReclaimLater));
     assert_eq!(map.kind_at(zonal::Pfn::new(0x400)), Some(RangeKind::Reserved));
 }
+
+/// A map of UEFI, not recorded, but put together: descriptors of 48 bytes, as firmware writes them, of which 40 are
+/// known.
+#[cfg(feature = "uefi")]
+#[test]
+fn uefi() {
+    use RangeKind::{ReclaimLater, Usable};
+    use zonal_kernel::boot_map::uefi::descriptors;
+    let rows: [(u32, u64, u64, u64); 11] = [
+        (3, 0, 1, 0xf),
+        (7, 0x1000, 0x9f, 0xf),
+        (7, 0x10_0000, 0x700, 0xf),
+        (10, 0x80_0000, 8, 0xf),
+        (2, 0x80_8000, 0xf8, 0xf),
+        (7, 0x90_0000, 0x1_0000, 0xf),
+        (9, 0x1090_0000, 0x10, 0xf),
+        (6, 0x1091_0000, 0x10, 0x8000_0000_0000_000f),
+        // Memory that cannot be cached; persistent memory; a device.
+        (7, 0x2000_0000, 0x100, 1),
+        (14, 0x3000_0000, 0x100, 0xf),
+        (11, 0xffc0_0000, 0x400, 0x8000_0000_0000_0001),
+    ];
+    let mut bytes = Vec::new();
+    for (ty, start, pages, attributes) in rows {
+        bytes.extend(u64::from(ty).to_le_bytes());
+        bytes.extend([start, 0, pages, attributes, 0x5a5a].map(u64::to_le_bytes).concat());
+    }
+    let map = BootMap::new(descriptors(&bytes, 48), &[], []).unwrap().sanitise().unwrap();
+    let found: Vec<_> =
+        memory(&map).into_iter().map(|(kind, _, start, n)| (kind, start, n)).collect();
+    let wanted = [
+        (Usable, 1, 0x9f),
+        (Usable, 0x100, 0x700),
+        (ReclaimLater, 0x808, 0xf8),
+        (Usable, 0x900, 0x1_0000),
+        (ReclaimLater, 0x1_0900, 0x10),
+    ];
+    assert_eq!(found, wanted);
+    assert_eq!(descriptors(&bytes[..bytes.len() - 1], 48).count(), 10, "a part is none");
+    assert_eq!(descriptors(&bytes, 39).count(), 0);
+    // More pages than there are addresses.
+    bytes[120..128].copy_from_slice(&u64::MAX.to_le_bytes());
+    assert!(BootMap::new(descriptors(&bytes, 48), &[], []).is_err());
+}

@@ -8,11 +8,11 @@ use std::collections::BTreeSet;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::thread;
-use zonal::error::AllocReason;
+use zonal::error::{AllocReason, RangeError, ResizeError};
 use zonal::map::{PhysAddr, Region, SaneMap};
 use zonal::plan::Config;
 use zonal::preset::Linux416;
-use zonal::{Block, NodeId, Order, Pfn, Request, ZoneId};
+use zonal::{Block, Bounds, NodeId, Order, Pfn, Request, ZoneId};
 use zonal_kernel::boot_map::{BootMap, NodeRange};
 use zonal_kernel::global::TablePlace;
 use zonal_kernel::{Error, Global};
@@ -131,6 +131,57 @@ fn blocks_are_zeroed_and_freed_once() {
     let contiguous = FRAMES.alloc_contiguous(700, &Request::frame()).unwrap();
     FRAMES.free_contiguous(contiguous).unwrap();
     assert_eq!(free(&FRAMES), managed);
+}
+
+#[test]
+fn pages_by_number_and_memory_in_parts() {
+    static FRAMES: Global<Fake> = Global::new();
+    let row = Bounds::ANY.aligned(4);
+    assert_eq!(FRAMES.alloc_pages(12, &Request::frame(), &row), Err(Error::NotBooted));
+    assert_eq!(FRAMES.alloc_at(Pfn::new(7)..Pfn::new(8)), Err(Error::NotBooted));
+    let managed = booted(&FRAMES, 1);
+    let start = FRAMES.alloc_pages(12, &Request::frame(), &row).unwrap();
+    assert!(start.get().is_multiple_of(4));
+    let at = |n: u64| Pfn::new(start.get() + n);
+    assert_eq!(FRAMES.alloc_at(at(0)..at(1)), Err(RangeError::InUse { pfn: start }.into()));
+    let free_pages = |first, frames| {
+        // SAFETY: the frames are this test's.
+        unsafe { FRAMES.free_pages(first, frames) }
+    };
+    free_pages(at(0), 1).unwrap();
+    let again = free_pages(at(0), 12).unwrap_err();
+    assert_eq!(again, RangeError::NotAllocated { pfn: start }.into());
+    free_pages(at(1), 11).unwrap();
+    let these = FRAMES.alloc_at(at(3)..at(5)).unwrap();
+    FRAMES.free_contiguous(these).unwrap();
+    assert_eq!(free(&FRAMES), managed);
+    // SAFETY: refused: the frames are the allocator's.
+    let error = unsafe { FRAMES.release(at(0)..at(1)) }.unwrap_err();
+    assert_eq!(error, ResizeError::Online { pfn: start }.into());
+}
+
+#[test]
+fn what_was_reserved_comes_back() {
+    static FRAMES: Global<Fake> = Global::new();
+    let whole = slice().span();
+    let bytes = |pfn: Pfn| PhysAddr(pfn.address());
+    let image = whole.start..Pfn::new(whole.start.get() + 700);
+    let regions = [
+        Region::usable(bytes(whole.start), whole.frames() << 12),
+        Region::reserved(bytes(image.start), 700 << 12),
+    ];
+    let map = BootMap::new(regions, &[], []).unwrap().sanitise().unwrap();
+    // SAFETY: the slice is this test's alone.
+    unsafe { FRAMES.boot(map, Config::new(1)).unwrap() };
+    let before = free(&FRAMES);
+    let once = Pfn::new(image.end.get() - 100)..image.end;
+    // SAFETY: as above.
+    assert_eq!(unsafe { FRAMES.release(once) }, Ok(100));
+    assert_eq!(free(&FRAMES), before + 100);
+    while let Ok(block) = FRAMES.alloc(&Request::frame().zero()) {
+        let still_reserved = image.start..Pfn::new(image.end.get() - 100);
+        assert!(!still_reserved.contains(&block.pfn()), "{} is the image's", block.pfn());
+    }
 }
 
 /// The holder of a frame writes its own number into it.

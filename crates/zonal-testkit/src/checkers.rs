@@ -37,6 +37,7 @@ use crate::snapshot::{Found, Snapshot};
 use std::fmt;
 use zonal::frame::FrameState;
 use zonal::inspect::Place;
+use zonal::map::RangeKind;
 use zonal::policy::FreeMemory;
 use zonal::policy::Policy;
 use zonal::{HOLD_BOUND, MigrateType, Order, Pfn, ZoneId, hold_bound};
@@ -141,12 +142,24 @@ fn who_has(snapshot: &Snapshot, model: &Model<'_>, pfn: Pfn) -> String {
     format!("{places:?}, allocated {:?}", model.containing(pfn))
 }
 
-/// I-1: the state byte of a block's first frame says what the block is, all others nothing.
+/// I-1: the state byte of a block's first frame says what the block is; of frames that are not managed, in
+/// pageblocks of zones, that they are withheld; all others say nothing.
 ///
 /// # Errors
 /// A frame whose state is not that of its place.
 pub fn check_states(snapshot: &Snapshot, model: &Model<'_>) -> Checked {
+    let pfn_of = |at: usize| Pfn::new(snapshot.base.get() + at as u64);
     let mut expected = vec![FrameState::INNER; snapshot.states.len()];
+    for (at, state) in expected.iter_mut().enumerate() {
+        let managed = model.kind_at(pfn_of(at)).is_some_and(RangeKind::is_usable);
+        if managed != snapshot.is_managed(at) {
+            let pfn = pfn_of(at);
+            return broken("I-1", format!("pfn {pfn} should be managed: {managed}, and is not so"));
+        }
+        if !managed && snapshot.pageblock(at).is_some() {
+            *state = FrameState::WITHHELD;
+        }
+    }
     let found = snapshot.found.iter().map(|at| {
         let state = match at.place {
             Place::Listed { order, .. } => {
@@ -168,7 +181,7 @@ pub fn check_states(snapshot: &Snapshot, model: &Model<'_>) -> Checked {
     }
     match expected.iter().zip(&snapshot.states).position(|(want, is)| want != is) {
         Some(at) => {
-            let pfn = Pfn::new(snapshot.base.get() + at as u64);
+            let pfn = pfn_of(at);
             let (is, want) = (snapshot.states[at], expected[at]);
             broken("I-1", format!("the state of pfn {pfn} is {is:?}, not {want:?}"))
         }

@@ -187,6 +187,38 @@ pub enum Command {
         /// How many pageblocks.
         count: u8,
     },
+    /// Allocates frames in a row.
+    AllocPages {
+        /// What; the order does not matter.
+        ask: Ask,
+        /// How many, modulo 1200 and at least one.
+        count: u16,
+        /// The order of the block at whose multiple they begin, modulo 12.
+        align: u8,
+        /// The frame below which they lie, from the frame table's first on; 0: anywhere.
+        below: u16,
+    },
+    /// Frees frames in a row, from a block that is out on.
+    FreePages {
+        /// Which block.
+        nth: u16,
+        /// How many frames.
+        count: u16,
+    },
+    /// Allocates just these frames.
+    AllocAt {
+        /// The first, from the frame table's first on.
+        frame: u16,
+        /// How many.
+        count: u16,
+    },
+    /// Releases frames that are not the allocator's.
+    Release {
+        /// The first, from the frame table's first on.
+        frame: u16,
+        /// How many.
+        count: u16,
+    },
     /// Leaves a block to the host, which frees it when asked to reclaim.
     Pledge {
         /// Which.

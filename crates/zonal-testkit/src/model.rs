@@ -39,13 +39,21 @@ pub struct Model<'p> {
     blocks: Vec<Pfn>,
     /// First frames of the pageblocks that have come online.
     online: BTreeSet<Pfn>,
+    /// Frames that were released, and the zone that has them.
+    released: BTreeMap<Pfn, ZoneId>,
 }
 
 impl<'p> Model<'p> {
     /// Nothing is out.
     #[must_use]
     pub const fn new(plan: &'p Plan) -> Self {
-        Self { plan, heads: BTreeMap::new(), blocks: Vec::new(), online: BTreeSet::new() }
+        Self {
+            plan,
+            heads: BTreeMap::new(),
+            blocks: Vec::new(),
+            online: BTreeSet::new(),
+            released: BTreeMap::new(),
+        }
     }
 
     /// The plan.
@@ -63,6 +71,17 @@ impl<'p> Model<'p> {
     /// Notes that whole pageblocks have come online.
     pub fn bring_online(&mut self, range: &Range<Pfn>) {
         self.online.extend(self.pageblocks(range));
+    }
+
+    /// Notes that a frame was released to a zone.
+    pub fn release(&mut self, pfn: Pfn, zone: ZoneId) {
+        self.released.insert(pfn, zone);
+    }
+
+    /// The zone of a frame, now or later.
+    #[must_use]
+    pub fn zone_at(&self, pfn: Pfn) -> Option<ZoneId> {
+        self.released.get(&pfn).copied().or_else(|| self.plan.zone_at(pfn))
     }
 
     /// Notes that they have gone.
@@ -88,13 +107,14 @@ impl<'p> Model<'p> {
         self.online.contains(&pfn)
     }
 
-    /// What the frame is now: what has come online is usable.
+    /// What the frame is now: what has come online or was released is usable.
     #[must_use]
     pub fn kind_at(&self, pfn: Pfn) -> Option<RangeKind> {
         let size = self.plan.config().pageblock_order.frames();
         let pageblock = Pfn::new(pfn.get() / size * size);
         match self.plan.map().kind_at(pfn) {
             Some(RangeKind::Offline) if self.is_online(pageblock) => Some(RangeKind::Usable),
+            _ if self.released.contains_key(&pfn) => Some(RangeKind::Usable),
             kind => kind,
         }
     }
@@ -104,15 +124,17 @@ impl<'p> Model<'p> {
         let size = self.plan.config().pageblock_order.frames();
         let there = self.plan.ranges_of(zone).filter(|range| range.kind == kind);
         let come = self.online.iter().filter(|&&at| self.plan.zone_at(at) == Some(zone));
-        let come = if kind == RangeKind::Usable { come.count() as u64 } else { 0 };
-        there.map(|range| range.frames()).sum::<u64>() + come * size
+        let released = self.released.values().filter(|&&of| of == zone).count() as u64;
+        let come =
+            if kind == RangeKind::Usable { come.count() as u64 * size + released } else { 0 };
+        there.map(|range| range.frames()).sum::<u64>() + come
     }
 
     /// Frames that the allocator manages now.
     #[must_use]
     pub fn managed(&self) -> u64 {
         let size = self.plan.config().pageblock_order.frames();
-        self.plan.managed() + self.online.len() as u64 * size
+        self.plan.managed() + self.online.len() as u64 * size + self.released.len() as u64
     }
 
     /// How many blocks are out.
@@ -260,8 +282,8 @@ impl<'p> Model<'p> {
             }
         }
         let last = Pfn::new(end.get() - 1);
-        let zone = self.plan.zone_at(first);
-        if zone.is_none() || zone != self.plan.zone_at(last) {
+        let zone = self.zone_at(first);
+        if zone.is_none() || zone != self.zone_at(last) {
             return wrong(format!("the block {pfn} of order {order} is not in one zone"));
         }
         match (self.candidates(request, local), zone) {
@@ -371,7 +393,7 @@ impl<'p> Model<'p> {
         let usable = |kind| movable || kind == Some(RangeKind::Usable);
         let cma = if movable { self.managed_in(zone, RangeKind::Cma) } else { 0 };
         let (mut free, mut reserved) = (self.managed_in(zone, RangeKind::Usable) + cma, 0);
-        for (pfn, order) in self.iter().filter(|&(pfn, _)| self.plan.zone_at(pfn) == Some(zone)) {
+        for (pfn, order) in self.iter().filter(|&(pfn, _)| self.zone_at(pfn) == Some(zone)) {
             if usable(self.kind_at(pfn)) {
                 free -= order.frames();
             }

@@ -10,6 +10,8 @@
 //! run_commands::<Probe<Cells>, TinyZonal>(Shape::TwoNodes, &commands).unwrap();
 //! ```
 
+mod pages;
+
 use crate::checkers::{Checked, Rules, Violation, check_all, check_faults};
 use crate::cluster_check::check_clusters;
 use crate::command::{Ask, Command, as_source};
@@ -239,15 +241,23 @@ impl<'w, 'm, P: TestHost, S: Policy> Runner<'w, 'm, P, S> {
                 Some(range) => self.offline(&range),
                 None => Ok(()),
             },
+            Command::AllocPages { .. }
+            | Command::FreePages { .. }
+            | Command::AllocAt { .. }
+            | Command::Release { .. } => self.act_on_pages(command),
             Command::Pledge { nth } => {
-                if let Some((pfn, order)) = self.model.nth(usize::from(nth))
-                    && !self.pledged.contains(&pfn)
-                    && allocator.platform().pledge(pfn, order)
-                {
-                    self.pledged.push(pfn);
-                }
+                self.pledge(usize::from(nth));
                 Ok(())
             }
+        }
+    }
+
+    fn pledge(&mut self, nth: usize) {
+        if let Some((pfn, order)) = self.model.nth(nth)
+            && !self.pledged.contains(&pfn)
+            && self.world.allocator.platform().pledge(pfn, order)
+        {
+            self.pledged.push(pfn);
         }
     }
 

@@ -41,8 +41,7 @@ pub struct Snapshot {
     pub pageblock_order: Order,
     /// State bytes, from `base` on.
     pub states: Vec<FrameState>,
-    /// What the memory map says of each frame; of what is offline there and has come, that it is
-    /// usable.
+    /// What the memory map says of each frame; of what has come or was released, that it is usable.
     pub kinds: Vec<Option<RangeKind>>,
     /// Zone and migrate type of each pageblock.
     pub pageblocks: Vec<Option<(ZoneId, MigrateType)>>,
@@ -69,10 +68,14 @@ impl Snapshot {
         for range in plan.map().ranges() {
             for pfn in range.start.get()..range.end.get() {
                 if let Some(kind) = kinds.get_mut(pfn.wrapping_sub(base.get()) as usize) {
-                    let come =
-                        range.kind == RangeKind::Offline && allocator.is_online(Pfn::new(pfn));
-                    *kind = Some(if come { RangeKind::Usable } else { range.kind });
+                    *kind = Some(range.kind);
                 }
+            }
+        }
+        for (kind, pfn) in kinds.iter_mut().zip(pfns()) {
+            let withheld = allocator.frame_state(pfn) == Some(FrameState::WITHHELD);
+            if !kind.is_some_and(RangeKind::is_usable) && allocator.is_online(pfn) && !withheld {
+                *kind = Some(RangeKind::Usable);
             }
         }
         let step = pageblock_order.frames() as usize;

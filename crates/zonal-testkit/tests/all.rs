@@ -74,6 +74,7 @@ mod merged_types;
 mod nodes;
 #[path = "online/main.rs"]
 mod online;
+mod pages;
 mod panics;
 mod pressure;
 mod reach;

@@ -62,6 +62,7 @@ pub use hotplug::online::Onlined;
 pub use pcp::per_cpu_pages::{CpuEvents, OutsideSlot, PerCpuPages};
 pub use policy::zone::Zone;
 pub use types::block::Block;
+pub use types::bounds::Bounds;
 pub use types::counts::FreeCounts;
 pub use types::error::{AllocError, BulkFreed, FreeError};
 pub use types::migrate_type::MigrateType;

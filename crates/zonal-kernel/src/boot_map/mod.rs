@@ -15,6 +15,7 @@
 //! | `multiboot2::MemoryArea` | `multiboot2` |
 //! | `limine::memory_map::Entry` | `limine` |
 //! | `bootloader_api::info::MemoryRegion` | `bootloader_api` |
+//! | `uefi_raw::table::boot::MemoryDescriptor` | `uefi` |
 //!
 //! ```
 //! use zonal::NodeId;
@@ -34,6 +35,8 @@ pub mod e820;
 mod limine;
 #[cfg(feature = "multiboot2")]
 mod multiboot2;
+#[cfg(feature = "uefi")]
+pub mod uefi;
 
 use crate::Error;
 use core::ops::Range;

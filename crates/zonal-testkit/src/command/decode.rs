@@ -57,6 +57,19 @@ impl Reader<'_> {
         Ask { order, migrate, limit, flags, nodes }
     }
 
+    fn pages(&mut self, which: u8) -> Command {
+        let (at, count) = (self.word(), u16::from(self.byte()));
+        match which {
+            0 => {
+                let (ask, align) = (self.ask(), self.byte());
+                Command::AllocPages { ask, count: count * 5, align, below: at & 4095 }
+            }
+            1 => Command::FreePages { nth: at, count },
+            2 => Command::AllocAt { frame: at, count },
+            _ => Command::Release { frame: at, count },
+        }
+    }
+
     fn command(&mut self) -> Command {
         match self.byte() % 32 {
             0..=6 => Command::Alloc(self.ask()),
@@ -91,6 +104,7 @@ impl Reader<'_> {
                 let (nth, what) = (self.byte(), self.byte());
                 let count = what & 63;
                 match what >> 6 {
+                    3 if count >= 60 => self.pages(count - 60),
                     3 => Command::Offline { nth, count },
                     _ => Command::Online { nth, count },
                 }

@@ -30,6 +30,15 @@ fn frames() -> impl Strategy<Value = Ask> {
     (asks(), 0..4_u8).prop_map(|(ask, zero)| if zero > 0 { Ask { order: 0, ..ask } } else { ask })
 }
 
+/// Frames in a row: mostly few.
+fn counts() -> impl Strategy<Value = u16> {
+    prop_oneof![4 => 1..20_u16, 2 => 1..200_u16, 1 => 0..1200_u16]
+}
+
+fn below() -> impl Strategy<Value = u16> {
+    prop_oneof![2 => Just(0_u16), 3 => 0..4096_u16]
+}
+
 /// One command.
 pub fn strategy() -> impl Strategy<Value = Command> {
     let marks = prop_oneof![2 => Just(0_u16), 3 => 0..400_u16];
@@ -54,6 +63,11 @@ pub fn strategy() -> impl Strategy<Value = Command> {
         2 => any::<u16>().prop_map(|nth| Command::Pledge { nth }),
         3 => (any::<u8>(), 0..40_u8).prop_map(|(nth, count)| Command::Online { nth, count }),
         1 => (any::<u8>(), 0..10_u8).prop_map(|(nth, count)| Command::Offline { nth, count }),
+        4 => (frames(), counts(), 0..12_u8, below())
+            .prop_map(|(ask, count, align, below)| Command::AllocPages { ask, count, align, below }),
+        4 => (any::<u16>(), counts()).prop_map(|(nth, count)| Command::FreePages { nth, count }),
+        3 => (any::<u16>(), counts()).prop_map(|(frame, count)| Command::AllocAt { frame, count }),
+        3 => (any::<u16>(), counts()).prop_map(|(frame, count)| Command::Release { frame, count }),
     ]
 }
 

@@ -78,6 +78,7 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
         let frames = FrameTable::new(states, pageblocks, plan.base(), order);
         let table = ZoneTables::new(frames, free);
         build::check_zeroed::<P>(pageblocks)?;
+        build::withhold(plan, &table);
         build::set_up_zones::<P, S>(plan, &table, zones);
         build::tune_caches(plan, caches.iter());
         Ok(Self {

@@ -1,7 +1,9 @@
 //! Setting an allocator up from a plan.
 
+use crate::boot::map::{PfnRange, round_down};
 use crate::boot::plan::{Config, Plan};
 use crate::boot::tuning::Tuning;
+use crate::frame::FrameState;
 use crate::pcp::per_cpu_pages::{Cache, InSlot};
 use crate::platform::{AtomicWord, Platform};
 use crate::policy::FreeMemory;
@@ -9,6 +11,7 @@ use crate::policy::PcpPolicy;
 use crate::policy::zone::Zone;
 use crate::policy::{Dirty, Policy, Walk};
 use crate::types::error::BuildError;
+use crate::types::units::Pfn;
 use crate::types::zone_type::ZoneType;
 use crate::zone::tables::{NR_FREE_WORDS, ZoneTables};
 use core::sync::atomic::Ordering::Relaxed;
@@ -19,6 +22,29 @@ pub(crate) fn check_zeroed<P: Platform>(pageblocks: &[P::Word]) -> Result<(), Bu
         return Err(BuildError::NotZeroed);
     }
     Ok(())
+}
+
+/// Marks the frames that are not the allocator's in the pageblocks that are a zone's: those around what is
+/// usable, and what is reclaimed later. O(ranges × frames of a pageblock + frames reclaimed later).
+pub(crate) fn withhold<P: Platform>(plan: &Plan, table: &ZoneTables<'_, P>) {
+    let size = table.pageblock_order().frames();
+    let fill = |range: PfnRange, state| {
+        if let Some(first) = table.index(range.start) {
+            table.fill_states(first, range.frames() as usize, state);
+        }
+    };
+    for range in plan.map().present() {
+        for edge in [range.start, range.end].into_iter().filter(|edge| edge.get() % size != 0) {
+            let start = round_down(edge, size);
+            let block = PfnRange::new(start, Pfn::new(start.get() + size));
+            fill(block, FrameState::WITHHELD);
+            let usable = plan.map().usable().filter_map(|range| range.clip(block));
+            usable.for_each(|range| fill(range.pfns(), FrameState::INNER));
+        }
+        if !range.kind.is_usable() {
+            fill(range.pfns(), FrameState::WITHHELD);
+        }
+    }
 }
 
 pub(crate) fn tuning(plan: &Plan, managed: u64) -> Tuning {

@@ -214,19 +214,19 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
     #[cold]
     #[inline(never)]
     pub(crate) fn refusal(&self, pfn: Pfn, index: u32, given: Order) -> FreeError {
-        match self.plan.map().kind_at(pfn) {
-            None => return FreeError::Hole { pfn },
-            Some(RangeKind::Reserved) => return FreeError::Reserved { pfn },
-            Some(RangeKind::Offline) if !self.is_online_at(index) => {
-                return FreeError::Offline { pfn };
-            }
-            Some(_) => {}
+        if !self.is_managed_at(index) {
+            return match self.plan.map().kind_at(pfn) {
+                None => FreeError::Hole { pfn },
+                Some(RangeKind::Offline) => FreeError::Offline { pfn },
+                Some(_) => FreeError::Reserved { pfn },
+            };
         }
         let state = self.table.state(index);
         match state.kind() {
             FrameKind::Free | FrameKind::Cached => FreeError::DoubleFree { pfn, order: given },
             FrameKind::Allocated => FreeError::WrongOrder { pfn, given, allocated: state.order() },
             FrameKind::Isolated => FreeError::Isolated { pfn },
+            FrameKind::Withheld => FreeError::Reserved { pfn },
             FrameKind::Damaged => FreeError::Damaged { pfn },
             FrameKind::Inner => self.refusal_inside(pfn, index, given),
         }
@@ -249,11 +249,7 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
                 _ => {}
             }
         }
-        // In a free or cached block, or never touched since boot; what is reclaimed later or
-        // trimmed by the plan was never handed out either.
-        match self.plan.map().kind_at(pfn) {
-            Some(RangeKind::ReclaimLater) => FreeError::Reserved { pfn },
-            _ => FreeError::DoubleFree { pfn, order: given },
-        }
+        // In a free or cached block, or never touched since boot.
+        FreeError::DoubleFree { pfn, order: given }
     }
 }

@@ -8,8 +8,6 @@ use crate::platform::{AtomicWord, Platform};
 pub struct SharedState<P: Platform> {
     /// Whose turn it is among interleaved nodes.
     pub(crate) turn: P::Word,
-    /// 1 when the memory to be reclaimed later was handed over.
-    pub(crate) released: P::Word,
     /// 1 while memory comes or goes.
     pub(crate) resizing: P::Word,
 }
@@ -18,7 +16,7 @@ impl<P: Platform> SharedState<P> {
     /// Nothing used yet.
     #[must_use]
     pub fn new() -> Self {
-        Self { turn: P::Word::new(0), released: P::Word::new(0), resizing: P::Word::new(0) }
+        Self { turn: P::Word::new(0), resizing: P::Word::new(0) }
     }
 }
 

@@ -2,12 +2,14 @@
 
 use super::allocator::Allocator;
 use crate::boot::zonelist::{MAX_NODES, MAX_ZONES};
-use crate::frame::PageblockWord;
+use crate::frame::{FrameState, PageblockWord};
 use crate::platform::{AtomicWord, Platform};
 use crate::policy::zone::Zone;
 use crate::policy::{Policy, Split};
+use crate::types::error::RangeError;
 use crate::types::request::{NodePolicy, Request};
 use crate::types::units::{NodeId, NodeMask, Pfn};
+use core::ops::Range;
 use core::sync::atomic::Ordering::Relaxed;
 
 /// The zones that a request may use, best first.
@@ -152,6 +154,40 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
 
     pub(crate) fn is_online_at(&self, index: u32) -> bool {
         self.table.get_pageblock(index).and_then(PageblockWord::zone).is_some()
+    }
+
+    /// Whether the frame at `index` is the allocator's: in a pageblock of a zone, and not withheld.
+    pub(crate) fn is_managed_at(&self, index: u32) -> bool {
+        self.is_online_at(index) && self.table.state(index) != FrameState::WITHHELD
+    }
+
+    /// The indexes of a range, which the table spans.
+    pub(crate) fn indexes_of(&self, range: &Range<Pfn>) -> Result<Range<u32>, RangeError> {
+        if range.is_empty() {
+            return Err(RangeError::Empty);
+        }
+        let table = &self.table;
+        let outside = RangeError::Foreign { pfn: range.start };
+        let start = table.index(range.start).ok_or(outside)?;
+        let room = u64::from(table.frames() - start);
+        let frames = range.end.get() - range.start.get();
+        if frames > room {
+            return Err(RangeError::Foreign { pfn: Pfn::new(range.start.get() + room) });
+        }
+        Ok(start..start + frames as u32)
+    }
+
+    /// A range of indexes cut where pageblocks meet.
+    pub(crate) fn by_pageblock(
+        &self,
+        frames: &Range<u32>,
+    ) -> impl Iterator<Item = Range<u32>> + use<P, S> {
+        let (size, mut rest) = (self.table.pageblock_order().size(), frames.clone());
+        core::iter::from_fn(move || {
+            let part = rest.start..((rest.start | (size - 1)) + 1).min(rest.end);
+            rest.start = part.end;
+            (!part.is_empty()).then_some(part)
+        })
     }
 
     /// Frames that all CPUs cache of a zone.

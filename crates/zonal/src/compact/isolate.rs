@@ -8,14 +8,12 @@ use crate::alloc::allocator::Allocator;
 use crate::alloc::host::Host;
 use crate::boot::map::{RangeKind, round_up};
 use crate::frame::FrameKind;
-use crate::platform::AtomicWord;
 use crate::policy::FreeMemory;
 use crate::policy::Policy;
 use crate::policy::zone::Zone;
 use crate::types::error::{RangeError, RefusedRange};
 use crate::types::units::Pfn;
 use core::ops::Range;
-use core::sync::atomic::Ordering::Relaxed;
 
 /// Isolated pageblocks, of the holder of this. It moves and does not copy, so the isolation can
 /// be undone once; dropping it leaves them isolated for good.
@@ -144,18 +142,8 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
 
     /// The indexes of a range of managed frames of one zone type of a node.
     pub(crate) fn check_range(&self, range: &Range<Pfn>) -> Result<Range<u32>, RangeError> {
-        if range.is_empty() {
-            return Err(RangeError::Empty);
-        }
-        let table = &self.table;
-        let outside = RangeError::Foreign { pfn: range.start };
-        let start = table.index(range.start).ok_or(outside)?;
-        let room = u64::from(table.frames() - start);
-        let frames = range.end.get() - range.start.get();
-        if frames > room {
-            return Err(RangeError::Foreign { pfn: Pfn::new(range.start.get() + room) });
-        }
-        let end = start + frames as u32;
+        let frames = self.indexes_of(range)?;
+        let (table, start, end) = (&self.table, frames.start, frames.end);
         let mut at = range.start;
         while at < range.end {
             at = self.end_of_managed(at)?;
@@ -188,23 +176,27 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
     /// Where the range of the memory map that `pfn` is in ends, or at least a part of it, if it is
     /// managed.
     fn end_of_managed(&self, pfn: Pfn) -> Result<Pfn, RangeError> {
-        let ranges = self.plan.map().ranges();
-        let at = ranges.partition_point(|range| range.end <= pfn);
-        let Some(range) = ranges.get(at).filter(|range| range.start <= pfn) else {
-            return Err(RangeError::Hole { pfn });
-        };
-        if range.kind == RangeKind::Offline {
+        let Some(index) = self.table.index(pfn) else { return Err(RangeError::Foreign { pfn }) };
+        let range = self.plan.map().range_at(pfn);
+        let kind = range.map(|range| range.kind);
+        match range {
+            Some(range) if range.kind.is_usable() => return Ok(range.end),
             // A pageblock at a time: of its neighbours other things may be true.
-            let next = round_up(Pfn::new(pfn.get() + 1), self.table.pageblock_order().frames());
-            return if self.is_online(pfn) { Ok(next) } else { Err(RangeError::Offline { pfn }) };
+            Some(range) if range.kind == RangeKind::Offline && self.is_online_at(index) => {
+                return Ok(round_up(
+                    Pfn::new(pfn.get() + 1),
+                    self.table.pageblock_order().frames(),
+                ));
+            }
+            // What was released, frame by frame.
+            _ if self.is_managed_at(index) => return Ok(Pfn::new(pfn.get() + 1)),
+            _ => {}
         }
-        let later = range.kind == RangeKind::ReclaimLater;
-        // Relaxed: a caller that asks for these frames has to know that they were handed over.
-        if range.kind.is_usable() || (later && self.shared.released.load(Relaxed) > 0) {
-            Ok(range.end)
-        } else {
-            Err(RangeError::Reserved { pfn })
-        }
+        Err(match kind {
+            None => RangeError::Hole { pfn },
+            Some(RangeKind::Offline) => RangeError::Offline { pfn },
+            Some(_) => RangeError::Reserved { pfn },
+        })
     }
 
     /// Isolates the pageblocks around `frames`, all or none; of the frames themselves none may

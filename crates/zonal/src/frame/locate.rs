@@ -16,7 +16,9 @@ pub(crate) fn locate<P: Platform>(
         let state = table.state(head);
         let covers = match state.kind() {
             FrameKind::Free | FrameKind::Cached | FrameKind::Allocated => state.order() >= order,
-            FrameKind::Inner | FrameKind::Isolated | FrameKind::Damaged => false,
+            FrameKind::Inner | FrameKind::Isolated | FrameKind::Withheld | FrameKind::Damaged => {
+                false
+            }
         };
         covers.then_some((head, state))
     })

@@ -6,8 +6,8 @@ use crate::types::units::Order;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum FrameKind {
-    /// Not the first frame of anything: a hole, reserved, never touched since boot, or inside
-    /// a block whose first frame carries the state. Zeroed memory says this.
+    /// Not the first frame of anything: of no zone, never touched since boot, or inside a block
+    /// whose first frame carries the state. Zeroed memory says this.
     Inner = 0,
     /// First frame of a block on a buddy list. Guarded by the zone lock.
     Free = 1,
@@ -17,8 +17,11 @@ pub enum FrameKind {
     Allocated = 3,
     /// Withdrawn: on no list, in no cache, not handed out. Guarded by the zone lock.
     Isolated = 4,
+    /// In a pageblock of a zone, and not the allocator's: reserved, in a hole, or to be
+    /// [released](crate::Allocator::release) later.
+    Withheld = 5,
     /// Not a state that this library writes: the table was damaged.
-    Damaged = 5,
+    Damaged = 6,
 }
 
 /// A frame's state byte: kind in the high half, order in the low half.
@@ -31,6 +34,7 @@ pub enum FrameKind {
 /// | `0x20 + k` | cached, heads a block of order k in a cache | owner of the cache | allocated, free (under the zone lock), inner |
 /// | `0x30 + k` | allocated with order k | holder of the block, by freeing it | cached, free (under the zone lock) |
 /// | `0x40 + k` | isolated with order k | zone lock | free, allocated |
+/// | `0x50` | withheld: in a pageblock of a zone, but not managed | who releases it, by an exchange | inner |
 ///
 /// All accesses are relaxed: a state is written by the one owner of the block, and the block
 /// changes hands through the zone lock, a slot, a map's release/acquire pair, or whatever
@@ -46,6 +50,9 @@ pub struct FrameState(pub(super) u8);
 impl FrameState {
     /// Not the first frame of anything.
     pub const INNER: Self = Self(0);
+
+    /// In a pageblock of a zone, and not managed.
+    pub const WITHHELD: Self = Self((FrameKind::Withheld as u8) << 4);
 
     const fn of(kind: FrameKind, order: Order) -> Self {
         Self((kind as u8) << 4 | order.get())
@@ -85,7 +92,7 @@ impl FrameState {
     /// How far it is from a frame with this state to the next that may head something.
     pub(crate) const fn step(self) -> u32 {
         match self.kind() {
-            FrameKind::Inner | FrameKind::Damaged => 1,
+            FrameKind::Inner | FrameKind::Withheld | FrameKind::Damaged => 1,
             _ => self.order().size(),
         }
     }
@@ -105,6 +112,7 @@ impl FrameState {
             2 => FrameKind::Cached,
             3 => FrameKind::Allocated,
             4 => FrameKind::Isolated,
+            5 if self.0 == Self::WITHHELD.0 => FrameKind::Withheld,
             _ => FrameKind::Damaged,
         }
     }

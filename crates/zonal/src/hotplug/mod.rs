@@ -5,3 +5,4 @@
 
 pub(crate) mod online;
 mod release;
+mod settle;

@@ -9,16 +9,14 @@
 //! release, so that each starts from what the one before left.
 
 use crate::alloc::allocator::Allocator;
-use crate::alloc::build::{batch, size_cache_at};
 use crate::alloc::host::Host;
 use crate::boot::map::{PfnRange, RangeKind};
 use crate::platform::{AtomicWord, Platform};
 use crate::policy::FreeMemory;
-use crate::policy::PcpPolicy;
 use crate::policy::Policy;
 use crate::policy::zone::Zone;
 use crate::types::error::{OfflineError, OnlineError, RangeError};
-use crate::types::units::{CpuId, Order, Pfn};
+use crate::types::units::Pfn;
 use core::ops::Range;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
@@ -32,10 +30,10 @@ pub struct Onlined {
 }
 
 /// The right to change sizes, until it is dropped.
-struct Resizing<'a, P: Platform>(&'a P::Word);
+pub(super) struct Resizing<'a, P: Platform>(&'a P::Word);
 
 impl<'a, P: Platform> Resizing<'a, P> {
-    fn new(word: &'a P::Word) -> Option<Self> {
+    pub(super) fn new(word: &'a P::Word) -> Option<Self> {
         word.compare_exchange(0, 1, Acquire, Relaxed).is_ok().then_some(Self(word))
     }
 }
@@ -95,7 +93,7 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
                 self.bring(zone, part);
             }
         }
-        self.settle(&range);
+        self.settle(|zone| self.parts_later(zone, &range).next().is_some());
         Ok(onlined)
     }
 
@@ -127,13 +125,13 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
             zone.present.fetch_add(gone.wrapping_neg(), Relaxed);
             self.narrow_span(zone);
         }
-        self.settle(&range);
+        self.settle(|zone| self.parts_later(zone, &range).next().is_some());
         Ok(())
     }
 
     /// The indexes of a range of whole pageblocks that the memory map calls offline.
     fn check_later(&self, range: &Range<Pfn>) -> Result<Range<u32>, OnlineError> {
-        let (pageblock, table) = (self.table.pageblock_order(), &self.table);
+        let pageblock = self.table.pageblock_order();
         if range.is_empty() {
             return Err(RangeError::Empty.into());
         }
@@ -142,13 +140,7 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
         {
             return Err(RangeError::NotAligned { pfn, pageblock }.into());
         }
-        let outside = RangeError::Foreign { pfn: range.start };
-        let start = table.index(range.start).ok_or(outside)?;
-        let (frames, room) =
-            (range.end.get() - range.start.get(), u64::from(table.frames() - start));
-        if frames > room {
-            return Err(RangeError::Foreign { pfn: Pfn::new(range.start.get() + room) }.into());
-        }
+        let frames = self.indexes_of(range)?;
         let mut at = range.start;
         while at < range.end {
             let found = self.plan.map().range_at(at).ok_or(RangeError::Hole { pfn: at })?;
@@ -157,7 +149,7 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
             }
             at = found.end;
         }
-        Ok(start..start + frames as u32)
+        Ok(frames)
     }
 
     /// What of `range`, which passed [`check_later`](Self::check_later), is a zone's, as indexes.
@@ -185,40 +177,6 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
         let mut at = part.start;
         while at < part.end {
             at = S::Free::bring(self.view(zone), at, part.end);
-        }
-    }
-
-    /// Makes everything that follows from sizes fit them: watermarks and reserves everywhere,
-    /// caches in the zones with memory in `range`.
-    fn settle(&self, range: &Range<Pfn>) {
-        let marks = self.plan.marks(|at| self.zones.get(at).map_or(0, |zone| zone.managed()));
-        for (zone, marks) in self.zones.iter().zip(&marks) {
-            zone.set_watermarks(marks.watermarks);
-            zone.set_reserve(marks.reserve);
-        }
-        for (zone, marks) in self.zones.iter().zip(&marks) {
-            let resized = self.parts_later(zone, range).next().is_some();
-            if resized || S::Pcp::BY_WATERMARK {
-                for cpu in (0..self.cpus()).map(CpuId) {
-                    // Emptied and bounded in one entry of its slot.
-                    let (managed, low) = (zone.managed(), marks.watermarks.low);
-                    self.drain_cache(cpu, zone, |own| size_cache_at(self.plan, own, managed, low));
-                }
-            }
-            if !resized {
-                continue;
-            }
-            let managed = zone.managed();
-            let reserve = self.plan.high_atomic_limit(managed);
-            S::Free::resize(self.view(zone), batch::<S>(self.plan)(managed), reserve);
-            let ((start, end), largest) = (zone.span(), Order::MAX.size());
-            for group in (start & !(largest - 1)..end).step_by(largest as usize) {
-                if !S::Free::shrink_reserve(self.view(zone), group, end) {
-                    break;
-                }
-            }
-            // What has come is in front of the scanners.
-            zone.compaction.start_over();
         }
     }
 

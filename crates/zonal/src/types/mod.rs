@@ -10,6 +10,7 @@
 //! ```
 
 pub mod block;
+pub mod bounds;
 pub mod counts;
 pub mod error;
 pub mod mark;

@@ -192,6 +192,15 @@ impl Plan {
         zone.map(|z| z.id)
     }
 
+    /// The zone whose tables have room for a pageblock in which the map has no memory: one whose span it
+    /// lies in, on the node of the memory before it if there is one.
+    pub(crate) fn zone_with_room(&self, start: Pfn) -> Option<ZoneId> {
+        let before = self.map.memory().take_while(|range| range.start < start).last();
+        let around = || self.zones().iter().filter(|zone| zone.span().contains(start));
+        let near = around().find(|zone| before.is_some_and(|range| range.node == zone.node));
+        near.or_else(|| around().next()).map(|zone| zone.id)
+    }
+
     /// The memory of a zone, now or later, by address: the map's ranges on its node, cut to its
     /// span, without the reserved ones. Nothing for a zone that does not exist.
     pub fn ranges_of(&self, zone: ZoneId) -> impl Iterator<Item = Range> + '_ {

@@ -7,6 +7,7 @@ use crate::frame::FrameKind;
 use crate::policy::FreeMemory;
 use crate::policy::Policy;
 use crate::policy::zone::Zone;
+use crate::types::bounds::Bounds;
 use crate::types::error::{ContiguousError, RangeError};
 use crate::types::mark::Mark;
 use crate::types::migrate_type::MigrateType;
@@ -25,6 +26,31 @@ struct Missed {
     last: Option<RangeError>,
 }
 
+/// Frames in a row, in indexes of the table.
+struct Wanted {
+    frames: u32,
+    /// A power of two, of which the number of the first frame is a multiple.
+    align: u64,
+    /// The number of the frame at index 0.
+    base: u64,
+    /// Where they lie.
+    window: Range<u32>,
+    /// Whether the caller gave bounds.
+    bounded: bool,
+}
+
+impl Wanted {
+    fn is_aligned(&self, index: u32) -> bool {
+        (self.base + u64::from(index)).is_multiple_of(self.align)
+    }
+
+    /// The first index from `index` on where they may begin.
+    fn aligned_from(&self, index: u32) -> Option<u32> {
+        let pfn = (self.base + u64::from(index)).checked_next_multiple_of(self.align)?;
+        u32::try_from(pfn - self.base).ok()
+    }
+}
+
 impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
     /// Takes the range that needs the fewest frames moved, zone by zone; where a zone type has
     /// several instances, first of those inside one, then of those that reach across.
@@ -33,6 +59,7 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
         cpu: usize,
         frames: u64,
         request: &Request,
+        bounds: &Bounds,
     ) -> Result<Contiguous, ContiguousError> {
         let zones = self.zones_for(cpu, request);
         if zones.iter().next().is_none() {
@@ -43,7 +70,8 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
             let instances = family.iter().map(slice::from_ref);
             let together = (family.len() > 1).then_some(family);
             for zones in instances.chain(together) {
-                if let Some(found) = self.find_in(zones, frames, request, &mut missed) {
+                let Some(wanted) = self.wanted_in(zones, frames, bounds) else { continue };
+                if let Some(found) = self.find_in(zones, &wanted, request, &mut missed) {
                     return Ok(found);
                 }
             }
@@ -56,7 +84,7 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
     fn find_in(
         &self,
         zones: &[Option<&'m Zone<P, S>>],
-        frames: u64,
+        wanted: &Wanted,
         request: &Request,
         missed: &mut Missed,
     ) -> Option<Contiguous> {
@@ -67,13 +95,17 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
             let own = request.access().lower(zone.mark(Mark::Min)).saturating_add(reserve);
             (free, keep) = (free.saturating_add(zone.free()), keep.saturating_add(own));
         }
-        if free < frames.saturating_add(keep) {
+        if free < u64::from(wanted.frames).saturating_add(keep) {
             return None;
         }
         // Frames that stay where they are.
         let mut stuck = [u32::MAX; TRIES];
         for at in 0..TRIES {
-            let range = self.cheapest_range(zones, frames as u32, request, &stuck[..at])?;
+            let stuck_so_far = &stuck[..at];
+            let free = wanted.bounded.then(|| self.first_free_range(zones, wanted, stuck_so_far));
+            let range = free.flatten();
+            let range =
+                range.or_else(|| self.cheapest_range(zones, wanted, request, stuck_so_far))?;
             missed.tried += 1;
             match self.alloc_range(self.table.pfn(range.start)..self.table.pfn(range.end)) {
                 Ok(found) => return Some(found),
@@ -84,6 +116,81 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
             }
         }
         None
+    }
+
+    /// What is wanted of these instances of a zone type; `None` if none of it can be there.
+    fn wanted_in(
+        &self,
+        zones: &[Option<&'m Zone<P, S>>],
+        frames: u64,
+        bounds: &Bounds,
+    ) -> Option<Wanted> {
+        let base = self.table.pfn(0).get();
+        let spans = || zones.iter().flatten().map(|zone| zone.span());
+        let (start, end) = (spans().map(|span| span.0).min()?, spans().map(|span| span.1).max()?);
+        let limit = bounds.limit().get().saturating_sub(base).min(u64::from(end));
+        let window = start..(limit as u32).max(start);
+        let fits = frames <= window.len() as u64;
+        let bounded = *bounds != Bounds::ANY;
+        let (frames, align) = (frames as u32, bounds.align());
+        fits.then_some(Wanted { frames, align, base, window, bounded })
+    }
+
+    /// The first range that is free now. O(frames of the zones).
+    fn first_free_range(
+        &self,
+        zones: &[Option<&'m Zone<P, S>>],
+        wanted: &Wanted,
+        stuck: &[u32],
+    ) -> Option<Range<u32>> {
+        let mut first = wanted.aligned_from(wanted.window.start)?;
+        let mut at = first;
+        while at - first < wanted.frames {
+            if wanted.window.end.saturating_sub(first) < wanted.frames {
+                return None;
+            }
+            match self.free_until(zones, at, stuck) {
+                Ok(next) => at = next,
+                Err(next) => {
+                    first = wanted.aligned_from(next)?;
+                    at = first;
+                }
+            }
+        }
+        Some(first..first + wanted.frames)
+    }
+
+    /// Where the free block that holds the frame at an index ends; or, as an error, what is in the way there.
+    fn free_until(
+        &self,
+        zones: &[Option<&'m Zone<P, S>>],
+        at: u32,
+        stuck: &[u32],
+    ) -> Result<u32, u32> {
+        let size = self.table.pageblock_order().size();
+        let word = self.table.get_pageblock(at).ok_or(at + 1)?;
+        let zone = zones.iter().flatten().find(|zone| word.zone() == Some(zone.id));
+        let next_pageblock = (at | (size - 1)) + 1;
+        let zone = zone.filter(|_| word.migrate() != MigrateType::Isolate).ok_or(next_pageblock)?;
+        let next = match S::Free::locate(self.view(zone), at) {
+            Some((head, state)) => {
+                let end = head + state.order().size();
+                if state.kind() == FrameKind::Free { end } else { return Err(end) }
+            }
+            None => {
+                let head = at & !(Order::MAX.size() - 1);
+                if !S::Free::is_untouched(self.view(zone), head) {
+                    return Err(at + 1);
+                }
+                head + Order::MAX.size()
+            }
+        };
+        // Free memory behind the pageblock may be of another zone or type.
+        let next = next.min(next_pageblock);
+        match stuck.iter().find(|index| (at..next).contains(*index)) {
+            Some(&index) => Err(index + 1),
+            None => Ok(next),
+        }
     }
 
     /// The frame that an error names.
@@ -104,13 +211,13 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
     fn cheapest_range(
         &self,
         zones: &[Option<&'m Zone<P, S>>],
-        frames: u32,
+        wanted: &Wanted,
         request: &Request,
         stuck: &[u32],
     ) -> Option<Range<u32>> {
         let size = self.table.pageblock_order().size();
-        let spans = || zones.iter().flatten().map(|zone| zone.span());
-        let (start, end) = (spans().map(|span| span.0).min()?, spans().map(|span| span.1).max()?);
+        let start = wanted.window.start.next_multiple_of(size);
+        let end = wanted.window.end & !(size - 1);
         let cost_of = |at: u32| {
             let id = self.table.pageblock(at).zone()?;
             let zone = zones.iter().flatten().find(|zone| zone.id == id)?;
@@ -127,10 +234,10 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
                 continue;
             };
             sum += cost;
-            if at + size - first < frames {
+            if at + size - first < wanted.frames {
                 continue;
             }
-            if best.is_none_or(|(least, _)| sum < least) {
+            if wanted.is_aligned(first) && best.is_none_or(|(least, _)| sum < least) {
                 best = Some((sum, first));
                 if sum == 0 {
                     break;
@@ -141,7 +248,7 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
             sum = sum.saturating_sub(cost_of(first).unwrap_or(0));
             first += size;
         }
-        best.map(|(_, first)| first..first + frames)
+        best.map(|(_, first)| first..first + wanted.frames)
     }
 
     /// Frames of a pageblock of `zone` that would have to be moved; `None` if that is hopeless.

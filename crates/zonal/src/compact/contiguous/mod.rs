@@ -1,6 +1,7 @@
 //! Physically contiguous frames: exactly these, or as many as wanted anywhere.
 
 mod find;
+mod pages;
 mod take;
 
 use crate::alloc::allocator::Allocator;
@@ -10,11 +11,20 @@ use crate::compact::clusters_off::ClustersOff;
 use crate::frame::ALLOCATED;
 use crate::frame::FrameState;
 use crate::policy::Policy;
+use crate::types::bounds::Bounds;
 use crate::types::error::{AllocReason, ContiguousError, RangeError, RefusedRange};
 use crate::types::request::Request;
 use crate::types::units::largest_piece;
 use crate::types::units::{Order, Pfn};
+use crate::types::zone_type::ZoneType;
 use core::ops::Range;
+
+/// Whether the host is asked to move what stands in the way.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Moves {
+    Yes,
+    No,
+}
 
 /// Contiguous frames, each allocated with order 0. It moves and does not copy, so it can be
 /// freed once; dropping it without freeing leaks the frames.
@@ -76,17 +86,34 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
     /// # Errors
     /// [`RangeError`]; then no caller has lost or gained a frame, but blocks may have been moved.
     pub fn alloc_range(&self, range: Range<Pfn>) -> Result<Contiguous, RangeError> {
-        let frames = self.check_range(&range)?;
-        self.while_isolated(frames.clone(), &mut || self.take_parts(&frames))?;
+        self.take_range(&range, Moves::Yes)
+    }
+
+    /// Allocates exactly the frames of `range`, if all of them are free: nothing is moved, the host is not
+    /// called. Otherwise as [`alloc_range`](Self::alloc_range): caches are emptied, so not from a
+    /// handler of interrupts. Watermarks are not looked at.
+    ///
+    /// # Errors
+    /// [`RangeError`], of which [`InUse`](RangeError::InUse) names an allocated frame; then nothing has
+    /// changed.
+    pub fn alloc_at(&self, range: Range<Pfn>) -> Result<Contiguous, RangeError> {
+        self.take_range(&range, Moves::No).map_err(|error| match error {
+            RangeError::Unmovable { pfn } => RangeError::InUse { pfn },
+            error => error,
+        })
+    }
+
+    fn take_range(&self, range: &Range<Pfn>, moves: Moves) -> Result<Contiguous, RangeError> {
+        let frames = self.check_range(range)?;
+        if moves == Moves::No {
+            self.check_unused(&frames)?;
+        }
+        self.while_isolated(frames.clone(), &mut || self.take_parts(&frames, moves))?;
         Ok(Contiguous { start: range.start, frames: range.end.get() - range.start.get() })
     }
 
-    /// Allocates `frames` contiguous frames; the order of `request` does not matter. Up to a
-    /// largest block they come from the smallest block that holds them, and the rest of it is
-    /// given back; beyond that, or when there is no such block, by
-    /// [`alloc_range`](Self::alloc_range) from the range that needs the fewest frames moved (none
-    /// at all if the request may not wait). Such a range begins at a pageblock, and may be CMA
-    /// memory: that is lent to others until a caller asks for it like this.
+    /// Allocates `frames` contiguous frames; the order of `request` does not matter. As
+    /// [`alloc_contiguous_in`](Self::alloc_contiguous_in), anywhere.
     ///
     /// # Errors
     /// [`ContiguousError`].
@@ -95,25 +122,40 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
         frames: u64,
         request: &Request,
     ) -> Result<Contiguous, ContiguousError> {
+        self.alloc_contiguous_in(frames, request, &Bounds::ANY)
+    }
+
+    /// Allocates `frames` contiguous frames within `bounds`; the order of `request` does not matter. Up to a
+    /// largest block they come from the smallest block that holds them, and the rest of it is
+    /// given back; beyond that, when there is no such block, or when it could lie beyond the bounds, by
+    /// [`alloc_range`](Self::alloc_range): if there are bounds from the first range that is free, and else
+    /// from the one that needs the fewest frames moved (none at all if the request may not wait). The latter
+    /// begins at a pageblock. Such a range may be CMA
+    /// memory: that is lent to others until a caller asks for it like this.
+    /// O(1) for a block, else O(frames of the zones).
+    ///
+    /// # Errors
+    /// [`ContiguousError`].
+    pub fn alloc_contiguous_in(
+        &self,
+        frames: u64,
+        request: &Request,
+        bounds: &Bounds,
+    ) -> Result<Contiguous, ContiguousError> {
         if frames == 0 {
             return Err(ContiguousError::Empty);
         }
-        if let Some(order) = Order::for_frames(frames) {
-            match self.alloc(&request.with_order(order)) {
-                Ok(block) => return Ok(self.cut_to_size(block.into_raw().0, order, frames as u32)),
-                Err(error) => match error.reason {
-                    AllocReason::Exhausted => {}
-                    AllocReason::NoZone => return Err(ContiguousError::NoZone),
-                    AllocReason::NotRequestable => return Err(ContiguousError::NotRequestable),
-                    AllocReason::CannotZero => return Err(ContiguousError::CannotZero),
-                },
-            }
+        if !bounds.align().is_power_of_two() {
+            return Err(ContiguousError::BadAlignment { frames: bounds.align() });
         }
         if !request.migrate_type().is_requestable() {
             return Err(ContiguousError::NotRequestable);
         }
+        if let Some(found) = self.part_of_block(frames, request, bounds)? {
+            return Ok(found);
+        }
         let cpu = self.shared_entry().cpu();
-        let found = self.find_contiguous(cpu, frames, request)?;
+        let found = self.find_contiguous(cpu, frames, request, bounds)?;
         if request.is_zero() {
             let (start, frames) = found.into_raw();
             let in_hand = InHand { allocator: self, start, frames };
@@ -126,25 +168,61 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
         Ok(found)
     }
 
+    /// The frames as the start of a block, if there is one that large and all such blocks are within the bounds.
+    fn part_of_block(
+        &self,
+        frames: u64,
+        request: &Request,
+        bounds: &Bounds,
+    ) -> Result<Option<Contiguous>, ContiguousError> {
+        let Some(order) = Order::for_frames(frames.max(bounds.align())) else { return Ok(None) };
+        let Some(within) = self.request_within(request, bounds) else { return Ok(None) };
+        match self.alloc(&within.with_order(order)) {
+            Ok(block) => Ok(Some(self.cut_to_size(block.into_raw().0, order, frames as u32))),
+            Err(error) => match error.reason {
+                // Of the types within the bounds there may be none.
+                AllocReason::NoZone if within == *request => Err(ContiguousError::NoZone),
+                AllocReason::Exhausted | AllocReason::NoZone => Ok(None),
+                AllocReason::NotRequestable => Err(ContiguousError::NotRequestable),
+                AllocReason::CannotZero => Err(ContiguousError::CannotZero),
+            },
+        }
+    }
+
+    /// The request, for the zone types that lie below the limit; `None` if none has to.
+    fn request_within(&self, request: &Request, bounds: &Bounds) -> Option<Request> {
+        let (config, limit) = (self.plan.config(), bounds.limit());
+        if limit.get() >= self.plan.base().get() + self.plan.frames() {
+            return Some(*request);
+        }
+        let types = [(config.dma32_limit, ZoneType::Dma32), (config.dma_limit, ZoneType::Dma)];
+        let (_, below) = types.into_iter().find(|(end, _)| *end <= limit)?;
+        Some(request.zone_limit(request.asked().min(below)))
+    }
+
     /// Frees contiguous frames, merged, to the buddy lists.
     ///
     /// # Errors
     /// [`RefusedRange`] gives the token back if a frame of it is not allocated with order 0;
     /// then none was freed.
     pub fn free_contiguous(&self, token: Contiguous) -> Result<(), RefusedRange<Contiguous>> {
-        let checked = self.check_range(&token.range()).and_then(|frames| {
-            match frames.clone().find(|&at| self.table.state(at) != ALLOCATED) {
-                Some(at) => Err(RangeError::NotAllocated { pfn: self.table.pfn(at) }),
-                None => Ok(frames),
-            }
-        });
-        match checked {
-            Ok(frames) => {
-                self.parts(frames).for_each(|(zone, part)| self.free_frames_of(zone, part));
-                Ok(())
-            }
-            Err(error) => Err(RefusedRange { token, error }),
+        self.free_range(&token.range()).map_err(|error| RefusedRange { token, error })
+    }
+
+    /// Frees frames that are allocated by themselves, all or none.
+    fn free_range(&self, range: &Range<Pfn>) -> Result<(), RangeError> {
+        let frames = self.check_range(range)?;
+        let (first, len) = (frames.start as usize, frames.len());
+        // Each in one atomic step: of two callers that free a frame at the same instant one is refused.
+        let mine = self.table.replace_run_at(first, len, ALLOCATED, FrameState::INNER);
+        if mine < len {
+            self.table.fill_states(frames.start, mine, ALLOCATED);
+            return Err(RangeError::NotAllocated {
+                pfn: self.table.pfn(frames.start + mine as u32),
+            });
         }
+        self.parts(frames).for_each(|(zone, part)| self.free_frames_of(zone, part));
+        Ok(())
     }
 
     /// Calls `then` with the pageblocks of `frames` isolated, in every instance of their zone type
@@ -165,7 +243,7 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
         let token = Contiguous { start, frames: u64::from(frames) };
         // The block was handed out, and no other caller has it: its states are ours to write.
         let Some(first) = self.table.index(start) else { return token };
-        (first..first + frames).for_each(|at| self.table.set_state(at, ALLOCATED));
+        self.table.fill_states(first, frames as usize, ALLOCATED);
         let mut at = first + frames;
         let end = first + order.size();
         while at < end {

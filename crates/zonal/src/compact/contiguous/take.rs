@@ -1,5 +1,6 @@
 //! Taking the frames of a range whose pageblocks are isolated.
 
+use super::Moves;
 use crate::alloc::allocator::Allocator;
 use crate::alloc::host::Host;
 use crate::compact::Count;
@@ -49,11 +50,28 @@ impl<P: Host, S: Policy> Drop for PartsInHand<'_, '_, P, S> {
 }
 
 impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
+    /// Whether no frame is allocated at this moment: what has no chance leaves everything as it is.
+    pub(super) fn check_unused(&self, frames: &Range<u32>) -> Result<(), RangeError> {
+        for (zone, part) in self.parts(frames.clone()) {
+            let mut at = part.start;
+            while at < part.end {
+                match S::Free::locate(self.view(zone), at) {
+                    Some((_, state)) if state.kind() == FrameKind::Allocated => {
+                        return Err(RangeError::InUse { pfn: self.table.pfn(at) });
+                    }
+                    Some((head, state)) => at = head + state.order().size(),
+                    None => at += 1,
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// Takes `frames`, whose pageblocks are isolated, instance by instance: all, or none.
-    pub(super) fn take_parts(&self, frames: &Range<u32>) -> Result<(), RangeError> {
+    pub(super) fn take_parts(&self, frames: &Range<u32>, moves: Moves) -> Result<(), RangeError> {
         let mut parts = PartsInHand { allocator: self, taken: frames.start..frames.start };
         for (zone, part) in self.parts(frames.clone()) {
-            self.take_frames_of(zone, &part)?;
+            self.take_frames_of(zone, &part, moves)?;
             parts.taken.end = part.end;
         }
         parts.taken.end = parts.taken.start;
@@ -61,11 +79,16 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
     }
 
     /// Moves what is in `frames` elsewhere and marks them allocated one by one.
-    fn take_frames_of(&self, zone: &'m Zone<P, S>, frames: &Range<u32>) -> Result<(), RangeError> {
+    fn take_frames_of(
+        &self,
+        zone: &'m Zone<P, S>,
+        frames: &Range<u32>,
+        moves: Moves,
+    ) -> Result<(), RangeError> {
         let mut busy = frames.start;
         for _ in 0..ROUNDS {
             self.drain_zone(zone);
-            let not_free = self.vacate(zone, frames)?;
+            let not_free = self.vacate(zone, frames, moves)?;
             match not_free.map_or_else(|| self.take_all(zone, frames), Err) {
                 Ok(()) => return Ok(()),
                 Err(at) => busy = at,
@@ -76,7 +99,12 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
 
     /// Moves every allocated block out of `frames`; returns a frame that is neither free nor
     /// allocated.
-    fn vacate(&self, zone: &'m Zone<P, S>, frames: &Range<u32>) -> Result<Option<u32>, RangeError> {
+    fn vacate(
+        &self,
+        zone: &'m Zone<P, S>,
+        frames: &Range<u32>,
+        moves: Moves,
+    ) -> Result<Option<u32>, RangeError> {
         let (mut at, mut busy) = (frames.start, None);
         while at < frames.end {
             let Some((head, state)) = S::Free::locate(self.view(zone), at) else {
@@ -85,6 +113,9 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
                 continue;
             };
             match state.kind() {
+                FrameKind::Allocated if moves == Moves::No => {
+                    return Err(RangeError::InUse { pfn: self.table.pfn(at) });
+                }
                 FrameKind::Allocated => self.move_out(zone, head, state.order())?,
                 FrameKind::Free => {}
                 _ => busy = Some(at),

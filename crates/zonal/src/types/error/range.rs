@@ -71,13 +71,18 @@ pub enum RangeError {
         /// Its order.
         order: Order,
     },
+    /// A block in it is allocated, and nothing is to be moved.
+    InUse {
+        /// A frame of the block.
+        pfn: Pfn,
+    },
     /// A frame of it did not come out of a per-CPU cache in time.
     Busy {
         /// The frame.
         pfn: Pfn,
     },
-    /// A frame of it is not allocated: the token is from another allocator, or the frame was
-    /// freed by itself.
+    /// A frame of it is not allocated by itself, with order 0: it is free, or in a block, or the token is
+    /// from another allocator.
     NotAllocated {
         /// The frame.
         pfn: Pfn,
@@ -107,6 +112,7 @@ impl fmt::Display for RangeError {
             Self::NoTarget { pfn, order } => {
                 write!(f, "no memory to move the block of order {order} at pfn {pfn} to")
             }
+            Self::InUse { pfn } => write!(f, "pfn {pfn} is in use"),
             Self::Busy { pfn } => write!(f, "pfn {pfn} stays in a per-CPU cache"),
             Self::NotAllocated { pfn } => write!(f, "pfn {pfn} is not allocated with order 0"),
         }
@@ -139,6 +145,11 @@ impl<T: fmt::Debug> core::error::Error for RefusedRange<T> {}
 pub enum ContiguousError {
     /// None were asked for.
     Empty,
+    /// They were to begin at a multiple of a number that is not a power of two.
+    BadAlignment {
+        /// The number.
+        frames: u64,
+    },
     /// No zone at all fits the request's nodes and zone limit.
     NoZone,
     /// The request names a migrate type that is a state of pageblocks.
@@ -160,6 +171,9 @@ impl fmt::Display for ContiguousError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Empty => f.write_str("no contiguous frames were asked for"),
+            Self::BadAlignment { frames } => {
+                write!(f, "frames are aligned to a power of two, not to {frames}")
+            }
             Self::NoZone => f.write_str("no zone fits the nodes and zone limit of the request"),
             Self::NotRequestable => f.write_str("the migrate type is a state of pageblocks"),
             Self::CannotZero => f.write_str("this host cannot fill frames with zero bytes"),

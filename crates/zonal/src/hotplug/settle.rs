@@ -1,0 +1,44 @@
+//! What follows from the sizes of zones, worked out again when they have changed.
+
+use crate::alloc::allocator::Allocator;
+use crate::alloc::build::{batch, size_cache_at};
+use crate::platform::Platform;
+use crate::policy::zone::Zone;
+use crate::policy::{FreeMemory, PcpPolicy, Policy};
+use crate::types::units::{CpuId, Order};
+
+impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
+    /// Makes everything that follows from sizes fit them: watermarks and reserves everywhere,
+    /// caches in the zones that were `resized`.
+    pub(super) fn settle(&self, resized: impl Fn(&Zone<P, S>) -> bool) {
+        let marks = self.plan.marks(|at| self.zones.get(at).map_or(0, |zone| zone.managed()));
+        for (zone, marks) in self.zones.iter().zip(&marks) {
+            zone.set_watermarks(marks.watermarks);
+            zone.set_reserve(marks.reserve);
+        }
+        for (zone, marks) in self.zones.iter().zip(&marks) {
+            let resized = resized(zone);
+            if resized || S::Pcp::BY_WATERMARK {
+                for cpu in (0..self.cpus()).map(CpuId) {
+                    // Emptied and bounded in one entry of its slot.
+                    let (managed, low) = (zone.managed(), marks.watermarks.low);
+                    self.drain_cache(cpu, zone, |own| size_cache_at(self.plan, own, managed, low));
+                }
+            }
+            if !resized {
+                continue;
+            }
+            let managed = zone.managed();
+            let reserve = self.plan.high_atomic_limit(managed);
+            S::Free::resize(self.view(zone), batch::<S>(self.plan)(managed), reserve);
+            let ((start, end), largest) = (zone.span(), Order::MAX.size());
+            for group in (start & !(largest - 1)..end).step_by(largest as usize) {
+                if !S::Free::shrink_reserve(self.view(zone), group, end) {
+                    break;
+                }
+            }
+            // What has come is in front of the scanners.
+            zone.compaction.start_over();
+        }
+    }
+}

@@ -1,0 +1,135 @@
+//! The C interface: built and installed, and its examples in C run under the sanitizers. `cargo xtask capi`,
+//! `cargo xtask c-examples`.
+
+use crate::no_std::BARE;
+use crate::steps::target_dir;
+use anyhow::{Context, Result, ensure};
+use clap::Args;
+use std::path::{Path, PathBuf};
+use xshell::{Shell, cmd};
+
+/// The package.
+const PACKAGE: &str = "zonal-capi";
+/// Its header and its examples.
+const FOLDER: &str = "crates/zonal-capi";
+
+/// What to install, and where.
+#[derive(Args)]
+pub(crate) struct Install {
+    /// The folder that gets `include`, `lib` and `lib/pkgconfig`
+    #[arg(long)]
+    prefix: PathBuf,
+    /// The kernel's target; without it the kernel's library is for this machine's
+    #[arg(long)]
+    target: Option<String>,
+}
+
+/// Which of the two libraries.
+#[derive(Clone, Copy)]
+enum For {
+    UserSpace,
+    Kernel,
+}
+
+impl Install {
+    pub(crate) fn run(&self, shell: &Shell) -> Result<()> {
+        let pool = build(shell, For::UserSpace, None)?;
+        let kernel = build(shell, For::Kernel, self.target.as_deref())?;
+        install(shell, &self.prefix, &pool, &kernel)?;
+        eprintln!("installed in {}", self.prefix.display());
+        Ok(())
+    }
+}
+
+/// Installs into an empty folder, and builds and runs the examples from there: each with the address and
+/// undefined-behaviour sanitizers.
+pub(crate) fn check(shell: &Shell) -> Result<()> {
+    let folder = shell.create_temp_dir()?;
+    let prefix = folder.path();
+    let pool = build(shell, For::UserSpace, None)?;
+    let kernel = build(shell, For::Kernel, None)?;
+    install(shell, prefix, &pool, &kernel)?;
+    let native = native_libraries(shell)?;
+    let include = prefix.join("include");
+    let warnings = ["-std=c11", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-g", "-O1"];
+    let sanitizers = "-fsanitize=address,undefined";
+    for (name, library, more) in [
+        ("kernel", "-lzonal-kernel", Vec::new()),
+        ("pool", "-lzonal", native.split_whitespace().collect()),
+    ] {
+        let (source, program) = (format!("{FOLDER}/examples/{name}.c"), prefix.join(name));
+        let libraries = prefix.join("lib");
+        let build = cmd!(
+            shell,
+            "gcc {warnings...} {sanitizers} -fno-sanitize-recover=all -I {include} {source}"
+        );
+        build.args(["-o"]).arg(&program).arg("-L").arg(&libraries).arg(library).args(more).run()?;
+        cmd!(shell, "{program}").run().with_context(|| format!("the example {source}"))?;
+    }
+    ensure!(shell.path_exists(prefix.join("lib/pkgconfig/zonal.pc")), "no file for pkg-config");
+    if have_target(shell)? {
+        build(shell, For::Kernel, Some(BARE))?;
+    } else {
+        eprintln!(
+            "target {BARE} is not installed: the kernel's library was built for this machine only"
+        );
+    }
+    Ok(())
+}
+
+fn have_target(shell: &Shell) -> Result<bool> {
+    let libraries = cmd!(shell, "rustc --print target-libdir --target {BARE}").quiet().read()?;
+    Ok(shell.path_exists(libraries))
+}
+
+/// Builds a static library and says where it is. One without the standard library must abort on a panic:
+/// there is nothing that could unwind.
+fn build(shell: &Shell, which: For, target: Option<&str>) -> Result<PathBuf> {
+    let (folder, features) = match which {
+        For::UserSpace => ("user-space", ["--features", "std"]),
+        For::Kernel => ("kernel", ["--features", ""]),
+    };
+    let dir = target_dir(shell).join("capi").join(folder);
+    let of_target: Vec<&str> = target.map_or_else(Vec::new, |target| vec!["--target", target]);
+    let kind =
+        ["--release", "--locked", "--lib", "--crate-type", "staticlib", "--no-default-features"];
+    cmd!(shell, "cargo rustc -p {PACKAGE} {kind...} {features...} {of_target...}")
+        .env("CARGO_TARGET_DIR", &dir)
+        .env(
+            "CARGO_PROFILE_RELEASE_PANIC",
+            if matches!(which, For::Kernel) { "abort" } else { "unwind" },
+        )
+        .env("CARGO_PROFILE_RELEASE_DEBUG", "false")
+        .run()?;
+    Ok(dir.join(target.unwrap_or("")).join("release/libzonal_capi.a"))
+}
+
+/// What the standard library needs of the system's, as its compiler says.
+fn native_libraries(shell: &Shell) -> Result<String> {
+    let said = cmd!(shell, "rustc --print native-static-libs --crate-type staticlib -")
+        .stdin("")
+        .args(["-o", "/dev/null"])
+        .read_stderr()?;
+    let line = said.lines().find_map(|line| line.split_once("native-static-libs: "));
+    Ok(line
+        .map_or("-lgcc_s -lutil -lrt -lpthread -lm -ldl -lc", |(_, libraries)| libraries)
+        .to_owned())
+}
+
+fn install(shell: &Shell, prefix: &Path, pool: &Path, kernel: &Path) -> Result<()> {
+    let libraries = prefix.join("lib");
+    shell.create_dir(prefix.join("include"))?;
+    shell.create_dir(libraries.join("pkgconfig"))?;
+    shell.copy_file(format!("{FOLDER}/include/zonal.h"), prefix.join("include/zonal.h"))?;
+    shell.copy_file(pool, libraries.join("libzonal.a"))?;
+    shell.copy_file(kernel, libraries.join("libzonal-kernel.a"))?;
+    let native = native_libraries(shell)?;
+    let prefix = std::path::absolute(prefix)?;
+    let text = format!(
+        "prefix={}\nName: zonal\nDescription: page-frame allocator: a pool of pages\nVersion: {}\n\
+         Cflags: -I${{prefix}}/include\nLibs: -L${{prefix}}/lib -lzonal {native}\n",
+        prefix.display(),
+        env!("CARGO_PKG_VERSION"),
+    );
+    Ok(shell.write_file(libraries.join("pkgconfig/zonal.pc"), text)?)
+}
