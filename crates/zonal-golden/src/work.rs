@@ -99,6 +99,19 @@ macro_rules! cases {
             blocks: 1,
             run: |n| owned::<Traced<Zonal, ToRing<Idle>>>(|cpu| hot_pair::<_, false>(cpu, n)),
         },
+        // Beside the plain pair: what it costs that the host fills the frame, and not the caller.
+        Case {
+            name: "Zonal/shared/zeroed-pair",
+            iterations: 20_000,
+            blocks: 1,
+            run: |n| shared::<Zonal>(|all| zeroed_pair(all, n)),
+        },
+        Case {
+            name: "Zonal/owned/zeroed-pair",
+            iterations: 20_000,
+            blocks: 1,
+            run: |n| owned::<Zonal>(|cpu| zeroed_pair(cpu, n)),
+        },
         // Beside Linux416's: what the two passes save, and what they cost.
         Case {
             name: "Linux413/owned/bulk",
@@ -121,7 +134,7 @@ macro_rules! cases {
     ]};
 }
 
-pub(crate) static CASES: [Case; 23] = cases!(Zonal Linux416);
+pub(crate) static CASES: [Case; 25] = cases!(Zonal Linux416);
 
 /// A ring in statics in which no event is enabled.
 struct Idle;
@@ -189,6 +202,16 @@ fn shared<S: Policy>(work: impl FnOnce(&mut &Allocator<'_, OneCpu, S>) -> Outcom
 
 fn movable(order: Order) -> Request {
     Request::new(order).migrate(MigrateType::Movable).zone_limit(ZoneType::Movable)
+}
+
+#[inline(never)]
+fn zeroed_pair<W: Way>(way: &mut W, iterations: u64) -> Outcome {
+    let request = movable(Order::ZERO).zero();
+    for _ in 0..iterations {
+        let pfn = black_box(way.alloc(&request)?);
+        way.free(pfn, Order::ZERO)?;
+    }
+    Ok(())
 }
 
 #[inline(never)]

@@ -66,7 +66,7 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
 impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
     /// Takes a frame from the cache of the home zone.
     #[inline(always)]
-    fn pop_home<E: Entry<'m, P, S>>(
+    pub(super) fn pop_home<E: Entry<'m, P, S>>(
         &self,
         entry: &mut E,
         limit: ZoneType,

@@ -24,7 +24,7 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
         request: &Request,
     ) -> Option<u32> {
         let (order, migrate) = (request.order(), request.migrate_type());
-        let plain = request.is_plain() && !request.is_atomic() && migrate.is_requestable();
+        let plain = request.is_plain_but_zero() && !request.is_atomic() && migrate.is_requestable();
         if order == Order::ZERO || !plain {
             return None;
         }

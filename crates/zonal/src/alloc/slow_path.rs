@@ -59,10 +59,18 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
         if S::Pcp::PASSES_LARGE
             && let Some(index) = self.take_large(entry, request)
         {
-            return Ok(self.handed_out(self.table.pfn(index), order, request));
+            return match request.is_zero() {
+                true => self.zeroed(index, request),
+                false => Ok(self.handed_out(self.table.pfn(index), order, request)),
+            };
         }
         if let Some(index) = self.pop_further(entry, request) {
             return Ok(self.handed_out(self.table.pfn(index), order, request));
+        }
+        if let Some(migrate) = request.single_zeroed()
+            && let Some(index) = self.pop_home(entry, request.limit(), migrate)
+        {
+            return self.zeroed(index, request);
         }
         if !migrate.is_requestable() {
             return Err(AllocReason::NotRequestable);
@@ -80,7 +88,22 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
         let index = found.ok_or(AllocReason::Exhausted)?;
         let in_hand = InHand::new(self, self.table.pfn(index), order);
         self.stay_ahead(index, order);
-        if request.is_zero() && self.platform.zero(self.table.pfn(index), order).is_err() {
+        self.hand_out(in_hand, request)
+    }
+
+    /// Hands a block out that was just taken, filled with zero bytes.
+    fn zeroed(&self, index: u32, request: &Request) -> Result<Block, AllocReason> {
+        let in_hand = InHand::new(self, self.table.pfn(index), request.order());
+        self.hand_out(in_hand, request)
+    }
+
+    /// Hands a block out, filled with zero bytes if that is asked for; otherwise it goes back.
+    fn hand_out(
+        &self,
+        in_hand: InHand<'_, 'm, P, S>,
+        request: &Request,
+    ) -> Result<Block, AllocReason> {
+        if request.is_zero() && self.platform.zero(in_hand.pfn(), request.order()).is_err() {
             return Err(AllocReason::CannotZero);
         }
         let (pfn, order) = in_hand.hand_out().into_raw();

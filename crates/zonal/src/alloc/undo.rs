@@ -19,6 +19,11 @@ impl<'a, 'm, P: Platform, S: Policy> InHand<'a, 'm, P, S> {
         Self { allocator, pfn, order }
     }
 
+    /// Its first frame.
+    pub(super) const fn pfn(&self) -> Pfn {
+        self.pfn
+    }
+
     /// The caller gets it.
     pub(super) fn hand_out(self) -> Block {
         let block = Block::new(self.pfn, self.order);

@@ -311,6 +311,20 @@ impl Request {
         list(self.byte(FAST))
     }
 
+    /// The list of single frames that may answer, if what comes from it is filled with zero bytes.
+    #[inline]
+    pub(crate) const fn single_zeroed(&self) -> Option<MigrateType> {
+        let migrate = self.migrate_type();
+        let plain = self.is_plain_but_zero() && matches!(self.order(), Order::ZERO);
+        if plain && self.is_zero() && migrate.is_requestable() { Some(migrate) } else { None }
+    }
+
+    /// Whether it is plain once its frames are filled with zero bytes.
+    #[inline]
+    pub(crate) const fn is_plain_but_zero(&self) -> bool {
+        self.flags() & (PLAIN_BREAKERS & !ZERO) == 0 && self.byte(NODES) == LOCAL
+    }
+
     /// Whether the local node's cache may answer if its zone is within its dirty limit.
     #[inline]
     pub(crate) const fn is_plain_write(&self) -> bool {
