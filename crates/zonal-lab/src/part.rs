@@ -27,7 +27,7 @@ pub(crate) struct Part {
     cpu_seconds: u64,
 }
 
-const PARTS: [Part; 8] = [
+const PARTS: [Part; 9] = [
     Part {
         program: "zonal-bench",
         package: "zonal-bench-all",
