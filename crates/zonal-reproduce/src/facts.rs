@@ -42,9 +42,6 @@ impl Table {
     /// All of them.
     pub const ALL: [Self; 4] = [Self::ZoneLock, Self::Broadwell, Self::FairZone, Self::BatchedIrq];
 
-    /// Those of the zone lock, for which a mean error is aimed at.
-    pub const AIMED: [Self; 2] = [Self::ZoneLock, Self::Broadwell];
-
     /// Its name in results.
     #[must_use]
     pub const fn name(self) -> &'static str {
