@@ -26,6 +26,13 @@ pub const LABELS: [(Preset, &str); 7] = [
     (Preset::Zonal, "Zonal"),
 ];
 
+/// Machines on which it is shown what `Zonal` waits for, the workload of the table whose rows ask for
+/// it, and the numbers of tasks.
+const SCALES: [(&str, &str, &[u32]); 2] = [
+    (CYCLES_MACHINE, "page_fault1_processes_full", &[1, 7, 14, 28, 56, 112]),
+    ("intel_2s_224cpu", "page_fault1_16_processes", &[1, 14, 28, 56, 112, 224]),
+];
+
 /// Keys of runs that no row asks for. A machine that is not built in has none.
 #[derive(Clone, Debug, Default)]
 pub struct Extras {
@@ -37,8 +44,8 @@ pub struct Extras {
     pub unlocked: Vec<Key>,
     /// `Zonal` with the split LRU lock there.
     pub split_lru: Option<Key>,
-    /// `Zonal` on all CPUs, by where.
-    pub spins: Vec<(&'static str, Key)>,
+    /// `Zonal` and what it waits for, by where: on all CPUs, or on some numbers of them.
+    pub waits: Vec<(String, Vec<Key>)>,
     /// `Zonal` in the THP mix.
     pub thp_mix: Option<Key>,
     /// `Zonal` asking for huge pages in memory full of page cache: the workload of the table, run.
@@ -53,7 +60,7 @@ impl Extras {
     pub fn new(planner: &Planner, only: &Only, quick: bool) -> Self {
         let mut extras = Self::default();
         extras.add_cycles(planner, only);
-        extras.add_spins(planner, only);
+        extras.add_waits(planner, only, quick);
         if only.takes(Table::ZoneLock.name(), "skylake_2s_112cpu_64g", "thp_mix_56_order0_56_thp") {
             extras.thp_mix = planner.key("skylake_2s_112cpu_64g", Workload::ThpMix, Preset::Zonal);
         }
@@ -101,20 +108,30 @@ impl Extras {
             presets.into_iter().filter_map(|preset| with(preset, LruLock::None)).collect();
     }
 
-    fn add_spins(&mut self, planner: &Planner, only: &Only) {
+    fn add_waits(&mut self, planner: &Planner, only: &Only, quick: bool) {
+        let zone_lock = Table::ZoneLock.name();
+        for (machine, published, counts) in SCALES {
+            if !only.takes(zone_lock, machine, published) {
+                continue;
+            }
+            let Some(key) = planner.key(machine, Workload::PageFault1, Preset::Zonal) else {
+                continue;
+            };
+            let all = key.spec.tasks;
+            let locks =
+                [(LruLock::Node, "node"), (LruLock::Split, "split"), (LruLock::None, "none")];
+            for (lru, name) in locks {
+                let counts = counts.iter().filter(|tasks| !quick || **tasks == all);
+                let with = |tasks: &u32| {
+                    let mut key = key.clone();
+                    (key.spec.lru, key.spec.tasks) = (lru, *tasks);
+                    key
+                };
+                let place = format!("page_fault1 on 1 to {all} CPUs, LRU lock: {name}");
+                self.waits.push((place, counts.map(with).collect()));
+            }
+        }
         let places = [
-            (
-                CYCLES_MACHINE,
-                "page_fault1_processes_full",
-                Workload::PageFault1,
-                "page_fault1 on 112 CPUs",
-            ),
-            (
-                "intel_2s_224cpu",
-                "page_fault1_16_processes",
-                Workload::PageFault1,
-                "page_fault1 on 224 CPUs",
-            ),
             ("intel_2s_224cpu", "kbuild_j224", Workload::Kbuild, "kbuild on 224 CPUs"),
             (
                 "skylake_4s_768g",
@@ -124,9 +141,9 @@ impl Extras {
             ),
         ];
         for (machine, published, workload, place) in places {
-            if only.takes(Table::ZoneLock.name(), machine, published) {
+            if only.takes(zone_lock, machine, published) {
                 let key = planner.key(machine, workload, Preset::Zonal);
-                self.spins.extend(key.map(|key| (place, key)));
+                self.waits.extend(key.map(|key| (place.to_owned(), vec![key])));
             }
         }
     }
@@ -144,11 +161,11 @@ impl Extras {
     /// All of the runs.
     pub fn keys(&self) -> impl Iterator<Item = Key> {
         let cycles = self.cycles.iter().map(|(_, key)| key);
-        let spins = self.spins.iter().map(|(_, key)| key);
+        let waits = self.waits.iter().flat_map(|(_, keys)| keys);
         let curves = self.curves.iter().map(|(_, _, key)| key);
         let highalloc = self.highalloc.iter().map(|(_, key)| key);
         let single = self.split_lru.iter().chain(&self.thp_mix);
-        let zonal = spins.chain(single).chain(highalloc).chain(curves);
+        let zonal = waits.chain(single).chain(highalloc).chain(curves);
         cycles.chain(&self.unlocked).chain(zonal).cloned()
     }
 }

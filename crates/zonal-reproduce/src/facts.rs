@@ -55,9 +55,6 @@ impl Table {
         Self::DiskLatency,
     ];
 
-    /// Those of the zone lock, for which a mean error is aimed at.
-    pub const AIMED: [Self; 2] = [Self::ZoneLock, Self::Broadwell];
-
     /// Its name in results.
     #[must_use]
     pub const fn name(self) -> &'static str {

@@ -307,12 +307,21 @@ pub fn simulate(
         });
         (name, points.collect())
     };
-    let aimed = facts.iter().filter(|fact| Table::AIMED.contains(&fact.table)).count();
+    let is_whole = |table: &Table| {
+        let of = |fact: &&Fact| fact.table == *table;
+        let missing = |fact: &&Fact| planner.measure(fact).is_err();
+        let unknown = facts.iter().filter(of).filter(missing).count();
+        let rows = || rows.iter().filter(|row| row.table == table.name());
+        !choice.quick
+            && rows().count() == facts.iter().filter(of).count()
+            && rows().filter(|row| row.simulated.is_none()).count() == unknown
+    };
+    let whole: Vec<Table> = Table::ALL.into_iter().filter(is_whole).collect();
     Ok(Report {
         choice,
         runs: runs.count() + io.count(),
         has_means: runs.has_means(),
-        targets: judged(targets::targets(&rows, aimed, &extras, &runs), choice.quick),
+        targets: judged(targets::targets(&rows, &whole, &extras, &runs), choice.quick),
         cycles: cycles.collect(),
         zonal: ["page_fault1_processes", "page_fault1_threads"].map(curve).into(),
         failures: runs.failures().into_iter().chain(io.failures()).collect(),

@@ -193,7 +193,7 @@ impl Planner {
         let tasks = self.machines.get(machine)?.topology.cpus();
         let Choice { seed, quick } = self.choice;
         let lru = LruLock::Node;
-        let spec = Spec { workload, preset, tasks, seed, lru, quick, delay_ms: 0 };
+        let spec = Spec { workload, preset, tasks, seed, lru, quick, delay_ms: 0, after: None };
         Some(Key { machine: machine.into(), spec })
     }
 

@@ -1,15 +1,16 @@
 //! Published beside simulated, and how far apart they are.
 //!
-//! **Fitted or predicted.** The constants of the machines are fitted on rows of the *base* kernels
-//! alone (`base`, `one_zone`, `3.16-rc1`): those rows are `fitted`. Where page cache is allocated
-//! under `3.0`, which is not patched either, is fitted as well. So is the number of bulk frees
+//! **Fitted, chosen in view or predicted.** The constants of the machines are fitted on rows of the
+//! *base* kernels alone (`base`, `one_zone`, `3.16-rc1`): those rows are `fitted`. Where page cache is
+//! allocated under `3.0`, which is not patched either, is fitted as well. So is the number of bulk frees
 //! (`free_pcppages_bulk_calls`), which sets how long the run was; the counts beside it are
-//! scaled to it, and predicted. Every other row is `predicted`.
+//! scaled to it, and predicted. Rows of an unpatched kernel that nothing was fitted on are `base`.
 //!
-//! Rows of an unpatched kernel that nothing was fitted on are `base`.
+//! Every row of a patched kernel is `predicted`, but where something of the workload was settled after a
+//! look at such rows: those are `chosen in view`, and [`CHOICES`] says what was chosen.
 //!
-//! **Error of the change.** What a patch does is its change against the base. A predicted row that has
-//! a base has the difference between the simulated change and the published one, beside what
+//! **Error of the change.** What a patch does is its change against the base. A row of a patched kernel
+//! that has a base has the difference between the simulated change and the published one, beside what
 //! predicting no change at all would be off: in parts of the base for rates, counts and times, in
 //! points / 100 for shares. The *skill* is 1 − the one / the other: 1 is perfect, 0 is no better than
 //! saying that the patches do nothing, below 0 is worse.
@@ -23,7 +24,7 @@
 //! ```
 //! use zonal_reproduce::rows::Summary;
 //!
-//! assert_eq!(Summary::of(&[]).mean_error, None);
+//! assert_eq!(Summary::of(&[]).skill, None);
 //! ```
 
 use serde::Serialize;
@@ -40,9 +41,29 @@ pub enum Kind {
     Fitted,
     /// Of an unpatched kernel, and nothing was chosen for it.
     Base,
+    /// Of a patched kernel; something of the workload was settled after a look at such rows:
+    /// [`CHOICES`].
+    InView,
     /// Nothing was chosen for it.
     Predicted,
 }
+
+/// What was settled after a look at rows of patched kernels: of which, and what.
+pub const CHOICES: [(&str, &str); 3] = [
+    (
+        "huge pages beside single ones",
+        "which stretch is measured: the third and fourth million single pages. The scores of patched \
+         kernels depend on it; the book has them over time",
+    ),
+    (
+        "page_fault1 on 112 CPUs and with 16 processes",
+        "the cycles of aging before the run: ten, or two where tasks are apart",
+    ),
+    (
+        "page_fault1 on 1 to 40 CPUs",
+        "that tasks are anywhere in their cycles (`spread` of the machine), and with it the two cycles of aging",
+    ),
+];
 
 impl Kind {
     /// Its name.
@@ -51,6 +72,7 @@ impl Kind {
         match self {
             Self::Fitted => "fitted",
             Self::Base => "base",
+            Self::InView => "chosen in view",
             Self::Predicted => "predicted",
         }
     }
@@ -63,9 +85,21 @@ impl Kind {
             // Nothing of the model was chosen with these in view.
             true if matches!(fact.table, Table::Tiobench | Table::DiskLatency) => Self::Predicted,
             true => Self::Base,
+            false if is_chosen_in_view(fact) => Self::InView,
             false => Self::Predicted,
         }
     }
+
+    /// Whether it is of a patched kernel.
+    #[must_use]
+    pub const fn is_patched(self) -> bool {
+        matches!(self, Self::InView | Self::Predicted)
+    }
+}
+
+/// Whether something of the workload was settled after a look at such rows: [`CHOICES`].
+fn is_chosen_in_view(fact: &Fact) -> bool {
+    fact.workload.starts_with("page_fault1") || fact.workload.starts_with("thp_mix")
 }
 
 /// Whether some constant was chosen with the row, of a kernel that constants may be fitted on, in view:
@@ -75,7 +109,9 @@ fn is_fitted_on(fact: &Fact) -> bool {
         // The requests with 100 ms between them were.
         Table::ZoneLock => fact.workload != "stress_highalloc_delay_1ms",
         Table::BatchedIrq => fact.metric == "2nd-qrtle",
-        Table::Broadwell | Table::FairZone => true,
+        // What part of both velocities is DMA32's was, neither velocity.
+        Table::FairZone => !matches!(&*fact.metric, "dma32_velocity" | "normal_velocity"),
+        Table::Broadwell => true,
         // The outer rate of each disk.
         Table::Tiobench => {
             let one = fact.tasks == Some(1) && fact.metric == "mean_mb_per_s";
@@ -113,7 +149,7 @@ pub struct Row {
     pub simulated: Option<f64>,
     /// How far off that is, see [`Unit::error`].
     pub error: Option<f64>,
-    /// Fitted or predicted.
+    /// Fitted, chosen in view, predicted.
     pub kind: Kind,
     /// The published change against the base kernel, in percent.
     pub published_change: Option<f64>,
@@ -130,14 +166,6 @@ pub struct Row {
     /// The same unit, typed.
     #[serde(skip)]
     pub kind_of_unit: Unit,
-}
-
-impl Row {
-    /// Whether it counts for the mean error.
-    #[must_use]
-    pub fn counts(&self) -> bool {
-        self.kind == Kind::Predicted && self.error.is_some()
-    }
 }
 
 /// The base fact of a fact that is none itself.
@@ -215,7 +243,7 @@ fn row(fact: &Fact, all: &[Fact], planner: &Planner, runs: &Runs, io: &IoRuns) -
         wrong_sign: None,
         kind_of_unit: fact.unit,
     };
-    if row.kind == Kind::Predicted {
+    if row.kind.is_patched() {
         let errors = change_errors(base_of(fact, all), of_base, &row);
         (row.change_error, row.no_change_error) = errors.unzip();
     }
@@ -259,6 +287,8 @@ fn wrong_sign(fact: &Fact, base: Option<&Fact>, row: &Row) -> Option<bool> {
 pub struct Skill {
     /// Rows that have a change.
     pub rows: usize,
+    /// Of them, those that something was chosen in view of.
+    pub in_view: usize,
     /// The mean error of the simulated changes.
     pub error: f64,
     /// The mean error of predicting no change.
@@ -269,13 +299,22 @@ impl Skill {
     /// That of `rows`; `None` if none has a change.
     #[must_use]
     pub fn of<'a>(rows: impl IntoIterator<Item = &'a Row>) -> Option<Self> {
-        let errors = rows.into_iter().filter_map(|row| row.change_error.zip(row.no_change_error));
-        let (count, error, no_change) = errors
-            .fold((0_usize, 0.0, 0.0), |(count, sum, none), (error, no_change)| {
-                (count + 1, sum + error, none + no_change)
-            });
-        let mean = |sum: f64| sum / count as f64;
-        (count > 0).then(|| Self { rows: count, error: mean(error), no_change: mean(no_change) })
+        let mut all = Self { rows: 0, in_view: 0, error: 0.0, no_change: 0.0 };
+        for row in rows {
+            let Some((error, no_change)) = row.change_error.zip(row.no_change_error) else {
+                continue;
+            };
+            all.rows += 1;
+            all.in_view += usize::from(row.kind == Kind::InView);
+            all.error += error;
+            all.no_change += no_change;
+        }
+        let mean = |sum: f64| sum / all.rows as f64;
+        (all.rows > 0).then(|| Self {
+            error: mean(all.error),
+            no_change: mean(all.no_change),
+            ..all
+        })
     }
 
     /// 1 less the quotient of the two; `None` if nothing changes.
@@ -292,10 +331,6 @@ pub struct Summary {
     pub rows: usize,
     /// Of them, those without a simulated number.
     pub missing: usize,
-    /// Predicted rows with a simulated number.
-    pub predicted: usize,
-    /// The mean absolute error of those.
-    pub mean_error: Option<f64>,
     /// The mean absolute error of the fitted rows.
     pub mean_error_fitted: Option<f64>,
     /// How well changes are predicted.
@@ -311,31 +346,17 @@ impl Summary {
     #[must_use]
     pub fn of<'a>(rows: impl IntoIterator<Item = &'a Row>) -> Self {
         let rows: Vec<&Row> = rows.into_iter().collect();
-        let mean = |kind: Kind| {
-            let errors = rows.iter().filter(|row| row.kind == kind).filter_map(|row| row.error);
-            let errors: Vec<f64> = errors.map(f64::abs).collect();
-            if errors.is_empty() {
-                None
-            } else {
-                Some(errors.iter().sum::<f64>() / errors.len() as f64)
-            }
-        };
+        let fitted = rows.iter().filter(|row| row.kind == Kind::Fitted);
+        let fitted: Vec<f64> = fitted.filter_map(|row| row.error).map(f64::abs).collect();
+        let mean = fitted.iter().sum::<f64>() / fitted.len() as f64;
         Self {
             rows: rows.len(),
             missing: rows.iter().filter(|row| row.simulated.is_none()).count(),
-            predicted: rows.iter().filter(|row| row.counts()).count(),
-            mean_error: mean(Kind::Predicted),
-            mean_error_fitted: mean(Kind::Fitted),
+            mean_error_fitted: (!fitted.is_empty()).then_some(mean),
             skill: Skill::of(rows.iter().copied()),
             signs: rows.iter().filter(|row| row.wrong_sign.is_some()).count(),
             wrong_signs: rows.iter().filter(|row| row.wrong_sign == Some(true)).count(),
         }
-    }
-
-    /// The summary of the rows for which a mean error is aimed at.
-    #[must_use]
-    pub fn of_aimed(rows: &[Row]) -> Self {
-        Self::of(rows.iter().filter(|row| Table::AIMED.iter().any(|it| it.name() == row.table)))
     }
 
     /// The summaries of each table that has rows.
@@ -388,6 +409,10 @@ mod tests {
         let rows = [with(0.01, 0.04), with(0.03, 0.04), row(Kind::Predicted, Some(2.0))];
         let skill = Skill::of(&rows).expect("two rows have a change");
         assert_eq!((skill.rows, skill.error, skill.no_change), (2, 0.02, 0.04));
+        assert_eq!(skill.in_view, 0);
+        let seen = Row { kind: Kind::InView, ..with(0.01, 0.04) };
+        let skill_seen = Skill::of(&[seen, with(0.01, 0.04)]).expect("two rows");
+        assert_eq!((skill_seen.rows, skill_seen.in_view), (2, 1), "they count, and are told");
         assert_eq!(skill.over_no_change(), Some(0.5));
         assert_eq!(Skill::of(&rows[2..]), None);
         let worse = Skill::of(&[with(0.09, 0.045)]).and_then(|it| it.over_no_change());
@@ -395,16 +420,15 @@ mod tests {
     }
 
     #[test]
-    fn the_mean_is_of_predicted_rows_that_were_simulated() {
+    fn the_only_mean_of_errors_is_that_of_fitted_rows() {
         let rows = [
             row(Kind::Predicted, Some(-0.5)),
-            row(Kind::Predicted, Some(0.1)),
+            row(Kind::InView, Some(0.1)),
             row(Kind::Predicted, None),
             row(Kind::Fitted, Some(4.0)),
         ];
         let summary = Summary::of(&rows);
-        assert_eq!(summary.mean_error, Some(0.3));
         assert_eq!(summary.mean_error_fitted, Some(4.0));
-        assert_eq!((summary.rows, summary.missing, summary.predicted), (4, 1, 2));
+        assert_eq!((summary.rows, summary.missing), (4, 1));
     }
 }

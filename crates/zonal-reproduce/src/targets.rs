@@ -11,9 +11,6 @@ use super::facts::{BROADWELL_MACHINE, Table};
 use super::plan::{Key, Runs, figure};
 use super::rows::{Row, Summary};
 
-/// The mean absolute error of predicted rows that is aimed at.
-pub const AIM: f64 = 0.15;
-
 /// Whether something is as it should be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
@@ -124,11 +121,11 @@ fn simulated(rows: &[Row], workload: &str, kernel: &str, metric: &str) -> Option
     rows.iter().find(is)?.simulated
 }
 
-/// Everything that is to be shown, in the order of the sections. `aimed` is the number of rows that
-/// a mean error is aimed at: some of them alone say nothing about it.
+/// Everything that is to be shown, in the order of the sections. `whole` are the tables of which every
+/// row is there that can be simulated: some of them alone say nothing about a table.
 #[must_use]
-pub fn targets(rows: &[Row], aimed: usize, extras: &Extras, runs: &Runs) -> Vec<Target> {
-    let mut targets = Vec::from(overall(rows, aimed));
+pub fn targets(rows: &[Row], whole: &[Table], extras: &Extras, runs: &Runs) -> Vec<Target> {
+    let mut targets = overall(rows, whole);
     targets.extend(shares(rows));
     targets.extend(scaling(rows));
     targets.extend(thp_mix(rows));
@@ -138,32 +135,30 @@ pub fn targets(rows: &[Row], aimed: usize, extras: &Extras, runs: &Runs) -> Vec<
     targets
 }
 
-fn overall(rows: &[Row], aimed: usize) -> [Target; 3] {
-    let skill = Summary::of_aimed(rows).skill;
-    let Summary { rows, missing, mean_error, signs, wrong_signs, .. } = Summary::of_aimed(rows);
-    let all = rows == aimed && missing == 0;
-    let group = "All predicted rows of the zone lock";
-    let over = skill.and_then(|skill| skill.over_no_change());
-    [
-        Target::new(
-            group,
-            "skill over predicting no change",
-            "above 0",
-            over.filter(|_| all).map(|over| (format!("{over:+.2}"), over > 0.0)),
-        ),
-        Target::new(
-            group,
-            "mean absolute error",
-            format!("at most {AIM}"),
-            mean_error.filter(|_| all).map(|mean| (format!("{mean:.3}"), mean <= AIM)),
-        ),
-        Target::new(
-            group,
-            "changes with the wrong sign",
-            "none",
-            (all && signs > 0).then(|| (format!("{wrong_signs} of {signs}"), wrong_signs == 0)),
-        ),
-    ]
+fn overall(rows: &[Row], whole: &[Table]) -> Vec<Target> {
+    let group = "What patches change";
+    let skill = |what: String, of: Option<f64>| {
+        let got = of.map(|over| (format!("{over:+.2}"), over > 0.0));
+        Target::new(group, format!("skill over predicting no change, {what}"), "above 0", got)
+    };
+    let over = |summary: &Summary| summary.skill.and_then(|skill| skill.over_no_change());
+    let summaries = Summary::by_table(rows);
+    let mut targets: Vec<Target> = Table::ALL
+        .iter()
+        .map(|table| {
+            let summary = summaries.iter().find(|(name, _)| *name == table.name());
+            let of = summary.filter(|_| whole.contains(table)).and_then(|(_, it)| over(it));
+            skill(table.name().into(), of)
+        })
+        .collect();
+    let all = Summary::of(rows);
+    let is_whole = Table::ALL.iter().all(|table| whole.contains(table));
+    targets.push(skill("all tables".into(), over(&all).filter(|_| is_whole)));
+    let Summary { signs, wrong_signs, .. } = all;
+    let got =
+        (is_whole && signs > 0).then(|| (format!("{wrong_signs} of {signs}"), wrong_signs == 0));
+    targets.push(Target::new(group, "changes with the wrong sign", "none", got));
+    targets
 }
 
 fn shares(rows: &[Row]) -> impl Iterator<Item = Target> {
@@ -256,9 +251,9 @@ fn thp_mix(rows: &[Row]) -> Vec<Target> {
 
 /// What a kernel's row of the tables beside the zone lock's shows.
 fn beside(rows: &[Row], kernel: &str, metric: &str) -> Option<(f64, f64)> {
-    let aimed = Table::AIMED.map(Table::name);
+    let beside = [Table::FairZone, Table::BatchedIrq].map(Table::name);
     let is = |row: &&Row| {
-        (&*row.kernel, &*row.metric) == (kernel, metric) && !aimed.contains(&row.table)
+        (&*row.kernel, &*row.metric) == (kernel, metric) && beside.contains(&row.table)
     };
     let row = rows.iter().find(is)?;
     Some((row.published, row.simulated?))
@@ -298,15 +293,8 @@ fn batched(rows: &[Row]) -> [Target; 1] {
 
 fn zonal(rows: &[Row], extras: &Extras, runs: &Runs) -> Vec<Target> {
     let group = "Zonal on the same machines";
-    let mut targets: Vec<Target> = extras
-        .spins
-        .iter()
-        .map(|(place, key)| {
-            let percent = runs.outcome(key).ok().map(|outcome| outcome.spin_percent("zone"));
-            let got = percent.map(|percent| (format!("{percent:.2} %"), percent < 0.5));
-            Target::new(group, format!("zone lock, {place}"), "under 0.5 %", got)
-        })
-        .collect();
+    let mut targets: Vec<Target> =
+        extras.waits.iter().map(|(place, keys)| waits(group, place, keys, runs)).collect();
     let mix = "thp_mix_56_order0_56_thp";
     for (metric, kernel) in [("order0_score", "skip_merge"), ("thp_score", "base")] {
         let got = extras.thp_mix.as_ref().and_then(|key| value(runs, key, metric));
@@ -327,6 +315,21 @@ fn zonal(rows: &[Row], extras: &Extras, runs: &Runs) -> Vec<Target> {
     ));
     targets.extend(highalloc(group, rows, extras, runs));
     targets
+}
+
+/// How long `Zonal` waits for zone locks and lines of the allocator, at most over some runs.
+fn waits(group: &'static str, place: &str, keys: &[Key], runs: &Runs) -> Target {
+    let wait = |key: &Key| {
+        let outcome = runs.outcome(key).ok()?;
+        Some((outcome.spin_percent("zone") + outcome.line_percent(), key.spec.tasks))
+    };
+    let all: Option<Vec<(f64, u32)>> = keys.iter().map(wait).collect();
+    let most = all.and_then(|all| all.into_iter().max_by(|one, other| one.0.total_cmp(&other.0)));
+    let got = most.map(|(percent, tasks)| {
+        let at = if keys.len() > 1 { format!(" with {tasks} tasks") } else { String::new() };
+        (format!("{percent:.2} %{at}"), percent < 0.5)
+    });
+    Target::new(group, format!("zone locks and lines, {place}"), "under 0.5 %", got)
 }
 
 /// How many huge pages `Zonal` gets from memory full of page cache, and how long that takes.

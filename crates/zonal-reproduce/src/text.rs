@@ -13,11 +13,11 @@ use std::io::{self, Write};
 use zonal_cli::table::Table as Shown;
 
 use super::Report;
-use super::facts::{Table, Unit};
+use super::facts::Unit;
 use super::report::{MEANS, QUICK};
-use super::rows::{Row, Skill, Summary};
+use super::rows::{CHOICES, Kind, Row, Skill, Summary};
 use super::sections::SECTIONS;
-use super::targets::{AIM, Target, Verdict};
+use super::targets::{Target, Verdict};
 
 /// A number with its unit, as short as it can be without losing what matters.
 #[must_use]
@@ -121,7 +121,12 @@ pub fn print(report: &Report, out: &mut dyn Write) -> io::Result<()> {
         let rows = section.rows(&report.rows);
         if !rows.is_empty() {
             writeln!(out, "{} ({})", section.title, section.table.name())?;
-            writeln!(out, "{}\n{}\n", section.about, rows_table(&rows))?;
+            writeln!(out, "{}\n{}", section.about, rows_table(&rows))?;
+            let changes = Skill::of(rows.iter().copied());
+            match changes {
+                Some(_) => writeln!(out, "changes: {}\n", skill(changes))?,
+                None => writeln!(out)?,
+            }
         }
     }
     conclusion(report, out)
@@ -164,10 +169,14 @@ pub fn conclusion(report: &Report, out: &mut dyn Write) -> io::Result<()> {
     }
     let all = Summary::of(&report.rows);
     writeln!(out, "all: {}", sentence(&all))?;
-    let aimed = Summary::of_aimed(&report.rows);
-    let mean = aimed.mean_error.map_or("none was simulated".into(), |mean| format!("{mean:.4}"));
-    let tables = Table::AIMED.map(Table::name).join(" and ");
-    writeln!(out, "mean absolute error of predicted rows of {tables}: {mean} (aim: {AIM})")?;
+    if report.rows.iter().any(|row| row.kind == Kind::InView) {
+        writeln!(out, "Chosen in view of rows of patched kernels:")?;
+        for (of, what) in CHOICES {
+            writeln!(out, "  {of}: {what}")?;
+        }
+        let blind = report.rows.iter().filter(|row| row.kind == Kind::Predicted);
+        writeln!(out, "changes, nothing chosen in view: {}", skill(Skill::of(blind)))?;
+    }
     writeln!(out, "changes, all tables: {}", skill(all.skill))?;
     out.flush()
 }
@@ -192,8 +201,12 @@ fn cycles_table(report: &Report) -> Shown {
 pub fn skill(skill: Option<Skill>) -> String {
     let Some(skill) = skill else { return "none was simulated".into() };
     let over = skill.over_no_change().map_or("-".into(), |it| format!("{it:+.2}"));
+    let seen = match skill.in_view {
+        0 => String::new(),
+        seen => format!(", {seen} of them chosen in view"),
+    };
     format!(
-        "error {:.3}, of predicting no change {:.3}, skill {over} over {} rows",
+        "error {:.3}, of predicting no change {:.3}, skill {over} over {} rows{seen}",
         skill.error, skill.no_change, skill.rows
     )
 }
@@ -201,16 +214,9 @@ pub fn skill(skill: Option<Skill>) -> String {
 /// A summary in a sentence.
 #[must_use]
 pub fn sentence(summary: &Summary) -> String {
-    let mean = |mean: Option<f64>| mean.map_or("-".into(), |mean| format!("{mean:.3}"));
+    let fitted = summary.mean_error_fitted.map_or("-".into(), |mean| format!("{mean:.3}"));
     format!(
-        "{} rows, {} not simulated; mean absolute error {} over {} predicted rows ({} over fitted \
-         ones); wrong sign: {} of {}",
-        summary.rows,
-        summary.missing,
-        mean(summary.mean_error),
-        summary.predicted,
-        mean(summary.mean_error_fitted),
-        summary.wrong_signs,
-        summary.signs
+        "{} rows, {} not simulated; fitted rows are {fitted} off; wrong sign: {} of {}",
+        summary.rows, summary.missing, summary.wrong_signs, summary.signs
     )
 }

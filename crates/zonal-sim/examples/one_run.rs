@@ -41,7 +41,16 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             if rest.iter().any(|word| word == "split") { LruLock::Split } else { LruLock::Node };
         let delay = rest.iter().find_map(|word| word.strip_suffix("ms")?.parse().ok());
         let delay_ms = delay.unwrap_or(0);
-        let spec = Spec { workload, preset, tasks: tasks.parse()?, seed: 1, lru, delay_ms, quick };
+        let spec = Spec {
+            workload,
+            preset,
+            tasks: tasks.parse()?,
+            seed: 1,
+            lru,
+            delay_ms,
+            quick,
+            after: None,
+        };
         let began = Instant::now();
         let (outcome, pace) = timed(&machine, &spec)?;
         let zone = outcome.spin_percent("zone");

@@ -36,7 +36,12 @@ pub struct Outcome {
     pub locks: Vec<LockProfile>,
     /// Each class of cache lines.
     pub lines: Vec<LineProfile>,
+    /// Mechanisms of the preset that memory was too small for, a sentence each.
+    pub off: Vec<String>,
 }
+
+/// Classes of lines that are not the allocator's: of the kernel around it.
+const AROUND: [&str; 4] = ["pages", "lru", "space", "socket"];
 
 /// How fast a run was simulated: real time, of the virtual CPUs' work alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -144,6 +149,23 @@ impl Outcome {
     #[must_use]
     pub fn spin_percent_during(&self, lock: &str, during: &str) -> f64 {
         self.percent(self.spins.iter().filter(|spin| spin.lock == lock && spin.during == during))
+    }
+
+    /// Waiting for lines of the allocator that were on their way to another core, in percent of all
+    /// cycles.
+    ///
+    /// ```
+    /// use zonal_sim::outcome::{LineProfile, Outcome};
+    /// let line = |class, queued| LineProfile { class, queued, ..LineProfile::default() };
+    /// let lines = vec![line("map lines", 3), line("map hints", 2), line("pages", 9)];
+    /// let outcome = Outcome { cycles: 1000, lines, ..Outcome::default() };
+    /// assert_eq!(outcome.line_percent(), 0.5);
+    /// ```
+    #[must_use]
+    pub fn line_percent(&self) -> f64 {
+        let own = self.lines.iter().filter(|line| !AROUND.contains(&line.class));
+        let queued: u64 = own.map(|line| line.queued).sum();
+        queued as f64 * 100.0 / self.cycles.max(1) as f64
     }
 
     /// The figure of that name.

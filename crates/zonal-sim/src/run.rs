@@ -77,6 +77,9 @@ pub struct Spec {
     pub delay_ms: u32,
     /// Measure a shorter stretch: less exact, several times faster.
     pub quick: bool,
+    /// Millions of single pages before the measured stretch of [`Workload::ThpMix`]; where it is not
+    /// said 2. The others do not look at it.
+    pub after: Option<u32>,
 }
 
 /// Why a run could not be done.
@@ -266,7 +269,8 @@ pub fn replay(
     machine.check()?;
     let tasks = (script.cpus() as u32).clamp(1, machine.topology.cpus());
     let (lru, workload) = (LruLock::None, Workload::Replay);
-    let spec = Spec { workload, preset, tasks, seed: 1, lru, delay_ms: 0, quick: false };
+    let spec =
+        Spec { workload, preset, tasks, seed: 1, lru, delay_ms: 0, quick: false, after: None };
     let replay = Replay::new(script, memory >> 12, tasks);
     on_preset(&replay, machine, &spec).map(|(outcome, _)| outcome)
 }

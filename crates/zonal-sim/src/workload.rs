@@ -143,6 +143,7 @@ fn measure<S: Policy>(
         if let Some(flaw) = workload.flaw() {
             return Err(spec.misfit(machine, flaw));
         }
+        let off = crate::off::mechanisms(allocator);
         // What was done to set memory up does not count.
         engine::with(|engine| engine.measured.clear());
         let began = Instant::now();
@@ -152,6 +153,7 @@ fn measure<S: Policy>(
         let mut outcome = stopwatch.outcome(machine, spec, S::NAME);
         outcome.figures.extend(workload.figures(&stage));
         outcome.figures.sort_by(|a, b| a.name.cmp(&b.name));
+        outcome.off = off;
         accounted_for(&stage)?;
         Ok((outcome, pace))
     })?
@@ -269,10 +271,21 @@ pub(crate) fn run_alone(
     machine: &Machine,
     workload: crate::run::Workload,
 ) -> Result<(Outcome, Pace), SimError> {
+    run_alone_under::<zonal::preset::Zonal>(work, machine, workload)
+}
+
+/// [`run_alone`] under another preset.
+#[cfg(test)]
+fn run_alone_under<S: Policy>(
+    work: &dyn Workload,
+    machine: &Machine,
+    workload: crate::run::Workload,
+) -> Result<(Outcome, Pace), SimError> {
     let (preset, lru) = (Preset::Zonal, crate::run::LruLock::Node);
-    let spec = Spec { workload, preset, tasks: 1, seed: 1, lru, delay_ms: 0, quick: true };
+    let spec =
+        Spec { workload, preset, tasks: 1, seed: 1, lru, delay_ms: 0, quick: true, after: None };
     let engine = Engine::new(machine, 1, crate::schedule::Schedule::by_clock());
-    run::<zonal::preset::Zonal>(work, machine, &spec, engine)
+    run::<S>(work, machine, &spec, engine)
 }
 
 #[cfg(test)]
@@ -282,13 +295,13 @@ mod tests {
     use crate::run::Workload as Name;
     use zonal::{Order, Request};
 
-    /// Takes a frame, and as many uncounted ones as it says.
-    struct Leak(u64, Option<&'static str>);
+    /// Takes a frame, and as many uncounted ones as it says; of so many frames.
+    struct Leak(u64, Option<&'static str>, u64);
 
     impl Workload for Leak {
         fn needs(&self, _: &Machine, _: &Spec) -> Result<Needs, SimError> {
             let counted = "faults";
-            Ok(Needs { frames_a_socket: 4096, counted, warm_up: 0, measure: 9, rates: false })
+            Ok(Needs { frames_a_socket: self.2, counted, warm_up: 0, measure: 9, rates: false })
         }
 
         fn flaw(&self) -> Option<&'static str> {
@@ -309,11 +322,34 @@ mod tests {
     #[test]
     fn a_lost_frame_is_an_error() {
         let machine = machine::builtin("desktop_8cpu_4g").expect("it is built in");
-        let leaking = |frames, flaw| run_alone(&Leak(frames, flaw), &machine, Name::Kbuild);
+        let leaking = |frames, flaw| run_alone(&Leak(frames, flaw, 4096), &machine, Name::Kbuild);
         assert!(leaking(0, None).is_ok(), "it has one");
         let lost = leaking(1, None).expect_err("one more is gone");
         assert_eq!(lost.to_string(), "after kbuild 4095 of 4096 frames are accounted for");
         let flaw = leaking(0, Some("it is too odd")).expect_err("it could not be set up");
         assert!(flaw.to_string().ends_with("desktop_8cpu_4g: it is too odd"), "{flaw}");
+    }
+
+    #[test]
+    fn what_is_off_is_told() {
+        use zonal::preset::{ClusterFree, SplitZones, Zonal};
+        /// What is off with so many frames on eight CPUs.
+        fn off<S: Policy>(frames: u64) -> Vec<String> {
+            let machine = machine::builtin("desktop_8cpu_4g").expect("it is built in");
+            let run = run_alone_under::<S>(&Leak(0, None, frames), &machine, Name::Kbuild);
+            run.expect("it runs").0.off
+        }
+        let none: Vec<String> = Vec::new();
+        let large = 1 << 18;
+        assert_eq!(
+            off::<Zonal>(4096),
+            ["stacks of 8 of 8 caches: less than 3 MiB of the zone for each CPU"]
+        );
+        assert_eq!(off::<Zonal>(8 * 768), none, "3 MiB each");
+        assert_eq!(off::<Zonal>(large), none);
+        assert_eq!(off::<ClusterFree>(1024), ["clusters of 8 of 8 caches: batches of one frame"]);
+        assert_eq!(off::<ClusterFree>(large), none);
+        assert_eq!(off::<SplitZones>(2048), none, "two instances");
+        assert_eq!(off::<SplitZones>(1024), ["splitting of 1 of 1 zone types: one instance each"]);
     }
 }

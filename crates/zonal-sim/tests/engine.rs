@@ -11,7 +11,7 @@ fn desktop() -> Machine {
 
 fn spec(preset: Preset, tasks: u32, seed: u64) -> Spec {
     let (workload, lru) = (Workload::PageFault1, LruLock::Node);
-    Spec { workload, preset, tasks, seed, lru, delay_ms: 0, quick: true }
+    Spec { workload, preset, tasks, seed, lru, delay_ms: 0, quick: true, after: None }
 }
 
 fn outcome(spec: &Spec) -> Outcome {

@@ -14,7 +14,16 @@ fn desktop() -> Machine {
 
 fn spec(workload: Workload, preset: Preset) -> Spec {
     let delay_ms = u32::from(workload == Workload::StressHighalloc);
-    Spec { workload, preset, tasks: 8, seed: 7, lru: LruLock::Node, delay_ms, quick: true }
+    Spec {
+        workload,
+        preset,
+        tasks: 8,
+        seed: 7,
+        lru: LruLock::Node,
+        delay_ms,
+        quick: true,
+        after: None,
+    }
 }
 
 fn on_desktop(workload: Workload, preset: Preset) -> Outcome {

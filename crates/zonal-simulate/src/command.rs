@@ -64,13 +64,16 @@ pub struct SimArgs {
     /// Seed of every random choice
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
-    /// The lock of the LRU lists
-    #[arg(long, default_value = "node")]
-    pub lru: LruArg,
+    /// The lock of the LRU lists, or several separated by commas
+    #[arg(long, default_value = "node", value_delimiter = ',')]
+    pub lru: Vec<LruArg>,
     /// stress-highalloc: pause between requests, in ms
     #[arg(long, default_value_t = 0, value_name = "N",
           value_parser = clap::value_parser!(u32).range(0..=60_000))]
     pub delay_ms: u32,
+    /// thp-mix: millions of single pages before the measured stretch; 2 if not given
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=1000))]
+    pub after: Option<u32>,
     /// Measure a shorter stretch: less exact, several times faster
     #[arg(long)]
     pub quick: bool,
@@ -216,18 +219,30 @@ fn specs(
         let (option, of) = ("--delay-ms", PAUSES.name());
         return Err(LabError::OptionDoesNotApply { option, workload: workload.name(), of }.into());
     }
+    if args.after.is_some() && workload != Workload::ThpMix {
+        let (option, of) = ("--after", Workload::ThpMix.name());
+        return Err(LabError::OptionDoesNotApply { option, workload: workload.name(), of }.into());
+    }
     let all = machine.topology.cpus();
     let counts = if args.tasks.is_empty() { vec![all] } else { args.counts() };
     let chosen = if args.preset.is_empty() { Preset::ALL.to_vec() } else { args.preset.clone() };
-    let each = chosen.iter().flat_map(|preset| {
-        counts.iter().map(|tasks| Spec {
+    let mut locks: Vec<LruLock> = Vec::new();
+    for lru in args.lru.iter().map(|lru| (*lru).into()) {
+        if !locks.contains(&lru) {
+            locks.push(lru);
+        }
+    }
+    let kinds = chosen.iter().flat_map(|preset| locks.iter().map(move |lru| (*preset, *lru)));
+    let each = kinds.flat_map(|(preset, lru)| {
+        counts.iter().map(move |tasks| Spec {
             workload,
-            preset: *preset,
+            preset,
             tasks: *tasks,
             seed: args.seed,
-            lru: args.lru.into(),
+            lru,
             quick: args.quick,
             delay_ms: args.delay_ms,
+            after: args.after,
         })
     });
     Ok(each.collect())

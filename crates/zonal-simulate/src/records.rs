@@ -19,7 +19,7 @@ pub(crate) fn lru_name(lru: LruLock) -> &'static str {
 }
 
 /// The spins of an outcome in percent of its cycles, with the names of the published tables: of
-/// each class of locks, and of each thing CPUs did while they waited.
+/// each class of locks, and of each thing CPUs did while they waited; and of the allocator's lines.
 pub(crate) fn spins(outcome: &Outcome) -> Vec<(String, f64)> {
     // Both are in every run's results, waited for or not.
     let mut classes = vec!["zone", "lru"];
@@ -40,6 +40,7 @@ pub(crate) fn spins(outcome: &Outcome) -> Vec<(String, f64)> {
             }
         }
     }
+    named.push(("line_wait".into(), outcome.line_percent()));
     named
 }
 
@@ -55,6 +56,7 @@ pub(crate) fn object(spec: &Spec, outcome: &Outcome) -> Value {
     object.insert("lru".into(), json!(lru_name(spec.lru)));
     object.insert("quick".into(), json!(spec.quick));
     object.insert("delay_ms".into(), json!(spec.delay_ms));
+    object.insert("after".into(), json!(spec.after));
     object.insert("cycles".into(), json!(outcome.cycles));
     object.insert("seconds".into(), json!(outcome.seconds));
     let row = |(metric, simulated, unit)| json!({ "metric": metric, "simulated": simulated, "unit": unit });
@@ -64,6 +66,7 @@ pub(crate) fn object(spec: &Spec, outcome: &Outcome) -> Value {
     }
     object.insert("locks".into(), json!(outcome.locks));
     object.insert("lines".into(), json!(outcome.lines));
+    object.insert("off".into(), json!(outcome.off));
     if let Ok(Value::Object(origin)) = serde_json::to_value(Provenance::of_this_run()) {
         object.extend(origin);
     }

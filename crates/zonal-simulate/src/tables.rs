@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use zonal_cli::table::Table;
 use zonal_sim::machine::Machine;
 use zonal_sim::outcome::Outcome;
-use zonal_sim::run::{Preset, Spec, Workload};
+use zonal_sim::run::{LruLock, Spec, Workload};
 
 use crate::chart::{Line, chart};
 use crate::command::{PAUSES, SimArgs};
@@ -28,13 +28,20 @@ pub(crate) fn print(
     done: &[(Spec, Outcome)],
     out: &mut dyn Write,
 ) -> io::Result<()> {
-    let (lru, seed) = (lru_name(args.lru.into()), args.seed);
+    let (kinds, seed) = (locks_of(done), args.seed);
+    let lru = kinds.iter().map(|lru| lru_name(*lru)).collect::<Vec<_>>().join(", ");
     write!(out, "{}: {workload}, LRU lock: {lru}, seed {seed}", machine.title)?;
     if workload == PAUSES {
         write!(out, ", {} ms between requests", args.delay_ms)?;
     }
+    if let Some(after) = args.after {
+        write!(out, ", after {after} million single pages")?;
+    }
     writeln!(out, "{}", if args.quick { ", quick" } else { "" })?;
     writeln!(out, "{}", results(done))?;
+    for (spec, outcome) in done {
+        off(spec, outcome, out)?;
+    }
     if let Some(chart) = scaling(done) {
         writeln!(out, "\n{chart}\n")?;
     }
@@ -44,7 +51,8 @@ pub(crate) fn print(
     )?;
     if args.profile {
         for (spec, outcome) in done {
-            writeln!(out, "\n{} on {} CPUs:", spec.preset.name(), spec.tasks)?;
+            writeln!(out, "\n{} on {} CPUs:", name_of(spec, &kinds), spec.tasks)?;
+            off(spec, outcome, out)?;
             writeln!(out, "{}\n{}", locks(outcome), lines(outcome))?;
         }
         writeln!(
@@ -55,27 +63,54 @@ pub(crate) fn print(
     out.flush()
 }
 
+/// The kinds of LRU locks of some runs.
+fn locks_of(done: &[(Spec, Outcome)]) -> Vec<LruLock> {
+    let mut locks = Vec::new();
+    for (spec, _) in done {
+        if !locks.contains(&spec.lru) {
+            locks.push(spec.lru);
+        }
+    }
+    locks
+}
+
+/// The preset of a run, with its LRU lock where there are several kinds.
+fn name_of(spec: &Spec, locks: &[LruLock]) -> String {
+    match locks {
+        [_] => spec.preset.name().to_owned(),
+        _ => format!("{}, LRU {}", spec.preset.name(), lru_name(spec.lru)),
+    }
+}
+
+/// A line for each mechanism that is off.
+fn off(spec: &Spec, outcome: &Outcome, out: &mut dyn Write) -> io::Result<()> {
+    let (preset, tasks) = (spec.preset.name(), spec.tasks);
+    outcome.off.iter().try_for_each(|it| writeln!(out, "off, {preset} on {tasks} CPUs: {it}"))
+}
+
 /// A chart of the first figure over the tasks, if there are three numbers of them or more.
 fn scaling(done: &[(Spec, Outcome)]) -> Option<String> {
     let mut tasks: Vec<u32> = done.iter().map(|(spec, _)| spec.tasks).collect();
     tasks.sort_unstable();
     tasks.dedup();
     let figure = done.first()?.1.figures.first()?;
-    let mut presets: Vec<Preset> = Vec::new();
+    let locks = locks_of(done);
+    let mut kinds: Vec<&Spec> = Vec::new();
+    let alike = |one: &Spec, other: &Spec| (one.preset, one.lru) == (other.preset, other.lru);
     for (spec, _) in done {
-        if !presets.contains(&spec.preset) {
-            presets.push(spec.preset);
+        if !kinds.iter().any(|known| alike(known, spec)) {
+            kinds.push(spec);
         }
     }
-    let value = |preset: Preset, tasks: u32| {
-        let run = done.iter().find(|(spec, _)| (spec.preset, spec.tasks) == (preset, tasks));
+    let value = |kind: &Spec, tasks: u32| {
+        let run = done.iter().find(|(spec, _)| alike(spec, kind) && spec.tasks == tasks);
         run.and_then(|(_, outcome)| outcome.figure(&figure.name))
     };
-    let line = |preset: &Preset| Line {
-        name: preset.name().to_owned(),
-        values: tasks.iter().map(|tasks| value(*preset, *tasks)).collect(),
+    let line = |kind: &&Spec| Line {
+        name: name_of(kind, &locks),
+        values: tasks.iter().map(|tasks| value(kind, *tasks)).collect(),
     };
-    let lines: Vec<Line> = presets.iter().map(line).collect();
+    let lines: Vec<Line> = kinds.iter().map(line).collect();
     let name = figure.name.replace('_', " ");
     (tasks.len() > 2).then(|| chart(&name, figure.unit, &tasks, &lines))
 }
@@ -92,6 +127,7 @@ fn results(done: &[(Spec, Outcome)]) -> Table {
             }
         }
     }
+    let locks = locks_of(done);
     let mut table = Table::new(2);
     table.text("preset");
     table.number("tasks", "");
@@ -104,7 +140,7 @@ fn results(done: &[(Spec, Outcome)]) -> Table {
             let spin = || spins.iter().find(|(spin, _)| spin == name).map(|(_, percent)| *percent);
             outcome.figure(name).or_else(spin).map_or(String::new(), number)
         });
-        let own = [spec.preset.name().to_owned(), spec.tasks.to_string()];
+        let own = [name_of(spec, &locks), spec.tasks.to_string()];
         table.row(own.into_iter().chain(cells));
     }
     table

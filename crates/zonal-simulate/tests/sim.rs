@@ -73,6 +73,39 @@ fn json_is_an_object_a_run() {
 }
 
 #[test]
+fn what_is_off_is_said_wherever_figures_are() {
+    let line = "skylake_2s_112cpu page-fault1 --preset Linux416,SplitZones";
+    let said = "off, SplitZones on 112 CPUs: splitting of all of it: a fake's";
+    let count = |text: &str| text.matches(said).count();
+    assert_eq!(count(&printed(line).0), 1);
+    assert_eq!(count(&printed(&format!("{line} --profile")).0), 2, "in the profile too");
+    let (text, _) = printed(&format!("{line} --json"));
+    let off = |line: &str| serde_json::from_str::<Value>(line).expect("an object")["off"].clone();
+    let off: Vec<Value> = text.lines().map(off).collect();
+    assert_eq!(off[0], serde_json::json!([]));
+    assert_eq!(off[1], serde_json::json!(["splitting of all of it: a fake's"]));
+}
+
+#[test]
+fn several_lru_locks_are_several_runs() {
+    let line = "skylake_2s_112cpu page-fault1 --preset Zonal --lru node,split,none,node";
+    let (text, result) = printed(line);
+    result.expect("it runs");
+    assert!(text.contains("LRU lock: node, split, none"), "{text}");
+    assert_eq!(text.matches("LRU split").count(), 1, "{text}");
+    let (text, _) = printed(&format!("{line} --json"));
+    let lru = |line: &str| serde_json::from_str::<Value>(line).expect("an object")["lru"].clone();
+    assert_eq!(text.lines().map(lru).collect::<Vec<_>>(), ["node", "split", "none"]);
+}
+
+#[test]
+fn waiting_for_lines_is_among_the_results() {
+    let (text, _) = printed("skylake_2s_112cpu page-fault1 --preset Zonal --json");
+    let run: Value = serde_json::from_str(text.lines().next().expect("a run")).expect("an object");
+    assert_eq!(run["line_wait"], 0.002, "20 of a million cycles");
+}
+
+#[test]
 fn threads_do_not_show() {
     let line = "broadwell_2s_40cpu page-fault1 --tasks 1,2,3,5,8,13,21,34 --json --jobs";
     assert_eq!(printed(&format!("{line} 1")).0, printed(&format!("{line} 4")).0);
@@ -157,6 +190,8 @@ fn what_does_not_fit_is_refused_once_and_before_anything_is_run() {
 
 #[test]
 fn a_pause_is_for_requests_for_huge_pages_only() {
+    let said = ["--after", "has no meaning for page-fault1", "thp-mix"];
+    refused("desktop_8cpu_4g page-fault1 --after 5", &said);
     let said = ["--delay-ms", "has no meaning for page-fault1", "stress-highalloc"];
     refused("desktop_8cpu_4g page-fault1 --delay-ms 100", &said);
     let line = "desktop_8cpu_4g stress-highalloc --preset Zonal --quick --delay-ms 100";

@@ -7,15 +7,13 @@
 //! assert_eq!(place(-7.0), -1.0);
 //! ```
 
-use plotters::prelude::*;
 use plotters::style::text_anchor::HPos;
 
-use super::palette::{AXIS, BAND, BASE, CLUSTER, GRID, MUTED, ZONAL};
-use super::{Canvas, Chart, DrawError, Type, disc, line, px, ring, write};
+use super::palette::{AXIS, BASE, CLUSTER, GRID, MUTED, ZONAL};
+use super::{Canvas, Chart, DrawError, Type, disc, line, ring, write};
 use crate::Report;
-use crate::rows::{Kind, Row, Summary};
+use crate::rows::{Kind, Row, Skill};
 use crate::sections::SECTIONS;
-use crate::targets::AIM;
 use zonal_cli::error::LabError;
 
 const WIDTH: f64 = 860.0;
@@ -50,13 +48,13 @@ pub fn chart(report: &Report) -> Result<Chart, LabError> {
         write(canvas, "The error of every row", (16.0, 20.0), Type::new(15.0).bold())?;
         let small = Type::new(12.0).color(MUTED);
         disc(canvas, (22.0, 43.0), 4.0, CLUSTER)?;
-        write(canvas, "predicted", (32.0, 43.0), small)?;
+        write(canvas, "patched", (32.0, 43.0), small)?;
         ring(canvas, (106.0, 43.0), 4.0, BASE)?;
         write(canvas, "fitted", (116.0, 43.0), small)?;
         disc(canvas, (166.0, 43.0), 4.0, ZONAL)?;
         write(canvas, "wrong sign", (176.0, 43.0), small)?;
         let mean = small.anchor(HPos::Right);
-        write(canvas, "mean, predicted", (WIDTH - 14.0, 43.0), mean)?;
+        write(canvas, "skill", (WIDTH - 14.0, 43.0), mean)?;
         scale(canvas, last)?;
         for (place, (title, rows)) in sections.iter().enumerate() {
             section(canvas, title, rows, TOP + (place as f64 + 0.5) * LINE)?;
@@ -66,8 +64,6 @@ pub fn chart(report: &Report) -> Result<Chart, LabError> {
 }
 
 fn scale(canvas: &Canvas<'_>, last: f64) -> Result<(), DrawError> {
-    let band = [(px(x(-AIM)), px(TOP)), (px(x(AIM)), px(last))];
-    canvas.draw(&Rectangle::new(band, BAND.filled()))?;
     for tick in [-1.0, -0.5, 0.0, 0.5, 1.0] {
         let color = if tick == 0.0 { AXIS } else { GRID };
         line(canvas, &[(x(tick), TOP), (x(tick), last)], color, 1.0)?;
@@ -92,11 +88,11 @@ fn section(canvas: &Canvas<'_>, title: &str, rows: &[&Row], y: f64) -> Result<()
         let at = (x(error), y + ((place * 7 % 11) as f64 - 5.0) * 1.8);
         match (row.kind, row.wrong_sign) {
             (_, Some(true)) => disc(canvas, at, radius, ZONAL)?,
-            (Kind::Predicted, _) => disc(canvas, at, radius, CLUSTER)?,
+            (Kind::Predicted | Kind::InView, _) => disc(canvas, at, radius, CLUSTER)?,
             (Kind::Fitted | Kind::Base, _) => ring(canvas, at, radius, BASE)?,
         }
     }
-    let mean = Summary::of(rows.iter().copied()).mean_error;
-    let text = mean.map_or("-".into(), |mean| format!("{mean:.3}"));
+    let skill = Skill::of(rows.iter().copied()).and_then(|skill| skill.over_no_change());
+    let text = skill.map_or("-".into(), |skill| format!("{skill:+.2}"));
     write(canvas, &text, (WIDTH - 14.0, y), Type::new(12.5).anchor(HPos::Right))
 }

@@ -20,8 +20,6 @@ pub const MUTED: RGBColor = RGBColor(99, 108, 118);
 pub const GRID: RGBColor = RGBColor(231, 234, 238);
 /// Axes, and lines to labels.
 pub const AXIS: RGBColor = RGBColor(176, 183, 192);
-/// The band of errors that are aimed at.
-pub const BAND: RGBColor = RGBColor(238, 246, 241);
 
 /// The base kernel.
 pub const BASE: RGBColor = RGBColor(92, 102, 115);

@@ -184,9 +184,14 @@ impl Runner for Fake {
                     ..LockProfile::default()
                 },
             ],
+            off: match spec.preset {
+                Preset::SplitZones => vec!["splitting of all of it: a fake's".into()],
+                _ => Vec::new(),
+            },
             lines: vec![LineProfile {
                 class: "frames",
                 near: 3,
+                queued: 20,
                 cycles: 500,
                 ..LineProfile::default()
             }],

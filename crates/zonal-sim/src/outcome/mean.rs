@@ -33,6 +33,8 @@ impl Outcome {
             add(&mut all.spins, run.spins);
             add(&mut all.locks, run.locks);
             add(&mut all.lines, run.lines);
+            let new = run.off.into_iter().filter(|it| !all.off.contains(it)).collect::<Vec<_>>();
+            all.off.extend(new);
         }
         for figure in &mut all.figures {
             figure.value /= f64::from(count);
