@@ -135,7 +135,7 @@ pub(crate) struct ZoneCompaction<P: Platform> {
     /// Whether hints are out of date: 0 or 1.
     outdated: P::Word,
     /// Attempts considered since the last failure (bits 0–31), shift (32–39), and the smallest
-    /// order that failed, or while nothing is put off the smallest above all that succeeded (40–47).
+    /// order that failed (40–47).
     backoff: P::Word,
     counts: [P::Word; NR_COUNTS],
 }
@@ -227,9 +227,8 @@ impl<P: Platform> ZoneCompaction<P> {
         self.outdated.load(Relaxed) > 0
     }
 
-    /// Whether an attempt was considered since the last that failed: the source's
-    /// `compact_considered`, which each new deferral resets, and a success. The first of all counts
-    /// too, before anything failed; after a success those of larger orders only.
+    /// Whether attempts are put off, and one was considered since the last that failed: the source's
+    /// `compact_considered`, which each new deferral resets, and a success.
     #[inline]
     pub(crate) fn is_considered(&self) -> bool {
         unpack(self.backoff.load(Relaxed)).0 > 0
@@ -239,16 +238,13 @@ impl<P: Platform> ZoneCompaction<P> {
     pub(crate) fn backs_off(&self, order: Order) -> bool {
         let word = self.backoff.load(Relaxed);
         let (considered, shift, failed) = unpack(word);
-        if u64::from(order.get()) < failed {
+        if shift == 0 || u64::from(order.get()) < failed {
             return false;
         }
-        // 1 where nothing is put off: the attempt is made, and counts.
         let limit = 1 << shift;
-        let next = (considered + 1).min(limit);
-        if next != considered {
-            self.backoff.store(pack(next, shift, failed), Relaxed);
-        }
-        next < limit
+        let considered = (considered + 1).min(limit);
+        self.backoff.store(pack(considered, shift, failed), Relaxed);
+        considered < limit
     }
 
     /// Whether the attempt that is being made is the first after as many as can be were not made.
@@ -265,10 +261,9 @@ impl<P: Platform> ZoneCompaction<P> {
         self.backoff.store(pack(0, (shift + 1).min(most), failed), Relaxed);
     }
 
-    /// The next attempt is made again. Up to `order` it is not counted as considered.
-    pub(crate) fn succeeded(&self, order: Order) {
-        let (_, _, failed) = unpack(self.backoff.load(Relaxed));
-        self.backoff.store(pack(0, 0, failed.max(u64::from(order.get()) + 1)), Relaxed);
+    /// The next attempt is made again.
+    pub(crate) fn succeeded(&self) {
+        self.backoff.store(0, Relaxed);
     }
 
     pub(crate) fn count(&self, what: Count, by: u64) {
@@ -322,7 +317,7 @@ mod tests {
         }
         zone.back_off(three, 6);
         assert!(zone.backs_off(three) && zone.backs_off(nine), "now they did");
-        zone.succeeded(nine);
+        zone.succeeded();
         assert!(!zone.backs_off(three) && !zone.backs_off(nine));
     }
 
@@ -332,18 +327,15 @@ mod tests {
         let zone = ZoneCompaction::<SingleThread>::new();
         let (three, nine) = (Order::new(3).unwrap(), Order::HUGE);
         assert!(!zone.is_considered());
-        assert!(!zone.backs_off(nine) && zone.is_considered(), "made, and considered");
-        assert!(!zone.backs_off(nine) && zone.is_considered());
+        assert!(!zone.backs_off(nine) && !zone.is_considered(), "nothing is put off");
         for _ in 0..3 {
             zone.back_off(nine, 6);
             assert!(!zone.is_considered(), "put off anew");
             assert!(!zone.backs_off(three) && !zone.is_considered(), "it does not count");
             assert!(zone.backs_off(nine) && zone.is_considered());
         }
-        zone.succeeded(nine);
+        zone.succeeded();
         assert!(!zone.is_considered());
-        assert!(!zone.backs_off(nine) && !zone.is_considered(), "not up to what succeeded");
-        assert!(!zone.backs_off(Order::MAX) && zone.is_considered(), "larger ones are");
     }
 
     #[test]

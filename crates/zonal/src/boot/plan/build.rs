@@ -202,14 +202,14 @@ fn make_zones(
     let nodes = (0..MAX_NODES as u8).filter(with_memory).count() as u32;
     for node in (0..MAX_NODES).map(|node| NodeId(node as u8)) {
         let windows = windows(plan, node);
-        let mut more = 0;
         for zone_type in ZoneType::ALL {
             let Some(whole) = survey(plan, node, windows[zone_type.index()]) else { continue };
             plan.nodes = plan.nodes.with(node);
-            let there = OnNode { node, nodes, present: whole.present + whole.later, more };
+            let there = OnNode { node, nodes, present: whole.present + whole.later };
             let parts = Parts::new(&plan.config, &whole, split(&plan.config, zone_type, &there));
             let mut instance = 0;
-            for part in (0..parts.count).map(|n| parts.part(n)).filter(|part| !part.is_empty()) {
+            for n in 0..parts.count {
+                let part = parts.part(plan, node, n);
                 let Some(own) = survey(plan, node, part) else { continue };
                 if let Some(place) = plan.zones.get_mut(made) {
                     *place = ZoneSpec {
@@ -229,7 +229,6 @@ fn make_zones(
                 made += 1;
                 instance += 1;
             }
-            more = u8::saturating_add(more, instance.saturating_sub(1));
         }
     }
     if made > MAX_ZONES {
@@ -239,10 +238,11 @@ fn make_zones(
     Ok(())
 }
 
-/// The span of a zone type of a node divided into instances: equal spans, the inner ends aligned up,
-/// as in the source.
+/// A zone type of a node divided into instances.
 struct Parts {
     span: PfnRange,
+    /// Frames, now or later.
+    memory: u64,
     count: u64,
     /// The inner boundaries are multiples of this.
     unit: u64,
@@ -251,26 +251,36 @@ struct Parts {
 impl Parts {
     /// Divides what `whole` has by `count`, or by less if there is not one largest block for each.
     fn new(config: &Config, whole: &Survey, count: u8) -> Self {
-        let (span, block) = (whole.span, Order::MAX.frames());
-        let count = u64::from(count).min((whole.present + whole.later) / block).max(1);
-        let aligned = Self { span, count, unit: config.split.align };
-        // The source never cuts spans so short that what is aligned up takes the last part's.
-        if aligned.start(count - 1) < span.end { aligned } else { Self { unit: block, ..aligned } }
+        let (memory, block) = (whole.present + whole.later, Order::MAX.frames());
+        let count = u64::from(count).min(memory / block).max(1);
+        let align = config.split.align;
+        let unit = if memory / count >= align { align } else { block };
+        Self { span: whole.span, memory, count, unit }
     }
 
-    /// Where part `n` starts; the end of the span if the parts before it have taken all of it.
-    fn start(&self, n: u64) -> Pfn {
-        let PfnRange { start, end } = self.span;
-        let each = self.span.frames() / self.count;
-        (0..n).fold(start, |start, _| {
-            round_up(Pfn::new(start.get().saturating_add(each)), self.unit).min(end)
-        })
+    /// Where part `n` starts, or the one before it ends. Before rounding, each part has at least
+    /// a unit of memory, of which rounding down takes less than that: none is empty after it.
+    fn boundary(&self, plan: &Plan, node: NodeId, n: u64) -> Pfn {
+        if n == 0 {
+            return self.span.start;
+        }
+        if n == self.count {
+            return self.span.end;
+        }
+        // Fewer than 2^32 frames, times at most 255.
+        let mut before = self.memory * n / self.count;
+        for range in own(plan, node, self.span) {
+            if before < range.frames() {
+                return round_down(Pfn::new(range.start.get() + before), self.unit);
+            }
+            before -= range.frames();
+        }
+        self.span.end
     }
 
-    /// Part `n`; the last has what the others leave.
-    fn part(&self, n: u64) -> PfnRange {
-        let end = if n + 1 == self.count { self.span.end } else { self.start(n + 1) };
-        PfnRange { start: self.start(n), end }
+    fn part(&self, plan: &Plan, node: NodeId, n: u64) -> PfnRange {
+        let boundary = |n| self.boundary(plan, node, n);
+        PfnRange { start: boundary(n), end: boundary(n + 1) }
     }
 }
 

@@ -124,9 +124,9 @@ impl Plan {
     /// Plans an allocator for `map`. `split` says how many instances a zone type has on a node
     /// (a preset's is [`Split::instances`](crate::policy::Split::instances)): 0 counts as 1, and
     /// there are fewer where there is not one largest block of memory for each. Instances get
-    /// equal parts of the type's span, holes and what may come later included, whose ends are
-    /// aligned up to [`SplitConfig::align`], or to the largest block where that would leave nothing
-    /// for the last. A part without memory is no instance.
+    /// equal parts of the type's memory, with what may come later and whatever holes are in its
+    /// span, up to rounding: boundaries are at multiples of [`SplitConfig::align`] if each part is
+    /// that large, else of the largest block.
     ///
     /// # Errors
     /// [`PlanError`]: the configuration is impossible, the span of the memory is too large for

@@ -13,8 +13,7 @@ const GIB: u64 = 1 << 18;
 
 /// Sizes for the presets that split zone types ([`policy::split`](crate::policy::split)); the
 /// others do not look at it. What it asks for is a wish: a type gets fewer instances where it
-/// has not one largest block of memory for each, or where equal spans that are aligned up leave
-/// nothing for the last.
+/// has not one largest block of memory for each.
 ///
 /// ```
 /// use zonal::ZoneType;
@@ -37,12 +36,10 @@ pub struct SplitConfig {
     /// The most instances of a type that sizes or CPUs may lead to: 1 to [`MAX_INSTANCES`].
     /// Default 4.
     pub most: u8,
-    /// How many zones more than one a type sizes or CPUs may lead to on a node, all types together:
-    /// the types take from it in their order. Default 4, as in Huang's RFC.
-    pub budget: u8,
     /// Boundaries between instances are at multiples of this many frames: a power of two, at
-    /// least the largest block. Default 1 GiB. Spans so short that nothing would be left for the
-    /// last instance have boundaries at multiples of the largest block.
+    /// least the largest block. Default 1 GiB. Sizes and CPUs never lead to instances smaller
+    /// than that; for [`instances`](Self::instances) that are, boundaries are at multiples of
+    /// the largest block.
     pub align: u64,
     /// How many instances (1 to [`MAX_INSTANCES`]) of a type every node has, by zone type,
     /// instead of what sizes or CPUs lead to. Default: none.
@@ -55,7 +52,6 @@ impl Default for SplitConfig {
             instance_frames: 254 * GIB,
             instance_cpus: 28,
             most: 4,
-            budget: 4,
             align: GIB,
             instances: [None; NR_ZONE_TYPES],
         }
@@ -163,6 +159,4 @@ pub struct OnNode {
     pub nodes: u32,
     /// Frames of the type that are memory, with what may come later.
     pub present: u64,
-    /// Zones that the node has so far beyond one a type.
-    pub more: u8,
 }
