@@ -42,7 +42,7 @@ impl<P: Platform, S: Policy> Allocator<'_, P, S> {
     /// Frees a block that was taken and of which no sink was told.
     #[cold]
     #[inline(never)]
-    pub(super) fn free_untold(&self, pfn: Pfn, order: Order) {
+    pub(crate) fn free_untold(&self, pfn: Pfn, order: Order) {
         let freed = self.free_direct_telling(pfn, order, || ());
         debug_assert!(freed.is_ok(), "a block just allocated can be freed");
     }

@@ -81,7 +81,8 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
 
     /// Makes all of the memory free that the map calls [`ReclaimLater`](RangeKind::ReclaimLater) and that
     /// was not [released](Self::release) yet, once it is not in use any more; returns the frames. A second
-    /// call finds nothing to do. Watermarks stay as they are.
+    /// call finds nothing to do, unless a [`release`](Self::release) of the same memory failed meanwhile: what that
+    /// had in hand comes by the next call. Watermarks stay as they are.
     pub fn release_reclaim_later(&self) -> u64 {
         let mut released = 0;
         for zone in self.zones {

@@ -1,6 +1,6 @@
 //! Looking for a range that can be had.
 
-use super::Contiguous;
+use super::{Contiguous, Moves};
 use crate::alloc::allocator::Allocator;
 use crate::alloc::host::Host;
 use crate::frame::FrameKind;
@@ -107,7 +107,10 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
             let range =
                 range.or_else(|| self.cheapest_range(zones, wanted, request, stuck_so_far))?;
             missed.tried += 1;
-            match self.alloc_range(self.table.pfn(range.start)..self.table.pfn(range.end)) {
+            // Since it was looked at another CPU may have taken of it: a request that may not wait moves nothing.
+            let moves = if request.may_not_wait() { Moves::No } else { Moves::Yes };
+            let pfns = self.table.pfn(range.start)..self.table.pfn(range.end);
+            match self.take_range(&pfns, moves) {
                 Ok(found) => return Some(found),
                 Err(error) => {
                     missed.last = Some(error);
@@ -200,6 +203,7 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
             | RangeError::Isolated { pfn }
             | RangeError::Refused { pfn, .. }
             | RangeError::NoTarget { pfn, .. }
+            | RangeError::InUse { pfn }
             | RangeError::Busy { pfn } => pfn,
             _ => return None,
         };

@@ -11,6 +11,7 @@ use crate::compact::clusters_off::ClustersOff;
 use crate::frame::ALLOCATED;
 use crate::frame::FrameState;
 use crate::policy::Policy;
+use crate::trace::or_undo;
 use crate::types::bounds::Bounds;
 use crate::types::error::{AllocReason, ContiguousError, RangeError, RefusedRange};
 use crate::types::request::Request;
@@ -249,7 +250,16 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
         while at < end {
             let piece = largest_piece(at, end, Order::MAX);
             self.table.set_state(at, FrameState::allocated(piece));
-            let freed = self.free_direct(self.table.pfn(at), piece);
+            let mut freed = Ok(());
+            or_undo(
+                || freed = self.free_direct(self.table.pfn(at), piece),
+                || {
+                    self.table.fill_states(at, (end - at) as usize, ALLOCATED);
+                    for rest in [first..first + frames, at..end] {
+                        self.parts(rest).for_each(|(zone, part)| self.free_frames_of(zone, part));
+                    }
+                },
+            );
             debug_assert!(freed.is_ok(), "a part of a block just allocated can be freed");
             at += piece.size();
         }

@@ -4,7 +4,7 @@ use crate::alloc::allocator::Allocator;
 use crate::alloc::host::Host;
 use crate::policy::Policy;
 use crate::types::bounds::Bounds;
-use crate::types::error::{ContiguousError, RangeError};
+use crate::types::error::{AllocReason, ContiguousError, RangeError};
 use crate::types::request::Request;
 use crate::types::units::{Order, Pfn};
 
@@ -35,11 +35,14 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
         request: &Request,
         bounds: &Bounds,
     ) -> Result<Pfn, ContiguousError> {
-        if frames == 1
-            && *bounds == Bounds::ANY
-            && let Ok(pfn) = self.alloc_raw(&request.with_order(Order::ZERO))
-        {
-            return Ok(pfn);
+        if frames == 1 && *bounds == Bounds::ANY {
+            let found = self.alloc_raw(&request.with_order(Order::ZERO));
+            return found.map_err(|error| match error.reason {
+                AllocReason::NoZone => ContiguousError::NoZone,
+                AllocReason::NotRequestable => ContiguousError::NotRequestable,
+                AllocReason::CannotZero => ContiguousError::CannotZero,
+                AllocReason::Exhausted => ContiguousError::NoRange { frames, tried: 0, last: None },
+            });
         }
         self.alloc_contiguous_in(frames, request, bounds).map(|found| found.into_raw().0)
     }

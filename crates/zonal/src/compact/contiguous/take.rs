@@ -8,6 +8,7 @@ use crate::frame::FrameKind;
 use crate::policy::FreeMemory;
 use crate::policy::Policy;
 use crate::policy::zone::Zone;
+use crate::trace::or_undo;
 use crate::types::error::RangeError;
 use crate::types::migrate_type::MigrateType;
 use crate::types::migration::Migration;
@@ -146,7 +147,9 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
             return Err(RangeError::Refused { pfn: from, order });
         }
         core::mem::forget(target);
-        match self.free_direct(from, order) {
+        let mut freed = Ok(());
+        or_undo(|| freed = self.free_direct(from, order), || self.free_untold(from, order));
+        match freed {
             Ok(()) => zone.compaction.count(Count::MigrateSuccess, order.frames()),
             Err(_) => zone.compaction.count(Count::MigrateMismatches, 1),
         }

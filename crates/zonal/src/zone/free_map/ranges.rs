@@ -33,6 +33,8 @@ impl<P: Platform> MapView<'_, P> {
             let untouched = order == own && map.type_of(block).is_requestable();
             if untouched && map.put_untouched(block).is_ok() {
                 self.zone.count_free(order.frames() as i64);
+                // Its type may have changed meanwhile.
+                self.reconcile_special(self.frame(at), order);
             } else {
                 let _counted_if_refused = self.give_back(self.frame(at), order);
             }
