@@ -108,7 +108,9 @@ fn build(shell: &Shell, which: For, target: Option<&str>) -> Result<PathBuf> {
 fn native_libraries(shell: &Shell) -> Result<String> {
     let said = cmd!(shell, "rustc --print native-static-libs --crate-type staticlib -")
         .stdin("")
-        .args(["-o", "/dev/null"])
+        // A file of its own: what is there is replaced, be it a device.
+        .arg("-o")
+        .arg(target_dir(shell).join("native-static-libs.a"))
         .read_stderr()?;
     let line = said.lines().find_map(|line| line.split_once("native-static-libs: "));
     Ok(line

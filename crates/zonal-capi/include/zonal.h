@@ -36,7 +36,7 @@ enum {
     ZONAL_CANNOT_ZERO = 9,  /* the host cannot fill frames with zero bytes */
     ZONAL_FOREIGN = 10,     /* frames that are not the allocator's */
     ZONAL_DOUBLE_FREE = 11, /* the frames are free already */
-    ZONAL_WRONG_ORDER = 12, /* allocated with another order, or inside a block */
+    ZONAL_WRONG_ORDER = 12, /* allocated with another order, inside a block, or (zonal_free_pages) not allocated */
     ZONAL_ISOLATED = 13,    /* isolated, for another caller */
     ZONAL_IN_USE = 14,      /* some of the frames are in use */
     ZONAL_BUSY = 15,        /* the memory is being changed at this moment: try again */
@@ -98,7 +98,9 @@ uint32_t zonal_host_cpu(void);                     /* 0 to cpus - 1; a hint */
 uint32_t zonal_host_node(uint32_t cpu);
 bool zonal_host_interrupts_off(void);              /* whether they could come before */
 void zonal_host_interrupts_restore(bool were_on);
-void *zonal_host_address(uint64_t physical);       /* where a frame can be read and written */
+/* Where a frame can be read and written: aligned to 4096, not null. Frames that follow each other in a region follow
+ * each other there too: tables, and blocks that are to be zero, are written from their first frame on. */
+void *zonal_host_address(uint64_t physical);
 void zonal_host_wake_reclaim(uint32_t zone);       /* a zone is short: wake who reclaims; must not block */
 uint64_t zonal_host_reclaim(uint32_t order, uint32_t attempt); /* frames given back; 0: none */
 #ifdef __cplusplus

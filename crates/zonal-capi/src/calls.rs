@@ -130,7 +130,8 @@ fn address(handle: &Handle, pfn: Pfn) -> *mut c_void {
 
 #[cfg(not(feature = "std"))]
 fn address(handle: &Handle, pfn: Pfn) -> *mut c_void {
-    match handle.is_online(pfn) {
+    let withheld = zonal::frame::FrameState::WITHHELD;
+    match handle.is_online(pfn) && handle.frame_state(pfn) != Some(withheld) {
         true => crate::kernel::address(pfn),
         false => core::ptr::null_mut(),
     }

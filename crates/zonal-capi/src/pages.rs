@@ -96,5 +96,9 @@ pub unsafe extern "C" fn zonal_offline(zonal: *const Handle, pfn: u64, frames: u
 pub unsafe extern "C" fn zonal_release(zonal: *const Handle, pfn: u64, frames: u64) -> c_int {
     // SAFETY: the caller's promise.
     let zonal = unsafe { inner(zonal) };
+    // Its address may be null.
+    if cfg!(not(feature = "std")) && pfn == 0 {
+        return Code::Argument as c_int;
+    }
     number(zonal.and_then(|zonal| Ok(zonal.release(range(pfn, frames)?).map(|_| ())?)))
 }
