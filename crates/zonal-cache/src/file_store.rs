@@ -164,6 +164,11 @@ impl Store for FileStore {
                 whole[first..].iter().map(|page| IoSlice::new(page)).collect();
             match pwritev(file, &pieces, offset + (first * PAGE) as u64) {
                 Ok(0) => return Err(StoreError::IO),
+                // Less than a page: the rest by itself, or the system says why not.
+                Ok(put) if put < PAGE => {
+                    self.file.write_all_at(whole[first], offset + (first * PAGE) as u64)?;
+                    done = (first + 1) * PAGE;
+                }
                 Ok(put) => done = first * PAGE + put / PAGE * PAGE,
                 Err(Errno::INTR) => {}
                 Err(other) => return Err(error(other)),

@@ -20,6 +20,7 @@ use parking_lot::Mutex;
 use std::fmt;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::Relaxed;
@@ -70,14 +71,13 @@ impl Ring {
     /// Has the kernel begin what it was given. Together, so that it joins neighbours: a request to a disk costs
     /// more than its bytes.
     pub(crate) fn begin(&self) {
-        // What the kernel does not take now, the thread gives it when it waits again.
-        let _ = self.inner.ring.submit();
+        self.inner.submit_all();
     }
 
     /// Gives the kernel a read, to [`begin`](Self::begin).
     ///
     /// # Errors
-    /// The read, if so many are on their way already.
+    /// The read, if `depth` are on their way already.
     pub(crate) fn read(&self, file: BorrowedFd<'_>, later: LaterRead) -> Result<(), LaterRead> {
         // Relaxed: a count.
         if self.inner.inside.fetch_add(1, Relaxed) >= self.inner.depth {
@@ -122,6 +122,23 @@ fn joined(pieces: Vec<&mut [u8]>) -> Vec<libc::iovec> {
 }
 
 impl Inner {
+    /// Gives the kernel all that is in the queue. The thread of the ring may be asleep and gives it none.
+    fn submit_all(&self) {
+        loop {
+            let submitted = self.ring.submit();
+            let _alone = self.submission.lock();
+            // SAFETY: who has the lock is alone with the queue.
+            let is_empty = unsafe { self.ring.submission_shared() }.is_empty();
+            if is_empty {
+                return;
+            }
+            if submitted.is_err() {
+                // It has no memory for it now.
+                thread::yield_now();
+            }
+        }
+    }
+
     /// Ends what the kernel has ended, until no ring is left that could begin any.
     fn work(&self) {
         let mut over = false;
@@ -150,20 +167,23 @@ impl Inner {
         // Before its pages are there: who waits for them may begin the next at once.
         self.inside.fetch_sub(1, Relaxed);
         let got = u64::try_from(result);
-        request.later.end(got.map_err(|_| StoreError::from_code(result.unsigned_abs())));
+        let end =
+            || request.later.end(got.map_err(|_| StoreError::from_code(result.unsigned_abs())));
+        // What panics there ends that read, not the thread.
+        drop(catch_unwind(AssertUnwindSafe(end)));
     }
 }
 
 impl Drop for Ring {
     fn drop(&mut self) {
         let entry = opcode::Nop::new().build().user_data(OVER);
-        let _alone = self.inner.submission.lock();
+        let alone = self.inner.submission.lock();
         // SAFETY: who has the lock is alone with the queue.
         let mut queue = unsafe { self.inner.ring.submission_shared() };
         // SAFETY: it refers to nothing. There is room: one entry more than reads.
         let _ = unsafe { queue.push(&entry) };
-        drop(queue);
-        let _ = self.inner.ring.submit();
+        drop((queue, alone));
+        self.inner.submit_all();
     }
 }
 

@@ -4,6 +4,7 @@ use crate::cache::PageCache;
 use crate::inner::{Core, Setup};
 use parking_lot::{Condvar, Mutex};
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Weak};
@@ -60,7 +61,9 @@ pub(crate) fn start<S: Setup>(
     let work = move || {
         while !bell.is_over(tick) {
             let Some(core) = core.upgrade() else { return };
-            PageCache::from_core(core).write_behind(age);
+            // A store that panics ends this round, not the thread.
+            let round = || PageCache::from_core(core).write_behind(age);
+            drop(catch_unwind(AssertUnwindSafe(round)));
         }
     };
     thread::Builder::new().name("cache-writer".to_owned()).spawn(work).map(drop)

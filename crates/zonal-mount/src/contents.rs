@@ -1,9 +1,9 @@
 //! The data of files: opened in the cache when they are first asked for, and kept after the last handle
-//! goes, for the next. At most so many are kept that descriptors remain.
+//! goes, for the next. As many are kept as leave descriptors for the others.
 
 use std::collections::VecDeque;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::{Duration, SystemTime};
 
 use fuser::Errno;
@@ -108,7 +108,7 @@ pub(crate) fn timespec(at: SystemTime) -> Timespec {
 pub(crate) struct Contents<E: Evict> {
     cache: Cache<E>,
     /// Inodes whose data no handle uses, the longest so first.
-    idle: Mutex<VecDeque<Arc<Node<E>>>>,
+    idle: Mutex<VecDeque<Weak<Node<E>>>>,
     /// How many of these there may be.
     most: usize,
     buffered: bool,
@@ -156,9 +156,7 @@ impl<E: Evict> Contents<E> {
             let mut cached = node.cached.lock();
             cached.opens = cached.opens.saturating_sub(1);
         }
-        if !Self::discard_if_gone(node) {
-            self.queue(node);
-        }
+        self.queue(node);
     }
 
     /// Data that no handle uses may go.
@@ -170,7 +168,7 @@ impl<E: Evict> Contents<E> {
             }
             cached.queued = true;
         }
-        self.idle.lock().push_back(node.clone());
+        self.idle.lock().push_back(Arc::downgrade(node));
         self.trim();
     }
 
@@ -184,7 +182,8 @@ impl<E: Evict> Contents<E> {
                 }
                 idle.pop_front()
             };
-            let Some(node) = oldest else { return };
+            let Some(oldest) = oldest else { return };
+            let Some(node) = oldest.upgrade() else { continue };
             node.cached.lock().queued = false;
             if !Self::drop_unused(&node) {
                 self.queue_again(&node);
@@ -198,7 +197,7 @@ impl<E: Evict> Contents<E> {
         if !cached.queued && cached.content.is_some() && cached.opens == 0 {
             cached.queued = true;
             drop(cached);
-            self.idle.lock().push_back(node.clone());
+            self.idle.lock().push_back(Arc::downgrade(node));
         }
     }
 

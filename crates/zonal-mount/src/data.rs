@@ -43,11 +43,15 @@ impl<E: Evict> Shared<E> {
             Handle::Directory(_) => return give(Err(NO_DATA)),
             Handle::File(opened) => opened,
         };
-        BUFFER.with_borrow_mut(|buffer| {
+        let got = BUFFER.with_borrow_mut(|buffer| {
             if buffer.len() < len {
                 buffer.resize(len, 0);
             }
-            let got = opened.file.read_at(&mut buffer[..len], offset);
+            opened.file.read_at(&mut buffer[..len], offset)
+        });
+        // Before the kernel is answered: the release that may follow is to be the last user.
+        drop(handle);
+        BUFFER.with_borrow(|buffer| {
             give(got.map(|got| &buffer[..got]).map_err(|error| told(&error)));
         });
     }

@@ -30,12 +30,13 @@ struct Entry<'a> {
 fn list(
     directory: &Mutex<OwnedFd>,
     offset: u64,
-    mut visit: impl FnMut(&Entry<'_>) -> bool,
+    mut visit: impl FnMut(&Entry<'_>) -> Answer<bool>,
 ) -> Answer<()> {
     let directory = directory.lock();
     seek(&*directory, SeekFrom::Start(offset)).map_err(os)?;
     let mut buffer = [MaybeUninit::uninit(); BUFFER];
     let mut entries = RawDir::new(&*directory, &mut buffer);
+    let mut any = false;
     while let Some(entry) = entries.next() {
         let entry = entry.map_err(os)?;
         let entry = Entry {
@@ -44,8 +45,12 @@ fn list(
             kind: kind_of(entry.file_type()),
             next: entry.next_entry_cookie(),
         };
-        if visit(&entry) {
-            break;
+        match visit(&entry) {
+            Ok(true) => break,
+            Ok(false) => any = true,
+            // What was added is given; the next call meets the error again.
+            Err(_) if any => break,
+            Err(error) => return Err(error),
         }
     }
     Ok(())
@@ -74,8 +79,8 @@ impl<E: Evict> Shared<E> {
         let handle = self.directory(handle)?;
         let Handle::Directory(directory) = &*handle else { return Err(Errno::ENOTDIR) };
         list(directory, offset, |entry| {
-            !self.is_statistics(number, entry.name)
-                && reply.add(INodeNo(entry.number), entry.next, entry.kind, entry.name)
+            Ok(!self.is_statistics(number, entry.name)
+                && reply.add(INodeNo(entry.number), entry.next, entry.kind, entry.name))
         })
     }
 
@@ -98,22 +103,26 @@ impl<E: Evict> Shared<E> {
         parent: &Node<E>,
         entry: &Entry<'_>,
         reply: &mut ReplyDirectoryPlus,
-    ) -> bool {
+    ) -> Answer<bool> {
         if self.is_statistics(parent.number, entry.name) {
-            return false;
+            return Ok(false);
         }
         // The kernel is not told of these two inodes by it.
         if entry.name == "." || entry.name == ".." {
-            let Ok(attr) = self.attr(parent) else { return false };
-            return reply.add(attr.ino, entry.next, entry.name, &TTL, &attr, GENERATION);
+            let attr = self.attr(parent)?;
+            return Ok(reply.add(attr.ino, entry.next, entry.name, &TTL, &attr, GENERATION));
         }
         // One that has gone meanwhile is not listed.
-        let Ok((node, attr)) = self.look_up(parent, entry.name) else { return false };
+        let (node, attr) = match self.look_up(parent, entry.name) {
+            Ok(found) => found,
+            Err(error) if error.code() == Errno::ENOENT.code() => return Ok(false),
+            Err(error) => return Err(error),
+        };
         let full = reply.add(attr.ino, entry.next, entry.name, &TTL, &attr, GENERATION);
         if full {
             self.forget(node.number, 1);
         }
-        full
+        Ok(full)
     }
 
     pub(crate) fn sync_directory(&self, handle: FileHandle) -> Answer<()> {

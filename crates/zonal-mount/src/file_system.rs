@@ -49,6 +49,9 @@ impl<E: Evict> Filesystem for FileSystem<E> {
             InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP,
             InitFlags::FUSE_DO_READDIRPLUS | InitFlags::FUSE_READDIRPLUS_AUTO,
             InitFlags::FUSE_PARALLEL_DIROPS,
+            // The kernel looks at the access lists of the files below too: mode bits alone would grant
+            // a group what the list's mask says.
+            InitFlags::FUSE_POSIX_ACL,
         ] {
             let _ = config.add_capabilities(wanted);
         }

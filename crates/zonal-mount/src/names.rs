@@ -7,12 +7,11 @@ use std::sync::Arc;
 
 use fuser::{Errno, FileAttr, FileHandle, Request};
 use rustix::fs::{
-    AtFlags, CWD, FileType, Gid, Mode, OFlags, RenameFlags, Uid, chmod, chownat, linkat, mkdirat,
-    mknodat, openat, readlinkat, renameat_with, statat, symlinkat, unlinkat,
+    AtFlags, CWD, FileType, Gid, Mode, OFlags, RenameFlags, Uid, chmod, chownat, fcntl_getfl,
+    linkat, mkdirat, mknodat, openat, readlinkat, renameat_with, symlinkat, unlinkat,
 };
 use zonal_cache::evict::Evict;
 
-use crate::contents::Contents;
 use crate::nodes::{Node, ROOT, STATISTICS};
 use crate::shared::{Answer, Handle, Opened, Shared, os};
 
@@ -155,7 +154,7 @@ impl<E: Evict> Shared<E> {
             }
             Err(error) => return Err(os(error)),
         };
-        match self.open_node(&node) {
+        match self.open_node(&node, flags) {
             Ok(handle) => Ok((attr, handle)),
             Err(error) => {
                 self.forget(node.number, 1);
@@ -173,11 +172,20 @@ impl<E: Evict> Shared<E> {
                 Ok(self.add(Handle::Text(self.statistics_text())))
             };
         }
-        self.open_node(&self.nodes.get(number)?)
+        self.open_node(&self.nodes.get(number)?, flags)
     }
 
-    fn open_node(&self, node: &Arc<Node<E>>) -> Answer<FileHandle> {
+    fn open_node(&self, node: &Arc<Node<E>>, flags: i32) -> Answer<FileHandle> {
         let content = self.contents.get(node, true)?;
+        let writes = OFlags::from_bits_retain(flags as u32);
+        let writes = writes.intersects(OFlags::WRONLY | OFlags::RDWR);
+        // One that could only be opened for reading below takes no writes that would be lost later.
+        let can = fcntl_getfl(content.store.file()).is_ok_and(|is| is.contains(OFlags::RDWR));
+        if writes && !can {
+            drop(content);
+            self.contents.closed(node);
+            return Err(Errno::EROFS);
+        }
         let file = content.file.clone();
         Ok(self.add(Handle::File(Box::new(Opened { node: node.clone(), content, file }))))
     }
@@ -188,6 +196,8 @@ impl<E: Evict> Shared<E> {
             let Opened { node, content, file } = *opened;
             drop((content, file));
             self.contents.closed(&node);
+            // The kernel may have forgotten it first.
+            self.forget(node.number, 0);
         }
     }
 
@@ -198,21 +208,12 @@ impl<E: Evict> Shared<E> {
         self.look_up(&parent, name).map(|(_, attr)| attr)
     }
 
-    /// The inode that a name is about to be taken from, if the kernel knows it.
-    fn losing(&self, parent: &Node<E>, name: &OsStr) -> Option<Arc<Node<E>>> {
-        let stat = statat(&parent.fd, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
-        self.nodes.find(&stat)
-    }
-
     /// Takes a name away: of a directory with `REMOVEDIR`.
     pub(crate) fn remove(&self, parent: u64, name: &OsStr, flags: AtFlags) -> Answer<()> {
         let parent = self.parent(parent, name)?;
-        let loses = self.losing(&parent, name);
-        unlinkat(&parent.fd, name, flags).map_err(os)?;
-        if let Some(node) = loses {
-            Contents::discard_if_gone(&node);
-        }
-        Ok(())
+        // Data of a file that has lost its last name leave when the kernel forgets it: until then an open may
+        // be on its way.
+        unlinkat(&parent.fd, name, flags).map_err(os)
     }
 
     pub(crate) fn rename(
@@ -223,12 +224,7 @@ impl<E: Evict> Shared<E> {
     ) -> Answer<()> {
         let parent = self.parent(parent, name)?;
         let new_parent = self.parent(new_parent, new_name)?;
-        let loses = self.losing(&new_parent, new_name);
         let flags = RenameFlags::from_bits_retain(flags);
-        renameat_with(&parent.fd, name, &new_parent.fd, new_name, flags).map_err(os)?;
-        if let Some(node) = loses {
-            Contents::discard_if_gone(&node);
-        }
-        Ok(())
+        renameat_with(&parent.fd, name, &new_parent.fd, new_name, flags).map_err(os)
     }
 }

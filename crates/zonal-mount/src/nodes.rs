@@ -110,13 +110,6 @@ impl<E: Evict> Nodes<E> {
         Ok((node, stat))
     }
 
-    /// The inode with this device and number, if the kernel knows it.
-    pub(crate) fn find(&self, stat: &Stat) -> Option<Arc<Node<E>>> {
-        let table = self.table.lock();
-        let number = table.by_id.get(&id_of(stat))?;
-        table.by_number.get(number).map(|known| known.node.clone())
-    }
-
     /// The kernel has forgotten it `count` times; the inode, if it knows it no more.
     pub(crate) fn forget(&self, number: u64, count: u64) -> Option<Arc<Node<E>>> {
         let mut table = self.table.lock();

@@ -11,7 +11,7 @@ use std::time::Duration;
 use fuser::{Config, MountOption, Session, SessionACL};
 use rustix::fs::{Mode, OFlags, open};
 use rustix::mount::{UnmountFlags, unmount};
-use rustix::process::{Resource, getrlimit};
+use rustix::process::{Resource, getrlimit, setrlimit};
 use zonal_cache::evict::Evict;
 use zonal_cache::{Cache, Stats};
 
@@ -93,6 +93,7 @@ impl<E: Evict> Mounted<E> {
         let root = root.map_err(|error| unreachable(error.into()))?;
         let cache =
             Cache::<E>::builder().memory(options.memory).io_threads(2).write_behind(AGE).open()?;
+        raise_file_limit();
         let contents = Contents::new(cache, idle_files(), options.buffered);
         let shared = Shared::new(root, contents, options.statistics.clone());
         let shared = Arc::new(shared.map_err(unreachable)?);
@@ -190,6 +191,14 @@ fn config(options: &Options) -> Config {
     config.acl = SessionACL::All;
     config.n_threads = Some(options.threads.max(1));
     config
+}
+
+/// Each inode that the kernel knows has a descriptor: as many as may be.
+fn raise_file_limit() {
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    // Else it stays as it is, and lookups beyond it fail.
+    let _ = setrlimit(Resource::Nofile, limit);
 }
 
 /// Files whose data are kept without a handle. Each has two descriptors; as many are left for inodes.
