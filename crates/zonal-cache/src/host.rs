@@ -46,7 +46,7 @@ pub unsafe trait Host: Platform + Send + Sync + 'static {
         false
     }
 
-    /// Lets about so many nanoseconds pass: a writer is to be slower. The default waits shortly.
+    /// Lets about this many nanoseconds pass: a writer is to be slower. The default waits shortly.
     fn pause(&self, _nanos: u64) {
         Self::relax();
     }

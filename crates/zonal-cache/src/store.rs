@@ -103,7 +103,7 @@ impl LaterRead {
         self.0.pieces()
     }
 
-    /// So many bytes are there; if they are too few, or after an error, the store is asked once more, by
+    /// This many bytes are there; if they are too few, or after an error, the store is asked once more, by
     /// [`Store::read`].
     pub fn end(self, got: Result<u64, StoreError>) {
         self.0.end(got);

@@ -120,7 +120,7 @@ impl<S: Setup> Drop for Run<'_, S> {
 }
 
 impl<S: Setup> Core<S> {
-    /// A page took so many nanoseconds to be written.
+    /// A page took this many nanoseconds to be written.
     fn timed(&self, nanos: u64) {
         // Relaxed, here and where it is read: a hint, of which one that is lost is as good as any.
         let before = self.page_time.load(Relaxed);

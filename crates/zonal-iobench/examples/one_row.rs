@@ -1,4 +1,4 @@
-//! A row of the tables: sequential reads by so many threads under a kernel, on a machine.
+//! A row of the tables: sequential reads by a number of threads under a kernel, on a machine.
 //!
 //! `cargo run --release -p zonal-iobench --example one_row -- desktop_2xRAM_ext3 3.16-rc1 4`
 

@@ -56,7 +56,7 @@ fn failed(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> IobenchE
     move |source| IobenchError::File { what, path, source }
 }
 
-/// Truncates so many files of so many pages, all cached; the time of each, in the order in which
+/// Truncates a number of files of a number of pages, all cached; the time of each, in the order in which
 /// they were truncated.
 ///
 /// # Errors
@@ -107,7 +107,7 @@ pub struct Bonnie {
     pub delete: f64,
 }
 
-/// Makes, looks up and removes so many files, in order and in any.
+/// Makes, looks up and removes a number of files, in order and in any.
 ///
 /// # Errors
 ///
@@ -153,7 +153,7 @@ pub struct Dbench {
     pub longest: Duration,
 }
 
-/// Has so many clients write, flush, read and remove files for so long.
+/// Has a number of clients write, flush, read and remove files for so long.
 ///
 /// # Errors
 ///

@@ -67,7 +67,7 @@ pub const USED: u64 = 45;
 /// `min_free_kbytes` in frames, as Linux sets it where huge pages are transparent: 11 pageblocks for
 /// each of three zones.
 pub const MIN_FREE: u64 = 3 * 11 * 512;
-/// One part in so many of the higher zone is kept from those that could have used it.
+/// One part in this number of the higher zone is kept from those that could have used it.
 pub const RESERVE_RATIO: u64 = 256;
 /// Percent of memory that may be dirty, and from which on the flusher writes.
 pub const DIRTY_PERCENT: (u64, u64) = (20, 10);

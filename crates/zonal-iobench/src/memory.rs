@@ -49,7 +49,7 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// The memory of a machine with all of it free that files may have; files have so many pages.
+    /// The memory of a machine with all of it free that files may have; files have this many pages.
     #[must_use]
     pub fn new(machine: &Machine, kernel: &Kernel, pages: usize) -> Self {
         Self {

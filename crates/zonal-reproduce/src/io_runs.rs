@@ -112,7 +112,7 @@ fn case_of(key: &IoKey, choice: Choice) -> Result<Case, String> {
 }
 
 impl IoRuns {
-    /// Does the runs that `facts` need, on so many threads; `all` has what they are scaled to.
+    /// Does the runs that `facts` need, on a number of threads; `all` has what they are scaled to.
     #[must_use]
     pub fn carry_out(
         runner: &dyn IoRunner,

@@ -275,7 +275,7 @@ fn changes_are_held_against_no_change() {
     let others = ["changes, nothing chosen in view", "changes, all tables"].map(String::from);
     for of in of_tables.iter().chain(&others) {
         let [error, none, skill] = skill_in(&text, of);
-        assert!(error < 0.001 && none > 0.01 && skill > 0.95, "{of}: {error} {none} {skill}");
+        assert!(error < 0.002 && none > 0.01 && skill > 0.95, "{of}: {error} {none} {skill}");
     }
     // Patches that do nothing: no skill at all, however near the rates are.
     let rows = objects(&exact(), args());

@@ -295,7 +295,7 @@ mod tests {
     use crate::run::Workload as Name;
     use zonal::{Order, Request};
 
-    /// Takes a frame, and as many uncounted ones as it says; of so many frames.
+    /// Takes a frame, and as many uncounted ones as it says; of a number of frames.
     struct Leak(u64, Option<&'static str>, u64);
 
     impl Workload for Leak {
@@ -333,7 +333,7 @@ mod tests {
     #[test]
     fn what_is_off_is_told() {
         use zonal::preset::{ClusterFree, SplitZones, Zonal};
-        /// What is off with so many frames on eight CPUs.
+        /// What is off with a number of frames on eight CPUs.
         fn off<S: Policy>(frames: u64) -> Vec<String> {
             let machine = machine::builtin("desktop_8cpu_4g").expect("it is built in");
             let run = run_alone_under::<S>(&Leak(0, None, frames), &machine, Name::Kbuild);

@@ -33,7 +33,7 @@ const UP: [ZoneName; 2] = [ZoneName::Dma32, ZoneName::Normal];
 /// What the task does next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// It looked at so many pages and goes on.
+    /// It looked at this many pages and goes on.
     Work(u64),
     /// It goes on at that time, if it is not woken before.
     Nap(Time),

@@ -54,7 +54,7 @@ impl Bandwidth {
         self.mean
     }
 
-    /// So many pages more are written.
+    /// This many pages more are written.
     pub(super) fn count(&mut self, now: Time, pages: u64) {
         self.pages += pages;
         let period = now.since(self.since);

@@ -58,7 +58,7 @@ impl<P: TestHost, S: Policy> Runner<'_, '_, P, S> {
         let fits = start.get().is_multiple_of(align) && range.end <= bounds.limit();
         expect(fits, "frames in a row are within their bounds")?;
         for pfn in each(&range) {
-            // A range may be of CMA memory, whoever asks.
+            // A range may be of CMA memory, whatever the request's type.
             if self.model.kind_at(pfn) == Some(RangeKind::Cma) {
                 expect(self.model.containing(pfn).is_none(), "a frame of CMA is not out already")?;
             } else {
