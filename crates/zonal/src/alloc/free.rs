@@ -187,22 +187,11 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
     #[cold]
     #[inline(never)]
     pub(crate) fn free_direct(&self, pfn: Pfn, order: Order) -> Result<(), FreeError> {
-        let told = || S::Trace::emit(Point::Free, move || Event::Free { pfn, order });
-        self.free_direct_telling(pfn, order, told)
-    }
-
-    /// The same; `told` is called before anyone else can have the block.
-    #[inline]
-    pub(super) fn free_direct_telling(
-        &self,
-        pfn: Pfn,
-        order: Order,
-        told: impl FnOnce(),
-    ) -> Result<(), FreeError> {
         let Some(index) = self.table.index(pfn) else { return Err(FreeError::Foreign { pfn }) };
         let zone: Option<&Zone<P, S>> =
             self.table.get_pageblock(index).and_then(|word| self.zone(word.zone()?));
         let Some(zone) = zone else { return Err(self.refusal(pfn, index, order)) };
+        let told = || S::Trace::emit(Point::Free, move || Event::Free { pfn, order });
         let freed = S::Free::free_block(zone.view(&self.table), index, order, told);
         if !freed {
             return Err(self.refusal(pfn, index, order));

@@ -2,7 +2,7 @@
 
 use super::allocator::Allocator;
 use crate::platform::Platform;
-use crate::policy::Policy;
+use crate::policy::{FreeMemory, Policy};
 use crate::types::block::Block;
 use crate::types::units::{Order, Pfn};
 use core::mem;
@@ -43,8 +43,11 @@ impl<P: Platform, S: Policy> Allocator<'_, P, S> {
     #[cold]
     #[inline(never)]
     pub(crate) fn free_untold(&self, pfn: Pfn, order: Order) {
-        let freed = self.free_direct_telling(pfn, order, || ());
-        debug_assert!(freed.is_ok(), "a block just allocated can be freed");
+        let Some(index) = self.table.index(pfn) else { return };
+        let zone = self.table.get_pageblock(index).and_then(|word| self.zone(word.zone()?));
+        let freed = zone
+            .is_some_and(|zone| S::Free::free_block(zone.view(&self.table), index, order, || ()));
+        debug_assert!(freed, "a block just allocated can be freed");
     }
 }
 
