@@ -50,6 +50,14 @@ pub enum IobenchError {
         /// Bytes of the disk.
         capacity: u64,
     },
+    /// So little memory that its watermarks would leave nothing to use.
+    #[error("{} of memory are too little: at least {}", human(*bytes), human(*least))]
+    Memory {
+        /// Bytes of memory.
+        bytes: u64,
+        /// Bytes that it takes.
+        least: u64,
+    },
     /// The scheduler refused a request.
     #[error("the scheduler refused a request: {0}")]
     Refused(#[from] Refused),
@@ -87,6 +95,7 @@ impl Failure for IobenchError {
             Self::UnknownMachine { .. }
             | Self::UnknownKernel { .. }
             | Self::UnknownDisk(_)
+            | Self::Memory { .. }
             | Self::Size { .. } => 2,
             _ => 1,
         }

@@ -65,8 +65,12 @@ impl Machine {
 /// the simulator of many cores, which fitted it on the allocations of 3.0.
 pub const USED: u64 = 45;
 /// `min_free_kbytes` in frames, as Linux sets it where huge pages are transparent: 11 pageblocks for
-/// each of three zones.
+/// each of three zones, but no more than a part of memory.
 pub const MIN_FREE: u64 = 3 * 11 * 512;
+/// Of memory, the part that `min_free_kbytes` may be.
+pub const MIN_FREE_PART: u64 = 20;
+/// The smallest memory: 16 MiB, with which the watermarks leave room for a window of every reader.
+pub const LEAST_FRAMES: u64 = 4096;
 /// One part in this number of the higher zone is kept from those that could have used it.
 pub const RESERVE_RATIO: u64 = 256;
 /// Percent of memory that may be dirty, and from which on the flusher writes.

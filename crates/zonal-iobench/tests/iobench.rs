@@ -68,6 +68,16 @@ fn a_longer_target_latency_helps_many_readers_and_no_single_one() {
     assert!(rate("cfq600", 16) > rate("3.16-rc1", 16) * 1.03);
 }
 
+/// The watermarks shrink with memory where it is small; less memory than that is refused.
+#[test]
+fn the_smallest_memory_is_enough_for_every_kernel() {
+    for kernel in KERNELS {
+        let outcome = run(kernel.name, 2, 512);
+        assert!(outcome.mib_s(Phase::SeqRead) > 1.0, "{}", kernel.name);
+    }
+    iobench("tiobench --threads 64 --scale 512 --kernel 3.0,3.16-rc1").assert().success();
+}
+
 #[test]
 fn a_simulation_is_the_same_again() {
     let line = "tiobench --threads 2 --scale 100 --kernel fairzone --json";
@@ -109,6 +119,7 @@ fn what_is_wrong_is_said() {
     wrong("tiobench --machine pdp11", "desktop_2xRAM_ext3");
     wrong("tiobench --kernel 2.4", "bigbatches1node");
     wrong("tiobench --threads 0", "0 is not in 1..=1024");
+    wrong("tiobench --scale 513", "too little");
     wrong("tiobench --size 2T --threads 1", "files of");
     wrong("tiobench somewhere --kernel 3.0", "cannot be used with");
     let nowhere = iobench("bonnie /nonexistent/x").assert().code(1);

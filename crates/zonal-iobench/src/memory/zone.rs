@@ -1,7 +1,7 @@
 //! A zone: what is free, its watermarks, its batch.
 
 use crate::kernel::{Batch, Kernel, Walk};
-use crate::machine::{MIN_FREE, Machine, RESERVE_RATIO, USED};
+use crate::machine::{MIN_FREE, MIN_FREE_PART, Machine, RESERVE_RATIO, USED};
 
 /// The zones that page cache may use, from the lowest up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,7 +70,7 @@ pub(super) fn zones(machine: &Machine, kernel: &Kernel) -> [Zone; 2] {
     let normal = machine.frames - dma32;
     let used = machine.frames * USED / 1000;
     let zone = |name, managed: u64, used, reserve| {
-        let min = MIN_FREE * managed / machine.frames;
+        let min = MIN_FREE.min(machine.frames / MIN_FREE_PART) * managed / machine.frames;
         let (low, high) = (min + min / 4, min + min / 2);
         let batch = match kernel.walk {
             Walk::Posted | Walk::Fair(Batch::Quarter) | Walk::FairOnePass(Batch::Quarter) => {

@@ -8,7 +8,7 @@ use zonal_disk::builtin;
 
 use crate::error::IobenchError;
 use crate::iostat::{INTERVAL, Iostat};
-use crate::machine::{COSTS, EXTENT};
+use crate::machine::{COSTS, EXTENT, LEAST_FRAMES};
 use crate::memory::{Kswapd, Memory, Step, ZoneName};
 use crate::program::Phase;
 
@@ -50,6 +50,9 @@ pub(super) const FLUSHER: Process = Process(1_000_000);
 const KSWAPD: Process = Process(1_000_001);
 /// What a task waits that can do nothing but wait.
 pub(super) const AGAIN: Span = Span::from_millis(20);
+/// Tries in a row, of all threads, that found nothing to reclaim, after which nothing will come:
+/// 20 s for each of the most threads.
+const FRUITLESS: u64 = 1000 * 1024;
 /// Pages of the largest request: 512 KiB.
 pub(super) const LARGEST: u64 = 128;
 
@@ -64,6 +67,8 @@ pub(super) struct Engine {
     pub(super) file_pages: u64,
     pub(super) hits: u64,
     pub(super) direct: u64,
+    /// Tries in a row to reclaim that freed nothing.
+    fruitless: u64,
     kswapd: Kswapd,
     kswapd_due: Option<Time>,
     events: BinaryHeap<Reverse<(Time, u64, Event)>>,
@@ -73,6 +78,10 @@ pub(super) struct Engine {
 
 impl Engine {
     pub(super) fn new(case: &Case) -> Result<Self, IobenchError> {
+        if case.machine.frames < LEAST_FRAMES {
+            let (bytes, least) = (case.machine.frames * 4096, LEAST_FRAMES * 4096);
+            return Err(IobenchError::Memory { bytes, least });
+        }
         let name = case.machine.disk;
         let disk = builtin(name).ok_or_else(|| IobenchError::UnknownDisk(name.into()))?;
         let file_pages = case.tiobench.file_pages();
@@ -96,6 +105,7 @@ impl Engine {
             file_pages,
             hits: 0,
             direct: 0,
+            fruitless: 0,
             kswapd: Kswapd::default(),
             kswapd_due: None,
             events: BinaryHeap::new(),
@@ -140,6 +150,9 @@ impl Engine {
         let mut left = self.threads.len();
         while left > 0 {
             self.turn()?;
+            if self.fruitless > FRUITLESS {
+                return Err(IobenchError::Stuck(left));
+            }
             left = self.threads.iter().filter(|it| !matches!(it.work, Work::Rest)).count();
         }
         Ok(PhaseOutcome { blocks, elapsed: self.now.since(began), hits: self.hits - hits })
@@ -276,6 +289,7 @@ impl Engine {
         let shrunk = self.memory.reclaim_directly();
         self.direct += shrunk.scanned;
         self.threads[index].cpu += Span(COSTS.scan.0 * shrunk.scanned);
+        self.fruitless = if shrunk.freed == 0 { self.fruitless + 1 } else { 0 };
         if shrunk.freed == 0 {
             self.flusher.pressed = true;
             self.kick_flusher();
