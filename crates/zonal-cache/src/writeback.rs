@@ -83,13 +83,17 @@ impl<S: Setup> Run<'_, S> {
         };
         let well = results.iter().filter(|result| result.is_ok()).count();
         let first = self.first;
-        self.file.state.with(|state| {
+        let unflushed = self.file.state.with(|state| {
             let written = results.iter().enumerate().filter(|(_, result)| result.is_ok());
             state.unflushed.extend(written.map(|(at, _)| first + at as u64));
+            state.unflushed.len()
         });
         let pages = mem::take(&mut self.pages).into_iter().enumerate();
         for ((at, page), result) in pages.zip(&results) {
             self.over(first + at as u64, page, result.is_ok());
+        }
+        if unflushed > 2 * self.core.table.len() {
+            self.file.forget_uncached(self.core);
         }
         (well, results.into_iter().filter_map(Result::err).next_back())
     }
@@ -280,6 +284,22 @@ impl<S: Setup> FileCore<S> {
         }
     }
 
+    /// Takes pages that have left memory off the list of those that a flush that fails makes dirty
+    /// again; the gate is closed. At most as many are left as there are frames, and so a program that
+    /// never syncs has a short list, and each page costs O(1) of this.
+    fn forget_uncached(&self, core: &Core<S>) {
+        // Outside of the lock: only who has closed the gate changes the list.
+        let mut unflushed = self.state.with(|state| mem::take(&mut state.unflushed));
+        unflushed.retain(|&index| match core.table.hold(self.key(index)) {
+            Some(hold) => {
+                core.release_one(core.table.leave_hold(hold));
+                true
+            }
+            None => false,
+        });
+        self.state.with(|state| state.unflushed = unflushed);
+    }
+
     pub(crate) fn sync(&self, core: &Core<S>, range: (u64, u64)) {
         let _alone = self.flush.close(&core.host);
         self.write_range(core, range, u64::MAX);
@@ -329,6 +349,14 @@ impl<S: Setup> File<S> {
     #[must_use]
     pub fn dirty_pages(&self) -> usize {
         self.file.state.with(|state| state.dirty.len())
+    }
+
+    /// Pages of the file that were written to its store and may not be durable yet: a flush that fails
+    /// makes those that are cached dirty again. Some that are cached no longer are counted too; at
+    /// most twice the frames of the cache, and what was written last, are.
+    #[must_use]
+    pub fn unflushed_pages(&self) -> usize {
+        self.file.state.with(|state| state.unflushed.len())
     }
 }
 

@@ -87,6 +87,28 @@ fn a_part_of_a_bad_page_is_not_written_and_a_whole_one_is() {
     assert_eq!(file.sync(), Ok(()));
 }
 
+/// A log that is appended to for years without a sync: the list of what a failed flush makes dirty again
+/// stays within the cache, and has the pages that are there.
+#[test]
+fn what_is_never_flushed_is_not_remembered_for_ever() {
+    const FRAMES: usize = 64;
+    let cache = cache(FRAMES);
+    let file = faulty(&cache, 0, |operation| {
+        matches!(operation, Operation::Flush).then_some(StoreError::IO)
+    });
+    let mut most = 0;
+    for index in 0..40 * FRAMES as u64 {
+        assert_eq!(file.write_at(&[7; PAGE], index * PAGE as u64), Ok(PAGE));
+        most = most.max(file.unflushed_pages());
+    }
+    assert!((FRAMES / 2..=4 * FRAMES).contains(&most), "{most}");
+    let last = 40 * FRAMES as u64 - 1;
+    assert_eq!(page(&file, last), Ok(7));
+    assert_eq!(file.sync(), Err(CacheError::Store(StoreError::IO)));
+    assert!(file.dirty_pages() > 0, "those that are there are dirty again");
+    assert_eq!(file.unflushed_pages(), 0);
+}
+
 /// Reads block until the door is opened.
 #[derive(Default)]
 struct Door {
