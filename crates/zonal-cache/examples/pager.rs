@@ -16,7 +16,9 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::ptr;
 use std::thread;
 use std::time::{Duration, Instant};
-use zonal_cache::{Advice, Cache, CacheFile, FileStore, Ring, S3Fifo};
+use zonal_cache::faulty_store::Operation;
+use zonal_cache::store::StoreError;
+use zonal_cache::{Advice, Cache, CacheFile, FaultyStore, FileStore, Ring, S3Fifo};
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
@@ -28,6 +30,7 @@ mod uffd {
     pub(super) const NEW: u64 = 0xAA00;
     pub(super) const API: u64 = 0xC018_AA3F;
     pub(super) const REGISTER: u64 = 0xC020_AA00;
+    pub(super) const UNREGISTER: u64 = 0x8010_AA01;
     pub(super) const COPY: u64 = 0xC028_AA03;
     pub(super) const VERSION: u64 = 0xAA;
     pub(super) const MISSING: u64 = 1;
@@ -45,6 +48,11 @@ mod uffd {
         pub(super) len: u64,
         pub(super) mode: u64,
         pub(super) ioctls: u64,
+    }
+    #[repr(C)]
+    pub(super) struct Range {
+        pub(super) start: u64,
+        pub(super) len: u64,
     }
     #[repr(C)]
     pub(super) struct Copy {
@@ -103,8 +111,25 @@ impl Drop for Memory {
     }
 }
 
+/// While this lives a pager answers. When it goes, all memory is let go, so that a client whose pager
+/// failed reads zeros and goes on, and does not wait for ever.
+struct Answering<'a> {
+    faults: &'a File,
+    start: usize,
+}
+
+impl Drop for Answering<'_> {
+    fn drop(&mut self) {
+        let mut range = uffd::Range { start: self.start as u64, len: LEN as u64 };
+        if let Err(error) = call(self.faults, uffd::UNREGISTER, &mut range) {
+            eprintln!("memory could not be let go: {error}");
+        }
+    }
+}
+
 /// Answers the faults of one client, `step` bytes each, until it has all; how many there were.
 fn serve(faults: &File, start: usize, file: &CacheFile<S3Fifo>, step: usize) -> Result<usize> {
+    let _answering = Answering { faults, start };
     let (mut count, mut missing, mut message) = (0, LEN, [0; 32]);
     while missing > 0 {
         (&*faults).read_exact(&mut message)?;
@@ -140,14 +165,18 @@ fn client(file: &CacheFile<S3Fifo>, all: &[u8], step: usize) -> Result<(Duration
     thread::scope(|scope| {
         let pager = scope.spawn(|| serve(&faults, start, file, step).map_err(|it| it.to_string()));
         let begin = Instant::now();
-        // Here and there, as a guest does.
+        // Here and there, as a guest does. All of it, also after a page that is wrong: the pager waits
+        // until there is no more to answer.
+        let mut wrong = None;
         for page in 0..LEN / 4096 {
             let at = (page * 7919 % (LEN / 4096)) * 4096;
-            assert!(memory.bytes()[at..at + 4096] == all[at..at + 4096], "byte {at}");
+            if memory.bytes()[at..at + 4096] != all[at..at + 4096] {
+                wrong = wrong.or(Some(at));
+            }
         }
         let took = begin.elapsed();
         let count = pager.join().map_err(|_| "the pager panicked")??;
-        Ok((took, count))
+        wrong.map_or(Ok((took, count)), |at| Err(format!("byte {at} is another").into()))
     })
 }
 
@@ -181,5 +210,16 @@ fn main() -> Result<()> {
         println!("{name}: {:.1} {:.1} {two:.1}; {faults} faults", us(first), us(second));
         assert_eq!(cache.stats().read, LEN as u64 / 4096, "each page was read once");
     }
-    Ok(())
+    let cache = Cache::<S3Fifo>::builder().memory(80 << 20).open()?;
+    let bad = |operation| matches!(operation, Operation::Read { offset, .. } if offset >= 1 << 20);
+    let store = FaultyStore::new(FileStore::open(&path)?, move |operation| {
+        bad(operation).then_some(StoreError::IO)
+    });
+    match client(&cache.open(store)?, &all, 4096) {
+        Ok(_) => Err("a snapshot that cannot be read was".into()),
+        Err(error) => {
+            println!("a snapshot that cannot be read ends its client: {error}");
+            Ok(())
+        }
+    }
 }
