@@ -80,6 +80,30 @@ mod more {
         ];
         on_all_presets(Shape::Blocks3, &commands);
     }
+
+    /// Larger blocks were freed while the marks kept everything; the counts of the CPUs had not been
+    /// gathered when the marks fell and the caches were not due to be emptied.
+    #[test]
+    fn counts_not_gathered_when_marks_fall() {
+        let pages = |count, align| Command::AllocPages { ask: Ask::FRAME, count, align, below: 0 };
+        let bulk = |count| Command::AllocBulk { ask: Ask::FRAME, count };
+        let urgent = Ask { order: 1, migrate: 1, flags: 1, ..Ask::FRAME };
+        let commands = [
+            Command::SetWatermarks { zone: 0, min: 361, step: 0 },
+            pages(95, 0),
+            bulk(567),
+            Command::Alloc(Ask::FRAME),
+            pages(1, 9),
+            Command::Fill { ask: urgent, spare: 14 },
+            pages(1, 0),
+            Command::Alloc(Ask::FRAME),
+            Command::SetWatermarks { zone: 0, min: 0, step: 0 },
+            bulk(23),
+            Command::Alloc(Ask { order: 1, ..Ask::FRAME }),
+        ];
+        on_all_presets(Shape::Cma, &commands);
+    }
+
     /// Where the fuzzer begins with memory that comes and goes: the seed does what it is for.
     #[test]
     fn the_seed_with_later_memory() {

@@ -10,6 +10,7 @@ use crate::policy::zone::Zone;
 use crate::policy::{FreeMemory, PcpPolicy, Policy, Trace, Walk};
 use crate::trace::{Event, Point, or_undo};
 use crate::types::mark::Mark;
+use crate::types::migrate_type::MigrateType;
 use crate::types::request::Request;
 use crate::types::units::Order;
 use crate::zone::AllocFlags;
@@ -67,12 +68,31 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
 
     /// How many frames the request may take from the zone: 0, or at least a block of its order.
     pub(crate) fn headroom(&self, zone: &Zone<P, S>, request: &Request, mark: Mark) -> u64 {
+        Self::headroom_of(zone.usable(request), zone, request, mark)
+    }
+
+    /// The same where `free` frames are free that the request may use.
+    fn headroom_of(free: u64, zone: &Zone<P, S>, request: &Request, mark: Mark) -> u64 {
         let (kept, reserve) = (zone.mark(mark), zone.reserve(request.limit()));
         let access = request.access();
-        let free = zone.usable(request);
         match watermark_ok(free, request.order(), kept, reserve, access, |_| true) {
             true => free - access.lower(kept) - reserve,
             false => 0,
+        }
+    }
+
+    /// Whether the zone could serve the request but for what CPUs have freed and not counted yet. It
+    /// counts what is free: O(words of a map, or orders × migrate types).
+    pub(super) fn is_undercounted(&self, zone: &Zone<P, S>, request: &Request) -> bool {
+        let usable = |migrate: MigrateType| match migrate {
+            MigrateType::Isolate => false,
+            MigrateType::Cma => request.may_use_cma(),
+            MigrateType::HighAtomic => request.is_atomic(),
+            _ => true,
+        };
+        self.headroom(zone, request, Mark::Min) == 0 && {
+            let free = S::Free::frames_of(zone.view(&self.table), usable);
+            Self::headroom_of(free, zone, request, Mark::Min) > 0
         }
     }
 

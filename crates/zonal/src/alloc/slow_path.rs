@@ -220,7 +220,8 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
     /// Other CPUs go on meanwhile, and may move frames to a place that was looked at already:
     /// out of the zone into a cache. So a single frame is looked
     /// for again as long as there are signs of one (I-6). Where free memory is a map,
-    /// requests for larger blocks empty the caches [now and then](crate::zone::ZoneInstance::is_search_due) only.
+    /// requests for larger blocks empty the caches [now and then](crate::zone::ZoneInstance::is_search_due)
+    /// only, or where that alone keeps a block from them.
     fn search<E: Entry<'m, P, S>>(
         &self,
         entry: &mut E,
@@ -229,7 +230,7 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
     ) -> Option<u32> {
         let large = request.order() > Order::ZERO;
         let limited = large && !S::Free::LOCKED;
-        let due = !limited || zones.iter().next().is_some_and(|zone| zone.is_search_due());
+        let mut due = !limited || zones.iter().next().is_some_and(|zone| zone.is_search_due());
         for _ in 0..SEARCHES {
             let mut seen = if due { self.open_everything(entry, zones, request) } else { 0 };
             // For less than a pageblock it looks at all memory of the zones: not for those who are
@@ -242,6 +243,13 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
                     zones.iter().for_each(|zone| zone.search_found());
                 }
                 return Some(index);
+            }
+            // There is one, and the counts that CPUs keep to themselves hide it from the marks: emptying
+            // the caches gathers them.
+            let uncounted = |zone: &'m Zone<P, S>| self.is_undercounted(zone, request);
+            if !due && seen > 0 && zones.iter().any(uncounted) {
+                due = true;
+                continue;
             }
             if large || (request.may_not_wait() && !S::Free::LOCKED) {
                 break;
