@@ -56,7 +56,11 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
                 return Ok(self.handed_out(self.table.pfn(index), Order::ZERO, request));
             }
         }
-        match self.slow_path(entry, request) {
+        let further = match S::Pcp::PASSES_LARGE {
+            true => self.alloc_further(entry, request),
+            false => self.slow_path(entry, request),
+        };
+        match further {
             Ok(block) => Ok(block),
             Err(reason) => Err(self.refused(entry.cpu(), request, reason)),
         }

@@ -30,7 +30,7 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
         let urgent = request.is_atomic() && order > Order::ZERO;
         if S::Pcp::PASSES_LARGE && order > Order::ZERO && !urgent && headroom > 0 {
             // Where the slot cannot be entered the block comes from the zone all the same.
-            if let Some(found) = self.take_large_from(entry, zone, order, migrate) {
+            if let Some(found) = self.take_large_near(entry, zone, order, migrate) {
                 return found.ok_or(Miss::Nothing);
             }
         }

@@ -1,5 +1,6 @@
-//! Blocks of more than a frame where a CPU keeps none of them: by way of its slot for the zone, to
-//! or from the pageblock that is its own for such blocks, or a whole one.
+//! Blocks of more than a frame where a CPU keeps none of them, past the slow path while no mark is
+//! near: by way of its slot for the zone, to or from the pageblock that is its own for such blocks, or
+//! a whole one.
 
 use super::allocator::Allocator;
 use super::entry::Entry;
@@ -8,56 +9,95 @@ use super::undo::InHand;
 use crate::frame::{FrameState, PageblockWord};
 use crate::platform::Platform;
 use crate::policy::zone::Zone;
-use crate::policy::{FreeMemory, PcpPolicy, Policy, Trace, Walk};
+use crate::policy::{Compact, FreeMemory, PcpPolicy, Policy, Trace, Walk};
 use crate::trace::{Event, Point, or_undo};
-use crate::types::mark::Mark;
+use crate::types::block::Block;
+use crate::types::error::AllocReason;
 use crate::types::migrate_type::MigrateType;
 use crate::types::request::Request;
 use crate::types::units::{Order, Pfn};
 
 impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
-    /// A plain larger block from the home zone above its low watermark.
-    #[inline]
-    pub(super) fn take_large<E: Entry<'m, P, S>>(
+    /// What the stacks of single frames did not serve.
+    // Two calls in its place, so that it has no frame of its own, and the fast path of single frames none of
+    // theirs.
+    #[inline(never)]
+    pub(super) fn alloc_further<E: Entry<'m, P, S>>(
         &self,
         entry: &mut E,
         request: &Request,
-    ) -> Option<u32> {
+    ) -> Result<Block, AllocReason> {
+        match request.large() {
+            Some(_) => self.alloc_large(entry, request),
+            None => self.slow_path(entry, request),
+        }
+    }
+
+    /// A plain larger block at once, or else by the slow path.
+    #[inline(never)]
+    fn alloc_large<E: Entry<'m, P, S>>(
+        &self,
+        entry: &mut E,
+        request: &Request,
+    ) -> Result<Block, AllocReason> {
+        match self.take_large(entry, request) {
+            Some(index) if request.is_zero() => self.zeroed(index, request),
+            Some(index) => Ok(self.handed_out(self.table.pfn(index), request.order(), request)),
+            None => self.slow_path(entry, request),
+        }
+    }
+
+    /// A plain larger block from the home zone, if it has so much that no mark is near: what is nearer
+    /// to one is for the slow path.
+    #[inline(always)]
+    fn take_large<E: Entry<'m, P, S>>(&self, entry: &mut E, request: &Request) -> Option<u32> {
         let (order, migrate) = (request.order(), request.migrate_type());
-        let plain = request.is_plain_but_zero() && !request.is_atomic() && migrate.is_requestable();
-        if order == Order::ZERO || !plain {
+        let zone = self.zones.get(self.home(entry, request.limit()))?;
+        let slack = zone.slack();
+        if slack < order.frames() {
             return None;
         }
-        let limit = request.limit();
-        let zone = self.zones.get(self.home(entry, limit))?;
-        let kept = zone.mark(Mark::Low).saturating_add(zone.reserve(limit));
-        if zone.usable(request) < kept.saturating_add(order.frames()) {
-            return None;
-        }
-        let index = self.take_large_from(entry, zone, order, migrate)??;
+        let index = self.take_large_from::<_, false>(entry, zone, order, migrate, slack)??;
         zone.search_found();
-        let in_hand = InHand::new(self, self.table.pfn(index), order);
-        self.stay_ahead(index, order);
-        let _told_later = in_hand.hand_out().into_raw();
+        if S::Compact::STAYS_AHEAD && order.is_costly() && self.can_compact() {
+            // It goes back if waking panics (I-3).
+            let in_hand = InHand::new(self, self.table.pfn(index), order);
+            self.stay_ahead(index, order);
+            let _told_later = in_hand.hand_out().into_raw();
+        }
         Some(index)
     }
 }
 
 impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
-    /// A larger block from a zone, whose marks allow it; `None` if the slot cannot be entered.
-    #[inline]
-    pub(super) fn take_large_from<E: Entry<'m, P, S>>(
+    /// As [`take_large_from`](Self::take_large_from) on the slow path.
+    #[inline(never)]
+    pub(super) fn take_large_near<E: Entry<'m, P, S>>(
         &self,
         entry: &mut E,
         zone: &'m Zone<P, S>,
         order: Order,
         migrate: MigrateType,
     ) -> Option<Option<u32>> {
+        self.take_large_from::<_, true>(entry, zone, order, migrate, zone.slack())
+    }
+
+    /// A larger block from a zone, whose marks allow it and which has `slack` above them all; `None` if
+    /// the slot cannot be entered. `NEAR` makes two functions of it, one for each caller.
+    #[inline(always)]
+    fn take_large_from<E: Entry<'m, P, S>, const NEAR: bool>(
+        &self,
+        entry: &mut E,
+        zone: &'m Zone<P, S>,
+        order: Order,
+        migrate: MigrateType,
+        slack: u64,
+    ) -> Option<Option<u32>> {
         let context = self.context(zone, entry.cpu());
         entry.enter_at(usize::from(zone.id.0), |own| {
             let (cache, out) = own.parts();
-            let taken = S::Pcp::take_large::<P, S::Trace>(&context, cache, out, order, migrate);
-            let (index, came) = taken?;
+            let wanted = (order, migrate, slack);
+            let (index, came) = S::Pcp::take_large::<P, S::Trace>(&context, cache, out, wanted)?;
             own.events.filled += came;
             S::Walk::charge(&self.walk, Some(zone), &mut own.walk, order.frames());
             Some(index)
@@ -78,7 +118,8 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
         let Some(zone) = self.zone(zone) else { return false };
         let context = self.context(zone, entry.cpu());
         let put = entry.enter(zone.id, |own| {
-            let (from, to) = (FrameState::allocated(order), FrameState::cached(order));
+            let to = S::Pcp::put_as(&own.cache, order);
+            let from = FrameState::allocated(order);
             if !S::Free::release(&self.table, offset, from, to) {
                 return false;
             }

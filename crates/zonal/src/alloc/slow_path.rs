@@ -17,7 +17,6 @@ use crate::alloc::entry::Entry;
 use crate::alloc::host::Host;
 use crate::pcp::per_cpu_pages::InSlot;
 use crate::policy::FreeMemory;
-use crate::policy::PcpPolicy;
 use crate::policy::compact::effort::Effort;
 use crate::policy::pcp::Drainer;
 use crate::policy::walk::{Miss, Pass};
@@ -56,14 +55,6 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
         request: &Request,
     ) -> Result<Block, AllocReason> {
         let (order, migrate) = (request.order(), request.migrate_type());
-        if S::Pcp::PASSES_LARGE
-            && let Some(index) = self.take_large(entry, request)
-        {
-            return match request.is_zero() {
-                true => self.zeroed(index, request),
-                false => Ok(self.handed_out(self.table.pfn(index), order, request)),
-            };
-        }
         if let Some(index) = self.pop_further(entry, request) {
             return Ok(self.handed_out(self.table.pfn(index), order, request));
         }
@@ -92,7 +83,7 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
     }
 
     /// Hands a block out that was just taken, filled with zero bytes.
-    fn zeroed(&self, index: u32, request: &Request) -> Result<Block, AllocReason> {
+    pub(super) fn zeroed(&self, index: u32, request: &Request) -> Result<Block, AllocReason> {
         let in_hand = InHand::new(self, self.table.pfn(index), request.order());
         self.hand_out(in_hand, request)
     }

@@ -272,8 +272,7 @@ impl<M: Merge> PcpPolicy<BuddyLists<M>> for Linked63 {
         ctx: &Context<'_, P, M>,
         cpu: &mut Linked63Cpu,
         (): &(),
-        order: Order,
-        migrate: MigrateType,
+        (order, migrate, _): (Order, MigrateType, u64),
     ) -> Option<(u32, u64)> {
         let Some(list) = cpu.list_of(order, migrate) else {
             let flags = AllocFlags::NORMAL;

@@ -13,7 +13,7 @@
 //! ```
 
 use crate::boot::tuning::Tuning;
-use crate::frame::{ALLOCATED, CACHED, PageblockWord};
+use crate::frame::{ALLOCATED, CACHED, FrameState, PageblockWord};
 use crate::platform::Platform;
 use crate::trace::Trace;
 use crate::types::migrate_type::MigrateType;
@@ -253,19 +253,27 @@ pub trait PcpPolicy<F: FreeMemory>: Sized + Send + Sync + fmt::Debug + 'static {
     );
 
     /// Takes a block of more than a frame, marked allocated, where such blocks
-    /// [pass](Self::PASSES_LARGE); and how many of its frames came from the zone: all or none.
+    /// [pass](Self::PASSES_LARGE); and how many of its frames came from the zone: all or none. `wanted`: its
+    /// order, its type, and how many frames are free beyond all marks of the zone.
     fn take_large<P: Platform, T: Trace>(
         ctx: &ZoneContext<'_, P, F>,
         cpu: &mut Self::Cpu,
         out: &Self::Outside<P>,
-        order: Order,
-        migrate: MigrateType,
+        wanted: (Order, MigrateType, u64),
     ) -> Option<(u32, u64)> {
-        let _ = (ctx, cpu, out, order, migrate);
+        let _ = (ctx, cpu, out, wanted);
         None
     }
 
-    /// Frees one, which is marked cached already, of a pageblock whose list is `migrate`; how many
+    /// The state that a block of `order` has when it is [put](Self::put_large): cached, or inner if
+    /// none is kept of that order.
+    #[inline(always)]
+    fn put_as(cpu: &Self::Cpu, order: Order) -> FrameState {
+        let _ = cpu;
+        FrameState::cached(order)
+    }
+
+    /// Frees one, which has the state that [`put_as`](Self::put_as) says, of a pageblock whose list is `migrate`; how many
     /// frames went into the zone.
     fn put_large<P: Platform>(
         ctx: &ZoneContext<'_, P, F>,

@@ -44,6 +44,8 @@ pub struct Request {
 /// For a request that the home zone's cache of single frames may answer without a look at anything
 /// else: the list + 1; 0 for any other. Follows from the others.
 const FAST: u32 = 0;
+/// Added there to the list of what is plain but of more than a frame.
+const LARGE: u8 = 3;
 /// The limit for this migrate type. Follows from both.
 const LIMIT: u32 = 8;
 const ORDER: u32 = 16;
@@ -106,8 +108,10 @@ impl Request {
             (limit, _) => limit,
         };
         let fast = match self.order() {
-            _ if !self.is_plain() || !migrate.is_requestable() => 0,
-            Order::ZERO => migrate as u8 + 1,
+            _ if !migrate.is_requestable() => 0,
+            Order::ZERO if self.is_plain() => migrate as u8 + 1,
+            Order::ZERO => 0,
+            _ if self.is_plain_but_zero() && !self.is_atomic() => migrate as u8 + 1 + LARGE,
             _ => 0,
         };
         let bits = self.bits & !(0xff << FAST | 0xff << LIMIT);
@@ -309,6 +313,13 @@ impl Request {
     #[inline(always)]
     pub(crate) const fn single(&self) -> Option<MigrateType> {
         list(self.byte(FAST))
+    }
+
+    /// The type of a block of more than a frame that the home zone may answer without a look at anything
+    /// else, if it is filled with zero bytes where that is [asked for](Self::is_zero).
+    #[inline(always)]
+    pub(crate) const fn large(&self) -> Option<MigrateType> {
+        list(self.byte(FAST).wrapping_sub(LARGE))
     }
 
     /// The list of single frames that may answer, if what comes from it is filled with zero bytes.

@@ -151,6 +151,15 @@ impl<P: Platform, F: FreeMemory> ZoneInstance<P, F> {
         self.kept_back.load(Relaxed)
     }
 
+    /// Frames that are free beyond the high mark, its boost, every reserve, and what is special: as many
+    /// as a plain request may take without a mark being near.
+    #[inline]
+    pub(crate) fn slack(&self) -> u64 {
+        let apart = self.special[0].load(Relaxed).saturating_add(self.special[1].load(Relaxed));
+        let kept = self.kept_back().saturating_add(self.boost());
+        self.free().saturating_sub(kept.saturating_add(apart))
+    }
+
     fn keep_back(&self) {
         let reserve = self.reserve.iter().map(|word| word.load(Relaxed)).max().unwrap_or(0);
         self.kept_back.store(reserve.saturating_add(self.watermarks().high), Relaxed);

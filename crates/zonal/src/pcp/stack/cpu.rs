@@ -48,6 +48,10 @@ pub struct StackCpu {
     pub(super) late: i64,
     /// Where it begins to look for whole pageblocks.
     pub(super) whole: Pageblock,
+    /// The first pageblock of the section whose untouched ones it takes before those of others.
+    pub(super) home: Pageblock,
+    /// The pageblock order; order 0 until it is placed.
+    pub(super) whole_order: Order,
     /// Whether the stack knows the zone's map.
     pub(super) placed: bool,
 }
@@ -83,7 +87,8 @@ impl StackCpu {
         self.stack.tune(out, size, Start { block, spread: cpu }, (first, shape));
         // Another place for each, so that two do not want the lowest of one word.
         self.whole = part(self.cpus.max(1), cpu % self.cpus.max(1));
-        self.placed = true;
+        self.home = shape.section_for(cpu);
+        (self.placed, self.whole_order) = (true, shape.order());
     }
 
     /// Counts frames freed into the map, or taken: at once if it is much, or if requests may be about to
@@ -98,6 +103,22 @@ impl StackCpu {
         }
     }
 
+    /// Counts a block that was taken, where the zone had `slack` frames beyond its marks just before.
+    #[inline]
+    pub(super) fn count_taken<P: Platform>(
+        &mut self,
+        view: MapView<'_, P>,
+        order: Order,
+        slack: u64,
+    ) {
+        self.uncounted -= order.frames() as i64;
+        let near = slack < order.frames() + FOLD as u64 * u64::from(self.cpus);
+        if near || self.uncounted < -FOLD {
+            self.fold(view);
+        }
+    }
+
+    #[inline]
     pub(super) fn fold<P: Platform>(&mut self, view: MapView<'_, P>) {
         let change = core::mem::take(&mut self.uncounted);
         if change != 0 {

@@ -56,6 +56,8 @@ impl<const WORTH: u32, const MOST: usize> PcpPolicy<Mapped> for Stacks<WORTH, MO
             cpus: 1,
             late: FOLD,
             whole: Pageblock(0),
+            home: Pageblock(0),
+            whole_order: Order::ZERO,
             placed: false,
         }
     }
@@ -71,7 +73,7 @@ impl<const WORTH: u32, const MOST: usize> PcpPolicy<Mapped> for Stacks<WORTH, MO
         cpu.late = (late.min(MOST_LATE as u64) as i64).max(FOLD);
         // No edge: what is freed before the next refill goes into the map.
         cpu.stack.tune(out, StackSize::default(), Start::default(), (0, MapShape::LEAST));
-        cpu.placed = false;
+        (cpu.placed, cpu.whole_order) = (false, Order::ZERO);
     }
 
     fn limits(cpu: &StackCpu) -> (u32, u32) {
@@ -263,30 +265,33 @@ impl<const WORTH: u32, const MOST: usize> PcpPolicy<Mapped> for Stacks<WORTH, MO
         cpu.count(view, home.freed(given));
     }
 
-    #[inline]
+    #[inline(always)]
     fn take_large<P: Platform, T: Trace>(
         ctx: &Context<'_, P>,
         cpu: &mut StackCpu,
         out: &StackOutside<P, MOST>,
-        order: Order,
-        migrate: MigrateType,
+        (order, migrate, slack): (Order, MigrateType, u64),
     ) -> Option<(u32, u64)> {
         cpu.place(out, ctx);
         let view = ctx.view;
-        if order == view.extent().1.order() {
-            let near = view.open_near(migrate, cpu.whole);
-            if let Some(block) = near.or_else(|| view.open_from(migrate, cpu.whole)) {
-                let index = view.index(block.first_frame(view.extent().1));
-                view.table.set_state(index, FrameState::allocated(order));
-                cpu.whole = block;
-                cpu.count(view, -(order.frames() as i64));
-                return Some((index, order.frames()));
-            }
+        if order == cpu.whole_order
+            && let Some(block) = view.open_near(migrate, cpu.whole, cpu.home)
+        {
+            let index = view.index(block.first_frame(view.extent().1));
+            view.table.set_state(index, FrameState::allocated(order));
+            cpu.whole = block;
+            cpu.count_taken(view, order, slack);
+            return Some((index, order.frames()));
         }
         cpu.take_further::<P, T>(view, order, migrate)
     }
 
-    #[inline]
+    #[inline(always)]
+    fn put_as(cpu: &StackCpu, order: Order) -> FrameState {
+        if order == cpu.whole_order { FrameState::INNER } else { FrameState::cached(order) }
+    }
+
+    #[inline(always)]
     fn put_large<P: Platform>(
         ctx: &Context<'_, P>,
         cpu: &mut StackCpu,
@@ -295,13 +300,13 @@ impl<const WORTH: u32, const MOST: usize> PcpPolicy<Mapped> for Stacks<WORTH, MO
         migrate: MigrateType,
         index: u32,
     ) -> u64 {
-        cpu.place(out, ctx);
         let view = ctx.view;
-        if order != view.extent().1.order() {
+        if order != cpu.whole_order {
+            cpu.place(out, ctx);
             return cpu.put_further(view, order, migrate, index);
         }
+        // A CPU that has its order is placed.
         let block = view.frame(index).pageblock(view.extent().1);
-        view.table.set_state(index, FrameState::INNER);
         if view.put_pageblock(block) {
             cpu.whole = if block.is_beside(cpu.whole) { cpu.whole.min(block) } else { cpu.whole };
             cpu.count(view, order.frames() as i64);

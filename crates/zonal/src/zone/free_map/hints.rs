@@ -9,7 +9,7 @@
 
 use super::FreeMap;
 use super::shape::{HINTED_TYPES, MapShape, Pageblock};
-use super::whole::WholeClass;
+use super::whole::{NR_CLASSES, WholeClass};
 use crate::platform::{AtomicWord, Platform};
 use crate::types::migrate_type::MigrateType;
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
@@ -30,9 +30,9 @@ impl Kind {
     pub(super) const fn number(self, shape: MapShape) -> usize {
         let orders = shape.p() as usize;
         match self {
-            Self::Free(migrate) => migrate.index() * orders,
-            Self::Run(migrate, order) => migrate.index() * orders + order as usize,
-            Self::Whole(class) => HINTED_TYPES * orders + class as usize,
+            Self::Whole(class) => class as usize,
+            Self::Free(migrate) => NR_CLASSES + migrate.index() * orders,
+            Self::Run(migrate, order) => NR_CLASSES + migrate.index() * orders + order as usize,
         }
     }
 }

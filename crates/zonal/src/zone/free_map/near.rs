@@ -13,37 +13,79 @@ const ORDINARY: Kind = Kind::Whole(WholeClass::Ordinary);
 
 impl<P: Platform> MapView<'_, P> {
     /// Takes the first whole pageblock, touched and of a requestable type, from `from` up among those
-    /// of its section, and gives it the type `migrate`. `None`: there is none there, or another CPU was
-    /// faster. It needs no [reconciling](Self::reconcile_special).
+    /// of its section, and gives it the type `migrate`; where there is none, another one of
+    /// [any section](Self::open_from). `None`: there is none. It needs no
+    /// [reconciling](Self::reconcile_special).
     #[inline(always)]
-    pub(crate) fn open_near(&self, migrate: MigrateType, from: Pageblock) -> Option<Pageblock> {
+    pub(crate) fn open_near(
+        &self,
+        migrate: MigrateType,
+        from: Pageblock,
+        home: Pageblock,
+    ) -> Option<Pageblock> {
         let (section, bit) = from.place();
         let word = self.map().bitmap_word(ORDINARY, 0, section);
         // Relaxed: a first look.
         let seen = word.load(Relaxed) & bit.wrapping_neg();
         let lowest = seen & seen.wrapping_neg();
-        if lowest == 0 || word.fetch_and(!lowest, SeqCst) & lowest == 0 {
-            return None;
+        if lowest == 0 {
+            return self.open_from(migrate, from, home);
+        }
+        if word.fetch_and(!lowest, SeqCst) & lowest == 0 {
+            return self.open_apart(migrate, from, home);
         }
         let block = Pageblock(section * SECTION + lowest.trailing_zeros());
         // M-5.
-        let own = self.map().type_of(block) == migrate;
-        (own || self.claim_taken(block, migrate)).then_some(block)
+        if self.map().type_of(block) == migrate {
+            return Some(block);
+        }
+        self.claim_taken(block, migrate, home)
     }
 
-    /// Claims an ordinary pageblock that was whole, or puts it back under the type that it has now.
+    /// Claims an ordinary pageblock that was whole; if it has another type by now it is put back under
+    /// that, and another one is taken.
     #[cold]
     #[inline(never)]
-    fn claim_taken(&self, block: Pageblock, migrate: MigrateType) -> bool {
+    fn claim_taken(
+        &self,
+        block: Pageblock,
+        migrate: MigrateType,
+        home: Pageblock,
+    ) -> Option<Pageblock> {
         let map = self.map();
-        map.keep_whole(WholeClass::Ordinary, block) && map.claim_whole(block, migrate)
+        if map.keep_whole(WholeClass::Ordinary, block) && map.claim_whole(block, migrate) {
+            return Some(block);
+        }
+        self.open_from(migrate, block, home)
     }
 
-    /// As [`open_near`](Self::open_near), of any class that the type may have, from `from` up and then
-    /// from the map's first.
+    /// As [`open_near`](Self::open_near), of any class that the type may have: touched ones from `from` up
+    /// and then from the map's first, then untouched ones from `home` up.
     #[inline(never)]
-    pub(crate) fn open_from(&self, migrate: MigrateType, from: Pageblock) -> Option<Pageblock> {
-        self.map().open_whole(migrate, Start { block: from, spread: from.0 })
+    fn open_from(
+        &self,
+        migrate: MigrateType,
+        from: Pageblock,
+        home: Pageblock,
+    ) -> Option<Pageblock> {
+        self.map().open_whole(migrate, Start { block: from, spread: from.0 }, home)
+    }
+
+    /// Another CPU was faster, so it works in this section, too: an untouched one from `home` up, with
+    /// which this CPU goes elsewhere, before touched ones.
+    #[cold]
+    #[inline(never)]
+    fn open_apart(
+        &self,
+        migrate: MigrateType,
+        from: Pageblock,
+        home: Pageblock,
+    ) -> Option<Pageblock> {
+        let untouched = match home.is_beside(from) {
+            true => None,
+            false => self.map().open_untouched_near(migrate, home),
+        };
+        untouched.or_else(|| self.open_from(migrate, from, home))
     }
 
     /// Frees a pageblock that the caller owns as a whole. `false`, and nothing is freed, if it is free.

@@ -159,6 +159,13 @@ impl MapShape {
         ((self.blocks as u64) << self.order.get()) + (words as u64 + types) * 8
     }
 
+    /// The first pageblock of a CPU's own section: one for each as far as they go, from the first on.
+    #[must_use]
+    #[inline]
+    pub const fn section_for(self, cpu: u32) -> Pageblock {
+        Pageblock(cpu % self.sections() * SECTION)
+    }
+
     pub(super) const fn sections(self) -> u32 {
         self.blocks.div_ceil(SECTION)
     }

@@ -41,7 +41,8 @@ impl<P: Platform> FreeMap<'_, P> {
             return taken.or_else(|| self.split_whole(migrate, order, start, current));
         }
         if order == shape.order() {
-            return self.open_whole(migrate, start).map(|block| block.first_frame(shape));
+            let opened = self.open_whole(migrate, start, Pageblock(0));
+            return opened.map(|block| block.first_frame(shape));
         }
         let class = WholeClass::of(migrate);
         let first = self.take_large_of(class, order, start)?;

@@ -115,10 +115,36 @@ impl<P: Platform> FreeMap<'_, P> {
         Some(block.first_frame(shape))
     }
 
-    /// Takes a whole pageblock and gives it the type `migrate`: all of it is the caller's.
+    /// Takes a whole pageblock and gives it the type `migrate`: all of it is the caller's. Untouched
+    /// ones from `home` up.
     #[must_use]
-    pub fn open_whole(&self, migrate: MigrateType, start: Start) -> Option<Pageblock> {
-        self.open_whole_inside(migrate, start, |_| ()).map(|(block, ())| block)
+    pub fn open_whole(
+        &self,
+        migrate: MigrateType,
+        start: Start,
+        home: Pageblock,
+    ) -> Option<Pageblock> {
+        for &class in WholeClass::for_type(migrate) {
+            let untouched = class == WholeClass::Untouched;
+            let start = if untouched { Start { block: home, ..start } } else { start };
+            while let Some(block) = self.take_whole_from(class, start) {
+                if self.claim_whole(block, migrate) {
+                    return Some(block);
+                }
+            }
+        }
+        None
+    }
+
+    /// As [`open_whole`](Self::open_whole), an untouched one of the section of `home`. `None` also if other
+    /// CPUs were faster.
+    #[must_use]
+    pub fn open_untouched_near(&self, migrate: MigrateType, home: Pageblock) -> Option<Pageblock> {
+        let class = WholeClass::Untouched;
+        let start = Start { block: home, spread: home.0 };
+        let found = self.find(Kind::Whole(class), start).filter(|found| found.is_beside(home))?;
+        let taken = self.clear(Kind::Whole(class), found) && self.keep_whole(class, found);
+        (taken && self.claim_whole(found, migrate)).then_some(found)
     }
 
     /// The same with something done before each try: for who frees a part of it at once (M-1).

@@ -404,10 +404,33 @@ fn isolated_frees_stay() {
     ] {
         map.set_type(block, to);
         assert_eq!(map.whole_class(block), Some(class));
-        assert_eq!(map.open_whole(to, start), Some(block));
+        assert_eq!(map.open_whole(to, start, start.block), Some(block));
         map.free_block(Frame(128), order(6)).expect("it was held");
     }
     assert_eq!(map.take_large(order(6), start), Some(block));
+}
+
+/// A CPU that lost a whole pageblock to another goes to its own section, and stays there.
+#[test]
+fn sections_of_cpus() {
+    let map = map(6, 130);
+    let shape = map.shape();
+    assert_eq!([0, 1, 2, 3].map(|cpu| shape.section_for(cpu).0), [0, 64, 128, 0]);
+    (0..130).for_each(|block| map.put_untouched(Pageblock(block)).expect("it is not free"));
+    let home = shape.section_for(1);
+    assert_eq!(map.open_untouched_near(Unmovable, home), Some(Pageblock(64)));
+    assert_eq!(map.type_of(Pageblock(64)), Unmovable);
+    map.free_block(Frame(64 * 64), order(6)).expect("it was held");
+    let open =
+        |from: u32| map.open_whole(Movable, Start { block: Pageblock(from), spread: 0 }, home);
+    assert_eq!(open(3), Some(Pageblock(64)), "touched, wherever it is");
+    assert_eq!(open(3), Some(Pageblock(65)), "untouched, from its own section up");
+    (66..128).for_each(|block| assert_eq!(open(0), Some(Pageblock(block))));
+    assert_eq!(map.open_untouched_near(Movable, home), None, "there is none left");
+    assert_eq!(
+        [open(0), open(0), open(0)].map(|block| block.map(|block| block.0)),
+        [128, 129, 0].map(Some)
+    );
 }
 
 /// Touched before untouched, the lowest untouched first, and both in one large block.

@@ -84,8 +84,23 @@ impl<P: Platform> FreeMap<'_, P> {
         enter: impl Fn(Pageblock) -> G,
     ) -> Option<(Pageblock, G)> {
         let first = if class == WholeClass::Untouched { Pageblock(0) } else { start.block };
+        self.take_whole_from_inside(class, Start { block: first, ..start }, enter)
+    }
+
+    /// As [`take_whole`](Self::take_whole), untouched ones from the start on, too.
+    #[inline]
+    pub(super) fn take_whole_from(&self, class: WholeClass, start: Start) -> Option<Pageblock> {
+        self.take_whole_from_inside(class, start, |_| ()).map(|(block, ())| block)
+    }
+
+    #[inline]
+    fn take_whole_from_inside<G>(
+        &self,
+        class: WholeClass,
+        start: Start,
+        enter: impl Fn(Pageblock) -> G,
+    ) -> Option<(Pageblock, G)> {
         loop {
-            let start = Start { block: first, ..start };
             let (block, guard) = self.win_inside(Kind::Whole(class), start, &enter)?;
             if self.keep_whole(class, block) {
                 return Some((block, guard));
