@@ -19,6 +19,7 @@
 //! - `bulk`: 256 frames with one call, freed with one call;
 //! - `burst`: 4096 frames one by one, freed in order, so that batches move to the zone and back;
 //! - `random`: the same, freed far from each other;
+//! - `mixed`: blocks of orders 0 to 4, of which 256 are alive;
 //! - `order9`, `order3`: one huge page, or eight frames, allocated and freed.
 //!
 //! `Zonal/owned/hot-pair+usdt-off` and `+ring-off` have trace policies compiled in, and no

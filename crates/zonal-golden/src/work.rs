@@ -28,6 +28,10 @@ const ORDER3: Order = match Order::new(3) {
 };
 const BULK: usize = 256;
 const BURST: usize = 4096;
+/// Blocks alive of mixed orders.
+const MIXED_BLOCKS: usize = 256;
+/// Each as likely as the others.
+const MIXED_ORDERS: [u8; 20] = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 2, 3, 4];
 
 macro_rules! cases {
     ($($preset:ident)*) => {[
@@ -61,6 +65,12 @@ macro_rules! cases {
                 iterations: 5_000,
                 blocks: 1,
                 run: |n| owned::<$preset>(|cpu| blocks(cpu, ORDER3, n)),
+            },
+            Case {
+                name: concat!(stringify!($preset), "/owned/mixed"),
+                iterations: 20_000,
+                blocks: 1,
+                run: |n| owned::<$preset>(|cpu| mixed(cpu, n)),
             },
             Case {
                 name: concat!(stringify!($preset), "/owned/random"),
@@ -134,7 +144,7 @@ macro_rules! cases {
     ]};
 }
 
-pub(crate) static CASES: [Case; 25] = cases!(Zonal Linux416);
+pub(crate) static CASES: [Case; 27] = cases!(Zonal Linux416);
 
 /// A ring in statics in which no event is enabled.
 struct Idle;
@@ -277,4 +287,24 @@ fn random<W: Way>(way: &mut W, iterations: u64) -> Outcome {
         }
     }
     Ok(())
+}
+
+/// One block of many goes, and one of another order comes: four of five are frames.
+#[inline(never)]
+fn mixed<W: Way>(way: &mut W, iterations: u64) -> Outcome {
+    let mut alive = vec![None; MIXED_BLOCKS];
+    // Numbers that look random and are the same in each run: Knuth's MMIX generator.
+    let mut random = 1_u64;
+    for _ in 0..iterations {
+        random =
+            random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let place = &mut alive[(random >> 33) as usize % MIXED_BLOCKS];
+        if let Some((pfn, order)) = place.take() {
+            way.free(black_box(pfn), order)?;
+        }
+        let order = Order::new(MIXED_ORDERS[(random >> 50) as usize % MIXED_ORDERS.len()]);
+        let order = order.unwrap_or(Order::ZERO);
+        *place = Some((way.alloc(&movable(order))?, order));
+    }
+    alive.into_iter().flatten().try_for_each(|(pfn, order)| way.free(pfn, order))
 }

@@ -20,7 +20,7 @@ use loom_free_map_world::{
 };
 use std::rc::Rc;
 use zonal::MigrateType::{Isolate, Movable, Unmovable};
-use zonal::zone::free_map::{LastLook, Pageblock, WholeClass};
+use zonal::zone::free_map::{Current, LastLook, Pageblock, WholeClass};
 use zonal_testkit::loom_platform::{explore, spawn};
 
 /// A free while a CPU takes all that the pageblock has and has lowered its hint: either that CPU
@@ -232,6 +232,42 @@ fn isolation_beside_a_free_and_a_refill() {
 #[should_panic(expected = "isolated and handed out")]
 fn canary_isolation_without_fences() {
     explore("isolation, no fences", Some(3), isolate_against_refill::<NoFence>);
+}
+
+/// The same where the CPU takes by what it remembers of its current pageblock; another CPU takes there
+/// meanwhile, so that what is remembered is wrong.
+fn isolate_against_beside<R: Rule>() {
+    let world = World::<R>::new(6, 1);
+    world.free(0, 1);
+    world.free(4, 0);
+    let mut held = Current::NONE;
+    let take = |world: &World<R>, held: &mut Current| {
+        world.map.take_block(Movable, order(0), start(), Some(held)).is_some()
+    };
+    assert!(take(&world, &mut held), "there are three");
+    let (first, second) = (world.clone(), world.clone());
+    let taking = spawn(1, move || first.map.take_block(Movable, order(0), start(), None).is_some());
+    let isolating = spawn(2, move || {
+        second.map.set_type(Pageblock(0), Isolate);
+        second.map.free_in(Pageblock(0)) as usize
+    });
+    let own = world.map.take_beside(&mut held, Movable, order(0)).is_some();
+    let taken = usize::from(taking.join().unwrap()) + usize::from(own);
+    let seen = isolating.join().unwrap();
+    assert!(taken + seen <= 2, "a frame was isolated and handed out");
+    assert_eq!(taken + world.map.free_in(Pageblock(0)) as usize, 2, "a frame was lost");
+    assert!(!take(&world, &mut held), "isolated, and handed out");
+}
+
+#[test]
+fn isolation_beside_takes_by_what_is_remembered() {
+    explore("isolation against beside", Some(3), isolate_against_beside::<Sound>);
+}
+
+#[test]
+#[should_panic(expected = "isolated and handed out")]
+fn canary_isolation_beside_takes_by_what_is_remembered_without_fences() {
+    explore("isolation against beside, no fences", Some(3), isolate_against_beside::<NoFence>);
 }
 
 /// The last frame of a pageblock is freed while it is isolated, and then it is wanted as a whole.

@@ -23,6 +23,12 @@ impl CpuStack {
         (self.start, self.current.get_mut(at).filter(|_| may))
     }
 
+    /// The pageblock that it has for blocks of the type, if it has one.
+    #[inline]
+    pub(super) fn current_mut(&mut self, migrate: MigrateType) -> Option<&mut Current> {
+        self.current.get_mut(migrate.index())
+    }
+
     /// Takes a block of any order for a request of the type, of its own memory or else of another
     /// type's. `None`: the hints lead to none.
     pub fn take_block<P: Platform>(

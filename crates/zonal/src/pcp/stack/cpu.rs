@@ -131,13 +131,20 @@ impl StackCpu {
     pub(super) fn take_further<P: Platform, T: Trace>(
         &mut self,
         view: MapView<'_, P>,
-        order: Order,
-        migrate: MigrateType,
+        (order, migrate, slack): (Order, MigrateType, u64),
     ) -> Option<(u32, u64)> {
         let fits = |kept: &mut Kept| kept.order == order && kept.migrate == migrate;
         if let Some(kept) = self.kept.take_if(fits) {
             view.table.set_state(kept.index, FrameState::allocated(order));
             return Some((kept.index, 0));
+        }
+        let map = view.map();
+        let beside = self.stack.current_mut(migrate);
+        if let Some(frame) = beside.and_then(|held| map.take_beside(held, migrate, order)) {
+            let index = view.index(frame);
+            view.table.set_state(index, FrameState::allocated(order));
+            self.count_taken(view, order, slack);
+            return Some((index, order.frames()));
         }
         let (start, current) = self.stack.current_for(migrate, order);
         let frame = view.take::<T>(order, migrate, AllocFlags::NORMAL, start, current)?;
@@ -158,13 +165,26 @@ impl StackCpu {
         index: u32,
     ) -> u64 {
         let (frame, shape) = (view.frame(index), view.extent().1);
-        let mut gone = (index, order);
-        if order.get() <= KEPT && self.stack.is_current(migrate, frame, shape) {
-            let Some(before) = self.kept.replace(Kept { index, order, migrate }) else { return 0 };
-            gone = (before.index, before.order);
+        if order.get() > KEPT || !self.stack.is_current(migrate, frame, shape) {
+            return self.put_gone(view, index, order, migrate);
         }
-        self.put_block(view, gone.0, gone.1);
-        gone.1.frames()
+        let before = self.kept.replace(Kept { index, order, migrate });
+        before.map_or(0, |gone| self.put_gone(view, gone.index, gone.order, gone.migrate))
+    }
+
+    /// Puts a block into the map, and remembers it if it is of a current pageblock.
+    fn put_gone<P: Platform>(
+        &mut self,
+        view: MapView<'_, P>,
+        index: u32,
+        order: Order,
+        migrate: MigrateType,
+    ) -> u64 {
+        self.put_block(view, index, order);
+        if let Some(held) = self.stack.current_mut(migrate) {
+            view.map().put_beside(held, view.frame(index));
+        }
+        order.frames()
     }
 
     /// Puts a block into the map.

@@ -283,7 +283,7 @@ impl<const WORTH: u32, const MOST: usize> PcpPolicy<Mapped> for Stacks<WORTH, MO
             cpu.count_taken(view, order, slack);
             return Some((index, order.frames()));
         }
-        cpu.take_further::<P, T>(view, order, migrate)
+        cpu.take_further::<P, T>(view, (order, migrate, slack))
     }
 
     #[inline(always)]

@@ -91,7 +91,13 @@ impl<P: Platform> FreeMap<'_, P> {
         let (word, bit) = frame.word();
         if u32::from(order.get()) <= WORD_ORDER {
             let mask = low_bits(order.size()) << bit.trailing_zeros();
-            return self.free_frames(word, mask);
+            let before = self.frames_word(word).fetch_or(mask, SeqCst);
+            if before & mask != 0 {
+                return Err(self.unfree(word, mask & !before, before & mask));
+            }
+            // An aligned block is in one run, which its first frame leads to.
+            self.freed(word, before | mask, bit);
+            return Ok(());
         }
         self.free_words(frame.pageblock(shape), word, order.size() / 64)
     }

@@ -66,6 +66,7 @@ mod account;
 mod bits;
 mod block_type;
 mod counts;
+mod current;
 mod exact;
 mod fallback;
 mod frees;
@@ -87,6 +88,7 @@ mod visit;
 mod whole;
 mod whole_runs;
 
+pub use current::Current;
 pub use frees::AlreadyFree;
 pub use harvest::Harvest;
 pub use hints::Start;
@@ -97,7 +99,6 @@ pub use mapped::{MapPart, Mapped};
 pub use seam::MapHeld;
 pub use shape::{Frame, MapShape, Pageblock, WordIndex};
 pub use take::Fallback;
-pub use takes::Current;
 pub use whole::WholeClass;
 
 use crate::platform::Platform;

@@ -1,30 +1,13 @@
 //! Taking blocks below the pageblock order: best fit by the hints, or a whole pageblock split.
 
-use super::FreeMap;
 use super::bits::{low_bits, order_at};
 use super::hints::{Kind, Start, is_hinted};
 use super::shape::{Frame, Pageblock, WORD_ORDER};
 use super::whole::WholeClass;
+use super::{Current, FreeMap};
 use crate::platform::Platform;
 use crate::types::migrate_type::MigrateType;
 use crate::types::units::Order;
-
-/// The pageblock that a CPU takes small blocks of a type from until it is used up; its hints are
-/// kept lowered, so that others look elsewhere. A free into it raises them again, which does no
-/// harm. Nothing has left the map: to give it up is to [settle](FreeMap::release) its hints.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Current(pub(super) Option<Pageblock>);
-
-impl Current {
-    /// None yet.
-    pub const NONE: Self = Self(None);
-
-    /// Which pageblock it is.
-    #[must_use]
-    pub const fn block(self) -> Option<Pageblock> {
-        self.0
-    }
-}
 
 /// Which runs of a line will do.
 #[derive(Clone, Copy)]
@@ -59,8 +42,7 @@ impl<P: Platform> FreeMap<'_, P> {
         }
         let holds = current.is_some();
         if let Some(held) = current.as_deref_mut() {
-            let any = Fit { least, most: p, holds };
-            let taken = held.0.and_then(|block| self.take_from(block, migrate, order, any));
+            let taken = self.take_current(held, migrate, order);
             if taken.is_some() {
                 return taken;
             }
@@ -108,7 +90,7 @@ impl<P: Platform> FreeMap<'_, P> {
         self.put_around(block, block.first_frame(shape), order.size());
         if let Some(held) = current {
             self.release(held);
-            held.0 = Some(block);
+            held.set(block);
         } else {
             self.settle(block);
         }
@@ -193,14 +175,29 @@ impl<P: Platform> FreeMap<'_, P> {
                 break frame;
             }
         };
-        if self.type_of(block) == migrate {
+        self.keep_typed(block, migrate, frame, order)
+    }
+
+    /// Takes a block from the current pageblock, if it has one.
+    fn take_current(
+        &self,
+        held: &mut Current,
+        migrate: MigrateType,
+        order: Order,
+    ) -> Option<Frame> {
+        let block = held.block()?;
+        if let Some(frame) = self.take_beside(held, migrate, order) {
             return Some(frame);
         }
-        // M-5: the type changed before this look, and who changed it may have missed the bits.
-        let _transit = self.in_transit(block);
-        let put_back = self.free_block(frame, order);
-        debug_assert!(put_back.is_ok(), "frames were freed by another CPU while this one had them");
-        None
+        self.remember(held);
+        if let Some(frame) = self.take_beside(held, migrate, order) {
+            return Some(frame);
+        }
+        // A run of words, or of a line that is not remembered.
+        let any = Fit { least: u32::from(order.get()), most: self.shape.p(), holds: true };
+        let frame = self.take_from(block, migrate, order, any)?;
+        self.remember_opened(held, frame, order);
+        Some(frame)
     }
 
     /// Takes this block, all or nothing, and files what it leaves of a larger run (M-3).
@@ -245,14 +242,14 @@ impl<P: Platform> FreeMap<'_, P> {
 
     /// Makes a pageblock a CPU's current one: lowers its hints.
     fn hold(&self, held: &mut Current, block: Pageblock, migrate: MigrateType) {
-        held.0 = Some(block);
+        held.set(block);
         self.lower_all(block, migrate);
     }
 
     /// Gives a current pageblock up: what it lacks of hints is raised (M-2). For a CPU that idles,
     /// that has used it up, or that goes. O(words of a line).
     pub fn release(&self, held: &mut Current) {
-        if let Some(block) = held.0.take() {
+        if let Some(block) = core::mem::take(held).block() {
             self.settle(block);
         }
     }

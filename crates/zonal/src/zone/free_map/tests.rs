@@ -1,5 +1,6 @@
 //! The map beside a plain array of what is free, on one thread.
 
+mod current;
 mod threads;
 
 extern crate std;
@@ -364,25 +365,6 @@ fn the_smallest_run_first() {
 }
 
 /// A current pageblock is used until it has nothing that fits, and others pass it by.
-#[test]
-fn current_pageblocks() {
-    let map = map(6, 4);
-    for block in 0..2 {
-        map.free_block(Frame(block * 64), order(5)).expect("free it");
-    }
-    let (start, two) = (Start::default(), order(1));
-    let (mut one, mut other) = (Current::default(), Current::default());
-    let take = |held: &mut Current| {
-        map.take_block(Movable, two, start, Some(held)).expect("there is room").0 / 64
-    };
-    assert_eq!([take(&mut one), take(&mut other), take(&mut one)], [0, 1, 0]);
-    assert_eq!(map.take_block(Movable, two, start, None), None, "both are held");
-    assert!(matches!(map.last_look(|_| true, two), LastLook::Found(Pageblock(0))));
-    map.release(&mut one);
-    map.release(&mut other);
-    assert!(map.take_block(Movable, order(4), start, Some(&mut one)).is_some());
-}
-
 #[test]
 fn isolated_frees_stay() {
     let map = map(6, 4);

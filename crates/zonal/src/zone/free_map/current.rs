@@ -1,0 +1,167 @@
+//! The pageblock that a CPU takes small blocks of a type from until it is used up, and what the CPU
+//! remembers of its words, so that most blocks need a look at one word of the line and not at all of them.
+
+use super::FreeMap;
+use super::bits::{exact_runs, low_bits, order_at, orders_of};
+use super::shape::{Frame, Pageblock, WORD_ORDER, WordIndex};
+use crate::platform::{AtomicWord, Platform};
+use crate::types::migrate_type::MigrateType;
+use crate::types::units::Order;
+use core::sync::atomic::Ordering::{Relaxed, SeqCst};
+
+/// The pageblock that a CPU takes small blocks of a type from until it is used up; its hints are
+/// kept lowered, so that others look elsewhere. A free into it raises them again, which does no
+/// harm. Nothing has left the map: to give it up is to [settle](FreeMap::release) its hints.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Current {
+    pub(super) block: Option<Pageblock>,
+    /// A byte a word of the line: bit k if the word may have a maximal run of order k, below a word.
+    /// Only remembered: what other CPUs take or free is not in it. 0 for other lines than those
+    /// of [`is_remembered`](FreeMap::is_remembered).
+    runs: u64,
+}
+
+/// The lowest bit of each byte.
+const BYTES: u64 = 0x0101_0101_0101_0101;
+/// The orders of a byte: those below a word.
+const ORDERS: u64 = (1 << WORD_ORDER) - 1;
+
+impl Current {
+    /// None yet.
+    pub const NONE: Self = Self { block: None, runs: 0 };
+
+    /// Which pageblock it is.
+    #[must_use]
+    pub const fn block(self) -> Option<Pageblock> {
+        self.block
+    }
+
+    /// It is this one now.
+    pub(super) const fn set(&mut self, block: Pageblock) {
+        *self = Self { block: Some(block), runs: 0 };
+    }
+
+    /// Word `at` of the line may have runs of `orders`, too.
+    const fn add(&mut self, at: u32, orders: u64) {
+        self.runs |= (orders & ORDERS) << (at * 8);
+    }
+
+    /// Word `at` of the line is `word`.
+    fn write(&mut self, at: u32, word: u64) {
+        self.runs &= !(0xff << (at * 8));
+        self.add(at, u64::from(orders_of(word)));
+    }
+}
+
+impl<P: Platform> FreeMap<'_, P> {
+    /// Whether a CPU remembers what is in a line: one of 1 to 8 words.
+    const fn is_remembered(&self) -> bool {
+        self.shape.p() >= WORD_ORDER && self.shape.words_a_line() <= 8
+    }
+
+    /// Takes a block of `order`, below a word, from the current pageblock by what is remembered of it: of
+    /// the smallest run that will do the first. One look and one exchange; one look more for each word that
+    /// others have changed. `None`: nothing is remembered that would do; there may be some all the same.
+    #[inline]
+    pub fn take_beside(
+        &self,
+        held: &mut Current,
+        migrate: MigrateType,
+        order: Order,
+    ) -> Option<Frame> {
+        let (block, least) = (held.block?, u32::from(order.get()));
+        let first = block.first_frame(self.shape).word().0.0;
+        let mut step = least;
+        while step < WORD_ORDER {
+            let having = held.runs >> step & BYTES;
+            if having == 0 {
+                step += 1;
+                continue;
+            }
+            let at = having.trailing_zeros() / 8;
+            let word = WordIndex(first + at);
+            // Relaxed: a first look. What it shows is exchanged, or looked at again.
+            let seen = self.frames_word(word).load(Relaxed);
+            let runs = exact_runs(seen, step);
+            if runs == 0 {
+                held.write(at, seen);
+                continue;
+            }
+            let bit = runs.trailing_zeros();
+            let mask = low_bits(order.size()) << bit;
+            let exchanged =
+                self.frames_word(word).compare_exchange(seen, seen & !mask, SeqCst, SeqCst);
+            if exchanged.is_err() {
+                continue;
+            }
+            if runs & (runs - 1) == 0 {
+                held.runs &= !(1 << (at * 8 + step));
+            }
+            held.add(at, (1 << step) - (1 << least));
+            return self.keep_typed(block, migrate, Frame(word.first_frame().0 + bit), order);
+        }
+        None
+    }
+
+    /// A frame of the pageblock was taken: it is the caller's if the pageblock is of the type.
+    #[inline]
+    pub(super) fn keep_typed(
+        &self,
+        block: Pageblock,
+        migrate: MigrateType,
+        frame: Frame,
+        order: Order,
+    ) -> Option<Frame> {
+        if self.type_of(block) == migrate {
+            return Some(frame);
+        }
+        self.put_back_typed(block, frame, order);
+        None
+    }
+
+    /// M-5: the type changed before the look at it, and who changed it may have missed the bits.
+    #[cold]
+    #[inline(never)]
+    fn put_back_typed(&self, block: Pageblock, frame: Frame, order: Order) {
+        let _transit = self.in_transit(block);
+        let put_back = self.free_block(frame, order);
+        debug_assert!(put_back.is_ok(), "frames were freed by another CPU while this one had them");
+    }
+
+    /// Looks at the current pageblock's whole line and remembers it.
+    pub(super) fn remember(&self, held: &mut Current) {
+        let Some(block) = held.block.filter(|_| self.is_remembered()) else { return };
+        let (line, count) = self.read_line(block);
+        held.runs = 0;
+        for (at, &word) in (0..).zip(&line[..count]) {
+            held.add(at, u64::from(orders_of(word)));
+        }
+    }
+
+    /// A block was taken at the start of a full word, which nothing is remembered of.
+    pub(super) fn remember_opened(&self, held: &mut Current, frame: Frame, order: Order) {
+        if let Some(at) = self.word_in(*held, frame) {
+            held.add(at, u64::MAX << order.get().min(7));
+        }
+    }
+
+    /// A block that was just freed may be of the current pageblock: remembers the run that it is in.
+    #[inline]
+    pub fn put_beside(&self, held: &mut Current, frame: Frame) {
+        let Some(at) = self.word_in(*held, frame) else { return };
+        let (word, bit) = frame.word();
+        // Relaxed: what is remembered may be wrong.
+        let now = self.frames_word(word).load(Relaxed);
+        if now & bit != 0 {
+            held.add(at, 1 << order_at(now, bit.trailing_zeros()));
+        }
+    }
+
+    /// Which word of the current pageblock a frame is in.
+    #[inline]
+    fn word_in(&self, held: Current, frame: Frame) -> Option<u32> {
+        let block = held.block.filter(|_| self.is_remembered())?;
+        let own = frame.pageblock(self.shape) == block;
+        own.then(|| frame.word().0.0 - block.first_frame(self.shape).word().0.0)
+    }
+}
