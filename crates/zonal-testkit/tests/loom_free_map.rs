@@ -240,11 +240,12 @@ fn isolate_against_beside<R: Rule>() {
     let world = World::<R>::new(6, 1);
     world.free(0, 1);
     world.free(4, 0);
+    world.free(8, 0);
     let mut held = Current::NONE;
     let take = |world: &World<R>, held: &mut Current| {
         world.map.take_block(Movable, order(0), start(), Some(held)).is_some()
     };
-    assert!(take(&world, &mut held), "there are three");
+    assert!(take(&world, &mut held) && take(&world, &mut held), "there are four");
     let (first, second) = (world.clone(), world.clone());
     let taking = spawn(1, move || first.map.take_block(Movable, order(0), start(), None).is_some());
     let isolating = spawn(2, move || {
