@@ -27,7 +27,7 @@ fn run(info: u32) -> bool {
     apic::mask_old_controllers();
     apic::set_up();
     match boot(&info) {
-        Ok(()) => workload::run(info.command_line),
+        Ok(well) => workload::run(info.command_line) && well,
         Err(error) => {
             say!("{error}");
             false
@@ -35,16 +35,35 @@ fn run(info: u32) -> bool {
     }
 }
 
-/// Processors, memory, processors again.
-fn boot(info: &pvh::BootInfo) -> Result<(), zonal_kernel::Error> {
+/// Processors, memory, processors again; whether the allocator was built in as little stack as is said.
+fn boot(info: &pvh::BootInfo) -> Result<bool, zonal_kernel::Error> {
     let nodes = acpi::read(info.rsdp)?;
-    // SAFETY: once. The command line stays: it lies below the image, where all is reserved.
-    unsafe { memory::boot(info, &nodes)? };
+    let (built, used) = stack_of(|| {
+        if info.command_line == DEEP {
+            take_too_much();
+        }
+        // SAFETY: once. The command line stays: it lies below the image, where all is reserved.
+        unsafe { memory::boot(info, &nodes) }
+    });
+    built?;
     say!("zonal on {} processors", cpu::count());
-    say!("boot stack: {} bytes used when the allocator was built", stack_used());
+    say!("built in {used} bytes of stack, of {MOST_TO_BUILD} that it may take");
     smp::wake_all()?;
     say!("{}", BuddyInfo(memory::frames()));
-    Ok(())
+    if used > MOST_TO_BUILD {
+        say!("WRONG: that is too much stack");
+    }
+    Ok(used <= MOST_TO_BUILD)
+}
+
+/// The most stack, in bytes, that map, plan and allocator may take.
+const MOST_TO_BUILD: usize = 8 << 10;
+/// The command line of a boot in which they take more, which must be seen.
+const DEEP: &str = "deep";
+
+#[inline(never)]
+fn take_too_much() {
+    core::hint::black_box([0_u8; MOST_TO_BUILD]);
 }
 
 /// Another processor, on its stack.
@@ -66,20 +85,37 @@ fn boot_stack_words() -> &'static [AtomicU64] {
     unsafe { &boot_stack }
 }
 
-/// Paints what is not in use yet of the boot stack.
-fn paint_stack() {
+/// Paints what is not in use yet of the boot stack; returns the address below which it is painted.
+#[inline(never)]
+fn paint_stack() -> usize {
     let stack = boot_stack_words();
     let here = (&raw const stack).addr();
     // A margin for what is on the stack below this variable.
-    let unused = (here - stack.as_ptr().addr()) / 8 - 128;
+    let unused = (here - stack.as_ptr().addr()) / 8 - 32;
     stack[..unused].iter().for_each(|word| word.store(PAINT, Relaxed));
+    here
 }
 
-/// How much of it has been in use, in bytes.
+/// How much of it has been in use since it was painted, in bytes.
 fn stack_used() -> usize {
     let stack = boot_stack_words();
     let unused = stack.iter().take_while(|word| word.load(Relaxed) == PAINT).count();
     (stack.len() - unused) * 8
+}
+
+/// What `f` returns, and the bytes of stack below its caller's that it took. The most used before
+/// is forgotten.
+fn stack_of<R>(f: impl FnOnce() -> R) -> (R, usize) {
+    /// With all that is inlined into it, in a frame that begins where that of `paint_stack` did.
+    #[inline(never)]
+    fn call<R>(f: impl FnOnce() -> R) -> R {
+        f()
+    }
+    let here = paint_stack();
+    let result = call(f);
+    let stack = boot_stack_words();
+    let above = stack.as_ptr().addr() + size_of_val(stack) - here;
+    (result, stack_used() - above)
 }
 
 #[panic_handler]

@@ -102,11 +102,17 @@ fn test(shell: &Shell, kernel: &Path) -> Result<()> {
         eprintln!("--- {:.1} s", start.elapsed().as_secs_f64());
     }
     first_kernel(shell)?;
-    eprintln!("\n--- a frame is lost, which the count must find");
-    let canary = boot(kernel, &one(1, 1, "canary"))?;
-    ensure!(canary == Some(WRONG), "the count did not find a lost frame (exit code {canary:?})");
+    for (canary, what) in CANARIES {
+        eprintln!("\n--- {what}, which the kernel must find");
+        let found = boot(kernel, &one(1, 1, canary))?;
+        ensure!(found == Some(WRONG), "{what}, and the kernel did not find it ({found:?})");
+    }
     Ok(())
 }
+
+/// Workloads that must end wrong, and why.
+const CANARIES: [(&str, &str); 2] =
+    [("canary", "a frame is lost"), ("deep", "building the allocator takes too much stack")];
 
 /// Counted by an emulator whose clock is the number of instructions.
 fn cost(kernel: &Path) -> Result<()> {

@@ -87,7 +87,7 @@ typedef struct zonal_region {
     uint32_t node;
 } zonal_region;
 
-/* Builds the allocator over the memory of the map, with its tables at the top of it. Once. Takes up to 96 KiB of
+/* Builds the allocator over the memory of the map, with its tables at the top of it. Once. Takes up to 8 KiB of
  * stack. All memory that is not reserved is in use by no other code, and zonal_host_address() says where it can be
  * read and written. A refusal leaves all as it was. */
 int zonal_boot(const zonal_region *regions, size_t count, const zonal_config *config, zonal **allocator);

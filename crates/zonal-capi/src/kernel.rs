@@ -4,7 +4,7 @@ use crate::types::{BootRegion, Settings};
 use crate::{Code, Handle, number};
 use core::ffi::{c_char, c_int, c_void};
 use core::fmt::{self, Write};
-use zonal::map::{MemoryMap, PhysAddr, Region, RegionKind, SaneMap};
+use zonal::map::{PhysAddr, Region, RegionKind};
 use zonal::plan::{Config, MovableShare};
 use zonal::preset::Zonal;
 use zonal::slow_path::Shortage;
@@ -98,11 +98,16 @@ pub unsafe extern "C" fn zonal_boot(
     let (regions, settings) =
         (unsafe { core::slice::from_raw_parts(regions, count) }, unsafe { Settings::read(config) });
     number(settings.and_then(|settings| {
-        let (map, config) = (map(regions)?, configuration(&settings)?);
+        check(regions)?;
+        let config = configuration(&settings)?;
         let below = settings.tables_below;
         let below = (below > 0).then(|| Pfn::containing(below));
+        // Its address would be a null pointer where memory is mapped as it is.
+        let first = Region::reserved(PhysAddr(0), FRAME_SIZE as u64);
+        let all = core::iter::once(first).chain(regions.iter().filter_map(region));
+        let map = FRAMES.map_of(all).map_err(code)?;
         // SAFETY: the caller's promise.
-        unsafe { FRAMES.boot_in(map, config, TablePlace { node: None, below }) }.map_err(code)?;
+        unsafe { map.boot_in(config, TablePlace { node: None, below }) }.map_err(code)?;
         // SAFETY: what is freed through it is what the kernel frees.
         let frames = unsafe { FRAMES.allocator() }.map_err(code)?;
         // SAFETY: not null, so writable: the caller's promise.
@@ -111,17 +116,16 @@ pub unsafe extern "C" fn zonal_boot(
     }))
 }
 
-fn map(regions: &[BootRegion]) -> Result<SaneMap, Code> {
-    let mut map = MemoryMap::new();
-    // Its address would be a null pointer where memory is mapped as it is.
-    map.add(Region::reserved(PhysAddr(0), FRAME_SIZE as u64)).map_err(|_| Code::Map)?;
-    for region in regions {
-        let kind = *RegionKind::ALL.get(region.kind as usize).ok_or(Code::Map)?;
-        let node = NodeId(u8::try_from(region.node).map_err(|_| Code::Map)?);
-        let region = Region { kind, ..Region::usable(PhysAddr(region.start), region.bytes) };
-        map.add(region.on(node)).map_err(|_| Code::Map)?;
-    }
-    map.sanitise().map_err(|_| Code::Map)
+/// Whether all of them are regions.
+fn check(regions: &[BootRegion]) -> Result<(), Code> {
+    if regions.iter().all(|one| region(one).is_some()) { Ok(()) } else { Err(Code::Map) }
+}
+
+/// `None` if its kind or node cannot be.
+fn region(region: &BootRegion) -> Option<Region> {
+    let kind = *RegionKind::ALL.get(region.kind as usize)?;
+    let node = NodeId(u8::try_from(region.node).ok()?);
+    Some(Region { kind, ..Region::usable(PhysAddr(region.start), region.bytes) }.on(node))
 }
 
 fn configuration(settings: &Settings) -> Result<Config, Code> {

@@ -8,7 +8,7 @@
 #![cfg_attr(target_os = "none", no_std, no_main)]
 
 use zonal::{CpuId, NodeId, Request, map::PhysAddr, plan::Config};
-use zonal_kernel::boot_map::{BootMap, e820::Entry};
+use zonal_kernel::boot_map::e820::Entry;
 use zonal_kernel::{Error, Global, Machine, arch};
 
 struct Pc;
@@ -30,10 +30,10 @@ static FRAMES: Global<Pc> = Global::new();
 /// What is wrong with the map.
 pub fn boot(e820: &[Entry], kernel_end: u64, cpus: u32) -> Result<(), Error> {
     let image = 0..kernel_end;
-    let map = BootMap::new(e820, &[image], [])?.sanitise()?;
+    let map = FRAMES.map(e820, &[image], [])?;
     // SAFETY: the boot loader has mapped all memory where `Pc::address` says, and no other code uses
     // what the map calls usable.
-    unsafe { FRAMES.boot(map, Config::new(cpus))? };
+    unsafe { map.boot(Config::new(cpus))? };
     let frame = FRAMES.alloc(&Request::frame())?;
     Ok(FRAMES.free(frame)?)
 }

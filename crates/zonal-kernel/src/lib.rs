@@ -18,13 +18,13 @@
 //! # use zonal_kernel::boot_map::e820::Entry;
 //! # fn kernel(e820: &[Entry], kernel_end: u64, cpus: u32) -> Result<(), zonal_kernel::Error> {
 //! use zonal::{Request, plan::Config};
-//! use zonal_kernel::{Global, boot_map::BootMap};
+//! use zonal_kernel::Global;
 //!
 //! static FRAMES: Global<Pc> = Global::new();
 //!
-//! let map = BootMap::new(e820, &[0..kernel_end], [])?.sanitise()?;
+//! let map = FRAMES.map(e820, &[0..kernel_end], [])?;
 //! // SAFETY: `Pc::address` maps all memory, and no other code uses what the map calls usable.
-//! unsafe { FRAMES.boot(map, Config::new(cpus))? };
+//! unsafe { map.boot(Config::new(cpus))? };
 //! let frame = FRAMES.alloc(&Request::frame())?;
 //! FRAMES.free(frame)?;
 //! # Ok(())

@@ -34,7 +34,7 @@ fn slice() -> SaneMap {
     BootMap::new([usable], &[], nodes).unwrap().sanitise().unwrap()
 }
 
-fn booted(global: &Global<Fake>, cpus: u32) -> u64 {
+fn booted(global: &'static Global<Fake>, cpus: u32) -> u64 {
     let map = slice();
     let usable = map.frames_usable();
     // SAFETY: the slice is this test's alone.
@@ -87,6 +87,48 @@ fn it_is_built_once_and_a_failure_can_be_tried_again() {
     let again = unsafe { FRAMES.boot(map, Config::new(1)) };
     assert_eq!(again, Err(Error::AlreadyBooted));
     assert_eq!(free(&FRAMES), before);
+}
+
+/// The map in the static is the map made elsewhere, is one CPU's at a time, and given up when it is dropped.
+#[test]
+fn a_map_in_the_static() {
+    static FRAMES: Global<Fake> = Global::new();
+    let span = slice().span();
+    let bytes = span.start.address()..span.end.address();
+    let usable = [Region::usable(PhysAddr(bytes.start), SLICE)];
+    let half = bytes.start + SLICE / 2;
+    let nodes = [0, 1].map(|n| {
+        let start = bytes.start + u64::from(n) * SLICE / 2;
+        NodeRange { bytes: start..start + SLICE / 2, node: NodeId(n) }
+    });
+    let map = || FRAMES.map(usable, &[], nodes.clone());
+    let held = map().unwrap();
+    assert_eq!(map().unwrap_err(), Error::AlreadyBooted);
+    assert_eq!(FRAMES.alloc(&Request::frame()), Err(Error::NotBooted));
+    drop(held);
+    assert!(matches!(FRAMES.map([usable[0]; 300], &[], []), Err(Error::Map(_))));
+    // SAFETY: nothing is built of a map without memory.
+    let nothing =
+        unsafe { FRAMES.map([Region::default(); 3], &[], []).unwrap().boot(Config::new(1)) };
+    assert!(matches!(nothing, Err(Error::Map(_))), "{nothing:?}");
+
+    let initrd = half..half + (1 << 20);
+    let later = bytes.end - (4 << 20)..bytes.end;
+    let cut = [Region::usable(PhysAddr(bytes.start), SLICE - (4 << 20))];
+    let map = FRAMES.map(cut, &[], nodes.clone()).unwrap();
+    let map = map.reclaim_later(&initrd, nodes.clone()).unwrap();
+    let map = map.offline(&later, NodeId(1)).unwrap();
+    // SAFETY: the slice is this test's alone.
+    unsafe { map.boot(Config::new(1)).unwrap() };
+    // SAFETY: only looked at.
+    let plan = unsafe { FRAMES.allocator().unwrap() }.plan();
+    let elsewhere = BootMap::new(cut, &[], nodes.clone()).unwrap();
+    let elsewhere = elsewhere.reclaim_later(&initrd, nodes).unwrap();
+    let elsewhere = elsewhere.offline(&later, NodeId(1)).unwrap().sanitise().unwrap();
+    let frames = elsewhere.frames_usable();
+    assert_eq!(plan.managed() + plan.map().report().carved, frames);
+    assert_eq!((free(&FRAMES), plan.later()), (plan.managed(), 1024));
+    assert_eq!(FRAMES.map(usable, &[], []).unwrap_err(), Error::AlreadyBooted);
 }
 
 #[test]

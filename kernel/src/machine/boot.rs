@@ -10,7 +10,7 @@ use core::arch::global_asm;
 /// Where woken processors begin: a page below 1 MiB.
 pub(crate) const TRAMPOLINE: u64 = 0x8000;
 /// Bytes of the stack that the boot processor has.
-pub(crate) const BOOT_STACK: usize = 256 << 10;
+pub(crate) const BOOT_STACK: usize = 32 << 10;
 
 global_asm!(
     r#"

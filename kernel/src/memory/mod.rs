@@ -11,11 +11,11 @@ use crate::machine::pvh::BootInfo;
 use crate::machine::{FRAMES, Pc, cpu};
 use core::ops::Range;
 use core::sync::atomic::Ordering::Relaxed;
-use zonal::map::SaneMap;
 use zonal::plan::Config;
+use zonal::preset::Zonal;
 use zonal::{Block, NodeId, Order, Pfn, Request};
-use zonal_kernel::boot_map::{BootMap, NodeRange, e820::Entry};
-use zonal_kernel::global::Frames;
+use zonal_kernel::boot_map::{NodeRange, e820::Entry};
+use zonal_kernel::global::{Booting, Frames};
 use zonal_kernel::{Error, Machine as _};
 
 /// How much of the memory is plugged in later: see `workload::plug`.
@@ -52,17 +52,16 @@ fn split(map: &'static [Entry]) -> (impl Iterator<Item = Entry>, Range<u64>) {
 }
 
 /// The map, with the nodes of the firmware, and the image and all below it reserved.
-fn map(info: &BootInfo, nodes: &Nodes) -> Result<SaneMap, Error> {
+fn map(info: &BootInfo, nodes: &Nodes) -> Result<Booting<Pc, Zonal>, Error> {
     let end = (&raw const image_end).addr() as u64;
     let of_nodes = nodes.srat.into_iter().flat_map(|srat| srat.memory());
     let (entries, later) = split(info.map);
     let node = node_of(later.start, of_nodes.clone());
     let image = 0..end;
-    let map = BootMap::new(entries, &[image], of_nodes)?;
     let [first, last] = &PLUG;
     first.store(later.start, Relaxed);
     last.store(later.end, Relaxed);
-    map.offline(&later, node)?.sanitise()
+    FRAMES.map(entries, &[image], of_nodes)?.offline(&later, node)
 }
 
 fn node_of(address: u64, mut nodes: impl Iterator<Item = NodeRange>) -> NodeId {
@@ -82,11 +81,11 @@ pub(crate) unsafe fn boot(info: &BootInfo, nodes: &Nodes) -> Result<(), Error> {
     // SAFETY: what the map calls memory is: the boot loader says so, or will be said to have come. The
     // image and all below it is reserved; the rest is used through `FRAMES` only. All memory is mapped
     // as it is.
-    unsafe { FRAMES.boot(map, config) }
+    unsafe { map.boot(config) }
 }
 
 /// The allocator, for counts and reports.
-pub(crate) fn frames() -> &'static Frames<Pc, zonal::preset::Zonal> {
+pub(crate) fn frames() -> &'static Frames<Pc, Zonal> {
     // SAFETY: what is freed through it by number is what was allocated: said where it is done.
     match unsafe { FRAMES.allocator() } {
         Ok(frames) => frames,

@@ -39,6 +39,9 @@ impl Default for DistanceMatrix {
 }
 
 impl DistanceMatrix {
+    /// All zero.
+    pub(crate) const NOTHING: Self = Self([[0; MAX_NODES]; MAX_NODES]);
+
     /// The distances between the first `nodes` nodes, row by row; the rest keep the default.
     /// The two directions between a pair may differ.
     ///

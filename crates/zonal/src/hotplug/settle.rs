@@ -11,12 +11,17 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
     /// Makes everything that follows from sizes fit them: watermarks and reserves everywhere,
     /// caches in the zones that were `resized`.
     pub(super) fn settle(&self, resized: impl Fn(&Zone<P, S>) -> bool) {
-        let marks = self.plan.marks(|at| self.zones.get(at).map_or(0, |zone| zone.managed()));
-        for (zone, marks) in self.zones.iter().zip(&marks) {
+        let shares = self.plan.shares(|at| self.zones.get(at).map_or(0, |zone| zone.managed()));
+        let zones = || {
+            let marks = |spec, managed| shares.marks(self.plan.config(), spec, managed);
+            let both = self.zones.iter().zip(self.plan.zones());
+            both.map(move |(zone, spec)| (zone, marks(spec, zone.managed())))
+        };
+        for (zone, marks) in zones() {
             zone.set_watermarks(marks.watermarks);
             zone.set_reserve(marks.reserve);
         }
-        for (zone, marks) in self.zones.iter().zip(&marks) {
+        for (zone, marks) in zones() {
             let resized = resized(zone);
             if resized || S::Pcp::BY_WATERMARK {
                 for cpu in (0..self.cpus()).map(CpuId) {

@@ -12,7 +12,8 @@
 //!   wrong cannot be known.
 //!
 //! What was changed is in the [`MapReport`]. Nothing here allocates: the tables have room for
-//! [`MAX_RANGES`] entries and live on the caller's stack (about 6 KiB each).
+//! [`MAX_RANGES`] entries (about 6 KiB each). They live on the caller's stack, or in a
+//! [`Draft`](crate::plan::Draft), where nothing is moved.
 //!
 //! ```
 //! use zonal::map::{MemoryMap, PhysAddr, RangeKind, Region};
@@ -235,7 +236,20 @@ impl MemoryMap {
     /// [`MapError::NodeConflict`] if two nodes claim a frame, [`MapError::NothingUsable`] if no
     /// usable frame is left, [`MapError::TooManyRanges`] if more than [`MAX_RANGES`] are.
     pub fn sanitise(&self) -> Result<SaneMap, MapError> {
-        sanitise::sanitise(self.regions())
+        let mut sane = SaneMap::EMPTY;
+        self.clone().sanitise_into(&mut sane)?;
+        Ok(sane)
+    }
+
+    /// As [`sanitise`](Self::sanitise), in place: the map has no regions after it, and `sane` is of use
+    /// only if it went well.
+    pub(crate) fn sanitise_into(&mut self, sane: &mut SaneMap) -> Result<(), MapError> {
+        sanitise::sanitise(self, sane)
+    }
+
+    /// Forgets the regions.
+    pub const fn clear(&mut self) {
+        self.len = 0;
     }
 }
 

@@ -27,6 +27,20 @@ pub struct MapReport {
     pub offline_cut: u64,
 }
 
+impl MapReport {
+    const NOTHING: Self = Self {
+        dropped: 0,
+        merged: 0,
+        trimmed: 0,
+        grown: 0,
+        overlaps: 0,
+        carved: 0,
+        foreign: 0,
+        cma_widened: 0,
+        offline_cut: 0,
+    };
+}
+
 /// A sanitised map: see the [module](super).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SaneMap {
@@ -35,6 +49,15 @@ pub struct SaneMap {
 }
 
 impl SaneMap {
+    /// A map of nothing, which is no sane one.
+    pub(crate) const EMPTY: Self = Self { list: RangeList::EMPTY, report: MapReport::NOTHING };
+
+    /// Forgets all.
+    pub(super) fn clear(&mut self) {
+        self.list.len = 0;
+        self.report = MapReport::NOTHING;
+    }
+
     /// The ranges: sorted, not overlapping, none empty.
     #[must_use]
     pub fn ranges(&self) -> &[Range] {
@@ -118,18 +141,32 @@ impl SaneMap {
         node: Option<NodeId>,
         below: Option<Pfn>,
     ) -> Result<PfnRange, MapError> {
+        let limit = PfnRange { start: Pfn::default(), end: below.unwrap_or(Pfn::new(u64::MAX)) };
+        let within = |range: &Range| {
+            node.is_none_or(|node| range.node == node).then(|| range.clip(limit)).flatten()
+        };
+        let place = self.room(bytes, align, within)?.map_err(|largest_frames| {
+            let frames = bytes.div_ceil(FRAME_SIZE as u64);
+            MapError::NoRoom { frames, align, node, below, largest_frames }
+        })?;
+        self.take(place)
+    }
+
+    /// Where in the highest usable range that has room for them `bytes` could be taken, of what `within` leaves of
+    /// each range; else how many frames the largest of these has.
+    pub(crate) fn room(
+        &self,
+        bytes: u64,
+        align: Order,
+        within: impl Fn(&Range) -> Option<Range>,
+    ) -> Result<Result<PfnRange, u64>, MapError> {
         if bytes == 0 {
             return Err(MapError::CarveNothing);
         }
         let frames = bytes.div_ceil(FRAME_SIZE as u64);
-        let limit = PfnRange { start: Pfn::default(), end: below.unwrap_or(Pfn::new(u64::MAX)) };
-        let candidates = self
-            .usable()
-            .filter(|r| r.kind == RangeKind::Usable && node.is_none_or(|n| r.node == n))
-            .filter_map(|r| r.clip(limit));
+        let candidates = self.usable().filter(|r| r.kind == RangeKind::Usable);
         let mut largest = 0;
-        let mut found = None;
-        for range in candidates.rev() {
+        for range in candidates.filter_map(|range| within(&range)).rev() {
             largest = largest.max(range.frames());
             if range.frames() < frames {
                 continue;
@@ -137,19 +174,16 @@ impl SaneMap {
             let end = Pfn::new(range.end.get() - frames);
             let start = round_down(end, align.frames());
             if start >= range.start {
-                found = Some(PfnRange { start, end: Pfn::new(start.get() + frames) });
-                break;
+                return Ok(Ok(PfnRange { start, end: Pfn::new(start.get() + frames) }));
             }
         }
-        let taken = found.ok_or(MapError::NoRoom {
-            frames,
-            align,
-            node,
-            below,
-            largest_frames: largest,
-        })?;
-        self.report.carved += self.retype(taken, RangeKind::Reserved, |_| true)?;
-        Ok(taken)
+        Ok(Err(largest))
+    }
+
+    /// Reserves what [`room`](Self::room) found.
+    pub(crate) fn take(&mut self, place: PfnRange) -> Result<PfnRange, MapError> {
+        self.report.carved += self.retype(place, RangeKind::Reserved, |_| true)?;
+        Ok(place)
     }
 
     /// Adds to the report.
@@ -165,27 +199,69 @@ impl SaneMap {
         kind: RangeKind,
         which: impl Fn(&Range) -> bool,
     ) -> Result<u64, MapError> {
-        let mut list = RangeList::EMPTY;
-        let mut changed = 0;
-        for &range in self.ranges() {
+        let pieces = |range: Range| {
             let Some(inside) = range.clip(span).filter(&which) else {
-                list.push(range)?;
-                continue;
+                return [range, Range::default(), Range::default()];
             };
-            list.push(Range { end: inside.start, ..range })?;
-            list.push(Range { kind, ..inside })?;
-            list.push(Range { start: inside.end, ..range })?;
-            changed += inside.frames();
+            let before = Range { end: inside.start, ..range };
+            let after = Range { start: inside.end, ..range };
+            [before, Range { kind, ..inside }, after]
+        };
+        let mut count = Count::default();
+        let all = self.ranges().iter().flat_map(|&range| pieces(range));
+        all.into_iter().try_for_each(|piece| count.push(&piece))?;
+
+        // In place: the ranges go up by the most that they can become more, one at each end of the
+        // span, so what is written never reaches what is not read yet.
+        let (len, mut changed) = (self.list.len, 0);
+        self.list.ranges.copy_within(..len, SPLITS);
+        self.list.len = 0;
+        for at in SPLITS..SPLITS + len {
+            let range = self.list.ranges[at];
+            changed += range.clip(span).filter(&which).map_or(0, |inside| inside.frames());
+            pieces(range).into_iter().try_for_each(|piece| self.list.push(piece))?;
         }
-        self.list = list;
         Ok(changed)
     }
 }
 
-/// Ranges in ascending order.
+/// How many ranges more there can be when a span changes: one at each of its ends.
+const SPLITS: usize = 2;
+
+/// How many ranges pieces make.
+#[derive(Default)]
+struct Count {
+    last: Option<Range>,
+    len: usize,
+}
+
+impl Count {
+    /// As [`RangeList::push`].
+    fn push(&mut self, range: &Range) -> Result<(), MapError> {
+        if range.start >= range.end {
+            return Ok(());
+        }
+        self.len += usize::from(!self.last.is_some_and(|last| last.goes_on_with(range)));
+        self.last = Some(*range);
+        if self.len > MAX_RANGES {
+            Err(MapError::TooManyRanges { start: range.start })
+        } else {
+            Ok(())
+        }
+    }
+}
+
+impl Range {
+    /// Whether `next` starts where this one ends, and is of its kind and node.
+    fn goes_on_with(&self, next: &Self) -> bool {
+        (self.end, self.kind, self.node) == (next.start, next.kind, next.node)
+    }
+}
+
+/// Ranges in ascending order, at most [`MAX_RANGES`]; the rest is room to change them in.
 #[derive(Clone, Debug)]
 pub(super) struct RangeList {
-    ranges: [Range; MAX_RANGES],
+    ranges: [Range; MAX_RANGES + SPLITS],
     len: usize,
 }
 
@@ -196,7 +272,7 @@ impl RangeList {
             end: Pfn::new(0),
             kind: RangeKind::Usable,
             node: NodeId(0),
-        }; MAX_RANGES],
+        }; MAX_RANGES + SPLITS],
         len: 0,
     };
 
@@ -211,14 +287,15 @@ impl RangeList {
             return Ok(());
         }
         if let Some(last) = self.ranges[..self.len].last_mut()
-            && (last.end, last.kind, last.node) == (range.start, range.kind, range.node)
+            && last.goes_on_with(&range)
         {
             last.end = range.end;
             return Ok(());
         }
-        let place =
-            self.ranges.get_mut(self.len).ok_or(MapError::TooManyRanges { start: range.start })?;
-        *place = range;
+        if self.len >= MAX_RANGES {
+            return Err(MapError::TooManyRanges { start: range.start });
+        }
+        self.ranges[self.len] = range;
         self.len += 1;
         Ok(())
     }

@@ -1,73 +1,93 @@
 //! From regions in bytes to ranges of frames; the rules are in [`crate::map`].
 
-use super::sane::RangeList;
-use super::{MAX_RANGES, MapError, MapReport, PfnRange, Range, RangeKind, Region, SaneMap};
+use super::{
+    MapError, MapReport, MemoryMap, PfnRange, PhysAddr, Range, RangeKind, Region, SaneMap,
+};
 use crate::types::units::{FRAME_SHIFT, FRAME_SIZE, Pfn};
 
-/// What one region, or several of the same kind and node that touch, says about frames. The
-/// claims of a map overlap only where kind or node differ.
-struct Claims {
-    ranges: [Range; MAX_RANGES],
-    len: usize,
+/// Sanitises the regions of `map` into `sane`. `map` is its workspace, and has no regions after it. Every
+/// region has been checked.
+pub(super) fn sanitise(map: &mut MemoryMap, sane: &mut SaneMap) -> Result<(), MapError> {
+    let given = core::mem::take(&mut map.len);
+    sane.clear();
+    let claims = claims(&mut map.regions[..given], &mut sane.report);
+    settle(claims, sane)?;
+    if sane.usable().next().is_none() {
+        return Err(MapError::NothingUsable { regions: given });
+    }
+    Ok(())
 }
 
-impl Claims {
-    fn as_slice(&self) -> &[Range] {
-        &self.ranges[..self.len]
-    }
-}
+/// What one region, or several of the same kind and node that touch, says about frames: a region
+/// whose address and length are frames. The claims of a map overlap only where kind or node differ.
+#[derive(Clone, Copy)]
+struct Claims<'a>(&'a [Region]);
 
-/// See [`MemoryMap::sanitise`](super::MemoryMap::sanitise). Every region has been checked.
-pub(super) fn sanitise(regions: &[Region]) -> Result<SaneMap, MapError> {
-    let mut report = MapReport::default();
-    let claims = claims(regions, &mut report);
-    let list = settle(claims.as_slice(), &mut report)?;
-    let map = SaneMap { list, report };
-    if map.usable().next().is_none() {
-        return Err(MapError::NothingUsable { regions: regions.len() });
+impl Claims<'_> {
+    fn iter(self) -> impl Iterator<Item = Range> {
+        self.0.iter().map(|claim| Range {
+            start: Pfn::new(claim.start.0),
+            end: Pfn::new(claim.start.0 + claim.bytes),
+            kind: claim.kind,
+            node: claim.node,
+        })
     }
-    Ok(map)
+
+    /// The first frame above `after` where a claim starts or ends; without `after` the first of all.
+    fn next_edge(self, after: Option<Pfn>) -> Option<Pfn> {
+        let edges = self.iter().flat_map(|claim| [claim.start, claim.end]);
+        edges.filter(|&edge| after.is_none_or(|after| edge > after)).min()
+    }
 }
 
 /// Merges regions of one kind and node, in bytes, so that a frame which two neighbours share is
-/// not lost to both; then rounds to frames.
-fn claims(regions: &[Region], report: &mut MapReport) -> Claims {
-    let mut sorted = [Region::default(); MAX_RANGES];
+/// not lost to both; then rounds to frames. All in place.
+fn claims<'a>(regions: &'a mut [Region], report: &mut MapReport) -> Claims<'a> {
     let mut len = 0;
-    for &region in regions.iter().take(MAX_RANGES) {
-        if region.bytes == 0 {
+    for at in 0..regions.len() {
+        if regions[at].bytes == 0 {
             report.dropped += 1;
         } else {
-            sorted[len] = region;
+            regions[len] = regions[at];
             len += 1;
         }
     }
-    let sorted = &mut sorted[..len];
-    sorted.sort_unstable_by_key(|r| (r.kind.precedence(), r.node, r.start));
+    sort(&mut regions[..len]);
 
-    let mut claims = Claims { ranges: [Range::default(); MAX_RANGES], len: 0 };
-    let mut rest = &sorted[..];
-    while let Some((&first, others)) = rest.split_first() {
+    let (mut at, mut kept) = (0, 0);
+    while at < len {
+        let first = regions[at];
         let mut last = last_byte(&first);
-        rest = others;
-        while let Some((next, others)) = rest.split_first() {
+        at += 1;
+        while at < len {
+            let next = &regions[at];
             let touches = last.checked_add(1).is_none_or(|end| next.start.0 <= end);
             if (next.kind, next.node) != (first.kind, first.node) || !touches {
                 break;
             }
             last = last.max(last_byte(next));
             report.merged += 1;
-            rest = others;
+            at += 1;
         }
         let range = to_frames(&first, last, report);
         if range.frames() > 0 {
-            claims.ranges[claims.len] = range;
-            claims.len += 1;
+            let start = PhysAddr(range.start.get());
+            regions[kept] = Region { start, bytes: range.frames(), ..first };
+            kept += 1;
         } else {
             report.dropped += 1;
         }
     }
-    claims
+    Claims(&regions[..kept])
+}
+
+/// By kind, node, address. Firmware has them nearly sorted, and an insertion needs no room.
+fn sort(regions: &mut [Region]) {
+    let key = |region: &Region| (region.kind.precedence(), region.node, region.start);
+    for sorted in 1..regions.len() {
+        let place = regions[..sorted].partition_point(|r| key(r) <= key(&regions[sorted]));
+        regions[place..=sorted].rotate_right(1);
+    }
 }
 
 /// The last byte of a region that is not empty; cannot overflow, the region has been checked.
@@ -99,27 +119,21 @@ fn to_frames(first: &Region, last: u64, report: &mut MapReport) -> Range {
 }
 
 /// Cuts the claims at every edge of any of them, and lets the strongest have each piece.
-fn settle(claims: &[Range], report: &mut MapReport) -> Result<RangeList, MapError> {
-    let mut edges = [Pfn::default(); 2 * MAX_RANGES];
-    for (pair, claim) in edges.chunks_exact_mut(2).zip(claims) {
-        pair.copy_from_slice(&[claim.start, claim.end]);
-    }
-    let edges = &mut edges[..2 * claims.len()];
-    edges.sort_unstable();
-
-    let mut list = RangeList::EMPTY;
-    for pair in edges.windows(2).filter(|pair| pair[0] < pair[1]) {
-        let piece = PfnRange::new(pair[0], pair[1]);
-        if let Some(winner) = winner(claims, piece, report)? {
-            list.push(winner)?;
+fn settle(claims: Claims<'_>, sane: &mut SaneMap) -> Result<(), MapError> {
+    let mut edge = claims.next_edge(None);
+    while let Some(start) = edge {
+        edge = claims.next_edge(edge);
+        let Some(end) = edge else { break };
+        if let Some(winner) = winner(claims, PfnRange { start, end }, &mut sane.report)? {
+            sane.list.push(winner)?;
         }
     }
-    Ok(list)
+    Ok(())
 }
 
 /// Who gets a piece that each claim has all or nothing of.
 fn winner(
-    claims: &[Range],
+    claims: Claims<'_>,
     piece: PfnRange,
     report: &mut MapReport,
 ) -> Result<Option<Range>, MapError> {
@@ -136,5 +150,5 @@ fn winner(
     if on_piece().count() > 1 {
         report.overlaps += piece.frames();
     }
-    Ok(Some(Range { start: piece.start, end: piece.end, ..*strongest }))
+    Ok(Some(Range { start: piece.start, end: piece.end, ..strongest }))
 }

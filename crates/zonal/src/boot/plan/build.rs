@@ -5,43 +5,78 @@ use crate::boot::map::{MapError, PfnRange, Range, RangeKind, SaneMap, round_down
 use crate::boot::plan::OnNode;
 use crate::boot::watermark::{MinFree, lowmem_reserve, mul_div};
 use crate::boot::zonelist::{MAX_NODES, MAX_ZONES, Zonelist};
-use crate::types::units::{NodeId, NodeMask, Order, Pfn, ZoneId};
+use crate::types::units::{FRAME_SIZE, NodeId, NodeMask, Order, Pfn, ZoneId};
 use crate::types::zone_type::{NR_ZONE_TYPES, ZoneType};
 
-/// See [`Plan::new`].
+/// See [`Plan::new`]; in place, over the map that the plan has.
 pub(super) fn build(
-    mut map: SaneMap,
-    config: Config,
+    plan: &mut Plan,
+    config: &Config,
     split: impl Fn(&Config, ZoneType, &OnNode) -> u8,
-) -> Result<Plan, PlanError> {
+) -> Result<(), PlanError> {
     config.check()?;
-    cut_offline(&mut map, config.pageblock_order)?;
-    reserve_foreign(&mut map, config.pageblock_order)?;
-    widen_cma(&mut map, config.pageblock_order)?;
+    let map = &mut plan.map;
+    cut_offline(map, config.pageblock_order)?;
+    reserve_foreign(map, config.pageblock_order)?;
+    widen_cma(map, config.pageblock_order)?;
     // Both steps leave at least one usable frame: the winner of a pageblock keeps its own.
     let span = map.table_span(config.pageblock_order);
     if span.frames() >= u64::from(u32::MAX) {
         return Err(PlanError::TooLarge { span });
     }
-    let mut plan = Plan {
-        map,
-        config,
-        span,
-        zones: [ZoneSpec::default(); MAX_ZONES],
-        zone_count: 0,
-        vacant: 0,
-        nodes: NodeMask::NONE,
-        zonelists: [Zonelist::EMPTY; MAX_NODES],
-    };
-    make_zones(&mut plan, split)?;
-    set_marks(&mut plan)?;
-    let Plan { zones, zone_count, zonelists, .. } = &mut plan;
+    plan.config = *config;
+    plan.span = span;
+    plan.zones.fill(ZoneSpec::NOTHING);
+    (plan.zone_count, plan.vacant, plan.nodes) = (0, 0, NodeMask::NONE);
+    make_zones(plan, split)?;
+    set_marks(plan)?;
+    let Plan { zones, zone_count, zonelists, config, .. } = plan;
+    let zones = &zones[..usize::from(*zone_count)];
     for (node, list) in zonelists.iter_mut().enumerate() {
-        let zones = &zones[..usize::from(*zone_count)];
         *list =
             Zonelist::build(NodeId(node as u8), config.zonelist_order, &config.distances, zones);
     }
-    Ok(plan)
+    Ok(())
+}
+
+/// Takes `bytes` for tables out of a plan's usable memory: see [`Draft::carve`](super::Draft::carve).
+pub(super) fn carve(
+    plan: &mut Plan,
+    bytes: u64,
+    node: Option<NodeId>,
+    below: Option<Pfn>,
+) -> Result<PfnRange, PlanError> {
+    let end = below.unwrap_or(Pfn::new(u64::MAX));
+    let zones = plan.zones();
+    let clip = |range: &Range, end| range.clip(PfnRange { start: Pfn::default(), end });
+    let wanted = |range: &Range| node.is_none_or(|node| range.node == node);
+    let fixed = |range: &Range| {
+        let mut movable = zones.iter().filter(|z| z.zone_type == ZoneType::Movable);
+        let start = movable.find(|zone| zone.node == range.node).map(|zone| zone.start);
+        wanted(range).then(|| clip(range, start.map_or(end, |start| start.min(end)))).flatten()
+    };
+    let any = |range: &Range| wanted(range).then(|| clip(range, end)).flatten();
+    let align = Order::ZERO;
+    let mut place = plan.map.room(bytes, align, fixed)?;
+    if place.is_err() {
+        place = plan.map.room(bytes, align, any)?;
+    }
+    let place = place.map_err(|largest_frames| {
+        let frames = bytes.div_ceil(FRAME_SIZE as u64);
+        MapError::NoRoom { frames, align, node, below, largest_frames }
+    })?;
+    let of = plan.map.range_at(place.start).map(|range| range.node);
+    plan.map.take(place)?;
+    let Plan { zones, zone_count, vacant, .. } = plan;
+    let zones = &mut zones[..usize::from(*zone_count)];
+    for zone in zones.iter_mut().filter(|zone| Some(zone.node) == of) {
+        let taken = zone.span().intersect(place).frames();
+        zone.present -= taken;
+        zone.managed -= taken;
+        *vacant |= u64::from(zone.managed == 0) << zone.id.0;
+    }
+    set_marks(plan)?;
+    Ok(place)
 }
 
 /// The pageblock with this frame.
@@ -304,34 +339,41 @@ fn set_marks(plan: &mut Plan) -> Result<(), PlanError> {
         return Err(PlanError::MinFree { frames, lowmem });
     }
 
-    let found = self::marks(config, zones, |zone| zones[zone].managed);
-    for (zone, Marks { watermarks, reserve }) in zones.iter_mut().zip(found) {
+    let shares = Shares::new(zones, |zone| zones[zone].managed);
+    for zone in zones {
+        let Marks { watermarks, reserve } = shares.marks(config, zone, zone.managed);
         zone.watermarks = watermarks;
         zone.lowmem_reserve = reserve;
     }
     Ok(())
 }
 
-/// See [`Plan::marks`].
-pub(super) fn marks(
-    config: &Config,
-    zones: &[ZoneSpec],
-    managed: impl Fn(usize) -> u64,
-) -> [Marks; MAX_ZONES] {
-    let mut by_type = [[0; NR_ZONE_TYPES]; MAX_NODES];
-    for (at, zone) in zones.iter().enumerate() {
-        by_type[usize::from(zone.node.0)][zone.zone_type.index()] += managed(at);
+/// How the managed frames are shared out, which watermarks and reserves follow from.
+pub(crate) struct Shares {
+    by_type: [[u64; NR_ZONE_TYPES]; MAX_NODES],
+    lowmem: u64,
+}
+
+impl Shares {
+    /// Of zones of which zone `n` manages `managed(n)` frames.
+    pub(super) fn new(zones: &[ZoneSpec], managed: impl Fn(usize) -> u64) -> Self {
+        let mut by_type = [[0; NR_ZONE_TYPES]; MAX_NODES];
+        for (at, zone) in zones.iter().enumerate() {
+            by_type[usize::from(zone.node.0)][zone.zone_type.index()] += managed(at);
+        }
+        let low = by_type.iter().flat_map(|of_node| &of_node[..ZoneType::Movable.index()]);
+        Self { lowmem: low.sum(), by_type }
     }
-    let low = by_type.iter().flat_map(|of_node| &of_node[..ZoneType::Movable.index()]);
-    let lowmem: u64 = low.sum();
-    let mut found = [Marks::default(); MAX_ZONES];
-    for ((at, zone), marks) in zones.iter().enumerate().zip(&mut found) {
-        let (own, ty) = (managed(at), zone.zone_type.index());
-        let of_node = by_type[usize::from(zone.node.0)];
-        marks.watermarks = config.watermarks.marks(zone.zone_type, own, lowmem);
-        // The reserve of the type, shared out over its instances.
-        marks.reserve = lowmem_reserve(config.lowmem_ratio, of_node)[ty]
-            .map(|reserve| mul_div(reserve, own, of_node[ty]));
+
+    /// What one of the zones keeps back, which manages `own` frames.
+    pub(crate) fn marks(&self, config: &Config, zone: &ZoneSpec, own: u64) -> Marks {
+        let ty = zone.zone_type.index();
+        let of_node = self.by_type[usize::from(zone.node.0)];
+        Marks {
+            watermarks: config.watermarks.marks(zone.zone_type, own, self.lowmem),
+            // The reserve of the type, shared out over its instances.
+            reserve: lowmem_reserve(config.lowmem_ratio, of_node)[ty]
+                .map(|reserve| mul_div(reserve, own, of_node[ty])),
+        }
     }
-    found
 }

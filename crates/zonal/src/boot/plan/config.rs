@@ -2,7 +2,7 @@
 
 use super::{PlanError, SplitConfig};
 use crate::boot::dirty_limit::DirtyLimit;
-use crate::boot::watermark::{LOWMEM_RATIO, SCALE_FACTOR_MAX, WatermarkConfig};
+use crate::boot::watermark::{LOWMEM_RATIO, MinFree, SCALE_FACTOR_MAX, WatermarkConfig};
 use crate::boot::zonelist::{DistanceMatrix, ZonelistOrder};
 use crate::types::units::{Order, Pfn};
 use crate::types::zone_type::NR_ZONE_TYPES;
@@ -69,6 +69,28 @@ pub struct Config {
 }
 
 impl Config {
+    /// Of nothing: all zero, and refused.
+    pub(super) const NOTHING: Self = Self {
+        cpus: 0,
+        pageblock_order: Order::ZERO,
+        dma_limit: Pfn::new(0),
+        dma32_limit: Pfn::new(0),
+        movable: MovableShare::None,
+        distances: DistanceMatrix::NOTHING,
+        zonelist_order: ZonelistOrder::Node,
+        watermarks: WatermarkConfig {
+            min_free: MinFree::Computed,
+            scale_factor: 0,
+            boost_factor: 0,
+        },
+        lowmem_ratio: [0; NR_ZONE_TYPES],
+        pcp_batch: None,
+        pcp_high: None,
+        highatomic: false,
+        dirty_limit: DirtyLimit::Percent(0),
+        split: SplitConfig::NOTHING,
+    };
+
     /// What a Linux machine with `cpus` CPUs would use.
     #[must_use]
     pub fn new(cpus: u32) -> Self {

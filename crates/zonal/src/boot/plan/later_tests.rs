@@ -54,8 +54,10 @@ fn a_server_with_one_module_of_four() {
     assert_eq!(reserve, 252 * GIB / 256);
     // With all of it: as if it had been there.
     let whole = self::plan(&[(0, 1024 * GIB, Usable, 0)], config).unwrap();
-    let marks = plan.marks(|at| plan.zones()[at].managed + plan.zones()[at].later);
-    for (zone, marks) in whole.zones().iter().zip(marks) {
+    let all = |at: usize| plan.zones()[at].managed + plan.zones()[at].later;
+    let shares = plan.shares(all);
+    for (at, zone) in whole.zones().iter().enumerate() {
+        let marks = shares.marks(plan.config(), zone, all(at));
         assert_eq!((zone.watermarks, zone.lowmem_reserve), (marks.watermarks, marks.reserve));
         let same = &plan.zones()[usize::from(zone.id.0)];
         assert_eq!((zone.start, zone.end), (same.start, same.end));

@@ -36,6 +36,9 @@
 
 mod build;
 mod config;
+mod draft;
+#[cfg(test)]
+mod draft_tests;
 mod error;
 #[cfg(test)]
 mod later_tests;
@@ -46,8 +49,11 @@ mod split_tests;
 mod tests;
 
 pub use config::{Config, MAX_CPUS, MAX_PCP_BATCH, MIN_PAGEBLOCK_ORDER, MovableShare};
+pub use draft::Draft;
 pub use error::PlanError;
 pub use split::{MAX_INSTANCES, OnNode, SplitConfig, SplitError};
+
+pub(crate) use build::Shares;
 
 use crate::boot::map::{PfnRange, Range, SaneMap, round_down};
 use crate::boot::watermark::Watermarks;
@@ -85,6 +91,21 @@ pub struct ZoneSpec {
 }
 
 impl ZoneSpec {
+    /// All zero.
+    const NOTHING: Self = Self {
+        id: ZoneId(0),
+        node: NodeId(0),
+        zone_type: ZoneType::Dma,
+        instance: 0,
+        start: Pfn::new(0),
+        end: Pfn::new(0),
+        present: 0,
+        managed: 0,
+        later: 0,
+        watermarks: Watermarks { min: 0, low: 0, high: 0 },
+        lowmem_reserve: [0; NR_ZONE_TYPES],
+    };
+
     /// Its span: from its first frame to its last, holes and what may come later included.
     #[must_use]
     pub const fn span(&self) -> PfnRange {
@@ -105,8 +126,7 @@ pub(crate) struct Marks {
     pub(crate) reserve: [u64; NR_ZONE_TYPES],
 }
 
-/// See the [module](self). About 14 KiB; sanitising a map and planning take up to 96 KiB of
-/// stack.
+/// See the [module](self). About 15 KiB; a [`Draft`] has it where it is to stay.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Plan {
     map: SaneMap,
@@ -121,6 +141,18 @@ pub struct Plan {
 }
 
 impl Plan {
+    /// A plan of nothing. All its bytes are zero.
+    const EMPTY: Self = Self {
+        map: SaneMap::EMPTY,
+        config: Config::NOTHING,
+        span: PfnRange::new(Pfn::new(0), Pfn::new(0)),
+        zones: [ZoneSpec::NOTHING; MAX_ZONES],
+        zone_count: 0,
+        vacant: 0,
+        nodes: NodeMask::NONE,
+        zonelists: [Zonelist::EMPTY; MAX_NODES],
+    };
+
     /// Plans an allocator for `map`. `split` says how many instances a zone type has on a node
     /// (a preset's is [`Split::instances`](crate::policy::Split::instances)): 0 counts as 1, and
     /// there are fewer where there is not one largest block of memory for each. Instances get
@@ -137,7 +169,9 @@ impl Plan {
         config: Config,
         split: impl Fn(&Config, ZoneType, &OnNode) -> u8,
     ) -> Result<Self, PlanError> {
-        build::build(map, config, split)
+        let mut plan = Self { map, ..Self::EMPTY };
+        build::build(&mut plan, &config, split)?;
+        Ok(plan)
     }
 
     /// The first frame that the frame table covers: a multiple of the largest block.
@@ -259,9 +293,8 @@ impl Plan {
         self.vacant >> zone.0 & 1 == 1
     }
 
-    /// Watermarks and lowmem reserves of the zones, in their order, if zone `n` manages
-    /// `managed(n)` frames. Empty beyond the last zone.
-    pub(crate) fn marks(&self, managed: impl Fn(usize) -> u64) -> [Marks; MAX_ZONES] {
-        build::marks(&self.config, self.zones(), managed)
+    /// How the memory is shared out if zone `n` manages `managed(n)` frames.
+    pub(crate) fn shares(&self, managed: impl Fn(usize) -> u64) -> Shares {
+        Shares::new(self.zones(), managed)
     }
 }

@@ -59,6 +59,15 @@ impl Default for SplitConfig {
 }
 
 impl SplitConfig {
+    /// All zero, and refused.
+    pub(super) const NOTHING: Self = Self {
+        instance_frames: 0,
+        instance_cpus: 0,
+        most: 0,
+        align: 0,
+        instances: [None; NR_ZONE_TYPES],
+    };
+
     /// With `instances` instances of `zone_type` on every node.
     #[must_use]
     pub const fn with_instances(mut self, zone_type: ZoneType, instances: u8) -> Self {
