@@ -8,9 +8,7 @@ use core::hint::black_box;
 use core::time::Duration;
 use std::time::Instant;
 
-use rtrb::{Consumer, Producer};
-
-use crate::rendezvous::{Aborted, Rendezvous};
+use crate::rendezvous::Aborted;
 use crate::rng::Rng;
 use crate::subject::{FrameThread, SubjectError};
 use crate::workload::{
@@ -18,8 +16,10 @@ use crate::workload::{
     TASK_FRAMES,
 };
 
-/// Frames handed over the ring at once: enough that the ring is not what is measured.
-const HAND_OVER: usize = 32;
+mod hand_over;
+
+pub(crate) use hand_over::empty;
+pub use hand_over::{consume, produce};
 
 /// Why a sample came to nothing.
 #[derive(Debug, thiserror::Error)]
@@ -293,65 +293,6 @@ unsafe fn unwind_mixed<T: FrameThread>(thread: &mut T, blocks: &[T::Block], done
             unsafe { thread.free(blocks[slot], order) };
         }
     }
-}
-
-/// The allocating half of `producer-consumer`, one repetition.
-///
-/// # Errors
-///
-/// [`Halt::OutOfFrames`], or [`Halt::Aborted`] if the other half gave up.
-pub fn produce<T: FrameThread>(
-    thread: &mut T,
-    ring: &mut Producer<T::Block>,
-    place: &Rendezvous,
-) -> Result<(), Halt> {
-    let mut sent = 0;
-    while sent < TASK_FRAMES {
-        let Ok(mut chunk) = ring.write_chunk(HAND_OVER) else {
-            place.spin_until(|| ring.slots() >= HAND_OVER)?;
-            continue;
-        };
-        let (first, second) = chunk.as_mut_slices();
-        for slot in first.iter_mut().chain(second) {
-            let Some(block) = thread.alloc(0) else {
-                return Err(Halt::OutOfFrames { order: 0, held: sent });
-            };
-            *slot = block;
-            settle(thread);
-        }
-        chunk.commit_all();
-        sent += HAND_OVER;
-    }
-    Ok(())
-}
-
-/// The freeing half of `producer-consumer`, one repetition.
-///
-/// # Errors
-///
-/// [`Halt::Aborted`] if the other half gave up.
-pub fn consume<T: FrameThread>(
-    thread: &mut T,
-    ring: &mut Consumer<T::Block>,
-    place: &Rendezvous,
-) -> Result<(), Halt> {
-    let mut got = 0;
-    while got < TASK_FRAMES {
-        let Ok(chunk) = ring.read_chunk(HAND_OVER) else {
-            place.spin_until(|| ring.slots() >= HAND_OVER)?;
-            continue;
-        };
-        let (first, second) = chunk.as_slices();
-        for block in first.iter().chain(second) {
-            // SAFETY: the producer allocated it with order 0 from the same subject and passed it
-            // on; it is freed once, here.
-            unsafe { thread.free(*block, 0) };
-            settle(thread);
-        }
-        chunk.commit_all();
-        got += HAND_OVER;
-    }
-    Ok(())
 }
 
 /// What one `fragment` repetition found.

@@ -202,7 +202,11 @@ fn pass<T: FrameThread>(
     } else {
         let end = ring.consumer.lock().unwrap_or_else(PoisonError::into_inner).take();
         let mut end = end.expect(TAKEN_ONCE);
-        shared.measure(frames, false, || loops::consume(handle, &mut end, place))
+        let done = shared.measure(frames, false, || loops::consume(handle, &mut end, place));
+        if done.is_err() {
+            loops::empty(handle, &mut end);
+        }
+        done
     }
 }
 

@@ -62,6 +62,11 @@ pub fn can_mount() -> Result<(), MountError> {
 
 /// A directory that is mounted. When this is dropped it is taken out of sight and written back;
 /// [`wait`](Self::wait) says how that went.
+///
+/// **The process that serves a mount must not map its files.** While the kernel maps or unmaps such a file it
+/// holds the lock of the process's address space, and waits for reads and writes of mapped pages. A server
+/// thread that meanwhile touches new memory waits for that lock: both stand still for ever, and no signal ends
+/// the process (ADR 76). Other processes may map what they like; `read` and `write` may come from anywhere.
 pub struct Mounted<E: Evict> {
     shared: Arc<Shared<E>>,
     mountpoint: PathBuf,

@@ -11,7 +11,7 @@
 use core::time::Duration;
 use std::time::Instant;
 
-use super::turns::Turns;
+use super::turns::{Turns, meet_or_free};
 use super::{FRAGMENT_FILL, HUGE_ORDER};
 use crate::case::ThreadRun;
 use crate::figures::{Figure, Figures};
@@ -48,14 +48,17 @@ pub(crate) fn sample<T: FrameThread>(
     managed: usize,
 ) -> Result<(ThreadRun, Figures), Halt> {
     turns.fill(handle, blocks, (place, thread), 1)?;
-    place.meet()?;
+    // SAFETY: filled above with single frames.
+    unsafe { meet_or_free(place, handle, blocks) }?;
     let before = Usage::now();
     let start = Instant::now();
     let mut wall = Duration::ZERO;
     if thread == 1 {
         wall = free_all(handle, blocks);
     }
-    place.meet()?;
+    let kept: &[T::Block] = if thread == 1 { &[] } else { blocks };
+    // SAFETY: thread 1 has freed what it filled, the other has not.
+    unsafe { meet_or_free(place, handle, kept) }?;
     let mut figures = Figures::default();
     if thread == 0 {
         let recovered = count_blocks(handle);
@@ -63,7 +66,8 @@ pub(crate) fn sample<T: FrameThread>(
         figures = Figures::of(Figure::BlocksRecovered, recovered as f64)
             .with(Figure::BlocksPossible, possible as f64);
     }
-    place.meet()?;
+    // SAFETY: as above.
+    unsafe { meet_or_free(place, handle, kept) }?;
     if thread == 0 {
         wall = free_all(handle, blocks);
     }

@@ -12,7 +12,7 @@
 use std::time::Instant;
 
 use super::TASK_FRAMES;
-use super::turns::Turns;
+use super::turns::{Turns, meet_or_free};
 use crate::case::ThreadRun;
 use crate::figures::Figures;
 use crate::loops::{Halt, settle};
@@ -42,7 +42,8 @@ pub(crate) fn sample<T: FrameThread>(
     (place, thread): (&Rendezvous, usize),
 ) -> Result<(ThreadRun, Figures), Halt> {
     turns.fill(handle, blocks, (place, thread), STRETCH)?;
-    place.meet()?;
+    // SAFETY: filled above with single frames.
+    unsafe { meet_or_free(place, handle, blocks) }?;
     let before = Usage::now();
     let start = Instant::now();
     for block in blocks.iter() {

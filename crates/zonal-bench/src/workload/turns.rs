@@ -59,6 +59,23 @@ impl Turns {
     }
 }
 
+/// Waits until all threads are here; if one of them will not come, frees what this one has.
+///
+/// # Safety
+///
+/// `blocks` are allocated with order 0, and not freed.
+pub(super) unsafe fn meet_or_free<T: FrameThread>(
+    place: &Rendezvous,
+    handle: &mut T,
+    blocks: &[T::Block],
+) -> Result<(), Halt> {
+    place.meet().map_err(|aborted| {
+        // SAFETY: the caller promises it.
+        unsafe { give_up(handle, blocks.iter().copied(), 0) };
+        aborted.into()
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,58 +1,18 @@
 //! A process that is killed loses nothing that was synced, and has no more memory than it should.
 
 use crate::Test;
+use crate::process::Process;
 use libtest_mimic::Failed;
 use rustix::mount::{UnmountFlags, unmount};
 use std::fs::{self, File, OpenOptions};
-use std::io::{BufRead, BufReader};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use tempfile::TempDir;
+use std::process::Command;
 
 pub(crate) const TESTS: &[Test] = &[
     ("what_was_synced_survives_a_kill", what_was_synced_survives_a_kill),
     ("a_signal_writes_all_back", a_signal_writes_all_back),
     ("memory_stays_below_the_bound", memory_stays_below_the_bound),
 ];
-
-/// The command, with what it mounts.
-struct Process {
-    child: Child,
-    below: PathBuf,
-    root: PathBuf,
-    _directory: TempDir,
-}
-
-impl Process {
-    fn new(memory: &str) -> Result<Self, Failed> {
-        let directory = tempfile::tempdir()?;
-        let (below, root) = (directory.path().join("below"), directory.path().join("root"));
-        fs::create_dir(&below)?;
-        fs::create_dir(&root)?;
-        let child = Self::start(&below, &root, memory)?;
-        Ok(Self { child, below, root, _directory: directory })
-    }
-
-    fn start(below: &Path, root: &Path, memory: &str) -> Result<Child, Failed> {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_zonal-mount"));
-        command.arg("mount").args([below, root]).args(["--memory", memory]);
-        let mut child = command.stdout(Stdio::piped()).spawn()?;
-        let mut line = String::new();
-        let out = child.stdout.as_mut().ok_or("it has an output")?;
-        BufReader::new(out).read_line(&mut line)?;
-        assert!(line.contains("is mounted on"), "{line}");
-        Ok(child)
-    }
-}
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-        let _ = unmount(&self.root, UnmountFlags::DETACH);
-    }
-}
 
 fn what_was_synced_survives_a_kill() -> Result<(), Failed> {
     let mut process = Process::new("1M")?;
@@ -78,7 +38,7 @@ fn what_was_synced_survives_a_kill() -> Result<(), Failed> {
     assert!(String::from_utf8_lossy(&said.stderr).contains("umount"), "{said:?}");
     drop(file);
     unmount(&process.root, UnmountFlags::empty())?;
-    process.child = Process::start(&process.below, &process.root, "1M")?;
+    process.again("1M")?;
     assert!(fs::read(process.root.join("synced"))? == after);
     Ok(())
 }

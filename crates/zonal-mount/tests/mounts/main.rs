@@ -4,17 +4,26 @@ mod errors;
 mod killed;
 mod model;
 mod operations;
+mod parts;
+mod process;
+mod silent;
+mod watchdog;
 
 use libtest_mimic::{Arguments, Failed, Trial};
 use std::fs;
 use std::path::PathBuf;
+use std::process::ExitCode;
 use tempfile::TempDir;
+use watchdog::{LIMIT, Watchdog};
 use zonal_cache::S3Fifo;
 use zonal_mount::{LEAST_MEMORY, Mounted, Options, can_mount};
 
-/// A directory that is mounted, until dropped.
+/// A directory that is mounted by this process, until dropped. None of its files may be mapped here: see
+/// [`Mounted`].
 pub(crate) struct World {
     pub(crate) mounted: Option<Mounted<S3Fifo>>,
+    /// After the mount, whose end it watches too.
+    watchdog: Option<Watchdog>,
     pub(crate) below: PathBuf,
     pub(crate) root: PathBuf,
     _directory: TempDir,
@@ -23,19 +32,15 @@ pub(crate) struct World {
 impl World {
     pub(crate) fn new() -> Self {
         let directory = tempfile::tempdir().expect("a directory");
-        let (below, root) = (directory.path().join("below"), directory.path().join("root"));
+        let place = directory.path().canonicalize().expect("it is there");
+        let (below, root) = (place.join("below"), place.join("root"));
         fs::create_dir(&below).expect("made");
         fs::create_dir(&root).expect("made");
-        let mut world = Self { mounted: None, below, root, _directory: directory };
-        world.mount();
-        world
-    }
-
-    /// Mounts it, with the smallest bound.
-    pub(crate) fn mount(&mut self) {
+        // With the smallest bound.
         let options = Options { memory: LEAST_MEMORY, threads: 2, ..Options::default() };
-        let mounted = Mounted::start(&self.below, &self.root, &options);
-        self.mounted = Some(mounted.expect("it is mounted"));
+        let mounted = Some(Mounted::start(&below, &root, &options).expect("it is mounted"));
+        let watchdog = Some(Watchdog::new(&root, LIMIT).expect("it watches"));
+        Self { mounted, watchdog, below, root, _directory: directory }
     }
 
     /// Unmounts it, with all written back.
@@ -44,13 +49,18 @@ impl World {
         mounted.unmount().expect("it is not in use");
         let stats = mounted.wait().expect("all is written back");
         assert!(stats.used <= stats.bound);
+        drop(self.watchdog.take());
     }
 }
 
 type Test = (&'static str, fn() -> Result<(), Failed>);
 
-fn main() {
-    let tests: Vec<Test> = [errors::TESTS, operations::TESTS, model::TESTS, killed::TESTS].concat();
+fn main() -> ExitCode {
+    if let Some(code) = parts::play() {
+        return code;
+    }
+    let tests: Vec<Test> =
+        [errors::TESTS, operations::TESTS, model::TESTS, killed::TESTS, silent::TESTS].concat();
     let why = match (can_mount(), rustix::process::geteuid().is_root()) {
         (Err(error), _) => Some(error.to_string()),
         (_, false) => Some("only root can mount".to_owned()),
@@ -62,5 +72,5 @@ fn main() {
     let trials = tests
         .into_iter()
         .map(|(name, test)| Trial::test(name, test).with_ignored_flag(why.is_some()));
-    libtest_mimic::run(&Arguments::from_args(), trials.collect()).exit();
+    libtest_mimic::run(&Arguments::from_args(), trials.collect()).exit_code()
 }

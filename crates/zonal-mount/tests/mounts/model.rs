@@ -1,8 +1,10 @@
 //! Random operations on a file of the mount beside a vector of bytes, with the bound at an eighth of the
 //! file: reads, writes, mapped reads and writes, truncation, allocation, holes, syncs, closing and
 //! opening again, and mounting anew. The same seeds each time; `ZONAL_TEST_EFFORT` makes more of them.
+//! The mount is another process: one that maps files of its own mount can wait for itself for ever.
 
-use crate::{Test, World};
+use crate::Test;
+use crate::process::Process;
 use libtest_mimic::Failed;
 use rustix::fs::{FallocateFlags, fallocate};
 use rustix::mm::{MapFlags, MsyncFlags, ProtFlags, mmap, msync, munmap};
@@ -19,6 +21,8 @@ pub(crate) const TESTS: &[Test] = &[
 
 /// The longest that the file becomes: eight times the bound.
 const MOST: usize = 8 * LEAST_MEMORY;
+/// The least, as the command has it.
+const MEMORY: &str = "1M";
 const STEPS: u32 = 400;
 
 struct Random(u64);
@@ -87,7 +91,7 @@ fn open(path: &Path) -> Result<File, Failed> {
 }
 
 struct Run {
-    world: World,
+    process: Process,
     file: Option<File>,
     model: Vec<u8>,
     random: Random,
@@ -193,23 +197,24 @@ impl Run {
     fn reopen(&mut self) -> Result<(), Failed> {
         self.file = None;
         if self.random.below(6) == 0 {
-            self.world.unmount();
-            let below = std::fs::read(self.world.below.join("file"))?;
+            self.process.unmount()?;
+            let below = std::fs::read(self.process.below.join("file"))?;
             if below != self.model {
                 return Err("what was written back differs".into());
             }
-            self.world.mount();
+            self.process.again(MEMORY)?;
         }
-        self.file = Some(open(&self.world.root.join("file"))?);
+        self.file = Some(open(&self.process.root.join("file"))?);
         Ok(())
     }
 }
 
 fn run(seed: u64, mut after: impl FnMut(&mut Run, u32)) -> Result<(), Failed> {
-    let world = World::new();
-    let file = Some(open(&world.root.join("file"))?);
-    let mut run = Run { world, file, model: Vec::new(), random: Random(seed) };
+    let process = Process::new(MEMORY)?;
+    let file = Some(open(&process.root.join("file"))?);
+    let mut run = Run { process, file, model: Vec::new(), random: Random(seed) };
     for step in 0..STEPS {
+        run.process.progress();
         run.step().map_err(|error| format!("seed {seed}, step {step}: {error:?}"))?;
         after(&mut run, step);
     }
@@ -226,7 +231,7 @@ fn random_operations_are_as_on_a_vector() -> Result<(), Failed> {
 fn canary_a_byte_changed_below_is_found() -> Result<(), Failed> {
     let found = run(0x9E37_79B9_7F4A_7C15, |run, step| {
         if step % 50 == 49
-            && let Ok(below) = open(&run.world.below.join("file"))
+            && let Ok(below) = open(&run.process.below.join("file"))
         {
             let _ = below.write_all_at(&[0xA5; 64 << 10], 1 << 20);
         }

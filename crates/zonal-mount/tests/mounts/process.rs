@@ -1,0 +1,80 @@
+//! The command in a process of its own, with what it mounts.
+
+use crate::watchdog::{LIMIT, Watchdog};
+use libtest_mimic::Failed;
+use rustix::mount::{UnmountFlags, unmount};
+use std::fs;
+use std::io::{BufRead, BufReader, Read};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use tempfile::TempDir;
+
+/// Killed when dropped.
+pub(crate) struct Process {
+    pub(crate) child: Child,
+    pub(crate) below: PathBuf,
+    pub(crate) root: PathBuf,
+    watchdog: Option<Watchdog>,
+    _directory: TempDir,
+}
+
+impl Process {
+    pub(crate) fn new(memory: &str) -> Result<Self, Failed> {
+        let directory = tempfile::tempdir()?;
+        let place = directory.path().canonicalize()?;
+        let (below, root) = (place.join("below"), place.join("root"));
+        fs::create_dir(&below)?;
+        fs::create_dir(&root)?;
+        let child = Self::command(&below, &root, memory).spawn()?;
+        let mut process = Self { child, below, root, watchdog: None, _directory: directory };
+        process.mounted()?;
+        Ok(process)
+    }
+
+    fn command(below: &PathBuf, root: &PathBuf, memory: &str) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_zonal-mount"));
+        command.arg("mount").args([below, root]).args(["--memory", memory, "--threads", "2"]);
+        command.stdout(Stdio::piped());
+        command
+    }
+
+    /// Waits until it is mounted.
+    fn mounted(&mut self) -> Result<(), Failed> {
+        let mut line = String::new();
+        let out = self.child.stdout.as_mut().ok_or("it has an output")?;
+        BufReader::new(out).read_line(&mut line)?;
+        assert!(line.contains("is mounted on"), "{line}");
+        self.watchdog = Some(Watchdog::new(&self.root, LIMIT)?);
+        Ok(())
+    }
+
+    /// Mounts it once more, after the process has ended.
+    pub(crate) fn again(&mut self, memory: &str) -> Result<(), Failed> {
+        self.child = Self::command(&self.below, &self.root, memory).spawn()?;
+        self.mounted()
+    }
+
+    /// Unmounts it, with all written back.
+    pub(crate) fn unmount(&mut self) -> Result<(), Failed> {
+        unmount(&self.root, UnmountFlags::empty())?;
+        let mut said = String::new();
+        self.child.stdout.take().ok_or("it has an output")?.read_to_string(&mut said)?;
+        assert!(self.child.wait()?.success() && said.contains("Unmounted"), "{said}");
+        Ok(())
+    }
+
+    /// Tells the watchdog.
+    pub(crate) fn progress(&self) {
+        if let Some(watchdog) = &self.watchdog {
+            watchdog.progress();
+        }
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        let _ = unmount(&self.root, UnmountFlags::DETACH);
+    }
+}
