@@ -232,7 +232,7 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
         let in_background = matches!(task.on, Occasion::Background | Occasion::Rest);
         let failed = matches!(outcome, CompactOutcome::Complete | CompactOutcome::PartialSkipped);
         if outcome == CompactOutcome::Success {
-            zone.compaction.succeeded();
+            zone.compaction.succeeded(task.order);
         } else if failed && task.mode == CompactMode::Sync && !(in_background && scan.is_over()) {
             let most = match scan.has_moved() {
                 true => S::Compact::MOVED_BACKOFF_SHIFT,

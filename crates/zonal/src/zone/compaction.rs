@@ -135,7 +135,8 @@ pub(crate) struct ZoneCompaction<P: Platform> {
     /// Whether hints are out of date: 0 or 1.
     outdated: P::Word,
     /// Attempts considered since the last failure (bits 0–31), shift (32–39), and the smallest
-    /// order that failed (40–47).
+    /// order whose attempts are considered (40–47): the smallest that failed, and before anything
+    /// did, the one above the largest that was had.
     backoff: P::Word,
     counts: [P::Word; NR_COUNTS],
 }
@@ -227,8 +228,9 @@ impl<P: Platform> ZoneCompaction<P> {
         self.outdated.load(Relaxed) > 0
     }
 
-    /// Whether attempts are put off, and one was considered since the last that failed: the source's
-    /// `compact_considered`, which each new deferral resets, and a success.
+    /// Whether an attempt was considered since the last that failed or brought its block: the source's
+    /// `compact_considered`. An attempt that is made counts as one that is put off does, also
+    /// before anything failed; not one for an order that was had already.
     #[inline]
     pub(crate) fn is_considered(&self) -> bool {
         unpack(self.backoff.load(Relaxed)).0 > 0
@@ -237,13 +239,15 @@ impl<P: Platform> ZoneCompaction<P> {
     /// Whether this attempt is not to be made. It is considered by that.
     pub(crate) fn backs_off(&self, order: Order) -> bool {
         let word = self.backoff.load(Relaxed);
-        let (considered, shift, failed) = unpack(word);
-        if shift == 0 || u64::from(order.get()) < failed {
+        let (before, shift, failed) = unpack(word);
+        if u64::from(order.get()) < failed {
             return false;
         }
         let limit = 1 << shift;
-        let considered = (considered + 1).min(limit);
-        self.backoff.store(pack(considered, shift, failed), Relaxed);
+        let considered = (before + 1).min(limit);
+        if considered != before {
+            self.backoff.store(pack(considered, shift, failed), Relaxed);
+        }
         considered < limit
     }
 
@@ -261,9 +265,12 @@ impl<P: Platform> ZoneCompaction<P> {
         self.backoff.store(pack(0, (shift + 1).min(most), failed), Relaxed);
     }
 
-    /// The next attempt is made again.
-    pub(crate) fn succeeded(&self) {
-        self.backoff.store(0, Relaxed);
+    /// The next attempt is made again. Those for `order` and smaller ones are not considered until
+    /// one fails.
+    pub(crate) fn succeeded(&self, order: Order) {
+        let (_, _, failed) = unpack(self.backoff.load(Relaxed));
+        let failed = failed.max(u64::from(order.get()) + 1);
+        self.backoff.store(pack(0, 0, failed), Relaxed);
     }
 
     pub(crate) fn count(&self, what: Count, by: u64) {
@@ -291,7 +298,7 @@ const fn pack(considered: u64, shift: u64, failed: u64) -> u64 {
     considered | shift << 32 | failed << 40
 }
 
-/// (considered, shift, smallest order that failed)
+/// (considered, shift, smallest order that is considered)
 const fn unpack(word: u64) -> (u64, u64, u64) {
     (word & 0xffff_ffff, word >> 32 & 0xff, word >> 40)
 }
@@ -317,7 +324,7 @@ mod tests {
         }
         zone.back_off(three, 6);
         assert!(zone.backs_off(three) && zone.backs_off(nine), "now they did");
-        zone.succeeded();
+        zone.succeeded(nine);
         assert!(!zone.backs_off(three) && !zone.backs_off(nine));
     }
 
@@ -327,15 +334,37 @@ mod tests {
         let zone = ZoneCompaction::<SingleThread>::new();
         let (three, nine) = (Order::new(3).unwrap(), Order::HUGE);
         assert!(!zone.is_considered());
-        assert!(!zone.backs_off(nine) && !zone.is_considered(), "nothing is put off");
+        assert!(!zone.backs_off(three) && zone.is_considered(), "made, and counted");
+        assert!(!zone.backs_off(three) && zone.is_considered());
         for _ in 0..3 {
             zone.back_off(nine, 6);
             assert!(!zone.is_considered(), "put off anew");
             assert!(!zone.backs_off(three) && !zone.is_considered(), "it does not count");
             assert!(zone.backs_off(nine) && zone.is_considered());
         }
-        zone.succeeded();
+        zone.succeeded(nine);
         assert!(!zone.is_considered());
+    }
+
+    /// The source's `compact_order_failed`, which each success puts above its order.
+    #[test]
+    fn what_was_had_is_not_considered_until_it_fails() {
+        let zone = ZoneCompaction::<SingleThread>::new();
+        let [three, four, nine] = [3, 4, 9].map(|n| Order::new(n).unwrap());
+        assert!(!zone.backs_off(three) && zone.is_considered());
+        zone.succeeded(three);
+        assert!(!zone.backs_off(three) && !zone.is_considered(), "had before");
+        assert!(!zone.backs_off(four) && zone.is_considered(), "not yet");
+        zone.succeeded(nine);
+        zone.succeeded(three);
+        assert!(!zone.backs_off(four) && !zone.is_considered(), "a smaller one changes nothing");
+        zone.back_off(four, 6);
+        assert!(!zone.backs_off(three) && !zone.is_considered());
+        assert!(zone.backs_off(four) && zone.is_considered());
+        zone.succeeded(three);
+        assert!(!zone.backs_off(four) && zone.is_considered(), "it is made and counts");
+        zone.succeeded(four);
+        assert!(!zone.backs_off(nine) && zone.is_considered());
     }
 
     #[test]

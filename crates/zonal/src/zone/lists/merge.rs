@@ -50,10 +50,10 @@ impl Merge for Prefetched {
 /// merge-skipped, and merge when compaction's scanner meets them, or when their buddy merges.
 ///
 /// - Source: Lu 2018, patch 2, on Linux 4.16.
-/// - Merging is not skipped while compaction is put off in the zone, from the next attempt that is
-///   considered until one is put off anew or brings the block: by the source's test,
-///   `compact_considered`, which each new deferral resets. (There the first attempt of all counts too.)
-///   Nor while clusters are disabled (a CPU is scanning for large blocks; compaction disables them
+/// - Merging is not skipped from an attempt at compaction that is considered, made or put off, until
+///   one is put off anew or brings the block: by the source's test, `compact_considered`, which each new
+///   deferral resets. The first attempt of all counts; one for an order that was had already does
+///   not, until that fails. Nor while clusters are disabled (a CPU is scanning for large blocks; compaction disables them
 ///   only where there are any, as patch 3 does, and goes on skipping otherwise, as patch 2 does).
 /// - The scanner loses sight of a frame that merged with what lies before it: that frame is inside
 ///   a block then and looks like one that stays. As in the source, asynchronous compaction leaves
