@@ -69,6 +69,7 @@ impl SplitConfig {
         instance_frames: 0,
         instance_cpus: 0,
         most: 0,
+        more_zones: 0,
         align: 0,
         instances: [None; NR_ZONE_TYPES],
     };
