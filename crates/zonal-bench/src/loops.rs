@@ -3,6 +3,16 @@
 //! After every call into the allocator the loops let its state escape (see `settle`), so that
 //! the compiler cannot cancel an inlined allocation against the free that follows it, nor keep
 //! the allocator's state in registers across calls, which no caller outside a benchmark gets.
+//!
+//! ```
+//! use zonal_bench::loops::hot_pair;
+//! use zonal_bench::subject::{Setup, Subject};
+//! use zonal_bench::subjects::baseline::FreeList;
+//!
+//! let list = FreeList::open(&Setup { memory: 1 << 20, threads: 1, touch: false })?;
+//! hot_pair(&mut list.thread(0)?)?;
+//! # Ok::<(), zonal_bench::loops::Halt>(())
+//! ```
 
 use core::hint::black_box;
 use core::time::Duration;

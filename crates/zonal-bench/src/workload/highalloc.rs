@@ -42,6 +42,13 @@
 //! checked when it is freed; at the end every frame must be free again.
 //!
 //! Left out: pages that are locked for a moment, swap, dirty pages that must be written first.
+//!
+//! ```
+//! use zonal_bench::workload::highalloc;
+//!
+//! assert!(highalloc::PAUSE < highalloc::LONG_DELAY);
+//! assert_eq!(highalloc::DEFAULT_MEMORY >> 21, 256, "blocks of 2 MiB");
+//! ```
 
 use core::marker::PhantomData;
 use core::time::Duration;

@@ -8,6 +8,15 @@
 //!
 //! Allocators without a fixed set of frames have no "most of memory": their threads hold 128 MiB
 //! each, or a quarter of the memory together if that is less.
+//!
+//! ```
+//! use zonal_bench::subject::Setup;
+//! use zonal_bench::workload::parallel_free;
+//!
+//! let setup = Setup { memory: 4 << 30, threads: 2, touch: false };
+//! assert_eq!(parallel_free::part(1 << 20, &setup), 471_859);
+//! assert_eq!(parallel_free::part(0, &setup), 32_768, "no fixed set of frames: 128 MiB");
+//! ```
 
 use std::time::Instant;
 

@@ -12,6 +12,14 @@
 //! `order0_rate`, `order9_rate` (frames that came as order-9 blocks) and `fallback_rate` (frames
 //! of the order-9 half that came singly). The source's scores are page faults counted likewise.
 //! No page is moved here; presets that compact can only merge.
+//!
+//! ```
+//! use zonal_bench::workload::thp_mix;
+//!
+//! // Thread 0 breaks 4 GiB up, the others have 128 MiB each.
+//! assert_eq!(thp_mix::blocks(1 << 20, 0), 1_043_333);
+//! assert_eq!(thp_mix::blocks(1 << 20, 1), 32_768);
+//! ```
 
 use core::time::Duration;
 use std::time::Instant;

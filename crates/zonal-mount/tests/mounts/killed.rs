@@ -1,9 +1,8 @@
 //! A process that is killed loses nothing that was synced, and has no more memory than it should.
 
 use crate::Test;
-use crate::process::Process;
+use crate::process::{Process, unmount_unused};
 use libtest_mimic::Failed;
-use rustix::mount::{UnmountFlags, unmount};
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::process::Command;
@@ -37,7 +36,7 @@ fn what_was_synced_survives_a_kill() -> Result<(), Failed> {
     assert_eq!(said.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&said.stderr).contains("umount"), "{said:?}");
     drop(file);
-    unmount(&process.root, UnmountFlags::empty())?;
+    unmount_unused(&process.root)?;
     process.again("1M")?;
     assert!(fs::read(process.root.join("synced"))? == after);
     Ok(())

@@ -11,12 +11,13 @@ mod watchdog;
 
 use libtest_mimic::{Arguments, Failed, Trial};
 use std::fs;
+use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use tempfile::TempDir;
 use watchdog::{LIMIT, Watchdog};
 use zonal_cache::S3Fifo;
-use zonal_mount::{LEAST_MEMORY, Mounted, Options, can_mount};
+use zonal_mount::{LEAST_MEMORY, MountError, Mounted, Options, can_mount};
 
 /// A directory that is mounted by this process, until dropped. None of its files may be mapped here: see
 /// [`Mounted`].
@@ -46,7 +47,8 @@ impl World {
     /// Unmounts it, with all written back.
     pub(crate) fn unmount(&mut self) {
         let mounted = self.mounted.take().expect("it is mounted");
-        mounted.unmount().expect("it is not in use");
+        let busy = |error: &MountError| matches!(error, MountError::Unmount { source, .. } if source.kind() == ErrorKind::ResourceBusy);
+        process::once_unused(|| mounted.unmount(), busy).expect("it is not in use");
         let stats = mounted.wait().expect("all is written back");
         assert!(stats.used <= stats.bound);
         drop(self.watchdog.take());

@@ -2,12 +2,38 @@
 
 use crate::watchdog::{LIMIT, Watchdog};
 use libtest_mimic::Failed;
+use rustix::io::Errno;
 use rustix::mount::{UnmountFlags, unmount};
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
 use tempfile::TempDir;
+
+/// Does what unmounts until nothing uses the mount: a file that a test has closed is still open for a moment in
+/// a child that another test starts, until that has become its program.
+pub(crate) fn once_unused<E>(
+    mut unmount: impl FnMut() -> Result<(), E>,
+    is_busy: impl Fn(&E) -> bool,
+) -> Result<(), E> {
+    let end = Instant::now() + Duration::from_secs(30);
+    loop {
+        match unmount() {
+            Err(error) if is_busy(&error) && Instant::now() < end => {
+                thread::sleep(Duration::from_millis(10));
+            }
+            done => return done,
+        }
+    }
+}
+
+/// As [`once_unused`], of a place.
+pub(crate) fn unmount_unused(root: &Path) -> rustix::io::Result<()> {
+    let busy = |error: &Errno| *error == Errno::BUSY;
+    once_unused(|| unmount(root, UnmountFlags::empty()), busy)
+}
 
 /// Killed when dropped.
 pub(crate) struct Process {
@@ -56,7 +82,7 @@ impl Process {
 
     /// Unmounts it, with all written back.
     pub(crate) fn unmount(&mut self) -> Result<(), Failed> {
-        unmount(&self.root, UnmountFlags::empty())?;
+        unmount_unused(&self.root)?;
         let mut said = String::new();
         self.child.stdout.take().ok_or("it has an output")?.read_to_string(&mut said)?;
         assert!(self.child.wait()?.success() && said.contains("Unmounted"), "{said}");

@@ -1,4 +1,12 @@
 //! Which watermark a request must stay above, and how far below it some may reach.
+//!
+//! ```
+//! use zonal::types::mark::{Access, Mark};
+//!
+//! assert!(Mark::Min < Mark::Low && Mark::Low < Mark::High);
+//! let atomic = Access { high: true, atomic: true };
+//! assert_eq!((Access::default().lower(800), atomic.lower(800)), (800, 300));
+//! ```
 
 /// Names one of a zone's watermarks.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]

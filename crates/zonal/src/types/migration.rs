@@ -1,4 +1,18 @@
 //! A page that moves, and what a host answers when it is asked for something that it cannot do.
+//!
+//! ```
+//! use zonal::{Immovable, Migration, Order, Pfn};
+//!
+//! /// A host that moves pages of one order.
+//! fn check(page: &Migration, own: Order) -> Result<(), Immovable> {
+//!     if page.order == own { Ok(()) } else { Err(Immovable) }
+//! }
+//!
+//! let page =
+//!     Migration { from: Pfn::new(1), to: Pfn::new(9), order: Order::ZERO, may_wait: true };
+//! assert_eq!(check(&page, Order::ZERO), Ok(()));
+//! assert_eq!(check(&page, Order::HUGE), Err(Immovable));
+//! ```
 
 use super::units::{Order, Pfn};
 

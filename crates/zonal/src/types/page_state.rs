@@ -1,4 +1,11 @@
 //! What a host counts its pages by.
+//!
+//! ```
+//! use zonal::page_state::PageState;
+//!
+//! assert_eq!(PageState::Dirty.name(), "nr_dirty");
+//! assert_eq!(PageState::ALL[PageState::Dirty as usize], PageState::Dirty);
+//! ```
 
 /// How many states there are.
 pub const NR_PAGE_STATES: usize = 5;
