@@ -26,9 +26,9 @@ use crate::task::{Pages, Task, Work};
 use crate::ticks::Ticks;
 use std::rc::Rc;
 use std::time::Instant;
-use zonal::ZoneType;
 use zonal::plan::{Config, Plan, SplitConfig};
 use zonal::policy::Policy;
+use zonal::{Order, ZoneType};
 
 /// Instances of the zone type `Normal` on each node, where the preset splits it, as in the source.
 const INSTANCES: u8 = 4;
