@@ -184,6 +184,16 @@ impl<M: Machine, S: Sound> Global<M, S> {
     /// [`Error::NotBooted`], or [`Error::Alloc`] as [`Allocator::alloc`].
     #[inline]
     pub fn alloc(&self, request: &Request) -> Result<Block, Error> {
+        match self.frames().ok().and_then(|frames| frames.alloc_cached(request)) {
+            Some(block) => Ok(block),
+            None => self.alloc_slowly(request),
+        }
+    }
+
+    /// All of it. Called last, so that the way to a cached frame saves no registers for it.
+    #[cold]
+    #[inline(never)]
+    fn alloc_slowly(&self, request: &Request) -> Result<Block, Error> {
         Ok(self.frames()?.alloc(request)?)
     }
 
@@ -193,6 +203,17 @@ impl<M: Machine, S: Sound> Global<M, S> {
     /// [`RefusedFree`] gives the block back: as [`Allocator::free`].
     #[inline]
     pub fn free(&self, block: Block) -> Result<(), RefusedFree> {
+        let Ok(frames) = self.frames() else { return self.free_slowly(block) };
+        match frames.free_cached(block) {
+            Ok(()) => Ok(()),
+            Err(block) => self.free_slowly(block),
+        }
+    }
+
+    /// All of it, as with [`alloc_slowly`](Self::alloc_slowly).
+    #[cold]
+    #[inline(never)]
+    fn free_slowly(&self, block: Block) -> Result<(), RefusedFree> {
         match self.frames() {
             Ok(frames) => frames.free(block),
             Err(_) => {

@@ -175,6 +175,32 @@ fn blocks_are_zeroed_and_freed_once() {
     assert_eq!(free(&FRAMES), managed);
 }
 
+/// What a host may inline: a frame that the CPU has, and a place for one. Nothing else is tried.
+#[test]
+fn cached_frames_and_nothing_else() {
+    static FRAMES: Global<Fake> = Global::new();
+    let managed = booted(&FRAMES, 1);
+    // SAFETY: what is freed through it is this test's.
+    let allocator = unsafe { FRAMES.allocator().unwrap() };
+    let frame = Request::frame();
+    assert_eq!(allocator.alloc_cached(&frame), None, "nothing is cached yet");
+    let first = FRAMES.alloc(&frame).unwrap();
+    let cached = allocator.alloc_cached(&frame).unwrap();
+    assert_ne!(first.pfn(), cached.pfn());
+    assert_eq!(allocator.alloc_cached(&frame.zero()), None);
+    assert_eq!(allocator.alloc_cached(&frame.with_order(Order::HUGE)), None);
+    allocator.free_cached(first).unwrap();
+    allocator.free_cached(cached).unwrap();
+    let huge = FRAMES.alloc(&Request::new(Order::HUGE)).unwrap();
+    let huge = allocator.free_cached(huge).unwrap_err();
+    FRAMES.free(huge).unwrap();
+    assert_eq!(free(&FRAMES), managed);
+    // By `Global` a wrong free is refused as ever.
+    let (pfn, _) = FRAMES.alloc(&frame).unwrap().into_raw();
+    allocator.free_raw(pfn, Order::ZERO).unwrap();
+    assert!(allocator.free_raw(pfn, Order::ZERO).is_err());
+}
+
 #[test]
 fn pages_by_number_and_memory_in_parts() {
     static FRAMES: Global<Fake> = Global::new();

@@ -52,7 +52,7 @@ pub struct Allocator<'m, P: Platform, S: Policy> {
     pub(crate) plan: &'m Plan,
     pub(crate) table: ZoneTables<'m, P>,
     pub(crate) zones: &'m [Zone<P, S>],
-    caches: Caches<'m, P, S>,
+    pub(crate) caches: Caches<'m, P, S>,
     homes: HomeTable<S::Split, S::Walk>,
     pub(crate) walk: <S::Walk as Walk>::Table<P>,
     cpus: u32,
@@ -125,10 +125,10 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
 
     /// The shared way in, for the CPU that the platform believes this is.
     #[inline(always)]
-    pub(crate) fn shared_entry(&self) -> SharedEntry<'_, P, S> {
+    pub(crate) fn shared_entry(&self) -> SharedEntry<'_, 'm, P, S> {
         let (CpuId(cpu), cpus) = (self.platform.cpu(), self.cpus());
         let cpu = (if cpu < cpus { cpu } else { cpu % cpus }) as usize;
-        SharedEntry::new(self.caches, self.zones.len(), cpu, self.homes_of(cpu))
+        SharedEntry::new(self, cpu)
     }
 
     /// What a CPU caches of a zone; `None` for a CPU or a zone that the allocator does not have.

@@ -1,9 +1,10 @@
 //! The two ways into a CPU's caches behind one trait: the shared try-lock and the owned claim.
 
+use crate::alloc::allocator::Allocator;
 use crate::boot::plan::{Plan, ZoneSpec};
 use crate::boot::zonelist::MAX_NODES;
-use crate::pcp::per_cpu_pages::{Caches, InSlot, OutsideOf, OutsideSlot, PerCpuPages, WindowOf};
-use crate::platform::{OwnedSlots, Platform, Slot};
+use crate::pcp::per_cpu_pages::{InSlot, OutsideOf, OutsideSlot, PerCpuPages, WindowOf};
+use crate::platform::{OwnedSlots, Platform};
 use crate::policy::{PcpPolicy, Policy, Split, Walk, walk::ZoneSet};
 use crate::types::units::{NodeId, ZoneId};
 use crate::types::zone_type::{NR_ZONE_TYPES, ZoneType};
@@ -118,27 +119,20 @@ fn preferred(plan: &Plan, lane: usize) -> ZoneSet {
     families.fold(0, |set, family| set | 1 << family[lane % family.len()].id.0)
 }
 
-/// Anyone, on the CPU that the platform named.
-pub(crate) struct SharedEntry<'a, P: Platform, S: Policy> {
-    caches: Caches<'a, P, S>,
-    zones: usize,
+/// Anyone, on the CPU that the platform named. Two words: the rest is looked up where it is needed.
+pub(crate) struct SharedEntry<'a, 'm, P: Platform, S: Policy> {
+    allocator: &'a Allocator<'m, P, S>,
     cpu: usize,
-    homes: &'a Homes<S::Walk>,
 }
 
-impl<'a, P: Platform, S: Policy> SharedEntry<'a, P, S> {
+impl<'a, 'm, P: Platform, S: Policy> SharedEntry<'a, 'm, P, S> {
     #[inline(always)]
-    pub(crate) fn new(
-        caches: Caches<'a, P, S>,
-        zones: usize,
-        cpu: usize,
-        homes: &'a Homes<S::Walk>,
-    ) -> Self {
-        Self { caches, zones, cpu, homes }
+    pub(crate) const fn new(allocator: &'a Allocator<'m, P, S>, cpu: usize) -> Self {
+        Self { allocator, cpu }
     }
 }
 
-impl<'m, P: Platform, S: Policy> Entry<'m, P, S> for SharedEntry<'_, P, S> {
+impl<'m, P: Platform, S: Policy> Entry<'m, P, S> for SharedEntry<'_, 'm, P, S> {
     const OUTSIDE: bool = false;
 
     #[inline(always)]
@@ -147,9 +141,8 @@ impl<'m, P: Platform, S: Policy> Entry<'m, P, S> for SharedEntry<'_, P, S> {
         zone: usize,
         f: impl FnOnce(&mut InSlot<'_, P, S>) -> R,
     ) -> Option<R> {
-        let at = self.cpu * self.zones + zone;
-        let (slot, out) = (self.caches.slots.get(at)?, self.caches.outside.get(at)?);
-        slot.try_with(|own| f(&mut InSlot::new(own, out)))
+        let at = self.cpu * self.allocator.zones.len() + zone;
+        self.allocator.caches.get(at)?.try_with(f)
     }
     #[inline(always)]
     fn cpu(&self) -> usize {
@@ -157,7 +150,7 @@ impl<'m, P: Platform, S: Policy> Entry<'m, P, S> for SharedEntry<'_, P, S> {
     }
     #[inline(always)]
     fn homes(&self) -> &Homes<S::Walk> {
-        self.homes
+        self.allocator.homes_of(self.cpu)
     }
 }
 

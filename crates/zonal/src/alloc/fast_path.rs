@@ -35,6 +35,16 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
         self.alloc(request).map(|block| block.into_raw().0)
     }
 
+    /// The first thing that [`alloc`](Self::alloc) tries, and nothing else: a single frame that this CPU has
+    /// of its home zone. `None` if it has none, or the request wants more than that; `alloc` then says
+    /// more. For hosts that keep what follows out of line. O(1), without a loop.
+    #[inline(always)]
+    #[must_use]
+    pub fn alloc_cached(&self, request: &Request) -> Option<Block> {
+        let popped = self.pop_home(&mut self.shared_entry(), request.limit(), request.single()?);
+        popped.map(|index| self.handed_out(self.table.pfn(index), Order::ZERO, request))
+    }
+
     /// Allocates through `entry`: the home zone's cache, else the slow path.
     // Always inlined, like what it calls on the way to a single cached frame: the result then
     // stays in registers, and only a failure is written to memory.

@@ -39,6 +39,19 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
         self.free_raw(pfn, order).map_err(|error| RefusedFree { block, error })
     }
 
+    /// The first thing that [`free`](Self::free) tries, and nothing else: that this CPU keeps a single frame.
+    ///
+    /// # Errors
+    /// The block, with which nothing has happened: it is larger, or `free` would go by another way, or
+    /// refuse it.
+    #[inline(always)]
+    pub fn free_cached(&self, block: Block) -> Result<(), Block> {
+        let (pfn, order) = (block.pfn(), block.order());
+        let kept =
+            order == Order::ZERO && self.push_cached::<_, false>(&mut self.shared_entry(), pfn);
+        if kept { Ok(()) } else { Err(block) }
+    }
+
     /// Frees the block of `order` that starts at `pfn`.
     ///
     /// # Errors

@@ -225,7 +225,7 @@ impl CpuStack {
     }
 
     /// Keeps a frame whose neighbours are gathered.
-    #[inline(never)]
+    #[inline]
     fn keep_beside(&mut self, frame: Frame) -> bool {
         let (word, bit) = frame.word();
         let mask = self.gathered.mask;
