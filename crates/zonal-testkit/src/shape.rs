@@ -35,12 +35,12 @@ pub enum Shape {
     Blocks3,
     /// Watermarks, three zones, two nodes.
     Marked,
-    /// Two nodes and two types, each with enough memory for two or four instances, and a hole
+    /// Two nodes and two types, each with enough memory for two or three instances, and a hole
     /// across a boundary between instances; two CPUs a node.
     Instances,
     /// Memory that comes later: below, behind and between what is there, so that of node 0's
-    /// zone instances two have a part of their memory from the start, the one its end and the other
-    /// its beginning, and one none; and all that node 1 has.
+    /// zone instances one has all of its memory from the start, one a part, two none; and all that
+    /// node 1 has.
     Later,
     /// Pageblocks of 512 frames and enough memory for clusters of 256.
     Huge,
@@ -102,12 +102,11 @@ impl Shape {
             Self::Movable => vec![region(0x1000, 2048)],
             Self::Blocks3 => vec![region(0x1000, 4096)],
             Self::Marked => vec![region(0, 1536), region(0x800, 768).on(NodeId(1))],
-            // Two instances of DMA32 and four of Normal on node 0, of which the second and third
-            // meet at 0x1000: all that a node may have. Two on node 1, which meet at 0x2000.
+            // Of three instances of Normal on node 0 the second and third meet at 0x1000.
             Self::Instances => {
                 vec![region(0, 0xf00), region(0x1100, 0x700), region(0x1800, 0x980).on(NodeId(1))]
             }
-            // Instances on node 0 meet at 0x1400 and 0x1c00.
+            // Instances on node 0 meet at 0x1000, 0x1800 and 0x1c00.
             Self::Later => vec![
                 of_kind(0xc00, 0x400, RegionKind::Offline),
                 region(0x1000, 0x900),
@@ -147,11 +146,7 @@ impl Shape {
             Self::Flat => Config { pcp_batch: Some(7), ..base },
             Self::TwoNodes => base,
             Self::Later => Config { pcp_batch: Some(5), ..base },
-            Self::Instances => Config {
-                dma32_limit: Pfn::new(0x800),
-                split: SplitConfig { instance_frames: 896, ..split },
-                ..base
-            },
+            Self::Instances => Config { dma32_limit: Pfn::new(0x800), ..base },
             Self::Low => Config { dma_limit: Pfn::new(256), dma32_limit: Pfn::new(1024), ..base },
             Self::Movable => Config { movable: MovableShare::Frames(1024), ..base },
             Self::Marked => Config {
