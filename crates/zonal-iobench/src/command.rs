@@ -17,6 +17,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 use serde_json::{Map, Value, json};
+use zonal_cli::bar::Bar;
 use zonal_cli::error::LabError;
 use zonal_cli::interrupt;
 use zonal_cli::provenance::Provenance;
@@ -78,6 +79,9 @@ pub struct TiobenchArgs {
     /// Print JSON, one object a run and line, instead of a table
     #[arg(long)]
     pub json: bool,
+    /// Show no progress bar
+    #[arg(long)]
+    pub no_progress: bool,
 }
 
 /// Arguments of `zonal sparsetruncate`.
@@ -129,6 +133,9 @@ pub struct DbenchArgs {
     /// Print JSON, one object a run and line, instead of a table
     #[arg(long)]
     pub json: bool,
+    /// Show no progress bar
+    #[arg(long)]
+    pub no_progress: bool,
 }
 
 /// Runs what was asked for and prints the results to `out`.
@@ -202,8 +209,15 @@ fn tiobench(args: &TiobenchArgs, out: &mut dyn Write) -> Result<(), IobenchError
     };
     let mut results = Vec::new();
     if let Some(directory) = &args.directory {
+        let all = args.threads.len() as u64;
+        let bar = Bar::new(all, args.no_progress);
         for threads in &args.threads {
-            let outcome = measure(directory, &program(*threads, 1 << 16))?;
+            bar.at(results.len() as u64, all, &format!("{threads} threads"));
+            let outcome = match measure(directory, &program(*threads, 1 << 16)) {
+                // What was measured before is shown.
+                Err(_) if interrupt::is_requested() => break,
+                outcome => outcome?,
+            };
             let of = vec![
                 ("on", json!(directory.display().to_string())),
                 ("kind", json!("measured")),
@@ -211,18 +225,23 @@ fn tiobench(args: &TiobenchArgs, out: &mut dyn Write) -> Result<(), IobenchError
             ];
             results.push(Shown { of, figures: rates(&outcome) });
         }
-        return print(&results, args.json, out);
+        drop(bar);
+        return show(&results, args.json, out);
     }
     let machines = args.machine.iter().map(|name| machine_called(name, args.scale));
     let machines = machines.collect::<Result<Vec<_>, _>>()?;
     let kernels = args.kernel.iter().map(|name| kernel_called(name));
     let kernels = kernels.collect::<Result<Vec<_>, _>>()?;
+    let all = (machines.len() * kernels.len() * args.threads.len()) as u64;
+    let bar = Bar::new(all, args.no_progress);
     for machine in machines {
         for kernel in &kernels {
             for threads in &args.threads {
                 if interrupt::is_requested() {
-                    return Err(LabError::Interrupted.into());
+                    break;
                 }
+                let next = format!("{}, {}, {threads} threads", machine.name, kernel.name);
+                bar.at(results.len() as u64, all, &next);
                 let tiobench = program(*threads, machine.frames * 2);
                 let outcome = simulate(&Case { machine, kernel: *kernel, tiobench })?;
                 let of = vec![
@@ -236,7 +255,16 @@ fn tiobench(args: &TiobenchArgs, out: &mut dyn Write) -> Result<(), IobenchError
             }
         }
     }
-    print(&results, args.json, out)
+    drop(bar);
+    show(&results, args.json, out)
+}
+
+/// Prints what there is, also after Ctrl-C, which is told then.
+fn show(results: &[Shown], json: bool, out: &mut dyn Write) -> Result<(), IobenchError> {
+    if !results.is_empty() {
+        print(results, json, out)?;
+    }
+    if interrupt::is_requested() { Err(LabError::Interrupted.into()) } else { Ok(()) }
 }
 
 fn rates(outcome: &Outcome) -> Vec<(&'static str, f64, &'static str)> {
@@ -304,10 +332,13 @@ fn bonnie(args: &BonnieArgs, out: &mut dyn Write) -> Result<(), IobenchError> {
 
 fn dbench(args: &DbenchArgs, out: &mut dyn Write) -> Result<(), IobenchError> {
     let mut results = Vec::new();
-    for clients in &args.clients {
+    // How long each run takes is known.
+    let (bar, time) = (Bar::of_time(args.no_progress), |runs: usize| args.duration * runs as u32);
+    for (at, clients) in args.clients.iter().enumerate() {
+        bar.time(time(at), time(args.clients.len() - at), &format!("{clients} clients"));
         let done = files::dbench(&args.directory, *clients, args.duration)?;
         if interrupt::is_requested() {
-            return Err(LabError::Interrupted.into());
+            break;
         }
         let of = vec![
             ("on", json!(args.directory.display().to_string())),
@@ -321,5 +352,6 @@ fn dbench(args: &DbenchArgs, out: &mut dyn Write) -> Result<(), IobenchError> {
         ];
         results.push(Shown { of, figures });
     }
-    print(&results, args.json, out)
+    drop(bar);
+    show(&results, args.json, out)
 }

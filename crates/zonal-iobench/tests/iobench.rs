@@ -125,3 +125,22 @@ fn what_is_wrong_is_said() {
     let nowhere = iobench("bonnie /nonexistent/x").assert().code(1);
     nowhere.stderr(contains("cannot make").and(contains("/nonexistent/x")));
 }
+
+#[test]
+fn what_was_measured_before_an_interrupt_is_shown() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_zonal-iobench"));
+    command.arg("dbench").arg(directory.path()).args(["--duration", "500ms", "--json"]);
+    command.args(["--clients", &["1"; 40].join(","), "--no-progress"]);
+    let child = command.stdout(std::process::Stdio::piped()).spawn().expect("it starts");
+    // Of forty runs of half a second some are done by then, and not all.
+    std::thread::sleep(std::time::Duration::from_secs(3));
+    let signal = ["-INT".to_owned(), child.id().to_string()];
+    let sent = std::process::Command::new("kill").args(signal).status().expect("there is a kill");
+    let output = child.wait_with_output().expect("it ends");
+    assert!(sent.success() && output.status.code() == Some(130), "{output:?}");
+    let rows = String::from_utf8_lossy(&output.stdout).lines().count();
+    assert!((1..40).contains(&rows), "{rows} rows");
+    let left = std::fs::read_dir(directory.path()).expect("it is there").count();
+    assert_eq!(left, 0, "its files are removed");
+}

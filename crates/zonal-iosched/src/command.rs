@@ -18,6 +18,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 use zonal_cfq::units::{Sector, Span};
+use zonal_cli::bar::Bar;
 use zonal_cli::error::LabError;
 use zonal_cli::interrupt;
 use zonal_cli::outfile::OutFile;
@@ -90,6 +91,9 @@ pub struct IoschedArgs {
     /// Also write the results to this file as CSV
     #[arg(long, value_name = "FILE")]
     pub csv: Option<PathBuf>,
+    /// Show no progress bar
+    #[arg(long)]
+    pub no_progress: bool,
 }
 
 /// What `--workload` takes.
@@ -182,8 +186,12 @@ pub fn run(args: &IoschedArgs, out: &mut dyn Write) -> Result<(), IoschedError> 
         workload(args, *processes, size, &ground)?;
     }
     let mut done = Vec::new();
+    let all = (args.processes.len() * subjects(args, &ground).len()) as u64;
+    let bar = Bar::new(all, args.no_progress);
     for processes in &args.processes {
         for subject in subjects(args, &ground) {
+            let next = format!("{}, {processes} processes", subject.name());
+            bar.at(done.len() as u64, all, &next);
             let work = workload(args, *processes, size, &ground)?;
             let outcome = match &ground {
                 Ground::Disk(disk) => simulate(&subject, disk, work)?,
@@ -195,6 +203,7 @@ pub fn run(args: &IoschedArgs, out: &mut dyn Write) -> Result<(), IoschedError> 
             done.push(Done { subject, processes: *processes, outcome });
         }
     }
+    drop(bar);
     if args.json {
         for it in &mut done {
             serde_json::to_writer(&mut *out, &records::object(args, &ground, it))
