@@ -29,8 +29,12 @@ const GOAL: &str = "zone/";
 const GROUND: [&str; 3] = ["frame/", "platform/", "types/"];
 
 /// Functions that only run a closure of their caller. That they take one is checked.
-const BRACKETS: [(&str, &str); 3] =
-    [("find", "policy/walk/mod.rs"), ("enter_at", "alloc/entry.rs"), ("lock", "zone/guard.rs")];
+const BRACKETS: [(&str, &str); 4] = [
+    ("find", "policy/walk/mod.rs"),
+    ("enter_at", "alloc/entry.rs"),
+    ("try_with", "pcp/per_cpu_pages.rs"),
+    ("lock", "zone/guard.rs"),
+];
 
 /// A path that is listed, and how long it may be.
 struct Limit {
