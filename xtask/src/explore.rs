@@ -6,6 +6,8 @@ use anyhow::{Context, Result, ensure};
 use clap::Args;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::fs::OpenOptions;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use xshell::{Shell, cmd};
@@ -19,6 +21,7 @@ pub(crate) struct Explore {
     #[arg(long, default_value_t = 1.0)]
     hours: f64,
     /// What was run so far; made if it is not there [default: explore.toml in the target directory].
+    /// Beside it, with the ending `log`, is a line for each batch.
     #[arg(long, value_name = "FILE")]
     state: Option<PathBuf>,
 }
@@ -47,6 +50,10 @@ impl State {
         toml::from_str(&text).with_context(|| format!("{} is no state of a run", file.display()))
     }
 
+    fn all_calls(&self) -> u64 {
+        self.calls.values().sum()
+    }
+
     /// Adds what the explorer printed of a batch.
     fn add(&mut self, printed: &str) -> Result<()> {
         let mut lines = 0;
@@ -61,15 +68,34 @@ impl State {
     }
 }
 
+/// What the log says of the batch that begins at the next seed; the commit is the last to be run.
+fn line(state: &State, calls: u64, is_good: bool, elapsed: Duration) -> String {
+    let (from, commit) = (state.next_seed, state.commits.last().map_or("unknown", String::as_str));
+    let result = if is_good { "ok" } else { "FAILED" };
+    let to = from + BATCH - 1;
+    format!(
+        "seeds {from}..={to} commit {commit} calls {calls} at {:.0} s {result}",
+        elapsed.as_secs_f64()
+    )
+}
+
+/// Adds a line to the log beside the state.
+fn log(state: &Path, line: &str) -> Result<()> {
+    let path = state.with_extension("log");
+    let file = OpenOptions::new().create(true).append(true).open(&path);
+    let mut file = file.with_context(|| format!("cannot open {}", path.display()))?;
+    writeln!(file, "{line}").with_context(|| format!("cannot write {}", path.display()))
+}
+
 pub(crate) fn run(shell: &Shell, args: &Explore) -> Result<()> {
     let file = args.state.clone().unwrap_or_else(|| target_dir(shell).join("explore.toml"));
     ensure!(args.hours > 0.0 && args.hours < 1e6, "--hours is more than 0 and less than a million");
     let (began, limit) = (Instant::now(), Duration::from_secs_f64(args.hours * 3600.0));
     let mut state = State::read(shell, &file)?;
     let commit = cmd!(shell, "git rev-parse --short HEAD").quiet().read().unwrap_or_default();
-    if !state.commits.contains(&commit) {
-        state.commits.push(commit);
-    }
+    // The last is the one that is run.
+    state.commits.retain(|known| *known != commit);
+    state.commits.push(commit);
     let before = state.seconds;
     while began.elapsed() < limit {
         let from = state.next_seed.to_string();
@@ -82,16 +108,20 @@ pub(crate) fn run(shell: &Shell, args: &Explore) -> Result<()> {
             .ignore_status()
             .output()?;
         let printed = String::from_utf8_lossy(&output.stdout);
+        let before_batch = state.all_calls();
         if output.status.success() {
             state.add(&printed)?;
         } else {
             eprintln!("{printed}{}", String::from_utf8_lossy(&output.stderr));
             state.failed.push(state.next_seed);
         }
+        // Before the counts: a batch that is counted is in the log.
+        let calls = state.all_calls() - before_batch;
+        log(&file, &line(&state, calls, output.status.success(), began.elapsed()))?;
         state.next_seed += BATCH;
         state.seconds = before + began.elapsed().as_secs_f64();
         shell.write_file(&file, toml::to_string(&state)?)?;
-        let calls: u64 = state.calls.values().sum();
+        let calls = state.all_calls();
         eprintln!("{} seeds, {calls} calls, {:.0} s", state.next_seed, state.seconds);
     }
     for (preset, calls) in &state.calls {
@@ -116,5 +146,21 @@ mod tests {
         let text = toml::to_string(&state).unwrap();
         assert_eq!(toml::from_str::<State>(&text).unwrap(), state);
         assert!(state.add("nothing of it\n").is_err());
+    }
+
+    #[test]
+    fn the_log_has_a_line_for_each_batch() {
+        let commits = vec!["older".to_owned(), "newer".to_owned()];
+        let state = State { next_seed: 5000, commits, ..State::default() };
+        let dir = std::env::temp_dir().join(format!("explore-{}", std::process::id()));
+        std::fs::create_dir_all(&dir).unwrap();
+        let file = dir.join("explore.toml");
+        for is_good in [true, false] {
+            log(&file, &line(&state, 7, is_good, Duration::from_secs(60))).unwrap();
+        }
+        let text = std::fs::read_to_string(dir.join("explore.log")).unwrap();
+        std::fs::remove_dir_all(&dir).unwrap();
+        let expected = "seeds 5000..=9999 commit newer calls 7 at 60 s";
+        assert_eq!(text, format!("{expected} ok\n{expected} FAILED\n"));
     }
 }
