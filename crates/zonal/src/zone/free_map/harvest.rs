@@ -36,7 +36,7 @@ impl<P: Platform> FreeMap<'_, P> {
         while harvest.frames < want {
             // The type is a hint here: it is only told.
             let inside = |block| (self.type_of(block), self.in_transit(block));
-            let opened = self.open_whole_inside(migrate, start, inside);
+            let opened = self.open_whole_inside(migrate, start, Pageblock(0), inside);
             let Some((block, (before, _transit))) = opened else { break };
             if before != migrate {
                 harvest.claimed = Some((block, before));

@@ -86,7 +86,8 @@ impl<P: Platform> FreeMap<'_, P> {
         if order >= shape.order() {
             return None;
         }
-        let (block, _transit) = self.open_whole_inside(migrate, start, |at| self.in_transit(at))?;
+        let inside = |at| self.in_transit(at);
+        let (block, _transit) = self.open_whole_inside(migrate, start, Pageblock(0), inside)?;
         self.put_around(block, block.first_frame(shape), order.size());
         if let Some(held) = current {
             self.release(held);
@@ -106,12 +107,23 @@ impl<P: Platform> FreeMap<'_, P> {
         start: Start,
         home: Pageblock,
     ) -> Option<Pageblock> {
+        self.open_whole_inside(migrate, start, home, |_| ()).map(|(block, ())| block)
+    }
+
+    /// The same with something done before each try: for who frees a part of it at once (M-1).
+    pub(super) fn open_whole_inside<G>(
+        &self,
+        migrate: MigrateType,
+        start: Start,
+        home: Pageblock,
+        enter: impl Fn(Pageblock) -> G,
+    ) -> Option<(Pageblock, G)> {
         for &class in WholeClass::for_type(migrate) {
             let untouched = class == WholeClass::Untouched;
             let start = if untouched { Start { block: home, ..start } } else { start };
-            while let Some(block) = self.take_whole_from(class, start) {
+            while let Some((block, guard)) = self.take_whole_inside(class, start, &enter) {
                 if self.claim_whole(block, migrate) {
-                    return Some(block);
+                    return Some((block, guard));
                 }
             }
         }
@@ -127,23 +139,6 @@ impl<P: Platform> FreeMap<'_, P> {
         let found = self.find(Kind::Whole(class), start).filter(|found| found.is_beside(home))?;
         let taken = self.clear(Kind::Whole(class), found) && self.keep_whole(class, found);
         (taken && self.claim_whole(found, migrate)).then_some(found)
-    }
-
-    /// The same with something done before each try: for who frees a part of it at once (M-1).
-    pub(super) fn open_whole_inside<G>(
-        &self,
-        migrate: MigrateType,
-        start: Start,
-        enter: impl Fn(Pageblock) -> G,
-    ) -> Option<(Pageblock, G)> {
-        for &class in WholeClass::for_type(migrate) {
-            while let Some((block, guard)) = self.take_whole_inside(class, start, &enter) {
-                if self.claim_whole(block, migrate) {
-                    return Some((block, guard));
-                }
-            }
-        }
-        None
     }
 
     /// Gives a whole pageblock that was taken the type `migrate`. `false`: it was isolated since, and

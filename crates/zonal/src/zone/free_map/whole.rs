@@ -73,28 +73,15 @@ impl<P: Platform> FreeMap<'_, P> {
     #[inline]
     #[must_use]
     pub fn take_whole(&self, class: WholeClass, start: Start) -> Option<Pageblock> {
+        let untouched = class == WholeClass::Untouched;
+        let block = if untouched { Pageblock(0) } else { start.block };
+        let start = Start { block, ..start };
         self.take_whole_inside(class, start, |_| ()).map(|(block, ())| block)
     }
 
+    /// The same from the start on for all classes, with something done before each try.
     #[inline]
     pub(super) fn take_whole_inside<G>(
-        &self,
-        class: WholeClass,
-        start: Start,
-        enter: impl Fn(Pageblock) -> G,
-    ) -> Option<(Pageblock, G)> {
-        let first = if class == WholeClass::Untouched { Pageblock(0) } else { start.block };
-        self.take_whole_from_inside(class, Start { block: first, ..start }, enter)
-    }
-
-    /// As [`take_whole`](Self::take_whole), untouched ones from the start on, too.
-    #[inline]
-    pub(super) fn take_whole_from(&self, class: WholeClass, start: Start) -> Option<Pageblock> {
-        self.take_whole_from_inside(class, start, |_| ()).map(|(block, ())| block)
-    }
-
-    #[inline]
-    fn take_whole_from_inside<G>(
         &self,
         class: WholeClass,
         start: Start,
