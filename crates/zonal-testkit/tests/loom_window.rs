@@ -219,28 +219,29 @@ fn canary_drain() {
     drain::<NeverWaits>(Some(2));
 }
 
-/// One cuts a batch off and another, while compaction comes by and merges.
+/// One cuts a batch off and another, while a request for a larger block has compaction merge. By
+/// a request, because that empties the caches before its attempt is considered, which ends the
+/// cutting: a batch can be cut off in between.
 fn compact<C: Clusters>(bound: Option<usize>) {
     let plan = batch_plan(8, 2, 2);
     explore("compact", bound, move || {
         let (world, held) = world::<C, Loom>(plan, &[2, 3, 0, 1]);
-        let other = spawn_on(&world, 1, |world| {
-            let block = Order::new(2).expect("an order");
-            let _ = world.allocator().compact_zone(ZONE, block, CompactMode::Async);
-        });
+        let order = Order::new(2).expect("an order");
+        let other = spawn_on(&world, 1, move |world| world.take_block(order));
         let mine = world.take();
-        assert!(mine.is_some(), "I-6: four are free");
-        other.join().unwrap();
+        let theirs = other.join().unwrap();
+        assert!(mine.is_some() || theirs.is_some(), "I-6: four are free");
+        theirs.into_iter().for_each(|pfn| world.give_block(pfn, order));
         end(&world, held.into_iter().chain(mine));
     });
 }
 
 /// See [`compact`].
 ///
-/// At most 4 preemptions: 16 100 runs, 2.8 s.
+/// At most 3 preemptions: 13 100 runs, 2.7 s; 4: 204 700 runs, 28 s.
 #[test]
 fn compaction_merges_what_was_skipped() {
-    compact::<Cut>(Some(4));
+    compact::<Cut>(Some(3));
 }
 
 /// Canary: [`compact`] by a thread that does not wait.
