@@ -131,7 +131,7 @@ impl<P: Platform, M: Merge, C: Clusters> ListGuard<'_, P, M, C> {
             let rest = index + order.size();
             let inside = order < self.table.pageblock_order();
             let migrate = if inside { migrate } else { self.table.pageblock(rest).migrate() };
-            self.add(rest, order, migrate, End::Head);
+            self.add(rest, FrameState::free(order), migrate, End::Head);
         }
     }
 
@@ -141,14 +141,14 @@ impl<P: Platform, M: Merge, C: Clusters> ListGuard<'_, P, M, C> {
     pub(crate) fn free_block(&mut self, index: u32, order: Order) {
         if order == Order::ZERO && self.skips_merging() {
             let migrate = self.table.pageblock(index).migrate();
-            self.add_as(index, FrameState::MERGE_SKIPPED, migrate, End::Head);
+            self.add(index, FrameState::MERGE_SKIPPED, migrate, End::Head);
         } else if order > self.table.pageblock_order() {
             self.free_block_in_parts(index, order);
         } else {
             let (index, order) = self.merge(index, order);
             let (migrate, end) =
                 (self.table.pageblock(index).migrate(), self.end_for(index, order));
-            self.add_as(index, FrameState::free(order), migrate, end);
+            self.add(index, FrameState::free(order), migrate, end);
         }
     }
 
@@ -169,7 +169,7 @@ impl<P: Platform, M: Merge, C: Clusters> ListGuard<'_, P, M, C> {
     pub(crate) fn free_block_merged(&mut self, index: u32, order: Order) -> Order {
         let (index, order) = self.merge(index, order);
         let (migrate, end) = (self.table.pageblock(index).migrate(), self.end_for(index, order));
-        self.add(index, order, migrate, end);
+        self.add(index, FrameState::free(order), migrate, end);
         order
     }
 
@@ -316,7 +316,7 @@ impl<P: Platform, M: Merge, C: Clusters> ListGuard<'_, P, M, C> {
     pub(crate) fn grow(&mut self) -> bool {
         let Some(index) = self.take_untouched() else { return false };
         let migrate = self.table.pageblock(index).migrate();
-        self.add(index, Order::MAX, migrate, End::Head);
+        self.add(index, FrameState::free(Order::MAX), migrate, End::Head);
         true
     }
 

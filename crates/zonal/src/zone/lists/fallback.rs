@@ -67,7 +67,7 @@ impl<P: Platform, M: Merge, C: Clusters> ListGuard<'_, P, M, C> {
                     self.table.set_migrate(at, migrate);
                 }
             }
-            self.add(index, order, migrate, End::Head);
+            self.add(index, FrameState::free(order), migrate, End::Head);
             self.events.claimed += 1;
             return true;
         }
@@ -98,7 +98,7 @@ impl<P: Platform, M: Merge, C: Clusters> ListGuard<'_, P, M, C> {
         self.scan_pageblock(start, |buddy, at, state| {
             buddy.remove(at, state.order(), old.migrate());
             self.table.set_migrate(start, migrate);
-            buddy.add_as(at, state, migrate, End::Head);
+            buddy.add(at, state, migrate, End::Head);
             self.table.set_pageblock(start, old);
         });
         self.table.set_migrate(start, migrate);
@@ -121,9 +121,19 @@ impl<P: Platform, M: Merge, C: Clusters> ListGuard<'_, P, M, C> {
                 let halves = Order::all().skip(pageblock.index()).take_while(|&half| half < order);
                 for half in halves {
                     let other = (start & !(half.size() - 1)) ^ half.size();
-                    self.add(other, half, self.table.pageblock(other).migrate(), End::Head);
+                    self.add(
+                        other,
+                        FrameState::free(half),
+                        self.table.pageblock(other).migrate(),
+                        End::Head,
+                    );
                 }
-                self.add(start, pageblock, self.table.pageblock(start).migrate(), End::Head);
+                self.add(
+                    start,
+                    FrameState::free(pageblock),
+                    self.table.pageblock(start).migrate(),
+                    End::Head,
+                );
                 return;
             }
         }

@@ -1,6 +1,6 @@
 //! The buddy lists of a zone, by order and migrate type: one way in, one way out.
 //!
-//! [`ListGuard::add_as`] and [`ListGuard::remove`] are the only code that moves a block onto or off
+//! [`ListGuard::add`] and [`ListGuard::remove`] are the only code that moves a block onto or off
 //! a list, and for clusters [`ListGuard::add_chain`] and [`ListGuard::cut_cluster`], so counts,
 //! state bytes and lists cannot disagree (I-1, I-2).
 
@@ -103,17 +103,11 @@ impl<M: Merge, C: Clusters> FreeArea<M, C> {
 }
 
 impl<P: Platform, M: Merge, C: Clusters> ListGuard<'_, P, M, C> {
-    /// Puts the block at `index`, whose first pageblock has the type `migrate`, on its list and
-    /// marks it free.
+    /// Puts the block at `index`, whose first pageblock has the type `migrate`, on its list.
+    /// `state` has its order, and is what the block gets: free, or a single frame whose merging was
+    /// skipped.
     #[inline(always)]
-    pub(crate) fn add(&mut self, index: u32, order: Order, migrate: MigrateType, end: End) {
-        self.add_as(index, FrameState::free(order), migrate, end);
-    }
-
-    /// As [`add`](Self::add), with the state that the block gets: free, or a single frame whose
-    /// merging was skipped.
-    #[inline(always)]
-    pub(crate) fn add_as(&mut self, index: u32, state: FrameState, migrate: MigrateType, end: End) {
+    pub(crate) fn add(&mut self, index: u32, state: FrameState, migrate: MigrateType, end: End) {
         let order = state.order();
         let (table, links, words) = (self.table, self.links(), self.cluster_words());
         let area = &mut self.area;

@@ -77,7 +77,7 @@ impl<P: Platform, M: Merge, C: Clusters> ListGuard<'_, P, M, C> {
             let mut at = rest.start;
             while at < rest.end {
                 let order = largest_piece(at, rest.end, Order::MAX);
-                self.add(at, order, migrate, End::Head);
+                self.add(at, FrameState::free(order), migrate, End::Head);
                 at += order.size();
             }
         }

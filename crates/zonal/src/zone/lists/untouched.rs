@@ -4,6 +4,7 @@ use super::ListGuard;
 use super::clusters::Clusters;
 use super::free_area::End;
 use super::merge::Merge;
+use crate::frame::FrameState;
 use crate::frame::links::{Links, NIL};
 use crate::platform::Platform;
 use crate::types::units::Order;
@@ -166,7 +167,7 @@ impl<P: Platform, M: Merge, C: Clusters> ListGuard<'_, P, M, C> {
         let links = self.links();
         if self.untouched.cut(links, head) {
             let migrate = self.table.pageblock(head).migrate();
-            self.add(head, Order::MAX, migrate, End::Head);
+            self.add(head, FrameState::free(Order::MAX), migrate, End::Head);
         }
     }
 
