@@ -17,8 +17,8 @@ type W<'m> = World<'m, Probe<Cells>, Zonal>;
 
 /// Twice what a request may look at.
 const FRAMES: u64 = 2 * Cheapest::SIGHT as u64;
-/// A window on either side that was begun is looked at to its end.
-const WINDOWS: u64 = 2 * 32 * 512;
+/// A group on either side that was begun is looked at to its end.
+const GROUPS: u64 = 2 * 32 * 512;
 
 /// Memory of which every second frame is held, and a host that moves nothing.
 fn with_every_second(f: impl FnOnce(&W<'_>)) {
@@ -51,7 +51,7 @@ fn ask(world: &W<'_>) {
 
 #[test]
 fn a_request_pays_no_more_than_the_bound_and_the_next_learn() {
-    let bound = u64::from(Cheapest::SIGHT) + WINDOWS;
+    let bound = u64::from(Cheapest::SIGHT) + GROUPS;
     with_every_second(|world| {
         let (mut most, mut offered) = (0, 0);
         for _ in 0..201 {

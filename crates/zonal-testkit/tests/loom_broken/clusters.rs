@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 use zonal::platform::Platform;
-use zonal::policy::cluster::{ClusterArray, ClusterWords, Clusters, Cut, Members, Window};
+use zonal::policy::cluster::{ClusterArray, ClusterWords, Clusters, Cut, Cutting, Members};
 
 loom::thread_local! {
     static MERGES: Cell<bool> = Cell::new(false);
@@ -79,8 +79,8 @@ macro_rules! broken_wait {
             fn used<P: Platform>(zone: &ClusterArray, words: ClusterWords<'_, P>) -> u32 {
                 Cut::used(zone, words)
             }
-            fn open<P: Platform>(zone: &ClusterArray, words: ClusterWords<'_, P>) -> Window {
-                Cut::open(zone, words)
+            fn cut<P: Platform>(zone: &ClusterArray, words: ClusterWords<'_, P>) -> Cutting {
+                Cut::cut(zone, words)
             }
             fn wait<P: Platform>(zone: &ClusterArray, words: ClusterWords<'_, P>) -> bool {
                 $waits() && Cut::wait(zone, words)

@@ -213,7 +213,7 @@ impl<R: Rule> World<R> {
     /// Frees a pageblock but for some frames.
     pub(crate) fn free_all_but(&self, block: u32, held: &[u32]) {
         let first = block << self.map.shape().order().get();
-        let frames = self.map.shape().block_frames();
+        let frames = self.map.shape().pageblock_frames();
         for word in first / 64..(first + frames).div_ceil(64) {
             let inside = |frame: &u32| (first..first + frames).contains(frame);
             let free = (word * 64..word * 64 + 64).filter(inside);
@@ -225,7 +225,8 @@ impl<R: Rule> World<R> {
     /// Frames in a line, whether the pageblock is whole or not.
     pub(crate) fn line(&self, block: u32) -> u32 {
         let whole = self.map.is_whole(Pageblock(block));
-        self.map.free_in(Pageblock(block)) - if whole { self.map.shape().block_frames() } else { 0 }
+        self.map.free_in(Pageblock(block))
+            - if whole { self.map.shape().pageblock_frames() } else { 0 }
     }
 }
 

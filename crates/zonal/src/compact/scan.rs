@@ -33,10 +33,10 @@ pub(super) enum Part {
 /// Frames that a census counts before it asks whether to go on: a cache line of state bytes.
 const CENSUS_STEP: u32 = 64;
 
-/// Parts of a window of which is kept what they cost at least.
+/// Parts of a group of which is kept what they cost at least.
 const BOUNDED: usize = 64;
 
-/// What the parts of a window cost at least, as far as they were counted while it is scanned. A
+/// What the parts of a group cost at least, as far as they were counted while it is scanned. A
 /// part that has become cheaper meanwhile is found the next time.
 struct Bounds([u32; BOUNDED]);
 
@@ -45,7 +45,7 @@ impl Bounds {
         Self([0; BOUNDED])
     }
 
-    /// What the part at `at` in the window costs at least; more than anything if there is
+    /// What the part at `at` in the group costs at least; more than anything if there is
     /// nothing to gain.
     fn least(&self, at: usize) -> u32 {
         self.0.get(at).copied().unwrap_or(0)
@@ -139,16 +139,16 @@ impl<'a, 'm, P: Host, S: Policy> Scan<'a, 'm, P, S> {
         if whole { CompactOutcome::Complete } else { CompactOutcome::PartialSkipped }
     }
 
-    /// Scans from `at` on; says why it stopped in the window that `at` then begins, or nothing
+    /// Scans from `at` on; says why it stopped in the group that `at` then begins, or nothing
     /// if it came to the end of what there is to evacuate or of where to move it.
     fn scan_from(&mut self, at: &mut u32) -> Option<CompactOutcome> {
         let pageblock = self.allocator.table.pageblock_order();
         let part = S::Compact::part(self.task.order, pageblock);
         let stride = pageblock.size().max(part.size());
-        let window = pageblock.size().saturating_mul(S::Compact::WINDOW).max(stride);
+        let group = pageblock.size().saturating_mul(S::Compact::GROUP).max(stride);
         *at = *at / stride * stride;
         while *at < self.end && (S::Compact::GOES_ROUND || *at < self.targets.below) {
-            let until = at.saturating_add(window).min(self.end);
+            let until = at.saturating_add(group).min(self.end);
             self.merge_in(*at..until);
             if self.has_block() {
                 return Some(CompactOutcome::Success);
@@ -198,11 +198,11 @@ impl<'a, 'm, P: Host, S: Policy> Scan<'a, 'm, P, S> {
         fits && word.zone() == Some(self.zone.id)
     }
 
-    /// The part of `window` that is evacuated next. What was counted of the others is kept in
+    /// The part of `group` that is evacuated next. What was counted of the others is kept in
     /// `bounds`, so that the next call counts a few parts and not all.
     fn cheapest(
         &self,
-        window: Range<u32>,
+        group: Range<u32>,
         part: Order,
         bounds: &mut Bounds,
     ) -> Option<(Range<u32>, Census)> {
@@ -212,7 +212,7 @@ impl<'a, 'm, P: Host, S: Policy> Scan<'a, 'm, P, S> {
         let table = &self.allocator.table;
         let pageblock = table.pageblock_order().size();
         let mut best: Option<(u32, u32, Census)> = None;
-        for (at, start) in window.clone().step_by(part.size() as usize).enumerate() {
+        for (at, start) in group.clone().step_by(part.size() as usize).enumerate() {
             if start + part.size() > self.end {
                 break;
             }

@@ -31,9 +31,9 @@ pub(super) struct Targets {
     /// Pageblocks from here on were looked at.
     pub(super) below: u32,
     /// (start, free frames in blocks smaller than the wanted order)
-    window: [(u32, u32); MOST],
+    group: [(u32, u32); MOST],
     len: usize,
-    /// The first of the window that may have something.
+    /// The first of the group that may have something.
     first: usize,
     /// Where to look for single frames in that.
     cursor: u32,
@@ -41,7 +41,7 @@ pub(super) struct Targets {
 
 impl Targets {
     pub(super) const fn new(below: u32) -> Self {
-        Self { below, window: [(0, 0); MOST], len: 0, first: 0, cursor: 0 }
+        Self { below, group: [(0, 0); MOST], len: 0, first: 0, cursor: 0 }
     }
 
     /// Looks for a free block of `order` at least and smaller than the task's, outside of
@@ -57,7 +57,7 @@ impl Targets {
     ) -> Found {
         loop {
             for at in self.first..self.len {
-                let (start, _) = self.window[at];
+                let (start, _) = self.group[at];
                 let single = order == Order::ZERO && at == self.first;
                 let from = if single { self.cursor.max(start) } else { start };
                 let view = allocator.view(zone);
@@ -92,7 +92,7 @@ impl Targets {
     /// From where the next compaction should look down: the pageblocks of `size` frames in hand
     /// included, as far as they may have something.
     pub(super) fn position(&self, size: u32) -> u32 {
-        let in_hand = self.window[self.first..self.len].iter().map(|&(start, _)| start + size);
+        let in_hand = self.group[self.first..self.len].iter().map(|&(start, _)| start + size);
         in_hand.max().map_or(self.below, |end| end.max(self.below))
     }
 
@@ -115,7 +115,7 @@ impl Targets {
         let table = &allocator.table;
         let size = table.pageblock_order().size();
         (self.len, self.first, self.cursor) = (0, 0, 0);
-        let most = MOST.min(S::Compact::WINDOW as usize);
+        let most = MOST.min(S::Compact::GROUP as usize);
         let mut looked = 0;
         while self.len < most && self.below >= floor + size && !task.effort.is_blind(task.mode) {
             self.below -= size;
@@ -128,13 +128,13 @@ impl Targets {
             task.effort.looked(size);
             if free > 0 {
                 let spoilt = !table.pageblock(start).migrate().is_for_movable();
-                self.window[self.len] = (start, S::Compact::rank(free, spoilt));
+                self.group[self.len] = (start, S::Compact::rank(free, spoilt));
                 self.len += 1;
             }
         }
         zone.compaction.count(Count::FreeScanned, looked);
         // They came by falling addresses. By ranks as they were: types may change meanwhile.
-        self.window[..self.len].sort_unstable_by_key(|&(start, rank)| (rank, u32::MAX - start));
+        self.group[..self.len].sort_unstable_by_key(|&(start, rank)| (rank, u32::MAX - start));
         self.len > 0
     }
 }

@@ -34,7 +34,7 @@ struct Wanted {
     /// The number of the frame at index 0.
     base: u64,
     /// Where they lie.
-    window: Range<u32>,
+    span: Range<u32>,
     /// Whether the caller gave bounds.
     bounded: bool,
 }
@@ -132,11 +132,11 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
         let spans = || zones.iter().flatten().map(|zone| zone.span());
         let (start, end) = (spans().map(|span| span.0).min()?, spans().map(|span| span.1).max()?);
         let limit = bounds.limit().get().saturating_sub(base).min(u64::from(end));
-        let window = start..(limit as u32).max(start);
-        let fits = frames <= window.len() as u64;
+        let span = start..(limit as u32).max(start);
+        let fits = frames <= span.len() as u64;
         let bounded = *bounds != Bounds::ANY;
         let (frames, align) = (frames as u32, bounds.align());
-        fits.then_some(Wanted { frames, align, base, window, bounded })
+        fits.then_some(Wanted { frames, align, base, span, bounded })
     }
 
     /// The first range that is free now. O(frames of the zones).
@@ -146,10 +146,10 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
         wanted: &Wanted,
         stuck: &[u32],
     ) -> Option<Range<u32>> {
-        let mut first = wanted.aligned_from(wanted.window.start)?;
+        let mut first = wanted.aligned_from(wanted.span.start)?;
         let mut at = first;
         while at - first < wanted.frames {
-            if wanted.window.end.saturating_sub(first) < wanted.frames {
+            if wanted.span.end.saturating_sub(first) < wanted.frames {
                 return None;
             }
             match self.free_until(zones, at, stuck) {
@@ -220,8 +220,8 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
         stuck: &[u32],
     ) -> Option<Range<u32>> {
         let size = self.table.pageblock_order().size();
-        let start = wanted.window.start.next_multiple_of(size);
-        let end = wanted.window.end & !(size - 1);
+        let start = wanted.span.start.next_multiple_of(size);
+        let end = wanted.span.end & !(size - 1);
         let cost_of = |at: u32| {
             let id = self.table.pageblock(at).zone()?;
             let zone = zones.iter().flatten().find(|zone| zone.id == id)?;

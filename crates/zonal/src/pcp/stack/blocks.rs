@@ -15,8 +15,9 @@ impl CpuStack {
         order: Order,
     ) -> (Start, Option<&mut Current>) {
         let most = self.size.currents as usize;
-        let room = |all: &[Current]| all.iter().filter(|one| one.block().is_some()).count() < most;
-        let has = |own: &Current| own.block().is_some();
+        let room =
+            |all: &[Current]| all.iter().filter(|one| one.pageblock().is_some()).count() < most;
+        let has = |own: &Current| own.pageblock().is_some();
         let at = migrate.index();
         let may =
             order > Order::ZERO && (self.current.get(at).is_some_and(has) || room(&self.current));

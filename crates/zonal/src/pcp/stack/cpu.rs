@@ -79,12 +79,12 @@ impl StackCpu {
     ) {
         let (first, shape) = view.extent();
         let part = |of: u32, at: u32| {
-            Pageblock((u64::from(shape.blocks()) * u64::from(at) / u64::from(of)) as u32)
+            Pageblock((u64::from(shape.pageblocks()) * u64::from(at) / u64::from(of)) as u32)
         };
         let regions = (self.cpus / REGION_CPUS).clamp(1, MOST_REGIONS);
-        let block = part(regions, cpu / REGION_CPUS % regions);
+        let pageblock = part(regions, cpu / REGION_CPUS % regions);
         let size = self.size.with_currents(shape, self.cpus);
-        self.stack.tune(out, size, Start { block, spread: cpu }, (first, shape));
+        self.stack.tune(out, size, Start { pageblock, spread: cpu }, (first, shape));
         // Another place for each, so that two do not want the lowest of one word.
         self.whole = part(self.cpus.max(1), cpu % self.cpus.max(1));
         self.home = shape.section_for(cpu);

@@ -96,7 +96,7 @@ impl StackSize {
     /// most one of each type.
     #[must_use]
     pub fn with_currents(self, shape: MapShape, cpus: u32) -> Self {
-        let each = shape.blocks() / ALL_CURRENTS / cpus.max(1);
+        let each = shape.pageblocks() / ALL_CURRENTS / cpus.max(1);
         Self { currents: each.min(NR_CACHED_TYPES as u32), ..self }
     }
 }
@@ -138,7 +138,7 @@ impl CpuStack {
             gathered: Gathered { word: WordIndex(0), mask: 0 },
             current: [Current::NONE; NR_CACHED_TYPES],
             size: StackSize { high: 0, currents: 0 },
-            start: Start { block: Pageblock(0), spread: 0 },
+            start: Start { pageblock: Pageblock(0), spread: 0 },
             origin: (0, 0),
             first: 0,
         }
@@ -156,8 +156,8 @@ impl CpuStack {
         self.size = StackSize { high: size.high.min(N as u32), ..size };
         out.set_high(self.size.high);
         self.first = first;
-        let size = shape.block_frames();
-        (self.start, self.origin) = (start, (start.block.0 * size, shape.blocks() * size));
+        let size = shape.pageblock_frames();
+        (self.start, self.origin) = (start, (start.pageblock.0 * size, shape.pageblocks() * size));
         self.edges = [0; NR_CACHED_TYPES];
     }
 
@@ -337,7 +337,7 @@ impl CpuStack {
 
     /// Whether a frame lies in the pageblock that the CPU takes larger blocks of a type from.
     pub(super) fn is_current(&self, migrate: MigrateType, frame: Frame, shape: MapShape) -> bool {
-        let current = self.current.get(migrate.index()).and_then(|current| current.block());
+        let current = self.current.get(migrate.index()).and_then(|current| current.pageblock());
         current == Some(frame.pageblock(shape))
     }
 

@@ -233,10 +233,10 @@ impl<const WORTH: u32, const MOST: usize> PcpPolicy<Mapped> for Stacks<WORTH, MO
             let mut last = None;
             for index in out.stack(migrate).into_iter().flat_map(FrameStack::frames) {
                 let frame = cpu.stack.frame(index);
-                let block = Some(frame.pageblock(view.extent().1));
-                if block != last {
+                let pageblock = Some(frame.pageblock(view.extent().1));
+                if pageblock != last {
                     view.reconcile_special(frame, Order::ZERO);
-                    last = block;
+                    last = pageblock;
                 }
             }
         }
@@ -306,9 +306,10 @@ impl<const WORTH: u32, const MOST: usize> PcpPolicy<Mapped> for Stacks<WORTH, MO
             return cpu.put_further(view, order, migrate, index);
         }
         // A CPU that has its order is placed.
-        let block = view.frame(index).pageblock(view.extent().1);
-        if view.put_pageblock(block) {
-            cpu.whole = if block.is_beside(cpu.whole) { cpu.whole.min(block) } else { cpu.whole };
+        let pageblock = view.frame(index).pageblock(view.extent().1);
+        if view.put_pageblock(pageblock) {
+            cpu.whole =
+                if pageblock.is_beside(cpu.whole) { cpu.whole.min(pageblock) } else { cpu.whole };
             cpu.count(view, order.frames() as i64);
         }
         order.frames()

@@ -59,7 +59,7 @@ impl CpuStack {
         // Without a stack there is no edge: all that is freed goes into the map.
         if let Some(block) = harvest.last.filter(|_| high > 0) {
             let shape = map.shape();
-            self.edges[at] = (start.distance(block, shape) + 1) * shape.block_frames();
+            self.edges[at] = (start.distance(block, shape) + 1) * shape.pageblock_frames();
         }
         if let Some(fallback) = &mut fallback {
             fallback.frame =

@@ -140,8 +140,8 @@ fn spills_and_drains() {
     let pair = cpu.own.take_block(&map, Movable, order(1)).expect("there is room");
     assert!(cpu.held() <= 32);
     for frame in held.drain(..) {
-        let block = Frame(frame).pageblock(map.shape());
-        cpu.free(&map, map.type_of(block), Frame(frame)).expect("it is held");
+        let pageblock = Frame(frame).pageblock(map.shape());
+        cpu.free(&map, map.type_of(pageblock), Frame(frame)).expect("it is held");
         assert!(cpu.held() <= 33, "{}", cpu.held());
     }
     map.free_block(pair, order(1)).expect("it is held");
@@ -149,7 +149,7 @@ fn spills_and_drains() {
     assert!(before >= 16);
     assert_eq!(cpu.drain(&map), Ok(before));
     assert_eq!(free_frames(&map), 256);
-    assert!((0..4).all(|block| map.is_whole(Pageblock(block))));
+    assert!((0..4).all(|pageblock| map.is_whole(Pageblock(pageblock))));
 }
 
 #[test]

@@ -1,14 +1,14 @@
 use super::{Census, Compact, Occasion};
 use crate::types::units::Order;
 
-/// The block that takes the fewest moves, out of a window of 32 pageblocks.
+/// The block that takes the fewest moves, out of a group of 32 pageblocks.
 ///
 /// - Source: zonal's own.
 /// - Mechanism: the state bytes of 32 pageblocks are read without a lock (8 cache lines each:
 ///   far cheaper than moving one page). Of all aligned blocks of the wanted order in them, the
 ///   one with the fewest allocated frames, nothing that cannot be moved and no page that refused
 ///   lately is evacuated, and nothing else; compaction stops when that block has formed. Its
-///   pages go to the fullest pageblocks of a window at the other end: those are furthest from
+///   pages go to the fullest pageblocks of a group at the other end: those are furthest from
 ///   being free themselves. When no movable pageblock has room, they go to those that hold
 ///   unmovable frames and so cannot become free anyway. What is freed in the part meanwhile is
 ///   kept for the block; nothing is begun that has nowhere to go. Hints are out of date once
@@ -17,15 +17,15 @@ use crate::types::units::Order;
 /// - A request looks at a GiB of frames and offers eight huge pages to the host at most, whatever the
 ///   size of its zones; the next one goes on from there. After a failure in which no page moved the back-off doubles up to 63
 ///   attempts, after others up to 7.
-/// - State: as [`InOrder`](super::InOrder); the window lives on the stack.
-/// - Conflicts with nothing; a window is read again after a page refused.
+/// - State: as [`InOrder`](super::InOrder); the group lives on the stack.
+/// - Conflicts with nothing; a group is read again after a page refused.
 /// - Counters: as `InOrder`.
 /// - Tests: as `InOrder`; `a_page_that_stays_costs_one_block`.
 #[derive(Clone, Copy, Debug)]
 pub struct Cheapest;
 
 impl Compact for Cheapest {
-    const WINDOW: u32 = 32;
+    const GROUP: u32 = 32;
     const PRESSES_ON: bool = false;
     /// As Linux's: where nothing moves an attempt costs a look at memory and is for nothing.
     const MAX_BACKOFF_SHIFT: u64 = 6;

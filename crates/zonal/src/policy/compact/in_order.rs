@@ -31,7 +31,7 @@ use crate::types::units::Order;
 pub struct InOrder;
 
 impl Compact for InOrder {
-    const WINDOW: u32 = 1;
+    const GROUP: u32 = 1;
     const PRESSES_ON: bool = true;
     const MAX_BACKOFF_SHIFT: u64 = 6;
     const RESTARTS_AFRESH: bool = true;

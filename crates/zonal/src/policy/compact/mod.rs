@@ -51,7 +51,7 @@ pub enum Occasion {
 /// A compaction policy.
 pub trait Compact: Send + Sync + 'static {
     /// Pageblocks that are looked at before one part is evacuated, and before one receives.
-    const WINDOW: u32;
+    const GROUP: u32;
     /// Whether a part in which one page stays is evacuated further all the same, if compaction
     /// may wait.
     const PRESSES_ON: bool;
@@ -85,7 +85,7 @@ pub trait Compact: Send + Sync + 'static {
 
     /// The size of the parts that are compared: aligned blocks of this order.
     fn part(wanted: Order, pageblock: Order) -> Order;
-    /// What the evacuation of a part costs: in a window the cheapest goes first, of equals the
+    /// What the evacuation of a part costs: in a group the cheapest goes first, of equals the
     /// lowest. `None`: there is nothing to gain. More frames in the census never make it less:
     /// what costs more than another part already is not counted to its end.
     fn cost(census: &Census) -> Option<u32>;

@@ -42,12 +42,12 @@ impl<P: Platform> MapView<'_, P> {
     #[inline]
     pub(crate) fn reconcile_special(&self, frame: Frame, order: Order) {
         let (first, shape) = self.extent();
-        let size = shape.block_frames();
-        let blocks = order.size().max(size) / size;
-        for block in (0..blocks).map(|at| frame.pageblock(shape).0 + at) {
-            let index = first + Pageblock(block).first_frame(shape).0;
+        let size = shape.pageblock_frames();
+        let pageblocks = order.size().max(size) / size;
+        for pageblock in (0..pageblocks).map(|at| frame.pageblock(shape).0 + at) {
+            let index = first + Pageblock(pageblock).first_frame(shape).0;
             if special(self.table.type_after(index)) != 0 {
-                self.reconcile(Pageblock(block));
+                self.reconcile(Pageblock(pageblock));
             }
         }
     }
@@ -84,7 +84,7 @@ impl<P: Platform> MapView<'_, P> {
     /// Reconciles the pageblocks of a word's frames, which were just freed.
     #[cold]
     fn reconciled(&self, word: WordIndex, own: u64) -> u64 {
-        let (first, size) = (word.first_frame().0, self.extent().1.block_frames().min(64));
+        let (first, size) = (word.first_frame().0, self.extent().1.pageblock_frames().min(64));
         let parts = (0..u64::BITS).step_by(size as usize);
         for at in parts.filter(|at| own >> at & low_bits(size) != 0) {
             self.reconcile_special(Frame(first + at), Order::ZERO);
@@ -101,20 +101,20 @@ impl<P: Platform> MapView<'_, P> {
 
     /// Makes what is counted apart of a pageblock what is free there.
     #[cold]
-    pub(super) fn reconcile(&self, block: Pageblock) {
-        self.lock(|guard| self.recount(guard, block));
+    pub(super) fn reconcile(&self, pageblock: Pageblock) {
+        self.lock(|guard| self.recount(guard, pageblock));
     }
 
     /// The same with the zone lock held.
-    fn recount(&self, _held: &mut MapGuard<'_, P>, block: Pageblock) {
-        let (map, section) = (self.map(), block.place().0);
-        let index = self.index(block.first_frame(map.shape()));
+    fn recount(&self, _held: &mut MapGuard<'_, P>, pageblock: Pageblock) {
+        let (map, section) = (self.map(), pageblock.place().0);
+        let index = self.index(pageblock.first_frame(map.shape()));
         let (kind, counted) = self.table.counted_special(index);
         let mut now = (0, 0);
         for _ in 0..TRIES {
             let before = map.quiet(section);
-            let kind = special(map.type_of(block));
-            now = (kind, if kind == 0 { 0 } else { map.free_in(block) });
+            let kind = special(map.type_of(pageblock));
+            now = (kind, if kind == 0 { 0 } else { map.free_in(pageblock) });
             if before.is_some() && map.quiet(section) == before {
                 break;
             }
@@ -136,9 +136,14 @@ impl<P: Platform> MapView<'_, P> {
     }
 
     /// Changes the type of a pageblock, with the zone lock held.
-    pub(super) fn set_type(&self, held: &mut MapGuard<'_, P>, block: Pageblock, to: MigrateType) {
-        self.map().set_type(block, to);
-        self.recount(held, block);
+    pub(super) fn set_type(
+        &self,
+        held: &mut MapGuard<'_, P>,
+        pageblock: Pageblock,
+        to: MigrateType,
+    ) {
+        self.map().set_type(pageblock, to);
+        self.recount(held, pageblock);
     }
 
     /// Frees the block of `order` at `frame`, whose frames are the caller's. `false`, and nothing is

@@ -15,43 +15,43 @@ use core::sync::atomic::Ordering::SeqCst;
 impl<P: Platform> FreeMap<'_, P> {
     /// Free frames of a pageblock. O(words of a line).
     #[must_use]
-    pub fn free_in(&self, block: Pageblock) -> u32 {
-        let (line, count) = self.read_line(block);
+    pub fn free_in(&self, pageblock: Pageblock) -> u32 {
+        let (line, count) = self.read_line(pageblock);
         let bits: u32 = line[..count].iter().map(|word| word.count_ones()).sum();
-        if bits == 0 && self.is_whole(block) { self.shape.block_frames() } else { bits }
+        if bits == 0 && self.is_whole(pageblock) { self.shape.pageblock_frames() } else { bits }
     }
 
     /// Free frames by the types of their pageblocks. O(words of the map).
     #[must_use]
     pub fn free_by_type(&self) -> [u64; NR_MIGRATE_TYPES] {
         let mut frames = [0; NR_MIGRATE_TYPES];
-        for block in self.own_blocks() {
-            frames[self.type_of(block).index()] += u64::from(self.free_in(block));
+        for pageblock in self.own_pageblocks() {
+            frames[self.type_of(pageblock).index()] += u64::from(self.free_in(pageblock));
         }
         frames
     }
 
     /// The largest free block of a pageblock, up to its own order. O(words of a line).
     #[must_use]
-    pub fn largest_in(&self, block: Pageblock) -> Option<Order> {
-        if self.is_whole(block) {
+    pub fn largest_in(&self, pageblock: Pageblock) -> Option<Order> {
+        if self.is_whole(pageblock) {
             return Some(self.shape.order());
         }
-        Order::new(self.orders_in(block).checked_ilog2()? as u8)
+        Order::new(self.orders_in(pageblock).checked_ilog2()? as u8)
     }
 
     /// The free block, of its own order at most, that a frame is in: the maximal aligned run. O(words
     /// of a line).
     #[must_use]
     pub fn run_at(&self, frame: Frame) -> Option<(Frame, Order)> {
-        let block = frame.pageblock(self.shape);
+        let pageblock = frame.pageblock(self.shape);
         let (word, bit) = frame.word();
-        let whole = (block.first_frame(self.shape), self.shape.order());
+        let whole = (pageblock.first_frame(self.shape), self.shape.order());
         let found = self.frames_word(word).load(SeqCst);
         if found & bit == 0 {
-            return self.is_whole(block).then_some(whole);
+            return self.is_whole(pageblock).then_some(whole);
         }
-        let (line, count) = self.read_line(block);
+        let (line, count) = self.read_line(pageblock);
         let first = whole.0.0;
         let (at, offset) = (((frame.0 - first) / 64) as usize, (frame.0 - first) % 64);
         let full = full_words(&line[..count]);
@@ -72,7 +72,7 @@ impl<P: Platform> FreeMap<'_, P> {
         let whole = |&class: &WholeClass| self.find(Kind::Whole(class), ANYWHERE).is_some();
         let led_to = |step: u32| {
             let found = self.find(Kind::Run(migrate, step), ANYWHERE);
-            found.is_some_and(|block| self.orders_in(block) >> wanted.get() != 0)
+            found.is_some_and(|pageblock| self.orders_in(pageblock) >> wanted.get() != 0)
         };
         let least = u32::from(wanted.get());
         // A hint of order 0 says that there are frames, whatever runs they are in.
@@ -82,13 +82,13 @@ impl<P: Platform> FreeMap<'_, P> {
 
     /// Calls `visit` with the free blocks of a pageblock, ascending: the maximal aligned runs, of
     /// its own order at most. O(words of a line + blocks).
-    pub fn visit_free(&self, block: Pageblock, mut visit: impl FnMut(Frame, Order)) {
-        let first = block.first_frame(self.shape).0;
-        if self.is_whole(block) {
+    pub fn visit_free(&self, pageblock: Pageblock, mut visit: impl FnMut(Frame, Order)) {
+        let first = pageblock.first_frame(self.shape).0;
+        if self.is_whole(pageblock) {
             visit(Frame(first), self.shape.order());
             return;
         }
-        let (line, count) = self.read_line(block);
+        let (line, count) = self.read_line(pageblock);
         let line = &line[..count];
         let full = full_words(line);
         for (at, &word) in (0..).zip(line) {

@@ -14,7 +14,7 @@ use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 /// harm. Nothing has left the map: to give it up is to [settle](FreeMap::release) its hints.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Current {
-    pub(super) block: Option<Pageblock>,
+    pub(super) pageblock: Option<Pageblock>,
     /// A byte a word of the line: bit k if the word may have a maximal run of order k, below a word.
     /// Only remembered: what other CPUs take or free is not in it. 0 for other lines than those
     /// of [`is_remembered`](FreeMap::is_remembered).
@@ -28,17 +28,17 @@ const ORDERS: u64 = (1 << WORD_ORDER) - 1;
 
 impl Current {
     /// None yet.
-    pub const NONE: Self = Self { block: None, runs: 0 };
+    pub const NONE: Self = Self { pageblock: None, runs: 0 };
 
     /// Which pageblock it is.
     #[must_use]
-    pub const fn block(self) -> Option<Pageblock> {
-        self.block
+    pub const fn pageblock(self) -> Option<Pageblock> {
+        self.pageblock
     }
 
     /// It is this one now.
-    pub(super) const fn set(&mut self, block: Pageblock) {
-        *self = Self { block: Some(block), runs: 0 };
+    pub(super) const fn set(&mut self, pageblock: Pageblock) {
+        *self = Self { pageblock: Some(pageblock), runs: 0 };
     }
 
     /// Word `at` of the line may have runs of `orders`, too.
@@ -69,8 +69,8 @@ impl<P: Platform> FreeMap<'_, P> {
         migrate: MigrateType,
         order: Order,
     ) -> Option<Frame> {
-        let (block, least) = (held.block?, u32::from(order.get()));
-        let first = block.first_frame(self.shape).word().0.0;
+        let (pageblock, least) = (held.pageblock?, u32::from(order.get()));
+        let first = pageblock.first_frame(self.shape).word().0.0;
         let mut step = least;
         while step < WORD_ORDER {
             let having = held.runs >> step & BYTES;
@@ -98,7 +98,7 @@ impl<P: Platform> FreeMap<'_, P> {
                 held.runs &= !(1 << (at * 8 + step));
             }
             held.add(at, (1 << step) - (1 << least));
-            return self.keep_typed(block, migrate, Frame(word.first_frame().0 + bit), order);
+            return self.keep_typed(pageblock, migrate, Frame(word.first_frame().0 + bit), order);
         }
         None
     }
@@ -107,31 +107,31 @@ impl<P: Platform> FreeMap<'_, P> {
     #[inline]
     pub(super) fn keep_typed(
         &self,
-        block: Pageblock,
+        pageblock: Pageblock,
         migrate: MigrateType,
         frame: Frame,
         order: Order,
     ) -> Option<Frame> {
-        if self.type_of(block) == migrate {
+        if self.type_of(pageblock) == migrate {
             return Some(frame);
         }
-        self.put_back_typed(block, frame, order);
+        self.put_back_typed(pageblock, frame, order);
         None
     }
 
     /// M-5: the type changed before the look at it, and who changed it may have missed the bits.
     #[cold]
     #[inline(never)]
-    fn put_back_typed(&self, block: Pageblock, frame: Frame, order: Order) {
-        let _transit = self.in_transit(block);
+    fn put_back_typed(&self, pageblock: Pageblock, frame: Frame, order: Order) {
+        let _transit = self.in_transit(pageblock);
         let put_back = self.free_block(frame, order);
         debug_assert!(put_back.is_ok(), "frames were freed by another CPU while this one had them");
     }
 
     /// Looks at the current pageblock's whole line and remembers it.
     pub(super) fn remember(&self, held: &mut Current) {
-        let Some(block) = held.block.filter(|_| self.is_remembered()) else { return };
-        let (line, count) = self.read_line(block);
+        let Some(pageblock) = held.pageblock.filter(|_| self.is_remembered()) else { return };
+        let (line, count) = self.read_line(pageblock);
         held.runs = 0;
         for (at, &word) in (0..).zip(&line[..count]) {
             held.add(at, u64::from(orders_of(word)));
@@ -160,8 +160,8 @@ impl<P: Platform> FreeMap<'_, P> {
     /// Which word of the current pageblock a frame is in.
     #[inline]
     fn word_in(&self, held: Current, frame: Frame) -> Option<u32> {
-        let block = held.block.filter(|_| self.is_remembered())?;
-        let own = frame.pageblock(self.shape) == block;
-        own.then(|| frame.word().0.0 - block.first_frame(self.shape).word().0.0)
+        let pageblock = held.pageblock.filter(|_| self.is_remembered())?;
+        let own = frame.pageblock(self.shape) == pageblock;
+        own.then(|| frame.word().0.0 - pageblock.first_frame(self.shape).word().0.0)
     }
 }

@@ -15,7 +15,7 @@ impl<P: Platform> FreeMap<'_, P> {
         let shape = self.shape;
         let first = frame.pageblock(shape);
         if order >= shape.order() {
-            return self.take_pageblocks(first, order.size() / shape.block_frames());
+            return self.take_pageblocks(first, order.size() / shape.pageblock_frames());
         }
         if self.is_whole(first) {
             let _transit = self.in_transit(first);
@@ -31,7 +31,7 @@ impl<P: Platform> FreeMap<'_, P> {
     /// Takes `count` whole pageblocks from `first` on, all or none.
     fn take_pageblocks(&self, first: Pageblock, count: u32) -> bool {
         let last = Pageblock(first.0 + count - 1);
-        let _transit = [first, last].map(|block| self.in_transit(block));
+        let _transit = [first, last].map(|pageblock| self.in_transit(pageblock));
         for at in first.0..first.0 + count {
             if self.take_whole_at(Pageblock(at)).is_none() {
                 (first.0..at).for_each(|undo| {
@@ -48,11 +48,11 @@ impl<P: Platform> FreeMap<'_, P> {
     #[must_use]
     pub fn take_isolated(&self, word: WordIndex, mask: u64) -> u64 {
         let first = Frame(word.first_frame().0 + mask.trailing_zeros());
-        let block = first.pageblock(self.shape);
-        let _transit = self.in_transit(block);
-        if self.take_whole_at(block).is_some() {
-            self.put_around(block, first, mask.count_ones());
-            self.settle(block);
+        let pageblock = first.pageblock(self.shape);
+        let _transit = self.in_transit(pageblock);
+        if self.take_whole_at(pageblock).is_some() {
+            self.put_around(pageblock, first, mask.count_ones());
+            self.settle(pageblock);
             return mask;
         }
         self.frames_word(word).fetch_and(!mask, SeqCst) & mask
@@ -61,8 +61,8 @@ impl<P: Platform> FreeMap<'_, P> {
     /// Puts all frames of a pageblock that the caller owns into its line but `count` from `from` on;
     /// its hints are left to the caller. Before it is in line no frame of it is with another CPU, so it
     /// cannot be full, and no run in it has grown.
-    pub(super) fn put_around(&self, block: Pageblock, from: Frame, count: u32) {
-        let (words, bits) = self.line(block);
+    pub(super) fn put_around(&self, pageblock: Pageblock, from: Frame, count: u32) {
+        let (words, bits) = self.line(pageblock);
         for word in words {
             let first = WordIndex(word).first_frame().0;
             let (start, end) = (from.0.max(first), (from.0 + count).min(first + u64::BITS));

@@ -20,9 +20,9 @@ impl<P: Platform> FreeMap<'_, P> {
         start: Start,
     ) -> Option<(Pageblock, Order)> {
         (1..self.shape.p()).rev().find_map(|order| {
-            let block = self.find(Kind::Run(from, order), start)?;
-            let claimed = self.type_of(block) == from && self.claim_if_half_free(block, to);
-            claimed.then(|| (block, Order::new(order as u8).unwrap_or(Order::MAX)))
+            let pageblock = self.find(Kind::Run(from, order), start)?;
+            let claimed = self.type_of(pageblock) == from && self.claim_if_half_free(pageblock, to);
+            claimed.then(|| (pageblock, Order::new(order as u8).unwrap_or(Order::MAX)))
         })
     }
 }

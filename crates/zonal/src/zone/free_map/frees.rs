@@ -105,7 +105,7 @@ impl<P: Platform> FreeMap<'_, P> {
     /// Frees whole words of a line.
     fn free_words(
         &self,
-        block: Pageblock,
+        pageblock: Pageblock,
         first: WordIndex,
         count: u32,
     ) -> Result<(), AlreadyFree> {
@@ -120,7 +120,7 @@ impl<P: Platform> FreeMap<'_, P> {
             }
             return Err(error);
         }
-        self.settle(block);
+        self.settle(pageblock);
         Ok(())
     }
 
@@ -142,9 +142,9 @@ impl<P: Platform> FreeMap<'_, P> {
             self.freed_in_parts(word, now, mask);
             return None;
         }
-        let block = word.first_frame().pageblock(shape);
+        let pageblock = word.first_frame().pageblock(shape);
         if now == u64::MAX {
-            self.filled(block, word);
+            self.filled(pageblock, word);
             return None;
         }
         let orders = if mask & (mask - 1) == 0 {
@@ -152,23 +152,23 @@ impl<P: Platform> FreeMap<'_, P> {
         } else {
             orders_of(now)
         };
-        Some(self.file(block, orders))
+        Some(self.file(pageblock, orders))
     }
 
     /// The same where several pageblocks share a word.
     #[cold]
     fn freed_in_parts(&self, word: WordIndex, now: u64, mask: u64) {
-        let (frames, mut rest) = (self.shape.block_frames(), mask);
+        let (frames, mut rest) = (self.shape.pageblock_frames(), mask);
         while rest != 0 {
             let at = rest.trailing_zeros() / frames * frames;
             let own = low_bits(frames) << at;
-            let block = Frame(word.first_frame().0 + at).pageblock(self.shape);
+            let pageblock = Frame(word.first_frame().0 + at).pageblock(self.shape);
             if now & own == own {
-                if !self.complete(block) {
-                    self.settle(block);
+                if !self.complete(pageblock) {
+                    self.settle(pageblock);
                 }
             } else {
-                self.file(block, orders_of((now & own) >> at));
+                self.file(pageblock, orders_of((now & own) >> at));
             }
             rest &= !own;
         }
@@ -178,26 +178,26 @@ impl<P: Platform> FreeMap<'_, P> {
     /// other's after its own: one at least sees both, so that no full line, and no run of words,
     /// is left without its maker.
     #[cold]
-    fn filled(&self, block: Pageblock, word: WordIndex) {
-        let (words, _) = self.line(block);
+    fn filled(&self, pageblock: Pageblock, word: WordIndex) {
+        let (words, _) = self.line(pageblock);
         if words.len() == 1 {
-            if !self.complete(block) {
-                self.settle(block);
+            if !self.complete(pageblock) {
+                self.settle(pageblock);
             }
             return;
         }
-        let (line, count) = self.read_line(block);
+        let (line, count) = self.read_line(pageblock);
         let at = word.0 - words.start;
         let full = full_words(&line[..count]);
         if full == low_bits(count as u32) {
-            if !self.complete(block) {
-                self.settle(block);
+            if !self.complete(pageblock) {
+                self.settle(pageblock);
             }
         } else if full >> at & 1 == 0 {
             // Another CPU has taken of it meanwhile, and filed what it left of what it saw.
-            self.settle(block);
+            self.settle(pageblock);
         } else {
-            self.file(block, 1 << (WORD_ORDER + order_at(full, at)));
+            self.file(pageblock, 1 << (WORD_ORDER + order_at(full, at)));
         }
     }
 }

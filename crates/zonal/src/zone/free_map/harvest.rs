@@ -35,16 +35,16 @@ impl<P: Platform> FreeMap<'_, P> {
         let mut harvest = self.harvest_lines(migrate, want, start, give);
         while harvest.frames < want {
             // The type is a hint here: it is only told.
-            let inside = |block| (self.type_of(block), self.in_transit(block));
+            let inside = |pageblock| (self.type_of(pageblock), self.in_transit(pageblock));
             let opened = self.open_whole_inside(migrate, start, Pageblock(0), inside);
-            let Some((block, (before, _transit))) = opened else { break };
+            let Some((pageblock, (before, _transit))) = opened else { break };
             if before != migrate {
-                harvest.claimed = Some((block, before));
+                harvest.claimed = Some((pageblock, before));
             }
-            let count = (want - harvest.frames).min(self.shape.block_frames());
-            self.give_first(block, count, give);
+            let count = (want - harvest.frames).min(self.shape.pageblock_frames());
+            self.give_first(pageblock, count, give);
             harvest.frames += count;
-            harvest.last = Some(block);
+            harvest.last = Some(pageblock);
         }
         harvest
     }
@@ -64,11 +64,11 @@ impl<P: Platform> FreeMap<'_, P> {
         }
         while harvest.frames < want {
             // Reserves it: of two CPUs that clear a hint one is told that it was set.
-            let Some(block) = self.win(Kind::Free(migrate), start) else { break };
-            let taken = self.harvest(block, migrate, want - harvest.frames, give);
+            let Some(pageblock) = self.win(Kind::Free(migrate), start) else { break };
+            let taken = self.harvest(pageblock, migrate, want - harvest.frames, give);
             if taken > 0 {
                 harvest.frames += taken;
-                harvest.last = Some(block);
+                harvest.last = Some(pageblock);
             }
         }
         harvest
@@ -79,12 +79,12 @@ impl<P: Platform> FreeMap<'_, P> {
     /// before. Returns how many.
     pub fn harvest(
         &self,
-        block: Pageblock,
+        pageblock: Pageblock,
         migrate: MigrateType,
         most: u32,
         give: &mut impl FnMut(WordIndex, u64),
     ) -> u32 {
-        let (words, bits) = self.line(block);
+        let (words, bits) = self.line(pageblock);
         let mut taken = [0; MAX_WORDS];
         let (mut count, mut left) = (0, false);
         for (taken, word) in taken.iter_mut().zip(words.clone()) {
@@ -109,9 +109,9 @@ impl<P: Platform> FreeMap<'_, P> {
             }
         }
         let taken = || words.clone().zip(taken).filter(|&(_, bits)| bits != 0);
-        if count > 0 && self.type_of(block) != migrate {
+        if count > 0 && self.type_of(pageblock) != migrate {
             // M-5.
-            let _transit = self.in_transit(block);
+            let _transit = self.in_transit(pageblock);
             taken().for_each(|(word, bits)| {
                 let put_back = self.free_frames(WordIndex(word), bits);
                 debug_assert!(put_back.is_ok(), "frames were freed while this CPU had them");
@@ -119,19 +119,19 @@ impl<P: Platform> FreeMap<'_, P> {
             return 0;
         }
         if left || count == 0 {
-            self.settle(block);
+            self.settle(pageblock);
         }
         taken().for_each(|(word, bits)| give(WordIndex(word), bits));
         count
     }
 
     /// Gives the first `count` frames of a pageblock that the caller owns, and frees the rest.
-    fn give_first(&self, block: Pageblock, count: u32, give: &mut impl FnMut(WordIndex, u64)) {
-        if count < self.shape.block_frames() {
-            self.put_around(block, block.first_frame(self.shape), count);
-            self.settle(block);
+    fn give_first(&self, pageblock: Pageblock, count: u32, give: &mut impl FnMut(WordIndex, u64)) {
+        if count < self.shape.pageblock_frames() {
+            self.put_around(pageblock, pageblock.first_frame(self.shape), count);
+            self.settle(pageblock);
         }
-        let (words, bits) = self.line(block);
+        let (words, bits) = self.line(pageblock);
         let mut rest = count;
         for word in words {
             let here = rest.min(bits.count_ones());

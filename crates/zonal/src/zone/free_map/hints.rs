@@ -41,7 +41,7 @@ impl Kind {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Start {
     /// The first pageblock of its region: from there up, then from the map's first.
-    pub block: Pageblock,
+    pub pageblock: Pageblock,
     /// A number of its own (its CPU number will do): which bit of a word it tries after it lost
     /// one to another CPU.
     pub spread: u32,
@@ -51,11 +51,11 @@ impl Start {
     /// How far a pageblock is from the start, in the order of a search.
     #[must_use]
     #[inline(always)]
-    pub const fn distance(self, block: Pageblock, shape: MapShape) -> u32 {
-        if block.0 >= self.block.0 {
-            block.0 - self.block.0
+    pub const fn distance(self, pageblock: Pageblock, shape: MapShape) -> u32 {
+        if pageblock.0 >= self.pageblock.0 {
+            pageblock.0 - self.pageblock.0
         } else {
-            block.0 + (shape.blocks() - self.block.0)
+            pageblock.0 + (shape.pageblocks() - self.pageblock.0)
         }
     }
 }
@@ -72,23 +72,23 @@ impl<P: Platform> FreeMap<'_, P> {
     /// The load comes after the bits that it speaks of (M-3): its partner is the `fetch_and` of
     /// [`clear`](Self::clear), which comes before its look at the bits.
     #[inline(always)]
-    pub(super) fn raise(&self, kind: Kind, block: Pageblock) {
-        let (section, bit) = block.place();
+    pub(super) fn raise(&self, kind: Kind, pageblock: Pageblock) {
+        let (section, bit) = pageblock.place();
         if self.bitmap_word(kind, 0, section).load(SeqCst) & bit == 0 {
-            self.set_missing(kind, block);
+            self.set_missing(kind, pageblock);
         }
     }
 
     #[cold]
     #[inline(never)]
-    fn set_missing(&self, kind: Kind, block: Pageblock) {
-        self.set(kind, block);
+    fn set_missing(&self, kind: Kind, pageblock: Pageblock) {
+        self.set(kind, pageblock);
     }
 
     /// Sets a pageblock's bit; whether it was set.
     #[inline(always)]
-    pub(super) fn set(&self, kind: Kind, block: Pageblock) -> bool {
-        let (section, bit) = block.place();
+    pub(super) fn set(&self, kind: Kind, pageblock: Pageblock) -> bool {
+        let (section, bit) = pageblock.place();
         let before = self.bitmap_word(kind, 0, section).fetch_or(bit, SeqCst);
         if before == 0 && self.shape.levels() > 1 {
             self.raise_above(kind, 1, section);
@@ -113,8 +113,8 @@ impl<P: Platform> FreeMap<'_, P> {
     /// Clears a pageblock's bit; whether it was set. Of two that clear a set bit one is told so.
     /// For a hint the caller looks at the bits afterwards (M-4).
     #[inline(always)]
-    pub(super) fn clear(&self, kind: Kind, block: Pageblock) -> bool {
-        let (section, bit) = block.place();
+    pub(super) fn clear(&self, kind: Kind, pageblock: Pageblock) -> bool {
+        let (section, bit) = pageblock.place();
         self.bitmap_word(kind, 0, section).fetch_and(!bit, SeqCst) & bit != 0
     }
 
@@ -131,11 +131,11 @@ impl<P: Platform> FreeMap<'_, P> {
 
     /// Lowers all hints of a type for a pageblock that is not of this type (any more): what is
     /// raised after that by a CPU that read the type before is stale, and filed by who finds it.
-    pub(super) fn lower_all(&self, block: Pageblock, migrate: MigrateType) {
+    pub(super) fn lower_all(&self, pageblock: Pageblock, migrate: MigrateType) {
         if !is_hinted(migrate) {
             return;
         }
-        let (section, bit) = block.place();
+        let (section, bit) = pageblock.place();
         for kind in self.hints_of(migrate) {
             let word = self.bitmap_word(kind, 0, section);
             if word.load(Relaxed) & bit != 0 {
@@ -153,7 +153,7 @@ impl<P: Platform> FreeMap<'_, P> {
     /// The first pageblock with a bit, from `start` up, then from the map's first.
     #[inline]
     pub(super) fn find(&self, kind: Kind, start: Start) -> Option<Pageblock> {
-        let Pageblock(first) = start.block;
+        let Pageblock(first) = start.pageblock;
         let found = self.find_from(kind, first);
         if found.is_none() && first > 0 {
             return self.find_from(kind, 0).filter(|found| found.0 < first);
@@ -210,7 +210,7 @@ impl<P: Platform> FreeMap<'_, P> {
     /// one is lost to another CPU.
     #[inline]
     pub(super) fn win(&self, kind: Kind, start: Start) -> Option<Pageblock> {
-        self.win_inside(kind, start, |_| ()).map(|(block, ())| block)
+        self.win_inside(kind, start, |_| ()).map(|(pageblock, ())| pageblock)
     }
 
     /// The same with something done before each try, which is undone (dropped) if it fails.

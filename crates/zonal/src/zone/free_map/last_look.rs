@@ -38,8 +38,8 @@ impl<P: Platform> FreeMap<'_, P> {
             let mut settled = false;
             for _ in 0..TRIES {
                 let before = self.quiet(section);
-                if let Some(block) = self.look_at_section(section, &usable, order) {
-                    return LastLook::Found(block);
+                if let Some(pageblock) = self.look_at_section(section, &usable, order) {
+                    return LastLook::Found(pageblock);
                 }
                 if before.is_some() && self.quiet(section) == before {
                     settled = true;
@@ -59,20 +59,21 @@ impl<P: Platform> FreeMap<'_, P> {
         order: Order,
     ) -> Option<Pageblock> {
         let first = section * SECTION;
-        let end = (first + SECTION).min(self.shape.blocks());
-        let mut blocks = (first..end).map(Pageblock).filter(|&block| self.is_own(block));
-        blocks.find(|&block| {
-            let migrate = self.type_of(block);
+        let end = (first + SECTION).min(self.shape.pageblocks());
+        let mut pageblocks =
+            (first..end).map(Pageblock).filter(|&pageblock| self.is_own(pageblock));
+        pageblocks.find(|&pageblock| {
+            let migrate = self.type_of(pageblock);
             if !usable(migrate) {
                 return false;
             }
             // A line that is full is made a whole pageblock by who filled it.
-            if order < self.shape.order() && self.orders_in(block) >> order.get() != 0 {
-                self.settle(block);
+            if order < self.shape.order() && self.orders_in(pageblock) >> order.get() != 0 {
+                self.settle(pageblock);
                 self.hints_of(migrate).for_each(|kind| self.repair(kind, section));
                 return true;
             }
-            let whole = self.whole_class(block);
+            let whole = self.whole_class(pageblock);
             if whole.is_some_and(|class| class != WholeClass::Isolated) {
                 WholeClass::ALL.into_iter().for_each(|class| {
                     self.repair(Kind::Whole(class), section);

@@ -54,7 +54,7 @@ pub(super) struct Offsets {
 /// Why memory cannot be a map's.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
-pub enum MapError {
+pub enum LayoutError {
     /// A slice is of another length.
     WrongLength {
         /// Which.
@@ -71,7 +71,7 @@ pub enum MapError {
     },
 }
 
-impl fmt::Display for MapError {
+impl fmt::Display for LayoutError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::WrongLength { what, given, wanted } => {
@@ -84,30 +84,30 @@ impl fmt::Display for MapError {
     }
 }
 
-impl core::error::Error for MapError {}
+impl core::error::Error for LayoutError {}
 
 impl<'m, P: Platform> FreeMap<'m, P> {
     /// A map over the caller's memory. O(1).
     ///
     /// # Errors
-    /// [`MapError`] if a slice has the wrong length or, where words are plain ones (of eight bytes)
+    /// [`LayoutError`] if a slice has the wrong length or, where words are plain ones (of eight bytes)
     /// and a line is a cache line or more, the wrong alignment.
-    pub fn new(shape: MapShape, memory: MapMemory<'m, P>) -> Result<Self, MapError> {
+    pub fn new(shape: MapShape, memory: MapMemory<'m, P>) -> Result<Self, LayoutError> {
         let lengths = [
             ("lines", memory.lines.len(), shape.line_words()),
             ("sections", memory.sections.len(), shape.section_words()),
             ("summaries", memory.summaries.len(), shape.summary_words()),
-            ("types", memory.types.len(), shape.blocks() as usize),
+            ("types", memory.types.len(), shape.pageblocks() as usize),
         ];
         for (what, given, wanted) in lengths {
             if given != wanted {
-                return Err(MapError::WrongLength { what, given, wanted });
+                return Err(LayoutError::WrongLength { what, given, wanted });
             }
         }
         let plain = size_of::<P::Word>() == size_of::<u64>() && shape.words_a_line() >= 8;
         for (what, words) in [("lines", memory.lines), ("sections", memory.sections)] {
             if plain && words.as_ptr().addr() % CACHE_LINE != 0 {
-                return Err(MapError::Misaligned { what });
+                return Err(LayoutError::Misaligned { what });
             }
         }
         Ok(Self { shape, memory, at: Offsets::default(), zone: None })
@@ -126,15 +126,15 @@ impl<'m, P: Platform> FreeMap<'m, P> {
     }
 
     /// The pageblocks of the map.
-    pub(super) fn own_blocks(&self) -> impl Iterator<Item = Pageblock> + '_ {
-        (0..self.shape.blocks()).map(Pageblock).filter(|&block| self.is_own(block))
+    pub(super) fn own_pageblocks(&self) -> impl Iterator<Item = Pageblock> + '_ {
+        (0..self.shape.pageblocks()).map(Pageblock).filter(|&pageblock| self.is_own(pageblock))
     }
 
     /// Whether the pageblock is the zone's.
-    pub(super) fn is_own(&self, block: Pageblock) -> bool {
+    pub(super) fn is_own(&self, pageblock: Pageblock) -> bool {
         self.zone.is_none_or(|zone| {
             // Relaxed: a pageblock that comes or goes meanwhile may be in the look or not.
-            let word = self.type_word(block).load(Relaxed);
+            let word = self.type_word(pageblock).load(Relaxed);
             PageblockWord::of(word).zone() == Some(zone)
         })
     }
@@ -154,16 +154,16 @@ impl<'m, P: Platform> FreeMap<'m, P> {
 
     /// The pageblock's word of the frame table.
     #[inline(always)]
-    pub(super) fn type_word(&self, block: Pageblock) -> &'m P::Word {
-        &self.memory.types[(self.at.types + block.0) as usize]
+    pub(super) fn type_word(&self, pageblock: Pageblock) -> &'m P::Word {
+        &self.memory.types[(self.at.types + pageblock.0) as usize]
     }
 
     /// The words of a pageblock's line, and its bits in each of them.
     #[inline(always)]
-    pub(super) fn line(&self, block: Pageblock) -> (Range<u32>, u64) {
-        let first = block.first_frame(self.shape);
+    pub(super) fn line(&self, pageblock: Pageblock) -> (Range<u32>, u64) {
+        let first = pageblock.first_frame(self.shape);
         let (WordIndex(word), _) = first.word();
-        let bits = super::bits::low_bits(self.shape.block_frames()) << (first.0 % 64);
+        let bits = super::bits::low_bits(self.shape.pageblock_frames()) << (first.0 % 64);
         (word..word + self.shape.words_a_line(), bits)
     }
 
@@ -195,8 +195,8 @@ impl<'m, P: Platform> FreeMap<'m, P> {
 
     /// From here to the drop of the result frames of the section may be in the hand of this CPU,
     /// which may put them back (M-1).
-    pub(super) fn in_transit(&self, block: Pageblock) -> Transit<'m, P> {
-        let word = self.transit_word(block.place().0);
+    pub(super) fn in_transit(&self, pageblock: Pageblock) -> Transit<'m, P> {
+        let word = self.transit_word(pageblock.place().0);
         // Comes before the bits are cleared, for a last look that sees them cleared.
         word.fetch_add((1 << 32) + 1, SeqCst);
         Transit(word)

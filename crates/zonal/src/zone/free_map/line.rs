@@ -20,8 +20,8 @@ impl<P: Platform> FreeMap<'_, P> {
     /// Sequentially consistent: these are the looks at the bits of M-4, M-5 and M-6, and of a free
     /// that filled its word at the other words of the line.
     #[inline]
-    pub(super) fn read_line(&self, block: Pageblock) -> ([u64; MAX_WORDS], usize) {
-        let (words, bits) = self.line(block);
+    pub(super) fn read_line(&self, pageblock: Pageblock) -> ([u64; MAX_WORDS], usize) {
+        let (words, bits) = self.line(pageblock);
         let mut line = [0; MAX_WORDS];
         for (read, word) in line.iter_mut().zip(words.clone()) {
             *read = self.frames_word(WordIndex(word)).load(SeqCst) & bits;
@@ -31,8 +31,8 @@ impl<P: Platform> FreeMap<'_, P> {
     }
 
     /// The orders of the maximal runs in a line.
-    pub(super) fn orders_in(&self, block: Pageblock) -> Orders {
-        let (line, count) = self.read_line(block);
+    pub(super) fn orders_in(&self, pageblock: Pageblock) -> Orders {
+        let (line, count) = self.read_line(pageblock);
         if count == 1 {
             return orders_of(line[0]);
         }
@@ -45,15 +45,15 @@ impl<P: Platform> FreeMap<'_, P> {
     /// Raises the hints that a line with maximal runs of `orders`, at least one, must have (M-2); the type
     /// by which it did.
     #[inline(always)]
-    pub(super) fn file(&self, block: Pageblock, orders: Orders) -> MigrateType {
-        let migrate = self.type_of(block);
+    pub(super) fn file(&self, pageblock: Pageblock, orders: Orders) -> MigrateType {
+        let migrate = self.type_of(pageblock);
         if !is_hinted(migrate) {
             return migrate;
         }
-        self.raise(Kind::Free(migrate), block);
+        self.raise(Kind::Free(migrate), pageblock);
         let mut runs = orders & !1 & ((1 << self.shape.p()) - 1);
         while runs != 0 {
-            self.raise(Kind::Run(migrate, runs.trailing_zeros()), block);
+            self.raise(Kind::Run(migrate, runs.trailing_zeros()), pageblock);
             runs &= runs - 1;
         }
         migrate
@@ -62,14 +62,14 @@ impl<P: Platform> FreeMap<'_, P> {
     /// Looks at a line and sees to it that it is as M-2 says: hints that it lacks are raised, and
     /// a full line becomes a whole pageblock. For who zeroed words for a moment (M-6), cleared a
     /// hint (M-4), or changed the type.
-    pub(super) fn settle(&self, block: Pageblock) {
+    pub(super) fn settle(&self, pageblock: Pageblock) {
         loop {
-            let orders = self.orders_in(block);
+            let orders = self.orders_in(pageblock);
             if orders != 0 {
-                self.file(block, orders);
+                self.file(pageblock, orders);
             }
             // Each turn after the first one is because another CPU took something.
-            if orders >> self.shape.p() & 1 == 0 || self.complete(block) {
+            if orders >> self.shape.p() & 1 == 0 || self.complete(pageblock) {
                 return;
             }
         }
@@ -77,20 +77,20 @@ impl<P: Platform> FreeMap<'_, P> {
 
     /// Makes a full line a whole pageblock. `false` if it is not full any more; then words were
     /// zero for a moment, and the caller must [`settle`](Self::settle) (M-6).
-    pub(super) fn complete(&self, block: Pageblock) -> bool {
-        let transit = self.in_transit(block);
-        let taken = self.take_all(block);
+    pub(super) fn complete(&self, pageblock: Pageblock) -> bool {
+        let transit = self.in_transit(pageblock);
+        let taken = self.take_all(pageblock);
         if taken {
             // The bit was clear (M-1): the pageblock's frames were handed out since it was set.
-            self.set_whole(block);
+            self.set_whole(pageblock);
         }
         drop(transit);
         taken
     }
 
     /// Takes a full line, all or nothing.
-    fn take_all(&self, block: Pageblock) -> bool {
-        let (words, bits) = self.line(block);
+    fn take_all(&self, pageblock: Pageblock) -> bool {
+        let (words, bits) = self.line(pageblock);
         if words.len() == 1 {
             return self.take_bits(WordIndex(words.start), bits).is_some();
         }

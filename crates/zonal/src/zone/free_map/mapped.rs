@@ -96,8 +96,8 @@ fn extent(plan: &Plan, spec: &ZoneSpec) -> (u32, MapShape) {
     let step = (SECTION << order.get()).max(Order::MAX.size());
     let index = |pfn: crate::Pfn| (pfn.get() - plan.base().get()) as u32;
     let first = index(spec.start) / step * step;
-    let blocks = (index(spec.end) - first) >> order.get();
-    (first, MapShape::new(order, blocks).unwrap_or(MapShape::LEAST))
+    let pageblocks = (index(spec.end) - first) >> order.get();
+    (first, MapShape::new(order, pageblocks).unwrap_or(MapShape::LEAST))
 }
 
 pub(super) fn words(plan: &Plan) -> [u64; NR_FREE_WORDS] {
@@ -136,7 +136,7 @@ impl<'a, P: Platform> MapView<'a, P> {
     }
 
     /// The pageblock of an index.
-    pub(super) fn block(&self, index: u32) -> Pageblock {
+    pub(super) fn pageblock(&self, index: u32) -> Pageblock {
         self.frame(index).pageblock(self.zone.part.shape)
     }
 
@@ -148,4 +148,4 @@ impl<'a, P: Platform> MapView<'a, P> {
 }
 
 /// Where a request begins that goes past the CPUs' pages.
-pub(super) const ANYWHERE: Start = Start { block: Pageblock(0), spread: 0 };
+pub(super) const ANYWHERE: Start = Start { pageblock: Pageblock(0), spread: 0 };

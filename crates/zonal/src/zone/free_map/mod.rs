@@ -64,7 +64,6 @@
 
 mod account;
 mod bits;
-mod block_type;
 mod counts;
 mod current;
 mod exact;
@@ -78,6 +77,7 @@ mod line;
 mod mapped;
 mod moves;
 mod near;
+mod pageblock_type;
 mod pageblocks;
 mod ranges;
 mod seam;
@@ -93,7 +93,7 @@ pub use frees::AlreadyFree;
 pub use harvest::Harvest;
 pub use hints::Start;
 pub use last_look::LastLook;
-pub use layout::{MapError, MapMemory};
+pub use layout::{LayoutError, MapMemory};
 pub(crate) use mapped::MapView;
 pub use mapped::{MapPart, Mapped};
 pub use seam::MapHeld;

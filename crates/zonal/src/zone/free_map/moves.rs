@@ -26,7 +26,7 @@ impl<P: Platform> MapView<'_, P> {
     fn capture(&self, index: u32, request: &Request) -> Option<u32> {
         let (wanted, map) = (request.order(), self.map());
         let frame = self.frame(index & !(wanted.size() - 1));
-        let (own, migrate) = (request.migrate_type(), map.type_of(self.block(index)));
+        let (own, migrate) = (request.migrate_type(), map.type_of(self.pageblock(index)));
         if migrate != own && !(migrate == MigrateType::Cma && request.may_use_cma()) {
             return None;
         }

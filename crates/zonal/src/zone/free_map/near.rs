@@ -34,12 +34,12 @@ impl<P: Platform> MapView<'_, P> {
         if word.fetch_and(!lowest, SeqCst) & lowest == 0 {
             return self.open_apart(migrate, from, home);
         }
-        let block = Pageblock(section * SECTION + lowest.trailing_zeros());
+        let pageblock = Pageblock(section * SECTION + lowest.trailing_zeros());
         // M-5.
-        if self.map().type_of(block) == migrate {
-            return Some(block);
+        if self.map().type_of(pageblock) == migrate {
+            return Some(pageblock);
         }
-        self.claim_taken(block, migrate, home)
+        self.claim_taken(pageblock, migrate, home)
     }
 
     /// Claims an ordinary pageblock that was whole; if it has another type by now it is put back under
@@ -48,15 +48,15 @@ impl<P: Platform> MapView<'_, P> {
     #[inline(never)]
     fn claim_taken(
         &self,
-        block: Pageblock,
+        pageblock: Pageblock,
         migrate: MigrateType,
         home: Pageblock,
     ) -> Option<Pageblock> {
         let map = self.map();
-        if map.keep_whole(WholeClass::Ordinary, block) && map.claim_whole(block, migrate) {
-            return Some(block);
+        if map.keep_whole(WholeClass::Ordinary, pageblock) && map.claim_whole(pageblock, migrate) {
+            return Some(pageblock);
         }
-        self.open_from(migrate, block, home)
+        self.open_from(migrate, pageblock, home)
     }
 
     /// As [`open_near`](Self::open_near), of any class that the type may have: touched ones from `from` up
@@ -68,7 +68,7 @@ impl<P: Platform> MapView<'_, P> {
         from: Pageblock,
         home: Pageblock,
     ) -> Option<Pageblock> {
-        self.map().open_whole(migrate, Start { block: from, spread: from.0 }, home)
+        self.map().open_whole(migrate, Start { pageblock: from, spread: from.0 }, home)
     }
 
     /// Another CPU was faster, so it works in this section, too: an untouched one from `home` up, with
@@ -91,22 +91,26 @@ impl<P: Platform> MapView<'_, P> {
     /// Frees a pageblock that the caller owns as a whole. `false`, and nothing is freed, if it is free.
     /// Counting it is the caller's, unless it is special.
     #[inline(always)]
-    pub(crate) fn put_pageblock(&self, block: Pageblock) -> bool {
+    pub(crate) fn put_pageblock(&self, pageblock: Pageblock) -> bool {
         let map = self.map();
-        let (section, bit) = block.place();
-        if !map.type_of(block).is_requestable()
+        let (section, bit) = pageblock.place();
+        if !map.type_of(pageblock).is_requestable()
             || map.whole_word(WholeClass::Untouched, section) & bit != 0
         {
-            return self.put_other(block);
+            return self.put_other(pageblock);
         }
         let before = map.bitmap_word(ORDINARY, 0, section).fetch_or(bit, SeqCst);
         // M-5: a CPU that changed the type before this look may have looked for the bit before it was
         // set. One that changes it later sees the bit.
-        let typed = map.type_of(block).is_requestable();
+        let typed = map.type_of(pageblock).is_requestable();
         if before == 0 && map.shape().levels() > 1 {
             self.raise_section(section);
         }
-        if before & bit == 0 && typed { true } else { self.put_wrongly(block, before & bit != 0) }
+        if before & bit == 0 && typed {
+            true
+        } else {
+            self.put_wrongly(pageblock, before & bit != 0)
+        }
     }
 
     /// The section has its first whole pageblock.
@@ -119,23 +123,23 @@ impl<P: Platform> MapView<'_, P> {
     /// The pageblock was whole before, or its type has changed.
     #[cold]
     #[inline(never)]
-    fn put_wrongly(&self, block: Pageblock, twice: bool) -> bool {
+    fn put_wrongly(&self, pageblock: Pageblock, twice: bool) -> bool {
         let map = self.map();
         if twice {
-            self.refused(u64::from(map.shape().block_frames()));
+            self.refused(u64::from(map.shape().pageblock_frames()));
             return false;
         }
-        let filed = map.refile(WholeClass::Ordinary, block);
+        let filed = map.refile(WholeClass::Ordinary, pageblock);
         debug_assert!(filed.is_ok(), "a pageblock was freed twice");
-        self.reconcile(block);
+        self.reconcile(pageblock);
         true
     }
 
     /// A pageblock of a special type, or one that is whole and untouched.
     #[cold]
     #[inline(never)]
-    fn put_other(&self, block: Pageblock) -> bool {
+    fn put_other(&self, pageblock: Pageblock) -> bool {
         let shape = self.extent().1;
-        self.put_block(block.first_frame(shape), shape.order())
+        self.put_block(pageblock.first_frame(shape), shape.order())
     }
 }

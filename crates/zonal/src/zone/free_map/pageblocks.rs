@@ -37,7 +37,7 @@ impl<P: Platform> MapView<'_, P> {
     /// Makes the pageblock that starts at `start` isolate and notes the type that it gets back.
     fn withdraw_pageblock(&self, held: &mut MapGuard<'_, P>, start: u32, before: MigrateType) {
         super::Mapped::count_work(held, self.map().shape().words_a_line());
-        self.set_type(held, self.block(start), MigrateType::Isolate);
+        self.set_type(held, self.pageblock(start), MigrateType::Isolate);
         self.table.note_type_before(start, before, false);
     }
 
@@ -46,7 +46,7 @@ impl<P: Platform> MapView<'_, P> {
         if let Some(before) = self.table.type_before(start) {
             super::Mapped::count_work(held, self.map().shape().words_a_line());
             self.table.forget_type_before(start);
-            self.set_type(held, self.block(start), before);
+            self.set_type(held, self.pageblock(start), before);
         }
     }
 
@@ -73,18 +73,18 @@ impl<P: Platform> MapView<'_, P> {
     pub(super) fn reserve_high_atomic(&self, index: u32, order: Order) {
         let (part, own) = (&self.zone.part, self.table.pageblock_order());
         let count = 1_u64 << order.get().saturating_sub(own.get());
-        let first = self.block(index).0;
-        let blocks = || (first..first + count as u32).map(Pageblock);
+        let first = self.pageblock(index).0;
+        let pageblocks = || (first..first + count as u32).map(Pageblock);
         self.lock(|guard| {
             // Since it was taken another CPU may have isolated a part of it.
             let map = self.map();
-            let requestable = blocks().all(|block| map.type_of(block).is_requestable());
+            let requestable = pageblocks().all(|pageblock| map.type_of(pageblock).is_requestable());
             let reserved = part.reserve.load(Relaxed) + count;
             if !requestable || reserved > part.reserve_limit.load(Relaxed) {
                 return;
             }
-            for block in blocks() {
-                self.set_type(guard, block, MigrateType::HighAtomic);
+            for pageblock in pageblocks() {
+                self.set_type(guard, pageblock, MigrateType::HighAtomic);
             }
             part.reserve.store(reserved, Relaxed);
         });
@@ -97,8 +97,8 @@ impl<P: Platform> MapView<'_, P> {
             return false;
         }
         self.lock(|guard| {
-            let Some(block) = reserved_with_free(&self.map()) else { return false };
-            self.set_type(guard, block, migrate);
+            let Some(pageblock) = reserved_with_free(&self.map()) else { return false };
+            self.set_type(guard, pageblock, migrate);
             part.reserve.fetch_add(u64::MAX, Relaxed);
             true
         })
@@ -116,7 +116,7 @@ impl<P: Platform> MapView<'_, P> {
             for at in (group..end).step_by(self.table.pageblock_order().size() as usize) {
                 let word = self.table.pageblock(at);
                 if word.zone() == Some(self.zone.id) && word.migrate() == MigrateType::HighAtomic {
-                    self.set_type(guard, self.block(at), MigrateType::Movable);
+                    self.set_type(guard, self.pageblock(at), MigrateType::Movable);
                     part.reserve.fetch_add(u64::MAX, Relaxed);
                 }
             }
@@ -128,19 +128,19 @@ impl<P: Platform> MapView<'_, P> {
 /// A pageblock of the reserve with free frames: whole, or with the largest run.
 fn reserved_with_free<P: Platform>(map: &FreeMap<'_, P>) -> Option<Pageblock> {
     let reserved = MigrateType::HighAtomic;
-    if let Some(block) = map.find(Kind::Whole(WholeClass::HighAtomic), ANYWHERE) {
-        return Some(block);
+    if let Some(pageblock) = map.find(Kind::Whole(WholeClass::HighAtomic), ANYWHERE) {
+        return Some(pageblock);
     }
     let runs = (1..map.shape().p()).rev().map(|order| Kind::Run(reserved, order));
     for kind in runs.chain([Kind::Free(reserved)]) {
         for _ in 0..STALE {
-            let Some(block) = map.find(kind, ANYWHERE) else { break };
-            if map.type_of(block) == reserved && map.free_in(block) > 0 {
-                return Some(block);
+            let Some(pageblock) = map.find(kind, ANYWHERE) else { break };
+            if map.type_of(pageblock) == reserved && map.free_in(pageblock) > 0 {
+                return Some(pageblock);
             }
             // M-4.
-            map.clear(kind, block);
-            map.settle(block);
+            map.clear(kind, pageblock);
+            map.settle(pageblock);
         }
     }
     None

@@ -29,9 +29,9 @@ impl<P: Platform> MapView<'_, P> {
                 break;
             }
             let order = largest_piece(at, end, own);
-            let block = self.block(at);
-            let untouched = order == own && map.type_of(block).is_requestable();
-            if untouched && map.put_untouched(block).is_ok() {
+            let pageblock = self.pageblock(at);
+            let untouched = order == own && map.type_of(pageblock).is_requestable();
+            if untouched && map.put_untouched(pageblock).is_ok() {
                 self.zone.count_free(order.frames() as i64);
                 // Its type may have changed meanwhile.
                 self.reconcile_special(self.frame(at), order);
@@ -60,9 +60,9 @@ impl<P: Platform> MapView<'_, P> {
     /// it allocated frame by frame; returns where it stopped.
     pub(super) fn take_isolated(&self, frames: Range<u32>) -> Option<u32> {
         let map = self.map();
-        let block = self.block(frames.start);
+        let pageblock = self.pageblock(frames.start);
         let (head, order) = map.run_at(self.frame(frames.start))?;
-        if map.type_of(block) != MigrateType::Isolate {
+        if map.type_of(pageblock) != MigrateType::Isolate {
             return None;
         }
         let end = (self.index(head) + order.size()).min(frames.end);

@@ -131,7 +131,7 @@ impl FreeMemory for Mapped {
             return state;
         }
         match view.run_from(index) {
-            Some(Order::MAX) if view.is_in_untouched(view.block(index)) => FrameState::INNER,
+            Some(Order::MAX) if view.is_in_untouched(view.pageblock(index)) => FrameState::INNER,
             Some(order) => FrameState::free(order),
             None => FrameState::INNER,
         }
@@ -139,7 +139,7 @@ impl FreeMemory for Mapped {
 
     fn locate<P: Platform>(view: MapView<'_, P>, index: u32) -> Option<(u32, FrameState)> {
         let Some((head, order)) = view.run_at(index) else { return locate(view.table, index) };
-        let fresh = order == Order::MAX && view.is_in_untouched(view.block(index));
+        let fresh = order == Order::MAX && view.is_in_untouched(view.pageblock(index));
         (!fresh).then(|| (head, FrameState::free(order)))
     }
 
@@ -244,7 +244,7 @@ impl FreeMemory for Mapped {
     }
 
     fn is_untouched<P: Platform>(view: MapView<'_, P>, head: u32) -> bool {
-        view.is_in_untouched(view.block(head))
+        view.is_in_untouched(view.pageblock(head))
     }
 
     fn free_range<P: Platform>(view: MapView<'_, P>, at: u32, end: u32, most: u32) -> u32 {

@@ -82,28 +82,28 @@ pub struct MapShape {
     levels: u8,
     /// Words of a section: one of each kind, its transit word, and none to the end of the line.
     stride: u8,
-    blocks: u32,
+    pageblocks: u32,
 }
 
 impl MapShape {
     /// The smallest there is.
     pub(crate) const LEAST: Self =
-        Self { order: crate::types::units::ORDERS[3], levels: 1, stride: stride(3), blocks: 1 };
+        Self { order: crate::types::units::ORDERS[3], levels: 1, stride: stride(3), pageblocks: 1 };
 
     /// A map of `blocks` pageblocks of 2^`order` frames. `None` for an order below 3, for no
     /// pageblocks, and for 2^32 frames or more.
     #[must_use]
-    pub const fn new(order: Order, blocks: u32) -> Option<Self> {
-        if order.get() < 3 || blocks == 0 || (blocks as u64) << order.get() >= 1 << 32 {
+    pub const fn new(order: Order, pageblocks: u32) -> Option<Self> {
+        if order.get() < 3 || pageblocks == 0 || (pageblocks as u64) << order.get() >= 1 << 32 {
             return None;
         }
-        let sections = blocks.div_ceil(SECTION);
+        let sections = pageblocks.div_ceil(SECTION);
         let levels = match (sections, sections.div_ceil(64)) {
             (..=FEW, _) => 1,
             (_, ..=FEW) => 2,
             _ => MAX_LEVELS as u8,
         };
-        Some(Self { order, levels, stride: stride(order.get()), blocks })
+        Some(Self { order, levels, stride: stride(order.get()), pageblocks })
     }
 
     /// The pageblock order.
@@ -116,21 +116,21 @@ impl MapShape {
     /// How many pageblocks there are.
     #[must_use]
     #[inline(always)]
-    pub const fn blocks(self) -> u32 {
-        self.blocks
+    pub const fn pageblocks(self) -> u32 {
+        self.pageblocks
     }
 
     /// Frames of a pageblock.
     #[must_use]
     #[inline(always)]
-    pub const fn block_frames(self) -> u32 {
+    pub const fn pageblock_frames(self) -> u32 {
         self.order.size()
     }
 
     /// Words that [`MapMemory::lines`](super::MapMemory::lines) must have: a bit a frame.
     #[must_use]
     pub const fn line_words(self) -> usize {
-        ((self.blocks as u64) << self.order.get()).div_ceil(64) as usize
+        ((self.pageblocks as u64) << self.order.get()).div_ceil(64) as usize
     }
 
     /// Words that [`MapMemory::sections`](super::MapMemory::sections) must have: 56 for 64
@@ -155,8 +155,8 @@ impl MapShape {
     #[must_use]
     pub const fn table_bytes(self) -> u64 {
         let words = self.line_words() + self.section_words() + self.summary_words();
-        let types = self.blocks as u64;
-        ((self.blocks as u64) << self.order.get()) + (words as u64 + types) * 8
+        let types = self.pageblocks as u64;
+        ((self.pageblocks as u64) << self.order.get()) + (words as u64 + types) * 8
     }
 
     /// The first pageblock of a CPU's own section: one for each as far as they go, from the first on.
@@ -167,7 +167,7 @@ impl MapShape {
     }
 
     pub(super) const fn sections(self) -> u32 {
-        self.blocks.div_ceil(SECTION)
+        self.pageblocks.div_ceil(SECTION)
     }
 
     /// The pageblock order as a number.

@@ -42,14 +42,14 @@ impl<P: Platform> FreeMap<'_, P> {
         }
         if order == shape.order() {
             let opened = self.open_whole(migrate, start, Pageblock(0));
-            return opened.map(|block| block.first_frame(shape));
+            return opened.map(|pageblock| pageblock.first_frame(shape));
         }
         let class = WholeClass::of(migrate);
         let first = self.take_large_of(class, order, start)?;
-        for block in first.0..first.0 + order.size() / shape.block_frames() {
+        for pageblock in first.0..first.0 + order.size() / shape.pageblock_frames() {
             // One that was isolated since belongs to the holder of the block all the same, and is
             // isolated when it is freed.
-            let _claimed = self.claim_owned(Pageblock(block), migrate);
+            let _claimed = self.claim_owned(Pageblock(pageblock), migrate);
         }
         Some(first.first_frame(shape))
     }

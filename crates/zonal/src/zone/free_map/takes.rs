@@ -53,17 +53,17 @@ impl<P: Platform> FreeMap<'_, P> {
         for step in steps {
             let kind = Kind::Run(migrate, step);
             let most = if step == 0 { p } else { step };
-            while let Some(block) = self.find(kind, start) {
+            while let Some(pageblock) = self.find(kind, start) {
                 let fit = Fit { least: step, most, holds };
-                if let Some(frame) = self.take_from(block, migrate, order, fit) {
+                if let Some(frame) = self.take_from(pageblock, migrate, order, fit) {
                     if let Some(held) = current {
-                        self.hold(held, block, migrate);
+                        self.hold(held, pageblock, migrate);
                     }
                     return Some(frame);
                 }
                 // M-4. It may be of another type, too; then it is filed there.
-                self.clear(kind, block);
-                self.settle(block);
+                self.clear(kind, pageblock);
+                self.settle(pageblock);
             }
         }
         None
@@ -87,15 +87,15 @@ impl<P: Platform> FreeMap<'_, P> {
             return None;
         }
         let inside = |at| self.in_transit(at);
-        let (block, _transit) = self.open_whole_inside(migrate, start, Pageblock(0), inside)?;
-        self.put_around(block, block.first_frame(shape), order.size());
+        let (pageblock, _transit) = self.open_whole_inside(migrate, start, Pageblock(0), inside)?;
+        self.put_around(pageblock, pageblock.first_frame(shape), order.size());
         if let Some(held) = current {
             self.release(held);
-            held.set(block);
+            held.set(pageblock);
         } else {
-            self.settle(block);
+            self.settle(pageblock);
         }
-        Some(block.first_frame(shape))
+        Some(pageblock.first_frame(shape))
     }
 
     /// Takes a whole pageblock and gives it the type `migrate`: all of it is the caller's. Untouched
@@ -107,7 +107,7 @@ impl<P: Platform> FreeMap<'_, P> {
         start: Start,
         home: Pageblock,
     ) -> Option<Pageblock> {
-        self.open_whole_inside(migrate, start, home, |_| ()).map(|(block, ())| block)
+        self.open_whole_inside(migrate, start, home, |_| ()).map(|(pageblock, ())| pageblock)
     }
 
     /// The same with something done before each try: for who frees a part of it at once (M-1).
@@ -120,10 +120,10 @@ impl<P: Platform> FreeMap<'_, P> {
     ) -> Option<(Pageblock, G)> {
         for &class in WholeClass::for_type(migrate) {
             let untouched = class == WholeClass::Untouched;
-            let start = if untouched { Start { block: home, ..start } } else { start };
-            while let Some((block, guard)) = self.take_whole_inside(class, start, &enter) {
-                if self.claim_whole(block, migrate) {
-                    return Some((block, guard));
+            let start = if untouched { Start { pageblock: home, ..start } } else { start };
+            while let Some((pageblock, guard)) = self.take_whole_inside(class, start, &enter) {
+                if self.claim_whole(pageblock, migrate) {
+                    return Some((pageblock, guard));
                 }
             }
         }
@@ -135,7 +135,7 @@ impl<P: Platform> FreeMap<'_, P> {
     #[must_use]
     pub fn open_untouched_near(&self, migrate: MigrateType, home: Pageblock) -> Option<Pageblock> {
         let class = WholeClass::Untouched;
-        let start = Start { block: home, spread: home.0 };
+        let start = Start { pageblock: home, spread: home.0 };
         let found = self.find(Kind::Whole(class), start).filter(|found| found.is_beside(home))?;
         let taken = self.clear(Kind::Whole(class), found) && self.keep_whole(class, found);
         (taken && self.claim_whole(found, migrate)).then_some(found)
@@ -144,11 +144,11 @@ impl<P: Platform> FreeMap<'_, P> {
     /// Gives a whole pageblock that was taken the type `migrate`. `false`: it was isolated since, and
     /// is back where it belongs.
     #[inline]
-    pub(super) fn claim_whole(&self, block: Pageblock, migrate: MigrateType) -> bool {
-        let claimed = self.claim_owned(block, migrate);
+    pub(super) fn claim_whole(&self, pageblock: Pageblock, migrate: MigrateType) -> bool {
+        let claimed = self.claim_owned(pageblock, migrate);
         if !claimed {
-            let _transit = self.in_transit(block);
-            self.set_whole(block);
+            let _transit = self.in_transit(pageblock);
+            self.set_whole(pageblock);
         }
         claimed
     }
@@ -156,21 +156,21 @@ impl<P: Platform> FreeMap<'_, P> {
     /// Takes a block of `order` from a run of the line that fits, if the pageblock is of the type.
     fn take_from(
         &self,
-        block: Pageblock,
+        pageblock: Pageblock,
         migrate: MigrateType,
         order: Order,
         fit: Fit,
     ) -> Option<Frame> {
         let frame = loop {
-            let (line, count) = self.read_line(block);
+            let (line, count) = self.read_line(pageblock);
             let (_, at) = Self::best_run(&line[..count], fit.least, fit.most)?;
-            let frame = Frame(block.first_frame(self.shape).0 + at);
+            let frame = Frame(pageblock.first_frame(self.shape).0 + at);
             // Another CPU was faster: what it left is looked at again.
-            if self.take_at(block, frame, order, fit.holds) {
+            if self.take_at(pageblock, frame, order, fit.holds) {
                 break frame;
             }
         };
-        self.keep_typed(block, migrate, frame, order)
+        self.keep_typed(pageblock, migrate, frame, order)
     }
 
     /// Takes a block from the current pageblock, if it has one.
@@ -180,7 +180,7 @@ impl<P: Platform> FreeMap<'_, P> {
         migrate: MigrateType,
         order: Order,
     ) -> Option<Frame> {
-        let block = held.block()?;
+        let pageblock = held.pageblock()?;
         if let Some(frame) = self.take_beside(held, migrate, order) {
             return Some(frame);
         }
@@ -190,7 +190,7 @@ impl<P: Platform> FreeMap<'_, P> {
         }
         // A run of words, or of a line that is not remembered.
         let any = Fit { least: u32::from(order.get()), most: self.shape.p(), holds: true };
-        let frame = self.take_from(block, migrate, order, any)?;
+        let frame = self.take_from(pageblock, migrate, order, any)?;
         self.remember_opened(held, frame, order);
         Some(frame)
     }
@@ -198,7 +198,7 @@ impl<P: Platform> FreeMap<'_, P> {
     /// Takes this block, all or nothing, and files what it leaves of a larger run (M-3).
     pub(super) fn take_at(
         &self,
-        block: Pageblock,
+        pageblock: Pageblock,
         frame: Frame,
         order: Order,
         holds: bool,
@@ -206,11 +206,11 @@ impl<P: Platform> FreeMap<'_, P> {
         let (word, bit) = frame.word();
         let order_bits = u32::from(order.get());
         if order_bits > WORD_ORDER {
-            let transit = self.in_transit(block);
+            let transit = self.in_transit(pageblock);
             let taken = self.take_words(word, order.size() / 64);
             if !taken || !holds {
                 // M-6 if it was not; what is left of a larger run if it was.
-                self.settle(block);
+                self.settle(pageblock);
             }
             drop(transit);
             return taken;
@@ -222,30 +222,30 @@ impl<P: Platform> FreeMap<'_, P> {
         }
         if before == u64::MAX && self.shape.p() > WORD_ORDER {
             // It may have been in a run of words.
-            self.settle(block);
+            self.settle(pageblock);
             return true;
         }
         // Of what the word was when it was taken, not of what a look had shown before.
-        let (frames, at) = (self.shape.block_frames().min(64), bit.trailing_zeros());
+        let (frames, at) = (self.shape.pageblock_frames().min(64), bit.trailing_zeros());
         let own = before >> (at / frames * frames) & low_bits(frames);
         let run = order_at(own, at % frames);
         if run > order_bits {
-            self.file(block, (1 << run) - (1 << order_bits));
+            self.file(pageblock, (1 << run) - (1 << order_bits));
         }
         true
     }
 
     /// Makes a pageblock a CPU's current one: lowers its hints.
-    fn hold(&self, held: &mut Current, block: Pageblock, migrate: MigrateType) {
-        held.set(block);
-        self.lower_all(block, migrate);
+    fn hold(&self, held: &mut Current, pageblock: Pageblock, migrate: MigrateType) {
+        held.set(pageblock);
+        self.lower_all(pageblock, migrate);
     }
 
     /// Gives a current pageblock up: what it lacks of hints is raised (M-2). For a CPU that idles,
     /// that has used it up, or that goes. O(words of a line).
     pub fn release(&self, held: &mut Current) {
-        if let Some(block) = core::mem::take(held).block() {
-            self.settle(block);
+        if let Some(pageblock) = core::mem::take(held).pageblock() {
+            self.settle(pageblock);
         }
     }
 }

@@ -27,17 +27,17 @@ fn order(number: u32) -> Order {
 }
 
 /// An empty map with all types movable.
-fn map(p: u32, blocks: u32) -> FreeMap<'static, SingleThread> {
-    let shape = MapShape::new(order(p), blocks).expect("a shape");
+fn map(p: u32, pageblocks: u32) -> FreeMap<'static, SingleThread> {
+    let shape = MapShape::new(order(p), pageblocks).expect("a shape");
     let memory = MapMemory {
         lines: words(shape.line_words()),
         sections: words(shape.section_words()),
         summaries: words(shape.summary_words()),
-        types: words(blocks as usize),
+        types: words(pageblocks as usize),
     };
     let map = FreeMap::new(shape, memory).expect("it fits");
-    for block in 0..blocks {
-        map.set_type(Pageblock(block), Movable);
+    for pageblock in 0..pageblocks {
+        map.set_type(Pageblock(pageblock), Movable);
     }
     map
 }
@@ -52,23 +52,23 @@ struct Model {
 }
 
 impl Model {
-    fn new(p: u32, blocks: u32, seed: u64) -> Self {
-        let map = map(p, blocks);
-        for block in 0..blocks {
-            let block = Pageblock(block);
-            match block.0 % 5 {
-                0 => map.put_untouched(block),
+    fn new(p: u32, pageblocks: u32, seed: u64) -> Self {
+        let map = map(p, pageblocks);
+        for pageblock in 0..pageblocks {
+            let pageblock = Pageblock(pageblock);
+            match pageblock.0 % 5 {
+                0 => map.put_untouched(pageblock),
                 // A ragged end: its last frame is not there.
                 4 => (0..(1 << p) - 1).try_for_each(|at| {
-                    let (word, bit) = Frame(block.first_frame(map.shape()).0 + at).word();
+                    let (word, bit) = Frame(pageblock.first_frame(map.shape()).0 + at).word();
                     map.free_frames(word, bit)
                 }),
-                _ => map.free_block(block.first_frame(map.shape()), order(p)),
+                _ => map.free_block(pageblock.first_frame(map.shape()), order(p)),
             }
             .expect("nothing is free yet");
         }
         let ragged = |frame: u32| (frame >> p) % 5 == 4 && frame % (1 << p) == (1 << p) - 1;
-        let free = (0..blocks << p).map(|frame| !ragged(frame)).collect();
+        let free = (0..pageblocks << p).map(|frame| !ragged(frame)).collect();
         Self { map, free, held: Vec::new(), current: Default::default(), random: seed }
     }
 
@@ -101,8 +101,8 @@ impl Model {
     }
 
     fn start(&mut self) -> Start {
-        let blocks = self.map.shape().blocks();
-        Start { block: Pageblock(self.below(blocks)), spread: self.below(64) }
+        let pageblocks = self.map.shape().pageblocks();
+        Start { pageblock: Pageblock(self.below(pageblocks)), spread: self.below(64) }
     }
 
     fn migrate(&mut self) -> MigrateType {
@@ -120,10 +120,10 @@ impl Model {
             5..=8 => self.take_small(migrate, start),
             9 => {
                 let k = p + self.below(11 - p.min(10));
-                if let Some(block) =
+                if let Some(pageblock) =
                     (k <= 10).then(|| self.map.take_large(order(k), start)).flatten()
                 {
-                    self.took(block.first_frame(self.map.shape()).0, k);
+                    self.took(pageblock.first_frame(self.map.shape()).0, k);
                 }
             }
             10 | 11 => {
@@ -137,13 +137,13 @@ impl Model {
                 self.took_words(&taken);
             }
             12 => {
-                let block = Pageblock(self.below(self.map.shape().blocks()));
+                let pageblock = Pageblock(self.below(self.map.shape().pageblocks()));
                 let to = MigrateType::ALL[self.below(6) as usize];
-                self.map.set_type(block, to);
+                self.map.set_type(pageblock, to);
             }
             13 => {
-                let block = Pageblock(self.below(self.map.shape().blocks()));
-                let _claimed = self.map.claim_if_half_free(block, migrate);
+                let pageblock = Pageblock(self.below(self.map.shape().pageblocks()));
+                let _claimed = self.map.claim_if_half_free(pageblock, migrate);
             }
             14 => self.give_bulk(),
             _ => {
@@ -164,13 +164,13 @@ impl Model {
         let found = found.or_else(split);
         match found {
             Some(frame) => {
-                let block = frame.pageblock(self.map.shape());
-                assert_eq!(self.map.type_of(block), migrate);
+                let pageblock = frame.pageblock(self.map.shape());
+                assert_eq!(self.map.type_of(pageblock), migrate);
                 self.took(frame.0, k);
             }
             None => {
                 let look = self.map.last_look(|other| other == migrate, order(k));
-                let held = self.current[migrate.index()].block().is_some();
+                let held = self.current[migrate.index()].pageblock().is_some();
                 assert!(held || look == LastLook::Nothing, "{look:?}");
             }
         }
@@ -198,15 +198,15 @@ impl Model {
     fn check(&self) {
         let (map, shape) = (&self.map, self.map.shape());
         let mut by_type = [0_u64; 6];
-        for block in (0..shape.blocks()).map(Pageblock) {
-            let first = block.first_frame(shape).0;
-            let frames = &self.free[first as usize..(first + shape.block_frames()) as usize];
+        for pageblock in (0..shape.pageblocks()).map(Pageblock) {
+            let first = pageblock.first_frame(shape).0;
+            let frames = &self.free[first as usize..(first + shape.pageblock_frames()) as usize];
             let free = frames.iter().filter(|&&free| free).count() as u32;
-            assert_eq!(map.free_in(block), free, "{block:?}");
-            by_type[map.type_of(block).index()] += u64::from(free);
+            assert_eq!(map.free_in(pageblock), free, "{pageblock:?}");
+            by_type[map.type_of(pageblock).index()] += u64::from(free);
             let mut seen = vec![false; frames.len()];
             let mut largest = None;
-            map.visit_free(block, |frame, k| {
+            map.visit_free(pageblock, |frame, k| {
                 let at = (frame.0 - first) as usize;
                 assert!(at.is_multiple_of(1 << k.get()), "aligned");
                 seen[at..at + (1 << k.get())].fill(true);
@@ -217,9 +217,9 @@ impl Model {
                 assert!(!merged || k == shape.order(), "{frame:?} {k} is not maximal");
             });
             assert_eq!(seen, frames);
-            assert_eq!(map.largest_in(block), largest);
-            let held = self.current.iter().any(|held| held.block() == Some(block));
-            check_hints(map, block, free, held);
+            assert_eq!(map.largest_in(pageblock), largest);
+            let held = self.current.iter().any(|held| held.pageblock() == Some(pageblock));
+            check_hints(map, pageblock, free, held);
         }
         assert_eq!(map.free_by_type(), by_type);
     }
@@ -230,26 +230,26 @@ impl Model {
             self.give(self.held.len() - 1);
             self.check();
         }
-        for block in (0..self.map.shape().blocks()).map(Pageblock) {
-            assert_eq!(self.map.is_whole(block), block.0 % 5 != 4);
+        for pageblock in (0..self.map.shape().pageblocks()).map(Pageblock) {
+            assert_eq!(self.map.is_whole(pageblock), pageblock.0 % 5 != 4);
         }
     }
 }
 
 /// M-1 and M-2 of a pageblock with `free` free frames; `held`: it is a CPU's current one.
-fn check_hints(map: &FreeMap<'_, SingleThread>, block: Pageblock, free: u32, held: bool) {
+fn check_hints(map: &FreeMap<'_, SingleThread>, pageblock: Pageblock, free: u32, held: bool) {
     let shape = map.shape();
-    let (section, bit) = block.place();
+    let (section, bit) = pageblock.place();
     let classes = WholeClass::ALL.into_iter();
     let places = classes.filter(|&class| map.whole_word(class, section) & bit != 0).count();
-    let full = free == shape.block_frames();
-    assert_eq!(places, usize::from(full), "{block:?}: whole, once");
-    let orders = map.orders_in(block);
+    let full = free == shape.pageblock_frames();
+    assert_eq!(places, usize::from(full), "{pageblock:?}: whole, once");
+    let orders = map.orders_in(pageblock);
     if full {
-        assert_eq!(orders, 0, "{block:?}: an all-zero line");
+        assert_eq!(orders, 0, "{pageblock:?}: an all-zero line");
         return;
     }
-    let migrate = map.type_of(block);
+    let migrate = map.type_of(pageblock);
     if held || free == 0 || migrate == Isolate {
         return;
     }
@@ -258,10 +258,10 @@ fn check_hints(map: &FreeMap<'_, SingleThread>, block: Pageblock, free: u32, hel
             Kind::Run(_, k) => orders >> k & 1 == 1,
             _ => true,
         };
-        let mut index = block.0;
+        let mut index = pageblock.0;
         for level in 0..shape.levels() {
             let word = map.bitmap_word(kind, level, index / 64).load(Relaxed);
-            assert!(!has || word >> (index % 64) & 1 == 1, "{block:?} lacks {kind:?}");
+            assert!(!has || word >> (index % 64) & 1 == 1, "{pageblock:?} lacks {kind:?}");
             index /= 64;
         }
     }
@@ -269,9 +269,9 @@ fn check_hints(map: &FreeMap<'_, SingleThread>, block: Pageblock, free: u32, hel
 
 #[test]
 fn random_commands() {
-    for (p, blocks) in [(3, 300), (4, 20), (5, 12), (6, 10), (7, 9), (8, 8), (9, 7), (10, 6)] {
+    for (p, pageblocks) in [(3, 300), (4, 20), (5, 12), (6, 10), (7, 9), (8, 8), (9, 7), (10, 6)] {
         for seed in 0..6 {
-            let mut model = Model::new(p, blocks, seed * 977 + u64::from(p));
+            let mut model = Model::new(p, pageblocks, seed * 977 + u64::from(p));
             for _ in 0..400 {
                 model.step();
             }
@@ -282,9 +282,9 @@ fn random_commands() {
 
 #[test]
 fn levels() {
-    for (blocks, levels) in [(1, 1), (128, 1), (129, 2), (8192, 2), (8193, 3), (1 << 22, 3)] {
-        let shape = MapShape::new(order(3), blocks).expect("a shape");
-        assert_eq!(shape.levels(), levels, "{blocks}");
+    for (pageblocks, levels) in [(1, 1), (128, 1), (129, 2), (8192, 2), (8193, 3), (1 << 22, 3)] {
+        let shape = MapShape::new(order(3), pageblocks).expect("a shape");
+        assert_eq!(shape.levels(), levels, "{pageblocks}");
     }
     assert_eq!(MapShape::new(order(2), 1), None);
     assert_eq!(MapShape::new(order(3), 0), None);
@@ -295,11 +295,11 @@ fn levels() {
 #[test]
 fn a_search_goes_round_and_finds_the_first() {
     let map = map(3, 20_000);
-    let at = |block| Start { block: Pageblock(block), spread: 0 };
+    let at = |pageblock| Start { pageblock: Pageblock(pageblock), spread: 0 };
     let kind = Kind::Free(Movable);
     assert_eq!(map.find(kind, at(77)), None);
-    for block in [5, 9_000, 19_999] {
-        let (word, bit) = Frame(block * 8).word();
+    for pageblock in [5, 9_000, 19_999] {
+        let (word, bit) = Frame(pageblock * 8).word();
         map.free_frames(word, bit).expect("it was not free");
     }
     for (start, found) in [(0, 5), (5, 5), (6, 9_000), (9_001, 19_999), (19_999, 19_999)] {
@@ -368,28 +368,28 @@ fn the_smallest_run_first() {
 #[test]
 fn isolated_frees_stay() {
     let map = map(6, 4);
-    let (start, block) = (Start::default(), Pageblock(2));
+    let (start, pageblock) = (Start::default(), Pageblock(2));
     map.free_block(Frame(128), order(6)).expect("free it");
     let frame = map.split_whole(Movable, order(3), start, None).expect("it is whole");
-    assert!(!map.change_type(block, Unmovable, Isolate));
-    assert!(map.change_type(block, Movable, Isolate));
+    assert!(!map.change_type(pageblock, Unmovable, Isolate));
+    assert!(map.change_type(pageblock, Movable, Isolate));
     assert_eq!(map.take_block(Movable, order(0), start, None), None);
     assert_eq!(map.refill(Movable, 9, start, &mut |_, _| ()), Harvest::default());
     assert_eq!(map.last_look(|other| other != Isolate, order(0)), LastLook::Nothing);
     map.free_block(frame, order(3)).expect("it was held");
-    assert_eq!(map.whole_class(block), Some(WholeClass::Isolated));
+    assert_eq!(map.whole_class(pageblock), Some(WholeClass::Isolated));
     assert_eq!(map.take_large(order(6), start), None);
     for (to, class) in [
         (HighAtomic, WholeClass::HighAtomic),
         (Cma, WholeClass::Cma),
         (Movable, WholeClass::Ordinary),
     ] {
-        map.set_type(block, to);
-        assert_eq!(map.whole_class(block), Some(class));
-        assert_eq!(map.open_whole(to, start, start.block), Some(block));
+        map.set_type(pageblock, to);
+        assert_eq!(map.whole_class(pageblock), Some(class));
+        assert_eq!(map.open_whole(to, start, start.pageblock), Some(pageblock));
         map.free_block(Frame(128), order(6)).expect("it was held");
     }
-    assert_eq!(map.take_large(order(6), start), Some(block));
+    assert_eq!(map.take_large(order(6), start), Some(pageblock));
 }
 
 /// A CPU that lost a whole pageblock to another goes to its own section, and stays there.
@@ -398,19 +398,19 @@ fn sections_of_cpus() {
     let map = map(6, 130);
     let shape = map.shape();
     assert_eq!([0, 1, 2, 3].map(|cpu| shape.section_for(cpu).0), [0, 64, 128, 0]);
-    (0..130).for_each(|block| map.put_untouched(Pageblock(block)).expect("it is not free"));
+    (0..130).for_each(|pageblock| map.put_untouched(Pageblock(pageblock)).expect("it is not free"));
     let home = shape.section_for(1);
     assert_eq!(map.open_untouched_near(Unmovable, home), Some(Pageblock(64)));
     assert_eq!(map.type_of(Pageblock(64)), Unmovable);
     map.free_block(Frame(64 * 64), order(6)).expect("it was held");
     let open =
-        |from: u32| map.open_whole(Movable, Start { block: Pageblock(from), spread: 0 }, home);
+        |from: u32| map.open_whole(Movable, Start { pageblock: Pageblock(from), spread: 0 }, home);
     assert_eq!(open(3), Some(Pageblock(64)), "touched, wherever it is");
     assert_eq!(open(3), Some(Pageblock(65)), "untouched, from its own section up");
-    (66..128).for_each(|block| assert_eq!(open(0), Some(Pageblock(block))));
+    (66..128).for_each(|pageblock| assert_eq!(open(0), Some(Pageblock(pageblock))));
     assert_eq!(map.open_untouched_near(Movable, home), None, "there is none left");
     assert_eq!(
-        [open(0), open(0), open(0)].map(|block| block.map(|block| block.0)),
+        [open(0), open(0), open(0)].map(|pageblock| pageblock.map(|pageblock| pageblock.0)),
         [128, 129, 0].map(Some)
     );
 }
@@ -419,10 +419,10 @@ fn sections_of_cpus() {
 #[test]
 fn untouched_is_used_last() {
     let map = map(9, 8);
-    (0..6).for_each(|block| map.put_untouched(Pageblock(block)).expect("it is not free"));
+    (0..6).for_each(|pageblock| map.put_untouched(Pageblock(pageblock)).expect("it is not free"));
     map.free_block(Frame(7 * 512), order(9)).expect("free it");
-    let start = Start { block: Pageblock(3), spread: 3 };
-    let take = || map.take_large(order(9), start).map(|block| block.0);
+    let start = Start { pageblock: Pageblock(3), spread: 3 };
+    let take = || map.take_large(order(9), start).map(|pageblock| pageblock.0);
     assert_eq!([take(), take(), take()], [Some(7), Some(0), Some(1)]);
     map.free_block(Frame(5 * 512), order(9)).expect_err("it is whole");
     assert_eq!(map.take_whole_at(Pageblock(5)), Some(WholeClass::Untouched));
@@ -448,7 +448,7 @@ fn what_does_not_fit_is_refused() {
     let error = FreeMap::new(shape, memory(words(511))).expect_err("one is missing");
     assert_eq!(format!("{error}"), "the map's lines have 511 words, not 512");
     let error = FreeMap::new(shape, memory(&words(513)[1..])).expect_err("it is between lines");
-    assert_eq!(error, MapError::Misaligned { what: "lines" });
+    assert_eq!(error, LayoutError::Misaligned { what: "lines" });
 }
 
 #[test]

@@ -12,7 +12,7 @@ impl<P: Platform> MapView<'_, P> {
     /// The free block that the frame at `index` is in: its first index and its order.
     pub(super) fn run_at(&self, index: u32) -> Option<(u32, Order)> {
         let map = self.map();
-        if (index < self.extent().0) || self.block(index).0 >= map.shape().blocks() {
+        if (index < self.extent().0) || self.pageblock(index).0 >= map.shape().pageblocks() {
             return None;
         }
         let (head, order) = map.run_at(self.frame(index))?;
@@ -40,15 +40,15 @@ impl<P: Platform> MapView<'_, P> {
 
     /// The largest block of whole pageblocks around this one, which is whole. The class decides what
     /// goes together, as it does for those who take such a block.
-    fn block_around(&self, block: Pageblock) -> (Pageblock, Order) {
-        let (map, mut found) = (self.map(), (block, self.map().shape().order()));
-        let own = WholeClass::of(map.type_of(block));
+    fn block_around(&self, pageblock: Pageblock) -> (Pageblock, Order) {
+        let (map, mut found) = (self.map(), (pageblock, self.map().shape().order()));
+        let own = WholeClass::of(map.type_of(pageblock));
         while let Some(up) = found.1.up() {
-            let count = up.size() / map.shape().block_frames();
-            let first = Pageblock(block.0 & !(count - 1));
+            let count = up.size() / map.shape().pageblock_frames();
+            let first = Pageblock(pageblock.0 & !(count - 1));
             let mut parts = (first.0..first.0 + count).map(Pageblock);
             let alike = |at: Pageblock| map.is_whole(at) && WholeClass::of(map.type_of(at)) == own;
-            if first.0 + count > map.shape().blocks() || !parts.all(alike) {
+            if first.0 + count > map.shape().pageblocks() || !parts.all(alike) {
                 break;
             }
             found = (first, up);
@@ -58,20 +58,20 @@ impl<P: Platform> MapView<'_, P> {
 
     /// Whether the largest block around a pageblock is untouched since boot. To the outside it heads
     /// nothing then.
-    pub(super) fn is_in_untouched(&self, block: Pageblock) -> bool {
+    pub(super) fn is_in_untouched(&self, pageblock: Pageblock) -> bool {
         let map = self.map();
-        let count = Order::MAX.size() / map.shape().block_frames();
-        let first = block.0 & !(count - 1);
+        let count = Order::MAX.size() / map.shape().pageblock_frames();
+        let first = pageblock.0 & !(count - 1);
         let fresh = |at| map.whole_class(Pageblock(at)) == Some(WholeClass::Untouched);
-        first + count <= map.shape().blocks() && (first..first + count).all(fresh)
+        first + count <= map.shape().pageblocks() && (first..first + count).all(fresh)
     }
 
     /// Calls `visit` with the first index of every free block, and what it is.
     pub(super) fn visit_blocks(&self, visit: &mut dyn FnMut(u32, FreePlace)) {
         let map = self.map();
-        let size = map.shape().block_frames();
+        let size = map.shape().pageblock_frames();
         let mut at = Pageblock(0);
-        while at.0 < map.shape().blocks() {
+        while at.0 < map.shape().pageblocks() {
             if map.is_own(at) && map.is_whole(at) {
                 let (first, order) = self.block_around(at);
                 let migrate = map.type_of(first);
@@ -102,8 +102,8 @@ impl<P: Platform> MapView<'_, P> {
             let mut types = MigrateType::ALL.into_iter().filter(usable);
             return types.any(|migrate| map.has_block(migrate, order));
         }
-        let count = order.size() / map.shape().block_frames();
-        let mut heads = (0..map.shape().blocks()).step_by(count as usize).map(Pageblock);
+        let count = order.size() / map.shape().pageblock_frames();
+        let mut heads = (0..map.shape().pageblocks()).step_by(count as usize).map(Pageblock);
         heads.any(|head| {
             let usable = map.type_of(head).is_requestable() || cma;
             usable && map.is_whole(head) && self.block_around(head).1 >= order

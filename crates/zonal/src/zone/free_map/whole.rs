@@ -74,9 +74,9 @@ impl<P: Platform> FreeMap<'_, P> {
     #[must_use]
     pub fn take_whole(&self, class: WholeClass, start: Start) -> Option<Pageblock> {
         let untouched = class == WholeClass::Untouched;
-        let block = if untouched { Pageblock(0) } else { start.block };
-        let start = Start { block, ..start };
-        self.take_whole_inside(class, start, |_| ()).map(|(block, ())| block)
+        let pageblock = if untouched { Pageblock(0) } else { start.pageblock };
+        let start = Start { pageblock, ..start };
+        self.take_whole_inside(class, start, |_| ()).map(|(pageblock, ())| pageblock)
     }
 
     /// The same from the start on for all classes, with something done before each try.
@@ -88,9 +88,9 @@ impl<P: Platform> FreeMap<'_, P> {
         enter: impl Fn(Pageblock) -> G,
     ) -> Option<(Pageblock, G)> {
         loop {
-            let (block, guard) = self.win_inside(Kind::Whole(class), start, &enter)?;
-            if self.keep_whole(class, block) {
-                return Some((block, guard));
+            let (pageblock, guard) = self.win_inside(Kind::Whole(class), start, &enter)?;
+            if self.keep_whole(class, pageblock) {
+                return Some((pageblock, guard));
             }
         }
     }
@@ -98,34 +98,34 @@ impl<P: Platform> FreeMap<'_, P> {
     /// Takes this pageblock if it is whole, whatever its class, which is returned. For who wants a
     /// range: isolation of what is contiguous, give-back, memory that goes.
     #[must_use]
-    pub fn take_whole_at(&self, block: Pageblock) -> Option<WholeClass> {
-        WholeClass::ALL
-            .into_iter()
-            .find(|&class| self.clear(Kind::Whole(class), block) && self.keep_whole(class, block))
+    pub fn take_whole_at(&self, pageblock: Pageblock) -> Option<WholeClass> {
+        WholeClass::ALL.into_iter().find(|&class| {
+            self.clear(Kind::Whole(class), pageblock) && self.keep_whole(class, pageblock)
+        })
     }
 
     /// M-5: the type is read after the bit was cleared. If it was changed meanwhile the pageblock
     /// is put back under the new one.
     #[inline(always)]
-    pub(super) fn keep_whole(&self, class: WholeClass, block: Pageblock) -> bool {
-        let keeps = class.may_hold(self.type_of(block));
+    pub(super) fn keep_whole(&self, class: WholeClass, pageblock: Pageblock) -> bool {
+        let keeps = class.may_hold(self.type_of(pageblock));
         if !keeps {
-            let _transit = self.in_transit(block);
-            self.set_whole(block);
+            let _transit = self.in_transit(pageblock);
+            self.set_whole(pageblock);
         }
         keeps
     }
 
     /// Whether the pageblock is whole now. A snapshot.
     #[must_use]
-    pub fn is_whole(&self, block: Pageblock) -> bool {
-        self.whole_class(block).is_some()
+    pub fn is_whole(&self, pageblock: Pageblock) -> bool {
+        self.whole_class(pageblock).is_some()
     }
 
     /// The class in which the pageblock is whole now. A snapshot.
     #[must_use]
-    pub fn whole_class(&self, block: Pageblock) -> Option<WholeClass> {
-        let (section, bit) = block.place();
+    pub fn whole_class(&self, pageblock: Pageblock) -> Option<WholeClass> {
+        let (section, bit) = pageblock.place();
         WholeClass::ALL.into_iter().find(|&class| self.whole_word(class, section) & bit != 0)
     }
 
@@ -134,31 +134,35 @@ impl<P: Platform> FreeMap<'_, P> {
     ///
     /// # Errors
     /// [`AlreadyFree`] if it is whole; then nothing has changed.
-    pub fn put_untouched(&self, block: Pageblock) -> Result<(), AlreadyFree> {
-        self.put_whole(WholeClass::Untouched, block)
+    pub fn put_untouched(&self, pageblock: Pageblock) -> Result<(), AlreadyFree> {
+        self.put_whole(WholeClass::Untouched, pageblock)
     }
 
     /// Puts a pageblock that the caller owns into the class of its type.
-    pub(super) fn set_whole(&self, block: Pageblock) -> bool {
-        self.put_whole(WholeClass::of(self.type_of(block)), block).is_ok()
+    pub(super) fn set_whole(&self, pageblock: Pageblock) -> bool {
+        self.put_whole(WholeClass::of(self.type_of(pageblock)), pageblock).is_ok()
     }
 
     #[inline(always)]
-    pub(super) fn put_whole(&self, class: WholeClass, block: Pageblock) -> Result<(), AlreadyFree> {
-        self.set_in(class, block)?;
+    pub(super) fn put_whole(
+        &self,
+        class: WholeClass,
+        pageblock: Pageblock,
+    ) -> Result<(), AlreadyFree> {
+        self.set_in(class, pageblock)?;
         // M-5: a CPU that changed the type before this look may have looked for the bit before it was
         // set. One that changes it later sees the bit.
-        if class.may_hold(self.type_of(block)) { Ok(()) } else { self.refile(class, block) }
+        if class.may_hold(self.type_of(pageblock)) { Ok(()) } else { self.refile(class, pageblock) }
     }
 
     /// A pageblock was put into the wrong class.
     #[cold]
-    pub(super) fn refile(&self, from: WholeClass, block: Pageblock) -> Result<(), AlreadyFree> {
+    pub(super) fn refile(&self, from: WholeClass, pageblock: Pageblock) -> Result<(), AlreadyFree> {
         let mut class = from;
-        while self.clear(Kind::Whole(class), block) {
-            class = WholeClass::of(self.type_of(block));
-            self.set_in(class, block)?;
-            if class.may_hold(self.type_of(block)) {
+        while self.clear(Kind::Whole(class), pageblock) {
+            class = WholeClass::of(self.type_of(pageblock));
+            self.set_in(class, pageblock)?;
+            if class.may_hold(self.type_of(pageblock)) {
                 break;
             }
         }
@@ -167,32 +171,32 @@ impl<P: Platform> FreeMap<'_, P> {
 
     /// Sets the bit of a class, unless that of a class that it would be twice in is set.
     #[inline(always)]
-    fn set_in(&self, class: WholeClass, block: Pageblock) -> Result<(), AlreadyFree> {
+    fn set_in(&self, class: WholeClass, pageblock: Pageblock) -> Result<(), AlreadyFree> {
         let other = match class {
             WholeClass::Ordinary => WholeClass::Untouched,
             _ => WholeClass::Ordinary,
         };
-        let (section, bit) = block.place();
-        if self.whole_word(other, section) & bit != 0 || self.set(Kind::Whole(class), block) {
-            return Err(AlreadyFree { first: block.first_frame(self.shape), bits: u64::MAX });
+        let (section, bit) = pageblock.place();
+        if self.whole_word(other, section) & bit != 0 || self.set(Kind::Whole(class), pageblock) {
+            return Err(AlreadyFree { first: pageblock.first_frame(self.shape), bits: u64::MAX });
         }
         Ok(())
     }
 
     /// The type of the pageblock was `from`: if it is whole, it goes to the class of its type now.
-    pub(super) fn move_whole(&self, block: Pageblock, from: MigrateType) {
+    pub(super) fn move_whole(&self, pageblock: Pageblock, from: MigrateType) {
         let class = WholeClass::of(from);
         let places: &[_] = match class {
             WholeClass::Ordinary => &[WholeClass::Ordinary, WholeClass::Untouched],
             _ => &[class],
         };
         for &class in places {
-            if class.may_hold(self.type_of(block)) {
+            if class.may_hold(self.type_of(pageblock)) {
                 continue;
             }
-            let transit = self.in_transit(block);
-            if self.clear(Kind::Whole(class), block) {
-                self.set_whole(block);
+            let transit = self.in_transit(pageblock);
+            if self.clear(Kind::Whole(class), pageblock) {
+                self.set_whole(pageblock);
             }
             drop(transit);
         }

@@ -54,7 +54,7 @@ impl<P: Platform> FreeMap<'_, P> {
             return either.into_iter().find_map(|class| self.take_whole(class, start));
         }
         let span = (1 << above).max(SECTION) / SECTION;
-        let first = start.block.place().0 / span * span;
+        let first = start.pageblock.place().0 / span * span;
         let sections = self.shape.sections();
         // From the start's section on, and round.
         let at = (first..sections).chain(0..first).step_by(span as usize);
@@ -110,8 +110,8 @@ impl<P: Platform> FreeMap<'_, P> {
             all &= taken[0] | taken[1] == mask;
         }
         // M-5, as `keep_whole`.
-        let fits = |block| WholeClass::of(self.type_of(block)) == classes[0];
-        if all && (first.0..first.0 + (1 << above)).all(|block| fits(Pageblock(block))) {
+        let fits = |pageblock| WholeClass::of(self.type_of(pageblock)) == classes[0];
+        if all && (first.0..first.0 + (1 << above)).all(|pageblock| fits(Pageblock(pageblock))) {
             return true;
         }
         for (part, taken) in taken.into_iter().enumerate() {
@@ -124,8 +124,8 @@ impl<P: Platform> FreeMap<'_, P> {
 
     fn put_back(&self, class: WholeClass, section: u32, mut taken: u64) {
         while taken != 0 {
-            let block = Pageblock(section * SECTION + taken.trailing_zeros());
-            let put = self.put_whole(class, block);
+            let pageblock = Pageblock(section * SECTION + taken.trailing_zeros());
+            let put = self.put_whole(class, pageblock);
             debug_assert!(put.is_ok(), "a pageblock was freed while it was taken");
             taken &= taken - 1;
         }

@@ -95,7 +95,7 @@ impl<P: Platform, M: Merge, C: Clusters> ListView<'_, P, M, C> {
     }
 
     /// Takes whole clusters off the order-0 list, until there are `batch` frames. Only the cut is
-    /// made in the hold; the frames become cached after it, in the window that others wait for.
+    /// made in the hold; the frames become cached after it, and others wait for that.
     pub(crate) fn cut_batch(
         &self,
         list: &mut FreeList,
@@ -104,13 +104,13 @@ impl<P: Platform, M: Merge, C: Clusters> ListView<'_, P, M, C> {
         headroom: u64,
     ) {
         let cut = self.lock(|guard| guard.cut_clusters(migrate, batch, headroom));
-        let Some((frames, window)) = cut else { return };
+        let Some((frames, cutting)) = cut else { return };
         let words = cluster_words(self.table);
         for index in frames.iter(self.links()) {
             self.table.set_state(index, CACHED);
             words.set_cluster_of(index, None);
         }
-        window.close(words);
+        cutting.end(words);
         list.append(self.links(), frames);
     }
 

@@ -4,7 +4,7 @@
 //! O(number of orders).
 
 use super::ListGuard;
-use super::clusters::{Clusters, Window};
+use super::clusters::{Clusters, Cutting};
 use super::free_area::{End, FreeArea};
 use super::merge::Merge;
 use super::untouched::Untouched;
@@ -179,7 +179,7 @@ impl<P: Platform, M: Merge, C: Clusters> ListGuard<'_, P, M, C> {
     fn merge(&mut self, mut index: u32, mut order: Order) -> (u32, Order) {
         let word = self.table.pageblock(index);
         if order == Order::ZERO {
-            self.wait_for_window();
+            self.wait_for_cutters();
         }
         while let Some(up) = order.up() {
             let buddy = index ^ order.size();
@@ -212,7 +212,7 @@ impl<P: Platform, M: Merge, C: Clusters> ListGuard<'_, P, M, C> {
     /// Merges the frame at `index` if its merging was skipped and its buddy is free; `false` if
     /// there was nothing to do.
     pub(crate) fn merge_skipped(&mut self, index: u32) -> bool {
-        self.wait_for_window();
+        self.wait_for_cutters();
         let buddy = self.table.get_state(index ^ 1);
         let both = self.table.state(index) == FrameState::MERGE_SKIPPED
             && buddy.is_some_and(FrameState::is_free_single);
@@ -229,7 +229,7 @@ impl<P: Platform, M: Merge, C: Clusters> ListGuard<'_, P, M, C> {
     /// them off needs the lock to start. To be called before states of single frames are read
     /// by pfn.
     #[inline(always)]
-    pub(crate) fn wait_for_window(&mut self) {
+    pub(crate) fn wait_for_cutters(&mut self) {
         if C::CUT {
             let waited = C::wait(&self.area.clusters, self.cluster_words());
             self.events.cluster_waits += u64::from(waited);
@@ -240,7 +240,7 @@ impl<P: Platform, M: Merge, C: Clusters> ListGuard<'_, P, M, C> {
     /// [`enable_clusters`](Self::enable_clusters).
     pub(crate) fn disable_clusters(&mut self) {
         self.disable_depth = self.disable_depth.saturating_add(1);
-        self.wait_for_window();
+        self.wait_for_cutters();
     }
 
     /// Takes back one [`disable_clusters`](Self::disable_clusters).
@@ -249,13 +249,13 @@ impl<P: Platform, M: Merge, C: Clusters> ListGuard<'_, P, M, C> {
     }
 
     /// Cuts clusters off the order-0 list of `migrate` until there are `want` frames, taking at
-    /// most `most`; enters the window.
+    /// most `most`; this CPU is cutting from then on.
     pub(crate) fn cut_clusters(
         &mut self,
         migrate: MigrateType,
         want: u32,
         most: u64,
-    ) -> Option<(FreeList, Window)> {
+    ) -> Option<(FreeList, Cutting)> {
         if !C::CUT || !self.skips_merging() {
             return None;
         }
@@ -266,7 +266,7 @@ impl<P: Platform, M: Merge, C: Clusters> ListGuard<'_, P, M, C> {
             self.events.cluster_cuts += 1;
             batch.append(self.links(), cut);
         }
-        (!batch.is_empty()).then(|| (batch, self.open_window()))
+        (!batch.is_empty()).then(|| (batch, self.begin_cutting()))
     }
 
     /// Frees single frames, whose states are inner and which are linked as `chain`, without

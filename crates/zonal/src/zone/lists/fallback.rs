@@ -141,7 +141,7 @@ impl<P: Platform, M: Merge, C: Clusters> ListGuard<'_, P, M, C> {
 
     /// Calls `visit` with every free block that starts in the pageblock of `index`, and its state.
     fn scan_pageblock(&mut self, index: u32, mut visit: impl FnMut(&mut Self, u32, FrameState)) {
-        self.wait_for_window();
+        self.wait_for_cutters();
         let start = self.table.pageblock_start(index);
         let end = (start + self.table.pageblock_order().frames() as u32).min(self.table.frames());
         let mut at = start;

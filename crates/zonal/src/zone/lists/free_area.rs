@@ -5,7 +5,7 @@
 //! state bytes and lists cannot disagree (I-1, I-2).
 
 use super::ListGuard;
-use super::clusters::{Clusters, Members, Window};
+use super::clusters::{Clusters, Cutting, Members};
 use super::merge::Merge;
 use crate::frame::FrameState;
 use crate::frame::links::FreeList;
@@ -134,7 +134,7 @@ impl<P: Platform, M: Merge, C: Clusters> ListGuard<'_, P, M, C> {
     }
 
     /// Cuts the cluster at the head of the order-0 list of `migrate` off, if there is one of at
-    /// most `most` frames. O(1). The frames still say that they are free: see [`Window`].
+    /// most `most` frames. O(1). The frames still say that they are free: see [`Cutting`].
     pub(crate) fn cut_cluster(&mut self, migrate: MigrateType, most: u64) -> Option<FreeList> {
         let (links, words) = (self.links(), self.cluster_words());
         let area = &mut self.area;
@@ -178,9 +178,9 @@ impl<P: Platform, M: Merge, C: Clusters> ListGuard<'_, P, M, C> {
         true
     }
 
-    /// Single frames that were cut off are being made what they should be: enters the window.
-    pub(crate) fn open_window(&self) -> Window {
-        C::open(&self.area.clusters, self.cluster_words())
+    /// Single frames that were cut off are being made what they should be.
+    pub(crate) fn begin_cutting(&self) -> Cutting {
+        C::cut(&self.area.clusters, self.cluster_words())
     }
 
     /// Takes the block at `index`, free with `order` in a pageblock of the type `migrate`, off

@@ -5,8 +5,8 @@ use super::*;
 #[test]
 fn current_pageblocks() {
     let map = map(6, 4);
-    for block in 0..2 {
-        map.free_block(Frame(block * 64), order(5)).expect("free it");
+    for pageblock in 0..2 {
+        map.free_block(Frame(pageblock * 64), order(5)).expect("free it");
     }
     let (start, two) = (Start::default(), order(1));
     let (mut one, mut other) = (Current::default(), Current::default());

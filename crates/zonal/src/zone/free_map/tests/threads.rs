@@ -53,21 +53,21 @@ impl Worker<'_> {
     fn step(&mut self) {
         let (map, shape) = (self.map, self.map.shape());
         let migrate = [Movable, Unmovable][self.below(2) as usize];
-        let block = self.below(shape.blocks());
-        let start = Start { block: Pageblock(block), spread: self.number };
+        let pageblock = self.below(shape.pageblocks());
+        let start = Start { pageblock: Pageblock(pageblock), spread: self.number };
         let full = self.frames() >= self.room;
         match self.below(20) {
             0..=6 if !self.held.is_empty() => {
                 let at = self.below(self.held.len() as u32) as usize;
                 self.give(at);
             }
-            7 if self.number == 0 => map.set_type(Pageblock(block), migrate),
+            7 if self.number == 0 => map.set_type(Pageblock(pageblock), migrate),
             8 if self.number == 0 => {
                 // Isolated for a moment.
-                let before = map.type_of(Pageblock(block));
-                map.set_type(Pageblock(block), Isolate);
+                let before = map.type_of(Pageblock(pageblock));
+                map.set_type(Pageblock(pageblock), Isolate);
                 thread::yield_now();
-                map.set_type(Pageblock(block), before);
+                map.set_type(Pageblock(pageblock), before);
             }
             9 => map.release(&mut self.current),
             _ if full => (0..4).for_each(|_| {
@@ -109,12 +109,12 @@ impl Worker<'_> {
 }
 
 /// Rounds of `turns` for each thread; between them the map is looked at while all stand still.
-fn run(p: u32, blocks: u32, rounds: u32, turns: u32) {
-    let map = map(p, blocks);
-    for block in (0..blocks).map(Pageblock) {
-        map.put_untouched(block).expect("nothing is free yet");
+fn run(p: u32, pageblocks: u32, rounds: u32, turns: u32) {
+    let map = map(p, pageblocks);
+    for pageblock in (0..pageblocks).map(Pageblock) {
+        map.put_untouched(pageblock).expect("nothing is free yet");
     }
-    let frames = blocks << p;
+    let frames = pageblocks << p;
     let taken: Vec<_> = (0..frames).map(|_| AtomicU8::new(0)).collect();
     let barrier = Barrier::new(THREADS as usize);
     let work = |number: u32| {
@@ -137,16 +137,16 @@ fn run(p: u32, blocks: u32, rounds: u32, turns: u32) {
     thread::scope(|scope| {
         (0..THREADS).for_each(|number| drop(scope.spawn(move || work(number))));
     });
-    assert!((0..blocks).all(|block| map.is_whole(Pageblock(block))), "all whole again");
+    assert!((0..pageblocks).all(|pageblock| map.is_whole(Pageblock(pageblock))), "all whole again");
 }
 
 fn check(map: &Map, taken: &[AtomicU8]) {
-    for block in (0..map.shape().blocks()).map(Pageblock) {
-        let first = block.first_frame(map.shape()).0 as usize;
-        let frames = &taken[first..first + map.shape().block_frames() as usize];
+    for pageblock in (0..map.shape().pageblocks()).map(Pageblock) {
+        let first = pageblock.first_frame(map.shape()).0 as usize;
+        let frames = &taken[first..first + map.shape().pageblock_frames() as usize];
         let free = frames.iter().filter(|flag| flag.load(SeqCst) == 0).count() as u32;
-        assert_eq!(map.free_in(block), free, "{block:?}: frames were lost");
-        check_hints(map, block, free, false);
+        assert_eq!(map.free_in(pageblock), free, "{pageblock:?}: frames were lost");
+        check_hints(map, pageblock, free, false);
     }
 }
 
@@ -154,7 +154,7 @@ fn check(map: &Map, taken: &[AtomicU8]) {
 fn threads_near_exhaustion() {
     let turns = std::env::var("THREADS_TURNS").ok().and_then(|turns| turns.parse().ok());
     let turns = turns.unwrap_or(8_000) / 20;
-    for (p, blocks) in [(3, 200), (6, 16), (8, 8), (9, 16), (10, 4)] {
-        run(p, blocks, 20, turns);
+    for (p, pageblocks) in [(3, 200), (6, 16), (8, 8), (9, 16), (10, 4)] {
+        run(p, pageblocks, 20, turns);
     }
 }

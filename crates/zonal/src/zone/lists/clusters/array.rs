@@ -3,7 +3,7 @@
 use super::ClusterWords;
 use crate::platform::Platform;
 
-/// Words of the bitmap that one claim looks at.
+/// Words of the bitmap that one search for an entry looks at.
 const CLAIM_WORDS: u32 = 16;
 
 /// Bits of an entry's word: the tail, from here on 16 for the count, and from here on 16 for how
@@ -104,8 +104,8 @@ impl ClusterArray {
     }
 
     /// The number of a free entry, now in use: the lowest, as far as [`CLAIM_WORDS`] words of the bitmap say. What
-    /// lies behind them is for the next claim; until then the array is full (I-7).
-    fn claim<P: Platform>(&mut self, words: ClusterWords<'_, P>) -> Option<u32> {
+    /// lies behind them is for the next call; until then the array is full (I-7).
+    fn take_entry<P: Platform>(&mut self, words: ClusterWords<'_, P>) -> Option<u32> {
         let first = self.hint / 64;
         for at in first..first + CLAIM_WORDS {
             if at * 64 >= self.len {
@@ -204,7 +204,7 @@ impl ClusterArray {
         words: ClusterWords<'_, P>,
         members: Members,
     ) -> Option<u32> {
-        let number = self.claim(words)?;
+        let number = self.take_entry(words)?;
         // The caller tells the frames.
         self.set(words, number, members);
         Some(number)
@@ -226,7 +226,7 @@ impl ClusterArray {
 
     pub(super) fn wait<P: Platform>(&self, words: ClusterWords<'_, P>) -> bool {
         let mut waited = false;
-        while self.len > 0 && words.window_open(self.first) {
+        while self.len > 0 && words.is_cutting(self.first) {
             waited = true;
             P::relax();
         }
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn the_bitmap_in_memory_has_every_claim() {
+    fn the_bitmap_in_memory_has_every_entry() {
         with(|mut array, words| {
             let bitmap = |words: ClusterWords<'_, SingleThread>| words.cluster_word(1);
             array.joined(words, 0, true, None, false);

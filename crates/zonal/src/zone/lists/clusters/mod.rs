@@ -5,7 +5,7 @@
 //! - Mechanism: neighbours on an order-0 list share a cluster of at most `batch` frames, which
 //!   knows its tail and its count. A refill cuts whole clusters off the head of the list under
 //!   the zone lock, and clears the frames' states when it has let the lock go. In between they
-//!   look free and are on no list: `in_progress` counts the CPUs in that window, and a CPU that
+//!   look free and are on no list: `in_progress` counts the CPUs that are cutting, and a CPU that
 //!   looks at single frames by pfn waits, lock in hand, until it is 0. On the way back each frame is
 //!   linked, counted and put into its neighbour's cluster by itself under the lock, and the bitmap is
 //!   changed by locked instructions, as in the source: that costs the 25 % of parallel free that patch 4
@@ -15,14 +15,14 @@
 //!   hint to the lowest free entry; a word a frame that names its cluster. `in_progress` is
 //!   raised under the lock and lowered without it.
 //! - Conflicts with merging single frames, which looks at buddies by pfn: a batch is cut only
-//!   while merging is skipped, and merging waits for the window.
-//! - Conflicts with interrupt handlers that allocate or free on a CPU whose cache is claimed by an
-//!   owner: a handler that comes in the owner's window waits for it for ever. Slots that turn
+//!   while merging is skipped, and merging waits for those who are cutting.
+//! - Conflicts with interrupt handlers that allocate or free on a CPU whose cache has an
+//!   owner: a handler that comes while the owner is cutting waits for it for ever. Slots that turn
 //!   interrupts off are safe; an owner has to do it himself.
 //! - An array that is full is not an error: the frame goes on its list without a cluster. Zones
 //!   whose batch is 1 have no array.
 //! - Counters: `cluster_cuts`, `cluster_joins`, `cluster_waits` in the zone's events.
-//! - Tests: `loom_window.rs` (and a canary that does not wait), `clusters.rs`, the suites.
+//! - Tests: `loom_cutting.rs` (and a canary that does not wait), `clusters.rs`, the suites.
 //!
 //! ```
 //! use zonal::policy::cluster::{Clusters, Cut, None};
@@ -100,25 +100,25 @@ pub trait Clusters: Send + Sync + 'static {
     /// Entries in use, for checkers. O(entries / 64).
     fn used<P: Platform>(zone: &Self::Zone, words: ClusterWords<'_, P>) -> u32;
 
-    /// Enters the window; with the zone lock held.
-    fn open<P: Platform>(zone: &Self::Zone, words: ClusterWords<'_, P>) -> Window;
-    /// Waits until no CPU is in the window; with the zone lock held, so none enters it.
+    /// This CPU begins to cut; with the zone lock held.
+    fn cut<P: Platform>(zone: &Self::Zone, words: ClusterWords<'_, P>) -> Cutting;
+    /// Waits until no CPU is cutting; with the zone lock held, so none begins.
     /// `true` if there was one.
     fn wait<P: Platform>(zone: &Self::Zone, words: ClusterWords<'_, P>) -> bool;
 }
 
-/// Being in the window of a zone: frames look free that are on no list. Ends by
-/// closing it; who drops it instead makes others wait for ever.
+/// A batch of a zone is being cut off: frames look free that are on no list. Ends by [`end`](Self::end); a
+/// CPU that drops it instead makes others wait for ever.
 #[derive(Debug)]
 #[must_use]
-pub struct Window {
+pub struct Cutting {
     word: u64,
 }
 
-impl Window {
+impl Cutting {
     /// The frames' states are what they should be.
-    pub(crate) fn close<P: Platform>(self, words: ClusterWords<'_, P>) {
-        words.leave_window(self.word);
+    pub(crate) fn end<P: Platform>(self, words: ClusterWords<'_, P>) {
+        words.end_cutting(self.word);
     }
 }
 
@@ -164,8 +164,8 @@ impl Clusters for None {
         0
     }
     #[inline(always)]
-    fn open<P: Platform>((): &(), _: ClusterWords<'_, P>) -> Window {
-        Window { word: 0 }
+    fn cut<P: Platform>((): &(), _: ClusterWords<'_, P>) -> Cutting {
+        Cutting { word: 0 }
     }
     #[inline(always)]
     fn wait<P: Platform>((): &(), _: ClusterWords<'_, P>) -> bool {
@@ -236,9 +236,9 @@ macro_rules! over_cluster_array {
             fn used<P: Platform>(zone: &ClusterArray, words: ClusterWords<'_, P>) -> u32 {
                 zone.used(words)
             }
-            fn open<P: Platform>(zone: &ClusterArray, words: ClusterWords<'_, P>) -> Window {
-                words.enter_window(zone.first);
-                Window { word: zone.first }
+            fn cut<P: Platform>(zone: &ClusterArray, words: ClusterWords<'_, P>) -> Cutting {
+                words.begin_cutting(zone.first);
+                Cutting { word: zone.first }
             }
             fn wait<P: Platform>(zone: &ClusterArray, words: ClusterWords<'_, P>) -> bool {
                 zone.wait(words)

@@ -9,7 +9,7 @@ pub struct ClusterWords<'a, P: Platform> {
     /// Zone by zone: `in_progress`, bitmap, entries.
     pub(in crate::zone::lists) cluster_array: &'a [P::Word],
     /// For each frame its cluster's number + 1, or 0. Read and written under the lock of the frame's
-    /// zone. 0 for a frame that is on no order-0 list, but for the time of the window.
+    /// zone. 0 for a frame that is on no order-0 list, but while it is being cut off.
     pub(in crate::zone::lists) cluster_of: &'a [P::Word],
 }
 
@@ -59,17 +59,17 @@ impl<P: Platform> ClusterWords<'_, P> {
     }
 
     /// Under the zone lock, which orders it for those who look under the lock.
-    pub(crate) fn enter_window(self, at: u64) {
+    pub(crate) fn begin_cutting(self, at: u64) {
         self.cluster_array[at as usize].fetch_add(1, Relaxed);
     }
 
-    /// Release, with the acquire of [`window_open`](Self::window_open): the states written in
-    /// the window are seen by a CPU that sees it closed.
-    pub(crate) fn leave_window(self, at: u64) {
+    /// Release, with the acquire of [`is_cutting`](Self::is_cutting): the states written
+    /// meanwhile are seen by a CPU that sees that it has ended.
+    pub(crate) fn end_cutting(self, at: u64) {
         self.cluster_array[at as usize].fetch_add(u64::MAX, Release);
     }
 
-    pub(crate) fn window_open(self, at: u64) -> bool {
+    pub(crate) fn is_cutting(self, at: u64) -> bool {
         self.cluster_array[at as usize].load(Acquire) > 0
     }
 }

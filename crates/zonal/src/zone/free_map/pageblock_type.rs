@@ -29,8 +29,8 @@ impl<P: Platform> FreeMap<'_, P> {
     /// [`set_type`](Self::set_type).
     #[must_use]
     #[inline(always)]
-    pub fn type_of(&self, block: Pageblock) -> MigrateType {
-        let word = self.type_word(block).load(SeqCst);
+    pub fn type_of(&self, pageblock: Pageblock) -> MigrateType {
+        let word = self.type_word(pageblock).load(SeqCst);
         MigrateType::from_number((word >> SHIFT) as u8).unwrap_or(MigrateType::Isolate)
     }
 
@@ -38,22 +38,22 @@ impl<P: Platform> FreeMap<'_, P> {
     /// now on, and what a CPU takes by the old one at the same time it puts back. To isolate it is
     /// to make it [`Isolate`](MigrateType::Isolate): then frees into it stay. O(words of a line +
     /// hints of a type).
-    pub fn set_type(&self, block: Pageblock, to: MigrateType) {
-        while !self.change_type(block, self.type_of(block), to) {}
+    pub fn set_type(&self, pageblock: Pageblock, to: MigrateType) {
+        while !self.change_type(pageblock, self.type_of(pageblock), to) {}
     }
 
     /// As [`set_type`](Self::set_type) if the type is `from`. `false`, and no change, if it is not.
     #[must_use]
-    pub fn change_type(&self, block: Pageblock, from: MigrateType, to: MigrateType) -> bool {
-        if !self.exchange_type(block, from, to) {
+    pub fn change_type(&self, pageblock: Pageblock, from: MigrateType, to: MigrateType) -> bool {
+        if !self.exchange_type(pageblock, from, to) {
             return false;
         }
         if from != to {
             // M-5: frees and takes that read `from` had changed their bits before that, so this
             // sees them; those that come later read `to`.
-            self.move_whole(block, from);
-            self.lower_all(block, from);
-            self.settle(block);
+            self.move_whole(pageblock, from);
+            self.lower_all(pageblock, from);
+            self.settle(pageblock);
         }
         true
     }
@@ -62,20 +62,20 @@ impl<P: Platform> FreeMap<'_, P> {
     /// has: nothing is filed. `false`, and no change, if another CPU isolated it meanwhile, or if
     /// CMA or the high-atomic reserve has it.
     #[must_use]
-    pub fn claim_owned(&self, block: Pageblock, to: MigrateType) -> bool {
+    pub fn claim_owned(&self, pageblock: Pageblock, to: MigrateType) -> bool {
         loop {
-            let from = self.type_of(block);
+            let from = self.type_of(pageblock);
             if from == to {
                 return true;
             }
             if WholeClass::of(from) != WholeClass::Ordinary {
                 return false;
             }
-            if self.exchange_type(block, from, to) {
+            if self.exchange_type(pageblock, from, to) {
                 // Frames may have been freed into it at the same time (by mistake, or because the
                 // caller has only part of it).
-                self.lower_all(block, from);
-                self.settle(block);
+                self.lower_all(pageblock, from);
+                self.settle(pageblock);
                 return true;
             }
         }
@@ -84,17 +84,17 @@ impl<P: Platform> FreeMap<'_, P> {
     /// Changes the type to `to` if at least half of the pageblock is free; otherwise `false`, and
     /// no change. For a CPU that found nothing of its own type (Linux's claim).
     #[must_use]
-    pub fn claim_if_half_free(&self, block: Pageblock, to: MigrateType) -> bool {
-        let from = self.type_of(block);
-        let half = self.shape.block_frames() / 2;
+    pub fn claim_if_half_free(&self, pageblock: Pageblock, to: MigrateType) -> bool {
+        let from = self.type_of(pageblock);
+        let half = self.shape.pageblock_frames() / 2;
         WholeClass::of(from) == WholeClass::Ordinary
-            && self.free_in(block) >= half
-            && self.change_type(block, from, to)
+            && self.free_in(pageblock) >= half
+            && self.change_type(pageblock, from, to)
     }
 
     /// Whether the type was `from` and is `to` now. The other fields of the word stay.
-    fn exchange_type(&self, block: Pageblock, from: MigrateType, to: MigrateType) -> bool {
-        let word = self.type_word(block);
+    fn exchange_type(&self, pageblock: Pageblock, from: MigrateType, to: MigrateType) -> bool {
+        let word = self.type_word(pageblock);
         let mut seen = word.load(SeqCst);
         while (seen >> SHIFT) as u8 == from as u8 {
             match word.compare_exchange(seen, seen & !FIELDS | fields(to), SeqCst, SeqCst) {

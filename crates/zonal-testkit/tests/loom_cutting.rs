@@ -1,10 +1,10 @@
-//! The window of the presets that cut clusters: from the moment a batch is cut off its list
+//! Batches that are being cut off, in the presets that cut clusters: from the moment a batch is cut off its list
 //! until its states are written, its frames look free and are on no list. Modelled on the
 //! shipped core, with each reader that might take them for free, and with policies that do not wait
 //! as canaries.
 //!
 //! ```text
-//! RUSTFLAGS="--cfg loom" cargo test --release -p zonal-testkit --test loom_window -- --nocapture
+//! RUSTFLAGS="--cfg loom" cargo test --release -p zonal-testkit --test loom_cutting -- --nocapture
 //! ```
 //!
 //! All together 72 s on two busy CPUs. One pageblock and batches of two: a frame under loom costs.
@@ -39,7 +39,7 @@ zonal::preset! {
 }
 
 /// Words that return what was written last: the counts that are hints are not what is modelled
-/// here, states and the window are.
+/// here, states and what is being cut are.
 type Loom = LoomPlatform<Newest>;
 type Model<C, P = Loom> = World<P, With<C>>;
 
@@ -103,7 +103,7 @@ fn canary_claim() {
     claim::<NeverWaits, Loom>(Some(2));
 }
 
-/// Canary: [`claim`] when closing the window does not release what was written in it.
+/// Canary: [`claim`] when the end of the cut does not release what was written in it.
 #[test]
 #[should_panic(expected = "I-")]
 fn canary_no_release() {
@@ -251,7 +251,7 @@ fn canary_compact() {
     compact::<NeverWaits>(Some(2));
 }
 
-/// Two are in the window at once; a third changes the pageblock's type.
+/// Two are cutting at once; a third changes the pageblock's type.
 ///
 /// At most 3 preemptions: 47 400 runs, 27 s.
 #[test]
@@ -268,14 +268,14 @@ fn two_cut_at_once() {
 }
 
 /// The other frees on the same CPU, past the cache that is being filled: a frame whose buddy
-/// may be in the window, and, by mistake, one that is free on its list, in the window, or in
+/// may be being cut off, and, by mistake, one that is free on its list, being cut off, or in
 /// the cache.
 ///
 /// All schedules: 30 800 runs, 16 s.
 #[test]
-fn frees_around_the_window() {
+fn frees_around_a_cut() {
     let plan = batch_plan(8, 2, 2);
-    explore("frees around the window", None, move || {
+    explore("frees around a cut", None, move || {
         let (world, mut held) = world::<Cut, Loom>(plan, &[2, 5, 1, 7]);
         let buddy = held.remove(1);
         let other = spawn_on(&world, 0, move |world| {
