@@ -67,7 +67,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use tables::Tables;
 use zonal::error::Explanation;
 use zonal::info::{CacheInfo, ZoneInfo};
-use zonal::platform::{ClaimError, Platform};
+use zonal::platform::{OwnError, Platform};
 use zonal::policy::Policy;
 use zonal::preset::Zonal;
 use zonal::units::FRAME_SIZE;
@@ -177,28 +177,28 @@ impl<S: Policy> Arena<S> {
         Page::from_raw(self, pfn, order)
     }
 
-    /// Claims a cache for the caller; the handle may move between threads.
+    /// Makes the caller the owner of a cache; the handle may move between threads.
     ///
     /// # Errors
-    /// [`ClaimError::Taken`] if as many handles exist as the arena was built for
-    /// ([`Builder::owners`]), [`ClaimError::NoSuchCpu`] if that is none,
-    /// [`ClaimError::Unsupported`] if the machine has no such path.
-    pub fn handle(&self) -> Result<Handle<'_, S>, ClaimError> {
+    /// [`OwnError::Taken`] if as many handles exist as the arena was built for
+    /// ([`Builder::owners`]), [`OwnError::NoSuchCpu`] if that is none,
+    /// [`OwnError::Unsupported`] if the machine has no such path.
+    pub fn handle(&self) -> Result<Handle<'_, S>, OwnError> {
         if self.owners == 0 {
-            return Err(ClaimError::NoSuchCpu);
+            return Err(OwnError::NoSuchCpu);
         }
         let host = self.inner().platform();
         for cpu in (self.shared..self.shared + self.owners).map(CpuId) {
-            // Before the claim, which asks for the node. For a CPU that another handle owns
+            // Before the slots are owned, which asks for the node. For a CPU that another handle owns
             // it changes nothing: that owner has asked.
             host.set_node(cpu, host.node(host.cpu()));
             match self.inner().handle(cpu) {
                 Ok(inner) => return Ok(Handle::new(self, inner)),
-                Err(ClaimError::Taken) => {}
+                Err(OwnError::Taken) => {}
                 Err(error) => return Err(error),
             }
         }
-        Err(ClaimError::Taken)
+        Err(OwnError::Taken)
     }
 
     /// Whether a parent of this process opened the arena: see

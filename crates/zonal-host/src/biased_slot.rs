@@ -1,4 +1,4 @@
-//! A per-CPU slot biased towards an owner: who claims it enters without an atomic
+//! A per-CPU slot biased towards an owner: who owns it enters without an atomic
 //! read-modify-write, everybody else still gets in, slowly.
 //!
 //! Three ways in, mutually exclusive:
@@ -7,19 +7,19 @@
 //! |---|---|
 //! | [`try_with`](Slot::try_with) on a free slot | one compare-exchange, one plain store |
 //! | the owner's [`with`](OwnedSlots::with) | two plain stores, one plain load |
-//! | the remote [`with`](Slot::with) on a claimed slot | two read-modify-writes and a system call |
+//! | the remote [`with`](Slot::with) on a owned slot | two read-modify-writes and a system call |
 //!
-//! `state` says free, locked or claimed. While it is claimed the owner and a remote exclude
+//! `state` says free, locked or owned. While it is owned the owner and a remote exclude
 //! each other as in Dekker's algorithm: the owner raises `inside` and looks at `revoke`, the
 //! remote raises `revoke` and looks at `inside`. The fence between the two steps is
 //! [asymmetric](crate::fence), so the owner's costs nothing.
 //!
 //! The owner gives a slot up from inside, as an owner. So while a remote holds `revoke` and
-//! has seen `inside` low, the claim cannot end under it.
+//! has seen `inside` low, the owner cannot go under it.
 //!
 //! An owner that finds `revoke` up says so (`inside` is aside) and waits until it is down; it
 //! then raises `inside` with a full fence. So a remote that reads "aside" is alone in the slot
-//! whatever the asymmetric fence does. This is the only way into a claimed slot when the kernel
+//! whatever the asymmetric fence does. This is the only way into a owned slot when the kernel
 //! [refuses the fence](crate::fence::Refused) that it once granted: an owner that comes by lets
 //! the remote in, one that does not is passed over by [`reach`](BiasedSlot::reach), while
 //! [`with`](Slot::with), which has to enter, waits for it to come by or go.
@@ -28,16 +28,16 @@
 //! revoker's fence. Model-checked in `tests/loom_slot.rs`.
 //!
 //! ```
-//! use zonal::platform::{ClaimError, OwnedSlots, Slot};
+//! use zonal::platform::{OwnError, OwnedSlots, Slot};
 //! use zonal_host::biased_slot::BiasedSlot;
 //! let slots = [BiasedSlot::<u32>::new(1)];
-//! match Slot::claim(&slots) {
+//! match Slot::own(&slots) {
 //!     Ok(mut owned) => {
 //!         owned.with(0, |n| *n += 1).unwrap();
-//!         assert!(slots[0].try_with(|_| ()).is_none(), "claimed");
+//!         assert!(slots[0].try_with(|_| ()).is_none(), "owned");
 //!         assert_eq!(slots[0].with(|n: &mut u32| *n), 2, "a drain gets in");
 //!     }
-//!     Err(ClaimError::Unsupported(why)) => println!("no owned slots here: {why}"),
+//!     Err(OwnError::Unsupported(why)) => println!("no owned slots here: {why}"),
 //!     Err(other) => panic!("{other}"),
 //! };
 //! ```
@@ -47,14 +47,14 @@ use crate::fence::{Fence, Membarrier, Refused};
 use crate::sync::{AtomicU8, Ordering, UnsafeCell, Wait, fence};
 use std::fmt;
 use std::marker::PhantomData;
-use zonal::platform::{ClaimError, OwnedSlots, Slot};
+use zonal::platform::{OwnError, OwnedSlots, Slot};
 
-/// `state`: anyone may lock or claim it.
+/// `state`: anyone may lock or own it.
 const FREE: u8 = 0;
 /// `state`: one thread is inside by [`Slot::try_with`] or [`Slot::with`].
 const LOCKED: u8 = 1;
 /// `state`: an owner has it.
-const CLAIMED: u8 = 2;
+const OWNED: u8 = 2;
 
 /// `inside` and `revoke`: down and up.
 const DOWN: u8 = 0;
@@ -68,7 +68,7 @@ pub struct BiasedSlot<T, F = Membarrier> {
     state: AtomicU8,
     /// The owner is inside, or is about to look whether it may be.
     inside: AtomicU8,
-    /// A remote is inside a claimed slot, or waits for the owner to leave it.
+    /// A remote is inside a owned slot, or waits for the owner to leave it.
     revoke: AtomicU8,
     birth: Birth,
     value: UnsafeCell<T>,
@@ -111,7 +111,7 @@ enum Revoked<'a> {
     /// It is out until this is dropped.
     Held(PutDown<'a>),
     /// There is no owner any more.
-    Unclaimed,
+    Unowned,
     /// The fence was refused, and the owner has not come by.
     Refused(Refused),
 }
@@ -129,19 +129,19 @@ impl<T, F: Fence> BiasedSlot<T, F> {
     /// moment only. For drains.
     ///
     /// # Errors
-    /// [`Refused`] if the slot is claimed and cannot be entered; `f` has not run.
+    /// [`Refused`] if the slot is owned and cannot be entered; `f` has not run.
     pub fn reach<R>(&self, f: impl FnOnce(&mut T) -> R) -> Result<R, Refused> {
         let _leave = self.enter_from_outside(Some(Wait::LOOKS))?;
         // SAFETY: `enter_from_outside` says that no other thread is in until `_leave` is dropped.
         Ok(self.value.with_mut(|value| f(unsafe { &mut *value })))
     }
 
-    /// Enters the slot, claimed or not; where the fence is refused it looks for the owner at most
+    /// Enters the slot, owned or not; where the fence is refused it looks for the owner at most
     /// `looks` times. Until what it returns is dropped, no other thread is in.
     ///
-    /// Either we have locked `state`, as in `try_with`; or it is claimed and we hold `revoke`, and
+    /// Either we have locked `state`, as in `try_with`; or it is owned and we hold `revoke`, and
     /// have seen `inside` down after the heavy fence, or aside: an owner that comes now sees
-    /// `revoke` and waits, also to give the claim up, so `state` stays claimed and no thread locks
+    /// `revoke` and waits, also to give the slot up, so `state` stays owned and no thread locks
     /// it; and other remotes wait for `revoke`.
     #[inline]
     fn enter_from_outside(&self, looks: Option<u32>) -> Result<PutDown<'_>, Refused> {
@@ -149,9 +149,9 @@ impl<T, F: Fence> BiasedSlot<T, F> {
         loop {
             match self.state.compare_exchange(FREE, LOCKED, Ordering::Acquire, Ordering::Relaxed) {
                 Ok(_) => return Ok(PutDown(&self.state)),
-                Err(CLAIMED) => match self.revoke(looks) {
+                Err(OWNED) => match self.revoke(looks) {
                     Revoked::Held(held) => return Ok(held),
-                    Revoked::Unclaimed => {}
+                    Revoked::Unowned => {}
                     Revoked::Refused(refused) => return Err(refused),
                 },
                 Err(_) => self.await_unlocked(&mut wait),
@@ -180,8 +180,8 @@ impl<T, F: Fence> BiasedSlot<T, F> {
             match (self.inside.load(Ordering::Acquire), fenced) {
                 (ASIDE, _) | (DOWN, Ok(())) => break,
                 (_, Ok(())) => {}
-                (_, Err(_)) if self.state.load(Ordering::Acquire) != CLAIMED => {
-                    return Revoked::Unclaimed;
+                (_, Err(_)) if self.state.load(Ordering::Acquire) != OWNED => {
+                    return Revoked::Unowned;
                 }
                 (_, Err(refused)) => match &mut looks {
                     Some(0) => return Revoked::Refused(refused),
@@ -192,10 +192,10 @@ impl<T, F: Fence> BiasedSlot<T, F> {
             self.pause(&mut wait);
         }
         // An owner that gave up before it saw `revoke` did so inside, so this read shows it.
-        // A claim made since is as good as the old one: its owner has not been in.
+        // An owner since then is as good as the old one: it has not been in.
         match self.state.load(Ordering::Acquire) {
-            CLAIMED => Revoked::Held(held),
-            _ => Revoked::Unclaimed,
+            OWNED => Revoked::Held(held),
+            _ => Revoked::Unowned,
         }
     }
 
@@ -245,13 +245,13 @@ impl<T, F: Fence> BiasedSlot<T, F> {
         }
     }
 
-    /// Claims a slot without an owner; waits for the thread that has it locked.
-    fn take(&self) -> Result<(), ClaimError> {
+    /// Makes a slot without an owner owned; waits for the thread that has it locked.
+    fn take(&self) -> Result<(), OwnError> {
         let mut wait = Wait::default();
         loop {
-            match self.state.compare_exchange(FREE, CLAIMED, Ordering::Acquire, Ordering::Relaxed) {
+            match self.state.compare_exchange(FREE, OWNED, Ordering::Acquire, Ordering::Relaxed) {
                 Ok(_) => return Ok(()),
-                Err(CLAIMED) => return Err(ClaimError::Taken),
+                Err(OWNED) => return Err(OwnError::Taken),
                 Err(_) => self.await_unlocked(&mut wait),
             }
         }
@@ -284,7 +284,7 @@ impl<T: Send, F: Fence> Slot<T> for BiasedSlot<T, F> {
         let _unlock = PutDown(&self.state);
         // SAFETY: `state` went from free to locked by our hand and only we put it back, after
         // `f`. Until then no other try_with or take succeeds, and a remote `with` touches the
-        // value only after it has locked or while `state` is claimed.
+        // value only after it has locked or while `state` is owned.
         Some(self.value.with_mut(|value| f(unsafe { &mut *value })))
     }
 
@@ -304,24 +304,24 @@ impl<T: Send, F: Fence> Slot<T> for BiasedSlot<T, F> {
         Self::reach(self, f).ok()
     }
 
-    fn claim(slots: &[Self]) -> Result<Self::Owned<'_>, ClaimError> {
-        F::available().map_err(ClaimError::Unsupported)?;
+    fn own(slots: &[Self]) -> Result<Self::Owned<'_>, OwnError> {
+        F::available().map_err(OwnError::Unsupported)?;
         for (done, slot) in slots.iter().enumerate() {
             if let Err(error) = slot.take() {
                 give_up(&slots[..done]);
                 return Err(error);
             }
         }
-        let last = slots.first().ok_or(ClaimError::NoSuchCpu)?;
+        let last = slots.first().ok_or(OwnError::NoSuchCpu)?;
         Ok(Owner { slots, last, last_index: 0 })
     }
 }
 
-/// The claim of an owner on a run of slots; dropping it gives them up.
+/// The owner of a run of slots; dropping it gives them up.
 ///
 /// It may move to another thread; what the move synchronises with carries the slots along.
 pub struct Owner<'a, T, F: Fence = Membarrier> {
-    /// Every one of them is claimed, and by this value alone.
+    /// Every one of them is owned, and by this value alone.
     slots: &'a [BiasedSlot<T, F>],
     /// The slot entered last, and which it is: most owners stay with one.
     last: &'a BiasedSlot<T, F>,
@@ -352,7 +352,7 @@ impl<T, F: Fence> OwnedSlots<T> for Owner<'_, T, F> {
         }
         let slot = self.last;
         let _leave = slot.enter();
-        // SAFETY: the slot is claimed by us, so no thread has `state` locked; `&mut self` means we
+        // SAFETY: the slot is owned by us, so no thread has `state` locked; `&mut self` means we
         // are inside once; and `enter` has seen `revoke` down with `inside` up and a light
         // fence between, so a remote that raises it later sees `inside` and waits.
         Some(slot.value.with_mut(|value| f(unsafe { &mut *value })))
@@ -365,12 +365,12 @@ impl<T, F: Fence> Drop for Owner<'_, T, F> {
     }
 }
 
-/// Ends the claim on slots that the caller has claimed.
+/// Gives up slots that the caller owns.
 fn give_up<T, F: Fence>(slots: &[BiasedSlot<T, F>]) {
     for slot in slots {
         let leave = slot.enter();
-        // Locked first: `inside` must be down before another owner can claim the slot and
-        // raise it, and no remote may take the slot for claimed in between.
+        // Locked first: `inside` must be down before another owner can have the slot and
+        // raise it, and no remote may take the slot for owned in between.
         slot.state.store(LOCKED, Ordering::Relaxed);
         drop(leave);
         slot.state.store(FREE, Ordering::Release);

@@ -16,8 +16,8 @@ fn ways_in_exclude_each_other() {
     })
     .unwrap();
     let slots = [slot];
-    let mut owner = Slot::claim(&slots).unwrap();
-    assert!(slots[0].try_with(|_| ()).is_none(), "claimed");
+    let mut owner = Slot::own(&slots).unwrap();
+    assert!(slots[0].try_with(|_| ()).is_none(), "owned");
     owner.with(0, |n| *n = 7).unwrap();
     assert_eq!(slots[0].with(|n| *n), 7);
     drop(owner);
@@ -25,13 +25,13 @@ fn ways_in_exclude_each_other() {
 }
 
 #[test]
-fn claim_is_all_or_nothing() {
+fn owning_is_all_or_nothing() {
     let slots: Vec<Full<u8>> = (0..4).map(Full::new).collect();
-    let last = Slot::claim(&slots[3..]).unwrap();
-    assert_eq!(Slot::claim(&slots[..]).unwrap_err(), ClaimError::Taken);
+    let last = Slot::own(&slots[3..]).unwrap();
+    assert_eq!(Slot::own(&slots[..]).unwrap_err(), OwnError::Taken);
     assert!(slots[..3].iter().all(|slot| slot.try_with(|_| ()).is_some()), "nothing was kept");
     drop(last);
-    assert!(Slot::claim(&slots[..]).is_ok());
+    assert!(Slot::own(&slots[..]).is_ok());
 }
 
 #[test]
@@ -39,7 +39,7 @@ fn a_panic_inside_leaves_the_slot_usable() {
     let slots = [Full::new(1_u8)];
     catch_unwind(AssertUnwindSafe(|| slots[0].try_with(|_| panic!("shared")))).unwrap_err();
     catch_unwind(AssertUnwindSafe(|| slots[0].with(|_| panic!("waiting")))).unwrap_err();
-    let mut owner = Slot::claim(&slots).unwrap();
+    let mut owner = Slot::own(&slots).unwrap();
     catch_unwind(AssertUnwindSafe(|| owner.with(0, |_| panic!("owner")))).unwrap_err();
     catch_unwind(AssertUnwindSafe(|| slots[0].with(|_| panic!("remote")))).unwrap_err();
     assert_eq!(owner.with(0, |n| *n), Some(1));
@@ -51,7 +51,7 @@ fn a_panic_inside_leaves_the_slot_usable() {
 #[test]
 fn an_index_outside_the_run_is_none() {
     let slots = [Full::new(1_u8)];
-    let mut owner = Slot::claim(&slots).unwrap();
+    let mut owner = Slot::own(&slots).unwrap();
     assert_eq!((owner.with(0, |n| *n), owner.with(1, |n| *n)), (Some(1), None));
 }
 
@@ -70,7 +70,7 @@ fn bump(pair: &mut Pair) {
     pair.1 += 1;
 }
 
-/// An owner that claims and releases in turns, a try-locker and a drain, all on one slot.
+/// An owner that comes and goes in turns, a try-locker and a drain, all on one slot.
 fn hammer<F: Fence>() {
     const ROUNDS: u64 = 2_000;
     const HOLDS: u64 = 50;
@@ -80,7 +80,7 @@ fn hammer<F: Fence>() {
         scope.spawn(|| {
             start.wait();
             for _ in 0..ROUNDS {
-                let mut owner = Slot::claim(&slots).unwrap();
+                let mut owner = Slot::own(&slots).unwrap();
                 (0..HOLDS).for_each(|_| owner.with(0, bump).unwrap());
             }
         });
@@ -106,16 +106,16 @@ fn threads_do_not_meet_inside_with_membarrier() {
         Ok(()) => hammer::<Membarrier>(),
         Err(why) => {
             let slots = [BiasedSlot::<Pair>::new((0, 0))];
-            assert_eq!(Slot::claim(&slots).unwrap_err(), ClaimError::Unsupported(why));
+            assert_eq!(Slot::own(&slots).unwrap_err(), OwnError::Unsupported(why));
         }
     }
 }
 
-/// Claims need not be contended to be undone: a handle per thread, moved between threads.
+/// Owners need not be contended to go: a handle per thread, moved between threads.
 #[test]
 fn an_owner_may_move_to_another_thread() {
     let slots = [Full::new((0, 0)), Full::new((0, 0))];
-    let mut owner = Slot::claim(&slots).unwrap();
+    let mut owner = Slot::own(&slots).unwrap();
     owner.with(1, bump).unwrap();
     thread::scope(|scope| {
         scope.spawn(move || owner.with(1, bump));

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::thread;
 use zonal::error::FreeError;
-use zonal::platform::ClaimError;
+use zonal::platform::OwnError;
 use zonal::policy::Sound;
 use zonal::preset::{Linux416, Zonal};
 use zonal::units::FRAME_SIZE;
@@ -261,16 +261,16 @@ fn zeroed_pages_are_zero() {
 fn handles_are_counted() {
     let arena = Arena::builder().bytes(4 * MIB).owners(2).open().unwrap();
     let handles = [arena.handle(), arena.handle()];
-    if let Err(error @ ClaimError::Unsupported(_)) = &handles[0] {
+    if let Err(error @ OwnError::Unsupported(_)) = &handles[0] {
         return println!("not on this machine: {error}");
     }
-    assert_eq!(arena.handle().unwrap_err(), ClaimError::Taken);
+    assert_eq!(arena.handle().unwrap_err(), OwnError::Taken);
     let (shared, _) = arena.cpus();
     assert!(handles.iter().flatten().map(|handle| handle.cpu().0).eq([shared, shared + 1]));
     drop(handles);
     assert!(arena.handle().is_ok());
     let arena = Arena::builder().bytes(4 * MIB).owners(0).open().unwrap();
-    assert_eq!(arena.handle().unwrap_err(), ClaimError::NoSuchCpu);
+    assert_eq!(arena.handle().unwrap_err(), OwnError::NoSuchCpu);
 }
 
 #[test]

@@ -92,7 +92,7 @@ fn locks() {
     let owned = while_held(
         |stay| {
             use zonal::platform::OwnedSlots;
-            let mut owner = Slot::claim(&slots).unwrap();
+            let mut owner = Slot::own(&slots).unwrap();
             owner.with(0, |_| stay());
         },
         || slot.with(|n| *n += 1),

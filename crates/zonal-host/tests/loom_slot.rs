@@ -9,20 +9,20 @@
 //!
 //! | model | threads | preemptions | runs | ms |
 //! |---|---|---|---|---|
-//! | claim and release against `try_with` | 2 | all | 22 | 1 |
-//! | two claims | 2 | all | 26 | 1 |
+//! | own and release against `try_with` | 2 | all | 22 | 1 |
+//! | two owners | 2 | all | 26 | 1 |
 //! | owner against remote | 2 | all | 220 | 10 |
 //! | owner twice against remote | 2 | 5 | 1683 | 60 |
-//! | claim and release against remote | 2 | all | 14665 | 500 |
-//! | claim changes hands under a remote | 2 | 4 | 23277 | 1100 |
+//! | own and release against remote | 2 | all | 14665 | 500 |
+//! | owner changes hands under a remote | 2 | 4 | 23277 | 1100 |
 //! | two remotes and an owner | 3 | 2 | 1379 | 70 |
 //! | three ways in | 3 | 3 | 6920 | 390 |
-//! | claim changes threads under a remote | 3 | 3 | 19890 | 1500 |
+//! | owner changes threads under a remote | 3 | 3 | 19890 | 1500 |
 //! | reach without a fence | 2 | 3 | 12270 | 1400 |
 //! | reach twice without a fence | 2 | 2 | 35250 | 1200 |
 //! | with without a fence | 2 | 3 | 3560 | 400 |
 //!
-//! Unbounded, the three-thread models and the one in which the claim changes hands do not end
+//! Unbounded, the three-thread models and the one in which the owner changes hands do not end
 //! in minutes.
 //!
 //! The fences are full ones on both sides: loom knows no system calls. That `membarrier` gives
@@ -30,7 +30,7 @@
 //! `Membarrier`, not checked here.
 //!
 //! A full fence on the owner's side also does what three orderings are there for when it is a
-//! compiler fence only: the acquire of a claim, the acquire with which `revoke` is raised, and
+//! compiler fence only: the acquire with which a slot is owned, the acquire with which `revoke` is raised, and
 //! the release with which an owner steps aside. With any of them relaxed the models pass; of
 //! sixteen other changes to the orderings and steps of the slot each fails one of them at least.
 //!
@@ -43,7 +43,7 @@ use loom::sync::Arc;
 use loom::thread;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
-use zonal::platform::{ClaimError, OwnedSlots, Slot};
+use zonal::platform::{OwnError, OwnedSlots, Slot};
 use zonal_host::biased_slot::BiasedSlot;
 use zonal_host::fence::{Fence, FullFence, Refused};
 
@@ -74,11 +74,11 @@ fn bump(n: &mut u32) {
     *n += 1;
 }
 
-/// One thread claims and enters, the other drains from outside.
+/// One thread owns and enters, the other drains from outside.
 fn owner_and_remote<F: Fence + 'static>() {
     let slots = shared::<F>();
     let theirs = slots.clone();
-    let mut owner = Slot::claim(&slots[..]).unwrap();
+    let mut owner = Slot::own(&slots[..]).unwrap();
     let remote = thread::spawn(move || theirs[0].with(bump));
     owner.with(0, bump).unwrap();
     remote.join().unwrap();
@@ -95,7 +95,7 @@ fn owner_twice_against_remote() {
     explore("owner twice against remote", Some(5), || {
         let slots = shared::<FullFence>();
         let theirs = slots.clone();
-        let mut owner = Slot::claim(&slots[..]).unwrap();
+        let mut owner = Slot::own(&slots[..]).unwrap();
         let remote = thread::spawn(move || theirs[0].with(bump));
         owner.with(0, bump).unwrap();
         owner.with(0, bump).unwrap();
@@ -105,12 +105,12 @@ fn owner_twice_against_remote() {
 }
 
 #[test]
-fn claim_and_release_against_try_with() {
-    explore("claim and release against try_with", None, || {
+fn own_and_release_against_try_with() {
+    explore("own and release against try_with", None, || {
         let slots = shared::<FullFence>();
         let theirs = slots.clone();
         let trier = thread::spawn(move || theirs[0].try_with(bump).is_some());
-        let mut owner = Slot::claim(&slots[..]).unwrap();
+        let mut owner = Slot::own(&slots[..]).unwrap();
         owner.with(0, bump).unwrap();
         drop(owner);
         let tried = u32::from(trier.join().unwrap());
@@ -119,12 +119,12 @@ fn claim_and_release_against_try_with() {
 }
 
 #[test]
-fn claim_and_release_against_remote() {
-    explore("claim and release against remote", None, || {
+fn own_and_release_against_remote() {
+    explore("own and release against remote", None, || {
         let slots = shared::<FullFence>();
         let theirs = slots.clone();
         let remote = thread::spawn(move || theirs[0].with(bump));
-        let mut owner = Slot::claim(&slots[..]).unwrap();
+        let mut owner = Slot::own(&slots[..]).unwrap();
         owner.with(0, bump).unwrap();
         drop(owner);
         remote.join().unwrap();
@@ -136,7 +136,7 @@ fn claim_and_release_against_remote() {
 fn two_remotes_and_an_owner() {
     explore("two remotes and an owner", Some(2), || {
         let slots = shared::<FullFence>();
-        let mut owner = Slot::claim(&slots[..]).unwrap();
+        let mut owner = Slot::own(&slots[..]).unwrap();
         let remotes: Vec<_> = (0..2)
             .map(|_| {
                 let theirs = slots.clone();
@@ -151,56 +151,56 @@ fn two_remotes_and_an_owner() {
     });
 }
 
-/// The claim passes from one owner to the next, perhaps through a try-locker's hands, while a
+/// The slot passes from one owner to the next, perhaps through a try-locker's hands, while a
 /// remote is on its way in: whatever it finds, it must find the owner's writes too.
 #[test]
-fn claim_changes_hands_under_a_remote() {
-    explore("claim changes hands under a remote", Some(4), || {
+fn owner_changes_hands_under_a_remote() {
+    explore("owner changes hands under a remote", Some(4), || {
         let slots = shared::<FullFence>();
         let theirs = slots.clone();
-        let mut first = Slot::claim(&slots[..]).unwrap();
+        let mut first = Slot::own(&slots[..]).unwrap();
         let remote = thread::spawn(move || theirs[0].with(bump));
         first.with(0, bump).unwrap();
         drop(first);
-        let mut second = Slot::claim(&slots[..]).unwrap();
+        let mut second = Slot::own(&slots[..]).unwrap();
         second.with(0, bump).unwrap();
         remote.join().unwrap();
         assert_eq!(second.with(0, |n| *n), Some(3));
     });
 }
 
-/// The claim passes to an owner in another thread while a remote is on its way in: what the
+/// The slot passes to an owner in another thread while a remote is on its way in: what the
 /// first does last must not undo what the second has begun. (The second looks first: two
 /// threads that wait for a third make the model endless.)
 #[test]
-fn claim_changes_threads_under_a_remote() {
-    explore("claim changes threads under a remote", Some(3), || {
+fn owner_changes_threads_under_a_remote() {
+    explore("owner changes threads under a remote", Some(3), || {
         let slots = shared::<FullFence>();
         let (heir, drains) = (slots.clone(), slots.clone());
-        let first = Slot::claim(&slots[..]).unwrap();
+        let first = Slot::own(&slots[..]).unwrap();
         let second = thread::spawn(move || {
             if heir[0].try_with(|_| ()).is_none() {
                 return 0;
             }
-            let Ok(mut owner) = Slot::claim(&heir[..]) else { return 0 };
+            let Ok(mut owner) = Slot::own(&heir[..]) else { return 0 };
             owner.with(0, bump).unwrap();
             1
         });
         let remote = thread::spawn(move || drains[0].with(bump));
         drop(first);
         remote.join().unwrap();
-        let claimed = second.join().unwrap();
-        assert_eq!(slots[0].try_with(|n| *n), Some(1 + claimed));
+        let owned = second.join().unwrap();
+        assert_eq!(slots[0].try_with(|n| *n), Some(1 + owned));
     });
 }
 
-/// All three ways in at once, with the claim ending in between.
+/// All three ways in at once, with the owner leaving in between.
 #[test]
 fn three_ways_in() {
     explore("three ways in", Some(3), || {
         let slots = shared::<FullFence>();
         let (drains, tries) = (slots.clone(), slots.clone());
-        let mut owner = Slot::claim(&slots[..]).unwrap();
+        let mut owner = Slot::own(&slots[..]).unwrap();
         let remote = thread::spawn(move || drains[0].with(bump));
         let trier = thread::spawn(move || tries[0].try_with(bump).is_some());
         owner.with(0, bump).unwrap();
@@ -212,21 +212,21 @@ fn three_ways_in() {
 }
 
 #[test]
-fn two_claims_do_not_both_succeed() {
-    explore("two claims", None, || {
+fn two_owners_do_not_both_succeed() {
+    explore("two owners", None, || {
         let slots = shared::<FullFence>();
         let theirs = slots.clone();
-        let other = thread::spawn(move || match Slot::claim(&theirs[..]) {
+        let other = thread::spawn(move || match Slot::own(&theirs[..]) {
             Ok(mut owner) => {
                 owner.with(0, bump).unwrap();
                 1
             }
             Err(error) => {
-                assert_eq!(error, ClaimError::Taken);
+                assert_eq!(error, OwnError::Taken);
                 0
             }
         });
-        let mine = Slot::claim(&slots[..]).map_or(0, |mut owner| {
+        let mine = Slot::own(&slots[..]).map_or(0, |mut owner| {
             owner.with(0, bump).unwrap();
             1
         });
@@ -255,7 +255,7 @@ fn reach_without_a_fence() {
     explore("reach without a fence", Some(3), || {
         let slots = shared::<Denied>();
         let theirs = slots.clone();
-        let mut owner = Slot::claim(&slots[..]).unwrap();
+        let mut owner = Slot::own(&slots[..]).unwrap();
         let remote = thread::spawn(move || theirs[0].reach(bump).is_ok());
         owner.with(0, bump).unwrap();
         owner.with(0, bump).unwrap();
@@ -270,7 +270,7 @@ fn with_without_a_fence_waits_for_the_owner() {
     explore("with without a fence", Some(3), || {
         let slots = shared::<Denied>();
         let theirs = slots.clone();
-        let mut owner = Slot::claim(&slots[..]).unwrap();
+        let mut owner = Slot::own(&slots[..]).unwrap();
         let remote = thread::spawn(move || theirs[0].with(bump));
         owner.with(0, bump).unwrap();
         drop(owner);
@@ -285,7 +285,7 @@ fn reach_twice_without_a_fence() {
     explore("reach twice without a fence", Some(2), || {
         let slots = shared::<Denied>();
         let theirs = slots.clone();
-        let mut owner = Slot::claim(&slots[..]).unwrap();
+        let mut owner = Slot::own(&slots[..]).unwrap();
         let remote =
             thread::spawn(move || (0..2).filter(|_| theirs[0].reach(bump).is_ok()).count() as u32);
         owner.with(0, bump).unwrap();

@@ -4,7 +4,7 @@
 //! interrupted: its try succeeds, or another CPU is inside, for a moment. An owner enters as a drain
 //! does, and so gains no more than that others' tries stay out.
 //!
-//! `state` has two bits: `LOCKED` is the lock, changed as in [`crate::irq_lock`]; `CLAIMED` is changed only by
+//! `state` has two bits: `LOCKED` is the lock, changed as in [`crate::irq_lock`]; `OWNED` is changed only by
 //! who has the lock, so that it can be put back with it by a plain store.
 //!
 //! Model-checked in `tests/loom_irq_lock.rs`.
@@ -22,9 +22,9 @@
 //! use zonal::platform::{OwnedSlots, Slot};
 //! use zonal_kernel::irq_slot::IrqSlot;
 //! let slots = [IrqSlot::<u32, Pc>::new(1)];
-//! let mut owned = Slot::claim(&slots).unwrap();
+//! let mut owned = Slot::own(&slots).unwrap();
 //! assert_eq!(owned.with(0, |n| { *n += 1; *n }), Some(2));
-//! assert!(slots[0].try_with(|_| ()).is_none(), "claimed");
+//! assert!(slots[0].try_with(|_| ()).is_none(), "owned");
 //! assert_eq!(slots[0].with(|n: &mut u32| *n), 2, "a drain gets in");
 //! ```
 
@@ -33,12 +33,12 @@ use crate::irq_lock::Masked;
 use crate::sync::{AtomicU8, Ordering, UnsafeCell, pause};
 use core::fmt;
 use core::marker::PhantomData;
-use zonal::platform::{ClaimError, OwnedSlots, Slot};
+use zonal::platform::{OwnError, OwnedSlots, Slot};
 
 /// A CPU is inside.
 const LOCKED: u8 = 1;
 /// An owner has it: tries stay out.
-const CLAIMED: u8 = 2;
+const OWNED: u8 = 2;
 
 /// A slot around a `T` on a machine `M`, on cache lines of its own.
 #[repr(align(128))]
@@ -79,7 +79,7 @@ impl<T, M: Machine> IrqSlot<T, M> {
         Some(Inside { state: &self.state, after: state, _masked: masked })
     }
 
-    /// Waits for the CPU that is inside, then enters, claimed or not. Interrupts are as they were while
+    /// Waits for the CPU that is inside, then enters, owned or not. Interrupts are as they were while
     /// it waits.
     fn enter(&self) -> Inside<'_, M> {
         loop {
@@ -105,7 +105,7 @@ impl<T, M: Machine> IrqSlot<T, M> {
 
 impl<T, M: Machine> Slot<T> for IrqSlot<T, M> {
     type Owned<'a>
-        = Claim<'a, T, M>
+        = Owner<'a, T, M>
     where
         Self: 'a;
 
@@ -122,37 +122,37 @@ impl<T, M: Machine> Slot<T> for IrqSlot<T, M> {
         self.run(self.enter(), f)
     }
 
-    fn claim(slots: &[Self]) -> Result<Self::Owned<'_>, ClaimError> {
+    fn own(slots: &[Self]) -> Result<Self::Owned<'_>, OwnError> {
         for (done, slot) in slots.iter().enumerate() {
             let mut inside = slot.enter();
-            if inside.after & CLAIMED != 0 {
+            if inside.after & OWNED != 0 {
                 drop(inside);
-                drop(Claim { slots: &slots[..done] });
-                return Err(ClaimError::Taken);
+                drop(Owner { slots: &slots[..done] });
+                return Err(OwnError::Taken);
             }
-            inside.after |= CLAIMED;
+            inside.after |= OWNED;
         }
-        Ok(Claim { slots })
+        Ok(Owner { slots })
     }
 }
 
-/// The claim of an owner; dropping it gives the slots up.
-pub struct Claim<'a, T, M: Machine> {
-    /// Every one of them is claimed, and by this value alone.
+/// The owner of slots; dropping it gives them up.
+pub struct Owner<'a, T, M: Machine> {
+    /// Every one of them is owned, and by this value alone.
     slots: &'a [IrqSlot<T, M>],
 }
 
-impl<T, M: Machine> OwnedSlots<T> for Claim<'_, T, M> {
+impl<T, M: Machine> OwnedSlots<T> for Owner<'_, T, M> {
     #[inline(always)]
     fn with<R>(&mut self, index: usize, f: impl FnOnce(&mut T) -> R) -> Option<R> {
         Some(self.slots.get(index)?.with(f))
     }
 }
 
-impl<T, M: Machine> Drop for Claim<'_, T, M> {
+impl<T, M: Machine> Drop for Owner<'_, T, M> {
     fn drop(&mut self) {
         for slot in self.slots {
-            slot.enter().after &= !CLAIMED;
+            slot.enter().after &= !OWNED;
         }
     }
 }
@@ -163,8 +163,8 @@ impl<T, M> fmt::Debug for IrqSlot<T, M> {
     }
 }
 
-impl<T, M: Machine> fmt::Debug for Claim<'_, T, M> {
+impl<T, M: Machine> fmt::Debug for Owner<'_, T, M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Claim").field("slots", &self.slots.len()).finish()
+        f.debug_struct("Owner").field("slots", &self.slots.len()).finish()
     }
 }

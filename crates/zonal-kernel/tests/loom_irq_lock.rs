@@ -8,7 +8,7 @@ use loom::thread;
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use zonal::map::PhysAddr;
-use zonal::platform::{ClaimError, Lock, OwnedSlots, Slot};
+use zonal::platform::{Lock, OwnError, OwnedSlots, Slot};
 use zonal::{CpuId, NodeId};
 use zonal_kernel::Machine;
 use zonal_kernel::irq_lock::IrqLock;
@@ -88,7 +88,7 @@ fn a_try_waits_for_no_one() {
 }
 
 #[test]
-fn a_claim_keeps_tries_out_and_lets_drains_in() {
+fn an_owner_keeps_tries_out_and_lets_drains_in() {
     // Without a bound it takes minutes.
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(2);
@@ -101,10 +101,10 @@ fn a_claim_keeps_tries_out_and_lets_drains_in() {
         });
         let mut tried = 0;
         {
-            let mut owned = Slot::claim(&slots[..]).unwrap();
+            let mut owned = Slot::own(&slots[..]).unwrap();
             owned.with(0, |n| *n += 1).unwrap();
-            assert!(slots[0].try_with(|_| ()).is_none(), "claimed");
-            assert_eq!(Slot::claim(&slots[..]).err(), Some(ClaimError::Taken));
+            assert!(slots[0].try_with(|_| ()).is_none(), "owned");
+            assert_eq!(Slot::own(&slots[..]).err(), Some(OwnError::Taken));
         }
         tried += u64::from(slots[0].try_with(|n| *n += 1).is_some());
         drain.join().unwrap();

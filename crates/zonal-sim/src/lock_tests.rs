@@ -140,7 +140,7 @@ fn waiting_is_put_down_to_what_the_cpu_does() {
     assert_eq!(spin.cycles, seen.locks[0].waited);
 }
 
-/// Slots have no price, but only one is inside; a claimed one is its owner's, and a drain's.
+/// Slots have no price, but only one is inside; a owned one is its owner's, and a drain's.
 #[test]
 fn one_in_a_slot() {
     let slots = [<SimSlot<Vec<u32>> as Slot<_>>::new(Vec::new())];
@@ -160,9 +160,9 @@ fn one_in_a_slot() {
     slots[0].with(|order| {
         assert!(order.len() == 6 && order.chunks(2).all(|pair| pair[0] == pair[1]), "{order:?}");
     });
-    let claim = Slot::claim(&slots).expect("no CPU has it");
-    assert!(slots[0].try_with(|_| ()).is_none() && Slot::claim(&slots).is_err());
-    drop(claim);
+    let owner = Slot::own(&slots).expect("no CPU has it");
+    assert!(slots[0].try_with(|_| ()).is_none() && Slot::own(&slots).is_err());
+    drop(owner);
     assert!(slots[0].try_with(|_| ()).is_some());
 }
 

@@ -5,14 +5,14 @@ use crate::coroutine;
 use crate::engine::{self, Access};
 use crate::lock::State;
 use core::cell::{Cell, RefCell};
-use zonal::platform::{ClaimError, OwnedSlots, Slot};
+use zonal::platform::{OwnError, OwnedSlots, Slot};
 
 /// A slot around a `T`. It must stay where it is once it was entered.
 #[derive(Debug)]
 pub struct SimSlot<T> {
     /// Who is inside. The price of the lock itself is not charged.
     inside: State,
-    claimed: Cell<bool>,
+    owned: Cell<bool>,
     value: RefCell<T>,
 }
 
@@ -43,17 +43,17 @@ impl<T> SimSlot<T> {
 
 impl<T> Slot<T> for SimSlot<T> {
     type Owned<'a>
-        = SimClaim<'a, T>
+        = SimOwner<'a, T>
     where
         Self: 'a;
 
     fn new(value: T) -> Self {
-        Self { inside: State::default(), claimed: Cell::new(false), value: RefCell::new(value) }
+        Self { inside: State::default(), owned: Cell::new(false), value: RefCell::new(value) }
     }
 
     fn try_with<R>(&self, f: impl FnOnce(&mut T) -> R) -> Option<R> {
         Self::arrive();
-        if self.claimed.get() {
+        if self.owned.get() {
             return None;
         }
         self.charge();
@@ -68,34 +68,34 @@ impl<T> Slot<T> for SimSlot<T> {
         f(&mut self.value.borrow_mut())
     }
 
-    fn claim(slots: &[Self]) -> Result<Self::Owned<'_>, ClaimError> {
+    fn own(slots: &[Self]) -> Result<Self::Owned<'_>, OwnError> {
         Self::arrive();
-        if slots.iter().any(|slot| slot.claimed.get()) {
-            return Err(ClaimError::Taken);
+        if slots.iter().any(|slot| slot.owned.get()) {
+            return Err(OwnError::Taken);
         }
         for slot in slots {
-            slot.claimed.set(true);
+            slot.owned.set(true);
         }
-        Ok(SimClaim { slots })
+        Ok(SimOwner { slots })
     }
 }
 
-/// The claim of a virtual CPU on its slots, until dropped.
+/// A virtual CPU owns its slots, until this is dropped.
 #[derive(Debug)]
-pub struct SimClaim<'a, T> {
+pub struct SimOwner<'a, T> {
     slots: &'a [SimSlot<T>],
 }
 
-impl<T> OwnedSlots<T> for SimClaim<'_, T> {
+impl<T> OwnedSlots<T> for SimOwner<'_, T> {
     fn with<R>(&mut self, index: usize, f: impl FnOnce(&mut T) -> R) -> Option<R> {
         Some(self.slots.get(index)?.with(f))
     }
 }
 
-impl<T> Drop for SimClaim<'_, T> {
+impl<T> Drop for SimOwner<'_, T> {
     fn drop(&mut self) {
         for slot in self.slots {
-            slot.claimed.set(false);
+            slot.owned.set(false);
         }
     }
 }

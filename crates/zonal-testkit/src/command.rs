@@ -149,12 +149,12 @@ pub enum Command {
         /// Which.
         cpu: u8,
     },
-    /// Claims the caches of a CPU, or gives them up. The owner's handle is used when running
+    /// Makes a handle the owner of the caches of a CPU, or gives them up. The owner's handle is used when running
     /// on that CPU.
     Own {
         /// Which.
         cpu: u8,
-        /// Whether they are claimed.
+        /// Whether they are owned.
         on: bool,
     },
     /// Sets a zone's watermarks.

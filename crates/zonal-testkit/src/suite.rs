@@ -216,7 +216,7 @@ impl<P: TestHost, S: Policy> Worker<'_, '_, P, S> {
     }
 }
 
-/// Threads allocate and free at random; every frame handed out is claimed in a ledger. At the
+/// Threads allocate and free at random; every frame handed out is entered in a ledger. At the
 /// end everything is freed and drained, all checkers run, and if the shape's pageblocks are of
 /// the largest order, memory must have merged to what it was at the start.
 ///

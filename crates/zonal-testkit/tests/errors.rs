@@ -295,7 +295,7 @@ fn a_claimed_cpu_is_refused() {
     with_world::<Probe<Cells>, Zonal, _>(Shape::Flat, |world| {
         let first = world.allocator.handle(CpuId(1)).unwrap();
         let error = world.allocator.handle(CpuId(1)).unwrap_err();
-        assert_eq!(error.to_string(), "the CPU slot is claimed by another handle");
+        assert_eq!(error.to_string(), "the CPU slot is owned by another handle");
         drop(first);
         world.allocator.handle(CpuId(1)).unwrap();
     });

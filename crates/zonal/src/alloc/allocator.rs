@@ -31,7 +31,7 @@ use crate::boot::plan::Plan;
 use crate::boot::zonelist::MAX_NODES;
 use crate::frame::FrameTable;
 use crate::pcp::per_cpu_pages::{Cache, Caches};
-use crate::platform::{ClaimError, Platform, Slot};
+use crate::platform::{OwnError, Platform, Slot};
 use crate::policy::pcp::ZoneContext;
 use crate::policy::zone::Zone;
 use crate::policy::{Policy, Walk};
@@ -109,18 +109,18 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
         self.cpus
     }
 
-    /// Claims the caches of `cpu` for one owner, whose fast path takes no atomic
+    /// Makes one owner of the caches of `cpu`, whose fast path takes no atomic
     /// read-modify-write. The CPU number need not be the one the owner runs on; the node that
     /// the platform names for it now is the owner's from then on.
     ///
     /// # Errors
-    /// [`ClaimError`] if there is no such CPU, its caches are claimed, or the platform has no
+    /// [`OwnError`] if there is no such CPU, its caches are owned, or the platform has no
     /// such path.
-    pub fn handle(&self, cpu: CpuId) -> Result<CpuHandle<'_, 'm, P, S>, ClaimError> {
+    pub fn handle(&self, cpu: CpuId) -> Result<CpuHandle<'_, 'm, P, S>, OwnError> {
         let (cpu, zones) = (cpu.0 as usize, self.zones.len());
         let Caches { slots, outside } =
-            self.caches.of_cpu(cpu, zones).ok_or(ClaimError::NoSuchCpu)?;
-        Ok(CpuHandle::new(self, Slot::claim(slots)?, outside, cpu))
+            self.caches.of_cpu(cpu, zones).ok_or(OwnError::NoSuchCpu)?;
+        Ok(CpuHandle::new(self, Slot::own(slots)?, outside, cpu))
     }
 
     /// The shared way in, for the CPU that the platform believes this is.

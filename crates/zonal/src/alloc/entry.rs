@@ -1,4 +1,4 @@
-//! The two ways into a CPU's caches behind one trait: the shared try-lock and the owned claim.
+//! The two ways into a CPU's caches behind one trait: the shared try-lock and the owner's.
 
 use crate::alloc::allocator::Allocator;
 use crate::boot::plan::{Plan, ZoneSpec};
@@ -13,7 +13,7 @@ pub(crate) trait Entry<'m, P: Platform, S: Policy> {
     /// Whether it is an owner's, and its policy has something outside the slot.
     const OUTSIDE: bool;
     /// Runs `f` on the CPU's cache of the zone with this index; `None` if another CPU is
-    /// inside or an owner has claimed it, and for [`NO_ZONE`].
+    /// inside or it has an owner, and for [`NO_ZONE`].
     fn enter_at<R>(&mut self, zone: usize, f: impl FnOnce(&mut InSlot<'_, P, S>) -> R)
     -> Option<R>;
     /// As [`enter_at`](Self::enter_at).

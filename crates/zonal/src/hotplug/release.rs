@@ -59,7 +59,7 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
             return Err(ResizeError::Busy);
         };
         self.check_release(&frames)?;
-        self.claim(&frames)?;
+        self.enter(&frames)?;
         let vacant = |zone: &Zone<P, S>| zone.managed() == 0;
         let mut were_vacant = 0_u64;
         for part in self.by_pageblock(&frames) {
@@ -133,7 +133,7 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
 
     /// Takes what of `frames` is in pageblocks of zones: withheld no more, and in no place yet. All, or
     /// none.
-    fn claim(&self, frames: &Range<u32>) -> Result<(), ResizeError> {
+    fn enter(&self, frames: &Range<u32>) -> Result<(), ResizeError> {
         for part in self.by_pageblock(frames).filter(|part| self.is_online_at(part.start)) {
             let run = self.take_withheld(&part);
             if run == part.len() as u32 {

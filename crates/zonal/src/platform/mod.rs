@@ -106,50 +106,50 @@ pub trait Lock<T> {
     fn get_mut(&mut self) -> &mut T;
 }
 
-/// A per-CPU slot around a `T`: reached by anyone through a try-lock, or claimed by one owner
+/// A per-CPU slot around a `T`: reached by anyone through a try-lock, or owned by one owner
 /// who then enters it without an atomic read-modify-write.
 ///
 /// Mutual exclusion holds between all the ways in; [`with`](Slot::with) reaches the contents
-/// even of a claimed slot whose owner is idle.
+/// even of a owned slot whose owner is idle.
 pub trait Slot<T>: Sized {
-    /// What an owner holds: entry to the slots that it claimed.
+    /// What an owner holds: entry to the slots that it owns.
     type Owned<'a>: OwnedSlots<T>
     where
         Self: 'a;
 
-    /// A slot around `value`, not claimed.
+    /// A slot around `value`, not owned.
     fn new(value: T) -> Self;
-    /// Runs `f` if no CPU is inside and no owner has claimed the slot; never waits.
+    /// Runs `f` if no CPU is inside and it has no owner; never waits.
     fn try_with<R>(&self, f: impl FnOnce(&mut T) -> R) -> Option<R>;
-    /// Waits for the CPU that is inside, then runs `f`, claimed or not. For drains: it may be slow,
+    /// Waits for the CPU that is inside, then runs `f`, owned or not. For drains: it may be slow,
     /// and must not be called by the owner from inside its own slot.
     /// An interrupt handler that allocates may get here too: a host that lets interrupts into
     /// its slots must not let their handlers wait for the slot they interrupted.
     fn with<R>(&self, f: impl FnOnce(&mut T) -> R) -> R;
     /// As [`with`](Self::with), for callers that can do without: `None`, and `f` has not run, if
-    /// the host cannot get into a claimed slot now. It counts these cases; the cache is passed
+    /// the host cannot get into a owned slot now. It counts these cases; the cache is passed
     /// over. The default always gets in.
     fn reach<R>(&self, f: impl FnOnce(&mut T) -> R) -> Option<R> {
         Some(self.with(f))
     }
-    /// Claims all of `slots` until the claim is dropped.
+    /// Makes the caller the owner of all of `slots` until what is returned is dropped.
     ///
     /// # Errors
-    /// [`ClaimError`] if one of them is claimed already or the host has no such path; then
-    /// none is claimed.
-    fn claim(slots: &[Self]) -> Result<Self::Owned<'_>, ClaimError>;
+    /// [`OwnError`] if one of them is owned already or the host has no such path; then
+    /// none is owned.
+    fn own(slots: &[Self]) -> Result<Self::Owned<'_>, OwnError>;
 }
 
-/// The owner's way into the slots it claimed.
+/// The owner's way into the slots that it has.
 pub trait OwnedSlots<T> {
-    /// Enters the claimed slot `index` and runs `f`; `None` for an index that it does not have.
+    /// Enters the owned slot `index` and runs `f`; `None` for an index that it does not have.
     fn with<R>(&mut self, index: usize, f: impl FnOnce(&mut T) -> R) -> Option<R>;
 }
 
-/// Why a slot could not be claimed.
+/// Why a slot could not be owned.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
-pub enum ClaimError {
+pub enum OwnError {
     /// Another owner has it.
     Taken,
     /// The CPU number is beyond the slots the allocator was built with.
@@ -158,17 +158,17 @@ pub enum ClaimError {
     Unsupported(&'static str),
 }
 
-impl fmt::Display for ClaimError {
+impl fmt::Display for OwnError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Taken => f.write_str("the CPU slot is claimed by another handle"),
+            Self::Taken => f.write_str("the CPU slot is owned by another handle"),
             Self::NoSuchCpu => f.write_str("the allocator has no slot for that CPU"),
             Self::Unsupported(what) => write!(f, "this host has no owned CPU slots: {what}"),
         }
     }
 }
 
-impl core::error::Error for ClaimError {}
+impl core::error::Error for OwnError {}
 
 /// The host has no pair of fences of which one is cheap, so nothing is known about what other CPUs
 /// have seen.

@@ -3,18 +3,18 @@
 //! ```
 //! use zonal::platform::{OwnedSlots, Slot, shared_slot::SharedSlot, single::CellLock};
 //! let slots = [SharedSlot::<u8, CellLock<_>>::new(7)];
-//! let mut owned = Slot::claim(&slots).unwrap();
-//! assert!(slots[0].try_with(|_| ()).is_none(), "claimed: the try-lock path stays out");
+//! let mut owned = Slot::own(&slots).unwrap();
+//! assert!(slots[0].try_with(|_| ()).is_none(), "owned: the try-lock path stays out");
 //! assert_eq!(owned.with(0, |n| *n), Some(7));
 //! ```
 
-use super::{ClaimError, Lock, OwnedSlots, Slot};
+use super::{Lock, OwnError, OwnedSlots, Slot};
 use core::marker::PhantomData;
 
-/// What the lock of a [`SharedSlot`] guards: the value and whether an owner has claimed it.
+/// What the lock of a [`SharedSlot`] guards: the value and whether it has an owner.
 #[derive(Debug)]
 pub struct Guarded<T> {
-    claimed: bool,
+    owned: bool,
     value: T,
 }
 
@@ -27,49 +27,49 @@ pub struct SharedSlot<T, L> {
 
 impl<T, L: Lock<Guarded<T>>> Slot<T> for SharedSlot<T, L> {
     type Owned<'a>
-        = Claim<'a, T, L>
+        = Owner<'a, T, L>
     where
         Self: 'a;
 
     fn new(value: T) -> Self {
-        Self { lock: L::new(Guarded { claimed: false, value }), marker: PhantomData }
+        Self { lock: L::new(Guarded { owned: false, value }), marker: PhantomData }
     }
 
     fn try_with<R>(&self, f: impl FnOnce(&mut T) -> R) -> Option<R> {
-        self.lock.try_with(|guarded| (!guarded.claimed).then(|| f(&mut guarded.value)))?
+        self.lock.try_with(|guarded| (!guarded.owned).then(|| f(&mut guarded.value)))?
     }
 
     fn with<R>(&self, f: impl FnOnce(&mut T) -> R) -> R {
         self.lock.with(|guarded| f(&mut guarded.value))
     }
 
-    fn claim(slots: &[Self]) -> Result<Self::Owned<'_>, ClaimError> {
+    fn own(slots: &[Self]) -> Result<Self::Owned<'_>, OwnError> {
         for (done, slot) in slots.iter().enumerate() {
-            if slot.lock.with(|guarded| core::mem::replace(&mut guarded.claimed, true)) {
-                drop(Claim { slots: &slots[..done] });
-                return Err(ClaimError::Taken);
+            if slot.lock.with(|guarded| core::mem::replace(&mut guarded.owned, true)) {
+                drop(Owner { slots: &slots[..done] });
+                return Err(OwnError::Taken);
             }
         }
-        Ok(Claim { slots })
+        Ok(Owner { slots })
     }
 }
 
-/// The claim of an owner; dropping it gives the slots up.
+/// The owner of slots; dropping it gives them up.
 #[derive(Debug)]
-pub struct Claim<'a, T, L: Lock<Guarded<T>>> {
+pub struct Owner<'a, T, L: Lock<Guarded<T>>> {
     slots: &'a [SharedSlot<T, L>],
 }
 
-impl<T, L: Lock<Guarded<T>>> OwnedSlots<T> for Claim<'_, T, L> {
+impl<T, L: Lock<Guarded<T>>> OwnedSlots<T> for Owner<'_, T, L> {
     fn with<R>(&mut self, index: usize, f: impl FnOnce(&mut T) -> R) -> Option<R> {
         Some(self.slots.get(index)?.lock.with(|guarded| f(&mut guarded.value)))
     }
 }
 
-impl<T, L: Lock<Guarded<T>>> Drop for Claim<'_, T, L> {
+impl<T, L: Lock<Guarded<T>>> Drop for Owner<'_, T, L> {
     fn drop(&mut self) {
         for slot in self.slots {
-            slot.lock.with(|guarded| guarded.claimed = false);
+            slot.lock.with(|guarded| guarded.owned = false);
         }
     }
 }

@@ -33,7 +33,7 @@ pub enum MapError {
         /// Where the region starts.
         start: PhysAddr,
     },
-    /// Two nodes claim the same frames.
+    /// Two nodes list the same frames.
     NodeConflict {
         /// The frames.
         frames: PfnRange,
@@ -94,7 +94,7 @@ impl fmt::Display for MapError {
                 let (first, last) = bytes_of(frames);
                 write!(
                     f,
-                    "nodes {one} and {other} both claim the memory from {first:#x} to {last:#x}"
+                    "nodes {one} and {other} both list the memory from {first:#x} to {last:#x}"
                 )
             }
             Self::NothingUsable { regions } => write!(

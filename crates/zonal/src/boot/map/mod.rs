@@ -8,7 +8,7 @@
 //! - memory shrinks inwards to whole frames, reserved regions grow outwards;
 //! - where regions overlap, `Reserved` wins over `ReclaimLater`, that over `Cma`, that over
 //!   `Usable`, that over `Offline`: what is there wins over what may come;
-//! - a frame that two nodes claim, and that is not reserved, is an error: which of the two is
+//! - a frame that two nodes list, and that is not reserved, is an error: which of the two is
 //!   wrong cannot be known.
 //!
 //! What was changed is in the [`MapReport`]. Nothing here allocates: the tables have room for
@@ -233,7 +233,7 @@ impl MemoryMap {
     /// rules are in the [module](self). Quadratic in the number of regions.
     ///
     /// # Errors
-    /// [`MapError::NodeConflict`] if two nodes claim a frame, [`MapError::NothingUsable`] if no
+    /// [`MapError::NodeConflict`] if two nodes list a frame, [`MapError::NothingUsable`] if no
     /// usable frame is left, [`MapError::TooManyRanges`] if more than [`MAX_RANGES`] are.
     pub fn sanitise(&self) -> Result<SaneMap, MapError> {
         let mut sane = SaneMap::EMPTY;

@@ -14,7 +14,7 @@ pub struct MapReport {
     pub trimmed: u64,
     /// Frames that are reserved because a reserved region has a part of them.
     pub grown: u64,
-    /// Frames that regions of different kinds or nodes claimed, settled by precedence.
+    /// Frames that regions of different kinds or nodes listed, settled by precedence.
     pub overlaps: u64,
     /// Frames given out by [`SaneMap::carve`].
     pub carved: u64,

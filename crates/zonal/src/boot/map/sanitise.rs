@@ -10,8 +10,8 @@ use crate::types::units::{FRAME_SHIFT, FRAME_SIZE, Pfn};
 pub(super) fn sanitise(map: &mut MemoryMap, sane: &mut SaneMap) -> Result<(), MapError> {
     let given = core::mem::take(&mut map.len);
     sane.clear();
-    let claims = claims(&mut map.regions[..given], &mut sane.report);
-    settle(claims, sane)?;
+    let regions = regions(&mut map.regions[..given], &mut sane.report);
+    settle(regions, sane)?;
     if sane.usable().next().is_none() {
         return Err(MapError::NothingUsable { regions: given });
     }
@@ -19,30 +19,30 @@ pub(super) fn sanitise(map: &mut MemoryMap, sane: &mut SaneMap) -> Result<(), Ma
 }
 
 /// What one region, or several of the same kind and node that touch, says about frames: a region
-/// whose address and length are frames. The claims of a map overlap only where kind or node differ.
+/// whose address and length are frames. The regions of a map overlap only where kind or node differ.
 #[derive(Clone, Copy)]
-struct Claims<'a>(&'a [Region]);
+struct Regions<'a>(&'a [Region]);
 
-impl Claims<'_> {
+impl Regions<'_> {
     fn iter(self) -> impl Iterator<Item = Range> {
-        self.0.iter().map(|claim| Range {
-            start: Pfn::new(claim.start.0),
-            end: Pfn::new(claim.start.0 + claim.bytes),
-            kind: claim.kind,
-            node: claim.node,
+        self.0.iter().map(|region| Range {
+            start: Pfn::new(region.start.0),
+            end: Pfn::new(region.start.0 + region.bytes),
+            kind: region.kind,
+            node: region.node,
         })
     }
 
-    /// The first frame above `after` where a claim starts or ends; without `after` the first of all.
+    /// The first frame above `after` where a region starts or ends; without `after` the first of all.
     fn next_edge(self, after: Option<Pfn>) -> Option<Pfn> {
-        let edges = self.iter().flat_map(|claim| [claim.start, claim.end]);
+        let edges = self.iter().flat_map(|region| [region.start, region.end]);
         edges.filter(|&edge| after.is_none_or(|after| edge > after)).min()
     }
 }
 
 /// Merges regions of one kind and node, in bytes, so that a frame which two neighbours share is
 /// not lost to both; then rounds to frames. All in place.
-fn claims<'a>(regions: &'a mut [Region], report: &mut MapReport) -> Claims<'a> {
+fn regions<'a>(regions: &'a mut [Region], report: &mut MapReport) -> Regions<'a> {
     let mut len = 0;
     for at in 0..regions.len() {
         if regions[at].bytes == 0 {
@@ -78,7 +78,7 @@ fn claims<'a>(regions: &'a mut [Region], report: &mut MapReport) -> Claims<'a> {
             report.dropped += 1;
         }
     }
-    Claims(&regions[..kept])
+    Regions(&regions[..kept])
 }
 
 /// By kind, node, address. Firmware has them nearly sorted, and an insertion needs no room.
@@ -118,26 +118,26 @@ fn to_frames(first: &Region, last: u64, report: &mut MapReport) -> Range {
     Range { start: frames.start, end: frames.end, kind: first.kind, node: first.node }
 }
 
-/// Cuts the claims at every edge of any of them, and lets the strongest have each piece.
-fn settle(claims: Claims<'_>, sane: &mut SaneMap) -> Result<(), MapError> {
-    let mut edge = claims.next_edge(None);
+/// Cuts the regions at every edge of any of them, and lets the strongest have each piece.
+fn settle(regions: Regions<'_>, sane: &mut SaneMap) -> Result<(), MapError> {
+    let mut edge = regions.next_edge(None);
     while let Some(start) = edge {
-        edge = claims.next_edge(edge);
+        edge = regions.next_edge(edge);
         let Some(end) = edge else { break };
-        if let Some(winner) = winner(claims, PfnRange { start, end }, &mut sane.report)? {
+        if let Some(winner) = winner(regions, PfnRange { start, end }, &mut sane.report)? {
             sane.list.push(winner)?;
         }
     }
     Ok(())
 }
 
-/// Who gets a piece that each claim has all or nothing of.
+/// Who gets a piece that each region has all or nothing of.
 fn winner(
-    claims: Claims<'_>,
+    regions: Regions<'_>,
     piece: PfnRange,
     report: &mut MapReport,
 ) -> Result<Option<Range>, MapError> {
-    let on_piece = || claims.iter().filter(|c| c.pfns().contains(piece.start));
+    let on_piece = || regions.iter().filter(|c| c.pfns().contains(piece.start));
     // The lowest node among equals, so that the order of the input does not matter.
     let strongest = on_piece().max_by_key(|c| (c.kind.precedence(), core::cmp::Reverse(c.node)));
     let Some(strongest) = strongest else { return Ok(None) };

@@ -135,7 +135,7 @@ const RULES: &[Row<'static>] = &[
         MapReport { overlaps: 4, ..SAME },
     ),
     (
-        "two nodes may claim what is reserved anyway",
+        "two nodes may list what is reserved anyway",
         &[(0, 20, Usable, 0), (10, 40, Usable, 1), (10, 20, Reserved, 0)],
         &[(0, 5, Usable, 0), (5, 10, Reserved, 0), (10, 20, Usable, 1)],
         MapReport { overlaps: 5, ..SAME },
@@ -205,7 +205,7 @@ fn errors_say_where() {
                 frames: PfnRange::new(Pfn::new(5), Pfn::new(7)),
                 nodes: [NodeId(0), NodeId(1)],
             },
-            "nodes 0 and 1 both claim the memory from 0x5000 to 0x6fff",
+            "nodes 0 and 1 both list the memory from 0x5000 to 0x6fff",
         ),
         (&[], MapError::NothingUsable { regions: 0 }, "none of the 0 memory regions"),
         (

@@ -4,7 +4,7 @@ use super::ClusterWords;
 use crate::platform::Platform;
 
 /// Words of the bitmap that one search for an entry looks at.
-const CLAIM_WORDS: u32 = 16;
+const SEARCH_WORDS: u32 = 16;
 
 /// Bits of an entry's word: the tail, from here on 16 for the count, and from here on 16 for how
 /// many of those are merge-skipped.
@@ -103,11 +103,11 @@ impl ClusterArray {
         words.set_cluster_word(self.word_of(number), u64::from(members.tail) | counts);
     }
 
-    /// The number of a free entry, now in use: the lowest, as far as [`CLAIM_WORDS`] words of the bitmap say. What
+    /// The number of a free entry, now in use: the lowest, as far as [`SEARCH_WORDS`] words of the bitmap say. What
     /// lies behind them is for the next call; until then the array is full (I-7).
     fn take_entry<P: Platform>(&mut self, words: ClusterWords<'_, P>) -> Option<u32> {
         let first = self.hint / 64;
-        for at in first..first + CLAIM_WORDS {
+        for at in first..first + SEARCH_WORDS {
             if at * 64 >= self.len {
                 self.hint = self.len;
                 return None;
@@ -120,7 +120,7 @@ impl ClusterArray {
                 return Some(number);
             }
         }
-        self.hint = (first + CLAIM_WORDS) * 64;
+        self.hint = (first + SEARCH_WORDS) * 64;
         None
     }
 
