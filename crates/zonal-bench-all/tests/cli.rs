@@ -384,3 +384,19 @@ fn help_that_cannot_be_printed_is_a_failure() {
         assert!(said.contains("cannot print the results"), "{line}: {said}");
     }
 }
+
+#[test]
+fn what_is_printed_fits_and_has_colours_on_terminals_only() {
+    let program = assert_cmd::cargo::cargo_bin("zonal-bench");
+    let lines = [
+        "--help",
+        "bench --help",
+        "bench aging --help",
+        "bench tails --help",
+        "bench hot-pair --samples 3 --subjects Zonal,Linux416,free-list",
+        "bench aging --memory 64M --rounds 2 --subjects Zonal,Linux416",
+    ];
+    // Not `info`, whose lines are those of Linux's files in `/proc`.
+    zonal_cli::checks::fits(&program, &lines);
+    zonal_cli::checks::colours(&program, "bench --help");
+}

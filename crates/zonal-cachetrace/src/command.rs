@@ -20,6 +20,7 @@ use zonal_cli::bar::Bar;
 use zonal_cli::error::LabError;
 use zonal_cli::interrupt;
 use zonal_cli::size::{human, parse_size};
+use zonal_cli::terminal;
 
 use crate::error::CacheTraceError;
 use crate::show::{Row, chart, table};
@@ -164,14 +165,13 @@ pub fn run(args: &TraceArgs, out: &mut dyn Write) -> Result<(), CacheTraceError>
     let name = clap::ValueEnum::to_possible_value(&format);
     let name = name.map_or_else(String::new, |name| name.get_name().to_owned());
     let bytes = |pages: usize| pages as u64 * args.page as u64;
-    writeln!(
-        out,
-        "{}: {requests} requests ({name}), {} pages of {}, {unique} of them different ({})\n",
-        args.file.display(),
+    let has = format!(
+        "{requests} requests ({name}), {} pages of {}, {unique} of them different ({})",
         accesses.len(),
         human(args.page as u64),
         human(bytes(unique)),
-    )?;
+    );
+    writeln!(out, "{}:\n{}\n", args.file.display(), terminal::fold(&has))?;
     let (mut rows, mut done) = (Vec::new(), 0);
     let sizes = sizes(args, unique);
     let runs = (sizes.len() * policies.len()) as u64;

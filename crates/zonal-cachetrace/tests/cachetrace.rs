@@ -64,3 +64,13 @@ fn what_is_wrong_is_said() {
     refused("1\n", "--format spd", "possible values");
     on(Path::new("/nowhere/trace"), "").code(2).stderr(contains("cannot read /nowhere/trace"));
 }
+
+#[test]
+fn what_it_prints_fits_and_has_colours_on_terminals_only() {
+    let program = assert_cmd::cargo::cargo_bin("zonal-cachetrace");
+    let file = tempfile::NamedTempFile::new().expect("a file");
+    std::fs::write(file.path(), csv()).expect("written");
+    let run = format!("cachetrace {} --no-progress", file.path().display());
+    zonal_cli::checks::fits(&program, &["cachetrace --help", &run]);
+    zonal_cli::checks::colours(&program, &run);
+}

@@ -17,6 +17,7 @@ use std::io::{self, Write};
 
 use zonal_cli::provenance::Provenance;
 use zonal_cli::table::Table;
+use zonal_cli::terminal;
 
 use super::describe::{Description, Origin, REFERENCE};
 use super::quantity::{Figure, Quantity, Unit};
@@ -67,12 +68,13 @@ pub fn tables(survey: &Survey, description: &Description, out: &mut dyn Write) -
         writeln!(out, "\nA line between two CPUs:\n{}", pairs(&survey.pairs))?;
     }
     for note in &survey.notes {
-        writeln!(out, "Note: {note}.")?;
+        writeln!(out, "{}", terminal::fold(&format!("Note: {note}.")))?;
     }
     let defaults = description.fields.iter().filter(|field| field.origin == Origin::Default);
     writeln!(out, "\nNot measured:")?;
     for field in defaults {
-        writeln!(out, "  {}.{}: {}", field.table, field.key, field.remark)?;
+        let line = format!("  {}.{}: {}", field.table, field.key, field.remark);
+        writeln!(out, "{}", terminal::fold(&line))?;
     }
     writeln!(out, "(defaults are those of the built-in machine {REFERENCE})")?;
     out.flush()

@@ -22,10 +22,15 @@ use std::ffi::OsString;
 use std::io::{self, ErrorKind, Write};
 use std::process::ExitCode;
 
+use clap::error::Error;
 use clap::{Parser, Subcommand};
 
 use crate::error::{Failure, LabError};
 use crate::interrupt;
+use crate::terminal;
+
+/// Columns of help on a wide terminal.
+const READABLE: usize = 100;
 
 /// The part of the `zonal` command that this program has.
 #[derive(Debug, Parser)]
@@ -67,7 +72,7 @@ pub fn parse<C: Parser>() -> Result<C, ExitCode> {
 pub fn parse_from<C: Parser>(
     line: impl IntoIterator<Item = impl Into<OsString> + Clone>,
 ) -> Result<C, ExitCode> {
-    C::try_parse_from(line).map_err(|said| {
+    within(line).map_err(|said: Error| {
         let printed = said.print().and_then(|()| io::stdout().flush());
         match printed {
             _ if said.use_stderr() => ExitCode::from(2),
@@ -75,6 +80,15 @@ pub fn parse_from<C: Parser>(
             Err(error) => failed(&LabError::Print(error)),
         }
     })
+}
+
+/// Reads the command line with help that the terminal has room for, and that is no wider than is easily read.
+fn within<C: Parser>(
+    line: impl IntoIterator<Item = impl Into<OsString> + Clone>,
+) -> Result<C, Error> {
+    let mut command = C::command().bin_name("zonal").term_width(terminal::width().min(READABLE));
+    let mut matches = command.try_get_matches_from_mut(line)?;
+    C::from_arg_matches_mut(&mut matches).map_err(|error| error.format(&mut command))
 }
 
 /// Reads the command line, watches Ctrl-C, lets `run` do what was asked for and [finishes](finish).

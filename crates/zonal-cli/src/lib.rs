@@ -6,6 +6,8 @@
 //! ```
 
 pub mod bar;
+#[cfg(feature = "checks")]
+pub mod checks;
 pub mod command;
 pub mod error;
 pub mod interrupt;

@@ -144,3 +144,22 @@ fn what_was_measured_before_an_interrupt_is_shown() {
     let left = std::fs::read_dir(directory.path()).expect("it is there").count();
     assert_eq!(left, 0, "its files are removed");
 }
+
+#[test]
+fn what_is_printed_fits_and_has_colours_on_terminals_only() {
+    let program = assert_cmd::cargo::cargo_bin("zonal-iobench");
+    let directory = tempfile::tempdir().expect("a directory");
+    let at = directory.path().display();
+    let real = [
+        format!("tiobench {at} --threads 1,3 --size 4M --random 50"),
+        format!("sparsetruncate {at} --files 8 --size 256K"),
+        format!("bonnie {at} --files 64"),
+        format!("dbench {at} --clients 1,2 --duration 20ms"),
+    ];
+    let help =
+        ["tiobench", "sparsetruncate", "bonnie", "dbench"].map(|name| name.to_owned() + " --help");
+    let simulated = ["tiobench --threads 1,2 --scale 200".to_owned()];
+    let lines: Vec<&str> = real.iter().chain(&help).chain(&simulated).map(String::as_str).collect();
+    zonal_cli::checks::fits(&program, &lines);
+    zonal_cli::checks::colours(&program, "tiobench --threads 1 --scale 200 --no-progress");
+}

@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use zonal_cfq::units::Span;
 use zonal_cli::size::human;
 use zonal_cli::table::Table;
+use zonal_cli::terminal;
 use zonal_disk::builtins;
 
 use crate::command::{Done, Ground, IoschedArgs};
@@ -30,15 +31,15 @@ pub(crate) fn print(
     out: &mut dyn Write,
 ) -> io::Result<()> {
     let (name, kind, work) = (ground.name(), ground.kind(), args.workload.name());
-    write!(out, "{work} on {name}, {kind}")?;
-    match ground {
-        Ground::Disk(disk) => writeln!(out, ": {}", disk.title)?,
+    let what = match ground {
+        Ground::Disk(disk) => disk.title.clone(),
         Ground::File(file, _) => {
             let way = if file.is_direct() { "around" } else { "through" };
             let (size, depth) = (human(file.bytes()), args.depth);
-            writeln!(out, ": {size}, {way} the page cache, {depth} requests at a time")?;
+            format!("{size}, {way} the page cache, {depth} requests at a time")
         }
-    }
+    };
+    writeln!(out, "{}", terminal::fold(&format!("{work} on {name}, {kind}: {what}")))?;
     writeln!(out, "{}", totals(done))?;
     if !args.summary {
         writeln!(out, "\n{}", shares(done))?;
@@ -46,11 +47,10 @@ pub(crate) fn print(
     if let Some(text) = changes(args, ground, done) {
         writeln!(out, "\n{text}")?;
     }
-    writeln!(
-        out,
-        "\nawait: mean time from submission to completion. idled: kept waiting for a request that \
-         might come.\nLatencies are those of requests as processes ask for them, and of whole fsyncs."
-    )?;
+    let notes = "await: mean time from submission to completion. idled: kept waiting for a request \
+                 that might come. Latencies are those of requests as processes ask for them, and of \
+                 whole fsyncs.";
+    writeln!(out, "\n{}", terminal::fold(notes))?;
     out.flush()
 }
 

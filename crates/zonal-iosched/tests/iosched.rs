@@ -167,3 +167,19 @@ fn what_is_wrong_is_said() {
     iosched("/dev/null").assert().code(1).stderr(contains("cannot use"));
     iosched("--list").assert().success().stdout(contains("sata_ssd"));
 }
+
+#[test]
+fn what_it_prints_fits_and_has_colours_on_terminals_only() {
+    let program = assert_cmd::cargo::cargo_bin("zonal-iosched");
+    let directory = tempfile::tempdir().expect("a directory");
+    let file = directory.path().join("file");
+    let real = format!("iosched {} --size 4M --duration 50ms", file.display());
+    let lines = [
+        "iosched --help",
+        "iosched --list",
+        "iosched --disk desktop_2014 --size 64M --duration 200ms",
+        &real,
+    ];
+    zonal_cli::checks::fits(&program, &lines);
+    zonal_cli::checks::colours(&program, "iosched --list");
+}

@@ -206,3 +206,10 @@ fn an_interrupted_bench_shows_what_it_has() {
     assert!(out.contains(r#""subject":"free-list""#), "{out} {said}");
     assert!(said.contains("interrupted"), "{said}");
 }
+
+#[test]
+fn what_it_prints_fits_and_has_colours_on_terminals_only() {
+    let program = assert_cmd::cargo::cargo_bin("zonal");
+    zonal_cli::checks::fits(&program, &["", "--help", "bench --help"]);
+    zonal_cli::checks::colours(&program, "--help");
+}

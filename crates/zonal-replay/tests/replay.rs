@@ -360,3 +360,15 @@ fn help_that_cannot_be_printed_is_a_failure() {
         assert!(said.contains("cannot print the results"), "{line}: {said}");
     }
 }
+
+#[test]
+fn what_is_printed_fits_and_has_colours_on_terminals_only() {
+    let program = assert_cmd::cargo::cargo_bin("zonal-replay");
+    let directory = tempfile::tempdir().expect("a directory");
+    let trace = directory.path().join("trace");
+    let record = format!("record hot-pair --threads 1 --memory 64M -o {}", trace.display());
+    let replay = format!("replay {}", trace.display());
+    let lines = ["record --help", "replay --help", &record, &replay];
+    zonal_cli::checks::fits(&program, &lines);
+    zonal_cli::checks::colours(&program, &format!("{replay} --no-progress"));
+}

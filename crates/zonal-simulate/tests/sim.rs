@@ -277,3 +277,10 @@ fn help_that_cannot_be_printed_is_a_failure() {
         assert!(said.contains("cannot print the results"), "{line}: {said}");
     }
 }
+
+#[test]
+fn what_it_prints_fits_and_has_colours_on_terminals_only() {
+    let program = assert_cmd::cargo::cargo_bin("zonal-simulate");
+    zonal_cli::checks::fits(&program, &["sim --help", "sim --list"]);
+    zonal_cli::checks::colours(&program, "sim --list");
+}
