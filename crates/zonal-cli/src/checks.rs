@@ -67,7 +67,9 @@ fn has_colours(output: &Output) -> bool {
     let text = String::from_utf8_lossy(&output.stdout);
     text.split("\u{1b}[").skip(1).any(|rest| {
         let end = rest.find(|at: char| !(at.is_ascii_digit() || at == ';'));
-        end.is_some_and(|end| rest[end..].starts_with('m') && rest[..end].trim_matches('0') != "")
+        end.is_some_and(|end| {
+            rest[end..].starts_with('m') && !rest[..end].trim_matches('0').is_empty()
+        })
     })
 }
 

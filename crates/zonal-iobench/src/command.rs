@@ -25,7 +25,7 @@ use zonal_cli::size::{parse_duration, parse_size};
 use zonal_cli::table::Table;
 
 use crate::error::IobenchError;
-use crate::files;
+use crate::files::{self, Step};
 use crate::iostat::Metric;
 use crate::kernel::{BASE, KERNELS, Kernel};
 use crate::machine::{MACHINES, Machine};
@@ -99,6 +99,9 @@ pub struct SparsetruncateArgs {
     /// Print JSON instead of a table
     #[arg(long)]
     pub json: bool,
+    /// Show no progress bar
+    #[arg(long)]
+    pub no_progress: bool,
 }
 
 /// Arguments of `zonal bonnie`.
@@ -116,6 +119,9 @@ pub struct BonnieArgs {
     /// Print JSON instead of a table
     #[arg(long)]
     pub json: bool,
+    /// Show no progress bar
+    #[arg(long)]
+    pub no_progress: bool,
 }
 
 /// Arguments of `zonal dbench`.
@@ -288,7 +294,13 @@ fn inside(outcome: &Outcome) -> Vec<(&'static str, f64, &'static str)> {
 
 fn sparsetruncate(args: &SparsetruncateArgs, out: &mut dyn Write) -> Result<(), IobenchError> {
     let pages = (args.size as u64).div_ceil(4096);
-    let mut times = files::sparsetruncate(&args.directory, args.files, pages)?;
+    let bar = Bar::new(0, args.no_progress);
+    let told = &mut |step: Step| bar.at(step.done, step.all, step.what);
+    let mut times = files::sparsetruncate(&args.directory, args.files, pages, told)?;
+    drop(bar);
+    if times.is_empty() {
+        return Err(LabError::Interrupted.into());
+    }
     times.sort_unstable();
     let us = |part: f64| {
         let at = (times.len() as f64 * part).ceil() as usize;
@@ -308,14 +320,17 @@ fn sparsetruncate(args: &SparsetruncateArgs, out: &mut dyn Write) -> Result<(), 
     let of = vec![
         ("on", json!(args.directory.display().to_string())),
         ("kind", json!("measured")),
-        ("files", json!(args.files)),
+        ("files", json!(times.len())),
     ];
-    print(&[Shown { of, figures }], args.json, out)
+    show(&[Shown { of, figures }], args.json, out)
 }
 
 fn bonnie(args: &BonnieArgs, out: &mut dyn Write) -> Result<(), IobenchError> {
-    let both = files::bonnie(&args.directory, args.files, args.seed)?;
-    let results = both.map(|bonnie| Shown {
+    let bar = Bar::new(0, args.no_progress);
+    let told = &mut |step: Step| bar.at(step.done, step.all, step.what);
+    let done = files::bonnie(&args.directory, args.files, args.seed, told)?;
+    drop(bar);
+    let results = done.iter().map(|bonnie| Shown {
         of: vec![
             ("on", json!(args.directory.display().to_string())),
             ("kind", json!("measured")),
@@ -327,7 +342,7 @@ fn bonnie(args: &BonnieArgs, out: &mut dyn Write) -> Result<(), IobenchError> {
             ("Create del", bonnie.delete, "/s"),
         ],
     });
-    print(&results, args.json, out)
+    show(&results.collect::<Vec<_>>(), args.json, out)
 }
 
 fn dbench(args: &DbenchArgs, out: &mut dyn Write) -> Result<(), IobenchError> {

@@ -10,8 +10,9 @@
 //!
 //! ```
 //! let directory = tempfile::tempdir()?;
-//! let times = zonal_iobench::files::sparsetruncate(directory.path(), 4, 64)?;
-//! assert_eq!(times.len(), 4);
+//! let mut steps = 0;
+//! let times = zonal_iobench::files::sparsetruncate(directory.path(), 4, 64, &mut |_| steps += 1)?;
+//! assert_eq!((times.len(), steps), (4, 8), "made, then truncated");
 //! assert_eq!(directory.path().read_dir()?.count(), 0, "all is removed again");
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
@@ -32,6 +33,23 @@ const DIRECTORIES: u32 = 16;
 const PIECE: usize = 64 << 10;
 /// Pieces of a client's file.
 const PIECES: usize = 16;
+
+/// Operations of bonnie between two steps that are told, so that telling is not measured.
+const STEP: usize = 64;
+
+/// How far a benchmark is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Step {
+    /// Files done with, counted once for each thing that is done with them.
+    pub done: u64,
+    /// As many as there will be.
+    pub all: u64,
+    /// What is done.
+    pub what: &'static str,
+}
+
+/// Who is told how far a benchmark is.
+pub type Told<'a> = &'a mut dyn FnMut(Step);
 
 /// A directory that is removed, with what is in it, when it is done with.
 struct Scratch(PathBuf);
@@ -57,7 +75,7 @@ fn failed(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> IobenchE
 }
 
 /// Truncates a number of files of a number of pages, all cached; the time of each, in the order in which
-/// they were truncated.
+/// they were truncated. After Ctrl-C of those that were.
 ///
 /// # Errors
 ///
@@ -66,7 +84,9 @@ pub fn sparsetruncate(
     directory: &Path,
     files: u32,
     pages: u64,
+    told: Told<'_>,
 ) -> Result<Vec<Duration>, IobenchError> {
+    let mut step = |done, what| told(Step { done, all: 2 * u64::from(files), what });
     let scratch = Scratch::new(directory, "sparsetruncate")?;
     let mut open = Vec::new();
     for number in 0..files {
@@ -84,12 +104,20 @@ pub fn sparsetruncate(
         // A hole is read: that fills the page cache and writes nothing.
         io::copy(&mut file, &mut io::sink()).map_err(failed("read", &path))?;
         open.push((file, path));
+        step(open.len() as u64, "making");
+        if interrupt::is_requested() {
+            return Ok(Vec::new());
+        }
     }
     let mut times = Vec::new();
     for (file, path) in &open {
         let began = Instant::now();
         file.set_len(0).map_err(failed("truncate", path))?;
         times.push(began.elapsed());
+        step(u64::from(files) + times.len() as u64, "truncating");
+        if interrupt::is_requested() {
+            break;
+        }
     }
     Ok(times)
 }
@@ -107,37 +135,59 @@ pub struct Bonnie {
     pub delete: f64,
 }
 
-/// Makes, looks up and removes a number of files, in order and in any.
+/// Makes, looks up and removes a number of files, in order and in any. After Ctrl-C what was done until
+/// then: of the order that it came in nothing.
 ///
 /// # Errors
 ///
 /// [`IobenchError::File`]; nothing is left in the directory.
-pub fn bonnie(directory: &Path, files: u32, seed: u64) -> Result<[Bonnie; 2], IobenchError> {
+pub fn bonnie(
+    directory: &Path,
+    files: u32,
+    seed: u64,
+    told: Told<'_>,
+) -> Result<Vec<Bonnie>, IobenchError> {
     let mut dice = fastrand::Rng::with_seed(seed);
+    let (mut done, all) = (0, 6 * u64::from(files));
     let mut run = |in_order: bool| {
         let scratch = Scratch::new(directory, "bonnie")?;
         let mut names: Vec<u32> = (0..files).collect();
-        let mut each = |what, act: &dyn Fn(&Path) -> io::Result<()>| {
+        let mut each = |(what, doing), act: &dyn Fn(&Path) -> io::Result<()>| {
             if !in_order {
                 dice.shuffle(&mut names);
             }
             let began = Instant::now();
-            for name in &names {
-                let path = scratch.0.join(format!("{name:08}"));
-                act(&path).map_err(failed(what, &path))?;
+            for names in names.chunks(STEP) {
+                told(Step { done, all, what: doing });
+                if interrupt::is_requested() {
+                    return Ok(0.0);
+                }
+                for name in names {
+                    let path = scratch.0.join(format!("{name:08}"));
+                    act(&path).map_err(failed(what, &path))?;
+                }
+                done += names.len() as u64;
             }
             let seconds = began.elapsed().as_secs_f64().max(1e-9);
             Ok::<f64, IobenchError>(f64::from(files) / seconds)
         };
-        let create = each("make", &|path| File::create_new(path).map(|_| ()))?;
-        let read = each("read", &|path| {
+        let create = each(("make", "making"), &|path| File::create_new(path).map(|_| ()))?;
+        let read = each(("read", "looking up"), &|path| {
             fs::metadata(path)?;
             File::open(path)?.read(&mut [0]).map(|_| ())
         })?;
-        let delete = each("remove", &|path| fs::remove_file(path))?;
+        let delete = each(("remove", "removing"), &|path| fs::remove_file(path))?;
         Ok::<Bonnie, IobenchError>(Bonnie { in_order, create, read, delete })
     };
-    Ok([run(true)?, run(false)?])
+    let mut results = Vec::new();
+    for in_order in [true, false] {
+        let result = run(in_order)?;
+        if interrupt::is_requested() {
+            break;
+        }
+        results.push(result);
+    }
+    Ok(results)
 }
 
 /// What dbench's clients came to.
@@ -206,8 +256,12 @@ mod tests {
     #[test]
     fn nothing_is_left_and_all_was_done() {
         let directory = tempfile::tempdir().expect("a directory");
-        let [ordered, any] = bonnie(directory.path(), 50, 1).expect("it runs");
-        assert!(ordered.in_order && !any.in_order && any.delete > 0.0);
+        let mut steps = Vec::new();
+        let results = bonnie(directory.path(), 100, 1, &mut |step| steps.push(step));
+        let results = results.expect("it runs");
+        assert!(matches!(&results[..], [ordered, any]
+            if ordered.in_order && !any.in_order && any.delete > 0.0));
+        assert!(steps.is_sorted_by_key(|step| step.done) && steps.len() == 12, "{steps:?}");
         let clients = dbench(directory.path(), 2, Duration::from_millis(30)).expect("it runs");
         assert!(clients.rounds >= 2 && clients.mib_s > 0.0 && clients.longest > Duration::ZERO);
         assert_eq!(directory.path().read_dir().expect("it is there").count(), 0);
@@ -216,7 +270,7 @@ mod tests {
     #[test]
     fn what_cannot_be_made_is_said() {
         let nowhere = Path::new("/nonexistent/nowhere");
-        let error = sparsetruncate(nowhere, 1, 1).expect_err("there is no such place");
+        let error = sparsetruncate(nowhere, 1, 1, &mut |_| ()).expect_err("there is no such place");
         assert!(error.to_string().starts_with("cannot make /nonexistent"), "{error}");
     }
 }
