@@ -124,7 +124,7 @@ impl<P: Host, S: Policy> Scan<'_, '_, P, S> {
                 Found::Nothing => return Moved::NoTarget,
             };
             let wanted = self.task.order;
-            let fits = || is_target::<P, S>(table, index, zone.id);
+            let fits = || is_target::<S>(table.pageblock(index), zone.id);
             if S::Free::take_target(allocator.view(zone), index, order, wanted, fits) {
                 break index;
             }

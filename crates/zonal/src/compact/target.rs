@@ -4,7 +4,7 @@ use super::Count;
 use super::Task;
 use crate::alloc::allocator::Allocator;
 use crate::alloc::host::Host;
-use crate::frame::{FrameKind, FrameTable};
+use crate::frame::{FrameKind, PageblockWord};
 use crate::platform::Platform;
 use crate::policy::zone::Zone;
 use crate::policy::{Compact, FreeMemory, Policy};
@@ -61,7 +61,7 @@ impl Targets {
                 let single = order == Order::ZERO && at == self.first;
                 let from = if single { self.cursor.max(start) } else { start };
                 let view = allocator.view(zone);
-                let (found, looked) = match is_target::<P, S>(view.table, start, zone.id) {
+                let (found, looked) = match is_target::<S>(view.table.pageblock(start), zone.id) {
                     true => look(view, from, start, task.order, order, except),
                     false => (None, 0),
                 };
@@ -120,7 +120,7 @@ impl Targets {
         while self.len < most && self.below >= floor + size && !task.effort.is_blind(task.mode) {
             self.below -= size;
             let start = self.below;
-            if !is_target::<P, S>(table, start, zone.id) {
+            if !is_target::<S>(table.pageblock(start), zone.id) {
                 continue;
             }
             let free = usable(allocator.view(zone), start, task.order);
@@ -139,13 +139,8 @@ impl Targets {
     }
 }
 
-/// Whether pages may be moved to the pageblock of `index`.
-pub(super) fn is_target<P: Host, S: Policy>(
-    table: &FrameTable<'_, P>,
-    index: u32,
-    zone: ZoneId,
-) -> bool {
-    let word = table.pageblock(index);
+/// Whether pages of `zone` may be moved to a pageblock with this word.
+pub(super) fn is_target<S: Policy>(word: PageblockWord, zone: ZoneId) -> bool {
     let spoilt = S::Compact::SPOILT_TARGETS && word.migrate().is_requestable();
     (spoilt || word.migrate().is_for_movable()) && word.zone() == Some(zone)
 }

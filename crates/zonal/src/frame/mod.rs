@@ -18,7 +18,6 @@ mod state;
 mod table;
 mod view;
 
-pub(crate) use locate::locate;
 pub use pageblock::PageblockWord;
 pub(crate) use state::{ALLOCATED, CACHED};
 pub use state::{FrameKind, FrameState};

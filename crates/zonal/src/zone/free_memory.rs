@@ -7,7 +7,7 @@
 
 use super::{ZoneEvents, ZoneInstance, ZoneView};
 use crate::boot::plan::{Plan, ZoneSpec};
-use crate::frame::{FrameState, locate};
+use crate::frame::FrameState;
 use crate::platform::Platform;
 use crate::trace::Trace;
 use crate::types::counts::FreeCounts;
@@ -186,7 +186,7 @@ pub trait FreeMemory: Sized + Send + Sync + 'static {
     /// heads. `None` for a frame that is nowhere, or untouched, or never managed.
     #[must_use]
     fn locate<P: Platform>(view: ZoneView<'_, P, Self>, index: u32) -> Option<(u32, FrameState)> {
-        locate(view.table, index)
+        view.table.locate(index)
     }
 
     /// Looks at what is free itself for a block of `order` that `request` may have, because nothing

@@ -3,7 +3,7 @@
 use super::{FreeMemory, ZoneView};
 use crate::boot::map::{Range, RangeKind};
 use crate::boot::plan::{Plan, ZoneSpec};
-use crate::frame::{FrameTable, PageblockWord};
+use crate::frame::PageblockWord;
 use crate::platform::Platform;
 use crate::types::migrate_type::MigrateType;
 
@@ -20,7 +20,7 @@ impl<P: Platform, F: FreeMemory> ZoneView<'_, P, F> {
         let (zone, table) = (self.zone, self.table);
         let step = table.pageblock_order().size();
         for range in plan.ranges_of(spec.id).filter(|range| range.kind.is_present()) {
-            let Some((start, last)) = bounds(table, &range) else { continue };
+            let Some((start, last)) = self.bounds(&range) else { continue };
             let first_pageblock = table.pageblock_start(start);
             zone.widen_span((first_pageblock, table.pageblock_start(last) + step));
             let migrate = match range.kind {
@@ -39,10 +39,10 @@ impl<P: Platform, F: FreeMemory> ZoneView<'_, P, F> {
             }
         }
     }
-}
 
-/// First and last index of a range.
-fn bounds<P: Platform>(table: &FrameTable<'_, P>, range: &Range) -> Option<(u32, u32)> {
-    let start = table.index(range.start)?;
-    (range.frames() > 0).then(|| (start, start + (range.frames() - 1) as u32))
+    /// First and last index of a range.
+    fn bounds(self, range: &Range) -> Option<(u32, u32)> {
+        let start = self.table.index(range.start)?;
+        (range.frames() > 0).then(|| (start, start + (range.frames() - 1) as u32))
+    }
 }

@@ -3,7 +3,7 @@
 use super::LastLook;
 use super::mapped::{ANYWHERE, MapPart, MapView, Mapped, words};
 use crate::boot::plan::{Plan, ZoneSpec};
-use crate::frame::{FrameState, locate};
+use crate::frame::FrameState;
 use crate::platform::{AtomicWord, Platform};
 use crate::trace::{Trace, or_undo};
 use crate::types::counts::FreeCounts;
@@ -138,7 +138,7 @@ impl FreeMemory for Mapped {
     }
 
     fn locate<P: Platform>(view: MapView<'_, P>, index: u32) -> Option<(u32, FrameState)> {
-        let Some((head, order)) = view.run_at(index) else { return locate(view.table, index) };
+        let Some((head, order)) = view.run_at(index) else { return view.table.locate(index) };
         let fresh = order == Order::MAX && view.is_in_untouched(view.pageblock(index));
         (!fresh).then(|| (head, FrameState::free(order)))
     }

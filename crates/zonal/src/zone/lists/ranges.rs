@@ -4,7 +4,7 @@ use super::ListGuard;
 use super::clusters::Clusters;
 use super::free_area::End;
 use super::merge::Merge;
-use crate::frame::{ALLOCATED, FrameKind, FrameState, PageblockWord, locate};
+use crate::frame::{ALLOCATED, FrameKind, FrameState, PageblockWord};
 use crate::platform::Platform;
 use crate::types::error::RangeError;
 use crate::types::migrate_type::MigrateType;
@@ -65,7 +65,7 @@ impl<P: Platform, M: Merge, C: Clusters> ListGuard<'_, P, M, C> {
     /// marks it allocated frame by frame; the rest of the block stays free. Returns where it
     /// stopped. Work: the frames of one block.
     pub(super) fn take_isolated(&mut self, frames: Range<u32>) -> Option<u32> {
-        let (head, state) = locate(self.table, frames.start)?;
+        let (head, state) = self.table.locate(frames.start)?;
         let migrate = self.table.pageblock(head).migrate();
         if state.kind() != FrameKind::Free || migrate != MigrateType::Isolate {
             return None;
