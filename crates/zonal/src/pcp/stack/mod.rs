@@ -121,6 +121,8 @@ pub struct CpuStack {
     origin: (u32, u32),
     /// The frame table's index of the map's frame 0.
     first: u32,
+    /// The frame table's index of the first frame of the start.
+    base: u32,
 }
 
 impl Default for CpuStack {
@@ -141,6 +143,7 @@ impl CpuStack {
             start: Start { pageblock: Pageblock(0), spread: 0 },
             origin: (0, 0),
             first: 0,
+            base: 0,
         }
     }
 
@@ -158,6 +161,7 @@ impl CpuStack {
         self.first = first;
         let size = shape.pageblock_frames();
         (self.start, self.origin) = (start, (start.pageblock.0 * size, shape.pageblocks() * size));
+        self.base = first.wrapping_add(self.origin.0);
         self.edges = [0; NR_CACHED_TYPES];
     }
 
@@ -187,15 +191,23 @@ impl CpuStack {
     }
 
     /// How many frames `frame` is from the start, in the order of a search.
-    #[inline(always)]
     const fn distance(&self, frame: Frame) -> u32 {
         let (Frame(at), (first, all)) = (frame, self.origin);
         if at >= first { at - first } else { at + (all - first) }
     }
 
-    /// Whether a frame of a pageblock of the type lies at or below the edge.
+    /// Whether a frame of a pageblock of the type lies at or below the edge, and not before the start: what
+    /// the fast path asks, in one subtraction. An edge beyond the map's end has all but few frames of the
+    /// map below it, and those before the start [are found](Self::is_below_edge) on the way that is longer.
     #[inline(always)]
     pub(super) fn is_inside(&self, migrate: MigrateType, frame: Frame) -> bool {
+        // Modulo 2^32: before the start it is farther than any edge.
+        let ahead = self.index(frame).wrapping_sub(self.base);
+        self.edges.get(migrate.index()).is_some_and(|&edge| ahead < edge)
+    }
+
+    /// Whether a frame of a pageblock of the type lies at or below the edge, in the order of a search.
+    fn is_below_edge(&self, migrate: MigrateType, frame: Frame) -> bool {
         self.edges.get(migrate.index()).is_some_and(|&edge| self.distance(frame) < edge)
     }
 
@@ -264,7 +276,7 @@ impl CpuStack {
         list: MigrateType,
         frame: Frame,
     ) -> Result<u32, AlreadyFree> {
-        if self.is_inside(list, frame)
+        if self.is_below_edge(list, frame)
             && let Some(stack) = out.stack(list)
         {
             return self.spill_half(stack, home, self.index(frame));
