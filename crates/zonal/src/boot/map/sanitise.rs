@@ -23,19 +23,36 @@ pub(super) fn sanitise(map: &mut MemoryMap, sane: &mut SaneMap) -> Result<(), Ma
 #[derive(Clone, Copy)]
 struct Claims<'a>(&'a [Region]);
 
+/// Whether the first and the last frame of a claim are its own in part only. Beside a length in frames, which is
+/// shorter than this.
+const CUT: [u64; 2] = [1 << 62, 1 << 63];
+
+/// One of them.
+struct Claim {
+    /// The frames that are wholly its own.
+    range: Range,
+    /// All that it has a part of: more only of [`RangeKind::ReclaimLater`].
+    touched: PfnRange,
+}
+
 impl Claims<'_> {
-    fn iter(self) -> impl Iterator<Item = Range> {
-        self.0.iter().map(|claim| Range {
-            start: Pfn::new(claim.start.0),
-            end: Pfn::new(claim.start.0 + claim.bytes),
-            kind: claim.kind,
-            node: claim.node,
+    fn iter(self) -> impl Iterator<Item = Claim> {
+        self.0.iter().map(|claim| {
+            let [first, last] = CUT.map(|cut| u64::from(claim.bytes & cut != 0));
+            let start = claim.start.0;
+            let end = start + (claim.bytes & !(CUT[0] | CUT[1]));
+            let touched = PfnRange::new(Pfn::new(start), Pfn::new(end));
+            let start = Pfn::new(start + first);
+            let end = Pfn::new((end - last).max(start.get()));
+            Claim { range: Range { start, end, kind: claim.kind, node: claim.node }, touched }
         })
     }
 
     /// The first frame above `after` where a claim starts or ends; without `after` the first of all.
     fn next_edge(self, after: Option<Pfn>) -> Option<Pfn> {
-        let edges = self.iter().flat_map(|claim| [claim.start, claim.end]);
+        let edges = self.iter().flat_map(|Claim { range, touched }| {
+            [touched.start, range.start, range.end, touched.end]
+        });
         edges.filter(|&edge| after.is_none_or(|after| edge > after)).min()
     }
 }
@@ -69,10 +86,9 @@ fn claims<'a>(regions: &'a mut [Region], report: &mut MapReport) -> Claims<'a> {
             report.merged += 1;
             at += 1;
         }
-        let range = to_frames(&first, last, report);
-        if range.frames() > 0 {
-            let start = PhysAddr(range.start.get());
-            regions[kept] = Region { start, bytes: range.frames(), ..first };
+        let claim = to_frames(&first, last, report);
+        if claim.bytes > 0 {
+            regions[kept] = claim;
             kept += 1;
         } else {
             report.dropped += 1;
@@ -95,9 +111,9 @@ fn last_byte(region: &Region) -> u64 {
     region.start.0.saturating_add(region.bytes - 1)
 }
 
-/// The frames of the bytes from the start of `first` to `last`: outwards for reserved ones,
-/// inwards for memory. May be empty.
-fn to_frames(first: &Region, last: u64, report: &mut MapReport) -> Range {
+/// The frames of the bytes from the start of `first` to `last`, as a claim: outwards for reserved ones,
+/// inwards for memory, with a mark of what is cut for memory that is in use yet. May be empty.
+fn to_frames(first: &Region, last: u64, report: &mut MapReport) -> Region {
     let start = first.start.0;
     let offset = FRAME_SIZE as u64 - 1;
     let cut = [start & offset != 0, last & offset != offset];
@@ -105,17 +121,23 @@ fn to_frames(first: &Region, last: u64, report: &mut MapReport) -> Range {
     // A region within one frame may be cut at both ends, but it is one frame.
     let partial = u64::from(cut[0]) + u64::from(cut[1]);
     let partial = partial.min(touched.frames());
-    let frames = if first.kind == RangeKind::Reserved {
-        report.grown += partial;
-        touched
-    } else {
-        report.trimmed += partial;
-        PfnRange::new(
-            Pfn::new(touched.start.get() + u64::from(cut[0])),
-            Pfn::new(touched.end.get() - u64::from(cut[1])),
-        )
+    let (start, frames) = (touched.start.get(), touched.frames());
+    let (start, bytes) = match first.kind {
+        RangeKind::Reserved => {
+            report.grown += partial;
+            (start, frames)
+        }
+        RangeKind::ReclaimLater => {
+            report.trimmed += partial;
+            let marks = [0, 1].map(|end| u64::from(cut[end]) * CUT[end]);
+            (start, frames | marks[0] | marks[1])
+        }
+        _ => {
+            report.trimmed += partial;
+            (start + u64::from(cut[0]), frames - partial)
+        }
     };
-    Range { start: frames.start, end: frames.end, kind: first.kind, node: first.node }
+    Region { start: PhysAddr(start), bytes, ..*first }
 }
 
 /// Cuts the claims at every edge of any of them, and lets the strongest have each piece.
@@ -131,13 +153,14 @@ fn settle(claims: Claims<'_>, sane: &mut SaneMap) -> Result<(), MapError> {
     Ok(())
 }
 
-/// Who gets a piece that each claim has all or nothing of.
+/// Who gets a piece that each claim has all, a part, or nothing of.
 fn winner(
     claims: Claims<'_>,
     piece: PfnRange,
     report: &mut MapReport,
 ) -> Result<Option<Range>, MapError> {
-    let on_piece = || claims.iter().filter(|c| c.pfns().contains(piece.start));
+    let has = |range: PfnRange| range.contains(piece.start);
+    let on_piece = || claims.iter().map(|c| c.range).filter(|range| has(range.pfns()));
     // The lowest node among equals, so that the order of the input does not matter.
     let strongest = on_piece().max_by_key(|c| (c.kind.precedence(), core::cmp::Reverse(c.node)));
     let Some(strongest) = strongest else { return Ok(None) };
@@ -150,5 +173,11 @@ fn winner(
     if on_piece().count() > 1 {
         report.overlaps += piece.frames();
     }
-    Ok(Some(Range { start: piece.start, end: piece.end, ..strongest }))
+    // A frame of memory that is in use in part is in use.
+    let in_use = strongest.kind.is_usable()
+        && claims
+            .iter()
+            .any(|claim| has(claim.touched) && { claim.range.kind == RangeKind::ReclaimLater });
+    let kind = if in_use { RangeKind::ReclaimLater } else { strongest.kind };
+    Ok(Some(Range { start: piece.start, end: piece.end, kind, ..strongest }))
 }
