@@ -134,7 +134,8 @@ fn features(shell: &Shell) -> Result<()> {
     doc.env("RUSTDOCFLAGS", "-Dwarnings").run()?;
     let all = ["-p", "zonal-kernel", "--all-features", "--locked"];
     cmd!(shell, "cargo clippy {all...} --all-targets -- -D warnings").run()?;
-    cmd!(shell, "cargo test {all...} --test boot_maps --test page_tables").run()?;
+    let tests = ["--test", "boot_maps", "--test", "device_tree", "--test", "page_tables"];
+    cmd!(shell, "cargo test {all...} {tests...}").run()?;
     cmd!(shell, "cargo test {all...} --doc").run()?;
     let doc = cmd!(shell, "cargo doc {all...} --no-deps");
     Ok(doc.env("RUSTDOCFLAGS", "-Dwarnings").run()?)

@@ -10,6 +10,7 @@
 //! | feature | what |
 //! |---|---|
 //! | `multiboot2`, `limine`, `bootloader_api`, `uefi` | the memory maps of these boot loaders, and of firmware |
+//! | `fdt` | the memory of a flattened device tree |
 //! | `x86_64` | frames for the page tables of the crate `x86_64`: `page_tables` |
 //!
 //! ```
