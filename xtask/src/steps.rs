@@ -134,7 +134,8 @@ fn features(shell: &Shell) -> Result<()> {
     doc.env("RUSTDOCFLAGS", "-Dwarnings").run()?;
     let all = ["-p", "zonal-kernel", "--all-features", "--locked"];
     cmd!(shell, "cargo clippy {all...} --all-targets -- -D warnings").run()?;
-    let tests = ["--test", "boot_maps", "--test", "device_tree", "--test", "page_tables"];
+    let tests = ["boot_maps", "device_tree", "page_tables", "paging_handler"];
+    let tests = tests.iter().flat_map(|test| ["--test", test]);
     cmd!(shell, "cargo test {all...} {tests...}").run()?;
     cmd!(shell, "cargo test {all...} --doc").run()?;
     let doc = cmd!(shell, "cargo doc {all...} --no-deps");

@@ -12,6 +12,7 @@
 //! | `multiboot2`, `limine`, `bootloader_api`, `uefi` | the memory maps of these boot loaders, and of firmware |
 //! | `fdt` | the memory of a flattened device tree |
 //! | `x86_64` | frames for the page tables of the crate `x86_64`: `page_tables` |
+//! | `page_table_multiarch`, `ax-page-table-multiarch` | frames for those of this crate, by its old and its new name: `paging_handler` |
 //!
 //! ```
 //! # mod fake { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fake/mod.rs")); }
@@ -48,6 +49,8 @@ pub mod kernel;
 pub mod machine;
 #[cfg(feature = "x86_64")]
 pub mod page_tables;
+#[cfg(any(feature = "page_table_multiarch", feature = "ax-page-table-multiarch"))]
+pub mod paging_handler;
 mod sync;
 
 pub use error::Error;
