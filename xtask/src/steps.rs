@@ -134,7 +134,7 @@ fn features(shell: &Shell) -> Result<()> {
     doc.env("RUSTDOCFLAGS", "-Dwarnings").run()?;
     let all = ["-p", "zonal-kernel", "--all-features", "--locked"];
     cmd!(shell, "cargo clippy {all...} --all-targets -- -D warnings").run()?;
-    let tests = ["boot_maps", "device_tree", "page_tables", "paging_handler"];
+    let tests = ["boot_maps", "device_tree", "page_allocator", "page_tables", "paging_handler"];
     let tests = tests.iter().flat_map(|test| ["--test", test]);
     cmd!(shell, "cargo test {all...} {tests...}").run()?;
     cmd!(shell, "cargo test {all...} --doc").run()?;

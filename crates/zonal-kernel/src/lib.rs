@@ -13,6 +13,7 @@
 //! | `fdt` | the memory of a flattened device tree |
 //! | `x86_64` | frames for the page tables of the crate `x86_64`: `page_tables` |
 //! | `page_table_multiarch`, `ax-page-table-multiarch` | frames for those of this crate, by its old and its new name: `paging_handler` |
+//! | `ax-allocator` | a `PageAllocator` of this crate: `page_allocator` |
 //!
 //! ```
 //! # mod fake { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fake/mod.rs")); }
@@ -47,6 +48,8 @@ pub mod irq_lock;
 pub mod irq_slot;
 pub mod kernel;
 pub mod machine;
+#[cfg(feature = "ax-allocator")]
+pub mod page_allocator;
 #[cfg(feature = "x86_64")]
 pub mod page_tables;
 #[cfg(any(feature = "page_table_multiarch", feature = "ax-page-table-multiarch"))]
