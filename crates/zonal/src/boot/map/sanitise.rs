@@ -50,10 +50,16 @@ impl Claims<'_> {
 
     /// The first frame above `after` where a claim starts or ends; without `after` the first of all.
     fn next_edge(self, after: Option<Pfn>) -> Option<Pfn> {
-        let edges = self.iter().flat_map(|Claim { range, touched }| {
-            [touched.start, range.start, range.end, touched.end]
-        });
-        edges.filter(|&edge| after.is_none_or(|after| edge > after)).min()
+        let mut next: Option<Pfn> = None;
+        for Claim { range, touched } in self.iter() {
+            for edge in [touched.start, range.start, range.end, touched.end] {
+                let is_after = after.is_none_or(|after| edge > after);
+                if is_after && next.is_none_or(|next| edge < next) {
+                    next = Some(edge);
+                }
+            }
+        }
+        next
     }
 }
 
@@ -159,25 +165,37 @@ fn winner(
     piece: PfnRange,
     report: &mut MapReport,
 ) -> Result<Option<Range>, MapError> {
-    let has = |range: PfnRange| range.contains(piece.start);
-    let on_piece = || claims.iter().map(|c| c.range).filter(|range| has(range.pfns()));
-    // The lowest node among equals, so that the order of the input does not matter.
-    let strongest = on_piece().max_by_key(|c| (c.kind.precedence(), core::cmp::Reverse(c.node)));
-    let Some(strongest) = strongest else { return Ok(None) };
-    let other = on_piece().find(|c| c.node != strongest.node);
-    if let Some(other) = other.filter(|_| strongest.kind != RangeKind::Reserved) {
-        let mut nodes = [strongest.node, other.node];
-        nodes.sort_unstable();
-        return Err(MapError::NodeConflict { frames: piece, nodes });
+    let mut strongest: Option<Range> = None;
+    let mut in_use = false;
+    for Claim { range, touched } in claims.iter() {
+        in_use |= touched.contains(piece.start) && range.kind == RangeKind::ReclaimLater;
+        if !range.pfns().contains(piece.start) {
+            continue;
+        }
+        // The lowest node among equals, so that the order of the input does not matter.
+        let rank = |range: &Range| (range.kind.precedence(), core::cmp::Reverse(range.node));
+        if strongest.is_none_or(|strongest| rank(&range) > rank(&strongest)) {
+            strongest = Some(range);
+        }
     }
-    if on_piece().count() > 1 {
+    let Some(strongest) = strongest else { return Ok(None) };
+    let mut others = 0;
+    for Claim { range, .. } in claims.iter() {
+        if !range.pfns().contains(piece.start) || range == strongest {
+            continue;
+        }
+        others += 1;
+        if range.node != strongest.node && strongest.kind != RangeKind::Reserved {
+            let mut nodes = [strongest.node, range.node];
+            nodes.sort_unstable();
+            return Err(MapError::NodeConflict { frames: piece, nodes });
+        }
+    }
+    if others > 0 {
         report.overlaps += piece.frames();
     }
     // A frame of memory that is in use in part is in use.
-    let in_use = strongest.kind.is_usable()
-        && claims
-            .iter()
-            .any(|claim| has(claim.touched) && { claim.range.kind == RangeKind::ReclaimLater });
+    let in_use = in_use && strongest.kind.is_usable();
     let kind = if in_use { RangeKind::ReclaimLater } else { strongest.kind };
     Ok(Some(Range { start: piece.start, end: piece.end, kind, ..strongest }))
 }

@@ -168,7 +168,7 @@ impl<P: Platform> FreeMap<'_, P> {
                     self.settle(block);
                 }
             } else {
-                self.file(block, orders_of((now & own) >> at));
+                self.file_rarely(block, orders_of((now & own) >> at));
             }
             rest &= !own;
         }
