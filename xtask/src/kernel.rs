@@ -1,5 +1,6 @@
 //! The bootable kernel: built, and booted in an emulator. `cargo xtask kernel run`, `kernel test`.
 
+use crate::kernel_size;
 use crate::no_std::BARE;
 use crate::steps::target_dir;
 use crate::tools;
@@ -28,6 +29,8 @@ pub(crate) enum Kernel {
     Run(Boot),
     /// Prints what a frame costs there, in instructions: exact, on one processor
     Cost,
+    /// Prints how much code an allocator adds to a kernel, and where that code can panic
+    Size,
     /// Boots it with 1, 4 and 8 processors and with two nodes; each boot counts every frame
     Test,
 }
@@ -57,11 +60,14 @@ pub(crate) struct Boot {
 
 impl Kernel {
     pub(crate) fn run(&self, shell: &Shell) -> Result<()> {
-        let kernel = build(shell)?;
         match self {
-            Self::Run(one) => judge(boot(&kernel, one)?, one),
-            Self::Cost => cost(&kernel),
-            Self::Test => test(shell, &kernel),
+            Self::Run(one) => judge(boot(&build(shell)?, one)?, one),
+            Self::Cost => cost(&build(shell)?),
+            Self::Size => {
+                require_target(shell)?;
+                kernel_size::run(shell)
+            }
+            Self::Test => test(shell, &build(shell)?),
         }
     }
 }
@@ -82,6 +88,11 @@ pub(crate) fn check(shell: &Shell) -> Result<()> {
 fn have_target(shell: &Shell) -> Result<bool> {
     let libraries = cmd!(shell, "rustc --print target-libdir --target {BARE}").quiet().read()?;
     Ok(shell.path_exists(libraries))
+}
+
+fn require_target(shell: &Shell) -> Result<()> {
+    ensure!(have_target(shell)?, "the target {BARE} is not installed: `rustup target add {BARE}`");
+    Ok(())
 }
 
 fn test(shell: &Shell, kernel: &Path) -> Result<()> {
@@ -184,7 +195,7 @@ fn files_of(page: &str) -> Result<Vec<(String, String)>> {
 
 /// Builds it and says where it is.
 fn build(shell: &Shell) -> Result<PathBuf> {
-    ensure!(have_target(shell)?, "the target {BARE} is not installed: `rustup target add {BARE}`");
+    require_target(shell)?;
     ensure!(
         tools::have(shell, EMULATOR),
         "`{EMULATOR}` is not installed: `apt-get install qemu-system-x86`, or your system's \

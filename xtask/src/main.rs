@@ -8,6 +8,7 @@ mod deny;
 mod explore;
 mod golden;
 mod kernel;
+mod kernel_size;
 mod no_std;
 mod package;
 mod paths;

@@ -134,7 +134,9 @@ fn features(shell: &Shell) -> Result<()> {
     doc.env("RUSTDOCFLAGS", "-Dwarnings").run()?;
     let all = ["-p", "zonal-kernel", "--all-features", "--locked"];
     cmd!(shell, "cargo clippy {all...} --all-targets -- -D warnings").run()?;
-    cmd!(shell, "cargo test {all...} --test boot_maps --test page_tables").run()?;
+    let tests = ["boot_maps", "device_tree", "page_allocator", "page_tables", "paging_handler"];
+    let tests = tests.iter().flat_map(|test| ["--test", test]);
+    cmd!(shell, "cargo test {all...} {tests...}").run()?;
     cmd!(shell, "cargo test {all...} --doc").run()?;
     let doc = cmd!(shell, "cargo doc {all...} --no-deps");
     Ok(doc.env("RUSTDOCFLAGS", "-Dwarnings").run()?)

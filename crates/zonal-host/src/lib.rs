@@ -49,7 +49,6 @@ pub mod pager;
 pub mod park_lock;
 pub mod raw_table;
 pub mod region;
-pub mod runs;
 mod sync;
 mod sys;
 pub mod threads;
@@ -62,6 +61,8 @@ pub use compactor::Compactor;
 pub use pager::Pager;
 pub use threads::Threads;
 pub use usdt::Usdt;
+#[doc(inline)]
+pub use zonal_runs as runs;
 
 /// Programs that users read and copy: compiled and run as examples of the documentation.
 #[cfg(doctest)]

@@ -20,7 +20,6 @@ use crate::fence::{Fence, Membarrier};
 use crate::numa::Topology;
 use crate::pager::{Pager, Registered};
 use crate::park_lock::ParkLock;
-use crate::runs;
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -168,22 +167,22 @@ impl Platform for Threads {
 
     #[inline(always)]
     fn fill(bytes: &[AtomicU8], value: u8) {
-        runs::fill(bytes, value);
+        zonal_runs::fill(bytes, value);
     }
 
     #[inline(always)]
     fn replace_run(bytes: &[AtomicU8], from: u8, to: u8) -> usize {
-        runs::replace(bytes, from, to)
+        zonal_runs::replace(bytes, from, to)
     }
 
     #[inline(always)]
     fn write_run(halves: &[AtomicU32], first: u32, direction: Direction) {
-        runs::write(halves, first, direction);
+        zonal_runs::write(halves, first, direction);
     }
 
     #[inline(always)]
     fn is_run(halves: &[AtomicU32], direction: Direction) -> bool {
-        runs::is_run(halves, direction)
+        zonal_runs::is_run(halves, direction)
     }
 
     #[inline]

@@ -36,6 +36,9 @@ pub enum Error {
     Build(BuildError),
     /// A table of the firmware.
     Acpi(crate::acpi::AcpiError),
+    /// A device tree.
+    #[cfg(feature = "fdt")]
+    DeviceTree(crate::boot_map::device_tree::DeviceTreeError),
     /// Distances between nodes that cannot be.
     Distance(DistanceError),
     /// A request that was refused.
@@ -63,6 +66,8 @@ impl fmt::Display for Error {
             Self::Tables(error) => error.fmt(f),
             Self::Build(error) => error.fmt(f),
             Self::Acpi(error) => error.fmt(f),
+            #[cfg(feature = "fdt")]
+            Self::DeviceTree(error) => error.fmt(f),
             Self::Distance(error) => error.fmt(f),
             Self::Alloc(error) => error.fmt(f),
             Self::Contiguous(error) => error.fmt(f),
@@ -87,6 +92,8 @@ macro_rules! from {
 from!(Map(MapError), Plan(PlanError), Tables(PieceTooSmall), Build(BuildError), Alloc(AllocError));
 from!(Acpi(crate::acpi::AcpiError), Distance(DistanceError), Contiguous(ContiguousError));
 from!(Free(FreeError), Range(RangeError), Resize(ResizeError));
+#[cfg(feature = "fdt")]
+from!(DeviceTree(crate::boot_map::device_tree::DeviceTreeError));
 
 impl From<zonal::error::RefusedFree> for Error {
     /// The block leaks: it could not be freed.

@@ -6,6 +6,7 @@
 //! | lock | [`IrqLock`]: spins, masks interrupts |
 //! | slot | [`IrqSlot`]: the same, with a word for an owner |
 //! | fences | full ones on both sides |
+//! | neighbours at once | by [`zonal_runs`] |
 //! | zeroing | writes the frames at [`Machine::address`] |
 //!
 //! [`Global`](crate::Global) makes it; its type is in the types of allocators and handles:
@@ -22,7 +23,7 @@ use core::fmt;
 use core::marker::PhantomData;
 use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64};
 use zonal::map::PhysAddr;
-use zonal::platform::Platform;
+use zonal::platform::{Direction, Platform};
 use zonal::policy::Policy;
 use zonal::slow_path::Shortage;
 use zonal::{Allocator, CannotZero, CpuId, Host, Immovable, Migration, NodeId, Order, Pfn, ZoneId};
@@ -66,6 +67,26 @@ impl<M: Machine> Platform for Kernel<M> {
     #[inline(always)]
     fn node(&self, cpu: CpuId) -> NodeId {
         M::node(cpu)
+    }
+
+    #[inline(always)]
+    fn fill(bytes: &[AtomicU8], value: u8) {
+        zonal_runs::fill(bytes, value);
+    }
+
+    #[inline(always)]
+    fn replace_run(bytes: &[AtomicU8], from: u8, to: u8) -> usize {
+        zonal_runs::replace(bytes, from, to)
+    }
+
+    #[inline(always)]
+    fn write_run(halves: &[AtomicU32], first: u32, direction: Direction) {
+        zonal_runs::write(halves, first, direction);
+    }
+
+    #[inline(always)]
+    fn is_run(halves: &[AtomicU32], direction: Direction) -> bool {
+        zonal_runs::is_run(halves, direction)
     }
 }
 

@@ -10,7 +10,10 @@
 //! | feature | what |
 //! |---|---|
 //! | `multiboot2`, `limine`, `bootloader_api`, `uefi` | the memory maps of these boot loaders, and of firmware |
+//! | `fdt` | the memory of a flattened device tree |
 //! | `x86_64` | frames for the page tables of the crate `x86_64`: `page_tables` |
+//! | `page_table_multiarch`, `ax-page-table-multiarch` | frames for those of this crate, by its old and its new name: `paging_handler` |
+//! | `ax-allocator` | a `PageAllocator` of this crate: `page_allocator` |
 //!
 //! ```
 //! # mod fake { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fake/mod.rs")); }
@@ -45,8 +48,12 @@ pub mod irq_lock;
 pub mod irq_slot;
 pub mod kernel;
 pub mod machine;
+#[cfg(feature = "ax-allocator")]
+pub mod page_allocator;
 #[cfg(feature = "x86_64")]
 pub mod page_tables;
+#[cfg(any(feature = "page_table_multiarch", feature = "ax-page-table-multiarch"))]
+pub mod paging_handler;
 mod sync;
 
 pub use error::Error;

@@ -16,6 +16,7 @@
 //! | `limine::memory_map::Entry` | `limine` |
 //! | `bootloader_api::info::MemoryRegion` | `bootloader_api` |
 //! | `uefi_raw::table::boot::MemoryDescriptor` | `uefi` |
+//! | [`Region`]s of a `device_tree::DeviceTree`, which has the nodes, too | `fdt` |
 //!
 //! ```
 //! use zonal::NodeId;
@@ -30,6 +31,8 @@
 
 #[cfg(feature = "bootloader_api")]
 mod bootloader_api;
+#[cfg(feature = "fdt")]
+pub mod device_tree;
 pub mod e820;
 #[cfg(feature = "limine")]
 mod limine;

@@ -5,7 +5,8 @@
 //! frames that do not overlap. The rules:
 //!
 //! - empty regions are dropped; regions of one kind and node that touch or overlap are one;
-//! - memory shrinks inwards to whole frames, reserved regions grow outwards;
+//! - memory shrinks inwards to whole frames, reserved regions grow outwards; a frame of memory of which `ReclaimLater`
+//!   has a part is wholly that;
 //! - where regions overlap, `Reserved` wins over `ReclaimLater`, that over `Cma`, that over
 //!   `Usable`, that over `Offline`: what is there wins over what may come;
 //! - a frame that two nodes list, and that is not reserved, is an error: which of the two is

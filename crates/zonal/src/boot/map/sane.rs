@@ -182,7 +182,7 @@ impl SaneMap {
 
     /// Reserves what [`room`](Self::room) found.
     pub(crate) fn take(&mut self, place: PfnRange) -> Result<PfnRange, MapError> {
-        self.report.carved += self.retype(place, RangeKind::Reserved, |_| true)?;
+        self.report.carved += self.retype(place, RangeKind::Reserved, &|_| true)?;
         Ok(place)
     }
 
@@ -192,15 +192,16 @@ impl SaneMap {
     }
 
     /// Makes every piece of `span` that `which` chooses a piece of `kind`; returns how many
-    /// frames that were. On an error nothing is changed. O(ranges).
+    /// frames that were. On an error nothing is changed. O(ranges). One function for all that choose: it is long.
+    #[inline(never)]
     pub(crate) fn retype(
         &mut self,
         span: PfnRange,
         kind: RangeKind,
-        which: impl Fn(&Range) -> bool,
+        which: &dyn Fn(&Range) -> bool,
     ) -> Result<u64, MapError> {
         let pieces = |range: Range| {
-            let Some(inside) = range.clip(span).filter(&which) else {
+            let Some(inside) = range.clip(span).filter(which) else {
                 return [range, Range::default(), Range::default()];
             };
             let before = Range { end: inside.start, ..range };
@@ -218,7 +219,7 @@ impl SaneMap {
         self.list.len = 0;
         for at in SPLITS..SPLITS + len {
             let range = self.list.ranges[at];
-            changed += range.clip(span).filter(&which).map_or(0, |inside| inside.frames());
+            changed += range.clip(span).filter(which).map_or(0, |inside| inside.frames());
             pieces(range).into_iter().try_for_each(|piece| self.list.push(piece))?;
         }
         Ok(changed)
@@ -282,6 +283,7 @@ impl RangeList {
 
     /// Appends a range, or grows the last one if it is of the same kind and node and ends
     /// where this one starts. An empty range is ignored.
+    #[inline(never)]
     pub(super) fn push(&mut self, range: Range) -> Result<(), MapError> {
         if range.start >= range.end {
             return Ok(());

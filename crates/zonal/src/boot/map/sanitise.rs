@@ -23,20 +23,43 @@ pub(super) fn sanitise(map: &mut MemoryMap, sane: &mut SaneMap) -> Result<(), Ma
 #[derive(Clone, Copy)]
 struct Regions<'a>(&'a [Region]);
 
+/// Whether the first and the last frame of a region are its own in part only. Beside a length in frames, which is
+/// shorter than this.
+const CUT: [u64; 2] = [1 << 62, 1 << 63];
+
+/// One of them.
+struct Extent {
+    /// The frames that are wholly its own.
+    range: Range,
+    /// All that it has a part of: more only of [`RangeKind::ReclaimLater`].
+    touched: PfnRange,
+}
+
 impl Regions<'_> {
-    fn iter(self) -> impl Iterator<Item = Range> {
-        self.0.iter().map(|region| Range {
-            start: Pfn::new(region.start.0),
-            end: Pfn::new(region.start.0 + region.bytes),
-            kind: region.kind,
-            node: region.node,
+    fn iter(self) -> impl Iterator<Item = Extent> {
+        self.0.iter().map(|region| {
+            let [first, last] = CUT.map(|cut| u64::from(region.bytes & cut != 0));
+            let start = region.start.0;
+            let end = start + (region.bytes & !(CUT[0] | CUT[1]));
+            let touched = PfnRange::new(Pfn::new(start), Pfn::new(end));
+            let start = Pfn::new(start + first);
+            let end = Pfn::new((end - last).max(start.get()));
+            Extent { range: Range { start, end, kind: region.kind, node: region.node }, touched }
         })
     }
 
     /// The first frame above `after` where a region starts or ends; without `after` the first of all.
     fn next_edge(self, after: Option<Pfn>) -> Option<Pfn> {
-        let edges = self.iter().flat_map(|region| [region.start, region.end]);
-        edges.filter(|&edge| after.is_none_or(|after| edge > after)).min()
+        let mut next: Option<Pfn> = None;
+        for Extent { range, touched } in self.iter() {
+            for edge in [touched.start, range.start, range.end, touched.end] {
+                let is_after = after.is_none_or(|after| edge > after);
+                if is_after && next.is_none_or(|next| edge < next) {
+                    next = Some(edge);
+                }
+            }
+        }
+        next
     }
 }
 
@@ -69,10 +92,9 @@ fn regions<'a>(regions: &'a mut [Region], report: &mut MapReport) -> Regions<'a>
             report.merged += 1;
             at += 1;
         }
-        let range = to_frames(&first, last, report);
-        if range.frames() > 0 {
-            let start = PhysAddr(range.start.get());
-            regions[kept] = Region { start, bytes: range.frames(), ..first };
+        let region = to_frames(&first, last, report);
+        if region.bytes > 0 {
+            regions[kept] = region;
             kept += 1;
         } else {
             report.dropped += 1;
@@ -95,9 +117,9 @@ fn last_byte(region: &Region) -> u64 {
     region.start.0.saturating_add(region.bytes - 1)
 }
 
-/// The frames of the bytes from the start of `first` to `last`: outwards for reserved ones,
-/// inwards for memory. May be empty.
-fn to_frames(first: &Region, last: u64, report: &mut MapReport) -> Range {
+/// The frames of the bytes from the start of `first` to `last`, as a region: outwards for reserved ones,
+/// inwards for memory, with a mark of what is cut for memory that is in use yet. May be empty.
+fn to_frames(first: &Region, last: u64, report: &mut MapReport) -> Region {
     let start = first.start.0;
     let offset = FRAME_SIZE as u64 - 1;
     let cut = [start & offset != 0, last & offset != offset];
@@ -105,17 +127,23 @@ fn to_frames(first: &Region, last: u64, report: &mut MapReport) -> Range {
     // A region within one frame may be cut at both ends, but it is one frame.
     let partial = u64::from(cut[0]) + u64::from(cut[1]);
     let partial = partial.min(touched.frames());
-    let frames = if first.kind == RangeKind::Reserved {
-        report.grown += partial;
-        touched
-    } else {
-        report.trimmed += partial;
-        PfnRange::new(
-            Pfn::new(touched.start.get() + u64::from(cut[0])),
-            Pfn::new(touched.end.get() - u64::from(cut[1])),
-        )
+    let (start, frames) = (touched.start.get(), touched.frames());
+    let (start, bytes) = match first.kind {
+        RangeKind::Reserved => {
+            report.grown += partial;
+            (start, frames)
+        }
+        RangeKind::ReclaimLater => {
+            report.trimmed += partial;
+            let marks = [0, 1].map(|end| u64::from(cut[end]) * CUT[end]);
+            (start, frames | marks[0] | marks[1])
+        }
+        _ => {
+            report.trimmed += partial;
+            (start + u64::from(cut[0]), frames - partial)
+        }
     };
-    Range { start: frames.start, end: frames.end, kind: first.kind, node: first.node }
+    Region { start: PhysAddr(start), bytes, ..*first }
 }
 
 /// Cuts the regions at every edge of any of them, and lets the strongest have each piece.
@@ -131,24 +159,43 @@ fn settle(regions: Regions<'_>, sane: &mut SaneMap) -> Result<(), MapError> {
     Ok(())
 }
 
-/// Who gets a piece that each region has all or nothing of.
+/// Who gets a piece that each region has all, a part, or nothing of.
 fn winner(
     regions: Regions<'_>,
     piece: PfnRange,
     report: &mut MapReport,
 ) -> Result<Option<Range>, MapError> {
-    let on_piece = || regions.iter().filter(|c| c.pfns().contains(piece.start));
-    // The lowest node among equals, so that the order of the input does not matter.
-    let strongest = on_piece().max_by_key(|c| (c.kind.precedence(), core::cmp::Reverse(c.node)));
-    let Some(strongest) = strongest else { return Ok(None) };
-    let other = on_piece().find(|c| c.node != strongest.node);
-    if let Some(other) = other.filter(|_| strongest.kind != RangeKind::Reserved) {
-        let mut nodes = [strongest.node, other.node];
-        nodes.sort_unstable();
-        return Err(MapError::NodeConflict { frames: piece, nodes });
+    let mut strongest: Option<Range> = None;
+    let mut in_use = false;
+    for Extent { range, touched } in regions.iter() {
+        in_use |= touched.contains(piece.start) && range.kind == RangeKind::ReclaimLater;
+        if !range.pfns().contains(piece.start) {
+            continue;
+        }
+        // The lowest node among equals, so that the order of the input does not matter.
+        let rank = |range: &Range| (range.kind.precedence(), core::cmp::Reverse(range.node));
+        if strongest.is_none_or(|strongest| rank(&range) > rank(&strongest)) {
+            strongest = Some(range);
+        }
     }
-    if on_piece().count() > 1 {
+    let Some(strongest) = strongest else { return Ok(None) };
+    let mut others = 0;
+    for Extent { range, .. } in regions.iter() {
+        if !range.pfns().contains(piece.start) || range == strongest {
+            continue;
+        }
+        others += 1;
+        if range.node != strongest.node && strongest.kind != RangeKind::Reserved {
+            let mut nodes = [strongest.node, range.node];
+            nodes.sort_unstable();
+            return Err(MapError::NodeConflict { frames: piece, nodes });
+        }
+    }
+    if others > 0 {
         report.overlaps += piece.frames();
     }
-    Ok(Some(Range { start: piece.start, end: piece.end, ..strongest }))
+    // A frame of memory that is in use in part is in use.
+    let in_use = in_use && strongest.kind.is_usable();
+    let kind = if in_use { RangeKind::ReclaimLater } else { strongest.kind };
+    Ok(Some(Range { start: piece.start, end: piece.end, kind, ..strongest }))
 }

@@ -99,6 +99,25 @@ const RULES: &[Row<'static>] = &[
         MapReport { overlaps: 12, ..SAME },
     ),
     (
+        "memory that is in use in part is in use",
+        &[(0, 20, Usable, 0), (20, 24, Cma, 0), (5, 9, ReclaimLater, 0), (13, 14, ReclaimLater, 0)],
+        &[
+            (0, 2, Usable, 0),
+            (2, 5, ReclaimLater, 0),
+            (5, 6, Usable, 0),
+            (6, 7, ReclaimLater, 0),
+            (7, 10, Usable, 0),
+            (10, 12, Cma, 0),
+        ],
+        MapReport { trimmed: 3, overlaps: 1, ..SAME },
+    ),
+    (
+        "what is in use in part, and no memory otherwise, is none",
+        &[(0, 9, Usable, 0), (9, 11, ReclaimLater, 0), (12, 13, ReclaimLater, 0)],
+        &[(0, 4, Usable, 0)],
+        MapReport { trimmed: 4, ..SAME },
+    ),
+    (
         "overlaps of one kind and node are merged",
         &[(0, 10, Usable, 0), (6, 20, Usable, 0), (8, 12, Usable, 0)],
         &[(0, 10, Usable, 0)],

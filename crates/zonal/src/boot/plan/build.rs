@@ -101,7 +101,7 @@ fn cut_offline(map: &mut SaneMap, order: Order) -> Result<(), PlanError> {
             PfnRange { start: round_down(range.end, order.frames()).max(first), end: range.end },
         ];
         for part in ragged.into_iter().filter(|part| !part.is_empty()) {
-            let cut = map.retype(part, RangeKind::Reserved, |_| true)?;
+            let cut = map.retype(part, RangeKind::Reserved, &|_| true)?;
             map.count(|report| report.offline_cut += cut);
         }
     }
@@ -127,7 +127,7 @@ fn reserve_foreign(map: &mut SaneMap, order: Order) -> Result<(), PlanError> {
         let owner = (0..MAX_NODES).rev().max_by_key(|&node| frames[node]);
         let owner = NodeId(owner.unwrap_or(0) as u8);
         let foreign =
-            map.retype(block, RangeKind::Reserved, |r| r.kind.is_present() && r.node != owner)?;
+            map.retype(block, RangeKind::Reserved, &|r| r.kind.is_present() && r.node != owner)?;
         map.count(|report| report.foreign += foreign);
     }
     Ok(())
@@ -144,7 +144,7 @@ fn widen_cma(map: &mut SaneMap, order: Order) -> Result<(), PlanError> {
             start: round_down(range.start, order.frames()),
             end: round_up(range.end, order.frames()),
         };
-        let widened = map.retype(span, RangeKind::Cma, |r| r.kind == RangeKind::Usable)?;
+        let widened = map.retype(span, RangeKind::Cma, &|r| r.kind == RangeKind::Usable)?;
         map.count(|report| report.cma_widened += widened);
     }
     Ok(())

@@ -282,12 +282,10 @@ impl CpuStack {
             return self.spill_half(stack, home, self.index(frame));
         }
         let (word, mask) = frame.word();
-        if self.size.high == 0 {
-            return home.put(word, mask).map(|()| 1);
-        }
         let flushed = self.flush(home);
         self.gathered = Gathered { word, mask };
-        flushed
+        // Without a cache nothing was gathered, and nothing is.
+        if self.size.high == 0 { self.flush(home) } else { flushed }
     }
 
     /// Keeps a frame on a full stack, whose oldest half goes into the map.
@@ -340,8 +338,9 @@ impl CpuStack {
     ) -> Result<u32, AlreadyFree> {
         let mut outcome = self.flush(home);
         out.drain(self.first, by, |word, mask| {
-            let put = home.put(word, mask);
-            outcome = put.and_then(|()| Ok(outcome? + mask.count_ones()));
+            // By the way of what is gathered, whose code is there already.
+            self.gathered = Gathered { word, mask };
+            outcome = self.flush(home).and_then(|frames| Ok(outcome? + frames));
         });
         self.current.iter_mut().for_each(|current| home.release(current));
         outcome

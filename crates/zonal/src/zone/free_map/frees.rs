@@ -168,7 +168,7 @@ impl<P: Platform> FreeMap<'_, P> {
                     self.settle(pageblock);
                 }
             } else {
-                self.file(pageblock, orders_of((now & own) >> at));
+                self.file_rarely(pageblock, orders_of((now & own) >> at));
             }
             rest &= !own;
         }

@@ -59,14 +59,22 @@ impl<P: Platform> FreeMap<'_, P> {
         migrate
     }
 
+    /// The same, out of line, where it is rare.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn file_rarely(&self, pageblock: Pageblock, orders: Orders) {
+        self.file(pageblock, orders);
+    }
+
     /// Looks at a line and sees to it that it is as M-2 says: hints that it lacks are raised, and
     /// a full line becomes a whole pageblock. For who zeroed words for a moment (M-6), cleared a
     /// hint (M-4), or changed the type.
+    #[inline(never)]
     pub(super) fn settle(&self, pageblock: Pageblock) {
         loop {
             let orders = self.orders_in(pageblock);
             if orders != 0 {
-                self.file(pageblock, orders);
+                self.file_rarely(pageblock, orders);
             }
             // Each turn after the first one is because another CPU took something.
             if orders >> self.shape.p() & 1 == 0 || self.complete(pageblock) {

@@ -47,7 +47,12 @@ fn model(regions: &[Region], base: u64) -> Result<Vec<Option<(RangeKind, u8)>>, 
         if claims.iter().any(|claim| claim.1 != claims[0].1) {
             return Err("two nodes".to_string());
         }
-        frames.push(claims.first().copied());
+        // Memory that is in use in part is in use.
+        let later = |&(kind, node): &(RangeKind, u8)| {
+            let touched = (0..4).any(|node| any & bit(ReclaimLater, node) != 0);
+            (if touched { ReclaimLater } else { kind }, node)
+        };
+        frames.push(claims.first().map(later));
     }
     let usable = |f: &Option<(RangeKind, u8)>| f.is_some_and(|f| f.0.is_usable());
     if frames.iter().any(usable) { Ok(frames) } else { Err("nothing".to_string()) }
