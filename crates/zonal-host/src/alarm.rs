@@ -1,8 +1,8 @@
 //! How an arena wakes its compactor.
 
 use crate::birth::Birth;
-use parking_lot::{Condvar, Mutex};
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use crate::waiting::{AtomicBool, AtomicU8, Condvar, Mutex};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 use zonal::Order;
 

@@ -30,6 +30,7 @@
 
 use crate::Arena;
 use crate::alarm::{Alarm, Call};
+use crate::waiting::thread::{self, JoinHandle, Scope, ScopedJoinHandle};
 use std::error::Error;
 use std::fmt;
 use std::io;
@@ -37,7 +38,6 @@ use std::mem;
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::thread::{self, JoinHandle, Scope, ScopedJoinHandle};
 use std::time::Duration;
 use zonal::Order;
 use zonal::compact::CompactOutcome;

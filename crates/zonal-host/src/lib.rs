@@ -42,6 +42,7 @@ pub mod errno;
 pub mod fence;
 #[cfg(feature = "io-uring")]
 pub mod fixed_pages;
+mod gate;
 #[cfg(feature = "vm-memory")]
 pub mod guest;
 pub mod numa;
@@ -53,6 +54,7 @@ mod sync;
 mod sys;
 pub mod threads;
 pub mod usdt;
+mod waiting;
 
 #[cfg(feature = "allocator-api2")]
 pub use adapt::SharedArena;

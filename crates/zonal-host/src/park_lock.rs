@@ -15,7 +15,7 @@
 //! ```
 
 use crate::birth::Birth;
-use parking_lot::{Mutex, MutexGuard};
+use crate::waiting::{Mutex, MutexGuard};
 use zonal::platform::Lock;
 
 /// A lock around a `T`, on cache lines of its own. A panic inside releases it, unpoisoned.

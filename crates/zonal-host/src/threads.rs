@@ -17,15 +17,16 @@ use crate::alarm::Alarm;
 use crate::biased_slot::BiasedSlot;
 use crate::cpu;
 use crate::fence::{Fence, Membarrier};
+use crate::gate::Gate;
 use crate::numa::Topology;
 use crate::pager::{Pager, Registered};
 use crate::park_lock::ParkLock;
-use std::ptr::{self, NonNull};
-use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use zonal::Host;
 use zonal::frame::FrameState;
-use zonal::platform::{Direction, FenceUnsupported, Lock, Platform};
+use zonal::platform::{Direction, FenceUnsupported, Platform};
 use zonal::policy::Policy;
 use zonal::slow_path::Shortage;
 use zonal::units::FRAME_SHIFT;
@@ -263,75 +264,10 @@ impl Host for Threads {
     }
 }
 
-/// Where those who cannot be served wait for those who hold free blocks for a moment.
-#[derive(Debug)]
-pub(crate) struct Gate {
-    /// Made when a thread holds blocks for the first time.
-    turn: OnceLock<ParkLock<()>>,
-    /// Who holds them: the address of a thread's `HERE`, 0 for none. Relaxed: a thread has to
-    /// recognise itself only.
-    holder: AtomicUsize,
-}
-
-thread_local! {
-    static HERE: u8 = const { 0 };
-}
-
-/// A number that no other thread has now.
-fn here() -> usize {
-    HERE.with(|here| ptr::from_ref(here).addr())
-}
-
-/// Being the holder, until dropped; by a panic too.
-struct Holding<'a>(&'a AtomicUsize);
-
-impl Drop for Holding<'_> {
-    fn drop(&mut self) {
-        self.0.store(0, Ordering::Relaxed);
-    }
-}
-
-impl Gate {
-    const fn new() -> Self {
-        Self { turn: OnceLock::new(), holder: AtomicUsize::new(0) }
-    }
-
-    fn is_mine(&self) -> bool {
-        self.holder.load(Ordering::Relaxed) == here()
-    }
-
-    /// Runs `f`, which takes free blocks and frees them again; one thread at a time.
-    pub(crate) fn hold<R>(&self, f: impl FnOnce() -> R) -> R {
-        if self.is_mine() {
-            return f();
-        }
-        self.turn.get_or_init(|| ParkLock::new(())).with(|()| {
-            self.holder.store(here(), Ordering::Relaxed);
-            let _holding = Holding(&self.holder);
-            f()
-        })
-    }
-
-    /// Waits for the holder, if any, and if it is another thread. Whether there may be more free blocks now than when the
-    /// caller looked; the first time it asks that may be so although no thread holds any now.
-    fn wait(&self, attempt: u32) -> bool {
-        let Some(turn) = self.turn.get() else { return false };
-        if self.is_mine() {
-            return false;
-        }
-        let held = turn.try_with(|()| ()).is_none();
-        if held {
-            turn.with(|()| ());
-        }
-        held || attempt == 0
-    }
-}
-
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
     use crate::region::Region;
-    use std::sync::atomic::AtomicBool;
 
     #[test]
     fn numbers_wrap_round_below_the_owners() {
@@ -388,28 +324,5 @@ mod tests {
         let frames: Vec<u8> = seen.chunks(4096).map(|frame| frame[7]).collect();
         assert_eq!(frames, [1, 0, 0, 1]);
         assert_eq!(seen.iter().filter(|&&byte| byte == 1).count(), 2 * 4096);
-    }
-
-    #[test]
-    fn the_gate_asks_for_one_more_look() {
-        let gate = Gate::new();
-        assert!(!gate.wait(0), "no thread ever held anything");
-        gate.hold(|| ());
-        assert!(gate.wait(0));
-        assert!(!gate.wait(1));
-        let open = AtomicBool::new(false);
-        let inside = std::sync::Barrier::new(2);
-        std::thread::scope(|scope| {
-            scope.spawn(|| {
-                gate.hold(|| {
-                    inside.wait();
-                    std::thread::sleep(std::time::Duration::from_millis(20));
-                    open.store(true, Ordering::Relaxed);
-                });
-            });
-            inside.wait();
-            assert!(gate.wait(5));
-            assert!(open.load(Ordering::Relaxed), "it waited");
-        });
     }
 }

@@ -241,6 +241,38 @@ pub fn spawn<R: 'static>(cpu: u32, f: impl FnOnce() -> R + 'static) -> JoinHandl
     })
 }
 
+/// As [`spawn`], with a stack four times as large: for online and offline, which look at all zones
+/// that there could be.
+///
+/// # Panics
+/// If loom has no thread left.
+pub fn spawn_with_room<R: Send + 'static>(
+    cpu: u32,
+    f: impl FnOnce() -> R + Send + 'static,
+) -> JoinHandle<R> {
+    TOGETHER.set(true);
+    let thread = thread::Builder::new().stack_size(STACK_WORDS).spawn(move || {
+        move_to(cpu);
+        f()
+    });
+    thread.expect("a model thread")
+}
+
+const STACK_WORDS: usize = 1 << 14;
+
+/// Runs `f` by [`spawn_with_room`], for models whose first thread needs it. That thread waits
+/// meanwhile, so this adds nothing to explore.
+///
+/// # Panics
+/// If `f` does.
+pub fn with_room(f: impl FnOnce() + Send + 'static) {
+    let roomy = spawn_with_room(0, || {
+        alone();
+        f();
+    });
+    roomy.join().expect("the model's first thread");
+}
+
 /// Says that all other threads of the run have ended.
 pub fn alone() {
     TOGETHER.set(false);
@@ -287,14 +319,39 @@ pub fn batch_plan(frames: u64, cpus: u32, batch: u32) -> &'static Plan {
     plan_of(frames, Config { pcp_batch: Some(batch), ..Config::new(cpus) })
 }
 
-fn plan_of(frames: u64, mut config: Config) -> &'static Plan {
+/// As [`small_plan`], with `later` frames behind the others that come online when they are asked to.
+///
+/// # Panics
+/// If there is no such plan.
+#[must_use]
+pub fn later_plan(frames: u64, later: u64, cpus: u32) -> &'static Plan {
+    let now = Region::usable(PhysAddr(0), frames << 12);
+    let later = Region::offline(PhysAddr(frames << 12), later << 12);
+    plan_over(&[now, later], small(Config { pcp_batch: Some(2), ..Config::new(cpus) }))
+}
+
+fn plan_of(frames: u64, config: Config) -> &'static Plan {
+    plan_over(&[Region::usable(PhysAddr(0), frames << 12)], small(config))
+}
+
+/// `config` with the smallest pageblocks, one zone and nothing kept back.
+#[must_use]
+pub fn small(mut config: Config) -> Config {
     config.pageblock_order = Order::new(3).expect("an order");
     (config.dma_limit, config.dma32_limit) = (Pfn::new(0), Pfn::new(0));
     config.watermarks.min_free = MinFree::None;
     config.lowmem_ratio = [0; 4];
     config.highatomic = false;
-    let region = Region::usable(PhysAddr(0), frames << 12);
-    let map = MemoryMap::from_regions(&[region]).expect("one region").sanitise().expect("sane");
+    config
+}
+
+/// A plan that is never freed.
+///
+/// # Panics
+/// If there is no such plan.
+#[must_use]
+pub fn plan_over(regions: &[Region], config: Config) -> &'static Plan {
+    let map = MemoryMap::from_regions(regions).expect("regions").sanitise().expect("sane");
     let plan = Plan::new(map, config, |_, _, _| 1).expect("a plan");
     Box::leak(Box::new(plan))
 }

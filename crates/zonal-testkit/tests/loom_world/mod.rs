@@ -16,7 +16,7 @@ use zonal::{Allocator, CpuId, Host, MigrateType, Order, Pfn};
 use zonal::{Request, ZoneId};
 use zonal_tables::HeapTables;
 use zonal_testkit::cluster_check::check_clusters;
-use zonal_testkit::loom_platform::{LoomPlatform, alone, move_to, spawn};
+use zonal_testkit::loom_platform::{LoomPlatform, alone, move_to, spawn, spawn_with_room};
 
 /// Orders of blocks that leave eight of 32 frames free.
 pub(crate) const ALL_BUT_8: [u8; 2] = [4, 3];
@@ -79,6 +79,18 @@ impl<P: Host + Default + 'static, S: Policy> World<P, S> {
     /// If the allocator cannot be built.
     #[must_use]
     pub(crate) fn new(plan: &'static Plan) -> Rc<Self> {
+        Self::with(plan, |_| ())
+    }
+
+    /// All frames of `plan` free once `prepare` has brought what is to come later.
+    ///
+    /// # Panics
+    /// If the allocator cannot be built.
+    #[must_use]
+    pub(crate) fn with(
+        plan: &'static Plan,
+        prepare: impl FnOnce(&Allocator<'_, P, S>),
+    ) -> Rc<Self> {
         let tables = NonNull::from(Box::leak(Box::new(HeapTables::<P, S>::new(plan).unwrap())));
         // SAFETY: the box was leaked above and is freed only by `drop`, which ends the
         // allocator first; no other code has the pointer. The lifetime made up here goes no
@@ -86,8 +98,12 @@ impl<P: Host + Default + 'static, S: Policy> World<P, S> {
         let borrowed: &'static mut HeapTables<P, S> = unsafe { &mut *tables.as_ptr() };
         let built = Allocator::new(P::default(), plan, borrowed.storage());
         let allocator = built.expect("an allocator");
+        prepare(&allocator);
         let fresh = allocator.zone_info(ZoneId(0)).expect("a zone");
-        assert_eq!(fresh.free, plan.frames(), "all free at the start");
+        let zones =
+            (0..allocator.zone_count() as u8).filter_map(|id| allocator.zone_info(ZoneId(id)));
+        let free: u64 = zones.map(|zone| zone.free).sum();
+        assert_eq!(free, plan.frames(), "all free at the start");
         Rc::new(Self {
             allocator: ManuallyDrop::new(allocator),
             tables,
@@ -291,11 +307,30 @@ impl<P: Host, S: Policy> World<P, S> {
 }
 
 /// Starts a model thread on `cpu`.
-pub(crate) fn spawn_on<P: Host + 'static, S: Policy, R: 'static>(
+pub(crate) fn spawn_on<P: Host + 'static, S: Policy, R: Send + 'static>(
     world: &Rc<World<P, S>>,
     cpu: u32,
     f: impl FnOnce(&World<P, S>) -> R + 'static,
 ) -> JoinHandle<R> {
     let world = world.clone();
     spawn(cpu, move || f(&world))
+}
+
+/// What is never used by another thread of the machine.
+struct OneThread<T>(T);
+
+// SAFETY: goes to model threads only, and those of a model are one thread of the machine.
+unsafe impl<T> Send for OneThread<T> {}
+
+/// As [`spawn_on`], with a stack four times as large.
+pub(crate) fn spawn_with_room_on<P: Host + 'static, S: Policy, R: Send + 'static>(
+    world: &Rc<World<P, S>>,
+    cpu: u32,
+    f: impl FnOnce(&World<P, S>) -> R + Send + 'static,
+) -> JoinHandle<R> {
+    let world = OneThread(world.clone());
+    spawn_with_room(cpu, move || {
+        let OneThread(world) = &{ world };
+        f(world)
+    })
 }

@@ -83,10 +83,12 @@ impl<P: Platform> MapView<'_, P> {
             if !requestable || reserved > part.reserve_limit.load(Relaxed) {
                 return;
             }
+            // Before the types, which release it: who finds a pageblock reserved finds it counted, and
+            // waits for this hold to open it (I-6).
+            part.reserve.store(reserved, Relaxed);
             for pageblock in pageblocks() {
                 self.set_type(guard, pageblock, MigrateType::HighAtomic);
             }
-            part.reserve.store(reserved, Relaxed);
         });
     }
 

@@ -1,0 +1,55 @@
+//! Planted bug: exchanges that another CPU may come between.
+
+use std::sync::atomic::Ordering::{self, Acquire, Release};
+use zonal::platform::AtomicWord;
+use zonal_testkit::loom_platform::Newest;
+
+/// A word whose updates are a load and a store, but for sums, which a model would miss first.
+#[derive(Debug)]
+pub(crate) struct Torn(Newest);
+
+impl Torn {
+    fn update(&self, new: impl Fn(u64) -> u64) -> u64 {
+        let before = self.0.load(Acquire);
+        self.0.store(new(before), Release);
+        before
+    }
+}
+
+impl AtomicWord for Torn {
+    fn new(value: u64) -> Self {
+        Self(Newest::new(value))
+    }
+    fn load(&self, order: Ordering) -> u64 {
+        self.0.load(order)
+    }
+    fn store(&self, value: u64, order: Ordering) {
+        self.0.store(value, order);
+    }
+    fn fetch_add(&self, value: u64, order: Ordering) -> u64 {
+        self.0.fetch_add(value, order)
+    }
+    fn fetch_or(&self, mask: u64, _: Ordering) -> u64 {
+        self.update(|word| word | mask)
+    }
+    fn fetch_and(&self, mask: u64, _: Ordering) -> u64 {
+        self.update(|word| word & mask)
+    }
+    fn swap(&self, value: u64, _: Ordering) -> u64 {
+        self.update(|_| value)
+    }
+    fn compare_exchange(
+        &self,
+        current: u64,
+        new: u64,
+        _: Ordering,
+        _: Ordering,
+    ) -> Result<u64, u64> {
+        let before = self.0.load(Acquire);
+        if before != current {
+            return Err(before);
+        }
+        self.0.store(new, Release);
+        Ok(before)
+    }
+}
