@@ -293,14 +293,14 @@ fn runs_and_single_frames_leave_as_they_came() {
             way => {
                 let count = if way == 2 { draw(60) } else { u32::MAX };
                 of_words.clear();
-                let mut give = |word: WordIndex, mask: u64| {
+                let mut each = |word: WordIndex, mask: u64| {
                     let bits = (0..64).filter(|bit| mask >> bit & 1 == 1);
                     of_words.extend(bits.map(|bit| FIRST + word.first_frame().0 + bit));
                 };
                 if way == 2 {
-                    stack.shed(FIRST, count, &mut give);
+                    stack.shed(FIRST, count, &mut each);
                 } else {
-                    cpu.out.drain(FIRST, Drainer::Other, &mut give);
+                    cpu.out.drain(FIRST, Drainer::Other, &mut each);
                 }
                 let mut gone: Vec<_> = model.drain(..model.len().min(count as usize)).collect();
                 gone.sort_unstable();
