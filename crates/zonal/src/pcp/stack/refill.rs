@@ -81,10 +81,10 @@ fn from_others<P: Platform>(
     let others = migrate.fallbacks().into_iter().flatten();
     let fallback = |from, order, claimed| Some(Fallback { frame: Frame(0), order, from, claimed });
     for &other in others.clone() {
-        if let Some((block, order)) = map.claim_other(other, migrate, start) {
-            let frames = map.harvest(block, migrate, want, each);
+        if let Some((pageblock, order)) = map.claim_other(other, migrate, start) {
+            let frames = map.harvest(pageblock, migrate, want, each);
             if frames > 0 {
-                let harvest = Harvest { frames, last: Some(block), claimed: None };
+                let harvest = Harvest { frames, last: Some(pageblock), claimed: None };
                 return (harvest, fallback(other, order, true));
             }
         }

@@ -17,19 +17,19 @@ fn order(number: u8) -> Order {
 }
 
 /// A map of movable pageblocks of 64 frames, all free.
-fn map(blocks: u32) -> Map {
-    let shape = MapShape::new(order(6), blocks).expect("a shape");
+fn map(pageblocks: u32) -> Map {
+    let shape = MapShape::new(order(6), pageblocks).expect("a shape");
     let words = |count| &*(0..count).map(|_| AtomicU64::new(0)).collect::<Vec<_>>().leak();
     let memory = MapMemory {
         lines: words(shape.line_words()),
         sections: words(shape.section_words()),
         summaries: words(shape.summary_words()),
-        types: words(blocks as usize),
+        types: words(pageblocks as usize),
     };
     let map = FreeMap::new(shape, memory).expect("it fits");
-    for block in (0..blocks).map(Pageblock) {
-        map.set_type(block, Movable);
-        map.free_block(block.first_frame(shape), order(6)).expect("nothing is free yet");
+    for pageblock in (0..pageblocks).map(Pageblock) {
+        map.set_type(pageblock, Movable);
+        map.free_block(pageblock.first_frame(shape), order(6)).expect("nothing is free yet");
     }
     map
 }
