@@ -1,6 +1,6 @@
 //! What a reader of the documentation relies on: the README is short, its programs are those that
-//! are compiled, every page is in the book's table of contents, links lead somewhere, and text and
-//! comments name who acts.
+//! are compiled, every page is in the book's table of contents, links lead somewhere, and texts,
+//! comments and messages name who acts.
 
 use std::collections::BTreeSet;
 use std::error::Error;
@@ -17,6 +17,9 @@ const REPOSITORY: &str = "https://github.com/zonal-rs/zonal/blob/main/";
 
 /// Words that hide who acts or how many.
 const VAGUE: [&str; 4] = ["whoever", "nobody", "somebody", "so many"];
+
+/// This file.
+const OWN: &str = "xtask/tests/docs.rs";
 
 /// The workspace's directory.
 fn root() -> PathBuf {
@@ -198,7 +201,10 @@ fn the_text_says_who_acts() -> Test {
     let sources = all_sources()?;
     assert!(sources.len() > 300, "only {} sources were found", sources.len());
     for source in sources {
-        texts.push((comments(&read(&source)?), source));
+        let text = read(&source)?;
+        // Here the words themselves stand.
+        let text = if source == OWN { comments(&text) } else { text };
+        texts.push((text, source));
     }
     let found: Vec<_> = texts
         .iter()

@@ -19,7 +19,7 @@ mod table;
 use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use clap::{Args, Parser};
 use serde::{Deserialize, Serialize};
@@ -177,7 +177,8 @@ pub fn choose<'a>(named: &[String], entries: &'a [Entry]) -> Result<Vec<&'a Entr
 ///
 /// # Errors
 ///
-/// [`LabError`]; what was measured before an interruption or a failure is in the file.
+/// [`LabError`]; what was measured before an interruption is printed, and before a failure, too, in
+/// the file.
 pub fn run(args: &AgingArgs, entries: &[Entry], out: &mut dyn Write) -> Result<(), LabError> {
     let (specs, chosen) = (args.specs(), choose(&args.subjects, entries)?);
     let picture = args.picture.as_deref().map(OutFile::open).transpose()?;
@@ -196,15 +197,17 @@ pub fn run(args: &AgingArgs, entries: &[Entry], out: &mut dyn Write) -> Result<(
         let subject = entry.profile.name;
         if !lines.iter().any(|line| line.is_of(subject, spec)) {
             if interrupt::is_requested() {
-                return Err(LabError::Interrupted);
+                break;
             }
-            let a_run = start.elapsed() / made.max(1);
-            let left = if made > 0 { a_run * (all - done) as u32 } else { Duration::ZERO };
-            bar.time(
-                start.elapsed(),
-                left,
-                &format!("{subject}, {}, seed {}", spec.mix, spec.seed),
-            );
+            let next = format!("{subject}, {}, seed {}", spec.mix, spec.seed);
+            match made {
+                // How long a run takes is not known yet.
+                0 => bar.at(0, all as u64, &next),
+                _ => {
+                    let a_run = start.elapsed() / made;
+                    bar.time(start.elapsed(), a_run * (all - done) as u32, &next);
+                }
+            }
             match entry.age(spec) {
                 Ok(row) => lines.push(Line { subject: subject.into(), spec: *spec, row }),
                 Err(error) => {
@@ -220,10 +223,13 @@ pub fn run(args: &AgingArgs, entries: &[Entry], out: &mut dyn Write) -> Result<(
         let line = lines.iter().find(|line| line.is_of(subject, spec));
         shown.extend(line.cloned());
     }
+    drop(bar);
     if shown.is_empty() {
-        return Err(LabError::NoResult { who: "any subject".into() });
+        let nothing = LabError::NoResult { who: "any subject".into() };
+        return Err(if interrupt::is_requested() { LabError::Interrupted } else { nothing });
     }
-    if let (Some(file), Some(spec)) = (picture, specs.first()) {
+    // A picture of a part would replace that of all.
+    if let (Some(file), Some(spec), false) = (picture, specs.first(), interrupt::is_requested()) {
         file.replace(picture::draw(&shown, spec)?.as_bytes())?;
     }
     if args.json {
@@ -231,7 +237,7 @@ pub fn run(args: &AgingArgs, entries: &[Entry], out: &mut dyn Write) -> Result<(
     } else {
         write!(out, "{}", table::text(&shown))?;
     }
-    Ok(())
+    if interrupt::is_requested() { Err(LabError::Interrupted) } else { Ok(()) }
 }
 
 fn json(line: &Line) -> Vec<u8> {

@@ -107,7 +107,7 @@ struct Line<'a> {
 ///
 /// # Errors
 ///
-/// [`LabError`].
+/// [`LabError`]; what was timed before an interruption is printed and in the file.
 pub fn run(args: &TailsArgs, entries: &[Entry], out: &mut dyn Write) -> Result<(), LabError> {
     let chosen = choose(&args.subjects, entries)?;
     let cpus = machine::cpus().map_or(1, |cpus| cpus.len());
@@ -115,32 +115,33 @@ pub fn run(args: &TailsArgs, entries: &[Entry], out: &mut dyn Write) -> Result<(
         return Err(LabError::TooManyThreads { asked: asked.into(), available: cpus });
     }
     let mut file = args.out.as_deref().map(OutFile::open).transpose()?;
-    let all = (args.fill.len() * args.threads.len() * chosen.len()) as u64;
-    let (bar, mut done, mut lines) = (Bar::new(all, args.no_progress), 0, Vec::new());
-    for &threads in &args.threads {
-        for &fill in &args.fill {
-            let (memory, seed, calls) = (args.memory, args.seed, args.calls);
-            let spec = Spec { fill, threads: threads.into(), memory, seed, calls };
-            for entry in &chosen {
-                if interrupt::is_requested() {
-                    return Err(LabError::Interrupted);
-                }
-                let subject = entry.profile.name;
-                bar.at(done, all, &format!("{subject}, {fill} % full, {threads} threads"));
-                done += 1;
-                match entry.time(&spec) {
-                    Ok(rows) => {
-                        let origin = Provenance::of_this_run();
-                        let workload = ARGUMENT;
-                        let line = |row| Line { workload, subject, spec, row, origin };
-                        lines.extend(rows.into_iter().map(line));
-                    }
-                    Err(error) => {
-                        bar.hide_while(|| writeln!(io::stderr(), "{subject}: {error}"))?;
-                    }
-                }
-            }
+    let cells =
+        args.threads.iter().flat_map(|threads| args.fill.iter().map(move |fill| (threads, fill)));
+    let runs: Vec<_> =
+        cells.flat_map(|cell| chosen.iter().map(move |entry| (cell, entry))).collect();
+    let (bar, mut lines) = (Bar::new(runs.len() as u64, args.no_progress), Vec::new());
+    for (done, &((&threads, &fill), entry)) in runs.iter().enumerate() {
+        // What was timed before is shown.
+        if interrupt::is_requested() {
+            break;
         }
+        let (memory, seed, calls) = (args.memory, args.seed, args.calls);
+        let spec = Spec { fill, threads: threads.into(), memory, seed, calls };
+        let subject = entry.profile.name;
+        let next = format!("{subject}, {fill} % full, {threads} threads");
+        bar.at(done as u64, runs.len() as u64, &next);
+        match entry.time(&spec) {
+            Ok(rows) => {
+                let (workload, origin) = (ARGUMENT, Provenance::of_this_run());
+                let line = |row| Line { workload, subject, spec, row, origin };
+                lines.extend(rows.into_iter().map(line));
+            }
+            Err(error) => bar.hide_while(|| writeln!(io::stderr(), "{subject}: {error}"))?,
+        }
+    }
+    drop(bar);
+    if lines.is_empty() && interrupt::is_requested() {
+        return Err(LabError::Interrupted);
     }
     if lines.is_empty() {
         return Err(LabError::NoResult { who: "any subject".into() });
@@ -158,7 +159,7 @@ pub fn run(args: &TailsArgs, entries: &[Entry], out: &mut dyn Write) -> Result<(
     } else {
         writeln!(out, "{}", table(&lines))?;
     }
-    Ok(())
+    if interrupt::is_requested() { Err(LabError::Interrupted) } else { Ok(()) }
 }
 
 /// One table, the calls of a cell together, so that subjects stand beside each other.

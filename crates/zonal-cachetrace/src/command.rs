@@ -156,7 +156,8 @@ fn sizes(args: &TraceArgs, unique: usize) -> Vec<usize> {
 /// Runs the command.
 ///
 /// # Errors
-/// [`CacheTraceError`] says what of the trace cannot be read.
+/// [`CacheTraceError`] says what of the trace cannot be read; after Ctrl-C, when the sizes that were
+/// done are printed, that it came.
 pub fn run(args: &TraceArgs, out: &mut dyn Write) -> Result<(), CacheTraceError> {
     let (format, requests, pages) = read(args)?;
     let all = [Policy::Lru, Policy::S3Fifo, Policy::Sieve, Policy::Opt];
@@ -177,18 +178,19 @@ pub fn run(args: &TraceArgs, out: &mut dyn Write) -> Result<(), CacheTraceError>
     let runs = (sizes.len() * policies.len()) as u64;
     let bar = Bar::new(runs, args.no_progress);
     for slots in sizes {
-        let mut ratios = Vec::new();
-        for &policy in policies {
+        let asked = policies.iter().map(|&policy| {
             bar.at(done, runs, &format!("{policy} in {}", human(bytes(slots))));
             done += 1;
-            if interrupt::is_requested() {
-                return Err(LabError::Interrupted.into());
-            }
-            ratios.push(hits(policy, accesses, unique, slots) as f64 / accesses.len() as f64);
-        }
+            let hits = || hits(policy, accesses, unique, slots) as f64 / accesses.len() as f64;
+            (!interrupt::is_requested()).then(hits)
+        });
+        // After Ctrl-C the sizes before are shown.
+        let Some(ratios) = asked.collect() else { break };
         rows.push(Row { bytes: bytes(slots), ratios });
     }
     drop(bar);
-    writeln!(out, "{}\n\n{}", table(policies, &rows), chart(policies, &rows))?;
-    Ok(())
+    if !rows.is_empty() {
+        writeln!(out, "{}\n\n{}", table(policies, &rows), chart(policies, &rows))?;
+    }
+    if interrupt::is_requested() { Err(LabError::Interrupted.into()) } else { Ok(()) }
 }

@@ -2,6 +2,9 @@
 
 use std::fmt::Write as _;
 use std::path::Path;
+use std::process::{self, Stdio};
+use std::thread;
+use std::time::Duration;
 
 use assert_cmd::Command;
 use predicates::prelude::*;
@@ -73,4 +76,27 @@ fn what_it_prints_fits_and_has_colours_on_terminals_only() {
     let run = format!("cachetrace {} --no-progress", file.path().display());
     zonal_cli::checks::fits(&program, &["cachetrace --help", &run]);
     zonal_cli::checks::colours(&program, &run);
+}
+
+/// 200 sizes take far longer than they are given here.
+#[test]
+fn an_interrupted_run_shows_the_sizes_that_were_done() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("trace");
+    let trace: String = (0..200_000_u32).map(|at| format!("{}\n", at * 7919 % 50_021)).collect();
+    std::fs::write(&path, format!("# pages\n{trace}")).expect("written");
+    let sizes: Vec<String> = (1..=200).map(|size| format!("{}K", size * 512)).collect();
+    let mut command = process::Command::new(assert_cmd::cargo::cargo_bin("zonal-cachetrace"));
+    command.arg("cachetrace").arg(&path).args(["--sizes", &sizes.join(",")]);
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let child = command.spawn().expect("it starts");
+    thread::sleep(Duration::from_millis(1500));
+    let kill = process::Command::new("kill").args(["-INT", &child.id().to_string()]).status();
+    assert!(kill.expect("it starts").success());
+    let output = child.wait_with_output().expect("it ends");
+    let (out, said) =
+        (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert_eq!(output.status.code(), Some(130), "{said}");
+    assert!(out.contains("512 KiB") && out.contains("hits by size of the cache"), "{out}");
+    assert!(!out.contains("100 MiB"), "{out}");
 }

@@ -5,14 +5,21 @@
 //! bar.at(3, 10, "reading");
 //! ```
 
+use core::fmt::Write;
 use core::time::Duration;
 
-use indicatif::{HumanDuration, ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::{HumanDuration, ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 
 /// With a time left that follows from the steps done.
-const STYLE: &str = "{bar:24} {percent:>3} %, {eta:>4} left  {wide_msg}";
+const STYLE: &str = "{bar:24} {percent:>3} %, {left:>4} left  {wide_msg}";
 /// With one that is given.
 const TIMED: &str = "{bar:24} {percent:>3} %, {wide_msg}";
+
+/// How long it takes still; before the first step is done, from which that could follow, it is not
+/// known.
+fn left(done: u64, expected: Duration) -> String {
+    if done == 0 { "?".into() } else { format!("{:#}", HumanDuration(expected)) }
+}
 
 /// A bar on stderr; hidden where that is no terminal, and cleared when it is dropped. Drawn when
 /// it is told something only: a ticking thread would take a CPU from what is measured.
@@ -30,7 +37,11 @@ impl Bar {
         };
         let bar = ProgressBar::with_draw_target(Some(all), target);
         if let Ok(style) = ProgressStyle::with_template(STYLE) {
-            bar.set_style(style);
+            let left = |state: &ProgressState, out: &mut dyn Write| {
+                // What cannot be written is not shown.
+                let _ = out.write_str(&left(state.pos(), state.eta()));
+            };
+            bar.set_style(style.with_key("left", left));
         }
         Self(bar)
     }
@@ -76,5 +87,17 @@ impl Bar {
 impl Drop for Bar {
     fn drop(&mut self) {
         self.0.finish_and_clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_time_is_promised_before_a_step_is_done() {
+        assert_eq!(left(0, Duration::ZERO), "?");
+        assert_eq!(left(1, Duration::from_secs(30)), "30s");
+        assert_eq!(left(9, Duration::ZERO), "0s");
     }
 }

@@ -5,7 +5,7 @@
 //! this is advice: what is in memory does not depend on it.
 
 use crate::run::SimError;
-use core::mem::MaybeUninit;
+use core::ptr::NonNull;
 
 /// `count` values, for a table as large as memory.
 ///
@@ -38,26 +38,25 @@ fn room<T>(count: usize) -> Result<Vec<T>, SimError> {
         let mib = count.saturating_mul(size_of::<T>()) >> 20;
         SimError::Build(format!("this computer has no {mib} MiB for one of its tables: {error}"))
     })?;
-    advise_huge(table.spare_capacity_mut());
+    let memory = NonNull::from(table.spare_capacity_mut());
+    advise_huge(memory.cast(), size_of::<T>() * memory.len());
     Ok(table)
 }
 
-/// Asks the host for huge pages, which it may refuse.
+/// Asks the host for huge pages for `bytes` bytes from an address on, which it may refuse.
 #[cfg(target_os = "linux")]
-fn advise_huge<T>(memory: &mut [MaybeUninit<T>]) {
+pub(crate) fn advise_huge(start: NonNull<u8>, bytes: usize) {
     /// Smaller tables do not need them.
     const WORTH_IT: usize = 4 << 20;
 
-    let bytes = size_of_val(memory);
     if bytes < WORTH_IT {
         return;
     }
-    let start = memory.as_mut_ptr();
-    let (skipped, length) = whole_pages(start.addr(), bytes);
-    let first = start.wrapping_byte_add(skipped);
-    // SAFETY: the range is within `memory`, and of whole pages, so that the kernel, which rounds
-    // lengths up, advises on nothing else; the advice is about what backs the pages, not about
-    // what is in them.
+    let (skipped, length) = whole_pages(start.addr().get(), bytes);
+    let first = start.as_ptr().wrapping_add(skipped);
+    // SAFETY: the advice is about what backs pages, not about what is in them, and so harmless
+    // whatever is there; lengths are of whole pages, so that the kernel, which rounds them up,
+    // advises on nothing else.
     unsafe { libc::madvise(first.cast(), length, libc::MADV_HUGEPAGE) };
 }
 
@@ -72,7 +71,7 @@ fn whole_pages(address: usize, bytes: usize) -> (usize, usize) {
 }
 
 #[cfg(not(target_os = "linux"))]
-fn advise_huge<T>(_: &mut [MaybeUninit<T>]) {}
+pub(crate) fn advise_huge(_: NonNull<u8>, _: usize) {}
 
 /// What is at an address will be needed soon.
 #[inline]

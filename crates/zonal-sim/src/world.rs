@@ -3,21 +3,18 @@
 use crate::engine;
 use crate::machine::Machine;
 use crate::memory;
-use crate::platform::{Sim, SimByte, SimWord};
+use crate::platform::Sim;
 use crate::run::SimError;
-use crate::slot::SimSlot;
 use crate::space::{Home, Layout};
 use crate::task::Pages;
 use core::num::NonZeroU32;
 use zonal::map::{MemoryMap, PhysAddr, Region};
 use zonal::plan::{Config, Plan};
-use zonal::platform::{AtomicByte, AtomicWord, Slot};
 use zonal::policy::FreeMemory;
 use zonal::policy::{Policy, Split};
 use zonal::zone::tables::FreeWords;
-use zonal::{
-    Allocator, NodeId, OutsideSlot, PerCpuPages, Pfn, SharedState, Storage, TableSize, Zone,
-};
+use zonal::{Allocator, NodeId, Pfn, TableSize};
+use zonal_tables::HeapTables;
 
 /// Where memory begins: above what belongs to DMA zones, so that each node has one zone.
 pub(crate) const START: u64 = 4 << 30;
@@ -51,20 +48,14 @@ pub(crate) fn with_allocator<S: Policy, R>(
     plan: &Plan,
     f: impl FnOnce(&Allocator<'_, Sim, S>, Pages) -> R,
 ) -> Result<R, SimError> {
-    let size = TableSize::of::<S>(plan);
-    let words = |count: u64| memory::table(count as usize, || SimWord::new(0));
-    let states = memory::table(size.frames as usize, || SimByte::new(0))?;
-    let pageblocks = words(size.pageblocks)?;
-    let [links, cluster_array, cluster_of] = size.free.map(words);
-    let (links, cluster_array, cluster_of) = (links?, cluster_array?, cluster_of?);
-    let mut zones: Vec<_> = (0..size.zones).map(|_| Zone::vacant()).collect();
-    let cache = |_| <SimSlot<PerCpuPages<S>> as Slot<_>>::new(PerCpuPages::new());
-    let caches: Vec<_> = (0..size.caches).map(cache).collect();
-    let outside: Vec<_> = (0..size.caches).map(|_| OutsideSlot::<Sim, S>::new()).collect();
-    let shared = Box::new(SharedState::new());
+    let frames = TableSize::of::<S>(plan).frames;
+    let tables = HeapTables::<Sim, S>::advised(plan, memory::advise_huge);
+    let mut tables = tables.map_err(|error| SimError::Build(error.to_string()))?;
+    let storage = tables.storage();
+    let FreeWords([first_words, second_words, third_words]) = storage.free;
     let pages = engine::with(|engine| {
         let stride = machine.cache.struct_page_bytes / 64;
-        let first = engine.try_grow(size.frames as usize * stride as usize)?;
+        let first = engine.try_grow(frames as usize * stride as usize)?;
         let page = |item: u32| Layout::Spread {
             item: NonZeroU32::new(item).expect("items have bytes"),
             first: first as u32,
@@ -76,18 +67,19 @@ pub(crate) fn with_allocator<S: Policy, R>(
             true => ["frames", "cluster links", "clusters"],
             false => ["map lines", "map hints", "map summaries"],
         };
-        engine.register("frames", &states, in_page(1), Home::Divided);
-        engine.register(names[0], &links, in_page(8), Home::Divided);
-        engine.register("caches", &caches, Layout::Packed, Home::Local);
-        engine.register("frames of CPUs", &outside, Layout::Packed, Home::Local);
-        engine.register("zone", &zones, Layout::Packed, Home::Divided);
-        engine.register("pageblocks", &pageblocks, Layout::Packed, Home::Divided);
-        engine.register(names[2], &cluster_of, in_page(8), Home::Divided);
-        engine.register(names[1], &cluster_array, Layout::Packed, Home::Divided);
-        engine.register("shared", core::slice::from_ref(&*shared), Layout::Packed, Home::Local);
+        let shared = core::slice::from_ref(storage.shared);
+        engine.register("frames", storage.states, in_page(1), Home::Divided);
+        engine.register(names[0], first_words, in_page(8), Home::Divided);
+        engine.register("caches", storage.caches, Layout::Packed, Home::Local);
+        engine.register("frames of CPUs", storage.outside, Layout::Packed, Home::Local);
+        engine.register("zone", storage.zones, Layout::Packed, Home::Divided);
+        engine.register("pageblocks", storage.pageblocks, Layout::Packed, Home::Divided);
+        engine.register(names[2], third_words, in_page(8), Home::Divided);
+        engine.register(names[1], second_words, Layout::Packed, Home::Divided);
+        engine.register("shared", shared, Layout::Packed, Home::Local);
         Ok(Pages {
             base: plan_base(plan),
-            frames: size.frames,
+            frames,
             first,
             stride: stride as usize,
             class: engine.class("pages"),
@@ -96,15 +88,6 @@ pub(crate) fn with_allocator<S: Policy, R>(
     });
     let pages =
         pages.unwrap_or_else(|| Err(SimError::Build("no machine on this thread".into())))?;
-    let storage = Storage {
-        states: &states,
-        pageblocks: &pageblocks,
-        free: FreeWords([&links, &cluster_array, &cluster_of]),
-        zones: &mut zones,
-        caches: &caches,
-        outside: &outside,
-        shared: &shared,
-    };
     let allocator = Allocator::new(Sim::new(machine.topology), plan, storage)
         .map_err(|error| SimError::Build(error.to_string()))?;
     Ok(f(&allocator, pages))

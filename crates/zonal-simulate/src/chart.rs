@@ -57,6 +57,8 @@ fn shown(value: f64, unit: &str) -> String {
         large if large >= 1e4 => (large / 1e3, " k"),
         small => (small, " "),
     };
+    // 3 M/s, not 3 M1/s.
+    let unit = unit.strip_prefix('1').unwrap_or(unit);
     format!("{scaled:.2}{prefix}{unit}")
 }
 
@@ -77,7 +79,7 @@ mod tests {
             values: values.map(Some).into(),
         };
         let lines = [line("a", [1e6, 8e6]), line("longer", [1e6, 1e6])];
-        let text = chart("faults per s", "/s", &[8, 112], &lines);
+        let text = chart("faults per s", "1/s", &[8, 112], &lines);
         let expected = "faults per s by tasks; █ is 8.00 M/s\na         ▁   █\nlonger    ▁   ▁\n\
                         tasks     8 112";
         assert_eq!(text, expected);

@@ -2,6 +2,7 @@
 
 use alloc::vec::Vec;
 use core::fmt;
+use core::ptr::NonNull;
 use zonal::plan::Plan;
 use zonal::platform::{AtomicByte, AtomicWord, Platform, Slot};
 use zonal::policy::Policy;
@@ -38,17 +39,23 @@ pub struct HeapTables<P: Platform, S: Policy> {
     shared: SharedState<P>,
 }
 
-/// `elements` times what `make` makes.
+/// Is told where memory begins and how many bytes it has.
+type Advise<'a> = &'a mut dyn FnMut(NonNull<u8>, usize);
+
+/// `elements` times what `make` makes, after `advise` was told of the memory for them.
 fn table<T>(
     what: &'static str,
     elements: u64,
-    mut make: impl FnMut() -> T,
+    advise: Advise<'_>,
+    make: impl FnMut() -> T,
 ) -> Result<Vec<T>, NoMemory> {
     let mut table = Vec::new();
     let no_memory = NoMemory { what, elements };
     let room = usize::try_from(elements).map_err(|_| no_memory)?;
     table.try_reserve_exact(room).map_err(|_| no_memory)?;
-    table.extend((0..room).map(|_| make()));
+    let memory = NonNull::from(table.spare_capacity_mut());
+    advise(memory.cast(), memory.len() * size_of::<T>());
+    table.resize_with(room, make);
     Ok(table)
 }
 
@@ -68,17 +75,33 @@ impl<P: Platform, S: Policy> HeapTables<P, S> {
     /// # Errors
     /// [`NoMemory`] if the heap has no room for them.
     pub fn new(plan: &Plan) -> Result<Self, NoMemory> {
+        Self::advised(plan, |_, _| ())
+    }
+
+    /// The same, for those who have advice for the system about large tables, such as which pages
+    /// should back them: `advise` is called with the start and the bytes of each table's memory,
+    /// before it is written. O(frames).
+    ///
+    /// # Errors
+    /// [`NoMemory`] if the heap has no room for them.
+    pub fn advised(
+        plan: &Plan,
+        mut advise: impl FnMut(NonNull<u8>, usize),
+    ) -> Result<Self, NoMemory> {
         let size = TableSize::of::<S>(plan);
-        let words = |what, count| table(what, count, || P::Word::new(0));
         let [first, second, third] = size.free;
-        let free = |count| words("words of free memory", count + SPARE as u64);
+        let advise = &mut advise;
+        let word = || P::Word::new(0);
+        let cache = || Slot::new(PerCpuPages::new());
+        let mut free = |count| table("words of free memory", count + SPARE as u64, advise, word);
+        let free = [free(first)?, free(second)?, free(third)?];
         Ok(Self {
-            states: table("state bytes", size.frames, || P::Byte::new(0))?,
-            pageblocks: words("pageblock words", size.pageblocks)?,
-            free: [free(first)?, free(second)?, free(third)?],
-            zones: table("zones", size.zones, Zone::vacant)?,
-            caches: table("per-CPU pages", size.caches, || Slot::new(PerCpuPages::new()))?,
-            outside: table("frames of CPUs", size.caches, OutsideSlot::new)?,
+            states: table("state bytes", size.frames, advise, || P::Byte::new(0))?,
+            pageblocks: table("pageblock words", size.pageblocks, advise, word)?,
+            free,
+            zones: table("zones", size.zones, advise, Zone::vacant)?,
+            caches: table("per-CPU pages", size.caches, advise, cache)?,
+            outside: table("frames of CPUs", size.caches, advise, OutsideSlot::new)?,
             shared: SharedState::new(),
         })
     }
@@ -103,5 +126,39 @@ impl<P: Platform, S: Policy> fmt::Debug for HeapTables<P, S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let frames = self.states.len();
         f.debug_struct("HeapTables").field("frames", &frames).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+
+    use super::*;
+    use std::collections::BTreeMap;
+    use zonal::map::{MemoryMap, PhysAddr, Region};
+    use zonal::plan::Config;
+    use zonal::platform::single::SingleThread;
+    use zonal::preset::ClusterFree;
+
+    /// All of it, and where it stays.
+    #[test]
+    fn advice_is_about_the_memory_of_the_tables() {
+        let map = MemoryMap::from_regions(&[Region::usable(PhysAddr(0), 64 << 20)]).unwrap();
+        let plan = Plan::new(map.sanitise().unwrap(), Config::new(2), |_, _, _| 1).unwrap();
+        let mut told = BTreeMap::new();
+        let tables = HeapTables::<SingleThread, ClusterFree>::advised(&plan, |start, bytes| {
+            told.insert(start.as_ptr().addr(), bytes);
+        });
+        let mut tables = tables.unwrap();
+        let storage = tables.storage();
+        let bytes = told.get(&storage.states.as_ptr().addr());
+        assert_eq!(bytes, Some(&storage.states.len()));
+        let bytes = told.get(&storage.caches.as_ptr().addr());
+        assert_eq!(bytes, Some(&size_of_val(storage.caches)));
+        for words in storage.free.0.into_iter().chain([storage.pageblocks]) {
+            let start = words.as_ptr().addr();
+            let (from, bytes) = told.range(..=start).next_back().unwrap();
+            assert!(start + size_of_val(words) <= from + bytes);
+        }
     }
 }

@@ -117,8 +117,8 @@ fn backed_off_compaction_merges<S: Policy>() {
     });
 }
 
-/// By the source's test: what was considered since the last deferral counts, and each new one resets it.
-fn a_new_deferral_skips_again<S: Policy>() {
+/// By the source's test: what was considered since the last back-off counts, and each new one resets it.
+fn a_new_back_off_skips_again<S: Policy>() {
     scrap::<S>(4, |world, out| {
         let compact = || world.allocator.compact_zone(ZONE, order(5), CompactMode::Sync);
         assert_eq!(compact(), CompactOutcome::Complete, "all is handed out");
@@ -457,7 +457,7 @@ macro_rules! on_presets {
             #[test]
             fn not_while_compaction_backs_off() { backed_off_compaction_merges::<$preset>(); }
             #[test]
-            fn again_after_a_new_deferral() { a_new_deferral_skips_again::<$preset>(); }
+            fn again_after_a_new_back_off() { a_new_back_off_skips_again::<$preset>(); }
             #[test]
             fn disabling_nests() { guards_nest::<$preset>(); }
             #[test]

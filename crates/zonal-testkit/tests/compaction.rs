@@ -88,21 +88,21 @@ fn refusals_are_believed_and_backed_off<S: Policy>() {
 }
 
 /// The host frees one of the two blocks behind the allocator's back.
-fn lies_are_counted<S: Policy>(moving: Moving) {
+fn mismatches_are_counted<S: Policy>(moving: Moving) {
     fragmented::<Cells, S>(Shape::Huge, 60, moving, |ledger| {
         let platform = ledger.world.allocator.platform();
         let outcome = ledger.world.allocator.compact_zone(ZONE, Order::HUGE, CompactMode::Async);
-        let lies = platform.take_calls().migrations;
-        assert!(!lies.is_empty());
-        for lie in &lies {
+        let mismatches = platform.take_calls().migrations;
+        assert!(!mismatches.is_empty());
+        for mismatch in &mismatches {
             if moving == Moving::FreesOld {
                 // It said that the page is in its new place: so it is.
-                let (order, name) = platform.movers().drop_block(lie.from).unwrap();
-                platform.movers().adopt(lie.to, order, name);
+                let (order, name) = platform.movers().drop_block(mismatch.from).unwrap();
+                platform.movers().adopt(mismatch.to, order, name);
             }
         }
         ledger.lied_to = true;
-        assert_eq!(events(ledger).migrate_mismatches, lies.len() as u64);
+        assert_eq!(events(ledger).migrate_mismatches, mismatches.len() as u64);
         assert_eq!(events(ledger).migrate_success, 0);
         assert_ne!(outcome, CompactOutcome::BackedOff);
         ledger.check();
@@ -453,9 +453,9 @@ macro_rules! on_presets {
             #[test]
             fn refusals() { refusals_are_believed_and_backed_off::<$preset>(); }
             #[test]
-            fn lies_about_the_old_block() { lies_are_counted::<$preset>(Moving::FreesOld); }
+            fn mismatch_of_the_old_block() { mismatches_are_counted::<$preset>(Moving::FreesOld); }
             #[test]
-            fn lies_about_the_new_block() { lies_are_counted::<$preset>(Moving::FreesNew); }
+            fn mismatch_of_the_new_block() { mismatches_are_counted::<$preset>(Moving::FreesNew); }
             #[test]
             fn panics() { a_panic_loses_nothing::<$preset>(); }
             #[test]

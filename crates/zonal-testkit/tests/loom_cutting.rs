@@ -153,7 +153,7 @@ fn canary_merge() {
 
 /// After a compaction in vain the zone backs off: from the next attempt on single frames merge, though clusters are
 /// enabled again and a batch may have been cut off in between. The source says that merging
-/// cannot begin while a batch is being cut off, because compaction waits; but what defers it
+/// cannot begin while a batch is being cut off, because compaction waits; but what puts it off
 /// does not.
 fn back_off<C: Clusters>(bound: Option<usize>) {
     let plan = batch_plan(16, 2, 2);
@@ -187,7 +187,7 @@ fn compaction_backs_off_and_a_frame_merges() {
 /// Canary: [`back_off`] with the source's rule: who scans or disables waits, who merges does not.
 #[test]
 #[should_panic(expected = "I-")]
-fn canary_defer() {
+fn canary_back_off() {
     back_off::<MergesAtOnce>(Some(3));
 }
 

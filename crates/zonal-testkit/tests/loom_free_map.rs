@@ -118,8 +118,8 @@ fn two_complete<R: Rule>(taker: bool) {
     let other = world.clone();
     let taking = taker.then(|| {
         spawn(2, move || {
-            if let Some(block) = other.map.take_large(order(7), start()) {
-                assert_eq!(other.map.free_in(block), 0, "whole, and in its line");
+            if let Some(pageblock) = other.map.take_large(order(7), start()) {
+                assert_eq!(other.map.free_in(pageblock), 0, "whole, and in its line");
                 other.free(0, 7);
             }
         })

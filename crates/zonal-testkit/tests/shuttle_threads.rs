@@ -272,7 +272,7 @@ fn run<S: Policy>(plan: &Plan, orders: &[u8]) {
         }
         let (seen, model) = (Snapshot::of(allocator), Model::new(plan));
         check_all(&seen, &model, &Rules::of::<S>()).expect("all invariants hold");
-        check_clusters(allocator).expect("clusters are what their slots say");
+        check_clusters(allocator).expect("clusters are what the array says");
     });
 }
 

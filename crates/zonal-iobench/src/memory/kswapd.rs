@@ -22,7 +22,7 @@ use super::{Memory, Shrunk, ZoneName};
 /// A pass looks at one page in 2 to this of a list at first.
 pub(super) const PRIORITY: u32 = 12;
 /// Pages that are freed at once.
-pub(super) const CLUSTER: u64 = 32;
+pub(super) const SWAP_CLUSTER: u64 = 32;
 /// Pages between which other tasks may come in.
 const STEP: u64 = 64;
 /// The nap, and the wait for the disk.
@@ -204,7 +204,7 @@ impl Pass {
     /// left.
     fn next(&self, memory: &Memory) -> Option<(u32, bool)> {
         match memory.rules() {
-            Reclaim::V3_0 if self.freed >= CLUSTER => Some((PRIORITY, false)),
+            Reclaim::V3_0 if self.freed >= SWAP_CLUSTER => Some((PRIORITY, false)),
             Reclaim::V3_0 => {
                 let is_third = self.priority < PRIORITY - 2;
                 self.priority.checked_sub(1).map(|priority| (priority, is_third))

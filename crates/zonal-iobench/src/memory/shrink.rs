@@ -95,12 +95,12 @@ impl Memory {
         for priority in (0..=super::kswapd::PRIORITY).rev() {
             for zone in ZoneName::FROM_TOP {
                 all.scanned += self.deactivate(zone, priority);
-                let most = (self.inactive(zone) >> priority).min(super::kswapd::CLUSTER);
+                let most = (self.inactive(zone) >> priority).min(super::kswapd::SWAP_CLUSTER);
                 let shrunk = self.shrink(zone, most);
                 all.scanned += shrunk.scanned;
                 all.freed += shrunk.freed;
             }
-            if all.freed >= super::kswapd::CLUSTER {
+            if all.freed >= super::kswapd::SWAP_CLUSTER {
                 break;
             }
         }

@@ -184,8 +184,8 @@ pub(crate) fn start() -> Start {
 
 impl<R: Rule> World<R> {
     /// A map of movable pageblocks of order `p`, none of them free.
-    pub(crate) fn new(p: u8, blocks: u32) -> Rc<Self> {
-        let shape = MapShape::new(order(p), blocks).expect("a shape");
+    pub(crate) fn new(p: u8, pageblocks: u32) -> Rc<Self> {
+        let shape = MapShape::new(order(p), pageblocks).expect("a shape");
         // A few words a run are leaked: what they stand for, loom frees.
         let words = |count| &*(0..count).map(|_| Planted::new(0)).collect::<Vec<_>>().leak();
         // Their type is movable from the beginning, to keep runs short.
@@ -194,7 +194,7 @@ impl<R: Rule> World<R> {
             lines: words(shape.line_words()),
             sections: words(shape.section_words()),
             summaries: words(shape.summary_words()),
-            types: (0..blocks).map(movable).collect::<Vec<_>>().leak(),
+            types: (0..pageblocks).map(movable).collect::<Vec<_>>().leak(),
         };
         let map = FreeMap::new(shape, memory).expect("it fits");
         Rc::new(Self { map, holders: [(); 8].map(UnsafeCell::new) })
@@ -211,8 +211,8 @@ impl<R: Rule> World<R> {
     }
 
     /// Frees a pageblock but for some frames.
-    pub(crate) fn free_all_but(&self, block: u32, held: &[u32]) {
-        let first = block << self.map.shape().order().get();
+    pub(crate) fn free_all_but(&self, pageblock: u32, held: &[u32]) {
+        let first = pageblock << self.map.shape().order().get();
         let frames = self.map.shape().pageblock_frames();
         for word in first / 64..(first + frames).div_ceil(64) {
             let inside = |frame: &u32| (first..first + frames).contains(frame);
@@ -223,9 +223,9 @@ impl<R: Rule> World<R> {
     }
 
     /// Frames in a line, whether the pageblock is whole or not.
-    pub(crate) fn line(&self, block: u32) -> u32 {
-        let whole = self.map.is_whole(Pageblock(block));
-        self.map.free_in(Pageblock(block))
+    pub(crate) fn line(&self, pageblock: u32) -> u32 {
+        let whole = self.map.is_whole(Pageblock(pageblock));
+        self.map.free_in(Pageblock(pageblock))
             - if whole { self.map.shape().pageblock_frames() } else { 0 }
     }
 }

@@ -1,8 +1,8 @@
 //! The allocator: ways in, the fast path, the slow path, bulk, free.
 //!
 //! May import `types`, `platform`, `frame`, `boot`, `trace`, `zone`, `policy` and `pcp`; the slow path
-//! calls compaction as a method of the allocator. It has no state of its own beside counters:
-//! zones, per-CPU pages and the frame table have their guards.
+//! calls compaction as a method of the allocator. It has no state of its own beside counters and the
+//! two relaxed words of `SharedState`: zones, per-CPU pages and the frame table have their guards.
 
 pub mod allocator;
 pub(crate) mod build;

@@ -19,7 +19,7 @@ pub struct PageblockWord(pub(super) u64);
 
 /// Bit of a [`PageblockWord`]: the pageblock belongs to a zone.
 pub(super) const MANAGED: u64 = 1 << 24;
-/// The bits that [`FrameTable::block`](super::FrameTable::pageblock) shows. Those above are notes about the pageblock that
+/// The bits that [`FrameTable::pageblock`](super::FrameTable::pageblock) shows. Those above are notes about the pageblock that
 /// must not keep two buddies apart: compaction's hint, and what it was before its isolation.
 pub(super) const SHOWN: u64 = (1 << 25) - 1;
 /// Where the migrate type before the isolation stands, + 1.

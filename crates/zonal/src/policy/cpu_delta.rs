@@ -1,5 +1,6 @@
 //! Counts that every CPU keeps its own difference of, so that the count that all share is
-//! written once in a while: what Linux calls vmstat, with its threshold.
+//! written once in a while: what Linux calls vmstat, with its threshold. A difference is guarded by the
+//! CPU's slot.
 
 use crate::boot::tuning::Tuning;
 

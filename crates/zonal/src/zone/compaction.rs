@@ -330,7 +330,7 @@ mod tests {
 
     /// The source's `compact_considered`.
     #[test]
-    fn each_deferral_resets_what_was_considered() {
+    fn each_back_off_resets_what_was_considered() {
         let zone = ZoneCompaction::<SingleThread>::new();
         let (three, nine) = (Order::new(3).unwrap(), Order::HUGE);
         assert!(!zone.is_considered());

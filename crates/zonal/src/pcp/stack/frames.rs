@@ -180,20 +180,20 @@ impl<P: Platform, const N: usize> FrameStack<P, N> {
         Filling { stack: self, first, most, empty: most }
     }
 
-    /// Calls `give` with the oldest `count` frames, neighbours that follow each other in one word at
+    /// Calls `each` with the oldest `count` frames, neighbours that follow each other in one word at
     /// once, and forgets them; how many there were. For who is in the slot, with no owner outside.
     #[inline(always)]
-    pub(super) fn shed(&self, first: u32, count: u32, give: impl FnMut(WordIndex, u64)) -> u32 {
+    pub(super) fn shed(&self, first: u32, count: u32, each: impl FnMut(WordIndex, u64)) -> u32 {
         let (head, top) = (self.head.load(Relaxed), self.top.load(Relaxed));
         let count = count.min(top - head);
-        self.give(first, head..head + count, give);
+        self.visit(first, head..head + count, each);
         self.lies_at(head + count, top);
         count
     }
 
     #[inline(always)]
-    fn give(&self, first: u32, places: Range<u32>, give: impl FnMut(WordIndex, u64)) {
-        let mut words = Words { give, word: WordIndex(0), mask: 0 };
+    fn visit(&self, first: u32, places: Range<u32>, each: impl FnMut(WordIndex, u64)) {
+        let mut words = Words { each, word: WordIndex(0), mask: 0 };
         let mut place = places.start;
         while place < places.end {
             let end = places.end.min(place + RUN as u32);
@@ -290,7 +290,7 @@ impl<P: Platform> Room<'_, P> {
 
 /// Frames on their way into the map, by words.
 struct Words<G> {
-    give: G,
+    each: G,
     word: WordIndex,
     mask: u64,
 }
@@ -325,7 +325,7 @@ impl<G: FnMut(WordIndex, u64)> Words<G> {
     #[inline(always)]
     fn finish(&mut self) {
         if self.mask != 0 {
-            (self.give)(self.word, self.mask);
+            (self.each)(self.word, self.mask);
         }
     }
 }
@@ -397,12 +397,12 @@ impl<'a, P: Platform, const N: usize, const STACKS: usize> Drain<'a, P, N, STACK
     }
 
     /// Takes what is on the stacks, by words, and lets them go on.
-    pub(super) fn take(self, first: u32, mut give: impl FnMut(WordIndex, u64)) {
+    pub(super) fn take(self, first: u32, mut each: impl FnMut(WordIndex, u64)) {
         for (stack, head) in self.stacks.iter().zip(self.heads) {
             // Acquire: with the Release of pushes. S-2: at most one too few.
             let top = stack.top.load(Acquire);
             let top = if (top as i32) < head as i32 { head } else { top };
-            stack.give(first, head..top, &mut give);
+            stack.visit(first, head..top, &mut each);
             // The owner goes on from here; it settles when it comes by.
             stack.head.store(top, Relaxed);
         }

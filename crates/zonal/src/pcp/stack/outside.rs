@@ -90,10 +90,10 @@ impl<P: Platform, const N: usize> StackOutside<P, N> {
 
     /// Takes what is on the stacks, by words of the map that begins at `first`; `by` who is in the slot.
     /// Nothing if the host refuses the fence against an owner that may be outside.
-    pub(super) fn drain(&self, first: u32, by: Drainer, give: impl FnMut(WordIndex, u64)) {
+    pub(super) fn drain(&self, first: u32, by: Drainer, each: impl FnMut(WordIndex, u64)) {
         let owned = by == Drainer::Other && self.owned.load(Relaxed) != 0;
         if let Ok(drain) = Drain::begin(&self.stacks, owned) {
-            drain.take(first, give);
+            drain.take(first, each);
         }
     }
 }

@@ -36,11 +36,11 @@ impl CpuStack {
         };
         let want = high.max(1).min(most);
         let mut filling = stack.fill(self.first, want);
-        let mut give = |word: WordIndex, bits| {
+        let mut each = |word: WordIndex, bits| {
             filling.put(word, bits);
             came(word, bits);
         };
-        let mut harvest = map.refill(migrate, want, start, &mut give);
+        let mut harvest = map.refill(migrate, want, start, &mut each);
         let claimed = |(_, from)| Fallback {
             frame: Frame(0),
             order: map.shape().order(),
@@ -49,11 +49,11 @@ impl CpuStack {
         };
         let (mut lent, mut fallback) = (false, harvest.claimed.map(claimed));
         if harvest.frames == 0 && migrate == MigrateType::Movable {
-            harvest = map.refill(MigrateType::Cma, want, start, &mut give);
+            harvest = map.refill(MigrateType::Cma, want, start, &mut each);
             lent = harvest.frames > 0;
         }
         if harvest.frames == 0 {
-            (harvest, fallback) = from_others(map, migrate, want, start, &mut give);
+            (harvest, fallback) = from_others(map, migrate, want, start, &mut each);
         }
         filling.finish();
         // Without a stack there is no edge: all that is freed goes into the map.
@@ -76,21 +76,21 @@ fn from_others<P: Platform>(
     migrate: MigrateType,
     want: u32,
     start: Start,
-    give: &mut impl FnMut(WordIndex, u64),
+    each: &mut impl FnMut(WordIndex, u64),
 ) -> (Harvest, Option<Fallback>) {
     let others = migrate.fallbacks().into_iter().flatten();
     let fallback = |from, order, claimed| Some(Fallback { frame: Frame(0), order, from, claimed });
     for &other in others.clone() {
-        if let Some((block, order)) = map.claim_other(other, migrate, start) {
-            let frames = map.harvest(block, migrate, want, give);
+        if let Some((pageblock, order)) = map.claim_other(other, migrate, start) {
+            let frames = map.harvest(pageblock, migrate, want, each);
             if frames > 0 {
-                let harvest = Harvest { frames, last: Some(block), claimed: None };
+                let harvest = Harvest { frames, last: Some(pageblock), claimed: None };
                 return (harvest, fallback(other, order, true));
             }
         }
     }
     for &other in others {
-        let harvest = map.harvest_lines(other, want, start, give);
+        let harvest = map.harvest_lines(other, want, start, each);
         if harvest.frames > 0 {
             return (harvest, fallback(other, Order::ZERO, false));
         }

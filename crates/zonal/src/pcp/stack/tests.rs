@@ -17,19 +17,19 @@ fn order(number: u8) -> Order {
 }
 
 /// A map of movable pageblocks of 64 frames, all free.
-fn map(blocks: u32) -> Map {
-    let shape = MapShape::new(order(6), blocks).expect("a shape");
+fn map(pageblocks: u32) -> Map {
+    let shape = MapShape::new(order(6), pageblocks).expect("a shape");
     let words = |count| &*(0..count).map(|_| AtomicU64::new(0)).collect::<Vec<_>>().leak();
     let memory = MapMemory {
         lines: words(shape.line_words()),
         sections: words(shape.section_words()),
         summaries: words(shape.summary_words()),
-        types: words(blocks as usize),
+        types: words(pageblocks as usize),
     };
     let map = FreeMap::new(shape, memory).expect("it fits");
-    for block in (0..blocks).map(Pageblock) {
-        map.set_type(block, Movable);
-        map.free_block(block.first_frame(shape), order(6)).expect("nothing is free yet");
+    for pageblock in (0..pageblocks).map(Pageblock) {
+        map.set_type(pageblock, Movable);
+        map.free_block(pageblock.first_frame(shape), order(6)).expect("nothing is free yet");
     }
     map
 }
@@ -293,14 +293,14 @@ fn runs_and_single_frames_leave_as_they_came() {
             way => {
                 let count = if way == 2 { draw(60) } else { u32::MAX };
                 of_words.clear();
-                let mut give = |word: WordIndex, mask: u64| {
+                let mut each = |word: WordIndex, mask: u64| {
                     let bits = (0..64).filter(|bit| mask >> bit & 1 == 1);
                     of_words.extend(bits.map(|bit| FIRST + word.first_frame().0 + bit));
                 };
                 if way == 2 {
-                    stack.shed(FIRST, count, &mut give);
+                    stack.shed(FIRST, count, &mut each);
                 } else {
-                    cpu.out.drain(FIRST, Drainer::Other, &mut give);
+                    cpu.out.drain(FIRST, Drainer::Other, &mut each);
                 }
                 let mut gone: Vec<_> = model.drain(..model.len().min(count as usize)).collect();
                 gone.sort_unstable();

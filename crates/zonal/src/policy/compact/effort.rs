@@ -1,4 +1,4 @@
-//! How much work the compactions of one request may be.
+//! How much work the compactions of one request may be. The request's CPU alone has it, on its stack.
 
 use super::Compact;
 use crate::zone::CompactMode;

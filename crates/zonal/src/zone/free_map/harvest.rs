@@ -23,16 +23,16 @@ pub struct Harvest {
 impl<P: Platform> FreeMap<'_, P> {
     /// Takes frames of the type for a CPU's stack: from the first pageblock that has free frames
     /// all that it has, then from the next, until there are `want`; then from the first whole
-    /// pageblock, which gets the type. `give` is called with words and bits, ascending in each
+    /// pageblock, which gets the type. `each` is called with words and bits, ascending in each
     /// pageblock. Fewer than `want` (0 to `want`): no hint led to more. O(lines that are emptied).
     pub fn refill(
         &self,
         migrate: MigrateType,
         want: u32,
         start: Start,
-        give: &mut impl FnMut(WordIndex, u64),
+        each: &mut impl FnMut(WordIndex, u64),
     ) -> Harvest {
-        let mut harvest = self.harvest_lines(migrate, want, start, give);
+        let mut harvest = self.harvest_lines(migrate, want, start, each);
         while harvest.frames < want {
             // The type is a hint here: it is only told.
             let inside = |pageblock| (self.type_of(pageblock), self.in_transit(pageblock));
@@ -42,7 +42,7 @@ impl<P: Platform> FreeMap<'_, P> {
                 harvest.claimed = Some((pageblock, before));
             }
             let count = (want - harvest.frames).min(self.shape.pageblock_frames());
-            self.give_first(pageblock, count, give);
+            self.open_first(pageblock, count, each);
             harvest.frames += count;
             harvest.last = Some(pageblock);
         }
@@ -56,7 +56,7 @@ impl<P: Platform> FreeMap<'_, P> {
         migrate: MigrateType,
         want: u32,
         start: Start,
-        give: &mut impl FnMut(WordIndex, u64),
+        each: &mut impl FnMut(WordIndex, u64),
     ) -> Harvest {
         let mut harvest = Harvest::default();
         if !is_hinted(migrate) {
@@ -65,7 +65,7 @@ impl<P: Platform> FreeMap<'_, P> {
         while harvest.frames < want {
             // Reserves it: of two CPUs that clear a hint one is told that it was set.
             let Some(pageblock) = self.win(Kind::Free(migrate), start) else { break };
-            let taken = self.harvest(pageblock, migrate, want - harvest.frames, give);
+            let taken = self.harvest(pageblock, migrate, want - harvest.frames, each);
             if taken > 0 {
                 harvest.frames += taken;
                 harvest.last = Some(pageblock);
@@ -82,7 +82,7 @@ impl<P: Platform> FreeMap<'_, P> {
         pageblock: Pageblock,
         migrate: MigrateType,
         most: u32,
-        give: &mut impl FnMut(WordIndex, u64),
+        each: &mut impl FnMut(WordIndex, u64),
     ) -> u32 {
         let (words, bits) = self.line(pageblock);
         let mut taken = [0; MAX_WORDS];
@@ -121,12 +121,12 @@ impl<P: Platform> FreeMap<'_, P> {
         if left || count == 0 {
             self.settle(pageblock);
         }
-        taken().for_each(|(word, bits)| give(WordIndex(word), bits));
+        taken().for_each(|(word, bits)| each(WordIndex(word), bits));
         count
     }
 
-    /// Gives the first `count` frames of a pageblock that the caller owns, and frees the rest.
-    fn give_first(&self, pageblock: Pageblock, count: u32, give: &mut impl FnMut(WordIndex, u64)) {
+    /// Hands out the first `count` frames of a pageblock that the caller owns, and frees the rest.
+    fn open_first(&self, pageblock: Pageblock, count: u32, each: &mut impl FnMut(WordIndex, u64)) {
         if count < self.shape.pageblock_frames() {
             self.put_around(pageblock, pageblock.first_frame(self.shape), count);
             self.settle(pageblock);
@@ -136,7 +136,7 @@ impl<P: Platform> FreeMap<'_, P> {
         for word in words {
             let here = rest.min(bits.count_ones());
             if here > 0 {
-                give(WordIndex(word), low_bits(here) << bits.trailing_zeros());
+                each(WordIndex(word), low_bits(here) << bits.trailing_zeros());
             }
             rest -= here;
         }

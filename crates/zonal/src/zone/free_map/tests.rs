@@ -94,7 +94,7 @@ impl Model {
         }
     }
 
-    fn give(&mut self, at: usize) {
+    fn free(&mut self, at: usize) {
         let (frame, k) = self.held.swap_remove(at);
         self.map.free_block(Frame(frame), order(k)).expect("it was held");
         (frame..frame + (1 << k)).for_each(|at| self.free[at as usize] = true);
@@ -115,7 +115,7 @@ impl Model {
         match self.below(16) {
             0..=4 if !self.held.is_empty() => {
                 let at = self.below(self.held.len() as u32) as usize;
-                self.give(at);
+                self.free(at);
             }
             5..=8 => self.take_small(migrate, start),
             9 => {
@@ -145,7 +145,7 @@ impl Model {
                 let pageblock = Pageblock(self.below(self.map.shape().pageblocks()));
                 let _claimed = self.map.claim_if_half_free(pageblock, migrate);
             }
-            14 => self.give_bulk(),
+            14 => self.free_bulk(),
             _ => {
                 let which = migrate.index();
                 self.map.release(&mut self.current[which]);
@@ -177,7 +177,7 @@ impl Model {
     }
 
     /// Frees all held frames of one word at once.
-    fn give_bulk(&mut self) {
+    fn free_bulk(&mut self) {
         let Some(&(frame, 0)) = self.held.last() else { return };
         let (word, _) = Frame(frame).word();
         let mut mask = 0;
@@ -227,7 +227,7 @@ impl Model {
     /// Gives everything back: all but the ragged pageblocks are whole again.
     fn finish(mut self) {
         while !self.held.is_empty() {
-            self.give(self.held.len() - 1);
+            self.free(self.held.len() - 1);
             self.check();
         }
         for pageblock in (0..self.map.shape().pageblocks()).map(Pageblock) {

@@ -52,7 +52,7 @@ impl Merge for Prefetched {
 /// - Source: Lu 2018, patch 2, on Linux 4.16.
 /// - Merging is not skipped from an attempt at compaction that is considered, made or put off, until
 ///   one is put off anew or brings the block: by the source's test, `compact_considered`, which each new
-///   deferral resets. The first attempt of all counts; one for an order that was had already does
+///   back-off resets. The first attempt of all counts; one for an order that was had already does
 ///   not, until that fails. Nor while clusters are disabled (a CPU is scanning for large blocks; compaction disables them
 ///   only where there are any, as patch 3 does, and goes on skipping otherwise, as patch 2 does).
 /// - The scanner loses sight of a frame that merged with what lies before it: that frame is inside

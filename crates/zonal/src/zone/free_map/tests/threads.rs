@@ -42,7 +42,7 @@ impl Worker<'_> {
         self.held.push((frame, k));
     }
 
-    fn give(&mut self, at: usize) {
+    fn free(&mut self, at: usize) {
         let (frame, k) = self.held.swap_remove(at);
         for at in frame.0..frame.0 + (1 << k) {
             assert_eq!(self.taken[at as usize].swap(0, AcqRel), 1);
@@ -59,7 +59,7 @@ impl Worker<'_> {
         match self.below(20) {
             0..=6 if !self.held.is_empty() => {
                 let at = self.below(self.held.len() as u32) as usize;
-                self.give(at);
+                self.free(at);
             }
             7 if self.number == 0 => map.set_type(Pageblock(pageblock), migrate),
             8 if self.number == 0 => {
@@ -72,7 +72,7 @@ impl Worker<'_> {
             9 => map.release(&mut self.current),
             _ if full => (0..4).for_each(|_| {
                 if let Some(last) = self.held.len().checked_sub(1) {
-                    self.give(last);
+                    self.free(last);
                 }
             }),
             10 | 11 => {
@@ -131,7 +131,7 @@ fn run(p: u32, pageblocks: u32, rounds: u32, turns: u32) {
             barrier.wait();
         }
         while let Some(last) = worker.held.len().checked_sub(1) {
-            worker.give(last);
+            worker.free(last);
         }
     };
     thread::scope(|scope| {
