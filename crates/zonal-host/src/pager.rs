@@ -136,7 +136,8 @@ pub unsafe trait Pager: Send + Sync + 'static {
     }
 
     /// Moves what `page.from` holds to `page.to` ([`copy_block`] does that part) and from now
-    /// on uses that. It may wait (for a lock, for I/O) only if [`Migration::may_wait`].
+    /// on uses that. It may wait (for a lock, for I/O) only if [`Migration::may_wait`]. Called by
+    /// several threads at once, also for one page: the lock under which it is found decides.
     ///
     /// After `Ok`, `page.to` is the pager's, as if from
     /// [`Arena::alloc_raw`](crate::Arena::alloc_raw); what the implementor promises is said at

@@ -26,9 +26,9 @@ use crate::task::{Pages, Task, Work};
 use crate::ticks::Ticks;
 use std::rc::Rc;
 use std::time::Instant;
-use zonal::ZoneType;
 use zonal::plan::{Config, Plan, SplitConfig};
 use zonal::policy::Policy;
+use zonal::{Order, ZoneType};
 
 /// Instances of the zone type `Normal` on each node, where the preset splits it, as in the source.
 const INSTANCES: u8 = 4;
@@ -114,7 +114,9 @@ pub(crate) fn run<S: Policy>(
 ) -> Result<(Outcome, Pace), SimError> {
     let needs = workload.needs(machine, spec)?;
     // Presets that split nothing do not look at it.
-    let split = SplitConfig::default().with_instances(ZoneType::Normal, INSTANCES);
+    // Simulated memory is less than the machine's, where a GiB is a small part of an instance.
+    let even = SplitConfig { align: Order::MAX.frames(), ..SplitConfig::default() };
+    let split = even.with_instances(ZoneType::Normal, INSTANCES);
     let pcp_high = (spec.preset == Preset::HugeBatch).then_some(2 * page_fault::MAPPED as u32);
     let config = |config| workload.config(Config { split, pcp_high, ..config });
     let plan = crate::world::plan::<S>(machine, needs.frames_a_socket, config)?;

@@ -34,8 +34,8 @@ pub enum Moving {
     FreesNew,
     /// It panics.
     Panics,
-    /// It waits until [`Movers::let_go`], then moves.
-    Hangs,
+    /// In its first call it waits until [`Movers::let_go`], then moves; in others it obeys.
+    HangsOnce,
 }
 
 /// What came of a request to move a page.
@@ -131,11 +131,11 @@ impl Movers {
             Moving::FreesOld => return Answer::Lie { free: page.from, moved: true },
             Moving::FreesNew => return Answer::Lie { free: page.to, moved: false },
             Moving::Panics => panic!("the host panics while it moves {page:?}"),
-            Moving::Hangs => {
+            Moving::HangsOnce => {
                 let mut gate = lock(&self.gate);
-                gate.0 = true;
+                let first = !std::mem::replace(&mut gate.0, true);
                 self.changed.notify_all();
-                while !gate.1 {
+                while first && !gate.1 {
                     gate = self.changed.wait(gate).unwrap_or_else(PoisonError::into_inner);
                 }
             }

@@ -35,12 +35,12 @@ pub enum Shape {
     Blocks3,
     /// Watermarks, three zones, two nodes.
     Marked,
-    /// Two nodes and two types, each with enough memory for two or three instances, and a hole
-    /// across a boundary between instances; two CPUs a node.
+    /// Two nodes and two types, each with enough memory for two or four instances, and holes
+    /// across boundaries between instances; two CPUs a node.
     Instances,
     /// Memory that comes later: below, behind and between what is there, so that of node 0's
-    /// zone instances one has all of its memory from the start, one a part, two none; and all that
-    /// node 1 has.
+    /// zone instances two have a part of their memory from the start, the one its end and the other
+    /// its beginning, and one none; and all that node 1 has.
     Later,
     /// Pageblocks of 512 frames and enough memory for clusters of 256.
     Huge,
@@ -102,11 +102,16 @@ impl Shape {
             Self::Movable => vec![region(0x1000, 2048)],
             Self::Blocks3 => vec![region(0x1000, 4096)],
             Self::Marked => vec![region(0, 1536), region(0x800, 768).on(NodeId(1))],
-            // Of three instances of Normal on node 0 the second and third meet at 0x1000.
-            Self::Instances => {
-                vec![region(0, 0xf00), region(0x1100, 0x700), region(0x1800, 0x980).on(NodeId(1))]
-            }
-            // Instances on node 0 meet at 0x1000, 0x1800 and 0x1c00.
+            // On node 0 two instances of DMA32 and four of Normal, which is all that a node may
+            // have: the latter meet at 0x1000 and 0x2000, in holes, and at 0x1800. On node 1 two, which
+            // meet at 0x2c00.
+            Self::Instances => vec![
+                region(0, 0xf00),
+                region(0x1100, 0xb00),
+                region(0x2100, 0x300),
+                region(0x2400, 0xb80).on(NodeId(1)),
+            ],
+            // Instances on node 0 meet at 0x1400 and 0x1c00.
             Self::Later => vec![
                 of_kind(0xc00, 0x400, RegionKind::Offline),
                 region(0x1000, 0x900),

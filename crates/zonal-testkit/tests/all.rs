@@ -62,6 +62,7 @@ mod compaction;
 mod compaction_bounds;
 mod compaction_hints;
 mod compaction_policies;
+mod compaction_together;
 mod contiguous;
 mod dirty;
 mod errors;

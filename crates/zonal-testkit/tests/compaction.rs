@@ -7,8 +7,8 @@ use zonal::policy::{Compact, Policy};
 use zonal::watermark::Watermarks;
 use zonal::{CompactMode, CompactOutcome, CpuId, MigrateType, Order, Request, ZoneId};
 use zonal_testkit::host::TestHost;
-use zonal_testkit::mover::{Movers, Moving};
-use zonal_testkit::probe::{Cells, Locks, Mutexes, Probe};
+use zonal_testkit::mover::Moving;
+use zonal_testkit::probe::{Cells, Locks, Probe};
 use zonal_testkit::shape::{Shape, order};
 use zonal_testkit::world::with_world;
 
@@ -120,85 +120,6 @@ fn a_panic_loses_nothing<S: Policy>() {
         ledger.world.allocator.platform().movers().set(Moving::Obeys);
         let outcome = ledger.compact(Order::HUGE, CompactMode::Sync);
         assert_eq!(outcome, CompactOutcome::Success, "no compaction is running any more");
-    });
-}
-
-/// Lets the host go on at the end of the scope.
-struct LetGo<'a>(&'a Movers);
-
-impl Drop for LetGo<'_> {
-    fn drop(&mut self) {
-        self.0.let_go();
-    }
-}
-
-fn others_go_on_while_the_host_hangs<S: Policy>()
-where
-    for<'m> W<'m, Mutexes, S>: Sync,
-{
-    fragmented::<Mutexes, S>(Shape::Huge, 60, Moving::Hangs, |ledger| {
-        let world = ledger.world;
-        let (allocator, movers) = (&world.allocator, world.allocator.platform().movers());
-        let outcome = std::thread::scope(|scope| {
-            let sync = CompactMode::Sync;
-            let stuck = scope.spawn(move || world.allocator.compact_zone(ZONE, Order::HUGE, sync));
-            movers.wait_for_hang();
-            // Also when an assertion fails: else the scope would wait for ever.
-            let _going = LetGo(movers);
-            let second = allocator.compact_zone(ZONE, Order::HUGE, CompactMode::Sync);
-            assert_eq!(second, CompactOutcome::Contended);
-            // One frame is the host's: every other can be had, those that are set apart for the
-            // block that is to form included.
-            let info = allocator.zone_info(ZONE).unwrap();
-            assert_eq!(info.isolated > 0, S::Compact::SETS_APART);
-            let free = info.free + info.isolated;
-            let taken: Vec<_> =
-                std::iter::from_fn(|| allocator.alloc_raw(&Request::frame()).ok()).collect();
-            assert_eq!(taken.len() as u64, free, "I-6");
-            for pfn in taken {
-                allocator.free_raw(pfn, Order::ZERO).unwrap();
-            }
-            assert!(allocator.alloc_raw(&MOVABLE.with_order(Order::HUGE)).is_err(), "contended");
-            allocator.drain_all();
-            // Who compacts has disabled clusters; and without them no merge is skipped either: the
-            // attempt that is being made is considered, as the first one is in the source.
-            assert_eq!(allocator.zone_info(ZONE).unwrap().merge_skipped, 0, "{}", S::NAME);
-            movers.let_go();
-            stuck.join().unwrap()
-        });
-        assert_ne!(outcome, CompactOutcome::Contended);
-        ledger.check();
-        movers.set(Moving::Obeys);
-        while ledger.compact(Order::HUGE, CompactMode::Sync) == CompactOutcome::BackedOff {}
-        let block = ledger.take(&MOVABLE.with_order(Order::HUGE));
-        assert!(block.is_some());
-    });
-}
-
-/// The background's compaction ends for a request with the page that is being moved, however long
-/// the host takes; the request does not wait for that.
-fn a_request_calls_the_background_off<S: Policy>()
-where
-    for<'m> W<'m, Mutexes, S>: Sync,
-{
-    fragmented::<Mutexes, S>(Shape::Huge, 60, Moving::Hangs, |ledger| {
-        let world = ledger.world;
-        let (allocator, movers) = (&world.allocator, world.allocator.platform().movers());
-        let huge = MOVABLE.with_order(Order::HUGE);
-        let outcome = std::thread::scope(|scope| {
-            let stuck = scope.spawn(move || world.allocator.compact_in_background(Order::HUGE));
-            movers.wait_for_hang();
-            // Also when an assertion fails: else the scope would wait for ever.
-            let _going = LetGo(movers);
-            assert!(allocator.alloc_raw(&huge).is_err(), "the host has the zone");
-            movers.let_go();
-            stuck.join().unwrap()
-        });
-        assert_eq!(outcome, CompactOutcome::PartialSkipped, "it was called off");
-        assert!(events(ledger).migrate_success <= 1);
-        ledger.check();
-        movers.set(Moving::Obeys);
-        assert!(ledger.take(&huge).is_some(), "that was no failure");
     });
 }
 
@@ -458,10 +379,6 @@ macro_rules! on_presets {
             fn mismatch_of_the_new_block() { mismatches_are_counted::<$preset>(Moving::FreesNew); }
             #[test]
             fn panics() { a_panic_loses_nothing::<$preset>(); }
-            #[test]
-            fn hangs() { others_go_on_while_the_host_hangs::<$preset>(); }
-            #[test]
-            fn called_off() { a_request_calls_the_background_off::<$preset>(); }
             #[test]
             fn slow_path() { requests_wait_for_compaction::<$preset>(); }
             #[test]

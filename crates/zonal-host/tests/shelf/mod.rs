@@ -214,10 +214,24 @@ impl<S: Sound + 'static> Shelf<S> {
         assert_eq!(zone.managed, (arena.len() / FRAME_SIZE) as u64);
     }
 
+    /// Other threads than one that waits inside find, take and put as ever.
+    pub(crate) fn goes_on(&self) {
+        for pfn in self.pfns().into_iter().step_by(3) {
+            self.take(pfn).unwrap();
+            assert!(self.put(Order::ZERO, 9));
+        }
+        assert!(self.is_intact());
+    }
+
     /// Waits until a thread waits inside.
     pub(crate) fn await_waiting(&self) {
+        self.await_all_waiting(1);
+    }
+
+    /// Waits until that many threads wait inside.
+    pub(crate) fn await_all_waiting(&self, threads: u32) {
         let waiting = self.waiting.lock().unwrap();
-        drop(self.changed.wait_while(waiting, |(waiting, _)| *waiting == 0).unwrap());
+        drop(self.changed.wait_while(waiting, |(waiting, _)| *waiting < threads).unwrap());
     }
 
     /// Lets all who wait inside go on, and be refused.

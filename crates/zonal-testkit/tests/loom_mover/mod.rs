@@ -12,7 +12,7 @@ use zonal::Host;
 use zonal::compact::{CompactMode, CompactOutcome};
 use zonal::plan::Plan;
 use zonal::platform::shared_slot::{Guarded, SharedSlot};
-use zonal::platform::{FenceUnsupported, Lock, Platform};
+use zonal::platform::{AtomicWord, FenceUnsupported, Lock, Platform};
 use zonal::policy::Policy;
 use zonal::{Allocator, CpuId, Order, Pfn, ZoneId};
 use zonal::{Immovable, Migration};
@@ -31,11 +31,13 @@ pub(crate) struct Table {
     ledger: Rc<Ledger>,
     /// How often a page was there and was moved, or refused.
     pub(crate) answered: Cell<usize>,
+    /// Which CPU asked for the page in which frame, and whether that was moved.
+    pub(crate) answers: RefCell<Vec<(CpuId, Pfn, bool)>>,
 }
 
 impl Table {
     /// Copies the page to where it shall be: both frames are the host's for that moment.
-    fn copy(&self, page: usize, to: &Migration) {
+    pub(crate) fn copy(&self, page: usize, to: &Migration) {
         self.ledger.took(to.to, Order::ZERO);
         self.ledger.giving(to.from, Order::ZERO);
         let mut contents = self.contents.borrow_mut();
@@ -142,28 +144,29 @@ thread_local! {
 
 /// Loom's host with a table of pages. Words return what was written last: states and the pages
 /// are what is modelled here, the counts that are hints are not.
-pub(crate) struct Mover<R> {
+/// `W` may be a word with a planted bug.
+pub(crate) struct Mover<R, W = Newest> {
     table: OnceCell<Rc<Table>>,
-    inner: LoomPlatform<Newest>,
+    inner: LoomPlatform<W>,
     rule: PhantomData<fn() -> R>,
 }
 
-impl<R> Default for Mover<R> {
+impl<R, W> Default for Mover<R, W> {
     fn default() -> Self {
         Self { table: OnceCell::new(), inner: LoomPlatform::new(), rule: PhantomData }
     }
 }
 
-impl<R> fmt::Debug for Mover<R> {
+impl<R, W> fmt::Debug for Mover<R, W> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Mover")
     }
 }
 
-impl<R: Rule> Platform for Mover<R> {
+impl<R: Rule, W: AtomicWord + 'static> Platform for Mover<R, W> {
     type Byte = Byte;
     type Half = Half;
-    type Word = Newest;
+    type Word = W;
     type Lock<T: Send> = LoomLock<T>;
     type Slot<T: Send> = SharedSlot<T, LoomLock<Guarded<T>>>;
 
@@ -172,18 +175,18 @@ impl<R: Rule> Platform for Mover<R> {
     }
     fn relax() {
         WAITED.set(WAITED.get() + 1);
-        LoomPlatform::<Newest>::relax();
+        LoomPlatform::<W>::relax();
     }
 
     fn light_fence() {
-        LoomPlatform::<Newest>::light_fence();
+        LoomPlatform::<W>::light_fence();
     }
     fn heavy_fence() -> Result<(), FenceUnsupported> {
-        LoomPlatform::<Newest>::heavy_fence()
+        LoomPlatform::<W>::heavy_fence()
     }
 }
 
-impl<R: Rule> Host for Mover<R> {
+impl<R: Rule, W: AtomicWord + 'static> Host for Mover<R, W> {
     fn can_migrate(&self) -> bool {
         true
     }
@@ -194,22 +197,24 @@ impl<R: Rule> Host for Mover<R> {
     ) -> Result<(), Immovable> {
         assert_eq!(page.order, Order::ZERO, "no larger block is held");
         let table = self.table.get().expect("nothing is compacted before the model begins");
-        R::migrate(table, page, |pfn| {
+        let answer = R::migrate(table, page, |pfn| {
             let _ = allocator.free_raw(pfn, Order::ZERO);
-        })
+        });
+        table.answers.borrow_mut().push((self.cpu(), page.from, answer.is_ok()));
+        answer
     }
 }
 
-pub(crate) type Model<R, S> = World<Mover<R>, S>;
+pub(crate) type Model<R, S, W = Newest> = World<Mover<R, W>, S>;
 
 /// A world in which `held` is held, all else is free and merged, and the pages in the frames
 /// `pages`, which are held too, are in the host's table.
-pub(crate) fn world<R: Rule, S: Policy>(
+pub(crate) fn world<R: Rule, S: Policy, W: AtomicWord + 'static>(
     plan: &'static Plan,
     pages: &[u64],
     held: &[u64],
-) -> (Rc<Model<R, S>>, Rc<Table>, Vec<Pfn>) {
-    let world = Model::<R, S>::new(plan);
+) -> (Rc<Model<R, S, W>>, Rc<Table>, Vec<Pfn>) {
+    let world = Model::<R, S, W>::new(plan);
     let all = world.take_on(0, plan.frames() as usize);
     let (held, free): (Vec<_>, Vec<_>) =
         all.into_iter().partition(|pfn| pages.contains(&pfn.get()) || held.contains(&pfn.get()));
@@ -223,6 +228,7 @@ pub(crate) fn world<R: Rule, S: Policy>(
         contents: RefCell::new(contents),
         ledger: world.ledger().clone(),
         answered: Cell::new(0),
+        answers: RefCell::default(),
     });
     let set = world.allocator().platform().table.set(table.clone());
     assert!(set.is_ok(), "once");
@@ -231,8 +237,8 @@ pub(crate) fn world<R: Rule, S: Policy>(
 }
 
 /// All is freed, and all is well.
-pub(crate) fn end<R: Rule, S: Policy>(
-    world: &Model<R, S>,
+pub(crate) fn end<R: Rule, S: Policy, W: AtomicWord + 'static>(
+    world: &Model<R, S, W>,
     table: &Table,
     held: impl IntoIterator<Item = Pfn>,
 ) {
@@ -243,7 +249,10 @@ pub(crate) fn end<R: Rule, S: Policy>(
     world.finish();
 }
 
-pub(crate) fn compact<R: Rule, S: Policy>(world: &Model<R, S>, order: u8) -> CompactOutcome {
+pub(crate) fn compact<R: Rule, S: Policy, W: AtomicWord + 'static>(
+    world: &Model<R, S, W>,
+    order: u8,
+) -> CompactOutcome {
     let order = Order::new(order).expect("an order");
     world.allocator().compact_zone(ZONE, order, CompactMode::Sync)
 }
@@ -315,7 +324,7 @@ pub(crate) fn page<R: Rule, S: Policy>(
     let seen = Seen::default();
     let note = seen.clone();
     explore("page", bound, move || {
-        let (world, table, held) = world::<R, S>(plan, &[1], &SPREAD);
+        let (world, table, held) = world::<R, S, Newest>(plan, &[1], &SPREAD);
         let (taken, _) = beside((&world, &table), owner, || compact(&world, 2));
         note.note(table.answered.get() > 0);
         end(&world, &table, held.into_iter().chain(taken));

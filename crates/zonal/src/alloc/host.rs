@@ -59,7 +59,12 @@ pub trait Host: Platform {
     /// Moves what the block `page.from` holds to `page.to`, which is allocated with the same
     /// order and known to no other code, and makes its owner use that from now on. Called without
     /// any allocator lock held (I-7). A request for a large block from in here should be
-    /// [`no_wait`](crate::Request::no_wait): it may wait, in vain, for the compaction that it is inside.
+    /// [`no_wait`](crate::Request::no_wait): it would wait, in vain, for the compaction that it is inside,
+    /// or begin one itself and come here again.
+    ///
+    /// Called on several CPUs at once. Where compactions run
+    /// [side by side](crate::policy::Compact::SIDE_BY_SIDE) also for one page and two places: who wins
+    /// the page from the host moves it.
     ///
     /// `Ok`: `from` is not in use any more; it is the allocator's, and `to` is its owner's, who
     /// may free it at once. The host must be sure that the owner neither frees nor uses `from`

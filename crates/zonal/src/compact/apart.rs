@@ -19,8 +19,8 @@ pub(super) struct Apart<'a, 'm, P: Host, S: Policy> {
 }
 
 impl<'a, 'm, P: Host, S: Policy> Apart<'a, 'm, P, S> {
-    /// Sets the pageblock that starts at `start` apart. There is one at most in a zone: the one
-    /// compaction that runs there made it.
+    /// Sets the pageblock that starts at `start` apart. There is one at most in a zone: where
+    /// parts are set apart one compaction runs at a time, and this one is it.
     pub(super) fn new(
         allocator: &'a Allocator<'m, P, S>,
         zone: &'m Zone<P, S>,

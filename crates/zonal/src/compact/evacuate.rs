@@ -76,7 +76,7 @@ impl<P: Host, S: Policy> Scan<'_, '_, P, S> {
                 at += state.step();
                 continue;
             }
-            if self.zone.compaction.is_called_off() {
+            if !S::Compact::SIDE_BY_SIDE && self.zone.compaction.is_called_off() {
                 self.task.effort.call_off();
             }
             if self.task.effort.is_spent() {

@@ -16,15 +16,16 @@
 //!   than large pieces ([`fragmentation_permille`]), is left alone;
 //! - after a synchronous compaction in vain the next 1, 3, 7, … 63 attempts for that order or a
 //!   larger one are not made;
-//! - one compaction at a time runs in a zone; a request waits for another's for a while, and
-//!   calls the background's off.
+//! - compactions of one zone run side by side, and share its positions and hints. A policy may have
+//!   them take turns: then a request waits for another's for a while, and calls the background's
+//!   off ([`Compact::SIDE_BY_SIDE`]).
 //!
 //! While a page is moved, the old block is its owner's and the new one the host's; no frame is
 //! in a third place. Whatever the host does (refuse, panic, never return, lie about what it
 //! did), no frame is lost: see [`CompactEvents::migrate_mismatches`].
 //!
 //! May import everything but `hotplug`, `preset` and `report`. What a zone keeps of its compaction is
-//! the zone's (`zone/compaction.rs`); the running mark guards it.
+//! the zone's (`zone/compaction.rs`): hints and counts, and the running mark where there are turns.
 //!
 //! ```
 //! # mod example { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/src/report/example.rs")); }
@@ -100,19 +101,33 @@ const FORGET_PER_HOLD: usize = 512;
 /// Compaction runs in a zone; ends when dropped, whatever the host did.
 struct Running<'a, P: Host, S: Policy>(&'a Zone<P, S>);
 
+impl<'a, P: Host, S: Policy> Running<'a, P, S> {
+    /// `None` if another must end first.
+    fn begin(zone: &'a Zone<P, S>, in_background: bool) -> Option<Self> {
+        const {
+            let apart = S::Compact::SETS_APART;
+            assert!(!(S::Compact::SIDE_BY_SIDE && apart), "one part of a zone is apart at most");
+        }
+        let begins = S::Compact::SIDE_BY_SIDE || zone.compaction.start(in_background);
+        begins.then(|| Self(zone))
+    }
+}
+
 /// A turn at compacting, and what was disabled if it had to be waited for.
 type Turn<'a, P, S> = (Running<'a, P, S>, Option<ClustersOff<'a, P, S>>);
 
 impl<P: Host, S: Policy> Drop for Running<'_, P, S> {
     fn drop(&mut self) {
-        self.0.compaction.stop();
+        if !S::Compact::SIDE_BY_SIDE {
+            self.0.compaction.stop();
+        }
     }
 }
 
 impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
     /// Compacts one zone until it has a free block of `order`. The zone's caches are emptied
-    /// first. Costs up to O(frames of the zone) and as many calls of the host. If another
-    /// compaction runs there it waits for that, for a while.
+    /// first. Costs up to O(frames of the zone) and as many calls of the host. Where
+    /// compactions take turns it waits for one that runs, for a while.
     pub fn compact_zone(&self, zone: ZoneId, order: Order, mode: CompactMode) -> CompactOutcome {
         let Some(zone) = self.zone(zone) else { return CompactOutcome::Unavailable };
         let (goal, on, effort) = (Goal::Any, Occasion::Request, &Effort::offering(u32::MAX));
@@ -133,9 +148,11 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
         let may_go_on = matches!(outcome, CompactOutcome::Success | CompactOutcome::PartialSkipped);
         if !may_go_on && S::Compact::forgets(Occasion::Rest) {
             for zone in self.zones {
-                // If compaction is running there, hints are forgotten another time.
-                if zone.compaction.is_outdated() && zone.compaction.start(true) {
-                    let _running = Running(zone);
+                if !zone.compaction.is_outdated() {
+                    continue;
+                }
+                // If compaction has its turn there, hints are forgotten another time.
+                if let Some(_running) = Running::begin(zone, true) {
                     self.forget_hints(zone);
                 }
             }
@@ -243,12 +260,13 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
         (outcome, taken)
     }
 
-    /// Makes the zone's compaction the task's; a request waits for its turn for a while, and has
+    /// Begins one for the task; a request waits for its turn for a while if there are turns, and has
     /// disabled clusters then.
     fn start<'a>(&'a self, zone: &'a Zone<P, S>, task: &Task<'_>) -> Option<Turn<'a, P, S>> {
         let in_background = matches!(task.on, Occasion::Background | Occasion::Rest);
-        if zone.compaction.start(in_background) {
-            return Some((Running(zone), None));
+        let running = Running::begin(zone, in_background);
+        if let Some(running) = running {
+            return Some((running, None));
         }
         if in_background {
             return None;
@@ -304,8 +322,9 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
         above && S::Free::has_block(self.view(zone), task.order, cma)
     }
 
-    /// Forgets the hints of the zone's pageblocks and where its scanners were. By the compaction
-    /// that runs there, so that no scan comes by the same pageblock for ever.
+    /// Forgets the hints of the zone's pageblocks and where its scanners were. By a compaction that
+    /// begins there: a scan beside it does not come by the same pageblock for ever, since it only goes
+    /// on ([`Scan`]).
     fn forget_hints(&self, zone: &Zone<P, S>) {
         zone.compaction.set_outdated(false);
         zone.compaction.start_over();

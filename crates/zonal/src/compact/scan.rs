@@ -123,13 +123,12 @@ impl<'a, 'm, P: Host, S: Policy> Scan<'a, 'm, P, S> {
 
     /// Evacuates part after part until a block has formed or the zone is scanned.
     pub(super) fn take_turn(&mut self) -> CompactOutcome {
-        let (mode, cached) = (self.task.mode, &self.zone.compaction);
-        let mut at = cached.migrate_at(mode, self.start, self.end);
+        let cached = &self.zone.compaction;
+        let mut at = cached.migrate_at(self.task.mode, self.start, self.end);
         // Without an earlier compaction's positions the whole zone is in front of the scanners.
         let whole = at == self.start && self.targets.below == self.end;
         if let Some(outcome) = self.scan_from(&mut at) {
-            let pageblock = self.allocator.table.pageblock_order().size();
-            cached.remember(mode, at, self.targets.position(pageblock));
+            self.note(at);
             return outcome;
         }
         cached.start_over();
@@ -137,6 +136,13 @@ impl<'a, 'm, P: Host, S: Policy> Scan<'a, 'm, P, S> {
             cached.set_outdated(true);
         }
         if whole { CompactOutcome::Complete } else { CompactOutcome::PartialSkipped }
+    }
+
+    /// Notes where the scanners are, for the compactions to come and those beside this one.
+    fn note(&self, at: u32) {
+        let free_at = self.targets.position(self.allocator.table.pageblock_order().size());
+        let (cached, together) = (&self.zone.compaction, S::Compact::SIDE_BY_SIDE);
+        cached.remember(self.task.mode, at, free_at, together);
     }
 
     /// Scans from `at` on; says why it stopped in the group that `at` then begins, or nothing
@@ -160,7 +166,11 @@ impl<'a, 'm, P: Host, S: Policy> Scan<'a, 'm, P, S> {
                 }
                 match self.evacuate(&pick) {
                     Part::Formed => return Some(CompactOutcome::Success),
-                    Part::Stays => self.hint(&pick),
+                    Part::Stays => {
+                        self.hint(&pick);
+                        // Another compaction may forget the hint: not twice all the same.
+                        bounds.set(((pick.start - *at) / part.size()) as usize, u32::MAX);
+                    }
                     // The free scanner may have been stopped on its way.
                     Part::NoTarget if !self.is_over() => return None,
                     Part::NoTarget | Part::OutOfBudget => {
@@ -175,6 +185,9 @@ impl<'a, 'm, P: Host, S: Policy> Scan<'a, 'm, P, S> {
                 return Some(CompactOutcome::PartialSkipped);
             }
             *at = until;
+            if S::Compact::SIDE_BY_SIDE {
+                self.note(until);
+            }
         }
         None
     }

@@ -3,8 +3,9 @@
 //! - Source: Huang 2023, RFC patches 5 and 6 ([`BySize`]; [`ByCpu`] is the alternative that
 //!   patch 5 names).
 //! - Mechanism: each instance has a zone lock, lists, watermarks and per-CPU caches of its own, so
-//!   CPUs that would wait for one lock are spread over several. The plan cuts a type where its
-//!   present memory is in equal parts, at multiples of [`SplitConfig::align`]. A CPU's requests
+//!   CPUs that would wait for one lock are spread over several. The plan cuts a type's span in equal
+//!   parts whose ends are rounded up to multiples of [`SplitConfig::align`], and a node has at most
+//!   [`SplitConfig::more_zones`] more zones than types, as in the source. A CPU's requests
 //!   begin at its own instance and go on to the others of the type, in a ring, before they turn
 //!   to another type or node.
 //! - State: for each node and lane the zone that a request tries first, written once. A *lane* is
@@ -20,11 +21,13 @@
 //! use zonal::policy::split::{BySize, OnNode, Split, Whole};
 //! use zonal::{NodeId, ZoneType};
 //! let gib = |n: u64| n << 18;
-//! let normal = |present| OnNode { node: NodeId(0), nodes: 1, present };
+//! let normal = |present| OnNode { node: NodeId(0), nodes: 1, present, more_zones: 0 };
 //! let config = Config::new(224);
 //! assert_eq!(BySize::instances(&config, ZoneType::Normal, &normal(gib(507))), 1);
 //! assert_eq!(BySize::instances(&config, ZoneType::Normal, &normal(gib(508))), 2);
 //! assert_eq!(BySize::instances(&config, ZoneType::Normal, &normal(gib(8192))), 4);
+//! let movable = OnNode { more_zones: 3, ..normal(gib(8192)) };
+//! assert_eq!(BySize::instances(&config, ZoneType::Movable, &movable), 2, "one more is left");
 //! assert_eq!(Whole::instances(&config, ZoneType::Normal, &normal(gib(8192))), 1);
 //! ```
 
@@ -108,12 +111,13 @@ impl Split for ByCpu {
 }
 
 /// What the configuration asks for, else `wanted` if there is enough memory for that many at its
-/// alignment, and within its maximum.
+/// alignment, within its maximum and what the node may still have.
 fn capped(split: &SplitConfig, zone_type: ZoneType, there: &OnNode, wanted: u64) -> u8 {
     if let Some(instances) = split.instances[zone_type.index()] {
         return instances;
     }
     let aligned = there.present / split.align.max(1);
+    let left = 1 + u64::from(split.more_zones).saturating_sub(u64::from(there.more_zones));
     // At most 255.
-    wanted.min(aligned).clamp(1, u64::from(split.most.max(1))) as u8
+    wanted.min(aligned).min(left).clamp(1, u64::from(split.most.max(1))) as u8
 }

@@ -322,7 +322,8 @@ fn instances_are_numbered() {
     with_small::<SplitPreset>(|allocator| {
         let text = BuddyInfo(allocator).to_string();
         let names: Vec<_> = text.lines().map(|line| zone_line(line).1).collect();
-        assert_eq!(names, ["DMA", "DMA_1", "DMA_2", "DMA32", "DMA32_1", "DMA32_2"]);
+        // DMA is of four largest blocks: thirds that are rounded up to those leave nothing for a third.
+        assert_eq!(names, ["DMA", "DMA_1", "DMA32", "DMA32_1", "DMA32_2"]);
         let mut zone = infos(allocator)[0];
         zone.zone_type = ZoneType::Movable;
         zone.instance = 255;

@@ -2,7 +2,7 @@
 //! to put it off, and counters.
 //!
 //! All of it are words: the running mark orders what one compaction writes before what the next
-//! reads; the rest are hints and counts, and relaxed.
+//! reads, where they take turns; the rest are hints and counts, and relaxed.
 
 use crate::platform::{AtomicWord, Platform};
 use crate::types::units::Order;
@@ -36,7 +36,8 @@ pub enum CompactOutcome {
     /// or the order is 0.
     NotSuitable,
     /// Not tried: another compaction is running in the zone, and had not ended when a request had
-    /// waited for a while.
+    /// waited for a while. Not under presets whose compactions run
+    /// [side by side](crate::policy::Compact::SIDE_BY_SIDE).
     Contended,
     /// Not possible: the host cannot move pages and the preset never skips a merge, or there is
     /// no such zone.
@@ -125,7 +126,7 @@ const LOOKS: u32 = 1 << 12;
 
 /// Compaction's part of a zone.
 pub(crate) struct ZoneCompaction<P: Platform> {
-    /// Whether one runs, and whose: see [`turn`].
+    /// Whether one runs, and whose, where they take turns: see [`turn`].
     running: P::Word,
     /// Where the migrate scanner goes on: asynchronous, synchronous. 0: at the start; else the
     /// index + 1.
@@ -203,10 +204,22 @@ impl<P: Platform> ZoneCompaction<P> {
     }
 
     /// Remembers both positions. What synchronous compaction has seen, asynchronous compaction
-    /// need not see again.
-    pub(crate) fn remember(&self, mode: CompactMode, migrate_at: u32, free_at: u32) {
+    /// need not see again. Of compactions that run `together` the one that lags behind does not take
+    /// the migrate scanner back; where the free scanner is says who was there last, as he may have
+    /// left something.
+    pub(crate) fn remember(
+        &self,
+        mode: CompactMode,
+        migrate_at: u32,
+        free_at: u32,
+        together: bool,
+    ) {
         let next = u64::from(migrate_at) + 1;
-        self.migrate_at[mode as usize].store(next, Relaxed);
+        let own = &self.migrate_at[mode as usize];
+        // Between look and store another may note more: what is lost by that is scanned again.
+        if !together || own.load(Relaxed) < next {
+            own.store(next, Relaxed);
+        }
         let other = &self.migrate_at[CompactMode::Async as usize];
         if other.load(Relaxed) < next {
             other.store(next, Relaxed);
@@ -386,15 +399,21 @@ mod tests {
         let zone = ZoneCompaction::<SingleThread>::new();
         assert_eq!(zone.migrate_at(CompactMode::Sync, 8, 64), 8);
         assert_eq!(zone.free_at(8, 64), 64);
-        zone.remember(CompactMode::Async, 24, 48);
+        zone.remember(CompactMode::Async, 24, 48, false);
         assert_eq!(zone.migrate_at(CompactMode::Async, 8, 64), 24);
         assert_eq!(zone.migrate_at(CompactMode::Sync, 8, 64), 8);
         assert_eq!(zone.free_at(8, 64), 48);
-        zone.remember(CompactMode::Sync, 32, 40);
+        zone.remember(CompactMode::Sync, 32, 40, false);
         assert_eq!(zone.migrate_at(CompactMode::Async, 8, 64), 32);
         zone.start_over();
         assert_eq!(zone.migrate_at(CompactMode::Async, 8, 64), 8);
         assert_eq!(zone.free_at(8, 64), 64);
+        zone.remember(CompactMode::Sync, 32, 40, true);
+        zone.remember(CompactMode::Sync, 16, 56, true);
+        let at = [CompactMode::Async, CompactMode::Sync].map(|mode| zone.migrate_at(mode, 8, 64));
+        assert_eq!((at, zone.free_at(8, 64)), ([32, 32], 56), "who lags takes no other back");
+        zone.remember(CompactMode::Sync, 16, 56, false);
+        assert_eq!(zone.migrate_at(CompactMode::Sync, 8, 64), 16, "one at a time");
         assert!(!zone.is_outdated());
         zone.set_outdated(true);
         assert!(zone.is_outdated());

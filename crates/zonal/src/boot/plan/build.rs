@@ -236,15 +236,16 @@ fn make_zones(
     let with_memory = |node: &u8| plan.map.memory().any(|range| range.node.0 == *node);
     let nodes = (0..MAX_NODES as u8).filter(with_memory).count() as u32;
     for node in (0..MAX_NODES).map(|node| NodeId(node as u8)) {
-        let windows = windows(plan, node);
+        let (windows, mut more_zones) = (windows(plan, node), 0);
         for zone_type in ZoneType::ALL {
             let Some(whole) = survey(plan, node, windows[zone_type.index()]) else { continue };
             plan.nodes = plan.nodes.with(node);
-            let there = OnNode { node, nodes, present: whole.present + whole.later };
-            let parts = Parts::new(&plan.config, &whole, split(&plan.config, zone_type, &there));
-            let mut instance = 0;
-            for n in 0..parts.count {
-                let part = parts.part(plan, node, n);
+            let present = whole.present + whole.later;
+            let there = OnNode { node, nodes, present, more_zones };
+            let wanted = split(&plan.config, zone_type, &there);
+            let (mut instance, mut parts) = (0, 0);
+            for part in Parts::new(&plan.config, &whole, wanted) {
+                parts += 1;
                 let Some(own) = survey(plan, node, part) else { continue };
                 if let Some(place) = plan.zones.get_mut(made) {
                     *place = ZoneSpec {
@@ -264,6 +265,8 @@ fn make_zones(
                 made += 1;
                 instance += 1;
             }
+            // Also those without memory, as in the source.
+            more_zones += parts - 1;
         }
     }
     if made > MAX_ZONES {
@@ -273,49 +276,44 @@ fn make_zones(
     Ok(())
 }
 
-/// A zone type of a node divided into instances.
+/// The parts into which the span of a zone type of a node is cut, in turn.
 struct Parts {
-    span: PfnRange,
-    /// Frames, now or later.
-    memory: u64,
+    rest: PfnRange,
+    /// How many more there are at most.
     count: u64,
+    /// Frames of a part, before its end is rounded up.
+    step: u64,
     /// The inner boundaries are multiples of this.
     unit: u64,
 }
 
 impl Parts {
-    /// Divides what `whole` has by `count`, or by less if there is not one largest block for each.
+    /// Cuts the span of `whole` in `count` parts, or fewer if there is not one largest block of memory
+    /// for each or rounding leaves nothing for the last.
     fn new(config: &Config, whole: &Survey, count: u8) -> Self {
         let (memory, block) = (whole.present + whole.later, Order::MAX.frames());
         let count = u64::from(count).min(memory / block).max(1);
+        let step = whole.span.frames() / count;
+        let by = |unit| Self { rest: whole.span, count, step, unit };
         let align = config.split.align;
-        let unit = if memory / count >= align { align } else { block };
-        Self { span: whole.span, memory, count, unit }
+        let aligned = step >= align && by(align).count() as u64 == count;
+        by(if aligned { align } else { block })
     }
+}
 
-    /// Where part `n` starts, or the one before it ends. Before rounding, each part has at least
-    /// a unit of memory, of which rounding down takes less than that: none is empty after it.
-    fn boundary(&self, plan: &Plan, node: NodeId, n: u64) -> Pfn {
-        if n == 0 {
-            return self.span.start;
-        }
-        if n == self.count {
-            return self.span.end;
-        }
-        // Fewer than 2^32 frames, times at most 255.
-        let mut before = self.memory * n / self.count;
-        for range in own(plan, node, self.span) {
-            if before < range.frames() {
-                return round_down(Pfn::new(range.start.get() + before), self.unit);
-            }
-            before -= range.frames();
-        }
-        self.span.end
-    }
+impl Iterator for Parts {
+    type Item = PfnRange;
 
-    fn part(&self, plan: &Plan, node: NodeId, n: u64) -> PfnRange {
-        let boundary = |n| self.boundary(plan, node, n);
-        PfnRange { start: boundary(n), end: boundary(n + 1) }
+    fn next(&mut self) -> Option<PfnRange> {
+        let PfnRange { start, end } = self.rest;
+        if self.count == 0 || self.rest.is_empty() {
+            return None;
+        }
+        self.count -= 1;
+        let cut = round_up(Pfn::new(start.get() + self.step), self.unit).min(end);
+        let part = PfnRange { start, end: if self.count == 0 { end } else { cut } };
+        self.rest.start = part.end;
+        Some(part)
     }
 }
 

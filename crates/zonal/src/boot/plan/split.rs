@@ -36,6 +36,10 @@ pub struct SplitConfig {
     /// The most instances of a type that sizes or CPUs may lead to: 1 to [`MAX_INSTANCES`].
     /// Default 4.
     pub most: u8,
+    /// How many zones more than one for each type a node may have because of sizes or CPUs, over all of
+    /// its types; the lowest type is served first. [`instances`](Self::instances) that are asked for
+    /// are not bounded by it, but count. Default 4.
+    pub more_zones: u8,
     /// Boundaries between instances are at multiples of this many frames: a power of two, at
     /// least the largest block. Default 1 GiB. Sizes and CPUs never lead to instances smaller
     /// than that; for [`instances`](Self::instances) that are, boundaries are at multiples of
@@ -52,6 +56,7 @@ impl Default for SplitConfig {
             instance_frames: 254 * GIB,
             instance_cpus: 28,
             most: 4,
+            more_zones: 4,
             align: GIB,
             instances: [None; NR_ZONE_TYPES],
         }
@@ -64,6 +69,7 @@ impl SplitConfig {
         instance_frames: 0,
         instance_cpus: 0,
         most: 0,
+        more_zones: 0,
         align: 0,
         instances: [None; NR_ZONE_TYPES],
     };
@@ -168,4 +174,6 @@ pub struct OnNode {
     pub nodes: u32,
     /// Frames of the type that are memory, with what may come later.
     pub present: u64,
+    /// How many zones the node's lower types have beyond one each.
+    pub more_zones: u32,
 }

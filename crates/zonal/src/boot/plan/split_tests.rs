@@ -108,8 +108,8 @@ fn a_server_with_a_tebibyte_a_node() {
     let zones = in_gib(&plan);
     assert_eq!(zones[0], (Dma, 0, 0, 0, 0));
     assert_eq!(zones[1].0, Dma32);
-    // 1021 GiB by 4 are 255.25 GiB; boundaries are rounded down to GiB.
-    let first = [(0, 4, 259, 255), (1, 259, 514, 255), (2, 514, 769, 255), (3, 769, 1025, 256)];
+    // 1021 GiB by 4 are 255.25 GiB; ends are rounded up to GiB, each from where the one before is.
+    let first = [(0, 4, 260, 256), (1, 260, 516, 256), (2, 516, 772, 256), (3, 772, 1025, 253)];
     let normal: Vec<_> = zones[2..6].iter().map(|z| (z.1, z.2, z.3, z.4)).collect();
     assert_eq!(normal, first);
     let normal: Vec<_> = zones[6..].iter().map(|z| (z.1, z.2, z.3, z.4)).collect();
@@ -139,8 +139,8 @@ fn a_server_with_a_tebibyte_a_node() {
 }
 
 #[test]
-fn holes_move_boundaries_but_do_not_starve_an_instance() {
-    // A hole of 12 blocks after the first block; a boundary may lie in it.
+fn a_span_is_cut_evenly_whatever_holes_are_in_it() {
+    // A hole of 12 blocks after the first block: the boundary lies in it.
     let holey = [(0, BLOCK, Usable, 0), (13 * BLOCK, 16 * BLOCK, Usable, 0)];
     let zones = |plan: &Plan| -> Vec<_> {
         plan.zones().iter().map(|z| (z.start.get(), z.end.get(), z.present)).collect()
@@ -148,8 +148,14 @@ fn holes_move_boundaries_but_do_not_starve_an_instance() {
     let two = plan::<BySize>(&holey, small());
     assert_eq!(
         zones(&two),
-        [(0, 14 * BLOCK, 2 * BLOCK), (14 * BLOCK, 16 * BLOCK, 2 * BLOCK)],
-        "equal parts of what is there, not of the span"
+        [(0, BLOCK, BLOCK), (13 * BLOCK, 16 * BLOCK, 3 * BLOCK)],
+        "equal parts of the span, as in the source, not of what is there"
+    );
+    // A part that is all hole is no instance.
+    let low = [(0, 3 * BLOCK, Usable, 0), (15 * BLOCK, 18 * BLOCK, Usable, 0)];
+    assert_eq!(
+        zones(&plan::<BySize>(&low, small())),
+        [(0, 3 * BLOCK, 3 * BLOCK), (15 * BLOCK, 18 * BLOCK, 3 * BLOCK)]
     );
     let in_hole = [(0, 2 * BLOCK, Usable, 0), (9 * BLOCK, 11 * BLOCK, Usable, 0)];
     assert_eq!(
@@ -165,17 +171,19 @@ fn holes_move_boundaries_but_do_not_starve_an_instance() {
     ];
     let counts: Vec<_> =
         plan::<BySize>(&kinds, small()).zones().iter().map(|z| (z.present, z.managed)).collect();
+    // The span is of 5 blocks: 2.5 are rounded up to 3.
     assert_eq!(counts, [(2 * BLOCK, 2 * BLOCK), (2 * BLOCK, BLOCK)]);
 }
 
-/// Any ragged memory: equal parts up to a unit of rounding on either side, and no part is lost.
+/// Any ragged memory: equal spans up to a unit of rounding, no frame is lost, and no part is empty.
 #[test]
-fn equal_parts_of_ragged_memory() {
+fn equal_spans_of_ragged_memory() {
     let mut seed = 1_u64;
     let mut below = |bound: u64| {
         seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (seed >> 33) % bound
     };
+    let mut fewer = 0;
     for _ in 0..300 {
         let mut frames = Vec::new();
         let mut at = below(3000);
@@ -192,12 +200,56 @@ fn equal_parts_of_ragged_memory() {
             let zones: Vec<_> = plan.zones().iter().filter(|z| z.node.0 == node).collect();
             let present: u64 = zones.iter().map(|z| z.present).sum();
             let count = u64::from(wanted).min(present / BLOCK).max(1);
-            assert_eq!(zones.len() as u64, if present == 0 { 0 } else { count }, "{frames:?}");
-            for zone in zones {
-                assert!(zone.present.abs_diff(present / count) <= BLOCK, "{frames:?}");
+            assert!(zones.len() as u64 <= count, "{frames:?}");
+            let [Some(first), Some(last)] = [zones.first(), zones.last()] else { continue };
+            // One after the other, each from where the one before ends.
+            let mut bounds = std::vec![first.start.get()];
+            while bounds.len() < count as usize {
+                let step = (last.end.get() - first.start.get()) / count;
+                bounds.push((bounds[bounds.len() - 1] + step).next_multiple_of(BLOCK));
             }
+            bounds.push(u64::MAX);
+            // Each part that has memory is an instance, and no other is.
+            let within = |part: &[u64]| {
+                let part = PfnRange { start: Pfn::new(part[0]), end: Pfn::new(part[1]) };
+                let own = plan.map().present().filter(|r| r.node.0 == node);
+                own.filter_map(|r| r.clip(part)).map(|r| r.frames()).sum::<u64>()
+            };
+            let parts: Vec<_> = bounds.windows(2).map(within).filter(|&n| n > 0).collect();
+            let had: Vec<_> = zones.iter().map(|z| z.present).collect();
+            assert_eq!(had, parts, "{frames:?}");
+            fewer += usize::from(zones.len() < wanted.into());
         }
     }
+    assert!(fewer > 100, "only {fewer} had fewer than asked for");
+}
+
+/// Four more zones a node, over all its types: the lower types are served first.
+#[test]
+fn a_node_has_four_more_zones_than_types() {
+    let counts = |more_zones, instances| {
+        let split = SplitConfig { more_zones, instances, ..small().split };
+        let config = Config { split, dma_limit: Pfn::new(4 * BLOCK), ..small() };
+        // Types that would have 2, 4 and 4 instances, and a node that has one type.
+        let config = Config { dma32_limit: Pfn::new(12 * BLOCK), ..config };
+        let frames = [(0, 20 * BLOCK, Usable, 0), (20 * BLOCK, 28 * BLOCK, Usable, 1)];
+        let plan = plan::<BySize>(&frames, config);
+        let count = |node, ty| {
+            plan.zones().iter().filter(|z| (z.node.0, z.zone_type) == (node, ty)).count()
+        };
+        [count(0, Dma), count(0, Dma32), count(0, Normal), count(1, Normal)]
+    };
+    let none = [None; 4];
+    assert_eq!(counts(4, none), [2, 4, 1, 4]);
+    assert_eq!(counts(3, none), [2, 3, 1, 4]);
+    assert_eq!(counts(0, none), [1, 1, 1, 1]);
+    assert_eq!(counts(9, none), [2, 4, 4, 4]);
+    // What is asked for is had, and counts.
+    let mut asked = none;
+    asked[Dma.index()] = Some(4);
+    assert_eq!(counts(4, asked), [4, 2, 1, 4]);
+    asked[Normal.index()] = Some(3);
+    assert_eq!(counts(0, asked), [4, 1, 3, 3]);
 }
 
 #[test]
@@ -212,10 +264,10 @@ fn by_cpu() {
     let two = [(0, 8 * GIB, Usable, 0), (8 * GIB, 16 * GIB, Usable, 1)];
     assert_eq!([1, 28, 29, 112].map(|cpus| count(cpus, 28, &one)), [1, 1, 2, 4]);
     assert_eq!([1, 56, 57, 224].map(|cpus| count(cpus, 28, &two)), [2, 2, 4, 8]);
-    assert_eq!(count(64, 1, &one), 8, "one GiB each");
+    assert_eq!(count(64, 1, &one), 5, "four more zones");
     assert_eq!(count(64, 1, &[(0, GIB / 2, Usable, 0)]), 1);
     let defaults = Config { split: SplitConfig::default(), ..Config::new(224) };
-    let there = split::OnNode { node: NodeId(1), nodes: 2, present: 64 * GIB };
+    let there = split::OnNode { node: NodeId(1), nodes: 2, present: 64 * GIB, more_zones: 0 };
     assert_eq!(<SplitZonesByCpu as Policy>::Split::instances(&defaults, Normal, &there), 4);
     assert_eq!(<SplitZones as Policy>::Split::instances(&defaults, Normal, &there), 1);
 }
@@ -229,6 +281,12 @@ fn numbers_asked_for() {
     let four = in_gib(&zones(4));
     let starts: Vec<_> = four[2..].iter().map(|z| (z.1, z.2)).collect();
     assert_eq!(starts, [(0, 4), (1, 19), (2, 34), (3, 49), (0, 64), (1, 80), (2, 96), (3, 112)]);
+    // Not of whole GiB, and rounding up to them would leave nothing for the last: largest blocks.
+    let three = plan::<BySize>(
+        &[(0, 7 * GIB / 2, Usable, 0)],
+        Config { split: SplitConfig::default().with_instances(Normal, 3), ..small() },
+    );
+    assert_eq!(three.zones().len(), 3);
     // Whole does not look.
     assert_eq!(
         plan::<Whole>(&nodes, Config { split: asked(4), ..Config::new(224) }).zones().len(),
@@ -242,7 +300,8 @@ fn numbers_asked_for() {
     };
     assert_eq!(tiny(GIB, 4), 4);
     assert_eq!(tiny(4 * BLOCK, 4), 4);
-    assert_eq!(tiny(4 * BLOCK - 1, 4), 3);
+    assert_eq!(tiny(3 * BLOCK - 1, 3), 2);
+    assert_eq!(tiny(4 * BLOCK - 1, 4), 2, "three of 4/3 blocks, rounded up: two have all");
     assert_eq!(tiny(BLOCK - 1, 4), 1);
     assert_eq!(tiny(1, 4), 1);
 }

@@ -280,16 +280,19 @@ fn instances() {
         zones(&plan).into_iter().map(|z| (z.2, z.3, z.4)).collect::<Vec<_>>()
     };
     // Large: at GiB boundaries.
-    let large = [(GIB / 2, 4 * GIB, Usable, 0)];
-    assert_eq!(split(&large, 3), [(0, GIB / 2, GIB), (1, GIB, 2 * GIB), (2, 2 * GIB, 4 * GIB)]);
+    let large = [(GIB / 2, 5 * GIB, Usable, 0)];
+    assert_eq!(
+        split(&large, 3),
+        [(0, GIB / 2, 2 * GIB), (1, 2 * GIB, 4 * GIB), (2, 4 * GIB, 5 * GIB)]
+    );
     // Small: at boundaries of the largest block.
     assert_eq!(
         split(&[(16, 8192, Usable, 0)], 4),
-        [(0, 16, 2048), (1, 2048, 4096), (2, 4096, 6144), (3, 6144, 8192)]
+        [(0, 16, 3072), (1, 3072, 5120), (2, 5120, 7168), (3, 7168, 8192)]
     );
     // 0 counts as 1; no more instances than largest blocks.
     assert_eq!(split(&[(0, 4096, Usable, 0)], 0), [(0, 0, 4096)]);
-    assert_eq!(split(&[(0, 2500, Usable, 0)], 200), [(0, 0, 1024), (1, 1024, 2512)]);
+    assert_eq!(split(&[(0, 2500, Usable, 0)], 200), [(0, 0, 2048), (1, 2048, 2512)]);
     assert_eq!(split(&[(0, 100, Usable, 0)], 200), [(0, 0, 112)]);
     // No instance without memory, and numbers without gaps.
     assert_eq!(

@@ -17,7 +17,8 @@ use crate::types::units::Order;
 /// - A request looks at a GiB of frames and offers eight huge pages to the host at most, whatever the
 ///   size of its zones; the next one goes on from there. After a failure in which no page moved the back-off doubles up to 63
 ///   attempts, after others up to 7.
-/// - State: as [`InOrder`](super::InOrder); the group lives on the stack.
+/// - One at a time in a zone: a block in the making is kept for who makes it. State: as
+///   [`InOrder`](super::InOrder); the group lives on the stack.
 /// - Conflicts with nothing; a group is read again after a page refused.
 /// - Counters: as `InOrder`.
 /// - Tests: as `InOrder`; `a_page_that_stays_costs_one_block`.
@@ -39,6 +40,8 @@ impl Compact for Cheapest {
     const STAYS_AHEAD: bool = true;
     const SPOILT_TARGETS: bool = true;
     const SETS_APART: bool = true;
+    /// Several would look at the same group, and each set a part of it apart.
+    const SIDE_BY_SIDE: bool = false;
     const GOES_ROUND: bool = true;
 
     fn part(wanted: Order, _: Order) -> Order {

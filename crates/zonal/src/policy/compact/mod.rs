@@ -58,6 +58,12 @@ pub trait Compact: Send + Sync + 'static {
     /// Whether a pageblock that is evacuated is kept apart meanwhile: what is freed there is for
     /// the block that is to form, until a request has no other frame.
     const SETS_APART: bool;
+    /// Whether compactions of one zone run side by side. Each goes on from where the others are; who
+    /// moves a page first must win it from the host, and who takes a place to move to looks again
+    /// under the zone lock. Otherwise there is one at a time: a request waits for its turn for a while,
+    /// and calls the background's off. A zone has one part [apart](Self::SETS_APART), so a policy
+    /// with both does not compile where it is used.
+    const SIDE_BY_SIDE: bool;
     /// Whether background compaction is woken when the last block of a large order is taken,
     /// rather than when the next request finds none; and whether it then makes blocks until half
     /// of free memory is in them, rather than until there is one.
