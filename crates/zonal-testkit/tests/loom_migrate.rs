@@ -25,7 +25,7 @@ use zonal::compact::CompactOutcome;
 use zonal::plan::Plan;
 use zonal::policy::Policy;
 use zonal::preset::{ClusterFree, Linux416};
-use zonal_testkit::loom_platform::{batch_plan, explore};
+use zonal_testkit::loom_platform::{Newest, batch_plan, explore};
 
 /// [`page`] to the lists, where it merges.
 ///
@@ -99,7 +99,7 @@ fn the_page_beside_it() {
     let note = seen.clone();
     let owner = Owner { page: 1, ..DIRECT };
     explore("neighbour", Some(3), move || {
-        let (world, table, held) = world::<Obeys, Linux416>(plan, &[1, 0], &SPREAD);
+        let (world, table, held) = world::<Obeys, Linux416, Newest>(plan, &[1, 0], &SPREAD);
         let (taken, _) = beside((&world, &table), owner, || compact(&world, 2));
         note.note(table.answered.get() > 1);
         end(&world, &table, held.into_iter().chain(taken));
@@ -117,7 +117,8 @@ fn a_pageblock_is_set_apart() {
     let note = seen.clone();
     let owner = Owner { page: 1, ..FREES };
     explore("set apart", Some(2), move || {
-        let (world, table, held) = world::<Obeys, Linux416>(plan, &[1, 6], &[10, 12, 18, 20]);
+        let (world, table, held) =
+            world::<Obeys, Linux416, Newest>(plan, &[1, 6], &[10, 12, 18, 20]);
         let (taken, _) = beside((&world, &table), owner, || compact(&world, 3));
         note.note(table.answered.get() > 1);
         end(&world, &table, held.into_iter().chain(taken));
@@ -134,7 +135,7 @@ fn a_request_takes_the_block() {
     let (plan, seen) = (batch_plan(16, 2, 2), Seen::default());
     let note = seen.clone();
     explore("request", Some(2), move || {
-        let (world, table, held) = world::<Obeys, Linux416>(plan, &[1], &SPREAD);
+        let (world, table, held) = world::<Obeys, Linux416, Newest>(plan, &[1], &SPREAD);
         let order = Order::new(2).expect("an order");
         let ask = || world.ask(&MOVABLE.with_order(order));
         let (taken, block) = beside((&world, &table), FREES, ask);
@@ -152,7 +153,7 @@ fn two_requests<S: Policy>(plan: &'static Plan, bound: Option<usize>) -> Seen {
     let seen = Seen::default();
     let note = seen.clone();
     explore("two requests", bound, move || {
-        let (world, table, held) = world::<Obeys, S>(plan, &[1], &SPREAD);
+        let (world, table, held) = world::<Obeys, S, Newest>(plan, &[1], &SPREAD);
         WAITED.set(0);
         let other = spawn_on(&world, 1, |world| compact(world, 2));
         let outcomes = [compact(&world, 2), other.join().unwrap()];
