@@ -11,6 +11,7 @@
 use std::io::{self, Write};
 
 use zonal_cli::table::Table as Shown;
+use zonal_cli::terminal::fold;
 
 use super::Report;
 use super::facts::Unit;
@@ -37,6 +38,28 @@ pub fn shown(value: f64, unit: Unit) -> String {
     }
 }
 
+/// The unit of what [`shown`] prints as a bare number.
+const fn unit_of(unit: Unit) -> &'static str {
+    match unit {
+        Unit::Count => "times",
+        Unit::Faults => "faults",
+        Unit::FaultsPerSecond => "faults/s",
+        Unit::Pages => "pages",
+        Unit::PagesPerSecond => "pages/s",
+        Unit::OpsPerSecond => "/s",
+        Unit::MbPerSecond => "MiB/s",
+        Unit::Requests => "requests",
+        Unit::PercentCycles
+        | Unit::PercentCyclesAtMost
+        | Unit::PercentChange
+        | Unit::PercentRate
+        | Unit::PercentShare
+        | Unit::Ns
+        | Unit::Us
+        | Unit::Ms => "",
+    }
+}
+
 /// A whole number in groups of three digits.
 fn grouped(value: f64) -> String {
     let digits = format!("{:.0}", value.abs());
@@ -56,6 +79,17 @@ pub fn change(percent: f64) -> String {
     format!("{percent:+.1} %")
 }
 
+/// An error as a person reads it: of a share or a change in percentage points, of what else in percent.
+fn error_of(error: f64, unit: Unit) -> String {
+    match unit {
+        Unit::PercentCycles
+        | Unit::PercentCyclesAtMost
+        | Unit::PercentChange
+        | Unit::PercentShare => format!("{:+.1} points", error * 100.0),
+        _ => change(error * 100.0),
+    }
+}
+
 /// What there is to say about a row: why it was not simulated, or that its sign is wrong.
 #[must_use]
 pub fn remark(row: &Row) -> String {
@@ -73,7 +107,10 @@ fn rows_table(rows: &[&Row]) -> Shown {
     table.number("tasks", "");
     table.text("kernel");
     table.text("metric");
-    for head in ["published", "simulated", "error", "published change", "simulated change"] {
+    table.number("published", "");
+    table.number("simulated", "");
+    table.text("unit");
+    for head in ["error", "published change", "simulated change"] {
         table.number(head, "");
     }
     table.text("kind");
@@ -86,7 +123,8 @@ fn rows_table(rows: &[&Row]) -> Shown {
             row.metric.clone(),
             shown(row.published, row.kind_of_unit),
             row.simulated.map_or(String::new(), |it| shown(it, row.kind_of_unit)),
-            row.error.map_or(String::new(), |error| format!("{error:+.3}")),
+            unit_of(row.kind_of_unit).to_owned(),
+            row.error.map_or(String::new(), |error| error_of(error, row.kind_of_unit)),
             row.published_change.map_or(String::new(), change),
             row.simulated_change.map_or(String::new(), change),
             row.kind.name().to_owned(),
@@ -121,10 +159,10 @@ pub fn print(report: &Report, out: &mut dyn Write) -> io::Result<()> {
         let rows = section.rows(&report.rows);
         if !rows.is_empty() {
             writeln!(out, "{} ({})", section.title, section.table.name())?;
-            writeln!(out, "{}\n{}", section.about, rows_table(&rows))?;
+            writeln!(out, "{}\n{}", fold(section.about), rows_table(&rows))?;
             let changes = Skill::of(rows.iter().copied());
             match changes {
-                Some(_) => writeln!(out, "changes: {}\n", skill(changes))?,
+                Some(_) => writeln!(out, "{}\n", fold(&format!("changes: {}", skill(changes))))?,
                 None => writeln!(out)?,
             }
         }
@@ -143,17 +181,17 @@ pub fn conclusion(report: &Report, out: &mut dyn Write) -> io::Result<()> {
         writeln!(out, "{}\n", cycles_table(report))?;
     }
     if report.choice.quick {
-        writeln!(out, "{QUICK}\n")?;
+        writeln!(out, "{}\n", fold(QUICK))?;
     }
     if report.targets.iter().any(super::targets::Target::is_shown) {
         writeln!(out, "What it must show\n{}\n", targets_table(&report.targets))?;
     }
     for (name, summary) in Summary::by_table(&report.rows) {
-        writeln!(out, "{name}: {}", sentence(&summary))?;
-        writeln!(out, "{name}, changes: {}", skill(summary.skill))?;
+        writeln!(out, "{}", fold(&format!("{name}: {}", sentence(&summary))))?;
+        writeln!(out, "{}", fold(&format!("{name}, changes: {}", skill(summary.skill))))?;
     }
     if report.has_means {
-        writeln!(out, "{MEANS}")?;
+        writeln!(out, "{}", fold(MEANS))?;
     }
     let count = |verdict| report.targets.iter().filter(|it| it.verdict == verdict).count();
     if report.choice.quick {
@@ -168,16 +206,17 @@ pub fn conclusion(report: &Report, out: &mut dyn Write) -> io::Result<()> {
         )?;
     }
     let all = Summary::of(&report.rows);
-    writeln!(out, "all: {}", sentence(&all))?;
+    writeln!(out, "{}", fold(&format!("all: {}", sentence(&all))))?;
     if report.rows.iter().any(|row| row.kind == Kind::InView) {
         writeln!(out, "Chosen in view of rows of patched kernels:")?;
         for (of, what) in CHOICES {
-            writeln!(out, "  {of}: {what}")?;
+            writeln!(out, "{}", fold(&format!("  {of}: {what}")))?;
         }
         let blind = report.rows.iter().filter(|row| row.kind == Kind::Predicted);
-        writeln!(out, "changes, nothing chosen in view: {}", skill(Skill::of(blind)))?;
+        let said = format!("changes, nothing chosen in view: {}", skill(Skill::of(blind)));
+        writeln!(out, "{}", fold(&said))?;
     }
-    writeln!(out, "changes, all tables: {}", skill(all.skill))?;
+    writeln!(out, "{}", fold(&format!("changes, all tables: {}", skill(all.skill))))?;
     out.flush()
 }
 

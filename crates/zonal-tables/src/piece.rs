@@ -133,8 +133,8 @@ impl<'m> Rest<'m> {
         // no larger alignment than that), and
         // has the bytes of `elements` values; `MaybeUninit` needs no initialisation.
         let table = unsafe { core::slice::from_raw_parts_mut(table, elements) };
-        table.iter_mut().for_each(|slot| {
-            slot.write(make());
+        table.iter_mut().for_each(|element| {
+            element.write(make());
         });
         let table: *mut [MaybeUninit<T>] = table;
         // SAFETY: every element was written above; `MaybeUninit<T>` is laid out like `T`, and the

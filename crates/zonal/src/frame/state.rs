@@ -29,7 +29,7 @@ pub enum FrameKind {
 /// | value | meaning | who may change it | to |
 /// |---|---|---|---|
 /// | `0x00` | inner: see [`FrameKind::Inner`] | holder of the enclosing block or the zone lock | any |
-/// | `0x10 + k` | free, heads a block of order k on a buddy list | zone lock (presets with clusters: see [`policy::cluster`](crate::zone::lists::clusters)) | inner, cached, allocated, isolated |
+/// | `0x10 + k` | free, heads a block of order k on a buddy list | zone lock, or the CPU that took it off its list under that | inner, cached, allocated, isolated |
 /// | `0x1f` | free, a single frame on a buddy list whose merging was skipped | as above | as above |
 /// | `0x20 + k` | cached, heads a block of order k in a cache | owner of the cache | allocated, free (under the zone lock), inner |
 /// | `0x30 + k` | allocated with order k | holder of the block, by freeing it | cached, free (under the zone lock) |
