@@ -49,6 +49,7 @@ use zonal_bench::pool::Pool;
 use zonal_bench::subject::{Setup, SubjectError};
 use zonal_bench::subjects::zonal::{Owned, open};
 use zonal_bench::workload::Workload;
+use zonal_cli::bar::Bar;
 use zonal_cli::error::LabError;
 use zonal_cli::interrupt;
 use zonal_cli::outfile::OutFile;
@@ -85,6 +86,9 @@ pub struct RecordArgs {
     /// Seed of every random order
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
+    /// Show no progress bar
+    #[arg(long)]
+    pub no_progress: bool,
 }
 
 /// All workloads but the one whose samples have arenas of their own.
@@ -101,6 +105,8 @@ static RINGS: OnceLock<Vec<Ring<'static, AtomicU64>>> = OnceLock::new();
 static RECORDING: Mutex<()> = Mutex::new(());
 static START: OnceLock<Instant> = OnceLock::new();
 
+/// Events written between two steps of the bar.
+const STEP: usize = 1 << 16;
 /// How often a recording looks whether Ctrl-C was pressed.
 const LOOK: Duration = Duration::from_millis(50);
 
@@ -157,7 +163,8 @@ pub fn run(args: &RecordArgs, out: &mut dyn Write) -> Result<(), ReplayError> {
     let mut readers: Vec<_> = rings.iter().map(Ring::reader).collect();
     let before: Vec<u64> = readers.iter_mut().map(|reader| finish(reader, |_| ())).collect();
     rings.iter().for_each(|ring| ring.enable(&Point::ALL));
-    let whole = carry_out(case, pool, args.iterations);
+    let bar = Bar::new(0, args.no_progress);
+    let whole = carry_out(case, pool, args.iterations, &bar);
     rings.iter().for_each(|ring| ring.enable(&[]));
     let whole = whole.map_err(gave)?;
     let mut records = Vec::new();
@@ -168,7 +175,8 @@ pub fn run(args: &RecordArgs, out: &mut dyn Write) -> Result<(), ReplayError> {
     if !whole && records.is_empty() {
         return Err(ReplayError::Interrupted { empty: true });
     }
-    file.replace(&text(args.workload.name(), whole, &records, &lost)?)?;
+    file.replace(&text(args.workload.name(), whole, &records, &lost, &bar)?)?;
+    drop(bar);
     let lost: u64 = lost.iter().sum();
     writeln!(out, "{} events written to {}", records.len(), args.output.display())?;
     if lost > 0 {
@@ -184,14 +192,17 @@ pub fn run(args: &RecordArgs, out: &mut dyn Write) -> Result<(), ReplayError> {
 /// # Errors
 ///
 /// Why the workload gave out.
-fn carry_out(case: Arc<dyn Case>, pool: Pool, iterations: u64) -> Result<bool, String> {
+fn carry_out(case: Arc<dyn Case>, pool: Pool, iterations: u64, bar: &Bar) -> Result<bool, String> {
     let (done, sample) = mpsc::channel();
     let conductor = thread::Builder::new().spawn(move || {
         // The receiver is gone only after Ctrl-C, and then the sample is not looked at.
         let _ = done.send(case.sample(&pool, iterations));
     });
     conductor.map_err(|error| error.to_string())?;
+    let began = Instant::now();
     loop {
+        // How long a workload takes is not known before it has ended.
+        bar.at(0, 0, &format!("recording for {} s", began.elapsed().as_secs()));
         match sample.recv_timeout(LOOK) {
             Ok(sample) => return sample.map(|_| true).map_err(|error| error.to_string()),
             Err(RecvTimeoutError::Timeout) if interrupt::is_requested() => return Ok(false),
@@ -250,7 +261,13 @@ impl OnPreset for Recorded<'_> {
 }
 
 /// The trace as text. `lost` events of each CPU come first, as they are the oldest.
-fn text(workload: &str, whole: bool, records: &[Record], lost: &[u64]) -> io::Result<Vec<u8>> {
+fn text(
+    workload: &str,
+    whole: bool,
+    records: &[Record],
+    lost: &[u64],
+    bar: &Bar,
+) -> io::Result<Vec<u8>> {
     let mut text = Vec::new();
     writeln!(text, "# tracer: zonal record {workload}")?;
     if !whole {
@@ -261,7 +278,10 @@ fn text(workload: &str, whole: bool, records: &[Record], lost: &[u64]) -> io::Re
         writeln!(text, "CPU:{cpu} [LOST {lost} EVENTS]")?;
     }
     let pid = std::process::id();
-    for Record { time, cpu, event } in records {
+    for (done, Record { time, cpu, event }) in records.iter().enumerate() {
+        if done % STEP == 0 {
+            bar.at(done as u64, records.len() as u64, "writing the trace");
+        }
         let (seconds, nanos) = (time / 1_000_000_000, time % 1_000_000_000);
         write!(text, "{workload:>16}-{pid:<7} [{:03}] ..... {seconds:>5}.{nanos:09}: ", cpu.0)?;
         writeln!(text, "{}: {}", event.name(), Text(*event))?;
