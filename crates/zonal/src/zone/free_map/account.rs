@@ -107,7 +107,7 @@ impl<P: Platform> MapView<'_, P> {
 
     /// The same with the zone lock held.
     fn recount(&self, _held: &mut MapGuard<'_, P>, block: Pageblock) {
-        let (map, section) = (self.map(), block.place().0);
+        let (map, section) = (self.map_apart(), block.place().0);
         let index = self.index(block.first_frame(map.shape()));
         let (kind, counted) = self.table.counted_special(index);
         let mut now = (0, 0);
@@ -137,7 +137,7 @@ impl<P: Platform> MapView<'_, P> {
 
     /// Changes the type of a pageblock, with the zone lock held.
     pub(super) fn set_type(&self, held: &mut MapGuard<'_, P>, block: Pageblock, to: MigrateType) {
-        self.map().set_type(block, to);
+        self.map_apart().set_type(block, to);
         self.recount(held, block);
     }
 

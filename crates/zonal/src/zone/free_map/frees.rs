@@ -197,7 +197,7 @@ impl<P: Platform> FreeMap<'_, P> {
             // Another CPU has taken of it meanwhile, and filed what it left of what it saw.
             self.settle(block);
         } else {
-            self.file(block, 1 << (WORD_ORDER + order_at(full, at)));
+            self.file_rarely(block, 1 << (WORD_ORDER + order_at(full, at)));
         }
     }
 }

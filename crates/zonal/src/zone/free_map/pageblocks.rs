@@ -77,7 +77,7 @@ impl<P: Platform> MapView<'_, P> {
         let blocks = || (first..first + count as u32).map(Pageblock);
         self.lock(|guard| {
             // Since it was taken another CPU may have isolated a part of it.
-            let map = self.map();
+            let map = self.map_apart();
             let requestable = blocks().all(|block| map.type_of(block).is_requestable());
             let reserved = part.reserve.load(Relaxed) + count;
             if !requestable || reserved > part.reserve_limit.load(Relaxed) {
@@ -97,7 +97,7 @@ impl<P: Platform> MapView<'_, P> {
             return false;
         }
         self.lock(|guard| {
-            let Some(block) = reserved_with_free(&self.map()) else { return false };
+            let Some(block) = reserved_with_free(&self.map_apart()) else { return false };
             self.set_type(guard, block, migrate);
             part.reserve.fetch_add(u64::MAX, Relaxed);
             true
