@@ -119,14 +119,21 @@ impl<'m> Rest<'m> {
         self.table(elements, || AtomicU64::new(0))
     }
 
+    /// Cuts bytes off, at a multiple of `align`. For tables of any type.
+    #[inline(never)]
+    fn cut(&mut self, bytes: usize, align: usize) -> &'m mut [MaybeUninit<u8>] {
+        let rest = core::mem::take(&mut self.0);
+        let skipped = rest.as_ptr().align_offset(align);
+        let (_, rest) = rest.split_at_mut(skipped);
+        let (own, rest) = rest.split_at_mut(bytes);
+        self.0 = rest;
+        own
+    }
+
     /// Cuts a table off. `piece_bytes` has counted its room, so it fits.
     fn table<T>(&mut self, elements: u64, mut make: impl FnMut() -> T) -> &'m mut [T] {
-        let rest = core::mem::take(&mut self.0);
         let elements = elements as usize;
-        let skipped = rest.as_ptr().align_offset(alignment::<T>());
-        let (_, rest) = rest.split_at_mut(skipped);
-        let (own, rest) = rest.split_at_mut(elements * size_of::<T>());
-        self.0 = rest;
+        let own = self.cut(elements * size_of::<T>(), alignment::<T>());
         let table = own.as_mut_ptr().cast::<MaybeUninit<T>>();
         // SAFETY: `own` is exclusively borrowed for 'm, is aligned for `T` (it was cut at a multiple
         // of its alignment: where that of a cache line is asked for, `T` has the size of a word and so

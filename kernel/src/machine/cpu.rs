@@ -68,7 +68,7 @@ struct Tables {
     segments: GlobalDescriptorTable,
     task: TaskStateSegment,
     interrupts: InterruptDescriptorTable,
-    fault_stack: [u8; FAULT_STACK],
+    fault_stack: MaybeUninit<[u8; FAULT_STACK]>,
     ring_0_stack: RingZeroStack,
 }
 
@@ -150,7 +150,8 @@ pub(crate) unsafe fn set_up(number: u32) {
         segments: GlobalDescriptorTable::new(),
         task: TaskStateSegment::new(),
         interrupts: InterruptDescriptorTable::new(),
-        fault_stack: [0; FAULT_STACK],
+        // Not written: built for size, what is made here by value goes by the stack, which has no room for it.
+        fault_stack: MaybeUninit::uninit(),
         ring_0_stack: RingZeroStack([const { AtomicU64::new(0) }; RING_0_STACK / 8]),
     });
     let Tables { segments, task, interrupts, fault_stack, ring_0_stack } = own;

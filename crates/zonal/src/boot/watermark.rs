@@ -74,7 +74,7 @@ impl WatermarkConfig {
         match self.min_free {
             MinFree::Computed => {
                 let kib = lowmem.saturating_mul(1 << (FRAME_SHIFT - 10));
-                let root = kib.saturating_mul(16).isqrt();
+                let root = root(kib.saturating_mul(16));
                 let kib = if root < MIN_FREE_KIB_FLOOR {
                     MIN_FREE_KIB_FLOOR
                 } else if root > MIN_FREE_KIB_CEILING {
@@ -108,6 +108,23 @@ impl WatermarkConfig {
     pub fn boost_limit(&self, marks: Watermarks) -> u64 {
         mul_div(marks.high, u64::from(self.boost_factor), 10000)
     }
+}
+
+/// The square root rounded down, bit by bit: what `core` has is quicker, and ten times as long.
+#[inline(never)]
+const fn root(square: u64) -> u64 {
+    let (mut rest, mut root) = (square, 0);
+    // The highest power of four that is in it.
+    let mut bit = 1 << ((square | 1).ilog2() & !1);
+    while bit != 0 {
+        if rest >= root + bit {
+            rest -= root + bit;
+            root += bit << 1;
+        }
+        root >>= 1;
+        bit >>= 2;
+    }
+    root
 }
 
 /// `a × b / c` rounded down, without overflow on the way; 0 if `c` is.
@@ -203,6 +220,16 @@ mod tests {
     use super::*;
 
     const GIB: u64 = 1 << 18;
+
+    #[test]
+    fn roots() {
+        let near = |n: u64| [n.saturating_sub(1), n, n.saturating_add(1)];
+        let powers = (0..64).flat_map(|n| near(1 << n));
+        let squares = (0..32).flat_map(|n| near((1_u64 << n).pow(2) + (1 << n))).chain(0..5000);
+        for square in powers.chain(squares).chain([u64::MAX]) {
+            assert_eq!(root(square), square.isqrt(), "{square}");
+        }
+    }
 
     #[test]
     fn marks_by_hand() {

@@ -107,8 +107,12 @@ fn regions<'a>(regions: &'a mut [Region], report: &mut MapReport) -> Regions<'a>
 fn sort(regions: &mut [Region]) {
     let key = |region: &Region| (region.kind.precedence(), region.node, region.start);
     for sorted in 1..regions.len() {
-        let place = regions[..sorted].partition_point(|r| key(r) <= key(&regions[sorted]));
-        regions[place..=sorted].rotate_right(1);
+        for at in (1..=sorted).rev() {
+            if key(&regions[at - 1]) <= key(&regions[at]) {
+                break;
+            }
+            regions.swap(at - 1, at);
+        }
     }
 }
 

@@ -107,7 +107,7 @@ impl<P: Platform> MapView<'_, P> {
 
     /// The same with the zone lock held.
     fn recount(&self, _held: &mut MapGuard<'_, P>, pageblock: Pageblock) {
-        let (map, section) = (self.map(), pageblock.place().0);
+        let (map, section) = (self.map_apart(), pageblock.place().0);
         let index = self.index(pageblock.first_frame(map.shape()));
         let (kind, counted) = self.table.counted_special(index);
         let mut now = (0, 0);
@@ -142,7 +142,7 @@ impl<P: Platform> MapView<'_, P> {
         pageblock: Pageblock,
         to: MigrateType,
     ) {
-        self.map().set_type(pageblock, to);
+        self.map_apart().set_type(pageblock, to);
         self.recount(held, pageblock);
     }
 

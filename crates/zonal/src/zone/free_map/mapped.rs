@@ -123,6 +123,12 @@ impl<'a, P: Platform> MapView<'a, P> {
         FreeMap::of_zone(part.shape, memory, part.at, self.zone.id)
     }
 
+    /// The same, out of line: for what is rare, and long enough.
+    #[inline(never)]
+    pub(crate) fn map_apart(&self) -> FreeMap<'a, P> {
+        self.map()
+    }
+
     /// Where in the map the frame at an index of the table is.
     #[inline(always)]
     pub(crate) fn frame(&self, index: u32) -> Frame {

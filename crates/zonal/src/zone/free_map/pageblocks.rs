@@ -77,7 +77,7 @@ impl<P: Platform> MapView<'_, P> {
         let pageblocks = || (first..first + count as u32).map(Pageblock);
         self.lock(|guard| {
             // Since it was taken another CPU may have isolated a part of it.
-            let map = self.map();
+            let map = self.map_apart();
             let requestable = pageblocks().all(|pageblock| map.type_of(pageblock).is_requestable());
             let reserved = part.reserve.load(Relaxed) + count;
             if !requestable || reserved > part.reserve_limit.load(Relaxed) {
@@ -99,7 +99,7 @@ impl<P: Platform> MapView<'_, P> {
             return false;
         }
         self.lock(|guard| {
-            let Some(pageblock) = reserved_with_free(&self.map()) else { return false };
+            let Some(pageblock) = reserved_with_free(&self.map_apart()) else { return false };
             self.set_type(guard, pageblock, migrate);
             part.reserve.fetch_add(u64::MAX, Relaxed);
             true

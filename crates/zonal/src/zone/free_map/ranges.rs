@@ -23,7 +23,7 @@ impl<P: Platform> MapView<'_, P> {
     /// Frees the start of `at..end`, which was never handed out, at most `most` blocks of it; returns
     /// where it stopped. Whole ordinary pageblocks count as untouched.
     pub(super) fn free_range(&self, mut at: u32, end: u32, most: u32) -> u32 {
-        let (map, own) = (self.map(), self.table.pageblock_order());
+        let (map, own) = (self.map_apart(), self.table.pageblock_order());
         for _ in 0..most {
             if at >= end {
                 break;
@@ -59,7 +59,7 @@ impl<P: Platform> MapView<'_, P> {
     /// Takes what `frames` begins with of the free block there, in an isolated pageblock, and marks
     /// it allocated frame by frame; returns where it stopped.
     pub(super) fn take_isolated(&self, frames: Range<u32>) -> Option<u32> {
-        let map = self.map();
+        let map = self.map_apart();
         let pageblock = self.pageblock(frames.start);
         let (head, order) = map.run_at(self.frame(frames.start))?;
         if map.type_of(pageblock) != MigrateType::Isolate {

@@ -151,7 +151,7 @@ impl FreeMemory for Mapped {
             MigrateType::HighAtomic => request.is_atomic(),
             _ => true,
         };
-        let map = view.map();
+        let map = view.map_apart();
         order <= map.shape().order() && map.last_look(usable, order) != LastLook::Nothing
     }
 
@@ -168,7 +168,7 @@ impl FreeMemory for Mapped {
     }
 
     fn frames_of<P: Platform>(view: MapView<'_, P>, wanted: impl Fn(MigrateType) -> bool) -> u64 {
-        let by_type = view.map().free_by_type();
+        let by_type = view.map_apart().free_by_type();
         let types = MigrateType::ALL.into_iter().filter(|&migrate| wanted(migrate));
         types.map(|migrate| by_type[migrate.index()]).sum()
     }

@@ -230,7 +230,7 @@ impl<P: Platform> FreeMap<'_, P> {
         let own = before >> (at / frames * frames) & low_bits(frames);
         let run = order_at(own, at % frames);
         if run > order_bits {
-            self.file(pageblock, (1 << run) - (1 << order_bits));
+            self.file_rarely(pageblock, (1 << run) - (1 << order_bits));
         }
         true
     }

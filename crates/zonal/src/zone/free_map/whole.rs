@@ -135,12 +135,22 @@ impl<P: Platform> FreeMap<'_, P> {
     /// # Errors
     /// [`AlreadyFree`] if it is whole; then nothing has changed.
     pub fn put_untouched(&self, pageblock: Pageblock) -> Result<(), AlreadyFree> {
-        self.put_whole(WholeClass::Untouched, pageblock)
+        self.put_apart(WholeClass::Untouched, pageblock)
     }
 
     /// Puts a pageblock that the caller owns into the class of its type.
     pub(super) fn set_whole(&self, pageblock: Pageblock) -> bool {
-        self.put_whole(WholeClass::of(self.type_of(pageblock)), pageblock).is_ok()
+        self.put_apart(WholeClass::of(self.type_of(pageblock)), pageblock).is_ok()
+    }
+
+    /// As [`put_whole`](Self::put_whole), out of line: for all but the free of a huge page.
+    #[inline(never)]
+    pub(super) fn put_apart(
+        &self,
+        class: WholeClass,
+        pageblock: Pageblock,
+    ) -> Result<(), AlreadyFree> {
+        self.put_whole(class, pageblock)
     }
 
     #[inline(always)]

@@ -125,7 +125,7 @@ impl<P: Platform> FreeMap<'_, P> {
     fn put_back(&self, class: WholeClass, section: u32, mut taken: u64) {
         while taken != 0 {
             let pageblock = Pageblock(section * SECTION + taken.trailing_zeros());
-            let put = self.put_whole(class, pageblock);
+            let put = self.put_apart(class, pageblock);
             debug_assert!(put.is_ok(), "a pageblock was freed while it was taken");
             taken &= taken - 1;
         }
