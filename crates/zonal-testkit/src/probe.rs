@@ -172,8 +172,10 @@ pub struct Probe<L: Locks> {
     redeemed: Mutex<Vec<(Pfn, Order)>>,
     faults: Mutex<Vec<String>>,
     can_zero: AtomicBool,
-    /// Callbacks until one panics; 0: none will.
+    /// Callbacks until one panics, or fails; 0: none will.
     fuse: AtomicU64,
+    /// Whether that one fails, and does not panic.
+    fails: AtomicBool,
     locks: PhantomData<fn() -> L>,
 }
 
@@ -190,10 +192,17 @@ impl<L: Locks> Probe<L> {
 
     /// Has the `nth` callback from now on panic, once: the next is the first. 0: none.
     pub fn panic_at(&self, nth: u64) {
+        self.fails.store(false, Ordering::Relaxed);
         self.fuse.store(nth, Ordering::Relaxed);
     }
 
-    /// Whether a callback is still to panic.
+    /// Has it fail: refuse to zero or to move, free nothing. A wake does nothing in any case.
+    pub fn fail_at(&self, nth: u64) {
+        self.fails.store(true, Ordering::Relaxed);
+        self.fuse.store(nth, Ordering::Relaxed);
+    }
+
+    /// Whether a callback is still to panic, or to fail.
     pub fn is_to_panic(&self) -> bool {
         self.fuse.load(Ordering::Relaxed) > 0
     }
@@ -209,8 +218,8 @@ impl<L: Locks> Probe<L> {
         &self.movers
     }
 
-    /// Books a callback, and a fault if it comes with a lock held.
-    fn called(&self, what: &str, book: impl FnOnce(&mut Calls)) {
+    /// Books a callback, and a fault if it comes with a lock held. Whether it is to go on; if not it fails.
+    fn called(&self, what: &str, book: impl FnOnce(&mut Calls)) -> bool {
         let held = locks_held();
         if held > 0 {
             lock(&self.faults).push(format!("{what} was called with {held} lock(s) held"));
@@ -218,7 +227,9 @@ impl<L: Locks> Probe<L> {
         book(&mut lock(&self.calls));
         let burn = |left: u64| left.checked_sub(1);
         let left = self.fuse.fetch_update(Ordering::Relaxed, Ordering::Relaxed, burn);
-        assert!(left != Ok(1), "planted: {what} panics");
+        let fails = self.fails.load(Ordering::Relaxed);
+        assert!(left != Ok(1) || fails, "planted: {what} panics");
+        left != Ok(1)
     }
 
     /// Frees what was pledged; returns the frames.
@@ -272,25 +283,26 @@ pub fn take_prefetches() -> usize {
 
 impl<L: Locks> zonal::Host for Probe<L> {
     fn zero(&self, pfn: Pfn, order: Order) -> Result<(), CannotZero> {
-        self.called("zero", |calls| calls.zeroed.push((pfn, order)));
-        if self.can_zero.load(Ordering::Relaxed) { Ok(()) } else { Err(CannotZero) }
+        let goes_on = self.called("zero", |calls| calls.zeroed.push((pfn, order)));
+        let can = goes_on && self.can_zero.load(Ordering::Relaxed);
+        if can { Ok(()) } else { Err(CannotZero) }
     }
 
     fn wake_reclaim(&self, zone: ZoneId) {
-        self.called("wake_reclaim", |calls| calls.woken.push(zone));
+        _ = self.called("wake_reclaim", |calls| calls.woken.push(zone));
     }
 
     fn reclaim<S: Policy>(&self, allocator: &Allocator<'_, Self, S>, shortage: &Shortage) -> u64 {
-        self.called("reclaim", |calls| calls.reclaims.push(*shortage));
-        self.redeem(allocator)
+        let goes_on = self.called("reclaim", |calls| calls.reclaims.push(*shortage));
+        if goes_on { self.redeem(allocator) } else { 0 }
     }
 
     fn wake_compaction(&self, zone: ZoneId, order: Order) {
-        self.called("wake_compaction", |calls| calls.compaction_woken.push((zone, order)));
+        _ = self.called("wake_compaction", |calls| calls.compaction_woken.push((zone, order)));
     }
 
     fn can_migrate(&self) -> bool {
-        self.movers.moving() != Moving::Cannot
+        self.called("can_migrate", |_| ()) && self.movers.moving() != Moving::Cannot
     }
 
     fn migrate<S: Policy>(
@@ -298,7 +310,9 @@ impl<L: Locks> zonal::Host for Probe<L> {
         allocator: &Allocator<'_, Self, S>,
         page: &Migration,
     ) -> Result<(), Immovable> {
-        self.called("migrate", |calls| calls.migrations.push(*page));
+        if !self.called("migrate", |calls| calls.migrations.push(*page)) {
+            return Err(Immovable);
+        }
         match self.movers.answer(page) {
             Answer::Moved => Ok(()),
             Answer::Stays => Err(Immovable),
@@ -326,6 +340,7 @@ impl<L: Locks> TestHost for Probe<L> {
             faults: Mutex::default(),
             can_zero: AtomicBool::new(true),
             fuse: AtomicU64::new(0),
+            fails: AtomicBool::new(false),
             locks: PhantomData,
         }
     }

@@ -192,6 +192,27 @@ fn canary_torn_words() {
     beside_offline::<Torn, Mapped>("pairs, torn words", 2, PAIR);
 }
 
+/// A frame is freed, and freed again while its memory goes: the second is refused, and is not taken for a
+/// free of one of the frames that `offline` has in hand, as it once was.
+///
+/// At most 2 preemptions: 600 runs, 1 s.
+#[test]
+fn a_second_free_beside_offline() {
+    model("freed again", Some(2), || {
+        let world: Rc<Model<Newest, Mapped>> = online();
+        let first = world.take_block(PAGEBLOCK).expect("one is free");
+        let held = world.take().expect("one is free");
+        world.give(held);
+        let other = spawn_with_room_on(&world, 1, |world| world.allocator().offline(LATER).is_ok());
+        let again = world.allocator().free_raw(held, Order::ZERO);
+        assert!(again.is_err(), "it is freed already");
+        assert!(other.join().unwrap(), "nothing was in the way");
+        alone();
+        world.give_block(first, PAGEBLOCK);
+        finish(&world);
+    });
+}
+
 /// One part is asked for by two at once: one of them brings it, whatever the other is told.
 fn twice<W: AtomicWord + 'static>() {
     model("online twice", None, || {

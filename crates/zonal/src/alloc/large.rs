@@ -59,10 +59,12 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
         }
         let index = self.take_large_from::<_, false>(entry, zone, order, migrate, slack)??;
         zone.search_found();
-        if S::Compact::STAYS_AHEAD && order.is_costly() && self.can_compact() {
-            // It goes back if waking panics (I-3).
+        if S::Compact::STAYS_AHEAD && order.is_costly() {
+            // It goes back if the host panics when it is asked, or woken (I-3).
             let in_hand = InHand::new(self, self.table.pfn(index), order);
-            self.stay_ahead(index, order);
+            if self.can_compact() {
+                self.stay_ahead(index, order);
+            }
             let _told_later = in_hand.hand_out().into_raw();
         }
         Some(index)

@@ -112,9 +112,7 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
         let Some(_resizing) = Resizing::<P>::new(&self.shared.resizing) else {
             return Err(OfflineError::Busy);
         };
-        self.check_range(&range)?;
-        // Allocated frames are the caller's: no other code touches them from now on.
-        let _taken = self.alloc_range(range.clone())?.into_raw();
+        self.take_away(&range)?;
         for (zone, part) in self.parts(frames) {
             let gone = u64::from(part.end - part.start);
             let mut at = part.start;

@@ -257,14 +257,18 @@ pub trait FreeMemory: Sized + Send + Sync + 'static {
     /// returns where it stopped. One hold.
     fn free_range<P: Platform>(view: ZoneView<'_, P, Self>, at: u32, end: u32, most: u32) -> u32;
     /// Takes what `frames` begins with of the free memory there, in an isolated pageblock, and marks
-    /// it allocated frame by frame; returns where it stopped. One hold.
-    fn take_isolated<P: Platform>(view: ZoneView<'_, P, Self>, frames: Range<u32>) -> Option<u32>;
+    /// it frame by frame; returns where it stopped. One hold.
+    fn take_isolated<P: Platform>(
+        view: ZoneView<'_, P, Self>,
+        frames: Range<u32>,
+        mark: FrameState,
+    ) -> Option<u32>;
     /// Frees single frames that are allocated, merged, in bounded holds.
     fn free_frames<P: Platform>(view: ZoneView<'_, P, Self>, frames: Range<u32>);
     /// Makes the start of `at..end`, pageblocks that are not there, the zone's, movable and free;
     /// returns where it stopped. One hold.
     fn bring<P: Platform>(view: ZoneView<'_, P, Self>, at: u32, end: u32) -> u32;
-    /// Makes the start of `at..end`, pageblocks whose frames are all allocated by themselves,
+    /// Makes the start of `at..end`, pageblocks whose frames were all taken, and are in no place,
     /// no zone's; returns where it stopped. One hold.
     fn withdraw<P: Platform>(view: ZoneView<'_, P, Self>, at: u32, end: u32) -> u32;
 

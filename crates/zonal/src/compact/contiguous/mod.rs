@@ -8,8 +8,7 @@ use crate::alloc::allocator::Allocator;
 use crate::alloc::entry::Entry;
 use crate::alloc::host::Host;
 use crate::compact::clusters_off::ClustersOff;
-use crate::frame::ALLOCATED;
-use crate::frame::FrameState;
+use crate::frame::{ALLOCATED, FrameState};
 use crate::policy::Policy;
 use crate::trace::or_undo;
 use crate::types::bounds::Bounds;
@@ -104,12 +103,22 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
         })
     }
 
+    /// Takes a range as [`alloc_range`](Self::alloc_range) does, for good: its frames are in no place from
+    /// the moment they are not free any more, so that a block of it that is freed twice is not taken for
+    /// the frames that the caller has.
+    pub(crate) fn take_away(&self, range: &Range<Pfn>) -> Result<(), RangeError> {
+        let frames = self.check_range(range)?;
+        self.while_isolated(frames.clone(), &mut || {
+            self.take_parts(&frames, Moves::Yes, FrameState::INNER)
+        })
+    }
+
     fn take_range(&self, range: &Range<Pfn>, moves: Moves) -> Result<Contiguous, RangeError> {
         let frames = self.check_range(range)?;
         if moves == Moves::No {
             self.check_unused(&frames)?;
         }
-        self.while_isolated(frames.clone(), &mut || self.take_parts(&frames, moves))?;
+        self.while_isolated(frames.clone(), &mut || self.take_parts(&frames, moves, ALLOCATED))?;
         Ok(Contiguous { start: range.start, frames: range.end.get() - range.start.get() })
     }
 

@@ -4,7 +4,7 @@ use super::Moves;
 use crate::alloc::allocator::Allocator;
 use crate::alloc::host::Host;
 use crate::compact::Count;
-use crate::frame::FrameKind;
+use crate::frame::{FrameKind, FrameState};
 use crate::policy::FreeMemory;
 use crate::policy::Policy;
 use crate::policy::zone::Zone;
@@ -68,29 +68,36 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
         Ok(())
     }
 
-    /// Takes `frames`, whose pageblocks are isolated, instance by instance: all, or none.
-    pub(super) fn take_parts(&self, frames: &Range<u32>, moves: Moves) -> Result<(), RangeError> {
+    /// Takes `frames`, whose pageblocks are isolated, instance by instance: all, or none. Each is
+    /// marked.
+    pub(super) fn take_parts(
+        &self,
+        frames: &Range<u32>,
+        moves: Moves,
+        mark: FrameState,
+    ) -> Result<(), RangeError> {
         let mut parts = PartsInHand { allocator: self, taken: frames.start..frames.start };
         for (zone, part) in self.parts(frames.clone()) {
-            self.take_frames_of(zone, &part, moves)?;
+            self.take_frames_of(zone, &part, moves, mark)?;
             parts.taken.end = part.end;
         }
         parts.taken.end = parts.taken.start;
         Ok(())
     }
 
-    /// Moves what is in `frames` elsewhere and marks them allocated one by one.
+    /// Moves what is in `frames` elsewhere and marks them one by one.
     fn take_frames_of(
         &self,
         zone: &'m Zone<P, S>,
         frames: &Range<u32>,
         moves: Moves,
+        mark: FrameState,
     ) -> Result<(), RangeError> {
         let mut busy = frames.start;
         for _ in 0..ROUNDS {
             self.drain_zone(zone);
             let not_free = self.vacate(zone, frames, moves)?;
-            match not_free.map_or_else(|| self.take_all(zone, frames), Err) {
+            match not_free.map_or_else(|| self.take_all(zone, frames, mark), Err) {
                 Ok(()) => return Ok(()),
                 Err(at) => busy = at,
             }
@@ -157,10 +164,15 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
     }
 
     /// Takes all of `frames`, or none and says which was not free.
-    fn take_all(&self, zone: &Zone<P, S>, frames: &Range<u32>) -> Result<(), u32> {
+    fn take_all(
+        &self,
+        zone: &Zone<P, S>,
+        frames: &Range<u32>,
+        mark: FrameState,
+    ) -> Result<(), u32> {
         let mut at = frames.start;
         while at < frames.end {
-            let taken = S::Free::take_isolated(self.view(zone), at..frames.end);
+            let taken = S::Free::take_isolated(self.view(zone), at..frames.end, mark);
             let Some(next) = taken else {
                 self.free_frames_of(zone, frames.start..at);
                 return Err(at);

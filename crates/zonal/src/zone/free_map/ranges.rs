@@ -4,7 +4,7 @@ use super::bits::low_bits;
 use super::mapped::MapView;
 use super::shape::{Frame, WordIndex};
 use crate::boot::plan::{Plan, ZoneSpec};
-use crate::frame::{ALLOCATED, FrameState, PageblockWord};
+use crate::frame::{FrameState, PageblockWord};
 use crate::platform::{AtomicWord, Platform};
 use crate::types::migrate_type::MigrateType;
 use crate::types::units::{Order, largest_piece};
@@ -57,8 +57,8 @@ impl<P: Platform> MapView<'_, P> {
     }
 
     /// Takes what `frames` begins with of the free block there, in an isolated pageblock, and marks
-    /// it allocated frame by frame; returns where it stopped.
-    pub(super) fn take_isolated(&self, frames: Range<u32>) -> Option<u32> {
+    /// it frame by frame; returns where it stopped.
+    pub(super) fn take_isolated(&self, frames: Range<u32>, mark: FrameState) -> Option<u32> {
         let map = self.map_apart();
         let pageblock = self.pageblock(frames.start);
         let (head, order) = map.run_at(self.frame(frames.start))?;
@@ -76,7 +76,7 @@ impl<P: Platform> MapView<'_, P> {
                 let put_back = map.free_frames(word, taken & !keep);
                 debug_assert!(put_back.is_ok(), "frames were freed while this CPU had them");
             }
-            (at..at + run).for_each(|at| self.table.set_state(at, ALLOCATED));
+            (at..at + run).for_each(|at| self.table.set_state(at, mark));
             at += run;
             if run < mask.count_ones() {
                 break;
@@ -97,7 +97,7 @@ impl<P: Platform> MapView<'_, P> {
         self.free_range(at, end, u32::MAX)
     }
 
-    /// Makes `at..end`, pageblocks whose frames are all allocated by themselves, no zone's.
+    /// Makes `at..end`, pageblocks whose frames were all taken, and are in no place, no zone's.
     pub(super) fn withdraw(&self, at: u32, end: u32) -> u32 {
         (at..end).for_each(|index| self.table.set_state(index, FrameState::INNER));
         for start in (at..end).step_by(self.table.pageblock_order().size() as usize) {

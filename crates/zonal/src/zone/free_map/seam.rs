@@ -251,8 +251,12 @@ impl FreeMemory for Mapped {
         view.free_range(at, end, most)
     }
 
-    fn take_isolated<P: Platform>(view: MapView<'_, P>, frames: Range<u32>) -> Option<u32> {
-        view.take_isolated(frames)
+    fn take_isolated<P: Platform>(
+        view: MapView<'_, P>,
+        frames: Range<u32>,
+        mark: FrameState,
+    ) -> Option<u32> {
+        view.take_isolated(frames, mark)
     }
 
     fn free_frames<P: Platform>(view: MapView<'_, P>, frames: Range<u32>) {

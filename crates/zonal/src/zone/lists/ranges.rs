@@ -4,7 +4,7 @@ use super::ListGuard;
 use super::clusters::Clusters;
 use super::free_area::End;
 use super::merge::Merge;
-use crate::frame::{ALLOCATED, FrameKind, FrameState, PageblockWord};
+use crate::frame::{FrameKind, FrameState, PageblockWord};
 use crate::platform::Platform;
 use crate::types::error::RangeError;
 use crate::types::migrate_type::MigrateType;
@@ -62,9 +62,9 @@ impl<P: Platform, M: Merge, C: Clusters> ListGuard<'_, P, M, C> {
     }
 
     /// Takes what `frames` begins with of the free block there, in an isolated pageblock, and
-    /// marks it allocated frame by frame; the rest of the block stays free. Returns where it
+    /// marks it frame by frame; the rest of the block stays free. Returns where it
     /// stopped. Work: the frames of one block.
-    pub(super) fn take_isolated(&mut self, frames: Range<u32>) -> Option<u32> {
+    pub(super) fn take_isolated(&mut self, frames: Range<u32>, mark: FrameState) -> Option<u32> {
         let (head, state) = self.table.locate(frames.start)?;
         let migrate = self.table.pageblock(head).migrate();
         if state.kind() != FrameKind::Free || migrate != MigrateType::Isolate {
@@ -81,7 +81,7 @@ impl<P: Platform, M: Merge, C: Clusters> ListGuard<'_, P, M, C> {
                 at += order.size();
             }
         }
-        taken.clone().for_each(|at| self.table.set_state(at, ALLOCATED));
+        taken.clone().for_each(|at| self.table.set_state(at, mark));
         self.area.count_work(taken.len() as u32);
         self.events.direct_alloc += taken.len() as u64;
         Some(taken.end)
@@ -110,7 +110,7 @@ impl<P: Platform, M: Merge, C: Clusters> ListGuard<'_, P, M, C> {
         until
     }
 
-    /// Makes the start of `at..end`, pageblocks whose frames are all allocated by themselves and
+    /// Makes the start of `at..end`, pageblocks whose frames were all taken, and are in no place and
     /// ours, no zone's; returns where it stopped. Work: the frames of a largest block.
     pub(super) fn withdraw(&mut self, at: u32, end: u32) -> u32 {
         let until = end.min(at + Order::MAX.size());

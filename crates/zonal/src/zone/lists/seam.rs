@@ -221,8 +221,12 @@ impl<M: Merge, C: Clusters> FreeMemory for BuddyLists<M, C> {
         view.lock(|guard| guard.free_range(at, end, most))
     }
 
-    fn take_isolated<P: Platform>(view: ListView<'_, P, M, C>, frames: Range<u32>) -> Option<u32> {
-        view.lock(|guard| guard.take_isolated(frames))
+    fn take_isolated<P: Platform>(
+        view: ListView<'_, P, M, C>,
+        frames: Range<u32>,
+        mark: FrameState,
+    ) -> Option<u32> {
+        view.lock(|guard| guard.take_isolated(frames, mark))
     }
 
     fn free_frames<P: Platform>(view: ListView<'_, P, M, C>, frames: Range<u32>) {

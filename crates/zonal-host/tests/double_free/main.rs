@@ -6,6 +6,8 @@
 //! ```
 #![cfg(not(loom))]
 
+mod beside;
+
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::thread;
 use zonal::policy::Sound;
@@ -32,7 +34,7 @@ impl Meeting {
         let mut looks = 0_u32;
         while self.0[1 - at].load(SeqCst) < turn {
             looks += 1;
-            if looks.is_multiple_of(1 << 12) { thread::yield_now() } else { std::hint::spin_loop() }
+            if looks.is_multiple_of(1 << 9) { thread::yield_now() } else { std::hint::spin_loop() }
         }
     }
 }
