@@ -139,10 +139,7 @@ impl From<FreeError> for Code {
 impl From<RangeError> for Code {
     fn from(error: RangeError) -> Self {
         match error {
-            RangeError::Foreign { .. }
-            | RangeError::Hole { .. }
-            | RangeError::Reserved { .. }
-            | RangeError::Offline { .. } => Self::Foreign,
+            RangeError::Frame(_) => Self::Foreign,
             RangeError::Isolated { .. } | RangeError::NotIsolated { .. } => Self::Isolated,
             RangeError::Unmovable { .. }
             | RangeError::Refused { .. }
@@ -160,9 +157,9 @@ impl From<ContiguousError> for Code {
         match error {
             ContiguousError::Empty
             | ContiguousError::BadAlignment { .. }
-            | ContiguousError::NotRequestable => Self::Argument,
-            ContiguousError::NoZone => Self::NoZone,
-            ContiguousError::CannotZero => Self::CannotZero,
+            | ContiguousError::Request(AllocReason::NotRequestable) => Self::Argument,
+            ContiguousError::Request(AllocReason::NoZone) => Self::NoZone,
+            ContiguousError::Request(AllocReason::CannotZero) => Self::CannotZero,
             _ => Self::Exhausted,
         }
     }

@@ -239,7 +239,9 @@ impl<M: Machine, S: Sound> Global<M, S> {
         match self.frames() {
             Ok(frames) => frames.free_contiguous(token),
             Err(_) => {
-                let error = zonal::error::RangeError::Foreign { pfn: token.start() };
+                let error = zonal::error::RangeError::Frame(zonal::FreeError::Foreign {
+                    pfn: token.start(),
+                });
                 Err(RefusedRange { token, error })
             }
         }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use zonal::error::{ContiguousError, RangeError};
+use zonal::error::{AllocReason, ContiguousError, FreeError, RangeError};
 use zonal::info::ZoneInfo;
 use zonal::policy::Policy;
 use zonal::{Contiguous, CpuId, MigrateType, Order, Pfn, Request, ZoneId, ZoneType};
@@ -150,13 +150,16 @@ fn bad_ranges<S: Policy>() {
             (pfn(0x1420)..pfn(0x1410), RangeError::Empty),
             (pfns(0x1408, 0x1410), RangeError::NotAligned { pfn: pfn(0x1408), pageblock }),
             (pfns(0x1400, 0x1418), RangeError::NotAligned { pfn: pfn(0x1418), pageblock }),
-            (pfns(base - 16, base + 16), RangeError::Foreign { pfn: pfn(base - 16) }),
-            (pfns(end - 16, end + 16), RangeError::Foreign { pfn: pfn(end) }),
-            (pfns(0, !15), RangeError::Foreign { pfn: pfn(0) }),
-            (pfns(0x1000, 0x1010), RangeError::Hole { pfn: pfn(0x1000) }),
-            (pfns(0x11f0, 0x1220), RangeError::Hole { pfn: pfn(0x1200) }),
-            (pfns(0x1480, 0x14a0), RangeError::Reserved { pfn: pfn(0x1490) }),
-            (pfns(0x15f0, 0x1610), RangeError::Reserved { pfn: pfn(0x1600) }),
+            (
+                pfns(base - 16, base + 16),
+                RangeError::Frame(FreeError::Foreign { pfn: pfn(base - 16) }),
+            ),
+            (pfns(end - 16, end + 16), RangeError::Frame(FreeError::Foreign { pfn: pfn(end) })),
+            (pfns(0, !15), RangeError::Frame(FreeError::Foreign { pfn: pfn(0) })),
+            (pfns(0x1000, 0x1010), RangeError::Frame(FreeError::Hole { pfn: pfn(0x1000) })),
+            (pfns(0x11f0, 0x1220), RangeError::Frame(FreeError::Hole { pfn: pfn(0x1200) })),
+            (pfns(0x1480, 0x14a0), RangeError::Frame(FreeError::Reserved { pfn: pfn(0x1490) })),
+            (pfns(0x15f0, 0x1610), RangeError::Frame(FreeError::Reserved { pfn: pfn(0x1600) })),
         ];
         for (range, expected) in table {
             assert_eq!(allocator.isolate(range.clone()).unwrap_err(), expected, "{range:?}");
@@ -375,15 +378,15 @@ fn requests_are_heeded<S: Policy>() {
         for frames in [100, 3000] {
             let of_pageblocks = Request::frame().migrate(MigrateType::Isolate);
             let error = allocator.alloc_contiguous(frames, &of_pageblocks).unwrap_err();
-            assert_eq!(error, ContiguousError::NotRequestable);
+            assert_eq!(error, ContiguousError::Request(AllocReason::NotRequestable));
             let elsewhere = MOVABLE.nodes(zonal::NodePolicy::Bind(zonal::NodeMask::NONE));
             let error = allocator.alloc_contiguous(frames, &elsewhere).unwrap_err();
-            assert_eq!(error, ContiguousError::NoZone);
+            assert_eq!(error, ContiguousError::Request(AllocReason::NoZone));
         }
         allocator.platform().set_can_zero(false);
         for frames in [100, 1024] {
             let error = allocator.alloc_contiguous(frames, &MOVABLE.zero()).unwrap_err();
-            assert_eq!(error, ContiguousError::CannotZero);
+            assert_eq!(error, ContiguousError::Request(AllocReason::CannotZero));
         }
         allocator.drain_all();
         check(world, &BTreeMap::new());

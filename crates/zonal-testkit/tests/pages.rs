@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::ops::Range;
-use zonal::error::{ContiguousError, RangeError, ResizeError};
+use zonal::error::{ContiguousError, FreeError, RangeError, ResizeError};
 use zonal::map::{PhysAddr, Region};
 use zonal::plan::Config;
 use zonal::policy::Policy;
@@ -94,8 +94,12 @@ fn wrong_frees_change_nothing<S: Policy>() {
             (at(9), 2, RangeError::NotAllocated { pfn: at(9) }),
             (block, 4, RangeError::NotAllocated { pfn: block }),
             (block, 1, RangeError::NotAllocated { pfn: block }),
-            (Pfn::new(end - 1), 2, RangeError::Foreign { pfn: Pfn::new(end) }),
-            (Pfn::new(u64::MAX), 2, RangeError::Foreign { pfn: Pfn::new(u64::MAX) }),
+            (Pfn::new(end - 1), 2, RangeError::Frame(FreeError::Foreign { pfn: Pfn::new(end) })),
+            (
+                Pfn::new(u64::MAX),
+                2,
+                RangeError::Frame(FreeError::Foreign { pfn: Pfn::new(u64::MAX) }),
+            ),
         ];
         for (pfn, count, error) in table {
             assert_eq!(allocator.free_pages(pfn, count), Err(error), "{pfn} {count}");
@@ -272,8 +276,14 @@ fn what_cannot_be_released<S: Policy>() {
         let range = |error| ResizeError::Range(error);
         let table = [
             (pfns(0x1100, 0x1100), range(RangeError::Empty)),
-            (pfns(base - 1, base + 1), range(RangeError::Foreign { pfn: Pfn::new(base - 1) })),
-            (pfns(end - 1, end + 1), range(RangeError::Foreign { pfn: Pfn::new(end) })),
+            (
+                pfns(base - 1, base + 1),
+                range(RangeError::Frame(FreeError::Foreign { pfn: Pfn::new(base - 1) })),
+            ),
+            (
+                pfns(end - 1, end + 1),
+                range(RangeError::Frame(FreeError::Foreign { pfn: Pfn::new(end) })),
+            ),
             (pfns(0x1122, 0x1130), online(0x1122)),
             (pfns(0x1200, 0x1224), online(0x1223)),
             (pfns(0x13ff, 0x1410), online(0x13ff)),
@@ -295,7 +305,7 @@ fn what_cannot_be_released<S: Policy>() {
         assert_eq!(free(0x1804), double, "it is free now");
     });
     with::<S>(Shape::Later, |world| {
-        let offline = RangeError::Offline { pfn: Pfn::new(0x1a00) }.into();
+        let offline = RangeError::Frame(FreeError::Offline { pfn: Pfn::new(0x1a00) }).into();
         assert_eq!(world.allocator.release(pfns(0x1a00, 0x1a20)), Err(offline));
     });
 }

@@ -135,7 +135,7 @@ impl<P: TestHost, S: Policy> Runner<'_, '_, P, S> {
             return Err(RangeError::Empty.into());
         }
         if range.end.get() > end {
-            return Err(RangeError::Foreign { pfn: Pfn::new(end) }.into());
+            return Err(RangeError::Frame(FreeError::Foreign { pfn: Pfn::new(end) }).into());
         }
         let size = plan.config().pageblock_order.frames();
         let allocator = &self.world.allocator;
@@ -146,9 +146,9 @@ impl<P: TestHost, S: Policy> Runner<'_, '_, P, S> {
                     return Err(ResizeError::Online { pfn });
                 }
             } else if first && plan.map().kind_at(pfn) == Some(RangeKind::Offline) {
-                return Err(RangeError::Offline { pfn }.into());
+                return Err(RangeError::Frame(FreeError::Offline { pfn }).into());
             } else if first && !plan.zones().iter().any(|zone| zone.span().contains(pfn)) {
-                return Err(RangeError::Hole { pfn }.into());
+                return Err(RangeError::Frame(FreeError::Hole { pfn }).into());
             }
         }
         Ok(())

@@ -204,7 +204,7 @@ fn found_by_all<S: Policy>() {
         let allocator = &world.allocator;
         allocator.platform().movers().set(Moving::Obeys);
         let early = allocator.alloc_range(pfns(0x18f0, 0x1910));
-        assert_eq!(early, Err(RangeError::Offline { pfn: Pfn::new(0x1900) }));
+        assert_eq!(early, Err(RangeError::Frame(FreeError::Offline { pfn: Pfn::new(0x1900) })));
         assert!(allocator.alloc_contiguous(0xb00, &MOVABLE).is_err());
         let empty = allocator.plan().zone_at(Pfn::new(0x2800)).unwrap();
         let nothing = allocator.compact_zone(empty, order(5), CompactMode::Sync);

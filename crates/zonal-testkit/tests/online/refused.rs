@@ -45,10 +45,26 @@ pub(crate) fn bad_ranges<S: Policy>() {
                 0x4a0,
                 OnlineError::Range(RangeError::NotAligned { pfn: at(0x481), pageblock }),
             ),
-            (0x10_0000, 0x10_0020, OnlineError::Range(RangeError::Foreign { pfn: at(0x10_0000) })),
-            (0xb00, 0x2000, OnlineError::Range(RangeError::Foreign { pfn: at(0xc00) })),
-            (0x900, 0x920, OnlineError::Range(RangeError::Hole { pfn: at(0x900) })),
-            (0x7e0, 0x840, OnlineError::Range(RangeError::Hole { pfn: at(0x800) })),
+            (
+                0x10_0000,
+                0x10_0020,
+                OnlineError::Range(RangeError::Frame(FreeError::Foreign { pfn: at(0x10_0000) })),
+            ),
+            (
+                0xb00,
+                0x2000,
+                OnlineError::Range(RangeError::Frame(FreeError::Foreign { pfn: at(0xc00) })),
+            ),
+            (
+                0x900,
+                0x920,
+                OnlineError::Range(RangeError::Frame(FreeError::Hole { pfn: at(0x900) })),
+            ),
+            (
+                0x7e0,
+                0x840,
+                OnlineError::Range(RangeError::Frame(FreeError::Hole { pfn: at(0x800) })),
+            ),
             (0x3e0, 0x420, OnlineError::NotOffline { pfn: at(0x3e0) }),
             (0x4e0, 0x540, OnlineError::NotOffline { pfn: at(0x500) }),
             (0x820, 0x880, OnlineError::NotOffline { pfn: at(0x860) }),
@@ -64,11 +80,15 @@ pub(crate) fn bad_ranges<S: Policy>() {
         let offline = [
             (0x440, 0x440, range(RangeError::Empty)),
             (0x440, 0x441, range(RangeError::NotAligned { pfn: at(0x441), pageblock })),
-            (0x10_0000, 0x10_0020, range(RangeError::Foreign { pfn: at(0x10_0000) })),
-            (0x900, 0x920, range(RangeError::Hole { pfn: at(0x900) })),
+            (
+                0x10_0000,
+                0x10_0020,
+                range(RangeError::Frame(FreeError::Foreign { pfn: at(0x10_0000) })),
+            ),
+            (0x900, 0x920, range(RangeError::Frame(FreeError::Hole { pfn: at(0x900) }))),
             (0x3e0, 0x440, OfflineError::NotOffline { pfn: at(0x3e0) }),
-            (0x400, 0x440, range(RangeError::Offline { pfn: at(0x400) })),
-            (0x460, 0x4a0, range(RangeError::Offline { pfn: at(0x480) })),
+            (0x400, 0x440, range(RangeError::Frame(FreeError::Offline { pfn: at(0x400) }))),
+            (0x460, 0x4a0, range(RangeError::Frame(FreeError::Offline { pfn: at(0x480) }))),
         ];
         for (start, end, error) in offline {
             assert_eq!(allocator.offline(pfns(start, end)), Err(error), "{start:#x}..{end:#x}");
@@ -105,7 +125,7 @@ pub(crate) fn busy_ranges<S: Policy>() {
         assert_eq!(free, FreeError::Offline { pfn: at(0x4a0) });
         assert_eq!(free.to_string(), "pfn 0x4a0 is offline");
         let isolated = allocator.isolate(pfns(0x460, 0x4a0)).unwrap_err();
-        assert_eq!(isolated, RangeError::Offline { pfn: at(0x480) });
+        assert_eq!(isolated, RangeError::Frame(FreeError::Offline { pfn: at(0x480) }));
         assert!(allocator.is_online(at(0x460)) && !allocator.is_online(at(0x480)));
         assert!(!allocator.is_online(at(0x440)), "it has gone");
     });

@@ -217,11 +217,7 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
     #[inline(never)]
     pub(crate) fn refusal(&self, pfn: Pfn, index: u32, given: Order) -> FreeError {
         if !self.is_managed_at(index) {
-            return match self.plan.map().kind_at(pfn) {
-                None => FreeError::Hole { pfn },
-                Some(RangeKind::Offline) => FreeError::Offline { pfn },
-                Some(_) => FreeError::Reserved { pfn },
-            };
+            return self.unmanaged(pfn);
         }
         let state = self.table.state(index);
         match state.kind() {
@@ -231,6 +227,15 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
             FrameKind::Withheld => FreeError::Reserved { pfn },
             FrameKind::Damaged => FreeError::Damaged { pfn },
             FrameKind::Inner => self.refusal_inside(pfn, index, given),
+        }
+    }
+
+    /// Why a frame in the span of the table is not managed.
+    pub(crate) fn unmanaged(&self, pfn: Pfn) -> FreeError {
+        match self.plan.map().kind_at(pfn) {
+            None => FreeError::Hole { pfn },
+            Some(RangeKind::Offline) => FreeError::Offline { pfn },
+            Some(_) => FreeError::Reserved { pfn },
         }
     }
 

@@ -6,7 +6,7 @@ use crate::frame::{FrameState, PageblockWord};
 use crate::platform::{AtomicWord, Platform};
 use crate::policy::zone::Zone;
 use crate::policy::{Policy, Split};
-use crate::types::error::RangeError;
+use crate::types::error::{FreeError, RangeError};
 use crate::types::request::{NodePolicy, Request};
 use crate::types::units::{NodeId, NodeMask, Pfn};
 use core::ops::Range;
@@ -167,12 +167,14 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
             return Err(RangeError::Empty);
         }
         let table = &self.table;
-        let outside = RangeError::Foreign { pfn: range.start };
+        let outside = RangeError::Frame(FreeError::Foreign { pfn: range.start });
         let start = table.index(range.start).ok_or(outside)?;
         let room = u64::from(table.frames() - start);
         let frames = range.end.get() - range.start.get();
         if frames > room {
-            return Err(RangeError::Foreign { pfn: Pfn::new(range.start.get() + room) });
+            return Err(RangeError::Frame(FreeError::Foreign {
+                pfn: Pfn::new(range.start.get() + room),
+            }));
         }
         Ok(start..start + frames as u32)
     }

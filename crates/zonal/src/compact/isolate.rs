@@ -11,7 +11,7 @@ use crate::frame::FrameKind;
 use crate::policy::FreeMemory;
 use crate::policy::Policy;
 use crate::policy::zone::Zone;
-use crate::types::error::{RangeError, RefusedRange};
+use crate::types::error::{FreeError, RangeError, RefusedRange};
 use crate::types::units::Pfn;
 use core::ops::Range;
 
@@ -149,7 +149,8 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
             at = self.end_of_managed(at)?;
         }
         let zone_of = |at| table.pageblock(at).zone().and_then(|id| self.zone(id));
-        let first = zone_of(start).ok_or(RangeError::Hole { pfn: range.start })?;
+        let first =
+            zone_of(start).ok_or(RangeError::Frame(FreeError::Hole { pfn: range.start }))?;
         let size = table.pageblock_order().size();
         let mut later = (table.pageblock_start(start) + size..end).step_by(size as usize);
         match later.find(|&at| !zone_of(at).is_some_and(|zone| zone.is_sibling(first))) {
@@ -176,10 +177,10 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
     /// Where the range of the memory map that `pfn` is in ends, or at least a part of it, if it is
     /// managed.
     fn end_of_managed(&self, pfn: Pfn) -> Result<Pfn, RangeError> {
-        let Some(index) = self.table.index(pfn) else { return Err(RangeError::Foreign { pfn }) };
-        let range = self.plan.map().range_at(pfn);
-        let kind = range.map(|range| range.kind);
-        match range {
+        let Some(index) = self.table.index(pfn) else {
+            return Err(RangeError::Frame(FreeError::Foreign { pfn }));
+        };
+        match self.plan.map().range_at(pfn) {
             Some(range) if range.kind.is_usable() => return Ok(range.end),
             // A pageblock at a time: of its neighbours other things may be true.
             Some(range) if range.kind == RangeKind::Offline && self.is_online_at(index) => {
@@ -192,11 +193,7 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
             _ if self.is_managed_at(index) => return Ok(Pfn::new(pfn.get() + 1)),
             _ => {}
         }
-        Err(match kind {
-            None => RangeError::Hole { pfn },
-            Some(RangeKind::Offline) => RangeError::Offline { pfn },
-            Some(_) => RangeError::Reserved { pfn },
-        })
+        Err(RangeError::Frame(self.unmanaged(pfn)))
     }
 
     /// Isolates the pageblocks around `frames`, all or none; of the frames themselves none may

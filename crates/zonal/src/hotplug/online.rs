@@ -15,7 +15,7 @@ use crate::platform::{AtomicWord, Platform};
 use crate::policy::FreeMemory;
 use crate::policy::Policy;
 use crate::policy::zone::Zone;
-use crate::types::error::{OfflineError, OnlineError, RangeError};
+use crate::types::error::{FreeError, OfflineError, OnlineError, RangeError};
 use crate::types::units::Pfn;
 use core::ops::Range;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -141,7 +141,11 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
         let frames = self.indexes_of(range)?;
         let mut at = range.start;
         while at < range.end {
-            let found = self.plan.map().range_at(at).ok_or(RangeError::Hole { pfn: at })?;
+            let found = self
+                .plan
+                .map()
+                .range_at(at)
+                .ok_or(RangeError::Frame(FreeError::Hole { pfn: at }))?;
             if found.kind != RangeKind::Offline {
                 return Err(OnlineError::NotOffline { pfn: at });
             }

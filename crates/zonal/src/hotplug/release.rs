@@ -12,7 +12,7 @@ use crate::frame::{FrameState, PageblockWord};
 use crate::platform::{AtomicWord, Platform};
 use crate::policy::zone::Zone;
 use crate::policy::{FreeMemory, Policy};
-use crate::types::error::{RangeError, ResizeError};
+use crate::types::error::{FreeError, RangeError, ResizeError};
 use crate::types::migrate_type::MigrateType;
 use crate::types::units::Pfn;
 use core::ops::Range;
@@ -116,10 +116,10 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
             }
             let pfn = self.table.pfn(part.start);
             if self.plan.map().kind_at(pfn) == Some(RangeKind::Offline) {
-                return Err(RangeError::Offline { pfn }.into());
+                return Err(RangeError::Frame(FreeError::Offline { pfn }).into());
             }
             if self.zone_with_room(part.start).is_none() {
-                return Err(RangeError::Hole { pfn }.into());
+                return Err(RangeError::Frame(FreeError::Hole { pfn }).into());
             }
         }
         Ok(())

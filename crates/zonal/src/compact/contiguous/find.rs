@@ -8,7 +8,7 @@ use crate::policy::FreeMemory;
 use crate::policy::Policy;
 use crate::policy::zone::Zone;
 use crate::types::bounds::Bounds;
-use crate::types::error::{ContiguousError, RangeError};
+use crate::types::error::{AllocReason, ContiguousError, RangeError};
 use crate::types::mark::Mark;
 use crate::types::migrate_type::MigrateType;
 use crate::types::request::Request;
@@ -63,7 +63,7 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
     ) -> Result<Contiguous, ContiguousError> {
         let zones = self.zones_for(cpu, request);
         if zones.iter().next().is_none() {
-            return Err(ContiguousError::NoZone);
+            return Err(ContiguousError::Request(AllocReason::NoZone));
         }
         let mut missed = Missed { tried: 0, last: None };
         for family in zones.families() {

@@ -159,7 +159,7 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
             return Err(ContiguousError::BadAlignment { frames: bounds.align() });
         }
         if !request.migrate_type().is_requestable() {
-            return Err(ContiguousError::NotRequestable);
+            return Err(ContiguousError::Request(AllocReason::NotRequestable));
         }
         if let Some(found) = self.part_of_block(frames, request, bounds)? {
             return Ok(found);
@@ -171,7 +171,7 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
             let in_hand = InHand { allocator: self, start, frames };
             let mut pfns = (start.get()..).map(Pfn::new).take(frames as usize);
             if pfns.any(|pfn| self.platform.zero(pfn, Order::ZERO).is_err()) {
-                return Err(ContiguousError::CannotZero);
+                return Err(ContiguousError::Request(AllocReason::CannotZero));
             }
             return Ok(in_hand.hand_out());
         }
@@ -191,10 +191,9 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
             Ok(block) => Ok(Some(self.cut_to_size(block.into_raw().0, order, frames as u32))),
             Err(error) => match error.reason {
                 // Of the types within the bounds there may be none.
-                AllocReason::NoZone if within == *request => Err(ContiguousError::NoZone),
-                AllocReason::Exhausted | AllocReason::NoZone => Ok(None),
-                AllocReason::NotRequestable => Err(ContiguousError::NotRequestable),
-                AllocReason::CannotZero => Err(ContiguousError::CannotZero),
+                AllocReason::NoZone if within != *request => Ok(None),
+                AllocReason::Exhausted => Ok(None),
+                reason => Err(ContiguousError::Request(reason)),
             },
         }
     }

@@ -4,7 +4,7 @@ use crate::alloc::allocator::Allocator;
 use crate::alloc::host::Host;
 use crate::policy::Policy;
 use crate::types::bounds::Bounds;
-use crate::types::error::{AllocReason, ContiguousError, RangeError};
+use crate::types::error::{AllocReason, ContiguousError, FreeError, RangeError};
 use crate::types::request::Request;
 use crate::types::units::{Order, Pfn};
 
@@ -38,10 +38,8 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
         if frames == 1 && *bounds == Bounds::ANY {
             let found = self.alloc_raw(&request.with_order(Order::ZERO));
             return found.map_err(|error| match error.reason {
-                AllocReason::NoZone => ContiguousError::NoZone,
-                AllocReason::NotRequestable => ContiguousError::NotRequestable,
-                AllocReason::CannotZero => ContiguousError::CannotZero,
                 AllocReason::Exhausted => ContiguousError::NoRange { frames, tried: 0, last: None },
+                reason => ContiguousError::Request(reason),
             });
         }
         self.alloc_contiguous_in(frames, request, bounds).map(|found| found.into_raw().0)
@@ -59,7 +57,10 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
         if frames == 1 && self.free_raw(start, Order::ZERO).is_ok() {
             return Ok(());
         }
-        let end = start.get().checked_add(frames).ok_or(RangeError::Foreign { pfn: start })?;
+        let end = start
+            .get()
+            .checked_add(frames)
+            .ok_or(RangeError::Frame(FreeError::Foreign { pfn: start }))?;
         self.free_range(&(start..Pfn::new(end)))
     }
 }

@@ -145,6 +145,17 @@ pub enum AllocReason {
     CannotZero,
 }
 
+impl fmt::Display for AllocReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Exhausted => "no free block above the watermark",
+            Self::NoZone => "no zone fits the nodes and zone limit of the request",
+            Self::NotRequestable => "the migrate type is a state of pageblocks, not a request",
+            Self::CannotZero => "this host cannot fill frames with zero bytes",
+        })
+    }
+}
+
 /// A zone that was tried.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ZoneTried {
@@ -187,15 +198,10 @@ impl fmt::Display for AllocError {
         let Self { order, migrate, mark, tried, .. } = self;
         let name = migrate.name();
         match self.reason {
-            AllocReason::NoZone => {
-                return write!(f, "no zone fits the nodes and zone limit of the request");
-            }
             AllocReason::NotRequestable => {
                 return write!(f, "migrate type {name} is a state of pageblocks, not a request");
             }
-            AllocReason::CannotZero => {
-                return write!(f, "this host cannot fill frames with zero bytes");
-            }
+            reason @ (AllocReason::NoZone | AllocReason::CannotZero) => return reason.fmt(f),
             AllocReason::Exhausted => {}
         }
         write!(f, "no free block of order {order} ({name}) above the {mark:?} watermark; ")?;

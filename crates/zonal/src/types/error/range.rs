@@ -1,5 +1,6 @@
 //! What can be wrong with a range of frames.
 
+use super::{AllocReason, FreeError};
 use crate::types::units::{Order, Pfn};
 use core::fmt;
 
@@ -17,26 +18,10 @@ pub enum RangeError {
         /// The order of a pageblock.
         pageblock: Order,
     },
-    /// It reaches outside the memory the allocator knows of.
-    Foreign {
-        /// The first frame outside.
-        pfn: Pfn,
-    },
-    /// A hole of the memory map is in it.
-    Hole {
-        /// The first frame of the hole.
-        pfn: Pfn,
-    },
-    /// Frames that the allocator does not manage are in it: reserved, or to be reclaimed later.
-    Reserved {
-        /// The first of them.
-        pfn: Pfn,
-    },
-    /// Memory that is not there is in it: it has not come online, or has gone.
-    Offline {
-        /// The first frame of it.
-        pfn: Pfn,
-    },
+    /// A frame of it, the first such, is not the allocator's: [foreign](FreeError::Foreign), in a
+    /// [hole](FreeError::Hole), [reserved](FreeError::Reserved) or to be reclaimed later, or
+    /// [offline](FreeError::Offline). What a free of it would be refused for.
+    Frame(FreeError),
     /// It does not lie in one zone type of one node.
     CrossesZones {
         /// The first frame of another type or node than those of the range's first.
@@ -96,10 +81,7 @@ impl fmt::Display for RangeError {
             Self::NotAligned { pfn, pageblock } => {
                 write!(f, "pfn {pfn} is not where a pageblock of order {pageblock} begins")
             }
-            Self::Foreign { pfn } => write!(f, "pfn {pfn} is outside the allocator's memory"),
-            Self::Hole { pfn } => write!(f, "pfn {pfn} lies in a hole of the memory map"),
-            Self::Reserved { pfn } => write!(f, "pfn {pfn} is reserved"),
-            Self::Offline { pfn } => write!(f, "pfn {pfn} is offline"),
+            Self::Frame(error) => error.fmt(f),
             Self::CrossesZones { pfn } => write!(f, "pfn {pfn} is of another zone type or node"),
             Self::Unmovable { pfn } => {
                 write!(f, "pfn {pfn} is allocated in a pageblock that is not movable")
@@ -150,12 +132,9 @@ pub enum ContiguousError {
         /// The number.
         frames: u64,
     },
-    /// No zone at all fits the request's nodes and zone limit.
-    NoZone,
-    /// The request names a migrate type that is a state of pageblocks.
-    NotRequestable,
-    /// The host cannot fill frames with zero bytes; the frames were given back.
-    CannotZero,
+    /// The request itself cannot be served: no zone fits it, its migrate type is a state of
+    /// pageblocks, or the host cannot fill frames with zero bytes; then the frames were given back.
+    Request(AllocReason),
     /// In no zone that the request may use is there a range of that size that could be had.
     NoRange {
         /// Frames asked for.
@@ -174,9 +153,7 @@ impl fmt::Display for ContiguousError {
             Self::BadAlignment { frames } => {
                 write!(f, "frames are aligned to a power of two, not to {frames}")
             }
-            Self::NoZone => f.write_str("no zone fits the nodes and zone limit of the request"),
-            Self::NotRequestable => f.write_str("the migrate type is a state of pageblocks"),
-            Self::CannotZero => f.write_str("this host cannot fill frames with zero bytes"),
+            Self::Request(reason) => reason.fmt(f),
             Self::NoRange { frames, tried, last } => {
                 write!(f, "no {frames} contiguous frames can be had; {tried} range(s) tried")?;
                 last.map_or(Ok(()), |error| write!(f, ", the last: {error}"))
