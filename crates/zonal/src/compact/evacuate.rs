@@ -134,6 +134,7 @@ impl<P: Host, S: Policy> Scan<'_, '_, P, S> {
                 return Moved::No;
             }
         };
+        self.asked = true;
         zone.compaction.count(Count::Isolated, 2 * order.frames());
         let target = Target { zone, table, index: to, order };
         let page = Migration {

@@ -69,6 +69,8 @@ pub(super) struct Scan<'a, 'm, P: Host, S: Policy> {
     end: u32,
     /// Whether a page was moved.
     pub(super) moved: bool,
+    /// Whether the host was asked for one in the window.
+    pub(super) asked: bool,
     hinted: core::cell::Cell<bool>,
     /// The block that the request took as it formed.
     pub(super) taken: Option<u32>,
@@ -90,6 +92,7 @@ impl<'a, 'm, P: Host, S: Policy> Scan<'a, 'm, P, S> {
             start,
             end,
             moved: false,
+            asked: false,
             hinted: core::cell::Cell::new(false),
             taken: None,
         }
@@ -160,6 +163,7 @@ impl<'a, 'm, P: Host, S: Policy> Scan<'a, 'm, P, S> {
                 return Some(CompactOutcome::Success);
             }
             let mut bounds = Bounds::new();
+            self.asked = false;
             while let Some((pick, census)) = self.cheapest(*at..until, part, &mut bounds) {
                 if !S::Compact::has_room(&census, self.room(&census)) {
                     return Some(CompactOutcome::NotSuitable);
@@ -185,7 +189,8 @@ impl<'a, 'm, P: Host, S: Policy> Scan<'a, 'm, P, S> {
                 return Some(CompactOutcome::PartialSkipped);
             }
             *at = until;
-            if S::Compact::SIDE_BY_SIDE {
+            // As in the source not past pageblocks that another may have to look at again.
+            if S::Compact::SIDE_BY_SIDE && !self.asked {
                 self.note(until);
             }
         }

@@ -16,10 +16,10 @@ use crate::types::units::Order;
 ///   is done and about to sleep, or else when the next request begins; and by the first attempt
 ///   after the longest back-off. In Linux it is kswapd that forgets before it sleeps; here a
 ///   host need not have such a thread, so requests do it as well.
-/// - Side by side: requests and the background compact a zone together. A compaction begins where the
-///   others are by then, so they spread; where two meet, one finds a page gone and goes on.
-/// - State: both positions, noted after each pageblock (words of the zone; the migrate scanner's only
-///   goes up until the scanners begin anew), whether hints are out of date (likewise), and a skip hint
+/// - Side by side: requests and the background compact a zone together. A compaction does not look
+///   again where another found nothing to move; where two meet, one finds a page gone and goes on.
+/// - State: both positions, noted at the end and after each pageblock in which no page was asked for
+///   (words of the zone; the migrate scanner's only goes up until the scanners begin anew), whether hints are out of date (likewise), and a skip hint
 ///   for each pageblock (zone lock). Linux gives the hint to full pageblocks as well; here a full one
 ///   is looked at once each time the free scanner comes by.
 /// - Conflicts with nothing; pays for pages that were moved out of blocks that then did not
