@@ -107,8 +107,8 @@ pub trait Clusters: Send + Sync + 'static {
     fn wait<P: Platform>(zone: &Self::Zone, words: ClusterWords<'_, P>) -> bool;
 }
 
-/// A batch of a zone is being cut off: frames look free that are on no list. Ends by [`end`](Self::end); a
-/// CPU that drops it instead makes others wait for ever.
+/// A batch of a zone is being cut off: frames look free that are on no list. Ends by `end`; a CPU that drops
+/// it instead makes others wait for ever.
 #[derive(Debug)]
 #[must_use]
 pub struct Cutting {
