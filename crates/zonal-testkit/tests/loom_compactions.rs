@@ -8,7 +8,7 @@
 //! RUSTFLAGS="--cfg loom" cargo test --release -p zonal-testkit --test loom_compactions -- --nocapture
 //! ```
 //!
-//! All together 45 s on two busy CPUs: 16 frames, at most 2 or 3 preemptions a run. Every model of two side by side says in how many
+//! All together 18 s on two CPUs: 16 frames, at most 2 or 3 preemptions a run. Every model of two side by side says in how many
 //! runs both moved a page, and in how many they met at one, and fails without either.
 #![cfg(loom)]
 

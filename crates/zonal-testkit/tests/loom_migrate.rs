@@ -17,14 +17,11 @@ mod loom_world;
 
 use loom_mover::{
     CACHED, DIRECT, FREES, FreesRefused, LooksFirst, MovesAndRefuses, Obeys, Owner, Refuses,
-    SPREAD, Seen, WAITED, beside, compact, end, page, world,
+    SPREAD, Seen, beside, compact, end, page, world,
 };
-use loom_world::{MOVABLE, spawn_on};
+use loom_world::MOVABLE;
 use zonal::Order;
-use zonal::compact::CompactOutcome;
-use zonal::plan::Plan;
-use zonal::policy::Policy;
-use zonal::preset::{ClusterFree, Linux416};
+use zonal::preset::Linux416;
 use zonal_testkit::loom_platform::{Newest, batch_plan, explore};
 
 /// [`page`] to the lists, where it merges.
@@ -145,36 +142,4 @@ fn a_request_takes_the_block() {
         end(&world, &table, held.into_iter().chain(taken));
     });
     seen.both();
-}
-
-/// Two want blocks of one zone: one compacts it, the other waits for its turn, and neither is told
-/// that the zone is taken.
-fn two_requests<S: Policy>(plan: &'static Plan, bound: Option<usize>) -> Seen {
-    let seen = Seen::default();
-    let note = seen.clone();
-    explore("two requests", bound, move || {
-        let (world, table, held) = world::<Obeys, S, Newest>(plan, &[1], &SPREAD);
-        WAITED.set(0);
-        let other = spawn_on(&world, 1, |world| compact(world, 2));
-        let outcomes = [compact(&world, 2), other.join().unwrap()];
-        assert_eq!(outcomes, [CompactOutcome::Success; 2], "one block does for both");
-        assert_eq!(table.answered.get(), 1, "the second finds what the first has made");
-        note.note(WAITED.get() > 0);
-        end(&world, &table, held);
-    });
-    seen
-}
-
-/// All orders: 40 runs, 0.01 s.
-#[test]
-fn requests_take_turns() {
-    two_requests::<Linux416>(batch_plan(16, 2, 2), None).both();
-}
-
-/// [`requests_take_turns`] where a request that waits has disabled clusters.
-///
-/// At most 3 preemptions: 1 600 runs, 1.1 s.
-#[test]
-fn requests_take_turns_with_clusters_off() {
-    two_requests::<ClusterFree>(batch_plan(16, 2, 2), Some(3)).both();
 }
