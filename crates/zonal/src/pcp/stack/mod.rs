@@ -190,25 +190,16 @@ impl CpuStack {
         self.size
     }
 
-    /// How many frames `frame` is from the start, in the order of a search.
-    const fn distance(&self, frame: Frame) -> u32 {
-        let (Frame(at), (first, all)) = (frame, self.origin);
-        if at >= first { at - first } else { at + (all - first) }
-    }
-
-    /// Whether a frame of a pageblock of the type lies at or below the edge, and not before the start: what
-    /// the fast path asks, in one subtraction. An edge beyond the map's end has all but few frames of the
-    /// map below it, and those before the start [are found](Self::is_below_edge) on the way that is longer.
+    /// Whether a frame of a pageblock of the type lies at or below the edge: in the order of a search, which
+    /// begins at the start and goes on from the map's first frame. Most frames lie behind the start, and are told
+    /// by one subtraction.
     #[inline(always)]
     pub(super) fn is_inside(&self, migrate: MigrateType, frame: Frame) -> bool {
+        let Some(&edge) = self.edges.get(migrate.index()) else { return false };
         // Modulo 2^32: before the start it is farther than any edge.
         let ahead = self.index(frame).wrapping_sub(self.base);
-        self.edges.get(migrate.index()).is_some_and(|&edge| ahead < edge)
-    }
-
-    /// Whether a frame of a pageblock of the type lies at or below the edge, in the order of a search.
-    fn is_below_edge(&self, migrate: MigrateType, frame: Frame) -> bool {
-        self.edges.get(migrate.index()).is_some_and(|&edge| self.distance(frame) < edge)
+        let (first, all) = self.origin;
+        ahead < edge || (frame.0 < first && frame.0 + (all - first) < edge)
     }
 
     /// Keeps a frame that [lies inside](Self::is_inside), if the stack has room.
@@ -276,7 +267,7 @@ impl CpuStack {
         list: MigrateType,
         frame: Frame,
     ) -> Result<u32, AlreadyFree> {
-        if self.is_below_edge(list, frame)
+        if self.is_inside(list, frame)
             && let Some(stack) = out.stack(list)
         {
             return self.spill_half(stack, home, self.index(frame));
