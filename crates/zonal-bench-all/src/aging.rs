@@ -237,7 +237,7 @@ pub fn run(args: &AgingArgs, entries: &[Entry], out: &mut dyn Write) -> Result<(
     } else {
         write!(out, "{}", table::text(&shown))?;
     }
-    if interrupt::is_requested() { Err(LabError::Interrupted) } else { Ok(()) }
+    interrupt::outcome()
 }
 
 fn json(line: &Line) -> Vec<u8> {

@@ -159,7 +159,7 @@ pub fn run(args: &TailsArgs, entries: &[Entry], out: &mut dyn Write) -> Result<(
     } else {
         writeln!(out, "{}", table(&lines))?;
     }
-    if interrupt::is_requested() { Err(LabError::Interrupted) } else { Ok(()) }
+    interrupt::outcome()
 }
 
 /// One table, the calls of a cell together, so that subjects stand beside each other.

@@ -192,5 +192,5 @@ pub fn run(args: &TraceArgs, out: &mut dyn Write) -> Result<(), CacheTraceError>
     if !rows.is_empty() {
         writeln!(out, "{}\n\n{}", table(policies, &rows), chart(policies, &rows))?;
     }
-    if interrupt::is_requested() { Err(LabError::Interrupted.into()) } else { Ok(()) }
+    Ok(interrupt::outcome()?)
 }

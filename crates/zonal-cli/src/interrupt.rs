@@ -2,7 +2,7 @@
 //!
 //! ```
 //! zonal_cli::interrupt::watch();
-//! assert!(!zonal_cli::interrupt::is_requested());
+//! assert!(!zonal_cli::interrupt::is_requested() && zonal_cli::interrupt::outcome().is_ok());
 //! ```
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,6 +10,8 @@ use std::sync::{Arc, OnceLock};
 
 use signal_hook::consts::SIGINT;
 use signal_hook::flag;
+
+use crate::error::LabError;
 
 /// The exit code of a program that Ctrl-C ended, as shells have it.
 pub const EXIT_CODE: u8 = 130;
@@ -33,6 +35,15 @@ pub fn watch() {
         }
         requested
     });
+}
+
+/// What a command ends with that has shown what it has.
+///
+/// # Errors
+///
+/// [`LabError::Interrupted`] if Ctrl-C was pressed.
+pub fn outcome() -> Result<(), LabError> {
+    if is_requested() { Err(LabError::Interrupted) } else { Ok(()) }
 }
 
 /// Whether Ctrl-C was pressed. Relaxed: what it decides is only when to stop.

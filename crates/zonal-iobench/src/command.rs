@@ -270,7 +270,7 @@ fn show(results: &[Shown], json: bool, out: &mut dyn Write) -> Result<(), Iobenc
     if !results.is_empty() {
         print(results, json, out)?;
     }
-    if interrupt::is_requested() { Err(LabError::Interrupted.into()) } else { Ok(()) }
+    Ok(interrupt::outcome()?)
 }
 
 fn rates(outcome: &Outcome) -> Vec<(&'static str, f64, &'static str)> {

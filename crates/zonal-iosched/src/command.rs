@@ -19,7 +19,6 @@ use std::path::{Path, PathBuf};
 use clap::{Args, ValueEnum};
 use zonal_cfq::units::{Sector, Span};
 use zonal_cli::bar::Bar;
-use zonal_cli::error::LabError;
 use zonal_cli::interrupt;
 use zonal_cli::outfile::OutFile;
 use zonal_cli::size::{parse_duration, parse_size};
@@ -220,7 +219,7 @@ pub fn run(args: &IoschedArgs, out: &mut dyn Write) -> Result<(), IoschedError> 
     if let Some(file) = csv.filter(|_| !done.is_empty()) {
         file.replace(&records::csv_of(args, &ground, &mut done)?)?;
     }
-    if interrupt::is_requested() { Err(LabError::Interrupted.into()) } else { Ok(()) }
+    Ok(interrupt::outcome()?)
 }
 
 fn ground(args: &IoschedArgs) -> Result<Ground, IoschedError> {

@@ -162,7 +162,7 @@ pub fn run(args: &ReplayArgs, out: &mut dyn Write) -> Result<(), ReplayError> {
         print(args, &counts, &rows, out)?;
     }
     out.flush()?;
-    if interrupt::is_requested() { Err(LabError::Interrupted.into()) } else { Ok(()) }
+    Ok(interrupt::outcome()?)
 }
 
 /// A trace that is being read, and the bar that says how much of it was.
