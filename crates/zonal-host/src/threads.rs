@@ -26,7 +26,7 @@ use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use zonal::Host;
 use zonal::frame::FrameState;
-use zonal::platform::{Direction, FenceUnsupported, Platform};
+use zonal::platform::{FenceUnsupported, Platform};
 use zonal::policy::Policy;
 use zonal::slow_path::Shortage;
 use zonal::units::FRAME_SHIFT;
@@ -166,25 +166,7 @@ impl Platform for Threads {
         Membarrier::heavy().map_err(|_| FenceUnsupported("membarrier is refused now"))
     }
 
-    #[inline(always)]
-    fn fill(bytes: &[AtomicU8], value: u8) {
-        zonal_runs::fill(bytes, value);
-    }
-
-    #[inline(always)]
-    fn replace_run(bytes: &[AtomicU8], from: u8, to: u8) -> usize {
-        zonal_runs::replace(bytes, from, to)
-    }
-
-    #[inline(always)]
-    fn write_run(halves: &[AtomicU32], first: u32, direction: Direction) {
-        zonal_runs::write(halves, first, direction);
-    }
-
-    #[inline(always)]
-    fn is_run(halves: &[AtomicU32], direction: Direction) -> bool {
-        zonal_runs::is_run(halves, direction)
-    }
+    zonal_runs::forward!();
 
     #[inline]
     fn cpu(&self) -> CpuId {

@@ -23,7 +23,7 @@ use core::fmt;
 use core::marker::PhantomData;
 use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64};
 use zonal::map::PhysAddr;
-use zonal::platform::{Direction, Platform};
+use zonal::platform::Platform;
 use zonal::policy::Policy;
 use zonal::slow_path::Shortage;
 use zonal::{Allocator, CannotZero, CpuId, Host, Immovable, Migration, NodeId, Order, Pfn, ZoneId};
@@ -69,25 +69,7 @@ impl<M: Machine> Platform for Kernel<M> {
         M::node(cpu)
     }
 
-    #[inline(always)]
-    fn fill(bytes: &[AtomicU8], value: u8) {
-        zonal_runs::fill(bytes, value);
-    }
-
-    #[inline(always)]
-    fn replace_run(bytes: &[AtomicU8], from: u8, to: u8) -> usize {
-        zonal_runs::replace(bytes, from, to)
-    }
-
-    #[inline(always)]
-    fn write_run(halves: &[AtomicU32], first: u32, direction: Direction) {
-        zonal_runs::write(halves, first, direction);
-    }
-
-    #[inline(always)]
-    fn is_run(halves: &[AtomicU32], direction: Direction) -> bool {
-        zonal_runs::is_run(halves, direction)
-    }
+    zonal_runs::forward!();
 }
 
 impl<M: Machine> Host for Kernel<M> {

@@ -36,6 +36,61 @@ use sse2 as way;
 #[cfg(all(target_arch = "x86_64", not(target_feature = "sse2"), not(loom), not(miri)))]
 use words as way;
 
+/// The functions of a [`Platform`](zonal::platform::Platform) on the standard library's atomics that are made of
+/// those of this crate.
+///
+/// ```
+/// use std::sync::atomic::{AtomicU8, AtomicU32};
+///
+/// /// Some of what a platform has.
+/// trait Runs {
+///     fn fill(bytes: &[AtomicU8], value: u8);
+///     fn replace_run(bytes: &[AtomicU8], from: u8, to: u8) -> usize;
+///     fn write_run(halves: &[AtomicU32], first: u32, direction: zonal::platform::Direction);
+///     fn is_run(halves: &[AtomicU32], direction: zonal::platform::Direction) -> bool;
+/// }
+///
+/// struct Mine;
+/// impl Runs for Mine {
+///     zonal_runs::forward!();
+/// }
+///
+/// let bytes = [AtomicU8::new(0), AtomicU8::new(0)];
+/// Mine::fill(&bytes, 3);
+/// assert_eq!(Mine::replace_run(&bytes, 3, 4), 2);
+/// ```
+#[macro_export]
+macro_rules! forward {
+    () => {
+        #[inline(always)]
+        fn fill(bytes: &[::core::sync::atomic::AtomicU8], value: u8) {
+            $crate::fill(bytes, value);
+        }
+
+        #[inline(always)]
+        fn replace_run(bytes: &[::core::sync::atomic::AtomicU8], from: u8, to: u8) -> usize {
+            $crate::replace(bytes, from, to)
+        }
+
+        #[inline(always)]
+        fn write_run(
+            halves: &[::core::sync::atomic::AtomicU32],
+            first: u32,
+            direction: ::zonal::platform::Direction,
+        ) {
+            $crate::write(halves, first, direction);
+        }
+
+        #[inline(always)]
+        fn is_run(
+            halves: &[::core::sync::atomic::AtomicU32],
+            direction: ::zonal::platform::Direction,
+        ) -> bool {
+            $crate::is_run(halves, direction)
+        }
+    };
+}
+
 /// Writes `value` to each, as by relaxed stores in any order.
 #[inline(always)]
 pub fn fill(bytes: &[AtomicU8], value: u8) {
