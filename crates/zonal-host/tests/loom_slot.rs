@@ -39,10 +39,11 @@
 //! takes up to four times as many runs, and exceeds `max_branches` where two remotes wait at once.
 #![cfg(loom)]
 
+mod loom_explore;
+
 use loom::sync::Arc;
 use loom::thread;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Instant;
+use loom_explore::explore;
 use zonal::platform::{OwnError, OwnedSlots, Slot};
 use zonal_host::biased_slot::BiasedSlot;
 use zonal_host::fence::{Fence, FullFence, Refused};
@@ -51,23 +52,6 @@ type Shared<F> = Arc<[BiasedSlot<u32, F>; 1]>;
 
 fn shared<F: Fence>() -> Shared<F> {
     Arc::new([BiasedSlot::new(0)])
-}
-
-/// Explores `model`, with at most `preemptions` of them in a run, and prints what it took.
-fn explore(name: &str, preemptions: Option<usize>, model: impl Fn() + Send + Sync + 'static) {
-    let runs = std::sync::Arc::new(AtomicUsize::new(0));
-    let count = runs.clone();
-    let start = Instant::now();
-    let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = preemptions;
-    builder.max_branches = 10_000;
-    builder.check(move || {
-        count.fetch_add(1, Ordering::Relaxed);
-        model();
-    });
-    let runs = runs.load(Ordering::Relaxed);
-    println!("{name}: {runs} runs, {:.1?}", start.elapsed());
-    assert!(runs > 10, "the model did not branch");
 }
 
 fn bump(n: &mut u32) {

@@ -18,6 +18,7 @@ mod birth;
 mod compactor;
 #[path = "../src/gate.rs"]
 mod gate;
+mod loom_explore;
 #[expect(unreachable_pub, reason = "public in the crate that it is a part of")]
 #[path = "../src/park_lock.rs"]
 mod park_lock;
@@ -30,32 +31,15 @@ use gate::Gate;
 use loom::cell::UnsafeCell;
 use loom::sync::atomic::AtomicBool as Block;
 use loom::thread;
+use loom_explore::explore;
 use park_lock::ParkLock;
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex as StdMutex};
-use std::time::Instant;
 use waiting::{Plant, be, plant, provide};
 use zonal::Order;
 use zonal::compact::CompactOutcome;
 use zonal::platform::Lock;
-
-/// Explores `model`, with at most `preemptions` of them in a run, and prints what it took.
-fn explore(name: &str, preemptions: Option<usize>, model: impl Fn() + Send + Sync + 'static) {
-    let runs = Arc::new(AtomicUsize::new(0));
-    let count = runs.clone();
-    let start = Instant::now();
-    let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = preemptions;
-    builder.max_branches = 10_000;
-    builder.check(move || {
-        count.fetch_add(1, Ordering::Relaxed);
-        model();
-    });
-    let runs = runs.load(Ordering::Relaxed);
-    println!("{name}: {runs} runs, {:.1?}", start.elapsed());
-    assert!(runs > 10, "the model did not branch");
-}
 
 /// Two threads count in a lock, a third where it finds it free.
 fn counts(bug: Plant) {

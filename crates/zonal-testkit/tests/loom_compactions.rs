@@ -12,14 +12,16 @@
 //! runs both moved a page, and in how many they met at one, and fails without either.
 #![cfg(loom)]
 
+#[path = "loom_broken/torn.rs"]
+mod loom_broken_torn;
 #[expect(dead_code, reason = "shared by several tests")]
 mod loom_mover;
 #[expect(dead_code, reason = "shared by several tests")]
 mod loom_world;
 
+use loom_broken_torn::Torn;
 use loom_mover::{LooksFirst, Obeys, Rule, Seen, Table, WAITED, compact, end, world};
 use loom_world::{MOVABLE, spawn_on};
-use std::sync::atomic::Ordering;
 use zonal::compact::CompactOutcome;
 use zonal::pcp::Stacks;
 use zonal::plan::Plan;
@@ -121,32 +123,8 @@ fn canary_moves_for_both() {
     two_compactions::<LooksFirst, Linux416, Newest>(2);
 }
 
-/// Planted bug: an exchange is a look and a store, so that of two that take places to move to and give
-/// up others one may undo what the other has done.
-struct Torn(Newest);
-
-impl AtomicWord for Torn {
-    fn new(value: u64) -> Self {
-        Self(Newest::new(value))
-    }
-    fn compare_exchange(
-        &self,
-        current: u64,
-        new: u64,
-        success: Ordering,
-        failure: Ordering,
-    ) -> Result<u64, u64> {
-        let before = self.0.load(failure);
-        if before != current {
-            return Err(before);
-        }
-        self.0.swap(new, success);
-        Ok(before)
-    }
-    zonal::forward_atomic!(u64, 0: load store fetch_add fetch_or fetch_and swap);
-}
-
-/// Canary: [`side_by_side_over_the_map`] with words that are torn.
+/// Canary: [`side_by_side_over_the_map`] with words that are torn, so that of two that take places to move to
+/// and give up others one may undo what the other has done.
 #[test]
 #[should_panic(expected = "I-1: places of each frame")]
 fn canary_a_place_is_lost() {

@@ -20,15 +20,7 @@ impl AtomicWord for Torn {
     fn new(value: u64) -> Self {
         Self(Newest::new(value))
     }
-    fn load(&self, order: Ordering) -> u64 {
-        self.0.load(order)
-    }
-    fn store(&self, value: u64, order: Ordering) {
-        self.0.store(value, order);
-    }
-    fn fetch_add(&self, value: u64, order: Ordering) -> u64 {
-        self.0.fetch_add(value, order)
-    }
+    zonal::forward_atomic!(u64, 0: load store fetch_add);
     fn fetch_or(&self, mask: u64, _: Ordering) -> u64 {
         self.update(|word| word | mask)
     }

@@ -69,7 +69,7 @@ pub(super) struct Scan<'a, 'm, P: Host, S: Policy> {
     end: u32,
     /// Whether a page was moved.
     pub(super) moved: bool,
-    /// Whether the host was asked for one in the window.
+    /// Whether the host was asked for one in the group.
     pub(super) asked: bool,
     hinted: core::cell::Cell<bool>,
     /// The block that the request took as it formed.
