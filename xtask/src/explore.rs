@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use xshell::{Shell, cmd};
 
 /// Seeds between two writes of the file: a minute or so.
-const BATCH: u64 = 5000;
+const BATCH: u64 = 50_000;
 
 #[derive(Args)]
 pub(crate) struct Explore {
@@ -24,6 +24,9 @@ pub(crate) struct Explore {
     /// Beside it, with the ending `log`, is a line for each batch.
     #[arg(long, value_name = "FILE")]
     state: Option<PathBuf>,
+    /// On this preset only; otherwise each seed draws one of sixteen.
+    #[arg(long)]
+    preset: Option<String>,
 }
 
 /// What was run so far.
@@ -37,8 +40,8 @@ struct State {
     failed: Vec<u64>,
     /// Commits at which it was run.
     commits: Vec<String>,
-    /// Calls of the allocator by preset, each with all checks.
-    calls: BTreeMap<String, u64>,
+    /// Checked steps by preset.
+    steps: BTreeMap<String, u64>,
 }
 
 impl State {
@@ -50,17 +53,17 @@ impl State {
         toml::from_str(&text).with_context(|| format!("{} is no state of a run", file.display()))
     }
 
-    fn all_calls(&self) -> u64 {
-        self.calls.values().sum()
+    fn all_steps(&self) -> u64 {
+        self.steps.values().sum()
     }
 
     /// Adds what the explorer printed of a batch.
     fn add(&mut self, printed: &str) -> Result<()> {
         let mut lines = 0;
         for line in printed.lines() {
-            let Some(rest) = line.trim().strip_prefix("calls ") else { continue };
-            let (preset, calls) = rest.split_once(' ').context("a preset and a number")?;
-            *self.calls.entry(preset.to_owned()).or_default() += calls.parse::<u64>()?;
+            let Some(rest) = line.trim().strip_prefix("steps ") else { continue };
+            let (steps, preset) = rest.split_once(' ').context("a number and a preset")?;
+            *self.steps.entry(preset.to_owned()).or_default() += steps.parse::<u64>()?;
             lines += 1;
         }
         ensure!(lines > 0, "the explorer said of no preset what it ran");
@@ -69,12 +72,19 @@ impl State {
 }
 
 /// What the log says of the batch that begins at the next seed; the commit is the last to be run.
-fn line(state: &State, calls: u64, is_good: bool, elapsed: Duration) -> String {
+fn line(
+    state: &State,
+    preset: Option<&str>,
+    steps: u64,
+    is_good: bool,
+    elapsed: Duration,
+) -> String {
     let (from, commit) = (state.next_seed, state.commits.last().map_or("unknown", String::as_str));
     let result = if is_good { "ok" } else { "FAILED" };
     let to = from + BATCH - 1;
+    let on = preset.map_or_else(String::new, |preset| format!(" on {preset}"));
     format!(
-        "seeds {from}..={to} commit {commit} calls {calls} at {:.0} s {result}",
+        "seeds {from}..={to}{on} commit {commit} steps {steps} at {:.0} s {result}",
         elapsed.as_secs_f64()
     )
 }
@@ -96,7 +106,7 @@ pub(crate) fn run(shell: &Shell, args: &Explore) -> Result<()> {
     // The last is the one that is run.
     state.commits.retain(|known| *known != commit);
     state.commits.push(commit);
-    let before = state.seconds;
+    let (before, preset) = (state.seconds, args.preset.as_deref());
     while began.elapsed() < limit {
         let from = state.next_seed.to_string();
         let runs = BATCH.to_string();
@@ -104,11 +114,12 @@ pub(crate) fn run(shell: &Shell, args: &Explore) -> Result<()> {
             .args(["seeds", "--", "--exact", "--nocapture"])
             .env("ZONAL_EXPLORE_FROM", &from)
             .env("ZONAL_EXPLORE_RUNS", runs)
+            .envs(preset.map(|preset| ("ZONAL_EXPLORE_PRESET", preset)))
             .quiet()
             .ignore_status()
             .output()?;
         let printed = String::from_utf8_lossy(&output.stdout);
-        let before_batch = state.all_calls();
+        let before_batch = state.all_steps();
         if output.status.success() {
             state.add(&printed)?;
         } else {
@@ -116,16 +127,16 @@ pub(crate) fn run(shell: &Shell, args: &Explore) -> Result<()> {
             state.failed.push(state.next_seed);
         }
         // Before the counts: a batch that is counted is in the log.
-        let calls = state.all_calls() - before_batch;
-        log(&file, &line(&state, calls, output.status.success(), began.elapsed()))?;
+        let steps = state.all_steps() - before_batch;
+        log(&file, &line(&state, preset, steps, output.status.success(), began.elapsed()))?;
         state.next_seed += BATCH;
         state.seconds = before + began.elapsed().as_secs_f64();
         shell.write_file(&file, toml::to_string(&state)?)?;
-        let calls = state.all_calls();
-        eprintln!("{} seeds, {calls} calls, {:.0} s", state.next_seed, state.seconds);
+        let steps = state.all_steps();
+        eprintln!("{} seeds, {steps} steps, {:.0} s", state.next_seed, state.seconds);
     }
-    for (preset, calls) in &state.calls {
-        println!("{preset:20} {calls:>14} calls");
+    for (preset, steps) in &state.steps {
+        println!("{preset:20} {steps:>14} steps");
     }
     let failed = &state.failed;
     ensure!(failed.is_empty(), "batches that failed begin at seeds {failed:?}: see above");
@@ -140,9 +151,9 @@ mod tests {
     #[test]
     fn batches_add_up_and_come_back() {
         let mut state = State::default();
-        state.add("running 1 test\ncalls Zonal 30\ncalls Linux416 12\n5 runs\n").unwrap();
-        state.add("calls Zonal 12\ntest seeds ... ok\n").unwrap();
-        assert_eq!((state.calls["Zonal"], state.calls["Linux416"]), (42, 12));
+        state.add("running 1 test\nsteps 30 Zonal\nsteps 12 Linux416\n5 runs\n").unwrap();
+        state.add("steps 12 Zonal\ntest seeds ... ok\n").unwrap();
+        assert_eq!((state.steps["Zonal"], state.steps["Linux416"]), (42, 12));
         let text = toml::to_string(&state).unwrap();
         assert_eq!(toml::from_str::<State>(&text).unwrap(), state);
         assert!(state.add("nothing of it\n").is_err());
@@ -155,12 +166,13 @@ mod tests {
         let dir = std::env::temp_dir().join(format!("explore-{}", std::process::id()));
         std::fs::create_dir_all(&dir).unwrap();
         let file = dir.join("explore.toml");
-        for is_good in [true, false] {
-            log(&file, &line(&state, 7, is_good, Duration::from_secs(60))).unwrap();
+        for (preset, is_good) in [(None, true), (Some("Zonal"), false)] {
+            let took = Duration::from_secs(60);
+            log(&file, &line(&state, preset, 7, is_good, took)).unwrap();
         }
         let text = std::fs::read_to_string(dir.join("explore.log")).unwrap();
         std::fs::remove_dir_all(&dir).unwrap();
-        let expected = "seeds 5000..=9999 commit newer calls 7 at 60 s";
-        assert_eq!(text, format!("{expected} ok\n{expected} FAILED\n"));
+        let (seeds, rest) = ("seeds 5000..=54999", "commit newer steps 7 at 60 s");
+        assert_eq!(text, format!("{seeds} {rest} ok\n{seeds} on Zonal {rest} FAILED\n"));
     }
 }

@@ -263,6 +263,10 @@ impl Engine {
         address: usize,
         access: Access,
     ) -> Before {
+        if let Schedule::Random(random) = &mut self.schedule {
+            // What it costs plays no part.
+            return if random.switches() { Before::Pauses } else { Before::Goes };
+        }
         let place = self.space.place(address);
         let who = &mut self.cpus[cpu];
         let slowness = self.speeds.slowness(who.core);
@@ -297,7 +301,7 @@ impl Engine {
     ) -> Before {
         let Some(Place { line, class }) = self.space.place(address) else { return Before::Goes };
         let (write, &Cpu { core, holding, .. }) = (access != Access::Load, &self.cpus[cpu]);
-        let queues = queues && holding == 0 && !self.schedule.is_random();
+        let queues = queues && holding == 0;
         if queues && (travels || self.lines.is_elsewhere(line, core, write)) {
             if self.is_ahead(cpu) {
                 return Before::Asks;
@@ -345,8 +349,7 @@ impl Engine {
     /// Whether others should go on before an access of a CPU, which meets another's line or not.
     #[inline]
     fn switches(&mut self, clock: Ticks, holding: u32, meeting: bool) -> Before {
-        let switches = self.schedule.switches_at(meeting, clock, LOOKAHEAD)
-            && (holding == 0 || self.schedule.is_random());
+        let switches = holding == 0 && self.schedule.switches_at(meeting, clock, LOOKAHEAD);
         if switches { Before::Pauses } else { Before::Goes }
     }
 

@@ -158,7 +158,7 @@ pub fn yield_now() {
 /// is inside of what is checked: `f` must not wait for one.
 ///
 /// # Panics
-/// If `f` makes more accesses than the run has left.
+/// If `f` makes more accesses than the run may; those of a run are not counted meanwhile.
 pub fn alone<R>(f: impl FnOnce() -> R) -> R {
     /// Others go on again, even after a panic.
     struct Back(bool);

@@ -26,8 +26,8 @@ pub(crate) struct Random {
     left: u64,
     budget: u64,
     late: bool,
-    /// No other CPU goes on.
-    quiet: bool,
+    /// Accesses that are left while no other CPU goes on; they are not of the work.
+    quiet: Option<u64>,
     /// A hash of all choices.
     trace: u64,
 }
@@ -36,7 +36,7 @@ impl Random {
     /// At each access another CPU goes on with a probability of n/1024; `slow` rarely does.
     pub(crate) fn new(seed: u64, switch_in_1024: u32, slow: Option<u32>, budget: u64) -> Self {
         let (dice, left) = (fastrand::Rng::with_seed(seed), budget);
-        let (ready, late, quiet, trace) = (Vec::new(), false, false, seed);
+        let (ready, late, quiet, trace) = (Vec::new(), false, None, seed);
         Self { ready, dice, switch_in_1024, slow, left, budget, late, quiet, trace }
     }
 
@@ -52,7 +52,8 @@ impl Random {
 
     /// From now on no other CPU goes on, or others do again; how it was before.
     pub(crate) const fn set_quiet(&mut self, quiet: bool) -> bool {
-        core::mem::replace(&mut self.quiet, quiet)
+        let left = if quiet { Some(self.budget) } else { None };
+        core::mem::replace(&mut self.quiet, left).is_some()
     }
 
     /// A hash of all choices so far.
@@ -77,14 +78,16 @@ impl Random {
         Some(cpu as usize)
     }
 
-    fn switches(&mut self) -> bool {
-        self.left = self.left.saturating_sub(1);
-        if self.quiet {
+    /// Whether another CPU should go on before an access is made.
+    #[inline]
+    pub(crate) fn switches(&mut self) -> bool {
+        if let Some(left) = self.quiet {
             // Only a panic leads out of here; the first is enough.
-            self.quiet = self.left > 0;
-            assert!(self.quiet, "no end after {} accesses", self.budget);
+            self.quiet = left.checked_sub(1);
+            assert!(self.quiet.is_some(), "no end after {} accesses", self.budget);
             return false;
         }
+        self.left = self.left.saturating_sub(1);
         // At the end the CPU that runs stops, even if there is no other.
         self.left == 0 || !self.ready.is_empty() && self.dice.u32(..1024) < self.switch_in_1024
     }

@@ -128,6 +128,8 @@ impl<'w, K: Parts, S: Policy> Cpu<'w, '_, '_, K, S> {
 
     fn act(&mut self, act: Act) {
         self.say(|| format!("{act:?}"));
+        let host = self.host();
+        host.steps.set(host.steps.get() + 1);
         match act {
             Act::Alloc => self.alloc(),
             Act::Free => self.free(),

@@ -124,6 +124,8 @@ pub(crate) struct Explored<K: Parts> {
     /// the way of others more than once counts as often.
     pub(crate) inside: Cell<u64>,
     pub(crate) calls: Cell<u64>,
+    /// Commands done, each with its checks.
+    pub(crate) steps: Cell<u64>,
     /// A CPU has set pageblocks apart, or moves what is in them: what is free there is not
     /// for every request.
     pub(crate) apart: Cell<u32>,
@@ -279,6 +281,7 @@ impl<K: Parts> TestHost for Explored<K> {
             post: RefCell::default(),
             inside: Cell::default(),
             calls: Cell::default(),
+            steps: Cell::default(),
             apart: Cell::default(),
             committed: Cell::default(),
             peaks: RefCell::default(),

@@ -10,6 +10,7 @@
 //! ZONAL_EXPLORE_RUNS=100000 cargo test --release -p zonal-sim --test explore seeds
 //! cargo xtask explore --hours 1                                           an hour, to be gone on with
 //! ZONAL_EXPLORE_FROM=5000 ZONAL_EXPLORE_RUNS=...                          other seeds
+//! ZONAL_EXPLORE_PRESET=Zonal ZONAL_EXPLORE_RUNS=...                       on one preset
 //! ZONAL_EXPLORE_SEED=42 cargo test --release -p zonal-sim --test explore seeds -- --nocapture
 //!                                                                         one seed, step by step
 //! ```
@@ -47,11 +48,20 @@ fn kept() -> Vec<u64> {
     lines.filter(|line| !line.is_empty()).map(|line| line.parse().expect("a seed")).collect()
 }
 
-/// What several runs did, and their calls by preset.
+/// What several runs did, and their steps by preset.
 #[derive(Default)]
 struct Sum {
     all: Ran,
-    calls: BTreeMap<&'static str, u64>,
+    steps: BTreeMap<&'static str, u64>,
+}
+
+/// A swarm of the seed, on the preset that the environment asks for if it does.
+fn asked(swarm: fn(u64) -> Swarm, seed: u64) -> Swarm {
+    let swarm = swarm(seed);
+    match std::env::var("ZONAL_EXPLORE_PRESET") {
+        Ok(preset) => swarm.on(&preset),
+        Err(_) => swarm,
+    }
 }
 
 /// Runs all of them on as many threads as there are CPUs; the failure of the first seed.
@@ -62,12 +72,12 @@ fn run_all(seeds: &[u64], swarm: fn(u64) -> Swarm) -> Result<Sum, Failure> {
         loop {
             let at = next.fetch_add(1, Relaxed) as usize;
             let Some(&seed) = seeds.get(at) else { return };
-            let swarm = swarm(seed);
+            let swarm = asked(swarm, seed);
             match run_swarm(&swarm, false) {
                 Ok(ran) => {
                     let mut sum = sum.lock().expect("no thread panics with it");
                     sum.all.add(&ran);
-                    *sum.calls.entry(PRESETS[swarm.preset]).or_default() += ran.calls;
+                    *sum.steps.entry(PRESETS[swarm.preset]).or_default() += ran.steps;
                 }
                 Err(failure) => {
                     next.store(seeds.len() as u64, Relaxed);
@@ -90,7 +100,8 @@ fn run_all(seeds: &[u64], swarm: fn(u64) -> Swarm) -> Result<Sum, Failure> {
 /// A bounded run, a long one, or one seed again.
 fn explore_all(runs: u64, swarm: fn(u64) -> Swarm) -> Ran {
     if let Some(seed) = number("ZONAL_EXPLORE_SEED") {
-        let ran = run_swarm(&swarm(seed), true).unwrap_or_else(|failure| panic!("{failure}"));
+        let ran =
+            run_swarm(&asked(swarm, seed), true).unwrap_or_else(|failure| panic!("{failure}"));
         println!("seed {seed} is fine: {ran:?}");
         return ran;
     }
@@ -102,11 +113,11 @@ fn explore_all(runs: u64, swarm: fn(u64) -> Swarm) -> Ran {
     let (ran, took) = (sum.all, began.elapsed().as_secs_f64());
     // `cargo xtask explore` reads these.
     // Lines of their own: the harness may have begun one.
-    sum.calls.iter().for_each(|(preset, calls)| println!("\ncalls {preset} {calls}"));
+    sum.steps.iter().for_each(|(preset, steps)| println!("\nsteps {steps} {preset}"));
     println!(
-        "{} runs, {} calls, {} refusals checked alone, {} among others, {took:.1} s",
+        "{} runs, {} steps, {} refusals checked alone, {} among others, {took:.1} s",
         seeds.len(),
-        ran.calls,
+        ran.steps,
         ran.alone,
         ran.among
     );

@@ -32,15 +32,15 @@ pub(crate) struct Ran {
     pub(crate) alone: u32,
     /// Refusals of single frames that were checked whichever CPU was inside (I-6).
     pub(crate) among: u32,
-    /// Calls of the allocator.
-    pub(crate) calls: u64,
+    /// Commands of its CPUs: each call's result was checked, and all of memory after each round.
+    pub(crate) steps: u64,
 }
 
 impl Ran {
     pub(crate) fn add(&mut self, other: &Self) {
         self.alone += other.alone;
         self.among += other.among;
-        self.calls += other.calls;
+        self.steps += other.steps;
     }
 }
 
@@ -58,8 +58,9 @@ impl fmt::Display for Failure {
         writeln!(f, "  on {}, {:?}", PRESETS[self.swarm.preset], self.swarm)?;
         writeln!(
             f,
-            "  again: ZONAL_EXPLORE_SEED={seed} cargo test --release -p zonal-sim --test explore \
-             {test} -- --nocapture"
+            "  again: {}ZONAL_EXPLORE_SEED={seed} cargo test --release -p zonal-sim --test explore \
+             {test} -- --nocapture",
+            self.swarm.named()
         )?;
         write!(f, "  once it is understood: add it to crates/zonal-sim/tests/explore_seeds.txt")
     }
@@ -138,7 +139,7 @@ fn rounds<K: Parts, S: Policy>(
         trace: host.ledger.hash(),
         alone: host.alone.get(),
         among: host.among.get(),
-        calls: host.calls.get(),
+        steps: host.steps.get(),
     })
 }
 

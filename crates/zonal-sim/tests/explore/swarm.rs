@@ -98,6 +98,8 @@ pub(crate) struct Swarm {
     pub(crate) test: &'static str,
     /// An index into [`PRESETS`].
     pub(crate) preset: usize,
+    /// Whether that was asked for, not drawn.
+    pub(crate) is_named: bool,
     pub(crate) shape: Shape,
     /// Virtual CPUs.
     pub(crate) cpus: u32,
@@ -186,6 +188,7 @@ impl Swarm {
             seed,
             test: "seeds",
             preset,
+            is_named: false,
             shape,
             cpus,
             caches,
@@ -209,5 +212,21 @@ impl Swarm {
             swarm.preset = drawn;
         }
         swarm
+    }
+
+    /// The same on a preset that is asked for.
+    ///
+    /// # Panics
+    /// If there is no such preset.
+    pub(crate) fn on(self, name: &str) -> Self {
+        let preset = PRESETS.iter().position(|known| *known == name);
+        let preset = preset.unwrap_or_else(|| panic!("{name} is none of {PRESETS:?}"));
+        Self { preset, is_named: true, ..self }
+    }
+
+    /// What asks for its preset, on a command line.
+    pub(crate) fn named(&self) -> String {
+        let name = PRESETS[self.preset];
+        if self.is_named { format!("ZONAL_EXPLORE_PRESET='{name}' ") } else { String::new() }
     }
 }
