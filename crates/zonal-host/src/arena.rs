@@ -79,7 +79,7 @@ pub struct Arena<S: Policy = Zonal> {
     /// while this field is still there, when the arena is dropped.
     allocator: MaybeUninit<Allocator<'static, Threads, S>>,
     /// Everything the allocator refers to.
-    tables: Tables<S>,
+    tables: Tables,
     /// The frames.
     memory: Region,
     /// Bytes of it that are accounted for.

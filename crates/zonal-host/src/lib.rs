@@ -5,8 +5,8 @@
 //! them when memory is short or in pieces; the parts are there for those who build their own. On the
 //! platform side [`threads::Threads`] implements [`zonal::platform::Platform`] with
 //! [`park_lock`] as the zone lock and [`biased_slot`] as the per-CPU slot, whose owner takes no
-//! atomic read-modify-write thanks to [`fence`]; on the memory side there are [`region`],
-//! [`raw_table`] and [`numa`].
+//! atomic read-modify-write thanks to [`fence`]; on the memory side there are [`region`]
+//! and [`numa`].
 //!
 //! What an arena and its pages are for other crates comes by features, all off by default:
 //!
@@ -48,7 +48,6 @@ pub mod guest;
 pub mod numa;
 pub mod pager;
 pub mod park_lock;
-pub mod raw_table;
 pub mod region;
 mod sync;
 mod sys;

@@ -2,7 +2,8 @@
 //!
 //! An allocator of the crate `zonal` owns no memory: it lives in slices that its caller provides.
 //! [`HeapTables`] makes them for those who have a heap, [`in_piece`] for those who have a piece of
-//! memory, such as a kernel that carved one from its boot map.
+//! memory, such as a kernel that carved one from its boot map, and [`in_zeroed_piece`] where that is
+//! zero already and not to be touched before it is needed.
 //!
 //! ```
 //! use zonal::map::{MemoryMap, PhysAddr, Region};
@@ -32,4 +33,4 @@ mod piece;
 
 #[cfg(feature = "heap")]
 pub use heap::{HeapTables, NoMemory};
-pub use piece::{PieceTooSmall, in_piece, piece_bytes};
+pub use piece::{PieceTooSmall, in_piece, in_zeroed_piece, piece_bytes};

@@ -62,8 +62,8 @@ where
     others.iter().fold(words, |all, &one| all.saturating_add(one))
 }
 
-/// Lays the tables of `plan` out in `piece`, which is zeroed. Its memory is the allocator's for
-/// `'m`; what it holds is not dropped.
+/// Lays the tables of `plan` out in `piece`, which it zeroes. Its memory is the allocator's for
+/// `'m`; what it holds is not dropped. O(frames).
 ///
 /// ```
 /// use core::mem::MaybeUninit;
@@ -92,31 +92,97 @@ where
     P: Platform<Byte = AtomicU8, Word = AtomicU64>,
     S: Policy,
 {
-    let (given, wanted) = (piece.len(), piece_bytes::<P, S>(plan));
-    if wanted > given as u64 {
-        return Err(PieceTooSmall { given, wanted });
-    }
-    let size = TableSize::of::<S>(plan);
-    let mut rest = Rest(piece);
+    let mut rest = Rest::new::<P, S>(plan, piece)?;
+    let states = |rest: &mut Rest<'m>, count| &*rest.table(count, || AtomicU8::new(0));
+    let words = |rest: &mut Rest<'m>, count| &*rest.table(count, || AtomicU64::new(0));
+    Ok(lay_out(&TableSize::of::<S>(plan), &mut rest, states, words))
+}
+
+/// The same in a piece that is zero already, as memory that a system has just mapped is: what the
+/// number of frames decides is taken as it is, so that of a piece for a TiB only those pages take memory
+/// whose frames are used. O(CPUs × zones).
+///
+/// ```
+/// use zonal::map::{MemoryMap, PhysAddr, Region};
+/// use zonal::plan::{Config, Plan};
+/// use zonal::platform::single::SingleThread;
+/// use zonal::preset::Zonal;
+/// use zonal::{Allocator, Request};
+///
+/// let piece = vec![0; 1 << 20].leak(); // or a mapping
+/// let map = MemoryMap::from_regions(&[Region::usable(PhysAddr(0), 64 << 20)])?.sanitise()?;
+/// let plan = Plan::new(map, Config::new(1), |_, _, _| 1)?;
+/// let storage = zonal_tables::in_zeroed_piece(&plan, piece)?;
+/// let allocator = Allocator::<_, Zonal>::new(SingleThread, &plan, storage)?;
+/// assert!(allocator.alloc(&Request::frame()).is_ok());
+/// # Ok::<(), Box<dyn core::error::Error>>(())
+/// ```
+///
+/// Over a piece that is not zero the allocator is not made, or hands out nothing that can be relied on. The
+/// piece is lent for ever: what is written to it has bytes between its parts that are no values.
+///
+/// # Errors
+/// [`PieceTooSmall`] says how many bytes would do; then nothing was written.
+pub fn in_zeroed_piece<P, S>(
+    plan: &Plan,
+    piece: &'static mut [u8],
+) -> Result<Storage<'static, P, S>, PieceTooSmall>
+where
+    P: Platform<Byte = AtomicU8, Word = AtomicU64>,
+    S: Policy,
+{
+    let piece: *mut [u8] = piece;
+    // SAFETY: `MaybeUninit<u8>` is laid out like `u8`, and the only other reference ended with the line
+    // above; for a lifetime that does not end no code reads as `u8` what is written here.
+    let piece = unsafe { &mut *(piece as *mut [MaybeUninit<u8>]) };
+    let mut rest = Rest::new::<P, S>(plan, piece)?;
+    let states = |rest: &mut Rest<'static>, count| {
+        // SAFETY: the bytes cut off are as they came, initialised; any is a value of an `AtomicU8`.
+        unsafe { rest.taken::<AtomicU8>(count) }
+    };
+    let words = |rest: &mut Rest<'static>, count| {
+        // SAFETY: the bytes cut off are as they came, initialised; any eight are one of an `AtomicU64`.
+        unsafe { rest.taken::<AtomicU64>(count) }
+    };
+    Ok(lay_out(&TableSize::of::<S>(plan), &mut rest, states, words))
+}
+
+/// All tables, one after the other; `states` and `words` make those of atomics.
+fn lay_out<'m, P, S>(
+    size: &TableSize,
+    rest: &mut Rest<'m>,
+    states: impl Fn(&mut Rest<'m>, u64) -> &'m [AtomicU8],
+    words: impl Fn(&mut Rest<'m>, u64) -> &'m [AtomicU64],
+) -> Storage<'m, P, S>
+where
+    P: Platform<Byte = AtomicU8, Word = AtomicU64>,
+    S: Policy,
+{
     let [first, second, third] = size.free;
     let shared = rest.table(1, SharedState::new);
-    Ok(Storage {
-        states: rest.table(size.frames, || AtomicU8::new(0)),
-        pageblocks: rest.words(size.pageblocks),
-        free: FreeWords([rest.words(first), rest.words(second), rest.words(third)]),
+    Storage {
+        states: states(rest, size.frames),
+        pageblocks: words(rest, size.pageblocks),
+        free: FreeWords([words(rest, first), words(rest, second), words(rest, third)]),
         zones: rest.table(size.zones, Zone::vacant),
         caches: rest.table(size.caches, || Slot::new(PerCpuPages::new())),
         outside: rest.table(size.caches, OutsideSlot::new),
         shared: &shared[0],
-    })
+    }
 }
 
 /// What is left of the piece.
 struct Rest<'m>(&'m mut [MaybeUninit<u8>]);
 
 impl<'m> Rest<'m> {
-    fn words(&mut self, elements: u64) -> &'m [AtomicU64] {
-        self.table(elements, || AtomicU64::new(0))
+    /// The whole piece, if it is large enough.
+    fn new<P, S>(plan: &Plan, piece: &'m mut [MaybeUninit<u8>]) -> Result<Self, PieceTooSmall>
+    where
+        P: Platform<Byte = AtomicU8, Word = AtomicU64>,
+        S: Policy,
+    {
+        let (given, wanted) = (piece.len(), piece_bytes::<P, S>(plan));
+        if wanted > given as u64 { Err(PieceTooSmall { given, wanted }) } else { Ok(Self(piece)) }
     }
 
     /// Cuts bytes off, at a multiple of `align`. For tables of any type.
@@ -130,8 +196,8 @@ impl<'m> Rest<'m> {
         own
     }
 
-    /// Cuts a table off. `piece_bytes` has counted its room, so it fits.
-    fn table<T>(&mut self, elements: u64, mut make: impl FnMut() -> T) -> &'m mut [T] {
+    /// Cuts room for a table off. `piece_bytes` has counted it, so it fits.
+    fn room<T>(&mut self, elements: u64) -> &'m mut [MaybeUninit<T>] {
         let elements = elements as usize;
         let own = self.cut(elements * size_of::<T>(), alignment::<T>());
         let table = own.as_mut_ptr().cast::<MaybeUninit<T>>();
@@ -139,7 +205,12 @@ impl<'m> Rest<'m> {
         // of its alignment: where that of a cache line is asked for, `T` has the size of a word and so
         // no larger alignment than that), and
         // has the bytes of `elements` values; `MaybeUninit` needs no initialisation.
-        let table = unsafe { core::slice::from_raw_parts_mut(table, elements) };
+        unsafe { core::slice::from_raw_parts_mut(table, elements) }
+    }
+
+    /// Cuts a table off and fills it.
+    fn table<T>(&mut self, elements: u64, mut make: impl FnMut() -> T) -> &'m mut [T] {
+        let table = self.room(elements);
         table.iter_mut().for_each(|element| {
             element.write(make());
         });
@@ -148,6 +219,17 @@ impl<'m> Rest<'m> {
         // only other reference to them ended with the line above.
         unsafe { &mut *(table as *mut [T]) }
     }
+
+    /// Cuts a table off that is as it is.
+    ///
+    /// # Safety
+    /// What is left of the piece is initialised, and any bytes are a value of `T`.
+    unsafe fn taken<T>(&mut self, elements: u64) -> &'m [T] {
+        let table: *mut [MaybeUninit<T>] = self.room(elements);
+        // SAFETY: the elements are initialised by contract; `MaybeUninit<T>` is laid out like `T`, and the
+        // only other reference to them ended with the line above.
+        unsafe { &*(table as *const [T]) }
+    }
 }
 
 #[cfg(test)]
@@ -155,6 +237,7 @@ mod tests {
     extern crate std;
 
     use super::*;
+    use core::sync::atomic::Ordering::Relaxed;
     use std::vec;
     use zonal::map::{MemoryMap, PhysAddr, Region};
     use zonal::plan::Config;
@@ -185,6 +268,28 @@ mod tests {
             let huge = allocator.alloc(&Request::new(Order::HUGE)).unwrap();
             allocator.free(huge).unwrap();
         }
+    }
+
+    /// Of a zeroed piece only what the frames in use need is written.
+    #[test]
+    fn a_zeroed_piece_stays_zero_where_nothing_is_used() {
+        let plan = plan();
+        let memory = vec![0; piece_bytes::<SingleThread, Zonal>(&plan) as usize].leak();
+        let storage = in_zeroed_piece(&plan, memory).unwrap();
+        let states = storage.states;
+        let allocator = Allocator::<_, Zonal>::new(SingleThread, &plan, storage).unwrap();
+        assert!(allocator.alloc(&Request::frame()).is_ok());
+        let used = states.iter().filter(|state| state.load(Relaxed) != 0).count();
+        assert!(0 < used && used < states.len() / 8, "{used} of {}", states.len());
+    }
+
+    #[test]
+    fn a_zeroed_piece_that_is_too_small_is_refused() {
+        let plan = plan();
+        let wanted = piece_bytes::<SingleThread, Zonal>(&plan);
+        let memory = vec![0; wanted as usize - 1].leak();
+        let error = in_zeroed_piece::<SingleThread, Zonal>(&plan, memory).err();
+        assert_eq!(error, Some(PieceTooSmall { given: wanted as usize - 1, wanted }));
     }
 
     #[test]

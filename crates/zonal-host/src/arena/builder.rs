@@ -196,10 +196,10 @@ impl<S: Sound> Builder<S> {
             Some(pager) => unsafe { host.with_pager(pager) },
             None => host,
         };
-        let mut tables = Tables::new(plan)?;
-        // SAFETY: once; and the arena drops the allocator before the tables, and hands out
+        let mut tables = Tables::new::<S>(plan)?;
+        // SAFETY: once, with its preset; and the arena drops the allocator before the tables, and hands out
         // nothing of them for longer than a borrow of itself.
-        let (plan, storage) = unsafe { tables.lend() };
+        let (plan, storage) = unsafe { tables.lend::<S>() };
         let allocator = Allocator::new(host, plan, storage)?;
         Ok(Arena {
             allocator: MaybeUninit::new(allocator),

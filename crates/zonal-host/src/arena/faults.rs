@@ -64,9 +64,9 @@ fn small<S: Sound>() -> Builder<S> {
 
 fn every_call_of_an_arena<S: Sound>() {
     let (calls, failed) = lives(small::<S>);
-    assert!(calls > 40 && 2 * failed > calls, "{failed} of {calls}");
+    assert!(calls >= 30 && 2 * failed > calls, "{failed} of {calls}");
     let (calls, failed) = lives(|| small::<S>().reserve(12 * MIB).huge(HugePages::Advise));
-    assert!(calls > 40 && 2 * failed > calls, "{failed} of {calls}");
+    assert!(calls >= 30 && 2 * failed > calls, "{failed} of {calls}");
     // Where the pool has none the arena does not open; the calls up to there are what counts.
     let (calls, _) = lives(|| small::<S>().huge(HugePages::HugeTlb));
     assert!(calls >= 6, "{calls}");

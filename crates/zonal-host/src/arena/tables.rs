@@ -1,140 +1,72 @@
 //! The memory an arena's allocator lives in.
 
-use crate::raw_table::RawTable;
-use crate::region::RegionError;
+use crate::errno::Errno;
+use crate::region::{Region, RegionError};
 use crate::threads::Threads;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU8, AtomicU64};
+use std::slice;
 use zonal::plan::Plan;
-use zonal::platform::{Platform, Slot};
 use zonal::policy::Policy;
-use zonal::zone::tables::FreeWords;
-use zonal::{OutsideSlot, PerCpuPages, SharedState, Storage, TableSize, Zone};
+use zonal::{Storage, TableSize};
+use zonal_tables::{in_zeroed_piece, piece_bytes};
 
-type Cache<S> = <Threads as Platform>::Slot<PerCpuPages<S>>;
+/// A plan by address: references to it stay good when this value moves.
+struct Fixed(NonNull<Plan>);
 
-/// A `Box` by address: references into it stay good when this value moves.
-#[derive(Debug)]
-struct Fixed<T: ?Sized>(NonNull<T>);
-
-impl<T: ?Sized> From<Box<T>> for Fixed<T> {
-    fn from(value: Box<T>) -> Self {
-        Self(NonNull::from(Box::leak(value)))
-    }
-}
-
-impl<T: ?Sized> Drop for Fixed<T> {
+impl Drop for Fixed {
     fn drop(&mut self) {
         // SAFETY: the address is a box's that was leaked for us, and only we drop it;
-        // callers who took references by the functions below have promised that they are gone.
+        // the caller of `Tables::lend` has promised that its references are gone.
         drop(unsafe { Box::from_raw(self.0.as_ptr()) });
     }
 }
 
-// SAFETY: owns the `T`, as a box does.
-unsafe impl<T: ?Sized + Send> Send for Fixed<T> {}
-// SAFETY: gives out no more than a box does.
-unsafe impl<T: ?Sized + Sync> Sync for Fixed<T> {}
+// SAFETY: owns the plan, as a box does.
+unsafe impl Send for Fixed {}
+// SAFETY: gives out shared references only.
+unsafe impl Sync for Fixed {}
 
-impl<T: ?Sized> Fixed<T> {
-    /// # Safety
-    /// The reference must not be used after `self` is dropped, nor beside one of `forever_mut`.
-    unsafe fn forever(&self) -> &'static T {
-        // SAFETY: the value lives until `self` is dropped, and only shared references exist.
-        unsafe { self.0.as_ref() }
-    }
-
-    /// # Safety
-    /// The reference must not be used after `self` is dropped, nor beside any other.
-    unsafe fn forever_mut(&mut self) -> &'static mut T {
-        // SAFETY: the value lives until `self` is dropped, and this is the only reference.
-        unsafe { self.0.as_mut() }
-    }
-}
-
-/// See the [module](self).
-pub(super) struct Tables<S: Policy> {
-    plan: Fixed<Plan>,
+/// See the [module](self). The tables are a mapping of zeroes, of which only the pages that are used take
+/// memory.
+pub(super) struct Tables {
+    plan: Fixed,
     size: TableSize,
-    states: RawTable<AtomicU8>,
-    pageblocks: RawTable<AtomicU64>,
-    free: [RawTable<AtomicU64>; 3],
-    zones: Fixed<[Zone<Threads, S>]>,
-    caches: Fixed<[Cache<S>]>,
-    outside: Fixed<[OutsideSlot<Threads, S>]>,
-    shared: Fixed<SharedState<Threads>>,
+    piece: Region,
 }
 
-/// # Safety
-/// The slice must not be used after the table is dropped.
-unsafe fn forever<T: crate::raw_table::Element>(table: &RawTable<T>) -> &'static [T] {
-    let slice: *const [T] = table.as_slice();
-    // SAFETY: the table's memory is mapped at a fixed address until it is dropped, and reached
-    // by shared references only.
-    unsafe { &*slice }
-}
-
-impl<S: Policy> Tables<S> {
-    /// Maps what `plan` needs. O(zones × CPUs).
-    pub(super) fn new(plan: Plan) -> Result<Self, RegionError> {
+impl Tables {
+    /// Maps what `plan` needs. O(1).
+    pub(super) fn new<S: Policy>(plan: Plan) -> Result<Self, RegionError> {
         let size = TableSize::of::<S>(&plan);
-        let [first, second, third] = size.free;
-        let zones: Box<[_]> = (0..size.zones).map(|_| Zone::vacant()).collect();
-        let caches: Box<[_]> =
-            (0..size.caches).map(|_| Cache::<S>::new(PerCpuPages::new())).collect();
-        let outside: Box<[_]> = (0..size.caches).map(|_| OutsideSlot::new()).collect();
-        Ok(Self {
-            plan: Box::new(plan).into(),
-            size,
-            states: RawTable::new(size.frames)?,
-            pageblocks: RawTable::new(size.pageblocks)?,
-            free: [RawTable::new(first)?, RawTable::new(second)?, RawTable::new(third)?],
-            zones: zones.into(),
-            caches: caches.into(),
-            outside: outside.into(),
-            shared: Box::new(SharedState::new()).into(),
-        })
+        let too_large = RegionError::NoAddressSpace { bytes: usize::MAX, errno: Errno::NO_MEMORY };
+        let bytes = usize::try_from(piece_bytes::<Threads, S>(&plan)).map_err(|_| too_large)?;
+        let piece = Region::zeroed(bytes)?;
+        let plan = Fixed(NonNull::from(Box::leak(Box::new(plan))));
+        Ok(Self { plan, size, piece })
     }
 
     pub(super) const fn size(&self) -> &TableSize {
         &self.size
     }
 
-    /// What an allocator is made of.
+    /// What an allocator is made of. O(zones × CPUs).
     ///
     /// # Safety
-    /// To be called once, and nothing of what is returned used after `self` is dropped.
-    pub(super) unsafe fn lend(&mut self) -> (&'static Plan, Storage<'static, Threads, S>) {
-        // SAFETY: by contract, as for all of the following.
-        let plan = unsafe { self.plan.forever() };
-        // SAFETY: by contract.
-        let states = unsafe { forever(&self.states) };
-        // SAFETY: by contract.
-        let pageblocks = unsafe { forever(&self.pageblocks) };
-        let [first, second, third] = &self.free;
-        // SAFETY: by contract.
-        let first = unsafe { forever(first) };
-        // SAFETY: by contract.
-        let second = unsafe { forever(second) };
-        // SAFETY: by contract.
-        let third = unsafe { forever(third) };
-        // SAFETY: by contract; the only reference, since this is called once.
-        let zones = unsafe { self.zones.forever_mut() };
-        // SAFETY: by contract.
-        let caches = unsafe { self.caches.forever() };
-        // SAFETY: by contract.
-        let outside = unsafe { self.outside.forever() };
-        // SAFETY: by contract.
-        let shared = unsafe { self.shared.forever() };
-        let storage = Storage {
-            states,
-            pageblocks,
-            free: FreeWords([first, second, third]),
-            zones,
-            caches,
-            outside,
-            shared,
-        };
+    /// To be called once, with the preset they were made for, and nothing of what is returned used after
+    /// `self` is dropped.
+    pub(super) unsafe fn lend<S: Policy>(
+        &mut self,
+    ) -> (&'static Plan, Storage<'static, Threads, S>) {
+        // SAFETY: a leaked box, which lives until `self` is dropped; no exclusive reference to it is made
+        // before that.
+        let plan = unsafe { self.plan.0.as_ref() };
+        // SAFETY: the region is committed in full, stays mapped at its address until `self` is dropped, and
+        // is zero, since nothing was written to it; this is the only reference into it, as the
+        // function is called once.
+        let piece =
+            unsafe { slice::from_raw_parts_mut(self.piece.base().as_ptr(), self.piece.len()) };
+        let storage =
+            in_zeroed_piece(plan, piece).expect("the piece has the bytes that are needed");
         (plan, storage)
     }
 }

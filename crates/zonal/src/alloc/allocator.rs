@@ -4,7 +4,7 @@
 //! mapped memory.
 //!
 //! ```
-//! # mod example { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/src/report/example.rs")); }
+//! # mod example { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/example/mod.rs")); }
 //! use zonal::{MigrateType, Order, Request};
 //!
 //! // 64 MiB, tables in vectors: the crate `zonal-tables` makes them in one call.

@@ -62,16 +62,6 @@ pub(crate) fn batch<S: Policy>(plan: &Plan) -> impl Fn(u64) -> u32 {
     |managed| S::Pcp::batch(tuning(plan, managed))
 }
 
-/// Sets what follows from a zone's size for an empty cache of it, by the plan's low watermark.
-#[cfg(test)]
-pub(crate) fn size_cache<P: Platform, S: Policy>(
-    plan: &Plan,
-    own: &mut InSlot<'_, P, S>,
-    managed: u64,
-) {
-    tune::<P, S>(own, tuning(plan, managed));
-}
-
 /// Sets what follows from a zone's size and its low watermark for an empty cache of it.
 pub(crate) fn size_cache_at<P: Platform, S: Policy>(
     plan: &Plan,

@@ -40,7 +40,7 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
     /// effect under presets without dirty limits. O(1).
     ///
     /// ```
-    /// # mod example { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/src/report/example.rs")); }
+    /// # mod example { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/example/mod.rs")); }
     /// use zonal::page_state::PageState;
     /// use zonal::{Request, ZoneId};
     /// # example::with_small::<zonal::preset::Zonal>(|allocator| {

@@ -1,7 +1,7 @@
 //! A guard under which no CPU cuts clusters off and no merge is skipped.
 //!
 //! ```
-//! # mod example { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/src/report/example.rs")); }
+//! # mod example { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/example/mod.rs")); }
 //! use zonal::ZoneId;
 //! # example::with_small::<zonal::preset::Cluster>(|allocator| {
 //! let off = allocator.disable_clusters(ZoneId(0)).expect("there is a zone");

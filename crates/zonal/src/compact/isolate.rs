@@ -19,7 +19,7 @@ use core::ops::Range;
 /// be undone once; dropping it leaves them isolated for good.
 ///
 /// ```
-/// # mod example { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/src/report/example.rs")); }
+/// # mod example { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/example/mod.rs")); }
 /// use zonal::{Pfn, ZoneId};
 /// # example::with_small::<zonal::preset::Zonal>(|allocator| {
 /// let free = |id| allocator.zone_info(ZoneId(id)).unwrap().free;

@@ -28,7 +28,7 @@
 //! the zone's (`zone/compaction.rs`): hints and counts, and the running mark where there are turns.
 //!
 //! ```
-//! # mod example { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/src/report/example.rs")); }
+//! # mod example { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/example/mod.rs")); }
 //! use zonal::compact::{CompactMode, CompactOutcome};
 //! use zonal::{Order, ZoneId};
 //! # example::with_small::<zonal::preset::Zonal>(|allocator| {

@@ -58,7 +58,7 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
     /// [`OnlineError`]; then nothing has changed.
     ///
     /// ```
-    /// # mod example { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/src/report/example.rs")); }
+    /// # mod example { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/example/mod.rs")); }
     /// use zonal::error::OnlineError;
     /// use zonal::map::{PhysAddr, Region};
     /// use zonal::{Pfn, ZoneId, plan::Config};

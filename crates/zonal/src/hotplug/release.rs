@@ -39,7 +39,7 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
     /// zone; then nothing has changed.
     ///
     /// ```
-    /// # mod example { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/src/report/example.rs")); }
+    /// # mod example { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/example/mod.rs")); }
     /// use zonal::error::ResizeError;
     /// use zonal::map::{PhysAddr, Region};
     /// use zonal::{Pfn, plan::Config};

@@ -11,7 +11,7 @@ use core::fmt;
 /// not in `nr_free_pages`; frames in per-CPU caches do not.
 ///
 /// ```
-/// # mod example { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/src/report/example.rs")); }
+/// # mod example { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/example/mod.rs")); }
 /// use zonal::report::BuddyInfo;
 /// # example::with_small::<zonal::preset::Linux416>(|allocator| {
 /// assert_eq!(

@@ -11,7 +11,7 @@ use core::fmt;
 /// [`unusable_permille`] for each order, with three decimals.
 ///
 /// ```
-/// # mod example { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/src/report/example.rs")); }
+/// # mod example { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/example/mod.rs")); }
 /// use zonal::report::UnusableFree;
 /// # example::with_small::<zonal::preset::Linux416>(|allocator| {
 /// let text = UnusableFree(allocator).to_string();

@@ -11,7 +11,7 @@
 //! the plain name and the others a number: `Normal`, `Normal_1`, `Normal_2`.
 //!
 //! ```
-//! # mod example { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/src/report/example.rs")); }
+//! # mod example { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/example/mod.rs")); }
 //! use zonal::report::{BuddyInfo, VmStat};
 //! # example::with_small::<zonal::preset::Zonal>(|allocator| {
 //! let text = format!("{}{}", BuddyInfo(allocator), VmStat(allocator));
@@ -25,8 +25,6 @@ mod fragmentation;
 pub mod info;
 pub mod inspect;
 mod pagetypeinfo;
-#[cfg(test)]
-mod tests;
 mod vmstat;
 mod zoneinfo;
 
@@ -41,6 +39,7 @@ use crate::platform::Platform;
 use crate::policy::Policy;
 use crate::report::info::ZoneInfo;
 use crate::types::units::ZoneId;
+use crate::types::zone_type::ZoneType;
 use core::fmt::{self, Write};
 
 /// Every zone as it is when the iterator gets there.
@@ -67,8 +66,16 @@ struct ZoneName {
 }
 
 impl ZoneName {
-    /// The longest name is `Movable_255`.
-    const ROOM: usize = 12;
+    /// For the longest name, `Movable_255`.
+    const ROOM: usize = {
+        let (mut longest, mut at) = (0, 0);
+        while at < ZoneType::ALL.len() {
+            let name = ZoneType::ALL[at].name().len();
+            longest = if name > longest { name } else { longest };
+            at += 1;
+        }
+        longest + "_255".len()
+    };
 
     fn new(zone: &ZoneInfo) -> Self {
         let mut name = Self { text: [0; Self::ROOM], len: 0 };

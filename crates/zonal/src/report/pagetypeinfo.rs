@@ -13,7 +13,7 @@ use core::fmt;
 /// Linux stops counting a list at 100000. O(pageblocks × zones).
 ///
 /// ```
-/// # mod example { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/src/report/example.rs")); }
+/// # mod example { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/example/mod.rs")); }
 /// use zonal::report::PageTypeInfo;
 /// # example::with_small::<zonal::preset::Linux416>(|allocator| {
 /// let text = PageTypeInfo(allocator).to_string();

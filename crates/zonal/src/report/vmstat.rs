@@ -42,7 +42,7 @@ use core::fmt;
 /// zone's counts is itself a hold of its lock without work.
 ///
 /// ```
-/// # mod example { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/src/report/example.rs")); }
+/// # mod example { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/example/mod.rs")); }
 /// use zonal::{Order, Request, report::VmStat};
 /// # example::with_small::<zonal::preset::Zonal>(|allocator| {
 /// let block = allocator.alloc(&Request::new(Order::HUGE)).unwrap();

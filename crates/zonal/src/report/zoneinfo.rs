@@ -19,7 +19,7 @@ use core::fmt;
 /// high-atomic reserve, and the counters of each CPU's cache.
 ///
 /// ```
-/// # mod example { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/src/report/example.rs")); }
+/// # mod example { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/example/mod.rs")); }
 /// use zonal::report::ZoneStatus;
 /// # example::with_small::<zonal::preset::Zonal>(|allocator| {
 /// let text = ZoneStatus(allocator).to_string();

@@ -30,7 +30,7 @@ enum Moves {
 /// freed once; dropping it without freeing leaks the frames.
 ///
 /// ```
-/// # mod example { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/src/report/example.rs")); }
+/// # mod example { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/example/mod.rs")); }
 /// use zonal::{Pfn, Request};
 /// # example::with_small::<zonal::preset::Zonal>(|allocator| {
 /// let ring = allocator.alloc_contiguous(3000, &Request::frame()).unwrap();

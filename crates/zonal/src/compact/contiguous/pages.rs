@@ -18,7 +18,7 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
     /// [`ContiguousError`].
     ///
     /// ```
-    /// # mod example { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/src/report/example.rs")); }
+    /// # mod example { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/example/mod.rs")); }
     /// use zonal::{Bounds, Pfn, Request};
     /// # example::with_small::<zonal::preset::Zonal>(|allocator| {
     /// let stack = allocator.alloc_pages(12, &Request::frame(), &Bounds::ANY.aligned(4)).unwrap();

@@ -1,27 +1,29 @@
 //! The reports, parsed back and compared with what the allocator says and with each other.
 
-extern crate self as zonal;
-extern crate std;
+/// What the examples are built with.
+mod example;
 
-include!("example.rs");
-
-use super::{BuddyInfo, PageTypeInfo, UnusableFree, VmStat, ZoneName, ZoneStatus};
-use crate::boot::plan::MovableShare;
-use crate::policy::split::OnNode;
-use crate::preset::{Linux416, Zonal};
-use crate::report::info::ZoneInfo;
-use crate::types::migrate_type::{MigrateType, NR_MIGRATE_TYPES};
-use crate::types::request::{NodePolicy, Request};
-use crate::types::units::{CpuId, NR_ORDERS, NodeId, Order, Pfn, ZoneId};
-use crate::types::zone_type::ZoneType;
-use std::string::{String, ToString};
-use std::vec::Vec;
+use example::{with_allocator, with_small};
+use zonal::info::ZoneInfo;
+use zonal::map::{PhysAddr, Region, RegionKind};
+use zonal::migrate::NR_MIGRATE_TYPES;
+use zonal::plan::{Config, MovableShare};
+use zonal::platform::single::SingleThread;
+use zonal::policy::Policy;
+use zonal::policy::split::OnNode;
+use zonal::preset::{Linux416, Zonal};
+use zonal::report::{BuddyInfo, PageTypeInfo, UnusableFree, VmStat, ZoneStatus, unusable_permille};
+use zonal::units::NR_ORDERS;
+use zonal::{
+    Allocator, CpuId, FreeCounts, MigrateType, NodeId, NodePolicy, Order, Pfn, Request, ZoneId,
+    ZoneType,
+};
 
 const MIB: u64 = 1 << 20;
 
 /// Two nodes, every zone type, holes, CMA, two CPUs.
 fn with_machine<S: Policy>(run: impl FnOnce(&Allocator<'_, SingleThread, S>)) {
-    let cma = crate::boot::map::RegionKind::Cma;
+    let cma = RegionKind::Cma;
     let regions = [
         Region::usable(PhysAddr(0), 128 * MIB),
         Region::reserved(PhysAddr(0), MIB),
@@ -287,21 +289,21 @@ fn unusable_index_agrees_with_buddyinfo() {
 
 #[test]
 fn unusable_index_at_its_edges() {
-    let mut blocks = crate::FreeCounts::default();
-    assert_eq!(super::unusable_permille(&blocks), [1000; NR_ORDERS], "nothing free");
+    let mut blocks = FreeCounts::default();
+    assert_eq!(unusable_permille(&blocks), [1000; NR_ORDERS], "nothing free");
     blocks[10][MigrateType::Isolate.index()] = 5;
-    assert_eq!(super::unusable_permille(&blocks), [1000; NR_ORDERS], "only isolated");
+    assert_eq!(unusable_permille(&blocks), [1000; NR_ORDERS], "only isolated");
     blocks[10][MigrateType::Cma.index()] = u32::MAX;
-    assert_eq!(super::unusable_permille(&blocks), [0; NR_ORDERS]);
+    assert_eq!(unusable_permille(&blocks), [0; NR_ORDERS]);
     blocks[0][MigrateType::Movable.index()] = 1;
-    let index = super::unusable_permille(&blocks);
+    let index = unusable_permille(&blocks);
     assert_eq!(index, [0; NR_ORDERS], "rounded down");
 }
 
 /// Three instances a zone type.
 struct Thirds;
 
-impl crate::policy::Split for Thirds {
+impl zonal::policy::Split for Thirds {
     const LANES: usize = 1;
     type Lanes<T: Send + Sync> = [T; 1];
     fn lanes<T: Send + Sync>(of: impl FnMut(usize) -> T) -> [T; 1] {
@@ -312,7 +314,7 @@ impl crate::policy::Split for Thirds {
     }
 }
 
-crate::preset! {
+zonal::preset! {
     /// Zone types in thirds.
     SplitPreset = "SplitPreset", over Linux416 { Split = Thirds }
 }
@@ -324,39 +326,30 @@ fn instances_are_numbered() {
         let names: Vec<_> = text.lines().map(|line| zone_line(line).1).collect();
         // DMA is of four largest blocks: thirds that are rounded up to those leave nothing for a third.
         assert_eq!(names, ["DMA", "DMA_1", "DMA32", "DMA32_1", "DMA32_2"]);
-        let mut zone = infos(allocator)[0];
-        zone.zone_type = ZoneType::Movable;
-        zone.instance = 255;
-        assert_eq!(ZoneName::new(&zone).to_string(), "Movable_255");
     });
 }
 
-/// What an owner pushes while its cache is tuned anew is drained to where it belongs.
+/// What an owner pushes after its cache was tuned anew is drained to where it belongs, though the owner has
+/// not been inside its slot since.
 #[test]
-fn frames_that_stay_while_a_cache_is_tuned_come_home() {
-    with_machine::<Zonal>(|allocator| {
-        // Of the second node: its map does not begin with the table.
-        let frame =
-            allocator.alloc(&Request::frame().nodes(NodePolicy::Preferred(NodeId(1)))).unwrap();
-        allocator.free(frame).unwrap();
-        let mut cached = 0;
-        for zone in allocator.zones {
-            let cache = allocator.cache_of(CpuId(0), zone.id).unwrap();
-            cache.with(|own| {
-                cached += own.cached();
-                crate::alloc::build::size_cache(allocator.plan(), own, zone.managed());
-            });
-        }
-        assert!(cached > 0);
-        assert_eq!(allocator.drain_all(), cached);
-        for zone in allocator.zones {
-            let info = allocator.zone_info(zone.id).unwrap();
-            assert_eq!(
-                (info.free, info.counted_free),
-                (info.managed, info.managed),
-                "{}",
-                zone.id.0
-            );
+fn what_is_pushed_to_a_tuned_cache_comes_home() {
+    // Of the second node: its map does not begin with the table.
+    let there = [
+        Region::usable(PhysAddr(128 * MIB), 64 * MIB).on(NodeId(1)),
+        Region::offline(PhysAddr(192 * MIB), 32 * MIB).on(NodeId(1)),
+    ];
+    let regions = [Region::usable(PhysAddr(0), 64 * MIB), there[0], there[1]];
+    with_allocator::<Zonal>(&regions, Config::new(1), |allocator| {
+        let mut owner = allocator.handle(CpuId(0)).unwrap();
+        let request = Request::frame().nodes(NodePolicy::Preferred(NodeId(1)));
+        let [first, second] = [0; 2].map(|_| owner.alloc(&request).unwrap());
+        owner.free(first).unwrap();
+        let later = Pfn::new(0xc000)..Pfn::new(0xe000);
+        assert_eq!(allocator.online(later).map(|onlined| onlined.frames), Ok(0x2000));
+        owner.free(second).unwrap();
+        assert_eq!(allocator.drain_all(), 1);
+        for info in infos(allocator) {
+            assert_eq!((info.free, info.counted_free), (info.managed, info.managed), "{info:?}");
         }
     });
 }
