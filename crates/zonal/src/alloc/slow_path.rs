@@ -156,7 +156,8 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
         let found = self.walk(entry, zones, request, Mark::Min);
         let found = found.or_else(|| self.search(entry, zones, request));
         let found = found.or_else(|| self.ask_host(entry, zones, request));
-        found.or_else(|| self.open_reserves(entry, zones, request))
+        let found = found.or_else(|| self.open_reserves(entry, zones, request));
+        found.or_else(|| self.last_search(entry, zones, request))
     }
 
     /// Wakes background compaction if the block at `index`, just taken, was the zone's last of a
@@ -218,7 +219,7 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
     /// out of the zone into a cache. So a single frame is looked
     /// for again as long as there are signs of one (I-6). Where free memory is a map,
     /// requests for larger blocks empty the caches [now and then](crate::zone::ZoneInstance::is_search_due)
-    /// only, or where that alone keeps a block from them.
+    /// only, or where that alone [keeps a block from them](Self::search_uncounted).
     fn search<E: Entry<'m, P, S>>(
         &self,
         entry: &mut E,
@@ -227,7 +228,7 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
     ) -> Option<u32> {
         let large = request.order() > Order::ZERO;
         let limited = large && !S::Free::LOCKED;
-        let mut due = !limited || zones.iter().next().is_some_and(|zone| zone.is_search_due());
+        let due = !limited || zones.iter().next().is_some_and(|zone| zone.is_search_due());
         for _ in 0..SEARCHES {
             let mut seen = if due { self.open_everything(entry, zones, request) } else { 0 };
             // For less than a pageblock it looks at all memory of the zones: not for those who are
@@ -241,13 +242,6 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
                 }
                 return Some(index);
             }
-            // There is one, and the counts that CPUs keep to themselves hide it from the marks: emptying
-            // the caches gathers them.
-            let uncounted = |zone: &'m Zone<P, S>| self.is_undercounted(zone, request);
-            if !due && seen > 0 && zones.iter().any(uncounted) {
-                due = true;
-                continue;
-            }
             if large || (request.may_not_wait() && !S::Free::LOCKED) {
                 break;
             }
@@ -259,7 +253,47 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
                 break;
             }
         }
-        None
+        let gathers = limited && !due && !request.may_not_wait();
+        if gathers { self.search_uncounted(entry, zones, request) } else { None }
+    }
+
+    /// A larger block that is there, where the counts that CPUs keep to themselves hide it from the marks:
+    /// emptying the caches gathers them.
+    #[cold]
+    fn search_uncounted<E: Entry<'m, P, S>>(
+        &self,
+        entry: &mut E,
+        zones: &Zones<'m, P, S>,
+        request: &Request,
+    ) -> Option<u32> {
+        let is_hidden = |zone: &'m Zone<P, S>| {
+            self.is_undercounted(zone, request) && S::Free::look_again(self.view(zone), request)
+        };
+        if !zones.iter().any(is_hidden) {
+            return None;
+        }
+        self.open_everything(entry, zones, request);
+        self.walk(entry, zones, request, Mark::Min)
+    }
+
+    /// Before a request for a larger block is refused: what compaction or others have made free since the
+    /// [search](Self::search), in places that no hint leads to, or uncounted.
+    fn last_search<E: Entry<'m, P, S>>(
+        &self,
+        entry: &mut E,
+        zones: &Zones<'m, P, S>,
+        request: &Request,
+    ) -> Option<u32> {
+        let looks = request.order() > Order::ZERO && !S::Free::LOCKED && !request.may_not_wait();
+        if !looks {
+            return None;
+        }
+        let moved = self.can_compact();
+        let found = |zone: &'m Zone<P, S>| moved && S::Free::look_again(self.view(zone), request);
+        // All of them: a look raises hints.
+        let seen = zones.iter().filter(|zone| found(zone)).count() > 0;
+        let again = if seen { self.walk(entry, zones, request, Mark::Min) } else { None };
+        again.or_else(|| self.search_uncounted(entry, zones, request))
     }
 
     /// Drains every CPU's cache and opens a pageblock of the high-atomic reserve, zone by zone;

@@ -323,6 +323,7 @@ impl<const WORTH: u32, const MOST: usize> PcpPolicy<Mapped> for Stacks<WORTH, MO
     ) -> u64 {
         // What an owner pushed before it was tuned still lies there.
         cpu.place(out, ctx);
+        ctx.view.recount_missed();
         let home = MapHome::new(ctx.view);
         let given = cpu.stack.drain(out, &home, by);
         cpu.uncounted += home.freed(given);

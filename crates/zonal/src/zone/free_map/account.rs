@@ -5,7 +5,9 @@
 //! apart what is free there. What it has counted stands in the pageblock's word; who changes bits of
 //! such a pageblock, or its type, *reconciles* the two afterwards, under the zone lock: the one who
 //! comes last sees all the bits. A type is read after the bits have changed, and changed before the
-//! bits are read (M-5), so one of the two reconciles.
+//! bits are read (M-5), so one of the two reconciles. Who finds another type than it wanted puts the frames
+//! back and leaves a note instead, as does a count that met frames in a CPU's hand: the next drain, look at all
+//! lines or report counts again (M-7).
 
 use super::bits::low_bits;
 use super::mapped::{MapGuard, MapView};
@@ -15,7 +17,7 @@ use crate::frame::FrameState;
 use crate::platform::{AtomicWord, Platform};
 use crate::types::migrate_type::MigrateType;
 use crate::types::units::Order;
-use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 
 /// How often a pageblock is counted again because some CPU had frames of it in its hand.
 const TRIES: u32 = 64;
@@ -110,19 +112,51 @@ impl<P: Platform> MapView<'_, P> {
         let (map, section) = (self.map_apart(), pageblock.place().0);
         let index = self.index(pageblock.first_frame(map.shape()));
         let (kind, counted) = self.table.counted_special(index);
-        let mut now = (0, 0);
+        let (mut now, mut settled) = ((0, 0), false);
         for _ in 0..TRIES {
             let before = map.quiet(section);
             let kind = special(map.type_of(pageblock));
             now = (kind, if kind == 0 { 0 } else { map.free_in(pageblock) });
-            if before.is_some() && map.quiet(section) == before {
+            settled = before.is_some() && map.quiet(section) == before;
+            if settled {
                 break;
             }
             P::relax();
         }
+        if !settled {
+            // A CPU was stopped with frames in its hand (M-7).
+            map.note_word().store(1, SeqCst);
+        }
         self.count_apart(kind, -i64::from(counted));
         self.count_apart(now.0, i64::from(now.1));
         self.table.note_special(index, now);
+    }
+
+    /// Counts anew what is counted apart, if a count may have been made while a CPU had frames in its
+    /// hand that it put back (M-7). O(1) as a rule, else O(pageblocks).
+    #[inline]
+    pub(crate) fn recount_missed(&self) {
+        // Relaxed: who does not see it yet is followed by others.
+        if self.map().note_word().load(Relaxed) != 0 {
+            self.recount_special();
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn recount_special(&self) {
+        let map = self.map_apart();
+        self.lock(|guard| {
+            // Before the looks at the bits: who puts some back later says so again.
+            map.note_word().store(0, SeqCst);
+            for pageblock in map.own_pageblocks() {
+                let index = self.index(pageblock.first_frame(map.shape()));
+                let noted = self.table.counted_special(index).0;
+                if noted != 0 || special(map.type_of(pageblock)) != 0 {
+                    self.recount(guard, pageblock);
+                }
+            }
+        });
     }
 
     fn count_apart(&self, kind: u8, change: i64) {

@@ -123,9 +123,11 @@ impl<P: Platform> FreeMap<'_, P> {
     #[cold]
     #[inline(never)]
     fn put_back_typed(&self, pageblock: Pageblock, frame: Frame, order: Order) {
-        let _transit = self.in_transit(pageblock);
+        let transit = self.in_transit(pageblock);
         let put_back = self.free_block(frame, order);
         debug_assert!(put_back.is_ok(), "frames were freed by another CPU while this one had them");
+        drop(transit);
+        self.was_put_back(pageblock);
     }
 
     /// Looks at the current pageblock's whole line and remembers it.

@@ -36,6 +36,7 @@ impl<P: Platform> FreeMap<'_, P> {
             if self.take_whole_at(Pageblock(at)).is_none() {
                 (first.0..at).for_each(|undo| {
                     self.set_whole(Pageblock(undo));
+                    self.was_put_back(Pageblock(undo));
                 });
                 return false;
             }

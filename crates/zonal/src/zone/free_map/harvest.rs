@@ -111,11 +111,13 @@ impl<P: Platform> FreeMap<'_, P> {
         let taken = || words.clone().zip(taken).filter(|&(_, bits)| bits != 0);
         if count > 0 && self.type_of(pageblock) != migrate {
             // M-5.
-            let _transit = self.in_transit(pageblock);
+            let transit = self.in_transit(pageblock);
             taken().for_each(|(word, bits)| {
                 let put_back = self.free_frames(WordIndex(word), bits);
                 debug_assert!(put_back.is_ok(), "frames were freed while this CPU had them");
             });
+            drop(transit);
+            self.was_put_back(pageblock);
             return 0;
         }
         if left || count == 0 {

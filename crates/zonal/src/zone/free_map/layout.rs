@@ -6,6 +6,7 @@
 use super::FreeMap;
 use super::hints::Kind;
 use super::shape::{MapShape, Pageblock, WordIndex};
+use super::whole::WholeClass;
 use crate::frame::PageblockWord;
 use crate::platform::{AtomicWord, Platform};
 use crate::types::units::ZoneId;
@@ -185,6 +186,19 @@ impl<'m, P: Platform> FreeMap<'m, P> {
     fn transit_word(&self, section: u32) -> &'m P::Word {
         let at = self.at.sections as usize + section as usize * self.shape.section_stride();
         &self.memory.sections[at + self.shape.kinds()]
+    }
+
+    /// Not 0: of some pageblock that is counted apart more may be free, or less, than was counted.
+    pub(super) fn note_word(&self) -> &'m P::Word {
+        &self.memory.summaries[self.at.summaries as usize + self.shape.note_word()]
+    }
+
+    /// Frames of the pageblock that this CPU had taken are back, and it does not count them. If they are
+    /// counted apart, a count may have been made without them (M-7).
+    pub(super) fn was_put_back(&self, pageblock: Pageblock) {
+        if WholeClass::of(self.type_of(pageblock)) != WholeClass::Ordinary {
+            self.note_word().store(1, SeqCst);
+        }
     }
 
     /// Which calls have begun in a section; `None` while one of them is under way.

@@ -29,6 +29,9 @@
 //!   type does not see is filed, or put back, by the other side.
 //! - M-6 What zeroes words for a moment raises hints and looks for a full line once they are back:
 //!   a free in between saw zeros.
+//! - M-7 Who puts frames back because their pageblock has another type now, and who counts what is free of
+//!   a special pageblock while another CPU has some in its hand, leaves a note, after which it is counted
+//!   again.
 //!
 //! All these are store-then-load on both sides (bits then hint against hint then bits, bits then
 //! type against type then bits, one word then another in a line), which is why the updates and the

@@ -151,8 +151,12 @@ impl FreeMemory for Mapped {
             MigrateType::HighAtomic => request.is_atomic(),
             _ => true,
         };
+        view.recount_missed();
         let map = view.map_apart();
-        order <= map.shape().order() && map.last_look(usable, order) != LastLook::Nothing
+        if order > map.shape().order() {
+            return view.has_block(order, request.may_use_cma());
+        }
+        map.last_look(usable, order) != LastLook::Nothing
     }
 
     fn counts<P: Platform>(view: MapView<'_, P>) -> FreeCounts {
@@ -178,6 +182,7 @@ impl FreeMemory for Mapped {
     }
 
     fn snapshot<P: Platform>(view: MapView<'_, P>) -> Snapshot {
+        view.recount_missed();
         let counts = Self::counts(view);
         let frames = |order: Order| {
             let types = MigrateType::ALL.iter().zip(counts[order.index()]);

@@ -140,10 +140,15 @@ impl MapShape {
         self.sections() as usize * self.section_stride()
     }
 
-    /// Words that [`MapMemory::summaries`](super::MapMemory::summaries) must have: none up to 128
+    /// Words that [`MapMemory::summaries`](super::MapMemory::summaries) must have: one up to 128
     /// pageblocks.
     #[must_use]
     pub const fn summary_words(self) -> usize {
+        1 + self.note_word()
+    }
+
+    /// Which of those is no summary, but says that counts may be wrong.
+    pub(super) const fn note_word(self) -> usize {
         match self.levels {
             1 => 0,
             2 => self.kinds() * self.level_words(1) as usize,

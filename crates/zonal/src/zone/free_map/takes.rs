@@ -147,8 +147,7 @@ impl<P: Platform> FreeMap<'_, P> {
     pub(super) fn claim_whole(&self, pageblock: Pageblock, migrate: MigrateType) -> bool {
         let claimed = self.claim_owned(pageblock, migrate);
         if !claimed {
-            let _transit = self.in_transit(pageblock);
-            self.set_whole(pageblock);
+            self.put_whole_back(pageblock);
         }
         claimed
     }

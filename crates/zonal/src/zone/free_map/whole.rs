@@ -110,10 +110,19 @@ impl<P: Platform> FreeMap<'_, P> {
     pub(super) fn keep_whole(&self, class: WholeClass, pageblock: Pageblock) -> bool {
         let keeps = class.may_hold(self.type_of(pageblock));
         if !keeps {
-            let _transit = self.in_transit(pageblock);
-            self.set_whole(pageblock);
+            self.put_whole_back(pageblock);
         }
         keeps
+    }
+
+    /// Puts a whole pageblock back that was taken, and has another type now.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn put_whole_back(&self, pageblock: Pageblock) {
+        let transit = self.in_transit(pageblock);
+        self.set_whole(pageblock);
+        drop(transit);
+        self.was_put_back(pageblock);
     }
 
     /// Whether the pageblock is whole now. A snapshot.

@@ -127,6 +127,7 @@ impl<P: Platform> FreeMap<'_, P> {
             let pageblock = Pageblock(section * SECTION + taken.trailing_zeros());
             let put = self.put_apart(class, pageblock);
             debug_assert!(put.is_ok(), "a pageblock was freed while it was taken");
+            self.was_put_back(pageblock);
             taken &= taken - 1;
         }
     }
