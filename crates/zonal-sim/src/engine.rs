@@ -14,11 +14,32 @@ use crate::space::{Class, Home, Layout, Place, Range, Space};
 use crate::speeds::Speeds;
 use crate::ticks::Ticks;
 use crate::transfers::Transfers;
-use core::cell::RefCell;
+use core::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 thread_local! {
     static ENGINE: RefCell<Option<Engine>> = const { RefCell::new(None) };
+    /// Accesses that are left while no other CPU goes on; 0 while others do.
+    static QUIET: Cell<u64> = const { Cell::new(0) };
+}
+
+/// From now on accesses are free and no other CPU goes on, for `accesses` of them; 0: as it was. Returns how
+/// many were left before.
+pub(crate) fn set_quiet(accesses: u64) -> u64 {
+    QUIET.replace(accesses)
+}
+
+/// Whether an access is free. Panics at the last of those that may be.
+#[inline]
+pub(crate) fn is_quiet() -> bool {
+    let left = QUIET.get();
+    if left == 0 {
+        return false;
+    }
+    QUIET.set(left - 1);
+    // Only a panic leads out of here; the first is enough.
+    assert!(left > 1, "no end of what is done alone");
+    true
 }
 
 /// How far a CPU may run ahead of the next one before it lets that go on, where nothing that

@@ -34,6 +34,9 @@ pub use crate::coroutine::Body;
 static MACHINE: LazyLock<Machine> =
     LazyLock::new(|| machine::builtin("desktop_8cpu_4g").expect("it is built in"));
 
+/// How many times as many accesses as a run what is done [`alone`] may make.
+const ALONE: u64 = 16;
+
 /// The most virtual CPUs of an exploration.
 pub const MAX_CPUS: u32 = 8;
 
@@ -158,16 +161,17 @@ pub fn yield_now() {
 /// is inside of what is checked: `f` must not wait for one.
 ///
 /// # Panics
-/// If `f` makes more accesses than the run may; those of a run are not counted meanwhile.
+/// If `f` makes 16 times as many accesses as the run may; they are not counted as the run's.
 pub fn alone<R>(f: impl FnOnce() -> R) -> R {
     /// Others go on again, even after a panic.
-    struct Back(bool);
+    struct Back(u64);
     impl Drop for Back {
         fn drop(&mut self) {
-            random_of(|random| random.set_quiet(self.0));
+            engine::set_quiet(self.0);
         }
     }
-    let _back = Back(random_of(|random| random.set_quiet(true)) == Some(true));
+    let accesses = random_of(|random| random.budget()).unwrap_or(0).saturating_mul(ALONE);
+    let _back = Back(engine::set_quiet(accesses));
     f()
 }
 

@@ -132,6 +132,9 @@ fn touch<T>(what: &T, access: Access) {
 
 #[inline(never)]
 fn touch_at(address: usize, access: Access) {
+    if engine::is_quiet() {
+        return;
+    }
     // It is not read before its line has been looked up, which the host has elsewhere.
     memory::prefetch(address);
     let before = engine::with_cpu(|engine, cpu| engine.touch::<true>(cpu, address, access));
@@ -154,6 +157,9 @@ fn do_before(before: Option<Before>, address: usize, access: Access) {
 /// The same for a word that is loaded. `now` is what it is before others go on.
 #[inline(never)]
 fn touch_word(address: usize, now: u64) {
+    if engine::is_quiet() {
+        return;
+    }
     let before = engine::with_cpu(|engine, cpu| {
         engine.prefetch_linked(address, now);
         engine.touch::<true>(cpu, address, Access::Load)

@@ -1,5 +1,6 @@
 //! Who runs next: the CPU with the smallest clock, or, to look for races, any.
 
+use crate::engine;
 use crate::ticks::Ticks;
 use core::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -26,8 +27,6 @@ pub(crate) struct Random {
     left: u64,
     budget: u64,
     late: bool,
-    /// Accesses that are left while no other CPU goes on; they are not of the work.
-    quiet: Option<u64>,
     /// A hash of all choices.
     trace: u64,
 }
@@ -36,8 +35,8 @@ impl Random {
     /// At each access another CPU goes on with a probability of n/1024; `slow` rarely does.
     pub(crate) fn new(seed: u64, switch_in_1024: u32, slow: Option<u32>, budget: u64) -> Self {
         let (dice, left) = (fastrand::Rng::with_seed(seed), budget);
-        let (ready, late, quiet, trace) = (Vec::new(), false, None, seed);
-        Self { ready, dice, switch_in_1024, slow, left, budget, late, quiet, trace }
+        let (ready, late, trace) = (Vec::new(), false, seed);
+        Self { ready, dice, switch_in_1024, slow, left, budget, late, trace }
     }
 
     /// Whether the work should come to an end.
@@ -50,10 +49,9 @@ impl Random {
         self.late && self.left == 0
     }
 
-    /// From now on no other CPU goes on, or others do again; how it was before.
-    pub(crate) const fn set_quiet(&mut self, quiet: bool) -> bool {
-        let left = if quiet { Some(self.budget) } else { None };
-        core::mem::replace(&mut self.quiet, left).is_some()
+    /// Accesses after which the work is asked to stop.
+    pub(crate) const fn budget(&self) -> u64 {
+        self.budget
     }
 
     /// A hash of all choices so far.
@@ -81,10 +79,7 @@ impl Random {
     /// Whether another CPU should go on before an access is made.
     #[inline]
     pub(crate) fn switches(&mut self) -> bool {
-        if let Some(left) = self.quiet {
-            // Only a panic leads out of here; the first is enough.
-            self.quiet = left.checked_sub(1);
-            assert!(self.quiet.is_some(), "no end after {} accesses", self.budget);
+        if engine::is_quiet() {
             return false;
         }
         self.left = self.left.saturating_sub(1);

@@ -11,7 +11,7 @@ use zonal::preset::{
     Linux416, SkipMerge, SplitZones, SplitZonesByCpu, Zonal,
 };
 use zonal::{Order, Request};
-use zonal_sim::explore::{Body, Options, explore};
+use zonal_sim::explore::{Body, Options, alone, explore};
 use zonal_testkit::checkers::{Checked, Rules, Violation, check_all, check_faults};
 use zonal_testkit::cluster_check::check_clusters;
 use zonal_testkit::host::TestHost;
@@ -193,7 +193,7 @@ fn by_one<K: Parts, S: Policy>(
     f: impl FnOnce() -> Checked,
 ) -> Checked {
     let host = world.allocator.platform();
-    play(host, swarm, 0, vec![Box::new(|| host.ledger.check(f()))])
+    play(host, swarm, 0, vec![Box::new(|| host.ledger.check(alone(f)))])
 }
 
 /// No CPU is in the allocator: everything must be as it should (I-1, I-2, I-5, I-7).
