@@ -182,46 +182,46 @@ pub fn choose<'a>(named: &[String], entries: &'a [Entry]) -> Result<Vec<&'a Entr
 pub fn run(args: &AgingArgs, entries: &[Entry], out: &mut dyn Write) -> Result<(), LabError> {
     let (specs, chosen) = (args.specs(), choose(&args.subjects, entries)?);
     let picture = args.picture.as_deref().map(OutFile::open).transpose()?;
-    let (mut lines, before) = args.out.as_deref().map(kept).unwrap_or_default();
+    let mut made = args.out.as_deref().map(kept).unwrap_or_default();
     let mut file = args.out.as_deref().map(OutFile::open).transpose()?;
-    if let Some(file) = &mut file
-        && !before.is_empty()
-    {
-        file.extend(before.as_bytes())?;
+    if let Some(file) = &mut file {
+        made.iter().try_for_each(|run| file.extend(run.text.as_bytes()))?;
     }
     let all = specs.len() * chosen.len();
-    let (bar, start, mut made) = (Bar::of_time(args.no_progress), Instant::now(), 0_u32);
+    let (bar, start, mut now) = (Bar::of_time(args.no_progress), Instant::now(), 0_u32);
     let mut shown = Vec::new();
     let runs = specs.iter().flat_map(|spec| chosen.iter().map(move |entry| (spec, entry)));
     for (done, (spec, entry)) in runs.enumerate() {
         let subject = entry.profile.name;
-        if !lines.iter().any(|line| line.is_of(subject, spec)) {
+        if !made.iter().any(|run| run.line.is_of(subject, spec)) {
             if interrupt::is_requested() {
                 break;
             }
             let next = format!("{subject}, {}, seed {}", spec.mix, spec.seed);
-            match made {
+            match now {
                 // How long a run takes is not known yet.
                 0 => bar.at(0, all as u64, &next),
                 _ => {
-                    let a_run = start.elapsed() / made;
+                    let a_run = start.elapsed() / now;
                     bar.time(start.elapsed(), a_run * (all - done) as u32, &next);
                 }
             }
             match entry.age(spec) {
-                Ok(row) => lines.push(Line { subject: subject.into(), spec: *spec, row }),
+                Ok(row) => {
+                    let run = Run::of_now(Line { subject: subject.into(), spec: *spec, row });
+                    if let Some(file) = &mut file {
+                        file.extend(run.text.as_bytes())?;
+                    }
+                    made.push(run);
+                }
                 Err(error) => {
                     bar.hide_while(|| writeln!(io::stderr(), "{subject}: {error}"))?;
                     continue;
                 }
             }
-            made += 1;
-            if let (Some(file), Some(line)) = (&mut file, lines.last()) {
-                file.extend(&json(line))?;
-            }
+            now += 1;
         }
-        let line = lines.iter().find(|line| line.is_of(subject, spec));
-        shown.extend(line.cloned());
+        shown.extend(made.iter().find(|run| run.line.is_of(subject, spec)).cloned());
     }
     drop(bar);
     if shown.is_empty() {
@@ -230,27 +230,40 @@ pub fn run(args: &AgingArgs, entries: &[Entry], out: &mut dyn Write) -> Result<(
     }
     // A picture of a part would replace that of all.
     if let (Some(file), Some(spec), false) = (picture, specs.first(), interrupt::is_requested()) {
-        file.replace(picture::draw(&shown, spec)?.as_bytes())?;
+        file.replace(picture::draw(&lines(&shown), spec)?.as_bytes())?;
     }
     if args.json {
-        shown.iter().try_for_each(|line| out.write_all(&json(line)))?;
+        shown.iter().try_for_each(|run| out.write_all(run.text.as_bytes()))?;
     } else {
-        write!(out, "{}", table::text(&shown))?;
+        write!(out, "{}", table::text(&lines(&shown)))?;
     }
     interrupt::outcome()
 }
 
-fn json(line: &Line) -> Vec<u8> {
-    let origin = Provenance::of_this_run();
-    let printed = Printed { workload: ARGUMENT, line, origin };
-    let mut text = serde_json::to_vec(&printed).unwrap_or_default();
-    text.push(b'\n');
-    text
+fn lines(runs: &[Run]) -> Vec<Line> {
+    runs.iter().map(|run| run.line.clone()).collect()
 }
 
-/// The runs that a file has already, and the text of them.
-fn kept(path: &Path) -> (Vec<Line>, String) {
+/// A run and its line of JSON, which says when and where it was made.
+#[derive(Clone)]
+struct Run {
+    line: Line,
+    text: String,
+}
+
+impl Run {
+    fn of_now(line: Line) -> Self {
+        let origin = Provenance::of_this_run();
+        let printed = Printed { workload: ARGUMENT, line: &line, origin };
+        let text = serde_json::to_string(&printed).unwrap_or_default() + "\n";
+        Self { line, text }
+    }
+}
+
+/// The runs that a file has already.
+fn kept(path: &Path) -> Vec<Run> {
     let text = fs::read_to_string(path).unwrap_or_default();
-    let read = |line| Some((serde_json::from_str(line).ok()?, format!("{line}\n")));
-    text.lines().filter_map(read).unzip()
+    let read =
+        |line| Some(Run { line: serde_json::from_str(line).ok()?, text: format!("{line}\n") });
+    text.lines().filter_map(read).collect()
 }

@@ -46,3 +46,26 @@ fn it_goes_on() {
     assert_eq!((first.lines().count(), both.lines().count()), (1, 2));
     assert!(both.starts_with(&first), "with the time that it took, and when");
 }
+
+/// A row that an earlier run made is printed as that run's.
+#[test]
+fn a_row_says_which_run_made_it() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("cells.json");
+    let line = format!(
+        "aging --memory 64M --rounds 2 --mix frames --subjects zonal --no-progress --json --out {}",
+        path.display()
+    );
+    let printed = || {
+        let mut out = Vec::new();
+        run(&args(&line), &registry::all(), &mut out).expect("it runs");
+        String::from_utf8(out).expect("JSON")
+    };
+    let first = printed();
+    let (head, tail) = first.split_once("\"date\":\"").expect("a date");
+    let (_, tail) = tail.split_once('"').expect("its end");
+    let earlier = format!("{head}\"date\":\"2001-02-03T04:05:06Z\"{tail}");
+    assert_ne!(first, earlier);
+    fs::write(&path, &earlier).expect("it is written");
+    assert_eq!(printed(), earlier);
+}

@@ -194,7 +194,7 @@ impl<P: Platform> MapView<'_, P> {
     }
 
     /// As [`put_block`](Self::put_block), and counts it.
-    pub(super) fn give_back(&self, frame: Frame, order: Order) -> bool {
+    pub(super) fn free_counted(&self, frame: Frame, order: Order) -> bool {
         let freed = self.put_block(frame, order);
         if freed {
             self.zone.count_free(order.frames() as i64);

@@ -36,7 +36,7 @@ impl<P: Platform> MapView<'_, P> {
                 // Its type may have changed meanwhile.
                 self.reconcile_special(self.frame(at), order);
             } else {
-                let _counted_if_refused = self.give_back(self.frame(at), order);
+                let _counted_if_refused = self.free_counted(self.frame(at), order);
             }
             at += order.size();
         }
@@ -50,7 +50,7 @@ impl<P: Platform> MapView<'_, P> {
             let order = largest_piece(at, frames.end, own);
             let piece = at..at + order.size();
             piece.clone().for_each(|at| self.table.set_state(at, FrameState::INNER));
-            self.give_back(self.frame(at), order);
+            self.free_counted(self.frame(at), order);
             self.zone.part.events.direct_free.fetch_add(order.frames(), Relaxed);
             at = piece.end;
         }

@@ -113,7 +113,7 @@ impl FreeMemory for Mapped {
             return false;
         }
         or_undo(freed, || _ = view.table.replace_state(index, FrameState::INNER, allocated));
-        let given = view.give_back(view.frame(index), order);
+        let given = view.free_counted(view.frame(index), order);
         if given {
             view.zone.part.events.direct_free.fetch_add(order.frames(), Relaxed);
         }
