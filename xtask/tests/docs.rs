@@ -192,6 +192,38 @@ fn links_resolve() -> Test {
     Ok(())
 }
 
+/// Names of models that stand in a text, as `loom_map.rs` does.
+fn models_named(text: &str) -> BTreeSet<String> {
+    let word = |c: char| !(c.is_ascii_alphanumeric() || c == '_' || c == '.');
+    let model = |word: &&str| {
+        let kind = word.starts_with("loom_") || word.starts_with("shuttle_");
+        kind && word.ends_with(".rs")
+    };
+    text.split(word).filter(model).map(String::from).collect()
+}
+
+/// And no model is without a bug that it must find.
+#[test]
+fn every_model_is_on_the_page_about_safety() -> Test {
+    let mut there = BTreeSet::new();
+    for source in all_sources()? {
+        let Some((dir, name)) = source.rsplit_once('/') else { continue };
+        if dir.ends_with("/tests") && models_named(name).contains(name) {
+            assert!(read(&source)?.contains("anary"), "{source} has no canary");
+            there.insert(name.to_owned());
+        }
+    }
+    assert!(there.len() > 15, "{there:?}");
+    assert_eq!(models_named(&read("docs/book/src/safety.md")?), there);
+    Ok(())
+}
+
+#[test]
+fn a_model_that_is_named_is_found() {
+    let named = models_named("| of it | `testkit/tests/loom_a_1.rs`, [`shuttle_b.rs`](x) loom_c |");
+    assert_eq!(named, ["loom_a_1.rs", "shuttle_b.rs"].map(String::from).into());
+}
+
 #[test]
 fn the_text_says_who_acts() -> Test {
     let mut texts = Vec::new();

@@ -49,7 +49,8 @@ come and go at random in memory that is as full as `--fill` says, each call time
 is refused.
 
 What reading the clock takes is taken off. On a shared machine the longest calls are the machine's: \
-compare subjects of one run. Rows are marked as disturbed if a thread lost its CPU while they were timed.";
+compare subjects of one run. The longest hold is the most work in one hold of a zone's lock in the whole run, \
+for subjects that count it. Rows are marked as disturbed if a thread lost its CPU while they were timed.";
 
 /// Arguments of `zonal bench tails`.
 #[derive(Clone, Debug, Args)]
@@ -170,13 +171,14 @@ fn table(lines: &[Line<'_>]) -> String {
         table.number(head, "ns");
     }
     table.number("calls", "");
+    table.number("longest hold", "frames");
     table.text("mark");
     let mut shown: Vec<&Line<'_>> = lines.iter().collect();
     let order =
         |line: &&Line<'_>| (line.spec.threads, line.spec.fill, line.row.order, line.row.call);
     shown.sort_by_key(order);
     for line in shown {
-        let Row { call, order, times, p50, p99, p999, max, lost_cpu } = &line.row;
+        let Row { call, order, times, p50, p99, p999, max, lost_cpu, hold_max } = &line.row;
         let mut cells = vec![
             line.spec.threads.to_string(),
             format!("{} %", line.spec.fill),
@@ -185,6 +187,7 @@ fn table(lines: &[Line<'_>]) -> String {
         ];
         cells.extend([p50, p99, p999, max].map(|time| format!("{time:.0}")));
         cells.push(times.to_string());
+        cells.push(hold_max.map_or_else(String::new, |most| most.to_string()));
         cells.push(if *lost_cpu { "disturbed" } else { "" }.to_owned());
         table.row(cells);
     }

@@ -64,6 +64,9 @@ pub struct Row {
     /// Whether a thread lost its CPU in the stage in which they were timed: allocations and frees come
     /// together, refusals after them. Then the longest may be the machine's.
     pub lost_cpu: bool,
+    /// The most work that was done in one hold of a zone's lock, in frames: of all calls together, the same in
+    /// each row. None if the subject does not count that.
+    pub hold_max: Option<u32>,
 }
 
 /// Orders, and their shares of frames in per cent.
@@ -149,6 +152,7 @@ pub fn run<S: Subject>(spec: &Spec) -> Result<Vec<Row>, SubjectError> {
         sum.lost_in_turns |= lost_in_turns;
         sum.lost_in_refusals |= lost_in_refusals;
     }
+    let hold_max = subject.lock_work().map(|work| work.hold_max);
     let clock = clock();
     let kinds = ORDERS
         .iter()
@@ -157,7 +161,7 @@ pub fn run<S: Subject>(spec: &Spec) -> Result<Vec<Row>, SubjectError> {
     let kinds = kinds.chain([("refused", 9, 6)]);
     let rows = kinds.map(|(call, order, at)| {
         let lost_cpu = if at == 6 { sum.lost_in_refusals } else { sum.lost_in_turns };
-        Row { lost_cpu, ..row(call, order, &mut sum.times[at], clock) }
+        Row { lost_cpu, hold_max, ..row(call, order, &mut sum.times[at], clock) }
     });
     Ok(rows.filter(|row| row.times > 0).collect())
 }
@@ -181,7 +185,7 @@ fn row(call: &'static str, order: u8, times: &mut [u32], clock: f64) -> Row {
         times.get(place).map_or(0.0, |&time| (f64::from(time) - clock).max(0.0))
     };
     let (p50, p99, p999, max) = (at(0.5), at(0.99), at(0.999), at(1.0));
-    Row { call, order, times: times.len(), p50, p99, p999, max, lost_cpu: false }
+    Row { call, order, times: times.len(), p50, p99, p999, max, lost_cpu: false, hold_max: None }
 }
 
 /// What a thread holds.
@@ -311,6 +315,9 @@ mod tests {
             let ordered =
                 |row: &Row| row.p50 <= row.p99 && row.p99 <= row.p999 && row.p999 <= row.max;
             assert!(rows.iter().all(ordered), "{rows:?}");
+            let holds: Vec<_> = rows.iter().map(|row| row.hold_max).collect();
+            assert!(holds.iter().all(|&hold| hold == holds[0] && hold.is_some()), "{holds:?}");
+            assert!(holds[0].is_some_and(|most| most <= zonal::HOLD_BOUND), "{holds:?}");
         }
     }
 

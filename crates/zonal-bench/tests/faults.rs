@@ -148,6 +148,10 @@ fn indexes(asked: u64) -> impl Iterator<Item = u64> {
 }
 
 fn refuse_everywhere(threads: usize, workload: Workload, by_cpu: bool) {
+    refuse_at(threads, workload, by_cpu, |asked| indexes(asked).collect());
+}
+
+fn refuse_at(threads: usize, workload: Workload, by_cpu: bool, indexes: impl Fn(u64) -> Vec<u64>) {
     let cpus = zonal_bench::machine::cpus().expect("there are some");
     if cpus.len() < threads {
         eprintln!("{} is not run: it needs {threads} CPUs", workload.name());
@@ -158,7 +162,9 @@ fn refuse_everywhere(threads: usize, workload: Workload, by_cpu: bool) {
     assert!(sample(&pool, workload, by_cpu, &world).is_none(), "{}", workload.name());
     assert_eq!(world.lost(), 0);
     let asked = world.asked.load(Ordering::Relaxed);
-    for (index, onwards) in indexes(asked).flat_map(|index| [(index, false), (index, true)]) {
+    let indexes = indexes(asked);
+    println!("{} on {threads}: {asked} requests, {} refused", workload.name(), indexes.len());
+    for (index, onwards) in indexes.into_iter().flat_map(|index| [(index, false), (index, true)]) {
         let world = World::new(index, onwards);
         let halt = sample(&pool, workload, by_cpu, &world);
         let name = workload.name();
@@ -188,6 +194,20 @@ fn nothing_is_lost_on_two_threads() {
         }
     }
     refuse_everywhere(2, Workload::Fragment, true);
+}
+
+/// Every request of a workload that makes up to 4000; of the others the first 500, and as many at odd steps, so
+/// that all places of a loop are met. Two minutes in a release build.
+#[test]
+#[ignore = "minutes, in a release build"]
+fn nothing_is_lost_at_thousands_of_requests() {
+    for workload in Workload::ALL.into_iter().filter(|it| it.runs_on(1, Options::default())) {
+        refuse_at(1, workload, false, |asked| {
+            let every = if asked <= 4000 { asked } else { 500 };
+            let step = (asked / 500) as usize | 1;
+            (0..every).chain((every..asked).step_by(step)).collect()
+        });
+    }
 }
 
 #[test]

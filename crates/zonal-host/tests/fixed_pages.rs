@@ -1,13 +1,17 @@
 //! Registered buffers, by a real ring where the kernel offers one.
 #![cfg(all(feature = "io-uring", not(loom)))]
 
+mod refusing;
+
 use io_uring::types::Fd;
 use io_uring::{IoUring, squeue};
+use refusing::refuse_each;
 use std::fs::{self, OpenOptions};
 use std::ops::IndexMut;
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
-use zonal::{Order, Request};
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use zonal::{Order, Request, ZoneId};
 use zonal_host::fixed_pages::{FixedPages, PageIndex};
 use zonal_host::region::GiveBack;
 use zonal_host::{Arena, OwnedPage};
@@ -105,4 +109,54 @@ fn pages_are_written_from_and_read_into() {
     assert_eq!(run(&mut ring, &pages.read(1, fd).unwrap().build()), 5100);
     assert_eq!((pages[1][0], pages[1][1]), (8, 0), "the pages' own memory, not what it was");
     ring.submitter().unregister_buffers().unwrap();
+}
+
+/// What a program does with pages and a ring, errors or not: whatever is refused, what was in the pages is
+/// there, they can be registered again, and all goes back to the arena.
+fn life(at: usize, registered: &AtomicUsize) {
+    let arena = open();
+    let mut pages = pages(&arena);
+    if let Ok(mut ring) = IoUring::new(8) {
+        // SAFETY: the ring is dropped before the pages; nothing refers to them meanwhile.
+        let first = unsafe { pages.register(&ring.submitter()) };
+        // SAFETY: the same.
+        let again = unsafe { pages.register(&ring.submitter()) };
+        assert!(first.is_err() || again.is_err(), "call {at}: registered twice");
+        if first.is_ok() || again.is_ok() {
+            registered.fetch_add(1, SeqCst);
+            let zeroes = fs::File::open("/dev/zero").unwrap();
+            let read = pages.read(0, Fd(zeroes.as_raw_fd())).unwrap().build();
+            // SAFETY: the page and the file outlive the operation, which is waited for.
+            unsafe { ring.submission().push(&read) }.unwrap();
+            // One call of these at most is refused.
+            ring.submit_and_wait(1).or_else(|_| ring.submit_and_wait(1)).unwrap();
+            assert_eq!(ring.completion().next().unwrap().result(), 4096);
+            pages[0].iter_mut().for_each(|byte| assert_eq!(std::mem::take(byte), 0, "call {at}"));
+            let _ = ring.submitter().unregister_buffers();
+        }
+    }
+    assert!(
+        [1, 2]
+            .into_iter()
+            .zip([3, 9])
+            .all(|(page, stamp)| pages[page].iter().all(|&byte| byte == stamp))
+    );
+    drop(pages.into_pages());
+    arena.drain();
+    let zone = arena.zone_info(ZoneId(0)).unwrap();
+    assert_eq!((zone.free, zone.cached), (zone.managed, 0), "call {at}");
+}
+
+#[test]
+fn every_call_of_a_ring_is_refused_in_turn() {
+    let calls = [libc::SYS_io_uring_setup, libc::SYS_io_uring_register, libc::SYS_io_uring_enter];
+    for errno in [libc::EPERM, libc::ENOMEM, libc::EINTR] {
+        let registered = AtomicUsize::new(0);
+        let Some(made) = refuse_each(&calls, errno, |at| life(at, &registered)) else { return };
+        if IoUring::new(8).is_err() {
+            return println!("skipped: no io_uring here");
+        }
+        assert_eq!(made, 5, "one to set up, three about registering, one to enter");
+        assert_eq!(registered.into_inner(), 5, "each time but when there was no ring");
+    }
 }

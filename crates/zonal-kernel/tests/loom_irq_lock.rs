@@ -113,7 +113,7 @@ fn an_owner_keeps_tries_out_and_lets_drains_in() {
     });
 }
 
-/// The lock with an ordering that is too weak.
+/// Canary: the lock with an ordering that is too weak.
 struct Weak {
     held: AtomicBool,
     value: UnsafeCell<u64>,

@@ -10,12 +10,16 @@
 
 #[path = "loom_broken/bulk_free.rs"]
 mod loom_broken_bulk_free;
+#[path = "loom_broken/slots.rs"]
+mod loom_broken_slots;
 #[expect(dead_code, reason = "shared by several tests")]
 mod loom_world;
 
 use loom_broken_bulk_free::{ForgetsUndo, UndoesAll};
+use loom_broken_slots::Open;
 use loom_world::{World, spawn_on};
 use std::rc::Rc;
+use zonal::policy::Policy;
 use zonal::policy::bulk_free::{BulkFree, OneByOne, PrepareCommit};
 use zonal::preset::Linux416;
 use zonal::{CpuId, Order, Pfn};
@@ -28,7 +32,7 @@ type Host = LoomPlatform<Newest>;
 type Model<B> = World<Host, FreedBy<Linux416, B>>;
 
 /// Frees a list on the current CPU.
-fn give_list<B: BulkFree>(world: &Model<B>, list: &[Pfn]) {
+fn give_list<P: zonal::Host, S: Policy>(world: &World<P, S>, list: &[Pfn]) {
     list.iter().for_each(|&pfn| world.giving(pfn, Order::ZERO));
     assert_eq!(world.allocator().free_bulk(list).freed, list.len());
 }
@@ -73,13 +77,10 @@ fn canary_undoes_too_much() {
 }
 
 /// Two free a list each, on the same CPU at once.
-///
-/// All schedules: 2 700 runs, 0.4 s.
-#[test]
-fn two_lists_at_once() {
+fn two_lists<B: BulkFree>() {
     let plan = batch_plan(8, 2, 2);
     explore("two lists", None, move || {
-        let world: Rc<Model<PrepareCommit>> = Model::new(plan);
+        let world: Rc<Model<B>> = Model::new(plan);
         let mut mine = world.take_on(0, 4);
         let theirs = mine.split_off(2);
         let other = spawn_on(&world, 0, move |world| give_list(world, &theirs));
@@ -89,20 +90,43 @@ fn two_lists_at_once() {
     });
 }
 
-/// One frees a list while the other drains the CPU's caches.
-///
-/// At most 4 preemptions: 8 300 runs, 1.3 s.
+/// All schedules: 2 700 runs, 0.4 s.
 #[test]
-fn drained_meanwhile() {
+fn two_lists_at_once() {
+    two_lists::<PrepareCommit>();
+}
+
+/// Canary: what was committed is taken back.
+#[test]
+#[should_panic(expected = "I-1")]
+fn canary_two_lists_undo_too_much() {
+    two_lists::<UndoesAll>();
+}
+
+/// One frees a list while the other drains the CPU's caches.
+fn drained<P: zonal::Host + Default + 'static>() {
     let plan = batch_plan(8, 2, 2);
     explore("drained", Some(4), move || {
-        let world: Rc<Model<PrepareCommit>> = Model::new(plan);
+        let world = World::<P, FreedBy<Linux416, PrepareCommit>>::new(plan);
         let list = world.take_on(0, 3);
         let other = spawn_on(&world, 1, |world| world.allocator().drain_cpu(CpuId(0)));
         give_list(&world, &list);
         other.join().unwrap();
         world.finish();
     });
+}
+
+/// At most 4 preemptions: 18 800 runs, 4 s.
+#[test]
+fn drained_meanwhile() {
+    drained::<Host>();
+}
+
+/// Canary: the list and the drain are in the cache at once.
+#[test]
+#[should_panic(expected = "two are inside")]
+fn canary_drained_inside() {
+    drained::<Open>();
 }
 
 /// One frees a list while the other isolates its pageblock: whatever pass it comes in, the frames

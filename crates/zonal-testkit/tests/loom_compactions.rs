@@ -132,14 +132,11 @@ fn canary_a_place_is_lost() {
 }
 
 /// Two requests compact one zone at once, and each takes the block in the hold in which it forms.
-///
-/// At most 2 preemptions: 48 000 runs, 30 s.
-#[test]
-fn requests_side_by_side() {
+fn two_requests<R: Rule>() -> Together {
     let (seen, plan) = (Together::default(), batch_plan(16, 2, 2));
     let note = seen.clone();
     explore("two requests", Some(2), move || {
-        let (world, table, held) = world::<Obeys, Linux416, Newest>(plan, &PAGES, &HELD);
+        let (world, table, held) = world::<R, Linux416, Newest>(plan, &PAGES, &HELD);
         let order = Order::new(2).expect("an order");
         let other = spawn_on(&world, 1, move |world| world.ask(&MOVABLE.with_order(order)));
         let blocks = [world.ask(&MOVABLE.with_order(order)), other.join().unwrap()];
@@ -148,16 +145,32 @@ fn requests_side_by_side() {
         blocks.into_iter().flatten().for_each(|pfn| world.give_block(pfn, order));
         end(&world, &table, held);
     });
-    seen.check();
+    seen
+}
+
+/// At most 2 preemptions: 48 000 runs, 30 s.
+#[test]
+fn requests_side_by_side() {
+    two_requests::<Obeys>().check();
+}
+
+/// Canary: [`requests_side_by_side`] with the host of [`canary_moves_for_both`]: both write to the page.
+#[test]
+#[should_panic(expected = "Causality violation")]
+fn canary_moves_for_both_requests() {
+    two_requests::<LooksFirst>();
 }
 
 /// Two want blocks of one zone: one compacts it, the other waits for its turn, and neither is told
 /// that the zone is taken.
-fn two_in_turns<S: Policy>(plan: &'static Plan, bound: Option<usize>) -> Seen {
+fn two_in_turns<S: Policy, W: AtomicWord + 'static>(
+    plan: &'static Plan,
+    bound: Option<usize>,
+) -> Seen {
     let seen = Seen::default();
     let note = seen.clone();
     explore("turns", bound, move || {
-        let (world, table, held) = world::<Obeys, S, Newest>(plan, &[1], &[5, 9, 13]);
+        let (world, table, held) = world::<Obeys, S, W>(plan, &[1], &[5, 9, 13]);
         WAITED.set(0);
         let other = spawn_on(&world, 1, |world| compact(world, 2));
         let outcomes = [compact(&world, 2), other.join().unwrap()];
@@ -172,7 +185,7 @@ fn two_in_turns<S: Policy>(plan: &'static Plan, bound: Option<usize>) -> Seen {
 /// All orders: 36 runs, 0.02 s.
 #[test]
 fn requests_take_turns() {
-    two_in_turns::<Turns>(batch_plan(16, 2, 2), None).both();
+    two_in_turns::<Turns, Newest>(batch_plan(16, 2, 2), None).both();
 }
 
 /// [`requests_take_turns`] where a request that waits has disabled clusters.
@@ -180,5 +193,12 @@ fn requests_take_turns() {
 /// At most 3 preemptions: 1 400 runs, 0.9 s.
 #[test]
 fn requests_take_turns_with_clusters_off() {
-    two_in_turns::<ClusterTurns>(batch_plan(16, 2, 2), Some(3)).both();
+    two_in_turns::<ClusterTurns, Newest>(batch_plan(16, 2, 2), Some(3)).both();
+}
+
+/// Canary: whose turn it is, is looked at and then written.
+#[test]
+#[should_panic(expected = "one block does for both")]
+fn canary_two_have_the_turn() {
+    two_in_turns::<Turns, Torn>(batch_plan(16, 2, 2), None);
 }

@@ -13,11 +13,14 @@
 mod loom_broken;
 #[path = "loom_broken/clusters.rs"]
 mod loom_broken_clusters;
+#[path = "loom_broken/slots.rs"]
+mod loom_broken_slots;
 #[expect(dead_code, reason = "shared by several tests")]
 mod loom_world;
 
 use loom_broken::NoRelease;
 use loom_broken_clusters::{MergesAtOnce, NeverWaits, only_merges};
+use loom_broken_slots::Open;
 use loom_world::{World, spawn_on};
 use std::rc::Rc;
 use zonal::compact::CompactMode;
@@ -252,13 +255,10 @@ fn canary_compact() {
 }
 
 /// Two are cutting at once; a third changes the pageblock's type.
-///
-/// At most 3 preemptions: 47 400 runs, 27 s.
-#[test]
-fn two_cut_at_once() {
+fn two_cut<C: Clusters>() {
     let plan = batch_plan(8, 3, 2);
     explore("two cut at once", Some(3), move || {
-        let (world, held) = world::<Cut, Loom>(plan, &[1, 4, 2, 7, 5, 3]);
+        let (world, held) = world::<C, Loom>(plan, &[1, 4, 2, 7, 5, 3]);
         let others = [1, 2].map(|cpu| spawn_on(&world, cpu, World::take));
         let mine = world.ask(&UNMOVABLE);
         let theirs = others.map(|other| other.join().unwrap());
@@ -267,16 +267,26 @@ fn two_cut_at_once() {
     });
 }
 
+/// At most 3 preemptions: 47 400 runs, 27 s.
+#[test]
+fn two_cut_at_once() {
+    two_cut::<Cut>();
+}
+
+/// Canary: the third does not wait for the two.
+#[test]
+#[should_panic(expected = "I-")]
+fn canary_two_cut() {
+    two_cut::<NeverWaits>();
+}
+
 /// The other frees on the same CPU, past the cache that is being filled: a frame whose buddy
 /// may be being cut off, and, by mistake, one that is free on its list, being cut off, or in
 /// the cache.
-///
-/// All schedules: 30 800 runs, 16 s.
-#[test]
-fn frees_around_a_cut() {
+fn frees<P: Host + Default + 'static>() {
     let plan = batch_plan(8, 2, 2);
     explore("frees around a cut", None, move || {
-        let (world, mut held) = world::<Cut, Loom>(plan, &[2, 5, 1, 7]);
+        let (world, mut held) = world::<Cut, P>(plan, &[2, 5, 1, 7]);
         let buddy = held.remove(1);
         let other = spawn_on(&world, 0, move |world| {
             world.give(buddy);
@@ -290,16 +300,26 @@ fn frees_around_a_cut() {
     });
 }
 
+/// All schedules: 30 800 runs, 16 s.
+#[test]
+fn frees_around_a_cut() {
+    frees::<Loom>();
+}
+
+/// Canary: who frees is in the cache that is being filled.
+#[test]
+#[should_panic(expected = "two are inside")]
+fn canary_frees() {
+    frees::<Open>();
+}
+
 /// An array of eight, all in use by clusters of a frame of each pageblock: when one pageblock changes
 /// its type, its frames find no entry, unless a batch is cut off in time.
-///
-/// At most 3 preemptions: 3 100 runs, 1.4 s.
-#[test]
-fn the_array_is_full() {
+fn full<C: Clusters>() {
     let free: Vec<u64> = (0..8).flat_map(|at| [at, at + 8]).collect();
     let plan = batch_plan(16, 2, 2);
     explore("the array is full", Some(3), move || {
-        let (world, held) = world::<Cut, Loom>(plan, &free);
+        let (world, held) = world::<C, Loom>(plan, &free);
         let other = spawn_on(&world, 1, |world| world.ask(&UNMOVABLE));
         let mine = world.take();
         let theirs = other.join().unwrap();
@@ -308,14 +328,24 @@ fn the_array_is_full() {
     });
 }
 
-/// Two disable clusters, one of them twice, while one cuts and one frees.
-///
-/// At most 3 preemptions: 38 000 runs, 24 s.
+/// At most 3 preemptions: 3 100 runs, 1.4 s.
 #[test]
-fn disabled_and_enabled_around_it_all() {
+fn the_array_is_full() {
+    full::<Cut>();
+}
+
+/// Canary: who claims does not wait.
+#[test]
+#[should_panic(expected = "a held block can be freed: DoubleFree")]
+fn canary_full() {
+    full::<NeverWaits>();
+}
+
+/// Two disable clusters, one of them twice, while one cuts and one frees.
+fn disabled<C: Clusters>() {
     let plan = batch_plan(8, 3, 2);
     explore("disabled and enabled", Some(3), move || {
-        let (world, mut held) = world::<Cut, Loom>(plan, &[2, 5, 1, 7]);
+        let (world, mut held) = world::<C, Loom>(plan, &[2, 5, 1, 7]);
         let buddy = held.remove(1);
         let others = [
             spawn_on(&world, 1, move |world| {
@@ -333,15 +363,25 @@ fn disabled_and_enabled_around_it_all() {
     });
 }
 
+/// At most 3 preemptions: 38 000 runs, 24 s.
+#[test]
+fn disabled_and_enabled_around_it_all() {
+    disabled::<Cut>();
+}
+
+/// Canary: who disables clusters does not wait.
+#[test]
+#[should_panic(expected = "I-")]
+fn canary_disabled() {
+    disabled::<NeverWaits>();
+}
+
 /// A full batch goes back as one cluster while the pageblock changes its type: it does not go
 /// on the list of the old type.
-///
-/// At most 4 preemptions: 29 800 runs, 11 s.
-#[test]
-fn a_batch_joins_while_its_pageblock_is_claimed() {
+fn joins<P: Host + Default + 'static>() {
     let plan = batch_plan(8, 2, 2);
     explore("a batch joins", Some(4), move || {
-        let (world, held) = world::<CutAndJoin, Loom>(plan, &[1, 4, 2, 7]);
+        let (world, held) = world::<CutAndJoin, P>(plan, &[1, 4, 2, 7]);
         let (batch, held) = held.split_at(2);
         world.give_on(0, batch);
         let other = spawn_on(&world, 1, |world| world.ask(&UNMOVABLE));
@@ -351,4 +391,17 @@ fn a_batch_joins_while_its_pageblock_is_claimed() {
         assert!(mine.is_some() && theirs.is_some(), "I-6: six are free");
         end(&world, held.iter().copied().chain(mine).chain(theirs));
     });
+}
+
+/// At most 4 preemptions: 29 800 runs, 11 s.
+#[test]
+fn a_batch_joins_while_its_pageblock_is_claimed() {
+    joins::<Loom>();
+}
+
+/// Canary: the end of the cut does not release what was written in it.
+#[test]
+#[should_panic(expected = "I-")]
+fn canary_joins() {
+    joins::<LoomPlatform<NoRelease>>();
 }

@@ -1,31 +1,36 @@
 //! Models of an allocator whose free memory is a map: counting beside a change of type, and frames
-//! that another CPU's stack hides. The map by itself is in `loom_free_map`.
+//! that another CPU's stack hides. The map by itself is in `loom_free_map`. Each model has torn words as its
+//! canary.
 //!
 //! ```text
 //! RUSTFLAGS="--cfg loom" cargo test --release -p zonal-testkit --test loom_map -- --nocapture
 //! ```
 #![cfg(loom)]
 
+#[path = "loom_broken/torn.rs"]
+mod loom_broken_torn;
 #[expect(dead_code, reason = "shared by several tests")]
 mod loom_world;
 
+use loom_broken_torn::{Torn, TornSums};
 use loom_world::{World, spawn_on};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use zonal::pcp::Stacks;
+use zonal::platform::AtomicWord;
 use zonal::policy::Policy;
 use zonal::policy::dirty::Unlimited;
 use zonal::preset::{Linux416, Zonal};
 use zonal::{CpuId, Order, Pfn};
-use zonal_testkit::loom_platform::{LoomPlatform, explore, small_plan};
+use zonal_testkit::loom_platform::{LoomPlatform, Word, explore, small_plan};
 
 zonal::preset! {
     /// The default preset with stacks of one frame and no dirty limits.
     Mapped = "Mapped", over Zonal { Pcp = Stacks<1, 4>, Dirty = Unlimited }
 }
 
-type MapWorld = World<LoomPlatform, Mapped>;
+type MapWorld<W> = World<LoomPlatform<W>, Mapped>;
 
 const PAIR: Order = match Order::new(1) {
     Some(order) => order,
@@ -33,14 +38,14 @@ const PAIR: Order = match Order::new(1) {
 };
 
 /// The end of a model: and all that is free is counted, exactly.
-fn finish(world: &MapWorld) {
+fn finish<W: AtomicWord + 'static>(world: &MapWorld<W>) {
     world.finish();
     let zone = world.zone();
     assert_eq!((zone.counted_free, zone.isolated), (zone.free, 0), "I-2: what watermarks see");
 }
 
 /// Isolates the first pageblock, and undoes that.
-fn isolate_and_undo(world: &MapWorld) {
+fn isolate_and_undo<W: AtomicWord + 'static>(world: &MapWorld<W>) {
     let isolated = world.allocator().isolate(Pfn::new(0)..Pfn::new(8));
     let isolated = isolated.expect("movable: nothing is in the way");
     world.allocator().undo_isolation(isolated).expect("its own");
@@ -48,13 +53,10 @@ fn isolate_and_undo(world: &MapWorld) {
 
 /// CPU 0 frees a block while CPU 1 isolates its pageblock and undoes that: the free counts it as
 /// one type's or the other's, and who comes last makes good.
-///
-/// At most 2 preemptions: 14 000 runs, 9 s.
-#[test]
-fn a_free_beside_an_isolation() {
+fn free_and_isolation<W: AtomicWord + 'static>() {
     let plan = small_plan(16, 2);
     explore("a free beside an isolation", Some(2), move || {
-        let world: Rc<MapWorld> = World::new(plan);
+        let world: Rc<MapWorld<W>> = World::new(plan);
         let pair = world.take_block(PAIR).unwrap();
         let other = spawn_on(&world, 1, isolate_and_undo);
         world.give_block(pair, PAIR);
@@ -63,20 +65,43 @@ fn a_free_beside_an_isolation() {
     });
 }
 
-/// CPU 0 takes a block while CPU 1 isolates the pageblock that it may come from.
-///
-/// At most 2 preemptions: 5 000 runs, 4 s.
+/// At most 2 preemptions: 14 000 runs, 9 s.
 #[test]
-fn a_request_beside_an_isolation() {
+fn a_free_beside_an_isolation() {
+    free_and_isolation::<Word>();
+}
+
+/// Canary: a free and an isolation lose what the other has done.
+#[test]
+#[should_panic(expected = "I-")]
+fn canary_a_torn_free_beside_an_isolation() {
+    free_and_isolation::<Torn>();
+}
+
+/// CPU 0 takes a block while CPU 1 isolates the pageblock that it may come from.
+fn request_and_isolation<W: AtomicWord + 'static>(bound: usize) {
     let plan = small_plan(16, 2);
-    explore("a request beside an isolation", Some(2), move || {
-        let world: Rc<MapWorld> = World::new(plan);
+    explore("a request beside an isolation", Some(bound), move || {
+        let world: Rc<MapWorld<W>> = World::new(plan);
         let other = spawn_on(&world, 1, isolate_and_undo);
         let pair = world.take_block(PAIR).expect("one pageblock is not isolated");
         other.join().unwrap();
         world.give_block(pair, PAIR);
         finish(&world);
     });
+}
+
+/// At most 2 preemptions: 5 000 runs, 4 s.
+#[test]
+fn a_request_beside_an_isolation() {
+    request_and_isolation::<Word>(2);
+}
+
+/// Canary: a request and an isolation count the same frames.
+#[test]
+#[should_panic(expected = "I-")]
+fn canary_a_torn_request_beside_an_isolation() {
+    request_and_isolation::<TornSums>(2);
 }
 
 /// The pageblocks of these plans.
@@ -87,13 +112,10 @@ const PAGEBLOCK: Order = match Order::new(3) {
 
 /// CPU 0 frees a whole pageblock while CPU 1 isolates it and undoes that: it ends in the class of its
 /// type.
-///
-/// At most 2 preemptions: 32 000 runs, 14 s.
-#[test]
-fn a_pageblock_beside_its_isolation() {
+fn pageblock_and_isolation<W: AtomicWord + 'static>() {
     let plan = small_plan(16, 2);
     explore("a pageblock beside its isolation", Some(2), move || {
-        let world: Rc<MapWorld> = World::new(plan);
+        let world: Rc<MapWorld<W>> = World::new(plan);
         let block = world.take_block(PAGEBLOCK).unwrap();
         let other = spawn_on(&world, 1, isolate_and_undo);
         world.give_block(block, PAGEBLOCK);
@@ -102,14 +124,24 @@ fn a_pageblock_beside_its_isolation() {
     });
 }
 
-/// Two CPUs take and free whole pageblocks, of which there are two.
-///
-/// At most 3 preemptions: 58 000 runs, 11 s.
+/// At most 2 preemptions: 32 000 runs, 14 s.
 #[test]
-fn two_cpus_and_two_pageblocks() {
+fn a_pageblock_beside_its_isolation() {
+    pageblock_and_isolation::<Word>();
+}
+
+/// Canary: the pageblock is in both classes, or in none.
+#[test]
+#[should_panic(expected = "I-")]
+fn canary_a_torn_pageblock_beside_its_isolation() {
+    pageblock_and_isolation::<Torn>();
+}
+
+/// Two CPUs take and free whole pageblocks, of which there are two.
+fn two_and_two<W: AtomicWord + 'static>() {
     let plan = small_plan(16, 2);
     explore("two CPUs and two pageblocks", Some(3), move || {
-        let world: Rc<MapWorld> = World::new(plan);
+        let world: Rc<MapWorld<W>> = World::new(plan);
         let other = spawn_on(&world, 1, |world| {
             let block = world.take_block(PAGEBLOCK).expect("there are two");
             world.give_block(block, PAGEBLOCK);
@@ -119,6 +151,19 @@ fn two_cpus_and_two_pageblocks() {
         other.join().unwrap();
         finish(&world);
     });
+}
+
+/// At most 3 preemptions: 58 000 runs, 11 s.
+#[test]
+fn two_cpus_and_two_pageblocks() {
+    two_and_two::<Word>();
+}
+
+/// Canary: both have the same pageblock.
+#[test]
+#[should_panic(expected = "I-")]
+fn canary_two_have_one_pageblock() {
+    two_and_two::<Torn>();
 }
 
 /// CPUs 0 and 1 free one block at the same instant; whether both were told that they did, in any run.
@@ -161,13 +206,10 @@ fn canary_a_look_and_a_write() {
 }
 
 /// CPU 1 empties CPU 0's stack while CPU 0 allocates and frees.
-///
-/// At most 4 preemptions: 1 200 runs, 1 s.
-#[test]
-fn drain_against_its_cpu() {
+fn its_cpu<W: AtomicWord + 'static>() {
     let plan = small_plan(96, 2);
     explore("drain against its CPU", Some(4), move || {
-        let world: Rc<MapWorld> = World::new(plan);
+        let world: Rc<MapWorld<W>> = World::new(plan);
         let held = world.take_on(0, 2);
         world.give_on(0, &held[1..]);
         let other = spawn_on(&world, 1, |world| world.allocator().drain_cpu(CpuId(0)));
@@ -179,14 +221,24 @@ fn drain_against_its_cpu() {
     });
 }
 
-/// Both CPUs want a frame, of which there is one each, on the other's stack or in the map (I-6).
-///
-/// At most 1 preemption: 1 400 runs, 2 s.
+/// At most 4 preemptions: 1 200 runs, 1 s.
 #[test]
-fn the_last_frames_are_found() {
+fn drain_against_its_cpu() {
+    its_cpu::<Word>();
+}
+
+/// Canary: what is drained and what is freed lose each other's bits.
+#[test]
+#[should_panic(expected = "I-")]
+fn canary_a_torn_drain() {
+    its_cpu::<Torn>();
+}
+
+/// Both CPUs want a frame, of which there is one each, on the other's stack or in the map (I-6).
+fn last_frames<W: AtomicWord + 'static>(bound: usize) {
     let plan = small_plan(96, 2);
-    explore("the last frames", Some(1), move || {
-        let world: Rc<MapWorld> = World::new(plan);
+    explore("the last frames", Some(bound), move || {
+        let world: Rc<MapWorld<W>> = World::new(plan);
         let blocks = world.occupy(&[6, 4, 3]);
         let held = world.take_on(0, 8);
         world.give_on(1, &held[6..]);
@@ -201,4 +253,17 @@ fn the_last_frames_are_found() {
         world.vacate(&blocks);
         finish(&world);
     });
+}
+
+/// At most 1 preemption: 1 400 runs, 2 s.
+#[test]
+fn the_last_frames_are_found() {
+    last_frames::<Word>(1);
+}
+
+/// Canary: both have the same frame.
+#[test]
+#[should_panic(expected = "Causality violation")]
+fn canary_two_have_the_last_frame() {
+    last_frames::<Torn>(2);
 }

@@ -16,7 +16,7 @@ mod loom_mover;
 mod loom_world;
 
 use loom_mover::{
-    CACHED, DIRECT, FREES, FreesRefused, LooksFirst, MovesAndRefuses, Obeys, Owner, Refuses,
+    CACHED, DIRECT, FREES, FreesRefused, LooksFirst, MovesAndRefuses, Obeys, Owner, Refuses, Rule,
     SPREAD, Seen, beside, compact, end, page, world,
 };
 use loom_world::MOVABLE;
@@ -88,51 +88,67 @@ fn canary_moves_and_refuses() {
 
 /// One compacts; the other frees the page beside the one that is to be moved, which merges with
 /// what becomes free there.
-///
-/// At most 3 preemptions: 16 400 runs, 10 s.
-#[test]
-fn the_page_beside_it() {
+fn neighbour<R: Rule>() -> Seen {
     let (plan, seen) = (batch_plan(16, 2, 2), Seen::default());
     let note = seen.clone();
     let owner = Owner { page: 1, ..DIRECT };
     explore("neighbour", Some(3), move || {
-        let (world, table, held) = world::<Obeys, Linux416, Newest>(plan, &[1, 0], &SPREAD);
+        let (world, table, held) = world::<R, Linux416, Newest>(plan, &[1, 0], &SPREAD);
         let (taken, _) = beside((&world, &table), owner, || compact(&world, 2));
         note.note(table.answered.get() > 1);
         end(&world, &table, held.into_iter().chain(taken));
     });
-    seen.both();
+    seen
+}
+
+/// At most 3 preemptions: 16 400 runs, 10 s.
+#[test]
+fn the_page_beside_it() {
+    neighbour::<Obeys>().both();
+}
+
+/// Canary: [`the_page_beside_it`] with the host of [`canary_frees_refused`].
+#[test]
+#[should_panic(expected = "a held block can be freed: DoubleFree")]
+fn canary_neighbour() {
+    neighbour::<FreesRefused>();
 }
 
 /// A whole pageblock is wanted, so the one that is evacuated is set apart: what the owner frees
 /// there goes to lists of its own, until it has the type back that it had.
-///
-/// At most 2 preemptions: 2 300 runs, 1.9 s.
-#[test]
-fn a_pageblock_is_set_apart() {
+fn set_apart<R: Rule>() -> Seen {
     let (plan, seen) = (batch_plan(24, 2, 2), Seen::default());
     let note = seen.clone();
     let owner = Owner { page: 1, ..FREES };
     explore("set apart", Some(2), move || {
-        let (world, table, held) =
-            world::<Obeys, Linux416, Newest>(plan, &[1, 6], &[10, 12, 18, 20]);
+        let (world, table, held) = world::<R, Linux416, Newest>(plan, &[1, 6], &[10, 12, 18, 20]);
         let (taken, _) = beside((&world, &table), owner, || compact(&world, 3));
         note.note(table.answered.get() > 1);
         end(&world, &table, held.into_iter().chain(taken));
     });
-    seen.both();
+    seen
+}
+
+/// At most 2 preemptions: 2 300 runs, 1.9 s.
+#[test]
+fn a_pageblock_is_set_apart() {
+    set_apart::<Obeys>().both();
+}
+
+/// Canary: [`a_pageblock_is_set_apart`] with the host of [`canary_frees_refused`].
+#[test]
+#[should_panic(expected = "a held block can be freed: DoubleFree")]
+fn canary_set_apart() {
+    set_apart::<FreesRefused>();
 }
 
 /// A request compacts, and takes the block in the hold in which it forms; the page is freed
 /// meanwhile.
-///
-/// At most 2 preemptions: 2 700 runs, 1.6 s.
-#[test]
-fn a_request_takes_the_block() {
+fn request<R: Rule>() -> Seen {
     let (plan, seen) = (batch_plan(16, 2, 2), Seen::default());
     let note = seen.clone();
     explore("request", Some(2), move || {
-        let (world, table, held) = world::<Obeys, Linux416, Newest>(plan, &[1], &SPREAD);
+        let (world, table, held) = world::<R, Linux416, Newest>(plan, &[1], &SPREAD);
         let order = Order::new(2).expect("an order");
         let ask = || world.ask(&MOVABLE.with_order(order));
         let (taken, block) = beside((&world, &table), FREES, ask);
@@ -141,5 +157,18 @@ fn a_request_takes_the_block() {
         block.into_iter().for_each(|pfn| world.give_block(pfn, order));
         end(&world, &table, held.into_iter().chain(taken));
     });
-    seen.both();
+    seen
+}
+
+/// At most 2 preemptions: 2 700 runs, 1.6 s.
+#[test]
+fn a_request_takes_the_block() {
+    request::<Obeys>().both();
+}
+
+/// Canary: [`a_request_takes_the_block`] with the host of [`canary_looks_first`].
+#[test]
+#[should_panic(expected = "the host's answers were true")]
+fn canary_request() {
+    request::<LooksFirst>();
 }

@@ -180,13 +180,10 @@ fn window_against_isolation() {
 }
 
 /// An owner leaves while another CPU drains its stacks and takes what is there.
-///
-/// At most 3 preemptions: 330 runs, 0.5 s.
-#[test]
-fn leaving_against_drain() {
+fn leaving<const LIGHT: bool, const HEAVY: bool>() {
     let plan = small_plan(48, 1);
     explore("leaving against drain", Some(3), move || {
-        let world: Rc<World<Fences<true, true>, Kept>> = World::new(plan);
+        let world: Rc<World<Fences<LIGHT, HEAVY>, Kept>> = World::new(plan);
         let mut owner = world.allocator().handle(CpuId(0)).unwrap();
         let request = Request::frame().migrate(Movable);
         let pfn = owner.alloc_raw(&request).unwrap();
@@ -198,6 +195,19 @@ fn leaving_against_drain() {
         other.join().unwrap();
         world.finish();
     });
+}
+
+/// At most 3 preemptions: 330 runs, 0.5 s.
+#[test]
+fn leaving_against_drain() {
+    leaving::<true, true>();
+}
+
+/// Canary: the drain takes a frame, and the owner with it the second time.
+#[test]
+#[should_panic(expected = "DoubleFree")]
+fn no_light_fence_of_one_that_leaves_is_found() {
+    leaving::<false, true>();
 }
 
 /// S-3 where the owner frees in its slot.

@@ -20,6 +20,7 @@ use shuttle::sync::Mutex;
 use shuttle::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, fence};
 use shuttle::thread;
 use std::cell::Cell;
+use std::marker::PhantomData;
 use std::sync::TryLockError;
 use std::sync::atomic::{AtomicBool, Ordering};
 use zonal::map::{MemoryMap, PhysAddr, Region};
@@ -67,6 +68,26 @@ impl AtomicWord for Word {
     zonal::forward_atomic!(u64, 0: load store fetch_add fetch_or fetch_and swap compare_exchange);
 }
 
+/// Planted bug: a bit is set and cleared by a load and a store.
+struct Torn(Word);
+
+impl AtomicWord for Torn {
+    fn new(value: u64) -> Self {
+        Self(Word::new(value))
+    }
+    zonal::forward_atomic!(u64, 0: load store fetch_add swap compare_exchange);
+    fn fetch_or(&self, mask: u64, order: Ordering) -> u64 {
+        let before = self.0.load(order);
+        self.0.store(before | mask, order);
+        before
+    }
+    fn fetch_and(&self, mask: u64, order: Ordering) -> u64 {
+        let before = self.0.load(order);
+        self.0.store(before & mask, order);
+        before
+    }
+}
+
 struct ShuttleLock<T>(Mutex<T>);
 
 impl<T> Lock<T> for ShuttleLock<T> {
@@ -88,16 +109,16 @@ impl<T> Lock<T> for ShuttleLock<T> {
     }
 }
 
-struct ShuttlePlatform;
+struct ShuttlePlatform<W = Word>(PhantomData<fn() -> W>);
 
 shuttle::thread_local! {
     static CPU: Cell<u32> = const { Cell::new(0) };
 }
 
-impl Platform for ShuttlePlatform {
+impl<W: AtomicWord> Platform for ShuttlePlatform<W> {
     type Byte = Byte;
     type Half = Half;
-    type Word = Word;
+    type Word = W;
     type Lock<T: Send> = ShuttleLock<T>;
     type Slot<T: Send> = SharedSlot<T, ShuttleLock<Guarded<T>>>;
 
@@ -119,13 +140,13 @@ impl Platform for ShuttlePlatform {
     }
 }
 
-impl zonal::Host for ShuttlePlatform {}
+impl<W: AtomicWord> zonal::Host for ShuttlePlatform<W> {}
 
-impl TestHost for ShuttlePlatform {
+impl<W: AtomicWord> TestHost for ShuttlePlatform<W> {
     const NAME: &'static str = "Shuttle";
 
     fn for_shape(_: Shape) -> Self {
-        Self
+        Self(PhantomData)
     }
 
     fn switch_cpu(&self, cpu: CpuId) -> bool {
@@ -171,12 +192,12 @@ impl Ledger {
     }
 }
 
-type Small<'m, S> = World<'m, ShuttlePlatform, S>;
+type Small<'m, W, S> = World<'m, ShuttlePlatform<W>, S>;
 
 /// One step of a thread that keeps at most `quota` frames, and six more by a bulk request; what
 /// it cannot have, it goes without.
-fn step<S: Policy>(
-    world: &Small<'_, S>,
+fn step<W: AtomicWord, S: Policy>(
+    world: &Small<'_, W, S>,
     ledger: &Ledger,
     held: &mut Vec<(Pfn, Order)>,
     quota: u64,
@@ -235,8 +256,8 @@ fn step<S: Policy>(
 }
 
 /// All threads take steps, then give all back; but `orders` is there for them.
-fn run<S: Policy>(plan: &Plan, orders: &[u8]) {
-    with_plan::<ShuttlePlatform, S, _>(Shape::Blocks3, plan, |world| {
+fn run<W: AtomicWord, S: Policy>(plan: &Plan, orders: &[u8]) {
+    with_plan::<ShuttlePlatform<W>, S, _>(Shape::Blocks3, plan, |world| {
         let allocator = &world.allocator;
         let fresh = allocator.zone_info(ZoneId(0)).unwrap();
         let ledger = Ledger((0..FRAMES).map(|_| AtomicBool::new(false)).collect());
@@ -277,47 +298,57 @@ fn run<S: Policy>(plan: &Plan, orders: &[u8]) {
 }
 
 /// Runs under the schedules of `scheduler`.
-fn explore<S: Policy>(scheduler: impl Scheduler + 'static, orders: &'static [u8]) {
+fn explore<W: AtomicWord + 'static, S: Policy>(
+    scheduler: impl Scheduler + 'static,
+    orders: &'static [u8],
+) {
     let mut config = shuttle::Config::new();
     // Plans and errors are large, and shuttle's stacks are small.
     config.stack_size = 1 << 20;
     config.silence_warnings = true;
     let plan = plan();
-    Runner::new(scheduler, config).run(move || run::<S>(&plan, orders));
+    Runner::new(scheduler, config).run(move || run::<W, S>(&plan, orders));
 }
 
 /// Much is free: refills and spills.
 #[test]
 fn plenty() {
-    explore::<Mapped>(RandomScheduler::new(SCHEDULES), &[]);
+    explore::<Word, Mapped>(RandomScheduler::new(SCHEDULES), &[]);
 }
 
 /// 48 frames are free for all four: caches are drained, and what others look for is on its way.
 #[test]
 fn scarce() {
-    explore::<Mapped>(RandomScheduler::new(SCHEDULES), &[7, 6, 5, 4]);
+    explore::<Word, Mapped>(RandomScheduler::new(SCHEDULES), &[7, 6, 5, 4]);
 }
 
 /// As [`scarce`], with few changes of thread, at arbitrary points.
 #[test]
 fn scarce_few_switches() {
-    explore::<Mapped>(PctScheduler::new(3, SCHEDULES), &[7, 6, 5, 4]);
+    explore::<Word, Mapped>(PctScheduler::new(3, SCHEDULES), &[7, 6, 5, 4]);
+}
+
+/// Canary: [`scarce`] with torn words.
+#[test]
+#[should_panic(expected = "I-")]
+fn canary_torn_words_are_found() {
+    explore::<Torn, Mapped>(RandomScheduler::new(SCHEDULES), &[7, 6, 5, 4]);
 }
 
 /// Batches are cut off, merged, claimed and compacted by all four at once.
 #[test]
 fn clusters() {
-    explore::<Cluster>(RandomScheduler::new(SCHEDULES), &[7, 6, 5, 4]);
+    explore::<Word, Cluster>(RandomScheduler::new(SCHEDULES), &[7, 6, 5, 4]);
 }
 
 /// As [`clusters`], with few changes of thread.
 #[test]
 fn clusters_few_switches() {
-    explore::<Cluster>(PctScheduler::new(3, SCHEDULES), &[7, 6, 5, 4]);
+    explore::<Word, Cluster>(PctScheduler::new(3, SCHEDULES), &[7, 6, 5, 4]);
 }
 
 /// As [`clusters`], with full batches that join.
 #[test]
 fn joined_clusters() {
-    explore::<ClusterFree>(RandomScheduler::new(SCHEDULES), &[7, 6, 5, 4]);
+    explore::<Word, ClusterFree>(RandomScheduler::new(SCHEDULES), &[7, 6, 5, 4]);
 }

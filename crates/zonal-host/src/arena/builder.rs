@@ -165,22 +165,27 @@ impl<S: Sound> Builder<S> {
     ///
     /// # Errors
     /// [`ArenaError`] says what there is not enough of.
-    pub fn open(mut self) -> Result<Arena<S>, ArenaError> {
+    pub fn open(self) -> Result<Arena<S>, ArenaError> {
+        let machine = if self.nodes { Topology::read() } else { Topology::flat() };
+        self.open_on(&machine)
+    }
+
+    /// [Opens](Self::open) it on a machine that has these nodes.
+    pub(super) fn open_on(mut self, machine: &Topology) -> Result<Arena<S>, ArenaError> {
         let shared = self.cpus.unwrap_or_else(cpu::possible);
         let owners = self.owners.unwrap_or(shared);
         if shared == 0 {
             return Err(ArenaError::Plan(PlanError::Cpus { cpus: 0 }));
         }
         let (memory, counted) = self.map()?;
-        let machine = if self.nodes { Topology::read() } else { Topology::flat() };
-        let parts = parts(memory.len(), &machine);
+        let parts = parts(memory.len(), machine);
         if parts.len() > 1 {
             for (node, part) in &parts {
                 numa::bind(&memory, part.clone(), *node, Binding::Preferred)?;
             }
         }
         let cpus = shared.saturating_add(owners);
-        let plan = self.plan(&memory, &parts, &machine, cpus)?;
+        let plan = self.plan(&memory, &parts, machine, cpus)?;
         // Exposed for `copy_block`, which knows a block by its number only.
         let first = Pfn::containing(memory.base().as_ptr().expose_provenance() as u64);
         let frames = (memory.len() / FRAME_SIZE) as u64;
@@ -189,7 +194,7 @@ impl<S: Sound> Builder<S> {
         // without having promised as much.
         let host = unsafe { Threads::new().with_memory(memory.base(), first, frames) };
         let host = host.with_shared(shared);
-        let host = if parts.len() > 1 { host.with_nodes(&machine, cpus) } else { host };
+        let host = if parts.len() > 1 { host.with_nodes(machine, cpus) } else { host };
         let host = match self.pager.take() {
             // SAFETY: only the allocator made below has the host, and who reaches the host
             // through it has promised not to move pages; the frames are this arena's.

@@ -2,9 +2,9 @@
 //! the same, and nothing is lost or touched that is not the arena's.
 
 use super::*;
-use crate::numa::{self, Binding};
+use crate::numa::{self, Binding, Topology};
 use crate::region::{GiveBack, HUGE_PAGE};
-use crate::sys::shim::{refuse, refuse_each};
+use crate::sys::shim::{refuse, refuse_each, without_nodes};
 use crate::{HugePages, OwnedPage, cpu};
 use std::sync::Arc;
 use zonal::NodeId;
@@ -23,8 +23,8 @@ fn assert_whole<S: Policy>(arena: &Arena<S>) {
 }
 
 /// What a program does with an arena, errors or not. Whether none occurred.
-fn life<S: Sound>(builder: Builder<S>) -> bool {
-    let Ok(arena) = builder.open() else { return false };
+fn life<S: Sound>(opened: Result<Arena<S>, ArenaError>) -> bool {
+    let Ok(arena) = opened else { return false };
     let arena = Arc::new(arena);
     let mut fine = true;
     for order in [Order::ZERO, Order::new(3).unwrap(), Order::HUGE] {
@@ -51,9 +51,13 @@ fn life<S: Sound>(builder: Builder<S>) -> bool {
 
 /// How often `life` did not go as without a refusal.
 fn lives<S: Sound>(builder: impl Fn() -> Builder<S>) -> (usize, usize) {
+    lives_of(|| builder().open())
+}
+
+fn lives_of<S: Sound>(open: impl Fn() -> Result<Arena<S>, ArenaError>) -> (usize, usize) {
     let (mut calls, mut failed) = (0, 0);
     for errno in [libc::ENOMEM, libc::EEXIST] {
-        calls += refuse_each(errno, || failed += usize::from(!life(builder())));
+        calls += refuse_each(errno, || failed += usize::from(!life(open())));
     }
     (calls, failed)
 }
@@ -80,6 +84,37 @@ fn every_call_of_an_arena_zonal() {
 #[test]
 fn every_call_of_an_arena_linux416() {
     every_call_of_an_arena::<Linux416>();
+}
+
+/// Memory for three nodes, of which this machine may have one.
+#[test]
+fn every_call_of_an_arena_on_three_nodes() {
+    let node = |id| numa::Node {
+        id: NodeId(id),
+        cpus: vec![CpuId(id.into())],
+        has_memory: true,
+        distances: Vec::new(),
+    };
+    let machine = Topology::from_nodes((0..3).map(node).collect());
+    without_nodes(|| {
+        let open = || small::<Zonal>().bytes(24 * MIB).open_on(&machine);
+        let (calls, failed) = lives_of(open);
+        assert!(calls > 40 && 2 * failed > calls, "{failed} of {calls}");
+        let mut bound = Vec::new();
+        for at in 0.. {
+            let (opened, ledger) =
+                refuse(at, libc::EPERM, || open().map(|arena| arena.zone_count()));
+            let Some((name, part)) = ledger.refused else {
+                assert_eq!(opened.ok(), Some(3), "a zone for each");
+                break;
+            };
+            if name == "mbind" {
+                assert!(matches!(opened, Err(ArenaError::Numa(_))), "call {at}: {opened:?}");
+                bound.push(part.len());
+            }
+        }
+        assert_eq!(bound, [8 * MIB; 3], "each node's part was refused");
+    });
 }
 
 #[test]

@@ -16,9 +16,9 @@ use zonal_tables::HeapTables;
 
 type Numbers<'m, S> = Allocator<'m, Threads, S>;
 
-/// A fifth for each of the many that there are.
+/// Fewer for each of the many that there are.
 fn tries() -> u64 {
-    super::tries() / 5
+    super::tries_or(1_000)
 }
 
 /// What is free at the start, and comes and goes.

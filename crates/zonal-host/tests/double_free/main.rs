@@ -4,6 +4,8 @@
 //! ```text
 //! TRIES=1000000 cargo test --release -p zonal-host --test double_free
 //! ```
+//!
+//! `TRIES=N`: N of each row, also of those beside what a third thread does, which have fewer otherwise.
 #![cfg(not(loom))]
 
 mod beside;
@@ -15,8 +17,13 @@ use zonal::preset::Linux416;
 use zonal::{MigrateType, Order, Pfn, Request, ZoneId};
 use zonal_host::{Arena, ArenaError, Handle};
 
+/// As many as the environment says, or `usual`.
+fn tries_or(usual: u64) -> u64 {
+    std::env::var("TRIES").ok().and_then(|tries| tries.parse().ok()).unwrap_or(usual)
+}
+
 fn tries() -> u64 {
-    std::env::var("TRIES").ok().and_then(|tries| tries.parse().ok()).unwrap_or(5_000)
+    tries_or(5_000)
 }
 
 fn order(number: u8) -> Order {
@@ -153,7 +160,7 @@ fn beside_a_drain() -> Result<(), ArenaError> {
             }
         });
         let mut handle = arena.handle().expect("there are two");
-        for _ in 0..tries() / 20 {
+        for _ in 0..tries_or(250) {
             let pfn = handle.alloc_raw(&request).expect("there is room");
             let freed = [(); 2].map(|()| free(&arena, &mut handle, By::Handle, pfn, Order::ZERO));
             assert_eq!(freed, [true, false]);

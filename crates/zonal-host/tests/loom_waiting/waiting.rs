@@ -19,6 +19,12 @@ pub(crate) enum Plant {
     NoRelease,
     /// A flag is not lowered.
     KeepsPlace,
+    /// A flag is looked at, and then raised.
+    LooksFirst,
+    /// A thread takes itself for another.
+    Mistaken,
+    /// The place of one that hears is left before its end: see the model.
+    LeavesEarly,
 }
 
 loom::thread_local! {
@@ -32,7 +38,7 @@ pub(crate) fn plant(plant: Plant) {
     PLANT.with(|own| own.set(plant));
 }
 
-fn planted(plant: Plant) -> bool {
+pub(crate) fn planted(plant: Plant) -> bool {
     PLANT.with(Cell::get) == plant
 }
 
@@ -67,7 +73,13 @@ impl AtomicBool {
         }
     }
     pub(crate) fn swap(&self, value: bool, order: Ordering) -> bool {
-        self.0.swap(value, order)
+        if !planted(Plant::LooksFirst) {
+            return self.0.swap(value, order);
+        }
+        let before = self.0.load(order);
+        // By an exchange, as `store` does it.
+        self.0.swap(value, order);
+        before
     }
 }
 
@@ -308,13 +320,21 @@ impl<T> OnceLock<T> {
 
 /// Loom's threads, and scopes that no model uses.
 pub(crate) mod thread {
-    use super::{PLANT, plant};
+    use super::{PLANT, Plant, plant, planted};
+    use loom::thread::Thread;
     use std::cell::Cell;
     use std::io;
     use std::marker::PhantomData;
 
-    pub(crate) use loom::thread::{JoinHandle, current, yield_now};
+    pub(crate) use loom::thread::{JoinHandle, yield_now};
     pub(crate) use std::thread::panicking;
+
+    pub(crate) fn current() -> Thread {
+        if planted(Plant::Mistaken) {
+            return loom::thread::spawn(|| ()).thread().clone();
+        }
+        loom::thread::current()
+    }
 
     #[derive(Debug)]
     pub(crate) struct Builder;

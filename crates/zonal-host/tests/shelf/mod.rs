@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::slice;
-use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use zonal::policy::Sound;
 use zonal::slow_path::Shortage;
@@ -221,6 +221,26 @@ impl<S: Sound + 'static> Shelf<S> {
             assert!(self.put(Order::ZERO, 9));
         }
         assert!(self.is_intact());
+    }
+
+    /// Puts blocks and takes blocks until it is told to stop.
+    pub(crate) fn comes_and_goes(&self, seed: u64, stop: &AtomicBool) {
+        let mut random = seed + 1;
+        let mut next = || {
+            random = random.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
+            random
+        };
+        while !stop.load(SeqCst) {
+            let random = next();
+            let order = Order::new((random >> 60) as u8 % 3).unwrap();
+            if self.put(order, (random >> 40) as u8) {
+                // Never so few that a huge page might be free without a move.
+                self.take_any(random >> 33, 3600);
+            } else {
+                // All is full: room in many places, or what is wanted is given up and never moved.
+                (0..500).for_each(|_| self.take_any(next() >> 33, 600));
+            }
+        }
     }
 
     /// Waits until a thread waits inside.

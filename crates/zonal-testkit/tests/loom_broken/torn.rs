@@ -1,4 +1,5 @@
-//! Planted bug: exchanges that another CPU may come between.
+//! Planted bugs: exchanges, and sums, that another CPU may come between.
+#![allow(dead_code, reason = "not every model plants every bug")]
 
 use std::sync::atomic::Ordering::{self, Acquire, Release};
 use zonal::platform::AtomicWord;
@@ -43,5 +44,21 @@ impl AtomicWord for Torn {
         }
         self.0.store(new, Release);
         Ok(before)
+    }
+}
+
+/// A word whose sums alone are a load and a store.
+#[derive(Debug)]
+pub(crate) struct TornSums(Newest);
+
+impl AtomicWord for TornSums {
+    fn new(value: u64) -> Self {
+        Self(Newest::new(value))
+    }
+    zonal::forward_atomic!(u64, 0: load store fetch_or fetch_and swap compare_exchange);
+    fn fetch_add(&self, value: u64, _: Ordering) -> u64 {
+        let before = self.0.load(Acquire);
+        self.0.store(before.wrapping_add(value), Release);
+        before
     }
 }
