@@ -12,7 +12,7 @@ mod loom_broken_torn;
 #[expect(dead_code, reason = "shared by several tests")]
 mod loom_world;
 
-use loom_broken_torn::{Torn, TornSums};
+use loom_broken_torn::{Torn, TornSums, WithoutNotes};
 use loom_world::{World, spawn_on};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -135,6 +135,41 @@ fn a_pageblock_beside_its_isolation() {
 #[should_panic(expected = "I-")]
 fn canary_a_torn_pageblock_beside_its_isolation() {
     pageblock_and_isolation::<Torn>();
+}
+
+/// CPU 0 takes a whole pageblock while CPU 1 isolates the first, which stays so: what it takes and puts back
+/// is counted as no request's (M-7).
+fn taken_and_isolated<W: AtomicWord + 'static>() {
+    let plan = small_plan(16, 2);
+    explore("a taken pageblock beside an isolation that stays", Some(2), move || {
+        let world: Rc<MapWorld<W>> = World::new(plan);
+        let other = spawn_on(&world, 1, |world| {
+            let isolated = world.allocator().isolate(Pfn::new(0)..Pfn::new(8));
+            isolated.expect("movable: nothing is in the way")
+        });
+        let block = world.take_block(PAGEBLOCK).expect("one pageblock is not isolated");
+        let isolated = other.join().unwrap();
+        world.give_block(block, PAGEBLOCK);
+        world.allocator().drain_all();
+        let zone = world.zone();
+        assert_eq!((zone.free, zone.isolated), (8, 8));
+        assert_eq!(zone.counted_free, zone.free, "I-2: what watermarks see");
+        world.allocator().undo_isolation(isolated).expect("its own");
+        finish(&world);
+    });
+}
+
+/// At most 2 preemptions: 2 000 runs, 1 s.
+#[test]
+fn a_taken_pageblock_beside_an_isolation() {
+    taken_and_isolated::<Word>();
+}
+
+/// Canary: no note is left of what was put back.
+#[test]
+#[should_panic(expected = "I-2")]
+fn canary_put_back_without_a_note() {
+    taken_and_isolated::<WithoutNotes>();
 }
 
 /// Two CPUs take and free whole pageblocks, of which there are two.

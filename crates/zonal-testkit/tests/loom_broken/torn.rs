@@ -62,3 +62,19 @@ impl AtomicWord for TornSums {
         before
     }
 }
+
+/// A word that forgets notes: what is stored as 1 alone.
+#[derive(Debug)]
+pub(crate) struct WithoutNotes(Newest);
+
+impl AtomicWord for WithoutNotes {
+    fn new(value: u64) -> Self {
+        Self(Newest::new(value))
+    }
+    zonal::forward_atomic!(u64, 0: load fetch_add fetch_or fetch_and swap compare_exchange);
+    fn store(&self, value: u64, order: Ordering) {
+        if value != 1 {
+            self.0.store(value, order);
+        }
+    }
+}
