@@ -21,7 +21,7 @@ use zonal_testkit::snapshot::Snapshot;
 use zonal_testkit::world::{World, with_plan};
 
 /// Accesses of a round after which it is asked to end, and after as many again given up.
-const ACCESSES: u64 = 2_000_000;
+const ACCESSES: u64 = 20_000_000;
 
 /// What a run did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
