@@ -99,7 +99,7 @@ fn every_call_of_an_arena_on_three_nodes() {
     without_nodes(|| {
         let open = || small::<Zonal>().bytes(24 * MIB).open_on(&machine);
         let (calls, failed) = lives_of(open);
-        assert!(calls > 40 && 2 * failed > calls, "{failed} of {calls}");
+        assert!(calls >= 36 && 2 * failed > calls, "{failed} of {calls}");
         let mut bound = Vec::new();
         for at in 0.. {
             let (opened, ledger) =
