@@ -235,7 +235,8 @@ fn each_row_says_how_it_came_about() {
             || ["dma32_velocity", "normal_velocity"].contains(&&*metric);
         let of_disk = ["tiobench", "disk_latency"].iter().any(|table| row["table"] == *table);
         let one = row["operation"] == "SeqRead" && row["stat"] == "mean" && row["tasks"] == 1;
-        let seen = workload.starts_with("page_fault1") || workload.starts_with("thp_mix");
+        let seen = ["page_fault1", "thp_mix", "parallel_free"];
+        let seen = seen.iter().any(|name| workload.starts_with(name));
         let kind = match (base || length, alone, seen) {
             // One number of each disk, and the longest queue.
             _ if of_disk && !(base && (one || metric == "max_avgqz")) => "predicted",
@@ -247,7 +248,8 @@ fn each_row_says_how_it_came_about() {
         assert_eq!(row["kind"], kind, "{row}");
         *kinds.entry(kind.to_owned()).or_default() += 1;
     }
-    assert_eq!(kinds["in_view"], 160 + 7 + 4 + 2, "Broadwell, 112 CPUs, THP mix, 16 processes");
+    let of = "Broadwell, 112 CPUs, THP mix, 16 processes, the parallel free";
+    assert_eq!(kinds["in_view"], 160 + 7 + 4 + 2 + 4, "{of}");
     let (text, _) = printed(&exact(), &args());
     for what in ["Chosen in view of rows of patched kernels", "third and fourth", "cycles of aging"]
     {

@@ -363,6 +363,19 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_kernel_unlists_as_many_pages_in_a_hold_as_its_source() {
+        let of = |name: &str| {
+            let preset = Preset::ALL.into_iter().find(|preset| preset.name() == name);
+            unlisted_at_once(preset.expect("a preset"))
+        };
+        let before = ["Linux413", "Linux316", "FairZonePosted", "FairZone", "LessDirty"];
+        assert_eq!(before.map(of), [14; 5], "before 4.16");
+        let since =
+            ["Linux416", "SkipMerge", "Cluster", "ClusterFree", "Linux63", "SplitZones", "Zonal"];
+        assert_eq!(since.map(of), [32; 7]);
+    }
+
+    #[test]
     fn frames_are_in_equal_parts_on_all_sockets() {
         for (frames, sockets) in [(4096, 1), (4096, 2), (4097, 2), (5000, 3), (8191, 8)] {
             let base = Pfn::new(1 << 20);

@@ -64,7 +64,7 @@ pub(crate) fn with_allocator<S: Policy, R>(
         let listed = is_listed::<S>();
         let in_page = |item| if listed { page(item) } else { Layout::Packed };
         let names = match listed {
-            true => ["frames", "cluster links", "clusters"],
+            true => ["frames", "clusters", "cluster links"],
             false => ["map lines", "map hints", "map summaries"],
         };
         let shared = core::slice::from_ref(storage.shared);
