@@ -9,7 +9,8 @@ use crate::types::units::Order;
 ///   on its way down from the end; where they meet, the zone was scanned. Asynchronous
 ///   compaction leaves an aligned block of the wanted order as soon as one page of it stays,
 ///   synchronous compaction goes on.
-/// - Hints: a pageblock in which something stayed is skipped. When the scanners meet while a
+/// - Hints: a pageblock in which something stayed is skipped (in Linux one out of which nothing was
+///   isolated, its skipped merges too: ADR 67). When the scanners meet while a
 ///   request waits, whatever part of the zone they have seen, the zone's hints are out of date;
 ///   the background compactor does not judge that. They are not forgotten within that request
 ///   (its synchronous attempts skip what its asynchronous one found), but when background work
