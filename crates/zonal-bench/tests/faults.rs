@@ -210,6 +210,52 @@ fn nothing_is_lost_at_thousands_of_requests() {
     }
 }
 
+/// Every request of a workload, in one thread each of this computer's CPUs; `WORKLOAD=NAME` for one of them. Where the
+/// first refusal is the end, all from there on are the same, and are not run.
+#[test]
+#[ignore = "five minutes, in a release build"]
+fn nothing_is_lost_at_any_request() {
+    let named = std::env::var("WORKLOAD").ok();
+    let asked = |it: &Workload| named.as_ref().is_none_or(|name| name == it.name());
+    for workload in Workload::ALL.into_iter().filter(asked) {
+        if workload.runs_on(1, Options::default()) {
+            every_request(workload);
+        }
+    }
+}
+
+fn every_request(workload: Workload) {
+    let cpus = zonal_bench::machine::cpus().expect("there are some");
+    let pool = |cpu: usize| Pool::new(&cpus[cpu..=cpu]).expect("a thread");
+    let world = World::new(u64::MAX, false);
+    assert!(sample(&pool(0), workload, false, &world).is_none(), "{}", workload.name());
+    let (asked, next) = (world.asked.load(Ordering::Relaxed), AtomicU64::new(0));
+    let work = |cpu| {
+        let pool = pool(cpu);
+        loop {
+            let index = next.fetch_add(1, Ordering::Relaxed);
+            if index >= asked {
+                return;
+            }
+            for onwards in [false, true] {
+                let world = World::new(index, onwards);
+                let halt = sample(&pool, workload, false, &world);
+                let at = format!("{}: request {index} ({onwards}): {halt:?}", workload.name());
+                assert_eq!(world.lost(), 0, "{at}");
+                assert!(matches!(halt, None | Some(Halt::OutOfFrames { .. })), "{at}");
+                if halt.is_some() {
+                    break;
+                }
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        let work = &work;
+        (0..cpus.len()).for_each(|cpu| drop(scope.spawn(move || work(cpu))));
+    });
+    println!("{}: all of {asked} requests refused", workload.name());
+}
+
 #[test]
 fn canary_a_block_that_is_kept_is_counted() {
     let world = World::new(1, false);
