@@ -116,14 +116,15 @@ impl Measured {
         }
     }
 
-    /// Forgets everything but the classes and the locks there are.
+    /// Forgets everything but the classes and the locks there are, and what the workload counts: what it counts
+    /// no more is 0 from now on, and not unknown.
     pub(crate) fn clear(&mut self) {
         self.lines.fill(LineCount::default());
         self.spins.fill([Ticks::default(); Phase::ALL.len()]);
         for lock in &mut self.locks {
             *lock = LockCount { class: lock.class, index: lock.index, ..LockCount::default() };
         }
-        self.counts.clear();
+        self.counts.iter_mut().for_each(|(_, count)| *count = 0);
     }
 
     /// What the workload counted, in the order of first use.
@@ -175,5 +176,20 @@ impl Measured {
             }
         };
         self.names.iter().zip(&self.lines).map(of).filter(|line| line.cycles > 0).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_counted_no_more_is_zero_and_not_unknown() {
+        let mut measured = Measured::default();
+        measured.count("pages", 3);
+        measured.count("refused", 0);
+        assert_eq!(measured.counts(), [("pages", 3), ("refused", 0)]);
+        measured.clear();
+        assert_eq!(measured.counts(), [("pages", 0), ("refused", 0)]);
     }
 }

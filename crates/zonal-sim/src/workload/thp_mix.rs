@@ -104,6 +104,10 @@ fn single(mut task: Task<'_>) {
 fn huge(mut task: Task<'_>) {
     let frames = Order::HUGE.frames() as usize;
     let (mut blocks, mut singles) = (Vec::new(), Vec::new());
+    // Who gets no page at all scores 0.
+    for name in ["thp_score", "thp_fallbacks"] {
+        count(name, 0);
+    }
     while !stopped() {
         if blocks.len() + singles.len() / frames >= MAPPED / SCALE / frames {
             task.unmap(&blocks, Order::HUGE);
