@@ -13,36 +13,38 @@
 
 use core::time::Duration;
 use std::io::{self, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 use serde_json::{Map, Value, json};
 use zonal_cli::bar::Bar;
-use zonal_cli::error::LabError;
 use zonal_cli::interrupt;
 use zonal_cli::provenance::Provenance;
 use zonal_cli::size::{parse_duration, parse_size};
 use zonal_cli::table::Table;
 
 use crate::error::IobenchError;
-use crate::files::{self, Step};
 use crate::iostat::Metric;
 use crate::kernel::{BASE, KERNELS, Kernel};
 use crate::machine::{MACHINES, Machine};
+use crate::many_files::BONNIE_FILES;
 use crate::program::{Phase, RANDOM, Tiobench};
 use crate::real::measure;
 use crate::simulated::{Case, Outcome, simulate};
+use crate::{file_commands, freeing};
+use zonal_scenario::preset::{Preset, preset_called};
+use zonal_scenario::truncate;
 
 /// The subcommands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Read and write files by threads, in a directory or on a simulated machine of 2014
     Tiobench(TiobenchArgs),
-    /// Truncate files whose pages are all cached, in a directory
+    /// Truncate files whose pages are all cached, in a directory or on a simulated machine
     Sparsetruncate(SparsetruncateArgs),
-    /// Make, look up and remove many files, in a directory
+    /// Make, read and remove many files, in a directory or on a simulated machine
     Bonnie(BonnieArgs),
-    /// Have clients write, flush, read and remove files, in a directory
+    /// Have clients write, flush, read and remove files, in a directory or on a simulated machine
     Dbench(DbenchArgs),
 }
 
@@ -56,7 +58,7 @@ pub struct TiobenchArgs {
     #[arg(long, value_delimiter = ',', default_value = "desktop_2xRAM_ext3", value_name = "NAME")]
     pub machine: Vec<String>,
     /// Kernels of the tables, separated by commas: 3.0, 3.16-rc1, cfq600, fairzone, lessdirty, series,
-    /// bigbatches, bigbatches1node
+    /// bigbatches, bigbatches1node, and those of `bonnie`
     #[arg(long, value_delimiter = ',', default_value = BASE, value_name = "NAME")]
     pub kernel: Vec<String>,
     /// Threads, separated by commas: each number is a run
@@ -87,15 +89,27 @@ pub struct TiobenchArgs {
 /// Arguments of `zonal sparsetruncate`.
 #[derive(Clone, Debug, Args)]
 pub struct SparsetruncateArgs {
-    /// The directory to run in
-    pub directory: PathBuf,
+    /// The directory to run in; without one, a machine is simulated
+    #[arg(conflicts_with_all = ["machine", "preset", "seed"])]
+    pub directory: Option<PathBuf>,
+    /// The simulated machine
+    #[arg(long, default_value = freeing::MACHINE, value_name = "NAME")]
+    pub machine: String,
+    /// Presets to simulate, separated by commas
+    #[arg(long, value_delimiter = ',', default_value = "Linux413,Linux416,Zonal", value_name = "NAME",
+          value_parser = preset_called)]
+    pub preset: Vec<Preset>,
     /// Files
-    #[arg(long, default_value_t = 256, value_name = "N",
+    #[arg(long, default_value_t = truncate::FILES, value_name = "N", requires = "directory",
           value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub files: u32,
     /// Size of each
-    #[arg(long, value_parser = parse_size, default_value = "4M", value_name = "SIZE")]
+    #[arg(long, value_parser = parse_size, default_value = "4M", value_name = "SIZE",
+          requires = "directory")]
     pub size: usize,
+    /// Seed of every random choice
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
     /// Print JSON instead of a table
     #[arg(long)]
     pub json: bool,
@@ -104,15 +118,37 @@ pub struct SparsetruncateArgs {
     pub no_progress: bool,
 }
 
+/// Where files are simulated.
+#[derive(Clone, Debug, Args)]
+pub struct Simulated {
+    /// The machine of the tables to simulate
+    #[arg(long, default_value = "desktop", value_name = "NAME")]
+    pub machine: String,
+    /// Simulate this part of the machine: its memory and its files are divided by it
+    #[arg(long, default_value_t = 1, value_name = "N",
+          value_parser = clap::value_parser!(u64).range(1..=1000))]
+    pub scale: u64,
+}
+
 /// Arguments of `zonal bonnie`.
 #[derive(Clone, Debug, Args)]
 pub struct BonnieArgs {
-    /// The directory to run in
-    pub directory: PathBuf,
+    /// The directory to run in; without one, a machine is simulated
+    #[arg(conflicts_with_all = ["machine", "kernel", "scale"])]
+    pub directory: Option<PathBuf>,
+    /// Where it is simulated
+    #[command(flatten)]
+    pub simulated: Simulated,
+    /// Kernels of the tables to simulate, separated by commas
+    #[arg(long, value_delimiter = ',', default_value = "base,one_irq", value_name = "NAME")]
+    pub kernel: Vec<String>,
     /// Files
-    #[arg(long, default_value_t = 16_384, value_name = "N",
+    #[arg(long, default_value_t = BONNIE_FILES, value_name = "N",
           value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
     pub files: u32,
+    /// Size of each: simulated, all together have twice the memory; in a directory they are empty
+    #[arg(long, value_parser = parse_size, value_name = "SIZE")]
+    pub size: Option<usize>,
     /// Seed of the order that is none
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
@@ -127,15 +163,22 @@ pub struct BonnieArgs {
 /// Arguments of `zonal dbench`.
 #[derive(Clone, Debug, Args)]
 pub struct DbenchArgs {
-    /// The directory to run in
-    pub directory: PathBuf,
+    /// The directory to run in; without one, a machine is simulated
+    #[arg(conflicts_with_all = ["machine", "kernel", "scale"])]
+    pub directory: Option<PathBuf>,
+    /// Where it is simulated
+    #[command(flatten)]
+    pub simulated: Simulated,
+    /// Kernels of the tables to simulate, separated by commas
+    #[arg(long, value_delimiter = ',', default_value = "3.16-rc1,cfq600", value_name = "NAME")]
+    pub kernel: Vec<String>,
     /// Clients, separated by commas: each number is a run
     #[arg(long, value_delimiter = ',', default_value = "1,2,4,8,16", value_name = "N",
           value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub clients: Vec<u32>,
-    /// How long a run takes
-    #[arg(long, value_parser = parse_duration, default_value = "5s", value_name = "TIME")]
-    pub duration: Duration,
+    /// How long a run takes: 60s simulated, or 5s
+    #[arg(long, value_parser = parse_duration, value_name = "TIME")]
+    pub duration: Option<Duration>,
     /// Print JSON, one object a run and line, instead of a table
     #[arg(long)]
     pub json: bool,
@@ -152,16 +195,46 @@ pub struct DbenchArgs {
 pub fn run(command: &Command, out: &mut dyn Write) -> Result<(), IobenchError> {
     match command {
         Command::Tiobench(args) => tiobench(args, out),
-        Command::Sparsetruncate(args) => sparsetruncate(args, out),
-        Command::Bonnie(args) => bonnie(args, out),
-        Command::Dbench(args) => dbench(args, out),
+        Command::Sparsetruncate(args) => file_commands::sparsetruncate(args, out),
+        Command::Bonnie(args) => file_commands::bonnie(args, out),
+        Command::Dbench(args) => file_commands::dbench(args, out),
     }
 }
 
 /// A result: what it is of, and figures with their units.
-struct Shown {
-    of: Vec<(&'static str, Value)>,
-    figures: Vec<(&'static str, f64, &'static str)>,
+pub(crate) struct Shown {
+    pub(crate) of: Vec<(&'static str, Value)>,
+    pub(crate) figures: Vec<(&'static str, f64, &'static str)>,
+}
+
+impl Shown {
+    /// A result of real files in a directory.
+    pub(crate) fn measured(directory: &Path, what: (&'static str, Value)) -> Self {
+        let on = json!(directory.display().to_string());
+        Self { of: vec![("on", on), ("kind", json!("measured")), what], figures: Vec::new() }
+    }
+
+    /// A result of a simulated machine under a kernel, or a preset.
+    pub(crate) fn simulated(machine: &str, under: (&'static str, &str)) -> Self {
+        let of =
+            vec![("on", json!(machine)), ("kind", json!("simulated")), (under.0, json!(under.1))];
+        Self { of, figures: Vec::new() }
+    }
+
+    /// With one thing more that it is of.
+    pub(crate) fn of(mut self, name: &'static str, value: Value) -> Self {
+        self.of.push((name, value));
+        self
+    }
+
+    /// With figures.
+    pub(crate) fn with(
+        mut self,
+        figures: impl IntoIterator<Item = (&'static str, f64, &'static str)>,
+    ) -> Self {
+        self.figures.extend(figures);
+        self
+    }
 }
 
 /// Prints results as a table, or each as a JSON object.
@@ -193,7 +266,7 @@ fn print(results: &[Shown], as_json: bool, out: &mut dyn Write) -> Result<(), Io
     Ok(())
 }
 
-fn machine_called(name: &str, scale: u64) -> Result<Machine, IobenchError> {
+pub(crate) fn machine_called(name: &str, scale: u64) -> Result<Machine, IobenchError> {
     let machine = Machine::named(name).ok_or_else(|| {
         let known = MACHINES.map(|machine| machine.name).join(", ");
         IobenchError::UnknownMachine { name: name.into(), known }
@@ -201,7 +274,7 @@ fn machine_called(name: &str, scale: u64) -> Result<Machine, IobenchError> {
     Ok(Machine { frames: machine.frames / scale, ..machine })
 }
 
-fn kernel_called(name: &str) -> Result<Kernel, IobenchError> {
+pub(crate) fn kernel_called(name: &str) -> Result<Kernel, IobenchError> {
     Kernel::named(name).ok_or_else(|| {
         let known = KERNELS.map(|kernel| kernel.name).join(", ");
         IobenchError::UnknownKernel { name: name.into(), known }
@@ -224,12 +297,8 @@ fn tiobench(args: &TiobenchArgs, out: &mut dyn Write) -> Result<(), IobenchError
                 Err(_) if interrupt::is_requested() => break,
                 outcome => outcome?,
             };
-            let of = vec![
-                ("on", json!(directory.display().to_string())),
-                ("kind", json!("measured")),
-                ("threads", json!(threads)),
-            ];
-            results.push(Shown { of, figures: rates(&outcome) });
+            let shown = Shown::measured(directory, ("threads", json!(threads)));
+            results.push(shown.with(rates(&outcome)));
         }
         drop(bar);
         return show(&results, args.json, out);
@@ -250,14 +319,9 @@ fn tiobench(args: &TiobenchArgs, out: &mut dyn Write) -> Result<(), IobenchError
                 bar.at(results.len() as u64, all, &next);
                 let tiobench = program(*threads, machine.frames * 2);
                 let outcome = simulate(&Case { machine, kernel: *kernel, tiobench })?;
-                let of = vec![
-                    ("on", json!(machine.name)),
-                    ("kind", json!("simulated")),
-                    ("kernel", json!(kernel.name)),
-                    ("threads", json!(threads)),
-                ];
-                let figures = rates(&outcome).into_iter().chain(inside(&outcome)).collect();
-                results.push(Shown { of, figures });
+                let shown = Shown::simulated(machine.name, ("kernel", kernel.name));
+                let shown = shown.of("threads", json!(threads)).with(rates(&outcome));
+                results.push(shown.with(inside(&outcome)));
             }
         }
     }
@@ -266,7 +330,7 @@ fn tiobench(args: &TiobenchArgs, out: &mut dyn Write) -> Result<(), IobenchError
 }
 
 /// Prints what there is, also after Ctrl-C, which is told then.
-fn show(results: &[Shown], json: bool, out: &mut dyn Write) -> Result<(), IobenchError> {
+pub(crate) fn show(results: &[Shown], json: bool, out: &mut dyn Write) -> Result<(), IobenchError> {
     if !results.is_empty() {
         print(results, json, out)?;
     }
@@ -290,83 +354,4 @@ fn inside(outcome: &Outcome) -> Vec<(&'static str, f64, &'static str)> {
         all.push((metric.name(), outcome.iostat.mean(metric), unit));
     }
     all
-}
-
-fn sparsetruncate(args: &SparsetruncateArgs, out: &mut dyn Write) -> Result<(), IobenchError> {
-    let pages = (args.size as u64).div_ceil(4096);
-    let bar = Bar::new(0, args.no_progress);
-    let told = &mut |step: Step| bar.at(step.done, step.all, step.what);
-    let mut times = files::sparsetruncate(&args.directory, args.files, pages, told)?;
-    drop(bar);
-    if times.is_empty() {
-        return Err(LabError::Interrupted.into());
-    }
-    times.sort_unstable();
-    let us = |part: f64| {
-        let at = (times.len() as f64 * part).ceil() as usize;
-        times[at.max(1) - 1].as_secs_f64() * 1e6
-    };
-    let mean = times.iter().sum::<Duration>().as_secs_f64() * 1e6 / times.len() as f64;
-    let figures = vec![
-        ("Min", us(0.0), "µs"),
-        ("1st-qrtle", us(0.25), "µs"),
-        ("2nd-qrtle", us(0.5), "µs"),
-        ("3rd-qrtle", us(0.75), "µs"),
-        ("Max-90%", us(0.9), "µs"),
-        ("Max-99%", us(0.99), "µs"),
-        ("Max", us(1.0), "µs"),
-        ("Amean", mean, "µs"),
-    ];
-    let of = vec![
-        ("on", json!(args.directory.display().to_string())),
-        ("kind", json!("measured")),
-        ("files", json!(times.len())),
-    ];
-    show(&[Shown { of, figures }], args.json, out)
-}
-
-fn bonnie(args: &BonnieArgs, out: &mut dyn Write) -> Result<(), IobenchError> {
-    let bar = Bar::new(0, args.no_progress);
-    let told = &mut |step: Step| bar.at(step.done, step.all, step.what);
-    let done = files::bonnie(&args.directory, args.files, args.seed, told)?;
-    drop(bar);
-    let results = done.iter().map(|bonnie| Shown {
-        of: vec![
-            ("on", json!(args.directory.display().to_string())),
-            ("kind", json!("measured")),
-            ("order", json!(if bonnie.in_order { "Seq" } else { "Rand" })),
-        ],
-        figures: vec![
-            ("Create ops", bonnie.create, "/s"),
-            ("Create read", bonnie.read, "/s"),
-            ("Create del", bonnie.delete, "/s"),
-        ],
-    });
-    show(&results.collect::<Vec<_>>(), args.json, out)
-}
-
-fn dbench(args: &DbenchArgs, out: &mut dyn Write) -> Result<(), IobenchError> {
-    let mut results = Vec::new();
-    // How long each run takes is known.
-    let (bar, time) = (Bar::of_time(args.no_progress), |runs: usize| args.duration * runs as u32);
-    for (at, clients) in args.clients.iter().enumerate() {
-        bar.time(time(at), time(args.clients.len() - at), &format!("{clients} clients"));
-        let done = files::dbench(&args.directory, *clients, args.duration)?;
-        if interrupt::is_requested() {
-            break;
-        }
-        let of = vec![
-            ("on", json!(args.directory.display().to_string())),
-            ("kind", json!("measured")),
-            ("clients", json!(clients)),
-        ];
-        let figures = vec![
-            ("rate", done.mib_s, "MiB/s"),
-            ("rounds", done.rounds as f64, "count"),
-            ("longest", done.longest.as_secs_f64() * 1e3, "ms"),
-        ];
-        results.push(Shown { of, figures });
-    }
-    drop(bar);
-    show(&results, args.json, out)
 }

@@ -77,6 +77,9 @@ pub enum IobenchError {
         /// What the system said.
         source: io::Error,
     },
+    /// The simulator of the allocator has no result.
+    #[error("what freeing takes could not be simulated: {0}")]
+    Simulator(String),
     /// A thread of ours ended by itself.
     #[error("a thread of the benchmark panicked")]
     Panicked,

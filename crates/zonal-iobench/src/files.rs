@@ -3,10 +3,12 @@
 //!
 //! - sparsetruncate, tiny (Gorman 2017): 16 directories of 16 files of 4 MiB whose pages are all cached,
 //!   which are truncated one after the other; the time of each.
-//! - bonnie: empty files are made, looked up and removed, once in the order of their names and once in
-//!   any; operations a second.
+//! - bonnie: files are made, looked up and removed, once in the order of their names and once in any;
+//!   operations a second.
 //! - dbench: each client makes a file, writes to it in pieces, flushes it, reads it and removes it, over
 //!   and over, for some time; MiB/s, and the longest of these rounds.
+//!
+//! What they do is in [`many_files`](crate::many_files), for the simulated machine as well.
 //!
 //! ```
 //! let directory = tempfile::tempdir()?;
@@ -24,15 +26,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use zonal_cli::interrupt;
+use zonal_scenario::truncate::DIRECTORIES;
 
 use crate::error::IobenchError;
-
-/// Directories of sparsetruncate.
-const DIRECTORIES: u32 = 16;
-/// Bytes that dbench's clients write and read at once.
-const PIECE: usize = 64 << 10;
-/// Pieces of a client's file.
-const PIECES: usize = 16;
+use crate::many_files::{Act, Bonnie, Clients, Dbench, Pass, Step as ClientStep};
 
 /// Operations of bonnie between two steps that are told, so that telling is not measured.
 const STEP: usize = 64;
@@ -122,85 +119,55 @@ pub fn sparsetruncate(
     Ok(times)
 }
 
-/// Operations a second.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Bonnie {
-    /// Whether names are in order.
-    pub in_order: bool,
-    /// Files made.
-    pub create: f64,
-    /// Files looked up and opened.
-    pub read: f64,
-    /// Files removed.
-    pub delete: f64,
-}
-
-/// Makes, looks up and removes a number of files, in order and in any. After Ctrl-C what was done until
-/// then: of the order that it came in nothing.
+/// Does all passes of bonnie: files a second of each. After Ctrl-C those of the passes that were done.
 ///
 /// # Errors
 ///
 /// [`IobenchError::File`]; nothing is left in the directory.
 pub fn bonnie(
     directory: &Path,
-    files: u32,
-    seed: u64,
+    bonnie: &Bonnie,
     told: Told<'_>,
-) -> Result<Vec<Bonnie>, IobenchError> {
-    let mut dice = fastrand::Rng::with_seed(seed);
-    let (mut done, all) = (0, 6 * u64::from(files));
-    let mut run = |in_order: bool| {
-        let scratch = Scratch::new(directory, "bonnie")?;
-        let mut names: Vec<u32> = (0..files).collect();
-        let mut each = |(what, doing), act: &dyn Fn(&Path) -> io::Result<()>| {
-            if !in_order {
-                dice.shuffle(&mut names);
-            }
-            let began = Instant::now();
-            for names in names.chunks(STEP) {
-                told(Step { done, all, what: doing });
-                if interrupt::is_requested() {
-                    return Ok(0.0);
-                }
-                for name in names {
-                    let path = scratch.0.join(format!("{name:08}"));
-                    act(&path).map_err(failed(what, &path))?;
-                }
-                done += names.len() as u64;
-            }
-            let seconds = began.elapsed().as_secs_f64().max(1e-9);
-            Ok::<f64, IobenchError>(f64::from(files) / seconds)
-        };
-        let create = each(("make", "making"), &|path| File::create_new(path).map(|_| ()))?;
-        let read = each(("read", "looking up"), &|path| {
-            fs::metadata(path)?;
-            File::open(path)?.read(&mut [0]).map(|_| ())
-        })?;
-        let delete = each(("remove", "removing"), &|path| fs::remove_file(path))?;
-        Ok::<Bonnie, IobenchError>(Bonnie { in_order, create, read, delete })
-    };
+) -> Result<Vec<(Pass, f64)>, IobenchError> {
+    let (mut done, all) = (0, 6 * u64::from(bonnie.files));
+    let mut buffer = vec![0x5a; bonnie.pages as usize * 4096];
+    let scratch = Scratch::new(directory, "bonnie")?;
     let mut results = Vec::new();
-    for in_order in [true, false] {
-        let result = run(in_order)?;
-        if interrupt::is_requested() {
-            break;
+    for pass in Pass::ALL {
+        let (verb, doing) = match pass.act {
+            Act::Create => ("make", "making"),
+            Act::Read => ("read", "reading"),
+            Act::Delete => ("remove", "removing"),
+        };
+        let names: Vec<u32> = bonnie.files_of(pass).collect();
+        let began = Instant::now();
+        for names in names.chunks(STEP) {
+            told(Step { done, all, what: doing });
+            if interrupt::is_requested() {
+                return Ok(results);
+            }
+            for name in names {
+                let path = scratch.0.join(format!("{name:08}"));
+                act(pass.act, &path, &mut buffer).map_err(failed(verb, &path))?;
+            }
+            done += names.len() as u64;
         }
-        results.push(result);
+        let seconds = began.elapsed().as_secs_f64().max(1e-9);
+        results.push((pass, f64::from(bonnie.files) / seconds));
     }
     Ok(results)
 }
 
-/// What dbench's clients came to.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Dbench {
-    /// Clients.
-    pub clients: u32,
-    /// Data written and read by all together, MiB/s.
-    pub mib_s: f64,
-    /// Rounds of all.
-    pub rounds: u64,
-    /// The longest round.
-    pub longest: Duration,
+/// Does one thing with one file, which has as many bytes as the buffer.
+fn act(act: Act, path: &Path, buffer: &mut [u8]) -> io::Result<()> {
+    match act {
+        Act::Create => File::create_new(path)?.write_all(buffer),
+        Act::Read => {
+            fs::metadata(path)?;
+            File::open(path)?.read_exact(buffer)
+        }
+        Act::Delete => fs::remove_file(path),
+    }
 }
 
 /// Has a number of clients write, flush, read and remove files for so long.
@@ -208,17 +175,17 @@ pub struct Dbench {
 /// # Errors
 ///
 /// [`IobenchError::File`]; nothing is left in the directory.
-pub fn dbench(directory: &Path, clients: u32, duration: Duration) -> Result<Dbench, IobenchError> {
+pub fn dbench(directory: &Path, dbench: &Dbench) -> Result<Clients, IobenchError> {
     let scratch = Scratch::new(directory, "dbench")?;
     let began = Instant::now();
     let each = thread::scope(|scope| {
-        let threads = (0..clients).map(|client| {
+        let threads = (0..dbench.clients).map(|client| {
             let path = scratch.0.join(client.to_string());
             scope.spawn(move || {
                 let (mut rounds, mut longest) = (0, Duration::ZERO);
-                while began.elapsed() < duration && !interrupt::is_requested() {
+                while began.elapsed() < dbench.duration && !interrupt::is_requested() {
                     let round = Instant::now();
-                    client_round(&path).map_err(failed("use", &path))?;
+                    client_round(&path, dbench).map_err(failed("use", &path))?;
                     longest = longest.max(round.elapsed());
                     rounds += 1;
                 }
@@ -228,25 +195,30 @@ pub fn dbench(directory: &Path, clients: u32, duration: Duration) -> Result<Dben
         let threads: Vec<_> = threads.collect();
         threads.into_iter().map(thread::ScopedJoinHandle::join).collect::<Vec<_>>()
     });
-    let mut all = Dbench { clients, ..Dbench::default() };
+    let (mut rounds, mut longest) = (0, Duration::ZERO);
     for result in each {
-        let (rounds, longest) = result.map_err(|_| IobenchError::Panicked)??;
-        all.rounds += rounds;
-        all.longest = all.longest.max(longest);
+        let (its, its_longest) = result.map_err(|_| IobenchError::Panicked)??;
+        rounds += its;
+        longest = longest.max(its_longest);
     }
-    let bytes = all.rounds as f64 * 2.0 * (PIECE * PIECES) as f64;
-    all.mib_s = bytes / f64::from(1 << 20) / began.elapsed().as_secs_f64().max(1e-9);
-    Ok(all)
+    Ok(Clients::of(dbench, rounds, longest, began.elapsed()))
 }
 
-fn client_round(path: &Path) -> io::Result<()> {
+fn client_round(path: &Path, dbench: &Dbench) -> io::Result<()> {
     let mut file = OpenOptions::new().read(true).write(true).create_new(true).open(path)?;
-    let mut piece = vec![0x5a; PIECE];
-    (0..PIECES).try_for_each(|_| file.write_all(&piece))?;
-    file.sync_all()?;
-    file.rewind()?;
-    (0..PIECES).try_for_each(|_| file.read_exact(&mut piece))?;
-    fs::remove_file(path)
+    let mut piece = vec![0x5a; dbench.piece as usize];
+    for step in ClientStep::ROUND {
+        match step {
+            ClientStep::Write => (0..dbench.pieces()).try_for_each(|_| file.write_all(&piece))?,
+            ClientStep::Flush => file.sync_all()?,
+            ClientStep::Read => {
+                file.rewind()?;
+                (0..dbench.pieces()).try_for_each(|_| file.read_exact(&mut piece))?;
+            }
+            ClientStep::Remove => fs::remove_file(path)?,
+        }
+    }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -257,12 +229,14 @@ mod tests {
     fn nothing_is_left_and_all_was_done() {
         let directory = tempfile::tempdir().expect("a directory");
         let mut steps = Vec::new();
-        let results = bonnie(directory.path(), 100, 1, &mut |step| steps.push(step));
+        let work = Bonnie { files: 100, pages: 3, seed: 1 };
+        let results = bonnie(directory.path(), &work, &mut |step| steps.push(step));
         let results = results.expect("it runs");
-        assert!(matches!(&results[..], [ordered, any]
-            if ordered.in_order && !any.in_order && any.delete > 0.0));
+        assert!(results.iter().map(|(pass, _)| *pass).eq(Pass::ALL));
+        assert!(results.iter().all(|(_, rate)| *rate > 0.0), "{results:?}");
         assert!(steps.is_sorted_by_key(|step| step.done) && steps.len() == 12, "{steps:?}");
-        let clients = dbench(directory.path(), 2, Duration::from_millis(30)).expect("it runs");
+        let work = Dbench::of(2, Duration::from_millis(30));
+        let clients = dbench(directory.path(), &work).expect("it runs");
         assert!(clients.rounds >= 2 && clients.mib_s > 0.0 && clients.longest > Duration::ZERO);
         assert_eq!(directory.path().read_dir().expect("it is there").count(), 0);
     }

@@ -2,7 +2,7 @@
 //! and how long the I/O scheduler's slices are.
 //!
 //! Sources: Gorman 2014, patches 1, 3 and 4, and Weiner's review; rules of reclaim as Linux 3.0 and
-//! 3.16 have them.
+//! 3.16 have them; Gorman 2017 for how the pages of a file are freed.
 //!
 //! ```
 //! use zonal_iobench::kernel::{Kernel, Walk};
@@ -11,6 +11,8 @@
 //! assert_eq!((posted.walk, posted.target_ms), (Walk::Posted, 600));
 //! assert!(Kernel::named("4.4").is_none());
 //! ```
+
+use zonal_scenario::preset::Preset;
 
 /// Which zone a page is taken from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,6 +72,8 @@ pub struct Kernel {
     pub reclaim: Reclaim,
     /// CFQ's target latency in ms.
     pub target_ms: u64,
+    /// The allocator, as far as it decides what freeing the pages of a file takes.
+    pub frees: Preset,
 }
 
 /// The unpatched kernel that the others are compared with.
@@ -81,10 +85,19 @@ const V3_16: Kernel = Kernel {
     dirty: DirtyLimit::Exact,
     reclaim: Reclaim::V3_16,
     target_ms: 300,
+    frees: Preset::Linux316,
 };
 
-/// All of them. Each patch of the series comes on top of those before it.
-pub const KERNELS: [Kernel; 8] = [
+/// The unpatched kernel of the lists of 2017, by its name in that table.
+pub const BASE_2017: &str = "base";
+
+/// Its page cache is turned over as a whole, by node; what comes nearest to that here is the fair
+/// walk.
+const V4_14: Kernel =
+    Kernel { name: BASE_2017, dirty: DirtyLimit::None, frees: Preset::Linux413, ..V3_16 };
+
+/// All of them. Each patch of the series of 2014 comes on top of those before it.
+pub const KERNELS: [Kernel; 10] = [
     Kernel {
         name: "3.0",
         walk: Walk::FirstFit,
@@ -112,6 +125,9 @@ pub const KERNELS: [Kernel; 8] = [
     },
     Kernel { name: "bigbatches", walk: Walk::Fair(Batch::Quarter), ..V3_16 },
     Kernel { name: "bigbatches1node", walk: Walk::FairOnePass(Batch::Quarter), ..V3_16 },
+    V4_14,
+    // Prepared one by one, and freed with interrupts off once.
+    Kernel { name: "one_irq", frees: Preset::Linux416, ..V4_14 },
 ];
 
 impl Kernel {
@@ -124,6 +140,6 @@ impl Kernel {
     /// Whether nothing of it was patched.
     #[must_use]
     pub fn is_unpatched(&self) -> bool {
-        matches!(self.name, "3.0" | BASE)
+        matches!(self.name, "3.0" | BASE | BASE_2017)
     }
 }

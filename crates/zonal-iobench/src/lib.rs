@@ -5,16 +5,19 @@
 //! use zonal_iobench::kernel::KERNELS;
 //! use zonal_iobench::machine::MACHINES;
 //!
-//! assert_eq!((KERNELS.len(), MACHINES.len()), (8, 4));
+//! assert_eq!((KERNELS.len(), MACHINES.len()), (10, 5));
 //! ```
 #![forbid(unsafe_code)]
 
 pub mod command;
 pub mod error;
+mod file_commands;
 pub mod files;
+pub mod freeing;
 pub mod iostat;
 pub mod kernel;
 pub mod machine;
+pub mod many_files;
 pub mod memory;
 pub mod program;
 pub mod real;

@@ -136,6 +136,21 @@ impl Memory {
         self.zone_mut(zone).writeback -= 1;
     }
 
+    /// The file of a page is cut off before it: the page is cached no more, and what was dirty of it is
+    /// not written. Whether it was cached, and whether it was dirty. A page that is read or on its way to
+    /// the disk has to arrive before: nothing happens.
+    pub fn forget(&mut self, page: PageId) -> (bool, bool) {
+        let flags = self.pages.get(page);
+        if flags.is_locked() || flags.is_writeback() {
+            return (false, false);
+        }
+        let Some(zone) = self.pages.leave(page) else { return (false, false) };
+        let zone = self.zone_mut(zone);
+        zone.free += 1;
+        zone.dirty -= u64::from(flags.is_dirty());
+        (true, flags.is_dirty())
+    }
+
     /// Whether a page is dirty, and whether it is on its way to the disk.
     #[must_use]
     pub fn state(&self, page: PageId) -> (bool, bool) {

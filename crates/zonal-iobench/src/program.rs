@@ -84,7 +84,7 @@ impl Tiobench {
     pub fn blocks(&self, phase: Phase, thread: u32) -> Blocks {
         let pages = self.file_pages();
         if phase.is_sequential() {
-            return Blocks { next: 0, end: pages, anywhere: None };
+            return Blocks::in_order(pages);
         }
         let seed = self.seed.wrapping_mul(1000).wrapping_add(u64::from(thread)) * 4 + phase as u64;
         let dice = fastrand::Rng::with_seed(seed);
@@ -99,6 +99,14 @@ pub struct Blocks {
     next: u64,
     end: u64,
     anywhere: Option<(fastrand::Rng, u64)>,
+}
+
+impl Blocks {
+    /// The first so many, one after the other.
+    #[must_use]
+    pub const fn in_order(pages: u64) -> Self {
+        Self { next: 0, end: pages, anywhere: None }
+    }
 }
 
 impl Iterator for Blocks {

@@ -1,5 +1,5 @@
-//! tiobench on a machine of the tables: threads, page cache, reclaim, flusher, scheduler and disk on one
-//! virtual clock.
+//! The benchmarks on a machine of the tables: threads, page cache, reclaim, flusher, scheduler and disk on
+//! one virtual clock.
 //!
 //! A thread that reads asks for a window of 128 KiB when it comes to the first page of the one before,
 //! and waits for what is not there; a thread that writes dirties pages as fast as it can copy, until
@@ -24,11 +24,18 @@
 //! # Ok::<(), zonal_iobench::error::IobenchError>(())
 //! ```
 
+mod bonnie;
+mod dbench;
 mod engine;
 mod flusher;
 mod queue;
 mod reader;
+mod remover;
 mod writer;
+
+pub use bonnie::{BonnieCase, PassOutcome, bonnie};
+pub use dbench::{DbenchCase, dbench};
+pub use remover::RemovalCosts;
 
 use zonal_cfq::units::Span;
 
@@ -61,6 +68,14 @@ pub struct PhaseOutcome {
     pub hits: u64,
 }
 
+impl PhaseOutcome {
+    /// Blocks a second.
+    #[must_use]
+    pub fn per_second(&self) -> f64 {
+        self.blocks as f64 / (self.elapsed.0.max(1) as f64 / 1e9)
+    }
+}
+
 /// What a run came to.
 #[derive(Clone, Debug, Default)]
 pub struct Outcome {
@@ -84,8 +99,7 @@ impl Outcome {
     /// MiB/s of a phase, as tiobench has it.
     #[must_use]
     pub fn mib_s(&self, phase: Phase) -> f64 {
-        let PhaseOutcome { blocks, elapsed, .. } = self.phases[phase as usize];
-        blocks as f64 / 256.0 / (elapsed.0.max(1) as f64 / 1e9)
+        self.phases[phase as usize].per_second() / 256.0
     }
 
     /// What part of all pages that requests got is DMA32's, in percent.
@@ -122,5 +136,7 @@ fn share([dma32, normal]: [u64; 2]) -> f64 {
 ///
 /// [`IobenchError`], if files do not fit on the disk, or in the model's table of pages.
 pub fn simulate(case: &Case) -> Result<Outcome, IobenchError> {
-    engine::Engine::new(case)?.run()
+    let Case { machine, kernel, tiobench } = case;
+    let threads = tiobench.threads.max(1);
+    engine::Engine::new(machine, kernel, threads, tiobench.file_pages())?.run(tiobench)
 }

@@ -153,12 +153,17 @@ fn what_is_printed_fits_and_has_colours_on_terminals_only() {
     let real = [
         format!("tiobench {at} --threads 1,3 --size 4M --random 50"),
         format!("sparsetruncate {at} --files 8 --size 256K"),
-        format!("bonnie {at} --files 64"),
+        format!("bonnie {at} --files 64 --size 8K"),
         format!("dbench {at} --clients 1,2 --duration 20ms"),
     ];
     let help =
         ["tiobench", "sparsetruncate", "bonnie", "dbench"].map(|name| name.to_owned() + " --help");
-    let simulated = ["tiobench --threads 1,2 --scale 200".to_owned()];
+    let simulated =
+        ["tiobench --threads 1,2", "sparsetruncate", "bonnie --scale 200", "dbench --clients 4"];
+    let simulated = simulated.map(|line| match line {
+        "tiobench --threads 1,2" => line.to_owned() + " --scale 200",
+        line => line.to_owned(),
+    });
     let lines: Vec<&str> = real.iter().chain(&help).chain(&simulated).map(String::as_str).collect();
     zonal_cli::checks::fits(&program, &lines);
     zonal_cli::checks::colours(&program, "tiobench --threads 1 --scale 200 --no-progress");

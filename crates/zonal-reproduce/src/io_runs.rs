@@ -1,6 +1,6 @@
-//! The tables that were measured through a page cache and a disk: `tiobench`, `disk_latency` and
-//! `fair_zone`. Their rows are read off runs of tiobench on simulated machines with the page cache in its
-//! real size; each distinct run is done once.
+//! The tables that were measured through a page cache and a disk: `tiobench`, `disk_latency`,
+//! `fair_zone`, and bonnie of `batched_irq`. Their rows are read off runs on simulated machines with the page
+//! cache in its real size; each distinct run is done once.
 //!
 //! ```
 //! use zonal_reproduce::facts::{self, Table};
@@ -21,9 +21,11 @@ use std::thread;
 
 use zonal_cli::bar::Bar;
 use zonal_cli::interrupt;
+use zonal_iobench::freeing::bonnie_rates;
 use zonal_iobench::iostat::Metric;
-use zonal_iobench::kernel::{BASE, Kernel};
+use zonal_iobench::kernel::{BASE, BASE_2017, Kernel};
 use zonal_iobench::machine::Machine;
+use zonal_iobench::many_files::{BONNIE_FILES, Bonnie, Pass};
 use zonal_iobench::memory::ZoneName;
 use zonal_iobench::program::{Phase, RANDOM, Tiobench};
 use zonal_iobench::simulated::{self, Case, Outcome};
@@ -31,14 +33,26 @@ use zonal_iobench::simulated::{self, Case, Outcome};
 use super::facts::{Fact, Table, Unit};
 use super::plan::Choice;
 
-/// What can run tiobench on a machine: the simulator, or something in its place in a test.
+/// What can run tiobench and bonnie on a machine: the simulator, or something in its place in a test.
 pub trait IoRunner: Sync {
-    /// Runs it.
+    /// Runs tiobench.
     ///
     /// # Errors
     ///
     /// Why there is no outcome.
     fn run(&self, case: &Case) -> Result<Outcome, String>;
+
+    /// Runs bonnie: files a second of each pass.
+    ///
+    /// # Errors
+    ///
+    /// Why there is no outcome.
+    fn bonnie(
+        &self,
+        machine: &Machine,
+        kernel: &Kernel,
+        bonnie: &Bonnie,
+    ) -> Result<Vec<(Pass, f64)>, String>;
 }
 
 /// The simulator, [`zonal_iobench`].
@@ -48,6 +62,35 @@ pub struct IoSimulator;
 impl IoRunner for IoSimulator {
     fn run(&self, case: &Case) -> Result<Outcome, String> {
         simulated::simulate(case).map_err(|error| error.to_string())
+    }
+
+    fn bonnie(
+        &self,
+        machine: &Machine,
+        kernel: &Kernel,
+        bonnie: &Bonnie,
+    ) -> Result<Vec<(Pass, f64)>, String> {
+        bonnie_rates(machine, kernel, bonnie).map_err(|error| error.to_string())
+    }
+}
+
+/// What runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Program {
+    /// tiobench on files of twice the memory.
+    Tiobench,
+    /// The same on files of 80 % of memory.
+    Fits,
+    /// bonnie, with one thread.
+    Bonnie,
+}
+
+impl Program {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Tiobench | Self::Fits => "tiobench",
+            Self::Bonnie => "bonnie",
+        }
     }
 }
 
@@ -60,55 +103,83 @@ pub struct IoKey {
     pub kernel: String,
     /// Threads.
     pub threads: u32,
-    /// Whether files have 80 % of memory instead of twice as much.
-    pub fits: bool,
+    /// What runs.
+    pub program: Program,
+}
+
+/// What a run came to.
+#[derive(Clone, Debug)]
+enum Ran {
+    Tiobench(Box<Outcome>),
+    Bonnie(Vec<(Pass, f64)>),
 }
 
 /// Numbers of threads that the tables have.
 pub const THREADS: [u32; 5] = [1, 2, 4, 8, 16];
 
-/// Whether the numbers of a table are of such runs.
+/// Whether a fact is of such runs.
 #[must_use]
-pub const fn has(table: Table) -> bool {
-    matches!(table, Table::Tiobench | Table::DiskLatency | Table::FairZone)
+pub fn has(fact: &Fact) -> bool {
+    let of_table = matches!(fact.table, Table::Tiobench | Table::DiskLatency | Table::FairZone);
+    of_table || fact.workload == "bonnie"
 }
 
 /// The runs that show a fact, or what the base has for it; none if it is of another kind.
 #[must_use]
 pub fn needs(fact: &Fact, of_base: bool) -> Vec<IoKey> {
-    if !has(fact.table) {
+    if !has(fact) {
         return Vec::new();
     }
-    // The whole series is what its last patch makes of it.
-    let kernel = match (of_base, &*fact.kernel) {
-        (true, _) => BASE,
-        (false, "series") => "lessdirty",
-        (false, kernel) => kernel,
+    let program = match &*fact.workload {
+        "bonnie" => Program::Bonnie,
+        "tiobench_80_percent" => Program::Fits,
+        _ => Program::Tiobench,
     };
-    let fits = fact.workload == "tiobench_80_percent";
-    let key =
-        |threads| IoKey { machine: fact.machine.clone(), kernel: kernel.to_owned(), threads, fits };
-    fact.tasks.map_or_else(|| THREADS.map(key).into(), |threads| vec![key(threads)])
+    // The whole series is what its last patch makes of it.
+    let kernel = match (of_base, program, &*fact.kernel) {
+        (true, Program::Bonnie, _) => BASE_2017,
+        (true, ..) => BASE,
+        (false, _, "series") => "lessdirty",
+        (false, _, kernel) => kernel,
+    };
+    let key = |threads| {
+        let (machine, kernel) = (fact.machine.clone(), kernel.to_owned());
+        IoKey { machine, kernel, threads, program }
+    };
+    match (program, fact.tasks) {
+        (Program::Bonnie, _) => vec![key(1)],
+        (_, Some(threads)) => vec![key(threads)],
+        (_, None) => THREADS.map(key).into(),
+    }
 }
 
 /// The outcomes of runs.
 #[derive(Debug, Default)]
 pub struct IoRuns {
-    done: HashMap<IoKey, Result<Outcome, String>>,
+    done: HashMap<IoKey, Result<Ran, String>>,
     /// Published pages of both zones, by machine and kernel.
     pages: HashMap<(String, String), f64>,
 }
 
-fn case_of(key: &IoKey, choice: Choice) -> Result<Case, String> {
+/// Does a run.
+fn run(runner: &dyn IoRunner, key: &IoKey, choice: Choice) -> Result<Ran, String> {
     let machine = Machine::named(&key.machine)
         .ok_or_else(|| format!("no machine stands for {}", key.machine))?;
     let kernel = Kernel::named(&key.kernel)
         .ok_or_else(|| format!("the model has no kernel {}", key.kernel))?;
-    let frames = if choice.quick { machine.frames / 16 } else { machine.frames };
-    let machine = Machine { frames, ..machine };
-    let pages = if key.fits { frames * 4 / 5 } else { frames * 2 };
+    let part = if choice.quick { 16 } else { 1 };
+    let machine = Machine { frames: machine.frames / u64::from(part), ..machine };
+    let pages = match key.program {
+        Program::Bonnie => {
+            let bonnie = Bonnie::twice(machine.frames, BONNIE_FILES / part, choice.seed);
+            return Ok(Ran::Bonnie(runner.bonnie(&machine, &kernel, &bonnie)?));
+        }
+        Program::Fits => machine.frames * 4 / 5,
+        Program::Tiobench => machine.frames * 2,
+    };
     let tiobench = Tiobench { threads: key.threads, pages, random: RANDOM, seed: choice.seed };
-    Ok(Case { machine, kernel, tiobench })
+    let outcome = runner.run(&Case { machine, kernel, tiobench })?;
+    Ok(Ran::Tiobench(Box::new(outcome)))
 }
 
 impl IoRuns {
@@ -167,7 +238,8 @@ impl IoRuns {
     pub fn failures(&self) -> Vec<String> {
         let failed = self.done.iter().filter_map(|(key, result)| {
             let why = result.as_ref().err()?;
-            Some(format!("tiobench {} {} {}: {why}", key.machine, key.kernel, key.threads))
+            let IoKey { machine, kernel, threads, program } = key;
+            Some(format!("{} {machine} {kernel} {threads}: {why}", program.name()))
         });
         let mut failed: Vec<String> = failed.collect();
         failed.sort_unstable();
@@ -180,14 +252,18 @@ impl IoRuns {
     ///
     /// Why there is nothing.
     pub fn read(&self, fact: &Fact, of_base: bool) -> Result<f64, String> {
+        let unknown = || format!("the model does not measure {}", fact.metric);
         let mut all = Outcome::default();
         let keys = needs(fact, of_base);
         for key in &keys {
-            let outcome = self.done.get(key).ok_or("not run")?.as_ref().map_err(Clone::clone)?;
-            if keys.len() == 1 {
-                all = outcome.clone();
-            } else {
-                all.append(outcome);
+            let ran = self.done.get(key).ok_or("not run")?.as_ref().map_err(Clone::clone)?;
+            match ran {
+                Ran::Bonnie(passes) => {
+                    let pass = passes.iter().find(|(pass, _)| pass.name() == fact.metric);
+                    return pass.map(|(_, rate)| *rate).ok_or_else(unknown);
+                }
+                Ran::Tiobench(outcome) if keys.len() == 1 => all.clone_from(outcome),
+                Ran::Tiobench(outcome) => all.append(outcome),
             }
         }
         let velocity = |zone: ZoneName| {
@@ -197,7 +273,6 @@ impl IoRuns {
             let both = self.pages.get(&(fact.machine.clone(), fact.kernel.clone()));
             both.map(|both| both * part / 100.0).ok_or_else(|| "no pages are published".to_owned())
         };
-        let unknown = || format!("the model does not measure {}", fact.metric);
         match &*fact.metric {
             "dma32_allocs" => pages(all.dma32_share()),
             "normal_allocs" => pages(100.0 - all.dma32_share()),
@@ -223,12 +298,11 @@ impl IoRuns {
     }
 }
 
-fn guarded(runner: &dyn IoRunner, key: &IoKey, choice: Choice) -> Result<Outcome, String> {
+fn guarded(runner: &dyn IoRunner, key: &IoKey, choice: Choice) -> Result<Ran, String> {
     if interrupt::is_requested() {
         return Err("not run: interrupted".into());
     }
-    let case = case_of(key, choice)?;
     // Nothing of a run that panicked is looked at again.
-    let run = AssertUnwindSafe(|| runner.run(&case));
+    let run = AssertUnwindSafe(|| run(runner, key, choice));
     catch_unwind(run).unwrap_or_else(|_| Err("the simulator panicked".into()))
 }

@@ -288,7 +288,7 @@ pub fn simulate(
     let takes = |it: &&Fact| only.takes(it.table.name(), &it.machine, &it.workload);
     let chosen: Vec<&Fact> = facts.iter().filter(takes).collect();
     let extras = Extras::new(&planner, only, choice.quick);
-    let of_sim = chosen.iter().filter(|fact| !io_runs::has(fact.table));
+    let of_sim = chosen.iter().filter(|fact| !io_runs::has(fact));
     let measures = of_sim.filter_map(|fact| Some((fact, planner.measure(fact).ok()?)));
     let keys = measures.flat_map(|(fact, measure)| {
         let changes = matches!(measure.reading, Reading::Change(_)) || rows::has_base(fact, facts);
@@ -309,8 +309,8 @@ pub fn simulate(
     };
     let is_whole = |table: &Table| {
         let of = |fact: &&Fact| fact.table == *table;
-        // All rows of tables with disks have an answer.
-        let missing = |fact: &&Fact| !io_runs::has(fact.table) && planner.measure(fact).is_err();
+        // All rows that a disk decides have an answer.
+        let missing = |fact: &&Fact| !io_runs::has(fact) && planner.measure(fact).is_err();
         let unknown = facts.iter().filter(of).filter(missing).count();
         let rows = || rows.iter().filter(|row| row.table == table.name());
         !choice.quick

@@ -23,6 +23,7 @@ use zonal_sim::run::{LruLock, Preset, Spec, Workload};
 
 use super::facts::{Fact, Table, Unit};
 use zonal_cli::error::LabError;
+use zonal_scenario::truncate::Statistic;
 use zonal_simulate::runs::{Job, Pool, Runner};
 
 /// Numbers of tasks that are simulated with `--quick`.
@@ -212,9 +213,6 @@ impl Planner {
     ///
     /// Why there is none.
     pub fn measure(&self, fact: &Fact) -> Result<Measure, String> {
-        if fact.workload == "bonnie" {
-            return Err("the disk and the file system decide it, which are not simulated".into());
-        }
         let preset = preset(fact.table, &fact.kernel)
             .ok_or_else(|| format!("no preset stands for the kernel {}", fact.kernel))?;
         if workload(&fact.workload).is_none() {
@@ -264,15 +262,12 @@ impl Planner {
             "dma32_velocity" => Reading::Figure("dma32_velocity"),
             "normal_velocity" => Reading::Figure("normal_velocity"),
             "dma32_velocity_share" => Reading::Figure("dma32_velocity_share"),
-            "Min" => Reading::Figure("file_min"),
-            "1st-qrtle" => Reading::Figure("file_1st_qrtle"),
-            "2nd-qrtle" => Reading::Figure("file_2nd_qrtle"),
-            "3rd-qrtle" => Reading::Figure("file_3rd_qrtle"),
-            "Amean" => Reading::Figure("file_mean"),
-            _ if fact.table == Table::BatchedIrq => {
-                return Err("what makes single files slow there is not simulated".into());
-            }
-            other => return Err(format!("the simulator does not measure {other}")),
+            other => match Statistic::named(other) {
+                Some(statistic) if fact.table == Table::BatchedIrq => {
+                    Reading::Figure(statistic.figure())
+                }
+                _ => return Err(format!("the simulator does not measure {other}")),
+            },
         })
     }
 

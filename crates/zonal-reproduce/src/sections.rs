@@ -125,7 +125,8 @@ pub const SECTIONS: [Section; 16] = [
         title: "Interrupts off once for a list",
         about: "sparsetruncate-tiny: 256 files of 4 MiB that are all cached are truncated; the \
                 time of each, when interrupts are turned off for every page and when for each list of \
-                14 pages. And bonnie, whose numbers the disk decides.",
+                14 pages. And bonnie: the disk decides how fast files are made and read, and what is \
+                cached of them how fast they are deleted.",
         table: Table::BatchedIrq,
         machine: "desktop",
         workload: "",

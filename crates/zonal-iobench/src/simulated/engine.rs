@@ -8,15 +8,17 @@ use zonal_disk::builtin;
 
 use crate::error::IobenchError;
 use crate::iostat::{INTERVAL, Iostat};
-use crate::machine::{COSTS, EXTENT, LEAST_FRAMES};
+use crate::kernel::Kernel;
+use crate::machine::{COSTS, EXTENT, LEAST_FRAMES, Machine};
 use crate::memory::{Kswapd, Memory, Step, ZoneName};
-use crate::program::Phase;
+use crate::program::{Phase, Tiobench};
 
 use super::flusher::{Bandwidth, Flusher};
 use super::queue::{Ask, Done, Purpose, Queue, Waiter};
 use super::reader::Reader;
+use super::remover::Remover;
 use super::writer::Writer;
-use super::{Case, Outcome, PhaseOutcome};
+use super::{Outcome, PhaseOutcome};
 
 /// What a thread is at.
 #[derive(Debug)]
@@ -24,6 +26,7 @@ pub(super) enum Work {
     Rest,
     Read(Reader),
     Write(Writer),
+    Remove(Remover),
 }
 
 /// A thread and its file.
@@ -57,7 +60,7 @@ const FRUITLESS: u64 = 1000 * 1024;
 pub(super) const LARGEST: u64 = 128;
 
 pub(super) struct Engine {
-    pub(super) case: Case,
+    pub(super) kernel: Kernel,
     pub(super) now: Time,
     pub(super) queue: Queue,
     pub(super) memory: Memory,
@@ -77,16 +80,21 @@ pub(super) struct Engine {
 }
 
 impl Engine {
-    pub(super) fn new(case: &Case) -> Result<Self, IobenchError> {
-        if case.machine.frames < LEAST_FRAMES {
-            let (bytes, least) = (case.machine.frames * 4096, LEAST_FRAMES * 4096);
+    /// A machine with nothing cached, and a number of threads, each with so many pages of files on the
+    /// disk.
+    pub(super) fn new(
+        machine: &Machine,
+        kernel: &Kernel,
+        threads: u32,
+        file_pages: u64,
+    ) -> Result<Self, IobenchError> {
+        if machine.frames < LEAST_FRAMES {
+            let (bytes, least) = (machine.frames * 4096, LEAST_FRAMES * 4096);
             return Err(IobenchError::Memory { bytes, least });
         }
-        let name = case.machine.disk;
+        let name = machine.disk;
         let disk = builtin(name).ok_or_else(|| IobenchError::UnknownDisk(name.into()))?;
-        let file_pages = case.tiobench.file_pages();
-        let threads = case.tiobench.threads.max(1);
-        let pages = file_pages * u64::from(threads);
+        let pages = file_pages.saturating_mul(threads.into());
         // Behind the files is the log.
         let extents = file_pages.div_ceil(EXTENT) * u64::from(threads) + 1;
         let (bytes, capacity) = (extents * EXTENT * 4096, disk.capacity().bytes());
@@ -94,11 +102,11 @@ impl Engine {
             return Err(IobenchError::Size { bytes, capacity });
         }
         let thread = |_| Thread { work: Work::Rest, cpu: Span::ZERO, dirty: 0, writeback: 0 };
-        Ok(Self {
-            case: *case,
+        let mut engine = Self {
+            kernel: *kernel,
             now: Time::ZERO,
-            queue: Queue::new(&disk, case.kernel.target_ms),
-            memory: Memory::new(&case.machine, &case.kernel, pages as usize),
+            queue: Queue::new(&disk, kernel.target_ms),
+            memory: Memory::new(machine, kernel, pages as usize),
             threads: (0..threads).map(thread).collect(),
             flusher: Flusher::new(threads as usize),
             bandwidth: Bandwidth::default(),
@@ -111,14 +119,16 @@ impl Engine {
             events: BinaryHeap::new(),
             order: 0,
             iostat: Iostat::default(),
-        })
+        };
+        engine.schedule(engine.now + INTERVAL, Event::Sample);
+        Ok(engine)
     }
 
-    pub(super) fn run(mut self) -> Result<Outcome, IobenchError> {
+    /// All phases of tiobench.
+    pub(super) fn run(mut self, tiobench: &Tiobench) -> Result<Outcome, IobenchError> {
         let mut outcome = Outcome::default();
-        self.schedule(self.now + INTERVAL, Event::Sample);
         for phase in Phase::ALL {
-            outcome.phases[phase as usize] = self.phase(phase)?;
+            outcome.phases[phase as usize] = self.phase(tiobench, phase)?;
         }
         for zone in [ZoneName::Dma32, ZoneName::Normal] {
             outcome.allocated[zone as usize] = self.memory.zone(zone).allocated;
@@ -132,34 +142,47 @@ impl Engine {
     }
 
     /// All threads do a phase.
-    fn phase(&mut self, phase: Phase) -> Result<PhaseOutcome, IobenchError> {
+    fn phase(&mut self, tiobench: &Tiobench, phase: Phase) -> Result<PhaseOutcome, IobenchError> {
         let (began, hits) = (self.now, self.hits);
         let mut blocks = 0;
         for index in 0..self.threads.len() {
-            let program = self.case.tiobench.blocks(phase, index as u32);
+            let program = tiobench.blocks(phase, index as u32);
             blocks += program.clone().count() as u64;
-            self.threads[index].work = if phase.writes() {
-                Work::Write(Writer::new(program))
+            let work = if phase.writes() {
+                Work::Write(Writer::of(program).then_flush())
+            } else if phase.is_sequential() {
+                Work::Read(Reader::whole(self.file_pages))
             } else {
-                Work::Read(Reader::new(program, phase, self.file_pages))
+                Work::Read(Reader::anywhere(program))
             };
             // Threads do not begin at the same moment.
-            let begins = Span::from_micros(50 * index as u64);
-            self.schedule_thread(index, begins);
+            self.begin(index, work, Span::from_micros(50 * index as u64));
         }
-        let mut left = self.threads.len();
-        while left > 0 {
-            self.turn()?;
-            if self.fruitless > FRUITLESS {
-                return Err(IobenchError::Stuck(left));
-            }
-            left = self.threads.iter().filter(|it| !matches!(it.work, Work::Rest)).count();
-        }
+        self.run_to_rest()?;
         Ok(PhaseOutcome { blocks, elapsed: self.now.since(began), hits: self.hits - hits })
     }
 
+    /// Gives a thread that rests something to do, after so long.
+    pub(super) fn begin(&mut self, index: usize, work: Work, after: Span) {
+        self.threads[index].work = work;
+        self.schedule_thread(index, after);
+    }
+
+    /// Whether a thread is done with what it was given.
+    pub(super) fn rests(&self, index: usize) -> bool {
+        matches!(self.threads[index].work, Work::Rest)
+    }
+
+    /// Goes on until all threads rest.
+    pub(super) fn run_to_rest(&mut self) -> Result<(), IobenchError> {
+        while (0..self.threads.len()).any(|index| !self.rests(index)) {
+            self.turn()?;
+        }
+        Ok(())
+    }
+
     /// What happens next.
-    fn turn(&mut self) -> Result<(), IobenchError> {
+    pub(super) fn turn(&mut self) -> Result<(), IobenchError> {
         let first = self.events.peek().map(|Reverse((at, ..))| *at);
         let Some(at) = first.into_iter().chain(self.queue.next_event()).min() else {
             return Err(IobenchError::Stuck(self.threads.len()));
@@ -183,6 +206,9 @@ impl Engine {
             self.events.pop();
             self.happens(event)?;
         }
+        if self.fruitless > FRUITLESS {
+            return Err(IobenchError::Stuck(self.threads.len()));
+        }
         self.queue.feed(self.now)
     }
 
@@ -191,6 +217,10 @@ impl Engine {
             Event::Thread(index) => match &self.threads[index].work {
                 Work::Read(_) => self.read(index),
                 Work::Write(_) => self.write(index),
+                Work::Remove(_) => {
+                    self.remove(index);
+                    Ok(())
+                }
                 Work::Rest => Ok(()),
             },
             Event::Flusher => self.flush(),
@@ -219,7 +249,7 @@ impl Engine {
         self.schedule(self.now, Event::Flusher);
     }
 
-    /// A thread is done with its phase.
+    /// A thread is done with what it was given.
     pub(super) fn rest(&mut self, index: usize) {
         self.threads[index].work = Work::Rest;
     }

@@ -96,7 +96,7 @@ impl Engine {
 
     /// Pages of a file at a time.
     fn chunk(&self) -> u64 {
-        match self.case.kernel.reclaim {
+        match self.kernel.reclaim {
             Reclaim::V3_0 => CHUNK_3_0,
             // What the disk takes in half a second, in whole 4 MiB.
             Reclaim::V3_16 => {

@@ -1,5 +1,5 @@
 //! A thread that reads: by windows of readahead, the next of which is asked for when the first page of
-//! the one before is there; or a page anywhere.
+//! the one before is there, but not of a file that is not open yet; or a page anywhere.
 
 use std::collections::VecDeque;
 
@@ -7,7 +7,7 @@ use zonal_cfq::units::{Process, Span};
 
 use crate::error::IobenchError;
 use crate::machine::{COSTS, EXTENT};
-use crate::program::{Blocks, Phase};
+use crate::program::Blocks;
 
 use super::engine::{Engine, Work};
 use super::queue::{Ask, Purpose, Waiter};
@@ -15,16 +15,73 @@ use super::queue::{Ask, Purpose, Waiter};
 /// Pages of a window: 128 KiB, which is Linux's.
 const WINDOW: u64 = 32;
 
+/// What is read, window by window.
+#[derive(Debug)]
+enum Plan {
+    /// So many pages, from the first to the last.
+    Whole(u64),
+    /// A page at a time, wherever it is.
+    Anywhere(Blocks),
+    /// Files of so many pages, one after the other, each from its first to its last; the numbers of
+    /// their places on the disk, and what opening one takes.
+    Files { places: Vec<u32>, pages: u64, open: Span },
+}
+
+impl Plan {
+    fn windows(&self) -> u64 {
+        match self {
+            Self::Whole(pages) => pages.div_ceil(WINDOW),
+            Self::Anywhere(blocks) => blocks.clone().count() as u64,
+            Self::Files { places, pages, .. } => places.len() as u64 * pages.div_ceil(WINDOW),
+        }
+    }
+
+    /// The pages of a window. Asked for in order, each once.
+    fn range(&mut self, window: u64) -> (u64, u64) {
+        let within = |at: u64, pages: u64| (at * WINDOW, ((at + 1) * WINDOW).min(pages));
+        match self {
+            Self::Whole(pages) => within(window, *pages),
+            Self::Anywhere(blocks) => {
+                let page = blocks.next().unwrap_or_default();
+                (page, page + 1)
+            }
+            Self::Files { places, pages, .. } => {
+                let each = pages.div_ceil(WINDOW);
+                let first = u64::from(places[(window / each) as usize]) * *pages;
+                let (from, to) = within(window % each, *pages);
+                (first + from, first + to)
+            }
+        }
+    }
+
+    /// Whether a window is read ahead when the one before it is there: not of another file.
+    fn follows(&self, window: u64) -> bool {
+        match self {
+            Self::Whole(_) => true,
+            Self::Anywhere(_) => false,
+            Self::Files { pages, .. } => !window.is_multiple_of(pages.div_ceil(WINDOW)),
+        }
+    }
+
+    /// What begins with a window, besides reading it.
+    fn opening(&self, window: u64) -> Span {
+        match self {
+            Self::Files { open, .. } if !self.follows(window) => *open,
+            _ => Span::ZERO,
+        }
+    }
+}
+
 /// A reader.
 #[derive(Debug)]
 pub(super) struct Reader {
-    blocks: Blocks,
-    /// Pages that are read at a time.
-    window: u64,
+    plan: Plan,
     /// Windows there are, those that are read, and those that were asked for.
     windows: u64,
     current: u64,
     issued: u64,
+    /// Pages of the last even and odd window that was asked for.
+    ranges: [(u64, u64); 2],
     /// Of the window that is asked for just now: the pages that were not looked at yet.
     cursor: Option<(u64, u64)>,
     /// What is to be submitted: first page and how many.
@@ -35,18 +92,13 @@ pub(super) struct Reader {
 }
 
 impl Reader {
-    pub(super) fn new(blocks: Blocks, phase: Phase, file_pages: u64) -> Self {
-        let (window, windows) = if phase.is_sequential() {
-            (WINDOW, file_pages.div_ceil(WINDOW))
-        } else {
-            (1, blocks.clone().count() as u64)
-        };
+    fn new(plan: Plan) -> Self {
         Self {
-            blocks,
-            window,
-            windows,
+            windows: plan.windows(),
+            plan,
             current: 0,
             issued: 0,
+            ranges: [(0, 0); 2],
             cursor: None,
             runs: VecDeque::new(),
             left: [0; 2],
@@ -54,8 +106,23 @@ impl Reader {
         }
     }
 
+    /// One that reads its pages from the first to the last.
+    pub(super) fn whole(pages: u64) -> Self {
+        Self::new(Plan::Whole(pages))
+    }
+
+    /// One that reads these, each by itself.
+    pub(super) fn anywhere(blocks: Blocks) -> Self {
+        Self::new(Plan::Anywhere(blocks))
+    }
+
+    /// One that reads files of so many pages, which are at these places, in this order.
+    pub(super) fn files(places: Vec<u32>, pages: u64, open: Span) -> Self {
+        Self::new(Plan::Files { places, pages, open })
+    }
+
     const fn is_sequential(&self) -> bool {
-        self.window > 1
+        !matches!(self.plan, Plan::Anywhere(_))
     }
 
     const fn parity(window: u64) -> usize {
@@ -63,13 +130,10 @@ impl Reader {
     }
 
     /// Asks for the next window.
-    fn begin_issue(&mut self, file_pages: u64) {
-        let first = if self.is_sequential() {
-            self.issued * WINDOW
-        } else {
-            self.blocks.next().unwrap_or_default()
-        };
-        self.cursor = Some((first, (first + self.window).min(file_pages)));
+    fn begin_issue(&mut self) {
+        let range = self.plan.range(self.issued);
+        self.ranges[Self::parity(self.issued)] = range;
+        self.cursor = Some(range);
         self.issued += 1;
     }
 
@@ -80,6 +144,20 @@ impl Reader {
             Some((first, count)) if *first + *count == page => *count += 1,
             _ => self.runs.push_back((page, 1)),
         }
+    }
+
+    /// Whether the window after the current one should be asked for now.
+    fn reads_ahead(&self) -> bool {
+        self.issued == self.current + 1
+            && self.issued < self.windows
+            && self.plan.follows(self.issued)
+    }
+
+    /// Of the two windows that may be under way, that of a page.
+    fn window_of(&self, at: u64) -> usize {
+        let last = Self::parity(self.issued - 1);
+        let (first, end) = self.ranges[last];
+        if (first..end).contains(&at) { last } else { last ^ 1 }
     }
 }
 
@@ -97,23 +175,21 @@ impl Engine {
             if !self.issue(index)? {
                 return Ok(());
             }
-            let file_pages = self.file_pages;
             let Some(reader) = self.reader(index) else { return Ok(()) };
             if reader.current == reader.windows {
                 self.rest(index);
                 return Ok(());
             }
             if reader.issued == reader.current {
-                reader.begin_issue(file_pages);
+                reader.begin_issue();
                 continue;
             }
             if reader.left[Reader::parity(reader.current)] > 0 {
                 reader.waiting = true;
                 return Ok(());
             }
-            let is_ahead = reader.issued > reader.current + 1 || reader.issued == reader.windows;
-            if reader.is_sequential() && !is_ahead {
-                reader.begin_issue(file_pages);
+            if reader.reads_ahead() {
+                reader.begin_issue();
                 continue;
             }
             self.consume(index);
@@ -186,22 +262,18 @@ impl Engine {
 
     /// Reads a window that is there.
     fn consume(&mut self, index: usize) {
-        let (base, file_pages) = (index as u64 * self.file_pages, self.file_pages);
+        let base = index as u64 * self.file_pages;
         let Some(reader) = self.reader(index) else { return };
-        let (first, end) = if reader.is_sequential() {
-            let first = reader.current * WINDOW;
-            (first, (first + WINDOW).min(file_pages))
-        } else {
-            // The page that was asked for last.
-            (0, 0)
-        };
+        let (first, end) = reader.ranges[Reader::parity(reader.current)];
+        let (opening, is_sequential) =
+            (reader.plan.opening(reader.current), reader.is_sequential());
         reader.current += 1;
-        let pages = (end - first).max(1);
-        for page in first..end {
+        // A page anywhere was touched when it came, or was found.
+        for page in (first..end).filter(|_| is_sequential) {
             self.memory.touch((base + page) as u32);
         }
         let cpu = core::mem::take(&mut self.threads[index].cpu);
-        self.schedule_thread(index, cpu + Span(COSTS.read.0 * pages));
+        self.schedule_thread(index, cpu + opening + Span(COSTS.read.0 * (end - first)));
     }
 
     /// Pages are there.
@@ -211,13 +283,14 @@ impl Engine {
             self.memory.set_locked(page, false);
         }
         let Some(reader) = self.reader(index) else { return };
-        let window = if reader.is_sequential() { at / WINDOW } else { reader.issued - 1 };
-        reader.left[Reader::parity(window)] -= pages;
+        let window = reader.window_of(at);
+        reader.left[window] -= pages;
+        let is_sequential = reader.is_sequential();
         if reader.waiting && reader.left[Reader::parity(reader.current)] == 0 {
             reader.waiting = false;
             self.schedule_thread(index, COSTS.wake);
         }
-        if !matches!(&self.threads[index].work, Work::Read(it) if it.is_sequential()) {
+        if !is_sequential {
             self.memory.touch(page);
         }
     }

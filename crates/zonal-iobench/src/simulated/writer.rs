@@ -1,5 +1,5 @@
 //! A thread that writes: it dirties pages as fast as it can copy, is slowed down where too much is
-//! dirty, and calls fsync at the end.
+//! dirty, and calls fsync at the end where the program does.
 
 use zonal_cfq::units::{Process, Sectors, Span};
 
@@ -44,11 +44,32 @@ pub(super) struct Writer {
     dirtied: u64,
     /// The last pause of 3.0, which grow.
     pause: Span,
+    /// Whether what was written is flushed at the end.
+    flushes: bool,
+    /// Pages of each of the files that the blocks are of, and what making one takes.
+    file: Option<(u64, Span)>,
 }
 
 impl Writer {
-    pub(super) const fn new(blocks: Blocks) -> Self {
-        Self { blocks, held: None, stage: Stage::Write, dirtied: 0, pause: Span::ZERO }
+    /// One that dirties these pages, and leaves it at that.
+    pub(super) const fn of(blocks: Blocks) -> Self {
+        let (held, stage, dirtied) = (None, Stage::Write, 0);
+        Self { blocks, held, stage, dirtied, pause: Span::ZERO, flushes: false, file: None }
+    }
+
+    /// With an fsync at the end.
+    pub(super) const fn then_flush(self) -> Self {
+        Self { flushes: true, ..self }
+    }
+
+    /// In files of so many pages, each of which takes so long to make.
+    pub(super) const fn in_files(self, pages: u64, make: Span) -> Self {
+        Self { file: Some((pages, make)), ..self }
+    }
+
+    /// What a page takes besides being copied.
+    fn making(&self, block: u64) -> Span {
+        self.file.filter(|(pages, _)| block.is_multiple_of(*pages)).map_or(Span::ZERO, |it| it.1)
     }
 }
 
@@ -86,7 +107,12 @@ impl Engine {
             for _ in 0..STEP {
                 let Some(writer) = self.writer(index) else { return };
                 let Some(block) = writer.held.take().or_else(|| writer.blocks.next()) else {
-                    self.set_stage(index, Stage::Sync(0));
+                    match (writer.flushes, pause) {
+                        (true, _) => self.set_stage(index, Stage::Sync(0)),
+                        (false, Span::ZERO) => return self.rest(index),
+                        // It rests when the time of its last pages is over.
+                        (false, _) => {}
+                    }
                     break;
                 };
                 let page = (base + block) as u32;
@@ -104,10 +130,11 @@ impl Engine {
                 let was_clean = self.memory.set_dirty(page);
                 self.memory.touch(page);
                 self.threads[index].dirty += u64::from(was_clean);
+                pause += COSTS.write;
                 if let Some(writer) = self.writer(index) {
                     writer.dirtied += 1;
+                    pause += writer.making(block);
                 }
-                pause += COSTS.write;
             }
         }
         self.heed_wish();
@@ -124,7 +151,7 @@ impl Engine {
         let threads = self.threads.len() as f64;
         // Pages a second for this task where as much is dirty as should be.
         let own = self.bandwidth.pages_per_second() / threads;
-        let rules = self.case.kernel.reclaim;
+        let rules = self.kernel.reclaim;
         let Some(writer) = self.writer(index) else { return Span::ZERO };
         if there <= free_run {
             (writer.dirtied, writer.pause) = (0, Span::ZERO);

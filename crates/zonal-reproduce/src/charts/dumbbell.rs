@@ -47,7 +47,11 @@ fn heading(row: &Row) -> String {
         Unit::PercentShare => "the part of DMA32, %".into(),
         Unit::PagesPerSecond => "pages that reclaim looked at, a second".into(),
         Unit::Us => "time to truncate a file, µs".into(),
-        Unit::OpsPerSecond => "bonnie, operations a second".into(),
+        // Hundreds of times as many: another scale.
+        Unit::OpsPerSecond if row.metric.ends_with("_del") => {
+            "bonnie, files deleted a second".into()
+        }
+        Unit::OpsPerSecond => "bonnie, files made and read a second".into(),
         Unit::MbPerSecond => "MiB a second".into(),
         Unit::Ms => "waiting for the disk, ms".into(),
         Unit::Requests => "requests in the queue".into(),

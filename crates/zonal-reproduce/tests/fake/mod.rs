@@ -6,10 +6,13 @@ use std::collections::HashMap;
 use std::sync::{LazyLock, Mutex};
 
 use zonal_cfq::units::Span;
+use zonal_iobench::kernel::Kernel;
+use zonal_iobench::many_files::{Bonnie, Pass};
 use zonal_iobench::program::Phase;
 use zonal_iobench::simulated::{self, Case, PhaseOutcome};
 use zonal_reproduce::facts::{self, Fact, Table};
-use zonal_reproduce::io_runs::{IoKey, IoRunner};
+use zonal_reproduce::io_runs::{IoKey, IoRunner, Program};
+use zonal_scenario::truncate::Statistic;
 use zonal_sim::machine::Machine;
 use zonal_sim::outcome::{Figure, LineProfile, LockProfile, Outcome, Spin};
 use zonal_sim::run::{LruLock, Preset, SimError, Spec, Workload};
@@ -106,11 +109,12 @@ fn facts_of(machine: &str, spec: &Spec, cpus: u32) -> Vec<Fact> {
 impl IoRunner for Fake {
     fn run(&self, case: &Case) -> Result<simulated::Outcome, String> {
         let fits = case.tiobench.pages < case.machine.frames;
+        let program = if fits { Program::Fits } else { Program::Tiobench };
         let key = IoKey {
             machine: case.machine.name.into(),
             kernel: case.kernel.name.into(),
             threads: case.tiobench.threads,
-            fits,
+            program,
         };
         *self.io_runs.lock().expect("no test panics with it").entry(key).or_default() += 1;
         let second = Span::from_millis(1000);
@@ -139,6 +143,24 @@ impl IoRunner for Fake {
         }
         outcome.scanned = pair("tiobench", ["dma32_velocity", "normal_velocity"]);
         Ok(outcome)
+    }
+
+    fn bonnie(
+        &self,
+        machine: &zonal_iobench::machine::Machine,
+        kernel: &Kernel,
+        bonnie: &Bonnie,
+    ) -> Result<Vec<(Pass, f64)>, String> {
+        assert_eq!(bonnie.pages * u64::from(bonnie.files) / machine.frames, 1, "and a bit");
+        let rate = |pass: Pass| {
+            let is = |fact: &&Fact| {
+                (&*fact.workload, &*fact.kernel, &*fact.metric)
+                    == ("bonnie", kernel.name, pass.name())
+            };
+            let found = FACTS.iter().find(is).ok_or("not published")?;
+            Ok((pass, found.published * self.off))
+        };
+        Pass::ALL.into_iter().map(rate).collect()
     }
 }
 
@@ -232,11 +254,9 @@ impl Fake {
                 "processes_faults_per_s" | "threads_faults_per_s" => {
                     figures.insert("faults_per_s".into(), value);
                 }
-                name @ ("Min" | "1st-qrtle" | "2nd-qrtle" | "3rd-qrtle" | "Amean") => {
-                    let name = name.to_lowercase().replace("amean", "mean").replace('-', "_");
-                    figures.insert(format!("file_{name}"), value);
-                }
                 name => {
+                    let of_files = Statistic::named(name).map(Statistic::figure);
+                    let name = of_files.unwrap_or(name);
                     // Half as long a run: the counts have to be scaled.
                     let counted = matches!(fact.unit, facts::Unit::Count | facts::Unit::Pages);
                     figures.insert(name.into(), if counted { value / 2.0 } else { value });

@@ -7,7 +7,7 @@
 //!   cache's tree ([`truncate_page`](crate::machine::Kernel::truncate_page) each, and a write to
 //!   the `struct page`), then the LRU lists under their lock, then they are freed as one list. The
 //!   `struct page`s of all files together exceed the caches, so those of a file come from memory.
-//! - Figures: quartiles and mean of the time a file takes; entries of a CPU's cache (interrupt
+//! - Figures: what the table says of the times that files take; entries of a CPU's cache (interrupt
 //!   toggles, with presets that keep lists) for each page freed.
 //! - Scaling: none, on one task. Where the files of all tasks would take more than three quarters
 //!   of memory, each has as many as that allows.
@@ -28,15 +28,16 @@ use crate::ticks::Ticks;
 use core::cell::RefCell;
 use zonal::info::ZoneInfo;
 use zonal::{CpuEvents, CpuId, Order, Pfn};
+use zonal_scenario::truncate::{self, Statistic, Times};
 
-/// Files of a task: 16 directories of 16.
-const FILES: u64 = 256;
+/// Files of a task.
+const FILES: u64 = truncate::FILES as u64;
 /// Files that are truncated first, unmeasured.
 const WARM_UP: u64 = 16;
 /// Files without which there is nothing to measure.
 const LEAST: u64 = 2 * WARM_UP;
 /// Pages of a file.
-const PAGES: u64 = 1024;
+const PAGES: u64 = truncate::PAGES as u64;
 
 /// The workload.
 #[derive(Default)]
@@ -93,20 +94,14 @@ impl Workload for Truncate {
     }
 
     fn figures(&self, stage: &Stage<'_>) -> Vec<Figure> {
-        let mut took = self.took.borrow_mut();
-        took.sort_unstable();
-        let us = |time: Ticks| stage.machine.clock.ns(time) / 1e3;
-        let quarter =
-            |n: usize| took.get((took.len() * n / 4).min(took.len().saturating_sub(1))).copied();
-        let mean = took.iter().map(|&time| us(time)).sum::<f64>() / took.len().max(1) as f64;
+        let us = |time: &Ticks| stage.machine.clock.ns(*time) / 1e3;
+        let times = Times::new(self.took.borrow().iter().map(us));
         let events = listed(stage);
         let entries = events.bulk_entries as f64 / events.bulk_frames.max(1) as f64;
-        let quarters = ["file_min", "file_1st_qrtle", "file_2nd_qrtle", "file_3rd_qrtle"];
-        let mut figures: Vec<_> = (0..)
-            .zip(quarters)
-            .map(|(n, name)| Figure::new(name, quarter(n).map_or(0.0, us), "us"))
-            .collect();
-        figures.push(Figure::new("file_mean", mean, "us"));
+        let figure = |statistic: Statistic| {
+            Figure::new(statistic.figure(), times.of(statistic), statistic.unit())
+        };
+        let mut figures: Vec<_> = Statistic::ALL.into_iter().map(figure).collect();
         figures.push(Figure::new("toggles_a_page", entries, "count"));
         figures
     }
