@@ -16,6 +16,7 @@
 mod picture;
 mod table;
 
+use core::num::NonZeroU32;
 use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -77,6 +78,9 @@ pub struct AgingArgs {
     #[arg(long, default_value_t = 60, value_name = "N",
           value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub rounds: u32,
+    /// Regions of a zone in which CPUs begin to look, of presets that have such; by CPUs if not given
+    #[arg(long, value_name = "N")]
+    pub regions: Option<NonZeroU32>,
     /// Presets and peers, separated by commas; in any case, with or without dashes; `all` for every
     /// preset, and every peer that has blocks of order 9 and a fixed set of frames
     #[arg(
@@ -140,7 +144,8 @@ impl AgingArgs {
                     for &mix in &self.mix {
                         let spec = |&seed: &u64| {
                             let cpus = usize::from(cpus);
-                            Spec { mix, fill, cpus, memory, seed, rounds: self.rounds }
+                            let (rounds, regions) = (self.rounds, self.regions);
+                            Spec { mix, fill, cpus, memory, seed, rounds, regions }
                         };
                         specs.extend(self.seed.iter().map(spec));
                     }

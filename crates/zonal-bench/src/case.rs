@@ -14,7 +14,7 @@
 //!
 //! let spec = Spec {
 //!     workload: Workload::HotPair,
-//!     setup: Setup { memory: 64 << 20, threads: 1, touch: false },
+//!     setup: Setup { memory: 64 << 20, threads: 1, touch: false, regions: None },
 //!     seed: 1,
 //!     options: Options::default(),
 //! };

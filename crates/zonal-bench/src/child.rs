@@ -116,7 +116,7 @@ struct Asked {
 
 impl Asked {
     fn of(profile: &Profile, spec: &Spec) -> Self {
-        let Spec { workload, setup: Setup { memory, threads, touch }, seed, options } = *spec;
+        let Spec { workload, setup: Setup { memory, threads, touch, .. }, seed, options } = *spec;
         Self {
             subject: profile.name.into(),
             path: profile.path.to_string(),
@@ -140,7 +140,8 @@ impl Asked {
         let cpus = machine::cpus().map_err(|error| error.to_string())?;
         let cpus = cpus.get(..self.threads).ok_or("there are fewer CPUs than threads")?;
         let pool = Pool::new(cpus).map_err(|error| format!("cannot start threads: {error}"))?;
-        let setup = Setup { memory: self.memory, threads: self.threads, touch: self.touch };
+        let setup =
+            Setup { memory: self.memory, threads: self.threads, touch: self.touch, regions: None };
         let Self { by_cpu, compact, delay, .. } = *self;
         let options = Options { by_cpu, compact, delay };
         let spec = Spec { workload, setup, seed: self.seed, options };
@@ -340,7 +341,7 @@ mod tests {
     use crate::subjects::{baseline, references};
 
     fn spec(threads: usize) -> Spec {
-        let setup = Setup { memory: 64 << 20, threads, touch: false };
+        let setup = Setup { memory: 64 << 20, threads, touch: false, regions: None };
         Spec { workload: Workload::HotPair, setup, seed: 1, options: Options::default() }
     }
 

@@ -305,7 +305,8 @@ impl Run {
             }
             let fits = |threads: &&usize| self.workload.runs_on(**threads, options);
             for &threads in self.threads.iter().filter(fits) {
-                let setup = Setup { memory: self.memory, threads, touch: self.touch };
+                let setup =
+                    Setup { memory: self.memory, threads, touch: self.touch, regions: None };
                 let spec = Spec { workload: self.workload, setup, seed: self.seed, options };
                 match entry.open(&spec) {
                     Ok(case) => cases.push(Open {

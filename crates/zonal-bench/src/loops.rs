@@ -9,7 +9,7 @@
 //! use zonal_bench::subject::{Setup, Subject};
 //! use zonal_bench::subjects::baseline::FreeList;
 //!
-//! let list = FreeList::open(&Setup { memory: 1 << 20, threads: 1, touch: false })?;
+//! let list = FreeList::open(&Setup { memory: 1 << 20, threads: 1, touch: false, regions: None })?;
 //! hot_pair(&mut list.thread(0)?)?;
 //! # Ok::<(), zonal_bench::loops::Halt>(())
 //! ```
@@ -412,7 +412,7 @@ mod tests {
 
     #[test]
     fn running_out_gives_everything_back() {
-        let setup = Setup { memory: 100 << 12, threads: 1, touch: false };
+        let setup = Setup { memory: 100 << 12, threads: 1, touch: false, regions: None };
         let list = FreeList::open(&setup).expect("opens");
         let mut thread = list.thread(0).expect("registers");
         let mut blocks = vec![0; BULK_BATCH];

@@ -9,7 +9,7 @@
 //! use zonal_bench::subject::{FrameThread, Setup, Subject};
 //! use zonal_bench::subjects::baseline::FreeList;
 //!
-//! let setup = Setup { memory: 64 << 20, threads: 1, touch: false };
+//! let setup = Setup { memory: 64 << 20, threads: 1, touch: false, regions: None };
 //! let list = FreeList::open(&setup)?;
 //! let mut thread = list.thread(0)?;
 //! let frame = thread.alloc(0).expect("16384 frames are free");
@@ -19,6 +19,7 @@
 //! ```
 
 use core::fmt;
+use core::num::NonZeroU32;
 
 use zonal::{FreeCounts, MigrateType};
 
@@ -87,6 +88,8 @@ pub struct Setup {
     pub threads: usize,
     /// Whether the frames will be written to and must therefore be real memory.
     pub touch: bool,
+    /// Regions of a zone, of presets that look for frames by them; each decides if not given.
+    pub regions: Option<NonZeroU32>,
 }
 
 impl Setup {

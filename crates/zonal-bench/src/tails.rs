@@ -102,7 +102,12 @@ fn loses_cpu(stage: impl FnOnce()) -> bool {
 ///
 /// What keeps it from being opened, or a thread from using it.
 pub fn run<S: Subject>(spec: &Spec) -> Result<Vec<Row>, SubjectError> {
-    let subject = S::open(&Setup { memory: spec.memory, threads: spec.threads, touch: false })?;
+    let subject = S::open(&Setup {
+        memory: spec.memory,
+        threads: spec.threads,
+        touch: false,
+        regions: None,
+    })?;
     let frames = match subject.frames() {
         Some(frames) if S::PROFILE.max_order >= 9 => frames,
         _ => return Err(SubjectError::Init("has no fixed set of frames, or no order 9".into())),

@@ -131,7 +131,7 @@ impl FrameThread for RefusingThread<'_> {
 fn sample(pool: &Pool, workload: Workload, by_cpu: bool, world: &Arc<World>) -> Option<Halt> {
     let options = Options { by_cpu, ..Options::default() };
     let threads = pool.len();
-    let setup = Setup { memory: FRAMES << 12, threads, touch: false };
+    let setup = Setup { memory: FRAMES << 12, threads, touch: false, regions: None };
     NEXT.set(Some(world.clone()));
     let case = open::<Refusing, Every>(&Spec { workload, setup, seed: 1, options });
     match case.expect("it opens").sample(pool, 1) {

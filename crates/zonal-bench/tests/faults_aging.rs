@@ -111,7 +111,15 @@ fn refuse_everywhere<R>(name: &str, run: impl Fn() -> Result<R, SubjectError>) {
 #[test]
 fn nothing_is_lost_by_ageing() {
     for mix in Mix::ALL {
-        let spec = aging::Spec { mix, fill: 85, cpus: 2, memory: MEMORY, seed: 1, rounds: 2 };
+        let spec = aging::Spec {
+            mix,
+            fill: 85,
+            cpus: 2,
+            memory: MEMORY,
+            seed: 1,
+            rounds: 2,
+            regions: None,
+        };
         refuse_everywhere(&mix.to_string(), || aging::run::<Refusing>(&spec));
     }
 }
@@ -126,7 +134,7 @@ fn nothing_is_lost_by_the_tails() {
 #[should_panic(expected = "1 frames are lost")]
 fn canary_a_frame_that_is_kept_is_counted() {
     refuse_everywhere("kept", || {
-        let setup = Setup { memory: MEMORY, threads: 1, touch: false };
+        let setup = Setup { memory: MEMORY, threads: 1, touch: false, regions: None };
         let subject = Refusing::open(&setup)?;
         let kept = subject.thread(0)?.alloc(0);
         assert!(kept.is_some());

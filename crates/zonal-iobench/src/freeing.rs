@@ -34,8 +34,17 @@ pub const MACHINE: &str = "desktop_8cpu_4g";
 pub fn sparsetruncate(machine: &str, preset: Preset, seed: u64) -> Result<Outcome, IobenchError> {
     let machine = machine_called(machine)?;
     let (workload, lru) = (Workload::Truncate, LruLock::Node);
-    let spec =
-        Spec { workload, preset, tasks: 1, seed, lru, delay_ms: 0, quick: false, after: None };
+    let spec = Spec {
+        workload,
+        preset,
+        tasks: 1,
+        seed,
+        lru,
+        delay_ms: 0,
+        quick: false,
+        after: None,
+        regions: None,
+    };
     zonal_sim::run::run(&machine, &spec).map_err(|error| IobenchError::Simulator(error.to_string()))
 }
 

@@ -154,7 +154,7 @@ pub fn run(args: &RecordArgs, out: &mut dyn Write) -> Result<(), ReplayError> {
     let pool = Pool::new(&cpus[..threads]);
     let pool = pool.map_err(|source| LabError::Machine { what: "start threads", source })?;
     let gave = |why: String| LabError::Gave { who: args.workload.name().into(), why };
-    let setup = Setup { memory: args.memory, threads, touch: false };
+    let setup = Setup { memory: args.memory, threads, touch: false, regions: None };
     let spec =
         Spec { workload: args.workload, setup, seed: args.seed, options: Options::default() };
     let case =

@@ -194,7 +194,17 @@ impl Planner {
         let tasks = self.machines.get(machine)?.topology.cpus();
         let Choice { seed, quick } = self.choice;
         let lru = LruLock::Node;
-        let spec = Spec { workload, preset, tasks, seed, lru, quick, delay_ms: 0, after: None };
+        let spec = Spec {
+            workload,
+            preset,
+            tasks,
+            seed,
+            lru,
+            quick,
+            delay_ms: 0,
+            after: None,
+            regions: None,
+        };
         Some(Key { machine: machine.into(), spec })
     }
 

@@ -50,6 +50,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             delay_ms,
             quick,
             after: None,
+            regions: None,
         };
         let began = Instant::now();
         let (outcome, pace) = timed(&machine, &spec)?;

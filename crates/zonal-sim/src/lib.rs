@@ -13,7 +13,7 @@
 //! let desktop = machine::builtin("desktop_8cpu_4g").expect("it is built in");
 //! let (workload, lru) = (Workload::Netperf, LruLock::Node);
 //! let on = |preset| {
-//!     let spec = Spec { workload, preset, tasks: 4, seed: 1, lru, delay_ms: 0, quick: true, after: None };
+//!     let spec = Spec { workload, preset, tasks: 4, seed: 1, lru, delay_ms: 0, quick: true, after: None, regions: None };
 //!     run(&desktop, &spec)
 //! };
 //! let (base, zonal) = (on(Preset::Linux416)?, on(Preset::Zonal)?);

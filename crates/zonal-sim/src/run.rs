@@ -16,6 +16,7 @@ use crate::workload::replay::Replay;
 use crate::workload::truncate::Truncate;
 use crate::workload::{self, thp_mix::ThpMix};
 use core::fmt;
+use core::num::NonZeroU32;
 use zonal::policy::Policy;
 pub use zonal_scenario::preset::{OnPreset, Preset};
 
@@ -80,6 +81,8 @@ pub struct Spec {
     /// Millions of single pages before the measured stretch of [`Workload::ThpMix`]; where it is not
     /// said 2. The others do not look at it.
     pub after: Option<u32>,
+    /// Regions of a zone, of presets that look for frames by them; by the number of CPUs if not said.
+    pub regions: Option<NonZeroU32>,
 }
 
 /// Why a run could not be done.
@@ -269,8 +272,17 @@ pub fn replay(
     machine.check()?;
     let tasks = (script.cpus() as u32).clamp(1, machine.topology.cpus());
     let (lru, workload) = (LruLock::None, Workload::Replay);
-    let spec =
-        Spec { workload, preset, tasks, seed: 1, lru, delay_ms: 0, quick: false, after: None };
+    let spec = Spec {
+        workload,
+        preset,
+        tasks,
+        seed: 1,
+        lru,
+        delay_ms: 0,
+        quick: false,
+        after: None,
+        regions: None,
+    };
     let replay = Replay::new(script, memory >> 12, tasks);
     on_preset(&replay, machine, &spec).map(|(outcome, _)| outcome)
 }

@@ -118,7 +118,8 @@ pub(crate) fn run<S: Policy>(
     let even = SplitConfig { align: Order::MAX.frames(), ..SplitConfig::default() };
     let split = even.with_instances(ZoneType::Normal, INSTANCES);
     let pcp_high = (spec.preset == Preset::HugeBatch).then_some(2 * page_fault::MAPPED as u32);
-    let config = |config| workload.config(Config { split, pcp_high, ..config });
+    let regions = spec.regions;
+    let config = |config| workload.config(Config { split, pcp_high, regions, ..config });
     let plan = crate::world::plan::<S>(machine, needs.frames_a_socket, config)?;
     if crate::world::is_listed::<S>() {
         engine.slot_entry = Ticks::from_cycles(machine.cost.irq_toggle);
@@ -284,8 +285,17 @@ fn run_alone_under<S: Policy>(
     workload: crate::run::Workload,
 ) -> Result<(Outcome, Pace), SimError> {
     let (preset, lru) = (Preset::Zonal, crate::run::LruLock::Node);
-    let spec =
-        Spec { workload, preset, tasks: 1, seed: 1, lru, delay_ms: 0, quick: true, after: None };
+    let spec = Spec {
+        workload,
+        preset,
+        tasks: 1,
+        seed: 1,
+        lru,
+        delay_ms: 0,
+        quick: true,
+        after: None,
+        regions: None,
+    };
     let engine = Engine::new(machine, 1, crate::schedule::Schedule::by_clock());
     run::<S>(work, machine, &spec, engine)
 }

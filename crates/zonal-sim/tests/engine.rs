@@ -11,7 +11,17 @@ fn desktop() -> Machine {
 
 fn spec(preset: Preset, tasks: u32, seed: u64) -> Spec {
     let (workload, lru) = (Workload::PageFault1, LruLock::Node);
-    Spec { workload, preset, tasks, seed, lru, delay_ms: 0, quick: true, after: None }
+    Spec {
+        workload,
+        preset,
+        tasks,
+        seed,
+        lru,
+        delay_ms: 0,
+        quick: true,
+        after: None,
+        regions: None,
+    }
 }
 
 fn outcome(spec: &Spec) -> Outcome {

@@ -23,6 +23,7 @@ fn spec(workload: Workload, preset: Preset) -> Spec {
         delay_ms,
         quick: true,
         after: None,
+        regions: None,
     }
 }
 

@@ -22,6 +22,7 @@
 //! assert_eq!(args.counts(), [56, 112]);
 //! ```
 
+use core::num::NonZeroU32;
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -74,6 +75,9 @@ pub struct SimArgs {
     /// thp-mix: millions of single pages before the measured stretch; 2 if not given
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=1000))]
     pub after: Option<u32>,
+    /// Regions of a zone in which CPUs begin to look, of presets that have such; by CPUs if not given
+    #[arg(long, value_name = "N")]
+    pub regions: Option<NonZeroU32>,
     /// Measure a shorter stretch: less exact, several times faster
     #[arg(long)]
     pub quick: bool,
@@ -243,6 +247,7 @@ fn specs(
             quick: args.quick,
             delay_ms: args.delay_ms,
             after: args.after,
+            regions: args.regions,
         })
     });
     Ok(each.collect())

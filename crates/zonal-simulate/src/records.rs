@@ -57,6 +57,7 @@ pub(crate) fn object(spec: &Spec, outcome: &Outcome) -> Value {
     object.insert("quick".into(), json!(spec.quick));
     object.insert("delay_ms".into(), json!(spec.delay_ms));
     object.insert("after".into(), json!(spec.after));
+    object.insert("regions".into(), json!(spec.regions));
     object.insert("cycles".into(), json!(outcome.cycles));
     object.insert("seconds".into(), json!(outcome.seconds));
     let row = |(metric, simulated, unit)| json!({ "metric": metric, "simulated": simulated, "unit": unit });

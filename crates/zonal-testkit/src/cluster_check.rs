@@ -109,6 +109,7 @@ fn batch_of<P: Platform, S: Policy>(allocator: &Allocator<'_, P, S>, zone: ZoneI
         low: 0,
         pcp_batch,
         pcp_high,
+        regions: config.regions,
         pageblock_order,
     };
     S::Pcp::batch(tuning)

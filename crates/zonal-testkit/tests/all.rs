@@ -79,6 +79,7 @@ mod pages;
 mod panics;
 mod pressure;
 mod reach;
+mod regions;
 mod regressions;
 mod split;
 #[macro_use]

@@ -16,7 +16,7 @@
 //! use zonal_bench::subjects::zonal::{Owned, Preset};
 //! use zonal::preset::Zonal;
 //!
-//! let spec = Spec { mix: Mix::Batches, fill: 85, cpus: 2, memory: 64 << 20, seed: 1, rounds: 2 };
+//! let spec = Spec { mix: Mix::Batches, fill: 85, cpus: 2, memory: 64 << 20, seed: 1, rounds: 2, regions: None };
 //! let row = run::<Preset<Zonal, Owned>>(&spec)?;
 //! assert!(row.index9 <= 1.0 && row.refused9 == 0);
 //! # Ok::<(), zonal_bench::subject::SubjectError>(())
@@ -26,6 +26,7 @@ pub mod life;
 pub mod shadow;
 
 use core::fmt;
+use core::num::NonZeroU32;
 use std::time::Instant;
 
 use clap::ValueEnum;
@@ -84,6 +85,9 @@ pub struct Spec {
     pub seed: u64,
     /// Each allocates half the memory.
     pub rounds: u32,
+    /// Regions of a zone, where a preset looks for frames by them and is not to decide.
+    #[serde(default)]
+    pub regions: Option<NonZeroU32>,
 }
 
 /// What came of it.
@@ -158,7 +162,12 @@ struct World<'a, S: Subject> {
 /// it has no blocks of order 9.
 pub fn run<S: Subject>(spec: &Spec) -> Result<Row, SubjectError> {
     let (before, start) = (Usage::now(), Instant::now());
-    let subject = S::open(&Setup { memory: spec.memory, threads: spec.cpus, touch: false })?;
+    let subject = S::open(&Setup {
+        memory: spec.memory,
+        threads: spec.cpus,
+        touch: false,
+        regions: spec.regions,
+    })?;
     let frames = match subject.frames() {
         Some(frames) if S::PROFILE.max_order >= Order::HUGE.get() => frames as u64,
         _ => return Err(SubjectError::Init("has no fixed set of frames, or no order 9".into())),
@@ -289,7 +298,7 @@ mod tests {
     use zonal::preset::{Linux416, Zonal};
 
     fn spec(mix: Mix, seed: u64) -> Spec {
-        Spec { mix, fill: 80, cpus: 3, memory: 64 << 20, seed, rounds: 6 }
+        Spec { mix, fill: 80, cpus: 3, memory: 64 << 20, seed, rounds: 6, regions: None }
     }
 
     /// The same seed is the same run; all is free in the end, or the next run would differ.

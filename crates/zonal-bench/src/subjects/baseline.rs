@@ -5,7 +5,7 @@
 //! use zonal_bench::subject::{Setup, Subject};
 //! use zonal_bench::subjects::baseline::FreeList;
 //!
-//! let list = FreeList::open(&Setup { memory: 1 << 20, threads: 2, touch: false })?;
+//! let list = FreeList::open(&Setup { memory: 1 << 20, threads: 2, touch: false, regions: None })?;
 //! assert_eq!(list.frames(), Some(256));
 //! # Ok::<(), zonal_bench::subject::SubjectError>(())
 //! ```

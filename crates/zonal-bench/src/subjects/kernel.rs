@@ -9,7 +9,7 @@
 //! use zonal_bench::subject::Setup;
 //! use zonal_bench::{case::Spec, subjects::kernel, workload::Workload};
 //!
-//! let setup = Setup { memory: 1 << 30, threads: 1, touch: true };
+//! let setup = Setup { memory: 1 << 30, threads: 1, touch: true, regions: None };
 //! let options = Options::default();
 //! let spec = Spec { workload: Workload::PageFault1, setup, seed: 1, options };
 //! assert!(kernel::open(&spec).is_ok());

@@ -11,7 +11,7 @@
 //! use zonal_bench::subjects::movable::Movable;
 //! use zonal_bench::subjects::zonal::Shared;
 //!
-//! let setup = Setup { memory: 64 << 20, threads: 1, touch: false };
+//! let setup = Setup { memory: 64 << 20, threads: 1, touch: false, regions: None };
 //! let subject = Movable::<Zonal, Shared>::open(&setup)?;
 //! let mut thread = subject.thread(0)?;
 //! let page = thread.alloc(0).expect("all is free");

@@ -55,7 +55,8 @@ pub(super) fn builder<S: Sound>(setup: &Setup) -> Builder<S> {
     let threads = setup.threads.clamp(1, usize::from(MAX_INSTANCES));
     let split = SplitConfig::default().with_instances(ZoneType::Normal, threads as u8);
     let builder = Arena::builder().preset::<S>().reserve(setup.memory).split(split);
-    builder.owners(setup.threads as u32)
+    let builder = builder.owners(setup.threads as u32);
+    setup.regions.into_iter().fold(builder, Builder::regions)
 }
 
 /// The zones of an arena.

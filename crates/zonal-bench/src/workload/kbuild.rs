@@ -288,7 +288,7 @@ mod tests {
     #[test]
     fn running_out_gives_everything_back() {
         // Without orders it stops at the first stack; with few frames, at a fault.
-        let setup = Setup { memory: 100 << 12, threads: 1, touch: false };
+        let setup = Setup { memory: 100 << 12, threads: 1, touch: false, regions: None };
         let list = FreeList::open(&setup).expect("opens");
         let mut thread = list.thread(0).expect("registers");
         let plan = Plan::new(&mut Rng::new(1));

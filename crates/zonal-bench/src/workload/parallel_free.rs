@@ -13,7 +13,7 @@
 //! use zonal_bench::subject::Setup;
 //! use zonal_bench::workload::parallel_free;
 //!
-//! let setup = Setup { memory: 4 << 30, threads: 2, touch: false };
+//! let setup = Setup { memory: 4 << 30, threads: 2, touch: false, regions: None };
 //! assert_eq!(parallel_free::part(1 << 20, &setup), 471_859);
 //! assert_eq!(parallel_free::part(0, &setup), 32_768, "no fixed set of frames: 128 MiB");
 //! ```

@@ -184,7 +184,7 @@ mod tests {
     use crate::subjects::baseline::{FreeList, Null};
 
     fn setup(frames: usize) -> Setup {
-        Setup { memory: frames << 12, threads: 1, touch: false }
+        Setup { memory: frames << 12, threads: 1, touch: false, regions: None }
     }
 
     #[test]

@@ -84,7 +84,7 @@ mod tests {
 
     #[test]
     fn frames_come_in_turns() {
-        let setup = Setup { memory: 64 << 12, threads: 2, touch: false };
+        let setup = Setup { memory: 64 << 12, threads: 2, touch: false, regions: None };
         let list = FreeList::open(&setup).expect("opens");
         let (place, turns) = (Rendezvous::new(2), Turns::default());
         let fill = |thread| {
@@ -102,7 +102,7 @@ mod tests {
 
     #[test]
     fn when_one_runs_out_all_give_back() {
-        let setup = Setup { memory: 10 << 12, threads: 2, touch: false };
+        let setup = Setup { memory: 10 << 12, threads: 2, touch: false, regions: None };
         let list = FreeList::open(&setup).expect("opens");
         let (place, turns) = (Rendezvous::new(2), Turns::default());
         let fill = |thread| {

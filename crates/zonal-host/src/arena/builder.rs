@@ -7,6 +7,7 @@ use crate::numa::{self, Binding, Topology};
 use crate::pager::Pager;
 use crate::region::{Region, RegionError};
 use crate::threads::Threads;
+use core::num::NonZeroU32;
 use std::fmt;
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
@@ -45,6 +46,7 @@ pub struct Builder<S: Policy = Zonal> {
     nodes: bool,
     watermarks: WatermarkConfig,
     split: SplitConfig,
+    regions: Option<NonZeroU32>,
     pager: Option<Arc<dyn Pager>>,
     preset: PhantomData<fn() -> S>,
 }
@@ -76,6 +78,7 @@ impl<S: Policy> Builder<S> {
             nodes: true,
             watermarks: WatermarkConfig { min_free: MinFree::None, ..WatermarkConfig::default() },
             split: SplitConfig::default(),
+            regions: None,
             pager: None,
             preset: PhantomData,
         }
@@ -127,6 +130,13 @@ impl<S: Policy> Builder<S> {
         self
     }
 
+    /// Regions of a zone: see [`Config::regions`]. Default: by the number of CPUs, which the handles
+    /// are counted as.
+    pub const fn regions(mut self, regions: NonZeroU32) -> Self {
+        self.regions = Some(regions);
+        self
+    }
+
     /// How presets that split zone types do it. All memory of an arena is `Normal`. Default: by
     /// size, from 508 GiB a node up.
     ///
@@ -153,9 +163,33 @@ impl<S: Policy> Builder<S> {
 
     /// The same with another preset.
     pub fn preset<T: Policy>(self) -> Builder<T> {
-        let Self { bytes, reserve, cpus, owners, huge, nodes, watermarks, split, pager, .. } = self;
+        let Self {
+            bytes,
+            reserve,
+            cpus,
+            owners,
+            huge,
+            nodes,
+            watermarks,
+            split,
+            regions,
+            pager,
+            ..
+        } = self;
         let preset = PhantomData;
-        Builder { bytes, reserve, cpus, owners, huge, nodes, watermarks, split, pager, preset }
+        Builder {
+            bytes,
+            reserve,
+            cpus,
+            owners,
+            huge,
+            nodes,
+            watermarks,
+            split,
+            regions,
+            pager,
+            preset,
+        }
     }
 }
 
@@ -258,6 +292,7 @@ impl<S: Sound> Builder<S> {
             distances: machine.distances()?,
             watermarks: self.watermarks,
             split: self.split,
+            regions: self.regions,
             ..Config::new(cpus)
         };
         Plan::new(map.sanitise()?, config, <S::Split as Split>::instances)

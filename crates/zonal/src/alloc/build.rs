@@ -49,12 +49,12 @@ pub(crate) fn withhold<P: Platform>(plan: &Plan, table: &ZoneTables<'_, P>) {
 
 pub(crate) fn tuning(plan: &Plan, managed: u64) -> Tuning {
     let config = plan.config();
-    let Config { cpus, pcp_batch, pcp_high, pageblock_order, .. } = *config;
+    let Config { cpus, pcp_batch, pcp_high, regions, pageblock_order, .. } = *config;
     let lowmem = plan.zones().iter().filter(|zone| zone.zone_type != ZoneType::Movable);
     let lowmem = lowmem.map(|zone| zone.managed).sum::<u64>().max(1);
     let low = plan.config().watermarks.marks(ZoneType::Normal, managed, lowmem).low;
     let cpus_of_node = cpus.div_ceil(plan.nodes().bits().count_ones().max(1));
-    Tuning { managed, cpus, cpus_of_node, low, pcp_batch, pcp_high, pageblock_order }
+    Tuning { managed, cpus, cpus_of_node, low, pcp_batch, pcp_high, regions, pageblock_order }
 }
 
 /// How many frames per-CPU pages move at once in a zone, from how many it manages.

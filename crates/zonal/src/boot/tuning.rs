@@ -1,5 +1,7 @@
 //! What the size of a zone's per-CPU pages follows from.
 
+use core::num::NonZeroU32;
+
 use crate::types::units::Order;
 
 /// How large a zone's caches may be.
@@ -17,6 +19,8 @@ pub struct Tuning {
     pub pcp_batch: Option<u32>,
     /// Frames a per-CPU list may hold, if the configuration says.
     pub pcp_high: Option<u32>,
+    /// Regions of a zone, if the configuration says.
+    pub regions: Option<NonZeroU32>,
     /// The order of a pageblock: a larger block may have an isolated pageblock in it.
     pub pageblock_order: Order,
 }

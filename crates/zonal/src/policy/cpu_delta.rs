@@ -57,6 +57,7 @@ mod tests {
                 low: 0,
                 pcp_batch: None,
                 pcp_high: None,
+                regions: None,
                 pageblock_order: crate::types::units::Order::HUGE,
             })
         };

@@ -6,6 +6,7 @@ use crate::boot::watermark::{LOWMEM_RATIO, MinFree, SCALE_FACTOR_MAX, WatermarkC
 use crate::boot::zonelist::{DistanceMatrix, ZonelistOrder};
 use crate::types::units::{Order, Pfn};
 use crate::types::zone_type::NR_ZONE_TYPES;
+use core::num::NonZeroU32;
 
 /// The most CPUs an allocator serves.
 pub const MAX_CPUS: u32 = 4096;
@@ -60,6 +61,9 @@ pub struct Config {
     /// batches, as Linux 4.16 does; never less than one. Without effect where
     /// [`pcp_batch`](Self::pcp_batch) is.
     pub pcp_high: Option<u32>,
+    /// Regions of a zone: the CPUs of one, 14 after the other in turn, begin to look for frames at the same place.
+    /// Default: one for each 14 CPUs, at most four. Without effect under presets with lists.
+    pub regions: Option<NonZeroU32>,
     /// Whether pageblocks are set aside for high-order requests that cannot wait. Default yes.
     pub highatomic: bool,
     /// How many pages may be dirty, for presets with dirty limits. Default 20 %.
@@ -86,6 +90,7 @@ impl Config {
         lowmem_ratio: [0; NR_ZONE_TYPES],
         pcp_batch: None,
         pcp_high: None,
+        regions: None,
         highatomic: false,
         dirty_limit: DirtyLimit::Percent(0),
         split: SplitConfig::NOTHING,
@@ -106,6 +111,7 @@ impl Config {
             lowmem_ratio: LOWMEM_RATIO,
             pcp_batch: None,
             pcp_high: None,
+            regions: None,
             highatomic: true,
             dirty_limit: DirtyLimit::default(),
             split: SplitConfig::default(),

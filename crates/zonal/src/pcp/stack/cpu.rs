@@ -9,6 +9,7 @@ use crate::types::migrate_type::MigrateType;
 use crate::types::units::Order;
 use crate::zone::AllocFlags;
 use crate::zone::free_map::{MapView, Mapped, Pageblock, Start};
+use core::num::NonZeroU32;
 
 type Context<'a, P> = ZoneContext<'a, P, Mapped>;
 
@@ -18,9 +19,14 @@ pub(super) const FOLD: i64 = 64;
 /// is not counted at all; and the part of the zone that this may be for all CPUs.
 pub(super) const MOST_LATE: i64 = 1024;
 pub(super) const ALL_LATE: u64 = 64;
-/// CPUs that begin to look in one region, and the most regions of a zone.
+/// CPUs that begin to look in one region, and the most regions of a zone, where the configuration says nothing.
 const REGION_CPUS: u32 = 14;
 const MOST_REGIONS: u32 = 4;
+
+/// Regions of a zone that so many CPUs have caches of.
+pub(super) fn regions(cpus: u32, wanted: Option<NonZeroU32>) -> u32 {
+    wanted.map_or((cpus / REGION_CPUS).clamp(1, MOST_REGIONS), NonZeroU32::get)
+}
 /// The largest order of the block that a CPU keeps.
 const KEPT: u8 = 3;
 
@@ -44,6 +50,8 @@ pub struct StackCpu {
     pub(super) uncounted: i64,
     pub(super) size: StackSize,
     pub(super) cpus: u32,
+    /// Parts of the zone in which CPUs begin to look.
+    pub(super) regions: u32,
     /// Frames that it may have freed and not counted.
     pub(super) late: i64,
     /// Where it begins to look for whole pageblocks.
@@ -81,8 +89,7 @@ impl StackCpu {
         let part = |of: u32, at: u32| {
             Pageblock((u64::from(shape.pageblocks()) * u64::from(at) / u64::from(of)) as u32)
         };
-        let regions = (self.cpus / REGION_CPUS).clamp(1, MOST_REGIONS);
-        let pageblock = part(regions, cpu / REGION_CPUS % regions);
+        let pageblock = part(self.regions, cpu / REGION_CPUS % self.regions);
         let size = self.size.with_currents(shape, self.cpus);
         self.stack.tune(out, size, Start { pageblock, spread: cpu }, (first, shape));
         // Another place for each, so that two do not want the lowest of one word.

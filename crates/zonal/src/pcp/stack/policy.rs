@@ -11,7 +11,7 @@
 //!   `MOST_LATE`, all CPUs together a 64th of the zone.
 //! - Conflicts: needs a zone with a [map](crate::zone::free_map::Mapped).
 
-use super::cpu::{ALL_LATE, FOLD, MOST_LATE, StackCpu};
+use super::cpu::{ALL_LATE, FOLD, MOST_LATE, StackCpu, regions};
 use super::frames::{FrameStack, MAX_HIGH};
 use super::home::{MapHome, came, tell};
 use super::lists::{self, Head, List};
@@ -54,6 +54,7 @@ impl<const WORTH: u32, const MOST: usize> PcpPolicy<Mapped> for Stacks<WORTH, MO
             uncounted: 0,
             size: StackSize { high: 0, currents: 0 },
             cpus: 1,
+            regions: 1,
             late: FOLD,
             whole: Pageblock(0),
             home: Pageblock(0),
@@ -69,6 +70,7 @@ impl<const WORTH: u32, const MOST: usize> PcpPolicy<Mapped> for Stacks<WORTH, MO
     fn tune_cpu<P: Platform>(cpu: &mut StackCpu, out: &StackOutside<P, MOST>, tuning: Tuning) {
         cpu.size = StackSize::for_share_worth(tuning.managed, tuning.cpus, WORTH);
         cpu.cpus = tuning.cpus;
+        cpu.regions = regions(tuning.cpus, tuning.regions);
         let late = tuning.managed / ALL_LATE / u64::from(tuning.cpus.max(1));
         cpu.late = (late.min(MOST_LATE as u64) as i64).max(FOLD);
         // No edge: what is freed before the next refill goes into the map.
