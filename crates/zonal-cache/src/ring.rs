@@ -1,5 +1,8 @@
 //! Reads that are on their way while the caller goes on: an `io_uring` and a thread that ends them.
 //!
+//! If the kernel takes no request for a second, it is asked no more: those that wait are read as where there is no ring,
+//! and so are all that come later.
+//!
 //! ```
 //! use zonal_cache::{Cache, FileStore, Ring, S3Fifo};
 //! # let directory = tempfile::tempdir()?;
@@ -17,17 +20,24 @@
 use crate::store::{LaterRead, StoreError};
 use io_uring::{IoUring, opcode, types};
 use parking_lot::Mutex;
+use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
+use std::collections::VecDeque;
 use std::fmt;
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::mem;
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::AtomicU32;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicBool, AtomicU32};
 use std::thread;
+use std::time::Duration;
 
-/// What the last entry of a ring says.
-const OVER: u64 = 0;
+/// How often the kernel is asked in vain to take requests, before it is given none any more: at once some times,
+/// and then after a pause, for a second in all.
+const TRIES: u32 = 1100;
+const AT_ONCE: u32 = 100;
+const PAUSE: Duration = Duration::from_millis(1);
 /// Entries that a ring has at most.
 const MOST: u32 = 4096;
 
@@ -38,13 +48,26 @@ struct Request {
     pieces: Vec<libc::iovec>,
 }
 
+/// What the kernel has not taken.
+#[derive(Default)]
+struct Submission {
+    /// The requests in the ring's queue, in order.
+    waiting: VecDeque<u64>,
+    /// It took none for too long. What is in the queue is no request any more: no call may have the kernel
+    /// take any.
+    broken: bool,
+}
+
 struct Inner {
     ring: IoUring,
-    /// Who has it may put entries in.
-    submission: Mutex<()>,
+    /// Who has it may put entries in, and have the kernel take them.
+    submission: Mutex<Submission>,
     /// Reads on their way.
     inside: AtomicU32,
     depth: u32,
+    /// No more will come; told to the thread by what wakes it.
+    over: AtomicBool,
+    wake: OwnedFd,
 }
 
 /// Requests that the kernel works on: see the [module](self). Many files may share one.
@@ -59,10 +82,11 @@ impl Ring {
     /// What the system says where it has no `io_uring` or this process may not use it.
     pub fn new(depth: u32) -> io::Result<Arc<Self>> {
         let depth = depth.clamp(1, MOST);
-        // One more, for the end.
-        let ring = IoUring::builder().build(depth + 1)?;
-        let inside = AtomicU32::new(0);
-        let inner = Arc::new(Inner { ring, submission: Mutex::new(()), inside, depth });
+        let ring = IoUring::new(depth)?;
+        let wake = eventfd(0, EventfdFlags::CLOEXEC)?;
+        let (submission, inside) = (Mutex::default(), AtomicU32::new(0));
+        let over = AtomicBool::new(false);
+        let inner = Arc::new(Inner { ring, submission, inside, depth, over, wake });
         let theirs = inner.clone();
         thread::Builder::new().name("cache-ring".to_owned()).spawn(move || theirs.work())?;
         Ok(Arc::new(Self { inner }))
@@ -77,7 +101,7 @@ impl Ring {
     /// Gives the kernel a read, to [`begin`](Self::begin).
     ///
     /// # Errors
-    /// The read, if `depth` are on their way already.
+    /// The read, if `depth` are on their way already, or the kernel takes none any more.
     pub(crate) fn read(&self, file: BorrowedFd<'_>, later: LaterRead) -> Result<(), LaterRead> {
         // Relaxed: a count.
         if self.inner.inside.fetch_add(1, Relaxed) >= self.inner.depth {
@@ -92,14 +116,18 @@ impl Ring {
         let entry = opcode::Readv::new(types::Fd(file.as_raw_fd()), at, count);
         let entry = entry.offset(offset).build().user_data(request as u64);
         let pushed = {
-            let _alone = self.inner.submission.lock();
+            let mut submission = self.inner.submission.lock();
             // SAFETY: who has the lock is alone with the queue.
             let mut queue = unsafe { self.inner.ring.submission_shared() };
-            // SAFETY: the pieces and the array of them stay until the request is ended: only the thread of
-            // the ring does that, when the kernel has.
-            unsafe { queue.push(&entry) }
+            // SAFETY: the pieces and the array of them stay until the request is ended: by the thread of the
+            // ring, when the kernel has, or by who found the ring broken, after which the kernel takes none.
+            let pushed = !submission.broken && unsafe { queue.push(&entry) }.is_ok();
+            if pushed {
+                submission.waiting.push_back(request as u64);
+            }
+            pushed
         };
-        if pushed.is_err() {
+        if !pushed {
             self.inner.inside.fetch_sub(1, Relaxed);
             // SAFETY: made above, and the kernel was not told of it.
             return Err(unsafe { Box::from_raw(request) }.later);
@@ -122,47 +150,66 @@ fn joined(pieces: Vec<&mut [u8]>) -> Vec<libc::iovec> {
 }
 
 impl Inner {
-    /// Gives the kernel all that is in the queue. The thread of the ring may be asleep and gives it none.
+    /// Gives the kernel all that is in the queue. If it takes none for too long, the requests end with its error, and the
+    /// ring takes no more.
     fn submit_all(&self) {
+        let mut vain = 0;
         loop {
-            let submitted = self.ring.submit();
-            let _alone = self.submission.lock();
-            // SAFETY: who has the lock is alone with the queue.
-            let is_empty = unsafe { self.ring.submission_shared() }.is_empty();
-            if is_empty {
+            let mut submission = self.submission.lock();
+            if submission.waiting.is_empty() {
                 return;
             }
-            if submitted.is_err() {
-                // It has no memory for it now.
-                thread::yield_now();
+            let submitted = self.ring.submit();
+            // SAFETY: who has the lock is alone with the queue.
+            let left = unsafe { self.ring.submission_shared() }.len();
+            let taken = submission.waiting.len() - left;
+            submission.waiting.drain(..taken);
+            vain = if taken > 0 { 0 } else { vain + 1 };
+            if vain > TRIES {
+                submission.broken = true;
+                let waiting = mem::take(&mut submission.waiting);
+                drop(submission);
+                let errno = submitted.err().and_then(|error| error.raw_os_error());
+                let errno = errno.unwrap_or(libc::EIO);
+                return waiting.into_iter().for_each(|request| self.end(request, -errno));
             }
+            drop(submission);
+            // It has no memory for more now, or too many that are not ended.
+            if vain < AT_ONCE { thread::yield_now() } else { thread::sleep(PAUSE) }
         }
     }
 
     /// Ends what the kernel has ended, until no ring is left that could begin any.
     fn work(&self) {
-        let mut over = false;
-        while !over || self.inside.load(Relaxed) > 0 {
-            let waited = self.ring.submit_and_wait(1);
-            if waited.is_err_and(|error| error.kind() != io::ErrorKind::Interrupted) {
-                // Too many completions at once, or no memory: what there is is taken first.
-                thread::yield_now();
+        // Acquire: what was begun before is counted.
+        while !self.over.load(Acquire) || self.inside.load(Relaxed) > 0 {
+            let is_over = self.over.load(Relaxed);
+            let mut sources = [
+                PollFd::from_borrowed_fd(self.fd(), PollFlags::IN),
+                PollFd::new(&self.wake, PollFlags::IN),
+            ];
+            // It stays awake by the second one once that has said so.
+            let watched = if is_over { &mut sources[..1] } else { &mut sources[..] };
+            if poll(watched, None).is_err() {
+                // A signal, or no memory: what there is is taken first.
+                thread::sleep(PAUSE);
             }
             loop {
                 // SAFETY: only this thread looks at completions.
                 let next = unsafe { self.ring.completion_shared() }.next();
                 let Some(entry) = next else { break };
-                if entry.user_data() == OVER {
-                    over = true;
-                    continue;
-                }
                 self.end(entry.user_data(), entry.result());
             }
         }
     }
 
+    fn fd(&self) -> BorrowedFd<'_> {
+        // SAFETY: the ring has it open for as long as it is borrowed.
+        unsafe { BorrowedFd::borrow_raw(self.ring.as_raw_fd()) }
+    }
+
     fn end(&self, request: u64, result: i32) {
-        // SAFETY: put in by `read`, and the kernel ends each once.
+        // SAFETY: put in by `read`, and each is ended once: by the kernel, or because it never took it.
         let request = unsafe { Box::from_raw(request as *mut Request) };
         // Before its pages are there: who waits for them may begin the next at once.
         self.inside.fetch_sub(1, Relaxed);
@@ -176,14 +223,13 @@ impl Inner {
 
 impl Drop for Ring {
     fn drop(&mut self) {
-        let entry = opcode::Nop::new().build().user_data(OVER);
-        let alone = self.inner.submission.lock();
-        // SAFETY: who has the lock is alone with the queue.
-        let mut queue = unsafe { self.inner.ring.submission_shared() };
-        // SAFETY: it refers to nothing. There is room: one entry more than reads.
-        let _ = unsafe { queue.push(&entry) };
-        drop((queue, alone));
         self.inner.submit_all();
+        // Release: with the acquire of the thread, which sees what was begun.
+        self.inner.over.store(true, Release);
+        // It can be interrupted, and nothing else.
+        while rustix::io::write(&self.inner.wake, &1_u64.to_ne_bytes()).is_err() {
+            thread::sleep(PAUSE);
+        }
     }
 }
 

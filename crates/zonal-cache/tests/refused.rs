@@ -120,3 +120,22 @@ fn every_call_in_turn() {
 fn every_call_in_turn_with_a_ring() {
     each(true);
 }
+
+/// From some call on for ever: what is on its way ends, and the rest is read without a ring.
+#[test]
+fn a_ring_that_the_kernel_takes_nothing_from() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("file");
+    for (first, errno) in [(0, libc::EAGAIN), (0, libc::EINTR), (1, libc::EBUSY), (3, libc::EIO)] {
+        fs::write(&path, bytes()).unwrap();
+        let all = first..usize::MAX;
+        let done = refuse(&[libc::SYS_io_uring_enter], &all, errno, || life(&path, true));
+        let Some((done, made)) = done else {
+            return println!("skipped: the kernel asks about no calls here");
+        };
+        assert!(done && fs::read(&path).unwrap() == after(), "from {first} on {errno}");
+        if Ring::new(4).is_ok() {
+            assert!(made > first + 100, "{made} calls");
+        }
+    }
+}
