@@ -9,7 +9,7 @@
 //!   back first; the bound can change at run time;
 //! - a hit takes no lock, and no system call; [`File::pin`] gives the bytes without a copy;
 //! - a missing page is read once, for all who wait for it; streams are read ahead;
-//! - which page goes is a policy, as a type: [`TwoLists`], [`S3Fifo`], [`Sieve`];
+//! - which page goes is a policy, as a type: [`TwoLists`], [`S3Fifo`], [`Sieve`], [`MultiGen`];
 //! - errors of the store stay where they belong: a reader is told of its range, each handle of a
 //!   failed write by its next [`sync`](File::sync), and the pages stay.
 //!
@@ -74,7 +74,7 @@ mod writer;
 pub use arena_frames::ArenaFrames;
 pub use cache::PageCache;
 pub use error::CacheError;
-pub use evict::{S3Fifo, Sieve, TwoLists};
+pub use evict::{MultiGen, S3Fifo, Sieve, TwoLists};
 #[cfg(feature = "std")]
 pub use faulty_store::FaultyStore;
 pub use file::{Advice, File};

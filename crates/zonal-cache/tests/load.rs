@@ -10,7 +10,7 @@ use zonal::ZoneId;
 use zonal_cache::evict::Evict;
 use zonal_cache::store::StoreError;
 use zonal_cache::{
-    Cache, CacheError, CacheFile, FaultyStore, MemoryStore, S3Fifo, Sieve, TwoLists,
+    Cache, CacheError, CacheFile, FaultyStore, MemoryStore, MultiGen, S3Fifo, Sieve, TwoLists,
 };
 
 const PAGE: usize = 4096;
@@ -176,6 +176,11 @@ fn s3_fifo_with_faults() {
 #[test]
 fn sieve() {
     load::<Sieve>(200);
+}
+
+#[test]
+fn multi_gen() {
+    load::<MultiGen>(200);
 }
 
 #[test]

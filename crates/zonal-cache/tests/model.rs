@@ -7,7 +7,7 @@ mod bytes;
 use bytes::{Kind, Lie, run};
 use proptest::prelude::*;
 use zonal_cache::evict::Evict;
-use zonal_cache::{S3Fifo, Sieve, TwoLists};
+use zonal_cache::{MultiGen, S3Fifo, Sieve, TwoLists};
 
 /// How many random runs a test makes: `ZONAL_TEST_EFFORT` times as many.
 fn config() -> ProptestConfig {
@@ -42,6 +42,11 @@ fn sieve_in_memory() {
 }
 
 #[test]
+fn multi_gen_in_memory() {
+    check::<MultiGen>(Kind::Memory);
+}
+
+#[test]
 fn two_lists_on_files() {
     check::<TwoLists>(Kind::File);
 }
@@ -54,6 +59,11 @@ fn s3_fifo_on_files() {
 #[test]
 fn sieve_on_files() {
     check::<Sieve>(Kind::File);
+}
+
+#[test]
+fn multi_gen_on_files() {
+    check::<MultiGen>(Kind::File);
 }
 
 /// Runs until one finds what the store does wrong.

@@ -25,7 +25,7 @@ use zonal_cache::frames::Frames;
 use zonal_cache::host::Host;
 use zonal_cache::store::StoreError;
 use zonal_cache::{
-    CacheError, FaultyStore, File, MemoryStore, PageCache, S3Fifo, Setup, Sieve, TwoLists,
+    CacheError, FaultyStore, File, MemoryStore, MultiGen, PageCache, S3Fifo, Setup, Sieve, TwoLists,
 };
 
 const PAGE: usize = 4096;
@@ -309,6 +309,11 @@ fn s3_fifo() {
 #[test]
 fn sieve() {
     explore::<Sieve, true>(RandomScheduler::new(SCHEDULES));
+}
+
+#[test]
+fn multi_gen() {
+    explore::<MultiGen, true>(RandomScheduler::new(SCHEDULES));
 }
 
 #[test]

@@ -39,6 +39,16 @@ pub enum CacheTraceError {
         /// What is wrong with it.
         source: LineError,
     },
+    /// A record is none of the format.
+    #[error("{}, record {number}: {source}", path.display())]
+    Record {
+        /// The file.
+        path: PathBuf,
+        /// The record, from 1.
+        number: usize,
+        /// What is wrong with it.
+        source: LineError,
+    },
     /// There is nothing in the trace.
     #[error("{}: no request in it touches a page", path.display())]
     Empty {
@@ -46,12 +56,12 @@ pub enum CacheTraceError {
         path: PathBuf,
     },
     /// A trace that is too large for the memory it would take.
-    #[error("{}: it touches more than {most} pages; --page makes them larger", path.display())]
+    #[error("{}: it asks for more than {most} pages; --page makes them larger", path.display())]
     TooLong {
         /// The file.
         path: PathBuf,
         /// How many there may be.
-        most: usize,
+        most: u64,
     },
 }
 

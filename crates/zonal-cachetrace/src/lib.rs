@@ -13,6 +13,7 @@ use clap::Subcommand;
 
 pub mod command;
 pub mod error;
+pub mod read;
 pub mod show;
 pub mod simulate;
 pub mod trace;

@@ -7,8 +7,8 @@
 //!     Row { bytes: 1 << 20, ratios: vec![0.125, 0.5] },
 //!     Row { bytes: 2 << 20, ratios: vec![0.25, 1.0] },
 //! ];
-//! let text = chart(&[Policy::Lru, Policy::Opt], &rows);
-//! assert!(text.contains("optimum     ▄     █"), "{text}");
+//! let text = chart(&[Policy::TwoLists, Policy::Opt], &rows);
+//! assert!(text.contains("optimum       ▄     █"), "{text}");
 //! ```
 
 use core::fmt::Write as _;

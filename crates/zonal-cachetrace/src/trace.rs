@@ -1,6 +1,6 @@
-//! Block traces as text.
+//! Block traces, as text or as records of bytes.
 //!
-//! | format | a line |
+//! | format | a line, or a record |
 //! |---|---|
 //! | `msr` | `timestamp,host,disk,Read,offset,size,latency`: the traces of Microsoft Research Cambridge; bytes |
 //! | `spc` | `unit,sector,size,R,timestamp`: the Storage Performance Council's; sectors of 512 bytes, size in bytes |
@@ -8,8 +8,10 @@
 //! | `blkparse` | `8,0 1 5 0.1 99 Q R 2048 + 8 [name]`: of Linux's blktrace; queued requests, sectors of 512 bytes |
 //! | `fio` | `name read 4096 8192`, an I/O log of fio, version 2; bytes |
 //! | `pages` | `17`: a page a line |
+//! | `vscsi` | 32 bytes, of vscsiStats, version 1: serial, bytes, segments, command, version, sector, time |
+//! | `oracle-general` | 24 bytes, of libCacheSim: time, object, its bytes, when it comes next |
 //!
-//! Lines that are empty, or begin with `#`, and heads of tables are passed over.
+//! Numbers in records are little-endian. Lines that are empty, or begin with `#`, and heads of tables are passed over.
 //!
 //! ```
 //! use zonal_cachetrace::trace::{Format, Request};
@@ -18,6 +20,9 @@
 //! let request = Format::Msr.parse(line)?.unwrap();
 //! assert_eq!(request, Request { file: 0, offset: 7_014_609_920, bytes: 24_576 });
 //! assert_eq!(request.pages(4096).count(), 7);
+//! let record = [&1_u32.to_le_bytes()[..], &17_u64.to_le_bytes(), &9000_u32.to_le_bytes(), &[0; 8]];
+//! let request = Format::OracleGeneral.decode(&record.concat())?.unwrap();
+//! assert_eq!(request, Request { file: 17, offset: 0, bytes: 9000 });
 //! # Ok::<(), zonal_cachetrace::trace::LineError>(())
 //! ```
 
@@ -42,6 +47,10 @@ pub enum Format {
     Fio,
     /// A page a line
     Pages,
+    /// What vscsiStats writes, version 1: records
+    Vscsi,
+    /// What libCacheSim has, not compressed: records
+    OracleGeneral,
 }
 
 /// What was asked for.
@@ -63,7 +72,7 @@ impl Request {
     }
 }
 
-/// What is wrong with a line.
+/// What is wrong with a line or a record.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum LineError {
     /// It has too few fields.
@@ -83,6 +92,23 @@ pub enum LineError {
     /// A request that ends beyond 2⁶³.
     #[error("the request ends beyond 2^63")]
     TooFar,
+    /// A record that ends too early.
+    #[error("{found} bytes, and a record has {wanted}")]
+    Short {
+        /// How many there are.
+        found: usize,
+        /// How many there have to be.
+        wanted: usize,
+    },
+    /// A record of another version, or of another format.
+    #[error("a record of version {found}, and 1 is what is read")]
+    Version {
+        /// What it says.
+        found: u16,
+    },
+    /// A format of lines where one of records is needed, or the other way round.
+    #[error("the format has no such thing")]
+    Kind,
     /// No format has such a line.
     #[error("no known format has such a line; --format names one")]
     Unknown,
@@ -181,6 +207,38 @@ impl Format {
                 request(0, number(first)?, number(count)?, 1)
             }
             Self::Pages => request(0, number(line)?, 1, 1),
+            Self::Vscsi | Self::OracleGeneral => Err(LineError::Kind),
+        }
+    }
+
+    /// How many bytes a record has; `None` for text.
+    #[must_use]
+    pub const fn record(self) -> Option<usize> {
+        match self {
+            Self::Vscsi => Some(32),
+            Self::OracleGeneral => Some(24),
+            _ => None,
+        }
+    }
+
+    /// What a record asks for; `None` for one that asks for nothing.
+    ///
+    /// # Errors
+    /// [`LineError`] for what is no record of the format.
+    pub fn decode(self, record: &[u8]) -> Result<Option<Request>, LineError> {
+        let wanted = self.record().ok_or(LineError::Kind)?;
+        if record.len() != wanted {
+            return Err(LineError::Short { found: record.len(), wanted });
+        }
+        let number = |at: usize, bytes: usize| {
+            record[at..at + bytes].iter().rev().fold(0, |sum, &byte| sum << 8 | u64::from(byte))
+        };
+        if self == Self::OracleGeneral {
+            return request(number(4, 8), 0, number(12, 4), 1);
+        }
+        match (number(14, 2) >> 8) as u16 {
+            1 => request(0, number(16, 8), number(4, 4), SECTOR),
+            found => Err(LineError::Version { found }),
         }
     }
 
@@ -230,7 +288,32 @@ mod tests {
         assert_eq!(Format::Pages.parse("x").unwrap_err().to_string(), "`x` is not a number");
         let few = Format::Spc.parse("1,2").unwrap_err();
         assert_eq!(few, LineError::Fields { found: 2, wanted: 4 });
+        assert_eq!(Format::Vscsi.parse("1"), Err(LineError::Kind));
         let far = Format::Spc.parse("0,18446744073709551615,8,R").unwrap_err();
         assert_eq!(far, LineError::TooFar);
+    }
+
+    fn vscsi(version: u16, sector: u64, bytes: u32) -> Vec<u8> {
+        let mut record = vec![0; 32];
+        record[4..8].copy_from_slice(&bytes.to_le_bytes());
+        record[12] = 0x2a;
+        record[14..16].copy_from_slice(&(version << 8).to_le_bytes());
+        record[16..24].copy_from_slice(&sector.to_le_bytes());
+        record
+    }
+
+    #[test]
+    fn records_are_read_and_others_refused() {
+        let read = Format::Vscsi.decode(&vscsi(1, 3, 6656));
+        assert_eq!(read, Ok(Some(Request { file: 0, offset: 1536, bytes: 6656 })));
+        assert_eq!(Format::Vscsi.decode(&vscsi(1, 3, 0)), Ok(None));
+        let other = Format::Vscsi.decode(&vscsi(2, 3, 512));
+        assert_eq!(other, Err(LineError::Version { found: 2 }));
+        let far = Format::Vscsi.decode(&vscsi(1, 1 << 60, 512));
+        assert_eq!(far, Err(LineError::TooFar));
+        let short = Format::OracleGeneral.decode(&[0; 23]);
+        assert_eq!(short, Err(LineError::Short { found: 23, wanted: 24 }));
+        assert_eq!(Format::OracleGeneral.decode(&[0; 24]), Ok(None), "nothing is asked for");
+        assert_eq!(Format::Pages.decode(&[]), Err(LineError::Kind));
     }
 }

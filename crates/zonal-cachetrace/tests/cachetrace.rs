@@ -10,7 +10,7 @@ use assert_cmd::Command;
 use predicates::prelude::*;
 use predicates::str::contains;
 
-fn cachetrace(trace: &str, options: &str) -> assert_cmd::assert::Assert {
+fn cachetrace(trace: impl AsRef<[u8]>, options: &str) -> assert_cmd::assert::Assert {
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path().join("trace");
     std::fs::write(&path, trace).expect("written");
@@ -33,30 +33,69 @@ fn csv() -> String {
 
 #[test]
 fn it_prints_a_table_and_a_chart() {
-    cachetrace(&csv(), "").success().stdout(
+    cachetrace(csv(), "").success().stdout(
         contains("1000 requests (msr), 1000 pages of 4 KiB, 100 of them different")
             .and(contains("S3-FIFO").and(contains("SIEVE")).and(contains("optimum")))
+            .and(contains("two-lists").and(contains("MGLRU")).and(contains("LRU")))
             .and(contains("█ is all")),
     );
     // With room for all: 900 of 1000.
-    let all = cachetrace(&csv(), "--sizes 400K,1M --policies sieve,lru").success();
+    let all = cachetrace(csv(), "--sizes 400K,1M --policies sieve,lru,mglru,two-lists").success();
     all.stdout(contains("400 KiB").and(contains("90.00")).and(contains("optimum").not()));
 }
 
 #[test]
 fn a_bar_is_for_terminals() {
-    cachetrace(&csv(), "").success().stderr("");
-    cachetrace(&csv(), "--no-progress").success().stderr("");
+    cachetrace(csv(), "").success().stderr("");
+    cachetrace(csv(), "--no-progress").success().stderr("");
 }
 
 #[test]
 fn pages_and_other_sizes() {
     cachetrace("# pages\n1\n2\n1\n", "--sizes 8K").success().stdout(contains("33.33"));
-    cachetrace(&csv(), "--page 64K").success().stdout(contains("7 of them different"));
+    cachetrace(csv(), "--page 64K").success().stdout(contains("7 of them different"));
+}
+
+/// Two objects in turn, of 1000 and 3000 bytes; 90 requests.
+fn objects() -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for at in 0..90_u64 {
+        bytes.extend_from_slice(&(at as u32).to_le_bytes());
+        bytes.extend_from_slice(&(at % 2).to_le_bytes());
+        bytes.extend_from_slice(&[1000_u32, 3000][at as usize % 2].to_le_bytes());
+        bytes.extend_from_slice(&(at as i64 + 2).to_le_bytes());
+    }
+    bytes
+}
+
+#[test]
+fn records_and_objects_as_large_as_they_are() {
+    let read = "--format oracle-general --whole --policies sieve,s3-fifo,two-lists,mglru,lru,opt";
+    let both = cachetrace(objects(), &format!("{read} --sizes 4000")).success();
+    let said = "90 requests (oracle-general), 2 different objects (3.9 KiB)";
+    both.stdout(contains(said).and(contains("97.78")));
+    let one = cachetrace(objects(), &format!("{read} --sizes 2999")).success();
+    one.stdout(contains("48.89").and(contains("97.78").not()));
+    let pages = cachetrace(objects(), "--format oracle-general").success();
+    pages.stdout(contains("90 pages of 4 KiB, 2 of them different"));
+    // Lines are objects, too: 100 of 4 KiB, or of one page each.
+    let lines = cachetrace(csv(), "--whole --sizes 400K").success();
+    lines.stdout(contains("100 different objects (400 KiB)").and(contains("90.00")));
+    let numbers = cachetrace("# numbers\n7\n8\n7\n", "--whole --sizes 2").success();
+    numbers.stdout(contains("2 different objects (2 B)").and(contains("33.33")));
 }
 
 #[test]
 fn what_is_wrong_is_said() {
+    let (mut short, mut other) = (objects(), vec![0; 32]);
+    short.pop();
+    let short = cachetrace(short, "--format oracle-general").code(2);
+    short.stderr(contains("record 90: 23 bytes, and a record has 24"));
+    other[15] = 2;
+    let other = cachetrace(other, "--format vscsi").code(2);
+    other.stderr(contains("record 1: a record of version 2, and 1 is what is read"));
+    cachetrace(objects(), "").code(2).stderr(contains("cannot read"));
+    cachetrace("1\n", "--whole --page 8K").code(2).stderr(contains("cannot be used with"));
     let refused = |trace: &str, options: &str, said: &str| {
         cachetrace(trace, options).code(2).stderr(contains(said.to_owned()));
     };

@@ -21,7 +21,7 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use signal_hook::consts::SIGTERM;
 use zonal_cache::evict::Evict;
-use zonal_cache::{S3Fifo, Sieve, TwoLists};
+use zonal_cache::{MultiGen, S3Fifo, Sieve, TwoLists};
 use zonal_cli::interrupt;
 use zonal_cli::size::{human, parse_size};
 
@@ -40,6 +40,8 @@ pub enum Eviction {
     S3Fifo,
     /// SIEVE
     Sieve,
+    /// Generations and tiers, as later kernels have
+    Mglru,
 }
 
 /// What to mount, where, and how.
@@ -87,6 +89,7 @@ pub fn run(args: &MountArgs, out: &mut dyn Write) -> Result<(), MountError> {
         Eviction::TwoLists => mount::<TwoLists>(args, out),
         Eviction::S3Fifo => mount::<S3Fifo>(args, out),
         Eviction::Sieve => mount::<Sieve>(args, out),
+        Eviction::Mglru => mount::<MultiGen>(args, out),
     }
 }
 

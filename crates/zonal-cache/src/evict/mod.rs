@@ -5,6 +5,7 @@
 //! | [`TwoLists`] | a bit | two lists with second chance, and how long ago an evicted page left |
 //! | [`S3Fifo`] | a count to 3 | a small queue that pages used once leave quickly, a main one, ghosts |
 //! | [`Sieve`] | a bit | one queue, and a hand that leaves what was used where it is |
+//! | [`MultiGen`] | a count to 4 | generations by age, tiers by use, and how often pages of each tier come back |
 //!
 //! A hit of any of them is at most one store into the page's mark, without a lock: what it means for
 //! the order of pages is found out when a page has to go. The queues are the cache's under one lock,
@@ -25,11 +26,13 @@
 //! ```
 
 mod ghost;
+mod multi_gen;
 mod queue;
 mod s3_fifo;
 mod sieve;
 mod two_lists;
 
+pub use multi_gen::MultiGen;
 pub use s3_fifo::S3Fifo;
 pub use sieve::Sieve;
 pub use two_lists::TwoLists;
@@ -96,4 +99,83 @@ pub fn touch<E: Evict, B: AtomicByte>(mark: &B) {
 /// How often a page was hit.
 fn hits<B: AtomicByte>(mark: &B) -> u8 {
     mark.load(Relaxed) & !UNUSED
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec::Vec;
+    use core::sync::atomic::AtomicU8;
+    use proptest::prelude::*;
+
+    const SLOTS: u32 = 24;
+
+    /// Pages come, are used, go, move and are asked to go, some of which cannot.
+    fn steps() -> impl Strategy<Value = Vec<(u8, u32, u64)>> {
+        prop::collection::vec((0_u8..11, 0..SLOTS, 0_u64..1 << SLOTS), 0..400)
+    }
+
+    /// A policy offers what there is, and all of it before it says that nothing goes.
+    fn offers<E: Evict>(steps: &[(u8, u32, u64)]) -> Result<(), TestCaseError> {
+        let marks: Vec<AtomicU8> = (0..SLOTS).map(|_| AtomicU8::new(0)).collect();
+        let mark = |id: SlotId| &marks[id.0 as usize];
+        let (mut evict, mut there) = (E::new(SLOTS as usize), Vec::new());
+        for &(what, slot, number) in steps {
+            match what {
+                0..4 if !there.contains(&slot) => {
+                    mark(SlotId(slot)).store(0, Relaxed);
+                    evict.insert(SlotId(slot), number % 30 + 1);
+                    there.push(slot);
+                }
+                4..7 => touch::<E, _>(mark(SlotId(slot))),
+                7 => {
+                    evict.remove(SlotId(slot));
+                    there.retain(|&it| it != slot);
+                }
+                8 => {
+                    let other = (number % u64::from(SLOTS)) as u32;
+                    if there.contains(&slot) && !there.contains(&other) {
+                        evict.replace(SlotId(slot), SlotId(other));
+                        mark(SlotId(other)).store(mark(SlotId(slot)).load(Relaxed), Relaxed);
+                        there.retain(|&it| it != slot);
+                        there.push(other);
+                    }
+                }
+                9 | 10 => {
+                    // Some can go, or one, or none.
+                    let stays =
+                        |&it: &u32| if what == 9 { number >> it & 1 != 0 } else { it != slot };
+                    let mut offered = Vec::new();
+                    let mut take = |id: SlotId| {
+                        offered.push(id.0);
+                        if stays(&id.0) { Verdict::Kept } else { Verdict::Taken }
+                    };
+                    let went = evict.scan(&mark, &mut take);
+                    prop_assert!(offered.iter().all(|slot| there.contains(slot)));
+                    prop_assert!(offered.len() <= 7 * there.len(), "{} offers", offered.len());
+                    prop_assert_eq!(went, !there.iter().all(stays), "{:?} of {:?}", offered, there);
+                    if went {
+                        let gone = offered[offered.len() - 1];
+                        prop_assert_eq!(offered.iter().filter(|slot| !stays(slot)).count(), 1);
+                        there.retain(|&it| it != gone);
+                    } else {
+                        let all = there.iter().all(|slot| offered.contains(slot));
+                        prop_assert!(all, "{}: {:?} of {:?}", E::NAME, offered, there);
+                    }
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    proptest! {
+        #[test]
+        fn all_that_is_there_is_offered_and_nothing_else(steps in steps()) {
+            offers::<TwoLists>(&steps)?;
+            offers::<S3Fifo>(&steps)?;
+            offers::<Sieve>(&steps)?;
+            offers::<MultiGen>(&steps)?;
+        }
+    }
 }

@@ -1,10 +1,12 @@
 //! S3-FIFO. Source: Yang, Zhang, Qiu, Yue, Rashmi, "FIFO queues are all you need for cache eviction"
-//! (SOSP 2023).
+//! (SOSP 2023), and how its authors' libCacheSim fills an empty cache since December 2024.
 //!
 //! Mechanism: pages come to a small queue, a tenth of all. At its end those that were used at least
 //! twice go on to the main queue, the others leave and become ghosts. Who comes back while it is a ghost
 //! comes to the main queue at once. There a page that was used since is put back to the new end with a
-//! use less, another goes. So pages that are used once pass through a tenth of the cache only.
+//! use less, another goes. So pages that are used once pass through a tenth of the cache only. Until the first page
+//! went, pages that the small queue has no room for come to the main one: otherwise all that filled the cache
+//! would be in the small one, and leave it before anything that comes later.
 //!
 //! State: queues and ghosts under the cache's lock; the uses, up to 3, in the page's mark. Conflicts
 //! with nothing. The ghosts are [`Ghosts`], which forgets some.
@@ -31,6 +33,10 @@ const TO_MAIN: u8 = 2;
 pub struct S3Fifo {
     queues: Queues<2>,
     ghosts: Ghosts,
+    /// A tenth of the slots: what the small queue has room for while the cache fills.
+    tenth: usize,
+    /// Whether no page went yet.
+    fills: bool,
 }
 
 impl S3Fifo {
@@ -44,14 +50,21 @@ impl S3Fifo {
         if hits(mark(id)) >= TO_MAIN {
             mark(id).store(0, Relaxed);
             self.queues.renew(MAIN, id);
-        } else if take(id) == Verdict::Taken {
-            self.ghosts.insert(self.queues.key(id));
+            return false;
+        }
+        self.offer(id, take)
+    }
+
+    /// Offers the oldest page of the small queue; whether it went.
+    fn offer(&mut self, id: SlotId, take: &mut impl FnMut(SlotId) -> Verdict) -> bool {
+        let goes = take(id) == Verdict::Taken;
+        if goes {
+            self.ghosts.insert(self.queues.key(id), 0);
             self.queues.remove(id);
-            return true;
         } else {
             self.queues.renew(SMALL, id);
         }
-        false
+        goes
     }
 
     /// Looks at the oldest page of the main queue; whether it went.
@@ -78,14 +91,20 @@ impl Evict for S3Fifo {
     const MOST: u8 = 3;
 
     fn new(slots: usize) -> Self {
-        Self { queues: Queues::new(slots), ghosts: Ghosts::new(slots) }
+        Self {
+            queues: Queues::new(slots),
+            ghosts: Ghosts::new(slots),
+            tenth: slots.div_ceil(10),
+            fills: true,
+        }
     }
 
     fn insert(&mut self, id: SlotId, key: u64) {
         // As many ghosts as the main queue has pages.
-        let most = self.queues.len(SMALL) + self.queues.len(MAIN);
-        let comes_back = self.ghosts.take(key).is_some_and(|age| age <= most * 9 / 10);
-        self.queues.push(if comes_back { MAIN } else { SMALL }, id, key);
+        self.ghosts.keep((self.queues.len(SMALL) + self.queues.len(MAIN)) * 9 / 10);
+        let comes_back = self.ghosts.take(key).is_some();
+        let full = self.fills && self.queues.len(SMALL) >= self.tenth;
+        self.queues.push(if comes_back || full { MAIN } else { SMALL }, id, key);
     }
 
     fn remove(&mut self, id: SlotId) {
@@ -102,6 +121,7 @@ impl Evict for S3Fifo {
         take: &mut impl FnMut(SlotId) -> Verdict,
     ) -> bool {
         let all = self.queues.len(SMALL) + self.queues.len(MAIN);
+        self.fills = false;
         // What stays in the small queue is offered once, before the main one is asked in any case.
         let mut offers = self.queues.len(SMALL);
         // Each page goes to the main queue once, and round it with up to three uses.
@@ -121,13 +141,39 @@ impl Evict for S3Fifo {
                 return true;
             }
         }
-        // Those of a small queue that was not asked because it is small.
+        // Those of a small queue that was not asked because it is small: used or not, as no other can go.
         for _ in 0..self.queues.len(SMALL) {
             let Some(id) = self.queues.oldest(SMALL) else { break };
-            if self.small(id, mark, take) {
+            if self.offer(id, take) {
                 return true;
             }
         }
         false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::touch;
+    use super::*;
+    use alloc::vec::Vec;
+    use core::sync::atomic::AtomicU8;
+
+    #[test]
+    fn a_used_page_of_a_small_queue_goes_where_no_other_can() {
+        let marks: Vec<AtomicU8> = (0..30).map(|_| AtomicU8::new(0)).collect();
+        let mut policy = S3Fifo::new(30);
+        (0..30).for_each(|slot| policy.insert(SlotId(slot), slot.into()));
+        assert_eq!((policy.queues.len(SMALL), policy.queues.len(MAIN)), (3, 27), "it fills");
+        policy.remove(SlotId(0));
+        policy.remove(SlotId(2));
+        (0..2).for_each(|_| touch::<S3Fifo, _>(&marks[1]));
+        let mut gone = None;
+        let mut take = |id: SlotId| {
+            gone = (id == SlotId(1)).then_some(id);
+            if gone.is_some() { Verdict::Taken } else { Verdict::Kept }
+        };
+        assert!(policy.scan(&|id: SlotId| &marks[id.0 as usize], &mut take));
+        assert_eq!(gone, Some(SlotId(1)));
     }
 }

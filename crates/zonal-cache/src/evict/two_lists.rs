@@ -12,7 +12,7 @@
 //!
 //! ```
 //! use zonal_cache::evict::{Evict, TwoLists};
-//! assert_eq!((TwoLists::NAME, TwoLists::MOST), ("LRU", 1));
+//! assert_eq!((TwoLists::NAME, TwoLists::MOST), ("two-lists", 1));
 //! ```
 
 use super::ghost::Ghosts;
@@ -51,7 +51,7 @@ impl TwoLists {
 }
 
 impl Evict for TwoLists {
-    const NAME: &'static str = "LRU";
+    const NAME: &'static str = "two-lists";
     const MOST: u8 = 1;
 
     fn new(slots: usize) -> Self {
@@ -60,7 +60,7 @@ impl Evict for TwoLists {
 
     fn insert(&mut self, id: SlotId, key: u64) {
         let active = self.lists.len(ACTIVE);
-        let would_have_stayed = self.ghosts.take(key).is_some_and(|age| age <= active);
+        let would_have_stayed = self.ghosts.take(key).is_some_and(|(age, _)| age <= active);
         self.lists.push(if would_have_stayed { ACTIVE } else { INACTIVE }, id, key);
     }
 
@@ -86,7 +86,7 @@ impl Evict for TwoLists {
                 mark(id).store(0, Relaxed);
                 self.lists.renew(ACTIVE, id);
             } else if take(id) == Verdict::Taken {
-                self.ghosts.insert(self.lists.key(id));
+                self.ghosts.insert(self.lists.key(id), 0);
                 self.lists.remove(id);
                 return true;
             } else {
