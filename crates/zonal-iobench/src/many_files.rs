@@ -94,7 +94,7 @@ pub struct Bonnie {
 }
 
 impl Bonnie {
-    /// So many files which together have twice as much as this memory.
+    /// A number of files which together have twice as much as this memory.
     #[must_use]
     pub fn twice(frames: u64, files: u32, seed: u64) -> Self {
         let files = files.max(1);
@@ -145,7 +145,7 @@ pub struct Dbench {
 }
 
 impl Dbench {
-    /// So many clients with files of 1 MiB, in pieces of 64 KiB.
+    /// A number of clients with files of 1 MiB, in pieces of 64 KiB.
     #[must_use]
     pub const fn of(clients: u32, duration: Duration) -> Self {
         Self { clients, bytes: 1 << 20, piece: 64 << 10, duration }
@@ -172,7 +172,7 @@ pub struct Clients {
 }
 
 impl Clients {
-    /// What so many rounds in so long come to.
+    /// What a number of rounds in a time comes to.
     #[must_use]
     pub fn of(dbench: &Dbench, rounds: u64, longest: Duration, took: Duration) -> Self {
         let bytes = rounds as f64 * 2.0 * dbench.bytes as f64;

@@ -102,7 +102,7 @@ pub struct Blocks {
 }
 
 impl Blocks {
-    /// The first so many, one after the other.
+    /// The first pages, this many, one after the other.
     #[must_use]
     pub const fn in_order(pages: u64) -> Self {
         Self { next: 0, end: pages, anywhere: None }

@@ -24,7 +24,7 @@ pub enum Statistic {
     Min,
     /// The first to third quarter are no longer.
     Quartile(u8),
-    /// So many percent are no longer; of 100 the longest.
+    /// This percentage is no longer; of 100 the longest.
     Max(u8),
     /// The mean.
     Amean,
@@ -32,7 +32,7 @@ pub enum Statistic {
     Stddev,
     /// The standard deviation in percent of the mean.
     Coeff,
-    /// The mean of the shortest, so many percent of all.
+    /// The mean of the shortest, this percentage of all.
     Best(u8),
 }
 
@@ -147,7 +147,7 @@ impl Times {
         }
     }
 
-    /// How many are so many percent, at least one.
+    /// How many a percentage of them is, at least one.
     fn count(&self, percent: usize) -> usize {
         (self.0.len() * percent).div_ceil(100).clamp(1, self.0.len().max(1)).min(self.0.len())
     }

@@ -80,7 +80,7 @@ pub(super) struct Engine {
 }
 
 impl Engine {
-    /// A machine with nothing cached, and a number of threads, each with so many pages of files on the
+    /// A machine with nothing cached, and a number of threads, each with a number of pages of files on the
     /// disk.
     pub(super) fn new(
         machine: &Machine,

@@ -18,11 +18,11 @@ const WINDOW: u64 = 32;
 /// What is read, window by window.
 #[derive(Debug)]
 enum Plan {
-    /// So many pages, from the first to the last.
+    /// This number of pages, from the first to the last.
     Whole(u64),
     /// A page at a time, wherever it is.
     Anywhere(Blocks),
-    /// Files of so many pages, one after the other, each from its first to its last; the numbers of
+    /// Files of a number of pages, one after the other, each from its first to its last; the numbers of
     /// their places on the disk, and what opening one takes.
     Files { places: Vec<u32>, pages: u64, open: Span },
 }
@@ -116,7 +116,7 @@ impl Reader {
         Self::new(Plan::Anywhere(blocks))
     }
 
-    /// One that reads files of so many pages, which are at these places, in this order.
+    /// One that reads files of that many pages, which are at these places, in this order.
     pub(super) fn files(places: Vec<u32>, pages: u64, open: Span) -> Self {
         Self::new(Plan::Files { places, pages, open })
     }

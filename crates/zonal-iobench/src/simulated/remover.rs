@@ -27,7 +27,7 @@ pub(super) struct Remover {
 }
 
 impl Remover {
-    /// One that removes files of so many pages, which are at these places, in this order.
+    /// One that removes files of that many pages, which are at these places, in this order.
     pub(super) fn of(places: Vec<u32>, pages: u64, costs: RemovalCosts) -> Self {
         Self { places: places.into_iter(), pages, costs, held: None }
     }

@@ -62,7 +62,7 @@ impl Writer {
         Self { flushes: true, ..self }
     }
 
-    /// In files of so many pages, each of which takes so long to make.
+    /// In files of this many pages, each of which takes so long to make.
     pub(super) const fn in_files(self, pages: u64, make: Span) -> Self {
         Self { file: Some((pages, make)), ..self }
     }

@@ -23,7 +23,7 @@ pub(super) const ALL_LATE: u64 = 64;
 const REGION_CPUS: u32 = 14;
 const MOST_REGIONS: u32 = 4;
 
-/// Regions of a zone that so many CPUs have caches of.
+/// Regions of a zone that this number of CPUs have caches of.
 pub(super) fn regions(cpus: u32, wanted: Option<NonZeroU32>) -> u32 {
     wanted.map_or((cpus / REGION_CPUS).clamp(1, MOST_REGIONS), NonZeroU32::get)
 }
