@@ -19,6 +19,7 @@ use crate::tails;
 use crate::workload::Workload;
 
 pub mod baseline;
+pub mod bits;
 pub mod kernel;
 pub mod movable;
 pub mod page;
@@ -158,13 +159,14 @@ pub fn references<P: Programs>() -> Vec<Entry> {
         Entry::of::<baseline::FreeList, P>(),
         Entry::of::<baseline::Null, P>(),
         Entry::of::<baseline::PrivateStack, P>(),
+        Entry::of::<bits::Bits, P>(),
         Entry::with::<P>(kernel::PROFILE, kernel::open),
     ]
 }
 
 /// Names of all subjects that the full bench has, for programs that have some of them only and
 /// must tell a name that is not compiled in from one that does not exist.
-pub const KNOWN: [(&str, Group); 24] = [
+pub const KNOWN: [(&str, Group); 25] = [
     ("Zonal", Group::Zonal),
     ("Linux416", Group::Zonal),
     ("SkipMerge", Group::Zonal),
@@ -188,6 +190,7 @@ pub const KNOWN: [(&str, Group); 24] = [
     ("free-list", Group::Reference),
     ("null", Group::Reference),
     ("private-stack", Group::Reference),
+    ("bits", Group::Reference),
     ("kernel-mmap", Group::Reference),
 ];
 

@@ -1,0 +1,194 @@
+//! The least that a free into a map costs: a bit a frame, changed by one atomic update, and a state byte, won by
+//! one exchange. A random free of an allocator that keeps its free memory in a map, and sees double frees, does
+//! both and cannot be faster; what it does besides is read off against this. It is measured when named, and
+//! is no part of `all`.
+//!
+//! ```
+//! use zonal_bench::subject::{FrameThread, Setup, Subject};
+//! use zonal_bench::subjects::bits::Bits;
+//!
+//! let bits = Bits::open(&Setup { memory: 1 << 20, threads: 2, touch: false, regions: None })?;
+//! let mut thread = bits.thread(0)?;
+//! let frame = thread.alloc(0).expect("all are free");
+//! // SAFETY: it was allocated just now.
+//! unsafe { thread.free(frame, 0) };
+//! # Ok::<(), zonal_bench::subject::SubjectError>(())
+//! ```
+
+use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize};
+
+use crate::memory::Region;
+use crate::subject::{FrameThread, Group, Path, Profile, Setup, Subject, SubjectError};
+
+/// Words that a thread takes at a time: 256 frames, as much as a CPU's stack has.
+const REFILL: usize = 4;
+
+/// A line of bits: a set one is a free frame.
+#[repr(align(64))]
+#[derive(Debug, Default)]
+struct Line([AtomicU64; 8]);
+
+/// Bits and state bytes, and nothing else: no orders, no types, no marks, no counts, no hints.
+#[derive(Debug)]
+pub struct Bits {
+    lines: Vec<Line>,
+    allocated: Vec<AtomicU8>,
+    /// The word at which the next refill begins.
+    next: AtomicUsize,
+    region: Option<Region>,
+}
+
+impl Bits {
+    fn word(&self, word: usize) -> &AtomicU64 {
+        &self.lines[word / 8].0[word % 8]
+    }
+}
+
+impl Subject for Bits {
+    const PROFILE: Profile = Profile {
+        name: "bits",
+        path: Path::Owned,
+        group: Group::Reference,
+        note: "no allocator: an exchange of a state byte and an update of a bit for each free",
+        max_order: 0,
+        managed: true,
+        bulk: false,
+    };
+
+    type Block = u32;
+    type Thread<'a> = BitsThread<'a>;
+
+    fn open(setup: &Setup) -> Result<Self, SubjectError> {
+        let most = u32::MAX as usize;
+        // Whole lines.
+        let lines = setup.frames() / 512;
+        if lines == 0 || setup.frames() > most {
+            return Err(SubjectError::TooLarge { asked: setup.frames(), most });
+        }
+        let line = |_| Line(core::array::from_fn(|_| AtomicU64::new(u64::MAX)));
+        Ok(Self {
+            lines: (0..lines).map(line).collect(),
+            allocated: (0..lines * 512).map(|_| AtomicU8::new(0)).collect(),
+            next: AtomicUsize::new(0),
+            region: setup.touch.then(|| Region::reserve(setup.memory)).transpose()?,
+        })
+    }
+
+    fn thread(&self, _index: usize) -> Result<Self::Thread<'_>, SubjectError> {
+        Ok(BitsThread { bits: self, stack: Vec::with_capacity(REFILL * 64) })
+    }
+
+    fn frames(&self) -> Option<usize> {
+        Some(self.allocated.len())
+    }
+}
+
+/// One thread's access to [`Bits`].
+#[derive(Debug)]
+pub struct BitsThread<'a> {
+    bits: &'a Bits,
+    stack: Vec<u32>,
+}
+
+impl BitsThread<'_> {
+    #[cold]
+    fn refill(&mut self) {
+        let words = self.bits.lines.len() * 8;
+        for _ in 0..words / REFILL {
+            // Relaxed, here and below: the harness hands frames over, nothing is ordered by them.
+            let first = self.bits.next.fetch_add(REFILL, Relaxed) % words;
+            for word in (first..first + REFILL).rev() {
+                let mut free = self.bits.word(word).swap(0, Relaxed);
+                while free != 0 {
+                    let bit = 63 - free.leading_zeros();
+                    free ^= 1 << bit;
+                    self.stack.push((word * 64) as u32 + bit);
+                }
+            }
+            if !self.stack.is_empty() {
+                return;
+            }
+        }
+    }
+}
+
+impl Drop for BitsThread<'_> {
+    fn drop(&mut self) {
+        for frame in self.stack.drain(..) {
+            self.bits.word(frame as usize / 64).fetch_or(1 << (frame % 64), Relaxed);
+        }
+    }
+}
+
+impl FrameThread for BitsThread<'_> {
+    type Block = u32;
+
+    #[inline]
+    fn alloc(&mut self, order: u8) -> Option<u32> {
+        if order != 0 {
+            return None;
+        }
+        if self.stack.is_empty() {
+            self.refill();
+        }
+        let frame = self.stack.pop()?;
+        self.bits.allocated[frame as usize].store(1, Relaxed);
+        Some(frame)
+    }
+
+    #[inline]
+    unsafe fn free(&mut self, block: u32, _order: u8) {
+        let was = self.bits.allocated[block as usize].swap(0, Relaxed);
+        let bit = 1 << (block % 64);
+        let before = self.bits.word(block as usize / 64).fetch_or(bit, Relaxed);
+        assert!(was == 1 && before & bit == 0, "frame {block} is free already");
+    }
+
+    #[inline]
+    unsafe fn touch(&mut self, block: u32) {
+        if let Some(region) = &self.bits.region {
+            // SAFETY: `block` is a frame below those that the region was reserved for, and it is
+            // allocated to this thread.
+            unsafe { region.frame(block as usize).write_volatile(1) };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bits() -> Bits {
+        let setup = Setup { memory: 1024 << 12, threads: 2, touch: false, regions: None };
+        Bits::open(&setup).expect("it is small")
+    }
+
+    #[test]
+    fn each_frame_goes_out_once_and_comes_back() {
+        let bits = bits();
+        for _ in 0..3 {
+            let (mut one, mut other) = (bits.thread(0).expect("one"), bits.thread(1).expect("two"));
+            let mut all: Vec<u32> = core::iter::from_fn(|| one.alloc(0)).collect();
+            assert_eq!(all.len(), 1024);
+            assert!(other.alloc(0).is_none() && one.alloc(9).is_none());
+            all.sort_unstable();
+            assert!(all.iter().copied().eq(0..1024));
+            // SAFETY: each was allocated, and is freed once.
+            all.into_iter().for_each(|frame| unsafe { other.free(frame, 0) });
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "is free already")]
+    fn a_second_free_is_noticed() {
+        let bits = bits();
+        let mut thread = bits.thread(0).expect("a thread");
+        let frame = thread.alloc(0).expect("all are free");
+        for _ in 0..2 {
+            // SAFETY: none: the second is what is tested, and it changes a bit of a map that nothing is
+            // handed out from again.
+            unsafe { thread.free(frame, 0) };
+        }
+    }
+}
