@@ -69,6 +69,9 @@ pub struct BenchArgs {
     /// fragment: two threads fill memory in turns, then everything of one of them is freed
     #[arg(long)]
     pub by_cpu: bool,
+    /// fragment --by-cpu: frames that the threads replace before, in random batches
+    #[arg(long, default_value_t = 0, value_name = "N", requires = "by_cpu")]
+    pub replace: u32,
     /// fragment: compact before blocks are counted (presets of zonal only)
     #[arg(long)]
     pub compact: bool,

@@ -110,6 +110,7 @@ struct Asked {
     touch: bool,
     seed: u64,
     by_cpu: bool,
+    replace: u32,
     compact: bool,
     delay: Option<Duration>,
 }
@@ -126,6 +127,7 @@ impl Asked {
             touch,
             seed,
             by_cpu: options.by_cpu,
+            replace: options.replace,
             compact: options.compact,
             delay: options.delay,
         }
@@ -142,8 +144,8 @@ impl Asked {
         let pool = Pool::new(cpus).map_err(|error| format!("cannot start threads: {error}"))?;
         let setup =
             Setup { memory: self.memory, threads: self.threads, touch: self.touch, regions: None };
-        let Self { by_cpu, compact, delay, .. } = *self;
-        let options = Options { by_cpu, compact, delay };
+        let Self { by_cpu, replace, compact, delay, .. } = *self;
+        let options = Options { by_cpu, replace, compact, delay };
         let spec = Spec { workload, setup, seed: self.seed, options };
         Ok((entry.open(&spec).map_err(|error| error.to_string())?, pool))
     }

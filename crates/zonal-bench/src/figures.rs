@@ -38,6 +38,8 @@ pub enum Figure {
     BlocksRecovered,
     /// `fragment`: order-9 blocks' worth of frames that were free then.
     BlocksPossible,
+    /// `fragment --by-cpu`: aligned order-9 blocks in which no frame was in use then.
+    BlocksPlaced,
     /// Batches of frames that per-CPU lists gave back to the zone.
     FreeBatches,
     /// Those of unmovable frames only, in percent of all.
@@ -52,7 +54,7 @@ pub enum Figure {
 
 impl Figure {
     /// All of them, in the order of their columns.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 17] = [
         Self::Order0Rate,
         Self::Order9Rate,
         Self::FallbackRate,
@@ -64,6 +66,7 @@ impl Figure {
         Self::PagesReclaimed,
         Self::BlocksRecovered,
         Self::BlocksPossible,
+        Self::BlocksPlaced,
         Self::FreeBatches,
         Self::SingleUnmovable,
         Self::SingleMovable,
@@ -86,6 +89,7 @@ impl Figure {
             Self::PagesReclaimed => "pages_reclaimed",
             Self::BlocksRecovered => "blocks_recovered",
             Self::BlocksPossible => "blocks_possible",
+            Self::BlocksPlaced => "blocks_placed",
             Self::FreeBatches => "free_batches",
             Self::SingleUnmovable => "single_unmovable_percent",
             Self::SingleMovable => "single_movable_percent",
@@ -109,6 +113,7 @@ impl Figure {
             Self::PagesReclaimed => "reclaimed",
             Self::BlocksRecovered => "2 MiB blocks",
             Self::BlocksPossible => "of possible",
+            Self::BlocksPlaced => "without a frame in use",
             Self::FreeBatches => "batches",
             Self::SingleUnmovable => "only unmovable",
             Self::SingleMovable => "only movable",
@@ -127,7 +132,11 @@ impl Figure {
             | Self::SingleMovable
             | Self::SingleReclaimable => "%",
             Self::MeanNsPerBlock | Self::MeanNsServed => "ns",
-            Self::Attempts | Self::BlocksRecovered | Self::BlocksPossible | Self::FreeBatches => "",
+            Self::Attempts
+            | Self::BlocksRecovered
+            | Self::BlocksPossible
+            | Self::BlocksPlaced
+            | Self::FreeBatches => "",
             Self::PagesMigrated | Self::PagesReclaimed => "pages",
             Self::HoldFramesMax => "frames",
         }

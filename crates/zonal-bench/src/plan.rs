@@ -141,7 +141,8 @@ fn variants(workload: Workload, args: &BenchArgs) -> Vec<Options> {
             delays.into_iter().map(delay).collect()
         }
         Workload::Fragment => {
-            vec![Options { by_cpu: args.by_cpu, compact: args.compact, delay: None }]
+            let (by_cpu, replace, compact) = (args.by_cpu, args.replace, args.compact);
+            vec![Options { by_cpu, replace, compact, delay: None }]
         }
         _ => vec![Options::default()],
     }

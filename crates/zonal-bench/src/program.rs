@@ -85,7 +85,8 @@ impl Programs for Fragmenting {
         match spec.workload {
             Workload::Fragment if spec.options.by_cpu => {
                 let at = (&shared.place, thread);
-                by_cpu::sample(&mut handle, blocks, &shared.turns, at, managed)
+                let churn = by_cpu::Churn { frames: spec.options.replace, seed: spec.seed };
+                by_cpu::sample(&mut handle, blocks, (&shared.turns, churn), at, managed)
             }
             Workload::Fragment => fragment(&mut handle, blocks, slots, managed),
             other => Err(missing(other)),

@@ -6,6 +6,10 @@
 //! of the 2048. An allocator whose CPUs take turns at one list finds every other frame in use
 //! all over the memory that was filled, and gets what was never filled.
 //!
+//! With `--replace N` the two replace N frames before, both at once, each half of them: a random batch of its own,
+//! of 1 to [`BATCH`] frames from all over, is freed and allocated anew, again and again. What can be had
+//! afterwards is what placement allows: the blocks in which thread 0 has no frame, which are printed, too.
+//!
 //! The time of a row is that of the frees.
 //!
 //! ```
@@ -20,13 +24,77 @@ use super::turns::{Turns, meet_or_free};
 use super::{FRAGMENT_FILL, HUGE_ORDER};
 use crate::case::ThreadRun;
 use crate::figures::{Figure, Figures};
-use crate::loops::{Halt, count_blocks, settle};
+use crate::loops::{Halt, count_blocks, give_up, settle};
 use crate::machine::Usage;
 use crate::rendezvous::Rendezvous;
+use crate::rng::Rng;
 use crate::subject::FrameThread;
 
 /// Threads that take part.
 pub const THREADS: usize = 2;
+/// Frames of the largest batch that is replaced at once.
+pub const BATCH: usize = 512;
+
+/// What is replaced before anything of one thread is freed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Churn {
+    /// Frames, of both threads.
+    pub(crate) frames: u32,
+    /// Of the choice of batches.
+    pub(crate) seed: u64,
+}
+
+impl Churn {
+    /// Replaces a thread's part. If memory runs out, all of its frames are freed.
+    ///
+    /// # Safety
+    ///
+    /// `blocks` are allocated with order 0, and not freed.
+    unsafe fn replace<T: FrameThread>(
+        self,
+        handle: &mut T,
+        blocks: &mut [T::Block],
+        thread: usize,
+    ) -> Result<(), Halt> {
+        let mut rng = Rng::new(self.seed.wrapping_mul(2).wrapping_add(thread as u64));
+        let mut left = (self.frames as usize / THREADS).min(blocks.len() * 1000);
+        while left > 0 {
+            let batch = (rng.below(BATCH) + 1).min(left).min(blocks.len());
+            // Those that were drawn are behind the others.
+            let kept = blocks.len() - batch;
+            for at in (kept..blocks.len()).rev() {
+                blocks.swap(rng.below(at + 1), at);
+            }
+            for block in &blocks[kept..] {
+                // SAFETY: allocated with order 0, and each is drawn once.
+                unsafe { handle.free(*block, 0) };
+                settle(handle);
+            }
+            for at in kept..blocks.len() {
+                let Some(block) = handle.alloc(0) else {
+                    // SAFETY: the kept ones were not freed, the new ones allocated just now.
+                    return Err(unsafe { give_up(handle, blocks[..at].iter().copied(), 0) });
+                };
+                settle(handle);
+                blocks[at] = block;
+            }
+            left -= batch;
+        }
+        Ok(())
+    }
+}
+
+/// Aligned order-9 blocks of `managed` frames of which none is among `blocks`; `None` where blocks have no
+/// numbers.
+fn placed<T: FrameThread>(handle: &T, blocks: &[T::Block], managed: usize) -> Option<usize> {
+    let mut used: Vec<u64> = blocks
+        .iter()
+        .map(|block| Some(handle.frame(*block)? >> HUGE_ORDER))
+        .collect::<Option<_>>()?;
+    used.sort_unstable();
+    used.dedup();
+    Some((managed >> HUGE_ORDER).saturating_sub(used.len()))
+}
 
 /// Frames of each thread, of `managed` in all.
 #[must_use]
@@ -48,12 +116,16 @@ fn free_all<T: FrameThread>(handle: &mut T, blocks: &[T::Block]) -> Duration {
 pub(crate) fn sample<T: FrameThread>(
     handle: &mut T,
     blocks: &mut [T::Block],
-    turns: &Turns,
+    (turns, churn): (&Turns, Churn),
     (place, thread): (&Rendezvous, usize),
     managed: usize,
 ) -> Result<(ThreadRun, Figures), Halt> {
     turns.fill(handle, blocks, (place, thread), 1)?;
     // SAFETY: filled above with single frames.
+    unsafe { meet_or_free(place, handle, blocks) }?;
+    // SAFETY: as above.
+    unsafe { churn.replace(handle, blocks, thread) }.inspect_err(|_| place.abort())?;
+    // SAFETY: each frame was replaced by another.
     unsafe { meet_or_free(place, handle, blocks) }?;
     let before = Usage::now();
     let start = Instant::now();
@@ -70,6 +142,9 @@ pub(crate) fn sample<T: FrameThread>(
         let possible = managed.saturating_sub(blocks.len()) >> HUGE_ORDER;
         figures = Figures::of(Figure::BlocksRecovered, recovered as f64)
             .with(Figure::BlocksPossible, possible as f64);
+        if let Some(placed) = placed(handle, blocks, managed) {
+            figures = figures.with(Figure::BlocksPlaced, placed as f64);
+        }
     }
     // SAFETY: as above.
     unsafe { meet_or_free(place, handle, kept) }?;
@@ -78,4 +153,28 @@ pub(crate) fn sample<T: FrameThread>(
     }
     let lost_cpu = before.lost_cpu(&Usage::now(), start.elapsed());
     Ok((ThreadRun { frames: blocks.len() as u64, start, wall, lost_cpu }, figures))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::subject::{Setup, Subject};
+    use crate::subjects::baseline::FreeList;
+
+    #[test]
+    fn what_is_replaced_is_freed_and_had_again() {
+        let setup = Setup { memory: 1000 << 12, threads: 1, touch: false, regions: None };
+        let list = FreeList::open(&setup).expect("it is small");
+        let mut handle = list.thread(0).expect("a thread");
+        let mut blocks: Vec<u32> = (0..600).filter_map(|_| handle.alloc(0)).collect();
+        let before = blocks.clone();
+        let churn = Churn { frames: 5000, seed: 3 };
+        // SAFETY: they were allocated just now.
+        unsafe { churn.replace(&mut handle, &mut blocks, 0) }.expect("there is memory");
+        assert_ne!(blocks, before, "in another order at least");
+        let rest = core::iter::from_fn(|| handle.alloc(0));
+        let mut all: Vec<u32> = blocks.into_iter().chain(rest).collect();
+        all.sort_unstable();
+        assert!(all.into_iter().eq(0..1000), "each frame once");
+    }
 }
