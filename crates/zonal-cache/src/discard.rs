@@ -6,6 +6,7 @@ use crate::frames::PAGE;
 use crate::inner::{Core, Setup, Slots};
 use crate::store::StoreError;
 use crate::table::{Hold, Key};
+use crate::writeback::Purpose;
 use alloc::vec::Vec;
 use core::ops::Range;
 use core::sync::atomic::Ordering::{Acquire, Release};
@@ -64,7 +65,7 @@ impl<S: Setup> FileCore<S> {
     /// leave. A file that is not clean stays known.
     pub(crate) fn close(&self, core: &Core<S>) {
         let _alone = self.flush.close(&core.host);
-        self.write_range(core, (0, u64::MAX), u64::MAX);
+        self.write_range(core, (0, u64::MAX), u64::MAX, Purpose::Behind);
         self.drop_clean(core);
     }
 

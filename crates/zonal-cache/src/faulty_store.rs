@@ -83,6 +83,12 @@ where
         self.inner.write(offset, pages)
     }
 
+    fn write_sync(&self, offset: u64, pages: &[&[u8]]) -> Result<(), StoreError> {
+        let len = pages.iter().map(|page| page.len() as u64).sum();
+        self.ask(Operation::Write { offset, len })?;
+        self.inner.write_sync(offset, pages)
+    }
+
     fn set_len(&self, len: u64) -> Result<(), StoreError> {
         self.ask(Operation::SetLen { len })?;
         self.inner.set_len(len)

@@ -54,6 +54,16 @@ impl FileStore {
         Ok(Self { file, direct: direct(path, &mut options), ring: None })
     }
 
+    /// A file that is there, not to be written, even if it may be: to write to it is an error.
+    ///
+    /// # Errors
+    /// What the system said.
+    pub fn open_read_only(path: &Path) -> io::Result<Self> {
+        let mut options = OpenOptions::new();
+        options.read(true);
+        Ok(Self { file: options.open(path)?, direct: direct(path, &mut options), ring: None })
+    }
+
     /// A file that is made, or made empty.
     ///
     /// # Errors

@@ -163,6 +163,15 @@ pub trait Store: Send + Sync + 'static {
     /// [`StoreError`]; any part of the range may have been written.
     fn write(&self, offset: u64, pages: &[&[u8]]) -> Result<(), StoreError>;
 
+    /// The same for a [`sync`](crate::File::sync), which waits for it: a store that has several requests
+    /// may have it go first. The default does not tell them apart.
+    ///
+    /// # Errors
+    /// As [`write`](Self::write).
+    fn write_sync(&self, offset: u64, pages: &[&[u8]]) -> Result<(), StoreError> {
+        self.write(offset, pages)
+    }
+
     /// Makes the store `len` bytes long; new ones are zero.
     ///
     /// # Errors
@@ -221,6 +230,9 @@ macro_rules! forward {
             }
             fn write(&self, offset: u64, pages: &[&[u8]]) -> Result<(), StoreError> {
                 (**self).write(offset, pages)
+            }
+            fn write_sync(&self, offset: u64, pages: &[&[u8]]) -> Result<(), StoreError> {
+                (**self).write_sync(offset, pages)
             }
             fn set_len(&self, len: u64) -> Result<(), StoreError> {
                 (**self).set_len(len)

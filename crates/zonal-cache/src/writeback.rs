@@ -25,12 +25,22 @@ const BATCH: usize = 128;
 /// Pages of a piece of work that others wait for.
 const SOME: usize = 64;
 
+/// What pages are written for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Purpose {
+    /// For room, or because they are old: no thread waits for these pages.
+    Behind,
+    /// A sync waits for them.
+    Sync,
+}
+
 /// Pages in a row on their way. Those that are left when this is dropped are dirty again.
 struct Run<'a, S: Setup> {
     core: &'a Core<S>,
     file: &'a FileCore<S>,
     first: u64,
     pages: Vec<Writeback>,
+    purpose: Purpose,
 }
 
 impl<S: Setup> Run<'_, S> {
@@ -58,7 +68,10 @@ impl<S: Setup> Run<'_, S> {
             *last = &last[..(bytes - 1) as usize % PAGE + 1];
         }
         core.counters.writes.add(1);
-        file.store.write(first, &pages)?;
+        match self.purpose {
+            Purpose::Behind => file.store.write(first, &pages)?,
+            Purpose::Sync => file.store.write_sync(first, &pages)?,
+        }
         core.counters.written.add(pages.len() as u64);
         grow(&file.stored, first + bytes);
         Ok(())
@@ -156,7 +169,7 @@ impl<S: Setup> Core<S> {
         if let Some(before) = self.host.now().checked_sub(age) {
             for file in files.iter().filter(|file| file.is_dirty()) {
                 if let Some(_alone) = file.flush.try_close(&self.host) {
-                    file.write_range(self, (0, u64::MAX), before);
+                    file.write_range(self, (0, u64::MAX), before, Purpose::Behind);
                 }
             }
         }
@@ -180,9 +193,14 @@ impl<S: Setup> Core<S> {
 impl<S: Setup> FileCore<S> {
     /// Writes the pages `indexes` back, which are off the list; the gate is closed. How many, and the last
     /// error, which is told to the handles too.
-    fn write_back(&self, core: &Core<S>, indexes: &[u64]) -> (usize, Option<StoreError>) {
+    fn write_back(
+        &self,
+        core: &Core<S>,
+        indexes: &[u64],
+        purpose: Purpose,
+    ) -> (usize, Option<StoreError>) {
         let (mut well, mut last) = (0, None);
-        let run = |first| Run { core, file: self, first, pages: Vec::new() };
+        let run = |first| Run { core, file: self, first, pages: Vec::new(), purpose };
         let mut now = run(0);
         let mut over = |run: Run<'_, S>| {
             let (count, error) = run.finish();
@@ -247,7 +265,7 @@ impl<S: Setup> FileCore<S> {
         if pages.is_empty() {
             pages = self.take_dirty(core, (0, index), SOME, u64::MAX);
         }
-        Some(self.write_back(core, &pages).0)
+        Some(self.write_back(core, &pages, Purpose::Behind).0)
     }
 
     /// Writes pages of `first..end` back that are dirty since `before` at least; the gate is closed. How many.
@@ -256,6 +274,7 @@ impl<S: Setup> FileCore<S> {
         core: &Core<S>,
         (mut first, end): (u64, u64),
         before: u64,
+        purpose: Purpose,
     ) -> usize {
         let mut count = 0;
         loop {
@@ -263,7 +282,7 @@ impl<S: Setup> FileCore<S> {
             let Some(last) = pages.last() else { return count };
             // Each page once, however busy the writers are.
             first = last + 1;
-            count += self.write_back(core, &pages).0;
+            count += self.write_back(core, &pages, purpose).0;
         }
     }
 
@@ -302,7 +321,7 @@ impl<S: Setup> FileCore<S> {
 
     pub(crate) fn sync(&self, core: &Core<S>, range: (u64, u64)) {
         let _alone = self.flush.close(&core.host);
-        self.write_range(core, range, u64::MAX);
+        self.write_range(core, range, u64::MAX, Purpose::Sync);
         self.flush(core);
     }
 
@@ -342,7 +361,7 @@ impl<S: Setup> File<S> {
         let age = u64::try_from(age.as_nanos()).unwrap_or(u64::MAX);
         let Some(before) = core.host.now().checked_sub(age) else { return 0 };
         let _alone = self.file.flush.close(&core.host);
-        self.file.write_range(core, (0, u64::MAX), before)
+        self.file.write_range(core, (0, u64::MAX), before, Purpose::Behind)
     }
 
     /// Pages of the file that are dirty.

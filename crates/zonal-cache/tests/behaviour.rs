@@ -1,8 +1,14 @@
 //! What is promised when nothing goes wrong: readahead, advice, the bound, lists of pages freed.
 #![cfg(feature = "std")]
 
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::SeqCst;
+use std::time::Duration;
+
 use zonal::ZoneId;
 use zonal_cache::evict::Evict;
+use zonal_cache::store::{Store, StoreError};
 use zonal_cache::{
     Advice, Cache, CacheFile, FileStore, MemoryStore, MultiGen, S3Fifo, Sieve, TwoLists,
 };
@@ -190,4 +196,52 @@ fn a_dirty_page_that_is_pinned_and_cut_is_still_dirty() {
     file.sync().unwrap();
     assert_eq!(memory.durable(), [1; 50]);
     assert_eq!(pinned.as_slice(), Some(&[1; 100][..]));
+}
+
+/// A store that keeps which writes a sync waits for, and which not.
+#[derive(Default)]
+struct Told(MemoryStore, [AtomicU64; 2]);
+
+impl Store for Told {
+    fn len(&self) -> Result<u64, StoreError> {
+        self.0.len()
+    }
+    fn read(&self, offset: u64, pages: &mut [&mut [u8]]) -> Result<u64, StoreError> {
+        self.0.read(offset, pages)
+    }
+    fn write(&self, offset: u64, pages: &[&[u8]]) -> Result<(), StoreError> {
+        self.1[0].fetch_add(pages.len() as u64, SeqCst);
+        self.0.write(offset, pages)
+    }
+    fn write_sync(&self, offset: u64, pages: &[&[u8]]) -> Result<(), StoreError> {
+        self.1[1].fetch_add(pages.len() as u64, SeqCst);
+        self.0.write(offset, pages)
+    }
+    fn set_len(&self, len: u64) -> Result<(), StoreError> {
+        self.0.set_len(len)
+    }
+    fn flush(&self) -> Result<(), StoreError> {
+        self.0.flush()
+    }
+}
+
+#[test]
+fn a_store_is_told_which_writes_a_sync_waits_for() {
+    let store = Arc::new(Told::default());
+    let count = |which: usize| store.1[which].load(SeqCst);
+    let cache = cache::<S3Fifo>(64, 0);
+    let file = cache.open(store.clone()).unwrap();
+    file.write_at(&[1; 3 * PAGE], 0).unwrap();
+    file.sync().unwrap();
+    assert_eq!((count(0), count(1)), (0, 3));
+    file.write_at(&[2; PAGE], 0).unwrap();
+    assert_eq!(file.write_older(Duration::ZERO), 1);
+    assert_eq!((count(0), count(1)), (1, 3));
+    // More than may be dirty: the writer writes some back.
+    file.write_at(&vec![3; 40 * PAGE], 0).unwrap();
+    assert!(count(0) > 1 && count(1) == 3);
+    let behind = count(0);
+    file.write_at(&[4; PAGE], 0).unwrap();
+    drop(file);
+    assert!(count(0) > behind && count(1) == 3, "no thread waits for what a file leaves");
 }
