@@ -196,11 +196,12 @@ impl Simulation {
     /// Submits what a context asks for; false if there is no place, and then it waits for one.
     fn submit(&mut self, index: usize) -> Result<bool, IoschedError> {
         let Some((ask, _)) = self.running[index].asked else { return Ok(true) };
-        let Some(request) = request_of(&ask, index as u64) else {
+        let Some(direction) = ask.direction else {
             self.flushes.push_back(index);
             return Ok(true);
         };
-        let way = request.direction() as usize;
+        let request = request_of(&ask, direction).tag(index as u64);
+        let way = direction as usize;
         match self.elevator.submit(self.now, request) {
             Ok(_) => Ok(true),
             Err(Refused::Full { .. }) => {
@@ -247,13 +248,12 @@ fn operation_of(token: &Dispatched) -> Operation {
     }
 }
 
-/// The request of a context; `None` is a flush.
-pub(crate) fn request_of(ask: &Ask, tag: u64) -> Option<Request> {
-    let request = match ask.direction? {
+/// The request of a context that does not flush.
+pub(crate) fn request_of(ask: &Ask, direction: Direction) -> Request {
+    let request = match direction {
         Direction::Read => Request::read(ask.process, ask.start, ask.sectors),
         Direction::Write => Request::write(ask.process, ask.start, ask.sectors),
     };
     let request = if ask.sync { request.sync() } else { request };
-    let request = if ask.last { request.last() } else { request };
-    Some(request.tag(tag))
+    if ask.last { request.last() } else { request }
 }

@@ -18,57 +18,38 @@
 
 use std::io;
 use std::os::unix::fs::FileExt;
-use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use zonal_cfq::elevator::{Elevator, Limits, Next, Refused};
-use zonal_cfq::policy::Policy;
+use zonal_cfq::elevator::Limits;
 use zonal_cfq::request::{Direction, Dispatched, Outcome as Ended};
 use zonal_cfq::units::{Sector, Sectors, Span, Time};
 use zonal_cli::interrupt;
 
 use crate::error::IoschedError;
 use crate::figures::Outcome;
+use crate::queue::{NotQueued, Queue};
 use crate::scheduler::Subject;
 use crate::simulated::request_of;
 use crate::target_file::{Buffer, TargetFile};
 use crate::workload::{Ask, Context, Workload};
 
-/// What the lock guards.
-struct State {
-    elevator: Elevator<Box<dyn Policy + Send>>,
-    /// To tell each context that its request ended.
-    contexts: Vec<Sender<Ended>>,
-    /// No context will ask for anything more.
-    is_over: bool,
-    failed: u64,
-    first_failure: Option<io::Error>,
-}
+/// To tell a context that its request ended.
+type Job = Sender<()>;
 
 /// What all threads share.
 struct Shared<'file> {
-    state: Mutex<State>,
-    /// A request was submitted or has completed: there may be one to dispatch.
-    work: Condvar,
-    /// A request has completed: there may be a place in the queue.
-    room: Condvar,
+    queue: Queue<Job>,
     file: &'file TargetFile,
     begun: Instant,
     limit: Option<Duration>,
+    /// How many requests failed, and what the system said first.
+    failed: Mutex<(u64, Option<io::Error>)>,
 }
 
 impl Shared<'_> {
-    fn now(&self) -> Time {
-        Time(u64::try_from(self.begun.elapsed().as_nanos()).unwrap_or(u64::MAX))
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        // A thread that panicked is told of when it is joined.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn is_late(&self) -> bool {
         self.limit.is_some_and(|limit| self.begun.elapsed() >= limit) || interrupt::is_requested()
     }
@@ -76,30 +57,18 @@ impl Shared<'_> {
     /// Does what the scheduler dispatches, until no context asks any more. What is written is never
     /// what was read: it has a buffer of its own.
     fn work_for(&self, read: &mut Buffer, written: &mut Buffer) {
-        let mut state = self.lock();
-        loop {
-            let now = self.now();
-            match state.elevator.dispatch(now) {
-                Next::Go(token) => {
-                    // Another may have more to do.
-                    self.work.notify_one();
-                    drop(state);
-                    let done = self.transfer(&token, read, written);
-                    state = self.lock();
-                    self.complete(&mut state, token, done);
-                }
-                // Each context waited for its last request: none is left.
-                _ if state.is_over => return,
-                Next::Wait(until) => {
-                    let wait = Duration::from_nanos(until.since(now).0);
-                    let waited = self.work.wait_timeout(state, wait);
-                    state = waited.unwrap_or_else(PoisonError::into_inner).0;
-                }
-                Next::Hold | Next::Nothing => {
-                    state = self.work.wait(state).unwrap_or_else(PoisonError::into_inner);
-                }
-            }
-        }
+        let transfer = |token: &Dispatched, _: &mut [Job]| {
+            let Err(error) = self.transfer(token, read, written) else { return Ended::Done };
+            let mut failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
+            failed.0 += 1;
+            failed.1.get_or_insert(error);
+            Ended::Failed
+        };
+        // A context that is gone does not wait.
+        let tell = |job: Job, _| {
+            let _ = job.send(());
+        };
+        self.queue.serve(transfer, tell);
     }
 
     /// Reads or writes what a token says.
@@ -117,51 +86,24 @@ impl Shared<'_> {
         }
     }
 
-    fn complete(&self, state: &mut State, token: Dispatched, done: io::Result<()>) {
-        let outcome = if done.is_ok() { Ended::Done } else { Ended::Failed };
-        if let Err(error) = done {
-            state.failed += 1;
-            state.first_failure.get_or_insert(error);
-        }
-        let completed = state.elevator.complete(self.now(), token, outcome);
-        for part in completed.into_iter().flat_map(|completed| completed.parts) {
-            // A context that is gone does not wait.
-            let _ = state.contexts[part.tag as usize].send(outcome);
-        }
-        self.work.notify_one();
-        self.room.notify_all();
-    }
-
     /// Submits what a context asks for and waits until it ended.
-    fn ask(&self, ask: &Ask, index: usize, ended: &Receiver<Ended>) -> Result<(), IoschedError> {
-        if ask.direction.is_none() {
+    fn ask(&self, ask: &Ask) -> Result<(), IoschedError> {
+        let Some(direction) = ask.direction else {
             let flushed = self.file.file().sync_data();
             return flushed.map_err(|error| failed(1, &error));
+        };
+        let (job, ended) = channel();
+        let request = || request_of(ask, direction);
+        match self.queue.submit([(request, job)]) {
+            Ok(()) => ended.recv().map_err(|_| IoschedError::Panicked),
+            Err(NotQueued::Refused(error)) => Err(error.into()),
+            // It ends after the contexts.
+            Err(NotQueued::Over) => Err(IoschedError::Panicked),
         }
-        let mut state = self.lock();
-        loop {
-            let Some(request) = request_of(ask, index as u64) else { return Ok(()) };
-            match state.elevator.submit(self.now(), request) {
-                Ok(_) => break,
-                Err(Refused::Full { .. }) => {
-                    state = self.room.wait(state).unwrap_or_else(PoisonError::into_inner);
-                }
-                Err(error) => return Err(error.into()),
-            }
-        }
-        drop(state);
-        self.work.notify_one();
-        ended.recv().map(|_| ()).map_err(|_| IoschedError::Panicked)
     }
 
     /// Runs a context to its end or the limit.
-    fn run_context(
-        &self,
-        context: Context,
-        index: usize,
-        ended: &Receiver<Ended>,
-        names: &[String],
-    ) -> Result<Outcome, IoschedError> {
+    fn run_context(&self, context: Context, names: &[String]) -> Result<Outcome, IoschedError> {
         let mut outcome = Outcome::new(names);
         let mut operation = self.begun;
         let mut begins = true;
@@ -177,7 +119,7 @@ impl Shared<'_> {
             if begins {
                 operation = asked;
             }
-            self.ask(&ask, index, ended)?;
+            self.ask(&ask)?;
             outcome.add(ask.who, ask.sectors, span(asked.elapsed()));
             if let Some(whole) = ask.ends.filter(|whole| *whole != ask.who) {
                 outcome.add(whole, Sectors(0), span(operation.elapsed()));
@@ -212,56 +154,40 @@ pub fn run(
     workload: Workload,
     depth: usize,
 ) -> Result<Outcome, IoschedError> {
-    let limits = Limits::default();
-    let capacity = Sector(file.bytes() / 512);
-    let (senders, receivers): (Vec<_>, Vec<_>) =
-        workload.contexts.iter().map(|_| channel()).unzip();
     let shared = Shared {
-        state: Mutex::new(State {
-            elevator: Elevator::with_limits(subject.policy(), capacity, limits),
-            contexts: senders,
-            is_over: false,
-            failed: 0,
-            first_failure: None,
-        }),
-        work: Condvar::new(),
-        room: Condvar::new(),
+        queue: Queue::new(subject.policy(), Sector(file.bytes() / 512)),
         file,
         begun: Instant::now(),
         limit: workload.limit.map(|limit| Duration::from_nanos(limit.0)),
+        failed: Mutex::default(),
     };
     let (shared, names) = (&shared, &workload.names[..]);
     let results = thread::scope(|scope| {
         for _ in 0..depth {
-            let longest = limits.longest.bytes() as usize;
+            let longest = Limits::default().longest.bytes() as usize;
             scope.spawn(move || {
                 let (mut read, mut written) = (Buffer::new(longest), Buffer::new(longest));
                 shared.work_for(&mut read, &mut written);
             });
         }
-        let contexts = workload.contexts.into_iter().zip(receivers).enumerate();
+        let contexts = workload.contexts.into_iter();
         let contexts: Vec<_> = contexts
-            .map(|(index, (context, ended))| {
-                scope.spawn(move || shared.run_context(context, index, &ended, names))
-            })
+            .map(|context| scope.spawn(move || shared.run_context(context, names)))
             .collect();
         let joined =
             contexts.into_iter().map(|it| it.join().unwrap_or(Err(IoschedError::Panicked)));
         let results: Vec<_> = joined.collect();
-        shared.lock().is_over = true;
-        shared.work.notify_all();
+        shared.queue.stop();
         results
     });
     let mut outcome = Outcome::new(names);
-    outcome.elapsed = shared.now().since(Time::ZERO);
+    outcome.elapsed = shared.queue.now().since(Time::ZERO);
     for result in results {
         outcome.extend(result?);
     }
-    let state = shared.lock();
-    if let Some(error) = &state.first_failure {
-        return Err(failed(state.failed, error));
+    if let (count, Some(error)) = &*shared.failed.lock().unwrap_or_else(PoisonError::into_inner) {
+        return Err(failed(*count, error));
     }
-    outcome.counters = *state.elevator.counters();
-    outcome.idled = state.elevator.policy().idled();
+    (outcome.counters, outcome.idled) = shared.queue.figures();
     Ok(outcome)
 }
