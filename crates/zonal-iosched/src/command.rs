@@ -30,7 +30,7 @@ use crate::scheduler::{Kind, Subject};
 use crate::simulated::simulate;
 use crate::target_file::TargetFile;
 use crate::workload::Workload;
-use crate::{records, tables, threads};
+use crate::{cached, records, tables, threads};
 
 /// Arguments of `zonal iosched`.
 #[derive(Clone, Debug, Args)]
@@ -72,9 +72,13 @@ pub struct IoschedArgs {
     #[arg(long, default_value_t = 4, value_name = "N",
           value_parser = clap::value_parser!(u32).range(1..=256))]
     pub depth: u32,
-    /// Go through the page cache
+    /// Go through the kernel's page cache
     #[arg(long)]
     pub buffered: bool,
+    /// Put a page cache of this size above the scheduler: processes read and write through it
+    #[arg(long, value_parser = parse_size, value_name = "SIZE",
+          conflicts_with_all = ["disk", "buffered"])]
+    pub cache: Option<usize>,
     /// Let a workload that writes overwrite a file that is there
     #[arg(long)]
     pub overwrite: bool,
@@ -194,7 +198,13 @@ pub fn run(args: &IoschedArgs, out: &mut dyn Write) -> Result<(), IoschedError> 
             let work = workload(args, *processes, size, &ground)?;
             let outcome = match &ground {
                 Ground::Disk(disk) => simulate(&subject, disk, work)?,
-                Ground::File(file, _) => threads::run(&subject, file, work, args.depth as usize)?,
+                Ground::File(file, path) => {
+                    let depth = args.depth as usize;
+                    match args.cache {
+                        None => threads::run(&subject, file, work, depth)?,
+                        Some(bytes) => cached::run(&subject, path, work, depth, bytes)?,
+                    }
+                }
             };
             if interrupt::is_requested() {
                 break;
@@ -232,7 +242,7 @@ fn ground(args: &IoschedArgs) -> Result<Ground, IoschedError> {
     let file = TargetFile::open(&path, size, writes, args.overwrite, args.buffered)?;
     if !file.is_direct() && !args.buffered {
         eprintln!(
-            "zonal: {} is read through the page cache: it cannot be gone around",
+            "zonal: {} is read through the kernel's page cache: it cannot be gone around",
             path.display()
         );
     }
@@ -284,13 +294,15 @@ fn workload(
     };
     let duration = args.duration.unwrap_or(default);
     let limit = Span(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX));
-    match args.workload {
-        Work::Readers => {
+    match (args.workload, args.cache) {
+        (Work::Mixed, Some(_)) => Workload::mixed_cached(count, size, capacity, limit),
+        (Work::Fsync, Some(_)) => Workload::fsync_cached(count, size, capacity, limit),
+        (Work::Readers, _) => {
             let readers = Workload::readers(count, size, capacity)?;
             Ok(Workload { limit: args.duration.map(|_| limit), ..readers })
         }
-        Work::Random => Workload::random(count, size, capacity, limit, args.seed),
-        Work::Mixed => Workload::mixed(count, size, capacity, limit),
-        Work::Fsync => Workload::fsync(count, size, capacity, limit, args.seed),
+        (Work::Random, _) => Workload::random(count, size, capacity, limit, args.seed),
+        (Work::Mixed, None) => Workload::mixed(count, size, capacity, limit),
+        (Work::Fsync, None) => Workload::fsync(count, size, capacity, limit, args.seed),
     }
 }

@@ -10,6 +10,7 @@
 use std::io;
 use std::path::PathBuf;
 
+use zonal_cache::threads::OpenError;
 use zonal_cfq::elevator::Refused;
 use zonal_cli::error::{Failure, LabError};
 use zonal_cli::size::human;
@@ -85,6 +86,17 @@ pub enum IoschedError {
         /// What the system said first.
         first: String,
     },
+    /// There is no page cache of that size.
+    #[error("--cache {}: {source}", human(*bytes))]
+    Cache {
+        /// Bytes asked for.
+        bytes: u64,
+        /// What the cache said.
+        source: OpenError,
+    },
+    /// A thread for requests cannot be had.
+    #[error("cannot start a thread: {0}")]
+    Thread(io::Error),
     /// A thread of ours ended by itself.
     #[error("a thread of the workload panicked")]
     Panicked,
@@ -104,6 +116,7 @@ impl Failure for IoschedError {
             | Self::Size { .. }
             | Self::UnknownDisk { .. }
             | Self::DiskFile(_)
+            | Self::Cache { .. }
             | Self::WouldOverwrite { .. } => 2,
             _ => 1,
         }

@@ -73,6 +73,33 @@ pub struct Outcome {
     pub counters: Counters,
     /// How long the scheduler kept the device waiting for a request that might come.
     pub idled: Span,
+    /// What the page cache did, if the processes go through one of ours.
+    pub cache: Option<CacheFigures>,
+}
+
+/// What a page cache did, in pages.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CacheFigures {
+    /// That processes read.
+    pub asked: u64,
+    /// That were read from the file.
+    pub read: u64,
+    /// That were read from it before a process asked for them.
+    pub ahead: u64,
+}
+
+impl CacheFigures {
+    /// Of the pages that processes read, the part that had not to be read from the file; one that was read ahead had to.
+    #[must_use]
+    pub fn hit_share(&self) -> f64 {
+        self.asked.saturating_sub(self.read) as f64 / self.asked.max(1) as f64
+    }
+
+    /// Of the pages that were read from the file, the part that was read ahead.
+    #[must_use]
+    pub fn ahead_share(&self) -> f64 {
+        self.ahead as f64 / self.read.max(1) as f64
+    }
 }
 
 impl Outcome {
@@ -85,6 +112,7 @@ impl Outcome {
             shares: names.iter().map(share).collect(),
             counters: Counters::default(),
             idled: Span::ZERO,
+            cache: None,
         }
     }
 

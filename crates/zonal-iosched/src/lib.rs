@@ -14,6 +14,7 @@
 
 use clap::Subcommand;
 
+pub mod cached;
 pub mod command;
 pub mod error;
 pub mod figures;

@@ -25,7 +25,7 @@ const PERCENTILES: [(&str, f64); 5] =
 /// The figures of a whole run, with their units.
 fn totals(done: &Done) -> Vec<(&'static str, f64, &'static str)> {
     let (outcome, counters) = (&done.outcome, &done.outcome.counters);
-    vec![
+    let mut totals = vec![
         ("rate", outcome.mib_s(), "MiB/s"),
         ("await", counters.await_ms(), "ms"),
         ("r_await", counters.reads.await_ms(), "ms"),
@@ -38,7 +38,12 @@ fn totals(done: &Done) -> Vec<(&'static str, f64, &'static str)> {
         ("dispatched_writes", counters.writes.dispatched as f64, "count"),
         ("idled", outcome.idled.as_millis(), "ms"),
         ("elapsed", outcome.elapsed.as_millis(), "ms"),
-    ]
+    ];
+    if let Some(cache) = outcome.cache {
+        totals.push(("hit_share", cache.hit_share(), "part"));
+        totals.push(("ahead_share", cache.ahead_share(), "part"));
+    }
+    totals
 }
 
 /// The figures of each process and operation: name, figure, value, unit.
@@ -70,6 +75,9 @@ pub(crate) fn object(args: &IoschedArgs, ground: &Ground, done: &mut Done) -> Va
         object.insert("target_latency_ms".into(), json!(done.subject.target_ms));
     }
     object.insert("processes".into(), json!(done.processes));
+    if let Some(bytes) = args.cache {
+        object.insert("cache_bytes".into(), json!(bytes));
+    }
     for (name, value, _) in totals(done) {
         object.insert(name.into(), json!(value));
     }

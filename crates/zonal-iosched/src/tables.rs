@@ -36,7 +36,10 @@ pub(crate) fn print(
         Ground::File(file, _) => {
             let way = if file.is_direct() { "around" } else { "through" };
             let (size, depth) = (human(file.bytes()), args.depth);
-            format!("{size}, {way} the page cache, {depth} requests at a time")
+            let cache =
+                args.cache.map(|bytes| format!(", under a cache of {}", human(bytes as u64)));
+            let cache = cache.unwrap_or_default();
+            format!("{size}, {way} the kernel's page cache, {depth} requests at a time{cache}")
         }
     };
     writeln!(out, "{}", terminal::fold(&format!("{work} on {name}, {kind}: {what}")))?;
@@ -47,10 +50,16 @@ pub(crate) fn print(
     if let Some(text) = changes(args, ground, done) {
         writeln!(out, "\n{text}")?;
     }
-    let notes = "await: mean time from submission to completion. idled: kept waiting for a request \
+    let mut notes = "await: mean time from submission to completion. idled: kept waiting for a request \
                  that might come. Latencies are those of requests as processes ask for them, and of \
-                 whole fsyncs.";
-    writeln!(out, "\n{}", terminal::fold(notes))?;
+                 whole fsyncs."
+        .to_owned();
+    if args.cache.is_some() {
+        notes += " With a cache, those of reads and writes of it: one that finds all in memory, and a write, \
+                  waits for no request. hits: of the pages that were read, those that had not to be read \
+                  from the file, now or ahead.";
+    }
+    writeln!(out, "\n{}", terminal::fold(&notes))?;
     out.flush()
 }
 
@@ -66,15 +75,20 @@ fn totals(done: &[Done]) -> Table {
         ("queue", ""),
         ("merged", "%"),
         ("idled", "%"),
-        ("time", "s"),
     ] {
         table.number(head, unit);
+    }
+    // There is room for one: with a cache, how long it took is in the records alone.
+    if done.iter().any(|done| done.outcome.cache.is_some()) {
+        table.number("hits", "%");
+    } else {
+        table.number("time", "s");
     }
     for Done { subject, processes, outcome } in done {
         let counters = &outcome.counters;
         let merges = counters.back_merges + counters.front_merges;
         let part = |part: f64, whole: f64| number(part * 100.0 / whole.max(1.0));
-        table.row([
+        let row = [
             subject.name(),
             processes.to_string(),
             number(outcome.mib_s()),
@@ -84,8 +98,12 @@ fn totals(done: &[Done]) -> Table {
             number(counters.queue_length()),
             part(merges as f64, counters.submitted as f64),
             part(outcome.idled.as_millis(), outcome.elapsed.as_millis()),
-            number(outcome.elapsed.as_millis() / 1e3),
-        ]);
+        ];
+        let last = match outcome.cache {
+            Some(cache) => number(cache.hit_share() * 100.0),
+            None => number(outcome.elapsed.as_millis() / 1e3),
+        };
+        table.row(row.into_iter().chain([last]));
     }
     table
 }

@@ -24,7 +24,7 @@ use crate::error::IoschedError;
 pub struct TargetFile {
     file: File,
     bytes: u64,
-    /// Whether the page cache is gone around.
+    /// Whether the kernel's page cache is gone around.
     direct: bool,
     rotational: bool,
     /// Made for the run.
@@ -43,7 +43,7 @@ impl Drop for Made {
 }
 
 impl TargetFile {
-    /// Opens a file, or makes one of `size` bytes where there is none. Around the page cache, if the
+    /// Opens a file, or makes one of `size` bytes where there is none. Around the kernel's page cache, if the
     /// file system lets it, unless `buffered`.
     ///
     /// # Errors
@@ -100,7 +100,7 @@ impl TargetFile {
         self.bytes
     }
 
-    /// Whether the page cache is gone around.
+    /// Whether the kernel's page cache is gone around.
     #[must_use]
     pub const fn is_direct(&self) -> bool {
         self.direct
@@ -113,7 +113,7 @@ impl TargetFile {
     }
 }
 
-/// Whether a file opened to go around the page cache can be read so.
+/// Whether a file opened to go around the kernel's page cache can be read so.
 fn reads_direct(file: &File) -> bool {
     use std::os::unix::fs::FileExt;
     let mut buffer = Buffer::new(4096);
@@ -143,7 +143,7 @@ fn is_rotational(device: u64) -> Option<bool> {
     Some(text.trim() != "0")
 }
 
-/// Memory that begins on a page, as going around the page cache needs it.
+/// Memory that begins on a page, as going around the kernel's page cache needs it.
 #[derive(Debug)]
 pub struct Buffer {
     memory: Vec<u8>,

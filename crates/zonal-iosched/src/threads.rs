@@ -50,10 +50,6 @@ struct Shared<'file> {
 }
 
 impl Shared<'_> {
-    fn is_late(&self) -> bool {
-        self.limit.is_some_and(|limit| self.begun.elapsed() >= limit) || interrupt::is_requested()
-    }
-
     /// Does what the scheduler dispatches, until no context asks any more. What is written is never
     /// what was read: it has a buffer of its own.
     fn work_for(&self, read: &mut Buffer, written: &mut Buffer) {
@@ -108,7 +104,7 @@ impl Shared<'_> {
         let mut operation = self.begun;
         let mut begins = true;
         for ask in context {
-            if self.is_late() {
+            if is_late(self.begun, self.limit) {
                 break;
             }
             // Shorter thoughts are those that a thread of this machine has by itself.
@@ -130,7 +126,12 @@ impl Shared<'_> {
     }
 }
 
-fn span(time: Duration) -> Span {
+/// Whether a run is to end.
+pub(crate) fn is_late(begun: Instant, limit: Option<Duration>) -> bool {
+    limit.is_some_and(|limit| begun.elapsed() >= limit) || interrupt::is_requested()
+}
+
+pub(crate) fn span(time: Duration) -> Span {
     Span(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX))
 }
 

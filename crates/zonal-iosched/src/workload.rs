@@ -56,6 +56,8 @@ enum Kind {
     Writer { who: usize, at: Sector, start: Sector, end: Sector, stride: u64 },
     /// Writes, then waits for what an fsync needs: allocation, metadata pushed out, the log.
     Fsync(Fsync),
+    /// Writes into the page cache, then waits for what it has written to last.
+    Sync { who: usize, at: Sector, start: Sector, end: Sector, wrote: bool },
 }
 
 #[derive(Clone, Debug)]
@@ -86,6 +88,12 @@ const STAGES: [&str; 6] = [
     "fsync: flush",
     "fsync, whole",
 ];
+
+/// The same under a page cache, which does of it what is the file system's.
+const SYNC_STAGES: [&str; 3] = ["fsync: write", "fsync: sync", STAGES[5]];
+
+/// What an fsync writes: 64 KiB of data.
+const DATA: Sectors = Sectors(128);
 
 impl Context {
     /// A reader, which begins `again` when it comes to the end.
@@ -125,6 +133,21 @@ impl Iterator for Context {
                 Some(ask_of(*who, Direction::Write, from, WINDOW))
             }
             Kind::Fsync(fsync) => Some(fsync.next()),
+            Kind::Sync { who, at, start, end, wrote } => {
+                *wrote = !*wrote;
+                if !*wrote {
+                    let flush = ask_of(*who + 1, Direction::Write, *start, Sectors(0));
+                    let process = Process(*who as u32);
+                    return Some(Ask { direction: None, process, ends: Some(*who + 2), ..flush });
+                }
+                if at.0 + u64::from(DATA.0) > end.0 {
+                    *at = *start;
+                }
+                let from = *at;
+                *at = from + DATA;
+                let write = ask_of(*who, Direction::Write, from, DATA);
+                Some(Ask { sync: true, ends: None, ..write })
+            }
         }
     }
 }
@@ -165,8 +188,8 @@ impl Fsync {
         let ask = match self.stage {
             0 => {
                 let from = self.start.0 + 2 * quarter;
-                let at = round(&mut self.data, Sectors(128), from, 2 * quarter);
-                let ask = ask_of(who, Direction::Write, at, Sectors(128));
+                let at = round(&mut self.data, DATA, from, 2 * quarter);
+                let ask = ask_of(who, Direction::Write, at, DATA);
                 Ask { sync: true, last: true, ..ask }
             }
             // XFS, of which the source speaks, does not ask for its metadata to come first.
@@ -272,14 +295,39 @@ impl Workload {
         capacity: Sector,
         limit: Span,
     ) -> Result<Self, IoschedError> {
+        Self::mixed_of(WRITEBACK, count, bytes, capacity, limit)
+    }
+
+    /// The same for processes that go through a page cache: the writer writes into that, from front to back, and what
+    /// writes back is the cache.
+    ///
+    /// # Errors
+    ///
+    /// As [`readers`](Self::readers).
+    pub fn mixed_cached(
+        count: u32,
+        bytes: u64,
+        capacity: Sector,
+        limit: Span,
+    ) -> Result<Self, IoschedError> {
+        Self::mixed_of(1, count, bytes, capacity, limit)
+    }
+
+    fn mixed_of(
+        writers: u64,
+        count: u32,
+        bytes: u64,
+        capacity: Sector,
+        limit: Span,
+    ) -> Result<Self, IoschedError> {
         let mut workload = Self::readers_that(true, count + 1, bytes, capacity)?;
         let who = count as usize;
         workload.contexts.truncate(who);
         workload.names[who] = "writer".to_owned();
         let (start, end) = parts(count + 1, bytes, capacity)?[who];
-        let stride = WRITEBACK * u64::from(WINDOW.0);
+        let stride = writers * u64::from(WINDOW.0);
         let window = |index| Sector(start.0 + index * u64::from(WINDOW.0));
-        let writers = (0..WRITEBACK).map(window).filter(|at| at.0 < end.0);
+        let writers = (0..writers).map(window).filter(|at| at.0 < end.0);
         let context = |at| Context(Kind::Writer { who, at, start, end, stride });
         workload.contexts.extend(writers.map(context));
         Ok(Self { writes: true, limit: Some(limit), ..workload })
@@ -325,6 +373,30 @@ impl Workload {
     }
 }
 
+impl Workload {
+    /// A process that goes through a page cache, where it writes 64 KiB and has them last, beside `readers` that read, for
+    /// `limit`.
+    ///
+    /// # Errors
+    ///
+    /// As [`readers`](Self::readers).
+    pub fn fsync_cached(
+        readers: u32,
+        bytes: u64,
+        capacity: Sector,
+        limit: Span,
+    ) -> Result<Self, IoschedError> {
+        let mut workload = Self::readers_that(true, readers + 1, bytes, capacity)?;
+        let who = readers as usize;
+        workload.contexts.truncate(who);
+        workload.names.truncate(who);
+        workload.names.extend(SYNC_STAGES.map(str::to_owned));
+        let (start, end) = parts(readers + 1, bytes, capacity)?[who];
+        workload.contexts.push(Context(Kind::Sync { who, at: start, start, end, wrote: false }));
+        Ok(Self { writes: true, limit: Some(limit), ..workload })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -350,6 +422,8 @@ mod tests {
             Workload::random(2, bytes, capacity, limit, 1),
             Workload::mixed(2, bytes, capacity, limit),
             Workload::fsync(2, bytes, capacity, limit, 1),
+            Workload::mixed_cached(2, bytes, capacity, limit),
+            Workload::fsync_cached(2, bytes, capacity, limit),
         ];
         for workload in all {
             for context in workload.expect("it fits").contexts {
@@ -369,5 +443,19 @@ mod tests {
         assert_eq!(asks.iter().map(|ask| ask.who).collect::<Vec<_>>()[..5], [0, 1, 2, 3, 4]);
         assert_eq!(asks.iter().filter(|ask| ask.ends == Some(5)).count(), 2);
         assert_eq!((asks[4].direction, asks[4].ends), (None, Some(5)));
+    }
+
+    #[test]
+    fn an_fsync_under_a_cache_is_a_write_and_a_flush_by_one_process() {
+        let limit = Span::from_millis(1);
+        let workload = Workload::fsync_cached(1, 8 << 20, Sector(1 << 14), limit).expect("it fits");
+        assert_eq!(workload.names.len(), 4);
+        let asks: Vec<Ask> = workload.contexts[1].clone().take(4).collect();
+        assert_eq!(asks.iter().map(|ask| ask.who).collect::<Vec<_>>(), [1, 2, 1, 2]);
+        assert!(asks.iter().all(|ask| ask.process == Process(1)));
+        assert_eq!(asks[2].start, asks[0].start + DATA);
+        assert_eq!((asks[1].direction, asks[1].ends), (None, Some(3)));
+        let mixed = Workload::mixed_cached(1, 8 << 20, Sector(1 << 14), limit).expect("it fits");
+        assert_eq!((mixed.contexts.len(), mixed.names.len()), (2, 2));
     }
 }

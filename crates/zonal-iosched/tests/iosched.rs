@@ -151,6 +151,93 @@ fn a_file_is_overwritten_only_if_that_is_said() {
     assert!(!made.exists());
 }
 
+/// As `json`, and every run has the figures of a cache.
+fn cached(line: &str) -> Vec<Value> {
+    let runs = json(line);
+    assert_eq!(runs.len(), 3);
+    for run in &runs {
+        let share = run["hit_share"].as_f64().expect("a number");
+        assert!((0.0..=1.0).contains(&share) && run["ahead_share"].is_f64(), "{run}");
+        assert!(run["cache_bytes"].is_u64() && run["submitted"].as_f64() > Some(0.0), "{run}");
+        let each = run["each"].as_array().expect("a list");
+        assert!(each.iter().all(|it| it["p999_ms"].as_f64() > Some(0.0)), "{run}");
+    }
+    runs
+}
+
+#[test]
+fn through_a_cache_a_file_is_read_once_by_every_scheduler() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let (file, csv) = (directory.path().join("file"), directory.path().join("out.csv"));
+    let content: Vec<u8> = (0..8u32 << 20).map(|at| (at >> 9) as u8).collect();
+    fs::write(&file, &content).expect("written");
+    let line = format!("{} --processes 2 --cache 4M --csv {}", file.display(), csv.display());
+    for run in cached(&format!("{line} --json")) {
+        // Nothing is asked for twice, and all but the first pages come ahead.
+        assert_eq!(run["hit_share"], 0.0);
+        assert!(run["ahead_share"].as_f64() > Some(0.9), "{run}");
+        assert_eq!(run["each"].as_array().map(Vec::len), Some(2));
+    }
+    iosched(&line).assert().success().stdout(contains("hits").and(contains("reader 1")));
+    assert!(fs::read(&file).expect("there") == content);
+    let text = fs::read_to_string(&csv).expect("there");
+    assert_eq!(text.lines().filter(|line| line.contains(",,hit_share,0,part")).count(), 3);
+    assert_eq!(text.lines().filter(|line| line.contains(",p999_ms,")).count(), 6);
+}
+
+#[test]
+fn what_fits_in_a_cache_is_read_from_the_file_once() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let file = directory.path().join("file");
+    fs::write(&file, vec![7; 512 << 10]).expect("written");
+    let line = format!("{} --workload random --processes 2 --duration 300ms", file.display());
+    for run in cached(&format!("{line} --cache 16M --json")) {
+        assert!(run["hit_share"].as_f64() > Some(0.0), "{run}");
+        assert!(run["submitted"].as_f64() <= Some(128.0), "each page once: {run}");
+    }
+}
+
+#[test]
+fn through_a_cache_a_file_is_written_if_that_is_said() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let file = directory.path().join("file");
+    for (work, name) in [("mixed", "writer"), ("fsync", "fsync: sync")] {
+        fs::write(&file, vec![7; 4 << 20]).expect("written");
+        let line = format!("{} --workload {work} --processes 1 --duration 200ms", file.display());
+        let line = format!("{line} --cache 1M");
+        iosched(&line).assert().code(2).stderr(contains("--overwrite"));
+        assert!(fs::read(&file).expect("there").iter().all(|byte| *byte == 7));
+        for run in cached(&format!("{line} --overwrite --json")) {
+            assert!(run["each"].as_array().expect("a list").iter().any(|it| it["process"] == name));
+            assert!(run["dispatched_writes"].as_f64() > Some(0.0), "{run}");
+        }
+        let content = fs::read(&file).expect("there");
+        let (readers, writers) = content.split_at(2 << 20);
+        assert!(readers.iter().all(|byte| *byte == 7) && writers.iter().any(|byte| *byte != 7));
+    }
+    let made = directory.path().join("made");
+    let line = format!("{} --size 4M --workload mixed --duration 100ms --cache 1M", made.display());
+    iosched(&line).assert().success();
+    assert!(!made.exists());
+}
+
+#[test]
+fn a_file_that_is_cut_meanwhile_is_an_error() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let file = directory.path().join("file");
+    fs::write(&file, vec![7; 8 << 20]).expect("written");
+    let line = format!("{} --workload random --duration 30s --cache 64K", file.display());
+    let mut command = std::process::Command::new(assert_cmd::cargo::cargo_bin("zonal-iosched"));
+    command.arg("iosched").args(line.split_whitespace()).stderr(std::process::Stdio::piped());
+    let program = command.stdout(std::process::Stdio::null()).spawn().expect("it can be run");
+    std::thread::sleep(std::time::Duration::from_millis(500));
+    fs::File::options().write(true).open(&file).and_then(|file| file.set_len(4096)).expect("cut");
+    let output = program.wait_with_output().expect("it ends");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("the store has become shorter than the file"), "{said}");
+}
+
 #[test]
 fn what_is_wrong_is_said() {
     let wrong = |line: &str, said: &str| {
@@ -163,6 +250,12 @@ fn what_is_wrong_is_said() {
     wrong("--disk desktop_2014 --size 2T", "--size");
     wrong("--disk desktop_2014 --scheduler elevator", "elevator");
     wrong("--disk desktop_2014 file", "cannot be used with");
+    wrong("--disk desktop_2014 --cache 1M", "cannot be used with");
+    wrong("file --buffered --cache 1M", "cannot be used with");
+    let directory = tempfile::tempdir().expect("a directory");
+    let file = directory.path().join("file");
+    wrong(&format!("{} --size 1M --cache 12K", file.display()), "at least 16 are needed");
+    assert!(!file.exists());
     iosched("/proc/self/nonexistent/x").assert().code(1).stderr(contains("cannot make"));
     iosched("/dev/null").assert().code(1).stderr(contains("cannot use"));
     iosched("--list").assert().success().stdout(contains("sata_ssd"));
@@ -174,7 +267,12 @@ fn what_it_prints_fits_and_has_colours_on_terminals_only() {
     let directory = tempfile::tempdir().expect("a directory");
     let file = directory.path().join("file");
     let real = format!("iosched {} --size 4M --duration 50ms", file.display());
+    let cached = format!("{real} --cache 1M --workload");
+    let cached = ["random", "mixed", "fsync"].map(|work| format!("{cached} {work}"));
     let lines = [
+        &cached[0],
+        &cached[1],
+        &cached[2],
         "iosched --help",
         "iosched --list",
         "iosched --disk desktop_2014 --size 64M --duration 200ms",
