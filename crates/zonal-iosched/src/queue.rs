@@ -215,3 +215,97 @@ impl<J> State<J> {
         token.parts().iter().filter_map(|part| self.jobs.remove(&part.tag)).collect()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc::{Sender, channel};
+    use std::sync::{Arc, Barrier};
+    use std::thread;
+    use zonal_cfq::noop::Noop;
+    use zonal_cfq::policy::{Choice, Finished};
+    use zonal_cfq::table::{RequestId, Table};
+    use zonal_cfq::units::Sectors;
+
+    /// noop for a device that does one thing at a time, and is kept waiting for some time before each.
+    #[derive(Default)]
+    struct Slow {
+        noop: Noop,
+        busy: bool,
+        patience: Span,
+        until: Option<Time>,
+    }
+
+    impl Policy for Slow {
+        fn name(&self) -> &'static str {
+            "slow"
+        }
+        fn insert(&mut self, table: &mut Table, id: RequestId, now: Time) {
+            self.noop.insert(table, id, now);
+        }
+        fn withdraw(&mut self, table: &mut Table, id: RequestId, now: Time) {
+            self.noop.withdraw(table, id, now);
+        }
+        fn next(&mut self, table: &mut Table, now: Time) -> Choice {
+            if self.busy {
+                return Choice::Hold;
+            }
+            let until = *self.until.get_or_insert(now + self.patience);
+            if now < until {
+                return Choice::Wait(until);
+            }
+            let next = self.noop.next(table, now);
+            if next != Choice::Nothing {
+                (self.busy, self.until) = (true, None);
+            }
+            next
+        }
+        fn completed(&mut self, _: &Finished, _: Time) {
+            self.busy = false;
+        }
+    }
+
+    /// Sixteen serve four requests, of which the first is under way when the queue is stopped.
+    fn stop_under_way(patience: Span) {
+        let policy = Box::new(Slow { patience, ..Slow::default() });
+        let queue = Arc::new(Queue::<Sender<u64>>::new(policy, Sector(10_000)));
+        let (sender, ended) = channel();
+        let request =
+            |number: u64| move || Request::read(Process(1), Sector(number * 16), Sectors(8));
+        let batch = (0..4).map(|number| (request(number), sender.clone()));
+        queue.submit(batch).expect("there is room");
+        // The one who has the first, and the test: before and after it is stopped.
+        let begin = Arc::new(Barrier::new(2));
+        for _ in 0..16 {
+            let (queue, begin, left) = (Arc::clone(&queue), Arc::clone(&begin), sender.clone());
+            thread::spawn(move || {
+                let transfer = |token: &Dispatched, _: &mut [_]| {
+                    if token.start() == Sector(0) {
+                        begin.wait();
+                        begin.wait();
+                    }
+                    Outcome::Done
+                };
+                queue.serve(transfer, |job, _| job.send(1).expect("it is heard"));
+                left.send(1000).expect("it is heard");
+            });
+        }
+        begin.wait();
+        // For the others to find out that they have to wait, before and after.
+        thread::sleep(Duration::from_millis(20));
+        queue.stop();
+        thread::sleep(Duration::from_millis(20));
+        begin.wait();
+        let refused = queue.submit([(request(9), sender)]);
+        assert!(matches!(refused, Err(NotQueued::Over)));
+        let heard = (0..20).map(|_| ended.recv_timeout(Duration::from_secs(60)).expect("it hangs"));
+        assert_eq!(heard.sum::<u64>(), 16_004);
+        assert_eq!(queue.figures().0.reads.completed, 4);
+    }
+
+    #[test]
+    fn what_is_queued_when_it_is_stopped_is_done_and_all_who_serve_leave() {
+        stop_under_way(Span::ZERO);
+        stop_under_way(Span::from_millis(5));
+    }
+}
