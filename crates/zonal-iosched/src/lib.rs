@@ -1,5 +1,6 @@
 //! `zonal iosched`: I/O schedulers side by side, over a file by threads or over a simulated disk.
-//! Workloads, schedulers and figures are one source for both.
+//! Workloads, schedulers and figures are one source for both. With a page cache above the scheduler:
+//! [`scheduled_store`].
 //!
 //! ```
 //! use clap::Parser;
