@@ -1,7 +1,7 @@
 //! An I/O scheduler below the page cache: a [`Store`] in front of another, whose reads and writes become
 //! requests in sectors that a few threads do in the order that the scheduler says.
 //!
-//! - **Who asks** is the [process](crate::process) of the calling thread: of a read the thread that waits for it,
+//! - **Who asks** is the [process] of the calling thread: of a read the thread that waits for it,
 //!   of what is read ahead the thread that met the mark, of a write the thread that writes back.
 //! - **Sync** are reads, and writes that a sync waits for ([`Store::write_sync`]); no request is expected soon behind
 //!   such a write. Others are async.

@@ -2,6 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::process::Stdio;
+use std::thread;
+use std::time::Duration;
 
 use assert_cmd::Command;
 use predicates::prelude::*;
@@ -224,13 +227,23 @@ fn through_a_cache_a_file_is_written_if_that_is_said() {
 #[test]
 fn a_file_that_is_cut_meanwhile_is_an_error() {
     let directory = tempfile::tempdir().expect("a directory");
-    let file = directory.path().join("file");
+    let file = directory.path().canonicalize().expect("there").join("file");
     fs::write(&file, vec![7; 8 << 20]).expect("written");
     let line = format!("{} --workload random --duration 30s --cache 64K", file.display());
     let mut command = std::process::Command::new(assert_cmd::cargo::cargo_bin("zonal-iosched"));
-    command.arg("iosched").args(line.split_whitespace()).stderr(std::process::Stdio::piped());
-    let program = command.stdout(std::process::Stdio::null()).spawn().expect("it can be run");
-    std::thread::sleep(std::time::Duration::from_millis(500));
+    command.arg("iosched").args(line.split_whitespace()).stderr(Stdio::piped());
+    let mut program = command.stdout(Stdio::null()).spawn().expect("it can be run");
+    // Opened by the program, and by the store: it has seen how long it is.
+    let is_open = |id: u32| {
+        let all = fs::read_dir(format!("/proc/{id}/fd")).into_iter().flatten();
+        let links = all.filter_map(|entry| fs::read_link(entry.ok()?.path()).ok());
+        links.filter(|link| *link == file).count() >= 2
+    };
+    let id = program.id();
+    while program.try_wait().is_ok_and(|ended| ended.is_none()) && !is_open(id) {
+        thread::sleep(Duration::from_millis(5));
+    }
+    thread::sleep(Duration::from_millis(50));
     fs::File::options().write(true).open(&file).and_then(|file| file.set_len(4096)).expect("cut");
     let output = program.wait_with_output().expect("it ends");
     let said = String::from_utf8_lossy(&output.stderr);
