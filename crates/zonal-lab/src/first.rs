@@ -47,6 +47,7 @@ fn args() -> BenchArgs {
         seed: 1,
         touch: false,
         by_cpu: false,
+        replace: 0,
         compact: false,
         delay_ms: Vec::new(),
         highalloc_memory: highalloc::DEFAULT_MEMORY,
