@@ -75,6 +75,7 @@ mod merged_types;
 mod nodes;
 #[path = "online/main.rs"]
 mod online;
+mod opened;
 mod pages;
 mod panics;
 mod pressure;

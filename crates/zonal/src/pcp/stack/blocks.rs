@@ -14,14 +14,23 @@ impl CpuStack {
         migrate: MigrateType,
         order: Order,
     ) -> (Start, Option<&mut Current>) {
-        let most = self.size.currents as usize;
-        let room =
-            |all: &[Current]| all.iter().filter(|one| one.pageblock().is_some()).count() < most;
-        let has = |own: &Current| own.pageblock().is_some();
         let at = migrate.index();
-        let may =
-            order > Order::ZERO && (self.current.get(at).is_some_and(has) || room(&self.current));
+        let has = |own: &Current| own.pageblock().is_some();
+        let may = order > Order::ZERO && (self.current.get(at).is_some_and(has) || self.has_room());
         (self.start, self.current.get_mut(at).filter(|_| may))
+    }
+
+    /// Whether it may keep one pageblock more to itself.
+    fn has_room(&self) -> bool {
+        let kept = self.current.iter().chain(&self.opened);
+        kept.filter(|one| one.pageblock().is_some()).count() < self.size.currents as usize
+    }
+
+    /// The pageblock that its refills of a type have opened, if it may keep one.
+    pub(super) fn opened_for(&mut self, migrate: MigrateType) -> Option<&mut Current> {
+        let at = migrate.index();
+        let may = self.opened.get(at)?.pageblock().is_some() || self.has_room();
+        self.opened.get_mut(at).filter(|_| may)
     }
 
     /// The pageblock that it has for blocks of the type, if it has one.

@@ -59,7 +59,7 @@ use crate::zone::free_map::{
 pub struct StackSize {
     /// Frames on each of its three stacks; 0: there is none.
     pub high: u32,
-    /// Current pageblocks at the same time, of the three types together.
+    /// Current pageblocks, and such that refills have opened, at the same time, of the three types together.
     pub currents: u32,
 }
 
@@ -93,11 +93,11 @@ impl StackSize {
     }
 
     /// The same with current pageblocks: in all CPUs together at most a 64th of the zone's, and at
-    /// most one of each type.
+    /// most two of each type: for larger blocks, and for frames.
     #[must_use]
     pub fn with_currents(self, shape: MapShape, cpus: u32) -> Self {
         let each = shape.pageblocks() / ALL_CURRENTS / cpus.max(1);
-        Self { currents: each.min(NR_CACHED_TYPES as u32), ..self }
+        Self { currents: each.min(2 * NR_CACHED_TYPES as u32), ..self }
     }
 }
 
@@ -115,6 +115,8 @@ pub struct CpuStack {
     edges: [u32; NR_CACHED_TYPES],
     gathered: Gathered,
     current: [Current; NR_CACHED_TYPES],
+    /// The pageblock of each type that the last refill found whole and did not use up.
+    opened: [Current; NR_CACHED_TYPES],
     size: StackSize,
     start: Start,
     /// The first frame of the start, and how many the map has.
@@ -139,6 +141,7 @@ impl CpuStack {
             edges: [0; NR_CACHED_TYPES],
             gathered: Gathered { word: WordIndex(0), mask: 0 },
             current: [Current::NONE; NR_CACHED_TYPES],
+            opened: [Current::NONE; NR_CACHED_TYPES],
             size: StackSize { high: 0, currents: 0 },
             start: Start { pageblock: Pageblock(0), spread: 0 },
             origin: (0, 0),
@@ -333,7 +336,8 @@ impl CpuStack {
             self.gathered = Gathered { word, mask };
             outcome = self.flush(home).and_then(|frames| Ok(outcome? + frames));
         });
-        self.current.iter_mut().for_each(|current| home.release(current));
+        let kept = self.current.iter_mut().chain(&mut self.opened);
+        kept.for_each(|current| home.release(current));
         outcome
     }
 

@@ -40,7 +40,8 @@ impl CpuStack {
             filling.put(word, bits);
             came(word, bits);
         };
-        let mut harvest = map.refill(migrate, want, start, &mut each);
+        let opened = self.opened_for(migrate).filter(|_| high > 0);
+        let mut harvest = map.refill(migrate, want, start, opened, &mut each);
         let claimed = |(_, from)| Fallback {
             frame: Frame(0),
             order: map.shape().order(),
@@ -49,7 +50,7 @@ impl CpuStack {
         };
         let (mut lent, mut fallback) = (false, harvest.claimed.map(claimed));
         if harvest.frames == 0 && migrate == MigrateType::Movable {
-            harvest = map.refill(MigrateType::Cma, want, start, &mut each);
+            harvest = map.refill(MigrateType::Cma, want, start, None, &mut each);
             lent = harvest.frames > 0;
         }
         if harvest.frames == 0 {

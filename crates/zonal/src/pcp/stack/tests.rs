@@ -96,7 +96,7 @@ fn sizes() {
     }
     let shape = MapShape::new(Order::HUGE, 512).expect("a shape");
     let currents = |cpus| StackSize::default().with_currents(shape, cpus).currents;
-    assert_eq!([currents(1), currents(2), currents(4), currents(8), currents(9)], [3, 3, 2, 1, 0]);
+    assert_eq!([currents(1), currents(2), currents(4), currents(8), currents(9)], [6, 4, 2, 1, 0]);
 }
 
 /// Frames leave ascending, and what is freed at or below the edge comes back; above it goes home.

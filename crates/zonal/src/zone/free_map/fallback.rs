@@ -19,8 +19,9 @@ impl<P: Platform> FreeMap<'_, P> {
         to: MigrateType,
         start: Start,
     ) -> Option<(Pageblock, Order)> {
-        (1..self.shape.p()).rev().find_map(|order| {
-            let pageblock = self.find(Kind::Run(from, order), start)?;
+        (0..self.shape.p()).rev().find_map(|order| {
+            let kind = if order == 0 { Kind::Free(from) } else { Kind::Run(from, order) };
+            let pageblock = self.find(kind, start)?;
             let claimed = self.type_of(pageblock) == from && self.claim_if_half_free(pageblock, to);
             claimed.then(|| (pageblock, Order::new(order as u8).unwrap_or(Order::MAX)))
         })

@@ -2,6 +2,7 @@
 
 use super::FreeMap;
 use super::bits::{low_bits, lowest_set};
+use super::current::Current;
 use super::hints::{Kind, Start, is_hinted};
 use super::line::MAX_WORDS;
 use super::shape::{Pageblock, WordIndex};
@@ -25,28 +26,104 @@ impl<P: Platform> FreeMap<'_, P> {
     /// all that it has, then from the next, until there are `want`; then from the first whole
     /// pageblock, which gets the type. `each` is called with words and bits, ascending in each
     /// pageblock. Fewer than `want` (0 to `want`): no hint led to more. O(lines that are emptied).
+    ///
+    /// With `opened`, what is left of a whole pageblock stays the CPU's, without hints, for its next refills;
+    /// so that what it allocates one after the other is not among the frames of others.
     pub fn refill(
         &self,
         migrate: MigrateType,
         want: u32,
         start: Start,
+        mut opened: Option<&mut Current>,
         each: &mut impl FnMut(WordIndex, u64),
     ) -> Harvest {
-        let mut harvest = self.harvest_lines(migrate, want, start, each);
+        let mut harvest = Harvest::default();
+        if let Some(own) = opened.as_deref_mut() {
+            harvest = self.harvest_before(own, migrate, want, start, each);
+            self.harvest_opened(own, migrate, want, &mut harvest, each);
+        }
+        self.harvest_more(migrate, want, start, &mut harvest, each);
         while harvest.frames < want {
             // The type is a hint here: it is only told.
             let inside = |pageblock| (self.type_of(pageblock), self.in_transit(pageblock));
-            let opened = self.open_whole_inside(migrate, start, Pageblock(0), inside);
-            let Some((pageblock, (before, _transit))) = opened else { break };
+            let whole = self.open_whole_inside(migrate, start, Pageblock(0), inside);
+            let Some((pageblock, (before, _transit))) = whole else { break };
             if before != migrate {
                 harvest.claimed = Some((pageblock, before));
             }
             let count = (want - harvest.frames).min(self.shape.pageblock_frames());
-            self.open_first(pageblock, count, each);
+            let own = opened.as_deref_mut().filter(|_| count < self.shape.pageblock_frames());
+            self.open_first(pageblock, count, own.is_none(), each);
+            if let Some(own) = own {
+                // What it had is used up, but for what a race left.
+                self.release(own);
+                own.set(pageblock);
+            }
             harvest.frames += count;
             harvest.last = Some(pageblock);
         }
         harvest
+    }
+
+    /// Takes frames from lines that come before the opened pageblock, if there is one.
+    fn harvest_before(
+        &self,
+        opened: &Current,
+        migrate: MigrateType,
+        want: u32,
+        start: Start,
+        each: &mut impl FnMut(WordIndex, u64),
+    ) -> Harvest {
+        let mut harvest = Harvest::default();
+        let Some(own) = opened.pageblock().filter(|_| is_hinted(migrate)) else { return harvest };
+        let kind = Kind::Free(migrate);
+        let nearer = |found: &Pageblock| {
+            start.distance(*found, self.shape) < start.distance(own, self.shape)
+        };
+        while harvest.frames < want {
+            let Some(found) = self.find(kind, start).filter(nearer) else { break };
+            // Lost to another CPU: the next one may be as near.
+            if self.clear(kind, found) {
+                self.harvest_into(found, migrate, want, &mut harvest, each);
+            }
+        }
+        harvest
+    }
+
+    /// Goes on with the opened pageblock, which is the CPU's until it is used up, or of another type.
+    fn harvest_opened(
+        &self,
+        opened: &mut Current,
+        migrate: MigrateType,
+        want: u32,
+        harvest: &mut Harvest,
+        each: &mut impl FnMut(WordIndex, u64),
+    ) {
+        let Some(own) = opened.pageblock().filter(|_| harvest.frames < want) else { return };
+        let (count, left) = self.harvest_held(own, migrate, want - harvest.frames, each);
+        if count > 0 {
+            harvest.frames += count;
+            harvest.last = Some(own);
+        }
+        if !left {
+            *opened = Current::NONE;
+        }
+    }
+
+    /// Takes frames of a pageblock whose hint the caller has cleared.
+    fn harvest_into(
+        &self,
+        pageblock: Pageblock,
+        migrate: MigrateType,
+        want: u32,
+        harvest: &mut Harvest,
+        each: &mut impl FnMut(WordIndex, u64),
+    ) {
+        let taken = self.harvest(pageblock, migrate, want - harvest.frames, each);
+        if taken > 0 {
+            harvest.frames += taken;
+            harvest.last = Some(pageblock);
+        }
     }
 
     /// The same from lines alone, without whole pageblocks: for another type's frames, of which
@@ -59,19 +136,23 @@ impl<P: Platform> FreeMap<'_, P> {
         each: &mut impl FnMut(WordIndex, u64),
     ) -> Harvest {
         let mut harvest = Harvest::default();
-        if !is_hinted(migrate) {
-            return harvest;
-        }
-        while harvest.frames < want {
+        self.harvest_more(migrate, want, start, &mut harvest, each);
+        harvest
+    }
+
+    fn harvest_more(
+        &self,
+        migrate: MigrateType,
+        want: u32,
+        start: Start,
+        harvest: &mut Harvest,
+        each: &mut impl FnMut(WordIndex, u64),
+    ) {
+        while is_hinted(migrate) && harvest.frames < want {
             // Reserves it: of two CPUs that clear a hint one is told that it was set.
             let Some(pageblock) = self.win(Kind::Free(migrate), start) else { break };
-            let taken = self.harvest(pageblock, migrate, want - harvest.frames, each);
-            if taken > 0 {
-                harvest.frames += taken;
-                harvest.last = Some(pageblock);
-            }
+            self.harvest_into(pageblock, migrate, want, harvest, each);
         }
-        harvest
     }
 
     /// Takes up to `most` free frames of a pageblock, the lowest, if it is of the type; whether its
@@ -84,6 +165,22 @@ impl<P: Platform> FreeMap<'_, P> {
         most: u32,
         each: &mut impl FnMut(WordIndex, u64),
     ) -> u32 {
+        let (count, left) = self.harvest_held(pageblock, migrate, most, each);
+        if left {
+            self.settle(pageblock);
+        }
+        count
+    }
+
+    /// The same for a CPU that keeps the pageblock: no hint is raised if frames are left. Returns how many it
+    /// took, and whether there are more of its type.
+    fn harvest_held(
+        &self,
+        pageblock: Pageblock,
+        migrate: MigrateType,
+        most: u32,
+        each: &mut impl FnMut(WordIndex, u64),
+    ) -> (u32, bool) {
         let (words, bits) = self.line(pageblock);
         let mut taken = [0; MAX_WORDS];
         let (mut count, mut left) = (0, false);
@@ -118,20 +215,29 @@ impl<P: Platform> FreeMap<'_, P> {
             });
             drop(transit);
             self.was_put_back(pageblock);
-            return 0;
+            return (0, false);
         }
-        if left || count == 0 {
+        if count == 0 {
             self.settle(pageblock);
         }
         taken().for_each(|(word, bits)| each(WordIndex(word), bits));
-        count
+        (count, left && count > 0)
     }
 
-    /// Hands out the first `count` frames of a pageblock that the caller owns, and frees the rest.
-    fn open_first(&self, pageblock: Pageblock, count: u32, each: &mut impl FnMut(WordIndex, u64)) {
+    /// Hands out the first `count` frames of a pageblock that the caller owns, and frees the rest; with its
+    /// hints or without.
+    fn open_first(
+        &self,
+        pageblock: Pageblock,
+        count: u32,
+        hinted: bool,
+        each: &mut impl FnMut(WordIndex, u64),
+    ) {
         if count < self.shape.pageblock_frames() {
             self.put_around(pageblock, pageblock.first_frame(self.shape), count);
-            self.settle(pageblock);
+            if hinted {
+                self.settle(pageblock);
+            }
         }
         let (words, bits) = self.line(pageblock);
         let mut rest = count;

@@ -21,8 +21,9 @@
 //!   is neither; calls that may put back what they took count that in the section's *transit* word,
 //!   so that [`last_look`](FreeMap::last_look) knows.
 //! - M-2 While no call is under way: a line with free frames has the hint "free" of its pageblock's
-//!   type, unless a CPU has reserved it; and a line with a maximal aligned run of order k has that
-//!   hint, unless a CPU holds it as its current pageblock. No full line is left a line.
+//!   type, unless a CPU has reserved it, or keeps it for its refills; and a line with a maximal aligned run of
+//!   order k has that hint, unless a CPU keeps it, for refills or as its current pageblock. No full line is
+//!   left a line.
 //! - M-3 What changes a word raises the hints of the maximal runs that this made, after the bits.
 //! - M-4 What clears a hint reads the bits afterwards, and raises the hint if they are there.
 //! - M-5 The type of a pageblock is read after the bits were freed, or taken. So what a change of the

@@ -48,6 +48,8 @@ struct Model {
     free: Vec<bool>,
     held: Vec<(u32, u32)>,
     current: [Current; 3],
+    /// Pageblocks that refills have opened.
+    opened: [Current; 3],
     random: u64,
 }
 
@@ -69,7 +71,14 @@ impl Model {
         }
         let ragged = |frame: u32| (frame >> p) % 5 == 4 && frame % (1 << p) == (1 << p) - 1;
         let free = (0..pageblocks << p).map(|frame| !ragged(frame)).collect();
-        Self { map, free, held: Vec::new(), current: Default::default(), random: seed }
+        Self {
+            map,
+            free,
+            held: Vec::new(),
+            current: Default::default(),
+            opened: Default::default(),
+            random: seed,
+        }
     }
 
     fn below(&mut self, bound: u32) -> u32 {
@@ -129,9 +138,11 @@ impl Model {
             10 | 11 => {
                 let want = 1 + self.below(40);
                 let mut taken = vec![];
-                let harvest = self
-                    .map
-                    .refill(migrate, want, start, &mut |word, bits| taken.push((word, bits)));
+                let keeps = self.below(2) == 0;
+                let opened = keeps.then_some(&mut self.opened[migrate.index()]);
+                let harvest = self.map.refill(migrate, want, start, opened, &mut |word, bits| {
+                    taken.push((word, bits));
+                });
                 let frames: u32 = taken.iter().map(|(_, bits)| bits.count_ones()).sum();
                 assert!(harvest.frames == frames && frames <= want, "{harvest:?}");
                 self.took_words(&taken);
@@ -149,6 +160,7 @@ impl Model {
             _ => {
                 let which = migrate.index();
                 self.map.release(&mut self.current[which]);
+                self.map.release(&mut self.opened[which]);
             }
         }
         self.check();
@@ -170,7 +182,9 @@ impl Model {
             }
             None => {
                 let look = self.map.last_look(|other| other == migrate, order(k));
-                let held = self.current[migrate.index()].pageblock().is_some();
+                let at = migrate.index();
+                let kept = [&self.current[at], &self.opened[at]];
+                let held = kept.iter().any(|kept| kept.pageblock().is_some());
                 assert!(held || look == LastLook::Nothing, "{look:?}");
             }
         }
@@ -218,7 +232,8 @@ impl Model {
             });
             assert_eq!(seen, frames);
             assert_eq!(map.largest_in(pageblock), largest);
-            let held = self.current.iter().any(|held| held.pageblock() == Some(pageblock));
+            let mut kept = self.current.iter().chain(&self.opened);
+            let held = kept.any(|held| held.pageblock() == Some(pageblock));
             check_hints(map, pageblock, free, held);
         }
         assert_eq!(map.free_by_type(), by_type);
@@ -374,7 +389,7 @@ fn isolated_frees_stay() {
     assert!(!map.change_type(pageblock, Unmovable, Isolate));
     assert!(map.change_type(pageblock, Movable, Isolate));
     assert_eq!(map.take_block(Movable, order(0), start, None), None);
-    assert_eq!(map.refill(Movable, 9, start, &mut |_, _| ()), Harvest::default());
+    assert_eq!(map.refill(Movable, 9, start, None, &mut |_, _| ()), Harvest::default());
     assert_eq!(map.last_look(|other| other != Isolate, order(0)), LastLook::Nothing);
     map.free_block(frame, order(3)).expect("it was held");
     assert_eq!(map.whole_class(pageblock), Some(WholeClass::Isolated));

@@ -21,6 +21,7 @@ struct Worker<'a> {
     random: u64,
     held: Vec<(Frame, u32)>,
     current: Current,
+    opened: [Current; 3],
     /// Frames that it may hold.
     room: u32,
 }
@@ -69,7 +70,10 @@ impl Worker<'_> {
                 thread::yield_now();
                 map.set_type(Pageblock(pageblock), before);
             }
-            9 => map.release(&mut self.current),
+            9 => {
+                map.release(&mut self.current);
+                self.opened.iter_mut().for_each(|opened| map.release(opened));
+            }
             _ if full => (0..4).for_each(|_| {
                 if let Some(last) = self.held.len().checked_sub(1) {
                     self.free(last);
@@ -77,8 +81,10 @@ impl Worker<'_> {
             }),
             10 | 11 => {
                 let want = 1 + self.below(200);
+                let keeps = self.number.is_multiple_of(2);
+                let opened = self.opened.get_mut(migrate.index()).filter(|_| keeps);
                 let mut frames = Vec::new();
-                let harvest = map.refill(migrate, want, start, &mut |word, bits| {
+                let harvest = map.refill(migrate, want, start, opened, &mut |word, bits| {
                     let bits = (0..64).filter(|bit| bits >> bit & 1 == 1);
                     frames.extend(bits.map(|bit| Frame(word.first_frame().0 + bit)));
                 });
@@ -120,11 +126,12 @@ fn run(p: u32, pageblocks: u32, rounds: u32, turns: u32) {
     let work = |number: u32| {
         let room = frames / THREADS - frames / THREADS / 50;
         let (map, taken, random) = (&map, &taken[..], u64::from(number * 7919 + p));
-        let (held, current) = (Vec::new(), Current::NONE);
-        let mut worker = Worker { map, taken, number, random, held, current, room };
+        let (held, current, opened) = (Vec::new(), Current::NONE, Default::default());
+        let mut worker = Worker { map, taken, number, random, held, current, opened, room };
         for _ in 0..rounds {
             (0..turns).for_each(|_| worker.step());
             map.release(&mut worker.current);
+            worker.opened.iter_mut().for_each(|opened| map.release(opened));
             if barrier.wait().is_leader() {
                 check(map, taken);
             }
