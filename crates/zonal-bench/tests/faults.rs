@@ -147,33 +147,38 @@ fn indexes(asked: u64) -> impl Iterator<Item = u64> {
     (0..12).chain(between).chain(asked.saturating_sub(4)..asked)
 }
 
-fn refuse_everywhere(threads: usize, workload: Workload, by_cpu: bool) {
-    refuse_at(threads, workload, by_cpu, |asked| indexes(asked).collect());
+/// Refuses a request, or all from there on, and sees that nothing is lost; whether that was the end.
+fn refuse(pool: &Pool, workload: Workload, by_cpu: bool, index: u64, onwards: bool) -> bool {
+    let world = World::new(index, onwards);
+    let halt = sample(pool, workload, by_cpu, &world);
+    let (name, threads) = (workload.name(), pool.len());
+    let at = format!("{name} on {threads}: request {index} ({onwards}): {halt:?}");
+    assert_eq!(world.lost(), 0, "{at}");
+    // A thread whose turn is over may not ask again; one refusal of a large block is no end.
+    assert!(matches!(halt, None | Some(Halt::OutOfFrames { .. })), "{at}");
+    halt.is_some()
 }
 
-fn refuse_at(threads: usize, workload: Workload, by_cpu: bool, indexes: impl Fn(u64) -> Vec<u64>) {
+/// Requests that a workload makes if none is refused.
+fn requests(pool: &Pool, workload: Workload, by_cpu: bool) -> u64 {
+    let world = World::new(u64::MAX, false);
+    assert!(sample(pool, workload, by_cpu, &world).is_none(), "{}", workload.name());
+    assert_eq!(world.lost(), 0);
+    world.asked.load(Ordering::Relaxed)
+}
+
+fn refuse_some(threads: usize, workload: Workload, by_cpu: bool) {
     let cpus = zonal_bench::machine::cpus().expect("there are some");
     if cpus.len() < threads {
         eprintln!("{} is not run: it needs {threads} CPUs", workload.name());
         return;
     }
     let pool = Pool::new(&cpus[..threads]).expect("threads");
-    let world = World::new(u64::MAX, false);
-    assert!(sample(&pool, workload, by_cpu, &world).is_none(), "{}", workload.name());
-    assert_eq!(world.lost(), 0);
-    let asked = world.asked.load(Ordering::Relaxed);
-    let indexes = indexes(asked);
-    println!("{} on {threads}: {asked} requests, {} refused", workload.name(), indexes.len());
-    for (index, onwards) in indexes.into_iter().flat_map(|index| [(index, false), (index, true)]) {
-        let world = World::new(index, onwards);
-        let halt = sample(&pool, workload, by_cpu, &world);
-        let name = workload.name();
-        assert_eq!(world.lost(), 0, "{name} on {threads}: request {index} ({onwards}): {halt:?}");
-        // A thread whose turn is over may not ask again; one refusal of a large block is no end.
-        assert!(
-            matches!(halt, None | Some(Halt::OutOfFrames { .. })),
-            "{name} on {threads}: request {index} ({onwards}): {halt:?}"
-        );
+    let asked = requests(&pool, workload, by_cpu);
+    println!("{} on {threads}: some of {asked} requests refused", workload.name());
+    for index in indexes(asked) {
+        refuse(&pool, workload, by_cpu, index, false);
+        refuse(&pool, workload, by_cpu, index, true);
     }
 }
 
@@ -181,7 +186,7 @@ fn refuse_at(threads: usize, workload: Workload, by_cpu: bool, indexes: impl Fn(
 fn nothing_is_lost_on_one_thread() {
     let alone = Workload::ALL.into_iter().filter(|it| it.runs_on(1, Options::default()));
     for workload in alone {
-        refuse_everywhere(1, workload, false);
+        refuse_some(1, workload, false);
     }
 }
 
@@ -190,24 +195,10 @@ fn nothing_is_lost_on_two_threads() {
     for workload in Workload::ALL {
         // It opens an arena of its own.
         if workload.runs_on(2, Options::default()) && workload != Workload::StressHighalloc {
-            refuse_everywhere(2, workload, false);
+            refuse_some(2, workload, false);
         }
     }
-    refuse_everywhere(2, Workload::Fragment, true);
-}
-
-/// Every request of a workload that makes up to 4000; of the others the first 500, and as many at odd steps, so
-/// that all places of a loop are met. Two minutes in a release build.
-#[test]
-#[ignore = "minutes, in a release build"]
-fn nothing_is_lost_at_thousands_of_requests() {
-    for workload in Workload::ALL.into_iter().filter(|it| it.runs_on(1, Options::default())) {
-        refuse_at(1, workload, false, |asked| {
-            let every = if asked <= 4000 { asked } else { 500 };
-            let step = (asked / 500) as usize | 1;
-            (0..every).chain((every..asked).step_by(step)).collect()
-        });
-    }
+    refuse_some(2, Workload::Fragment, true);
 }
 
 /// Every request of a workload, in one thread each of this computer's CPUs; `WORKLOAD=NAME` for one of them. Where the
@@ -227,9 +218,7 @@ fn nothing_is_lost_at_any_request() {
 fn every_request(workload: Workload) {
     let cpus = zonal_bench::machine::cpus().expect("there are some");
     let pool = |cpu: usize| Pool::new(&cpus[cpu..=cpu]).expect("a thread");
-    let world = World::new(u64::MAX, false);
-    assert!(sample(&pool(0), workload, false, &world).is_none(), "{}", workload.name());
-    let (asked, next) = (world.asked.load(Ordering::Relaxed), AtomicU64::new(0));
+    let (asked, next) = (requests(&pool(0), workload, false), AtomicU64::new(0));
     let work = |cpu| {
         let pool = pool(cpu);
         loop {
@@ -237,15 +226,9 @@ fn every_request(workload: Workload) {
             if index >= asked {
                 return;
             }
-            for onwards in [false, true] {
-                let world = World::new(index, onwards);
-                let halt = sample(&pool, workload, false, &world);
-                let at = format!("{}: request {index} ({onwards}): {halt:?}", workload.name());
-                assert_eq!(world.lost(), 0, "{at}");
-                assert!(matches!(halt, None | Some(Halt::OutOfFrames { .. })), "{at}");
-                if halt.is_some() {
-                    break;
-                }
+            let ends = refuse(&pool, workload, false, index, false);
+            if !ends {
+                refuse(&pool, workload, false, index, true);
             }
         }
     };

@@ -23,7 +23,7 @@ thread_local! {
 }
 
 /// Stacks that a thread keeps: as many as an exploration has virtual CPUs.
-const KEPT_STACKS: usize = 8;
+const KEPT_STACKS: usize = crate::explore::MAX_CPUS as usize;
 
 /// Others go on; returns when the schedule comes back to this CPU. The caller has put
 /// the CPU into the schedule, or has left it where another CPU will find and wake it.
