@@ -21,7 +21,7 @@ pub(crate) struct Cli {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Run a workload on presets of zonal and on other allocators, on pinned threads
-    Bench(BenchArgs),
+    Bench(Box<BenchArgs>),
     /// Run a workload and print its buddyinfo, pagetypeinfo, zoneinfo and vmstat
     #[command(disable_help_flag = true)]
     Info(Rest),
