@@ -7,7 +7,7 @@
 //! use zonal_bench::subject::{FrameThread, Setup, Subject};
 //! use zonal_bench::subjects::bits::Bits;
 //!
-//! let bits = Bits::open(&Setup { memory: 1 << 20, threads: 2, touch: false, regions: None })?;
+//! let bits = Bits::open(&Setup { memory: 2 << 20, threads: 2, touch: false, regions: None })?;
 //! let mut thread = bits.thread(0)?;
 //! let frame = thread.alloc(0).expect("all are free");
 //! // SAFETY: it was allocated just now.
@@ -63,8 +63,11 @@ impl Subject for Bits {
         let most = u32::MAX as usize;
         // Whole lines.
         let lines = setup.frames() / 512;
-        if lines == 0 || setup.frames() > most {
+        if setup.frames() > most {
             return Err(SubjectError::TooLarge { asked: setup.frames(), most });
+        }
+        if lines == 0 {
+            return Err(SubjectError::Init("less than the 512 frames of a line".into()));
         }
         let line = |_| Line(core::array::from_fn(|_| AtomicU64::new(u64::MAX)));
         Ok(Self {
