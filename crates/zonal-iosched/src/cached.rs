@@ -26,7 +26,7 @@ use std::time::{Duration, Instant};
 use zonal_cache::store::StoreError;
 use zonal_cache::{Cache, CacheError, CacheFile, FileStore, S3Fifo};
 use zonal_cfq::request::Direction;
-use zonal_cfq::units::{Process, Sectors, Span};
+use zonal_cfq::units::Process;
 use zonal_cli::interrupt;
 
 use crate::error::IoschedError;
@@ -35,7 +35,7 @@ use crate::process::run_as;
 use crate::scheduled_store::ScheduledStore;
 use crate::scheduler::Subject;
 use crate::target_file::Buffer;
-use crate::threads::{is_late, span};
+use crate::threads::{run_context, span};
 use crate::workload::{Ask, Context, Workload};
 
 /// How old what is dirty becomes before it is written back.
@@ -75,28 +75,12 @@ impl Client<'_> {
 
     /// Runs a context to its end, the limit or its first error; how many pages it read.
     fn run(&mut self, context: Context, names: &[String]) -> Result<(Outcome, u64), IoschedError> {
-        let mut outcome = Outcome::new(names);
-        let (mut operation, mut begins) = (self.begun, true);
         let (mut pages, mut process) = (0, None);
-        for ask in context {
-            if is_late(self.begun, self.limit) {
-                break;
-            }
-            if ask.think > Span::from_millis(1) {
-                thread::sleep(Duration::from_nanos(ask.think.0));
-            }
-            let asked = Instant::now();
-            if begins {
-                operation = asked;
-            }
+        let outcome = run_context(context, names, (self.begun, self.limit), |ask| {
             process = Some(ask.process);
-            pages += run_as(ask.process, || self.ask(&ask)).map_err(|error| failed(&error))?;
-            outcome.add(ask.who, ask.sectors, span(asked.elapsed()));
-            if let Some(whole) = ask.ends.filter(|whole| *whole != ask.who) {
-                outcome.add(whole, Sectors(0), span(operation.elapsed()));
-            }
-            begins = ask.ends.is_some();
-        }
+            pages += run_as(ask.process, || self.ask(ask)).map_err(|error| failed(&error))?;
+            Ok(())
+        })?;
         // The scheduler does not wait for it any more.
         process.into_iter().for_each(|process: Process| self.store.exited(process));
         Ok((outcome, pages))

@@ -97,37 +97,42 @@ impl Shared<'_> {
             Err(NotQueued::Over) => Err(IoschedError::Panicked),
         }
     }
+}
 
-    /// Runs a context to its end or the limit.
-    fn run_context(&self, context: Context, names: &[String]) -> Result<Outcome, IoschedError> {
-        let mut outcome = Outcome::new(names);
-        let mut operation = self.begun;
-        let mut begins = true;
-        for ask in context {
-            if is_late(self.begun, self.limit) {
-                break;
-            }
-            // Shorter thoughts are those that a thread of this machine has by itself.
-            if ask.think > Span::from_millis(1) {
-                thread::sleep(Duration::from_nanos(ask.think.0));
-            }
-            let asked = Instant::now();
-            if begins {
-                operation = asked;
-            }
-            self.ask(&ask)?;
-            outcome.add(ask.who, ask.sectors, span(asked.elapsed()));
-            if let Some(whole) = ask.ends.filter(|whole| *whole != ask.who) {
-                outcome.add(whole, Sectors(0), span(operation.elapsed()));
-            }
-            begins = ask.ends.is_some();
+/// Runs a context to its end, the limit or its first error; `ask` does what it asks for.
+pub(crate) fn run_context(
+    context: Context,
+    names: &[String],
+    (begun, limit): (Instant, Option<Duration>),
+    mut ask: impl FnMut(&Ask) -> Result<(), IoschedError>,
+) -> Result<Outcome, IoschedError> {
+    let mut outcome = Outcome::new(names);
+    let mut operation = begun;
+    let mut begins = true;
+    for asked in context {
+        if is_late(begun, limit) {
+            break;
         }
-        Ok(outcome)
+        // Shorter thoughts are those that a thread of this machine has by itself.
+        if asked.think > Span::from_millis(1) {
+            thread::sleep(Duration::from_nanos(asked.think.0));
+        }
+        let at = Instant::now();
+        if begins {
+            operation = at;
+        }
+        ask(&asked)?;
+        outcome.add(asked.who, asked.sectors, span(at.elapsed()));
+        if let Some(whole) = asked.ends.filter(|whole| *whole != asked.who) {
+            outcome.add(whole, Sectors(0), span(operation.elapsed()));
+        }
+        begins = asked.ends.is_some();
     }
+    Ok(outcome)
 }
 
 /// Whether a run is to end.
-pub(crate) fn is_late(begun: Instant, limit: Option<Duration>) -> bool {
+fn is_late(begun: Instant, limit: Option<Duration>) -> bool {
     limit.is_some_and(|limit| begun.elapsed() >= limit) || interrupt::is_requested()
 }
 
@@ -173,7 +178,10 @@ pub fn run(
         }
         let contexts = workload.contexts.into_iter();
         let contexts: Vec<_> = contexts
-            .map(|context| scope.spawn(move || shared.run_context(context, names)))
+            .map(|context| {
+                let time = (shared.begun, shared.limit);
+                scope.spawn(move || run_context(context, names, time, |ask| shared.ask(ask)))
+            })
             .collect();
         let joined =
             contexts.into_iter().map(|it| it.join().unwrap_or(Err(IoschedError::Panicked)));

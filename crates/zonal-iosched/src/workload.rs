@@ -313,6 +313,22 @@ impl Workload {
         Self::mixed_of(1, count, bytes, capacity, limit)
     }
 
+    /// Readers that read again and again, the names of what one process more does, and the part of the disk that
+    /// is its own.
+    fn readers_beside(
+        names: &[&str],
+        readers: u32,
+        bytes: u64,
+        capacity: Sector,
+    ) -> Result<(Self, (Sector, Sector)), IoschedError> {
+        let mut workload = Self::readers_that(true, readers + 1, bytes, capacity)?;
+        let who = readers as usize;
+        workload.contexts.truncate(who);
+        workload.names.truncate(who);
+        workload.names.extend(names.iter().map(|&name| name.to_owned()));
+        Ok((workload, parts(readers + 1, bytes, capacity)?[who]))
+    }
+
     fn mixed_of(
         writers: u64,
         count: u32,
@@ -320,11 +336,9 @@ impl Workload {
         capacity: Sector,
         limit: Span,
     ) -> Result<Self, IoschedError> {
-        let mut workload = Self::readers_that(true, count + 1, bytes, capacity)?;
+        let (mut workload, (start, end)) =
+            Self::readers_beside(&["writer"], count, bytes, capacity)?;
         let who = count as usize;
-        workload.contexts.truncate(who);
-        workload.names[who] = "writer".to_owned();
-        let (start, end) = parts(count + 1, bytes, capacity)?[who];
         let stride = writers * u64::from(WINDOW.0);
         let window = |index| Sector(start.0 + index * u64::from(WINDOW.0));
         let writers = (0..writers).map(window).filter(|at| at.0 < end.0);
@@ -346,12 +360,8 @@ impl Workload {
         limit: Span,
         seed: u64,
     ) -> Result<Self, IoschedError> {
-        let mut workload = Self::readers_that(true, readers + 1, bytes, capacity)?;
+        let (mut workload, (start, end)) = Self::readers_beside(&STAGES, readers, bytes, capacity)?;
         let first_who = readers as usize;
-        workload.contexts.truncate(first_who);
-        workload.names.truncate(first_who);
-        workload.names.extend(STAGES.map(str::to_owned));
-        let (start, end) = parts(readers + 1, bytes, capacity)?[first_who];
         let fsync = Fsync {
             first_who,
             stage: 0,
@@ -386,12 +396,9 @@ impl Workload {
         capacity: Sector,
         limit: Span,
     ) -> Result<Self, IoschedError> {
-        let mut workload = Self::readers_that(true, readers + 1, bytes, capacity)?;
+        let (mut workload, (start, end)) =
+            Self::readers_beside(&SYNC_STAGES, readers, bytes, capacity)?;
         let who = readers as usize;
-        workload.contexts.truncate(who);
-        workload.names.truncate(who);
-        workload.names.extend(SYNC_STAGES.map(str::to_owned));
-        let (start, end) = parts(readers + 1, bytes, capacity)?[who];
         workload.contexts.push(Context(Kind::Sync { who, at: start, start, end, wrote: false }));
         Ok(Self { writes: true, limit: Some(limit), ..workload })
     }

@@ -72,10 +72,8 @@ pub fn bonnie(case: &BonnieCase) -> Result<Vec<PassOutcome>, IobenchError> {
 impl Engine {
     /// Has the one thread do something, and says how long it took.
     fn timed(&mut self, work: Work, blocks: u64) -> Result<PhaseOutcome, IobenchError> {
-        let (began, hits) = (self.now, self.hits);
         self.begin(0, work, zonal_cfq::units::Span::ZERO);
-        self.run_to_rest()?;
-        Ok(PhaseOutcome { blocks, elapsed: self.now.since(began), hits: self.hits - hits })
+        self.run_to_rest(blocks)
     }
 }
 

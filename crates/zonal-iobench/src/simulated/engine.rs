@@ -143,7 +143,6 @@ impl Engine {
 
     /// All threads do a phase.
     fn phase(&mut self, tiobench: &Tiobench, phase: Phase) -> Result<PhaseOutcome, IobenchError> {
-        let (began, hits) = (self.now, self.hits);
         let mut blocks = 0;
         for index in 0..self.threads.len() {
             let program = tiobench.blocks(phase, index as u32);
@@ -158,8 +157,7 @@ impl Engine {
             // Threads do not begin at the same moment.
             self.begin(index, work, Span::from_micros(50 * index as u64));
         }
-        self.run_to_rest()?;
-        Ok(PhaseOutcome { blocks, elapsed: self.now.since(began), hits: self.hits - hits })
+        self.run_to_rest(blocks)
     }
 
     /// Gives a thread that rests something to do, after so long.
@@ -173,12 +171,13 @@ impl Engine {
         matches!(self.threads[index].work, Work::Rest)
     }
 
-    /// Goes on until all threads rest.
-    pub(super) fn run_to_rest(&mut self) -> Result<(), IobenchError> {
+    /// Goes on until all threads rest, which then have done this many blocks.
+    pub(super) fn run_to_rest(&mut self, blocks: u64) -> Result<PhaseOutcome, IobenchError> {
+        let (began, hits) = (self.now, self.hits);
         while (0..self.threads.len()).any(|index| !self.rests(index)) {
             self.turn()?;
         }
-        Ok(())
+        Ok(PhaseOutcome { blocks, elapsed: self.now.since(began), hits: self.hits - hits })
     }
 
     /// What happens next.
