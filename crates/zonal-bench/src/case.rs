@@ -181,7 +181,10 @@ impl<B: Copy + Default> Scratch<B> {
             frames_per_rep: spec.workload.frames_per_rep(),
         };
         let blocks = match spec.workload {
-            Workload::HotPair | Workload::Order9 | Workload::ProducerConsumer => 0,
+            Workload::HotPair
+            | Workload::Order3
+            | Workload::Order9
+            | Workload::ProducerConsumer => 0,
             Workload::PageFault1 | Workload::RandomFree | Workload::Bulk => TASK_FRAMES,
             Workload::Mixed => MIXED_SLOTS,
             Workload::Fragment if spec.options.by_cpu => by_cpu::part(managed),

@@ -22,8 +22,8 @@ use crate::rendezvous::Aborted;
 use crate::rng::Rng;
 use crate::subject::{FrameThread, SubjectError};
 use crate::workload::{
-    BULK_BATCH, HOT_PAIRS, HUGE_ORDER, MIXED_ORDERS, MIXED_SLOTS, MIXED_STEPS, ORDER9_PAIRS,
-    TASK_FRAMES,
+    BULK_BATCH, HOT_PAIRS, HUGE_ORDER, MIXED_ORDERS, MIXED_SLOTS, MIXED_STEPS, ORDER3_PAIRS,
+    ORDER9_PAIRS, SMALL_ORDER, TASK_FRAMES,
 };
 
 mod hand_over;
@@ -106,6 +106,15 @@ fn pairs<T: FrameThread>(thread: &mut T, pairs: usize, order: u8) -> Result<(), 
 /// [`Halt::OutOfFrames`].
 pub fn hot_pair<T: FrameThread>(thread: &mut T) -> Result<(), Halt> {
     pairs(thread, HOT_PAIRS, 0)
+}
+
+/// A repetition of `order3`.
+///
+/// # Errors
+///
+/// [`Halt::OutOfFrames`].
+pub fn order3<T: FrameThread>(thread: &mut T) -> Result<(), Halt> {
+    pairs(thread, ORDER3_PAIRS, SMALL_ORDER)
 }
 
 /// A repetition of `order9`.

@@ -160,6 +160,7 @@ impl Programs for Every {
             (Workload::Bulk, _) => {
                 shared.measure(frames, true, || loops::bulk(&mut handle, blocks))
             }
+            (Workload::Order3, _) => shared.measure(frames, true, || loops::order3(&mut handle)),
             (Workload::Order9, _) => shared.measure(frames, true, || loops::order9(&mut handle)),
             (Workload::Mixed, _) => shared.measure(frames, true, || {
                 // SAFETY: `Scratch::new` made the plan and the slots it needs.

@@ -159,14 +159,15 @@ pub fn references<P: Programs>() -> Vec<Entry> {
         Entry::of::<baseline::FreeList, P>(),
         Entry::of::<baseline::Null, P>(),
         Entry::of::<baseline::PrivateStack, P>(),
-        Entry::of::<bits::Bits, P>(),
+        Entry::of::<bits::Bits<false>, P>(),
+        Entry::of::<bits::Bits<true>, P>(),
         Entry::with::<P>(kernel::PROFILE, kernel::open),
     ]
 }
 
 /// Names of all subjects that the full bench has, for programs that have some of them only and
 /// must tell a name that is not compiled in from one that does not exist.
-pub const KNOWN: [(&str, Group); 25] = [
+pub const KNOWN: [(&str, Group); 26] = [
     ("Zonal", Group::Zonal),
     ("Linux416", Group::Zonal),
     ("SkipMerge", Group::Zonal),
@@ -191,6 +192,7 @@ pub const KNOWN: [(&str, Group); 25] = [
     ("null", Group::Reference),
     ("private-stack", Group::Reference),
     ("bits", Group::Reference),
+    ("bits-lowest", Group::Reference),
     ("kernel-mmap", Group::Reference),
 ];
 

@@ -26,6 +26,10 @@ pub const HOT_PAIRS: usize = 1024;
 pub const BULK_BATCH: usize = 256;
 /// Pairs in a repetition of `order9`.
 pub const ORDER9_PAIRS: usize = 64;
+/// Pairs in a repetition of `order3`.
+pub const ORDER3_PAIRS: usize = 256;
+/// The largest order that kernels ask for as a matter of course: stacks, network buffers.
+pub const SMALL_ORDER: u8 = 3;
 /// The order of a 2 MiB block.
 pub const HUGE_ORDER: u8 = 9;
 /// Steps in the plan of `mixed`, and blocks that may be alive at once.
@@ -50,6 +54,8 @@ pub enum Workload {
     RandomFree,
     /// Allocate [`BULK_BATCH`] frames with one call, free them with one call.
     Bulk,
+    /// Allocate one order-3 block, free it.
+    Order3,
     /// Allocate one order-9 block, free it.
     Order9,
     /// One thread allocates, another frees.
@@ -71,11 +77,12 @@ pub enum Workload {
 
 impl Workload {
     /// All of them, in the order `all` runs them.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::HotPair,
         Self::PageFault1,
         Self::RandomFree,
         Self::Bulk,
+        Self::Order3,
         Self::Order9,
         Self::ProducerConsumer,
         Self::Mixed,
@@ -94,6 +101,7 @@ impl Workload {
             Self::PageFault1 => "page-fault1",
             Self::RandomFree => "random-free",
             Self::Bulk => "bulk",
+            Self::Order3 => "order3",
             Self::Order9 => "order9",
             Self::ProducerConsumer => "producer-consumer",
             Self::Mixed => "mixed",
@@ -113,6 +121,7 @@ impl Workload {
             Self::PageFault1 => "allocate 32768 frames (128 MiB), free them in order",
             Self::RandomFree => "allocate 32768 frames (128 MiB), free them in random order",
             Self::Bulk => "allocate and free 256 frames at a time",
+            Self::Order3 => "allocate one block of eight frames, free it",
             Self::Order9 => "allocate one 2 MiB block, free it",
             Self::ProducerConsumer => "one thread allocates, another frees",
             Self::Mixed => "blocks of orders 0 to 9 come and go at random",
@@ -134,7 +143,9 @@ impl Workload {
     #[must_use]
     pub const fn unit(self) -> &'static str {
         match self {
-            Self::Order9 | Self::Mixed | Self::KbuildMix | Self::StressHighalloc => "block",
+            Self::Order3 | Self::Order9 | Self::Mixed | Self::KbuildMix | Self::StressHighalloc => {
+                "block"
+            }
             _ => "frame",
         }
     }
@@ -148,6 +159,7 @@ impl Workload {
             Self::PageFault1 | Self::RandomFree | Self::Bulk | Self::ProducerConsumer => {
                 TASK_FRAMES
             }
+            Self::Order3 => ORDER3_PAIRS,
             Self::Order9 => ORDER9_PAIRS,
             _ => 0,
         }
@@ -194,6 +206,7 @@ impl Workload {
                 HUGE_ORDER
             }
             Self::KbuildMix => kbuild::MAX_ORDER,
+            Self::Order3 => SMALL_ORDER,
             _ => 0,
         }
     }
@@ -246,7 +259,7 @@ impl Workload {
             Self::Bulk => BULK_BATCH << 12,
             // Half the slots are taken on average, with 9 frames on average.
             Self::Mixed => (MIXED_SLOTS * 9) << 12,
-            Self::HotPair | Self::ProducerConsumer => 8 << 20,
+            Self::HotPair | Self::Order3 | Self::ProducerConsumer => 8 << 20,
             Self::Order9 | Self::Fragment | Self::ParallelFree => 16 << 20,
         }
     }

@@ -3,11 +3,14 @@
 //! both and cannot be faster; what it does besides is read off against this. It is measured when named, and
 //! is no part of `all`.
 //!
+//! `bits` takes words in turn, so that two threads keep their frames apart. `bits-lowest` takes the lowest that
+//! have free frames, as placement asks for: then each thread gets what the other has just freed.
+//!
 //! ```
 //! use zonal_bench::subject::{FrameThread, Setup, Subject};
 //! use zonal_bench::subjects::bits::Bits;
 //!
-//! let bits = Bits::open(&Setup { memory: 2 << 20, threads: 2, touch: false, regions: None })?;
+//! let bits = Bits::<false>::open(&Setup { memory: 2 << 20, threads: 2, touch: false, regions: None })?;
 //! let mut thread = bits.thread(0)?;
 //! let frame = thread.alloc(0).expect("all are free");
 //! // SAFETY: it was allocated just now.
@@ -29,9 +32,10 @@ const REFILL: usize = 4;
 #[derive(Debug, Default)]
 struct Line([AtomicU64; 8]);
 
-/// Bits and state bytes, and nothing else: no orders, no types, no marks, no counts, no hints.
+/// Bits and state bytes, and nothing else: no orders, no types, no marks, no counts, no hints. `LOWEST`: a refill
+/// begins at the first word.
 #[derive(Debug)]
-pub struct Bits {
+pub struct Bits<const LOWEST: bool> {
     lines: Vec<Line>,
     allocated: Vec<AtomicU8>,
     /// The word at which the next refill begins.
@@ -39,15 +43,15 @@ pub struct Bits {
     region: Option<Region>,
 }
 
-impl Bits {
+impl<const LOWEST: bool> Bits<LOWEST> {
     fn word(&self, word: usize) -> &AtomicU64 {
         &self.lines[word / 8].0[word % 8]
     }
 }
 
-impl Subject for Bits {
+impl<const LOWEST: bool> Subject for Bits<LOWEST> {
     const PROFILE: Profile = Profile {
-        name: "bits",
+        name: if LOWEST { "bits-lowest" } else { "bits" },
         path: Path::Owned,
         group: Group::Reference,
         note: "no allocator: an exchange of a state byte and an update of a bit for each free",
@@ -57,7 +61,7 @@ impl Subject for Bits {
     };
 
     type Block = u32;
-    type Thread<'a> = BitsThread<'a>;
+    type Thread<'a> = BitsThread<'a, LOWEST>;
 
     fn open(setup: &Setup) -> Result<Self, SubjectError> {
         let most = u32::MAX as usize;
@@ -89,34 +93,45 @@ impl Subject for Bits {
 
 /// One thread's access to [`Bits`].
 #[derive(Debug)]
-pub struct BitsThread<'a> {
-    bits: &'a Bits,
+pub struct BitsThread<'a, const LOWEST: bool> {
+    bits: &'a Bits<LOWEST>,
     stack: Vec<u32>,
 }
 
-impl BitsThread<'_> {
+impl<const LOWEST: bool> BitsThread<'_, LOWEST> {
     #[cold]
     fn refill(&mut self) {
         let words = self.bits.lines.len() * 8;
-        for _ in 0..words / REFILL {
+        let mut word = 0;
+        for at in 0..words {
             // Relaxed, here and below: the harness hands frames over, nothing is ordered by them.
-            let first = self.bits.next.fetch_add(REFILL, Relaxed) % words;
-            for word in (first..first + REFILL).rev() {
-                let mut free = self.bits.word(word).swap(0, Relaxed);
-                while free != 0 {
-                    let bit = 63 - free.leading_zeros();
-                    free ^= 1 << bit;
-                    self.stack.push((word * 64) as u32 + bit);
-                }
+            if !LOWEST && at % REFILL == 0 {
+                word = self.bits.next.fetch_add(REFILL, Relaxed) % words;
             }
-            if !self.stack.is_empty() {
+            self.take(word);
+            word += 1;
+            let has = self.stack.len();
+            // As much as a stack holds; or else what some words have.
+            if has >= REFILL * 64 || (!LOWEST && has > 0 && word.is_multiple_of(REFILL)) {
                 return;
             }
         }
     }
+
+    /// Takes what is free in a word.
+    fn take(&mut self, word: usize) {
+        let bits = self.bits.word(word);
+        // A first look: most words of memory that is in use have nothing.
+        let mut free = if bits.load(Relaxed) == 0 { 0 } else { bits.swap(0, Relaxed) };
+        while free != 0 {
+            let bit = 63 - free.leading_zeros();
+            free ^= 1 << bit;
+            self.stack.push((word * 64) as u32 + bit);
+        }
+    }
 }
 
-impl Drop for BitsThread<'_> {
+impl<const LOWEST: bool> Drop for BitsThread<'_, LOWEST> {
     fn drop(&mut self) {
         for frame in self.stack.drain(..) {
             self.bits.word(frame as usize / 64).fetch_or(1 << (frame % 64), Relaxed);
@@ -124,7 +139,7 @@ impl Drop for BitsThread<'_> {
     }
 }
 
-impl FrameThread for BitsThread<'_> {
+impl<const LOWEST: bool> FrameThread for BitsThread<'_, LOWEST> {
     type Block = u32;
 
     #[inline]
@@ -162,14 +177,13 @@ impl FrameThread for BitsThread<'_> {
 mod tests {
     use super::*;
 
-    fn bits() -> Bits {
+    fn bits<const LOWEST: bool>() -> Bits<LOWEST> {
         let setup = Setup { memory: 1024 << 12, threads: 2, touch: false, regions: None };
         Bits::open(&setup).expect("it is small")
     }
 
-    #[test]
-    fn each_frame_goes_out_once_and_comes_back() {
-        let bits = bits();
+    fn goes_round<const LOWEST: bool>() {
+        let bits = bits::<LOWEST>();
         for _ in 0..3 {
             let (mut one, mut other) = (bits.thread(0).expect("one"), bits.thread(1).expect("two"));
             let mut all: Vec<u32> = core::iter::from_fn(|| one.alloc(0)).collect();
@@ -183,9 +197,29 @@ mod tests {
     }
 
     #[test]
+    fn each_frame_goes_out_once_and_comes_back() {
+        goes_round::<false>();
+        goes_round::<true>();
+    }
+
+    /// What was freed last comes next, if it is the lowest; in turns it does not.
+    #[test]
+    fn the_lowest_comes_first() {
+        fn next<const LOWEST: bool>() -> bool {
+            let bits = bits::<LOWEST>();
+            let mut one = bits.thread(0).expect("one");
+            let first: Vec<u32> = (0..REFILL * 64).filter_map(|_| one.alloc(0)).collect();
+            // SAFETY: it is allocated, and freed once.
+            unsafe { one.free(first[0], 0) };
+            (0..(REFILL + 1) * 64).filter_map(|_| one.alloc(0)).any(|frame| frame == first[0])
+        }
+        assert!(next::<true>() && !next::<false>());
+    }
+
+    #[test]
     #[should_panic(expected = "is free already")]
     fn a_second_free_is_noticed() {
-        let bits = bits();
+        let bits = bits::<false>();
         let mut thread = bits.thread(0).expect("a thread");
         let frame = thread.alloc(0).expect("all are free");
         for _ in 0..2 {

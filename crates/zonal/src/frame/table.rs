@@ -123,6 +123,9 @@ impl<'m, P: Platform> FrameTable<'m, P> {
         if bits == u64::MAX {
             return P::fill(word, state.0);
         }
+        if bits.is_power_of_two() {
+            return word[bits.trailing_zeros() as usize % 64].store(state.0, Relaxed);
+        }
         let mut rest = bits;
         while rest != 0 {
             let at = rest.trailing_zeros();

@@ -26,6 +26,11 @@ pub(super) enum Kind {
 }
 
 impl Kind {
+    /// The hint of runs of an order; of order 0 that there are free frames.
+    pub(super) const fn of_order(migrate: MigrateType, order: u32) -> Self {
+        if order == 0 { Self::Free(migrate) } else { Self::Run(migrate, order) }
+    }
+
     #[inline(always)]
     pub(super) const fn number(self, shape: MapShape) -> usize {
         let orders = shape.p() as usize;
@@ -67,21 +72,10 @@ pub(super) const fn is_hinted(migrate: MigrateType) -> bool {
 }
 
 impl<P: Platform> FreeMap<'_, P> {
-    /// Sets a pageblock's bit if it is not set.
-    ///
-    /// The load comes after the bits that it speaks of (M-3): its partner is the `fetch_and` of
-    /// [`clear`](Self::clear), which comes before its look at the bits.
-    #[inline(always)]
-    pub(super) fn raise(&self, kind: Kind, pageblock: Pageblock) {
-        let (section, bit) = pageblock.place();
-        if self.bitmap_word(kind, 0, section).load(SeqCst) & bit == 0 {
-            self.set_missing(kind, pageblock);
-        }
-    }
-
+    /// Sets the bit of a pageblock that was seen to be missing.
     #[cold]
     #[inline(never)]
-    fn set_missing(&self, kind: Kind, pageblock: Pageblock) {
+    pub(super) fn set_missing(&self, kind: Kind, pageblock: Pageblock) {
         self.set(kind, pageblock);
     }
 

@@ -9,6 +9,7 @@ use super::shape::{MapShape, Pageblock, WordIndex};
 use super::whole::WholeClass;
 use crate::frame::PageblockWord;
 use crate::platform::{AtomicWord, Platform};
+use crate::types::migrate_type::MigrateType;
 use crate::types::units::ZoneId;
 use core::fmt;
 use core::ops::Range;
@@ -179,6 +180,14 @@ impl<'m, P: Platform> FreeMap<'m, P> {
         let below = if level == 2 { shape.kinds() * shape.level_words(1) as usize } else { 0 };
         let below = self.at.summaries as usize + below;
         &self.memory.summaries[below + kind * shape.level_words(level) as usize + index]
+    }
+
+    /// A section's words of a type's hints: "free", and runs of the orders 1 to p − 1.
+    #[inline(always)]
+    pub(super) fn hints_in(&self, section: u32, migrate: MigrateType) -> &'m [P::Word] {
+        let at = self.at.sections as usize + section as usize * self.shape.section_stride();
+        let first = at + Kind::Free(migrate).number(self.shape);
+        &self.memory.sections[first..first + self.shape.p() as usize]
     }
 
     /// The word of a section that counts calls which may put back what they took: those under way

@@ -50,10 +50,17 @@ impl<P: Platform> FreeMap<'_, P> {
         if !is_hinted(migrate) {
             return migrate;
         }
-        self.raise(Kind::Free(migrate), pageblock);
-        let mut runs = orders & !1 & ((1 << self.shape.p()) - 1);
+        // That of "free" is there whatever the runs are, in the place of runs of order 0.
+        let mut runs = (orders | 1) & ((1 << self.shape.p()) - 1);
+        let (section, bit) = pageblock.place();
+        let hints = self.hints_in(section, migrate);
         while runs != 0 {
-            self.raise(Kind::Run(migrate, runs.trailing_zeros()), pageblock);
+            let order = runs.trailing_zeros();
+            // The load comes after the bits that it speaks of (M-3): its partner is the `fetch_and` of
+            // `clear`, which comes before its look at the bits.
+            if hints.get(order as usize).is_some_and(|word| word.load(SeqCst) & bit == 0) {
+                self.set_missing(Kind::of_order(migrate, order), pageblock);
+            }
             runs &= runs - 1;
         }
         migrate
