@@ -10,6 +10,31 @@ use crate::platform::{AtomicWord, Platform};
 use crate::types::migrate_type::MigrateType;
 use core::sync::atomic::Ordering::SeqCst;
 
+/// Lines that a refill visits in their order before it asks what they bring.
+const PATIENCE: u32 = 16;
+/// Frames that they bring each, at least, or the refill goes where there is more.
+const POOR: u32 = 4;
+
+/// A refill's visits to lines in their order. Where they had next to nothing, because another CPU is freeing into
+/// them right now, each frame costs a visit: the refill then goes to lines that have runs of frames before it
+/// comes back.
+#[derive(Default)]
+struct Visits {
+    lines: u32,
+    frames: u32,
+}
+
+impl Visits {
+    const fn are_poor(&self) -> bool {
+        self.lines >= PATIENCE && self.frames < self.lines * POOR
+    }
+
+    const fn count(&mut self, frames: u32) {
+        self.lines += 1;
+        self.frames += frames;
+    }
+}
+
 /// What a harvest brought.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Harvest {
@@ -37,12 +62,12 @@ impl<P: Platform> FreeMap<'_, P> {
         mut opened: Option<&mut Current>,
         each: &mut impl FnMut(WordIndex, u64),
     ) -> Harvest {
-        let mut harvest = Harvest::default();
+        let (mut harvest, mut visits) = (Harvest::default(), Visits::default());
         if let Some(own) = opened.as_deref_mut() {
-            harvest = self.harvest_before(own, migrate, want, start, each);
+            self.harvest_before(own, migrate, want, (start, &mut visits), &mut harvest, each);
             self.harvest_opened(own, migrate, want, &mut harvest, each);
         }
-        self.harvest_more(migrate, want, start, &mut harvest, each);
+        self.harvest_more(migrate, want, (start, &mut visits), &mut harvest, each);
         while harvest.frames < want {
             // The type is a hint here: it is only told.
             let inside = |pageblock| (self.type_of(pageblock), self.in_transit(pageblock));
@@ -71,23 +96,22 @@ impl<P: Platform> FreeMap<'_, P> {
         opened: &Current,
         migrate: MigrateType,
         want: u32,
-        start: Start,
+        (start, visits): (Start, &mut Visits),
+        harvest: &mut Harvest,
         each: &mut impl FnMut(WordIndex, u64),
-    ) -> Harvest {
-        let mut harvest = Harvest::default();
-        let Some(own) = opened.pageblock().filter(|_| is_hinted(migrate)) else { return harvest };
+    ) {
+        let Some(own) = opened.pageblock().filter(|_| is_hinted(migrate)) else { return };
         let kind = Kind::Free(migrate);
         let nearer = |found: &Pageblock| {
             start.distance(*found, self.shape) < start.distance(own, self.shape)
         };
-        while harvest.frames < want {
+        while harvest.frames < want && !visits.are_poor() {
             let Some(found) = self.find(kind, start).filter(nearer) else { break };
             // Lost to another CPU: the next one may be as near.
             if self.clear(kind, found) {
-                self.harvest_into(found, migrate, want, &mut harvest, each);
+                visits.count(self.harvest_into(found, migrate, want, harvest, each));
             }
         }
-        harvest
     }
 
     /// Goes on with the opened pageblock, which is the CPU's until it is used up, or of another type.
@@ -110,7 +134,7 @@ impl<P: Platform> FreeMap<'_, P> {
         }
     }
 
-    /// Takes frames of a pageblock whose hint the caller has cleared.
+    /// Takes frames of a pageblock whose hint the caller has cleared; how many.
     fn harvest_into(
         &self,
         pageblock: Pageblock,
@@ -118,12 +142,13 @@ impl<P: Platform> FreeMap<'_, P> {
         want: u32,
         harvest: &mut Harvest,
         each: &mut impl FnMut(WordIndex, u64),
-    ) {
+    ) -> u32 {
         let taken = self.harvest(pageblock, migrate, want - harvest.frames, each);
         if taken > 0 {
             harvest.frames += taken;
             harvest.last = Some(pageblock);
         }
+        taken
     }
 
     /// The same from lines alone, without whole pageblocks: for another type's frames, of which
@@ -136,7 +161,8 @@ impl<P: Platform> FreeMap<'_, P> {
         each: &mut impl FnMut(WordIndex, u64),
     ) -> Harvest {
         let mut harvest = Harvest::default();
-        self.harvest_more(migrate, want, start, &mut harvest, each);
+        let visits = &mut Visits::default();
+        self.harvest_more(migrate, want, (start, visits), &mut harvest, each);
         harvest
     }
 
@@ -144,15 +170,31 @@ impl<P: Platform> FreeMap<'_, P> {
         &self,
         migrate: MigrateType,
         want: u32,
-        start: Start,
+        (start, visits): (Start, &mut Visits),
         harvest: &mut Harvest,
         each: &mut impl FnMut(WordIndex, u64),
     ) {
         while is_hinted(migrate) && harvest.frames < want {
+            let rich = if visits.are_poor() { self.win_rich(migrate, start) } else { None };
+            if let Some(pageblock) = rich {
+                self.harvest_into(pageblock, migrate, want, harvest, each);
+                continue;
+            }
             // Reserves it: of two CPUs that clear a hint one is told that it was set.
             let Some(pageblock) = self.win(Kind::Free(migrate), start) else { break };
-            self.harvest_into(pageblock, migrate, want, harvest, each);
+            visits.count(self.harvest_into(pageblock, migrate, want, harvest, each));
         }
+    }
+
+    /// Reserves the first pageblock that has two free frames beside each other; where there is none, larger runs.
+    fn win_rich(&self, migrate: MigrateType, start: Start) -> Option<Pageblock> {
+        let pageblock = (1..self.shape.p()).find_map(|order| {
+            let kind = Kind::Run(migrate, order);
+            self.win(kind, start)
+        })?;
+        // What leads to order 0 in its order would lead here again, in vain.
+        self.clear(Kind::Free(migrate), pageblock);
+        Some(pageblock)
     }
 
     /// Takes up to `most` free frames of a pageblock, the lowest, if it is of the type; whether its

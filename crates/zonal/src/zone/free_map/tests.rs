@@ -1,6 +1,7 @@
 //! The map beside a plain array of what is free, on one thread.
 
 mod current;
+mod refill;
 mod threads;
 
 extern crate std;
