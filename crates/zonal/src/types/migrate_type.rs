@@ -42,9 +42,18 @@ impl MigrateType {
 
     /// The type with this number; `None` for a number that is none.
     #[must_use]
-    #[inline]
+    #[inline(always)]
     pub const fn from_number(n: u8) -> Option<Self> {
-        if (n as usize) < NR_MIGRATE_TYPES { Some(Self::ALL[n as usize]) } else { None }
+        // In the order of the numbers, so that it costs no look into a table.
+        Some(match n {
+            0 => Self::Unmovable,
+            1 => Self::Movable,
+            2 => Self::Reclaimable,
+            3 => Self::HighAtomic,
+            4 => Self::Cma,
+            5 => Self::Isolate,
+            _ => return None,
+        })
     }
 
     /// Index into per-type tables.

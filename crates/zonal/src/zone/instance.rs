@@ -155,14 +155,24 @@ impl<P: Platform, F: FreeMemory> ZoneInstance<P, F> {
     /// as a plain request may take without a mark being near.
     #[inline]
     pub(crate) fn slack(&self) -> u64 {
-        let apart = self.special[0].load(Relaxed).saturating_add(self.special[1].load(Relaxed));
-        let kept = self.kept_back().saturating_add(self.boost());
-        self.free().saturating_sub(kept.saturating_add(apart))
+        let apart = self.special[0].load(Relaxed).wrapping_add(self.special[1].load(Relaxed));
+        self.beyond(apart).max(0) as u64
+    }
+
+    /// Frames that are free beyond the high mark, its boost, every reserve and `more`; negative where they are
+    /// fewer.
+    #[inline]
+    pub(crate) fn beyond(&self, more: u64) -> i64 {
+        // All are counts of frames, of which there are less than 2^32; `free` may be below zero, see there.
+        let kept = self.kept_back().wrapping_add(self.boost()).wrapping_add(more);
+        self.free.load(Relaxed).wrapping_sub(kept) as i64
     }
 
     fn keep_back(&self) {
         let reserve = self.reserve.iter().map(|word| word.load(Relaxed)).max().unwrap_or(0);
-        self.kept_back.store(reserve.saturating_add(self.watermarks().high), Relaxed);
+        let kept = reserve.saturating_add(self.watermarks().high);
+        // No zone has as many; sums of it do not wrap.
+        self.kept_back.store(kept.min(u64::from(u32::MAX)), Relaxed);
     }
 
     /// Whether a request for a larger block that finds none may empty the pages of all CPUs: of those in

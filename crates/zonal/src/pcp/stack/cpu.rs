@@ -103,8 +103,7 @@ impl StackCpu {
     #[inline]
     pub(super) fn count<P: Platform>(&mut self, view: MapView<'_, P>, change: i64) {
         self.uncounted += change;
-        let margin = view.zone.boost().saturating_add(FOLD as u64 * u64::from(self.cpus));
-        let near = view.zone.free() < view.zone.kept_back().saturating_add(margin);
+        let near = view.zone.beyond(FOLD as u64 * u64::from(self.cpus)) < 0;
         if near || !(-FOLD..self.late).contains(&self.uncounted) {
             self.fold(view);
         }

@@ -27,14 +27,15 @@ impl<P: Platform> MapView<'_, P> {
         let word = self.map().bitmap_word(ORDINARY, 0, section);
         // Relaxed: a first look.
         let seen = word.load(Relaxed) & bit.wrapping_neg();
-        let lowest = seen & seen.wrapping_neg();
-        if lowest == 0 {
+        if seen == 0 {
             return self.open_from(migrate, from, home);
         }
-        if word.fetch_and(!lowest, SeqCst) & lowest == 0 {
+        // Written so, it is one instruction where the processor has it.
+        let at = seen.trailing_zeros();
+        if word.fetch_and(!(1 << at), SeqCst) & (1 << at) == 0 {
             return self.open_apart(migrate, from, home);
         }
-        let pageblock = Pageblock(section * SECTION + lowest.trailing_zeros());
+        let pageblock = Pageblock(section * SECTION + at);
         // M-5.
         if self.map().type_of(pageblock) == migrate {
             return Some(pageblock);
