@@ -14,8 +14,8 @@ const FRAME: Request = Request::frame().migrate(MigrateType::Movable);
 
 /// The frames of an arena, which may have other users. `S` is the arena's preset.
 ///
-/// A request of another user that cannot be served does not shrink the cache by itself:
-/// [`set_bound`](crate::PageCache::set_bound) does.
+/// A request of another user that cannot be served shrinks the cache where the arena's pager is a
+/// [`Shrinker`](crate::Shrinker).
 #[derive(Debug)]
 pub struct ArenaFrames<S: Policy = Zonal> {
     arena: Arc<Arena<S>>,

@@ -135,7 +135,6 @@ impl<S: Setup> PageCache<S> {
         self.core.write_behind(u64::try_from(age.as_nanos()).unwrap_or(u64::MAX));
     }
 
-    #[cfg(feature = "std")]
     pub(crate) const fn core(&self) -> &Arc<Core<S>> {
         &self.core
     }

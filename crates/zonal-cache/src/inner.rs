@@ -54,7 +54,7 @@ pub(crate) struct Core<S: Setup> {
     pub(crate) host: S::Host,
     pub(crate) frames: S::Frames,
     pub(crate) table: Table<S::Host>,
-    evict: <S::Host as Host>::Mutex<S::Evict>,
+    pub(crate) evict: <S::Host as Host>::Mutex<S::Evict>,
     pool: <S::Host as Host>::Mutex<Pool>,
     pub(crate) files: <S::Host as Host>::Mutex<BTreeMap<u64, Arc<FileCore<S>>>>,
     /// The bound as it was when it changed last.
@@ -79,11 +79,19 @@ pub(crate) struct Limits {
     pub(crate) background_percent: u64,
 }
 
-/// What a scan met that it could not take.
+/// What a scan met that it could not take. Noted with the policy's lock held, where no heap is asked.
 #[derive(Default)]
-struct Met {
-    dirty: Vec<Key>,
-    moving: bool,
+pub(crate) struct Met {
+    pub(crate) dirty: [Option<Key>; SOME],
+    pub(crate) moving: bool,
+}
+
+impl Met {
+    fn note_dirty(&mut self, key: Key) {
+        if let Some(place) = self.dirty.iter_mut().find(|place| place.is_none()) {
+            *place = Some(key);
+        }
+    }
 }
 
 impl<S: Setup> Core<S> {
@@ -94,8 +102,9 @@ impl<S: Setup> Core<S> {
         limits: Limits,
     ) -> Self {
         let (table, mut free) = Table::new(most);
-        // The first slots are at the end.
-        let retired = free.drain(..most - bound).collect();
+        // Room for all, so that no heap is asked with the pool's lock held. The first slots are at the end.
+        let mut retired = Vec::with_capacity(most);
+        retired.extend(free.drain(..most - bound));
         Self {
             host,
             frames,
@@ -178,24 +187,9 @@ impl<S: Setup> Core<S> {
     fn evict_one(&self, met: &mut Met) -> Option<Claimed> {
         // What is in it goes back if the policy panics.
         let mut got = Slots::none(self);
+        got.list.reserve(1);
         let table = &self.table;
-        let mut take = |id| match table.claim(id) {
-            Taken::Claimed(claimed) => {
-                got.push(claimed);
-                Verdict::Taken
-            }
-            Taken::Dirty(key) => {
-                if met.dirty.len() < SOME {
-                    met.dirty.push(key);
-                }
-                Verdict::Kept
-            }
-            Taken::Moving => {
-                met.moving = true;
-                Verdict::Kept
-            }
-            Taken::InUse => Verdict::Kept,
-        };
+        let mut take = |id| self.offered(id, met, |claimed| got.push(claimed));
         self.evict.with(|evict| evict.scan(&|id| table.mark(id), &mut take));
         // A policy that took several has the others go.
         let mut claimed = got.pop()?;
@@ -206,6 +200,20 @@ impl<S: Setup> Core<S> {
         Some(claimed)
     }
 
+    /// Takes a page that the policy offers, if that can be, and gives it to `put`.
+    pub(crate) fn offered(&self, id: SlotId, met: &mut Met, put: impl FnOnce(Claimed)) -> Verdict {
+        match self.table.claim(id) {
+            Taken::Claimed(claimed) => {
+                put(claimed);
+                return Verdict::Taken;
+            }
+            Taken::Dirty(key) => met.note_dirty(key),
+            Taken::Moving => met.moving = true,
+            Taken::InUse => {}
+        }
+        Verdict::Kept
+    }
+
     /// As [`one_at_once`](Self::one_at_once), but writes pages back for it and waits for others that do.
     fn one_in_time(&self, mut met: Met) -> Result<Claimed, CacheError> {
         let mut idle = 0;
@@ -213,7 +221,7 @@ impl<S: Setup> Core<S> {
         loop {
             let mut moves = mem::take(&mut met.moving);
             let mut cleaned = false;
-            for key in mem::take(&mut met.dirty) {
+            for key in mem::take(&mut met.dirty).into_iter().flatten() {
                 match self.clean(key) {
                     Some(true) => {
                         cleaned = true;
@@ -253,7 +261,7 @@ impl<S: Setup> Core<S> {
     }
 
     /// Puts slots without a frame back.
-    fn put_back(&self, slots: impl IntoIterator<Item = Claimed>) {
+    pub(crate) fn put_back(&self, slots: impl IntoIterator<Item = Claimed>) {
         self.pool.with(|pool| {
             for mut claimed in slots {
                 self.table.set_frame(&mut claimed, NO_FRAME);

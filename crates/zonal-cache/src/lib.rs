@@ -57,8 +57,11 @@ mod memory_store;
 mod page;
 mod pinned;
 mod read;
+mod reclaim;
 #[cfg(feature = "std")]
 pub mod ring;
+#[cfg(feature = "std")]
+pub mod shrinker;
 mod stats;
 pub mod store;
 pub mod table;
@@ -86,6 +89,8 @@ pub use memory_store::MemoryStore;
 pub use pinned::Pinned;
 #[cfg(feature = "std")]
 pub use ring::Ring;
+#[cfg(feature = "std")]
+pub use shrinker::Shrinker;
 pub use stats::Stats;
 #[cfg(feature = "std")]
 pub use threads::{Cache, CacheFile, Threads};
