@@ -42,6 +42,8 @@ pub(crate) struct FileCore<S: Setup> {
     pub(crate) len: <S::Host as Platform>::Word,
     /// Bytes that the store has for certain.
     pub(crate) stored: <S::Host as Platform>::Word,
+    /// Not 0: the file was unlinked, and what the store has is none of it. Changed with `flush` closed.
+    pub(crate) stale: <S::Host as Platform>::Word,
     /// Writers share it, who changes the length or unlinks the file has it alone. Outside of `flush`.
     pub(crate) size: Gate<S::Host>,
     /// Who writes pages back, flushes or discards pages has it alone.
@@ -158,6 +160,7 @@ impl<S: Setup> File<S> {
             store,
             len: AtomicWord::new(len),
             stored: AtomicWord::new(len),
+            stale: AtomicWord::new(0),
             size: Gate::new(place),
             flush: Gate::new(place.wrapping_add(1)),
             state: Lock::new(State::default()),
