@@ -6,6 +6,7 @@ use shuttle::sync::{Condvar, Mutex};
 use shuttle::{Runner, thread};
 use std::cell::RefCell;
 use std::marker::PhantomData;
+use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU64 as Plain, Ordering};
@@ -22,20 +23,21 @@ pub(crate) const PAGE: usize = 4096;
 
 thread_local! {
     /// What frames do when one is asked for, and stores and policies that call it. All of a model's threads are
-    /// coroutines of one.
-    static HOOK: RefCell<Option<Rc<dyn Fn()>>> = const { RefCell::new(None) };
+    /// coroutines of one. After a model that failed it stays, as a cache cannot go outside of a model.
+    static HOOK: ManuallyDrop<RefCell<Option<Rc<dyn Fn()>>>> =
+        const { ManuallyDrop::new(RefCell::new(None)) };
 }
 
 /// Sets what [`call_back`] does.
 #[allow(dead_code, reason = "not every model has one")]
 pub(crate) fn set_hook(hook: Option<Rc<dyn Fn()>>) {
-    let before = HOOK.with_borrow_mut(|now| std::mem::replace(now, hook));
+    let before = HOOK.with(|now| now.replace(hook));
     drop(before);
 }
 
 /// A call that comes back to the cache.
 pub(crate) fn call_back() {
-    let hook = HOOK.with_borrow(Clone::clone);
+    let hook = HOOK.with(|now| now.borrow().clone());
     if let Some(hook) = hook {
         hook();
     }
