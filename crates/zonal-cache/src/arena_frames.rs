@@ -70,6 +70,20 @@ where
         debug_assert!(counted.is_ok(), "a frame of the arena");
     }
 
+    fn zones(&self) -> (usize, usize) {
+        // SAFETY: nothing is allocated or freed by it.
+        let zones = unsafe { self.arena.allocator() }.plan().zones();
+        let nodes = zones.iter().map(|zone| usize::from(zone.node.0) + 1).max();
+        (zones.len().max(1), nodes.unwrap_or(1))
+    }
+
+    fn zone_of(&self, frame: Pfn) -> (usize, usize) {
+        // SAFETY: nothing is allocated or freed by it.
+        let plan = unsafe { self.arena.allocator() }.plan();
+        let zone = plan.zone_at(frame).map_or(0, |zone| usize::from(zone.0));
+        (zone, plan.zones().get(zone).map_or(0, |zone| usize::from(zone.node.0)))
+    }
+
     fn give_back(&self) -> u64 {
         self.arena.drain();
         self.arena.give_back(usize::MAX, GiveBack::Now).map_or(0, |given| given.bytes as u64)

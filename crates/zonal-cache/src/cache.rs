@@ -4,6 +4,7 @@ use crate::error::CacheError;
 use crate::file::{File, FileCore};
 use crate::frames::{Frames, PAGE};
 use crate::inner::{Core, Limits, Setup};
+use crate::lists::ListStats;
 use crate::stats::Stats;
 use crate::store::Store;
 use crate::writeback::dirty;
@@ -101,6 +102,18 @@ impl<S: Setup> PageCache<S> {
     pub fn stats(&self) -> Stats {
         let (bound, used) = self.core.bound();
         Stats { bound, used, dirty: dirty(&self.core), ..self.core.counters.read() }
+    }
+
+    /// The lists of the cache, one for each [lock](crate::lru). Takes each lock for a moment.
+    #[must_use]
+    pub fn lists(&self) -> Vec<ListStats> {
+        self.core.lists.stats()
+    }
+
+    /// Pages that wait in batches to be listed. O(slots).
+    #[must_use]
+    pub fn waiting(&self) -> usize {
+        self.core.waiting()
     }
 
     /// Has the stores of all files keep what was written; also of files without a handle.

@@ -43,6 +43,16 @@ pub unsafe trait Frames: Send + Sync + 'static {
     /// Counts `change` frames more (or less) in a state, where this one is. The default does not.
     fn count(&self, _frame: Pfn, _state: PageState, _change: i32) {}
 
+    /// How many zones and nodes the frames are in.
+    fn zones(&self) -> (usize, usize) {
+        (1, 1)
+    }
+
+    /// The zone and the node of a frame, below those numbers.
+    fn zone_of(&self, _frame: Pfn) -> (usize, usize) {
+        (0, 0)
+    }
+
     /// Gives memory of free frames back to the system, as far as that can be done; bytes.
     fn give_back(&self) -> u64 {
         0

@@ -51,7 +51,9 @@ pub mod frames;
 mod gate;
 pub mod host;
 mod inner;
+mod lists;
 mod load;
+pub mod lru;
 #[cfg(feature = "std")]
 mod memory_store;
 mod page;
@@ -84,6 +86,7 @@ pub use file::{Advice, File};
 #[cfg(feature = "std")]
 pub use file_store::FileStore;
 pub use inner::Setup;
+pub use lists::ListStats;
 #[cfg(feature = "std")]
 pub use memory_store::MemoryStore;
 pub use pinned::Pinned;

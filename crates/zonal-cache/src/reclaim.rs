@@ -6,26 +6,23 @@
 //! | what the thread may be in | why reclaim does not wait for it |
 //! |---|---|
 //! | a file's gate, a page that it writes or fills, a file's list of dirty pages | only clean pages at rest go; no store is called |
-//! | the policy's lock | it is tried, a bounded number of times |
+//! | the lock of a list, or of a batch that waits to be listed | it is tried, a bounded number of times |
 //! | the lock of the free slots, of a chain of the index | no thread asks for memory with these held, the heap's included |
 //!
 //! Nor does it ask the heap itself. `tests/reclaim.rs` and `tests/shuttle_reclaim.rs` come back to it from every call that
 //! the cache makes; there a callback that lowers the bound instead is found to be a deadlock.
 
 use crate::cache::PageCache;
-use crate::evict::{Evict, Verdict};
 use crate::frames::Frames;
 use crate::host::Host;
 use crate::inner::{Core, Met, Setup};
+use crate::lists::Patience;
 use crate::table::Claimed;
 use core::array;
 use zonal::Pfn;
-use zonal::platform::{Lock, Platform};
 
-/// Pages that go in one hold of the policy's lock: what Linux takes off a list at once (`SWAP_CLUSTER_MAX`).
+/// Pages that go in one hold of a list's lock: what Linux takes off a list at once (`SWAP_CLUSTER_MAX`).
 pub(crate) const CLUSTER: usize = 32;
-/// How often the policy's lock is tried: another thread has it for a scan at most, and this one may have it.
-const TRIES: u32 = 256;
 
 /// Clean pages that are off the policy and out of the index. Dropped, by a panic of the policy too, their frames
 /// go back.
@@ -68,44 +65,21 @@ impl<S: Setup> Core<S> {
         let mut met = Met::default();
         let mut count = 0;
         while count < most {
-            let went = self.reclaim_some(CLUSTER.min(most - count), &mut met);
-            if went == 0 {
+            let mut going = Going { core: self, list: array::from_fn(|_| None), count: 0 };
+            let some = CLUSTER.min(most - count);
+            let went =
+                self.scan(some, Patience::Tries, &mut met, &mut |claimed| going.push(claimed));
+            drop(going);
+            count += went;
+            if went < some {
                 break;
             }
-            count += went;
         }
         if count < most && met.dirty[0].is_some() {
             // As in the source, who reclaims directly writes nothing: the thread that writes back is woken.
             self.host.nudge();
         }
         count
-    }
-
-    /// The same for pages that go in one hold.
-    fn reclaim_some(&self, most: usize, met: &mut Met) -> usize {
-        let mut going = Going { core: self, list: array::from_fn(|_| None), count: 0 };
-        let table = &self.table;
-        for _ in 0..TRIES {
-            let tried = self.evict.try_with(|evict| {
-                while going.count < most {
-                    let mut take = |id| {
-                        // A policy that goes on after it was given one has no more.
-                        if going.count == CLUSTER {
-                            return Verdict::Kept;
-                        }
-                        self.offered(id, met, |claimed| going.push(claimed))
-                    };
-                    if !evict.scan(&|id| table.mark(id), &mut take) {
-                        break;
-                    }
-                }
-            });
-            if tried.is_some() {
-                break;
-            }
-            <S::Host as Platform>::relax();
-        }
-        going.count
     }
 }
 

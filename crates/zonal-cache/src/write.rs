@@ -6,7 +6,7 @@ use crate::frames::{Frames, PAGE, bytes, bytes_mut};
 use crate::host::Host;
 use crate::inner::{Setup, Slots};
 use crate::load::fill_pages;
-use crate::table::{Settled, Token, Writer};
+use crate::table::{Settled, Writer};
 use core::ops::Range;
 use core::sync::atomic::Ordering::Relaxed;
 use zonal::page_state::PageState;
@@ -170,10 +170,9 @@ impl<'a, S: Setup> Writing<'a, S> {
         // SAFETY: the slot is in no use and this thread's.
         let target = unsafe { bytes_mut(&core.frames, to) };
         target.copy_from_slice(source);
-        let id = claimed.id();
         // Where the policy panics, the slot is the spare one.
         spare.push(claimed);
-        core.moved(writer.id(), id);
+        core.moved(writer, spare.last()?);
         let claimed = spare.pop()?;
         let old = self.writer.take()?;
         match core.table.replace(&core.host, old, claimed) {

@@ -95,6 +95,7 @@ impl<const AFTER: bool> Setup for Parts<AFTER> {
     type Host = Threads;
     type Frames = Source;
     type Evict = Policy<AFTER>;
+    type Lru = zonal_cache::lru::Whole;
 }
 
 fn numbered(pages: usize) -> Vec<u8> {

@@ -14,9 +14,12 @@ use shuttle::scheduler::{PctScheduler, RandomScheduler};
 use shuttle::thread;
 use shuttled::{Heap, PAGE, ShuttleHost, Shuttled, explore};
 use std::sync::atomic::Ordering;
+use zonal::platform::AtomicByte;
 use zonal_cache::cache::Options;
-use zonal_cache::evict::Evict;
+use zonal_cache::evict::{Evict, Verdict};
+use zonal_cache::lru::{LruLock, PerOwner, PerZone, Whole};
 use zonal_cache::store::StoreError;
+use zonal_cache::table::SlotId;
 use zonal_cache::{
     CacheError, FaultyStore, File, MemoryStore, MultiGen, PageCache, S3Fifo, Setup, Sieve, TwoLists,
 };
@@ -85,10 +88,10 @@ fn work<S: Setup>(file: &File<S>, other: &File<S>, own: u64, versions: &mut [u64
     }
 }
 
-fn model<E: Evict, const WAKES: bool>() {
+fn model<E: Evict, const WAKES: bool, L: LruLock>() {
     let host = ShuttleHost::<WAKES>::new();
     let options = Options { pages: BOUND, window: 4, ..Options::default() };
-    let cache = PageCache::<Shuttled<E, WAKES>>::with_parts(host, Heap::new(BOUND), options);
+    let cache = PageCache::<Shuttled<E, WAKES, L>>::with_parts(host, Heap::new(BOUND), options);
     let cache = cache.expect("a cache");
     let memory = std::sync::Arc::new(MemoryStore::from(vec![0; PAGES as usize * PAGE]));
     let well = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
@@ -121,35 +124,87 @@ fn model<E: Evict, const WAKES: bool>() {
         assert_eq!(seen, want, "page {index} of the store");
     }
     assert_eq!(cache.stats().dirty, other.dirty_pages() as u64);
+    other.sync().expect("the store is well");
+    let listed: usize = cache.lists().iter().map(|list| list.file).sum();
+    assert_eq!(listed + cache.waiting(), cache.stats().used, "pages on no list, or on two");
+    cache.reclaim(usize::MAX);
+    assert_eq!(cache.stats().used, 0, "pages that no list offers");
 }
 
 #[test]
 fn two_lists() {
-    explore(RandomScheduler::new(SCHEDULES), model::<TwoLists, true>);
+    explore(RandomScheduler::new(SCHEDULES), model::<TwoLists, true, Whole>);
 }
 
 #[test]
 fn s3_fifo() {
-    explore(RandomScheduler::new(SCHEDULES), model::<S3Fifo, true>);
+    explore(RandomScheduler::new(SCHEDULES), model::<S3Fifo, true, Whole>);
 }
 
 #[test]
 fn sieve() {
-    explore(RandomScheduler::new(SCHEDULES), model::<Sieve, true>);
+    explore(RandomScheduler::new(SCHEDULES), model::<Sieve, true, Whole>);
 }
 
 #[test]
 fn multi_gen() {
-    explore(RandomScheduler::new(SCHEDULES), model::<MultiGen, true>);
+    explore(RandomScheduler::new(SCHEDULES), model::<MultiGen, true, Whole>);
+}
+
+#[test]
+fn lists_by_zone_in_batches() {
+    explore(RandomScheduler::new(SCHEDULES), model::<TwoLists, true, PerZone<3>>);
+    explore(RandomScheduler::new(SCHEDULES), model::<S3Fifo, true, PerZone<2>>);
+}
+
+#[test]
+fn lists_by_owner_in_batches() {
+    explore(RandomScheduler::new(SCHEDULES), model::<TwoLists, true, PerOwner<2, 2>>);
 }
 
 #[test]
 fn sieve_few_switches() {
-    explore(PctScheduler::new(3, SCHEDULES), model::<Sieve, true>);
+    explore(PctScheduler::new(3, SCHEDULES), model::<Sieve, true, Whole>);
+}
+
+/// Two lists that forget a page now and then.
+struct Forgetful(TwoLists);
+
+impl Evict for Forgetful {
+    const NAME: &'static str = "forgets";
+    const MOST: u8 = TwoLists::MOST;
+
+    fn new(slots: usize) -> Self {
+        Self(TwoLists::new(slots))
+    }
+    fn insert(&mut self, id: SlotId, key: u64) {
+        if key % 16 > 0 {
+            self.0.insert(id, key);
+        }
+    }
+    fn remove(&mut self, id: SlotId) {
+        self.0.remove(id);
+    }
+    fn replace(&mut self, old: SlotId, new: SlotId) {
+        self.0.replace(old, new);
+    }
+    fn scan<'m, B: AtomicByte + 'm>(
+        &mut self,
+        mark: &impl Fn(SlotId) -> &'m B,
+        take: &mut impl FnMut(SlotId) -> Verdict,
+    ) -> bool {
+        self.0.scan(mark, take)
+    }
+}
+
+#[test]
+#[should_panic(expected = "pages that no list offers")]
+fn canary_a_page_that_is_on_no_list_is_found() {
+    explore(RandomScheduler::new(SCHEDULES), model::<Forgetful, true, Whole>);
 }
 
 #[test]
 #[should_panic(expected = "deadlock")]
 fn canary_threads_that_are_not_woken_are_found() {
-    explore(RandomScheduler::new(SCHEDULES), model::<Sieve, false>);
+    explore(RandomScheduler::new(SCHEDULES), model::<Sieve, false, Whole>);
 }

@@ -20,6 +20,7 @@ use std::rc::Rc;
 use zonal::platform::AtomicByte;
 use zonal_cache::cache::Options;
 use zonal_cache::evict::{Evict, Verdict};
+use zonal_cache::lru::{LruLock, PerZone, Whole};
 use zonal_cache::table::SlotId;
 use zonal_cache::{CacheError, FaultyStore, File, MemoryStore, PageCache, S3Fifo, Setup, TwoLists};
 
@@ -87,7 +88,7 @@ fn work<S: Setup>(file: &File<S>, own: u64) -> Vec<u8> {
     versions
 }
 
-fn model<E: Evict>(hook: fn(&PageCache<Shuttled<Hungry<E>, true>>)) {
+fn model<E: Evict, L: LruLock>(hook: fn(&PageCache<Shuttled<Hungry<E>, true, L>>)) {
     let options = Options { pages: BOUND, window: 4, ..Options::default() };
     let cache =
         PageCache::with_parts(ShuttleHost::new(), Heap::new(BOUND), options).expect("a cache");
@@ -113,7 +114,7 @@ fn model<E: Evict>(hook: fn(&PageCache<Shuttled<Hungry<E>, true>>)) {
 #[test]
 fn pages_go_from_inside_two_lists() {
     explore(RandomScheduler::new(SCHEDULES), || {
-        model::<TwoLists>(|cache| {
+        model::<TwoLists, Whole>(|cache| {
             cache.reclaim(2);
         });
     });
@@ -122,7 +123,16 @@ fn pages_go_from_inside_two_lists() {
 #[test]
 fn pages_go_from_inside_s3_fifo() {
     explore(RandomScheduler::new(SCHEDULES), || {
-        model::<S3Fifo>(|cache| {
+        model::<S3Fifo, Whole>(|cache| {
+            cache.reclaim(2);
+        });
+    });
+}
+
+#[test]
+fn pages_go_from_inside_lists_by_zone() {
+    explore(RandomScheduler::new(SCHEDULES), || {
+        model::<TwoLists, PerZone<3>>(|cache| {
             cache.reclaim(2);
         });
     });
@@ -132,7 +142,7 @@ fn pages_go_from_inside_s3_fifo() {
 #[should_panic(expected = "deadlock")]
 fn canary_a_callback_that_lowers_the_bound_waits_for_itself() {
     explore(RandomScheduler::new(SCHEDULES), || {
-        model::<TwoLists>(|cache| {
+        model::<TwoLists, Whole>(|cache| {
             let _ = cache.set_bound(BOUND - 4);
             let _ = cache.set_bound(BOUND);
         });

@@ -8,8 +8,8 @@
 //! | [`MultiGen`] | a count to 4 | generations by age, tiers by use, and how often pages of each tier come back |
 //!
 //! A hit of any of them is at most one store into the page's mark, without a lock: what it means for
-//! the order of pages is found out when a page has to go. The queues are the cache's under one lock,
-//! which misses take, and evictions.
+//! the order of pages is found out when a page has to go. The queues are the cache's under a lock, one or several
+//! ([`lru`](crate::lru)), which misses take, and evictions.
 //!
 //! ```
 //! use std::sync::atomic::AtomicU8;
@@ -63,6 +63,16 @@ pub trait Evict: Send + 'static {
 
     /// The policy for that many slots, of which none is in use.
     fn new(slots: usize) -> Self;
+
+    /// Another of the policy over the same slots, where pages are split between several: about `pages` will be
+    /// its. A slot is in one of them, or in none. The default shares nothing.
+    fn beside(&self, slots: usize, pages: usize) -> Self
+    where
+        Self: Sized,
+    {
+        let _ = pages;
+        Self::new(slots)
+    }
 
     /// A page came to a slot. `key` is a number that the page had before, if it was here before.
     /// O(1).

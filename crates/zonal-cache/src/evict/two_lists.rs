@@ -58,6 +58,10 @@ impl Evict for TwoLists {
         Self { lists: Queues::new(slots), ghosts: Ghosts::new(slots) }
     }
 
+    fn beside(&self, _: usize, pages: usize) -> Self {
+        Self { lists: self.lists.beside(), ghosts: Ghosts::new(pages) }
+    }
+
     fn insert(&mut self, id: SlotId, key: u64) {
         let active = self.lists.len(ACTIVE);
         let would_have_stayed = self.ghosts.take(key).is_some_and(|(age, _)| age <= active);

@@ -43,6 +43,8 @@ pub(super) struct Slot<P: Host> {
     pub(super) frame: P::Word,
     /// What the store said, where the page could not be filled.
     pub(super) code: P::Word,
+    /// Where the page is among the lists: see `lists.rs`.
+    pub(super) place: P::Word,
     /// The next slot of the chain.
     pub(super) next: P::Half,
     pub(super) mark: P::Byte,
@@ -56,6 +58,7 @@ impl<P: Host> Slot<P> {
             index: P::Word::new(0),
             frame: P::Word::new(0),
             code: P::Word::new(0),
+            place: P::Word::new(0),
             next: P::Half::new(NONE),
             mark: P::Byte::new(0),
         }

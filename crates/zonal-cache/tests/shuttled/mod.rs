@@ -18,6 +18,7 @@ use zonal_cache::Setup;
 use zonal_cache::evict::Evict;
 use zonal_cache::frames::Frames;
 use zonal_cache::host::Host;
+use zonal_cache::lru::{LruLock, Whole};
 
 pub(crate) const PAGE: usize = 4096;
 
@@ -114,7 +115,8 @@ impl<const WAKES: bool> Platform for ShuttleHost<WAKES> {
     type Slot<T: Send> = SharedSlot<T, ShuttleLock<Guarded<T>>>;
 
     fn cpu(&self) -> CpuId {
-        CpuId(0)
+        // Threads move about.
+        CpuId(self.clock.load(Ordering::Relaxed) as u32 % 2)
     }
     fn relax() {
         thread::yield_now();
@@ -194,6 +196,13 @@ unsafe impl Frames for Heap {
             free.push(frame.get());
         }
     }
+    /// Two zones of one node each, in turn.
+    fn zones(&self) -> (usize, usize) {
+        (2, 2)
+    }
+    fn zone_of(&self, frame: Pfn) -> (usize, usize) {
+        (frame.get() as usize % 2, frame.get() as usize % 2)
+    }
     fn address(&self, frame: Pfn) -> NonNull<u8> {
         assert!((1..=self.count as u64).contains(&frame.get()), "{frame:?}");
         // SAFETY: it is one of the memory's.
@@ -201,12 +210,13 @@ unsafe impl Frames for Heap {
     }
 }
 
-pub(crate) struct Shuttled<E, const WAKES: bool>(PhantomData<fn() -> E>);
+pub(crate) struct Shuttled<E, const WAKES: bool, L = Whole>(PhantomData<fn() -> (E, L)>);
 
-impl<E: Evict, const WAKES: bool> Setup for Shuttled<E, WAKES> {
+impl<E: Evict, const WAKES: bool, L: LruLock> Setup for Shuttled<E, WAKES, L> {
     type Host = ShuttleHost<WAKES>;
     type Frames = Heap;
     type Evict = E;
+    type Lru = L;
 }
 
 /// Runs a model under random schedules.
