@@ -81,6 +81,8 @@ pub(crate) struct Limits {
     pub(crate) dirty_percent: u64,
     /// And from which on the host's writer does, if it has one.
     pub(crate) background_percent: u64,
+    /// Of 200 what anonymous pages count for.
+    pub(crate) swappiness: u64,
 }
 
 /// What a scan met that it could not take. Noted with the policy's lock held, where no heap is asked.

@@ -49,6 +49,7 @@ mod file;
 mod file_store;
 pub mod frames;
 mod gate;
+mod held;
 pub mod host;
 mod inner;
 mod lists;
@@ -60,6 +61,7 @@ mod page;
 mod pinned;
 mod read;
 mod reclaim;
+pub mod region;
 #[cfg(feature = "std")]
 pub mod ring;
 #[cfg(feature = "std")]
@@ -85,11 +87,12 @@ pub use faulty_store::FaultyStore;
 pub use file::{Advice, File};
 #[cfg(feature = "std")]
 pub use file_store::FileStore;
+pub use held::ListStats;
 pub use inner::Setup;
-pub use lists::ListStats;
 #[cfg(feature = "std")]
 pub use memory_store::MemoryStore;
 pub use pinned::Pinned;
+pub use region::AnonRegion;
 #[cfg(feature = "std")]
 pub use ring::Ring;
 #[cfg(feature = "std")]

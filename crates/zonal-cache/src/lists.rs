@@ -14,10 +14,11 @@
 //! inside any of these, tries the first two.
 
 use crate::evict::{Evict, Verdict};
+use crate::held::{Held, ListStats, share};
 use crate::host::Host;
 use crate::inner::{Core, Met, Setup};
 use crate::lru::{LruLock, MOST_BATCH, MOST_LISTS};
-use crate::table::{Claimed, SlotId, Token};
+use crate::table::{Claimed, Key, Kind, SlotId, Token};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
@@ -27,25 +28,21 @@ use zonal::platform::{AtomicWord, Lock, Platform};
 const WAITS: u64 = 1 << 32;
 /// On the list of that number.
 const LISTED: u64 = 1 << 33;
-const LIST: u64 = WAITS - 1;
+/// The number of the list.
+const LIST: u64 = 0xffff;
+/// What kind of page, above the number; with it the `code` of a place.
+const KIND: u32 = 16;
+const CODE: u64 = WAITS - 1;
 /// Batches. More CPUs share them.
 const BATCHES: usize = 16;
 /// How often a lock is tried: another thread has it for a scan at most, and this one may have it.
 const TRIES: u32 = 256;
 
-/// What the lock of a list guards.
-pub(crate) struct Held<E> {
-    policy: E,
-    /// Pages on it; after a policy has panicked about.
-    pages: usize,
-    holds: u64,
-}
-
 /// On lines of its own.
 #[repr(align(128))]
 struct List<S: Setup> {
     held: <S::Host as Host>::Mutex<Held<S::Evict>>,
-    /// Pages as they were when the lock was dropped last.
+    /// Pages that may go, as they were when the lock was dropped last.
     pages: <S::Host as Platform>::Word,
 }
 
@@ -64,27 +61,15 @@ pub(crate) struct Lists<S: Setup> {
     turn: <S::Host as Platform>::Word,
 }
 
-/// A list of a cache: see [`PageCache::lists`](crate::PageCache::lists).
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[non_exhaustive]
-pub struct ListStats {
-    /// Pages of files.
-    pub file: usize,
-    /// How often the lock was held.
-    pub holds: u64,
-}
-
 impl<S: Setup> Lists<S> {
     pub(crate) fn new(frames: &S::Frames, slots: usize) -> Self {
         const { assert!(S::Lru::BATCH >= 1 && S::Lru::BATCH <= MOST_BATCH, "a batch fits") };
         let count = S::Lru::lists(frames).clamp(1, MOST_LISTS);
         let first = S::Evict::new(slots);
-        let more: Vec<S::Evict> =
-            (1..count).map(|_| first.beside(slots, slots.div_ceil(count))).collect();
-        let list = |policy| List {
-            held: Lock::new(Held { policy, pages: 0, holds: 0 }),
-            pages: AtomicWord::new(0),
-        };
+        let size = (slots, slots.div_ceil(count));
+        let more: Vec<S::Evict> = (1..count).map(|_| first.beside(size.0, size.1)).collect();
+        let list =
+            |file| List { held: Lock::new(Held::new(file, size)), pages: AtomicWord::new(0) };
         let batches = if S::Lru::BATCH > 1 { BATCHES } else { 0 };
         let batch = || Batch { slots: [SlotId(0); MOST_BATCH], count: 0 };
         Self {
@@ -95,9 +80,7 @@ impl<S: Setup> Lists<S> {
     }
 
     pub(crate) fn stats(&self) -> Vec<ListStats> {
-        let of = |list: &List<S>| {
-            list.held.with(|held| ListStats { file: held.pages, holds: held.holds })
-        };
+        let of = |list: &List<S>| list.held.with(|held| held.stats());
         self.lists.iter().map(of).collect()
     }
 
@@ -107,9 +90,7 @@ impl<S: Setup> Lists<S> {
         // Relaxed: hints.
         let all: u64 = self.lists.iter().map(|list| list.pages.load(Relaxed)).sum();
         let turn = self.turn.fetch_add(1, Relaxed);
-        // Multiples of the golden ratio are spread evenly, whatever the lengths.
-        let mixed = turn.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        let mut at = ((u128::from(mixed) * u128::from(all)) >> 64) as u64;
+        let mut at = share(turn, all);
         for (number, list) in self.lists.iter().enumerate() {
             let pages = list.pages.load(Relaxed);
             if at < pages {
@@ -132,10 +113,10 @@ impl<S: Setup> List<S> {
     }
 
     fn inside<R>(&self, held: &mut Held<S::Evict>, f: impl FnOnce(&mut Held<S::Evict>) -> R) -> R {
-        held.holds += 1;
+        held.count_hold();
         let result = f(held);
         // Relaxed: a hint for those who choose a list.
-        self.pages.store(held.pages as u64, Relaxed);
+        self.pages.store(held.evictable() as u64, Relaxed);
         result
     }
 }
@@ -159,14 +140,25 @@ pub(crate) enum Patience {
     Tries,
 }
 
+const fn kind_of(code: u64) -> Kind {
+    Kind::of_number((code & CODE) >> KIND)
+}
+
 impl<S: Setup> Core<S> {
-    /// The list of a page.
-    fn list_of(&self, id: SlotId, owner: u64) -> u64 {
+    /// The code of a page's place.
+    fn code_of(&self, id: SlotId, key: Key) -> u64 {
+        let kind = key.kind() as u64;
         let count = self.lists.lists.len();
-        if count == 1 {
-            return 0;
-        }
-        (S::Lru::list_of(&self.frames, self.table.frame_in(id), owner) % count) as u64
+        let list = if count == 1 {
+            0
+        } else {
+            S::Lru::list_of(&self.frames, self.table.frame_in(id), key.owner()) % count
+        };
+        kind << KIND | list as u64
+    }
+
+    fn list(&self, code: u64) -> &List<S> {
+        &self.lists.lists[(code & LIST) as usize % self.lists.lists.len()]
     }
 
     /// Pages came, this thread's alone still.
@@ -177,23 +169,21 @@ impl<S: Setup> Core<S> {
                 self.unlist_one(token.id());
             }
         }
+        let code_of = |token: &T| self.code_of(token.id(), self.table.key_of(token));
         let mut rest = tokens;
         while let [first, ..] = rest {
-            let list = self.list_of(first.id(), self.table.key_of(first).file);
+            let code = code_of(first);
             if S::Lru::BATCH > 1 {
-                self.wait_in_batch(first.id(), list);
+                self.wait_in_batch(first.id(), code);
                 rest = &rest[1..];
                 continue;
             }
-            let same = |it: &&T| self.list_of(it.id(), self.table.key_of(*it).file) == list;
-            let run = rest.iter().take_while(same).count();
+            let run = rest.iter().take_while(|it| code_of(it) == code).count();
             let (now, later) = rest.split_at(run);
-            self.lists.lists[list as usize].with(|held| {
+            self.list(code).with(|held| {
                 for token in now {
-                    let id = token.id();
-                    self.table.place(id).store(LISTED | list, Relaxed);
-                    held.pages += 1;
-                    held.policy.insert(id, self.table.key_of(token).hash());
+                    self.table.place(token.id()).store(LISTED | code, Relaxed);
+                    held.insert(kind_of(code), token.id(), self.table.key_of(token).hash());
                 }
             });
             rest = later;
@@ -201,14 +191,14 @@ impl<S: Setup> Core<S> {
     }
 
     /// Puts a page into the batch of this CPU, and lists that if it is full.
-    fn wait_in_batch(&self, id: SlotId, list: u64) {
+    fn wait_in_batch(&self, id: SlotId, code: u64) {
         let number = self.host.cpu().0 as usize % BATCHES;
         self.lists.waiting[number].0.with(|batch| {
             if batch.count == S::Lru::BATCH {
                 self.list_batch(batch);
             }
             // Release: with the acquire of who lists it, for the key.
-            self.table.place(id).store(WAITS | list, Release);
+            self.table.place(id).store(WAITS | code, Release);
             batch.slots[batch.count] = id;
             batch.count += 1;
         });
@@ -217,23 +207,21 @@ impl<S: Setup> Core<S> {
     /// Lists the pages of a batch. If a policy panics they stay in it, and those that are listed already are passed
     /// over the next time.
     fn list_batch(&self, batch: &mut Batch) {
-        let slots = &batch.slots[..batch.count];
-        let list_of = |id: &SlotId| self.table.place(*id).load(Acquire) & LIST;
-        let mut rest = slots;
+        let code_of = |id: &SlotId| self.table.place(*id).load(Acquire) & CODE;
+        let mut rest = &batch.slots[..batch.count];
         while let [first, ..] = rest {
-            let list = list_of(first);
-            let run = rest.iter().take_while(|id| list_of(id) == list).count();
+            let code = code_of(first);
+            let run = rest.iter().take_while(|id| code_of(id) == code).count();
             let (now, later) = rest.split_at(run.max(1));
-            self.lists.lists[list as usize % self.lists.lists.len()].with(|held| {
+            self.list(code).with(|held| {
                 for &id in now {
                     let place = self.table.place(id);
                     // Acquire: with the release of who put it there, for the key, which stays: who takes the page
                     // off needs the lock from here on.
                     let waits =
-                        place.compare_exchange(WAITS | list, LISTED | list, AcqRel, Relaxed);
+                        place.compare_exchange(WAITS | code, LISTED | code, AcqRel, Relaxed);
                     if waits.is_ok() {
-                        held.pages += 1;
-                        held.policy.insert(id, self.table.key_in(id).hash());
+                        held.insert(kind_of(code), id, self.table.key_in(id).hash());
                     }
                 }
             });
@@ -247,18 +235,17 @@ impl<S: Setup> Core<S> {
         let most = if S::Lru::BATCH > 1 { S::Lru::BATCH } else { usize::MAX };
         let mut rest = slots;
         while let [first, ..] = rest {
-            let Some(list) = self.listed_on(first.id()) else {
+            let Some(code) = self.listed_on(first.id()) else {
                 rest = &rest[1..];
                 continue;
             };
-            let on = |it: &&Claimed| self.listed_on(it.id()) == Some(list);
+            let on = |it: &&Claimed| self.listed_on(it.id()) == Some(code);
             let run = rest.iter().take(most).take_while(on).count();
             let (now, later) = rest.split_at(run);
-            self.lists.lists[list].with(|held| {
+            self.list(code).with(|held| {
                 for claimed in now {
                     self.table.place(claimed.id()).store(0, Relaxed);
-                    held.pages = held.pages.saturating_sub(1);
-                    held.policy.remove(claimed.id());
+                    held.remove(kind_of(code), claimed.id());
                 }
             });
             rest = later;
@@ -266,44 +253,44 @@ impl<S: Setup> Core<S> {
     }
 
     fn unlist_one(&self, id: SlotId) {
-        if let Some(list) = self.listed_on(id) {
-            self.lists.lists[list].with(|held| {
+        if let Some(code) = self.listed_on(id) {
+            self.list(code).with(|held| {
                 self.table.place(id).store(0, Relaxed);
-                held.pages = held.pages.saturating_sub(1);
-                held.policy.remove(id);
+                held.remove(kind_of(code), id);
             });
         }
     }
 
-    /// The list that a page of this thread's is on. One that waits does so no more.
-    fn listed_on(&self, id: SlotId) -> Option<usize> {
+    /// The code of the list that a page of this thread's is on. One that waits does so no more.
+    fn listed_on(&self, id: SlotId) -> Option<u64> {
         let place = self.table.place(id);
         let seen = place.load(Acquire);
         if seen & WAITS != 0 && place.compare_exchange(seen, 0, AcqRel, Acquire).is_ok() {
             return None;
         }
         let now = place.load(Acquire);
-        (now & LISTED != 0).then_some((now & LIST) as usize)
+        (now & LISTED != 0).then_some(now & CODE)
     }
 
     /// A page is about to move to another slot. On the same list it keeps its place there.
     pub(crate) fn moved<T: Token>(&self, old: &T, new: &Claimed) {
-        let list = self.list_of(new.id(), self.table.key_of(old).file);
-        let key = self.table.key_of(old).hash();
+        let key = self.table.key_of(old);
+        let code = self.code_of(new.id(), key);
         let (from, to) = (self.table.place(old.id()), self.table.place(new.id()));
-        if self.listed_on(old.id()) == Some(list as usize) {
-            return self.lists.lists[list as usize].with(|held| {
+        if self.listed_on(old.id()) == Some(code) {
+            return self.list(code).with(|held| {
                 // Where the policy panics, the old one may be on the list still.
-                to.store(LISTED | list, Relaxed);
-                held.policy.replace(old.id(), new.id());
+                to.store(LISTED | code, Relaxed);
+                if let Some(policy) = held.policy(kind_of(code)) {
+                    policy.replace(old.id(), new.id());
+                }
                 from.store(0, Relaxed);
             });
         }
         self.unlist_one(old.id());
-        self.lists.lists[list as usize].with(|held| {
-            to.store(LISTED | list, Relaxed);
-            held.pages += 1;
-            held.policy.insert(new.id(), key);
+        self.list(code).with(|held| {
+            to.store(LISTED | code, Relaxed);
+            held.insert(kind_of(code), new.id(), key.hash());
         });
     }
 
@@ -338,13 +325,26 @@ impl<S: Setup> Core<S> {
         count
     }
 
-    /// Has a page of a list go, whose lock is held; whether one went.
+    /// Has a page of a list go, whose lock is held, of the kind whose turn it is or of the other; whether one went.
     fn scan_one(
         &self,
         held: &mut Held<S::Evict>,
         met: &mut Met,
         put: &mut dyn FnMut(Claimed),
     ) -> bool {
+        let first = held.first(self.limits.swappiness);
+        let other = if first == Kind::File { Kind::Anon } else { Kind::File };
+        self.scan_kind(held, first, met, put) || self.scan_kind(held, other, met, put)
+    }
+
+    fn scan_kind(
+        &self,
+        held: &mut Held<S::Evict>,
+        kind: Kind,
+        met: &mut Met,
+        put: &mut dyn FnMut(Claimed),
+    ) -> bool {
+        let Some(policy) = held.policy_there(kind) else { return false };
         let mut taken = None;
         let mut take = |id| {
             // A policy that goes on after it was given one has no more.
@@ -357,11 +357,11 @@ impl<S: Setup> Core<S> {
             }
             verdict
         };
-        held.policy.scan(&|id| self.table.mark(id), &mut take);
+        policy.scan(&|id| self.table.mark(id), &mut take);
         // Not before: if the policy panics the page is on its list still.
         if let Some(id) = taken {
             self.table.place(id).store(0, Relaxed);
-            held.pages = held.pages.saturating_sub(1);
+            held.gone(kind);
         }
         taken.is_some()
     }
@@ -383,7 +383,8 @@ impl<S: Setup> Core<S> {
                     }
                     let id = batch.slots[at];
                     let place = self.table.place(id);
-                    if place.load(Acquire) & WAITS == 0 {
+                    let seen = place.load(Acquire);
+                    if seen & WAITS == 0 || kind_of(seen) == Kind::Kept {
                         continue;
                     }
                     if self.offered(id, met, &mut *put) == Verdict::Taken {

@@ -45,6 +45,7 @@ mod word;
 
 pub use pass::{Settled, Taken};
 pub use slot::{Claimed, Hold, Key, Reader, SlotId, Token, Writeback, Writer};
+pub(crate) use slot::{KINDS, Kind};
 
 use crate::host::Host;
 use alloc::boxed::Box;

@@ -211,7 +211,12 @@ fn bound<E: Evict, L: LruLock>(world: &World<E, L>) -> Result<(), String> {
         return Err(format!("{frames} frames, {stats:?}"));
     }
     // What is pinned and was copied is on no list.
-    let listed = world.cache.lists().iter().map(|list| list.file).sum::<usize>();
+    let listed = world
+        .cache
+        .lists()
+        .iter()
+        .map(|list| list.file + list.anon + list.unevictable)
+        .sum::<usize>();
     let on_none = stats.used.checked_sub(listed + world.cache.waiting());
     if on_none.is_none_or(|pages| pages as u64 > stats.copied) {
         return Err(format!("{listed} pages are listed, {on_none:?} are nowhere: {stats:?}"));
