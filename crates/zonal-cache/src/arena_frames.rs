@@ -41,6 +41,8 @@ unsafe impl<S: Policy> Frames for ArenaFrames<S>
 where
     Arena<S>: Send + Sync + 'static,
 {
+    type Trace = S::Trace;
+
     fn alloc(&self) -> Option<Pfn> {
         // Not `alloc_raw`: another user of the arena may give idle memory back lazily, and this settles it.
         self.arena.alloc(&FRAME).ok().map(|page| page.into_raw().0)

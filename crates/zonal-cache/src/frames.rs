@@ -16,6 +16,7 @@ use core::ptr::NonNull;
 use core::slice;
 use zonal::Pfn;
 use zonal::page_state::PageState;
+use zonal::policy::trace::Trace;
 use zonal::units::FRAME_SIZE;
 
 /// Bytes of a page.
@@ -28,6 +29,10 @@ pub const PAGE: usize = FRAME_SIZE;
 /// [`address`](Self::address) gives the place of [`PAGE`] bytes of it, initialised, readable and
 /// writable, aligned to [`PAGE`]; always the same.
 pub unsafe trait Frames: Send + Sync + 'static {
+    /// Where what happens to pages of these frames is recorded: [`Off`](zonal::policy::trace::Off) for nowhere.
+    /// Called with the lock of a list held.
+    type Trace: Trace;
+
     /// A frame, `None` if there is none. Its bytes may be anything.
     fn alloc(&self) -> Option<Pfn>;
 

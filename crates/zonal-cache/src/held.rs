@@ -2,6 +2,7 @@
 
 use crate::evict::Evict;
 use crate::table::{KINDS, Kind, SlotId};
+use zonal::policy::trace::Lru;
 
 /// What [`Options::swappiness`](crate::cache::Options::swappiness) is of.
 pub(crate) const MOST_SWAPPINESS: u64 = 200;
@@ -40,6 +41,19 @@ impl<E: Evict> Held<E> {
             Kind::File => Some(&mut self.file),
             Kind::Anon => self.anon.as_mut(),
             Kind::Kept => None,
+        }
+    }
+
+    /// The list of a page, as the tracepoints name it.
+    pub(crate) fn name(&self, kind: Kind, id: SlotId) -> Lru {
+        match kind {
+            Kind::File if self.file.is_active(id) => Lru::ActiveFile,
+            Kind::File => Lru::InactiveFile,
+            Kind::Anon if self.anon.as_ref().is_some_and(|policy| policy.is_active(id)) => {
+                Lru::ActiveAnon
+            }
+            Kind::Anon => Lru::InactiveAnon,
+            Kind::Kept => Lru::Unevictable,
         }
     }
 

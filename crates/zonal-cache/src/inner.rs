@@ -1,6 +1,7 @@
 //! What all files of a cache have in common: the table, the policy, the slots that are free.
 
 use crate::error::CacheError;
+use crate::events::Tally;
 use crate::evict::{Evict, Verdict};
 use crate::file::FileCore;
 use crate::frames::Frames;
@@ -223,15 +224,25 @@ impl<S: Setup> Core<S> {
         &self,
         id: SlotId,
         met: &mut Met,
+        tally: &mut Tally,
         put: &mut dyn FnMut(Claimed),
     ) -> Verdict {
+        tally.scanned += 1;
+        tally.some = Some(id);
         match self.table.claim(id) {
             Taken::Claimed(claimed) => {
+                tally.taken += 1;
                 put(claimed);
                 return Verdict::Taken;
             }
-            Taken::Dirty(key) => met.note_dirty(key),
-            Taken::Moving => met.moving = true,
+            Taken::Dirty(key) => {
+                tally.dirty += 1;
+                met.note_dirty(key);
+            }
+            Taken::Moving => {
+                tally.moving += 1;
+                met.moving = true;
+            }
             Taken::InUse => {}
         }
         Verdict::Kept

@@ -41,6 +41,7 @@ mod arena_frames;
 pub mod cache;
 mod discard;
 pub mod error;
+mod events;
 pub mod evict;
 #[cfg(feature = "std")]
 pub mod faulty_store;

@@ -13,6 +13,7 @@
 //! Locks: that of a batch outside that of a list, and that outside those of the index. Reclaim, which may come from
 //! inside any of these, tries the first two.
 
+use crate::events::Tally;
 use crate::evict::{Evict, Verdict};
 use crate::held::{Held, ListStats, share};
 use crate::host::Host;
@@ -184,6 +185,7 @@ impl<S: Setup> Core<S> {
                 for token in now {
                     self.table.place(token.id()).store(LISTED | code, Relaxed);
                     held.insert(kind_of(code), token.id(), self.table.key_of(token).hash());
+                    self.tell_insertion(held, kind_of(code), token.id());
                 }
             });
             rest = later;
@@ -222,6 +224,7 @@ impl<S: Setup> Core<S> {
                         place.compare_exchange(WAITS | code, LISTED | code, AcqRel, Relaxed);
                     if waits.is_ok() {
                         held.insert(kind_of(code), id, self.table.key_in(id).hash());
+                        self.tell_insertion(held, kind_of(code), id);
                     }
                 }
             });
@@ -285,12 +288,14 @@ impl<S: Setup> Core<S> {
                     policy.replace(old.id(), new.id());
                 }
                 from.store(0, Relaxed);
+                self.tell_insertion(held, kind_of(code), new.id());
             });
         }
         self.unlist_one(old.id());
         self.list(code).with(|held| {
             to.store(LISTED | code, Relaxed);
             held.insert(kind_of(code), new.id(), key.hash());
+            self.tell_insertion(held, kind_of(code), new.id());
         });
     }
 
@@ -310,9 +315,12 @@ impl<S: Setup> Core<S> {
                 return count;
             }
             let mut work = |held: &mut Held<S::Evict>| {
-                while count < most && self.scan_one(held, met, put) {
+                let (before, mut tallies) = (count, [Tally::default(); 2]);
+                while count < most && self.scan_one(held, met, &mut tallies, put) {
                     count += 1;
                 }
+                let kinds = [Kind::File, Kind::Anon].into_iter().zip(&tallies);
+                kinds.for_each(|(kind, tally)| self.tell_scan(kind, most - before, tally));
             };
             match patience {
                 Patience::Waits => lists[at].with(work),
@@ -330,11 +338,13 @@ impl<S: Setup> Core<S> {
         &self,
         held: &mut Held<S::Evict>,
         met: &mut Met,
+        tallies: &mut [Tally; 2],
         put: &mut dyn FnMut(Claimed),
     ) -> bool {
         let first = held.first(self.limits.swappiness);
         let other = if first == Kind::File { Kind::Anon } else { Kind::File };
-        self.scan_kind(held, first, met, put) || self.scan_kind(held, other, met, put)
+        self.scan_kind(held, first, met, tallies, put)
+            || self.scan_kind(held, other, met, tallies, put)
     }
 
     fn scan_kind(
@@ -342,22 +352,31 @@ impl<S: Setup> Core<S> {
         held: &mut Held<S::Evict>,
         kind: Kind,
         met: &mut Met,
+        tallies: &mut [Tally; 2],
         put: &mut dyn FnMut(Claimed),
     ) -> bool {
         let Some(policy) = held.policy_there(kind) else { return false };
-        let mut taken = None;
+        let tally = &mut tallies[kind as usize];
+        let (mut taken, mut activated) = (None, 0);
         let mut take = |id| {
             // A policy that goes on after it was given one has no more.
             if taken.is_some() {
                 return Verdict::Kept;
             }
-            let verdict = self.offered(id, met, &mut *put);
+            let verdict = self.offered(id, met, tally, &mut *put);
             if verdict == Verdict::Taken {
                 taken = Some(id);
             }
             verdict
         };
-        policy.scan(&|id| self.table.mark(id), &mut take);
+        let mut tell = |id| {
+            activated += 1;
+            self.tell_activation(id);
+        };
+        policy.scan_told(&|id| self.table.mark(id), &mut take, &mut tell);
+        // It was looked at, too, and not offered.
+        tally.activated += activated;
+        tally.scanned += activated;
         // Not before: if the policy panics the page is on its list still.
         if let Some(id) = taken {
             self.table.place(id).store(0, Relaxed);
@@ -387,7 +406,7 @@ impl<S: Setup> Core<S> {
                     if seen & WAITS == 0 || kind_of(seen) == Kind::Kept {
                         continue;
                     }
-                    if self.offered(id, met, &mut *put) == Verdict::Taken {
+                    if self.offered(id, met, &mut Tally::default(), &mut *put) == Verdict::Taken {
                         // This thread has the slot alone, and the lock of its batch; a hint of it in another
                         // may have it listed meanwhile, which who frees the page sees.
                         let seen = place.load(Acquire);

@@ -76,6 +76,8 @@ struct Source(ArenaFrames);
 
 // SAFETY: those of the arena.
 unsafe impl Frames for Source {
+    type Trace = zonal::policy::trace::Off;
+
     fn alloc(&self) -> Option<Pfn> {
         burn();
         self.0.alloc()

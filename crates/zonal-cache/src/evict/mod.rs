@@ -92,6 +92,25 @@ pub trait Evict: Send + 'static {
         mark: &impl Fn(SlotId) -> &'m B,
         take: &mut impl FnMut(SlotId) -> Verdict,
     ) -> bool;
+
+    /// As [`scan`](Self::scan); tells of each page that it finds used and keeps for that, where it is kept among those
+    /// that [are so](Self::is_active). The default tells of none.
+    fn scan_told<'m, B: AtomicByte + 'm>(
+        &mut self,
+        mark: &impl Fn(SlotId) -> &'m B,
+        take: &mut impl FnMut(SlotId) -> Verdict,
+        activated: &mut impl FnMut(SlotId),
+    ) -> bool {
+        let _ = activated;
+        self.scan(mark, take)
+    }
+
+    /// Whether a page is among those that were used, and go after the others. Asked where events are recorded. The
+    /// default has no such.
+    fn is_active(&self, id: SlotId) -> bool {
+        let _ = id;
+        false
+    }
 }
 
 /// A hit. Takes no lock; stores only where that changes something. Of two at once one may be lost.

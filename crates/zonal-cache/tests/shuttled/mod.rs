@@ -183,6 +183,8 @@ impl Drop for Heap {
 
 // SAFETY: a frame is taken off the list and put back; each is a page of the memory.
 unsafe impl Frames for Heap {
+    type Trace = zonal::policy::trace::Off;
+
     fn alloc(&self) -> Option<Pfn> {
         call_back();
         self.free.lock().expect("whole").pop().map(Pfn::new)
