@@ -178,7 +178,7 @@ impl Evict for Forgetful {
         Self(TwoLists::new(slots))
     }
     fn insert(&mut self, id: SlotId, key: u64) {
-        if key % 16 > 0 {
+        if !key.is_multiple_of(16) {
             self.0.insert(id, key);
         }
     }
@@ -201,6 +201,16 @@ impl Evict for Forgetful {
 #[should_panic(expected = "pages that no list offers")]
 fn canary_a_page_that_is_on_no_list_is_found() {
     explore(RandomScheduler::new(SCHEDULES), model::<Forgetful, true, Whole>);
+}
+
+/// Pages that have left their batch are listed all the same.
+#[test]
+#[should_panic(expected = "pages on no list, or on two")]
+fn canary_a_page_that_is_listed_after_it_left_is_found() {
+    explore(RandomScheduler::new(SCHEDULES), || {
+        shuttled::LOOKS_AWAY.set(true);
+        model::<TwoLists, true, PerZone<3>>();
+    });
 }
 
 #[test]

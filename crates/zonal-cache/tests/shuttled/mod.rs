@@ -4,7 +4,7 @@ use shuttle::scheduler::Scheduler;
 use shuttle::sync::atomic::{AtomicU8, AtomicU32, AtomicU64};
 use shuttle::sync::{Condvar, Mutex};
 use shuttle::{Runner, thread};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
@@ -22,16 +22,24 @@ use zonal_cache::lru::{LruLock, Whole};
 
 pub(crate) const PAGE: usize = 4096;
 
+/// What a call does that comes back to the cache.
+type Hook = Rc<dyn Fn()>;
+
 thread_local! {
     /// What frames do when one is asked for, and stores and policies that call it. All of a model's threads are
     /// coroutines of one. After a model that failed it stays, as a cache cannot go outside of a model.
-    static HOOK: ManuallyDrop<RefCell<Option<Rc<dyn Fn()>>>> =
+    static HOOK: ManuallyDrop<RefCell<Option<Hook>>> =
         const { ManuallyDrop::new(RefCell::new(None)) };
+}
+
+thread_local! {
+    /// A planted bug: whether pages that wait are still there is not looked at.
+    pub(crate) static LOOKS_AWAY: Cell<bool> = const { Cell::new(false) };
 }
 
 /// Sets what [`call_back`] does.
 #[allow(dead_code, reason = "not every model has one")]
-pub(crate) fn set_hook(hook: Option<Rc<dyn Fn()>>) {
+pub(crate) fn set_hook(hook: Option<Hook>) {
     let before = HOOK.with(|now| now.replace(hook));
     drop(before);
 }
@@ -68,7 +76,21 @@ impl AtomicWord for Word {
     fn new(value: u64) -> Self {
         Self(AtomicU64::new(value))
     }
-    zonal::forward_atomic!(u64, 0: load store fetch_add fetch_or fetch_and swap compare_exchange);
+    zonal::forward_atomic!(u64, 0: load store fetch_add fetch_or fetch_and swap);
+    fn compare_exchange(
+        &self,
+        current: u64,
+        new: u64,
+        success: Ordering,
+        failure: Ordering,
+    ) -> Result<u64, u64> {
+        // Only the place of a page of a file that waits in a batch has this in its high half.
+        if current >> 32 == 1 && LOOKS_AWAY.get() {
+            self.0.store(new, Ordering::SeqCst);
+            return Ok(current);
+        }
+        self.0.compare_exchange(current, new, success, failure)
+    }
 }
 
 pub(crate) struct ShuttleLock<T>(Mutex<T>);
@@ -226,6 +248,9 @@ pub(crate) fn explore(
     scheduler: impl Scheduler + 'static,
     model: impl Fn() + Send + Sync + 'static,
 ) {
+    // What a model that failed has left on this thread.
+    LOOKS_AWAY.set(false);
+    std::mem::forget(HOOK.with(|hook| hook.take()));
     let mut config = shuttle::Config::new();
     config.stack_size = 1 << 20;
     config.silence_warnings = true;
