@@ -207,7 +207,8 @@ fn canary_a_page_that_is_on_no_list_is_found() {
 #[test]
 #[should_panic(expected = "pages on no list, or on two")]
 fn canary_a_page_that_is_listed_after_it_left_is_found() {
-    explore(RandomScheduler::new(SCHEDULES), || {
+    // Of a seed: with others the list that is damaged may have no end.
+    explore(RandomScheduler::new_from_seed(1, SCHEDULES), || {
         shuttled::LOOKS_AWAY.set(true);
         model::<TwoLists, true, PerZone<3>>();
     });
