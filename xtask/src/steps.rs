@@ -154,7 +154,12 @@ fn loom(shell: &Shell) -> Result<()> {
 
 fn shuttle(shell: &Shell) -> Result<()> {
     let packages = ["zonal-testkit", "zonal-cache"];
-    models(shell, "shuttle", &packages, &["shuttle_threads", "shuttle_cache"])
+    models(
+        shell,
+        "shuttle",
+        &packages,
+        &["shuttle_threads", "shuttle_cache", "shuttle_reclaim", "shuttle_truncate"],
+    )
 }
 
 /// Runs the tests that are there with `--cfg CFG`: side by side by nextest, program after program

@@ -14,8 +14,8 @@ const FRAME: Request = Request::frame().migrate(MigrateType::Movable);
 
 /// The frames of an arena, which may have other users. `S` is the arena's preset.
 ///
-/// A request of another user that cannot be served does not shrink the cache by itself:
-/// [`set_bound`](crate::PageCache::set_bound) does.
+/// A request of another user that cannot be served shrinks the cache where the arena's pager is a
+/// [`Shrinker`](crate::Shrinker).
 #[derive(Debug)]
 pub struct ArenaFrames<S: Policy = Zonal> {
     arena: Arc<Arena<S>>,
@@ -41,6 +41,8 @@ unsafe impl<S: Policy> Frames for ArenaFrames<S>
 where
     Arena<S>: Send + Sync + 'static,
 {
+    type Trace = S::Trace;
+
     fn alloc(&self) -> Option<Pfn> {
         // Not `alloc_raw`: another user of the arena may give idle memory back lazily, and this settles it.
         self.arena.alloc(&FRAME).ok().map(|page| page.into_raw().0)
@@ -68,6 +70,20 @@ where
         let allocator = unsafe { self.arena.allocator() };
         let counted = allocator.mod_page_state(frame, state, change);
         debug_assert!(counted.is_ok(), "a frame of the arena");
+    }
+
+    fn zones(&self) -> (usize, usize) {
+        // SAFETY: nothing is allocated or freed by it.
+        let zones = unsafe { self.arena.allocator() }.plan().zones();
+        let nodes = zones.iter().map(|zone| usize::from(zone.node.0) + 1).max();
+        (zones.len().max(1), nodes.unwrap_or(1))
+    }
+
+    fn zone_of(&self, frame: Pfn) -> (usize, usize) {
+        // SAFETY: nothing is allocated or freed by it.
+        let plan = unsafe { self.arena.allocator() }.plan();
+        let zone = plan.zone_at(frame).map_or(0, |zone| usize::from(zone.0));
+        (zone, plan.zones().get(zone).map_or(0, |zone| usize::from(zone.node.0)))
     }
 
     fn give_back(&self) -> u64 {

@@ -3,9 +3,11 @@
 use crate::error::CacheError;
 use crate::file::{File, FileCore};
 use crate::frames::{Frames, PAGE};
+use crate::held::{ListStats, MOST_SWAPPINESS};
 use crate::inner::{Core, Limits, Setup};
 use crate::stats::Stats;
 use crate::store::Store;
+use crate::table::Kind;
 use crate::writeback::dirty;
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -38,12 +40,22 @@ pub struct Options {
     /// Of 100 pages how many may be dirty before the host's writer is woken, if it has one. From there on
     /// writers are slowed, the more the nearer they come to the limit above.
     pub background_percent: u64,
+    /// Of 200 how much anonymous pages that have a store count for beside those of files when a page has to
+    /// go; 0: while no page of a file can. Of 60 a list with as many of both gives up three anonymous pages of ten.
+    pub swappiness: u8,
 }
 
 impl Default for Options {
-    /// 64 MiB, windows of 256 KiB, 40 of 100 pages, 20 for the host's writer.
+    /// 64 MiB, windows of 256 KiB, 40 of 100 pages, 20 for the host's writer, swappiness 60.
     fn default() -> Self {
-        Self { pages: 16_384, most_pages: 0, window: 64, dirty_percent: 40, background_percent: 20 }
+        Self {
+            pages: 16_384,
+            most_pages: 0,
+            window: 64,
+            dirty_percent: 40,
+            background_percent: 20,
+            swappiness: 60,
+        }
     }
 }
 
@@ -63,11 +75,14 @@ impl<S: Setup> PageCache<S> {
         frames: S::Frames,
         options: Options,
     ) -> Result<Self, CacheError> {
-        let Options { pages, most_pages, window, dirty_percent, background_percent } = options;
+        let Options { pages, most_pages, window, dirty_percent, background_percent, swappiness } =
+            options;
         let most = most_pages.max(pages);
         check(pages, 1 << 31)?;
         check(most, 1 << 31)?;
-        let limits = Limits { window: window.min(4096), dirty_percent, background_percent };
+        let swappiness = u64::from(swappiness).min(MOST_SWAPPINESS);
+        let window = window.min(4096);
+        let limits = Limits { window, dirty_percent, background_percent, swappiness };
         Ok(Self { core: Arc::new(Core::new(host, frames, (pages, most), limits)) })
     }
 
@@ -103,6 +118,18 @@ impl<S: Setup> PageCache<S> {
         Stats { bound, used, dirty: dirty(&self.core), ..self.core.counters.read() }
     }
 
+    /// The lists of the cache, one for each [lock](crate::lru). Takes each lock for a moment.
+    #[must_use]
+    pub fn lists(&self) -> Vec<ListStats> {
+        self.core.lists.stats()
+    }
+
+    /// Pages that wait in batches to be listed. O(slots).
+    #[must_use]
+    pub fn waiting(&self) -> usize {
+        self.core.waiting()
+    }
+
     /// Has the stores of all files keep what was written; also of files without a handle.
     ///
     /// # Errors
@@ -110,6 +137,8 @@ impl<S: Setup> PageCache<S> {
     pub fn sync(&self) -> Result<(), CacheError> {
         let files: Vec<Arc<FileCore<S>>> =
             self.core.files.with(|files| files.values().cloned().collect());
+        // What is anonymous is not to last.
+        let files = files.into_iter().filter(|file| file.kind() == Kind::File);
         let mut result = Ok(());
         for file in files {
             let errors = |file: &FileCore<S>| file.state.with(|state| state.errors);
@@ -135,7 +164,6 @@ impl<S: Setup> PageCache<S> {
         self.core.write_behind(u64::try_from(age.as_nanos()).unwrap_or(u64::MAX));
     }
 
-    #[cfg(feature = "std")]
     pub(crate) const fn core(&self) -> &Arc<Core<S>> {
         &self.core
     }

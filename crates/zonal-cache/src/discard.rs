@@ -9,7 +9,7 @@ use crate::table::{Hold, Key};
 use crate::writeback::Purpose;
 use alloc::vec::Vec;
 use core::ops::Range;
-use core::sync::atomic::Ordering::{Acquire, Release};
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use zonal::platform::{AtomicWord, Lock};
 
 impl<S: Setup> FileCore<S> {
@@ -90,8 +90,19 @@ impl<S: Setup> FileCore<S> {
         self.handles.load(Acquire) == 0
     }
 
+    /// Before the store gets bytes again: what it has from before the file was unlinked goes. The gate is closed.
+    pub(crate) fn refresh(&self) -> Result<(), StoreError> {
+        // Relaxed: the gate orders it.
+        if self.stale.load(Relaxed) != 0 {
+            self.store.set_len(0)?;
+            self.stale.store(0, Relaxed);
+        }
+        Ok(())
+    }
+
     /// Makes the store as long as the file is to be; what cannot be done leaves all as it was.
     fn set_stored(&self, len: u64) -> Result<(), StoreError> {
+        self.refresh()?;
         let before = self.stored.load(Acquire);
         // Lowered first, so that a read that meets the new end does not take it for an error.
         self.stored.store(before.min(len), Release);
@@ -174,13 +185,14 @@ impl<S: Setup> File<S> {
     }
 
     /// The file goes: its pages leave memory in one list, without being written. Other handles see an empty
-    /// file. The store is left as it is.
+    /// file. The store is left as it is, and cut to nothing before something is written to it again.
     pub fn unlink(self) {
         let (core, file) = (&*self.core, &*self.file);
         let _no_writer = file.size.close(&core.host);
         let _no_writeback = file.flush.close(&core.host);
         file.len.store(0, Release);
         file.stored.store(0, Release);
+        file.stale.store(1, Relaxed);
         file.discard(core, 0..u64::MAX);
     }
 }

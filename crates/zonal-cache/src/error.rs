@@ -29,6 +29,13 @@ pub enum CacheError {
         /// Where it begins.
         offset: u64,
     },
+    /// The range ends beyond the end of a region.
+    BeyondRegion {
+        /// Where it begins.
+        offset: u64,
+        /// Bytes in the region.
+        len: u64,
+    },
     /// A bound that is too small to work with.
     BoundTooSmall {
         /// In pages.
@@ -69,6 +76,9 @@ impl fmt::Display for CacheError {
             Self::Crowded => f.write_str("too many readers have pinned the page"),
             Self::OffsetTooLarge { offset } => {
                 write!(f, "offset {offset}: the range ends beyond 2^63 - 1")
+            }
+            Self::BeyondRegion { offset, len } => {
+                write!(f, "offset {offset}: the range ends beyond the region's {len} bytes")
             }
             Self::BoundTooSmall { asked, least } => {
                 write!(f, "a bound of {asked} pages: at least {least} are needed")

@@ -6,7 +6,7 @@ use crate::gate::Gate;
 use crate::host::Host;
 use crate::inner::{Core, Setup};
 use crate::store::{Store, StoreError};
-use crate::table::Key;
+use crate::table::{Key, Kind};
 use crate::window::Window;
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -42,6 +42,8 @@ pub(crate) struct FileCore<S: Setup> {
     pub(crate) len: <S::Host as Platform>::Word,
     /// Bytes that the store has for certain.
     pub(crate) stored: <S::Host as Platform>::Word,
+    /// Not 0: the file was unlinked, and what the store has is none of it. Changed with `flush` closed.
+    pub(crate) stale: <S::Host as Platform>::Word,
     /// Writers share it, who changes the length or unlinks the file has it alone. Outside of `flush`.
     pub(crate) size: Gate<S::Host>,
     /// Who writes pages back, flushes or discards pages has it alone.
@@ -65,6 +67,10 @@ pub(crate) struct State {
 impl<S: Setup> FileCore<S> {
     pub(crate) fn key(&self, index: u64) -> Key {
         Key { file: self.number, index }
+    }
+
+    pub(crate) fn kind(&self) -> Kind {
+        self.key(0).kind()
     }
 
     #[inline(always)]
@@ -150,21 +156,34 @@ impl<S: Setup> File<S> {
         if len > i64::MAX as u64 {
             return Err(CacheError::OffsetTooLarge { offset: len });
         }
-        let number = core.new_file_number();
+        Ok(Self::with(core, store, Kind::File, (len, len)))
+    }
+
+    /// A file of `len` bytes, of which the store has `stored`. If those are fewer, what it has beyond is not the
+    /// file's.
+    pub(crate) fn with(
+        core: Arc<Core<S>>,
+        store: Box<dyn Store>,
+        kind: Kind,
+        (len, stored): (u64, u64),
+    ) -> Self {
+        let owner = core.new_file_number();
+        let number = kind.number(owner);
         // Where threads wait is a number that others may have too.
-        let place = number as usize;
+        let place = owner as usize;
         let file = Arc::new(FileCore {
             number,
             store,
             len: AtomicWord::new(len),
-            stored: AtomicWord::new(len),
+            stored: AtomicWord::new(stored),
+            stale: AtomicWord::new(u64::from(stored < len)),
             size: Gate::new(place),
             flush: Gate::new(place.wrapping_add(1)),
             state: Lock::new(State::default()),
             handles: AtomicWord::new(0),
         });
         core.files.with(|files| files.insert(number, file.clone()));
-        Ok(Self::new(core, file))
+        Self::new(core, file)
     }
 
     fn new(core: Arc<Core<S>>, file: Arc<FileCore<S>>) -> Self {

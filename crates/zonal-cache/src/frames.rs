@@ -16,6 +16,7 @@ use core::ptr::NonNull;
 use core::slice;
 use zonal::Pfn;
 use zonal::page_state::PageState;
+use zonal::policy::trace::Trace;
 use zonal::units::FRAME_SIZE;
 
 /// Bytes of a page.
@@ -28,6 +29,10 @@ pub const PAGE: usize = FRAME_SIZE;
 /// [`address`](Self::address) gives the place of [`PAGE`] bytes of it, initialised, readable and
 /// writable, aligned to [`PAGE`]; always the same.
 pub unsafe trait Frames: Send + Sync + 'static {
+    /// Where what happens to pages of these frames is recorded: [`Off`](zonal::policy::trace::Off) for nowhere.
+    /// Called with the lock of a list held.
+    type Trace: Trace;
+
     /// A frame, `None` if there is none. Its bytes may be anything.
     fn alloc(&self) -> Option<Pfn>;
 
@@ -42,6 +47,16 @@ pub unsafe trait Frames: Send + Sync + 'static {
 
     /// Counts `change` frames more (or less) in a state, where this one is. The default does not.
     fn count(&self, _frame: Pfn, _state: PageState, _change: i32) {}
+
+    /// How many zones and nodes the frames are in.
+    fn zones(&self) -> (usize, usize) {
+        (1, 1)
+    }
+
+    /// The zone and the node of a frame, below those numbers.
+    fn zone_of(&self, _frame: Pfn) -> (usize, usize) {
+        (0, 0)
+    }
 
     /// Gives memory of free frames back to the system, as far as that can be done; bytes.
     fn give_back(&self) -> u64 {

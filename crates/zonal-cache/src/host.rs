@@ -23,9 +23,10 @@ pub type Job = Box<dyn FnOnce() + Send>;
 /// allows, and of two exchanges one sees the other. [`Mutex`](Self::Mutex) lets one thread in at a time.
 /// On that rests which frame a page has and who may write to it.
 pub unsafe trait Host: Platform + Send + Sync + 'static {
-    /// The lock. It is held for a few steps at a time and never during a call to the host or to a
-    /// store; the lock of a chain of the index may be taken inside that of the policy, no other inside
-    /// another.
+    /// The lock. It is held for a few steps at a time and never during a call to the host, to a store or to the
+    /// frames. That of a batch of pages may be taken outside that of a list, and that outside that of a chain of the
+    /// index, no other inside another. With those of the index and of the free slots the heap is not asked either: it
+    /// may be on the same frames, and have pages [go](crate::PageCache::reclaim) from inside.
     type Mutex<T: Send>: Lock<T> + Send + Sync;
 
     /// Waits while `pending` says so. The host asks at least once, and again after each

@@ -1,12 +1,15 @@
 //! What all files of a cache have in common: the table, the policy, the slots that are free.
 
 use crate::error::CacheError;
+use crate::events::Tally;
 use crate::evict::{Evict, Verdict};
 use crate::file::FileCore;
 use crate::frames::Frames;
 use crate::host::Host;
+use crate::lists::{Lists, Patience};
+use crate::lru::LruLock;
 use crate::stats::Counters;
-use crate::table::{Claimed, Key, Settled, SlotId, Table, Taken, Token, Writer};
+use crate::table::{Claimed, Key, Settled, SlotId, Table, Taken};
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -23,6 +26,8 @@ pub trait Setup: Sized + Send + Sync + 'static {
     type Frames: Frames;
     /// Which page goes.
     type Evict: Evict;
+    /// Under which lock that is kept, and in which batches it changes.
+    type Lru: LruLock;
 }
 
 /// No frame: slots that have none say so by this number.
@@ -54,7 +59,7 @@ pub(crate) struct Core<S: Setup> {
     pub(crate) host: S::Host,
     pub(crate) frames: S::Frames,
     pub(crate) table: Table<S::Host>,
-    evict: <S::Host as Host>::Mutex<S::Evict>,
+    pub(crate) lists: Lists<S>,
     pool: <S::Host as Host>::Mutex<Pool>,
     pub(crate) files: <S::Host as Host>::Mutex<BTreeMap<u64, Arc<FileCore<S>>>>,
     /// The bound as it was when it changed last.
@@ -77,13 +82,23 @@ pub(crate) struct Limits {
     pub(crate) dirty_percent: u64,
     /// And from which on the host's writer does, if it has one.
     pub(crate) background_percent: u64,
+    /// Of 200 what anonymous pages count for.
+    pub(crate) swappiness: u64,
 }
 
-/// What a scan met that it could not take.
+/// What a scan met that it could not take. Noted with the policy's lock held, where no heap is asked.
 #[derive(Default)]
-struct Met {
-    dirty: Vec<Key>,
-    moving: bool,
+pub(crate) struct Met {
+    pub(crate) dirty: [Option<Key>; SOME],
+    pub(crate) moving: bool,
+}
+
+impl Met {
+    fn note_dirty(&mut self, key: Key) {
+        if let Some(place) = self.dirty.iter_mut().find(|place| place.is_none()) {
+            *place = Some(key);
+        }
+    }
 }
 
 impl<S: Setup> Core<S> {
@@ -94,13 +109,14 @@ impl<S: Setup> Core<S> {
         limits: Limits,
     ) -> Self {
         let (table, mut free) = Table::new(most);
-        // The first slots are at the end.
-        let retired = free.drain(..most - bound).collect();
+        // Room for all, so that no heap is asked with the pool's lock held. The first slots are at the end.
+        let mut retired = Vec::with_capacity(most);
+        retired.extend(free.drain(..most - bound));
         Self {
+            lists: Lists::new(&frames, most),
             host,
             frames,
             table,
-            evict: Lock::new(S::Evict::new(most)),
             pool: Lock::new(Pool { free, retired, bound, target: bound, used: 0 }),
             files: Lock::new(BTreeMap::new()),
             hint: AtomicWord::new(bound as u64),
@@ -135,9 +151,13 @@ impl<S: Setup> Core<S> {
     fn some_at_once(&self, most: usize, met: &mut Met) -> Slots<'_, S> {
         let mut slots = Slots::none(self);
         while slots.list.len() < most
-            && let Some(claimed) = self.one_at_once(met)
+            && let Some(claimed) = self.free_one()
         {
             slots.list.push(claimed);
+        }
+        if slots.list.len() < most {
+            let mut more = self.evict_some(most - slots.list.len(), met);
+            slots.list.append(&mut more.list);
         }
         slots
     }
@@ -155,12 +175,17 @@ impl<S: Setup> Core<S> {
 
     /// A slot with a frame: a free one, or that of a clean page.
     fn one_at_once(&self, met: &mut Met) -> Option<Claimed> {
+        self.free_one().or_else(|| self.evict_one(met))
+    }
+
+    /// A free slot, with a frame for it.
+    fn free_one(&self) -> Option<Claimed> {
         let free = self.pool.with(|pool| {
             let claimed = pool.free.pop();
             pool.used += usize::from(claimed.is_some());
             claimed
         });
-        let Some(claimed) = free else { return self.evict_one(met) };
+        let claimed = free?;
         // The slot goes back if the frames panic, or if the arena is empty though the bound allows more.
         let mut bare = Bare { core: self, slot: Some(claimed) };
         let frame = self.frames.alloc();
@@ -170,40 +195,57 @@ impl<S: Setup> Core<S> {
             self.table.set_frame(&mut claimed, frame);
             return Some(claimed);
         }
-        drop(bare);
-        self.evict_one(met)
+        None
     }
 
     /// Has a clean page go; its slot and frame.
     fn evict_one(&self, met: &mut Met) -> Option<Claimed> {
-        // What is in it goes back if the policy panics.
+        let mut got = self.evict_some(1, met);
+        got.pop()
+    }
+
+    /// Has up to `most` clean pages go; their slots and frames.
+    fn evict_some(&self, most: usize, met: &mut Met) -> Slots<'_, S> {
+        // What is in it goes back if the policy panics. Room now, so that no heap is asked under a lock.
         let mut got = Slots::none(self);
-        let table = &self.table;
-        let mut take = |id| match table.claim(id) {
+        got.list.reserve(most);
+        let count = self.scan(most, Patience::Waits, met, &mut |claimed| got.push(claimed));
+        self.counters.evicted.add(count as u64);
+        for claimed in &mut got.list {
+            // The mark of the page that left is not the next one's.
+            let frame = self.table.frame_of(claimed);
+            self.table.set_frame(claimed, frame);
+        }
+        got
+    }
+
+    /// Takes a page that the policy offers, if that can be, and gives it to `put`.
+    pub(crate) fn offered(
+        &self,
+        id: SlotId,
+        met: &mut Met,
+        tally: &mut Tally,
+        put: &mut dyn FnMut(Claimed),
+    ) -> Verdict {
+        tally.scanned += 1;
+        tally.some = Some(id);
+        match self.table.claim(id) {
             Taken::Claimed(claimed) => {
-                got.push(claimed);
-                Verdict::Taken
+                tally.taken += 1;
+                put(claimed);
+                return Verdict::Taken;
             }
             Taken::Dirty(key) => {
-                if met.dirty.len() < SOME {
-                    met.dirty.push(key);
-                }
-                Verdict::Kept
+                tally.dirty += 1;
+                met.note_dirty(key);
             }
             Taken::Moving => {
+                tally.moving += 1;
                 met.moving = true;
-                Verdict::Kept
             }
-            Taken::InUse => Verdict::Kept,
-        };
-        self.evict.with(|evict| evict.scan(&|id| table.mark(id), &mut take));
-        // A policy that took several has the others go.
-        let mut claimed = got.pop()?;
-        self.counters.evicted.add(1);
-        // The mark of the page that left is not the next one's.
-        let frame = table.frame_of(&claimed);
-        table.set_frame(&mut claimed, frame);
-        Some(claimed)
+            Taken::InUse => {}
+        }
+        Verdict::Kept
     }
 
     /// As [`one_at_once`](Self::one_at_once), but writes pages back for it and waits for others that do.
@@ -213,7 +255,7 @@ impl<S: Setup> Core<S> {
         loop {
             let mut moves = mem::take(&mut met.moving);
             let mut cleaned = false;
-            for key in mem::take(&mut met.dirty) {
+            for key in mem::take(&mut met.dirty).into_iter().flatten() {
                 match self.clean(key) {
                     Some(true) => {
                         cleaned = true;
@@ -253,7 +295,7 @@ impl<S: Setup> Core<S> {
     }
 
     /// Puts slots without a frame back.
-    fn put_back(&self, slots: impl IntoIterator<Item = Claimed>) {
+    pub(crate) fn put_back(&self, slots: impl IntoIterator<Item = Claimed>) {
         self.pool.with(|pool| {
             for mut claimed in slots {
                 self.table.set_frame(&mut claimed, NO_FRAME);
@@ -269,7 +311,7 @@ impl<S: Setup> Core<S> {
         if slots.is_empty() {
             return;
         }
-        self.evict.with(|evict| slots.iter().for_each(|claimed| evict.remove(claimed.id())));
+        self.unlist(&slots);
         let frames: Vec<Pfn> = slots.iter().map(|claimed| self.table.frame_of(claimed)).collect();
         // SAFETY: each is the frame of a slot that this thread has alone, and whose frame is forgotten
         // below; references into it are made with a token of the slot only.
@@ -304,20 +346,6 @@ impl<S: Setup> Core<S> {
         };
         self.release_one(claimed);
         result
-    }
-
-    /// A page came.
-    pub(crate) fn listed(&self, tokens: &[Writer]) {
-        self.evict.with(|evict| {
-            for token in tokens {
-                evict.insert(token.id(), self.table.key_of(token).hash());
-            }
-        });
-    }
-
-    /// A page is about to move to another slot.
-    pub(crate) fn moved(&self, old: SlotId, new: SlotId) {
-        self.evict.with(|evict| evict.replace(old, new));
     }
 
     /// Lowers the bound to what is in use, or raises it; whether it is `bound` now.
@@ -395,6 +423,10 @@ impl<'a, S: Setup> Slots<'a, S> {
 
     pub(crate) fn push(&mut self, claimed: Claimed) {
         self.list.push(claimed);
+    }
+
+    pub(crate) fn last(&self) -> Option<&Claimed> {
+        self.list.last()
     }
 }
 

@@ -41,6 +41,7 @@ mod arena_frames;
 pub mod cache;
 mod discard;
 pub mod error;
+mod events;
 pub mod evict;
 #[cfg(feature = "std")]
 pub mod faulty_store;
@@ -49,16 +50,23 @@ mod file;
 mod file_store;
 pub mod frames;
 mod gate;
+mod held;
 pub mod host;
 mod inner;
+mod lists;
 mod load;
+pub mod lru;
 #[cfg(feature = "std")]
 mod memory_store;
 mod page;
 mod pinned;
 mod read;
+mod reclaim;
+pub mod region;
 #[cfg(feature = "std")]
 pub mod ring;
+#[cfg(feature = "std")]
+pub mod shrinker;
 mod stats;
 pub mod store;
 pub mod table;
@@ -80,12 +88,16 @@ pub use faulty_store::FaultyStore;
 pub use file::{Advice, File};
 #[cfg(feature = "std")]
 pub use file_store::FileStore;
+pub use held::ListStats;
 pub use inner::Setup;
 #[cfg(feature = "std")]
 pub use memory_store::MemoryStore;
 pub use pinned::Pinned;
+pub use region::AnonRegion;
 #[cfg(feature = "std")]
 pub use ring::Ring;
+#[cfg(feature = "std")]
+pub use shrinker::Shrinker;
 pub use stats::Stats;
 #[cfg(feature = "std")]
 pub use threads::{Cache, CacheFile, Threads};

@@ -67,8 +67,10 @@ counters! {
     writes
     /// Pages that were read before they were asked for.
     ahead
-    /// Pages that went to make room.
+    /// Pages that went to make room, for a page of this cache.
     evicted
+    /// Pages that went because other users of the frames needed some.
+    reclaimed
     /// Frames given back to where they came from.
     freed
     /// Pages that were copied because they were to be written and were pinned.

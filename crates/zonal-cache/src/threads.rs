@@ -16,6 +16,7 @@ use crate::evict::{Evict, S3Fifo};
 use crate::frames::PAGE;
 use crate::host::{Host, Job};
 use crate::inner::Setup;
+use crate::lru::{LruLock, Whole};
 use crate::writer::{self, Bell};
 use parking_lot::{Condvar, Mutex};
 use std::fmt;
@@ -33,19 +34,21 @@ use zonal_host::biased_slot::BiasedSlot;
 use zonal_host::park_lock::ParkLock;
 use zonal_host::{Arena, HugePages, cpu};
 
-/// A cache on threads, with frames of an arena. `E` is the [policy](crate::evict).
-pub type Cache<E = S3Fifo> = PageCache<OnThreads<E>>;
+/// A cache on threads, with frames of an arena. `E` is the [policy](crate::evict), `L` says where its
+/// [lock](crate::lru) is.
+pub type Cache<E = S3Fifo, L = Whole> = PageCache<OnThreads<E, L>>;
 /// A file of such a cache.
-pub type CacheFile<E = S3Fifo> = crate::File<OnThreads<E>>;
+pub type CacheFile<E = S3Fifo, L = Whole> = crate::File<OnThreads<E, L>>;
 
 /// The parts of a [`Cache`].
 #[derive(Debug)]
-pub struct OnThreads<E = S3Fifo>(PhantomData<fn() -> E>);
+pub struct OnThreads<E = S3Fifo, L = Whole>(PhantomData<fn() -> (E, L)>);
 
-impl<E: Evict> Setup for OnThreads<E> {
+impl<E: Evict, L: LruLock> Setup for OnThreads<E, L> {
     type Host = Threads;
     type Frames = ArenaFrames;
     type Evict = E;
+    type Lru = L;
 }
 
 /// Threads that wait for different things seldom wait in one place.
@@ -232,17 +235,17 @@ impl From<CacheError> for OpenError {
 /// Describes a [`Cache`] and [opens](Self::open) it.
 #[derive(Clone, Copy, Debug)]
 #[must_use]
-pub struct Builder<E = S3Fifo> {
+pub struct Builder<E = S3Fifo, L = Whole> {
     options: Options,
     io_threads: usize,
     age: Option<Duration>,
     huge: HugePages,
-    policy: PhantomData<fn() -> E>,
+    policy: PhantomData<fn() -> (E, L)>,
 }
 
-impl<E: Evict> PageCache<OnThreads<E>> {
+impl<E: Evict, L: LruLock> PageCache<OnThreads<E, L>> {
     /// A cache to be described: 64 MiB, one thread that reads ahead.
-    pub fn builder() -> Builder<E> {
+    pub fn builder() -> Builder<E, L> {
         Builder {
             options: Options::default(),
             io_threads: 1,
@@ -253,7 +256,7 @@ impl<E: Evict> PageCache<OnThreads<E>> {
     }
 }
 
-impl<E: Evict> Builder<E> {
+impl<E: Evict, L: LruLock> Builder<E, L> {
     /// The bound: bytes of memory that pages may take, in whole pages.
     pub const fn memory(mut self, bytes: usize) -> Self {
         self.options.pages = bytes / PAGE;
@@ -309,7 +312,7 @@ impl<E: Evict> Builder<E> {
     ///
     /// # Errors
     /// [`OpenError`] says what there is not enough of.
-    pub fn open(self) -> Result<Cache<E>, OpenError> {
+    pub fn open(self) -> Result<Cache<E, L>, OpenError> {
         let Options { pages, most_pages, .. } = self.options;
         crate::cache::check(pages, 1 << 31)?;
         let arena = Arena::builder().bytes(pages * PAGE).reserve(most_pages * PAGE).huge(self.huge);

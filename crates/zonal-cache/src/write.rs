@@ -6,7 +6,7 @@ use crate::frames::{Frames, PAGE, bytes, bytes_mut};
 use crate::host::Host;
 use crate::inner::{Setup, Slots};
 use crate::load::fill_pages;
-use crate::table::{Settled, Token, Writer};
+use crate::table::{Kind, Settled, Writer};
 use core::ops::Range;
 use core::sync::atomic::Ordering::Relaxed;
 use zonal::page_state::PageState;
@@ -52,7 +52,9 @@ impl<S: Setup> File<S> {
                 at += part as u64;
             }
         }
-        self.throttle(done.div_ceil(PAGE) as u64);
+        if self.file.kind() != Kind::Kept {
+            self.throttle(done.div_ceil(PAGE) as u64);
+        }
         Ok(done)
     }
 
@@ -170,10 +172,9 @@ impl<'a, S: Setup> Writing<'a, S> {
         // SAFETY: the slot is in no use and this thread's.
         let target = unsafe { bytes_mut(&core.frames, to) };
         target.copy_from_slice(source);
-        let id = claimed.id();
         // Where the policy panics, the slot is the spare one.
         spare.push(claimed);
-        core.moved(writer.id(), id);
+        core.moved(writer, spare.last()?);
         let claimed = spare.pop()?;
         let old = self.writer.take()?;
         match core.table.replace(&core.host, old, claimed) {
@@ -236,9 +237,13 @@ impl<'a, S: Setup> Writing<'a, S> {
         let page = unsafe { bytes_mut(&core.frames, frame) };
         page[from..from + data.len()].copy_from_slice(data);
         file.grow(index * PAGE as u64 + (from + data.len()) as u64);
-        // On the list before it is dirty, so that no dirty page is ever on none.
-        file.set_dirty(core, index);
-        core.finish(writer, true);
+        // What has no store to go to is not dirty: no policy has it, and it is detached with its region alone.
+        let dirty = file.kind() != Kind::Kept;
+        if dirty {
+            // On the list before it is dirty, so that no dirty page is ever on none.
+            file.set_dirty(core, index);
+        }
+        core.finish(writer, dirty);
     }
 }
 

@@ -67,6 +67,7 @@ impl<S: Setup> Run<'_, S> {
         if let Some(last) = pages.last_mut() {
             *last = &last[..(bytes - 1) as usize % PAGE + 1];
         }
+        file.refresh()?;
         core.counters.writes.add(1);
         match self.purpose {
             Purpose::Behind => file.store.write(first, &pages)?,

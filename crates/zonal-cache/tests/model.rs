@@ -7,6 +7,7 @@ mod bytes;
 use bytes::{Kind, Lie, run};
 use proptest::prelude::*;
 use zonal_cache::evict::Evict;
+use zonal_cache::lru::{LruLock, PerNode, PerOwner, PerZone, Whole};
 use zonal_cache::{MultiGen, S3Fifo, Sieve, TwoLists};
 
 /// How many random runs a test makes: `ZONAL_TEST_EFFORT` times as many.
@@ -18,52 +19,62 @@ fn config() -> ProptestConfig {
     }
 }
 
-fn check<E: Evict>(kind: Kind) {
+fn check<E: Evict, L: LruLock>(kind: Kind) {
     let mut runner = proptest::test_runner::TestRunner::new(config());
     let done = runner.run(&bytes::commands(), |commands| {
-        run::<E>(kind, Lie::No, &commands).map_err(TestCaseError::fail)
+        run::<E, L>(kind, Lie::No, &commands).map_err(TestCaseError::fail)
     });
     done.unwrap_or_else(|error| panic!("{} on {kind:?}: {error}", E::NAME));
 }
 
 #[test]
 fn two_lists_in_memory() {
-    check::<TwoLists>(Kind::Memory);
+    check::<TwoLists, Whole>(Kind::Memory);
 }
 
 #[test]
 fn s3_fifo_in_memory() {
-    check::<S3Fifo>(Kind::Memory);
+    check::<S3Fifo, Whole>(Kind::Memory);
 }
 
 #[test]
 fn sieve_in_memory() {
-    check::<Sieve>(Kind::Memory);
+    check::<Sieve, Whole>(Kind::Memory);
 }
 
 #[test]
 fn multi_gen_in_memory() {
-    check::<MultiGen>(Kind::Memory);
+    check::<MultiGen, Whole>(Kind::Memory);
 }
 
 #[test]
 fn two_lists_on_files() {
-    check::<TwoLists>(Kind::File);
+    check::<TwoLists, Whole>(Kind::File);
 }
 
 #[test]
 fn s3_fifo_on_files() {
-    check::<S3Fifo>(Kind::File);
+    check::<S3Fifo, Whole>(Kind::File);
 }
 
 #[test]
 fn sieve_on_files() {
-    check::<Sieve>(Kind::File);
+    check::<Sieve, Whole>(Kind::File);
 }
 
 #[test]
 fn multi_gen_on_files() {
-    check::<MultiGen>(Kind::File);
+    check::<MultiGen, Whole>(Kind::File);
+}
+
+#[test]
+fn lists_under_several_locks() {
+    check::<TwoLists, PerZone>(Kind::Memory);
+    check::<TwoLists, PerNode<3>>(Kind::Memory);
+    check::<TwoLists, PerOwner<2, 3>>(Kind::Memory);
+    check::<S3Fifo, PerOwner<5, 2>>(Kind::Memory);
+    check::<Sieve, PerOwner<1, 2>>(Kind::Memory);
+    check::<MultiGen, PerOwner<4, 2>>(Kind::Memory);
 }
 
 /// Runs until one finds what the store does wrong.
@@ -74,7 +85,7 @@ fn finds(lie: Lie) {
         ..config()
     });
     let done = runner.run(&bytes::commands(), |commands| {
-        run::<Sieve>(Kind::Memory, lie, &commands).map_err(TestCaseError::fail)
+        run::<Sieve, Whole>(Kind::Memory, lie, &commands).map_err(TestCaseError::fail)
     });
     assert!(done.is_err(), "{lie:?} was not found");
 }

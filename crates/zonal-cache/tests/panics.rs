@@ -76,6 +76,8 @@ struct Source(ArenaFrames);
 
 // SAFETY: those of the arena.
 unsafe impl Frames for Source {
+    type Trace = zonal::policy::trace::Off;
+
     fn alloc(&self) -> Option<Pfn> {
         burn();
         self.0.alloc()
@@ -95,6 +97,7 @@ impl<const AFTER: bool> Setup for Parts<AFTER> {
     type Host = Threads;
     type Frames = Source;
     type Evict = Policy<AFTER>;
+    type Lru = zonal_cache::lru::Whole;
 }
 
 fn numbered(pages: usize) -> Vec<u8> {

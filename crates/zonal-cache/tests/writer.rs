@@ -106,6 +106,7 @@ impl Setup for Counted {
     type Host = Threads;
     type Frames = ArenaFrames<LessDirty>;
     type Evict = TwoLists;
+    type Lru = zonal_cache::lru::Whole;
 }
 
 /// Dirty pages, and those on their way, as all zones of the arena count them.

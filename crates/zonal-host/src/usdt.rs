@@ -13,6 +13,8 @@
 //! | `mm_page_alloc_extfrag` | pfn, `alloc_order`, `fallback_order`, `pageblock_order`, `alloc_migratetype`, `fallback_migratetype`, `change_ownership` |
 //! | `mm_lru_insertion` | pfn, lru, flags |
 //! | `mm_lru_activate` | pfn |
+//! | `mm_vmscan_lru_isolate` | classzone, order, `nr_requested`, `nr_scanned`, `nr_skipped`, `nr_taken`, lru |
+//! | `mm_vmscan_lru_shrink_inactive` | nid, `nr_scanned`, `nr_reclaimed`, `nr_dirty`, `nr_writeback`, `nr_activate`, `nr_ref_keep`, priority, flags |
 //!
 //! With perf, as root:
 //!
@@ -50,7 +52,7 @@ use zonal::policy::trace::{Event, Point, Trace};
 pub struct Usdt;
 
 /// The most arguments of a probe.
-const MOST: usize = 7;
+const MOST: usize = 9;
 
 /// Tells one probe's event: the first argument computes all, if anyone listens.
 macro_rules! tell {
@@ -92,6 +94,10 @@ impl Trace for Usdt {
             Point::AllocExtfrag => tell!(mm_page_alloc_extfrag, event, [1 2 3 4 5 6]),
             Point::LruInsertion => tell!(mm_lru_insertion, event, [1 2]),
             Point::LruActivate => tell!(mm_lru_activate, event, []),
+            Point::VmscanLruIsolate => tell!(mm_vmscan_lru_isolate, event, [1 2 3 4 5 6]),
+            Point::VmscanLruShrinkInactive => {
+                tell!(mm_vmscan_lru_shrink_inactive, event, [1 2 3 4 5 6 7 8]);
+            }
             // A kind of event that this version has no probe for.
             _ => {}
         }
@@ -105,7 +111,42 @@ impl Trace for Usdt {
 fn arguments(event: impl FnOnce() -> Event) -> [u64; MOST] {
     let event = event();
     let mut all = [0; MOST];
+    all[0] = event.pfn().get();
     let rest: &[u64] = match event {
+        Event::VmscanLruIsolate { classzone, order, requested, scanned, skipped, taken, lru } => {
+            all[0] = classzone.into();
+            &[
+                order.get().into(),
+                requested.into(),
+                scanned.into(),
+                skipped.into(),
+                taken.into(),
+                lru as u64,
+            ]
+        }
+        Event::VmscanLruShrinkInactive {
+            node,
+            scanned,
+            reclaimed,
+            dirty,
+            writeback,
+            activate,
+            ref_keep,
+            priority,
+            flags,
+        } => {
+            all[0] = node.0.into();
+            &[
+                scanned.into(),
+                reclaimed.into(),
+                dirty.into(),
+                writeback.into(),
+                activate.into(),
+                ref_keep.into(),
+                priority.into(),
+                flags.0.into(),
+            ]
+        }
         Event::Alloc { order, migrate, gfp, .. } => {
             &[order.get().into(), migrate as u64, gfp.bits().into()]
         }
@@ -132,7 +173,6 @@ fn arguments(event: impl FnOnce() -> Event) -> [u64; MOST] {
         Event::LruInsertion { lru, flags, .. } => &[lru as u64, flags.0.into()],
         _ => &[],
     };
-    all[0] = event.pfn().get();
     all[1..=rest.len()].copy_from_slice(rest);
     all
 }
@@ -140,8 +180,8 @@ fn arguments(event: impl FnOnce() -> Event) -> [u64; MOST] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use zonal::policy::trace::Gfp;
-    use zonal::{MigrateType, Order, Pfn, Request};
+    use zonal::policy::trace::{Gfp, Lru, ReclaimFlags};
+    use zonal::{MigrateType, NodeId, Order, Pfn, Request};
 
     #[test]
     fn arguments_stand_in_the_order_of_the_table() {
@@ -158,8 +198,30 @@ mod tests {
             change_ownership: true,
             pageblock_order: Order::MAX,
         };
-        assert_eq!(arguments(|| extfrag), [77, 0, 9, 10, 0, 1, 1]);
-        assert_eq!(arguments(|| Event::LruActivate { pfn }), [77, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(arguments(|| extfrag), [77, 0, 9, 10, 0, 1, 1, 0, 0]);
+        assert_eq!(arguments(|| Event::LruActivate { pfn }), [77, 0, 0, 0, 0, 0, 0, 0, 0]);
+        let shrink = Event::VmscanLruShrinkInactive {
+            node: NodeId(1),
+            scanned: 2,
+            reclaimed: 3,
+            dirty: 4,
+            writeback: 5,
+            activate: 6,
+            ref_keep: 7,
+            priority: 8,
+            flags: ReclaimFlags(9),
+        };
+        assert_eq!(arguments(|| shrink), [1, 2, 3, 4, 5, 6, 7, 8, 9]);
+        let isolate = Event::VmscanLruIsolate {
+            classzone: 1,
+            order: Order::ZERO,
+            requested: 2,
+            scanned: 3,
+            skipped: 4,
+            taken: 5,
+            lru: Lru::ActiveFile,
+        };
+        assert_eq!(arguments(|| isolate)[..7], [1, 0, 2, 3, 4, 5, 3]);
     }
 
     #[test]

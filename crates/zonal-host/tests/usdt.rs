@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::process::Command;
-use zonal::policy::trace::{Event, Lru, PageFlags, Point, Trace};
+use zonal::policy::trace::{Event, Lru, PageFlags, Point, ReclaimFlags, Trace};
 use zonal::preset::{Linux416, Traced};
-use zonal::{MigrateType, Order, Pfn, Request};
+use zonal::{MigrateType, NodeId, Order, Pfn, Request};
 use zonal_host::{Arena, Usdt};
 
 /// Makes the linker keep every probe.
@@ -24,6 +24,26 @@ fn use_all() {
     let flags = PageFlags(PageFlags::FILE);
     Usdt::emit(Point::LruInsertion, || Event::LruInsertion { pfn, lru: Lru::InactiveFile, flags });
     Usdt::emit(Point::LruActivate, || Event::LruActivate { pfn });
+    Usdt::emit(Point::VmscanLruIsolate, || Event::VmscanLruIsolate {
+        classzone: 0,
+        order: Order::ZERO,
+        requested: 32,
+        scanned: 32,
+        skipped: 0,
+        taken: 1,
+        lru: Lru::InactiveFile,
+    });
+    Usdt::emit(Point::VmscanLruShrinkInactive, || Event::VmscanLruShrinkInactive {
+        node: NodeId(0),
+        scanned: 32,
+        reclaimed: 1,
+        dirty: 0,
+        writeback: 0,
+        activate: 0,
+        ref_keep: 0,
+        priority: 12,
+        flags: ReclaimFlags(ReclaimFlags::FILE),
+    });
 }
 
 /// Probes of the provider `zonal`: name, arguments, and whether it has a semaphore. A place in the
@@ -63,7 +83,7 @@ fn readelf_shows_every_probe_with_arguments_and_a_semaphore() {
         return;
     };
     let found = probes(&String::from_utf8_lossy(&readelf.stdout));
-    let arguments = [4, 2, 1, 4, 7, 3, 1];
+    let arguments = [4, 2, 1, 4, 7, 3, 1, 7, 9];
     for (point, arguments) in Point::ALL.into_iter().zip(arguments) {
         assert_eq!(found.get(point.name()), Some(&(arguments, true)), "{point} in {found:?}");
     }

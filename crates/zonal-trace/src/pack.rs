@@ -10,8 +10,8 @@
 //! assert_eq!(Packed([u64::MAX, 0]).unpack(), None);
 //! ```
 
-use zonal::policy::trace::{Event, Gfp, Lru, PageFlags, Point};
-use zonal::{CpuId, MigrateType, Order, Pfn};
+use zonal::policy::trace::{Event, Gfp, Lru, PageFlags, Point, ReclaimFlags};
+use zonal::{CpuId, MigrateType, NodeId, Order, Pfn};
 
 /// Bits of a pfn: what is left of a 64-bit address.
 const PFN_BITS: u32 = 52;
@@ -26,14 +26,100 @@ const PFN_BITS: u32 = 52;
 /// | | 60 to 62 | migrate type |
 /// | 1 | 0 to 31 | `gfp`; percpu refill; LRU list and flags; or, of an extfrag event, the fallback's order and migrate type, whether the owner changed, the order of a pageblock |
 /// | | 32 to 63 | CPU |
+///
+/// Events about lists have their counts where the pfn is and in the low half of word 1, in the order of [`ISOLATE`]
+/// and [`SHRINK`], as large as fits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Packed(pub [u64; 2]);
+
+/// Bits of the counts of `mm_vmscan_lru_isolate`: scanned, skipped; requested, taken, list, zone.
+const ISOLATE: ([u32; 4], [u32; 5]) = ([26, 26, 0, 0], [10, 10, 3, 3, 0]);
+/// Those of `mm_vmscan_lru_shrink_inactive`: scanned, reclaimed, dirty, on their way; activated, kept, flags, priority, node.
+const SHRINK: ([u32; 4], [u32; 5]) = ([16, 10, 13, 13], [9, 9, 5, 4, 5]);
+
+/// Puts numbers side by side, each in its bits, the largest that fits if it does not.
+fn side_by_side(numbers: &[u32], bits: &[u32]) -> u64 {
+    let mut at = 0;
+    numbers.iter().zip(bits).fold(0, |all, (&number, &bits)| {
+        let part = u64::from(number).min((1 << bits) - 1) << at;
+        at += bits;
+        all | part
+    })
+}
+
+/// Takes them apart.
+fn apart<const N: usize>(mut all: u64, bits: [u32; N]) -> [u32; N] {
+    bits.map(|bits| {
+        let part = all & ((1 << bits) - 1);
+        all >>= bits;
+        part as u32
+    })
+}
+
+/// What an event about lists has in the place of the pfn, its order, and its detail.
+fn lists(event: &Event) -> Option<(u64, Order, u32)> {
+    Some(match *event {
+        Event::VmscanLruIsolate { classzone, order, requested, scanned, skipped, taken, lru } => {
+            let detail = [requested, taken, lru as u32, classzone.into()];
+            let first = side_by_side(&[scanned, skipped], &ISOLATE.0);
+            (first, order, side_by_side(&detail, &ISOLATE.1) as u32)
+        }
+        Event::VmscanLruShrinkInactive {
+            node,
+            scanned,
+            reclaimed,
+            dirty,
+            writeback,
+            activate,
+            ref_keep,
+            priority,
+            flags,
+        } => {
+            let detail = [activate, ref_keep, flags.0.into(), priority.into(), node.0.into()];
+            let first = side_by_side(&[scanned, reclaimed, dirty, writeback], &SHRINK.0);
+            (first, Order::ZERO, side_by_side(&detail, &SHRINK.1) as u32)
+        }
+        _ => return None,
+    })
+}
+
+/// The event about lists of that kind.
+fn list_event(point: Point, first: u64, order: Order, detail: u32) -> Option<Event> {
+    Some(match point {
+        Point::VmscanLruIsolate => {
+            let [scanned, skipped, ..] = apart(first, ISOLATE.0);
+            let [requested, taken, lru, classzone, _] = apart(detail.into(), ISOLATE.1);
+            let (lru, classzone) = (Lru::from_number(lru as u8)?, classzone as u8);
+            Event::VmscanLruIsolate { classzone, order, requested, scanned, skipped, taken, lru }
+        }
+        Point::VmscanLruShrinkInactive => {
+            let [scanned, reclaimed, dirty, writeback] = apart(first, SHRINK.0);
+            let [activate, ref_keep, flags, priority, node] = apart(detail.into(), SHRINK.1);
+            Event::VmscanLruShrinkInactive {
+                node: NodeId(node as u8),
+                scanned,
+                reclaimed,
+                dirty,
+                writeback,
+                activate,
+                ref_keep,
+                priority: priority as u8,
+                flags: ReclaimFlags(flags as u8),
+            }
+        }
+        _ => return None,
+    })
+}
 
 impl Packed {
     /// Packs. Bits of a pfn that no address has are lost, and so is an event of a kind that is
     /// newer than this crate: it is not unpacked.
     #[must_use]
     pub fn new(cpu: CpuId, event: &Event) -> Self {
+        if let Some((first, order, detail)) = lists(event) {
+            let kind = event.point() as u64 | u64::from(order.get()) << 4;
+            return Self([first | kind << PFN_BITS, u64::from(detail) | u64::from(cpu.0) << 32]);
+        }
         let (order, migrate, detail) = match *event {
             Event::Alloc { order, migrate, gfp, .. } => (order, migrate, gfp.bits()),
             Event::Free { order, .. } => (order, MigrateType::Unmovable, 0),
@@ -101,7 +187,7 @@ impl Packed {
                 flags: PageFlags((detail >> 8) as u8),
             },
             Point::LruActivate => Event::LruActivate { pfn },
-            _ => return None,
+            _ => list_event(point, pfn.get(), order, detail)?,
         };
         Some((cpu, event))
     }
@@ -136,6 +222,26 @@ mod tests {
                     },
                     Event::LruInsertion { pfn, lru: Lru::Unevictable, flags: PageFlags(0x7f) },
                     Event::LruActivate { pfn },
+                    Event::VmscanLruIsolate {
+                        classzone: 7,
+                        order,
+                        requested: 1023,
+                        scanned: (1 << 26) - 1,
+                        skipped: 1 << 25,
+                        taken: 32,
+                        lru: Lru::Unevictable,
+                    },
+                    Event::VmscanLruShrinkInactive {
+                        node: NodeId(31),
+                        scanned: 65_535,
+                        reclaimed: 1023,
+                        dirty: 8191,
+                        writeback: 4096,
+                        activate: 511,
+                        ref_keep: 256,
+                        priority: 12,
+                        flags: ReclaimFlags(0x1f),
+                    },
                 ];
                 for event in events {
                     let cpu = CpuId(u32::MAX);
@@ -145,5 +251,25 @@ mod tests {
             }
         }
         assert_eq!(seen, 3 * 6 * Point::ALL.len());
+    }
+
+    #[test]
+    fn counts_that_do_not_fit_are_as_large_as_fits() {
+        let event = Event::VmscanLruIsolate {
+            classzone: 1,
+            order: Order::ZERO,
+            requested: u32::MAX,
+            scanned: u32::MAX,
+            skipped: 0,
+            taken: 5000,
+            lru: Lru::InactiveAnon,
+        };
+        let unpacked = Packed::new(CpuId(1), &event).unpack();
+        let Some((CpuId(1), Event::VmscanLruIsolate { requested, scanned, skipped, taken, .. })) =
+            unpacked
+        else {
+            panic!("{unpacked:?}")
+        };
+        assert_eq!((requested, scanned, skipped, taken), (1023, (1 << 26) - 1, 0, 1023));
     }
 }

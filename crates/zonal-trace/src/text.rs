@@ -23,7 +23,7 @@
 //! ```
 
 use core::fmt;
-use zonal::policy::trace::{Event, PageFlags};
+use zonal::policy::trace::{Event, Lru, PageFlags, ReclaimFlags};
 
 /// Displays an [`Event`] as the text that Linux prints after its name, and a
 /// [`Gfp`](zonal::policy::trace::Gfp) mask or [`PageFlags`] as it stands in there.
@@ -46,6 +46,63 @@ impl fmt::Display for Text<PageFlags> {
     }
 }
 
+const fn name(lru: Lru) -> &'static str {
+    match lru {
+        Lru::InactiveAnon => "inactive_anon",
+        Lru::ActiveAnon => "active_anon",
+        Lru::InactiveFile => "inactive_file",
+        Lru::ActiveFile => "active_file",
+        Lru::Unevictable => "unevictable",
+    }
+}
+
+impl fmt::Display for Text<ReclaimFlags> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names = [
+            (ReclaimFlags::ANON, "RECLAIM_WB_ANON"),
+            (ReclaimFlags::FILE, "RECLAIM_WB_FILE"),
+            (ReclaimFlags::MIXED, "RECLAIM_WB_MIXED"),
+            (ReclaimFlags::SYNC, "RECLAIM_WB_SYNC"),
+            (ReclaimFlags::ASYNC, "RECLAIM_WB_ASYNC"),
+        ];
+        let mut between = "";
+        for (_, name) in names.iter().filter(|(bit, _)| self.0.0 & bit != 0) {
+            write!(f, "{between}{name}")?;
+            between = "|";
+        }
+        if between.is_empty() { f.write_str("RECLAIM_WB_NONE") } else { Ok(()) }
+    }
+}
+
+/// The text of an event about lists, and whether it is one.
+fn about_lists(event: Event, f: &mut fmt::Formatter<'_>) -> Result<bool, fmt::Error> {
+    match event {
+        Event::VmscanLruIsolate { classzone, order, requested, scanned, skipped, taken, lru } => {
+            write!(f, "isolate_mode=0 classzone={classzone} order={order}")?;
+            write!(f, " nr_requested={requested} nr_scanned={scanned} nr_skipped={skipped}")?;
+            write!(f, " nr_taken={taken} lru={}", name(lru))?;
+        }
+        Event::VmscanLruShrinkInactive {
+            node,
+            scanned,
+            reclaimed,
+            dirty,
+            writeback,
+            activate,
+            ref_keep,
+            priority,
+            flags,
+        } => {
+            write!(f, "nid={} nr_scanned={scanned} nr_reclaimed={reclaimed}", node.0)?;
+            write!(f, " nr_dirty={dirty} nr_writeback={writeback} nr_congested=0 nr_immediate=0")?;
+            write!(f, " nr_activate={activate} nr_ref_keep={ref_keep} nr_unmap_fail=0")?;
+            write!(f, " priority={priority} flags={}", Text(flags))?;
+        }
+        _ => return Ok(false),
+    }
+    Ok(true)
+}
+
 /// Where x86-64 Linux (four levels, without randomisation) has the `struct page` of frame 0, and
 /// how long one is.
 const VMEMMAP: u64 = 0xffff_ea00_0000_0000;
@@ -53,6 +110,9 @@ const PAGE: u64 = 64;
 
 impl fmt::Display for Text<Event> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if about_lists(self.0, f)? {
+            return Ok(());
+        }
         let pfn = self.0.pfn().get();
         write!(f, "page={:016x} pfn={pfn:#x}", VMEMMAP.wrapping_add(pfn.wrapping_mul(PAGE)))?;
         match self.0 {
@@ -98,8 +158,7 @@ mod tests {
 
     use super::*;
     use std::string::ToString;
-    use zonal::policy::trace::Lru;
-    use zonal::{MigrateType, Order, Pfn};
+    use zonal::{MigrateType, NodeId, Order, Pfn};
 
     #[test]
     fn every_kind_reads_as_in_linux() {
@@ -139,6 +198,45 @@ mod tests {
         for (event, text) in texts {
             let whole = std::format!("page=ffffea0000000040 pfn=0x1{text}");
             assert_eq!(Text(event).to_string(), whole, "{event:?}");
+        }
+    }
+
+    #[test]
+    fn events_about_lists_read_as_in_linux() {
+        let isolate = Event::VmscanLruIsolate {
+            classzone: 2,
+            order: Order::ZERO,
+            requested: 32,
+            scanned: 40,
+            skipped: 1,
+            taken: 32,
+            lru: Lru::InactiveFile,
+        };
+        assert_eq!(
+            Text(isolate).to_string(),
+            "isolate_mode=0 classzone=2 order=0 nr_requested=32 nr_scanned=40 nr_skipped=1 \
+             nr_taken=32 lru=inactive_file"
+        );
+        let shrink = |flags| Event::VmscanLruShrinkInactive {
+            node: NodeId(1),
+            scanned: 40,
+            reclaimed: 30,
+            dirty: 4,
+            writeback: 3,
+            activate: 2,
+            ref_keep: 1,
+            priority: 12,
+            flags: ReclaimFlags(flags),
+        };
+        let text = "nid=1 nr_scanned=40 nr_reclaimed=30 nr_dirty=4 nr_writeback=3 nr_congested=0 \
+                    nr_immediate=0 nr_activate=2 nr_ref_keep=1 nr_unmap_fail=0 priority=12 flags=";
+        let all = [
+            (ReclaimFlags::FILE | ReclaimFlags::ASYNC, "RECLAIM_WB_FILE|RECLAIM_WB_ASYNC"),
+            (ReclaimFlags::ANON | ReclaimFlags::SYNC, "RECLAIM_WB_ANON|RECLAIM_WB_SYNC"),
+            (0, "RECLAIM_WB_NONE"),
+        ];
+        for (flags, name) in all {
+            assert_eq!(Text(shrink(flags)).to_string(), std::format!("{text}{name}"));
         }
     }
 }

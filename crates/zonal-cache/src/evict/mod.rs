@@ -8,8 +8,8 @@
 //! | [`MultiGen`] | a count to 4 | generations by age, tiers by use, and how often pages of each tier come back |
 //!
 //! A hit of any of them is at most one store into the page's mark, without a lock: what it means for
-//! the order of pages is found out when a page has to go. The queues are the cache's under one lock,
-//! which misses take, and evictions.
+//! the order of pages is found out when a page has to go. The queues are the cache's under a lock, one or several
+//! ([`lru`](crate::lru)), which misses take, and evictions.
 //!
 //! ```
 //! use std::sync::atomic::AtomicU8;
@@ -64,6 +64,16 @@ pub trait Evict: Send + 'static {
     /// The policy for that many slots, of which none is in use.
     fn new(slots: usize) -> Self;
 
+    /// Another of the policy over the same slots, where pages are split between several: about `pages` will be
+    /// its. A slot is in one of them, or in none. The default shares nothing.
+    fn beside(&self, slots: usize, pages: usize) -> Self
+    where
+        Self: Sized,
+    {
+        let _ = pages;
+        Self::new(slots)
+    }
+
     /// A page came to a slot. `key` is a number that the page had before, if it was here before.
     /// O(1).
     fn insert(&mut self, id: SlotId, key: u64);
@@ -82,6 +92,25 @@ pub trait Evict: Send + 'static {
         mark: &impl Fn(SlotId) -> &'m B,
         take: &mut impl FnMut(SlotId) -> Verdict,
     ) -> bool;
+
+    /// As [`scan`](Self::scan); tells of each page that it finds used and keeps for that, where it is kept among those
+    /// that [are so](Self::is_active). The default tells of none.
+    fn scan_told<'m, B: AtomicByte + 'm>(
+        &mut self,
+        mark: &impl Fn(SlotId) -> &'m B,
+        take: &mut impl FnMut(SlotId) -> Verdict,
+        activated: &mut impl FnMut(SlotId),
+    ) -> bool {
+        let _ = activated;
+        self.scan(mark, take)
+    }
+
+    /// Whether a page is among those that were used, and go after the others. Asked where events are recorded. The
+    /// default has no such.
+    fn is_active(&self, id: SlotId) -> bool {
+        let _ = id;
+        false
+    }
 }
 
 /// A hit. Takes no lock; stores only where that changes something. Of two at once one may be lost.

@@ -77,6 +77,17 @@ const fn list(generation: u64) -> u8 {
 }
 
 impl MultiGen {
+    fn with_lists(lists: Queues<MOST>, pages: usize) -> Self {
+        Self {
+            lists,
+            ghosts: Ghosts::new(pages),
+            oldest: 0,
+            youngest: FEWEST,
+            now: [Tally::default(); TIERS],
+            before: [Tally::default(); TIERS],
+        }
+    }
+
     fn all(&self) -> usize {
         (0..MOST as u8).map(|list| self.lists.len(list)).sum()
     }
@@ -142,14 +153,11 @@ impl Evict for MultiGen {
     const MOST: u8 = 4;
 
     fn new(slots: usize) -> Self {
-        Self {
-            lists: Queues::new(slots),
-            ghosts: Ghosts::new(slots),
-            oldest: 0,
-            youngest: FEWEST,
-            now: [Tally::default(); TIERS],
-            before: [Tally::default(); TIERS],
-        }
+        Self::with_lists(Queues::new(slots), slots)
+    }
+
+    fn beside(&self, _: usize, pages: usize) -> Self {
+        Self::with_lists(self.lists.beside(), pages)
     }
 
     fn insert(&mut self, id: SlotId, key: u64) {

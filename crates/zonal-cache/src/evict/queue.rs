@@ -1,17 +1,23 @@
 //! Queues of slots that share their links: a slot is in one of them, or in none.
+//!
+//! Several sets of queues may have the same links, each under a lock of its own, as the lists of a kernel run
+//! through the pages that they have. Which set a slot is in the cache knows: links are read and written with that
+//! set's lock held, and are atomics only so that this needs no unsafe code; all accesses are relaxed.
 
 use crate::table::SlotId;
-use alloc::boxed::Box;
+use alloc::sync::Arc;
+use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64};
 
 const NONE: u32 = u32::MAX;
 /// The queue of a slot that is in none.
 const NOWHERE: u8 = u8::MAX;
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 struct Link {
-    newer: u32,
-    older: u32,
-    queue: u8,
+    newer: AtomicU32,
+    older: AtomicU32,
+    queue: AtomicU8,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -21,35 +27,52 @@ struct Ends {
     len: usize,
 }
 
+impl Ends {
+    const EMPTY: Self = Self { newest: NONE, oldest: NONE, len: 0 };
+}
+
 /// `N` queues over the slots.
 #[derive(Debug)]
 pub(super) struct Queues<const N: usize> {
-    links: Box<[Link]>,
+    links: Arc<[Link]>,
     ends: [Ends; N],
     /// What the policy knows a page by when it comes again.
-    keys: Box<[u64]>,
+    keys: Arc<[AtomicU64]>,
 }
 
 impl<const N: usize> Queues<N> {
     pub(super) fn new(slots: usize) -> Self {
-        let link = Link { newer: NONE, older: NONE, queue: NOWHERE };
+        let link = || Link {
+            newer: AtomicU32::new(NONE),
+            older: AtomicU32::new(NONE),
+            queue: AtomicU8::new(NOWHERE),
+        };
         Self {
-            links: (0..slots).map(|_| link).collect(),
-            ends: [Ends { newest: NONE, oldest: NONE, len: 0 }; N],
-            keys: (0..slots).map(|_| 0).collect(),
+            links: (0..slots).map(|_| link()).collect(),
+            ends: [Ends::EMPTY; N],
+            keys: (0..slots).map(|_| AtomicU64::new(0)).collect(),
         }
+    }
+
+    /// More queues over the same slots.
+    pub(super) fn beside(&self) -> Self {
+        Self { links: self.links.clone(), ends: [Ends::EMPTY; N], keys: self.keys.clone() }
     }
 
     pub(super) const fn len(&self, queue: u8) -> usize {
         self.ends[queue as usize].len
     }
 
+    fn link(&self, id: SlotId) -> &Link {
+        &self.links[id.0 as usize]
+    }
+
     pub(super) fn key(&self, id: SlotId) -> u64 {
-        self.keys[id.0 as usize]
+        self.keys[id.0 as usize].load(Relaxed)
     }
 
     pub(super) fn queue_of(&self, id: SlotId) -> Option<u8> {
-        Some(self.links[id.0 as usize].queue).filter(|&queue| queue != NOWHERE)
+        Some(self.link(id).queue.load(Relaxed)).filter(|&queue| queue != NOWHERE)
     }
 
     pub(super) fn oldest(&self, queue: u8) -> Option<SlotId> {
@@ -58,41 +81,47 @@ impl<const N: usize> Queues<N> {
 
     /// The next towards the newest.
     pub(super) fn newer(&self, id: SlotId) -> Option<SlotId> {
-        Some(self.links[id.0 as usize].newer).filter(|&slot| slot != NONE).map(SlotId)
+        Some(self.link(id).newer.load(Relaxed)).filter(|&slot| slot != NONE).map(SlotId)
     }
 
     /// Puts a slot that is in no queue at the new end of one.
     pub(super) fn push(&mut self, queue: u8, id: SlotId, key: u64) {
         debug_assert_eq!(self.queue_of(id), None, "a slot is in one queue");
+        let older = self.ends[queue as usize].newest;
+        let link = self.link(id);
+        link.newer.store(NONE, Relaxed);
+        link.older.store(older, Relaxed);
+        link.queue.store(queue, Relaxed);
+        self.keys[id.0 as usize].store(key, Relaxed);
+        match self.links.get(older as usize) {
+            Some(link) => link.newer.store(id.0, Relaxed),
+            None => self.ends[queue as usize].oldest = id.0,
+        }
         let ends = &mut self.ends[queue as usize];
-        let older = ends.newest;
-        self.links[id.0 as usize] = Link { newer: NONE, older, queue };
-        self.keys[id.0 as usize] = key;
         ends.newest = id.0;
         ends.len += 1;
-        match self.links.get_mut(older as usize) {
-            Some(link) => link.newer = id.0,
-            None => ends.oldest = id.0,
-        }
     }
 
     /// Takes a slot out of its queue, if it is in one.
     pub(super) fn remove(&mut self, id: SlotId) {
-        let Link { newer, older, queue } = self.links[id.0 as usize];
-        if queue == NOWHERE {
-            return;
-        }
+        let Some(queue) = self.queue_of(id) else { return };
+        let (newer, older) = (self.link(id).newer.load(Relaxed), self.link(id).older.load(Relaxed));
+        self.join(queue, older, newer);
+        self.ends[queue as usize].len -= 1;
+        self.link(id).queue.store(NOWHERE, Relaxed);
+    }
+
+    /// Has two be neighbours in a queue; `NONE` for its ends.
+    fn join(&mut self, queue: u8, older: u32, newer: u32) {
         let ends = &mut self.ends[queue as usize];
-        ends.len -= 1;
-        match self.links.get_mut(newer as usize) {
-            Some(link) => link.older = older,
+        match self.links.get(newer as usize) {
+            Some(link) => link.older.store(older, Relaxed),
             None => ends.newest = older,
         }
-        match self.links.get_mut(older as usize) {
-            Some(link) => link.newer = newer,
+        match self.links.get(older as usize) {
+            Some(link) => link.newer.store(newer, Relaxed),
             None => ends.oldest = newer,
         }
-        self.links[id.0 as usize].queue = NOWHERE;
     }
 
     /// Moves a slot to the new end of a queue.
@@ -104,22 +133,14 @@ impl<const N: usize> Queues<N> {
 
     /// Puts `new` where `old` is.
     pub(super) fn replace(&mut self, old: SlotId, new: SlotId) {
-        let link = self.links[old.0 as usize];
-        if link.queue == NOWHERE {
-            return;
-        }
-        let ends = &mut self.ends[link.queue as usize];
-        match self.links.get_mut(link.newer as usize) {
-            Some(newer) => newer.older = new.0,
-            None => ends.newest = new.0,
-        }
-        match self.links.get_mut(link.older as usize) {
-            Some(older) => older.newer = new.0,
-            None => ends.oldest = new.0,
-        }
-        self.links[new.0 as usize] = link;
-        self.keys[new.0 as usize] = self.keys[old.0 as usize];
-        self.links[old.0 as usize].queue = NOWHERE;
+        let Some(queue) = self.queue_of(old) else { return };
+        let (newer, older) =
+            (self.link(old).newer.load(Relaxed), self.link(old).older.load(Relaxed));
+        self.join(queue, older, new.0);
+        self.join(queue, new.0, newer);
+        self.link(new).queue.store(queue, Relaxed);
+        self.keys[new.0 as usize].store(self.key(old), Relaxed);
+        self.link(old).queue.store(NOWHERE, Relaxed);
     }
 }
 

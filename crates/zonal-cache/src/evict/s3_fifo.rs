@@ -33,13 +33,17 @@ const TO_MAIN: u8 = 2;
 pub struct S3Fifo {
     queues: Queues<2>,
     ghosts: Ghosts,
-    /// A tenth of the slots: what the small queue has room for while the cache fills.
+    /// A tenth of the pages: what the small queue has room for while the cache fills.
     tenth: usize,
     /// Whether no page went yet.
     fills: bool,
 }
 
 impl S3Fifo {
+    fn with_queues(queues: Queues<2>, pages: usize) -> Self {
+        Self { queues, ghosts: Ghosts::new(pages), tenth: pages.div_ceil(10), fills: true }
+    }
+
     /// Looks at the oldest page of the small queue; whether it went.
     fn small<'m, B: AtomicByte + 'm>(
         &mut self,
@@ -91,12 +95,11 @@ impl Evict for S3Fifo {
     const MOST: u8 = 3;
 
     fn new(slots: usize) -> Self {
-        Self {
-            queues: Queues::new(slots),
-            ghosts: Ghosts::new(slots),
-            tenth: slots.div_ceil(10),
-            fills: true,
-        }
+        Self::with_queues(Queues::new(slots), slots)
+    }
+
+    fn beside(&self, _: usize, pages: usize) -> Self {
+        Self::with_queues(self.queues.beside(), pages)
     }
 
     fn insert(&mut self, id: SlotId, key: u64) {

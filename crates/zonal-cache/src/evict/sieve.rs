@@ -34,6 +34,10 @@ impl Evict for Sieve {
         Self { queue: Queues::new(slots), hand: None }
     }
 
+    fn beside(&self, _: usize, _: usize) -> Self {
+        Self { queue: self.queue.beside(), hand: None }
+    }
+
     fn insert(&mut self, id: SlotId, key: u64) {
         self.queue.push(0, id, key);
     }

@@ -58,6 +58,10 @@ impl Evict for TwoLists {
         Self { lists: Queues::new(slots), ghosts: Ghosts::new(slots) }
     }
 
+    fn beside(&self, _: usize, pages: usize) -> Self {
+        Self { lists: self.lists.beside(), ghosts: Ghosts::new(pages) }
+    }
+
     fn insert(&mut self, id: SlotId, key: u64) {
         let active = self.lists.len(ACTIVE);
         let would_have_stayed = self.ghosts.take(key).is_some_and(|(age, _)| age <= active);
@@ -77,6 +81,19 @@ impl Evict for TwoLists {
         mark: &impl Fn(SlotId) -> &'m B,
         take: &mut impl FnMut(SlotId) -> Verdict,
     ) -> bool {
+        self.scan_told(mark, take, &mut |_| ())
+    }
+
+    fn is_active(&self, id: SlotId) -> bool {
+        self.lists.queue_of(id) == Some(ACTIVE)
+    }
+
+    fn scan_told<'m, B: AtomicByte + 'm>(
+        &mut self,
+        mark: &impl Fn(SlotId) -> &'m B,
+        take: &mut impl FnMut(SlotId) -> Verdict,
+        activated: &mut impl FnMut(SlotId),
+    ) -> bool {
         let all = self.lists.len(INACTIVE) + self.lists.len(ACTIVE);
         // Each page may become active once, come back, and be offered.
         for _ in 0..3 * all {
@@ -85,6 +102,7 @@ impl Evict for TwoLists {
             if hits(mark(id)) > 0 {
                 mark(id).store(0, Relaxed);
                 self.lists.renew(ACTIVE, id);
+                activated(id);
             } else if take(id) == Verdict::Taken {
                 self.ghosts.insert(self.lists.key(id), 0);
                 self.lists.remove(id);

@@ -45,6 +45,7 @@ mod word;
 
 pub use pass::{Settled, Taken};
 pub use slot::{Claimed, Hold, Key, Reader, SlotId, Token, Writeback, Writer};
+pub(crate) use slot::{KINDS, Kind};
 
 use crate::host::Host;
 use alloc::boxed::Box;
@@ -314,6 +315,21 @@ impl<P: Host> Table<P> {
     #[must_use]
     pub fn mark(&self, id: SlotId) -> &P::Byte {
         &self.slot(id).mark
+    }
+
+    /// Where the page of a slot is among the lists.
+    pub(crate) fn place(&self, id: SlotId) -> &P::Word {
+        &self.slot(id).place
+    }
+
+    /// The page in a slot, for who knows that it stays.
+    pub(crate) fn key_in(&self, id: SlotId) -> Key {
+        self.slot(id).key()
+    }
+
+    /// The frame of a slot, for who knows that it stays.
+    pub(crate) fn frame_in(&self, id: SlotId) -> Pfn {
+        Pfn::new(self.slot(id).frame.load(Relaxed))
     }
 
     /// The frame of a page.

@@ -21,7 +21,46 @@ pub struct Key {
     pub index: u64,
 }
 
+/// Of whom a page is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Kind {
+    /// A file.
+    File = 0,
+    /// An owner without a file, with a store to which its pages can go.
+    Anon = 1,
+    /// One without a store: they stay.
+    Kept = 2,
+}
+
+pub(crate) const KINDS: usize = 3;
+/// Where the number of a file has its kind.
+const KIND: u32 = 62;
+
+impl Kind {
+    pub(crate) const fn of_number(number: u64) -> Self {
+        match number {
+            0 => Self::File,
+            1 => Self::Anon,
+            _ => Self::Kept,
+        }
+    }
+
+    /// The number of a file of this kind.
+    pub(crate) const fn number(self, owner: u64) -> u64 {
+        (self as u64) << KIND | owner
+    }
+}
+
 impl Key {
+    pub(crate) const fn kind(self) -> Kind {
+        Kind::of_number(self.file >> KIND)
+    }
+
+    /// The number without the kind.
+    pub(crate) const fn owner(self) -> u64 {
+        self.file & ((1 << KIND) - 1)
+    }
+
     /// A number that is different for most other pages.
     #[inline(always)]
     #[must_use]
@@ -43,6 +82,8 @@ pub(super) struct Slot<P: Host> {
     pub(super) frame: P::Word,
     /// What the store said, where the page could not be filled.
     pub(super) code: P::Word,
+    /// Where the page is among the lists: see `lists.rs`.
+    pub(super) place: P::Word,
     /// The next slot of the chain.
     pub(super) next: P::Half,
     pub(super) mark: P::Byte,
@@ -56,6 +97,7 @@ impl<P: Host> Slot<P> {
             index: P::Word::new(0),
             frame: P::Word::new(0),
             code: P::Word::new(0),
+            place: P::Word::new(0),
             next: P::Half::new(NONE),
             mark: P::Byte::new(0),
         }

@@ -1,17 +1,18 @@
 //! Commands, the model, and what is compared after each.
 
+mod faults;
 mod file;
 
+use faults::{Faults, Liar};
 use file::{Model, byte};
 use proptest::prelude::*;
-use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
 use tempfile::TempDir;
 use zonal::ZoneId;
 use zonal_cache::cache::LEAST_PAGES;
 use zonal_cache::evict::Evict;
-use zonal_cache::faulty_store::Operation;
+use zonal_cache::lru::LruLock;
 use zonal_cache::store::{Store, StoreError};
 use zonal_cache::{
     Advice, Cache, CacheError, CacheFile, FaultyStore, FileStore, MemoryStore, Pinned,
@@ -95,72 +96,21 @@ pub(crate) fn commands() -> impl Strategy<Value = Vec<Command>> {
     prop::collection::vec(command(), 1..60)
 }
 
-/// What the store refuses now.
-#[derive(Debug, Default)]
-struct Faults {
-    reads: BTreeSet<u64>,
-    writes: BTreeSet<u64>,
-    flush: bool,
-    len: bool,
-}
-
-impl Faults {
-    fn fault(&self, operation: Operation) -> Option<StoreError> {
-        let hits = |pages: &BTreeSet<u64>, offset: u64, len: u64| {
-            pages.range(offset / PAGE..(offset + len).div_ceil(PAGE)).next().is_some()
-        };
-        let (bad, error) = match operation {
-            Operation::Read { offset, len } => (hits(&self.reads, offset, len), StoreError::IO),
-            Operation::Write { offset, len } => {
-                (hits(&self.writes, offset, len), StoreError::NO_SPACE)
-            }
-            Operation::SetLen { .. } => (self.len, StoreError::NO_SPACE),
-            Operation::Flush => (self.flush, StoreError::IO),
-        };
-        bad.then_some(error)
-    }
-}
-
-/// A store that does what it says, or not.
-struct Liar<T>(T, Lie);
-
-impl<T: Store> Store for Liar<T> {
-    fn len(&self) -> Result<u64, StoreError> {
-        self.0.len()
-    }
-    fn read(&self, offset: u64, pages: &mut [&mut [u8]]) -> Result<u64, StoreError> {
-        let got = self.0.read(offset, pages)?;
-        if self.1 == Lie::Read && offset == 3 * PAGE && got > 0 {
-            pages[0][0] ^= 1;
-        }
-        Ok(got)
-    }
-    fn write(&self, offset: u64, pages: &[&[u8]]) -> Result<(), StoreError> {
-        if self.1 == Lie::Write && pages.len() == 1 { Ok(()) } else { self.0.write(offset, pages) }
-    }
-    fn set_len(&self, len: u64) -> Result<(), StoreError> {
-        self.0.set_len(len)
-    }
-    fn flush(&self) -> Result<(), StoreError> {
-        if self.1 == Lie::Flush { Ok(()) } else { self.0.flush() }
-    }
-}
-
-type Handles<E> = [CacheFile<E>; 2];
+type Handles<E, L> = [CacheFile<E, L>; 2];
 
 /// A cache and what belongs to it.
-struct World<E: Evict> {
-    cache: Cache<E>,
-    handles: Handles<E>,
+struct World<E: Evict, L: LruLock> {
+    cache: Cache<E, L>,
+    handles: Handles<E, L>,
     faults: Arc<Mutex<Faults>>,
     memory: Option<Arc<Liar<MemoryStore>>>,
     directory: TempDir,
     lie: Lie,
 }
 
-impl<E: Evict> World<E> {
+impl<E: Evict, L: LruLock> World<E, L> {
     fn new(kind: Kind, lie: Lie) -> Self {
-        let builder = Cache::<E>::builder().memory(BOUND << 12).most_memory(30 << 12);
+        let builder = Cache::<E, L>::builder().memory(BOUND << 12).most_memory(30 << 12);
         let cache = builder.window(8).io_threads(0).open().expect("a cache");
         let faults = Arc::new(Mutex::new(Faults::default()));
         let directory = tempfile::tempdir().expect("a directory");
@@ -170,12 +120,12 @@ impl<E: Evict> World<E> {
     }
 
     fn open(
-        cache: &Cache<E>,
+        cache: &Cache<E, L>,
         memory: Option<&Arc<Liar<MemoryStore>>>,
         faults: &Arc<Mutex<Faults>>,
         directory: &TempDir,
         lie: Lie,
-    ) -> Handles<E> {
+    ) -> Handles<E, L> {
         let store: Box<dyn Store> = match memory {
             Some(memory) => Box::new(memory.clone()),
             None => {
@@ -204,15 +154,19 @@ impl<E: Evict> World<E> {
 }
 
 /// A range that is pinned, and what it had.
-type Pins<'a, E> = Vec<(Pinned<'a, zonal_cache::threads::OnThreads<E>>, Vec<u8>)>;
+type Pins<'a, E, L> = Vec<(Pinned<'a, zonal_cache::threads::OnThreads<E, L>>, Vec<u8>)>;
 
-fn pinned_pages<E: Evict>(pins: &Pins<'_, E>) -> usize {
+fn pinned_pages<E: Evict, L: LruLock>(pins: &Pins<'_, E, L>) -> usize {
     pins.iter().map(|(pin, _)| pin.pieces().count()).sum()
 }
 
 /// Runs commands; what went wrong.
-pub(crate) fn run<E: Evict>(kind: Kind, lie: Lie, commands: &[Command]) -> Result<(), String> {
-    let mut world = World::<E>::new(kind, lie);
+pub(crate) fn run<E: Evict, L: LruLock>(
+    kind: Kind,
+    lie: Lie,
+    commands: &[Command],
+) -> Result<(), String> {
+    let mut world = World::<E, L>::new(kind, lie);
     let mut model = Model { now: Vec::new(), was: vec![Vec::new()] };
     let mut rest = commands;
     loop {
@@ -229,8 +183,8 @@ pub(crate) fn run<E: Evict>(kind: Kind, lie: Lie, commands: &[Command]) -> Resul
     end(world, &model)
 }
 
-fn stretch<E: Evict>(
-    world: &World<E>,
+fn stretch<E: Evict, L: LruLock>(
+    world: &World<E, L>,
     model: &mut Model,
     commands: &[Command],
 ) -> Result<(), String> {
@@ -242,19 +196,30 @@ fn stretch<E: Evict>(
     pins.into_iter().try_for_each(|(pin, had)| unpin(&pin, &had))
 }
 
-fn unpin<E: Evict>(
-    pin: &Pinned<'_, zonal_cache::threads::OnThreads<E>>,
+fn unpin<E: Evict, L: LruLock>(
+    pin: &Pinned<'_, zonal_cache::threads::OnThreads<E, L>>,
     had: &[u8],
 ) -> Result<(), String> {
     let has: Vec<u8> = pin.pieces().flatten().copied().collect();
     if has == had { Ok(()) } else { Err("what was pinned has changed".into()) }
 }
 
-fn bound<E: Evict>(world: &World<E>) -> Result<(), String> {
+fn bound<E: Evict, L: LruLock>(world: &World<E, L>) -> Result<(), String> {
     let stats = world.cache.stats();
     let frames = world.frames();
     if stats.used > stats.bound || frames > stats.bound as u64 {
         return Err(format!("{frames} frames, {stats:?}"));
+    }
+    // What is pinned and was copied is on no list.
+    let listed = world
+        .cache
+        .lists()
+        .iter()
+        .map(|list| list.file + list.anon + list.unevictable)
+        .sum::<usize>();
+    let on_none = stats.used.checked_sub(listed + world.cache.waiting());
+    if on_none.is_none_or(|pages| pages as u64 > stats.copied) {
+        return Err(format!("{listed} pages are listed, {on_none:?} are nowhere: {stats:?}"));
     }
     if frames != stats.used as u64 {
         return Err(format!("{frames} frames for {stats:?}"));
@@ -263,7 +228,7 @@ fn bound<E: Evict>(world: &World<E>) -> Result<(), String> {
 }
 
 /// Whether it may be that there is no room.
-fn may_be_full<E: Evict>(world: &World<E>, pins: &Pins<'_, E>) -> bool {
+fn may_be_full<E: Evict, L: LruLock>(world: &World<E, L>, pins: &Pins<'_, E, L>) -> bool {
     let faulty = !world.faults.lock().expect("whole").writes.is_empty();
     let stuck = if faulty { world.cache.stats().dirty as usize } else { 0 };
     // A copy for a write counts too.
@@ -271,14 +236,14 @@ fn may_be_full<E: Evict>(world: &World<E>, pins: &Pins<'_, E>) -> bool {
 }
 
 /// Whether a request may stop at byte `at`.
-fn may_stop<E: Evict>(world: &World<E>, pins: &Pins<'_, E>, at: u64) -> bool {
+fn may_stop<E: Evict, L: LruLock>(world: &World<E, L>, pins: &Pins<'_, E, L>, at: u64) -> bool {
     world.faults.lock().expect("whole").reads.contains(&(at / PAGE)) || may_be_full(world, pins)
 }
 
-fn step<'a, E: Evict>(
-    world: &'a World<E>,
+fn step<'a, E: Evict, L: LruLock>(
+    world: &'a World<E, L>,
     model: &mut Model,
-    pins: &mut Pins<'a, E>,
+    pins: &mut Pins<'a, E, L>,
     command: &Command,
 ) -> Result<(), String> {
     let file = &world.handles[0];
@@ -340,7 +305,7 @@ fn step<'a, E: Evict>(
     if len == model.now.len() as u64 { Ok(()) } else { Err(format!("it is {len} long")) }
 }
 
-fn fault<E: Evict>(world: &World<E>, command: &Command) {
+fn fault<E: Evict, L: LruLock>(world: &World<E, L>, command: &Command) {
     let mut faults = world.faults.lock().expect("whole");
     match *command {
         Command::FailReads { page, count } => faults.reads.extend(page..page + count),
@@ -351,10 +316,10 @@ fn fault<E: Evict>(world: &World<E>, command: &Command) {
     }
 }
 
-fn write<E: Evict>(
-    world: &World<E>,
+fn write<E: Evict, L: LruLock>(
+    world: &World<E, L>,
     model: &mut Model,
-    pins: &Pins<'_, E>,
+    pins: &Pins<'_, E, L>,
     (at, len, byte): (u64, usize, u8),
 ) -> Result<(), String> {
     let data: Vec<u8> = (0..len).map(|place| byte.wrapping_add(place as u8) | 1).collect();
@@ -372,10 +337,10 @@ fn write<E: Evict>(
     Ok(())
 }
 
-fn read<E: Evict>(
-    world: &World<E>,
+fn read<E: Evict, L: LruLock>(
+    world: &World<E, L>,
     model: &Model,
-    pins: &Pins<'_, E>,
+    pins: &Pins<'_, E, L>,
     (at, len): (u64, usize),
 ) -> Result<(), String> {
     let mut got = vec![0xAA; len];
@@ -398,10 +363,10 @@ fn read<E: Evict>(
     }
 }
 
-fn pin<'a, E: Evict>(
-    world: &'a World<E>,
+fn pin<'a, E: Evict, L: LruLock>(
+    world: &'a World<E, L>,
     model: &Model,
-    pins: &mut Pins<'a, E>,
+    pins: &mut Pins<'a, E, L>,
     range: Range<u64>,
 ) -> Result<(), String> {
     let end = (range.end as usize).min(model.now.len());
@@ -422,7 +387,11 @@ fn pin<'a, E: Evict>(
     }
 }
 
-fn sync<E: Evict>(world: &World<E>, model: &mut Model, handle: usize) -> Result<(), String> {
+fn sync<E: Evict, L: LruLock>(
+    world: &World<E, L>,
+    model: &mut Model,
+    handle: usize,
+) -> Result<(), String> {
     if world.handles[handle].sync().is_err() {
         return Ok(());
     }
@@ -439,7 +408,11 @@ fn sync<E: Evict>(world: &World<E>, model: &mut Model, handle: usize) -> Result<
     Ok(())
 }
 
-fn cut_power<E: Evict>(world: &mut World<E>, model: &mut Model, keep: u64) -> Result<(), String> {
+fn cut_power<E: Evict, L: LruLock>(
+    world: &mut World<E, L>,
+    model: &mut Model,
+    keep: u64,
+) -> Result<(), String> {
     let Some(memory) = &world.memory else { return Ok(()) };
     // What the old handles would still write comes to nothing.
     *world.faults.lock().expect("whole") =
@@ -464,7 +437,7 @@ fn cut_power<E: Evict>(world: &mut World<E>, model: &mut Model, keep: u64) -> Re
 }
 
 /// With the faults gone all reaches the store, and all frames go back.
-fn end<E: Evict>(world: World<E>, model: &Model) -> Result<(), String> {
+fn end<E: Evict, L: LruLock>(world: World<E, L>, model: &Model) -> Result<(), String> {
     *world.faults.lock().expect("whole") = Faults::default();
     for handle in &world.handles {
         // Once to be told of what went wrong before.

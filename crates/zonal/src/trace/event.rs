@@ -3,7 +3,7 @@
 use super::Gfp;
 use crate::types::migrate_type::MigrateType;
 use crate::types::request::Request;
-use crate::types::units::{Order, Pfn};
+use crate::types::units::{NodeId, Order, Pfn};
 use core::fmt;
 
 /// A kind of event: a tracepoint.
@@ -25,11 +25,15 @@ pub enum Point {
     LruInsertion = 5,
     /// `mm_lru_activate`
     LruActivate = 6,
+    /// `mm_vmscan_lru_isolate`
+    VmscanLruIsolate = 7,
+    /// `mm_vmscan_lru_shrink_inactive`
+    VmscanLruShrinkInactive = 8,
 }
 
 impl Point {
     /// All of them, by number.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 9] = [
         Self::Alloc,
         Self::Free,
         Self::FreeBatched,
@@ -37,6 +41,8 @@ impl Point {
         Self::AllocExtfrag,
         Self::LruInsertion,
         Self::LruActivate,
+        Self::VmscanLruIsolate,
+        Self::VmscanLruShrinkInactive,
     ];
 
     /// Index into tables by kind; the bit in a mask of kinds.
@@ -57,6 +63,8 @@ impl Point {
             Self::AllocExtfrag => "mm_page_alloc_extfrag",
             Self::LruInsertion => "mm_lru_insertion",
             Self::LruActivate => "mm_lru_activate",
+            Self::VmscanLruIsolate => "mm_vmscan_lru_isolate",
+            Self::VmscanLruShrinkInactive => "mm_vmscan_lru_shrink_inactive",
         }
     }
 
@@ -126,6 +134,24 @@ impl PageFlags {
     pub const MAPPED_DISK: u8 = 0x20;
     /// Has buffers (`B`).
     pub const BUFFERS: u8 = 0x40;
+}
+
+/// How a host reclaims: bits of the tracepoint's `flags`.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+#[repr(transparent)]
+pub struct ReclaimFlags(pub u8);
+
+impl ReclaimFlags {
+    /// Anonymous pages (`RECLAIM_WB_ANON`).
+    pub const ANON: u8 = 0x01;
+    /// Pages of files (`RECLAIM_WB_FILE`).
+    pub const FILE: u8 = 0x02;
+    /// It waits for pages that are written (`RECLAIM_WB_SYNC`).
+    pub const SYNC: u8 = 0x04;
+    /// It does not (`RECLAIM_WB_ASYNC`).
+    pub const ASYNC: u8 = 0x08;
+    /// Both kinds of pages (`RECLAIM_WB_MIXED`).
+    pub const MIXED: u8 = 0x10;
 }
 
 /// Something that happened, with Linux's name and arguments for it.
@@ -208,6 +234,45 @@ pub enum Event {
         /// Its first frame.
         pfn: Pfn,
     },
+    /// `mm_vmscan_lru_isolate`: the host looked at pages of a list, to reclaim some.
+    VmscanLruIsolate {
+        /// The highest zone, by its number, whose pages are wanted.
+        classzone: u8,
+        /// The order of the request that they are for.
+        order: Order,
+        /// How many it would take.
+        requested: u32,
+        /// How many it looked at.
+        scanned: u32,
+        /// How many of these were passed over because of their zone.
+        skipped: u32,
+        /// How many it took.
+        taken: u32,
+        /// The list.
+        lru: Lru,
+    },
+    /// `mm_vmscan_lru_shrink_inactive`: what became of them. What Linux counts beyond this (congested, immediate, not
+    /// unmapped) is 0 in its text.
+    VmscanLruShrinkInactive {
+        /// The node.
+        node: NodeId,
+        /// How many were looked at.
+        scanned: u32,
+        /// How many are free.
+        reclaimed: u32,
+        /// How many have to be written first.
+        dirty: u32,
+        /// How many are on their way.
+        writeback: u32,
+        /// How many went to the active list.
+        activate: u32,
+        /// How many stay because they were used.
+        ref_keep: u32,
+        /// How hard it tries, from 12 (first) to 0.
+        priority: u8,
+        /// Which pages, and how.
+        flags: ReclaimFlags,
+    },
 }
 
 impl Event {
@@ -229,6 +294,8 @@ impl Event {
             Self::AllocExtfrag { .. } => Point::AllocExtfrag,
             Self::LruInsertion { .. } => Point::LruInsertion,
             Self::LruActivate { .. } => Point::LruActivate,
+            Self::VmscanLruIsolate { .. } => Point::VmscanLruIsolate,
+            Self::VmscanLruShrinkInactive { .. } => Point::VmscanLruShrinkInactive,
         }
     }
 
@@ -238,7 +305,7 @@ impl Event {
         self.point().name()
     }
 
-    /// The frame it is about.
+    /// The frame it is about; frame 0 for an event about lists.
     #[must_use]
     pub const fn pfn(&self) -> Pfn {
         match *self {
@@ -249,6 +316,7 @@ impl Event {
             | Self::AllocExtfrag { pfn, .. }
             | Self::LruInsertion { pfn, .. }
             | Self::LruActivate { pfn } => pfn,
+            Self::VmscanLruIsolate { .. } | Self::VmscanLruShrinkInactive { .. } => Pfn::new(0),
         }
     }
 }

@@ -2,7 +2,7 @@
 //! instruction is left of it (I-8).
 //!
 //! - Source: Gorman 2014, patch 2 (arguments in the probe, not before it); the events and their
-//!   text are those of Linux's `kmem` and `pagemap` tracepoints.
+//!   text are those of Linux's `kmem`, `pagemap` and `vmscan` tracepoints.
 //! - Mechanism: the places where something happens name the [`Point`] and say how its [`Event`]
 //!   is made; [`Trace::emit`] asks the policy whether anyone listens before it is made.
 //! - State: the policy's own; a trace policy is a type without a value, so what it writes to is
@@ -23,7 +23,7 @@ mod event;
 mod gfp;
 mod unwind;
 
-pub use event::{Event, Lru, PageFlags, Point};
+pub use event::{Event, Lru, PageFlags, Point, ReclaimFlags};
 pub use gfp::Gfp;
 pub(crate) use unwind::or_undo;
 

@@ -1,0 +1,80 @@
+//! What is recorded of the lists, by the tracepoints of Linux: a page was put on a list, moved to the active one,
+//! pages were looked at to be reclaimed, and what became of them. With frames whose trace policy is off nothing is left
+//! of it.
+
+use crate::evict::Evict;
+use crate::frames::Frames;
+use crate::held::Held;
+use crate::inner::{Core, Setup};
+use crate::table::{Kind, SlotId};
+use zonal::policy::trace::{Event, Lru, PageFlags, Point, ReclaimFlags, Trace};
+use zonal::{NodeId, Order, ZoneType};
+
+/// The sink of a cache.
+type Sink<S> = <<S as Setup>::Frames as Frames>::Trace;
+
+/// How hard reclaim tries: there is one way (`DEF_PRIORITY`).
+const PRIORITY: u8 = 12;
+
+/// What a scan of a list met.
+#[derive(Clone, Copy, Default, Debug)]
+pub(crate) struct Tally {
+    pub(crate) scanned: u32,
+    pub(crate) taken: u32,
+    pub(crate) dirty: u32,
+    pub(crate) moving: u32,
+    pub(crate) activated: u32,
+    /// One of them.
+    pub(crate) some: Option<SlotId>,
+}
+
+impl<S: Setup> Core<S> {
+    /// A page is on a list from now on, which its policy knows.
+    pub(crate) fn tell_insertion<E: Evict>(&self, held: &Held<E>, kind: Kind, id: SlotId) {
+        Sink::<S>::emit(Point::LruInsertion, || {
+            let flags = match kind {
+                Kind::File => PageFlags::FILE,
+                Kind::Anon | Kind::Kept => PageFlags::ANONYMOUS | PageFlags::SWAP_BACKED,
+            };
+            let (pfn, lru) = (self.table.frame_in(id), held.name(kind, id));
+            Event::LruInsertion { pfn, lru, flags: PageFlags(flags) }
+        });
+    }
+
+    pub(crate) fn tell_activation(&self, id: SlotId) {
+        let pfn = self.table.frame_in(id);
+        Sink::<S>::emit(Point::LruActivate, || Event::LruActivate { pfn });
+    }
+
+    /// Pages of a kind were looked at in one hold, for `requested`.
+    pub(crate) fn tell_scan(&self, kind: Kind, requested: usize, tally: &Tally) {
+        if tally.scanned == 0 {
+            return;
+        }
+        let is_file = kind == Kind::File;
+        Sink::<S>::emit(Point::VmscanLruIsolate, || Event::VmscanLruIsolate {
+            classzone: ZoneType::Movable as u8,
+            order: Order::ZERO,
+            requested: u32::try_from(requested).unwrap_or(u32::MAX),
+            scanned: tally.scanned,
+            skipped: 0,
+            taken: tally.taken,
+            lru: if is_file { Lru::InactiveFile } else { Lru::InactiveAnon },
+        });
+        Sink::<S>::emit(Point::VmscanLruShrinkInactive, || {
+            let node = tally.some.map(|id| self.frames.zone_of(self.table.frame_in(id)).1);
+            let pages = if is_file { ReclaimFlags::FILE } else { ReclaimFlags::ANON };
+            Event::VmscanLruShrinkInactive {
+                node: NodeId(node.unwrap_or(0) as u8),
+                scanned: tally.scanned,
+                reclaimed: tally.taken,
+                dirty: tally.dirty,
+                writeback: tally.moving,
+                activate: tally.activated,
+                ref_keep: 0,
+                priority: PRIORITY,
+                flags: ReclaimFlags(pages | ReclaimFlags::ASYNC),
+            }
+        });
+    }
+}

@@ -1,0 +1,123 @@
+//! What the lock of a list guards: pages by kind, each kind with a policy of its own.
+
+use crate::evict::Evict;
+use crate::table::{KINDS, Kind, SlotId};
+use zonal::policy::trace::Lru;
+
+/// What [`Options::swappiness`](crate::cache::Options::swappiness) is of.
+pub(crate) const MOST_SWAPPINESS: u64 = 200;
+
+/// What the lock of a list guards.
+pub(crate) struct Held<E> {
+    /// Of pages of files, and of anonymous ones where there are any.
+    file: E,
+    anon: Option<E>,
+    /// What another one takes to be made: slots, and its share.
+    size: (usize, usize),
+    /// Pages on it by kind; after a policy has panicked about.
+    pages: [usize; KINDS],
+    holds: u64,
+    /// How often a kind was chosen.
+    turn: u64,
+}
+
+impl<E: Evict> Held<E> {
+    pub(crate) const fn new(file: E, size: (usize, usize)) -> Self {
+        Self { file, anon: None, size, pages: [0; KINDS], holds: 0, turn: 0 }
+    }
+
+    pub(crate) const fn count_hold(&mut self) {
+        self.holds += 1;
+    }
+
+    pub(crate) const fn stats(&self) -> ListStats {
+        let [file, anon, unevictable] = self.pages;
+        ListStats { file, anon, unevictable, holds: self.holds }
+    }
+
+    /// The policy of a kind, if pages of it have come.
+    pub(crate) const fn policy_there(&mut self, kind: Kind) -> Option<&mut E> {
+        match kind {
+            Kind::File => Some(&mut self.file),
+            Kind::Anon => self.anon.as_mut(),
+            Kind::Kept => None,
+        }
+    }
+
+    /// The list of a page, as the tracepoints name it.
+    pub(crate) fn name(&self, kind: Kind, id: SlotId) -> Lru {
+        match kind {
+            Kind::File if self.file.is_active(id) => Lru::ActiveFile,
+            Kind::File => Lru::InactiveFile,
+            Kind::Anon if self.anon.as_ref().is_some_and(|policy| policy.is_active(id)) => {
+                Lru::ActiveAnon
+            }
+            Kind::Anon => Lru::InactiveAnon,
+            Kind::Kept => Lru::Unevictable,
+        }
+    }
+
+    /// A page has left, and its policy knows.
+    pub(crate) fn gone(&mut self, kind: Kind) {
+        let pages = &mut self.pages[kind as usize];
+        *pages = pages.saturating_sub(1);
+    }
+
+    pub(crate) fn policy(&mut self, kind: Kind) -> Option<&mut E> {
+        match kind {
+            Kind::File => Some(&mut self.file),
+            Kind::Anon => {
+                let (slots, pages) = self.size;
+                Some(self.anon.get_or_insert_with(|| self.file.beside(slots, pages)))
+            }
+            Kind::Kept => None,
+        }
+    }
+
+    pub(crate) fn insert(&mut self, kind: Kind, id: SlotId, key: u64) {
+        self.pages[kind as usize] += 1;
+        if let Some(policy) = self.policy(kind) {
+            policy.insert(id, key);
+        }
+    }
+
+    pub(crate) fn remove(&mut self, kind: Kind, id: SlotId) {
+        self.gone(kind);
+        if let Some(policy) = self.policy(kind) {
+            policy.remove(id);
+        }
+    }
+
+    /// Which kind gives a page up first: anonymous ones count `swappiness` of 200, pages of files the rest.
+    pub(crate) fn first(&mut self, swappiness: u64) -> Kind {
+        let anon = self.pages[Kind::Anon as usize] as u64 * swappiness;
+        let file = self.pages[Kind::File as usize] as u64 * (MOST_SWAPPINESS - swappiness);
+        self.turn += 1;
+        if share(self.turn, anon + file) < anon { Kind::Anon } else { Kind::File }
+    }
+
+    /// Pages that a policy may give up.
+    pub(crate) const fn evictable(&self) -> usize {
+        self.pages[Kind::File as usize] + self.pages[Kind::Anon as usize]
+    }
+}
+
+/// A number below `all` that is another each turn, spread evenly: multiples of the golden ratio are, whatever `all`.
+pub(crate) fn share(turn: u64, all: u64) -> u64 {
+    let mixed = turn.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    ((u128::from(mixed) * u128::from(all)) >> 64) as u64
+}
+
+/// A list of a cache: see [`PageCache::lists`](crate::PageCache::lists).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct ListStats {
+    /// Pages of files.
+    pub file: usize,
+    /// Anonymous pages that have a store.
+    pub anon: usize,
+    /// Pages that cannot be reclaimed: anonymous ones without a store.
+    pub unevictable: usize,
+    /// How often the lock was held.
+    pub holds: u64,
+}

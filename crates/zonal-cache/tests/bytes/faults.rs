@@ -1,0 +1,57 @@
+//! What a store does wrong.
+
+use super::{Lie, PAGE};
+use std::collections::BTreeSet;
+use zonal_cache::faulty_store::Operation;
+use zonal_cache::store::{Store, StoreError};
+
+/// What the store refuses now.
+#[derive(Debug, Default)]
+pub(crate) struct Faults {
+    pub(crate) reads: BTreeSet<u64>,
+    pub(crate) writes: BTreeSet<u64>,
+    pub(crate) flush: bool,
+    pub(crate) len: bool,
+}
+
+impl Faults {
+    pub(crate) fn fault(&self, operation: Operation) -> Option<StoreError> {
+        let hits = |pages: &BTreeSet<u64>, offset: u64, len: u64| {
+            pages.range(offset / PAGE..(offset + len).div_ceil(PAGE)).next().is_some()
+        };
+        let (bad, error) = match operation {
+            Operation::Read { offset, len } => (hits(&self.reads, offset, len), StoreError::IO),
+            Operation::Write { offset, len } => {
+                (hits(&self.writes, offset, len), StoreError::NO_SPACE)
+            }
+            Operation::SetLen { .. } => (self.len, StoreError::NO_SPACE),
+            Operation::Flush => (self.flush, StoreError::IO),
+        };
+        bad.then_some(error)
+    }
+}
+
+/// A store that does what it says, or not.
+pub(crate) struct Liar<T>(pub(crate) T, pub(crate) Lie);
+
+impl<T: Store> Store for Liar<T> {
+    fn len(&self) -> Result<u64, StoreError> {
+        self.0.len()
+    }
+    fn read(&self, offset: u64, pages: &mut [&mut [u8]]) -> Result<u64, StoreError> {
+        let got = self.0.read(offset, pages)?;
+        if self.1 == Lie::Read && offset == 3 * PAGE && got > 0 {
+            pages[0][0] ^= 1;
+        }
+        Ok(got)
+    }
+    fn write(&self, offset: u64, pages: &[&[u8]]) -> Result<(), StoreError> {
+        if self.1 == Lie::Write && pages.len() == 1 { Ok(()) } else { self.0.write(offset, pages) }
+    }
+    fn set_len(&self, len: u64) -> Result<(), StoreError> {
+        self.0.set_len(len)
+    }
+    fn flush(&self) -> Result<(), StoreError> {
+        if self.1 == Lie::Flush { Ok(()) } else { self.0.flush() }
+    }
+}

@@ -1,0 +1,133 @@
+//! What is recorded of the lists, under the names and with the arguments of Linux's tracepoints.
+#![cfg(feature = "std")]
+
+use std::cell::RefCell;
+use std::sync::Arc;
+use zonal::policy::trace::{Event, Lru, Point, Trace};
+use zonal::preset::{Traced, Zonal};
+use zonal_cache::cache::Options;
+use zonal_cache::lru::{LruLock, PerNode, Whole};
+use zonal_cache::threads::Threads;
+use zonal_cache::{Advice, ArenaFrames, File, MemoryStore, PageCache, Setup, TwoLists};
+use zonal_host::Arena;
+
+const PAGE: usize = 4096;
+
+thread_local! {
+    static TOLD: RefCell<Vec<Event>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Keeps what this thread is told of lists.
+struct Keep;
+
+impl Trace for Keep {
+    fn is_on(point: Point) -> bool {
+        point >= Point::LruInsertion
+    }
+    fn record(event: &Event) {
+        TOLD.with_borrow_mut(|told| told.push(*event));
+    }
+}
+
+struct Recorded<L>(std::marker::PhantomData<fn() -> L>);
+
+impl<L: LruLock> Setup for Recorded<L> {
+    type Host = Threads;
+    type Frames = ArenaFrames<Traced<Zonal, Keep>>;
+    type Evict = TwoLists;
+    type Lru = L;
+}
+
+fn cache<L: LruLock>() -> PageCache<Recorded<L>> {
+    let arena = Arena::builder().bytes(256 * PAGE).preset::<Traced<Zonal, Keep>>();
+    let frames = ArenaFrames::new(Arc::new(arena.open().expect("an arena")));
+    let options = Options { pages: 16, window: 0, ..Options::default() };
+    PageCache::with_parts(Threads::new(), frames, options).expect("a cache")
+}
+
+fn read<S: Setup>(file: &File<S>, page: usize) {
+    assert_eq!(file.read_at(&mut [0; 8], (page * PAGE) as u64), Ok(8));
+}
+
+fn told() -> Vec<Event> {
+    TOLD.with_borrow_mut(std::mem::take)
+}
+
+fn lists(events: &[Event]) -> Vec<Lru> {
+    let list = |event: &Event| match event {
+        Event::LruInsertion { lru, .. } => Some(*lru),
+        _ => None,
+    };
+    events.iter().filter_map(list).collect()
+}
+
+#[test]
+fn pages_come_are_used_and_go() {
+    let cache = cache::<Whole>();
+    let file = cache.open(MemoryStore::from(vec![1; 64 * PAGE])).unwrap();
+    file.advise(Advice::Random);
+    (0..16).for_each(|page| read(&file, page));
+    assert_eq!(lists(&told()), [Lru::InactiveFile; 16]);
+    // The two oldest are used again.
+    read(&file, 0);
+    read(&file, 1);
+    file.write_at(&[2], 2 * PAGE as u64).unwrap();
+    assert_eq!(told(), [], "a hit is no event");
+    read(&file, 20);
+    let events = told();
+    let activated = events.iter().filter(|event| event.point() == Point::LruActivate).count();
+    // Page 2 has become dirty by a use, page 3 goes.
+    assert_eq!(activated, 2, "{events:?}");
+    let counts = |event: &Event| match *event {
+        Event::VmscanLruIsolate { requested, scanned, taken, lru: Lru::InactiveFile, .. } => {
+            Some([requested, scanned, taken])
+        }
+        Event::VmscanLruShrinkInactive { scanned, reclaimed, activate, dirty, .. } => {
+            Some([scanned, reclaimed + dirty, activate])
+        }
+        _ => None,
+    };
+    let scans: Vec<_> = events.iter().filter_map(counts).collect();
+    assert_eq!(scans, [[1, 4, 1], [4, 2, 2]], "{events:?}");
+    assert_eq!(lists(&events), [Lru::InactiveFile]);
+    // Page 3 comes back before as many went as are active.
+    read(&file, 3);
+    assert_eq!(lists(&told()), [Lru::ActiveFile]);
+}
+
+#[test]
+fn anonymous_pages_have_lists_of_their_own() {
+    let cache = cache::<Whole>();
+    let kept = cache.anon(4 * PAGE as u64).unwrap();
+    let swapped = cache.anon_on(4 * PAGE as u64, MemoryStore::default()).unwrap();
+    kept.write_at(&[1], 0).unwrap();
+    swapped.read_at(&mut [0], 0).unwrap();
+    let events = told();
+    assert_eq!(lists(&events), [Lru::Unevictable, Lru::InactiveAnon]);
+    assert_eq!(cache.reclaim(9), 1);
+    let isolated = told().into_iter().find_map(|event| match event {
+        Event::VmscanLruIsolate { lru, taken, .. } => Some((lru, taken)),
+        _ => None,
+    });
+    assert_eq!(isolated, Some((Lru::InactiveAnon, 1)));
+}
+
+#[test]
+fn pages_of_a_batch_are_told_of_when_they_are_listed() {
+    let cache = cache::<PerNode<4>>();
+    let file = cache.open(MemoryStore::from(vec![1; 64 * PAGE])).unwrap();
+    file.advise(Advice::Random);
+    for page in 0..16 {
+        read(&file, page);
+    }
+    let listed: usize = cache.lists().iter().map(|list| list.file).sum();
+    let events = told();
+    assert_eq!(lists(&events).len(), listed);
+    assert_eq!(listed + cache.waiting(), 16);
+    assert!(listed > 0);
+    // A page that is pinned moves when it is written.
+    let pinned = file.pin(0..1).unwrap();
+    file.write_at(&[2], 0).unwrap();
+    assert!(!lists(&told()).is_empty(), "it is on the list by another frame");
+    drop(pinned);
+}

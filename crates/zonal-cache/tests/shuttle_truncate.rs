@@ -1,0 +1,222 @@
+//! Truncation, unlinking and invalidation of one file against writers and several who write back at once, under
+//! random schedules: three threads that write, read, cut, zero and sync, one that syncs and writes behind, with room for
+//! fewer pages than the file has. What is read, and what is durable after a sync, is held against the history of
+//! every half page.
+//!
+//! Bound: [`SCHEDULES`] random schedules of [`THREADS`] threads with [`STEPS`] steps each, for each test; 1.5 s
+//! together. With 40,000 schedules each (50 s) no more was found.
+//! Canaries: a store that forgets to cut, and one that forgets to flush. `unlinking_against_writers` failed while what was
+//! written to an unlinked file brought the rest of its store back.
+//!
+//! ```text
+//! RUSTFLAGS="--cfg shuttle" cargo test --release -p zonal-cache --test shuttle_truncate
+//! ```
+#![cfg(shuttle)]
+
+mod history;
+mod shuttled;
+
+use core::time::Duration;
+use history::{HALF, History};
+use shuttle::rand::{Rng, thread_rng};
+use shuttle::scheduler::RandomScheduler;
+use shuttle::thread;
+use shuttled::{Heap, ShuttleHost, Shuttled, explore};
+use std::sync::Arc;
+use zonal_cache::cache::Options;
+use zonal_cache::evict::Evict;
+use zonal_cache::store::{Store, StoreError};
+use zonal_cache::{CacheError, File, MemoryStore, PageCache, S3Fifo, Setup, TwoLists};
+
+const BOUND: usize = 16;
+/// Half pages that the file has at most.
+const HALVES: u64 = 44;
+const THREADS: u64 = 4;
+const STEPS: usize = 14;
+const SCHEDULES: usize = 1000;
+
+/// What a store does wrong.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Lie {
+    No,
+    Cut,
+    Flush,
+}
+
+struct Shared(Arc<MemoryStore>, Lie);
+
+impl Store for Shared {
+    fn len(&self) -> Result<u64, StoreError> {
+        self.0.len()
+    }
+    fn read(&self, offset: u64, pages: &mut [&mut [u8]]) -> Result<u64, StoreError> {
+        thread::yield_now();
+        self.0.read(offset, pages)
+    }
+    fn write(&self, offset: u64, pages: &[&[u8]]) -> Result<(), StoreError> {
+        thread::yield_now();
+        self.0.write(offset, pages)
+    }
+    fn set_len(&self, len: u64) -> Result<(), StoreError> {
+        thread::yield_now();
+        let forgets = self.1 == Lie::Cut && self.0.len()? > len;
+        if forgets { Ok(()) } else { self.0.set_len(len) }
+    }
+    fn flush(&self) -> Result<(), StoreError> {
+        thread::yield_now();
+        if self.1 == Lie::Flush { Ok(()) } else { self.0.flush() }
+    }
+}
+
+struct World<S: Setup> {
+    cache: PageCache<S>,
+    memory: Arc<MemoryStore>,
+    history: History,
+    /// Whether the file is unlinked instead of cut to nothing; the store is not looked at meanwhile.
+    unlinks: bool,
+}
+
+impl<S: Setup> World<S> {
+    fn write(&self, file: &File<S>) {
+        let first = thread_rng().gen_range(0..HALVES);
+        // Within a page: what is written at once.
+        let count = thread_rng().gen_range(1..=2 - first % 2);
+        self.history.write(first..first + count, |bytes| {
+            match file.write_at(bytes, first * HALF as u64) {
+                Ok(done) => {
+                    assert_eq!(done, bytes.len());
+                    true
+                }
+                Err(CacheError::NoRoom { .. }) => false,
+                Err(error) => panic!("{error}"),
+            }
+        });
+    }
+
+    fn read(&self, file: &File<S>) {
+        let first = thread_rng().gen_range(0..HALVES);
+        let count = thread_rng().gen_range(1..=4);
+        let mut bytes = vec![0xAA; count as usize * HALF];
+        let since = self.history.now();
+        if let Ok(got) = file.read_at(&mut bytes, first * HALF as u64) {
+            // Less may be the end of the file or a page that there is no room for.
+            let count = if got < bytes.len() && got % HALF == 0 && file.len() > first * HALF as u64
+            {
+                (got / HALF) as u64
+            } else {
+                count
+            };
+            self.history.check("read", first, count, &bytes[..got], since);
+        }
+    }
+
+    fn cut(&self, file: &File<S>) {
+        let len = thread_rng().gen_range(0..HALVES);
+        self.history.cut(len..HALVES, || file.truncate(len * HALF as u64).is_ok());
+    }
+
+    fn zero(&self, file: &File<S>) {
+        // Of whole pages: else it may be done in part.
+        let first = thread_rng().gen_range(0..HALVES / 2) * 2;
+        let end = thread_rng().gen_range(first..HALVES) / 2 * 2;
+        let range = first * HALF as u64..end * HALF as u64;
+        self.history.cut(first..end, || file.zero_range(range).is_ok());
+    }
+
+    fn sync(&self, file: &File<S>, whole: bool) {
+        let since = self.history.now();
+        let done = if whole { self.cache.sync() } else { file.sync() };
+        done.expect("the store is well");
+        if !self.unlinks {
+            let durable = self.memory.durable();
+            self.history.check("after a sync", 0, HALVES, &durable, since);
+        }
+    }
+
+    fn work(&self, file: &File<S>, number: u64) {
+        for _ in 0..STEPS {
+            let choice = thread_rng().gen_range(0..if number == 0 { 8 } else { 24 });
+            match choice {
+                0..2 => self.sync(file, choice == 0),
+                2 => self.cache.write_behind(Duration::ZERO),
+                3 => {
+                    file.write_older(Duration::ZERO);
+                }
+                4..8 if number == 0 => self.read(file),
+                4..12 => self.write(file),
+                12..17 => self.read(file),
+                17 => {
+                    let at = thread_rng().gen_range(0..HALVES) * HALF as u64;
+                    file.invalidate(at..at + 8 * HALF as u64);
+                }
+                18 => {
+                    let at = thread_rng().gen_range(0..HALVES) * HALF as u64;
+                    let _ = file.sync_range(at..at + 8 * HALF as u64);
+                }
+                19 => self.zero(file),
+                20 if self.unlinks => self.history.cut(0..HALVES, || {
+                    file.clone().unlink();
+                    true
+                }),
+                _ => self.cut(file),
+            }
+        }
+    }
+}
+
+fn model<E: Evict>(lie: Lie, unlinks: bool) {
+    let options = Options { pages: BOUND, window: 4, ..Options::default() };
+    let cache =
+        PageCache::<Shuttled<E, true>>::with_parts(ShuttleHost::new(), Heap::new(BOUND), options);
+    let cache = cache.expect("a cache");
+    let memory = Arc::new(MemoryStore::default());
+    let file = cache.open(Shared(memory.clone(), lie)).expect("a file");
+    let world = Arc::new(World { cache, memory, history: History::default(), unlinks });
+    let workers: Vec<_> = (0..THREADS)
+        .map(|number| {
+            let (world, file) = (world.clone(), file.clone());
+            thread::spawn(move || world.work(&file, number))
+        })
+        .collect();
+    workers.into_iter().for_each(|it| it.join().unwrap());
+    let since = world.history.now();
+    // What is not written again after it was unlinked stays in the store.
+    world.history.write(HALVES - 1..HALVES, |bytes| {
+        file.write_at(bytes, (HALVES - 1) * HALF as u64).expect("room") == bytes.len()
+    });
+    file.sync().expect("the store is well");
+    let durable = world.memory.durable();
+    world.history.check("at last", 0, HALVES, &durable, since);
+    assert_eq!(durable.len() as u64, file.len());
+    assert_eq!(world.cache.stats().dirty, 0);
+    let mut read = vec![0; durable.len()];
+    file.read_at(&mut read, 0).expect("room");
+    assert!(read == durable, "what is read is not what is in the store");
+}
+
+#[test]
+fn cuts_against_writers_two_lists() {
+    explore(RandomScheduler::new(SCHEDULES), || model::<TwoLists>(Lie::No, false));
+}
+
+#[test]
+fn cuts_against_writers_s3_fifo() {
+    explore(RandomScheduler::new(SCHEDULES), || model::<S3Fifo>(Lie::No, false));
+}
+
+#[test]
+fn unlinking_against_writers() {
+    explore(RandomScheduler::new(SCHEDULES), || model::<S3Fifo>(Lie::No, true));
+}
+
+#[test]
+#[should_panic(expected = "which is old")]
+fn canary_a_store_that_is_not_cut_is_found() {
+    explore(RandomScheduler::new(SCHEDULES), || model::<S3Fifo>(Lie::Cut, false));
+}
+
+#[test]
+#[should_panic(expected = "which is old")]
+fn canary_a_sync_that_does_not_flush_is_found() {
+    explore(RandomScheduler::new(SCHEDULES), || model::<S3Fifo>(Lie::Flush, false));
+}
