@@ -4,10 +4,12 @@ pub(crate) mod acpi;
 pub(crate) mod apic;
 pub(crate) mod boot;
 pub(crate) mod cpu;
+pub(crate) mod dimm;
 pub(crate) mod interrupts;
 pub(crate) mod pvh;
 pub(crate) mod serial;
 pub(crate) mod smp;
+pub(crate) mod tables;
 pub(crate) mod team;
 pub(crate) mod user;
 

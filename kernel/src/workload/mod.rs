@@ -25,7 +25,7 @@ struct Workload {
     check: fn() -> Result<(), &'static str>,
 }
 
-const ALL: [Workload; 12] = [
+const ALL: [Workload; 13] = [
     Workload { name: "mixed", task: mixed::task, check: ok },
     Workload { name: "pass", task: pass::task, check: ok },
     Workload { name: "processes", task: faults::processes, check: faults::near },
@@ -35,6 +35,7 @@ const ALL: [Workload; 12] = [
     Workload { name: "huge", task: faults::huge, check: faults::had_both },
     Workload { name: "timer", task: handler::task, check: handler::was_inside },
     Workload { name: "exhaust", task: exhaust::task, check: exhaust::refused },
+    Workload { name: "module", task: plug::module_task, check: plug::module_came },
     Workload { name: "plug", task: plug::task, check: plug::came },
     Workload { name: COST, task: cost::task, check: ok },
     Workload { name: CANARY, task: lose, check: ok },
