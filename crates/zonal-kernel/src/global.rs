@@ -164,7 +164,7 @@ impl<M: Machine, S: Sound> Global<M, S> {
         let mut booting = self.take()?;
         booting.draft().set_map(map);
         // SAFETY: the caller's promise.
-        unsafe { booting.build(&config, place, None) }
+        unsafe { booting.build(&config, place) }
     }
 
     #[inline(always)]

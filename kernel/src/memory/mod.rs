@@ -85,7 +85,11 @@ fn node_of(address: u64, mut nodes: impl Iterator<Item = NodeRange>) -> NodeId {
 /// Once, and what the boot loader left is not used after it.
 pub(crate) unsafe fn boot(info: &BootInfo, nodes: &Nodes) -> Result<(), Error> {
     let map = map(info, nodes)?;
-    let config = Config { distances: nodes.distances, ..Config::new(cpu::count()) };
+    #[cfg(feature = "masked")]
+    let cpus = crate::machine::masked::CPUS;
+    #[cfg(not(feature = "masked"))]
+    let cpus = cpu::count();
+    let config = Config { distances: nodes.distances, ..Config::new(cpus) };
     if info.command_line == FLAT {
         // SAFETY: as below.
         return unsafe { map.boot(config) };

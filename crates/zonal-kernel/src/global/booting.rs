@@ -1,7 +1,7 @@
 //! Building the allocator, in the static and in the memory that is taken for its tables: nothing larger
 //! than a zone goes by the stack.
 
-use super::sparse::{self, MapTables, TableRange, Wanted};
+use super::sparse::{self, MapTables, Sparse, TableRange, Wanted};
 use super::{Frames, Global};
 use crate::boot_map::{self, NodeRange};
 use crate::{Error, Kernel, Machine};
@@ -14,7 +14,7 @@ use zonal::map::{PfnRange, PhysAddr};
 use zonal::plan::{Config, Draft, Plan, PlanError};
 use zonal::policy::{Sound, Split};
 use zonal::units::FRAME_SIZE;
-use zonal::{Allocator, MAX_NODES, NodeId, Pfn};
+use zonal::{Allocator, MAX_NODES, NodeId, Pfn, Storage};
 use zonal_tables::sparse::Layout;
 
 /// Where the allocator's tables are to lie. The default: at the top of the memory.
@@ -107,7 +107,7 @@ impl<M: Machine, S: Sound> Booting<M, S> {
     {
         self.draft().sanitise()?;
         // SAFETY: the caller's promise.
-        unsafe { self.build(&config, place, None) }
+        unsafe { self.build(&config, place) }
     }
 
     /// As [`boot_in`](Self::boot_in), with tables only for memory that is there: of `range` the kernel maps the
@@ -133,64 +133,108 @@ impl<M: Machine, S: Sound> Booting<M, S> {
     {
         self.draft().sanitise()?;
         // SAFETY: the caller's promise.
-        unsafe { self.build(&config, place, Some(Wanted::by::<M>(range))) }
+        unsafe { self.build_sparse(&config, place, Wanted::by::<M>(range)) }
     }
 
     /// Plans for the sanitised map, and builds.
     ///
     /// # Safety
-    /// As [`boot_in`](Self::boot_in); with `wanted`, as [`boot_sparse`](Self::boot_sparse).
-    pub(super) unsafe fn build(
+    /// As [`boot_in`](Self::boot_in).
+    pub(super) unsafe fn build(mut self, config: &Config, place: TablePlace) -> Result<(), Error>
+    where
+        Frames<M, S>: Sync,
+    {
+        let draft = self.draft();
+        let plan = draft.plan(config, <S::Split as Split>::instances).map_err(error)?;
+        let bytes = head_bytes::<M, S>() + zonal_tables::piece_bytes::<Kernel<M>, S>(plan);
+        let piece = draft.carve(bytes, place.node, place.below).map_err(error)?;
+        // SAFETY: the piece was just carved from the map, whose memory is ours to use and mapped: the
+        // caller's promise.
+        let piece = unsafe { Piece::<M, S>::new(piece)? };
+        // SAFETY: the caller's promise, for the rest of the map.
+        let allocator = unsafe { build_flat(self.planned(), piece)? };
+        self.publish(allocator);
+        Ok(())
+    }
+
+    /// The same with tables for what is there. Not with the other, so that a kernel without this has no code
+    /// of it.
+    ///
+    /// # Safety
+    /// As [`boot_sparse`](Self::boot_sparse).
+    unsafe fn build_sparse(
         mut self,
         config: &Config,
         place: TablePlace,
-        wanted: Option<Wanted>,
+        wanted: Wanted,
     ) -> Result<(), Error>
     where
         Frames<M, S>: Sync,
     {
         let draft = self.draft();
         let plan = draft.plan(config, <S::Split as Split>::instances).map_err(error)?;
-        let head = size_of::<Head<M, S>>() as u64;
-        let mut own = [None; MAX_NODES];
-        let (piece, layout) = match &wanted {
-            None => {
-                let bytes = head + zonal_tables::piece_bytes::<Kernel<M>, S>(plan);
-                (draft.carve(bytes, place.node, place.below).map_err(error)?, None)
-            }
-            Some(wanted) => {
-                let layout = wanted.layout::<S>(plan)?;
-                let tables = zonal_tables::sparse::piece_bytes::<Kernel<M>, S>(plan);
-                let bytes = head + sparse::bit_words(&layout) * 8 + tables;
-                let of_nodes = frames_of_nodes::<S>(plan, &layout, wanted);
-                let piece = draft.carve(bytes, place.node, place.below).map_err(error)?;
-                carve_of_nodes(draft, &of_nodes, place.below, &mut own)?;
-                (piece, Some(layout))
-            }
-        };
-        let global = self.0;
-        // SAFETY: as in `draft`; shared from here on, and if it goes well for good, because `self` is not
-        // dropped then. Else the reference is gone when `self` is.
-        let plan: &'static Plan = unsafe { &*global.draft.get() }.planned();
-        // SAFETY: the piece was just carved from the map, whose memory is ours to use and mapped: the
-        // caller's promise.
-        let head = unsafe { Piece::<M, S>::new(piece)? };
-        let allocator = match wanted.zip(layout) {
-            None => {
-                let tables = zonal_tables::in_piece(plan, head.rest)?;
-                // SAFETY: the allocator manages memory of the map, for which the caller promises it.
-                let kernel = unsafe { Kernel::new() };
-                head.head.write(Allocator::new(kernel, plan, tables)?)
-            }
-            // SAFETY: the pieces in `own` were carved as well; the rest is the caller's promise.
-            Some(wanted) => unsafe { build_sparse(global, plan, head, wanted, &own)? },
-        };
-        // Release: pairs with the acquire in `Global::frames`.
-        global.allocator.store(allocator, Release);
-        // What it holds stays taken.
-        let _ = ManuallyDrop::new(self);
+        let layout = wanted.layout::<S>(plan)?;
+        let tables = zonal_tables::sparse::piece_bytes::<Kernel<M>, S>(plan);
+        let bytes = head_bytes::<M, S>() + sparse::bit_words(&layout) * 8 + tables;
+        let of_nodes = frames_of_nodes::<S>(plan, &layout, &wanted);
+        let piece = draft.carve(bytes, place.node, place.below).map_err(error)?;
+        let own = carve_of_nodes(draft, &of_nodes, place.below)?;
+        // SAFETY: as in `build`.
+        let piece = unsafe { Piece::<M, S>::new(piece)? };
+        let plan = self.planned();
+        // SAFETY: the pieces in `own` were carved as well; the rest is the caller's promise.
+        let allocator = unsafe { build_sparse(self.0, plan, piece, (wanted, layout), &own)? };
+        self.publish(allocator);
         Ok(())
     }
+
+    /// The plan, when nothing is carved from its map any more.
+    fn planned(&self) -> &'static Plan {
+        // SAFETY: as in `draft`; shared from here on, and if it goes well for good, because `self` is not
+        // dropped then. Else the reference is gone when `self` is.
+        unsafe { &*self.0.draft.get() }.planned()
+    }
+
+    fn publish(self, allocator: *mut Frames<M, S>) {
+        // Release: pairs with the acquire in `Global::frames`.
+        self.0.allocator.store(allocator, Release);
+        // What it holds stays taken.
+        let _ = ManuallyDrop::new(self);
+    }
+}
+
+/// Bytes of a head.
+const fn head_bytes<M: Machine, S: Sound>() -> u64 {
+    size_of::<Head<M, S>>() as u64
+}
+
+/// Builds the allocator with its tables behind it.
+///
+/// # Safety
+/// For all memory of the map the promise of [`Booting::boot`].
+#[inline(never)]
+unsafe fn build_flat<M: Machine, S: Sound>(
+    plan: &'static Plan,
+    Piece { head, rest }: Piece<M, S>,
+) -> Result<*mut Frames<M, S>, Error> {
+    let tables = zonal_tables::in_piece(plan, rest)?;
+    // SAFETY: the caller's promise.
+    Ok(unsafe { put(head, plan, tables)? })
+}
+
+/// Builds the allocator in its place. By itself, so that there is one way through it that needs stack.
+///
+/// # Safety
+/// As [`build_flat`].
+#[inline(never)]
+unsafe fn put<M: Machine, S: Sound>(
+    head: &'static mut Head<M, S>,
+    plan: &'static Plan,
+    tables: Storage<'static, Kernel<M>, S>,
+) -> Result<&'static mut Frames<M, S>, Error> {
+    // SAFETY: the allocator manages memory of the map, for which the caller promises it.
+    let kernel = unsafe { Kernel::new() };
+    Ok(head.write(Allocator::new(kernel, plan, tables)?))
 }
 
 /// For each node, at most how many frames the tables of its memory take.
@@ -208,16 +252,16 @@ fn carve_of_nodes(
     draft: &mut Draft,
     frames: &[u64; MAX_NODES],
     below: Option<Pfn>,
-    own: &mut [Option<PfnRange>; MAX_NODES],
-) -> Result<(), Error> {
-    for (node, (frames, piece)) in (0..).zip(frames.iter().zip(own)) {
+) -> Result<[Option<PfnRange>; MAX_NODES], Error> {
+    let mut own = [None; MAX_NODES];
+    for (node, (frames, piece)) in (0..).zip(frames.iter().zip(&mut own)) {
         if *frames > 0 {
             let bytes = frames * FRAME_SIZE as u64;
             let carved = draft.carve(bytes, Some(NodeId(node)), below);
             *piece = Some(carved.or_else(|_| draft.carve(bytes, None, below)).map_err(error)?);
         }
     }
-    Ok(())
+    Ok(own)
 }
 
 /// Maps the tables of all memory that is there, node by node, and builds the allocator in them.
@@ -236,6 +280,43 @@ unsafe fn build_sparse<M: Machine, S: Sound>(
     let (mapped, rest) = rest.split_at_mut(sparse::bit_words(&layout) as usize * 8);
     let sparse = wanted.begin(layout, bits_in(mapped));
     let mut left = *own;
+    // SAFETY: the caller's promise.
+    unsafe { bring_all::<M, S>(&sparse, plan, own, &mut left)? };
+    // SAFETY: the range has room for the layout, begins at a page, shows zeros and is the allocator's: checked,
+    // and the caller's promise. All memory that is there has its pages mapped, to zeroed frames.
+    let tables = unsafe { zonal_tables::sparse::in_range(plan, start, rest)? };
+    // SAFETY: the caller's promise.
+    let allocator = unsafe { put(head, plan, tables)? };
+    release_all(allocator, &left);
+    // SAFETY: who raised `taken` alone writes it, until the release store of the allocator.
+    unsafe { *global.sparse.get() = Some(sparse) };
+    Ok(allocator)
+}
+
+/// Gives back what the tables did not need.
+#[inline(never)]
+fn release_all<M: Machine, S: Sound>(
+    allocator: &Frames<M, S>,
+    left: &[Option<PfnRange>; MAX_NODES],
+) {
+    for rest in left.iter().flatten().filter(|rest| !rest.is_empty()) {
+        // If it is refused these few frames stay reserved.
+        let _frames = allocator.release(rest.start..rest.end);
+    }
+}
+
+/// Maps the tables of all memory that is there, with frames of the pieces of its nodes: from what is `left` of
+/// those in `own`.
+///
+/// # Safety
+/// The pieces are no other code's, and can be written at `M::address`.
+#[inline(never)]
+unsafe fn bring_all<M: Machine, S: Sound>(
+    sparse: &Sparse,
+    plan: &Plan,
+    own: &[Option<PfnRange>; MAX_NODES],
+    left: &mut [Option<PfnRange>; MAX_NODES],
+) -> Result<(), Error> {
     // The tables' own memory too: what is left of it is the allocator's in the end.
     let memory = plan.map().present().map(|range| (usize::from(range.node.0), range.pfns()));
     let pieces = own.iter().enumerate().filter_map(|(node, piece)| Some((node, (*piece)?)));
@@ -246,19 +327,7 @@ unsafe fn build_sparse<M: Machine, S: Sound>(
         unsafe { sparse.bring::<M, S>(plan, range, next)? };
     }
     sparse.show();
-    // SAFETY: the range has room for the layout, begins at a page, shows zeros and is the allocator's: checked,
-    // and the caller's promise. All memory that is there has its pages mapped, to zeroed frames.
-    let tables = unsafe { zonal_tables::sparse::in_range(plan, start, rest)? };
-    // SAFETY: the allocator manages memory of the map, for which the caller promises it.
-    let kernel = unsafe { Kernel::new() };
-    let allocator = head.write(Allocator::new(kernel, plan, tables)?);
-    for rest in left.into_iter().flatten().filter(|rest| !rest.is_empty()) {
-        // If it is refused these few frames stay reserved.
-        let _frames = allocator.release(rest.start..rest.end);
-    }
-    // SAFETY: who raised `taken` alone writes it, until the release store of the allocator.
-    unsafe { *global.sparse.get() = Some(sparse) };
-    Ok(allocator)
+    Ok(())
 }
 
 /// Words that are zero, in memory behind a head, whose size is a multiple of theirs.
