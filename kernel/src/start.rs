@@ -1,6 +1,6 @@
 //! From the first instruction in Rust to the last.
 
-use crate::machine::{Exit, acpi, apic, boot, cpu, exit, pvh, serial, smp};
+use crate::machine::{Exit, acpi, apic, boot, cpu, exit, pvh, serial, smp, tables};
 use crate::{memory, say, workload};
 use core::panic::PanicInfo;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -49,11 +49,16 @@ fn boot(info: &pvh::BootInfo) -> Result<bool, zonal_kernel::Error> {
     say!("zonal on {} processors", cpu::count());
     say!("built in {used} bytes of stack, of {MOST_TO_BUILD} that it may take");
     smp::wake_all()?;
+    tables::all_are_awake();
+    let fit = memory::tables_fit();
+    if !fit {
+        say!("WRONG: those are tables for more than is there");
+    }
     say!("{}", BuddyInfo(memory::frames()));
     if used > MOST_TO_BUILD {
         say!("WRONG: that is too much stack");
     }
-    Ok(used <= MOST_TO_BUILD)
+    Ok(used <= MOST_TO_BUILD && fit)
 }
 
 /// The most stack, in bytes, that map, plan and allocator may take.

@@ -29,6 +29,9 @@ pub(crate) enum Kernel {
     Run(Boot),
     /// Prints what a frame costs there, in instructions: exact, on one processor
     Cost,
+    /// Prints how long the allocator masks interrupts at most, in instructions, part by part, and lists the
+    /// places where that is more than 4000
+    Masked,
     /// Prints how much code an allocator adds to a kernel, and where that code can panic
     Size,
     /// Boots it with 1, 4 and 8 processors and with two nodes; each boot counts every frame
@@ -47,6 +50,9 @@ pub(crate) struct Boot {
     /// Memory, in MiB
     #[arg(long, default_value_t = 512)]
     memory: u32,
+    /// GiB for which there is room beside the memory; the first of them is plugged in
+    #[arg(long, default_value_t = 0)]
+    room: u32,
     /// Workloads to run, by name, with commas; all if none is named
     #[arg(long, default_value = "")]
     workloads: String,
@@ -62,7 +68,8 @@ impl Kernel {
     pub(crate) fn run(&self, shell: &Shell) -> Result<()> {
         match self {
             Self::Run(one) => judge(boot(&build(shell)?, one)?, one),
-            Self::Cost => cost(&build(shell)?),
+            Self::Cost => exact(&build(shell)?, "cost"),
+            Self::Masked => exact(&build_with(shell, &["--features", "masked"])?, "masked"),
             Self::Size => {
                 require_target(shell)?;
                 kernel_size::run(shell)
@@ -100,38 +107,48 @@ fn test(shell: &Shell, kernel: &Path) -> Result<()> {
         cpus,
         nodes,
         memory: 512,
+        room: 0,
         workloads: workloads.to_owned(),
         seconds: SECONDS,
         exact: false,
     };
-    for (cpus, nodes) in [(1, 1), (4, 1), (8, 1), (4, 2)] {
+    let with_room =
+        |nodes, workloads| Boot { memory: 1024, room: ROOM, ..one(4, nodes, workloads) };
+    let machines = [(1, 1), (4, 1), (8, 1), (4, 2)].map(|(cpus, nodes)| one(cpus, nodes, ""));
+    for machine in machines.into_iter().chain([with_room(1, ""), with_room(2, "")]) {
         let start = Instant::now();
-        eprintln!("\n--- {cpus} processors, {nodes} nodes");
-        let machine = one(cpus, nodes, "");
-        judge(boot(kernel, &machine)?, &machine)
-            .with_context(|| format!("{cpus} processors, {nodes} nodes"))?;
+        let Boot { cpus, nodes, room, .. } = machine;
+        let name = format!("{cpus} processors, {nodes} nodes, room for {room} GiB");
+        eprintln!("\n--- {name}");
+        judge(boot(kernel, &machine)?, &machine).context(name)?;
         eprintln!("--- {:.1} s", start.elapsed().as_secs_f64());
     }
     first_kernel(shell)?;
     for (canary, what) in CANARIES {
         eprintln!("\n--- {what}, which the kernel must find");
-        let found = boot(kernel, &one(1, 1, canary))?;
+        let found = boot(kernel, &with_room(1, canary))?;
         ensure!(found == Some(WRONG), "{what}, and the kernel did not find it ({found:?})");
     }
     Ok(())
 }
 
 /// Workloads that must end wrong, and why.
-const CANARIES: [(&str, &str); 2] =
-    [("canary", "a frame is lost"), ("deep", "building the allocator takes too much stack")];
+const CANARIES: [(&str, &str); 3] = [
+    ("canary", "a frame is lost"),
+    ("deep", "building the allocator takes too much stack"),
+    ("flat", "there are tables for all that may come"),
+];
+/// GiB beside the memory of some of them.
+const ROOM: u32 = 512;
 
 /// Counted by an emulator whose clock is the number of instructions.
-fn cost(kernel: &Path) -> Result<()> {
+fn exact(kernel: &Path, workload: &str) -> Result<()> {
     let machine = Boot {
         cpus: 1,
         nodes: 1,
         memory: 512,
-        workloads: "cost".to_owned(),
+        room: 0,
+        workloads: workload.to_owned(),
         seconds: SECONDS,
         exact: true,
     };
@@ -195,13 +212,18 @@ fn files_of(page: &str) -> Result<Vec<(String, String)>> {
 
 /// Builds it and says where it is.
 fn build(shell: &Shell) -> Result<PathBuf> {
+    build_with(shell, &[])
+}
+
+fn build_with(shell: &Shell, features: &[&str]) -> Result<PathBuf> {
     require_target(shell)?;
     ensure!(
         tools::have(shell, EMULATOR),
         "`{EMULATOR}` is not installed: `apt-get install qemu-system-x86`, or your system's \
          package of it"
     );
-    cmd!(shell, "cargo build --release --locked -p {PACKAGE} --target {BARE}").run()?;
+    cmd!(shell, "cargo build --release --locked -p {PACKAGE} --target {BARE} {features...}")
+        .run()?;
     Ok(target_dir(shell).join(BARE).join("release").join(PACKAGE))
 }
 
@@ -216,7 +238,7 @@ fn boot(kernel: &Path, boot: &Boot) -> Result<Option<i32>> {
 
 /// The machine.
 fn arguments(boot: &Boot) -> Result<Vec<String>> {
-    let Boot { cpus, nodes, memory, workloads, .. } = boot;
+    let Boot { cpus, nodes, memory, room, workloads, .. } = boot;
     ensure!(
         (1..=64).contains(cpus) && (1..=16).contains(nodes) && nodes <= cpus,
         "1 to 64 processors, 1 to 16 nodes, and a processor for each node"
@@ -233,7 +255,14 @@ fn arguments(boot: &Boot) -> Result<Vec<String>> {
     arguments.extend(clock.iter().map(|&argument| argument.to_owned()));
     let mut add = |name: &str, value: String| arguments.extend([name.to_owned(), value]);
     add("-smp", cpus.to_string());
-    add("-m", format!("{memory}M"));
+    match room {
+        0 => add("-m", format!("{memory}M")),
+        room => {
+            add("-m", format!("{memory}M,slots=1,maxmem={}M", memory + room * 1024));
+            add("-object", "memory-backend-ram,size=1G,id=module".to_owned());
+            add("-device", "pc-dimm,memdev=module".to_owned());
+        }
+    }
     add("-append", workloads.clone());
     let share = |all: u32, node: u32| all * node / nodes;
     for node in (0..*nodes).filter(|_| *nodes > 1) {
@@ -253,7 +282,16 @@ mod tests {
     use super::*;
 
     fn with(cpus: u32, nodes: u32) -> Boot {
-        Boot { cpus, nodes, memory: 512, workloads: "mixed".to_owned(), seconds: 1, exact: false }
+        let workloads = "mixed".to_owned();
+        Boot { cpus, nodes, memory: 512, room: 0, workloads, seconds: 1, exact: false }
+    }
+
+    #[test]
+    fn room_is_memory_that_may_come() {
+        let line = arguments(&Boot { room: 2, ..with(1, 1) }).unwrap().join(" ");
+        assert!(line.contains("-m 512M,slots=1,maxmem=2560M"), "{line}");
+        assert!(line.contains("-device pc-dimm,memdev=module"), "{line}");
+        assert!(!arguments(&with(1, 1)).unwrap().join(" ").contains("maxmem"));
     }
 
     #[test]

@@ -32,6 +32,21 @@ pub enum Error {
     Plan(PlanError),
     /// The tables.
     Tables(PieceTooSmall),
+    /// The range of addresses for the tables is too small, or does not begin at a page.
+    TableRange {
+        /// Bytes of the range.
+        given: u64,
+        /// Bytes of the tables.
+        wanted: u64,
+    },
+    /// Memory that comes has no room for its own tables: bring more of it at once, or take their frames from the
+    /// zones.
+    TablesFill {
+        /// Frames that come.
+        frames: u64,
+        /// Frames that the tables may need.
+        wanted: u64,
+    },
     /// Building the allocator.
     Build(BuildError),
     /// A table of the firmware.
@@ -64,6 +79,13 @@ impl fmt::Display for Error {
             Self::Map(error) => error.fmt(f),
             Self::Plan(error) => error.fmt(f),
             Self::Tables(error) => error.fmt(f),
+            Self::TableRange { given, wanted } => write!(
+                f,
+                "the tables need {wanted} bytes of addresses from a page on, the range has {given}"
+            ),
+            Self::TablesFill { frames, wanted } => {
+                write!(f, "{frames} frames that come have no room for {wanted} of their tables")
+            }
             Self::Build(error) => error.fmt(f),
             Self::Acpi(error) => error.fmt(f),
             #[cfg(feature = "fdt")]

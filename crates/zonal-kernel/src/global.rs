@@ -22,8 +22,10 @@
 //! ```
 
 mod booting;
+mod sparse;
 
 pub use booting::{Booting, TablePlace};
+pub use sparse::{MOST_LEVELS, MapTable, MapTables, TableRange, TablesFrom, TablesNow};
 
 use crate::boot_map::{self, Entry, NodeRange};
 use crate::{Error, Kernel, Machine};
@@ -33,12 +35,13 @@ use core::ops::Range;
 use core::ptr;
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
 use core::sync::atomic::{AtomicBool, AtomicPtr};
+use sparse::Sparse;
 use zonal::error::{RefusedFree, RefusedRange};
-use zonal::map::{PhysAddr, Region, SaneMap};
+use zonal::map::{PfnRange, PhysAddr, Region, SaneMap};
 use zonal::plan::{Config, Draft};
 use zonal::policy::Sound;
 use zonal::preset::Zonal;
-use zonal::{Allocator, Block, Bounds, Contiguous, Pfn, Request};
+use zonal::{Allocator, Block, Bounds, Contiguous, Onlined, Pfn, Request};
 
 /// The allocator of a [`Global`].
 pub type Frames<M, S> = Allocator<'static, Kernel<M>, S>;
@@ -51,10 +54,12 @@ pub struct Global<M: Machine, S: Sound = Zonal> {
     allocator: AtomicPtr<Frames<M, S>>,
     /// The map and the plan. Written by who raised `taken`, until the allocator is there; then read only.
     draft: UnsafeCell<Draft>,
+    /// Of tables that come with the memory; as with `draft`.
+    sparse: UnsafeCell<Option<Sparse>>,
 }
 
-// SAFETY: the first two are atomics. The draft is plain data that any CPU may have; who raised `taken`, which one
-// does at a time, reaches it alone (see `Booting`), until the release store of `allocator`. After that no one writes it.
+// SAFETY: the first two are atomics. The others are data that any CPU may have and share; who raised `taken`, which one
+// does at a time, reaches them alone (see `Booting`), until the release store of `allocator`. After that no one writes them.
 unsafe impl<M: Machine, S: Sound> Sync for Global<M, S> {}
 
 impl<M: Machine, S: Sound> Default for Global<M, S> {
@@ -68,7 +73,12 @@ impl<M: Machine, S: Sound> Global<M, S> {
     #[must_use]
     pub const fn new() -> Self {
         let allocator = AtomicPtr::new(ptr::null_mut());
-        Self { taken: AtomicBool::new(false), allocator, draft: UnsafeCell::new(Draft::new()) }
+        Self {
+            taken: AtomicBool::new(false),
+            allocator,
+            draft: UnsafeCell::new(Draft::new()),
+            sparse: UnsafeCell::new(None),
+        }
     }
 
     /// Begins to build the allocator: a map of these entries, in bytes, as [`BootMap::new`] makes it, but in
@@ -291,7 +301,49 @@ impl<M: Machine, S: Sound> Global<M, S> {
     /// # Errors
     /// [`Error::NotBooted`], or [`Error::Resize`].
     pub unsafe fn release(&self, range: Range<Pfn>) -> Result<u64, Error> {
-        Ok(self.frames()?.release(range)?)
+        let frames = self.frames()?;
+        let Some(sparse) = self.sparse() else { return Ok(frames.release(range)?) };
+        sparse.bring_from_zones(frames, PfnRange::new(range.start, range.end))?;
+        Ok(frames.release(range)?)
+    }
+
+    /// Makes memory usable that has come, with its tables if it has none yet: see [`Allocator::online`]. Of
+    /// frames that tables are made of by [`TablesFrom::Memory`], [`Onlined`] does not speak; they lie at its
+    /// start.
+    ///
+    /// Must be called where other CPUs can be reached ([`MapTables::tables_mapped`]). Costs a call of the kernel for
+    /// each page of the tables.
+    ///
+    /// # Safety
+    /// As [`release`](Self::release).
+    ///
+    /// # Errors
+    /// [`Error::NotBooted`], [`Error::Resize`], or no frames for the tables: [`Error::Alloc`],
+    /// [`Error::TablesFill`]. Then no frame has come; tables from the zones may have.
+    pub unsafe fn online(&self, range: Range<Pfn>, tables: TablesFrom) -> Result<Onlined, Error> {
+        let frames = self.frames()?;
+        let Some(sparse) = self.sparse() else { return Ok(frames.online(range)?) };
+        let (plan, pfns) = (frames.plan(), PfnRange::new(range.start, range.end));
+        frames.online_with(range, || match tables {
+            TablesFrom::Zones => sparse.bring_from_zones(frames, pfns).map(|()| 0),
+            // SAFETY: memory that has come and that nothing uses: the caller's promise. As many frames as that
+            // took are withheld.
+            TablesFrom::Memory => unsafe { sparse.bring_from_own::<M, S>(plan, pfns) },
+        })
+    }
+
+    /// What the tables that come with the memory have by now: their bytes, and how many of their frames, with
+    /// the kernel's for mapping them, came from the zones. `None` for tables that are there from the start.
+    #[must_use]
+    pub fn tables(&self) -> Option<TablesNow> {
+        let sparse = self.frames().ok().and_then(|_| self.sparse())?;
+        Some(TablesNow { bytes: sparse.bytes(), frames_from_zones: sparse.taken() })
+    }
+
+    /// Only where the allocator is there.
+    fn sparse(&self) -> Option<&Sparse> {
+        // SAFETY: the allocator is there, so it is not written any more.
+        unsafe { &*self.sparse.get() }.as_ref()
     }
 
     /// Gives what all CPUs cache back to the zones; returns the frames. 0 before it is built.

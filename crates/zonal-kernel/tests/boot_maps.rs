@@ -221,6 +221,46 @@ fn bootloader_api() {
     assert_eq!(map.kind_at(zonal::Pfn::new(0x400)), Some(RangeKind::Reserved));
 }
 
+/// OVMF of edk2 2022.11 in QEMU 7.2, q35, 512 MiB: what `memmap` of its shell prints, in descriptors of 48 bytes. Of 141, many
+/// continue each other.
+#[cfg(feature = "uefi")]
+#[test]
+fn uefi_recorded() {
+    use RangeKind::{ReclaimLater, Usable};
+    use zonal_kernel::boot_map::uefi::descriptors;
+    let bytes = include_bytes!("data/ovmf_map.bin");
+    let map = BootMap::new(descriptors(bytes, 48), &[], []).unwrap();
+    let map = map.sanitise().unwrap();
+    let frames = |kind| memory(&map).iter().filter(|at| at.0 == kind).map(|at| at.3).sum::<u64>();
+    // As the shell counts them: but frame 0, which is free there.
+    assert_eq!(frames(Usable), 120_034 - 1);
+    assert_eq!(frames(ReclaimLater), 215 + 975 + 8348 + 18);
+    let kinds: Vec<_> = memory(&map).iter().map(|&(kind, _, start, n)| (kind, start, n)).collect();
+    assert!(kinds.len() < 40, "{kinds:x?}");
+    assert_eq!(kinds.last(), Some(&(ReclaimLater, 0x1_feca + 1, 0x85)));
+}
+
+/// More entries than a map has regions, which are few regions.
+#[cfg(feature = "uefi")]
+#[test]
+fn entries_that_continue_each_other_are_one() {
+    use RangeKind::{ReclaimLater, Usable};
+    use zonal_kernel::boot_map::uefi::descriptors;
+    let mut bytes = Vec::new();
+    for page in 1..1000_u64 {
+        bytes.extend((3 + page % 2).to_le_bytes());
+        bytes.extend([page << 12, 0, 1, 0xf, 0].map(u64::to_le_bytes).concat());
+    }
+    let usable = Region::usable(PhysAddr(4 * MIB), MIB);
+    let entries = descriptors(&bytes, 48).map(|at| zonal_kernel::boot_map::Entry::region(&at));
+    // Nodes still part them.
+    let nodes = [0..2 * MIB, 2 * MIB..8 * MIB].into_iter().zip([NodeId(0), NodeId(1)]);
+    let nodes = nodes.map(|(bytes, node)| NodeRange { bytes, node });
+    let map = BootMap::new(entries.chain([usable]), &[], nodes).unwrap().sanitise().unwrap();
+    let wanted = [(ReclaimLater, 0, 1, 511), (ReclaimLater, 1, 512, 488), (Usable, 1, 1024, 256)];
+    assert_eq!(memory(&map), wanted);
+}
+
 /// A map of UEFI, not recorded, but put together: descriptors of 48 bytes, as firmware writes them, of which 40 are
 /// known.
 #[cfg(feature = "uefi")]

@@ -2,6 +2,7 @@
 #![cfg(feature = "fdt")]
 
 use zonal::map::{MapError, RangeKind, SaneMap};
+use zonal::zonelist::{DistanceError, DistanceMatrix};
 use zonal::{NodeId, Pfn};
 use zonal_kernel::Error;
 use zonal_kernel::boot_map::BootMap;
@@ -13,6 +14,10 @@ const RISCV: &[u8] = include_bytes!("data/qemu_riscv64_virt.dtb");
 /// QEMU 7.2, aarch64, `virt,secure=on`, 4 processors, 2 nodes of 256 MiB: its `dumpdtb`, less the zero bytes at the
 /// end.
 const ARM: &[u8] = include_bytes!("data/qemu_aarch64_virt.dtb");
+
+/// QEMU 7.2, aarch64, `virt`, 3 processors, 3 nodes of 256 MiB, with `-numa dist` for each pair, 0 to 1 another than 1 to
+/// 0: its `dumpdtb`, less the zero bytes at the end.
+const DISTANCES: &[u8] = include_bytes!("data/qemu_aarch64_distances.dtb");
 
 /// What is memory: node, first frame, frames.
 fn memory(map: &SaneMap) -> Vec<(u8, u64, u64)> {
@@ -59,6 +64,48 @@ fn arm() {
     assert_eq!(map.kind_at(Pfn::new(0xe000)), None, "secure memory");
 }
 
+#[test]
+fn distances() {
+    let tree = DeviceTree::new(DISTANCES).unwrap();
+    let nodes: Vec<u8> = tree.nodes().map(|range| range.node.0).collect();
+    assert_eq!(nodes.len(), 3);
+    let table = [10, 16, 32, 17, 10, 28, 32, 28, 10];
+    assert_eq!(tree.distances(), DistanceMatrix::from_table(3, &table));
+    // The nodes of a tree without such a map are as far apart as nodes are.
+    let tree = DeviceTree::new(ARM).unwrap();
+    assert_eq!(tree.distances(), Ok(DistanceMatrix::default()));
+}
+
+/// Of one direction the other follows, wherever it stands; what is said of it counts more.
+#[test]
+fn distances_by_hand() {
+    let of = |cells: &[u32]| {
+        let map = Blob::root()
+            .open("distance-map")
+            .property("compatible", b"other\0numa-distance-map-v1\0")
+            .cells("distance-matrix", cells)
+            .close();
+        DeviceTree::new(&map.finish()).map(DeviceTree::distances)
+    };
+    let mut wanted = DistanceMatrix::default();
+    for (from, to, distance) in [(0, 1, 30), (1, 0, 40), (2, 0, 50), (0, 2, 50)] {
+        wanted.set(NodeId(from), NodeId(to), distance).unwrap();
+    }
+    assert_eq!(of(&[1, 0, 40, 0, 1, 30, 2, 0, 50, 0, 0, 10]), Ok(Ok(wanted)));
+    assert_eq!(of(&[]), Ok(Ok(DistanceMatrix::default())));
+    let node = NodeId(1);
+    assert_eq!(of(&[1, 1, 11]), Ok(Err(DistanceError::NotLocal { node, distance: 11 })));
+    let close = DistanceError::TooClose { from: node, to: NodeId(0), distance: 9 };
+    assert_eq!(of(&[0, 1, 9]), Ok(Err(close)));
+    for far in [16, 1000] {
+        let node = NodeId(far.min(255) as u8);
+        assert_eq!(of(&[far, 0, 20]), Ok(Err(DistanceError::NoSuchNode { node })));
+    }
+    let malformed = DeviceTreeError::Property { name: "distance-matrix" };
+    assert_eq!(of(&[0, 1]), Err(malformed));
+    assert_eq!(of(&[0, 1, 256]), Err(malformed));
+}
+
 /// An entry of the reservation block: put into the recorded tree by hand, which moves what follows.
 #[test]
 fn reservation_block() {
@@ -89,7 +136,7 @@ fn damaged() {
     for at in 0..RISCV.len() {
         bytes[at] ^= [0x01, 0x80, 0xff][at % 3];
         match DeviceTree::new(&bytes) {
-            Ok(tree) => _ = (map(tree), tree.initrd()),
+            Ok(tree) => _ = (map(tree), tree.initrd(), tree.distances()),
             Err(_) => refused += 1,
         }
         bytes[at] = RISCV[at];

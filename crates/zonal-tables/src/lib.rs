@@ -3,7 +3,8 @@
 //! An allocator of the crate `zonal` owns no memory: it lives in slices that its caller provides.
 //! [`HeapTables`] makes them for those who have a heap, [`in_piece`] for those who have a piece of
 //! memory, such as a kernel that carved one from its boot map, and [`in_zeroed_piece`] where that is
-//! zero already and not to be touched before it is needed.
+//! zero already and not to be touched before it is needed. [`sparse`] is for those who can map memory:
+//! their tables have memory only where there are frames.
 //!
 //! ```
 //! use zonal::map::{MemoryMap, PhysAddr, Region};
@@ -30,6 +31,7 @@ extern crate alloc;
 #[cfg(feature = "heap")]
 mod heap;
 mod piece;
+pub mod sparse;
 
 #[cfg(feature = "heap")]
 pub use heap::{HeapTables, NoMemory};

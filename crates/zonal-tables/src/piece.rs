@@ -7,7 +7,7 @@ use zonal::plan::Plan;
 use zonal::platform::{Platform, Slot};
 use zonal::policy::Policy;
 use zonal::zone::tables::FreeWords;
-use zonal::{OutsideSlot, PerCpuPages, SharedState, Storage, TableSize, Zone};
+use zonal::{OutsideSlot, PerCpuPages, SharedState, Storage, TablePart, TableSize, Zone};
 
 /// The piece of memory is too small for the tables.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -47,13 +47,23 @@ where
     P: Platform<Byte = AtomicU8, Word = AtomicU64>,
     S: Policy,
 {
+    bytes_of::<P, S>(plan, |_| true)
+}
+
+/// As [`piece_bytes`], with those tables only of what grows with the memory that are `wanted`.
+pub(crate) fn bytes_of<P, S>(plan: &Plan, wanted: impl Fn(TablePart) -> bool) -> u64
+where
+    P: Platform<Byte = AtomicU8, Word = AtomicU64>,
+    S: Policy,
+{
     let size = TableSize::of::<S>(plan);
-    let [first, second, third] = size.free;
-    let words = [size.pageblocks, first, second, third];
-    let words =
-        words.map(room::<AtomicU64>).iter().fold(0, |all: u64, &one| all.saturating_add(one));
+    let parts = TablePart::ALL.into_iter().filter(|&part| wanted(part));
+    let rooms = parts.map(|part| match part {
+        TablePart::States => room::<AtomicU8>(size.frames),
+        _ => room::<AtomicU64>(size.elements(part)),
+    });
+    let words = rooms.fold(0, u64::saturating_add);
     let others = [
-        room::<AtomicU8>(size.frames),
         room::<Zone<P, S>>(size.zones),
         room::<P::Slot<PerCpuPages<S>>>(size.caches),
         room::<OutsideSlot<P, S>>(size.caches),
@@ -92,9 +102,9 @@ where
     P: Platform<Byte = AtomicU8, Word = AtomicU64>,
     S: Policy,
 {
-    let mut rest = Rest::new::<P, S>(plan, piece)?;
+    let mut rest = Rest::new(piece, piece_bytes::<P, S>(plan))?;
     let states = |rest: &mut Rest<'m>, count| &*rest.table(count, || AtomicU8::new(0));
-    let words = |rest: &mut Rest<'m>, count| &*rest.table(count, || AtomicU64::new(0));
+    let words = |rest: &mut Rest<'m>, _, count| &*rest.table(count, || AtomicU64::new(0));
     Ok(lay_out(&TableSize::of::<S>(plan), &mut rest, states, words))
 }
 
@@ -135,12 +145,12 @@ where
     // SAFETY: `MaybeUninit<u8>` is laid out like `u8`, and the only other reference ended with the line
     // above; for a lifetime that does not end no code reads as `u8` what is written here.
     let piece = unsafe { &mut *(piece as *mut [MaybeUninit<u8>]) };
-    let mut rest = Rest::new::<P, S>(plan, piece)?;
+    let mut rest = Rest::new(piece, piece_bytes::<P, S>(plan))?;
     let states = |rest: &mut Rest<'static>, count| {
         // SAFETY: the bytes cut off are as they came, initialised; any is a value of an `AtomicU8`.
         unsafe { rest.taken::<AtomicU8>(count) }
     };
-    let words = |rest: &mut Rest<'static>, count| {
+    let words = |rest: &mut Rest<'static>, _, count| {
         // SAFETY: the bytes cut off are as they came, initialised; any eight are one of an `AtomicU64`.
         unsafe { rest.taken::<AtomicU64>(count) }
     };
@@ -148,22 +158,22 @@ where
 }
 
 /// All tables, one after the other; `states` and `words` make those of atomics.
-fn lay_out<'m, P, S>(
+pub(crate) fn lay_out<'m, P, S>(
     size: &TableSize,
     rest: &mut Rest<'m>,
     states: impl Fn(&mut Rest<'m>, u64) -> &'m [AtomicU8],
-    words: impl Fn(&mut Rest<'m>, u64) -> &'m [AtomicU64],
+    words: impl Fn(&mut Rest<'m>, TablePart, u64) -> &'m [AtomicU64],
 ) -> Storage<'m, P, S>
 where
     P: Platform<Byte = AtomicU8, Word = AtomicU64>,
     S: Policy,
 {
-    let [first, second, third] = size.free;
     let shared = rest.table(1, SharedState::new);
+    let words = |rest: &mut Rest<'m>, part| words(rest, part, size.elements(part));
     Storage {
         states: states(rest, size.frames),
-        pageblocks: words(rest, size.pageblocks),
-        free: FreeWords([words(rest, first), words(rest, second), words(rest, third)]),
+        pageblocks: words(rest, TablePart::Pageblocks),
+        free: FreeWords([0, 1, 2].map(|slice| words(rest, TablePart::Free(slice)))),
         zones: rest.table(size.zones, Zone::vacant),
         caches: rest.table(size.caches, || Slot::new(PerCpuPages::new())),
         outside: rest.table(size.caches, OutsideSlot::new),
@@ -172,16 +182,15 @@ where
 }
 
 /// What is left of the piece.
-struct Rest<'m>(&'m mut [MaybeUninit<u8>]);
+pub(crate) struct Rest<'m>(&'m mut [MaybeUninit<u8>]);
 
 impl<'m> Rest<'m> {
-    /// The whole piece, if it is large enough.
-    fn new<P, S>(plan: &Plan, piece: &'m mut [MaybeUninit<u8>]) -> Result<Self, PieceTooSmall>
-    where
-        P: Platform<Byte = AtomicU8, Word = AtomicU64>,
-        S: Policy,
-    {
-        let (given, wanted) = (piece.len(), piece_bytes::<P, S>(plan));
+    /// The whole piece, if it has the bytes that are wanted.
+    pub(crate) fn new(
+        piece: &'m mut [MaybeUninit<u8>],
+        wanted: u64,
+    ) -> Result<Self, PieceTooSmall> {
+        let given = piece.len();
         if wanted > given as u64 { Err(PieceTooSmall { given, wanted }) } else { Ok(Self(piece)) }
     }
 
@@ -209,7 +218,7 @@ impl<'m> Rest<'m> {
     }
 
     /// Cuts a table off and fills it.
-    fn table<T>(&mut self, elements: u64, mut make: impl FnMut() -> T) -> &'m mut [T] {
+    pub(crate) fn table<T>(&mut self, elements: u64, mut make: impl FnMut() -> T) -> &'m mut [T] {
         let table = self.room(elements);
         table.iter_mut().for_each(|element| {
             element.write(make());

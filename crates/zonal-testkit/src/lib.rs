@@ -39,6 +39,7 @@ pub mod mover;
 pub mod preset;
 pub mod probe;
 pub mod runner;
+pub mod sealed;
 pub mod shape;
 pub mod snapshot;
 pub mod suite;

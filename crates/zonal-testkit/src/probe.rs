@@ -21,7 +21,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering, fe
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 use zonal::platform::shared_slot::{Guarded, SharedSlot};
 use zonal::platform::single::CellLock;
-use zonal::platform::{FenceUnsupported, Lock, Platform};
+use zonal::platform::{AtomicByte, AtomicWord, FenceUnsupported, Lock, Platform};
 use zonal::policy::Policy;
 use zonal::slow_path::Shortage;
 use zonal::{Allocator, CpuId, NodeId, Order, Pfn, ZoneId};
@@ -126,6 +126,10 @@ pub trait Locks: Sized + 'static {
     const NAME: &'static str;
     /// The lock.
     type Lock<T: Send>: Lock<T>;
+    /// State bytes.
+    type Byte: AtomicByte;
+    /// Words.
+    type Word: AtomicWord;
 }
 
 /// Cells: one thread.
@@ -135,6 +139,8 @@ pub struct Cells;
 impl Locks for Cells {
     const NAME: &'static str = "Probe<Cells>";
     type Lock<T: Send> = CellLock<T>;
+    type Byte = AtomicU8;
+    type Word = AtomicU64;
 }
 
 /// Mutexes: any number of threads.
@@ -144,6 +150,8 @@ pub struct Mutexes;
 impl Locks for Mutexes {
     const NAME: &'static str = "Probe<Mutexes>";
     type Lock<T: Send> = MutexLock<T>;
+    type Byte = AtomicU8;
+    type Word = AtomicU64;
 }
 
 /// What the allocator asked of the host.
@@ -250,9 +258,9 @@ impl<L: Locks> Probe<L> {
 }
 
 impl<L: Locks> Platform for Probe<L> {
-    type Byte = AtomicU8;
+    type Byte = L::Byte;
     type Half = AtomicU32;
-    type Word = AtomicU64;
+    type Word = L::Word;
     type Lock<T: Send> = Counted<L::Lock<T>, 0>;
     type Slot<T: Send> = SharedSlot<T, Counted<L::Lock<Guarded<T>>, 1>>;
 

@@ -54,6 +54,7 @@ macro_rules! with_presets {
     };
 }
 
+mod absent;
 mod boot;
 mod bulk_free;
 mod canaries;

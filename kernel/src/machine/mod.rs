@@ -4,10 +4,14 @@ pub(crate) mod acpi;
 pub(crate) mod apic;
 pub(crate) mod boot;
 pub(crate) mod cpu;
+pub(crate) mod dimm;
 pub(crate) mod interrupts;
+#[cfg(feature = "masked")]
+pub(crate) mod masked;
 pub(crate) mod pvh;
 pub(crate) mod serial;
 pub(crate) mod smp;
+pub(crate) mod tables;
 pub(crate) mod team;
 pub(crate) mod user;
 
@@ -21,6 +25,9 @@ pub(crate) struct Pc;
 impl Machine for Pc {
     #[inline(always)]
     fn cpu() -> CpuId {
+        #[cfg(feature = "masked")]
+        return masked::cpu();
+        #[cfg(not(feature = "masked"))]
         cpu::number()
     }
     #[inline(always)]
@@ -29,10 +36,19 @@ impl Machine for Pc {
     }
     #[inline(always)]
     fn interrupts_off() -> bool {
-        arch::interrupts_off()
+        let were_on = arch::interrupts_off();
+        #[cfg(feature = "masked")]
+        if were_on {
+            masked::begin();
+        }
+        were_on
     }
     #[inline(always)]
     fn interrupts_restore(were_on: bool) {
+        #[cfg(feature = "masked")]
+        if were_on {
+            masked::end();
+        }
         arch::interrupts_restore(were_on);
     }
     #[inline(always)]

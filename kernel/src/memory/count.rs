@@ -66,11 +66,16 @@ fn set(seen: &mut [u64; WORDS], pfn: Pfn) -> bool {
     before
 }
 
+/// What the kernel keeps for good, and what the zones gave for tables.
+fn kept() -> u64 {
+    kept::frames() + FRAMES.tables().map_or(0, |tables| tables.frames_from_zones)
+}
+
 /// Counts.
 pub(crate) fn count() -> Count {
     FRAMES.drain_all();
     let frames = frames();
-    let mut count = Count { kept: kept::frames(), ..Count::default() };
+    let mut count = Count { kept: kept(), ..Count::default() };
     SEEN.with(|seen| {
         seen.fill(0);
         for zone in (0..frames.zone_count()).map(|zone| ZoneId(zone as u8)) {
@@ -97,10 +102,12 @@ fn held(seen: &mut [u64; WORDS], count: &mut Count) {
     for range in frames.plan().map().memory() {
         let mut at = range.start;
         while at < range.end {
-            let there = range.kind != RangeKind::Offline || frames.is_online(at);
-            let state = frames
-                .frame_state(at)
-                .filter(|state| there && state.kind() == FrameKind::Allocated);
+            if range.kind == RangeKind::Offline && !frames.is_online(at) {
+                // What may come comes in whole pageblocks.
+                at = Pfn::new(at.get() + frames.plan().config().pageblock_order.frames());
+                continue;
+            }
+            let state = frames.frame_state(at).filter(|state| state.kind() == FrameKind::Allocated);
             let size = state.map_or(1, |state| state.order().frames());
             if state.is_some() {
                 for pfn in (at.get()..at.get() + size).map(Pfn::new) {

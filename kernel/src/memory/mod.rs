@@ -8,14 +8,15 @@ pub(crate) mod space;
 
 use crate::machine::acpi::Nodes;
 use crate::machine::pvh::BootInfo;
-use crate::machine::{FRAMES, Pc, cpu};
+use crate::machine::{FRAMES, Pc, cpu, dimm, tables};
 use core::ops::Range;
 use core::sync::atomic::Ordering::Relaxed;
+use zonal::map::RangeKind;
 use zonal::plan::Config;
 use zonal::preset::Zonal;
-use zonal::{Block, NodeId, Order, Pfn, Request};
+use zonal::{Block, NodeId, Order, Pfn, Request, TableSize, ZoneId};
 use zonal_kernel::boot_map::{NodeRange, e820::Entry};
-use zonal_kernel::global::{Booting, Frames};
+use zonal_kernel::global::{Booting, Frames, TablePlace};
 use zonal_kernel::{Error, Machine as _};
 
 /// How much of the memory is plugged in later: see `workload::plug`.
@@ -61,7 +62,14 @@ fn map(info: &BootInfo, nodes: &Nodes) -> Result<Booting<Pc, Zonal>, Error> {
     let [first, last] = &PLUG;
     first.store(later.start, Relaxed);
     last.store(later.end, Relaxed);
-    FRAMES.map(entries, &[image], of_nodes)?.offline(&later, node)
+    let mut map = FRAMES.map(entries, &[image], of_nodes.clone())?.offline(&later, node)?;
+    // What the firmware says has a node, and lies behind all memory: there modules may be plugged in.
+    let ends = info.map.iter().filter(|entry| entry.kind == 1);
+    let end = ends.map(|entry| entry.start + entry.bytes).max().unwrap_or(0);
+    for room in of_nodes.filter(|room| room.bytes.start >= end) {
+        map = map.offline(&room.bytes, room.node)?;
+    }
+    Ok(map)
 }
 
 fn node_of(address: u64, mut nodes: impl Iterator<Item = NodeRange>) -> NodeId {
@@ -77,11 +85,54 @@ fn node_of(address: u64, mut nodes: impl Iterator<Item = NodeRange>) -> NodeId {
 /// Once, and what the boot loader left is not used after it.
 pub(crate) unsafe fn boot(info: &BootInfo, nodes: &Nodes) -> Result<(), Error> {
     let map = map(info, nodes)?;
-    let config = Config { distances: nodes.distances, ..Config::new(cpu::count()) };
+    #[cfg(feature = "masked")]
+    let cpus = crate::machine::masked::CPUS;
+    #[cfg(not(feature = "masked"))]
+    let cpus = cpu::count();
+    let config = Config { distances: nodes.distances, ..Config::new(cpus) };
+    if info.command_line == FLAT {
+        // SAFETY: as below.
+        return unsafe { map.boot(config) };
+    }
     // SAFETY: what the map calls memory is: the boot loader says so, or will be said to have come. The
     // image and all below it is reserved; the rest is used through `FRAMES` only. All memory is mapped
-    // as it is.
-    unsafe { map.boot(config) }
+    // as it is. The range for tables shows zeros.
+    unsafe { map.boot_sparse(config, TablePlace::default(), tables::reserve()) }
+}
+
+/// The command line of a boot with tables for all that may come, which must be seen where that is much.
+const FLAT: &str = "flat";
+
+/// Says what the allocator's tables cost; whether that is what memory that is there, or was, needs: 1.15
+/// bytes a frame, and the pages where a range ends.
+pub(crate) fn tables_fit() -> bool {
+    let plan = frames().plan();
+    let room = plan.map().memory().filter(|range| range.kind == RangeKind::Offline);
+    let room = room.map(|range| range.frames()).sum::<u64>();
+    let there = frames_there();
+    let all = TableSize::of::<Zonal>(plan).table_bytes();
+    let bytes = FRAMES.tables().map_or(all, |tables| tables.bytes);
+    crate::say!(
+        "tables: {} KiB, of {} KiB with the {} MiB that may come",
+        bytes >> 10,
+        all >> 10,
+        room >> 8
+    );
+    bytes <= there * 118 / 100 + (160 << 10)
+}
+
+/// Frames of the memory that is there.
+fn frames_there() -> u64 {
+    let infos =
+        (0..frames().zone_count()).filter_map(|zone| frames().zone_info(ZoneId(zone as u8)));
+    infos.map(|info| info.present).sum()
+}
+
+/// The first module that was plugged in, in whole largest blocks.
+pub(crate) fn module() -> Range<Pfn> {
+    let bytes = dimm::in_slot(0);
+    let size = Order::MAX.bytes() as u64;
+    Pfn::containing(bytes.start.next_multiple_of(size))..Pfn::containing(bytes.end & !(size - 1))
 }
 
 /// The allocator, for counts and reports.

@@ -2,7 +2,7 @@
 //! faults.
 
 use super::{alloc, free_list, free_raw, shares, words};
-use crate::machine::{FRAMES, Pc, cpu, team};
+use crate::machine::{FRAMES, Pc, cpu, tables, team};
 use core::ptr;
 use core::sync::atomic::Ordering::{Relaxed, Release};
 use x86_64::VirtAddr;
@@ -55,10 +55,12 @@ impl AddressSpace {
     pub(crate) fn new(kind: Kind) -> Result<Self, Error> {
         let (root, _) = FRAMES.alloc(&Request::frame().zero())?.into_raw();
         let kernel = words(Pfn::containing(kernel_root().start_address().as_u64()));
-        // SAFETY: the first entry of the tables that are in use, mapped as all memory is.
-        let first = unsafe { kernel.read() };
-        // SAFETY: the frame was allocated a moment ago.
-        unsafe { words(root).write(first) };
+        for entry in [0, tables::ENTRY] {
+            let (from, to) = (kernel.wrapping_add(entry), words(root).wrapping_add(entry));
+            // SAFETY: one entry of the tables that are in use, mapped as all memory is; and one of the frame that was
+            // allocated a moment ago.
+            unsafe { to.copy_from_nonoverlapping(from, 1) };
+        }
         Ok(Self { root, lock: IrqLock::new(()), huge: kind.huge, shared: kind.shared })
     }
 
@@ -71,7 +73,7 @@ impl AddressSpace {
         let own = cpu::own();
         let (before, flags) = Cr3::read();
         own.space.store(ptr::from_ref(self).cast_mut(), Release);
-        // SAFETY: its first entry is the kernel's, so what runs stays mapped.
+        // SAFETY: its first entry and that of the allocator's tables are the kernel's, so what runs stays mapped.
         unsafe { Cr3::write(frame(self.root), flags) };
         let result = f();
         // SAFETY: as it was.

@@ -6,6 +6,8 @@ mod exhaust;
 mod faults;
 mod fork;
 pub(crate) mod handler;
+#[cfg(feature = "masked")]
+mod masked;
 mod mixed;
 mod pass;
 mod plug;
@@ -25,7 +27,7 @@ struct Workload {
     check: fn() -> Result<(), &'static str>,
 }
 
-const ALL: [Workload; 12] = [
+const ALL: &[Workload] = &[
     Workload { name: "mixed", task: mixed::task, check: ok },
     Workload { name: "pass", task: pass::task, check: ok },
     Workload { name: "processes", task: faults::processes, check: faults::near },
@@ -35,7 +37,10 @@ const ALL: [Workload; 12] = [
     Workload { name: "huge", task: faults::huge, check: faults::had_both },
     Workload { name: "timer", task: handler::task, check: handler::was_inside },
     Workload { name: "exhaust", task: exhaust::task, check: exhaust::refused },
+    Workload { name: "module", task: plug::module_task, check: plug::module_came },
     Workload { name: "plug", task: plug::task, check: plug::came },
+    #[cfg(feature = "masked")]
+    Workload { name: MASKED, task: masked::task, check: masked::short },
     Workload { name: COST, task: cost::task, check: ok },
     Workload { name: CANARY, task: lose, check: ok },
 ];
@@ -43,6 +48,7 @@ const ALL: [Workload; 12] = [
 /// These run only where they are named: one that measures, and one whose damage the count must find.
 const COST: &str = "cost";
 const CANARY: &str = "canary";
+const MASKED: &str = "masked";
 
 /// Loses a frame.
 fn lose(number: u32) {
@@ -73,8 +79,8 @@ pub(crate) fn run(wanted: &str) -> bool {
     let names = |name| wanted.split(',').any(|wanted| wanted == name);
     let any = ALL.iter().any(|workload| names(workload.name));
     let mut well = true;
-    for Workload { name, task, check } in ALL {
-        if !names(name) && (any || [COST, CANARY].contains(&name)) {
+    for &Workload { name, task, check } in ALL {
+        if !names(name) && (any || [COST, CANARY, MASKED].contains(&name)) {
             continue;
         }
         WORK.store(0, Relaxed);

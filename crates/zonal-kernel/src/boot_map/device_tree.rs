@@ -7,6 +7,7 @@
 //! | their `numa-node-id` | the node |
 //! | children of `/reserved-memory` with a `reg`, also those that may be lent out (`reusable`) | reserved |
 //! | the memory reservation block | reserved |
+//! | a child of the root that is `compatible` with `numa-distance-map-v1` | [`DeviceTree::distances`] |
 //! | `linux,initrd-start` and `-end` of `/chosen` | [`DeviceTree::initrd`] |
 //!
 //! Children of `/reserved-memory` with a `size` and no place get none: a kernel with drivers that need them allocates
@@ -37,6 +38,7 @@ use dtoolkit::standard::NodeStandard;
 use dtoolkit::{Node, Property, ToCellInt};
 use zonal::NodeId;
 use zonal::map::{PhysAddr, Region};
+use zonal::zonelist::{DistanceError, DistanceMatrix};
 
 /// Bytes of the head.
 const HEAD: usize = 40;
@@ -45,6 +47,8 @@ const MAGIC: [u8; 4] = [0xd0, 0x0d, 0xfe, 0xed];
 /// Where memory may be, in the order of what counts.
 const PLACES: [&str; 2] = ["linux,usable-memory", "reg"];
 const NODE: &str = "numa-node-id";
+const DISTANCE_MAP: &str = "numa-distance-map-v1";
+const MATRIX: &str = "distance-matrix";
 const INITRD: [&str; 2] = ["linux,initrd-start", "linux,initrd-end"];
 
 /// What is wrong with a device tree.
@@ -147,6 +151,29 @@ impl<'a> DeviceTree<'a> {
         })
     }
 
+    /// How far nodes are apart, as [`Config::distances`](zonal::plan::Config::distances) has it. Of a pair that the tree
+    /// has in one direction only, the other is the same; what it does not have keeps the default. Costs the
+    /// length of the tree.
+    ///
+    /// # Errors
+    /// [`DistanceError`]: more nodes than there may be, or impossible distances.
+    pub fn distances(self) -> Result<DistanceMatrix, DistanceError> {
+        let mut matrix = DistanceMatrix::default();
+        let all = || self.distance_map().into_iter().flat_map(distances_in);
+        for [from, to, distance] in all() {
+            matrix.set(NodeId(to), NodeId(from), distance)?;
+        }
+        // What is said of a direction itself counts more.
+        for [from, to, distance] in all() {
+            matrix.set(NodeId(from), NodeId(to), distance)?;
+        }
+        Ok(matrix)
+    }
+
+    fn distance_map(self) -> Option<FdtNode<'a>> {
+        self.0.root().children().find(|node| node.is_compatible(DISTANCE_MAP))
+    }
+
     /// Where the initial ramdisk is, if there is one, in bytes.
     #[must_use]
     pub fn initrd(self) -> Option<Range<u64>> {
@@ -192,6 +219,12 @@ impl<'a> DeviceTree<'a> {
         if let Some(parent) = self.reserved_memory() {
             let own = cells(&parent);
             self.reserved().try_for_each(|node| check_ranges(node, "reg", own))?;
+        }
+        if let Some(map) = self.distance_map() {
+            check_value(map, MATRIX, |map| {
+                let length = map.property(MATRIX).map_or(0, |property| property.value().len());
+                length.is_multiple_of(12) && distances_in(map).count() == length / 12
+            })?;
         }
         let Some(chosen) = self.0.root().child("chosen") else { return Ok(()) };
         INITRD
@@ -257,6 +290,16 @@ fn check_value<'a>(
         true => Ok(()),
         false => Err(DeviceTreeError::Property { name }),
     }
+}
+
+/// From, to, distance; nodes beyond what zonal numbers are 255, and what is no distance is left out.
+fn distances_in(map: FdtNode<'_>) -> impl Iterator<Item = [u8; 3]> + Clone + '_ {
+    let entries = map.property(MATRIX).and_then(|value| value.as_prop_encoded_array([1; 3]).ok());
+    entries.into_iter().flatten().filter_map(|entry| {
+        let [from, to, distance] = entry.map(|cell| cell.to_int::<u64>().ok());
+        let node = |number| u8::try_from(number).unwrap_or(u8::MAX);
+        Some([node(from?), node(to?), u8::try_from(distance?).ok()?])
+    })
 }
 
 fn text<'a>(node: FdtNode<'a>, name: &str) -> Option<&'a str> {

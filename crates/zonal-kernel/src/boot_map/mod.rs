@@ -141,14 +141,28 @@ where
     N: IntoIterator<Item = NodeRange, IntoIter: Clone>,
 {
     let nodes = nodes.into_iter();
+    let mut last: Option<Region> = None;
     for region in entries.into_iter().map(|entry| entry.region()) {
-        add_cut(map, region, &nodes)?;
+        match &mut last {
+            Some(last) if continues(last, &region) => last.bytes += region.bytes,
+            last => last.replace(region).map_or(Ok(()), |last| add_cut(map, last, &nodes))?,
+        }
     }
+    last.map_or(Ok(()), |last| add_cut(map, last, &nodes))?;
     map.add(Region::reserved(PhysAddr(0), FRAME_SIZE as u64))?;
     for range in in_use {
         map.add(Region::reserved(PhysAddr(range.start), length(range)))?;
     }
     Ok(())
+}
+
+/// Whether one region begins where the other ends, and they are of one kind: firmware tells kinds apart that are
+/// one here, in more entries than a map has regions.
+fn continues(last: &Region, region: &Region) -> bool {
+    let end = last.start.0.checked_add(last.bytes);
+    // One that reaches beyond all addresses is refused by itself.
+    let fits = last.bytes.checked_add(region.bytes).is_some();
+    last.kind == region.kind && last.node == region.node && end == Some(region.start.0) && fits
 }
 
 /// Adds what [`BootMap::reclaim_later`] says.

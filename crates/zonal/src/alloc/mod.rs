@@ -17,6 +17,7 @@ pub(crate) mod handle;
 pub(crate) mod host;
 mod large;
 pub mod page_state;
+pub mod parts;
 pub(crate) mod shared;
 pub mod slow_path;
 pub mod storage;

@@ -78,19 +78,43 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
     /// # });
     /// ```
     pub fn online(&self, range: Range<Pfn>) -> Result<Onlined, OnlineError> {
+        self.online_with(range, || Ok(0))
+    }
+
+    /// As [`online`](Self::online), but when nothing can be in the way of it any more, `before` is called,
+    /// to bring what the memory needs, such as the entries of tables. How many frames that took from the start of the range it
+    /// returns: they are not the allocator's, neither present nor managed, until they are
+    /// [released](Self::release), and the pageblocks that they are in cannot go before that. O(those frames) more.
+    ///
+    /// `before` may allocate. Memory cannot come, go or be released in it.
+    ///
+    /// # Errors
+    /// As [`online`](Self::online), or what `before` returns; [`RangeError::Empty`] if it leaves no frame.
+    pub fn online_with<E: From<OnlineError>>(
+        &self,
+        range: Range<Pfn>,
+        before: impl FnOnce() -> Result<u64, E>,
+    ) -> Result<Onlined, E> {
         let frames = self.check_later(&range)?;
         let Some(_resizing) = Resizing::<P>::new(&self.shared.resizing) else {
-            return Err(OnlineError::Busy);
+            return Err(OnlineError::Busy.into());
         };
         let step = self.table.pageblock_order().frames() as usize;
         if let Some(at) = frames.clone().step_by(step).find(|&at| self.is_online_at(at)) {
-            return Err(OnlineError::Online { pfn: self.table.pfn(at) });
+            return Err(OnlineError::Online { pfn: self.table.pfn(at) }.into());
         }
-        let mut onlined = Onlined { frames: u64::from(frames.end - frames.start), zones: 0 };
+        let (withheld, count) = (before()?, u64::from(frames.end - frames.start));
+        if withheld >= count {
+            return Err(OnlineError::from(RangeError::Empty).into());
+        }
+        let mut onlined = Onlined { frames: count - withheld, zones: 0 };
+        // No truncation: fewer than there are.
+        let first = frames.start + withheld as u32;
         for zone in self.zones {
             onlined.zones += u32::from(self.parts_later(zone, &range).next().is_some());
             for part in self.parts_later(zone, &range) {
-                self.bring(zone, part);
+                let rest = self.bring_withheld(zone, part, first);
+                self.bring(zone, rest);
             }
         }
         self.settle(|zone| self.parts_later(zone, &range).next().is_some());
@@ -169,8 +193,26 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
         })
     }
 
+    /// Makes the pageblocks at the start of `part` that have frames before `first` the zone's: those frames
+    /// withheld, the others free. Returns the other pageblocks.
+    fn bring_withheld(&self, zone: &Zone<P, S>, part: Range<u32>, first: u32) -> Range<u32> {
+        let size = self.table.pageblock_order().size();
+        let mut rest = part;
+        while rest.start < rest.end.min(first) {
+            let end = rest.start + size;
+            let free = first.min(end)..end;
+            self.adopt(zone, rest.start, &free);
+            self.hand_over(zone, free);
+            rest.start = end;
+        }
+        rest
+    }
+
     /// Gives `part`, whole pageblocks, to the zone, free.
     fn bring(&self, zone: &Zone<P, S>, part: Range<u32>) {
+        if part.is_empty() {
+            return;
+        }
         // Before the first of the frames can be found: never fewer than there are.
         zone.widen_span((part.start, part.end));
         let frames = u64::from(part.end - part.start);

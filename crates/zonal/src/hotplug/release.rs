@@ -63,8 +63,10 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
         let vacant = |zone: &Zone<P, S>| zone.managed() == 0;
         let mut were_vacant = 0_u64;
         for part in self.by_pageblock(&frames) {
-            if !self.is_online_at(part.start) {
-                self.adopt(&part);
+            if !self.is_online_at(part.start)
+                && let Some(zone) = self.zone_with_room(part.start)
+            {
+                self.adopt(zone, self.table.pageblock_start(part.start), &part);
             }
             let Some(zone) = self.table.pageblock(part.start).zone().and_then(|id| self.zone(id))
             else {
@@ -156,12 +158,10 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
         self.table.replace_run_at(start, len, FrameState::WITHHELD, FrameState::INNER) as u32
     }
 
-    /// Makes the pageblock of `part`, which is of no zone, one of the zone that has room for it, with all of
-    /// its frames withheld but `part`.
-    fn adopt(&self, part: &Range<u32>) {
-        let Some(zone) = self.zone_with_room(part.start) else { return };
-        let (start, size) =
-            (self.table.pageblock_start(part.start), self.table.pageblock_order().size());
+    /// Makes the pageblock that starts at `start`, which is of no zone, one of `zone`, with all of its frames
+    /// withheld but `part`.
+    pub(super) fn adopt(&self, zone: &Zone<P, S>, start: u32, part: &Range<u32>) {
+        let size = self.table.pageblock_order().size();
         // Before its word names a zone: then they are read.
         self.table.fill_states(start, size as usize, FrameState::WITHHELD);
         self.table.fill_states(part.start, part.len(), FrameState::INNER);
@@ -173,7 +173,7 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
     }
 
     /// Gives frames that are in no place to the zone, free.
-    fn hand_over(&self, zone: &Zone<P, S>, frames: Range<u32>) {
+    pub(super) fn hand_over(&self, zone: &Zone<P, S>, frames: Range<u32>) {
         let pfns = PfnRange::new(self.table.pfn(frames.start), self.table.pfn(frames.end));
         let map = self.plan.map();
         let counted = map.present().filter_map(|range| range.clip(pfns)).map(|r| r.frames());

@@ -132,6 +132,12 @@ pub trait FreeMemory: Sized + Send + Sync + 'static {
     /// How many words each slice of [`FreeWords`](super::tables::FreeWords) needs; `batch` says how
     /// many frames per-CPU pages move at once in a zone, from how many it manages.
     fn words(plan: &Plan, batch: &dyn Fn(u64) -> u32) -> [u64; NR_FREE_WORDS];
+    /// Whether the words of a slice are those of single frames or pageblocks, so that they can come with the
+    /// memory; else a slice is there from the start.
+    const BY_FRAMES: [bool; NR_FREE_WORDS];
+    /// Calls `visit` with the words, of slices that come with the memory, that are read or written for frames of
+    /// the table's whole pageblocks `frames`: which slice, and which of its words.
+    fn words_of(plan: &Plan, frames: Range<u64>, visit: &mut dyn FnMut(usize, Range<u64>));
     /// A zone with nothing free.
     fn vacant() -> Self::Held;
     /// The same, beside the lock.

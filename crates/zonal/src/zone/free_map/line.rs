@@ -96,6 +96,12 @@ impl<P: Platform> FreeMap<'_, P> {
         let transit = self.in_transit(pageblock);
         let taken = self.take_all(pageblock);
         if taken {
+            // Its frames are all ours: the hint is not needed, and refills would find those of many pageblocks
+            // one by one.
+            let migrate = self.type_of(pageblock);
+            if is_hinted(migrate) {
+                self.clear(Kind::Free(migrate), pageblock);
+            }
             // The bit was clear (M-1): the pageblock's frames were handed out since it was set.
             self.set_whole(pageblock);
         }

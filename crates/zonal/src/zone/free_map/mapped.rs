@@ -8,6 +8,7 @@ use crate::platform::{AtomicWord, Platform};
 use crate::types::units::Order;
 use crate::zone::tables::NR_FREE_WORDS;
 use crate::zone::{ZoneEvents, ZoneGuard, ZoneView};
+use core::ops::Range;
 use core::sync::atomic::Ordering::Relaxed;
 
 /// Free memory as a [map](super).
@@ -107,6 +108,29 @@ pub(super) fn words(plan: &Plan) -> [u64; NR_FREE_WORDS] {
     words[SECTIONS] = shapes().map(|shape| shape.section_words() as u64).sum();
     words[SUMMARIES] = shapes().map(|shape| shape.summary_words() as u64).sum();
     words
+}
+
+/// Lines and sections come with the memory; the levels above are few.
+pub(super) const BY_FRAMES: [bool; NR_FREE_WORDS] = [true, true, false];
+
+/// See [`FreeMemory::words_of`](crate::zone::FreeMemory::words_of). Zones whose memory lies between that of
+/// another one have both a section for it.
+pub(super) fn words_of(plan: &Plan, frames: Range<u64>, visit: &mut dyn FnMut(usize, Range<u64>)) {
+    visit(LINES, frames.start / 64..frames.end.div_ceil(64));
+    let mut used = 0;
+    for spec in plan.zones() {
+        let (first, shape) = extent(plan, spec);
+        let (first, order) = (u64::from(first), shape.order());
+        let end = first + u64::from(shape.pageblocks()) * order.frames();
+        let (from, to) = (frames.start.max(first), frames.end.min(end));
+        if from < to {
+            let size = u64::from(SECTION) * order.frames();
+            let stride = shape.section_stride() as u64;
+            let sections = (from - first) / size..(to - first).div_ceil(size);
+            visit(SECTIONS, used + sections.start * stride..used + sections.end * stride);
+        }
+        used += shape.section_words() as u64;
+    }
 }
 
 impl<'a, P: Platform> MapView<'a, P> {

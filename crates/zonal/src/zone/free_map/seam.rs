@@ -1,7 +1,7 @@
 //! A map behind the seam: what the rest of the allocator asks of a zone's free memory.
 
 use super::LastLook;
-use super::mapped::{ANYWHERE, MapPart, MapView, Mapped, words};
+use super::mapped::{ANYWHERE, BY_FRAMES, MapPart, MapView, Mapped, words, words_of};
 use crate::boot::plan::{Plan, ZoneSpec};
 use crate::frame::FrameState;
 use crate::platform::{AtomicWord, Platform};
@@ -54,6 +54,12 @@ impl FreeMemory for Mapped {
 
     fn words(plan: &Plan, _: &dyn Fn(u64) -> u32) -> [u64; NR_FREE_WORDS] {
         words(plan)
+    }
+
+    const BY_FRAMES: [bool; NR_FREE_WORDS] = BY_FRAMES;
+
+    fn words_of(plan: &Plan, frames: Range<u64>, visit: &mut dyn FnMut(usize, Range<u64>)) {
+        words_of(plan, frames, visit);
     }
 
     fn vacant() -> MapHeld {

@@ -62,7 +62,12 @@ impl<P: Platform> FreeMap<'_, P> {
                     return Some(frame);
                 }
                 // M-4. It may be of another type, too; then it is filed there.
-                self.clear(kind, pageblock);
+                if self.orders_in(pageblock) == 0 {
+                    // Not one after the other, each with a look at the line.
+                    self.lower_all(pageblock, migrate);
+                } else {
+                    self.clear(kind, pageblock);
+                }
                 self.settle(pageblock);
             }
         }

@@ -53,6 +53,12 @@ impl<M: Merge, C: Clusters> FreeMemory for BuddyLists<M, C> {
         set_up::words::<C>(plan, batch)
     }
 
+    const BY_FRAMES: [bool; NR_FREE_WORDS] = set_up::BY_FRAMES;
+
+    fn words_of(_: &Plan, frames: Range<u64>, visit: &mut dyn FnMut(usize, Range<u64>)) {
+        set_up::words_of::<C>(&frames, visit);
+    }
+
     fn vacant() -> Buddy<M, C> {
         Buddy::new()
     }

@@ -9,6 +9,7 @@ use crate::types::migrate_type::MigrateType;
 use crate::types::units::Order;
 use crate::zone::tables::{NR_FREE_WORDS, ZoneTables};
 use crate::zone::{ZoneInstance, ZoneView};
+use core::ops::Range;
 
 /// The size and the batch for which a zone's clusters on the order-0 lists need the most words:
 /// what it manages from the start, or that with all its later memory, which makes batches larger.
@@ -30,6 +31,18 @@ pub(super) fn words<C: Clusters>(plan: &Plan, batch: &dyn Fn(u64) -> u32) -> [u6
     words[CLUSTER_ARRAY] = plan.zones().iter().map(|spec| cluster_words::<C>(spec, batch)).sum();
     words[CLUSTER_OF] = if C::CUT { plan.frames() } else { 0 };
     words
+}
+
+/// What frames have words in comes with the memory; an array of clusters has its bitmap first, and its entries
+/// are used from the first on.
+pub(super) const BY_FRAMES: [bool; NR_FREE_WORDS] = [true, false, true];
+
+/// See [`FreeMemory::words_of`](crate::zone::FreeMemory::words_of).
+pub(super) fn words_of<C: Clusters>(frames: &Range<u64>, visit: &mut dyn FnMut(usize, Range<u64>)) {
+    visit(LINKS, frames.clone());
+    if C::CUT {
+        visit(CLUSTER_OF, frames.clone());
+    }
 }
 
 pub(super) fn zone<P: Platform, M: Merge, C: Clusters>(
