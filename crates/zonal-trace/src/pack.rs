@@ -27,8 +27,9 @@ const PFN_BITS: u32 = 52;
 /// | 1 | 0 to 31 | `gfp`; percpu refill; LRU list and flags; or, of an extfrag event, the fallback's order and migrate type, whether the owner changed, the order of a pageblock |
 /// | | 32 to 63 | CPU |
 ///
-/// Events about lists have their counts where the pfn is and in the low half of word 1, in the order of [`ISOLATE`]
-/// and [`SHRINK`], as large as fits.
+/// Events about lists have no frame. Their counts stand there and in the low half of word 1, as large as fits:
+/// of isolate scanned and skipped (26 bits each), requested and taken (10 each), list, zone; of shrink scanned (16),
+/// reclaimed (10), dirty, on their way (13 each), activated, kept (9 each), flags, priority, node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Packed(pub [u64; 2]);
 
