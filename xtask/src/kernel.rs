@@ -1,7 +1,7 @@
 //! The bootable kernel: built, and booted in an emulator. `cargo xtask kernel run`, `kernel test`.
 
 use crate::kernel_size;
-use crate::no_std::BARE;
+use crate::no_std::{BARE, is_installed};
 use crate::steps::target_dir;
 use crate::tools;
 use anyhow::{Context, Result, bail, ensure};
@@ -82,7 +82,7 @@ impl Kernel {
 /// The lints of the kernel, and its tests. Without the target nothing can be built for it; as in `no-std`,
 /// that is said, and is no failure.
 pub(crate) fn check(shell: &Shell) -> Result<()> {
-    if !have_target(shell)? {
+    if !is_installed(shell, BARE)? {
         eprintln!("target {BARE} is not installed: no kernel was built, and none booted");
         return Ok(());
     }
@@ -91,14 +91,11 @@ pub(crate) fn check(shell: &Shell) -> Result<()> {
     Kernel::Test.run(shell)
 }
 
-/// Whether the toolchain has the libraries of the bare target.
-fn have_target(shell: &Shell) -> Result<bool> {
-    let libraries = cmd!(shell, "rustc --print target-libdir --target {BARE}").quiet().read()?;
-    Ok(shell.path_exists(libraries))
-}
-
 fn require_target(shell: &Shell) -> Result<()> {
-    ensure!(have_target(shell)?, "the target {BARE} is not installed: `rustup target add {BARE}`");
+    ensure!(
+        is_installed(shell, BARE)?,
+        "the target {BARE} is not installed: `rustup target add {BARE}`"
+    );
     Ok(())
 }
 

@@ -10,6 +10,8 @@ use xshell::{Shell, cmd};
 
 /// A target without a standard library.
 pub(crate) const BARE: &str = "x86_64-unknown-none";
+/// Those of the other processors that `zonal-kernel` knows.
+const OTHERS: [&str; 2] = ["aarch64-unknown-none", "riscv64gc-unknown-none-elf"];
 
 pub(crate) fn run(shell: &Shell) -> Result<()> {
     let sources = Sources::read(&shell.current_dir().join(ROOT))?;
@@ -22,8 +24,7 @@ pub(crate) fn run(shell: &Shell) -> Result<()> {
     );
     let tree = tree.read()?;
     ensure!(tree.lines().count() == 1, "the core has dependencies:\n{tree}");
-    let installed = cmd!(shell, "rustc --print target-libdir --target {BARE}").read()?;
-    if shell.path_exists(installed) {
+    if is_installed(shell, BARE)? {
         cmd!(shell, "cargo build --locked -p zonal --all-features --target {BARE}").run()?;
         let kernel = ["-p", "zonal-kernel", "--all-features", "--lib", "--examples"];
         cmd!(shell, "cargo build --locked {kernel...} --target {BARE}").run()?;
@@ -31,7 +32,21 @@ pub(crate) fn run(shell: &Shell) -> Result<()> {
         eprintln!("target {BARE} is not installed: built for the host only");
         cmd!(shell, "cargo build --locked -p zonal --all-features").run()?;
     }
+    for target in OTHERS {
+        if is_installed(shell, target)? {
+            cmd!(shell, "cargo check --locked -p zonal-kernel --features fdt --target {target}")
+                .run()?;
+        } else {
+            eprintln!("target {target} is not installed: the code for it was not compiled");
+        }
+    }
     Ok(())
+}
+
+/// Whether the toolchain has the libraries of a target.
+pub(crate) fn is_installed(shell: &Shell, target: &str) -> Result<bool> {
+    let libraries = cmd!(shell, "rustc --print target-libdir --target {target}").quiet().read()?;
+    Ok(shell.path_exists(libraries))
 }
 
 /// What the crate root does not say, and the crates that any file outside of tests links. The
