@@ -23,6 +23,7 @@ fn refused<S: Policy>(world: &W<'_, S>, pfn: Pfn, order: Order, error: FreeError
     let before = Snapshot::of(allocator).without_holds();
     assert_eq!(error.to_string(), text);
     assert_eq!(allocator.free_raw(pfn, order), Err(error));
+    assert_eq!(allocator.free_given_back(pfn, order), Err(error), "given back");
     let mut owner = allocator.handle(CpuId(0)).unwrap();
     assert_eq!(owner.free_raw(pfn, order), Err(error), "through a handle");
     if order == Order::ZERO {

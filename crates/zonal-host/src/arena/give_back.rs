@@ -5,7 +5,7 @@ use crate::region::{GiveBack, RegionError};
 use std::convert::Infallible;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::Ordering;
-use zonal::frame::{FrameKind, FrameState};
+use zonal::inspect::Place;
 use zonal::plan::ZoneSpec;
 use zonal::policy::Policy;
 use zonal::{MigrateType, NodeMask, NodePolicy, Order, Pfn, Request};
@@ -29,16 +29,20 @@ const TYPES: [MigrateType; 3] =
 /// Free blocks that are kept from others; free again when this is dropped, by a panic too.
 struct Held<'a, S: Policy> {
     arena: &'a Arena<S>,
-    blocks: Vec<(Pfn, Order)>,
+    /// Each with whether nothing of it is in memory any more.
+    blocks: Vec<(Pfn, Order, bool)>,
 }
 
 impl<S: Policy> Drop for Held<'_, S> {
     fn drop(&mut self) {
         let allocator = self.arena.inner();
         let mut panicked = None;
-        for &(pfn, order) in self.blocks.iter().rev() {
+        for &(pfn, order, gone) in self.blocks.iter().rev() {
             let free = || {
-                let freed = allocator.free_raw(pfn, order);
+                let freed = match gone {
+                    true => allocator.free_given_back(pfn, order),
+                    false => allocator.free_raw(pfn, order),
+                };
                 debug_assert!(freed.is_ok(), "a block just allocated can be freed");
             };
             // A trace sink that panics has freed nothing: once more, and then the others.
@@ -76,7 +80,7 @@ impl<S: Policy> Arena<S> {
         self.each_free(max_blocks, |pfn, order| {
             done.examined += 1;
             done.bytes += self.give_back_block(pfn, order, how)?;
-            Ok(())
+            Ok(how == GiveBack::Now)
         })?;
         Ok(done)
     }
@@ -93,18 +97,19 @@ impl<S: Policy> Arena<S> {
         let all = self.each_free::<Infallible>(max_blocks, |pfn, order| {
             count += 1;
             visit(pfn, order);
-            Ok(())
+            Ok(false)
         });
         match all {
             Ok(()) => count,
         }
     }
 
-    /// Runs `f` on free blocks, which are held meanwhile, until it fails.
+    /// Runs `f` on free blocks, which are held meanwhile, until it fails; it says whether nothing of the block is
+    /// in memory any more.
     fn each_free<E>(
         &self,
         max_blocks: usize,
-        mut f: impl FnMut(Pfn, Order) -> Result<(), E>,
+        mut f: impl FnMut(Pfn, Order) -> Result<bool, E>,
     ) -> Result<(), E> {
         self.inner().platform().gate.hold(|| {
             self.inner().drain_all();
@@ -118,8 +123,9 @@ impl<S: Policy> Arena<S> {
                         let request = request.nodes(here).zone_limit(zone.zone_type);
                         for _ in 0..count.min(max_blocks - held.blocks.len()) {
                             let Ok(pfn) = self.inner().alloc_raw(&request) else { break };
-                            held.blocks.push((pfn, order));
-                            f(pfn, order)?;
+                            held.blocks.push((pfn, order, false));
+                            let gone = f(pfn, order)?;
+                            held.blocks.last_mut().into_iter().for_each(|last| last.2 = gone);
                         }
                     }
                 }
@@ -142,47 +148,18 @@ impl<S: Policy> Arena<S> {
         Ok(resident)
     }
 
-    /// Free blocks of the zone that were in use before, by order and type, as it looks now.
-    ///
-    /// Untouched memory is kept apart and handed out from the bottom up; the first frame of a
-    /// largest block that was ever handed out heads a block since, and no larger one can
-    /// swallow it. So the untouched blocks of a range are those from the first whose state is
-    /// still that of fresh memory; a wrong guess costs time only.
+    /// Free blocks of the zone that may have something in memory, by order and type, as it looks now: not largest
+    /// blocks that were never used, or not since they were given back. O(pageblocks and free blocks).
     fn listed(&self, zone: &ZoneSpec) -> [[usize; TYPES.len()]; ORDERS.len()] {
-        let allocator = self.inner();
-        let state = |pfn| allocator.frame_state(Pfn::new(pfn)).unwrap_or(FrameState::INNER);
-        let (largest, huge) = (Order::MAX.frames(), Order::HUGE.frames());
         let mut counts = [[0; TYPES.len()]; ORDERS.len()];
-        for range in allocator.plan().ranges_of(zone.id) {
-            let (start, end) = (range.start.get(), range.end.get());
-            let blocks = (end / largest).saturating_sub(start.div_ceil(largest));
-            let first = start.div_ceil(largest) * largest;
-            let mut touched = 0..blocks;
-            while !touched.is_empty() {
-                let middle = touched.start + (touched.end - touched.start) / 2;
-                if state(first + middle * largest).kind() == FrameKind::Inner {
-                    touched.end = middle;
-                } else {
-                    touched.start = middle + 1;
-                }
+        self.inner().visit_free(zone.id, &mut |_, place| {
+            let Place::Listed { order, migrate } = place else { return };
+            let at = ORDERS.iter().position(|&one| one == order);
+            let ty = TYPES.iter().position(|&one| one == migrate);
+            if let (Some(at), Some(ty)) = (at, ty) {
+                counts[at][ty] += 1;
             }
-            let mut count = |pfn| {
-                let state = state(pfn);
-                let at = ORDERS.iter().position(|&order| state == FrameState::free(order));
-                let (Some(at), Some((_, migrate))) = (at, allocator.pageblock_of(Pfn::new(pfn)))
-                else {
-                    return;
-                };
-                if let Some(ty) = TYPES.iter().position(|&ty| ty == migrate) {
-                    counts[at][ty] += 1;
-                }
-            };
-            let touched = first..first + touched.start * largest;
-            touched.step_by(huge as usize).for_each(&mut count);
-            // The ragged end, which never was untouched in this sense.
-            let rest = first + blocks * largest;
-            (rest..end).step_by(huge as usize).for_each(&mut count);
-        }
+        });
         counts
     }
 }

@@ -63,6 +63,16 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
         self.free_through::<_, false>(&mut self.shared_entry(), pfn, order)
     }
 
+    /// Frees a block whose memory the host has taken back, so that to use it costs what memory costs that was
+    /// never used: where free memory is a map, whole pageblocks of it are handed out after those that were
+    /// in use since. Smaller blocks, and those of other presets, as [`free_raw`](Self::free_raw). O(pageblocks).
+    ///
+    /// # Errors
+    /// As [`free_raw`](Self::free_raw).
+    pub fn free_given_back(&self, pfn: Pfn, order: Order) -> Result<(), FreeError> {
+        self.free_in_zone(pfn, order, true)
+    }
+
     /// Frees through `entry`; `LISTED`: as one of a list, and counted so.
     // Always inlined down to the per-CPU pages of single frames, as allocation is.
     #[inline(always)]
@@ -200,12 +210,22 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
     #[cold]
     #[inline(never)]
     pub(crate) fn free_direct(&self, pfn: Pfn, order: Order) -> Result<(), FreeError> {
+        self.free_in_zone(pfn, order, false)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn free_in_zone(&self, pfn: Pfn, order: Order, given_back: bool) -> Result<(), FreeError> {
         let Some(index) = self.table.index(pfn) else { return Err(FreeError::Foreign { pfn }) };
         let zone: Option<&Zone<P, S>> =
             self.table.get_pageblock(index).and_then(|word| self.zone(word.zone()?));
         let Some(zone) = zone else { return Err(self.refusal(pfn, index, order)) };
         let told = || S::Trace::emit(Point::Free, move || Event::Free { pfn, order });
-        let freed = S::Free::free_block(zone.view(&self.table), index, order, told);
+        let view = zone.view(&self.table);
+        let freed = match given_back {
+            true => S::Free::free_given_back(view, index, order, told),
+            false => S::Free::free_block(view, index, order, told),
+        };
         if !freed {
             return Err(self.refusal(pfn, index, order));
         }

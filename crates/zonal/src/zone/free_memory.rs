@@ -175,6 +175,16 @@ pub trait FreeMemory: Sized + Send + Sync + 'static {
         order: Order,
         freed: impl FnOnce(),
     ) -> bool;
+    /// As [`free_block`](Self::free_block) for memory that the host has taken back: what of it is whole is used
+    /// after what was in use since, where free memory is kept so.
+    fn free_given_back<P: Platform>(
+        view: ZoneView<'_, P, Self>,
+        index: u32,
+        order: Order,
+        freed: impl FnOnce(),
+    ) -> bool {
+        Self::free_block(view, index, order, freed)
+    }
     /// As [`free_block`](Self::free_block), merged at once whatever the policy.
     fn free_block_merged<P: Platform>(
         view: ZoneView<'_, P, Self>,

@@ -114,16 +114,28 @@ impl FreeMemory for Mapped {
         order: Order,
         freed: impl FnOnce(),
     ) -> bool {
-        let allocated = FrameState::allocated(order);
-        if !Self::release(view.table, index as usize, allocated, FrameState::INNER) {
+        if !view.let_go(index, order, freed) {
             return false;
         }
-        or_undo(freed, || _ = view.table.replace_state(index, FrameState::INNER, allocated));
         let given = view.free_counted(view.frame(index), order);
         if given {
             view.zone.part.events.direct_free.fetch_add(order.frames(), Relaxed);
         }
         given
+    }
+
+    fn free_given_back<P: Platform>(
+        view: MapView<'_, P>,
+        index: u32,
+        order: Order,
+        freed: impl FnOnce(),
+    ) -> bool {
+        let let_go = view.let_go(index, order, freed);
+        if let_go {
+            view.free_range(index, index + order.size(), u32::MAX);
+            view.zone.part.events.direct_free.fetch_add(order.frames(), Relaxed);
+        }
+        let_go
     }
 
     fn free_block_merged<P: Platform>(view: MapView<'_, P>, index: u32, order: Order) -> bool {
@@ -318,4 +330,16 @@ impl FreeMemory for Mapped {
     fn hold_off_batches<P: Platform>(_: MapView<'_, P>) {}
 
     fn let_batches<P: Platform>(_: MapView<'_, P>) {}
+}
+
+impl<P: Platform> MapView<'_, P> {
+    /// Takes an allocated block from its holder, and tells so; `false` if there is none of this order.
+    fn let_go(&self, index: u32, order: Order, told: impl FnOnce()) -> bool {
+        let allocated = FrameState::allocated(order);
+        if !Mapped::release(self.table, index as usize, allocated, FrameState::INNER) {
+            return false;
+        }
+        or_undo(told, || _ = self.table.replace_state(index, FrameState::INNER, allocated));
+        true
+    }
 }
