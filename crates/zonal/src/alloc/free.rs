@@ -70,7 +70,7 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
     /// # Errors
     /// As [`free_raw`](Self::free_raw).
     pub fn free_given_back(&self, pfn: Pfn, order: Order) -> Result<(), FreeError> {
-        self.free_in_zone(pfn, order, true)
+        self.free_direct(pfn, order, true)
     }
 
     /// Frees through `entry`; `LISTED`: as one of a list, and counted so.
@@ -97,7 +97,7 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
             Order::ZERO => self.push_cached::<E, LISTED>(entry, pfn),
             _ => S::Pcp::PASSES_LARGE && self.put_large(entry, pfn, order),
         };
-        if cached { Ok(()) } else { self.free_direct(pfn, order) }
+        if cached { Ok(()) } else { self.free_direct(pfn, order, false) }
     }
 
     /// Keeps a frame of the pageblock that the owner last freed to.
@@ -206,16 +206,15 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
         }
     }
 
-    /// Frees to the buddy lists, past the caches, or says why not.
+    /// Frees to what is free, past the caches, or says why not; `given_back`: as memory that the host took back.
     #[cold]
     #[inline(never)]
-    pub(crate) fn free_direct(&self, pfn: Pfn, order: Order) -> Result<(), FreeError> {
-        self.free_in_zone(pfn, order, false)
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn free_in_zone(&self, pfn: Pfn, order: Order, given_back: bool) -> Result<(), FreeError> {
+    pub(crate) fn free_direct(
+        &self,
+        pfn: Pfn,
+        order: Order,
+        given_back: bool,
+    ) -> Result<(), FreeError> {
         let Some(index) = self.table.index(pfn) else { return Err(FreeError::Foreign { pfn }) };
         let zone: Option<&Zone<P, S>> =
             self.table.get_pageblock(index).and_then(|word| self.zone(word.zone()?));

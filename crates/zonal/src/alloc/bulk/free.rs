@@ -213,7 +213,7 @@ impl<'m, P: Platform, S: Policy, E: Entry<'m, P, S>> Listed for Freeing<'_, 'm, 
     #[cold]
     fn direct(&mut self, at: usize) {
         let pfn = self.frames[at];
-        match self.allocator.free_direct(pfn, Order::ZERO) {
+        match self.allocator.free_direct(pfn, Order::ZERO, false) {
             Ok(()) => Self::emit_batched(pfn),
             Err(error) => self.refused(at, error),
         }

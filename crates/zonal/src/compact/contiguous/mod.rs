@@ -260,7 +260,7 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
             self.table.set_state(at, FrameState::allocated(piece));
             let mut freed = Ok(());
             or_undo(
-                || freed = self.free_direct(self.table.pfn(at), piece),
+                || freed = self.free_direct(self.table.pfn(at), piece, false),
                 || {
                     self.table.fill_states(at, (end - at) as usize, ALLOCATED);
                     for rest in [first..first + frames, at..end] {

@@ -155,7 +155,7 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
         }
         core::mem::forget(target);
         let mut freed = Ok(());
-        or_undo(|| freed = self.free_direct(from, order), || self.free_untold(from, order));
+        or_undo(|| freed = self.free_direct(from, order, false), || self.free_untold(from, order));
         match freed {
             Ok(()) => zone.compaction.count(Count::MigrateSuccess, order.frames()),
             Err(_) => zone.compaction.count(Count::MigrateMismatches, 1),
