@@ -42,7 +42,7 @@ const PAGEBLOCK: Order = match Order::new(3) {
 
 const REQUEST: Request = Request::new(PAGEBLOCK).migrate(Movable);
 
-/// Frames of a plan for one CPU with caches: so many that no mark is near, near which nothing passes outside.
+/// Frames of a plan for one CPU with caches, enough that no mark is near: near one nothing passes outside.
 const FRAMES: u64 = 96;
 
 /// The end of a model: and all that is free is counted, exactly.
