@@ -79,6 +79,7 @@ mod online;
 mod opened;
 mod pages;
 mod panics;
+mod passage;
 mod pressure;
 mod reach;
 mod regions;

@@ -17,16 +17,17 @@ use crate::types::units::ZoneId;
 #[repr(transparent)]
 pub struct PageblockWord(pub(super) u64);
 
-/// Zone and list of a pageblock, as its word has them: bits 0 to 15.
+/// Zone, type and list of a pageblock, as its word has them, with compaction's hint: the lower half, which is compared
+/// without a mask.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Owner(u16);
+pub(crate) struct Owner(u32);
 
 impl Owner {
     /// As a word in memory has them.
     #[inline(always)]
     pub(super) const fn of(word: u64) -> Self {
         // Truncated on purpose.
-        Self(word as u16)
+        Self(word as u32)
     }
 }
 
@@ -60,7 +61,7 @@ impl PageblockWord {
         Self(MANAGED | (zone.0 as u64) << 8).with_migrate(migrate)
     }
 
-    /// Zone and list, to compare with those of others.
+    /// Zone and type, to compare with those of others.
     pub(crate) const fn owner(self) -> Owner {
         Owner::of(self.0)
     }

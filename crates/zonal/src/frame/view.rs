@@ -77,7 +77,7 @@ impl<P: Platform> PageblocksView<'_, P> {
         pageblock < self.words.len()
     }
 
-    /// Zone and list of a pageblock as they are in its word; `None` if it has none of these. For a CPU that has
+    /// Zone and type of a pageblock as they are in its word; `None` if these are not its pageblocks. For a CPU that has
     /// changed what is free there: see [`type_after`](super::FrameTable::type_after).
     #[inline(always)]
     pub(crate) fn owner_after(&self, pageblock: usize) -> Option<Owner> {

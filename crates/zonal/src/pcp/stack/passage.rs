@@ -33,7 +33,7 @@ pub struct Passage<'m, P: Platform> {
     /// The first frame of the section.
     base: Pfn,
     whole: WholeWord<'m, P>,
-    /// The zone, and the list of the request's type.
+    /// The zone, and the request's type.
     owner: Owner,
     /// Numbers of pageblocks in the frame table.
     uncounted: &'m FrameStack<P, UNCOUNTED>,
@@ -54,7 +54,9 @@ impl<'m, P: Platform> Passage<'m, P> {
     ) -> Option<Self> {
         let word = table.pageblock(index);
         let (of, list) = word.cached_in()?;
-        if of != zone.id || list != request.migrate_type() {
+        // One that is lent to movable requests has their list and another type.
+        let own = list == request.migrate_type() && list == word.migrate();
+        if of != zone.id || !own {
             return None;
         }
         let (whole, pageblocks) = zone.whole_at(table, index);
