@@ -20,6 +20,8 @@ const PRIORITY: u8 = 12;
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct Tally {
     pub(crate) scanned: u32,
+    /// Of another zone than the one that is short.
+    pub(crate) skipped: u32,
     pub(crate) taken: u32,
     pub(crate) dirty: u32,
     pub(crate) moving: u32,
@@ -57,7 +59,7 @@ impl<S: Setup> Core<S> {
             order: Order::ZERO,
             requested: u32::try_from(requested).unwrap_or(u32::MAX),
             scanned: tally.scanned,
-            skipped: 0,
+            skipped: tally.skipped,
             taken: tally.taken,
             lru: if is_file { Lru::InactiveFile } else { Lru::InactiveAnon },
         });

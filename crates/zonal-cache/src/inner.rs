@@ -10,6 +10,7 @@ use crate::lists::{Lists, Patience};
 use crate::lru::LruLock;
 use crate::stats::Counters;
 use crate::table::{Claimed, Key, Settled, SlotId, Table, Taken};
+use crate::velocity::{By, ZoneCounters};
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -70,6 +71,7 @@ pub(crate) struct Core<S: Setup> {
     /// Nanoseconds that a page took to be written, of late.
     pub(crate) page_time: <S::Host as Platform>::Word,
     pub(crate) counters: Counters<S::Host>,
+    pub(crate) zones: ZoneCounters<S::Host>,
     pub(crate) limits: Limits,
 }
 
@@ -89,11 +91,17 @@ pub(crate) struct Limits {
 /// What a scan met that it could not take. Noted with the policy's lock held, where no heap is asked.
 #[derive(Default)]
 pub(crate) struct Met {
+    /// Who scans.
+    by: By,
     pub(crate) dirty: [Option<Key>; SOME],
     pub(crate) moving: bool,
 }
 
 impl Met {
+    pub(crate) fn by(by: By) -> Self {
+        Self { by, ..Self::default() }
+    }
+
     fn note_dirty(&mut self, key: Key) {
         if let Some(place) = self.dirty.iter_mut().find(|place| place.is_none()) {
             *place = Some(key);
@@ -114,6 +122,7 @@ impl<S: Setup> Core<S> {
         retired.extend(free.drain(..most - bound));
         Self {
             lists: Lists::new(&frames, most),
+            zones: ZoneCounters::new(frames.zones().0),
             host,
             frames,
             table,
@@ -229,9 +238,16 @@ impl<S: Setup> Core<S> {
     ) -> Verdict {
         tally.scanned += 1;
         tally.some = Some(id);
+        let Some(zone) =
+            self.zones.scanned(met.by, || self.frames.zone_of(self.table.frame_in(id)))
+        else {
+            tally.skipped += 1;
+            return Verdict::Kept;
+        };
         match self.table.claim(id) {
             Taken::Claimed(claimed) => {
                 tally.taken += 1;
+                self.zones.reclaimed(met.by, zone);
                 put(claimed);
                 return Verdict::Taken;
             }
@@ -289,7 +305,7 @@ impl<S: Setup> Core<S> {
 
     /// Writes a dirty page back and its neighbours; whether any is clean now, `None` if another thread
     /// is at it.
-    fn clean(&self, key: Key) -> Option<bool> {
+    pub(crate) fn clean(&self, key: Key) -> Option<bool> {
         let file = self.files.with(|files| files.get(&key.file).cloned());
         file.map_or(Some(false), |file| file.write_some(self, key.index).map(|pages| pages > 0))
     }

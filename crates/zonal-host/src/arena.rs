@@ -71,6 +71,7 @@ use zonal::platform::{OwnError, Platform};
 use zonal::policy::Policy;
 use zonal::preset::Zonal;
 use zonal::units::FRAME_SIZE;
+use zonal::watermark::Watermarks;
 use zonal::{AllocError, Allocator, BulkFreed, CpuId, FreeError, Order, Pfn, Request, ZoneId};
 
 /// A page pool: see the [module](self). `S` is the preset.
@@ -280,6 +281,12 @@ impl<S: Policy> Arena<S> {
     #[must_use]
     pub fn zone_info(&self, zone: ZoneId) -> Option<ZoneInfo> {
         self.inner().zone_info(zone)
+    }
+
+    /// How much of a zone is free, and its watermarks: see [`Allocator::zone_level`].
+    #[must_use]
+    pub fn zone_level(&self, zone: ZoneId) -> Option<(u64, Watermarks)> {
+        self.inner().zone_level(zone)
     }
 
     /// One CPU's cache of a zone: see [`Allocator::cache_info`].
