@@ -14,7 +14,7 @@
 //! inside any of these, tries the first two.
 
 use crate::events::Tally;
-use crate::evict::{Evict, Verdict};
+use crate::evict::{Evict, Told, Verdict};
 use crate::held::{Held, ListStats, share};
 use crate::host::Host;
 use crate::inner::{Core, Met, Setup};
@@ -367,7 +367,7 @@ impl<S: Setup> Core<S> {
     ) -> bool {
         let Some(policy) = held.policy_there(kind) else { return false };
         let tally = &mut tallies[kind as usize];
-        let (mut taken, mut activated) = (None, 0);
+        let (mut taken, mut told) = (None, Tally::default());
         let mut take = |id| {
             // A policy that goes on after it was given one has no more.
             if taken.is_some() {
@@ -379,14 +379,22 @@ impl<S: Setup> Core<S> {
             }
             verdict
         };
-        let mut tell = |id| {
-            activated += 1;
-            self.tell_activation(id);
+        let mut tell = |what, id| match what {
+            Told::Activated => {
+                told.activated += 1;
+                self.tell_activation(id);
+            }
+            Told::StaysActive => (told.stays_active, told.some) = (told.stays_active + 1, Some(id)),
+            Told::Deactivated => (told.deactivated, told.some) = (told.deactivated + 1, Some(id)),
         };
         policy.scan_told(&|id| self.table.mark(id), &mut take, &mut tell);
         // It was looked at, too, and not offered.
-        tally.activated += activated;
-        tally.scanned += activated;
+        tally.activated += told.activated;
+        tally.scanned += told.activated;
+        // These were active ones.
+        tally.stays_active += told.stays_active;
+        tally.deactivated += told.deactivated;
+        tally.some = tally.some.or(told.some);
         // Not before: if the policy panics the page is on its list still.
         if let Some(id) = taken {
             self.table.place(id).store(0, Relaxed);
