@@ -5,7 +5,9 @@
 //!
 //! Bound: [`SCHEDULES`] random schedules of [`THREADS`] threads with [`STEPS`] steps each, for each test; 1.5 s
 //! together. With 40,000 schedules each (50 s) no more was found.
-//! Canaries: a store that forgets to cut, and one that forgets to flush. `unlinking_against_writers` failed while what was
+//! Requests of one file may be on their way together: the store refuses those that overlap, and a cut or a flush while one is
+//! on its way; that there are several at once is counted.
+//! Canaries: a store that forgets to cut, one that forgets to flush, and one that says that a write is over before it is. `unlinking_against_writers` failed while what was
 //! written to an unlinked file brought the rest of its store back.
 //!
 //! ```text
@@ -22,7 +24,8 @@ use shuttle::rand::{Rng, thread_rng};
 use shuttle::scheduler::RandomScheduler;
 use shuttle::thread;
 use shuttled::{Heap, ShuttleHost, Shuttled, explore};
-use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use zonal_cache::cache::Options;
 use zonal_cache::evict::Evict;
 use zonal_cache::store::{Store, StoreError};
@@ -41,9 +44,40 @@ enum Lie {
     No,
     Cut,
     Flush,
+    /// A write is over later than it says.
+    Late,
 }
 
-struct Shared(Arc<MemoryStore>, Lie);
+/// Requests on their way. Not points where the schedule changes.
+#[derive(Default)]
+struct OnTheirWay(Mutex<Vec<(u64, u64)>>);
+
+impl OnTheirWay {
+    fn begin(&self, offset: u64, len: u64) {
+        let end = offset + len;
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        for &(first, last) in &*all {
+            assert!(end <= first || last <= offset, "{offset}: two requests for one page at once");
+        }
+        all.push((offset, end));
+        MOST_AT_ONCE.fetch_max(all.len(), Ordering::Relaxed);
+    }
+
+    fn end(&self, offset: u64) {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.retain(|&(first, _)| first != offset);
+    }
+
+    fn none(&self, what: &str) {
+        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        assert!(all.is_empty(), "{what} while {all:?} are on their way");
+    }
+}
+
+/// Over all schedules.
+static MOST_AT_ONCE: AtomicUsize = AtomicUsize::new(0);
+
+struct Shared(Arc<MemoryStore>, Lie, Arc<OnTheirWay>);
 
 impl Store for Shared {
     fn len(&self) -> Result<u64, StoreError> {
@@ -54,15 +88,33 @@ impl Store for Shared {
         self.0.read(offset, pages)
     }
     fn write(&self, offset: u64, pages: &[&[u8]]) -> Result<(), StoreError> {
+        self.2.begin(offset, pages.iter().map(|page| page.len() as u64).sum());
+        if self.1 == Lie::Late {
+            let all = self.2.clone();
+            thread::spawn(move || {
+                (0..200).for_each(|_| thread::yield_now());
+                all.end(offset);
+            });
+            return self.0.write(offset, pages);
+        }
         thread::yield_now();
-        self.0.write(offset, pages)
+        let done = self.0.write(offset, pages);
+        thread::yield_now();
+        self.2.end(offset);
+        done
     }
     fn set_len(&self, len: u64) -> Result<(), StoreError> {
+        if self.1 != Lie::Late {
+            self.2.none("cut");
+        }
         thread::yield_now();
         let forgets = self.1 == Lie::Cut && self.0.len()? > len;
         if forgets { Ok(()) } else { self.0.set_len(len) }
     }
     fn flush(&self) -> Result<(), StoreError> {
+        if self.1 != Lie::Late {
+            self.2.none("flushed");
+        }
         thread::yield_now();
         if self.1 == Lie::Flush { Ok(()) } else { self.0.flush() }
     }
@@ -170,7 +222,7 @@ fn model<E: Evict>(lie: Lie, unlinks: bool) {
         PageCache::<Shuttled<E, true>>::with_parts(ShuttleHost::new(), Heap::new(BOUND), options);
     let cache = cache.expect("a cache");
     let memory = Arc::new(MemoryStore::default());
-    let file = cache.open(Shared(memory.clone(), lie)).expect("a file");
+    let file = cache.open(Shared(memory.clone(), lie, Arc::default())).expect("a file");
     let world = Arc::new(World { cache, memory, history: History::default(), unlinks });
     let workers: Vec<_> = (0..THREADS)
         .map(|number| {
@@ -202,6 +254,8 @@ fn cuts_against_writers_two_lists() {
 #[test]
 fn cuts_against_writers_s3_fifo() {
     explore(RandomScheduler::new(SCHEDULES), || model::<S3Fifo>(Lie::No, false));
+    let most = MOST_AT_ONCE.load(Ordering::Relaxed);
+    assert!(most >= 2, "never were two requests on their way");
 }
 
 #[test]
@@ -219,4 +273,10 @@ fn canary_a_store_that_is_not_cut_is_found() {
 #[should_panic(expected = "which is old")]
 fn canary_a_sync_that_does_not_flush_is_found() {
     explore(RandomScheduler::new(SCHEDULES), || model::<S3Fifo>(Lie::Flush, false));
+}
+
+#[test]
+#[should_panic(expected = "two requests for one page at once")]
+fn canary_a_page_that_is_written_while_it_is_on_its_way_is_found() {
+    explore(RandomScheduler::new(SCHEDULES), || model::<S3Fifo>(Lie::Late, false));
 }
