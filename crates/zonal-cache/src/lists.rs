@@ -40,8 +40,8 @@ const BATCHES: usize = 16;
 const TRIES: u32 = 256;
 /// And how often after a pause of this many nanoseconds: where threads are more than CPUs, the one that has it may
 /// be waiting for its turn.
-const PAUSES: u32 = 500;
-const PAUSE: u64 = 100_000;
+const PAUSES: u32 = 100;
+const PAUSE: u64 = 500_000;
 
 /// On lines of its own.
 #[repr(align(128))]

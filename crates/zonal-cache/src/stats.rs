@@ -75,6 +75,8 @@ counters! {
     direct
     /// Nanoseconds that it took there.
     direct_nanos
+    /// Times that frames were asked for where they come from, of which one may have given several.
+    asked
     /// Frames given back to where they came from.
     freed
     /// Pages that were copied because they were to be written and were pinned.

@@ -153,6 +153,18 @@ impl<S: Policy> Arena<S> {
         self.inner().free_raw(pfn, order)
     }
 
+    /// Makes single frames of a block: see [`Allocator::split`].
+    ///
+    /// # Errors
+    /// [`FreeError`] if that is not what was allocated; then nothing has changed.
+    ///
+    /// # Safety
+    /// The block must be the caller's: from [`alloc_raw`](Self::alloc_raw) or [`Page::into_raw`], and not freed yet. From
+    /// now on its frames are, each with order 0.
+    pub unsafe fn split_raw(&self, pfn: Pfn, order: Order) -> Result<(), FreeError> {
+        self.inner().split(pfn, order)
+    }
+
     /// Fills `out` with blocks: see [`Allocator::alloc_bulk`].
     ///
     /// # Errors
