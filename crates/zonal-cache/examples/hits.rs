@@ -1,6 +1,6 @@
 //! What a hit costs: 4 KiB from memory by `read_at`, by `pin`, and by `pread` of the same file from the
-//! kernel's cache. Times are of the CPU, so that other programs count for less; ratios are medians over
-//! rounds in which the three take turns.
+//! kernel's cache; and a bare copy of the same pages, which is what no cache can do without. Times are of the CPU, so that
+//! other programs count for less; ratios are medians over rounds in which the four take turns.
 //!
 //! ```text
 //! cargo run --release -p zonal-cache --example hits
@@ -29,6 +29,15 @@ trait Look: Sync {
 struct Pread(File);
 struct ReadAt(CacheFile<S3Fifo>);
 struct Pin(CacheFile<S3Fifo>);
+/// Where the pages are, which are pinned.
+struct Copy<'a>(&'a [&'a [u8]]);
+
+impl Look for Copy<'_> {
+    fn look(&self, index: u64, buffer: &mut [u8]) -> u8 {
+        buffer.copy_from_slice(self.0[index as usize]);
+        black_box(&*buffer)[7]
+    }
+}
 
 impl Look for Pread {
     fn look(&self, index: u64, buffer: &mut [u8]) -> u8 {
@@ -109,7 +118,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     kernel.read_exact_at(&mut all, 0)?;
 
     println!("4 KiB in memory; ns of CPU a look (medians of {ROUNDS}), ratios to pread\n");
-    println!("pages   threads     pread   read_at       pin   read_at x   pin x");
+    println!("pages   threads     pread   read_at       pin      copy   read_at x   pin x  copy x");
+    let pinned = file.pin(0..PAGES * PAGE as u64)?;
+    let pieces: Vec<&[u8]> = pinned.pieces().collect();
     let mut single = Vec::new();
     for threads in [1, 2] {
         for (name, among) in [("16", 16), ("64 MiB", PAGES)] {
@@ -117,23 +128,22 @@ fn main() -> Result<(), Box<dyn Error>> {
                 (0..threads).map(|_| kernel.try_clone().map(Pread)).collect::<Result<_, _>>()?;
             let reads: Vec<ReadAt> = (0..threads).map(|_| ReadAt(file.clone())).collect();
             let pins: Vec<Pin> = (0..threads).map(|_| Pin(file.clone())).collect();
-            let mut times = [const { Vec::new() }; 3];
-            let mut ratios = [const { Vec::new() }; 2];
+            let mut times = [const { Vec::new() }; 4];
+            let mut ratios = [const { Vec::new() }; 3];
             for _ in 0..ROUNDS {
                 let round = [
                     time(&preads.iter().map(|it| it as &dyn Look).collect::<Vec<_>>(), among),
                     time(&reads.iter().map(|it| it as &dyn Look).collect::<Vec<_>>(), among),
                     time(&pins.iter().map(|it| it as &dyn Look).collect::<Vec<_>>(), among),
+                    time(&vec![&Copy(&pieces) as &dyn Look; threads], among),
                 ];
                 times.iter_mut().zip(round).for_each(|(all, one)| all.push(one));
-                ratios[0].push(round[0] / round[1]);
-                ratios[1].push(round[0] / round[2]);
+                (0..3).for_each(|at| ratios[at].push(round[0] / round[at + 1]));
             }
-            let [pread, read, pin] = times.each_mut().map(|all| median(all));
-            let [read_ratio, pin_ratio] = ratios.each_mut().map(|all| median(all));
-            println!(
-                "{name:<8}{threads:>7}{pread:>10.0}{read:>10.0}{pin:>10.0}{read_ratio:>12.1}{pin_ratio:>8.1}"
-            );
+            let [pread, read, pin, copy] = times.each_mut().map(|all| median(all));
+            let [by_read, by_pin, by_copy] = ratios.each_mut().map(|all| median(all));
+            print!("{name:<8}{threads:>7}{pread:>10.0}{read:>10.0}{pin:>10.0}{copy:>10.0}");
+            println!("{by_read:>12.1}{by_pin:>8.1}{by_copy:>8.1}");
             single.push((name, [pread, read, pin]));
         }
     }

@@ -15,7 +15,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
-use zonal_cache::{Advice, Cache, FileStore, Ring, S3Fifo};
+use zonal_cache::{Advice, Cache, FileStore, Ring, S3Fifo, Stats};
 
 const REQUEST: usize = 128 << 10;
 const DEPTH: usize = 32;
@@ -62,7 +62,7 @@ fn raw(path: &Path) -> Result<f64> {
 }
 
 /// The same through the cache, with a ring or with threads.
-fn cached(path: &Path, ring: Option<&Arc<Ring>>, threads: usize) -> Result<f64> {
+fn cached(path: &Path, ring: Option<&Arc<Ring>>, threads: usize) -> Result<(f64, Stats)> {
     let window = (DEPTH * REQUEST / 4096) as u32;
     let cache =
         Cache::<S3Fifo>::builder().memory(64 << 20).window(window).io_threads(threads).open()?;
@@ -79,7 +79,7 @@ fn cached(path: &Path, ring: Option<&Arc<Ring>>, threads: usize) -> Result<f64> 
         }
         at += got as u64;
     }
-    Ok(at as f64 / start.elapsed().as_secs_f64())
+    Ok((at as f64 / start.elapsed().as_secs_f64(), cache.stats()))
 }
 
 fn median(values: &mut [f64]) -> f64 {
@@ -102,11 +102,13 @@ fn main() -> Result<()> {
     };
     let ring =
         Ring::new(8 * DEPTH as u32).inspect_err(|error| println!("no io_uring: {error}")).ok();
-    let mut speeds = [const { Vec::new() }; 3];
+    let (mut speeds, mut asked) = ([const { Vec::new() }; 3], (0, 0));
     for _ in 0..ROUNDS {
         speeds[0].push(raw(&path)?);
-        speeds[1].push(cached(&path, ring.as_ref(), 1)?);
-        speeds[2].push(cached(&path, None, 4)?);
+        let (speed, stats) = cached(&path, ring.as_ref(), 1)?;
+        speeds[1].push(speed);
+        asked = (stats.read, stats.asked);
+        speeds[2].push(cached(&path, None, 4)?.0);
     }
     let ratios = |which: usize| -> Vec<f64> {
         speeds[which].iter().zip(&speeds[0]).map(|(cached, raw)| cached / raw).collect()
@@ -117,5 +119,6 @@ fn main() -> Result<()> {
     println!("O_DIRECT, 128 KiB, 32 at once    {raw:8.0}");
     println!("cache, io_uring                  {ring:8.0}   {:.2}", median(&mut by[0]));
     println!("cache, 4 threads                 {threads:8.0}   {:.2}", median(&mut by[1]));
+    println!("{} pages read, frames asked for {} times", asked.0, asked.1);
     Ok(())
 }

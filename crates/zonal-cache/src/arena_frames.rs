@@ -10,6 +10,8 @@ use zonal::{MigrateType, Order, Pfn, Request};
 use zonal_host::Arena;
 use zonal_host::region::GiveBack;
 
+/// The largest blocks that are asked for: those of a huge page.
+const MOST_ORDER: Order = Order::HUGE;
 const FRAME: Request = Request::frame().migrate(MigrateType::Movable);
 
 /// The frames of an arena, which may have other users. `S` is the arena's preset.
@@ -35,6 +37,19 @@ impl<S: Policy> ArenaFrames<S> {
     }
 }
 
+impl<S: Policy> ArenaFrames<S> {
+    /// The first of as many frames in a row, each allocated by itself. If there is no such block at once, none is made:
+    /// neither reclaim nor compaction are worth it.
+    fn block(&self, order: Order) -> Option<Pfn> {
+        let request = Request::new(order).migrate(MigrateType::Movable).no_wait();
+        let first = self.arena.alloc(&request).ok()?.into_raw().0;
+        // SAFETY: just allocated, and known to no other code.
+        let split = unsafe { self.arena.split_raw(first, order) };
+        debug_assert!(split.is_ok(), "a block that was just allocated");
+        split.is_ok().then_some(first)
+    }
+}
+
 // SAFETY: an arena hands a frame out once until it is freed, and its memory is mapped while the
 // arena is open, which `self` keeps it.
 unsafe impl<S: Policy> Frames for ArenaFrames<S>
@@ -46,6 +61,32 @@ where
     fn alloc(&self) -> Option<Pfn> {
         // Not `alloc_raw`: another user of the arena may give idle memory back lazily, and this settles it.
         self.arena.alloc(&FRAME).ok().map(|page| page.into_raw().0)
+    }
+
+    fn alloc_some(&self, frames: &mut [Pfn]) -> usize {
+        let mut count = 0;
+        let mut most = MOST_ORDER;
+        while count < frames.len() {
+            let rest = &mut frames[count..];
+            let order = Order::all().take_while(|order| order.frames() as usize <= rest.len());
+            let order = order.last().unwrap_or(Order::ZERO).min(most);
+            if order == Order::ZERO {
+                let Some(frame) = self.alloc() else { return count };
+                rest[0] = frame;
+                count += 1;
+                continue;
+            }
+            match self.block(order) {
+                Some(first) => {
+                    let block = first.get()..first.get() + order.frames();
+                    rest.iter_mut().zip(block).for_each(|(frame, pfn)| *frame = Pfn::new(pfn));
+                    count += order.frames() as usize;
+                }
+                // Where there is none of an order there may be smaller ones, and none that is larger.
+                None => most = Order::new(order.get() - 1).unwrap_or(Order::ZERO),
+            }
+        }
+        count
     }
 
     unsafe fn free(&self, frames: &[Pfn]) {

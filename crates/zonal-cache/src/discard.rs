@@ -41,7 +41,7 @@ impl<S: Setup> FileCore<S> {
     /// Takes pages out of the index, whatever they hold; the gates are closed. Their frames go back
     /// in one list.
     fn discard(&self, core: &Core<S>, range: Range<u64>) {
-        let _ = self.take_dirty(core, (range.start, range.end), usize::MAX, u64::MAX);
+        self.take_dirty(core, (range.start, range.end));
         let mut free = Vec::new();
         self.each_cached(core, range.clone(), |hold| {
             core.detach(&hold);

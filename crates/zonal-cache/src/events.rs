@@ -20,10 +20,15 @@ const PRIORITY: u8 = 12;
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct Tally {
     pub(crate) scanned: u32,
+    /// Of another zone than the one that is short.
+    pub(crate) skipped: u32,
     pub(crate) taken: u32,
     pub(crate) dirty: u32,
     pub(crate) moving: u32,
     pub(crate) activated: u32,
+    /// Active ones that stay so for their use, and that do not.
+    pub(crate) stays_active: u32,
+    pub(crate) deactivated: u32,
     /// One of them.
     pub(crate) some: Option<SlotId>,
 }
@@ -48,33 +53,47 @@ impl<S: Setup> Core<S> {
 
     /// Pages of a kind were looked at in one hold, for `requested`.
     pub(crate) fn tell_scan(&self, kind: Kind, requested: usize, tally: &Tally) {
+        let is_file = kind == Kind::File;
+        let pages = if is_file { ReclaimFlags::FILE } else { ReclaimFlags::ANON };
+        let node = || {
+            let node = tally.some.map(|id| self.frames.zone_of(self.table.frame_in(id)).1);
+            NodeId(node.unwrap_or(0) as u8)
+        };
+        let taken = tally.stays_active + tally.deactivated;
+        if taken > 0 {
+            Sink::<S>::emit(Point::VmscanLruShrinkActive, || Event::VmscanLruShrinkActive {
+                node: node(),
+                taken,
+                active: tally.stays_active,
+                deactivated: tally.deactivated,
+                // Who was used stays, whatever it is; Linux keeps programs only.
+                referenced: tally.stays_active,
+                priority: PRIORITY,
+                flags: ReclaimFlags(pages),
+            });
+        }
         if tally.scanned == 0 {
             return;
         }
-        let is_file = kind == Kind::File;
         Sink::<S>::emit(Point::VmscanLruIsolate, || Event::VmscanLruIsolate {
             classzone: ZoneType::Movable as u8,
             order: Order::ZERO,
             requested: u32::try_from(requested).unwrap_or(u32::MAX),
             scanned: tally.scanned,
-            skipped: 0,
+            skipped: tally.skipped,
             taken: tally.taken,
             lru: if is_file { Lru::InactiveFile } else { Lru::InactiveAnon },
         });
-        Sink::<S>::emit(Point::VmscanLruShrinkInactive, || {
-            let node = tally.some.map(|id| self.frames.zone_of(self.table.frame_in(id)).1);
-            let pages = if is_file { ReclaimFlags::FILE } else { ReclaimFlags::ANON };
-            Event::VmscanLruShrinkInactive {
-                node: NodeId(node.unwrap_or(0) as u8),
-                scanned: tally.scanned,
-                reclaimed: tally.taken,
-                dirty: tally.dirty,
-                writeback: tally.moving,
-                activate: tally.activated,
-                ref_keep: 0,
-                priority: PRIORITY,
-                flags: ReclaimFlags(pages | ReclaimFlags::ASYNC),
-            }
+        Sink::<S>::emit(Point::VmscanLruShrinkInactive, || Event::VmscanLruShrinkInactive {
+            node: node(),
+            scanned: tally.scanned,
+            reclaimed: tally.taken,
+            dirty: tally.dirty,
+            writeback: tally.moving,
+            activate: tally.activated,
+            ref_keep: 0,
+            priority: PRIORITY,
+            flags: ReclaimFlags(pages | ReclaimFlags::ASYNC),
         });
     }
 }

@@ -11,6 +11,7 @@ use crate::window::Window;
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 use core::fmt;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use zonal::platform::{AtomicByte, AtomicWord, Lock, Platform};
@@ -46,7 +47,7 @@ pub(crate) struct FileCore<S: Setup> {
     pub(crate) stale: <S::Host as Platform>::Word,
     /// Writers share it, who changes the length or unlinks the file has it alone. Outside of `flush`.
     pub(crate) size: Gate<S::Host>,
-    /// Who writes pages back, flushes or discards pages has it alone.
+    /// Who writes pages back shares it, who flushes or discards pages has it alone.
     pub(crate) flush: Gate<S::Host>,
     pub(crate) state: <S::Host as Host>::Mutex<State>,
     pub(crate) handles: <S::Host as Platform>::Word,
@@ -57,6 +58,9 @@ pub(crate) struct FileCore<S: Setup> {
 pub(crate) struct State {
     /// Pages that are dirty, or about to be, and since when.
     pub(crate) dirty: BTreeMap<u64, u64>,
+    /// Pages that are on their way to the store, or about to be, and since when they were dirty: no other thread
+    /// takes them off the list, if they have become dirty again.
+    pub(crate) moving: BTreeMap<u64, u64>,
     /// Pages that were written since the last flush that went well.
     pub(crate) unflushed: BTreeSet<u64>,
     /// Errors of writing so far, and the last.
@@ -86,31 +90,49 @@ impl<S: Setup> FileCore<S> {
 
     /// Puts a page on the list of those to be written back, unless it is there.
     pub(crate) fn set_dirty(&self, core: &Core<S>, index: u64) {
-        let now = core.host.now();
+        self.set_dirty_since(core, index, core.host.now());
+    }
+
+    /// The same for one that was dirty at a moment before.
+    pub(crate) fn set_dirty_since(&self, core: &Core<S>, index: u64, moment: u64) {
         let new = self.state.with(|state| {
             let before = state.dirty.len();
-            let _ = state.dirty.entry(index).or_insert(now);
+            let since = state.dirty.entry(index).or_insert(moment);
+            *since = (*since).min(moment);
             state.dirty.len() > before
         });
         // Relaxed: it orders nothing.
         let _ = core.dirty.fetch_add(u64::from(new), Relaxed);
     }
 
-    /// Takes pages off that list: up to `most`, from `first` on and before `end`; with them the
-    /// moments since which they were dirty.
-    pub(crate) fn take_dirty(
+    /// Takes pages of `first..end` off that list that are to leave without being written; the gate is closed.
+    pub(crate) fn take_dirty(&self, core: &Core<S>, (first, end): (u64, u64)) {
+        let taken = self.state.with(|state| {
+            let mut rest = state.dirty.split_off(&first);
+            let mut beyond = rest.split_off(&end);
+            state.dirty.append(&mut beyond);
+            rest.len()
+        });
+        let _ = core.dirty.fetch_add((taken as u64).wrapping_neg(), Relaxed);
+    }
+
+    /// Takes pages off that list that are to be written, which no other thread writes just now: up to `most`, from
+    /// `first` on and before `end`, dirty since `before` at least.
+    pub(crate) fn take_to_write(
         &self,
         core: &Core<S>,
         (first, end): (u64, u64),
         most: usize,
         before: u64,
-    ) -> alloc::vec::Vec<u64> {
+    ) -> Vec<u64> {
         let taken = self.state.with(|state| {
             let range = state.dirty.range(first..end);
-            let old = range.filter(|(_, since)| **since <= before).map(|(&index, _)| index);
-            let taken: alloc::vec::Vec<u64> = old.take(most).collect();
-            for index in &taken {
-                state.dirty.remove(index);
+            let old = range
+                .filter(|(index, since)| **since <= before && !state.moving.contains_key(index));
+            let taken: Vec<u64> = old.map(|(&index, _)| index).take(most).collect();
+            for &index in &taken {
+                let since = state.dirty.remove(&index).unwrap_or(before);
+                state.moving.insert(index, since);
             }
             taken
         });

@@ -36,6 +36,18 @@ pub unsafe trait Frames: Send + Sync + 'static {
     /// A frame, `None` if there is none. Its bytes may be anything.
     fn alloc(&self) -> Option<Pfn>;
 
+    /// Fills `frames` from the first on, with neighbours in memory as far as that can be had; how many. Each is a frame
+    /// as from [`alloc`](Self::alloc). The default asks for one after the other.
+    fn alloc_some(&self, frames: &mut [Pfn]) -> usize {
+        for (count, frame) in frames.iter_mut().enumerate() {
+            match self.alloc() {
+                Some(one) => *frame = one,
+                None => return count,
+            }
+        }
+        frames.len()
+    }
+
     /// Takes frames back.
     ///
     /// # Safety

@@ -4,12 +4,16 @@ use crate::host::Host;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use zonal::platform::AtomicWord;
 
+/// One who wants to be alone. Others come in after it, so that those who share do not keep it out for ever.
+const WANTS: u64 = 1 << 32;
+/// All of these.
+const WANTED: u64 = CLOSED - WANTS;
 const CLOSED: u64 = 1 << 62;
 const WAITERS: u64 = 1 << 63;
 
-/// Many may be inside, or one alone.
+/// Many may be inside, or one alone. A thread that is inside must not come in once more.
 pub(crate) struct Gate<H: Host> {
-    /// How many are inside, and the flags.
+    /// How many are inside, how many want to be alone, and the flags.
     word: H::Word,
     /// Where the host lets threads wait.
     place: usize,
@@ -41,7 +45,8 @@ impl<H: Host> Gate<H> {
         false
     }
 
-    fn enter<'a>(&'a self, host: &'a H, part: u64, unless: u64) -> Inside<'a, H> {
+    /// Adds `part` as soon as none of `unless` is there, and waits for that.
+    fn wait_to_add(&self, host: &H, part: u64, unless: u64) {
         while !self.try_enter(part, unless) {
             let seen = self.word.load(Relaxed);
             if seen & unless == 0 {
@@ -55,17 +60,27 @@ impl<H: Host> Gate<H> {
                 });
             }
         }
-        Inside { gate: self, host, part }
     }
 
     /// Comes in beside others.
     pub(crate) fn share<'a>(&'a self, host: &'a H) -> Inside<'a, H> {
-        self.enter(host, 1, CLOSED)
+        self.wait_to_add(host, 1, CLOSED | WANTED);
+        Inside { gate: self, host, part: 1 }
+    }
+
+    /// Comes in beside others if that can be done at once.
+    pub(crate) fn try_share<'a>(&'a self, host: &'a H) -> Option<Inside<'a, H>> {
+        self.try_enter(1, CLOSED | WANTED).then(|| Inside { gate: self, host, part: 1 })
     }
 
     /// Comes in alone.
     pub(crate) fn close<'a>(&'a self, host: &'a H) -> Inside<'a, H> {
-        self.enter(host, CLOSED, !WAITERS)
+        if !self.try_enter(CLOSED, !WAITERS) {
+            // Relaxed: it orders nothing, and who comes in acquires.
+            let _ = self.word.fetch_add(WANTS, Relaxed);
+            self.wait_to_add(host, CLOSED - WANTS, !(WAITERS | WANTED));
+        }
+        Inside { gate: self, host, part: CLOSED }
     }
 
     /// Comes in alone if that can be done at once.

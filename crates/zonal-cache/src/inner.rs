@@ -10,6 +10,7 @@ use crate::lists::{Lists, Patience};
 use crate::lru::LruLock;
 use crate::stats::Counters;
 use crate::table::{Claimed, Key, Settled, SlotId, Table, Taken};
+use crate::velocity::{By, ZoneCounters};
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -39,6 +40,8 @@ const LATE: u64 = 5_000_000_000;
 /// Nanoseconds that a page is taken to need for writing before one was written: a slow disk's, so that
 /// writers do not run into the limit while it is found out.
 const PAGE_TIME: u64 = 250_000;
+/// Frames that are asked for at once: more than a request of a window has.
+const AT_ONCE: usize = 64;
 /// Dirty pages that a scan remembers.
 const SOME: usize = 8;
 
@@ -70,6 +73,7 @@ pub(crate) struct Core<S: Setup> {
     /// Nanoseconds that a page took to be written, of late.
     pub(crate) page_time: <S::Host as Platform>::Word,
     pub(crate) counters: Counters<S::Host>,
+    pub(crate) zones: ZoneCounters<S::Host>,
     pub(crate) limits: Limits,
 }
 
@@ -89,11 +93,17 @@ pub(crate) struct Limits {
 /// What a scan met that it could not take. Noted with the policy's lock held, where no heap is asked.
 #[derive(Default)]
 pub(crate) struct Met {
+    /// Who scans.
+    by: By,
     pub(crate) dirty: [Option<Key>; SOME],
     pub(crate) moving: bool,
 }
 
 impl Met {
+    pub(crate) fn by(by: By) -> Self {
+        Self { by, ..Self::default() }
+    }
+
     fn note_dirty(&mut self, key: Key) {
         if let Some(place) = self.dirty.iter_mut().find(|place| place.is_none()) {
             *place = Some(key);
@@ -114,6 +124,7 @@ impl<S: Setup> Core<S> {
         retired.extend(free.drain(..most - bound));
         Self {
             lists: Lists::new(&frames, most),
+            zones: ZoneCounters::new(frames.zones().0),
             host,
             frames,
             table,
@@ -149,16 +160,13 @@ impl<S: Setup> Core<S> {
     }
 
     fn some_at_once(&self, most: usize, met: &mut Met) -> Slots<'_, S> {
-        let mut slots = Slots::none(self);
-        while slots.list.len() < most
-            && let Some(claimed) = self.free_one()
-        {
-            slots.list.push(claimed);
-        }
+        let mut slots = self.free_some(most);
         if slots.list.len() < most {
             let mut more = self.evict_some(most - slots.list.len(), met);
             slots.list.append(&mut more.list);
         }
+        // They are taken from the end: neighbours in memory become neighbours in the file.
+        slots.list.reverse();
         slots
     }
 
@@ -175,27 +183,38 @@ impl<S: Setup> Core<S> {
 
     /// A slot with a frame: a free one, or that of a clean page.
     fn one_at_once(&self, met: &mut Met) -> Option<Claimed> {
-        self.free_one().or_else(|| self.evict_one(met))
+        self.free_some(1).pop().or_else(|| self.evict_one(met))
     }
 
-    /// A free slot, with a frame for it.
-    fn free_one(&self) -> Option<Claimed> {
-        let free = self.pool.with(|pool| {
-            let claimed = pool.free.pop();
-            pool.used += usize::from(claimed.is_some());
-            claimed
+    /// Free slots, up to `most`, with frames for them, which are neighbours as far as that can be had.
+    fn free_some(&self, most: usize) -> Slots<'_, S> {
+        let mut slots = Slots::none(self);
+        // The slots go back if the frames panic, or if the arena is empty though the bound allows more.
+        let mut bare = Bare { core: self, list: Vec::new() };
+        // Room for all, so that no heap is asked with the pool's lock held.
+        bare.list.reserve(most);
+        slots.list.reserve(most);
+        self.pool.with(|pool| {
+            let some = most.min(pool.free.len());
+            bare.list.extend(pool.free.drain(pool.free.len() - some..));
+            pool.used += some;
         });
-        let claimed = free?;
-        // The slot goes back if the frames panic, or if the arena is empty though the bound allows more.
-        let mut bare = Bare { core: self, slot: Some(claimed) };
-        let frame = self.frames.alloc();
-        if let Some(frame) = frame
-            && let Some(mut claimed) = bare.slot.take()
-        {
-            self.table.set_frame(&mut claimed, frame);
-            return Some(claimed);
+        while !bare.list.is_empty() {
+            let mut frames = [NO_FRAME; AT_ONCE];
+            let some = bare.list.len().min(AT_ONCE);
+            self.counters.asked.add(1);
+            let got = self.frames.alloc_some(&mut frames[..some]);
+            for &frame in &frames[..got] {
+                if let Some(mut claimed) = bare.list.pop() {
+                    self.table.set_frame(&mut claimed, frame);
+                    slots.list.push(claimed);
+                }
+            }
+            if got < some {
+                break;
+            }
         }
-        None
+        slots
     }
 
     /// Has a clean page go; its slot and frame.
@@ -229,9 +248,16 @@ impl<S: Setup> Core<S> {
     ) -> Verdict {
         tally.scanned += 1;
         tally.some = Some(id);
+        let Some(zone) =
+            self.zones.scanned(met.by, || self.frames.zone_of(self.table.frame_in(id)))
+        else {
+            tally.skipped += 1;
+            return Verdict::Kept;
+        };
         match self.table.claim(id) {
             Taken::Claimed(claimed) => {
                 tally.taken += 1;
+                self.zones.reclaimed(met.by, zone);
                 put(claimed);
                 return Verdict::Taken;
             }
@@ -289,7 +315,7 @@ impl<S: Setup> Core<S> {
 
     /// Writes a dirty page back and its neighbours; whether any is clean now, `None` if another thread
     /// is at it.
-    fn clean(&self, key: Key) -> Option<bool> {
+    pub(crate) fn clean(&self, key: Key) -> Option<bool> {
         let file = self.files.with(|files| files.get(&key.file).cloned());
         file.map_or(Some(false), |file| file.write_some(self, key.index).map(|pages| pages > 0))
     }
@@ -430,16 +456,16 @@ impl<'a, S: Setup> Slots<'a, S> {
     }
 }
 
-/// A slot without a frame. Dropped, it goes back.
+/// Slots without a frame. Dropped, they go back.
 struct Bare<'a, S: Setup> {
     core: &'a Core<S>,
-    slot: Option<Claimed>,
+    list: Vec<Claimed>,
 }
 
 impl<S: Setup> Drop for Bare<'_, S> {
     fn drop(&mut self) {
-        if self.slot.is_some() {
-            self.core.put_back(self.slot.take());
+        if !self.list.is_empty() {
+            self.core.put_back(self.list.drain(..).rev());
         }
     }
 }

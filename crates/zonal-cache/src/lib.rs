@@ -62,6 +62,8 @@ mod page;
 mod pinned;
 mod read;
 mod reclaim;
+#[cfg(feature = "std")]
+pub mod reclaimer;
 pub mod region;
 #[cfg(feature = "std")]
 pub mod ring;
@@ -72,6 +74,7 @@ pub mod store;
 pub mod table;
 #[cfg(feature = "std")]
 pub mod threads;
+mod velocity;
 pub mod window;
 mod write;
 mod writeback;
@@ -93,6 +96,8 @@ pub use inner::Setup;
 #[cfg(feature = "std")]
 pub use memory_store::MemoryStore;
 pub use pinned::Pinned;
+#[cfg(feature = "std")]
+pub use reclaimer::Reclaimer;
 pub use region::AnonRegion;
 #[cfg(feature = "std")]
 pub use ring::Ring;
@@ -101,6 +106,7 @@ pub use shrinker::Shrinker;
 pub use stats::Stats;
 #[cfg(feature = "std")]
 pub use threads::{Cache, CacheFile, Threads};
+pub use velocity::{Scans, ZoneReclaim};
 
 /// Programs that users read and copy: compiled and run as examples of the documentation.
 #[cfg(all(doctest, feature = "std"))]

@@ -14,7 +14,7 @@
 //! inside any of these, tries the first two.
 
 use crate::events::Tally;
-use crate::evict::{Evict, Verdict};
+use crate::evict::{Evict, Told, Verdict};
 use crate::held::{Held, ListStats, share};
 use crate::host::Host;
 use crate::inner::{Core, Met, Setup};
@@ -38,6 +38,10 @@ const CODE: u64 = WAITS - 1;
 const BATCHES: usize = 16;
 /// How often a lock is tried: another thread has it for a scan at most, and this one may have it.
 const TRIES: u32 = 256;
+/// And how often after a pause of this many nanoseconds: where threads are more than CPUs, the one that has it may
+/// be waiting for its turn.
+const PAUSES: u32 = 100;
+const PAUSE: u64 = 500_000;
 
 /// On lines of its own.
 #[repr(align(128))]
@@ -109,8 +113,12 @@ impl<S: Setup> List<S> {
     }
 
     /// The same, or `None` if the lock cannot be had soon.
-    fn try_with<R>(&self, mut f: impl FnMut(&mut Held<S::Evict>) -> R) -> Option<R> {
-        retry::<S, R>(|| self.held.try_with(|held| self.inside(held, &mut f)))
+    fn try_with<R>(
+        &self,
+        host: &S::Host,
+        mut f: impl FnMut(&mut Held<S::Evict>) -> R,
+    ) -> Option<R> {
+        retry(host, || self.held.try_with(|held| self.inside(held, &mut f)))
     }
 
     fn inside<R>(&self, held: &mut Held<S::Evict>, f: impl FnOnce(&mut Held<S::Evict>) -> R) -> R {
@@ -122,12 +130,12 @@ impl<S: Setup> List<S> {
     }
 }
 
-fn retry<S: Setup, R>(mut attempt: impl FnMut() -> Option<R>) -> Option<R> {
-    for _ in 0..TRIES {
+fn retry<H: Host, R>(host: &H, mut attempt: impl FnMut() -> Option<R>) -> Option<R> {
+    for turn in 0..TRIES + PAUSES {
         if let Some(result) = attempt() {
             return Some(result);
         }
-        <S::Host as Platform>::relax();
+        if turn < TRIES { H::relax() } else { host.pause(PAUSE) }
     }
     None
 }
@@ -324,7 +332,9 @@ impl<S: Setup> Core<S> {
             };
             match patience {
                 Patience::Waits => lists[at].with(work),
-                Patience::Tries => lists[at].try_with(&mut work).unwrap_or(()),
+                Patience::Tries => {
+                    lists[at].try_with(&self.host, &mut work).unwrap_or(());
+                }
             }
         }
         if count < most && S::Lru::BATCH > 1 {
@@ -357,7 +367,7 @@ impl<S: Setup> Core<S> {
     ) -> bool {
         let Some(policy) = held.policy_there(kind) else { return false };
         let tally = &mut tallies[kind as usize];
-        let (mut taken, mut activated) = (None, 0);
+        let (mut taken, mut told) = (None, Tally::default());
         let mut take = |id| {
             // A policy that goes on after it was given one has no more.
             if taken.is_some() {
@@ -369,14 +379,22 @@ impl<S: Setup> Core<S> {
             }
             verdict
         };
-        let mut tell = |id| {
-            activated += 1;
-            self.tell_activation(id);
+        let mut tell = |what, id| match what {
+            Told::Activated => {
+                told.activated += 1;
+                self.tell_activation(id);
+            }
+            Told::StaysActive => (told.stays_active, told.some) = (told.stays_active + 1, Some(id)),
+            Told::Deactivated => (told.deactivated, told.some) = (told.deactivated + 1, Some(id)),
         };
         policy.scan_told(&|id| self.table.mark(id), &mut take, &mut tell);
         // It was looked at, too, and not offered.
-        tally.activated += activated;
-        tally.scanned += activated;
+        tally.activated += told.activated;
+        tally.scanned += told.activated;
+        // These were active ones.
+        tally.stays_active += told.stays_active;
+        tally.deactivated += told.deactivated;
+        tally.some = tally.some.or(told.some);
         // Not before: if the policy panics the page is on its list still.
         if let Some(id) = taken {
             self.table.place(id).store(0, Relaxed);
@@ -420,7 +438,7 @@ impl<S: Setup> Core<S> {
             match patience {
                 Patience::Waits => waiting.0.with(work),
                 Patience::Tries => {
-                    retry::<S, ()>(|| waiting.0.try_with(&mut work)).unwrap_or(());
+                    retry(&self.host, || waiting.0.try_with(&mut work)).unwrap_or(());
                 }
             }
         }

@@ -30,8 +30,11 @@ impl<S: Setup> File<S> {
     /// no room for it, [`CacheError::OffsetTooLarge`].
     pub fn read_at(&self, into: &mut [u8], offset: u64) -> Result<usize, CacheError> {
         let end = Self::checked_end(offset, into.len())?.min(self.file.len());
+        let once = self.advice() == Advice::UseOnce;
         let mut done = 0;
         let mut at = offset;
+        // Pages that were read to their end and are to go.
+        let mut over = offset / PAGE as u64..offset / PAGE as u64;
         while at < end {
             let (index, from) = (at / PAGE as u64, (at % PAGE as u64) as usize);
             let part = (PAGE - from).min((end - at) as usize);
@@ -44,9 +47,16 @@ impl<S: Setup> File<S> {
             drop(page);
             done += part;
             at += part as u64;
-            if from + part == PAGE && self.advice() == Advice::UseOnce {
-                self.let_go(index);
+            if once && from + part == PAGE {
+                over.end = index + 1;
+                if over.end - over.start == PIECE {
+                    self.let_go(&over);
+                    over.start = over.end;
+                }
             }
+        }
+        if !over.is_empty() {
+            self.let_go(&over);
         }
         Ok(done)
     }
@@ -203,13 +213,18 @@ impl<S: Setup> File<S> {
         self.start(Plan { first, pages, marker: None });
     }
 
-    /// A page that was read to its end goes, if it is clean and was not used before.
-    fn let_go(&self, index: u64) {
-        let Some(hold) = self.core.table.hold(self.file.key(index)) else { return };
-        if self.core.table.mark(hold.id()).load(Relaxed) == 0 {
-            let _ = self.core.table.detach_clean(&hold);
+    /// Pages that were read to their end go, those that are clean and were not used before.
+    #[cold]
+    fn let_go(&self, pages: &Range<u64>) {
+        let mut free = Vec::new();
+        for index in pages.clone() {
+            let Some(hold) = self.core.table.hold(self.file.key(index)) else { continue };
+            if self.core.table.mark(hold.id()).load(Relaxed) == 0 {
+                let _ = self.core.table.detach_clean(&hold);
+            }
+            free.extend(self.core.table.leave_hold(hold));
         }
-        self.core.release_one(self.core.table.leave_hold(hold));
+        self.core.release(free);
     }
 
     /// Takes the pages of a range that are clean out of memory; how many. Those that are dirty, or on

@@ -6,7 +6,7 @@
 //! | what the thread may be in | why reclaim does not wait for it |
 //! |---|---|
 //! | a file's gate, a page that it writes or fills, a file's list of dirty pages | only clean pages at rest go; no store is called |
-//! | the lock of a list, or of a batch that waits to be listed | it is tried, a bounded number of times |
+//! | the lock of a list, or of a batch that waits to be listed | it is tried, a bounded number of times: some 50 ms, as another thread that has it may be waiting for a CPU |
 //! | the lock of the free slots, of a chain of the index | no thread asks for memory with these held, the heap's included |
 //!
 //! Nor does it ask the heap itself. `tests/reclaim.rs` and `tests/shuttle_reclaim.rs` come back to it from every call that
@@ -18,6 +18,7 @@ use crate::host::Host;
 use crate::inner::{Core, Met, Setup};
 use crate::lists::Patience;
 use crate::table::Claimed;
+use crate::velocity::By;
 use core::array;
 use zonal::Pfn;
 
@@ -62,22 +63,48 @@ impl<S: Setup> Drop for Going<'_, S> {
 impl<S: Setup> Core<S> {
     /// Has up to `most` clean pages go, and gives their frames back. How many.
     pub(crate) fn reclaim(&self, most: usize) -> usize {
-        let mut met = Met::default();
+        let start = self.host.now();
+        let mut met = Met::by(By::Direct);
+        let count = self.clusters(most, Patience::Tries, &mut met);
+        if count < most && met.dirty[0].is_some() {
+            // As in the source, who reclaims directly writes nothing: the thread that writes back is woken.
+            self.host.nudge();
+        }
+        self.counters.direct.add(1);
+        self.counters.direct_nanos.add(self.host.now().saturating_sub(start));
+        count
+    }
+
+    /// The same of a zone, for a thread that is inside nothing: it waits for locks and, where the host has no
+    /// thread that writes back, writes dirty pages itself.
+    #[cfg(feature = "std")]
+    pub(crate) fn reclaim_zone(&self, zone: usize, most: usize) -> usize {
+        let mut met = Met::by(By::Background { zone });
+        let count = self.clusters(most, Patience::Waits, &mut met);
+        if count == most || met.dirty[0].is_none() || self.host.nudge() {
+            return count;
+        }
+        let mut dirty = met.dirty.into_iter().flatten();
+        // Of any file whose store takes them.
+        if dirty.any(|key| self.clean(key) == Some(true)) {
+            let mut met = Met::by(By::Background { zone });
+            return count + self.clusters(most - count, Patience::Waits, &mut met);
+        }
+        count
+    }
+
+    /// Has up to `most` clean pages go, some at a time.
+    fn clusters(&self, most: usize, patience: Patience, met: &mut Met) -> usize {
         let mut count = 0;
         while count < most {
             let mut going = Going { core: self, list: array::from_fn(|_| None), count: 0 };
             let some = CLUSTER.min(most - count);
-            let went =
-                self.scan(some, Patience::Tries, &mut met, &mut |claimed| going.push(claimed));
+            let went = self.scan(some, patience, met, &mut |claimed| going.push(claimed));
             drop(going);
             count += went;
             if went < some {
                 break;
             }
-        }
-        if count < most && met.dirty[0].is_some() {
-            // As in the source, who reclaims directly writes nothing: the thread that writes back is woken.
-            self.host.nudge();
         }
         count
     }

@@ -3,7 +3,8 @@
 //! An arena asks its [`Pager`] from the slow path of a request that cannot be served, on the thread of the
 //! request and without a lock of its own. That thread may be inside the cache, as one that wants a frame for
 //! a page is: so the shrinker takes what can be had without waiting, which is clean pages that no thread has
-//! pinned ([`PageCache::reclaim`]). Dirty ones go after the cache's writer has written them.
+//! pinned ([`PageCache::reclaim`]). Dirty ones go after the cache's writer has written them. A
+//! [`Reclaimer`](crate::Reclaimer) does the same ahead of requests, where the arena has watermarks.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -29,21 +30,30 @@
 use crate::cache::PageCache;
 use crate::inner::{Core, Setup};
 use crate::reclaim::CLUSTER;
+use crate::writer::Bell;
 use parking_lot::Mutex;
 use std::fmt;
 use std::sync::{Arc, Weak};
+use zonal::ZoneId;
 use zonal::slow_path::Shortage;
 use zonal_host::Pager;
 use zonal_host::pager::FreeFrames;
 
+/// How often what a request asks for doubles, if it comes again.
+const MOST_SHIFT: u32 = 6;
+
 /// A cache of any kind.
 trait Reclaim: Send + Sync {
     fn reclaim(&self, most: usize) -> usize;
+    fn reclaim_zone(&self, zone: usize, most: usize) -> usize;
 }
 
 impl<S: Setup> Reclaim for Core<S> {
     fn reclaim(&self, most: usize) -> usize {
         Core::reclaim(self, most)
+    }
+    fn reclaim_zone(&self, zone: usize, most: usize) -> usize {
+        Core::reclaim_zone(self, zone, most)
     }
 }
 
@@ -55,13 +65,32 @@ pub struct Shrinker {
     caches: Mutex<Caches>,
     /// Held by who adds a cache, and by no other.
     attaching: Mutex<()>,
+    /// Rung when a zone is below its low mark; heard by the [`Reclaimer`](crate::Reclaimer), if there is one.
+    pub(crate) bell: Arc<Bell>,
 }
 
 impl Shrinker {
     /// Of no cache yet.
     #[must_use]
     pub fn new() -> Self {
-        Self { caches: Mutex::new(Arc::new([])), attaching: Mutex::new(()) }
+        let caches = Mutex::new(Arc::new([]) as Caches);
+        Self { caches, attaching: Mutex::new(()), bell: Arc::default() }
+    }
+
+    /// Has each cache give its share of `wanted`, by `ask`; where they have none, each as much as it has.
+    fn share(&self, wanted: usize, ask: impl Fn(&dyn Reclaim, usize) -> usize) -> usize {
+        let caches = self.caches.lock().clone();
+        let all = |most: usize| {
+            let there = caches.iter().filter_map(Weak::upgrade);
+            there.map(|cache| ask(&*cache, most)).sum::<usize>()
+        };
+        let got = all(wanted.div_ceil(caches.len().max(1)));
+        if got == 0 && caches.len() > 1 { all(wanted) } else { got }
+    }
+
+    /// Has pages of a zone go, without being asked by a request. How many.
+    pub(crate) fn reclaim_zone(&self, zone: usize, most: usize) -> usize {
+        self.share(most, |cache, most| cache.reclaim_zone(zone, most))
     }
 
     /// From now on `cache`, whose frames are the arena's, gives some back when they are needed. It is not
@@ -91,16 +120,16 @@ impl fmt::Debug for Shrinker {
 
 // SAFETY: it moves nothing.
 unsafe impl Pager for Shrinker {
-    /// A cluster of frames at least, so that the next requests need not come here.
+    /// A cluster of frames at least, so that the next requests need not come here; twice as much each time that one
+    /// request comes again.
     fn reclaim(&self, _: &dyn FreeFrames, shortage: &Shortage) -> u64 {
-        let caches = self.caches.lock().clone();
-        let wanted = CLUSTER.max(shortage.request.order().frames() as usize);
-        let share = wanted.div_ceil(caches.len().max(1));
-        let ask = |most: usize| {
-            let there = caches.iter().filter_map(Weak::upgrade);
-            there.map(|cache| cache.reclaim(most)).sum::<usize>()
-        };
-        let got = ask(share);
-        (if got == 0 { ask(wanted) } else { got }) as u64
+        // Other requests may take what goes, and the zone may be far below its mark.
+        let cluster = CLUSTER << shortage.attempt.min(MOST_SHIFT);
+        let wanted = cluster.max(shortage.request.order().frames() as usize);
+        self.share(wanted, |cache, most| cache.reclaim(most)) as u64
+    }
+
+    fn wake_reclaim(&self, _: ZoneId) {
+        self.bell.ring();
     }
 }

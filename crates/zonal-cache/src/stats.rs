@@ -71,6 +71,12 @@ counters! {
     evicted
     /// Pages that went because other users of the frames needed some.
     reclaimed
+    /// Times that reclaim came from the middle of a request of another user (direct reclaim).
+    direct
+    /// Nanoseconds that it took there.
+    direct_nanos
+    /// Times that frames were asked for where they come from, of which one may have given several.
+    asked
     /// Frames given back to where they came from.
     freed
     /// Pages that were copied because they were to be written and were pinned.

@@ -7,6 +7,7 @@
 use crate::error::CacheError;
 use crate::file::{File, FileCore, grow, pages_of};
 use crate::frames::{Frames, PAGE, bytes};
+use crate::gate::Inside;
 use crate::host::Host;
 use crate::inner::{Core, Setup};
 use crate::store::StoreError;
@@ -32,6 +33,24 @@ pub(crate) enum Purpose {
     Behind,
     /// A sync waits for them.
     Sync,
+}
+
+/// Pages off the list that this thread is to write. Those that are left when this is dropped are on it again, as they
+/// were.
+struct Taken<'a, S: Setup> {
+    core: &'a Core<S>,
+    file: &'a FileCore<S>,
+    pages: Vec<u64>,
+    begun: usize,
+}
+
+impl<S: Setup> Drop for Taken<'_, S> {
+    fn drop(&mut self) {
+        for &index in &self.pages[self.begun..] {
+            self.file.put_back(self.core, index);
+            self.file.arrived(index..index + 1);
+        }
+    }
 }
 
 /// Pages in a row on their way. Those that are left when this is dropped are dirty again.
@@ -104,19 +123,20 @@ impl<S: Setup> Run<'_, S> {
         });
         let pages = mem::take(&mut self.pages).into_iter().enumerate();
         for ((at, page), result) in pages.zip(&results) {
-            self.over(first + at as u64, page, result.is_ok());
+            if result.is_err() {
+                // On the list before it is dirty. If it has been replaced, the newer one is on it.
+                self.file.set_dirty(self.core, first + at as u64);
+            }
+            self.over(page, result.is_ok());
         }
+        self.file.arrived(first..first + count as u64);
         if unflushed > 2 * self.core.table.len() {
             self.file.forget_uncached(self.core);
         }
         (well, results.into_iter().filter_map(Result::err).next_back())
     }
 
-    fn over(&self, index: u64, page: Writeback, well: bool) {
-        if !well {
-            // On the list before it is dirty. If it has been replaced, the newer one is on it.
-            self.file.set_dirty(self.core, index);
-        }
+    fn over(&self, page: Writeback, well: bool) {
         let core = self.core;
         let frame = core.table.frame_of(&page);
         core.frames.count(frame, PageState::Writeback, -1);
@@ -130,9 +150,13 @@ impl<S: Setup> Run<'_, S> {
 
 impl<S: Setup> Drop for Run<'_, S> {
     fn drop(&mut self) {
-        let first = self.first;
-        for (at, page) in mem::take(&mut self.pages).into_iter().enumerate() {
-            self.over(first + at as u64, page, false);
+        let pages = self.first..self.end();
+        for (index, page) in pages.clone().zip(mem::take(&mut self.pages)) {
+            self.file.put_back(self.core, index);
+            self.over(page, false);
+        }
+        if !pages.is_empty() {
+            self.file.arrived(pages);
         }
     }
 }
@@ -169,7 +193,7 @@ impl<S: Setup> Core<S> {
             self.files.with(|files| files.values().cloned().collect());
         if let Some(before) = self.host.now().checked_sub(age) {
             for file in files.iter().filter(|file| file.is_dirty()) {
-                if let Some(_alone) = file.flush.try_close(&self.host) {
+                if let Some(_inside) = file.try_enter(self) {
                     file.write_range(self, (0, u64::MAX), before, Purpose::Behind);
                 }
             }
@@ -192,15 +216,53 @@ impl<S: Setup> Core<S> {
 }
 
 impl<S: Setup> FileCore<S> {
-    /// Writes the pages `indexes` back, which are off the list; the gate is closed. How many, and the last
-    /// error, which is told to the handles too.
+    /// Comes in to write pages back, beside others that do; alone where the store has to be
+    /// [refreshed](Self::refresh) first.
+    fn enter<'a>(&'a self, core: &'a Core<S>) -> Inside<'a, S::Host> {
+        let inside = self.flush.share(&core.host);
+        // Relaxed: the gate orders it.
+        if self.stale.load(Relaxed) == 0 {
+            return inside;
+        }
+        drop(inside);
+        self.flush.close(&core.host)
+    }
+
+    /// The same if it can be done at once.
+    fn try_enter<'a>(&'a self, core: &'a Core<S>) -> Option<Inside<'a, S::Host>> {
+        let inside = self.flush.try_share(&core.host)?;
+        if self.stale.load(Relaxed) == 0 {
+            return Some(inside);
+        }
+        drop(inside);
+        self.flush.try_close(&core.host)
+    }
+
+    /// A page that was to be written is on the list again, as it was.
+    fn put_back(&self, core: &Core<S>, index: u64) {
+        let since = self.state.with(|state| state.moving.get(&index).copied());
+        self.set_dirty_since(core, index, since.unwrap_or(0));
+    }
+
+    /// Pages are no more on their way: after they have been marked so, lest two threads write one.
+    fn arrived(&self, pages: Range<u64>) {
+        self.state.with(|state| {
+            for index in pages {
+                state.moving.remove(&index);
+            }
+        });
+    }
+
+    /// Writes pages back that were [taken](Self::take_to_write); inside the gate. How many, and the last error, which
+    /// is told to the handles too.
     fn write_back(
         &self,
         core: &Core<S>,
-        indexes: &[u64],
+        pages: Vec<u64>,
         purpose: Purpose,
     ) -> (usize, Option<StoreError>) {
         let (mut well, mut last) = (0, None);
+        let mut taken = Taken { core, file: self, pages, begun: 0 };
         let run = |first| Run { core, file: self, first, pages: Vec::new(), purpose };
         let mut now = run(0);
         let mut over = |run: Run<'_, S>| {
@@ -208,12 +270,16 @@ impl<S: Setup> FileCore<S> {
             well += count;
             last = error.or(last);
         };
-        for &index in indexes {
-            let Some(page) = self.start_page(core, index) else { continue };
+        for at in 0..taken.pages.len() {
+            let index = taken.pages[at];
             if now.end() != index {
                 over(mem::replace(&mut now, run(index)));
             }
-            now.pages.push(page);
+            match self.start_page(core, index) {
+                Some(page) => now.pages.push(page),
+                None => self.arrived(index..index + 1),
+            }
+            taken.begun = at + 1;
         }
         over(now);
         if let Some(error) = last {
@@ -251,7 +317,7 @@ impl<S: Setup> FileCore<S> {
         });
     }
 
-    /// As [`write_some`](Self::write_some) from the first page on; waits for another thread that is at it.
+    /// As [`write_some`](Self::write_some) from the first page on; waits for other threads if they are at all there is.
     pub(crate) fn write_some_or_wait(&self, core: &Core<S>) {
         if self.write_some(core, 0).is_none() {
             drop(self.flush.close(&core.host));
@@ -259,17 +325,21 @@ impl<S: Setup> FileCore<S> {
     }
 
     /// Writes some pages back, from `index` on or, if there are none, from the first. How many; `None` if
-    /// another thread is at it.
+    /// other threads are at them.
     pub(crate) fn write_some(&self, core: &Core<S>, index: u64) -> Option<usize> {
-        let _alone = self.flush.try_close(&core.host)?;
-        let mut pages = self.take_dirty(core, (index, u64::MAX), SOME, u64::MAX);
+        let _inside = self.try_enter(core)?;
+        let mut pages = self.take_to_write(core, (index, u64::MAX), SOME, u64::MAX);
         if pages.is_empty() {
-            pages = self.take_dirty(core, (0, index), SOME, u64::MAX);
+            pages = self.take_to_write(core, (0, index), SOME, u64::MAX);
         }
-        Some(self.write_back(core, &pages, Purpose::Behind).0)
+        if pages.is_empty() && self.state.with(|state| !state.moving.is_empty()) {
+            return None;
+        }
+        Some(self.write_back(core, pages, Purpose::Behind).0)
     }
 
-    /// Writes pages of `first..end` back that are dirty since `before` at least; the gate is closed. How many.
+    /// Writes pages of `first..end` back that are dirty since `before` at least, and that no other thread writes; inside
+    /// the gate. How many.
     pub(crate) fn write_range(
         &self,
         core: &Core<S>,
@@ -279,11 +349,11 @@ impl<S: Setup> FileCore<S> {
     ) -> usize {
         let mut count = 0;
         loop {
-            let pages = self.take_dirty(core, (first, end), BATCH, before);
+            let pages = self.take_to_write(core, (first, end), BATCH, before);
             let Some(last) = pages.last() else { return count };
             // Each page once, however busy the writers are.
             first = last + 1;
-            count += self.write_back(core, &pages, purpose).0;
+            count += self.write_back(core, pages, purpose).0;
         }
     }
 
@@ -305,10 +375,10 @@ impl<S: Setup> FileCore<S> {
     }
 
     /// Takes pages that have left memory off the list of those that a flush that fails makes dirty
-    /// again; the gate is closed. At most as many are left as there are frames, and so a program that
+    /// again; inside the gate. At most as many are left as there are frames, and so a program that
     /// never syncs has a short list, and each page costs O(1) of this.
     fn forget_uncached(&self, core: &Core<S>) {
-        // Outside of the lock: only who has closed the gate changes the list.
+        // Outside of the lock. Who flushes, and would have to find them, is outside of the gate.
         let mut unflushed = self.state.with(|state| mem::take(&mut state.unflushed));
         unflushed.retain(|&index| match core.table.hold(self.key(index)) {
             Some(hold) => {
@@ -317,12 +387,19 @@ impl<S: Setup> FileCore<S> {
             }
             None => false,
         });
-        self.state.with(|state| state.unflushed = unflushed);
+        // Others may have put theirs there meanwhile.
+        self.state.with(|state| state.unflushed.append(&mut unflushed));
     }
 
     pub(crate) fn sync(&self, core: &Core<S>, range: (u64, u64)) {
+        let start = core.host.now();
+        {
+            let _inside = self.enter(core);
+            self.write_range(core, range, start, Purpose::Sync);
+        }
         let _alone = self.flush.close(&core.host);
-        self.write_range(core, range, u64::MAX, Purpose::Sync);
+        // Nothing is on its way now. What was, and became dirty again before this began, is left.
+        self.write_range(core, range, start, Purpose::Sync);
         self.flush(core);
     }
 
@@ -361,7 +438,7 @@ impl<S: Setup> File<S> {
         let core = &*self.core;
         let age = u64::try_from(age.as_nanos()).unwrap_or(u64::MAX);
         let Some(before) = core.host.now().checked_sub(age) else { return 0 };
-        let _alone = self.file.flush.close(&core.host);
+        let _inside = self.file.enter(core);
         self.file.write_range(core, (0, u64::MAX), before, Purpose::Behind)
     }
 

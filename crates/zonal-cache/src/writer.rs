@@ -9,7 +9,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Weak};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How often the thread looks for pages that are old, where their age is no shorter.
 const TICK: Duration = Duration::from_secs(1);
@@ -20,6 +20,8 @@ pub(crate) struct Bell {
     /// It was rung and not heard yet: most who ring only look.
     rung: AtomicBool,
     over: Mutex<bool>,
+    /// Changed with the lock of `over` held.
+    attended: AtomicBool,
     changed: Condvar,
 }
 
@@ -40,13 +42,38 @@ impl Bell {
     }
 
     /// Waits for either, or for `time` to pass; whether there is nothing to do any more.
-    fn is_over(&self, time: Duration) -> bool {
+    pub(crate) fn is_over(&self, time: Duration) -> bool {
         let mut over = self.over.lock();
         if !*over && !self.rung.load(Relaxed) {
             let _ = self.changed.wait_for(&mut over, time);
         }
         self.rung.store(false, Relaxed);
         *over
+    }
+
+    /// Lets `time` pass, however often it is rung; whether there is nothing to do any more.
+    pub(crate) fn is_over_after(&self, time: Duration) -> bool {
+        let (mut over, end) = (self.over.lock(), Instant::now() + time);
+        while !*over && !self.changed.wait_until(&mut over, end).timed_out() {}
+        *over
+    }
+
+    pub(crate) fn is_told_to_end(&self) -> bool {
+        *self.over.lock()
+    }
+
+    /// Makes the caller the one who hears it; whether there was none.
+    pub(crate) fn attend(&self) -> bool {
+        let mut over = self.over.lock();
+        let mine = !self.attended.swap(true, Relaxed);
+        *over &= !mine;
+        mine
+    }
+
+    /// No thread hears it any more.
+    pub(crate) fn leave(&self) {
+        let _over = self.over.lock();
+        self.attended.store(false, Relaxed);
     }
 }
 

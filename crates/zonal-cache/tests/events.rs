@@ -90,9 +90,45 @@ fn pages_come_are_used_and_go() {
     let scans: Vec<_> = events.iter().filter_map(counts).collect();
     assert_eq!(scans, [[1, 4, 1], [4, 2, 2]], "{events:?}");
     assert_eq!(lists(&events), [Lru::InactiveFile]);
+    assert_eq!(of_active(&events), [[0; 4]; 0], "two are active, which is not too many");
     // Page 3 comes back before as many went as are active.
     read(&file, 3);
     assert_eq!(lists(&told()), [Lru::ActiveFile]);
+}
+
+/// Looked at, stay, deactivated, used: of each hold in which active pages were looked at.
+fn of_active(events: &[Event]) -> Vec<[u32; 4]> {
+    let counts = |event: &Event| match *event {
+        Event::VmscanLruShrinkActive { taken, active, deactivated, referenced, .. } => {
+            Some([taken, active, deactivated, referenced])
+        }
+        _ => None,
+    };
+    events.iter().filter_map(counts).collect()
+}
+
+#[test]
+fn active_pages_that_are_too_many_become_inactive() {
+    let cache = cache::<Whole>();
+    let file = cache.open(MemoryStore::from(vec![1; 64 * PAGE])).unwrap();
+    file.advise(Advice::Random);
+    (0..16).chain(0..16).for_each(|page| read(&file, page));
+    let _ = told();
+    read(&file, 20);
+    // All become active, and the oldest of them go back as soon as more than half are: eight, of which page 0 leaves.
+    let events = told();
+    assert_eq!(of_active(&events), [[8, 0, 8, 0]], "{events:?}");
+    // What is active and used stays so.
+    (8..16).for_each(|page| read(&file, page));
+    (1..8).chain([20]).for_each(|page| read(&file, page));
+    let _ = told();
+    read(&file, 30);
+    let events = told();
+    let [[taken, active, deactivated, referenced]] = of_active(&events)[..] else {
+        panic!("{events:?}")
+    };
+    assert_eq!((taken, active), (active + deactivated, referenced));
+    assert!(active > 0 && deactivated > 0, "{events:?}");
 }
 
 #[test]

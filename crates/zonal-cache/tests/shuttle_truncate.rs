@@ -5,8 +5,10 @@
 //!
 //! Bound: [`SCHEDULES`] random schedules of [`THREADS`] threads with [`STEPS`] steps each, for each test; 1.5 s
 //! together. With 40,000 schedules each (50 s) no more was found.
-//! Canaries: a store that forgets to cut, and one that forgets to flush. `unlinking_against_writers` failed while what was
-//! written to an unlinked file brought the rest of its store back.
+//! Requests of one file may be on their way together: the store refuses those that overlap, and a cut or a flush while one is
+//! on its way; that there are several at once is counted.
+//! Canaries: a store that forgets to cut, one that forgets to flush, and one that says that a write is over before it is. `unlinking_against_writers` failed while what was
+//! written to an unlinked file brought the rest of its store back, `few_pages_that_are_written…` fails where a page that is on its way may be taken once more.
 //!
 //! ```text
 //! RUSTFLAGS="--cfg shuttle" cargo test --release -p zonal-cache --test shuttle_truncate
@@ -22,15 +24,17 @@ use shuttle::rand::{Rng, thread_rng};
 use shuttle::scheduler::RandomScheduler;
 use shuttle::thread;
 use shuttled::{Heap, ShuttleHost, Shuttled, explore};
-use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use zonal_cache::cache::Options;
 use zonal_cache::evict::Evict;
 use zonal_cache::store::{Store, StoreError};
 use zonal_cache::{CacheError, File, MemoryStore, PageCache, S3Fifo, Setup, TwoLists};
 
 const BOUND: usize = 16;
-/// Half pages that the file has at most.
+/// Half pages that the file has at most: more than fit, and few that are written over and over.
 const HALVES: u64 = 44;
+const FEW: u64 = 4;
 const THREADS: u64 = 4;
 const STEPS: usize = 14;
 const SCHEDULES: usize = 1000;
@@ -41,9 +45,40 @@ enum Lie {
     No,
     Cut,
     Flush,
+    /// A write is over later than it says.
+    Late,
 }
 
-struct Shared(Arc<MemoryStore>, Lie);
+/// Requests on their way. Not points where the schedule changes.
+#[derive(Default)]
+struct OnTheirWay(Mutex<Vec<(u64, u64)>>);
+
+impl OnTheirWay {
+    fn begin(&self, offset: u64, len: u64) {
+        let end = offset + len;
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        for &(first, last) in &*all {
+            assert!(end <= first || last <= offset, "{offset}: two requests for one page at once");
+        }
+        all.push((offset, end));
+        MOST_AT_ONCE.fetch_max(all.len(), Ordering::Relaxed);
+    }
+
+    fn end(&self, offset: u64) {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.retain(|&(first, _)| first != offset);
+    }
+
+    fn none(&self, what: &str) {
+        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        assert!(all.is_empty(), "{what} while {all:?} are on their way");
+    }
+}
+
+/// Over all schedules.
+static MOST_AT_ONCE: AtomicUsize = AtomicUsize::new(0);
+
+struct Shared(Arc<MemoryStore>, Lie, Arc<OnTheirWay>);
 
 impl Store for Shared {
     fn len(&self) -> Result<u64, StoreError> {
@@ -54,15 +89,34 @@ impl Store for Shared {
         self.0.read(offset, pages)
     }
     fn write(&self, offset: u64, pages: &[&[u8]]) -> Result<(), StoreError> {
+        self.2.begin(offset, pages.iter().map(|page| page.len() as u64).sum());
+        if self.1 == Lie::Late {
+            let all = self.2.clone();
+            thread::spawn(move || {
+                (0..200).for_each(|_| thread::yield_now());
+                all.end(offset);
+            });
+            return self.0.write(offset, pages);
+        }
+        // Long enough, now and then, for others to write to the page and to write it back.
+        (0..thread_rng().gen_range(1..100)).for_each(|_| thread::yield_now());
+        let done = self.0.write(offset, pages);
         thread::yield_now();
-        self.0.write(offset, pages)
+        self.2.end(offset);
+        done
     }
     fn set_len(&self, len: u64) -> Result<(), StoreError> {
+        if self.1 != Lie::Late {
+            self.2.none("cut");
+        }
         thread::yield_now();
         let forgets = self.1 == Lie::Cut && self.0.len()? > len;
         if forgets { Ok(()) } else { self.0.set_len(len) }
     }
     fn flush(&self) -> Result<(), StoreError> {
+        if self.1 != Lie::Late {
+            self.2.none("flushed");
+        }
         thread::yield_now();
         if self.1 == Lie::Flush { Ok(()) } else { self.0.flush() }
     }
@@ -74,11 +128,13 @@ struct World<S: Setup> {
     history: History,
     /// Whether the file is unlinked instead of cut to nothing; the store is not looked at meanwhile.
     unlinks: bool,
+    /// Half pages that the file has at most.
+    halves: u64,
 }
 
 impl<S: Setup> World<S> {
     fn write(&self, file: &File<S>) {
-        let first = thread_rng().gen_range(0..HALVES);
+        let first = thread_rng().gen_range(0..self.halves);
         // Within a page: what is written at once.
         let count = thread_rng().gen_range(1..=2 - first % 2);
         self.history.write(first..first + count, |bytes| {
@@ -94,7 +150,7 @@ impl<S: Setup> World<S> {
     }
 
     fn read(&self, file: &File<S>) {
-        let first = thread_rng().gen_range(0..HALVES);
+        let first = thread_rng().gen_range(0..self.halves);
         let count = thread_rng().gen_range(1..=4);
         let mut bytes = vec![0xAA; count as usize * HALF];
         let since = self.history.now();
@@ -111,14 +167,14 @@ impl<S: Setup> World<S> {
     }
 
     fn cut(&self, file: &File<S>) {
-        let len = thread_rng().gen_range(0..HALVES);
-        self.history.cut(len..HALVES, || file.truncate(len * HALF as u64).is_ok());
+        let len = thread_rng().gen_range(0..self.halves);
+        self.history.cut(len..self.halves, || file.truncate(len * HALF as u64).is_ok());
     }
 
     fn zero(&self, file: &File<S>) {
         // Of whole pages: else it may be done in part.
-        let first = thread_rng().gen_range(0..HALVES / 2) * 2;
-        let end = thread_rng().gen_range(first..HALVES) / 2 * 2;
+        let first = thread_rng().gen_range(0..self.halves / 2) * 2;
+        let end = thread_rng().gen_range(first..self.halves) / 2 * 2;
         let range = first * HALF as u64..end * HALF as u64;
         self.history.cut(first..end, || file.zero_range(range).is_ok());
     }
@@ -129,7 +185,7 @@ impl<S: Setup> World<S> {
         done.expect("the store is well");
         if !self.unlinks {
             let durable = self.memory.durable();
-            self.history.check("after a sync", 0, HALVES, &durable, since);
+            self.history.check("after a sync", 0, self.halves, &durable, since);
         }
     }
 
@@ -146,15 +202,15 @@ impl<S: Setup> World<S> {
                 4..12 => self.write(file),
                 12..17 => self.read(file),
                 17 => {
-                    let at = thread_rng().gen_range(0..HALVES) * HALF as u64;
+                    let at = thread_rng().gen_range(0..self.halves) * HALF as u64;
                     file.invalidate(at..at + 8 * HALF as u64);
                 }
                 18 => {
-                    let at = thread_rng().gen_range(0..HALVES) * HALF as u64;
+                    let at = thread_rng().gen_range(0..self.halves) * HALF as u64;
                     let _ = file.sync_range(at..at + 8 * HALF as u64);
                 }
                 19 => self.zero(file),
-                20 if self.unlinks => self.history.cut(0..HALVES, || {
+                20 if self.unlinks => self.history.cut(0..self.halves, || {
                     file.clone().unlink();
                     true
                 }),
@@ -164,14 +220,14 @@ impl<S: Setup> World<S> {
     }
 }
 
-fn model<E: Evict>(lie: Lie, unlinks: bool) {
+fn model<E: Evict>(lie: Lie, unlinks: bool, halves: u64) {
     let options = Options { pages: BOUND, window: 4, ..Options::default() };
     let cache =
         PageCache::<Shuttled<E, true>>::with_parts(ShuttleHost::new(), Heap::new(BOUND), options);
     let cache = cache.expect("a cache");
     let memory = Arc::new(MemoryStore::default());
-    let file = cache.open(Shared(memory.clone(), lie)).expect("a file");
-    let world = Arc::new(World { cache, memory, history: History::default(), unlinks });
+    let file = cache.open(Shared(memory.clone(), lie, Arc::default())).expect("a file");
+    let world = Arc::new(World { cache, memory, history: History::default(), unlinks, halves });
     let workers: Vec<_> = (0..THREADS)
         .map(|number| {
             let (world, file) = (world.clone(), file.clone());
@@ -181,12 +237,12 @@ fn model<E: Evict>(lie: Lie, unlinks: bool) {
     workers.into_iter().for_each(|it| it.join().unwrap());
     let since = world.history.now();
     // What is not written again after it was unlinked stays in the store.
-    world.history.write(HALVES - 1..HALVES, |bytes| {
-        file.write_at(bytes, (HALVES - 1) * HALF as u64).expect("room") == bytes.len()
+    world.history.write(halves - 1..halves, |bytes| {
+        file.write_at(bytes, (halves - 1) * HALF as u64).expect("room") == bytes.len()
     });
     file.sync().expect("the store is well");
     let durable = world.memory.durable();
-    world.history.check("at last", 0, HALVES, &durable, since);
+    world.history.check("at last", 0, halves, &durable, since);
     assert_eq!(durable.len() as u64, file.len());
     assert_eq!(world.cache.stats().dirty, 0);
     let mut read = vec![0; durable.len()];
@@ -196,27 +252,40 @@ fn model<E: Evict>(lie: Lie, unlinks: bool) {
 
 #[test]
 fn cuts_against_writers_two_lists() {
-    explore(RandomScheduler::new(SCHEDULES), || model::<TwoLists>(Lie::No, false));
+    explore(RandomScheduler::new(SCHEDULES), || model::<TwoLists>(Lie::No, false, HALVES));
 }
 
 #[test]
 fn cuts_against_writers_s3_fifo() {
-    explore(RandomScheduler::new(SCHEDULES), || model::<S3Fifo>(Lie::No, false));
+    explore(RandomScheduler::new(SCHEDULES), || model::<S3Fifo>(Lie::No, false, HALVES));
+    let most = MOST_AT_ONCE.load(Ordering::Relaxed);
+    assert!(most >= 2, "never were two requests on their way");
+}
+
+#[test]
+fn few_pages_that_are_written_while_they_are_on_their_way() {
+    explore(RandomScheduler::new(2 * SCHEDULES), || model::<S3Fifo>(Lie::No, false, FEW));
 }
 
 #[test]
 fn unlinking_against_writers() {
-    explore(RandomScheduler::new(SCHEDULES), || model::<S3Fifo>(Lie::No, true));
+    explore(RandomScheduler::new(SCHEDULES), || model::<S3Fifo>(Lie::No, true, HALVES));
 }
 
 #[test]
 #[should_panic(expected = "which is old")]
 fn canary_a_store_that_is_not_cut_is_found() {
-    explore(RandomScheduler::new(SCHEDULES), || model::<S3Fifo>(Lie::Cut, false));
+    explore(RandomScheduler::new(SCHEDULES), || model::<S3Fifo>(Lie::Cut, false, HALVES));
 }
 
 #[test]
 #[should_panic(expected = "which is old")]
 fn canary_a_sync_that_does_not_flush_is_found() {
-    explore(RandomScheduler::new(SCHEDULES), || model::<S3Fifo>(Lie::Flush, false));
+    explore(RandomScheduler::new(SCHEDULES), || model::<S3Fifo>(Lie::Flush, false, HALVES));
+}
+
+#[test]
+#[should_panic(expected = "two requests for one page at once")]
+fn canary_a_page_that_is_written_while_it_is_on_its_way_is_found() {
+    explore(RandomScheduler::new(SCHEDULES), || model::<S3Fifo>(Lie::Late, false, FEW));
 }

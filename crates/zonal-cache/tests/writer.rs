@@ -1,7 +1,7 @@
 //! The thread that writes back: by age, by the background limit, with writers slowed; and what zones count.
 #![cfg(feature = "std")]
 
-use std::sync::Arc;
+use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 use zonal::ZoneId;
@@ -9,7 +9,7 @@ use zonal::page_state::PageState;
 use zonal::preset::LessDirty;
 use zonal_cache::cache::Options;
 use zonal_cache::faulty_store::Operation;
-use zonal_cache::store::StoreError;
+use zonal_cache::store::{Store, StoreError};
 use zonal_cache::{
     ArenaFrames, Cache, FaultyStore, MemoryStore, PageCache, S3Fifo, Setup, Threads, TwoLists,
 };
@@ -147,4 +147,46 @@ fn zones_count_what_is_dirty() {
     near(&cache, 1000);
     file.sync().unwrap();
     near(&cache, 0);
+}
+
+/// Two ranges of one file are on their way together, and a sync waits for what another thread writes.
+#[test]
+fn ranges_of_a_file_are_written_at_once() {
+    struct Meet {
+        inside: (Mutex<usize>, Condvar),
+        memory: MemoryStore,
+    }
+    impl Store for Meet {
+        fn len(&self) -> Result<u64, StoreError> {
+            self.memory.len()
+        }
+        fn read(&self, offset: u64, pages: &mut [&mut [u8]]) -> Result<u64, StoreError> {
+            self.memory.read(offset, pages)
+        }
+        /// Each waits until two are there.
+        fn write(&self, offset: u64, pages: &[&[u8]]) -> Result<(), StoreError> {
+            let (inside, came) = &self.inside;
+            *inside.lock().unwrap() += 1;
+            came.notify_all();
+            let wait = came.wait_timeout_while(inside.lock().unwrap(), LONG, |inside| *inside < 2);
+            assert!(!wait.unwrap().1.timed_out(), "one at a time");
+            self.memory.write(offset, pages)
+        }
+        fn set_len(&self, len: u64) -> Result<(), StoreError> {
+            self.memory.set_len(len)
+        }
+        fn flush(&self) -> Result<(), StoreError> {
+            self.memory.flush()
+        }
+    }
+    let cache = Cache::<S3Fifo>::builder().memory(64 * PAGE).open().unwrap();
+    let meet = Meet { inside: Default::default(), memory: MemoryStore::default() };
+    let meet = Arc::new(meet);
+    let file = cache.open(meet.clone()).unwrap();
+    file.write_at(&[7; 20 * PAGE], 0).unwrap();
+    thread::scope(|scope| {
+        scope.spawn(|| file.sync_range(0..10 * PAGE as u64).unwrap());
+        scope.spawn(|| file.sync_range(10 * PAGE as u64..20 * PAGE as u64).unwrap());
+    });
+    assert_eq!((meet.memory.durable(), cache.stats().writes), (vec![7; 20 * PAGE], 2));
 }

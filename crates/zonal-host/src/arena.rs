@@ -71,6 +71,7 @@ use zonal::platform::{OwnError, Platform};
 use zonal::policy::Policy;
 use zonal::preset::Zonal;
 use zonal::units::FRAME_SIZE;
+use zonal::watermark::Watermarks;
 use zonal::{AllocError, Allocator, BulkFreed, CpuId, FreeError, Order, Pfn, Request, ZoneId};
 
 /// A page pool: see the [module](self). `S` is the preset.
@@ -150,6 +151,18 @@ impl<S: Policy> Arena<S> {
     #[inline]
     pub unsafe fn free_raw(&self, pfn: Pfn, order: Order) -> Result<(), FreeError> {
         self.inner().free_raw(pfn, order)
+    }
+
+    /// Makes single frames of a block: see [`Allocator::split`].
+    ///
+    /// # Errors
+    /// [`FreeError`] if that is not what was allocated; then nothing has changed.
+    ///
+    /// # Safety
+    /// The block must be the caller's: from [`alloc_raw`](Self::alloc_raw) or [`Page::into_raw`], and not freed yet. From
+    /// now on its frames are, each with order 0.
+    pub unsafe fn split_raw(&self, pfn: Pfn, order: Order) -> Result<(), FreeError> {
+        self.inner().split(pfn, order)
     }
 
     /// Fills `out` with blocks: see [`Allocator::alloc_bulk`].
@@ -280,6 +293,12 @@ impl<S: Policy> Arena<S> {
     #[must_use]
     pub fn zone_info(&self, zone: ZoneId) -> Option<ZoneInfo> {
         self.inner().zone_info(zone)
+    }
+
+    /// How much of a zone is free, and its watermarks: see [`Allocator::zone_level`].
+    #[must_use]
+    pub fn zone_level(&self, zone: ZoneId) -> Option<(u64, Watermarks)> {
+        self.inner().zone_level(zone)
     }
 
     /// One CPU's cache of a zone: see [`Allocator::cache_info`].

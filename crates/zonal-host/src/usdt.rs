@@ -15,6 +15,7 @@
 //! | `mm_lru_activate` | pfn |
 //! | `mm_vmscan_lru_isolate` | classzone, order, `nr_requested`, `nr_scanned`, `nr_skipped`, `nr_taken`, lru |
 //! | `mm_vmscan_lru_shrink_inactive` | nid, `nr_scanned`, `nr_reclaimed`, `nr_dirty`, `nr_writeback`, `nr_activate`, `nr_ref_keep`, priority, flags |
+//! | `mm_vmscan_lru_shrink_active` | nid, `nr_taken`, `nr_active`, `nr_deactivated`, `nr_referenced`, priority, flags |
 //!
 //! With perf, as root:
 //!
@@ -98,32 +99,27 @@ impl Trace for Usdt {
             Point::VmscanLruShrinkInactive => {
                 tell!(mm_vmscan_lru_shrink_inactive, event, [1 2 3 4 5 6 7 8]);
             }
+            Point::VmscanLruShrinkActive => {
+                tell!(mm_vmscan_lru_shrink_active, event, [1 2 3 4 5 6]);
+            }
             // A kind of event that this version has no probe for.
             _ => {}
         }
     }
 }
 
-/// The arguments in the order of the table. Out of line: the path on which no tool listens is kept
-/// short.
-#[cold]
-#[inline(never)]
-fn arguments(event: impl FnOnce() -> Event) -> [u64; MOST] {
-    let event = event();
-    let mut all = [0; MOST];
-    all[0] = event.pfn().get();
-    let rest: &[u64] = match event {
-        Event::VmscanLruIsolate { classzone, order, requested, scanned, skipped, taken, lru } => {
-            all[0] = classzone.into();
-            &[
-                order.get().into(),
-                requested.into(),
-                scanned.into(),
-                skipped.into(),
-                taken.into(),
-                lru as u64,
-            ]
-        }
+/// The arguments of an event about lists, and whether it is one.
+fn about_lists(event: &Event, all: &mut [u64; MOST]) -> bool {
+    let counts: &[u64] = match *event {
+        Event::VmscanLruIsolate { classzone, order, requested, scanned, skipped, taken, lru } => &[
+            classzone.into(),
+            order.get().into(),
+            requested.into(),
+            scanned.into(),
+            skipped.into(),
+            taken.into(),
+            lru as u64,
+        ],
         Event::VmscanLruShrinkInactive {
             node,
             scanned,
@@ -134,19 +130,52 @@ fn arguments(event: impl FnOnce() -> Event) -> [u64; MOST] {
             ref_keep,
             priority,
             flags,
-        } => {
-            all[0] = node.0.into();
-            &[
-                scanned.into(),
-                reclaimed.into(),
-                dirty.into(),
-                writeback.into(),
-                activate.into(),
-                ref_keep.into(),
-                priority.into(),
-                flags.0.into(),
-            ]
-        }
+        } => &[
+            node.0.into(),
+            scanned.into(),
+            reclaimed.into(),
+            dirty.into(),
+            writeback.into(),
+            activate.into(),
+            ref_keep.into(),
+            priority.into(),
+            flags.0.into(),
+        ],
+        Event::VmscanLruShrinkActive {
+            node,
+            taken,
+            active,
+            deactivated,
+            referenced,
+            priority,
+            flags,
+        } => &[
+            node.0.into(),
+            taken.into(),
+            active.into(),
+            deactivated.into(),
+            referenced.into(),
+            priority.into(),
+            flags.0.into(),
+        ],
+        _ => return false,
+    };
+    all[..counts.len()].copy_from_slice(counts);
+    true
+}
+
+/// The arguments in the order of the table. Out of line: the path on which no tool listens is kept
+/// short.
+#[cold]
+#[inline(never)]
+fn arguments(event: impl FnOnce() -> Event) -> [u64; MOST] {
+    let event = event();
+    let mut all = [0; MOST];
+    if about_lists(&event, &mut all) {
+        return all;
+    }
+    all[0] = event.pfn().get();
+    let rest: &[u64] = match event {
         Event::Alloc { order, migrate, gfp, .. } => {
             &[order.get().into(), migrate as u64, gfp.bits().into()]
         }
@@ -212,6 +241,16 @@ mod tests {
             flags: ReclaimFlags(9),
         };
         assert_eq!(arguments(|| shrink), [1, 2, 3, 4, 5, 6, 7, 8, 9]);
+        let active = Event::VmscanLruShrinkActive {
+            node: NodeId(1),
+            taken: 2,
+            active: 3,
+            deactivated: 4,
+            referenced: 5,
+            priority: 6,
+            flags: ReclaimFlags(7),
+        };
+        assert_eq!(arguments(|| active)[..8], [1, 2, 3, 4, 5, 6, 7, 0]);
         let isolate = Event::VmscanLruIsolate {
             classzone: 1,
             order: Order::ZERO,

@@ -44,6 +44,15 @@ fn use_all() {
         priority: 12,
         flags: ReclaimFlags(ReclaimFlags::FILE),
     });
+    Usdt::emit(Point::VmscanLruShrinkActive, || Event::VmscanLruShrinkActive {
+        node: NodeId(0),
+        taken: 32,
+        active: 1,
+        deactivated: 31,
+        referenced: 1,
+        priority: 12,
+        flags: ReclaimFlags(ReclaimFlags::FILE),
+    });
 }
 
 /// Probes of the provider `zonal`: name, arguments, and whether it has a semaphore. A place in the
@@ -83,7 +92,7 @@ fn readelf_shows_every_probe_with_arguments_and_a_semaphore() {
         return;
     };
     let found = probes(&String::from_utf8_lossy(&readelf.stdout));
-    let arguments = [4, 2, 1, 4, 7, 3, 1, 7, 9];
+    let arguments = [4, 2, 1, 4, 7, 3, 1, 7, 9, 7];
     for (point, arguments) in Point::ALL.into_iter().zip(arguments) {
         assert_eq!(found.get(point.name()), Some(&(arguments, true)), "{point} in {found:?}");
     }

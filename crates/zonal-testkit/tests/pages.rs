@@ -77,6 +77,46 @@ fn any_part_is_freed<S: Policy>() {
     });
 }
 
+/// Of every order: the frames are allocated by themselves, any part is freed, and all merge again.
+fn blocks_are_split<S: Policy>() {
+    with::<S>(Shape::Flat, |world| {
+        let allocator = &world.allocator;
+        for order in Order::all() {
+            let first = allocator.alloc_raw(&Request::new(order)).unwrap();
+            let (start, end) = (first.get(), first.get() + order.frames());
+            let before = Snapshot::of(allocator).without_holds();
+            let next = Order::new(order.get().checked_sub(1).unwrap_or(1)).unwrap();
+            let wrong = allocator.split(first, next).unwrap_err();
+            assert!(matches!(wrong, FreeError::WrongOrder { .. }), "{wrong}");
+            if order > Order::ZERO {
+                let wrong = allocator.split(Pfn::new(start + 1), Order::ZERO).unwrap_err();
+                assert!(matches!(wrong, FreeError::Inner { .. }), "{wrong}");
+            }
+            assert_eq!(Snapshot::of(allocator).without_holds(), before, "nothing has changed");
+            allocator.split(first, order).unwrap();
+            check(world, std::slice::from_ref(&(start..end)), &[]);
+            if order > Order::ZERO {
+                allocator.free_raw(first, order).expect_err("it is a block no more");
+            }
+            // Every third, as a list, then the others one by one.
+            let (list, rest): (Vec<u64>, Vec<u64>) = (start..end).partition(|pfn| pfn % 3 == 1);
+            let list: Vec<Pfn> = list.into_iter().map(Pfn::new).collect();
+            assert_eq!(allocator.free_bulk(&list).refused, 0);
+            let out: Vec<_> = rest.iter().map(|&pfn| pfn..pfn + 1).collect();
+            check(world, &out, &[]);
+            for pfn in rest.into_iter().map(Pfn::new) {
+                allocator.free_raw(pfn, Order::ZERO).unwrap();
+            }
+            assert!(allocator.split(first, Order::ZERO).is_err(), "it is free");
+            allocator.drain_all();
+            let zones = check(world, &[], &[]).zones;
+            assert_eq!(zones.iter().map(|zone| zone.free).sum::<u64>(), 2048);
+        }
+        let foreign = allocator.split(Pfn::new(u64::MAX >> 12), Order::ZERO).unwrap_err();
+        assert!(matches!(foreign, FreeError::Foreign { .. }), "{foreign}");
+    });
+}
+
 fn wrong_frees_change_nothing<S: Policy>() {
     with::<S>(Shape::Flat, |world| {
         let allocator = &world.allocator;
@@ -313,6 +353,10 @@ fn what_cannot_be_released<S: Policy>() {
 macro_rules! over_presets {
     ($($module:ident: $preset:ty;)*) => {$(
         mod $module {
+            #[test]
+            fn blocks_are_split_into_frames() {
+                super::blocks_are_split::<$preset>();
+            }
             #[test]
             fn any_part_of_what_was_allocated_is_freed() {
                 super::any_part_is_freed::<$preset>();

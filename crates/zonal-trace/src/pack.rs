@@ -29,7 +29,8 @@ const PFN_BITS: u32 = 52;
 ///
 /// Events about lists have no frame. Their counts stand there and in the low half of word 1, as large as fits:
 /// of isolate scanned and skipped (26 bits each), requested and taken (10 each), list, zone; of shrink scanned (16),
-/// reclaimed (10), dirty, on their way (13 each), activated, kept (9 each), flags, priority, node.
+/// reclaimed (10), dirty, on their way (13 each), activated, kept (9 each), flags, priority, node; of the active list
+/// looked at (16), stay, deactivated, used (12 each), flags, priority, node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Packed(pub [u64; 2]);
 
@@ -37,6 +38,9 @@ pub struct Packed(pub [u64; 2]);
 const ISOLATE: ([u32; 4], [u32; 5]) = ([26, 26, 0, 0], [10, 10, 3, 3, 0]);
 /// Those of `mm_vmscan_lru_shrink_inactive`: scanned, reclaimed, dirty, on their way; activated, kept, flags, priority, node.
 const SHRINK: ([u32; 4], [u32; 5]) = ([16, 10, 13, 13], [9, 9, 5, 4, 5]);
+
+/// Those of `mm_vmscan_lru_shrink_active`: looked at, stay, deactivated, used; nothing twice, flags, priority, node.
+const ACTIVE: ([u32; 4], [u32; 5]) = ([16, 12, 12, 12], [0, 0, 5, 4, 5]);
 
 /// Puts numbers side by side, each in its bits, the largest that fits if it does not.
 fn side_by_side(numbers: &[u32], bits: &[u32]) -> u64 {
@@ -80,6 +84,19 @@ fn lists(event: &Event) -> Option<(u64, Order, u32)> {
             let first = side_by_side(&[scanned, reclaimed, dirty, writeback], &SHRINK.0);
             (first, Order::ZERO, side_by_side(&detail, &SHRINK.1) as u32)
         }
+        Event::VmscanLruShrinkActive {
+            node,
+            taken,
+            active,
+            deactivated,
+            referenced,
+            priority,
+            flags,
+        } => {
+            let detail = [0, 0, flags.0.into(), priority.into(), node.0.into()];
+            let first = side_by_side(&[taken, active, deactivated, referenced], &ACTIVE.0);
+            (first, Order::ZERO, side_by_side(&detail, &ACTIVE.1) as u32)
+        }
         _ => return None,
     })
 }
@@ -106,6 +123,21 @@ fn list_event(point: Point, first: u64, order: Order, detail: u32) -> Option<Eve
                 ref_keep,
                 priority: priority as u8,
                 flags: ReclaimFlags(flags as u8),
+            }
+        }
+        Point::VmscanLruShrinkActive => {
+            let [taken, active, deactivated, referenced] = apart(first, ACTIVE.0);
+            let [_, _, flags, priority, node] = apart(detail.into(), ACTIVE.1);
+            let (node, priority) = (NodeId(node as u8), priority as u8);
+            let flags = ReclaimFlags(flags as u8);
+            Event::VmscanLruShrinkActive {
+                node,
+                taken,
+                active,
+                deactivated,
+                referenced,
+                priority,
+                flags,
             }
         }
         _ => return None,
@@ -242,6 +274,15 @@ mod tests {
                         ref_keep: 256,
                         priority: 12,
                         flags: ReclaimFlags(0x1f),
+                    },
+                    Event::VmscanLruShrinkActive {
+                        node: NodeId(17),
+                        taken: 65_535,
+                        active: 4095,
+                        deactivated: 2048,
+                        referenced: 7,
+                        priority: 12,
+                        flags: ReclaimFlags(0x11),
                     },
                 ];
                 for event in events {

@@ -374,6 +374,6 @@ mod tests {
         assert!(Point::ALL.iter().all(|&point| !ring.is_on(point)));
         ring.enable(&[Point::Free, Point::AllocExtfrag]);
         let on = Point::ALL.map(|point| ring.is_on(point));
-        assert_eq!(on, [false, true, false, false, true, false, false, false, false]);
+        assert_eq!(on, [false, true, false, false, true, false, false, false, false, false]);
     }
 }

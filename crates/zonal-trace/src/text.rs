@@ -98,6 +98,19 @@ fn about_lists(event: Event, f: &mut fmt::Formatter<'_>) -> Result<bool, fmt::Er
             write!(f, " nr_activate={activate} nr_ref_keep={ref_keep} nr_unmap_fail=0")?;
             write!(f, " priority={priority} flags={}", Text(flags))?;
         }
+        Event::VmscanLruShrinkActive {
+            node,
+            taken,
+            active,
+            deactivated,
+            referenced,
+            priority,
+            flags,
+        } => {
+            write!(f, "nid={} nr_taken={taken} nr_active={active}", node.0)?;
+            write!(f, " nr_deactivated={deactivated} nr_referenced={referenced}")?;
+            write!(f, " priority={priority} flags={}", Text(flags))?;
+        }
         _ => return Ok(false),
     }
     Ok(true)
@@ -238,5 +251,19 @@ mod tests {
         for (flags, name) in all {
             assert_eq!(Text(shrink(flags)).to_string(), std::format!("{text}{name}"));
         }
+        let active = Event::VmscanLruShrinkActive {
+            node: NodeId(1),
+            taken: 32,
+            active: 4,
+            deactivated: 28,
+            referenced: 5,
+            priority: 12,
+            flags: ReclaimFlags(ReclaimFlags::FILE),
+        };
+        assert_eq!(
+            Text(active).to_string(),
+            "nid=1 nr_taken=32 nr_active=4 nr_deactivated=28 nr_referenced=5 priority=12 \
+             flags=RECLAIM_WB_FILE"
+        );
     }
 }

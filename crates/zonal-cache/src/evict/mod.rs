@@ -54,6 +54,17 @@ pub enum Verdict {
     Kept,
 }
 
+/// What a policy does with a page that it looks at and does not offer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Told {
+    /// It was used, and goes to those that are [active](Evict::is_active).
+    Activated,
+    /// It is active, was used since, and stays so.
+    StaysActive,
+    /// It is active no more.
+    Deactivated,
+}
+
 /// A policy: see the [module](self). Slots are numbers below that given to [`new`](Self::new).
 pub trait Evict: Send + 'static {
     /// The name of the policy.
@@ -93,15 +104,15 @@ pub trait Evict: Send + 'static {
         take: &mut impl FnMut(SlotId) -> Verdict,
     ) -> bool;
 
-    /// As [`scan`](Self::scan); tells of each page that it finds used and keeps for that, where it is kept among those
-    /// that [are so](Self::is_active). The default tells of none.
+    /// As [`scan`](Self::scan); tells of each page that becomes [active](Self::is_active), stays so for its use, or becomes
+    /// inactive. The default tells of none.
     fn scan_told<'m, B: AtomicByte + 'm>(
         &mut self,
         mark: &impl Fn(SlotId) -> &'m B,
         take: &mut impl FnMut(SlotId) -> Verdict,
-        activated: &mut impl FnMut(SlotId),
+        told: &mut impl FnMut(Told, SlotId),
     ) -> bool {
-        let _ = activated;
+        let _ = told;
         self.scan(mark, take)
     }
 

@@ -17,7 +17,7 @@
 
 use super::ghost::Ghosts;
 use super::queue::Queues;
-use super::{Evict, Verdict, hits};
+use super::{Evict, Told, Verdict, hits};
 use crate::table::SlotId;
 use core::sync::atomic::Ordering::Relaxed;
 use zonal::platform::AtomicByte;
@@ -34,7 +34,11 @@ pub struct TwoLists {
 
 impl TwoLists {
     /// Has the active list be no longer than the other.
-    fn balance<'m, B: AtomicByte + 'm>(&mut self, mark: &impl Fn(SlotId) -> &'m B) {
+    fn balance<'m, B: AtomicByte + 'm>(
+        &mut self,
+        mark: &impl Fn(SlotId) -> &'m B,
+        told: &mut impl FnMut(Told, SlotId),
+    ) {
         let mut chances = self.lists.len(ACTIVE);
         while self.lists.len(ACTIVE) > self.lists.len(INACTIVE) {
             let Some(id) = self.lists.oldest(ACTIVE) else { return };
@@ -43,8 +47,10 @@ impl TwoLists {
             if used && chances > 0 {
                 chances -= 1;
                 self.lists.renew(ACTIVE, id);
+                told(Told::StaysActive, id);
             } else {
                 self.lists.renew(INACTIVE, id);
+                told(Told::Deactivated, id);
             }
         }
     }
@@ -81,7 +87,7 @@ impl Evict for TwoLists {
         mark: &impl Fn(SlotId) -> &'m B,
         take: &mut impl FnMut(SlotId) -> Verdict,
     ) -> bool {
-        self.scan_told(mark, take, &mut |_| ())
+        self.scan_told(mark, take, &mut |_, _| ())
     }
 
     fn is_active(&self, id: SlotId) -> bool {
@@ -92,17 +98,17 @@ impl Evict for TwoLists {
         &mut self,
         mark: &impl Fn(SlotId) -> &'m B,
         take: &mut impl FnMut(SlotId) -> Verdict,
-        activated: &mut impl FnMut(SlotId),
+        told: &mut impl FnMut(Told, SlotId),
     ) -> bool {
         let all = self.lists.len(INACTIVE) + self.lists.len(ACTIVE);
         // Each page may become active once, come back, and be offered.
         for _ in 0..3 * all {
-            self.balance(mark);
+            self.balance(mark, told);
             let Some(id) = self.lists.oldest(INACTIVE) else { return false };
             if hits(mark(id)) > 0 {
                 mark(id).store(0, Relaxed);
                 self.lists.renew(ACTIVE, id);
-                activated(id);
+                told(Told::Activated, id);
             } else if take(id) == Verdict::Taken {
                 self.ghosts.insert(self.lists.key(id), 0);
                 self.lists.remove(id);

@@ -20,6 +20,7 @@ pub mod page_state;
 pub mod parts;
 pub(crate) mod shared;
 pub mod slow_path;
+mod split_block;
 pub mod storage;
 mod undo;
 mod zones;

@@ -32,7 +32,7 @@ pub enum FrameKind {
 /// | `0x10 + k` | free, heads a block of order k on a buddy list | zone lock, or the CPU that took it off its list under that | inner, cached, allocated, isolated |
 /// | `0x1f` | free, a single frame on a buddy list whose merging was skipped | as above | as above |
 /// | `0x20 + k` | cached, heads a block of order k in a cache | owner of the cache | allocated, free (under the zone lock), inner |
-/// | `0x30 + k` | allocated with order k | holder of the block, by freeing it | cached, free (under the zone lock) |
+/// | `0x30 + k` | allocated with order k | holder of the block, by freeing it or by [splitting](crate::Allocator::split) it | cached, free (under the zone lock), `0x30` |
 /// | `0x40 + k` | isolated with order k | zone lock | free, allocated |
 /// | `0x50` | withheld: in a pageblock of a zone, but not managed | who releases it, by an exchange | inner |
 ///

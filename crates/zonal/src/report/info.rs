@@ -8,7 +8,7 @@
 //! ```
 
 use crate::alloc::allocator::Allocator;
-use crate::boot::watermark::Watermarks;
+use crate::boot::watermark::{Mark, Watermarks};
 use crate::compact::CompactEvents;
 use crate::pcp::per_cpu_pages::{CpuEvents, InSlot};
 use crate::platform::Platform;
@@ -199,6 +199,16 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
             }
         }
         counts
+    }
+
+    /// Free frames of a zone as its watermarks see them ([`ZoneInfo::counted_free`]), and the watermarks
+    /// with the [boost](ZoneInfo::boost): what a thread looks at that reclaims in the background.
+    /// `None` for an unknown zone. O(1).
+    #[must_use]
+    pub fn zone_level(&self, id: ZoneId) -> Option<(u64, Watermarks)> {
+        let zone = self.zone(id)?;
+        let [min, low, high] = [Mark::Min, Mark::Low, Mark::High].map(|mark| zone.mark(mark));
+        Some((zone.free(), Watermarks { min, low, high }))
     }
 
     /// Sets a zone's watermarks (frames), until memory comes or goes. `false` for an unknown zone

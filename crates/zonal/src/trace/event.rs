@@ -29,11 +29,13 @@ pub enum Point {
     VmscanLruIsolate = 7,
     /// `mm_vmscan_lru_shrink_inactive`
     VmscanLruShrinkInactive = 8,
+    /// `mm_vmscan_lru_shrink_active`
+    VmscanLruShrinkActive = 9,
 }
 
 impl Point {
     /// All of them, by number.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Alloc,
         Self::Free,
         Self::FreeBatched,
@@ -43,6 +45,7 @@ impl Point {
         Self::LruActivate,
         Self::VmscanLruIsolate,
         Self::VmscanLruShrinkInactive,
+        Self::VmscanLruShrinkActive,
     ];
 
     /// Index into tables by kind; the bit in a mask of kinds.
@@ -65,6 +68,7 @@ impl Point {
             Self::LruActivate => "mm_lru_activate",
             Self::VmscanLruIsolate => "mm_vmscan_lru_isolate",
             Self::VmscanLruShrinkInactive => "mm_vmscan_lru_shrink_inactive",
+            Self::VmscanLruShrinkActive => "mm_vmscan_lru_shrink_active",
         }
     }
 
@@ -273,6 +277,23 @@ pub enum Event {
         /// Which pages, and how.
         flags: ReclaimFlags,
     },
+    /// `mm_vmscan_lru_shrink_active`: what became of the oldest pages of an active list.
+    VmscanLruShrinkActive {
+        /// The node.
+        node: NodeId,
+        /// How many were looked at.
+        taken: u32,
+        /// How many stay active.
+        active: u32,
+        /// How many went to the inactive list.
+        deactivated: u32,
+        /// How many had been used since.
+        referenced: u32,
+        /// How hard it tries, from 12 (first) to 0.
+        priority: u8,
+        /// Which pages, and how.
+        flags: ReclaimFlags,
+    },
 }
 
 impl Event {
@@ -296,6 +317,7 @@ impl Event {
             Self::LruActivate { .. } => Point::LruActivate,
             Self::VmscanLruIsolate { .. } => Point::VmscanLruIsolate,
             Self::VmscanLruShrinkInactive { .. } => Point::VmscanLruShrinkInactive,
+            Self::VmscanLruShrinkActive { .. } => Point::VmscanLruShrinkActive,
         }
     }
 
@@ -316,7 +338,9 @@ impl Event {
             | Self::AllocExtfrag { pfn, .. }
             | Self::LruInsertion { pfn, .. }
             | Self::LruActivate { pfn } => pfn,
-            Self::VmscanLruIsolate { .. } | Self::VmscanLruShrinkInactive { .. } => Pfn::new(0),
+            Self::VmscanLruIsolate { .. }
+            | Self::VmscanLruShrinkInactive { .. }
+            | Self::VmscanLruShrinkActive { .. } => Pfn::new(0),
         }
     }
 }

@@ -1,0 +1,112 @@
+//! Readers under full load and other users of the same arena: how much of the reclaim is in the middle of requests
+//! (direct), without and with a thread that reclaims in the background. Every byte that is read is looked at, and a request
+//! that fails while clean pages are there ends it.
+//!
+//! ```text
+//! cargo run --release -p zonal-cache --example shared -- 10     # seconds for each of the two
+//! ```
+
+use std::error::Error;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::thread;
+use std::time::Duration;
+use zonal::watermark::{MinFree, WatermarkConfig};
+use zonal::{Request, ZoneId};
+use zonal_cache::cache::Options;
+use zonal_cache::threads::{OnThreads, Threads};
+use zonal_cache::{
+    ArenaFrames, Cache, CacheFile, MemoryStore, PageCache, Reclaimer, S3Fifo, Shrinker,
+};
+use zonal_host::Arena;
+
+const PAGE: usize = 4096;
+/// Frames of the arena: 64 MiB.
+const FRAMES: usize = 16_384;
+/// Pages of the file.
+const PAGES: usize = 2 * FRAMES;
+/// Frames that a user takes, and how many of these before it rests.
+const TAKEN: usize = FRAMES / 4;
+const BURST: usize = 256;
+const REST: Duration = Duration::from_micros(500);
+
+/// What is done besides.
+#[derive(Default)]
+struct Done {
+    over: AtomicBool,
+    read: AtomicU64,
+    taken: AtomicU64,
+}
+
+fn reads(file: &CacheFile<S3Fifo>, done: &Done, start: usize) {
+    let (mut at, mut page) = (start, [0; PAGE]);
+    while !done.over.load(Relaxed) {
+        at = (at * 5 + 13) % PAGES;
+        assert_eq!(file.read_at(&mut page, (at * PAGE) as u64), Ok(PAGE));
+        assert!(page.iter().all(|&byte| byte == (at % 251) as u8), "page {at} is another");
+        done.read.fetch_add(1, Relaxed);
+    }
+}
+
+fn takes(arena: &Arena, done: &Done) {
+    while !done.over.load(Relaxed) {
+        let mut pages = Vec::new();
+        while pages.len() < TAKEN && !done.over.load(Relaxed) {
+            for _ in 0..BURST {
+                pages.push(arena.alloc(&Request::frame()).expect("clean pages are there"));
+            }
+            done.taken.fetch_add(BURST as u64, Relaxed);
+            thread::sleep(REST);
+        }
+    }
+}
+
+fn run(with: bool, time: Duration) -> Result<(), Box<dyn Error>> {
+    let shrinker = Arc::new(Shrinker::new());
+    let marks =
+        WatermarkConfig { min_free: MinFree::Frames(256), scale_factor: 500, boost_factor: 0 };
+    let arena = Arena::builder().bytes(FRAMES * PAGE).watermarks(marks).pager(shrinker.clone());
+    let arena = Arc::new(arena.open()?);
+    let options = Options { pages: FRAMES, ..Options::default() };
+    let frames = ArenaFrames::new(arena.clone());
+    let cache: Cache<S3Fifo> =
+        PageCache::<OnThreads<S3Fifo>>::with_parts(Threads::with_io_threads(1)?, frames, options)?;
+    shrinker.attach(&cache);
+    let reclaimer = with.then(|| Reclaimer::start(arena.clone(), shrinker.clone())).transpose()?;
+    let bytes = (0..PAGES).flat_map(|page| [(page % 251) as u8; PAGE]);
+    let file = cache.open(MemoryStore::from(bytes.collect::<Vec<u8>>()))?;
+    file.read_at(&mut vec![0; FRAMES * PAGE], 0)?;
+    let (before, zone, done) = (cache.stats(), cache.reclaim_by_zone()[0], Done::default());
+    thread::scope(|scope| {
+        for start in [1, 777] {
+            let (file, done) = (file.clone(), &done);
+            scope.spawn(move || reads(&file, done, start));
+        }
+        for _ in 0..2 {
+            scope.spawn(|| takes(&arena, &done));
+        }
+        thread::sleep(time);
+        done.over.store(true, Relaxed);
+    });
+    let (stats, after) = (cache.stats(), cache.reclaim_by_zone()[0]);
+    let (direct, background) = after.velocity_since(&zone);
+    println!(
+        "{:<11}{:>12}{:>12}{:>12}{:>12.1}{direct:>14.0}{background:>14.0}",
+        if with { "background" } else { "direct only" },
+        done.read.load(Relaxed),
+        done.taken.load(Relaxed),
+        stats.direct - before.direct,
+        (stats.direct_nanos - before.direct_nanos) as f64 / 1e6,
+    );
+    let level = arena.zone_level(ZoneId(0)).ok_or("no zone")?;
+    assert!(level.0 > 0 && stats.used <= stats.bound);
+    reclaimer.into_iter().for_each(Reclaimer::stop);
+    Ok(())
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let seconds = std::env::args().nth(1).map_or(Ok(10), |it| it.parse())?;
+    println!("64 MiB, {seconds} s each, no request failed; velocity in pages looked at a second\n");
+    println!("reclaim    pages read      frames      direct   ms direct  vel. direct  vel. beside");
+    [false, true].into_iter().try_for_each(|with| run(with, Duration::from_secs(seconds)))
+}
