@@ -88,6 +88,22 @@ impl fmt::Display for LayoutError {
 
 impl core::error::Error for LayoutError {}
 
+/// A word that the shape has, and so the slice. Indexing does the same in more code: each place prepares what
+/// its panic says.
+#[inline(always)]
+fn word_at<W>(words: &[W], at: usize) -> &W {
+    match words.get(at) {
+        Some(word) => word,
+        None => missing(),
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn missing() -> ! {
+    panic!("a word that the map does not have")
+}
+
 impl<'m, P: Platform> FreeMap<'m, P> {
     /// A map over the caller's memory. O(1).
     ///
@@ -151,13 +167,13 @@ impl<'m, P: Platform> FreeMap<'m, P> {
     /// The word of 64 frames.
     #[inline(always)]
     pub(super) fn frames_word(&self, word: WordIndex) -> &'m P::Word {
-        &self.memory.lines[(self.at.lines + word.0) as usize]
+        word_at(self.memory.lines, (self.at.lines + word.0) as usize)
     }
 
     /// The pageblock's word of the frame table.
     #[inline(always)]
     pub(super) fn type_word(&self, pageblock: Pageblock) -> &'m P::Word {
-        &self.memory.types[(self.at.types + pageblock.0) as usize]
+        word_at(self.memory.types, (self.at.types + pageblock.0) as usize)
     }
 
     /// The words of a pageblock's line, and its bits in each of them.
@@ -175,11 +191,11 @@ impl<'m, P: Platform> FreeMap<'m, P> {
         let (shape, kind, index) = (self.shape, kind.number(self.shape), index as usize);
         if level == 0 {
             let at = self.at.sections as usize + index * shape.section_stride();
-            return &self.memory.sections[at + kind];
+            return word_at(self.memory.sections, at + kind);
         }
         let below = if level == 2 { shape.kinds() * shape.level_words(1) as usize } else { 0 };
         let below = self.at.summaries as usize + below;
-        &self.memory.summaries[below + kind * shape.level_words(level) as usize + index]
+        word_at(self.memory.summaries, below + kind * shape.level_words(level) as usize + index)
     }
 
     /// A section's words of a type's hints: "free", and runs of the orders 1 to p − 1.
@@ -194,12 +210,12 @@ impl<'m, P: Platform> FreeMap<'m, P> {
     /// in the low half, all that began in the high half, which may wrap.
     fn transit_word(&self, section: u32) -> &'m P::Word {
         let at = self.at.sections as usize + section as usize * self.shape.section_stride();
-        &self.memory.sections[at + self.shape.kinds()]
+        word_at(self.memory.sections, at + self.shape.kinds())
     }
 
     /// Not 0: of some pageblock that is counted apart more may be free, or less, than was counted.
     pub(super) fn note_word(&self) -> &'m P::Word {
-        &self.memory.summaries[self.at.summaries as usize + self.shape.note_word()]
+        word_at(self.memory.summaries, self.at.summaries as usize + self.shape.note_word())
     }
 
     /// Frames of the pageblock that this CPU had taken are back, and it does not count them. If they are
