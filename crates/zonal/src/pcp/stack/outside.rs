@@ -1,10 +1,11 @@
 //! What of a CPU's stacks its owner reaches without the CPU's slot.
 
+use super::Home;
 use super::frames::{Drain, FrameStack, MAX_HIGH};
 use crate::platform::{AtomicHalf, Platform};
 use crate::policy::pcp::Drainer;
 use crate::types::migrate_type::{MigrateType, NR_CACHED_TYPES};
-use crate::zone::free_map::WordIndex;
+use crate::zone::free_map::AlreadyFree;
 use core::sync::atomic::Ordering::Relaxed;
 
 /// One CPU's stacks of one zone, under the rules of the [stacks](super) S-1 and S-2. The caller provides them beside the [slots](crate::platform::Slot).
@@ -88,13 +89,19 @@ impl<P: Platform, const N: usize> StackOutside<P, N> {
         self.stacks.iter().find(newest).and_then(FrameStack::pop).is_some()
     }
 
-    /// Takes what is on the stacks, by words of the map that begins at `first`; `by` who is in the slot.
-    /// Nothing if the host refuses the fence against an owner that may be outside.
-    pub(super) fn drain(&self, first: u32, by: Drainer, each: impl FnMut(WordIndex, u64)) {
+    /// Gives what is on the stacks to the map that begins at `first`; `by` who is in the slot. How many frames:
+    /// none if the host refuses the fence against an owner that may be outside.
+    ///
+    /// # Errors
+    /// The last [`AlreadyFree`]; all that can be freed is.
+    pub(super) fn drain(
+        &self,
+        home: &impl Home,
+        first: u32,
+        by: Drainer,
+    ) -> Result<u32, AlreadyFree> {
         let owned = by == Drainer::Other && self.owned.load(Relaxed) != 0;
-        if let Ok(drain) = Drain::begin(&self.stacks, owned) {
-            drain.take(first, each);
-        }
+        Drain::begin(&self.stacks, owned).map_or(Ok(0), |drain| drain.take(home, first))
     }
 }
 
