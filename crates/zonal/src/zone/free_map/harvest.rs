@@ -69,9 +69,7 @@ impl<P: Platform> FreeMap<'_, P> {
         }
         self.harvest_more(migrate, want, (start, &mut visits), &mut harvest, each);
         while harvest.frames < want {
-            // The type is a hint here: it is only told.
-            let inside = |pageblock| (self.type_of(pageblock), self.in_transit(pageblock));
-            let whole = self.open_whole_inside(migrate, start, Pageblock(0), inside);
+            let whole = self.open_whole_in_part(migrate, start);
             let Some((pageblock, (before, _transit))) = whole else { break };
             if before != migrate {
                 harvest.claimed = Some((pageblock, before));
