@@ -188,11 +188,16 @@ impl<'m, P: Platform> FreeMap<'m, P> {
     /// The word `index` of a kind of bitmap at a level: at level 0 of a section's pageblocks.
     #[inline(always)]
     pub(super) fn bitmap_word(&self, kind: Kind, level: usize, index: u32) -> &'m P::Word {
-        let (shape, kind, index) = (self.shape, kind.number(self.shape), index as usize);
-        if level == 0 {
-            let at = self.at.sections as usize + index * shape.section_stride();
-            return word_at(self.memory.sections, at + kind);
+        if level > 0 {
+            return self.summary_word(kind, level, index);
         }
+        let at = self.at.sections as usize + index as usize * self.shape.section_stride();
+        word_at(self.memory.sections, at + kind.number(self.shape))
+    }
+
+    /// The same at the levels above.
+    fn summary_word(&self, kind: Kind, level: usize, index: u32) -> &'m P::Word {
+        let (shape, kind, index) = (self.shape, kind.number(self.shape), index as usize);
         let below = if level == 2 { shape.kinds() * shape.level_words(1) as usize } else { 0 };
         let below = self.at.summaries as usize + below;
         word_at(self.memory.summaries, below + kind * shape.level_words(level) as usize + index)
