@@ -108,6 +108,7 @@ impl<T, M: Machine> Slot<T> for IrqSlot<T, M> {
         = Owner<'a, T, M>
     where
         Self: 'a;
+    type Stay = zonal::platform::stay::InPieces;
 
     fn new(value: T) -> Self {
         Self { state: AtomicU8::new(0), value: UnsafeCell::new(value), machine: PhantomData }

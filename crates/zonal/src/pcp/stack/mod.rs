@@ -47,7 +47,8 @@ pub use window::Window;
 
 use frames::FrameStack;
 
-use crate::platform::Platform;
+use crate::platform::stay::Stay;
+use crate::platform::{Platform, StayOf};
 use crate::policy::pcp::Drainer;
 use crate::types::migrate_type::{MigrateType, NR_CACHED_TYPES};
 use crate::zone::free_map::{
@@ -294,7 +295,7 @@ impl CpuStack {
         if stack.push(index) {
             return Ok(0);
         }
-        let shed = stack.shed(home, self.first, (self.size.high / 2).max(1));
+        let shed = stack.shed(home, self.first, (self.size.high / StayOf::<P>::SPILT).max(1));
         let kept = stack.push(index);
         debug_assert!(kept, "what was shed left room");
         shed

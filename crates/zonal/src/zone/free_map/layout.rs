@@ -8,7 +8,8 @@ use super::hints::Kind;
 use super::shape::{MapShape, Pageblock, WordIndex};
 use super::whole::WholeClass;
 use crate::frame::PageblockWord;
-use crate::platform::{AtomicWord, Platform};
+use crate::platform::stay::Stay;
+use crate::platform::{AtomicWord, Platform, StayOf};
 use crate::types::migrate_type::MigrateType;
 use crate::types::units::ZoneId;
 use core::fmt;
@@ -128,7 +129,7 @@ impl<'m, P: Platform> FreeMap<'m, P> {
                 return Err(LayoutError::Misaligned { what });
             }
         }
-        Ok(Self { shape, memory, at: Offsets::default(), zone: None })
+        Ok(Self { shape, memory, at: Offsets::default(), zone: None, stay: Stay::NEW })
     }
 
     /// As [`new`](Self::new), of slices that were measured for the shape and that zones share; where
@@ -140,7 +141,37 @@ impl<'m, P: Platform> FreeMap<'m, P> {
         at: Offsets,
         zone: ZoneId,
     ) -> Self {
-        Self { shape, memory, at, zone: Some(zone) }
+        Self { shape, memory, at, zone: Some(zone), stay: Stay::NEW }
+    }
+
+    /// For a search that is a piece of a stay in a slot.
+    #[inline(always)]
+    pub(crate) fn staying(self, stay: StayOf<P>) -> Self {
+        Self { stay, ..self }
+    }
+
+    /// The piece, after it.
+    #[inline(always)]
+    pub(crate) fn stay(self) -> StayOf<P> {
+        self.stay
+    }
+
+    /// Something of it was done.
+    #[inline(always)]
+    pub(crate) fn spend(&self, cost: u32) {
+        self.stay.spend(cost);
+    }
+
+    /// Whether the piece is.
+    #[inline(always)]
+    pub(crate) fn is_over(&self) -> bool {
+        self.stay.is_over()
+    }
+
+    /// There is something again, which is for the next piece. Whether there are pieces.
+    #[inline(always)]
+    pub(crate) fn ends(&self) -> bool {
+        self.stay.ends()
     }
 
     /// The pageblocks of the map.

@@ -7,6 +7,7 @@ use super::shape::{Frame, Pageblock, WORD_ORDER};
 use super::whole::WholeClass;
 use super::{Current, FreeMap};
 use crate::platform::Platform;
+use crate::platform::stay::{Stay, cost};
 use crate::types::migrate_type::MigrateType;
 use crate::types::units::Order;
 
@@ -54,7 +55,13 @@ impl<'m, P: Platform> FreeMap<'m, P> {
         for step in steps {
             let kind = Kind::Run(migrate, step);
             let most = if step == 0 { p } else { step };
+            if self.stay.skips(kind.number(self.shape)) {
+                continue;
+            }
             while let Some(pageblock) = self.find(kind, start) {
+                if !self.stay.affords(cost::BLOCK) {
+                    return None;
+                }
                 let fit = Fit { least: step, most, holds };
                 if let Some(frame) = self.take_from(pageblock, migrate, order, fit) {
                     if let Some(held) = current {
@@ -70,6 +77,7 @@ impl<'m, P: Platform> FreeMap<'m, P> {
                     self.clear(kind, pageblock);
                 }
                 self.settle(pageblock);
+                self.stay.spend(cost::BLOCK);
             }
         }
         None
