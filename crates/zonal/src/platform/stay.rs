@@ -8,7 +8,7 @@
 //!
 //! ```
 //! use zonal::platform::stay::{InPieces, Stay, Unbounded};
-//! assert_eq!((Unbounded::LIST, InPieces::LIST), (usize::MAX, 40), "frames of a list");
+//! assert_eq!((Unbounded::LIST, InPieces::LIST), (usize::MAX, 48), "frames of a list");
 //! assert_eq!(size_of::<Unbounded>(), 0, "costs nothing");
 //! ```
 
@@ -38,6 +38,9 @@ pub trait Stay: sealed::Sealed + Sized {
     /// Whether it does not, as far as can be told at once.
     #[doc(hidden)]
     fn skips(&self, kind: usize) -> bool;
+    /// The same of kinds that follow each other: whether it looks for none of them.
+    #[doc(hidden)]
+    fn skips_all(&self, first: usize, count: u32) -> bool;
     /// There is none.
     #[doc(hidden)]
     fn found_none(&self, kind: usize);
@@ -47,6 +50,9 @@ pub trait Stay: sealed::Sealed + Sized {
     /// Whether it tries pageblocks of another type, each kind of which is tried once.
     #[doc(hidden)]
     fn tries(&self, kind: usize) -> bool;
+    /// Whether any of the kinds that follow each other is still to be tried.
+    #[doc(hidden)]
+    fn tries_any(&self, first: usize, count: u32) -> bool;
     /// One was tried.
     #[doc(hidden)]
     fn tried(&self, kind: usize);
@@ -66,24 +72,27 @@ pub trait Stay: sealed::Sealed + Sized {
 /// meant, but for those that turn out to be short.
 pub(crate) mod cost {
     /// A piece.
-    pub(super) const PIECE: u32 = 38;
+    pub(super) const PIECE: u32 = 34;
     /// A look for a hint, from somewhere to the end.
     pub(crate) const LOOK: u32 = 4;
     /// Free frames of a line taken.
-    pub(crate) const HARVEST: u32 = 26;
+    pub(crate) const HARVEST: u32 = 22;
     /// A line with next to nothing.
     pub(crate) const VISIT: u32 = 6;
     /// A block taken from a line, or not.
-    pub(crate) const BLOCK: u32 = 20;
+    pub(crate) const BLOCK: u32 = 18;
     /// A whole pageblock opened and filed.
-    pub(crate) const WHOLE: u32 = 30;
+    pub(crate) const WHOLE: u32 = 26;
     /// A pageblock of another type claimed.
-    pub(crate) const CLAIM: u32 = 22;
+    pub(crate) const CLAIM: u32 = 18;
     /// One that cannot be claimed.
     pub(crate) const NO_CLAIM: u32 = 5;
     /// Coming to other types, past all that is known of the own one: a frame, a block.
-    pub(crate) const OTHERS: [u32; 2] = [4, 8];
+    pub(crate) const OTHERS: [u32; 2] = [4, 6];
 }
+
+/// What is no kind of hint: that there is nothing of the own type, and of those that it may use as such.
+pub(crate) const OWN: usize = 63;
 
 mod sealed {
     pub trait Sealed {}
@@ -119,6 +128,14 @@ impl Stay for Unbounded {
         false
     }
     #[inline(always)]
+    fn skips_all(&self, _: usize, _: u32) -> bool {
+        false
+    }
+    #[inline(always)]
+    fn tries_any(&self, _: usize, _: u32) -> bool {
+        true
+    }
+    #[inline(always)]
     fn found_none(&self, _: usize) {}
     #[inline(always)]
     fn is_over(&self) -> bool {
@@ -145,22 +162,31 @@ impl Stay for Unbounded {
 /// Piece by piece.
 #[derive(Debug)]
 pub struct InPieces {
-    /// What is left of this piece; `None`: it has no bound.
-    left: Cell<Option<u32>>,
+    /// What is left of this piece, or [`NO_BOUND`].
+    left: Cell<u32>,
     /// Kinds of which there were none.
     none: Cell<u64>,
     /// And of other types, those that were tried.
     tried: Cell<u64>,
 }
 
+const NO_BOUND: u32 = u32::MAX;
+
+impl InPieces {
+    #[inline(always)]
+    fn is_bound(&self) -> bool {
+        self.left.get() != NO_BOUND
+    }
+}
+
 impl Stay for InPieces {
-    const LIST: usize = 40;
+    const LIST: usize = 48;
     const SPILT: u32 = 4;
-    const NEW: Self = Self { left: Cell::new(None), none: Cell::new(0), tried: Cell::new(0) };
+    const NEW: Self = Self { left: Cell::new(NO_BOUND), none: Cell::new(0), tried: Cell::new(0) };
 
     #[inline]
     fn next(&self) -> Self {
-        let left = Cell::new(Some(cost::PIECE));
+        let left = Cell::new(cost::PIECE);
         Self { left, none: self.none.clone(), tried: self.tried.clone() }
     }
     #[inline]
@@ -175,7 +201,7 @@ impl Stay for InPieces {
     }
     #[inline(never)]
     fn looks(&self, kind: usize) -> bool {
-        let looks = self.none.get() >> kind & 1 == 0 && self.affords(cost::LOOK);
+        let looks = !self.skips(kind) && self.affords(cost::LOOK);
         if looks {
             self.spend(cost::LOOK);
         }
@@ -185,14 +211,24 @@ impl Stay for InPieces {
     fn skips(&self, kind: usize) -> bool {
         self.none.get() >> kind & 1 != 0 || self.is_over()
     }
-    #[inline(always)]
-    fn is_over(&self) -> bool {
-        self.left.get() == Some(0)
+    #[inline]
+    fn skips_all(&self, first: usize, count: u32) -> bool {
+        let all = (1 << count) - 1;
+        self.is_over() || self.none.get() >> first & all == all
     }
     #[inline]
+    fn tries_any(&self, first: usize, count: u32) -> bool {
+        let all = (1 << count) - 1;
+        !self.is_over() && self.tried.get() >> first & all != all
+    }
+    #[inline(always)]
+    fn is_over(&self) -> bool {
+        self.left.get() == 0
+    }
+    #[inline(never)]
     fn found_none(&self, kind: usize) {
         // Without a bound it looks again each time.
-        if self.left.get().is_some() {
+        if self.is_bound() {
             self.none.set(self.none.get() | 1 << kind);
         }
     }
@@ -202,30 +238,32 @@ impl Stay for InPieces {
     }
     #[inline]
     fn tried(&self, kind: usize) {
-        if self.left.get().is_some() {
+        if self.is_bound() {
             self.tried.set(self.tried.get() | 1 << kind);
         }
     }
     #[inline(never)]
     fn affords(&self, cost: u32) -> bool {
-        let affords = self.left.get().is_none_or(|left| left >= cost);
+        let affords = self.left.get() >= cost;
         if !affords {
-            self.left.set(Some(0));
+            self.left.set(0);
         }
         affords
     }
-    #[inline]
+    #[inline(never)]
     fn spend(&self, cost: u32) {
-        self.left.set(self.left.get().map(|left| left.saturating_sub(cost)));
+        if self.is_bound() {
+            self.left.set(self.left.get().saturating_sub(cost));
+        }
     }
     #[inline]
     fn ends(&self) -> bool {
-        let bound = self.left.get().is_some();
-        if bound {
-            self.left.set(Some(0));
+        let ends = self.is_bound();
+        if ends {
+            self.left.set(0);
             self.none.set(0);
         }
-        bound
+        ends
     }
 }
 
@@ -245,7 +283,7 @@ mod tests {
             }
             stay.note(&piece);
         });
-        assert_eq!(pieces.count(), 4, "9 looks each");
+        assert_eq!(pieces.count(), 4, "8 looks each");
         assert_eq!((stay.none.get(), stay.goes_on()), ((1 << 30) - 1, false));
         let piece = stay.next();
         assert!(piece.ends() && piece.skips(7) && !piece.looks(7), "it is over");
@@ -261,7 +299,7 @@ mod tests {
             piece.spend(cost::VISIT);
             visits += 1;
         }
-        assert_eq!((visits, piece.is_over()), (2, true));
+        assert_eq!((visits, piece.is_over()), (1, true));
         stay.note(&piece);
         assert!(stay.goes_on());
     }
@@ -288,6 +326,7 @@ mod tests {
         let stay = InPieces::NEW;
         for _ in 0..1000 {
             assert!(stay.looks(3) && stay.tries(3) && stay.affords(1000));
+            assert!(!stay.skips_all(3, 1) && stay.tries_any(3, 1));
             stay.found_none(3);
             stay.tried(3);
         }

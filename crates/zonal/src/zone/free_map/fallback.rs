@@ -20,6 +20,9 @@ impl<P: Platform> FreeMap<'_, P> {
         to: MigrateType,
         start: Start,
     ) -> Option<(Pageblock, Order)> {
+        if !self.stay.tries_any(Kind::Free(from).number(self.shape), self.shape.p()) {
+            return None;
+        }
         (0..self.shape.p()).rev().find_map(|order| {
             let kind = Kind::of_order(from, order);
             let number = kind.number(self.shape);

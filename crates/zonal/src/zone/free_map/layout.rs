@@ -156,6 +156,18 @@ impl<'m, P: Platform> FreeMap<'m, P> {
         self.stay
     }
 
+    /// Whether it was found, in a piece before, that there is none of a kind.
+    #[inline(always)]
+    pub(super) fn knows_none(&self, kind: usize) -> bool {
+        self.stay.skips(kind)
+    }
+
+    /// There is none of a kind.
+    #[inline(always)]
+    pub(super) fn found_none(&self, kind: usize) {
+        self.stay.found_none(kind);
+    }
+
     /// Something of it was done.
     #[inline(always)]
     pub(crate) fn spend(&self, cost: u32) {

@@ -3,7 +3,7 @@
 use super::mapped::MapView;
 use super::shape::{Frame, Pageblock};
 use super::{Current, FreeMap, Start, WholeClass};
-use crate::platform::stay::{Stay, cost};
+use crate::platform::stay::{OWN, Stay, cost};
 use crate::platform::{AtomicWord, Platform};
 use crate::trace::{Event, Point, Trace, or_undo};
 use crate::types::migrate_type::MigrateType;
@@ -91,24 +91,24 @@ impl<P: Platform> MapView<'_, P> {
         start: Start,
         current: Option<&mut Current>,
     ) -> Option<Frame> {
-        if flags.high_atomic
-            && let Some(frame) = map.take_own(MigrateType::HighAtomic, order, start, None)
-        {
-            return Some(frame);
-        }
-        if let Some(frame) = map.take_own(migrate, order, start, current) {
-            return Some(frame);
-        }
-        if map.is_over() {
-            return None;
-        }
-        if migrate == MigrateType::Movable
-            && let Some(frame) = map.take_own(MigrateType::Cma, order, start, None)
-        {
-            return Some(frame);
-        }
-        if !flags.fallback {
-            return None;
+        if !map.knows_none(OWN) {
+            if flags.high_atomic
+                && let Some(frame) = map.take_own(MigrateType::HighAtomic, order, start, None)
+            {
+                return Some(frame);
+            }
+            if let Some(frame) = map.take_own(migrate, order, start, current) {
+                return Some(frame);
+            }
+            if migrate == MigrateType::Movable
+                && let Some(frame) = map.take_own(MigrateType::Cma, order, start, None)
+            {
+                return Some(frame);
+            }
+            if !flags.fallback || map.is_over() {
+                return None;
+            }
+            map.found_none(OWN);
         }
         let (frame, fallback) = map.take_other(migrate, order, start)?;
         or_undo(

@@ -52,6 +52,10 @@ impl<'m, P: Platform> FreeMap<'m, P> {
         }
         // A hint of order 0 says that there are frames, whatever runs they are in.
         let steps = if least == 0 { 0..1 } else { least..p };
+        let first = Kind::of_order(migrate, steps.start).number(self.shape);
+        if self.stay.skips_all(first, steps.end - steps.start) {
+            return None;
+        }
         for step in steps {
             let kind = Kind::Run(migrate, step);
             let most = if step == 0 { p } else { step };
