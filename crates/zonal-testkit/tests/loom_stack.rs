@@ -6,66 +6,25 @@
 //! ```
 #![cfg(loom)]
 
+#[path = "loom_broken/fences.rs"]
+mod loom_broken_fences;
 #[expect(dead_code, reason = "shared by several tests")]
 mod loom_world;
 
 use loom::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use loom_broken_fences::Fences;
 use loom_world::{World, spawn_on};
-use std::fmt;
 use std::rc::Rc;
 use zonal::MigrateType::Movable;
 use zonal::pcp::Stacks;
 use zonal::pcp::stack::{CpuStack, Home, StackOutside, StackSize};
-use zonal::platform::shared_slot::{Guarded, SharedSlot};
-use zonal::platform::{FenceUnsupported, Lock, Platform};
+use zonal::platform::Lock;
 use zonal::policy::dirty::Unlimited;
 use zonal::policy::pcp::Drainer;
 use zonal::preset::Zonal;
 use zonal::zone::free_map::{AlreadyFree, Current, MapShape, Start, WordIndex};
-use zonal::{CpuId, Host, Order, Pfn, Request};
-use zonal_testkit::loom_platform::{
-    Byte, Half, LoomLock, LoomPlatform, Newest, explore, small_plan, spawn,
-};
-
-/// Loom's platform with its pair of fences, or one of them left out.
-struct Fences<const LIGHT: bool, const HEAVY: bool>(LoomPlatform<Newest>);
-
-impl<const LIGHT: bool, const HEAVY: bool> Default for Fences<LIGHT, HEAVY> {
-    fn default() -> Self {
-        Self(LoomPlatform::new())
-    }
-}
-
-impl<const LIGHT: bool, const HEAVY: bool> fmt::Debug for Fences<LIGHT, HEAVY> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Fences")
-    }
-}
-
-impl<const LIGHT: bool, const HEAVY: bool> Platform for Fences<LIGHT, HEAVY> {
-    type Byte = Byte;
-    type Half = Half;
-    type Word = Newest;
-    type Lock<T: Send> = LoomLock<T>;
-    type Slot<T: Send> = SharedSlot<T, LoomLock<Guarded<T>>>;
-
-    fn cpu(&self) -> CpuId {
-        self.0.cpu()
-    }
-    fn relax() {
-        LoomPlatform::<Newest>::relax();
-    }
-    fn light_fence() {
-        if LIGHT {
-            LoomPlatform::<Newest>::light_fence();
-        }
-    }
-    fn heavy_fence() -> Result<(), FenceUnsupported> {
-        if HEAVY { LoomPlatform::<Newest>::heavy_fence() } else { Ok(()) }
-    }
-}
-
-impl<const LIGHT: bool, const HEAVY: bool> Host for Fences<LIGHT, HEAVY> {}
+use zonal::{CpuId, Order, Pfn, Request};
+use zonal_testkit::loom_platform::{LoomLock, explore, small_plan, spawn};
 
 /// Counts the frames that come home, each once.
 struct Ledger(AtomicU64);

@@ -3,7 +3,7 @@
 use crate::alloc::allocator::Allocator;
 use crate::boot::plan::{Plan, ZoneSpec};
 use crate::boot::zonelist::MAX_NODES;
-use crate::pcp::per_cpu_pages::{InSlot, OutsideOf, OutsideSlot, PerCpuPages, WindowOf};
+use crate::pcp::per_cpu_pages::{InSlot, OutsideOf, OutsideSlot, PassageOf, PerCpuPages, WindowOf};
 use crate::platform::{OwnedSlots, Platform};
 use crate::policy::{PcpPolicy, Policy, Split, Walk, walk::ZoneSet};
 use crate::types::units::{NodeId, ZoneId};
@@ -34,6 +34,11 @@ pub(crate) trait Entry<'m, P: Platform, S: Policy> {
     /// The pageblock that was last freed to, where it is remembered.
     #[inline(always)]
     fn window(&mut self) -> &mut Option<WindowOf<'m, P, S>> {
+        unreachable!("only owners have one")
+    }
+    /// Where larger blocks pass outside the slot.
+    #[inline(always)]
+    fn passage(&mut self) -> &mut Option<PassageOf<'m, P, S>> {
         unreachable!("only owners have one")
     }
     /// What of the cache of a zone lies outside the slot.
@@ -163,6 +168,7 @@ pub(crate) struct OwnedEntry<'m, P: Platform, S: Policy, O> {
     /// For each zone limit, that of the zone that a request tries first.
     home_outside: [Option<&'m OutsideSlot<P, S>>; NR_ZONE_TYPES],
     window: Option<WindowOf<'m, P, S>>,
+    passage: Option<PassageOf<'m, P, S>>,
     /// The pageblock of the last frame that was freed in the slot and stayed.
     freed_to: usize,
 }
@@ -175,8 +181,9 @@ impl<'m, P: Platform, S: Policy, O: OwnedSlots<PerCpuPages<S>>> OwnedEntry<'m, P
         homes: Homes<S::Walk>,
     ) -> Self {
         let home_outside = homes.first.map(|zone| outside.get(zone as usize));
+        let (window, passage, freed_to) = (None, None, usize::MAX);
         let mut entry =
-            Self { owned, cpu, homes, outside, home_outside, window: None, freed_to: usize::MAX };
+            Self { owned, cpu, homes, outside, home_outside, window, passage, freed_to };
         entry.set_owned(true);
         entry
     }
@@ -225,6 +232,10 @@ impl<'m, P: Platform, S: Policy, O: OwnedSlots<PerCpuPages<S>>> Entry<'m, P, S>
     #[inline(always)]
     fn window(&mut self) -> &mut Option<WindowOf<'m, P, S>> {
         &mut self.window
+    }
+    #[inline(always)]
+    fn passage(&mut self) -> &mut Option<PassageOf<'m, P, S>> {
+        &mut self.passage
     }
     #[inline(always)]
     fn is_first_of(&mut self, pageblock: usize) -> bool {

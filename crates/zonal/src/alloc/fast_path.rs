@@ -65,6 +65,7 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
             if let Some(index) = popped {
                 return Ok(self.handed_out(self.table.pfn(index), Order::ZERO, request));
             }
+            cold();
         }
         let further = match S::Pcp::PASSES_LARGE {
             true => self.alloc_further(entry, request),
@@ -76,6 +77,11 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
         }
     }
 }
+
+/// The branch that calls it is laid out of the way.
+#[cold]
+#[inline(always)]
+pub(super) const fn cold() {}
 
 impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
     /// Takes a frame from the cache of the home zone.

@@ -89,11 +89,10 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
                     self.free_again(entry, index);
                     return Ok(());
                 }
-                Pushed::No => {}
+                Pushed::No => return self.free_in_slot(entry, pfn),
             }
         }
         let cached = match order {
-            Order::ZERO if E::OUTSIDE => self.push_in_slot::<E, LISTED>(entry, pfn),
             Order::ZERO => self.push_cached::<E, LISTED>(entry, pfn),
             _ => S::Pcp::PASSES_LARGE && self.put_large(entry, pfn, order),
         };
@@ -129,15 +128,12 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
         }
     }
 
-    /// As [`push_cached`](Self::push_cached), for owners: out of line, because most of their frames are kept
-    /// outside the slot, with the caller's registers left alone.
+    /// Frees a frame that is not kept outside the slot: out of line, because most of an owner's are.
+    #[cold]
     #[inline(never)]
-    fn push_in_slot<E: Entry<'m, P, S>, const LISTED: bool>(
-        &self,
-        entry: &mut E,
-        pfn: Pfn,
-    ) -> bool {
-        self.push_cached::<E, LISTED>(entry, pfn)
+    fn free_in_slot<E: Entry<'m, P, S>>(&self, entry: &mut E, pfn: Pfn) -> Result<(), FreeError> {
+        let cached = self.push_cached::<E, false>(entry, pfn);
+        if cached { Ok(()) } else { self.free_direct(pfn, Order::ZERO, false) }
     }
 
     /// Marks a frame cached and keeps it in the cache of its zone. `false`, and nothing has

@@ -9,6 +9,7 @@ use super::undo::InHand;
 use crate::frame::{FrameState, PageblockWord};
 use crate::platform::Platform;
 use crate::platform::stay::Stay;
+use crate::policy::pcp::{Passed, Taken};
 use crate::policy::zone::Zone;
 use crate::policy::{Compact, FreeMemory, PcpPolicy, Policy, Trace, Walk};
 use crate::trace::{Event, Point, or_undo};
@@ -20,10 +21,31 @@ use crate::types::units::{Order, Pfn};
 
 impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
     /// What the stacks of single frames did not serve.
-    // Two calls in its place, so that it has no frame of its own, and the fast path of single frames none of
+    // Calls in its place, so that it has no frame of its own, and the fast path of single frames none of
     // theirs.
     #[inline(never)]
     pub(super) fn alloc_further<E: Entry<'m, P, S>>(
+        &self,
+        entry: &mut E,
+        request: &Request,
+    ) -> Result<Block, AllocReason> {
+        if E::OUTSIDE
+            && let Some(passage) = entry.passage()
+        {
+            match S::Pcp::take_outside(passage, request) {
+                Taken::Yes(index, order) if !S::Compact::STAYS_AHEAD || !self.can_compact() => {
+                    return Ok(self.handed_out(self.table.pfn(index), order, request));
+                }
+                Taken::Yes(index, _) => return self.alloc_ahead(index, request),
+                Taken::No => {}
+                Taken::Elsewhere(index) => return self.alloc_again(entry, request, index),
+            }
+        }
+        self.alloc_in_slot(entry, request)
+    }
+
+    #[inline(always)]
+    fn alloc_in_slot<E: Entry<'m, P, S>>(
         &self,
         entry: &mut E,
         request: &Request,
@@ -34,7 +56,43 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
         }
     }
 
-    /// A plain larger block at once, or else by the slow path.
+    /// A block was taken outside the slot, perhaps the last of its order.
+    #[cold]
+    #[inline(never)]
+    fn alloc_ahead(&self, index: u32, request: &Request) -> Result<Block, AllocReason> {
+        self.look_ahead(index, request.order());
+        Ok(self.handed_out(self.table.pfn(index), request.order(), request))
+    }
+
+    /// A block that was taken outside the slot is of another type by now: it goes back, and the request on.
+    #[cold]
+    #[inline(never)]
+    fn alloc_again<E: Entry<'m, P, S>>(
+        &self,
+        entry: &mut E,
+        request: &Request,
+        index: u32,
+    ) -> Result<Block, AllocReason> {
+        let order = request.order();
+        self.table.set_state(index, FrameState::allocated(order));
+        self.free_untold(self.table.pfn(index), order);
+        self.alloc_in_slot(entry, request)
+    }
+
+    /// Wakes background compaction if a block that was just taken was the last of its order.
+    #[inline(always)]
+    fn look_ahead(&self, index: u32, order: Order) {
+        if S::Compact::STAYS_AHEAD && order.is_costly() {
+            // It goes back if the host panics when it is asked, or woken (I-3).
+            let in_hand = InHand::new(self, self.table.pfn(index), order);
+            if self.can_compact() {
+                self.stay_ahead(index, order);
+            }
+            let _told_later = in_hand.hand_out().into_raw();
+        }
+    }
+
+    /// A plain larger block by way of the slot, or else by the slow path.
     #[inline(never)]
     fn alloc_large<E: Entry<'m, P, S>>(
         &self,
@@ -59,16 +117,39 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
             return None;
         }
         let index = self.take_large_from::<_, false>(entry, zone, order, migrate, slack)??;
-        zone.search_found();
-        if S::Compact::STAYS_AHEAD && order.is_costly() {
-            // It goes back if the host panics when it is asked, or woken (I-3).
-            let in_hand = InHand::new(self, self.table.pfn(index), order);
-            if self.can_compact() {
-                self.stay_ahead(index, order);
-            }
-            let _told_later = in_hand.hand_out().into_raw();
+        if E::OUTSIDE && order >= self.table.pageblock_order() {
+            self.open_passage(entry, zone, request, index);
         }
+        zone.search_found();
+        self.look_ahead(index, order);
         Some(index)
+    }
+
+    /// Remembers where blocks like the one at `index`, which was just taken, pass outside the slot.
+    #[inline(never)]
+    fn open_passage<E: Entry<'m, P, S>>(
+        &self,
+        entry: &mut E,
+        zone: &'m Zone<P, S>,
+        request: &Request,
+        index: u32,
+    ) {
+        let open = entry.passage();
+        if open.as_ref().is_some_and(|open| S::Pcp::has_way(open, request, index)) {
+            return;
+        }
+        *open = None;
+        let context = self.context(zone, entry.cpu());
+        let margin = entry.enter(zone.id, |own| {
+            let (cache, out) = own.parts();
+            S::Pcp::make_way(&context, cache, out, request.order())
+        });
+        if let Some(margin) = margin.flatten()
+            && let Some(out) = entry.outside(zone.id)
+        {
+            let (zone, table) = ((&**zone, margin), &self.table);
+            *entry.passage() = S::Pcp::passage(zone, out, table, request, index);
+        }
     }
 }
 
@@ -121,6 +202,34 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
         pfn: Pfn,
         order: Order,
     ) -> bool {
+        if E::OUTSIDE
+            && let Some(passage) = entry.passage()
+        {
+            let told = move || S::Trace::emit(Point::Free, move || Event::Free { pfn, order });
+            match S::Pcp::put_outside(passage, pfn, order, told) {
+                Passed::Yes => return true,
+                Passed::No => {}
+                Passed::Elsewhere(index) => return self.look_after(index, false),
+                Passed::Twice(index) => return self.look_after(index, true),
+            }
+        }
+        self.put_large_in_slot(entry, pfn, order)
+    }
+
+    /// A block was freed outside the slot, and is of another type by now or was free already.
+    #[cold]
+    #[inline(never)]
+    fn look_after(&self, index: u32, twice: bool) -> bool {
+        let zone = self.table.pageblock(index).zone().and_then(|id| self.zone(id));
+        if let Some(zone) = zone {
+            S::Pcp::look_after(zone.view(&self.table), index, twice);
+        }
+        true
+    }
+
+    /// As [`put_large`](Self::put_large), by way of the slot.
+    #[inline(never)]
+    fn put_large_in_slot<E: Entry<'m, P, S>>(&self, entry: &mut E, pfn: Pfn, order: Order) -> bool {
         let offset = self.table.offset(pfn);
         let word = self.table.pageblock_at(offset);
         let Some((zone, migrate)) = word.and_then(PageblockWord::cached_in) else { return false };

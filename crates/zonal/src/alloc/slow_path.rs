@@ -308,7 +308,7 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
         for zone in zones.iter() {
             drained += match request.may_not_wait() && !S::Free::LOCKED {
                 true => self.drain_a_few(entry, zone),
-                false => self.drain_zone(zone),
+                false => self.drain_through(entry, zone),
             };
             let migrate = request.migrate_type();
             S::Free::unreserve_high_atomic(self.view(zone), migrate);
@@ -317,6 +317,21 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
             }
         }
         drained
+    }
+
+    /// Gives what every CPU caches of the zone back; what an owner has itself without the fences that others
+    /// need to reach it. Returns the frames.
+    fn drain_through<E: Entry<'m, P, S>>(&self, entry: &mut E, zone: &'m Zone<P, S>) -> u64 {
+        if !E::OUTSIDE {
+            return self.drain_zone(zone);
+        }
+        let own = entry.cpu();
+        let context = self.context(zone, own);
+        let drain =
+            |pages: &mut InSlot<'_, P, S>| self.drain_pages(pages, &context, Drainer::Owner);
+        let drained = entry.enter(zone.id, drain).unwrap_or(0);
+        let others = (0..self.cpus()).filter(|&cpu| cpu as usize != own);
+        drained + others.map(|cpu| self.drain_cache(CpuId(cpu), zone, |_| ())).sum::<u64>()
     }
 
     /// Gives what this CPU caches of the zone back, and what the next few do, as far as their slots

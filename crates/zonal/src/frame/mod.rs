@@ -18,8 +18,9 @@ mod state;
 mod table;
 mod view;
 
+pub(crate) use pageblock::Owner;
 pub use pageblock::PageblockWord;
 pub(crate) use state::{ALLOCATED, CACHED};
 pub use state::{FrameKind, FrameState};
 pub use table::FrameTable;
-pub(crate) use view::PageblockView;
+pub(crate) use view::{PageblockView, PageblocksView};

@@ -17,6 +17,19 @@ use crate::types::units::ZoneId;
 #[repr(transparent)]
 pub struct PageblockWord(pub(super) u64);
 
+/// Zone and list of a pageblock, as its word has them: bits 0 to 15.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Owner(u16);
+
+impl Owner {
+    /// As a word in memory has them.
+    #[inline(always)]
+    pub(super) const fn of(word: u64) -> Self {
+        // Truncated on purpose.
+        Self(word as u16)
+    }
+}
+
 /// Bit of a [`PageblockWord`]: the pageblock belongs to a zone.
 pub(super) const MANAGED: u64 = 1 << 24;
 /// The bits that [`FrameTable::pageblock`](super::FrameTable::pageblock) shows. Those above are notes about the pageblock that
@@ -45,6 +58,11 @@ impl PageblockWord {
 
     pub(crate) const fn new(zone: ZoneId, migrate: MigrateType) -> Self {
         Self(MANAGED | (zone.0 as u64) << 8).with_migrate(migrate)
+    }
+
+    /// Zone and list, to compare with those of others.
+    pub(crate) const fn owner(self) -> Owner {
+        Owner::of(self.0)
     }
 
     /// Zone and list of the per-CPU cache for a frame of this pageblock, if it is cached.

@@ -12,7 +12,7 @@
 
 use super::pageblock::{BEFORE, COUNTED, COUNTED_BITS, NO_SOURCE, PageblockWord, SHOWN};
 use super::state::FrameState;
-use super::view::{PageblockView, WordOf, exchange_state};
+use super::view::{PageblockView, PageblocksView, WordOf, exchange_state};
 use crate::platform::{AtomicByte, AtomicWord, Platform};
 use crate::types::migrate_type::MigrateType;
 use crate::types::units::{Order, Pfn};
@@ -293,6 +293,20 @@ impl<'m, P: Platform> FrameTable<'m, P> {
         let len = rest.len().min(self.pageblock_order.frames() as usize);
         let word = self.word_at(index as usize)?;
         Some(PageblockView { states: &rest[..len], first, word })
+    }
+
+    /// The pageblocks of the frames from `first` on, which begins one, up to `count` of them.
+    pub(crate) fn view_of(&self, first: u32, count: u32) -> PageblocksView<'m, P> {
+        let order = self.pageblock_order;
+        let states = self.states.get(first as usize..).unwrap_or_default();
+        let words = self.pageblocks.get((first >> order.get()) as usize..).unwrap_or_default();
+        let (frames, count) = ((count as usize) << order.get(), count as usize);
+        PageblocksView {
+            states: states.get(..frames).unwrap_or(states),
+            words: words.get(..count).unwrap_or(words),
+            first,
+            order,
+        }
     }
 
     /// First index of the pageblock that holds `index`.

@@ -1,9 +1,10 @@
 //! One pageblock of the frame table, found once and used often.
 
-use super::pageblock::PageblockWord;
+use super::pageblock::{Owner, PageblockWord};
 use super::state::FrameState;
 use crate::platform::{AtomicByte, AtomicWord, Platform};
-use core::sync::atomic::Ordering::Relaxed;
+use crate::types::units::Order;
+use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 
 /// The word of one pageblock, found once and read twice.
 pub(crate) struct WordOf<'m, P: Platform>(pub(super) &'m P::Word);
@@ -43,6 +44,56 @@ impl<P: Platform> PageblockView<'_, P> {
     #[inline(always)]
     pub(crate) fn is_still(&self, seen: PageblockWord) -> bool {
         self.word.read() == seen
+    }
+}
+
+/// Pageblocks that follow each other, by their number from the first on: their words, and the states of their first frames.
+pub(crate) struct PageblocksView<'m, P: Platform> {
+    /// What is outside is of other pageblocks, or no frame.
+    pub(super) states: &'m [P::Byte],
+    pub(super) words: &'m [P::Word],
+    /// The table's index of the first frame.
+    pub(super) first: u32,
+    /// Of each pageblock.
+    pub(super) order: Order,
+}
+
+impl<P: Platform> PageblocksView<'_, P> {
+    /// The table's index of the first frame.
+    #[inline(always)]
+    pub(crate) const fn first(&self) -> u32 {
+        self.first
+    }
+
+    /// The order of each.
+    #[inline(always)]
+    pub(crate) const fn order(&self) -> Order {
+        self.order
+    }
+
+    /// Whether it has a pageblock of this number.
+    #[inline(always)]
+    pub(crate) const fn has(&self, pageblock: usize) -> bool {
+        pageblock < self.words.len()
+    }
+
+    /// Zone and list of a pageblock as they are in its word; `None` if it has none of these. For a CPU that has
+    /// changed what is free there: see [`type_after`](super::FrameTable::type_after).
+    #[inline(always)]
+    pub(crate) fn owner_after(&self, pageblock: usize) -> Option<Owner> {
+        self.words.get(pageblock).map(|word| Owner::of(word.load(SeqCst)))
+    }
+
+    /// As [`PageblockView::exchange_state`], for a frame by its number from the first on.
+    #[inline(always)]
+    pub(crate) fn exchange_state(&self, at: usize, from: FrameState, to: FrameState) -> bool {
+        exchange_state::<P>(self.states, at, from, to)
+    }
+
+    /// Writes the state of a frame that is the caller's; `false` if it is not of these pageblocks.
+    #[inline(always)]
+    pub(crate) fn set_state(&self, at: usize, state: FrameState) -> bool {
+        self.states.get(at).map(|byte| byte.store(state.0, Relaxed)).is_some()
     }
 }
 

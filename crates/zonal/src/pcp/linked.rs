@@ -72,6 +72,7 @@ impl<M: Merge, C: Clusters> PcpPolicy<BuddyLists<M, C>> for Linked {
     type Cpu = LinkedCpu;
     type Outside<P: Platform> = ();
     type Window<'m, P: Platform + 'm> = ();
+    type Passage<'m, P: Platform + 'm> = ();
 
     fn new_cpu() -> LinkedCpu {
         LinkedCpu {

@@ -192,6 +192,7 @@ impl<M: Merge> PcpPolicy<BuddyLists<M>> for Linked63 {
     type Cpu = Linked63Cpu;
     type Outside<P: Platform> = ();
     type Window<'m, P: Platform + 'm> = ();
+    type Passage<'m, P: Platform + 'm> = ();
 
     fn new_cpu() -> Linked63Cpu {
         Linked63Cpu {

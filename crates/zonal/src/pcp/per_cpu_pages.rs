@@ -116,6 +116,9 @@ pub(crate) type OutsideOf<P, S> =
 /// And what an owner remembers of a pageblock.
 pub(crate) type WindowOf<'m, P, S> =
     <<S as Policy>::Pcp as PcpPolicy<<S as Policy>::Free>>::Window<'m, P>;
+/// And where its larger blocks pass.
+pub(crate) type PassageOf<'m, P, S> =
+    <<S as Policy>::Pcp as PcpPolicy<<S as Policy>::Free>>::Passage<'m, P>;
 
 /// Caches of several CPUs and zones, both parts.
 pub(crate) struct Caches<'m, P: Platform, S: Policy> {
@@ -218,10 +221,11 @@ impl<'a, P: Platform, S: Policy> InSlot<'a, P, S> {
     /// Its counters. O(frames cached) at worst. Snapshots while an owner is about.
     #[must_use]
     pub(crate) fn events(&self) -> CpuEvents {
-        let CpuEvents { free, filled, shed, .. } = self.events;
-        let free = free + S::Pcp::freed_outside(&self.out.0);
+        let outside = S::Pcp::passed_outside(&self.own.cache, &self.out.0);
+        let free = self.events.free + outside.freed;
+        let (filled, shed) = (self.events.filled + outside.filled, self.events.shed + outside.shed);
         let alloc = (filled + free).saturating_sub(shed + self.cached());
-        CpuEvents { alloc, free, ..self.events }
+        CpuEvents { alloc, free, filled, shed, ..self.events }
     }
 
     /// Books frames of a list that were given back in this entry; an entry that came to nothing

@@ -17,9 +17,10 @@ use crate::frame::{ALLOCATED, CACHED, FrameState, PageblockWord};
 use crate::platform::{Platform, StayOf};
 use crate::trace::Trace;
 use crate::types::migrate_type::MigrateType;
+use crate::types::request::Request;
 use crate::types::units::{Order, Pfn};
 use crate::zone::tables::ZoneTables;
-use crate::zone::{FreeMemory, ZoneView};
+use crate::zone::{FreeMemory, ZoneInstance, ZoneView};
 use core::fmt;
 use core::ops::Deref;
 
@@ -71,6 +72,41 @@ pub enum Pushed {
     Elsewhere(u32),
 }
 
+/// Outcome of taking a larger block outside the slot.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Taken {
+    /// The block of this index and order, marked allocated.
+    Yes(u32, Order),
+    /// Nothing has changed: it is to be asked for another way.
+    No,
+    /// The block of this index is the caller's, marked inner, but it is of another type now.
+    Elsewhere(u32),
+}
+
+/// Outcome of a larger block's free outside the slot.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Passed {
+    /// It is free.
+    Yes,
+    /// Nothing has changed: it is to be freed another way.
+    No,
+    /// The block of this index is free: see [`look_after`](PcpPolicy::look_after).
+    Elsewhere(u32),
+    /// The block of this index was free already, though its state said that it was not.
+    Twice(u32),
+}
+
+/// Frames that passed an owner's slot outside.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Outside {
+    /// Given back.
+    pub freed: u64,
+    /// Of these, what went into the zone.
+    pub shed: u64,
+    /// Handed out from the zone.
+    pub filled: u64,
+}
+
 /// Who empties a cache.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Drainer {
@@ -95,6 +131,8 @@ pub trait PcpPolicy<F: FreeMemory>: Sized + Send + Sync + fmt::Debug + 'static {
     type Outside<P: Platform>: Send + Sync;
     /// What an owner remembers of the pageblock that it last freed to.
     type Window<'m, P: Platform + 'm>: Send;
+    /// Where an owner takes larger blocks from, and frees them to, outside its slot.
+    type Passage<'m, P: Platform + 'm>: Send;
 
     /// An empty cache.
     fn new_cpu() -> Self::Cpu;
@@ -229,10 +267,66 @@ pub trait PcpPolicy<F: FreeMemory>: Sized + Send + Sync + fmt::Debug + 'static {
         false
     }
 
-    /// Frames that owners freed outside the slot.
-    fn freed_outside<P: Platform>(out: &Self::Outside<P>) -> u64 {
-        let _ = out;
-        0
+    /// Frames that owners freed and took outside the slot: a snapshot while an owner is about.
+    fn passed_outside<P: Platform>(cpu: &Self::Cpu, out: &Self::Outside<P>) -> Outside {
+        let _ = (cpu, out);
+        Outside::default()
+    }
+
+    /// In the slot, for its owner, after a larger block came from the zone: makes room for blocks of this order to [pass](Self::passage) outside,
+    /// where they may. How near to the zone's marks they may not.
+    fn make_way<P: Platform>(
+        ctx: &ZoneContext<'_, P, F>,
+        cpu: &mut Self::Cpu,
+        out: &Self::Outside<P>,
+        order: Order,
+    ) -> Option<u64> {
+        let _ = (ctx, cpu, out, order);
+        None
+    }
+
+    /// Where blocks like that of `index`, with which the zone has just served the request, pass outside. With the zone what
+    /// [`make_way`](Self::make_way) said.
+    fn passage<'m, P: Platform>(
+        zone: (&'m ZoneInstance<P, F>, u64),
+        out: &'m Self::Outside<P>,
+        table: &ZoneTables<'m, P>,
+        request: &Request,
+        index: u32,
+    ) -> Option<Self::Passage<'m, P>> {
+        let _ = (zone, out, table, request, index);
+        None
+    }
+
+    /// Whether the passage is that of the request and of the block at `index`.
+    #[inline(always)]
+    fn has_way<P: Platform>(passage: &Self::Passage<'_, P>, request: &Request, index: u32) -> bool {
+        let _ = (passage, request, index);
+        false
+    }
+
+    /// Takes a larger block for an owner outside the slot.
+    #[inline(always)]
+    fn take_outside<P: Platform>(passage: &Self::Passage<'_, P>, request: &Request) -> Taken {
+        let _ = (passage, request);
+        Taken::No
+    }
+
+    /// Frees a larger block for an owner outside the slot. `told` says so before another can have it.
+    #[inline(always)]
+    fn put_outside<P: Platform>(
+        passage: &Self::Passage<'_, P>,
+        pfn: Pfn,
+        order: Order,
+        told: impl FnOnce(),
+    ) -> Passed {
+        let _ = (passage, pfn, order, told);
+        Passed::No
+    }
+
+    /// What a block that was freed outside the slot asks for besides, because of its type or its place; `twice`: it was free.
+    fn look_after<P: Platform>(view: ZoneView<'_, P, F>, index: u32, twice: bool) {
+        let _ = (view, index, twice);
     }
 
     /// Brings at least one frame into the cache, taking at most `headroom` frames

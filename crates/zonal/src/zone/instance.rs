@@ -27,6 +27,25 @@ pub const fn hold_bound<F: FreeMemory>() -> u32 {
 /// See [`ZoneInstance::is_search_due`].
 const MISSES: u64 = 64;
 
+/// How much is free, and how much a plain request leaves alone.
+pub(crate) struct Levels<P: Platform> {
+    /// The largest of the reserve and the high mark together.
+    kept_back: P::Word,
+    boost: P::Word,
+    /// Free frames as of the last hold; a hint for the watermark check.
+    free: P::Word,
+}
+
+impl<P: Platform> Levels<P> {
+    /// As [`ZoneInstance::beyond`].
+    #[inline(always)]
+    pub(crate) fn beyond(&self, more: u64) -> i64 {
+        // All are counts of frames, of which there are less than 2^32; `free` may be below zero, see there.
+        let kept = self.kept_back.load(Relaxed).wrapping_add(self.boost.load(Relaxed));
+        self.free.load(Relaxed).wrapping_sub(kept.wrapping_add(more)) as i64
+    }
+}
+
 /// A zone instance, whose free memory is kept in the way `F`.
 pub struct ZoneInstance<P: Platform, F: FreeMemory> {
     pub(crate) id: ZoneId,
@@ -42,11 +61,7 @@ pub struct ZoneInstance<P: Platform, F: FreeMemory> {
     /// the request could have used.
     reserve: [P::Word; NR_ZONE_TYPES],
     marks: [P::Word; 3],
-    /// The largest of the reserve and the high mark together.
-    kept_back: P::Word,
-    boost: P::Word,
-    /// Free frames as of the last hold; a hint for the watermark check.
-    free: P::Word,
+    levels: Levels<P>,
     /// Of those, the ones in high-atomic and in CMA pageblocks.
     special: [P::Word; 2],
     pub(crate) compaction: ZoneCompaction<P>,
@@ -70,9 +85,11 @@ impl<P: Platform, F: FreeMemory> ZoneInstance<P, F> {
             managed: P::Word::new(0),
             reserve: core::array::from_fn(|_| P::Word::new(0)),
             marks: core::array::from_fn(|_| P::Word::new(0)),
-            kept_back: P::Word::new(0),
-            boost: P::Word::new(0),
-            free: P::Word::new(0),
+            levels: Levels {
+                kept_back: P::Word::new(0),
+                boost: P::Word::new(0),
+                free: P::Word::new(0),
+            },
             special: core::array::from_fn(|_| P::Word::new(0)),
             compaction: ZoneCompaction::new(),
             misses: P::Word::new(0),
@@ -109,7 +126,7 @@ impl<P: Platform, F: FreeMemory> ZoneInstance<P, F> {
     /// Makes the counts known to those who look without the lock. Relaxed: hints.
     #[inline]
     pub(super) fn publish(&self, Published { free, special }: Published) {
-        self.free.store(free, Relaxed);
+        self.levels.free.store(free, Relaxed);
         self.special.iter().zip(special).for_each(|(word, frames)| word.store(frames, Relaxed));
     }
 
@@ -129,7 +146,7 @@ impl<P: Platform, F: FreeMemory> ZoneInstance<P, F> {
     /// Free frames of the zone, as of the last time the lock was held or they were counted.
     #[inline]
     pub(crate) fn free(&self) -> u64 {
-        let free = self.free.load(Relaxed);
+        let free = self.levels.free.load(Relaxed);
         // Frames that another CPU freed may be counted as taken before they are as freed.
         if free > i64::MAX as u64 { 0 } else { free }
     }
@@ -137,7 +154,7 @@ impl<P: Platform, F: FreeMemory> ZoneInstance<P, F> {
     /// Counts frames that were freed, or taken (negative), where the lock does not guard them.
     #[inline]
     pub(crate) fn count_free(&self, change: i64) {
-        self.free.fetch_add(change as u64, Relaxed);
+        self.levels.free.fetch_add(change as u64, Relaxed);
     }
 
     /// The same for those of a special pageblock: 0 high-atomic, 1 CMA.
@@ -148,7 +165,7 @@ impl<P: Platform, F: FreeMemory> ZoneInstance<P, F> {
     /// The most that is kept back from any request, and what reclaim keeps free above that.
     #[inline]
     pub(crate) fn kept_back(&self) -> u64 {
-        self.kept_back.load(Relaxed)
+        self.levels.kept_back.load(Relaxed)
     }
 
     /// Frames that are free beyond the high mark, its boost, every reserve, and what is special: as many
@@ -163,16 +180,19 @@ impl<P: Platform, F: FreeMemory> ZoneInstance<P, F> {
     /// fewer.
     #[inline]
     pub(crate) fn beyond(&self, more: u64) -> i64 {
-        // All are counts of frames, of which there are less than 2^32; `free` may be below zero, see there.
-        let kept = self.kept_back().wrapping_add(self.boost()).wrapping_add(more);
-        self.free.load(Relaxed).wrapping_sub(kept) as i64
+        self.levels.beyond(more)
+    }
+
+    /// What that is worked out from.
+    pub(crate) const fn levels(&self) -> &Levels<P> {
+        &self.levels
     }
 
     fn keep_back(&self) {
         let reserve = self.reserve.iter().map(|word| word.load(Relaxed)).max().unwrap_or(0);
         let kept = reserve.saturating_add(self.watermarks().high);
         // No zone has as many; sums of it do not wrap.
-        self.kept_back.store(kept.min(u64::from(u32::MAX)), Relaxed);
+        self.levels.kept_back.store(kept.min(u64::from(u32::MAX)), Relaxed);
     }
 
     /// Whether a request for a larger block that finds none may empty the pages of all CPUs: of those in
@@ -230,7 +250,7 @@ impl<P: Platform, F: FreeMemory> ZoneInstance<P, F> {
 
     #[inline]
     pub(crate) fn mark(&self, mark: Mark) -> u64 {
-        self.marks[mark as usize].load(Relaxed).saturating_add(self.boost.load(Relaxed))
+        self.marks[mark as usize].load(Relaxed).saturating_add(self.levels.boost.load(Relaxed))
     }
 
     pub(crate) fn watermarks(&self) -> Watermarks {
@@ -247,10 +267,10 @@ impl<P: Platform, F: FreeMemory> ZoneInstance<P, F> {
 
     #[inline]
     pub(crate) fn boost(&self) -> u64 {
-        self.boost.load(Relaxed)
+        self.levels.boost.load(Relaxed)
     }
 
     pub(crate) fn set_boost(&self, frames: u64) {
-        self.boost.store(frames, Relaxed);
+        self.levels.boost.store(frames, Relaxed);
     }
 }

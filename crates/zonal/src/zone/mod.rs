@@ -29,4 +29,5 @@ pub use free_memory::{
     AllocFlags, ClusterMembers, FreeMemory, FreePlace, Published, Snapshot, Vacated,
 };
 pub use guard::{ZoneGuard, ZoneView};
+pub(crate) use instance::Levels;
 pub use instance::{HOLD_BOUND, ZoneInstance, hold_bound};

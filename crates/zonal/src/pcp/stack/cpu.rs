@@ -1,5 +1,6 @@
 //! What a CPU's slot guards of its stacks: where it looks, what passes through, what is not counted yet.
 
+use super::passage::UNCOUNTED;
 use super::{CpuStack, StackOutside, StackSize};
 use crate::frame::FrameState;
 use crate::platform::{Platform, StayOf};
@@ -52,8 +53,10 @@ pub struct StackCpu {
     pub(super) cpus: u32,
     /// Parts of the zone in which CPUs begin to look.
     pub(super) regions: u32,
-    /// Frames that it may have freed and not counted.
+    /// Frames that it may have freed and not counted; once it is placed, in the slot.
     pub(super) late: i64,
+    /// Pageblocks that its owner freed past the slot and that have been counted since.
+    pub(super) counted: u64,
     /// Where it begins to look for whole pageblocks.
     pub(super) whole: Pageblock,
     /// The first pageblock of the section whose untouched ones it takes before those of others.
@@ -95,7 +98,23 @@ impl StackCpu {
         // Another place for each, so that two do not want the lowest of one word.
         self.whole = part(self.cpus.max(1), cpu % self.cpus.max(1));
         self.home = shape.section_for(cpu);
+        // A half of what may be late, of which the slot knows nothing.
+        let most = (self.late / 2) >> shape.order().get();
+        let outside = most.min(UNCOUNTED as i64);
+        self.late -= outside << shape.order().get();
+        out.uncounted().set_high(outside as u32);
         (self.placed, self.whole_order) = (true, shape.order());
+    }
+
+    /// Pageblocks that were freed past the slot are counted from now on.
+    pub(super) fn count_blocks(&mut self, blocks: u32) {
+        self.counted += u64::from(blocks);
+        self.uncounted += i64::from(blocks) << self.whole_order.get();
+    }
+
+    /// How near to the marks everything is counted at once.
+    pub(super) const fn margin(&self) -> u64 {
+        FOLD as u64 * self.cpus as u64
     }
 
     /// Counts frames freed into the map, or taken: at once if it is much, or if requests may be about to
@@ -103,8 +122,8 @@ impl StackCpu {
     #[inline]
     pub(super) fn count<P: Platform>(&mut self, view: MapView<'_, P>, change: i64) {
         self.uncounted += change;
-        let near = view.zone.beyond(FOLD as u64 * u64::from(self.cpus)) < 0;
-        if near || !(-FOLD..self.late).contains(&self.uncounted) {
+        let near = view.zone.beyond(self.margin()) < 0;
+        if near || !(-FOLD..=self.late).contains(&self.uncounted) {
             self.fold(view);
         }
     }
@@ -118,7 +137,7 @@ impl StackCpu {
         slack: u64,
     ) {
         self.uncounted -= order.frames() as i64;
-        let near = slack < order.frames() + FOLD as u64 * u64::from(self.cpus);
+        let near = slack < order.frames() + self.margin();
         if near || self.uncounted < -FOLD {
             self.fold(view);
         }

@@ -20,6 +20,7 @@
 //! [`push_owned`]: FrameStack::push_owned
 
 use super::Home;
+use super::passage::UNCOUNTED;
 use crate::platform::{AtomicHalf, AtomicWord, Direction, FenceUnsupported, Platform};
 use crate::zone::free_map::{AlreadyFree, Frame, WordIndex};
 use core::ops::Range;
@@ -79,22 +80,38 @@ impl<P: Platform, const N: usize> FrameStack<P, N> {
     /// outside the slot.
     #[inline(always)]
     pub(super) fn pop_owned(&self) -> Option<u32> {
+        self.lower().map_err(|top| self.put_back(top)).ok()
+    }
+
+    /// The same with nothing out of line.
+    #[inline(always)]
+    pub(super) fn pop_owned_here(&self) -> Option<u32> {
+        self.lower().map_err(|top| self.raise(top)).ok()
+    }
+
+    /// Takes the newest frame, or else says what `top` was lowered to and is to be [raised](Self::raise) from.
+    #[inline(always)]
+    fn lower(&self) -> Result<u32, u32> {
         let top = self.top.load(Relaxed).wrapping_sub(1);
         self.top.store(top, Release);
         // S-1, with the heavy one of `Drain::begin`.
         P::light_fence();
         // Signed: of an empty stack `top` is below 0.
-        if (top as i32) < self.head.load(Relaxed) as i32 {
-            self.put_back(top);
-            return None;
+        match (top as i32) < self.head.load(Relaxed) as i32 {
+            true => Err(top),
+            false => Ok(self.at(top).load(Relaxed)),
         }
-        Some(self.at(top).load(Relaxed))
+    }
+
+    #[inline(always)]
+    fn raise(&self, top: u32) {
+        self.top.store(top.wrapping_add(1), Release);
     }
 
     #[cold]
     #[inline(never)]
     fn put_back(&self, top: u32) {
-        self.top.store(top.wrapping_add(1), Release);
+        self.raise(top);
     }
 
     /// The place for one more, if the owner may push one.
@@ -102,6 +119,18 @@ impl<P: Platform, const N: usize> FrameStack<P, N> {
     pub(super) fn room(&self) -> Option<Place> {
         let top = self.top.load(Relaxed);
         (top < self.limit.load(Relaxed)).then_some(Place(top))
+    }
+
+    /// Whether the owner may push one.
+    #[inline(always)]
+    pub(super) fn has_room(&self) -> bool {
+        self.room().is_some()
+    }
+
+    /// Puts a frame on it, where there [is room](Self::has_room). For the owner, who may be outside the slot.
+    #[inline(always)]
+    pub(super) fn push_there(&self, index: u32) {
+        self.push_owned(Place(self.top.load(Relaxed)), index);
     }
 
     /// Puts a frame at the place that [was found](Self::room). For the owner, who may be outside the slot: it
@@ -157,6 +186,25 @@ impl<P: Platform, const N: usize> FrameStack<P, N> {
     #[inline(always)]
     pub(super) fn push(&self, index: u32) -> bool {
         self.room().inspect(|&place| self.push_owned(place, index)).is_some()
+    }
+
+    /// The place above the newest, for a drain: `head` is the oldest's.
+    fn above(&self, head: u32) -> u32 {
+        // Acquire: with the Release of pushes. S-2: at most one too few.
+        let top = self.top.load(Acquire);
+        if (top as i32) < head as i32 { head } else { top }
+    }
+
+    /// A drain is at its end: the owner goes on from here, and settles when it comes by.
+    fn go_on(&self, head: u32) {
+        self.head.store(head, Relaxed);
+    }
+
+    /// Forgets what is on it; how many there were. For its owner in the slot.
+    pub(super) fn clear(&self) -> u32 {
+        let len = self.len();
+        self.lies_at(0, 0);
+        len
     }
 
     /// Makes room above, where drains have left it further up. For who is in the slot, with no owner
@@ -395,6 +443,9 @@ pub(super) struct Drain<'a, P: Platform, const N: usize, const STACKS: usize> {
     stacks: &'a [FrameStack<P, N>; STACKS],
     /// What their heads were.
     heads: [u32; STACKS],
+    /// One of pageblocks that are not counted, and what its head was.
+    uncounted: &'a FrameStack<P, UNCOUNTED>,
+    uncounted_head: u32,
 }
 
 impl<'a, P: Platform, const N: usize, const STACKS: usize> Drain<'a, P, N, STACKS> {
@@ -404,35 +455,36 @@ impl<'a, P: Platform, const N: usize, const STACKS: usize> Drain<'a, P, N, STACK
     /// [`FenceUnsupported`] if the host refuses the fence; then the stacks are as before.
     pub(super) fn begin(
         stacks: &'a [FrameStack<P, N>; STACKS],
+        uncounted: &'a FrameStack<P, UNCOUNTED>,
         owned: bool,
     ) -> Result<Self, FenceUnsupported> {
         let heads = core::array::from_fn(|at| stacks[at].head.load(Relaxed));
+        let uncounted_head = uncounted.head.load(Relaxed);
         if owned {
             stacks.iter().for_each(|stack| stack.head.store(STOPPED, Relaxed));
+            uncounted.head.store(STOPPED, Relaxed);
             // S-1, with the light one of `pop_owned`.
             if let Err(refused) = P::heavy_fence() {
                 stacks.iter().zip(heads).for_each(|(stack, head)| stack.head.store(head, Relaxed));
+                uncounted.head.store(uncounted_head, Relaxed);
                 return Err(refused);
             }
         }
-        Ok(Self { stacks, heads })
+        Ok(Self { stacks, heads, uncounted, uncounted_head })
     }
 
-    /// Gives what is on the stacks to `home`, and lets them go on; how many frames.
-    ///
-    /// # Errors
-    /// The last [`AlreadyFree`]; all that can be freed is.
-    pub(super) fn take(self, home: &impl Home, first: u32) -> Result<u32, AlreadyFree> {
+    /// Gives what is on the stacks to `home`, and lets them go on; how many frames, and how many pageblocks are
+    /// counted by the caller from now on.
+    pub(super) fn take(self, home: &impl Home, first: u32) -> (Result<u32, AlreadyFree>, u32) {
         let mut outcome = Ok(0);
         for (stack, head) in self.stacks.iter().zip(self.heads) {
-            // Acquire: with the Release of pushes. S-2: at most one too few.
-            let top = stack.top.load(Acquire);
-            let top = if (top as i32) < head as i32 { head } else { top };
+            let top = stack.above(head);
             let given = stack.give(home, first, head..top);
             outcome = given.and_then(|frames| Ok(outcome? + frames));
-            // The owner goes on from here; it settles when it comes by.
-            stack.head.store(top, Relaxed);
+            stack.go_on(top);
         }
-        outcome
+        let top = self.uncounted.above(self.uncounted_head);
+        self.uncounted.go_on(top);
+        (outcome, top - self.uncounted_head)
     }
 }

@@ -35,12 +35,14 @@ mod frames;
 mod home;
 mod lists;
 mod outside;
+mod passage;
 mod policy;
 mod refill;
 mod window;
 
 pub use frames::MAX_HIGH;
 pub use outside::StackOutside;
+pub use passage::Passage;
 pub use policy::Stacks;
 pub use refill::Came;
 pub use window::Window;
@@ -126,6 +128,8 @@ pub struct CpuStack {
     first: u32,
     /// The frame table's index of the first frame of the start.
     base: u32,
+    /// Pageblocks that drains found uncounted, for [`uncounted`](Self::uncounted).
+    uncounted: u32,
 }
 
 impl Default for CpuStack {
@@ -148,6 +152,7 @@ impl CpuStack {
             origin: (0, 0),
             first: 0,
             base: 0,
+            uncounted: 0,
         }
     }
 
@@ -329,10 +334,18 @@ impl CpuStack {
         by: Drainer,
     ) -> Result<u32, AlreadyFree> {
         let flushed = self.flush(home);
-        let drained = out.drain(home, self.first, by);
+        let (drained, uncounted) = out.drain(home, self.first, by);
+        self.uncounted += uncounted;
         let kept = self.current.iter_mut().chain(&mut self.opened);
         kept.for_each(|current| home.release(current));
         drained.and_then(|frames| Ok(flushed? + frames))
+    }
+
+    /// How many pageblocks the owner freed outside the slot that drains have found since this was asked last: they
+    /// are in the map and to be counted.
+    #[must_use]
+    pub fn uncounted(&mut self) -> u32 {
+        core::mem::take(&mut self.uncounted)
     }
 
     /// Whether a frame lies in the pageblock that the CPU takes larger blocks of a type from.

@@ -2,6 +2,7 @@
 
 use super::Home;
 use super::frames::{Drain, FrameStack, MAX_HIGH};
+use super::passage::UNCOUNTED;
 use crate::platform::{AtomicHalf, Platform};
 use crate::policy::pcp::Drainer;
 use crate::types::migrate_type::{MigrateType, NR_CACHED_TYPES};
@@ -28,6 +29,8 @@ use core::sync::atomic::Ordering::Relaxed;
 #[repr(align(128))]
 pub struct StackOutside<P: Platform, const N: usize = MAX_HIGH> {
     stacks: [FrameStack<P, N>; NR_CACHED_TYPES],
+    /// Numbers of the pageblocks that the owner freed past the slot and that are not counted yet.
+    uncounted: FrameStack<P, UNCOUNTED>,
     /// 1 while there is an owner, who may be outside the slot. Written in the slot.
     owned: P::Half,
 }
@@ -36,13 +39,23 @@ impl<P: Platform, const N: usize> StackOutside<P, N> {
     /// Empty stacks that may hold nothing before they are [tuned](super::CpuStack::tune).
     #[must_use]
     pub fn new() -> Self {
-        Self { stacks: core::array::from_fn(|_| FrameStack::new()), owned: P::Half::new(0) }
+        Self {
+            stacks: core::array::from_fn(|_| FrameStack::new()),
+            uncounted: FrameStack::new(),
+            owned: P::Half::new(0),
+        }
     }
 
     /// The stack of a type, if that has one.
     #[inline(always)]
     pub(super) fn stack(&self, migrate: MigrateType) -> Option<&FrameStack<P, N>> {
         self.stacks.get(migrate.index())
+    }
+
+    /// What is not counted yet.
+    #[inline(always)]
+    pub(super) fn uncounted(&self) -> &FrameStack<P, UNCOUNTED> {
+        &self.uncounted
     }
 
     /// Takes the newest frame of a type, as an index of the frame table; `None` if there is none, or a drain
@@ -90,18 +103,17 @@ impl<P: Platform, const N: usize> StackOutside<P, N> {
     }
 
     /// Gives what is on the stacks to the map that begins at `first`; `by` who is in the slot. How many frames:
-    /// none if the host refuses the fence against an owner that may be outside.
-    ///
-    /// # Errors
-    /// The last [`AlreadyFree`]; all that can be freed is.
+    /// none if the host refuses the fence against an owner that may be outside; and how many pageblocks are
+    /// the caller's to be counted. As an error the last [`AlreadyFree`]; all that can be freed is.
     pub(super) fn drain(
         &self,
         home: &impl Home,
         first: u32,
         by: Drainer,
-    ) -> Result<u32, AlreadyFree> {
+    ) -> (Result<u32, AlreadyFree>, u32) {
         let owned = by == Drainer::Other && self.owned.load(Relaxed) != 0;
-        Drain::begin(&self.stacks, owned).map_or(Ok(0), |drain| drain.take(home, first))
+        let drain = Drain::begin(&self.stacks, &self.uncounted, owned);
+        drain.map_or((Ok(0), 0), |drain| drain.take(home, first))
     }
 }
 

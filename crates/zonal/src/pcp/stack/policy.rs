@@ -15,18 +15,21 @@ use super::cpu::{ALL_LATE, FOLD, MOST_LATE, StackCpu, regions};
 use super::frames::{FrameStack, MAX_HIGH};
 use super::home::{MapHome, came, tell};
 use super::lists::{self, Head, List};
-use super::{CpuStack, StackOutside, StackSize, Window};
+use super::{CpuStack, Passage, StackOutside, StackSize, Window};
 use crate::boot::tuning::Tuning;
 use crate::frame::{ALLOCATED, CACHED, FrameState, PageblockWord};
 use crate::platform::Platform;
 use crate::platform::stay::Stay;
-use crate::policy::pcp::{Bulk, Drainer, PcpPolicy, Pushed, Stop, ZoneContext};
+use crate::policy::pcp::{
+    Bulk, Drainer, Outside, Passed, PcpPolicy, Pushed, Stop, Taken, ZoneContext,
+};
 use crate::trace::Trace;
 use crate::types::migrate_type::MigrateType;
+use crate::types::request::Request;
 use crate::types::units::{Order, Pfn};
-use crate::zone::FreeMemory;
-use crate::zone::free_map::{MapShape, Mapped, Pageblock, Start};
+use crate::zone::free_map::{MapShape, MapView, Mapped, Pageblock, Start};
 use crate::zone::tables::ZoneTables;
+use crate::zone::{FreeMemory, ZoneInstance};
 
 /// Per-CPU pages as stacks, where a CPU's share of the zone leaves at least `WORTH` frames for each.
 /// Presets have 16; tests of small memories have fewer. Each holds `MOST` frames at most, a power of two.
@@ -46,6 +49,7 @@ impl<const WORTH: u32, const MOST: usize> PcpPolicy<Mapped> for Stacks<WORTH, MO
     type Cpu = StackCpu;
     type Outside<P: Platform> = StackOutside<P, MOST>;
     type Window<'m, P: Platform + 'm> = Window<'m, P, MOST>;
+    type Passage<'m, P: Platform + 'm> = Passage<'m, P>;
 
     fn new_cpu() -> StackCpu {
         StackCpu {
@@ -57,6 +61,7 @@ impl<const WORTH: u32, const MOST: usize> PcpPolicy<Mapped> for Stacks<WORTH, MO
             cpus: 1,
             regions: 1,
             late: FOLD,
+            counted: 0,
             whole: Pageblock(0),
             home: Pageblock(0),
             whole_order: Order::ZERO,
@@ -74,6 +79,7 @@ impl<const WORTH: u32, const MOST: usize> PcpPolicy<Mapped> for Stacks<WORTH, MO
         cpu.regions = regions(tuning.cpus, tuning.regions);
         let late = tuning.managed / ALL_LATE / u64::from(tuning.cpus.max(1));
         cpu.late = (late.min(MOST_LATE as u64) as i64).max(FOLD);
+        out.uncounted().set_high(0);
         // No edge: what is freed before the next refill goes into the map.
         cpu.stack.tune(out, StackSize::default(), Start::default(), (0, MapShape::LEAST));
         (cpu.placed, cpu.whole_order) = (false, Order::ZERO);
@@ -147,8 +153,64 @@ impl<const WORTH: u32, const MOST: usize> PcpPolicy<Mapped> for Stacks<WORTH, MO
         out.set_owned(owned);
     }
 
-    fn freed_outside<P: Platform>(out: &StackOutside<P, MOST>) -> u64 {
-        out.freed()
+    fn passed_outside<P: Platform>(cpu: &StackCpu, out: &StackOutside<P, MOST>) -> Outside {
+        let blocks = out.uncounted();
+        // Snapshots: what came since is not there yet.
+        let left = cpu.counted + u64::from(blocks.len());
+        let frames = cpu.whole_order.frames();
+        let put = blocks.freed() * frames;
+        Outside { freed: out.freed() + put, shed: put, filled: put.saturating_sub(left * frames) }
+    }
+
+    fn make_way<P: Platform>(
+        ctx: &Context<'_, P>,
+        cpu: &mut StackCpu,
+        out: &StackOutside<P, MOST>,
+        order: Order,
+    ) -> Option<u64> {
+        if order != cpu.whole_order {
+            return None;
+        }
+        // Of another section, or lost to another CPU.
+        cpu.count_blocks(out.uncounted().clear());
+        if cpu.uncounted > cpu.late {
+            cpu.fold(ctx.view);
+        }
+        Some(cpu.margin())
+    }
+
+    fn passage<'m, P: Platform>(
+        (zone, margin): (&'m ZoneInstance<P, Mapped>, u64),
+        out: &'m StackOutside<P, MOST>,
+        table: &ZoneTables<'m, P>,
+        request: &Request,
+        index: u32,
+    ) -> Option<Passage<'m, P>> {
+        Passage::new((zone, margin), out.uncounted(), table, request, index)
+    }
+
+    #[inline(always)]
+    fn has_way<P: Platform>(passage: &Passage<'_, P>, request: &Request, index: u32) -> bool {
+        passage.is_for(request, index)
+    }
+
+    #[inline(always)]
+    fn take_outside<P: Platform>(passage: &Passage<'_, P>, request: &Request) -> Taken {
+        passage.take(request)
+    }
+
+    #[inline(always)]
+    fn put_outside<P: Platform>(
+        passage: &Passage<'_, P>,
+        pfn: Pfn,
+        order: Order,
+        told: impl FnOnce(),
+    ) -> Passed {
+        passage.put(pfn, order, told)
+    }
+
+    fn look_after<P: Platform>(view: MapView<'_, P>, index: u32, twice: bool) {
+        view.look_after(view.frame(index).pageblock(view.extent().1), twice);
     }
 
     #[inline(always)]
@@ -334,6 +396,8 @@ impl<const WORTH: u32, const MOST: usize> PcpPolicy<Mapped> for Stacks<WORTH, MO
         ctx.view.recount_missed();
         let home = MapHome::new(ctx.view);
         let given = cpu.stack.drain(out, &home, by);
+        let blocks = cpu.stack.uncounted();
+        cpu.count_blocks(blocks);
         cpu.uncounted += home.freed(given);
         let kept = cpu.kept.take();
         if let Some(kept) = kept {

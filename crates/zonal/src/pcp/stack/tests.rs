@@ -308,7 +308,7 @@ fn runs_and_single_frames_leave_as_they_came() {
                 let words = Listed::default();
                 let given = match way {
                     2 => stack.shed(&words, FIRST, count),
-                    _ => cpu.out.drain(&words, FIRST, Drainer::Other),
+                    _ => cpu.out.drain(&words, FIRST, Drainer::Other).0,
                 };
                 let mut gone: Vec<_> = model.drain(..model.len().min(count as usize)).collect();
                 let mut of_words = words.0.into_inner();

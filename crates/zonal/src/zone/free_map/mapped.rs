@@ -6,8 +6,8 @@ use super::{FreeMap, Start};
 use crate::boot::plan::{Plan, ZoneSpec};
 use crate::platform::{AtomicWord, Platform};
 use crate::types::units::Order;
-use crate::zone::tables::NR_FREE_WORDS;
-use crate::zone::{ZoneEvents, ZoneGuard, ZoneView};
+use crate::zone::tables::{NR_FREE_WORDS, ZoneTables};
+use crate::zone::{ZoneEvents, ZoneGuard, ZoneInstance, ZoneView};
 use core::ops::Range;
 use core::sync::atomic::Ordering::Relaxed;
 
@@ -39,9 +39,9 @@ pub(super) struct MapEvents<P: Platform> {
 
 /// What a zone has of its map beside the lock.
 pub struct MapPart<P: Platform> {
-    shape: MapShape,
+    pub(super) shape: MapShape,
     /// The table's index of the map's frame 0.
-    first: u32,
+    pub(super) first: u32,
     /// Where its words are in the slices, and in the frame table's words.
     at: Offsets,
     pub(super) events: MapEvents<P>,
@@ -133,18 +133,26 @@ pub(super) fn words_of(plan: &Plan, frames: Range<u64>, visit: &mut dyn FnMut(us
     }
 }
 
+impl<P: Platform> ZoneInstance<P, Mapped> {
+    /// The zone's map over its tables.
+    #[inline(always)]
+    pub(super) fn map_over<'m>(&self, table: &ZoneTables<'m, P>) -> FreeMap<'m, P> {
+        let part = &self.part;
+        let memory = MapMemory {
+            lines: table.words(LINES),
+            sections: table.words(SECTIONS),
+            summaries: table.words(SUMMARIES),
+            types: table.pageblock_words(),
+        };
+        FreeMap::of_zone(part.shape, memory, part.at, self.id)
+    }
+}
+
 impl<'a, P: Platform> MapView<'a, P> {
     /// The zone's map.
     #[inline(always)]
     pub(crate) fn map(&self) -> FreeMap<'a, P> {
-        let part = &self.zone.part;
-        let memory = MapMemory {
-            lines: self.table.words(LINES),
-            sections: self.table.words(SECTIONS),
-            summaries: self.table.words(SUMMARIES),
-            types: self.table.pageblock_words(),
-        };
-        FreeMap::of_zone(part.shape, memory, part.at, self.zone.id)
+        self.zone.map_over(self.table)
     }
 
     /// The same, out of line: for what is rare, and long enough.

@@ -100,6 +100,7 @@ pub use last_look::LastLook;
 pub use layout::{LayoutError, MapMemory};
 pub(crate) use mapped::MapView;
 pub use mapped::{MapPart, Mapped};
+pub(crate) use near::WholeWord;
 pub use seam::MapHeld;
 pub use shape::{Frame, MapShape, Pageblock, WordIndex};
 pub use take::Fallback;

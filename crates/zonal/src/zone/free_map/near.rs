@@ -3,13 +3,67 @@
 
 use super::WholeClass;
 use super::hints::{Kind, Start};
-use super::mapped::MapView;
-use super::shape::{Pageblock, SECTION};
+use super::mapped::{MapView, Mapped};
+use super::shape::{Frame, Pageblock, SECTION};
+use crate::frame::PageblocksView;
 use crate::platform::{AtomicWord, Platform};
 use crate::types::migrate_type::MigrateType;
+use crate::zone::ZoneInstance;
+use crate::zone::tables::ZoneTables;
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 
 const ORDINARY: Kind = Kind::Whole(WholeClass::Ordinary);
+
+/// The ordinary whole pageblocks of a section, for a CPU that frees and takes some of them again and again.
+pub(crate) struct WholeWord<'m, P: Platform> {
+    word: &'m P::Word,
+    /// Where a hint says that the section has one; where there is no such level, the word itself.
+    above: &'m P::Word,
+    hint: u64,
+}
+
+impl<P: Platform> ZoneInstance<P, Mapped> {
+    /// Those of the section of an index of the frame table, and the section's pageblocks.
+    pub(crate) fn whole_at<'m>(
+        &self,
+        table: &ZoneTables<'m, P>,
+        index: u32,
+    ) -> (WholeWord<'m, P>, PageblocksView<'m, P>) {
+        let (map, (first, shape)) = (self.map_over(table), (self.part.first, self.part.shape));
+        let (section, _) = Frame(index - first).pageblock(shape).place();
+        let start = Pageblock(section * SECTION).first_frame(shape);
+        let pageblocks = table.view_of(first + start.0, SECTION);
+        let word = map.bitmap_word(ORDINARY, 0, section);
+        if shape.levels() == 1 {
+            return (WholeWord { word, above: word, hint: u64::MAX }, pageblocks);
+        }
+        let above = map.bitmap_word(ORDINARY, 1, section / u64::BITS);
+        (WholeWord { word, above, hint: 1 << (section % u64::BITS) }, pageblocks)
+    }
+}
+
+impl<P: Platform> WholeWord<'_, P> {
+    /// Takes one by its number in the section; whether it was there.
+    #[inline(always)]
+    pub(crate) fn take(&self, at: u32) -> bool {
+        let bit = 1_u64.wrapping_shl(at);
+        self.word.fetch_and(!bit, SeqCst) & bit != 0
+    }
+
+    /// Puts one that the caller owns by its number in the section; whether it was not there. A
+    /// [look](Self::is_hinted) at the hint comes after.
+    #[inline(always)]
+    pub(crate) fn put(&self, at: u32) -> bool {
+        let bit = 1_u64.wrapping_shl(at);
+        self.word.fetch_or(bit, SeqCst) & bit == 0
+    }
+
+    /// Whether the level above, if there is one, says that the section has some: M-4, for who has put one.
+    #[inline(always)]
+    pub(crate) fn is_hinted(&self) -> bool {
+        self.above.load(SeqCst) & self.hint != 0
+    }
+}
 
 impl<P: Platform> MapView<'_, P> {
     /// Takes the first whole pageblock, touched and of a requestable type, from `from` up among those
@@ -111,6 +165,19 @@ impl<P: Platform> MapView<'_, P> {
             true
         } else {
             self.put_wrongly(pageblock, before & bit != 0)
+        }
+    }
+
+    /// After a pageblock was [put](WholeWord::put) past this view: what its section's hint and its type ask for.
+    #[cold]
+    #[inline(never)]
+    /// `twice`: it was there before, so that this was none.
+    pub(crate) fn look_after(&self, pageblock: Pageblock, twice: bool) {
+        if self.map().shape().levels() > 1 {
+            self.raise_section(pageblock.place().0);
+        }
+        if twice || !self.map().type_of(pageblock).is_requestable() {
+            self.put_wrongly(pageblock, twice);
         }
     }
 
