@@ -35,7 +35,8 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
                 return found.ok_or(Miss::Nothing);
             }
         }
-        while order == Order::ZERO {
+        let mut goes_on = order == Order::ZERO;
+        while goes_on {
             let found = entry.enter_at(usize::from(zone.id.0), |own| {
                 let pop = |own: &mut InSlot<'_, P, S>| self.pop(own, Some(zone), migrate);
                 if let Some(index) = pop(own) {
@@ -58,9 +59,7 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
             if let Some(Some(index)) = found {
                 return Ok(index);
             }
-            if found.is_none() || !context.stay.goes_on() {
-                break;
-            }
+            goes_on = found.is_some() && context.stay.goes_on();
         }
         match headroom {
             // What a larger block wants more says nothing of the zone.
