@@ -263,6 +263,7 @@ impl<T: Send, F: Fence> Slot<T> for BiasedSlot<T, F> {
         = Owner<'a, T, F>
     where
         Self: 'a;
+    type Stay = zonal::platform::stay::Unbounded;
 
     fn new(value: T) -> Self {
         Self {

@@ -91,7 +91,7 @@ impl<T, M> IrqLock<T, M> {
 }
 
 impl<T, M: Machine> IrqLock<T, M> {
-    #[inline(always)]
+    #[inline]
     fn try_hold(&self) -> Option<Held<'_, M>> {
         let masked = Masked::new();
         // Acquire: pairs with the release in `Held::drop`. A failure writes nothing.

@@ -70,7 +70,7 @@ impl<M: Machine> Drop for Inside<'_, M> {
 
 impl<T, M: Machine> IrqSlot<T, M> {
     /// Enters if the state is this one, which has no `LOCKED`.
-    #[inline(always)]
+    #[inline]
     fn try_enter(&self, state: u8) -> Option<Inside<'_, M>> {
         let masked = Masked::new();
         // Acquire: pairs with the release in `Inside::drop`. A failure writes nothing.
@@ -108,6 +108,7 @@ impl<T, M: Machine> Slot<T> for IrqSlot<T, M> {
         = Owner<'a, T, M>
     where
         Self: 'a;
+    type Stay = zonal::platform::stay::InPieces;
 
     fn new(value: T) -> Self {
         Self { state: AtomicU8::new(0), value: UnsafeCell::new(value), machine: PhantomData }

@@ -46,6 +46,7 @@ impl<T> Slot<T> for SimSlot<T> {
         = SimOwner<'a, T>
     where
         Self: 'a;
+    type Stay = zonal::platform::stay::Unbounded;
 
     fn new(value: T) -> Self {
         Self { inside: State::default(), owned: Cell::new(false), value: RefCell::new(value) }

@@ -59,6 +59,7 @@ impl<T: Send> Slot<T> for HastySlot<T> {
         = NoOwner
     where
         Self: 'a;
+    type Stay = zonal::platform::stay::Unbounded;
 
     fn new(value: T) -> Self {
         Self(Slot::new(value))

@@ -31,6 +31,7 @@ use crate::boot::plan::Plan;
 use crate::boot::zonelist::MAX_NODES;
 use crate::frame::FrameTable;
 use crate::pcp::per_cpu_pages::{Cache, Caches};
+use crate::platform::stay::Stay;
 use crate::platform::{OwnError, Platform, Slot};
 use crate::policy::pcp::ZoneContext;
 use crate::policy::zone::Zone;
@@ -180,7 +181,7 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
         zone: &'a Zone<P, S>,
         cpu: usize,
     ) -> ZoneContext<'a, P, S::Free> {
-        ZoneContext { view: zone.view(&self.table), cpu }
+        ZoneContext { view: zone.view(&self.table), cpu, stay: Stay::NEW }
     }
 
     /// A zone beside its tables: where its free memory is asked for something.

@@ -5,6 +5,7 @@ use super::entry::Entry;
 use crate::boot::watermark::watermark_ok;
 use crate::pcp::per_cpu_pages::InSlot;
 use crate::platform::Platform;
+use crate::platform::stay::Stay;
 use crate::policy::walk::Miss;
 use crate::policy::zone::Zone;
 use crate::policy::{FreeMemory, PcpPolicy, Policy, Trace, Walk};
@@ -34,7 +35,8 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
                 return found.ok_or(Miss::Nothing);
             }
         }
-        if order == Order::ZERO {
+        let mut goes_on = order == Order::ZERO;
+        while goes_on {
             let found = entry.enter_at(usize::from(zone.id.0), |own| {
                 let pop = |own: &mut InSlot<'_, P, S>| self.pop(own, Some(zone), migrate);
                 if let Some(index) = pop(own) {
@@ -57,6 +59,7 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
             if let Some(Some(index)) = found {
                 return Ok(index);
             }
+            goes_on = found.is_some() && context.stay.goes_on();
         }
         match headroom {
             // What a larger block wants more says nothing of the zone.

@@ -8,6 +8,7 @@ use super::host::Host;
 use super::undo::InHand;
 use crate::frame::{FrameState, PageblockWord};
 use crate::platform::Platform;
+use crate::platform::stay::Stay;
 use crate::policy::pcp::{Passed, Taken};
 use crate::policy::zone::Zone;
 use crate::policy::{Compact, FreeMemory, PcpPolicy, Policy, Trace, Walk};
@@ -177,14 +178,20 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
         slack: u64,
     ) -> Option<Option<u32>> {
         let context = self.context(zone, entry.cpu());
-        entry.enter_at(usize::from(zone.id.0), |own| {
-            let (cache, out) = own.parts();
-            let wanted = (order, migrate, slack);
-            let (index, came) = S::Pcp::take_large::<P, S::Trace>(&context, cache, out, wanted)?;
-            own.events.filled += came;
-            S::Walk::charge(&self.walk, Some(zone), &mut own.walk, order.frames());
-            Some(index)
-        })
+        loop {
+            let found = entry.enter_at(usize::from(zone.id.0), |own| {
+                let (cache, out) = own.parts();
+                let wanted = (order, migrate, slack);
+                let taken = S::Pcp::take_large::<P, S::Trace>(&context, cache, out, wanted);
+                let (index, came) = taken?;
+                own.events.filled += came;
+                S::Walk::charge(&self.walk, Some(zone), &mut own.walk, order.frames());
+                Some(index)
+            });
+            if !context.stay.goes_on() || found != Some(None) {
+                return found;
+            }
+        }
     }
 
     /// Frees a larger block. `false`, and nothing has changed, if it may not be freed so.

@@ -21,6 +21,7 @@ mod forward;
 pub mod plain;
 pub mod shared_slot;
 pub mod single;
+pub mod stay;
 
 use crate::types::units::{CpuId, NodeId};
 use core::fmt;
@@ -116,6 +117,9 @@ pub trait Slot<T>: Sized {
     type Owned<'a>: OwnedSlots<T>
     where
         Self: 'a;
+    /// How long a CPU stays inside at once: [`Unbounded`](stay::Unbounded), unless it keeps away by it who
+    /// must not wait.
+    type Stay: stay::Stay;
 
     /// A slot around `value`, not owned.
     fn new(value: T) -> Self;
@@ -206,6 +210,9 @@ impl Direction {
         }
     }
 }
+
+/// How long a CPU stays in the slots of a host.
+pub(crate) type StayOf<P> = <<P as Platform>::Slot<()> as Slot<()>>::Stay;
 
 /// A host: see the [module](self).
 pub trait Platform: Sized {

@@ -30,6 +30,7 @@ impl<T, L: Lock<Guarded<T>>> Slot<T> for SharedSlot<T, L> {
         = Owner<'a, T, L>
     where
         Self: 'a;
+    type Stay = super::stay::Unbounded;
 
     fn new(value: T) -> Self {
         Self { lock: L::new(Guarded { owned: false, value }), marker: PhantomData }

@@ -14,7 +14,7 @@
 
 use crate::boot::tuning::Tuning;
 use crate::frame::{ALLOCATED, CACHED, FrameState, PageblockWord};
-use crate::platform::Platform;
+use crate::platform::{Platform, StayOf};
 use crate::trace::Trace;
 use crate::types::migrate_type::MigrateType;
 use crate::types::request::Request;
@@ -28,6 +28,7 @@ use core::ops::Deref;
 pub struct ZoneContext<'a, P: Platform, F: FreeMemory> {
     pub(crate) view: ZoneView<'a, P, F>,
     pub(crate) cpu: usize,
+    pub(crate) stay: StayOf<P>,
 }
 
 impl<'a, P: Platform, F: FreeMemory> Deref for ZoneContext<'a, P, F> {

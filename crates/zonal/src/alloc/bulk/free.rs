@@ -5,7 +5,8 @@ use crate::alloc::entry::Entry;
 use crate::frame::PageblockWord;
 use crate::frame::{ALLOCATED, CACHED};
 use crate::pcp::per_cpu_pages::InSlot;
-use crate::platform::Platform;
+use crate::platform::stay::Stay;
+use crate::platform::{Platform, StayOf};
 use crate::policy::bulk_free::{CHUNK, Committed, Listed, positions};
 use crate::policy::pcp::Stop;
 use crate::policy::{BulkFree, Policy, Trace};
@@ -78,26 +79,12 @@ impl<'m, P: Platform, S: Policy, E: Entry<'m, P, S>> Freeing<'_, 'm, P, S, E> {
     fn emit_batched(pfn: Pfn) {
         S::Trace::emit(Point::FreeBatched, move || Event::FreeBatched { pfn });
     }
-}
 
-impl<'m, P: Platform, S: Policy, E: Entry<'m, P, S>> Listed for Freeing<'_, 'm, P, S, E> {
+    /// A [run](Listed::run), or as much of it as is done in one stay in the slot.
     #[inline(always)]
-    fn len(&self) -> usize {
-        self.frames.len()
-    }
-
-    #[inline(always)]
-    fn one(&mut self, at: usize) {
-        let pfn = self.frames[at];
-        match self.allocator.free_through::<E, true>(self.entry, pfn, Order::ZERO) {
-            Ok(()) => Self::emit_batched(pfn),
-            Err(error) => self.refused(at, error),
-        }
-    }
-
-    #[inline(always)]
-    fn run(&mut self, at: usize) -> usize {
+    fn piece(&mut self, at: usize) -> usize {
         let (allocator, frames) = (self.allocator, &self.frames[at..]);
+        let frames = &frames[..frames.len().min(StayOf::<P>::LIST)];
         let Some(&first) = frames.first() else { return 0 };
         let table = &allocator.table;
         let word = table.pageblock_at(table.offset(first));
@@ -119,11 +106,42 @@ impl<'m, P: Platform, S: Policy, E: Entry<'m, P, S>> Listed for Freeing<'_, 'm, 
                 // The last one is on its way to the zone, and gets there in any case.
                 or_undo(tell, || allocator.spill(own.reborrow(), zone, cpu, migrate));
                 allocator.spill(own.reborrow(), zone, cpu, migrate);
+                if StayOf::<P>::LIST != usize::MAX {
+                    break;
+                }
             }
             own.events.bulk_entries += u64::from(done > 0);
             done
         });
         freed.unwrap_or(0)
+    }
+}
+
+impl<'m, P: Platform, S: Policy, E: Entry<'m, P, S>> Listed for Freeing<'_, 'm, P, S, E> {
+    #[inline(always)]
+    fn len(&self) -> usize {
+        self.frames.len()
+    }
+
+    #[inline(always)]
+    fn one(&mut self, at: usize) {
+        let pfn = self.frames[at];
+        match self.allocator.free_through::<E, true>(self.entry, pfn, Order::ZERO) {
+            Ok(()) => Self::emit_batched(pfn),
+            Err(error) => self.refused(at, error),
+        }
+    }
+
+    #[inline(always)]
+    fn run(&mut self, at: usize) -> usize {
+        let mut done = 0;
+        loop {
+            let piece = self.piece(at + done);
+            done += piece;
+            if piece == 0 || StayOf::<P>::LIST == usize::MAX {
+                return done;
+            }
+        }
     }
 
     #[inline(always)]

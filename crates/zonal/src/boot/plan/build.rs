@@ -354,6 +354,7 @@ pub(crate) struct Shares {
 
 impl Shares {
     /// Of zones of which zone `n` manages `managed(n)` frames.
+    #[inline(never)]
     pub(super) fn new(zones: &[ZoneSpec], managed: impl Fn(usize) -> u64) -> Self {
         let mut by_type = [[0; NR_ZONE_TYPES]; MAX_NODES];
         for (at, zone) in zones.iter().enumerate() {

@@ -49,6 +49,6 @@ impl CpuStack {
     ) -> Option<Frame> {
         let (start, current) = self.current_for(migrate, order);
         let own = map.take_own(migrate, order, start, current);
-        own.or_else(|| Some(map.take_other(migrate, order, start)?.0))
+        own.or_else(|| map.take_other(migrate, order, start)?.0)
     }
 }

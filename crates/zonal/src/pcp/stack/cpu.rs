@@ -3,7 +3,7 @@
 use super::passage::UNCOUNTED;
 use super::{CpuStack, StackOutside, StackSize};
 use crate::frame::FrameState;
-use crate::platform::Platform;
+use crate::platform::{Platform, StayOf};
 use crate::policy::pcp::ZoneContext;
 use crate::trace::Trace;
 use crate::types::migrate_type::MigrateType;
@@ -151,33 +151,37 @@ impl StackCpu {
         }
     }
 
-    /// A block that is no pageblock; or a pageblock, of other memory than whole ones of its type.
+    /// A block that is no pageblock; or a pageblock, of other memory than whole ones of its type. With the piece
+    /// of the stay in the slot that it took.
     #[inline(never)]
     pub(super) fn take_further<P: Platform, T: Trace>(
         &mut self,
-        view: MapView<'_, P>,
+        (view, piece): (MapView<'_, P>, StayOf<P>),
         (order, migrate, slack): (Order, MigrateType, u64),
-    ) -> Option<(u32, u64)> {
+    ) -> (Option<(u32, u64)>, StayOf<P>) {
         let fits = |kept: &mut Kept| kept.order == order && kept.migrate == migrate;
         if let Some(kept) = self.kept.take_if(fits) {
             view.table.set_state(kept.index, FrameState::allocated(order));
-            return Some((kept.index, 0));
+            return (Some((kept.index, 0)), piece);
         }
-        let map = view.map();
+        let map = view.map().staying(piece);
         let beside = self.stack.current_mut(migrate);
         if let Some(frame) = beside.and_then(|held| map.take_beside(held, migrate, order)) {
             let index = view.index(frame);
             view.table.set_state(index, FrameState::allocated(order));
             self.count_taken(view, order, slack);
-            return Some((index, order.frames()));
+            return (Some((index, order.frames())), map.stay());
         }
         let (start, current) = self.stack.current_for(migrate, order);
-        let frame = view.take::<T>(order, migrate, AllocFlags::NORMAL, start, current)?;
-        let index = view.index(frame);
-        view.table.set_state(index, FrameState::allocated(order));
-        self.count(view, -(order.frames() as i64));
-        view.reconcile_special(frame, order);
-        Some((index, order.frames()))
+        let frame = view.take::<T>(&map, (order, migrate), AllocFlags::NORMAL, start, current);
+        let taken = frame.map(|frame| {
+            let index = view.index(frame);
+            view.table.set_state(index, FrameState::allocated(order));
+            self.count(view, -(order.frames() as i64));
+            view.reconcile_special(frame, order);
+            (index, order.frames())
+        });
+        (taken, map.stay())
     }
 
     /// Frees a block that is no pageblock; how many frames went into the map.

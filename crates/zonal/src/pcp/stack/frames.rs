@@ -19,9 +19,10 @@
 //! [`pop_owned`]: FrameStack::pop_owned
 //! [`push_owned`]: FrameStack::push_owned
 
+use super::Home;
 use super::passage::UNCOUNTED;
 use crate::platform::{AtomicHalf, AtomicWord, Direction, FenceUnsupported, Platform};
-use crate::zone::free_map::{Frame, WordIndex};
+use crate::zone::free_map::{AlreadyFree, Frame, WordIndex};
 use core::ops::Range;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
@@ -228,15 +229,36 @@ impl<P: Platform, const N: usize> FrameStack<P, N> {
         Filling { stack: self, first, most, empty: most }
     }
 
-    /// Calls `each` with the oldest `count` frames, neighbours that follow each other in one word at
-    /// once, and forgets them; how many there were. For who is in the slot, with no owner outside.
-    #[inline(always)]
-    pub(super) fn shed(&self, first: u32, count: u32, each: impl FnMut(WordIndex, u64)) -> u32 {
+    /// Gives the oldest `count` frames to `home`, and forgets them. For who is in the slot, with no owner
+    /// outside.
+    ///
+    /// # Errors
+    /// As [`give`](Self::give).
+    #[inline]
+    pub(super) fn shed(
+        &self,
+        home: &impl Home,
+        first: u32,
+        count: u32,
+    ) -> Result<u32, AlreadyFree> {
         let (head, top) = (self.head.load(Relaxed), self.top.load(Relaxed));
-        let count = count.min(top - head);
-        self.visit(first, head..head + count, each);
-        self.lies_at(head + count, top);
-        count
+        let given = self.give(home, first, head..head + count.min(top - head));
+        self.lies_at(head + count.min(top - head), top);
+        given
+    }
+
+    /// Gives the frames at some places to `home`, neighbours that follow each other in one word at once; how
+    /// many. For those who shed some and those who drain all: the code is long.
+    ///
+    /// # Errors
+    /// The last [`AlreadyFree`]; all that can be freed is.
+    #[inline(never)]
+    fn give(&self, home: &impl Home, first: u32, places: Range<u32>) -> Result<u32, AlreadyFree> {
+        let (count, mut outcome) = (places.end - places.start, Ok(()));
+        self.visit(first, places, |word, mask| {
+            outcome = home.put(word, mask).and(outcome);
+        });
+        outcome.map(|()| count)
     }
 
     #[inline(always)]
@@ -451,16 +473,18 @@ impl<'a, P: Platform, const N: usize, const STACKS: usize> Drain<'a, P, N, STACK
         Ok(Self { stacks, heads, uncounted, uncounted_head })
     }
 
-    /// Takes what is on the stacks, by words, and lets them go on; how many pageblocks are counted by the
-    /// caller from now on.
-    pub(super) fn take(self, first: u32, mut each: impl FnMut(WordIndex, u64)) -> u32 {
+    /// Gives what is on the stacks to `home`, and lets them go on; how many frames, and how many pageblocks are
+    /// counted by the caller from now on.
+    pub(super) fn take(self, home: &impl Home, first: u32) -> (Result<u32, AlreadyFree>, u32) {
+        let mut outcome = Ok(0);
         for (stack, head) in self.stacks.iter().zip(self.heads) {
             let top = stack.above(head);
-            stack.visit(first, head..top, &mut each);
+            let given = stack.give(home, first, head..top);
+            outcome = given.and_then(|frames| Ok(outcome? + frames));
             stack.go_on(top);
         }
         let top = self.uncounted.above(self.uncounted_head);
         self.uncounted.go_on(top);
-        top - self.uncounted_head
+        (outcome, top - self.uncounted_head)
     }
 }

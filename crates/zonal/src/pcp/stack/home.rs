@@ -11,7 +11,7 @@ use crate::zone::free_map::{AlreadyFree, Current, FreeMap, MapView, WordIndex};
 use core::cell::Cell;
 
 /// Marks the frames of a word that a refill brought.
-#[inline(always)]
+#[inline]
 pub(super) fn came<P: Platform>(view: MapView<'_, P>, word: WordIndex, bits: u64) {
     view.table.set_states(view.index(word.first_frame()), bits, CACHED);
 }

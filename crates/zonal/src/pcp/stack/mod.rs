@@ -49,7 +49,8 @@ pub use window::Window;
 
 use frames::FrameStack;
 
-use crate::platform::Platform;
+use crate::platform::stay::Stay;
+use crate::platform::{Platform, StayOf};
 use crate::policy::pcp::Drainer;
 use crate::types::migrate_type::{MigrateType, NR_CACHED_TYPES};
 use crate::zone::free_map::{
@@ -299,13 +300,10 @@ impl CpuStack {
         if stack.push(index) {
             return Ok(0);
         }
-        let mut outcome = Ok(());
-        let shed = stack.shed(self.first, (self.size.high / 2).max(1), |word, mask| {
-            outcome = home.put(word, mask).and(outcome);
-        });
+        let shed = stack.shed(home, self.first, (self.size.high / StayOf::<P>::SPILT).max(1));
         let kept = stack.push(index);
         debug_assert!(kept, "what was shed left room");
-        outcome.map(|()| shed)
+        shed
     }
 
     /// Frees what is gathered. For a CPU that idles, and before a request is refused. How many frames.
@@ -335,16 +333,12 @@ impl CpuStack {
         home: &impl Home,
         by: Drainer,
     ) -> Result<u32, AlreadyFree> {
-        let mut outcome = self.flush(home);
-        let uncounted = out.drain(self.first, by, |word, mask| {
-            // By the way of what is gathered, whose code is there already.
-            self.gathered = Gathered { word, mask };
-            outcome = self.flush(home).and_then(|frames| Ok(outcome? + frames));
-        });
+        let flushed = self.flush(home);
+        let (drained, uncounted) = out.drain(home, self.first, by);
         self.uncounted += uncounted;
         let kept = self.current.iter_mut().chain(&mut self.opened);
         kept.for_each(|current| home.release(current));
-        outcome
+        drained.and_then(|frames| Ok(flushed? + frames))
     }
 
     /// How many pageblocks the owner freed outside the slot that drains have found since this was asked last: they

@@ -1,11 +1,12 @@
 //! What of a CPU's stacks its owner reaches without the CPU's slot.
 
+use super::Home;
 use super::frames::{Drain, FrameStack, MAX_HIGH};
 use super::passage::UNCOUNTED;
 use crate::platform::{AtomicHalf, Platform};
 use crate::policy::pcp::Drainer;
 use crate::types::migrate_type::{MigrateType, NR_CACHED_TYPES};
-use crate::zone::free_map::WordIndex;
+use crate::zone::free_map::AlreadyFree;
 use core::sync::atomic::Ordering::Relaxed;
 
 /// One CPU's stacks of one zone, under the rules of the [stacks](super) S-1 and S-2. The caller provides them beside the [slots](crate::platform::Slot).
@@ -101,13 +102,18 @@ impl<P: Platform, const N: usize> StackOutside<P, N> {
         self.stacks.iter().find(newest).and_then(FrameStack::pop).is_some()
     }
 
-    /// Takes what is on the stacks, by words of the map that begins at `first`; `by` who is in the slot.
-    /// Nothing if the host refuses the fence against an owner that may be outside. Returns how many
-    /// pageblocks are the caller's to be counted.
-    pub(super) fn drain(&self, first: u32, by: Drainer, each: impl FnMut(WordIndex, u64)) -> u32 {
+    /// Gives what is on the stacks to the map that begins at `first`; `by` who is in the slot. How many frames:
+    /// none if the host refuses the fence against an owner that may be outside; and how many pageblocks are
+    /// the caller's to be counted. As an error the last [`AlreadyFree`]; all that can be freed is.
+    pub(super) fn drain(
+        &self,
+        home: &impl Home,
+        first: u32,
+        by: Drainer,
+    ) -> (Result<u32, AlreadyFree>, u32) {
         let owned = by == Drainer::Other && self.owned.load(Relaxed) != 0;
         let drain = Drain::begin(&self.stacks, &self.uncounted, owned);
-        drain.map_or(0, |drain| drain.take(first, each))
+        drain.map_or((Ok(0), 0), |drain| drain.take(home, first))
     }
 }
 

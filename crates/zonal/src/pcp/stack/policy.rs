@@ -19,6 +19,7 @@ use super::{CpuStack, Passage, StackOutside, StackSize, Window};
 use crate::boot::tuning::Tuning;
 use crate::frame::{ALLOCATED, CACHED, FrameState, PageblockWord};
 use crate::platform::Platform;
+use crate::platform::stay::Stay;
 use crate::policy::pcp::{
     Bulk, Drainer, Outside, Passed, PcpPolicy, Pushed, Stop, Taken, ZoneContext,
 };
@@ -292,7 +293,9 @@ impl<const WORTH: u32, const MOST: usize> PcpPolicy<Mapped> for Stacks<WORTH, MO
         let view = ctx.view;
         let most = headroom.min(u64::from(u32::MAX)) as u32;
         let mark = |word, bits| came(view, word, bits);
-        let came = cpu.stack.refill(out, &view.map(), migrate, most, mark);
+        let map = view.map().staying(ctx.stay.next());
+        let came = cpu.stack.refill(out, &map, migrate, most, mark);
+        ctx.stay.note(&map.stay());
         if came.lent {
             let mut last = None;
             for index in out.stack(migrate).into_iter().flat_map(FrameStack::frames) {
@@ -347,7 +350,10 @@ impl<const WORTH: u32, const MOST: usize> PcpPolicy<Mapped> for Stacks<WORTH, MO
             cpu.count_taken(view, order, slack);
             return Some((index, order.frames()));
         }
-        cpu.take_further::<P, T>(view, (order, migrate, slack))
+        let (taken, piece) =
+            cpu.take_further::<P, T>((view, ctx.stay.next()), (order, migrate, slack));
+        ctx.stay.note(&piece);
+        taken
     }
 
     #[inline(always)]

@@ -2,6 +2,7 @@
 
 use super::{CpuStack, StackOutside};
 use crate::platform::Platform;
+use crate::platform::stay::cost;
 use crate::types::migrate_type::MigrateType;
 use crate::types::units::Order;
 use crate::zone::free_map::{Fallback, Frame, FreeMap, Harvest, Start, WordIndex};
@@ -49,11 +50,11 @@ impl CpuStack {
             claimed: true,
         };
         let (mut lent, mut fallback) = (false, harvest.claimed.map(claimed));
-        if harvest.frames == 0 && migrate == MigrateType::Movable {
+        if harvest.frames == 0 && migrate == MigrateType::Movable && !map.is_over() {
             harvest = map.refill(MigrateType::Cma, want, start, None, &mut each);
             lent = harvest.frames > 0;
         }
-        if harvest.frames == 0 {
+        if harvest.frames == 0 && !map.is_over() {
             (harvest, fallback) = from_others(map, migrate, want, start, &mut each);
         }
         filling.finish();
@@ -62,7 +63,9 @@ impl CpuStack {
             let shape = map.shape();
             self.edges[at] = (start.distance(block, shape) + 1) * shape.pageblock_frames();
         }
-        if let Some(fallback) = &mut fallback {
+        if let Some(fallback) = &mut fallback
+            && harvest.frames > 0
+        {
             fallback.frame =
                 stack.frames().next_back().map(|at| self.frame(at)).unwrap_or_default();
         }
@@ -79,10 +82,16 @@ fn from_others<P: Platform>(
     start: Start,
     each: &mut impl FnMut(WordIndex, u64),
 ) -> (Harvest, Option<Fallback>) {
+    map.spend(cost::OTHERS[0]);
     let others = migrate.fallbacks().into_iter().flatten();
     let fallback = |from, order, claimed| Some(Fallback { frame: Frame(0), order, from, claimed });
     for &other in others.clone() {
         if let Some((pageblock, order)) = map.claim_other(other, migrate, start) {
+            if map.ends() {
+                let frame = pageblock.first_frame(map.shape());
+                let fallback = Fallback { frame, order, from: other, claimed: true };
+                return (Harvest::default(), Some(fallback));
+            }
             let frames = map.harvest(pageblock, migrate, want, each);
             if frames > 0 {
                 let harvest = Harvest { frames, last: Some(pageblock), claimed: None };

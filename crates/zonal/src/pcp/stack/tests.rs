@@ -253,6 +253,20 @@ fn drains_meet_owners() {
     assert_eq!(free_frames(&map), 256);
 }
 
+/// A home that keeps a list of the indexes that come.
+#[derive(Default)]
+struct Listed(core::cell::RefCell<Vec<u32>>);
+
+impl Home for Listed {
+    fn put(&self, word: WordIndex, mask: u64) -> Result<(), AlreadyFree> {
+        let bits = (0..64).filter(|bit| mask >> bit & 1 == 1);
+        self.0.borrow_mut().extend(bits.map(|bit| FIRST + word.first_frame().0 + bit));
+        Ok(())
+    }
+
+    fn release(&self, _: &mut Current) {}
+}
+
 /// Frames in runs up and down and by themselves, pushed, shed, popped in bulk and drained, beside a list.
 #[test]
 fn runs_and_single_frames_leave_as_they_came() {
@@ -265,7 +279,6 @@ fn runs_and_single_frames_leave_as_they_came() {
     let (stack, mut model) = (cpu.out.stack(Movable).expect("it has one"), Vec::new());
     // Each frame once, so that what is given by words can be told.
     let mut next = FIRST;
-    let mut of_words = Vec::new();
     for _ in 0..20_000 {
         match draw(4) {
             0 => {
@@ -292,17 +305,14 @@ fn runs_and_single_frames_leave_as_they_came() {
             }
             way => {
                 let count = if way == 2 { draw(60) } else { u32::MAX };
-                of_words.clear();
-                let mut each = |word: WordIndex, mask: u64| {
-                    let bits = (0..64).filter(|bit| mask >> bit & 1 == 1);
-                    of_words.extend(bits.map(|bit| FIRST + word.first_frame().0 + bit));
+                let words = Listed::default();
+                let given = match way {
+                    2 => stack.shed(&words, FIRST, count),
+                    _ => cpu.out.drain(&words, FIRST, Drainer::Other).0,
                 };
-                if way == 2 {
-                    stack.shed(FIRST, count, &mut each);
-                } else {
-                    cpu.out.drain(FIRST, Drainer::Other, &mut each);
-                }
                 let mut gone: Vec<_> = model.drain(..model.len().min(count as usize)).collect();
+                let mut of_words = words.0.into_inner();
+                assert_eq!(given, Ok(of_words.len() as u32));
                 gone.sort_unstable();
                 of_words.sort_unstable();
                 assert_eq!(of_words, gone);

@@ -4,6 +4,7 @@ use super::FreeMap;
 use super::hints::{Kind, Start};
 use super::shape::Pageblock;
 use crate::platform::Platform;
+use crate::platform::stay::{Stay, cost};
 use crate::types::migrate_type::MigrateType;
 use crate::types::units::Order;
 
@@ -19,11 +20,26 @@ impl<P: Platform> FreeMap<'_, P> {
         to: MigrateType,
         start: Start,
     ) -> Option<(Pageblock, Order)> {
+        if !self.stay.tries_any(Kind::Free(from).number(self.shape), self.shape.p()) {
+            return None;
+        }
         (0..self.shape.p()).rev().find_map(|order| {
-            let kind = if order == 0 { Kind::Free(from) } else { Kind::Run(from, order) };
+            let kind = Kind::of_order(from, order);
+            let number = kind.number(self.shape);
+            if !self.stay.tries(number) {
+                return None;
+            }
             let pageblock = self.find(kind, start)?;
+            if !self.stay.affords(cost::CLAIM) {
+                return None;
+            }
             let claimed = self.type_of(pageblock) == from && self.claim_if_half_free(pageblock, to);
-            claimed.then(|| (pageblock, Order::new(order as u8).unwrap_or(Order::MAX)))
+            if !claimed {
+                self.stay.tried(number);
+                self.stay.spend(cost::NO_CLAIM);
+                return None;
+            }
+            Some((pageblock, Order::new(order as u8).unwrap_or(Order::MAX)))
         })
     }
 }

@@ -40,7 +40,7 @@ impl<P: Platform> FreeMap<'_, P> {
     /// [`AlreadyFree`] if some of them are free.
     #[inline]
     pub fn free_frames(&self, word: WordIndex, mask: u64) -> Result<(), AlreadyFree> {
-        self.free_typed(word, mask).map(|_| ())
+        self.free_filed::<true>(word, mask).map(|_| ())
     }
 
     /// As [`free_frames`](Self::free_frames), with the type that the pageblock had after that; `None`
@@ -51,11 +51,21 @@ impl<P: Platform> FreeMap<'_, P> {
         word: WordIndex,
         mask: u64,
     ) -> Result<Option<MigrateType>, AlreadyFree> {
+        self.free_filed::<false>(word, mask)
+    }
+
+    /// The same; `RARE`: hints are raised out of line.
+    #[inline(always)]
+    fn free_filed<const RARE: bool>(
+        &self,
+        word: WordIndex,
+        mask: u64,
+    ) -> Result<Option<MigrateType>, AlreadyFree> {
         let before = self.frames_word(word).fetch_or(mask, SeqCst);
         if before & mask != 0 {
             return Err(self.unfree(word, mask & !before, before & mask));
         }
-        Ok(self.freed(word, before | mask, mask))
+        Ok(self.freed::<RARE>(word, before | mask, mask))
     }
 
     /// As [`free_frames`](Self::free_frames); if some of them are free already, it frees the others.
@@ -96,7 +106,7 @@ impl<P: Platform> FreeMap<'_, P> {
                 return Err(self.unfree(word, mask & !before, before & mask));
             }
             // An aligned block is in one run, which its first frame leads to.
-            self.freed(word, before | mask, bit);
+            self.freed::<false>(word, before | mask, bit);
             return Ok(());
         }
         self.free_words(frame.pageblock(shape), word, order.size() / 64)
@@ -136,7 +146,7 @@ impl<P: Platform> FreeMap<'_, P> {
     /// Frames `mask` of a word were just set, which made it `now` (M-3). The type by which they were
     /// filed, if it was just that.
     #[inline(always)]
-    fn freed(&self, word: WordIndex, now: u64, mask: u64) -> Option<MigrateType> {
+    fn freed<const RARE: bool>(&self, word: WordIndex, now: u64, mask: u64) -> Option<MigrateType> {
         let shape = self.shape;
         if shape.p() < WORD_ORDER {
             self.freed_in_parts(word, now, mask);
@@ -152,6 +162,10 @@ impl<P: Platform> FreeMap<'_, P> {
         } else {
             orders_of(now)
         };
+        if RARE {
+            self.file_rarely(pageblock, orders);
+            return None;
+        }
         Some(self.file(pageblock, orders))
     }
 

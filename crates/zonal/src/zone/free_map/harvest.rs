@@ -6,6 +6,7 @@ use super::current::Current;
 use super::hints::{Kind, Start, is_hinted};
 use super::line::MAX_WORDS;
 use super::shape::{Pageblock, WordIndex};
+use crate::platform::stay::{Stay, cost};
 use crate::platform::{AtomicWord, Platform};
 use crate::types::migrate_type::MigrateType;
 use core::sync::atomic::Ordering::SeqCst;
@@ -69,9 +70,7 @@ impl<P: Platform> FreeMap<'_, P> {
         }
         self.harvest_more(migrate, want, (start, &mut visits), &mut harvest, each);
         while harvest.frames < want {
-            // The type is a hint here: it is only told.
-            let inside = |pageblock| (self.type_of(pageblock), self.in_transit(pageblock));
-            let whole = self.open_whole_inside(migrate, start, Pageblock(0), inside);
+            let whole = self.open_whole_in_part(migrate, start);
             let Some((pageblock, (before, _transit))) = whole else { break };
             if before != migrate {
                 harvest.claimed = Some((pageblock, before));
@@ -107,6 +106,9 @@ impl<P: Platform> FreeMap<'_, P> {
         };
         while harvest.frames < want && !visits.are_poor() {
             let Some(found) = self.find(kind, start).filter(nearer) else { break };
+            if !self.stay.affords(cost::HARVEST) {
+                break;
+            }
             // Lost to another CPU: the next one may be as near.
             if self.clear(kind, found) {
                 visits.count(self.harvest_into(found, migrate, want, harvest, each));
@@ -144,6 +146,7 @@ impl<P: Platform> FreeMap<'_, P> {
         each: &mut impl FnMut(WordIndex, u64),
     ) -> u32 {
         let taken = self.harvest(pageblock, migrate, want - harvest.frames, each);
+        self.stay.spend(cost::VISIT + taken / 2);
         if taken > 0 {
             harvest.frames += taken;
             harvest.last = Some(pageblock);

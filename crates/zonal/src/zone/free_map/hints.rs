@@ -10,6 +10,7 @@
 use super::FreeMap;
 use super::shape::{HINTED_TYPES, MapShape, Pageblock};
 use super::whole::{NR_CLASSES, WholeClass};
+use crate::platform::stay::{Stay, cost};
 use crate::platform::{AtomicWord, Platform};
 use crate::types::migrate_type::MigrateType;
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
@@ -148,9 +149,17 @@ impl<P: Platform> FreeMap<'_, P> {
     #[inline]
     pub(super) fn find(&self, kind: Kind, start: Start) -> Option<Pageblock> {
         let Pageblock(first) = start.pageblock;
-        let found = self.find_from(kind, first);
+        let number = kind.number(self.shape);
+        if !self.stay.looks(number) {
+            return None;
+        }
+        let mut found = self.find_from(kind, first);
         if found.is_none() && first > 0 {
-            return self.find_from(kind, 0).filter(|found| found.0 < first);
+            self.stay.spend(cost::LOOK);
+            found = self.find_from(kind, 0).filter(|found| found.0 < first);
+        }
+        if found.is_none() {
+            self.stay.found_none(number);
         }
         found
     }
@@ -216,6 +225,10 @@ impl<P: Platform> FreeMap<'_, P> {
         enter: impl Fn(Pageblock) -> G,
     ) -> Option<(Pageblock, G)> {
         let mut found = self.find(kind, start)?;
+        let whole = matches!(kind, Kind::Whole(_));
+        if !self.stay.affords(if whole { cost::WHOLE } else { cost::HARVEST }) {
+            return None;
+        }
         loop {
             let guard = enter(found);
             if self.clear(kind, found) {

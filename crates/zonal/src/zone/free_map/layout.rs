@@ -8,7 +8,8 @@ use super::hints::Kind;
 use super::shape::{MapShape, Pageblock, WordIndex};
 use super::whole::WholeClass;
 use crate::frame::PageblockWord;
-use crate::platform::{AtomicWord, Platform};
+use crate::platform::stay::Stay;
+use crate::platform::{AtomicWord, Platform, StayOf};
 use crate::types::migrate_type::MigrateType;
 use crate::types::units::ZoneId;
 use core::fmt;
@@ -88,6 +89,22 @@ impl fmt::Display for LayoutError {
 
 impl core::error::Error for LayoutError {}
 
+/// A word that the shape has, and so the slice. Indexing does the same in more code: each place prepares what
+/// its panic says.
+#[inline(always)]
+fn word_at<W>(words: &[W], at: usize) -> &W {
+    match words.get(at) {
+        Some(word) => word,
+        None => missing(),
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn missing() -> ! {
+    panic!("a word that the map does not have")
+}
+
 impl<'m, P: Platform> FreeMap<'m, P> {
     /// A map over the caller's memory. O(1).
     ///
@@ -112,7 +129,7 @@ impl<'m, P: Platform> FreeMap<'m, P> {
                 return Err(LayoutError::Misaligned { what });
             }
         }
-        Ok(Self { shape, memory, at: Offsets::default(), zone: None })
+        Ok(Self { shape, memory, at: Offsets::default(), zone: None, stay: Stay::NEW })
     }
 
     /// As [`new`](Self::new), of slices that were measured for the shape and that zones share; where
@@ -124,7 +141,49 @@ impl<'m, P: Platform> FreeMap<'m, P> {
         at: Offsets,
         zone: ZoneId,
     ) -> Self {
-        Self { shape, memory, at, zone: Some(zone) }
+        Self { shape, memory, at, zone: Some(zone), stay: Stay::NEW }
+    }
+
+    /// For a search that is a piece of a stay in a slot.
+    #[inline(always)]
+    pub(crate) fn staying(self, stay: StayOf<P>) -> Self {
+        Self { stay, ..self }
+    }
+
+    /// The piece, after it.
+    #[inline(always)]
+    pub(crate) fn stay(self) -> StayOf<P> {
+        self.stay
+    }
+
+    /// Whether it was found, in a piece before, that there is none of a kind.
+    #[inline(always)]
+    pub(super) fn knows_none(&self, kind: usize) -> bool {
+        self.stay.skips(kind)
+    }
+
+    /// There is none of a kind.
+    #[inline(always)]
+    pub(super) fn found_none(&self, kind: usize) {
+        self.stay.found_none(kind);
+    }
+
+    /// Something of it was done.
+    #[inline(always)]
+    pub(crate) fn spend(&self, cost: u32) {
+        self.stay.spend(cost);
+    }
+
+    /// Whether the piece is.
+    #[inline(always)]
+    pub(crate) fn is_over(&self) -> bool {
+        self.stay.is_over()
+    }
+
+    /// There is something again, which is for the next piece. Whether there are pieces.
+    #[inline(always)]
+    pub(crate) fn ends(&self) -> bool {
+        self.stay.ends()
     }
 
     /// The pageblocks of the map.
@@ -151,13 +210,13 @@ impl<'m, P: Platform> FreeMap<'m, P> {
     /// The word of 64 frames.
     #[inline(always)]
     pub(super) fn frames_word(&self, word: WordIndex) -> &'m P::Word {
-        &self.memory.lines[(self.at.lines + word.0) as usize]
+        word_at(self.memory.lines, (self.at.lines + word.0) as usize)
     }
 
     /// The pageblock's word of the frame table.
     #[inline(always)]
     pub(super) fn type_word(&self, pageblock: Pageblock) -> &'m P::Word {
-        &self.memory.types[(self.at.types + pageblock.0) as usize]
+        word_at(self.memory.types, (self.at.types + pageblock.0) as usize)
     }
 
     /// The words of a pageblock's line, and its bits in each of them.
@@ -172,14 +231,19 @@ impl<'m, P: Platform> FreeMap<'m, P> {
     /// The word `index` of a kind of bitmap at a level: at level 0 of a section's pageblocks.
     #[inline(always)]
     pub(super) fn bitmap_word(&self, kind: Kind, level: usize, index: u32) -> &'m P::Word {
-        let (shape, kind, index) = (self.shape, kind.number(self.shape), index as usize);
-        if level == 0 {
-            let at = self.at.sections as usize + index * shape.section_stride();
-            return &self.memory.sections[at + kind];
+        if level > 0 {
+            return self.summary_word(kind, level, index);
         }
+        let at = self.at.sections as usize + index as usize * self.shape.section_stride();
+        word_at(self.memory.sections, at + kind.number(self.shape))
+    }
+
+    /// The same at the levels above.
+    fn summary_word(&self, kind: Kind, level: usize, index: u32) -> &'m P::Word {
+        let (shape, kind, index) = (self.shape, kind.number(self.shape), index as usize);
         let below = if level == 2 { shape.kinds() * shape.level_words(1) as usize } else { 0 };
         let below = self.at.summaries as usize + below;
-        &self.memory.summaries[below + kind * shape.level_words(level) as usize + index]
+        word_at(self.memory.summaries, below + kind * shape.level_words(level) as usize + index)
     }
 
     /// A section's words of a type's hints: "free", and runs of the orders 1 to p − 1.
@@ -194,12 +258,12 @@ impl<'m, P: Platform> FreeMap<'m, P> {
     /// in the low half, all that began in the high half, which may wrap.
     fn transit_word(&self, section: u32) -> &'m P::Word {
         let at = self.at.sections as usize + section as usize * self.shape.section_stride();
-        &self.memory.sections[at + self.shape.kinds()]
+        word_at(self.memory.sections, at + self.shape.kinds())
     }
 
     /// Not 0: of some pageblock that is counted apart more may be free, or less, than was counted.
     pub(super) fn note_word(&self) -> &'m P::Word {
-        &self.memory.summaries[self.at.summaries as usize + self.shape.note_word()]
+        word_at(self.memory.summaries, self.at.summaries as usize + self.shape.note_word())
     }
 
     /// Frames of the pageblock that this CPU had taken are back, and it does not count them. If they are

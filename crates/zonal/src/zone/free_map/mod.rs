@@ -106,7 +106,7 @@ pub use shape::{Frame, MapShape, Pageblock, WordIndex};
 pub use take::Fallback;
 pub use whole::WholeClass;
 
-use crate::platform::Platform;
+use crate::platform::{Platform, StayOf};
 use crate::types::units::ZoneId;
 use layout::Offsets;
 
@@ -122,6 +122,8 @@ pub struct FreeMap<'m, P: Platform> {
     /// The zone whose map it is, where zones share the lines: of pageblocks of others there are no
     /// hints, and a look at all lines leaves them out.
     zone: Option<ZoneId>,
+    /// How long a search in it takes at once.
+    stay: StayOf<P>,
 }
 
 impl<P: Platform> core::fmt::Debug for FreeMap<'_, P> {

@@ -107,7 +107,7 @@ impl<P: Platform> MapView<'_, P> {
         migrate: MigrateType,
         home: Pageblock,
     ) -> Option<Pageblock> {
-        let map = self.map();
+        let map = self.map_apart();
         if map.keep_whole(WholeClass::Ordinary, pageblock) && map.claim_whole(pageblock, migrate) {
             return Some(pageblock);
         }
@@ -123,7 +123,7 @@ impl<P: Platform> MapView<'_, P> {
         from: Pageblock,
         home: Pageblock,
     ) -> Option<Pageblock> {
-        self.map().open_whole(migrate, Start { pageblock: from, spread: from.0 }, home)
+        self.map_apart().open_whole(migrate, Start { pageblock: from, spread: from.0 }, home)
     }
 
     /// Another CPU was faster, so it works in this section, too: an untouched one from `home` up, with
@@ -138,7 +138,7 @@ impl<P: Platform> MapView<'_, P> {
     ) -> Option<Pageblock> {
         let untouched = match home.is_beside(from) {
             true => None,
-            false => self.map().open_untouched_near(migrate, home),
+            false => self.map_apart().open_untouched_near(migrate, home),
         };
         untouched.or_else(|| self.open_from(migrate, from, home))
     }
@@ -185,14 +185,14 @@ impl<P: Platform> MapView<'_, P> {
     #[cold]
     #[inline(never)]
     fn raise_section(&self, section: u32) {
-        self.map().raise_above(ORDINARY, 1, section);
+        self.map_apart().raise_above(ORDINARY, 1, section);
     }
 
     /// The pageblock was whole before, or its type has changed.
     #[cold]
     #[inline(never)]
     fn put_wrongly(&self, pageblock: Pageblock, twice: bool) -> bool {
-        let map = self.map();
+        let map = self.map_apart();
         if twice {
             self.refused(u64::from(map.shape().pageblock_frames()));
             return false;

@@ -104,7 +104,7 @@ impl FreeMemory for Mapped {
         migrate: MigrateType,
         flags: AllocFlags,
     ) -> Option<u32> {
-        let frame = view.take::<T>(order, migrate, flags, ANYWHERE, None)?;
+        let frame = view.take::<T>(&view.map(), (order, migrate), flags, ANYWHERE, None)?;
         Some(view.hand_out(frame, order))
     }
 

@@ -3,6 +3,7 @@
 use super::mapped::MapView;
 use super::shape::{Frame, Pageblock};
 use super::{Current, FreeMap, Start, WholeClass};
+use crate::platform::stay::{OWN, Stay, cost};
 use crate::platform::{AtomicWord, Platform};
 use crate::trace::{Event, Point, Trace, or_undo};
 use crate::types::migrate_type::MigrateType;
@@ -55,20 +56,26 @@ impl<P: Platform> FreeMap<'_, P> {
     }
 
     /// Takes a block below the pageblock order from lines of other types: claims a pageblock that is
-    /// half free, or else takes from one that keeps its type.
+    /// half free, or else takes from one that keeps its type. No block with it: it claimed one, for the next
+    /// [piece](crate::platform::stay) to take from.
     #[must_use]
     pub fn take_other(
         &self,
         migrate: MigrateType,
         order: Order,
         start: Start,
-    ) -> Option<(Frame, Fallback)> {
+    ) -> Option<(Option<Frame>, Fallback)> {
+        self.stay.spend(cost::OTHERS[1]);
         migrate.fallbacks()?.iter().find_map(|&from| {
             let claimed = self.claim_other(from, migrate, start);
+            if let Some((pageblock, order)) = claimed.filter(|_| self.stay.ends()) {
+                let frame = pageblock.first_frame(self.shape());
+                return Some((None, Fallback { frame, order, from, claimed: true }));
+            }
             let own = if claimed.is_some() { migrate } else { from };
             let frame = self.take_block(own, order, start, None)?;
             let (claimed, order) = claimed.map_or((false, order), |(_, order)| (true, order));
-            Some((frame, Fallback { frame, order, from, claimed }))
+            Some((Some(frame), Fallback { frame, order, from, claimed }))
         })
     }
 }
@@ -78,35 +85,37 @@ impl<P: Platform> MapView<'_, P> {
     /// The block's state, and counting it, is the caller's.
     pub(crate) fn take<T: Trace>(
         &self,
-        order: Order,
-        migrate: MigrateType,
+        map: &FreeMap<'_, P>,
+        (order, migrate): (Order, MigrateType),
         flags: AllocFlags,
         start: Start,
         current: Option<&mut Current>,
     ) -> Option<Frame> {
-        let map = self.map();
-        if flags.high_atomic
-            && let Some(frame) = map.take_own(MigrateType::HighAtomic, order, start, None)
-        {
-            return Some(frame);
-        }
-        if let Some(frame) = map.take_own(migrate, order, start, current) {
-            return Some(frame);
-        }
-        if migrate == MigrateType::Movable
-            && let Some(frame) = map.take_own(MigrateType::Cma, order, start, None)
-        {
-            return Some(frame);
-        }
-        if !flags.fallback {
-            return None;
+        if !map.knows_none(OWN) {
+            if flags.high_atomic
+                && let Some(frame) = map.take_own(MigrateType::HighAtomic, order, start, None)
+            {
+                return Some(frame);
+            }
+            if let Some(frame) = map.take_own(migrate, order, start, current) {
+                return Some(frame);
+            }
+            if migrate == MigrateType::Movable
+                && let Some(frame) = map.take_own(MigrateType::Cma, order, start, None)
+            {
+                return Some(frame);
+            }
+            if !flags.fallback || map.is_over() {
+                return None;
+            }
+            map.found_none(OWN);
         }
         let (frame, fallback) = map.take_other(migrate, order, start)?;
         or_undo(
             || self.fell_back::<T>(fallback, order, migrate),
-            || _ = map.free_block(frame, order),
+            || _ = frame.map(|frame| map.free_block(frame, order)),
         );
-        Some(frame)
+        frame
     }
 
     /// Counts a fallback, and tells of it.

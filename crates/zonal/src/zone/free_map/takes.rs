@@ -2,10 +2,12 @@
 
 use super::bits::{low_bits, order_at};
 use super::hints::{Kind, Start, is_hinted};
+use super::layout::Transit;
 use super::shape::{Frame, Pageblock, WORD_ORDER};
 use super::whole::WholeClass;
 use super::{Current, FreeMap};
 use crate::platform::Platform;
+use crate::platform::stay::{Stay, cost};
 use crate::types::migrate_type::MigrateType;
 use crate::types::units::Order;
 
@@ -18,7 +20,7 @@ struct Fit {
     holds: bool,
 }
 
-impl<P: Platform> FreeMap<'_, P> {
+impl<'m, P: Platform> FreeMap<'m, P> {
     /// Takes a block of `order`, below the pageblock order, from lines of the type: from `current`
     /// if it has one, otherwise from the first pageblock that has a maximal run of that order, or
     /// of the next larger one that any has; that one becomes current, and the one before is
@@ -50,10 +52,20 @@ impl<P: Platform> FreeMap<'_, P> {
         }
         // A hint of order 0 says that there are frames, whatever runs they are in.
         let steps = if least == 0 { 0..1 } else { least..p };
+        let first = Kind::of_order(migrate, steps.start).number(self.shape);
+        if self.stay.skips_all(first, steps.end - steps.start) {
+            return None;
+        }
         for step in steps {
             let kind = Kind::Run(migrate, step);
             let most = if step == 0 { p } else { step };
+            if self.stay.skips(kind.number(self.shape)) {
+                continue;
+            }
             while let Some(pageblock) = self.find(kind, start) {
+                if !self.stay.affords(cost::BLOCK) {
+                    return None;
+                }
                 let fit = Fit { least: step, most, holds };
                 if let Some(frame) = self.take_from(pageblock, migrate, order, fit) {
                     if let Some(held) = current {
@@ -69,6 +81,7 @@ impl<P: Platform> FreeMap<'_, P> {
                     self.clear(kind, pageblock);
                 }
                 self.settle(pageblock);
+                self.stay.spend(cost::BLOCK);
             }
         }
         None
@@ -91,8 +104,7 @@ impl<P: Platform> FreeMap<'_, P> {
         if order >= shape.order() {
             return None;
         }
-        let inside = |at| self.in_transit(at);
-        let (pageblock, _transit) = self.open_whole_inside(migrate, start, Pageblock(0), inside)?;
+        let (pageblock, (_, _transit)) = self.open_whole_in_part(migrate, start)?;
         self.put_around(pageblock, pageblock.first_frame(shape), order.size());
         if let Some(held) = current {
             self.release(held);
@@ -115,8 +127,19 @@ impl<P: Platform> FreeMap<'_, P> {
         self.open_whole_inside(migrate, start, home, |_| ()).map(|(pageblock, ())| pageblock)
     }
 
-    /// The same with something done before each try: for who frees a part of it at once (M-1).
-    pub(super) fn open_whole_inside<G>(
+    /// The same for who frees a part of it at once (M-1), with the type that it had, which is a hint.
+    #[inline]
+    pub(super) fn open_whole_in_part(
+        &self,
+        migrate: MigrateType,
+        start: Start,
+    ) -> Option<(Pageblock, (MigrateType, Transit<'m, P>))> {
+        let inside = |pageblock| (self.type_of(pageblock), self.in_transit(pageblock));
+        self.open_whole_inside(migrate, start, Pageblock(0), inside)
+    }
+
+    /// The same with something done before each try.
+    fn open_whole_inside<G>(
         &self,
         migrate: MigrateType,
         start: Start,

@@ -162,7 +162,7 @@ impl<P: Platform> FreeMap<'_, P> {
         self.put_whole(class, pageblock)
     }
 
-    #[inline(always)]
+    #[inline]
     pub(super) fn put_whole(
         &self,
         class: WholeClass,
@@ -189,7 +189,7 @@ impl<P: Platform> FreeMap<'_, P> {
     }
 
     /// Sets the bit of a class, unless that of a class that it would be twice in is set.
-    #[inline(always)]
+    #[inline]
     fn set_in(&self, class: WholeClass, pageblock: Pageblock) -> Result<(), AlreadyFree> {
         let other = match class {
             WholeClass::Ordinary => WholeClass::Untouched,
