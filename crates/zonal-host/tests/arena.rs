@@ -8,7 +8,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::thread;
 use zonal::error::FreeError;
-use zonal::platform::OwnError;
 use zonal::policy::Sound;
 use zonal::preset::{Linux416, Zonal};
 use zonal::units::FRAME_SIZE;
@@ -258,22 +257,6 @@ fn zeroed_pages_are_zero() {
 }
 
 #[test]
-fn handles_are_counted() {
-    let arena = Arena::builder().bytes(4 * MIB).owners(2).open().unwrap();
-    let handles = [arena.handle(), arena.handle()];
-    if let Err(error @ OwnError::Unsupported(_)) = &handles[0] {
-        return println!("not on this machine: {error}");
-    }
-    assert_eq!(arena.handle().unwrap_err(), OwnError::Taken);
-    let (shared, _) = arena.cpus();
-    assert!(handles.iter().flatten().map(|handle| handle.cpu().0).eq([shared, shared + 1]));
-    drop(handles);
-    assert!(arena.handle().is_ok());
-    let arena = Arena::builder().bytes(4 * MIB).owners(0).open().unwrap();
-    assert_eq!(arena.handle().unwrap_err(), OwnError::NoSuchCpu);
-}
-
-#[test]
 fn a_page_goes_back_where_it_is_from() {
     let [here, there] = [(); 2].map(|()| Arena::builder().bytes(4 * MIB).open().unwrap());
     let Ok(mut handle) = here.handle() else { return };
@@ -336,39 +319,6 @@ fn idle_blocks_are_given_back_zonal() {
 #[test]
 fn idle_blocks_are_given_back_linux416() {
     give_back_what_is_idle::<Linux416>(0);
-}
-
-/// What was given back is used after what is still in memory, though it lies lower.
-#[test]
-fn memory_that_was_given_back_is_used_last() {
-    let arena = Arena::builder().bytes(64 * MIB).open().unwrap();
-    let [mut low, mut high] =
-        [(); 2].map(|()| arena.alloc(&movable(Order::MAX)).expect("nothing is in use"));
-    for page in [&mut low, &mut high] {
-        page.fill(1);
-    }
-    let (gone, here) = (low.pfn().min(high.pfn()), low.pfn().max(high.pfn()));
-    let (low, high) = if low.pfn() == gone { (low, high) } else { (high, low) };
-    drop(low);
-    let given = arena.give_back(usize::MAX, GiveBack::Now).unwrap();
-    assert_eq!((given.examined, given.bytes), (1, Order::MAX.bytes()));
-    drop(high);
-    let huge: Vec<_> =
-        (0..4).map(|_| arena.alloc(&movable(Order::HUGE)).expect("most is free")).collect();
-    let of = |first: zonal::Pfn| {
-        let block = first.get()..first.get() + Order::MAX.frames();
-        huge.iter().filter(|page| block.contains(&page.pfn().get())).count()
-    };
-    assert_eq!((of(here), of(gone)), (2, 2), "what is in memory, then the lowest that is not");
-    assert!(block_order(&huge, here), "in this order");
-    drop(huge);
-    all_free(&arena);
-}
-
-/// Whether those of a block of the largest order come first.
-fn block_order(pages: &[Page<'_, Zonal>], first: zonal::Pfn) -> bool {
-    let inside = |page: &Page<'_, Zonal>| page.pfn().get() / 1024 == first.get() / 1024;
-    pages[..2].iter().all(inside) && !pages[2..].iter().any(inside)
 }
 
 /// After `WhenNeeded` the kernel may take a frame at any moment, but not from under a page.

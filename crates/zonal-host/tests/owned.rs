@@ -1,8 +1,9 @@
-//! Pages that keep their arena open.
+//! Pages that keep their arena open, and CPUs that have an owner.
 #![cfg(not(loom))]
 
 use std::sync::Arc;
 use std::thread;
+use zonal::platform::OwnError;
 use zonal::policy::Sound;
 use zonal::preset::{Linux416, Zonal};
 use zonal::{Order, Request, ZoneId};
@@ -78,4 +79,20 @@ fn a_page_becomes_owned_by_its_own_arena_only() {
     // SAFETY: the numbers are a page's that was given up for them.
     drop(unsafe { held.page_from_raw(pfn, order) });
     assert_eq!(allocated(&arena), 0);
+}
+
+#[test]
+fn handles_are_counted() {
+    let arena = Arena::builder().bytes(4 * MIB).owners(2).open().unwrap();
+    let handles = [arena.handle(), arena.handle()];
+    if let Err(error @ OwnError::Unsupported(_)) = &handles[0] {
+        return println!("not on this machine: {error}");
+    }
+    assert_eq!(arena.handle().unwrap_err(), OwnError::Taken);
+    let (shared, _) = arena.cpus();
+    assert!(handles.iter().flatten().map(|handle| handle.cpu().0).eq([shared, shared + 1]));
+    drop(handles);
+    assert!(arena.handle().is_ok());
+    let arena = Arena::builder().bytes(4 * MIB).owners(0).open().unwrap();
+    assert_eq!(arena.handle().unwrap_err(), OwnError::NoSuchCpu);
 }

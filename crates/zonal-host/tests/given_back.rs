@@ -1,0 +1,48 @@
+//! What becomes of memory that went back to the kernel.
+#![cfg(not(loom))]
+
+use zonal::preset::Zonal;
+use zonal::{MigrateType, Order, Request, ZoneId};
+use zonal_host::region::GiveBack;
+use zonal_host::{Arena, Page};
+
+const MIB: usize = 1 << 20;
+
+fn movable(order: Order) -> Request {
+    Request::new(order).migrate(MigrateType::Movable)
+}
+
+/// What was given back is used after what is still in memory, though it lies lower.
+#[test]
+fn memory_that_was_given_back_is_used_last() {
+    let arena = Arena::builder().bytes(64 * MIB).open().unwrap();
+    let [mut low, mut high] =
+        [(); 2].map(|()| arena.alloc(&movable(Order::MAX)).expect("nothing is in use"));
+    for page in [&mut low, &mut high] {
+        page.fill(1);
+    }
+    let (gone, here) = (low.pfn().min(high.pfn()), low.pfn().max(high.pfn()));
+    let (low, high) = if low.pfn() == gone { (low, high) } else { (high, low) };
+    drop(low);
+    let given = arena.give_back(usize::MAX, GiveBack::Now).unwrap();
+    assert_eq!((given.examined, given.bytes), (1, Order::MAX.bytes()));
+    drop(high);
+    let huge: Vec<_> =
+        (0..4).map(|_| arena.alloc(&movable(Order::HUGE)).expect("most is free")).collect();
+    let of = |first: zonal::Pfn| {
+        let block = first.get()..first.get() + Order::MAX.frames();
+        huge.iter().filter(|page| block.contains(&page.pfn().get())).count()
+    };
+    assert_eq!((of(here), of(gone)), (2, 2), "what is in memory, then the lowest that is not");
+    assert!(block_order(&huge, here), "in this order");
+    drop(huge);
+    arena.drain();
+    let zone = arena.zone_info(ZoneId(0)).unwrap();
+    assert_eq!(zone.free, zone.managed);
+}
+
+/// Whether those of a block of the largest order come first.
+fn block_order(pages: &[Page<'_, Zonal>], first: zonal::Pfn) -> bool {
+    let inside = |page: &Page<'_, Zonal>| page.pfn().get() / 1024 == first.get() / 1024;
+    pages[..2].iter().all(inside) && !pages[2..].iter().any(inside)
+}
