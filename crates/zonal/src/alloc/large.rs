@@ -7,8 +7,8 @@ use super::entry::Entry;
 use super::host::Host;
 use super::undo::InHand;
 use crate::frame::{FrameState, PageblockWord};
-use crate::platform::Platform;
 use crate::platform::stay::Stay;
+use crate::platform::{Platform, StayOf};
 use crate::policy::pcp::{Passed, Taken};
 use crate::policy::zone::Zone;
 use crate::policy::{Compact, FreeMemory, PcpPolicy, Policy, Trace, Walk};
@@ -116,7 +116,10 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
         if slack < order.frames() {
             return None;
         }
-        let index = self.take_large_from::<_, false>(entry, zone, order, migrate, slack)??;
+        let index = match StayOf::<P>::COPIES {
+            true => self.take_large_from::<_, false>(entry, zone, order, migrate, slack)??,
+            false => self.take_large_near(entry, zone, order, migrate)??,
+        };
         if E::OUTSIDE && order >= self.table.pageblock_order() {
             self.open_passage(entry, zone, request, index);
         }

@@ -20,6 +20,9 @@ pub trait Stay: sealed::Sealed + Sized {
     const LIST: usize;
     /// The part of what a full CPU keeps that goes to the zone at once.
     const SPILT: u32;
+    /// Whether code for what is done most often stands wherever that is done; otherwise it is there once, and called:
+    /// a kernel pays for code that it does not run, in cache and in memory.
+    const COPIES: bool;
     /// One that has not begun, and has no bound before it does.
     const NEW: Self;
     /// The next piece of it.
@@ -107,6 +110,7 @@ pub struct Unbounded;
 impl Stay for Unbounded {
     const LIST: usize = usize::MAX;
     const SPILT: u32 = 2;
+    const COPIES: bool = true;
     const NEW: Self = Self;
 
     #[inline(always)]
@@ -182,6 +186,7 @@ impl InPieces {
 impl Stay for InPieces {
     const LIST: usize = 48;
     const SPILT: u32 = 4;
+    const COPIES: bool = false;
     const NEW: Self = Self { left: Cell::new(NO_BOUND), none: Cell::new(0), tried: Cell::new(0) };
 
     #[inline]

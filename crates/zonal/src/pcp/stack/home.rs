@@ -3,7 +3,8 @@
 use super::Home;
 use super::frames::FrameStack;
 use crate::frame::CACHED;
-use crate::platform::Platform;
+use crate::platform::stay::Stay;
+use crate::platform::{Platform, StayOf};
 use crate::trace::{Event, Point, Trace};
 use crate::types::migrate_type::MigrateType;
 use crate::types::units::Order;
@@ -62,6 +63,20 @@ impl<'a, P: Platform> MapHome<'a, P> {
 }
 
 impl<P: Platform> MapHome<'_, P> {
+    #[inline(always)]
+    fn put_here(&self, word: WordIndex, mask: u64) {
+        let freed = self.view.put_cached(&self.map, word, mask);
+        if freed != mask {
+            let refused = (mask & !freed).count_ones();
+            self.refused.set(self.refused.get() + refused);
+        }
+    }
+
+    #[inline(never)]
+    fn put_apart(&self, word: WordIndex, mask: u64) {
+        self.put_here(word, mask);
+    }
+
     /// How many frames were freed of those given.
     #[inline]
     pub(super) fn freed(&self, given: Result<u32, AlreadyFree>) -> i64 {
@@ -73,10 +88,9 @@ impl<P: Platform> MapHome<'_, P> {
 impl<P: Platform> Home for MapHome<'_, P> {
     #[inline(always)]
     fn put(&self, word: WordIndex, mask: u64) -> Result<(), AlreadyFree> {
-        let freed = self.view.put_cached(&self.map, word, mask);
-        if freed != mask {
-            let refused = (mask & !freed).count_ones();
-            self.refused.set(self.refused.get() + refused);
+        match StayOf::<P>::COPIES {
+            true => self.put_here(word, mask),
+            false => self.put_apart(word, mask),
         }
         Ok(())
     }
