@@ -317,7 +317,8 @@ mod tests {
         let others = [(frame, cost::HARVEST), (block, cost::BLOCK)];
         let claims = [frame, block].map(|before| (before, cost::CLAIM));
         for (before, cost) in own.into_iter().chain(others).chain(claims) {
-            let piece = InPieces::NEW.next();
+            let stay = InPieces::NEW;
+            let piece = stay.next();
             piece.spend(before);
             assert!(piece.looks(0), "{before} {cost}");
             // From the start to the end, and from the first to the start.
