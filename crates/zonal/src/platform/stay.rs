@@ -14,7 +14,7 @@
 
 use core::cell::Cell;
 
-/// How long that is: [`Unbounded`] or [`InPieces`]. What costs what is in [`cost`].
+/// How long that is: [`Unbounded`] or [`InPieces`]. What costs what is in `stay::cost`.
 pub trait Stay: sealed::Sealed + Sized {
     /// Frames of a list that are freed in one stay, at most; it ends as well when frames go on to the zone.
     const LIST: usize;
