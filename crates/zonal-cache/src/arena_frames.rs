@@ -35,9 +35,7 @@ impl<S: Policy> ArenaFrames<S> {
     pub const fn arena(&self) -> &Arc<Arena<S>> {
         &self.arena
     }
-}
 
-impl<S: Policy> ArenaFrames<S> {
     /// The first of as many frames in a row, each allocated by itself. If there is no such block at once, none is made:
     /// neither reclaim nor compaction are worth it.
     fn block(&self, order: Order) -> Option<Pfn> {

@@ -120,7 +120,7 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
             true => self.take_large_from::<_, false>(entry, zone, order, migrate, slack)??,
             false => self.take_large_near(entry, zone, order, migrate)??,
         };
-        if E::OUTSIDE && order >= self.table.pageblock_order() {
+        if E::OUTSIDE && order == self.table.pageblock_order() {
             self.open_passage(entry, zone, request, index);
         }
         zone.search_found();

@@ -325,30 +325,30 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
         if !E::OUTSIDE {
             return self.drain_zone(zone);
         }
-        let own = entry.cpu();
-        let context = self.context(zone, own);
-        let drain =
-            |pages: &mut InSlot<'_, P, S>| self.drain_pages(pages, &context, Drainer::Owner);
-        let drained = entry.enter(zone.id, drain).unwrap_or(0);
+        let (own, drained) = (entry.cpu(), self.drain_own(entry, zone));
         let others = (0..self.cpus()).filter(|&cpu| cpu as usize != own);
         drained + others.map(|cpu| self.drain_cache(CpuId(cpu), zone, |_| ())).sum::<u64>()
+    }
+
+    /// Gives what this CPU caches of the zone back, if its slot is free or the caller's.
+    fn drain_own<E: Entry<'m, P, S>>(&self, entry: &mut E, zone: &'m Zone<P, S>) -> u64 {
+        // Who shares the CPU's slot is not its owner.
+        let by = if E::OUTSIDE { Drainer::Owner } else { Drainer::Other };
+        let context = self.context(zone, entry.cpu());
+        entry.enter(zone.id, |pages| self.drain_pages(pages, &context, by)).unwrap_or(0)
     }
 
     /// Gives what this CPU caches of the zone back, and what the next few do, as far as their slots
     /// are free: without a fence that others have to answer. O(1) CPUs.
     fn drain_a_few<E: Entry<'m, P, S>>(&self, entry: &mut E, zone: &'m Zone<P, S>) -> u64 {
         let (own, cpus) = (entry.cpu() as u32, self.cpus());
-        let drain = |cpu: u32, pages: &mut InSlot<'_, P, S>, by| {
-            self.drain_pages(pages, &self.context(zone, cpu as usize), by)
-        };
-        // Who shares the CPU's slot is not its owner.
-        let by = if E::OUTSIDE { Drainer::Owner } else { Drainer::Other };
-        let mut drained = entry.enter(zone.id, |pages| drain(own, pages, by)).unwrap_or(0);
+        let mut drained = self.drain_own(entry, zone);
         for cpu in (1..cpus.min(A_FEW + 1)).map(|step| (own + step) % cpus) {
+            let context = self.context(zone, cpu as usize);
+            let drain =
+                |pages: &mut InSlot<'_, P, S>| self.drain_pages(pages, &context, Drainer::Other);
             let cache = self.cache_of(CpuId(cpu), zone.id);
-            drained += cache
-                .and_then(|cache| cache.try_with(|pages| drain(cpu, pages, Drainer::Other)))
-                .unwrap_or(0);
+            drained += cache.and_then(|cache| cache.try_with(drain)).unwrap_or(0);
         }
         drained
     }
