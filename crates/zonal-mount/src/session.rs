@@ -163,7 +163,7 @@ impl<E: Evict> Mounted<E> {
         let ended = self.thread.take().map(JoinHandle::join);
         self.shared.finish()?;
         match ended {
-            Some(Ok(Err(error))) => Err(MountError::Session(error)),
+            Some(Ok(Err(error))) if !is_end(&error) => Err(MountError::Session(error)),
             Some(Err(_)) => Err(MountError::Session(io::Error::other("a thread panicked"))),
             _ => Ok(self.shared.cache().stats()),
         }
@@ -183,6 +183,13 @@ impl<E: Evict> fmt::Debug for Mounted<E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Mounted").field("mountpoint", &self.mountpoint).finish_non_exhaustive()
     }
+}
+
+/// Whether that is how the kernel says that the mount has ended. A read that finds no request then fails with
+/// `ENODEV`, which the session knows; one that had already taken a request (the release of a file that was
+/// closed just before) fails with `ECONNABORTED`, and nothing waits for the answer.
+fn is_end(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::ConnectionAborted
 }
 
 fn config(options: &Options) -> Config {
