@@ -39,6 +39,7 @@ mod passage;
 mod policy;
 mod refill;
 mod window;
+mod words;
 
 pub use frames::MAX_HIGH;
 pub use outside::StackOutside;
@@ -114,20 +115,14 @@ struct Gathered {
 /// One CPU's part of one zone, but for the stacks themselves.
 #[derive(Debug)]
 pub struct CpuStack {
-    /// How many frames from the start the edges are, with their pageblocks; 0 before the first refill.
-    edges: [u32; NR_CACHED_TYPES],
     gathered: Gathered,
     current: [Current; NR_CACHED_TYPES],
     /// The pageblock of each type that the last refill found whole and did not use up.
     opened: [Current; NR_CACHED_TYPES],
     size: StackSize,
     start: Start,
-    /// The first frame of the start, and how many the map has.
-    origin: (u32, u32),
     /// The frame table's index of the map's frame 0.
     first: u32,
-    /// The frame table's index of the first frame of the start.
-    base: u32,
     /// Pageblocks that drains found uncounted, for [`uncounted`](Self::uncounted).
     uncounted: u32,
 }
@@ -143,15 +138,12 @@ impl CpuStack {
     #[must_use]
     pub const fn new() -> Self {
         Self {
-            edges: [0; NR_CACHED_TYPES],
             gathered: Gathered { word: WordIndex(0), mask: 0 },
             current: [Current::NONE; NR_CACHED_TYPES],
             opened: [Current::NONE; NR_CACHED_TYPES],
             size: StackSize { high: 0, currents: 0 },
             start: Start { pageblock: Pageblock(0), spread: 0 },
-            origin: (0, 0),
             first: 0,
-            base: 0,
             uncounted: 0,
         }
     }
@@ -169,9 +161,9 @@ impl CpuStack {
         out.set_high(self.size.high);
         self.first = first;
         let size = shape.pageblock_frames();
-        (self.start, self.origin) = (start, (start.pageblock.0 * size, shape.pageblocks() * size));
-        self.base = first.wrapping_add(self.origin.0);
-        self.edges = [0; NR_CACHED_TYPES];
+        self.start = start;
+        let ahead = start.pageblock.0 * size;
+        out.set_start(first.wrapping_add(ahead), shape.pageblocks() * size);
     }
 
     /// Frames on its stacks and gathered: a snapshot while its owner is about.
@@ -199,19 +191,7 @@ impl CpuStack {
         self.size
     }
 
-    /// Whether a frame of a pageblock of the type lies at or below the edge: in the order of a search, which
-    /// begins at the start and goes on from the map's first frame. Most frames lie behind the start, and are told
-    /// by one subtraction.
-    #[inline(always)]
-    pub(super) fn is_inside(&self, migrate: MigrateType, frame: Frame) -> bool {
-        let Some(&edge) = self.edges.get(migrate.index()) else { return false };
-        // Modulo 2^32: before the start it is farther than any edge.
-        let ahead = self.index(frame).wrapping_sub(self.base);
-        let (first, all) = self.origin;
-        ahead < edge || (frame.0 < first && frame.0 + (all - first) < edge)
-    }
-
-    /// Keeps a frame that [lies inside](Self::is_inside), if the stack has room.
+    /// Keeps a frame that lies inside the edge, if the stack has room.
     #[inline(always)]
     pub(super) fn keep_inside<P: Platform, const N: usize>(
         &mut self,
@@ -232,7 +212,7 @@ impl CpuStack {
         migrate: MigrateType,
         frame: Frame,
     ) -> bool {
-        let inside = self.is_inside(migrate, frame);
+        let inside = out.is_inside(migrate, self.index(frame));
         if inside { self.keep_inside(out, migrate, frame) } else { self.keep_beside(frame) }
     }
 
@@ -276,7 +256,7 @@ impl CpuStack {
         list: MigrateType,
         frame: Frame,
     ) -> Result<u32, AlreadyFree> {
-        if self.is_inside(list, frame)
+        if out.is_inside(list, self.index(frame))
             && let Some(stack) = out.stack(list)
         {
             return self.spill_half(stack, home, self.index(frame));
@@ -316,7 +296,12 @@ impl CpuStack {
         if gathered.mask == 0 {
             return Ok(0);
         }
-        home.put(gathered.word, gathered.mask)?;
+        if gathered.mask.is_power_of_two() {
+            let first = gathered.word.first_frame().0;
+            home.put_one(Frame(first + gathered.mask.trailing_zeros()))?;
+        } else {
+            home.put(gathered.word, gathered.mask)?;
+        }
         Ok(gathered.mask.count_ones())
     }
 
@@ -376,6 +361,15 @@ pub trait Home {
     /// # Errors
     /// [`AlreadyFree`] names those.
     fn put(&self, word: WordIndex, mask: u64) -> Result<(), AlreadyFree>;
+    /// Frees one.
+    ///
+    /// # Errors
+    /// [`AlreadyFree`] if it is free already.
+    #[inline(always)]
+    fn put_one(&self, frame: Frame) -> Result<(), AlreadyFree> {
+        let (word, bit) = frame.word();
+        self.put(word, bit)
+    }
     /// Gives a current pageblock up.
     fn release(&self, current: &mut Current);
 }

@@ -33,6 +33,10 @@ pub struct StackOutside<P: Platform, const N: usize = MAX_HIGH> {
     uncounted: FrameStack<P, UNCOUNTED>,
     /// 1 while there is an owner, who may be outside the slot. Written in the slot.
     owned: P::Half,
+    /// The frame table's index of the first frame of the start, and how many frames the map has. Written in the slot;
+    /// relaxed, as the edges are.
+    start: P::Half,
+    all: P::Half,
 }
 
 impl<P: Platform, const N: usize> StackOutside<P, N> {
@@ -43,6 +47,8 @@ impl<P: Platform, const N: usize> StackOutside<P, N> {
             stacks: core::array::from_fn(|_| FrameStack::new()),
             uncounted: FrameStack::new(),
             owned: P::Half::new(0),
+            start: P::Half::new(0),
+            all: P::Half::new(0),
         }
     }
 
@@ -74,6 +80,25 @@ impl<P: Platform, const N: usize> StackOutside<P, N> {
     /// Sets how many frames the owner may keep on each.
     pub(super) fn set_high(&self, high: u32) {
         self.stacks.iter().for_each(|stack| stack.set_high(high));
+    }
+
+    /// Has searches begin at the frame of an index, of a map of `all` frames, and no edge.
+    pub(super) fn set_start(&self, index: u32, all: u32) {
+        self.start.store(index, Relaxed);
+        self.all.store(all, Relaxed);
+        self.stacks.iter().for_each(|stack| stack.set_edge(0));
+    }
+
+    /// Whether a frame of a pageblock of the type lies at or below the edge: in the order of a search, which
+    /// begins at the start and goes on from the map's first frame. Most frames lie behind the start, and are told
+    /// by one subtraction. For the owner, who may be outside the slot, and for who is in it.
+    #[inline(always)]
+    pub(super) fn is_inside(&self, migrate: MigrateType, index: u32) -> bool {
+        let Some(stack) = self.stack(migrate) else { return false };
+        let (edge, start) = (stack.edge(), self.start.load(Relaxed));
+        // Modulo 2^32: before the start it is farther than any edge.
+        let ahead = index.wrapping_sub(start);
+        ahead < edge || (index < start && ahead.wrapping_add(self.all.load(Relaxed)) < edge)
     }
 
     /// Whether an owner may be outside the slot from now on; for who is in the slot.

@@ -122,8 +122,14 @@ impl<const WORTH: u32, const MOST: usize> PcpPolicy<Mapped> for Stacks<WORTH, MO
     }
 
     #[inline(always)]
-    fn stays(cpu: &StackCpu, migrate: MigrateType, index: u32) -> bool {
-        cpu.stack.is_inside(migrate, cpu.stack.frame(index))
+    fn window_of_one<'m, P: Platform>(
+        out: &'m StackOutside<P, MOST>,
+        table: &ZoneTables<'m, P>,
+        migrate: MigrateType,
+        word: PageblockWord,
+        index: u32,
+    ) -> Option<Window<'m, P, MOST>> {
+        out.is_inside(migrate, index).then(|| Window::of_one(out, table, migrate, word, index))?
     }
 
     #[inline(always)]
@@ -274,7 +280,7 @@ impl<const WORTH: u32, const MOST: usize> PcpPolicy<Mapped> for Stacks<WORTH, MO
             if known && cpu.stack.keep_inside(out, migrate, frame) {
                 continue;
             }
-            inside = cpu.stack.is_inside(migrate, frame).then_some(offset);
+            inside = out.is_inside(migrate, offset as u32).then_some(offset);
             if Self::push(cpu, out, table, migrate, offset as u32) {
                 return Bulk { done, stop: Stop::Edge };
             }

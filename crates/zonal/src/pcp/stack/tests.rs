@@ -217,7 +217,7 @@ fn frames_that_are_free_already() {
     let frame = take(&mut cpu, &map, Movable);
     cpu.drain(&map).expect("all are held");
     // Frames 0 and 20; 20 is free.
-    cpu.own.edges = [0; 3];
+    cpu.out.set_start(0, 0);
     cpu.free(&map, Movable, Frame(frame)).expect("it is held");
     cpu.free(&map, Movable, Frame(20)).expect("only gathered");
     let error = cpu.own.flush(&map).expect_err("it was free");

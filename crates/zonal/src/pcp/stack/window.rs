@@ -40,6 +40,19 @@ impl<'m, P: Platform, const N: usize> Window<'m, P, N> {
         Some(Self { pageblock, base, seen, stack: out.stack(migrate)? })
     }
 
+    /// For the frame of `index` only: it does not know where the pageblock ends.
+    #[inline(always)]
+    pub(super) fn of_one(
+        out: &'m StackOutside<P, N>,
+        table: &ZoneTables<'m, P>,
+        migrate: MigrateType,
+        seen: PageblockWord,
+        index: u32,
+    ) -> Option<Self> {
+        let (pageblock, base) = (table.view_all(index)?, table.pfn(0));
+        Some(Self { pageblock, base, seen, stack: out.stack(migrate)? })
+    }
+
     /// Frees a frame, if it is of the pageblock, allocated by itself, and the stack has room. `told` says so
     /// before another can have it.
     #[inline(always)]

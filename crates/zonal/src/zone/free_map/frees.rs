@@ -62,10 +62,31 @@ impl<P: Platform> FreeMap<'_, P> {
         mask: u64,
     ) -> Result<Option<MigrateType>, AlreadyFree> {
         let before = self.frames_word(word).fetch_or(mask, SeqCst);
+        self.freed_of::<RARE>(word, mask, before)
+    }
+
+    /// The rest of it, after the frames were set in a word that was `before`.
+    #[inline(always)]
+    fn freed_of<const RARE: bool>(
+        &self,
+        word: WordIndex,
+        mask: u64,
+        before: u64,
+    ) -> Result<Option<MigrateType>, AlreadyFree> {
         if before & mask != 0 {
             return Err(self.unfree(word, mask & !before, before & mask));
         }
         Ok(self.freed::<RARE>(word, before | mask, mask))
+    }
+
+    /// The rest of [`free_frames`](Self::free_frames), after the frames were set in a word that was `before`.
+    pub(super) fn free_after(
+        &self,
+        word: WordIndex,
+        mask: u64,
+        before: u64,
+    ) -> Result<(), AlreadyFree> {
+        self.freed_of::<true>(word, mask, before).map(|_| ())
     }
 
     /// As [`free_frames`](Self::free_frames); if some of them are free already, it frees the others.
