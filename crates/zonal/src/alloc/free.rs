@@ -113,14 +113,14 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
         if let Some(word) = table.pageblock_at(offset)
             && let Some((zone, migrate)) = word.cached_in()
             && let Some(out) = entry.outside(zone)
-            // No truncation: of a pageblock of the table.
-            && let index = offset as u32
-            && let Some(window) = S::Pcp::window_of_one(out, table, migrate, word, index)
+            && let Some(window) = S::Pcp::window_of_one(out, table, migrate, word, offset)
         {
             match push_through::<P, S>(&window, pfn) {
                 Pushed::Yes => {
                     // Of the second frame on: where frames come at random none is worth it.
                     if !entry.is_first_of(offset >> table.pageblock_order().get()) {
+                        // No truncation: of a pageblock of the table.
+                        let index = offset as u32;
                         *entry.window() = S::Pcp::window(out, table, migrate, word, index);
                     }
                     return Ok(());

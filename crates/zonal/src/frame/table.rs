@@ -318,8 +318,8 @@ impl<'m, P: Platform> FrameTable<'m, P> {
 
     /// As [`view`](Self::view), with the states of all frames: for who uses it for this frame only.
     #[inline(always)]
-    pub(crate) fn view_all(&self, index: u32) -> Option<PageblockView<'m, P>> {
-        let word = self.word_at(index as usize)?;
+    pub(crate) fn view_all(&self, offset: usize) -> Option<PageblockView<'m, P>> {
+        let word = self.word_at(offset)?;
         Some(PageblockView { states: self.states, first: 0, word })
     }
 

@@ -224,17 +224,17 @@ pub trait PcpPolicy<F: FreeMemory>: Sized + Send + Sync + fmt::Debug + 'static {
         None
     }
 
-    /// By what an owner outside the slot frees the frame of `index`, if it stays here: its pageblock's list is
-    /// `migrate`, and its word was `word`.
+    /// By what an owner outside the slot frees the frame at an offset of the table, if it stays here: its pageblock's
+    /// list is `migrate`, and its word was `word`.
     #[inline(always)]
     fn window_of_one<'m, P: Platform>(
         out: &'m Self::Outside<P>,
         table: &ZoneTables<'m, P>,
         migrate: MigrateType,
         word: PageblockWord,
-        index: u32,
+        offset: usize,
     ) -> Option<Self::Window<'m, P>> {
-        let _ = (out, table, migrate, word, index);
+        let _ = (out, table, migrate, word, offset);
         None
     }
 

@@ -127,9 +127,11 @@ impl<const WORTH: u32, const MOST: usize> PcpPolicy<Mapped> for Stacks<WORTH, MO
         table: &ZoneTables<'m, P>,
         migrate: MigrateType,
         word: PageblockWord,
-        index: u32,
+        offset: usize,
     ) -> Option<Window<'m, P, MOST>> {
-        out.is_inside(migrate, index).then(|| Window::of_one(out, table, migrate, word, index))?
+        // No truncation: of a pageblock of the table.
+        let inside = out.is_inside(migrate, offset as u32);
+        inside.then(|| Window::of_one(out, table, migrate, word, offset))?
     }
 
     #[inline(always)]

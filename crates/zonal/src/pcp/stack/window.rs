@@ -40,16 +40,16 @@ impl<'m, P: Platform, const N: usize> Window<'m, P, N> {
         Some(Self { pageblock, base, seen, stack: out.stack(migrate)? })
     }
 
-    /// For the frame of `index` only: it does not know where the pageblock ends.
+    /// For the frame at an offset of the table only: it does not know where the pageblock ends.
     #[inline(always)]
     pub(super) fn of_one(
         out: &'m StackOutside<P, N>,
         table: &ZoneTables<'m, P>,
         migrate: MigrateType,
         seen: PageblockWord,
-        index: u32,
+        offset: usize,
     ) -> Option<Self> {
-        let (pageblock, base) = (table.view_all(index)?, table.pfn(0));
+        let (pageblock, base) = (table.view_all(offset)?, table.pfn(0));
         Some(Self { pageblock, base, seen, stack: out.stack(migrate)? })
     }
 
