@@ -146,6 +146,15 @@ impl<P: Platform, const N: usize> FrameStack<P, N> {
         self.top.store(top.wrapping_add(1), Release);
     }
 
+    /// The newest frame, if there is one and no drain at work. For the owner, who may be outside the slot.
+    #[inline(always)]
+    pub(super) fn newest(&self) -> Option<u32> {
+        let top = self.top.load(Relaxed);
+        // Signed, as in `lower`.
+        ((top as i32) > self.head.load(Relaxed) as i32)
+            .then(|| self.at(top.wrapping_sub(1)).load(Relaxed))
+    }
+
     /// Frames that the owner freed outside the slot.
     pub(super) fn freed(&self) -> u64 {
         self.freed.load(Relaxed)

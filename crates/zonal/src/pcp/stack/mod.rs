@@ -54,6 +54,7 @@ use crate::platform::stay::Stay;
 use crate::platform::{Platform, StayOf};
 use crate::policy::pcp::Drainer;
 use crate::types::migrate_type::{MigrateType, NR_CACHED_TYPES};
+use crate::types::units::Order;
 use crate::zone::free_map::{
     AlreadyFree, Current, Frame, FreeMap, MapShape, Pageblock, Start, WordIndex,
 };
@@ -105,17 +106,9 @@ impl StackSize {
     }
 }
 
-/// Frames of one word that wait to be freed together.
-#[derive(Clone, Copy, Debug, Default)]
-struct Gathered {
-    word: WordIndex,
-    mask: u64,
-}
-
 /// One CPU's part of one zone, but for the stacks themselves.
 #[derive(Debug)]
 pub struct CpuStack {
-    gathered: Gathered,
     current: [Current; NR_CACHED_TYPES],
     /// The pageblock of each type that the last refill found whole and did not use up.
     opened: [Current; NR_CACHED_TYPES],
@@ -123,6 +116,8 @@ pub struct CpuStack {
     start: Start,
     /// The frame table's index of the map's frame 0.
     first: u32,
+    /// Of the map's pageblocks.
+    order: Order,
     /// Pageblocks that drains found uncounted, for [`uncounted`](Self::uncounted).
     uncounted: u32,
 }
@@ -138,12 +133,12 @@ impl CpuStack {
     #[must_use]
     pub const fn new() -> Self {
         Self {
-            gathered: Gathered { word: WordIndex(0), mask: 0 },
             current: [Current::NONE; NR_CACHED_TYPES],
             opened: [Current::NONE; NR_CACHED_TYPES],
             size: StackSize { high: 0, currents: 0 },
             start: Start { pageblock: Pageblock(0), spread: 0 },
             first: 0,
+            order: Order::ZERO,
             uncounted: 0,
         }
     }
@@ -159,7 +154,7 @@ impl CpuStack {
     ) {
         self.size = StackSize { high: size.high.min(N as u32), ..size };
         out.set_high(self.size.high);
-        self.first = first;
+        (self.first, self.order) = (first, shape.order());
         let size = shape.pageblock_frames();
         self.start = start;
         let ahead = start.pageblock.0 * size;
@@ -169,7 +164,7 @@ impl CpuStack {
     /// Frames on its stacks and gathered: a snapshot while its owner is about.
     #[must_use]
     pub fn held<P: Platform, const N: usize>(&self, out: &StackOutside<P, N>) -> u32 {
-        out.len() + self.gathered.mask.count_ones()
+        out.len()
     }
 
     /// The frame of an index of the frame table.
@@ -212,20 +207,19 @@ impl CpuStack {
         migrate: MigrateType,
         frame: Frame,
     ) -> bool {
-        let inside = out.is_inside(migrate, self.index(frame));
-        if inside { self.keep_inside(out, migrate, frame) } else { self.keep_beside(frame) }
+        self.keep_at(out, migrate, self.index(frame))
     }
 
-    /// Keeps a frame whose neighbours are gathered.
-    #[inline]
-    fn keep_beside(&mut self, frame: Frame) -> bool {
-        let (word, bit) = frame.word();
-        let mask = self.gathered.mask;
-        let beside = self.gathered.word == word && mask != 0 && mask & bit == 0;
-        if beside {
-            self.gathered.mask |= bit;
-        }
-        beside
+    /// The same, by the index of the frame table.
+    #[inline(always)]
+    pub(super) fn keep_at<P: Platform, const N: usize>(
+        &self,
+        out: &StackOutside<P, N>,
+        migrate: MigrateType,
+        index: u32,
+    ) -> bool {
+        let stack = out.stack_for(migrate, index, self.order);
+        stack.is_some_and(|stack| stack.push(index))
     }
 
     /// Frees a frame: as [`keep`](Self::keep), after a full stack has spilt its oldest half, or what
@@ -261,11 +255,12 @@ impl CpuStack {
         {
             return self.spill_half(stack, home, self.index(frame));
         }
-        let (word, mask) = frame.word();
-        let flushed = self.flush(home);
-        self.gathered = Gathered { word, mask };
+        let flushed = out.flush(home, self.first);
+        if out.gathered().push(self.index(frame)) {
+            return flushed;
+        }
         // Without a cache nothing was gathered, and nothing is.
-        if self.size.high == 0 { self.flush(home) } else { flushed }
+        home.put_one(frame).map(|()| 1)
     }
 
     /// Keeps a frame on a full stack, whose oldest half goes into the map.
@@ -286,25 +281,6 @@ impl CpuStack {
         shed
     }
 
-    /// Frees what is gathered. For a CPU that idles, and before a request is refused. How many frames.
-    ///
-    /// # Errors
-    /// [`AlreadyFree`] if some of it is free in the map; then none of what it names is freed.
-    #[inline]
-    pub fn flush(&mut self, home: &impl Home) -> Result<u32, AlreadyFree> {
-        let gathered = core::mem::take(&mut self.gathered);
-        if gathered.mask == 0 {
-            return Ok(0);
-        }
-        if gathered.mask.is_power_of_two() {
-            let first = gathered.word.first_frame().0;
-            home.put_one(Frame(first + gathered.mask.trailing_zeros()))?;
-        } else {
-            home.put(gathered.word, gathered.mask)?;
-        }
-        Ok(gathered.mask.count_ones())
-    }
-
     /// Gives everything back to the map: frames, what is gathered, current pageblocks. `by` the
     /// slot's holder, for a CPU that idles or goes, or for another that needs it. What is on the stacks
     /// stays there if the host refuses the fence that an owner outside the slot asks for. Returns the
@@ -318,12 +294,11 @@ impl CpuStack {
         home: &impl Home,
         by: Drainer,
     ) -> Result<u32, AlreadyFree> {
-        let flushed = self.flush(home);
         let (drained, uncounted) = out.drain(home, self.first, by);
         self.uncounted += uncounted;
         let kept = self.current.iter_mut().chain(&mut self.opened);
         kept.for_each(|current| home.release(current));
-        drained.and_then(|frames| Ok(flushed? + frames))
+        drained
     }
 
     /// How many pageblocks the owner freed outside the slot that drains have found since this was asked last: they
@@ -346,11 +321,6 @@ impl CpuStack {
         mut visit: impl FnMut(Frame),
     ) {
         out.indexes().for_each(|index| visit(self.frame(index)));
-        let (first, mut rest) = (self.gathered.word.first_frame(), self.gathered.mask);
-        while rest != 0 {
-            visit(Frame(first.0 + rest.trailing_zeros()));
-            rest &= rest - 1;
-        }
     }
 }
 

@@ -130,8 +130,8 @@ impl<const WORTH: u32, const MOST: usize> PcpPolicy<Mapped> for Stacks<WORTH, MO
         offset: usize,
     ) -> Option<Window<'m, P, MOST>> {
         // No truncation: of a pageblock of the table.
-        let inside = out.is_inside(migrate, offset as u32);
-        inside.then(|| Window::of_one(out, table, migrate, word, offset))?
+        let stack = out.stack_for(migrate, offset as u32, table.pageblock_order())?;
+        Window::of_one(stack, table, word, offset)
     }
 
     #[inline(always)]
@@ -142,7 +142,8 @@ impl<const WORTH: u32, const MOST: usize> PcpPolicy<Mapped> for Stacks<WORTH, MO
         word: PageblockWord,
         index: u32,
     ) -> Option<Window<'m, P, MOST>> {
-        Window::new(out, table, migrate, word, index)
+        let stack = out.stack_for(migrate, index, table.pageblock_order())?;
+        Window::new(stack, table, word, index)
     }
 
     fn take_back<P: Platform>(
@@ -229,7 +230,7 @@ impl<const WORTH: u32, const MOST: usize> PcpPolicy<Mapped> for Stacks<WORTH, MO
         migrate: MigrateType,
         index: u32,
     ) -> bool {
-        let kept = cpu.stack.keep(out, migrate, cpu.stack.frame(index));
+        let kept = cpu.stack.keep_at(out, migrate, index);
         if !kept {
             cpu.passing = Some(index);
         }
