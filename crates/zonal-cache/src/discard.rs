@@ -3,7 +3,8 @@
 use crate::error::CacheError;
 use crate::file::{File, FileCore, pages_of};
 use crate::frames::PAGE;
-use crate::inner::{Core, Setup, Slots};
+use crate::inner::{Core, Setup};
+use crate::slots::Slots;
 use crate::store::StoreError;
 use crate::table::{Hold, Key};
 use crate::writeback::Purpose;

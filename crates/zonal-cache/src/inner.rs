@@ -5,16 +5,18 @@ use crate::events::Tally;
 use crate::evict::{Evict, Verdict};
 use crate::file::FileCore;
 use crate::frames::Frames;
-use crate::host::Host;
+use crate::host::{Host, Part};
 use crate::lists::{Lists, Patience};
 use crate::lru::LruLock;
+use crate::slots::{Bare, Slots};
 use crate::stats::Counters;
-use crate::table::{Claimed, Key, Settled, SlotId, Table, Taken};
+use crate::table::{Claimed, Key, Settled, SlotId, Table, Taken, Token};
 use crate::velocity::{By, ZoneCounters};
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::mem;
+use core::slice;
 use core::sync::atomic::Ordering::Relaxed;
 use zonal::Pfn;
 use zonal::platform::{AtomicWord, Lock, Platform};
@@ -139,6 +141,13 @@ impl<S: Setup> Core<S> {
         }
     }
 
+    /// Tells the host where its memory is, from where it does not move any more.
+    pub(crate) fn place(&self) {
+        self.table.place_on(&self.host);
+        self.lists.place_on(&self.host);
+        self.host.placed(Part::Common, slice::from_ref(self));
+    }
+
     pub(crate) fn new_file_number(&self) -> u64 {
         // Relaxed: only that they differ.
         self.next_file.fetch_add(1, Relaxed)
@@ -207,6 +216,7 @@ impl<S: Setup> Core<S> {
             for &frame in &frames[..got] {
                 if let Some(mut claimed) = bare.list.pop() {
                     self.table.set_frame(&mut claimed, frame);
+                    self.host.framed(claimed.id(), frame);
                     slots.list.push(claimed);
                 }
             }
@@ -332,8 +342,19 @@ impl<S: Setup> Core<S> {
         });
     }
 
-    /// Pages have left the index and all who looked at them: their frames and slots are free.
+    /// Pages have left the index and all who looked at them: their frames and slots are free. They leave the lists and
+    /// go back to where frames come from in batches of the [list's lock](LruLock::BATCH), or all together.
     pub(crate) fn release(&self, slots: Vec<Claimed>) {
+        if S::Lru::BATCH == 1 || slots.len() <= S::Lru::BATCH {
+            return self.release_batch(slots);
+        }
+        let mut slots = slots.into_iter();
+        while slots.len() > 0 {
+            self.release_batch(slots.by_ref().take(S::Lru::BATCH).collect());
+        }
+    }
+
+    fn release_batch(&self, slots: Vec<Claimed>) {
         if slots.is_empty() {
             return;
         }
@@ -416,63 +437,6 @@ impl<S: Setup> Core<S> {
             self.release(Vec::from([claimed]));
         }
         Ok(())
-    }
-}
-
-/// Slots with frames that are in no use yet; those that are left are free again when this is dropped.
-pub(crate) struct Slots<'a, S: Setup> {
-    core: &'a Core<S>,
-    list: Vec<Claimed>,
-}
-
-impl<'a, S: Setup> Slots<'a, S> {
-    /// None yet.
-    pub(crate) const fn none(core: &'a Core<S>) -> Self {
-        Self { core, list: Vec::new() }
-    }
-
-    /// As the core's `take_slots`, for one, if there is none.
-    pub(crate) fn fill(&mut self) -> Result<(), CacheError> {
-        if self.list.is_empty() {
-            self.list = mem::take(&mut self.core.take_slots(1)?.list);
-        }
-        Ok(())
-    }
-
-    pub(crate) const fn is_empty(&self) -> bool {
-        self.list.is_empty()
-    }
-
-    pub(crate) fn pop(&mut self) -> Option<Claimed> {
-        self.list.pop()
-    }
-
-    pub(crate) fn push(&mut self, claimed: Claimed) {
-        self.list.push(claimed);
-    }
-
-    pub(crate) fn last(&self) -> Option<&Claimed> {
-        self.list.last()
-    }
-}
-
-/// Slots without a frame. Dropped, they go back.
-struct Bare<'a, S: Setup> {
-    core: &'a Core<S>,
-    list: Vec<Claimed>,
-}
-
-impl<S: Setup> Drop for Bare<'_, S> {
-    fn drop(&mut self) {
-        if !self.list.is_empty() {
-            self.core.put_back(self.list.drain(..).rev());
-        }
-    }
-}
-
-impl<S: Setup> Drop for Slots<'_, S> {
-    fn drop(&mut self) {
-        self.core.release(mem::take(&mut self.list));
     }
 }
 

@@ -16,7 +16,7 @@
 use crate::events::Tally;
 use crate::evict::{Evict, Told, Verdict};
 use crate::held::{Held, ListStats, share};
-use crate::host::Host;
+use crate::host::{Host, Part};
 use crate::inner::{Core, Met, Setup};
 use crate::lru::{LruLock, MOST_BATCH, MOST_LISTS};
 use crate::table::{Claimed, Key, Kind, SlotId, Token};
@@ -82,6 +82,12 @@ impl<S: Setup> Lists<S> {
             waiting: (0..batches).map(|_| Waiting(Lock::new(batch()))).collect(),
             turn: AtomicWord::new(0),
         }
+    }
+
+    /// Tells the host where they are.
+    pub(crate) fn place_on(&self, host: &S::Host) {
+        host.placed(Part::Lists, &self.lists);
+        host.placed(Part::Batches, &self.waiting);
     }
 
     pub(crate) fn stats(&self) -> Vec<ListStats> {

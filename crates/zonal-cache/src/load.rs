@@ -3,9 +3,10 @@
 
 use crate::evict::UNUSED;
 use crate::file::FileCore;
-use crate::frames::{PAGE, bytes_mut};
+use crate::frames::{PAGE, bytes_mut, span};
 use crate::host::Host;
-use crate::inner::{Core, Setup, Slots};
+use crate::inner::{Core, Setup};
+use crate::slots::Slots;
 use crate::store::{Later, LaterRead, StoreError};
 use crate::table::{Reader, Token, Writer};
 use alloc::boxed::Box;
@@ -219,7 +220,7 @@ fn fill_rest<S: Setup>(
     }
     for (at, page) in pages.iter_mut().enumerate() {
         let has = got.saturating_sub((at * PAGE) as u64).min(PAGE as u64);
-        page[has as usize..].fill(0);
+        page[span::<S::Frames>(has as usize..PAGE)].fill(0);
     }
     Ok(())
 }

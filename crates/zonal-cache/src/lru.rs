@@ -11,8 +11,8 @@
 //! queue and hand of an owner. Which one gives a page up follows from their lengths, in turn.
 //!
 //! A page that came waits in a batch of its CPU (`pagevec`) until that is full, and is then listed with the
-//! others; where no listed page can go, those that wait do. Pages that leave together are taken off in holds of a
-//! batch. A page in a batch is in no list: the policy does not know of it yet.
+//! others; where no listed page can go, those that wait do. Pages that leave together are taken off, and
+//! their frames freed, a batch at a time. A page in a batch is in no list: the policy does not know of it yet.
 //!
 //! [`OfPreset`] has what the kernel did whose allocator a preset is.
 //!

@@ -3,7 +3,7 @@
 use crate::error::CacheError;
 use crate::evict::touch;
 use crate::file::{Advice, File, pages_of};
-use crate::frames::{PAGE, bytes};
+use crate::frames::{PAGE, bytes, copy, span};
 use crate::inner::Setup;
 use crate::load::Load;
 use crate::page::Page;
@@ -43,7 +43,8 @@ impl<S: Setup> File<S> {
                 Err(_) if done > 0 => break,
                 Err(error) => return Err(error),
             };
-            into[done..done + part].copy_from_slice(&page[from..from + part]);
+            let there = &page[span::<S::Frames>(from..from + part)];
+            copy::<S::Frames>(&mut into[done..done + part], there);
             drop(page);
             done += part;
             at += part as u64;

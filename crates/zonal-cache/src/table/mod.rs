@@ -47,7 +47,7 @@ pub use pass::{Settled, Taken};
 pub use slot::{Claimed, Hold, Key, Reader, SlotId, Token, Writeback, Writer};
 pub(crate) use slot::{KINDS, Kind};
 
-use crate::host::Host;
+use crate::host::{Host, Part};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::fmt;
@@ -89,6 +89,13 @@ impl<P: Host> Table<P> {
         // The lowest number is taken first.
         let free = (0..slots as u32).rev().map(|slot| Claimed(SlotId(slot))).collect();
         (table, free)
+    }
+
+    /// Tells the host where it is.
+    pub(crate) fn place_on(&self, host: &P) {
+        host.placed(Part::Slots, &self.slots);
+        host.placed(Part::Chains, &self.heads);
+        host.placed(Part::ChainLocks, &self.shards);
     }
 
     /// How many slots there are.
