@@ -14,8 +14,8 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use zonal::platform::{AtomicWord, Lock};
 
 impl<S: Setup> FileCore<S> {
-    /// Shows `visit` a hold of each page of a range that is in memory. Costs the pages of the range or
-    /// the slots of the cache, whichever are fewer.
+    /// Shows `visit` a hold of each page of a range that is in memory. Costs the pages of the range, as far as any was
+    /// ever in memory, or the slots of the cache, whichever are fewer.
     pub(crate) fn each_cached(
         &self,
         core: &Core<S>,
@@ -23,6 +23,7 @@ impl<S: Setup> FileCore<S> {
         mut visit: impl FnMut(Hold),
     ) {
         let slots = core.table.len() as u64;
+        let range = range.start..range.end.min(self.reached());
         let mut look = |key: Key| {
             if let Some(hold) = core.table.hold(key) {
                 visit(hold);

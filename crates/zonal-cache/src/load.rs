@@ -37,6 +37,7 @@ impl<S: Setup> Load<S> {
         marker: Option<u64>,
     ) -> Self {
         let mut writers = Vec::new();
+        file.will_reach(first + slots.len() as u64);
         while let Some(claimed) = slots.pop() {
             match core.table.insert(claimed, file.key(first + writers.len() as u64)) {
                 Ok(writer) => writers.push(writer),

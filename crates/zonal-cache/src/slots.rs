@@ -26,6 +26,10 @@ impl<'a, S: Setup> Slots<'a, S> {
         Ok(())
     }
 
+    pub(crate) const fn len(&self) -> usize {
+        self.list.len()
+    }
+
     pub(crate) const fn is_empty(&self) -> bool {
         self.list.is_empty()
     }

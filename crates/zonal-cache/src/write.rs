@@ -125,6 +125,7 @@ impl<S: Setup> File<S> {
             }
             spare.fill()?;
             let Some(claimed) = spare.pop() else { continue };
+            self.file.will_reach(index + 1);
             match core.table.insert(claimed, key) {
                 Ok(writer) => {
                     let mut writer = Writing::new(self, writer);

@@ -47,7 +47,7 @@ impl Pages {
     }
 
     /// The line of a frame's `struct page`.
-    fn line(&self, pfn: Pfn) -> usize {
+    pub(crate) fn line(&self, pfn: Pfn) -> usize {
         self.first + self.index(pfn) as usize * self.stride
     }
 

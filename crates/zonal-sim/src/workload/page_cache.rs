@@ -25,11 +25,11 @@
 //!   pages used twice (all are inactive), readahead beyond the window, one LRU lock for each zone.
 
 mod cache;
-mod disk;
 mod stream;
 
 use super::process::MEMORY;
 use super::{Needs, Stage, Workload};
+use crate::cache::Disk;
 use crate::coroutine::Body;
 use crate::host::{self, Host};
 use crate::machine::Machine;
@@ -40,7 +40,6 @@ use crate::run::{SimError, Spec};
 use crate::world;
 use cache::Cache;
 use core::cell::{Cell, OnceCell};
-use disk::Disk;
 use std::rc::Rc;
 use stream::Stream;
 use zonal::plan::Config;

@@ -1,7 +1,7 @@
 //! The page cache as reclaim, the flusher and the streams share it.
 
-use super::disk::Disk;
 use crate::any_allocator::AnyAllocator;
+use crate::cache::Disk;
 use crate::engine;
 use crate::host::{Frames, Host};
 use crate::lru::Lru;
