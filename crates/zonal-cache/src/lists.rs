@@ -281,12 +281,15 @@ impl<S: Setup> Core<S> {
     /// The code of the list that a page of this thread's is on. One that waits does so no more.
     fn listed_on(&self, id: SlotId) -> Option<u64> {
         let place = self.table.place(id);
-        let seen = place.load(Acquire);
-        if seen & WAITS != 0 && place.compare_exchange(seen, 0, AcqRel, Acquire).is_ok() {
-            return None;
+        let mut seen = place.load(Acquire);
+        if seen & WAITS != 0 {
+            // An error is one who lists the batch just now.
+            match place.compare_exchange(seen, 0, AcqRel, Acquire) {
+                Ok(_) => return None,
+                Err(now) => seen = now,
+            }
         }
-        let now = place.load(Acquire);
-        (now & LISTED != 0).then_some(now & CODE)
+        (seen & LISTED != 0).then_some(seen & CODE)
     }
 
     /// A page is about to move to another slot. On the same list it keeps its place there.

@@ -1,5 +1,6 @@
 //! Reading: by a copy, or by a look at the pages.
 
+use crate::discard::Which;
 use crate::error::CacheError;
 use crate::evict::touch;
 use crate::file::{Advice, File, pages_of};
@@ -233,12 +234,7 @@ impl<S: Setup> File<S> {
     /// comes from the store.
     pub fn invalidate(&self, range: Range<u64>) -> u64 {
         let (first, last) = pages_of(range.start, range.end);
-        let mut free = Vec::new();
-        let mut count = 0;
-        self.file.each_cached(&self.core, first..last, |hold| {
-            count += u64::from(self.core.table.detach_clean(&hold));
-            free.extend(self.core.table.leave_hold(hold));
-        });
+        let (free, count) = self.file.take_out(&self.core, first..last, Which::Clean);
         self.core.release(free);
         count
     }

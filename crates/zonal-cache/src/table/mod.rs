@@ -43,7 +43,7 @@ mod pass;
 mod slot;
 mod word;
 
-pub use pass::{Settled, Taken};
+pub use pass::{Settled, Taken, TakenOut};
 pub use slot::{Claimed, Hold, Key, Reader, SlotId, Token, Writeback, Writer};
 pub(crate) use slot::{KINDS, Kind};
 
@@ -118,7 +118,7 @@ impl<P: Host> Table<P> {
     /// The chain of a key.
     #[inline(always)]
     fn chain(&self, key: Key) -> usize {
-        (key.hash() as usize) & (self.heads.len() - 1)
+        key.chain() & (self.heads.len() - 1)
     }
 
     fn shard(&self, chain: usize) -> &P::Mutex<()> {
@@ -267,6 +267,28 @@ impl<P: Host> Table<P> {
             }
             self.unlink(id, chain, None);
             Taken::Claimed(Claimed(id))
+        })
+    }
+
+    /// Takes the page with this key out that no other thread is at; a dirty one only if `even_dirty` says so. It
+    /// takes the lock of a chain once, where a hold that is detached and left takes it twice.
+    pub fn take_out(&self, key: Key, even_dirty: bool) -> TakenOut {
+        let chain = self.chain(key);
+        self.shard(chain).with(|()| {
+            let Some(id) = self.find(key) else { return TakenOut::NotThere };
+            let word = &self.slot(id).word;
+            let seen = word.load(Relaxed);
+            let dirty = Word(seen).has(Word::DIRTY);
+            let others = Word::WRITER | Word::WRITEBACK | Word::CLAIMED | Word::DETACHED;
+            if !Word(seen).is_alone() || Word(seen).has(others) || dirty && !even_dirty {
+                return TakenOut::Kept;
+            }
+            // Acquire: with the release of those who left. A failure is another who came.
+            if word.compare_exchange(seen, Word::CLAIMED, Acquire, Relaxed).is_err() {
+                return TakenOut::Kept;
+            }
+            self.unlink(id, chain, None);
+            TakenOut::Claimed(Claimed(id), dirty)
         })
     }
 
