@@ -334,7 +334,7 @@ impl<S: Setup> Core<S> {
     pub(crate) fn put_back(&self, slots: impl IntoIterator<Item = Claimed>) {
         self.pool.with(|pool| {
             for mut claimed in slots {
-                self.table.set_frame(&mut claimed, NO_FRAME);
+                self.table.forget_frame(&mut claimed);
                 let beyond = pool.used + pool.free.len() > pool.target;
                 pool.used -= 1;
                 if beyond { &mut pool.retired } else { &mut pool.free }.push(claimed);

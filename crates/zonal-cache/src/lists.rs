@@ -257,8 +257,8 @@ impl<S: Setup> Core<S> {
                 continue;
             };
             let on = |it: &&Claimed| self.listed_on(it.id()) == Some(code);
-            let run = rest.iter().take(most).take_while(on).count();
-            let (now, later) = rest.split_at(run);
+            let more = rest[1..].iter().take(most - 1).take_while(on).count();
+            let (now, later) = rest.split_at(1 + more);
             self.list(code).with(|held| {
                 for claimed in now {
                     self.table.place(claimed.id()).store(0, Relaxed);

@@ -376,6 +376,11 @@ impl<P: Host> Table<P> {
         slot.mark.store(0, Relaxed);
     }
 
+    /// Has a slot that is not in use forget its frame.
+    pub(crate) fn forget_frame(&self, claimed: &mut Claimed) {
+        self.slot(claimed.0).frame.store(0, Relaxed);
+    }
+
     /// The page that a token is about.
     #[must_use]
     pub fn key_of(&self, token: &impl Token) -> Key {
