@@ -42,6 +42,12 @@ pub unsafe trait Frames: Send + Sync + 'static {
     /// A frame, `None` if there is none. Its bytes may be anything.
     fn alloc(&self) -> Option<Pfn>;
 
+    /// A frame for a page that a program writes to: an allocator that limits what is dirty in a zone looks for it elsewhere
+    /// ([`Request::write`](zonal::Request::write)). The default makes no difference.
+    fn alloc_to_write(&self) -> Option<Pfn> {
+        self.alloc()
+    }
+
     /// Fills `frames` from the first on, with neighbours in memory as far as that can be had; how many. Each is a frame
     /// as from [`alloc`](Self::alloc). The default asks for one after the other.
     fn alloc_some(&self, frames: &mut [Pfn]) -> usize {

@@ -96,7 +96,9 @@ pub(crate) struct Limits {
 #[derive(Default)]
 pub(crate) struct Met {
     /// Who scans.
-    by: By,
+    pub(crate) by: By,
+    /// A page is to be written to.
+    writes: bool,
     pub(crate) dirty: [Option<Key>; SOME],
     pub(crate) moving: bool,
 }
@@ -104,6 +106,11 @@ pub(crate) struct Met {
 impl Met {
     pub(crate) fn by(by: By) -> Self {
         Self { by, ..Self::default() }
+    }
+
+    /// For a page that is to be written to.
+    pub(crate) fn writing() -> Self {
+        Self { writes: true, ..Self::default() }
     }
 
     fn note_dirty(&mut self, key: Key) {
@@ -169,7 +176,7 @@ impl<S: Setup> Core<S> {
     }
 
     fn some_at_once(&self, most: usize, met: &mut Met) -> Slots<'_, S> {
-        let mut slots = self.free_some(most);
+        let mut slots = self.free_some(most, met.writes);
         if slots.list.len() < most {
             let mut more = self.evict_some(most - slots.list.len(), met);
             slots.list.append(&mut more.list);
@@ -180,8 +187,7 @@ impl<S: Setup> Core<S> {
     }
 
     /// At least one slot with a frame, and up to `most`, where the rest can be had at once.
-    pub(crate) fn take_slots(&self, most: usize) -> Result<Slots<'_, S>, CacheError> {
-        let mut met = Met::default();
+    pub(crate) fn take_slots(&self, most: usize, mut met: Met) -> Result<Slots<'_, S>, CacheError> {
         let mut slots = self.some_at_once(most, &mut met);
         if slots.list.is_empty() {
             let claimed = self.one_in_time(met)?;
@@ -192,11 +198,11 @@ impl<S: Setup> Core<S> {
 
     /// A slot with a frame: a free one, or that of a clean page.
     fn one_at_once(&self, met: &mut Met) -> Option<Claimed> {
-        self.free_some(1).pop().or_else(|| self.evict_one(met))
+        self.free_some(1, met.writes).pop().or_else(|| self.evict_one(met))
     }
 
     /// Free slots, up to `most`, with frames for them, which are neighbours as far as that can be had.
-    fn free_some(&self, most: usize) -> Slots<'_, S> {
+    fn free_some(&self, most: usize, writes: bool) -> Slots<'_, S> {
         let mut slots = Slots::none(self);
         // The slots go back if the frames panic, or if the arena is empty though the bound allows more.
         let mut bare = Bare { core: self, list: Vec::new() };
@@ -212,7 +218,14 @@ impl<S: Setup> Core<S> {
             let mut frames = [NO_FRAME; AT_ONCE];
             let some = bare.list.len().min(AT_ONCE);
             self.counters.asked.add(1);
-            let got = self.frames.alloc_some(&mut frames[..some]);
+            let got = match writes.then(|| self.frames.alloc_to_write()) {
+                Some(Some(frame)) => {
+                    frames[0] = frame;
+                    1
+                }
+                Some(None) => 0,
+                None => self.frames.alloc_some(&mut frames[..some]),
+            };
             for &frame in &frames[..got] {
                 if let Some(mut claimed) = bare.list.pop() {
                     self.table.set_frame(&mut claimed, frame);
@@ -220,7 +233,7 @@ impl<S: Setup> Core<S> {
                     slots.list.push(claimed);
                 }
             }
-            if got < some {
+            if got == 0 || (got < some && !writes) {
                 break;
             }
         }

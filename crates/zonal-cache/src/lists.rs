@@ -20,6 +20,7 @@ use crate::host::{Host, Part};
 use crate::inner::{Core, Met, Setup};
 use crate::lru::{LruLock, MOST_BATCH, MOST_LISTS};
 use crate::table::{Claimed, Key, Kind, SlotId, Token};
+use crate::velocity::By;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
@@ -330,6 +331,11 @@ impl<S: Setup> Core<S> {
         for at in (first..lists.len()).chain(0..first) {
             if count == most {
                 return count;
+            }
+            if let By::Background { zone } = met.by
+                && !S::Lru::may_have(&self.frames, at, zone)
+            {
+                continue;
             }
             let mut work = |held: &mut Held<S::Evict>| {
                 let (before, mut tallies) = (count, [Tally::default(); 2]);

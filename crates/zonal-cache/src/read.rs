@@ -5,7 +5,7 @@ use crate::error::CacheError;
 use crate::evict::touch;
 use crate::file::{Advice, File, pages_of};
 use crate::frames::{PAGE, bytes, copy, span};
-use crate::inner::Setup;
+use crate::inner::{Met, Setup};
 use crate::load::Load;
 use crate::page::Page;
 use crate::pinned::Pinned;
@@ -147,7 +147,7 @@ impl<S: Setup> File<S> {
             let plan = self.within(plan);
             // What is read ahead is begun before this thread waits for what it wants.
             let own = plan.pages.min(wanted.max(PIECE)).max(1);
-            let mut slots = core.take_slots(own as usize)?;
+            let mut slots = core.take_slots(own as usize, Met::default())?;
             let load = Load::begin(&self.core, &self.file, index, &mut slots, plan.marker);
             drop(slots);
             if !load.is_empty() {

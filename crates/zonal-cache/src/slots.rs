@@ -1,7 +1,7 @@
 //! Slots that are in no use, in the hands of a thread: with frames, and without.
 
 use crate::error::CacheError;
-use crate::inner::{Core, Setup};
+use crate::inner::{Core, Met, Setup};
 use crate::table::Claimed;
 use alloc::vec::Vec;
 use core::mem;
@@ -18,10 +18,10 @@ impl<'a, S: Setup> Slots<'a, S> {
         Self { core, list: Vec::new() }
     }
 
-    /// As the core's `take_slots`, for one, if there is none.
+    /// As the core's `take_slots`, for one that is to be written to, if there is none.
     pub(crate) fn fill(&mut self) -> Result<(), CacheError> {
         if self.list.is_empty() {
-            self.list = mem::take(&mut self.core.take_slots(1)?.list);
+            self.list = mem::take(&mut self.core.take_slots(1, Met::writing())?.list);
         }
         Ok(())
     }

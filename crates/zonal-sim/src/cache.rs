@@ -14,10 +14,8 @@ mod lists;
 
 pub(crate) use disk::{Disk, DiskFile};
 pub(crate) use frames::{Costs, SimFrames};
-pub(crate) use host::CacheHost;
-#[cfg(test)]
-pub(crate) use host::keep_writing;
-pub(crate) use lists::{Lists, PerTask};
+pub(crate) use host::{CacheHost, keep_writing, reclaiming};
+pub(crate) use lists::{Lists, PerTask, PerTaskOfZone};
 
 use crate::platform::Sim;
 use core::marker::PhantomData;

@@ -206,7 +206,7 @@ impl Engine {
             taken: 0,
             host: None,
             turn_began: Ticks::default(),
-            cache: CacheHost::new(machine),
+            cache: CacheHost::new(machine, tasks),
             space: Space::new(usize::from(topology.sockets)),
             lines: Lines::new(topology, Capacity::of(&machine.cache)),
             transfers: Transfers::new(),

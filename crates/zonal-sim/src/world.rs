@@ -43,6 +43,16 @@ pub(crate) fn plan<S: Policy>(
         .map_err(|error| SimError::Build(error.to_string()))
 }
 
+/// The host of callbacks goes before the allocator whose frames it may have, when this is dropped.
+struct HostGoes;
+
+impl Drop for HostGoes {
+    fn drop(&mut self) {
+        // Not with the engine borrowed: what it drops may give frames back.
+        drop(engine::with(|engine| engine.host.take()).flatten());
+    }
+}
+
 /// Runs `f` with an allocator over `plan` on this thread's machine.
 pub(crate) fn with_allocator<S: Policy, R>(
     machine: &Machine,
@@ -92,7 +102,10 @@ pub(crate) fn with_allocator<S: Policy, R>(
     let allocator = Allocator::new(Sim::new(machine.topology), plan, storage)
         .map_err(|error| SimError::Build(error.to_string()))?;
     engine::with(|engine| engine.cache.pages = Some(pages));
-    Ok(current::scope(&allocator, || f(&allocator, pages)))
+    Ok(current::scope(&allocator, || {
+        let _goes = HostGoes;
+        f(&allocator, pages)
+    }))
 }
 
 /// Runs `f` with an allocator over `plan` that is on no machine yet: for random schedules, where costs play no part.

@@ -8,13 +8,11 @@ use crate::platform::Sim;
 use crate::space::{Home, Layout};
 use crate::task::{Pages, idle};
 use crate::ticks::Ticks;
-#[cfg(test)]
 use core::time::Duration;
 use std::collections::BTreeMap;
 use zonal::Pfn;
 use zonal_cache::host::{Host, Part};
 use zonal_cache::table::SlotId;
-#[cfg(test)]
 use zonal_cache::{PageCache, Setup};
 
 /// Where the CPU that writes back sleeps: no place that the cache has.
@@ -37,10 +35,27 @@ pub(crate) struct CacheHost {
     /// The CPU that set-up is for.
     pub(crate) set_up: u32,
     pub(crate) pages: Option<Pages>,
+    /// What each CPU has spent in direct reclaim.
+    reclaiming: Vec<Ticks>,
+}
+
+/// Runs `reclaim` in the middle of a request, whose time is not the allocator's.
+pub(crate) fn reclaiming<R>(reclaim: impl FnOnce() -> R) -> R {
+    let began = engine::now();
+    let result = reclaim();
+    engine::with_cpu(|engine, cpu| {
+        let took = engine.cpus[cpu].clock.since(began);
+        engine.cache.reclaiming[cpu] += took;
+    });
+    result
 }
 
 impl CacheHost {
-    pub(crate) fn new(machine: &Machine) -> Self {
+    pub(super) fn reclaiming(&self, cpu: usize) -> Ticks {
+        self.reclaiming.get(cpu).copied().unwrap_or_default()
+    }
+
+    pub(crate) fn new(machine: &Machine, cpus: u32) -> Self {
         Self {
             clock: machine.clock.clone(),
             wake: Ticks::from_cycles(machine.kernel.wake),
@@ -52,6 +67,7 @@ impl CacheHost {
             nudged: false,
             set_up: 0,
             pages: None,
+            reclaiming: vec![Ticks::default(); cpus as usize],
         }
     }
 }
@@ -154,7 +170,6 @@ unsafe impl Host for Sim {
 }
 
 /// The CPU that runs is the cache's writer until `over` says so; [`Host::nudge`] has it look anew.
-#[cfg(test)]
 pub(crate) fn keep_writing<S: Setup<Host = Sim>>(
     cache: &PageCache<S>,
     age: Duration,

@@ -95,17 +95,37 @@ impl Evict for Lists {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PerTask<const BATCH: usize>;
 
-fn tasks() -> usize {
-    engine::with(|engine| engine.cpus.len().min(MOST_LISTS)).unwrap_or(1)
+/// Tasks that have a lock each, of `zones` for each.
+fn tasks(zones: usize) -> usize {
+    engine::with(|engine| engine.cpus.len().min(MOST_LISTS / zones)).unwrap_or(1)
 }
 
 impl<const BATCH: usize> LruLock for PerTask<BATCH> {
     const NAME: &'static str = "task";
     const BATCH: usize = BATCH;
     fn lists<M: Frames>(_: &M) -> usize {
-        tasks()
+        tasks(1)
     }
     fn list_of<M: Frames>(_: &M, _: Pfn, owner: u64) -> usize {
-        (owner % tasks() as u64) as usize
+        (owner % tasks(1) as u64) as usize
+    }
+}
+
+/// A lock for each task's pages of each zone.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PerTaskOfZone<const BATCH: usize>;
+
+impl<const BATCH: usize> LruLock for PerTaskOfZone<BATCH> {
+    const NAME: &'static str = "task and zone";
+    const BATCH: usize = BATCH;
+    fn lists<M: Frames>(frames: &M) -> usize {
+        tasks(frames.zones().0) * frames.zones().0
+    }
+    fn list_of<M: Frames>(frames: &M, frame: Pfn, owner: u64) -> usize {
+        let zones = frames.zones().0;
+        (owner % tasks(zones) as u64) as usize * zones + frames.zone_of(frame).0
+    }
+    fn may_have<M: Frames>(frames: &M, list: usize, zone: usize) -> bool {
+        list % frames.zones().0 == zone
     }
 }
