@@ -104,7 +104,7 @@ zonal::preset! {
 }
 
 /// An owner frees a frame while another CPU isolates its pageblock: after two frees before, to the pageblock
-/// that it remembers, else in its slot.
+/// that it remembers, else to one that it looks up.
 fn window_and_isolation<const LIGHT: bool, const HEAVY: bool>(before: usize) {
     let plan = small_plan(48, 1);
     explore("window and isolation", Some(4), move || {
@@ -169,12 +169,53 @@ fn no_light_fence_of_one_that_leaves_is_found() {
     leaving::<false, true>();
 }
 
-/// S-3 where the owner frees in its slot.
+/// S-3 where the owner looks the pageblock up.
 ///
-/// At most 4 preemptions: 8 300 runs, 6 s.
+/// At most 4 preemptions: 12 200 runs, 6 s.
 #[test]
-fn slot_against_isolation() {
+fn lookup_against_isolation() {
     window_and_isolation::<true, true>(0);
+}
+
+/// An owner frees a frame above its edge while another CPU isolates its pageblock.
+fn gathered_and_isolation<const LIGHT: bool, const HEAVY: bool>() {
+    let plan = small_plan(48, 1);
+    explore("gathered and isolation", Some(3), move || {
+        let world: Rc<World<Fences<LIGHT, HEAVY>, Kept>> = World::new(plan);
+        let mut owner = world.allocator().handle(CpuId(0)).unwrap();
+        let request = Request::frame().migrate(Movable);
+        let held: Vec<_> = (0..9).map(|_| owner.alloc_raw(&request).unwrap()).collect();
+        let (low, above) = (held[0], held[8]);
+        assert!(above >= Pfn::new(8), "of the second pageblock");
+        owner.free_raw(low, Order::ZERO).unwrap();
+        world.allocator().drain_cpu(CpuId(0));
+        // A refill from the first pageblock, which is the edge.
+        assert_eq!(owner.alloc_raw(&request).unwrap(), low);
+        let other = spawn_on(&world, 1, |world| {
+            world.allocator().isolate(Pfn::new(8)..Pfn::new(16)).expect("nothing is in the way")
+        });
+        owner.free_raw(above, Order::ZERO).unwrap();
+        let isolated = other.join().unwrap();
+        let busy = world.allocator().busy_frames(&isolated);
+        assert_eq!(busy, 0, "S-3: it stayed with the CPU");
+        world.allocator().undo_isolation(isolated).expect("its own");
+        for &pfn in &held[..8] {
+            owner.free_raw(pfn, Order::ZERO).unwrap();
+        }
+        drop(owner);
+        world.finish();
+    });
+}
+
+#[test]
+fn gathered_against_isolation() {
+    gathered_and_isolation::<true, true>();
+}
+
+#[test]
+#[should_panic = "S-3"]
+fn no_light_fence_after_a_gathered_frame_is_found() {
+    gathered_and_isolation::<false, true>();
 }
 
 #[test]

@@ -75,7 +75,7 @@ impl<P: Platform, const N: usize> List<'_, '_, P, N> {
             && table.pageblock_at(offset) == self.word;
         // Truncated where it is no index, and then no state is replaced.
         let frame = self.cpu.stack.frame(offset as u32);
-        let stays = own && self.cpu.stack.is_inside(self.migrate, frame);
+        let stays = own && self.out.is_inside(self.migrate, self.cpu.stack.index(frame));
         let stack = self.out.stack(self.migrate).filter(|_| stays);
         let Some(room) = stack.and_then(FrameStack::room_for_run) else {
             return Head::Single(RUN);
