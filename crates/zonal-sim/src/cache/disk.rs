@@ -50,7 +50,7 @@ pub(crate) struct DiskFile {
 }
 
 impl DiskFile {
-    /// A file of so many pages.
+    /// A file of that number of pages.
     pub(crate) fn new(disk: &Arc<Disk>, pages: u64) -> Self {
         Self { disk: disk.clone(), len: AtomicU64::new(pages * PAGE as u64) }
     }
