@@ -83,7 +83,9 @@ impl<S: Setup> PageCache<S> {
         let swappiness = u64::from(swappiness).min(MOST_SWAPPINESS);
         let window = window.min(4096);
         let limits = Limits { window, dirty_percent, background_percent, swappiness };
-        Ok(Self { core: Arc::new(Core::new(host, frames, (pages, most), limits)) })
+        let core = Arc::new(Core::new(host, frames, (pages, most), limits));
+        core.place();
+        Ok(Self { core })
     }
 
     /// A file of the cache, whose bytes are in `store`. Open each store once: two files of one store

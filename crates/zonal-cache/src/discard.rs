@@ -2,31 +2,90 @@
 
 use crate::error::CacheError;
 use crate::file::{File, FileCore, pages_of};
-use crate::frames::PAGE;
-use crate::inner::{Core, Setup, Slots};
+use crate::frames::{Frames, PAGE};
+use crate::inner::{Core, Setup};
+use crate::slots::Slots;
 use crate::store::StoreError;
-use crate::table::{Hold, Key};
+use crate::table::{Claimed, Hold, Key, TakenOut};
 use crate::writeback::Purpose;
 use alloc::vec::Vec;
 use core::ops::Range;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use zonal::page_state::PageState;
 use zonal::platform::{AtomicWord, Lock};
 
+/// Which pages leave.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Which {
+    /// Whatever they hold.
+    All,
+    /// Those that are not dirty, also if they are being read.
+    Unwritten,
+    /// Those that are clean and at rest.
+    Clean,
+}
+
+impl Which {
+    /// Takes a page out of the index, if it is such a one; whether it was.
+    fn detach<S: Setup>(self, core: &Core<S>, hold: &Hold) -> bool {
+        match self {
+            Self::All => {
+                core.detach(hold);
+                true
+            }
+            Self::Unwritten => core.table.detach_unwritten(hold),
+            Self::Clean => core.table.detach_clean(hold),
+        }
+    }
+}
+
 impl<S: Setup> FileCore<S> {
-    /// Shows `visit` a hold of each page of a range that is in memory. Costs the pages of the range or
-    /// the slots of the cache, whichever are fewer.
+    /// Takes pages of a range out of the index; their slots, and how many went. Those that others are at are free when the
+    /// last of these has left. Costs as [`each_cached`](Self::each_cached).
+    pub(crate) fn take_out(
+        &self,
+        core: &Core<S>,
+        range: Range<u64>,
+        which: Which,
+    ) -> (Vec<Claimed>, u64) {
+        let (mut free, mut count) = (Vec::new(), 0);
+        self.each_key(core, range, |key| match core.table.take_out(key, which == Which::All) {
+            TakenOut::Claimed(claimed, dirty) => {
+                if dirty {
+                    let frame = core.table.frame_of(&claimed);
+                    core.frames.count(frame, PageState::Dirty, -1);
+                }
+                free.push(claimed);
+                count += 1;
+            }
+            TakenOut::Kept => {
+                let Some(hold) = core.table.hold(key) else { return };
+                count += u64::from(which.detach(core, &hold));
+                free.extend(core.table.leave_hold(hold));
+            }
+            TakenOut::NotThere => {}
+        });
+        (free, count)
+    }
+
+    /// Shows `visit` a hold of each page of a range that is in memory. Costs the pages of the range, as far as any was
+    /// ever in memory, or the slots of the cache, whichever are fewer.
     pub(crate) fn each_cached(
         &self,
         core: &Core<S>,
         range: Range<u64>,
         mut visit: impl FnMut(Hold),
     ) {
-        let slots = core.table.len() as u64;
-        let mut look = |key: Key| {
+        self.each_key(core, range, |key| {
             if let Some(hold) = core.table.hold(key) {
                 visit(hold);
             }
-        };
+        });
+    }
+
+    fn each_key(&self, core: &Core<S>, range: Range<u64>, mut look: impl FnMut(Key)) {
+        let slots = core.table.len() as u64;
+        let range = range.start..range.end.min(self.reached());
         if range.end.saturating_sub(range.start) <= slots {
             range.for_each(|index| look(self.key(index)));
             return;
@@ -42,23 +101,13 @@ impl<S: Setup> FileCore<S> {
     /// in one list.
     fn discard(&self, core: &Core<S>, range: Range<u64>) {
         self.take_dirty(core, (range.start, range.end));
-        let mut free = Vec::new();
-        self.each_cached(core, range.clone(), |hold| {
-            core.detach(&hold);
-            free.extend(core.table.leave_hold(hold));
-        });
-        core.release(free);
+        core.release(self.take_out(core, range.clone(), Which::All).0);
         self.state.with(|state| state.unflushed.retain(|index| !range.contains(index)));
     }
 
     /// Takes pages out of the index that are not dirty, also those that are being read; the gates are closed.
     fn forget(&self, core: &Core<S>, (first, end): (u64, u64)) {
-        let mut free = Vec::new();
-        self.each_cached(core, first..end, |hold| {
-            let _ = core.table.detach_unwritten(&hold);
-            free.extend(core.table.leave_hold(hold));
-        });
-        core.release(free);
+        core.release(self.take_out(core, first..end, Which::Unwritten).0);
     }
 
     /// The last handle has gone: what can be written is, and clean pages, which no handle can find any more,
@@ -71,12 +120,7 @@ impl<S: Setup> FileCore<S> {
 
     /// Whether all could leave.
     pub(crate) fn drop_clean(&self, core: &Core<S>) -> bool {
-        let mut free = Vec::new();
-        self.each_cached(core, 0..u64::MAX, |hold| {
-            let _ = core.table.detach_clean(&hold);
-            free.extend(core.table.leave_hold(hold));
-        });
-        core.release(free);
+        core.release(self.take_out(core, 0..u64::MAX, Which::Clean).0);
         let clean = !self.is_dirty();
         if clean {
             core.files.with(|files| files.remove(&self.number));

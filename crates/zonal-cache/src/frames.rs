@@ -12,6 +12,7 @@
 //! # Ok::<(), zonal_host::arena::ArenaError>(())
 //! ```
 
+use core::ops::Range;
 use core::ptr::NonNull;
 use core::slice;
 use zonal::Pfn;
@@ -27,14 +28,25 @@ pub const PAGE: usize = FRAME_SIZE;
 /// # Safety
 /// From [`alloc`](Self::alloc) to [`free`](Self::free) a frame is the caller's alone, and
 /// [`address`](Self::address) gives the place of [`PAGE`] bytes of it, initialised, readable and
-/// writable, aligned to [`PAGE`]; always the same.
+/// writable, aligned to [`PAGE`]; always the same. Of frames that are only counted
+/// ([`HAS_BYTES`](Self::HAS_BYTES)) it is not asked.
 pub unsafe trait Frames: Send + Sync + 'static {
     /// Where what happens to pages of these frames is recorded: [`Off`](zonal::policy::trace::Off) for nowhere.
     /// Called with the lock of a list held.
     type Trace: Trace;
+    /// Whether there is memory behind the frames. Where there is none (a simulator's) a cache reads, lists, writes
+    /// back and frees pages as ever and copies no byte: what it shows of a page is empty, and so is each of
+    /// the pieces that a store is given, one for a page.
+    const HAS_BYTES: bool = true;
 
     /// A frame, `None` if there is none. Its bytes may be anything.
     fn alloc(&self) -> Option<Pfn>;
+
+    /// A frame for a page that a program writes to: an allocator that limits what is dirty in a zone looks for it elsewhere
+    /// ([`Request::write`](zonal::Request::write)). The default makes no difference.
+    fn alloc_to_write(&self) -> Option<Pfn> {
+        self.alloc()
+    }
 
     /// Fills `frames` from the first on, with neighbours in memory as far as that can be had; how many. Each is a frame
     /// as from [`alloc`](Self::alloc). The default asks for one after the other.
@@ -76,12 +88,29 @@ pub unsafe trait Frames: Send + Sync + 'static {
     }
 }
 
+/// A range of the bytes of a page, as far as there are any.
+#[inline(always)]
+pub(crate) const fn span<M: Frames>(range: Range<usize>) -> Range<usize> {
+    if M::HAS_BYTES { range } else { 0..0 }
+}
+
+/// Copies bytes out of a page or into one, if it has any.
+#[inline(always)]
+pub(crate) fn copy<M: Frames>(into: &mut [u8], from: &[u8]) {
+    if M::HAS_BYTES {
+        into.copy_from_slice(from);
+    }
+}
+
 /// The bytes of a frame.
 ///
 /// # Safety
 /// For as long as the reference lives the frame is allocated, and no thread writes to it.
 #[inline(always)]
 pub(crate) unsafe fn bytes<M: Frames>(frames: &M, frame: Pfn) -> &[u8] {
+    if !M::HAS_BYTES {
+        return &[];
+    }
     let at = frames.address(frame).as_ptr();
     // SAFETY: readable and initialised, by the contract of `Frames`; not written, by our own.
     unsafe { slice::from_raw_parts(at, PAGE) }
@@ -96,6 +125,9 @@ pub(crate) unsafe fn bytes<M: Frames>(frames: &M, frame: Pfn) -> &[u8] {
     reason = "the frames are memory, of which the caller has this piece"
 )]
 pub(crate) unsafe fn bytes_mut<M: Frames>(frames: &M, frame: Pfn) -> &mut [u8] {
+    if !M::HAS_BYTES {
+        return &mut [];
+    }
     let at = frames.address(frame).as_ptr();
     // SAFETY: writable and initialised, by the contract of `Frames`; ours alone, by our own.
     unsafe { slice::from_raw_parts_mut(at, PAGE) }

@@ -10,11 +10,31 @@
 //! assert!(host.now() >= before);
 //! ```
 
+use crate::table::SlotId;
 use alloc::boxed::Box;
+use zonal::Pfn;
 use zonal::platform::{Lock, Platform};
 
 /// Work for another thread.
 pub type Job = Box<dyn FnOnce() + Send>;
+
+/// What a piece of a cache's memory is for.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
+pub enum Part {
+    /// The slots, one for each page that there may be, in the order of their numbers.
+    Slots,
+    /// The first slot of each chain of the index.
+    Chains,
+    /// The locks of the chains.
+    ChainLocks,
+    /// The lists, each with its lock.
+    Lists,
+    /// The batches of pages that wait to be listed, each with its lock.
+    Batches,
+    /// The rest: the free slots and their lock, the files and theirs, counts.
+    Common,
+}
 
 /// A host of the cache. Of the platform it uses the atomics and the short wait.
 ///
@@ -51,6 +71,14 @@ pub unsafe trait Host: Platform + Send + Sync + 'static {
     fn pause(&self, _nanos: u64) {
         Self::relax();
     }
+
+    /// Here is `part` of a cache, which stays there, before a second thread knows of the cache: for a host that
+    /// counts accesses to memory. The default does not look.
+    fn placed<T>(&self, _part: Part, _memory: &[T]) {}
+
+    /// The page of this slot will be in that frame: for a host that counts accesses to a slot as those to what a
+    /// kernel has of the frame. Not called for a hit. The default does not look.
+    fn framed(&self, _slot: SlotId, _frame: Pfn) {}
 
     /// Does `job` soon, on another thread if there is one. The default does it at once.
     ///

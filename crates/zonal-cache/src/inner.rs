@@ -5,16 +5,18 @@ use crate::events::Tally;
 use crate::evict::{Evict, Verdict};
 use crate::file::FileCore;
 use crate::frames::Frames;
-use crate::host::Host;
+use crate::host::{Host, Part};
 use crate::lists::{Lists, Patience};
 use crate::lru::LruLock;
+use crate::slots::{Bare, Slots};
 use crate::stats::Counters;
-use crate::table::{Claimed, Key, Settled, SlotId, Table, Taken};
+use crate::table::{Claimed, Key, Settled, SlotId, Table, Taken, Token};
 use crate::velocity::{By, ZoneCounters};
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::mem;
+use core::slice;
 use core::sync::atomic::Ordering::Relaxed;
 use zonal::Pfn;
 use zonal::platform::{AtomicWord, Lock, Platform};
@@ -94,7 +96,9 @@ pub(crate) struct Limits {
 #[derive(Default)]
 pub(crate) struct Met {
     /// Who scans.
-    by: By,
+    pub(crate) by: By,
+    /// A page is to be written to.
+    writes: bool,
     pub(crate) dirty: [Option<Key>; SOME],
     pub(crate) moving: bool,
 }
@@ -102,6 +106,11 @@ pub(crate) struct Met {
 impl Met {
     pub(crate) fn by(by: By) -> Self {
         Self { by, ..Self::default() }
+    }
+
+    /// For a page that is to be written to.
+    pub(crate) fn writing() -> Self {
+        Self { writes: true, ..Self::default() }
     }
 
     fn note_dirty(&mut self, key: Key) {
@@ -139,6 +148,13 @@ impl<S: Setup> Core<S> {
         }
     }
 
+    /// Tells the host where its memory is, from where it does not move any more.
+    pub(crate) fn place(&self) {
+        self.table.place_on(&self.host);
+        self.lists.place_on(&self.host);
+        self.host.placed(Part::Common, slice::from_ref(self));
+    }
+
     pub(crate) fn new_file_number(&self) -> u64 {
         // Relaxed: only that they differ.
         self.next_file.fetch_add(1, Relaxed)
@@ -160,7 +176,7 @@ impl<S: Setup> Core<S> {
     }
 
     fn some_at_once(&self, most: usize, met: &mut Met) -> Slots<'_, S> {
-        let mut slots = self.free_some(most);
+        let mut slots = self.free_some(most, met.writes);
         if slots.list.len() < most {
             let mut more = self.evict_some(most - slots.list.len(), met);
             slots.list.append(&mut more.list);
@@ -171,8 +187,7 @@ impl<S: Setup> Core<S> {
     }
 
     /// At least one slot with a frame, and up to `most`, where the rest can be had at once.
-    pub(crate) fn take_slots(&self, most: usize) -> Result<Slots<'_, S>, CacheError> {
-        let mut met = Met::default();
+    pub(crate) fn take_slots(&self, most: usize, mut met: Met) -> Result<Slots<'_, S>, CacheError> {
         let mut slots = self.some_at_once(most, &mut met);
         if slots.list.is_empty() {
             let claimed = self.one_in_time(met)?;
@@ -183,11 +198,11 @@ impl<S: Setup> Core<S> {
 
     /// A slot with a frame: a free one, or that of a clean page.
     fn one_at_once(&self, met: &mut Met) -> Option<Claimed> {
-        self.free_some(1).pop().or_else(|| self.evict_one(met))
+        self.free_some(1, met.writes).pop().or_else(|| self.evict_one(met))
     }
 
     /// Free slots, up to `most`, with frames for them, which are neighbours as far as that can be had.
-    fn free_some(&self, most: usize) -> Slots<'_, S> {
+    fn free_some(&self, most: usize, writes: bool) -> Slots<'_, S> {
         let mut slots = Slots::none(self);
         // The slots go back if the frames panic, or if the arena is empty though the bound allows more.
         let mut bare = Bare { core: self, list: Vec::new() };
@@ -203,14 +218,22 @@ impl<S: Setup> Core<S> {
             let mut frames = [NO_FRAME; AT_ONCE];
             let some = bare.list.len().min(AT_ONCE);
             self.counters.asked.add(1);
-            let got = self.frames.alloc_some(&mut frames[..some]);
+            let got = match writes.then(|| self.frames.alloc_to_write()) {
+                Some(Some(frame)) => {
+                    frames[0] = frame;
+                    1
+                }
+                Some(None) => 0,
+                None => self.frames.alloc_some(&mut frames[..some]),
+            };
             for &frame in &frames[..got] {
                 if let Some(mut claimed) = bare.list.pop() {
                     self.table.set_frame(&mut claimed, frame);
+                    self.host.framed(claimed.id(), frame);
                     slots.list.push(claimed);
                 }
             }
-            if got < some {
+            if got == 0 || (got < some && !writes) {
                 break;
             }
         }
@@ -324,7 +347,7 @@ impl<S: Setup> Core<S> {
     pub(crate) fn put_back(&self, slots: impl IntoIterator<Item = Claimed>) {
         self.pool.with(|pool| {
             for mut claimed in slots {
-                self.table.set_frame(&mut claimed, NO_FRAME);
+                self.table.forget_frame(&mut claimed);
                 let beyond = pool.used + pool.free.len() > pool.target;
                 pool.used -= 1;
                 if beyond { &mut pool.retired } else { &mut pool.free }.push(claimed);
@@ -332,8 +355,19 @@ impl<S: Setup> Core<S> {
         });
     }
 
-    /// Pages have left the index and all who looked at them: their frames and slots are free.
+    /// Pages have left the index and all who looked at them: their frames and slots are free. They leave the lists and
+    /// go back to where frames come from in batches of the [list's lock](LruLock::BATCH), or all together.
     pub(crate) fn release(&self, slots: Vec<Claimed>) {
+        if S::Lru::BATCH == 1 || slots.len() <= S::Lru::BATCH {
+            return self.release_batch(slots);
+        }
+        let mut slots = slots.into_iter();
+        while slots.len() > 0 {
+            self.release_batch(slots.by_ref().take(S::Lru::BATCH).collect());
+        }
+    }
+
+    fn release_batch(&self, slots: Vec<Claimed>) {
         if slots.is_empty() {
             return;
         }
@@ -416,63 +450,6 @@ impl<S: Setup> Core<S> {
             self.release(Vec::from([claimed]));
         }
         Ok(())
-    }
-}
-
-/// Slots with frames that are in no use yet; those that are left are free again when this is dropped.
-pub(crate) struct Slots<'a, S: Setup> {
-    core: &'a Core<S>,
-    list: Vec<Claimed>,
-}
-
-impl<'a, S: Setup> Slots<'a, S> {
-    /// None yet.
-    pub(crate) const fn none(core: &'a Core<S>) -> Self {
-        Self { core, list: Vec::new() }
-    }
-
-    /// As the core's `take_slots`, for one, if there is none.
-    pub(crate) fn fill(&mut self) -> Result<(), CacheError> {
-        if self.list.is_empty() {
-            self.list = mem::take(&mut self.core.take_slots(1)?.list);
-        }
-        Ok(())
-    }
-
-    pub(crate) const fn is_empty(&self) -> bool {
-        self.list.is_empty()
-    }
-
-    pub(crate) fn pop(&mut self) -> Option<Claimed> {
-        self.list.pop()
-    }
-
-    pub(crate) fn push(&mut self, claimed: Claimed) {
-        self.list.push(claimed);
-    }
-
-    pub(crate) fn last(&self) -> Option<&Claimed> {
-        self.list.last()
-    }
-}
-
-/// Slots without a frame. Dropped, they go back.
-struct Bare<'a, S: Setup> {
-    core: &'a Core<S>,
-    list: Vec<Claimed>,
-}
-
-impl<S: Setup> Drop for Bare<'_, S> {
-    fn drop(&mut self) {
-        if !self.list.is_empty() {
-            self.core.put_back(self.list.drain(..).rev());
-        }
-    }
-}
-
-impl<S: Setup> Drop for Slots<'_, S> {
-    fn drop(&mut self) {
-        self.core.release(mem::take(&mut self.list));
     }
 }
 

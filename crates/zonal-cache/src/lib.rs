@@ -69,6 +69,7 @@ pub mod region;
 pub mod ring;
 #[cfg(feature = "std")]
 pub mod shrinker;
+mod slots;
 mod stats;
 pub mod store;
 pub mod table;

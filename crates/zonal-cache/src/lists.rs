@@ -16,10 +16,11 @@
 use crate::events::Tally;
 use crate::evict::{Evict, Told, Verdict};
 use crate::held::{Held, ListStats, share};
-use crate::host::Host;
+use crate::host::{Host, Part};
 use crate::inner::{Core, Met, Setup};
 use crate::lru::{LruLock, MOST_BATCH, MOST_LISTS};
 use crate::table::{Claimed, Key, Kind, SlotId, Token};
+use crate::velocity::By;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
@@ -82,6 +83,12 @@ impl<S: Setup> Lists<S> {
             waiting: (0..batches).map(|_| Waiting(Lock::new(batch()))).collect(),
             turn: AtomicWord::new(0),
         }
+    }
+
+    /// Tells the host where they are.
+    pub(crate) fn place_on(&self, host: &S::Host) {
+        host.placed(Part::Lists, &self.lists);
+        host.placed(Part::Batches, &self.waiting);
     }
 
     pub(crate) fn stats(&self) -> Vec<ListStats> {
@@ -251,8 +258,8 @@ impl<S: Setup> Core<S> {
                 continue;
             };
             let on = |it: &&Claimed| self.listed_on(it.id()) == Some(code);
-            let run = rest.iter().take(most).take_while(on).count();
-            let (now, later) = rest.split_at(run);
+            let more = rest[1..].iter().take(most - 1).take_while(on).count();
+            let (now, later) = rest.split_at(1 + more);
             self.list(code).with(|held| {
                 for claimed in now {
                     self.table.place(claimed.id()).store(0, Relaxed);
@@ -275,12 +282,15 @@ impl<S: Setup> Core<S> {
     /// The code of the list that a page of this thread's is on. One that waits does so no more.
     fn listed_on(&self, id: SlotId) -> Option<u64> {
         let place = self.table.place(id);
-        let seen = place.load(Acquire);
-        if seen & WAITS != 0 && place.compare_exchange(seen, 0, AcqRel, Acquire).is_ok() {
-            return None;
+        let mut seen = place.load(Acquire);
+        if seen & WAITS != 0 {
+            // An error is one who lists the batch just now.
+            match place.compare_exchange(seen, 0, AcqRel, Acquire) {
+                Ok(_) => return None,
+                Err(now) => seen = now,
+            }
         }
-        let now = place.load(Acquire);
-        (now & LISTED != 0).then_some(now & CODE)
+        (seen & LISTED != 0).then_some(seen & CODE)
     }
 
     /// A page is about to move to another slot. On the same list it keeps its place there.
@@ -321,6 +331,11 @@ impl<S: Setup> Core<S> {
         for at in (first..lists.len()).chain(0..first) {
             if count == most {
                 return count;
+            }
+            if let By::Background { zone } = met.by
+                && !S::Lru::may_have(&self.frames, at, zone)
+            {
+                continue;
             }
             let mut work = |held: &mut Held<S::Evict>| {
                 let (before, mut tallies) = (count, [Tally::default(); 2]);

@@ -3,9 +3,10 @@
 
 use crate::evict::UNUSED;
 use crate::file::FileCore;
-use crate::frames::{PAGE, bytes_mut};
+use crate::frames::{PAGE, bytes_mut, span};
 use crate::host::Host;
-use crate::inner::{Core, Setup, Slots};
+use crate::inner::{Core, Setup};
+use crate::slots::Slots;
 use crate::store::{Later, LaterRead, StoreError};
 use crate::table::{Reader, Token, Writer};
 use alloc::boxed::Box;
@@ -36,6 +37,7 @@ impl<S: Setup> Load<S> {
         marker: Option<u64>,
     ) -> Self {
         let mut writers = Vec::new();
+        file.will_reach(first + slots.len() as u64);
         while let Some(claimed) = slots.pop() {
             match core.table.insert(claimed, file.key(first + writers.len() as u64)) {
                 Ok(writer) => writers.push(writer),
@@ -219,7 +221,7 @@ fn fill_rest<S: Setup>(
     }
     for (at, page) in pages.iter_mut().enumerate() {
         let has = got.saturating_sub((at * PAGE) as u64).min(PAGE as u64);
-        page[has as usize..].fill(0);
+        page[span::<S::Frames>(has as usize..PAGE)].fill(0);
     }
     Ok(())
 }

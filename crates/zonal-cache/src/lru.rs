@@ -11,8 +11,8 @@
 //! queue and hand of an owner. Which one gives a page up follows from their lengths, in turn.
 //!
 //! A page that came waits in a batch of its CPU (`pagevec`) until that is full, and is then listed with the
-//! others; where no listed page can go, those that wait do. Pages that leave together are taken off in holds of a
-//! batch. A page in a batch is in no list: the policy does not know of it yet.
+//! others; where no listed page can go, those that wait do. Pages that leave together are taken off, and
+//! their frames freed, a batch at a time. A page in a batch is in no list: the policy does not know of it yet.
 //!
 //! [`OfPreset`] has what the kernel did whose allocator a preset is.
 //!
@@ -53,6 +53,11 @@ pub trait LruLock: Send + Sync + 'static {
     /// Which is that of a page, by its frame and its owner, which is the number of its file. Taken modulo their
     /// count. The same frame and owner give the same each time.
     fn list_of<M: Frames>(frames: &M, frame: Pfn, owner: u64) -> usize;
+
+    /// Whether a list may have pages of a zone: who has pages of that zone go looks at no other. The default says that each may.
+    fn may_have<M: Frames>(_frames: &M, _list: usize, _zone: usize) -> bool {
+        true
+    }
 }
 
 /// One lock for all.
@@ -83,6 +88,10 @@ impl<const BATCH: usize> LruLock for PerZone<BATCH> {
     }
     fn list_of<M: Frames>(frames: &M, frame: Pfn, _: u64) -> usize {
         frames.zone_of(frame).0
+    }
+    fn may_have<M: Frames>(_: &M, list: usize, zone: usize) -> bool {
+        // Of more zones than lists some share one.
+        list == zone % MOST_LISTS
     }
 }
 

@@ -1,6 +1,6 @@
 //! Bytes of a file in memory, without a copy.
 
-use crate::frames::PAGE;
+use crate::frames::{PAGE, span};
 use crate::inner::Setup;
 use crate::page::Page;
 use alloc::vec::Vec;
@@ -53,7 +53,7 @@ impl<'a, S: Setup> Pinned<'a, S> {
         self.first.iter().chain(&self.rest).enumerate().map(move |(at, page)| {
             let from = if at == 0 { self.from } else { 0 };
             let upto = if at == last { self.upto } else { PAGE };
-            &page[from..upto]
+            &page[span::<S::Frames>(from..upto)]
         })
     }
 
@@ -62,7 +62,7 @@ impl<'a, S: Setup> Pinned<'a, S> {
     pub fn as_slice(&self) -> Option<&[u8]> {
         match (&self.first, &self.rest[..]) {
             (None, _) => Some(&[]),
-            (Some(page), []) => Some(&page[self.from..self.upto]),
+            (Some(page), []) => Some(&page[span::<S::Frames>(self.from..self.upto)]),
             _ => None,
         }
     }

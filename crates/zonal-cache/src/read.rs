@@ -1,10 +1,11 @@
 //! Reading: by a copy, or by a look at the pages.
 
+use crate::discard::Which;
 use crate::error::CacheError;
 use crate::evict::touch;
 use crate::file::{Advice, File, pages_of};
-use crate::frames::{PAGE, bytes};
-use crate::inner::Setup;
+use crate::frames::{PAGE, bytes, copy, span};
+use crate::inner::{Met, Setup};
 use crate::load::Load;
 use crate::page::Page;
 use crate::pinned::Pinned;
@@ -43,7 +44,8 @@ impl<S: Setup> File<S> {
                 Err(_) if done > 0 => break,
                 Err(error) => return Err(error),
             };
-            into[done..done + part].copy_from_slice(&page[from..from + part]);
+            let there = &page[span::<S::Frames>(from..from + part)];
+            copy::<S::Frames>(&mut into[done..done + part], there);
             drop(page);
             done += part;
             at += part as u64;
@@ -145,7 +147,7 @@ impl<S: Setup> File<S> {
             let plan = self.within(plan);
             // What is read ahead is begun before this thread waits for what it wants.
             let own = plan.pages.min(wanted.max(PIECE)).max(1);
-            let mut slots = core.take_slots(own as usize)?;
+            let mut slots = core.take_slots(own as usize, Met::default())?;
             let load = Load::begin(&self.core, &self.file, index, &mut slots, plan.marker);
             drop(slots);
             if !load.is_empty() {
@@ -232,12 +234,7 @@ impl<S: Setup> File<S> {
     /// comes from the store.
     pub fn invalidate(&self, range: Range<u64>) -> u64 {
         let (first, last) = pages_of(range.start, range.end);
-        let mut free = Vec::new();
-        let mut count = 0;
-        self.file.each_cached(&self.core, first..last, |hold| {
-            count += u64::from(self.core.table.detach_clean(&hold));
-            free.extend(self.core.table.leave_hold(hold));
-        });
+        let (free, count) = self.file.take_out(&self.core, first..last, Which::Clean);
         self.core.release(free);
         count
     }

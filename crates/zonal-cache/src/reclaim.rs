@@ -77,7 +77,6 @@ impl<S: Setup> Core<S> {
 
     /// The same of a zone, for a thread that is inside nothing: it waits for locks and, where the host has no
     /// thread that writes back, writes dirty pages itself.
-    #[cfg(feature = "std")]
     pub(crate) fn reclaim_zone(&self, zone: usize, most: usize) -> usize {
         let mut met = Met::by(By::Background { zone });
         let count = self.clusters(most, Patience::Waits, &mut met);
@@ -123,5 +122,16 @@ impl<S: Setup> PageCache<S> {
     )]
     pub fn reclaim(&self, pages: usize) -> usize {
         self.core().reclaim(pages)
+    }
+
+    /// The same for pages of one zone of the [frames](crate::frames::Frames::zone_of), for a thread that is inside of nothing: it
+    /// waits for locks, and writes dirty pages back itself where the host has no
+    /// [writer](Host::nudge). How many went.
+    #[expect(
+        clippy::must_use_candidate,
+        reason = "the pages are gone whether it is looked at or not"
+    )]
+    pub fn reclaim_zone(&self, zone: usize, pages: usize) -> usize {
+        self.core().reclaim_zone(zone, pages)
     }
 }

@@ -19,7 +19,6 @@ pub(crate) enum By {
     /// A request of another user of the frames, in its middle.
     Direct,
     /// A thread, because this zone is short.
-    #[cfg(feature = "std")]
     Background { zone: usize },
 }
 
@@ -28,7 +27,6 @@ impl By {
         match self {
             Self::Cache => None,
             Self::Direct => Some(0),
-            #[cfg(feature = "std")]
             Self::Background { .. } => Some(1),
         }
     }
@@ -58,7 +56,6 @@ impl<P: Platform> ZoneCounters<P> {
         let zone = match by {
             By::Cache => return Some(0),
             By::Direct => place().0,
-            #[cfg(feature = "std")]
             By::Background { zone } => Some(place().0).filter(|&it| it == zone)?,
         };
         self.add(by, zone, 0);

@@ -2,10 +2,11 @@
 
 use crate::error::CacheError;
 use crate::file::File;
-use crate::frames::{Frames, PAGE, bytes, bytes_mut};
+use crate::frames::{Frames, PAGE, bytes, bytes_mut, copy, span};
 use crate::host::Host;
-use crate::inner::{Setup, Slots};
+use crate::inner::Setup;
 use crate::load::fill_pages;
+use crate::slots::Slots;
 use crate::table::{Kind, Settled, Writer};
 use core::ops::Range;
 use core::sync::atomic::Ordering::Relaxed;
@@ -124,6 +125,7 @@ impl<S: Setup> File<S> {
             }
             spare.fill()?;
             let Some(claimed) = spare.pop() else { continue };
+            self.file.will_reach(index + 1);
             match core.table.insert(claimed, key) {
                 Ok(writer) => {
                     let mut writer = Writing::new(self, writer);
@@ -212,7 +214,7 @@ impl<'a, S: Setup> Writing<'a, S> {
         // Read with the page held: a writer that made the file longer in this page is done with it.
         let valid = self.handle.len().saturating_sub(index * PAGE as u64).min(PAGE as u64) as usize;
         if part.start == 0 && part.end >= valid {
-            page[part.end..].fill(0);
+            page[span::<S::Frames>(part.end..PAGE)].fill(0);
             return Ok(());
         }
         if valid == 0 {
@@ -235,7 +237,7 @@ impl<'a, S: Setup> Writing<'a, S> {
         let frame = core.table.frame_of(&writer);
         // SAFETY: this thread has the page for itself.
         let page = unsafe { bytes_mut(&core.frames, frame) };
-        page[from..from + data.len()].copy_from_slice(data);
+        copy::<S::Frames>(&mut page[span::<S::Frames>(from..from + data.len())], data);
         file.grow(index * PAGE as u64 + (from + data.len()) as u64);
         // What has no store to go to is not dirty: no policy has it, and it is detached with its region alone.
         let dirty = file.kind() != Kind::Kept;
@@ -274,7 +276,7 @@ impl<S: Setup> File<S> {
             let frame = core.table.frame_of(&writer);
             // SAFETY: this thread has the page for itself.
             let page = unsafe { bytes_mut(&core.frames, frame) };
-            page[from..].fill(0);
+            page[span::<S::Frames>(from..PAGE)].fill(0);
             return core.finish(writer, writing.was_dirty);
         }
     }

@@ -6,7 +6,7 @@
 
 use crate::error::CacheError;
 use crate::file::{File, FileCore, grow, pages_of};
-use crate::frames::{Frames, PAGE, bytes};
+use crate::frames::{Frames, PAGE, bytes, span};
 use crate::gate::Inside;
 use crate::host::Host;
 use crate::inner::{Core, Setup};
@@ -84,7 +84,7 @@ impl<S: Setup> Run<'_, S> {
             return Ok(());
         }
         if let Some(last) = pages.last_mut() {
-            *last = &last[..(bytes - 1) as usize % PAGE + 1];
+            *last = &last[span::<S::Frames>(0..(bytes - 1) as usize % PAGE + 1)];
         }
         file.refresh()?;
         core.counters.writes.add(1);

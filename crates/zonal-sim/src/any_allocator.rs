@@ -17,6 +17,10 @@ pub(crate) trait AnyAllocator: Frames {
     /// # Panics
     /// If another task has them.
     fn cpu(&self, cpu: u32) -> Box<dyn Cpu + '_>;
+    /// Takes a block through the caches of the CPU that runs, which no task owns.
+    fn alloc_shared(&self, request: &Request) -> Result<Pfn, Box<AllocError>>;
+    /// Gives single frames back that way, as one list.
+    fn free_shared(&self, frames: &[Pfn]) -> BulkFreed;
     fn zone_count(&self) -> usize;
     fn zone_info(&self, zone: ZoneId) -> Option<ZoneInfo>;
     fn cpus(&self) -> u32;
@@ -42,6 +46,12 @@ pub(crate) trait Cpu {
 impl<S: Policy> AnyAllocator for Allocator<'_, Sim, S> {
     fn cpu(&self, cpu: u32) -> Box<dyn Cpu + '_> {
         Box::new(self.handle(CpuId(cpu)).expect("one task a CPU"))
+    }
+    fn alloc_shared(&self, request: &Request) -> Result<Pfn, Box<AllocError>> {
+        self.alloc_raw(request).map_err(Box::new)
+    }
+    fn free_shared(&self, frames: &[Pfn]) -> BulkFreed {
+        self.free_bulk(frames)
     }
     fn zone_count(&self) -> usize {
         self.zone_count()

@@ -3,6 +3,7 @@
 //! There is one machine a thread, so that the allocator's atomics, which know of no host, find
 //! it. Without one, or outside a virtual CPU, accesses cost nothing: that is how memory is set up.
 
+use crate::cache::CacheHost;
 use crate::channel::Channel;
 use crate::host::Host;
 use crate::lines::{Capacity, LINE, Lines, Served};
@@ -115,7 +116,9 @@ pub(crate) struct Engine {
     pub(crate) host: Option<Rc<dyn Host>>,
     /// When the CPU that runs was resumed, by its clock.
     pub(crate) turn_began: Ticks,
-    space: Space,
+    /// What a page cache asks of its host.
+    pub(crate) cache: CacheHost,
+    pub(crate) space: Space,
     lines: Lines,
     transfers: Transfers,
     channels: Vec<Channel>,
@@ -140,9 +143,14 @@ pub(crate) fn with_cpu<R>(f: impl FnOnce(&mut Engine, usize) -> R) -> Option<R> 
     })
 }
 
-/// The CPU that runs; the first during set-up.
+/// The CPU that runs; during set-up that for which something is [set up](set_up_for), or the first.
 pub(crate) fn cpu() -> u32 {
-    with_cpu(|_, cpu| cpu as u32).unwrap_or(0)
+    with(|engine| engine.current.map_or(engine.cache.set_up, |cpu| cpu as u32)).unwrap_or(0)
+}
+
+/// Until this is called again set-up is that of a CPU.
+pub(crate) fn set_up_for(cpu: u32) {
+    with(|engine| engine.cache.set_up = cpu);
 }
 
 /// The clock of the CPU that runs; the beginning during set-up.
@@ -198,6 +206,7 @@ impl Engine {
             taken: 0,
             host: None,
             turn_began: Ticks::default(),
+            cache: CacheHost::new(machine, tasks),
             space: Space::new(usize::from(topology.sockets)),
             lines: Lines::new(topology, Capacity::of(&machine.cache)),
             transfers: Transfers::new(),
@@ -237,6 +246,10 @@ impl Engine {
         let first = match layout {
             Layout::Packed => self.lines.grow(bytes.div_ceil(LINE)),
             Layout::Spread { .. } => 0,
+            Layout::ByFrame { frames, .. } => {
+                self.space.expect_frames(slice.len(), frames);
+                0
+            }
         };
         let class = self.class(class);
         let place = (start, bytes, size_of::<T>());

@@ -28,6 +28,7 @@
 //! | [`mod@run`], [`outcome`] | what to run, and what it showed: figures, waiting by lock, accesses by class of line |
 //! | [`replay`] | what the CPUs of a trace did, to be done again |
 //! | [`platform`], [`lock`], [`slot`] | the allocator's host: accesses, spinlocks, per-CPU slots in virtual time |
+//! | [`confined`] | the lock of the page cache of `zonal-cache`, whose host is the same |
 //! | [`lines`] | who has a cache line and from where it is served |
 //! | [`mix`], [`ticks`] | what a build asks of memory; virtual time |
 //! | [`explore`] | the same CPUs under random schedules, to look for races |
@@ -39,8 +40,11 @@
 //! access through the source.
 
 mod any_allocator;
+mod cache;
 mod channel;
+pub mod confined;
 mod coroutine;
+mod current;
 mod engine;
 pub mod explore;
 mod host;

@@ -148,7 +148,7 @@ pub struct Kernel {
     pub lru_add: f64,
     /// Taking it off, under the lock, beyond its lines.
     pub lru_delete: f64,
-    /// Taking a page out of the page cache's tree when its file is truncated, without freeing it.
+    /// What is done to a page when its file is truncated, besides what the page cache and the allocator do.
     pub truncate_page: f64,
     /// Moving a page, beyond copying it and its lists: finding and changing who maps it, flushing
     /// their TLBs, its place in the page cache.

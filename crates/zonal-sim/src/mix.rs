@@ -35,15 +35,12 @@ pub mod page_cache {
     pub const SWAP_CLUSTER: usize = 32;
     /// Background reclaim looks at one page in 2 to this of a zone's list a turn, as in Linux.
     pub const PRIORITY: u32 = 12;
-    /// Memory that may be dirty before writers wait, in thousandths: half way between the limit of
-    /// 20 % and where Linux begins to slow writers down, which is half way from the flusher's.
-    pub const DIRTY: u64 = 175;
+    /// Memory that may be dirty before writers write back themselves, in thousandths: half way between the limit of
+    /// 20 % and where Linux begins to slow writers down, which is half way from the flusher's. The page cache counts in
+    /// whole hundredths.
+    pub const DIRTY: u64 = 170;
     /// The same before the flusher begins, as in Linux.
     pub const BACKGROUND: u64 = 100;
-    /// Pages that the flusher writes at once: 1 MiB.
-    pub const FLUSH: usize = 256;
-    /// How long a writer waits that finds too much dirty, in ms: a guess.
-    pub const PAUSE_MS: f64 = 10.0;
     /// How long a task waits that can do nothing but wait, in ms: a guess.
     pub const AGAIN_MS: f64 = 1.0;
     /// Streams begin within this many ms: a guess.

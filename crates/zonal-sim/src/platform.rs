@@ -53,7 +53,7 @@ impl Platform for Sim {
     type Slot<T: Send> = SimSlot<T>;
 
     fn cpu(&self) -> CpuId {
-        CpuId(engine::with_cpu(|_, cpu| cpu as u32).unwrap_or(0))
+        CpuId(engine::cpu())
     }
 
     fn node(&self, cpu: CpuId) -> NodeId {

@@ -22,6 +22,16 @@ pub(crate) enum Layout {
         /// Lines from one item to the next.
         stride: u32,
     },
+    /// Every item of 64 bytes on the line of the frame that it is [about](Space::framed), counted from `first` on
+    /// by `stride`: what a page cache has of a page in the `struct page` of the page's frame.
+    ByFrame {
+        /// The line of the first frame.
+        first: u32,
+        /// Lines from one frame to the next.
+        stride: u32,
+        /// How many frames there are.
+        frames: u32,
+    },
 }
 
 /// On which socket's memory a range is.
@@ -54,6 +64,7 @@ pub(crate) struct Range {
     class: u8,
     home: Home,
     spread: bool,
+    by_frame: bool,
 }
 
 impl Range {
@@ -70,10 +81,14 @@ impl Range {
             Layout::Spread { item, first, stride } => {
                 (first as usize, stride as usize, item.get(), true)
             }
+            Layout::ByFrame { first, stride, .. } => {
+                (first as usize, stride as usize, LINE as u32, false)
+            }
         };
+        let by_frame = matches!(layout, Layout::ByFrame { .. });
         debug_assert!(item.is_power_of_two(), "items of {item} bytes");
         let item_log2 = item.trailing_zeros();
-        Self { start, bytes, each, first, stride, item_log2, class, home, spread }
+        Self { start, bytes, each, first, stride, item_log2, class, home, spread, by_frame }
     }
 
     fn contains(&self, address: usize) -> bool {
@@ -99,13 +114,16 @@ pub(crate) struct Space {
     ranges: Vec<Range>,
     /// Words spread over `struct page`s: the links of lists of frames.
     links: Option<Range>,
+    /// The frame that each item is about of the range that is laid out by frame, and how many frames there are.
+    frames_of: Vec<u32>,
+    frames: usize,
     pub(crate) classes: Vec<Class>,
     sockets: usize,
 }
 
 impl Space {
     pub(crate) fn new(sockets: usize) -> Self {
-        Self { ranges: Vec::new(), links: None, classes: Vec::new(), sockets }
+        Self { sockets, ..Self::default() }
     }
 
     /// The number of a class.
@@ -124,6 +142,32 @@ impl Space {
         self.ranges.push(range);
     }
 
+    /// Items of a range that is laid out by frame are about these frames, until [said](Self::framed) otherwise.
+    pub(crate) fn expect_frames(&mut self, items: usize, frames: u32) {
+        self.frames = frames as usize;
+        self.frames_of = (0..items as u32).map(|item| item % frames.max(1)).collect();
+    }
+
+    /// An item is about a frame from now on.
+    pub(crate) fn framed(&mut self, item: usize, frame: u32) {
+        if let Some(of) = self.frames_of.get_mut(item) {
+            *of = frame;
+        }
+    }
+
+    /// The frame that an item is about.
+    pub(crate) fn frame_of(&self, item: usize) -> Option<u32> {
+        self.frames_of.get(item).copied()
+    }
+
+    fn line(&self, range: &Range, offset: usize) -> usize {
+        if range.by_frame {
+            let frame = self.frame_of(offset >> range.item_log2).unwrap_or(0);
+            return range.first + frame as usize * range.stride;
+        }
+        range.line(offset)
+    }
+
     #[inline]
     fn range(&self, address: usize) -> Option<&Range> {
         self.ranges.iter().find(|range| range.contains(address))
@@ -133,7 +177,7 @@ impl Space {
     #[inline]
     pub(crate) fn place(&self, address: usize) -> Option<Place> {
         let range = self.range(address)?;
-        Some(Place { line: range.line(address - range.start), class: range.class })
+        Some(Place { line: self.line(range, address - range.start), class: range.class })
     }
 
     /// The class of what is at an address, and which of the class's items it is: ranges of one class
@@ -169,6 +213,10 @@ impl Space {
     /// The socket whose memory an address is on; `None`: that of the asker.
     pub(crate) fn home(&self, address: usize) -> Option<u8> {
         let range = self.range(address)?;
+        if range.by_frame {
+            let frame = self.frame_of((address - range.start) >> range.item_log2)?;
+            return Some((frame as usize * self.sockets / self.frames.max(1)) as u8);
+        }
         match range.home {
             Home::Local => None,
             Home::Socket(socket) => Some(socket),

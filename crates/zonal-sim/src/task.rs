@@ -47,7 +47,7 @@ impl Pages {
     }
 
     /// The line of a frame's `struct page`.
-    fn line(&self, pfn: Pfn) -> usize {
+    pub(crate) fn line(&self, pfn: Pfn) -> usize {
         self.first + self.index(pfn) as usize * self.stride
     }
 
@@ -124,6 +124,26 @@ impl Work {
     /// Charges taking a page out of the page cache.
     pub(crate) fn charge_drop(&self) {
         spend(self.unmap);
+    }
+
+    /// What that costs.
+    pub(crate) const fn drop_page(&self) -> Ticks {
+        self.unmap
+    }
+
+    /// Charges copying a page to or from a file, for the price of a page fault and of clearing.
+    pub(crate) fn charge_copy(&self) {
+        coroutine::pause_if_early();
+        spend(self.fault);
+        self.charge_clear(1);
+    }
+
+    fn charge_clear(&self, frames: u32) {
+        for _ in 0..frames {
+            spend(self.clear);
+            stream(LINES_A_FRAME);
+            coroutine::pause_if_early();
+        }
     }
 }
 
@@ -275,11 +295,9 @@ impl Task<'_> {
         Ok(pfn)
     }
 
-    /// Copies a page to or from a file, for the price of a page fault and of clearing.
+    /// Copies a page to or from a file.
     pub(crate) fn copy_page(&self) {
-        coroutine::pause_if_early();
-        spend(self.work.fault);
-        self.clear(1);
+        self.work.charge_copy();
     }
 
     /// Mapping or unmapping a range.
@@ -335,11 +353,7 @@ impl Task<'_> {
     }
 
     fn clear(&self, frames: u32) {
-        for _ in 0..frames {
-            spend(self.work.clear);
-            engine::with_cpu(|engine, cpu| engine.stream(cpu, LINES_A_FRAME));
-            coroutine::pause_if_early();
-        }
+        self.work.charge_clear(frames);
     }
 
     /// What a program does for itself between two page faults, `part` of what is usual.

@@ -1,5 +1,6 @@
 //! An allocator on a simulated machine: its tables, laid out on cache lines.
 
+use crate::current;
 use crate::engine;
 use crate::machine::Machine;
 use crate::memory;
@@ -40,6 +41,16 @@ pub(crate) fn plan<S: Policy>(
         Config { dma_limit: none, dma32_limit: none, ..Config::new(machine.topology.cpus()) };
     Plan::new(map, config(base), S::Split::instances)
         .map_err(|error| SimError::Build(error.to_string()))
+}
+
+/// The host of callbacks goes before the allocator whose frames it may have, when this is dropped.
+struct HostGoes;
+
+impl Drop for HostGoes {
+    fn drop(&mut self) {
+        // Not with the engine borrowed: what it drops may give frames back.
+        drop(engine::with(|engine| engine.host.take()).flatten());
+    }
 }
 
 /// Runs `f` with an allocator over `plan` on this thread's machine.
@@ -90,7 +101,26 @@ pub(crate) fn with_allocator<S: Policy, R>(
         pages.unwrap_or_else(|| Err(SimError::Build("no machine on this thread".into())))?;
     let allocator = Allocator::new(Sim::new(machine.topology), plan, storage)
         .map_err(|error| SimError::Build(error.to_string()))?;
-    Ok(f(&allocator, pages))
+    engine::with(|engine| engine.cache.pages = Some(pages));
+    Ok(current::scope(&allocator, || {
+        let _goes = HostGoes;
+        f(&allocator, pages)
+    }))
+}
+
+/// Runs `f` with an allocator over `plan` that is on no machine yet: for random schedules, where costs play no part.
+#[cfg(test)]
+pub(crate) fn with_allocator_alone<S: Policy, R>(
+    machine: &Machine,
+    plan: &Plan,
+    f: impl FnOnce(&Allocator<'_, Sim, S>) -> R,
+) -> Result<R, SimError> {
+    let build = |error: &dyn core::fmt::Display| SimError::Build(error.to_string());
+    let tables = HeapTables::<Sim, S>::advised(plan, memory::advise_huge);
+    let mut tables = tables.map_err(|error| build(&error))?;
+    let allocator = Allocator::new(Sim::new(machine.topology), plan, tables.storage());
+    let allocator = allocator.map_err(|error| build(&error))?;
+    Ok(current::scope(&allocator, || f(&allocator)))
 }
 
 /// Whether the preset keeps free frames on lists through their metadata, as Linux does.

@@ -84,6 +84,12 @@ impl<const N: usize> Queues<N> {
         Some(self.link(id).newer.load(Relaxed)).filter(|&slot| slot != NONE).map(SlotId)
     }
 
+    /// The slots before and behind one.
+    pub(super) fn neighbours(&self, id: SlotId) -> [Option<SlotId>; 2] {
+        let older = Some(self.link(id).older.load(Relaxed)).filter(|&slot| slot != NONE);
+        [older.map(SlotId), self.newer(id)]
+    }
+
     /// Puts a slot that is in no queue at the new end of one.
     pub(super) fn push(&mut self, queue: u8, id: SlotId, key: u64) {
         debug_assert_eq!(self.queue_of(id), None, "a slot is in one queue");

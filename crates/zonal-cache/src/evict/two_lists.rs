@@ -33,6 +33,13 @@ pub struct TwoLists {
 }
 
 impl TwoLists {
+    /// The pages beside one on its list, the older one first; of one that is on none, those that were. For a host that
+    /// charges for what a kernel does to them. O(1).
+    #[must_use]
+    pub fn neighbours(&self, id: SlotId) -> [Option<SlotId>; 2] {
+        self.lists.neighbours(id)
+    }
+
     /// Has the active list be no longer than the other.
     fn balance<'m, B: AtomicByte + 'm>(
         &mut self,

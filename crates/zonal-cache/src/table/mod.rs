@@ -43,11 +43,11 @@ mod pass;
 mod slot;
 mod word;
 
-pub use pass::{Settled, Taken};
+pub use pass::{Settled, Taken, TakenOut};
 pub use slot::{Claimed, Hold, Key, Reader, SlotId, Token, Writeback, Writer};
 pub(crate) use slot::{KINDS, Kind};
 
-use crate::host::Host;
+use crate::host::{Host, Part};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::fmt;
@@ -91,6 +91,13 @@ impl<P: Host> Table<P> {
         (table, free)
     }
 
+    /// Tells the host where it is.
+    pub(crate) fn place_on(&self, host: &P) {
+        host.placed(Part::Slots, &self.slots);
+        host.placed(Part::Chains, &self.heads);
+        host.placed(Part::ChainLocks, &self.shards);
+    }
+
     /// How many slots there are.
     #[must_use]
     pub const fn len(&self) -> usize {
@@ -111,7 +118,7 @@ impl<P: Host> Table<P> {
     /// The chain of a key.
     #[inline(always)]
     fn chain(&self, key: Key) -> usize {
-        (key.hash() as usize) & (self.heads.len() - 1)
+        key.chain() & (self.heads.len() - 1)
     }
 
     fn shard(&self, chain: usize) -> &P::Mutex<()> {
@@ -263,6 +270,28 @@ impl<P: Host> Table<P> {
         })
     }
 
+    /// Takes the page with this key out that no other thread is at; a dirty one only if `even_dirty` says so. It
+    /// takes the lock of a chain once, where a hold that is detached and left takes it twice.
+    pub fn take_out(&self, key: Key, even_dirty: bool) -> TakenOut {
+        let chain = self.chain(key);
+        self.shard(chain).with(|()| {
+            let Some(id) = self.find(key) else { return TakenOut::NotThere };
+            let word = &self.slot(id).word;
+            let seen = word.load(Relaxed);
+            let dirty = Word(seen).has(Word::DIRTY);
+            let others = Word::WRITER | Word::WRITEBACK | Word::CLAIMED | Word::DETACHED;
+            if !Word(seen).is_alone() || Word(seen).has(others) || dirty && !even_dirty {
+                return TakenOut::Kept;
+            }
+            // Acquire: with the release of those who left. A failure is another who came.
+            if word.compare_exchange(seen, Word::CLAIMED, Acquire, Relaxed).is_err() {
+                return TakenOut::Kept;
+            }
+            self.unlink(id, chain, None);
+            TakenOut::Claimed(Claimed(id), dirty)
+        })
+    }
+
     /// Takes a page out of the index for good, with whatever it holds. It is free when the last of
     /// those who are there has left. Whether it was dirty.
     #[must_use]
@@ -345,6 +374,11 @@ impl<P: Host> Table<P> {
         let slot = self.slot(claimed.0);
         slot.frame.store(frame.get(), Relaxed);
         slot.mark.store(0, Relaxed);
+    }
+
+    /// Has a slot that is not in use forget its frame.
+    pub(crate) fn forget_frame(&self, claimed: &mut Claimed) {
+        self.slot(claimed.0).frame.store(0, Relaxed);
     }
 
     /// The page that a token is about.

@@ -36,6 +36,18 @@ pub enum Taken {
     Dirty(Key),
 }
 
+/// What became of an attempt to take a page out by its key.
+#[derive(Debug)]
+#[must_use]
+pub enum TakenOut {
+    /// It is the caller's. Whether it was dirty.
+    Claimed(Claimed, bool),
+    /// Others are there, or it is dirty: it has to be [held](Table::hold).
+    Kept,
+    /// There is none.
+    NotThere,
+}
+
 impl<P: Host> Table<P> {
     /// Changes the word of a slot; what it was. `change` gives `None` to leave it.
     fn change(&self, id: SlotId, change: impl Fn(Word) -> Option<u64>) -> Option<Word> {

@@ -71,6 +71,16 @@ impl Key {
         let mixed = mixed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
         mixed ^ (mixed >> 32)
     }
+
+    /// The chain of the page, modulo how many there are. Sixteen neighbours of a file have sixteen chains in a row, whose
+    /// heads are on one line; such rows spread over the chains as 2⁶⁴ / φ spreads them.
+    #[inline(always)]
+    pub(super) const fn chain(self) -> usize {
+        let mixed = (self.index >> 4).wrapping_add(self.file.rotate_left(32));
+        let mixed = mixed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        // The high bits are the good ones. The low bits of the index tell neighbours apart.
+        ((mixed >> 32) ^ self.index) as usize
+    }
 }
 
 /// A slot of the table. A line of its own: threads that read different pages have nothing in common.

@@ -5,14 +5,14 @@
 //!   GiB. `page-cache-fits` is the run "at 80% of memory" that says where pages were allocated;
 //!   `page-cache` is mmtests' usual one, with files twice as large as memory, that says how fast
 //!   each zone was reclaimed, on the other machine.
-//! - Mechanism: in each round all streams write a file each, read it from its beginning, and
-//!   delete it. A read asks for the pages of a window ([`WINDOW`](mix::WINDOW)) at once, waits for
-//!   the disk, and copies them. Writers dirty pages as fast as they can copy, until
-//!   [`DIRTY`](mix::DIRTY) thousandths of memory are dirty; a flusher cleans the oldest above
-//!   [`BACKGROUND`](mix::BACKGROUND). The disk does one thing after the other
-//!   ([`DISK`](mix::DISK)). The last CPU is kswapd of 3.x: when woken, it frees the oldest clean
-//!   pages of each zone that is not above its high watermark, from the lowest zone up, a 4096th
-//!   of a zone's list or [`SWAP_CLUSTER`](mix::SWAP_CLUSTER) pages a turn, until all are. A
+//! - Mechanism: the page cache is [`zonal_cache`]'s, [on virtual CPUs](crate::cache), with lists and a lock for each zone. In
+//!   each round all streams write a file each, read it from its beginning, and delete it. A read asks for the pages of a window
+//!   ([`WINDOW`](mix::WINDOW)) at once, waits for the disk, and copies them. Writers dirty pages as fast as
+//!   they can copy; from [`BACKGROUND`](mix::BACKGROUND) thousandths of memory on a flusher cleans the oldest and writers are slowed,
+//!   from [`DIRTY`](mix::DIRTY) on they write back themselves. The disk does one thing after the other
+//!   ([`DISK`](mix::DISK)). The last CPU is kswapd of 3.x: when woken, it has the oldest clean
+//!   pages of each zone go that is not above its high watermark, from the lowest zone up, a 4096th
+//!   of a zone or [`SWAP_CLUSTER`](mix::SWAP_CLUSTER) pages a turn, until all are. A
 //!   request that finds nothing frees `SWAP_CLUSTER` pages itself.
 //! - Figures: pages allocated by zone and the share of DMA32; for each zone pages that reclaim
 //!   looked at a second (`..._velocity`); `alloc_cycles`, what the allocator took for a page.
@@ -22,30 +22,36 @@
 //! - Fitted, on rows of unpatched kernels: where the boundary of the zones is, on 3.16-rc1, which
 //!   spreads by the size of zones; memory used for something else, on the spread of 3.0.
 //! - Left out: seeks (the disk is as fast for many streams as for one), random reads and writes,
-//!   pages used twice (all are inactive), readahead beyond the window, one LRU lock for each zone.
+//!   readahead beyond the window. Lists without a lock (`none`) the page cache has not: there each task has one of its own for
+//!   each zone, as with `split`.
 
-mod cache;
-mod disk;
+mod kernel;
 mod stream;
 
 use super::process::MEMORY;
 use super::{Needs, Stage, Workload};
+use crate::cache::{Costs, Disk, DiskFile, PerTaskOfZone, SimCache, SimFrames};
 use crate::coroutine::Body;
 use crate::host::{self, Host};
 use crate::machine::Machine;
+use crate::mix::PAGEVEC;
 use crate::mix::highalloc::HUGE_PAGEBLOCKS;
 use crate::mix::page_cache as mix;
 use crate::outcome::Figure;
-use crate::run::{SimError, Spec};
+use crate::platform::Sim;
+use crate::run::{LruLock, SimError, Spec};
+use crate::task::{Work, count_taken};
 use crate::world;
-use cache::Cache;
-use core::cell::{Cell, OnceCell};
-use disk::Disk;
+use core::cell::{Cell, RefCell};
+use kernel::Kernel;
 use std::rc::Rc;
+use std::sync::Arc;
 use stream::Stream;
 use zonal::plan::Config;
 use zonal::watermark::{MinFree, WatermarkConfig};
 use zonal::{MigrateType, Order, Pfn, Request, ZoneType};
+use zonal_cache::cache::Options;
+use zonal_cache::lru::{self, PerZone};
 
 /// A stream, the flusher, kswapd.
 const LEAST_TASKS: u32 = 3;
@@ -70,16 +76,65 @@ impl Data {
     pub(crate) const TWICE: Self = Self { percent: 200, dma32: mix::DMA32_TWICE, rounds: 1 };
 }
 
+/// Says what happened.
+type Says = Box<dyn FnOnce() -> Vec<Figure>>;
+
 /// The workload.
 pub(crate) struct PageCache {
     data: Data,
     frames: Cell<u64>,
-    cache: OnceCell<Rc<Cache>>,
+    /// What the kernel says of the run at its end, and then is gone.
+    says: RefCell<Option<Says>>,
 }
 
 impl PageCache {
     pub(crate) fn new(data: Data) -> Self {
-        Self { data, frames: Cell::new(0), cache: OnceCell::new() }
+        Self { data, frames: Cell::new(0), says: RefCell::default() }
+    }
+}
+
+impl PageCache {
+    /// The tasks, over a cache whose lists are under the lock that `L` says.
+    fn on<'a, L: lru::LruLock>(&'a self, stage: &'a Stage<'a>) -> Vec<Body<'a>> {
+        let used = self.frames.get() * mix::USED / 1000;
+        let kernel = Request::frame().migrate(MigrateType::Unmovable).zone_limit(ZoneType::Normal);
+        for _ in 0..used {
+            stage.allocator.alloc_shared(&kernel).expect(MEMORY);
+        }
+        count_taken(used as i64);
+        let streams = stage.spec.tasks - 2;
+        let work = Work::of(&stage.machine.kernel, stage.spec.preset);
+        let host = Sim::new(stage.machine.topology);
+        let options = Options {
+            pages: (self.frames.get() - used) as usize,
+            window: 0,
+            dirty_percent: mix::DIRTY / 10,
+            background_percent: mix::BACKGROUND / 10,
+            ..Options::default()
+        };
+        let frames = SimFrames::new(Costs::of_dropping(&work));
+        let cache = SimCache::<L>::with_parts(host, frames, options).expect(MEMORY);
+        let disk = Arc::new(Disk::new(&stage.machine.clock));
+        let kernel = Rc::new(Kernel::new(stage, cache, disk, streams));
+        host::install(Rc::clone(&kernel) as Rc<dyn Host>);
+        let pages = self.frames.get() * self.data.percent / 100 / u64::from(streams);
+        let rounds = self.data.rounds;
+        let mut bodies: Vec<Body<'a>> = Vec::new();
+        for cpu in 0..streams {
+            let file = kernel.cache.open(DiskFile::new(&kernel.disk, 0)).expect("it is empty");
+            let mut stream = Stream::new(stage.random(cpu), &kernel, file, pages as usize);
+            let kernel = kernel.clone();
+            bodies.push(Box::new(move || {
+                (0..rounds).for_each(|_| stream.round());
+                kernel.end(host);
+            }));
+        }
+        let flusher = kernel.clone();
+        bodies.push(Box::new(move || flusher.flush()));
+        let kswapd = kernel.clone();
+        bodies.push(Box::new(move || kswapd.kswapd(stage.allocator)));
+        *self.says.borrow_mut() = Some(Box::new(move || kernel.figures()));
+        bodies
     }
 }
 
@@ -115,34 +170,14 @@ impl Workload for PageCache {
     }
 
     fn tasks<'a>(&'a self, stage: &'a Stage<'a>) -> Vec<Body<'a>> {
-        let disk = Disk::new(&stage.machine.clock);
-        let used = self.frames.get() * mix::USED / 1000;
-        let cache = self.cache.get_or_init(|| Rc::new(Cache::new(stage, disk, used)));
-        host::install(Rc::clone(cache) as Rc<dyn Host>);
-        let streams = stage.spec.tasks - 2;
-        let mut tasks: Vec<_> = (0..streams).map(|cpu| stage.task(cpu)).collect();
-        let kernel = Request::frame().migrate(MigrateType::Unmovable).zone_limit(ZoneType::Normal);
-        for _ in 0..used {
-            tasks[0].ask(&kernel).expect(MEMORY);
+        match stage.spec.lru {
+            LruLock::Node => self.on::<PerZone<PAGEVEC>>(stage),
+            LruLock::Split | LruLock::None => self.on::<PerTaskOfZone<PAGEVEC>>(stage),
         }
-        let pages = self.frames.get() * self.data.percent / 100 / u64::from(streams);
-        cache.expect(streams);
-        let rounds = self.data.rounds;
-        let mut bodies: Vec<Body<'a>> = Vec::new();
-        for task in tasks {
-            let random = stage.random(task.cpu);
-            let mut stream = Stream::new(task, random, cache, stage.allocator, pages as usize);
-            bodies.push(Box::new(move || {
-                (0..rounds).for_each(|_| stream.round());
-                cache.end();
-            }));
-        }
-        bodies.push(Box::new(|| cache.flush(stage.allocator)));
-        bodies.push(Box::new(|| cache.kswapd(stage.allocator)));
-        bodies
     }
 
     fn figures(&self, _: &Stage<'_>) -> Vec<Figure> {
-        self.cache.get().map(|cache| cache.figures()).unwrap_or_default()
+        let says = self.says.borrow_mut().take();
+        says.map(|says| says()).unwrap_or_default()
     }
 }

@@ -3,31 +3,39 @@
 //! - Source: Gorman 2017, patch 1 (what it saves to turn interrupts off once for a list of pages),
 //!   measured with mmtests' `sparsetruncate-tiny`: 16 directories of 16 files of 4 MiB; the time
 //!   that truncating each takes.
-//! - Mechanism: for each list of 14 pages ([`PAGEVEC`] of Linux 4.14) the pages leave the page
-//!   cache's tree ([`truncate_page`](crate::machine::Kernel::truncate_page) each, and a write to
-//!   the `struct page`), then the LRU lists under their lock, then they are freed as one list. The
-//!   `struct page`s of all files together exceed the caches, so those of a file come from memory.
+//! - Mechanism: the page cache is [`zonal_cache`]'s, [on virtual CPUs](crate::cache). A file that is truncated
+//!   leaves its index, and then, a list of 14 pages at a time ([`PAGEVEC`] of Linux 4.14), the LRU lists under their lock
+//!   and the page cache: they are freed as one list. What the kernel does besides is
+//!   [`truncate_page`](crate::machine::Kernel::truncate_page) each. The `struct page`s of all files together exceed
+//!   the caches, so those of a file come from memory.
 //! - Figures: what the table says of the times that files take; entries of a CPU's cache (interrupt
 //!   toggles, with presets that keep lists) for each page freed.
 //! - Scaling: none, on one task. Where the files of all tasks would take more than three quarters
 //!   of memory, each has as many as that allows.
-//! - Left out: creating the files, which is not timed either; the file system's and the system
+//! - Lists without a lock (`none`) the page cache has not: there each task has one of its own, as with `split`.
+//! - Left out: creating and reading the files, which is not timed either; the file system's and the system
 //!   call's own work, which is in `truncate_page`; interrupts, other programs and the disk, so that
 //!   files differ less here than they did there.
 
 use super::process::MEMORY;
 use super::{Needs, Stage, Workload};
+use crate::cache::{Costs, Disk, DiskFile, PerTask, SimCache, SimFile, SimFrames};
 use crate::coroutine::{self, Body};
 use crate::engine;
 use crate::machine::Machine;
 use crate::mix::PAGEVEC;
 use crate::outcome::Figure;
-use crate::run::{SimError, Spec};
-use crate::task::{Task, count, spend};
+use crate::platform::Sim;
+use crate::run::{LruLock, SimError, Spec};
+use crate::task::count;
 use crate::ticks::Ticks;
 use core::cell::RefCell;
+use std::sync::Arc;
 use zonal::info::ZoneInfo;
-use zonal::{CpuEvents, CpuId, Order, Pfn};
+use zonal::{CpuEvents, CpuId};
+use zonal_cache::cache::Options;
+use zonal_cache::frames::PAGE;
+use zonal_cache::lru::{self, PerNode};
 use zonal_scenario::truncate::{self, Statistic, Times};
 
 /// Files of a task.
@@ -53,6 +61,49 @@ impl Truncate {
         let room = machine.topology.frames_a_socket() * 3 / 4 / (on_one * PAGES);
         room.min(if spec.quick { FILES / 4 } else { FILES })
     }
+
+    /// The tasks, over a cache whose lists are under the lock that `L` says.
+    fn on<'a, L: lru::LruLock>(&'a self, stage: &'a Stage<'a>) -> Vec<Body<'a>> {
+        let (machine, tasks) = (stage.machine, stage.spec.tasks);
+        let files = Self::files(machine, &stage.spec);
+        let pages = (files * PAGES * u64::from(tasks)) as usize;
+        let options = Options { pages, window: 0, ..Options::default() };
+        let frames = SimFrames::new(Costs::of_truncating(&machine.kernel));
+        let host = Sim::new(machine.topology);
+        let cache = SimCache::<L>::with_parts(host, frames, options).expect(MEMORY);
+        let disk = Arc::new(Disk::new(&machine.clock));
+        // One after the other, so that files of tasks are owned by locks of their own where there are such.
+        let mut cached: Vec<Vec<SimFile<L>>> = (0..tasks).map(|_| Vec::new()).collect();
+        for _ in 0..files {
+            for (cpu, cached) in (0..).zip(&mut cached) {
+                engine::set_up_for(cpu);
+                let file = cache.open(DiskFile::new(&disk, PAGES)).expect("it has a length");
+                read(&file);
+                cached.push(file);
+            }
+        }
+        engine::set_up_for(0);
+        let task = |files: Vec<SimFile<L>>| -> Body<'a> {
+            Box::new(move || {
+                for (nth, file) in (0_u64..).zip(&files) {
+                    coroutine::pause_if_early();
+                    let began = engine::now();
+                    file.truncate(0).expect("the store is the disk's");
+                    if nth >= WARM_UP {
+                        self.took.borrow_mut().push(engine::now() - began);
+                    }
+                    count("files", 1);
+                }
+            })
+        };
+        cached.into_iter().map(task).collect()
+    }
+}
+
+/// Has a file be in memory, as a whole.
+fn read<L: lru::LruLock>(file: &SimFile<L>) {
+    let mut into = vec![0; PAGES as usize * PAGE];
+    assert_eq!(file.read_at(&mut into, 0), Ok(into.len()), "{MEMORY}");
 }
 
 impl Workload for Truncate {
@@ -72,25 +123,10 @@ impl Workload for Truncate {
     }
 
     fn tasks<'a>(&'a self, stage: &'a Stage<'a>) -> Vec<Body<'a>> {
-        let files = Self::files(stage.machine, &stage.spec);
-        let page = Ticks::from_cycles(stage.machine.kernel.truncate_page);
-        let task = |cpu| -> Body<'a> {
-            let mut task = stage.task(cpu);
-            let pages: Vec<Pfn> =
-                (0..files * PAGES).map(|_| task.take(Order::ZERO).expect(MEMORY)).collect();
-            stage.lru.add(&stage.pages, cpu, &pages);
-            Box::new(move || {
-                for (nth, file) in (0_u64..).zip(pages.chunks(PAGES as usize)) {
-                    let began = engine::now();
-                    truncate(&mut task, file, page);
-                    if nth >= WARM_UP {
-                        self.took.borrow_mut().push(engine::now() - began);
-                    }
-                    count("files", 1);
-                }
-            })
-        };
-        (0..stage.spec.tasks).map(task).collect()
+        match stage.spec.lru {
+            LruLock::Node => self.on::<PerNode<PAGEVEC>>(stage),
+            LruLock::Split | LruLock::None => self.on::<PerTask<PAGEVEC>>(stage),
+        }
     }
 
     fn figures(&self, stage: &Stage<'_>) -> Vec<Figure> {
@@ -104,19 +140,6 @@ impl Workload for Truncate {
         let mut figures: Vec<_> = Statistic::ALL.into_iter().map(figure).collect();
         figures.push(Figure::new("toggles_a_page", entries, "count"));
         figures
-    }
-}
-
-/// Takes a file's pages out of the page cache, list by list, and frees them.
-fn truncate(task: &mut Task<'_>, file: &[Pfn], page: Ticks) {
-    for list in file.chunks(PAGEVEC) {
-        coroutine::pause_if_early();
-        for &pfn in list {
-            spend(page);
-            task.pages.touch(pfn, true);
-        }
-        task.lru.delete(&task.pages, task.cpu, list);
-        task.give_list(list);
     }
 }
 

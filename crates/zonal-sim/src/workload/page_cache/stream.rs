@@ -1,35 +1,30 @@
 //! A stream: a file that is written, read and deleted.
 
-use super::cache::{Cache, Page};
-use crate::engine;
-use crate::host::Frames;
-use crate::mix::PAGEVEC;
-use crate::mix::page_cache::{AGAIN_MS, BEGIN_MS, PAUSE_MS, TRIES, WINDOW};
-use crate::task::{Task, count, idle};
+use super::kernel::Kernel;
+use crate::cache::SimFile;
+use crate::mix::page_cache::{AGAIN_MS, BEGIN_MS, TRIES, WINDOW};
+use crate::task::{count, idle};
 use fastrand::Rng;
-use zonal::{MigrateType, Request, ZoneType};
+use std::rc::Rc;
+use zonal_cache::frames::PAGE;
+use zonal_cache::lru::LruLock;
+use zonal_cache::{Advice, CacheError};
 
-/// The pages of one file, and who works on it.
-pub(super) struct Stream<'a> {
-    task: Task<'a>,
+/// One file, and who works on it.
+pub(super) struct Stream<L: LruLock> {
     random: Rng,
-    cache: &'a Cache,
-    frames: &'a dyn Frames,
-    /// The file, as far as it was ever cached.
-    file: Vec<Option<Page>>,
-    /// Pages that are not on the LRU lists yet.
-    unlisted: Vec<Page>,
+    kernel: Rc<Kernel<L>>,
+    file: SimFile<L>,
+    pages: usize,
+    /// As many bytes as are read at once.
+    bytes: Vec<u8>,
 }
 
-impl<'a> Stream<'a> {
-    pub(super) fn new(
-        task: Task<'a>,
-        random: Rng,
-        cache: &'a Cache,
-        frames: &'a dyn Frames,
-        pages: usize,
-    ) -> Self {
-        Self { task, random, cache, frames, file: vec![None; pages], unlisted: Vec::new() }
+impl<L: LruLock> Stream<L> {
+    pub(super) fn new(random: Rng, kernel: &Rc<Kernel<L>>, file: SimFile<L>, pages: usize) -> Self {
+        // A window is asked for at once, and nothing beyond.
+        file.advise(Advice::Random);
+        Self { random, kernel: kernel.clone(), file, pages, bytes: vec![0; WINDOW * PAGE] }
     }
 
     /// Writes the file, reads it, deletes it, with all streams in step.
@@ -39,99 +34,45 @@ impl<'a> Stream<'a> {
         self.begin();
         self.read();
         self.begin();
-        self.delete();
+        self.file.truncate(0).expect("the disk has no errors");
     }
 
     /// Threads do not start at the same moment.
     fn begin(&mut self) {
-        self.cache.meet();
-        idle(self.cache.ms(BEGIN_MS * self.random.f64()));
+        self.kernel.meet();
+        idle(self.kernel.ms(BEGIN_MS * self.random.f64()));
     }
 
-    /// A page of the cache; `None` if there is no memory however often one asks.
-    fn page(&mut self, request: &Request) -> Option<Page> {
-        let cpu = self.task.cpu as usize;
+    /// Does `some`, again while there is no memory; however often it asked in vain.
+    fn again(&self, mut some: impl FnMut() -> Result<usize, CacheError>) {
         for _ in 0..TRIES {
-            let (began, reclaiming) = (engine::now(), self.cache.reclaiming(cpu));
-            let pfn = self.task.cache_page(request);
-            let reclaimed = self.cache.reclaiming(cpu) - reclaiming;
-            self.cache.count_request((engine::now() - began).since(reclaimed), pfn.is_ok());
-            if let Ok(pfn) = pfn {
-                let page = self.cache.enter(pfn);
-                self.unlisted.push(page);
-                count("pages", 1);
-                return Some(page);
+            match some() {
+                Ok(_) => return,
+                // All that could be freed is on its way to the disk.
+                Err(CacheError::NoFrames | CacheError::NoRoom { .. }) => {
+                    idle(self.kernel.ms(AGAIN_MS));
+                }
+                Err(error) => panic!("the disk has no errors: {error}"),
             }
-            // All that could be freed is on its way to the disk.
-            idle(self.cache.ms(AGAIN_MS));
         }
         count("failures", 1);
-        None
     }
 
-    fn list(&mut self) {
-        for batch in self.unlisted.chunks(PAGEVEC) {
-            self.cache.list(self.frames, self.task.cpu, batch);
+    fn write(&self) {
+        for at in 0..self.pages {
+            self.kernel.work.charge_copy();
+            self.again(|| self.file.write_at(&self.bytes[..PAGE], (at * PAGE) as u64));
         }
-        self.unlisted.clear();
-    }
-
-    fn write(&mut self) {
-        let request = file_page().write();
-        for at in 0..self.file.len() {
-            if at.is_multiple_of(WINDOW) {
-                while self.cache.is_throttled() {
-                    self.list();
-                    self.cache.wake_flusher(false);
-                    idle(self.cache.ms(PAUSE_MS));
-                }
-            }
-            self.task.copy_page();
-            let page = self.page(&request);
-            if let Some(page) = page {
-                self.cache.dirty(self.frames, page);
-            }
-            self.file[at] = page;
-            if self.unlisted.len() >= PAGEVEC {
-                self.list();
-            }
-        }
-        self.list();
     }
 
     fn read(&mut self) {
-        for from in (0..self.file.len()).step_by(WINDOW) {
-            let to = (from + WINDOW).min(self.file.len());
-            let mut missing = 0;
-            for at in from..to {
-                if self.file[at].is_none_or(|page| !self.cache.has(page)) {
-                    self.file[at] = self.page(&file_page());
-                    missing += 1;
-                }
-            }
-            if missing > 0 {
-                let done = self.cache.disk.transfer(engine::now(), missing);
-                self.list();
-                idle(done.since(engine::now()));
-            }
-            (from..to).for_each(|_| self.task.copy_page());
+        let mut bytes = core::mem::take(&mut self.bytes);
+        for from in (0..self.pages).step_by(WINDOW) {
+            let to = (from + WINDOW).min(self.pages);
+            let into = &mut bytes[..(to - from) * PAGE];
+            self.again(|| self.file.read_at(into, (from * PAGE) as u64));
+            (from..to).for_each(|_| self.kernel.work.charge_copy());
         }
+        self.bytes = bytes;
     }
-
-    fn delete(&mut self) {
-        let file: Vec<Page> = self.file.iter_mut().filter_map(Option::take).collect();
-        for batch in file.chunks(PAGEVEC) {
-            while batch.iter().any(|page| self.cache.is_written_back(*page)) {
-                idle(self.cache.ms(AGAIN_MS));
-            }
-            let frames = self.cache.leave(self.frames, batch);
-            self.task.lru.delete(&self.task.pages, self.task.cpu, &frames);
-            self.task.give_list(&frames);
-        }
-    }
-}
-
-/// What page cache asks for.
-const fn file_page() -> Request {
-    Request::frame().migrate(MigrateType::Movable).zone_limit(ZoneType::Movable)
 }
