@@ -58,6 +58,8 @@ pub enum Stop {
     Edge,
     /// The next frame belongs elsewhere, or may not be freed: the caller looks at it.
     Frame,
+    /// As much is done as in one stay in a slot.
+    Piece,
 }
 
 /// Outcome of a free outside the slot.

@@ -21,7 +21,8 @@
 
 use super::Home;
 use super::passage::UNCOUNTED;
-use crate::platform::{AtomicHalf, AtomicWord, Direction, FenceUnsupported, Platform};
+use crate::platform::stay::Stay;
+use crate::platform::{AtomicHalf, AtomicWord, Direction, FenceUnsupported, Platform, StayOf};
 use crate::zone::free_map::{AlreadyFree, Frame, WordIndex};
 use core::ops::Range;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -229,8 +230,8 @@ impl<P: Platform, const N: usize> FrameStack<P, N> {
         Filling { stack: self, first, most, empty: most }
     }
 
-    /// Gives the oldest `count` frames to `home`, and forgets them. For who is in the slot, with no owner
-    /// outside.
+    /// Gives the oldest `count` frames to `home`, with those of the last one's word that follow, up to as many again,
+    /// and forgets them: the next that are shed then begin with a word. For who is in the slot, with no owner outside.
     ///
     /// # Errors
     /// As [`give`](Self::give).
@@ -242,8 +243,18 @@ impl<P: Platform, const N: usize> FrameStack<P, N> {
         count: u32,
     ) -> Result<u32, AlreadyFree> {
         let (head, top) = (self.head.load(Relaxed), self.top.load(Relaxed));
-        let given = self.give(home, first, head..head + count.min(top - head));
-        self.lies_at(head + count.min(top - head), top);
+        let count = count.min(top - head);
+        let word = |place| Frame(self.at(place).load(Relaxed).wrapping_sub(first)).word().0;
+        let (mut end, most) = (head + count, count.min(top - head - count));
+        let end_of_word = end + most;
+        if most > 0 {
+            let last = word(end - 1);
+            while end < end_of_word && word(end) == last {
+                end += 1;
+            }
+        }
+        let given = self.give(home, first, head..end);
+        self.lies_at(end, top);
         given
     }
 
@@ -332,29 +343,42 @@ impl<P: Platform, const N: usize> FrameStack<P, N> {
         count as usize
     }
 
-    /// Room for [`RUN`] frames side by side, if there is.
+    /// Room for `len` frames, if there is.
     #[inline(always)]
-    pub(super) fn room_for_run(&self) -> Option<Room<'_, P>> {
+    pub(super) fn room_for(&self, len: u32) -> Option<Room<'_, P, N>> {
         let top = self.top.load(Relaxed);
         let room = self.limit.load(Relaxed).wrapping_sub(top) as i32;
-        let places = self.frames.get(top as usize % N..)?.first_chunk::<RUN>()?;
-        (room >= RUN as i32).then_some(Room { places, top: &self.top, at: top })
+        (room >= len as i32).then_some(Room { stack: self, at: top })
+    }
+
+    /// Whether there is room for `len` frames once a full one has [shed](Self::shed) some.
+    #[inline(always)]
+    pub(super) fn sheds(&self, len: u32) -> bool {
+        len <= self.high.load(Relaxed) / StayOf::<P>::SPILT
     }
 }
 
-/// The places above the newest frame of a stack, all of them for frames.
-pub(super) struct Room<'a, P: Platform> {
-    places: &'a [P::Half; RUN],
-    top: &'a P::Half,
+/// The places above the newest frame of a stack, enough of them for some frames.
+pub(super) struct Room<'a, P: Platform, const N: usize> {
+    stack: &'a FrameStack<P, N>,
     at: u32,
 }
 
-impl<P: Platform> Room<'_, P> {
-    /// Puts [`RUN`] frames from `index` on on the stack; for who is in the slot, with no owner outside.
+impl<P: Platform, const N: usize> Room<'_, P, N> {
+    /// Puts `len` frames from `index` on on the stack, [`RUN`] at most; for who is in the slot, with no owner outside.
     #[inline(always)]
-    pub(super) fn push(self, index: u32, direction: Direction) {
-        P::write_run(self.places, index, direction);
-        self.top.store(self.at + RUN as u32, Release);
+    pub(super) fn push(self, index: u32, len: usize, direction: Direction) {
+        let Self { stack, at } = self;
+        let side_by_side = stack.frames.get(at as usize % N..).and_then(<[_]>::first_chunk::<RUN>);
+        match side_by_side {
+            Some(places) if len == RUN => P::write_run(places, index, direction),
+            _ => {
+                for step in 0..len as u32 {
+                    stack.at(at.wrapping_add(step)).store(direction.after(index, step), Relaxed);
+                }
+            }
+        }
+        stack.top.store(at + len as u32, Release);
     }
 }
 

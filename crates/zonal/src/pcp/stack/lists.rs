@@ -9,8 +9,8 @@ use crate::types::migrate_type::MigrateType;
 use crate::types::units::Pfn;
 use crate::zone::tables::ZoneTables;
 
-/// Frames that hosts replace together, if they begin at a multiple of it.
-const ALIGNED: usize = RUN / 2;
+/// Frames that are worth to be kept together.
+const WORTH_IT: usize = 3;
 
 /// Takes up to `frames.len()` frames off a stack and marks them allocated; how many. For who is in the slot.
 #[inline(always)]
@@ -42,13 +42,15 @@ pub(super) fn pop<P: Platform, const N: usize>(
 pub(super) enum Head {
     /// Frames that follow each other and are kept by now: their number.
     Kept(usize),
+    /// Frames that follow each other, for which there is no room: the index of the first.
+    NoRoom(u32),
     /// As many are to be looked at one by one before the next look, and at least one.
     Single(usize),
 }
 
 /// Where a list of frames goes.
 pub(super) struct List<'a, 'm, P: Platform, const N: usize> {
-    pub(super) cpu: &'a StackCpu,
+    pub(super) cpu: &'a mut StackCpu,
     pub(super) out: &'a StackOutside<P, N>,
     pub(super) table: &'a ZoneTables<'m, P>,
     pub(super) migrate: MigrateType,
@@ -56,57 +58,119 @@ pub(super) struct List<'a, 'm, P: Platform, const N: usize> {
     pub(super) word: Option<PageblockWord>,
 }
 
-impl<P: Platform, const N: usize> List<'_, '_, P, N> {
-    /// Keeps [`RUN`] frames from the start of `frames` and marks them cached, if they follow each other, their
-    /// pageblock has the word, and its frames stay. For who is in the slot.
+/// Frames of the table that follow each other, in one of its aligned pieces of [`RUN`].
+struct Run {
+    /// Where the first is, and the lowest.
+    first: usize,
+    lowest: usize,
+    len: usize,
+    direction: Direction,
+}
+
+impl Run {
+    /// Of as many frames of a list from an offset on: those that lie in the piece of the first.
     #[inline(always)]
-    pub(super) fn push(&self, frames: &[Pfn]) -> Head {
-        let Some((run, direction)) = run_of(frames) else { return Head::Single(RUN) };
-        let lowest = match direction {
-            Direction::Up => run[0],
-            Direction::Down => run[RUN - 1],
-        };
-        let (table, offset) = (self.table, self.table.offset(lowest));
-        if !offset.is_multiple_of(ALIGNED) {
-            let over = offset % ALIGNED;
-            return Head::Single(if direction == Direction::Up { ALIGNED - over } else { over });
+    fn new(first: usize, (len, direction): (usize, Direction)) -> Self {
+        match direction {
+            Direction::Up => {
+                Self { first, lowest: first, len: len.min(RUN - first % RUN), direction }
+            }
+            Direction::Down => {
+                let len = len.min(first % RUN + 1);
+                // No wrap: not more than there are in the piece.
+                Self { first, lowest: first - (len - 1), len, direction }
+            }
         }
-        let own = table.same_pageblock(offset, offset + RUN - 1)
-            && table.pageblock_at(offset) == self.word;
-        // Truncated where it is no index, and then no state is replaced.
-        let frame = self.cpu.stack.frame(offset as u32);
-        let stays = own && self.cpu.stack.is_inside(self.migrate, frame);
-        let stack = self.out.stack(self.migrate).filter(|_| stays);
-        let Some(room) = stack.and_then(FrameStack::room_for_run) else {
-            return Head::Single(RUN);
-        };
-        let kept = table.replace_run_at(offset, RUN, ALLOCATED, CACHED);
-        if kept == RUN {
-            room.push(self.table.offset(run[0]) as u32, direction);
-            return Head::Kept(RUN);
-        }
-        // One of them may not be freed; those before it in the list are freed one by one.
-        table.fill_states(offset as u32, kept, ALLOCATED);
-        Head::Single(RUN)
     }
 }
 
-/// The first [`RUN`] frames of a list, if they follow each other, and which way.
-#[inline(always)]
-fn run_of(frames: &[Pfn]) -> Option<(&[Pfn; RUN], Direction)> {
-    let run = frames.first_chunk::<RUN>()?;
-    let (first, last) = (run[0].get(), run[RUN - 1].get());
-    let other = |numbers: [u64; RUN]| {
-        run.iter().zip(numbers).fold(0, |other, (pfn, number)| other | (pfn.get() ^ number))
-    };
-    // A look at the last tells most that do not follow each other.
-    if last == first.wrapping_add(RUN as u64 - 1) {
-        (other(core::array::from_fn(|at| first.wrapping_add(at as u64))) == 0)
-            .then_some((run, Direction::Up))
-    } else if last == first.wrapping_sub(RUN as u64 - 1) {
-        (other(core::array::from_fn(|at| first.wrapping_sub(at as u64))) == 0)
-            .then_some((run, Direction::Down))
-    } else {
-        None
+impl<P: Platform, const N: usize> List<'_, '_, P, N> {
+    /// Keeps frames from the start of `frames` and marks them cached, if some follow each other, their pageblock
+    /// has the word, and there is a place for them: the stack, or beside those that are gathered. For who is in
+    /// the slot.
+    #[inline(always)]
+    pub(super) fn push(&mut self, frames: &[Pfn]) -> Head {
+        let (Some(&first), Some(found)) = (frames.first(), run_of(frames)) else {
+            return Head::Single(RUN);
+        };
+        let run = Run::new(self.table.offset(first), found);
+        // A pageblock may be smaller than a piece, but no word of the map has a part of one.
+        let own = self.table.same_pageblock(run.lowest, run.lowest + (run.len - 1))
+            && self.table.pageblock_at(run.lowest) == self.word;
+        if run.len < WORTH_IT || !own {
+            return Head::Single(run.len);
+        }
+        // Truncated where it is no index, and then no state is replaced.
+        let (index, frame) = (run.first as u32, self.cpu.stack.frame(run.lowest as u32));
+        if self.cpu.stack.is_inside(self.migrate, frame) {
+            let Some(stack) = self.out.stack(self.migrate) else { return Head::Single(RUN) };
+            match stack.room_for(run.len as u32) {
+                Some(room) if self.mark(&run) => room.push(index, run.len, run.direction),
+                None if stack.sheds(run.len as u32) => return Head::NoRoom(index),
+                _ => return Head::Single(RUN),
+            }
+        } else {
+            let (word, bit) = frame.word();
+            let mask = (bit << run.len).wrapping_sub(bit);
+            match self.cpu.stack.may_gather(word, mask) {
+                Some(true) if self.mark(&run) => self.cpu.stack.gather(word, mask),
+                Some(false) => return Head::NoRoom(index),
+                _ => return Head::Single(RUN),
+            }
+        }
+        Head::Kept(run.len)
     }
+
+    /// Marks them cached, if all may be freed.
+    #[inline(always)]
+    fn mark(&self, run: &Run) -> bool {
+        let marked = self.table.replace_run_at(run.lowest, run.len, ALLOCATED, CACHED);
+        if marked != run.len {
+            // Those before it in the list are freed one by one.
+            self.table.fill_states(run.lowest as u32, marked, ALLOCATED);
+        }
+        marked == run.len
+    }
+}
+
+/// How many frames of a list follow each other from its start on, [`RUN`] at most, and which way. `None` if the second
+/// does not follow the first.
+#[inline(always)]
+fn run_of(frames: &[Pfn]) -> Option<(usize, Direction)> {
+    if let Some(run) = frames.first_chunk::<RUN>() {
+        let (first, last) = (run[0].get(), run[RUN - 1].get());
+        let other = |numbers: [u64; RUN]| {
+            run.iter().zip(numbers).fold(0, |other, (pfn, number)| other | (pfn.get() ^ number))
+        };
+        // A look at the last tells most that do not follow each other.
+        if last == first.wrapping_add(RUN as u64 - 1) {
+            if other(core::array::from_fn(|at| first.wrapping_add(at as u64))) == 0 {
+                return Some((RUN, Direction::Up));
+            }
+        } else if last == first.wrapping_sub(RUN as u64 - 1)
+            && other(core::array::from_fn(|at| first.wrapping_sub(at as u64))) == 0
+        {
+            return Some((RUN, Direction::Down));
+        }
+    }
+    short_run_of(frames)
+}
+
+/// The same of fewer.
+#[inline]
+fn short_run_of(frames: &[Pfn]) -> Option<(usize, Direction)> {
+    let [first, second, ..] = frames else { return None };
+    let (first, second) = (first.get(), second.get());
+    let (step, direction) = match second.wrapping_sub(first) {
+        1 => (1, Direction::Up),
+        u64::MAX => (u64::MAX, Direction::Down),
+        _ => return None,
+    };
+    let mut wanted = first;
+    let follows = |pfn: &&Pfn| {
+        let follows = pfn.get() == wanted;
+        wanted = wanted.wrapping_add(step);
+        follows
+    };
+    Some((frames.iter().take(RUN).take_while(follows).count(), direction))
 }

@@ -248,6 +248,50 @@ impl CpuStack {
         beside
     }
 
+    /// Whether frames of a word that lie beyond the edge have a place among those that are gathered; `None` without a
+    /// cache, which gathers none.
+    #[inline(always)]
+    fn may_gather(&self, word: WordIndex, mask: u64) -> Option<bool> {
+        let Gathered { word: there, mask: others } = self.gathered;
+        (self.size.high > 0).then_some(others == 0 || there == word && others & mask == 0)
+    }
+
+    /// Gathers frames that [may be](Self::may_gather).
+    #[inline(always)]
+    fn gather(&mut self, word: WordIndex, mask: u64) {
+        self.gathered = Gathered { word, mask: self.gathered.mask | mask };
+    }
+
+    /// Makes room for frames that follow each other from this one on: what is gathered goes into the map, or what the
+    /// stack sheds. How many frames.
+    ///
+    /// # Errors
+    /// As [`free`](Self::free).
+    #[inline]
+    fn make_room<P: Platform, const N: usize>(
+        &mut self,
+        out: &StackOutside<P, N>,
+        home: &impl Home,
+        list: MigrateType,
+        frame: Frame,
+    ) -> Result<u32, AlreadyFree> {
+        match out.stack(list) {
+            Some(stack) if self.is_inside(list, frame) => self.shed(stack, home),
+            _ => self.flush(home),
+        }
+    }
+
+    /// The oldest frames of a full stack go into the map.
+    #[inline]
+    fn shed<P: Platform, const N: usize>(
+        &self,
+        stack: &FrameStack<P, N>,
+        home: &impl Home,
+    ) -> Result<u32, AlreadyFree> {
+        stack.settle();
+        stack.shed(home, self.first, (self.size.high / StayOf::<P>::SPILT).max(1))
+    }
+
     /// Frees a frame: as [`keep`](Self::keep), after a full stack has spilt its oldest half, or what
     /// was gathered has gone into the map. How many frames went there, or were to.
     ///
@@ -300,7 +344,7 @@ impl CpuStack {
         if stack.push(index) {
             return Ok(0);
         }
-        let shed = stack.shed(home, self.first, (self.size.high / StayOf::<P>::SPILT).max(1));
+        let shed = self.shed(stack, home);
         let kept = stack.push(index);
         debug_assert!(kept, "what was shed left room");
         shed
