@@ -230,8 +230,9 @@ impl<P: Platform, const N: usize> FrameStack<P, N> {
         Filling { stack: self, first, most, empty: most }
     }
 
-    /// Gives the oldest `count` frames to `home`, with those of the last one's word that follow, up to as many again,
-    /// and forgets them: the next that are shed then begin with a word. For who is in the slot, with no owner outside.
+    /// Gives the oldest `count` frames to `home`, and forgets them. Where that is a small part, those of the last one's
+    /// word that follow go with them, up to as many again: the next that are shed then begin with a word. For who is
+    /// in the slot, with no owner outside.
     ///
     /// # Errors
     /// As [`give`](Self::give).
@@ -244,12 +245,12 @@ impl<P: Platform, const N: usize> FrameStack<P, N> {
     ) -> Result<u32, AlreadyFree> {
         let (head, top) = (self.head.load(Relaxed), self.top.load(Relaxed));
         let count = count.min(top - head);
-        let word = |place| Frame(self.at(place).load(Relaxed).wrapping_sub(first)).word().0;
-        let (mut end, most) = (head + count, count.min(top - head - count));
-        let end_of_word = end + most;
-        if most > 0 {
-            let last = word(end - 1);
-            while end < end_of_word && word(end) == last {
+        let mut end = head + count;
+        // Half a stack has words enough to lose a part of one.
+        if StayOf::<P>::SPILT > 2 && count > 0 {
+            let word = |place| Frame(self.at(place).load(Relaxed).wrapping_sub(first)).word().0;
+            let (last, most) = (word(end - 1), end + count.min(top - end));
+            while end < most && word(end) == last {
                 end += 1;
             }
         }
@@ -343,12 +344,33 @@ impl<P: Platform, const N: usize> FrameStack<P, N> {
         count as usize
     }
 
-    /// Room for `len` frames, if there is.
+    /// Room for [`RUN`] frames side by side, if there is.
     #[inline(always)]
-    pub(super) fn room_for(&self, len: u32) -> Option<Room<'_, P, N>> {
+    pub(super) fn room_for_run(&self) -> Option<Room<'_, P>> {
         let top = self.top.load(Relaxed);
-        let room = self.limit.load(Relaxed).wrapping_sub(top) as i32;
-        (room >= len as i32).then_some(Room { stack: self, at: top })
+        let places = self.frames.get(top as usize % N..)?.first_chunk::<RUN>()?;
+        self.has_room_for(RUN as u32).then_some(Room { places, top: &self.top, at: top })
+    }
+
+    /// Whether there is room for `len` frames; for who is in the slot, with no owner outside.
+    #[inline(always)]
+    pub(super) fn has_room_for(&self, len: u32) -> bool {
+        self.limit.load(Relaxed).wrapping_sub(self.top.load(Relaxed)) as i32 >= len as i32
+    }
+
+    /// Puts `len` frames from `index` on on it, for which there [is room](Self::has_room_for).
+    #[inline]
+    pub(super) fn push_some(&self, index: u32, len: u32, direction: Direction) {
+        let top = self.top.load(Relaxed);
+        let at = top as usize % N;
+        if let Some(places) = self.frames.get(at..at + len as usize) {
+            P::write_run(places, index, direction);
+        } else {
+            for step in 0..len {
+                self.at(top.wrapping_add(step)).store(direction.after(index, step), Relaxed);
+            }
+        }
+        self.top.store(top + len, Release);
     }
 
     /// Whether there is room for `len` frames once a full one has [shed](Self::shed) some.
@@ -358,27 +380,19 @@ impl<P: Platform, const N: usize> FrameStack<P, N> {
     }
 }
 
-/// The places above the newest frame of a stack, enough of them for some frames.
-pub(super) struct Room<'a, P: Platform, const N: usize> {
-    stack: &'a FrameStack<P, N>,
+/// The places above the newest frame of a stack, all of them for frames.
+pub(super) struct Room<'a, P: Platform> {
+    places: &'a [P::Half; RUN],
+    top: &'a P::Half,
     at: u32,
 }
 
-impl<P: Platform, const N: usize> Room<'_, P, N> {
-    /// Puts `len` frames from `index` on on the stack, [`RUN`] at most; for who is in the slot, with no owner outside.
+impl<P: Platform> Room<'_, P> {
+    /// Puts [`RUN`] frames from `index` on on the stack; for who is in the slot, with no owner outside.
     #[inline(always)]
-    pub(super) fn push(self, index: u32, len: usize, direction: Direction) {
-        let Self { stack, at } = self;
-        let side_by_side = stack.frames.get(at as usize % N..).and_then(<[_]>::first_chunk::<RUN>);
-        match side_by_side {
-            Some(places) if len == RUN => P::write_run(places, index, direction),
-            _ => {
-                for step in 0..len as u32 {
-                    stack.at(at.wrapping_add(step)).store(direction.after(index, step), Relaxed);
-                }
-            }
-        }
-        stack.top.store(at + len as u32, Release);
+    pub(super) fn push(self, index: u32, direction: Direction) {
+        P::write_run(self.places, index, direction);
+        self.top.store(self.at + RUN as u32, Release);
     }
 }
 

@@ -90,73 +90,107 @@ impl<P: Platform, const N: usize> List<'_, '_, P, N> {
     /// the slot.
     #[inline(always)]
     pub(super) fn push(&mut self, frames: &[Pfn]) -> Head {
-        let (Some(&first), Some(found)) = (frames.first(), run_of(frames)) else {
+        let Some(found) = whole_run_of(frames) else { return self.push_part(frames, None) };
+        let lowest = match found {
+            Direction::Up => frames[0],
+            Direction::Down => frames[RUN - 1],
+        };
+        let offset = self.table.offset(lowest);
+        // Truncated where it is no index, and then no state is replaced.
+        let frame = self.cpu.stack.frame(offset as u32);
+        let stays = self.is_own(offset, RUN) && self.cpu.stack.is_inside(self.migrate, frame);
+        let stack = self.out.stack(self.migrate).filter(|_| stays);
+        let Some(room) = stack.and_then(FrameStack::room_for_run) else {
+            return self.push_part(frames, Some(found));
+        };
+        if !self.mark(offset, RUN) {
+            return Head::Single(RUN);
+        }
+        room.push(self.table.offset(frames[0]) as u32, found);
+        Head::Kept(RUN)
+    }
+
+    /// What is no whole piece, or does not lie on the stack in one.
+    #[inline]
+    fn push_part(&mut self, frames: &[Pfn], found: Option<Direction>) -> Head {
+        let found = found.map(|direction| (RUN, direction)).or_else(|| short_run_of(frames));
+        let (Some(&first), Some(found)) = (frames.first(), found) else {
             return Head::Single(RUN);
         };
         let run = Run::new(self.table.offset(first), found);
-        // A pageblock may be smaller than a piece, but no word of the map has a part of one.
-        let own = self.table.same_pageblock(run.lowest, run.lowest + (run.len - 1))
-            && self.table.pageblock_at(run.lowest) == self.word;
-        if run.len < WORTH_IT || !own {
+        if run.len < WORTH_IT || !self.is_own(run.lowest, run.len) {
             return Head::Single(run.len);
         }
-        // Truncated where it is no index, and then no state is replaced.
         let (index, frame) = (run.first as u32, self.cpu.stack.frame(run.lowest as u32));
+        let marked;
         if self.cpu.stack.is_inside(self.migrate, frame) {
             let Some(stack) = self.out.stack(self.migrate) else { return Head::Single(RUN) };
-            match stack.room_for(run.len as u32) {
-                Some(room) if self.mark(&run) => room.push(index, run.len, run.direction),
-                None if stack.sheds(run.len as u32) => return Head::NoRoom(index),
-                _ => return Head::Single(RUN),
+            if !stack.has_room_for(run.len as u32) {
+                let sheds = stack.sheds(run.len as u32);
+                return if sheds { Head::NoRoom(index) } else { Head::Single(RUN) };
+            }
+            marked = self.mark(run.lowest, run.len);
+            if marked {
+                stack.push_some(index, run.len as u32, run.direction);
             }
         } else {
+            // No word of the map has a part of a pageblock that is smaller.
             let (word, bit) = frame.word();
             let mask = (bit << run.len).wrapping_sub(bit);
             match self.cpu.stack.may_gather(word, mask) {
-                Some(true) if self.mark(&run) => self.cpu.stack.gather(word, mask),
+                Some(true) => {}
                 Some(false) => return Head::NoRoom(index),
-                _ => return Head::Single(RUN),
+                None => return Head::Single(RUN),
+            }
+            marked = self.mark(run.lowest, run.len);
+            if marked {
+                self.cpu.stack.gather(word, mask);
             }
         }
-        Head::Kept(run.len)
+        if marked { Head::Kept(run.len) } else { Head::Single(run.len) }
     }
 
-    /// Marks them cached, if all may be freed.
+    /// Whether frames from an offset on are all of a pageblock that has the word.
     #[inline(always)]
-    fn mark(&self, run: &Run) -> bool {
-        let marked = self.table.replace_run_at(run.lowest, run.len, ALLOCATED, CACHED);
-        if marked != run.len {
+    fn is_own(&self, lowest: usize, len: usize) -> bool {
+        self.table.same_pageblock(lowest, lowest.wrapping_add(len - 1))
+            && self.table.pageblock_at(lowest) == self.word
+    }
+
+    /// Marks frames cached, if all may be freed.
+    #[inline(always)]
+    fn mark(&self, lowest: usize, len: usize) -> bool {
+        let marked = self.table.replace_run_at(lowest, len, ALLOCATED, CACHED);
+        if marked != len {
             // Those before it in the list are freed one by one.
-            self.table.fill_states(run.lowest as u32, marked, ALLOCATED);
+            self.table.fill_states(lowest as u32, marked, ALLOCATED);
         }
-        marked == run.len
+        marked == len
     }
 }
 
-/// How many frames of a list follow each other from its start on, [`RUN`] at most, and which way. `None` if the second
-/// does not follow the first.
+/// Which way the first [`RUN`] frames of a list follow each other, if they do.
 #[inline(always)]
-fn run_of(frames: &[Pfn]) -> Option<(usize, Direction)> {
-    if let Some(run) = frames.first_chunk::<RUN>() {
-        let (first, last) = (run[0].get(), run[RUN - 1].get());
-        let other = |numbers: [u64; RUN]| {
-            run.iter().zip(numbers).fold(0, |other, (pfn, number)| other | (pfn.get() ^ number))
-        };
-        // A look at the last tells most that do not follow each other.
-        if last == first.wrapping_add(RUN as u64 - 1) {
-            if other(core::array::from_fn(|at| first.wrapping_add(at as u64))) == 0 {
-                return Some((RUN, Direction::Up));
-            }
-        } else if last == first.wrapping_sub(RUN as u64 - 1)
-            && other(core::array::from_fn(|at| first.wrapping_sub(at as u64))) == 0
-        {
-            return Some((RUN, Direction::Down));
-        }
+fn whole_run_of(frames: &[Pfn]) -> Option<Direction> {
+    let run = frames.first_chunk::<RUN>()?;
+    let (first, last) = (run[0].get(), run[RUN - 1].get());
+    let other = |numbers: [u64; RUN]| {
+        run.iter().zip(numbers).fold(0, |other, (pfn, number)| other | (pfn.get() ^ number))
+    };
+    // A look at the last tells most that do not follow each other.
+    if last == first.wrapping_add(RUN as u64 - 1) {
+        (other(core::array::from_fn(|at| first.wrapping_add(at as u64))) == 0)
+            .then_some(Direction::Up)
+    } else if last == first.wrapping_sub(RUN as u64 - 1) {
+        (other(core::array::from_fn(|at| first.wrapping_sub(at as u64))) == 0)
+            .then_some(Direction::Down)
+    } else {
+        None
     }
-    short_run_of(frames)
 }
 
-/// The same of fewer.
+/// How many frames of a list follow each other from its start on, [`RUN`] at most, and which way; `None` if the second
+/// does not follow the first.
 #[inline]
 fn short_run_of(frames: &[Pfn]) -> Option<(usize, Direction)> {
     let [first, second, ..] = frames else { return None };
