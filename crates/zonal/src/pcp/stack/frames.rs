@@ -32,6 +32,8 @@ pub const MAX_HIGH: usize = 256;
 
 /// Frames that are looked at together: whether they follow each other.
 pub(super) const RUN: usize = 16;
+/// The same of those that a word of the map has.
+const WORD: usize = 64;
 
 /// What `head` is while a drain is at work: above every `top`, and not below zero as an `i32`.
 const STOPPED: u32 = i32::MAX as u32;
@@ -278,9 +280,14 @@ impl<P: Platform, const N: usize> FrameStack<P, N> {
         let mut words = Words { each, word: WordIndex(0), mask: 0 };
         let mut place = places.start;
         while place < places.end {
+            if let Some((index, direction)) = self.run_from::<WORD>(place, places.end) {
+                words.add_run::<WORD>(Frame(index.wrapping_sub(first)), direction);
+                place += WORD as u32;
+                continue;
+            }
             let end = places.end.min(place + RUN as u32);
-            if let Some((index, direction)) = self.run_from(place, end) {
-                words.add_run(Frame(index.wrapping_sub(first)), direction);
+            if let Some((index, direction)) = self.run_from::<RUN>(place, end) {
+                words.add_run::<RUN>(Frame(index.wrapping_sub(first)), direction);
             } else {
                 for place in place..end {
                     let (word, bit) =
@@ -293,20 +300,24 @@ impl<P: Platform, const N: usize> FrameStack<P, N> {
         words.finish();
     }
 
-    /// The frame at `place` if it and those up to `end` are [`RUN`] that follow each other, and which way.
+    /// The frame at `place` if it and those that follow, before `end`, are `LEN` that follow each other, and which
+    /// way.
     #[inline(always)]
-    fn run_from(&self, place: u32, end: u32) -> Option<(u32, Direction)> {
-        if end - place != RUN as u32 {
+    fn run_from<const LEN: usize>(&self, place: u32, end: u32) -> Option<(u32, Direction)> {
+        if end - place < LEN as u32 {
             return None;
         }
-        let places = self.frames.get(place as usize % N..)?.first_chunk::<RUN>()?;
-        let [first, second, ..] = places.each_ref();
-        let (first, second) = (first.load(Relaxed), second.load(Relaxed));
-        // One call for each way: a host's code for it is a few instructions, if it knows which.
-        if second > first {
+        let places = self.frames.get(place as usize % N..)?.first_chunk::<LEN>()?;
+        let (first, last) = (places.first()?.load(Relaxed), places.last()?.load(Relaxed));
+        // One call for each way: a host's code for it is a few instructions, if it knows which. Most that are no run
+        // are told by their last.
+        let ends = |direction: Direction| direction.after(first, LEN as u32 - 1) == last;
+        if ends(Direction::Up) {
             P::is_run(places, Direction::Up).then_some((first, Direction::Up))
-        } else {
+        } else if ends(Direction::Down) {
             P::is_run(places, Direction::Down).then_some((first, Direction::Down))
+        } else {
+            None
         }
     }
 
@@ -324,7 +335,7 @@ impl<P: Platform, const N: usize> FrameStack<P, N> {
         let (mut end, rest) = (top, top - count);
         while end > rest {
             let place = end.saturating_sub(RUN as u32).max(rest);
-            match self.run_from(place, end) {
+            match self.run_from::<RUN>(place, end) {
                 // From the newest on it goes the other way.
                 Some((oldest, Direction::Up)) => {
                     take(oldest.wrapping_add(RUN as u32 - 1), RUN, Direction::Down);
@@ -413,17 +424,19 @@ impl<G: FnMut(WordIndex, u64)> Words<G> {
         self.mask |= mask;
     }
 
-    /// Adds [`RUN`] frames that follow each other.
+    /// Adds `LEN` frames that follow each other, a word's at most.
     #[inline(always)]
-    fn add_run(&mut self, first: Frame, direction: Direction) {
+    fn add_run<const LEN: usize>(&mut self, first: Frame, direction: Direction) {
+        const { assert!(LEN <= WORD, "they lie in two words at most") }
         let lowest = match direction {
             Direction::Up => first,
-            Direction::Down => Frame(first.0.wrapping_sub(RUN as u32 - 1)),
+            Direction::Down => Frame(first.0.wrapping_sub(LEN as u32 - 1)),
         };
         let (word, bit) = lowest.word();
+        let (all, at) = (u64::MAX >> (WORD - LEN), bit.trailing_zeros());
         // Those that the word has no room for are the lowest of the next.
-        let (low, high) = ((bit << RUN).wrapping_sub(bit), (bit >> (64 - RUN)).saturating_sub(1));
-        let (low, high) = ((word, low), (WordIndex(word.0 + 1), high));
+        let low = (word, all << at);
+        let high = (WordIndex(word.0 + 1), if at == 0 { 0 } else { all >> (u64::BITS - at) });
         let parts = if direction == Direction::Up { [low, high] } else { [high, low] };
         for (word, mask) in parts.into_iter().filter(|&(_, mask)| mask != 0) {
             self.add(word, mask);

@@ -177,7 +177,12 @@ impl CpuStack {
     /// Frames on its stacks and gathered: a snapshot while its owner is about.
     #[must_use]
     pub fn held<P: Platform, const N: usize>(&self, out: &StackOutside<P, N>) -> u32 {
-        out.len() + self.gathered.mask.count_ones()
+        let gathered = match self.gathered.mask {
+            // Mostly, and counting is long where the processor does not.
+            0 => 0,
+            mask => mask.count_ones(),
+        };
+        out.len() + gathered
     }
 
     /// The frame of an index of the frame table.

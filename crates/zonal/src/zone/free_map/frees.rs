@@ -2,7 +2,6 @@
 
 use super::FreeMap;
 use super::bits::{low_bits, order_at, orders_of};
-use super::line::full_words;
 use super::shape::{Frame, Pageblock, WORD_ORDER, WordIndex};
 use crate::platform::{AtomicWord, Platform};
 use crate::types::migrate_type::MigrateType;
@@ -154,8 +153,7 @@ impl<P: Platform> FreeMap<'_, P> {
         }
         let pageblock = word.first_frame().pageblock(shape);
         if now == u64::MAX {
-            self.filled(pageblock, word);
-            return None;
+            return self.filled(pageblock, word);
         }
         let orders = if mask & (mask - 1) == 0 {
             1 << order_at(now, mask.trailing_zeros())
@@ -190,20 +188,16 @@ impl<P: Platform> FreeMap<'_, P> {
 
     /// A free filled its word. Of two that fill two words of a line at once, each looks at the
     /// other's after its own: one at least sees both, so that no full line, and no run of words,
-    /// is left without its maker.
+    /// is left without its maker. The type by which just that was filed.
     #[cold]
-    fn filled(&self, pageblock: Pageblock, word: WordIndex) {
+    fn filled(&self, pageblock: Pageblock, word: WordIndex) -> Option<MigrateType> {
         let (words, _) = self.line(pageblock);
-        if words.len() == 1 {
-            if !self.complete(pageblock) {
-                self.settle(pageblock);
-            }
-            return;
-        }
-        let (line, count) = self.read_line(pageblock);
-        let at = word.0 - words.start;
-        let full = full_words(&line[..count]);
-        if full == low_bits(count as u32) {
+        let (count, at) = (words.len() as u32, word.0 - words.start);
+        // As `read_line`, of which nothing else is needed.
+        let full = words.zip(0..).fold(0, |full, (word, bit)| {
+            full | u64::from(self.frames_word(WordIndex(word)).load(SeqCst) == u64::MAX) << bit
+        });
+        if full == low_bits(count) {
             if !self.complete(pageblock) {
                 self.settle(pageblock);
             }
@@ -211,7 +205,8 @@ impl<P: Platform> FreeMap<'_, P> {
             // Another CPU has taken of it meanwhile, and filed what it left of what it saw.
             self.settle(pageblock);
         } else {
-            self.file_rarely(pageblock, 1 << (WORD_ORDER + order_at(full, at)));
+            return Some(self.file(pageblock, 1 << (WORD_ORDER + order_at(full, at))));
         }
+        None
     }
 }
