@@ -37,7 +37,7 @@ fn pair(first: u32, direction: Direction) -> u64 {
     u64::from(direction.after(first, 1)) << 32 | u64::from(first)
 }
 
-/// What makes the next two numbers of two, as long as they [go on](goes_on): modulo 2^64 to be added to both at once.
+/// What makes the next two numbers of two that do not [go round](chunks): to be added to both at once, modulo 2^64.
 #[inline(always)]
 fn step(direction: Direction) -> u64 {
     const BOTH: u64 = (HALVES as u64) << 32 | HALVES as u64;
@@ -47,21 +47,24 @@ fn step(direction: Direction) -> u64 {
     }
 }
 
-/// Whether `len` numbers from `first` on do not go round, so that nothing is carried from one to its neighbour.
+/// The chunks of halves that hold numbers from `first` on, and the rest: all of them if the numbers go round, where
+/// something is carried from one to its neighbour.
 #[inline(always)]
-fn goes_on(first: u32, len: usize, direction: Direction) -> bool {
-    match direction {
-        Direction::Up => len <= (u32::MAX - first) as usize,
-        Direction::Down => len <= first as usize,
-    }
+fn chunks(
+    halves: &[AtomicU32],
+    first: u32,
+    direction: Direction,
+) -> (&[[AtomicU32; AT_ONCE]], &[AtomicU32]) {
+    let before_end = match direction {
+        Direction::Up => u32::MAX - first,
+        Direction::Down => first,
+    };
+    if halves.len() <= before_end as usize { halves.as_chunks() } else { (&[], halves) }
 }
 
 #[inline(always)]
 pub(super) fn write(halves: &[AtomicU32], first: u32, direction: Direction) {
-    if !goes_on(first, halves.len(), direction) {
-        return write_round(halves, first, direction);
-    }
-    let (chunks, rest) = halves.as_chunks::<AT_ONCE>();
+    let (chunks, rest) = chunks(halves, first, direction);
     let (mut wide, more) = (pair(first, direction), step(direction));
     for chunk in chunks {
         // SAFETY: the eight halves at `chunk` are valid for writes, as atomics are through a shared reference, and
@@ -76,23 +79,18 @@ pub(super) fn write(halves: &[AtomicU32], first: u32, direction: Direction) {
                 options(nostack));
         }
     }
-    single::write(rest, wide as u32, direction);
-}
-
-#[cold]
-#[inline(never)]
-fn write_round(halves: &[AtomicU32], first: u32, direction: Direction) {
-    single::write(halves, first, direction);
-}
-
-#[inline(always)]
-pub(super) fn is_run(halves: &[AtomicU32], direction: Direction) -> bool {
-    let [first, _, ..] = halves else { return single::is_run(halves, direction) };
-    let first = first.load(Relaxed);
-    if !goes_on(first, halves.len(), direction) {
-        return is_round(halves, direction);
+    let mut next = wide as u32;
+    for half in rest {
+        half.store(next, Relaxed);
+        next = direction.after(next, 1);
     }
-    let (chunks, rest) = halves.as_chunks::<AT_ONCE>();
+}
+
+/// Once, and called: a kernel pays for code that it does not run, too.
+#[inline(never)]
+pub(super) fn is_run(halves: &[AtomicU32], direction: Direction) -> bool {
+    let first = halves.first().map_or(0, |half| half.load(Relaxed));
+    let (chunks, rest) = chunks(halves, first, direction);
     let (mut wanted, more) = (pair(first, direction), step(direction));
     for chunk in chunks {
         let same: u8;
@@ -111,12 +109,12 @@ pub(super) fn is_run(halves: &[AtomicU32], direction: Direction) -> bool {
         }
         wanted = wanted.wrapping_add(more);
     }
-    rest.first().is_none_or(|half| half.load(Relaxed) == wanted as u32)
-        && single::is_run(rest, direction)
-}
-
-#[cold]
-#[inline(never)]
-fn is_round(halves: &[AtomicU32], direction: Direction) -> bool {
-    single::is_run(halves, direction)
+    let mut next = wanted as u32;
+    for half in rest {
+        if half.load(Relaxed) != next {
+            return false;
+        }
+        next = direction.after(next, 1);
+    }
+    true
 }

@@ -286,7 +286,9 @@ impl<P: Platform, const N: usize> FrameStack<P, N> {
                 continue;
             }
             let end = places.end.min(place + RUN as u32);
-            if let Some((index, direction)) = self.run_from::<RUN>(place, end) {
+            if let Some((index, direction)) =
+                StayOf::<P>::COPIES.then(|| self.run_from::<RUN>(place, end)).flatten()
+            {
                 words.add_run::<RUN>(Frame(index.wrapping_sub(first)), direction);
             } else {
                 for place in place..end {

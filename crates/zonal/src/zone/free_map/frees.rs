@@ -205,7 +205,7 @@ impl<P: Platform> FreeMap<'_, P> {
             // Another CPU has taken of it meanwhile, and filed what it left of what it saw.
             self.settle(pageblock);
         } else {
-            return Some(self.file(pageblock, 1 << (WORD_ORDER + order_at(full, at))));
+            return Some(self.file_rarely(pageblock, 1 << (WORD_ORDER + order_at(full, at))));
         }
         None
     }
