@@ -18,8 +18,8 @@
 
 use crate::alloc::allocator::Allocator;
 use crate::alloc::host::Host;
-use crate::pcp::per_cpu_pages::Cache;
-use crate::platform::Platform;
+use crate::pcp::per_cpu_pages::{OutsideSlot, PerCpuPages};
+use crate::platform::{Platform, Slot};
 use crate::policy::{PcpPolicy, Policy, Walk};
 use crate::types::block::Block;
 use crate::types::request::Request;
@@ -32,7 +32,9 @@ use core::fmt;
 pub struct HomeCaches<'a, 'm, P: Platform, S: Policy> {
     allocator: &'a Allocator<'m, P, S>,
     /// For each zone limit.
-    caches: [Option<Cache<'m, P, S>>; NR_ZONE_TYPES],
+    slots: [Option<&'m P::Slot<PerCpuPages<S>>>; NR_ZONE_TYPES],
+    /// And what of them lies outside.
+    outside: [Option<&'m OutsideSlot<P, S>>; NR_ZONE_TYPES],
 }
 
 impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
@@ -42,8 +44,12 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
     pub fn home_caches(&self, cpu: CpuId) -> Option<HomeCaches<'_, 'm, P, S>> {
         let (at, zones) = (cpu.0 as usize, self.zones.len());
         let own = self.caches.of_cpu(at, zones)?;
-        let caches = self.homes_of(at).first.map(|zone| own.get(zone as usize));
-        Some(HomeCaches { allocator: self, caches })
+        let homes = self.homes_of(at).first;
+        Some(HomeCaches {
+            allocator: self,
+            slots: homes.map(|zone| own.slots.get(zone as usize)),
+            outside: homes.map(|zone| own.outside.get(zone as usize)),
+        })
     }
 }
 
@@ -58,11 +64,12 @@ impl<'a, 'm, P: Host, S: Policy> HomeCaches<'a, 'm, P, S> {
             return allocator.alloc_cached(request);
         }
         let migrate = request.single()?;
-        let cache = self.caches[request.limit().index()]?;
-        let index = cache.try_with(|own| {
-            let (cache, out) = own.parts();
-            S::Pcp::pop(cache, out, &allocator.table, migrate)
-        })??;
+        let limit = request.limit().index();
+        let (slot, out) = (self.slots[limit]?, self.outside[limit]?);
+        let pop = |own: &mut PerCpuPages<S>| {
+            S::Pcp::pop(&mut own.cache, &out.0, &allocator.table, migrate)
+        };
+        let index = slot.try_with(pop)??;
         Some(allocator.handed_out(allocator.table.pfn(index), Order::ZERO, request))
     }
 

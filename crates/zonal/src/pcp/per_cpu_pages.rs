@@ -159,14 +159,6 @@ pub(crate) struct Cache<'a, P: Platform, S: Policy> {
     out: &'a OutsideSlot<P, S>,
 }
 
-impl<P: Platform, S: Policy> Clone for Cache<'_, P, S> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<P: Platform, S: Policy> Copy for Cache<'_, P, S> {}
-
 impl<'a, P: Platform, S: Policy> Cache<'a, P, S> {
     /// As [`Slot::try_with`].
     #[inline(always)]

@@ -337,15 +337,16 @@ impl<const WORTH: u32, const MOST: usize> PcpPolicy<Mapped> for Stacks<WORTH, MO
         cpu: &mut StackCpu,
         out: &StackOutside<P, MOST>,
         migrate: MigrateType,
-    ) {
+    ) -> u64 {
         cpu.place(out, ctx);
         let (view, home) = (ctx.view, MapHome::new(ctx.view));
         let given = match (cpu.passing.take(), cpu.run.take()) {
             (Some(index), _) => cpu.stack.free_further(out, &home, migrate, view.frame(index)),
             (None, Some(first)) => cpu.stack.make_room(out, &home, migrate, view.frame(first)),
-            (None, None) => return,
+            (None, None) => return 0,
         };
         cpu.count(view, home.freed(given));
+        u64::from(given.unwrap_or(0))
     }
 
     #[inline(always)]
