@@ -86,8 +86,8 @@ pub(super) fn write(halves: &[AtomicU32], first: u32, direction: Direction) {
     }
 }
 
-/// Once, and called: a kernel pays for code that it does not run, too.
-#[inline(never)]
+// Not always: a kernel that is built for size has it once.
+#[inline]
 pub(super) fn is_run(halves: &[AtomicU32], direction: Direction) -> bool {
     let first = halves.first().map_or(0, |half| half.load(Relaxed));
     let (chunks, rest) = chunks(halves, first, direction);

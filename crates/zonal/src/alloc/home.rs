@@ -33,8 +33,8 @@ pub struct HomeCaches<'a, 'm, P: Platform, S: Policy> {
     allocator: &'a Allocator<'m, P, S>,
     /// For each zone limit.
     slots: [Option<&'m P::Slot<PerCpuPages<S>>>; NR_ZONE_TYPES],
-    /// And what of them lies outside.
-    outside: [Option<&'m OutsideSlot<P, S>>; NR_ZONE_TYPES],
+    /// And what of them lies outside, or of another where there is none.
+    outside: [&'m OutsideSlot<P, S>; NR_ZONE_TYPES],
 }
 
 impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
@@ -44,11 +44,11 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
     pub fn home_caches(&self, cpu: CpuId) -> Option<HomeCaches<'_, 'm, P, S>> {
         let (at, zones) = (cpu.0 as usize, self.zones.len());
         let own = self.caches.of_cpu(at, zones)?;
-        let homes = self.homes_of(at).first;
+        let (homes, any) = (self.homes_of(at).first, own.outside.first()?);
         Some(HomeCaches {
             allocator: self,
             slots: homes.map(|zone| own.slots.get(zone as usize)),
-            outside: homes.map(|zone| own.outside.get(zone as usize)),
+            outside: homes.map(|zone| own.outside.get(zone as usize).unwrap_or(any)),
         })
     }
 }
@@ -65,7 +65,7 @@ impl<'a, 'm, P: Host, S: Policy> HomeCaches<'a, 'm, P, S> {
         }
         let migrate = request.single()?;
         let limit = request.limit().index();
-        let (slot, out) = (self.slots[limit]?, self.outside[limit]?);
+        let (slot, out) = (self.slots[limit]?, self.outside[limit]);
         let pop = |own: &mut PerCpuPages<S>| {
             S::Pcp::pop(&mut own.cache, &out.0, &allocator.table, migrate)
         };

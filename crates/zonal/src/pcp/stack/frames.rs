@@ -357,12 +357,12 @@ impl<P: Platform, const N: usize> FrameStack<P, N> {
         count as usize
     }
 
-    /// Room for [`RUN`] frames side by side, if there is.
+    /// Room for `LEN` frames side by side, if there is.
     #[inline(always)]
-    pub(super) fn room_for_run(&self) -> Option<Room<'_, P>> {
+    pub(super) fn room_for_run<const LEN: usize>(&self) -> Option<Room<'_, P, LEN>> {
         let top = self.top.load(Relaxed);
-        let places = self.frames.get(top as usize % N..)?.first_chunk::<RUN>()?;
-        self.has_room_for(RUN as u32).then_some(Room { places, top: &self.top, at: top })
+        let places = self.frames.get(top as usize % N..)?.first_chunk::<LEN>()?;
+        self.has_room_for(LEN as u32).then_some(Room { places, top: &self.top, at: top })
     }
 
     /// Whether there is room for `len` frames; for who is in the slot, with no owner outside.
@@ -394,18 +394,18 @@ impl<P: Platform, const N: usize> FrameStack<P, N> {
 }
 
 /// The places above the newest frame of a stack, all of them for frames.
-pub(super) struct Room<'a, P: Platform> {
-    places: &'a [P::Half; RUN],
+pub(super) struct Room<'a, P: Platform, const LEN: usize> {
+    places: &'a [P::Half; LEN],
     top: &'a P::Half,
     at: u32,
 }
 
-impl<P: Platform> Room<'_, P> {
-    /// Puts [`RUN`] frames from `index` on on the stack; for who is in the slot, with no owner outside.
+impl<P: Platform, const LEN: usize> Room<'_, P, LEN> {
+    /// Puts `LEN` frames from `index` on on the stack; for who is in the slot, with no owner outside.
     #[inline(always)]
     pub(super) fn push(self, index: u32, direction: Direction) {
         P::write_run(self.places, index, direction);
-        self.top.store(self.at + RUN as u32, Release);
+        self.top.store(self.at + LEN as u32, Release);
     }
 }
 

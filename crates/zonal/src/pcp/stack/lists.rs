@@ -7,10 +7,13 @@ use crate::frame::{ALLOCATED, CACHED, PageblockWord};
 use crate::platform::{Direction, Platform};
 use crate::types::migrate_type::MigrateType;
 use crate::types::units::Pfn;
+use crate::zone::free_map::WordIndex;
 use crate::zone::tables::ZoneTables;
 
 /// Frames that are worth to be kept together.
 const WORTH_IT: usize = 3;
+/// And those that are worth a look of their own.
+const LONG: usize = 2 * RUN;
 
 /// Takes up to `frames.len()` frames off a stack and marks them allocated; how many. For who is in the slot.
 #[inline(always)]
@@ -60,25 +63,20 @@ pub(super) struct List<'a, 'm, P: Platform, const N: usize> {
 
 /// Frames of the table that follow each other, in one of its aligned pieces of [`RUN`].
 struct Run {
-    /// Where the first is, and the lowest.
-    first: usize,
     lowest: usize,
     len: usize,
-    direction: Direction,
 }
 
 impl Run {
     /// Of as many frames of a list from an offset on: those that lie in the piece of the first.
     #[inline(always)]
-    fn new(first: usize, (len, direction): (usize, Direction)) -> Self {
+    fn new(first: usize, len: usize, direction: Direction) -> Self {
         match direction {
-            Direction::Up => {
-                Self { first, lowest: first, len: len.min(RUN - first % RUN), direction }
-            }
+            Direction::Up => Self { lowest: first, len: len.min(RUN - first % RUN) },
             Direction::Down => {
                 let len = len.min(first % RUN + 1);
                 // No wrap: not more than there are in the piece.
-                Self { first, lowest: first - (len - 1), len, direction }
+                Self { lowest: first - (len - 1), len }
             }
         }
     }
@@ -90,64 +88,117 @@ impl<P: Platform, const N: usize> List<'_, '_, P, N> {
     /// the slot.
     #[inline(always)]
     pub(super) fn push(&mut self, frames: &[Pfn]) -> Head {
-        let Some(found) = whole_run_of(frames) else { return self.push_part(frames, None) };
-        let lowest = match found {
-            Direction::Up => frames[0],
-            Direction::Down => frames[RUN - 1],
-        };
-        let offset = self.table.offset(lowest);
-        // Truncated where it is no index, and then no state is replaced.
-        let frame = self.cpu.stack.frame(offset as u32);
-        let stays = self.is_own(offset, RUN) && self.cpu.stack.is_inside(self.migrate, frame);
-        let stack = self.out.stack(self.migrate).filter(|_| stays);
-        let Some(room) = stack.and_then(FrameStack::room_for_run) else {
-            return self.push_part(frames, Some(found));
-        };
-        if !self.mark(offset, RUN) {
-            return Head::Single(RUN);
+        // Before looks at many of them.
+        if self.is_full(frames) {
+            return self.push_part(frames, None);
         }
-        room.push(self.table.offset(frames[0]) as u32, found);
-        Head::Kept(RUN)
+        let long = run_of::<LONG>(frames);
+        if let Some(direction) = long
+            && self.push_run::<LONG>(frames, direction)
+        {
+            return Head::Kept(LONG);
+        }
+        let found = long.or_else(|| run_of::<RUN>(frames));
+        if let Some(direction) = found
+            && self.push_run::<RUN>(frames, direction)
+        {
+            return Head::Kept(RUN);
+        }
+        self.push_part(frames, found)
     }
 
-    /// What is no whole piece, or does not lie on the stack in one.
+    /// Whether the first frame would go on the stack, and that has no room for those that may follow.
+    #[inline(always)]
+    fn is_full(&self, frames: &[Pfn]) -> bool {
+        let stack = self.out.stack(self.migrate).filter(|stack| !stack.has_room_for(RUN as u32));
+        stack.is_some()
+            && frames.first().is_some_and(|&first| {
+                let frame = self.cpu.stack.frame(self.table.offset(first) as u32);
+                self.cpu.stack.is_inside(self.migrate, frame)
+            })
+    }
+
+    /// Keeps the first `LEN` frames, which follow each other, if it can be done at once.
+    #[inline(always)]
+    fn push_run<const LEN: usize>(&mut self, frames: &[Pfn], direction: Direction) -> bool {
+        let lowest = match direction {
+            Direction::Up => frames[0],
+            Direction::Down => frames[LEN - 1],
+        };
+        let offset = self.table.offset(lowest);
+        if !self.is_own(offset, LEN) {
+            return false;
+        }
+        // Truncated where it is no index, and then no state is replaced.
+        let frame = self.cpu.stack.frame(offset as u32);
+        if !self.cpu.stack.is_inside(self.migrate, frame) {
+            let (word, bit) = frame.word();
+            let mask = (bit << LEN).wrapping_sub(bit);
+            let one_word = bit.leading_zeros() as usize >= LEN - 1;
+            return one_word
+                && self.cpu.stack.may_gather(word, mask) == Some(true)
+                && self.gather(offset, LEN, (word, mask));
+        }
+        let stack = self.out.stack(self.migrate);
+        let Some(room) = stack.and_then(FrameStack::room_for_run::<LEN>) else { return false };
+        let marked = self.mark(offset, LEN);
+        if marked {
+            room.push(self.table.offset(frames[0]) as u32, direction);
+        }
+        marked
+    }
+
+    /// What is no whole run, or has no place as one.
     #[inline]
     fn push_part(&mut self, frames: &[Pfn], found: Option<Direction>) -> Head {
-        let found = found.map(|direction| (RUN, direction)).or_else(|| short_run_of(frames));
-        let (Some(&first), Some(found)) = (frames.first(), found) else {
+        let (Some(&first), Some(direction)) = (frames.first(), found.or_else(|| begins(frames)))
+        else {
             return Head::Single(RUN);
         };
-        let run = Run::new(self.table.offset(first), found);
+        let first = self.table.offset(first);
+        let index = first as u32;
+        let inside = self.cpu.stack.is_inside(self.migrate, self.cpu.stack.frame(index));
+        let stack = self.out.stack(self.migrate).filter(|_| inside);
+        if stack.is_some_and(|stack| !stack.has_room_for(RUN as u32) && stack.sheds(RUN as u32))
+            && self.is_own(first, 1)
+        {
+            return Head::NoRoom(index);
+        }
+        let len = if found.is_some() { RUN } else { short_run_of(frames, direction) };
+        let run = Run::new(first, len, direction);
         if run.len < WORTH_IT || !self.is_own(run.lowest, run.len) {
             return Head::Single(run.len);
         }
-        let (index, frame) = (run.first as u32, self.cpu.stack.frame(run.lowest as u32));
-        let marked;
-        if self.cpu.stack.is_inside(self.migrate, frame) {
-            let Some(stack) = self.out.stack(self.migrate) else { return Head::Single(RUN) };
-            if !stack.has_room_for(run.len as u32) {
-                let sheds = stack.sheds(run.len as u32);
-                return if sheds { Head::NoRoom(index) } else { Head::Single(RUN) };
-            }
-            marked = self.mark(run.lowest, run.len);
+        let kept = if inside {
+            let Some(stack) = stack.filter(|stack| stack.has_room_for(run.len as u32)) else {
+                return Head::Single(RUN);
+            };
+            let marked = self.mark(run.lowest, run.len);
             if marked {
-                stack.push_some(index, run.len as u32, run.direction);
+                stack.push_some(index, run.len as u32, direction);
             }
+            marked
         } else {
             // No word of the map has a part of a pageblock that is smaller.
-            let (word, bit) = frame.word();
+            let (word, bit) = self.cpu.stack.frame(run.lowest as u32).word();
             let mask = (bit << run.len).wrapping_sub(bit);
             match self.cpu.stack.may_gather(word, mask) {
-                Some(true) => {}
+                Some(true) => self.gather(run.lowest, run.len, (word, mask)),
                 Some(false) => return Head::NoRoom(index),
                 None => return Head::Single(RUN),
             }
-            marked = self.mark(run.lowest, run.len);
-            if marked {
-                self.cpu.stack.gather(word, mask);
-            }
+        };
+        if kept { Head::Kept(run.len) } else { Head::Single(run.len) }
+    }
+
+    /// Marks frames of a word cached and has them beside those that are gathered, if all may be freed.
+    #[inline(always)]
+    fn gather(&mut self, lowest: usize, len: usize, (word, mask): (WordIndex, u64)) -> bool {
+        let marked = self.mark(lowest, len);
+        if marked {
+            self.cpu.stack.gather(word, mask);
         }
-        if marked { Head::Kept(run.len) } else { Head::Single(run.len) }
+        marked
     }
 
     /// Whether frames from an offset on are all of a pageblock that has the word.
@@ -169,19 +220,19 @@ impl<P: Platform, const N: usize> List<'_, '_, P, N> {
     }
 }
 
-/// Which way the first [`RUN`] frames of a list follow each other, if they do.
+/// Which way the first `LEN` frames of a list follow each other, if they do.
 #[inline(always)]
-fn whole_run_of(frames: &[Pfn]) -> Option<Direction> {
-    let run = frames.first_chunk::<RUN>()?;
-    let (first, last) = (run[0].get(), run[RUN - 1].get());
-    let other = |numbers: [u64; RUN]| {
+fn run_of<const LEN: usize>(frames: &[Pfn]) -> Option<Direction> {
+    let run = frames.first_chunk::<LEN>()?;
+    let (first, last) = (run[0].get(), run[LEN - 1].get());
+    let other = |numbers: [u64; LEN]| {
         run.iter().zip(numbers).fold(0, |other, (pfn, number)| other | (pfn.get() ^ number))
     };
     // A look at the last tells most that do not follow each other.
-    if last == first.wrapping_add(RUN as u64 - 1) {
+    if last == first.wrapping_add(LEN as u64 - 1) {
         (other(core::array::from_fn(|at| first.wrapping_add(at as u64))) == 0)
             .then_some(Direction::Up)
-    } else if last == first.wrapping_sub(RUN as u64 - 1) {
+    } else if last == first.wrapping_sub(LEN as u64 - 1) {
         (other(core::array::from_fn(|at| first.wrapping_sub(at as u64))) == 0)
             .then_some(Direction::Down)
     } else {
@@ -189,22 +240,29 @@ fn whole_run_of(frames: &[Pfn]) -> Option<Direction> {
     }
 }
 
-/// How many frames of a list follow each other from its start on, [`RUN`] at most, and which way; `None` if the second
-/// does not follow the first.
+/// Which way the second frame of a list follows the first, if it does.
 #[inline]
-fn short_run_of(frames: &[Pfn]) -> Option<(usize, Direction)> {
+fn begins(frames: &[Pfn]) -> Option<Direction> {
     let [first, second, ..] = frames else { return None };
-    let (first, second) = (first.get(), second.get());
-    let (step, direction) = match second.wrapping_sub(first) {
-        1 => (1, Direction::Up),
-        u64::MAX => (u64::MAX, Direction::Down),
-        _ => return None,
+    match second.get().wrapping_sub(first.get()) {
+        1 => Some(Direction::Up),
+        u64::MAX => Some(Direction::Down),
+        _ => None,
+    }
+}
+
+/// How many frames of a list follow each other from its start on, [`RUN`] at most.
+#[inline]
+fn short_run_of(frames: &[Pfn], direction: Direction) -> usize {
+    let step = match direction {
+        Direction::Up => 1,
+        Direction::Down => u64::MAX,
     };
-    let mut wanted = first;
+    let mut wanted = frames.first().map_or(0, |pfn| pfn.get());
     let follows = |pfn: &&Pfn| {
         let follows = pfn.get() == wanted;
         wanted = wanted.wrapping_add(step);
         follows
     };
-    Some((frames.iter().take(RUN).take_while(follows).count(), direction))
+    frames.iter().take(RUN).take_while(follows).count()
 }
