@@ -79,15 +79,15 @@ pub(crate) mod cost {
     /// A piece.
     pub(super) const PIECE: u32 = 34;
     /// A look for a hint, from somewhere to the end.
-    pub(crate) const LOOK: u32 = 4;
+    pub(crate) const LOOK: u32 = 5;
     /// Free frames of a line taken.
-    pub(crate) const HARVEST: u32 = 22;
+    pub(crate) const HARVEST: u32 = 20;
     /// A line with next to nothing.
     pub(crate) const VISIT: u32 = 6;
     /// A block taken from a line, or not.
     pub(crate) const BLOCK: u32 = 18;
     /// A whole pageblock opened and filed.
-    pub(crate) const WHOLE: u32 = 26;
+    pub(crate) const WHOLE: u32 = 24;
     /// A pageblock of another type claimed.
     pub(crate) const CLAIM: u32 = 18;
     /// One that cannot be claimed.
@@ -292,7 +292,7 @@ mod tests {
             }
             stay.note(&piece);
         });
-        assert_eq!(pieces.count(), 4, "8 looks each");
+        assert_eq!(pieces.count(), 5, "6 looks each");
         assert_eq!((stay.none.get(), stay.goes_on()), ((1 << 30) - 1, false));
         let piece = stay.next();
         assert!(piece.ends() && piece.skips(7) && !piece.looks(7), "it is over");
