@@ -47,7 +47,7 @@ pub(crate) trait Entry<'m, P: Platform, S: Policy> {
         let _ = zone;
         None
     }
-    /// Whether the last frame that was freed in the slot was of another pageblock than this one is.
+    /// Whether the last frame that was asked about was of another pageblock than this one is.
     #[inline(always)]
     fn is_first_of(&mut self, pageblock: usize) -> bool {
         let _ = pageblock;
@@ -169,7 +169,7 @@ pub(crate) struct OwnedEntry<'m, P: Platform, S: Policy, O> {
     home_outside: [Option<&'m OutsideSlot<P, S>>; NR_ZONE_TYPES],
     window: Option<WindowOf<'m, P, S>>,
     passage: Option<PassageOf<'m, P, S>>,
-    /// The pageblock of the last frame that was freed in the slot and stayed.
+    /// The pageblock of the last frame that stayed and was not of the window's.
     freed_to: usize,
 }
 

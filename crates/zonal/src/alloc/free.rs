@@ -4,7 +4,7 @@ use crate::alloc::allocator::Allocator;
 use crate::alloc::entry::Entry;
 use crate::boot::map::RangeKind;
 use crate::frame::{ALLOCATED, CACHED, FrameKind};
-use crate::pcp::per_cpu_pages::InSlot;
+use crate::pcp::per_cpu_pages::{InSlot, WindowOf};
 use crate::platform::Platform;
 use crate::policy::FreeMemory;
 use crate::policy::PcpPolicy;
@@ -18,14 +18,12 @@ use crate::types::error::RefusedFree;
 use crate::types::migrate_type::MigrateType;
 use crate::types::units::{Order, Pfn};
 
-/// What became of a frame in a slot.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Freed {
-    /// It may not be freed; nothing has changed.
-    No,
-    Yes,
-    /// And those of its pageblock stay with the CPU.
-    Stays,
+/// Keeps a frame for an owner outside the slot, and tells of it.
+#[inline(always)]
+fn push_through<P: Platform, S: Policy>(window: &WindowOf<'_, P, S>, pfn: Pfn) -> Pushed {
+    S::Pcp::push_outside(window, pfn, move || {
+        S::Trace::emit(Point::Free, move || Event::Free { pfn, order: Order::ZERO });
+    })
 }
 
 impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
@@ -89,7 +87,7 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
                     self.free_again(entry, index);
                     return Ok(());
                 }
-                Pushed::No => return self.free_in_slot(entry, pfn),
+                Pushed::No => return self.free_apart(entry, pfn),
             }
         }
         let cached = match order {
@@ -103,10 +101,39 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
     #[inline(always)]
     fn push_outside<E: Entry<'m, P, S>>(&self, entry: &mut E, pfn: Pfn) -> Pushed {
         let Some(window) = entry.window() else { return Pushed::No };
-        let order = Order::ZERO;
-        S::Pcp::push_outside(window, pfn, move || {
-            S::Trace::emit(Point::Free, move || Event::Free { pfn, order });
-        })
+        push_through::<P, S>(window, pfn)
+    }
+
+    /// Frees a frame of another pageblock than the one that is remembered: outside the slot, too, if it stays.
+    // Out of line, because most of an owner's are of that pageblock.
+    #[cold]
+    #[inline(never)]
+    fn free_apart<E: Entry<'m, P, S>>(&self, entry: &mut E, pfn: Pfn) -> Result<(), FreeError> {
+        let (table, offset) = (&self.table, self.table.offset(pfn));
+        if let Some(word) = table.pageblock_at(offset)
+            && let Some((zone, migrate)) = word.cached_in()
+            && let Some(out) = entry.outside(zone)
+            && let Some(window) = S::Pcp::window_of_one(out, table, migrate, word, offset)
+        {
+            match push_through::<P, S>(&window, pfn) {
+                Pushed::Yes => {
+                    // Of the second frame on: where frames come at random none is worth it.
+                    if !entry.is_first_of(offset >> table.pageblock_order().get()) {
+                        // No truncation: of a pageblock of the table.
+                        let index = offset as u32;
+                        *entry.window() = S::Pcp::window(out, table, migrate, word, index);
+                    }
+                    return Ok(());
+                }
+                Pushed::Elsewhere(index) => {
+                    self.free_again(entry, index);
+                    return Ok(());
+                }
+                Pushed::No => {}
+            }
+        }
+        let cached = self.push_cached::<E, false>(entry, pfn);
+        if cached { Ok(()) } else { self.free_direct(pfn, Order::ZERO, false) }
     }
 
     /// A frame was kept, and its pageblock is another's by now: frees it as it is now.
@@ -128,14 +155,6 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
         }
     }
 
-    /// Frees a frame that is not kept outside the slot: out of line, because most of an owner's are.
-    #[cold]
-    #[inline(never)]
-    fn free_in_slot<E: Entry<'m, P, S>>(&self, entry: &mut E, pfn: Pfn) -> Result<(), FreeError> {
-        let cached = self.push_cached::<E, false>(entry, pfn);
-        if cached { Ok(()) } else { self.free_direct(pfn, Order::ZERO, false) }
-    }
-
     /// Marks a frame cached and keeps it in the cache of its zone. `false`, and nothing has
     /// changed, if it may not be freed so.
     #[inline(always)]
@@ -152,7 +171,7 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
             if !S::Free::LOCKED && place.read() != word
                 || !S::Free::release(table, offset, ALLOCATED, CACHED)
             {
-                return Freed::No;
+                return false;
             }
             or_undo(
                 || S::Trace::emit(Point::Free, move || Event::Free { pfn, order: Order::ZERO }),
@@ -168,19 +187,9 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
             if S::Pcp::push(cache, out, table, migrate, offset as u32) {
                 self.spill(own.reborrow(), zone, cpu, migrate);
             }
-            let stays = E::OUTSIDE && S::Pcp::stays(&own.cache, migrate, offset as u32);
-            if stays { Freed::Stays } else { Freed::Yes }
+            true
         });
-        // Of the second frame on: where frames come at random none is worth it.
-        if E::OUTSIDE
-            && pushed == Some(Freed::Stays)
-            && !entry.is_first_of(offset >> table.pageblock_order().get())
-        {
-            let out = entry.outside(zone);
-            *entry.window() =
-                out.and_then(|out| S::Pcp::window(out, table, migrate, word, offset as u32));
-        }
-        pushed.is_some_and(|freed| freed != Freed::No)
+        pushed == Some(true)
     }
 
     #[cold]

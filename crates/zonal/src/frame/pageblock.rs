@@ -93,9 +93,15 @@ impl PageblockWord {
             || (self.0 & PLACE == other.0 & PLACE && self.migrate().merges_with(other.migrate()))
     }
 
+    /// The number of its migrate type.
+    #[inline(always)]
+    pub(super) const fn type_number(self) -> u8 {
+        (self.0 >> 16) as u8
+    }
+
     #[inline]
     pub(crate) const fn migrate(self) -> MigrateType {
-        match MigrateType::from_number((self.0 >> 16) as u8) {
+        match MigrateType::from_number(self.type_number()) {
             Some(migrate) => migrate,
             None => MigrateType::Isolate,
         }

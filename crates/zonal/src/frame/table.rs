@@ -297,9 +297,7 @@ impl<'m, P: Platform> FrameTable<'m, P> {
 
     /// The pageblocks of the frames from `first` on, which begins one, up to `count` of them.
     pub(crate) fn view_of(&self, first: u32, count: u32) -> PageblocksView<'m, P> {
-        let order = self.pageblock_order;
-        let states = self.states.get(first as usize..).unwrap_or_default();
-        let words = self.pageblocks.get((first >> order.get()) as usize..).unwrap_or_default();
+        let PageblocksView { states, words, first, order } = self.view_from(first);
         let (frames, count) = ((count as usize) << order.get(), count as usize);
         PageblocksView {
             states: states.get(..frames).unwrap_or(states),
@@ -307,6 +305,22 @@ impl<'m, P: Platform> FrameTable<'m, P> {
             first,
             order,
         }
+    }
+
+    /// The pageblocks of the frames from `first` on, which begins one.
+    #[inline(always)]
+    pub(crate) fn view_from(&self, first: u32) -> PageblocksView<'m, P> {
+        let order = self.pageblock_order;
+        let states = self.states.get(first as usize..).unwrap_or_default();
+        let words = self.pageblocks.get((first >> order.get()) as usize..).unwrap_or_default();
+        PageblocksView { states, words, first, order }
+    }
+
+    /// As [`view`](Self::view), with the states of all frames: for who uses it for this frame only.
+    #[inline(always)]
+    pub(crate) fn view_all(&self, offset: usize) -> Option<PageblockView<'m, P>> {
+        let word = self.word_at(offset)?;
+        Some(PageblockView { states: self.states, first: 0, word })
     }
 
     /// First index of the pageblock that holds `index`.

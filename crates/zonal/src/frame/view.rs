@@ -3,6 +3,7 @@
 use super::pageblock::{Owner, PageblockWord};
 use super::state::FrameState;
 use crate::platform::{AtomicByte, AtomicWord, Platform};
+use crate::types::migrate_type::NR_CACHED_TYPES;
 use crate::types::units::Order;
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 
@@ -82,6 +83,13 @@ impl<P: Platform> PageblocksView<'_, P> {
     #[inline(always)]
     pub(crate) fn owner_after(&self, pageblock: usize) -> Option<Owner> {
         self.words.get(pageblock).map(|word| Owner::of(word.load(SeqCst)))
+    }
+
+    /// The index of a pageblock's type if requests have that type; as [`owner_after`](Self::owner_after).
+    #[inline(always)]
+    pub(crate) fn requestable_after(&self, pageblock: usize) -> Option<usize> {
+        let number = PageblockWord(self.words.get(pageblock)?.load(SeqCst)).type_number();
+        (number < NR_CACHED_TYPES as u8).then_some(usize::from(number))
     }
 
     /// As [`PageblockView::exchange_state`], for a frame by its number from the first on.

@@ -226,15 +226,21 @@ pub trait PcpPolicy<F: FreeMemory>: Sized + Send + Sync + fmt::Debug + 'static {
         None
     }
 
-    /// Whether freed frames of the pageblock of `index`, whose list is `migrate`, stay here.
+    /// By what an owner outside the slot frees the frame at an offset of the table, if it stays here: its pageblock's
+    /// list is `migrate`, and its word was `word`.
     #[inline(always)]
-    fn stays(cpu: &Self::Cpu, migrate: MigrateType, index: u32) -> bool {
-        let _ = (cpu, migrate, index);
-        false
+    fn window_of_one<'m, P: Platform>(
+        out: &'m Self::Outside<P>,
+        table: &ZoneTables<'m, P>,
+        migrate: MigrateType,
+        word: PageblockWord,
+        offset: usize,
+    ) -> Option<Self::Window<'m, P>> {
+        let _ = (out, table, migrate, word, offset);
+        None
     }
 
-    /// What the owner may remember of a pageblock of which frames [stay](Self::stays): `word` was its
-    /// word when that was found.
+    /// The same, to be remembered, for all frames of the pageblock: one has just stayed.
     #[inline(always)]
     fn window<'m, P: Platform>(
         out: &'m Self::Outside<P>,

@@ -21,6 +21,7 @@
 
 use super::Home;
 use super::passage::UNCOUNTED;
+use super::words::Words;
 use crate::platform::stay::Stay;
 use crate::platform::{AtomicHalf, AtomicWord, Direction, FenceUnsupported, Platform, StayOf};
 use crate::zone::free_map::{AlreadyFree, Frame, WordIndex};
@@ -33,7 +34,7 @@ pub const MAX_HIGH: usize = 256;
 /// Frames that are looked at together: whether they follow each other.
 pub(super) const RUN: usize = 16;
 /// The same of those that a word of the map has.
-const WORD: usize = 64;
+pub(super) const WORD: usize = 64;
 
 /// What `head` is while a drain is at work: above every `top`, and not below zero as an `i32`.
 const STOPPED: u32 = i32::MAX as u32;
@@ -57,6 +58,9 @@ pub(super) struct FrameStack<P: Platform, const N: usize> {
     high: P::Half,
     /// Frames that the owner freed outside the slot. Relaxed: a count of its own.
     freed: P::Word,
+    /// How many frames from the start the edge is, with its pageblock; 0 before the first refill. Written in the
+    /// slot. Relaxed: an owner who reads an older one keeps a frame that would have gone, or the other way round.
+    edge: P::Half,
     frames: [P::Half; N],
 }
 
@@ -70,6 +74,7 @@ impl<P: Platform, const N: usize> FrameStack<P, N> {
             limit: P::Half::new(0),
             high: P::Half::new(0),
             freed: P::Word::new(0),
+            edge: P::Half::new(0),
             frames: core::array::from_fn(|_| P::Half::new(0)),
         }
     }
@@ -144,6 +149,15 @@ impl<P: Platform, const N: usize> FrameStack<P, N> {
         self.top.store(top.wrapping_add(1), Release);
     }
 
+    /// The newest frame, if there is one and no drain at work. For the owner, who may be outside the slot.
+    #[inline(always)]
+    pub(super) fn newest(&self) -> Option<u32> {
+        let top = self.top.load(Relaxed);
+        // Signed, as in `lower`.
+        ((top as i32) > self.head.load(Relaxed) as i32)
+            .then(|| self.at(top.wrapping_sub(1)).load(Relaxed))
+    }
+
     /// Frames that the owner freed outside the slot.
     pub(super) fn freed(&self) -> u64 {
         self.freed.load(Relaxed)
@@ -153,6 +167,17 @@ impl<P: Platform, const N: usize> FrameStack<P, N> {
     #[inline(always)]
     pub(super) fn count_freed(&self) {
         self.freed.store(self.freed.load(Relaxed).wrapping_add(1), Relaxed);
+    }
+
+    /// The frames from the start up to the edge.
+    #[inline(always)]
+    pub(super) fn edge(&self) -> u32 {
+        self.edge.load(Relaxed)
+    }
+
+    /// Sets them.
+    pub(super) fn set_edge(&self, frames: u32) {
+        self.edge.store(frames, Relaxed);
     }
 
     /// Sets how much the owner may keep. For who is in the slot.
@@ -268,16 +293,7 @@ impl<P: Platform, const N: usize> FrameStack<P, N> {
     /// The last [`AlreadyFree`]; all that can be freed is.
     #[inline(never)]
     fn give(&self, home: &impl Home, first: u32, places: Range<u32>) -> Result<u32, AlreadyFree> {
-        let (count, mut outcome) = (places.end - places.start, Ok(()));
-        self.visit(first, places, |word, mask| {
-            outcome = home.put(word, mask).and(outcome);
-        });
-        outcome.map(|()| count)
-    }
-
-    #[inline(always)]
-    fn visit(&self, first: u32, places: Range<u32>, each: impl FnMut(WordIndex, u64)) {
-        let mut words = Words { each, word: WordIndex(0), mask: 0 };
+        let mut words = Words::to(home);
         let mut place = places.start;
         while place < places.end {
             if let Some((index, direction)) = self.run_from::<WORD>(place, places.end) {
@@ -292,14 +308,12 @@ impl<P: Platform, const N: usize> FrameStack<P, N> {
                 words.add_run::<RUN>(Frame(index.wrapping_sub(first)), direction);
             } else {
                 for place in place..end {
-                    let (word, bit) =
-                        Frame(self.at(place).load(Relaxed).wrapping_sub(first)).word();
-                    words.add(word, bit);
+                    words.add_one(Frame(self.at(place).load(Relaxed).wrapping_sub(first)));
                 }
             }
             place = end;
         }
-        words.finish();
+        words.finish().map(|()| places.end - places.start)
     }
 
     /// The frame at `place` if it and those that follow, before `end`, are `LEN` that follow each other, and which
@@ -406,50 +420,6 @@ impl<P: Platform, const LEN: usize> Room<'_, P, LEN> {
     pub(super) fn push(self, index: u32, direction: Direction) {
         P::write_run(self.places, index, direction);
         self.top.store(self.at + LEN as u32, Release);
-    }
-}
-
-/// Frames on their way into the map, by words.
-struct Words<G> {
-    each: G,
-    word: WordIndex,
-    mask: u64,
-}
-
-impl<G: FnMut(WordIndex, u64)> Words<G> {
-    #[inline(always)]
-    fn add(&mut self, word: WordIndex, mask: u64) {
-        if word != self.word {
-            self.finish();
-            (self.word, self.mask) = (word, 0);
-        }
-        self.mask |= mask;
-    }
-
-    /// Adds `LEN` frames that follow each other, a word's at most.
-    #[inline(always)]
-    fn add_run<const LEN: usize>(&mut self, first: Frame, direction: Direction) {
-        const { assert!(LEN <= WORD, "they lie in two words at most") }
-        let lowest = match direction {
-            Direction::Up => first,
-            Direction::Down => Frame(first.0.wrapping_sub(LEN as u32 - 1)),
-        };
-        let (word, bit) = lowest.word();
-        let (all, at) = (u64::MAX >> (WORD - LEN), bit.trailing_zeros());
-        // Those that the word has no room for are the lowest of the next.
-        let low = (word, all << at);
-        let high = (WordIndex(word.0 + 1), if at == 0 { 0 } else { all >> (u64::BITS - at) });
-        let parts = if direction == Direction::Up { [low, high] } else { [high, low] };
-        for (word, mask) in parts.into_iter().filter(|&(_, mask)| mask != 0) {
-            self.add(word, mask);
-        }
-    }
-
-    #[inline(always)]
-    fn finish(&mut self) {
-        if self.mask != 0 {
-            (self.each)(self.word, self.mask);
-        }
     }
 }
 

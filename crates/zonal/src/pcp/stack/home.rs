@@ -8,7 +8,7 @@ use crate::platform::{Platform, StayOf};
 use crate::trace::{Event, Point, Trace};
 use crate::types::migrate_type::MigrateType;
 use crate::types::units::Order;
-use crate::zone::free_map::{AlreadyFree, Current, FreeMap, MapView, WordIndex};
+use crate::zone::free_map::{AlreadyFree, Current, Frame, FreeMap, MapView, Singles, WordIndex};
 use core::cell::Cell;
 
 /// Marks the frames of a word that a refill brought.
@@ -51,6 +51,7 @@ fn tell_each<P: Platform, T: Trace, const N: usize>(
 pub(super) struct MapHome<'a, P: Platform> {
     view: MapView<'a, P>,
     map: FreeMap<'a, P>,
+    singles: Singles<'a, P>,
     /// Frames that were free there already: none, but for damage.
     refused: Cell<u32>,
 }
@@ -58,7 +59,7 @@ pub(super) struct MapHome<'a, P: Platform> {
 impl<'a, P: Platform> MapHome<'a, P> {
     #[inline]
     pub(super) fn new(view: MapView<'a, P>) -> Self {
-        Self { view, map: view.map(), refused: Cell::new(0) }
+        Self { view, map: view.map(), singles: view.singles(), refused: Cell::new(0) }
     }
 }
 
@@ -91,6 +92,18 @@ impl<P: Platform> Home for MapHome<'_, P> {
         match StayOf::<P>::COPIES {
             true => self.put_here(word, mask),
             false => self.put_apart(word, mask),
+        }
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn put_one(&self, frame: Frame) -> Result<(), AlreadyFree> {
+        if !StayOf::<P>::COPIES {
+            let (word, bit) = frame.word();
+            return self.put(word, bit);
+        }
+        if !self.singles.put(frame) {
+            self.refused.set(self.refused.get() + 1);
         }
         Ok(())
     }

@@ -7,7 +7,6 @@ use crate::frame::{ALLOCATED, CACHED, PageblockWord};
 use crate::platform::{Direction, Platform};
 use crate::types::migrate_type::MigrateType;
 use crate::types::units::Pfn;
-use crate::zone::free_map::WordIndex;
 use crate::zone::tables::ZoneTables;
 
 /// Frames that are worth to be kept together.
@@ -53,7 +52,7 @@ pub(super) enum Head {
 
 /// Where a list of frames goes.
 pub(super) struct List<'a, 'm, P: Platform, const N: usize> {
-    pub(super) cpu: &'a mut StackCpu,
+    pub(super) cpu: &'a StackCpu,
     pub(super) out: &'a StackOutside<P, N>,
     pub(super) table: &'a ZoneTables<'m, P>,
     pub(super) migrate: MigrateType,
@@ -87,7 +86,7 @@ impl<P: Platform, const N: usize> List<'_, '_, P, N> {
     /// has the word, and there is a place for them: the stack, or beside those that are gathered. For who is in
     /// the slot.
     #[inline(always)]
-    pub(super) fn push(&mut self, frames: &[Pfn]) -> Head {
+    pub(super) fn push(&self, frames: &[Pfn]) -> Head {
         // Before looks at many of them.
         if self.is_full(frames) {
             return self.push_part(frames, None);
@@ -107,20 +106,23 @@ impl<P: Platform, const N: usize> List<'_, '_, P, N> {
         self.push_part(frames, found)
     }
 
-    /// Whether the first frame would go on the stack, and that has no room for those that may follow.
+    /// Whether what the first frame would be kept on has no room for those that may follow.
     #[inline(always)]
     fn is_full(&self, frames: &[Pfn]) -> bool {
-        let stack = self.out.stack(self.migrate).filter(|stack| !stack.has_room_for(RUN as u32));
-        stack.is_some()
-            && frames.first().is_some_and(|&first| {
-                let frame = self.cpu.stack.frame(self.table.offset(first) as u32);
-                self.cpu.stack.is_inside(self.migrate, frame)
-            })
+        let offset = frames.first().map(|&first| self.table.offset(first));
+        let stack = offset.and_then(|offset| self.place(offset as u32));
+        stack.is_none_or(|stack| !stack.has_room_for(RUN as u32))
+    }
+
+    /// What a frame is kept on: see [`StackOutside::stack_for`].
+    #[inline(always)]
+    fn place(&self, index: u32) -> Option<&FrameStack<P, N>> {
+        self.out.stack_for(self.migrate, index, self.cpu.stack.order)
     }
 
     /// Keeps the first `LEN` frames, which follow each other, if it can be done at once.
     #[inline(always)]
-    fn push_run<const LEN: usize>(&mut self, frames: &[Pfn], direction: Direction) -> bool {
+    fn push_run<const LEN: usize>(&self, frames: &[Pfn], direction: Direction) -> bool {
         let lowest = match direction {
             Direction::Up => frames[0],
             Direction::Down => frames[LEN - 1],
@@ -130,16 +132,7 @@ impl<P: Platform, const N: usize> List<'_, '_, P, N> {
             return false;
         }
         // Truncated where it is no index, and then no state is replaced.
-        let frame = self.cpu.stack.frame(offset as u32);
-        if !self.cpu.stack.is_inside(self.migrate, frame) {
-            let (word, bit) = frame.word();
-            let mask = (bit << LEN).wrapping_sub(bit);
-            let one_word = bit.leading_zeros() as usize >= LEN - 1;
-            return one_word
-                && self.cpu.stack.may_gather(word, mask) == Some(true)
-                && self.gather(offset, LEN, (word, mask));
-        }
-        let stack = self.out.stack(self.migrate);
+        let stack = self.place(offset as u32);
         let Some(room) = stack.and_then(FrameStack::room_for_run::<LEN>) else { return false };
         let marked = self.mark(offset, LEN);
         if marked {
@@ -150,16 +143,16 @@ impl<P: Platform, const N: usize> List<'_, '_, P, N> {
 
     /// What is no whole run, or has no place as one.
     #[inline]
-    fn push_part(&mut self, frames: &[Pfn], found: Option<Direction>) -> Head {
+    fn push_part(&self, frames: &[Pfn], found: Option<Direction>) -> Head {
         let (Some(&first), Some(direction)) = (frames.first(), found.or_else(|| begins(frames)))
         else {
             return Head::Single(RUN);
         };
         let first = self.table.offset(first);
         let index = first as u32;
-        let inside = self.cpu.stack.is_inside(self.migrate, self.cpu.stack.frame(index));
-        let stack = self.out.stack(self.migrate).filter(|_| inside);
-        if stack.is_some_and(|stack| !stack.has_room_for(RUN as u32) && stack.sheds(RUN as u32))
+        let stack = self.place(index);
+        if stack.is_none_or(|stack| !stack.has_room_for(RUN as u32))
+            && self.out.gathered().sheds(RUN as u32)
             && self.is_own(first, 1)
         {
             return Head::NoRoom(index);
@@ -169,36 +162,14 @@ impl<P: Platform, const N: usize> List<'_, '_, P, N> {
         if run.len < WORTH_IT || !self.is_own(run.lowest, run.len) {
             return Head::Single(run.len);
         }
-        let kept = if inside {
-            let Some(stack) = stack.filter(|stack| stack.has_room_for(run.len as u32)) else {
-                return Head::Single(RUN);
-            };
-            let marked = self.mark(run.lowest, run.len);
-            if marked {
-                stack.push_some(index, run.len as u32, direction);
-            }
-            marked
-        } else {
-            // No word of the map has a part of a pageblock that is smaller.
-            let (word, bit) = self.cpu.stack.frame(run.lowest as u32).word();
-            let mask = (bit << run.len).wrapping_sub(bit);
-            match self.cpu.stack.may_gather(word, mask) {
-                Some(true) => self.gather(run.lowest, run.len, (word, mask)),
-                Some(false) => return Head::NoRoom(index),
-                None => return Head::Single(RUN),
-            }
+        let Some(stack) = stack.filter(|stack| stack.has_room_for(run.len as u32)) else {
+            return Head::Single(RUN);
         };
-        if kept { Head::Kept(run.len) } else { Head::Single(run.len) }
-    }
-
-    /// Marks frames of a word cached and has them beside those that are gathered, if all may be freed.
-    #[inline(always)]
-    fn gather(&mut self, lowest: usize, len: usize, (word, mask): (WordIndex, u64)) -> bool {
-        let marked = self.mark(lowest, len);
-        if marked {
-            self.cpu.stack.gather(word, mask);
+        if !self.mark(run.lowest, run.len) {
+            return Head::Single(run.len);
         }
-        marked
+        stack.push_some(index, run.len as u32, direction);
+        Head::Kept(run.len)
     }
 
     /// Whether frames from an offset on are all of a pageblock that has the word.

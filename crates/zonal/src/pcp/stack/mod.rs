@@ -39,6 +39,7 @@ mod passage;
 mod policy;
 mod refill;
 mod window;
+mod words;
 
 pub use frames::MAX_HIGH;
 pub use outside::StackOutside;
@@ -53,6 +54,7 @@ use crate::platform::stay::Stay;
 use crate::platform::{Platform, StayOf};
 use crate::policy::pcp::Drainer;
 use crate::types::migrate_type::{MigrateType, NR_CACHED_TYPES};
+use crate::types::units::Order;
 use crate::zone::free_map::{
     AlreadyFree, Current, Frame, FreeMap, MapShape, Pageblock, Start, WordIndex,
 };
@@ -104,30 +106,18 @@ impl StackSize {
     }
 }
 
-/// Frames of one word that wait to be freed together.
-#[derive(Clone, Copy, Debug, Default)]
-struct Gathered {
-    word: WordIndex,
-    mask: u64,
-}
-
 /// One CPU's part of one zone, but for the stacks themselves.
 #[derive(Debug)]
 pub struct CpuStack {
-    /// How many frames from the start the edges are, with their pageblocks; 0 before the first refill.
-    edges: [u32; NR_CACHED_TYPES],
-    gathered: Gathered,
     current: [Current; NR_CACHED_TYPES],
     /// The pageblock of each type that the last refill found whole and did not use up.
     opened: [Current; NR_CACHED_TYPES],
     size: StackSize,
     start: Start,
-    /// The first frame of the start, and how many the map has.
-    origin: (u32, u32),
     /// The frame table's index of the map's frame 0.
     first: u32,
-    /// The frame table's index of the first frame of the start.
-    base: u32,
+    /// Of the map's pageblocks.
+    order: Order,
     /// Pageblocks that drains found uncounted, for [`uncounted`](Self::uncounted).
     uncounted: u32,
 }
@@ -143,15 +133,12 @@ impl CpuStack {
     #[must_use]
     pub const fn new() -> Self {
         Self {
-            edges: [0; NR_CACHED_TYPES],
-            gathered: Gathered { word: WordIndex(0), mask: 0 },
             current: [Current::NONE; NR_CACHED_TYPES],
             opened: [Current::NONE; NR_CACHED_TYPES],
             size: StackSize { high: 0, currents: 0 },
             start: Start { pageblock: Pageblock(0), spread: 0 },
-            origin: (0, 0),
             first: 0,
-            base: 0,
+            order: Order::ZERO,
             uncounted: 0,
         }
     }
@@ -167,22 +154,17 @@ impl CpuStack {
     ) {
         self.size = StackSize { high: size.high.min(N as u32), ..size };
         out.set_high(self.size.high);
-        self.first = first;
+        (self.first, self.order) = (first, shape.order());
         let size = shape.pageblock_frames();
-        (self.start, self.origin) = (start, (start.pageblock.0 * size, shape.pageblocks() * size));
-        self.base = first.wrapping_add(self.origin.0);
-        self.edges = [0; NR_CACHED_TYPES];
+        self.start = start;
+        let ahead = start.pageblock.0 * size;
+        out.set_start(first.wrapping_add(ahead), shape.pageblocks() * size);
     }
 
     /// Frames on its stacks and gathered: a snapshot while its owner is about.
     #[must_use]
     pub fn held<P: Platform, const N: usize>(&self, out: &StackOutside<P, N>) -> u32 {
-        let gathered = match self.gathered.mask {
-            // Mostly, and counting is long where the processor does not.
-            0 => 0,
-            mask => mask.count_ones(),
-        };
-        out.len() + gathered
+        out.len()
     }
 
     /// The frame of an index of the frame table.
@@ -204,19 +186,7 @@ impl CpuStack {
         self.size
     }
 
-    /// Whether a frame of a pageblock of the type lies at or below the edge: in the order of a search, which
-    /// begins at the start and goes on from the map's first frame. Most frames lie behind the start, and are told
-    /// by one subtraction.
-    #[inline(always)]
-    pub(super) fn is_inside(&self, migrate: MigrateType, frame: Frame) -> bool {
-        let Some(&edge) = self.edges.get(migrate.index()) else { return false };
-        // Modulo 2^32: before the start it is farther than any edge.
-        let ahead = self.index(frame).wrapping_sub(self.base);
-        let (first, all) = self.origin;
-        ahead < edge || (frame.0 < first && frame.0 + (all - first) < edge)
-    }
-
-    /// Keeps a frame that [lies inside](Self::is_inside), if the stack has room.
+    /// Keeps a frame that lies inside the edge, if the stack has room.
     #[inline(always)]
     pub(super) fn keep_inside<P: Platform, const N: usize>(
         &mut self,
@@ -237,34 +207,19 @@ impl CpuStack {
         migrate: MigrateType,
         frame: Frame,
     ) -> bool {
-        let inside = self.is_inside(migrate, frame);
-        if inside { self.keep_inside(out, migrate, frame) } else { self.keep_beside(frame) }
+        self.keep_at(out, migrate, self.index(frame))
     }
 
-    /// Keeps a frame whose neighbours are gathered.
-    #[inline]
-    fn keep_beside(&mut self, frame: Frame) -> bool {
-        let (word, bit) = frame.word();
-        let mask = self.gathered.mask;
-        let beside = self.gathered.word == word && mask != 0 && mask & bit == 0;
-        if beside {
-            self.gathered.mask |= bit;
-        }
-        beside
-    }
-
-    /// Whether frames of a word that lie beyond the edge have a place among those that are gathered; `None` without a
-    /// cache, which gathers none.
+    /// The same, by the index of the frame table.
     #[inline(always)]
-    fn may_gather(&self, word: WordIndex, mask: u64) -> Option<bool> {
-        let Gathered { word: there, mask: others } = self.gathered;
-        (self.size.high > 0).then_some(others == 0 || there == word && others & mask == 0)
-    }
-
-    /// Gathers frames that [may be](Self::may_gather).
-    #[inline(always)]
-    fn gather(&mut self, word: WordIndex, mask: u64) {
-        self.gathered = Gathered { word, mask: self.gathered.mask | mask };
+    pub(super) fn keep_at<P: Platform, const N: usize>(
+        &self,
+        out: &StackOutside<P, N>,
+        migrate: MigrateType,
+        index: u32,
+    ) -> bool {
+        let stack = out.stack_for(migrate, index, self.order);
+        stack.is_some_and(|stack| stack.push(index))
     }
 
     /// Makes room for frames that follow each other from this one on: what is gathered goes into the map, or what the
@@ -274,15 +229,15 @@ impl CpuStack {
     /// As [`free`](Self::free).
     #[inline]
     fn make_room<P: Platform, const N: usize>(
-        &mut self,
+        &self,
         out: &StackOutside<P, N>,
         home: &impl Home,
         list: MigrateType,
         frame: Frame,
     ) -> Result<u32, AlreadyFree> {
         match out.stack(list) {
-            Some(stack) if self.is_inside(list, frame) => self.shed(stack, home),
-            _ => self.flush(home),
+            Some(stack) if out.is_inside(list, self.index(frame)) => self.shed(stack, home),
+            _ => out.flush(home, self.first),
         }
     }
 
@@ -325,16 +280,17 @@ impl CpuStack {
         list: MigrateType,
         frame: Frame,
     ) -> Result<u32, AlreadyFree> {
-        if self.is_inside(list, frame)
+        if out.is_inside(list, self.index(frame))
             && let Some(stack) = out.stack(list)
         {
             return self.spill_half(stack, home, self.index(frame));
         }
-        let (word, mask) = frame.word();
-        let flushed = self.flush(home);
-        self.gathered = Gathered { word, mask };
+        let flushed = out.flush(home, self.first);
+        if out.gathered().push(self.index(frame)) {
+            return flushed;
+        }
         // Without a cache nothing was gathered, and nothing is.
-        if self.size.high == 0 { self.flush(home) } else { flushed }
+        home.put_one(frame).map(|()| 1)
     }
 
     /// Keeps a frame on a full stack, whose oldest half goes into the map.
@@ -355,20 +311,6 @@ impl CpuStack {
         shed
     }
 
-    /// Frees what is gathered. For a CPU that idles, and before a request is refused. How many frames.
-    ///
-    /// # Errors
-    /// [`AlreadyFree`] if some of it is free in the map; then none of what it names is freed.
-    #[inline]
-    pub fn flush(&mut self, home: &impl Home) -> Result<u32, AlreadyFree> {
-        let gathered = core::mem::take(&mut self.gathered);
-        if gathered.mask == 0 {
-            return Ok(0);
-        }
-        home.put(gathered.word, gathered.mask)?;
-        Ok(gathered.mask.count_ones())
-    }
-
     /// Gives everything back to the map: frames, what is gathered, current pageblocks. `by` the
     /// slot's holder, for a CPU that idles or goes, or for another that needs it. What is on the stacks
     /// stays there if the host refuses the fence that an owner outside the slot asks for. Returns the
@@ -382,12 +324,11 @@ impl CpuStack {
         home: &impl Home,
         by: Drainer,
     ) -> Result<u32, AlreadyFree> {
-        let flushed = self.flush(home);
         let (drained, uncounted) = out.drain(home, self.first, by);
         self.uncounted += uncounted;
         let kept = self.current.iter_mut().chain(&mut self.opened);
         kept.for_each(|current| home.release(current));
-        drained.and_then(|frames| Ok(flushed? + frames))
+        drained
     }
 
     /// How many pageblocks the owner freed outside the slot that drains have found since this was asked last: they
@@ -410,11 +351,6 @@ impl CpuStack {
         mut visit: impl FnMut(Frame),
     ) {
         out.indexes().for_each(|index| visit(self.frame(index)));
-        let (first, mut rest) = (self.gathered.word.first_frame(), self.gathered.mask);
-        while rest != 0 {
-            visit(Frame(first.0 + rest.trailing_zeros()));
-            rest &= rest - 1;
-        }
     }
 }
 
@@ -425,6 +361,15 @@ pub trait Home {
     /// # Errors
     /// [`AlreadyFree`] names those.
     fn put(&self, word: WordIndex, mask: u64) -> Result<(), AlreadyFree>;
+    /// Frees one.
+    ///
+    /// # Errors
+    /// [`AlreadyFree`] if it is free already.
+    #[inline(always)]
+    fn put_one(&self, frame: Frame) -> Result<(), AlreadyFree> {
+        let (word, bit) = frame.word();
+        self.put(word, bit)
+    }
     /// Gives a current pageblock up.
     fn release(&self, current: &mut Current);
 }

@@ -6,8 +6,12 @@ use super::passage::UNCOUNTED;
 use crate::platform::{AtomicHalf, Platform};
 use crate::policy::pcp::Drainer;
 use crate::types::migrate_type::{MigrateType, NR_CACHED_TYPES};
+use crate::types::units::Order;
 use crate::zone::free_map::AlreadyFree;
 use core::sync::atomic::Ordering::Relaxed;
+
+/// Frames above the edge that wait for their neighbours, at most.
+const GATHERED: u32 = 64;
 
 /// One CPU's stacks of one zone, under the rules of the [stacks](super) S-1 and S-2. The caller provides them beside the [slots](crate::platform::Slot).
 ///
@@ -28,11 +32,16 @@ use core::sync::atomic::Ordering::Relaxed;
 /// `N` frames of each type at most, a power of two. Aligned so that two CPUs share no cache line (nor its pair).
 #[repr(align(128))]
 pub struct StackOutside<P: Platform, const N: usize = MAX_HIGH> {
-    stacks: [FrameStack<P, N>; NR_CACHED_TYPES],
+    /// One for each type, and the last for frames above the edge, as a rule of one pageblock.
+    stacks: [FrameStack<P, N>; NR_CACHED_TYPES + 1],
     /// Numbers of the pageblocks that the owner freed past the slot and that are not counted yet.
     uncounted: FrameStack<P, UNCOUNTED>,
     /// 1 while there is an owner, who may be outside the slot. Written in the slot.
     owned: P::Half,
+    /// The frame table's index of the first frame of the start, and how many frames the map has. Written in the slot;
+    /// relaxed, as the edges are.
+    start: P::Half,
+    all: P::Half,
 }
 
 impl<P: Platform, const N: usize> StackOutside<P, N> {
@@ -43,13 +52,39 @@ impl<P: Platform, const N: usize> StackOutside<P, N> {
             stacks: core::array::from_fn(|_| FrameStack::new()),
             uncounted: FrameStack::new(),
             owned: P::Half::new(0),
+            start: P::Half::new(0),
+            all: P::Half::new(0),
         }
     }
 
     /// The stack of a type, if that has one.
     #[inline(always)]
     pub(super) fn stack(&self, migrate: MigrateType) -> Option<&FrameStack<P, N>> {
-        self.stacks.get(migrate.index())
+        let (of_types, _) = self.stacks.split_at(NR_CACHED_TYPES);
+        of_types.get(migrate.index())
+    }
+
+    /// That for frames above the edge.
+    #[inline(always)]
+    pub(super) const fn gathered(&self) -> &FrameStack<P, N> {
+        &self.stacks[NR_CACHED_TYPES]
+    }
+
+    /// Where a frame of a pageblock of the type is kept, if there is room: at or below the edge on the type's stack,
+    /// above it beside others of its pageblock of `order`. For the owner, who may be outside the slot, and for who is
+    /// in it.
+    #[inline(always)]
+    pub(super) fn stack_for(
+        &self,
+        migrate: MigrateType,
+        index: u32,
+        order: Order,
+    ) -> Option<&FrameStack<P, N>> {
+        if self.is_inside(migrate, index) {
+            return self.stack(migrate);
+        }
+        let beside = |newest: u32| (newest ^ index) >> order.get() == 0;
+        Some(self.gathered()).filter(|stack| stack.newest().is_none_or(beside))
     }
 
     /// What is not counted yet.
@@ -74,6 +109,26 @@ impl<P: Platform, const N: usize> StackOutside<P, N> {
     /// Sets how many frames the owner may keep on each.
     pub(super) fn set_high(&self, high: u32) {
         self.stacks.iter().for_each(|stack| stack.set_high(high));
+        self.gathered().set_high(high.min(GATHERED));
+    }
+
+    /// Has searches begin at the frame of an index, of a map of `all` frames, and no edge.
+    pub(super) fn set_start(&self, index: u32, all: u32) {
+        self.start.store(index, Relaxed);
+        self.all.store(all, Relaxed);
+        self.stacks.iter().for_each(|stack| stack.set_edge(0));
+    }
+
+    /// Whether a frame of a pageblock of the type lies at or below the edge: in the order of a search, which
+    /// begins at the start and goes on from the map's first frame. Most frames lie behind the start, and are told
+    /// by one subtraction. For the owner, who may be outside the slot, and for who is in it.
+    #[inline(always)]
+    pub(super) fn is_inside(&self, migrate: MigrateType, index: u32) -> bool {
+        let Some(stack) = self.stack(migrate) else { return false };
+        let (edge, start) = (stack.edge(), self.start.load(Relaxed));
+        // Modulo 2^32: before the start it is farther than any edge.
+        let ahead = index.wrapping_sub(start);
+        ahead < edge || (index < start && ahead.wrapping_add(self.all.load(Relaxed)) < edge)
     }
 
     /// Whether an owner may be outside the slot from now on; for who is in the slot.
@@ -100,6 +155,16 @@ impl<P: Platform, const N: usize> StackOutside<P, N> {
     pub(super) fn take_back(&self, index: u32) -> bool {
         let newest = |stack: &&FrameStack<P, N>| stack.frames().next_back() == Some(index);
         self.stacks.iter().find(newest).and_then(FrameStack::pop).is_some()
+    }
+
+    /// Gives what is gathered to the map that begins at `first`; for the owner in the slot, or where there is none. How
+    /// many frames.
+    #[inline]
+    pub(super) fn flush(&self, home: &impl Home, first: u32) -> Result<u32, AlreadyFree> {
+        match self.gathered().len() {
+            0 => Ok(0),
+            all => self.gathered().shed(home, first, all),
+        }
     }
 
     /// Gives what is on the stacks to the map that begins at `first`; `by` who is in the slot. How many frames:

@@ -126,8 +126,16 @@ impl<const WORTH: u32, const MOST: usize> PcpPolicy<Mapped> for Stacks<WORTH, MO
     }
 
     #[inline(always)]
-    fn stays(cpu: &StackCpu, migrate: MigrateType, index: u32) -> bool {
-        cpu.stack.is_inside(migrate, cpu.stack.frame(index))
+    fn window_of_one<'m, P: Platform>(
+        out: &'m StackOutside<P, MOST>,
+        table: &ZoneTables<'m, P>,
+        migrate: MigrateType,
+        word: PageblockWord,
+        offset: usize,
+    ) -> Option<Window<'m, P, MOST>> {
+        // No truncation: of a pageblock of the table.
+        let stack = out.stack_for(migrate, offset as u32, table.pageblock_order())?;
+        Window::of_one(stack, table, word, offset)
     }
 
     #[inline(always)]
@@ -138,7 +146,8 @@ impl<const WORTH: u32, const MOST: usize> PcpPolicy<Mapped> for Stacks<WORTH, MO
         word: PageblockWord,
         index: u32,
     ) -> Option<Window<'m, P, MOST>> {
-        Window::new(out, table, migrate, word, index)
+        let stack = out.stack_for(migrate, index, table.pageblock_order())?;
+        Window::new(stack, table, word, index)
     }
 
     fn take_back<P: Platform>(
@@ -225,7 +234,7 @@ impl<const WORTH: u32, const MOST: usize> PcpPolicy<Mapped> for Stacks<WORTH, MO
         migrate: MigrateType,
         index: u32,
     ) -> bool {
-        let kept = cpu.stack.keep(out, migrate, cpu.stack.frame(index));
+        let kept = cpu.stack.keep_at(out, migrate, index);
         if !kept {
             cpu.passing = Some(index);
         }
@@ -287,7 +296,7 @@ impl<const WORTH: u32, const MOST: usize> PcpPolicy<Mapped> for Stacks<WORTH, MO
             if known && cpu.stack.keep_inside(out, migrate, frame) {
                 continue;
             }
-            inside = cpu.stack.is_inside(migrate, frame).then_some(offset);
+            inside = out.is_inside(migrate, offset as u32).then_some(offset);
             if Self::push(cpu, out, table, migrate, offset as u32) {
                 return Bulk { done, stop: Stop::Edge };
             }

@@ -31,7 +31,7 @@ impl CpuStack {
         most: u32,
         mut came: impl FnMut(WordIndex, u64),
     ) -> Came {
-        let (at, start, high) = (migrate.index(), self.start, self.size.high);
+        let (start, high) = (self.start, self.size.high);
         let Some(stack) = out.stack(migrate).filter(|stack| stack.len() == 0) else {
             return Came::default();
         };
@@ -61,7 +61,7 @@ impl CpuStack {
         // Without a stack there is no edge: all that is freed goes into the map.
         if let Some(block) = harvest.last.filter(|_| high > 0) {
             let shape = map.shape();
-            self.edges[at] = (start.distance(block, shape) + 1) * shape.pageblock_frames();
+            stack.set_edge((start.distance(block, shape) + 1) * shape.pageblock_frames());
         }
         if let Some(fallback) = &mut fallback
             && harvest.frames > 0

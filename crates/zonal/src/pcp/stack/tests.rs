@@ -109,9 +109,9 @@ fn the_edge() {
     assert!(held.is_sorted());
     let mut near = cpu(16, 0);
     near.free(&map, Movable, Frame(0)).expect("it is held");
-    near.own.flush(&map).expect("it was held");
+    near.out.flush(&map, FIRST).expect("it was held");
     near.free(&map, Movable, Frame(1)).expect("it is held");
-    near.own.flush(&map).expect("it was held");
+    near.out.flush(&map, FIRST).expect("it was held");
     assert_eq!(near.held(), 0, "no refill yet: no edge");
     assert_eq!([take(&mut near, &map, Movable), near.held()], [0, 15], "filled");
     near.drain(&map).expect("it was held");
@@ -217,10 +217,10 @@ fn frames_that_are_free_already() {
     let frame = take(&mut cpu, &map, Movable);
     cpu.drain(&map).expect("all are held");
     // Frames 0 and 20; 20 is free.
-    cpu.own.edges = [0; 3];
+    cpu.out.set_start(0, 0);
     cpu.free(&map, Movable, Frame(frame)).expect("it is held");
     cpu.free(&map, Movable, Frame(20)).expect("only gathered");
-    let error = cpu.own.flush(&map).expect_err("it was free");
+    let error = cpu.out.flush(&map, FIRST).expect_err("it was free");
     assert_eq!((error.first, error.bits), (Frame(0), 1 << 20));
     assert_eq!(free_frames(&map), 128, "the other one is freed");
 }

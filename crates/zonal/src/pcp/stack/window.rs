@@ -6,12 +6,10 @@
 //! drains after that, with a heavy fence. So the drain sees the frame, or the owner sees the changed word.
 
 use super::frames::FrameStack;
-use super::outside::StackOutside;
 use crate::frame::{ALLOCATED, CACHED, PageblockView, PageblockWord};
 use crate::platform::Platform;
 use crate::policy::pcp::Pushed;
 use crate::trace::or_undo;
-use crate::types::migrate_type::MigrateType;
 use crate::types::units::Pfn;
 use crate::zone::tables::ZoneTables;
 
@@ -27,17 +25,28 @@ pub struct Window<'m, P: Platform, const N: usize> {
 }
 
 impl<'m, P: Platform, const N: usize> Window<'m, P, N> {
-    /// On the pageblock of `index`, whose word was `seen` and whose frames are for the stack `migrate`.
+    /// On the pageblock of `index`, whose word was `seen` and whose frames are for `stack`.
     pub(super) fn new(
-        out: &'m StackOutside<P, N>,
+        stack: &'m FrameStack<P, N>,
         table: &ZoneTables<'m, P>,
-        migrate: MigrateType,
         seen: PageblockWord,
         index: u32,
     ) -> Option<Self> {
         let pageblock = table.view(index)?;
         let base = table.pfn(pageblock.first());
-        Some(Self { pageblock, base, seen, stack: out.stack(migrate)? })
+        Some(Self { pageblock, base, seen, stack })
+    }
+
+    /// For the frame at an offset of the table only: it does not know where the pageblock ends.
+    #[inline(always)]
+    pub(super) fn of_one(
+        stack: &'m FrameStack<P, N>,
+        table: &ZoneTables<'m, P>,
+        seen: PageblockWord,
+        offset: usize,
+    ) -> Option<Self> {
+        let (pageblock, base) = (table.view_all(offset)?, table.pfn(0));
+        Some(Self { pageblock, base, seen, stack })
     }
 
     /// Frees a frame, if it is of the pageblock, allocated by itself, and the stack has room. `told` says so

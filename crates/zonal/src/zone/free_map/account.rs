@@ -69,6 +69,18 @@ impl<P: Platform> MapView<'_, P> {
         }
     }
 
+    /// The rest of [`put_cached`](Self::put_cached), out of line: after the frames were set in a word that was
+    /// `before`.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn put_further(&self, word: WordIndex, mask: u64, before: u64) -> u64 {
+        let map = self.map();
+        match map.free_after(word, mask, before) {
+            Ok(()) => self.reconciled(word, mask),
+            Err(error) => self.put_others(&map, word, mask, error),
+        }
+    }
+
     /// Some of what was to be freed is free, which nothing does but damage: the rest is freed.
     #[cold]
     fn put_others(

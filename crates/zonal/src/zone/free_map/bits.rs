@@ -85,6 +85,21 @@ pub(super) const fn order_at(word: u64, bit: u32) -> u32 {
     order
 }
 
+/// The same of a word that is not full, without a branch: where words are as frames come at random, no processor
+/// foresees how far it goes.
+#[inline(always)]
+pub(super) const fn order_in_part(word: u64, bit: u32) -> u32 {
+    let taken = !word;
+    // How the next that are taken, above and below, differ from the bit: a run of order k around it has none of
+    // them if that is in bit k or one that is higher.
+    let above = (taken & u64::MAX << bit).trailing_zeros() ^ bit;
+    let below = match (taken & !(u64::MAX << bit)).checked_ilog2() {
+        Some(below) => below ^ bit,
+        None => u64::BITS,
+    };
+    ((if above < below { above } else { below }) | 1).ilog2()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -113,6 +128,8 @@ mod tests {
                 let order = slow(word, bit);
                 orders |= 1 << order;
                 assert_eq!(order_at(word, bit), order, "{word:#x} {bit}");
+                let in_part = if word == u64::MAX { order } else { order_in_part(word, bit) };
+                assert_eq!(in_part, order, "{word:#x} {bit}");
                 let start = bit >> order << order;
                 assert_eq!(exact_runs(word, order) >> start & 1, 1, "{word:#x} {bit}");
                 assert_eq!(aligned_runs(word, order) >> start & 1, 1, "{word:#x} {bit}");

@@ -61,10 +61,31 @@ impl<P: Platform> FreeMap<'_, P> {
         mask: u64,
     ) -> Result<Option<MigrateType>, AlreadyFree> {
         let before = self.frames_word(word).fetch_or(mask, SeqCst);
+        self.freed_of::<RARE>(word, mask, before)
+    }
+
+    /// The rest of it, after the frames were set in a word that was `before`.
+    #[inline(always)]
+    fn freed_of<const RARE: bool>(
+        &self,
+        word: WordIndex,
+        mask: u64,
+        before: u64,
+    ) -> Result<Option<MigrateType>, AlreadyFree> {
         if before & mask != 0 {
             return Err(self.unfree(word, mask & !before, before & mask));
         }
         Ok(self.freed::<RARE>(word, before | mask, mask))
+    }
+
+    /// The rest of [`free_frames`](Self::free_frames), after the frames were set in a word that was `before`.
+    pub(super) fn free_after(
+        &self,
+        word: WordIndex,
+        mask: u64,
+        before: u64,
+    ) -> Result<(), AlreadyFree> {
+        self.freed_of::<true>(word, mask, before).map(|_| ())
     }
 
     /// As [`free_frames`](Self::free_frames); if some of them are free already, it frees the others.
@@ -188,24 +209,25 @@ impl<P: Platform> FreeMap<'_, P> {
 
     /// A free filled its word. Of two that fill two words of a line at once, each looks at the
     /// other's after its own: one at least sees both, so that no full line, and no run of words,
-    /// is left without its maker. The type by which just that was filed.
+    /// is left without its maker. The type by which a run was filed, if it was just that.
     #[cold]
+    #[inline(never)]
     fn filled(&self, pageblock: Pageblock, word: WordIndex) -> Option<MigrateType> {
         let (words, _) = self.line(pageblock);
-        let (count, at) = (words.len() as u32, word.0 - words.start);
-        // As `read_line`, of which nothing else is needed.
-        let full = words.zip(0..).fold(0, |full, (word, bit)| {
-            full | u64::from(self.frames_word(WordIndex(word)).load(SeqCst) == u64::MAX) << bit
-        });
+        let (first, count) = (words.start, words.len() as u32);
+        // As by `read_line`, where each word is the pageblock's alone.
+        let is_full = |at| self.frames_word(WordIndex(at)).load(SeqCst) == u64::MAX;
+        let full = words.rev().fold(0_u64, |full, at| full << 1 | u64::from(is_full(at)));
         if full == low_bits(count) {
             if !self.complete(pageblock) {
                 self.settle(pageblock);
             }
-        } else if full >> at & 1 == 0 {
+        } else if full >> (word.0 - first) & 1 == 0 {
             // Another CPU has taken of it meanwhile, and filed what it left of what it saw.
             self.settle(pageblock);
         } else {
-            return Some(self.file_rarely(pageblock, 1 << (WORD_ORDER + order_at(full, at))));
+            let order = WORD_ORDER + order_at(full, word.0 - first);
+            return Some(self.file_rarely(pageblock, 1 << order));
         }
         None
     }

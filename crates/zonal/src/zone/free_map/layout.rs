@@ -254,6 +254,16 @@ impl<'m, P: Platform> FreeMap<'m, P> {
         &self.memory.sections[first..first + self.shape.p() as usize]
     }
 
+    /// The map's lines; and its sections from the hints of the first type on.
+    #[inline(always)]
+    pub(super) fn lines_and_hints(&self) -> (&'m [P::Word], &'m [P::Word]) {
+        let first = Kind::Free(MigrateType::Unmovable).number(self.shape);
+        (
+            self.memory.lines.get(self.at.lines as usize..).unwrap_or_default(),
+            self.memory.sections.get(self.at.sections as usize + first..).unwrap_or_default(),
+        )
+    }
+
     /// The word of a section that counts calls which may put back what they took: those under way
     /// in the low half, all that began in the high half, which may wrap.
     fn transit_word(&self, section: u32) -> &'m P::Word {

@@ -86,6 +86,7 @@ mod pageblocks;
 mod ranges;
 mod seam;
 mod shape;
+mod single;
 mod take;
 mod takes;
 mod visit;
@@ -103,6 +104,7 @@ pub use mapped::{MapPart, Mapped};
 pub(crate) use near::WholeWord;
 pub use seam::MapHeld;
 pub use shape::{Frame, MapShape, Pageblock, WordIndex};
+pub(crate) use single::Singles;
 pub use take::Fallback;
 pub use whole::WholeClass;
 
