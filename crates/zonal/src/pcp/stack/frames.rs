@@ -20,6 +20,7 @@
 //! [`push_owned`]: FrameStack::push_owned
 
 use super::Home;
+use super::lists::Room;
 use super::passage::UNCOUNTED;
 use super::words::Words;
 use crate::platform::stay::Stay;
@@ -404,22 +405,6 @@ impl<P: Platform, const N: usize> FrameStack<P, N> {
     #[inline(always)]
     pub(super) fn sheds(&self, len: u32) -> bool {
         len <= self.high.load(Relaxed) / StayOf::<P>::SPILT
-    }
-}
-
-/// The places above the newest frame of a stack, all of them for frames.
-pub(super) struct Room<'a, P: Platform, const LEN: usize> {
-    places: &'a [P::Half; LEN],
-    top: &'a P::Half,
-    at: u32,
-}
-
-impl<P: Platform, const LEN: usize> Room<'_, P, LEN> {
-    /// Puts `LEN` frames from `index` on on the stack; for who is in the slot, with no owner outside.
-    #[inline(always)]
-    pub(super) fn push(self, index: u32, direction: Direction) {
-        P::write_run(self.places, index, direction);
-        self.top.store(self.at + LEN as u32, Release);
     }
 }
 

@@ -4,10 +4,11 @@ use super::StackOutside;
 use super::cpu::StackCpu;
 use super::frames::{FrameStack, RUN};
 use crate::frame::{ALLOCATED, CACHED, PageblockWord};
-use crate::platform::{Direction, Platform};
+use crate::platform::{AtomicHalf, Direction, Platform};
 use crate::types::migrate_type::MigrateType;
 use crate::types::units::Pfn;
 use crate::zone::tables::ZoneTables;
+use core::sync::atomic::Ordering::Release;
 
 /// Frames that are worth to be kept together.
 const WORTH_IT: usize = 3;
@@ -58,6 +59,22 @@ pub(super) struct List<'a, 'm, P: Platform, const N: usize> {
     pub(super) migrate: MigrateType,
     /// The word of the frames' pageblock.
     pub(super) word: Option<PageblockWord>,
+}
+
+/// The places above the newest frame of a stack, all of them for frames.
+pub(super) struct Room<'a, P: Platform, const LEN: usize> {
+    pub(super) places: &'a [P::Half; LEN],
+    pub(super) top: &'a P::Half,
+    pub(super) at: u32,
+}
+
+impl<P: Platform, const LEN: usize> Room<'_, P, LEN> {
+    /// Puts `LEN` frames from `index` on on the stack; for who is in the slot, with no owner outside.
+    #[inline(always)]
+    pub(super) fn push(self, index: u32, direction: Direction) {
+        P::write_run(self.places, index, direction);
+        self.top.store(self.at + LEN as u32, Release);
+    }
 }
 
 /// Frames of the table that follow each other, in one of its aligned pieces of [`RUN`].
