@@ -46,6 +46,7 @@ fn boot(info: &pvh::BootInfo) -> Result<bool, zonal_kernel::Error> {
         unsafe { memory::boot(info, &nodes) }
     });
     built?;
+    cpu::set_homes()?;
     say!("zonal on {} processors", cpu::count());
     say!("built in {used} bytes of stack, of {MOST_TO_BUILD} that it may take");
     smp::wake_all()?;

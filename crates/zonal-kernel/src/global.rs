@@ -28,7 +28,7 @@ pub use booting::{Booting, TablePlace};
 pub use sparse::{MOST_LEVELS, MapTable, MapTables, TableRange, TablesFrom, TablesNow};
 
 use crate::boot_map::{self, Entry, NodeRange};
-use crate::{Error, Kernel, Machine};
+use crate::{CpuHome, Error, Kernel, Machine};
 use core::cell::UnsafeCell;
 use core::fmt;
 use core::ops::Range;
@@ -41,7 +41,7 @@ use zonal::map::{PfnRange, PhysAddr, Region, SaneMap};
 use zonal::plan::{Config, Draft};
 use zonal::policy::Sound;
 use zonal::preset::Zonal;
-use zonal::{Allocator, Block, Bounds, Contiguous, Onlined, Pfn, Request};
+use zonal::{Allocator, Block, Bounds, Contiguous, CpuId, Onlined, Pfn, Request};
 
 /// The allocator of a [`Global`].
 pub type Frames<M, S> = Allocator<'static, Kernel<M>, S>;
@@ -205,6 +205,17 @@ impl<M: Machine, S: Sound> Global<M, S> {
     #[inline(never)]
     fn alloc_slowly(&self, request: &Request) -> Result<Block, Error> {
         Ok(self.frames()?.alloc(request)?)
+    }
+
+    /// Gives a CPU what it has of the allocator at hand: see [`CpuHome`]. Its node is asked now. A number that the
+    /// allocator does not have wraps round.
+    ///
+    /// # Errors
+    /// [`Error::NotBooted`]; [`Error::AlreadyBooted`] if that home is set.
+    pub fn set_home(&self, cpu: CpuId, home: &CpuHome<M, S>) -> Result<(), Error> {
+        let frames = self.frames()?;
+        let caches = frames.home_caches(CpuId(cpu.0 % frames.cpus().max(1)));
+        home.set(caches.ok_or(Error::NotBooted)?)
     }
 
     /// Frees a block.

@@ -42,6 +42,7 @@
 pub mod acpi;
 pub mod arch;
 pub mod boot_map;
+pub mod cpu_home;
 mod error;
 pub mod global;
 pub mod irq_lock;
@@ -56,6 +57,7 @@ pub mod page_tables;
 pub mod paging_handler;
 mod sync;
 
+pub use cpu_home::CpuHome;
 pub use error::Error;
 pub use global::Global;
 pub use kernel::Kernel;

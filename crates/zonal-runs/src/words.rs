@@ -12,6 +12,8 @@ use zonal::platform::Direction;
 const WORD: usize = 8;
 /// Halves of one.
 const HALVES: usize = 2;
+/// Halves that are written or compared at once, by four registers' worth.
+const AT_ONCE: usize = 4 * HALVES;
 
 #[inline(always)]
 pub(super) fn fill(bytes: &[AtomicU8], value: u8) {
@@ -35,39 +37,84 @@ fn pair(first: u32, direction: Direction) -> u64 {
     u64::from(direction.after(first, 1)) << 32 | u64::from(first)
 }
 
+/// What makes the next two numbers of two that do not [go round](chunks): to be added to both at once, modulo 2^64.
 #[inline(always)]
-pub(super) fn write(halves: &[AtomicU32], first: u32, direction: Direction) {
-    let (pairs, rest) = halves.as_chunks::<HALVES>();
-    let mut next = first;
-    for two in pairs {
-        // SAFETY: the two halves at `two` are valid for writes, as atomics are through a shared reference, and each
-        // is aligned. Other threads access them as atomic halves only; the processor stores each aligned half
-        // whole.
-        unsafe {
-            asm!("mov qword ptr [{at}], {wide}", at = in(reg) two.as_ptr(),
-                wide = in(reg) pair(next, direction), options(nostack, preserves_flags));
-        }
-        next = direction.after(next, HALVES as u32);
+fn step(direction: Direction) -> u64 {
+    const BOTH: u64 = (HALVES as u64) << 32 | HALVES as u64;
+    match direction {
+        Direction::Up => BOTH,
+        Direction::Down => BOTH.wrapping_neg(),
     }
-    single::write(rest, next, direction);
+}
+
+/// The chunks of halves that hold numbers from `first` on, and the rest: all of them if the numbers go round, where
+/// something is carried from one to its neighbour.
+#[inline(always)]
+fn chunks(
+    halves: &[AtomicU32],
+    first: u32,
+    direction: Direction,
+) -> (&[[AtomicU32; AT_ONCE]], &[AtomicU32]) {
+    let before_end = match direction {
+        Direction::Up => u32::MAX - first,
+        Direction::Down => first,
+    };
+    if halves.len() <= before_end as usize { halves.as_chunks() } else { (&[], halves) }
 }
 
 #[inline(always)]
-pub(super) fn is_run(halves: &[AtomicU32], direction: Direction) -> bool {
-    let [first, _, ..] = halves else { return single::is_run(halves, direction) };
-    let mut next = first.load(Relaxed);
-    let (pairs, rest) = halves.as_chunks::<HALVES>();
-    let mut other = 0;
-    for two in pairs {
-        let seen: u64;
-        // SAFETY: the two halves at `two` are valid for reads, and each is aligned: the processor loads each of them
+pub(super) fn write(halves: &[AtomicU32], first: u32, direction: Direction) {
+    let (chunks, rest) = chunks(halves, first, direction);
+    let (mut wide, more) = (pair(first, direction), step(direction));
+    for chunk in chunks {
+        // SAFETY: the eight halves at `chunk` are valid for writes, as atomics are through a shared reference, and
+        // each is aligned. Other threads access them as atomic halves only; the processor stores each aligned half
         // whole.
         unsafe {
-            asm!("mov {seen}, qword ptr [{at}]", at = in(reg) two.as_ptr(), seen = out(reg) seen,
-                options(nostack, preserves_flags, readonly));
+            asm!("mov qword ptr [{at}], {wide}", "add {wide}, {more}",
+                "mov qword ptr [{at} + 8], {wide}", "add {wide}, {more}",
+                "mov qword ptr [{at} + 16], {wide}", "add {wide}, {more}",
+                "mov qword ptr [{at} + 24], {wide}", "add {wide}, {more}",
+                at = in(reg) chunk.as_ptr(), wide = inout(reg) wide, more = in(reg) more,
+                options(nostack));
         }
-        other |= seen ^ pair(next, direction);
-        next = direction.after(next, HALVES as u32);
     }
-    other == 0 && rest.first().is_none_or(|half| half.load(Relaxed) == next)
+    let mut next = wide as u32;
+    for half in rest {
+        half.store(next, Relaxed);
+        next = direction.after(next, 1);
+    }
+}
+
+// Not always: a kernel that is built for size has it once.
+#[inline]
+pub(super) fn is_run(halves: &[AtomicU32], direction: Direction) -> bool {
+    let first = halves.first().map_or(0, |half| half.load(Relaxed));
+    let (chunks, rest) = chunks(halves, first, direction);
+    let (mut wanted, more) = (pair(first, direction), step(direction));
+    for chunk in chunks {
+        let same: u8;
+        // SAFETY: the eight halves at `chunk` are valid for reads, and each is aligned: the processor loads each of
+        // them whole. The jumps stay inside.
+        unsafe {
+            asm!("cmp qword ptr [{at}], {wanted}", "jne 2f", "add {wanted}, {more}",
+                "cmp qword ptr [{at} + 8], {wanted}", "jne 2f", "add {wanted}, {more}",
+                "cmp qword ptr [{at} + 16], {wanted}", "jne 2f", "add {wanted}, {more}",
+                "cmp qword ptr [{at} + 24], {wanted}", "2:", "sete {same}",
+                at = in(reg) chunk.as_ptr(), wanted = inout(reg) wanted, more = in(reg) more,
+                same = out(reg_byte) same, options(nostack, readonly));
+        }
+        if same == 0 {
+            return false;
+        }
+        wanted = wanted.wrapping_add(more);
+    }
+    let mut next = wanted as u32;
+    for half in rest {
+        if half.load(Relaxed) != next {
+            return false;
+        }
+        next = direction.after(next, 1);
+    }
+    true
 }

@@ -42,7 +42,7 @@ pub mod trace;
 pub mod types;
 pub mod zone;
 
-pub use alloc::{allocator, page_state, parts, slow_path, storage};
+pub use alloc::{allocator, home, page_state, parts, slow_path, storage};
 pub use boot::{map, plan, watermark, zonelist};
 pub use report::{info, inspect};
 pub use types::migrate_type as migrate;
@@ -50,6 +50,7 @@ pub use types::{error, request, units, zone_type};
 
 pub use alloc::allocator::Allocator;
 pub use alloc::handle::CpuHandle;
+pub use alloc::home::HomeCaches;
 pub use alloc::host::Host;
 pub use alloc::parts::TablePart;
 pub use alloc::shared::SharedState;

@@ -1,5 +1,6 @@
 //! What a processor has of its own: a number, a node, tables of segments and interrupts.
 
+use super::{FRAMES, Pc};
 use crate::memory::space::AddressSpace;
 use core::arch::asm;
 use core::mem::MaybeUninit;
@@ -12,6 +13,7 @@ use x86_64::structures::gdt::{Descriptor, GlobalDescriptorTable};
 use x86_64::structures::idt::InterruptDescriptorTable;
 use x86_64::structures::tss::TaskStateSegment;
 use zonal::{CpuId, NodeId};
+use zonal_kernel::CpuHome;
 
 /// The most processors it runs on.
 pub(crate) const MOST: usize = 64;
@@ -28,6 +30,10 @@ pub(crate) struct Cpu {
     number: AtomicU32,
     /// Raised while the processor is in a call of the allocator, outside of handlers.
     pub(crate) in_allocator: AtomicU32,
+    /// Where this is: read at `gs:8`.
+    own: AtomicPtr<Cpu>,
+    /// Its part of the allocator.
+    pub(crate) home: CpuHome<Pc>,
     /// Timer interrupts so far, and those that came in a call of the allocator.
     pub(crate) ticks: AtomicU64,
     pub(crate) ticks_inside: AtomicU64,
@@ -47,6 +53,8 @@ impl Cpu {
         Self {
             number: AtomicU32::new(0),
             in_allocator: AtomicU32::new(0),
+            own: AtomicPtr::new(core::ptr::null_mut()),
+            home: CpuHome::new(),
             ticks: AtomicU64::new(0),
             ticks_inside: AtomicU64::new(0),
             apic_id: AtomicU32::new(0),
@@ -94,7 +102,14 @@ pub(crate) fn ring_0_stack_used() -> (usize, usize) {
 /// This processor.
 #[inline(always)]
 pub(crate) fn own() -> &'static Cpu {
-    &CPUS[number().0 as usize]
+    let own: *const Cpu;
+    // SAFETY: `gs` points at this processor's `Cpu`, whose third field is read; only `set_up` writes it, before
+    // anything else runs here.
+    unsafe {
+        asm!("mov {}, gs:[8]", out(reg) own, options(nostack, preserves_flags, readonly));
+    }
+    // SAFETY: the processor's place in `CPUS`, which stays.
+    unsafe { &*own }
 }
 
 /// Processor `number`, which is below [`MOST`].
@@ -133,6 +148,14 @@ pub(crate) fn name(number: u32, apic_id: u32, node: NodeId) {
     COUNT.fetch_max(number + 1, Relaxed);
 }
 
+/// Gives each processor its part of the allocator, which is there.
+///
+/// # Errors
+/// As [`Global::set_home`](zonal_kernel::Global::set_home).
+pub(crate) fn set_homes() -> Result<(), zonal_kernel::Error> {
+    (0..count()).try_for_each(|number| FRAMES.set_home(CpuId(number), &at(number).home))
+}
+
 /// Gives this processor its number and its tables: the first thing it does.
 ///
 /// # Safety
@@ -140,6 +163,7 @@ pub(crate) fn name(number: u32, apic_id: u32, node: NodeId) {
 pub(crate) unsafe fn set_up(number: u32) {
     let cpu = &CPUS[number as usize];
     cpu.number.store(number, Relaxed);
+    cpu.own.store((&raw const *cpu).cast_mut(), Relaxed);
     GsBase::write(VirtAddr::from_ptr(cpu));
     let all = &raw mut TABLES;
     // SAFETY: `number` is below the length of the array.

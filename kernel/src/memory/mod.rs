@@ -146,7 +146,7 @@ pub(crate) fn frames() -> &'static Frames<Pc, Zonal> {
 
 /// Allocates, and lets the timer know that a request is under way.
 pub(crate) fn alloc(request: &Request) -> Result<Block, Error> {
-    inside(|| FRAMES.alloc(request))
+    inside(|| cpu::own().home.alloc(request))
 }
 
 /// Frees.

@@ -67,7 +67,7 @@ fn pairs(request: &Request) {
 
 /// As page faults and an exit do: many allocated, then all freed; beside the same without an allocator.
 fn many(request: &Request) {
-    let (mut alloc, mut free, mut nothing) = (0, 0, 0);
+    let (mut alloc, mut own, mut free, mut nothing) = (0, 0, 0, 0);
     // With interrupts let in, as a fault has it: the room is taken out of its lock.
     let held = HELD.with(core::ptr::from_mut);
     // SAFETY: only this processor is in this function, once.
@@ -78,13 +78,13 @@ fn many(request: &Request) {
                 *place = FRAMES.alloc(black_box(request)).ok();
             }
         });
-        free += ticks(|| {
+        free += ticks(|| free_each(held));
+        own += ticks(|| {
             for place in held.iter_mut() {
-                if let Some(block) = place.take() {
-                    let _ = FRAMES.free(block);
-                }
+                *place = cpu::own().home.alloc(black_box(request)).ok();
             }
         });
+        free_each(held);
         nothing += ticks(|| {
             for place in held.iter_mut() {
                 *place = black_box(None);
@@ -93,6 +93,8 @@ fn many(request: &Request) {
     }
     let all = ROUNDS * FRAMES_HELD as u64;
     tell("a frame of 4096 allocated in a row", alloc - nothing, all);
+    let own = own - nothing;
+    tell("the same by what the processor has", own, all);
     tell("a frame of 4096 freed in a row", free - nothing, all);
     let mut lists = 0;
     let mut list = [Pfn::default(); 64];
@@ -110,6 +112,13 @@ fn many(request: &Request) {
         });
     }
     tell("a frame of 4096 freed in lists of 64", lists - nothing, all);
+    tell("a fault and its unmap", own + lists - nothing, all);
+}
+
+fn free_each(held: &mut [Option<Block>]) {
+    for block in held.iter_mut().filter_map(Option::take) {
+        let _ = FRAMES.free(block);
+    }
 }
 
 /// The longest refusal: what a handler is told when there is nothing.

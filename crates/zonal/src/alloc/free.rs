@@ -204,10 +204,9 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
         if let Some(zone) = self.zone(zone) {
             own.events.spills += 1;
             let context = self.context(zone, cpu);
-            let before = own.cached();
             let (cache, out) = own.parts();
-            S::Pcp::spill(&context, cache, out, migrate);
-            own.book(before);
+            let shed = S::Pcp::spill(&context, cache, out, migrate);
+            own.events.shed += shed;
         }
     }
 

@@ -48,8 +48,10 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
                     && S::Pcp::refill::<P, S::Trace>(&context, pages, out, migrate, headroom);
                 drop(booking);
                 own.events.refills += u64::from(filled);
-                let handed_out = own.events().alloc;
-                S::Walk::refilled(&self.walk, zone, &mut own.walk, handed_out);
+                if !S::Walk::FIRST {
+                    let handed_out = own.events().alloc;
+                    S::Walk::refilled(&self.walk, zone, &mut own.walk, handed_out);
+                }
                 if filled { pop(own) } else { None }
             });
             if E::OUTSIDE {

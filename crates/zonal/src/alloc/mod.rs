@@ -14,6 +14,7 @@ mod fast_path;
 pub(crate) mod free;
 mod from_zone;
 pub(crate) mod handle;
+pub mod home;
 pub(crate) mod host;
 mod large;
 pub mod page_state;

@@ -156,8 +156,8 @@ impl<M: Merge, C: Clusters> PcpPolicy<BuddyLists<M, C>> for Linked {
         cpu: &mut LinkedCpu,
         (): &(),
         _: MigrateType,
-    ) {
-        free_batch(ctx, cpu);
+    ) -> u64 {
+        free_batch(ctx, cpu)
     }
 
     fn drain<P: Platform>(

@@ -264,9 +264,9 @@ impl<M: Merge> PcpPolicy<BuddyLists<M>> for Linked63 {
         cpu: &mut Linked63Cpu,
         (): &(),
         migrate: MigrateType,
-    ) {
+    ) -> u64 {
         let frames = cpu.surplus(Order::ZERO);
-        shed(ctx, cpu, migrate.index(), frames);
+        shed(ctx, cpu, migrate.index(), frames)
     }
 
     fn take_large<P: Platform, T: Trace>(

@@ -16,8 +16,10 @@ use core::cell::Cell;
 
 /// How long that is: [`Unbounded`] or [`InPieces`]. What costs what is in `stay::cost`.
 pub trait Stay: sealed::Sealed + Sized {
-    /// Frames of a list that are freed in one stay, at most; it ends as well when frames go on to the zone.
+    /// Frames of a list that are freed one by one in one stay, at most; it ends as well when frames go on to the zone.
     const LIST: usize;
+    /// The most in one stay where some follow each other, which takes less.
+    const LIST_FRAMES: usize;
     /// The part of what a full CPU keeps that goes to the zone at once.
     const SPILT: u32;
     /// Whether code for what is done most often stands wherever that is done; otherwise it is there once, and called:
@@ -77,15 +79,15 @@ pub(crate) mod cost {
     /// A piece.
     pub(super) const PIECE: u32 = 34;
     /// A look for a hint, from somewhere to the end.
-    pub(crate) const LOOK: u32 = 4;
+    pub(crate) const LOOK: u32 = 5;
     /// Free frames of a line taken.
-    pub(crate) const HARVEST: u32 = 22;
+    pub(crate) const HARVEST: u32 = 20;
     /// A line with next to nothing.
     pub(crate) const VISIT: u32 = 6;
     /// A block taken from a line, or not.
     pub(crate) const BLOCK: u32 = 18;
     /// A whole pageblock opened and filed.
-    pub(crate) const WHOLE: u32 = 26;
+    pub(crate) const WHOLE: u32 = 24;
     /// A pageblock of another type claimed.
     pub(crate) const CLAIM: u32 = 18;
     /// One that cannot be claimed.
@@ -109,6 +111,7 @@ pub struct Unbounded;
 
 impl Stay for Unbounded {
     const LIST: usize = usize::MAX;
+    const LIST_FRAMES: usize = usize::MAX;
     const SPILT: u32 = 2;
     const COPIES: bool = true;
     const NEW: Self = Self;
@@ -185,6 +188,7 @@ impl InPieces {
 
 impl Stay for InPieces {
     const LIST: usize = 48;
+    const LIST_FRAMES: usize = 64;
     const SPILT: u32 = 4;
     const COPIES: bool = false;
     const NEW: Self = Self { left: Cell::new(NO_BOUND), none: Cell::new(0), tried: Cell::new(0) };
@@ -288,7 +292,7 @@ mod tests {
             }
             stay.note(&piece);
         });
-        assert_eq!(pieces.count(), 4, "8 looks each");
+        assert_eq!(pieces.count(), 5, "6 looks each");
         assert_eq!((stay.none.get(), stay.goes_on()), ((1 << 30) - 1, false));
         let piece = stay.next();
         assert!(piece.ends() && piece.skips(7) && !piece.looks(7), "it is over");

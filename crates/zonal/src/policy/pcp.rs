@@ -58,6 +58,8 @@ pub enum Stop {
     Edge,
     /// The next frame belongs elsewhere, or may not be freed: the caller looks at it.
     Frame,
+    /// As much is done as in one stay in a slot.
+    Piece,
 }
 
 /// Outcome of a free outside the slot.
@@ -345,13 +347,14 @@ pub trait PcpPolicy<F: FreeMemory>: Sized + Send + Sync + fmt::Debug + 'static {
         headroom: u64,
     ) -> bool;
 
-    /// Makes room after [`push`](Self::push) asked for it.
+    /// Makes room after [`push`](Self::push) asked for it, or [`push_bulk`](Self::push_bulk) at its [`Stop::Edge`];
+    /// returns how many frames went to the zone.
     fn spill<P: Platform>(
         ctx: &ZoneContext<'_, P, F>,
         cpu: &mut Self::Cpu,
         out: &Self::Outside<P>,
         migrate: MigrateType,
-    );
+    ) -> u64;
 
     /// Takes a block of more than a frame, marked allocated, where such blocks
     /// [pass](Self::PASSES_LARGE); and how many of its frames came from the zone: all or none. `wanted`: its

@@ -364,7 +364,8 @@ const fn list(number: u8) -> Option<MigrateType> {
 /// The zone type with this number, which is one.
 #[inline(always)]
 const fn zone_type(number: u8) -> ZoneType {
-    match number {
+    // All that two bits can say, so that nothing is compared.
+    match number & 3 {
         0 => ZoneType::Dma,
         1 => ZoneType::Dma32,
         2 => ZoneType::Normal,

@@ -84,7 +84,7 @@ impl<'m, P: Platform, S: Policy, E: Entry<'m, P, S>> Freeing<'_, 'm, P, S, E> {
     #[inline(always)]
     fn piece(&mut self, at: usize) -> usize {
         let (allocator, frames) = (self.allocator, &self.frames[at..]);
-        let frames = &frames[..frames.len().min(StayOf::<P>::LIST)];
+        let frames = &frames[..frames.len().min(StayOf::<P>::LIST_FRAMES)];
         let Some(&first) = frames.first() else { return 0 };
         let table = &allocator.table;
         let word = table.pageblock_at(table.offset(first));
@@ -103,10 +103,11 @@ impl<'m, P: Platform, S: Policy, E: Entry<'m, P, S>> Freeing<'_, 'm, P, S, E> {
                     tell();
                     break;
                 }
-                // The last one is on its way to the zone, and gets there in any case.
+                // The last one is on its way to the zone, and gets there in any case; or others make room.
                 or_undo(tell, || allocator.spill(own.reborrow(), zone, cpu, migrate));
                 allocator.spill(own.reborrow(), zone, cpu, migrate);
-                if StayOf::<P>::LIST != usize::MAX {
+                // Nothing before it: room was made for the first.
+                if StayOf::<P>::LIST != usize::MAX && done > 0 {
                     break;
                 }
             }

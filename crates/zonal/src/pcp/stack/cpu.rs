@@ -45,6 +45,8 @@ pub struct StackCpu {
     pub(super) stack: CpuStack,
     /// A frame on its way into the map.
     pub(super) passing: Option<u32>,
+    /// The first of frames that follow each other, for which there is to be room.
+    pub(super) run: Option<u32>,
     pub(super) kept: Option<Kept>,
     /// Frames that this CPU freed into the map, less those that it took, which the zone has not
     /// counted yet.

@@ -20,9 +20,11 @@
 //! [`push_owned`]: FrameStack::push_owned
 
 use super::Home;
+use super::lists::Room;
 use super::passage::UNCOUNTED;
 use super::words::Words;
-use crate::platform::{AtomicHalf, AtomicWord, Direction, FenceUnsupported, Platform};
+use crate::platform::stay::Stay;
+use crate::platform::{AtomicHalf, AtomicWord, Direction, FenceUnsupported, Platform, StayOf};
 use crate::zone::free_map::{AlreadyFree, Frame, WordIndex};
 use core::ops::Range;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -32,6 +34,8 @@ pub const MAX_HIGH: usize = 256;
 
 /// Frames that are looked at together: whether they follow each other.
 pub(super) const RUN: usize = 16;
+/// The same of those that a word of the map has.
+pub(super) const WORD: usize = 64;
 
 /// What `head` is while a drain is at work: above every `top`, and not below zero as an `i32`.
 const STOPPED: u32 = i32::MAX as u32;
@@ -254,8 +258,9 @@ impl<P: Platform, const N: usize> FrameStack<P, N> {
         Filling { stack: self, first, most, empty: most }
     }
 
-    /// Gives the oldest `count` frames to `home`, and forgets them. For who is in the slot, with no owner
-    /// outside.
+    /// Gives the oldest `count` frames to `home`, and forgets them. Where that is a small part, those of the last one's
+    /// word that follow go with them, up to as many again: the next that are shed then begin with a word. For who is
+    /// in the slot, with no owner outside.
     ///
     /// # Errors
     /// As [`give`](Self::give).
@@ -267,8 +272,18 @@ impl<P: Platform, const N: usize> FrameStack<P, N> {
         count: u32,
     ) -> Result<u32, AlreadyFree> {
         let (head, top) = (self.head.load(Relaxed), self.top.load(Relaxed));
-        let given = self.give(home, first, head..head + count.min(top - head));
-        self.lies_at(head + count.min(top - head), top);
+        let count = count.min(top - head);
+        let mut end = head + count;
+        // Half a stack has words enough to lose a part of one.
+        if StayOf::<P>::SPILT > 2 && count > 0 {
+            let word = |place| Frame(self.at(place).load(Relaxed).wrapping_sub(first)).word().0;
+            let (last, most) = (word(end - 1), end + count.min(top - end));
+            while end < most && word(end) == last {
+                end += 1;
+            }
+        }
+        let given = self.give(home, first, head..end);
+        self.lies_at(end, top);
         given
     }
 
@@ -282,9 +297,16 @@ impl<P: Platform, const N: usize> FrameStack<P, N> {
         let mut words = Words::to(home);
         let mut place = places.start;
         while place < places.end {
+            if let Some((index, direction)) = self.run_from::<WORD>(place, places.end) {
+                words.add_run::<WORD>(Frame(index.wrapping_sub(first)), direction);
+                place += WORD as u32;
+                continue;
+            }
             let end = places.end.min(place + RUN as u32);
-            if let Some((index, direction)) = self.run_from(place, end) {
-                words.add_run(Frame(index.wrapping_sub(first)), direction);
+            if let Some((index, direction)) =
+                StayOf::<P>::COPIES.then(|| self.run_from::<RUN>(place, end)).flatten()
+            {
+                words.add_run::<RUN>(Frame(index.wrapping_sub(first)), direction);
             } else {
                 for place in place..end {
                     words.add_one(Frame(self.at(place).load(Relaxed).wrapping_sub(first)));
@@ -295,20 +317,24 @@ impl<P: Platform, const N: usize> FrameStack<P, N> {
         words.finish().map(|()| places.end - places.start)
     }
 
-    /// The frame at `place` if it and those up to `end` are [`RUN`] that follow each other, and which way.
+    /// The frame at `place` if it and those that follow, before `end`, are `LEN` that follow each other, and which
+    /// way.
     #[inline(always)]
-    fn run_from(&self, place: u32, end: u32) -> Option<(u32, Direction)> {
-        if end - place != RUN as u32 {
+    fn run_from<const LEN: usize>(&self, place: u32, end: u32) -> Option<(u32, Direction)> {
+        if end - place < LEN as u32 {
             return None;
         }
-        let places = self.frames.get(place as usize % N..)?.first_chunk::<RUN>()?;
-        let [first, second, ..] = places.each_ref();
-        let (first, second) = (first.load(Relaxed), second.load(Relaxed));
-        // One call for each way: a host's code for it is a few instructions, if it knows which.
-        if second > first {
+        let places = self.frames.get(place as usize % N..)?.first_chunk::<LEN>()?;
+        let (first, last) = (places.first()?.load(Relaxed), places.last()?.load(Relaxed));
+        // One call for each way: a host's code for it is a few instructions, if it knows which. Most that are no run
+        // are told by their last.
+        let ends = |direction: Direction| direction.after(first, LEN as u32 - 1) == last;
+        if ends(Direction::Up) {
             P::is_run(places, Direction::Up).then_some((first, Direction::Up))
-        } else {
+        } else if ends(Direction::Down) {
             P::is_run(places, Direction::Down).then_some((first, Direction::Down))
+        } else {
+            None
         }
     }
 
@@ -326,7 +352,7 @@ impl<P: Platform, const N: usize> FrameStack<P, N> {
         let (mut end, rest) = (top, top - count);
         while end > rest {
             let place = end.saturating_sub(RUN as u32).max(rest);
-            match self.run_from(place, end) {
+            match self.run_from::<RUN>(place, end) {
                 // From the newest on it goes the other way.
                 Some((oldest, Direction::Up)) => {
                     take(oldest.wrapping_add(RUN as u32 - 1), RUN, Direction::Down);
@@ -346,29 +372,39 @@ impl<P: Platform, const N: usize> FrameStack<P, N> {
         count as usize
     }
 
-    /// Room for [`RUN`] frames side by side, if there is.
+    /// Room for `LEN` frames side by side, if there is.
     #[inline(always)]
-    pub(super) fn room_for_run(&self) -> Option<Room<'_, P>> {
+    pub(super) fn room_for_run<const LEN: usize>(&self) -> Option<Room<'_, P, LEN>> {
         let top = self.top.load(Relaxed);
-        let room = self.limit.load(Relaxed).wrapping_sub(top) as i32;
-        let places = self.frames.get(top as usize % N..)?.first_chunk::<RUN>()?;
-        (room >= RUN as i32).then_some(Room { places, top: &self.top, at: top })
+        let places = self.frames.get(top as usize % N..)?.first_chunk::<LEN>()?;
+        self.has_room_for(LEN as u32).then_some(Room { places, top: &self.top, at: top })
     }
-}
 
-/// The places above the newest frame of a stack, all of them for frames.
-pub(super) struct Room<'a, P: Platform> {
-    places: &'a [P::Half; RUN],
-    top: &'a P::Half,
-    at: u32,
-}
-
-impl<P: Platform> Room<'_, P> {
-    /// Puts [`RUN`] frames from `index` on on the stack; for who is in the slot, with no owner outside.
+    /// Whether there is room for `len` frames; for who is in the slot, with no owner outside.
     #[inline(always)]
-    pub(super) fn push(self, index: u32, direction: Direction) {
-        P::write_run(self.places, index, direction);
-        self.top.store(self.at + RUN as u32, Release);
+    pub(super) fn has_room_for(&self, len: u32) -> bool {
+        self.limit.load(Relaxed).wrapping_sub(self.top.load(Relaxed)) as i32 >= len as i32
+    }
+
+    /// Puts `len` frames from `index` on on it, for which there [is room](Self::has_room_for).
+    #[inline]
+    pub(super) fn push_some(&self, index: u32, len: u32, direction: Direction) {
+        let top = self.top.load(Relaxed);
+        let at = top as usize % N;
+        if let Some(places) = self.frames.get(at..at + len as usize) {
+            P::write_run(places, index, direction);
+        } else {
+            for step in 0..len {
+                self.at(top.wrapping_add(step)).store(direction.after(index, step), Relaxed);
+            }
+        }
+        self.top.store(top + len, Release);
+    }
+
+    /// Whether there is room for `len` frames once a full one has [shed](Self::shed) some.
+    #[inline(always)]
+    pub(super) fn sheds(&self, len: u32) -> bool {
+        len <= self.high.load(Relaxed) / StayOf::<P>::SPILT
     }
 }
 

@@ -222,6 +222,36 @@ impl CpuStack {
         stack.is_some_and(|stack| stack.push(index))
     }
 
+    /// Makes room for frames that follow each other from this one on: what is gathered goes into the map, or what the
+    /// stack sheds. How many frames.
+    ///
+    /// # Errors
+    /// As [`free`](Self::free).
+    #[inline]
+    fn make_room<P: Platform, const N: usize>(
+        &self,
+        out: &StackOutside<P, N>,
+        home: &impl Home,
+        list: MigrateType,
+        frame: Frame,
+    ) -> Result<u32, AlreadyFree> {
+        match out.stack(list) {
+            Some(stack) if out.is_inside(list, self.index(frame)) => self.shed(stack, home),
+            _ => out.flush(home, self.first),
+        }
+    }
+
+    /// The oldest frames of a full stack go into the map.
+    #[inline]
+    fn shed<P: Platform, const N: usize>(
+        &self,
+        stack: &FrameStack<P, N>,
+        home: &impl Home,
+    ) -> Result<u32, AlreadyFree> {
+        stack.settle();
+        stack.shed(home, self.first, (self.size.high / StayOf::<P>::SPILT).max(1))
+    }
+
     /// Frees a frame: as [`keep`](Self::keep), after a full stack has spilt its oldest half, or what
     /// was gathered has gone into the map. How many frames went there, or were to.
     ///
@@ -275,7 +305,7 @@ impl CpuStack {
         if stack.push(index) {
             return Ok(0);
         }
-        let shed = stack.shed(home, self.first, (self.size.high / StayOf::<P>::SPILT).max(1));
+        let shed = self.shed(stack, home);
         let kept = stack.push(index);
         debug_assert!(kept, "what was shed left room");
         shed

@@ -18,8 +18,8 @@ use super::lists::{self, Head, List};
 use super::{CpuStack, Passage, StackOutside, StackSize, Window};
 use crate::boot::tuning::Tuning;
 use crate::frame::{ALLOCATED, CACHED, FrameState, PageblockWord};
-use crate::platform::Platform;
 use crate::platform::stay::Stay;
+use crate::platform::{Platform, StayOf};
 use crate::policy::pcp::{
     Bulk, Drainer, Outside, Passed, PcpPolicy, Pushed, Stop, Taken, ZoneContext,
 };
@@ -43,6 +43,9 @@ impl<const WORTH: u32, const MOST: usize> crate::policy::sound::sealed::Own
 
 type Context<'a, P> = ZoneContext<'a, P, Mapped>;
 
+/// What frames of a list that follow each other take more of a stay than a single one.
+const RUN_COST: usize = 4;
+
 impl<const WORTH: u32, const MOST: usize> PcpPolicy<Mapped> for Stacks<WORTH, MOST> {
     const PASSES_LARGE: bool = true;
     const OUTSIDE: bool = true;
@@ -55,6 +58,7 @@ impl<const WORTH: u32, const MOST: usize> PcpPolicy<Mapped> for Stacks<WORTH, MO
         StackCpu {
             stack: CpuStack::new(),
             passing: None,
+            run: None,
             kept: None,
             uncounted: 0,
             size: StackSize { high: 0, currents: 0 },
@@ -258,13 +262,22 @@ impl<const WORTH: u32, const MOST: usize> PcpPolicy<Mapped> for Stacks<WORTH, MO
         frames: &[Pfn],
     ) -> Bulk {
         // Of a pageblock whose frames stay: an edge lies between pageblocks.
-        let (mut inside, mut done, mut singles) = (None, 0, 0);
+        let (mut inside, mut done, mut singles, mut spent) = (None, 0, 0, 0);
         while let Some(&pfn) = frames.get(done) {
+            // Without a bound there is nothing to compare.
+            if StayOf::<P>::LIST != usize::MAX && spent >= StayOf::<P>::LIST {
+                return Bulk { done, stop: Stop::Piece };
+            }
+            spent += 1;
             if singles == 0 {
                 match (List { cpu, out, table, migrate, word }).push(&frames[done..]) {
                     Head::Kept(count) => {
-                        done += count;
+                        (done, spent) = (done + count, spent + RUN_COST);
                         continue;
+                    }
+                    Head::NoRoom(first) => {
+                        cpu.run = Some(first);
+                        return Bulk { done, stop: Stop::Edge };
                     }
                     Head::Single(count) => singles = count,
                 }
@@ -333,12 +346,16 @@ impl<const WORTH: u32, const MOST: usize> PcpPolicy<Mapped> for Stacks<WORTH, MO
         cpu: &mut StackCpu,
         out: &StackOutside<P, MOST>,
         migrate: MigrateType,
-    ) {
+    ) -> u64 {
         cpu.place(out, ctx);
-        let (view, Some(index)) = (ctx.view, cpu.passing.take()) else { return };
-        let home = MapHome::new(view);
-        let given = cpu.stack.free_further(out, &home, migrate, view.frame(index));
+        let (view, home) = (ctx.view, MapHome::new(ctx.view));
+        let given = match (cpu.passing.take(), cpu.run.take()) {
+            (Some(index), _) => cpu.stack.free_further(out, &home, migrate, view.frame(index)),
+            (None, Some(first)) => cpu.stack.make_room(out, &home, migrate, view.frame(first)),
+            (None, None) => return 0,
+        };
         cpu.count(view, home.freed(given));
+        u64::from(given.unwrap_or(0))
     }
 
     #[inline(always)]

@@ -1,7 +1,7 @@
 //! Frames of a stack on their way into the map: neighbours of a word at once.
 
 use super::Home;
-use super::frames::RUN;
+use super::frames::WORD;
 use crate::platform::Direction;
 use crate::zone::free_map::{AlreadyFree, Frame, WordIndex};
 
@@ -39,17 +39,19 @@ impl<'h, H: Home> Words<'h, H> {
         }
     }
 
-    /// Adds [`RUN`] frames that follow each other.
+    /// Adds `LEN` frames that follow each other, a word's at most.
     #[inline(always)]
-    pub(super) fn add_run(&mut self, first: Frame, direction: Direction) {
+    pub(super) fn add_run<const LEN: usize>(&mut self, first: Frame, direction: Direction) {
+        const { assert!(LEN <= WORD, "they lie in two words at most") }
         let lowest = match direction {
             Direction::Up => first,
-            Direction::Down => Frame(first.0.wrapping_sub(RUN as u32 - 1)),
+            Direction::Down => Frame(first.0.wrapping_sub(LEN as u32 - 1)),
         };
         let (word, bit) = lowest.word();
+        let (all, at) = (u64::MAX >> (WORD - LEN), bit.trailing_zeros());
         // Those that the word has no room for are the lowest of the next.
-        let (low, high) = ((bit << RUN).wrapping_sub(bit), (bit >> (64 - RUN)).saturating_sub(1));
-        let (low, high) = ((word, low), (WordIndex(word.0 + 1), high));
+        let low = (word, all << at);
+        let high = (WordIndex(word.0 + 1), if at == 0 { 0 } else { all >> (u64::BITS - at) });
         let parts = if direction == Direction::Up { [low, high] } else { [high, low] };
         for (word, mask) in parts.into_iter().filter(|&(_, mask)| mask != 0) {
             self.add(word, mask);

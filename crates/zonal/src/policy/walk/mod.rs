@@ -78,7 +78,8 @@ pub trait Walked<P: Platform, W: Walk> {
 
 /// A walk over the zones that a request may use, best first.
 pub trait Walk: Sized + Send + Sync + 'static {
-    /// Whether a plain request turns to the first zone's cache whatever was handed out before.
+    /// Whether a plain request turns to the first zone's cache whatever was handed out before; then nothing has to be
+    /// [told](Self::refilled).
     const FIRST: bool = false;
     /// Kept for the whole allocator.
     type Table<P: Platform>: Send + Sync;

@@ -227,7 +227,7 @@ impl<P: Platform> FreeMap<'_, P> {
             self.settle(pageblock);
         } else {
             let order = WORD_ORDER + order_at(full, word.0 - first);
-            return Some(self.file(pageblock, 1 << order));
+            return Some(self.file_rarely(pageblock, 1 << order));
         }
         None
     }

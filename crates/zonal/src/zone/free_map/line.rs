@@ -69,8 +69,8 @@ impl<P: Platform> FreeMap<'_, P> {
     /// The same, out of line, where it is rare.
     #[cold]
     #[inline(never)]
-    pub(super) fn file_rarely(&self, pageblock: Pageblock, orders: Orders) {
-        self.file(pageblock, orders);
+    pub(super) fn file_rarely(&self, pageblock: Pageblock, orders: Orders) -> MigrateType {
+        self.file(pageblock, orders)
     }
 
     /// Looks at a line and sees to it that it is as M-2 says: hints that it lacks are raised, and
