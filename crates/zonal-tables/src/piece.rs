@@ -220,9 +220,7 @@ impl<'m> Rest<'m> {
     /// Cuts a table off and fills it.
     pub(crate) fn table<T>(&mut self, elements: u64, mut make: impl FnMut() -> T) -> &'m mut [T] {
         let table = self.room(elements);
-        table.iter_mut().for_each(|element| {
-            element.write(make());
-        });
+        table.iter_mut().for_each(|element| write_one(element, &mut make));
         let table: *mut [MaybeUninit<T>] = table;
         // SAFETY: every element was written above; `MaybeUninit<T>` is laid out like `T`, and the
         // only other reference to them ended with the line above.
@@ -239,6 +237,13 @@ impl<'m> Rest<'m> {
         // only other reference to them ended with the line above.
         unsafe { &*(table as *const [T]) }
     }
+}
+
+/// Writes one element. Out of line, so that what a large one takes of the stack while it is made is not kept
+/// beside all that is called later.
+#[inline(never)]
+fn write_one<T>(element: &mut MaybeUninit<T>, make: &mut impl FnMut() -> T) {
+    element.write(make());
 }
 
 #[cfg(test)]

@@ -67,6 +67,8 @@ pub(super) struct FrameStack<P: Platform, const N: usize> {
 
 impl<P: Platform, const N: usize> FrameStack<P, N> {
     /// An empty one that may hold nothing.
+    // In line, or the four of a CPU are made twice, on a boot stack that may be small.
+    #[inline(always)]
     pub(super) fn new() -> Self {
         const { assert!(N.is_power_of_two(), "places are found by masking") }
         Self {
@@ -448,7 +450,7 @@ impl<P: Platform, const N: usize> Filling<'_, P, N> {
 /// A drain of several stacks at once: from [`begin`](Self::begin) on none gives its owner anything, until
 /// they are [taken](Self::take).
 pub(super) struct Drain<'a, P: Platform, const N: usize, const STACKS: usize> {
-    stacks: &'a [FrameStack<P, N>; STACKS],
+    stacks: [&'a FrameStack<P, N>; STACKS],
     /// What their heads were.
     heads: [u32; STACKS],
     /// One of pageblocks that are not counted, and what its head was.
@@ -462,11 +464,11 @@ impl<'a, P: Platform, const N: usize, const STACKS: usize> Drain<'a, P, N, STACK
     /// # Errors
     /// [`FenceUnsupported`] if the host refuses the fence; then the stacks are as before.
     pub(super) fn begin(
-        stacks: &'a [FrameStack<P, N>; STACKS],
+        stacks: [&'a FrameStack<P, N>; STACKS],
         uncounted: &'a FrameStack<P, UNCOUNTED>,
         owned: bool,
     ) -> Result<Self, FenceUnsupported> {
-        let heads = core::array::from_fn(|at| stacks[at].head.load(Relaxed));
+        let heads = stacks.map(|stack| stack.head.load(Relaxed));
         let uncounted_head = uncounted.head.load(Relaxed);
         if owned {
             stacks.iter().for_each(|stack| stack.head.store(STOPPED, Relaxed));

@@ -32,8 +32,10 @@ const GATHERED: u32 = 64;
 /// `N` frames of each type at most, a power of two. Aligned so that two CPUs share no cache line (nor its pair).
 #[repr(align(128))]
 pub struct StackOutside<P: Platform, const N: usize = MAX_HIGH> {
-    /// One for each type, and the last for frames above the edge, as a rule of one pageblock.
-    stacks: [FrameStack<P, N>; NR_CACHED_TYPES + 1],
+    /// One for each type.
+    stacks: [FrameStack<P, N>; NR_CACHED_TYPES],
+    /// For frames above the edge, as a rule of one pageblock.
+    gathered: FrameStack<P, N>,
     /// Numbers of the pageblocks that the owner freed past the slot and that are not counted yet.
     uncounted: FrameStack<P, UNCOUNTED>,
     /// 1 while there is an owner, who may be outside the slot. Written in the slot.
@@ -47,9 +49,11 @@ pub struct StackOutside<P: Platform, const N: usize = MAX_HIGH> {
 impl<P: Platform, const N: usize> StackOutside<P, N> {
     /// Empty stacks that may hold nothing before they are [tuned](super::CpuStack::tune).
     #[must_use]
+    #[inline(always)]
     pub fn new() -> Self {
         Self {
-            stacks: core::array::from_fn(|_| FrameStack::new()),
+            stacks: [FrameStack::new(), FrameStack::new(), FrameStack::new()],
+            gathered: FrameStack::new(),
             uncounted: FrameStack::new(),
             owned: P::Half::new(0),
             start: P::Half::new(0),
@@ -60,14 +64,21 @@ impl<P: Platform, const N: usize> StackOutside<P, N> {
     /// The stack of a type, if that has one.
     #[inline(always)]
     pub(super) fn stack(&self, migrate: MigrateType) -> Option<&FrameStack<P, N>> {
-        let (of_types, _) = self.stacks.split_at(NR_CACHED_TYPES);
-        of_types.get(migrate.index())
+        self.stacks.get(migrate.index())
     }
 
     /// That for frames above the edge.
     #[inline(always)]
     pub(super) const fn gathered(&self) -> &FrameStack<P, N> {
-        &self.stacks[NR_CACHED_TYPES]
+        &self.gathered
+    }
+
+    /// All that have frames.
+    // Out of line: it is for what is rare, in six places.
+    #[inline(never)]
+    fn each(&self) -> [&FrameStack<P, N>; NR_CACHED_TYPES + 1] {
+        let [first, second, third] = &self.stacks;
+        [first, second, third, &self.gathered]
     }
 
     /// Where a frame of a pageblock of the type is kept, if there is room: at or below the edge on the type's stack,
@@ -138,33 +149,30 @@ impl<P: Platform, const N: usize> StackOutside<P, N> {
 
     /// Frames on all of them: a snapshot while an owner is about.
     pub(super) fn len(&self) -> u32 {
-        self.stacks.iter().map(FrameStack::len).sum()
+        self.each().into_iter().map(FrameStack::len).sum()
     }
 
     /// Their frames, as indexes of the frame table; only while nothing else runs.
     pub(super) fn indexes(&self) -> impl Iterator<Item = u32> {
-        self.stacks.iter().flat_map(FrameStack::frames)
+        self.each().into_iter().flat_map(FrameStack::frames)
     }
 
     /// Frames that the owner freed outside the slot.
     pub(super) fn freed(&self) -> u64 {
-        self.stacks.iter().map(FrameStack::freed).sum()
+        self.each().into_iter().map(FrameStack::freed).sum()
     }
 
     /// Takes a frame off the stack that it is the newest of; for the owner in the slot.
     pub(super) fn take_back(&self, index: u32) -> bool {
         let newest = |stack: &&FrameStack<P, N>| stack.frames().next_back() == Some(index);
-        self.stacks.iter().find(newest).and_then(FrameStack::pop).is_some()
+        self.each().into_iter().find(newest).and_then(FrameStack::pop).is_some()
     }
 
     /// Gives what is gathered to the map that begins at `first`; for the owner in the slot, or where there is none. How
     /// many frames.
     #[inline]
     pub(super) fn flush(&self, home: &impl Home, first: u32) -> Result<u32, AlreadyFree> {
-        match self.gathered().len() {
-            0 => Ok(0),
-            all => self.gathered().shed(home, first, all),
-        }
+        self.gathered.shed(home, first, u32::MAX)
     }
 
     /// Gives what is on the stacks to the map that begins at `first`; `by` who is in the slot. How many frames:
@@ -177,7 +185,7 @@ impl<P: Platform, const N: usize> StackOutside<P, N> {
         by: Drainer,
     ) -> (Result<u32, AlreadyFree>, u32) {
         let owned = by == Drainer::Other && self.owned.load(Relaxed) != 0;
-        let drain = Drain::begin(&self.stacks, &self.uncounted, owned);
+        let drain = Drain::begin(self.each(), &self.uncounted, owned);
         drain.map_or((Ok(0), 0), |drain| drain.take(home, first))
     }
 }
