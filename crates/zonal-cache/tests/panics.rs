@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use zonal::Pfn;
 use zonal::platform::AtomicByte;
 use zonal_cache::cache::Options;
-use zonal_cache::evict::{Evict, Verdict};
+use zonal_cache::evict::{Evict, Told, Verdict};
 use zonal_cache::frames::Frames;
 use zonal_cache::store::StoreError;
 use zonal_cache::table::SlotId;
@@ -62,12 +62,13 @@ impl<const AFTER: bool> Evict for Policy<AFTER> {
     fn replace(&mut self, old: SlotId, new: SlotId) {
         self.around(|policy| policy.replace(old, new));
     }
-    fn scan<'m, B: AtomicByte + 'm>(
+    fn scan_told<'m, B: AtomicByte + 'm>(
         &mut self,
         mark: &impl Fn(SlotId) -> &'m B,
         take: &mut impl FnMut(SlotId) -> Verdict,
+        told: &mut impl FnMut(Told, SlotId),
     ) -> bool {
-        self.around(|policy| policy.scan(mark, take))
+        self.around(|policy| policy.scan_told(mark, take, told))
     }
 }
 

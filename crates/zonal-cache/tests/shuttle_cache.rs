@@ -16,7 +16,7 @@ use shuttled::{Heap, PAGE, ShuttleHost, Shuttled, explore};
 use std::sync::atomic::Ordering;
 use zonal::platform::AtomicByte;
 use zonal_cache::cache::Options;
-use zonal_cache::evict::{Evict, Verdict};
+use zonal_cache::evict::{Evict, Told, Verdict};
 use zonal_cache::lru::{LruLock, PerOwner, PerZone, Whole};
 use zonal_cache::store::StoreError;
 use zonal_cache::table::SlotId;
@@ -188,12 +188,13 @@ impl Evict for Forgetful {
     fn replace(&mut self, old: SlotId, new: SlotId) {
         self.0.replace(old, new);
     }
-    fn scan<'m, B: AtomicByte + 'm>(
+    fn scan_told<'m, B: AtomicByte + 'm>(
         &mut self,
         mark: &impl Fn(SlotId) -> &'m B,
         take: &mut impl FnMut(SlotId) -> Verdict,
+        told: &mut impl FnMut(Told, SlotId),
     ) -> bool {
-        self.0.scan(mark, take)
+        self.0.scan_told(mark, take, told)
     }
 }
 

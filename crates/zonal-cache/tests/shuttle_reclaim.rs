@@ -19,7 +19,7 @@ use shuttled::{Heap, PAGE, ShuttleHost, Shuttled, call_back, explore, set_hook};
 use std::rc::Rc;
 use zonal::platform::AtomicByte;
 use zonal_cache::cache::Options;
-use zonal_cache::evict::{Evict, Verdict};
+use zonal_cache::evict::{Evict, Told, Verdict};
 use zonal_cache::lru::{LruLock, PerZone, Whole};
 use zonal_cache::table::SlotId;
 use zonal_cache::{CacheError, FaultyStore, File, MemoryStore, PageCache, S3Fifo, Setup, TwoLists};
@@ -51,13 +51,14 @@ impl<E: Evict> Evict for Hungry<E> {
         call_back();
         self.0.replace(old, new);
     }
-    fn scan<'m, B: AtomicByte + 'm>(
+    fn scan_told<'m, B: AtomicByte + 'm>(
         &mut self,
         mark: &impl Fn(SlotId) -> &'m B,
         take: &mut impl FnMut(SlotId) -> Verdict,
+        told: &mut impl FnMut(Told, SlotId),
     ) -> bool {
         call_back();
-        self.0.scan(mark, take)
+        self.0.scan_told(mark, take, told)
     }
 }
 

@@ -102,19 +102,18 @@ pub trait Evict: Send + 'static {
         &mut self,
         mark: &impl Fn(SlotId) -> &'m B,
         take: &mut impl FnMut(SlotId) -> Verdict,
-    ) -> bool;
+    ) -> bool {
+        self.scan_told(mark, take, &mut |_, _| ())
+    }
 
     /// As [`scan`](Self::scan); tells of each page that becomes [active](Self::is_active), stays so for its use, or becomes
-    /// inactive. The default tells of none.
+    /// inactive, if the policy has such.
     fn scan_told<'m, B: AtomicByte + 'm>(
         &mut self,
         mark: &impl Fn(SlotId) -> &'m B,
         take: &mut impl FnMut(SlotId) -> Verdict,
         told: &mut impl FnMut(Told, SlotId),
-    ) -> bool {
-        let _ = told;
-        self.scan(mark, take)
-    }
+    ) -> bool;
 
     /// Whether a page is among those that were used, and go after the others. Asked where events are recorded. The
     /// default has no such.

@@ -26,7 +26,7 @@
 
 use super::ghost::Ghosts;
 use super::queue::Queues;
-use super::{Evict, Verdict, hits};
+use super::{Evict, Told, Verdict, hits};
 use crate::table::SlotId;
 use core::sync::atomic::Ordering::Relaxed;
 use zonal::platform::AtomicByte;
@@ -180,10 +180,11 @@ impl Evict for MultiGen {
         self.lists.replace(old, new);
     }
 
-    fn scan<'m, B: AtomicByte + 'm>(
+    fn scan_told<'m, B: AtomicByte + 'm>(
         &mut self,
         mark: &impl Fn(SlotId) -> &'m B,
         take: &mut impl FnMut(SlotId) -> Verdict,
+        _: &mut impl FnMut(Told, SlotId),
     ) -> bool {
         let all = self.all();
         let protected = self.protected(all);

@@ -18,7 +18,7 @@
 
 use super::ghost::Ghosts;
 use super::queue::Queues;
-use super::{Evict, Verdict, hits};
+use super::{Evict, Told, Verdict, hits};
 use crate::table::SlotId;
 use core::sync::atomic::Ordering::Relaxed;
 use zonal::platform::AtomicByte;
@@ -118,10 +118,11 @@ impl Evict for S3Fifo {
         self.queues.replace(old, new);
     }
 
-    fn scan<'m, B: AtomicByte + 'm>(
+    fn scan_told<'m, B: AtomicByte + 'm>(
         &mut self,
         mark: &impl Fn(SlotId) -> &'m B,
         take: &mut impl FnMut(SlotId) -> Verdict,
+        _: &mut impl FnMut(Told, SlotId),
     ) -> bool {
         let all = self.queues.len(SMALL) + self.queues.len(MAIN);
         self.fills = false;

@@ -13,7 +13,7 @@
 //! ```
 
 use super::queue::Queues;
-use super::{Evict, Verdict, hits};
+use super::{Evict, Told, Verdict, hits};
 use crate::table::SlotId;
 use core::sync::atomic::Ordering::Relaxed;
 use zonal::platform::AtomicByte;
@@ -56,10 +56,11 @@ impl Evict for Sieve {
         self.queue.replace(old, new);
     }
 
-    fn scan<'m, B: AtomicByte + 'm>(
+    fn scan_told<'m, B: AtomicByte + 'm>(
         &mut self,
         mark: &impl Fn(SlotId) -> &'m B,
         take: &mut impl FnMut(SlotId) -> Verdict,
+        _: &mut impl FnMut(Told, SlotId),
     ) -> bool {
         // Once round to clear the bits, and once more to offer what had one.
         for _ in 0..2 * self.queue.len(0) {

@@ -89,14 +89,6 @@ impl Evict for TwoLists {
         self.lists.replace(old, new);
     }
 
-    fn scan<'m, B: AtomicByte + 'm>(
-        &mut self,
-        mark: &impl Fn(SlotId) -> &'m B,
-        take: &mut impl FnMut(SlotId) -> Verdict,
-    ) -> bool {
-        self.scan_told(mark, take, &mut |_, _| ())
-    }
-
     fn is_active(&self, id: SlotId) -> bool {
         self.lists.queue_of(id) == Some(ACTIVE)
     }

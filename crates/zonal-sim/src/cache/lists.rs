@@ -63,14 +63,6 @@ impl Evict for Lists {
         self.relink(old, false, |lists| lists.replace(old, new));
     }
 
-    fn scan<'m, B: AtomicByte + 'm>(
-        &mut self,
-        mark: &impl Fn(SlotId) -> &'m B,
-        take: &mut impl FnMut(SlotId) -> Verdict,
-    ) -> bool {
-        self.scan_told(mark, take, &mut |_, _| ())
-    }
-
     fn scan_told<'m, B: AtomicByte + 'm>(
         &mut self,
         mark: &impl Fn(SlotId) -> &'m B,
