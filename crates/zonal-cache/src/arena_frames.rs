@@ -1,6 +1,7 @@
 //! Frames of an arena.
 
 use crate::frames::Frames;
+use core::ops::Range;
 use core::ptr::NonNull;
 use std::sync::Arc;
 use zonal::page_state::PageState;
@@ -12,6 +13,9 @@ use zonal_host::region::GiveBack;
 
 /// The largest blocks that are asked for: those of a huge page.
 const MOST_ORDER: Order = Order::HUGE;
+/// Lines of a page that are fetched ahead; the CPU goes on by itself.
+const AHEAD: usize = 16;
+const LINE: usize = 64;
 const FRAME: Request = Request::frame().migrate(MigrateType::Movable);
 
 /// The frames of an arena, which may have other users. `S` is the arena's preset.
@@ -59,6 +63,21 @@ where
     fn alloc(&self) -> Option<Pfn> {
         // Not `alloc_raw`: another user of the arena may give idle memory back lazily, and this settles it.
         self.arena.alloc(&FRAME).ok().map(|page| page.into_raw().0)
+    }
+
+    fn alloc_to_write(&self, less_throttled: bool) -> Option<Pfn> {
+        let request = if less_throttled { FRAME.write().less_throttled() } else { FRAME.write() };
+        self.arena.alloc(&request).ok().map(|page| page.into_raw().0)
+    }
+
+    #[inline(always)]
+    fn expect(&self, low: u32, bytes: Range<usize>) {
+        let first = self.arena.first().get();
+        let frame = Pfn::new(first + u64::from(low.wrapping_sub(first as u32)));
+        if let Some(at) = self.arena.address_of(frame) {
+            let lines = bytes.take(AHEAD * LINE).step_by(LINE);
+            lines.for_each(|offset| prefetch(at.as_ptr().wrapping_add(offset)));
+        }
     }
 
     fn alloc_some(&self, frames: &mut [Pfn]) -> usize {
@@ -130,6 +149,19 @@ where
         self.arena.give_back(usize::MAX, GiveBack::Now).map_or(0, |given| given.bytes as u64)
     }
 }
+
+/// The line at this address will soon be read.
+#[inline(always)]
+#[cfg(target_arch = "x86_64")]
+fn prefetch(at: *const u8) {
+    use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+    // SAFETY: every x86-64 CPU has the instruction, and it only hints: it accesses nothing and never faults.
+    unsafe { _mm_prefetch::<_MM_HINT_T0>(at.cast()) };
+}
+
+#[inline(always)]
+#[cfg(not(target_arch = "x86_64"))]
+fn prefetch(_: *const u8) {}
 
 #[cold]
 fn foreign(frame: Pfn) -> ! {

@@ -186,6 +186,8 @@ pub struct File<S: Setup> {
     /// The page that was looked at last, plus 1: looks at the same page again are one use.
     pub(crate) last: <S::Host as Platform>::Word,
     advice: <S::Host as Platform>::Byte,
+    /// Not 0: it has a quarter more of the dirty limits.
+    less_throttled: <S::Host as Platform>::Byte,
     /// Errors of which this handle was told.
     told: <S::Host as Platform>::Word,
     /// Nanoseconds that the handle's writers are to pause for.
@@ -238,6 +240,7 @@ impl<S: Setup> File<S> {
             window: Lock::new(Window::new()),
             last: AtomicWord::new(0),
             advice: AtomicByte::new(Advice::Normal as u8),
+            less_throttled: AtomicByte::new(0),
             told: AtomicWord::new(told),
             debt: AtomicWord::new(0),
         }
@@ -264,6 +267,17 @@ impl<S: Setup> File<S> {
         Advice::ALL[usize::from(self.advice.load(Relaxed)) & 3]
     }
 
+    /// Whether this handle has a quarter more of the dirty limits than others: for those who must get on, and who write
+    /// so that others can (Linux: `PF_LESS_THROTTLE`, real-time tasks). It is slowed later, writes back itself later,
+    /// and may have a frame of a zone that is at its limit for others.
+    pub fn throttle_less(&self, less: bool) {
+        self.less_throttled.store(u8::from(less), Relaxed);
+    }
+
+    pub(crate) fn is_less_throttled(&self) -> bool {
+        self.less_throttled.load(Relaxed) != 0
+    }
+
     /// The last error of writing, if this handle was not told of one so late.
     pub(crate) fn new_error(&self) -> Option<StoreError> {
         let (errors, error) = self.file.state.with(|state| (state.errors, state.error));
@@ -282,6 +296,7 @@ impl<S: Setup> Clone for File<S> {
     fn clone(&self) -> Self {
         let clone = Self::new(self.core.clone(), self.file.clone());
         clone.advise(self.advice());
+        clone.throttle_less(self.is_less_throttled());
         clone
     }
 }

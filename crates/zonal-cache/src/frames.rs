@@ -43,9 +43,18 @@ pub unsafe trait Frames: Send + Sync + 'static {
     fn alloc(&self) -> Option<Pfn>;
 
     /// A frame for a page that a program writes to: an allocator that limits what is dirty in a zone looks for it elsewhere
-    /// ([`Request::write`](zonal::Request::write)). The default makes no difference.
-    fn alloc_to_write(&self) -> Option<Pfn> {
+    /// ([`Request::write`](zonal::Request::write)), later for one that is `less_throttled`. The default makes no
+    /// difference.
+    fn alloc_to_write(&self, less_throttled: bool) -> Option<Pfn> {
+        let _ = less_throttled;
         self.alloc()
+    }
+
+    /// Bytes of a frame will soon be read: a hint, given before it is known to be so, with the low half of the
+    /// frame's number, which may be any. The default does nothing.
+    #[inline(always)]
+    fn expect(&self, low: u32, bytes: Range<usize>) {
+        let _ = (low, bytes);
     }
 
     /// Fills `frames` from the first on, with neighbours in memory as far as that can be had; how many. Each is a frame

@@ -97,8 +97,8 @@ pub(crate) struct Limits {
 pub(crate) struct Met {
     /// Who scans.
     pub(crate) by: By,
-    /// A page is to be written to.
-    writes: bool,
+    /// A page is to be written to; whether by one who is less throttled.
+    writes: Option<bool>,
     pub(crate) dirty: [Option<Key>; SOME],
     pub(crate) moving: bool,
 }
@@ -109,8 +109,8 @@ impl Met {
     }
 
     /// For a page that is to be written to.
-    pub(crate) fn writing() -> Self {
-        Self { writes: true, ..Self::default() }
+    pub(crate) fn writing(less_throttled: bool) -> Self {
+        Self { writes: Some(less_throttled), ..Self::default() }
     }
 
     fn note_dirty(&mut self, key: Key) {
@@ -202,7 +202,7 @@ impl<S: Setup> Core<S> {
     }
 
     /// Free slots, up to `most`, with frames for them, which are neighbours as far as that can be had.
-    fn free_some(&self, most: usize, writes: bool) -> Slots<'_, S> {
+    fn free_some(&self, most: usize, writes: Option<bool>) -> Slots<'_, S> {
         let mut slots = Slots::none(self);
         // The slots go back if the frames panic, or if the arena is empty though the bound allows more.
         let mut bare = Bare { core: self, list: Vec::new() };
@@ -218,7 +218,7 @@ impl<S: Setup> Core<S> {
             let mut frames = [NO_FRAME; AT_ONCE];
             let some = bare.list.len().min(AT_ONCE);
             self.counters.asked.add(1);
-            let got = match writes.then(|| self.frames.alloc_to_write()) {
+            let got = match writes.map(|less| self.frames.alloc_to_write(less)) {
                 Some(Some(frame)) => {
                     frames[0] = frame;
                     1
@@ -233,7 +233,7 @@ impl<S: Setup> Core<S> {
                     slots.list.push(claimed);
                 }
             }
-            if got == 0 || (got < some && !writes) {
+            if got == 0 || (got < some && writes.is_none()) {
                 break;
             }
         }

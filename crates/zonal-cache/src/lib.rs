@@ -58,6 +58,7 @@ mod load;
 pub mod lru;
 #[cfg(feature = "std")]
 mod memory_store;
+pub mod owned;
 mod page;
 mod pinned;
 mod read;
@@ -92,7 +93,7 @@ pub use faulty_store::FaultyStore;
 pub use file::{Advice, File};
 #[cfg(feature = "std")]
 pub use file_store::FileStore;
-pub use held::ListStats;
+pub use held::{Held, ListStats};
 pub use inner::Setup;
 #[cfg(feature = "std")]
 pub use memory_store::MemoryStore;

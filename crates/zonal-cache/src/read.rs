@@ -4,7 +4,7 @@ use crate::discard::Which;
 use crate::error::CacheError;
 use crate::evict::touch;
 use crate::file::{Advice, File, pages_of};
-use crate::frames::{PAGE, bytes, copy, span};
+use crate::frames::{Frames, PAGE, bytes, copy, span};
 use crate::inner::{Met, Setup};
 use crate::load::Load;
 use crate::page::Page;
@@ -20,6 +20,8 @@ use zonal::platform::{AtomicByte, AtomicWord, Lock};
 const MOST: u64 = 64;
 /// Pages of a request that reads ahead. A window is several, which are on their way at once.
 const PIECE: u64 = 32;
+/// Bytes of a pinned page that are expected to be looked at at once.
+const LOOKED_AT: usize = 128;
 
 impl<S: Setup> File<S> {
     /// Copies bytes from `offset` on into `into`; how many. Fewer than fit where the file ends, or before a
@@ -39,7 +41,7 @@ impl<S: Setup> File<S> {
         while at < end {
             let (index, from) = (at / PAGE as u64, (at % PAGE as u64) as usize);
             let part = (PAGE - from).min((end - at) as usize);
-            let page = match self.page(index, end) {
+            let page = match self.page(index, end, from..from + part) {
                 Ok(page) => page,
                 Err(_) if done > 0 => break,
                 Err(error) => return Err(error),
@@ -85,15 +87,18 @@ impl<S: Setup> File<S> {
         let (first, last) = pages_of(offset, end);
         for index in first..last {
             let upto = (end - index * PAGE as u64).min(PAGE as u64) as usize;
-            pinned.push(self.page(index, end)?, upto);
+            // Where it is looked at first is at its begin.
+            let from = if index == first { (offset % PAGE as u64) as usize } else { 0 };
+            pinned.push(self.page(index, end, from..upto.min(from + LOOKED_AT))?, upto);
         }
         Ok(pinned)
     }
 
-    /// A page, read if need be. `end` is where the request ends.
+    /// A page, read if need be. `end` is where the request ends, `part` what of the page will be looked at.
     #[inline(always)]
-    fn page(&self, index: u64, end: u64) -> Result<Page<'_, S>, CacheError> {
-        let reader = match self.core.table.enter(self.file.key(index)) {
+    fn page(&self, index: u64, end: u64, part: Range<usize>) -> Result<Page<'_, S>, CacheError> {
+        let expect = |low| self.core.frames.expect(low, part);
+        let reader = match self.core.table.enter_expecting(self.file.key(index), expect) {
             Ok(reader) => reader,
             Err(free) => {
                 self.core.release_one(free);

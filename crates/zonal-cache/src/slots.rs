@@ -19,9 +19,10 @@ impl<'a, S: Setup> Slots<'a, S> {
     }
 
     /// As the core's `take_slots`, for one that is to be written to, if there is none.
-    pub(crate) fn fill(&mut self) -> Result<(), CacheError> {
+    pub(crate) fn fill(&mut self, less_throttled: bool) -> Result<(), CacheError> {
         if self.list.is_empty() {
-            self.list = mem::take(&mut self.core.take_slots(1, Met::writing())?.list);
+            let met = Met::writing(less_throttled);
+            self.list = mem::take(&mut self.core.take_slots(1, met)?.list);
         }
         Ok(())
     }

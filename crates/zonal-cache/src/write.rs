@@ -28,7 +28,8 @@ impl<S: Setup> File<S> {
     ///
     /// From the [dirty limit](crate::cache::Options::dirty_percent) on, a writer writes pages of
     /// its file back before it returns; below, where the host has a writer, it may be slowed. What goes wrong
-    /// there the next [`sync`](Self::sync) says.
+    /// there the next [`sync`](Self::sync) says. A handle that is [less throttled](Self::throttle_less) has a quarter
+    /// more of both limits.
     ///
     /// # Errors
     /// [`CacheError`] where nothing was written: as [`read_at`](Self::read_at) for the first page,
@@ -78,8 +79,9 @@ impl<S: Setup> File<S> {
     fn throttle(&self, pages: u64) {
         let core = &*self.core;
         let of = |percent: u64| core.bound_hint() * percent / 100;
+        let more = |limit: u64| if self.is_less_throttled() { limit + limit / 4 } else { limit };
         let (most, background) =
-            (of(core.limits.dirty_percent), of(core.limits.background_percent));
+            (more(of(core.limits.dirty_percent)), of(core.limits.background_percent));
         let dirty = core.dirty.load(Relaxed);
         if dirty > most {
             return self.file.write_some_or_wait(core);
@@ -87,6 +89,7 @@ impl<S: Setup> File<S> {
         if dirty <= background || !core.host.nudge() {
             return;
         }
+        let background = more(background).min(dirty);
         // Half-way a writer is as slow as the store; with others, they are so together further up.
         let pause = pages * core.page_time.load(Relaxed);
         let pause = pause.saturating_mul(dirty - background) / (most - dirty).max(1);
@@ -117,13 +120,13 @@ impl<S: Setup> File<S> {
                 let writer = Writing::new(self, writer?);
                 let Some(writer) = writer.alone(spare) else {
                     // Never waited for with a page held.
-                    spare.fill()?;
+                    spare.fill(self.is_less_throttled())?;
                     continue;
                 };
                 writer.put(index, from, data);
                 return Ok(());
             }
-            spare.fill()?;
+            spare.fill(self.is_less_throttled())?;
             let Some(claimed) = spare.pop() else { continue };
             self.file.will_reach(index + 1);
             match core.table.insert(claimed, key) {
@@ -284,7 +287,7 @@ impl<S: Setup> File<S> {
     /// Slots for a page that is to be zeroed in part, which are taken before anything is changed.
     pub(crate) fn spare(&self) -> Result<Slots<'_, S>, CacheError> {
         let mut spare = Slots::none(&self.core);
-        spare.fill()?;
+        spare.fill(self.is_less_throttled())?;
         Ok(spare)
     }
 }

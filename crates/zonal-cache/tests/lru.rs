@@ -98,6 +98,29 @@ fn owners_have_lists_of_their_own() {
     assert!(cache.lists().iter().all(|list| (5..60).contains(&list.file)), "{:?}", cache.lists());
 }
 
+/// A hit changes no list, and takes no lock of one, by any policy.
+#[test]
+fn hits_take_no_lock_of_a_list() {
+    fn holds_of_hits<E: zonal_cache::evict::Evict>() -> u64 {
+        let cache = Cache::<E>::builder().memory(64 * PAGE).open().unwrap();
+        let file = cache.open(MemoryStore::from(vec![1; 40 * PAGE])).unwrap();
+        read(&file, 0..40);
+        let before = cache.lists()[0].holds;
+        for _ in 0..10 {
+            read(&file, 0..40);
+            assert_eq!(file.pin(0..40 * PAGE as u64).unwrap().len(), 40 * PAGE);
+        }
+        cache.lists()[0].holds - before
+    }
+    let holds = [
+        holds_of_hits::<TwoLists>(),
+        holds_of_hits::<S3Fifo>(),
+        holds_of_hits::<Sieve>(),
+        holds_of_hits::<MultiGen>(),
+    ];
+    assert_eq!(holds, [0; 4]);
+}
+
 /// Several lists find nearly as much as one.
 #[test]
 fn split_lists_keep_what_is_used() {

@@ -4,11 +4,13 @@
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
-use zonal::ZoneId;
 use zonal::page_state::PageState;
-use zonal::preset::LessDirty;
+use zonal::policy::dirty::Exact;
+use zonal::preset::{LessDirty, SplitZones};
+use zonal::{Pfn, ZoneId};
 use zonal_cache::cache::Options;
 use zonal_cache::faulty_store::Operation;
+use zonal_cache::frames::Frames;
 use zonal_cache::store::{Store, StoreError};
 use zonal_cache::{
     ArenaFrames, Cache, FaultyStore, MemoryStore, PageCache, S3Fifo, Setup, Threads, TwoLists,
@@ -98,6 +100,64 @@ fn a_writer_is_slowed_before_it_meets_the_limit() {
     }
     // Without pauses it would be at the limit of 800 after as many writes.
     assert!((100..700).contains(&most), "{most} pages were dirty after {:?}", start.elapsed());
+}
+
+/// One who may exceed the limits by a quarter is let do so, and others are not.
+#[test]
+fn who_is_less_throttled_has_a_quarter_more() {
+    let most_of = |less: bool| {
+        let cache = Cache::<S3Fifo>::builder().memory(1000 * PAGE).open().unwrap();
+        let file = cache.open(MemoryStore::default()).unwrap();
+        file.throttle_less(less);
+        // A clone is as the handle that it is of.
+        let file = file.clone();
+        let mut most = 0;
+        for at in 0..900 {
+            file.write_at(&[1; PAGE], at * PAGE as u64).unwrap();
+            most = most.max(cache.stats().dirty);
+        }
+        most
+    };
+    assert_eq!((most_of(false), most_of(true)), (400, 500));
+}
+
+zonal::preset! {
+    /// Several zones, each with a dirty limit.
+    SplitDirty = "SplitDirty", over SplitZones { Dirty = Exact }
+}
+
+/// Pages that are written to come from zones that are below their limit.
+#[test]
+fn frames_to_write_to_are_looked_for_elsewhere() {
+    let arena = Arena::builder().bytes(131_072 * PAGE).preset::<SplitDirty>().open().unwrap();
+    let arena = Arc::new(arena);
+    let frames = ArenaFrames::new(arena.clone());
+    // SAFETY: it is only asked, and told of pages.
+    let allocator = unsafe { arena.allocator() };
+    let mut all = Vec::new();
+    let mut take = |frame: Option<Pfn>| {
+        let frame = frame.expect("there is room");
+        all.push(frame);
+        frames.zone_of(frame).0
+    };
+    // All are beyond their limit but one, which is not the first that is looked at.
+    let first = take(frames.alloc());
+    let plan = allocator.plan().zones();
+    let there = (0..plan.len()).filter(|&zone| plan[zone].managed > 0 && zone != first);
+    let left = there.last().expect("several zones");
+    for (number, zone) in plan.iter().enumerate().filter(|&(number, _)| number != left) {
+        let limit = allocator.dirty_limit(ZoneId(number as u8)).unwrap();
+        assert!(zone.managed == 0 || limit > 4000, "{limit} of {zone:?}");
+        // An eighth more.
+        for _ in 0..if zone.managed > 0 { limit + limit / 8 } else { 0 } {
+            frames.count(zone.start, PageState::Dirty, 1);
+        }
+    }
+    assert!((0..100).all(|_| take(frames.alloc_to_write(false)) == left));
+    assert!((0..100).any(|_| take(frames.alloc()) != left));
+    assert!((0..100).any(|_| take(frames.alloc_to_write(true)) != left), "a quarter more");
+    // SAFETY: each is from `frames`, once, and no reference to it was made.
+    unsafe { frames.free(&all) };
 }
 
 struct Counted;

@@ -1,184 +1,130 @@
-//! LRU lists: what page faults and unmapping do to a page besides allocating and freeing it.
+//! LRU lists of the memory of processes: what page faults and unmapping do to a page besides allocating and freeing it.
 //!
-//! Pages go on the list of their node, and off it, in batches under the list's lock. Listing a
-//! page writes to the `struct page`s of its neighbours, so a list has an order here and the
-//! neighbours are the real ones.
+//! The lists are those of the page cache ([`OwnedLists`]), whose pages are in no index here: a process finds them by its
+//! page tables. Pages go on the list of their node, and off it, in batches under the list's lock. Listing a
+//! page writes to the `struct page`s of its neighbours, which are the real ones.
+
+mod policy;
 
 use crate::engine;
 use crate::lock::SimLock;
-use crate::machine::Kernel;
 use crate::memory;
 use crate::run::{LruLock, SimError};
 use crate::space::{Home, Layout};
-use crate::task::{Pages, spend};
-use crate::ticks::Ticks;
+use crate::task::Pages;
 use core::cell::RefCell;
+use policy::{Open, ProcessLists};
 use zonal::Pfn;
 use zonal::platform::Lock;
+use zonal_cache::Held;
+use zonal_cache::owned::OwnedLists;
+use zonal_cache::table::SlotId;
 
 /// The lists of all nodes.
 pub(crate) struct Lru {
-    locks: Vec<SimLock<Guarded>>,
+    lists: Box<dyn Listed>,
     kind: LruLock,
-    links: RefCell<Links>,
-    add: Ticks,
-    delete: Ticks,
+    /// The list of each page, where that does not follow from its frame.
+    owners: RefCell<Vec<u16>>,
 }
 
-/// What the real lock guards, apart from the pages: heads and counts of five lists.
-#[derive(Debug, Default)]
-struct Guarded([u64; 24]);
-
-/// Neighbours of listed pages, and the head of each lock's list.
-struct Links {
-    pages: Vec<Link>,
-    heads: Vec<u32>,
+/// Lists, whatever their lock is.
+trait Listed {
+    fn add(&self, list: usize, pages: &mut dyn Iterator<Item = SlotId>);
+    fn remove(&self, list: usize, pages: &mut dyn Iterator<Item = SlotId>);
+    fn policy(&self) -> &ProcessLists;
 }
 
-/// The neighbours of a page.
-#[derive(Clone, Copy)]
-struct Link {
-    next: u32,
-    previous: u32,
+impl<K: Lock<Held<ProcessLists>>> Listed for OwnedLists<ProcessLists, K> {
+    fn add(&self, list: usize, pages: &mut dyn Iterator<Item = SlotId>) {
+        OwnedLists::add(self, list, pages);
+    }
+    fn remove(&self, list: usize, pages: &mut dyn Iterator<Item = SlotId>) {
+        OwnedLists::remove(self, list, pages);
+    }
+    fn policy(&self) -> &ProcessLists {
+        OwnedLists::policy(self)
+    }
 }
 
-const NO_PAGE: u32 = u32::MAX;
+/// Empty lists, whose locks lie where the machine knows them.
+fn lists<K>(count: usize, pages: &Pages) -> Box<dyn Listed>
+where
+    K: Lock<Held<ProcessLists>> + 'static,
+{
+    let lists = OwnedLists::<ProcessLists, K>::new(count, pages.frames as usize);
+    engine::with(|engine| engine.register("lru", lists.locks(), Layout::Packed, Home::Divided));
+    Box::new(lists)
+}
 
 impl Lru {
     /// Empty lists for the pages of a machine with the sockets and CPUs given.
     ///
     /// # Errors
-    /// [`SimError::Build`] if this computer has no room for the links of all pages.
-    pub(crate) fn new(
-        kernel: &Kernel,
-        kind: LruLock,
-        pages: &Pages,
-        cpus: u32,
-    ) -> Result<Self, SimError> {
-        let count = match kind {
-            LruLock::Node => pages.sockets as usize,
-            LruLock::Split | LruLock::None => cpus as usize,
+    /// [`SimError::Build`] if this computer has no room for the owners of all pages.
+    pub(crate) fn new(kind: LruLock, pages: &Pages, cpus: u32) -> Result<Self, SimError> {
+        let by_frame = kind == LruLock::Node;
+        let owners = if by_frame { 0 } else { pages.frames as usize };
+        let owners = RefCell::new(memory::table(owners, || 0)?);
+        let lists = match kind {
+            LruLock::Node => lists::<SimLock<_>>(pages.sockets as usize, pages),
+            LruLock::Split => lists::<SimLock<_>>(cpus as usize, pages),
+            LruLock::None => lists::<Open<_>>(cpus as usize, pages),
         };
-        let locks: Vec<_> = (0..count).map(|_| SimLock::new(Guarded::default())).collect();
-        engine::with(|engine| engine.register("lru", &locks, Layout::Packed, Home::Divided));
-        let frames = pages.frames as usize;
-        Ok(Self {
-            locks,
-            kind,
-            links: RefCell::new(Links {
-                pages: memory::table(frames, || Link::NONE)?,
-                heads: vec![NO_PAGE; count],
-            }),
-            add: Ticks::from_cycles(kernel.lru_add),
-            delete: Ticks::from_cycles(kernel.lru_delete),
-        })
+        Ok(Self { lists, kind, owners })
     }
 
     /// Lists pages that one CPU has collected.
     pub(crate) fn add(&self, pages: &Pages, cpu: u32, batch: &[Pfn]) {
-        self.each(pages, cpu, batch, |lock, pfn| {
-            let neighbour = self.links.borrow_mut().push(lock, pages.index(pfn));
-            spend(self.add);
-            pages.touch(pfn, true);
-            if let Some(neighbour) = neighbour {
-                pages.touch(pages.pfn(neighbour), true);
-            }
-        });
+        if self.kind != LruLock::Node {
+            let mut owners = self.owners.borrow_mut();
+            batch.iter().for_each(|&pfn| owners[pages.index(pfn) as usize] = cpu as u16);
+        }
+        self.each(pages, batch, |list, run| self.lists.add(list, run));
     }
 
     /// A page will soon be listed or unlisted.
     pub(crate) fn prefetch(&self, pages: &Pages, pfn: Pfn) {
-        self.links.borrow().prefetch(pages.index(pfn));
+        self.lists.policy().prefetch(slot(pages, pfn));
     }
 
     /// Takes pages off their lists.
-    pub(crate) fn delete(&self, pages: &Pages, cpu: u32, batch: &[Pfn]) {
+    pub(crate) fn delete(&self, pages: &Pages, batch: &[Pfn]) {
         self.prefetch_neighbours(pages, batch);
-        self.each(pages, cpu, batch, |lock, pfn| {
-            let neighbours = self.links.borrow_mut().remove(lock, pages.index(pfn));
-            spend(self.delete);
-            pages.touch(pfn, true);
-            for neighbour in neighbours.into_iter().flatten() {
-                pages.touch(pages.pfn(neighbour), true);
-            }
-        });
+        self.each(pages, batch, |list, run| self.lists.remove(list, run));
     }
 
     /// Pages will be taken off their lists, and their neighbours joined.
     fn prefetch_neighbours(&self, pages: &Pages, batch: &[Pfn]) {
-        let links = self.links.borrow();
+        let policy = self.lists.policy();
         for &pfn in batch {
-            let Link { next, previous } = links.pages[pages.index(pfn) as usize];
-            for neighbour in [next, previous].into_iter().filter_map(known) {
-                links.prefetch(neighbour);
-                pages.prefetch(pages.pfn(neighbour));
+            for neighbour in policy.neighbours(slot(pages, pfn)).into_iter().flatten() {
+                policy.prefetch(neighbour);
+                pages.prefetch(pages.pfn(neighbour.0));
             }
         }
     }
 
-    /// Does `work` for each page, under the lock of its list; pages that follow each other and
-    /// have the same lock share a hold.
-    fn each(&self, pages: &Pages, cpu: u32, batch: &[Pfn], mut work: impl FnMut(usize, Pfn)) {
-        let lock_of = |pfn: &Pfn| match self.kind {
+    /// Does `work` for each run of pages that are on the same list.
+    fn each(
+        &self,
+        pages: &Pages,
+        batch: &[Pfn],
+        work: impl Fn(usize, &mut dyn Iterator<Item = SlotId>),
+    ) {
+        let list_of = |pfn: &Pfn| match self.kind {
             LruLock::Node => usize::from(pages.home(*pfn)),
-            LruLock::Split | LruLock::None => cpu as usize,
+            LruLock::Split | LruLock::None => {
+                usize::from(self.owners.borrow()[pages.index(*pfn) as usize])
+            }
         };
-        for run in batch.chunk_by(|a, b| lock_of(a) == lock_of(b)) {
-            let lock = lock_of(&run[0]);
-            let mut all = || run.iter().for_each(|&pfn| work(lock, pfn));
-            if self.kind == LruLock::None {
-                all();
-            } else {
-                self.locks[lock].with(|guarded| {
-                    all();
-                    guarded.0[0] += run.len() as u64;
-                });
-            }
+        for run in batch.chunk_by(|a, b| list_of(a) == list_of(b)) {
+            work(list_of(&run[0]), &mut run.iter().map(|&pfn| slot(pages, pfn)));
         }
     }
 }
 
-impl Link {
-    /// Of a page that is on no list.
-    const NONE: Self = Self { next: NO_PAGE, previous: NO_PAGE };
-}
-
-impl Links {
-    fn prefetch(&self, page: u32) {
-        memory::prefetch(core::ptr::from_ref(&self.pages[page as usize]).addr());
-    }
-
-    /// Makes a page the head of a list; the one that was.
-    fn push(&mut self, list: usize, page: u32) -> Option<u32> {
-        let next = core::mem::replace(&mut self.heads[list], page);
-        self.pages[page as usize] = Link { next, previous: NO_PAGE };
-        let head = known(next)?;
-        self.pages[head as usize].previous = page;
-        Some(head)
-    }
-
-    /// Takes a page out of its list; its neighbours.
-    fn remove(&mut self, list: usize, page: u32) -> [Option<u32>; 2] {
-        let link = &mut self.pages[page as usize];
-        let Link { next, previous } = core::mem::replace(link, Link::NONE);
-        let (after, before) = (known(next), known(previous));
-        if let Some(after) = after {
-            self.pages[after as usize].previous = previous;
-        }
-        match before {
-            Some(before) => self.pages[before as usize].next = next,
-            None if self.heads[list] == page => self.heads[list] = next,
-            // The head of another CPU's list: split lists are told apart by who adds.
-            None => {
-                if let Some(head) = self.heads.iter_mut().find(|head| **head == page) {
-                    *head = next;
-                }
-            }
-        }
-        [before, after]
-    }
-}
-
-fn known(page: u32) -> Option<u32> {
-    (page != NO_PAGE).then_some(page)
+/// Every frame has the slot of its number.
+fn slot(pages: &Pages, pfn: Pfn) -> SlotId {
+    SlotId(pages.index(pfn))
 }

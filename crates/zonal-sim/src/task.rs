@@ -329,7 +329,7 @@ impl Task<'_> {
             // Linux takes each larger page off its list and frees it by itself.
             for &pfn in frames {
                 self.pages.touch(pfn, true);
-                self.lru.delete(&self.pages, self.cpu, &[pfn]);
+                self.lru.delete(&self.pages, &[pfn]);
                 self.give(&[pfn], order);
             }
             return;
@@ -339,7 +339,7 @@ impl Task<'_> {
             for &soon in batches.peek().copied().unwrap_or_default() {
                 self.lru.prefetch(&self.pages, soon);
             }
-            self.lru.delete(&self.pages, self.cpu, batch);
+            self.lru.delete(&self.pages, batch);
         }
         // Since Linux 4.15 as a list; before, the preset frees a list one by one.
         self.give_list(frames);

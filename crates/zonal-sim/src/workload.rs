@@ -138,7 +138,7 @@ fn measure<S: Policy>(
     needs: &Needs,
 ) -> Result<(Outcome, Pace), SimError> {
     crate::world::with_allocator::<S, _>(machine, plan, |allocator, pages| {
-        let lru = Lru::new(&machine.kernel, spec.lru, &pages, machine.topology.cpus());
+        let lru = Lru::new(spec.lru, &pages, machine.topology.cpus());
         let lru = Rc::new(lru?);
         let stage = Stage { machine, spec: *spec, allocator, pages, lru };
         let mut stopwatch = Stopwatch::new(needs);

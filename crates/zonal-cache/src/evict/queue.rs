@@ -15,6 +15,8 @@ const NOWHERE: u8 = u8::MAX;
 
 #[derive(Debug)]
 struct Link {
+    /// What the policy knows a page by when it comes again.
+    key: AtomicU64,
     newer: AtomicU32,
     older: AtomicU32,
     queue: AtomicU8,
@@ -36,27 +38,22 @@ impl Ends {
 pub(super) struct Queues<const N: usize> {
     links: Arc<[Link]>,
     ends: [Ends; N],
-    /// What the policy knows a page by when it comes again.
-    keys: Arc<[AtomicU64]>,
 }
 
 impl<const N: usize> Queues<N> {
     pub(super) fn new(slots: usize) -> Self {
         let link = || Link {
+            key: AtomicU64::new(0),
             newer: AtomicU32::new(NONE),
             older: AtomicU32::new(NONE),
             queue: AtomicU8::new(NOWHERE),
         };
-        Self {
-            links: (0..slots).map(|_| link()).collect(),
-            ends: [Ends::EMPTY; N],
-            keys: (0..slots).map(|_| AtomicU64::new(0)).collect(),
-        }
+        Self { links: (0..slots).map(|_| link()).collect(), ends: [Ends::EMPTY; N] }
     }
 
     /// More queues over the same slots.
     pub(super) fn beside(&self) -> Self {
-        Self { links: self.links.clone(), ends: [Ends::EMPTY; N], keys: self.keys.clone() }
+        Self { links: self.links.clone(), ends: [Ends::EMPTY; N] }
     }
 
     pub(super) const fn len(&self, queue: u8) -> usize {
@@ -68,7 +65,7 @@ impl<const N: usize> Queues<N> {
     }
 
     pub(super) fn key(&self, id: SlotId) -> u64 {
-        self.keys[id.0 as usize].load(Relaxed)
+        self.link(id).key.load(Relaxed)
     }
 
     pub(super) fn queue_of(&self, id: SlotId) -> Option<u8> {
@@ -90,6 +87,11 @@ impl<const N: usize> Queues<N> {
         [older.map(SlotId), self.newer(id)]
     }
 
+    /// Where the links of a slot are in memory.
+    pub(super) fn address(&self, id: SlotId) -> usize {
+        core::ptr::from_ref(self.link(id)).addr()
+    }
+
     /// Puts a slot that is in no queue at the new end of one.
     pub(super) fn push(&mut self, queue: u8, id: SlotId, key: u64) {
         debug_assert_eq!(self.queue_of(id), None, "a slot is in one queue");
@@ -98,7 +100,7 @@ impl<const N: usize> Queues<N> {
         link.newer.store(NONE, Relaxed);
         link.older.store(older, Relaxed);
         link.queue.store(queue, Relaxed);
-        self.keys[id.0 as usize].store(key, Relaxed);
+        link.key.store(key, Relaxed);
         match self.links.get(older as usize) {
             Some(link) => link.newer.store(id.0, Relaxed),
             None => self.ends[queue as usize].oldest = id.0,
@@ -145,7 +147,7 @@ impl<const N: usize> Queues<N> {
         self.join(queue, older, new.0);
         self.join(queue, new.0, newer);
         self.link(new).queue.store(queue, Relaxed);
-        self.keys[new.0 as usize].store(self.key(old), Relaxed);
+        self.link(new).key.store(self.key(old), Relaxed);
         self.link(old).queue.store(NOWHERE, Relaxed);
     }
 }

@@ -33,6 +33,19 @@ pub struct TwoLists {
 }
 
 impl TwoLists {
+    /// The policy for that many slots, which remembers about `ghosts` of the pages that went: 0 where none
+    /// ever goes by [`scan`](Evict::scan).
+    #[must_use]
+    pub fn with_ghosts(slots: usize, ghosts: usize) -> Self {
+        Self { lists: Queues::new(slots), ghosts: Ghosts::new(ghosts) }
+    }
+
+    /// Where the links of a slot are in this computer's memory: for a host that has them fetched ahead. O(1).
+    #[must_use]
+    pub fn address(&self, id: SlotId) -> usize {
+        self.lists.address(id)
+    }
+
     /// The pages beside one on its list, the older one first; of one that is on none, those that were. For a host that
     /// charges for what a kernel does to them. O(1).
     #[must_use]
@@ -68,7 +81,7 @@ impl Evict for TwoLists {
     const MOST: u8 = 1;
 
     fn new(slots: usize) -> Self {
-        Self { lists: Queues::new(slots), ghosts: Ghosts::new(slots) }
+        Self::with_ghosts(slots, slots)
     }
 
     fn beside(&self, _: usize, pages: usize) -> Self {

@@ -51,6 +51,7 @@ use crate::host::{Host, Part};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::fmt;
+use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use slot::{NONE, Slot};
 use word::{HOLD, READER, Word};
@@ -69,6 +70,9 @@ pub struct Table<P: Host> {
     /// The first slot of each chain, `NONE` for none. Written under the chain's lock.
     heads: Box<[P::Half]>,
     shards: Box<[P::Mutex<()>]>,
+    /// The low half of the number of each slot's frame, as it was last set, sixteen to a line: for who has the bytes fetched
+    /// while the slot itself is. No words of the host: what they say decides nothing.
+    hints: Box<[AtomicU32]>,
 }
 
 impl<P: Host> Table<P> {
@@ -85,6 +89,7 @@ impl<P: Host> Table<P> {
             slots: (0..slots).map(|_| Slot::new()).collect(),
             heads: (0..heads).map(|_| P::Half::new(NONE)).collect(),
             shards: (0..SHARDS.min(heads)).map(|_| P::Mutex::new(())).collect(),
+            hints: (0..slots).map(|_| AtomicU32::new(0)).collect(),
         };
         // The lowest number is taken first.
         let free = (0..slots as u32).rev().map(|slot| Claimed(SlotId(slot))).collect();
@@ -125,12 +130,17 @@ impl<P: Host> Table<P> {
         &self.shards[chain & (self.shards.len() - 1)]
     }
 
-    /// The slot with `key`, as it looks just now: neither found nor missed for certain.
+    /// The slot with `key`, as it looks just now: neither found nor missed for certain. `expect`: see
+    /// [`enter_expecting`](Self::enter_expecting).
     #[inline(always)]
-    fn look(&self, key: Key) -> Option<SlotId> {
+    fn look(&self, key: Key, expect: impl FnOnce(u32)) -> Option<SlotId> {
         // Acquire, here and at the next: with the release of `link`, so that a slot found has the key
         // that it was linked with, or a later one.
         let mut at = self.heads[self.chain(key)].load(Acquire);
+        if let Some(hint) = self.hints.get(at as usize) {
+            // Relaxed: a hint.
+            expect(hint.load(Relaxed));
+        }
         for _ in 0..HOPS {
             let slot = self.slots.get(at as usize)?;
             if slot.is(key) {
@@ -192,7 +202,21 @@ impl<P: Host> Table<P> {
     /// had left the index: then its slot is the caller's to free.
     #[inline(always)]
     pub fn enter(&self, key: Key) -> Result<Reader, Option<Claimed>> {
-        let id = self.look(key).ok_or(None)?;
+        self.enter_expecting(key, |_| ())
+    }
+
+    /// The same; `expect` is told the low half of the number of the frame that the page probably has, before its slot is
+    /// looked at: the line of the slot and those of the bytes are then on their way together. It may be any number.
+    ///
+    /// # Errors
+    /// As [`enter`](Self::enter).
+    #[inline(always)]
+    pub fn enter_expecting(
+        &self,
+        key: Key,
+        expect: impl FnOnce(u32),
+    ) -> Result<Reader, Option<Claimed>> {
+        let id = self.look(key, expect).ok_or(None)?;
         let slot = self.slot(id);
         let mut seen = slot.word.load(Relaxed);
         loop {
@@ -374,6 +398,7 @@ impl<P: Host> Table<P> {
         let slot = self.slot(claimed.0);
         slot.frame.store(frame.get(), Relaxed);
         slot.mark.store(0, Relaxed);
+        self.hints[claimed.0.0 as usize].store(frame.get() as u32, Relaxed);
     }
 
     /// Has a slot that is not in use forget its frame.

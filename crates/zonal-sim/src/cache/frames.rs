@@ -131,8 +131,9 @@ unsafe impl Frames for SimFrames {
         self.ask(&FILE_PAGE)
     }
 
-    fn alloc_to_write(&self) -> Option<Pfn> {
-        self.ask(&FILE_PAGE.write())
+    fn alloc_to_write(&self, less_throttled: bool) -> Option<Pfn> {
+        let request = FILE_PAGE.write();
+        self.ask(&if less_throttled { request.less_throttled() } else { request })
     }
 
     unsafe fn free(&self, frames: &[Pfn]) {

@@ -23,8 +23,8 @@ pub(crate) struct CacheHost {
     clock: Clock,
     /// What waking a task costs, and a page on a list or off it.
     wake: Ticks,
-    pub(super) list: Ticks,
-    pub(super) unlist: Ticks,
+    list: Ticks,
+    unlist: Ticks,
     /// The latest time that was told: none after it is earlier.
     told: Ticks,
     /// CPUs that wait, by place.
@@ -53,6 +53,11 @@ pub(crate) fn reclaiming<R>(reclaim: impl FnOnce() -> R) -> R {
 impl CacheHost {
     pub(super) fn reclaiming(&self, cpu: usize) -> Ticks {
         self.reclaiming.get(cpu).copied().unwrap_or_default()
+    }
+
+    /// What putting a page on a list costs, or taking it off.
+    pub(crate) const fn list_cost(&self, is_new: bool) -> Ticks {
+        if is_new { self.list } else { self.unlist }
     }
 
     pub(crate) fn new(machine: &Machine, cpus: u32) -> Self {

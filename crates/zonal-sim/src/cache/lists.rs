@@ -25,7 +25,7 @@ impl Lists {
         let result = change(&mut self.0);
         let after = if is_new { self.0.neighbours(id) } else { [None; 2] };
         engine::with_cpu(|engine, cpu| {
-            let cost = if is_new { engine.cache.list } else { engine.cache.unlist };
+            let cost = engine.cache.list_cost(is_new);
             engine.spend(cpu, cost);
             let Some(pages) = engine.cache.pages else { return };
             for slot in [Some(id)].into_iter().chain(before).chain(after).flatten() {
@@ -69,7 +69,7 @@ impl Evict for Lists {
         take: &mut impl FnMut(SlotId) -> Verdict,
         told: &mut impl FnMut(Told, SlotId),
     ) -> bool {
-        let unlist = engine::with(|engine| engine.cache.unlist).unwrap_or_default();
+        let unlist = engine::with(|engine| engine.cache.list_cost(false)).unwrap_or_default();
         // A page that is looked at is taken off its list, as Linux isolates it, whatever becomes of it.
         let mut take = |id: SlotId| {
             spend(unlist);

@@ -236,7 +236,7 @@ impl Memory {
             let mut tables = self.tables.borrow_mut();
             (tables.oldest(wanted), tables.oldest_slabs(wanted.div_ceil(SCAN_SLABS)))
         };
-        self.lru.delete(&self.pages, engine::cpu(), &pages);
+        self.lru.delete(&self.pages, &pages);
         pages.iter().for_each(|_| self.work.charge_drop());
         frames.free(&pages);
         let mut freed = pages.len() as u64;
@@ -329,7 +329,7 @@ impl Host for Memory {
             return Err(Immovable);
         }
         let number = self.tables.borrow_mut().grab(page.from).ok_or(Immovable)?;
-        self.lru.delete(&self.pages, engine::cpu(), &[page.from]);
+        self.lru.delete(&self.pages, &[page.from]);
         self.work.charge_move();
         self.lru.add(&self.pages, engine::cpu(), &[page.to]);
         self.tables.borrow_mut().relocate(number, page.to);
