@@ -13,8 +13,8 @@ use zonal_host::region::GiveBack;
 
 /// The largest blocks that are asked for: those of a huge page.
 const MOST_ORDER: Order = Order::HUGE;
-/// Lines of a page that are fetched ahead; the CPU goes on by itself.
-const AHEAD: usize = 16;
+/// Lines of a page that are fetched ahead. More are in the way of what the CPU fetches ahead by itself.
+const AHEAD: usize = 12;
 const LINE: usize = 64;
 const FRAME: Request = Request::frame().migrate(MigrateType::Movable);
 
@@ -74,9 +74,11 @@ where
     fn expect(&self, low: u32, bytes: Range<usize>) {
         let first = self.arena.first().get();
         let frame = Pfn::new(first + u64::from(low.wrapping_sub(first as u32)));
-        if let Some(at) = self.arena.address_of(frame) {
-            let lines = bytes.take(AHEAD * LINE).step_by(LINE);
-            lines.for_each(|offset| prefetch(at.as_ptr().wrapping_add(offset)));
+        let Some(at) = self.arena.address_of(frame) else { return };
+        let (mut offset, end) = (bytes.start, bytes.end.min(bytes.start + AHEAD * LINE));
+        while offset < end {
+            prefetch(at.as_ptr().wrapping_add(offset));
+            offset += LINE;
         }
     }
 

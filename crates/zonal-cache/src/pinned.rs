@@ -5,6 +5,7 @@ use crate::inner::Setup;
 use crate::page::Page;
 use alloc::vec::Vec;
 use core::fmt;
+use core::mem::ManuallyDrop;
 
 /// Bytes of a file that stay in memory, and as they are, until this is dropped: see
 /// [`File::pin`](crate::File::pin). They are in pieces of a page.
@@ -23,7 +24,7 @@ use core::fmt;
 pub struct Pinned<'a, S: Setup> {
     /// A range within one page takes no heap.
     first: Option<Page<'a, S>>,
-    rest: Vec<Page<'a, S>>,
+    rest: ManuallyDrop<Vec<Page<'a, S>>>,
     /// Where it begins in the first page.
     from: usize,
     /// Where it ends in the last one.
@@ -33,7 +34,7 @@ pub struct Pinned<'a, S: Setup> {
 impl<'a, S: Setup> Pinned<'a, S> {
     #[inline(always)]
     pub(crate) const fn new(from: usize) -> Self {
-        Self { first: None, rest: Vec::new(), from, upto: from }
+        Self { first: None, rest: ManuallyDrop::new(Vec::new()), from, upto: from }
     }
 
     /// The next page, of which bytes up to `upto` are in the range.
@@ -50,7 +51,7 @@ impl<'a, S: Setup> Pinned<'a, S> {
     /// The bytes, in pieces of at most a page.
     pub fn pieces(&self) -> impl Iterator<Item = &[u8]> {
         let last = self.rest.len();
-        self.first.iter().chain(&self.rest).enumerate().map(move |(at, page)| {
+        self.first.iter().chain(&*self.rest).enumerate().map(move |(at, page)| {
             let from = if at == 0 { self.from } else { 0 };
             let upto = if at == last { self.upto } else { PAGE };
             &page[span::<S::Frames>(from..upto)]
@@ -69,14 +70,25 @@ impl<'a, S: Setup> Pinned<'a, S> {
 
     /// How many bytes there are.
     #[must_use]
-    pub const fn len(&self) -> usize {
+    pub fn len(&self) -> usize {
         self.rest.len() * PAGE + self.upto - self.from
     }
 
     /// Whether there is none.
     #[must_use]
-    pub const fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+}
+
+impl<S: Setup> Drop for Pinned<'_, S> {
+    #[inline]
+    fn drop(&mut self) {
+        // Most have one page, and nothing else to be freed.
+        if self.rest.capacity() > 0 {
+            // SAFETY: dropped once, and not used again.
+            unsafe { ManuallyDrop::drop(&mut self.rest) };
+        }
     }
 }
 

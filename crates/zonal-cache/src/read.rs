@@ -74,7 +74,21 @@ impl<S: Setup> File<S> {
     /// # Errors
     /// As [`read_at`](Self::read_at), for any page of the range; then nothing is pinned.
     /// [`CacheError::OffsetTooLarge`] also where the range ends before it begins.
+    #[inline]
     pub fn pin(&self, range: Range<u64>) -> Result<Pinned<'_, S>, CacheError> {
+        let (index, from) = (range.start / PAGE as u64, (range.start % PAGE as u64) as usize);
+        let end = range.end.min(self.file.len());
+        let is_one = range.start < end && end <= index.wrapping_add(1).wrapping_mul(PAGE as u64);
+        if is_one && range.end <= i64::MAX as u64 {
+            let upto = (end - index * PAGE as u64) as usize;
+            let mut pinned = Pinned::new(from);
+            pinned.push(self.page(index, end, from..upto.min(from + LOOKED_AT))?, upto);
+            return Ok(pinned);
+        }
+        self.pin_several(range)
+    }
+
+    fn pin_several(&self, range: Range<u64>) -> Result<Pinned<'_, S>, CacheError> {
         let len = range.end.checked_sub(range.start);
         let len = len.and_then(|len| len.try_into().ok());
         let offset = range.start;
@@ -98,11 +112,11 @@ impl<S: Setup> File<S> {
     #[inline(always)]
     fn page(&self, index: u64, end: u64, part: Range<usize>) -> Result<Page<'_, S>, CacheError> {
         let expect = |low| self.core.frames.expect(low, part);
-        let reader = match self.core.table.enter_expecting(self.file.key(index), expect) {
-            Ok(reader) => reader,
+        let (reader, marked) = match self.core.table.enter_expecting(self.file.key(index), expect) {
+            Ok(entered) => entered,
             Err(free) => {
                 self.core.release_one(free);
-                self.miss(index, end)?
+                (self.miss(index, end)?, true)
             }
         };
         let page = Page::new(&self.core, reader);
@@ -111,7 +125,7 @@ impl<S: Setup> File<S> {
             self.last.store(index + 1, Relaxed);
             touch::<S::Evict, _>(self.core.table.mark_of(page.reader()));
         }
-        if self.core.table.take_marker(page.reader()) {
+        if marked && self.core.table.take_marker(page.reader()) {
             self.read_ahead(index);
         }
         Ok(page)

@@ -5,9 +5,10 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 use zonal::page_state::PageState;
+use zonal::plan::SplitConfig;
 use zonal::policy::dirty::Exact;
 use zonal::preset::{LessDirty, SplitZones};
-use zonal::{Pfn, ZoneId};
+use zonal::{Pfn, ZoneId, ZoneType};
 use zonal_cache::cache::Options;
 use zonal_cache::faulty_store::Operation;
 use zonal_cache::frames::Frames;
@@ -129,8 +130,9 @@ zonal::preset! {
 /// Pages that are written to come from zones that are below their limit.
 #[test]
 fn frames_to_write_to_are_looked_for_elsewhere() {
-    let arena = Arena::builder().bytes(131_072 * PAGE).preset::<SplitDirty>().open().unwrap();
-    let arena = Arc::new(arena);
+    let four = SplitConfig::default().with_instances(ZoneType::Normal, 4);
+    let arena = Arena::builder().bytes(131_072 * PAGE).split(four).preset::<SplitDirty>();
+    let arena = Arc::new(arena.open().unwrap());
     let frames = ArenaFrames::new(arena.clone());
     // SAFETY: it is only asked, and told of pages.
     let allocator = unsafe { arena.allocator() };

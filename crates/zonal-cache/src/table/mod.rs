@@ -202,10 +202,10 @@ impl<P: Host> Table<P> {
     /// had left the index: then its slot is the caller's to free.
     #[inline(always)]
     pub fn enter(&self, key: Key) -> Result<Reader, Option<Claimed>> {
-        self.enter_expecting(key, |_| ())
+        self.enter_expecting(key, |_| ()).map(|(reader, _)| reader)
     }
 
-    /// The same; `expect` is told the low half of the number of the frame that the page probably has, before its slot is
+    /// The same, and whether the page probably has a [marker](Self::take_marker); `expect` is told the low half of the number of the frame that the page probably has, before its slot is
     /// looked at: the line of the slot and those of the bytes are then on their way together. It may be any number.
     ///
     /// # Errors
@@ -215,7 +215,7 @@ impl<P: Host> Table<P> {
         &self,
         key: Key,
         expect: impl FnOnce(u32),
-    ) -> Result<Reader, Option<Claimed>> {
+    ) -> Result<(Reader, bool), Option<Claimed>> {
         let id = self.look(key, expect).ok_or(None)?;
         let slot = self.slot(id);
         let mut seen = slot.word.load(Relaxed);
@@ -231,7 +231,8 @@ impl<P: Host> Table<P> {
             }
         }
         // No slot changes its key while a reader is there.
-        if slot.is(key) { Ok(Reader(id)) } else { Err(self.leave(Reader(id))) }
+        let marked = Word(seen).has(Word::MARKER);
+        if slot.is(key) { Ok((Reader(id), marked)) } else { Err(self.leave(Reader(id))) }
     }
 
     /// Holds the page with this key, whatever is being done with it. `None` if it is not there.
