@@ -1,46 +1,79 @@
-//! Truncating: pages freed by list, in the batches of the lists that a kernel has, and one by one.
+//! Truncating: pages that go back to the allocator in one list, in the batches of the lists that a kernel has, and one
+//! by one.
 //!
 //! ```text
 //! cargo run --release -p zonal-cache --example truncate
 //! ```
 
 use std::error::Error;
+use std::marker::PhantomData;
+use std::ptr::NonNull;
+use std::sync::Arc;
 use std::time::Instant;
+use zonal::Pfn;
+use zonal::policy::trace::Off;
+use zonal_cache::cache::Options;
+use zonal_cache::frames::Frames;
 use zonal_cache::lru::{LruLock, PerNode, Whole};
-use zonal_cache::{Cache, CacheFile, MemoryStore, TwoLists};
+use zonal_cache::{ArenaFrames, MemoryStore, PageCache, Setup, Threads, TwoLists};
+use zonal_host::Arena;
 
-const PAGE: u64 = 4096;
+const PAGE: usize = 4096;
 /// Pages of a file: 64 MiB.
-const PAGES: u64 = 16_384;
+const PAGES: usize = 16_384;
 const ROUNDS: usize = 15;
 
-/// Pages a second that leave by `cut`, and how often a list's lock was held for each 1000.
-fn speed<L: LruLock>(cut: impl Fn(&CacheFile<TwoLists, L>)) -> Result<(f64, f64), Box<dyn Error>> {
-    let cache = Cache::<TwoLists, L>::builder().memory(80 << 20).open()?;
-    let file = cache.open(MemoryStore::from(vec![1; (PAGES * PAGE) as usize]))?;
-    file.read_at(&mut vec![0; (PAGES * PAGE) as usize], 0)?;
-    let holds = || cache.lists().iter().map(|list| list.holds).sum::<u64>();
-    let (before, start) = (holds(), Instant::now());
-    cut(&file);
-    let took = start.elapsed().as_secs_f64();
-    assert_eq!((cache.stats().used, file.len()), (0, 0));
-    let held = holds() - before;
-    Ok((PAGES as f64 / took, held as f64 * 1000.0 / PAGES as f64))
+/// Frames of an arena that go back as they come, or each by itself.
+struct Freed<const SINGLY: bool>(ArenaFrames);
+
+// SAFETY: as of the frames inside, to which all goes.
+unsafe impl<const SINGLY: bool> Frames for Freed<SINGLY> {
+    type Trace = Off;
+    fn alloc(&self) -> Option<Pfn> {
+        self.0.alloc()
+    }
+    unsafe fn free(&self, frames: &[Pfn]) {
+        for some in frames.chunks(if SINGLY { 1 } else { PAGES }) {
+            // SAFETY: the caller's contract is that of the frames inside.
+            unsafe { self.0.free(some) };
+        }
+    }
+    fn address(&self, frame: Pfn) -> NonNull<u8> {
+        self.0.address(frame)
+    }
 }
 
-fn one_by_one(file: &CacheFile<TwoLists>) {
-    (0..PAGES).rev().for_each(|page| file.truncate(page * PAGE).expect("memory does it"));
+struct Of<const SINGLY: bool, L>(PhantomData<fn() -> L>);
+
+impl<const SINGLY: bool, L: LruLock> Setup for Of<SINGLY, L> {
+    type Host = Threads;
+    type Frames = Freed<SINGLY>;
+    type Evict = TwoLists;
+    type Lru = L;
+}
+
+/// Pages a second that leave with a file that is truncated, and how often a list's lock was held for 1000.
+fn speed<const SINGLY: bool, L: LruLock>() -> Result<(f64, f64), Box<dyn Error>> {
+    let arena = Arc::new(Arena::builder().bytes(80 << 20).open()?);
+    let options = Options { pages: PAGES + 1024, ..Options::default() };
+    let frames = Freed(ArenaFrames::new(arena));
+    let cache = PageCache::<Of<SINGLY, L>>::with_parts(Threads::new(), frames, options)?;
+    let file = cache.open(MemoryStore::from(vec![1; PAGES * PAGE]))?;
+    file.read_at(&mut vec![0; PAGES * PAGE], 0)?;
+    let holds = || cache.lists().iter().map(|list| list.holds).sum::<u64>();
+    let (before, start) = (holds(), Instant::now());
+    file.truncate(0)?;
+    let took = start.elapsed().as_secs_f64();
+    assert_eq!((cache.stats().used, file.len()), (0, 0));
+    Ok((PAGES as f64 / took, (holds() - before) as f64 * 1000.0 / PAGES as f64))
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mut speeds = [const { Vec::new() }; 3];
     let mut held = [0.0; 3];
     for _ in 0..ROUNDS {
-        let round = [
-            speed::<Whole>(|file| file.truncate(0).expect("memory does it"))?,
-            speed::<PerNode<14>>(|file| file.truncate(0).expect("memory does it"))?,
-            speed::<Whole>(one_by_one)?,
-        ];
+        let round =
+            [speed::<false, Whole>()?, speed::<false, PerNode<14>>()?, speed::<true, Whole>()?];
         for (at, (speed, holds)) in round.into_iter().enumerate() {
             speeds[at].push(speed);
             held[at] = holds;

@@ -2,14 +2,13 @@
 
 use crate::evict::Evict;
 use crate::table::{KINDS, Kind, SlotId};
-use core::fmt;
 use zonal::policy::trace::Lru;
 
 /// What [`Options::swappiness`](crate::cache::Options::swappiness) is of.
 pub(crate) const MOST_SWAPPINESS: u64 = 200;
 
 /// What the lock of a list guards.
-pub struct Held<E> {
+pub(crate) struct Held<E> {
     /// Of pages of files, and of anonymous ones where there are any.
     file: E,
     anon: Option<E>,
@@ -20,12 +19,6 @@ pub struct Held<E> {
     holds: u64,
     /// How often a kind was chosen.
     turn: u64,
-}
-
-impl<E: Evict> fmt::Debug for Held<E> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Held").field("stats", &self.stats()).finish_non_exhaustive()
-    }
 }
 
 impl<E: Evict> Held<E> {

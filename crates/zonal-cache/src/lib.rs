@@ -93,7 +93,7 @@ pub use faulty_store::FaultyStore;
 pub use file::{Advice, File};
 #[cfg(feature = "std")]
 pub use file_store::FileStore;
-pub use held::{Held, ListStats};
+pub use held::ListStats;
 pub use inner::Setup;
 #[cfg(feature = "std")]
 pub use memory_store::MemoryStore;

@@ -43,6 +43,9 @@ const TRIES: u32 = 256;
 /// be waiting for its turn.
 const PAUSES: u32 = 100;
 const PAUSE: u64 = 500_000;
+/// And how often after one that is twice as long as the one before, two seconds in all: where there is far more to do than
+/// CPUs can, and the one that has it is of less weight than others, its turn comes late.
+const LONGER: u32 = 12;
 
 /// On lines of its own.
 #[repr(align(128))]
@@ -138,11 +141,14 @@ impl<S: Setup> List<S> {
 }
 
 fn retry<H: Host, R>(host: &H, mut attempt: impl FnMut() -> Option<R>) -> Option<R> {
-    for turn in 0..TRIES + PAUSES {
+    for turn in 0..TRIES + PAUSES + LONGER {
         if let Some(result) = attempt() {
             return Some(result);
         }
-        if turn < TRIES { H::relax() } else { host.pause(PAUSE) }
+        match turn.checked_sub(TRIES) {
+            None => H::relax(),
+            Some(pauses) => host.pause(PAUSE << pauses.saturating_sub(PAUSES)),
+        }
     }
     None
 }

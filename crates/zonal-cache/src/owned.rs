@@ -2,7 +2,7 @@
 //! is in their page tables.
 //!
 //! They are the lists that a cache has for its [anonymous pages](crate::region), by themselves: the same
-//! [policy](crate::evict), the same state under each lock, links that all lists share. The lock is a type, so that "none"
+//! [policy](crate::evict), a lock for each, links that all lists share. The lock is a type, so that "none"
 //! is one too. Which list a page is on the caller knows, and in which batches lists change.
 //!
 //! ```
@@ -20,12 +20,20 @@
 //! ```
 
 use crate::evict::Evict;
-use crate::held::{Held, ListStats};
-use crate::table::{Kind, SlotId};
+use crate::held::ListStats;
+use crate::table::SlotId;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::fmt;
 use zonal::platform::Lock;
+
+/// What the lock of a list guards.
+#[derive(Debug)]
+pub struct OnList<E> {
+    policy: E,
+    pages: usize,
+    holds: u64,
+}
 
 /// Lists of owners' pages: see the [module](self). `K` is the lock around each.
 pub struct OwnedLists<E, K> {
@@ -33,14 +41,14 @@ pub struct OwnedLists<E, K> {
     beside: E,
 }
 
-impl<E: Evict, K: Lock<Held<E>>> OwnedLists<E, K> {
+impl<E: Evict, K: Lock<OnList<E>>> OwnedLists<E, K> {
     /// `count` lists, one at least, that share `slots` slots. A slot is on one of them, or on none.
     #[must_use]
     pub fn new(count: usize, slots: usize) -> Self {
         let count = count.max(1);
-        let size = (slots, slots.div_ceil(count));
         let first = E::new(slots);
-        let one = || K::new(Held::new(first.beside(size.0, 0), size));
+        let policy = || first.beside(slots, slots.div_ceil(count));
+        let one = || K::new(OnList { policy: policy(), pages: 0, holds: 0 });
         let locks = (0..count).map(|_| one()).collect();
         Self { locks, beside: first }
     }
@@ -63,9 +71,10 @@ impl<E: Evict, K: Lock<Held<E>>> OwnedLists<E, K> {
     /// If there is no such list.
     pub fn add(&self, list: usize, pages: impl IntoIterator<Item = SlotId>) {
         self.locks[list].with(|held| {
-            held.count_hold();
+            held.holds += 1;
             for id in pages {
-                held.insert(Kind::Anon, id, u64::from(id.0));
+                held.pages += 1;
+                held.policy.insert(id, u64::from(id.0));
             }
         });
     }
@@ -76,9 +85,10 @@ impl<E: Evict, K: Lock<Held<E>>> OwnedLists<E, K> {
     /// If there is no such list.
     pub fn remove(&self, list: usize, pages: impl IntoIterator<Item = SlotId>) {
         self.locks[list].with(|held| {
-            held.count_hold();
+            held.holds += 1;
             for id in pages {
-                held.remove(Kind::Anon, id);
+                held.pages = held.pages.saturating_sub(1);
+                held.policy.remove(id);
             }
         });
     }
@@ -86,7 +96,13 @@ impl<E: Evict, K: Lock<Held<E>>> OwnedLists<E, K> {
     /// What is on each. Takes each lock for a moment.
     #[must_use]
     pub fn stats(&self) -> Vec<ListStats> {
-        self.locks.iter().map(|lock| lock.with(|held| held.stats())).collect()
+        let of = |held: &mut OnList<E>| ListStats {
+            file: 0,
+            anon: held.pages,
+            unevictable: 0,
+            holds: held.holds,
+        };
+        self.locks.iter().map(|lock| lock.with(of)).collect()
     }
 }
 

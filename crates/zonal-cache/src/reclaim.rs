@@ -6,7 +6,7 @@
 //! | what the thread may be in | why reclaim does not wait for it |
 //! |---|---|
 //! | a file's gate, a page that it writes or fills, a file's list of dirty pages | only clean pages at rest go; no store is called |
-//! | the lock of a list, or of a batch that waits to be listed | it is tried, a bounded number of times: some 50 ms, as another thread that has it may be waiting for a CPU |
+//! | the lock of a list, or of a batch that waits to be listed | it is tried, a bounded number of times: some two seconds, as another thread that has it may be waiting for a CPU |
 //! | the lock of the free slots, of a chain of the index | no thread asks for memory with these held, the heap's included |
 //!
 //! Nor does it ask the heap itself. `tests/reclaim.rs` and `tests/shuttle_reclaim.rs` come back to it from every call that

@@ -145,8 +145,8 @@ fn frames_to_write_to_are_looked_for_elsewhere() {
     // All are beyond their limit but one, which is not the first that is looked at.
     let first = take(frames.alloc());
     let plan = allocator.plan().zones();
-    let there = (0..plan.len()).filter(|&zone| plan[zone].managed > 0 && zone != first);
-    let left = there.last().expect("several zones");
+    let mut there = (0..plan.len()).filter(|&zone| plan[zone].managed > 0 && zone != first);
+    let left = there.next_back().expect("several zones");
     for (number, zone) in plan.iter().enumerate().filter(|&(number, _)| number != left) {
         let limit = allocator.dirty_limit(ZoneId(number as u8)).unwrap();
         assert!(zone.managed == 0 || limit > 4000, "{limit} of {zone:?}");

@@ -16,8 +16,7 @@ use core::cell::RefCell;
 use policy::{Open, ProcessLists};
 use zonal::Pfn;
 use zonal::platform::Lock;
-use zonal_cache::Held;
-use zonal_cache::owned::OwnedLists;
+use zonal_cache::owned::{OnList, OwnedLists};
 use zonal_cache::table::SlotId;
 
 /// The lists of all nodes.
@@ -35,7 +34,7 @@ trait Listed {
     fn policy(&self) -> &ProcessLists;
 }
 
-impl<K: Lock<Held<ProcessLists>>> Listed for OwnedLists<ProcessLists, K> {
+impl<K: Lock<OnList<ProcessLists>>> Listed for OwnedLists<ProcessLists, K> {
     fn add(&self, list: usize, pages: &mut dyn Iterator<Item = SlotId>) {
         OwnedLists::add(self, list, pages);
     }
@@ -50,7 +49,7 @@ impl<K: Lock<Held<ProcessLists>>> Listed for OwnedLists<ProcessLists, K> {
 /// Empty lists, whose locks lie where the machine knows them.
 fn lists<K>(count: usize, pages: &Pages) -> Box<dyn Listed>
 where
-    K: Lock<Held<ProcessLists>> + 'static,
+    K: Lock<OnList<ProcessLists>> + 'static,
 {
     let lists = OwnedLists::<ProcessLists, K>::new(count, pages.frames as usize);
     engine::with(|engine| engine.register("lru", lists.locks(), Layout::Packed, Home::Divided));

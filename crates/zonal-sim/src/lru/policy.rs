@@ -6,11 +6,19 @@ use core::cell::RefCell;
 use zonal::platform::{AtomicByte, Lock};
 use zonal_cache::TwoLists;
 use zonal_cache::evict::{Evict, Told, Verdict};
+use zonal_cache::owned::OnList;
 use zonal_cache::table::SlotId;
 
 /// [`TwoLists`] of frames, whose links are on the `struct page`s of the pages that they join. Nothing is reclaimed from
 /// them, so that they remember no page that went.
-pub(super) struct ProcessLists(TwoLists);
+pub(super) struct ProcessLists(TwoLists, Beside);
+
+/// What the lock of Linux's lists guards besides, so that it has as many lines here: heads and counts of five lists.
+#[derive(Clone, Copy, Default)]
+#[expect(dead_code, reason = "it takes room, and nothing else")]
+struct Beside([u64; 10]);
+
+const _: () = assert!(size_of::<OnList<ProcessLists>>() == 192, "three lines");
 
 impl ProcessLists {
     /// The pages beside one on its list, the older one first.
@@ -43,11 +51,11 @@ impl Evict for ProcessLists {
     const MOST: u8 = TwoLists::MOST;
 
     fn new(slots: usize) -> Self {
-        Self(TwoLists::with_ghosts(slots, 0))
+        Self(TwoLists::with_ghosts(slots, 0), Beside::default())
     }
 
     fn beside(&self, slots: usize, _: usize) -> Self {
-        Self(self.0.beside(slots, 0))
+        Self(self.0.beside(slots, 0), self.1)
     }
 
     fn insert(&mut self, id: SlotId, key: u64) {
