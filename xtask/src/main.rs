@@ -18,13 +18,14 @@ mod steps;
 mod tools;
 mod walk_cost;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use clap::{Parser, Subcommand, ValueEnum};
 use sanitize::Sanitizer;
 use std::path::PathBuf;
-use std::process::ExitCode;
+use std::process::{self, Child, ExitCode};
 use std::time::{Duration, Instant};
 use steps::Step;
+use tempfile::NamedTempFile;
 use xshell::Shell;
 
 /// The checks of the zonal workspace.
@@ -116,27 +117,81 @@ fn preflight(shell: &Shell, skip: &[Step]) -> Result<()> {
     shell.set_var("CARGO_INCREMENTAL", "0");
     let steps = Step::value_variants().iter().copied();
     let steps: Vec<Step> = steps.filter(|step| !skip.contains(step)).collect();
-    let mut times: Vec<(Step, Duration)> = Vec::new();
+    let (start, mut times) = (Instant::now(), Vec::new());
+    let mut beside: Option<Beside> = None;
     for (number, &step) in steps.iter().enumerate() {
-        eprintln!("\n=== [{}/{}] {step}: {}", number + 1, steps.len(), step.about());
-        let start = Instant::now();
-        if let Err(error) = step.run(shell) {
-            eprintln!(
-                "\n=== `{step}` failed; `cargo xtask {step}` runs it alone\n{}",
-                table(&times)
-            );
-            return Err(error.context(step.to_string()));
+        if !step.is_for_one_cpu()
+            && let Some(other) = beside.take()
+        {
+            times.push(other.end().map_err(|error| failed(error, &times, start))?);
         }
-        times.push((step, start.elapsed()));
+        eprintln!("\n=== [{}/{}] {step}: {}", number + 1, steps.len(), step.about());
+        // The first of those that leave a CPU idle runs beside the others.
+        if step.is_for_one_cpu()
+            && beside.is_none()
+            && steps[number + 1..].iter().any(|it| it.is_for_one_cpu())
+        {
+            eprintln!("(beside the next; what it says follows them)");
+            beside = Some(Beside::start(step)?);
+            continue;
+        }
+        let begin = Instant::now();
+        let outcome = step.run(shell).with_context(|| step.to_string());
+        outcome.map_err(|error| failed(error, &times, start))?;
+        times.push((step, begin.elapsed()));
     }
-    eprintln!("\n=== all passed\n{}", table(&times));
+    eprintln!("\n=== all passed\n{}", table(&times, start));
     Ok(())
 }
 
-/// The steps that passed, with their times.
-fn table(times: &[(Step, Duration)]) -> String {
-    let total: Duration = times.iter().map(|(_, time)| time).sum();
+/// A step in a process of its own.
+struct Beside {
+    step: Step,
+    process: Child,
+    /// What it says.
+    said: NamedTempFile,
+    start: Instant,
+}
+
+impl Beside {
+    fn start(step: Step) -> Result<Self> {
+        let said = NamedTempFile::new()?;
+        let (out, err) = (said.reopen()?, said.reopen()?);
+        let mut command = process::Command::new(std::env::current_exe()?);
+        command.arg(step.to_string()).env("CARGO_INCREMENTAL", "0");
+        let process = command.stdout(out).stderr(err).spawn()?;
+        Ok(Self { step, process, said, start: Instant::now() })
+    }
+
+    fn end(mut self) -> Result<(Step, Duration)> {
+        let status = self.process.wait()?;
+        eprintln!("\n=== {}, which ran beside", self.step);
+        eprint!("{}", std::fs::read_to_string(self.said.path())?);
+        ensure!(status.success(), "{}", self.step);
+        Ok((self.step, self.start.elapsed()))
+    }
+}
+
+impl Drop for Beside {
+    fn drop(&mut self) {
+        // If another failed; one that has ended is not there any more.
+        let _ended = self.process.kill();
+        let _reaped = self.process.wait();
+    }
+}
+
+/// Says which step failed, and what passed before it.
+fn failed(error: anyhow::Error, times: &[(Step, Duration)], start: Instant) -> anyhow::Error {
+    eprintln!(
+        "\n=== `{error}` failed; `cargo xtask {error}` runs it alone\n{}",
+        table(times, start)
+    );
+    error
+}
+
+/// The steps that passed, with their times; two may have run side by side.
+fn table(times: &[(Step, Duration)], start: Instant) -> String {
     let line = |name: &str, time: Duration| format!("{name:<12} {:>7.1} s\n", time.as_secs_f64());
     let lines: String = times.iter().map(|(step, time)| line(&step.to_string(), *time)).collect();
-    lines + &line("total", total)
+    lines + &line("total", start.elapsed())
 }

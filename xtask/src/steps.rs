@@ -57,6 +57,12 @@ impl Step {
         help.map_or_else(String::new, |help| help.to_string())
     }
 
+    /// Whether it mostly keeps one CPU busy: with a program that is optimised as a whole, or an emulator. Two such
+    /// steps run side by side: what they build lies in directories of their own.
+    pub(crate) const fn is_for_one_cpu(self) -> bool {
+        matches!(self, Self::Golden | Self::Boot | Self::CExamples)
+    }
+
     pub(crate) fn run(self, shell: &Shell) -> Result<()> {
         match self {
             Self::Setup => tools::install(shell),
