@@ -118,30 +118,39 @@ fn preflight(shell: &Shell, skip: &[Step]) -> Result<()> {
     let steps = Step::value_variants().iter().copied();
     let steps: Vec<Step> = steps.filter(|step| !skip.contains(step)).collect();
     let (start, mut times) = (Instant::now(), Vec::new());
+    let outcome = run_all(shell, &steps, &mut times);
+    match &outcome {
+        Ok(()) => eprintln!("\n=== all passed\n{}", table(&times, start)),
+        Err(_) => eprintln!("\n=== passed before the failure\n{}", table(&times, start)),
+    }
+    outcome
+}
+
+/// Runs steps in order, of those for one CPU two at a time: the first of them beside the others.
+fn run_all(shell: &Shell, steps: &[Step], times: &mut Vec<(Step, Duration)>) -> Result<()> {
     let mut beside: Option<Beside> = None;
     for (number, &step) in steps.iter().enumerate() {
-        if !step.is_for_one_cpu()
-            && let Some(other) = beside.take()
-        {
-            times.push(other.end().map_err(|error| failed(error, &times, start))?);
+        if !step.is_for_one_cpu() {
+            times.extend(beside.take().map(Beside::end).transpose()?);
         }
         eprintln!("\n=== [{}/{}] {step}: {}", number + 1, steps.len(), step.about());
-        // The first of those that leave a CPU idle runs beside the others.
-        if step.is_for_one_cpu()
-            && beside.is_none()
-            && steps[number + 1..].iter().any(|it| it.is_for_one_cpu())
-        {
+        let next = steps.get(number + 1).is_some_and(|next| next.is_for_one_cpu());
+        if step.is_for_one_cpu() && next && beside.is_none() {
             eprintln!("(beside the next; what it says follows them)");
             beside = Some(Beside::start(step)?);
             continue;
         }
         let begin = Instant::now();
-        let outcome = step.run(shell).with_context(|| step.to_string());
-        outcome.map_err(|error| failed(error, &times, start))?;
+        step.run(shell).with_context(|| failed(step))?;
         times.push((step, begin.elapsed()));
     }
-    eprintln!("\n=== all passed\n{}", table(&times, start));
+    times.extend(beside.take().map(Beside::end).transpose()?);
     Ok(())
+}
+
+/// What is said of a step that fails.
+fn failed(step: Step) -> String {
+    format!("`{step}` failed; `cargo xtask {step}` runs it alone")
 }
 
 /// A step in a process of its own.
@@ -156,7 +165,9 @@ struct Beside {
 impl Beside {
     fn start(step: Step) -> Result<Self> {
         let said = NamedTempFile::new()?;
-        let (out, err) = (said.reopen()?, said.reopen()?);
+        // One offset for both.
+        let out = said.reopen()?;
+        let err = out.try_clone()?;
         let mut command = process::Command::new(std::env::current_exe()?);
         command.arg(step.to_string()).env("CARGO_INCREMENTAL", "0");
         let process = command.stdout(out).stderr(err).spawn()?;
@@ -167,7 +178,7 @@ impl Beside {
         let status = self.process.wait()?;
         eprintln!("\n=== {}, which ran beside", self.step);
         eprint!("{}", std::fs::read_to_string(self.said.path())?);
-        ensure!(status.success(), "{}", self.step);
+        ensure!(status.success(), failed(self.step));
         Ok((self.step, self.start.elapsed()))
     }
 }
@@ -178,15 +189,6 @@ impl Drop for Beside {
         let _ended = self.process.kill();
         let _reaped = self.process.wait();
     }
-}
-
-/// Says which step failed, and what passed before it.
-fn failed(error: anyhow::Error, times: &[(Step, Duration)], start: Instant) -> anyhow::Error {
-    eprintln!(
-        "\n=== `{error}` failed; `cargo xtask {error}` runs it alone\n{}",
-        table(times, start)
-    );
-    error
 }
 
 /// The steps that passed, with their times; two may have run side by side.
