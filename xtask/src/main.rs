@@ -126,26 +126,47 @@ fn preflight(shell: &Shell, skip: &[Step]) -> Result<()> {
     outcome
 }
 
-/// Runs steps in order, of those for one CPU two at a time: the first of them beside the others.
+/// Runs steps in order, of those for one CPU that follow each other two at a time.
 fn run_all(shell: &Shell, steps: &[Step], times: &mut Vec<(Step, Duration)>) -> Result<()> {
-    let mut beside: Option<Beside> = None;
-    for (number, &step) in steps.iter().enumerate() {
-        if !step.is_for_one_cpu() {
-            times.extend(beside.take().map(Beside::end).transpose()?);
+    let (mut number, all) = (0, steps.len());
+    let mut says = |step: &Step| {
+        number += 1;
+        eprintln!("\n=== [{number}/{all}] {step}: {}", step.about());
+    };
+    for steps in steps.chunk_by(|one, next| one.is_for_one_cpu() && next.is_for_one_cpu()) {
+        steps.iter().for_each(&mut says);
+        if let [step] = *steps {
+            let begin = Instant::now();
+            step.run(shell).with_context(|| failed(step))?;
+            times.push((step, begin.elapsed()));
+        } else {
+            run_side_by_side(steps, times)?;
         }
-        eprintln!("\n=== [{}/{}] {step}: {}", number + 1, steps.len(), step.about());
-        let next = steps.get(number + 1).is_some_and(|next| next.is_for_one_cpu());
-        if step.is_for_one_cpu() && next && beside.is_none() {
-            eprintln!("(beside the next; what it says follows them)");
-            beside = Some(Beside::start(step)?);
-            continue;
-        }
-        let begin = Instant::now();
-        step.run(shell).with_context(|| failed(step))?;
-        times.push((step, begin.elapsed()));
     }
-    times.extend(beside.take().map(Beside::end).transpose()?);
     Ok(())
+}
+
+/// Two at a time; each shows what it said when it has ended.
+fn run_side_by_side(steps: &[Step], times: &mut Vec<(Step, Duration)>) -> Result<()> {
+    let (mut waiting, mut running) = (steps.iter(), Vec::<Beside>::new());
+    loop {
+        while running.len() < 2
+            && let Some(&step) = waiting.next()
+        {
+            running.push(Beside::start(step)?);
+        }
+        let mut ended = None;
+        for (at, one) in running.iter_mut().enumerate() {
+            if one.process.try_wait()?.is_some() {
+                ended = Some(at);
+            }
+        }
+        match ended {
+            Some(at) => times.push(running.swap_remove(at).end()?),
+            None if running.is_empty() => return Ok(()),
+            None => std::thread::sleep(Duration::from_millis(100)),
+        }
+    }
 }
 
 /// What is said of a step that fails.
@@ -176,7 +197,7 @@ impl Beside {
 
     fn end(mut self) -> Result<(Step, Duration)> {
         let status = self.process.wait()?;
-        eprintln!("\n=== {}, which ran beside", self.step);
+        eprintln!("\n=== {}", self.step);
         eprint!("{}", std::fs::read_to_string(self.said.path())?);
         ensure!(status.success(), failed(self.step));
         Ok((self.step, self.start.elapsed()))
