@@ -5,6 +5,7 @@ mod behaviour;
 mod blocks;
 mod bytes;
 mod counted;
+mod cuts;
 mod errors;
 mod events;
 mod history;

@@ -2,7 +2,6 @@
 //!
 //! A script is run once to count the operations of its store, and then again for each of them: from there on the store
 //! refuses all, and what it has not been told to keep may be lost, page by page.
-#![cfg(feature = "std")]
 
 use std::ops::Range;
 use std::sync::Arc;
