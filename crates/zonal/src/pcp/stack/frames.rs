@@ -326,7 +326,9 @@ impl<P: Platform, const N: usize> FrameStack<P, N> {
         if end - place < LEN as u32 {
             return None;
         }
-        let places = self.frames.get(place as usize % N..)?.first_chunk::<LEN>()?;
+        let Some(places) = self.frames.get(place as usize % N..)?.first_chunk::<LEN>() else {
+            return if LEN == WORD { self.run_across(place) } else { None };
+        };
         let (first, last) = (places.first()?.load(Relaxed), places.last()?.load(Relaxed));
         // One call for each way: a host's code for it is a few instructions, if it knows which. Most that are no run
         // are told by their last.
@@ -338,6 +340,18 @@ impl<P: Platform, const N: usize> FrameStack<P, N> {
         } else {
             None
         }
+    }
+
+    /// As [`run_from`](Self::run_from) for a word's, where the places go round.
+    #[cold]
+    #[inline(never)]
+    fn run_across(&self, place: u32) -> Option<(u32, Direction)> {
+        let (rest, places) = self.frames.split_at(place as usize % N);
+        let rest = rest.get(..WORD.checked_sub(places.len())?)?;
+        let (first, next) = (places.first()?.load(Relaxed), rest.first()?.load(Relaxed));
+        let follows = |way: &Direction| way.after(first, places.len() as u32) == next;
+        let way = [Direction::Up, Direction::Down].into_iter().find(follows)?;
+        (P::is_run(places, way) && P::is_run(rest, way)).then_some((first, way))
     }
 
     /// Takes up to `most` frames, the newest first: calls `take` with the first of those that follow each
@@ -374,12 +388,12 @@ impl<P: Platform, const N: usize> FrameStack<P, N> {
         count as usize
     }
 
-    /// Room for `LEN` frames side by side, if there is.
+    /// The room for `LEN` frames, for which there [is some](Self::has_room_for), if it lies side by side.
     #[inline(always)]
     pub(super) fn room_for_run<const LEN: usize>(&self) -> Option<Room<'_, P, LEN>> {
         let top = self.top.load(Relaxed);
         let places = self.frames.get(top as usize % N..)?.first_chunk::<LEN>()?;
-        self.has_room_for(LEN as u32).then_some(Room { places, top: &self.top, at: top })
+        Some(Room { places, top: &self.top, at: top })
     }
 
     /// Whether there is room for `len` frames; for who is in the slot, with no owner outside.
@@ -389,17 +403,15 @@ impl<P: Platform, const N: usize> FrameStack<P, N> {
     }
 
     /// Puts `len` frames from `index` on on it, for which there [is room](Self::has_room_for).
-    #[inline]
+    #[inline(never)]
     pub(super) fn push_some(&self, index: u32, len: u32, direction: Direction) {
         let top = self.top.load(Relaxed);
-        let at = top as usize % N;
-        if let Some(places) = self.frames.get(at..at + len as usize) {
-            P::write_run(places, index, direction);
-        } else {
-            for step in 0..len {
-                self.at(top.wrapping_add(step)).store(direction.after(index, step), Relaxed);
-            }
-        }
+        let (rest, places) = self.frames.split_at(top as usize % N);
+        let here = places.len().min(len as usize);
+        P::write_run(places.get(..here).unwrap_or_default(), index, direction);
+        // Where the places go round.
+        let rest = rest.get(..len as usize - here).unwrap_or_default();
+        P::write_run(rest, direction.after(index, here as u32), direction);
         self.top.store(top + len, Release);
     }
 
