@@ -149,7 +149,7 @@ fn docs(shell: &Shell) -> Result<()> {
 
 fn loom(shell: &Shell) -> Result<()> {
     let packages = ["zonal-testkit", "zonal-host", "zonal-kernel", "zonal-cache"];
-    models(shell, "loom", &packages, &["loom_*"])
+    models(shell, "loom", &packages, &["loom_*", "models_*"])
 }
 
 fn shuttle(shell: &Shell) -> Result<()> {

@@ -1,5 +1,4 @@
 //! What is promised when nothing goes wrong: readahead, advice, the bound, lists of pages freed.
-#![cfg(feature = "std")]
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;

@@ -1,5 +1,4 @@
 //! Pages of a window are frames in a row, where such a block is free, and go one by one.
-#![cfg(feature = "std")]
 
 use std::sync::Arc;
 use std::sync::Mutex;

@@ -1,5 +1,4 @@
 //! Frames that are only counted: a cache without bytes, as a simulator has it.
-#![cfg(feature = "std")]
 
 use core::ptr::NonNull;
 use std::sync::atomic::AtomicU64;

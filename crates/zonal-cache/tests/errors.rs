@@ -1,5 +1,4 @@
 //! What goes wrong, one thing at a time, and what is promised then.
-#![cfg(feature = "std")]
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};

@@ -1,5 +1,4 @@
 //! What is recorded of the lists, under the names and with the arguments of Linux's tracepoints.
-#![cfg(feature = "std")]
 
 use std::cell::RefCell;
 use std::sync::Arc;

@@ -1,7 +1,6 @@
 //! Threads under load: four that read, write, pin and sync, one that changes lengths and the bound, with
 //! room for an eighth of the file and a store that fails now and then. Every byte that is read is looked at,
 //! and the bound is watched all the time.
-#![cfg(feature = "std")]
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};

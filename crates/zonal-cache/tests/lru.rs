@@ -1,5 +1,4 @@
 //! Where the locks of the lists are, and how often they are held.
-#![cfg(feature = "std")]
 
 use std::sync::Arc;
 use zonal::preset::{Linux316, SplitZones};

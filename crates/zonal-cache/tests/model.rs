@@ -1,10 +1,7 @@
 //! Random commands beside a model: a plain vector of bytes, with all that it was since the last sync that
 //! went well. Every policy, both stores, faults of the store, and the power cut off.
-#![cfg(feature = "std")]
 
-mod bytes;
-
-use bytes::{Kind, Lie, run};
+use crate::bytes::{Kind, Lie, run};
 use proptest::prelude::*;
 use zonal_cache::evict::Evict;
 use zonal_cache::lru::{LruLock, PerNode, PerOwner, PerZone, Whole};
@@ -21,7 +18,7 @@ fn config() -> ProptestConfig {
 
 fn check<E: Evict, L: LruLock>(kind: Kind) {
     let mut runner = proptest::test_runner::TestRunner::new(config());
-    let done = runner.run(&bytes::commands(), |commands| {
+    let done = runner.run(&crate::bytes::commands(), |commands| {
         run::<E, L>(kind, Lie::No, &commands).map_err(TestCaseError::fail)
     });
     done.unwrap_or_else(|error| panic!("{} on {kind:?}: {error}", E::NAME));
@@ -84,7 +81,7 @@ fn finds(lie: Lie) {
         max_shrink_iters: 0,
         ..config()
     });
-    let done = runner.run(&bytes::commands(), |commands| {
+    let done = runner.run(&crate::bytes::commands(), |commands| {
         run::<Sieve, Whole>(Kind::Memory, lie, &commands).map_err(TestCaseError::fail)
     });
     assert!(done.is_err(), "{lie:?} was not found");

@@ -1,6 +1,5 @@
 //! A policy, the frames and a store that panic at one of their calls: the cache loses no slot, and every page
 //! can be had afterwards.
-#![cfg(feature = "std")]
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::NonNull;

@@ -1,5 +1,4 @@
 //! Pages that go because other users of the arena need frames.
-#![cfg(feature = "std")]
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};

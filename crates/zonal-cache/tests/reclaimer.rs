@@ -1,5 +1,4 @@
 //! The thread that has pages go before requests need their frames.
-#![cfg(feature = "std")]
 
 use std::io::ErrorKind;
 use std::sync::Arc;

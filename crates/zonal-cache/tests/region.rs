@@ -1,5 +1,4 @@
 //! Anonymous pages: beside a vector of bytes, and what is reclaimed of them.
-#![cfg(feature = "std")]
 
 use proptest::prelude::*;
 use std::sync::Arc;

@@ -1,5 +1,4 @@
 //! Reads ahead on an `io_uring`: the same bytes, the same errors, and nothing left when the cache goes.
-#![cfg(feature = "std")]
 
 use std::fs;
 use std::sync::Arc;

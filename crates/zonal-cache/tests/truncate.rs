@@ -1,11 +1,8 @@
 //! Threads that write, read, cut, unlink and sync one file, three of them syncing at once beside the thread that
 //! writes behind, with room for a third of the file: what is read, and what lasts after a sync, is held against the history of
 //! every half page.
-#![cfg(feature = "std")]
 
-mod history;
-
-use history::{HALF, History};
+use crate::history::{HALF, History};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;

@@ -1,5 +1,4 @@
 //! The thread that writes back: by age, by the background limit, with writers slowed; and what zones count.
-#![cfg(feature = "std")]
 
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread;

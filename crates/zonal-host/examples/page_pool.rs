@@ -14,7 +14,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut huge = arena.alloc(&Request::new(Order::HUGE))?;
     huge[4096..8192].fill(7); // a page is a `[u8]`, freed when dropped
 
-    let mut handle = arena.handle()?; // this thread's own: no locked instruction while it has frames
+    let mut handle = arena.handle()?; // this thread's own: no lock while it has frames
     let frame = handle.alloc(&Request::frame().zero())?;
     assert!(frame.iter().all(|&byte| byte == 0));
     handle.free(frame);

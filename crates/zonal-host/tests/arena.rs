@@ -1,5 +1,4 @@
 //! Arenas on real memory: who gets a page owns it, whatever happens around it.
-#![cfg(not(loom))]
 
 use proptest::prelude::*;
 use std::panic::{self, AssertUnwindSafe};

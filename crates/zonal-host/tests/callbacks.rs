@@ -1,6 +1,5 @@
 //! A pager that panics, or fails, at each of its calls in turn, and a visitor of free memory that panics:
 //! whatever an arena was about to do, no frame of it is lost.
-#![cfg(not(loom))]
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

@@ -1,9 +1,6 @@
 //! The background compactor: woken, by itself, refused, stopped.
-#![cfg(not(loom))]
 
-mod shelf;
-
-use shelf::{Manner, Shelf, movable};
+use crate::shelf::{Manner, Shelf, movable};
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, PoisonError};

@@ -1,5 +1,4 @@
 //! What an arena that cannot be had says about it.
-#![cfg(not(loom))]
 
 use std::error::Error;
 use zonal::plan::{MAX_CPUS, PlanError};

@@ -1,5 +1,4 @@
 //! What becomes of memory that went back to the kernel.
-#![cfg(not(loom))]
 
 use zonal::preset::Zonal;
 use zonal::{MigrateType, Order, Request, ZoneId};

@@ -1,5 +1,4 @@
 //! A pool with too few huge pages, while other threads map and unmap memory of their own.
-#![cfg(not(loom))]
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;

@@ -1,9 +1,6 @@
 //! What comes of a request when a pager helps, refuses, lies, panics, or never answers.
-#![cfg(not(loom))]
 
-mod shelf;
-
-use shelf::{Manner, Shelf, movable};
+use crate::shelf::{Manner, Shelf, movable};
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};

@@ -4,20 +4,12 @@
 //! as canaries.
 //!
 //! ```text
-//! RUSTFLAGS="--cfg loom" cargo test --release -p zonal-testkit --test loom_bulk_free -- --nocapture
+//! RUSTFLAGS="--cfg loom" cargo test --release -p zonal-testkit --test models_of_lists loom_bulk_free -- --nocapture
 //! ```
-#![cfg(loom)]
 
-#[path = "loom_broken/bulk_free.rs"]
-mod loom_broken_bulk_free;
-#[path = "loom_broken/slots.rs"]
-mod loom_broken_slots;
-#[expect(dead_code, reason = "shared by several tests")]
-mod loom_world;
-
-use loom_broken_bulk_free::{ForgetsUndo, UndoesAll};
-use loom_broken_slots::Open;
-use loom_world::{World, spawn_on};
+use crate::loom_broken_bulk_free::{ForgetsUndo, UndoesAll};
+use crate::loom_broken_slots::Open;
+use crate::loom_world::{World, spawn_on};
 use std::rc::Rc;
 use zonal::policy::Policy;
 use zonal::policy::bulk_free::{BulkFree, OneByOne, PrepareCommit};

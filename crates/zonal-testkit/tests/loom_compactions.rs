@@ -5,23 +5,15 @@
 //! hosts that break this as canaries.
 //!
 //! ```text
-//! RUSTFLAGS="--cfg loom" cargo test --release -p zonal-testkit --test loom_compactions -- --nocapture
+//! RUSTFLAGS="--cfg loom" cargo test --release -p zonal-testkit --test models_of_maps loom_compactions -- --nocapture
 //! ```
 //!
 //! All together 18 s on two CPUs: 16 frames, at most 2 or 3 preemptions a run. Every model of two side by side says in how many
 //! runs both moved a page, and in how many they met at one, and fails without either.
-#![cfg(loom)]
 
-#[path = "loom_broken/torn.rs"]
-mod loom_broken_torn;
-#[expect(dead_code, reason = "shared by several tests")]
-mod loom_mover;
-#[expect(dead_code, reason = "shared by several tests")]
-mod loom_world;
-
-use loom_broken_torn::Torn;
-use loom_mover::{LooksFirst, Obeys, Rule, Seen, Table, WAITED, compact, end, world};
-use loom_world::{MOVABLE, spawn_on};
+use crate::loom_broken_torn::Torn;
+use crate::loom_mover::{LooksFirst, Obeys, Rule, Seen, Table, WAITED, compact, end, world};
+use crate::loom_world::{MOVABLE, spawn_on};
 use zonal::compact::CompactOutcome;
 use zonal::pcp::Stacks;
 use zonal::plan::Plan;

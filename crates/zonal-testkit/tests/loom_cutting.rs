@@ -4,24 +4,15 @@
 //! as canaries.
 //!
 //! ```text
-//! RUSTFLAGS="--cfg loom" cargo test --release -p zonal-testkit --test loom_cutting -- --nocapture
+//! RUSTFLAGS="--cfg loom" cargo test --release -p zonal-testkit --test models_of_lists loom_cutting -- --nocapture
 //! ```
 //!
 //! All together 72 s on two busy CPUs. One pageblock and batches of two: a frame under loom costs.
-#![cfg(loom)]
 
-mod loom_broken;
-#[path = "loom_broken/clusters.rs"]
-mod loom_broken_clusters;
-#[path = "loom_broken/slots.rs"]
-mod loom_broken_slots;
-#[expect(dead_code, reason = "shared by several tests")]
-mod loom_world;
-
-use loom_broken::NoRelease;
-use loom_broken_clusters::{MergesAtOnce, NeverWaits, only_merges};
-use loom_broken_slots::Open;
-use loom_world::{World, spawn_on};
+use crate::loom_broken::NoRelease;
+use crate::loom_broken_clusters::{MergesAtOnce, NeverWaits, only_merges};
+use crate::loom_broken_slots::Open;
+use crate::loom_world::{World, spawn_on};
 use std::rc::Rc;
 use zonal::compact::CompactMode;
 use zonal::error::FreeError;

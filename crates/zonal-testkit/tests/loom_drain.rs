@@ -3,17 +3,11 @@
 //! not wait, as canaries.
 //!
 //! ```text
-//! RUSTFLAGS="--cfg loom" cargo test --release -p zonal-testkit --test loom_drain -- --nocapture
+//! RUSTFLAGS="--cfg loom" cargo test --release -p zonal-testkit --test models_of_lists loom_drain -- --nocapture
 //! ```
-#![cfg(loom)]
 
-#[path = "loom_broken/slots.rs"]
-mod loom_broken_slots;
-#[expect(dead_code, reason = "shared by several tests")]
-mod loom_world;
-
-use loom_broken_slots::{Hasty, Open};
-use loom_world::{ALL_BUT_8, MOVABLE, World, spawn_on};
+use crate::loom_broken_slots::{Hasty, Open};
+use crate::loom_world::{ALL_BUT_8, MOVABLE, World, spawn_on};
 use std::rc::Rc;
 use zonal::{CpuId, Host, Order};
 use zonal_testkit::loom_platform::{LoomPlatform, explore, small_plan};

@@ -3,14 +3,10 @@
 //! and the next cycles take both zones in turn: no zone is passed over for good.
 //!
 //! ```text
-//! RUSTFLAGS="--cfg loom" cargo test --release -p zonal-testkit --test loom_fair -- --nocapture
+//! RUSTFLAGS="--cfg loom" cargo test --release -p zonal-testkit --test models_of_lists loom_fair -- --nocapture
 //! ```
-#![cfg(loom)]
 
-#[expect(dead_code, reason = "shared by several tests")]
-mod loom_world;
-
-use loom_world::{MOVABLE, World, spawn_on};
+use crate::loom_world::{MOVABLE, World, spawn_on};
 use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::sync::atomic::Ordering;

@@ -9,13 +9,10 @@
 //! So the canary without fences is the map with all its accesses acquire and release only.
 //!
 //! ```text
-//! RUSTFLAGS="--cfg loom" cargo test --release -p zonal-testkit --test loom_free_map -- --nocapture
+//! RUSTFLAGS="--cfg loom" cargo test --release -p zonal-testkit --test models_of_maps loom_free_map -- --nocapture
 //! ```
-#![cfg(loom)]
 
-mod loom_free_map_world;
-
-use loom_free_map_world::{
+use crate::loom_free_map_world::{
     Blind, Deaf, NoFence, NoOrder, NoTransit, Rule, Sound, Torn, World, order, refill, start,
 };
 use std::rc::Rc;

@@ -4,15 +4,11 @@
 //! block and empty the caches; and who gets a block looks.
 //!
 //! ```text
-//! RUSTFLAGS="--cfg loom" cargo test --release -p zonal-testkit --test loom_lazy -- --nocapture
+//! RUSTFLAGS="--cfg loom" cargo test --release -p zonal-testkit --test models_of_lists loom_lazy -- --nocapture
 //! ```
-#![cfg(loom)]
 
-#[expect(dead_code, reason = "shared by several tests")]
-mod loom_world;
-
+use crate::loom_world::{World, spawn_on};
 use loom::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use loom_world::{World, spawn_on};
 use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;

@@ -3,17 +3,11 @@
 //! canary.
 //!
 //! ```text
-//! RUSTFLAGS="--cfg loom" cargo test --release -p zonal-testkit --test loom_map -- --nocapture
+//! RUSTFLAGS="--cfg loom" cargo test --release -p zonal-testkit --test models_of_maps loom_map -- --nocapture
 //! ```
-#![cfg(loom)]
 
-#[path = "loom_broken/torn.rs"]
-mod loom_broken_torn;
-#[expect(dead_code, reason = "shared by several tests")]
-mod loom_world;
-
-use loom_broken_torn::{Torn, TornSums, WithoutNotes};
-use loom_world::{World, spawn_on};
+use crate::loom_broken_torn::{Torn, TornSums, WithoutNotes};
+use crate::loom_world::{World, spawn_on};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};

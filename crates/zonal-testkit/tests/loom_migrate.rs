@@ -4,22 +4,17 @@
 //! out. Modelled on the shipped core, with hosts that break this as canaries.
 //!
 //! ```text
-//! RUSTFLAGS="--cfg loom" cargo test --release -p zonal-testkit --test loom_migrate -- --nocapture
+//! RUSTFLAGS="--cfg loom" cargo test --release -p zonal-testkit --test models_of_lists loom_migrate -- --nocapture
 //! ```
 //!
 //! All together 25 s on two busy CPUs: 16 or 24 frames, at most 2 or 3 preemptions a run. Every
 //! model says in how many runs the page moved, or the owner was first, and fails without either.
-#![cfg(loom)]
 
-mod loom_mover;
-#[expect(dead_code, reason = "shared by several tests")]
-mod loom_world;
-
-use loom_mover::{
+use crate::loom_mover::{
     CACHED, DIRECT, FREES, FreesRefused, LooksFirst, MovesAndRefuses, Obeys, Owner, Refuses, Rule,
     SPREAD, Seen, beside, compact, end, page, world,
 };
-use loom_world::MOVABLE;
+use crate::loom_world::MOVABLE;
 use zonal::Order;
 use zonal::preset::Linux416;
 use zonal_testkit::loom_platform::{Newest, batch_plan, explore};

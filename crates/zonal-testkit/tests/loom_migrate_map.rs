@@ -1,15 +1,10 @@
 //! Pages that move over a map while their owner frees them, as in `loom_migrate` over lists.
 //!
 //! ```text
-//! RUSTFLAGS="--cfg loom" cargo test --release -p zonal-testkit --test loom_migrate_map -- --nocapture
+//! RUSTFLAGS="--cfg loom" cargo test --release -p zonal-testkit --test models_of_maps loom_migrate_map -- --nocapture
 //! ```
-#![cfg(loom)]
 
-mod loom_mover;
-#[expect(dead_code, reason = "shared by several tests")]
-mod loom_world;
-
-use loom_mover::{
+use crate::loom_mover::{
     CACHED, DIRECT, FREES, FreesRefused, LooksFirst, MovesAndRefuses, Obeys, Owner, Refuses, Rule,
     Seen, page,
 };

@@ -3,17 +3,11 @@
 //! frame ends in one place, none that is held has gone, and what came can be had.
 //!
 //! ```text
-//! RUSTFLAGS="--cfg loom" cargo test --release -p zonal-testkit --test loom_online -- --nocapture
+//! RUSTFLAGS="--cfg loom" cargo test --release -p zonal-testkit --test models_of_maps loom_online -- --nocapture
 //! ```
-#![cfg(loom)]
 
-#[path = "loom_broken/torn.rs"]
-mod loom_broken_torn;
-#[expect(dead_code, reason = "shared by several tests")]
-mod loom_world;
-
-use loom_broken_torn::Torn;
-use loom_world::{World, spawn_with_room_on};
+use crate::loom_broken_torn::Torn;
+use crate::loom_world::{World, spawn_with_room_on};
 use std::ops::Range;
 use std::rc::Rc;
 use std::sync::Arc;

@@ -6,16 +6,12 @@
 //! less than ten seconds.
 //!
 //! ```text
-//! RUSTFLAGS="--cfg loom" cargo test --release -p zonal-testkit --test loom_opened -- --nocapture
+//! RUSTFLAGS="--cfg loom" cargo test --release -p zonal-testkit --test models_of_maps loom_opened -- --nocapture
 //! ```
 //!
 //! [ADR 79]: https://github.com/zonal-rs/zonal/blob/main/docs/adr/0079-a-refill-keeps-what-it-opened.md
-#![cfg(loom)]
-#![expect(dead_code, reason = "the world has more rules and calls than these models use")]
 
-mod loom_free_map_world;
-
-use loom_free_map_world::{Deaf, Rule, Sound, Torn, World, refill, start};
+use crate::loom_free_map_world::{Deaf, Rule, Sound, Torn, World, refill, start};
 use zonal::MigrateType::Movable;
 use zonal::zone::free_map::Current;
 use zonal_testkit::loom_platform::{explore, spawn};

@@ -3,20 +3,12 @@
 //! left out, or updates of words are torn.
 //!
 //! ```text
-//! RUSTFLAGS="--cfg loom" cargo test --release -p zonal-testkit --test loom_passage -- --nocapture
+//! RUSTFLAGS="--cfg loom" cargo test --release -p zonal-testkit --test models_of_maps loom_passage -- --nocapture
 //! ```
-#![cfg(loom)]
 
-#[path = "loom_broken/fences.rs"]
-mod loom_broken_fences;
-#[path = "loom_broken/torn.rs"]
-mod loom_broken_torn;
-#[expect(dead_code, reason = "shared by several tests")]
-mod loom_world;
-
-use loom_broken_fences::Fences;
-use loom_broken_torn::Torn;
-use loom_world::{World, spawn_on};
+use crate::loom_broken_fences::Fences;
+use crate::loom_broken_torn::Torn;
+use crate::loom_world::{World, spawn_on};
 use std::rc::Rc;
 use zonal::MigrateType::Movable;
 use zonal::pcp::Stacks;

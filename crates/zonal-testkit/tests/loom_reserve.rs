@@ -2,20 +2,14 @@
 //! it while another CPU's request finds nothing else and opens it.
 //!
 //! ```text
-//! RUSTFLAGS="--cfg loom" cargo test --release -p zonal-testkit --test loom_reserve -- --nocapture
+//! RUSTFLAGS="--cfg loom" cargo test --release -p zonal-testkit --test models_of_maps loom_reserve -- --nocapture
 //! ```
 //!
 //! The reserve is one per cent of the zone, so the zone has 100 pageblocks, all but one or two of
 //! which are held from the start.
-#![cfg(loom)]
 
-#[path = "loom_broken/torn.rs"]
-mod loom_broken_torn;
-#[expect(dead_code, reason = "shared by several tests")]
-mod loom_world;
-
-use loom_broken_torn::Torn;
-use loom_world::{MOVABLE, World, spawn_on};
+use crate::loom_broken_torn::Torn;
+use crate::loom_world::{MOVABLE, World, spawn_on};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};

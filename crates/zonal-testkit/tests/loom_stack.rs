@@ -2,18 +2,12 @@
 //! a pageblock that is isolated; and what each says when a fence is left out.
 //!
 //! ```text
-//! RUSTFLAGS="--cfg loom" cargo test --release -p zonal-testkit --test loom_stack -- --nocapture
+//! RUSTFLAGS="--cfg loom" cargo test --release -p zonal-testkit --test models_of_maps loom_stack -- --nocapture
 //! ```
-#![cfg(loom)]
 
-#[path = "loom_broken/fences.rs"]
-mod loom_broken_fences;
-#[expect(dead_code, reason = "shared by several tests")]
-mod loom_world;
-
+use crate::loom_broken_fences::Fences;
+use crate::loom_world::{World, spawn_on};
 use loom::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use loom_broken_fences::Fences;
-use loom_world::{World, spawn_on};
 use std::rc::Rc;
 use zonal::MigrateType::Movable;
 use zonal::pcp::Stacks;

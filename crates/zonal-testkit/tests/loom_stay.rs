@@ -3,19 +3,13 @@
 //! pageblock; with slots that let two in, and torn words, as canaries.
 //!
 //! ```text
-//! RUSTFLAGS="--cfg loom" cargo test --release -p zonal-testkit --test loom_stay -- --nocapture
+//! RUSTFLAGS="--cfg loom" cargo test --release -p zonal-testkit --test models_of_maps loom_stay -- --nocapture
 //! ```
 //!
 //! [ADR 85]: https://github.com/zonal-rs/zonal/blob/main/docs/adr/0085-a-stay-in-a-slot-has-pieces.md
-#![cfg(loom)]
 
-#[path = "loom_broken/slots.rs"]
-mod loom_broken_slots;
-#[expect(dead_code, reason = "shared by several tests")]
-mod loom_world;
-
-use loom_broken_slots::{OpenPieces, Pieces, TornPieces};
-use loom_world::{World, spawn_on};
+use crate::loom_broken_slots::{OpenPieces, Pieces, TornPieces};
+use crate::loom_world::{World, spawn_on};
 use std::rc::Rc;
 use zonal::pcp::Stacks;
 use zonal::policy::dirty::Unlimited;

@@ -8,13 +8,10 @@
 //! where one is named. All of it takes about 10 s.
 //!
 //! ```text
-//! RUSTFLAGS="--cfg loom" cargo test --release -p zonal-testkit --test loom_trace_ring -- --nocapture
+//! RUSTFLAGS="--cfg loom" cargo test --release -p zonal-testkit --test models_of_lists loom_trace_ring -- --nocapture
 //! ```
-#![cfg(loom)]
 
-mod loom_broken;
-
-use loom_broken::{NoAcquire, NoRelease};
+use crate::loom_broken::{NoAcquire, NoRelease};
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
 use zonal::platform::AtomicWord;

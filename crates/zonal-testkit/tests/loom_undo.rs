@@ -2,20 +2,12 @@
 //! cannot be zeroed, while others go on. Torn words and slots that let two in are the canaries.
 //!
 //! ```text
-//! RUSTFLAGS="--cfg loom" cargo test --release -p zonal-testkit --test loom_undo -- --nocapture
+//! RUSTFLAGS="--cfg loom" cargo test --release -p zonal-testkit --test models_of_maps loom_undo -- --nocapture
 //! ```
-#![cfg(loom)]
 
-#[path = "loom_broken/slots.rs"]
-mod loom_broken_slots;
-#[path = "loom_broken/torn.rs"]
-mod loom_broken_torn;
-#[expect(dead_code, reason = "shared by several tests")]
-mod loom_world;
-
-use loom_broken_slots::Open;
-use loom_broken_torn::Torn;
-use loom_world::{MOVABLE, World, spawn_on};
+use crate::loom_broken_slots::Open;
+use crate::loom_broken_torn::Torn;
+use crate::loom_world::{MOVABLE, World, spawn_on};
 use std::rc::Rc;
 use zonal::error::AllocReason;
 use zonal::pcp::Stacks;

@@ -1,0 +1,20 @@
+//! All tests that need no program of their own: the cache is compiled once for each policy, not again in every file.
+#![cfg(feature = "std")]
+
+mod behaviour;
+mod blocks;
+mod bytes;
+mod counted;
+mod errors;
+mod events;
+mod history;
+mod load;
+mod lru;
+mod model;
+mod panics;
+mod reclaim;
+mod reclaimer;
+mod region;
+mod ring;
+mod truncate;
+mod writer;
