@@ -110,10 +110,7 @@ impl<T> Lock<T> for ShuttleLock<T> {
     }
 }
 
-struct ShuttlePlatform<W = Word, Y = Unbounded>(PhantomData<fn() -> (W, Y)>);
-
-/// With stays in pieces.
-type Pieces<W = Word> = ShuttlePlatform<W, InPieces>;
+struct ShuttlePlatform<W, Y>(PhantomData<fn() -> (W, Y)>);
 
 shuttle::thread_local! {
     static CPU: Cell<u32> = const { Cell::new(0) };
@@ -258,8 +255,8 @@ fn step<P: TestHost, S: Policy>(
 }
 
 /// All threads take steps, then give all back; but `orders` is there for them.
-fn run<P: TestHost, S: Policy>(plan: &Plan, orders: &[u8]) {
-    with_plan::<P, S, _>(Shape::Blocks3, plan, |world| {
+fn run<W: AtomicWord, Y: Stay + 'static, S: Policy>(plan: &Plan, orders: &[u8]) {
+    with_plan::<ShuttlePlatform<W, Y>, S, _>(Shape::Blocks3, plan, |world| {
         let allocator = &world.allocator;
         let fresh = allocator.zone_info(ZoneId(0)).unwrap();
         let ledger = Ledger((0..FRAMES).map(|_| AtomicBool::new(false)).collect());
@@ -300,73 +297,73 @@ fn run<P: TestHost, S: Policy>(plan: &Plan, orders: &[u8]) {
 }
 
 /// Runs under the schedules of `scheduler`.
-fn explore<P: TestHost, S: Policy>(scheduler: impl Scheduler + 'static, orders: &'static [u8]) {
+fn explore<W: AtomicWord + 'static, Y: Stay + 'static, S: Policy>(scheduler: impl Scheduler + 'static, orders: &'static [u8]) {
     let mut config = shuttle::Config::new();
     // Plans and errors are large, and shuttle's stacks are small.
     config.stack_size = 1 << 20;
     config.silence_warnings = true;
     let plan = plan();
-    Runner::new(scheduler, config).run(move || run::<P, S>(&plan, orders));
+    Runner::new(scheduler, config).run(move || run::<W, Y, S>(&plan, orders));
 }
 
 /// Much is free: refills and spills.
 #[test]
 fn plenty() {
-    explore::<ShuttlePlatform, Mapped>(RandomScheduler::new(SCHEDULES), &[]);
+    explore::<Word, Unbounded, Mapped>(RandomScheduler::new(SCHEDULES), &[]);
 }
 
 /// 48 frames are free for all four: caches are drained, and what others look for is on its way.
 #[test]
 fn scarce() {
-    explore::<ShuttlePlatform, Mapped>(RandomScheduler::new(SCHEDULES), &[7, 6, 5, 4]);
+    explore::<Word, Unbounded, Mapped>(RandomScheduler::new(SCHEDULES), &[7, 6, 5, 4]);
 }
 
 /// As [`scarce`], with few changes of thread, at arbitrary points.
 #[test]
 fn scarce_few_switches() {
-    explore::<ShuttlePlatform, Mapped>(PctScheduler::new(3, SCHEDULES), &[7, 6, 5, 4]);
+    explore::<Word, Unbounded, Mapped>(PctScheduler::new(3, SCHEDULES), &[7, 6, 5, 4]);
 }
 
 /// Canary: [`scarce`] with torn words.
 #[test]
 #[should_panic(expected = "I-")]
 fn canary_torn_words_are_found() {
-    explore::<ShuttlePlatform<Torn>, Mapped>(RandomScheduler::new(SCHEDULES), &[7, 6, 5, 4]);
+    explore::<Torn, Unbounded, Mapped>(RandomScheduler::new(SCHEDULES), &[7, 6, 5, 4]);
 }
 
 /// As [`scarce`], with a CPU's stays in its slot in pieces: others come in between them.
 #[test]
 fn scarce_in_pieces() {
-    explore::<Pieces, Mapped>(RandomScheduler::new(SCHEDULES), &[7, 6, 5, 4]);
+    explore::<Word, InPieces, Mapped>(RandomScheduler::new(SCHEDULES), &[7, 6, 5, 4]);
 }
 
 /// As [`scarce_in_pieces`], with few changes of thread.
 #[test]
 fn scarce_in_pieces_few_switches() {
-    explore::<Pieces, Mapped>(PctScheduler::new(3, SCHEDULES), &[7, 6, 5, 4]);
+    explore::<Word, InPieces, Mapped>(PctScheduler::new(3, SCHEDULES), &[7, 6, 5, 4]);
 }
 
 /// Canary: [`scarce_in_pieces`] with torn words.
 #[test]
 #[should_panic(expected = "I-")]
 fn canary_torn_words_in_pieces_are_found() {
-    explore::<Pieces<Torn>, Mapped>(RandomScheduler::new(SCHEDULES), &[7, 6, 5, 4]);
+    explore::<Torn, InPieces, Mapped>(RandomScheduler::new(SCHEDULES), &[7, 6, 5, 4]);
 }
 
 /// Batches are cut off, merged, claimed and compacted by all four at once.
 #[test]
 fn clusters() {
-    explore::<ShuttlePlatform, Cluster>(RandomScheduler::new(SCHEDULES), &[7, 6, 5, 4]);
+    explore::<Word, Unbounded, Cluster>(RandomScheduler::new(SCHEDULES), &[7, 6, 5, 4]);
 }
 
 /// As [`clusters`], with few changes of thread.
 #[test]
 fn clusters_few_switches() {
-    explore::<ShuttlePlatform, Cluster>(PctScheduler::new(3, SCHEDULES), &[7, 6, 5, 4]);
+    explore::<Word, Unbounded, Cluster>(PctScheduler::new(3, SCHEDULES), &[7, 6, 5, 4]);
 }
 
 /// As [`clusters`], with full batches that join.
 #[test]
 fn joined_clusters() {
-    explore::<ShuttlePlatform, ClusterFree>(RandomScheduler::new(SCHEDULES), &[7, 6, 5, 4]);
+    explore::<Word, Unbounded, ClusterFree>(RandomScheduler::new(SCHEDULES), &[7, 6, 5, 4]);
 }
