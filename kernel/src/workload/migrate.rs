@@ -11,7 +11,7 @@ use core::sync::atomic::Ordering::Relaxed;
 use x86_64::VirtAddr;
 use zonal::{MigrateType, Order, Request, ZoneId};
 
-/// One page of so many stays.
+/// The first of as many pages stays.
 const STAYS: u64 = 8;
 /// Pages of 2 MiB that one processor asks for, and then all together.
 const WANTED: u64 = 48;

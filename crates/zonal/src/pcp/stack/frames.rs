@@ -22,7 +22,7 @@
 use super::Home;
 use super::lists::Room;
 use super::passage::UNCOUNTED;
-use super::words::Words;
+use super::words::{Words, run_across};
 use crate::platform::stay::Stay;
 use crate::platform::{AtomicHalf, AtomicWord, Direction, FenceUnsupported, Platform, StayOf};
 use crate::zone::free_map::{AlreadyFree, Frame, WordIndex};
@@ -327,7 +327,8 @@ impl<P: Platform, const N: usize> FrameStack<P, N> {
             return None;
         }
         let Some(places) = self.frames.get(place as usize % N..)?.first_chunk::<LEN>() else {
-            return if LEN == WORD { self.run_across(place) } else { None };
+            let (rest, places) = self.frames.split_at(place as usize % N);
+            return if LEN == WORD { run_across::<P>(places, rest) } else { None };
         };
         let (first, last) = (places.first()?.load(Relaxed), places.last()?.load(Relaxed));
         // One call for each way: a host's code for it is a few instructions, if it knows which. Most that are no run
@@ -340,18 +341,6 @@ impl<P: Platform, const N: usize> FrameStack<P, N> {
         } else {
             None
         }
-    }
-
-    /// As [`run_from`](Self::run_from) for a word's, where the places go round.
-    #[cold]
-    #[inline(never)]
-    fn run_across(&self, place: u32) -> Option<(u32, Direction)> {
-        let (rest, places) = self.frames.split_at(place as usize % N);
-        let rest = rest.get(..WORD.checked_sub(places.len())?)?;
-        let (first, next) = (places.first()?.load(Relaxed), rest.first()?.load(Relaxed));
-        let follows = |way: &Direction| way.after(first, places.len() as u32) == next;
-        let way = [Direction::Up, Direction::Down].into_iter().find(follows)?;
-        (P::is_run(places, way) && P::is_run(rest, way)).then_some((first, way))
     }
 
     /// Takes up to `most` frames, the newest first: calls `take` with the first of those that follow each
@@ -409,7 +398,6 @@ impl<P: Platform, const N: usize> FrameStack<P, N> {
         let (rest, places) = self.frames.split_at(top as usize % N);
         let here = places.len().min(len as usize);
         P::write_run(places.get(..here).unwrap_or_default(), index, direction);
-        // Where the places go round.
         let rest = rest.get(..len as usize - here).unwrap_or_default();
         P::write_run(rest, direction.after(index, here as u32), direction);
         self.top.store(top + len, Release);
