@@ -118,10 +118,12 @@ fn count_all(shell: &Shell) -> Result<Counts> {
 
 /// Builds `zonal-golden` and says where it is.
 pub(crate) fn build(shell: &Shell) -> Result<PathBuf> {
-    // The golden counts are those of the plain release profile.
+    // The golden counts are those of the plain release profile. In a directory of its own, because in a preflight a
+    // kernel is built at the same time.
+    let target = target_dir(shell).join("golden");
     let build = cmd!(shell, "cargo build --release --locked -p zonal-golden");
-    build.env_remove("RUSTFLAGS").run()?;
-    Ok(target_dir(shell).join("release/zonal-golden"))
+    build.env_remove("RUSTFLAGS").env("CARGO_TARGET_DIR", &target).run()?;
+    Ok(target.join("release/zonal-golden"))
 }
 
 /// Counts the cases that are wanted.

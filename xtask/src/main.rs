@@ -18,13 +18,14 @@ mod steps;
 mod tools;
 mod walk_cost;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use clap::{Parser, Subcommand, ValueEnum};
 use sanitize::Sanitizer;
 use std::path::PathBuf;
-use std::process::ExitCode;
+use std::process::{self, Child, ExitCode};
 use std::time::{Duration, Instant};
 use steps::Step;
+use tempfile::NamedTempFile;
 use xshell::Shell;
 
 /// The checks of the zonal workspace.
@@ -116,27 +117,104 @@ fn preflight(shell: &Shell, skip: &[Step]) -> Result<()> {
     shell.set_var("CARGO_INCREMENTAL", "0");
     let steps = Step::value_variants().iter().copied();
     let steps: Vec<Step> = steps.filter(|step| !skip.contains(step)).collect();
-    let mut times: Vec<(Step, Duration)> = Vec::new();
-    for (number, &step) in steps.iter().enumerate() {
-        eprintln!("\n=== [{}/{}] {step}: {}", number + 1, steps.len(), step.about());
-        let start = Instant::now();
-        if let Err(error) = step.run(shell) {
-            eprintln!(
-                "\n=== `{step}` failed; `cargo xtask {step}` runs it alone\n{}",
-                table(&times)
-            );
-            return Err(error.context(step.to_string()));
-        }
-        times.push((step, start.elapsed()));
+    let (start, mut times) = (Instant::now(), Vec::new());
+    let outcome = run_all(shell, &steps, &mut times);
+    match &outcome {
+        Ok(()) => eprintln!("\n=== all passed\n{}", table(&times, start)),
+        Err(_) => eprintln!("\n=== passed before the failure\n{}", table(&times, start)),
     }
-    eprintln!("\n=== all passed\n{}", table(&times));
+    outcome
+}
+
+/// Runs steps in order, of those for one CPU that follow each other two at a time.
+fn run_all(shell: &Shell, steps: &[Step], times: &mut Vec<(Step, Duration)>) -> Result<()> {
+    let (mut number, all) = (0, steps.len());
+    let mut says = |step: &Step| {
+        number += 1;
+        eprintln!("\n=== [{number}/{all}] {step}: {}", step.about());
+    };
+    for steps in steps.chunk_by(|one, next| one.is_for_one_cpu() && next.is_for_one_cpu()) {
+        steps.iter().for_each(&mut says);
+        if let [step] = *steps {
+            let begin = Instant::now();
+            step.run(shell).with_context(|| failed(step))?;
+            times.push((step, begin.elapsed()));
+        } else {
+            run_side_by_side(steps, times)?;
+        }
+    }
     Ok(())
 }
 
-/// The steps that passed, with their times.
-fn table(times: &[(Step, Duration)]) -> String {
-    let total: Duration = times.iter().map(|(_, time)| time).sum();
+/// Two at a time; each shows what it said when it has ended.
+fn run_side_by_side(steps: &[Step], times: &mut Vec<(Step, Duration)>) -> Result<()> {
+    let (mut waiting, mut running) = (steps.iter(), Vec::<Beside>::new());
+    loop {
+        while running.len() < 2
+            && let Some(&step) = waiting.next()
+        {
+            running.push(Beside::start(step)?);
+        }
+        let mut ended = None;
+        for (at, one) in running.iter_mut().enumerate() {
+            if one.process.try_wait()?.is_some() {
+                ended = Some(at);
+            }
+        }
+        match ended {
+            Some(at) => times.push(running.swap_remove(at).end()?),
+            None if running.is_empty() => return Ok(()),
+            None => std::thread::sleep(Duration::from_millis(100)),
+        }
+    }
+}
+
+/// What is said of a step that fails.
+fn failed(step: Step) -> String {
+    format!("`{step}` failed; `cargo xtask {step}` runs it alone")
+}
+
+/// A step in a process of its own.
+struct Beside {
+    step: Step,
+    process: Child,
+    /// What it says.
+    said: NamedTempFile,
+    start: Instant,
+}
+
+impl Beside {
+    fn start(step: Step) -> Result<Self> {
+        let said = NamedTempFile::new()?;
+        // One offset for both.
+        let out = said.reopen()?;
+        let err = out.try_clone()?;
+        let mut command = process::Command::new(std::env::current_exe()?);
+        command.arg(step.to_string()).env("CARGO_INCREMENTAL", "0");
+        let process = command.stdout(out).stderr(err).spawn()?;
+        Ok(Self { step, process, said, start: Instant::now() })
+    }
+
+    fn end(mut self) -> Result<(Step, Duration)> {
+        let status = self.process.wait()?;
+        eprintln!("\n=== {}", self.step);
+        eprint!("{}", std::fs::read_to_string(self.said.path())?);
+        ensure!(status.success(), failed(self.step));
+        Ok((self.step, self.start.elapsed()))
+    }
+}
+
+impl Drop for Beside {
+    fn drop(&mut self) {
+        // If another failed; one that has ended is not there any more.
+        let _ended = self.process.kill();
+        let _reaped = self.process.wait();
+    }
+}
+
+/// The steps that passed, with their times; two may have run side by side.
+fn table(times: &[(Step, Duration)], start: Instant) -> String {
     let line = |name: &str, time: Duration| format!("{name:<12} {:>7.1} s\n", time.as_secs_f64());
     let lines: String = times.iter().map(|(step, time)| line(&step.to_string(), *time)).collect();
-    lines + &line("total", total)
+    lines + &line("total", start.elapsed())
 }

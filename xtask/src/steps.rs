@@ -36,6 +36,8 @@ pub(crate) enum Step {
     Semver,
     /// Licences, sources and duplicates of dependencies
     Deny,
+    /// Every fuzz target for some seconds
+    FuzzSmoke,
     /// Instruction counts of the fast paths, compared with golden.toml
     Golden,
     /// That a kernel on zonal boots in an emulator, and counts every frame
@@ -46,8 +48,6 @@ pub(crate) enum Step {
     Loom,
     /// Random schedules of larger models
     Shuttle,
-    /// Every fuzz target for some seconds
-    FuzzSmoke,
 }
 
 impl Step {
@@ -55,6 +55,12 @@ impl Step {
     pub(crate) fn about(self) -> String {
         let help = self.to_possible_value().and_then(|value| value.get_help().cloned());
         help.map_or_else(String::new, |help| help.to_string())
+    }
+
+    /// Whether it mostly keeps one CPU busy: with a program that is optimised as a whole, or an emulator. Two such
+    /// steps run side by side: what they build lies in directories of their own. The longest come first.
+    pub(crate) const fn is_for_one_cpu(self) -> bool {
+        matches!(self, Self::FuzzSmoke | Self::Golden | Self::Boot | Self::CExamples)
     }
 
     pub(crate) fn run(self, shell: &Shell) -> Result<()> {

@@ -15,6 +15,8 @@ use crate::stats::median;
 /// A figure that a row may have. The names are those of the JSON fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Figure {
+    /// `page-fault1` and `random-free`: of the time, what frees took, in ns a frame.
+    FreeNs,
     /// `thp-mix`: frames a second that the order-0 half allocated and freed.
     Order0Rate,
     /// `thp-mix`: frames a second that the order-9 half got as order-9 blocks.
@@ -54,7 +56,8 @@ pub enum Figure {
 
 impl Figure {
     /// All of them, in the order of their columns.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 18] = [
+        Self::FreeNs,
         Self::Order0Rate,
         Self::Order9Rate,
         Self::FallbackRate,
@@ -78,6 +81,7 @@ impl Figure {
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
+            Self::FreeNs => "free_ns",
             Self::Order0Rate => "order0_rate",
             Self::Order9Rate => "order9_rate",
             Self::FallbackRate => "fallback_rate",
@@ -102,6 +106,7 @@ impl Figure {
     #[must_use]
     pub const fn heading(self) -> &'static str {
         match self {
+            Self::FreeNs => "of it frees",
             Self::Order0Rate => "order 0",
             Self::Order9Rate => "order 9",
             Self::FallbackRate => "fell back",
@@ -131,7 +136,7 @@ impl Figure {
             | Self::SingleUnmovable
             | Self::SingleMovable
             | Self::SingleReclaimable => "%",
-            Self::MeanNsPerBlock | Self::MeanNsServed => "ns",
+            Self::FreeNs | Self::MeanNsPerBlock | Self::MeanNsServed => "ns",
             Self::Attempts
             | Self::BlocksRecovered
             | Self::BlocksPossible
@@ -149,7 +154,7 @@ impl Figure {
             Self::Order0Rate | Self::Order9Rate | Self::FallbackRate => {
                 format!("{:.2}", value / 1e6)
             }
-            Self::SuccessRate => format!("{value:.1}"),
+            Self::FreeNs | Self::SuccessRate => format!("{value:.1}"),
             Self::SingleUnmovable | Self::SingleMovable | Self::SingleReclaimable => {
                 format!("{value:.2}")
             }

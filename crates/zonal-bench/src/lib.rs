@@ -49,6 +49,9 @@
 //! the class changed is dropped. While that leaves none, up to eight times as many are taken; if
 //! there is none then either, the case has no row, and the remarks say so.
 //!
+//! **Frees.** `page-fault1` and `random-free` allocate all before they free all, and say what of the time
+//! frees took (`free_ns`).
+//!
 //! **Scaling** is throughput on N threads against N times the throughput on one, from the same run.
 //!
 //! **Memory.** Subjects that manage frames manage `--memory` of them, reserved without memory

@@ -127,7 +127,7 @@ pub fn order9<T: FrameThread>(thread: &mut T) -> Result<(), Halt> {
 }
 
 /// A repetition of `page-fault1`: fills `blocks`, writing to each frame if `TOUCH`, and frees
-/// them in order.
+/// them in order; how long that took.
 ///
 /// # Safety
 ///
@@ -139,7 +139,7 @@ pub fn order9<T: FrameThread>(thread: &mut T) -> Result<(), Halt> {
 pub unsafe fn page_fault<T: FrameThread, const TOUCH: bool>(
     thread: &mut T,
     blocks: &mut [T::Block],
-) -> Result<(), Halt> {
+) -> Result<Duration, Halt> {
     for at in 0..blocks.len() {
         let Some(block) = thread.alloc(0) else {
             // SAFETY: the blocks before `at` were allocated by this loop with order 0.
@@ -152,17 +152,18 @@ pub unsafe fn page_fault<T: FrameThread, const TOUCH: bool>(
         blocks[at] = block;
         settle(thread);
     }
+    let start = Instant::now();
     for block in blocks.iter() {
         // SAFETY: every element was allocated above with order 0 and is freed once.
         unsafe { thread.free(*block, 0) };
         settle(thread);
     }
-    Ok(())
+    Ok(start.elapsed())
 }
 
 /// A repetition of `random-free`: as [`page_fault`], but block `i` goes to `blocks[slots[i]]`, so
 /// that freeing along `blocks` frees in the random order `slots` without the harness having to
-/// wait for a random load.
+/// wait for a random load. How long that took.
 ///
 /// # Safety
 ///
@@ -176,7 +177,7 @@ pub unsafe fn random_free<T: FrameThread, const TOUCH: bool>(
     thread: &mut T,
     blocks: &mut [T::Block],
     slots: &[u32],
-) -> Result<(), Halt> {
+) -> Result<Duration, Halt> {
     for (at, &slot) in slots.iter().enumerate() {
         let Some(block) = thread.alloc(0) else {
             let held = slots[..at].iter().map(|&slot| blocks[slot as usize]);
@@ -190,13 +191,14 @@ pub unsafe fn random_free<T: FrameThread, const TOUCH: bool>(
         blocks[slot as usize] = block;
         settle(thread);
     }
+    let start = Instant::now();
     for block in blocks.iter() {
         // SAFETY: `slots` is a permutation, so every element was written above, with a block of
         // order 0 each, and is freed once.
         unsafe { thread.free(*block, 0) };
         settle(thread);
     }
-    Ok(())
+    Ok(start.elapsed())
 }
 
 /// A repetition of `bulk`.

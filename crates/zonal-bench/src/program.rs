@@ -13,6 +13,7 @@
 //! ```
 
 use core::fmt;
+use core::time::Duration;
 use std::sync::PoisonError;
 use std::time::Instant;
 
@@ -113,14 +114,18 @@ impl Programs for Quick {
         let frames = *frames_per_rep;
         let run = match (spec.workload, touched) {
             (Workload::HotPair, _) => shared.measure(frames, true, || loops::hot_pair(&mut handle)),
-            (Workload::PageFault1, false) => shared.measure(frames, true, || {
-                // SAFETY: nothing is touched.
-                unsafe { loops::page_fault::<_, false>(&mut handle, blocks) }
-            }),
-            (Workload::PageFault1, true) => shared.measure(frames, true, || {
-                // SAFETY: the subject was opened with this very setup, `touch` included.
-                unsafe { loops::page_fault::<_, true>(&mut handle, blocks) }
-            }),
+            (Workload::PageFault1, false) => {
+                return frees(spec, shared, frames, || {
+                    // SAFETY: nothing is touched.
+                    unsafe { loops::page_fault::<_, false>(&mut handle, blocks) }
+                });
+            }
+            (Workload::PageFault1, true) => {
+                return frees(spec, shared, frames, || {
+                    // SAFETY: the subject was opened with this very setup, `touch` included.
+                    unsafe { loops::page_fault::<_, true>(&mut handle, blocks) }
+                });
+            }
             (other, _) => return Err(missing(other)),
         }?;
         Ok((run, Figures::default()))
@@ -144,19 +149,23 @@ impl Programs for Every {
             return Fragmenting::run(part, handle);
         }
         let touched = part.is_touched();
-        let Part { managed, thread, shared, scratch, .. } = part;
+        let Part { spec, managed, thread, shared, scratch } = part;
         let Scratch { blocks, slots, steps, build, frames_per_rep } = scratch;
         let frames = *frames_per_rep;
         let at = (&shared.place, thread);
         let run = match (workload, touched) {
-            (Workload::RandomFree, false) => shared.measure(frames, true, || {
-                // SAFETY: `Scratch::new` made `slots` a permutation; nothing is touched.
-                unsafe { loops::random_free::<_, false>(&mut handle, blocks, slots) }
-            }),
-            (Workload::RandomFree, true) => shared.measure(frames, true, || {
-                // SAFETY: `Scratch::new` made `slots` a permutation; opened with `touch`.
-                unsafe { loops::random_free::<_, true>(&mut handle, blocks, slots) }
-            }),
+            (Workload::RandomFree, false) => {
+                return frees(spec, shared, frames, || {
+                    // SAFETY: `Scratch::new` made `slots` a permutation; nothing is touched.
+                    unsafe { loops::random_free::<_, false>(&mut handle, blocks, slots) }
+                });
+            }
+            (Workload::RandomFree, true) => {
+                return frees(spec, shared, frames, || {
+                    // SAFETY: `Scratch::new` made `slots` a permutation; opened with `touch`.
+                    unsafe { loops::random_free::<_, true>(&mut handle, blocks, slots) }
+                });
+            }
             (Workload::Bulk, _) => {
                 shared.measure(frames, true, || loops::bulk(&mut handle, blocks))
             }
@@ -185,6 +194,26 @@ impl Programs for Every {
         }?;
         Ok((run, Figures::default()))
     }
+}
+
+/// A sample of what first allocates and then frees, where `rep` says how long it freed.
+fn frees<B>(
+    spec: &Spec,
+    shared: &Shared<B>,
+    frames: usize,
+    mut rep: impl FnMut() -> Result<Duration, Halt>,
+) -> Result<(ThreadRun, Figures), Halt> {
+    // The first repetition is not measured.
+    let (mut reps, mut freeing) = (0, Duration::ZERO);
+    let run = shared.measure(frames, true, || {
+        let took = rep()?;
+        freeing += if reps > 0 { took } else { Duration::ZERO };
+        reps += 1;
+        Ok(())
+    })?;
+    // Of several threads the figures are added: the mean.
+    let each = freeing.as_nanos() as f64 / run.frames as f64 / spec.setup.threads as f64;
+    Ok((run, Figures::of(Figure::FreeNs, each)))
 }
 
 /// One half of `producer-consumer`: even threads allocate, odd ones free.

@@ -58,8 +58,9 @@ fn break_up<T: FrameThread>(
     blocks: &mut [T::Block],
     managed: usize,
 ) -> Result<(), Halt> {
+    let blocks = &mut blocks[..managed * BREAK_PERMILLE / 1000];
     // SAFETY: nothing is touched.
-    unsafe { loops::page_fault::<_, false>(handle, &mut blocks[..managed * BREAK_PERMILLE / 1000]) }
+    unsafe { loops::page_fault::<_, false>(handle, blocks) }.map(|_| ())
 }
 
 /// Frames of the order-9 half, by how they came.

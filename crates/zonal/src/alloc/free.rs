@@ -121,7 +121,7 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
                     if !entry.is_first_of(offset >> table.pageblock_order().get()) {
                         // No truncation: of a pageblock of the table.
                         let index = offset as u32;
-                        *entry.window() = S::Pcp::window(out, table, migrate, word, index);
+                        *entry.window() = S::Pcp::widen(window, table, index);
                     }
                     return Ok(());
                 }

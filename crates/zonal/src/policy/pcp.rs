@@ -240,16 +240,14 @@ pub trait PcpPolicy<F: FreeMemory>: Sized + Send + Sync + fmt::Debug + 'static {
         None
     }
 
-    /// The same, to be remembered, for all frames of the pageblock: one has just stayed.
+    /// A window that the frame of an index has just been freed by, for all frames of its pageblock: to be remembered.
     #[inline(always)]
-    fn window<'m, P: Platform>(
-        out: &'m Self::Outside<P>,
+    fn widen<'m, P: Platform>(
+        window: Self::Window<'m, P>,
         table: &ZoneTables<'m, P>,
-        migrate: MigrateType,
-        word: PageblockWord,
         index: u32,
     ) -> Option<Self::Window<'m, P>> {
-        let _ = (out, table, migrate, word, index);
+        let _ = (window, table, index);
         None
     }
 

@@ -140,15 +140,12 @@ impl<const WORTH: u32, const MOST: usize> PcpPolicy<Mapped> for Stacks<WORTH, MO
     }
 
     #[inline(always)]
-    fn window<'m, P: Platform>(
-        out: &'m StackOutside<P, MOST>,
+    fn widen<'m, P: Platform>(
+        window: Window<'m, P, MOST>,
         table: &ZoneTables<'m, P>,
-        migrate: MigrateType,
-        word: PageblockWord,
         index: u32,
     ) -> Option<Window<'m, P, MOST>> {
-        let stack = out.stack_for(migrate, index, table.pageblock_order())?;
-        Window::new(stack, table, word, index)
+        window.widened(table, index)
     }
 
     fn take_back<P: Platform>(

@@ -25,19 +25,8 @@ pub struct Window<'m, P: Platform, const N: usize> {
 }
 
 impl<'m, P: Platform, const N: usize> Window<'m, P, N> {
-    /// On the pageblock of `index`, whose word was `seen` and whose frames are for `stack`.
-    pub(super) fn new(
-        stack: &'m FrameStack<P, N>,
-        table: &ZoneTables<'m, P>,
-        seen: PageblockWord,
-        index: u32,
-    ) -> Option<Self> {
-        let pageblock = table.view(index)?;
-        let base = table.pfn(pageblock.first());
-        Some(Self { pageblock, base, seen, stack })
-    }
-
-    /// For the frame at an offset of the table only: it does not know where the pageblock ends.
+    /// For the frame at an offset of the table only, whose pageblock's word was `seen` and which is for `stack`: where
+    /// the pageblock ends it does not know.
     #[inline(always)]
     pub(super) fn of_one(
         stack: &'m FrameStack<P, N>,
@@ -47,6 +36,14 @@ impl<'m, P: Platform, const N: usize> Window<'m, P, N> {
     ) -> Option<Self> {
         let (pageblock, base) = (table.view_all(offset)?, table.pfn(0));
         Some(Self { pageblock, base, seen, stack })
+    }
+
+    /// The same for all frames of the pageblock of `index`, which is that of its frame.
+    #[inline(always)]
+    pub(super) fn widened(self, table: &ZoneTables<'m, P>, index: u32) -> Option<Self> {
+        let pageblock = table.view(index)?;
+        let base = table.pfn(pageblock.first());
+        Some(Self { pageblock, base, ..self })
     }
 
     /// Frees a frame, if it is of the pageblock, allocated by itself, and the stack has room. `told` says so

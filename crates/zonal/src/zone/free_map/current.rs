@@ -3,6 +3,7 @@
 
 use super::FreeMap;
 use super::bits::{exact_runs, low_bits, order_at, orders_of};
+use super::line::{Orders, full_words};
 use super::shape::{Frame, Pageblock, WORD_ORDER, WordIndex};
 use crate::platform::{AtomicWord, Platform};
 use crate::types::migrate_type::MigrateType;
@@ -130,14 +131,20 @@ impl<P: Platform> FreeMap<'_, P> {
         self.was_put_back(pageblock);
     }
 
-    /// Looks at the current pageblock's whole line and remembers it.
-    pub(super) fn remember(&self, held: &mut Current) {
-        let Some(pageblock) = held.pageblock.filter(|_| self.is_remembered()) else { return };
+    /// Looks at the current pageblock's whole line and remembers it; the orders of its maximal runs. `None` of lines
+    /// that are not remembered.
+    pub(super) fn remember(&self, held: &mut Current) -> Option<Orders> {
+        let pageblock = held.pageblock.filter(|_| self.is_remembered())?;
         let (line, count) = self.read_line(pageblock);
+        let line = line.get(..count)?;
+        let mut all = 0;
         held.runs = 0;
-        for (at, &word) in (0..).zip(&line[..count]) {
-            held.add(at, u64::from(orders_of(word)));
+        for (at, &word) in (0..).zip(line).filter(|&(_, &word)| word != u64::MAX) {
+            let orders = orders_of(word);
+            held.add(at, u64::from(orders));
+            all |= orders;
         }
+        Some(all | orders_of(full_words(line)) << WORD_ORDER)
     }
 
     /// A block was taken at the start of a full word, which nothing is remembered of.

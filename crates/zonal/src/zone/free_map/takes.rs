@@ -3,6 +3,7 @@
 use super::bits::{low_bits, order_at};
 use super::hints::{Kind, Start, is_hinted};
 use super::layout::Transit;
+use super::line::Orders;
 use super::shape::{Frame, Pageblock, WORD_ORDER};
 use super::whole::WholeClass;
 use super::{Current, FreeMap};
@@ -44,11 +45,10 @@ impl<'m, P: Platform> FreeMap<'m, P> {
         }
         let holds = current.is_some();
         if let Some(held) = current.as_deref_mut() {
-            let taken = self.take_current(held, migrate, order);
-            if taken.is_some() {
-                return taken;
+            match self.take_current(held, migrate, order) {
+                Ok(frame) => return Some(frame),
+                Err(orders) => self.release_seen(held, orders),
             }
-            self.release(held);
         }
         // A hint of order 0 says that there are frames, whatever runs they are in.
         let steps = if least == 0 { 0..1 } else { least..p };
@@ -200,26 +200,29 @@ impl<'m, P: Platform> FreeMap<'m, P> {
         self.keep_typed(pageblock, migrate, frame, order)
     }
 
-    /// Takes a block from the current pageblock, if it has one.
+    /// Takes a block from the current pageblock. If it has none, the orders of its maximal runs, where they were seen.
     fn take_current(
         &self,
         held: &mut Current,
         migrate: MigrateType,
         order: Order,
-    ) -> Option<Frame> {
-        let pageblock = held.pageblock()?;
+    ) -> Result<Frame, Option<Orders>> {
+        let pageblock = held.pageblock().ok_or(None)?;
         if let Some(frame) = self.take_beside(held, migrate, order) {
-            return Some(frame);
+            return Ok(frame);
         }
-        self.remember(held);
+        let orders = self.remember(held);
         if let Some(frame) = self.take_beside(held, migrate, order) {
-            return Some(frame);
+            return Ok(frame);
+        }
+        if orders.is_some_and(|orders| orders >> WORD_ORDER == 0) {
+            return Err(orders);
         }
         // A run of words, or of a line that is not remembered.
         let any = Fit { least: u32::from(order.get()), most: self.shape.p(), holds: true };
-        let frame = self.take_from(pageblock, migrate, order, any)?;
+        let frame = self.take_from(pageblock, migrate, order, any).ok_or(None)?;
         self.remember_opened(held, frame, order);
-        Some(frame)
+        Ok(frame)
     }
 
     /// Takes this block, all or nothing, and files what it leaves of a larger run (M-3).
@@ -266,6 +269,20 @@ impl<'m, P: Platform> FreeMap<'m, P> {
     fn hold(&self, held: &mut Current, pageblock: Pageblock, migrate: MigrateType) {
         held.set(pageblock);
         self.lower_all(pageblock, migrate);
+    }
+
+    /// [Gives up](Self::release) a current pageblock whose runs were of these orders: what is freed into it later raises its
+    /// hints itself.
+    fn release_seen(&self, held: &mut Current, seen: Option<Orders>) {
+        match (held.pageblock(), seen) {
+            (Some(pageblock), Some(orders)) if orders >> self.shape.p() == 0 => {
+                *held = Current::NONE;
+                if orders != 0 {
+                    self.file_rarely(pageblock, orders);
+                }
+            }
+            _ => self.release(held),
+        }
     }
 
     /// Gives a current pageblock up: what it lacks of hints is raised (M-2). For a CPU that idles,
