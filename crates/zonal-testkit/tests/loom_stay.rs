@@ -66,6 +66,7 @@ fn claim_and_drain<P: Host + Default + 'static>() {
     });
 }
 
+/// At most 3 preemptions: 9 400 runs, 22 s.
 #[test]
 fn claim_in_pieces_against_drain() {
     claim_and_drain::<Pieces>();
@@ -86,19 +87,26 @@ fn claim_and_isolation<P: Host + Default + 'static>() {
         let held = half_free(&world);
         let other = spawn_on(&world, 1, |world| {
             let range = Pfn::new(LAST)..Pfn::new(FRAMES);
-            world.allocator().isolate(range).expect("nothing is in the way")
+            // Refused once the claim has made it unmovable.
+            world.allocator().isolate(range).ok()
         });
-        // Without one if the other was faster: no other pageblock has any.
         let pfn = world.ask(&Request::frame());
-        let isolated = other.join().unwrap();
-        let busy = world.allocator().busy_frames(&isolated);
-        assert_eq!(busy, 3 + u64::from(pfn.is_some()), "a frame of it stayed with the CPU");
-        world.allocator().undo_isolation(isolated).expect("its own");
+        // No other pageblock has any.
+        match other.join().unwrap() {
+            Some(isolated) => {
+                let busy = world.allocator().busy_frames(&isolated);
+                let ours = 3 + u64::from(pfn.is_some());
+                assert_eq!(busy, ours, "a frame of it stayed with the CPU");
+                world.allocator().undo_isolation(isolated).expect("its own");
+            }
+            None => assert!(pfn.is_some(), "neither the claim nor the isolation got it"),
+        }
         pfn.into_iter().for_each(|pfn| world.give(pfn));
         all_back(&world, held);
     });
 }
 
+/// At most 3 preemptions.
 #[test]
 fn claim_in_pieces_against_isolation() {
     claim_and_isolation::<Pieces>();
@@ -106,7 +114,7 @@ fn claim_in_pieces_against_isolation() {
 
 /// Canary: claims and isolations change types past each other.
 #[test]
-#[should_panic]
+#[should_panic(expected = "a frame of it stayed with the CPU")]
 fn canary_a_claim_in_pieces_with_torn_words() {
     claim_and_isolation::<TornPieces>();
 }
