@@ -8,6 +8,8 @@ mod machine;
 #[cfg(target_os = "none")]
 mod memory;
 #[cfg(target_os = "none")]
+mod shell;
+#[cfg(target_os = "none")]
 mod start;
 #[cfg(target_os = "none")]
 mod workload;

@@ -1,7 +1,7 @@
 //! From the first instruction in Rust to the last.
 
 use crate::machine::{Exit, acpi, apic, boot, cpu, exit, pvh, serial, smp, tables};
-use crate::{memory, say, workload};
+use crate::{memory, say, shell, workload};
 use core::panic::PanicInfo;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use zonal::report::BuddyInfo;
@@ -27,6 +27,7 @@ fn run(info: u32) -> bool {
     apic::mask_old_controllers();
     apic::set_up();
     match boot(&info) {
+        Ok(well) if info.command_line == SHELL => shell::run() && well,
         Ok(well) => workload::run(info.command_line) && well,
         Err(error) => {
             say!("{error}");
@@ -34,6 +35,9 @@ fn run(info: u32) -> bool {
         }
     }
 }
+
+/// The command line of a boot into the shell.
+const SHELL: &str = "shell";
 
 /// Processors, memory, processors again; whether the allocator was built in as little stack as is said.
 fn boot(info: &pvh::BootInfo) -> Result<bool, zonal_kernel::Error> {

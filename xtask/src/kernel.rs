@@ -6,8 +6,9 @@ use crate::steps::target_dir;
 use crate::tools;
 use anyhow::{Context, Result, bail, ensure};
 use clap::{Args, Subcommand};
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::Instant;
 use xshell::{Shell, cmd};
 
@@ -34,6 +35,9 @@ pub(crate) enum Kernel {
     /// Prints how long the allocator masks interrupts at most, in instructions, part by part, and lists the
     /// places where that is more than 4000
     Masked,
+    /// Runs all presets, `buddy_system_allocator` and `bitmap-allocator` in it, on 1, 2, 4 and 8 processors: what a
+    /// frame costs all of them together, in instructions, and how often they mask interrupts
+    Peers,
     /// Prints how much code an allocator adds to a kernel, and where that code can panic
     Size,
     /// Boots it with 1, 4 and 8 processors and with two nodes; each boot counts every frame
@@ -64,19 +68,32 @@ pub(crate) struct Boot {
     /// One thread, whose clock counts instructions: the same run each time
     #[arg(long)]
     exact: bool,
+    /// A shell on the console instead of workloads: `help` says what it knows
+    #[arg(long, conflicts_with = "workloads")]
+    shell: bool,
+    /// With the preset `Linux416` instead of `Zonal`
+    #[arg(long)]
+    linux416: bool,
 }
 
 impl Kernel {
     pub(crate) fn run(&self, shell: &Shell) -> Result<()> {
         match self {
-            Self::Run(one) => judge(boot(&build(shell)?, one)?, one),
-            Self::Cost => exact(&build(shell)?, "cost"),
-            Self::Masked => exact(&build_with(shell, &["--features", "masked"])?, "masked"),
+            Self::Run(one) => judge(boot(&build(shell, one.features())?, one)?, one),
+            Self::Cost => exact(&build(shell, "")?, Boot::of(1, 1, "cost")),
+            Self::Masked => exact(&build(shell, "masked")?, Boot::of(1, 1, "masked")),
+            Self::Peers => {
+                let kernel = build(shell, "peers")?;
+                [1, 2, 4, 8].into_iter().try_for_each(|cpus| {
+                    println!("\n--- {cpus} processors");
+                    exact(&kernel, Boot { memory: 2048, ..Boot::of(cpus, 1, "peers") })
+                })
+            }
             Self::Size => {
                 require_target(shell)?;
                 kernel_size::run(shell)
             }
-            Self::Test => test(shell, &build(shell)?),
+            Self::Test => test(shell),
         }
     }
 }
@@ -101,16 +118,34 @@ fn require_target(shell: &Shell) -> Result<()> {
     Ok(())
 }
 
-fn test(shell: &Shell, kernel: &Path) -> Result<()> {
-    let one = |cpus, nodes, workloads: &str| Boot {
-        cpus,
-        nodes,
-        memory: 512,
-        room: 0,
-        workloads: workloads.to_owned(),
-        seconds: SECONDS,
-        exact: false,
-    };
+impl Boot {
+    fn of(cpus: u32, nodes: u32, workloads: &str) -> Self {
+        Self {
+            cpus,
+            nodes,
+            memory: 512,
+            room: 0,
+            workloads: workloads.to_owned(),
+            seconds: SECONDS,
+            exact: false,
+            shell: false,
+            linux416: false,
+        }
+    }
+
+    /// What the kernel is built with.
+    const fn features(&self) -> &'static str {
+        if self.linux416 { "trace,linux416" } else { "trace" }
+    }
+}
+
+fn test(shell: &Shell) -> Result<()> {
+    let other = build(shell, "trace,linux416")?;
+    let machine = Boot { linux416: true, ..Boot::of(4, 1, "") };
+    eprintln!("\n--- Linux416, 4 processors");
+    judge(boot(&other, &machine)?, &machine).context("Linux416")?;
+    let kernel = &build(shell, "trace")?;
+    let one = Boot::of;
     let with_room =
         |nodes, workloads| Boot { memory: 1024, room: ROOM, ..one(4, nodes, workloads) };
     let machines = [(1, 1), (4, 1), (8, 1), (4, 2)].map(|(cpus, nodes)| one(cpus, nodes, ""));
@@ -122,6 +157,7 @@ fn test(shell: &Shell, kernel: &Path) -> Result<()> {
         judge(boot(kernel, &machine)?, &machine).context(name)?;
         eprintln!("--- {:.1} s", start.elapsed().as_secs_f64());
     }
+    console(kernel)?;
     first_kernel(shell)?;
     for (canary, what) in CANARIES {
         eprintln!("\n--- {what}, which the kernel must find");
@@ -141,16 +177,8 @@ const CANARIES: [(&str, &str); 3] = [
 const ROOM: u32 = 512;
 
 /// Counted by an emulator whose clock is the number of instructions.
-fn exact(kernel: &Path, workload: &str) -> Result<()> {
-    let machine = Boot {
-        cpus: 1,
-        nodes: 1,
-        memory: 512,
-        room: 0,
-        workloads: workload.to_owned(),
-        seconds: EXACT_SECONDS,
-        exact: true,
-    };
+fn exact(kernel: &Path, machine: Boot) -> Result<()> {
+    let machine = Boot { seconds: EXACT_SECONDS, exact: true, ..machine };
     judge(boot(kernel, &machine)?, &machine)
 }
 
@@ -209,35 +237,59 @@ fn files_of(page: &str) -> Result<Vec<(String, String)>> {
     Ok(files)
 }
 
-/// Builds it and says where it is.
-fn build(shell: &Shell) -> Result<PathBuf> {
-    build_with(shell, &[])
-}
-
-fn build_with(shell: &Shell, features: &[&str]) -> Result<PathBuf> {
+/// Builds it with features and says where it is.
+fn build(shell: &Shell, features: &str) -> Result<PathBuf> {
     require_target(shell)?;
     ensure!(
         tools::have(shell, EMULATOR),
         "`{EMULATOR}` is not installed: `apt-get install qemu-system-x86`, or your system's \
          package of it"
     );
+    let features = ["--features", features];
     cmd!(shell, "cargo build --release --locked -p {PACKAGE} --target {BARE} {features...}")
         .run()?;
     Ok(target_dir(shell).join(BARE).join("release").join(PACKAGE))
 }
 
-/// Boots; returns the emulator's exit code.
-fn boot(kernel: &Path, boot: &Boot) -> Result<Option<i32>> {
+fn emulator(kernel: &Path, boot: &Boot) -> Result<Command> {
     let mut emulator = Command::new("timeout");
     emulator.arg("--foreground").arg(boot.seconds.to_string()).arg(EMULATOR);
     emulator.args(arguments(boot)?).arg("-kernel").arg(kernel);
-    let ended = emulator.status().context("`timeout` cannot be run")?;
+    Ok(emulator)
+}
+
+/// Boots; returns the emulator's exit code.
+fn boot(kernel: &Path, boot: &Boot) -> Result<Option<i32>> {
+    let ended = emulator(kernel, boot)?.status().context("`timeout` cannot be run")?;
     Ok(ended.code())
+}
+
+/// Lines for the kernel's shell, and what it must say of them.
+const LINES: &str = "trace on\nrun mixed\ntrace show\nbuddyinfo\nvmstat\nzoneinfo\ncount\nexit\n";
+const SAID: [&str; 6] =
+    [" held = ", "mm_page_", "Node 0, zone", "nr_free_pages", "min ", "managed"];
+
+/// Talks to the shell.
+fn console(kernel: &Path) -> Result<()> {
+    eprintln!("\n--- the shell");
+    let machine = Boot { shell: true, ..Boot::of(2, 1, "") };
+    let mut emulator = emulator(kernel, &machine)?;
+    emulator.stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut running = emulator.spawn().context("`timeout` cannot be run")?;
+    // Closed when it is dropped.
+    running.stdin.take().context("it has an input")?.write_all(LINES.as_bytes())?;
+    let output = running.wait_with_output()?;
+    let said = String::from_utf8_lossy(&output.stdout);
+    eprint!("{said}");
+    judge(output.status.code(), &machine)?;
+    let missing = SAID.into_iter().find(|&text| !said.contains(text));
+    ensure!(missing.is_none(), "the shell did not say {missing:?}");
+    Ok(())
 }
 
 /// The machine.
 fn arguments(boot: &Boot) -> Result<Vec<String>> {
-    let Boot { cpus, nodes, memory, room, workloads, .. } = boot;
+    let Boot { cpus, nodes, memory, room, workloads, shell, .. } = boot;
     ensure!(
         (1..=64).contains(cpus) && (1..=16).contains(nodes) && nodes <= cpus,
         "1 to 64 processors, 1 to 16 nodes, and a processor for each node"
@@ -262,7 +314,7 @@ fn arguments(boot: &Boot) -> Result<Vec<String>> {
             add("-device", "pc-dimm,memdev=module".to_owned());
         }
     }
-    add("-append", workloads.clone());
+    add("-append", if *shell { "shell".to_owned() } else { workloads.clone() });
     let share = |all: u32, node: u32| all * node / nodes;
     for node in (0..*nodes).filter(|_| *nodes > 1) {
         let megabytes = share(*memory, node + 1) - share(*memory, node);
@@ -281,8 +333,7 @@ mod tests {
     use super::*;
 
     fn with(cpus: u32, nodes: u32) -> Boot {
-        let workloads = "mixed".to_owned();
-        Boot { cpus, nodes, memory: 512, room: 0, workloads, seconds: 1, exact: false }
+        Boot::of(cpus, nodes, "mixed")
     }
 
     #[test]

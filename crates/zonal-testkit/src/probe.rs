@@ -21,6 +21,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering, fe
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 use zonal::platform::shared_slot::{Guarded, SharedSlot};
 use zonal::platform::single::CellLock;
+use zonal::platform::stay::{InPieces, Stay, Unbounded};
 use zonal::platform::{AtomicByte, AtomicWord, FenceUnsupported, Lock, Platform};
 use zonal::policy::Policy;
 use zonal::slow_path::Shortage;
@@ -130,6 +131,8 @@ pub trait Locks: Sized + 'static {
     type Byte: AtomicByte;
     /// Words.
     type Word: AtomicWord;
+    /// How long a CPU stays in a slot.
+    type Stay: Stay;
 }
 
 /// Cells: one thread.
@@ -141,6 +144,7 @@ impl Locks for Cells {
     type Lock<T: Send> = CellLock<T>;
     type Byte = AtomicU8;
     type Word = AtomicU64;
+    type Stay = Unbounded;
 }
 
 /// Mutexes: any number of threads.
@@ -152,6 +156,19 @@ impl Locks for Mutexes {
     type Lock<T: Send> = MutexLock<T>;
     type Byte = AtomicU8;
     type Word = AtomicU64;
+    type Stay = Unbounded;
+}
+
+/// Those of `L`, with stays in pieces: as in a kernel that masks interrupts in its slots.
+#[derive(Clone, Copy, Debug)]
+pub struct Pieces<L>(PhantomData<fn() -> L>);
+
+impl<L: Locks> Locks for Pieces<L> {
+    const NAME: &'static str = "Probe<Pieces>";
+    type Lock<T: Send> = L::Lock<T>;
+    type Byte = L::Byte;
+    type Word = L::Word;
+    type Stay = InPieces;
 }
 
 /// What the allocator asked of the host.
@@ -262,7 +279,7 @@ impl<L: Locks> Platform for Probe<L> {
     type Half = AtomicU32;
     type Word = L::Word;
     type Lock<T: Send> = Counted<L::Lock<T>, 0>;
-    type Slot<T: Send> = SharedSlot<T, Counted<L::Lock<Guarded<T>>, 1>>;
+    type Slot<T: Send> = SharedSlot<T, Counted<L::Lock<Guarded<T>>, 1>, L::Stay>;
 
     fn cpu(&self) -> CpuId {
         CpuId(CPU.with(Cell::get))

@@ -21,6 +21,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use zonal::map::PfnRange;
 use zonal::plan::Plan;
 use zonal::platform::single::CellLock;
+use zonal::platform::stay::Unbounded;
 use zonal::platform::{AtomicByte, AtomicWord};
 use zonal::policy::Policy;
 use zonal::{Allocator, Storage, TablePart, TableSize};
@@ -89,6 +90,7 @@ impl Locks for Seals {
     type Lock<T: Send> = CellLock<T>;
     type Byte = SealedByte;
     type Word = SealedWord;
+    type Stay = Unbounded;
 }
 
 type Host = Probe<Seals>;

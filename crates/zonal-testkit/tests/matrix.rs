@@ -5,12 +5,12 @@ use crate::stress::WORK;
 use zonal::Order;
 use zonal::platform::single::SingleThread;
 use zonal::preset::{
-    Cluster, ClusterFree, FairZone, LessDirty, Linux316, Linux413, SkipMerge, SplitZones,
-    SplitZonesByCpu, Zonal,
+    Cluster, ClusterFree, FairZone, LessDirty, Linux63, Linux316, Linux413, Linux416, SkipMerge,
+    SplitZones, SplitZonesByCpu, Zonal,
 };
 use zonal_host::Threads;
 use zonal_testkit::preset::{TinySplit, TinyZonal};
-use zonal_testkit::probe::{Mutexes, Probe};
+use zonal_testkit::probe::{Cells, Mutexes, Pieces, Probe};
 use zonal_testkit::shape::{Shape, order};
 use zonal_testkit::suite::{Work, effort, random_commands, threads_at_random};
 
@@ -28,6 +28,9 @@ mod commands {
         single_thread_less_dirty: SingleThread, LessDirty, 60;
         mutexes_cluster_free: Probe<Mutexes>, ClusterFree, 60;
         mutexes_zonal: Probe<Mutexes>, Zonal, 60;
+        pieces_linux416: Probe<Pieces<Cells>>, Linux416, 60;
+        pieces_split_zones: Probe<Pieces<Cells>>, SplitZones, 60;
+        pieces_linux63: Probe<Pieces<Cells>>, Linux63, 60;
         mutexes_split_zones: Probe<Mutexes>, SplitZones, 60;
         mutexes_less_dirty: Probe<Mutexes>, LessDirty, 60;
         threads_skip_merge: Threads, SkipMerge, 60;

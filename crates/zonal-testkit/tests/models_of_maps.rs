@@ -19,6 +19,7 @@ mod loom_opened;
 mod loom_passage;
 mod loom_reserve;
 mod loom_stack;
+mod loom_stay;
 mod loom_undo;
 #[expect(dead_code, reason = "shared by several programs")]
 mod loom_world;

@@ -36,6 +36,19 @@ mod more {
         assert_eq!(as_source("TinyZonal", Shape::Holes, &commands), printed);
     }
 
+    /// A pageblock that an owner had freed past its slot was counted as one frame once its cache was sized anew.
+    #[test]
+    fn pageblocks_freed_before_memory_came() {
+        let commands = [
+            Command::Own { cpu: 126, on: true },
+            Command::SwitchCpu { cpu: 26 },
+            Command::Alloc(Ask { order: 5, limit: 2, ..Ask::FRAME }),
+            Command::FreeAll,
+            Command::Online { nth: 0, count: 0 },
+        ];
+        on_all_presets(Shape::Later, &commands);
+    }
+
     /// The high-atomic reserve took the first pageblock of a larger block only; when it gave
     /// that back, the pageblocks became free buddies that stayed unmerged (I-5).
     #[test]

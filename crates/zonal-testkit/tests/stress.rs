@@ -4,7 +4,7 @@ use zonal::Order;
 use zonal::preset::{ClusterFree, Linux416, SplitZones, Zonal};
 use zonal_host::Threads;
 use zonal_testkit::preset::TinyZonal;
-use zonal_testkit::probe::{Mutexes, Probe};
+use zonal_testkit::probe::{Mutexes, Pieces, Probe};
 use zonal_testkit::shape::{Shape, order};
 use zonal_testkit::suite::{Work, effort, threads_at_random};
 
@@ -65,6 +65,8 @@ macro_rules! on_presets {
 on_presets! {
     mutexes_linux416: Probe<Mutexes>, Linux416;
     mutexes_tiny_zonal: Probe<Mutexes>, TinyZonal;
+    pieces_zonal: Probe<Pieces<Mutexes>>, Zonal;
+    pieces_tiny_zonal: Probe<Pieces<Mutexes>>, TinyZonal;
     threads_linux416: Threads, Linux416;
     threads_cluster_free: Threads, ClusterFree;
     threads_zonal: Threads, Zonal;

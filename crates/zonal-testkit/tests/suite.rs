@@ -7,7 +7,7 @@ use zonal::preset::{
 };
 use zonal_host::Threads;
 use zonal_testkit::preset::{TinySplit, TinyZonal};
-use zonal_testkit::probe::{Cells, Mutexes, Probe};
+use zonal_testkit::probe::{Cells, Mutexes, Pieces, Probe};
 use zonal_testkit::suite::{effort, random_commands};
 
 macro_rules! suite {
@@ -38,6 +38,8 @@ suite! {
     probe_fair_zone_posted: Probe<Cells>, FairZonePosted, 120;
     probe_linux63: Probe<Cells>, Linux63, 120;
     probe_less_dirty: Probe<Cells>, LessDirty, 120;
+    pieces_zonal: Probe<Pieces<Cells>>, Zonal, 120;
+    pieces_tiny_zonal: Probe<Pieces<Cells>>, TinyZonal, 200;
     mutexes_linux416: Probe<Mutexes>, Linux416, 60;
     mutexes_tiny_zonal: Probe<Mutexes>, TinyZonal, 60;
     threads_linux416: Threads, Linux416, 60;

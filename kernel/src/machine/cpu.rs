@@ -1,6 +1,6 @@
 //! What a processor has of its own: a number, a node, tables of segments and interrupts.
 
-use super::{FRAMES, Pc};
+use super::{FRAMES, Pc, Preset};
 use crate::memory::space::AddressSpace;
 use core::arch::asm;
 use core::mem::MaybeUninit;
@@ -33,10 +33,13 @@ pub(crate) struct Cpu {
     /// Where this is: read at `gs:8`.
     own: AtomicPtr<Cpu>,
     /// Its part of the allocator.
-    pub(crate) home: CpuHome<Pc>,
+    pub(crate) home: CpuHome<Pc, Preset>,
     /// Timer interrupts so far, and those that came in a call of the allocator.
     pub(crate) ticks: AtomicU64,
     pub(crate) ticks_inside: AtomicU64,
+    /// How often it masked interrupts for what is measured: see `workload::peers`.
+    #[cfg(feature = "peers")]
+    pub(crate) masked: AtomicU64,
     /// Its local APIC's id.
     pub(crate) apic_id: AtomicU32,
     node: AtomicU8,
@@ -57,6 +60,8 @@ impl Cpu {
             home: CpuHome::new(),
             ticks: AtomicU64::new(0),
             ticks_inside: AtomicU64::new(0),
+            #[cfg(feature = "peers")]
+            masked: AtomicU64::new(0),
             apic_id: AtomicU32::new(0),
             node: AtomicU8::new(0),
             space: AtomicPtr::new(core::ptr::null_mut()),

@@ -9,14 +9,18 @@ pub(crate) mod interrupts;
 #[cfg(feature = "masked")]
 pub(crate) mod masked;
 pub(crate) mod pvh;
+#[cfg(feature = "trace")]
+pub(crate) mod ring;
 pub(crate) mod serial;
 pub(crate) mod smp;
 pub(crate) mod tables;
 pub(crate) mod team;
 pub(crate) mod user;
 
+use crate::memory::{cache, movable};
 use zonal::map::PhysAddr;
-use zonal::{CpuId, NodeId};
+use zonal::slow_path::Shortage;
+use zonal::{CpuId, Immovable, Migration, NodeId, ZoneId};
 use zonal_kernel::{Global, Machine, arch};
 
 /// What the allocator has to know of it.
@@ -51,6 +55,18 @@ impl Machine for Pc {
         }
         arch::interrupts_restore(were_on);
     }
+    fn wake_reclaim(_: ZoneId) {
+        cache::wake();
+    }
+    fn reclaim(shortage: &Shortage) -> u64 {
+        cache::reclaim(shortage)
+    }
+    fn can_migrate() -> bool {
+        movable::are_there()
+    }
+    fn migrate(page: &Migration) -> Result<(), Immovable> {
+        movable::migrate(page)
+    }
     #[inline(always)]
     fn address(frame: PhysAddr) -> *mut u8 {
         // Memory is mapped as it is: see `boot`.
@@ -58,8 +74,22 @@ impl Machine for Pc {
     }
 }
 
+/// How it allocates.
+#[cfg(not(feature = "linux416"))]
+type Base = zonal::preset::Zonal;
+/// As Linux 4.16 did.
+#[cfg(feature = "linux416")]
+type Base = zonal::preset::Linux416;
+
+/// The same, told to the ring.
+#[cfg(feature = "trace")]
+pub(crate) type Preset = zonal::preset::Traced<Base, zonal_trace::ring::ToRing<ring::ToSerial>>;
+/// The same.
+#[cfg(not(feature = "trace"))]
+pub(crate) type Preset = Base;
+
 /// All memory.
-pub(crate) static FRAMES: Global<Pc> = Global::new();
+pub(crate) static FRAMES: Global<Pc, Preset> = Global::new();
 
 /// Ends the emulator (its device isa-debug-exit): its exit code is twice `code`, plus 1.
 pub(crate) fn exit(code: Exit) -> ! {

@@ -18,7 +18,7 @@ static BUSY: AtomicU32 = AtomicU32::new(0);
 
 /// Sleeps until an interrupt comes, unless `ready`. The two cannot be told apart by an interrupt
 /// between them: it ends the `hlt`.
-fn sleep_unless(ready: impl Fn() -> bool) {
+pub(crate) fn sleep_unless(ready: impl Fn() -> bool) {
     flag::disable();
     if ready() {
         flag::enable();

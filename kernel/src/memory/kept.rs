@@ -10,6 +10,12 @@ pub(crate) fn keep(block: Block) {
     FRAMES.fetch_add(block.into_raw().1.frames(), Relaxed);
 }
 
+/// Keeps frames for good that were allocated by number.
+#[cfg(feature = "peers")]
+pub(crate) fn keep_frames(frames: u64) {
+    FRAMES.fetch_add(frames, Relaxed);
+}
+
 /// How many frames are kept.
 pub(crate) fn frames() -> u64 {
     FRAMES.load(Relaxed)

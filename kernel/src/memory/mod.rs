@@ -1,19 +1,21 @@
 //! Memory: the map, the frames that the kernel keeps, page tables, page faults, and the count.
 
+pub(crate) mod cache;
 pub(crate) mod count;
 pub(crate) mod faults;
 pub(crate) mod kept;
+pub(crate) mod movable;
 pub(crate) mod shares;
 pub(crate) mod space;
 
 use crate::machine::acpi::Nodes;
 use crate::machine::pvh::BootInfo;
-use crate::machine::{FRAMES, Pc, cpu, dimm, tables};
+use crate::machine::{FRAMES, Pc, Preset, cpu, dimm, tables};
 use core::ops::Range;
 use core::sync::atomic::Ordering::Relaxed;
 use zonal::map::RangeKind;
 use zonal::plan::Config;
-use zonal::preset::Zonal;
+use zonal::policy::{FreeMemory, Policy};
 use zonal::{Block, NodeId, Order, Pfn, Request, TableSize, ZoneId};
 use zonal_kernel::boot_map::{NodeRange, e820::Entry};
 use zonal_kernel::global::{Booting, Frames, TablePlace};
@@ -53,7 +55,7 @@ fn split(map: &'static [Entry]) -> (impl Iterator<Item = Entry>, Range<u64>) {
 }
 
 /// The map, with the nodes of the firmware, and the image and all below it reserved.
-fn map(info: &BootInfo, nodes: &Nodes) -> Result<Booting<Pc, Zonal>, Error> {
+fn map(info: &BootInfo, nodes: &Nodes) -> Result<Booting<Pc, Preset>, Error> {
     let end = (&raw const image_end).addr() as u64;
     let of_nodes = nodes.srat.into_iter().flat_map(|srat| srat.memory());
     let (entries, later) = split(info.map);
@@ -104,13 +106,13 @@ pub(crate) unsafe fn boot(info: &BootInfo, nodes: &Nodes) -> Result<(), Error> {
 const FLAT: &str = "flat";
 
 /// Says what the allocator's tables cost; whether that is what memory that is there, or was, needs: 1.15
-/// bytes a frame, and the pages where a range ends.
+/// bytes a frame (with lists instead of a map 10), and the pages where a range ends.
 pub(crate) fn tables_fit() -> bool {
     let plan = frames().plan();
     let room = plan.map().memory().filter(|range| range.kind == RangeKind::Offline);
     let room = room.map(|range| range.frames()).sum::<u64>();
     let there = frames_there();
-    let all = TableSize::of::<Zonal>(plan).table_bytes();
+    let all = TableSize::of::<Preset>(plan).table_bytes();
     let bytes = FRAMES.tables().map_or(all, |tables| tables.bytes);
     crate::say!(
         "tables: {} KiB, of {} KiB with the {} MiB that may come",
@@ -118,7 +120,8 @@ pub(crate) fn tables_fit() -> bool {
         all >> 10,
         room >> 8
     );
-    bytes <= there * 118 / 100 + (160 << 10)
+    let hundredths = if <Preset as Policy>::Free::LOCKED { 1000 } else { 118 };
+    bytes <= there * hundredths / 100 + (160 << 10)
 }
 
 /// Frames of the memory that is there.
@@ -136,7 +139,7 @@ pub(crate) fn module() -> Range<Pfn> {
 }
 
 /// The allocator, for counts and reports.
-pub(crate) fn frames() -> &'static Frames<Pc, Zonal> {
+pub(crate) fn frames() -> &'static Frames<Pc, Preset> {
     // SAFETY: what is freed through it by number is what was allocated: said where it is done.
     match unsafe { FRAMES.allocator() } {
         Ok(frames) => frames,

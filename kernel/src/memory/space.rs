@@ -1,19 +1,22 @@
 //! An address space: four levels of page tables whose pages are the allocator's, and pages that come by
 //! faults.
 
-use super::{alloc, free_list, free_raw, shares, words};
+use super::{alloc, free_list, free_raw, movable, shares, words};
 use crate::machine::{FRAMES, Pc, cpu, tables, team};
 use core::ptr;
-use core::sync::atomic::Ordering::{Relaxed, Release};
+use core::sync::atomic::AtomicU32;
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use x86_64::VirtAddr;
 use x86_64::registers::control::{Cr3, Cr3Flags};
-use x86_64::structures::paging::mapper::{CleanUp, MapToError, MapperFlush, UnmapError};
+use x86_64::structures::paging::mapper::{
+    CleanUp, MapToError, MapperFlush, TranslateResult, UnmapError,
+};
 use x86_64::structures::paging::{
     Mapper, OffsetPageTable, Page, PageSize, PageTable, PageTableFlags as Flags, PhysFrame,
-    Size2MiB, Size4KiB,
+    Size2MiB, Size4KiB, Translate,
 };
 use zonal::platform::Lock;
-use zonal::{Block, MigrateType, Order, Pfn, Request};
+use zonal::{Block, Immovable, MigrateType, Order, Pfn, Request};
 use zonal_kernel::Error;
 use zonal_kernel::irq_lock::IrqLock;
 use zonal_kernel::page_tables::PageFrames;
@@ -34,6 +37,8 @@ pub(crate) struct AddressSpace {
     huge: bool,
     /// Whether several processors use it.
     shared: bool,
+    /// The processor that has its pages moved when memory is compacted, plus 1; 0: they stay.
+    movable: AtomicU32,
 }
 
 /// How to use one.
@@ -61,7 +66,8 @@ impl AddressSpace {
             // allocated a moment ago.
             unsafe { to.copy_from_nonoverlapping(from, 1) };
         }
-        Ok(Self { root, lock: IrqLock::new(()), huge: kind.huge, shared: kind.shared })
+        let Kind { huge, shared } = kind;
+        Ok(Self { root, lock: IrqLock::new(()), huge, shared, movable: AtomicU32::new(0) })
     }
 
     pub(crate) fn is_huge(&self) -> bool {
@@ -72,14 +78,62 @@ impl AddressSpace {
     pub(crate) fn enter<R>(&self, f: impl FnOnce() -> R) -> R {
         let own = cpu::own();
         let (before, flags) = Cr3::read();
-        own.space.store(ptr::from_ref(self).cast_mut(), Release);
+        // Under the lock: who moves a page of it comes before, or sees that a processor is in it.
+        self.lock.with(|()| own.space.store(ptr::from_ref(self).cast_mut(), Release));
         // SAFETY: its first entry and that of the allocator's tables are the kernel's, so what runs stays mapped.
         unsafe { Cr3::write(frame(self.root), flags) };
         let result = f();
         // SAFETY: as it was.
         unsafe { Cr3::write(before, flags) };
-        own.space.store(ptr::null_mut(), Relaxed);
+        // Release: pairs with the acquire in `move_page`: what was written there is seen.
+        own.space.store(ptr::null_mut(), Release);
         result
+    }
+
+    /// Runs `f`, during which pages that come by faults are moved where compaction wants that. For spaces that are not
+    /// shared; one at a time on a processor.
+    pub(crate) fn with_movable_pages<R>(&self, f: impl FnOnce() -> R) -> R {
+        self.movable.store(cpu::number().0 + 1, Relaxed);
+        let result = movable::with_space(self, f);
+        self.movable.store(0, Relaxed);
+        result
+    }
+
+    /// Moves what is at `address`, if that is the frame `from`, to `to`; unless another processor is in the space, which
+    /// might be writing it.
+    ///
+    /// # Errors
+    /// [`Immovable`]; nothing has changed.
+    pub(crate) fn move_page(&self, address: VirtAddr, from: Pfn, to: Pfn) -> Result<(), Immovable> {
+        let own = cpu::number().0;
+        let here = ptr::from_ref(self).cast_mut();
+        self.with_tables(|tables| {
+            let mut others = (0..cpu::count()).filter(|&number| number != own);
+            // Acquire: pairs with the release of who left it.
+            if others.any(|number| cpu::at(number).space.load(Acquire) == here) {
+                return Err(Immovable);
+            }
+            let TranslateResult::Mapped { flags, .. } = tables.translate(address) else {
+                return Err(Immovable);
+            };
+            let page = Page::<Size4KiB>::containing_address(address);
+            if !tables.translate_page(page).is_ok_and(|there| there == frame(from)) {
+                return Err(Immovable);
+            }
+            let (_, flush) = tables.unmap(page).map_err(|_| Immovable)?;
+            flush.flush();
+            // SAFETY: the old frame is mapped nowhere any more but where all memory is, and the new one was allocated
+            // for this.
+            unsafe { words(to).copy_from_nonoverlapping(words(from), PAGE as usize / 8) };
+            // SAFETY: as `map_as`; its tables are there, so none is asked for.
+            let mapped =
+                unsafe { tables.map_to(page, frame(to), flags, &mut PageFrames::new(&FRAMES)) };
+            let Ok(flush) = mapped else { panic!("a page was unmapped, and cannot be mapped") };
+            flush.flush();
+            movable::forget(from);
+            movable::note(to, self.movable.load(Relaxed).saturating_sub(1), address);
+            Ok(())
+        })
     }
 
     /// Runs `f` on the tables, alone.
@@ -116,6 +170,10 @@ impl AddressSpace {
                 let page = Page::<Size4KiB>::containing_address(address);
                 // SAFETY: the frame is ours, and mapped nowhere but where all memory is.
                 let mapped = unsafe { space.map_to(page, frame(pfn), flags, &mut tables) };
+                let number = self.movable.load(Relaxed);
+                if mapped.is_ok() && number != 0 {
+                    movable::note(pfn, number - 1, address.align_down(PAGE));
+                }
                 mapped.map(MapperFlush::flush).map_err(|error| kind_of(&error))
             } else {
                 let page = Page::<Size2MiB>::containing_address(address);
@@ -144,7 +202,10 @@ impl AddressSpace {
                     let (found, size) = unmap_one(space, at);
                     match found {
                         Some((pfn, Order::ZERO)) if !shares::give_up(pfn) => {}
-                        Some((pfn, Order::ZERO)) => small.push(pfn),
+                        Some((pfn, Order::ZERO)) => {
+                            movable::forget(pfn);
+                            small.push(pfn);
+                        }
                         Some((pfn, _)) => large.push(pfn),
                         None => {}
                     }

@@ -40,15 +40,21 @@ impl Chain {
         self.first = Some(pfn);
     }
 
-    /// Takes one out, looks at its stamp, and frees it; `false` if there was none.
-    pub(crate) fn free_one(&mut self) -> bool {
-        let Some(pfn) = self.first else { return false };
+    /// Takes one out and looks at its stamp.
+    pub(crate) fn pop(&mut self) -> Option<(Pfn, Order)> {
+        let pfn = self.first?;
         // SAFETY: the block is ours: pushed, and not taken out since.
         let [next, stamp, order] = unsafe { words(pfn).cast::<[u64; WORDS]>().read() };
         assert_eq!(stamp, self.stamp, "frame {pfn} is in two hands");
         let order = Order::new(order as u8).unwrap_or(Order::ZERO);
         self.first = (next != END).then(|| Pfn::new(next));
-        // SAFETY: as above; it was allocated with the order that was written there.
+        Some((pfn, order))
+    }
+
+    /// Takes one out and frees it; `false` if there was none.
+    pub(crate) fn free_one(&mut self) -> bool {
+        let Some((pfn, order)) = self.pop() else { return false };
+        // SAFETY: taken out a moment ago; it was allocated with the order that was written there.
         unsafe { free_raw(pfn, order) };
         true
     }

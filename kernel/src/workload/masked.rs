@@ -12,10 +12,8 @@ use zonal::{Block, Bounds, CompactMode, CpuId, MigrateType, Order, Pfn, Request,
 use zonal_kernel::Error;
 use zonal_kernel::global::TablesFrom;
 
-/// What is longer is listed.
+/// What is longer is listed, and a failure.
 const MOST: u64 = 4000;
-/// What is longer is a failure: as long as the longest known, and a little more.
-const LIMIT: u64 = 5000;
 static LONGEST: AtomicU64 = AtomicU64::new(0);
 
 const TYPES: [MigrateType; 3] =
@@ -41,11 +39,11 @@ fn longest_of(what: &str, f: impl FnOnce()) -> u64 {
     longest
 }
 
-/// Those of all parts are no longer than they were.
+/// None of all parts is too long.
 pub(crate) fn short() -> Result<(), &'static str> {
     let longest = LONGEST.load(Relaxed);
-    say!("{:>9}  interrupts masked for {longest} instructions at most, of {LIMIT}", "");
-    if longest <= LIMIT { Ok(()) } else { Err("interrupts are masked for too long") }
+    say!("{:>9}  interrupts masked for {longest} instructions at most, of {MOST}", "");
+    if longest <= MOST { Ok(()) } else { Err("interrupts are masked for too long") }
 }
 
 fn on_all(mut f: impl FnMut(u32)) {

@@ -1,6 +1,6 @@
 //! Workloads: what all processors do at once. Each ends by counting every frame.
 
-mod chain;
+pub(crate) mod chain;
 mod cost;
 mod exhaust;
 mod faults;
@@ -8,9 +8,13 @@ mod fork;
 pub(crate) mod handler;
 #[cfg(feature = "masked")]
 mod masked;
+mod migrate;
 mod mixed;
 mod pass;
+#[cfg(feature = "peers")]
+mod peers;
 mod plug;
+mod reclaim;
 
 use crate::machine::{apic, cpu, team};
 use crate::memory::{alloc, count};
@@ -37,10 +41,14 @@ const ALL: &[Workload] = &[
     Workload { name: "huge", task: faults::huge, check: faults::had_both },
     Workload { name: "timer", task: handler::task, check: handler::was_inside },
     Workload { name: "exhaust", task: exhaust::task, check: exhaust::refused },
+    Workload { name: "reclaim", task: reclaim::task, check: reclaim::came_back },
+    Workload { name: "migrate", task: migrate::task, check: migrate::moved },
     Workload { name: "module", task: plug::module_task, check: plug::module_came },
     Workload { name: "plug", task: plug::task, check: plug::came },
     #[cfg(feature = "masked")]
     Workload { name: MASKED, task: masked::task, check: masked::short },
+    #[cfg(feature = "peers")]
+    Workload { name: PEERS, task: peers::task, check: peers::all_ran },
     Workload { name: COST, task: cost::task, check: ok },
     Workload { name: CANARY, task: lose, check: ok },
 ];
@@ -49,6 +57,7 @@ const ALL: &[Workload] = &[
 const COST: &str = "cost";
 const CANARY: &str = "canary";
 const MASKED: &str = "masked";
+const PEERS: &str = "peers";
 
 /// Loses a frame.
 fn lose(number: u32) {
@@ -74,13 +83,23 @@ fn ticks() -> (u64, u64) {
     })
 }
 
+/// Whether all of these names, with commas, are names of workloads.
+pub(crate) fn is_known(names: &str) -> bool {
+    names.split(',').all(|name| ALL.iter().any(|workload| workload.name == name))
+}
+
+/// Prints their names.
+pub(crate) fn say_names() {
+    ALL.iter().for_each(|workload| say!("  {}", workload.name));
+}
+
 /// Runs those that `wanted` names, all if it names none; whether every count was right.
 pub(crate) fn run(wanted: &str) -> bool {
     let names = |name| wanted.split(',').any(|wanted| wanted == name);
     let any = ALL.iter().any(|workload| names(workload.name));
     let mut well = true;
     for &Workload { name, task, check } in ALL {
-        if !names(name) && (any || [COST, CANARY, MASKED].contains(&name)) {
+        if !names(name) && (any || [COST, CANARY, MASKED, PEERS].contains(&name)) {
             continue;
         }
         WORK.store(0, Relaxed);

@@ -1,11 +1,16 @@
-//! Planted bugs: hosts whose slots let two in, or that do not wait for a slot that another is in.
+//! Hosts with other slots: stays in pieces; and planted bugs, slots that let two in, or that do not wait for a slot
+//! that another is in.
 #![allow(dead_code, reason = "not every model plants every bug")]
+
+#[path = "torn.rs"]
+mod torn;
 
 use loom::sync::atomic::{AtomicUsize, Ordering::AcqRel};
 use std::cell::RefCell;
 use std::fmt;
 use std::marker::PhantomData;
 use zonal::platform::shared_slot::{Guarded, SharedSlot};
+use zonal::platform::stay::InPieces;
 use zonal::platform::{FenceUnsupported, Lock, OwnError, OwnedSlots, Platform, Slot};
 use zonal::{CpuId, Host};
 use zonal_testkit::loom_platform::{Byte, Half, LoomLock, LoomPlatform, Newest};
@@ -80,7 +85,7 @@ impl<T: Send> Slot<T> for HastySlot<T> {
 
 /// Loom's host with other slots.
 macro_rules! host {
-    ($(#[$doc:meta])* $name:ident, $slot:ty) => {
+    ($(#[$doc:meta])* $name:ident, $word:ty, $slot:ty) => {
         $(#[$doc])*
         #[derive(Default)]
         pub(crate) struct $name(PhantomData<()>);
@@ -94,7 +99,7 @@ macro_rules! host {
         impl Platform for $name {
             type Byte = Byte;
             type Half = Half;
-            type Word = Newest;
+            type Word = $word;
             type Lock<T: Send> = LoomLock<T>;
             type Slot<T: Send> = $slot;
 
@@ -118,9 +123,21 @@ macro_rules! host {
 
 host!(
     /// Planted bug: a slot that lets two in.
-    Open, SharedSlot<T, OpenLock<Guarded<T>>>
+    Open, Newest, SharedSlot<T, OpenLock<Guarded<T>>>
 );
 host!(
     /// Planted bug: a drain does not wait for the CPU that is inside.
-    Hasty, HastySlot<T>
+    Hasty, Newest, HastySlot<T>
+);
+host!(
+    /// Stays in pieces.
+    Pieces, Newest, SharedSlot<T, LoomLock<Guarded<T>>, InPieces>
+);
+host!(
+    /// Planted bug: a slot that lets two in, with stays in pieces.
+    OpenPieces, Newest, SharedSlot<T, OpenLock<Guarded<T>>, InPieces>
+);
+host!(
+    /// Planted bug: words whose updates are torn, with stays in pieces.
+    TornPieces, torn::Torn, SharedSlot<T, LoomLock<Guarded<T>>, InPieces>
 );

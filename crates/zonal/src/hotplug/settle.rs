@@ -2,7 +2,8 @@
 
 use crate::alloc::allocator::Allocator;
 use crate::alloc::build::{batch, size_cache_at};
-use crate::platform::Platform;
+use crate::platform::stay::Stay;
+use crate::platform::{Platform, StayOf};
 use crate::policy::zone::Zone;
 use crate::policy::{FreeMemory, PcpPolicy, Policy};
 use crate::types::units::{CpuId, Order};
@@ -25,6 +26,10 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
             let resized = resized(zone);
             if resized || S::Pcp::BY_WATERMARK {
                 for cpu in (0..self.cpus()).map(CpuId) {
+                    if StayOf::<P>::LIST != usize::MAX {
+                        // In a stay of its own.
+                        self.drain_cache(cpu, zone, |_| ());
+                    }
                     // Emptied and bounded in one entry of its slot.
                     let (managed, low) = (zone.managed(), marks.watermarks.low);
                     self.drain_cache(cpu, zone, |own| size_cache_at(self.plan, own, managed, low));

@@ -65,6 +65,8 @@ pub struct StackCpu {
     pub(super) home: Pageblock,
     /// The pageblock order; order 0 until it is placed.
     pub(super) whole_order: Order,
+    /// The same, from the first time that it was placed: of what its owner freed past the slot before it was tuned anew.
+    pub(super) freed_order: Order,
     /// Whether the stack knows the zone's map.
     pub(super) placed: bool,
 }
@@ -105,7 +107,7 @@ impl StackCpu {
         let outside = most.min(UNCOUNTED as i64);
         self.late -= outside << shape.order().get();
         out.uncounted().set_high(outside as u32);
-        (self.placed, self.whole_order) = (true, shape.order());
+        (self.placed, self.whole_order, self.freed_order) = (true, shape.order(), shape.order());
     }
 
     /// Pageblocks that were freed past the slot are counted from now on.

@@ -22,7 +22,7 @@
 use super::Home;
 use super::lists::Room;
 use super::passage::UNCOUNTED;
-use super::words::Words;
+use super::words::{Words, run_across};
 use crate::platform::stay::Stay;
 use crate::platform::{AtomicHalf, AtomicWord, Direction, FenceUnsupported, Platform, StayOf};
 use crate::zone::free_map::{AlreadyFree, Frame, WordIndex};
@@ -326,7 +326,10 @@ impl<P: Platform, const N: usize> FrameStack<P, N> {
         if end - place < LEN as u32 {
             return None;
         }
-        let places = self.frames.get(place as usize % N..)?.first_chunk::<LEN>()?;
+        let Some(places) = self.frames.get(place as usize % N..)?.first_chunk::<LEN>() else {
+            let (rest, places) = self.frames.split_at(place as usize % N);
+            return if LEN == WORD { run_across::<P>(places, rest) } else { None };
+        };
         let (first, last) = (places.first()?.load(Relaxed), places.last()?.load(Relaxed));
         // One call for each way: a host's code for it is a few instructions, if it knows which. Most that are no run
         // are told by their last.
@@ -374,12 +377,12 @@ impl<P: Platform, const N: usize> FrameStack<P, N> {
         count as usize
     }
 
-    /// Room for `LEN` frames side by side, if there is.
+    /// The room for `LEN` frames, for which there [is some](Self::has_room_for), if it lies side by side.
     #[inline(always)]
     pub(super) fn room_for_run<const LEN: usize>(&self) -> Option<Room<'_, P, LEN>> {
         let top = self.top.load(Relaxed);
         let places = self.frames.get(top as usize % N..)?.first_chunk::<LEN>()?;
-        self.has_room_for(LEN as u32).then_some(Room { places, top: &self.top, at: top })
+        Some(Room { places, top: &self.top, at: top })
     }
 
     /// Whether there is room for `len` frames; for who is in the slot, with no owner outside.
@@ -389,17 +392,14 @@ impl<P: Platform, const N: usize> FrameStack<P, N> {
     }
 
     /// Puts `len` frames from `index` on on it, for which there [is room](Self::has_room_for).
-    #[inline]
+    #[inline(never)]
     pub(super) fn push_some(&self, index: u32, len: u32, direction: Direction) {
         let top = self.top.load(Relaxed);
-        let at = top as usize % N;
-        if let Some(places) = self.frames.get(at..at + len as usize) {
-            P::write_run(places, index, direction);
-        } else {
-            for step in 0..len {
-                self.at(top.wrapping_add(step)).store(direction.after(index, step), Relaxed);
-            }
-        }
+        let (rest, places) = self.frames.split_at(top as usize % N);
+        let here = places.len().min(len as usize);
+        P::write_run(places.get(..here).unwrap_or_default(), index, direction);
+        let rest = rest.get(..len as usize - here).unwrap_or_default();
+        P::write_run(rest, direction.after(index, here as u32), direction);
         self.top.store(top + len, Release);
     }
 

@@ -51,7 +51,8 @@ fn tell_each<P: Platform, T: Trace, const N: usize>(
 pub(super) struct MapHome<'a, P: Platform> {
     view: MapView<'a, P>,
     map: FreeMap<'a, P>,
-    singles: Singles<'a, P>,
+    /// Where the code for single frames stands in its place.
+    singles: Option<Singles<'a, P>>,
     /// Frames that were free there already: none, but for damage.
     refused: Cell<u32>,
 }
@@ -59,7 +60,8 @@ pub(super) struct MapHome<'a, P: Platform> {
 impl<'a, P: Platform> MapHome<'a, P> {
     #[inline]
     pub(super) fn new(view: MapView<'a, P>) -> Self {
-        Self { view, map: view.map(), singles: view.singles(), refused: Cell::new(0) }
+        let singles = if StayOf::<P>::COPIES { Some(view.singles()) } else { None };
+        Self { view, map: view.map(), singles, refused: Cell::new(0) }
     }
 }
 
@@ -102,7 +104,9 @@ impl<P: Platform> Home for MapHome<'_, P> {
             let (word, bit) = frame.word();
             return self.put(word, bit);
         }
-        if !self.singles.put(frame) {
+        if let Some(singles) = &self.singles
+            && !singles.put(frame)
+        {
             self.refused.set(self.refused.get() + 1);
         }
         Ok(())

@@ -104,31 +104,30 @@ impl<P: Platform, const N: usize> List<'_, '_, P, N> {
     /// the slot.
     #[inline(always)]
     pub(super) fn push(&self, frames: &[Pfn]) -> Head {
-        // Before looks at many of them.
-        if self.is_full(frames) {
+        let Some(&first) = frames.first() else { return Head::Single(1) };
+        let offset = self.table.offset(first);
+        // Before looks at many of them. Of what follows in the same pageblock it is the same.
+        let stack = self.place(offset as u32);
+        let Some(stack) = stack.filter(|stack| stack.has_room_for(RUN as u32)) else {
+            let sheds = begins(frames).is_some() && self.out.gathered().sheds(RUN as u32);
+            if sheds && self.is_own(offset, 1) {
+                return Head::NoRoom(offset as u32);
+            }
             return self.push_part(frames, None);
-        }
+        };
         let long = run_of::<LONG>(frames);
         if let Some(direction) = long
-            && self.push_run::<LONG>(frames, direction)
+            && self.push_run::<LONG>(stack, frames, direction)
         {
             return Head::Kept(LONG);
         }
         let found = long.or_else(|| run_of::<RUN>(frames));
         if let Some(direction) = found
-            && self.push_run::<RUN>(frames, direction)
+            && self.push_run::<RUN>(stack, frames, direction)
         {
             return Head::Kept(RUN);
         }
         self.push_part(frames, found)
-    }
-
-    /// Whether what the first frame would be kept on has no room for those that may follow.
-    #[inline(always)]
-    fn is_full(&self, frames: &[Pfn]) -> bool {
-        let offset = frames.first().map(|&first| self.table.offset(first));
-        let stack = offset.and_then(|offset| self.place(offset as u32));
-        stack.is_none_or(|stack| !stack.has_room_for(RUN as u32))
     }
 
     /// What a frame is kept on: see [`StackOutside::stack_for`].
@@ -137,25 +136,30 @@ impl<P: Platform, const N: usize> List<'_, '_, P, N> {
         self.out.stack_for(self.migrate, index, self.cpu.stack.order)
     }
 
-    /// Keeps the first `LEN` frames, which follow each other, if it can be done at once.
+    /// Keeps the first `LEN` frames on a stack that has room for [`RUN`] of the first's pageblock, which follow each other, if it can be done at once.
     #[inline(always)]
-    fn push_run<const LEN: usize>(&self, frames: &[Pfn], direction: Direction) -> bool {
+    fn push_run<const LEN: usize>(
+        &self,
+        stack: &FrameStack<P, N>,
+        frames: &[Pfn],
+        direction: Direction,
+    ) -> bool {
         let lowest = match direction {
             Direction::Up => frames[0],
             Direction::Down => frames[LEN - 1],
         };
         let offset = self.table.offset(lowest);
-        if !self.is_own(offset, LEN) {
+        let fits = LEN == RUN || stack.has_room_for(LEN as u32);
+        if !fits || !self.is_own(offset, LEN) || !self.mark(offset, LEN) {
             return false;
         }
-        // Truncated where it is no index, and then no state is replaced.
-        let stack = self.place(offset as u32);
-        let Some(room) = stack.and_then(FrameStack::room_for_run::<LEN>) else { return false };
-        let marked = self.mark(offset, LEN);
-        if marked {
-            room.push(self.table.offset(frames[0]) as u32, direction);
+        // Truncated where it is no index, and then no state was replaced.
+        let index = self.table.offset(frames[0]) as u32;
+        match stack.room_for_run::<LEN>() {
+            Some(room) => room.push(index, direction),
+            None => stack.push_some(index, LEN as u32, direction),
         }
-        marked
+        true
     }
 
     /// What is no whole run, or has no place as one.
@@ -167,18 +171,12 @@ impl<P: Platform, const N: usize> List<'_, '_, P, N> {
         };
         let first = self.table.offset(first);
         let index = first as u32;
-        let stack = self.place(index);
-        if stack.is_none_or(|stack| !stack.has_room_for(RUN as u32))
-            && self.out.gathered().sheds(RUN as u32)
-            && self.is_own(first, 1)
-        {
-            return Head::NoRoom(index);
-        }
         let len = if found.is_some() { RUN } else { short_run_of(frames, direction) };
         let run = Run::new(first, len, direction);
         if run.len < WORTH_IT || !self.is_own(run.lowest, run.len) {
             return Head::Single(run.len);
         }
+        let stack = self.place(index);
         let Some(stack) = stack.filter(|stack| stack.has_room_for(run.len as u32)) else {
             return Head::Single(RUN);
         };

@@ -69,6 +69,7 @@ impl<const WORTH: u32, const MOST: usize> PcpPolicy<Mapped> for Stacks<WORTH, MO
             whole: Pageblock(0),
             home: Pageblock(0),
             whole_order: Order::ZERO,
+            freed_order: Order::ZERO,
             placed: false,
         }
     }
@@ -167,7 +168,7 @@ impl<const WORTH: u32, const MOST: usize> PcpPolicy<Mapped> for Stacks<WORTH, MO
         let blocks = out.uncounted();
         // Snapshots: what came since is not there yet.
         let left = cpu.counted + u64::from(blocks.len());
-        let frames = cpu.whole_order.frames();
+        let frames = cpu.freed_order.frames();
         let put = blocks.freed() * frames;
         Outside { freed: out.freed() + put, shed: put, filled: put.saturating_sub(left * frames) }
     }

@@ -2,8 +2,9 @@
 
 use super::Home;
 use super::frames::WORD;
-use crate::platform::Direction;
+use crate::platform::{AtomicHalf, Direction, Platform};
 use crate::zone::free_map::{AlreadyFree, Frame, WordIndex};
+use core::sync::atomic::Ordering::Relaxed;
 
 /// The frames of one word that were added last, to be given once one of another word comes.
 pub(super) struct Words<'h, H> {
@@ -84,4 +85,19 @@ impl<'h, H: Home> Words<'h, H> {
             self.outcome = self.home.put(word, others | bit).and(self.outcome);
         }
     }
+}
+
+/// The first of a word's frames and which way they go, if they follow each other over `places` and go on at the start
+/// of `rest`: where a stack's places go round.
+#[cold]
+#[inline(never)]
+pub(super) fn run_across<P: Platform>(
+    places: &[P::Half],
+    rest: &[P::Half],
+) -> Option<(u32, Direction)> {
+    let rest = rest.get(..WORD.checked_sub(places.len())?)?;
+    let (first, next) = (places.first()?.load(Relaxed), rest.first()?.load(Relaxed));
+    let follows = |way: &Direction| way.after(first, places.len() as u32) == next;
+    let way = [Direction::Up, Direction::Down].into_iter().find(follows)?;
+    (P::is_run(places, way) && P::is_run(rest, way)).then_some((first, way))
 }

@@ -3,7 +3,7 @@
 
 use super::FreeMap;
 use super::bits::{exact_runs, low_bits, order_at, orders_of};
-use super::line::{Orders, full_words};
+use super::line::Orders;
 use super::shape::{Frame, Pageblock, WORD_ORDER, WordIndex};
 use crate::platform::{AtomicWord, Platform};
 use crate::types::migrate_type::MigrateType;
@@ -135,16 +135,20 @@ impl<P: Platform> FreeMap<'_, P> {
     /// that are not remembered.
     pub(super) fn remember(&self, held: &mut Current) -> Option<Orders> {
         let pageblock = held.pageblock.filter(|_| self.is_remembered())?;
-        let (line, count) = self.read_line(pageblock);
-        let line = line.get(..count)?;
-        let mut all = 0;
+        let (mut all, mut full) = (0, 0);
         held.runs = 0;
-        for (at, &word) in (0..).zip(line).filter(|&(_, &word)| word != u64::MAX) {
-            let orders = orders_of(word);
-            held.add(at, u64::from(orders));
-            all |= orders;
+        // As by `orders_in`.
+        for (word, at) in self.frames_words(self.line(pageblock).0).iter().zip(0..) {
+            match word.load(SeqCst) {
+                u64::MAX => full |= 1 << at,
+                word => {
+                    let orders = orders_of(word);
+                    held.add(at, u64::from(orders));
+                    all |= orders;
+                }
+            }
         }
-        Some(all | orders_of(full_words(line)) << WORD_ORDER)
+        Some(all | orders_of(full) << WORD_ORDER)
     }
 
     /// A block was taken at the start of a full word, which nothing is remembered of.

@@ -216,8 +216,9 @@ impl<P: Platform> FreeMap<'_, P> {
         let (words, _) = self.line(pageblock);
         let (first, count) = (words.start, words.len() as u32);
         // As by `read_line`, where each word is the pageblock's alone.
-        let is_full = |at| self.frames_word(WordIndex(at)).load(SeqCst) == u64::MAX;
-        let full = words.rev().fold(0_u64, |full, at| full << 1 | u64::from(is_full(at)));
+        let words = self.frames_words(words).iter().rev();
+        let is_full = |word: &P::Word| word.load(SeqCst) == u64::MAX;
+        let full = words.fold(0_u64, |full, word| full << 1 | u64::from(is_full(word)));
         if full == low_bits(count) {
             if !self.complete(pageblock) {
                 self.settle(pageblock);

@@ -73,11 +73,14 @@ pub(super) const fn is_hinted(migrate: MigrateType) -> bool {
 }
 
 impl<P: Platform> FreeMap<'_, P> {
-    /// Sets the bit of a pageblock that was seen to be missing.
+    /// Sets the bit of a pageblock that was seen to be missing in the kind's word.
     #[cold]
     #[inline(never)]
-    pub(super) fn set_missing(&self, kind: Kind, pageblock: Pageblock) {
-        self.set(kind, pageblock);
+    pub(super) fn set_missing(&self, word: &P::Word, kind: Kind, pageblock: Pageblock) {
+        let (section, bit) = pageblock.place();
+        if word.fetch_or(bit, SeqCst) == 0 && self.shape.levels() > 1 {
+            self.raise_above(kind, 1, section);
+        }
     }
 
     /// Sets a pageblock's bit; whether it was set.
@@ -131,8 +134,7 @@ impl<P: Platform> FreeMap<'_, P> {
             return;
         }
         let (section, bit) = pageblock.place();
-        for kind in self.hints_of(migrate) {
-            let word = self.bitmap_word(kind, 0, section);
+        for word in self.hints_in(section, migrate) {
             if word.load(Relaxed) & bit != 0 {
                 word.fetch_and(!bit, SeqCst);
             }

@@ -213,6 +213,13 @@ impl<'m, P: Platform> FreeMap<'m, P> {
         word_at(self.memory.lines, (self.at.lines + word.0) as usize)
     }
 
+    /// Some that follow each other.
+    #[inline(always)]
+    pub(super) fn frames_words(&self, words: Range<u32>) -> &'m [P::Word] {
+        let own = (self.at.lines + words.start) as usize..(self.at.lines + words.end) as usize;
+        self.memory.lines.get(own).unwrap_or_else(|| missing())
+    }
+
     /// The pageblock's word of the frame table.
     #[inline(always)]
     pub(super) fn type_word(&self, pageblock: Pageblock) -> &'m P::Word {

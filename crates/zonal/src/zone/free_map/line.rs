@@ -32,14 +32,20 @@ impl<P: Platform> FreeMap<'_, P> {
 
     /// The orders of the maximal runs in a line.
     pub(super) fn orders_in(&self, pageblock: Pageblock) -> Orders {
-        let (line, count) = self.read_line(pageblock);
-        if count == 1 {
-            return orders_of(line[0]);
+        let (words, bits) = self.line(pageblock);
+        if words.len() == 1 {
+            let word = self.frames_word(WordIndex(words.start)).load(SeqCst);
+            return orders_of((word & bits) >> bits.trailing_zeros());
         }
-        let line = &line[..count];
-        let parts = line.iter().filter(|&&word| word != u64::MAX);
-        let orders = parts.fold(0, |orders, &word| orders | orders_of(word));
-        orders | orders_of(full_words(line)) << WORD_ORDER
+        let (mut orders, mut full) = (0, 0);
+        // As by `read_line`, where each word is the pageblock's alone.
+        for (word, at) in self.frames_words(words).iter().zip(0..) {
+            match word.load(SeqCst) {
+                u64::MAX => full |= 1 << at,
+                word => orders |= orders_of(word),
+            }
+        }
+        orders | orders_of(full) << WORD_ORDER
     }
 
     /// Raises the hints that a line with maximal runs of `orders`, at least one, must have (M-2); the type
@@ -58,8 +64,10 @@ impl<P: Platform> FreeMap<'_, P> {
             let order = runs.trailing_zeros();
             // The load comes after the bits that it speaks of (M-3): its partner is the `fetch_and` of
             // `clear`, which comes before its look at the bits.
-            if hints.get(order as usize).is_some_and(|word| word.load(SeqCst) & bit == 0) {
-                self.set_missing(Kind::of_order(migrate, order), pageblock);
+            if let Some(word) = hints.get(order as usize)
+                && word.load(SeqCst) & bit == 0
+            {
+                self.set_missing(word, Kind::of_order(migrate, order), pageblock);
             }
             runs &= runs - 1;
         }

@@ -7,8 +7,8 @@ use super::line::Orders;
 use super::shape::{Frame, Pageblock, WORD_ORDER};
 use super::whole::WholeClass;
 use super::{Current, FreeMap};
-use crate::platform::Platform;
 use crate::platform::stay::{Stay, cost};
+use crate::platform::{Platform, StayOf};
 use crate::types::migrate_type::MigrateType;
 use crate::types::units::Order;
 
@@ -215,7 +215,7 @@ impl<'m, P: Platform> FreeMap<'m, P> {
         if let Some(frame) = self.take_beside(held, migrate, order) {
             return Ok(frame);
         }
-        if orders.is_some_and(|orders| orders >> WORD_ORDER == 0) {
+        if StayOf::<P>::COPIES && orders.is_some_and(|orders| orders >> WORD_ORDER == 0) {
             return Err(orders);
         }
         // A run of words, or of a line that is not remembered.
@@ -275,7 +275,10 @@ impl<'m, P: Platform> FreeMap<'m, P> {
     /// hints itself.
     fn release_seen(&self, held: &mut Current, seen: Option<Orders>) {
         match (held.pageblock(), seen) {
-            (Some(pageblock), Some(orders)) if orders >> self.shape.p() == 0 => {
+            // Once, where code is: a look more at the line costs less than that.
+            (Some(pageblock), Some(orders))
+                if StayOf::<P>::COPIES && orders >> self.shape.p() == 0 =>
+            {
                 *held = Current::NONE;
                 if orders != 0 {
                     self.file_rarely(pageblock, orders);
