@@ -140,20 +140,24 @@ fn run_all(shell: &Shell, steps: &[Step], times: &mut Vec<(Step, Duration)>) -> 
             step.run(shell).with_context(|| failed(step))?;
             times.push((step, begin.elapsed()));
         } else {
-            run_side_by_side(steps, times)?;
+            run_side_by_side(shell, steps, times)?;
         }
     }
     Ok(())
 }
 
 /// Two at a time; each shows what it said when it has ended.
-fn run_side_by_side(steps: &[Step], times: &mut Vec<(Step, Duration)>) -> Result<()> {
+fn run_side_by_side(
+    shell: &Shell,
+    steps: &[Step],
+    times: &mut Vec<(Step, Duration)>,
+) -> Result<()> {
     let (mut waiting, mut running) = (steps.iter(), Vec::<Beside>::new());
     loop {
         while running.len() < 2
             && let Some(&step) = waiting.next()
         {
-            running.push(Beside::start(step)?);
+            running.push(Beside::start(shell, step)?);
         }
         let mut ended = None;
         for (at, one) in running.iter_mut().enumerate() {
@@ -184,13 +188,15 @@ struct Beside {
 }
 
 impl Beside {
-    fn start(step: Step) -> Result<Self> {
+    fn start(shell: &Shell, step: Step) -> Result<Self> {
         let said = NamedTempFile::new()?;
         // One offset for both.
         let out = said.reopen()?;
         let err = out.try_clone()?;
-        let mut command = process::Command::new(std::env::current_exe()?);
-        command.arg(step.to_string()).env("CARGO_INCREMENTAL", "0");
+        // By cargo: an earlier step may have built this program anew, and its file is another one since.
+        let mut command = process::Command::new("cargo");
+        command.args(["xtask", &step.to_string()]).env("CARGO_INCREMENTAL", "0");
+        command.current_dir(shell.current_dir());
         let process = command.stdout(out).stderr(err).spawn()?;
         Ok(Self { step, process, said, start: Instant::now() })
     }
