@@ -88,7 +88,9 @@ fn the_other_workloads_run_through_under_every_preset() {
 
 #[test]
 fn the_same_seed_says_the_same_and_another_does_not() {
-    for (at, workload) in Workload::ALL.into_iter().enumerate() {
+    // The other one of files is a part of this one.
+    let all = Workload::ALL.into_iter().filter(|&it| it != Workload::PageCacheFits);
+    for (at, workload) in all.enumerate() {
         let preset = [Preset::ClusterFree, Preset::Zonal][at % 2];
         let spec = spec(workload, preset);
         let first = run(&desktop(), &spec);
