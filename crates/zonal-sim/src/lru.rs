@@ -13,9 +13,10 @@ use crate::run::{LruLock, SimError};
 use crate::space::{Home, Layout};
 use crate::task::Pages;
 use core::cell::RefCell;
-use policy::{Open, ProcessLists};
+use policy::ProcessLists;
 use zonal::Pfn;
 use zonal::platform::Lock;
+use zonal::platform::single::CellLock;
 use zonal_cache::owned::{OnList, OwnedLists};
 use zonal_cache::table::SlotId;
 
@@ -68,7 +69,8 @@ impl Lru {
         let lists = match kind {
             LruLock::Node => lists::<SimLock<_>>(pages.sockets as usize, pages),
             LruLock::Split => lists::<SimLock<_>>(cpus as usize, pages),
-            LruLock::None => lists::<Open<_>>(cpus as usize, pages),
+            // Each CPU has lists of its own.
+            LruLock::None => lists::<CellLock<_>>(cpus as usize, pages),
         };
         Ok(Self { lists, kind, owners })
     }

@@ -112,7 +112,7 @@ const HEAP_ORDER: u8 = 8;
 
 macro_rules! presets {
     ($($preset:ident)*) => {
-        #[allow(non_upper_case_globals, reason = "they are called as the presets are")]
+        #[expect(non_upper_case_globals, reason = "they are called as the presets are")]
         mod own {
             $(pub(super) static $preset: super::Global<super::Counted, zonal::preset::$preset> =
                 super::Global::new();)*

@@ -2,8 +2,7 @@
 
 use crate::engine;
 use crate::memory;
-use core::cell::RefCell;
-use zonal::platform::{AtomicByte, Lock};
+use zonal::platform::AtomicByte;
 use zonal_cache::TwoLists;
 use zonal_cache::evict::{Evict, Told, Verdict};
 use zonal_cache::owned::OnList;
@@ -84,23 +83,5 @@ impl Evict for ProcessLists {
 
     fn is_active(&self, id: SlotId) -> bool {
         self.0.is_active(id)
-    }
-}
-
-/// No lock: each CPU has lists of its own.
-pub(super) struct Open<T>(RefCell<T>);
-
-impl<T> Lock<T> for Open<T> {
-    fn new(value: T) -> Self {
-        Self(RefCell::new(value))
-    }
-    fn with<R>(&self, f: impl FnOnce(&mut T) -> R) -> R {
-        f(&mut self.0.borrow_mut())
-    }
-    fn try_with<R>(&self, f: impl FnOnce(&mut T) -> R) -> Option<R> {
-        self.0.try_borrow_mut().ok().map(|mut value| f(&mut value))
-    }
-    fn get_mut(&mut self) -> &mut T {
-        self.0.get_mut()
     }
 }
