@@ -15,7 +15,7 @@ mod shuttled;
 use shuttle::rand::{Rng, thread_rng};
 use shuttle::scheduler::RandomScheduler;
 use shuttle::thread;
-use shuttled::{Heap, PAGE, ShuttleHost, Shuttled, call_back, explore, set_hook};
+use shuttled::{Heap, PAGE, SEED, ShuttleHost, Shuttled, call_back, explore, set_hook};
 use std::rc::Rc;
 use zonal::platform::AtomicByte;
 use zonal_cache::cache::Options;
@@ -114,7 +114,7 @@ fn model<E: Evict, L: LruLock>(hook: fn(&PageCache<Shuttled<Hungry<E>, true, L>>
 
 #[test]
 fn pages_go_from_inside_two_lists() {
-    explore(RandomScheduler::new(SCHEDULES), || {
+    explore(RandomScheduler::new_from_seed(SEED, SCHEDULES), || {
         model::<TwoLists, Whole>(|cache| {
             cache.reclaim(2);
         });
@@ -123,7 +123,7 @@ fn pages_go_from_inside_two_lists() {
 
 #[test]
 fn pages_go_from_inside_s3_fifo() {
-    explore(RandomScheduler::new(SCHEDULES), || {
+    explore(RandomScheduler::new_from_seed(SEED, SCHEDULES), || {
         model::<S3Fifo, Whole>(|cache| {
             cache.reclaim(2);
         });
@@ -132,7 +132,7 @@ fn pages_go_from_inside_s3_fifo() {
 
 #[test]
 fn pages_go_from_inside_lists_by_zone() {
-    explore(RandomScheduler::new(SCHEDULES), || {
+    explore(RandomScheduler::new_from_seed(SEED, SCHEDULES), || {
         model::<TwoLists, PerZone<3>>(|cache| {
             cache.reclaim(2);
         });
@@ -142,7 +142,7 @@ fn pages_go_from_inside_lists_by_zone() {
 #[test]
 #[should_panic(expected = "deadlock")]
 fn canary_a_callback_that_lowers_the_bound_waits_for_itself() {
-    explore(RandomScheduler::new(SCHEDULES), || {
+    explore(RandomScheduler::new_from_seed(SEED, SCHEDULES), || {
         model::<TwoLists, Whole>(|cache| {
             let _ = cache.set_bound(BOUND - 4);
             let _ = cache.set_bound(BOUND);

@@ -167,6 +167,9 @@ const CPUS: u32 = 3;
 const THREADS: u32 = 4;
 const STEPS: usize = 40;
 const SCHEDULES: usize = 2000;
+/// The schedules of a model are those of one seed, so that a failure comes again and a canary is no matter of luck;
+/// `SHUTTLE_RANDOM_SEED=N` gives others.
+const SEED: u64 = 1;
 const MOVABLE: Request = Request::frame().migrate(MigrateType::Movable);
 
 fn plan() -> Plan {
@@ -230,7 +233,7 @@ fn step<P: TestHost, S: Policy>(
             let off = allocator.disable_clusters(ZoneId(0));
             if let Some((pfn, order)) = held.pop() {
                 ledger.set(pfn, order, false);
-                allocator.free_raw(pfn, order).unwrap();
+                allocator.free_raw(pfn, order).expect("I-3: what is held can be freed");
             }
             drop(off);
         }
@@ -249,7 +252,7 @@ fn step<P: TestHost, S: Policy>(
         _ if !held.is_empty() => {
             let (pfn, order) = held.swap_remove(thread_rng().gen_range(0..held.len()));
             ledger.set(pfn, order, false);
-            allocator.free_raw(pfn, order).unwrap();
+            allocator.free_raw(pfn, order).expect("I-3: what is held can be freed");
         }
         _ => {}
     }
@@ -277,12 +280,13 @@ fn run<W: AtomicWord, Y: Stay + 'static, S: Policy>(plan: &Plan, orders: &[u8]) 
                     (0..STEPS).for_each(|_| step(world, ledger, &mut held, quota));
                     for (pfn, order) in held {
                         ledger.set(pfn, order, false);
-                        allocator.free_raw(pfn, order).unwrap();
+                        allocator.free_raw(pfn, order).expect("I-3: what is held can be freed");
                     }
                 });
             }
         });
-        rest.into_iter().for_each(|block| allocator.free(block).unwrap());
+        rest.into_iter()
+            .for_each(|block| allocator.free(block).expect("I-3: what is held can be freed"));
         let before = allocator.zone_info(ZoneId(0)).unwrap();
         assert_eq!(before.free + before.cached, FRAMES, "I-2");
         assert_eq!(allocator.drain_all(), before.cached);
@@ -312,64 +316,76 @@ fn explore<W: AtomicWord + 'static, Y: Stay + 'static, S: Policy>(
     Runner::new(scheduler, config).run(move || run::<W, Y, S>(&plan, orders));
 }
 
+fn random() -> RandomScheduler {
+    RandomScheduler::new_from_seed(SEED, SCHEDULES)
+}
+
+/// Few changes of thread, at arbitrary points.
+fn few_switches() -> PctScheduler {
+    PctScheduler::new_from_seed(SEED, 3, SCHEDULES)
+}
+
+/// 48 frames are left.
+const SCARCE: &[u8] = &[7, 6, 5, 4];
+
 /// Much is free: refills and spills.
 #[test]
 fn plenty() {
-    explore::<Word, Unbounded, Mapped>(RandomScheduler::new(SCHEDULES), &[]);
+    explore::<Word, Unbounded, Mapped>(random(), &[]);
 }
 
 /// 48 frames are free for all four: caches are drained, and what others look for is on its way.
 #[test]
 fn scarce() {
-    explore::<Word, Unbounded, Mapped>(RandomScheduler::new(SCHEDULES), &[7, 6, 5, 4]);
+    explore::<Word, Unbounded, Mapped>(random(), SCARCE);
 }
 
 /// As [`scarce`], with few changes of thread, at arbitrary points.
 #[test]
 fn scarce_few_switches() {
-    explore::<Word, Unbounded, Mapped>(PctScheduler::new(3, SCHEDULES), &[7, 6, 5, 4]);
+    explore::<Word, Unbounded, Mapped>(few_switches(), SCARCE);
 }
 
 /// Canary: [`scarce`] with torn words.
 #[test]
 #[should_panic(expected = "I-")]
 fn canary_torn_words_are_found() {
-    explore::<Torn, Unbounded, Mapped>(RandomScheduler::new(SCHEDULES), &[7, 6, 5, 4]);
+    explore::<Torn, Unbounded, Mapped>(random(), SCARCE);
 }
 
 /// As [`scarce`], with a CPU's stays in its slot in pieces: others come in between them.
 #[test]
 fn scarce_in_pieces() {
-    explore::<Word, InPieces, Mapped>(RandomScheduler::new(SCHEDULES), &[7, 6, 5, 4]);
+    explore::<Word, InPieces, Mapped>(random(), SCARCE);
 }
 
 /// As [`scarce_in_pieces`], with few changes of thread.
 #[test]
 fn scarce_in_pieces_few_switches() {
-    explore::<Word, InPieces, Mapped>(PctScheduler::new(3, SCHEDULES), &[7, 6, 5, 4]);
+    explore::<Word, InPieces, Mapped>(few_switches(), SCARCE);
 }
 
 /// Canary: [`scarce_in_pieces`] with torn words.
 #[test]
 #[should_panic(expected = "I-")]
 fn canary_torn_words_in_pieces_are_found() {
-    explore::<Torn, InPieces, Mapped>(RandomScheduler::new(SCHEDULES), &[7, 6, 5, 4]);
+    explore::<Torn, InPieces, Mapped>(random(), SCARCE);
 }
 
 /// Batches are cut off, merged, claimed and compacted by all four at once.
 #[test]
 fn clusters() {
-    explore::<Word, Unbounded, Cluster>(RandomScheduler::new(SCHEDULES), &[7, 6, 5, 4]);
+    explore::<Word, Unbounded, Cluster>(random(), SCARCE);
 }
 
 /// As [`clusters`], with few changes of thread.
 #[test]
 fn clusters_few_switches() {
-    explore::<Word, Unbounded, Cluster>(PctScheduler::new(3, SCHEDULES), &[7, 6, 5, 4]);
+    explore::<Word, Unbounded, Cluster>(few_switches(), SCARCE);
 }
 
 /// As [`clusters`], with full batches that join.
 #[test]
 fn joined_clusters() {
-    explore::<Word, Unbounded, ClusterFree>(RandomScheduler::new(SCHEDULES), &[7, 6, 5, 4]);
+    explore::<Word, Unbounded, ClusterFree>(random(), SCARCE);
 }

@@ -150,14 +150,14 @@ unsafe impl<const WAKES: bool> Host for ShuttleHost<WAKES> {
     type Mutex<T: Send> = ShuttleLock<T>;
 
     fn wait(&self, _: usize, pending: &dyn Fn() -> bool) {
-        let mut lock = self.lock.lock().unwrap();
+        let mut lock = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
         while pending() {
-            lock = self.woken.wait(lock).unwrap();
+            lock = self.woken.wait(lock).unwrap_or_else(PoisonError::into_inner);
         }
     }
     fn wake(&self, _: usize) {
         if WAKES {
-            drop(self.lock.lock().unwrap());
+            drop(self.lock.lock().unwrap_or_else(PoisonError::into_inner));
             self.woken.notify_all();
         }
     }
@@ -165,6 +165,10 @@ unsafe impl<const WAKES: bool> Host for ShuttleHost<WAKES> {
         self.clock.fetch_add(1, Ordering::Relaxed)
     }
 }
+
+/// The schedules of a model are those of one seed, so that a failure comes again and a canary is no matter of luck;
+/// `SHUTTLE_RANDOM_SEED=N` gives others.
+pub(crate) const SEED: u64 = 1;
 
 /// A page of memory.
 #[repr(align(4096))]
