@@ -34,7 +34,8 @@ pub trait Machine: 'static {
     /// answer is slow, never unsound, so a task may be moved at any moment.
     fn cpu() -> CpuId;
 
-    /// The node of a CPU.
+    /// The node of a CPU. Asked for all of them when the allocator is built, and for one when
+    /// [`Global::set_home`](crate::Global::set_home) is called for it; no request asks.
     fn node(cpu: CpuId) -> NodeId;
 
     /// Keeps interrupts from this CPU; returns whether they could come before.

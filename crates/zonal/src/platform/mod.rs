@@ -230,7 +230,10 @@ pub trait Platform: Sized {
     /// The CPU the caller runs on. A hint: a wrong answer is slow, never unsound.
     fn cpu(&self) -> CpuId;
 
-    /// The node that a CPU is on. The default: one node.
+    /// The node that a CPU is on. Asked for each CPU when the allocator is built, and again for an
+    /// [`owner`](crate::Allocator::handle) and for [`home_caches`](crate::Allocator::home_caches) when they are made;
+    /// no request asks. A CPU whose node changes afterwards is served from the old one first: slow, never unsound.
+    /// The default: one node.
     fn node(&self, cpu: CpuId) -> NodeId {
         let _ = cpu;
         NodeId(0)
