@@ -56,6 +56,15 @@ pub trait AtomicByte: Send + Sync {
 pub trait AtomicHalf: Send + Sync {
     /// An atomic that holds `value`.
     fn new(value: u32) -> Self;
+    /// An array of 0. A host whose `new` is const makes them a constant: built for size, an array that a closure fills is made on
+    /// the stack and copied twice.
+    #[inline(always)]
+    fn zeros<const N: usize>() -> [Self; N]
+    where
+        Self: Sized,
+    {
+        core::array::from_fn(|_| Self::new(0))
+    }
     /// Reads it.
     fn load(&self, order: Ordering) -> u32;
     /// Writes it.
@@ -66,6 +75,15 @@ pub trait AtomicHalf: Send + Sync {
 pub trait AtomicWord: Send + Sync {
     /// An atomic that holds `value`.
     fn new(value: u64) -> Self;
+    /// An array of 0. A host whose `new` is const makes them a constant: built for size, an array that a closure fills is made on
+    /// the stack and copied twice.
+    #[inline(always)]
+    fn zeros<const N: usize>() -> [Self; N]
+    where
+        Self: Sized,
+    {
+        core::array::from_fn(|_| Self::new(0))
+    }
     /// Reads it.
     fn load(&self, order: Ordering) -> u64;
     /// Writes it.
