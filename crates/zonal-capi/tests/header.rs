@@ -179,7 +179,7 @@ fn generated() -> String {
     let files = ["types", "code", "kernel", "pool", "calls", "pages", "reports"];
     let files = files.map(|file| folder.join("src").join(file).with_extension("rs"));
     let builder = cbindgen::Builder::new().with_config(config);
-    let builder = files.into_iter().fold(builder, |builder, file| builder.with_src(file));
+    let builder = files.into_iter().fold(builder, cbindgen::Builder::with_src);
     let mut text = Vec::new();
     builder.generate().expect("sources of Rust").write(&mut text);
     String::from_utf8(text).expect("a text")

@@ -59,6 +59,7 @@ pub trait AtomicHalf: Send + Sync {
     /// An array of 0. A host whose `new` is const makes them a constant: built for size, an array that a closure fills is made on
     /// the stack and copied twice.
     #[inline(always)]
+    #[must_use]
     fn zeros<const N: usize>() -> [Self; N]
     where
         Self: Sized,
@@ -78,6 +79,7 @@ pub trait AtomicWord: Send + Sync {
     /// An array of 0. A host whose `new` is const makes them a constant: built for size, an array that a closure fills is made on
     /// the stack and copied twice.
     #[inline(always)]
+    #[must_use]
     fn zeros<const N: usize>() -> [Self; N]
     where
         Self: Sized,
