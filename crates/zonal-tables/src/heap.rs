@@ -7,7 +7,7 @@ use zonal::plan::Plan;
 use zonal::platform::{AtomicByte, AtomicWord, Platform, Slot};
 use zonal::policy::Policy;
 use zonal::zone::tables::FreeWords;
-use zonal::{NodeId, OutsideSlot, PerCpuPages, SharedState, Storage, TableSize, Zone};
+use zonal::{CpuHomes, OutsideSlot, PerCpuPages, SharedState, Storage, TableSize, Zone};
 
 /// The heap has no room for the tables.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -36,7 +36,7 @@ pub struct HeapTables<P: Platform, S: Policy> {
     zones: Vec<Zone<P, S>>,
     caches: Vec<P::Slot<PerCpuPages<S>>>,
     outside: Vec<OutsideSlot<P, S>>,
-    nodes: Vec<NodeId>,
+    homes: Vec<CpuHomes<S>>,
     shared: SharedState<P>,
 }
 
@@ -103,7 +103,7 @@ impl<P: Platform, S: Policy> HeapTables<P, S> {
             zones: table("zones", size.zones, advise, Zone::vacant)?,
             caches: table("per-CPU pages", size.caches, advise, cache)?,
             outside: table("frames of CPUs", size.caches, advise, OutsideSlot::new)?,
-            nodes: table("nodes of CPUs", size.cpus, advise, NodeId::default)?,
+            homes: table("homes of CPUs", size.cpus, advise, CpuHomes::new)?,
             shared: SharedState::new(),
         })
     }
@@ -119,7 +119,7 @@ impl<P: Platform, S: Policy> HeapTables<P, S> {
             zones: &mut self.zones,
             caches: &self.caches,
             outside: &self.outside,
-            nodes: &mut self.nodes,
+            homes: &mut self.homes,
             shared: &self.shared,
         }
     }

@@ -261,7 +261,7 @@ fn bad_storage_is_refused() {
             zones: &mut zones[short(5)..],
             caches: &whole.caches[short(6)..],
             outside: &whole.outside[short(7)..],
-            nodes: &mut whole.nodes[short(8)..],
+            homes: &mut whole.homes[short(8)..],
             shared: whole.shared,
         };
         Allocator::new(SingleThread, &plan, storage).err()
@@ -269,7 +269,7 @@ fn bad_storage_is_refused() {
     let words = ["free words 0", "free words 1", "free words 2"];
     let [first, second, third] = words;
     let names =
-        ["states", "pageblocks", first, second, third, "zones", "caches", "outside", "nodes"];
+        ["states", "pageblocks", first, second, third, "zones", "caches", "outside", "homes"];
     for (which, name) in names.into_iter().enumerate() {
         let none = match name {
             "free words 1" => size.free[1] == 0,

@@ -49,6 +49,7 @@ pub use types::migrate_type as migrate;
 pub use types::{error, request, units, zone_type};
 
 pub use alloc::allocator::Allocator;
+pub use alloc::entry::CpuHomes;
 pub use alloc::handle::CpuHandle;
 pub use alloc::home::HomeCaches;
 pub use alloc::host::Host;

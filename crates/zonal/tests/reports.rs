@@ -305,10 +305,6 @@ struct Thirds;
 
 impl zonal::policy::Split for Thirds {
     const LANES: usize = 1;
-    type Lanes<T: Send + Sync> = [T; 1];
-    fn lanes<T: Send + Sync>(of: impl FnMut(usize) -> T) -> [T; 1] {
-        core::array::from_fn(of)
-    }
     fn instances(_: &Config, _: ZoneType, _: &OnNode) -> u8 {
         3
     }

@@ -23,7 +23,7 @@
 //! ```
 
 use crate::alloc::build;
-use crate::alloc::entry::{HomeTable, Homes, Seat, SharedEntry};
+use crate::alloc::entry::{CpuHomes, Homes, Lanes, Seat, SharedEntry, homes};
 use crate::alloc::handle::CpuHandle;
 use crate::alloc::shared::SharedState;
 use crate::alloc::storage::{Storage, TableSize};
@@ -54,10 +54,10 @@ pub struct Allocator<'m, P: Platform, S: Policy> {
     pub(crate) table: ZoneTables<'m, P>,
     pub(crate) zones: &'m [Zone<P, S>],
     pub(crate) caches: Caches<'m, P, S>,
-    homes: HomeTable<S::Split, S::Walk>,
+    /// Of each CPU, by its node as the host said when the allocator was built.
+    homes: &'m [CpuHomes<S>],
+    lanes: Lanes,
     pub(crate) walk: <S::Walk as Walk>::Table<P>,
-    /// Of each CPU, as the host said when the allocator was built.
-    nodes: &'m [NodeId],
     pub(crate) shared: &'m SharedState<P>,
 }
 
@@ -75,7 +75,7 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
     ) -> Result<Self, BuildError> {
         storage.check(&TableSize::of::<S>(plan))?;
         let order = plan.config().pageblock_order;
-        let Storage { states, pageblocks, free, zones, caches, outside, nodes, shared } = storage;
+        let Storage { states, pageblocks, free, zones, caches, outside, homes, shared } = storage;
         let caches = Caches { slots: caches, outside };
         let frames = FrameTable::new(states, pageblocks, plan.base(), order);
         let table = ZoneTables::new(frames, free);
@@ -83,8 +83,9 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
         build::withhold(plan, &table);
         build::set_up_zones::<P, S>(plan, &table, zones);
         build::tune_caches(plan, caches.iter());
-        for (cpu, node) in (0..).zip(&mut *nodes) {
-            *node = asked_node(&platform, cpu);
+        let lanes = Lanes::new(plan);
+        for (cpu, own) in (0..).zip(&mut *homes) {
+            own.0 = asked_homes::<P, S>(&platform, plan, lanes, cpu);
         }
         Ok(Self {
             platform,
@@ -92,9 +93,9 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
             table,
             zones,
             caches,
-            homes: HomeTable::new(plan),
+            homes,
+            lanes,
             walk: S::Walk::table(plan),
-            nodes,
             shared,
         })
     }
@@ -113,7 +114,7 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
     #[inline(always)]
     pub fn cpus(&self) -> u32 {
         // No truncation: there are no more than `MAX_CPUS`.
-        self.nodes.len() as u32
+        self.homes.len() as u32
     }
 
     /// Makes one owner of the caches of `cpu`, whose fast path takes no atomic
@@ -133,9 +134,10 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
     /// The shared way in, for the CPU that the platform believes this is.
     #[inline(always)]
     pub(crate) fn shared_entry(&self) -> SharedEntry<'_, 'm, P, S> {
-        let (CpuId(cpu), cpus) = (self.platform.cpu(), self.cpus());
-        let cpu = (if cpu < cpus { cpu } else { cpu % cpus }) as usize;
-        SharedEntry::new(self, cpu)
+        let (cpu, homes) = (self.platform.cpu().0 as usize, self.homes);
+        // Numbers wrap round.
+        let cpu = if cpu < homes.len() { cpu } else { cpu % homes.len() };
+        SharedEntry::new(self, cpu, &homes[cpu].0)
     }
 
     /// What a CPU caches of a zone; `None` for a CPU or a zone that the allocator does not have.
@@ -148,21 +150,14 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
         (0..self.cpus()).filter_map(move |cpu| self.cache_of(CpuId(cpu), zone))
     }
 
-    /// The zones that plain requests of a CPU try first, by its node as it was when the allocator was built; that
-    /// of a CPU that there is not is 0.
-    #[inline(always)]
-    pub(crate) fn homes_of(&self, cpu: usize) -> &Homes<S::Walk> {
-        self.homes.of(self.nodes.get(cpu).copied().unwrap_or_default(), cpu)
-    }
-
-    /// The same by its node now.
-    pub(crate) fn homes_now(&self, cpu: usize) -> &Homes<S::Walk> {
-        self.homes.of(asked_node(&self.platform, cpu as u32), cpu)
+    /// The zones that plain requests of a CPU try first, by its node as it is now.
+    pub(crate) fn homes_now(&self, cpu: usize) -> Homes<S::Walk> {
+        asked_homes::<P, S>(&self.platform, self.plan, self.lanes, cpu as u32)
     }
 
     /// Which of the instances of a type, modulo their number, a CPU prefers.
     pub(crate) fn lane_of(&self, cpu: usize) -> usize {
-        self.homes.lane(cpu)
+        self.lanes.of::<S::Split>(cpu)
     }
 
     /// The zone that a plain request of `cpu` with the given zone limit tries first: where its
@@ -171,8 +166,8 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
     /// have, or if there is no such zone.
     #[must_use]
     pub fn home_zone(&self, cpu: CpuId, limit: ZoneType) -> Option<ZoneId> {
-        let cpu = (cpu.0 < self.cpus()).then_some(cpu.0 as usize)?;
-        let homes = self.homes_of(cpu);
+        let cpu = cpu.0 as usize;
+        let homes = &self.homes.get(cpu)?.0;
         let home = self.zones.get(homes.first[limit.index()] as usize)?;
         if self.has_memory(home) {
             return Some(home.id);
@@ -202,8 +197,13 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
     }
 }
 
-/// The node that the host names for a CPU.
-fn asked_node<P: Platform>(platform: &P, cpu: u32) -> NodeId {
+/// The homes of a CPU on the node that the host names for it.
+fn asked_homes<P: Platform, S: Policy>(
+    platform: &P,
+    plan: &Plan,
+    lanes: Lanes,
+    cpu: u32,
+) -> Homes<S::Walk> {
     let NodeId(node) = platform.node(CpuId(cpu));
-    NodeId(node % MAX_NODES as u8)
+    homes(plan, NodeId(node % MAX_NODES as u8), lanes.of::<S::Split>(cpu as usize))
 }

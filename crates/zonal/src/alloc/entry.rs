@@ -86,40 +86,50 @@ impl<W: Walk> Copy for Homes<W> {}
 /// Index of no zone: far enough beyond all zones that it is beyond the caches of all CPUs.
 pub(crate) const NO_ZONE: u32 = u32::MAX;
 
-/// The homes of every node and lane.
-pub(crate) struct HomeTable<S: Split, W: Walk> {
-    by_node: [S::Lanes<Homes<W>>; MAX_NODES],
-    /// CPUs whose numbers differ only in this many low bits are of one lane.
+/// Where plain requests of one CPU begin: in [`Storage`](crate::Storage), filled when the allocator is built.
+pub struct CpuHomes<S: Policy>(pub(crate) Homes<S::Walk>);
+
+impl<S: Policy> CpuHomes<S> {
+    /// Nowhere.
+    #[must_use]
+    pub fn new() -> Self {
+        Self(Homes { node: NodeId(0), first: [NO_ZONE; NR_ZONE_TYPES], walk: Default::default() })
+    }
+}
+
+impl<S: Policy> Default for CpuHomes<S> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// Which of the instances of a type CPUs prefer: of those whose numbers differ only in the lowest bits the same, one CPU
+/// of each node where the nodes' CPUs are numbered in turns.
+#[derive(Clone, Copy)]
+pub(crate) struct Lanes {
+    /// Bits that do not matter.
     shift: u32,
 }
 
-impl<S: Split, W: Walk> HomeTable<S, W> {
+impl Lanes {
     pub(crate) fn new(plan: &Plan) -> Self {
-        let of_node = |node| S::lanes(|lane| homes(plan, NodeId(node as u8), lane));
         let there = |node: &u8| plan.nodes().contains(NodeId(*node));
         let nodes = (0..MAX_NODES as u8).filter(there).count().max(1);
-        Self {
-            by_node: core::array::from_fn(of_node),
-            // One CPU of each node, where the nodes' CPUs are numbered in turns.
-            shift: nodes.next_power_of_two().ilog2(),
-        }
-    }
-
-    /// The homes of a CPU on `node`, which is below [`MAX_NODES`].
-    #[inline(always)]
-    pub(crate) fn of(&self, node: NodeId, cpu: usize) -> &Homes<W> {
-        &self.by_node[node.0 as usize].as_ref()[self.lane(cpu)]
+        Self { shift: nodes.next_power_of_two().ilog2() }
     }
 
     /// Which of the instances of a type, modulo their number, a CPU prefers.
     #[inline(always)]
-    pub(crate) const fn lane(&self, cpu: usize) -> usize {
+    pub(crate) const fn of<S: Split>(self, cpu: usize) -> usize {
         (cpu >> self.shift) & (S::LANES - 1)
     }
 }
 
-/// For each zone limit, the first type of the node's zonelist, and of its instances the lane's.
-fn homes<W: Walk>(plan: &Plan, node: NodeId, lane: usize) -> Homes<W> {
+/// The homes of a CPU on `node`: for each zone limit, the first type of the node's zonelist, and of its instances the
+/// lane's.
+// Once: it is called for all CPUs, and for one.
+#[inline(never)]
+pub(crate) fn homes<W: Walk>(plan: &Plan, node: NodeId, lane: usize) -> Homes<W> {
     let first = ZoneType::ALL.map(|limit| {
         let zones = plan.zonelist(node).iter().map(|id| &plan.zones()[id.0 as usize]);
         let mut fitting = zones.filter(|zone| zone.zone_type <= limit).peekable();
@@ -137,16 +147,21 @@ fn preferred(plan: &Plan, lane: usize) -> ZoneSet {
     families.fold(0, |set, family| set | 1 << family[lane % family.len()].id.0)
 }
 
-/// Anyone, on the CPU that the platform named. Two words: the rest is looked up where it is needed.
+/// Anyone, on the CPU that the platform named. The rest is looked up where it is needed.
 pub(crate) struct SharedEntry<'a, 'm, P: Platform, S: Policy> {
     allocator: &'a Allocator<'m, P, S>,
     cpu: usize,
+    homes: &'m Homes<S::Walk>,
 }
 
 impl<'a, 'm, P: Platform, S: Policy> SharedEntry<'a, 'm, P, S> {
     #[inline(always)]
-    pub(crate) const fn new(allocator: &'a Allocator<'m, P, S>, cpu: usize) -> Self {
-        Self { allocator, cpu }
+    pub(crate) const fn new(
+        allocator: &'a Allocator<'m, P, S>,
+        cpu: usize,
+        homes: &'m Homes<S::Walk>,
+    ) -> Self {
+        Self { allocator, cpu, homes }
     }
 }
 
@@ -168,7 +183,7 @@ impl<'m, P: Platform, S: Policy> Entry<'m, P, S> for SharedEntry<'_, 'm, P, S> {
     }
     #[inline(always)]
     fn homes(&self) -> &Homes<S::Walk> {
-        self.allocator.homes_of(self.cpu)
+        self.homes
     }
 }
 
@@ -285,12 +300,13 @@ mod tests {
             let split = SplitConfig::default().with_instances(ZoneType::Dma32, instances);
             let config = Config { split, ..Config::new(240) };
             let plan = Plan::new(map.sanitise().unwrap(), config, BySize::instances).unwrap();
-            let table = HomeTable::<BySize, FirstFit>::new(&plan);
+            let lanes = Lanes::new(&plan);
             for node_of in numberings {
                 let mut cpus = [0_usize; crate::MAX_ZONES];
                 for cpu in 0..240 {
                     let node = NodeId(node_of(cpu, nodes) as u8);
-                    let home = table.of(node, cpu).first[ZoneType::Dma32.index()];
+                    let homes = homes::<FirstFit>(&plan, node, lanes.of::<BySize>(cpu));
+                    let home = homes.first[ZoneType::Dma32.index()];
                     assert_eq!(plan.zones()[home as usize].node, node);
                     cpus[home as usize] += 1;
                 }

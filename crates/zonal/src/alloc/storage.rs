@@ -15,6 +15,7 @@
 //! ```
 
 use crate::alloc::build::batch;
+use crate::alloc::entry::CpuHomes;
 use crate::alloc::shared::SharedState;
 use crate::boot::plan::Plan;
 use crate::pcp::per_cpu_pages::{OutsideSlot, PerCpuPages};
@@ -23,7 +24,6 @@ use crate::policy::FreeMemory;
 use crate::policy::Policy;
 use crate::policy::zone::Zone;
 use crate::types::error::BuildError;
-use crate::types::units::NodeId;
 use crate::zone::tables::{FreeWords, NR_FREE_WORDS};
 
 /// How many elements each slice of [`Storage`] must have.
@@ -39,7 +39,7 @@ pub struct TableSize {
     pub zones: u64,
     /// Per-CPU caches: CPUs × zones.
     pub caches: u64,
-    /// CPUs, each with the number of its node.
+    /// CPUs, each with its homes.
     pub cpus: u64,
 }
 
@@ -69,8 +69,8 @@ impl TableSize {
     #[must_use]
     pub const fn cache_bytes<P: Platform, S: Policy>(&self) -> u64 {
         let cache = size_of::<P::Slot<PerCpuPages<S>>>() + size_of::<OutsideSlot<P, S>>();
-        let others = self.zones * size_of::<Zone<P, S>>() as u64 + self.cpus;
-        self.caches * cache as u64 + others
+        let homes = self.cpus * size_of::<CpuHomes<S>>() as u64;
+        self.caches * cache as u64 + self.zones * size_of::<Zone<P, S>>() as u64 + homes
     }
 }
 
@@ -89,8 +89,8 @@ pub struct Storage<'m, P: Platform, S: Policy> {
     pub caches: &'m [P::Slot<PerCpuPages<S>>],
     /// What of them lies outside the slots, each [`OutsideSlot::new`].
     pub outside: &'m [OutsideSlot<P, S>],
-    /// Nodes of the CPUs, of any value: the host is asked when the allocator is built.
-    pub nodes: &'m mut [NodeId],
+    /// Where requests of the CPUs begin, each [`CpuHomes::new`].
+    pub homes: &'m mut [CpuHomes<S>],
     /// What all CPUs share, [`SharedState::new`].
     pub shared: &'m SharedState<P>,
 }
@@ -110,7 +110,7 @@ impl<P: Platform, S: Policy> Storage<'_, P, S> {
             ("zones", self.zones.len(), size.zones),
             ("caches", self.caches.len(), size.caches),
             ("outside", self.outside.len(), size.caches),
-            ("nodes", self.nodes.len(), size.cpus),
+            ("homes", self.homes.len(), size.cpus),
         ];
         for (what, given, wanted) in lengths {
             if given as u64 != wanted {

@@ -8,7 +8,7 @@
 //!
 //! ```
 //! use zonal::platform::stay::{InPieces, Stay, Unbounded};
-//! assert_eq!((Unbounded::LIST, InPieces::LIST), (usize::MAX, 48), "frames of a list");
+//! assert_eq!((Unbounded::LIST, InPieces::LIST), (usize::MAX, 32), "frames of a list");
 //! assert_eq!(size_of::<Unbounded>(), 0, "costs nothing");
 //! ```
 
@@ -187,7 +187,7 @@ impl InPieces {
 }
 
 impl Stay for InPieces {
-    const LIST: usize = 48;
+    const LIST: usize = 32;
     const LIST_FRAMES: usize = 64;
     const SPILT: u32 = 4;
     const COPIES: bool = false;

@@ -43,12 +43,6 @@ const LANES: usize = 32;
 pub trait Split: Send + Sync + 'static {
     /// How many lanes there are: a power of two. With 1, all CPUs prefer the same instances.
     const LANES: usize;
-    /// Something for each lane: an array of [`LANES`](Self::LANES).
-    type Lanes<T: Send + Sync>: AsRef<[T]> + Send + Sync;
-
-    /// What `of` says of each lane.
-    fn lanes<T: Send + Sync>(of: impl FnMut(usize) -> T) -> Self::Lanes<T>;
-
     /// Instances for a zone type of a node; 0 counts as 1.
     fn instances(config: &Config, zone_type: ZoneType, there: &OnNode) -> u8;
 }
@@ -59,12 +53,6 @@ pub struct Whole;
 
 impl Split for Whole {
     const LANES: usize = 1;
-    type Lanes<T: Send + Sync> = [T; 1];
-
-    fn lanes<T: Send + Sync>(of: impl FnMut(usize) -> T) -> [T; 1] {
-        core::array::from_fn(of)
-    }
-
     fn instances(_: &Config, _: ZoneType, _: &OnNode) -> u8 {
         1
     }
@@ -77,12 +65,6 @@ pub struct BySize;
 
 impl Split for BySize {
     const LANES: usize = LANES;
-    type Lanes<T: Send + Sync> = [T; LANES];
-
-    fn lanes<T: Send + Sync>(of: impl FnMut(usize) -> T) -> [T; LANES] {
-        core::array::from_fn(of)
-    }
-
     fn instances(config: &Config, zone_type: ZoneType, there: &OnNode) -> u8 {
         let per_instance = config.split.instance_frames.max(1);
         capped(&config.split, zone_type, there, there.present / per_instance)
@@ -97,12 +79,6 @@ pub struct ByCpu;
 
 impl Split for ByCpu {
     const LANES: usize = LANES;
-    type Lanes<T: Send + Sync> = [T; LANES];
-
-    fn lanes<T: Send + Sync>(of: impl FnMut(usize) -> T) -> [T; LANES] {
-        core::array::from_fn(of)
-    }
-
     fn instances(config: &Config, zone_type: ZoneType, there: &OnNode) -> u8 {
         let cpus = config.cpus.div_ceil(there.nodes.max(1));
         let wanted = cpus.div_ceil(config.split.instance_cpus.max(1));

@@ -80,18 +80,21 @@ impl<'m, P: Platform, S: Policy, E: Entry<'m, P, S>> Freeing<'_, 'm, P, S, E> {
         S::Trace::emit(Point::FreeBatched, move || Event::FreeBatched { pfn });
     }
 
-    /// A [run](Listed::run), or as much of it as is done in one stay in the slot.
+    /// A [run](Listed::run), or as much of it as is done in one stay in the slot; and whether that stay has made room for the
+    /// first frame, and nothing else.
     #[inline(always)]
-    fn piece(&mut self, at: usize) -> usize {
+    fn piece(&mut self, at: usize) -> (usize, bool) {
         let (allocator, frames) = (self.allocator, &self.frames[at..]);
         let frames = &frames[..frames.len().min(StayOf::<P>::LIST_FRAMES)];
-        let Some(&first) = frames.first() else { return 0 };
+        let Some(&first) = frames.first() else { return (0, false) };
         let table = &allocator.table;
         let word = table.pageblock_at(table.offset(first));
-        let Some((zone, migrate)) = word.and_then(PageblockWord::cached_in) else { return 0 };
+        let Some((zone, migrate)) = word.and_then(PageblockWord::cached_in) else {
+            return (0, false);
+        };
         let cpu = self.entry.cpu();
         let freed = self.entry.enter(zone, move |own| {
-            let mut done = 0;
+            let (mut done, mut made_room) = (0, false);
             loop {
                 let (cache, out) = own.parts();
                 let bulk = S::Pcp::push_bulk(cache, out, table, migrate, word, &frames[done..]);
@@ -106,15 +109,16 @@ impl<'m, P: Platform, S: Policy, E: Entry<'m, P, S>> Freeing<'_, 'm, P, S, E> {
                 // The last one is on its way to the zone, and gets there in any case; or others make room.
                 or_undo(tell, || allocator.spill(own.reborrow(), zone, cpu, migrate));
                 allocator.spill(own.reborrow(), zone, cpu, migrate);
-                // Nothing before it: room was made for the first.
-                if StayOf::<P>::LIST != usize::MAX && done > 0 {
+                // Frames that go to the zone, and then as many as there are in a stay, would be too much for one.
+                if StayOf::<P>::LIST != usize::MAX {
+                    made_room = done == 0;
                     break;
                 }
             }
             own.events.bulk_entries += u64::from(done > 0);
-            done
+            (done, made_room)
         });
-        freed.unwrap_or(0)
+        freed.unwrap_or((0, false))
     }
 }
 
@@ -135,13 +139,15 @@ impl<'m, P: Platform, S: Policy, E: Entry<'m, P, S>> Listed for Freeing<'_, 'm, 
 
     #[inline(always)]
     fn run(&mut self, at: usize) -> usize {
-        let mut done = 0;
+        let (mut done, mut made_room) = (0, false);
         loop {
-            let piece = self.piece(at + done);
+            let (piece, room) = self.piece(at + done);
             done += piece;
-            if piece == 0 || StayOf::<P>::LIST == usize::MAX {
+            // Once: a handler that comes in between may take the room.
+            if StayOf::<P>::LIST == usize::MAX || piece == 0 && (made_room || !room) {
                 return done;
             }
+            made_room = piece == 0;
         }
     }
 

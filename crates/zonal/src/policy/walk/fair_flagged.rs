@@ -63,7 +63,7 @@ pub struct Told {
 }
 
 /// The fair pass of requests with one zone limit.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Default, Debug)]
 pub struct FairPass {
     /// The zones that take part; none where one zone is all there is.
     zones: ZoneSet,

@@ -88,7 +88,7 @@ pub trait Walk: Sized + Send + Sync + 'static {
     /// Kept for each CPU and zone, guarded by the CPU's slot.
     type Cpu: Send + fmt::Debug;
     /// Kept for each node and lane, written once.
-    type Homes: Copy + fmt::Debug + Send + Sync;
+    type Homes: Copy + Default + fmt::Debug + Send + Sync;
 
     /// The table for a plan.
     fn table<P: Platform>(plan: &Plan) -> Self::Table<P>;
