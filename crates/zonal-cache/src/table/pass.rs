@@ -2,6 +2,7 @@
 
 #![expect(clippy::needless_pass_by_value, reason = "who gives a token away has it no more")]
 
+use super::seen::last;
 use super::word::{HOLD, READER, Word};
 use super::{Claimed, Hold, Key, Reader, SlotId, Table, Writeback, Writer};
 use crate::host::Host;
@@ -63,26 +64,16 @@ impl<P: Host> Table<P> {
         }
     }
 
-    /// After `less` were counted out of a slot, which was `before`: the slot, if it has left the
-    /// index and that was the last.
-    #[inline(always)]
+    /// See [`last`].
     fn last(&self, id: SlotId, before: u64, less: u64) -> Option<Claimed> {
-        if !Word(before).has(Word::DETACHED) || !Word(before - less).is_alone() {
-            return None;
-        }
-        // Neither readers nor holds come to what is detached, so this thread is alone. The counting
-        // out has acquired what those before it did.
-        self.slot(id).word.store(Word::CLAIMED, Release);
-        Some(Claimed(id))
+        last(self.slot(id), before, less).then_some(Claimed(id))
     }
 
     /// Ends a look; one locked instruction. The slot, if it is the caller's to free now.
     #[inline(always)]
     #[must_use]
     pub fn leave(&self, reader: Reader) -> Option<Claimed> {
-        // Release: with the acquire of a writer or an eviction, which come after. Acquire: for `last`.
-        let before = self.slot(reader.0).word.fetch_add(READER.wrapping_neg(), AcqRel);
-        self.last(reader.0, before, READER)
+        self.seen(reader).leave(self)
     }
 
     /// Ends a hold. The slot, if it is the caller's to free now.
@@ -295,15 +286,5 @@ impl<P: Host> Table<P> {
             can.then_some(now.0 | Word::DIRTY)
         };
         self.change(hold.0, into).is_some()
-    }
-
-    /// Whether this reader is the first at a page that was filled with a marker.
-    #[inline(always)]
-    #[must_use]
-    pub fn take_marker(&self, reader: &Reader) -> bool {
-        let word = &self.slot(reader.0).word;
-        // Relaxed: a hint.
-        Word(word.load(Relaxed)).has(Word::MARKER)
-            && Word(word.fetch_and(!Word::MARKER, Relaxed)).has(Word::MARKER)
     }
 }
