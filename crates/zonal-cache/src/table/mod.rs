@@ -73,6 +73,8 @@ pub struct Table<P: Host> {
     /// The first slot of each chain, `NONE` for none. Written under the chain's lock.
     heads: Box<[P::Half]>,
     shards: Box<[P::Mutex<()>]>,
+    /// There are 2 to the power of 64 less this many chains.
+    shift: u32,
     /// The low half of the number of each slot's frame, as it was last set, and of that of each chain's first slot: for who
     /// has the bytes fetched while chain and slot are. No words of the host: what they say decides nothing.
     lows: Box<[AtomicU32]>,
@@ -90,6 +92,7 @@ impl<P: Host> Table<P> {
         // Half of the chains are empty: the next slot of a chain is a miss of the CPU's caches.
         let heads = (slots * 2).next_power_of_two().max(SHARDS);
         let table = Self {
+            shift: 64 - heads.ilog2(),
             slots: (0..slots).map(|_| Slot::new()).collect(),
             heads: (0..heads).map(|_| P::Half::new(NONE)).collect(),
             shards: (0..SHARDS.min(heads)).map(|_| P::Mutex::new(())).collect(),
@@ -134,7 +137,7 @@ impl<P: Host> Table<P> {
     /// The chain of a key.
     #[inline(always)]
     fn chain(&self, key: Key) -> usize {
-        key.chain() & (self.heads.len() - 1)
+        key.chain(self.shift)
     }
 
     fn shard(&self, chain: usize) -> &P::Mutex<()> {

@@ -33,6 +33,8 @@ pub(crate) enum Kind {
 }
 
 pub(crate) const KINDS: usize = 3;
+/// Of 2 to this power neighbours the chains are in a row.
+const ROW: u32 = 4;
 /// Where the number of a file has its kind.
 const KIND: u32 = 62;
 
@@ -72,14 +74,15 @@ impl Key {
         mixed ^ (mixed >> 32)
     }
 
-    /// The chain of the page, modulo how many there are. Sixteen neighbours of a file have sixteen chains in a row, whose
-    /// heads are on one line; such rows spread over the chains as 2⁶⁴ / φ spreads them.
+    /// The chain of the page, of 2 to the power of 64 less `shift`. Sixteen neighbours of a file have sixteen chains in a row,
+    /// whose heads are on one line; such rows lie as far from each other as they can, as the high bits of multiples of
+    /// 2⁶⁴ / φ do: pages of one file share no chain where there are twice as many.
     #[inline(always)]
-    pub(super) const fn chain(self) -> usize {
-        let mixed = (self.index >> 4).wrapping_add(self.file.rotate_left(32));
-        let mixed = mixed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        // The high bits are the good ones. The low bits of the index tell neighbours apart.
-        ((mixed >> 32) ^ self.index) as usize
+    pub(super) const fn chain(self, shift: u32) -> usize {
+        let row = (self.index >> ROW).wrapping_add(self.file.rotate_left(32));
+        let mixed = row.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> shift;
+        let place = (1 << ROW) - 1;
+        (mixed & !place | self.index & place) as usize
     }
 }
 
