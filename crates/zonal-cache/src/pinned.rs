@@ -4,7 +4,6 @@ use crate::frames::{PAGE, span};
 use crate::inner::Setup;
 use crate::page::Page;
 use alloc::boxed::Box;
-use alloc::vec::Vec;
 use core::fmt;
 use core::mem::ManuallyDrop;
 use core::ops::Range;
@@ -33,7 +32,11 @@ pub struct Pinned<'a, S: Setup> {
     upto: usize,
 }
 
+/// The first page, those after it, and where the range begins and ends in the first and the last.
+pub(crate) type Several<'a, S> = (Page<'a, S>, Option<Box<[Page<'a, S>]>>, Range<usize>);
+
 impl<'a, S: Setup> Pinned<'a, S> {
+    #[inline(always)]
     pub(crate) const fn none() -> Self {
         Self { first: None, rest: ManuallyDrop::new(None), from: 0, upto: 0 }
     }
@@ -45,12 +48,12 @@ impl<'a, S: Setup> Pinned<'a, S> {
     }
 
     /// From a place in the first page to one in the last.
-    pub(crate) fn several(
+    #[inline(always)]
+    pub(crate) const fn several(
         first: Page<'a, S>,
-        rest: Vec<Page<'a, S>>,
+        rest: Option<Box<[Page<'a, S>]>>,
         Range { start, end }: Range<usize>,
     ) -> Self {
-        let rest = (!rest.is_empty()).then(|| rest.into_boxed_slice());
         Self { first: Some(first), rest: ManuallyDrop::new(rest), from: start, upto: end }
     }
 

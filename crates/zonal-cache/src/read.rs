@@ -8,7 +8,7 @@ use crate::frames::{Frames, PAGE, copy, span};
 use crate::inner::{Met, Setup};
 use crate::load::Load;
 use crate::page::Page;
-use crate::pinned::Pinned;
+use crate::pinned::{Pinned, Several};
 use crate::table::{Reader, Seen, Token};
 use crate::window::Plan;
 use alloc::vec::Vec;
@@ -74,7 +74,7 @@ impl<S: Setup> File<S> {
     /// # Errors
     /// As [`read_at`](Self::read_at), for any page of the range; then nothing is pinned.
     /// [`CacheError::OffsetTooLarge`] also where the range ends before it begins.
-    #[inline]
+    #[inline(always)]
     pub fn pin(&self, range: Range<u64>) -> Result<Pinned<'_, S>, CacheError> {
         let (index, from) = (range.start / PAGE as u64, (range.start % PAGE as u64) as usize);
         let end = range.end.min(self.file.len());
@@ -82,16 +82,26 @@ impl<S: Setup> File<S> {
             && (end - 1) / PAGE as u64 == index
             && range.end <= i64::MAX as u64
             && let upto = ((end - 1) % PAGE as u64) as usize + 1
-            && let Some(page) = self.at_hand(index, from..upto.min(from + LOOKED_AT))
+            && let Some(page) = self.pin_one(index, from)
         {
             return Ok(Pinned::one(page, from..upto));
         }
-        self.pin_any(range)
+        // Taken apart and put together: where what is above is inlined it is in registers then, and not beside what this
+        // call leaves in memory.
+        let Some((first, rest, inside)) = self.pin_any(range)? else { return Ok(Pinned::none()) };
+        Ok(Pinned::several(first, rest, inside))
+    }
+
+    /// A page that no lock is needed for, by a call whose result is in registers where it is not inlined.
+    #[inline]
+    fn pin_one(&self, index: u64, from: usize) -> Option<Page<'_, S>> {
+        // Near the end of a page that is a line of the next one too, which does no harm.
+        self.at_hand(index, from..from + LOOKED_AT)
     }
 
     /// The same for several pages, or none, or one that is not at hand.
     #[inline(never)]
-    fn pin_any(&self, range: Range<u64>) -> Result<Pinned<'_, S>, CacheError> {
+    fn pin_any(&self, range: Range<u64>) -> Result<Option<Several<'_, S>>, CacheError> {
         let len = range.end.checked_sub(range.start);
         let len = len.and_then(|len| len.try_into().ok());
         let offset = range.start;
@@ -99,7 +109,7 @@ impl<S: Setup> File<S> {
         let end = Self::checked_end(offset, len)?.min(self.file.len());
         let from = (offset % PAGE as u64) as usize;
         if end <= offset {
-            return Ok(Pinned::none());
+            return Ok(None);
         }
         let (first, last) = pages_of(offset, end);
         let page = |index: u64, from: usize| {
@@ -113,7 +123,8 @@ impl<S: Setup> File<S> {
             rest.push(page(index, 0)?);
         }
         let upto = (end - (last - 1) * PAGE as u64) as usize;
-        Ok(Pinned::several(front, rest, from..upto))
+        let rest = (!rest.is_empty()).then(|| rest.into_boxed_slice());
+        Ok(Some((front, rest, from..upto)))
     }
 
     /// A page, read if need be. `end` is where the request ends, `part` what of the page will be looked at.
