@@ -74,15 +74,14 @@ impl Key {
         mixed ^ (mixed >> 32)
     }
 
-    /// The chain of the page, of 2 to the power of 64 less `shift`. Sixteen neighbours of a file have sixteen chains in a row,
-    /// whose heads are on one line; such rows lie as far from each other as they can, as the high bits of multiples of
-    /// 2⁶⁴ / φ do: pages of one file share no chain where there are twice as many.
+    /// The chain of the page, of 2 to the power of 64 less `shift`, which are 16 at least. Sixteen neighbours of a file have
+    /// sixteen chains in a row, whose heads are on one line. Rows, and pages that are some distance apart, lie as far from
+    /// each other as they can, as the high bits of multiples of 2⁶⁴ / φ do.
     #[inline(always)]
     pub(super) const fn chain(self, shift: u32) -> usize {
         let row = (self.index >> ROW).wrapping_add(self.file.rotate_left(32));
         let mixed = row.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> shift;
-        let place = (1 << ROW) - 1;
-        (mixed & !place | self.index & place) as usize
+        (mixed ^ self.index & ((1 << ROW) - 1)) as usize
     }
 }
 
@@ -166,4 +165,45 @@ tokens! {
     Writeback
     /// A slot that is in no chain and this thread's alone.
     Claimed
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec;
+    use alloc::vec::Vec;
+
+    const PAGES: u64 = 1 << 14;
+
+    /// Slots that are passed on the way to a page, on average, with twice as many chains.
+    fn passed(pages: impl Iterator<Item = (u64, u64)>) -> f64 {
+        let chains = PAGES as usize * 2;
+        let mut lengths = vec![0_u64; chains];
+        let mut count = 0;
+        for (file, index) in pages {
+            lengths[Key { file, index }.chain(64 - chains.ilog2())] += 1;
+            count += 1;
+        }
+        assert_eq!(count, PAGES);
+        lengths.iter().map(|&length| length * length.saturating_sub(1) / 2).sum::<u64>() as f64
+            / PAGES as f64
+    }
+
+    #[test]
+    fn neighbours_have_chains_on_a_line_and_pages_that_are_regular_do_not_meet() {
+        for first in (0..PAGES).step_by(1 << ROW) {
+            let row = (first..first + (1 << ROW)).map(|index| Key { file: 3, index }.chain(48));
+            let mut row: Vec<usize> = row.collect();
+            row.sort_unstable();
+            assert!(row.windows(2).all(|pair| pair[1] == pair[0] + 1) && row[0] % 16 == 0);
+        }
+        for distance in [1, 16, 512] {
+            let there = passed((0..PAGES).map(|at| (1, at * distance)));
+            assert!(there < 0.02, "every {distance}th page of a file: {there}");
+        }
+        for each in [1, 4, 1024] {
+            let there = passed((0..PAGES).map(|at| (1 + at / each, at % each)));
+            assert!(there < 0.15, "files of {each} pages: {there}");
+        }
+    }
 }
