@@ -195,7 +195,7 @@ mod tests {
             let row = (first..first + (1 << ROW)).map(|index| Key { file: 3, index }.chain(48));
             let mut row: Vec<usize> = row.collect();
             row.sort_unstable();
-            assert!(row.windows(2).all(|pair| pair[1] == pair[0] + 1) && row[0] % 16 == 0);
+            assert!(row.windows(2).all(|pair| pair[1] == pair[0] + 1) && row[0].is_multiple_of(16));
         }
         for distance in [1, 16, 512] {
             let there = passed((0..PAGES).map(|at| (1, at * distance)));
