@@ -2,16 +2,15 @@
 
 use proptest::prelude::*;
 use std::panic::{self, AssertUnwindSafe};
+use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
-use std::sync::{Arc, Barrier};
 use std::thread;
 use zonal::error::FreeError;
 use zonal::policy::Sound;
 use zonal::preset::{Linux416, Zonal};
 use zonal::units::FRAME_SIZE;
 use zonal::{MigrateType, Order, Pfn, Request, ZoneId};
-use zonal_host::arena::GivenBack;
 use zonal_host::region::GiveBack;
 use zonal_host::{Arena, Handle, Page};
 
@@ -319,28 +318,6 @@ fn idle_blocks_are_given_back_zonal() {
 #[test]
 fn idle_blocks_are_given_back_linux416() {
     give_back_what_is_idle::<Linux416>(0);
-}
-
-#[test]
-fn kept_memory_is_not_given_back() {
-    let arena = Arc::new(Arena::builder().bytes(16 * MIB).open().unwrap());
-    let fill = || {
-        let mut page = arena.alloc(&movable(Order::MAX)).unwrap();
-        mark(&mut page, 3);
-    };
-    fill();
-    let (one, two) = (arena.keep(), arena.keep());
-    assert!(Arc::ptr_eq(one.arena(), &arena));
-    for kept in [one, two] {
-        for how in [GiveBack::Now, GiveBack::WhenNeeded] {
-            assert_eq!(arena.give_back(usize::MAX, how).unwrap(), GivenBack::default());
-        }
-        assert_eq!(arena.visit_free(usize::MAX, |_, _| panic!("none is shown")), 0);
-        assert_eq!(resident(&arena), 4 * MIB);
-        drop(kept);
-    }
-    assert_eq!(arena.give_back(usize::MAX, GiveBack::Now).unwrap().bytes, 4 * MIB);
-    all_free(&arena);
 }
 
 /// After `WhenNeeded` the kernel may take a frame at any moment, but not from under a page.

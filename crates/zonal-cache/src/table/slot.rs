@@ -190,20 +190,21 @@ mod tests {
     }
 
     #[test]
-    fn neighbours_have_chains_on_a_line_and_pages_that_are_regular_do_not_meet() {
+    fn neighbours_have_chains_on_a_line_and_regular_pages_do_not_crowd() {
         for first in (0..PAGES).step_by(1 << ROW) {
             let row = (first..first + (1 << ROW)).map(|index| Key { file: 3, index }.chain(48));
             let mut row: Vec<usize> = row.collect();
             row.sort_unstable();
             assert!(row.windows(2).all(|pair| pair[1] == pair[0] + 1) && row[0].is_multiple_of(16));
         }
-        for distance in [1, 16, 512] {
+        // By chance it is 0.25. With the last bits in the place of the product's every 512th page had more than 5.
+        for (distance, most) in [(1, 0.01), (16, 0.01), (512, 1.0), (4096, 0.25)] {
             let there = passed((0..PAGES).map(|at| (1, at * distance)));
-            assert!(there < 0.02, "every {distance}th page of a file: {there}");
+            assert!(there < most, "every {distance}th page of a file: {there}");
         }
-        for each in [1, 4, 1024] {
+        for (each, most) in [(1, 0.01), (4, 0.1), (64, 0.25), (1024, 0.1)] {
             let there = passed((0..PAGES).map(|at| (1 + at / each, at % each)));
-            assert!(there < 0.15, "files of {each} pages: {there}");
+            assert!(there < most, "files of {each} pages: {there}");
         }
     }
 }
