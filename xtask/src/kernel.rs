@@ -84,10 +84,18 @@ impl Kernel {
             Self::Masked => exact(&build(shell, "masked")?, Boot::of(1, 1, "masked")),
             Self::Peers => {
                 let kernel = build(shell, "peers")?;
-                [1, 2, 4, 8].into_iter().try_for_each(|cpus| {
-                    println!("\n--- {cpus} processors");
-                    exact(&kernel, Boot { memory: 2048, ..Boot::of(cpus, 1, "peers") })
-                })
+                let machine = |cpus| Boot { memory: 2560, ..Boot::of(cpus, 1, "peers") };
+                for cpus in [1, 2, 4, 8] {
+                    println!("\n--- {cpus} processors, whose clock counts instructions");
+                    exact(&kernel, machine(cpus))?;
+                }
+                for cpus in [1, 2] {
+                    println!(
+                        "\n--- {cpus} processors, each a thread: spins are real, ticks are none"
+                    );
+                    judge(boot(&kernel, &machine(cpus))?, &machine(cpus))?;
+                }
+                Ok(())
             }
             Self::Size => {
                 require_target(shell)?;

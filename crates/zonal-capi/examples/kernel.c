@@ -39,7 +39,7 @@ static uint64_t free_frames(const zonal *frames)
 {
     uint64_t sum = 0;
     zonal_zone zone = {.size = sizeof zone};
-    for (uint32_t at = 0; zonal_zone_info(frames, at, &zone) == ZONAL_OK; at++)
+    for (uint32_t at = 0; zonal_zone_info(frames, at, &zone) == ZONAL_CODE_OK; at++)
         sum += zone.free + zone.cached;
     return sum;
 }
@@ -52,59 +52,59 @@ int main(void)
 
     /* 64 MiB at 16 MiB: the first 2 MiB are the kernel's image, 4 MiB in the middle an initial ramdisk. */
     const zonal_region map[] = {
-        {BASE, MEMORY, ZONAL_USABLE, 0},
-        {BASE, 2 * MIB, ZONAL_RESERVED, 0},
-        {BASE + 16 * MIB, 4 * MIB, ZONAL_RECLAIM_LATER, 0},
+        {BASE, MEMORY, ZONAL_MEMORY_USABLE, 0},
+        {BASE, 2 * MIB, ZONAL_MEMORY_RESERVED, 0},
+        {BASE + 16 * MIB, 4 * MIB, ZONAL_MEMORY_RECLAIM_LATER, 0},
     };
     zonal_config config = {.size = sizeof config, .cpus = 1};
     zonal *frames = NULL;
-    IS(zonal_boot(map, 0, &config, &frames), ZONAL_MAP);
-    IS(zonal_boot(map, 3, NULL, &frames), ZONAL_NULL);
-    IS(zonal_boot(map, 3, &config, &frames), ZONAL_OK);
-    IS(zonal_boot(map, 3, &config, &frames), ZONAL_BOOTED);
+    IS(zonal_boot(map, 0, &config, &frames), ZONAL_CODE_MAP);
+    IS(zonal_boot(map, 3, NULL, &frames), ZONAL_CODE_NULL);
+    IS(zonal_boot(map, 3, &config, &frames), ZONAL_CODE_OK);
+    IS(zonal_boot(map, 3, &config, &frames), ZONAL_CODE_BOOTED);
     const uint64_t at_first = free_frames(frames);
 
     /* A frame, filled with zero bytes, and a huge page. */
-    const zonal_request zeroed = {.flags = ZONAL_ZERO};
-    const zonal_request huge = {.order = 9, .migrate = ZONAL_MOVABLE};
+    const zonal_request zeroed = {.flags = ZONAL_FLAG_ZERO};
+    const zonal_request huge = {.order = 9, .migrate = ZONAL_MIGRATE_MOVABLE};
     uint64_t frame, block;
-    IS(zonal_alloc(frames, &zeroed, &frame), ZONAL_OK);
+    IS(zonal_alloc(frames, &zeroed, &frame), ZONAL_CODE_OK);
     const unsigned char *bytes = zonal_address(frames, frame);
     for (int at = 0; at < 4096; at++)
         CHECK(bytes[at] == 0);
-    IS(zonal_alloc(frames, &huge, &block), ZONAL_OK);
+    IS(zonal_alloc(frames, &huge, &block), ZONAL_CODE_OK);
     CHECK(block % 512 == 0);
-    IS(zonal_free(frames, block, 8), ZONAL_WRONG_ORDER);
-    IS(zonal_free(frames, block, 9), ZONAL_OK);
-    IS(zonal_free(frames, block, 9), ZONAL_DOUBLE_FREE);
-    IS(zonal_free(frames, frame, 0), ZONAL_OK);
+    IS(zonal_free(frames, block, 8), ZONAL_CODE_WRONG_ORDER);
+    IS(zonal_free(frames, block, 9), ZONAL_CODE_OK);
+    IS(zonal_free(frames, block, 9), ZONAL_CODE_DOUBLE_FREE);
+    IS(zonal_free(frames, frame, 0), ZONAL_CODE_OK);
 
     /* From a handler of interrupts. */
     interrupts = false;
-    const zonal_request atomic = {.flags = ZONAL_ATOMIC};
-    IS(zonal_alloc(frames, &atomic, &frame), ZONAL_OK);
-    IS(zonal_free(frames, frame, 0), ZONAL_OK);
+    const zonal_request atomic = {.flags = ZONAL_FLAG_ATOMIC};
+    IS(zonal_alloc(frames, &atomic, &frame), ZONAL_CODE_OK);
+    IS(zonal_free(frames, frame, 0), ZONAL_CODE_OK);
     CHECK(!interrupts);
     interrupts = true;
 
     /* A stack of 12 frames, its lowest given up; a page below 20 MiB; just these frames. */
-    IS(zonal_alloc_pages(frames, NULL, 12, 4, 0, &frame), ZONAL_OK);
+    IS(zonal_alloc_pages(frames, NULL, 12, 4, 0, &frame), ZONAL_CODE_OK);
     CHECK(frame % 4 == 0);
-    IS(zonal_free_pages(frames, frame, 1), ZONAL_OK);
-    IS(zonal_free_pages(frames, frame, 12), ZONAL_WRONG_ORDER);
-    IS(zonal_free_pages(frames, frame + 1, 11), ZONAL_OK);
-    IS(zonal_alloc_pages(frames, NULL, 3, 1, 20 * MIB / 4096, &frame), ZONAL_OK);
+    IS(zonal_free_pages(frames, frame, 1), ZONAL_CODE_OK);
+    IS(zonal_free_pages(frames, frame, 12), ZONAL_CODE_WRONG_ORDER);
+    IS(zonal_free_pages(frames, frame + 1, 11), ZONAL_CODE_OK);
+    IS(zonal_alloc_pages(frames, NULL, 3, 1, 20 * MIB / 4096, &frame), ZONAL_CODE_OK);
     CHECK(frame + 3 <= 20 * MIB / 4096);
-    IS(zonal_alloc_at(frames, frame, 1), ZONAL_IN_USE);
-    IS(zonal_free_pages(frames, frame, 3), ZONAL_OK);
-    IS(zonal_alloc_at(frames, frame, 2), ZONAL_OK);
-    IS(zonal_free_pages(frames, frame, 2), ZONAL_OK);
+    IS(zonal_alloc_at(frames, frame, 1), ZONAL_CODE_IN_USE);
+    IS(zonal_free_pages(frames, frame, 3), ZONAL_CODE_OK);
+    IS(zonal_alloc_at(frames, frame, 2), ZONAL_CODE_OK);
+    IS(zonal_free_pages(frames, frame, 2), ZONAL_CODE_OK);
 
     /* The initial ramdisk comes back in two parts. */
     const uint64_t ramdisk = (BASE + 16 * MIB) / 4096;
-    IS(zonal_release(frames, ramdisk, 100), ZONAL_OK);
-    IS(zonal_release(frames, ramdisk, 1024), ZONAL_ONLINE);
-    IS(zonal_release(frames, ramdisk + 100, 924), ZONAL_OK);
+    IS(zonal_release(frames, ramdisk, 100), ZONAL_CODE_OK);
+    IS(zonal_release(frames, ramdisk, 1024), ZONAL_CODE_ONLINE);
+    IS(zonal_release(frames, ramdisk + 100, 924), ZONAL_CODE_OK);
 
     /* Everything can be had and written, and comes back. */
     zonal_drain(frames);
@@ -112,13 +112,13 @@ int main(void)
     CHECK(all == at_first + 1024);
     uint64_t *held = calloc(all, sizeof *held), count = 0;
     CHECK(held != NULL);
-    while (zonal_alloc(frames, &atomic, &held[count]) == ZONAL_OK) {
+    while (zonal_alloc(frames, &atomic, &held[count]) == ZONAL_CODE_OK) {
         memset(zonal_address(frames, held[count]), (int)count & 0xff, 4096);
         count++;
     }
     CHECK(count > all / 2 && count <= all);
     size_t freed = 0;
-    IS(zonal_free_bulk(frames, held, count, &freed), ZONAL_OK);
+    IS(zonal_free_bulk(frames, held, count, &freed), ZONAL_CODE_OK);
     CHECK(freed == count);
     free(held);
     zonal_drain(frames);
@@ -126,10 +126,10 @@ int main(void)
 
     char text[4096];
     size_t needed = 0;
-    IS(zonal_report(frames, ZONAL_BUDDYINFO, text, sizeof text, &needed), ZONAL_OK);
+    IS(zonal_report(frames, ZONAL_FILE_BUDDY_INFO, text, sizeof text, &needed), ZONAL_CODE_OK);
     CHECK(needed == strlen(text) + 1);
     fputs(text, stdout);
-    IS(zonal_report(frames, ZONAL_VMSTAT, text, 16, &needed), ZONAL_BUFFER);
+    IS(zonal_report(frames, ZONAL_FILE_VM_STAT, text, 16, &needed), ZONAL_CODE_BUFFER);
     CHECK(strlen(text) == 15 && needed > 16);
     CHECK(interrupts);
     free(memory);

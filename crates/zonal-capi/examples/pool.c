@@ -11,7 +11,7 @@ enum { THREADS = 4, ROUNDS = 2000, HELD = 64 };
 
 static void must(int code, int line)
 {
-    if (code != ZONAL_OK) {
+    if (code != ZONAL_CODE_OK) {
         fprintf(stderr, "line %d: %s\n", line, zonal_error_text(code));
         exit(1);
     }
@@ -51,7 +51,7 @@ int main(void)
     MUST(zonal_open(&config, &pool));
 
     /* A page of 2 MiB, and three in a row of 4 KiB. */
-    const zonal_request huge = {.order = 9, .flags = ZONAL_ZERO};
+    const zonal_request huge = {.order = 9, .flags = ZONAL_FLAG_ZERO};
     uint64_t page, row;
     MUST(zonal_alloc(pool, &huge, &page));
     const unsigned char *bytes = zonal_address(pool, page);

@@ -5,19 +5,19 @@ use crate::{Code, Handle, inner, number};
 use core::ffi::{c_int, c_void};
 use zonal::{Order, Pfn};
 
-/// Allocates a block and writes the number of its first frame to `pfn`.
+/// Allocates a block and writes the number of its first frame to `pfn`. A null `request` is one unmovable frame.
 ///
 /// # Safety
-/// `zonal` is from `zonal_open` or `zonal_boot` and not closed meanwhile; `request` is null or readable; `pfn` is null
+/// `allocator` is from `zonal_open` or `zonal_boot` and not closed meanwhile; `request` is null or readable; `pfn` is null
 /// or writable.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn zonal_alloc(
-    zonal: *const Handle,
+    allocator: *const Handle,
     request: *const AllocRequest,
     pfn: *mut u64,
 ) -> c_int {
     // SAFETY: the caller's promise.
-    let (zonal, request) = (unsafe { inner(zonal) }, unsafe { AllocRequest::read(request) });
+    let (zonal, request) = (unsafe { inner(allocator) }, unsafe { AllocRequest::read(request) });
     number(try_alloc(zonal, request, pfn))
 }
 
@@ -42,9 +42,9 @@ fn try_alloc(
 /// # Safety
 /// As [`zonal_alloc`]; and the block is the caller's, and in use no more, if it is allocated with that order.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn zonal_free(zonal: *const Handle, pfn: u64, order: u32) -> c_int {
+pub unsafe extern "C" fn zonal_free(allocator: *const Handle, pfn: u64, order: u32) -> c_int {
     // SAFETY: the caller's promise.
-    let zonal = unsafe { inner(zonal) };
+    let zonal = unsafe { inner(allocator) };
     let order = u8::try_from(order).ok().and_then(Order::new).ok_or(Code::Argument);
     number(zonal.and_then(|zonal| Ok(zonal.free_raw(Pfn::new(pfn), order?)?)))
 }
@@ -55,13 +55,13 @@ pub unsafe extern "C" fn zonal_free(zonal: *const Handle, pfn: u64, order: u32) 
 /// As [`zonal_alloc`]; `count` numbers can be written at `pfns`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn zonal_alloc_bulk(
-    zonal: *const Handle,
+    allocator: *const Handle,
     request: *const AllocRequest,
     pfns: *mut u64,
     count: usize,
 ) -> c_int {
     // SAFETY: the caller's promise.
-    let (zonal, request) = (unsafe { inner(zonal) }, unsafe { AllocRequest::read(request) });
+    let (zonal, request) = (unsafe { inner(allocator) }, unsafe { AllocRequest::read(request) });
     if pfns.is_null() {
         return number(if count == 0 { Ok(()) } else { Err(Code::Null) });
     }
@@ -77,13 +77,13 @@ pub unsafe extern "C" fn zonal_alloc_bulk(
 /// As [`zonal_free`], for each; `count` numbers can be read at `pfns`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn zonal_free_bulk(
-    zonal: *const Handle,
+    allocator: *const Handle,
     pfns: *const u64,
     count: usize,
     freed: *mut usize,
 ) -> c_int {
     // SAFETY: the caller's promise.
-    let zonal = unsafe { inner(zonal) };
+    let zonal = unsafe { inner(allocator) };
     let frames = match pfns.is_null() {
         true if count > 0 => return number(Err(Code::Null)),
         true => &[],
@@ -107,9 +107,9 @@ pub unsafe extern "C" fn zonal_free_bulk(
 /// # Safety
 /// As [`zonal_alloc`].
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn zonal_drain(zonal: *const Handle) -> u64 {
+pub unsafe extern "C" fn zonal_drain(allocator: *const Handle) -> u64 {
     // SAFETY: the caller's promise.
-    unsafe { inner(zonal) }.map_or(0, zonal::Allocator::drain_all)
+    unsafe { inner(allocator) }.map_or(0, zonal::Allocator::drain_all)
 }
 
 /// Where a frame can be read and written by who holds it; null for one that is not the allocator's.
@@ -117,9 +117,9 @@ pub unsafe extern "C" fn zonal_drain(zonal: *const Handle) -> u64 {
 /// # Safety
 /// As [`zonal_alloc`].
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn zonal_address(zonal: *const Handle, pfn: u64) -> *mut c_void {
+pub unsafe extern "C" fn zonal_address(allocator: *const Handle, pfn: u64) -> *mut c_void {
     // SAFETY: the caller's promise.
-    let handle = unsafe { zonal.as_ref() };
+    let handle = unsafe { allocator.as_ref() };
     handle.map_or(core::ptr::null_mut(), |handle| address(handle, Pfn::new(pfn)))
 }
 

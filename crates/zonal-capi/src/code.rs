@@ -4,7 +4,7 @@ use core::ffi::{CStr, c_char, c_int};
 use zonal::FreeError;
 use zonal::error::{AllocError, AllocReason, ContiguousError, RangeError, ResizeError};
 
-/// Why a call was refused. The numbers do not change.
+/// Why nothing was done. The numbers do not change.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(i32)]
 #[non_exhaustive]
@@ -15,7 +15,7 @@ pub enum Code {
     Null = 1,
     /// An argument, or a field of a struct, has a value that cannot be.
     Argument = 2,
-    /// The memory map cannot be: see `zonal_region`.
+    /// The memory map cannot be.
     Map = 3,
     /// No allocator can be planned for the map and the settings.
     Plan = 4,
@@ -29,21 +29,21 @@ pub enum Code {
     NoZone = 8,
     /// The host cannot fill frames with zero bytes.
     CannotZero = 9,
-    /// Frames that are not the allocator's: outside its memory, reserved, offline.
+    /// Frames that are not the allocator's.
     Foreign = 10,
     /// The frames are free already.
     DoubleFree = 11,
-    /// The frames are allocated with another order, or inside a block.
+    /// Allocated with another order, inside a block, or (`zonal_free_pages`) not allocated.
     WrongOrder = 12,
     /// The frames are isolated, for another caller.
     Isolated = 13,
     /// Some of the frames are in use.
     InUse = 14,
-    /// Another caller changes the memory at this moment, or a CPU keeps frames: try again.
+    /// The memory is being changed at this moment: try again.
     Busy = 15,
     /// The frames are the allocator's already.
     Online = 16,
-    /// The range is empty, does not begin and end between pageblocks, or reaches into another zone.
+    /// Empty, not aligned, or of more than one zone.
     Range = 17,
     /// The buffer is too small.
     Buffer = 18,

@@ -14,24 +14,34 @@ use zonal::{CpuId, NodeId, Order, Pfn, ZoneId};
 use zonal_kernel::global::TablePlace;
 use zonal_kernel::{Error, Global, Machine};
 
-/// The allocator of a kernel.
-pub(crate) type Frames = zonal_kernel::global::Frames<KernelMachine, Zonal>;
+/// The allocator of a kernel. cbindgen:ignore
+pub(crate) type KernelFrames = zonal_kernel::global::Frames<KernelMachine, Zonal>;
 
 static FRAMES: Global<KernelMachine> = Global::new();
 
-// What the kernel has to define: see the header.
+// What the kernel has to define.
 unsafe extern "C" {
+    /// A kernel defines the functions `zonal_host_...`. They are called from handlers of interrupts too, if those allocate; none may call
+    /// the library, but the two about reclaim. This one: the CPU that this is, 0 to `cpus` - 1. A hint.
     fn zonal_host_cpu() -> u32;
+    /// The node of a CPU. Asked for all of them when the allocator is built.
     fn zonal_host_node(cpu: u32) -> u32;
+    /// Keeps interrupts from this CPU; whether they could come before.
     fn zonal_host_interrupts_off() -> bool;
+    /// Lets them come again if they could.
     fn zonal_host_interrupts_restore(were_on: bool);
+    /// Where a frame can be read and written: aligned to 4096, not null. Frames that follow each other in a region follow each
+    /// other there too: tables, and blocks that are to be zero, are written from their first frame on.
     fn zonal_host_address(physical: u64) -> *mut c_void;
+    /// A zone is short: wake who reclaims. Must not block.
     fn zonal_host_wake_reclaim(zone: u32);
+    /// Gives frames back, and says how many; 0: none.
     fn zonal_host_reclaim(order: u32, attempt: u32) -> u64;
+    /// A mistake in the library. Does not return.
     fn zonal_host_panic(text: *const c_char) -> !;
 }
 
-/// The machine, as the functions `zonal_host_…` describe it.
+/// The machine, as the functions `zonal_host_...` describe it.
 #[derive(Debug)]
 pub struct KernelMachine;
 
@@ -78,10 +88,12 @@ impl Machine for KernelMachine {
     }
 }
 
-/// Builds the allocator over the memory of the map and writes the pointer to it to `zonal`. Once: there is one in a kernel.
+/// In a kernel: builds the allocator over the memory of the map, with its tables at the top of it, and writes the pointer to it to
+/// `allocator`. Once. Takes up to 8 KiB of stack. All memory that is not reserved is in use by no other code, and `zonal_host_address`
+/// says where it can be read and written. A refusal leaves all as it was.
 ///
 /// # Safety
-/// `count` regions can be read at `regions`; `config` is null or has as many bytes as its `size` says; `zonal` is null or
+/// `count` regions can be read at `regions`; `config` is null or has as many bytes as its `size` says; `allocator` is null or
 /// writable. And for all memory that the map does not call reserved the promises of
 /// [`Global::boot`]: it is memory that no other code uses, and `zonal_host_address` says where it can be read and written.
 #[unsafe(no_mangle)]
@@ -89,9 +101,9 @@ pub unsafe extern "C" fn zonal_boot(
     regions: *const BootRegion,
     count: usize,
     config: *const Settings,
-    zonal: *mut *mut Handle,
+    allocator: *mut *mut Handle,
 ) -> c_int {
-    if regions.is_null() || zonal.is_null() {
+    if regions.is_null() || allocator.is_null() {
         return number(Err(Code::Null));
     }
     // SAFETY: the caller's promise.
@@ -111,7 +123,7 @@ pub unsafe extern "C" fn zonal_boot(
         // SAFETY: what is freed through it is what the kernel frees.
         let frames = unsafe { FRAMES.allocator() }.map_err(code)?;
         // SAFETY: not null, so writable: the caller's promise.
-        unsafe { zonal.write(core::ptr::from_ref(frames).cast_mut()) };
+        unsafe { allocator.write(core::ptr::from_ref(frames).cast_mut()) };
         Ok(())
     }))
 }

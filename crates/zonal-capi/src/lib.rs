@@ -42,14 +42,16 @@ pub use pages::{
 #[cfg(feature = "std")]
 pub use pool::{Pool, zonal_close, zonal_open};
 pub use reports::{Report, zonal_report, zonal_zone_info};
-pub use types::{AllocRequest, BootRegion, Flags, Settings, ZoneNumbers};
+pub use types::{
+    AllocRequest, BootRegion, Flag, Limit, Memory, Migrate, Nodes, Settings, ZoneNumbers,
+};
 
 /// What a pointer to the allocator points at.
 #[cfg(feature = "std")]
 pub type Handle = Pool;
 /// What a pointer to the allocator points at.
 #[cfg(not(feature = "std"))]
-pub type Handle = kernel::Frames;
+pub type Handle = kernel::KernelFrames;
 
 /// The host.
 #[cfg(feature = "std")]
@@ -65,9 +67,9 @@ type Inner<'a> = zonal::Allocator<'a, Host, zonal::preset::Zonal>;
 ///
 /// # Safety
 /// It is null, or from `zonal_open` or `zonal_boot`, and not closed as long as the answer is used.
-unsafe fn inner<'a>(zonal: *const Handle) -> Result<&'a Inner<'a>, Code> {
+unsafe fn inner<'a>(allocator: *const Handle) -> Result<&'a Inner<'a>, Code> {
     // SAFETY: the caller's promise.
-    let handle = unsafe { zonal.as_ref() }.ok_or(Code::Null)?;
+    let handle = unsafe { allocator.as_ref() }.ok_or(Code::Null)?;
     #[cfg(feature = "std")]
     let handle = handle.allocator();
     Ok(handle)

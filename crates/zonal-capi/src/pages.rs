@@ -18,7 +18,7 @@ fn range(pfn: u64, frames: u64) -> Result<Range<Pfn>, Code> {
 /// As [`zonal_alloc`](crate::zonal_alloc).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn zonal_alloc_pages(
-    zonal: *const Handle,
+    allocator: *const Handle,
     request: *const AllocRequest,
     frames: u64,
     align: u64,
@@ -26,7 +26,7 @@ pub unsafe extern "C" fn zonal_alloc_pages(
     pfn: *mut u64,
 ) -> c_int {
     // SAFETY: the caller's promise.
-    let (zonal, request) = (unsafe { inner(zonal) }, unsafe { AllocRequest::read(request) });
+    let (zonal, request) = (unsafe { inner(allocator) }, unsafe { AllocRequest::read(request) });
     let bounds = Bounds::ANY.aligned(align.max(1));
     let bounds = if limit == 0 { bounds } else { bounds.below(Pfn::new(limit)) };
     number(zonal.and_then(|zonal| {
@@ -46,9 +46,13 @@ pub unsafe extern "C" fn zonal_alloc_pages(
 /// # Safety
 /// As [`zonal_free`](crate::zonal_free), for each.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn zonal_free_pages(zonal: *const Handle, pfn: u64, frames: u64) -> c_int {
+pub unsafe extern "C" fn zonal_free_pages(
+    allocator: *const Handle,
+    pfn: u64,
+    frames: u64,
+) -> c_int {
     // SAFETY: the caller's promise.
-    let zonal = unsafe { inner(zonal) };
+    let zonal = unsafe { inner(allocator) };
     number(zonal.and_then(|zonal| Ok(zonal.free_pages(Pfn::new(pfn), frames)?)))
 }
 
@@ -57,9 +61,9 @@ pub unsafe extern "C" fn zonal_free_pages(zonal: *const Handle, pfn: u64, frames
 /// # Safety
 /// As [`zonal_alloc`](crate::zonal_alloc).
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn zonal_alloc_at(zonal: *const Handle, pfn: u64, frames: u64) -> c_int {
+pub unsafe extern "C" fn zonal_alloc_at(allocator: *const Handle, pfn: u64, frames: u64) -> c_int {
     // SAFETY: the caller's promise.
-    let zonal = unsafe { inner(zonal) };
+    let zonal = unsafe { inner(allocator) };
     number(zonal.and_then(|zonal| {
         let _taken = zonal.alloc_at(range(pfn, frames)?)?.into_raw();
         Ok(())
@@ -71,20 +75,20 @@ pub unsafe extern "C" fn zonal_alloc_at(zonal: *const Handle, pfn: u64, frames: 
 /// # Safety
 /// As [`zonal_alloc`](crate::zonal_alloc); and it is memory, and in use by no other code.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn zonal_online(zonal: *const Handle, pfn: u64, frames: u64) -> c_int {
+pub unsafe extern "C" fn zonal_online(allocator: *const Handle, pfn: u64, frames: u64) -> c_int {
     // SAFETY: the caller's promise.
-    let zonal = unsafe { inner(zonal) };
+    let zonal = unsafe { inner(allocator) };
     number(zonal.and_then(|zonal| Ok(zonal.online(range(pfn, frames)?).map(|_| ())?)))
 }
 
-/// Takes it away again.
+/// Takes memory away again: whole pageblocks of which no frame is in use, or whose pages move.
 ///
 /// # Safety
 /// As [`zonal_alloc`](crate::zonal_alloc).
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn zonal_offline(zonal: *const Handle, pfn: u64, frames: u64) -> c_int {
+pub unsafe extern "C" fn zonal_offline(allocator: *const Handle, pfn: u64, frames: u64) -> c_int {
     // SAFETY: the caller's promise.
-    let zonal = unsafe { inner(zonal) };
+    let zonal = unsafe { inner(allocator) };
     number(zonal.and_then(|zonal| Ok(zonal.offline(range(pfn, frames)?)?)))
 }
 
@@ -93,9 +97,9 @@ pub unsafe extern "C" fn zonal_offline(zonal: *const Handle, pfn: u64, frames: u
 /// # Safety
 /// As [`zonal_online`].
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn zonal_release(zonal: *const Handle, pfn: u64, frames: u64) -> c_int {
+pub unsafe extern "C" fn zonal_release(allocator: *const Handle, pfn: u64, frames: u64) -> c_int {
     // SAFETY: the caller's promise.
-    let zonal = unsafe { inner(zonal) };
+    let zonal = unsafe { inner(allocator) };
     // Its address may be null.
     if cfg!(not(feature = "std")) && pfn == 0 {
         return Code::Argument as c_int;

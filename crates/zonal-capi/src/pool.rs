@@ -6,7 +6,7 @@ use core::ffi::{c_int, c_void};
 use zonal::Pfn;
 use zonal_host::{Arena, ArenaError};
 
-/// What a `zonal *` points at in user space.
+/// The allocator: what a `zonal *` points at.
 #[derive(Debug)]
 pub struct Pool(Arena);
 
@@ -22,21 +22,21 @@ impl Pool {
     }
 }
 
-/// Opens a pool and writes the pointer to it to `zonal`.
+/// In user space: opens a pool of pages and writes the pointer to it to `allocator`.
 ///
 /// # Safety
-/// `config` is null or has as many bytes as its `size` says; `zonal` is null or writable.
+/// `config` is null or has as many bytes as its `size` says; `allocator` is null or writable.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn zonal_open(config: *const Settings, zonal: *mut *mut Pool) -> c_int {
+pub unsafe extern "C" fn zonal_open(config: *const Settings, allocator: *mut *mut Pool) -> c_int {
     // SAFETY: the caller's promise.
     let settings = unsafe { Settings::read(config) };
     number(settings.and_then(|settings| {
-        if zonal.is_null() {
+        if allocator.is_null() {
             return Err(Code::Null);
         }
         let pool = Box::new(Pool(open(&settings)?));
         // SAFETY: not null, so writable: the caller's promise.
-        unsafe { zonal.write(Box::into_raw(pool)) };
+        unsafe { allocator.write(Box::into_raw(pool)) };
         Ok(())
     }))
 }
@@ -64,11 +64,11 @@ fn open(settings: &Settings) -> Result<Arena, Code> {
 /// Gives the pool's memory back. Null is nothing.
 ///
 /// # Safety
-/// `zonal` is null, or from [`zonal_open`] and not closed yet, and not used any more, nor any memory of it.
+/// `allocator` is null, or from [`zonal_open`] and not closed yet, and not used any more, nor any memory of it.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn zonal_close(zonal: *mut Pool) {
-    if !zonal.is_null() {
+pub unsafe extern "C" fn zonal_close(allocator: *mut Pool) {
+    if !allocator.is_null() {
         // SAFETY: from `Box::into_raw`, once: the caller's promise.
-        drop(unsafe { Box::from_raw(zonal) });
+        drop(unsafe { Box::from_raw(allocator) });
     }
 }

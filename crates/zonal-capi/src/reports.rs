@@ -7,7 +7,7 @@ use core::fmt::{self, Write};
 use zonal::ZoneId;
 use zonal::report::{BuddyInfo, PageTypeInfo, VmStat, ZoneStatus};
 
-/// A report, in the format of the file of Linux.
+/// A report, in the format of a file of Linux.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u32)]
 pub enum Report {
@@ -28,12 +28,12 @@ pub enum Report {
 /// As [`zonal_alloc`](crate::zonal_alloc); `info` is null, or as many bytes can be written there as its `size` says.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn zonal_zone_info(
-    zonal: *const Handle,
+    allocator: *const Handle,
     zone: u32,
     info: *mut ZoneNumbers,
 ) -> c_int {
     // SAFETY: the caller's promise.
-    let zonal = unsafe { inner(zonal) };
+    let zonal = unsafe { inner(allocator) };
     number(zonal.and_then(|zonal| {
         if info.is_null() {
             return Err(Code::Null);
@@ -52,14 +52,14 @@ pub unsafe extern "C" fn zonal_zone_info(
 /// As [`zonal_alloc`](crate::zonal_alloc); `room` bytes can be written at `buffer`; `needed` is null or writable.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn zonal_report(
-    zonal: *const Handle,
+    allocator: *const Handle,
     report: u32,
     buffer: *mut c_char,
     room: usize,
     needed: *mut usize,
 ) -> c_int {
     // SAFETY: the caller's promise.
-    let zonal = unsafe { inner(zonal) };
+    let zonal = unsafe { inner(allocator) };
     let room = if buffer.is_null() { 0 } else { room };
     let bytes = match room {
         0 => &mut [][..],

@@ -5,7 +5,7 @@ use core::ffi::c_void;
 use zonal::info::ZoneInfo;
 use zonal::{MigrateType, NodeId, NodeMask, NodePolicy, Order, Request, ZoneType};
 
-/// `zonal_region`: a part of the address space, in bytes.
+/// A part of the address space, in bytes. Regions come in any order and may overlap: what is reserved wins.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 pub struct BootRegion {
@@ -13,23 +13,24 @@ pub struct BootRegion {
     pub start: u64,
     /// How many.
     pub bytes: u64,
-    /// What it is: a number of [`RegionKind`](zonal::map::RegionKind), in its order.
+    /// A `zonal_memory`.
     pub kind: u32,
     /// Its node.
     pub node: u32,
 }
 
-/// `zonal_config`: how the allocator is to be. A field that is 0 says nothing.
+/// How the allocator is to be. A field that is 0 says nothing, so clear the struct, set `size` to its size, then what you want. A
+/// field that the library does not know, and that is not 0, is refused.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 pub struct Settings {
-    /// The struct's own size: a caller that was compiled with an older header has fewer fields.
+    /// The struct's own size.
     pub size: u32,
-    /// CPUs with caches of their own. 0: those of the machine, in user space.
+    /// CPUs with caches of their own; in user space 0 is all of the machine.
     pub cpus: u32,
-    /// Bytes of the pool. User space only.
+    /// Bytes of the pool. User space only, as the next.
     pub bytes: u64,
-    /// Bytes of address space that are backed on touch, if more than `bytes`. User space only.
+    /// Bytes of address space that are backed on touch, if more.
     pub reserve: u64,
     /// Order of a pageblock; 0: 9. Kernels only, as all from here on.
     pub pageblock_order: u32,
@@ -77,39 +78,97 @@ impl Settings {
     }
 }
 
-/// The bits of [`AllocRequest::flags`].
-#[derive(Clone, Copy, Debug)]
-pub struct Flags;
+/// What a part of the address space is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u32)]
+pub enum Memory {
+    /// Memory that is free.
+    Usable = 0,
+    /// In use for good.
+    Reserved = 1,
+    /// In use until `zonal_release`.
+    ReclaimLater = 2,
+    /// Lent to movable requests until a device wants it.
+    Cma = 3,
+    /// Not there; may come by `zonal_online`.
+    Offline = 4,
+}
 
-impl Flags {
-    /// Cannot wait at all.
-    pub const ATOMIC: u32 = 1;
+/// Whether the owner of a block lets it be moved, or gives it back.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum Migrate {
+    /// Neither.
+    Unmovable = 0,
+    /// It may be moved.
+    Movable = 1,
+    /// It can be given back.
+    Reclaimable = 2,
+}
+
+/// The highest zone type that a request may have.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum Limit {
+    /// Below 16 MiB.
+    Dma = 1,
+    /// Below 4 GiB.
+    Dma32 = 2,
+    /// Anywhere, but for what is set aside for movable requests.
+    Normal = 3,
+    /// Anywhere; movable requests only.
+    Movable = 4,
+}
+
+/// What a request's `nodes` is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum Nodes {
+    /// Nothing: the CPU's node first.
+    Any = 0,
+    /// The number of the node that is tried first.
+    Preferred = 1,
+    /// A mask of the only nodes.
+    Only = 2,
+    /// A mask of nodes in turn.
+    InTurn = 3,
+}
+
+/// A bit of a request's `flags`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u32)]
+pub enum Flag {
+    /// Cannot wait at all: from a handler of interrupts.
+    Atomic = 1,
     /// Important.
-    pub const HIGH: u32 = 2;
+    High = 2,
     /// Neither compaction nor reclaim.
-    pub const NO_WAIT: u32 = 4;
+    NoWait = 4,
     /// Only the preferred or local node.
-    pub const THIS_NODE: u32 = 8;
+    ThisNode = 8,
     /// Filled with zero bytes.
-    pub const ZERO: u32 = 16;
+    Zero = 16,
+}
+
+impl Flag {
     const ALL: u32 = 31;
 }
 
-/// `zonal_request`. All zero: a single unmovable frame.
+/// What is asked for. All zero: one unmovable frame.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 pub struct AllocRequest {
-    /// Order of the block.
+    /// 0 to 10: 2^order frames.
     pub order: u8,
-    /// Migrate type: 0 unmovable, 1 movable, 2 reclaimable.
+    /// A `zonal_migrate`.
     pub migrate: u8,
-    /// Highest zone type + 1; 0: Normal.
+    /// A `zonal_limit`, the highest zone type; 0: Normal.
     pub zone_limit: u8,
-    /// What `nodes` is: 0 nothing, 1 the preferred node, 2 a mask of the only nodes, 3 of nodes in turn.
+    /// A `zonal_nodes`: what `nodes` is.
     pub node_policy: u8,
-    /// [`Flags`].
+    /// Bits of `zonal_flag`.
     pub flags: u32,
-    /// A node, or a mask.
+    /// A node, or a mask of them.
     pub nodes: u64,
 }
 
@@ -133,25 +192,25 @@ impl AllocRequest {
             0 => ZoneType::Normal,
             at => *ZoneType::ALL.get(usize::from(at - 1)).ok_or(Code::Argument)?,
         };
-        if self.flags & !Flags::ALL != 0 {
+        if self.flags & !Flag::ALL != 0 {
             return Err(Code::Argument);
         }
         let mut request =
             Request::new(order).migrate(migrate.ok_or(Code::Argument)?).zone_limit(limit);
-        let has = |flag| self.flags & flag != 0;
-        if has(Flags::ATOMIC) {
+        let has = |flag| self.flags & flag as u32 != 0;
+        if has(Flag::Atomic) {
             request = request.atomic();
         }
-        if has(Flags::HIGH) {
+        if has(Flag::High) {
             request = request.high();
         }
-        if has(Flags::NO_WAIT) {
+        if has(Flag::NoWait) {
             request = request.no_wait();
         }
-        if has(Flags::THIS_NODE) {
+        if has(Flag::ThisNode) {
             request = request.this_node();
         }
-        if has(Flags::ZERO) {
+        if has(Flag::Zero) {
             request = request.zero();
         }
         Ok(match self.node_policy {
@@ -177,11 +236,11 @@ impl AllocRequest {
     }
 }
 
-/// `zonal_zone`: a zone as it is now, in frames.
+/// A zone as it is now, in frames. Set `size` before the call: no more is written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[repr(C)]
 pub struct ZoneNumbers {
-    /// The struct's own size: written by the caller, and no more is written to it.
+    /// The struct's own size.
     pub size: u32,
     /// Its node.
     pub node: u32,

@@ -9,7 +9,7 @@
 use std::ffi::CStr;
 use std::ptr::{null, null_mut};
 use zonal_capi::{
-    AllocRequest, Code, Flags, Pool, Settings, ZoneNumbers, zonal_address, zonal_alloc,
+    AllocRequest, Code, Flag, Pool, Settings, ZoneNumbers, zonal_address, zonal_alloc,
     zonal_alloc_at, zonal_alloc_bulk, zonal_alloc_pages, zonal_close, zonal_drain,
     zonal_error_text, zonal_free, zonal_free_bulk, zonal_free_pages, zonal_offline, zonal_online,
     zonal_open, zonal_release, zonal_report, zonal_zone_info,
@@ -159,7 +159,7 @@ fn what_is_had_is_written_and_comes_back() {
     with(|pool| {
         let before = zone(pool);
         let mut pfn = 0;
-        let zeroed = AllocRequest { order: 3, flags: Flags::ZERO, ..AllocRequest::default() };
+        let zeroed = AllocRequest { order: 3, flags: Flag::Zero as u32, ..AllocRequest::default() };
         // SAFETY: the pointers are to variables, the pool is open, frames are the test's own.
         unsafe {
             is(zonal_alloc(pool, &zeroed, &mut pfn), Code::Ok);

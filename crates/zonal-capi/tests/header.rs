@@ -1,5 +1,5 @@
-//! That the header says what the library does: the compilers of C and C++ compare them. Written from the
-//! library's types and functions: a file of C in which each size, offset, number and type of a function is
+//! That the header is what cbindgen writes of the library's source, and says what the library does: the compilers of C and
+//! C++ compare them, as cbindgen knows the source alone. Written from the library's types and functions: a file of C in which each size, offset, number and type of a function is
 //! asserted; it must compile with the header and nothing else.
 #![cfg(feature = "std")]
 
@@ -8,7 +8,10 @@ use std::fmt::Write as _;
 use std::mem::offset_of;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use zonal_capi::{AllocRequest, BootRegion, Code, Flags, Report, Settings, ZoneNumbers};
+use zonal_capi::{
+    AllocRequest, BootRegion, Code, Flag, Limit, Memory, Migrate, Nodes, Report, Settings,
+    ZoneNumbers,
+};
 
 const HEADER: &str = include_str!("../include/zonal.h");
 /// Everything that declares a function of C.
@@ -82,6 +85,11 @@ fn all_functions() -> Vec<(String, String, &'static str)> {
     SOURCES.iter().flat_map(|source| functions(source)).collect()
 }
 
+const MEMORY: [Memory; 5] =
+    [Memory::Usable, Memory::Reserved, Memory::ReclaimLater, Memory::Cma, Memory::Offline];
+const MIGRATE: [Migrate; 3] = [Migrate::Unmovable, Migrate::Movable, Migrate::Reclaimable];
+const LIMITS: [Limit; 4] = [Limit::Dma, Limit::Dma32, Limit::Normal, Limit::Movable];
+
 /// The file of C.
 fn assertions() -> String {
     let mut out = String::from(
@@ -96,34 +104,22 @@ fn assertions() -> String {
     layout!(out, "zonal_zone": ZoneNumbers {
         size, node, zone_type, instance, start, spanned, present, managed, free, cached, isolated, min, low, high
     });
-    for code in Code::ALL {
-        writeln!(out, "ASSERT({} == {});", screaming("ZONAL", &format!("{code:?}")), code as i32)
-            .unwrap();
+    macro_rules! constants {
+        ($($prefix:literal: $all:expr;)*) => {$(
+            for one in $all {
+                let name = screaming($prefix, &format!("{one:?}"));
+                writeln!(out, "ASSERT({name} == {});", one as i64).unwrap();
+            }
+        )*};
     }
-    let reports = [Report::BuddyInfo, Report::PageTypeInfo, Report::ZoneInfo, Report::VmStat];
-    for report in reports {
-        let name = format!("ZONAL_{}", format!("{report:?}").to_uppercase());
-        writeln!(out, "ASSERT({name} == {});", report as u32).unwrap();
-    }
-    let flags = [
-        ("ATOMIC", Flags::ATOMIC),
-        ("HIGH", Flags::HIGH),
-        ("NO_WAIT", Flags::NO_WAIT),
-        ("THIS_NODE", Flags::THIS_NODE),
-        ("ZERO", Flags::ZERO),
-    ];
-    for (name, bit) in flags {
-        writeln!(out, "ASSERT(ZONAL_{name} == {bit});").unwrap();
-    }
-    for (at, kind) in zonal::map::RegionKind::ALL.into_iter().enumerate() {
-        writeln!(out, "ASSERT({} == {at});", screaming("ZONAL", &format!("{kind:?}"))).unwrap();
-    }
-    for (at, ty) in zonal::MigrateType::ALL.into_iter().enumerate().take(3) {
-        writeln!(out, "ASSERT({} == {at});", screaming("ZONAL", &format!("{ty:?}"))).unwrap();
-    }
-    for (at, ty) in zonal::ZoneType::ALL.into_iter().enumerate() {
-        let name = screaming("ZONAL_LIMIT", &format!("{ty:?}"));
-        writeln!(out, "ASSERT({name} == {});", at + 1).unwrap();
+    constants! {
+        "ZONAL_CODE": Code::ALL;
+        "ZONAL_FILE": [Report::BuddyInfo, Report::PageTypeInfo, Report::ZoneInfo, Report::VmStat];
+        "ZONAL_FLAG": [Flag::Atomic, Flag::High, Flag::NoWait, Flag::ThisNode, Flag::Zero];
+        "ZONAL_NODES": [Nodes::Any, Nodes::Preferred, Nodes::Only, Nodes::InTurn];
+        "ZONAL_MEMORY": MEMORY;
+        "ZONAL_MIGRATE": MIGRATE;
+        "ZONAL_LIMIT": LIMITS;
     }
     for (at, (name, parameters, result)) in all_functions().into_iter().enumerate() {
         // A pointer of another type does not take it.
@@ -174,6 +170,57 @@ fn compile(name: &str, compiler: &[&str], text: &str) -> Result<(), String> {
 const C: [&str; 4] = ["gcc", "-std=c11", "-x", "c"];
 const CPP: [&str; 4] = ["g++", "-std=c++17", "-x", "c++"];
 
+/// What cbindgen writes.
+fn generated() -> String {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let config =
+        cbindgen::Config::from_file(folder.join("cbindgen.toml")).expect("a configuration");
+    // In the order of the header.
+    let files = ["types", "code", "kernel", "pool", "calls", "pages", "reports"];
+    let files = files.map(|file| folder.join("src").join(file).with_extension("rs"));
+    let builder = cbindgen::Builder::new().with_config(config);
+    let builder = files.into_iter().fold(builder, cbindgen::Builder::with_src);
+    let mut text = Vec::new();
+    builder.generate().expect("sources of Rust").write(&mut text);
+    String::from_utf8(text).expect("a text")
+}
+
+#[test]
+fn the_header_is_what_the_generator_writes() {
+    let text = generated();
+    if std::env::var_os("UPDATE_HEADER").is_some() {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("include/zonal.h");
+        std::fs::write(path, &text).unwrap();
+    } else {
+        assert!(
+            text == HEADER,
+            "UPDATE_HEADER=1 cargo test -p zonal-capi --test header writes it anew"
+        );
+    }
+}
+
+/// The numbers of the header are the allocator's.
+#[test]
+fn numbers_are_those_of_the_allocator() {
+    let same = |ours: &dyn std::fmt::Debug, its: &dyn std::fmt::Debug| {
+        assert_eq!(format!("{ours:?}"), format!("{its:?}"));
+    };
+    assert_eq!(MEMORY.len(), zonal::map::RegionKind::ALL.len());
+    for (at, (ours, its)) in MEMORY.into_iter().zip(zonal::map::RegionKind::ALL).enumerate() {
+        same(&ours, &its);
+        assert_eq!(ours as usize, at);
+    }
+    for (at, (ours, its)) in MIGRATE.into_iter().zip(zonal::MigrateType::ALL).enumerate() {
+        same(&ours, &its);
+        assert_eq!(ours as usize, at);
+    }
+    assert_eq!(LIMITS.len(), zonal::ZoneType::ALL.len());
+    for (at, (ours, its)) in LIMITS.into_iter().zip(zonal::ZoneType::ALL).enumerate() {
+        same(&ours, &its);
+        assert_eq!(ours as usize, at + 1, "0 is no limit");
+    }
+}
+
 #[test]
 fn the_header_alone_is_c_and_cpp() {
     compile("alone.c", &C, HEADER).unwrap();
@@ -192,7 +239,7 @@ fn a_header_that_lies_is_found() {
     let good = assertions();
     for (from, to) in [
         ("sizeof(zonal_zone) == ", "sizeof(zonal_zone) == 1"),
-        ("ZONAL_BUSY == 15", "ZONAL_BUSY == 16"),
+        ("ZONAL_CODE_BUSY == 15", "ZONAL_CODE_BUSY == 16"),
         ("offsetof(zonal_config, cpus) == 4", "offsetof(zonal_config, cpus) == 8"),
         ("(const zonal *, uint64_t, uint32_t)", "(const zonal *, uint32_t, uint32_t)"),
         ("= zonal_drain;", "= zonal_drains;"),

@@ -1,8 +1,8 @@
 //! What a CPU has of the allocator at hand: for the structure that a kernel keeps for each CPU.
 //!
-//! [`Global::alloc`](crate::Global::alloc) asks for the CPU's number and its node each time, and finds its caches by them. A kernel whose
+//! [`Global::alloc`](crate::Global::alloc) asks for the CPU's number each time, and finds its node and its caches by it. A kernel whose
 //! processors have a pointer to their own structure in a register (x86-64's `gs`, aarch64's `tpidr_el1`, riscv64's
-//! `tp`) puts a [`CpuHome`] there, sets it when the CPU starts, and allocates by it: its node is asked once.
+//! `tp`) puts a [`CpuHome`] there, sets it when the CPU starts, and allocates by it.
 //!
 //! ```
 //! # mod fake { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fake/mod.rs")); }
@@ -108,12 +108,12 @@ impl<M: Machine, S: Sound> CpuHome<M, S> {
         }
     }
 
-    /// All of it. Called last, so that the way to a cached frame saves no registers for it.
+    /// What follows. Called last, so that the way to a cached frame saves no registers for it.
     #[cold]
     #[inline(never)]
     fn alloc_slowly(&self, request: &Request) -> Result<Block, Error> {
         let caches = self.caches().ok_or(Error::NotBooted)?;
-        Ok(caches.allocator().alloc(request)?)
+        Ok(caches.allocator().alloc_uncached(request)?)
     }
 }
 

@@ -200,11 +200,11 @@ impl<M: Machine, S: Sound> Global<M, S> {
         }
     }
 
-    /// All of it. Called last, so that the way to a cached frame saves no registers for it.
+    /// What follows. Called last, so that the way to a cached frame saves no registers for it.
     #[cold]
     #[inline(never)]
     fn alloc_slowly(&self, request: &Request) -> Result<Block, Error> {
-        Ok(self.frames()?.alloc(request)?)
+        Ok(self.frames()?.alloc_uncached(request)?)
     }
 
     /// Gives a CPU what it has of the allocator at hand: see [`CpuHome`]. Its node is asked now. A number that the
@@ -231,12 +231,12 @@ impl<M: Machine, S: Sound> Global<M, S> {
         }
     }
 
-    /// All of it, as with [`alloc_slowly`](Self::alloc_slowly).
+    /// What follows, as with [`alloc_slowly`](Self::alloc_slowly).
     #[cold]
     #[inline(never)]
     fn free_slowly(&self, block: Block) -> Result<(), RefusedFree> {
         match self.frames() {
-            Ok(frames) => frames.free(block),
+            Ok(frames) => frames.free_uncached(block),
             Err(_) => {
                 let error = zonal::FreeError::Foreign { pfn: block.pfn() };
                 Err(RefusedFree { block, error })

@@ -25,7 +25,7 @@
 //! ```
 
 use crate::Machine;
-use crate::sync::{AtomicBool, Ordering, UnsafeCell, pause};
+use crate::sync::{AtomicBool, Ordering, UnsafeCell};
 use core::fmt;
 use core::marker::PhantomData;
 use zonal::platform::Lock;
@@ -106,7 +106,7 @@ impl<T, M: Machine> IrqLock<T, M> {
         loop {
             // Only looks, to leave the line with the CPU that has the lock.
             while self.held.load(Ordering::Relaxed) {
-                pause();
+                M::relax();
             }
             if let Some(held) = self.try_hold() {
                 return held;

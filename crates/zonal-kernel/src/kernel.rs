@@ -69,6 +69,11 @@ impl<M: Machine> Platform for Kernel<M> {
         M::node(cpu)
     }
 
+    #[inline]
+    fn relax() {
+        M::relax();
+    }
+
     zonal_runs::forward!();
 }
 

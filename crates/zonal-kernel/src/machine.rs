@@ -34,8 +34,16 @@ pub trait Machine: 'static {
     /// answer is slow, never unsound, so a task may be moved at any moment.
     fn cpu() -> CpuId;
 
-    /// The node of a CPU.
+    /// The node of a CPU. Asked for all of them when the allocator is built, and for one when
+    /// [`Global::set_home`](crate::Global::set_home) is called for it; no request asks.
     fn node(cpu: CpuId) -> NodeId;
+
+    /// Waits a moment for another CPU, which holds a lock. The default is the processor's hint that this is a loop;
+    /// a guest may tell its hypervisor. Called with interrupts masked.
+    #[inline]
+    fn relax() {
+        crate::sync::pause();
+    }
 
     /// Keeps interrupts from this CPU; returns whether they could come before.
     fn interrupts_off() -> bool;

@@ -221,6 +221,39 @@ fn bootloader_api() {
     assert_eq!(map.kind_at(zonal::Pfn::new(0x400)), Some(RangeKind::Reserved));
 }
 
+/// UEFI in QEMU: the entries below 98 MiB of a map that a user's kernel printed, which the crate had booted.
+#[cfg(feature = "bootloader_api")]
+#[test]
+fn bootloader_api_recorded() {
+    use bootloader_api::info::{MemoryRegion, MemoryRegionKind as Kind};
+    let rows = [
+        (0, 0xa_0000, Kind::Usable),
+        (0x10_0000, 0x15_6000, Kind::Bootloader),
+        (0x15_6000, 0x80_0000, Kind::Usable),
+        (0x80_0000, 0x80_8000, Kind::UnknownUefi(10)),
+        (0x80_8000, 0x80_b000, Kind::Usable),
+        (0x80_b000, 0x80_c000, Kind::UnknownUefi(10)),
+        (0x80_c000, 0x81_0000, Kind::Usable),
+        (0x81_0000, 0x90_0000, Kind::UnknownUefi(10)),
+        (0x90_0000, 0x150_0000, Kind::Usable),
+        (0x150_0000, 0x3f3_6000, Kind::Usable),
+        (0x3f3_6000, 0x3f5_6000, Kind::Usable),
+        (0x3f5_6000, 0x4e1_d000, Kind::Usable),
+        (0x4e1_d000, 0x624_6000, Kind::Bootloader),
+    ];
+    let regions = rows.map(|(start, end, kind)| MemoryRegion { start, end, kind });
+    let map = BootMap::new(regions.iter(), &[], []).unwrap().sanitise().unwrap();
+    let usable = map.ranges().iter().filter(|range| range.kind == RangeKind::Usable);
+    let usable: Vec<_> = usable.map(|range| (range.start.get(), range.frames())).collect();
+    assert_eq!(
+        usable,
+        [(1, 0x9f), (0x156, 0x6aa), (0x808, 3), (0x80c, 4), (0x900, 0x451d)],
+        "what continues is one, and the first frame is kept"
+    );
+    // Tables of the firmware that the system writes: not memory, whatever becomes of the boot loader's.
+    assert_eq!(map.kind_at(zonal::Pfn::new(0x810)), Some(RangeKind::Reserved));
+}
+
 /// OVMF of edk2 2022.11 in QEMU 7.2, q35, 512 MiB: what `memmap` of its shell prints, in descriptors of 48 bytes. Of 141, many
 /// continue each other.
 #[cfg(feature = "uefi")]

@@ -51,14 +51,14 @@ fn counted(workload: Workload) -> &'static str {
     }
 }
 
-/// Of all pairs a quarter, such that each preset runs several workloads; all of them with
+/// Of all pairs a sixth, such that each preset runs some workloads; all of them with
 /// `ZONAL_TEST_EFFORT` above 1.
 fn pairs_to_run(workload: usize) -> impl Iterator<Item = Preset> {
     let effort = std::env::var("ZONAL_TEST_EFFORT").ok().and_then(|effort| effort.parse().ok());
     let all = effort.is_some_and(|effort: u32| effort > 1);
     let chosen = Preset::ALL.into_iter().enumerate();
     chosen
-        .filter(move |(preset, _)| all || (workload + preset).is_multiple_of(4))
+        .filter(move |(preset, _)| all || (workload + preset).is_multiple_of(6))
         .map(|(_, preset)| preset)
 }
 

@@ -7,7 +7,7 @@ use zonal::plan::Plan;
 use zonal::platform::{AtomicByte, AtomicWord, Platform, Slot};
 use zonal::policy::Policy;
 use zonal::zone::tables::FreeWords;
-use zonal::{OutsideSlot, PerCpuPages, SharedState, Storage, TableSize, Zone};
+use zonal::{NodeId, OutsideSlot, PerCpuPages, SharedState, Storage, TableSize, Zone};
 
 /// The heap has no room for the tables.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -36,6 +36,7 @@ pub struct HeapTables<P: Platform, S: Policy> {
     zones: Vec<Zone<P, S>>,
     caches: Vec<P::Slot<PerCpuPages<S>>>,
     outside: Vec<OutsideSlot<P, S>>,
+    nodes: Vec<NodeId>,
     shared: SharedState<P>,
 }
 
@@ -102,6 +103,7 @@ impl<P: Platform, S: Policy> HeapTables<P, S> {
             zones: table("zones", size.zones, advise, Zone::vacant)?,
             caches: table("per-CPU pages", size.caches, advise, cache)?,
             outside: table("frames of CPUs", size.caches, advise, OutsideSlot::new)?,
+            nodes: table("nodes of CPUs", size.cpus, advise, NodeId::default)?,
             shared: SharedState::new(),
         })
     }
@@ -117,6 +119,7 @@ impl<P: Platform, S: Policy> HeapTables<P, S> {
             zones: &mut self.zones,
             caches: &self.caches,
             outside: &self.outside,
+            nodes: &mut self.nodes,
             shared: &self.shared,
         }
     }

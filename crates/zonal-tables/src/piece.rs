@@ -7,7 +7,7 @@ use zonal::plan::Plan;
 use zonal::platform::{Platform, Slot};
 use zonal::policy::Policy;
 use zonal::zone::tables::FreeWords;
-use zonal::{OutsideSlot, PerCpuPages, SharedState, Storage, TablePart, TableSize, Zone};
+use zonal::{NodeId, OutsideSlot, PerCpuPages, SharedState, Storage, TablePart, TableSize, Zone};
 
 /// The piece of memory is too small for the tables.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -67,6 +67,7 @@ where
         room::<Zone<P, S>>(size.zones),
         room::<P::Slot<PerCpuPages<S>>>(size.caches),
         room::<OutsideSlot<P, S>>(size.caches),
+        room::<NodeId>(size.cpus),
         room::<SharedState<P>>(1),
     ];
     others.iter().fold(words, |all, &one| all.saturating_add(one))
@@ -177,6 +178,7 @@ where
         zones: rest.table(size.zones, Zone::vacant),
         caches: rest.table(size.caches, || Slot::new(PerCpuPages::new())),
         outside: rest.table(size.caches, OutsideSlot::new),
+        nodes: rest.table(size.cpus, NodeId::default),
         shared: &shared[0],
     }
 }

@@ -192,6 +192,7 @@ impl Shape {
     /// # Panics
     /// If the plan is refused: the shapes are sane.
     #[must_use]
+    #[inline(never)]
     pub fn plan<S: Policy>(self) -> Plan {
         plan::<S>(&self.regions(), self.config())
     }

@@ -2,14 +2,11 @@
 //! and preset, not again in every file; and for fewer of them without the feature `matrix`.
 #![cfg(not(loom))]
 
-/// As [`with_presets_of_one_zone`], but for what is much like another of them.
+/// As [`with_presets_of_one_zone`], but of those that differ in their walk, their dirty limits and how often they mask
+/// interrupts alone only one: `suite` has them all, and so have the tests of these policies.
 macro_rules! with_most_presets_of_one_zone {
     ($each:ident $($more:tt)*) => {
         $each! {
-            linux316: zonal::preset::Linux316;
-            fair_zone: zonal::preset::FairZone;
-            less_dirty: zonal::preset::LessDirty;
-            linux413: zonal::preset::Linux413;
             linux416: zonal::preset::Linux416;
             linux63: zonal::preset::Linux63;
             skip_merge: zonal::preset::SkipMerge;
@@ -29,7 +26,11 @@ macro_rules! with_presets_of_one_zone {
     ($each:ident $($more:tt)*) => {
         with_most_presets_of_one_zone! {
             $each
+            linux316: zonal::preset::Linux316;
+            fair_zone: zonal::preset::FairZone;
             fair_zone_posted: zonal::preset::FairZonePosted;
+            less_dirty: zonal::preset::LessDirty;
+            linux413: zonal::preset::Linux413;
             $($more)*
         }
     };
@@ -43,12 +44,24 @@ macro_rules! with_presets_of_one_zone {
 }
 
 /// `each!` with all presets.
+#[cfg(feature = "matrix")]
 macro_rules! with_presets {
     ($each:ident) => {
         with_presets_of_one_zone! {
             $each
             split_zones: zonal::preset::SplitZones;
             split_zones_by_cpu: zonal::preset::SplitZonesByCpu;
+            tiny_split: zonal_testkit::preset::TinySplit;
+        }
+    };
+}
+
+#[cfg(not(feature = "matrix"))]
+macro_rules! with_presets {
+    ($each:ident) => {
+        with_presets_of_one_zone! {
+            $each
+            split_zones: zonal::preset::SplitZones;
             tiny_split: zonal_testkit::preset::TinySplit;
         }
     };

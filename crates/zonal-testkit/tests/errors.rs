@@ -261,13 +261,15 @@ fn bad_storage_is_refused() {
             zones: &mut zones[short(5)..],
             caches: &whole.caches[short(6)..],
             outside: &whole.outside[short(7)..],
+            nodes: &mut whole.nodes[short(8)..],
             shared: whole.shared,
         };
         Allocator::new(SingleThread, &plan, storage).err()
     };
     let words = ["free words 0", "free words 1", "free words 2"];
     let [first, second, third] = words;
-    let names = ["states", "pageblocks", first, second, third, "zones", "caches", "outside"];
+    let names =
+        ["states", "pageblocks", first, second, third, "zones", "caches", "outside", "nodes"];
     for (which, name) in names.into_iter().enumerate() {
         let none = match name {
             "free words 1" => size.free[1] == 0,

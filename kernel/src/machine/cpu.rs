@@ -40,6 +40,9 @@ pub(crate) struct Cpu {
     /// How often it masked interrupts for what is measured: see `workload::peers`.
     #[cfg(feature = "peers")]
     pub(crate) masked: AtomicU64,
+    /// How often it looked again whether a lock is free.
+    #[cfg(feature = "peers")]
+    pub(crate) spun: AtomicU64,
     /// Its local APIC's id.
     pub(crate) apic_id: AtomicU32,
     node: AtomicU8,
@@ -62,6 +65,8 @@ impl Cpu {
             ticks_inside: AtomicU64::new(0),
             #[cfg(feature = "peers")]
             masked: AtomicU64::new(0),
+            #[cfg(feature = "peers")]
+            spun: AtomicU64::new(0),
             apic_id: AtomicU32::new(0),
             node: AtomicU8::new(0),
             space: AtomicPtr::new(core::ptr::null_mut()),

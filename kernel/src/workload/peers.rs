@@ -1,8 +1,9 @@
-//! All presets and two allocators of other projects, one after the other, each with as many frames: how many instructions
-//! all processors take together for a frame allocated and freed, and how often they mask interrupts for it. What
-//! several processors take more than one for the same work is what they wait for each other.
+//! All presets and two allocators of other projects, one after the other, each with as many frames: how many ticks of the clock
+//! all processors take together for a frame allocated and freed, how often they mask interrupts for it, and how often
+//! they look again at a lock that another has.
 //!
-//! The emulator must count instructions: elsewhere the numbers mean nothing.
+//! Where the emulator counts instructions, ticks are these; its processors then take long turns, and seldom meet. Where each
+//! processor is a thread, they meet, and ticks mean nothing.
 
 use crate::machine::{FRAMES, Pc, cpu, team};
 use crate::memory::kept;
@@ -24,9 +25,9 @@ use zonal_kernel::{Error, Global, Machine};
 const MANAGED: u64 = 32_768;
 /// Frames that all processors have at once, and how often.
 const AT_ONCE: usize = 2048;
-const TURNS: u64 = 8;
+const TURNS: u64 = 64;
 
-/// The machine, which counts how often interrupts are masked.
+/// The machine, which counts how often interrupts are masked, and a lock is waited for.
 struct Counted;
 
 impl Machine for Counted {
@@ -47,6 +48,11 @@ impl Machine for Counted {
     #[inline(always)]
     fn interrupts_restore(were_on: bool) {
         Pc::interrupts_restore(were_on);
+    }
+    fn relax() {
+        let count = &cpu::own().spun;
+        count.store(count.load(Relaxed) + 1, Relaxed);
+        Pc::relax();
     }
     fn address(frame: PhysAddr) -> *mut u8 {
         Pc::address(frame)
@@ -133,7 +139,10 @@ macro_rules! presets {
     };
 }
 
-presets!(Zonal Linux316 FairZone LessDirty Linux413 Linux416 Linux63 SkipMerge Cluster ClusterFree);
+presets! {
+    Zonal Linux316 FairZone FairZonePosted LessDirty Linux413 Linux416 Linux63 SkipMerge Cluster ClusterFree SplitZones
+    SplitZonesByCpu
+}
 
 fn boot_one<S: Sound>(global: &'static Global<Counted, S>) -> Result<(), Error>
 where
@@ -186,27 +195,33 @@ fn clock() -> u64 {
     unsafe { core::arch::x86_64::_rdtsc() }
 }
 
-fn masks() -> u64 {
-    (0..cpu::count()).map(|number| cpu::at(number).masked.load(Relaxed)).sum()
+/// How often all processors have masked interrupts, and looked at a lock again.
+fn counts() -> [u64; 2] {
+    let all = || (0..cpu::count()).map(cpu::at);
+    [all().map(|cpu| cpu.masked.load(Relaxed)).sum(), all().map(|cpu| cpu.spun.load(Relaxed)).sum()]
 }
 
 fn run<R: Rival>(number: u32, name: &str, rival: &R) {
     let count = cpu::count();
     turns(rival, AT_ONCE / count as usize, 1);
     team::meet();
-    let (start, before) = (clock(), masks());
+    let (start, before) = (clock(), counts());
     team::meet();
     turns(rival, AT_ONCE / count as usize, TURNS);
     team::meet();
     if number == 0 {
-        let (ticks, masks) = (clock() - start, masks() - before);
+        let (ticks, [masks, spins]) = (clock() - start, counts());
         let pairs = AT_ONCE as u64 * TURNS;
+        let hundredths = |count: u64| (count / pairs, count * 100 / pairs % 100);
+        let (masks, spins) = (hundredths(masks - before[0]), hundredths(spins - before[1]));
         say!(
-            "{name:>24}: {:>5}.{} instructions, interrupts masked {}.{:02} times",
+            "{name:>24}: {:>5}.{} ticks, interrupts masked {}.{:02} times, {}.{:02} spins",
             ticks / pairs,
             ticks * 10 / pairs % 10,
-            masks / pairs,
-            masks * 100 / pairs % 100
+            masks.0,
+            masks.1,
+            spins.0,
+            spins.1
         );
         FAILED.fetch_add(u64::from(MISSED.swap(0, Relaxed) != 0), Relaxed);
         RAN.fetch_add(1, Relaxed);

@@ -23,7 +23,7 @@
 //! ```
 
 use crate::alloc::build;
-use crate::alloc::entry::{HomeTable, Homes, SharedEntry};
+use crate::alloc::entry::{HomeTable, Homes, Seat, SharedEntry};
 use crate::alloc::handle::CpuHandle;
 use crate::alloc::shared::SharedState;
 use crate::alloc::storage::{Storage, TableSize};
@@ -56,7 +56,8 @@ pub struct Allocator<'m, P: Platform, S: Policy> {
     pub(crate) caches: Caches<'m, P, S>,
     homes: HomeTable<S::Split, S::Walk>,
     pub(crate) walk: <S::Walk as Walk>::Table<P>,
-    cpus: u32,
+    /// Of each CPU, as the host said when the allocator was built.
+    nodes: &'m [NodeId],
     pub(crate) shared: &'m SharedState<P>,
 }
 
@@ -74,7 +75,7 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
     ) -> Result<Self, BuildError> {
         storage.check(&TableSize::of::<S>(plan))?;
         let order = plan.config().pageblock_order;
-        let Storage { states, pageblocks, free, zones, caches, outside, shared } = storage;
+        let Storage { states, pageblocks, free, zones, caches, outside, nodes, shared } = storage;
         let caches = Caches { slots: caches, outside };
         let frames = FrameTable::new(states, pageblocks, plan.base(), order);
         let table = ZoneTables::new(frames, free);
@@ -82,6 +83,9 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
         build::withhold(plan, &table);
         build::set_up_zones::<P, S>(plan, &table, zones);
         build::tune_caches(plan, caches.iter());
+        for (cpu, node) in (0..).zip(&mut *nodes) {
+            *node = asked_node(&platform, cpu);
+        }
         Ok(Self {
             platform,
             plan,
@@ -90,7 +94,7 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
             caches,
             homes: HomeTable::new(plan),
             walk: S::Walk::table(plan),
-            cpus: plan.config().cpus,
+            nodes,
             shared,
         })
     }
@@ -106,8 +110,10 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
     }
 
     /// How many CPUs have caches.
+    #[inline(always)]
     pub fn cpus(&self) -> u32 {
-        self.cpus
+        // No truncation: there are no more than `MAX_CPUS`.
+        self.nodes.len() as u32
     }
 
     /// Makes one owner of the caches of `cpu`, whose fast path takes no atomic
@@ -139,20 +145,19 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
 
     /// What each CPU caches of a zone.
     pub(crate) fn caches_in(&self, zone: ZoneId) -> impl Iterator<Item = Cache<'m, P, S>> {
-        (0..self.cpus).filter_map(move |cpu| self.cache_of(CpuId(cpu), zone))
+        (0..self.cpus()).filter_map(move |cpu| self.cache_of(CpuId(cpu), zone))
     }
 
-    /// The node of a CPU, as far as the allocator has memory there.
-    #[inline(always)]
-    pub(crate) fn node_of(&self, cpu: usize) -> NodeId {
-        let NodeId(node) = self.platform.node(CpuId(cpu as u32));
-        NodeId(node % MAX_NODES as u8)
-    }
-
-    /// The zones that plain requests of a CPU try first.
+    /// The zones that plain requests of a CPU try first, by its node as it was when the allocator was built; that
+    /// of a CPU that there is not is 0.
     #[inline(always)]
     pub(crate) fn homes_of(&self, cpu: usize) -> &Homes<S::Walk> {
-        self.homes.of(self.node_of(cpu), cpu)
+        self.homes.of(self.nodes.get(cpu).copied().unwrap_or_default(), cpu)
+    }
+
+    /// The same by its node now.
+    pub(crate) fn homes_now(&self, cpu: usize) -> &Homes<S::Walk> {
+        self.homes.of(asked_node(&self.platform, cpu as u32), cpu)
     }
 
     /// Which of the instances of a type, modulo their number, a CPU prefers.
@@ -166,12 +171,14 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
     /// have, or if there is no such zone.
     #[must_use]
     pub fn home_zone(&self, cpu: CpuId, limit: ZoneType) -> Option<ZoneId> {
-        let cpu = (cpu.0 < self.cpus).then_some(cpu.0 as usize)?;
-        let home = self.zones.get(self.homes_of(cpu).first[limit.index()] as usize)?;
+        let cpu = (cpu.0 < self.cpus()).then_some(cpu.0 as usize)?;
+        let homes = self.homes_of(cpu);
+        let home = self.zones.get(homes.first[limit.index()] as usize)?;
         if self.has_memory(home) {
             return Some(home.id);
         }
-        self.first_zone(cpu, &Request::frame().zone_limit(limit)).map(|zone| zone.id)
+        let seat = Seat { cpu, node: homes.node };
+        self.first_zone(seat, &Request::frame().zone_limit(limit)).map(|zone| zone.id)
     }
 
     /// Where per-CPU pages work when `cpu` turns to `zone`.
@@ -193,4 +200,10 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
     pub(crate) fn zone(&self, id: ZoneId) -> Option<&'m Zone<P, S>> {
         self.zones.get(id.0 as usize)
     }
+}
+
+/// The node that the host names for a CPU.
+fn asked_node<P: Platform>(platform: &P, cpu: u32) -> NodeId {
+    let NodeId(node) = platform.node(CpuId(cpu));
+    NodeId(node % MAX_NODES as u8)
 }

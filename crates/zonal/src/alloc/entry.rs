@@ -25,6 +25,11 @@ pub(crate) trait Entry<'m, P: Platform, S: Policy> {
     fn cpu(&self) -> usize;
     /// Where a plain request of this CPU begins.
     fn homes(&self) -> &Homes<S::Walk>;
+    /// Where its requests are made.
+    #[inline]
+    fn seat(&self) -> Seat {
+        Seat { cpu: self.cpu(), node: self.homes().node }
+    }
     /// What of the home zone's cache lies outside the slot.
     #[inline(always)]
     fn home_outside(&self, limit: ZoneType) -> Option<&'m OutsideOf<P, S>> {
@@ -55,8 +60,16 @@ pub(crate) trait Entry<'m, P: Platform, S: Policy> {
     }
 }
 
+/// Where a request is made: the CPU whose caches it tries, and that CPU's node.
+#[derive(Clone, Copy)]
+pub(crate) struct Seat {
+    pub(crate) cpu: usize,
+    pub(crate) node: NodeId,
+}
+
 /// Where plain requests of a node and lane begin.
 pub(crate) struct Homes<W: Walk> {
+    pub(crate) node: NodeId,
     /// For each zone limit, the zone that a request tries first, or [`NO_ZONE`].
     pub(crate) first: [u32; NR_ZONE_TYPES],
     pub(crate) walk: W::Homes,
@@ -115,7 +128,7 @@ fn homes<W: Walk>(plan: &Plan, node: NodeId, lane: usize) -> Homes<W> {
         let instances = fitting.clone().take_while(same).count();
         fitting.nth(lane % instances).map_or(NO_ZONE, |zone| u32::from(zone.id.0))
     });
-    Homes { first, walk: W::homes(plan, node, preferred(plan, lane)) }
+    Homes { node, first, walk: W::homes(plan, node, preferred(plan, lane)) }
 }
 
 /// Of each type and node, the instance that a lane prefers.

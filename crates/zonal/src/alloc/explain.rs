@@ -1,7 +1,7 @@
 //! Why a request could not be served.
 
 use super::allocator::Allocator;
-use super::entry::Entry;
+use super::entry::{Entry, Seat};
 use super::zones::Zones;
 use crate::platform::Platform;
 use crate::policy::{FreeMemory, Policy};
@@ -16,9 +16,9 @@ impl<P: Platform, S: Policy> Allocator<'_, P, S> {
     /// The error for a request that could not be served. O(zones).
     #[cold]
     #[inline(never)]
-    pub(crate) fn refused(&self, cpu: usize, request: &Request, reason: AllocReason) -> AllocError {
+    pub(crate) fn refused(&self, seat: Seat, request: &Request, reason: AllocReason) -> AllocError {
         let tried = reason == AllocReason::Exhausted;
-        let zones = tried.then(|| self.zones_for(cpu, request));
+        let zones = tried.then(|| self.zones_for(seat, request));
         let zones = zones.as_ref().map_or(&[][..], Zones::slice);
         AllocError {
             reason,
@@ -37,7 +37,7 @@ impl<P: Platform, S: Policy> Allocator<'_, P, S> {
     #[cold]
     #[inline(never)]
     pub fn explain(&self, request: &Request) -> Explanation {
-        let zones = self.zones_for(self.shared_entry().cpu(), request);
+        let zones = self.zones_for(self.shared_entry().seat(), request);
         let mut explained = Explanation {
             order: request.order(),
             migrate: request.migrate_type(),

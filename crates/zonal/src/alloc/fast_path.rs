@@ -36,13 +36,23 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
     }
 
     /// The first thing that [`alloc`](Self::alloc) tries, and nothing else: a single frame that this CPU has
-    /// of its home zone. `None` if it has none, or the request wants more than that; `alloc` then says
-    /// more. For hosts that keep what follows out of line. O(1), without a loop.
+    /// of its home zone. `None` if it has none, or the request wants more than that;
+    /// [`alloc_uncached`](Self::alloc_uncached) then goes on. For hosts that keep what follows out of line. O(1),
+    /// without a loop.
     #[inline(always)]
     #[must_use]
     pub fn alloc_cached(&self, request: &Request) -> Option<Block> {
         let popped = self.pop_home(&mut self.shared_entry(), request.limit(), request.single()?);
         popped.map(|index| self.handed_out(self.table.pfn(index), Order::ZERO, request))
+    }
+
+    /// All that [`alloc`](Self::alloc) tries after [`alloc_cached`](Self::alloc_cached).
+    ///
+    /// # Errors
+    /// As [`alloc`](Self::alloc).
+    #[inline(always)]
+    pub fn alloc_uncached(&self, request: &Request) -> Result<Block, AllocError> {
+        self.alloc_rest(&mut self.shared_entry(), request)
     }
 
     /// Allocates through `entry`: the home zone's cache, else the slow path.
@@ -67,13 +77,23 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
             }
             cold();
         }
+        self.alloc_rest(entry, request)
+    }
+
+    /// The slow path, through the pages of larger orders where there are some.
+    #[inline(always)]
+    fn alloc_rest<E: Entry<'m, P, S>>(
+        &self,
+        entry: &mut E,
+        request: &Request,
+    ) -> Result<Block, AllocError> {
         let further = match S::Pcp::PASSES_LARGE {
             true => self.alloc_further(entry, request),
             false => self.slow_path(entry, request),
         };
         match further {
             Ok(block) => Ok(block),
-            Err(reason) => Err(self.refused(entry.cpu(), request, reason)),
+            Err(reason) => Err(self.refused(entry.seat(), request, reason)),
         }
     }
 }

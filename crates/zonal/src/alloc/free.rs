@@ -41,13 +41,27 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
     ///
     /// # Errors
     /// The block, with which nothing has happened: it is larger, or `free` would go by another way, or
-    /// refuse it.
+    /// refuse it. [`free_uncached`](Self::free_uncached) then goes on.
     #[inline(always)]
     pub fn free_cached(&self, block: Block) -> Result<(), Block> {
         let (pfn, order) = (block.pfn(), block.order());
         let kept =
             order == Order::ZERO && self.push_cached::<_, false>(&mut self.shared_entry(), pfn);
         if kept { Ok(()) } else { Err(block) }
+    }
+
+    /// All that [`free`](Self::free) tries after [`free_cached`](Self::free_cached).
+    ///
+    /// # Errors
+    /// As [`free`](Self::free).
+    #[inline(always)]
+    pub fn free_uncached(&self, block: Block) -> Result<(), RefusedFree> {
+        let (pfn, order) = (block.pfn(), block.order());
+        let kept = order > Order::ZERO
+            && S::Pcp::PASSES_LARGE
+            && self.put_large(&mut self.shared_entry(), pfn, order);
+        let freed = if kept { Ok(()) } else { self.free_direct(pfn, order, false) };
+        freed.map_err(|error| RefusedFree { block, error })
     }
 
     /// Frees the block of `order` that starts at `pfn`.

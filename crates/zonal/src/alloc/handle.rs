@@ -35,7 +35,7 @@ impl<'a, 'm, P: Platform, S: Policy> CpuHandle<'a, 'm, P, S> {
         outside: &'m [OutsideSlot<P, S>],
         cpu: usize,
     ) -> Self {
-        let homes = *allocator.homes_of(cpu);
+        let homes = *allocator.homes_now(cpu);
         Self { allocator, entry: OwnedEntry::new(owned, outside, cpu, homes) }
     }
 

@@ -44,7 +44,7 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
     pub fn home_caches(&self, cpu: CpuId) -> Option<HomeCaches<'_, 'm, P, S>> {
         let (at, zones) = (cpu.0 as usize, self.zones.len());
         let own = self.caches.of_cpu(at, zones)?;
-        let (homes, any) = (self.homes_of(at).first, own.outside.first()?);
+        let (homes, any) = (self.homes_now(at).first, own.outside.first()?);
         Some(HomeCaches {
             allocator: self,
             slots: homes.map(|zone| own.slots.get(zone as usize)),

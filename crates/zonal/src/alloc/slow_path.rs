@@ -66,7 +66,7 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
         if !migrate.is_requestable() {
             return Err(AllocReason::NotRequestable);
         }
-        let zones = self.zones_for(entry.cpu(), request);
+        let zones = self.zones_for(entry.seat(), request);
         if zones.slice().is_empty() {
             return Err(AllocReason::NoZone);
         }
@@ -134,7 +134,7 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
         if !request.is_plain() || self.has_memory(home) {
             return None;
         }
-        let zone = self.first_zone(entry.cpu(), request)?;
+        let zone = self.first_zone(entry.seat(), request)?;
         entry.enter(zone.id, |own| self.pop(own, Some(zone), request.migrate_type()))?
     }
 

@@ -23,6 +23,7 @@ use crate::policy::FreeMemory;
 use crate::policy::Policy;
 use crate::policy::zone::Zone;
 use crate::types::error::BuildError;
+use crate::types::units::NodeId;
 use crate::zone::tables::{FreeWords, NR_FREE_WORDS};
 
 /// How many elements each slice of [`Storage`] must have.
@@ -38,19 +39,22 @@ pub struct TableSize {
     pub zones: u64,
     /// Per-CPU caches: CPUs × zones.
     pub caches: u64,
+    /// CPUs, each with the number of its node.
+    pub cpus: u64,
 }
 
 impl TableSize {
     /// What a plan needs under the preset `S`.
     #[must_use]
     pub fn of<S: Policy>(plan: &Plan) -> Self {
-        let zones = plan.zones().len() as u64;
+        let (zones, cpus) = (plan.zones().len() as u64, u64::from(plan.config().cpus));
         Self {
             frames: plan.frames(),
             pageblocks: plan.pageblocks(),
             free: S::Free::words(plan, &batch::<S>(plan)),
             zones,
-            caches: zones * u64::from(plan.config().cpus),
+            caches: zones * cpus,
+            cpus,
         }
     }
 
@@ -65,7 +69,8 @@ impl TableSize {
     #[must_use]
     pub const fn cache_bytes<P: Platform, S: Policy>(&self) -> u64 {
         let cache = size_of::<P::Slot<PerCpuPages<S>>>() + size_of::<OutsideSlot<P, S>>();
-        self.caches * cache as u64 + self.zones * size_of::<Zone<P, S>>() as u64
+        let others = self.zones * size_of::<Zone<P, S>>() as u64 + self.cpus;
+        self.caches * cache as u64 + others
     }
 }
 
@@ -84,6 +89,8 @@ pub struct Storage<'m, P: Platform, S: Policy> {
     pub caches: &'m [P::Slot<PerCpuPages<S>>],
     /// What of them lies outside the slots, each [`OutsideSlot::new`].
     pub outside: &'m [OutsideSlot<P, S>],
+    /// Nodes of the CPUs, of any value: the host is asked when the allocator is built.
+    pub nodes: &'m mut [NodeId],
     /// What all CPUs share, [`SharedState::new`].
     pub shared: &'m SharedState<P>,
 }
@@ -103,6 +110,7 @@ impl<P: Platform, S: Policy> Storage<'_, P, S> {
             ("zones", self.zones.len(), size.zones),
             ("caches", self.caches.len(), size.caches),
             ("outside", self.outside.len(), size.caches),
+            ("nodes", self.nodes.len(), size.cpus),
         ];
         for (what, given, wanted) in lengths {
             if given as u64 != wanted {

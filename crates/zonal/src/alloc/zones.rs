@@ -1,6 +1,7 @@
 //! The zones that a request may use, and in which order.
 
 use super::allocator::Allocator;
+use super::entry::Seat;
 use crate::boot::zonelist::{MAX_NODES, MAX_ZONES};
 use crate::frame::{FrameState, PageblockWord};
 use crate::platform::{AtomicWord, Platform};
@@ -61,34 +62,34 @@ impl<'m, P: Platform, S: Policy> Zones<'m, P, S> {
 }
 
 impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
-    /// The zones for a request from `cpu`: node policy and zone limit applied to a zonelist, and
+    /// The zones for a request from a seat: node policy and zone limit applied to a zonelist, and
     /// of each type's instances the one first that the CPU prefers; none without memory.
-    pub(crate) fn zones_for(&self, cpu: usize, request: &Request) -> Zones<'m, P, S> {
+    pub(crate) fn zones_for(&self, seat: Seat, request: &Request) -> Zones<'m, P, S> {
         if self.plan.has_vacant() {
-            return self.zones_with_memory(cpu, request);
+            return self.zones_with_memory(seat, request);
         }
         // Written so that nothing is copied where nothing is split.
         if S::Split::LANES == 1 {
-            return self.zones_in_order(cpu, request);
+            return self.zones_in_order(seat, request);
         }
-        let mut zones = self.zones_in_order(cpu, request);
-        zones.prefer(self.lane_of(cpu));
+        let mut zones = self.zones_in_order(seat, request);
+        zones.prefer(self.lane_of(seat.cpu));
         zones
     }
 
     /// The same, where the plan has zones whose memory is all to come.
     #[cold]
     #[inline(never)]
-    fn zones_with_memory(&self, cpu: usize, request: &Request) -> Zones<'m, P, S> {
-        let mut zones = self.zones_in_order(cpu, request);
-        zones.prefer(self.lane_of(cpu));
+    fn zones_with_memory(&self, seat: Seat, request: &Request) -> Zones<'m, P, S> {
+        let mut zones = self.zones_in_order(seat, request);
+        zones.prefer(self.lane_of(seat.cpu));
         // Last: a CPU's place in the ring does not depend on what is there.
         zones.keep(|zone| self.has_memory(zone));
         zones
     }
 
-    fn zones_in_order(&self, cpu: usize, request: &Request) -> Zones<'m, P, S> {
-        let local = self.node_of(cpu);
+    fn zones_in_order(&self, seat: Seat, request: &Request) -> Zones<'m, P, S> {
+        let local = seat.node;
         let (first, mask) = match request.node_policy() {
             NodePolicy::Local => (local, NodeMask::ALL),
             NodePolicy::Preferred(node) => (node, NodeMask::ALL),
@@ -141,8 +142,8 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
     }
 
     /// The zone that a request from `cpu` tries first, of those that have memory.
-    pub(crate) fn first_zone(&self, cpu: usize, request: &Request) -> Option<&'m Zone<P, S>> {
-        self.zones_for(cpu, request).iter().next()
+    pub(crate) fn first_zone(&self, seat: Seat, request: &Request) -> Option<&'m Zone<P, S>> {
+        self.zones_for(seat, request).iter().next()
     }
 
     /// Whether the pageblock of `pfn` has memory of the allocator now: there from the start, or

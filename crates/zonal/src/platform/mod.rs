@@ -56,6 +56,16 @@ pub trait AtomicByte: Send + Sync {
 pub trait AtomicHalf: Send + Sync {
     /// An atomic that holds `value`.
     fn new(value: u32) -> Self;
+    /// An array of 0. A host whose `new` is const makes them a constant: built for size, an array that a closure fills is made on
+    /// the stack and copied twice.
+    #[inline(always)]
+    #[must_use]
+    fn zeros<const N: usize>() -> [Self; N]
+    where
+        Self: Sized,
+    {
+        core::array::from_fn(|_| Self::new(0))
+    }
     /// Reads it.
     fn load(&self, order: Ordering) -> u32;
     /// Writes it.
@@ -66,6 +76,16 @@ pub trait AtomicHalf: Send + Sync {
 pub trait AtomicWord: Send + Sync {
     /// An atomic that holds `value`.
     fn new(value: u64) -> Self;
+    /// An array of 0. A host whose `new` is const makes them a constant: built for size, an array that a closure fills is made on
+    /// the stack and copied twice.
+    #[inline(always)]
+    #[must_use]
+    fn zeros<const N: usize>() -> [Self; N]
+    where
+        Self: Sized,
+    {
+        core::array::from_fn(|_| Self::new(0))
+    }
     /// Reads it.
     fn load(&self, order: Ordering) -> u64;
     /// Writes it.
@@ -230,7 +250,10 @@ pub trait Platform: Sized {
     /// The CPU the caller runs on. A hint: a wrong answer is slow, never unsound.
     fn cpu(&self) -> CpuId;
 
-    /// The node that a CPU is on. The default: one node.
+    /// The node that a CPU is on. Asked for each CPU when the allocator is built, and again for an
+    /// [`owner`](crate::Allocator::handle) and for [`home_caches`](crate::Allocator::home_caches) when they are made;
+    /// no request asks. A CPU whose node changes afterwards is served from the old one first: slow, never unsound.
+    /// The default: one node.
     fn node(&self, cpu: CpuId) -> NodeId {
         let _ = cpu;
         NodeId(0)

@@ -45,6 +45,10 @@ impl AtomicHalf for AtomicU32 {
         Self::new(value)
     }
     #[inline(always)]
+    fn zeros<const N: usize>() -> [Self; N] {
+        const { [const { Self::new(0) }; N] }
+    }
+    #[inline(always)]
     fn load(&self, order: Ordering) -> u32 {
         self.load(order)
     }
@@ -58,6 +62,10 @@ impl AtomicWord for AtomicU64 {
     #[inline(always)]
     fn new(value: u64) -> Self {
         Self::new(value)
+    }
+    #[inline(always)]
+    fn zeros<const N: usize>() -> [Self; N] {
+        const { [const { Self::new(0) }; N] }
     }
     #[inline(always)]
     fn load(&self, order: Ordering) -> u64 {

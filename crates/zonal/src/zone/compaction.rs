@@ -144,14 +144,13 @@ pub(crate) struct ZoneCompaction<P: Platform> {
 
 impl<P: Platform> ZoneCompaction<P> {
     pub(crate) fn new() -> Self {
-        let word = |_| P::Word::new(0);
         Self {
-            running: word(0),
-            migrate_at: core::array::from_fn(word),
-            free_at: word(0),
-            outdated: word(0),
-            backoff: word(0),
-            counts: core::array::from_fn(word),
+            running: P::Word::new(0),
+            migrate_at: P::Word::zeros(),
+            free_at: P::Word::new(0),
+            outdated: P::Word::new(0),
+            backoff: P::Word::new(0),
+            counts: P::Word::zeros(),
         }
     }
 

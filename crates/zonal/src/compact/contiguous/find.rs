@@ -2,6 +2,7 @@
 
 use super::{Contiguous, Moves};
 use crate::alloc::allocator::Allocator;
+use crate::alloc::entry::Seat;
 use crate::alloc::host::Host;
 use crate::frame::FrameKind;
 use crate::policy::FreeMemory;
@@ -56,12 +57,12 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
     /// several instances, first of those inside one, then of those that reach across.
     pub(super) fn find_contiguous(
         &self,
-        cpu: usize,
+        seat: Seat,
         frames: u64,
         request: &Request,
         bounds: &Bounds,
     ) -> Result<Contiguous, ContiguousError> {
-        let zones = self.zones_for(cpu, request);
+        let zones = self.zones_for(seat, request);
         if zones.iter().next().is_none() {
             return Err(ContiguousError::Request(AllocReason::NoZone));
         }

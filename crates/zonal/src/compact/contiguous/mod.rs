@@ -164,8 +164,8 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
         if let Some(found) = self.part_of_block(frames, request, bounds)? {
             return Ok(found);
         }
-        let cpu = self.shared_entry().cpu();
-        let found = self.find_contiguous(cpu, frames, request, bounds)?;
+        let seat = self.shared_entry().seat();
+        let found = self.find_contiguous(seat, frames, request, bounds)?;
         if request.is_zero() {
             let (start, frames) = found.into_raw();
             let in_hand = InHand { allocator: self, start, frames };

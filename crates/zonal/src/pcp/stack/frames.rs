@@ -78,7 +78,7 @@ impl<P: Platform, const N: usize> FrameStack<P, N> {
             high: P::Half::new(0),
             freed: P::Word::new(0),
             edge: P::Half::new(0),
-            frames: core::array::from_fn(|_| P::Half::new(0)),
+            frames: P::Half::zeros(),
         }
     }
 

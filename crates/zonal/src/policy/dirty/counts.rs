@@ -12,7 +12,7 @@ pub struct PageStates<P: Platform>([P::Word; NR_PAGE_STATES]);
 
 impl<P: Platform> PageStates<P> {
     pub(crate) fn new() -> Self {
-        Self(core::array::from_fn(|_| P::Word::new(0)))
+        Self(P::Word::zeros())
     }
 
     /// Pages in a state. Not below zero, though a CPU that has not told may make the sum so.

@@ -106,7 +106,7 @@ impl Walk for FairFlagged {
             eligible: core::array::from_fn(|node| {
                 passes(plan, NodeId(node as u8)).map(|pass| pass.zones)
             }),
-            depleted: core::array::from_fn(|_| P::Word::new(0)),
+            depleted: P::Word::zeros(),
         }
     }
 

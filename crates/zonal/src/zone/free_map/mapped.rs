@@ -52,8 +52,7 @@ pub struct MapPart<P: Platform> {
 
 impl<P: Platform> MapPart<P> {
     pub(super) fn vacant() -> Self {
-        let [claimed, stolen, direct_alloc, direct_free, refused] =
-            core::array::from_fn(|_| P::Word::new(0));
+        let [claimed, stolen, direct_alloc, direct_free, refused] = P::Word::zeros();
         Self {
             shape: MapShape::LEAST,
             first: 0,
