@@ -163,8 +163,8 @@ impl<P: Host> Table<P> {
         (became, self.last(writer.0, before.0, HOLD))
     }
 
-    /// As [`finish`](Self::finish) for bytes that are the store's, with a look at them. `marker`: see
-    /// [`take_marker`](Self::take_marker).
+    /// As [`finish`](Self::finish) for bytes that are the store's, with a look at them. With a `marker` the first
+    /// reader that comes to the page has the next window read ahead.
     pub fn filled(&self, host: &P, writer: Writer, marker: bool) -> Reader {
         let marker = if marker { Word::MARKER } else { 0 };
         self.end(host, writer.0, |now| (now.0 - HOLD + READER) | Word::UPTODATE | marker);
