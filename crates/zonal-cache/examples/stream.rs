@@ -1,5 +1,6 @@
 //! A file that is not in memory, read from front to back: past the kernel's cache with 32 requests of 128 KiB
-//! on their way (`io_uring`), and through the page cache with the same reads ahead. They take turns.
+//! on their way (`io_uring`), and through the page cache with the same reads ahead: on a ring, on one that knows the arena's
+//! memory as registered buffers, and by threads. They take turns.
 //!
 //! ```text
 //! cargo run --release -p zonal-cache --example stream -- [FILE]
@@ -61,17 +62,41 @@ fn raw(path: &Path) -> Result<f64> {
     Ok(len as f64 / start.elapsed().as_secs_f64())
 }
 
-/// The same through the cache, with a ring or with threads.
-fn cached(path: &Path, ring: Option<&Arc<Ring>>, threads: usize) -> Result<(f64, Stats)> {
+/// By which way what is read ahead is read.
+enum Ahead<'a> {
+    Ring(Option<&'a Arc<Ring>>),
+    Registered,
+    Threads(usize),
+}
+
+/// What reading it through the cache came to.
+struct Cached {
+    /// Bytes a second.
+    speed: f64,
+    /// Seconds of CPU, of the program and of the kernel for it.
+    cpu: f64,
+    stats: Stats,
+    /// Reads into registered buffers.
+    fixed: u64,
+}
+
+/// The same through the cache.
+fn cached(path: &Path, ahead: &Ahead<'_>) -> Result<Cached> {
     let window = (DEPTH * REQUEST / 4096) as u32;
+    let threads = if let Ahead::Threads(threads) = ahead { *threads } else { 1 };
     let cache =
         Cache::<S3Fifo>::builder().memory(64 << 20).window(window).io_threads(threads).open()?;
-    let file = cache.open(FileStore::open(path)?.with_ring(ring.cloned()))?;
+    let ring = match ahead {
+        Ahead::Ring(ring) => ring.cloned(),
+        Ahead::Registered => Ring::with_buffers(8 * DEPTH as u32, cache.frames().arena()).ok(),
+        Ahead::Threads(_) => None,
+    };
+    let file = cache.open(FileStore::open(path)?.with_ring(ring.clone()))?;
     file.advise(Advice::UseOnce);
     let mut bytes = vec![0; REQUEST];
     // Memory that was never touched is the system's to make, once, and no matter of reading.
     file.read_at(&mut bytes, 0)?;
-    let (start, mut at) = (Instant::now(), 0);
+    let (start, used, mut at) = (Instant::now(), cpu_time(), 0);
     loop {
         let got = file.read_at(&mut bytes, at)?;
         if got == 0 {
@@ -79,7 +104,15 @@ fn cached(path: &Path, ring: Option<&Arc<Ring>>, threads: usize) -> Result<(f64,
         }
         at += got as u64;
     }
-    Ok((at as f64 / start.elapsed().as_secs_f64(), cache.stats()))
+    let (speed, cpu) = (at as f64 / start.elapsed().as_secs_f64(), cpu_time() - used);
+    let fixed = ring.map_or(0, |ring| ring.fixed_reads());
+    Ok(Cached { speed, cpu, stats: cache.stats(), fixed })
+}
+
+/// Seconds of CPU that the program has used.
+fn cpu_time() -> f64 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }
 
 fn median(values: &mut [f64]) -> f64 {
@@ -102,23 +135,30 @@ fn main() -> Result<()> {
     };
     let ring =
         Ring::new(8 * DEPTH as u32).inspect_err(|error| println!("no io_uring: {error}")).ok();
-    let (mut speeds, mut asked) = ([const { Vec::new() }; 3], (0, 0));
-    for _ in 0..ROUNDS {
-        speeds[0].push(raw(&path)?);
-        let (speed, stats) = cached(&path, ring.as_ref(), 1)?;
-        speeds[1].push(speed);
-        asked = (stats.read, stats.asked);
-        speeds[2].push(cached(&path, None, 4)?.0);
+    let ways = [Ahead::Ring(ring.as_ref()), Ahead::Registered, Ahead::Threads(4)];
+    let (mut raws, mut speeds) = (Vec::new(), [const { Vec::new() }; 3]);
+    let (mut ratios, mut cpus) = ([const { Vec::new() }; 3], [const { Vec::new() }; 3]);
+    let (mut asked, mut fixed) = ((0, 0), 0);
+    for round in 0..ROUNDS {
+        let raw = raw(&path)?;
+        raws.push(raw);
+        // Who comes after which is another one each time.
+        for way in (0..3).map(|way| (way + round) % 3) {
+            let Cached { speed, cpu, stats, fixed: in_buffers } = cached(&path, &ways[way])?;
+            speeds[way].push(speed);
+            ratios[way].push(speed / raw);
+            cpus[way].push(cpu * 1e3);
+            asked = if way == 0 { (stats.read, stats.asked) } else { asked };
+            fixed = fixed.max(in_buffers);
+        }
     }
-    let ratios = |which: usize| -> Vec<f64> {
-        speeds[which].iter().zip(&speeds[0]).map(|(cached, raw)| cached / raw).collect()
-    };
-    let mut by = [ratios(1), ratios(2)];
-    let [raw, ring, threads] = speeds.each_mut().map(|all| median(all) / 1e6);
-    println!("MB/s, medians of {ROUNDS} rounds");
-    println!("O_DIRECT, 128 KiB, 32 at once    {raw:8.0}");
-    println!("cache, io_uring                  {ring:8.0}   {:.2}", median(&mut by[0]));
-    println!("cache, 4 threads                 {threads:8.0}   {:.2}", median(&mut by[1]));
+    println!("MB/s, medians of {ROUNDS} rounds; times as fast; ms of CPU");
+    println!("O_DIRECT, 128 KiB, 32 at once    {:8.0}", median(&mut raws) / 1e6);
+    for (way, name) in ["io_uring", "the same, registered", "4 threads"].into_iter().enumerate() {
+        let (speed, ratio) = (median(&mut speeds[way]) / 1e6, median(&mut ratios[way]));
+        println!("cache, {name:<22}    {speed:8.0}   {ratio:.2}   {:.0}", median(&mut cpus[way]));
+    }
     println!("{} pages read, frames asked for {} times", asked.0, asked.1);
+    println!("{fixed} reads into registered buffers");
     Ok(())
 }

@@ -2,7 +2,7 @@
 
 use crate::frames::Frames;
 use core::ops::Range;
-use core::ptr::NonNull;
+use core::ptr::{self, NonNull};
 use std::sync::Arc;
 use zonal::page_state::PageState;
 use zonal::policy::Policy;
@@ -74,10 +74,11 @@ where
     fn expect(&self, low: u32, bytes: Range<usize>) {
         let first = self.arena.first().get();
         let frame = Pfn::new(first + u64::from(low.wrapping_sub(first as u32)));
-        let Some(at) = self.arena.address_of(frame) else { return };
+        // No access is made by it, so it need not be known to be one of the arena's.
+        let at = ptr::without_provenance::<u8>(frame.address() as usize);
         let (mut offset, end) = (bytes.start, bytes.end.min(bytes.start + AHEAD * LINE));
         while offset < end {
-            prefetch(at.as_ptr().wrapping_add(offset));
+            prefetch(at.wrapping_add(offset));
             offset += LINE;
         }
     }

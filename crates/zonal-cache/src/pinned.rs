@@ -3,9 +3,10 @@
 use crate::frames::{PAGE, span};
 use crate::inner::Setup;
 use crate::page::Page;
-use alloc::vec::Vec;
+use alloc::boxed::Box;
 use core::fmt;
 use core::mem::ManuallyDrop;
+use core::ops::Range;
 
 /// Bytes of a file that stay in memory, and as they are, until this is dropped: see
 /// [`File::pin`](crate::File::pin). They are in pieces of a page.
@@ -22,36 +23,56 @@ use core::mem::ManuallyDrop;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Pinned<'a, S: Setup> {
-    /// A range within one page takes no heap.
     first: Option<Page<'a, S>>,
-    rest: ManuallyDrop<Vec<Page<'a, S>>>,
+    /// A range within one page has none, and takes no heap.
+    rest: ManuallyDrop<Option<Box<[Page<'a, S>]>>>,
     /// Where it begins in the first page.
     from: usize,
     /// Where it ends in the last one.
     upto: usize,
 }
 
+/// The first page, those after it, and where the range begins and ends in the first and the last.
+pub(crate) type Several<'a, S> = (Page<'a, S>, Option<Box<[Page<'a, S>]>>, Range<usize>);
+
 impl<'a, S: Setup> Pinned<'a, S> {
     #[inline(always)]
-    pub(crate) const fn new(from: usize) -> Self {
-        Self { first: None, rest: ManuallyDrop::new(Vec::new()), from, upto: from }
+    pub(crate) const fn none() -> Self {
+        Self { first: None, rest: ManuallyDrop::new(None), from: 0, upto: 0 }
     }
 
-    /// The next page, of which bytes up to `upto` are in the range.
+    /// A range within a page.
     #[inline(always)]
-    pub(crate) fn push(&mut self, page: Page<'a, S>, upto: usize) {
-        self.upto = upto;
-        if self.first.is_none() {
-            self.first = Some(page);
-        } else {
-            self.rest.push(page);
-        }
+    pub(crate) const fn one(page: Page<'a, S>, Range { start, end }: Range<usize>) -> Self {
+        Self { first: Some(page), rest: ManuallyDrop::new(None), from: start, upto: end }
+    }
+
+    /// From a place in the first page to one in the last.
+    #[inline(always)]
+    pub(crate) const fn several(
+        first: Page<'a, S>,
+        rest: Option<Box<[Page<'a, S>]>>,
+        Range { start, end }: Range<usize>,
+    ) -> Self {
+        Self { first: Some(first), rest: ManuallyDrop::new(rest), from: start, upto: end }
+    }
+
+    #[inline(always)]
+    fn rest(&self) -> &[Page<'a, S>] {
+        self.rest.as_deref().unwrap_or(&[])
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn drop_rest(&mut self) {
+        // SAFETY: called once, as `self` is dropped, and not used after.
+        unsafe { ManuallyDrop::drop(&mut self.rest) };
     }
 
     /// The bytes, in pieces of at most a page.
     pub fn pieces(&self) -> impl Iterator<Item = &[u8]> {
-        let last = self.rest.len();
-        self.first.iter().chain(&*self.rest).enumerate().map(move |(at, page)| {
+        let last = self.rest().len();
+        self.first.iter().chain(self.rest()).enumerate().map(move |(at, page)| {
             let from = if at == 0 { self.from } else { 0 };
             let upto = if at == last { self.upto } else { PAGE };
             &page[span::<S::Frames>(from..upto)]
@@ -59,9 +80,10 @@ impl<'a, S: Setup> Pinned<'a, S> {
     }
 
     /// All bytes, if they are in one page.
+    #[inline]
     #[must_use]
     pub fn as_slice(&self) -> Option<&[u8]> {
-        match (&self.first, &self.rest[..]) {
+        match (&self.first, self.rest()) {
             (None, _) => Some(&[]),
             (Some(page), []) => Some(&page[span::<S::Frames>(self.from..self.upto)]),
             _ => None,
@@ -71,7 +93,7 @@ impl<'a, S: Setup> Pinned<'a, S> {
     /// How many bytes there are.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.rest.len() * PAGE + self.upto - self.from
+        self.rest().len() * PAGE + self.upto - self.from
     }
 
     /// Whether there is none.
@@ -82,12 +104,11 @@ impl<'a, S: Setup> Pinned<'a, S> {
 }
 
 impl<S: Setup> Drop for Pinned<'_, S> {
-    #[inline]
+    #[inline(always)]
     fn drop(&mut self) {
-        // Most have one page, and nothing else to be freed.
-        if self.rest.capacity() > 0 {
-            // SAFETY: dropped once, and not used again.
-            unsafe { ManuallyDrop::drop(&mut self.rest) };
+        // Most have one page, which is dropped in place, and nothing else.
+        if self.rest.is_some() {
+            self.drop_rest();
         }
     }
 }

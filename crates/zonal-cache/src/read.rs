@@ -4,12 +4,12 @@ use crate::discard::Which;
 use crate::error::CacheError;
 use crate::evict::touch;
 use crate::file::{Advice, File, pages_of};
-use crate::frames::{Frames, PAGE, bytes, copy, span};
+use crate::frames::{Frames, PAGE, copy, span};
 use crate::inner::{Met, Setup};
 use crate::load::Load;
 use crate::page::Page;
-use crate::pinned::Pinned;
-use crate::table::{Reader, Token};
+use crate::pinned::{Pinned, Several};
+use crate::table::{Reader, Seen, Token};
 use crate::window::Plan;
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -74,61 +74,111 @@ impl<S: Setup> File<S> {
     /// # Errors
     /// As [`read_at`](Self::read_at), for any page of the range; then nothing is pinned.
     /// [`CacheError::OffsetTooLarge`] also where the range ends before it begins.
-    #[inline]
+    #[inline(always)]
     pub fn pin(&self, range: Range<u64>) -> Result<Pinned<'_, S>, CacheError> {
         let (index, from) = (range.start / PAGE as u64, (range.start % PAGE as u64) as usize);
         let end = range.end.min(self.file.len());
-        let is_one = range.start < end && end <= index.wrapping_add(1).wrapping_mul(PAGE as u64);
-        if is_one && range.end <= i64::MAX as u64 {
-            let upto = (end - index * PAGE as u64) as usize;
-            let mut pinned = Pinned::new(from);
-            pinned.push(self.page(index, end, from..upto.min(from + LOOKED_AT))?, upto);
-            return Ok(pinned);
+        if range.start < end
+            && (end - 1) / PAGE as u64 == index
+            && range.end <= i64::MAX as u64
+            && let upto = ((end - 1) % PAGE as u64) as usize + 1
+            && let Some(page) = self.pin_one(index, from)
+        {
+            return Ok(Pinned::one(page, from..upto));
         }
-        self.pin_several(range)
+        // Taken apart and put together: where what is above is inlined it is in registers then, and not beside what this
+        // call leaves in memory.
+        let Some((first, rest, inside)) = self.pin_any(range)? else { return Ok(Pinned::none()) };
+        Ok(Pinned::several(first, rest, inside))
     }
 
-    fn pin_several(&self, range: Range<u64>) -> Result<Pinned<'_, S>, CacheError> {
+    /// A page that no lock is needed for, by a call whose result is in registers where it is not inlined.
+    #[inline]
+    fn pin_one(&self, index: u64, from: usize) -> Option<Page<'_, S>> {
+        // Near the end of a page that is a line of the next one too, which does no harm.
+        self.at_hand(index, from..from + LOOKED_AT)
+    }
+
+    /// The same for several pages, or none, or one that is not at hand.
+    #[inline(never)]
+    fn pin_any(&self, range: Range<u64>) -> Result<Option<Several<'_, S>>, CacheError> {
         let len = range.end.checked_sub(range.start);
         let len = len.and_then(|len| len.try_into().ok());
         let offset = range.start;
         let len = len.ok_or(CacheError::OffsetTooLarge { offset })?;
         let end = Self::checked_end(offset, len)?.min(self.file.len());
-        let mut pinned = Pinned::new((offset % PAGE as u64) as usize);
+        let from = (offset % PAGE as u64) as usize;
         if end <= offset {
-            return Ok(pinned);
+            return Ok(None);
         }
         let (first, last) = pages_of(offset, end);
-        for index in first..last {
+        let page = |index: u64, from: usize| {
             let upto = (end - index * PAGE as u64).min(PAGE as u64) as usize;
             // Where it is looked at first is at its begin.
-            let from = if index == first { (offset % PAGE as u64) as usize } else { 0 };
-            pinned.push(self.page(index, end, from..upto.min(from + LOOKED_AT))?, upto);
+            self.page(index, end, from..upto.min(from + LOOKED_AT))
+        };
+        let front = page(first, from)?;
+        let mut rest = Vec::with_capacity((last - first - 1) as usize);
+        for index in first + 1..last {
+            rest.push(page(index, 0)?);
         }
-        Ok(pinned)
+        let upto = (end - (last - 1) * PAGE as u64) as usize;
+        let rest = (!rest.is_empty()).then(|| rest.into_boxed_slice());
+        Ok(Some((front, rest, from..upto)))
     }
 
     /// A page, read if need be. `end` is where the request ends, `part` what of the page will be looked at.
     #[inline(always)]
     fn page(&self, index: u64, end: u64, part: Range<usize>) -> Result<Page<'_, S>, CacheError> {
-        let expect = |low| self.core.frames.expect(low, part);
-        let (reader, marked) = match self.core.table.enter_expecting(self.file.key(index), expect) {
-            Ok(entered) => entered,
+        self.at_hand(index, part).map_or_else(|| self.missed(index, end), Ok)
+    }
+
+    /// A page that no lock is needed for.
+    #[inline(always)]
+    fn at_hand(&self, index: u64, part: Range<usize>) -> Option<Page<'_, S>> {
+        let core = &*self.core;
+        let expect = |low| core.frames.expect(low, part);
+        let (seen, marked) = match core.table.see(self.file.key(index), expect) {
+            Ok(found) => found,
             Err(free) => {
-                self.core.release_one(free);
-                (self.miss(index, end)?, true)
+                core.release_one(free);
+                return None;
             }
         };
-        let page = Page::new(&self.core, reader);
+        self.used(index, &seen);
+        let seen = if marked { self.marked(index, seen) } else { seen };
+        Some(Page::new(core, seen))
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn missed(&self, index: u64, end: u64) -> Result<Page<'_, S>, CacheError> {
+        let reader = self.miss(index, end)?;
+        let seen = self.core.table.seen(reader);
+        self.used(index, &seen);
+        Ok(Page::new(&self.core, self.marked(index, seen)))
+    }
+
+    /// Looks at the same page again are one use.
+    #[inline(always)]
+    fn used(&self, index: u64, page: &Seen<'_, S::Host>) {
         // Relaxed: a hint of this handle.
         if self.last.load(Relaxed) != index + 1 {
             self.last.store(index + 1, Relaxed);
-            touch::<S::Evict, _>(self.core.table.mark_of(page.reader()));
+            touch::<S::Evict, _>(page.mark());
         }
-        if marked && self.core.table.take_marker(page.reader()) {
+    }
+
+    /// Has the next window read if this reader is the first at a page with a marker.
+    #[cold]
+    #[inline(never)]
+    fn marked<'a>(&'a self, index: u64, seen: Seen<'a, S::Host>) -> Seen<'a, S::Host> {
+        // The store may panic.
+        let page = Page::new(&self.core, seen);
+        if page.take_marker() {
             self.read_ahead(index);
         }
-        Ok(page)
+        page.into_seen()
     }
 
     /// How long a window may be.
@@ -144,7 +194,6 @@ impl<S: Setup> File<S> {
     }
 
     /// A page that a lock is needed for: it is not there, or being read or written.
-    #[cold]
     fn miss(&self, index: u64, end: u64) -> Result<Reader, CacheError> {
         let core = &*self.core;
         loop {
@@ -188,7 +237,6 @@ impl<S: Setup> File<S> {
     }
 
     /// The mark was met at `index`: has the next window read by another thread.
-    #[cold]
     fn read_ahead(&self, index: u64) {
         let most = self.most();
         if most > 0 {
@@ -256,15 +304,5 @@ impl<S: Setup> File<S> {
         let (free, count) = self.file.take_out(&self.core, first..last, Which::Clean);
         self.core.release(free);
         count
-    }
-}
-
-impl<S: Setup> Page<'_, S> {
-    /// Its bytes.
-    #[inline(always)]
-    pub(crate) fn bytes(&self) -> &[u8] {
-        let core = self.core();
-        // SAFETY: while there is a reader the frame is the page's and no thread writes to it.
-        unsafe { bytes(&core.frames, core.table.frame_of(self.reader())) }
     }
 }

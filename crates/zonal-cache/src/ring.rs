@@ -16,11 +16,17 @@
 //! assert_eq!(file.read_at(&mut bytes, 0)?, 100_000);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
+//!
+//! # Registered buffers
+//! [`Ring::with_buffers`] has the kernel know an arena's memory before it reads into it: pages are looked up and pinned
+//! once, and not for each request. The price is that all of the arena is in memory from then on and none of it goes back
+//! to the system ([`Arena::keep`]). Reads whose pages are no neighbours in memory go as on any other ring.
 
 use crate::store::{LaterRead, StoreError};
 use io_uring::{IoUring, opcode, types};
 use parking_lot::Mutex;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
+use std::any::Any;
 use std::collections::VecDeque;
 use std::fmt;
 use std::io;
@@ -29,9 +35,11 @@ use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use std::sync::atomic::{AtomicBool, AtomicU32};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 use std::thread;
 use std::time::Duration;
+use zonal::policy::Policy;
+use zonal_host::Arena;
 
 /// How often the kernel is asked in vain to take requests, before it is given none any more: at once some times,
 /// and then after a pause, for a second in all.
@@ -40,6 +48,8 @@ const AT_ONCE: u32 = 100;
 const PAUSE: Duration = Duration::from_millis(1);
 /// Entries that a ring has at most.
 const MOST: u32 = 4096;
+/// Bytes of a registered buffer at most, as the kernel has it.
+const BUFFER: usize = 1 << 30;
 
 /// A read on its way. It stays where it is, on the heap, until the kernel has ended it.
 struct Request {
@@ -58,8 +68,30 @@ struct Submission {
     broken: bool,
 }
 
+/// Memory that the kernel knows by number: buffer 0, and others from each [`BUFFER`] bytes on.
+struct Buffers {
+    base: usize,
+    bytes: usize,
+    /// Keeps the memory as it is.
+    _arena: Box<dyn Any + Send + Sync>,
+}
+
+impl Buffers {
+    /// The buffer that has all of `piece`.
+    fn of(&self, piece: &libc::iovec) -> Option<u16> {
+        let first = piece.iov_base.addr().checked_sub(self.base)?;
+        let last = first.checked_add(piece.iov_len.checked_sub(1)?)?;
+        let whole = last < self.bytes && first / BUFFER == last / BUFFER;
+        whole.then(|| u16::try_from(first / BUFFER).ok()).flatten()
+    }
+}
+
 struct Inner {
     ring: IoUring,
+    /// Dropped after the ring, which may know them.
+    buffers: Option<Buffers>,
+    /// Reads into them.
+    fixed: AtomicU64,
     /// Who has it may put entries in, and have the kernel take them.
     submission: Mutex<Submission>,
     /// Reads on their way.
@@ -81,15 +113,50 @@ impl Ring {
     /// # Errors
     /// What the system says where it has no `io_uring` or this process may not use it.
     pub fn new(depth: u32) -> io::Result<Arc<Self>> {
+        Self::start(depth, |_| None)
+    }
+
+    /// The same with all of an arena's memory registered as buffers, if the kernel and the limits of this process
+    /// (`RLIMIT_MEMLOCK`) allow that: [`registered`](Self::registered) says so. Then the arena [keeps](Arena::keep) its
+    /// memory for as long as the ring is there: all of it, what is reserved too, is in memory at once.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub fn with_buffers<S: Policy>(depth: u32, arena: &Arc<Arena<S>>) -> io::Result<Arc<Self>>
+    where
+        Arena<S>: Send + Sync + 'static,
+    {
+        Self::start(depth, |ring| register(ring, arena))
+    }
+
+    fn start(
+        depth: u32,
+        register: impl FnOnce(&IoUring) -> Option<Buffers>,
+    ) -> io::Result<Arc<Self>> {
         let depth = depth.clamp(1, MOST);
         let ring = IoUring::new(depth)?;
         let wake = eventfd(0, EventfdFlags::CLOEXEC)?;
         let (submission, inside) = (Mutex::default(), AtomicU32::new(0));
-        let over = AtomicBool::new(false);
-        let inner = Arc::new(Inner { ring, submission, inside, depth, over, wake });
+        let (over, fixed) = (AtomicBool::new(false), AtomicU64::new(0));
+        let buffers = register(&ring);
+        let inner = Inner { ring, buffers, fixed, submission, inside, depth, over, wake };
+        let inner = Arc::new(inner);
         let theirs = inner.clone();
         thread::Builder::new().name("cache-ring".to_owned()).spawn(move || theirs.work())?;
         Ok(Arc::new(Self { inner }))
+    }
+
+    /// Bytes of memory that the kernel knows as buffers; 0 without, or where it refused them.
+    #[must_use]
+    pub fn registered(&self) -> usize {
+        self.inner.buffers.as_ref().map_or(0, |buffers| buffers.bytes)
+    }
+
+    /// Reads that went into registered buffers.
+    #[must_use]
+    pub fn fixed_reads(&self) -> u64 {
+        // Relaxed: a count.
+        self.inner.fixed.load(Relaxed)
     }
 
     /// Has the kernel begin what it was given. Together, so that it joins neighbours: a request to a disk costs
@@ -112,9 +179,23 @@ impl Ring {
         request.pieces = joined(request.later.pieces());
         let (at, count) = (request.pieces.as_ptr(), request.pieces.len() as u32);
         let offset = request.later.offset();
+        let fixed = match (&self.inner.buffers, &request.pieces[..]) {
+            (Some(buffers), [piece]) => buffers.of(piece).map(|buffer| (buffer, *piece)),
+            _ => None,
+        };
         let request = Box::into_raw(request);
-        let entry = opcode::Readv::new(types::Fd(file.as_raw_fd()), at, count);
-        let entry = entry.offset(offset).build().user_data(request as u64);
+        let entry = match fixed {
+            Some((buffer, piece)) => {
+                let (at, len) = (piece.iov_base.cast(), piece.iov_len as u32);
+                opcode::ReadFixed::new(types::Fd(file.as_raw_fd()), at, len, buffer)
+                    .offset(offset)
+                    .build()
+            }
+            None => {
+                opcode::Readv::new(types::Fd(file.as_raw_fd()), at, count).offset(offset).build()
+            }
+        };
+        let entry = entry.user_data(request as u64);
         let pushed = {
             let mut submission = self.inner.submission.lock();
             // SAFETY: who has the lock is alone with the queue.
@@ -132,8 +213,31 @@ impl Ring {
             // SAFETY: made above, and the kernel was not told of it.
             return Err(unsafe { Box::from_raw(request) }.later);
         }
+        self.inner.fixed.fetch_add(u64::from(fixed.is_some()), Relaxed);
         Ok(())
     }
+}
+
+/// Has the kernel know an arena's memory, if it does.
+fn register<S: Policy>(ring: &IoUring, arena: &Arc<Arena<S>>) -> Option<Buffers>
+where
+    Arena<S>: Send + Sync + 'static,
+{
+    // From before it is known until the ring has forgotten it: it stays mapped, and the same memory.
+    let kept = arena.keep();
+    let (start, bytes) = (arena.address_of(arena.first())?, arena.len());
+    let base = start.addr().get();
+    let buffers: Vec<libc::iovec> = (0..bytes)
+        .step_by(BUFFER)
+        .map(|at| libc::iovec {
+            iov_base: start.as_ptr().wrapping_add(at).cast(),
+            iov_len: BUFFER.min(bytes - at),
+        })
+        .collect();
+    // SAFETY: the memory is mapped, and stays so and the same for as long as `kept` is there, which goes after the ring.
+    // The kernel writes to it when it is told to read there, which is by who has the pages alone.
+    let registered = unsafe { ring.submitter().register_buffers(&buffers) };
+    registered.ok().map(|()| Buffers { base, bytes, _arena: Box::new(kept) })
 }
 
 /// Pieces, of which neighbours in memory are one.
@@ -235,6 +339,9 @@ impl Drop for Ring {
 
 impl fmt::Debug for Ring {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Ring").field("depth", &self.inner.depth).finish_non_exhaustive()
+        f.debug_struct("Ring")
+            .field("depth", &self.inner.depth)
+            .field("registered", &self.registered())
+            .finish_non_exhaustive()
     }
 }

@@ -52,11 +52,23 @@ fn again<R, E: Debug>(what: &str, mut call: impl FnMut() -> Result<R, E>) -> R {
     panic!("{what}: {last:?}");
 }
 
+/// Whether what is read ahead is on a ring.
+#[derive(Clone, Copy, PartialEq)]
+enum Ringed {
+    No,
+    Yes,
+    Registered,
+}
+
 /// Reads, writes, zeroes and cuts a file. Whether there was a cache and a file to do it with.
-fn life(path: &Path, ringed: bool) -> bool {
+fn life(path: &Path, ringed: Ringed) -> bool {
     let builder = Cache::<S3Fifo>::builder().memory(16 * PAGE).io_threads(1);
     let Ok(cache) = builder.write_behind(Duration::from_secs(3600)).open() else { return false };
-    let ring = if ringed { Ring::new(4).ok() } else { None };
+    let ring = match ringed {
+        Ringed::No => None,
+        Ringed::Yes => Ring::new(4).ok(),
+        Ringed::Registered => Ring::with_buffers(4, cache.frames().arena()).ok(),
+    };
     let Ok(store) = FileStore::open(path) else { return false };
     let Ok(file) = cache.open(store.with_ring(ring)) else { return false };
     let all = bytes();
@@ -87,7 +99,7 @@ fn after() -> Vec<u8> {
     all
 }
 
-fn each(ringed: bool) {
+fn each(ringed: Ringed) {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("file");
     for errno in [libc::EIO, libc::EINTR, libc::ENOMEM] {
@@ -113,12 +125,18 @@ fn each(ringed: bool) {
 
 #[test]
 fn every_call_in_turn() {
-    each(false);
+    each(Ringed::No);
 }
 
 #[test]
 fn every_call_in_turn_with_a_ring() {
-    each(true);
+    each(Ringed::Yes);
+}
+
+/// Buffers that the kernel refuses are none, and the ring is as one without.
+#[test]
+fn every_call_in_turn_with_buffers() {
+    each(Ringed::Registered);
 }
 
 /// From some call on for ever: what is on its way ends, and the rest is read without a ring.
@@ -129,7 +147,7 @@ fn a_ring_that_the_kernel_takes_nothing_from() {
     for (first, errno) in [(0, libc::EAGAIN), (0, libc::EINTR), (1, libc::EBUSY), (3, libc::EIO)] {
         fs::write(&path, bytes()).unwrap();
         let all = first..usize::MAX;
-        let done = refuse(&[libc::SYS_io_uring_enter], &all, errno, || life(&path, true));
+        let done = refuse(&[libc::SYS_io_uring_enter], &all, errno, || life(&path, Ringed::Yes));
         let Some((done, made)) = done else {
             return println!("skipped: the kernel asks about no calls here");
         };

@@ -48,6 +48,43 @@ fn streams_are_what_the_file_is() {
     }
 }
 
+/// As [`streams_are_what_the_file_is`], into registered buffers: also where the bound went down and up again, when memory would
+/// have gone back to the system.
+#[test]
+fn registered_buffers_have_the_same_bytes() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("file");
+    let all = bytes(2000 * PAGE + 123);
+    fs::write(&path, &all).unwrap();
+    let builder = Cache::<S3Fifo>::builder().memory(1024 * PAGE).most_memory(2048 * PAGE);
+    let cache = builder.window(128).open().unwrap();
+    let ring = Ring::with_buffers(32, cache.frames().arena());
+    let Ok(ring) = ring.inspect_err(|error| eprintln!("not run: no io_uring: {error}")) else {
+        return;
+    };
+    if ring.registered() == 0 {
+        return eprintln!("not run: the kernel takes no buffers");
+    }
+    assert_eq!(ring.registered(), 2048 * PAGE, "what is reserved too");
+    let store = FileStore::open(&path).unwrap().with_ring(Some(ring.clone()));
+    let file = cache.open(store).unwrap();
+    for bound in [2048, 16, 1024, 64, 2048] {
+        cache.set_bound(bound).unwrap();
+        for piece in [1000, 10 * PAGE] {
+            file.invalidate(0..u64::MAX);
+            let (mut at, mut into) = (0, vec![0; piece]);
+            while at < all.len() {
+                let got = file.read_at(&mut into, at as u64).unwrap();
+                assert!(into[..got] == all[at..at + got], "at {at} of a bound of {bound}");
+                at += got;
+            }
+        }
+    }
+    assert!(ring.fixed_reads() > 0, "windows are in a row");
+    drop((file, cache));
+    assert_eq!(ring.registered(), 2048 * PAGE, "the ring keeps the memory");
+}
+
 #[test]
 fn a_cache_that_goes_waits_for_nothing() {
     let Some(ring) = ring(8) else { return };

@@ -211,8 +211,8 @@ fn canary_a_page_that_is_on_no_list_is_found() {
 #[test]
 #[should_panic(expected = "pages on no list, or on two")]
 fn canary_a_page_that_is_listed_after_it_left_is_found() {
-    // With other seeds the list that is damaged may have no end.
-    explore(RandomScheduler::new_from_seed(SEED, SCHEDULES), || {
+    // With most seeds it is found so; with some the list that is damaged has no end, or a lock is never left.
+    explore(RandomScheduler::new_from_seed(SEED + 2, SCHEDULES), || {
         shuttled::LOOKS_AWAY.set(true);
         model::<TwoLists, true, PerZone<3>>();
     });

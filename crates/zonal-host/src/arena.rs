@@ -52,7 +52,7 @@ mod tables;
 
 pub use builder::{Builder, HugePages};
 pub use error::ArenaError;
-pub use give_back::GivenBack;
+pub use give_back::{GivenBack, Kept};
 pub use handle::Handle;
 pub use owned::OwnedPage;
 pub use page::Page;
@@ -63,7 +63,7 @@ use crate::threads::Threads;
 use std::fmt;
 use std::mem::MaybeUninit;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use tables::Tables;
 use zonal::error::Explanation;
 use zonal::info::{CacheInfo, ZoneInfo};
@@ -91,6 +91,8 @@ pub struct Arena<S: Policy = Zonal> {
     /// Whether free blocks were ever given back to be taken when needed: then what a page
     /// holds may still change until its frames are written.
     lazy: AtomicBool,
+    /// How many have it keep its memory.
+    kept: AtomicUsize,
     birth: Birth,
 }
 

@@ -1,7 +1,9 @@
 //! What becomes of memory that went back to the kernel.
 
+use std::sync::Arc;
 use zonal::preset::Zonal;
 use zonal::{MigrateType, Order, Request, ZoneId};
+use zonal_host::arena::GivenBack;
 use zonal_host::region::GiveBack;
 use zonal_host::{Arena, Page};
 
@@ -44,4 +46,21 @@ fn memory_that_was_given_back_is_used_last() {
 fn block_order(pages: &[Page<'_, Zonal>], first: zonal::Pfn) -> bool {
     let inside = |page: &Page<'_, Zonal>| page.pfn().get() / 1024 == first.get() / 1024;
     pages[..2].iter().all(inside) && !pages[2..].iter().any(inside)
+}
+
+#[test]
+fn memory_that_is_kept_is_not_given_back() {
+    let arena = Arc::new(Arena::builder().bytes(16 * MIB).open().unwrap());
+    arena.alloc(&movable(Order::MAX)).expect("nothing is in use").fill(1);
+    let (one, two) = (arena.keep(), arena.keep());
+    assert!(Arc::ptr_eq(one.arena(), &arena));
+    for kept in [one, two] {
+        for how in [GiveBack::Now, GiveBack::WhenNeeded] {
+            assert_eq!(arena.give_back(usize::MAX, how).unwrap(), GivenBack::default());
+        }
+        assert_eq!(arena.visit_free(usize::MAX, |_, _| panic!("none is shown")), 0);
+        drop(kept);
+    }
+    let given = arena.give_back(usize::MAX, GiveBack::Now).unwrap();
+    assert_eq!(given.bytes, Order::MAX.bytes(), "it was in memory all the time");
 }

@@ -40,10 +40,12 @@
 //! ```
 
 mod pass;
+mod seen;
 mod slot;
 mod word;
 
 pub use pass::{Settled, Taken, TakenOut};
+pub(crate) use seen::Seen;
 pub use slot::{Claimed, Hold, Key, Reader, SlotId, Token, Writeback, Writer};
 pub(crate) use slot::{KINDS, Kind};
 
@@ -51,6 +53,7 @@ use crate::host::{Host, Part};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::fmt;
+use core::ptr;
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use slot::{NONE, Slot};
@@ -70,8 +73,11 @@ pub struct Table<P: Host> {
     /// The first slot of each chain, `NONE` for none. Written under the chain's lock.
     heads: Box<[P::Half]>,
     shards: Box<[P::Mutex<()>]>,
-    /// The low half of the number of each slot's frame, as it was last set, sixteen to a line: for who has the bytes fetched
-    /// while the slot itself is. No words of the host: what they say decides nothing.
+    /// There are 2 to the power of 64 less this many chains.
+    shift: u32,
+    /// The low half of the number of each slot's frame, as it was last set, and of that of each chain's first slot: for who
+    /// has the bytes fetched while chain and slot are. No words of the host: what they say decides nothing.
+    lows: Box<[AtomicU32]>,
     hints: Box<[AtomicU32]>,
 }
 
@@ -86,10 +92,12 @@ impl<P: Host> Table<P> {
         // Half of the chains are empty: the next slot of a chain is a miss of the CPU's caches.
         let heads = (slots * 2).next_power_of_two().max(SHARDS);
         let table = Self {
+            shift: 64 - heads.ilog2(),
             slots: (0..slots).map(|_| Slot::new()).collect(),
             heads: (0..heads).map(|_| P::Half::new(NONE)).collect(),
             shards: (0..SHARDS.min(heads)).map(|_| P::Mutex::new(())).collect(),
-            hints: (0..slots).map(|_| AtomicU32::new(0)).collect(),
+            lows: (0..slots).map(|_| AtomicU32::new(0)).collect(),
+            hints: (0..heads).map(|_| AtomicU32::new(0)).collect(),
         };
         // The lowest number is taken first.
         let free = (0..slots as u32).rev().map(|slot| Claimed(SlotId(slot))).collect();
@@ -120,10 +128,16 @@ impl<P: Host> Table<P> {
         &self.slots[id.0 as usize]
     }
 
+    /// The number of a slot of this table.
+    fn id_of(&self, slot: &Slot<P>) -> SlotId {
+        let bytes = ptr::from_ref(slot).addr() - self.slots.as_ptr().addr();
+        SlotId((bytes / size_of::<Slot<P>>()) as u32)
+    }
+
     /// The chain of a key.
     #[inline(always)]
     fn chain(&self, key: Key) -> usize {
-        key.chain() & (self.heads.len() - 1)
+        key.chain(self.shift)
     }
 
     fn shard(&self, chain: usize) -> &P::Mutex<()> {
@@ -131,20 +145,19 @@ impl<P: Host> Table<P> {
     }
 
     /// The slot with `key`, as it looks just now: neither found nor missed for certain. `expect`: see
-    /// [`enter_expecting`](Self::enter_expecting).
+    /// [`see`](Self::see).
     #[inline(always)]
-    fn look(&self, key: Key, expect: impl FnOnce(u32)) -> Option<SlotId> {
+    fn look(&self, key: Key, expect: impl FnOnce(u32)) -> Option<&Slot<P>> {
+        let chain = self.chain(key);
         // Acquire, here and at the next: with the release of `link`, so that a slot found has the key
         // that it was linked with, or a later one.
-        let mut at = self.heads[self.chain(key)].load(Acquire);
-        if let Some(hint) = self.hints.get(at as usize) {
-            // Relaxed: a hint.
-            expect(hint.load(Relaxed));
-        }
+        let mut at = self.heads[chain].load(Acquire);
+        // Relaxed: a hint.
+        expect(self.hints[chain].load(Relaxed));
         for _ in 0..HOPS {
             let slot = self.slots.get(at as usize)?;
             if slot.is(key) {
-                return Some(SlotId(at));
+                return Some(slot);
             }
             at = slot.next.load(Acquire);
         }
@@ -166,8 +179,16 @@ impl<P: Host> Table<P> {
     /// Puts a slot into its chain. Under the chain's lock.
     fn link(&self, id: SlotId, chain: usize) {
         self.slot(id).next.store(self.heads[chain].load(Relaxed), Release);
+        self.set_head(chain, id.0);
+    }
+
+    /// Makes a slot the first of a chain, or none. Under the chain's lock.
+    fn set_head(&self, chain: usize, slot: u32) {
+        let low = self.lows.get(slot as usize).map_or(0, |low| low.load(Relaxed));
+        // Relaxed: a hint.
+        self.hints[chain].store(low, Relaxed);
         // Release: with the acquire of `look`.
-        self.heads[chain].store(id.0, Release);
+        self.heads[chain].store(slot, Release);
     }
 
     /// Takes a slot out of its chain, or puts `other` into its place. Under the chain's lock.
@@ -182,7 +203,7 @@ impl<P: Host> Table<P> {
             None => next,
         };
         if self.heads[chain].load(Relaxed) == id.0 {
-            return self.heads[chain].store(next, Release);
+            return self.set_head(chain, next);
         }
         let mut at = self.heads[chain].load(Relaxed);
         while let Some(slot) = self.slots.get(at as usize) {
@@ -202,22 +223,21 @@ impl<P: Host> Table<P> {
     /// had left the index: then its slot is the caller's to free.
     #[inline(always)]
     pub fn enter(&self, key: Key) -> Result<Reader, Option<Claimed>> {
-        self.enter_expecting(key, |_| ()).map(|(reader, _)| reader)
+        self.see(key, |_| ()).map(|(seen, _)| Reader(self.id_of(seen.slot())))
     }
 
-    /// The same, and whether the page probably has a [marker](Self::take_marker); `expect` is told the low half of the number of the frame that the page probably has, before its slot is
+    /// The same with the slot at hand, and whether the page probably has a [marker](Seen::take_marker); `expect` is told the low half of the number of the frame that the page probably has, before its slot is
     /// looked at: the line of the slot and those of the bytes are then on their way together. It may be any number.
     ///
     /// # Errors
     /// As [`enter`](Self::enter).
     #[inline(always)]
-    pub fn enter_expecting(
+    pub(crate) fn see(
         &self,
         key: Key,
         expect: impl FnOnce(u32),
-    ) -> Result<(Reader, bool), Option<Claimed>> {
-        let id = self.look(key, expect).ok_or(None)?;
-        let slot = self.slot(id);
+    ) -> Result<(Seen<'_, P>, bool), Option<Claimed>> {
+        let slot = self.look(key, expect).ok_or(None)?;
         let mut seen = slot.word.load(Relaxed);
         loop {
             if !Word(seen).is_readable() {
@@ -232,7 +252,15 @@ impl<P: Host> Table<P> {
         }
         // No slot changes its key while a reader is there.
         let marked = Word(seen).has(Word::MARKER);
-        if slot.is(key) { Ok((Reader(id), marked)) } else { Err(self.leave(Reader(id))) }
+        let seen = Seen::new(slot);
+        if slot.is(key) { Ok((seen, marked)) } else { Err(seen.leave(self)) }
+    }
+
+    /// A reader with its slot at hand.
+    #[inline(always)]
+    #[expect(clippy::needless_pass_by_value, reason = "who gives a token away has it no more")]
+    pub(crate) fn seen(&self, reader: Reader) -> Seen<'_, P> {
+        Seen::new(self.slot(reader.0))
     }
 
     /// Holds the page with this key, whatever is being done with it. `None` if it is not there.
@@ -358,13 +386,6 @@ impl<P: Host> Table<P> {
         })
     }
 
-    /// The mark of a page, which is the eviction policy's.
-    #[inline(always)]
-    #[must_use]
-    pub fn mark_of(&self, reader: &Reader) -> &P::Byte {
-        &self.slot(reader.0).mark
-    }
-
     /// The mark of a slot.
     #[must_use]
     pub fn mark(&self, id: SlotId) -> &P::Byte {
@@ -399,7 +420,7 @@ impl<P: Host> Table<P> {
         let slot = self.slot(claimed.0);
         slot.frame.store(frame.get(), Relaxed);
         slot.mark.store(0, Relaxed);
-        self.hints[claimed.0.0 as usize].store(frame.get() as u32, Relaxed);
+        self.lows[claimed.0.0 as usize].store(frame.get() as u32, Relaxed);
     }
 
     /// Has a slot that is not in use forget its frame.

@@ -2,6 +2,7 @@
 
 #![expect(clippy::needless_pass_by_value, reason = "who gives a token away has it no more")]
 
+use super::seen::last;
 use super::word::{HOLD, READER, Word};
 use super::{Claimed, Hold, Key, Reader, SlotId, Table, Writeback, Writer};
 use crate::host::Host;
@@ -63,26 +64,16 @@ impl<P: Host> Table<P> {
         }
     }
 
-    /// After `less` were counted out of a slot, which was `before`: the slot, if it has left the
-    /// index and that was the last.
-    #[inline(always)]
+    /// See [`last`].
     fn last(&self, id: SlotId, before: u64, less: u64) -> Option<Claimed> {
-        if !Word(before).has(Word::DETACHED) || !Word(before - less).is_alone() {
-            return None;
-        }
-        // Neither readers nor holds come to what is detached, so this thread is alone. The counting
-        // out has acquired what those before it did.
-        self.slot(id).word.store(Word::CLAIMED, Release);
-        Some(Claimed(id))
+        last(self.slot(id), before, less).then_some(Claimed(id))
     }
 
     /// Ends a look; one locked instruction. The slot, if it is the caller's to free now.
     #[inline(always)]
     #[must_use]
     pub fn leave(&self, reader: Reader) -> Option<Claimed> {
-        // Release: with the acquire of a writer or an eviction, which come after. Acquire: for `last`.
-        let before = self.slot(reader.0).word.fetch_add(READER.wrapping_neg(), AcqRel);
-        self.last(reader.0, before, READER)
+        self.seen(reader).leave(self)
     }
 
     /// Ends a hold. The slot, if it is the caller's to free now.
@@ -172,8 +163,8 @@ impl<P: Host> Table<P> {
         (became, self.last(writer.0, before.0, HOLD))
     }
 
-    /// As [`finish`](Self::finish) for bytes that are the store's, with a look at them. `marker`: see
-    /// [`take_marker`](Self::take_marker).
+    /// As [`finish`](Self::finish) for bytes that are the store's, with a look at them. With a `marker` the first
+    /// reader that comes to the page has the next window read ahead.
     pub fn filled(&self, host: &P, writer: Writer, marker: bool) -> Reader {
         let marker = if marker { Word::MARKER } else { 0 };
         self.end(host, writer.0, |now| (now.0 - HOLD + READER) | Word::UPTODATE | marker);
@@ -295,15 +286,5 @@ impl<P: Host> Table<P> {
             can.then_some(now.0 | Word::DIRTY)
         };
         self.change(hold.0, into).is_some()
-    }
-
-    /// Whether this reader is the first at a page that was filled with a marker.
-    #[inline(always)]
-    #[must_use]
-    pub fn take_marker(&self, reader: &Reader) -> bool {
-        let word = &self.slot(reader.0).word;
-        // Relaxed: a hint.
-        Word(word.load(Relaxed)).has(Word::MARKER)
-            && Word(word.fetch_and(!Word::MARKER, Relaxed)).has(Word::MARKER)
     }
 }

@@ -13,7 +13,7 @@ use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicUsize};
 use zonal::map::{MemoryMap, PhysAddr, Region as MapRegion};
 use zonal::plan::{Config, Plan, PlanError, SplitConfig};
 use zonal::policy::{Policy, Sound, Split};
@@ -248,6 +248,7 @@ impl<S: Sound> Builder<S> {
             shared,
             owners,
             lazy: AtomicBool::new(false),
+            kept: AtomicUsize::new(0),
             birth: Birth::default(),
         })
     }

@@ -3,7 +3,9 @@
 use super::Arena;
 use crate::region::{GiveBack, RegionError};
 use std::convert::Infallible;
+use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use zonal::inspect::Place;
 use zonal::plan::ZoneSpec;
@@ -58,7 +60,44 @@ impl<S: Policy> Drop for Held<'_, S> {
     }
 }
 
+/// While it lives no memory of the arena goes back to the kernel: see [`Arena::keep`].
+pub struct Kept<S: Policy> {
+    arena: Arc<Arena<S>>,
+}
+
+impl<S: Policy> Kept<S> {
+    /// The arena.
+    #[must_use]
+    pub const fn arena(&self) -> &Arc<Arena<S>> {
+        &self.arena
+    }
+}
+
+impl<S: Policy> Drop for Kept<S> {
+    fn drop(&mut self) {
+        // Relaxed: who gives back after it has nothing to see but that it may.
+        self.arena.kept.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl<S: Policy> fmt::Debug for Kept<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Kept").field("arena", &self.arena).finish()
+    }
+}
+
 impl<S: Policy> Arena<S> {
+    /// Has no memory go back to the kernel until what it returns is dropped: [`give_back`](Self::give_back) gives nothing,
+    /// and [`visit_free`](Self::visit_free) shows nothing. For who has the kernel or a device know pages of memory by
+    /// more than their addresses, as the registered buffers of an `io_uring` do: memory that comes back at an address
+    /// after it was given back is other memory. Waits for a thread that gives back.
+    #[must_use = "memory is kept while it lives"]
+    pub fn keep(self: &Arc<Self>) -> Kept<S> {
+        // Held: who gives back now has ended when this returns, and who does so later has the lock after this.
+        self.inner().platform().gate.hold(|| self.kept.fetch_add(1, Ordering::Relaxed));
+        Kept { arena: self.clone() }
+    }
+
     /// Gives the memory of free blocks of orders 10 and 9 back to the kernel, at most
     /// `max_blocks` of them; they stay free and come back zeroed when next used. Memory that
     /// was never used is left alone.
@@ -113,6 +152,10 @@ impl<S: Policy> Arena<S> {
     ) -> Result<(), E> {
         self.inner().platform().gate.hold(|| {
             self.inner().drain_all();
+            // Relaxed: with the lock held, which orders it.
+            if self.kept.load(Ordering::Relaxed) > 0 {
+                return Ok(());
+            }
             let mut held = Held { arena: self, blocks: Vec::new() };
             for zone in self.inner().plan().zones() {
                 let listed = self.listed(zone);
