@@ -19,6 +19,16 @@ struct Rules {
 #[derive(Deserialize)]
 struct Licenses {
     allow: Vec<String>,
+    #[serde(default)]
+    exceptions: Vec<Exception>,
+}
+
+/// More licences that one crate may have.
+#[derive(Deserialize)]
+struct Exception {
+    #[serde(rename = "crate")]
+    name: String,
+    allow: Vec<String>,
 }
 
 #[derive(Deserialize)]
@@ -82,13 +92,15 @@ impl Rules {
         let Some(license) = &package.license else { return named("it names no licence") };
         match spdx::Expression::parse_mode(license, spdx::ParseMode::LAX) {
             Err(error) => named(&format!("its licence cannot be read: {error}")),
-            Ok(terms) if terms.evaluate(|needed| self.allows(needed)) => None,
+            Ok(terms) if terms.evaluate(|needed| self.allows(&package.name, needed)) => None,
             Ok(_) => named(&format!("deny.toml does not allow its licence, {license}")),
         }
     }
 
-    fn allows(&self, needed: &spdx::LicenseReq) -> bool {
-        self.licenses.allow.iter().any(|allowed| *allowed == needed.to_string())
+    fn allows(&self, name: &str, needed: &spdx::LicenseReq) -> bool {
+        let own = self.licenses.exceptions.iter().filter(|exception| exception.name == name);
+        let mut all = self.licenses.allow.iter().chain(own.flat_map(|exception| &exception.allow));
+        all.any(|allowed| *allowed == needed.to_string())
     }
 }
 
@@ -112,7 +124,7 @@ mod tests {
     #[test]
     fn each_rule_finds_what_breaks_it() {
         let rules = Rules {
-            licenses: Licenses { allow: vec!["MIT".into(), "Zlib".into()] },
+            licenses: Licenses { allow: vec!["MIT".into(), "Zlib".into()], exceptions: vec![] },
             sources: Sources { allow_registry: vec!["https://here".into()] },
         };
         let fault = |license, source, req| rules.fault(&package(license, source, req));
@@ -131,6 +143,13 @@ mod tests {
             (Some("MIT"), None, "*"),
         ] {
             assert!(fault(license, source, req).is_some(), "{license:?} {source:?} {req}");
+        }
+        for (name, wrong) in [("a", false), ("b", true)] {
+            let exceptions = vec![Exception { name: name.into(), allow: vec!["MPL-2.0".into()] }];
+            let licenses = Licenses { allow: vec![], exceptions };
+            let rules = Rules { licenses, sources: Sources { allow_registry: vec![] } };
+            let fault = rules.fault(&package(Some("MPL-2.0"), None, "1"));
+            assert_eq!(fault.is_some(), wrong, "an exception for {name}");
         }
     }
 }
