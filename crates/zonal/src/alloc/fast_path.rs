@@ -23,7 +23,7 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
     /// [`AllocError`] says which zones were tried and what they had.
     #[inline(always)]
     pub fn alloc(&self, request: &Request) -> Result<Block, AllocError> {
-        self.alloc_through(&mut self.shared_entry(), request)
+        self.alloc_through::<_, true>(&mut self.shared_entry(), request)
     }
 
     /// As [`alloc`](Self::alloc), for those who keep the pfn by other means.
@@ -52,19 +52,20 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
     /// As [`alloc`](Self::alloc).
     #[inline(always)]
     pub fn alloc_uncached(&self, request: &Request) -> Result<Block, AllocError> {
-        self.alloc_rest(&mut self.shared_entry(), request)
+        self.alloc_through::<_, false>(&mut self.shared_entry(), request)
     }
 
-    /// Allocates through `entry`: the home zone's cache, else the slow path.
+    /// Allocates through `entry`: the home zone's cache, but for hosts that have tried it (not `CACHED`), else the slow path,
+    /// through the pages of larger orders where there are some.
     // Always inlined, like what it calls on the way to a single cached frame: the result then
     // stays in registers, and only a failure is written to memory.
     #[inline(always)]
-    pub(crate) fn alloc_through<E: Entry<'m, P, S>>(
+    pub(crate) fn alloc_through<E: Entry<'m, P, S>, const CACHED: bool>(
         &self,
         entry: &mut E,
         request: &Request,
     ) -> Result<Block, AllocError> {
-        if let Some(migrate) = request.single() {
+        if CACHED && let Some(migrate) = request.single() {
             let limit = request.limit();
             let popped = if E::OUTSIDE {
                 let home = entry.home_outside(limit);
@@ -77,16 +78,6 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
             }
             cold();
         }
-        self.alloc_rest(entry, request)
-    }
-
-    /// The slow path, through the pages of larger orders where there are some.
-    #[inline(always)]
-    fn alloc_rest<E: Entry<'m, P, S>>(
-        &self,
-        entry: &mut E,
-        request: &Request,
-    ) -> Result<Block, AllocError> {
         let further = match S::Pcp::PASSES_LARGE {
             true => self.alloc_further(entry, request),
             false => self.slow_path(entry, request),

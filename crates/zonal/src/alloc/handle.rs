@@ -97,7 +97,7 @@ impl<'a, 'm, P: Host, S: Policy> CpuHandle<'a, 'm, P, S> {
     /// As [`Allocator::alloc`].
     #[inline(always)]
     pub fn alloc(&mut self, request: &Request) -> Result<Block, AllocError> {
-        self.allocator.alloc_through(&mut self.entry, request)
+        self.allocator.alloc_through::<_, true>(&mut self.entry, request)
     }
 
     /// As [`alloc`](Self::alloc), for those who keep the pfn by other means.

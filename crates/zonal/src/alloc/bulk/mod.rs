@@ -51,7 +51,7 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
                 break;
             }
             // One frame by the long way fills the cache again.
-            let block = match self.alloc_through(entry, request) {
+            let block = match self.alloc_through::<_, true>(entry, request) {
                 Ok(block) => block,
                 Err(error) => {
                     bulk.give_up();
