@@ -154,6 +154,12 @@ impl Flag {
     const ALL: u32 = 31;
 }
 
+// As a caller's number has them. Private, so not of the header.
+const ANY: u8 = Nodes::Any as u8;
+const PREFERRED: u8 = Nodes::Preferred as u8;
+const ONLY: u8 = Nodes::Only as u8;
+const IN_TURN: u8 = Nodes::InTurn as u8;
+
 /// What is asked for. All zero: one unmovable frame.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
@@ -214,7 +220,7 @@ impl AllocRequest {
             request = request.zero();
         }
         Ok(match self.node_policy {
-            0 => request,
+            ANY => request,
             policy => request.nodes(self.policy(policy)?),
         })
     }
@@ -225,12 +231,12 @@ impl AllocRequest {
             members.fold(NodeMask::NONE, |mask, bit| mask.with(NodeId(bit)))
         };
         match policy {
-            1 => {
+            PREFERRED => {
                 let node = u8::try_from(self.nodes).map_err(|_| Code::Argument)?;
                 Ok(NodePolicy::Preferred(NodeId(node)))
             }
-            2 => Ok(NodePolicy::Bind(mask())),
-            3 => Ok(NodePolicy::Interleave(mask())),
+            ONLY => Ok(NodePolicy::Bind(mask())),
+            IN_TURN => Ok(NodePolicy::Interleave(mask())),
             _ => Err(Code::Argument),
         }
     }

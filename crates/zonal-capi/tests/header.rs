@@ -1,6 +1,6 @@
 //! That the header is what cbindgen writes of the library's source, and says what the library does: the compilers of C and
-//! C++ compare them, as cbindgen knows the source alone. Written from the library's types and functions: a file of C in which each size, offset, number and type of a function is
-//! asserted; it must compile with the header and nothing else.
+//! C++ compare them, as cbindgen knows the source alone. Written from the library's types and functions: a file of C in
+//! which each size, offset, number and type of a function is asserted; it must compile with the header and nothing else.
 #![cfg(feature = "std")]
 
 use std::collections::BTreeSet;
@@ -202,23 +202,22 @@ fn the_header_is_what_the_generator_writes() {
 /// The numbers of the header are the allocator's.
 #[test]
 fn numbers_are_those_of_the_allocator() {
-    let same = |ours: &dyn std::fmt::Debug, its: &dyn std::fmt::Debug| {
-        assert_eq!(format!("{ours:?}"), format!("{its:?}"));
-    };
+    macro_rules! same {
+        ($($ours:expr, $its:expr, from $first:literal;)*) => {$(
+            for (number, (ours, its)) in ($first..).zip($ours.into_iter().zip($its)) {
+                assert_eq!(format!("{ours:?}"), format!("{its:?}"));
+                assert_eq!(ours as usize, number, "{ours:?}");
+            }
+        )*};
+    }
+    same! {
+        MEMORY, zonal::map::RegionKind::ALL, from 0;
+        MIGRATE, zonal::MigrateType::ALL, from 0;
+        // 0 is no limit.
+        LIMITS, zonal::ZoneType::ALL, from 1;
+    }
     assert_eq!(MEMORY.len(), zonal::map::RegionKind::ALL.len());
-    for (at, (ours, its)) in MEMORY.into_iter().zip(zonal::map::RegionKind::ALL).enumerate() {
-        same(&ours, &its);
-        assert_eq!(ours as usize, at);
-    }
-    for (at, (ours, its)) in MIGRATE.into_iter().zip(zonal::MigrateType::ALL).enumerate() {
-        same(&ours, &its);
-        assert_eq!(ours as usize, at);
-    }
     assert_eq!(LIMITS.len(), zonal::ZoneType::ALL.len());
-    for (at, (ours, its)) in LIMITS.into_iter().zip(zonal::ZoneType::ALL).enumerate() {
-        same(&ours, &its);
-        assert_eq!(ours as usize, at + 1, "0 is no limit");
-    }
 }
 
 #[test]

@@ -39,7 +39,7 @@ pub trait Machine: 'static {
     fn node(cpu: CpuId) -> NodeId;
 
     /// Waits a moment for another CPU, which holds a lock. The default is the processor's hint that this is a loop;
-    /// a guest may tell its hypervisor. Called with interrupts masked.
+    /// a guest may tell its hypervisor. Interrupts are as they were before the wait: masked if it is from inside a slot.
     #[inline]
     fn relax() {
         crate::sync::pause();

@@ -112,7 +112,7 @@ fn claim_in_pieces_against_isolation() {
     claim_and_isolation::<Pieces>(2);
 }
 
-/// At most 3: 45 s.
+/// At most 3: 45 s. `RUSTFLAGS="--cfg loom" cargo test --release -p zonal-testkit --test models_of_maps further -- --ignored`.
 #[test]
 #[ignore = "takes most of a minute"]
 fn claim_in_pieces_against_isolation_further() {

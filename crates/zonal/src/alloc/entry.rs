@@ -67,7 +67,7 @@ pub(crate) struct Seat {
     pub(crate) node: NodeId,
 }
 
-/// Where plain requests of a node and lane begin.
+/// Where plain requests of a CPU begin, by its node and lane.
 pub(crate) struct Homes<W: Walk> {
     pub(crate) node: NodeId,
     /// For each zone limit, the zone that a request tries first, or [`NO_ZONE`].

@@ -43,6 +43,7 @@ const LANES: usize = 32;
 pub trait Split: Send + Sync + 'static {
     /// How many lanes there are: a power of two. With 1, all CPUs prefer the same instances.
     const LANES: usize;
+
     /// Instances for a zone type of a node; 0 counts as 1.
     fn instances(config: &Config, zone_type: ZoneType, there: &OnNode) -> u8;
 }
@@ -53,6 +54,7 @@ pub struct Whole;
 
 impl Split for Whole {
     const LANES: usize = 1;
+
     fn instances(_: &Config, _: ZoneType, _: &OnNode) -> u8 {
         1
     }
@@ -65,6 +67,7 @@ pub struct BySize;
 
 impl Split for BySize {
     const LANES: usize = LANES;
+
     fn instances(config: &Config, zone_type: ZoneType, there: &OnNode) -> u8 {
         let per_instance = config.split.instance_frames.max(1);
         capped(&config.split, zone_type, there, there.present / per_instance)
@@ -79,6 +82,7 @@ pub struct ByCpu;
 
 impl Split for ByCpu {
     const LANES: usize = LANES;
+
     fn instances(config: &Config, zone_type: ZoneType, there: &OnNode) -> u8 {
         let cpus = config.cpus.div_ceil(there.nodes.max(1));
         let wanted = cpus.div_ceil(config.split.instance_cpus.max(1));

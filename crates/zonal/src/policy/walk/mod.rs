@@ -87,7 +87,7 @@ pub trait Walk: Sized + Send + Sync + 'static {
     type Zone<P: Platform>: Send + Sync;
     /// Kept for each CPU and zone, guarded by the CPU's slot.
     type Cpu: Send + fmt::Debug;
-    /// Kept for each node and lane, written once.
+    /// Kept for each CPU, by its node and lane; written when the allocator is built.
     type Homes: Copy + Default + fmt::Debug + Send + Sync;
 
     /// The table for a plan.
