@@ -35,8 +35,8 @@ pub(crate) enum Kernel {
     /// Prints how long the allocator masks interrupts at most, in instructions, part by part, and lists the
     /// places where that is more than 4000
     Masked,
-    /// Runs all presets, `buddy_system_allocator` and `bitmap-allocator` in it, on 1, 2, 4 and 8 processors: what a
-    /// frame costs all of them together, in instructions, and how often they mask interrupts
+    /// Runs all presets, `buddy_system_allocator` and `bitmap-allocator` in it, on 1 to 32 processors: what a frame and a
+    /// page fault cost, in instructions, in locks, slots and fences, and what is looked at when memory is short
     Peers,
     /// Prints how much code an allocator adds to a kernel, and where that code can panic
     Size,
@@ -85,7 +85,7 @@ impl Kernel {
             Self::Peers => {
                 let kernel = build(shell, "peers")?;
                 let machine = |cpus| Boot { memory: 2560, ..Boot::of(cpus, 1, "peers") };
-                for cpus in [1, 2, 4, 8] {
+                for cpus in [1, 2, 4, 8, 32] {
                     println!("\n--- {cpus} processors, whose clock counts instructions");
                     exact(&kernel, machine(cpus))?;
                 }

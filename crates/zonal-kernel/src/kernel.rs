@@ -5,7 +5,7 @@
 //! | atomics | of `core` |
 //! | lock | [`IrqLock`]: spins, masks interrupts |
 //! | slot | [`IrqSlot`]: the same, with a word for an owner |
-//! | fences | full ones on both sides |
+//! | fences | full ones on both sides, [`Machine::fence`] |
 //! | neighbours at once | by [`zonal_runs`] |
 //! | zeroing | writes the frames at [`Machine::address`] |
 //!
@@ -23,7 +23,7 @@ use core::fmt;
 use core::marker::PhantomData;
 use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64};
 use zonal::map::PhysAddr;
-use zonal::platform::Platform;
+use zonal::platform::{FenceUnsupported, Platform};
 use zonal::policy::Policy;
 use zonal::slow_path::Shortage;
 use zonal::{Allocator, CannotZero, CpuId, Host, Immovable, Migration, NodeId, Order, Pfn, ZoneId};
@@ -50,7 +50,7 @@ impl<M> fmt::Debug for Kernel<M> {
     }
 }
 
-/// The fences are the defaults, full ones: a kernel has no call that makes a fence on every CPU but an
+/// The fences are full ones on both sides: a kernel has no call that makes a fence on every CPU but an
 /// interrupt to all of them, which [`Machine`] does not ask for.
 impl<M: Machine> Platform for Kernel<M> {
     type Byte = AtomicU8;
@@ -72,6 +72,17 @@ impl<M: Machine> Platform for Kernel<M> {
     #[inline]
     fn relax() {
         M::relax();
+    }
+
+    #[inline]
+    fn light_fence() {
+        M::fence();
+    }
+
+    #[inline]
+    fn heavy_fence() -> Result<(), FenceUnsupported> {
+        M::fence();
+        Ok(())
     }
 
     zonal_runs::forward!();

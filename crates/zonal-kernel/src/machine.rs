@@ -45,6 +45,14 @@ pub trait Machine: 'static {
         crate::sync::pause();
     }
 
+    /// Lets what this CPU stored be seen before what it loads next: a full fence. The default is the one of `core`; a
+    /// kernel that knows a faster instruction, or counts fences, says so here. Requests by
+    /// [`Global`](crate::Global) make none; an owner's handle makes one in each call.
+    #[inline]
+    fn fence() {
+        core::sync::atomic::fence(core::sync::atomic::Ordering::SeqCst);
+    }
+
     /// Keeps interrupts from this CPU; returns whether they could come before.
     fn interrupts_off() -> bool;
 

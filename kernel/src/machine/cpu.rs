@@ -37,12 +37,9 @@ pub(crate) struct Cpu {
     /// Timer interrupts so far, and those that came in a call of the allocator.
     pub(crate) ticks: AtomicU64,
     pub(crate) ticks_inside: AtomicU64,
-    /// How often it masked interrupts for what is measured: see `workload::peers`.
+    /// What it counted of rivals.
     #[cfg(feature = "peers")]
-    pub(crate) masked: AtomicU64,
-    /// How often it looked again whether a lock is free.
-    #[cfg(feature = "peers")]
-    pub(crate) spun: AtomicU64,
+    pub(crate) counts: crate::workload::peers::Counts,
     /// Its local APIC's id.
     pub(crate) apic_id: AtomicU32,
     node: AtomicU8,
@@ -64,9 +61,7 @@ impl Cpu {
             ticks: AtomicU64::new(0),
             ticks_inside: AtomicU64::new(0),
             #[cfg(feature = "peers")]
-            masked: AtomicU64::new(0),
-            #[cfg(feature = "peers")]
-            spun: AtomicU64::new(0),
+            counts: crate::workload::peers::Counts::new(),
             apic_id: AtomicU32::new(0),
             node: AtomicU8::new(0),
             space: AtomicPtr::new(core::ptr::null_mut()),

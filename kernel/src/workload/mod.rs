@@ -12,7 +12,7 @@ mod migrate;
 mod mixed;
 mod pass;
 #[cfg(feature = "peers")]
-mod peers;
+pub(crate) mod peers;
 mod plug;
 mod reclaim;
 
