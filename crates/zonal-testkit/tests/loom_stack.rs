@@ -55,8 +55,14 @@ fn owner_and_drain<const LIGHT: bool, const HEAVY: bool>(frames: u32) {
         inside.with(|cpu| cpu.drain(&there, &*own, Drainer::Other)).expect("nothing is free twice");
     });
     let first = out.pop_owned(Movable);
-    // What is pushed is new, or a frame that was drained would come twice.
-    assert!(out.push_owned(Movable, frames));
+    // What is pushed is new, or a frame that was drained would come twice. After a drain no more room is found outside
+    // the slot, until the owner was inside.
+    if !out.push_owned(Movable, frames) {
+        slot.with(|_| {
+            out.set_owned(true);
+            assert!(out.push_owned(Movable, frames));
+        });
+    }
     let second = out.pop_owned(Movable);
     [first, second].into_iter().flatten().for_each(|index| home.came(1 << index));
     other.join().unwrap();
@@ -66,7 +72,7 @@ fn owner_and_drain<const LIGHT: bool, const HEAVY: bool>(frames: u32) {
 
 /// S-1 and S-2.
 ///
-/// All schedules: 29 900 runs, 7 s.
+/// All schedules: 112 000 runs, 15 s.
 #[test]
 fn owner_against_drain() {
     explore("owner against drain", None, || owner_and_drain::<true, true>(2));
@@ -74,7 +80,7 @@ fn owner_against_drain() {
 
 /// The same with one frame: an empty stack is looked into.
 ///
-/// All schedules: 23 100 runs, 6 s.
+/// All schedules: 88 900 runs, 12 s.
 #[test]
 fn owner_against_drain_of_one() {
     explore("owner against drain of one", None, || owner_and_drain::<true, true>(1));
@@ -126,7 +132,7 @@ fn window_and_isolation<const LIGHT: bool, const HEAVY: bool>(before: usize) {
 
 /// S-3.
 ///
-/// At most 4 preemptions: 11 800 runs, 7 s.
+/// At most 4 preemptions: 11 000 runs, 4 s.
 #[test]
 fn window_against_isolation() {
     window_and_isolation::<true, true>(2);
@@ -150,7 +156,7 @@ fn leaving<const LIGHT: bool, const HEAVY: bool>() {
     });
 }
 
-/// At most 3 preemptions: 330 runs, 0.5 s.
+/// At most 3 preemptions: 970 runs, 0.3 s.
 #[test]
 fn leaving_against_drain() {
     leaving::<true, true>();

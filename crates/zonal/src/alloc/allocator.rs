@@ -128,7 +128,7 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
         let (cpu, zones) = (cpu.0 as usize, self.zones.len());
         let Caches { slots, outside } =
             self.caches.of_cpu(cpu, zones).ok_or(OwnError::NoSuchCpu)?;
-        Ok(CpuHandle::new(self, Slot::own(slots)?, outside, cpu))
+        CpuHandle::new(self, Slot::own(slots)?, outside, cpu).ok_or(OwnError::NoSuchCpu)
     }
 
     /// The shared way in, for the CPU that the platform believes this is.

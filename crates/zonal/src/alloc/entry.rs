@@ -38,9 +38,12 @@ pub(crate) trait Entry<'m, P: Platform, S: Policy> {
     }
     /// The pageblock that was last freed to, where it is remembered.
     #[inline(always)]
-    fn window(&mut self) -> &mut Option<WindowOf<'m, P, S>> {
+    fn window(&mut self) -> &mut WindowOf<'m, P, S> {
         unreachable!("only owners have one")
     }
+    /// Forgets it.
+    #[inline]
+    fn forget_window(&mut self) {}
     /// Where larger blocks pass outside the slot.
     #[inline(always)]
     fn passage(&mut self) -> &mut Option<PassageOf<'m, P, S>> {
@@ -195,25 +198,27 @@ pub(crate) struct OwnedEntry<'m, P: Platform, S: Policy, O> {
     outside: &'m [OutsideSlot<P, S>],
     /// For each zone limit, that of the zone that a request tries first.
     home_outside: [Option<&'m OutsideSlot<P, S>>; NR_ZONE_TYPES],
-    window: Option<WindowOf<'m, P, S>>,
+    window: WindowOf<'m, P, S>,
     passage: Option<PassageOf<'m, P, S>>,
     /// The pageblock of the last frame that stayed and was not of the window's.
     freed_to: usize,
 }
 
 impl<'m, P: Platform, S: Policy, O: OwnedSlots<PerCpuPages<S>>> OwnedEntry<'m, P, S, O> {
+    /// `None` where there is no zone.
     pub(crate) fn new(
         owned: O,
         outside: &'m [OutsideSlot<P, S>],
         cpu: usize,
         homes: Homes<S::Walk>,
-    ) -> Self {
+    ) -> Option<Self> {
         let home_outside = homes.first.map(|zone| outside.get(zone as usize));
-        let (window, passage, freed_to) = (None, None, usize::MAX);
+        let window = S::Pcp::shut(&outside.first()?.0);
+        let (passage, freed_to) = (None, usize::MAX);
         let mut entry =
             Self { owned, cpu, homes, outside, home_outside, window, passage, freed_to };
         entry.set_owned(true);
-        entry
+        Some(entry)
     }
 
     /// The CPU whose caches these are.
@@ -242,8 +247,13 @@ impl<'m, P: Platform, S: Policy, O: OwnedSlots<PerCpuPages<S>>> Entry<'m, P, S>
         zone: usize,
         f: impl FnOnce(&mut InSlot<'_, P, S>) -> R,
     ) -> Option<R> {
-        let out = self.outside.get(zone)?;
-        self.owned.with(zone, |own| f(&mut InSlot::new(own, out)))
+        let (out, window) = (self.outside.get(zone)?, &mut self.window);
+        self.owned.with(zone, |own| {
+            if S::Pcp::reopen(&out.0) {
+                *window = S::Pcp::shut(&out.0);
+            }
+            f(&mut InSlot::new(own, out))
+        })
     }
     #[inline(always)]
     fn cpu(&self) -> usize {
@@ -258,8 +268,14 @@ impl<'m, P: Platform, S: Policy, O: OwnedSlots<PerCpuPages<S>>> Entry<'m, P, S>
         self.home_outside[limit.index()].map(|out| &out.0)
     }
     #[inline(always)]
-    fn window(&mut self) -> &mut Option<WindowOf<'m, P, S>> {
+    fn window(&mut self) -> &mut WindowOf<'m, P, S> {
         &mut self.window
+    }
+    #[inline]
+    fn forget_window(&mut self) {
+        if let Some(out) = self.outside.first() {
+            self.window = S::Pcp::shut(&out.0);
+        }
     }
     #[inline(always)]
     fn passage(&mut self) -> &mut Option<PassageOf<'m, P, S>> {

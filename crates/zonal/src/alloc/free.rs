@@ -20,7 +20,10 @@ use crate::types::units::{Order, Pfn};
 
 /// Keeps a frame for an owner outside the slot, and tells of it.
 #[inline(always)]
-fn push_through<P: Platform, S: Policy>(window: &WindowOf<'_, P, S>, pfn: Pfn) -> Pushed {
+pub(super) fn push_through<P: Platform, S: Policy>(
+    window: &WindowOf<'_, P, S>,
+    pfn: Pfn,
+) -> Pushed {
     S::Pcp::push_outside(window, pfn, move || {
         S::Trace::emit(Point::Free, move || Event::Free { pfn, order: Order::ZERO });
     })
@@ -94,16 +97,6 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
         pfn: Pfn,
         order: Order,
     ) -> Result<(), FreeError> {
-        if E::OUTSIDE && !LISTED && order == Order::ZERO {
-            match self.push_outside(entry, pfn) {
-                Pushed::Yes => return Ok(()),
-                Pushed::Elsewhere(index) => {
-                    self.free_again(entry, index);
-                    return Ok(());
-                }
-                Pushed::No => return self.free_apart(entry, pfn),
-            }
-        }
         let cached = match order {
             Order::ZERO => self.push_cached::<E, LISTED>(entry, pfn),
             _ => S::Pcp::PASSES_LARGE && self.put_large(entry, pfn, order),
@@ -111,31 +104,28 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
         if cached { Ok(()) } else { self.free_direct(pfn, order, false) }
     }
 
-    /// Keeps a frame of the pageblock that the owner last freed to.
-    #[inline(always)]
-    fn push_outside<E: Entry<'m, P, S>>(&self, entry: &mut E, pfn: Pfn) -> Pushed {
-        let Some(window) = entry.window() else { return Pushed::No };
-        push_through::<P, S>(window, pfn)
-    }
-
     /// Frees a frame of another pageblock than the one that is remembered: outside the slot, too, if it stays.
-    // Out of line, because most of an owner's are of that pageblock.
-    #[cold]
-    #[inline(never)]
-    fn free_apart<E: Entry<'m, P, S>>(&self, entry: &mut E, pfn: Pfn) -> Result<(), FreeError> {
+    // In line in its only caller, which is not.
+    #[inline(always)]
+    pub(super) fn free_apart<E: Entry<'m, P, S>>(
+        &self,
+        entry: &mut E,
+        pfn: Pfn,
+    ) -> Result<(), FreeError> {
         let (table, offset) = (&self.table, self.table.offset(pfn));
         if let Some(word) = table.pageblock_at(offset)
             && let Some((zone, migrate)) = word.cached_in()
             && let Some(out) = entry.outside(zone)
-            && let Some(window) = S::Pcp::window_of_one(out, table, migrate, word, offset)
+            && let Some(window) = S::Pcp::window_of_one(out, table, migrate, offset)
         {
             match push_through::<P, S>(&window, pfn) {
                 Pushed::Yes => {
-                    // Of the second frame on: where frames come at random none is worth it.
-                    if !entry.is_first_of(offset >> table.pageblock_order().get()) {
-                        // No truncation: of a pageblock of the table.
-                        let index = offset as u32;
-                        *entry.window() = S::Pcp::widen(window, table, index);
+                    // Of the second frame on: where frames come at random none is worth it. No truncation: of a
+                    // pageblock of the table.
+                    if !entry.is_first_of(offset >> table.pageblock_order().get())
+                        && let Some(window) = S::Pcp::widen(window, table, offset as u32)
+                    {
+                        *entry.window() = window;
                     }
                     return Ok(());
                 }
@@ -150,11 +140,11 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
         if cached { Ok(()) } else { self.free_direct(pfn, Order::ZERO, false) }
     }
 
-    /// A frame was kept, and its pageblock is another's by now: frees it as it is now.
+    /// A frame was kept, and its pageblock may be another's by now: frees it as it is now.
     #[cold]
     #[inline(never)]
-    fn free_again<E: Entry<'m, P, S>>(&self, entry: &mut E, index: u32) {
-        *entry.window() = None;
+    pub(super) fn free_again<E: Entry<'m, P, S>>(&self, entry: &mut E, index: u32) {
+        entry.forget_window();
         let zone = self.table.pageblock(index).zone().and_then(|id| self.zone(id));
         let Some(zone) = zone else { return };
         let taken = entry.enter(zone.id, |own| {

@@ -56,7 +56,7 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
             });
             if E::OUTSIDE {
                 // The edge may have moved.
-                *entry.window() = None;
+                entry.forget_window();
             }
             if let Some(Some(index)) = found {
                 return Ok(index);

@@ -4,11 +4,13 @@
 
 use super::host::Host;
 use crate::alloc::allocator::Allocator;
-use crate::alloc::entry::OwnedEntry;
+use crate::alloc::entry::{Entry, OwnedEntry};
+use crate::alloc::free::push_through;
 use crate::alloc::page_state::NotManaged;
 use crate::pcp::per_cpu_pages::{OutsideSlot, PerCpuPages};
 use crate::platform::{Platform, Slot};
 use crate::policy::Policy;
+use crate::policy::pcp::Pushed;
 use crate::types::block::Block;
 use crate::types::error::{AllocError, BulkFreed, FreeError, RefusedFree};
 use crate::types::page_state::PageState;
@@ -34,9 +36,9 @@ impl<'a, 'm, P: Platform, S: Policy> CpuHandle<'a, 'm, P, S> {
         owned: Owned<'a, P, S>,
         outside: &'m [OutsideSlot<P, S>],
         cpu: usize,
-    ) -> Self {
+    ) -> Option<Self> {
         let homes = allocator.homes_now(cpu);
-        Self { allocator, entry: OwnedEntry::new(owned, outside, cpu, homes) }
+        Some(Self { allocator, entry: OwnedEntry::new(owned, outside, cpu, homes)? })
     }
 
     /// The CPU whose caches this handle owns.
@@ -67,7 +69,32 @@ impl<'a, 'm, P: Platform, S: Policy> CpuHandle<'a, 'm, P, S> {
     /// As [`Allocator::free_raw`].
     #[inline(always)]
     pub fn free_raw(&mut self, pfn: Pfn, order: Order) -> Result<(), FreeError> {
-        self.allocator.free_through::<_, false>(&mut self.entry, pfn, order)
+        if !OwnedEntry::<'m, P, S, Owned<'a, P, S>>::OUTSIDE || order > Order::ZERO {
+            return self.allocator.free_through::<_, false>(&mut self.entry, pfn, order);
+        }
+        match push_through::<P, S>(self.entry.window(), pfn) {
+            Pushed::Yes => Ok(()),
+            Pushed::No => self.free_apart(pfn),
+            Pushed::Elsewhere(index) => {
+                self.free_again(index);
+                Ok(())
+            }
+        }
+    }
+
+    /// Frees a frame that is not of the pageblock that was last freed to.
+    // Out of line, because most of an owner's are of that pageblock; they do not need the allocator.
+    #[cold]
+    #[inline(never)]
+    fn free_apart(&mut self, pfn: Pfn) -> Result<(), FreeError> {
+        self.allocator.free_apart(&mut self.entry, pfn)
+    }
+
+    /// Frees one that may no longer stay where it is.
+    #[cold]
+    #[inline(never)]
+    fn free_again(&mut self, index: u32) {
+        self.allocator.free_again(&mut self.entry, index);
     }
 
     /// Counts pages: see [`Allocator::mod_page_state`].

@@ -291,8 +291,7 @@ impl<'m, P: Platform> FrameTable<'m, P> {
         let first = self.pageblock_start(index);
         let rest = self.states.get(first as usize..)?;
         let len = rest.len().min(self.pageblock_order.frames() as usize);
-        let word = self.word_at(index as usize)?;
-        Some(PageblockView { states: &rest[..len], first, word })
+        Some(PageblockView { states: &rest[..len], first })
     }
 
     /// The pageblocks of the frames from `first` on, which begins one, up to `count` of them.
@@ -318,9 +317,8 @@ impl<'m, P: Platform> FrameTable<'m, P> {
 
     /// As [`view`](Self::view), with the states of all frames: for who uses it for this frame only.
     #[inline(always)]
-    pub(crate) fn view_all(&self, offset: usize) -> Option<PageblockView<'m, P>> {
-        let word = self.word_at(offset)?;
-        Some(PageblockView { states: self.states, first: 0, word })
+    pub(crate) const fn view_all(&self) -> PageblockView<'m, P> {
+        PageblockView { states: self.states, first: 0 }
     }
 
     /// First index of the pageblock that holds `index`.

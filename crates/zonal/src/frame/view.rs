@@ -18,16 +18,18 @@ impl<P: Platform> WordOf<'_, P> {
     }
 }
 
-/// The state bytes of one pageblock's frames, and its word.
+/// The state bytes of one pageblock's frames.
 pub(crate) struct PageblockView<'m, P: Platform> {
     /// What is outside is of another pageblock, or no frame.
     pub(super) states: &'m [P::Byte],
     /// The table's index of the first.
     pub(super) first: u32,
-    pub(super) word: WordOf<'m, P>,
 }
 
 impl<P: Platform> PageblockView<'_, P> {
+    /// Of none.
+    pub(crate) const EMPTY: Self = Self { states: &[], first: 0 };
+
     /// The table's index of its first frame.
     #[inline(always)]
     pub(crate) const fn first(&self) -> u32 {
@@ -39,12 +41,6 @@ impl<P: Platform> PageblockView<'_, P> {
     #[inline(always)]
     pub(crate) fn exchange_state(&self, at: usize, from: FrameState, to: FrameState) -> bool {
         exchange_state::<P>(self.states, at, from, to)
-    }
-
-    /// Whether its word is still this one.
-    #[inline(always)]
-    pub(crate) fn is_still(&self, seen: PageblockWord) -> bool {
-        self.word.read() == seen
     }
 }
 

@@ -86,6 +86,8 @@ impl<M: Merge, C: Clusters> PcpPolicy<BuddyLists<M, C>> for Linked {
 
     fn new_outside<P: Platform>() {}
 
+    fn shut<P: Platform>((): &()) {}
+
     fn tune_cpu<P: Platform>(cpu: &mut LinkedCpu, (): &(), tuning: Tuning) {
         cpu.batch = batch_of(tuning, MOST);
         cpu.high = tuning.pcp_high.unwrap_or(6 * cpu.batch).max(cpu.batch);

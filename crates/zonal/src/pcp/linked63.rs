@@ -207,6 +207,8 @@ impl<M: Merge> PcpPolicy<BuddyLists<M>> for Linked63 {
 
     fn new_outside<P: Platform>() {}
 
+    fn shut<P: Platform>((): &()) {}
+
     fn tune_cpu<P: Platform>(cpu: &mut Linked63Cpu, (): &(), tuning: Tuning) {
         cpu.batch = batch_of(tuning, MOST);
         let high = linux_high(tuning.low, tuning.cpus_of_node, cpu.batch);

@@ -215,6 +215,14 @@ pub trait PcpPolicy<F: FreeMemory>: Sized + Send + Sync + fmt::Debug + 'static {
         let _ = (out, owned);
     }
 
+    /// In the slot, for its owner: whether a drain has come since it was last here, and what it remembers of where it may
+    /// free outside the slot may be wrong.
+    #[inline(always)]
+    fn reopen<P: Platform>(out: &Self::Outside<P>) -> bool {
+        let _ = out;
+        false
+    }
+
     /// Takes a cached frame and marks it allocated, for an owner outside the slot.
     #[inline(always)]
     fn pop_outside<P: Platform>(
@@ -226,17 +234,19 @@ pub trait PcpPolicy<F: FreeMemory>: Sized + Send + Sync + fmt::Debug + 'static {
         None
     }
 
+    /// By what it frees none.
+    fn shut<'m, P: Platform>(out: &'m Self::Outside<P>) -> Self::Window<'m, P>;
+
     /// By what an owner outside the slot frees the frame at an offset of the table, if it stays here: its pageblock's
-    /// list is `migrate`, and its word was `word`.
+    /// list is `migrate`.
     #[inline(always)]
     fn window_of_one<'m, P: Platform>(
         out: &'m Self::Outside<P>,
         table: &ZoneTables<'m, P>,
         migrate: MigrateType,
-        word: PageblockWord,
         offset: usize,
     ) -> Option<Self::Window<'m, P>> {
-        let _ = (out, table, migrate, word, offset);
+        let _ = (out, table, migrate, offset);
         None
     }
 

@@ -40,10 +40,16 @@ pub(super) const WORD: usize = 64;
 /// What `head` is while a drain is at work: above every `top`, and not below zero as an `i32`.
 const STOPPED: u32 = i32::MAX as u32;
 
-/// The place above the newest frame. Places go round: who is in the slot [settles](FrameStack::settle)
-/// them before they go too far.
+/// What `limit` is after a drain: below every place, and never what it is otherwise where there is room.
+const SHUT: u32 = 0;
+
+/// The place above the newest frame, below this limit. Places go round: who is in the slot
+/// [settles](FrameStack::settle) them before they go too far.
 #[derive(Clone, Copy)]
-pub(super) struct Place(u32);
+pub(super) struct Place {
+    top: u32,
+    limit: u32,
+}
 
 /// Frames of one type, as indexes of the frame table, the oldest first.
 pub(super) struct FrameStack<P: Platform, const N: usize> {
@@ -53,7 +59,7 @@ pub(super) struct FrameStack<P: Platform, const N: usize> {
     /// The place of the oldest; [`STOPPED`] during a drain. Relaxed: the fences of S-1 order it.
     head: P::Half,
     /// The owner puts nothing at this place or above: at most `high` above where `head` was when the
-    /// stack was last settled. Relaxed: a size.
+    /// stack was last settled. [`SHUT`] from a drain until the owner comes by the slot. Relaxed: the fences of S-3 order it.
     limit: P::Half,
     /// Frames that it may hold, at most `N`. Relaxed: a size.
     high: P::Half,
@@ -128,8 +134,20 @@ impl<P: Platform, const N: usize> FrameStack<P, N> {
     /// The place for one more, if the owner may push one.
     #[inline(always)]
     pub(super) fn room(&self) -> Option<Place> {
-        let top = self.top.load(Relaxed);
-        (top < self.limit.load(Relaxed)).then_some(Place(top))
+        let (top, limit) = (self.top.load(Relaxed), self.limit.load(Relaxed));
+        (top < limit).then_some(Place { top, limit })
+    }
+
+    /// Whether no drain has come since that place was found, for the owner after a light fence: the frame there may stay
+    /// (S-3).
+    #[inline(always)]
+    pub(super) fn is_open_still(&self, place: Place) -> bool {
+        self.limit.load(Relaxed) == place.limit
+    }
+
+    /// Lets the owner push again after a drain. For who is in the slot, with no owner outside.
+    pub(super) fn open(&self) {
+        self.limit.store(self.head.load(Relaxed) + self.high.load(Relaxed), Relaxed);
     }
 
     /// Whether the owner may push one.
@@ -141,13 +159,18 @@ impl<P: Platform, const N: usize> FrameStack<P, N> {
     /// Puts a frame on it, where there [is room](Self::has_room). For the owner, who may be outside the slot.
     #[inline(always)]
     pub(super) fn push_there(&self, index: u32) {
-        self.push_owned(Place(self.top.load(Relaxed)), index);
+        self.put(self.top.load(Relaxed), index);
     }
 
     /// Puts a frame at the place that [was found](Self::room). For the owner, who may be outside the slot: it
     /// makes a light fence and looks whether the frame may be here after all.
     #[inline(always)]
-    pub(super) fn push_owned(&self, Place(top): Place, index: u32) {
+    pub(super) fn push_owned(&self, place: Place, index: u32) {
+        self.put(place.top, index);
+    }
+
+    #[inline(always)]
+    fn put(&self, top: u32, index: u32) {
         self.at(top).store(index, Relaxed);
         self.top.store(top.wrapping_add(1), Release);
     }
@@ -186,7 +209,7 @@ impl<P: Platform, const N: usize> FrameStack<P, N> {
     /// Sets how much the owner may keep. For who is in the slot.
     pub(super) fn set_high(&self, high: u32) {
         self.high.store(high.min(N as u32), Relaxed);
-        self.limit.store(self.head.load(Relaxed) + self.high.load(Relaxed), Relaxed);
+        self.open();
     }
 
     /// Frames on it: a snapshot while an owner is about.
@@ -471,9 +494,12 @@ impl<'a, P: Platform, const N: usize, const STACKS: usize> Drain<'a, P, N, STACK
         let heads = stacks.map(|stack| stack.head.load(Relaxed));
         let uncounted_head = uncounted.head.load(Relaxed);
         if owned {
-            stacks.iter().for_each(|stack| stack.head.store(STOPPED, Relaxed));
+            stacks.iter().for_each(|stack| {
+                stack.head.store(STOPPED, Relaxed);
+                stack.limit.store(SHUT, Relaxed);
+            });
             uncounted.head.store(STOPPED, Relaxed);
-            // S-1, with the light one of `pop_owned`.
+            // S-1, with the light one of `pop_owned`; S-3, with the one of `Window::push`.
             if let Err(refused) = P::heavy_fence() {
                 stacks.iter().zip(heads).for_each(|(stack, head)| stack.head.store(head, Relaxed));
                 uncounted.head.store(uncounted_head, Relaxed);

@@ -13,6 +13,11 @@ use core::sync::atomic::Ordering::Relaxed;
 /// Frames above the edge that wait for their neighbours, at most.
 const GATHERED: u32 = 64;
 
+/// What `owned` may be.
+const FREE: u32 = 0;
+const OWNED: u32 = 1;
+const SHUT: u32 = 2;
+
 /// One CPU's stacks of one zone, under the rules of the [stacks](super) S-1 and S-2. The caller provides them beside the [slots](crate::platform::Slot).
 ///
 /// ```
@@ -38,7 +43,8 @@ pub struct StackOutside<P: Platform, const N: usize = MAX_HIGH> {
     gathered: FrameStack<P, N>,
     /// Numbers of the pageblocks that the owner freed past the slot and that are not counted yet.
     uncounted: FrameStack<P, UNCOUNTED>,
-    /// 1 while there is an owner, who may be outside the slot. Written in the slot.
+    /// [`OWNED`] while there is an owner, who may be outside the slot; [`SHUT`] if a drain has come since the owner was last
+    /// in the slot; else [`FREE`]. Written in the slot. Relaxed: read there.
     owned: P::Half,
     /// The frame table's index of the first frame of the start, and how many frames the map has. Written in the slot;
     /// relaxed, as the edges are.
@@ -55,7 +61,7 @@ impl<P: Platform, const N: usize> StackOutside<P, N> {
             stacks: [FrameStack::new(), FrameStack::new(), FrameStack::new()],
             gathered: FrameStack::new(),
             uncounted: FrameStack::new(),
-            owned: P::Half::new(0),
+            owned: P::Half::new(FREE),
             start: P::Half::new(0),
             all: P::Half::new(0),
         }
@@ -144,7 +150,23 @@ impl<P: Platform, const N: usize> StackOutside<P, N> {
 
     /// Whether an owner may be outside the slot from now on; for who is in the slot.
     pub fn set_owned(&self, owned: bool) {
-        self.owned.store(u32::from(owned), Relaxed);
+        self.reopen();
+        self.owned.store(if owned { OWNED } else { FREE }, Relaxed);
+    }
+
+    /// Whether a drain has come since the owner was last here, which then may push again, but not where it remembers that it
+    /// may (S-3). For the owner in the slot.
+    #[inline(always)]
+    pub(super) fn reopen(&self) -> bool {
+        self.owned.load(Relaxed) == SHUT && self.open()
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn open(&self) -> bool {
+        self.each().into_iter().for_each(FrameStack::open);
+        self.owned.store(OWNED, Relaxed);
+        true
     }
 
     /// Frames on all of them: a snapshot while an owner is about.
@@ -184,7 +206,10 @@ impl<P: Platform, const N: usize> StackOutside<P, N> {
         first: u32,
         by: Drainer,
     ) -> (Result<u32, AlreadyFree>, u32) {
-        let owned = by == Drainer::Other && self.owned.load(Relaxed) != 0;
+        let owned = by == Drainer::Other && self.owned.load(Relaxed) != FREE;
+        if owned {
+            self.owned.store(SHUT, Relaxed);
+        }
         let drain = Drain::begin(self.each(), &self.uncounted, owned);
         drain.map_or((Ok(0), 0), |drain| drain.take(home, first))
     }

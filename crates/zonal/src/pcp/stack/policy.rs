@@ -126,17 +126,21 @@ impl<const WORTH: u32, const MOST: usize> PcpPolicy<Mapped> for Stacks<WORTH, MO
         window.push(pfn, told)
     }
 
+    #[inline]
+    fn shut<'m, P: Platform>(out: &'m StackOutside<P, MOST>) -> Window<'m, P, MOST> {
+        Window::shut(out.gathered())
+    }
+
     #[inline(always)]
     fn window_of_one<'m, P: Platform>(
         out: &'m StackOutside<P, MOST>,
         table: &ZoneTables<'m, P>,
         migrate: MigrateType,
-        word: PageblockWord,
         offset: usize,
     ) -> Option<Window<'m, P, MOST>> {
         // No truncation: of a pageblock of the table.
         let stack = out.stack_for(migrate, offset as u32, table.pageblock_order())?;
-        Window::of_one(stack, table, word, offset)
+        Some(Window::of_one(stack, table))
     }
 
     #[inline(always)]
@@ -162,6 +166,11 @@ impl<const WORTH: u32, const MOST: usize> PcpPolicy<Mapped> for Stacks<WORTH, MO
 
     fn set_owned<P: Platform>(out: &StackOutside<P, MOST>, owned: bool) {
         out.set_owned(owned);
+    }
+
+    #[inline(always)]
+    fn reopen<P: Platform>(out: &StackOutside<P, MOST>) -> bool {
+        out.reopen()
     }
 
     fn passed_outside<P: Platform>(cpu: &StackCpu, out: &StackOutside<P, MOST>) -> Outside {

@@ -234,12 +234,15 @@ fn drains_meet_owners() {
     take(&mut cpu, &map, Movable);
     let stack = cpu.out.stack(Movable).expect("it has one");
     assert_eq!(stack.pop_owned().map(|index| index - FIRST), Some(1));
-    assert_eq!((cpu.own.drain(&cpu.out, &map, Drainer::Other), stack.pop_owned()), (Ok(6), None));
-    // It goes on above what was drained, until it is in the slot.
     let place = stack.room().expect("two were taken");
+    assert_eq!((cpu.own.drain(&cpu.out, &map, Drainer::Other), stack.pop_owned()), (Ok(6), None));
+    // What it was about to push lies above what was drained, and may not stay (S-3); no more comes until it is in the slot.
     stack.push_owned(place, FIRST + 1);
+    assert!(!stack.is_open_still(place) && stack.room().is_none(), "shut");
     assert_eq!((stack.len(), stack.frames().next()), (1, Some(FIRST + 1)));
+    assert!(cpu.out.reopen() && !cpu.out.reopen(), "once");
     assert!(cpu.out.take_back(FIRST + 1) && !cpu.out.take_back(FIRST + 1));
+    assert!(stack.room().is_some_and(|place| stack.is_open_still(place)));
     stack.settle();
     assert!((0..8).all(|at| {
         let place = stack.room();

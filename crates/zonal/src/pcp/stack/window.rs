@@ -2,11 +2,16 @@
 //! outside the slot.
 //!
 //! **S-3**: a frame of a pageblock whose type changes is not kept on a stack that has been drained since.
-//! A push comes before its light fence and the look at the pageblock's word after it; who changes the word
-//! drains after that, with a heavy fence. So the drain sees the frame, or the owner sees the changed word.
+//! Who changes a pageblock's word drains after that. A drain shuts the stack, in the slot: it lowers the limit, which comes
+//! before its heavy fence and the look at `top`. A push comes before its light fence and the look at the limit after
+//! it. So the drain sees the frame, or the owner sees that the limit was lowered.
+//!
+//! Only the owner opens the stack again, in the slot, and forgets what it remembers of pageblocks when it does. What it
+//! remembers was read after it last opened the stack; so if that is from before the change, the drain came after, and the
+//! stack is shut. A change of type without a drain, as when a CPU claims a pageblock, is noticed by the next window.
 
 use super::frames::FrameStack;
-use crate::frame::{ALLOCATED, CACHED, PageblockView, PageblockWord};
+use crate::frame::{ALLOCATED, CACHED, PageblockView};
 use crate::platform::Platform;
 use crate::policy::pcp::Pushed;
 use crate::trace::or_undo;
@@ -18,24 +23,21 @@ pub struct Window<'m, P: Platform, const N: usize> {
     pageblock: PageblockView<'m, P>,
     /// Its first frame.
     base: Pfn,
-    /// What its word was when it was looked at.
-    seen: PageblockWord,
     /// Where its frames are kept.
     stack: &'m FrameStack<P, N>,
 }
 
 impl<'m, P: Platform, const N: usize> Window<'m, P, N> {
-    /// For the frame at an offset of the table only, whose pageblock's word was `seen` and which is for `stack`: where
-    /// the pageblock ends it does not know.
+    /// For no frame.
     #[inline(always)]
-    pub(super) fn of_one(
-        stack: &'m FrameStack<P, N>,
-        table: &ZoneTables<'m, P>,
-        seen: PageblockWord,
-        offset: usize,
-    ) -> Option<Self> {
-        let (pageblock, base) = (table.view_all(offset)?, table.pfn(0));
-        Some(Self { pageblock, base, seen, stack })
+    pub(super) fn shut(stack: &'m FrameStack<P, N>) -> Self {
+        Self { pageblock: PageblockView::EMPTY, base: Pfn::new(0), stack }
+    }
+
+    /// For one frame of the table only, which is for `stack`: where its pageblock ends it does not know.
+    #[inline(always)]
+    pub(super) fn of_one(stack: &'m FrameStack<P, N>, table: &ZoneTables<'m, P>) -> Self {
+        Self { pageblock: table.view_all(), base: table.pfn(0), stack }
     }
 
     /// The same for all frames of the pageblock of `index`, which is that of its frame.
@@ -61,9 +63,9 @@ impl<'m, P: Platform, const N: usize> Window<'m, P, N> {
         // No truncation: it is one of the pageblock's.
         let index = self.pageblock.first().wrapping_add(at as u32);
         self.stack.push_owned(place, index);
-        // S-3, with the heavy one of a drain.
+        // S-3, with the heavy one of `Drain::begin`.
         P::light_fence();
-        if !self.pageblock.is_still(self.seen) {
+        if !self.stack.is_open_still(place) {
             return Pushed::Elsewhere(index);
         }
         self.stack.count_freed();
