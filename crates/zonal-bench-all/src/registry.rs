@@ -6,7 +6,7 @@
 
 use zonal::preset::{
     Cluster, ClusterFree, FairZone, FairZonePosted, LessDirty, Linux63, Linux316, Linux413,
-    Linux416, SkipMerge, SplitZones, Zonal,
+    Linux416, SkipMerge, SplitZones, Trusting, Zonal,
 };
 use zonal_bench::program::Every;
 use zonal_bench::subjects::zonal::entries_of;
@@ -28,6 +28,7 @@ pub fn presets() -> Vec<Entry> {
         entries_of::<LessDirty>(),
         entries_of::<Linux63>(),
         entries_of::<SplitZones>(),
+        entries_of::<Trusting>(),
     ];
     presets.concat()
 }

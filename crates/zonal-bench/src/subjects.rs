@@ -167,7 +167,7 @@ pub fn references<P: Programs>() -> Vec<Entry> {
 
 /// Names of all subjects that the full bench has, for programs that have some of them only and
 /// must tell a name that is not compiled in from one that does not exist.
-pub const KNOWN: [(&str, Group); 26] = [
+pub const KNOWN: [(&str, Group); 27] = [
     ("Zonal", Group::Zonal),
     ("Linux416", Group::Zonal),
     ("SkipMerge", Group::Zonal),
@@ -180,6 +180,7 @@ pub const KNOWN: [(&str, Group); 26] = [
     ("LessDirty", Group::Zonal),
     ("Linux63", Group::Zonal),
     ("SplitZones", Group::Zonal),
+    ("Trusting", Group::Zonal),
     ("buddy-slab-allocator", Group::Peer),
     ("bitmap-allocator", Group::Peer),
     ("frame-alloc", Group::Peer),

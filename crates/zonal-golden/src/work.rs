@@ -5,7 +5,7 @@ use std::error::Error;
 use std::hint::black_box;
 use std::sync::atomic::AtomicU64;
 use zonal::policy::Policy;
-use zonal::preset::{Linux413, Linux416, Traced, Zonal};
+use zonal::preset::{Linux413, Linux416, Traced, Trusting, Zonal};
 use zonal::{Allocator, CpuHandle, CpuId, MigrateType, Order, Pfn, Request, ZoneType};
 use zonal_host::Usdt;
 use zonal_trace::ring::{Ring, Sink, ToRing, words_for};
@@ -122,6 +122,19 @@ macro_rules! cases {
             blocks: 1,
             run: |n| owned::<Zonal>(|cpu| zeroed_pair(cpu, n)),
         },
+        // By a store in place of an exchange.
+        Case {
+            name: "Trusting/owned/hot-pair",
+            iterations: 20_000,
+            blocks: 1,
+            run: |n| owned::<Trusting>(|cpu| hot_pair::<_, false>(cpu, n)),
+        },
+        Case {
+            name: "Trusting/owned/burst",
+            iterations: 32,
+            blocks: BURST as u64,
+            run: |n| owned::<Trusting>(|cpu| burst(cpu, n)),
+        },
         // Beside Linux416's: what the two passes save, and what they cost.
         Case {
             name: "Linux413/owned/bulk",
@@ -144,7 +157,7 @@ macro_rules! cases {
     ]};
 }
 
-pub(crate) static CASES: [Case; 27] = cases!(Zonal Linux416);
+pub(crate) static CASES: [Case; 29] = cases!(Zonal Linux416);
 
 /// A ring in statics in which no event is enabled.
 struct Idle;

@@ -6,7 +6,7 @@ use zonal::Order;
 use zonal::platform::single::SingleThread;
 use zonal::preset::{
     Cluster, ClusterFree, FairZone, LessDirty, Linux63, Linux316, Linux413, Linux416, SkipMerge,
-    SplitZones, SplitZonesByCpu, Zonal,
+    SplitZones, SplitZonesByCpu, Trusting, Zonal,
 };
 use zonal_host::Threads;
 use zonal_testkit::preset::{TinySplit, TinyZonal};
@@ -28,6 +28,8 @@ mod commands {
         single_thread_less_dirty: SingleThread, LessDirty, 60;
         mutexes_cluster_free: Probe<Mutexes>, ClusterFree, 60;
         mutexes_zonal: Probe<Mutexes>, Zonal, 60;
+        mutexes_trusting: Probe<Mutexes>, Trusting, 60;
+        threads_trusting: Threads, Trusting, 60;
         pieces_linux416: Probe<Pieces<Cells>>, Linux416, 60;
         pieces_split_zones: Probe<Pieces<Cells>>, SplitZones, 60;
         pieces_linux63: Probe<Pieces<Cells>>, Linux63, 60;
@@ -49,6 +51,7 @@ on_presets! {
     mutexes_cluster: Probe<Mutexes>, Cluster;
     mutexes_cluster_free: Probe<Mutexes>, ClusterFree;
     mutexes_zonal: Probe<Mutexes>, Zonal;
+    mutexes_trusting: Probe<Mutexes>, Trusting;
     mutexes_split_zones: Probe<Mutexes>, SplitZones;
     mutexes_split_by_cpu: Probe<Mutexes>, SplitZonesByCpu;
     mutexes_linux316: Probe<Mutexes>, Linux316;

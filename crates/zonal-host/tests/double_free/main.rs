@@ -13,7 +13,7 @@ mod beside;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::thread;
 use zonal::policy::Sound;
-use zonal::preset::Linux416;
+use zonal::preset::{Linux416, Trusting};
 use zonal::{MigrateType, Order, Pfn, Request, ZoneId};
 use zonal_host::{Arena, ArenaError, Handle};
 
@@ -144,6 +144,34 @@ fn a_look_and_a_write_are_caught() -> Result<(), ArenaError> {
         arena.is_ok_and(|arena| both_freed(&arena, [By::Handle; 2], Order::ZERO) > 0)
     });
     assert!(caught, "50 times {} tries", tries());
+    Ok(())
+}
+
+/// The default without exchanges: what one thread frees twice is refused, and what two free at once is found when both copies go
+/// back, so that no frame is lost or free twice.
+#[test]
+fn what_a_preset_trusts_is_found_late() -> Result<(), ArenaError> {
+    let open = || Arena::builder().preset::<Trusting>().bytes(64 << 20).owners(2).open();
+    let arena = open()?;
+    let mut handle = arena.handle().expect("there are two");
+    let request = Request::frame().migrate(MigrateType::Movable);
+    for ways in [By::Handle, By::Arena, By::List].map(|by| [by; 2]) {
+        let pfn = handle.alloc_raw(&request).expect("there is room");
+        let freed = ways.map(|by| free(&arena, &mut handle, by, pfn, Order::ZERO));
+        assert_eq!(freed, [true, false], "{ways:?}");
+    }
+    drop(handle);
+    let found = (0..50).any(|_| {
+        let Ok(arena) = open() else { return false };
+        let both = both_freed(&arena, [By::Handle; 2], Order::ZERO);
+        arena.drain();
+        let zones = || (0..arena.zone_count() as u8).filter_map(|id| arena.zone_info(ZoneId(id)));
+        let refused: u64 = zones().map(|zone| zone.events.refused).sum();
+        assert_eq!(zones().map(|zone| zone.free).sum::<u64>(), 64 << 8, "each frame is free once");
+        assert_eq!(refused, both, "the copy was found");
+        both > 0
+    });
+    assert!(found, "50 times {} tries", tries());
     Ok(())
 }
 

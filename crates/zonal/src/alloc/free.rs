@@ -173,7 +173,7 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
             // Again inside the slot: a CPU that isolates a pageblock drains the slot after it (S-3).
             // The sources read it once.
             if !S::Free::LOCKED && place.read() != word
-                || !S::Free::release(table, offset, ALLOCATED, CACHED)
+                || !S::Pcp::release(table, offset, ALLOCATED, CACHED)
             {
                 return false;
             }

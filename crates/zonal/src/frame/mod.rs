@@ -14,12 +14,14 @@
 pub(crate) mod links;
 mod locate;
 mod pageblock;
+mod release;
 mod state;
 mod table;
 mod view;
 
 pub(crate) use pageblock::Owner;
 pub use pageblock::PageblockWord;
+pub use release::{ByExchange, ByStore, Release};
 pub(crate) use state::{ALLOCATED, CACHED};
 pub use state::{FrameKind, FrameState};
 pub use table::FrameTable;

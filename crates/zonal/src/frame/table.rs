@@ -11,6 +11,7 @@
 //! ```
 
 use super::pageblock::{BEFORE, COUNTED, COUNTED_BITS, NO_SOURCE, PageblockWord, SHOWN};
+use super::release::Release;
 use super::state::FrameState;
 use super::view::{PageblockView, PageblocksView, WordOf, exchange_state};
 use crate::platform::{AtomicByte, AtomicWord, Platform};
@@ -111,6 +112,17 @@ impl<'m, P: Platform> FrameTable<'m, P> {
         to: FrameState,
     ) -> bool {
         exchange_state::<P>(self.states, offset, from, to)
+    }
+
+    /// As [`replace_state_at`](Self::replace_state_at) in the way `R`.
+    #[inline(always)]
+    pub(crate) fn release_at<R: Release>(
+        &self,
+        offset: usize,
+        from: FrameState,
+        to: FrameState,
+    ) -> bool {
+        self.states.get(offset).is_some_and(|byte| R::replace(byte, from.0, to.0))
     }
 
     /// Writes the state of the frames `bits` of the 64 from `first` on, which are the caller's.

@@ -1,6 +1,7 @@
 //! One pageblock of the frame table, found once and used often.
 
 use super::pageblock::{Owner, PageblockWord};
+use super::release::Release;
 use super::state::FrameState;
 use crate::platform::{AtomicByte, AtomicWord, Platform};
 use crate::types::migrate_type::NR_CACHED_TYPES;
@@ -36,11 +37,11 @@ impl<P: Platform> PageblockView<'_, P> {
         self.first
     }
 
-    /// Replaces `from` by `to` in one atomic step, in the state of its frame `at`. `false`, and no change,
+    /// Replaces `from` by `to` in the state of its frame `at`, in the way `R`. `false`, and no change,
     /// for anything else, also a frame that it does not have.
     #[inline(always)]
-    pub(crate) fn exchange_state(&self, at: usize, from: FrameState, to: FrameState) -> bool {
-        exchange_state::<P>(self.states, at, from, to)
+    pub(crate) fn release<R: Release>(&self, at: usize, from: FrameState, to: FrameState) -> bool {
+        self.states.get(at).is_some_and(|byte| R::replace(byte, from.0, to.0))
     }
 }
 

@@ -169,6 +169,18 @@ pub trait PcpPolicy<F: FreeMemory>: Sized + Send + Sync + fmt::Debug + 'static {
         index: u32,
     ) -> bool;
 
+    /// Takes a single frame from its holder, who frees it by itself: see [`FreeMemory::release`], which this is.
+    #[must_use]
+    #[inline(always)]
+    fn release<P: Platform>(
+        table: &ZoneTables<'_, P>,
+        offset: usize,
+        from: FrameState,
+        to: FrameState,
+    ) -> bool {
+        F::release(table, offset, from, to)
+    }
+
     /// Takes up to `frames.len()` cached frames and marks them allocated.
     fn pop_bulk<P: Platform>(
         cpu: &mut Self::Cpu,

@@ -23,6 +23,7 @@ mod linux63;
 mod skip_merge;
 mod split_zones;
 mod traced;
+mod trusting;
 mod zonal;
 
 pub use cluster::Cluster;
@@ -37,4 +38,5 @@ pub use linux416::Linux416;
 pub use skip_merge::SkipMerge;
 pub use split_zones::{SplitZones, SplitZonesByCpu};
 pub use traced::Traced;
+pub use trusting::Trusting;
 pub use zonal::Zonal;

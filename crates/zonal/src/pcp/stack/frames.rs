@@ -21,10 +21,9 @@
 
 use super::Home;
 use super::lists::Room;
-use super::passage::UNCOUNTED;
 use super::words::{Words, run_across};
 use crate::platform::stay::Stay;
-use crate::platform::{AtomicHalf, AtomicWord, Direction, FenceUnsupported, Platform, StayOf};
+use crate::platform::{AtomicHalf, AtomicWord, Direction, Platform, StayOf};
 use crate::zone::free_map::{AlreadyFree, Frame, WordIndex};
 use core::ops::Range;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -243,14 +242,29 @@ impl<P: Platform, const N: usize> FrameStack<P, N> {
     }
 
     /// The place above the newest, for a drain: `head` is the oldest's.
-    fn above(&self, head: u32) -> u32 {
+    pub(super) fn above(&self, head: u32) -> u32 {
         // Acquire: with the Release of pushes. S-2: at most one too few.
         let top = self.top.load(Acquire);
         if (top as i32) < head as i32 { head } else { top }
     }
 
+    /// The place of the oldest; for who is in the slot.
+    pub(super) fn head(&self) -> u32 {
+        self.head.load(Relaxed)
+    }
+
+    /// An owner outside gets nothing from it, until it [goes on](Self::go_on).
+    pub(super) fn stop(&self) {
+        self.head.store(STOPPED, Relaxed);
+    }
+
+    /// An owner outside puts nothing on it, until it is [open](Self::open) again.
+    pub(super) fn shut(&self) {
+        self.limit.store(SHUT, Relaxed);
+    }
+
     /// A drain is at its end: the owner goes on from here, and settles when it comes by.
-    fn go_on(&self, head: u32) {
+    pub(super) fn go_on(&self, head: u32) {
         self.head.store(head, Relaxed);
     }
 
@@ -318,7 +332,12 @@ impl<P: Platform, const N: usize> FrameStack<P, N> {
     /// # Errors
     /// The last [`AlreadyFree`]; all that can be freed is.
     #[inline(never)]
-    fn give(&self, home: &impl Home, first: u32, places: Range<u32>) -> Result<u32, AlreadyFree> {
+    pub(super) fn give(
+        &self,
+        home: &impl Home,
+        first: u32,
+        places: Range<u32>,
+    ) -> Result<u32, AlreadyFree> {
         let mut words = Words::to(home);
         let mut place = places.start;
         while place < places.end {
@@ -467,60 +486,5 @@ impl<P: Platform, const N: usize> Filling<'_, P, N> {
     /// All that came is there.
     pub(super) fn finish(self) {
         self.stack.lies_at(self.empty, self.most);
-    }
-}
-
-/// A drain of several stacks at once: from [`begin`](Self::begin) on none gives its owner anything, until
-/// they are [taken](Self::take).
-pub(super) struct Drain<'a, P: Platform, const N: usize, const STACKS: usize> {
-    stacks: [&'a FrameStack<P, N>; STACKS],
-    /// What their heads were.
-    heads: [u32; STACKS],
-    /// One of pageblocks that are not counted, and what its head was.
-    uncounted: &'a FrameStack<P, UNCOUNTED>,
-    uncounted_head: u32,
-}
-
-impl<'a, P: Platform, const N: usize, const STACKS: usize> Drain<'a, P, N, STACKS> {
-    /// Stops the stacks; for who is in the slot, which an owner may be outside of if it is `owned`.
-    ///
-    /// # Errors
-    /// [`FenceUnsupported`] if the host refuses the fence; then the stacks are as before.
-    pub(super) fn begin(
-        stacks: [&'a FrameStack<P, N>; STACKS],
-        uncounted: &'a FrameStack<P, UNCOUNTED>,
-        owned: bool,
-    ) -> Result<Self, FenceUnsupported> {
-        let heads = stacks.map(|stack| stack.head.load(Relaxed));
-        let uncounted_head = uncounted.head.load(Relaxed);
-        if owned {
-            stacks.iter().for_each(|stack| {
-                stack.head.store(STOPPED, Relaxed);
-                stack.limit.store(SHUT, Relaxed);
-            });
-            uncounted.head.store(STOPPED, Relaxed);
-            // S-1, with the light one of `pop_owned`; S-3, with the one of `Window::push`.
-            if let Err(refused) = P::heavy_fence() {
-                stacks.iter().zip(heads).for_each(|(stack, head)| stack.head.store(head, Relaxed));
-                uncounted.head.store(uncounted_head, Relaxed);
-                return Err(refused);
-            }
-        }
-        Ok(Self { stacks, heads, uncounted, uncounted_head })
-    }
-
-    /// Gives what is on the stacks to `home`, and lets them go on; how many frames, and how many pageblocks are
-    /// counted by the caller from now on.
-    pub(super) fn take(self, home: &impl Home, first: u32) -> (Result<u32, AlreadyFree>, u32) {
-        let mut outcome = Ok(0);
-        for (stack, head) in self.stacks.iter().zip(self.heads) {
-            let top = stack.above(head);
-            let given = stack.give(home, first, head..top);
-            outcome = given.and_then(|frames| Ok(outcome? + frames));
-            stack.go_on(top);
-        }
-        let top = self.uncounted.above(self.uncounted_head);
-        self.uncounted.go_on(top);
-        (outcome, top - self.uncounted_head)
     }
 }

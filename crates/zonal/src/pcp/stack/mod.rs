@@ -31,6 +31,7 @@
 
 mod blocks;
 mod cpu;
+mod drain;
 mod frames;
 mod home;
 mod lists;

@@ -1,7 +1,8 @@
 //! What of a CPU's stacks its owner reaches without the CPU's slot.
 
 use super::Home;
-use super::frames::{Drain, FrameStack, MAX_HIGH};
+use super::drain::Drain;
+use super::frames::{FrameStack, MAX_HIGH};
 use super::passage::UNCOUNTED;
 use crate::platform::{AtomicHalf, Platform};
 use crate::policy::pcp::Drainer;

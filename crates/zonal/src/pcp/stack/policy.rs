@@ -17,7 +17,7 @@ use super::home::{MapHome, came, tell};
 use super::lists::{self, Head, List};
 use super::{CpuStack, Passage, StackOutside, StackSize, Window};
 use crate::boot::tuning::Tuning;
-use crate::frame::{ALLOCATED, CACHED, FrameState, PageblockWord};
+use crate::frame::{ALLOCATED, ByExchange, CACHED, FrameState, PageblockWord, Release};
 use crate::platform::stay::Stay;
 use crate::platform::{Platform, StayOf};
 use crate::policy::pcp::{
@@ -30,14 +30,16 @@ use crate::types::units::{Order, Pfn};
 use crate::zone::free_map::{MapShape, MapView, Mapped, Pageblock, Start};
 use crate::zone::tables::ZoneTables;
 use crate::zone::{FreeMemory, ZoneInstance};
+use core::marker::PhantomData;
 
 /// Per-CPU pages as stacks, where a CPU's share of the zone leaves at least `WORTH` frames for each.
-/// Presets have 16; tests of small memories have fewer. Each holds `MOST` frames at most, a power of two.
+/// Presets have 16; tests of small memories have fewer. Each holds `MOST` frames at most, a power of two. `R` is how single
+/// frames are freed.
 #[derive(Clone, Copy, Debug)]
-pub struct Stacks<const WORTH: u32, const MOST: usize = MAX_HIGH>;
+pub struct Stacks<const WORTH: u32, const MOST: usize = MAX_HIGH, R = ByExchange>(PhantomData<R>);
 
-impl<const WORTH: u32, const MOST: usize> crate::policy::sound::sealed::Own
-    for Stacks<WORTH, MOST>
+impl<const WORTH: u32, const MOST: usize, R: Release> crate::policy::sound::sealed::Own
+    for Stacks<WORTH, MOST, R>
 {
 }
 
@@ -46,7 +48,7 @@ type Context<'a, P> = ZoneContext<'a, P, Mapped>;
 /// What frames of a list that follow each other take more of a stay than a single one.
 const RUN_COST: usize = 4;
 
-impl<const WORTH: u32, const MOST: usize> PcpPolicy<Mapped> for Stacks<WORTH, MOST> {
+impl<const WORTH: u32, const MOST: usize, R: Release> PcpPolicy<Mapped> for Stacks<WORTH, MOST, R> {
     const PASSES_LARGE: bool = true;
     const OUTSIDE: bool = true;
     type Cpu = StackCpu;
@@ -123,7 +125,7 @@ impl<const WORTH: u32, const MOST: usize> PcpPolicy<Mapped> for Stacks<WORTH, MO
         pfn: Pfn,
         told: impl FnOnce(),
     ) -> Pushed {
-        window.push(pfn, told)
+        window.push::<R>(pfn, told)
     }
 
     #[inline]
@@ -231,6 +233,16 @@ impl<const WORTH: u32, const MOST: usize> PcpPolicy<Mapped> for Stacks<WORTH, MO
 
     fn look_after<P: Platform>(view: MapView<'_, P>, index: u32, twice: bool) {
         view.look_after(view.frame(index).pageblock(view.extent().1), twice);
+    }
+
+    #[inline(always)]
+    fn release<P: Platform>(
+        table: &ZoneTables<'_, P>,
+        offset: usize,
+        from: FrameState,
+        to: FrameState,
+    ) -> bool {
+        table.release_at::<R>(offset, from, to)
     }
 
     #[inline(always)]

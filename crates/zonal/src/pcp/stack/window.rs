@@ -11,7 +11,7 @@
 //! stack is shut. A change of type without a drain, as when a CPU claims a pageblock, is noticed by the next window.
 
 use super::frames::FrameStack;
-use crate::frame::{ALLOCATED, CACHED, PageblockView};
+use crate::frame::{ALLOCATED, CACHED, PageblockView, Release};
 use crate::platform::Platform;
 use crate::policy::pcp::Pushed;
 use crate::trace::or_undo;
@@ -51,14 +51,14 @@ impl<'m, P: Platform, const N: usize> Window<'m, P, N> {
     /// Frees a frame, if it is of the pageblock, allocated by itself, and the stack has room. `told` says so
     /// before another can have it.
     #[inline(always)]
-    pub(super) fn push(&self, pfn: Pfn, told: impl FnOnce()) -> Pushed {
+    pub(super) fn push<R: Release>(&self, pfn: Pfn, told: impl FnOnce()) -> Pushed {
         let at = pfn.get().wrapping_sub(self.base.get()) as usize;
         let Some(place) = self.stack.room() else { return Pushed::No };
-        if !self.pageblock.exchange_state(at, ALLOCATED, CACHED) {
+        if !self.pageblock.release::<R>(at, ALLOCATED, CACHED) {
             return Pushed::No;
         }
         or_undo(told, || {
-            self.pageblock.exchange_state(at, CACHED, ALLOCATED);
+            self.pageblock.release::<R>(at, CACHED, ALLOCATED);
         });
         // No truncation: it is one of the pageblock's.
         let index = self.pageblock.first().wrapping_add(at as u32);
