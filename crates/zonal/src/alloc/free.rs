@@ -104,38 +104,40 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
         if cached { Ok(()) } else { self.free_direct(pfn, order, false) }
     }
 
-    /// Frees a frame of another pageblock than the one that is remembered: outside the slot, too, if it stays.
-    // In line in its only caller, which is not.
+    /// By what an owner frees this frame outside the slot, if it stays.
     #[inline(always)]
-    pub(super) fn free_apart<E: Entry<'m, P, S>>(
+    fn window_of<E: Entry<'m, P, S>>(&self, entry: &E, pfn: Pfn) -> Option<WindowOf<'m, P, S>> {
+        let (table, offset) = (&self.table, self.table.offset(pfn));
+        let (zone, migrate) = table.pageblock_at(offset)?.cached_in()?;
+        S::Pcp::window_of_one(entry.outside(zone)?, table, migrate, offset)
+    }
+
+    /// Keeps a frame of another pageblock than the one that is remembered; and whether it is the second of that pageblock, so
+    /// that it is to be [remembered](Self::remember): where frames come at random none is worth it.
+    #[inline(always)]
+    pub(super) fn push_apart<E: Entry<'m, P, S>>(&self, entry: &mut E, pfn: Pfn) -> (Pushed, bool) {
+        let Some(window) = self.window_of(entry, pfn) else { return (Pushed::No, false) };
+        let pushed = push_through::<P, S>(&window, pfn);
+        let pageblock = self.table.offset(pfn) >> self.table.pageblock_order().get();
+        (pushed, pushed == Pushed::Yes && !entry.is_first_of(pageblock))
+    }
+
+    /// Remembers the pageblock of a frame that was just kept, for the frames that follow.
+    pub(super) fn remember<E: Entry<'m, P, S>>(&self, entry: &mut E, pfn: Pfn) {
+        // No truncation: of a pageblock of the table.
+        let index = self.table.offset(pfn) as u32;
+        let window = self.window_of(entry, pfn);
+        if let Some(window) = window.and_then(|window| S::Pcp::widen(window, &self.table, index)) {
+            *entry.window() = window;
+        }
+    }
+
+    /// Frees a frame that an owner cannot free outside the slot.
+    pub(super) fn free_inside<E: Entry<'m, P, S>>(
         &self,
         entry: &mut E,
         pfn: Pfn,
     ) -> Result<(), FreeError> {
-        let (table, offset) = (&self.table, self.table.offset(pfn));
-        if let Some(word) = table.pageblock_at(offset)
-            && let Some((zone, migrate)) = word.cached_in()
-            && let Some(out) = entry.outside(zone)
-            && let Some(window) = S::Pcp::window_of_one(out, table, migrate, offset)
-        {
-            match push_through::<P, S>(&window, pfn) {
-                Pushed::Yes => {
-                    // Of the second frame on: where frames come at random none is worth it. No truncation: of a
-                    // pageblock of the table.
-                    if !entry.is_first_of(offset >> table.pageblock_order().get())
-                        && let Some(window) = S::Pcp::widen(window, table, offset as u32)
-                    {
-                        *entry.window() = window;
-                    }
-                    return Ok(());
-                }
-                Pushed::Elsewhere(index) => {
-                    self.free_again(entry, index);
-                    return Ok(());
-                }
-                Pushed::No => {}
-            }
-        }
         let cached = self.push_cached::<E, false>(entry, pfn);
         if cached { Ok(()) } else { self.free_direct(pfn, Order::ZERO, false) }
     }

@@ -83,11 +83,37 @@ impl<'a, 'm, P: Platform, S: Policy> CpuHandle<'a, 'm, P, S> {
     }
 
     /// Frees a frame that is not of the pageblock that was last freed to.
-    // Out of line, because most of an owner's are of that pageblock; they do not need the allocator.
+    // Out of line, because most of an owner's are of that pageblock; they do not need the allocator. What is rarer
+    // still is called last, so that no registers are saved for it.
     #[cold]
     #[inline(never)]
     fn free_apart(&mut self, pfn: Pfn) -> Result<(), FreeError> {
-        self.allocator.free_apart(&mut self.entry, pfn)
+        match self.allocator.push_apart(&mut self.entry, pfn) {
+            (Pushed::Yes, false) => Ok(()),
+            (Pushed::Yes, true) => {
+                self.remember(pfn);
+                Ok(())
+            }
+            (Pushed::Elsewhere(index), _) => {
+                self.free_again(index);
+                Ok(())
+            }
+            (Pushed::No, _) => self.free_inside(pfn),
+        }
+    }
+
+    /// Frees one that does not stay, or for which there is no room.
+    #[cold]
+    #[inline(never)]
+    fn free_inside(&mut self, pfn: Pfn) -> Result<(), FreeError> {
+        self.allocator.free_inside(&mut self.entry, pfn)
+    }
+
+    /// Frees the next frames of this one's pageblock without a look for it.
+    #[cold]
+    #[inline(never)]
+    fn remember(&mut self, pfn: Pfn) {
+        self.allocator.remember(&mut self.entry, pfn);
     }
 
     /// Frees one that may no longer stay where it is.
