@@ -3,6 +3,7 @@
 //!
 //! A step that lacks its tool fails and says how to get the tool; it never passes unrun.
 
+mod c_inline;
 mod capi;
 mod deny;
 mod explore;
@@ -67,6 +68,8 @@ enum Command {
     },
     /// Builds the C interface and installs it.
     Capi(capi::Install),
+    /// Links a kernel's side in C with the library by link-time optimisation, and looks that its functions are inlined.
+    CInline,
     /// The bootable kernel, in an emulator.
     #[command(subcommand)]
     Kernel(kernel::Kernel),
@@ -98,6 +101,7 @@ fn run(Args { command, bless, root: sources }: Args) -> Result<()> {
         Command::Matrix => steps::matrix(&shell),
         Command::Explore(args) => explore::run(&shell, &args),
         Command::Capi(install) => install.run(&shell),
+        Command::CInline => c_inline::run(&shell),
         Command::Kernel(kernel) => kernel.run(&shell),
         Command::Sanitize { sanitizer } => sanitize::run(&shell, sanitizer),
         Command::Step(step) => step.run(&shell),
