@@ -348,12 +348,36 @@ macro_rules! over_presets {
             fn reports_follow() { reported::<$preset>(); }
             #[test]
             fn at_random() { random::<$preset>(); }
-            #[test]
-            fn beside_mutexes() { beside_threads::<Probe<Mutexes>, $preset>(); }
-            #[test]
-            fn beside_real_threads() { beside_threads::<Threads, $preset>(); }
         }
     )*};
 }
 
 with_presets!(over_presets);
+
+macro_rules! beside {
+    ($($module:ident: $preset:ty;)*) => {
+        mod beside_mutexes {
+            use super::*;
+            $(#[test]
+            fn $module() { beside_threads::<Probe<Mutexes>, $preset>(); })*
+        }
+        mod beside_real_threads {
+            use super::*;
+            $(#[test]
+            fn $module() { beside_threads::<Threads, $preset>(); })*
+        }
+    };
+}
+
+#[cfg(feature = "matrix")]
+with_presets!(beside);
+
+// Those that `stress` compiles for these hosts in any case.
+#[cfg(not(feature = "matrix"))]
+beside! {
+    linux416: zonal::preset::Linux416;
+    cluster_free: zonal::preset::ClusterFree;
+    default_preset: zonal::preset::Zonal;
+    tiny_zonal: zonal_testkit::preset::TinyZonal;
+    split_zones: zonal::preset::SplitZones;
+}
