@@ -21,6 +21,9 @@ use core::sync::atomic::Ordering::Relaxed;
 
 /// A way: [`ByExchange`] or [`ByStore`].
 pub trait Release: sealed::Sealed + Copy + Send + Sync + fmt::Debug + 'static {
+    /// Whether a frame is cached once at most, so that nothing is looked at when it goes back to the map.
+    #[doc(hidden)]
+    const ONCE: bool;
     /// Replaces `from` by `to`. `false`, and no change, for anything else.
     #[doc(hidden)]
     fn replace<B: AtomicByte>(state: &B, from: u8, to: u8) -> bool;
@@ -37,6 +40,8 @@ mod sealed {
 pub struct ByExchange;
 
 impl Release for ByExchange {
+    const ONCE: bool = true;
+
     #[inline(always)]
     fn replace<B: AtomicByte>(state: &B, from: u8, to: u8) -> bool {
         // Relaxed: what comes with the frame came with the caller's right to it.
@@ -45,12 +50,15 @@ impl Release for ByExchange {
 }
 
 /// A look and a store. Whatever one CPU does is refused as by an exchange, and what two do one after the other; but of two
-/// that free one frame within some nanoseconds both may be told that they did. The frame is then cached twice: when both
-/// go back to the map the second is found and counted (`refused`), and what is handed out in between goes to two owners.
+/// that free one frame within some nanoseconds both may be told that they did. The frame is then cached twice. A copy goes back to
+/// the map only if the frame still is cached: the second one is found there and counted (`refused`), also while an owner has the
+/// first. If both are handed out before, the frame has two owners.
 #[derive(Clone, Copy, Debug)]
 pub struct ByStore;
 
 impl Release for ByStore {
+    const ONCE: bool = false;
+
     #[inline(always)]
     fn replace<B: AtomicByte>(state: &B, from: u8, to: u8) -> bool {
         // Relaxed: as above.

@@ -2,7 +2,7 @@
 
 use super::Home;
 use super::frames::FrameStack;
-use crate::frame::CACHED;
+use crate::frame::{CACHED, FrameState, Release};
 use crate::platform::stay::Stay;
 use crate::platform::{Platform, StayOf};
 use crate::trace::{Event, Point, Trace};
@@ -10,6 +10,7 @@ use crate::types::migrate_type::MigrateType;
 use crate::types::units::Order;
 use crate::zone::free_map::{AlreadyFree, Current, Frame, FreeMap, MapView, Singles, WordIndex};
 use core::cell::Cell;
+use core::marker::PhantomData;
 
 /// Marks the frames of a word that a refill brought.
 #[inline]
@@ -47,28 +48,53 @@ fn tell_each<P: Platform, T: Trace, const N: usize>(
     }
 }
 
-/// The map as the home of frames with states.
-pub(super) struct MapHome<'a, P: Platform> {
+/// The map as the home of frames with states, which were freed in the way `R`.
+pub(super) struct MapHome<'a, P: Platform, R> {
     view: MapView<'a, P>,
     map: FreeMap<'a, P>,
     /// Where the code for single frames stands in its place.
     singles: Option<Singles<'a, P>>,
-    /// Frames that were free there already: none, but for damage.
+    /// Frames that were free there already, or are no longer cached: none, but for damage, or where a frame may be cached
+    /// twice.
     refused: Cell<u32>,
+    way: PhantomData<R>,
 }
 
-impl<'a, P: Platform> MapHome<'a, P> {
+impl<'a, P: Platform, R: Release> MapHome<'a, P, R> {
     #[inline]
     pub(super) fn new(view: MapView<'a, P>) -> Self {
         let singles = if StayOf::<P>::COPIES { Some(view.singles()) } else { None };
-        Self { view, map: view.map(), singles, refused: Cell::new(0) }
+        Self { view, map: view.map(), singles, refused: Cell::new(0), way: PhantomData }
     }
 }
 
-impl<P: Platform> MapHome<'_, P> {
+impl<P: Platform, R: Release> MapHome<'_, P, R> {
+    /// Of frames of a word those that are cached still, which are the caller's to free from now on.
+    #[inline(never)]
+    fn still_cached(&self, word: WordIndex, mask: u64) -> u64 {
+        let first = self.view.index(word.first_frame()) as usize;
+        let (mut rest, mut cached) = (mask, 0);
+        while rest != 0 {
+            let at = rest.trailing_zeros();
+            let len = (rest >> at).trailing_ones();
+            let from = first + at as usize;
+            let done = self.view.table.replace_run_at(from, len as usize, CACHED, FrameState::INNER)
+                as u32;
+            let run = |len| u64::MAX >> (u64::BITS - len) << at;
+            if done > 0 {
+                cached |= run(done);
+            }
+            // The one that is not is passed over.
+            rest &= !run(len.min(done + 1));
+        }
+        self.view.refused(u64::from((mask & !cached).count_ones()));
+        cached
+    }
+
     #[inline(always)]
     fn put_here(&self, word: WordIndex, mask: u64) {
-        let freed = self.view.put_cached(&self.map, word, mask);
+        let own = if R::ONCE { mask } else { self.still_cached(word, mask) };
+        let freed = if own == 0 { 0 } else { self.view.put_cached(&self.map, word, own) };
         if freed != mask {
             let refused = (mask & !freed).count_ones();
             self.refused.set(self.refused.get() + refused);
@@ -88,7 +114,7 @@ impl<P: Platform> MapHome<'_, P> {
     }
 }
 
-impl<P: Platform> Home for MapHome<'_, P> {
+impl<P: Platform, R: Release> Home for MapHome<'_, P, R> {
     #[inline(always)]
     fn put(&self, word: WordIndex, mask: u64) -> Result<(), AlreadyFree> {
         match StayOf::<P>::COPIES {
@@ -100,7 +126,7 @@ impl<P: Platform> Home for MapHome<'_, P> {
 
     #[inline(always)]
     fn put_one(&self, frame: Frame) -> Result<(), AlreadyFree> {
-        if !StayOf::<P>::COPIES {
+        if !StayOf::<P>::COPIES || !R::ONCE {
             let (word, bit) = frame.word();
             return self.put(word, bit);
         }

@@ -367,7 +367,7 @@ impl<const WORTH: u32, const MOST: usize, R: Release> PcpPolicy<Mapped> for Stac
         migrate: MigrateType,
     ) -> u64 {
         cpu.place(out, ctx);
-        let (view, home) = (ctx.view, MapHome::new(ctx.view));
+        let (view, home) = (ctx.view, MapHome::<_, R>::new(ctx.view));
         let given = match (cpu.passing.take(), cpu.run.take()) {
             (Some(index), _) => cpu.stack.free_further(out, &home, migrate, view.frame(index)),
             (None, Some(first)) => cpu.stack.make_room(out, &home, migrate, view.frame(first)),
@@ -439,7 +439,7 @@ impl<const WORTH: u32, const MOST: usize, R: Release> PcpPolicy<Mapped> for Stac
         // What an owner pushed before it was tuned still lies there.
         cpu.place(out, ctx);
         ctx.view.recount_missed();
-        let home = MapHome::new(ctx.view);
+        let home = MapHome::<_, R>::new(ctx.view);
         let given = cpu.stack.drain(out, &home, by);
         let blocks = cpu.stack.uncounted();
         cpu.count_blocks(blocks);

@@ -107,7 +107,7 @@ impl<P: Platform> MapView<'_, P> {
     }
 
     /// Counts frames that were not freed, because they were free.
-    pub(super) fn refused(&self, frames: u64) {
+    pub(crate) fn refused(&self, frames: u64) {
         if frames > 0 {
             self.zone.part.events.refused.fetch_add(frames, Relaxed);
         }
