@@ -91,6 +91,15 @@ impl<P: Platform, R: Release> MapHome<'_, P, R> {
         cached
     }
 
+    /// The same of one frame, by a look as when it was freed.
+    #[inline(always)]
+    fn is_still_cached(&self, frame: Frame) -> bool {
+        let index = self.view.index(frame) as usize;
+        let cached = self.view.table.release_at::<R>(index, CACHED, FrameState::INNER);
+        self.view.refused(u64::from(!cached));
+        cached
+    }
+
     #[inline(always)]
     fn put_here(&self, word: WordIndex, mask: u64) {
         let own = if R::ONCE { mask } else { self.still_cached(word, mask) };
@@ -126,14 +135,15 @@ impl<P: Platform, R: Release> Home for MapHome<'_, P, R> {
 
     #[inline(always)]
     fn put_one(&self, frame: Frame) -> Result<(), AlreadyFree> {
-        if !StayOf::<P>::COPIES || !R::ONCE {
+        if !StayOf::<P>::COPIES {
             let (word, bit) = frame.word();
             return self.put(word, bit);
         }
-        if let Some(singles) = &self.singles
-            && !singles.put(frame)
-        {
-            self.refused.set(self.refused.get() + 1);
+        if let Some(singles) = &self.singles {
+            let is_own = R::ONCE || self.is_still_cached(frame);
+            if !is_own || !singles.put(frame) {
+                self.refused.set(self.refused.get() + 1);
+            }
         }
         Ok(())
     }
