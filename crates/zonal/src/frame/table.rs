@@ -11,9 +11,9 @@
 //! ```
 
 use super::pageblock::{BEFORE, COUNTED, COUNTED_BITS, NO_SOURCE, PageblockWord, SHOWN};
-use super::release::Release;
+use super::release::{ByExchange, ByStore, Release};
 use super::state::FrameState;
-use super::view::{PageblockView, PageblocksView, WordOf, exchange_state};
+use super::view::{PageblockView, PageblocksView, WordOf, replace};
 use crate::platform::{AtomicByte, AtomicWord, Platform};
 use crate::types::migrate_type::MigrateType;
 use crate::types::units::{Order, Pfn};
@@ -93,13 +93,7 @@ impl<'m, P: Platform> FrameTable<'m, P> {
     /// As [`replace_state`](Self::replace_state) for a frame's offset.
     #[inline(always)]
     pub(crate) fn replace_state_at(&self, offset: usize, from: FrameState, to: FrameState) -> bool {
-        match self.states.get(offset) {
-            Some(byte) if byte.load(Relaxed) == from.0 => {
-                byte.store(to.0, Relaxed);
-                true
-            }
-            _ => false,
-        }
+        self.release_at::<ByStore>(offset, from, to)
     }
 
     /// As [`replace_state_at`](Self::replace_state_at) in one atomic step: of several CPUs that
@@ -111,7 +105,7 @@ impl<'m, P: Platform> FrameTable<'m, P> {
         from: FrameState,
         to: FrameState,
     ) -> bool {
-        exchange_state::<P>(self.states, offset, from, to)
+        self.release_at::<ByExchange>(offset, from, to)
     }
 
     /// As [`replace_state_at`](Self::replace_state_at) in the way `R`.
@@ -122,7 +116,7 @@ impl<'m, P: Platform> FrameTable<'m, P> {
         from: FrameState,
         to: FrameState,
     ) -> bool {
-        self.states.get(offset).is_some_and(|byte| R::replace(byte, from.0, to.0))
+        replace::<P, R>(self.states, offset, from, to)
     }
 
     /// Writes the state of the frames `bits` of the 64 from `first` on, which are the caller's.

@@ -1,7 +1,7 @@
 //! One pageblock of the frame table, found once and used often.
 
 use super::pageblock::{Owner, PageblockWord};
-use super::release::Release;
+use super::release::{ByExchange, Release};
 use super::state::FrameState;
 use crate::platform::{AtomicByte, AtomicWord, Platform};
 use crate::types::migrate_type::NR_CACHED_TYPES;
@@ -41,7 +41,7 @@ impl<P: Platform> PageblockView<'_, P> {
     /// for anything else, also a frame that it does not have.
     #[inline(always)]
     pub(crate) fn release<R: Release>(&self, at: usize, from: FrameState, to: FrameState) -> bool {
-        self.states.get(at).is_some_and(|byte| R::replace(byte, from.0, to.0))
+        replace::<P, R>(self.states, at, from, to)
     }
 }
 
@@ -92,7 +92,7 @@ impl<P: Platform> PageblocksView<'_, P> {
     /// As [`PageblockView::exchange_state`], for a frame by its number from the first on.
     #[inline(always)]
     pub(crate) fn exchange_state(&self, at: usize, from: FrameState, to: FrameState) -> bool {
-        exchange_state::<P>(self.states, at, from, to)
+        replace::<P, ByExchange>(self.states, at, from, to)
     }
 
     /// Writes the state of a frame that is the caller's; `false` if it is not of these pageblocks.
@@ -102,16 +102,14 @@ impl<P: Platform> PageblocksView<'_, P> {
     }
 }
 
-/// Replaces `from` by `to` in one atomic step, in the state `at`. `false`, and no change, for anything else,
-/// also a place beyond the end.
+/// Replaces `from` by `to` in the state `at`, in the way `R`. `false`, and no change, for anything else, also a place
+/// beyond the end.
 #[inline(always)]
-pub(super) fn exchange_state<P: Platform>(
+pub(super) fn replace<P: Platform, R: Release>(
     states: &[P::Byte],
     at: usize,
     from: FrameState,
     to: FrameState,
 ) -> bool {
-    // Relaxed: what comes with the frames came with the caller's right to them.
-    let exchange = |byte: &P::Byte| byte.compare_exchange(from.0, to.0, Relaxed, Relaxed);
-    states.get(at).is_some_and(|byte| exchange(byte).is_ok())
+    states.get(at).is_some_and(|byte| R::replace(byte, from.0, to.0))
 }
