@@ -1,6 +1,6 @@
 //! What a hit costs: 4 KiB from memory by `read_at`, by `pin`, and by `pread` of the same file from the
 //! kernel's cache; and a bare copy of the same pages, which is what no cache can do without. Times are of the CPU, so that
-//! other programs count for less; ratios are medians over rounds in which the four take turns.
+//! other programs count for less; ratios are medians over rounds in which the four take turns, by one thread and by two.
 //!
 //! ```text
 //! cargo run --release -p zonal-cache --example hits
@@ -63,44 +63,56 @@ fn main() -> Result<(), Box<dyn Error>> {
     let kernel = File::open(&path)?;
     kernel.read_exact_at(&mut all, 0)?;
 
-    println!("4 KiB in memory; ns of CPU a look (medians of {ROUNDS}), ratios to pread\n");
-    println!("pages   threads     pread   read_at       pin      copy   read_at x   pin x  copy x");
     let pinned = file.pin(0..PAGES * PAGE as u64)?;
     let pieces: Vec<&[u8]> = pinned.pieces().collect();
-    let mut single = Vec::new();
-    for threads in [1, 2] {
-        for (name, among) in [("16", 16), ("64 MiB", PAGES)] {
-            let preads: Vec<Pread> =
-                (0..threads).map(|_| kernel.try_clone().map(Pread)).collect::<Result<_, _>>()?;
-            let reads: Vec<ReadAt> = (0..threads).map(|_| ReadAt(file.clone())).collect();
-            let pins: Vec<Pin> = (0..threads).map(|_| Pin(file.clone())).collect();
-            let mut times = [const { Vec::new() }; 4];
-            let mut ratios = [const { Vec::new() }; 3];
-            for _ in 0..ROUNDS {
-                let round = [
-                    time(&preads.iter().map(|it| it as &dyn Look).collect::<Vec<_>>(), among),
-                    time(&reads.iter().map(|it| it as &dyn Look).collect::<Vec<_>>(), among),
-                    time(&pins.iter().map(|it| it as &dyn Look).collect::<Vec<_>>(), among),
-                    time(&vec![&Copy(&pieces) as &dyn Look; threads], among),
-                ];
-                times.iter_mut().zip(round).for_each(|(all, one)| all.push(one));
-                (0..3).for_each(|at| ratios[at].push(round[0] / round[at + 1]));
-            }
-            let [pread, read, pin, copy] = times.each_mut().map(|all| median(all));
-            let [by_read, by_pin, by_copy] = ratios.each_mut().map(|all| median(all));
+    println!("4 KiB in memory; ns of CPU a look (medians of {ROUNDS}), ratios to pread\n");
+    println!("pages   threads     pread   read_at       pin      copy   read_at x   pin x  copy x");
+    let mut gains = Vec::new();
+    for (name, among) in [("16", 16), ("1024", 1024), ("64 MiB", PAGES)] {
+        let rounds: Vec<[Round; 2]> = (0..ROUNDS)
+            .map(|_| [1, 2].map(|threads| round(&kernel, &file, &pieces, threads, among)))
+            .collect();
+        for (at, threads) in [1, 2].into_iter().enumerate() {
+            let times = over(&rounds, |round, which| round[at][which]);
+            let ratios = over(&rounds, |round, which| round[at][0] / round[at][which]);
+            let [pread, read, pin, copy] = times;
             print!("{name:<8}{threads:>7}{pread:>10.0}{read:>10.0}{pin:>10.0}{copy:>10.0}");
-            println!("{by_read:>12.1}{by_pin:>8.1}{by_copy:>8.1}");
-            single.push((name, [pread, read, pin]));
+            println!("{:>12.1}{:>8.1}{:>8.1}", ratios[1], ratios[2], ratios[3]);
         }
+        gains.push((name, over(&rounds, |round, which| 2.0 * round[0][which] / round[1][which])));
     }
-    println!("\ntwo threads against one (2.0 is twice as much)");
-    for at in 0..2 {
-        let (name, one) = single[at];
-        let (_, two) = single[at + 2];
-        let gain = |which: usize| 2.0 * one[which] / two[which];
-        let (pread, read, pin) = (gain(0), gain(1), gain(2));
-        println!("{name:<8}{:>7}{pread:>10.2}{read:>10.2}{pin:>10.2}", "");
+    println!("\ntwo threads against one in the same round (2.0 is twice as much)");
+    for (name, [pread, read, pin, copy]) in gains {
+        println!("{name:<15}{pread:>10.2}{read:>10.2}{pin:>10.2}{copy:>10.2}");
     }
     assert_eq!(cache.stats().read, PAGES, "all were hits");
     Ok(())
+}
+
+/// What a look takes by `pread`, `read_at`, `pin` and a copy, one after the other.
+type Round = [f64; 4];
+
+fn round(
+    kernel: &File,
+    file: &CacheFile<S3Fifo>,
+    pieces: &[&[u8]],
+    threads: usize,
+    among: u64,
+) -> Round {
+    let preads: Vec<Pread> =
+        (0..threads).map(|_| Pread(kernel.try_clone().expect("a descriptor more"))).collect();
+    let reads: Vec<ReadAt> = (0..threads).map(|_| ReadAt(file.clone())).collect();
+    let pins: Vec<Pin> = (0..threads).map(|_| Pin(file.clone())).collect();
+    [
+        time(&preads.iter().map(|it| it as &dyn Look).collect::<Vec<_>>(), among),
+        time(&reads.iter().map(|it| it as &dyn Look).collect::<Vec<_>>(), among),
+        time(&pins.iter().map(|it| it as &dyn Look).collect::<Vec<_>>(), among),
+        time(&vec![&Copy(pieces) as &dyn Look; threads], among),
+    ]
+}
+
+/// The median over the rounds of what is asked of each, for each of the four.
+fn over(rounds: &[[Round; 2]], what: impl Fn(&[Round; 2], usize) -> f64) -> Round {
+    [0, 1, 2, 3]
+        .map(|which| median(&mut rounds.iter().map(|round| what(round, which)).collect::<Vec<_>>()))
 }

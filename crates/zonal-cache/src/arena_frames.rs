@@ -1,8 +1,9 @@
 //! Frames of an arena.
 
+use crate::fetch;
 use crate::frames::Frames;
 use core::ops::Range;
-use core::ptr::{self, NonNull};
+use core::ptr::NonNull;
 use std::sync::Arc;
 use zonal::page_state::PageState;
 use zonal::policy::Policy;
@@ -13,9 +14,6 @@ use zonal_host::region::GiveBack;
 
 /// The largest blocks that are asked for: those of a huge page.
 const MOST_ORDER: Order = Order::HUGE;
-/// Lines of a page that are fetched ahead. More are in the way of what the CPU fetches ahead by itself.
-const AHEAD: usize = 12;
-const LINE: usize = 64;
 const FRAME: Request = Request::frame().migrate(MigrateType::Movable);
 
 /// The frames of an arena, which may have other users. `S` is the arena's preset.
@@ -74,13 +72,12 @@ where
     fn expect(&self, low: u32, bytes: Range<usize>) {
         let first = self.arena.first().get();
         let frame = Pfn::new(first + u64::from(low.wrapping_sub(first as u32)));
-        // No access is made by it, so it need not be known to be one of the arena's.
-        let at = ptr::without_provenance::<u8>(frame.address() as usize);
-        let (mut offset, end) = (bytes.start, bytes.end.min(bytes.start + AHEAD * LINE));
-        while offset < end {
-            prefetch(at.wrapping_add(offset));
-            offset += LINE;
-        }
+        fetch::expect(frame.address(), bytes);
+    }
+
+    #[inline(always)]
+    fn read(&self, from: &[u8], into: &mut [u8]) {
+        fetch::copy(from, into);
     }
 
     fn alloc_some(&self, frames: &mut [Pfn]) -> usize {
@@ -152,19 +149,6 @@ where
         self.arena.give_back(usize::MAX, GiveBack::Now).map_or(0, |given| given.bytes as u64)
     }
 }
-
-/// The line at this address will soon be read.
-#[inline(always)]
-#[cfg(target_arch = "x86_64")]
-fn prefetch(at: *const u8) {
-    use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-    // SAFETY: every x86-64 CPU has the instruction, and it only hints: it accesses nothing and never faults.
-    unsafe { _mm_prefetch::<_MM_HINT_T0>(at.cast()) };
-}
-
-#[inline(always)]
-#[cfg(not(target_arch = "x86_64"))]
-fn prefetch(_: *const u8) {}
 
 #[cold]
 fn foreign(frame: Pfn) -> ! {

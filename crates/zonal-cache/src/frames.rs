@@ -57,6 +57,12 @@ pub unsafe trait Frames: Send + Sync + 'static {
         let _ = (low, bytes);
     }
 
+    /// Copies bytes of a page to where a reader wants them, which is as long. The default copies them as any other.
+    #[inline(always)]
+    fn read(&self, from: &[u8], into: &mut [u8]) {
+        into.copy_from_slice(from);
+    }
+
     /// Fills `frames` from the first on, with neighbours in memory as far as that can be had; how many. Each is a frame
     /// as from [`alloc`](Self::alloc). The default asks for one after the other.
     fn alloc_some(&self, frames: &mut [Pfn]) -> usize {
@@ -103,11 +109,11 @@ pub(crate) const fn span<M: Frames>(range: Range<usize>) -> Range<usize> {
     if M::HAS_BYTES { range } else { 0..0 }
 }
 
-/// Copies bytes out of a page or into one, if it has any.
+/// Copies bytes into a page, if it has any.
 #[inline(always)]
-pub(crate) fn copy<M: Frames>(into: &mut [u8], from: &[u8]) {
+pub(crate) fn write<M: Frames>(page: &mut [u8], from: &[u8]) {
     if M::HAS_BYTES {
-        into.copy_from_slice(from);
+        page.copy_from_slice(from);
     }
 }
 

@@ -45,6 +45,8 @@ mod events;
 pub mod evict;
 #[cfg(feature = "std")]
 pub mod faulty_store;
+#[cfg(feature = "std")]
+mod fetch;
 mod file;
 #[cfg(feature = "std")]
 mod file_store;

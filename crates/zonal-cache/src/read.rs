@@ -4,7 +4,7 @@ use crate::discard::Which;
 use crate::error::CacheError;
 use crate::evict::touch;
 use crate::file::{Advice, File, pages_of};
-use crate::frames::{Frames, PAGE, copy, span};
+use crate::frames::{Frames, PAGE, span};
 use crate::inner::{Met, Setup};
 use crate::load::Load;
 use crate::page::Page;
@@ -47,7 +47,9 @@ impl<S: Setup> File<S> {
                 Err(error) => return Err(error),
             };
             let there = &page[span::<S::Frames>(from..from + part)];
-            copy::<S::Frames>(&mut into[done..done + part], there);
+            if S::Frames::HAS_BYTES {
+                self.core.frames.read(there, &mut into[done..done + part]);
+            }
             drop(page);
             done += part;
             at += part as u64;

@@ -2,7 +2,7 @@
 
 use crate::error::CacheError;
 use crate::file::File;
-use crate::frames::{Frames, PAGE, bytes, bytes_mut, copy, span};
+use crate::frames::{Frames, PAGE, bytes, bytes_mut, span, write};
 use crate::host::Host;
 use crate::inner::Setup;
 use crate::load::fill_pages;
@@ -240,7 +240,7 @@ impl<'a, S: Setup> Writing<'a, S> {
         let frame = core.table.frame_of(&writer);
         // SAFETY: this thread has the page for itself.
         let page = unsafe { bytes_mut(&core.frames, frame) };
-        copy::<S::Frames>(&mut page[span::<S::Frames>(from..from + data.len())], data);
+        write::<S::Frames>(&mut page[span::<S::Frames>(from..from + data.len())], data);
         file.grow(index * PAGE as u64 + (from + data.len()) as u64);
         // What has no store to go to is not dirty: no policy has it, and it is detached with its region alone.
         let dirty = file.kind() != Kind::Kept;
