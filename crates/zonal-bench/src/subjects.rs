@@ -23,6 +23,7 @@ pub mod bits;
 pub mod kernel;
 pub mod movable;
 pub mod page;
+pub mod placed;
 pub mod zonal;
 
 /// What opens a subject for a spec.
@@ -161,13 +162,14 @@ pub fn references<P: Programs>() -> Vec<Entry> {
         Entry::of::<baseline::PrivateStack, P>(),
         Entry::of::<bits::Bits<false>, P>(),
         Entry::of::<bits::Bits<true>, P>(),
+        Entry::of::<placed::Placed, P>(),
         Entry::with::<P>(kernel::PROFILE, kernel::open),
     ]
 }
 
 /// Names of all subjects that the full bench has, for programs that have some of them only and
 /// must tell a name that is not compiled in from one that does not exist.
-pub const KNOWN: [(&str, Group); 27] = [
+pub const KNOWN: [(&str, Group); 28] = [
     ("Zonal", Group::Zonal),
     ("Linux416", Group::Zonal),
     ("SkipMerge", Group::Zonal),
@@ -194,6 +196,7 @@ pub const KNOWN: [(&str, Group); 27] = [
     ("private-stack", Group::Reference),
     ("bits", Group::Reference),
     ("bits-lowest", Group::Reference),
+    ("bits-placed", Group::Reference),
     ("kernel-mmap", Group::Reference),
 ];
 
