@@ -1,5 +1,5 @@
 //! What a CPU keeps of a zone whose free memory is a [map](crate::zone::free_map): a stack of order-0
-//! frames for each type, the edge, one gathered word, and current pageblocks for small orders.
+//! frames for each type, the edge, gathered frames, and current pageblocks for small orders.
 //!
 //! The *edge* of a type is the farthest pageblock that the CPU's last refill came from, in the order
 //! of a search from its start. A frame that is freed at or below the edge goes on the stack; one

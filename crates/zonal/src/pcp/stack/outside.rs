@@ -14,6 +14,9 @@ use core::sync::atomic::Ordering::Relaxed;
 /// Frames above the edge that wait for their neighbours, at most.
 const GATHERED: u32 = 64;
 
+/// As many of them may be of any pageblocks: where they come at random, one entry of the slot is for so many.
+const APART: u32 = 4;
+
 /// What `owned` may be.
 const FREE: u32 = 0;
 const OWNED: u32 = 1;
@@ -40,7 +43,7 @@ const SHUT: u32 = 2;
 pub struct StackOutside<P: Platform, const N: usize = MAX_HIGH> {
     /// One for each type.
     stacks: [FrameStack<P, N>; NR_CACHED_TYPES],
-    /// For frames above the edge, as a rule of one pageblock.
+    /// For frames above the edge, as a rule of one pageblock or few.
     gathered: FrameStack<P, N>,
     /// Numbers of the pageblocks that the owner freed past the slot and that are not counted yet.
     uncounted: FrameStack<P, UNCOUNTED>,
@@ -102,7 +105,8 @@ impl<P: Platform, const N: usize> StackOutside<P, N> {
             return self.stack(migrate);
         }
         let beside = |newest: u32| (newest ^ index) >> order.get() == 0;
-        Some(self.gathered()).filter(|stack| stack.newest().is_none_or(beside))
+        let gathered = self.gathered();
+        (gathered.len() < APART || gathered.newest().is_none_or(beside)).then_some(gathered)
     }
 
     /// What is not counted yet.

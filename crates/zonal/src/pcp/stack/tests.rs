@@ -126,9 +126,27 @@ fn the_edge() {
     low.free(&map, Movable, Frame(above + 2)).expect("it is held");
     assert_eq!((low.held(), map.free_in(Pageblock(1))), (4, 0), "two are gathered");
     low.free(&map, Movable, Frame(above + 64)).expect("it is held");
-    assert_eq!(map.free_in(Pageblock(1)), 2, "another word came");
+    assert_eq!((low.held(), map.free_in(Pageblock(1))), (5, 0), "as many as it may hold");
+    low.free(&map, Movable, Frame(above + 65)).expect("it is held");
+    assert_eq!([1, 2].map(|at| map.free_in(Pageblock(at))), [2, 1], "there was no room");
     low.drain(&map).expect("all were held");
-    assert_eq!((low.held(), map.free_in(Pageblock(2))), (0, 1));
+    assert_eq!((low.held(), map.free_in(Pageblock(2))), (0, 2));
+}
+
+/// Above the edge four frames are gathered from anywhere, and then more of the last one's pageblock.
+#[test]
+fn gathers_few_from_anywhere() {
+    let map = map(8);
+    let (mut far, mut own) = (cpu(16, 0), cpu(16, 0));
+    (0..64 * 3).for_each(|_| _ = take(&mut far, &map, Movable));
+    let in_map = || [0, 1, 2].map(|at| map.free_in(Pageblock(at)));
+    let before = in_map();
+    for frame in [0, 64, 128, 2, 4, 6] {
+        own.free(&map, Movable, Frame(frame)).expect("it is held");
+    }
+    assert_eq!((own.held(), in_map()), (6, before), "four, and two beside the fourth");
+    own.free(&map, Movable, Frame(66)).expect("it is held");
+    assert_eq!((own.held(), in_map()), (1, [4, 1, 1]), "then all but what came");
 }
 
 /// A full stack gives its oldest half away; all comes back in the end.
