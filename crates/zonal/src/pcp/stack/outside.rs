@@ -14,7 +14,7 @@ use core::sync::atomic::Ordering::Relaxed;
 /// Frames above the edge that wait for their neighbours, at most.
 const GATHERED: u32 = 64;
 
-/// As many of them may be of any pageblocks: where they come at random, one entry of the slot is for so many.
+/// As many of them may be of any pageblocks: where they come at random, one entry of the slot is for all of them.
 const APART: u32 = 4;
 
 /// What `owned` may be.
