@@ -29,8 +29,36 @@ const REFILL: usize = 4;
 
 /// A line of bits: a set one is a free frame.
 #[repr(align(64))]
-#[derive(Debug, Default)]
-struct Line([AtomicU64; 8]);
+#[derive(Debug)]
+pub(super) struct Line(pub(super) [AtomicU64; 8]);
+
+impl Line {
+    /// As many as a subject's memory has, all of whose frames are free.
+    pub(super) fn all_of(setup: &Setup) -> Result<Vec<Self>, SubjectError> {
+        let most = u32::MAX as usize;
+        if setup.frames() > most {
+            return Err(SubjectError::TooLarge { asked: setup.frames(), most });
+        }
+        let lines = setup.frames() / 512;
+        if lines == 0 {
+            return Err(SubjectError::Init("less than the 512 frames of a line".into()));
+        }
+        let free = |_| Self(core::array::from_fn(|_| AtomicU64::new(u64::MAX)));
+        Ok((0..lines).map(free).collect())
+    }
+}
+
+/// Writes to a frame, if there is memory behind frames.
+///
+/// # Safety
+/// It is a frame of a [`Line`], of the memory that the region was reserved for, and allocated to the calling thread.
+#[inline]
+pub(super) unsafe fn touch(region: Option<&Region>, frame: u32) {
+    if let Some(region) = region {
+        // SAFETY: the region has it, and no other thread uses it.
+        unsafe { region.frame(frame as usize).write_volatile(1) };
+    }
+}
 
 /// Bits and state bytes, and nothing else: no orders, no types, no marks, no counts, no hints. `LOWEST`: a refill
 /// begins at the first word.
@@ -64,19 +92,10 @@ impl<const LOWEST: bool> Subject for Bits<LOWEST> {
     type Thread<'a> = BitsThread<'a, LOWEST>;
 
     fn open(setup: &Setup) -> Result<Self, SubjectError> {
-        let most = u32::MAX as usize;
-        // Whole lines.
-        let lines = setup.frames() / 512;
-        if setup.frames() > most {
-            return Err(SubjectError::TooLarge { asked: setup.frames(), most });
-        }
-        if lines == 0 {
-            return Err(SubjectError::Init("less than the 512 frames of a line".into()));
-        }
-        let line = |_| Line(core::array::from_fn(|_| AtomicU64::new(u64::MAX)));
+        let lines = Line::all_of(setup)?;
         Ok(Self {
-            lines: (0..lines).map(line).collect(),
-            allocated: (0..lines * 512).map(|_| AtomicU8::new(0)).collect(),
+            allocated: (0..lines.len() * 512).map(|_| AtomicU8::new(0)).collect(),
+            lines,
             next: AtomicUsize::new(0),
             region: setup.touch.then(|| Region::reserve(setup.memory)).transpose()?,
         })
@@ -165,11 +184,9 @@ impl<const LOWEST: bool> FrameThread for BitsThread<'_, LOWEST> {
 
     #[inline]
     unsafe fn touch(&mut self, block: u32) {
-        if let Some(region) = &self.bits.region {
-            // SAFETY: `block` is a frame below those that the region was reserved for, and it is
-            // allocated to this thread.
-            unsafe { region.frame(block as usize).write_volatile(1) };
-        }
+        // SAFETY: `block` is a frame below those that the region was reserved for, and it is
+        // allocated to this thread.
+        unsafe { touch(self.bits.region.as_ref(), block) };
     }
 }
 

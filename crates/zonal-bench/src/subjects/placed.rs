@@ -21,23 +21,19 @@ use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 use core::sync::atomic::{AtomicU8, AtomicU64};
 use std::collections::VecDeque;
 
+use super::bits::{Line, touch};
 use crate::memory::Region;
 use crate::subject::{FrameThread, Group, Path, Profile, Setup, Subject, SubjectError};
 
 /// Frames of a stack.
 const STACK: usize = 256;
-/// Frames of a pageblock, and its words.
+/// Frames of a pageblock, which is a line.
 const PAGEBLOCK: usize = 512;
-const WORDS: usize = PAGEBLOCK / 64;
 
 // What a state byte says.
 const FREE: u8 = 0;
 const CACHED: u8 = 1;
 const ALLOCATED: u8 = 2;
-
-#[repr(align(64))]
-#[derive(Debug)]
-struct Line([AtomicU64; WORDS]);
 
 /// Pageblocks of bits, with a hint for each that has a free frame.
 #[derive(Debug)]
@@ -97,21 +93,14 @@ impl Subject for Placed {
     type Thread<'a> = PlacedThread<'a>;
 
     fn open(setup: &Setup) -> Result<Self, SubjectError> {
-        let most = u32::MAX as usize;
-        if setup.frames() > most {
-            return Err(SubjectError::TooLarge { asked: setup.frames(), most });
-        }
-        let pageblocks = setup.frames() / PAGEBLOCK;
-        if pageblocks == 0 {
-            return Err(SubjectError::Init("less than the 512 frames of a pageblock".into()));
-        }
-        let line = |_| Line(core::array::from_fn(|_| AtomicU64::new(u64::MAX)));
+        let lines = Line::all_of(setup)?;
+        let pageblocks = lines.len();
         let hints = |at| match pageblocks - at * 64 {
             some @ ..64 => (1 << some) - 1,
             _ => u64::MAX,
         };
         Ok(Self {
-            lines: (0..pageblocks).map(line).collect(),
+            lines,
             hints: (0..pageblocks.div_ceil(64)).map(|at| AtomicU64::new(hints(at))).collect(),
             states: (0..pageblocks * PAGEBLOCK).map(|_| AtomicU8::new(FREE)).collect(),
             region: setup.touch.then(|| Region::reserve(setup.memory)).transpose()?,
@@ -213,11 +202,9 @@ impl FrameThread for PlacedThread<'_> {
 
     #[inline]
     unsafe fn touch(&mut self, block: u32) {
-        if let Some(region) = &self.placed.region {
-            // SAFETY: `block` is a frame below those that the region was reserved for, and it is
-            // allocated to this thread.
-            unsafe { region.frame(block as usize).write_volatile(1) };
-        }
+        // SAFETY: `block` is a frame below those that the region was reserved for, and it is
+        // allocated to this thread.
+        unsafe { touch(self.placed.region.as_ref(), block) };
     }
 }
 
