@@ -51,6 +51,7 @@ impl Count {
 }
 
 struct Maps {
+    host: Threads,
     table: Table<Threads>,
     papaya: papaya::HashMap<(u64, u64), u32, Build>,
     locked: Vec<Locked>,
@@ -59,7 +60,7 @@ struct Maps {
 
 impl Maps {
     fn new() -> Self {
-        let (table, free) = Table::new(PAGES as usize);
+        let (table, free) = Table::new(PAGES as usize, 0);
         let host = Threads::new();
         let papaya = papaya::HashMap::with_capacity_and_hasher(PAGES as usize, Build::default());
         let locked: Vec<Locked> = (0..SHARDS).map(|_| RwLock::default()).collect();
@@ -73,11 +74,11 @@ impl Maps {
             locked[shard].write().expect("whole").insert((1, index), index as u32);
         }
         let counts = (0..PAGES).map(|_| Count(AtomicU64::new(0))).collect();
-        Self { table, papaya, locked, counts }
+        Self { host, table, papaya, locked, counts }
     }
 
     fn own(&self, index: u64) {
-        let reader = self.table.enter(Key { file: 1, index }).expect("it is there");
+        let reader = self.table.enter(&self.host, Key { file: 1, index }).expect("it is there");
         black_box(self.table.frame_of(&reader));
         assert!(self.table.leave(reader).is_none());
     }

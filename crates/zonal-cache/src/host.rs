@@ -54,6 +54,13 @@ pub unsafe trait Host: Platform + Send + Sync + 'static {
     /// that wake. `pending` does not wait and calls nothing of the host.
     fn wait(&self, place: usize, pending: &dyn Fn() -> bool);
 
+    /// By how many counts, each on lines of its own, readers of a page that several CPUs look at count themselves in:
+    /// about as many as there are CPUs, and no more than some, as who takes such a page away asks all. The default, 0, has them
+    /// count at the page.
+    fn lanes(&self) -> u32 {
+        0
+    }
+
     /// Has those who wait at `place` ask again. Others that wait elsewhere may ask too.
     fn wake(&self, place: usize);
 

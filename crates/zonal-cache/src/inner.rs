@@ -127,7 +127,7 @@ impl<S: Setup> Core<S> {
         (bound, most): (usize, usize),
         limits: Limits,
     ) -> Self {
-        let (table, mut free) = Table::new(most);
+        let (table, mut free) = Table::new(most, host.lanes());
         // Room for all, so that no heap is asked with the pool's lock held. The first slots are at the end.
         let mut retired = Vec::with_capacity(most);
         retired.extend(free.drain(..most - bound));

@@ -140,7 +140,7 @@ impl<S: Setup> File<S> {
     fn at_hand(&self, index: u64, part: Range<usize>) -> Option<Page<'_, S>> {
         let core = &*self.core;
         let expect = |low| core.frames.expect(low, part);
-        let (seen, marked) = match core.table.see(self.file.key(index), expect) {
+        let (seen, marked) = match core.table.see(&core.host, self.file.key(index), expect) {
             Ok(found) => found,
             Err(free) => {
                 core.release_one(free);

@@ -53,6 +53,8 @@ impl<E: Evict, L: LruLock> Setup for OnThreads<E, L> {
 
 /// Threads that wait for different things seldom wait in one place.
 const PLACES: usize = 64;
+/// Counts of readers of a page that several CPUs look at, at most: 32 bytes for each page.
+const LANES: usize = 8;
 /// Jobs that wait. More are not taken: what would be read ahead is read when it is asked for.
 const JOBS: usize = 256;
 
@@ -167,6 +169,11 @@ unsafe impl Host for Threads {
         while pending() {
             place.woken.wait(&mut lock);
         }
+    }
+
+    fn lanes(&self) -> u32 {
+        let cpus = thread::available_parallelism().map_or(1, usize::from);
+        if cpus == 1 { 0 } else { cpus.min(LANES) as u32 }
     }
 
     fn wake(&self, place: usize) {

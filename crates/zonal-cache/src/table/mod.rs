@@ -19,6 +19,8 @@
 //! | [`Writeback`] | read | [`written`](Table::written) |
 //! | [`Claimed`] | nothing; the index does not have it | [`insert`](Table::insert), or its frame is freed |
 //!
+//! Readers of a page that several CPUs look at count themselves by CPU, not at its slot: see `lanes.rs`.
+//!
 //! A token that is dropped instead is a page that stays as it is for ever: the cache above wraps them in
 //! guards.
 //!
@@ -27,21 +29,23 @@
 //! use zonal_cache::Threads;
 //! use zonal_cache::table::{Key, Table};
 //! let host = Threads::new();
-//! let (table, mut free) = Table::<Threads>::new(2);
+//! let (table, mut free) = Table::<Threads>::new(2, 0);
 //! let key = Key { file: 1, index: 7 };
 //! let mut claimed = free.pop().unwrap();
 //! table.set_frame(&mut claimed, Pfn::new(100));
 //! let writer = table.insert(claimed, key).unwrap();
-//! assert!(table.enter(key).is_err(), "not up to date");
+//! assert!(table.enter(&host, key).is_err(), "not up to date");
 //! table.finish(&host, writer, false);
-//! let reader = table.enter(key).unwrap();
+//! let reader = table.enter(&host, key).unwrap();
 //! assert_eq!(table.frame_of(&reader), Pfn::new(100));
 //! assert!(table.leave(reader).is_none());
 //! ```
 
+mod lanes;
 mod pass;
 mod seen;
 mod slot;
+mod spread;
 mod word;
 
 pub use pass::{Settled, Taken, TakenOut};
@@ -56,6 +60,7 @@ use core::fmt;
 use core::ptr;
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use lanes::Lanes;
 use slot::{NONE, Slot};
 use word::{HOLD, READER, Word};
 use zonal::Pfn;
@@ -73,6 +78,8 @@ pub struct Table<P: Host> {
     /// The first slot of each chain, `NONE` for none. Written under the chain's lock.
     heads: Box<[P::Half]>,
     shards: Box<[P::Mutex<()>]>,
+    /// Where readers of pages that several CPUs look at are counted.
+    lanes: Lanes<P>,
     /// There are 2 to the power of 64 less this many chains.
     shift: u32,
     /// The low half of the number of each slot's frame, as it was last set, and of that of each chain's first slot: for who
@@ -82,20 +89,23 @@ pub struct Table<P: Host> {
 }
 
 impl<P: Host> Table<P> {
-    /// A table of `slots`, and all of them to be used. At most 2³¹.
+    /// A table of `slots`, and all of them to be used. At most 2³¹. Readers of a page that several CPUs look at count
+    /// themselves in at one of `lanes`, rounded up to a power of 2, by their CPU; with 0 always at its slot. A lane takes
+    /// 4 bytes for each slot.
     ///
     /// # Panics
     /// If `slots` is more than that.
     #[must_use]
-    pub fn new(slots: usize) -> (Self, Vec<Claimed>) {
+    pub fn new(slots: usize, lanes: u32) -> (Self, Vec<Claimed>) {
         assert!(slots <= 1 << 31, "slots are counted in 31 bits");
         // Half of the chains are empty: the next slot of a chain is a miss of the CPU's caches.
         let heads = (slots * 2).next_power_of_two().max(SHARDS);
         let table = Self {
             shift: 64 - heads.ilog2(),
-            slots: (0..slots).map(|_| Slot::new()).collect(),
+            slots: (0..slots as u32).map(|slot| Slot::new(SlotId(slot))).collect(),
             heads: (0..heads).map(|_| P::Half::new(NONE)).collect(),
             shards: (0..SHARDS.min(heads)).map(|_| P::Mutex::new(())).collect(),
+            lanes: Lanes::new(lanes, slots),
             lows: (0..slots).map(|_| AtomicU32::new(0)).collect(),
             hints: (0..heads).map(|_| AtomicU32::new(0)).collect(),
         };
@@ -222,8 +232,8 @@ impl<P: Host> Table<P> {
     /// this thread was led astray. In the last case it may have become the last reader of a page that
     /// had left the index: then its slot is the caller's to free.
     #[inline(always)]
-    pub fn enter(&self, key: Key) -> Result<Reader, Option<Claimed>> {
-        self.see(key, |_| ()).map(|(seen, _)| Reader(self.id_of(seen.slot())))
+    pub fn enter(&self, host: &P, key: Key) -> Result<Reader, Option<Claimed>> {
+        self.see(host, key, |_| ()).map(|(seen, _)| seen.into_reader(self))
     }
 
     /// The same with the slot at hand, and whether the page probably has a [marker](Seen::take_marker); `expect` is told the low half of the number of the frame that the page probably has, before its slot is
@@ -234,33 +244,49 @@ impl<P: Host> Table<P> {
     #[inline(always)]
     pub(crate) fn see(
         &self,
+        host: &P,
         key: Key,
         expect: impl FnOnce(u32),
     ) -> Result<(Seen<'_, P>, bool), Option<Claimed>> {
         let slot = self.look(key, expect).ok_or(None)?;
+        let (seen, word) = self.count_in(host, slot)?;
+        // No slot changes its key while a reader is there.
+        let marked = word.has(Word::MARKER);
+        if slot.is(key) { Ok((seen, marked)) } else { Err(seen.leave(self)) }
+    }
+
+    /// Counts a reader in, at the word or at a lane.
+    #[inline(always)]
+    fn count_in<'a>(
+        &'a self,
+        host: &P,
+        slot: &'a Slot<P>,
+    ) -> Result<(Seen<'a, P>, Word), Option<Claimed>> {
         let mut seen = slot.word.load(Relaxed);
         loop {
             if !Word(seen).is_readable() {
                 return Err(None);
             }
+            if Word(seen).has(Word::SPREAD) {
+                return self.enter_lane(host, slot);
+            }
+            if Word(seen).readers() > 0 && self.spread_word(slot, &mut seen) {
+                continue;
+            }
             // Acquire: with the release of the writer that finished, for the bytes, and of the insertion,
             // for the key.
             match slot.word.compare_exchange(seen, seen + READER, Acquire, Relaxed) {
-                Ok(_) => break,
+                Ok(_) => return Ok((Seen::new(slot, None), Word(seen))),
                 Err(now) => seen = now,
             }
         }
-        // No slot changes its key while a reader is there.
-        let marked = Word(seen).has(Word::MARKER);
-        let seen = Seen::new(slot);
-        if slot.is(key) { Ok((seen, marked)) } else { Err(seen.leave(self)) }
     }
 
     /// A reader with its slot at hand.
     #[inline(always)]
     #[expect(clippy::needless_pass_by_value, reason = "who gives a token away has it no more")]
     pub(crate) fn seen(&self, reader: Reader) -> Seen<'_, P> {
-        Seen::new(self.slot(reader.0))
+        Seen::new(self.slot(reader.id), self.lanes.count(reader.lane, reader.id))
     }
 
     /// Holds the page with this key, whatever is being done with it. `None` if it is not there.
@@ -314,8 +340,7 @@ impl<P: Host> Table<P> {
             if Word(seen).has(Word::DIRTY) {
                 return Taken::Dirty(slot.key());
             }
-            // Acquire: with the release of those who left. A failure is another who came.
-            if slot.word.compare_exchange(seen, Word::CLAIMED, Acquire, Relaxed).is_err() {
+            if !self.claim_word(id, seen) {
                 return Taken::InUse;
             }
             self.unlink(id, chain, None);
@@ -336,8 +361,7 @@ impl<P: Host> Table<P> {
             if !Word(seen).is_alone() || Word(seen).has(others) || dirty && !even_dirty {
                 return TakenOut::Kept;
             }
-            // Acquire: with the release of those who left. A failure is another who came.
-            if word.compare_exchange(seen, Word::CLAIMED, Acquire, Relaxed).is_err() {
+            if !self.claim_word(id, seen) {
                 return TakenOut::Kept;
             }
             self.unlink(id, chain, None);

@@ -2,7 +2,6 @@
 
 #![expect(clippy::needless_pass_by_value, reason = "who gives a token away has it no more")]
 
-use super::seen::last;
 use super::word::{HOLD, READER, Word};
 use super::{Claimed, Hold, Key, Reader, SlotId, Table, Writeback, Writer};
 use crate::host::Host;
@@ -64,11 +63,6 @@ impl<P: Host> Table<P> {
         }
     }
 
-    /// See [`last`].
-    fn last(&self, id: SlotId, before: u64, less: u64) -> Option<Claimed> {
-        last(self.slot(id), before, less).then_some(Claimed(id))
-    }
-
     /// Ends a look; one locked instruction. The slot, if it is the caller's to free now.
     #[inline(always)]
     #[must_use]
@@ -118,7 +112,7 @@ impl<P: Host> Table<P> {
             }
             let into = |now: Word| now.is_readable().then(|| now.0 - HOLD + READER);
             if self.change(hold.0, into).is_some() {
-                return Settled::Done(Reader(hold.0));
+                return Settled::Done(Reader::at_word(hold.0));
             }
             if seen.has(Word::UPTODATE) && seen.readers() == HOLD - 1 {
                 return Settled::Crowded(self.leave_hold(hold));
@@ -147,8 +141,7 @@ impl<P: Host> Table<P> {
     /// Whether readers are there, who must not see a write.
     #[must_use]
     pub fn has_readers(&self, writer: &Writer) -> bool {
-        // Acquire: with the release of readers that left.
-        Word(self.slot(writer.0).word.load(Acquire)).readers() > 0
+        self.is_read(writer.0)
     }
 
     /// The bytes are there, and `dirty` if they are newer than the store's. Whether they were not before.
@@ -168,7 +161,7 @@ impl<P: Host> Table<P> {
     pub fn filled(&self, host: &P, writer: Writer, marker: bool) -> Reader {
         let marker = if marker { Word::MARKER } else { 0 };
         self.end(host, writer.0, |now| (now.0 - HOLD + READER) | Word::UPTODATE | marker);
-        Reader(writer.0)
+        Reader::at_word(writer.0)
     }
 
     /// The store could not fill the page: it leaves the index, and all who wait for it are told `code`.
@@ -225,7 +218,8 @@ impl<P: Host> Table<P> {
             to.set_key(key);
             to.mark.store(from.mark.load(Relaxed), Relaxed);
             // Release: with the acquire of those who count themselves in.
-            to.word.store(Word::WRITER | Word::UPTODATE | HOLD, Release);
+            let spread = from.word.load(Relaxed) & Word::SPREAD;
+            to.word.store(Word::WRITER | Word::UPTODATE | HOLD | spread, Release);
             self.unlink(old.0, chain, Some(new.0));
             let _ = from.word.fetch_or(Word::DETACHED, Release);
             true

@@ -1,10 +1,11 @@
 //! A reader with its slot at hand: what a hit does with a page, without a second look-up.
 
+use super::lanes::leave;
 use super::slot::Slot;
 use super::word::{READER, Word};
-use super::{Claimed, Table};
+use super::{Claimed, Reader, Table};
 use crate::host::Host;
-use core::sync::atomic::Ordering::{AcqRel, Relaxed, Release};
+use core::sync::atomic::Ordering::{AcqRel, Relaxed};
 use zonal::Pfn;
 use zonal::platform::AtomicWord;
 
@@ -12,18 +13,20 @@ use zonal::platform::AtomicWord;
 /// stays as it is for ever.
 pub(crate) struct Seen<'a, P: Host> {
     slot: &'a Slot<P>,
+    /// Where it is counted, if not at the word of the slot.
+    count: Option<&'a P::Word>,
 }
 
 impl<'a, P: Host> Seen<'a, P> {
-    /// `slot` is one that the caller has counted itself in.
+    /// `slot` is one that the caller has counted itself in, at the word or at `count` of a lane.
     #[inline(always)]
-    pub(super) const fn new(slot: &'a Slot<P>) -> Self {
-        Self { slot }
+    pub(super) const fn new(slot: &'a Slot<P>, count: Option<&'a P::Word>) -> Self {
+        Self { slot, count }
     }
 
-    #[inline(always)]
-    pub(super) const fn slot(&self) -> &'a Slot<P> {
-        self.slot
+    /// The same with the slot by its number.
+    pub(super) fn into_reader(self, table: &Table<P>) -> Reader {
+        Reader { id: table.id_of(self.slot), lane: table.lanes.lane_of(self.count) }
     }
 
     /// The mark of the page, which is the eviction policy's.
@@ -51,21 +54,21 @@ impl<'a, P: Host> Seen<'a, P> {
     #[inline(always)]
     #[must_use]
     pub(crate) fn leave(self, table: &Table<P>) -> Option<Claimed> {
+        if let Some(count) = self.count {
+            leave(count, self.slot.shift);
+            // Relaxed: later than the counting out (L-1).
+            let seen = Word(self.slot.word.load(Relaxed));
+            return if seen.has(Word::DETACHED) {
+                table.settle(table.id_of(self.slot))
+            } else {
+                None
+            };
+        }
         // Release: with the acquire of a writer or an eviction, which come after. Acquire: for `last`.
         let before = self.slot.word.fetch_add(READER.wrapping_neg(), AcqRel);
-        last(self.slot, before, READER).then(|| Claimed(table.id_of(self.slot)))
+        if !Word(before).has(Word::DETACHED) {
+            return None;
+        }
+        table.last(table.id_of(self.slot), before, READER)
     }
-}
-
-/// After `less` were counted out of a slot, whose word was `before`: whether it has left the index and that was
-/// the last. Then it is claimed, and the caller's.
-#[inline(always)]
-pub(super) fn last<P: Host>(slot: &Slot<P>, before: u64, less: u64) -> bool {
-    if !Word(before).has(Word::DETACHED) || !Word(before - less).is_alone() {
-        return false;
-    }
-    // Neither readers nor holds come to what is detached, so this thread is alone. The counting
-    // out has acquired what those before it did.
-    slot.word.store(Word::CLAIMED, Release);
-    true
 }

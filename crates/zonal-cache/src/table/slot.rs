@@ -1,5 +1,6 @@
 //! One slot, and what a thread has of it.
 
+use super::lanes::{Lane, shift_of};
 use super::word::Word;
 use crate::host::Host;
 use core::sync::atomic::Ordering::Relaxed;
@@ -99,10 +100,12 @@ pub(super) struct Slot<P: Host> {
     /// The next slot of the chain.
     pub(super) next: P::Half,
     pub(super) mark: P::Byte,
+    /// The bits of its count of readers in a word of a [lane](super::lanes).
+    pub(super) shift: u8,
 }
 
 impl<P: Host> Slot<P> {
-    pub(super) fn new() -> Self {
+    pub(super) fn new(id: SlotId) -> Self {
         Self {
             word: P::Word::new(Word::CLAIMED),
             file: P::Word::new(0),
@@ -112,6 +115,7 @@ impl<P: Host> Slot<P> {
             place: P::Word::new(0),
             next: P::Half::new(NONE),
             mark: P::Byte::new(0),
+            shift: shift_of(id),
         }
     }
 
@@ -155,8 +159,6 @@ macro_rules! tokens {
 }
 
 tokens! {
-    /// The bytes are there and do not change.
-    Reader
     /// The slot stays with its page. Its bytes may change or not be there yet.
     Hold
     /// This thread has the bytes for itself.
@@ -165,6 +167,29 @@ tokens! {
     Writeback
     /// A slot that is in no chain and this thread's alone.
     Claimed
+}
+
+/// The bytes are there and do not change.
+#[derive(PartialEq, Eq, Debug)]
+#[must_use = "a page stays as it is until its token is given back"]
+pub struct Reader {
+    pub(super) id: SlotId,
+    /// Where it is counted.
+    pub(super) lane: Lane,
+}
+
+impl Reader {
+    /// One that is counted at the word.
+    pub(super) const fn at_word(id: SlotId) -> Self {
+        Self { id, lane: Lane::WORD }
+    }
+}
+
+impl Token for Reader {
+    #[inline(always)]
+    fn id(&self) -> SlotId {
+        self.id
+    }
 }
 
 #[cfg(test)]

@@ -39,6 +39,8 @@ impl Word {
     /// One thread has the slot, and no other may come: it is free, or about to be, or not in
     /// use yet.
     pub(crate) const CLAIMED: u64 = 1 << 48;
+    /// Readers count themselves in at the [lanes](super::lanes), as well as here.
+    pub(crate) const SPREAD: u64 = 1 << 49;
 
     pub(crate) const fn has(self, flags: u64) -> bool {
         self.0 & flags != 0
@@ -52,7 +54,7 @@ impl Word {
         (self.0 & HOLDS) / HOLD
     }
 
-    /// No thread is there.
+    /// No thread is there, but for readers at the lanes of a page that is spread.
     pub(crate) const fn is_alone(self) -> bool {
         self.0 & (READERS | HOLDS) == 0
     }
@@ -66,7 +68,7 @@ impl Word {
 
 impl fmt::Debug for Word {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        const NAMES: [(u64, &str); 9] = [
+        const NAMES: [(u64, &str); 10] = [
             (Word::UPTODATE, "uptodate"),
             (Word::WRITER, "writer"),
             (Word::DIRTY, "dirty"),
@@ -76,6 +78,7 @@ impl fmt::Debug for Word {
             (Word::WAITERS, "waiters"),
             (Word::MARKER, "marker"),
             (Word::CLAIMED, "claimed"),
+            (Word::SPREAD, "spread"),
         ];
         write!(f, "{} readers, {} holds", self.readers(), self.holds())?;
         NAMES

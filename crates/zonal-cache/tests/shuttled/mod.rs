@@ -149,6 +149,10 @@ impl<const WAKES: bool> Platform for ShuttleHost<WAKES> {
 unsafe impl<const WAKES: bool> Host for ShuttleHost<WAKES> {
     type Mutex<T: Send> = ShuttleLock<T>;
 
+    fn lanes(&self) -> u32 {
+        2
+    }
+
     fn wait(&self, _: usize, pending: &dyn Fn() -> bool) {
         let mut lock = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
         while pending() {
