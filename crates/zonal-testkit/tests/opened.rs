@@ -57,11 +57,11 @@ fn what_two_cpus_fill_in_turns_lies_apart() {
 fn what_was_opened_is_not_lost() {
     with(2, |world| {
         let first = take(world, 1).expect("all is free");
+        let opened = first.get() / 512;
+        assert_ne!(take(world, 0).map(|pfn| pfn.get() / 512), Some(opened));
         world.allocator.drain_all();
-        assert_eq!(take(world, 0).map(|pfn| pfn.get() / 512), Some(first.get() / 512));
-        let mut all = 2;
-        take(world, 1).expect("it opens another");
-        all += 1;
+        assert_eq!(take(world, 1).map(|pfn| pfn.get() / 512), Some(opened), "it has hints again");
+        let mut all = 3;
         while take(world, 0).is_some() {
             all += 1;
         }
@@ -80,4 +80,46 @@ fn what_was_opened_becomes_whole_again() {
             assert!(world.allocator.alloc_raw(&Request::new(Order::HUGE)).is_ok(), "block {nth}");
         }
     });
+}
+
+/// Frames, pairs and blocks of eight come and go at random on two CPUs in turns, `held` frames of each at most: pageblocks in
+/// which both have some, of those in which there are any.
+fn mixed(held: usize) -> (usize, usize) {
+    let mut counts = (0, 0);
+    with(2, |world| {
+        let mut live: [Vec<(Pfn, Order)>; 2] = [vec![], vec![]];
+        let mut random = 1_u64;
+        for nth in 0..200_000 {
+            // Knuth's MMIX generator.
+            random = random
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
+            let (cpu, at) = (nth % 2, (random >> 33) as usize);
+            world.allocator.platform().switch_cpu(CpuId(cpu));
+            let own = &mut live[cpu as usize];
+            if own.len() >= held || (at % 5 < 2 && !own.is_empty()) {
+                let (pfn, order) = own.swap_remove(at / 8 % own.len());
+                world.allocator.free_raw(pfn, order).expect("it is allocated");
+            } else {
+                let order = Order::new([0, 0, 0, 1, 3][at / 8 % 5]).expect("an order");
+                let request = Request::new(order).migrate(MigrateType::Movable);
+                own.push((world.allocator.alloc_raw(&request).expect("there is memory"), order));
+            }
+        }
+        let mut owners: BTreeMap<u64, u32> = BTreeMap::new();
+        for (cpu, own) in live.iter().enumerate() {
+            own.iter().for_each(|(pfn, _)| *owners.entry(pfn.get() / 512).or_default() |= 1 << cpu);
+        }
+        counts = (owners.values().filter(|&&owners| owners == 3).count(), owners.len());
+    });
+    counts
+}
+
+/// While most of memory is free each CPU works in a part of its own; where it is not, both pack the same pageblocks.
+#[test]
+fn cpus_keep_apart_while_there_is_much() {
+    let (both, any) = mixed(4000);
+    assert!(both == 0 && any > 8, "{both} of {any}");
+    let (both, any) = mixed(25_000);
+    assert!(both > any / 4, "{both} of {any}");
 }

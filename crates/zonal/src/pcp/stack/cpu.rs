@@ -3,13 +3,14 @@
 use super::passage::UNCOUNTED;
 use super::{CpuStack, StackOutside, StackSize};
 use crate::frame::FrameState;
+use crate::platform::stay::Stay;
 use crate::platform::{Platform, StayOf};
 use crate::policy::pcp::ZoneContext;
 use crate::trace::Trace;
 use crate::types::migrate_type::MigrateType;
 use crate::types::units::Order;
 use crate::zone::AllocFlags;
-use crate::zone::free_map::{MapView, Mapped, Pageblock, Start};
+use crate::zone::free_map::{MapShape, MapView, Mapped, Pageblock, Start};
 use core::num::NonZeroU32;
 
 type Context<'a, P> = ZoneContext<'a, P, Mapped>;
@@ -23,6 +24,10 @@ pub(super) const ALL_LATE: u64 = 64;
 /// CPUs that begin to look in one region, and the most regions of a zone, where the configuration says nothing.
 const REGION_CPUS: u32 = 14;
 const MOST_REGIONS: u32 = 4;
+
+/// CPUs look in their own parts while as many sixteenths of the zone are free; and again from one more on, or it would go to
+/// and fro.
+const APART: u64 = 12;
 
 /// Regions of a zone that this number of CPUs have caches of.
 pub(super) fn regions(cpus: u32, wanted: Option<NonZeroU32>) -> u32 {
@@ -55,6 +60,8 @@ pub struct StackCpu {
     pub(super) cpus: u32,
     /// Parts of the zone in which CPUs begin to look.
     pub(super) regions: u32,
+    /// Where it begins to look: as all of its region do, and in a part of its own.
+    pub(super) starts: [Start; 2],
     /// Frames that it may have freed and not counted; once it is placed, in the slot.
     pub(super) late: i64,
     /// Pageblocks that its owner freed past the slot and that have been counted since.
@@ -98,7 +105,9 @@ impl StackCpu {
         };
         let pageblock = part(self.regions, cpu / REGION_CPUS % self.regions);
         let size = self.size.with_currents(shape, self.cpus);
-        self.stack.tune(out, size, Start { pageblock, spread: cpu }, (first, shape));
+        let start = Start::new(pageblock, cpu as u16);
+        self.starts = [start, self.part_of(cpu, shape).unwrap_or(start)];
+        self.stack.tune(out, size, start, (first, shape));
         // Another place for each, so that two do not want the lowest of one word.
         self.whole = part(self.cpus.max(1), cpu % self.cpus.max(1));
         self.home = shape.section_for(cpu);
@@ -108,6 +117,35 @@ impl StackCpu {
         self.late -= outside << shape.order().get();
         out.uncounted().set_high(outside as u32);
         (self.placed, self.whole_order, self.freed_order) = (true, shape.order(), shape.order());
+    }
+
+    /// The part of a zone that is one CPU's, of whole sections.
+    fn part_of(&self, cpu: u32, shape: MapShape) -> Option<Start> {
+        let cpus = self.cpus.max(1);
+        let part = (shape.whole_sections() / cpus).min(u16::MAX.into());
+        let pageblock = shape.section_for(part * (cpu % cpus));
+        (cpus > 1 && part > 0).then(|| Start::new(pageblock, cpu as u16).with_part(part as u16))
+    }
+
+    /// Where it begins to look now: in its own part while most of the zone is free, so that CPUs keep apart; else as
+    /// all of its region do, so that few pageblocks are in use in part.
+    #[inline(always)]
+    pub(super) fn start_now<P: Platform>(&self, view: MapView<'_, P>, stay: &StayOf<P>) -> Start {
+        let [common, own] = self.starts;
+        if own == common {
+            return common;
+        }
+        let start = self.start_of(view);
+        // That its part has nothing is not remembered: a search that goes on looks everywhere, or it would never end.
+        if stay.goes_on() { start.anywhere() } else { start }
+    }
+
+    #[inline(never)]
+    fn start_of<P: Platform>(&self, view: MapView<'_, P>) -> Start {
+        let [common, own] = self.starts;
+        let is_apart = self.stack.start().pageblock == own.pageblock;
+        let sixteenths = if is_apart { APART } else { APART + 1 };
+        if view.zone.slack() > view.zone.managed() / 16 * sixteenths { own } else { common }
     }
 
     /// Pageblocks that were freed past the slot are counted from now on.
@@ -155,20 +193,20 @@ impl StackCpu {
         }
     }
 
-    /// A block that is no pageblock; or a pageblock, of other memory than whole ones of its type. With the piece
-    /// of the stay in the slot that it took.
+    /// A block that is no pageblock; or a pageblock, of other memory than whole ones of its type. With the next piece
+    /// of the stay in the slot, which it took.
     #[inline(never)]
     pub(super) fn take_further<P: Platform, T: Trace>(
         &mut self,
-        (view, piece): (MapView<'_, P>, StayOf<P>),
+        (view, stay): (MapView<'_, P>, &StayOf<P>),
         (order, migrate, slack): (Order, MigrateType, u64),
     ) -> (Option<(u32, u64)>, StayOf<P>) {
         let fits = |kept: &mut Kept| kept.order == order && kept.migrate == migrate;
         if let Some(kept) = self.kept.take_if(fits) {
             view.table.set_state(kept.index, FrameState::allocated(order));
-            return (Some((kept.index, 0)), piece);
+            return (Some((kept.index, 0)), stay.next());
         }
-        let map = view.map().staying(piece);
+        let map = view.map().staying(stay.next());
         let beside = self.stack.current_mut(migrate);
         if let Some(frame) = beside.and_then(|held| map.take_beside(held, migrate, order)) {
             let index = view.index(frame);
@@ -176,7 +214,8 @@ impl StackCpu {
             self.count_taken(view, order, slack);
             return (Some((index, order.frames())), map.stay());
         }
-        let (start, current) = self.stack.current_for(migrate, order);
+        let start = self.start_now(view, stay);
+        let (_, current) = self.stack.current_for(migrate, order);
         let frame = view.take::<T>(&map, (order, migrate), AllocFlags::NORMAL, start, current);
         let taken = frame.map(|frame| {
             let index = view.index(frame);

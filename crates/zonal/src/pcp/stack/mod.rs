@@ -137,7 +137,7 @@ impl CpuStack {
             current: [Current::NONE; NR_CACHED_TYPES],
             opened: [Current::NONE; NR_CACHED_TYPES],
             size: StackSize { high: 0, currents: 0 },
-            start: Start { pageblock: Pageblock(0), spread: 0 },
+            start: Start::new(Pageblock(0), 0),
             first: 0,
             order: Order::ZERO,
             uncounted: 0,
@@ -156,10 +156,38 @@ impl CpuStack {
         self.size = StackSize { high: size.high.min(N as u32), ..size };
         out.set_high(self.size.high);
         (self.first, self.order) = (first, shape.order());
-        let size = shape.pageblock_frames();
         self.start = start;
-        let ahead = start.pageblock.0 * size;
-        out.set_start(first.wrapping_add(ahead), shape.pageblocks() * size);
+        self.edges_from_start(out, shape);
+    }
+
+    /// Sets the start alone: what it holds stays, and if the start is at another pageblock what is freed goes into the map until
+    /// the next refill.
+    pub(super) fn begin_at<P: Platform, const N: usize>(
+        &mut self,
+        out: &StackOutside<P, N>,
+        start: Start,
+        shape: MapShape,
+    ) {
+        let before = core::mem::replace(&mut self.start, start);
+        if before.pageblock != start.pageblock {
+            self.edges_from_start(out, shape);
+        }
+    }
+
+    /// No edge yet, from the start on.
+    fn edges_from_start<P: Platform, const N: usize>(
+        &self,
+        out: &StackOutside<P, N>,
+        shape: MapShape,
+    ) {
+        let size = shape.pageblock_frames();
+        let ahead = self.start.pageblock.0 * size;
+        out.set_start(self.first.wrapping_add(ahead), shape.pageblocks() * size);
+    }
+
+    /// Where it begins to look.
+    pub(super) const fn start(&self) -> Start {
+        self.start
     }
 
     /// Frames on its stacks and gathered: a snapshot while its owner is about.

@@ -66,6 +66,7 @@ impl<const WORTH: u32, const MOST: usize, R: Release> PcpPolicy<Mapped> for Stac
             size: StackSize { high: 0, currents: 0 },
             cpus: 1,
             regions: 1,
+            starts: [Start::new(Pageblock(0), 0); 2],
             late: FOLD,
             counted: 0,
             whole: Pageblock(0),
@@ -333,6 +334,10 @@ impl<const WORTH: u32, const MOST: usize, R: Release> PcpPolicy<Mapped> for Stac
         cpu.place(out, ctx);
         let view = ctx.view;
         let most = headroom.min(u64::from(u32::MAX)) as u32;
+        let start = cpu.start_now(view, &ctx.stay);
+        if start != cpu.stack.start() {
+            cpu.stack.begin_at(out, start, view.extent().1);
+        }
         let mark = |word, bits| came(view, word, bits);
         let map = view.map().staying(ctx.stay.next());
         let came = cpu.stack.refill(out, &map, migrate, most, mark);
@@ -395,8 +400,7 @@ impl<const WORTH: u32, const MOST: usize, R: Release> PcpPolicy<Mapped> for Stac
             cpu.count_taken(view, order, slack);
             return Some((index, order.frames()));
         }
-        let (taken, piece) =
-            cpu.take_further::<P, T>((view, ctx.stay.next()), (order, migrate, slack));
+        let (taken, piece) = cpu.take_further::<P, T>((view, &ctx.stay), (order, migrate, slack));
         ctx.stay.note(&piece);
         taken
     }

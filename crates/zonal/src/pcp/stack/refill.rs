@@ -83,6 +83,7 @@ fn from_others<P: Platform>(
     each: &mut impl FnMut(WordIndex, u64),
 ) -> (Harvest, Option<Fallback>) {
     map.spend(cost::OTHERS[0]);
+    let start = start.anywhere();
     let others = migrate.fallbacks().into_iter().flatten();
     let fallback = |from, order, claimed| Some(Fallback { frame: Frame(0), order, from, claimed });
     for &other in others.clone() {

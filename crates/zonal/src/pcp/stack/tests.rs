@@ -343,3 +343,24 @@ fn runs_and_single_frames_leave_as_they_came() {
     }
     assert!(next > FIRST + 50_000, "much came by");
 }
+
+/// A start that moves leaves what is on the stack there, and what is freed next goes into the map: until the next refill, after
+/// which the edge counts from the new start.
+#[test]
+fn a_start_that_moves() {
+    let map = map(8);
+    let mut cpu = cpu(16, 0);
+    let first = take(&mut cpu, &map, Movable);
+    assert_eq!((first, cpu.held()), (0, 15));
+    let start = Start::new(Pageblock(4), 0).with_part(1);
+    cpu.own.begin_at(&cpu.out, start, map.shape());
+    assert_eq!((cpu.own.start(), cpu.held()), (start, 15));
+    assert_eq!(cpu.free(&map, Movable, Frame(first)), Ok(0), "gathered");
+    assert_eq!(cpu.held(), 16);
+    let held: Vec<u32> = (0..15).map(|_| cpu.pop(Movable).expect("it is there").0).collect();
+    assert_eq!(held, (1..16).collect::<Vec<_>>());
+    assert_eq!(cpu.refill(&map, Movable).frames, 16);
+    let own = cpu.pop(Movable).expect("it was refilled").0;
+    assert_eq!(own, 4 * 64, "of its own part, though there is a line in use before it");
+    assert!(cpu.out.is_inside(Movable, FIRST + own) && !cpu.out.is_inside(Movable, FIRST + 1));
+}

@@ -86,7 +86,25 @@ impl<P: Platform> FreeMap<'_, P> {
             harvest.frames += count;
             harvest.last = Some(pageblock);
         }
+        if start.has_part() && harvest.frames < want {
+            self.harvest_elsewhere(migrate, want, start, &mut harvest, each);
+        }
         harvest
+    }
+
+    /// No whole pageblock is left: takes frames of lines outside the CPU's own part.
+    #[cold]
+    #[inline(never)]
+    fn harvest_elsewhere(
+        &self,
+        migrate: MigrateType,
+        want: u32,
+        start: Start,
+        harvest: &mut Harvest,
+        each: &mut impl FnMut(WordIndex, u64),
+    ) {
+        let visits = &mut Visits::default();
+        self.harvest_more(migrate, want, (start.anywhere(), visits), harvest, each);
     }
 
     /// Takes frames from lines that come before the opened pageblock, if there is one.
@@ -102,7 +120,8 @@ impl<P: Platform> FreeMap<'_, P> {
         let Some(own) = opened.pageblock().filter(|_| is_hinted(migrate)) else { return };
         let kind = Kind::Free(migrate);
         let nearer = |found: &Pageblock| {
-            start.distance(*found, self.shape) < start.distance(own, self.shape)
+            let distance = |to| start.distance(to, self.shape);
+            start.is_own(*found) && distance(*found) < distance(own)
         };
         while harvest.frames < want && !visits.are_poor() {
             let Some(found) = self.find(kind, start).filter(nearer) else { break };

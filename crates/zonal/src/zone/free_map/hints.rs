@@ -8,7 +8,7 @@
 //! stale has paid for.
 
 use super::FreeMap;
-use super::shape::{HINTED_TYPES, MapShape, Pageblock};
+use super::shape::{HINTED_TYPES, MapShape, Pageblock, SECTION};
 use super::whole::{NR_CLASSES, WholeClass};
 use crate::platform::stay::{Stay, cost};
 use crate::platform::{AtomicWord, Platform};
@@ -50,10 +50,49 @@ pub struct Start {
     pub pageblock: Pageblock,
     /// A number of its own (its CPU number will do): which bit of a word it tries after it lost
     /// one to another CPU.
-    pub spread: u32,
+    pub spread: u16,
+    /// How many sections of 64 pageblocks are a part of its own from there on, whose lines it looks through before it opens a
+    /// whole pageblock; 0: there is none, and all lines come before.
+    pub part: u16,
 }
 
 impl Start {
+    /// From `pageblock` on, without a part of its own.
+    #[must_use]
+    pub const fn new(pageblock: Pageblock, spread: u16) -> Self {
+        Self { pageblock, spread, part: 0 }
+    }
+
+    /// The same with a part of so many sections.
+    #[must_use]
+    pub const fn with_part(self, part: u16) -> Self {
+        Self { part, ..self }
+    }
+
+    /// Whether it has a part of its own.
+    #[inline(always)]
+    pub(super) const fn has_part(self) -> bool {
+        self.part != 0
+    }
+
+    /// Whether it takes from a line of this pageblock before it opens a whole one.
+    #[inline(always)]
+    pub(super) const fn is_own(self, pageblock: Pageblock) -> bool {
+        let ahead = pageblock.0.wrapping_sub(self.pageblock.0);
+        !self.has_part() || ahead < self.part as u32 * SECTION
+    }
+
+    /// The same for a look at all of the map.
+    #[inline(always)]
+    pub(crate) const fn anywhere(self) -> Self {
+        Self { part: 0, ..self }
+    }
+
+    /// Where it looks for untouched pageblocks to open: in its part, or from the map's first on.
+    pub(super) const fn home(self) -> Pageblock {
+        if self.has_part() { self.pageblock } else { Pageblock(0) }
+    }
+
     /// How far a pageblock is from the start, in the order of a search.
     #[must_use]
     #[inline(always)]
@@ -206,7 +245,7 @@ impl<P: Platform> FreeMap<'_, P> {
         let (section, bit) = lost.place();
         let word = self.bitmap_word(kind, 0, section).load(Relaxed) & !bit;
         // 21 is odd, so that neighbours in number begin far apart.
-        let place = start.spread.wrapping_mul(21) % 64;
+        let place = u32::from(start.spread).wrapping_mul(21) % 64;
         let turned = word.rotate_right(place);
         (word != 0).then(|| Pageblock(section * 64 + (turned.trailing_zeros() + place) % 64))
     }
@@ -227,6 +266,9 @@ impl<P: Platform> FreeMap<'_, P> {
         enter: impl Fn(Pageblock) -> G,
     ) -> Option<(Pageblock, G)> {
         let mut found = self.find(kind, start)?;
+        if !start.is_own(found) {
+            return None;
+        }
         let whole = matches!(kind, Kind::Whole(_));
         if !self.stay.affords(if whole { cost::WHOLE } else { cost::HARVEST }) {
             return None;
@@ -238,7 +280,7 @@ impl<P: Platform> FreeMap<'_, P> {
             }
             found = match self.find_beside(kind, found, start) {
                 Some(other) => other,
-                None => self.find(kind, start)?,
+                None => self.find(kind, start).filter(|found| start.is_own(*found))?,
             };
         }
     }

@@ -185,4 +185,4 @@ impl<'a, P: Platform> MapView<'a, P> {
 }
 
 /// Where a request begins that goes past the CPUs' pages.
-pub(super) const ANYWHERE: Start = Start { pageblock: Pageblock(0), spread: 0 };
+pub(super) const ANYWHERE: Start = Start::new(Pageblock(0), 0);

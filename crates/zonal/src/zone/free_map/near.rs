@@ -123,7 +123,7 @@ impl<P: Platform> MapView<'_, P> {
         from: Pageblock,
         home: Pageblock,
     ) -> Option<Pageblock> {
-        self.map_apart().open_whole(migrate, Start { pageblock: from, spread: from.0 }, home)
+        self.map_apart().open_whole(migrate, Start::new(from, from.0 as u16), home)
     }
 
     /// Another CPU was faster, so it works in this section, too: an untouched one from `home` up, with

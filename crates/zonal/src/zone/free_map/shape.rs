@@ -171,6 +171,11 @@ impl MapShape {
         Pageblock(cpu % self.sections() * SECTION)
     }
 
+    /// Sections that have all of their pageblocks.
+    pub(crate) const fn whole_sections(self) -> u32 {
+        self.pageblocks / SECTION
+    }
+
     pub(super) const fn sections(self) -> u32 {
         self.pageblocks.div_ceil(SECTION)
     }

@@ -39,8 +39,14 @@ impl<P: Platform> FreeMap<'_, P> {
         let shape = self.shape();
         if order < shape.order() {
             let taken = self.take_block(migrate, order, start, current.as_deref_mut());
-            return taken.or_else(|| self.split_whole(migrate, order, start, current));
+            let taken =
+                taken.or_else(|| self.split_whole(migrate, order, start, current.as_deref_mut()));
+            if taken.is_some() || !start.has_part() {
+                return taken;
+            }
+            return self.take_elsewhere(migrate, order, start, current);
         }
+        let start = start.anywhere();
         if order == shape.order() {
             let opened = self.open_whole(migrate, start, Pageblock(0));
             return opened.map(|pageblock| pageblock.first_frame(shape));
@@ -55,6 +61,19 @@ impl<P: Platform> FreeMap<'_, P> {
         Some(first.first_frame(shape))
     }
 
+    /// No whole pageblock is left: takes a block from lines outside the CPU's own part.
+    #[cold]
+    #[inline(never)]
+    fn take_elsewhere(
+        &self,
+        migrate: MigrateType,
+        order: Order,
+        start: Start,
+        current: Option<&mut Current>,
+    ) -> Option<Frame> {
+        self.take_block(migrate, order, start.anywhere(), current)
+    }
+
     /// Takes a block below the pageblock order from lines of other types: claims a pageblock that is
     /// half free, or else takes from one that keeps its type. No block with it: it claimed one, for the next
     /// [piece](crate::platform::stay) to take from.
@@ -66,6 +85,7 @@ impl<P: Platform> FreeMap<'_, P> {
         start: Start,
     ) -> Option<(Option<Frame>, Fallback)> {
         self.stay.spend(cost::OTHERS[1]);
+        let start = start.anywhere();
         migrate.fallbacks()?.iter().find_map(|&from| {
             let claimed = self.claim_other(from, migrate, start);
             if let Some((pageblock, order)) = claimed.filter(|_| self.stay.ends()) {

@@ -62,7 +62,7 @@ impl<'m, P: Platform> FreeMap<'m, P> {
             if self.stay.skips(kind.number(self.shape)) {
                 continue;
             }
-            while let Some(pageblock) = self.find(kind, start) {
+            while let Some(pageblock) = self.find(kind, start).filter(|&own| start.is_own(own)) {
                 if !self.stay.affords(cost::BLOCK) {
                     return None;
                 }
@@ -135,7 +135,7 @@ impl<'m, P: Platform> FreeMap<'m, P> {
         start: Start,
     ) -> Option<(Pageblock, (MigrateType, Transit<'m, P>))> {
         let inside = |pageblock| (self.type_of(pageblock), self.in_transit(pageblock));
-        self.open_whole_inside(migrate, start, Pageblock(0), inside)
+        self.open_whole_inside(migrate, start.anywhere(), start.home(), inside)
     }
 
     /// The same with something done before each try.
@@ -163,7 +163,7 @@ impl<'m, P: Platform> FreeMap<'m, P> {
     #[must_use]
     pub fn open_untouched_near(&self, migrate: MigrateType, home: Pageblock) -> Option<Pageblock> {
         let class = WholeClass::Untouched;
-        let start = Start { pageblock: home, spread: home.0 };
+        let start = Start::new(home, home.0 as u16);
         let found = self.find(Kind::Whole(class), start).filter(|found| found.is_beside(home))?;
         let taken = self.clear(Kind::Whole(class), found) && self.keep_whole(class, found);
         (taken && self.claim_whole(found, migrate)).then_some(found)

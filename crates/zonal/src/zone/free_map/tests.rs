@@ -112,7 +112,8 @@ impl Model {
 
     fn start(&mut self) -> Start {
         let pageblocks = self.map.shape().pageblocks();
-        Start { pageblock: Pageblock(self.below(pageblocks)), spread: self.below(64) }
+        let start = Start::new(Pageblock(self.below(pageblocks)), self.below(64) as u16);
+        start.with_part(self.below(2) as u16)
     }
 
     fn migrate(&mut self) -> MigrateType {
@@ -172,10 +173,7 @@ impl Model {
         let k = self.below(p);
         let current = &mut self.current[migrate.index()];
         let holds = k > 0 && start.spread.is_multiple_of(2);
-        let found = self.map.take_block(migrate, order(k), start, holds.then_some(&mut *current));
-        let split = || self.map.split_whole(migrate, order(k), start, holds.then_some(current));
-        let found = found.or_else(split);
-        match found {
+        match self.map.take_own(migrate, order(k), start, holds.then_some(current)) {
             Some(frame) => {
                 let pageblock = frame.pageblock(self.map.shape());
                 assert_eq!(self.map.type_of(pageblock), migrate);
@@ -311,7 +309,7 @@ fn levels() {
 #[test]
 fn a_search_goes_round_and_finds_the_first() {
     let map = map(3, 20_000);
-    let at = |pageblock| Start { pageblock: Pageblock(pageblock), spread: 0 };
+    let at = |pageblock| Start::new(Pageblock(pageblock), 0);
     let kind = Kind::Free(Movable);
     assert_eq!(map.find(kind, at(77)), None);
     for pageblock in [5, 9_000, 19_999] {
@@ -419,8 +417,7 @@ fn sections_of_cpus() {
     assert_eq!(map.open_untouched_near(Unmovable, home), Some(Pageblock(64)));
     assert_eq!(map.type_of(Pageblock(64)), Unmovable);
     map.free_block(Frame(64 * 64), order(6)).expect("it was held");
-    let open =
-        |from: u32| map.open_whole(Movable, Start { pageblock: Pageblock(from), spread: 0 }, home);
+    let open = |from: u32| map.open_whole(Movable, Start::new(Pageblock(from), 0), home);
     assert_eq!(open(3), Some(Pageblock(64)), "touched, wherever it is");
     assert_eq!(open(3), Some(Pageblock(65)), "untouched, from its own section up");
     (66..128).for_each(|pageblock| assert_eq!(open(0), Some(Pageblock(pageblock))));
@@ -437,7 +434,7 @@ fn untouched_is_used_last() {
     let map = map(9, 8);
     (0..6).for_each(|pageblock| map.put_untouched(Pageblock(pageblock)).expect("it is not free"));
     map.free_block(Frame(7 * 512), order(9)).expect("free it");
-    let start = Start { pageblock: Pageblock(3), spread: 3 };
+    let start = Start::new(Pageblock(3), 3);
     let take = || map.take_large(order(9), start).map(|pageblock| pageblock.0);
     assert_eq!([take(), take(), take()], [Some(7), Some(0), Some(1)]);
     map.free_block(Frame(5 * 512), order(9)).expect_err("it is whole");

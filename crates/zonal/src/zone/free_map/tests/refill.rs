@@ -4,8 +4,11 @@ use super::*;
 
 /// Frames that a refill of `want` takes, in their order.
 fn refilled(map: &FreeMap<'_, SingleThread>, want: u32) -> Vec<u32> {
+    refilled_from(map, Start::default(), want)
+}
+
+fn refilled_from(map: &FreeMap<'_, SingleThread>, start: Start, want: u32) -> Vec<u32> {
     let mut frames = vec![];
-    let start = Start { pageblock: Pageblock(0), spread: 0 };
     map.refill(Movable, want, start, None, &mut |word: WordIndex, bits: u64| {
         let bits = (0..64).filter(|bit| bits >> bit & 1 == 1);
         frames.extend(bits.map(|bit| word.first_frame().0 + bit));
@@ -41,4 +44,40 @@ fn a_refill_takes_lines_in_their_order_that_have_some() {
     (50 * 64..50 * 64 + 16).for_each(free);
     let wanted: Vec<u32> = (0..40).flat_map(some).chain(50 * 64..50 * 64 + 4).collect();
     assert_eq!(refilled(&map, 164), wanted);
+}
+
+/// A CPU with a part of its own leaves what is in use elsewhere alone while there is a whole pageblock, and takes it
+/// where there is none.
+#[test]
+fn a_part_comes_before_whole_pageblocks_and_they_before_the_rest() {
+    let map = map(6, 200);
+    let start = Start::new(Pageblock(64), 1).with_part(1);
+    let free = |frame, k| map.free_block(Frame(frame), order(k)).expect("it was not free");
+    let [before, inside, behind] = [63, 127, 128].map(|pageblock| pageblock * 64 + 9);
+    [before, inside, behind].into_iter().for_each(|frame| free(frame, 0));
+    free(150 * 64, 6);
+    let whole = 150 * 64..151 * 64;
+    let wanted: Vec<u32> = [inside].into_iter().chain(whole).chain([behind, before]).collect();
+    assert_eq!(refilled_from(&map, start, 100), wanted);
+    wanted.iter().for_each(|&frame| free(frame, 0));
+
+    let two = || map.take_own(Movable, order(1), start, None).map(|frame| frame.0);
+    [63 * 64, 126 * 64, 131 * 64].into_iter().for_each(|frame| free(frame, 1));
+    assert_eq!(two(), Some(126 * 64), "inside");
+    assert_eq!(two(), Some(150 * 64), "a whole one");
+    free(150 * 64, 1);
+    assert_eq!(map.take_own(Movable, order(6), start, None), Some(Frame(150 * 64)), "whole again");
+    assert_eq!([two(), two(), two()], [Some(131 * 64), Some(63 * 64), None]);
+}
+
+/// Whole pageblocks that were never touched are opened in the part first.
+#[test]
+fn a_part_opens_untouched_pageblocks_of_its_own() {
+    let map = map(6, 200);
+    for at in [5, 70, 71] {
+        map.put_untouched(Pageblock(at)).expect("it is not free");
+    }
+    let start = Start::new(Pageblock(64), 1);
+    assert_eq!(refilled_from(&map, start.with_part(1), 64).first(), Some(&(70 * 64)));
+    assert_eq!(refilled_from(&map, start, 64).first(), Some(&(5 * 64)), "the map's first");
 }

@@ -55,7 +55,8 @@ impl Worker<'_> {
         let (map, shape) = (self.map, self.map.shape());
         let migrate = [Movable, Unmovable][self.below(2) as usize];
         let pageblock = self.below(shape.pageblocks());
-        let start = Start { pageblock: Pageblock(pageblock), spread: self.number };
+        let start = Start::new(Pageblock(pageblock), self.number as u16);
+        let start = if pageblock % 2 == 0 { start } else { start.with_part(1) };
         let full = self.frames() >= self.room;
         match self.below(20) {
             0..=6 if !self.held.is_empty() => {
