@@ -62,7 +62,8 @@ pub struct Config {
     /// [`pcp_batch`](Self::pcp_batch) is.
     pub pcp_high: Option<u32>,
     /// Regions of a zone: the CPUs of one, 14 after the other in turn, begin to look for frames at the same place.
-    /// Default: one for each 14 CPUs, at most four. Without effect under presets with lists.
+    /// Default: one for each 14 CPUs, at most four. Without effect under presets with lists, and while three quarters of a
+    /// zone are free, where each CPU begins in a part of its own if that is 64 pageblocks at least.
     pub regions: Option<NonZeroU32>,
     /// Whether pageblocks are set aside for high-order requests that cannot wait. Default yes.
     pub highatomic: bool,
