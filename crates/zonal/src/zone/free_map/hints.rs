@@ -63,7 +63,7 @@ impl Start {
         Self { pageblock, spread, part: 0 }
     }
 
-    /// The same with a part of so many sections.
+    /// The same with a part of this number of sections.
     #[must_use]
     pub const fn with_part(self, part: u16) -> Self {
         Self { part, ..self }
