@@ -56,7 +56,7 @@ impl Worker<'_> {
         let migrate = [Movable, Unmovable][self.below(2) as usize];
         let pageblock = self.below(shape.pageblocks());
         let start = Start::new(Pageblock(pageblock), self.number as u16);
-        let start = if pageblock % 2 == 0 { start } else { start.with_part(1) };
+        let start = if pageblock.is_multiple_of(2) { start } else { start.with_part(1) };
         let full = self.frames() >= self.room;
         match self.below(20) {
             0..=6 if !self.held.is_empty() => {
