@@ -12,7 +12,8 @@
 //! let workload = Workload::readers(2, 4 << 20, Sector(8192))?;
 //! let outcome = run(&Subject::new(Kind::Cfq), &path, workload, 2, 1 << 20)?;
 //! assert_eq!(outcome.shares.iter().map(|share| share.bytes).sum::<u64>(), 4 << 20);
-//! assert_eq!(outcome.cache.expect("there is one").read, 1024);
+//! // More where a page that was read ahead had to go before it was wanted.
+//! assert!(outcome.cache.expect("there is one").read >= 1024);
 //! # std::fs::remove_file(&path)?;
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
