@@ -13,9 +13,9 @@
 mod loomed;
 
 use loom::thread;
-use loomed::{A, B, Torn, Unordered, World, finds};
+use loomed::{A, Torn, Unordered, World, finds, look_while_evicted};
 use zonal::platform::AtomicWord;
-use zonal_cache::table::{Settled, Taken, Token, Writer};
+use zonal_cache::table::Settled;
 use zonal_testkit::loom_platform::{Word, explore, spawn};
 
 #[test]
@@ -38,27 +38,7 @@ fn planted() {
 
 /// A reader looks for `A` while its slot is given to `B`.
 fn lookup_and_eviction<W: AtomicWord + 'static>() {
-    let world = World::<W>::new(false);
-    let reader = world.look(A).expect("it is there");
-    let id = reader.id();
-    assert!(world.table.leave(reader).is_none());
-    let theirs = world.clone();
-    let evicts = spawn(0, move || {
-        if let Taken::Claimed(claimed) = theirs.table.claim(id) {
-            let writer = theirs.table.insert(claimed, B).unwrap();
-            theirs.write(&writer, B.index);
-            let _ = theirs.table.finish(&theirs.host, writer, false);
-        }
-    });
-    for key in [A, B] {
-        if let Some(reader) = world.look(key) {
-            assert_eq!(world.read(&reader), key.index, "the bytes of another page");
-            world.release(world.table.leave(reader));
-        }
-    }
-    evicts.join().unwrap();
-    let there = [A, B].map(|key| world.look(key).map(|reader| world.table.leave(reader)).is_some());
-    assert!(there[0] != there[1], "one of them is there: {there:?}");
+    look_while_evicted(&World::<W>::new(false));
 }
 
 #[test]
@@ -112,24 +92,7 @@ fn writeback_and_write<W: AtomicWord + 'static, const FORGETS: bool>() {
     let world = World::<W>::new(true);
     let theirs = world.clone();
     let writes = spawn(0, move || {
-        let hold = theirs.table.hold(A).expect("it is there");
-        let Settled::Done(writer) = theirs.table.write(&theirs.host, hold) else {
-            panic!("it is there");
-        };
-        let writer: Writer = if theirs.table.has_readers(&writer) {
-            let new = theirs.take();
-            theirs.write(&new, theirs.read(&writer));
-            let Ok((new, _, free)) = theirs.table.replace(&theirs.host, writer, new) else {
-                panic!("it is there");
-            };
-            theirs.release(free);
-            new
-        } else {
-            writer
-        };
-        theirs.write(&writer, 2);
-        let (_, free) = theirs.table.finish(&theirs.host, writer, !FORGETS);
-        assert!(free.is_none());
+        theirs.write_page(2, !FORGETS);
     });
     let mut store = 0;
     let mut write_back = || {

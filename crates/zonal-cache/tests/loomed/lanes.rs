@@ -1,10 +1,9 @@
 //! Models of readers that are counted at lanes (invariant L-1 of the table's `lanes.rs`).
 
-use super::{A, B, Loaded, Once, Torn, Unordered, World, finds};
-use loom::thread;
+use super::{A, Loaded, Once, Torn, Unordered, World, finds, look_while_evicted};
 use std::sync::Arc;
 use zonal::platform::AtomicWord;
-use zonal_cache::table::{Reader, Settled, Taken, Token};
+use zonal_cache::table::{Taken, Token};
 use zonal_testkit::loom_platform::{Word, explore, spawn};
 
 const BOUND: Option<usize> = Some(3);
@@ -24,37 +23,9 @@ pub(crate) fn planted(bug: &str) {
     }
 }
 
-/// Looks twice, and leaves.
-fn look_twice<W: AtomicWord>(world: &World<W>, reader: Reader) {
-    let seen = world.read(&reader);
-    thread::yield_now();
-    assert_eq!(world.read(&reader), seen, "what is looked at stays");
-    world.release(world.table.leave(reader));
-}
-
 /// A reader looks for `A`, which is spread, while its slot is given to `B`.
 fn eviction<W: AtomicWord + 'static>() {
-    let world = World::<W>::spread(false);
-    let reader = world.look(A).expect("it is there");
-    let id = reader.id();
-    assert!(world.table.leave(reader).is_none());
-    let theirs = world.clone();
-    let evicts = spawn(1, move || {
-        if let Taken::Claimed(claimed) = theirs.table.claim(id) {
-            let writer = theirs.table.insert(claimed, B).unwrap();
-            theirs.write(&writer, B.index);
-            let _ = theirs.table.finish(&theirs.host, writer, false);
-        }
-    });
-    for key in [A, B] {
-        if let Some(reader) = world.look(key) {
-            assert_eq!(world.read(&reader), key.index, "the bytes of another page");
-            look_twice(&world, reader);
-        }
-    }
-    evicts.join().unwrap();
-    let there = [A, B].map(|key| world.look(key).map(|reader| world.table.leave(reader)).is_some());
-    assert!(there[0] != there[1], "one of them is there: {there:?}");
+    look_while_evicted(&World::<W>::spread(false));
 }
 
 #[test]
@@ -69,7 +40,7 @@ fn truncate<W: AtomicWord + 'static>() {
         let theirs: Arc<World<W>> = world.clone();
         spawn(cpu, move || {
             if let Some(reader) = theirs.look(A) {
-                look_twice(&theirs, reader);
+                theirs.look_twice(reader);
             }
         })
     };
@@ -78,7 +49,7 @@ fn truncate<W: AtomicWord + 'static>() {
         let hold = world.table.hold(A).expect("it is there");
         assert!(world.table.detach(&hold), "it was dirty");
         world.release(world.table.leave_hold(hold));
-        look_twice(&world, reader);
+        world.look_twice(reader);
     }
     other.join().unwrap();
     assert_eq!(world.unused(), 2, "the slot is freed once");
@@ -96,26 +67,11 @@ fn write<W: AtomicWord + 'static>() {
     let world = World::<W>::spread(false);
     let theirs = world.clone();
     let writes = spawn(1, move || {
-        let hold = theirs.table.hold(A).expect("it is there");
-        let Settled::Done(mut writer) = theirs.table.write(&theirs.host, hold) else {
-            panic!("it is there");
-        };
-        if theirs.table.has_readers(&writer) {
-            let new = theirs.take();
-            theirs.write(&new, theirs.read(&writer));
-            let Ok((new, _, free)) = theirs.table.replace(&theirs.host, writer, new) else {
-                panic!("it is there");
-            };
-            theirs.release(free);
-            writer = new;
-        }
-        theirs.write(&writer, 2);
-        let (_, free) = theirs.table.finish(&theirs.host, writer, true);
-        assert!(free.is_none());
+        theirs.write_page(2, true);
     });
     for _ in 0..2 {
         if let Some(reader) = world.look(A) {
-            look_twice(&world, reader);
+            world.look_twice(reader);
         }
     }
     writes.join().unwrap();
@@ -139,11 +95,11 @@ fn meet<W: AtomicWord + 'static>() {
     let theirs = world.clone();
     let other = spawn(1, move || {
         if let Some(reader) = theirs.look(A) {
-            look_twice(&theirs, reader);
+            theirs.look_twice(reader);
         }
     });
     if let Some(reader) = world.look(A) {
-        look_twice(&world, reader);
+        world.look_twice(reader);
     }
     if let Taken::Claimed(claimed) = world.table.claim(id) {
         world.release(Some(claimed));

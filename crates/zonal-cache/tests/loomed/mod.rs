@@ -12,8 +12,8 @@ use zonal::platform::shared_slot::{Guarded, SharedSlot};
 use zonal::platform::{AtomicWord, Lock, Platform};
 use zonal::{CpuId, Pfn};
 use zonal_cache::host::Host;
-use zonal_cache::table::{Claimed, Key, Reader, Table, Token};
-use zonal_testkit::loom_platform::{Byte, Half, LoomLock, LoomPlatform, Word};
+use zonal_cache::table::{Claimed, Key, Reader, Settled, SlotId, Table, Taken, Token};
+use zonal_testkit::loom_platform::{Byte, Half, LoomLock, LoomPlatform, Word, spawn};
 
 /// A word that orders nothing.
 pub(crate) struct Unordered(Word);
@@ -252,6 +252,70 @@ impl<W: AtomicWord + 'static, const WAKES: bool> World<W, WAKES> {
             }
         }
     }
+
+    /// Looks twice.
+    fn read_twice(&self, reader: &Reader) -> u64 {
+        let seen = self.read(reader);
+        thread::yield_now();
+        assert_eq!(self.read(reader), seen, "what is looked at stays");
+        seen
+    }
+
+    /// Looks twice, and leaves.
+    pub(crate) fn look_twice(&self, reader: Reader) {
+        self.read_twice(&reader);
+        self.release(self.table.leave(reader));
+    }
+
+    /// Gives a slot to `B`, if no thread is there.
+    fn evict(&self, id: SlotId) {
+        if let Taken::Claimed(claimed) = self.table.claim(id) {
+            let writer = self.table.insert(claimed, B).unwrap();
+            self.write(&writer, B.index);
+            let _ = self.table.finish(&self.host, writer, false);
+        }
+    }
+
+    /// Writes to `A`, or to a copy that takes its place where readers are.
+    pub(crate) fn write_page(&self, value: u64, dirty: bool) {
+        let hold = self.table.hold(A).expect("it is there");
+        let Settled::Done(mut writer) = self.table.write(&self.host, hold) else {
+            panic!("it is there");
+        };
+        if self.table.has_readers(&writer) {
+            let new = self.take();
+            self.write(&new, self.read(&writer));
+            let Ok((new, _, free)) = self.table.replace(&self.host, writer, new) else {
+                panic!("it is there");
+            };
+            self.release(free);
+            writer = new;
+        }
+        self.write(&writer, value);
+        let (_, free) = self.table.finish(&self.host, writer, dirty);
+        assert!(free.is_none());
+    }
+}
+
+/// A reader looks for `A` while its slot is given to `B`.
+pub(crate) fn look_while_evicted<W: AtomicWord + 'static>(world: &Arc<World<W>>) {
+    let reader = world.look(A).expect("it is there");
+    let id = reader.id();
+    assert!(world.table.leave(reader).is_none());
+    let theirs = world.clone();
+    let evicts = spawn(1, move || theirs.evict(id));
+    for key in [A, B] {
+        if let Some(reader) = world.look(key) {
+            assert_eq!(world.read_twice(&reader), key.index, "the bytes of another page");
+            assert!(
+                world.table.leave(reader).is_none(),
+                "it is not the last at a page in the index"
+            );
+        }
+    }
+    evicts.join().unwrap();
+    let there = [A, B].map(|key| world.look(key).map(|reader| world.table.leave(reader)).is_some());
+    assert!(there[0] != there[1], "one of them is there: {there:?}");
 }
 
 /// Runs planted bugs that must be found, each in a process of its own: what loom says of a deadlock may
