@@ -18,6 +18,7 @@ use crate::subject::{Group, Profile, Subject, SubjectError};
 use crate::tails;
 use crate::workload::Workload;
 
+pub mod apart;
 pub mod baseline;
 pub mod bits;
 pub mod kernel;
@@ -169,7 +170,7 @@ pub fn references<P: Programs>() -> Vec<Entry> {
 
 /// Names of all subjects that the full bench has, for programs that have some of them only and
 /// must tell a name that is not compiled in from one that does not exist.
-pub const KNOWN: [(&str, Group); 28] = [
+pub const KNOWN: [(&str, Group); 29] = [
     ("Zonal", Group::Zonal),
     ("Linux416", Group::Zonal),
     ("SkipMerge", Group::Zonal),
@@ -198,6 +199,7 @@ pub const KNOWN: [(&str, Group); 28] = [
     ("bits-lowest", Group::Reference),
     ("bits-placed", Group::Reference),
     ("kernel-mmap", Group::Reference),
+    ("zonal-apart", Group::Reference),
 ];
 
 /// The names whose group `keep` accepts, each once, separated by commas.

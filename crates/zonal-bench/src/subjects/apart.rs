@@ -1,0 +1,80 @@
+//! `Zonal`, an allocator for each thread: what the machine lets its threads do at once.
+//!
+//! Threads that share nothing slow each other down where a machine's CPUs share execution units, caches or the bandwidth
+//! of memory. A row of two threads on one allocator divided by this one's is what is lost by sharing the allocator; divided by
+//! one thread's it is that and the machine.
+//!
+//! ```
+//! use zonal_bench::program::Programs;
+//! use zonal_bench::subject::{FrameThread, Setup, Subject};
+//! use zonal_bench::subjects::apart::{Alone, Apart};
+//! use zonal_bench::workload::Workload;
+//!
+//! assert!(Alone::has(Workload::Mixed) && !Alone::has(Workload::ProducerConsumer));
+//! let two = Apart::open(&Setup { memory: 64 << 20, threads: 2, touch: false, regions: None })?;
+//! let (mut one, mut other) = (two.thread(0)?, two.thread(1)?);
+//! assert!(one.alloc(3).is_some() && other.alloc(3).is_some());
+//! # Ok::<(), zonal_bench::subject::SubjectError>(())
+//! ```
+
+use zonal::preset::Zonal;
+
+use super::zonal::{Owned, OwnedThread, Preset};
+use crate::figures::Figures;
+use crate::loops::Halt;
+use crate::program::{Every, Part, Programs};
+use crate::subject::{FrameThread, Group, Path, Profile, Setup, Subject, SubjectError};
+use crate::workload::Workload;
+
+/// The workloads in which a thread frees only what it allocated, and has no bound on memory to reach.
+#[derive(Clone, Copy, Debug)]
+pub struct Alone;
+
+impl Programs for Alone {
+    fn has(workload: Workload) -> bool {
+        !workload.fills()
+            && !matches!(workload, Workload::ProducerConsumer | Workload::ParallelFree)
+    }
+
+    fn run<T: FrameThread>(
+        part: Part<'_, T::Block>,
+        handle: T,
+    ) -> Result<(crate::case::ThreadRun, Figures), Halt> {
+        Every::run(part, handle)
+    }
+}
+
+/// As many arenas as threads, each with its part of the memory.
+#[derive(Debug)]
+pub struct Apart {
+    arenas: Vec<Preset<Zonal, Owned>>,
+}
+
+impl Subject for Apart {
+    const PROFILE: Profile = Profile {
+        name: "zonal-apart",
+        path: Path::Owned,
+        group: Group::Reference,
+        note: "an allocator of its own for each thread",
+        max_order: Preset::<Zonal, Owned>::PROFILE.max_order,
+        managed: true,
+        bulk: true,
+    };
+    type Block = zonal::Pfn;
+    type Thread<'a> = OwnedThread<'a, Zonal>;
+
+    fn open(setup: &Setup) -> Result<Self, SubjectError> {
+        let threads = setup.threads.max(1);
+        let each = Setup { memory: setup.memory / threads, threads: 1, ..*setup };
+        let arenas = (0..threads).map(|_| Preset::open(&each));
+        Ok(Self { arenas: arenas.collect::<Result<_, _>>()? })
+    }
+
+    fn thread(&self, index: usize) -> Result<Self::Thread<'_>, SubjectError> {
+        self.arenas[index].thread(0)
+    }
+
+    fn frames(&self) -> Option<usize> {
+        self.arenas.iter().map(Subject::frames).sum()
+    }
+}
