@@ -18,13 +18,13 @@ use crate::subject::{Group, Profile, Subject, SubjectError};
 use crate::tails;
 use crate::workload::Workload;
 
-pub mod apart;
 pub mod baseline;
 pub mod bits;
 pub mod kernel;
 pub mod movable;
 pub mod page;
 pub mod placed;
+pub mod private;
 pub mod zonal;
 
 /// What opens a subject for a spec.
@@ -199,7 +199,7 @@ pub const KNOWN: [(&str, Group); 29] = [
     ("bits-lowest", Group::Reference),
     ("bits-placed", Group::Reference),
     ("kernel-mmap", Group::Reference),
-    ("zonal-apart", Group::Reference),
+    ("zonal-private", Group::Reference),
 ];
 
 /// The names whose group `keep` accepts, each once, separated by commas.

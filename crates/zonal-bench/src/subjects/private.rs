@@ -7,11 +7,11 @@
 //! ```
 //! use zonal_bench::program::Programs;
 //! use zonal_bench::subject::{FrameThread, Setup, Subject};
-//! use zonal_bench::subjects::apart::{Alone, Apart};
+//! use zonal_bench::subjects::private::{Alone, Private};
 //! use zonal_bench::workload::Workload;
 //!
 //! assert!(Alone::has(Workload::Mixed) && !Alone::has(Workload::ProducerConsumer));
-//! let two = Apart::open(&Setup { memory: 64 << 20, threads: 2, touch: false, regions: None })?;
+//! let two = Private::open(&Setup { memory: 64 << 20, threads: 2, touch: false, regions: None })?;
 //! let (mut one, mut other) = (two.thread(0)?, two.thread(1)?);
 //! assert!(one.alloc(3).is_some() && other.alloc(3).is_some());
 //! # Ok::<(), zonal_bench::subject::SubjectError>(())
@@ -46,13 +46,13 @@ impl Programs for Alone {
 
 /// As many arenas as threads, each with its part of the memory.
 #[derive(Debug)]
-pub struct Apart {
+pub struct Private {
     arenas: Vec<Preset<Zonal, Owned>>,
 }
 
-impl Subject for Apart {
+impl Subject for Private {
     const PROFILE: Profile = Profile {
-        name: "zonal-apart",
+        name: "zonal-private",
         path: Path::Owned,
         group: Group::Reference,
         note: "an allocator of its own for each thread",
