@@ -9,7 +9,6 @@ use zonal::preset::{
     Linux416, SkipMerge, SplitZones, Trusting, Zonal,
 };
 use zonal_bench::program::Every;
-use zonal_bench::subjects::private::{Alone, Private};
 use zonal_bench::subjects::zonal::entries_of;
 use zonal_bench::subjects::{self, Entry};
 
@@ -44,6 +43,5 @@ pub fn all() -> Vec<Entry> {
         entries.extend(zonal_mallocs::entries::<Every>());
     }
     entries.extend(subjects::references::<Every>());
-    entries.push(Entry::of::<Private, Alone>());
     entries
 }

@@ -165,6 +165,7 @@ pub fn references<P: Programs>() -> Vec<Entry> {
         Entry::of::<bits::Bits<true>, P>(),
         Entry::of::<placed::Placed, P>(),
         Entry::with::<P>(kernel::PROFILE, kernel::open),
+        Entry::of::<private::Private, private::Alone<P>>(),
     ]
 }
 

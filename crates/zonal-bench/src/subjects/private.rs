@@ -5,42 +5,48 @@
 //! one thread's it is that and the machine.
 //!
 //! ```
-//! use zonal_bench::program::Programs;
+//! use zonal_bench::program::{Every, Programs};
 //! use zonal_bench::subject::{FrameThread, Setup, Subject};
 //! use zonal_bench::subjects::private::{Alone, Private};
 //! use zonal_bench::workload::Workload;
 //!
-//! assert!(Alone::has(Workload::Mixed) && !Alone::has(Workload::ProducerConsumer));
+//! type Workloads = Alone<Every>;
+//! assert!(Workloads::has(Workload::Mixed) && !Workloads::has(Workload::ProducerConsumer));
 //! let two = Private::open(&Setup { memory: 64 << 20, threads: 2, touch: false, regions: None })?;
 //! let (mut one, mut other) = (two.thread(0)?, two.thread(1)?);
 //! assert!(one.alloc(3).is_some() && other.alloc(3).is_some());
 //! # Ok::<(), zonal_bench::subject::SubjectError>(())
 //! ```
 
+use std::marker::PhantomData;
+
+use zonal::Pfn;
 use zonal::preset::Zonal;
 
 use super::zonal::{Owned, OwnedThread, Preset};
+use crate::case::ThreadRun;
 use crate::figures::Figures;
 use crate::loops::Halt;
-use crate::program::{Every, Part, Programs};
+use crate::program::{Part, Programs};
 use crate::subject::{FrameThread, Group, Path, Profile, Setup, Subject, SubjectError};
 use crate::workload::Workload;
 
-/// The workloads in which a thread frees only what it allocated, and has no bound on memory to reach.
+/// The workloads of `P` in which a thread needs no frame of another, and which do not fill memory.
 #[derive(Clone, Copy, Debug)]
-pub struct Alone;
+pub struct Alone<P>(PhantomData<fn() -> P>);
 
-impl Programs for Alone {
+impl<P: Programs> Programs for Alone<P> {
     fn has(workload: Workload) -> bool {
-        !workload.fills()
+        P::has(workload)
+            && !workload.fills()
             && !matches!(workload, Workload::ProducerConsumer | Workload::ParallelFree)
     }
 
     fn run<T: FrameThread>(
         part: Part<'_, T::Block>,
         handle: T,
-    ) -> Result<(crate::case::ThreadRun, Figures), Halt> {
-        Every::run(part, handle)
+    ) -> Result<(ThreadRun, Figures), Halt> {
+        P::run(part, handle)
     }
 }
 
@@ -60,7 +66,7 @@ impl Subject for Private {
         managed: true,
         bulk: true,
     };
-    type Block = zonal::Pfn;
+    type Block = Pfn;
     type Thread<'a> = OwnedThread<'a, Zonal>;
 
     fn open(setup: &Setup) -> Result<Self, SubjectError> {
