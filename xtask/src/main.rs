@@ -7,6 +7,7 @@ mod c_inline;
 mod capi;
 mod deny;
 mod explore;
+mod fuzz;
 mod golden;
 mod kernel;
 mod kernel_size;
@@ -61,6 +62,8 @@ enum Command {
     Matrix,
     /// Random schedules for some time; goes on where the last such run ended
     Explore(explore::Explore),
+    /// A fuzz target for some time
+    Fuzz(fuzz::Fuzz),
     /// The tests of zonal-host under a sanitizer of the compiler.
     Sanitize {
         /// Which.
@@ -100,6 +103,7 @@ fn run(Args { command, bless, root: sources }: Args) -> Result<()> {
         Command::WalkCost { json } => walk_cost::run(&shell, json),
         Command::Matrix => steps::matrix(&shell),
         Command::Explore(args) => explore::run(&shell, &args),
+        Command::Fuzz(args) => args.run(&shell),
         Command::Capi(install) => install.run(&shell),
         Command::CInline => c_inline::run(&shell),
         Command::Kernel(kernel) => kernel.run(&shell),

@@ -1,7 +1,7 @@
 //! The steps: what each runs.
 
-use crate::{capi, deny, golden, kernel, no_std, package, paths, rooms, tools};
-use anyhow::{Context, Result, ensure};
+use crate::{capi, deny, fuzz, golden, kernel, no_std, package, paths, rooms, tools};
+use anyhow::Result;
 use clap::{Subcommand, ValueEnum};
 use std::fmt;
 use std::path::PathBuf;
@@ -83,7 +83,7 @@ impl Step {
             Self::CExamples => capi::check(shell),
             Self::Loom => loom(shell),
             Self::Shuttle => shuttle(shell),
-            Self::FuzzSmoke => fuzz_smoke(shell),
+            Self::FuzzSmoke => fuzz::smoke(shell),
         }
     }
 }
@@ -178,40 +178,16 @@ fn models(shell: &Shell, cfg: &str, packages: &[&str], tests: &[&str]) -> Result
         true => cmd!(shell, "cargo nextest run --release --locked --no-fail-fast {all...}"),
         false => cmd!(shell, "cargo test --release --locked --no-fail-fast {all...}"),
     };
-    // Optimising each program as a whole takes longer than it saves: what the models call often
-    // is generic, and so compiled where it is called in any case.
+    // Optimising takes longer than it saves: a model's time goes to the threads that take turns in it. Not at all is no
+    // better: the steps of a model then need more stack than its threads have.
     Ok(run
         .env("RUSTFLAGS", format!("--cfg {cfg}"))
         .env("CARGO_TARGET_DIR", target_dir(shell).join(cfg))
         .env("CARGO_PROFILE_RELEASE_LTO", "false")
+        .env("CARGO_PROFILE_RELEASE_OPT_LEVEL", "1")
         .env("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "4")
         .env("CARGO_PROFILE_RELEASE_DEBUG", "false")
         .run()?)
-}
-
-/// How long a target is fuzzed: what it can find in little time it finds in this.
-fn seconds_of(target: &str) -> u32 {
-    match target {
-        // A text is read in microseconds, a sequence of commands in milliseconds.
-        "machine" | "trace" => 3,
-        "online" => 6,
-        _ => 8,
-    }
-}
-
-fn fuzz_smoke(shell: &Shell) -> Result<()> {
-    tools::require(shell, "cargo-fuzz")?;
-    let targets = cmd!(shell, "cargo fuzz list").read().context("is there a fuzz directory?")?;
-    ensure!(!targets.trim().is_empty(), "there is no fuzz target");
-    for target in targets.lines() {
-        let seconds = seconds_of(target).to_string();
-        // cargo-fuzz wants unstable flags for coverage; the bootstrap variable gives them to
-        // the stable compiler. Without a sanitiser nothing is built that is not on the machine.
-        cmd!(shell, "cargo fuzz run -s none {target} -- -max_total_time={seconds}")
-            .env("RUSTC_BOOTSTRAP", "1")
-            .run()?;
-    }
-    Ok(())
 }
 
 #[cfg(test)]

@@ -16,8 +16,7 @@ struct Tool {
 
 /// `cargo-nextest` is used where it is and not installed where it is not: `cargo test` does the
 /// same tests, and building it takes longer than it saves.
-const TOOLS: [Tool; 2] = [
-    Tool { command: "cargo-fuzz", version: "0.13.2", wanted: |_| true },
+const TOOLS: [Tool; 1] = [
     // In vain without a release to compare with.
     Tool {
         command: "cargo-semver-checks",
