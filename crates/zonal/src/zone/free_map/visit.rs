@@ -44,11 +44,14 @@ impl<P: Platform> MapView<'_, P> {
         let (map, mut found) = (self.map(), (pageblock, self.map().shape().order()));
         let own = WholeClass::of(map.type_of(pageblock));
         while let Some(up) = found.1.up() {
-            let count = up.size() / map.shape().pageblock_frames();
-            let first = Pageblock(pageblock.0 & !(count - 1));
-            let mut parts = (first.0..first.0 + count).map(Pageblock);
-            let alike = |at: Pageblock| map.is_whole(at) && WholeClass::of(map.type_of(at)) == own;
-            if first.0 + count > map.shape().pageblocks() || !parts.all(alike) {
+            let above = u32::from(up.get() - map.shape().order().get());
+            let first = Pageblock(pageblock.0 >> above << above);
+            let end = first.0 + (1 << above);
+            let alike = |at| WholeClass::of(map.type_of(Pageblock(at))) == own;
+            if end > map.shape().pageblocks()
+                || !map.are_whole(&WholeClass::ALL, first, above)
+                || !(first.0..end).all(alike)
+            {
                 break;
             }
             found = (first, up);
@@ -60,10 +63,10 @@ impl<P: Platform> MapView<'_, P> {
     /// nothing then.
     pub(super) fn is_in_untouched(&self, pageblock: Pageblock) -> bool {
         let map = self.map();
-        let count = Order::MAX.size() / map.shape().pageblock_frames();
-        let first = pageblock.0 & !(count - 1);
-        let fresh = |at| map.whole_class(Pageblock(at)) == Some(WholeClass::Untouched);
-        first + count <= map.shape().pageblocks() && (first..first + count).all(fresh)
+        let above = u32::from(Order::MAX.get() - map.shape().order().get());
+        let first = Pageblock(pageblock.0 >> above << above);
+        first.0 + (1 << above) <= map.shape().pageblocks()
+            && map.are_whole(&[WholeClass::Untouched], first, above)
     }
 
     /// Calls `visit` with the first index of every free block, and what it is.

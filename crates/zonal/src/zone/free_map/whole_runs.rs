@@ -31,6 +31,18 @@ impl<P: Platform> FreeMap<'_, P> {
         self.bitmap_word(Kind::Whole(class), 0, section).load(Relaxed)
     }
 
+    /// Whether all of 2^`above` pageblocks from `first` on, an aligned run inside the map, are whole in one of `classes`
+    /// each. A snapshot; O(words).
+    pub(super) fn are_whole(&self, classes: &[WholeClass], first: Pageblock, above: u32) -> bool {
+        let (section, _) = first.place();
+        let parts = 1_u32 << above.saturating_sub(SECTION.trailing_zeros());
+        let mask = low_bits(1 << above.min(SECTION.trailing_zeros())) << (first.0 % SECTION);
+        (section..section + parts).all(|section| {
+            let words = classes.iter().map(|&class| self.whole_word(class, section));
+            words.fold(0, |all, word| all | word) & mask == mask
+        })
+    }
+
     /// As [`take_large_of`](Self::take_large_of) for ordinary pageblocks.
     #[must_use]
     pub fn take_large(&self, order: Order, start: Start) -> Option<Pageblock> {
