@@ -6,8 +6,8 @@
 
 use crate::steps::target_dir;
 use anyhow::{Context, Result, ensure};
+use cargo_metadata::MetadataCommand;
 use clap::Args;
-use serde::Deserialize;
 use std::path::{Path, PathBuf};
 use xshell::{Shell, cmd};
 
@@ -63,29 +63,13 @@ fn seconds_of(target: &str) -> u32 {
     }
 }
 
-/// `cargo metadata`, as far as it is used.
-#[derive(Deserialize)]
-struct Metadata {
-    packages: Vec<Package>,
-}
-
-#[derive(Deserialize)]
-struct Package {
-    targets: Vec<Target>,
-}
-
-#[derive(Deserialize)]
-struct Target {
-    name: String,
-}
-
 fn targets(shell: &Shell) -> Result<Vec<String>> {
-    let manifest = format!("{FOLDER}/Cargo.toml");
-    let metadata = cmd!(
-        shell,
-        "cargo metadata --locked --no-deps --format-version 1 --manifest-path {manifest}"
-    );
-    let metadata: Metadata = serde_json::from_str(&metadata.quiet().read()?)
+    let manifest = shell.current_dir().join(FOLDER).join("Cargo.toml");
+    let metadata = MetadataCommand::new()
+        .manifest_path(manifest)
+        .no_deps()
+        .other_options(["--locked".to_owned()])
+        .exec()
         .context("what cargo metadata says of the fuzz targets")?;
     let targets = metadata.packages.into_iter().flat_map(|package| package.targets);
     let targets: Vec<String> = targets.map(|target| target.name).collect();
