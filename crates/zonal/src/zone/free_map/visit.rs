@@ -44,14 +44,9 @@ impl<P: Platform> MapView<'_, P> {
         let (map, mut found) = (self.map(), (pageblock, self.map().shape().order()));
         let own = WholeClass::of(map.type_of(pageblock));
         while let Some(up) = found.1.up() {
-            let above = u32::from(up.get() - map.shape().order().get());
-            let first = Pageblock(pageblock.0 >> above << above);
-            let end = first.0 + (1 << above);
-            let alike = |at| WholeClass::of(map.type_of(Pageblock(at))) == own;
-            if end > map.shape().pageblocks()
-                || !map.are_whole(&WholeClass::ALL, first, above)
-                || !(first.0..end).all(alike)
-            {
+            let Some(first) = self.whole_around(pageblock, up, &WholeClass::ALL) else { break };
+            let end = first.0 + up.size() / map.shape().pageblock_frames();
+            if !(first.0..end).all(|at| WholeClass::of(map.type_of(Pageblock(at))) == own) {
                 break;
             }
             found = (first, up);
@@ -62,11 +57,22 @@ impl<P: Platform> MapView<'_, P> {
     /// Whether the largest block around a pageblock is untouched since boot. To the outside it heads
     /// nothing then.
     pub(super) fn is_in_untouched(&self, pageblock: Pageblock) -> bool {
+        self.whole_around(pageblock, Order::MAX, &[WholeClass::Untouched]).is_some()
+    }
+
+    /// The first pageblock of the aligned run of an order, from the pageblock order up, around this one, if it is in the
+    /// map and whole in these classes.
+    fn whole_around(
+        &self,
+        pageblock: Pageblock,
+        order: Order,
+        classes: &[WholeClass],
+    ) -> Option<Pageblock> {
         let map = self.map();
-        let above = u32::from(Order::MAX.get() - map.shape().order().get());
+        let above = u32::from(order.get() - map.shape().order().get());
         let first = Pageblock(pageblock.0 >> above << above);
-        first.0 + (1 << above) <= map.shape().pageblocks()
-            && map.are_whole(&[WholeClass::Untouched], first, above)
+        let inside = first.0 + (1 << above) <= map.shape().pageblocks();
+        (inside && map.are_whole(classes, first, above)).then_some(first)
     }
 
     /// Calls `visit` with the first index of every free block, and what it is.
