@@ -30,7 +30,7 @@ pub(super) enum Found {
 pub(super) struct Targets {
     /// Pageblocks from here on were looked at.
     pub(super) below: u32,
-    /// (start, free frames in blocks smaller than the wanted order)
+    /// (start, rank), by ranks and then by falling starts.
     group: [(u32, u32); MOST],
     len: usize,
     /// The first of the group that may have something.
@@ -128,14 +128,24 @@ impl Targets {
             task.effort.looked(size);
             if free > 0 {
                 let spoilt = !table.pageblock(start).migrate().is_for_movable();
-                self.group[self.len] = (start, S::Compact::rank(free, spoilt));
-                self.len += 1;
+                self.insert(start, S::Compact::rank(free, spoilt));
             }
         }
         zone.compaction.count(Count::FreeScanned, looked);
-        // They came by falling addresses. By ranks as they were: types may change meanwhile.
-        self.group[..self.len].sort_unstable_by_key(|&(start, rank)| (rank, u32::MAX - start));
         self.len > 0
+    }
+
+    /// Puts a pageblock behind those that are as good: they come by falling addresses. By ranks as they were: types may
+    /// change meanwhile.
+    // A sort from the library is more code than all of the scanner, and its few entries come one by one.
+    fn insert(&mut self, start: u32, rank: u32) {
+        let mut at = self.len;
+        while at > 0 && self.group[at - 1].1 > rank {
+            self.group[at] = self.group[at - 1];
+            at -= 1;
+        }
+        self.group[at] = (start, rank);
+        self.len += 1;
     }
 }
 
