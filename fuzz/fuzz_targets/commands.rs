@@ -13,7 +13,7 @@ use zonal::preset::{
 };
 use zonal_testkit::command::{Command, from_bytes};
 use zonal_testkit::preset::TinyZonal;
-use zonal_testkit::probe::{Cells, Probe};
+use zonal_testkit::probe::Probe;
 use zonal_testkit::runner::run_commands;
 use zonal_testkit::shape::Shape;
 
@@ -36,7 +36,7 @@ const PRESETS: [fn(Shape, &[Command]); 9] = [
 ];
 
 fn run<S: Policy>(shape: Shape, commands: &[Command]) {
-    if let Err(failure) = run_commands::<Probe<Cells>, S>(shape, commands) {
+    if let Err(failure) = run_commands::<Probe, S>(shape, commands) {
         panic!("{failure}");
     }
 }

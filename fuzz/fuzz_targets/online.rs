@@ -11,7 +11,7 @@ use zonal::policy::Policy;
 use zonal::preset::SplitZones;
 use zonal_testkit::command::{Ask, Command, Nodes};
 use zonal_testkit::preset::TinyZonal;
-use zonal_testkit::probe::{Cells, Probe};
+use zonal_testkit::probe::Probe;
 use zonal_testkit::runner::run_commands;
 use zonal_testkit::shape::Shape;
 
@@ -22,7 +22,7 @@ const MOST: usize = 24;
 const PRESETS: [fn(&[Command]); 2] = [run::<TinyZonal>, run::<SplitZones>];
 
 fn run<S: Policy>(commands: &[Command]) {
-    if let Err(failure) = run_commands::<Probe<Cells>, S>(Shape::Later, commands) {
+    if let Err(failure) = run_commands::<Probe, S>(Shape::Later, commands) {
         panic!("{failure}");
     }
 }

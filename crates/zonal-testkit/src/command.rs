@@ -241,7 +241,7 @@ pub fn as_source(preset: &str, shape: Shape, commands: &[Command]) -> String {
     let mut source = format!(
         "use {home}::preset::{preset};\n\
          use zonal_testkit::command::{{Ask, Command, Nodes}};\n\
-         use zonal_testkit::probe::{{Cells, Probe}};\n\
+         use zonal_testkit::probe::Probe;\n\
          use zonal_testkit::runner::run_commands;\n\
          use zonal_testkit::shape::Shape;\n\n\
          #[test]\nfn regression() {{\n    let commands = [\n"
@@ -252,7 +252,7 @@ pub fn as_source(preset: &str, shape: Shape, commands: &[Command]) -> String {
     }
     let _ = write!(
         source,
-        "    ];\n    run_commands::<Probe<Cells>, {preset}>(Shape::{shape:?}, &commands).unwrap();\n}}\n"
+        "    ];\n    run_commands::<Probe, {preset}>(Shape::{shape:?}, &commands).unwrap();\n}}\n"
     );
     source
 }

@@ -7,7 +7,7 @@
 //! use zonal::preset::Linux413;
 //! use zonal::{Pfn, Request};
 //! use zonal_testkit::lists::{FreedBy, Hooked, Hooks};
-//! use zonal_testkit::probe::{Cells, Probe};
+//! use zonal_testkit::probe::Probe;
 //! use zonal_testkit::shape::Shape;
 //! use zonal_testkit::world::with_world;
 //!
@@ -24,7 +24,7 @@
 //!     }
 //! }
 //!
-//! with_world::<Probe<Cells>, FreedBy<Linux413, Hooked<Counting>>, _>(Shape::Flat, |world| {
+//! with_world::<Probe, FreedBy<Linux413, Hooked<Counting>>, _>(Shape::Flat, |world| {
 //!     let mut list = [Pfn::default(); 10];
 //!     world.allocator.alloc_bulk(&Request::frame(), &mut list).unwrap();
 //!     assert_eq!(world.allocator.free_bulk(&list).freed, 10);

@@ -1,27 +1,28 @@
-//! A platform that sees every lock and every callback, and reports what I-7 forbids: a callback
+//! A platform for any number of threads that sees every lock and every callback, and reports what I-7 forbids: a callback
 //! with a lock held, a lock of one kind taken inside another of its kind.
+//! Its tables can be [sealed](crate::sealed).
 //!
 //! ```
 //! use zonal::CpuId;
 //! use zonal::platform::Platform;
 //! use zonal_testkit::host::TestHost;
-//! use zonal_testkit::probe::{Mutexes, Probe};
+//! use zonal_testkit::probe::Probe;
 //! use zonal_testkit::shape::Shape;
-//! let host = Probe::<Mutexes>::for_shape(Shape::TwoNodes);
+//! let host = <Probe>::for_shape(Shape::TwoNodes);
 //! assert!(host.switch_cpu(CpuId(1)));
 //! assert_eq!(host.node(host.cpu()).0, 1);
 //! ```
 
 use crate::host::TestHost;
 use crate::mover::{Answer, Movers, Moving};
+use crate::sealed::{SealedByte, SealedWord};
 use crate::shape::Shape;
 use std::cell::Cell;
 use std::marker::PhantomData;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering, fence};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 use zonal::platform::shared_slot::{Guarded, SharedSlot};
-use zonal::platform::single::CellLock;
-use zonal::platform::stay::{InPieces, Stay, Unbounded};
+use zonal::platform::stay::{Stay, Unbounded};
 use zonal::platform::{AtomicByte, AtomicWord, FenceUnsupported, Lock, Platform};
 use zonal::policy::Policy;
 use zonal::slow_path::Shortage;
@@ -94,81 +95,68 @@ impl<T, L: Lock<T>, const KIND: usize> Lock<T> for Counted<L, KIND> {
     }
 }
 
-/// The lock of `std`, for many threads.
+/// The lock of `std`. To wait for oneself is a panic, and not for ever.
 #[derive(Debug)]
-pub struct MutexLock<T>(Mutex<T>);
+pub struct MutexLock<T> {
+    mutex: Mutex<T>,
+    /// The thread that is inside, by where its number of locks lies; 0: none.
+    holder: AtomicUsize,
+}
+
+impl<T> MutexLock<T> {
+    /// Runs `f` with the lock held.
+    fn hold<R>(&self, mut guard: MutexGuard<'_, T>, f: impl FnOnce(&mut T) -> R) -> R {
+        // Declared after the guard, and so gone before it.
+        let _holding = Holding::new(&self.holder);
+        f(&mut guard)
+    }
+}
+
+/// Says who is inside, to the end of the scope.
+struct Holding<'a>(&'a AtomicUsize);
+
+impl<'a> Holding<'a> {
+    fn new(holder: &'a AtomicUsize) -> Self {
+        holder.store(this_thread(), Ordering::Relaxed);
+        Self(holder)
+    }
+}
+
+impl Drop for Holding<'_> {
+    fn drop(&mut self) {
+        self.0.store(0, Ordering::Relaxed);
+    }
+}
+
+/// No other thread that is there has this number.
+fn this_thread() -> usize {
+    DEPTH.with(|depth| std::ptr::from_ref(depth).addr())
+}
 
 impl<T> Lock<T> for MutexLock<T> {
     fn new(value: T) -> Self {
-        Self(Mutex::new(value))
+        Self { mutex: Mutex::new(value), holder: AtomicUsize::new(0) }
     }
     fn with<R>(&self, f: impl FnOnce(&mut T) -> R) -> R {
-        f(&mut lock(&self.0))
+        // Relaxed: a thread reads its own number only where it has written it.
+        let holder = self.holder.load(Ordering::Relaxed);
+        assert_ne!(holder, this_thread(), "a lock that this thread holds is taken again");
+        self.hold(lock(&self.mutex), f)
     }
     fn try_with<R>(&self, f: impl FnOnce(&mut T) -> R) -> Option<R> {
-        match self.0.try_lock() {
-            Ok(mut value) => Some(f(&mut value)),
-            Err(TryLockError::Poisoned(error)) => Some(f(&mut error.into_inner())),
+        match self.mutex.try_lock() {
+            Ok(guard) => Some(self.hold(guard, f)),
+            Err(TryLockError::Poisoned(error)) => Some(self.hold(error.into_inner(), f)),
             Err(TryLockError::WouldBlock) => None,
         }
     }
     fn get_mut(&mut self) -> &mut T {
-        self.0.get_mut().unwrap_or_else(PoisonError::into_inner)
+        self.mutex.get_mut().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Which locks a [`Probe`] is made of.
-pub trait Locks: Sized + 'static {
-    /// What they are called.
-    const NAME: &'static str;
-    /// The lock.
-    type Lock<T: Send>: Lock<T>;
-    /// State bytes.
-    type Byte: AtomicByte;
-    /// Words.
-    type Word: AtomicWord;
-    /// How long a CPU stays in a slot.
-    type Stay: Stay;
-}
-
-/// Cells: one thread.
-#[derive(Clone, Copy, Debug)]
-pub struct Cells;
-
-impl Locks for Cells {
-    const NAME: &'static str = "Probe<Cells>";
-    type Lock<T: Send> = CellLock<T>;
-    type Byte = AtomicU8;
-    type Word = AtomicU64;
-    type Stay = Unbounded;
-}
-
-/// Mutexes: any number of threads.
-#[derive(Clone, Copy, Debug)]
-pub struct Mutexes;
-
-impl Locks for Mutexes {
-    const NAME: &'static str = "Probe<Mutexes>";
-    type Lock<T: Send> = MutexLock<T>;
-    type Byte = AtomicU8;
-    type Word = AtomicU64;
-    type Stay = Unbounded;
-}
-
-/// Those of `L`, with stays in pieces: as in a kernel that masks interrupts in its slots.
-#[derive(Clone, Copy, Debug)]
-pub struct Pieces<L>(PhantomData<fn() -> L>);
-
-impl<L: Locks> Locks for Pieces<L> {
-    const NAME: &'static str = "Probe<Pieces>";
-    type Lock<T: Send> = L::Lock<T>;
-    type Byte = L::Byte;
-    type Word = L::Word;
-    type Stay = InPieces;
 }
 
 /// What the allocator asked of the host.
@@ -186,9 +174,35 @@ pub struct Calls {
     pub zeroed: Vec<(Pfn, Order)>,
 }
 
-/// The platform.
+/// What the tables of a [`Probe`] are made of.
+pub trait Tables: Sized + 'static {
+    /// State bytes.
+    type Byte: AtomicByte;
+    /// Words.
+    type Word: AtomicWord;
+}
+
+/// Entries that can be [sealed](crate::sealed).
+#[derive(Clone, Copy, Debug)]
+pub struct Sealable;
+
+impl Tables for Sealable {
+    type Byte = SealedByte;
+    type Word = SealedWord;
+}
+
+/// Entries as other hosts have them: for tables that the test lays out, of pages that it guards itself.
+#[derive(Clone, Copy, Debug)]
+pub struct Plain;
+
+impl Tables for Plain {
+    type Byte = AtomicU8;
+    type Word = AtomicU64;
+}
+
+/// The platform; with [`InPieces`](zonal::platform::stay::InPieces) as a kernel that masks interrupts in its slots.
 #[derive(Debug)]
-pub struct Probe<L: Locks> {
+pub struct Probe<Y = Unbounded, T = Sealable> {
     shape: Shape,
     calls: Mutex<Calls>,
     movers: Movers,
@@ -201,10 +215,10 @@ pub struct Probe<L: Locks> {
     fuse: AtomicU64,
     /// Whether that one fails, and does not panic.
     fails: AtomicBool,
-    locks: PhantomData<fn() -> L>,
+    kind: PhantomData<fn() -> (Y, T)>,
 }
 
-impl<L: Locks> Probe<L> {
+impl<Y: Stay, T: Tables> Probe<Y, T> {
     /// What the allocator asked for since the last call.
     pub fn take_calls(&self) -> Calls {
         std::mem::take(&mut *lock(&self.calls))
@@ -274,12 +288,12 @@ impl<L: Locks> Probe<L> {
     }
 }
 
-impl<L: Locks> Platform for Probe<L> {
-    type Byte = L::Byte;
+impl<Y: Stay, T: Tables> Platform for Probe<Y, T> {
+    type Byte = T::Byte;
     type Half = AtomicU32;
-    type Word = L::Word;
-    type Lock<T: Send> = Counted<L::Lock<T>, 0>;
-    type Slot<T: Send> = SharedSlot<T, Counted<L::Lock<Guarded<T>>, 1>, L::Stay>;
+    type Word = T::Word;
+    type Lock<V: Send> = Counted<MutexLock<V>, 0>;
+    type Slot<V: Send> = SharedSlot<V, Counted<MutexLock<Guarded<V>>, 1>, Y>;
 
     fn cpu(&self) -> CpuId {
         CpuId(CPU.with(Cell::get))
@@ -295,7 +309,7 @@ impl<L: Locks> Platform for Probe<L> {
         Ok(())
     }
 
-    fn prefetch<T>(_: &T) {
+    fn prefetch<V>(_: &V) {
         PREFETCHED.set(PREFETCHED.get() + 1);
     }
 }
@@ -306,7 +320,7 @@ pub fn take_prefetches() -> usize {
     PREFETCHED.take()
 }
 
-impl<L: Locks> zonal::Host for Probe<L> {
+impl<Y: Stay, T: Tables> zonal::Host for Probe<Y, T> {
     fn zero(&self, pfn: Pfn, order: Order) -> Result<(), CannotZero> {
         let goes_on = self.called("zero", |calls| calls.zeroed.push((pfn, order)));
         let can = goes_on && self.can_zero.load(Ordering::Relaxed);
@@ -351,8 +365,8 @@ impl<L: Locks> zonal::Host for Probe<L> {
     }
 }
 
-impl<L: Locks> TestHost for Probe<L> {
-    const NAME: &'static str = L::NAME;
+impl<Y: Stay, T: Tables> TestHost for Probe<Y, T> {
+    const NAME: &'static str = if Y::LIST == usize::MAX { "Probe" } else { "Probe<InPieces>" };
 
     fn for_shape(shape: Shape) -> Self {
         CPU.with(|cpu| cpu.set(0));
@@ -366,7 +380,7 @@ impl<L: Locks> TestHost for Probe<L> {
             can_zero: AtomicBool::new(true),
             fuse: AtomicU64::new(0),
             fails: AtomicBool::new(false),
-            locks: PhantomData,
+            kind: PhantomData,
         }
     }
 
@@ -391,5 +405,20 @@ impl<L: Locks> TestHost for Probe<L> {
             faults.push(format!("{nested} lock(s) taken inside a lock of the same kind"));
         }
         faults
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    #[test]
+    fn a_thread_does_not_wait_for_itself() {
+        let mutex = MutexLock::new(0);
+        let twice = || mutex.with(|_| mutex.with(|value| *value += 1));
+        assert!(catch_unwind(AssertUnwindSafe(twice)).is_err());
+        assert_eq!(mutex.with(|_| mutex.try_with(|_| ())), None, "as in a slot");
+        assert_eq!(mutex.with(|value| *value), 0, "and goes on after a panic");
     }
 }

@@ -3,11 +3,11 @@
 //! ```
 //! use zonal_testkit::command::{Ask, Command};
 //! use zonal_testkit::preset::TinyZonal;
-//! use zonal_testkit::probe::{Cells, Probe};
+//! use zonal_testkit::probe::Probe;
 //! use zonal_testkit::runner::run_commands;
 //! use zonal_testkit::shape::Shape;
 //! let commands = [Command::Fill { ask: Ask::FRAME, spare: 9 }, Command::DrainAll];
-//! run_commands::<Probe<Cells>, TinyZonal>(Shape::TwoNodes, &commands).unwrap();
+//! run_commands::<Probe, TinyZonal>(Shape::TwoNodes, &commands).unwrap();
 //! ```
 
 mod pages;

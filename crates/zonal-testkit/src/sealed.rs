@@ -1,5 +1,5 @@
 //! Tables whose entries can be sealed: to write one is a panic. For the promise that entries of memory that is
-//! not there are only read.
+//! not there are only read. A [`Probe`] has such tables, and most worlds seal nothing.
 //!
 //! ```
 //! use std::sync::atomic::Ordering::Relaxed;
@@ -12,7 +12,7 @@
 //! ```
 
 use crate::host::TestHost;
-use crate::probe::{Locks, Probe};
+use crate::probe::Probe;
 use crate::shape::Shape;
 use crate::world::World;
 use std::ops::Range;
@@ -20,8 +20,6 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use zonal::map::PfnRange;
 use zonal::plan::Plan;
-use zonal::platform::single::CellLock;
-use zonal::platform::stay::Unbounded;
 use zonal::platform::{AtomicByte, AtomicWord};
 use zonal::policy::Policy;
 use zonal::{Allocator, Storage, TablePart, TableSize};
@@ -81,20 +79,6 @@ sealed!(
     SealedWord, AtomicWord, AtomicU64, u64, swap fetch_add fetch_or fetch_and
 );
 
-/// For a [`Probe`] of one thread.
-#[derive(Clone, Copy, Debug)]
-pub struct Seals;
-
-impl Locks for Seals {
-    const NAME: &'static str = "Probe<Seals>";
-    type Lock<T: Send> = CellLock<T>;
-    type Byte = SealedByte;
-    type Word = SealedWord;
-    type Stay = Unbounded;
-}
-
-type Host = Probe<Seals>;
-
 /// The tables of a world, to seal them and to open them.
 #[derive(Debug)]
 pub struct Sealing<'a> {
@@ -104,7 +88,7 @@ pub struct Sealing<'a> {
 }
 
 impl<'a> Sealing<'a> {
-    fn new<S: Policy>(plan: &'a Plan, storage: &Storage<'a, Host, S>) -> Self {
+    fn new<S: Policy>(plan: &'a Plan, storage: &Storage<'a, Probe, S>) -> Self {
         let [first, second, third] = storage.free.0;
         let words = [storage.pageblocks, first, second, third];
         Self { plan, states: storage.states, words }
@@ -145,14 +129,14 @@ impl<'a> Sealing<'a> {
 pub fn with_sealed<S: Policy, R>(
     shape: Shape,
     plan: &Plan,
-    f: impl FnOnce(&World<'_, Host, S>, &Sealing<'_>) -> R,
+    f: impl FnOnce(&World<'_, Probe, S>, &Sealing<'_>) -> R,
 ) -> R {
     let mut tables = HeapTables::new(plan).expect("room for a small machine's tables");
     let storage = tables.storage();
     let sealing = Sealing::new(plan, &storage);
     sealing.seal_all::<S>();
     plan.map().present().for_each(|range| sealing.open::<S>(range.pfns()));
-    let allocator = Allocator::new(Host::for_shape(shape), plan, storage);
+    let allocator = Allocator::new(<Probe>::for_shape(shape), plan, storage);
     let world = World { shape, allocator: allocator.expect("storage of the sizes asked for") };
     f(&world, &sealing)
 }

@@ -4,14 +4,14 @@ use zonal::error::ContiguousError;
 use zonal::map::RangeKind;
 use zonal::policy::Policy;
 use zonal::{Order, Request, ZoneId};
-use zonal_testkit::probe::{Cells, Probe};
+use zonal_testkit::probe::Probe;
 use zonal_testkit::shape::Shape;
 use zonal_testkit::world::{World, with_world};
 
-type W<'m, S> = World<'m, Probe<Cells>, S>;
+type W<'m, S> = World<'m, Probe, S>;
 
 fn with<S: Policy>(shape: Shape, f: impl FnOnce(&W<'_, S>)) {
-    with_world::<Probe<Cells>, S, _>(shape, f);
+    with_world::<Probe, S, _>(shape, f);
 }
 
 fn totals<S: Policy>(world: &W<'_, S>) -> (u64, u64) {

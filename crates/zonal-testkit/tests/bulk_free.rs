@@ -20,13 +20,13 @@ use zonal_testkit::host::TestHost;
 use zonal_testkit::lists::FreedBy;
 use zonal_testkit::model::Model;
 use zonal_testkit::preset::TinyZonal;
-use zonal_testkit::probe::{Cells, Locks, Probe};
+use zonal_testkit::probe::Probe;
 use zonal_testkit::shape::Shape;
 use zonal_testkit::snapshot::Snapshot;
 use zonal_testkit::suite::effort;
 use zonal_testkit::world::{World, with_world};
 
-type W<'m, S> = World<'m, Probe<Cells>, S>;
+type W<'m, S> = World<'m, Probe, S>;
 
 /// The preset `S` with lists freed as `B` does, and every free recorded.
 type With<S, B> = Traced<FreedBy<S, B>, Frees>;
@@ -167,7 +167,7 @@ fn expected(model: &mut Model<'_>, list: &[Pfn]) -> (BulkFreed, Vec<Pfn>) {
 }
 
 /// Counters of all caches, and frames freed past them.
-fn booked<L: Locks, S: Policy>(world: &World<'_, Probe<L>, S>) -> (CpuEvents, u64) {
+fn booked<S: Policy>(world: &World<'_, Probe, S>) -> (CpuEvents, u64) {
     let allocator = &world.allocator;
     let zones = || (0..allocator.zone_count() as u8).map(ZoneId);
     let caches = zones().flat_map(|id| (0..allocator.cpus()).map(move |cpu| (id, CpuId(cpu))));
@@ -177,9 +177,9 @@ fn booked<L: Locks, S: Policy>(world: &World<'_, Probe<L>, S>) -> (CpuEvents, u6
 }
 
 /// All invariants, with what the model has out.
-fn check<L: Locks, S: Policy>(world: &World<'_, Probe<L>, S>, model: &Model<'_>)
+fn check<S: Policy>(world: &World<'_, Probe, S>, model: &Model<'_>)
 where
-    Probe<L>: TestHost,
+    Probe: TestHost,
 {
     check_faults(&world.allocator.platform().faults()).unwrap();
     check_all(&Snapshot::of(&world.allocator), model, &Rules::of::<S>()).unwrap();
@@ -190,7 +190,7 @@ where
 type Entries = fn(entries: u64, frames: u64, list: u64, zones: u64) -> bool;
 
 fn play<S: Policy>(play: &Play, entries_fit: Entries) {
-    with_world::<Probe<Cells>, S, _>(play.shape, |world| {
+    with_world::<Probe, S, _>(play.shape, |world| {
         let allocator = &world.allocator;
         let mut model = Model::new(allocator.plan());
         play.take(world, &mut model);
@@ -268,7 +268,7 @@ fn same_as_one_by_one_tiny_zonal() {
 
 /// Toggles for 1000 frames that a task frees in lists of 14, all of one zone and type.
 fn toggles<B: BulkFree>() -> u64 {
-    with_world::<Probe<Cells>, With<Linux416, B>, _>(Shape::Flat, |world| {
+    with_world::<Probe, With<Linux416, B>, _>(Shape::Flat, |world| {
         let mut out = vec![Pfn::default(); 1008];
         world.allocator.alloc_bulk(&Request::frame(), &mut out).unwrap();
         let all = out.chunks(14).map(|list| world.allocator.free_bulk(list).freed).sum::<usize>();
@@ -297,7 +297,7 @@ fn toggles_by_policy() {
 #[test]
 fn zones_in_turns() {
     fn entries<B: BulkFree>() -> u64 {
-        with_world::<Probe<Cells>, With<Linux416, B>, _>(Shape::TwoNodes, |world| {
+        with_world::<Probe, With<Linux416, B>, _>(Shape::TwoNodes, |world| {
             let allocator = &world.allocator;
             let of = |node| {
                 let request = Request::frame().nodes(zonal::NodePolicy::Preferred(NodeId(node)));
@@ -320,7 +320,7 @@ fn zones_in_turns() {
 fn the_second_of_a_pair_is_refused() {
     fn pairs<B: BulkFree>() {
         for distance in [1, CHUNK - 1, CHUNK, 2 * CHUNK] {
-            with_world::<Probe<Cells>, With<Linux416, B>, _>(Shape::Flat, |world| {
+            with_world::<Probe, With<Linux416, B>, _>(Shape::Flat, |world| {
                 let mut list = vec![Pfn::default(); 3 * CHUNK];
                 world.allocator.alloc_bulk(&Request::frame(), &mut list).unwrap();
                 let order = Order::ZERO;

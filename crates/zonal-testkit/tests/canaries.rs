@@ -22,7 +22,7 @@ use zonal_testkit::command::{Ask, Command};
 use zonal_testkit::host::TestHost;
 use zonal_testkit::model::{Model, Search};
 use zonal_testkit::preset::TinyZonal;
-use zonal_testkit::probe::{Cells, Mutexes, Probe};
+use zonal_testkit::probe::Probe;
 use zonal_testkit::runner::{Runner, run_commands, run_with_rules};
 use zonal_testkit::shape::{Shape, order};
 use zonal_testkit::snapshot::{Found, Snapshot};
@@ -39,7 +39,7 @@ fn moment(f: impl FnOnce(Snapshot, Model<'_>)) {
         Command::Alloc(Ask { order: 1, ..Ask::FRAME }),
         Command::Free { nth: 7 },
     ];
-    with_world::<Probe<Cells>, Linux416, _>(Shape::Blocks3, |world| {
+    with_world::<Probe, Linux416, _>(Shape::Blocks3, |world| {
         let mut runner = Runner::new(world, Rules::STRICT);
         for command in &commands {
             runner.step(command).unwrap();
@@ -260,7 +260,7 @@ fn a_refusal_without_need() {
 /// Callbacks with a lock held, and locks in locks, as the probe sees them.
 #[test]
 fn a_callback_under_a_lock() {
-    type P = Probe<Cells>;
+    type P = Probe;
     with_world::<P, TinyZonal, _>(Shape::Flat, |world| {
         let host = world.allocator.platform();
         let (zone_lock, other) = (<P as Platform>::Lock::new(0), <P as Platform>::Lock::new(0));
@@ -361,13 +361,13 @@ const FILL_AND_FREE: [Command; 4] = [
 /// Planted bugs that the whole suite has to find by itself.
 #[test]
 fn broken_policies_are_found() {
-    let run = run_commands::<Probe<Cells>, FramesTwice>;
+    let run = run_commands::<Probe, FramesTwice>;
     run(Shape::Flat, &FILL_AND_FREE).expect_err("found, by whichever checker comes first");
-    let run = run_commands::<Probe<Cells>, LostFrames>;
+    let run = run_commands::<Probe, LostFrames>;
     run(Shape::Flat, &FILL_AND_FREE).expect_err("found, by whichever checker comes first");
-    let run = run_commands::<Probe<Cells>, OneZone>;
+    let run = run_commands::<Probe, OneZone>;
     assert_eq!(run(Shape::TwoNodes, &FILL_AND_FREE).unwrap_err().violation.rule, "I-6");
-    let run = run_commands::<Probe<Cells>, TinyZonal>;
+    let run = run_commands::<Probe, TinyZonal>;
     for shape in Shape::ALL {
         run(shape, &FILL_AND_FREE).expect("the same on a preset that is not broken");
     }
@@ -375,10 +375,10 @@ fn broken_policies_are_found() {
 
 #[test]
 fn merges_skipped_in_secret_are_found() {
-    let strict = run_with_rules::<Probe<Cells>, SkipMerge>;
+    let strict = run_with_rules::<Probe, SkipMerge>;
     let failure = strict(Shape::Flat, &FILL_AND_FREE, Rules::STRICT).unwrap_err();
     assert_eq!(failure.violation.rule, "I-5", "{failure}");
-    let told = run_with_rules::<Probe<Cells>, SkipMerge>;
+    let told = run_with_rules::<Probe, SkipMerge>;
     told(Shape::Flat, &FILL_AND_FREE, Rules::of::<SkipMerge>()).expect("it says what it defers");
 }
 
@@ -386,7 +386,7 @@ fn merges_skipped_in_secret_are_found() {
 #[test]
 #[should_panic(expected = "I-")]
 fn random_commands_find_a_broken_policy() {
-    zonal_testkit::suite::random_commands::<Probe<Cells>, LostFrames>(60, None);
+    zonal_testkit::suite::random_commands::<Probe, LostFrames>(60, None);
 }
 
 #[test]
@@ -400,5 +400,5 @@ fn threads_find_a_broken_policy() {
         owned: false,
         never_fails: false,
     };
-    threads_at_random::<Probe<Mutexes>, LostFrames>(Shape::Flat, 1, work);
+    threads_at_random::<Probe, LostFrames>(Shape::Flat, 1, work);
 }

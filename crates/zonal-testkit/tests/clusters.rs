@@ -12,11 +12,11 @@ use zonal::preset::{Cluster, ClusterFree, Linux413, Linux416, SkipMerge};
 use zonal::{CompactMode, CompactOutcome, CpuId, MigrateType, Order, Pfn, Request};
 use zonal::{TableSize, ZoneId, ZoneType};
 use zonal_testkit::cluster_check::check_clusters;
-use zonal_testkit::probe::{Cells, Probe, take_prefetches};
+use zonal_testkit::probe::{Probe, take_prefetches};
 use zonal_testkit::shape::{Shape, order, plan};
 use zonal_testkit::world::{World, with_plan};
 
-type W<'m, S> = World<'m, Probe<Cells>, S>;
+type W<'m, S> = World<'m, Probe, S>;
 
 const ZONE: ZoneId = ZoneId(0);
 const MOVABLE: Request =
@@ -28,7 +28,7 @@ const UNMOVABLE: Request = Request::frame();
 fn scrap<S: Policy>(batch: u32, f: impl FnOnce(&W<'_, S>, &[Pfn])) {
     let config = Config { pcp_batch: Some(batch), ..Shape::Scrap.config() };
     let plan = plan::<S>(&Shape::Scrap.regions(), config);
-    with_plan::<Probe<Cells>, S, _>(Shape::Scrap, &plan, |world| {
+    with_plan::<Probe, S, _>(Shape::Scrap, &plan, |world| {
         let mut out: Vec<Pfn> =
             (0..96).map(|_| world.allocator.alloc_raw(&MOVABLE).expect("a frame")).collect();
         out.sort_unstable();
@@ -277,7 +277,7 @@ fn frames_join_at_the_tail() {
 fn entries_are_used_again() {
     let config = Config { pcp_batch: Some(2), ..Shape::Huge.config() };
     let plan = plan::<Cluster>(&Shape::Huge.regions(), config);
-    with_plan::<Probe<Cells>, Cluster, _>(Shape::Huge, &plan, |world| {
+    with_plan::<Probe, Cluster, _>(Shape::Huge, &plan, |world| {
         for round in 0..3 {
             let out: Vec<Pfn> =
                 (0..12800).map(|_| world.allocator.alloc_raw(&MOVABLE).expect("a frame")).collect();

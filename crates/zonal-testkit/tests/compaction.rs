@@ -8,7 +8,7 @@ use zonal::watermark::Watermarks;
 use zonal::{CompactMode, CompactOutcome, CpuId, MigrateType, Order, Request, ZoneId};
 use zonal_testkit::host::TestHost;
 use zonal_testkit::mover::Moving;
-use zonal_testkit::probe::{Cells, Locks, Probe};
+use zonal_testkit::probe::Probe;
 use zonal_testkit::shape::{Shape, order};
 use zonal_testkit::world::with_world;
 
@@ -20,7 +20,7 @@ fn blocks_form<S: Policy>(mode: CompactMode) {
         (Shape::Flat, order(7)),
         (Shape::Flat, order(3)),
     ] {
-        fragmented::<Cells, S>(shape, 60, Moving::Obeys, |ledger| {
+        fragmented::<S>(shape, 60, Moving::Obeys, |ledger| {
             let request = MOVABLE.with_order(wanted).no_wait();
             assert!(ledger.world.allocator.alloc_raw(&request).is_err(), "it has to be made");
             assert_eq!(ledger.compact(wanted, mode), CompactOutcome::Success, "{shape:?} {wanted}");
@@ -35,7 +35,7 @@ fn blocks_form<S: Policy>(mode: CompactMode) {
 
 /// What asynchronous compaction leaves alone.
 fn async_keeps_out_of_unmovable_pageblocks<S: Policy>() {
-    with_world::<Probe<Cells>, S, _>(Shape::Whole, |world| {
+    with_world::<Probe, S, _>(Shape::Whole, |world| {
         let mut ledger = Ledger::new(world);
         ledger.fill(&Request::frame());
         ledger.thin_out(&mut Dice(3), 60);
@@ -52,7 +52,7 @@ fn async_keeps_out_of_unmovable_pageblocks<S: Policy>() {
 }
 
 fn refusals_are_believed_and_backed_off<S: Policy>() {
-    fragmented::<Cells, S>(Shape::Huge, 60, Moving::Refuses, |ledger| {
+    fragmented::<S>(Shape::Huge, 60, Moving::Refuses, |ledger| {
         let wanted = Order::HUGE;
         let outcome = ledger.compact(wanted, CompactMode::Async);
         assert_eq!(outcome, CompactOutcome::Complete);
@@ -89,7 +89,7 @@ fn refusals_are_believed_and_backed_off<S: Policy>() {
 
 /// The host frees one of the two blocks behind the allocator's back.
 fn mismatches_are_counted<S: Policy>(moving: Moving) {
-    fragmented::<Cells, S>(Shape::Huge, 60, moving, |ledger| {
+    fragmented::<S>(Shape::Huge, 60, moving, |ledger| {
         let platform = ledger.world.allocator.platform();
         let outcome = ledger.world.allocator.compact_zone(ZONE, Order::HUGE, CompactMode::Async);
         let mismatches = platform.take_calls().migrations;
@@ -110,7 +110,7 @@ fn mismatches_are_counted<S: Policy>(moving: Moving) {
 }
 
 fn a_panic_loses_nothing<S: Policy>() {
-    fragmented::<Cells, S>(Shape::Huge, 60, Moving::Panics, |ledger| {
+    fragmented::<S>(Shape::Huge, 60, Moving::Panics, |ledger| {
         let allocator = &ledger.world.allocator;
         for mode in [CompactMode::Async, CompactMode::Sync] {
             let compact = || allocator.compact_zone(ZONE, Order::HUGE, mode);
@@ -124,7 +124,7 @@ fn a_panic_loses_nothing<S: Policy>() {
 }
 
 fn requests_wait_for_compaction<S: Policy>() {
-    fragmented::<Cells, S>(Shape::Huge, 60, Moving::Obeys, |ledger| {
+    fragmented::<S>(Shape::Huge, 60, Moving::Obeys, |ledger| {
         let allocator = &ledger.world.allocator;
         let huge = MOVABLE.with_order(Order::HUGE);
         for request in [huge.no_wait(), huge.atomic()] {
@@ -162,7 +162,7 @@ fn requests_wait_for_compaction<S: Policy>() {
 
 /// A host that cannot move: nothing to gain but merges.
 fn without_a_host<S: Policy>() {
-    fragmented::<Cells, S>(Shape::Flat, 60, Moving::Cannot, |ledger| {
+    fragmented::<S>(Shape::Flat, 60, Moving::Cannot, |ledger| {
         let expected = match S::Free::SKIPS_MERGES {
             true => CompactOutcome::Complete,
             false => CompactOutcome::Unavailable,
@@ -180,7 +180,7 @@ fn without_a_host<S: Policy>() {
 /// What is cached or merge-skipped only has to be put together.
 fn merging_alone_forms_blocks<S: Policy>() {
     for moving in [Moving::Cannot, Moving::Refuses] {
-        with_world::<Probe<Cells>, S, _>(Shape::Flat, |world| {
+        with_world::<Probe, S, _>(Shape::Flat, |world| {
             let mut ledger = Ledger::new(world);
             ledger.fill(&MOVABLE);
             ledger.thin_out(&mut Dice(1), 0);
@@ -194,7 +194,7 @@ fn merging_alone_forms_blocks<S: Policy>() {
 }
 
 fn too_little_memory_is_not_suitable<S: Policy>() {
-    fragmented::<Cells, S>(Shape::Huge, 93, Moving::Obeys, |ledger| {
+    fragmented::<S>(Shape::Huge, 93, Moving::Obeys, |ledger| {
         let outcome = ledger.compact(Order::HUGE, CompactMode::Sync);
         assert_eq!(outcome, CompactOutcome::NotSuitable, "less than twice the block is free");
         assert!(ledger.world.allocator.platform().take_calls().migrations.is_empty());
@@ -203,7 +203,7 @@ fn too_little_memory_is_not_suitable<S: Policy>() {
 
 /// The background compactor leaves a zone alone that has a frame too little above its low mark.
 fn too_little_room_for_the_background<S: Policy>() {
-    with_world::<Probe<Cells>, S, _>(Shape::Huge, |world| {
+    with_world::<Probe, S, _>(Shape::Huge, |world| {
         let mut ledger = Ledger::new(world);
         ledger.fill(&MOVABLE);
         ledger.thin_out(&mut Dice(1), 80);
@@ -221,7 +221,7 @@ fn too_little_room_for_the_background<S: Policy>() {
 /// Called again and again, the background compactor makes most of the free memory usable, or one
 /// block.
 fn the_background_rests_when_it_is_done<S: Policy>() {
-    fragmented::<Cells, S>(Shape::Huge, 40, Moving::Obeys, |ledger| {
+    fragmented::<S>(Shape::Huge, 40, Moving::Obeys, |ledger| {
         let allocator = &ledger.world.allocator;
         let unusable = || {
             let blocks = allocator.zone_info(ZONE).unwrap().blocks;
@@ -255,7 +255,7 @@ fn the_background_rests_when_it_is_done<S: Policy>() {
 /// where its moves have put it.
 fn random_histories<S: Policy>(shape: Shape) {
     for seed in 0..12 {
-        with_world::<Probe<Cells>, S, _>(shape, |world| {
+        with_world::<Probe, S, _>(shape, |world| {
             let (mut ledger, mut dice) = (Ledger::new(world), Dice(seed));
             let movers = world.allocator.platform().movers();
             movers.set(Moving::Obeys);
@@ -294,7 +294,7 @@ fn random_histories<S: Policy>(shape: Shape) {
     }
 }
 
-fn has_block<L: Locks, S: Policy>(world: &W<'_, L, S>, wanted: Order) -> bool {
+fn has_block<S: Policy>(world: &W<'_, S>, wanted: Order) -> bool {
     let blocks = world.allocator.zone_info(ZONE).unwrap().blocks;
     blocks[wanted.index()..].iter().flatten().any(|&count| count > 0)
 }
@@ -302,11 +302,7 @@ fn has_block<L: Locks, S: Policy>(world: &W<'_, L, S>, wanted: Order) -> bool {
 /// One round: fills 90 % of memory, frees half at random, takes every order-9 block that requests
 /// and compaction by hand can make, and frees everything. One page in `pinned` stays where it is
 /// (0: none). Returns the blocks, and how many the free frames would have been.
-fn round<L: Locks, S: Policy>(
-    ledger: &mut Ledger<'_, '_, L, S>,
-    dice: &mut Dice,
-    pinned: u64,
-) -> (u64, u64) {
+fn round<S: Policy>(ledger: &mut Ledger<'_, '_, S>, dice: &mut Dice, pinned: u64) -> (u64, u64) {
     let allocator = &ledger.world.allocator;
     let movers = allocator.platform().movers();
     let zones = || (0..allocator.plan().zones().len()).map(|zone| ZoneId(zone as u8));
@@ -340,7 +336,7 @@ fn round<L: Locks, S: Policy>(
 /// What earlier rounds have left behind (positions, hints, back-off) keeps no later round from
 /// what the first could do. In every third one some pages stay.
 fn rounds_are_alike<S: Policy>(pinned: u64) {
-    with_world::<Probe<Cells>, S, _>(Shape::Huge, |world| {
+    with_world::<Probe, S, _>(Shape::Huge, |world| {
         let (mut ledger, mut dice) = (Ledger::new(world), Dice(11));
         world.allocator.platform().movers().set(Moving::Obeys);
         let rounds: Vec<_> = (0..12)

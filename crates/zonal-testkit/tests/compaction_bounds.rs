@@ -9,11 +9,11 @@ use zonal::preset::Zonal;
 use zonal::units::FRAME_SIZE;
 use zonal::{MigrateType, Order, Pfn, Request, ZoneId};
 use zonal_testkit::mover::Moving;
-use zonal_testkit::probe::{Cells, Probe};
+use zonal_testkit::probe::Probe;
 use zonal_testkit::shape::{Shape, plan};
 use zonal_testkit::world::{World, with_plan};
 
-type W<'m> = World<'m, Probe<Cells>, Zonal>;
+type W<'m> = World<'m, Probe, Zonal>;
 
 /// Twice what a request may look at.
 const FRAMES: u64 = 2 * Cheapest::SIGHT as u64;
@@ -25,7 +25,7 @@ fn with_every_second(f: impl FnOnce(&W<'_>)) {
     let memory = Region::usable(PhysAddr(1 << 32), FRAMES * FRAME_SIZE as u64);
     let config = Config { ..Shape::Huge.config() };
     let plan = plan::<Zonal>(&[memory], config);
-    with_plan::<Probe<Cells>, Zonal, _>(Shape::Huge, &plan, |world| {
+    with_plan::<Probe, Zonal, _>(Shape::Huge, &plan, |world| {
         let allocator = &world.allocator;
         let request = Request::frame().migrate(MigrateType::Movable);
         let mut out = vec![Pfn::new(0); FRAMES as usize];

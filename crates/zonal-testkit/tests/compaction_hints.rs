@@ -7,10 +7,9 @@ use zonal::policy::Policy;
 use zonal::preset::{Cluster, ClusterFree, Linux416, SkipMerge};
 use zonal::{CompactMode, CompactOutcome, Order};
 use zonal_testkit::mover::Moving;
-use zonal_testkit::probe::Cells;
 use zonal_testkit::shape::Shape;
 
-type L<'w, 'm, S> = Ledger<'w, 'm, Cells, S>;
+type L<'w, 'm, S> = Ledger<'w, 'm, S>;
 
 const HUGE: Order = Order::HUGE;
 
@@ -34,7 +33,7 @@ fn background<S: Policy>(ledger: &L<'_, '_, S>) -> (CompactOutcome, Vec<Migratio
 /// What the asynchronous attempt of a request finds, its synchronous one does not ask for again;
 /// the next request does.
 fn the_next_request_forgets<S: Policy>() {
-    fragmented::<Cells, S>(Shape::Huge, 60, Moving::Refuses, |ledger| {
+    fragmented::<S>(Shape::Huge, 60, Moving::Refuses, |ledger| {
         let first = request(ledger);
         assert!(first.len() > 20 && first.iter().all(|page| !page.may_wait), "{}", first.len());
         let second = request(ledger);
@@ -45,7 +44,7 @@ fn the_next_request_forgets<S: Policy>() {
 
 /// It does not take a scan of the whole zone.
 fn a_meeting_is_enough<S: Policy>() {
-    fragmented::<Cells, S>(Shape::Huge, 60, Moving::Obeys, |ledger| {
+    fragmented::<S>(Shape::Huge, 60, Moving::Obeys, |ledger| {
         assert_eq!(ledger.compact(HUGE, CompactMode::Async), CompactOutcome::Success);
         let block = ledger.take(&MOVABLE.with_order(HUGE)).unwrap();
         let platform = ledger.world.allocator.platform();
@@ -66,7 +65,7 @@ fn a_meeting_is_enough<S: Policy>() {
 /// Background work neither forgets nor outdates what it found itself, except after the longest
 /// back-off: until then it asks for no page of a pageblock that it has gone through.
 fn background_work_believes_hints<S: Policy>() {
-    fragmented::<Cells, S>(Shape::Huge, 60, Moving::Refuses, |ledger| {
+    fragmented::<S>(Shape::Huge, 60, Moving::Refuses, |ledger| {
         let mut hinted = BTreeSet::<u64>::new();
         for backed_off in [0, 1, 3, 7, 15, 31, 63] {
             for _ in 0..backed_off {
@@ -86,7 +85,7 @@ fn background_work_believes_hints<S: Policy>() {
 
 /// Once the scanners of a request have met, background work forgets before it sleeps.
 fn background_work_forgets_before_it_sleeps<S: Policy>() {
-    fragmented::<Cells, S>(Shape::Huge, 60, Moving::Refuses, |ledger| {
+    fragmented::<S>(Shape::Huge, 60, Moving::Refuses, |ledger| {
         assert!(!request(ledger).is_empty());
         assert_eq!(background(ledger), (CompactOutcome::BackedOff, Vec::new()), "it sleeps");
         let (outcome, pages) = background(ledger);
@@ -97,7 +96,7 @@ fn background_work_forgets_before_it_sleeps<S: Policy>() {
 
 /// What of memory changes between two requests is found, whatever was noted before.
 fn hints_keep_nothing_from_the_next_request<S: Policy>() {
-    fragmented::<Cells, S>(Shape::Huge, 60, Moving::Refuses, |ledger| {
+    fragmented::<S>(Shape::Huge, 60, Moving::Refuses, |ledger| {
         request(ledger);
         ledger.world.allocator.platform().movers().set(Moving::Obeys);
         ledger.thin_out(&mut Dice(5), 90);

@@ -6,7 +6,7 @@ use zonal::policy::{Policy, compact};
 use zonal::preset::{Cluster, ClusterFree, Linux416, SkipMerge, Zonal};
 use zonal::{CompactMode, CompactOutcome, CpuId, Order, Pfn};
 use zonal_testkit::mover::Moving;
-use zonal_testkit::probe::{Cells, Probe};
+use zonal_testkit::probe::Probe;
 use zonal_testkit::shape::{Shape, order};
 use zonal_testkit::world::with_world;
 
@@ -24,7 +24,7 @@ compacting!(Cheapest, compact::Cheapest);
 /// `pinned` stays where it is (0: none).
 fn harvest<S: Policy>(seed: u64, percent: u64, pinned: u64) -> (u64, u64) {
     let mut result = (0, 0);
-    with_world::<Probe<Cells>, S, _>(Shape::Huge, |world| {
+    with_world::<Probe, S, _>(Shape::Huge, |world| {
         let (mut ledger, mut dice) = (Ledger::new(world), Dice(seed));
         ledger.fill(&MOVABLE);
         // Pageblocks of different fullness.
@@ -74,7 +74,7 @@ fn the_cheapest_block_moves_fewer_pages() {
 /// Exactly one page stays: exactly one block is given up, for one question.
 #[test]
 fn a_page_that_stays_costs_one_block() {
-    fragmented::<Cells, Cheapest>(Shape::Huge, 60, Moving::Obeys, |ledger| {
+    fragmented::<Cheapest>(Shape::Huge, 60, Moving::Obeys, |ledger| {
         let platform = ledger.world.allocator.platform();
         let pinned = platform.movers().blocks().into_iter().map(|(pfn, ..)| pfn);
         let mut first_of_each = BTreeMap::new();
@@ -104,7 +104,7 @@ fn a_page_that_stays_costs_one_block() {
 /// caches were emptied before the first.
 fn passes<S: Policy>(drained: bool) -> u64 {
     let mut passes = 1;
-    with_world::<Probe<Cells>, S, _>(Shape::Flat, |world| {
+    with_world::<Probe, S, _>(Shape::Flat, |world| {
         let mut ledger = Ledger::new(world);
         ledger.fill(&MOVABLE);
         ledger.thin_out(&mut Dice(1), 0);

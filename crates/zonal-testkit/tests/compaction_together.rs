@@ -7,7 +7,6 @@ use zonal::preset::{Linux416, Zonal};
 use zonal::{CompactMode, CompactOutcome, CpuId, Order, Pfn, Request};
 use zonal_testkit::host::TestHost;
 use zonal_testkit::mover::{Movers, Moving};
-use zonal_testkit::probe::Mutexes;
 use zonal_testkit::shape::Shape;
 
 zonal::preset! {
@@ -32,9 +31,9 @@ impl Drop for LetGo<'_> {
 /// by side no other of them.
 fn others_go_on_while_the_host_hangs<S: Policy>()
 where
-    for<'m> W<'m, Mutexes, S>: Sync,
+    for<'m> W<'m, S>: Sync,
 {
-    fragmented::<Mutexes, S>(Shape::Huge, 60, Moving::HangsOnce, |ledger| {
+    fragmented::<S>(Shape::Huge, 60, Moving::HangsOnce, |ledger| {
         let world = ledger.world;
         let (allocator, movers) = (&world.allocator, world.allocator.platform().movers());
         let (huge, sync) = (MOVABLE.with_order(Order::HUGE), CompactMode::Sync);
@@ -88,9 +87,9 @@ where
 /// request does not wait for that. Side by side the request is served, and the other goes on.
 fn a_request_beside_the_background<S: Policy>()
 where
-    for<'m> W<'m, Mutexes, S>: Sync,
+    for<'m> W<'m, S>: Sync,
 {
-    fragmented::<Mutexes, S>(Shape::Huge, 60, Moving::HangsOnce, |ledger| {
+    fragmented::<S>(Shape::Huge, 60, Moving::HangsOnce, |ledger| {
         let world = ledger.world;
         let (allocator, movers) = (&world.allocator, world.allocator.platform().movers());
         let huge = MOVABLE.with_order(Order::HUGE);
@@ -123,9 +122,9 @@ const THREADS: u64 = 4;
 /// every page is where its last move put it, and no frame is lost or in two places.
 fn all_compact_at_once<S: Policy>()
 where
-    for<'m> W<'m, Mutexes, S>: Sync,
+    for<'m> W<'m, S>: Sync,
 {
-    fragmented::<Mutexes, S>(Shape::Huge, 60, Moving::Obeys, |ledger| {
+    fragmented::<S>(Shape::Huge, 60, Moving::Obeys, |ledger| {
         let (world, had) = (ledger.world, AtomicU64::new(0));
         let allocator = &world.allocator;
         let huge = MOVABLE.with_order(Order::HUGE);
@@ -162,7 +161,7 @@ where
     });
 }
 
-fn settle<S: Policy>(ledger: &mut Ledger<'_, '_, Mutexes, S>) {
+fn settle<S: Policy>(ledger: &mut Ledger<'_, '_, S>) {
     ledger.check();
     ledger.world.allocator.drain_all();
     ledger.check();

@@ -11,17 +11,17 @@ use zonal_testkit::checkers::{Rules, check_all, check_faults};
 use zonal_testkit::host::TestHost;
 use zonal_testkit::model::Model;
 use zonal_testkit::mover::Moving;
-use zonal_testkit::probe::{Cells, Probe};
+use zonal_testkit::probe::Probe;
 use zonal_testkit::shape::{Shape, order};
 use zonal_testkit::snapshot::Snapshot;
 use zonal_testkit::world::{World, with_world};
 
-type W<'m, S> = World<'m, Probe<Cells>, S>;
+type W<'m, S> = World<'m, Probe, S>;
 const ZONE: ZoneId = ZoneId(0);
 const MOVABLE: Request = Request::frame().migrate(MigrateType::Movable);
 
 fn with<S: Policy>(shape: Shape, f: impl FnOnce(&W<'_, S>)) {
-    with_world::<Probe<Cells>, S, _>(shape, f);
+    with_world::<Probe, S, _>(shape, f);
 }
 
 fn pfns(start: u64, end: u64) -> Range<Pfn> {

@@ -9,11 +9,11 @@ use zonal::units::FRAME_SIZE;
 use zonal::watermark::{MinFree, WatermarkConfig};
 use zonal::{CpuId, Pfn, Request, ZoneId, ZoneType};
 use zonal_testkit::host::TestHost;
-use zonal_testkit::probe::{Cells, Probe};
+use zonal_testkit::probe::Probe;
 use zonal_testkit::shape::{Shape, plan};
 use zonal_testkit::world::{World, with_plan};
 
-type W<'m, S> = World<'m, Probe<Cells>, S>;
+type W<'m, S> = World<'m, Probe, S>;
 
 const DMA32: ZoneId = ZoneId(0);
 const NORMAL: ZoneId = ZoneId(1);
@@ -38,7 +38,7 @@ fn region() -> Region {
 /// DMA32 of 2048 frames and Normal of 6144.
 fn with<S: Policy, R>(config: Config, f: impl FnOnce(&W<'_, S>) -> R) -> R {
     let plan = plan::<S>(&[region()], config);
-    with_plan::<Probe<Cells>, S, R>(Shape::TwoNodes, &plan, f)
+    with_plan::<Probe, S, R>(Shape::TwoNodes, &plan, f)
 }
 
 /// A frame of the zone, for the host to count by.

@@ -10,12 +10,12 @@ use zonal::{Allocator, Storage, TableSize, Zone};
 use zonal::{CpuId, MigrateType, NodeId, NodeMask, NodePolicy, Order, Pfn, Request, ZoneId};
 use zonal_tables::HeapTables;
 use zonal_testkit::host::TestHost;
-use zonal_testkit::probe::{Cells, Probe};
+use zonal_testkit::probe::Probe;
 use zonal_testkit::shape::{Shape, order};
 use zonal_testkit::snapshot::Snapshot;
 use zonal_testkit::world::{World, with_world};
 
-type W<'m, S> = World<'m, Probe<Cells>, S>;
+type W<'m, S> = World<'m, Probe, S>;
 
 /// Frees that are refused, by every way in; nothing may change.
 fn refused<S: Policy>(world: &W<'_, S>, pfn: Pfn, order: Order, error: FreeError, text: &str) {
@@ -36,7 +36,7 @@ fn refused<S: Policy>(world: &W<'_, S>, pfn: Pfn, order: Order, error: FreeError
 }
 
 fn frees<S: Policy>() {
-    with_world::<Probe<Cells>, S, _>(Shape::Holes, |world| {
+    with_world::<Probe, S, _>(Shape::Holes, |world| {
         let allocator = &world.allocator;
         let at = Pfn::new;
         let zero = Order::ZERO;
@@ -82,7 +82,7 @@ fn frees<S: Policy>() {
 
 /// A frame in a cache, on a list, at once and after a drain.
 fn double_frees<S: Policy>() {
-    with_world::<Probe<Cells>, S, _>(Shape::Flat, |world| {
+    with_world::<Probe, S, _>(Shape::Flat, |world| {
         let allocator = &world.allocator;
         let mut out = vec![Pfn::default(); 1500];
         allocator.alloc_bulk(&Request::frame(), &mut out).unwrap();
@@ -101,7 +101,7 @@ fn double_frees<S: Policy>() {
 }
 
 fn bulk_frees<S: Policy>() {
-    with_world::<Probe<Cells>, S, _>(Shape::Low, |world| {
+    with_world::<Probe, S, _>(Shape::Low, |world| {
         let allocator = &world.allocator;
         let mut out = vec![Pfn::default(); 40];
         allocator.alloc_bulk(&Request::frame(), &mut out).unwrap();
@@ -118,8 +118,8 @@ fn bulk_frees<S: Policy>() {
 }
 
 fn blocks_come_back<S: Policy>() {
-    with_world::<Probe<Cells>, S, _>(Shape::Flat, |here| {
-        with_world::<Probe<Cells>, S, _>(Shape::Huge, |elsewhere| {
+    with_world::<Probe, S, _>(Shape::Flat, |here| {
+        with_world::<Probe, S, _>(Shape::Huge, |elsewhere| {
             let block = here.allocator.alloc(&Request::new(order(2))).unwrap();
             let pfn = block.pfn();
             let refused = elsewhere.allocator.free(block).unwrap_err();
@@ -131,7 +131,7 @@ fn blocks_come_back<S: Policy>() {
 }
 
 fn allocations<S: Policy>() {
-    with_world::<Probe<Cells>, S, _>(Shape::Scrap, |world| {
+    with_world::<Probe, S, _>(Shape::Scrap, |world| {
         let allocator = &world.allocator;
         let refuse = |request: Request| {
             let before = Snapshot::of(allocator).without_holds();
@@ -176,7 +176,7 @@ fn allocations<S: Policy>() {
 /// Half a bulk fits: all of it is given back.
 fn bulk_undo<S: Policy>() {
     for size in [0, 1, 3] {
-        with_world::<Probe<Cells>, S, _>(Shape::Scrap, |world| {
+        with_world::<Probe, S, _>(Shape::Scrap, |world| {
             let request = Request::new(order(size));
             let mut out = vec![Pfn::default(); (96 >> size) + 1];
             let error = world.allocator.alloc_bulk(&request, &mut out).unwrap_err();
@@ -189,7 +189,7 @@ fn bulk_undo<S: Policy>() {
 }
 
 fn cannot_zero<S: Policy>() {
-    with_world::<Probe<Cells>, S, _>(Shape::Flat, |world| {
+    with_world::<Probe, S, _>(Shape::Flat, |world| {
         let allocator = &world.allocator;
         for size in [0, 2, 9] {
             let request = Request::new(order(size)).zero();
@@ -211,7 +211,7 @@ fn cannot_zero<S: Policy>() {
 }
 
 fn numbers_beyond<S: Policy>() {
-    with_world::<Probe<Cells>, S, _>(Shape::Flat, |world| {
+    with_world::<Probe, S, _>(Shape::Flat, |world| {
         let allocator = &world.allocator;
         let (max, none) = (u64::MAX, ZoneId(9));
         assert!(allocator.handle(CpuId(3)).is_err());
@@ -295,7 +295,7 @@ fn bad_storage_is_refused() {
 
 #[test]
 fn a_claimed_cpu_is_refused() {
-    with_world::<Probe<Cells>, Zonal, _>(Shape::Flat, |world| {
+    with_world::<Probe, Zonal, _>(Shape::Flat, |world| {
         let first = world.allocator.handle(CpuId(1)).unwrap();
         let error = world.allocator.handle(CpuId(1)).unwrap_err();
         assert_eq!(error.to_string(), "the CPU slot is owned by another handle");

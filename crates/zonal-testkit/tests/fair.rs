@@ -12,12 +12,12 @@ use zonal::{CpuId, MigrateType, NodeId, Order, Pfn, Request, ZoneId, ZoneType};
 use zonal_testkit::checkers::{Rules, check_all};
 use zonal_testkit::host::TestHost;
 use zonal_testkit::model::Model;
-use zonal_testkit::probe::{Cells, Probe};
+use zonal_testkit::probe::Probe;
 use zonal_testkit::shape::{Shape, plan};
 use zonal_testkit::snapshot::Snapshot;
 use zonal_testkit::world::{World, with_plan};
 
-type W<'m, S> = World<'m, Probe<Cells>, S>;
+type W<'m, S> = World<'m, Probe, S>;
 
 fn frames(start: u64, count: u64) -> Region {
     let size = FRAME_SIZE as u64;
@@ -42,7 +42,7 @@ fn two_types<S: Policy>() -> Plan {
 }
 
 fn with<S: Policy, R>(plan: &Plan, f: impl FnOnce(&W<'_, S>) -> R) -> R {
-    with_plan::<Probe<Cells>, S, R>(Shape::TwoNodes, plan, f)
+    with_plan::<Probe, S, R>(Shape::TwoNodes, plan, f)
 }
 
 fn handed_out<S: Policy>(world: &W<'_, S>) -> Vec<u64> {

@@ -8,13 +8,13 @@ use zonal::policy::FreeMemory;
 use zonal::policy::Policy;
 use zonal::{CpuId, MigrateType, Order, Pfn, Request, ZoneId, ZoneType};
 use zonal_testkit::host::TestHost;
-use zonal_testkit::probe::{Cells, Probe};
+use zonal_testkit::probe::Probe;
 use zonal_testkit::shape::{Shape, order};
 use zonal_testkit::snapshot::Snapshot;
 use zonal_testkit::suite::Dice;
 use zonal_testkit::world::{World, with_world};
 
-type Host0 = Probe<Cells>;
+type Host0 = Probe;
 type W<'m, S> = World<'m, Host0, S>;
 
 fn movable() -> Request {

@@ -12,12 +12,12 @@ use zonal_testkit::checkers::{Rules, check_all, check_faults};
 use zonal_testkit::host::TestHost;
 use zonal_testkit::model::Model;
 use zonal_testkit::mover::Moving;
-use zonal_testkit::probe::{Cells, Probe};
+use zonal_testkit::probe::Probe;
 use zonal_testkit::shape::{Shape, order, plan};
 use zonal_testkit::snapshot::Snapshot;
 use zonal_testkit::world::{World, with_plan, with_world};
 
-type W<'m, S> = World<'m, Probe<Cells>, S>;
+type W<'m, S> = World<'m, Probe, S>;
 type Out = BTreeMap<Pfn, Order>;
 const MOVABLE: Request = Request::frame().migrate(MigrateType::Movable);
 
@@ -29,7 +29,7 @@ fn each<S: Policy>(request: &Request, f: impl Fn(&W<'_, S>, (Pfn, Order), Range<
         for order in Order::all().filter(|&order| order > pageblock) {
             let last = (order.frames() / pageblock.frames()) - 1;
             for nth in [0, last / 2, last] {
-                with_world::<Probe<Cells>, S, _>(shape, |world| {
+                with_world::<Probe, S, _>(shape, |world| {
                     let block = world.allocator.alloc_raw(&request.with_order(order)).unwrap();
                     let start = block.get() + nth * pageblock.frames();
                     f(world, (block, order), pfns(start, start + pageblock.frames()));
@@ -134,7 +134,7 @@ fn freed_to_a_cache<S: Policy>() {
     let region = Region::usable(PhysAddr(0x10000 << 12), 0x10000 << 12);
     let config = Config { pageblock_order: order(5), pcp_batch: None, ..Shape::Scrap.config() };
     let plan = plan::<S>(&[region], config);
-    with_plan::<Probe<Cells>, S, _>(Shape::Scrap, &plan, |world| {
+    with_plan::<Probe, S, _>(Shape::Scrap, &plan, |world| {
         let (allocator, request) = (&world.allocator, MOVABLE.with_order(Order::HUGE));
         for owned in [false, true] {
             for nth in [0, 1, 15] {

@@ -4,16 +4,16 @@ use zonal::plan::Config;
 use zonal::preset::Linux63;
 use zonal::watermark::{MinFree, WatermarkConfig};
 use zonal::{CpuId, MigrateType, Order, Pfn, Request, ZoneId};
-use zonal_testkit::probe::{Cells, Probe};
+use zonal_testkit::probe::Probe;
 use zonal_testkit::shape::{Shape, order, plan};
 use zonal_testkit::world::{World, with_plan};
 
-type W<'m> = World<'m, Probe<Cells>, Linux63>;
+type W<'m> = World<'m, Probe, Linux63>;
 const ZONE: ZoneId = ZoneId(0);
 
 fn with(config: Config, f: impl FnOnce(&W<'_>)) {
     let plan = plan::<Linux63>(&Shape::Huge.regions(), config);
-    with_plan::<Probe<Cells>, Linux63, _>(Shape::Huge, &plan, f);
+    with_plan::<Probe, Linux63, _>(Shape::Huge, &plan, f);
 }
 
 fn cached(world: &W<'_>) -> u64 {

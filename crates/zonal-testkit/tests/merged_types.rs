@@ -5,19 +5,19 @@ use zonal::plan::{Config, SplitConfig};
 use zonal::policy::Policy;
 use zonal::{MigrateType, Order, Pfn, Request, ZoneId};
 use zonal_testkit::checkers::{Rules, check_lists, check_merged};
-use zonal_testkit::probe::{Cells, Probe};
+use zonal_testkit::probe::Probe;
 use zonal_testkit::shape::{Shape, order, plan};
 use zonal_testkit::snapshot::Snapshot;
 use zonal_testkit::world::{World, with_plan};
 
-type W<'m, S> = World<'m, Probe<Cells>, S>;
+type W<'m, S> = World<'m, Probe, S>;
 
 /// One zone of the shape's memory with pageblocks of `pageblock`, whatever the preset.
 fn one_zone<S: Policy>(shape: Shape, pageblock: Order, f: impl FnOnce(&W<'_, S>)) {
     let split = SplitConfig::default();
     let config = Config { split, pageblock_order: pageblock, ..shape.config() };
     let plan = plan::<S>(&shape.regions(), config);
-    with_plan::<Probe<Cells>, S, _>(shape, &plan, f);
+    with_plan::<Probe, S, _>(shape, &plan, f);
 }
 
 /// Takes blocks until there is none.

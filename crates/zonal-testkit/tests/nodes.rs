@@ -6,11 +6,11 @@ use zonal::policy::Policy;
 use zonal::preset::{FairZone, Linux316, Linux416, Zonal};
 use zonal::{CpuId, NodeId, NodeMask, NodePolicy, Order, Pfn, Request, ZoneType};
 use zonal_testkit::host::TestHost;
-use zonal_testkit::probe::{Cells, Probe};
+use zonal_testkit::probe::Probe;
 use zonal_testkit::shape::{Shape, order, plan};
 use zonal_testkit::world::{World, with_plan, with_world};
 
-type W<'m, S> = World<'m, Probe<Cells>, S>;
+type W<'m, S> = World<'m, Probe, S>;
 
 fn mask(nodes: &[u8]) -> NodeMask {
     nodes.iter().fold(NodeMask::NONE, |mask, &node| mask.with(NodeId(node)))
@@ -35,7 +35,7 @@ fn drained<S: Policy>(world: &W<'_, S>, cpu: u32, request: &Request) -> [u64; 2]
 }
 
 fn with<S: Policy>(f: impl FnOnce(&W<'_, S>)) {
-    with_world::<Probe<Cells>, S, _>(Shape::TwoNodes, f);
+    with_world::<Probe, S, _>(Shape::TwoNodes, f);
 }
 
 /// Managed frames of the nodes of `Shape::TwoNodes`.
@@ -110,7 +110,7 @@ fn this_node<S: Policy>() {
 /// A CPU whose node lacks the zone type: the home zone is on another node, and a request for
 /// this node may not have from there, not even from the cache.
 fn this_node_without_the_zone<S: Policy>() {
-    with_world::<Probe<Cells>, S, _>(Shape::Marked, |world| {
+    with_world::<Probe, S, _>(Shape::Marked, |world| {
         let dma = Request::frame().zone_limit(ZoneType::Dma);
         assert_eq!(node(world, 1, &dma), Ok(0), "and this fills the cache");
         for size in [0, 1] {
@@ -170,7 +170,7 @@ fn a_limit_without_zones_is_no_cpus_home() {
             Config { dma_limit: Pfn::new(0), dma32_limit: Pfn::new(1024), ..Shape::Low.config() };
         let config = Config { cpus: 300, ..config };
         let plan = plan::<S>(&Shape::Low.regions(), config);
-        with_plan::<Probe<Cells>, S, _>(Shape::Low, &plan, |world: &W<'_, S>| {
+        with_plan::<Probe, S, _>(Shape::Low, &plan, |world: &W<'_, S>| {
             // A frame in every cache of either zone.
             for cpu in 0..300 {
                 for limit in [ZoneType::Dma32, ZoneType::Normal] {

@@ -7,11 +7,11 @@ use zonal::preset::Zonal;
 use zonal::watermark::{MinFree, WatermarkConfig};
 use zonal::{CpuId, MigrateType, Order, Pfn, Request};
 use zonal_testkit::host::TestHost;
-use zonal_testkit::probe::{Cells, Probe};
+use zonal_testkit::probe::Probe;
 use zonal_testkit::shape::{Shape, plan};
 use zonal_testkit::world::{World, with_plan};
 
-type W<'m> = World<'m, Probe<Cells>, Zonal>;
+type W<'m> = World<'m, Probe, Zonal>;
 
 /// 256 pageblocks of 512 frames.
 fn with(cpus: u32, f: impl FnOnce(&W<'_>)) {
@@ -23,7 +23,7 @@ fn with(cpus: u32, f: impl FnOnce(&W<'_>)) {
         ..Config::new(cpus)
     };
     let plan = plan::<Zonal>(&memory, config);
-    with_plan::<Probe<Cells>, Zonal, _>(Shape::Flat, &plan, f);
+    with_plan::<Probe, Zonal, _>(Shape::Flat, &plan, f);
 }
 
 fn take(world: &W<'_>, cpu: u32) -> Option<Pfn> {

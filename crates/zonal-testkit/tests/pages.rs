@@ -14,16 +14,16 @@ use zonal_testkit::checkers::{Rules, check_all, check_faults};
 use zonal_testkit::host::TestHost;
 use zonal_testkit::model::Model;
 use zonal_testkit::mover::Moving;
-use zonal_testkit::probe::{Cells, Probe};
+use zonal_testkit::probe::Probe;
 use zonal_testkit::shape::{self, Shape};
 use zonal_testkit::snapshot::Snapshot;
 use zonal_testkit::world::{World, with_plan, with_world};
 
-type W<'m, S> = World<'m, Probe<Cells>, S>;
+type W<'m, S> = World<'m, Probe, S>;
 const FRAME: Request = Request::frame();
 
 fn with<S: Policy>(shape: Shape, f: impl FnOnce(&W<'_, S>)) {
-    with_world::<Probe<Cells>, S, _>(shape, f);
+    with_world::<Probe, S, _>(shape, f);
 }
 
 fn pfns(start: u64, end: u64) -> Range<Pfn> {
@@ -156,7 +156,7 @@ fn wrong_frees_change_nothing<S: Policy>() {
 fn bounds_are_kept_and_used<S: Policy>() {
     let config = Config { lowmem_ratio: [0; NR_ZONE_TYPES], ..Shape::Low.config() };
     let plan = shape::plan::<S>(&Shape::Low.regions(), config);
-    with_plan::<Probe<Cells>, S, _>(Shape::Low, &plan, |world| {
+    with_plan::<Probe, S, _>(Shape::Low, &plan, |world| {
         let allocator = &world.allocator;
         for (limit, count) in [(0x9f, 3), (0x9f, 1), (0x101, 8), (0x3fd, 5), (0x7ff, 33)] {
             let bounds = Bounds::ANY.below(Pfn::new(limit));
@@ -256,7 +256,7 @@ fn machine<S: Policy>(f: impl FnOnce(&W<'_, S>)) {
     ];
     let config: Config = Shape::TwoNodes.config();
     let plan = shape::plan::<S>(&regions, config);
-    with_plan::<Probe<Cells>, S, _>(Shape::TwoNodes, &plan, f);
+    with_plan::<Probe, S, _>(Shape::TwoNodes, &plan, f);
 }
 
 fn memory_comes_back_in_parts<S: Policy>() {

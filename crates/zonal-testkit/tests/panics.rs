@@ -17,7 +17,7 @@ use zonal_testkit::checkers::{Rules, check_all, check_faults};
 use zonal_testkit::host::TestHost;
 use zonal_testkit::model::Model;
 use zonal_testkit::mover::Moving;
-use zonal_testkit::probe::{Cells, Probe};
+use zonal_testkit::probe::Probe;
 use zonal_testkit::shape::Shape;
 use zonal_testkit::snapshot::Snapshot;
 use zonal_testkit::world::{World, with_world};
@@ -26,7 +26,7 @@ const MOVABLE: Request = Request::frame().migrate(MigrateType::Movable);
 
 /// What the scenario holds, beside what the host can move.
 struct Held<'w, 'm, S: Policy> {
-    world: &'w World<'m, Probe<Cells>, S>,
+    world: &'w World<'m, Probe, S>,
     blocks: BTreeSet<(Pfn, Order)>,
     /// Frees by the host when it is asked to reclaim.
     pledged: BTreeSet<(Pfn, Order)>,
@@ -34,7 +34,7 @@ struct Held<'w, 'm, S: Policy> {
 }
 
 impl<S: Policy> Held<'_, '_, S> {
-    fn host(&self) -> &Probe<Cells> {
+    fn host(&self) -> &Probe {
         self.world.allocator.platform()
     }
 
@@ -167,7 +167,7 @@ enum Turn {
 fn at_every_index<S: Policy>(shape: Shape, turn: Turn, part: Option<u64>) -> u64 {
     let mut index = 1;
     loop {
-        let panicked = with_world::<Probe<Cells>, S, _>(shape, |world| {
+        let panicked = with_world::<Probe, S, _>(shape, |world| {
             let host = world.allocator.platform();
             host.switch_cpu(CpuId(0));
             match turn {

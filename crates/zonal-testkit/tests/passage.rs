@@ -5,11 +5,11 @@ use zonal::plan::Config;
 use zonal::preset::Zonal;
 use zonal::watermark::{MinFree, WatermarkConfig};
 use zonal::{CpuId, MigrateType, Order, Pfn, Request, ZoneId};
-use zonal_testkit::probe::{Cells, Probe};
+use zonal_testkit::probe::Probe;
 use zonal_testkit::shape::{Shape, plan};
 use zonal_testkit::world::{World, with_plan};
 
-type W<'m> = World<'m, Probe<Cells>, Zonal>;
+type W<'m> = World<'m, Probe, Zonal>;
 
 const HUGE: Request = Request::new(Order::HUGE);
 const MOVABLE: Request = HUGE.migrate(MigrateType::Movable);
@@ -25,7 +25,7 @@ fn with(f: impl FnOnce(&W<'_>)) {
         ..Config::new(1)
     };
     let plan = plan::<Zonal>(&memory, config);
-    with_plan::<Probe<Cells>, Zonal, _>(Shape::Flat, &plan, f);
+    with_plan::<Probe, Zonal, _>(Shape::Flat, &plan, f);
 }
 
 fn is_cma(world: &W<'_>, pfn: Pfn) -> bool {

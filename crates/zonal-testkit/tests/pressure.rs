@@ -6,11 +6,11 @@ use zonal::policy::{FreeMemory, PcpPolicy, Policy, Walk};
 use zonal::watermark::{MinFree, WatermarkConfig, Watermarks};
 use zonal::{CpuId, HOLD_BOUND, MigrateType, Order, Pfn, Request, ZoneId, ZoneType};
 use zonal_testkit::host::TestHost;
-use zonal_testkit::probe::{Cells, Probe};
+use zonal_testkit::probe::Probe;
 use zonal_testkit::shape::{Shape, order, plan};
 use zonal_testkit::world::{World, with_plan, with_world};
 
-type W<'m, S> = World<'m, Probe<Cells>, S>;
+type W<'m, S> = World<'m, Probe, S>;
 const ZONE: ZoneId = ZoneId(0);
 
 fn free<S: Policy>(world: &W<'_, S>) -> u64 {
@@ -40,7 +40,7 @@ fn floor<S: Policy>(world: &W<'_, S>, request: &Request) -> u64 {
 }
 
 fn marks_hold_back<S: Policy>() {
-    with_world::<Probe<Cells>, S, _>(Shape::Whole, |world| {
+    with_world::<Probe, S, _>(Shape::Whole, |world| {
         let marks = Watermarks { min: 160, low: 200, high: 240 };
         assert!(world.allocator.set_watermarks(ZONE, marks));
         let plain = Request::frame();
@@ -57,7 +57,7 @@ fn marks_hold_back<S: Policy>() {
 }
 
 fn atomic_requests_go_lower<S: Policy>() {
-    with_world::<Probe<Cells>, S, _>(Shape::Whole, |world| {
+    with_world::<Probe, S, _>(Shape::Whole, |world| {
         let marks = Watermarks { min: 160, low: 160, high: 160 };
         assert!(world.allocator.set_watermarks(ZONE, marks));
         assert_eq!(floor(world, &Request::frame()), 160);
@@ -66,7 +66,7 @@ fn atomic_requests_go_lower<S: Policy>() {
 }
 
 fn low_wakes_reclaim<S: Policy>() {
-    with_world::<Probe<Cells>, S, _>(Shape::Whole, |world| {
+    with_world::<Probe, S, _>(Shape::Whole, |world| {
         let allocator = &world.allocator;
         take_down_to(world, 500);
         assert!(allocator.platform().take_calls().woken.is_empty(), "there is plenty");
@@ -85,14 +85,14 @@ fn lowmem_reserve<S: Policy>() {
     let plan = plan::<S>(&Shape::Low.regions(), config);
     let reserve: u64 = plan.zones()[0].lowmem_reserve[ZoneType::Normal.index()];
     assert_eq!(reserve, (768 + 1024) / 16);
-    with_plan::<Probe<Cells>, S, _>(Shape::Low, &plan, |world| {
+    with_plan::<Probe, S, _>(Shape::Low, &plan, |world| {
         assert_eq!(floor(world, &Request::frame()), reserve);
         assert_eq!(floor(world, &Request::frame().zone_limit(ZoneType::Dma)), 0);
     });
 }
 
 fn reclaim_is_called_and_believed<S: Policy>() {
-    with_world::<Probe<Cells>, S, _>(Shape::Flat, |world| {
+    with_world::<Probe, S, _>(Shape::Flat, |world| {
         let allocator = &world.allocator;
         let out = take_down_to(world, 0);
         let request = Request::frame();
@@ -120,7 +120,7 @@ fn reclaim_is_called_and_believed<S: Policy>() {
 /// A request that may not wait asks no other CPU for a fence, also when it empties its own cache; who
 /// empties an owner's does.
 fn who_may_not_wait_makes_no_heavy_fence<S: Policy>() {
-    with_world::<Probe<Cells>, S, _>(Shape::Flat, |world| {
+    with_world::<Probe, S, _>(Shape::Flat, |world| {
         let allocator = &world.allocator;
         let mut owner = allocator.handle(CpuId(0)).unwrap();
         let request = Request::frame().migrate(MigrateType::Movable);
@@ -130,22 +130,22 @@ fn who_may_not_wait_makes_no_heavy_fence<S: Policy>() {
         }
         // What the owner has freed is cached for movable requests.
         owner.free_raw(out.pop().unwrap(), Order::ZERO).unwrap();
-        let _ = Probe::<Cells>::take_heavy_fences();
+        let _ = <Probe>::take_heavy_fences();
         for wanted in [order(1), Order::HUGE, Order::ZERO] {
             for waits in [request.no_wait(), request.atomic()] {
                 let _ = owner.alloc_raw(&waits.with_order(wanted));
             }
         }
-        assert_eq!(Probe::<Cells>::take_heavy_fences(), 0, "others would have to answer it");
+        assert_eq!(<Probe>::take_heavy_fences(), 0, "others would have to answer it");
         allocator.drain_all();
-        let drained = Probe::<Cells>::take_heavy_fences();
+        let drained = <Probe>::take_heavy_fences();
         assert_eq!(drained > 0, S::Pcp::OUTSIDE && S::Walk::FIRST, "{drained} fences");
     });
 }
 
 /// Reclaim frees single frames until a block of the wanted order has formed.
 fn blocks_form_from_what_is_reclaimed<S: Policy>() {
-    with_world::<Probe<Cells>, S, _>(Shape::Flat, |world| {
+    with_world::<Probe, S, _>(Shape::Flat, |world| {
         let allocator = &world.allocator;
         let mut out = take_down_to(world, 0);
         out.sort_unstable();
@@ -180,7 +180,7 @@ fn holds_are_bounded_in_fragments<S: Policy>(urgent: bool) {
     let plan = plan::<S>(&memory, config);
     let movable = Request::frame().migrate(MigrateType::Movable);
     for half in [false, true] {
-        with_plan::<Probe<Cells>, S, _>(Shape::Flat, &plan, |world| {
+        with_plan::<Probe, S, _>(Shape::Flat, &plan, |world| {
             let allocator = &world.allocator;
             let mut out = vec![Pfn::default(); plan.managed() as usize];
             allocator.alloc_bulk(&movable, &mut out).unwrap();
@@ -222,7 +222,7 @@ fn set_up_is_no_hold<S: Policy>() {
         })
         .collect();
     let config = Config { dma_limit: Pfn::new(0), dma32_limit: Pfn::new(0), ..Config::new(1) };
-    with_plan::<Probe<Cells>, S, _>(Shape::Flat, &plan::<S>(&regions, config), |world| {
+    with_plan::<Probe, S, _>(Shape::Flat, &plan::<S>(&regions, config), |world| {
         assert_eq!(world.allocator.zone_info(ZONE).unwrap().events.hold_max, 0);
     });
 }

@@ -10,7 +10,7 @@ use zonal::{MigrateType, Order};
 use zonal_testkit::checkers::Rules;
 use zonal_testkit::command::{Command, commands, from_bytes};
 use zonal_testkit::preset::TinyZonal;
-use zonal_testkit::probe::{Cells, Probe};
+use zonal_testkit::probe::Probe;
 use zonal_testkit::runner::Runner;
 use zonal_testkit::shape::Shape;
 use zonal_testkit::snapshot::Snapshot;
@@ -66,7 +66,7 @@ fn reached<S: Policy>(mut next: impl FnMut() -> (Shape, Vec<Command>)) -> Reache
     let mut reached = Reached::default();
     for _ in 0..60 {
         let (shape, commands) = next();
-        with_world::<Probe<Cells>, S, _>(shape, |world| {
+        with_world::<Probe, S, _>(shape, |world| {
             let mut runner = Runner::new(world, Rules::of::<S>());
             for command in &commands {
                 runner.step(command).unwrap();

@@ -5,18 +5,18 @@ use zonal::plan::Config;
 use zonal::preset::Zonal;
 use zonal::{CpuId, MigrateType, Order, Pfn, Request, ZoneId};
 use zonal_testkit::host::TestHost;
-use zonal_testkit::probe::{Cells, Probe};
+use zonal_testkit::probe::Probe;
 use zonal_testkit::shape::{Shape, plan};
 use zonal_testkit::world::{World, with_plan};
 
-type W<'m> = World<'m, Probe<Cells>, Zonal>;
+type W<'m> = World<'m, Probe, Zonal>;
 
 fn with(regions: Option<u32>, f: impl FnOnce(&W<'_>)) {
     let regions = regions.map(|regions| NonZeroU32::new(regions).expect("one at least"));
     // As many CPUs as have stacks in so little memory.
     let config = Config { cpus: 15, regions, ..Shape::Huge.config() };
     let plan = plan::<Zonal>(&Shape::Huge.regions(), config);
-    with_plan::<Probe<Cells>, Zonal, _>(Shape::Huge, &plan, f);
+    with_plan::<Probe, Zonal, _>(Shape::Huge, &plan, f);
 }
 
 /// The first frames that some CPUs get, one after the other, from a zone in which each pageblock has free

@@ -8,12 +8,12 @@ mod printed {
 
 mod more {
     use zonal_testkit::command::{Ask, Command, Nodes, as_source, from_bytes};
-    use zonal_testkit::probe::{Cells, Probe};
+    use zonal_testkit::probe::Probe;
     use zonal_testkit::runner::run_commands;
     use zonal_testkit::shape::Shape;
 
     macro_rules! all_run_commands {
-        ($($name:ident: $preset:ty;)*) => { [$(run_commands::<Probe<Cells>, $preset>),*] };
+        ($($name:ident: $preset:ty;)*) => { [$(run_commands::<Probe, $preset>),*] };
     }
 
     fn on_all_presets(shape: Shape, commands: &[Command]) {

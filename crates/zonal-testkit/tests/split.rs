@@ -15,13 +15,13 @@ use zonal_testkit::host::TestHost;
 use zonal_testkit::model::Model;
 use zonal_testkit::mover::Moving;
 use zonal_testkit::preset::{TinySplit, TinyZonal};
-use zonal_testkit::probe::{Cells, Probe};
+use zonal_testkit::probe::Probe;
 use zonal_testkit::shape::{Shape, order, plan};
 use zonal_testkit::snapshot::Snapshot;
 use zonal_testkit::suite::effort;
 use zonal_testkit::world::{World, with_plan, with_world};
 
-type W<'m, S> = World<'m, Probe<Cells>, S>;
+type W<'m, S> = World<'m, Probe, S>;
 
 /// Shapes whose types have several instances.
 const SHAPES: [Shape; 5] =
@@ -29,7 +29,7 @@ const SHAPES: [Shape; 5] =
 const MOVABLE: Request = Request::frame().migrate(MigrateType::Movable);
 
 fn with<S: Policy, R>(shape: Shape, f: impl FnOnce(&W<'_, S>) -> R) -> R {
-    with_world::<Probe<Cells>, S, _>(shape, f)
+    with_world::<Probe, S, _>(shape, f)
 }
 
 fn on(world: &W<'_, impl Policy>, cpu: u32) {
@@ -117,7 +117,7 @@ fn bare<S: Policy>(shape: Shape) -> Plan {
 
 /// How many allocations each step got, and at last how many more there were.
 fn play<S: Policy>(shape: Shape, steps: &[Step]) -> Vec<usize> {
-    with_plan::<Probe<Cells>, S, _>(shape, &bare::<S>(shape), |world| {
+    with_plan::<Probe, S, _>(shape, &bare::<S>(shape), |world| {
         let allocator = &world.allocator;
         let mut out: Vec<Pfn> = Vec::new();
         let mut got = Vec::new();
@@ -192,7 +192,7 @@ fn splitting_changes_only_where_from_with_clusters() {
 #[test]
 fn no_block_is_lost_to_a_boundary() {
     fn blocks<S: Policy>(shape: Shape) -> Vec<Vec<Pfn>> {
-        with_plan::<Probe<Cells>, S, _>(shape, &bare::<S>(shape), |world| {
+        with_plan::<Probe, S, _>(shape, &bare::<S>(shape), |world| {
             let mut all = Vec::new();
             for size in (0..=10).rev().chain(0..=10) {
                 on(world, u32::from(size) % world.allocator.cpus());
@@ -225,7 +225,7 @@ fn instances_keep_back_what_the_type_does() {
             WatermarkConfig { min_free: MinFree::Frames(200), ..WatermarkConfig::default() };
         let config = Config { watermarks, ..shape.config() };
         let plan = plan::<S>(&shape.regions(), config);
-        with_plan::<Probe<Cells>, S, _>(shape, &plan, |world| exhaust(world, request).len())
+        with_plan::<Probe, S, _>(shape, &plan, |world| exhaust(world, request).len())
     }
     for shape in SHAPES {
         for request in [MOVABLE, Request::frame(), Request::frame().high()] {
@@ -256,31 +256,24 @@ fn ring(plan: &Plan, cpu: u32) -> Vec<ZoneId> {
 fn prefer_and_spill<S: Policy>() {
     for cpu in 0..4 {
         for owned in [false, true] {
-            with_plan::<Probe<Cells>, S, _>(
-                Shape::Instances,
-                &bare::<S>(Shape::Instances),
-                |world| {
-                    on(world, cpu);
-                    let allocator = &world.allocator;
-                    let expected = ring(allocator.plan(), cpu);
-                    assert_eq!(
-                        allocator.home_zone(CpuId(cpu), ZoneType::Normal),
-                        Some(expected[0])
-                    );
-                    let mut handle = owned.then(|| allocator.handle(CpuId(cpu)).unwrap());
-                    let mut seen = Vec::new();
-                    while let Ok(pfn) = match &mut handle {
-                        Some(handle) => handle.alloc_raw(&MOVABLE),
-                        None => allocator.alloc_raw(&MOVABLE),
-                    } {
-                        let zone = allocator.plan().zone_at(pfn).unwrap();
-                        if !seen.contains(&zone) {
-                            seen.push(zone);
-                        }
+            with_plan::<Probe, S, _>(Shape::Instances, &bare::<S>(Shape::Instances), |world| {
+                on(world, cpu);
+                let allocator = &world.allocator;
+                let expected = ring(allocator.plan(), cpu);
+                assert_eq!(allocator.home_zone(CpuId(cpu), ZoneType::Normal), Some(expected[0]));
+                let mut handle = owned.then(|| allocator.handle(CpuId(cpu)).unwrap());
+                let mut seen = Vec::new();
+                while let Ok(pfn) = match &mut handle {
+                    Some(handle) => handle.alloc_raw(&MOVABLE),
+                    None => allocator.alloc_raw(&MOVABLE),
+                } {
+                    let zone = allocator.plan().zone_at(pfn).unwrap();
+                    if !seen.contains(&zone) {
+                        seen.push(zone);
                     }
-                    assert_eq!(seen, expected, "CPU {cpu}");
-                },
-            );
+                }
+                assert_eq!(seen, expected, "CPU {cpu}");
+            });
         }
     }
 }

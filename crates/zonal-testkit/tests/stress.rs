@@ -1,10 +1,11 @@
 //! Threads at random: no frame is handed out twice, none is lost, all memory merges back.
 
 use zonal::Order;
+use zonal::platform::stay::InPieces;
 use zonal::preset::{ClusterFree, Linux416, SplitZones, Zonal};
 use zonal_host::Threads;
 use zonal_testkit::preset::TinyZonal;
-use zonal_testkit::probe::{Mutexes, Pieces, Probe};
+use zonal_testkit::probe::Probe;
 use zonal_testkit::shape::{Shape, order};
 use zonal_testkit::suite::{Work, effort, threads_at_random};
 
@@ -63,10 +64,10 @@ macro_rules! on_presets {
 
 // The rest of hosts and presets is in `matrix`.
 on_presets! {
-    mutexes_linux416: Probe<Mutexes>, Linux416;
-    mutexes_tiny_zonal: Probe<Mutexes>, TinyZonal;
-    pieces_zonal: Probe<Pieces<Mutexes>>, Zonal;
-    pieces_tiny_zonal: Probe<Pieces<Mutexes>>, TinyZonal;
+    probe_linux416: Probe, Linux416;
+    probe_tiny_zonal: Probe, TinyZonal;
+    pieces_zonal: Probe<InPieces>, Zonal;
+    pieces_tiny_zonal: Probe<InPieces>, TinyZonal;
     threads_linux416: Threads, Linux416;
     threads_cluster_free: Threads, ClusterFree;
     threads_zonal: Threads, Zonal;

@@ -6,6 +6,7 @@ use std::ptr::NonNull;
 use zonal::error::{OnlineError, RangeError};
 use zonal::map::{MemoryMap, PfnRange, PhysAddr, Region, RegionKind};
 use zonal::plan::{Config, Plan};
+use zonal::platform::stay::Unbounded;
 use zonal::policy::{Policy, Split};
 use zonal::report::{BuddyInfo, PageTypeInfo, VmStat};
 use zonal::{
@@ -14,10 +15,10 @@ use zonal::{
 use zonal_tables::sparse::{self, Layout, PAGE_BYTES};
 use zonal_testkit::host::TestHost;
 use zonal_testkit::mover::Moving;
-use zonal_testkit::probe::{Cells, Probe};
+use zonal_testkit::probe::{Plain, Probe};
 use zonal_testkit::shape::Shape;
 
-type Host = Probe<Cells>;
+type Host = Probe<Unbounded, Plain>;
 
 /// In frames.
 const MIB: u64 = 1 << 8;

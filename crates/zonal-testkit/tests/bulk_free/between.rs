@@ -16,7 +16,7 @@ use zonal_testkit::host::TestHost;
 use zonal_testkit::lists::{Hooked, Hooks};
 use zonal_testkit::model::Model;
 use zonal_testkit::mover::Moving;
-use zonal_testkit::probe::{Mutexes, Probe};
+use zonal_testkit::probe::Probe;
 use zonal_testkit::shape::Shape;
 use zonal_testkit::world::{World, with_world};
 
@@ -40,7 +40,7 @@ impl Hooks for Pause {
 
 type Pausing = Hooked<Pause>;
 
-type Threads<'m, S> = World<'m, Probe<Mutexes>, With<S, Pausing>>;
+type Threads<'m, S> = World<'m, Probe, With<S, Pausing>>;
 
 const MOVABLE: Request = Request::frame().migrate(MigrateType::Movable);
 /// Frames of [`Shape::Flat`], which has pageblocks of 32.
@@ -49,7 +49,7 @@ const PAGEBLOCK: u64 = 32;
 /// A world in which another thread frees the frames of one pageblock on CPU 1 and waits between
 /// the passes; `meanwhile` gets them. At the end all is well, and everything can be had again.
 fn between<S: Policy>(meanwhile: impl FnOnce(&Threads<'_, S>, &[Pfn])) -> u64 {
-    with_world::<Probe<Mutexes>, With<S, Pausing>, _>(Shape::Flat, |world| {
+    with_world::<Probe, With<S, Pausing>, _>(Shape::Flat, |world| {
         let allocator = &world.allocator;
         let out: Vec<Pfn> = std::iter::from_fn(|| allocator.alloc_raw(&MOVABLE).ok()).collect();
         let start = out.iter().map(|pfn| pfn.get()).min().unwrap() + PAGEBLOCK;
@@ -124,7 +124,7 @@ fn isolation_goes<S: Policy>() {
 
 /// A pageblock isolated between the passes gets its frames by itself: no drain is needed after.
 fn isolation_stays<S: Policy>() {
-    with_world::<Probe<Mutexes>, With<S, Pausing>, _>(Shape::Flat, |world| {
+    with_world::<Probe, With<S, Pausing>, _>(Shape::Flat, |world| {
         let allocator = &world.allocator;
         let mut list: Vec<Pfn> =
             (0..PAGEBLOCK).map(|_| allocator.alloc_raw(&MOVABLE).unwrap()).collect();

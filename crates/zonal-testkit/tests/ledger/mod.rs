@@ -7,12 +7,12 @@ use zonal_testkit::checkers::{Rules, check_all, check_faults};
 use zonal_testkit::host::TestHost;
 use zonal_testkit::model::Model;
 use zonal_testkit::mover::Moving;
-use zonal_testkit::probe::{Locks, Probe};
+use zonal_testkit::probe::Probe;
 use zonal_testkit::shape::Shape;
 use zonal_testkit::snapshot::Snapshot;
 use zonal_testkit::world::{World, with_world};
 
-pub(crate) type W<'m, L, S> = World<'m, Probe<L>, S>;
+pub(crate) type W<'m, S> = World<'m, Probe, S>;
 pub(crate) const ZONE: ZoneId = ZoneId(0);
 pub(crate) const MOVABLE: Request = Request::frame().migrate(MigrateType::Movable);
 
@@ -28,8 +28,8 @@ impl Dice {
 }
 
 /// Which blocks are out, and who is in them.
-pub(crate) struct Ledger<'w, 'm, L: Locks, S: Policy> {
-    pub(crate) world: &'w W<'m, L, S>,
+pub(crate) struct Ledger<'w, 'm, S: Policy> {
+    pub(crate) world: &'w W<'m, S>,
     /// Where every page is, by its name.
     pub(crate) pages: BTreeMap<u64, (Pfn, Order)>,
     next: u64,
@@ -37,8 +37,8 @@ pub(crate) struct Ledger<'w, 'm, L: Locks, S: Policy> {
     pub(crate) lied_to: bool,
 }
 
-impl<'w, 'm, L: Locks, S: Policy> Ledger<'w, 'm, L, S> {
-    pub(crate) fn new(world: &'w W<'m, L, S>) -> Self {
+impl<'w, 'm, S: Policy> Ledger<'w, 'm, S> {
+    pub(crate) fn new(world: &'w W<'m, S>) -> Self {
         Self { world, pages: BTreeMap::new(), next: 0, lied_to: false }
     }
 
@@ -124,13 +124,13 @@ impl<'w, 'm, L: Locks, S: Policy> Ledger<'w, 'm, L, S> {
 
 /// Runs `f` on memory of which `percent` of a hundred single frames are out, all movable, and
 /// none cached.
-pub(crate) fn fragmented<L: Locks, S: Policy>(
+pub(crate) fn fragmented<S: Policy>(
     shape: Shape,
     percent: u64,
     moving: Moving,
-    f: impl FnOnce(&mut Ledger<'_, '_, L, S>),
+    f: impl FnOnce(&mut Ledger<'_, '_, S>),
 ) {
-    with_world::<Probe<L>, S, _>(shape, |world| {
+    with_world::<Probe, S, _>(shape, |world| {
         let mut ledger = Ledger::new(world);
         ledger.fill(&MOVABLE);
         ledger.thin_out(&mut Dice(7), percent);
@@ -145,6 +145,6 @@ pub(crate) fn fragmented<L: Locks, S: Policy>(
     });
 }
 
-pub(crate) fn events<L: Locks, S: Policy>(ledger: &Ledger<'_, '_, L, S>) -> zonal::CompactEvents {
+pub(crate) fn events<S: Policy>(ledger: &Ledger<'_, '_, S>) -> zonal::CompactEvents {
     ledger.world.allocator.zone_info(ZONE).unwrap().compaction
 }

@@ -23,18 +23,18 @@ use zonal_testkit::command::commands;
 use zonal_testkit::host::TestHost;
 use zonal_testkit::model::Model;
 use zonal_testkit::mover::Moving;
-use zonal_testkit::probe::{Cells, Mutexes, Probe};
+use zonal_testkit::probe::Probe;
 use zonal_testkit::runner::run_commands;
 use zonal_testkit::shape::{Shape, order, plan};
 use zonal_testkit::snapshot::Snapshot;
 use zonal_testkit::suite::{Work, effort, threads_beside};
 use zonal_testkit::world::{World, with_plan, with_world};
 
-type W<'m, S> = World<'m, Probe<Cells>, S>;
+type W<'m, S> = World<'m, Probe, S>;
 const MOVABLE: Request = Request::frame().migrate(MigrateType::Movable);
 
 fn with<S: Policy>(f: impl FnOnce(&W<'_, S>)) {
-    with_world::<Probe<Cells>, S, _>(Shape::Later, f);
+    with_world::<Probe, S, _>(Shape::Later, f);
 }
 
 fn pfns(start: u64, end: u64) -> Range<Pfn> {
@@ -117,7 +117,7 @@ fn it_merges<S: Policy>() {
     // Pageblocks of 512 frames: the first of it is the buddy of the last that was there.
     let regions = [frames(0x4000, 0x2200, RegionKind::Usable, 0), frames(0x6200, 0x1e00, Off, 0)];
     let plan = plan::<S>(&regions, Shape::Huge.config());
-    with_plan::<Probe<Cells>, S, _>(Shape::Huge, &plan, |world| {
+    with_plan::<Probe, S, _>(Shape::Huge, &plan, |world| {
         let allocator = &world.allocator;
         let whole = |pfn| {
             let found = check(world, []).found;
@@ -275,7 +275,7 @@ fn random<S: Policy>() {
         ..ProptestConfig::default()
     });
     let result = runner.run(&commands(60), |commands| {
-        run_commands::<Probe<Cells>, S>(Shape::Later, &commands)
+        run_commands::<Probe, S>(Shape::Later, &commands)
             .map_err(|failure| TestCaseError::fail(failure.to_string()))
     });
     if let Err(error) = result {
@@ -359,7 +359,7 @@ macro_rules! beside {
         mod beside_mutexes {
             use super::*;
             $(#[test]
-            fn $module() { beside_threads::<Probe<Mutexes>, $preset>(); })*
+            fn $module() { beside_threads::<Probe, $preset>(); })*
         }
         mod beside_real_threads {
             use super::*;

@@ -16,7 +16,7 @@ fn with_obstacles<S: Policy>(f: impl FnOnce(&W<'_, S>)) {
     let config = Config { dma_limit: limit, dma32_limit: limit, ..Shape::Later.config() };
     let plan = plan::<S>(&regions, config);
     assert_eq!(plan.map().report().offline_cut, 0x18, "it shares a pageblock with a hole");
-    with_plan::<Probe<Cells>, S, _>(Shape::Later, &plan, |world| {
+    with_plan::<Probe, S, _>(Shape::Later, &plan, |world| {
         world.allocator.online(pfns(0x420, 0x480)).unwrap();
         f(world);
     });

@@ -72,7 +72,7 @@ impl Machine {
 /// All of a zone that follows from its memory, and the bounds of its caches.
 type Size = (Pfn, u64, u64, u64, u64, Watermarks, [u64; 4], [u64; 6], Vec<(u32, u32)>);
 
-fn size<S: Policy>(allocator: &Allocator<'_, Probe<Cells>, S>, zone: &ZoneInfo) -> Size {
+fn size<S: Policy>(allocator: &Allocator<'_, Probe, S>, zone: &ZoneInfo) -> Size {
     let cpus = (0..allocator.cpus()).map(CpuId);
     let bounds = |cpu| allocator.cache_info(zone.zone, cpu).map(|cache| (cache.batch, cache.high));
     (
@@ -111,11 +111,11 @@ pub(crate) fn as_from_the_start<S: Policy>() {
         let tables = [&grows, &whole].map(|plan| TableSize::of::<S>(plan));
         assert_eq!(tables[0].frames, tables[1].frames);
         assert!((0..3).all(|slice| tables[0].free[slice] >= tables[1].free[slice]));
-        let expected = with_plan::<Probe<Cells>, S, _>(Shape::Later, &whole, |world| {
+        let expected = with_plan::<Probe, S, _>(Shape::Later, &whole, |world| {
             let blocks = check(world, []).zones.iter().map(|zone| zone.blocks).collect::<Vec<_>>();
             (sizes(world), blocks)
         });
-        with_plan::<Probe<Cells>, S, _>(Shape::Later, &grows, |world| {
+        with_plan::<Probe, S, _>(Shape::Later, &grows, |world| {
             let allocator = &world.allocator;
             let before = sizes(world);
             for &(start, end) in &machine.pieces {
@@ -161,8 +161,8 @@ pub(crate) fn batches_grow<S: Policy>() {
         zones.iter().filter_map(of).map(|cache| (cache.batch, cache.high)).collect::<Vec<_>>()
     };
     let from_the_start = plan::<S>(&zones(RegionKind::Usable), config);
-    let expected = with_plan::<Probe<Cells>, S, _>(Shape::Flat, &from_the_start, bounds);
-    with_plan::<Probe<Cells>, S, _>(Shape::Flat, &plan::<S>(&zones(Off), config), |world| {
+    let expected = with_plan::<Probe, S, _>(Shape::Flat, &from_the_start, bounds);
+    with_plan::<Probe, S, _>(Shape::Flat, &plan::<S>(&zones(Off), config), |world| {
         let allocator = &world.allocator;
         let cuts = || {
             let held: Vec<_> = (0..2000).map(|_| allocator.alloc_raw(&MOVABLE).unwrap()).collect();

@@ -1,8 +1,6 @@
 //! The same for a trace sink: what was to be allocated is free, what was to be freed is allocated still.
 
-use super::{
-    Cells, CpuId, MigrateType, Order, Pfn, Policy, Probe, Request, Rules, TestHost as _, ZoneId,
-};
+use super::{CpuId, MigrateType, Order, Pfn, Policy, Probe, Request, Rules, TestHost as _, ZoneId};
 use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -45,7 +43,7 @@ fn call<R>(call: impl FnOnce() -> R) -> Option<R> {
     }
 }
 
-type W<'m, S> = World<'m, Probe<Cells>, Traced<S, Fuse>>;
+type W<'m, S> = World<'m, Probe, Traced<S, Fuse>>;
 
 /// A way to the allocator: an owner's, or the one that all share.
 trait Way {
@@ -55,7 +53,7 @@ trait Way {
     fn free_bulk(&mut self, frames: &[Pfn]);
 }
 
-impl<S: Policy> Way for zonal::CpuHandle<'_, '_, Probe<Cells>, Traced<S, Fuse>> {
+impl<S: Policy> Way for zonal::CpuHandle<'_, '_, Probe, Traced<S, Fuse>> {
     fn alloc(&mut self, request: &Request) -> Option<Pfn> {
         self.alloc_raw(request).ok()
     }
@@ -155,7 +153,7 @@ impl Held {
 
 /// One run in which the call `index` of the sink panics; whether there was one.
 fn at_index<S: Policy>(shape: Shape, index: u64, owned: bool) -> bool {
-    with_world::<Probe<Cells>, Traced<S, Fuse>, _>(shape, |world| {
+    with_world::<Probe, Traced<S, Fuse>, _>(shape, |world| {
         let allocator = &world.allocator;
         allocator.platform().switch_cpu(CpuId(0));
         FUSE.set(index);

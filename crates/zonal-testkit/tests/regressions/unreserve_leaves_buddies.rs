@@ -1,6 +1,6 @@
 use zonal_testkit::preset::TinyZonal;
 use zonal_testkit::command::{Ask, Command, Nodes};
-use zonal_testkit::probe::{Cells, Probe};
+use zonal_testkit::probe::Probe;
 use zonal_testkit::runner::run_commands;
 use zonal_testkit::shape::Shape;
 
@@ -12,5 +12,5 @@ fn regression() {
         Command::FreeBulk { nth: 1, count: 2, twice: true },
         Command::DrainAll,
     ];
-    run_commands::<Probe<Cells>, TinyZonal>(Shape::Holes, &commands).unwrap();
+    run_commands::<Probe, TinyZonal>(Shape::Holes, &commands).unwrap();
 }
