@@ -31,6 +31,7 @@ macro_rules! with_presets_of_one_zone {
             fair_zone_posted: zonal::preset::FairZonePosted;
             less_dirty: zonal::preset::LessDirty;
             linux413: zonal::preset::Linux413;
+            trusting: zonal::preset::Trusting;
             $($more)*
         }
     };
