@@ -5,11 +5,12 @@ use crate::frames::PAGE;
 use crate::gate::Gate;
 use crate::host::Host;
 use crate::inner::{Core, Setup};
+use crate::later::LoadLater;
 use crate::store::{Store, StoreError};
 use crate::table::{Key, Kind};
 use crate::window::Window;
 use alloc::boxed::Box;
-use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
@@ -53,6 +54,8 @@ pub(crate) struct FileCore<S: Setup> {
     pub(crate) flush: Gate<S::Host>,
     pub(crate) state: <S::Host as Host>::Mutex<State>,
     pub(crate) handles: <S::Host as Platform>::Word,
+    /// Loads that no thread has begun yet.
+    pub(crate) later: <S::Host as Host>::Mutex<VecDeque<LoadLater<S>>>,
 }
 
 /// What of a file has not reached the store.
@@ -146,7 +149,7 @@ impl<S: Setup> FileCore<S> {
         before: u64,
     ) -> Vec<u64> {
         let taken = self.state.with(|state| {
-            let range = state.dirty.range(first..end);
+            let range = state.dirty.range(first..end.max(first));
             let old = range
                 .filter(|(index, since)| **since <= before && !state.moving.contains_key(index));
             let taken: Vec<u64> = old.map(|(&index, _)| index).take(most).collect();
@@ -226,6 +229,7 @@ impl<S: Setup> File<S> {
             flush: Gate::new(place.wrapping_add(1)),
             state: Lock::new(State::default()),
             handles: AtomicWord::new(0),
+            later: Lock::new(VecDeque::new()),
         });
         core.files.with(|files| files.insert(number, file.clone()));
         Self::new(core, file)

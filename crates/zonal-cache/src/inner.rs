@@ -408,16 +408,20 @@ impl<S: Setup> Core<S> {
         result
     }
 
-    /// Lowers the bound to what is in use, or raises it; whether it is `bound` now.
+    /// Lowers the bound to what is in use, or raises it; whether it is `bound` now, or another call has asked for
+    /// another one since.
     fn is_within(&self, bound: usize) -> bool {
         self.pool.with(|pool| {
+            if pool.target != bound {
+                return true;
+            }
             pool.bound = bound.max(pool.used);
             self.hint.store(pool.bound as u64, Relaxed);
             pool.bound == bound
         })
     }
 
-    /// Has at most `bound` pages from now on.
+    /// Has at most `bound` pages from now on. Of two calls at once the bound is what the later asked for.
     pub(crate) fn set_bound(&self, bound: usize) -> Result<(), CacheError> {
         debug_assert!(bound <= self.table.len(), "the caller has checked that");
         self.pool.with(|pool| {
@@ -440,12 +444,19 @@ impl<S: Setup> Core<S> {
                 None => self.one_in_time(met),
             };
             let Ok(claimed) = gone else {
-                // As low as it came.
-                let bound_now = self.pool.with(|pool| {
-                    pool.target = pool.bound;
+                if self.is_within(bound) {
+                    break;
+                }
+                // As low as it came: what is in use, as slots that were free have been retired.
+                let now = self.pool.with(|pool| {
+                    if pool.target == bound {
+                        pool.bound = bound.max(pool.used);
+                        pool.target = pool.bound;
+                        self.hint.store(pool.bound as u64, Relaxed);
+                    }
                     pool.bound
                 });
-                return Err(CacheError::InUse { asked: bound, bound: bound_now });
+                return Err(CacheError::InUse { asked: bound, bound: now });
             };
             self.release(Vec::from([claimed]));
         }

@@ -55,6 +55,7 @@ mod gate;
 mod held;
 pub mod host;
 mod inner;
+mod later;
 mod lists;
 mod load;
 pub mod lru;

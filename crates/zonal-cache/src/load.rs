@@ -4,12 +4,10 @@
 use crate::evict::UNUSED;
 use crate::file::FileCore;
 use crate::frames::{PAGE, bytes_mut, span};
-use crate::host::Host;
 use crate::inner::{Core, Setup};
 use crate::slots::Slots;
-use crate::store::{Later, LaterRead, StoreError};
+use crate::store::StoreError;
 use crate::table::{Reader, Token, Writer};
-use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::mem;
@@ -19,9 +17,9 @@ use zonal::platform::{AtomicByte, AtomicWord};
 
 /// Pages in a row, to be filled. What is not filled when this is dropped leaves the index again.
 pub(crate) struct Load<S: Setup> {
-    core: Arc<Core<S>>,
-    file: Arc<FileCore<S>>,
-    first: u64,
+    pub(crate) core: Arc<Core<S>>,
+    pub(crate) file: Arc<FileCore<S>>,
+    pub(crate) first: u64,
     writers: Vec<Writer>,
     marker: Option<u64>,
 }
@@ -102,22 +100,7 @@ impl<S: Setup> Load<S> {
         }
     }
 
-    /// The same without waiting: the store begins to read, or another thread does.
-    pub(crate) fn fill_later(self) {
-        let (core, file) = (self.core.clone(), self.file.clone());
-        // Acquire: with the release of who wrote to the store.
-        let before = file.stored.load(Acquire);
-        if self.first * PAGE as u64 >= before {
-            return self.fill_ahead();
-        }
-        let later = LaterRead(Box::new(LoadLater { load: self, before }));
-        if let Err(later) = file.store.read_later(later) {
-            // One that is not taken is dropped, and its pages leave the index again.
-            let _ = core.host.defer(Box::new(move || later.end(Ok(0))));
-        }
-    }
-
-    fn filled_ahead(mut self) {
+    pub(crate) fn filled_ahead(mut self) {
         let pages = self.writers.len();
         // Whether the first was asked for is not known: it counts as the others.
         self.core.counters.ahead.add(pages as u64);
@@ -138,7 +121,7 @@ impl<S: Setup> Load<S> {
     }
 
     /// The bytes of some of the pages.
-    fn pages(&mut self, which: Range<usize>) -> Vec<&mut [u8]> {
+    pub(crate) fn pages(&mut self, which: Range<usize>) -> Vec<&mut [u8]> {
         let (core, writers) = (&*self.core, &self.writers[which]);
         let page = |writer: &Writer| {
             // SAFETY: who has a writer has the frame's bytes alone, and each is in the list once.
@@ -152,39 +135,6 @@ impl<S: Setup> Load<S> {
         let offset = (self.first + which.start as u64) * PAGE as u64;
         let (core, file) = (self.core.clone(), self.file.clone());
         fill_pages(&core, &file, offset, &mut self.pages(which))
-    }
-}
-
-/// A load that is on its way; the store had `before` bytes when it began.
-struct LoadLater<S: Setup> {
-    load: Load<S>,
-    before: u64,
-}
-
-impl<S: Setup> Later for LoadLater<S> {
-    fn offset(&self) -> u64 {
-        self.load.first * PAGE as u64
-    }
-
-    fn pieces(&mut self) -> Vec<&mut [u8]> {
-        self.load.pages(0..self.load.len())
-    }
-
-    fn end(self: Box<Self>, got: Result<u64, StoreError>) {
-        let Self { mut load, before } = *self;
-        let (core, file) = (load.core.clone(), load.file.clone());
-        let offset = load.first * PAGE as u64;
-        let mut pages = load.pages(0..load.len());
-        let enough = before.min(offset + (pages.len() * PAGE) as u64) - offset;
-        let got = match got {
-            Ok(got) if got >= enough => Ok(got),
-            _ => file.store.read(offset, &mut pages),
-        };
-        let done = got.and_then(|got| fill_rest(&core, &file, (offset, before), got, &mut pages));
-        drop(pages);
-        if done.is_ok() {
-            load.filled_ahead();
-        }
     }
 }
 
@@ -203,7 +153,7 @@ pub(crate) fn fill_pages<S: Setup>(
 
 /// Fills what the store did not have: of it `got` bytes from `offset` on were there, and `before` all in all when
 /// it was asked.
-fn fill_rest<S: Setup>(
+pub(crate) fn fill_rest<S: Setup>(
     core: &Core<S>,
     file: &FileCore<S>,
     (offset, before): (u64, u64),

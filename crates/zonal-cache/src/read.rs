@@ -75,7 +75,8 @@ impl<S: Setup> File<S> {
     ///
     /// # Errors
     /// As [`read_at`](Self::read_at), for any page of the range; then nothing is pinned.
-    /// [`CacheError::OffsetTooLarge`] also where the range ends before it begins.
+    /// [`CacheError::OffsetTooLarge`] also where the range ends before it begins. More than the bound is
+    /// [`CacheError::NoRoom`] at once.
     #[inline(always)]
     pub fn pin(&self, range: Range<u64>) -> Result<Pinned<'_, S>, CacheError> {
         let (index, from) = (range.start / PAGE as u64, (range.start % PAGE as u64) as usize);
@@ -119,6 +120,10 @@ impl<S: Setup> File<S> {
             // Where it is looked at first is at its begin.
             self.page(index, end, from..upto.min(from + LOOKED_AT))
         };
+        let (bound, _) = self.core.bound();
+        if last - first > bound as u64 {
+            return Err(CacheError::NoRoom { bound });
+        }
         let front = page(first, from)?;
         let mut rest = Vec::with_capacity((last - first - 1) as usize);
         for index in first + 1..last {
@@ -200,6 +205,7 @@ impl<S: Setup> File<S> {
         let core = &*self.core;
         loop {
             if let Some(hold) = core.table.hold(self.file.key(index)) {
+                self.file.read_if_queued(index);
                 match core.settled(core.table.read(&core.host, hold)) {
                     Some(result) => return result,
                     None => continue,

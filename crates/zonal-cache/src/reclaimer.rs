@@ -109,7 +109,10 @@ impl Reclaimer {
 
 impl Drop for Reclaimer {
     fn drop(&mut self) {
-        self.bell.end();
+        // After its thread another one may have the bell.
+        if !self.thread.is_finished() {
+            self.bell.end();
+        }
     }
 }
 

@@ -89,6 +89,8 @@ pub(crate) trait Later: Send {
     /// dropped.
     fn pieces(&mut self) -> Vec<&mut [u8]>;
     fn end(self: Box<Self>, got: Result<u64, StoreError>);
+    /// Has a thread of the host read it.
+    fn queue(self: Box<Self>);
 }
 
 impl LaterRead {
@@ -104,7 +106,8 @@ impl LaterRead {
     }
 
     /// This many bytes are there; if they are too few, or after an error, the store is asked once more, by
-    /// [`Store::read`].
+    /// [`Store::read`], on a thread of the host or of one who needs the bytes. It does not wait for that where the host
+    /// has threads.
     pub fn end(self, got: Result<u64, StoreError>) {
         self.0.end(got);
     }

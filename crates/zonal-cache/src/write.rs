@@ -112,6 +112,7 @@ impl<S: Setup> File<S> {
         loop {
             if let Some(hold) = core.table.hold(key) {
                 // A load that failed is no answer to a write: it tries itself.
+                self.file.read_if_queued(index);
                 let settled = match core.table.write(&core.host, hold) {
                     Settled::Failed(_, free) => Settled::Gone(free),
                     other => other,
@@ -269,6 +270,7 @@ impl<S: Setup> File<S> {
     pub(crate) fn zero_tail(&self, index: u64, from: usize, spare: &mut Slots<'_, S>) {
         let core = &*self.core;
         while let Some(hold) = core.table.hold(self.file.key(index)) {
+            self.file.read_if_queued(index);
             let settled = match core.table.write(&core.host, hold) {
                 Settled::Failed(_, free) => Settled::Gone(free),
                 other => other,

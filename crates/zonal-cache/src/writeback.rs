@@ -392,15 +392,26 @@ impl<S: Setup> FileCore<S> {
     }
 
     pub(crate) fn sync(&self, core: &Core<S>, range: (u64, u64)) {
+        let _alone = self.write_all(core, range, Purpose::Sync);
+        self.flush(core);
+    }
+
+    /// Writes back what is dirty in a range, and waits for what others write: nothing is on its way then.
+    fn write_all<'a>(
+        &'a self,
+        core: &'a Core<S>,
+        range: (u64, u64),
+        purpose: Purpose,
+    ) -> Inside<'a, S::Host> {
         let start = core.host.now();
         {
             let _inside = self.enter(core);
-            self.write_range(core, range, start, Purpose::Sync);
+            self.write_range(core, range, start, purpose);
         }
-        let _alone = self.flush.close(&core.host);
-        // Nothing is on its way now. What was, and became dirty again before this began, is left.
-        self.write_range(core, range, start, Purpose::Sync);
-        self.flush(core);
+        let alone = self.flush.close(&core.host);
+        // What was on its way, and became dirty again before this began, is left.
+        self.write_range(core, range, start, purpose);
+        alone
     }
 
     /// Whether pages are dirty.
@@ -442,7 +453,32 @@ impl<S: Setup> File<S> {
         self.file.write_range(core, (0, u64::MAX), before, Purpose::Behind)
     }
 
-    /// Pages of the file that are dirty.
+    /// Has the store be given all that was written to the file by calls that returned before, without a flush, and waits for
+    /// what other threads write: for who is to look at the store by other means.
+    ///
+    /// # Errors
+    /// [`CacheError::Store`] if a page could not be written meanwhile, of this call or of another. It is dirty still,
+    /// and the next [`sync`](Self::sync) tells it too.
+    pub fn write_back(&self) -> Result<(), CacheError> {
+        let errors = || self.file.state.with(|state| (state.errors, state.error));
+        let (before, _) = errors();
+        drop(self.file.write_all(&self.core, (0, u64::MAX), Purpose::Behind));
+        match errors() {
+            (after, Some(error)) if after != before => Err(CacheError::Store(error)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Pages of the file that the store has not been given yet: dirty, or on their way.
+    #[must_use]
+    pub fn unwritten_pages(&self) -> usize {
+        self.file.state.with(|state| {
+            let moving = state.moving.keys().filter(|index| !state.dirty.contains_key(index));
+            state.dirty.len() + moving.count()
+        })
+    }
+
+    /// Pages of the file that are dirty, but for those on their way to the store.
     #[must_use]
     pub fn dirty_pages(&self) -> usize {
         self.file.state.with(|state| state.dirty.len())

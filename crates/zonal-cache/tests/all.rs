@@ -8,6 +8,7 @@ mod counted;
 mod cuts;
 mod errors;
 mod events;
+mod hanging;
 mod history;
 mod load;
 mod lru;

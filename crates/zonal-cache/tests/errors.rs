@@ -326,8 +326,11 @@ fn bad_input_is_refused_and_changes_nothing() {
     assert_eq!(file.write_at(&[1], far), beyond(far));
     assert_eq!(file.read_at(&mut [1], u64::MAX), beyond(u64::MAX));
     assert_eq!(file.truncate(far + 1), beyond(far + 1).map(drop));
-    let backwards = std::ops::Range { start: 9, end: 8 };
-    assert!(matches!(file.pin(backwards), Err(CacheError::OffsetTooLarge { offset: 9 })));
+    let backwards = std::ops::Range { start: 9000, end: 8 };
+    file.write_at(&[1; 2 * PAGE], 0).unwrap();
+    assert_eq!(file.sync_range(backwards.clone()), Ok(()));
+    assert_eq!(file.sync(), Ok(()));
+    assert!(matches!(file.pin(backwards), Err(CacheError::OffsetTooLarge { offset: 9000 })));
     assert_eq!((file.len(), file.dirty_pages()), (2 * PAGE as u64, 0));
     assert_eq!(file.read_at(&mut [1], far - 1), Ok(0), "beyond the end");
     assert_eq!(cache.stats().bound, 32);
@@ -390,4 +393,57 @@ fn a_store_without_a_length_is_no_file() {
         }
     }
     assert!(matches!(cache(16).open(Gone), Err(CacheError::Store(StoreError::IO))));
+}
+
+/// A store of zeroes without an end.
+struct Endless;
+
+impl Store for Endless {
+    fn len(&self) -> Result<u64, StoreError> {
+        Ok(1 << 60)
+    }
+    fn read(&self, _: u64, pages: &mut [&mut [u8]]) -> Result<u64, StoreError> {
+        pages.iter_mut().for_each(|page| page.fill(0));
+        Ok((pages.len() * PAGE) as u64)
+    }
+    fn write(&self, _: u64, _: &[&[u8]]) -> Result<(), StoreError> {
+        Err(StoreError::NO_SPACE)
+    }
+    fn set_len(&self, _: u64) -> Result<(), StoreError> {
+        Err(StoreError::NO_SPACE)
+    }
+    fn flush(&self) -> Result<(), StoreError> {
+        Ok(())
+    }
+}
+
+#[test]
+fn more_than_there_is_room_for_is_not_pinned() {
+    let cache = cache(32);
+    let file = cache.open(Endless).unwrap();
+    for pages in [33, 1 << 40] {
+        let pinned = file.pin(0..pages * PAGE as u64);
+        assert!(matches!(pinned, Err(CacheError::NoRoom { bound: 32 })));
+    }
+    assert!(file.pin(0..32 * PAGE as u64).is_ok());
+}
+
+/// However calls meet, the bound that is told is kept.
+#[test]
+fn bounds_that_are_set_at_once() {
+    let cache = cache(256);
+    let file = cache.open(MemoryStore::from(vec![0; 256 * PAGE])).unwrap();
+    let mut bytes = vec![0; 256 * PAGE];
+    for round in 0..300 {
+        thread::scope(|scope| {
+            for bound in [40, 200 + round % 50] {
+                let cache = &cache;
+                scope.spawn(move || cache.set_bound(bound));
+            }
+        });
+        file.read_at(&mut bytes, 0).unwrap();
+        let stats = cache.stats();
+        assert!([40, 200 + round % 50].contains(&stats.bound));
+        assert!(stats.used <= stats.bound, "{} of {}", stats.used, stats.bound);
+    }
 }

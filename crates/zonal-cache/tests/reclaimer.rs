@@ -206,6 +206,28 @@ fn there_is_one_of_a_shrinker() {
     drop(start().expect("once more"));
 }
 
+/// The end of one is not the end of the next, however soon that comes.
+#[test]
+fn the_next_goes_on() {
+    let shared = shared::<Sieve>(64);
+    let start = || Reclaimer::start(shared.arena.clone(), shared.shrinker.clone());
+    let mut one = start().expect("a thread");
+    for _ in 0..50 {
+        let next = thread::scope(|scope| {
+            scope.spawn(|| one.stop());
+            loop {
+                if let Ok(next) = start() {
+                    break next;
+                }
+            }
+        });
+        // If it has ended another could start.
+        thread::sleep(Duration::from_millis(1));
+        assert_eq!(start().expect_err("it runs").kind(), ErrorKind::AlreadyExists);
+        one = next;
+    }
+}
+
 struct InZones;
 
 impl zonal_cache::Setup for InZones {

@@ -1,0 +1,178 @@
+//! Stores that hang: who waits for them, and who does not; and what is on its way to them.
+
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::{Arc, Condvar, Mutex, mpsc};
+use std::thread;
+use std::time::Duration;
+use zonal_cache::faulty_store::Operation;
+use zonal_cache::store::{LaterRead, Store, StoreError};
+use zonal_cache::{Cache, CacheError, CacheFile, FaultyStore, MemoryStore, S3Fifo};
+
+const PAGE: usize = 4096;
+
+/// Shut until it is opened.
+#[derive(Default)]
+struct Door {
+    open: Mutex<bool>,
+    opened: Condvar,
+    /// A thread has come to it.
+    met: AtomicBool,
+}
+
+impl Door {
+    fn pass(&self) {
+        self.met.store(true, SeqCst);
+        let open = self.open.lock().unwrap();
+        drop(self.opened.wait_while(open, |open| !*open).unwrap());
+    }
+
+    fn open(&self) {
+        *self.open.lock().unwrap() = true;
+        self.opened.notify_all();
+    }
+
+    fn wait_until_met(&self) {
+        while !self.met.load(SeqCst) {
+            thread::yield_now();
+        }
+    }
+}
+
+fn cache(io_threads: usize) -> Cache<S3Fifo> {
+    Cache::builder().memory(512 * PAGE).io_threads(io_threads).open().expect("a cache")
+}
+
+fn numbered(pages: usize) -> MemoryStore {
+    MemoryStore::from((0..pages).flat_map(|page| [page as u8; PAGE]).collect::<Vec<u8>>())
+}
+
+fn is_io_thread() -> bool {
+    thread::current().name().is_some_and(|name| name.starts_with("cache-io"))
+}
+
+/// Reads a file from front to back, a page at a time; `false` if that took for ever.
+fn streams(file: &CacheFile<S3Fifo>) -> bool {
+    let (file, (done, is_done)) = (file.clone(), mpsc::channel());
+    thread::spawn(move || {
+        let mut bytes = [0; PAGE];
+        for page in 0..file.len() / PAGE as u64 {
+            assert_eq!(file.read_at(&mut bytes, page * PAGE as u64), Ok(PAGE));
+            assert_eq!(bytes, [page as u8; PAGE]);
+        }
+        done.send(()).unwrap();
+    });
+    is_done.recv_timeout(Duration::from_secs(30)).is_ok()
+}
+
+/// The one thread that reads ahead is in a store that hangs.
+#[test]
+fn reading_ahead_that_hangs_holds_up_no_other_file() {
+    let (cache, door) = (cache(1), Arc::new(Door::default()));
+    let hangs = {
+        let door = door.clone();
+        move |operation| {
+            if matches!(operation, Operation::Read { .. }) && is_io_thread() {
+                door.pass();
+            }
+            None
+        }
+    };
+    let hanging = cache.open(FaultyStore::new(numbered(200), hangs)).unwrap();
+    let well = cache.open(numbered(200)).unwrap();
+    hanging.will_need(0..u64::MAX);
+    door.wait_until_met();
+    assert!(streams(&well), "it waits for the thread");
+    well.write_at(&[1; 10], 77).unwrap();
+    // Of the file itself it is known what another thread has not begun.
+    let mut bytes = [0; PAGE];
+    assert_eq!(hanging.read_at(&mut bytes, 150 * PAGE as u64), Ok(PAGE));
+    assert_eq!(bytes, [150; PAGE]);
+    door.open();
+    assert!(streams(&hanging));
+}
+
+/// As [`MemoryStore`], but that it takes reads for later, and says of each that nothing came of it.
+struct Empty {
+    inner: MemoryStore,
+    taken: Mutex<Vec<LaterRead>>,
+    door: Door,
+}
+
+impl Store for Empty {
+    fn len(&self) -> Result<u64, StoreError> {
+        self.inner.len()
+    }
+    fn read(&self, offset: u64, pages: &mut [&mut [u8]]) -> Result<u64, StoreError> {
+        if is_io_thread() {
+            self.door.pass();
+        }
+        self.inner.read(offset, pages)
+    }
+    fn read_later(&self, later: LaterRead) -> Result<(), LaterRead> {
+        self.taken.lock().unwrap().push(later);
+        Ok(())
+    }
+    fn write(&self, offset: u64, pages: &[&[u8]]) -> Result<(), StoreError> {
+        self.inner.write(offset, pages)
+    }
+    fn set_len(&self, len: u64) -> Result<(), StoreError> {
+        self.inner.set_len(len)
+    }
+    fn flush(&self) -> Result<(), StoreError> {
+        self.inner.flush()
+    }
+}
+
+/// The thread that says how reads went has others to speak for: it does not read itself.
+#[test]
+fn a_read_that_came_to_nothing_is_made_again_by_another_thread() {
+    let cache = cache(1);
+    let inner = numbered(200);
+    let store = Arc::new(Empty { inner, taken: Mutex::default(), door: Door::default() });
+    let file = cache.open(store.clone()).unwrap();
+    file.will_need(0..200 * PAGE as u64);
+    let taken = std::mem::take(&mut *store.taken.lock().unwrap());
+    assert!(taken.len() > 2);
+    for (number, later) in taken.into_iter().enumerate() {
+        later.end(if number == 1 { Err(StoreError::IO) } else { Ok(0) });
+    }
+    store.door.wait_until_met();
+    let mut bytes = [0; PAGE];
+    assert_eq!(file.read_at(&mut bytes, 199 * PAGE as u64), Ok(PAGE));
+    assert_eq!(bytes, [199; PAGE]);
+    store.door.open();
+    assert!(streams(&file));
+}
+
+/// What is on its way counts, and is waited for.
+#[test]
+fn write_back_waits_for_what_others_write() {
+    for error in [None, Some(StoreError::NO_SPACE)] {
+        let (cache, door) = (cache(0), Arc::new(Door::default()));
+        let hangs = {
+            let door = door.clone();
+            move |operation| {
+                if !matches!(operation, Operation::Write { .. }) {
+                    return None;
+                }
+                door.pass();
+                error
+            }
+        };
+        let file = cache.open(FaultyStore::new(numbered(8), hangs)).unwrap();
+        file.write_at(&[9; 3 * PAGE], 0).unwrap();
+        thread::scope(|scope| {
+            scope.spawn(|| file.write_older(Duration::ZERO));
+            door.wait_until_met();
+            assert_eq!((file.dirty_pages(), file.unwritten_pages()), (0, 3));
+            let waits = scope.spawn(|| file.write_back());
+            thread::sleep(Duration::from_millis(50));
+            assert!(!waits.is_finished(), "three pages are not there yet");
+            door.open();
+            let told = error.map_or(Ok(()), |error| Err(CacheError::Store(error)));
+            assert_eq!(waits.join().unwrap(), told);
+        });
+        let left = if error.is_some() { 3 } else { 0 };
+        assert_eq!((file.dirty_pages(), file.unwritten_pages()), (left, left));
+    }
+}
