@@ -120,14 +120,17 @@ fn root() -> Result<PathBuf> {
     parent.map(Into::into).with_context(|| format!("{manifest} has no parent"))
 }
 
+/// How a preflight builds, and each of its steps. All is built once and not again: what would speed the next build up only
+/// costs time. Fewer pieces repeat less of what is generic: two take a tenth less of two CPUs than four, for all tests; with
+/// one the largest test would be compiled on one CPU when all others are done.
+const SETTINGS: [(&str, &str); 3] = [
+    ("CARGO_INCREMENTAL", "0"),
+    ("CARGO_PROFILE_DEV_CODEGEN_UNITS", "2"),
+    ("CARGO_PROFILE_TEST_CODEGEN_UNITS", "2"),
+];
+
 fn preflight(shell: &Shell, skip: &[Step]) -> Result<()> {
-    // All is built once and not again: what would speed the next build up only costs time.
-    shell.set_var("CARGO_INCREMENTAL", "0");
-    // Fewer pieces repeat less of what is generic: two take a tenth less of two CPUs than four, for all tests. With one
-    // the largest test would be compiled on one CPU when all others are done.
-    for profile in ["DEV", "TEST"] {
-        shell.set_var(format!("CARGO_PROFILE_{profile}_CODEGEN_UNITS"), "2");
-    }
+    SETTINGS.into_iter().for_each(|(name, value)| shell.set_var(name, value));
     let steps = Step::value_variants().iter().copied();
     let steps: Vec<Step> = steps.filter(|step| !skip.contains(step)).collect();
     let (start, mut times) = (Instant::now(), Vec::new());
@@ -208,7 +211,7 @@ impl Beside {
         let err = out.try_clone()?;
         // By cargo: an earlier step may have built this program anew, and its file is another one since.
         let mut command = process::Command::new("cargo");
-        command.args(["xtask", &step.to_string()]).env("CARGO_INCREMENTAL", "0");
+        command.args(["xtask", &step.to_string()]).envs(SETTINGS);
         command.current_dir(shell.current_dir());
         let process = command.stdout(out).stderr(err).spawn()?;
         Ok(Self { step, process, said, start: Instant::now() })

@@ -2,10 +2,14 @@
 
 use crate::{capi, deny, fuzz, golden, kernel, no_std, package, paths, rooms, tools};
 use anyhow::Result;
+use cargo_metadata::MetadataCommand;
 use clap::{Subcommand, ValueEnum};
 use std::fmt;
 use std::path::PathBuf;
 use xshell::{Shell, cmd};
+
+/// Libraries with features that are off by default. Steps have these on, so that what they need is compiled once.
+const WITH_FEATURES: [&str; 2] = ["zonal-host", "zonal-kernel"];
 
 /// A check. They run in this order: what is cheap and often wrong comes first.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum, Subcommand)]
@@ -26,12 +30,10 @@ pub(crate) enum Step {
     Test,
     /// Examples in the documentation
     Doctest,
-    /// Lints, tests and documentation of what is off by default
+    /// Lints without the features that are off by default, which all other steps have
     Features,
     /// Documentation; warnings are errors
     Docs,
-    /// That the crates can be packaged, and libraries built from their packages
-    Package,
     /// Public items, compared with those of the last tag
     Semver,
     /// Licences, sources and duplicates of dependencies
@@ -40,6 +42,8 @@ pub(crate) enum Step {
     FuzzSmoke,
     /// Instruction counts of the fast paths, compared with golden.toml
     Golden,
+    /// That the crates can be packaged, and libraries built from their packages
+    Package,
     /// That a kernel on zonal boots in an emulator, and counts every frame
     Boot,
     /// That the C interface can be installed, and its examples in C run under the sanitizers
@@ -57,10 +61,13 @@ impl Step {
         help.map_or_else(String::new, |help| help.to_string())
     }
 
-    /// Whether it mostly keeps one CPU busy: with a program that is optimised as a whole, or an emulator. Two such
+    /// Whether it mostly keeps one CPU busy: with a program that is optimised as a whole, packages one by one, or an emulator. Two such
     /// steps run side by side: what they build lies in directories of their own. The longest come first.
     pub(crate) const fn is_for_one_cpu(self) -> bool {
-        matches!(self, Self::FuzzSmoke | Self::Golden | Self::Boot | Self::CExamples)
+        matches!(
+            self,
+            Self::FuzzSmoke | Self::Golden | Self::Package | Self::Boot | Self::CExamples
+        )
     }
 
     pub(crate) fn run(self, shell: &Shell) -> Result<()> {
@@ -107,15 +114,17 @@ fn fmt(shell: &Shell) -> Result<()> {
 }
 
 fn clippy(shell: &Shell) -> Result<()> {
-    Ok(cmd!(shell, "cargo clippy --workspace --all-targets --locked -- -D warnings").run()?)
+    let all = ["--workspace", "--locked", "--features", &all_features(shell)?];
+    Ok(cmd!(shell, "cargo clippy {all...} --all-targets -- -D warnings").run()?)
 }
 
 fn test(shell: &Shell) -> Result<()> {
+    let all = ["--workspace", "--locked", "--features", &all_features(shell)?];
     if tools::have(shell, "cargo-nextest") {
-        return Ok(cmd!(shell, "cargo nextest run --workspace --locked --no-fail-fast").run()?);
+        return Ok(cmd!(shell, "cargo nextest run {all...} --no-fail-fast").run()?);
     }
     let kinds = ["--lib", "--bins", "--tests", "--examples"];
-    Ok(cmd!(shell, "cargo test --workspace --locked {kinds...}").run()?)
+    Ok(cmd!(shell, "cargo test {all...} {kinds...}").run()?)
 }
 
 /// All hosts and presets that the suites know.
@@ -125,31 +134,34 @@ pub(crate) fn matrix(shell: &Shell) -> Result<()> {
 }
 
 fn doctest(shell: &Shell) -> Result<()> {
-    Ok(cmd!(shell, "cargo test --workspace --locked --doc").run()?)
+    let all = ["--workspace", "--locked", "--features", &all_features(shell)?];
+    Ok(cmd!(shell, "cargo test {all...} --doc").run()?)
 }
 
-/// Of the crates that have such features. Of the tests, those that the features are for: the
-/// others ran without.
+/// What all other steps have with these features.
 fn features(shell: &Shell) -> Result<()> {
-    let all = ["-p", "zonal-host", "--all-features", "--locked"];
-    cmd!(shell, "cargo clippy {all...} --all-targets -- -D warnings").run()?;
-    let tests = ["--test", "fixed_pages", "--test", "guest", "--test", "owned"];
-    cmd!(shell, "cargo test {all...} --lib {tests...}").run()?;
-    cmd!(shell, "cargo test {all...} --doc").run()?;
-    let doc = cmd!(shell, "cargo doc {all...} --no-deps");
-    doc.env("RUSTDOCFLAGS", "-Dwarnings").run()?;
-    let all = ["-p", "zonal-kernel", "--all-features", "--locked"];
-    cmd!(shell, "cargo clippy {all...} --all-targets -- -D warnings").run()?;
-    let tests = ["boot_maps", "device_tree", "page_allocator", "page_tables", "paging_handler"];
-    let tests = tests.iter().flat_map(|test| ["--test", test]);
-    cmd!(shell, "cargo test {all...} {tests...}").run()?;
-    cmd!(shell, "cargo test {all...} --doc").run()?;
-    let doc = cmd!(shell, "cargo doc {all...} --no-deps");
-    Ok(doc.env("RUSTDOCFLAGS", "-Dwarnings").run()?)
+    let packages = WITH_FEATURES.iter().flat_map(|package| ["-p", package]);
+    Ok(cmd!(shell, "cargo clippy {packages...} --all-targets --locked -- -D warnings").run()?)
+}
+
+/// The features of these crates, for `--features`.
+fn all_features(shell: &Shell) -> Result<String> {
+    let metadata = MetadataCommand::new()
+        .current_dir(shell.current_dir())
+        .other_options(["--locked".to_owned()])
+        .no_deps()
+        .exec()?;
+    let packages =
+        metadata.packages.iter().filter(|package| WITH_FEATURES.contains(&package.name.as_str()));
+    let all: Vec<String> = packages
+        .flat_map(|package| package.features.keys().map(|it| format!("{}/{it}", package.name)))
+        .collect();
+    Ok(all.join(","))
 }
 
 fn docs(shell: &Shell) -> Result<()> {
-    let doc = cmd!(shell, "cargo doc --workspace --locked --no-deps");
+    let all = ["--workspace", "--locked", "--features", &all_features(shell)?];
+    let doc = cmd!(shell, "cargo doc {all...} --no-deps");
     Ok(doc.env("RUSTDOCFLAGS", "-Dwarnings").run()?)
 }
 
