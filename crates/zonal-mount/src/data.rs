@@ -6,6 +6,7 @@ use std::time::SystemTime;
 use fuser::{Errno, FileHandle};
 use rustix::fs::{FallocateFlags, OFlags, SeekFrom, fallocate, seek};
 use zonal_cache::evict::Evict;
+use zonal_cache::{CacheError, CacheFile};
 
 use crate::contents::NO_DATA;
 use crate::shared::{Answer, Handle, Opened, Shared, os, told};
@@ -22,13 +23,31 @@ fn file<E: Evict>(handle: &Handle<E>) -> Answer<&Opened<E>> {
     if let Handle::File(opened) = handle { Ok(opened) } else { Err(NO_DATA) }
 }
 
+/// Reads up to the end of the file, or fails: the kernel takes what is shorter for that end if it is for its own
+/// cache. After an error it reads the pages one by one.
+fn read_all<E: Evict>(
+    file: &CacheFile<E>,
+    into: &mut [u8],
+    offset: u64,
+) -> Result<usize, CacheError> {
+    let mut done = 0;
+    while done < into.len() {
+        match file.read_at(&mut into[done..], offset + done as u64)? {
+            0 => break,
+            got => done += got,
+        }
+    }
+    Ok(done)
+}
+
 impl<E: Evict> Shared<E> {
-    /// Shows `give` the bytes of a range, as far as there are any.
+    /// Shows `give` the bytes of a range, as far as there are any. With `fill_cache` they are for the kernel's cache:
+    /// then an error behind the first is one of the whole range.
     pub(crate) fn read(
         &self,
         handle: FileHandle,
-        offset: u64,
-        len: usize,
+        (offset, len): (u64, usize),
+        fill_cache: bool,
         give: impl FnOnce(Answer<&[u8]>),
     ) {
         let handle = match self.handle(handle) {
@@ -47,7 +66,12 @@ impl<E: Evict> Shared<E> {
             if buffer.len() < len {
                 buffer.resize(len, 0);
             }
-            opened.file.read_at(&mut buffer[..len], offset)
+            let buffer = &mut buffer[..len];
+            if fill_cache {
+                read_all(&opened.file, buffer, offset)
+            } else {
+                opened.file.read_at(buffer, offset)
+            }
         });
         // Before the kernel is answered: the release that may follow is to be the last user.
         drop(handle);

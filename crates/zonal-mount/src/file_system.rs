@@ -200,10 +200,12 @@ impl<E: Evict> Filesystem for FileSystem<E> {
         offset: u64,
         size: u32,
         _: OpenFlags,
-        _: Option<LockOwner>,
+        owner: Option<LockOwner>,
         reply: ReplyData,
     ) {
-        self.0.read(handle, offset, size as usize, |answer| {
+        // Only a program's own reads have one.
+        let fill_cache = owner.is_none();
+        self.0.read(handle, (offset, size as usize), fill_cache, |answer| {
             answer!(reply, answer, bytes => reply.data(bytes));
         });
     }

@@ -2,6 +2,7 @@
 
 mod errors;
 mod killed;
+mod mapped;
 mod model;
 mod operations;
 mod parts;
@@ -61,8 +62,15 @@ fn main() -> ExitCode {
     if let Some(code) = parts::play() {
         return code;
     }
-    let tests: Vec<Test> =
-        [errors::TESTS, operations::TESTS, model::TESTS, killed::TESTS, silent::TESTS].concat();
+    let tests: Vec<Test> = [
+        errors::TESTS,
+        operations::TESTS,
+        mapped::TESTS,
+        model::TESTS,
+        killed::TESTS,
+        silent::TESTS,
+    ]
+    .concat();
     let why = match (can_mount(), rustix::process::geteuid().is_root()) {
         (Err(error), _) => Some(error.to_string()),
         (_, false) => Some("only root can mount".to_owned()),

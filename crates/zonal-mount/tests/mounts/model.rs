@@ -51,14 +51,14 @@ impl Random {
 }
 
 /// A piece of a file in memory, until dropped.
-struct Mapping {
+pub(crate) struct Mapping {
     at: *mut std::ffi::c_void,
     len: usize,
 }
 
 impl Mapping {
     /// From the page of `from` on; and where `from` is in it.
-    fn new(file: &File, from: usize, len: usize) -> Result<(Self, usize), Failed> {
+    pub(crate) fn new(file: &File, from: usize, len: usize) -> Result<(Self, usize), Failed> {
         let skip = from % 4096;
         let (len, access) = (len + skip, ProtFlags::READ | ProtFlags::WRITE);
         // SAFETY: a new mapping, at a place that the kernel chooses.
@@ -68,7 +68,7 @@ impl Mapping {
         Ok((Self { at, len }, skip))
     }
 
-    fn bytes(&mut self) -> &mut [u8] {
+    pub(crate) fn bytes(&mut self) -> &mut [u8] {
         // SAFETY: mapped, within the file, which no other thread changes while this lives.
         unsafe { std::slice::from_raw_parts_mut(self.at.cast(), self.len) }
     }

@@ -1,0 +1,39 @@
+//! Errors below a mapped file. The kernel reads and writes its pages, and takes counts that are too small for
+//! something else than programs do.
+
+use crate::Test;
+use crate::model::Mapping;
+use crate::process::Process;
+use libtest_mimic::Failed;
+use rustix::io::Errno;
+use std::fs::{self, File, OpenOptions};
+use std::io::{Read, Write};
+
+pub(crate) const TESTS: &[Test] =
+    &[("an_error_is_no_end_of_a_mapped_file", an_error_is_no_end_of_a_mapped_file)];
+
+const PAGE: usize = 4096;
+
+fn an_error_is_no_end_of_a_mapped_file() -> Result<(), Failed> {
+    let process = Process::new("16M")?;
+    let (len, left) = (1 << 20, 5 * PAGE);
+    fs::write(process.below.join("file"), vec![7; len])?;
+    let mut options = OpenOptions::new();
+    let mut file = options.read(true).append(true).open(process.root.join("file"))?;
+    File::options().write(true).open(process.below.join("file"))?.set_len(left as u64)?;
+    let (mut mapping, _) = Mapping::new(&file, 0, len)?;
+    // The kernel reads more of it than this page, up to where it is an error.
+    assert_eq!(mapping.bytes()[0], 7);
+    assert_eq!(file.metadata()?.len(), len as u64);
+    assert_eq!(mapping.bytes()[left - 1], 7, "the last that is there");
+    file.write_all(b"more")?;
+    assert_eq!(file.metadata()?.len(), len as u64 + 4);
+    // A program gets what is there before the error.
+    let mut bytes = vec![0; 2 * left];
+    let mut file = File::open(process.root.join("file"))?;
+    assert_eq!(file.read(&mut bytes)?, left);
+    assert_eq!(bytes[..left], vec![7; left]);
+    let error = file.read(&mut bytes).expect_err("it is not there");
+    assert_eq!(error.raw_os_error(), Some(Errno::IO.raw_os_error()));
+    Ok(())
+}
