@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::time::SystemTime;
 
-use fuser::{Errno, FileHandle};
+use fuser::{Errno, FileHandle, WriteFlags};
 use rustix::fs::{FallocateFlags, OFlags, SeekFrom, fallocate, seek};
 use zonal_cache::evict::Evict;
 use zonal_cache::{CacheError, CacheFile};
@@ -86,15 +86,22 @@ impl<E: Evict> Shared<E> {
         offset: u64,
         data: &[u8],
         flags: i32,
-        clears: bool,
+        how: WriteFlags,
     ) -> Answer<u32> {
         let handle = self.handle(handle)?;
         let Opened { node, content, file } = file(&handle)?;
-        let done = file.write_at(data, offset).map_err(|error| told(&error))?;
+        let mut done = file.write_at(data, offset).map_err(|error| told(&error))?;
+        let mut rest = Ok(());
+        // What comes from its own cache the kernel takes for written, whatever count it is told.
+        while how.contains(WriteFlags::FUSE_WRITE_CACHE) && done < data.len() && rest.is_ok() {
+            let more = file.write_at(&data[done..], offset + done as u64);
+            rest = more.map(|more| done += more).map_err(|error| told(&error));
+        }
         content.set_modified(SystemTime::now());
-        if clears {
+        if how.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID) {
             Self::clear_set_id(node)?;
         }
+        rest?;
         if flags & SYNC != 0 {
             let end = offset + done as u64;
             file.sync_range(offset..end).map_err(|error| told(&error))?;

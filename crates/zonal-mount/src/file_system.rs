@@ -222,8 +222,7 @@ impl<E: Evict> Filesystem for FileSystem<E> {
         _: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
-        let clears = how.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID);
-        let written = self.0.write(handle, offset, data, flags.0, clears);
+        let written = self.0.write(handle, offset, data, flags.0, how);
         answer!(reply, written, count => reply.written(count));
     }
 

@@ -8,6 +8,7 @@ mod operations;
 mod parts;
 mod process;
 mod silent;
+mod space;
 mod watchdog;
 
 use libtest_mimic::{Arguments, Failed, Trial};

@@ -7,10 +7,13 @@ use crate::process::Process;
 use libtest_mimic::Failed;
 use rustix::io::Errno;
 use std::fs::{self, File, OpenOptions};
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::FileExt;
 
-pub(crate) const TESTS: &[Test] =
-    &[("an_error_is_no_end_of_a_mapped_file", an_error_is_no_end_of_a_mapped_file)];
+pub(crate) const TESTS: &[Test] = &[
+    ("an_error_is_no_end_of_a_mapped_file", an_error_is_no_end_of_a_mapped_file),
+    ("mapped_bytes_are_not_lost_silently", mapped_bytes_are_not_lost_silently),
+];
 
 const PAGE: usize = 4096;
 
@@ -35,5 +38,33 @@ fn an_error_is_no_end_of_a_mapped_file() -> Result<(), Failed> {
     assert_eq!(bytes[..left], vec![7; left]);
     let error = file.read(&mut bytes).expect_err("it is not there");
     assert_eq!(error.raw_os_error(), Some(Errno::IO.raw_os_error()));
+    Ok(())
+}
+
+fn mapped_bytes_are_not_lost_silently() -> Result<(), Failed> {
+    let process = Process::with_space("1M", 64 * PAGE)?;
+    let mut options = OpenOptions::new();
+    let file = options.read(true).write(true).create_new(true).open(process.root.join("file"))?;
+    // More than there is memory and space for, in pieces that no limit is a multiple of.
+    let (piece, pieces) = (100 * PAGE, 4);
+    file.set_len((pieces * piece) as u64)?;
+    let (mut mapping, _) = Mapping::new(&file, 0, pieces * piece)?;
+    for at in (0..pieces).map(|number| number * piece) {
+        mapping.bytes()[at..at + piece].fill(7);
+        let mut bytes = vec![0; piece];
+        // The kernel writes the piece before it has it read.
+        let mut read = file.read_exact_at(&mut bytes, at as u64);
+        let code = |read: &io::Result<()>| read.as_ref().err().and_then(io::Error::raw_os_error);
+        if code(&read) == Some(Errno::NOMEM.raw_os_error()) {
+            // Of that it says so by another error: this is no memory to read it.
+            process.resize_space(pieces * piece)?;
+            read = file.read_exact_at(&mut bytes, at as u64);
+        }
+        if code(&read) == Some(Errno::IO.raw_os_error()) {
+            return Ok(());
+        }
+        read?;
+        assert!(bytes.iter().all(|&byte| byte == 7), "lost at {at}");
+    }
     Ok(())
 }

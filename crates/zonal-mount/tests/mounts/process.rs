@@ -1,5 +1,6 @@
 //! The command in a process of its own, with what it mounts.
 
+use crate::space::Space;
 use crate::watchdog::{LIMIT, Watchdog};
 use libtest_mimic::Failed;
 use rustix::io::Errno;
@@ -41,18 +42,35 @@ pub(crate) struct Process {
     pub(crate) below: PathBuf,
     pub(crate) root: PathBuf,
     watchdog: Option<Watchdog>,
+    space: Option<Space>,
     _directory: TempDir,
 }
 
 impl Process {
     pub(crate) fn new(memory: &str) -> Result<Self, Failed> {
+        Self::start(memory, None)
+    }
+
+    /// Below is space for no more than `bytes`.
+    pub(crate) fn with_space(memory: &str, bytes: usize) -> Result<Self, Failed> {
+        Self::start(memory, Some(bytes))
+    }
+
+    /// Below is more space, or less.
+    pub(crate) fn resize_space(&self, bytes: usize) -> Result<(), Failed> {
+        Ok(self.space.as_ref().ok_or("it has all there is")?.resize(bytes)?)
+    }
+
+    fn start(memory: &str, space: Option<usize>) -> Result<Self, Failed> {
         let directory = tempfile::tempdir()?;
         let place = directory.path().canonicalize()?;
         let (below, root) = (place.join("below"), place.join("root"));
         fs::create_dir(&below)?;
         fs::create_dir(&root)?;
+        let space = space.map(|bytes| Space::new(&below, bytes)).transpose()?;
         let child = Self::command(&below, &root, memory).spawn()?;
-        let mut process = Self { child, below, root, watchdog: None, _directory: directory };
+        let (watchdog, _directory) = (None, directory);
+        let mut process = Self { child, below, root, watchdog, space, _directory };
         process.mounted()?;
         Ok(process)
     }
