@@ -80,10 +80,9 @@ impl<E: Evict> Shared<E> {
             attr.size = content.file.len();
             let dirty = content.file.dirty_pages() as u64 * 8;
             attr.blocks = attr.blocks.max((attr.blocks + dirty).min(attr.size.div_ceil(512)));
-            if let Some(modified) = content.modified() {
-                attr.mtime = modified;
-                attr.ctime = attr.ctime.max(modified);
-            }
+            let times = content.times();
+            attr.mtime = times.modified.unwrap_or(attr.mtime);
+            attr.ctime = times.changed.map_or(attr.ctime, |at| attr.ctime.max(at));
         }
         attr
     }
@@ -108,7 +107,7 @@ impl<E: Evict> Shared<E> {
         if let Some(size) = change.size {
             let content = self.contents.get(&node, false)?;
             content.file.truncate(size).map_err(|error| told(&error))?;
-            content.set_modified(SystemTime::now());
+            content.set_changed();
             drop(content);
             self.contents.queue(&node);
         }
@@ -139,10 +138,10 @@ impl<E: Evict> Shared<E> {
         utimensat(&node.fd, "", &times, AtFlags::EMPTY_PATH).map_err(os)?;
         // What is written back later does not change it.
         if let (Some(modified), Some(content)) = (&change.modified, Contents::peek(node)) {
-            content.set_modified(match modified {
-                TimeOrNow::Now => SystemTime::now(),
-                TimeOrNow::SpecificTime(at) => *at,
-            });
+            match modified {
+                TimeOrNow::Now => content.set_changed(),
+                TimeOrNow::SpecificTime(at) => content.set_modified(*at),
+            }
         }
         Ok(())
     }

@@ -22,9 +22,16 @@ const DEPTH: u32 = 128;
 pub(crate) struct Content<E: Evict> {
     pub(crate) store: Arc<FileStore>,
     pub(crate) file: CacheFile<E>,
-    /// When it was changed last, if the file below may say otherwise: it is changed when pages are written
-    /// back, which is later.
-    modified: Mutex<Option<SystemTime>>,
+    times: Mutex<Times>,
+}
+
+/// What the file below may say otherwise: it is changed when pages are written back, which is later.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Times {
+    /// When it was modified last, or is to look as if it had been.
+    pub(crate) modified: Option<SystemTime>,
+    /// When it was changed last. A time that a program sets is none of these.
+    pub(crate) changed: Option<SystemTime>,
 }
 
 /// What an inode has of its data.
@@ -55,13 +62,19 @@ impl<E: Evict> Cached<E> {
 }
 
 impl<E: Evict> Content<E> {
-    /// It was changed now, or is to look as if it had been at another time.
-    pub(crate) fn set_modified(&self, at: SystemTime) {
-        *self.modified.lock() = Some(at);
+    /// It was changed now.
+    pub(crate) fn set_changed(&self) {
+        let now = Some(SystemTime::now());
+        *self.times.lock() = Times { modified: now, changed: now };
     }
 
-    pub(crate) fn modified(&self) -> Option<SystemTime> {
-        *self.modified.lock()
+    /// It is to look as if it had been modified at another time.
+    pub(crate) fn set_modified(&self, at: SystemTime) {
+        self.times.lock().modified = Some(at);
+    }
+
+    pub(crate) fn times(&self) -> Times {
+        *self.times.lock()
     }
 
     /// Writes pages back, without a flush. Whether all are written.
@@ -72,11 +85,11 @@ impl<E: Evict> Content<E> {
 
     /// Has the file below say when it was changed, once all of it is there.
     pub(crate) fn settle(&self) -> Answer<()> {
-        let mut modified = self.modified.lock();
+        let mut times = self.times.lock();
         // Who writes sets the time after the page is dirty: so either is seen here.
-        if let Some(at) = modified.filter(|_| self.file.dirty_pages() == 0) {
+        if let Some(at) = times.modified.filter(|_| self.file.dirty_pages() == 0) {
             set_modified(self.store.file(), at)?;
-            *modified = None;
+            *times = Times::default();
         }
         Ok(())
     }
@@ -147,7 +160,7 @@ impl<E: Evict> Contents<E> {
         let store = store.with_ring(self.ring.clone());
         let store = Arc::new(if self.buffered { store.buffered() } else { store });
         let file = self.cache.open(store.clone()).map_err(|error| told(&error))?;
-        Ok(Arc::new(Content { store, file, modified: Mutex::new(None) }))
+        Ok(Arc::new(Content { store, file, times: Mutex::default() }))
     }
 
     /// A handle has gone, and so has what it had of the data.

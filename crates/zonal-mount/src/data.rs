@@ -1,7 +1,6 @@
 //! The bytes of files: read and written through the cache.
 
 use std::cell::RefCell;
-use std::time::SystemTime;
 
 use fuser::{Errno, FileHandle, WriteFlags};
 use rustix::fs::{FallocateFlags, OFlags, SeekFrom, fallocate, seek};
@@ -97,7 +96,7 @@ impl<E: Evict> Shared<E> {
             let more = file.write_at(&data[done..], offset + done as u64);
             rest = more.map(|more| done += more).map_err(|error| told(&error));
         }
-        content.set_modified(SystemTime::now());
+        content.set_changed();
         if how.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID) {
             Self::clear_set_id(node)?;
         }
@@ -166,7 +165,7 @@ impl<E: Evict> Shared<E> {
         if !keeps && end > file.len() {
             file.truncate(end).map_err(|error| told(&error))?;
         }
-        content.set_modified(SystemTime::now());
+        content.set_changed();
         Ok(())
     }
 }

@@ -15,6 +15,7 @@ pub(crate) const TESTS: &[Test] = &[
     ("open_files_survive_their_names", open_files_survive_their_names),
     ("large_directories_are_listed", large_directories_are_listed),
     ("attributes_are_kept", attributes_are_kept),
+    ("a_time_that_is_set_is_no_time_of_change", a_time_that_is_set_is_no_time_of_change),
     ("ranges_are_allocated_and_punched", ranges_are_allocated_and_punched),
     ("four_times_the_bound_streams_through", four_times_the_bound_streams_through),
     ("what_is_written_appears_below", what_is_written_appears_below),
@@ -140,6 +141,29 @@ fn attributes_are_kept() -> Result<(), Failed> {
     drop(file);
     world.unmount();
     is_old(&fs::metadata(world.below.join("file"))?);
+    Ok(())
+}
+
+fn a_time_that_is_set_is_no_time_of_change() -> Result<(), Failed> {
+    let world = World::new();
+    let file = File::create_new(world.root.join("file"))?;
+    file.write_all_at(b"not yet below", 0)?;
+    let written = file.metadata()?.ctime();
+    let later = Timespec { tv_sec: written + 1_000_000, tv_nsec: 5 };
+    futimens(&file, &Timestamps { last_access: later, last_modification: later })?;
+    let times = |metadata: &fs::Metadata| (metadata.mtime() - written, metadata.ctime() - written);
+    let is_now = |time: i64| (0..100_000).contains(&time);
+    let (modified, changed) = times(&file.metadata()?);
+    assert!(modified == 1_000_000 && is_now(changed), "{modified} {changed}");
+    // What is written after that changes both, and is not below either.
+    file.write_all_at(b"more", 0)?;
+    let metadata = file.metadata()?;
+    let (modified, changed) = times(&metadata);
+    assert!(is_now(modified) && is_now(changed), "{modified} {changed}");
+    assert_eq!(
+        (metadata.mtime(), metadata.mtime_nsec()),
+        (metadata.ctime(), metadata.ctime_nsec())
+    );
     Ok(())
 }
 
