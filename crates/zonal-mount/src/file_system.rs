@@ -52,6 +52,8 @@ impl<E: Evict> Filesystem for FileSystem<E> {
             // The kernel looks at the access lists of the files below too: mode bits alone would grant
             // a group what the list's mask says.
             InitFlags::FUSE_POSIX_ACL,
+            // A default access list takes the place of the mask.
+            InitFlags::FUSE_DONT_MASK,
         ] {
             let _ = config.add_capabilities(wanted);
         }
@@ -104,11 +106,11 @@ impl<E: Evict> Filesystem for FileSystem<E> {
         parent: INodeNo,
         name: &OsStr,
         mode: u32,
-        _: u32,
+        mask: u32,
         device: u32,
         reply: ReplyEntry,
     ) {
-        let made = self.0.make_node(request, (parent.0, name), mode, device);
+        let made = self.0.make_node(request, (parent.0, name), (mode, mask), device);
         answer!(reply, made, attr => reply.entry(&TTL, &attr, GENERATION));
     }
 
@@ -118,10 +120,10 @@ impl<E: Evict> Filesystem for FileSystem<E> {
         parent: INodeNo,
         name: &OsStr,
         mode: u32,
-        _: u32,
+        mask: u32,
         reply: ReplyEntry,
     ) {
-        let made = self.0.make_directory(request, (parent.0, name), mode);
+        let made = self.0.make_directory(request, (parent.0, name), (mode, mask));
         answer!(reply, made, attr => reply.entry(&TTL, &attr, GENERATION));
     }
 
@@ -182,11 +184,11 @@ impl<E: Evict> Filesystem for FileSystem<E> {
         parent: INodeNo,
         name: &OsStr,
         mode: u32,
-        _: u32,
+        mask: u32,
         flags: i32,
         reply: ReplyCreate,
     ) {
-        let made = self.0.create(request, (parent.0, name), mode, flags);
+        let made = self.0.create(request, (parent.0, name), (mode, mask), flags);
         answer!(reply, made, (attr, handle) => {
             reply.created(&TTL, &attr, GENERATION, handle, FopenFlags::FOPEN_DIRECT_IO);
         });

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use fuser::{Errno, FileAttr, FileHandle, Request};
 use rustix::fs::{
     AtFlags, CWD, FileType, Gid, Mode, OFlags, RenameFlags, Uid, chmod, chownat, fcntl_getfl,
-    linkat, mkdirat, mknodat, openat, readlinkat, renameat_with, symlinkat, unlinkat,
+    getxattr, linkat, mkdirat, mknodat, openat, readlinkat, renameat_with, symlinkat, unlinkat,
 };
 use zonal_cache::evict::Evict;
 
@@ -17,9 +17,32 @@ use crate::shared::{Answer, Handle, Opened, Shared, os};
 
 const FIND: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 const SET_GROUP: u32 = 0o2000;
+const PERMISSIONS: u32 = 0o777;
+/// The access list that what is made in a directory has.
+const DEFAULT_LIST: &str = "system.posix_acl_default";
 
 /// An inode that the kernel is told of.
 pub(crate) type Found<E> = (Arc<Node<E>>, FileAttr);
+
+/// Who asks for something new, and which mode it is to have.
+struct Wanted<'a> {
+    request: &'a Request,
+    mode: u32,
+    /// The directory has a default access list. What that leaves of the mode the file system below knows.
+    listed: bool,
+}
+
+impl<'a> Wanted<'a> {
+    /// The mask is for directories without such a list.
+    fn new<E: Evict>(request: &'a Request, parent: &Node<E>, (mode, mask): (u32, u32)) -> Self {
+        let listed = getxattr(parent.path(), DEFAULT_LIST, &mut [0; 0][..]).is_ok();
+        Self { request, mode: if listed { mode } else { mode & !mask }, listed }
+    }
+
+    fn bits(&self) -> Mode {
+        Mode::from_raw_mode(self.mode & 0o7777)
+    }
+}
 
 impl<E: Evict> Shared<E> {
     /// Whether a name is that of the statistics file.
@@ -55,19 +78,23 @@ impl<E: Evict> Shared<E> {
     }
 
     /// What was just made belongs to who asked for it, and has the mode that was asked for.
-    fn own(&self, parent: &Node<E>, request: &Request, mode: u32, fd: OwnedFd) -> Answer<Found<E>> {
+    fn own(&self, parent: &Node<E>, wanted: &Wanted<'_>, fd: OwnedFd) -> Answer<Found<E>> {
         let above = parent.stat()?;
         // In such a directory the group is the directory's, and so it is below.
         let inherits = above.st_mode & SET_GROUP != 0;
-        let gid = (!inherits).then(|| Gid::from_raw(request.gid()));
-        chownat(&fd, "", Some(Uid::from_raw(request.uid())), gid, AtFlags::EMPTY_PATH)
-            .map_err(os)?;
+        let gid = (!inherits).then(|| Gid::from_raw(wanted.request.gid()));
+        let uid = Some(Uid::from_raw(wanted.request.uid()));
+        chownat(&fd, "", uid, gid, AtFlags::EMPTY_PATH).map_err(os)?;
         let (node, stat) = self.nodes.adopt(fd)?;
         let kind = FileType::from_raw_mode(stat.st_mode);
         if kind != FileType::Symlink {
             let inherited = if inherits && kind == FileType::Directory { SET_GROUP } else { 0 };
-            let mode = Mode::from_raw_mode(mode & 0o7777 | inherited);
-            if let Err(error) = chmod(node.path(), mode) {
+            // Without a list this process's own mask may have taken some away.
+            let permissions = if wanted.listed { stat.st_mode } else { wanted.mode } & PERMISSIONS;
+            let mode = permissions | wanted.mode & 0o7000 | inherited;
+            if mode != stat.st_mode & 0o7777
+                && let Err(error) = chmod(node.path(), Mode::from_raw_mode(mode))
+            {
                 self.forget(node.number, 1);
                 return Err(os(error));
             }
@@ -80,36 +107,31 @@ impl<E: Evict> Shared<E> {
         &self,
         request: &Request,
         (parent, name): (u64, &OsStr),
-        mode: u32,
+        (mode, mask): (u32, u32),
         device: u32,
     ) -> Answer<FileAttr> {
         let parent = self.parent(parent, name)?;
+        let wanted = Wanted::new(request, &parent, (mode, mask));
         let kind = FileType::from_raw_mode(mode);
-        let bits = Mode::from_raw_mode(mode & 0o7777);
-        mknodat(&parent.fd, name, kind, bits, u64::from(device)).map_err(os)?;
-        self.made(&parent, name, request, mode)
+        mknodat(&parent.fd, name, kind, wanted.bits(), u64::from(device)).map_err(os)?;
+        self.made(&parent, name, &wanted)
     }
 
-    fn made(
-        &self,
-        parent: &Node<E>,
-        name: &OsStr,
-        request: &Request,
-        mode: u32,
-    ) -> Answer<FileAttr> {
+    fn made(&self, parent: &Node<E>, name: &OsStr, wanted: &Wanted<'_>) -> Answer<FileAttr> {
         let fd = openat(&parent.fd, name, FIND, Mode::empty()).map_err(os)?;
-        self.own(parent, request, mode, fd).map(|(_, attr)| attr)
+        self.own(parent, wanted, fd).map(|(_, attr)| attr)
     }
 
     pub(crate) fn make_directory(
         &self,
         request: &Request,
         (parent, name): (u64, &OsStr),
-        mode: u32,
+        mode: (u32, u32),
     ) -> Answer<FileAttr> {
         let parent = self.parent(parent, name)?;
-        mkdirat(&parent.fd, name, Mode::from_raw_mode(mode & 0o7777)).map_err(os)?;
-        self.made(&parent, name, request, mode)
+        let wanted = Wanted::new(request, &parent, mode);
+        mkdirat(&parent.fd, name, wanted.bits()).map_err(os)?;
+        self.made(&parent, name, &wanted)
     }
 
     pub(crate) fn make_symlink(
@@ -120,7 +142,8 @@ impl<E: Evict> Shared<E> {
     ) -> Answer<FileAttr> {
         let parent = self.parent(parent, name)?;
         symlinkat(target, &parent.fd, name).map_err(os)?;
-        self.made(&parent, name, request, 0)
+        // It has no mode of its own.
+        self.made(&parent, name, &Wanted { request, mode: 0, listed: false })
     }
 
     pub(crate) fn read_link(&self, number: u64) -> Answer<Vec<u8>> {
@@ -134,24 +157,22 @@ impl<E: Evict> Shared<E> {
         &self,
         request: &Request,
         (parent, name): (u64, &OsStr),
-        mode: u32,
+        mode: (u32, u32),
         flags: i32,
     ) -> Answer<(FileAttr, FileHandle)> {
         let parent = self.parent(parent, name)?;
-        let wanted = OFlags::from_bits_retain(flags as u32);
-        let bits = Mode::from_raw_mode(mode & 0o7777);
+        let wanted = Wanted::new(request, &parent, mode);
+        let exclusive = OFlags::from_bits_retain(flags as u32).contains(OFlags::EXCL);
         let new = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
-        let (node, attr) = match openat(&parent.fd, name, new, bits) {
+        let (node, attr) = match openat(&parent.fd, name, new, wanted.bits()) {
             Ok(file) => {
                 let path = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&file));
                 // By descriptor: the name may be another's by now.
                 let fd = openat(CWD, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty());
-                self.own(&parent, request, mode, fd.map_err(os)?)?
+                self.own(&parent, &wanted, fd.map_err(os)?)?
             }
             // Another was faster, below.
-            Err(rustix::io::Errno::EXIST) if !wanted.contains(OFlags::EXCL) => {
-                self.look_up(&parent, name)?
-            }
+            Err(rustix::io::Errno::EXIST) if !exclusive => self.look_up(&parent, name)?,
             Err(error) => return Err(os(error)),
         };
         match self.open_node(&node, flags) {

@@ -4,6 +4,7 @@ mod errors;
 mod killed;
 mod mapped;
 mod model;
+mod modes;
 mod operations;
 mod parts;
 mod process;
@@ -68,6 +69,7 @@ fn main() -> ExitCode {
         operations::TESTS,
         mapped::TESTS,
         model::TESTS,
+        modes::TESTS,
         killed::TESTS,
         silent::TESTS,
     ]
