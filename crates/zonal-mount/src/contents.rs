@@ -80,6 +80,10 @@ impl<E: Evict> Content<E> {
     /// Writes pages back, without a flush. Whether all are written.
     pub(crate) fn write_back(&self) -> bool {
         self.file.write_older(Duration::ZERO);
+        self.is_clean()
+    }
+
+    fn is_clean(&self) -> bool {
         self.file.dirty_pages() == 0
     }
 
@@ -87,7 +91,7 @@ impl<E: Evict> Content<E> {
     pub(crate) fn settle(&self) -> Answer<()> {
         let mut times = self.times.lock();
         // Who writes sets the time after the page is dirty: so either is seen here.
-        if let Some(at) = times.modified.filter(|_| self.file.dirty_pages() == 0) {
+        if let Some(at) = times.modified.filter(|_| self.is_clean()) {
             set_modified(self.store.file(), at)?;
             *times = Times::default();
         }
@@ -198,7 +202,7 @@ impl<E: Evict> Contents<E> {
             let Some(oldest) = oldest else { return };
             let Some(node) = oldest.upgrade() else { continue };
             node.cached.lock().queued = false;
-            if !Self::drop_unused(&node) {
+            if !Self::drop_unused(&node, true) {
                 self.queue_again(&node);
             }
         }
@@ -214,11 +218,11 @@ impl<E: Evict> Contents<E> {
         }
     }
 
-    /// Data that are not used are written back and leave; whether none are left.
-    pub(crate) fn drop_unused(node: &Node<E>) -> bool {
+    /// Data that are not used leave, once they are written back, which with `writes` is done here; whether none are left.
+    pub(crate) fn drop_unused(node: &Node<E>, writes: bool) -> bool {
         let mut cached = node.cached.lock();
         if let Some(content) = cached.unused()
-            && content.write_back()
+            && (if writes { content.write_back() } else { content.is_clean() })
             && content.settle().is_ok()
         {
             cached.content = None;

@@ -1,6 +1,6 @@
 //! What all calls of a mount share: the inodes, the data, the handles.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::io::Error;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -61,6 +61,8 @@ pub(crate) enum Handle<E: Evict> {
 pub(crate) struct Shared<E: Evict> {
     pub(crate) nodes: Nodes<E>,
     pub(crate) contents: Contents<E>,
+    /// Inodes that the kernel has forgotten, with data that could not be written or were in use.
+    left: Mutex<VecDeque<u64>>,
     handles: RwLock<HashMap<u64, Arc<Handle<E>>>>,
     next: AtomicU64,
     /// The name of the statistics file.
@@ -75,7 +77,7 @@ impl<E: Evict> Shared<E> {
     ) -> Result<Self, Error> {
         let nodes = Nodes::new(root).map_err(|error| Error::from_raw_os_error(error.into()))?;
         let (handles, next) = (RwLock::new(HashMap::new()), AtomicU64::new(1));
-        Ok(Self { nodes, contents, handles, next, statistics })
+        Ok(Self { nodes, contents, left: Mutex::default(), handles, next, statistics })
     }
 
     pub(crate) const fn cache(&self) -> &Cache<E> {
@@ -99,9 +101,27 @@ impl<E: Evict> Shared<E> {
 
     /// The kernel has forgotten an inode `count` times.
     pub(crate) fn forget(&self, number: u64, count: u64) {
+        // Each time some that were left are looked at again. The cache's own thread writes their pages: here they would be
+        // tried too often.
+        let some: Vec<u64> = {
+            let mut left = self.left.lock();
+            let some = left.len().min(8);
+            left.drain(..some).collect()
+        };
+        for left in some {
+            self.let_go(left, 0, false);
+        }
+        self.let_go(number, count, true);
+    }
+
+    /// An inode goes that the kernel does not know any more, if its data can.
+    fn let_go(&self, number: u64, count: u64, writes: bool) {
         let Some(node) = self.nodes.forget(number, count) else { return };
-        if !Contents::discard_if_gone(&node) {
-            Contents::drop_unused(&node);
+        if !Contents::discard_if_gone(&node) && !Contents::drop_unused(&node, writes) {
+            let mut left = self.left.lock();
+            if !left.contains(&number) {
+                left.push_back(number);
+            }
         }
         self.nodes.remove(number);
     }

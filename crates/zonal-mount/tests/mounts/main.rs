@@ -1,6 +1,7 @@
 //! Real mounts. Where this process cannot mount, they are listed as ignored, and one line says why.
 
 mod errors;
+mod forgotten;
 mod killed;
 mod mapped;
 mod model;
@@ -66,6 +67,7 @@ fn main() -> ExitCode {
     }
     let tests: Vec<Test> = [
         errors::TESTS,
+        forgotten::TESTS,
         operations::TESTS,
         mapped::TESTS,
         model::TESTS,

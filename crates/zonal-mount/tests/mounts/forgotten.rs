@@ -1,0 +1,59 @@
+//! Inodes that the kernel has forgotten go, whenever their data can be written.
+
+use crate::Test;
+use crate::process::Process;
+use libtest_mimic::Failed;
+use rustix::mount::{MountFlags, mount_remount};
+use std::fs::{self, File};
+use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
+
+pub(crate) const TESTS: &[Test] =
+    &[("inodes_go_once_there_is_space_again", inodes_go_once_there_is_space_again)];
+
+/// How many the mount knows.
+fn inodes(root: &Path) -> Result<u64, Failed> {
+    let text = fs::read_to_string(root.join(".zonal"))?;
+    let line = text.lines().find_map(|line| line.strip_prefix("inodes "));
+    Ok(line.ok_or("it says so")?.parse()?)
+}
+
+/// Does something until there are `count`.
+fn wait_for(
+    root: &Path,
+    count: u64,
+    mut act: impl FnMut() -> Result<(), Failed>,
+) -> Result<(), Failed> {
+    let end = Instant::now() + Duration::from_secs(60);
+    loop {
+        act()?;
+        let now = inodes(root)?;
+        if now == count {
+            return Ok(());
+        }
+        if Instant::now() > end {
+            return Err(format!("{now} inodes, not {count}").into());
+        }
+        thread::sleep(Duration::from_millis(50));
+    }
+}
+
+fn inodes_go_once_there_is_space_again() -> Result<(), Failed> {
+    let space = 16 * 4096;
+    let mut process = Process::with_space("1M", space)?;
+    let bytes = vec![7; 2 * space];
+    fs::write(process.root.join("large"), &bytes)?;
+    let empty = process.root.join("empty");
+    File::create_new(&empty)?;
+    // The kernel forgets all names by this, and so all inodes but the root.
+    mount_remount(&process.root, MountFlags::empty(), "")?;
+    // Left is the one whose data have no space.
+    wait_for(&process.root, 2, || Ok(()))?;
+    assert!(fs::read(process.below.join("large"))? != bytes);
+    process.resize_space(4 * space)?;
+    // They are written after a while. The kernel knows the empty file then.
+    wait_for(&process.root, 2, || Ok(File::open(&empty).map(drop)?))?;
+    assert!(fs::read(process.below.join("large"))? == bytes);
+    process.unmount()
+}
