@@ -78,8 +78,8 @@ impl<E: Evict> Shared<E> {
         let mut attr = below(node.number, stat);
         if let Some(content) = Contents::peek(node) {
             attr.size = content.file.len();
-            let dirty = content.file.dirty_pages() as u64 * 8;
-            attr.blocks = attr.blocks.max((attr.blocks + dirty).min(attr.size.div_ceil(512)));
+            let unwritten = content.file.unwritten_pages() as u64 * 8;
+            attr.blocks = attr.blocks.max((attr.blocks + unwritten).min(attr.size.div_ceil(512)));
             let times = content.times();
             attr.mtime = times.modified.unwrap_or(attr.mtime);
             attr.ctime = times.changed.map_or(attr.ctime, |at| attr.ctime.max(at));
@@ -106,10 +106,13 @@ impl<E: Evict> Shared<E> {
         let node = self.nodes.get(number)?;
         if let Some(size) = change.size {
             let content = self.contents.get(&node, false)?;
-            content.file.truncate(size).map_err(|error| told(&error))?;
-            content.set_changed();
+            let done = content.file.truncate(size).map_err(|error| told(&error));
+            if done.is_ok() {
+                content.set_changed();
+            }
             drop(content);
             self.contents.queue(&node);
+            done?;
         }
         if change.uid.is_some() || change.gid.is_some() {
             let (uid, gid) = (change.uid.map(Uid::from_raw), change.gid.map(Gid::from_raw));

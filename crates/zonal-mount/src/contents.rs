@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use std::path::Path;
 use std::sync::{Arc, Weak};
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use fuser::Errno;
 use parking_lot::Mutex;
@@ -77,14 +77,14 @@ impl<E: Evict> Content<E> {
         *self.times.lock()
     }
 
-    /// Writes pages back, without a flush. Whether all are written.
-    pub(crate) fn write_back(&self) -> bool {
-        self.file.write_older(Duration::ZERO);
-        self.is_clean()
+    /// Writes pages back, without a flush, and waits for those that other threads write.
+    pub(crate) fn write_back(&self) -> Answer<()> {
+        self.file.write_back().map_err(|error| told(&error))
     }
 
+    /// Whether the file below has all of it.
     fn is_clean(&self) -> bool {
-        self.file.dirty_pages() == 0
+        self.file.unwritten_pages() == 0
     }
 
     /// Has the file below say when it was changed, once all of it is there.
@@ -222,7 +222,8 @@ impl<E: Evict> Contents<E> {
     pub(crate) fn drop_unused(node: &Node<E>, writes: bool) -> bool {
         let mut cached = node.cached.lock();
         if let Some(content) = cached.unused()
-            && (if writes { content.write_back() } else { content.is_clean() })
+            && (!writes || content.write_back().is_ok())
+            && content.is_clean()
             && content.settle().is_ok()
         {
             cached.content = None;

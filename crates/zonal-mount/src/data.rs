@@ -126,9 +126,7 @@ impl<E: Evict> Shared<E> {
         let opened = file(&handle)?;
         let offset = u64::try_from(offset).map_err(|_| Errno::ENXIO)?;
         // The file below knows of holes, once it knows of the data.
-        if !opened.content.write_back() {
-            return Err(Errno::EIO);
-        }
+        opened.content.write_back()?;
         let to = match whence {
             3 => SeekFrom::Data(offset),
             4 => SeekFrom::Hole(offset),

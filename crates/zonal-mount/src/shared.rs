@@ -130,8 +130,8 @@ impl<E: Evict> Shared<E> {
     pub(crate) fn finish(&self) -> Result<(), MountError> {
         let (mut pages, mut files, mut last) = (0, 0, None);
         for content in self.nodes.all().iter().filter_map(|node| Contents::peek(node)) {
-            if !content.write_back() {
-                pages += content.file.dirty_pages();
+            if content.write_back().is_err() {
+                pages += content.file.unwritten_pages();
                 files += 1;
             }
             let error = content.file.sync().err().map(|error| told(&error));
