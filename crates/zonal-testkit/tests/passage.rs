@@ -80,3 +80,19 @@ fn what_passes_is_counted_by_a_drain() {
         assert_eq!(counted(), all);
     });
 }
+
+/// What passes was in use before: a request for zeros does not get it as it is.
+#[test]
+fn what_is_to_be_zero_does_not_pass() {
+    with(|world| {
+        let mut owner = world.allocator.handle(CpuId(0)).expect("no other owner");
+        let zeroed = MOVABLE.zero();
+        for wanted in [zeroed, zeroed, MOVABLE, MOVABLE, zeroed, zeroed] {
+            let pfn = owner.alloc_raw(&wanted).expect("all is free");
+            owner.free_raw(pfn, Order::HUGE).expect("allocated");
+        }
+        let mut frames = [Pfn::new(0); 2];
+        owner.alloc_bulk(&zeroed, &mut frames).expect("all is free");
+        assert_eq!(world.allocator.platform().take_calls().zeroed.len(), 4 + 2);
+    });
+}

@@ -120,7 +120,8 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
             true => self.take_large_from::<_, false>(entry, zone, order, migrate, slack)??,
             false => self.take_large_near(entry, zone, order, migrate)??,
         };
-        if E::OUTSIDE && order == self.table.pageblock_order() {
+        // What passes outside is handed out as it is.
+        if E::OUTSIDE && order == self.table.pageblock_order() && !request.is_zero() {
             self.open_passage(entry, zone, request, index);
         }
         zone.search_found();
