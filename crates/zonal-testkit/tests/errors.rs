@@ -293,6 +293,27 @@ fn bad_storage_is_refused() {
     assert_eq!(BuildError::NotZeroed.to_string(), text);
 }
 
+/// More than there can be of anything is as good as all of it, for blocks of any order.
+#[test]
+fn a_boost_beyond_all_memory() {
+    with_world::<Probe, Zonal, _>(Shape::Huge, |world| {
+        let zones: Vec<ZoneId> = (0..world.allocator.zone_count() as u8).map(ZoneId).collect();
+        let boost = |frames| {
+            zones
+                .iter()
+                .for_each(|&zone| assert!(world.allocator.set_watermark_boost(zone, frames)));
+        };
+        for order in [0, 4, 9].map(|order| Order::new(order).unwrap()) {
+            boost(u64::MAX);
+            assert!(world.allocator.alloc_raw(&Request::new(order)).is_err(), "{order:?}");
+            boost(0);
+            let pfn = world.allocator.alloc_raw(&Request::new(order)).unwrap();
+            world.allocator.free_raw(pfn, order).unwrap();
+            world.allocator.drain_all();
+        }
+    });
+}
+
 #[test]
 fn a_claimed_cpu_is_refused() {
     with_world::<Probe, Zonal, _>(Shape::Flat, |world| {

@@ -79,8 +79,8 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
         let Some(states) = S::Dirty::states(&zone.dirty) else { return Ok(()) };
         // A caller that cannot have the CPU's part tells all at once.
         let counted = entry.enter(zone.id, |own| S::Dirty::count(&mut own.dirty, state, change));
-        if let Some(change) = counted.unwrap_or(Some(change)) {
-            states.add(state, i64::from(change));
+        if let Some(change) = counted.unwrap_or(Some(change.into())) {
+            states.add(state, change);
         }
         Ok(())
     }

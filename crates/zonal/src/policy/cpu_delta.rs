@@ -23,13 +23,14 @@ pub(crate) struct CpuDelta(i32);
 impl CpuDelta {
     /// Adds; returns what is to be added to the shared count now, often nothing.
     #[inline(always)]
-    pub(crate) const fn add(&mut self, change: i32, threshold: i32) -> Option<i32> {
-        self.0 += change;
-        if self.0 > threshold || self.0 < -threshold {
-            let whole = self.0;
+    pub(crate) const fn add(&mut self, change: i32, threshold: i32) -> Option<i64> {
+        // A change may be any.
+        let whole = self.0 as i64 + change as i64;
+        if whole > threshold as i64 || whole < -(threshold as i64) {
             self.0 = 0;
             return Some(whole);
         }
+        self.0 = whole as i32;
         None
     }
 
@@ -74,9 +75,19 @@ mod tests {
         for (n, change) in (0..1000).map(|n| (n, if n % 3 == 0 { -2 } else { 3 })) {
             shared += delta.add(change, 10).unwrap_or(0);
             assert!(delta.get().abs() <= 10);
-            let all = (0..=n).map(|n| if n % 3 == 0 { -2 } else { 3 }).sum::<i32>();
-            assert_eq!(shared + delta.get(), all);
+            let all = (0..=n).map(|n| if n % 3 == 0 { -2 } else { 3 }).sum::<i64>();
+            assert_eq!(shared + i64::from(delta.get()), all);
         }
         assert!(shared != 0);
+    }
+
+    #[test]
+    fn any_change_is_counted() {
+        for (first, change) in [(1, i32::MAX), (-1, i32::MIN)] {
+            let mut delta = CpuDelta::ZERO;
+            assert_eq!(delta.add(first, 10), None);
+            assert_eq!(delta.add(change, 10), Some(i64::from(change) + i64::from(first)));
+            assert_eq!(delta.get(), 0);
+        }
     }
 }

@@ -271,6 +271,7 @@ impl<P: Platform, F: FreeMemory> ZoneInstance<P, F> {
     }
 
     pub(crate) fn set_boost(&self, frames: u64) {
-        self.levels.boost.store(frames, Relaxed);
+        // More than there can be: sums of counts do not wrap.
+        self.levels.boost.store(frames.min(u64::from(u32::MAX)), Relaxed);
     }
 }

@@ -53,7 +53,7 @@ impl Dirty for Cached {
         Some(zone.limit.load(Relaxed))
     }
 
-    fn count(cpu: &mut CpuPageStates, state: PageState, change: i32) -> Option<i32> {
+    fn count(cpu: &mut CpuPageStates, state: PageState, change: i32) -> Option<i64> {
         cpu.count(state, change)
     }
 

@@ -46,7 +46,7 @@ impl CpuPageStates {
         self.threshold = threshold(tuning);
     }
 
-    pub(crate) const fn count(&mut self, state: PageState, change: i32) -> Option<i32> {
+    pub(crate) const fn count(&mut self, state: PageState, change: i32) -> Option<i64> {
         self.deltas[state as usize].add(change, self.threshold)
     }
 }

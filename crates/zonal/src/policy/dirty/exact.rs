@@ -42,7 +42,7 @@ impl Dirty for Exact {
         Some(zone)
     }
 
-    fn count(cpu: &mut CpuPageStates, state: PageState, change: i32) -> Option<i32> {
+    fn count(cpu: &mut CpuPageStates, state: PageState, change: i32) -> Option<i64> {
         cpu.count(state, change)
     }
 

@@ -58,7 +58,7 @@ pub trait Dirty: Send + Sync + 'static {
         None
     }
     /// Counts in a CPU's part; returns what is to be added to the zone's counts now.
-    fn count(cpu: &mut Self::Cpu, state: PageState, change: i32) -> Option<i32>;
+    fn count(cpu: &mut Self::Cpu, state: PageState, change: i32) -> Option<i64>;
     /// Whether one more page may be dirtied in the zone.
     ///
     /// `dirty` counts the pages that are dirty, on their way to the disk, or written there and
@@ -92,7 +92,7 @@ impl Dirty for Unlimited {
     fn states<P: Platform>((): &()) -> Option<&PageStates<P>> {
         None
     }
-    fn count((): &mut (), _: PageState, _: i32) -> Option<i32> {
+    fn count((): &mut (), _: PageState, _: i32) -> Option<i64> {
         None
     }
     #[inline(always)]
