@@ -169,7 +169,8 @@ impl<P: Platform, const N: usize> StackOutside<P, N> {
     #[cold]
     #[inline(never)]
     fn open(&self) -> bool {
-        self.each().into_iter().for_each(FrameStack::open);
+        // Each drain has left them further up: an owner that frees and never fills one comes by here only.
+        self.each().into_iter().for_each(FrameStack::settle);
         self.owned.store(OWNED, Relaxed);
         true
     }

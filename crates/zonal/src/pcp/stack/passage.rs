@@ -90,8 +90,9 @@ impl<P: Platform> Passage<'_, P> {
         let Some(number) = self.uncounted.pop_owned_here() else { return Taken::No };
         let at = number.wrapping_sub(self.number);
         if !self.pageblocks.has(at as usize) || !self.whole.take(at) {
-            // It is another section's, or another CPU's by now, which has counted that it took it.
-            self.uncounted.push(number);
+            // It is another section's, or another CPU's by now, which has counted that it took it. Where it was there is room,
+            // whatever the stack may hold since.
+            self.uncounted.push_there(number);
             return Taken::No;
         }
         let order = self.order();

@@ -364,3 +364,19 @@ fn a_start_that_moves() {
     assert_eq!(own, 4 * 64, "of its own part, though there is a line in use before it");
     assert!(cpu.out.is_inside(Movable, FIRST + own) && !cpu.out.is_inside(Movable, FIRST + 1));
 }
+
+/// An owner that frees, and whose stack others empty before it is full, does not wander off.
+#[test]
+fn places_stay_low() {
+    let (map, mut cpu) = (map(8), cpu(16, 0));
+    cpu.out.set_owned(true);
+    let stack = |cpu: &Cpu| cpu.out.stack(Movable).expect("a stack").head();
+    for _ in 0..2000 {
+        let frame =
+            map.take_own(Movable, Order::ZERO, Start::default(), None).expect("all is free");
+        assert!(cpu.out.push_owned(Movable, cpu.own.index(frame)));
+        cpu.drain(&map).expect("nothing is free twice");
+        cpu.out.reopen();
+        assert!(stack(&cpu) <= 2 * MAX_HIGH as u32);
+    }
+}
