@@ -7,7 +7,7 @@ use zonal::policy::Compact;
 use zonal::policy::compact::Cheapest;
 use zonal::preset::Zonal;
 use zonal::units::FRAME_SIZE;
-use zonal::{MigrateType, Order, Pfn, Request, ZoneId};
+use zonal::{CompactMode, CompactOutcome, MigrateType, Order, Pfn, Request, ZoneId};
 use zonal_testkit::mover::Moving;
 use zonal_testkit::probe::Probe;
 use zonal_testkit::shape::{Shape, plan};
@@ -66,5 +66,41 @@ fn a_request_pays_no_more_than_the_bound_and_the_next_learn() {
         assert!(most <= bound, "{most} frames for one request, {bound} are the bound");
         assert!(offered <= u64::from(Cheapest::OFFERS), "{offered} frames offered");
         assert!(all <= 16 * bound, "{all} frames for 201 requests");
+    });
+}
+
+/// A request that no pageblock of another type can serve leaves their types alone.
+#[test]
+fn a_refused_request_claims_nothing() {
+    with_every_second(|world| {
+        let counts = || world.allocator.pageblock_counts(ZoneId(0));
+        let before = counts();
+        for order in [1, 4, 9, 10].map(|order| Order::new(order).unwrap()) {
+            for request in [Request::new(order), Request::new(order).no_wait()] {
+                world.allocator.alloc_raw(&request).expect_err("each second frame is held");
+                assert_eq!(counts(), before, "{order:?}");
+            }
+        }
+        let frame = world.allocator.alloc_raw(&Request::frame()).expect("half is free");
+        assert_ne!(counts(), before, "the test can fail");
+        world.allocator.free_raw(frame, Order::ZERO).unwrap();
+    });
+}
+
+/// A block that is isolated is there for no request.
+#[test]
+fn an_isolated_block_is_no_success() {
+    let memory = Region::usable(PhysAddr(1 << 32), 4096 * FRAME_SIZE as u64);
+    let plan = plan::<Zonal>(&[memory], Shape::Huge.config());
+    with_plan::<Probe, Zonal, _>(Shape::Huge, &plan, |world: &W<'_>| {
+        let (allocator, first) = (&world.allocator, plan.base().get());
+        let movable = Request::new(Order::MAX).migrate(MigrateType::Movable);
+        let held = allocator.isolate(Pfn::new(first)..Pfn::new(first + 1024)).expect("all is free");
+        let taken: Vec<Pfn> = std::iter::from_fn(|| allocator.alloc_raw(&movable).ok()).collect();
+        assert_eq!(taken.len(), 3);
+        let outcome = allocator.compact_zone(ZoneId(0), Order::MAX, CompactMode::Sync);
+        assert_ne!(outcome, CompactOutcome::Success);
+        drop(held);
+        taken.into_iter().for_each(|pfn| allocator.free_raw(pfn, Order::MAX).unwrap());
     });
 }

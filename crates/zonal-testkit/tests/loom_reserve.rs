@@ -80,6 +80,35 @@ fn opened_while_reserved<W: AtomicWord + 'static, S: Policy>(bound: usize) -> [u
     [0, 1].map(|reserved| seen[reserved].load(Relaxed))
 }
 
+/// One pageblock is free, and in the reserve. An urgent request takes a pair of it while another request opens it.
+fn opened_while_taken<W: AtomicWord + 'static, S: Policy>(bound: usize) -> [usize; 2] {
+    let plan = plan();
+    let seen = Arc::<[AtomicUsize; 2]>::default();
+    let note = seen.clone();
+    explore("opened while taken", Some(bound), move || {
+        let world: Rc<World<LoomPlatform<W>, S>> = World::new(plan);
+        let rest = world.occupy(&[9, 8, 4, 3]);
+        let first = world.ask(&URGENT).expect("eight are free");
+        world.give_block(first, PAIR);
+        assert_eq!(world.zone().high_atomic_pageblocks, 1);
+        let other = spawn_on(&world, 1, |world| {
+            let pfn = world.ask(&UNMOVABLE).expect("I-6: six are free");
+            world.give(pfn);
+        });
+        let urgent = world.ask(&URGENT);
+        other.join().unwrap();
+        alone();
+        let counted = world.zone().high_atomic_pageblocks;
+        assert_eq!(counted, reserved(&world), "the reserve is what is counted");
+        note[counted as usize].fetch_add(1, Relaxed);
+        urgent.into_iter().for_each(|pfn| world.give_block(pfn, PAIR));
+        world.vacate(&rest);
+        let after = world.settle();
+        assert_eq!(after.counted_free, after.free, "I-2: what watermarks see");
+    });
+    [0, 1].map(|reserved| seen[reserved].load(Relaxed))
+}
+
 fn both_sides(seen: [usize; 2]) {
     println!("    reserved at the end in {} runs, not in {}", seen[1], seen[0]);
     assert!(seen[0] > 0 && seen[1] > 0, "the model has one side only");
@@ -92,6 +121,15 @@ fn both_sides(seen: [usize; 2]) {
 #[test]
 fn a_reserve_of_a_map_is_opened() {
     both_sides(opened_while_reserved::<Newest, Mapped>(1));
+}
+
+/// Found that a whole pageblock that an urgent request had taken before the reserve was opened went back into it, uncounted.
+///
+/// At most 2 preemptions.
+#[test]
+fn a_reserve_of_a_map_is_opened_while_it_is_used() {
+    let [opened, _] = opened_while_taken::<Newest, Mapped>(2);
+    assert!(opened > 0, "the model opens nothing");
 }
 
 /// At most 2 preemptions: 500 runs, 0.5 s.

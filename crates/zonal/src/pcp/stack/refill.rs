@@ -87,7 +87,7 @@ fn from_others<P: Platform>(
     let others = migrate.fallbacks().into_iter().flatten();
     let fallback = |from, order, claimed| Some(Fallback { frame: Frame(0), order, from, claimed });
     for &other in others.clone() {
-        if let Some((pageblock, order)) = map.claim_other(other, migrate, start) {
+        if let Some((pageblock, order)) = map.claim_other(other, migrate, 0, start) {
             if map.ends() {
                 let frame = pageblock.first_frame(map.shape());
                 let fallback = Fallback { frame, order, from: other, claimed: true };

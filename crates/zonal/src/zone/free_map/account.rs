@@ -192,6 +192,21 @@ impl<P: Platform> MapView<'_, P> {
         self.recount(held, pageblock);
     }
 
+    /// The same if it is of the type `from`. `false`, and no change, if it is not.
+    pub(super) fn change_type(
+        &self,
+        held: &mut MapGuard<'_, P>,
+        pageblock: Pageblock,
+        from: MigrateType,
+        to: MigrateType,
+    ) -> bool {
+        let changed = self.map_apart().change_type(pageblock, from, to);
+        if changed {
+            self.recount(held, pageblock);
+        }
+        changed
+    }
+
     /// Frees the block of `order` at `frame`, whose frames are the caller's. `false`, and nothing is
     /// freed, if some of it is free, which nothing but damage makes it. Counting it is
     /// the caller's, but for special pageblocks.

@@ -9,8 +9,8 @@ use crate::types::migrate_type::MigrateType;
 use crate::types::units::Order;
 
 impl<P: Platform> FreeMap<'_, P> {
-    /// Gives a pageblock of the type `from` that is at least half free to `to`: of those with the
-    /// largest runs the first. `None` if no hint led to one: then a batch is taken from the type's
+    /// Gives a pageblock of the type `from` that is at least half free, and has a run of order `least`, to `to`: of
+    /// those with the largest runs the first. `None` if no hint led to one: then a batch is taken from the type's
     /// first pageblock, which keeps its type ([`harvest_lines`](Self::harvest_lines)). With the order
     /// of the run that led to it. O(orders × words that a search reads).
     #[must_use]
@@ -18,12 +18,14 @@ impl<P: Platform> FreeMap<'_, P> {
         &self,
         from: MigrateType,
         to: MigrateType,
+        least: u32,
         start: Start,
     ) -> Option<(Pageblock, Order)> {
-        if !self.stay.tries_any(Kind::Free(from).number(self.shape), self.shape.p()) {
+        let (first, orders) = (Kind::of_order(from, least), self.shape.p().saturating_sub(least));
+        if !self.stay.tries_any(first.number(self.shape), orders) {
             return None;
         }
-        (0..self.shape.p()).rev().find_map(|order| {
+        (least..self.shape.p()).rev().find_map(|order| {
             let kind = Kind::of_order(from, order);
             let number = kind.number(self.shape);
             if !self.stay.tries(number) {

@@ -59,8 +59,8 @@ impl<P: Platform> FreeMap<'_, P> {
     }
 
     /// Changes the type of a pageblock that the caller owns as a whole, or all of whose frames it
-    /// has: nothing is filed. `false`, and no change, if another CPU isolated it meanwhile, or if
-    /// CMA or the high-atomic reserve has it.
+    /// has: nothing is filed. `false`, and no change, if another CPU isolated it meanwhile, if
+    /// CMA or the high-atomic reserve has it, or if that reserve had it and it is to be so again: then it would not be counted.
     #[must_use]
     pub fn claim_owned(&self, pageblock: Pageblock, to: MigrateType) -> bool {
         loop {
@@ -68,7 +68,7 @@ impl<P: Platform> FreeMap<'_, P> {
             if from == to {
                 return true;
             }
-            if WholeClass::of(from) != WholeClass::Ordinary {
+            if [from, to].map(WholeClass::of) != [WholeClass::Ordinary; 2] {
                 return false;
             }
             if self.exchange_type(pageblock, from, to) {

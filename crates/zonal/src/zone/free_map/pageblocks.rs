@@ -24,21 +24,35 @@ impl<P: Platform> MapView<'_, P> {
         frames: &Range<u32>,
     ) -> Result<(), RangeError> {
         self.lock(|guard| {
-            let mut before = guard.check_isolation(start, frames)?;
-            if before == MigrateType::HighAtomic {
-                self.zone.part.reserve.fetch_add(u64::MAX, Relaxed);
-                before = MigrateType::Movable;
+            loop {
+                let before = guard.check_isolation(start, frames)?;
+                // Another CPU may claim it at this moment, and allocate in it by its new type.
+                if self.withdraw_pageblock(guard, start, before) {
+                    return Ok(());
+                }
             }
-            self.withdraw_pageblock(guard, start, before);
-            Ok(())
         })
     }
 
-    /// Makes the pageblock that starts at `start` isolate and notes the type that it gets back.
-    fn withdraw_pageblock(&self, held: &mut MapGuard<'_, P>, start: u32, before: MigrateType) {
+    /// Makes the pageblock that starts at `start` isolate, if it is of the type `before`, and notes the type that it gets
+    /// back. Whether it was.
+    fn withdraw_pageblock(
+        &self,
+        held: &mut MapGuard<'_, P>,
+        start: u32,
+        before: MigrateType,
+    ) -> bool {
         super::Mapped::count_work(held, self.map().shape().words_a_line());
-        self.set_type(held, self.pageblock(start), MigrateType::Isolate);
-        self.table.note_type_before(start, before, false);
+        if !self.change_type(held, self.pageblock(start), before, MigrateType::Isolate) {
+            return false;
+        }
+        let reserved = before == MigrateType::HighAtomic;
+        if reserved {
+            self.zone.part.reserve.fetch_add(u64::MAX, Relaxed);
+        }
+        let after = if reserved { MigrateType::Movable } else { before };
+        self.table.note_type_before(start, after, false);
+        true
     }
 
     /// Gives the pageblock that starts at `start` its type back, if it is isolated.
@@ -53,8 +67,8 @@ impl<P: Platform> MapView<'_, P> {
     pub(super) fn set_apart(&self, start: u32) {
         self.lock(|guard| {
             let before = self.table.pageblock(start).migrate();
-            if guard.apart.is_none() && (before.is_requestable() || before == MigrateType::Cma) {
-                self.withdraw_pageblock(guard, start, before);
+            let may = before.is_requestable() || before == MigrateType::Cma;
+            if guard.apart.is_none() && may && self.withdraw_pageblock(guard, start, before) {
                 guard.apart = Some(start);
             }
         });
@@ -130,7 +144,9 @@ impl<P: Platform> MapView<'_, P> {
 /// A pageblock of the reserve with free frames: whole, or with the largest run.
 fn reserved_with_free<P: Platform>(map: &FreeMap<'_, P>) -> Option<Pageblock> {
     let reserved = MigrateType::HighAtomic;
-    if let Some(pageblock) = map.find(Kind::Whole(WholeClass::HighAtomic), ANYWHERE) {
+    // One that is isolated while it is freed has the bit for a moment.
+    let whole = map.find(Kind::Whole(WholeClass::HighAtomic), ANYWHERE);
+    if let Some(pageblock) = whole.filter(|&pageblock| map.type_of(pageblock) == reserved) {
         return Some(pageblock);
     }
     let runs = (1..map.shape().p()).rev().map(|order| Kind::Run(reserved, order));

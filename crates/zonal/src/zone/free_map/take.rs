@@ -87,7 +87,7 @@ impl<P: Platform> FreeMap<'_, P> {
         self.stay.spend(cost::OTHERS[1]);
         let start = start.anywhere();
         migrate.fallbacks()?.iter().find_map(|&from| {
-            let claimed = self.claim_other(from, migrate, start);
+            let claimed = self.claim_other(from, migrate, order.get().into(), start);
             if let Some((pageblock, order)) = claimed.filter(|_| self.stay.ends()) {
                 let frame = pageblock.first_frame(self.shape());
                 return Some((None, Fallback { frame, order, from, claimed: true }));
@@ -125,7 +125,8 @@ impl<P: Platform> MapView<'_, P> {
             {
                 return Some(frame);
             }
-            if !flags.fallback || map.is_over() {
+            // Whole pageblocks are of no type: those of others were looked at.
+            if !flags.fallback || map.is_over() || order >= map.shape().order() {
                 return None;
             }
             map.found_none(OWN);

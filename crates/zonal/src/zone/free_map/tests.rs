@@ -1,5 +1,6 @@
 //! The map beside a plain array of what is free, on one thread.
 
+mod claims;
 mod current;
 mod refill;
 mod threads;

@@ -104,18 +104,16 @@ impl<P: Platform> MapView<'_, P> {
     /// Whether a free block of `order` is there for some request; `cma`: one that may have CMA frames.
     pub(super) fn has_block(&self, order: Order, cma: bool) -> bool {
         let (map, own) = (self.map(), self.map().shape().order());
+        let usable =
+            |migrate: MigrateType| migrate.is_requestable() || (cma && migrate == MigrateType::Cma);
         if order <= own {
-            let usable = |&migrate: &MigrateType| {
-                migrate.is_requestable() || (cma && migrate == MigrateType::Cma)
-            };
-            let mut types = MigrateType::ALL.into_iter().filter(usable);
+            let mut types = MigrateType::ALL.into_iter().filter(|&migrate| usable(migrate));
             return types.any(|migrate| map.has_block(migrate, order));
         }
         let count = order.size() / map.shape().pageblock_frames();
         let mut heads = (0..map.shape().pageblocks()).step_by(count as usize).map(Pageblock);
         heads.any(|head| {
-            let usable = map.type_of(head).is_requestable() || cma;
-            usable && map.is_whole(head) && self.block_around(head).1 >= order
+            usable(map.type_of(head)) && map.is_whole(head) && self.block_around(head).1 >= order
         })
     }
 }

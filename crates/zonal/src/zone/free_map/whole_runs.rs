@@ -69,7 +69,8 @@ impl<P: Platform> FreeMap<'_, P> {
         let first = start.pageblock.place().0 / span * span;
         let sections = self.shape.sections();
         // From the start's section on, and round.
-        let at = (first..sections).chain(0..first).step_by(span as usize);
+        let from = |start, end| (start..end).step_by(span as usize);
+        let at = from(first, sections).chain(from(0, first));
         classes(class).into_iter().find_map(|classes| {
             at.clone().find_map(|section| self.take_large_in(classes, section, above))
         })
