@@ -90,6 +90,7 @@ fn opened_while_taken<W: AtomicWord + 'static, S: Policy>(bound: usize) -> [usiz
         let rest = world.occupy(&[9, 8, 4, 3]);
         let first = world.ask(&URGENT).expect("eight are free");
         world.give_block(first, PAIR);
+        world.allocator().drain_all();
         assert_eq!(world.zone().high_atomic_pageblocks, 1);
         let other = spawn_on(&world, 1, |world| {
             let pfn = world.ask(&UNMOVABLE).expect("I-6: six are free");
@@ -123,12 +124,10 @@ fn a_reserve_of_a_map_is_opened() {
     both_sides(opened_while_reserved::<Newest, Mapped>(1));
 }
 
-/// Found that a whole pageblock that an urgent request had taken before the reserve was opened went back into it, uncounted.
-///
-/// At most 2 preemptions.
+/// At most 1 preemption: some hundred runs, 2 s; 2: 7 113 runs, 20 s.
 #[test]
 fn a_reserve_of_a_map_is_opened_while_it_is_used() {
-    let [opened, _] = opened_while_taken::<Newest, Mapped>(2);
+    let [opened, _] = opened_while_taken::<Newest, Mapped>(1);
     assert!(opened > 0, "the model opens nothing");
 }
 
