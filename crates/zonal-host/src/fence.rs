@@ -20,8 +20,7 @@
 use crate::sync;
 use crate::sys::{Calls, Kernel};
 use std::fmt;
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU64, Ordering, compiler_fence};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering, compiler_fence};
 
 /// A pair of fences, of which the frequent one may be cheap.
 ///
@@ -83,21 +82,62 @@ fn granted(command: i32) -> bool {
     Kernel::membarrier(command) == Ok(0)
 }
 
+// Places in `REASONS`.
+const NO_CALL: u8 = 0;
+const FILTERED: u8 = 1;
+const REFUSED: u8 = 2;
+/// Why there is no fence.
+const REASONS: [&str; 3] = [
+    "the kernel has no membarrier(PRIVATE_EXPEDITED), which needs Linux 4.14",
+    "a filter answers membarrier in the kernel's place",
+    "the kernel refuses membarrier(PRIVATE_EXPEDITED)",
+];
+
 /// Registers the process, and makes sure that it is the kernel that answers: a filter may answer
-/// 0 in its place, which would be taken for a fence.
-fn register() -> Result<(), &'static str> {
+/// 0 in its place, which would be taken for a fence. If not, which of the [`REASONS`] it is.
+fn register() -> Result<(), u8> {
     let both = CMD_PRIVATE_EXPEDITED | CMD_REGISTER_PRIVATE_EXPEDITED;
     match Kernel::membarrier(CMD_QUERY) {
         Ok(commands) if commands & both == both => {}
-        _ => return Err("the kernel has no membarrier(PRIVATE_EXPEDITED), which needs Linux 4.14"),
+        _ => return Err(NO_CALL),
     }
     if granted(CMD_NONE) {
-        return Err("a filter answers membarrier in the kernel's place");
+        return Err(FILTERED);
     }
     if granted(CMD_REGISTER_PRIVATE_EXPEDITED) && granted(CMD_PRIVATE_EXPEDITED) {
         return Ok(());
     }
-    Err("the kernel refuses membarrier(PRIVATE_EXPEDITED)")
+    Err(REFUSED)
+}
+
+/// What [`register`] said, once it has: a reason by its place, [`YES`](Self::YES), or
+/// [`UNKNOWN`](Self::UNKNOWN).
+///
+/// No `OnceLock`: a child of a `fork` made while another thread is inside would wait for that
+/// thread for ever. Here each who finds no answer asks, which is harmless, and the first stands.
+struct Answer(AtomicU8);
+
+impl Answer {
+    const YES: u8 = u8::MAX - 1;
+    const UNKNOWN: u8 = u8::MAX;
+
+    const fn new() -> Self {
+        Self(AtomicU8::new(Self::UNKNOWN))
+    }
+
+    fn or_ask(&self, ask: impl FnOnce() -> Result<(), u8>) -> Result<(), &'static str> {
+        // Acquire: by a yes that is read, the process was registered before.
+        let mut answer = self.0.load(Ordering::Acquire);
+        if answer == Self::UNKNOWN {
+            let asked = ask().map_or_else(|why| why, |()| Self::YES);
+            // Release: the registration comes before the yes. Acquire: as above, for that of the
+            // thread that was first.
+            let (done, first) = (Ordering::Release, Ordering::Acquire);
+            let stored = self.0.compare_exchange(Self::UNKNOWN, asked, done, first);
+            answer = stored.map_or_else(|first| first, |_| asked);
+        }
+        if answer == Self::YES { Ok(()) } else { Err(REASONS[usize::from(answer)]) }
+    }
 }
 
 // SAFETY: once the process is registered, PRIVATE_EXPEDITED returns only after every thread of
@@ -124,8 +164,8 @@ unsafe impl Fence for Membarrier {
     }
 
     fn available() -> Result<(), &'static str> {
-        static REGISTERED: OnceLock<Result<(), &'static str>> = OnceLock::new();
-        *REGISTERED.get_or_init(register)
+        static REGISTERED: Answer = Answer::new();
+        REGISTERED.or_ask(register)
     }
 }
 
@@ -160,7 +200,7 @@ mod tests {
     #[test]
     fn who_answers_zero_to_everything_is_not_believed() {
         let (registered, ledger) = refuse_all("membarrier", 0, register);
-        assert!(registered.unwrap_err().contains("no membarrier"));
+        assert_eq!(registered, Err(NO_CALL));
         assert_eq!(ledger.calls, 1);
         if register().is_err() {
             return; // none here
@@ -179,6 +219,21 @@ mod tests {
                 assert!(refuse(at, libc::EPERM, register).0.is_err(), "call {at}");
             }
         }
+    }
+
+    #[test]
+    fn who_asks_keeps_no_other_waiting() {
+        let answer = Answer::new();
+        let late = answer.or_ask(|| {
+            // As a child would that was forked in here.
+            assert!(answer.or_ask(|| Err(FILTERED)).unwrap_err().contains("a filter answers"));
+            Ok(())
+        });
+        assert!(late.unwrap_err().contains("a filter answers"), "the first answer stands");
+        assert_eq!(answer.or_ask(|| panic!("it has been asked")), late);
+        let answer = Answer::new();
+        assert_eq!(answer.or_ask(|| Ok(())), Ok(()));
+        assert_eq!(answer.or_ask(|| Err(REFUSED)), Ok(()), "it has been asked");
     }
 
     #[test]
