@@ -6,8 +6,8 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// How many times `fork` led to this process since something was made that asks. Relaxed: changes
-/// only where there is no other thread.
+/// Changes with each `fork` that leads to this process, once something was made that asks. Relaxed:
+/// changes only where there is no other thread.
 static GENERATION: AtomicU32 = AtomicU32::new(0);
 
 /// Where something was made.
@@ -45,15 +45,20 @@ impl Birth {
 /// call is not.
 #[cfg(not(any(loom, miri)))]
 fn watch() {
-    static WATCHED: std::sync::Once = std::sync::Once::new();
+    // No `Once`: a child of a `fork` made while another thread is inside would wait for that thread
+    // for ever. Of those who meet here each has children count: the number changes by more.
+    static WATCHED: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(false);
     extern "C" fn in_child() {
         GENERATION.fetch_add(1, Ordering::Relaxed);
     }
-    WATCHED.call_once(|| {
+    // Acquire: by a `true` that is read, children count already.
+    if !WATCHED.load(Ordering::Acquire) {
         // Should the library have no memory for it, children are not noticed.
         // SAFETY: the handler is a function of the program that only adds to a number.
         let _ = unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
-    });
+        // Release: as above.
+        WATCHED.store(true, Ordering::Release);
+    }
 }
 
 #[cfg(any(loom, miri))]
