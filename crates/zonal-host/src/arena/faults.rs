@@ -4,7 +4,7 @@
 use super::*;
 use crate::numa::{self, Binding, Topology};
 use crate::region::{GiveBack, HUGE_PAGE};
-use crate::sys::shim::{refuse, refuse_each, without_nodes};
+use crate::sys::shim::{refuse, refuse_all, refuse_each, without_nodes};
 use crate::{HugePages, OwnedPage, cpu};
 use std::sync::Arc;
 use zonal::NodeId;
@@ -115,6 +115,21 @@ fn every_call_of_an_arena_on_three_nodes() {
         }
         assert_eq!(bound, [8 * MIB; 3], "each node's part was refused");
     });
+}
+
+/// What is swapped out is not in memory, and is not zero either.
+#[test]
+fn what_is_not_in_memory_is_given_back() {
+    let (given, _) = refuse_all("mincore", 0, || {
+        let arena = small::<Zonal>().open().unwrap();
+        let request = Request::new(Order::MAX);
+        arena.alloc(&request).unwrap().fill(7);
+        let given = arena.give_back(usize::MAX, GiveBack::Now);
+        let all = [(); 2].map(|()| arena.alloc(&request).unwrap());
+        assert!(all.iter().all(|page| page.iter().all(|&byte| byte == 0)));
+        given
+    });
+    assert_eq!(given, Ok(GivenBack { examined: 1, bytes: 0 }));
 }
 
 #[test]

@@ -181,13 +181,12 @@ impl<S: Policy> Arena<S> {
     fn give_back_block(&self, pfn: Pfn, order: Order, how: GiveBack) -> Result<usize, RegionError> {
         let start = (pfn.address() as usize).wrapping_sub(self.memory.base().addr().get());
         let part = start..start + order.bytes();
+        // To be counted only: what is swapped out is not in memory, and goes all the same.
         let resident = self.memory.resident(part.clone())?;
-        if resident > 0 {
-            // SAFETY: the block is allocated to us, so no other code has references into it, and
-            // we keep nothing there. Who gets it next finds initialised bytes of any value, and
-            // `settle` makes them last.
-            unsafe { self.memory.give_back(part, how) }?;
-        }
+        // SAFETY: the block is allocated to us, so no other code has references into it, and
+        // we keep nothing there. Who gets it next finds initialised bytes of any value, and
+        // `settle` makes them last.
+        unsafe { self.memory.give_back(part, how) }?;
         Ok(resident)
     }
 
