@@ -140,7 +140,8 @@ pub enum Binding {
     Strict,
 }
 
-// Linux's numbers of the two modes, from its ABI.
+// Linux's numbers of the modes, from its ABI.
+const MPOL_DEFAULT: libc::c_int = 0;
 const MPOL_PREFERRED: libc::c_int = 1;
 const MPOL_BIND: libc::c_int = 2;
 
@@ -173,6 +174,16 @@ pub fn bind(
         Errno::INVALID => NumaError::NoSuchNode { node },
         errno => NumaError::Os { errno },
     })
+}
+
+/// Has memory of `region` that was not touched yet come from where the kernel likes, whatever it
+/// was bound to.
+///
+/// # Errors
+/// [`NumaError::Os`] if the kernel refuses.
+pub(crate) fn unbind(region: &Region) -> Result<(), NumaError> {
+    let unbound = Kernel::mbind(region.base().as_ptr(), region.len(), MPOL_DEFAULT, &[0]);
+    unbound.map_err(|errno| NumaError::Os { errno })
 }
 
 /// Why memory could not be bound to a node.
@@ -273,6 +284,7 @@ mod tests {
                     let error = bind(&region, 0..1 << 20, NodeId(200), binding).unwrap_err();
                     assert_eq!(error, NumaError::NoSuchNode { node: NodeId(200) });
                     assert!(error.to_string().contains("node 200 has no memory"));
+                    assert_eq!(unbind(&region), Ok(()));
                 }
                 // A kernel without NUMA, or a filter in front of it.
                 Err(error) => assert!(matches!(error, NumaError::Os { .. }), "{error}"),

@@ -118,7 +118,8 @@ impl<S: Policy> Builder<S> {
 
     /// Whether the memory is spread over the machine's nodes, each part bound to its node, so
     /// that requests can name nodes and are served from near by. Default yes; without, it is
-    /// all node 0's, and the kernel decides where it is.
+    /// all node 0's, and the kernel decides where it is. So it is also where the kernel refuses
+    /// to bind a part to its node (a cpuset without that node, a filter in a container).
     pub const fn nodes(mut self, spread: bool) -> Self {
         self.nodes = spread;
         self
@@ -212,12 +213,15 @@ impl<S: Sound> Builder<S> {
             return Err(ArenaError::Plan(PlanError::Cpus { cpus: 0 }));
         }
         let (memory, counted) = self.map()?;
+        let flat;
+        let machine = if bind(&memory, machine) {
+            machine
+        } else {
+            // Parts that may be anywhere say nothing about nodes.
+            flat = Topology::flat();
+            &flat
+        };
         let parts = parts(memory.len(), machine);
-        if parts.len() > 1 {
-            for (node, part) in &parts {
-                numa::bind(&memory, part.clone(), *node, Binding::Preferred)?;
-            }
-        }
         let cpus = shared.saturating_add(owners);
         let plan = self.plan(&memory, &parts, machine, cpus)?;
         // Exposed for `copy_block`, which knows a block by its number only.
@@ -311,6 +315,21 @@ fn parts(bytes: usize, machine: &Topology) -> Vec<(NodeId, Range<usize>)> {
     };
     let parts = nodes.into_iter().enumerate().map(part);
     parts.filter(|(_, part): &(NodeId, Range<usize>)| !part.is_empty()).collect()
+}
+
+/// Has each part of the memory come from its node, if there are several; whether the kernel is
+/// willing. If it is not, none is bound.
+fn bind(memory: &Region, machine: &Topology) -> bool {
+    let parts = parts(memory.len(), machine);
+    let bind = |(node, part): &(NodeId, Range<usize>)| {
+        numa::bind(memory, part.clone(), *node, Binding::Preferred).is_ok()
+    };
+    let bound = parts.len() < 2 || parts.iter().all(bind);
+    if !bound {
+        // Where that is refused too, a part prefers a node, and is a little further away at worst.
+        let _ = numa::unbind(memory);
+    }
+    bound
 }
 
 #[cfg(all(test, not(loom)))]

@@ -1,6 +1,5 @@
 //! Why an arena could not be opened.
 
-use crate::numa::NumaError;
 use crate::region::RegionError;
 use std::error::Error;
 use std::fmt;
@@ -15,8 +14,6 @@ pub enum ArenaError {
     Memory(RegionError),
     /// No allocator can be planned so: number of CPUs, more frames than a table can have.
     Plan(PlanError),
-    /// Memory could not be bound to its node.
-    Numa(NumaError),
     /// The tables do not fit the plan: a mistake in this library.
     Build(BuildError),
 }
@@ -27,7 +24,6 @@ impl fmt::Display for ArenaError {
         match self {
             Self::Memory(error) => error.fmt(f),
             Self::Plan(error) => error.fmt(f),
-            Self::Numa(error) => error.fmt(f),
             Self::Build(error) => error.fmt(f),
         }
     }
@@ -38,7 +34,6 @@ impl Error for ArenaError {
         Some(match self {
             Self::Memory(error) => error,
             Self::Plan(error) => error,
-            Self::Numa(error) => error,
             Self::Build(error) => error,
         })
     }
@@ -47,12 +42,6 @@ impl Error for ArenaError {
 impl From<RegionError> for ArenaError {
     fn from(error: RegionError) -> Self {
         Self::Memory(error)
-    }
-}
-
-impl From<NumaError> for ArenaError {
-    fn from(error: NumaError) -> Self {
-        Self::Numa(error)
     }
 }
 
