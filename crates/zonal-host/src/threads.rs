@@ -215,12 +215,15 @@ impl Host for Threads {
     }
 
     /// Waits for a [give-back](crate::Arena::give_back) that holds free blocks just now; if
-    /// that was not it, asks the pager.
+    /// that was not it, and every other time at least, asks the pager: beside a thread that gives
+    /// back again and again that may be it each time, and the allocator does not ask for ever.
     fn reclaim<S: Policy>(&self, allocator: &Allocator<'_, Self, S>, shortage: &Shortage) -> u64 {
-        if self.gate.wait(shortage.attempt) {
+        let held = self.gate.wait(shortage.attempt);
+        if held && shortage.attempt.is_multiple_of(2) {
             return 1;
         }
-        self.pager.as_ref().map_or(0, |pager| pager.reclaim(allocator, shortage))
+        let freed = self.pager.as_ref().map_or(0, |pager| pager.reclaim(allocator, shortage));
+        freed.max(u64::from(held))
     }
 
     /// Whether there is a pager, and the thread is not inside it already.
@@ -249,7 +252,10 @@ impl Host for Threads {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
+    use crate::Arena;
+    use crate::pager::FreeFrames;
     use crate::region::Region;
+    use zonal::Request;
 
     #[test]
     fn numbers_wrap_round_below_the_owners() {
@@ -279,6 +285,35 @@ mod tests {
         host.set_node(CpuId(1), NodeId(3));
         host.set_node(CpuId(2), NodeId(3));
         assert_eq!([0, 1, 2].map(|cpu| host.node(CpuId(cpu)).0), [0, 3, 0]);
+    }
+
+    /// Counts how often it is asked, and gives nothing up.
+    struct Asked(AtomicU32);
+
+    // SAFETY: it moves nothing.
+    unsafe impl Pager for Asked {
+        fn reclaim(&self, _: &dyn FreeFrames, _: &Shortage) -> u64 {
+            self.0.fetch_add(1, Ordering::Relaxed);
+            0
+        }
+    }
+
+    #[test]
+    fn the_pager_is_asked_beside_a_thread_that_gives_back() {
+        let pager = Arc::new(Asked(AtomicU32::new(0)));
+        let arena = Arena::builder().bytes(4 << 20).pager(pager.clone()).open().unwrap();
+        // SAFETY: nothing is freed, zeroed or migrated through it.
+        let allocator = unsafe { arena.allocator() };
+        let host = allocator.platform();
+        let reclaim =
+            |attempt| host.reclaim(allocator, &Shortage { request: Request::frame(), attempt });
+        for attempt in 0..16 {
+            host.gate.hold(|| ());
+            assert_eq!(reclaim(attempt), 1, "there may be more than before");
+        }
+        assert_eq!(pager.0.load(Ordering::Relaxed), 8);
+        assert_eq!(reclaim(16), 0);
+        assert_eq!(pager.0.load(Ordering::Relaxed), 9);
     }
 
     #[test]
