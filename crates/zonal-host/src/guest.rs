@@ -154,10 +154,14 @@ impl<S: Policy> GuestRegion<S> {
     /// others' bytes there, which is for it to bear; the host is safe.
     ///
     /// # Errors
-    /// [`FreeError`] if that is not what was allocated; then nothing has changed.
+    /// [`FreeError`] if that is not what was allocated, [`FreeError::Foreign`] if no frame starts
+    /// there; then nothing has changed.
     pub fn free(&self, start: GuestAddress, order: Order) -> Result<(), FreeError> {
         let offset = start.raw_value().wrapping_sub(self.start.raw_value());
         let pfn = Pfn::containing(self.arena.first().address().wrapping_add(offset));
+        if !offset.is_multiple_of(FRAME_SIZE as u64) {
+            return Err(FreeError::Foreign { pfn });
+        }
         // SAFETY: all memory of the region is for volatile access only, so there are no
         // references into the block; that it was allocated is checked.
         unsafe { self.arena.free_raw(pfn, order) }

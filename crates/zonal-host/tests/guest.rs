@@ -7,7 +7,7 @@ use vm_memory::{
 };
 use zonal::policy::Sound;
 use zonal::preset::{Linux416, Zonal};
-use zonal::{Order, Request, ZoneId};
+use zonal::{FreeError, Order, Request, ZoneId};
 use zonal_host::Arena;
 use zonal_host::guest::{GuestRegion, Why};
 use zonal_host::region::{GiveBack, RegionError};
@@ -87,6 +87,8 @@ fn free_memory_goes_back<S: Sound>() {
     }
     assert_eq!(region.visit_free(usize::MAX, |_, _| panic!("nothing was freed")), 0);
     for &block in &blocks[..4] {
+        let inside = region.free(block.unchecked_add(1), order).unwrap_err();
+        assert!(matches!(inside, FreeError::Foreign { .. }), "{inside}");
         region.free(block, order).unwrap();
     }
     assert!(region.free(blocks[0], order).is_err(), "twice");
