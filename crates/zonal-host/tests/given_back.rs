@@ -64,3 +64,14 @@ fn memory_that_is_kept_is_not_given_back() {
     let given = arena.give_back(usize::MAX, GiveBack::Now).unwrap();
     assert_eq!(given.bytes, Order::MAX.bytes(), "it was in memory all the time");
 }
+
+#[test]
+fn a_visitor_that_has_memory_kept_sees_no_more() {
+    let arena = Arc::new(Arena::builder().bytes(16 * MIB).open().unwrap());
+    drop([(); 2].map(|()| arena.alloc(&movable(Order::MAX)).expect("nothing is in use")));
+    assert_eq!(arena.visit_free(usize::MAX, |_, _| ()), 2);
+    let mut kept = None;
+    assert_eq!(arena.visit_free(usize::MAX, |_, _| kept = Some(arena.keep())), 1);
+    drop(kept);
+    assert_eq!(arena.visit_free(usize::MAX, |_, _| ()), 2);
+}

@@ -130,7 +130,7 @@ impl<S: Policy> Arena<S> {
     /// page reporting). `visit` must not read or write them.
     ///
     /// As [`give_back`](Self::give_back) it drains the caches first, and requests wait for it. If
-    /// `visit` panics, the blocks are free again.
+    /// `visit` panics, the blocks are free again; if it has memory [kept](Self::keep), no more are shown.
     pub fn visit_free(&self, max_blocks: usize, mut visit: impl FnMut(Pfn, Order)) -> usize {
         let mut count = 0;
         let all = self.each_free::<Infallible>(max_blocks, |pfn, order| {
@@ -153,7 +153,8 @@ impl<S: Policy> Arena<S> {
         self.inner().platform().gate.hold(|| {
             self.inner().drain_all();
             // Relaxed: with the lock held, which orders it.
-            if self.kept.load(Ordering::Relaxed) > 0 {
+            let kept = || self.kept.load(Ordering::Relaxed) > 0;
+            if kept() {
                 return Ok(());
             }
             let mut held = Held { arena: self, blocks: Vec::new() };
@@ -165,6 +166,10 @@ impl<S: Policy> Arena<S> {
                         let here = NodePolicy::Bind(NodeMask::only(zone.node));
                         let request = request.nodes(here).zone_limit(zone.zone_type);
                         for _ in 0..count.min(max_blocks - held.blocks.len()) {
+                            // Again: `f` may have the memory kept.
+                            if kept() {
+                                return Ok(());
+                            }
                             let Ok(pfn) = self.inner().alloc_raw(&request) else { break };
                             held.blocks.push((pfn, order, false));
                             let gone = f(pfn, order)?;
