@@ -148,8 +148,8 @@ const MPOL_BIND: libc::c_int = 2;
 /// Takes the memory of a part of `region` that was not touched yet from `node`.
 ///
 /// # Errors
-/// [`NumaError::Part`] for bytes that are not in the region; [`NumaError::NoSuchNode`] if the
-/// node has no memory or may not be used; [`NumaError::Os`] for what else the kernel objects
+/// [`NumaError::Part`] for bytes that are no whole frames of the region; [`NumaError::NoSuchNode`]
+/// if the node has no memory or may not be used; [`NumaError::Os`] for what else the kernel objects
 /// to, a kernel without NUMA included.
 pub fn bind(
     region: &Region,
@@ -157,10 +157,7 @@ pub fn bind(
     node: NodeId,
     binding: Binding,
 ) -> Result<(), NumaError> {
-    if part.start >= part.end || part.end > region.len() {
-        let (start, end, len) = (part.start, part.end, region.len());
-        return Err(NumaError::Part(RegionError::BadPart { start, end, len }));
-    }
+    region.check(&part).map_err(NumaError::Part)?;
     let mode = match binding {
         Binding::Preferred => MPOL_PREFERRED,
         Binding::Strict => MPOL_BIND,
@@ -190,7 +187,7 @@ pub(crate) fn unbind(region: &Region) -> Result<(), NumaError> {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum NumaError {
-    /// The part is not in the region.
+    /// The part is not in the region, or no whole frames of it.
     Part(RegionError),
     /// The node does not exist, has no memory, or is not for this process.
     NoSuchNode {
@@ -290,7 +287,9 @@ mod tests {
                 Err(error) => assert!(matches!(error, NumaError::Os { .. }), "{error}"),
             }
         }
-        let error = bind(&region, 0..2 << 20, node, Binding::Preferred).unwrap_err();
-        assert!(matches!(error, NumaError::Part(RegionError::BadPart { .. })));
+        for part in [0..2 << 20, 4096..4096, 1..4096, 0..4097] {
+            let error = bind(&region, part.clone(), node, Binding::Preferred).unwrap_err();
+            assert!(matches!(error, NumaError::Part(RegionError::BadPart { .. })), "{part:?}");
+        }
     }
 }

@@ -197,7 +197,7 @@ impl Region {
     }
 
     /// Whole frames, inside, in order, not empty.
-    fn check(&self, part: &Range<usize>) -> Result<(), RegionError> {
+    pub(crate) fn check(&self, part: &Range<usize>) -> Result<(), RegionError> {
         let whole = (part.start | part.end).is_multiple_of(FRAME_SIZE);
         if part.is_empty() || part.end > self.bytes || !whole {
             return Err(RegionError::BadPart { start: part.start, end: part.end, len: self.bytes });
