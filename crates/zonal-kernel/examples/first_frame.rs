@@ -31,8 +31,8 @@ static FRAMES: Global<Pc> = Global::new();
 pub fn boot(e820: &[Entry], kernel_end: u64, cpus: u32) -> Result<(), Error> {
     let image = 0..kernel_end;
     let map = FRAMES.map(e820, &[image], [])?;
-    // SAFETY: the boot loader has mapped all memory where `Pc::address` says, and no other code uses
-    // what the map calls usable.
+    // SAFETY: the boot loader has mapped all memory where `Pc::address` says, no other code uses
+    // what the map calls usable, and there is no other allocator.
     unsafe { map.boot(Config::new(cpus))? };
     let frame = FRAMES.alloc(&Request::frame())?;
     Ok(FRAMES.free(frame)?)

@@ -59,7 +59,7 @@ impl<M: Machine> Frames<M> {
     /// # Safety
     /// What is added is memory, no code uses it but through this allocator, and [`Machine::address`] says where it can
     /// be read and written. What is freed is the caller's, if it is allocated, and in use no more: the framework sees to
-    /// that.
+    /// that. Tokens of other allocators cannot come here: the `Global` is private.
     #[must_use]
     pub const unsafe fn new(cpus: u32) -> Self {
         let pieces = Pieces { list: [const { 0..0 }; PIECES], len: 0 };

@@ -17,7 +17,8 @@
 //! # fn kernel(e820: &[Entry]) -> Result<(), Error> {
 //! assert_eq!(HOME.alloc(&Request::frame()), Err(Error::NotBooted));
 //! let map = FRAMES.map(e820, &[], [])?;
-//! // SAFETY: `Pc::address` maps all memory, and no other code uses what the map calls usable.
+//! // SAFETY: `Pc::address` maps all memory, no other code uses what the map calls usable, and there is no
+//! // other allocator.
 //! unsafe { map.boot(Config::new(1))? };
 //! FRAMES.set_home(CpuId(0), &HOME)?;
 //! let frame = HOME.alloc(&Request::frame())?;

@@ -11,7 +11,8 @@
 //! static FRAMES: Global<Pc> = Global::new();
 //!
 //! let map = FRAMES.map(e820, &[0..kernel_end], [])?;
-//! // SAFETY: `Pc::address` maps all memory, and no other code uses what the map calls usable.
+//! // SAFETY: `Pc::address` maps all memory, no other code uses what the map calls usable, and there is no
+//! // other allocator.
 //! unsafe { map.boot(Config::new(cpus))? };
 //! let frame = FRAMES.alloc(&Request::frame().zero())?;
 //! FRAMES.free(frame)?;

@@ -12,7 +12,7 @@
 //! # let end = fake::memory(64 << 20);
 //! # let memory = <Pc as zonal_kernel::Machine>::address(zonal::map::PhysAddr(0)).addr();
 //! // SAFETY: `Pc::address` adds one number to all addresses, no other code uses the memory that is given
-//! // to `pages`, and what it is given back is in use no more.
+//! // to `pages`, and what it is given back is in use no more. There is no other allocator.
 //! let mut pages = unsafe { Pages::new(&FRAMES, Config::new(1)) }.room(0..64 << 20);
 //! pages.init(memory + (16 << 20), 16 << 20);
 //! pages.add_memory(memory + (32 << 20), 32 << 20).unwrap();
@@ -58,6 +58,8 @@ impl<M: Machine, S: Sound> Pages<M, S> {
     ///   no more;
     /// - [`Machine::address`] adds the same number to the address of each frame of that memory and of frame 0, and the
     ///   memory can be read and written there on every CPU.
+    ///
+    /// And `global` is given no token of another allocator, as [`boot`](crate::global::Booting::boot) has it.
     #[must_use]
     pub const unsafe fn new(global: &'static Global<M, S>, config: Config) -> Self {
         Self { global, config, room: 0..0, refused: 0 }

@@ -80,7 +80,9 @@ impl<M: Machine, S: Sound> Booting<M, S> {
     ///
     /// - it is memory, and no code uses it but through this allocator;
     /// - for a frame of it, `M::address` is where it can be read and written, on every CPU, and the
-    ///   frames of a range of the map follow each other there as they do in physical memory.
+    ///   frames of a range of the map follow each other there as they do in physical memory;
+    /// - no token ([`Block`](zonal::Block), [`Contiguous`](zonal::Contiguous)) of another allocator for a frame of
+    ///   the same number is given to this one, which may take it for its own.
     ///
     /// # Errors
     /// [`Error`]: a map or a configuration that does not work, no room for the tables. Then nothing was

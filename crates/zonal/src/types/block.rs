@@ -11,8 +11,9 @@ use crate::types::units::{Order, Pfn};
 /// An allocated block: its holder may use the frames. It moves and does not copy, so it
 /// can be freed once; dropping it without freeing leaks the block.
 ///
-/// Holding one does not say that the frames are mapped, nor which allocator they are from:
-/// freeing it at another allocator is refused there like any foreign pfn.
+/// Holding one does not say that the frames are mapped, nor which allocator they are from: another
+/// one refuses it like any foreign pfn, unless it has allocated a block with the same numbers.
+/// That block is freed then.
 #[derive(PartialEq, Eq, Hash, Debug)]
 #[must_use = "dropping a block leaks its frames"]
 pub struct Block {

@@ -27,7 +27,8 @@ enum Moves {
 }
 
 /// Contiguous frames, each allocated with order 0. It moves and does not copy, so it can be
-/// freed once; dropping it without freeing leaks the frames.
+/// freed once; dropping it without freeing leaks the frames. Another allocator may take it for its
+/// own, as with a [`Block`](crate::Block).
 ///
 /// ```
 /// # mod example { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/example/mod.rs")); }
