@@ -4,6 +4,8 @@
 //! counts its nested sections, or runs under a hypervisor with a faster way, has functions of its own. Not for
 //! user space: the instructions are privileged there, and trap.
 //!
+//! On aarch64 these are IRQs. FIQs stay as they are, so a handler of FIQs must not allocate or free.
+//!
 //! x86-64 is built for its bare target and booted by the project's checks. The other two are compiled by
 //! those who have their targets; nothing here runs them.
 //!
@@ -28,9 +30,9 @@ pub fn interrupts_off() -> bool {
         asm!("pushfq", "pop {}", "cli", out(reg) before);
     }
     #[cfg(target_arch = "aarch64")]
-    // SAFETY: it reads and sets mask bits that no code of the compiler depends on.
+    // SAFETY: it reads mask bits and sets that of IRQs, which no code of the compiler depends on.
     unsafe {
-        asm!("mrs {}, daif", "msr daifset, #3", out(reg) before, options(nostack));
+        asm!("mrs {}, daif", "msr daifset, #2", out(reg) before, options(nostack));
     }
     #[cfg(target_arch = "riscv64")]
     // SAFETY: it reads a status word and clears a bit of it that no code of the compiler depends on.
@@ -64,9 +66,9 @@ pub fn interrupts_restore(were_on: bool) {
         asm!("sti", options(nostack));
     }
     #[cfg(target_arch = "aarch64")]
-    // SAFETY: it clears mask bits that no code of the compiler depends on.
+    // SAFETY: it clears a mask bit that no code of the compiler depends on.
     unsafe {
-        asm!("msr daifclr, #3", options(nostack));
+        asm!("msr daifclr, #2", options(nostack));
     }
     #[cfg(target_arch = "riscv64")]
     // SAFETY: it sets a bit that no code of the compiler depends on.
