@@ -670,7 +670,8 @@ int zonal_online(const zonal *allocator, uint64_t pfn, uint64_t frames);
 int zonal_offline(const zonal *allocator, uint64_t pfn, uint64_t frames);
 
 /*
- Makes frames the allocator's that were reserved, or lie in a hole of the map, and are in use no more.
+ In a kernel: makes frames the allocator's that were reserved, or lie in a hole of the map, and are in use no more.
+ In user space a pool has no such memory: the code is [`Argument`](Code::Argument).
 
  # Safety
  As [`zonal_online`].

@@ -120,7 +120,8 @@ pub unsafe extern "C" fn zonal_boot(
         let map = FRAMES.map_of(all).map_err(code)?;
         // SAFETY: the caller's promise.
         unsafe { map.boot_in(config, TablePlace { node: None, below }) }.map_err(code)?;
-        // SAFETY: what is freed through it is what the kernel frees.
+        // SAFETY: what is freed through it is what the kernel frees; what is released or comes is memory, by the
+        // contracts of those calls, and has its tables from the start.
         let frames = unsafe { FRAMES.allocator() }.map_err(code)?;
         // SAFETY: not null, so writable: the caller's promise.
         unsafe { allocator.write(core::ptr::from_ref(frames).cast_mut()) };

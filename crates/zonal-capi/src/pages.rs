@@ -92,7 +92,8 @@ pub unsafe extern "C" fn zonal_offline(allocator: *const Handle, pfn: u64, frame
     number(zonal.and_then(|zonal| Ok(zonal.offline(range(pfn, frames)?)?)))
 }
 
-/// Makes frames the allocator's that were reserved, or lie in a hole of the map, and are in use no more.
+/// In a kernel: makes frames the allocator's that were reserved, or lie in a hole of the map, and are in use no more.
+/// In user space a pool has no such memory: the code is [`Argument`](Code::Argument).
 ///
 /// # Safety
 /// As [`zonal_online`].
@@ -100,9 +101,11 @@ pub unsafe extern "C" fn zonal_offline(allocator: *const Handle, pfn: u64, frame
 pub unsafe extern "C" fn zonal_release(allocator: *const Handle, pfn: u64, frames: u64) -> c_int {
     // SAFETY: the caller's promise.
     let zonal = unsafe { inner(allocator) };
-    // Its address may be null.
-    if cfg!(not(feature = "std")) && pfn == 0 {
-        return Code::Argument as c_int;
-    }
-    number(zonal.and_then(|zonal| Ok(zonal.release(range(pfn, frames)?).map(|_| ())?)))
+    number(zonal.and_then(|zonal| {
+        // Beyond a pool's end is other memory of the program. The address of a kernel's frame 0 may be null.
+        if cfg!(feature = "std") || pfn == 0 {
+            return Err(Code::Argument);
+        }
+        Ok(zonal.release(range(pfn, frames)?).map(|_| ())?)
+    }))
 }

@@ -13,7 +13,8 @@ pub struct Pool(Arena);
 impl Pool {
     pub(crate) fn allocator(&self) -> &Inner<'_> {
         // SAFETY: of this arena no page is handed out but by the calls of C, whose callers promise to
-        // free what is theirs; nothing is zeroed or moved but by the allocator.
+        // free what is theirs; nothing is zeroed or moved but by the allocator. Nothing is released, and nothing
+        // comes: a pool's map has no offline memory.
         unsafe { self.0.allocator() }
     }
 

@@ -140,7 +140,8 @@ fn wrong_arguments_are_refused() {
             is(zonal_alloc_at(pool, before.start, 0), Code::Range);
             is(zonal_online(pool, before.start, 512), Code::Argument);
             is(zonal_offline(pool, before.start, 512), Code::Argument);
-            is(zonal_release(pool, before.start, 1), Code::Online);
+            is(zonal_release(pool, before.start, 1), Code::Argument);
+            is(zonal_release(null(), before.start, 1), Code::Null);
             is(zonal_zone_info(pool, 9, &mut ZoneNumbers { size: 120, ..before }), Code::NoZone);
             is(zonal_zone_info(pool, 0, null_mut()), Code::Null);
             is(zonal_zone_info(pool, 0, &mut ZoneNumbers { size: 4, ..before }), Code::Argument);
@@ -152,6 +153,23 @@ fn wrong_arguments_are_refused() {
         }
         assert_eq!(zone(pool), before, "nothing has changed");
     });
+}
+
+/// Behind a pool that ends inside a pageblock the tables have room for other memory of the program.
+#[test]
+fn what_lies_behind_a_pool_is_not_released_to_it() {
+    let settings = Settings { bytes: (16 << 20) + 4096, ..SETTINGS };
+    let mut pool = null_mut();
+    // SAFETY: the pointers are to variables; the pool is closed once, at the end.
+    unsafe {
+        is(zonal_open(&settings, &mut pool), Code::Ok);
+        let before = zone(pool);
+        let end = before.start + before.spanned;
+        let behind = (before.start..end).find(|&pfn| zonal_address(pool, pfn).is_null()).unwrap();
+        is(zonal_release(pool, behind, 1), Code::Argument);
+        assert_eq!(zone(pool), before);
+        zonal_close(pool);
+    }
 }
 
 #[test]

@@ -115,8 +115,9 @@ impl<S: Policy> Arena<S> {
     ///
     /// # Safety
     /// Nothing may be freed through it, or zeroed through its platform, that another
-    /// holder has a [`Page`] of or references into; and nothing may be migrated through its
-    /// platform, except by the allocator itself.
+    /// holder has a [`Page`] of or references into; nothing may be migrated through its
+    /// platform, except by the allocator itself; and no memory may be released or brought online
+    /// through it: what lies beyond the arena's end is not its own.
     #[must_use]
     pub unsafe fn allocator(&self) -> &Allocator<'_, Threads, S> {
         self.inner()

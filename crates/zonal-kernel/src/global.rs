@@ -181,7 +181,9 @@ impl<M: Machine, S: Sound> Global<M, S> {
     ///
     /// # Safety
     /// Through what is returned no frame is freed or zeroed ([`Host::zero`](zonal::Host::zero)) that is not
-    /// the caller's to give up.
+    /// the caller's to give up; and no memory is released or brought online but with the promises of
+    /// [`release`](Self::release), and where there are tables for it from the start. Where they come with the
+    /// memory, only [`release`](Self::release) and [`online`](Self::online) bring them.
     ///
     /// # Errors
     /// [`Error::NotBooted`].
