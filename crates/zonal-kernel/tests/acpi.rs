@@ -4,6 +4,7 @@
 mod fake;
 
 use fake::Fake;
+use std::sync::Once;
 use zonal::NodeId;
 use zonal::map::PhysAddr;
 use zonal_kernel::Machine;
@@ -98,6 +99,14 @@ fn put(at: u64, bytes: &[u8]) {
     unsafe { to.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
 }
 
+/// The fake machine has memory from now on.
+fn have_memory() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        fake::memory(1 << 20);
+    });
+}
+
 /// A root table that names these.
 fn root_table(name: [u8; 4], width: usize, tables: &[u64]) -> Vec<u8> {
     let mut bytes = vec![0; 36];
@@ -121,7 +130,7 @@ fn pointer(version: u8, narrow: u32, wide: u64) -> Vec<u8> {
 
 #[test]
 fn tables_are_found_by_both_versions_of_the_root() {
-    fake::memory(1 << 20);
+    have_memory();
     put(0x1000, APIC);
     put(0x2003, SRAT);
     put(0x3000, &root_table(*b"RSDT", 4, &[0x1000, 0x2003]));
@@ -139,4 +148,42 @@ fn tables_are_found_by_both_versions_of_the_root() {
     assert_eq!(look(0x1000, *b"SRAT"), Err(AcpiError::NoRoot));
     let wrong = AcpiError::Signature { found: *b"XSDT", wanted: *b"RSDT" };
     assert_eq!(look(0x7000, *b"SRAT"), Err(wrong));
+}
+
+/// Address 0 leads to no table, although one is put there to be found.
+#[test]
+fn addresses_that_are_0_are_passed_over() {
+    have_memory();
+    put(0, SRAT);
+    put(0x8000, SLIT);
+    put(0x9000, &root_table(*b"RSDT", 4, &[0, 0x8000]));
+    put(0xa000, &root_table(*b"XSDT", 8, &[0, 0x8000, 0]));
+    put(0xb000, &pointer(0, 0x9000, 0));
+    put(0xb100, &pointer(2, 0, 0xa000));
+    put(0xb200, &pointer(2, 0x9000, 0));
+    put(0xb300, &pointer(2, 0, 0));
+    // SAFETY: what the pointers lead to was put there, and is not written any more.
+    let look = |root, name| unsafe { find::<Fake>(PhysAddr(root), name) };
+    for root in [0xb000, 0xb100, 0xb200] {
+        assert_eq!(look(root, *b"SLIT"), Ok(SLIT));
+        assert_eq!(look(root, *b"SRAT"), Err(AcpiError::NotFound { table: *b"SRAT" }));
+    }
+    assert_eq!(look(0xb300, *b"SLIT"), Err(AcpiError::NotFound { table: *b"RSDT" }));
+}
+
+#[test]
+fn a_length_beyond_reason_is_not_followed() {
+    have_memory();
+    let long =
+        |bytes: &[u8], length: u32| [&bytes[..4], &length.to_le_bytes(), &bytes[8..]].concat();
+    put(0xc000, &long(SRAT, (1 << 20) + 1));
+    put(0xd000, &root_table(*b"RSDT", 4, &[0xc000]));
+    put(0xe000, &long(&root_table(*b"XSDT", 8, &[0xc000]), u32::MAX));
+    put(0xf000, &pointer(0, 0xd000, 0));
+    put(0xf100, &pointer(2, 0, 0xe000));
+    for root in [0xf000, 0xf100] {
+        // SAFETY: as far as it is read, what the pointers lead to was put there, and is not written any more.
+        let found = unsafe { find::<Fake>(PhysAddr(root), *b"SRAT") };
+        assert_eq!(found.map(<[u8]>::len), Err(AcpiError::TooShort { bytes: 1 << 20 }));
+    }
 }

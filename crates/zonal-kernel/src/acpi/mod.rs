@@ -84,12 +84,7 @@ impl core::error::Error for AcpiError {}
 /// The bytes of a table after checks: as long as its head says.
 fn checked(bytes: &[u8], wanted: [u8; 4]) -> Result<&[u8], AcpiError> {
     let too_short = AcpiError::TooShort { bytes: bytes.len() };
-    let head = bytes.get(..HEAD).ok_or(too_short)?;
-    let found = [head[0], head[1], head[2], head[3]];
-    if found != wanted {
-        return Err(AcpiError::Signature { found, wanted });
-    }
-    let length = number(head, 4, 4) as usize;
+    let length = number(named(bytes, wanted)?, 4, 4) as usize;
     if length < HEAD {
         return Err(too_short);
     }
@@ -98,6 +93,13 @@ fn checked(bytes: &[u8], wanted: [u8; 4]) -> Result<&[u8], AcpiError> {
         return Err(AcpiError::Checksum { table: wanted });
     }
     Ok(table)
+}
+
+/// The head of a table after a look at its name.
+fn named(bytes: &[u8], wanted: [u8; 4]) -> Result<&[u8], AcpiError> {
+    let head = bytes.get(..HEAD).ok_or(AcpiError::TooShort { bytes: bytes.len() })?;
+    let found = [head[0], head[1], head[2], head[3]];
+    if found == wanted { Ok(head) } else { Err(AcpiError::Signature { found, wanted }) }
 }
 
 fn sum(bytes: &[u8]) -> u8 {
