@@ -57,6 +57,28 @@ fn sealed(mut bytes: Vec<u8>) -> Vec<u8> {
     bytes
 }
 
+/// A table of a revision with a processor and 1 GiB of memory on node 0x0101, and a processor with an x2APIC there.
+fn srat_of(revision: u8) -> Vec<u8> {
+    let mut bytes = [&b"SRAT"[..], &128_u32.to_le_bytes(), &[revision], &[0; 39]].concat();
+    bytes.extend([0, 16, 1, 5, 1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0]);
+    bytes.extend([1, 40, 1, 1, 0, 0, 0, 0]);
+    bytes.extend([0_u64, 1 << 30, 1 << 32].map(u64::to_le_bytes).as_flattened());
+    bytes.extend([0; 8]);
+    bytes.extend([2, 24, 0, 0, 1, 1, 0, 0, 6, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+    sealed(bytes)
+}
+
+#[test]
+fn domains_of_the_first_revision_have_8_bits() {
+    for (revision, node) in [(1, 1), (2, 255)] {
+        let bytes = srat_of(revision);
+        let srat = Srat::new(&bytes).unwrap();
+        assert!(srat.memory().map(|range| range.node.0).eq([node]), "{revision}");
+        let cpus: Vec<_> = srat.cpus().map(|cpu| (cpu.apic_id, cpu.node.0)).collect();
+        assert_eq!(cpus, [(5, node), (6, 255)], "{revision}");
+    }
+}
+
 /// Whatever a byte is, what is read ends, and stays inside the table.
 #[test]
 fn any_byte_may_be_wrong() {

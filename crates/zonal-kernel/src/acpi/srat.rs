@@ -47,24 +47,31 @@ impl<'a> Srat<'a> {
         checked(bytes, *b"SRAT").map(Self)
     }
 
+    /// The bits of a domain that are set by who wrote the table. The first revision has 8; what follows them is reserved.
+    fn domain_mask(&self) -> u64 {
+        if number(self.0, 8, 1) < 2 { 0xff } else { u64::MAX }
+    }
+
     /// The memory of each node, also where there is none yet but may come.
     pub fn memory(&self) -> impl Iterator<Item = NodeRange> + Clone + use<'a> {
-        entries(self.0, 48).filter(|(kind, _)| *kind == 1).filter_map(|(_, entry)| {
+        let mask = self.domain_mask();
+        entries(self.0, 48).filter(|(kind, _)| *kind == 1).filter_map(move |(_, entry)| {
             let (start, bytes) = (number(entry, 8, 8), number(entry, 16, 8));
             let in_use = number(entry, 28, 4) & ENABLED != 0;
             let range = start..start.checked_add(bytes)?;
             (in_use && bytes > 0)
-                .then(|| NodeRange { bytes: range, node: node(number(entry, 2, 4)) })
+                .then(|| NodeRange { bytes: range, node: node(number(entry, 2, 4) & mask) })
         })
     }
 
     /// The node of each processor.
     pub fn cpus(&self) -> impl Iterator<Item = CpuNode> + Clone + use<'a> {
-        entries(self.0, 48).filter_map(|(kind, entry)| {
+        let mask = self.domain_mask();
+        entries(self.0, 48).filter_map(move |(kind, entry)| {
             let (id, domain, flags) = match kind {
                 0 => {
                     let domain = number(entry, 2, 1) | number(entry, 9, 3) << 8;
-                    (number(entry, 3, 1), domain, number(entry, 4, 4))
+                    (number(entry, 3, 1), domain & mask, number(entry, 4, 4))
                 }
                 2 => (number(entry, 8, 4), number(entry, 4, 4), number(entry, 12, 4)),
                 _ => return None,
