@@ -103,6 +103,17 @@ fn any_byte_may_be_wrong() {
     assert!(refused > 10, "a wrong length is seen: {refused}");
 }
 
+/// Without its length no entry says where the next one begins.
+#[test]
+fn the_walk_ends_at_an_entry_without_a_length() {
+    let processor = |id| [0, 8, 0, id, 1, 0, 0, 0];
+    for length in [0, 1] {
+        let head = [&b"APIC"[..], &62_u32.to_le_bytes(), &[0; 36]].concat();
+        let bytes = sealed([&head[..], &processor(3), &[7, length], &processor(4)].concat());
+        assert!(Madt::new(&bytes).unwrap().apic_ids().eq([3]), "{length}");
+    }
+}
+
 #[test]
 fn slit_of_an_impossible_size_is_refused() {
     for nodes in [1_u64, 3, 17, 1 << 40] {

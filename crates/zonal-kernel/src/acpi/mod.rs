@@ -117,8 +117,8 @@ fn number(table: &[u8], at: usize, bytes: usize) -> u64 {
 fn entries(table: &[u8], at: usize) -> impl Iterator<Item = (u8, &[u8])> + Clone {
     let mut rest = table.get(at..).unwrap_or_default();
     core::iter::from_fn(move || {
-        let &[kind, length, ..] = rest else { return None };
-        let (entry, after) = rest.split_at_checked(usize::from(length).max(2))?;
+        let &[kind, length @ 2..=u8::MAX, ..] = rest else { return None };
+        let (entry, after) = rest.split_at_checked(usize::from(length))?;
         rest = after;
         Some((kind, entry))
     })
