@@ -161,8 +161,13 @@ impl<M: Machine, S: Sound> BaseAllocator for Pages<M, S> {
 impl<M: Machine, S: Sound> PageAllocator for Pages<M, S> {
     const PAGE_SIZE: usize = FRAME_SIZE;
 
+    /// `InvalidParam`, too, for an `align` of which what [`Machine::address`] adds is no multiple.
     fn alloc_pages(&mut self, num_pages: usize, align: usize) -> AllocResult<usize> {
+        // Physical addresses are aligned, and the offset has to keep that.
         let bounds = Bounds::ANY.aligned(Self::align(align)?);
+        if !Self::offset().is_multiple_of(align) {
+            return Err(AllocError::InvalidParam);
+        }
         match self.global.alloc_pages(num_pages as u64, &Request::frame(), &bounds) {
             Ok(first) => Ok(Self::virtual_of(first)),
             Err(Error::Contiguous(ContiguousError::Empty)) => Err(AllocError::InvalidParam),

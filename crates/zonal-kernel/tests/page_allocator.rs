@@ -132,6 +132,9 @@ fn pages_are_allocated_once_and_all_come_back() {
         let at = pages.alloc_pages_at(base + 16 * MIB, count, align);
         assert!(matches!(at, Err(AllocError::InvalidParam)), "{at:?}");
     }
+    // No physical address that is aligned is seen at one that is.
+    let more = 2 << base.trailing_zeros();
+    assert!(matches!(pages.alloc_pages(1, more), Err(AllocError::InvalidParam)), "{more:#x}");
     let at = pages.alloc_pages_at(base + 16 * MIB + PAGE, 1, 2 * PAGE);
     assert!(matches!(at, Err(AllocError::InvalidParam)));
     for (start, count) in [(9 * MIB, 1), (24 * MIB, 1), (20 * MIB, usize::MAX / PAGE)] {
