@@ -313,12 +313,13 @@ impl<M: Machine, S: Sound> Global<M, S> {
     /// `M::address` is where it can be read and written.
     ///
     /// # Errors
-    /// [`Error::NotBooted`], or [`Error::Resize`].
+    /// [`Error::NotBooted`], [`Error::Resize`], or [`Error::Alloc`]: no frames for the tables, if these come with the
+    /// memory. Then no frame has come; tables from the zones may have.
     pub unsafe fn release(&self, range: Range<Pfn>) -> Result<u64, Error> {
         let frames = self.frames()?;
         let Some(sparse) = self.sparse() else { return Ok(frames.release(range)?) };
-        sparse.bring_from_zones(frames, PfnRange::new(range.start, range.end))?;
-        Ok(frames.release(range)?)
+        let pfns = PfnRange::new(range.start, range.end);
+        frames.release_with(range, || sparse.bring_from_zones(frames, pfns))
     }
 
     /// Makes memory usable that has come, with its tables if it has none yet: see [`Allocator::online`]. Of

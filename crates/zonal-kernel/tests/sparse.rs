@@ -12,7 +12,7 @@ use zonal::map::{PhysAddr, Region};
 use zonal::plan::Config;
 use zonal::watermark::{MinFree, WatermarkConfig};
 use zonal::{CpuId, MigrateType, NodeId, Order, Pfn, Request, ZoneId};
-use zonal_kernel::global::{MapTable, MapTables, TablePlace, TableRange, TablesFrom};
+use zonal_kernel::global::{MapTable, MapTables, TablePlace, TableRange, TablesFrom, TablesNow};
 use zonal_kernel::{Error, Global, Machine};
 
 const MIB: u64 = 1 << 20;
@@ -249,6 +249,13 @@ fn memory_that_no_map_mentioned_brings_tables_too() {
     let hole = pfns(280 * MIB, 3 * MIB);
     // SAFETY: the file is memory, and nothing uses it.
     let release = |range: Range<Pfn>| unsafe { FRAMES.release(range) };
+    // What cannot come costs no tables: into the memory that is there, and behind that of all zones.
+    let there = Pfn::containing(320 * MIB);
+    let wrong = release(hole.start..Pfn::new(there.get() + 1));
+    assert_eq!(wrong, Err(Error::Resize(ResizeError::Online { pfn: there })));
+    assert!(release(pfns(79 * GIB, 2 * GIB)).is_err());
+    assert_eq!(FRAMES.tables().unwrap(), TablesNow { bytes, frames_from_zones: 0 });
+    assert_eq!(count(&FRAMES), before);
     assert_eq!(release(hole.clone()), Ok(768));
     let now = FRAMES.tables().unwrap();
     assert!(now.bytes > bytes && now.frames_from_zones > 0, "{now:?}");

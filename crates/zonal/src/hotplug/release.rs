@@ -54,15 +54,56 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
     /// # });
     /// ```
     pub fn release(&self, range: Range<Pfn>) -> Result<u64, ResizeError> {
-        let frames = self.indexes_of(&range)?;
+        self.release_with(range, || Ok(()))
+    }
+
+    /// As [`release`](Self::release), but when all has been looked at, `before` is called, to bring what the memory needs, such as
+    /// the entries of tables. It may allocate. Memory cannot come, go or be released in it.
+    ///
+    /// # Errors
+    /// As [`release`](Self::release), or what `before` returns. After it, only a
+    /// [`release_reclaim_later`](Self::release_reclaim_later) of the same memory at this moment can be in the way.
+    ///
+    /// ```
+    /// # mod example { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/example/mod.rs")); }
+    /// use zonal::error::ResizeError;
+    /// use zonal::map::{PhysAddr, Region};
+    /// use zonal::{Pfn, plan::Config};
+    /// let memory = Region::usable(PhysAddr(0), 64 << 20);
+    /// let kernel = Region::reserved(PhysAddr(1 << 20), 3 << 20);
+    /// # use zonal::preset::Zonal;
+    /// # example::with_allocator::<Zonal>(&[memory, kernel], Config::new(1), |allocator| {
+    /// let release = |end, bring: &dyn Fn() -> Result<(), ResizeError>| {
+    ///     allocator.release_with(Pfn::new(0x3e7)..Pfn::new(end), bring)
+    /// };
+    /// // Nothing is brought for what cannot come, and nothing comes if it cannot be brought.
+    /// let usable = Pfn::new(0x400);
+    /// assert_eq!(release(0x401, &|| unreachable!()), Err(ResizeError::Online { pfn: usable }));
+    /// let inside = || allocator.release(Pfn::new(0x100)..Pfn::new(0x101)).map(|_| ());
+    /// assert_eq!(release(0x400, &inside), Err(ResizeError::Busy));
+    /// assert_eq!(release(0x400, &|| Ok(())), Ok(25));
+    /// # });
+    /// ```
+    pub fn release_with<E: From<ResizeError>>(
+        &self,
+        range: Range<Pfn>,
+        before: impl FnOnce() -> Result<(), E>,
+    ) -> Result<u64, E> {
+        let frames = self.indexes_of(&range).map_err(ResizeError::from)?;
         let Some(_resizing) = Resizing::<P>::new(&self.shared.resizing) else {
-            return Err(ResizeError::Busy);
+            return Err(ResizeError::Busy.into());
         };
         self.check_release(&frames)?;
-        self.enter(&frames)?;
+        before()?;
+        Ok(self.release_checked(&frames)?)
+    }
+
+    /// Releases `frames`, which passed [`check_release`](Self::check_release). Holding `resizing`.
+    fn release_checked(&self, frames: &Range<u32>) -> Result<u64, ResizeError> {
+        self.enter(frames)?;
         let vacant = |zone: &Zone<P, S>| zone.managed() == 0;
         let mut were_vacant = 0_u64;
-        for part in self.by_pageblock(&frames) {
+        for part in self.by_pageblock(frames) {
             if !self.is_online_at(part.start)
                 && let Some(zone) = self.zone_with_room(part.start)
             {
