@@ -98,7 +98,8 @@ pub(crate) unsafe fn boot(info: &BootInfo, nodes: &Nodes) -> Result<(), Error> {
     }
     // SAFETY: what the map calls memory is: the boot loader says so, or will be said to have come. The
     // image and all below it is reserved; the rest is used through `FRAMES` only. All memory is mapped
-    // as it is. The range for tables shows zeros.
+    // as it is. The range for tables shows zeros. Of the other allocators in this kernel no token leaves its
+    // module: frames go from hand to hand as numbers.
     unsafe { map.boot_sparse(config, TablePlace::default(), tables::reserve()) }
 }
 

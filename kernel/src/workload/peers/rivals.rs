@@ -84,7 +84,8 @@ impl<S: Sound> Own<S> {
     {
         let region = Region::usable(PhysAddr(managed()?.address()), MANAGED << 12);
         let map = self.global.map_of([region])?;
-        // SAFETY: allocated a moment ago and kept for good, so no other code uses it; it is mapped as all memory is.
+        // SAFETY: allocated a moment ago and kept for good, so no other code uses it; it is mapped as all memory is. It is
+        // given numbers of frames only, no token of another allocator.
         unsafe { map.boot(Config::new(cpu::count()))? };
         self.global.set_home(CpuId(0), &self.home)
     }
