@@ -408,16 +408,19 @@ impl<S: Setup> Core<S> {
         result
     }
 
-    /// Lowers the bound to what is in use, or raises it; whether it is `bound` now, or another call has asked for
-    /// another one since.
-    fn is_within(&self, bound: usize) -> bool {
+    /// Lowers the bound to what is in use, or raises it; what it is, if that is more than `bound`. `None` also if another
+    /// call has asked for another one since. Who gives up leaves it there.
+    fn above(&self, bound: usize, gives_up: bool) -> Option<usize> {
         self.pool.with(|pool| {
             if pool.target != bound {
-                return true;
+                return None;
             }
             pool.bound = bound.max(pool.used);
             self.hint.store(pool.bound as u64, Relaxed);
-            pool.bound == bound
+            if gives_up {
+                pool.target = pool.bound;
+            }
+            (pool.bound > bound).then_some(pool.bound)
         })
     }
 
@@ -437,26 +440,16 @@ impl<S: Setup> Core<S> {
                 pool.retired.push(claimed);
             }
         });
-        while !self.is_within(bound) {
+        while self.above(bound, false).is_some() {
             let mut met = Met::default();
             let gone = match self.evict_one(&mut met) {
                 Some(claimed) => Ok(claimed),
                 None => self.one_in_time(met),
             };
             let Ok(claimed) = gone else {
-                if self.is_within(bound) {
-                    break;
-                }
-                // As low as it came: what is in use, as slots that were free have been retired.
-                let now = self.pool.with(|pool| {
-                    if pool.target == bound {
-                        pool.bound = bound.max(pool.used);
-                        pool.target = pool.bound;
-                        self.hint.store(pool.bound as u64, Relaxed);
-                    }
-                    pool.bound
-                });
-                return Err(CacheError::InUse { asked: bound, bound: now });
+                let now = self.above(bound, true);
+                return now
+                    .map_or(Ok(()), |now| Err(CacheError::InUse { asked: bound, bound: now }));
             };
             self.release(Vec::from([claimed]));
         }

@@ -52,46 +52,23 @@ fn reserved<W: AtomicWord, S: Policy>(world: &World<LoomPlatform<W>, S>) -> u32 
         .count() as u32
 }
 
-/// One pageblock is free. An urgent request takes a pair of it and reserves it; the other wants a
-/// frame of another type, and is served whichever comes first. In how many runs the
+/// One pageblock is free, and is in the reserve already if it `is_reserved`. An urgent request takes a pair of it and
+/// reserves it; the other wants a frame of another type, and is served whichever comes first. In how many runs the
 /// pageblock is not reserved at the end, and in how many it is.
-fn opened_while_reserved<W: AtomicWord + 'static, S: Policy>(bound: usize) -> [usize; 2] {
+fn opened<W: AtomicWord + 'static, S: Policy>(is_reserved: bool, bound: usize) -> [usize; 2] {
     let plan = plan();
     let seen = Arc::<[AtomicUsize; 2]>::default();
     let note = seen.clone();
-    explore("opened while reserved", Some(bound), move || {
+    let what = if is_reserved { "opened while taken" } else { "opened while reserved" };
+    explore(what, Some(bound), move || {
         let world: Rc<World<LoomPlatform<W>, S>> = World::new(plan);
         let rest = world.occupy(&[9, 8, 4, 3]);
-        let other = spawn_on(&world, 1, |world| {
-            let pfn = world.ask(&UNMOVABLE).expect("I-6: six are free");
-            world.give(pfn);
-        });
-        let urgent = world.ask(&URGENT);
-        other.join().unwrap();
-        alone();
-        let counted = world.zone().high_atomic_pageblocks;
-        assert_eq!(counted, reserved(&world), "the reserve is what is counted");
-        note[counted as usize].fetch_add(1, Relaxed);
-        urgent.into_iter().for_each(|pfn| world.give_block(pfn, PAIR));
-        world.vacate(&rest);
-        let after = world.settle();
-        assert_eq!(after.counted_free, after.free, "I-2: what watermarks see");
-    });
-    [0, 1].map(|reserved| seen[reserved].load(Relaxed))
-}
-
-/// One pageblock is free, and in the reserve. An urgent request takes a pair of it while another request opens it.
-fn opened_while_taken<W: AtomicWord + 'static, S: Policy>(bound: usize) -> [usize; 2] {
-    let plan = plan();
-    let seen = Arc::<[AtomicUsize; 2]>::default();
-    let note = seen.clone();
-    explore("opened while taken", Some(bound), move || {
-        let world: Rc<World<LoomPlatform<W>, S>> = World::new(plan);
-        let rest = world.occupy(&[9, 8, 4, 3]);
-        let first = world.ask(&URGENT).expect("eight are free");
-        world.give_block(first, PAIR);
-        world.allocator().drain_all();
-        assert_eq!(world.zone().high_atomic_pageblocks, 1);
+        if is_reserved {
+            let first = world.ask(&URGENT).expect("eight are free");
+            world.give_block(first, PAIR);
+            world.allocator().drain_all();
+            assert_eq!(world.zone().high_atomic_pageblocks, 1);
+        }
         let other = spawn_on(&world, 1, |world| {
             let pfn = world.ask(&UNMOVABLE).expect("I-6: six are free");
             world.give(pfn);
@@ -121,25 +98,25 @@ fn both_sides(seen: [usize; 2]) {
 /// At most 2 preemptions: 2 100 runs, 5 s.
 #[test]
 fn a_reserve_of_a_map_is_opened() {
-    both_sides(opened_while_reserved::<Newest, Mapped>(1));
+    both_sides(opened::<Newest, Mapped>(false, 1));
 }
 
 /// At most 1 preemption: some hundred runs, 2 s; 2: 7 113 runs, 20 s.
 #[test]
 fn a_reserve_of_a_map_is_opened_while_it_is_used() {
-    let [opened, _] = opened_while_taken::<Newest, Mapped>(1);
-    assert!(opened > 0, "the model opens nothing");
+    let [opens, _] = opened::<Newest, Mapped>(true, 1);
+    assert!(opens > 0, "the model opens nothing");
 }
 
 /// At most 2 preemptions: 500 runs, 0.5 s.
 #[test]
 fn a_reserve_of_lists_is_opened() {
-    both_sides(opened_while_reserved::<Newest, Linux416>(2));
+    both_sides(opened::<Newest, Linux416>(false, 2));
 }
 
 /// Canary: a claim looks at the type of a pageblock, which is then reserved, and writes it.
 #[test]
 #[should_panic(expected = "the reserve is what is counted")]
 fn canary_torn_types() {
-    opened_while_reserved::<Torn, Mapped>(2);
+    opened::<Torn, Mapped>(false, 2);
 }

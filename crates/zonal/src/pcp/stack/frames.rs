@@ -144,11 +144,6 @@ impl<P: Platform, const N: usize> FrameStack<P, N> {
         self.limit.load(Relaxed) == place.limit
     }
 
-    /// Lets the owner push again after a drain. For who is in the slot, with no owner outside.
-    pub(super) fn open(&self) {
-        self.limit.store(self.head.load(Relaxed) + self.high.load(Relaxed), Relaxed);
-    }
-
     /// Whether the owner may push one.
     #[inline(always)]
     pub(super) fn has_room(&self) -> bool {
@@ -207,8 +202,9 @@ impl<P: Platform, const N: usize> FrameStack<P, N> {
 
     /// Sets how much the owner may keep. For who is in the slot.
     pub(super) fn set_high(&self, high: u32) {
-        self.high.store(high.min(N as u32), Relaxed);
-        self.open();
+        let high = high.min(N as u32);
+        self.high.store(high, Relaxed);
+        self.limit.store(self.head.load(Relaxed) + high, Relaxed);
     }
 
     /// Frames on it: a snapshot while an owner is about.
@@ -258,7 +254,7 @@ impl<P: Platform, const N: usize> FrameStack<P, N> {
         self.head.store(STOPPED, Relaxed);
     }
 
-    /// An owner outside puts nothing on it, until it is [open](Self::open) again.
+    /// An owner outside puts nothing on it, until it is [settled](Self::settle).
     pub(super) fn shut(&self) {
         self.limit.store(SHUT, Relaxed);
     }
