@@ -1,5 +1,6 @@
 //! Per-CPU lists as of Linux 6.3: which orders stay, how many frames, how many go back.
 
+use zonal::map::{PhysAddr, Region};
 use zonal::plan::Config;
 use zonal::preset::Linux63;
 use zonal::watermark::{MinFree, WatermarkConfig};
@@ -91,5 +92,29 @@ fn the_free_factor() {
         assert_eq!(gone[..5], [8, 16, 32, 64, 92]);
         world.allocator.free_raw(block[0], order(2)).unwrap();
         assert_eq!(cached(world), 0);
+    });
+}
+
+/// Of a zone of a GiB the batch is the largest of all, and it goes back in one hold.
+#[test]
+fn a_large_zone_has_the_batch_of_6_3() {
+    let none = WatermarkConfig { min_free: MinFree::None, ..WatermarkConfig::default() };
+    let (dma_limit, dma32_limit) = (Pfn::new(0), Pfn::new(0));
+    let config = Config { dma_limit, dma32_limit, watermarks: none, ..Config::new(1) };
+    let plan = plan::<Linux63>(&[Region::usable(PhysAddr(0), 1 << 30)], config);
+    with_plan::<Probe, Linux63, _>(Shape::Scrap, &plan, |world| {
+        let allocator = &world.allocator;
+        let info = allocator.cache_info(ZONE, CpuId(0)).unwrap();
+        assert_eq!((info.batch, info.high), (63, 252));
+        let request = Request::frame().migrate(MigrateType::Movable);
+        let first = allocator.alloc_raw(&request).unwrap();
+        assert_eq!(cached(world), 62);
+        let rest = (1..252).map(|_| allocator.alloc_raw(&request).unwrap());
+        let frames: Vec<_> = std::iter::once(first).chain(rest).collect();
+        allocator.drain_all();
+        let batches = || allocator.zone_info(ZONE).unwrap().events.free_batches;
+        let before = batches();
+        frames.into_iter().for_each(|pfn| allocator.free_raw(pfn, Order::ZERO).unwrap());
+        assert_eq!((cached(world), batches()), (252 - 63, before + 1));
     });
 }

@@ -62,10 +62,10 @@ pub(super) fn linux_batch(managed: u64, most: u64) -> u32 {
     (1u32 << rounded.ilog2()).saturating_sub(1).max(1)
 }
 
-/// What the configuration asks for, else Linux's formula.
+/// What the configuration asks for, else Linux's formula with its own maximum.
 pub(super) fn batch_of(tuning: Tuning, most: u64) -> u32 {
-    let batch = tuning.pcp_batch.unwrap_or_else(|| linux_batch(tuning.managed, most));
-    batch.clamp(1, MAX_PCP_BATCH)
+    let asked = tuning.pcp_batch.map(|batch| batch.clamp(1, MAX_PCP_BATCH));
+    asked.unwrap_or_else(|| linux_batch(tuning.managed, most))
 }
 
 impl<M: Merge, C: Clusters> PcpPolicy<BuddyLists<M, C>> for Linked {
@@ -243,10 +243,11 @@ fn pop_in_turn<P: Platform>(links: Links<'_, P>, cpu: &mut LinkedCpu, batch: &mu
 
 #[cfg(test)]
 mod tests {
-    use super::{MOST, linux_batch};
+    use super::{MAX_PCP_BATCH, MOST, linux_batch};
 
     #[test]
     fn batch_follows_the_formula() {
+        assert_eq!(linux_batch(u64::MAX, MOST), MAX_PCP_BATCH, "what a spill has room for");
         assert_eq!(linux_batch(1 << 20, MOST), 31, "4 GiB");
         assert_eq!(linux_batch(1 << 28, MOST), 31, "1 TiB");
         assert_eq!(linux_batch(16 << 10, MOST), 3, "64 MiB");

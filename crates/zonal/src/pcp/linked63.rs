@@ -16,7 +16,6 @@
 //! - Counters: `batch` and `high` in `zoneinfo`.
 //! - Tests: `tests/linux63.rs` of the testkit, the suites.
 
-use crate::boot::plan::MAX_PCP_BATCH;
 use crate::boot::tuning::Tuning;
 use crate::frame::FrameState;
 use crate::frame::links::{FreeList, Links};
@@ -153,6 +152,9 @@ fn fill<P: Platform, M: Merge, T: Trace>(
     u64::from(came) * order.frames()
 }
 
+/// Frames that go back in one hold, at most, unless one block has more.
+const MOST_HELD: u32 = 256;
+
 /// Frees at least `frames` frames, list after list from `first` on, each from its cold end.
 fn shed<P: Platform, M: Merge>(
     ctx: &Context<'_, P, M>,
@@ -168,8 +170,8 @@ fn shed<P: Platform, M: Merge>(
             list = (list + 1) % NR_LISTS;
         }
         let order = cpu.order_of(list);
-        let mut blocks = [0_u32; MAX_PCP_BATCH as usize];
-        let most = (MAX_PCP_BATCH >> order.get()).max(1).min(left.div_ceil(order.size()));
+        let mut blocks = [0_u32; MOST_HELD as usize];
+        let most = (MOST_HELD >> order.get()).max(1).min(left.div_ceil(order.size()));
         let mut taken = 0;
         while taken < most as usize
             && let Some(index) = cpu.lists[list].pop_tail(ctx.links())

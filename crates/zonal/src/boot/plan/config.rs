@@ -14,7 +14,7 @@ pub const MAX_CPUS: u32 = 4096;
 /// is left of the 10 bytes a frame that the frame table may take.
 pub const MIN_PAGEBLOCK_ORDER: u8 = 3;
 
-/// The most frames that per-CPU lists move at once: what Linux 4.16 uses for large zones.
+/// The most frames that per-CPU lists can be asked to move at once: what Linux 4.16 uses for large zones.
 pub const MAX_PCP_BATCH: u32 = 31;
 
 /// How much memory is set aside for movable requests.
@@ -54,11 +54,11 @@ pub struct Config {
     pub lowmem_ratio: [u32; NR_ZONE_TYPES],
     /// Frames that per-CPU lists move at once, and the most that a cluster on the order-0 lists
     /// has: 1 to [`MAX_PCP_BATCH`]. With 1 there are no such clusters. Default: by
-    /// the size of the zone, as Linux 4.16 does. Without effect under presets with
-    /// stacks.
+    /// the size of the zone, as Linux 4.16 does, or, under presets with its lists, Linux 6.3, which
+    /// moves up to 63. Without effect under presets with stacks.
     pub pcp_batch: Option<u32>,
     /// Frames that a per-CPU list may hold before a batch goes back to the zone. Default: six
-    /// batches, as Linux 4.16 does; never less than one. Without effect where
+    /// batches, as Linux 4.16 does, or as 6.3 by the low watermark; never less than one. Without effect where
     /// [`pcp_batch`](Self::pcp_batch) is.
     pub pcp_high: Option<u32>,
     /// Regions of a zone: the CPUs of one, 14 after the other in turn, begin to look for frames at the same place.
