@@ -3,7 +3,7 @@
 use zonal::map::{PhysAddr, Region};
 use zonal::plan::Config;
 use zonal::preset::Linux63;
-use zonal::watermark::{MinFree, WatermarkConfig};
+use zonal::watermark::{MinFree, WatermarkConfig, Watermarks};
 use zonal::{CpuId, MigrateType, Order, Pfn, Request, ZoneId};
 use zonal_testkit::probe::Probe;
 use zonal_testkit::shape::{Shape, order, plan};
@@ -116,5 +116,29 @@ fn a_large_zone_has_the_batch_of_6_3() {
         let before = batches();
         frames.into_iter().for_each(|pfn| allocator.free_raw(pfn, Order::ZERO).unwrap());
         assert_eq!((cached(world), batches()), (252 - 63, before + 1));
+    });
+}
+
+/// High follows the low watermark wherever it is set.
+#[test]
+fn high_follows_a_watermark_that_is_set() {
+    with(Shape::Huge.config(), |world| {
+        let allocator = &world.allocator;
+        let frames: Vec<_> =
+            (0..9).map(|_| allocator.alloc_raw(&Request::frame()).unwrap()).collect();
+        frames.into_iter().for_each(|pfn| allocator.free_raw(pfn, Order::ZERO).unwrap());
+        assert!(cached(world) > 0);
+        for low in [3000, 1000] {
+            let marks = Watermarks { min: 500, low, high: 4000 };
+            assert!(allocator.set_watermarks(ZONE, marks));
+            for cpu in (0..allocator.cpus()).map(CpuId) {
+                let info = allocator.cache_info(ZONE, cpu).unwrap();
+                assert_eq!(u64::from(info.high), low / u64::from(allocator.cpus()), "{cpu:?}");
+            }
+            assert_eq!(cached(world), 0, "emptied");
+        }
+        let out_of_order = Watermarks { min: 2, low: 1, high: 3 };
+        assert!(!allocator.set_watermarks(ZONE, out_of_order));
+        assert_eq!(allocator.cache_info(ZONE, CpuId(0)).unwrap().high, 500, "as it was");
     });
 }

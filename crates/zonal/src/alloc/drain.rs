@@ -2,8 +2,10 @@
 //! for those who look for memory and for CPUs that go away.
 
 use crate::alloc::allocator::Allocator;
+use crate::alloc::build::size_cache_at;
 use crate::pcp::per_cpu_pages::InSlot;
-use crate::platform::Platform;
+use crate::platform::stay::Stay;
+use crate::platform::{Platform, StayOf};
 use crate::policy::PcpPolicy;
 use crate::policy::Policy;
 use crate::policy::pcp::{Drainer, ZoneContext};
@@ -48,6 +50,19 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
         own.events.shed += given;
         own.events.drains += u64::from(given > 0);
         given
+    }
+
+    /// Empties every CPU's cache of the zone, and bounds it by what the zone manages and a low watermark.
+    pub(crate) fn size_caches(&self, zone: &'m Zone<P, S>, low: u64) {
+        for cpu in (0..self.cpus()).map(CpuId) {
+            if StayOf::<P>::LIST != usize::MAX {
+                // In a stay of its own.
+                self.drain_cache(cpu, zone, |_| ());
+            }
+            // Emptied and bounded in one entry of its slot.
+            let managed = zone.managed();
+            self.drain_cache(cpu, zone, |own| size_cache_at(self.plan, own, managed, low));
+        }
     }
 
     /// Gives everything that `cpu` caches back to the zones; returns the frames. For a

@@ -1,12 +1,11 @@
 //! What follows from the sizes of zones, worked out again when they have changed.
 
 use crate::alloc::allocator::Allocator;
-use crate::alloc::build::{batch, size_cache_at};
-use crate::platform::stay::Stay;
-use crate::platform::{Platform, StayOf};
+use crate::alloc::build::batch;
+use crate::platform::Platform;
 use crate::policy::zone::Zone;
 use crate::policy::{FreeMemory, PcpPolicy, Policy};
-use crate::types::units::{CpuId, Order};
+use crate::types::units::Order;
 
 impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
     /// Makes everything that follows from sizes fit them: watermarks and reserves everywhere,
@@ -25,15 +24,7 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
         for (zone, marks) in zones() {
             let resized = resized(zone);
             if resized || S::Pcp::BY_WATERMARK {
-                for cpu in (0..self.cpus()).map(CpuId) {
-                    if StayOf::<P>::LIST != usize::MAX {
-                        // In a stay of its own.
-                        self.drain_cache(cpu, zone, |_| ());
-                    }
-                    // Emptied and bounded in one entry of its slot.
-                    let (managed, low) = (zone.managed(), marks.watermarks.low);
-                    self.drain_cache(cpu, zone, |own| size_cache_at(self.plan, own, managed, low));
-                }
+                self.size_caches(zone, marks.watermarks.low);
             }
             if !resized {
                 continue;

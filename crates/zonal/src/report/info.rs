@@ -211,13 +211,17 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
         Some((zone.free(), Watermarks { min, low, high }))
     }
 
-    /// Sets a zone's watermarks (frames), until memory comes or goes. `false` for an unknown zone
-    /// or marks out of order.
+    /// Sets a zone's watermarks (frames), until memory comes or goes. Where the bounds of per-CPU pages follow from
+    /// the low one ([`BY_WATERMARK`](PcpPolicy::BY_WATERMARK)) they are drained and bounded anew: O(CPUs), and not
+    /// to be called from a platform lock. `false`, and no change, for an unknown zone or marks out of order.
     pub fn set_watermarks(&self, id: ZoneId, marks: Watermarks) -> bool {
         let ordered = marks.min <= marks.low && marks.low <= marks.high;
         match self.zone(id) {
             Some(zone) if ordered => {
                 zone.set_watermarks(marks);
+                if S::Pcp::BY_WATERMARK {
+                    self.size_caches(zone, marks.low);
+                }
                 true
             }
             _ => false,
