@@ -1,5 +1,6 @@
 //! Whole pageblocks that an owner frees outside its slot keep their class, and are counted.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use zonal::map::{PhysAddr, RangeKind, Region, RegionKind};
 use zonal::plan::Config;
 use zonal::preset::Zonal;
@@ -94,5 +95,28 @@ fn what_is_to_be_zero_does_not_pass() {
         let mut frames = [Pfn::new(0); 2];
         owner.alloc_bulk(&zeroed, &mut frames).expect("all is free");
         assert_eq!(world.allocator.platform().take_calls().zeroed.len(), 4 + 2);
+    });
+}
+
+/// A host that panics when it is asked whether it can move pages: what was to pass is free again (I-3).
+#[test]
+fn what_passes_goes_back_if_the_host_panics() {
+    with(|world| {
+        let (allocator, host) = (&world.allocator, world.allocator.platform());
+        let free = || allocator.zone_info(ZoneId(0)).expect("a zone").free;
+        let all = free();
+        let mut owner = allocator.handle(CpuId(0)).expect("no other owner");
+        for _ in 0..4 {
+            let pfn = owner.alloc_raw(&MOVABLE).expect("all is free");
+            owner.free_raw(pfn, Order::HUGE).expect("allocated");
+            host.panic_at(1);
+            let call = catch_unwind(AssertUnwindSafe(|| owner.alloc_raw(&MOVABLE)));
+            assert!(call.is_err() && !host.is_to_panic(), "it was asked");
+            assert_eq!(free(), all);
+        }
+        drop(owner);
+        allocator.drain_all();
+        let zone = allocator.zone_info(ZoneId(0)).expect("a zone");
+        assert_eq!((zone.free, zone.counted_free), (all, all));
     });
 }

@@ -33,7 +33,11 @@ fn count(events: &[Event], point: Point) -> usize {
 }
 
 fn arena<S: Sound>() -> Arena<Traced<S, Keep>> {
-    let arena = Arena::builder().preset::<Traced<S, Keep>>().bytes(16 << 20).owners(1);
+    arena_of(16 << 20)
+}
+
+fn arena_of<S: Sound>(bytes: usize) -> Arena<Traced<S, Keep>> {
+    let arena = Arena::builder().preset::<Traced<S, Keep>>().bytes(bytes).owners(1);
     let arena = arena.open().expect("an arena");
     told();
     arena
@@ -143,4 +147,51 @@ fn a_refused_request_and_what_is_not_on_are_not_told() {
         unsafe { arena.free_raw(pfn, Order::MAX) }.expect("it is allocated");
     }
     check_turns(&[events, told()].concat());
+}
+
+/// Of larger blocks each that leaves the map is told, whichever way it goes; one that a CPU kept had left before.
+#[test]
+fn every_larger_block_that_leaves_the_map_is_told() {
+    // So much that each CPU has a current pageblock.
+    let arena = arena_of::<Zonal>(1 << 30);
+    let mut handle = arena.handle().expect("a handle");
+    let mut held = Vec::new();
+    let left = |order, times, what: &str| {
+        let events = told();
+        let taken: Vec<_> =
+            events.iter().filter(|event| event.point() == Point::AllocZoneLocked).collect();
+        assert_eq!(taken.len(), times, "order {order}, {what}: {taken:?}");
+        for event in taken {
+            let Event::AllocZoneLocked { order: of, migrate, percpu_refill, .. } = *event else {
+                panic!("{event:?}");
+            };
+            assert_eq!((of, migrate, percpu_refill), (order, MigrateType::Movable, false));
+        }
+    };
+    for n in [1, 3, 5, 9, 10] {
+        let order = Order::new(n).expect("an order");
+        let request = Request::new(order).migrate(MigrateType::Movable);
+        held.push((handle.alloc_raw(&request).expect("memory"), order));
+        left(order, 1, "by a handle");
+        held.push((arena.alloc_raw(&request).expect("memory"), order));
+        left(order, 1, "by the arena");
+    }
+    for (pfn, order) in held {
+        // SAFETY: allocated above, and no code looks into it.
+        unsafe { handle.free_raw(pfn, order) }.expect("it is allocated");
+    }
+    told();
+    let mut again = |n, times, what: &str| {
+        let order = Order::new(n).expect("an order");
+        let request = Request::new(order).migrate(MigrateType::Movable);
+        let pfn = handle.alloc_raw(&request).expect("memory");
+        left(order, times, what);
+        // SAFETY: allocated just above, and no code looks into it.
+        unsafe { handle.free_raw(pfn, order) }.expect("it is allocated");
+    };
+    again(1, 1, "of the current pageblock");
+    again(1, 0, "kept");
+    for _ in 0..4 {
+        again(9, 1, "outside the slot");
+    }
 }

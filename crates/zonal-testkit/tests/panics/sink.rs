@@ -143,6 +143,11 @@ impl Held {
             self.alloc(way, &request.with_order(Order::HUGE));
         }
         self.free(way, from, 1);
+        // The last of these pageblocks passes an owner's slot.
+        for _ in 0..3 {
+            self.alloc(way, &movable.with_order(order(5)));
+            self.free(way, from, 1);
+        }
         // All memory, of which every third goes; then the other type has to take from it.
         while self.alloc(way, &movable) {}
         self.free(way, from, 3);

@@ -13,7 +13,7 @@ use crate::trace::{Event, Point, or_undo};
 use crate::types::mark::Mark;
 use crate::types::migrate_type::MigrateType;
 use crate::types::request::Request;
-use crate::types::units::Order;
+use crate::types::units::{Order, Pfn};
 use crate::zone::AllocFlags;
 
 impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
@@ -109,7 +109,18 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
         let migrate = request.migrate_type();
         let view = zone.view(&self.table);
         let index = S::Free::take_block::<P, S::Trace>(view, order, migrate, flags)?;
-        let pfn = self.table.pfn(index);
+        self.tell_taken(self.table.pfn(index), order, migrate);
+        S::Walk::charge_zone(&self.walk, zone, order.frames());
+        if urgent {
+            // In a hold of its own: with a claim in one it would be too long (I-7).
+            S::Free::reserve_high_atomic(view, index, order);
+        }
+        Some(index)
+    }
+
+    /// Tells of a block that left a zone's free memory, past the per-CPU pages: it goes back if the sink panics.
+    #[inline(always)]
+    pub(super) fn tell_taken(&self, pfn: Pfn, order: Order, migrate: MigrateType) {
         or_undo(
             || {
                 S::Trace::emit(Point::AllocZoneLocked, || Event::AllocZoneLocked {
@@ -121,11 +132,5 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
             },
             || self.free_untold(pfn, order),
         );
-        S::Walk::charge_zone(&self.walk, zone, order.frames());
-        if urgent {
-            // In a hold of its own: with a claim in one it would be too long (I-7).
-            S::Free::reserve_high_atomic(view, index, order);
-        }
-        Some(index)
     }
 }

@@ -33,10 +33,7 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
             && let Some(passage) = entry.passage()
         {
             match S::Pcp::take_outside(passage, request) {
-                Taken::Yes(index, order) if !S::Compact::STAYS_AHEAD || !self.can_compact() => {
-                    return Ok(self.handed_out(self.table.pfn(index), order, request));
-                }
-                Taken::Yes(index, _) => return self.alloc_ahead(index, request),
+                Taken::Yes(index, order) => return Ok(self.passed(index, order, request)),
                 Taken::No => {}
                 Taken::Elsewhere(index) => return self.alloc_again(entry, request, index),
             }
@@ -56,12 +53,30 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
         }
     }
 
-    /// A block was taken outside the slot, perhaps the last of its order.
+    /// Hands out a block that was taken outside the slot, perhaps the last of its order. It was free in the map, where
+    /// any CPU could have taken it: that it left is told as of every other.
+    #[inline(always)]
+    fn passed(&self, index: u32, order: Order, request: &Request) -> Block {
+        let pfn = self.table.pfn(index);
+        self.tell_taken(pfn, order, request.migrate_type());
+        if S::Compact::STAYS_AHEAD {
+            // It goes back if the host panics when it is asked (I-3). Here, so that the rest is out of line.
+            let in_hand = InHand::new(self, pfn, order);
+            let ahead = self.can_compact();
+            let _told_later = in_hand.hand_out().into_raw();
+            if ahead {
+                return self.alloc_ahead(index, request);
+            }
+        }
+        self.handed_out(pfn, order, request)
+    }
+
+    /// A block was taken outside the slot where pages can be moved.
     #[cold]
     #[inline(never)]
-    fn alloc_ahead(&self, index: u32, request: &Request) -> Result<Block, AllocReason> {
+    fn alloc_ahead(&self, index: u32, request: &Request) -> Block {
         self.look_ahead(index, request.order());
-        Ok(self.handed_out(self.table.pfn(index), request.order(), request))
+        self.handed_out(self.table.pfn(index), request.order(), request)
     }
 
     /// A block that was taken outside the slot is of another type by now: it goes back, and the request on.

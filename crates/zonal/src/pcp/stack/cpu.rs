@@ -6,7 +6,7 @@ use crate::frame::FrameState;
 use crate::platform::stay::Stay;
 use crate::platform::{Platform, StayOf};
 use crate::policy::pcp::ZoneContext;
-use crate::trace::Trace;
+use crate::trace::{Event, Point, Trace, or_undo};
 use crate::types::migrate_type::MigrateType;
 use crate::types::units::Order;
 use crate::zone::AllocFlags;
@@ -212,6 +212,7 @@ impl StackCpu {
             let index = view.index(frame);
             view.table.set_state(index, FrameState::allocated(order));
             self.count_taken(view, order, slack);
+            self.tell_taken::<P, T>(view, index, order, migrate);
             return (Some((index, order.frames())), map.stay());
         }
         let start = self.start_now(view, stay);
@@ -222,9 +223,32 @@ impl StackCpu {
             view.table.set_state(index, FrameState::allocated(order));
             self.count(view, -(order.frames() as i64));
             view.reconcile_special(frame, order);
+            self.tell_taken::<P, T>(view, index, order, migrate);
             (index, order.frames())
         });
         (taken, map.stay())
+    }
+
+    /// Tells of a block that came from the map, and has been counted: it goes back if the sink panics.
+    #[inline(always)]
+    pub(super) fn tell_taken<P: Platform, T: Trace>(
+        &mut self,
+        view: MapView<'_, P>,
+        index: u32,
+        order: Order,
+        migrate: MigrateType,
+    ) {
+        or_undo(
+            || {
+                T::emit(Point::AllocZoneLocked, || Event::AllocZoneLocked {
+                    pfn: view.table.pfn(index),
+                    order,
+                    migrate,
+                    percpu_refill: false,
+                });
+            },
+            || self.put_block(view, index, order),
+        );
     }
 
     /// Frees a block that is no pageblock; how many frames went into the map.

@@ -398,6 +398,7 @@ impl<const WORTH: u32, const MOST: usize, R: Release> PcpPolicy<Mapped> for Stac
             view.table.set_state(index, FrameState::allocated(order));
             cpu.whole = block;
             cpu.count_taken(view, order, slack);
+            cpu.tell_taken::<P, T>(view, index, order, migrate);
             return Some((index, order.frames()));
         }
         let (taken, piece) = cpu.take_further::<P, T>((view, &ctx.stay), (order, migrate, slack));
