@@ -3,7 +3,7 @@
 use zonal::error::AllocReason;
 use zonal::plan::Config;
 use zonal::policy::Policy;
-use zonal::preset::{FairZone, Linux316, Linux416, Zonal};
+use zonal::preset::{FairZone, Linux63, Linux316, Linux416, Zonal};
 use zonal::{CpuId, NodeId, NodeMask, NodePolicy, Order, Pfn, Request, ZoneType};
 use zonal_testkit::host::TestHost;
 use zonal_testkit::probe::Probe;
@@ -192,4 +192,49 @@ fn a_limit_without_zones_is_no_cpus_home() {
     refused::<Linux316>();
     refused::<FairZone>();
     refused::<Zonal>();
+}
+
+/// A refused request takes one turn, as one that is served, and says whose it was; an explanation
+/// takes none, and is about the last.
+#[test]
+fn every_interleaved_request_takes_one_turn() {
+    fn turns<S: Policy>() {
+        with::<S>(|world| {
+            let allocator = &world.allocator;
+            let request = Request::frame().nodes(NodePolicy::Interleave(mask(&[0, 1])));
+            let node_of = |zone| allocator.zone_info(zone).unwrap().node.0;
+            let mut out: [Vec<Pfn>; 2] = [Vec::new(), Vec::new()];
+            while let Ok(pfn) = allocator.alloc_raw(&request) {
+                let zone = allocator.plan().zone_at(pfn).unwrap();
+                out[usize::from(node_of(zone))].push(pfn);
+            }
+            let refused = |request: &Request| {
+                let error = allocator.alloc_raw(request).unwrap_err();
+                let zones = if request.is_this_node() { 1 } else { 2 };
+                assert_eq!((error.reason, error.tried), (AllocReason::Exhausted, zones));
+                node_of(error.zone.unwrap())
+            };
+            let explained = || allocator.explain(&request).zones[0].unwrap().node.0;
+            for request in [request, request.this_node()] {
+                let nodes: Vec<_> = (0..4).map(|_| refused(&request)).collect();
+                assert_eq!(nodes, [nodes[0], 1 - nodes[0], nodes[0], 1 - nodes[0]], "{}", S::NAME);
+            }
+
+            for pfn in out.iter().flat_map(|frames| &frames[..8]) {
+                allocator.free_raw(*pfn, Order::ZERO).unwrap();
+            }
+            for _ in 0..2 {
+                let served = || node(world, 0, &request).unwrap();
+                let first = served();
+                assert_eq!([explained(), explained()], [first; 2], "{}", S::NAME);
+                assert_eq!(served(), 1 - first, "the explanations took no turn");
+                assert_eq!(refused(&request.with_order(Order::MAX)), first);
+                assert_eq!(explained(), first);
+                assert_eq!(served(), 1 - first, "one was refused");
+            }
+        });
+    }
+    turns::<Linux416>();
+    turns::<Linux63>();
+    turns::<Zonal>();
 }

@@ -18,7 +18,7 @@ impl<P: Platform, S: Policy> Allocator<'_, P, S> {
     #[inline(never)]
     pub(crate) fn refused(&self, seat: Seat, request: &Request, reason: AllocReason) -> AllocError {
         let tried = reason == AllocReason::Exhausted;
-        let zones = tried.then(|| self.zones_for(seat, request));
+        let zones = tried.then(|| self.zones_again(seat, request));
         let zones = zones.as_ref().map_or(&[][..], Zones::slice);
         AllocError {
             reason,
@@ -32,12 +32,13 @@ impl<P: Platform, S: Policy> Allocator<'_, P, S> {
     }
 
     /// What the zones that a request may use have now, in the order in which the current CPU tries
-    /// them: for the log, after a request was refused. It looks at all that is free and into every CPU's
-    /// pages, so it is nothing for a path that may not wait. O(free blocks + CPUs).
+    /// them (of an interleaved one: tried them in the turn that was taken last): for the log, after a request
+    /// was refused. It looks at all that is free and into every CPU's pages, so it is nothing for a path that
+    /// may not wait. O(free blocks + CPUs).
     #[cold]
     #[inline(never)]
     pub fn explain(&self, request: &Request) -> Explanation {
-        let zones = self.zones_for(self.shared_entry().seat(), request);
+        let zones = self.zones_again(self.shared_entry().seat(), request);
         let mut explained = Explanation {
             order: request.order(),
             migrate: request.migrate_type(),

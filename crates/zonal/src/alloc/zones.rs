@@ -63,16 +63,26 @@ impl<'m, P: Platform, S: Policy> Zones<'m, P, S> {
 
 impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
     /// The zones for a request from a seat: node policy and zone limit applied to a zonelist, and
-    /// of each type's instances the one first that the CPU prefers; none without memory.
+    /// of each type's instances the one first that the CPU prefers; none without memory. An interleaved
+    /// request takes its turn.
     pub(crate) fn zones_for(&self, seat: Seat, request: &Request) -> Zones<'m, P, S> {
+        self.zones_by_turn(seat, request, 1)
+    }
+
+    /// What [`zones_for`](Self::zones_for) said before, for the turn that was taken last.
+    pub(super) fn zones_again(&self, seat: Seat, request: &Request) -> Zones<'m, P, S> {
+        self.zones_by_turn(seat, request, 0)
+    }
+
+    fn zones_by_turn(&self, seat: Seat, request: &Request, turns: u64) -> Zones<'m, P, S> {
         if self.plan.has_vacant() {
-            return self.zones_with_memory(seat, request);
+            return self.zones_with_memory(seat, request, turns);
         }
         // Written so that nothing is copied where nothing is split.
         if S::Split::LANES == 1 {
-            return self.zones_in_order(seat, request);
+            return self.zones_in_order(seat, request, turns);
         }
-        let mut zones = self.zones_in_order(seat, request);
+        let mut zones = self.zones_in_order(seat, request, turns);
         zones.prefer(self.lane_of(seat.cpu));
         zones
     }
@@ -80,21 +90,21 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
     /// The same, where the plan has zones whose memory is all to come.
     #[cold]
     #[inline(never)]
-    fn zones_with_memory(&self, seat: Seat, request: &Request) -> Zones<'m, P, S> {
-        let mut zones = self.zones_in_order(seat, request);
+    fn zones_with_memory(&self, seat: Seat, request: &Request, turns: u64) -> Zones<'m, P, S> {
+        let mut zones = self.zones_in_order(seat, request, turns);
         zones.prefer(self.lane_of(seat.cpu));
         // Last: a CPU's place in the ring does not depend on what is there.
         zones.keep(|zone| self.has_memory(zone));
         zones
     }
 
-    fn zones_in_order(&self, seat: Seat, request: &Request) -> Zones<'m, P, S> {
+    fn zones_in_order(&self, seat: Seat, request: &Request, turns: u64) -> Zones<'m, P, S> {
         let local = seat.node;
         let (first, mask) = match request.node_policy() {
             NodePolicy::Local => (local, NodeMask::ALL),
             NodePolicy::Preferred(node) => (node, NodeMask::ALL),
             NodePolicy::Bind(mask) => (local, mask),
-            NodePolicy::Interleave(mask) => (self.node_in_turn(mask, local), NodeMask::ALL),
+            NodePolicy::Interleave(mask) => (self.node_in_turn(mask, local, turns), NodeMask::ALL),
         };
         let mask = match request.is_this_node() {
             true if mask.contains(first) => NodeMask::only(first),
@@ -112,7 +122,8 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
         zones
     }
 
-    fn node_in_turn(&self, mask: NodeMask, local: NodeId) -> NodeId {
+    /// The node whose turn it is, after `turns` were taken: one, or none for that of the last.
+    fn node_in_turn(&self, mask: NodeMask, local: NodeId, turns: u64) -> NodeId {
         // A node without memory has no turn: its neighbours would get it.
         let there = self.nodes_with_memory();
         let both = |&node: &NodeId| mask.contains(node) && there.contains(node);
@@ -122,8 +133,8 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
             return local;
         }
         // Relaxed: a counter; which of two requests gets which node does not matter.
-        let turn = self.shared.turn.fetch_add(1, Relaxed) % count;
-        members.clone().nth(turn as usize).unwrap_or(local)
+        let taken = self.shared.turn.fetch_add(turns, Relaxed).wrapping_add(turns);
+        members.clone().nth((taken.wrapping_sub(1) % count) as usize).unwrap_or(local)
     }
 
     /// Whether a zone manages anything. Those that do from the start always do.

@@ -189,7 +189,7 @@ pub struct AllocError {
     pub mark: Mark,
     /// How many zones were tried.
     pub tried: u8,
-    /// The first of them.
+    /// The first of them; where several requests are interleaved at the same time perhaps that of another.
     pub zone: Option<ZoneId>,
 }
 
