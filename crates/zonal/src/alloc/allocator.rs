@@ -37,6 +37,7 @@ use crate::policy::pcp::ZoneContext;
 use crate::policy::zone::Zone;
 use crate::policy::{Policy, Walk};
 use crate::types::error::BuildError;
+use crate::types::migrate_type::MigrateType;
 use crate::types::request::Request;
 use crate::types::units::{CpuId, NodeId, ZoneId};
 use crate::types::zone_type::ZoneType;
@@ -173,7 +174,9 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
             return Some(home.id);
         }
         let seat = Seat { cpu, node: homes.node };
-        self.first_zone(seat, &Request::frame().zone_limit(limit)).map(|zone| zone.id)
+        // Movable: of another type it would not be served from a Movable zone.
+        let request = Request::frame().migrate(MigrateType::Movable).zone_limit(limit);
+        self.first_zone(seat, &request).map(|zone| zone.id)
     }
 
     /// Where per-CPU pages work when `cpu` turns to `zone`.
