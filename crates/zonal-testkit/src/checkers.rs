@@ -245,7 +245,9 @@ pub fn check_counts(snapshot: &Snapshot, model: &Model<'_>) -> Checked {
                     }
                 }
                 Place::Untouched => {
-                    blocks[Order::MAX.index()][MigrateType::Movable.index()] += 1;
+                    let pageblock = snapshot.index(block.pfn).and_then(|at| snapshot.pageblock(at));
+                    let migrate = pageblock.map_or(MigrateType::Movable, |(_, migrate)| migrate);
+                    blocks[Order::MAX.index()][migrate.index()] += 1;
                     free += frames;
                 }
                 Place::Cached { .. } => cached += frames,

@@ -349,3 +349,25 @@ fn what_is_pushed_to_a_tuned_cache_comes_home() {
         }
     });
 }
+
+/// Blocks whose memory was given back count as untouched ones do, each in the row of its type.
+#[test]
+fn what_was_given_back_has_its_row() {
+    with_small::<Zonal>(|allocator| {
+        let types = [MigrateType::Unmovable, MigrateType::Movable, MigrateType::Reclaimable];
+        let largest = || {
+            let rows = infos(allocator).into_iter().map(|info| info.blocks[Order::MAX.index()]);
+            rows.fold([0; 3], |sum, row| types.map(|ty| sum[ty.index()] + row[ty.index()]))
+        };
+        let [none, all, _] = largest();
+        assert_eq!(none, 0, "memory is movable at first");
+        // What was touched goes first, and what was given back last: it is claimed again.
+        for (ty, expected) in types.into_iter().zip([[1, all - 1, 0], [0, all, 0], [0, all - 1, 1]])
+        {
+            let block = allocator.alloc(&Request::new(Order::MAX).migrate(ty)).unwrap();
+            let (pfn, order) = block.into_raw();
+            allocator.free_given_back(pfn, order).unwrap();
+            assert_eq!(largest(), expected, "{ty:?}");
+        }
+    });
+}

@@ -28,7 +28,7 @@ pub enum Place {
         /// The migrate type of the list.
         migrate: MigrateType,
     },
-    /// Untouched since boot: a largest block.
+    /// Untouched since boot, or since its memory was given back: a largest block, of the type of its first pageblock.
     Untouched,
     /// In a CPU's cache.
     Cached {

@@ -75,7 +75,7 @@ pub enum FreePlace {
         /// The migrate type that it is free for.
         migrate: MigrateType,
     },
-    /// A largest block that is untouched since boot.
+    /// A largest block that is untouched since boot, or was [given back](FreeMemory::free_given_back).
     Untouched,
 }
 

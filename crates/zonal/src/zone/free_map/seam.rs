@@ -179,10 +179,11 @@ impl FreeMemory for Mapped {
 
     fn counts<P: Platform>(view: MapView<'_, P>) -> FreeCounts {
         let mut counts = [[0; NR_MIGRATE_TYPES]; NR_ORDERS];
-        view.visit_blocks(&mut |_, place| {
+        view.visit_blocks(&mut |index, place| {
             let (order, migrate) = match place {
                 FreePlace::Block { order, migrate } => (order, migrate),
-                FreePlace::Untouched => (Order::MAX, MigrateType::Movable),
+                // What was given back is untouched, whatever its type.
+                FreePlace::Untouched => (Order::MAX, view.table.pageblock(index).migrate()),
             };
             counts[order.index()][migrate.index()] += 1;
         });
