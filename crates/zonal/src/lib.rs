@@ -28,6 +28,9 @@
 #![no_std]
 #![forbid(unsafe_code)]
 
+// Offsets from a table's base are differences of pfns, and an index beyond all caches is a `u32::MAX`.
+const _: () = assert!(usize::BITS >= 64, "zonal is for machines of 64 bits");
+
 mod alloc;
 mod boot;
 pub mod compact;
