@@ -6,7 +6,7 @@ use crate::types::units::Order;
 use crate::types::zone_type::ZoneType;
 
 /// A request as Linux's `gfp` mask, with the bits that Linux 4.16 gives them. All of a request
-/// but its order and its node policy.
+/// but its order, its node policy, and [`less_throttled`](Request::less_throttled), which Linux knows from the task.
 ///
 /// | request | Linux |
 /// |---|---|
@@ -159,6 +159,7 @@ impl Gfp {
 mod tests {
     use super::*;
 
+    /// All but the order, the node policy and `less_throttled`.
     #[test]
     fn requests_survive_as_masks() {
         for flags in 0..64u32 {
