@@ -1,12 +1,13 @@
 //! Memory handed over after boot, and contiguous frames by count.
 
 use zonal::error::ContiguousError;
-use zonal::map::RangeKind;
+use zonal::map::{PhysAddr, RangeKind, Region, RegionKind};
+use zonal::plan::Config;
 use zonal::policy::Policy;
-use zonal::{Order, Request, ZoneId};
+use zonal::{MigrateType, Order, Request, ZoneId};
 use zonal_testkit::probe::Probe;
-use zonal_testkit::shape::Shape;
-use zonal_testkit::world::{World, with_world};
+use zonal_testkit::shape::{Shape, plan};
+use zonal_testkit::world::{World, with_plan, with_world};
 
 type W<'m, S> = World<'m, Probe, S>;
 
@@ -76,6 +77,26 @@ fn contiguous<S: Policy>() {
     });
 }
 
+/// A CMA pageblock with a hole in its middle comes in two pieces, and is counted once: all that is not CMA
+/// is for unmovable requests.
+fn cma_in_pieces<S: Policy>() {
+    let at = |start: u64, frames: u64| Region::usable(PhysAddr(start << 12), frames << 12);
+    let cma = |start, frames| Region { kind: RegionKind::Cma, ..at(start, frames) };
+    let regions = [cma(0x1000, 200), cma(0x10d2, 302), at(0x1200, 512)];
+    let config = Config { pageblock_order: Order::HUGE, ..Shape::Scrap.config() };
+    with_plan::<Probe, S, _>(Shape::Scrap, &plan::<S>(&regions, config), |world| {
+        let allocator = &world.allocator;
+        let mut held = Vec::new();
+        for (migrate, frames) in [(MigrateType::Unmovable, 512), (MigrateType::Movable, 502)] {
+            let request = Request::frame().migrate(migrate);
+            let before = held.len();
+            held.extend(std::iter::from_fn(|| allocator.alloc_raw(&request).ok()));
+            assert_eq!(held.len() - before, frames, "{migrate:?}");
+        }
+        held.into_iter().for_each(|pfn| allocator.free_raw(pfn, Order::ZERO).unwrap());
+    });
+}
+
 macro_rules! over_presets {
     ($($module:ident: $preset:ty;)*) => {$(
         mod $module {
@@ -86,6 +107,10 @@ macro_rules! over_presets {
             #[test]
             fn contiguous_frames_come_by_any_number() {
                 super::contiguous::<$preset>();
+            }
+            #[test]
+            fn a_pageblock_in_pieces_is_counted_once() {
+                super::cma_in_pieces::<$preset>();
             }
         }
     )*};

@@ -29,9 +29,11 @@ impl<P: Platform, F: FreeMemory> ZoneView<'_, P, F> {
             };
             for at in (first_pageblock..=last).step_by(step as usize) {
                 // Memory of two usable kinds in one pageblock was made one by the plan; what is
-                // reclaimed later takes the type of what is there.
-                if range.kind.is_usable() || table.pageblock(at).zone().is_none() {
-                    table.set_pageblock(at, PageblockWord::new(spec.id, migrate));
+                // reclaimed later takes the type of what is there. A word that says so already
+                // stays: it may have a note of what is counted.
+                let (word, own) = (table.pageblock(at), PageblockWord::new(spec.id, migrate));
+                if word != own && (range.kind.is_usable() || word.zone().is_none()) {
+                    table.set_pageblock(at, own);
                 }
             }
             if range.kind.is_usable() {
