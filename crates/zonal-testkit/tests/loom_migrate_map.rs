@@ -6,12 +6,15 @@
 
 use crate::loom_mover::{
     CACHED, DIRECT, FREES, FreesRefused, LooksFirst, MovesAndRefuses, Obeys, Owner, Refuses, Rule,
-    Seen, page,
+    SPREAD, Seen, compact, end, page, world,
 };
+use crate::loom_world::{MOVABLE, spawn_on};
+use zonal::compact::CompactOutcome;
 use zonal::pcp::Stacks;
 use zonal::policy::dirty::Unlimited;
 use zonal::preset::Zonal;
-use zonal_testkit::loom_platform::small_plan;
+use zonal::{Order, Pfn};
+use zonal_testkit::loom_platform::{Newest, explore, small_plan};
 
 zonal::preset! {
     /// The default preset with stacks of one frame and no dirty limits.
@@ -52,6 +55,52 @@ fn a_page_of_a_stack() {
 #[test]
 fn a_page_that_stays() {
     moved::<Refuses>(CACHED, 1).both();
+}
+
+/// CPU 0 compacts, or has a request that does, while CPU 1 isolates the pageblock that starts at `start` and
+/// looks how many of its frames are in use: afterwards no more of them are (M-5).
+fn beside_an_isolation(start: u64, requested: bool) -> Seen {
+    let (plan, seen) = (small_plan(16, 2), Seen::default());
+    let note = seen.clone();
+    explore("compaction beside an isolation", Some(2), move || {
+        let (world, table, held) = world::<Obeys, Mapped, Newest>(plan, &[1], &SPREAD);
+        let other = spawn_on(&world, 1, move |world| {
+            let range = Pfn::new(start)..Pfn::new(start + 8);
+            let isolated =
+                world.allocator().isolate(range).expect("movable: nothing is in the way");
+            let busy = world.allocator().busy_frames(&isolated);
+            (isolated, busy)
+        });
+        let order = Order::new(2).expect("an order");
+        let block = if requested {
+            world.ask(&MOVABLE.with_order(order))
+        } else {
+            assert_ne!(compact(&world, order.get()), CompactOutcome::Contended);
+            None
+        };
+        let (isolated, busy) = other.join().unwrap();
+        world.allocator().drain_all();
+        assert!(world.allocator().busy_frames(&isolated) <= busy, "taken from the isolated");
+        world.allocator().undo_isolation(isolated).expect("its own");
+        let zone = world.zone();
+        assert_eq!((zone.counted_free, zone.isolated), (zone.free, 0), "I-2");
+        note.note(table.answered.get() > 0);
+        block.into_iter().for_each(|pfn| world.give_block(pfn, order));
+        end(&world, &table, held);
+    });
+    seen
+}
+
+/// The pageblock is where there are places to move to.
+#[test]
+fn places_in_an_isolated_pageblock() {
+    beside_an_isolation(8, false).both();
+}
+
+/// The pageblock is where the block forms that the request takes.
+#[test]
+fn a_block_in_an_isolated_pageblock() {
+    beside_an_isolation(0, true);
 }
 
 /// Canary: the host says it has moved what the owner has freed.

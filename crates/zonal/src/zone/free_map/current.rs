@@ -123,7 +123,7 @@ impl<P: Platform> FreeMap<'_, P> {
     /// M-5: the type changed before the look at it, and who changed it may have missed the bits.
     #[cold]
     #[inline(never)]
-    fn put_back_typed(&self, pageblock: Pageblock, frame: Frame, order: Order) {
+    pub(super) fn put_back_typed(&self, pageblock: Pageblock, frame: Frame, order: Order) {
         let transit = self.in_transit(pageblock);
         let put_back = self.free_block(frame, order);
         debug_assert!(put_back.is_ok(), "frames were freed by another CPU while this one had them");

@@ -4,6 +4,7 @@ use super::FreeMap;
 use super::bits::low_bits;
 use super::shape::{Frame, Pageblock, WordIndex};
 use crate::platform::{AtomicWord, Platform};
+use crate::types::migrate_type::MigrateType;
 use crate::types::units::Order;
 use core::sync::atomic::Ordering::SeqCst;
 
@@ -26,6 +27,24 @@ impl<P: Platform> FreeMap<'_, P> {
             }
         }
         self.take_at(first, frame, order, false)
+    }
+
+    /// As [`take_exact`](Self::take_exact) of what requests may have; what was isolated or reserved since the
+    /// look that led here goes back (M-5).
+    pub(super) fn take_exact_open(&self, frame: Frame, order: Order) -> bool {
+        if !self.take_exact(frame, order) {
+            return false;
+        }
+        let last = Frame(frame.0 + order.size() - 1).pageblock(self.shape);
+        let mut own = (frame.pageblock(self.shape).0..=last.0).map(Pageblock);
+        let shut = own.find(|&at| {
+            let migrate = self.type_of(at);
+            !migrate.is_requestable() && migrate != MigrateType::Cma
+        });
+        if let Some(pageblock) = shut {
+            self.put_back_typed(pageblock, frame, order);
+        }
+        shut.is_none()
     }
 
     /// Takes `count` whole pageblocks from `first` on, all or none.

@@ -33,6 +33,6 @@ impl<P: Platform> MapView<'_, P> {
         let (mark, reserve) = (self.zone.mark(Mark::Min), self.zone.reserve(request.limit()));
         let free = self.zone.usable(request);
         let fits = watermark_ok(free, wanted, mark, reserve, request.access(), |_| true);
-        (fits && map.take_exact(frame, wanted)).then(|| self.hand_out(frame, wanted))
+        (fits && map.take_exact_open(frame, wanted)).then(|| self.hand_out(frame, wanted))
     }
 }

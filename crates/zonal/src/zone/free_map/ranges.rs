@@ -115,7 +115,7 @@ impl<P: Platform> MapView<'_, P> {
         let frame = self.frame(index);
         if head != index
             || !(order..wanted).contains(&found)
-            || !self.map().take_exact(frame, order)
+            || !self.map().take_exact_open(frame, order)
         {
             return false;
         }

@@ -57,3 +57,34 @@ fn runs_of_two_sections() {
         }
     }
 }
+
+/// A block is a request's only if all of its pageblocks are for requests once it was taken.
+#[test]
+fn what_was_isolated_goes_back() {
+    for (p, wanted) in [(3, 0), (3, 10), (6, 3), (6, 6), (6, 7), (9, 8), (9, 10)] {
+        let pageblocks = 128;
+        let map = map(p, pageblocks);
+        for at in (0..pageblocks).map(Pageblock) {
+            map.free_block(at.first_frame(map.shape()), order(p)).expect("not free yet");
+        }
+        let free = || (0..pageblocks).map(|at| map.free_in(Pageblock(at))).sum::<u32>();
+        let (before, last) = (free(), Frame((1 << wanted) - 1).pageblock(map.shape()));
+        for shut in [Isolate, HighAtomic] {
+            map.set_type(last, shut);
+            assert!(
+                !map.take_exact_open(Frame(0), order(wanted)),
+                "order {wanted} of {p}, {shut:?}"
+            );
+            assert_eq!(free(), before);
+        }
+        for open in [Movable, Cma] {
+            map.set_type(last, open);
+            assert!(
+                map.take_exact_open(Frame(0), order(wanted)),
+                "order {wanted} of {p}, {open:?}"
+            );
+            assert_eq!(free(), before - (1 << wanted));
+            map.free_block(Frame(0), order(wanted)).expect("it is held");
+        }
+    }
+}
