@@ -256,7 +256,7 @@ mod tests {
     use core::sync::atomic::Ordering::Relaxed;
     use std::vec;
     use zonal::map::{MemoryMap, PhysAddr, Region};
-    use zonal::plan::Config;
+    use zonal::plan::{Config, Draft};
     use zonal::platform::single::SingleThread;
     use zonal::preset::{ClusterFree, Zonal};
     use zonal::{Allocator, Order, Request};
@@ -283,6 +283,29 @@ mod tests {
             let allocator = Allocator::<_, ClusterFree>::new(SingleThread, &plan, storage).unwrap();
             let huge = allocator.alloc(&Request::new(Order::HUGE)).unwrap();
             allocator.free(huge).unwrap();
+        }
+    }
+
+    /// A zone whose tables are carved from it is smaller then, at these sizes so much that its batch is: the
+    /// piece still has room for its clusters.
+    #[test]
+    fn a_piece_carved_from_a_zone_at_a_threshold() {
+        for managed in [24_576, 45_056, 90_112] {
+            for more in [0, 50, 110, 195, 380] {
+                let mut draft = Draft::new();
+                let memory = Region::usable(PhysAddr(16 << 20), (managed + more) << 12);
+                draft.regions().add(memory).unwrap();
+                draft.sanitise().unwrap();
+                let plan = draft.plan(&Config::new(2), |_, _, _| 1).unwrap();
+                assert_eq!(plan.zones().len(), 1);
+                let bytes = piece_bytes::<SingleThread, ClusterFree>(plan);
+                draft.carve(bytes, None, None).unwrap();
+                let mut piece = vec![MaybeUninit::uninit(); bytes as usize];
+                let storage = in_piece(draft.planned(), &mut piece).unwrap();
+                let allocator =
+                    Allocator::<_, ClusterFree>::new(SingleThread, draft.planned(), storage);
+                assert!(allocator.unwrap().alloc(&Request::frame()).is_ok());
+            }
         }
     }
 

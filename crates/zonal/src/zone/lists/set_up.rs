@@ -11,13 +11,27 @@ use crate::zone::tables::{NR_FREE_WORDS, ZoneTables};
 use crate::zone::{ZoneInstance, ZoneView};
 use core::ops::Range;
 
-/// The size and the batch for which a zone's clusters on the order-0 lists need the most words:
-/// what it manages from the start, or that with all its later memory, which makes batches larger.
+/// The size and the batch for which a zone's clusters on the order-0 lists need the most words, of all
+/// sizes up to what it has with all its later memory. A smaller zone may need more, as its batch may be
+/// smaller; and it becomes smaller when the tables are carved from it, which have their size by then.
 fn cluster_room<C: Clusters>(spec: &ZoneSpec, batch: &dyn Fn(u64) -> u32) -> (u64, u32) {
-    let sizes = [spec.managed, spec.managed + spec.later];
-    let rooms = sizes.map(|frames| (frames, batch(frames)));
-    let [first, whole] = rooms.map(|(frames, batch)| C::cluster_words(frames, batch));
-    rooms[usize::from(whole > first)]
+    let words = |(frames, batch)| C::cluster_words(frames, batch);
+    let sized = |frames| (frames, batch(frames));
+    let mut at = sized(spec.managed + spec.later);
+    let mut most = at;
+    while C::CUT && at.0 > 0 && at.1 > 1 {
+        // The largest size with a smaller batch.
+        let (mut below, mut above) = (0, at.0);
+        while above - below > 1 {
+            let middle = below.midpoint(above);
+            if batch(middle) < at.1 { below = middle } else { above = middle }
+        }
+        at = sized(below);
+        if words(at) > words(most) {
+            most = at;
+        }
+    }
+    most
 }
 
 fn cluster_words<C: Clusters>(spec: &ZoneSpec, batch: &dyn Fn(u64) -> u32) -> u64 {
