@@ -341,6 +341,8 @@ macro_rules! over_presets {
             #[test]
             fn busy_ranges_stay() { refused::busy_ranges::<$preset>(); }
             #[test]
+            fn withheld_frames_are_refused() { refused::withheld_frames::<$preset>(); }
+            #[test]
             fn cpus_find_their_instance() { homes::<$preset>(); }
             #[test]
             fn everything_reaches_it() { found_by_all::<$preset>(); }

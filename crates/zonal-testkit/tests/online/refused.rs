@@ -99,6 +99,33 @@ pub(crate) fn bad_ranges<S: Policy>() {
     });
 }
 
+/// Frames that are withheld of memory that has come are not the allocator's, whichever of their pageblock
+/// are.
+pub(crate) fn withheld_frames<S: Policy>() {
+    with::<S>(|world| {
+        let (allocator, at) = (&world.allocator, Pfn::new);
+        let come = allocator.online_with(pfns(0x1900, 0x1980), || Ok::<_, OnlineError>(40));
+        assert_eq!(come.unwrap().frames, 0x80 - 40);
+        for (start, end, first) in
+            [(0x1900, 0x1920, 0x1900), (0x1920, 0x1960, 0x1920), (0x18e0, 0x1940, 0x1900)]
+        {
+            let refusal = RangeError::Frame(FreeError::Offline { pfn: at(first) });
+            assert_eq!(allocator.isolate(pfns(start, end)).unwrap_err(), refusal);
+            assert_eq!(allocator.alloc_range(pfns(start, end)).unwrap_err(), refusal);
+        }
+        let rest = allocator.alloc_range(pfns(0x1928, 0x1960)).unwrap();
+        allocator.free_contiguous(rest).unwrap();
+        // A hole in the middle of what is managed.
+        allocator.release(pfns(0x1900, 0x1910)).unwrap();
+        let refusal = RangeError::Frame(FreeError::Offline { pfn: at(0x1910) });
+        assert_eq!(allocator.alloc_range(pfns(0x1900, 0x1930)).unwrap_err(), refusal);
+        allocator.release(pfns(0x1910, 0x1928)).unwrap();
+        let isolated = allocator.isolate(pfns(0x1900, 0x1980)).unwrap();
+        allocator.undo_isolation(isolated).unwrap();
+        check(world, []);
+    });
+}
+
 /// What is in use where the host moves nothing, or in two zone types, stays; what is not there
 /// can be neither freed nor isolated.
 pub(crate) fn busy_ranges<S: Policy>() {

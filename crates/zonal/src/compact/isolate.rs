@@ -6,7 +6,7 @@
 
 use crate::alloc::allocator::Allocator;
 use crate::alloc::host::Host;
-use crate::boot::map::{RangeKind, round_up};
+use crate::boot::map::RangeKind;
 use crate::frame::FrameKind;
 use crate::policy::FreeMemory;
 use crate::policy::Policy;
@@ -182,12 +182,12 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
         };
         match self.plan.map().range_at(pfn) {
             Some(range) if range.kind.is_usable() => return Ok(range.end),
-            // A pageblock at a time: of its neighbours other things may be true.
-            Some(range) if range.kind == RangeKind::Offline && self.is_online_at(index) => {
-                return Ok(round_up(
-                    Pfn::new(pfn.get() + 1),
-                    self.table.pageblock_order().frames(),
-                ));
+            // A pageblock at a time: of its neighbours other things may be true. Some of its frames may be
+            // withheld.
+            Some(range) if range.kind == RangeKind::Offline && self.is_managed_at(index) => {
+                let end = self.table.pageblock_start(index) + self.table.pageblock_order().size();
+                let until = (index..end).find(|&at| !self.is_managed_at(at));
+                return Ok(self.table.pfn(until.unwrap_or(end)));
             }
             // What was released, frame by frame.
             _ if self.is_managed_at(index) => return Ok(Pfn::new(pfn.get() + 1)),
