@@ -2,9 +2,10 @@
 
 use super::ledger::{Ledger, MOVABLE, W, ZONE, events, fragmented};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use zonal::error::RangeError;
 use zonal::policy::{Compact, Policy, compact};
 use zonal::preset::{Linux416, Zonal};
-use zonal::{CompactMode, CompactOutcome, CpuId, Order, Pfn, Request};
+use zonal::{CompactMode, CompactOutcome, CpuId, MigrateType, Order, Pfn, Request};
 use zonal_testkit::host::TestHost;
 use zonal_testkit::mover::{Movers, Moving};
 use zonal_testkit::shape::Shape;
@@ -116,6 +117,46 @@ where
     });
 }
 
+/// A pageblock that is only set apart is no caller's: who isolates it while the host hangs gets it, and
+/// keeps it when that compaction ends.
+fn what_is_set_apart_can_be_isolated<S: Policy>()
+where
+    for<'m> W<'m, S>: Sync,
+{
+    fragmented::<S>(Shape::Huge, 60, Moving::HangsOnce, |ledger| {
+        let world = ledger.world;
+        let (allocator, movers) = (&world.allocator, world.allocator.platform().movers());
+        let kind = |start: u64| allocator.pageblock_of(Pfn::new(start)).map(|found| found.1);
+        let isolated = std::thread::scope(|scope| {
+            let (huge, sync) = (Order::HUGE, CompactMode::Sync);
+            let stuck = scope.spawn(move || world.allocator.compact_zone(ZONE, huge, sync));
+            movers.wait_for_hang();
+            // Also when an assertion fails: else the scope would wait for ever.
+            let _going = LetGo(movers);
+            let mut starts = (0x4000..0x7200_u64).step_by(512);
+            let apart = starts.find(|&start| kind(start) == Some(MigrateType::Isolate));
+            assert_eq!(apart.is_some(), S::Compact::SETS_APART);
+            let isolated = apart.map(|start| {
+                let range = Pfn::new(start)..Pfn::new(start + 512);
+                let isolated = allocator.isolate(range.clone()).expect("no caller has it");
+                let again = allocator.isolate(range.clone());
+                assert_eq!(again, Err(RangeError::Isolated { pfn: range.start }));
+                isolated
+            });
+            movers.let_go();
+            assert_ne!(stuck.join().unwrap(), CompactOutcome::Contended);
+            isolated
+        });
+        ledger.check();
+        if let Some(isolated) = isolated {
+            let start = isolated.range().start.get();
+            assert_eq!(kind(start), Some(MigrateType::Isolate), "the compaction has ended");
+            allocator.undo_isolation(isolated).unwrap();
+            assert_eq!(kind(start), Some(MigrateType::Movable));
+        }
+    });
+}
+
 const THREADS: u64 = 4;
 
 /// All want huge pages of one zone at once, over and over, while the background compacts it too:
@@ -175,6 +216,8 @@ macro_rules! on_presets {
             fn hangs() { others_go_on_while_the_host_hangs::<$preset>(); }
             #[test]
             fn background() { a_request_beside_the_background::<$preset>(); }
+            #[test]
+            fn isolated() { what_is_set_apart_can_be_isolated::<$preset>(); }
             #[test]
             fn at_once() { all_compact_at_once::<$preset>(); }
         }

@@ -288,6 +288,34 @@ fn a_pageblock_of_it_is_taken<S: Policy>() {
     }
 }
 
+/// A pageblock of the high-atomic reserve stays in it if the isolation that it was to be part of is refused,
+/// and leaves it otherwise.
+fn the_reserve_outlives_refusals<S: Policy>() {
+    with_world::<Probe, S, _>(Shape::Blocks3, |world| {
+        let allocator = &world.allocator;
+        let urgent = Request::new(order(3)).atomic();
+        let block = allocator.alloc_raw(&urgent).unwrap();
+        allocator.free_raw(block, order(3)).unwrap();
+        allocator.drain_all();
+        let reserved = || check(world, &Out::new()).0.zones[0].high_atomic_pageblocks;
+        let kind = || allocator.pageblock_of(block).map(|found| found.1);
+        assert_eq!((reserved(), kind()), (1, Some(MigrateType::HighAtomic)));
+        let (start, end) = (block.get(), block.get() + 16);
+        let other = allocator.isolate(pfns(start + 8, end)).unwrap();
+        let refusal = RangeError::Isolated { pfn: Pfn::new(start + 8) };
+        assert_eq!(allocator.isolate(pfns(start, end)).unwrap_err(), refusal);
+        assert_eq!((reserved(), kind()), (1, Some(MigrateType::HighAtomic)));
+        assert_eq!(allocator.alloc_at(pfns(start + 7, start + 9)).unwrap_err(), refusal);
+        assert_eq!((reserved(), kind()), (1, Some(MigrateType::HighAtomic)));
+        undo(world, other, &Out::new());
+        let both = allocator.isolate(pfns(start, end)).unwrap();
+        assert_eq!(reserved(), 0);
+        undo(world, both, &Out::new());
+        assert_eq!((reserved(), kind()), (0, Some(MigrateType::Movable)));
+        all_but(world, order(3), &[]);
+    });
+}
+
 macro_rules! on_presets {
     ($($module:ident: $preset:ty;)*) => {$(
         mod $module {
@@ -306,6 +334,8 @@ macro_rules! on_presets {
             fn frees() { wrong_frees::<$preset>(); }
             #[test]
             fn taken() { a_pageblock_of_it_is_taken::<$preset>(); }
+            #[test]
+            fn reserved() { the_reserve_outlives_refusals::<$preset>(); }
         }
     )*};
 }

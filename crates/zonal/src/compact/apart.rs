@@ -3,7 +3,7 @@
 //!
 //! A pageblock that is set apart has the type isolate, so frees into it go to lists of its own.
 //! Unlike an isolation, which a caller holds a token of, this one may be revoked at any moment, by
-//! a request that finds no single frame anywhere else (I-6).
+//! a request that finds no single frame anywhere else (I-6), or by who isolates the pageblock.
 
 use crate::alloc::allocator::Allocator;
 use crate::alloc::host::Host;

@@ -50,11 +50,13 @@ pub(crate) struct Isolation<'a, 'm, P: Host, S: Policy> {
     zone: &'m Zone<P, S>,
     /// Indexes, whole pageblocks.
     pageblocks: Range<u32>,
+    /// Whether nothing has come of it, so that all is to be as before: until the holder says otherwise.
+    pub(crate) in_vain: bool,
 }
 
 impl<P: Host, S: Policy> Drop for Isolation<'_, '_, P, S> {
     fn drop(&mut self) {
-        self.allocator.restore_pageblocks(self.zone, self.pageblocks.clone());
+        self.allocator.restore_pageblocks(self.zone, self.pageblocks.clone(), self.in_vain);
     }
 }
 
@@ -84,7 +86,7 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
             match self.isolate_pageblocks(zone, &part) {
                 Ok(isolation) => core::mem::forget(isolation),
                 Err(error) => {
-                    self.restore_parts(frames.start..part.start);
+                    self.restore_parts(frames.start..part.start, true);
                     return Err(error);
                 }
             }
@@ -103,7 +105,7 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
     pub fn undo_isolation(&self, isolated: Isolated) -> Result<(), RefusedRange<Isolated>> {
         match self.is_isolated(&isolated.range()) {
             Ok(pageblocks) => {
-                self.restore_parts(pageblocks);
+                self.restore_parts(pageblocks, false);
                 Ok(())
             }
             Err(error) => Err(RefusedRange { token: isolated, error }),
@@ -205,7 +207,8 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
     ) -> Result<Isolation<'_, 'm, P, S>, RangeError> {
         let start = self.table.pageblock_start(frames.start);
         let size = self.table.pageblock_order().size();
-        let mut isolation = Isolation { allocator: self, zone, pageblocks: start..start };
+        let mut isolation =
+            Isolation { allocator: self, zone, pageblocks: start..start, in_vain: true };
         for at in (start..frames.end).step_by(size as usize) {
             S::Free::isolate_pageblock(self.view(zone), at, frames)?;
             isolation.pageblocks.end = at + size;
@@ -213,14 +216,15 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
         Ok(isolation)
     }
 
-    fn restore_parts(&self, pageblocks: Range<u32>) {
-        self.parts(pageblocks).for_each(|(zone, part)| self.restore_pageblocks(zone, part));
+    fn restore_parts(&self, pageblocks: Range<u32>, undo: bool) {
+        let parts = self.parts(pageblocks);
+        parts.for_each(|(zone, part)| self.restore_pageblocks(zone, part, undo));
     }
 
-    fn restore_pageblocks(&self, zone: &Zone<P, S>, pageblocks: Range<u32>) {
+    fn restore_pageblocks(&self, zone: &Zone<P, S>, pageblocks: Range<u32>, undo: bool) {
         let step = self.table.pageblock_order().frames() as usize;
         for at in pageblocks.step_by(step) {
-            S::Free::restore_pageblock(self.view(zone), at);
+            S::Free::end_isolation(self.view(zone), at, undo);
         }
     }
 }

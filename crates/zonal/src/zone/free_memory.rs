@@ -249,7 +249,7 @@ pub trait FreeMemory: Sized + Send + Sync + 'static {
     /// `end`, if the reserve is larger than its limit; `false` if it is not.
     fn shrink_reserve<P: Platform>(view: ZoneView<'_, P, Self>, group: u32, end: u32) -> bool;
 
-    /// Isolates the pageblock that starts at `start`; of `frames` none may be allocated in it if its
+    /// Isolates the pageblock that starts at `start`, which is not set apart any more then; of `frames` none may be allocated in it if its
     /// frames cannot be moved.
     ///
     /// # Errors
@@ -259,8 +259,9 @@ pub trait FreeMemory: Sized + Send + Sync + 'static {
         start: u32,
         frames: &Range<u32>,
     ) -> Result<(), RangeError>;
-    /// Gives an isolated pageblock its type back.
-    fn restore_pageblock<P: Platform>(view: ZoneView<'_, P, Self>, start: u32);
+    /// Gives an isolated pageblock its type back. One of the high-atomic reserve goes back there if it is as
+    /// though it had not been isolated (`undo`), and there is room still; else it is movable.
+    fn end_isolation<P: Platform>(view: ZoneView<'_, P, Self>, start: u32, undo: bool);
     /// Sets the pageblock that starts at `start` apart while it is evacuated: what is freed there
     /// is kept from requests.
     fn set_apart<P: Platform>(view: ZoneView<'_, P, Self>, start: u32);

@@ -244,8 +244,10 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
     ) -> Result<(), RangeError> {
         let Some((zone, part)) = self.parts(frames.clone()).next() else { return then() };
         let _clusters_off = ClustersOff::new(zone, self);
-        let _isolation = self.isolate_pageblocks(zone, &part)?;
-        self.while_isolated(part.end..frames.end, then)
+        let mut isolation = self.isolate_pageblocks(zone, &part)?;
+        let done = self.while_isolated(part.end..frames.end, then);
+        isolation.in_vain = done.is_err();
+        done
     }
 
     /// Makes a block single frames and frees those after the first `frames`.

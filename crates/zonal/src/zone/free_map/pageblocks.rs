@@ -24,6 +24,9 @@ impl<P: Platform> MapView<'_, P> {
         frames: &Range<u32>,
     ) -> Result<(), RangeError> {
         self.lock(|guard| {
+            if guard.apart == Some(start) {
+                self.rejoin_in(guard);
+            }
             loop {
                 let before = guard.check_isolation(start, frames)?;
                 // Another CPU may claim it at this moment, and allocate in it by its new type.
@@ -34,8 +37,7 @@ impl<P: Platform> MapView<'_, P> {
         })
     }
 
-    /// Makes the pageblock that starts at `start` isolate, if it is of the type `before`, and notes the type that it gets
-    /// back. Whether it was.
+    /// Makes the pageblock that starts at `start` isolate, if it is of the type `before`, which it notes. Whether it was.
     fn withdraw_pageblock(
         &self,
         held: &mut MapGuard<'_, P>,
@@ -46,17 +48,30 @@ impl<P: Platform> MapView<'_, P> {
         if !self.change_type(held, self.pageblock(start), before, MigrateType::Isolate) {
             return false;
         }
-        let reserved = before == MigrateType::HighAtomic;
-        if reserved {
+        if before == MigrateType::HighAtomic {
             self.zone.part.reserve.fetch_add(u64::MAX, Relaxed);
         }
-        let after = if reserved { MigrateType::Movable } else { before };
-        self.table.note_type_before(start, after, false);
+        self.table.note_type_before(start, before, false);
         true
     }
 
+    pub(super) fn end_isolation(&self, start: u32, undo: bool) {
+        let part = &self.zone.part;
+        self.lock(|guard| {
+            if self.table.type_before(start) == Some(MigrateType::HighAtomic) {
+                if undo && part.reserve.load(Relaxed) < part.reserve_limit.load(Relaxed) {
+                    // Before the type, as where a pageblock joins.
+                    part.reserve.fetch_add(1, Relaxed);
+                } else {
+                    self.table.note_type_before(start, MigrateType::Movable, false);
+                }
+            }
+            self.restore(guard, start);
+        });
+    }
+
     /// Gives the pageblock that starts at `start` its type back, if it is isolated.
-    pub(super) fn restore(&self, held: &mut MapGuard<'_, P>, start: u32) {
+    fn restore(&self, held: &mut MapGuard<'_, P>, start: u32) {
         if let Some(before) = self.table.type_before(start) {
             super::Mapped::count_work(held, self.map().shape().words_a_line());
             self.table.forget_type_before(start);
@@ -75,11 +90,13 @@ impl<P: Platform> MapView<'_, P> {
     }
 
     pub(super) fn rejoin(&self) {
-        self.lock(|guard| {
-            if let Some(start) = guard.apart.take() {
-                self.restore(guard, start);
-            }
-        });
+        self.lock(|guard| self.rejoin_in(guard));
+    }
+
+    fn rejoin_in(&self, held: &mut MapGuard<'_, P>) {
+        if let Some(start) = held.apart.take() {
+            self.restore(held, start);
+        }
     }
 
     /// Adds the pageblock of the allocated block at `index`, or all of its pageblocks, to the reserve

@@ -255,8 +255,8 @@ impl FreeMemory for Mapped {
         view.isolate_pageblock(start, frames)
     }
 
-    fn restore_pageblock<P: Platform>(view: MapView<'_, P>, start: u32) {
-        view.lock(|guard| view.restore(guard, start));
+    fn end_isolation<P: Platform>(view: MapView<'_, P>, start: u32, undo: bool) {
+        view.end_isolation(start, undo);
     }
 
     fn set_apart<P: Platform>(view: MapView<'_, P>, start: u32) {

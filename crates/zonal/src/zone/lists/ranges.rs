@@ -17,19 +17,33 @@ const BLOCKS_PER_HOLD: u32 = 64;
 const WORDS_PER_HOLD: u32 = 512;
 
 impl<P: Platform, M: Merge, C: Clusters> ListGuard<'_, P, M, C> {
-    /// Isolates the pageblock that starts at `start`. Work: its frames, twice or three times.
+    /// Isolates the pageblock that starts at `start`. Work: its frames, twice or three times; twice more if it
+    /// was set apart.
     pub(super) fn isolate_pageblock(
         &mut self,
         start: u32,
         frames: &Range<u32>,
     ) -> Result<(), RangeError> {
-        let mut before = self.check_isolation(start, frames)?;
-        if before == MigrateType::HighAtomic {
-            self.high_atomic_pageblocks -= 1;
-            before = MigrateType::Movable;
+        if self.apart == Some(start) {
+            self.rejoin();
         }
+        let before = self.check_isolation(start, frames)?;
+        self.high_atomic_pageblocks -= u32::from(before == MigrateType::HighAtomic);
         self.withdraw_pageblock(start, before);
         Ok(())
+    }
+
+    /// Ends the isolation of the pageblock that starts at `start`: see
+    /// [`FreeMemory::end_isolation`](crate::zone::FreeMemory::end_isolation).
+    pub(super) fn end_isolation(&mut self, start: u32, undo: bool) {
+        if self.table.type_before(start) == Some(MigrateType::HighAtomic) {
+            if undo && self.high_atomic_pageblocks < self.high_atomic_limit {
+                self.high_atomic_pageblocks += 1;
+            } else {
+                self.table.note_type_before(start, MigrateType::Movable, true);
+            }
+        }
+        self.restore_pageblock(start);
     }
 
     /// Makes the pageblock that starts at `start` isolate and notes the type that it gets back.

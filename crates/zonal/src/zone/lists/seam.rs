@@ -207,8 +207,8 @@ impl<M: Merge, C: Clusters> FreeMemory for BuddyLists<M, C> {
         })
     }
 
-    fn restore_pageblock<P: Platform>(view: ListView<'_, P, M, C>, start: u32) {
-        view.lock(|guard| guard.restore_pageblock(start));
+    fn end_isolation<P: Platform>(view: ListView<'_, P, M, C>, start: u32, undo: bool) {
+        view.lock(|guard| guard.end_isolation(start, undo));
     }
 
     fn set_apart<P: Platform>(view: ListView<'_, P, M, C>, start: u32) {
