@@ -19,12 +19,14 @@ impl<P: Platform, S: Policy> Allocator<'_, P, S> {
         if !S::Free::SKIPS_MERGES {
             return merged;
         }
-        let table = &self.table;
+        let (table, (start, end)) = (&self.table, zone.span());
         let is_skipped = |index: u32| table.get_state(index) == Some(FrameState::MERGE_SKIPPED);
-        for range in self.plan.ranges_of(zone.id) {
-            let Some(start) = table.index(range.start) else { continue };
-            let end = start + range.frames() as u32;
-            let mut at = start;
+        // Not by the map: it does not know what was released.
+        for part in self.by_pageblock(&(start..end)) {
+            if table.pageblock(part.start).zone() != Some(zone.id) {
+                continue;
+            }
+            let (mut at, end) = (part.start, part.end);
             while let Some(first) = (at..end).find(|&index| is_skipped(index)) {
                 let last = end.min(first.saturating_add(MERGES_PER_HOLD));
                 merged += u64::from(S::Free::merge_at(self.view(zone), first..last));
