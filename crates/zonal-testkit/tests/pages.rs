@@ -4,10 +4,12 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 use zonal::error::{ContiguousError, FreeError, RangeError, ResizeError};
+use zonal::info::ZoneInfo;
 use zonal::map::{PhysAddr, Region};
 use zonal::plan::Config;
 use zonal::policy::Policy;
 use zonal::units::FRAME_SIZE;
+use zonal::watermark::Watermarks;
 use zonal::zone_type::NR_ZONE_TYPES;
 use zonal::{Bounds, MigrateType, Order, Pfn, Request, ZoneId};
 use zonal_testkit::checkers::{Rules, check_all, check_faults};
@@ -305,6 +307,27 @@ fn memory_comes_back_in_parts<S: Policy>() {
     });
 }
 
+/// Memory that is released to a zone without any gives that zone its watermarks; those of others stay as
+/// they were set.
+fn watermarks_of_others_stay<S: Policy>() {
+    machine::<S>(|world| {
+        let allocator = &world.allocator;
+        let marks = |zone: &ZoneInfo| zone.watermarks;
+        let zones =
+            || (0..allocator.zone_count() as u8).filter_map(|id| allocator.zone_info(ZoneId(id)));
+        let (vacant, others): (Vec<_>, Vec<_>) = zones().partition(|zone| zone.managed == 0);
+        assert!(vacant.len() == 1 && !others.is_empty());
+        let set = Watermarks { min: 7, low: 8, high: 9 };
+        for zone in zones() {
+            assert!(allocator.set_watermarks(zone.zone, set));
+        }
+        assert_eq!(allocator.release(pfns(0x1804, 0x1844)), Ok(0x40));
+        for zone in zones() {
+            assert_eq!(marks(&zone) == set, zone.zone != vacant[0].zone, "{zone:?}");
+        }
+    });
+}
+
 fn what_cannot_be_released<S: Policy>() {
     machine::<S>(|world| {
         let allocator = &world.allocator;
@@ -377,6 +400,10 @@ macro_rules! over_presets {
             #[test]
             fn memory_comes_back_in_parts() {
                 super::memory_comes_back_in_parts::<$preset>();
+            }
+            #[test]
+            fn watermarks_of_others_stay() {
+                super::watermarks_of_others_stay::<$preset>();
             }
             #[test]
             fn what_cannot_be_released() {

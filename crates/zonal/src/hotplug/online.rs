@@ -117,7 +117,7 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
                 self.bring(zone, rest);
             }
         }
-        self.settle(|zone| self.parts_later(zone, &range).next().is_some());
+        self.settle(|zone| self.parts_later(zone, &range).next().is_some(), |_| true);
         Ok(onlined)
     }
 
@@ -147,7 +147,7 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
             zone.present.fetch_add(gone.wrapping_neg(), Relaxed);
             self.narrow_span(zone);
         }
-        self.settle(|zone| self.parts_later(zone, &range).next().is_some());
+        self.settle(|zone| self.parts_later(zone, &range).next().is_some(), |_| true);
         Ok(())
     }
 

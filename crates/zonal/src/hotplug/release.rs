@@ -117,7 +117,8 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
             self.hand_over(zone, part);
         }
         if were_vacant != 0 {
-            self.settle(|zone| were_vacant >> zone.id.0 & 1 == 1);
+            let was_vacant = |zone: &Zone<P, S>| were_vacant >> zone.id.0 & 1 == 1;
+            self.settle(was_vacant, was_vacant);
         }
         Ok(u64::from(frames.end - frames.start))
     }

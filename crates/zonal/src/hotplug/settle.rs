@@ -8,9 +8,13 @@ use crate::policy::{FreeMemory, PcpPolicy, Policy};
 use crate::types::units::Order;
 
 impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
-    /// Makes everything that follows from sizes fit them: watermarks and reserves everywhere,
-    /// caches in the zones that were `resized`.
-    pub(super) fn settle(&self, resized: impl Fn(&Zone<P, S>) -> bool) {
+    /// Makes everything that follows from sizes fit them: reserves everywhere, watermarks in the zones
+    /// that are to be `marked`, caches in those that were `resized`.
+    pub(super) fn settle(
+        &self,
+        resized: impl Fn(&Zone<P, S>) -> bool,
+        marked: impl Fn(&Zone<P, S>) -> bool,
+    ) {
         let shares = self.plan.shares(|at| self.zones.get(at).map_or(0, |zone| zone.managed()));
         let zones = || {
             let marks = |spec, managed| shares.marks(self.plan.config(), spec, managed);
@@ -18,12 +22,14 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
             both.map(move |(zone, spec)| (zone, marks(spec, zone.managed())))
         };
         for (zone, marks) in zones() {
-            zone.set_watermarks(marks.watermarks);
+            if marked(zone) {
+                zone.set_watermarks(marks.watermarks);
+            }
             zone.set_reserve(marks.reserve);
         }
         for (zone, marks) in zones() {
             let resized = resized(zone);
-            if resized || S::Pcp::BY_WATERMARK {
+            if resized || (S::Pcp::BY_WATERMARK && marked(zone)) {
                 self.size_caches(zone, marks.watermarks.low);
             }
             if !resized {
