@@ -328,6 +328,36 @@ fn watermarks_of_others_stay<S: Policy>() {
     });
 }
 
+/// A range that needs frames moved may end in a pageblock that the limit cuts, and not behind the limit.
+fn ranges_end_where_the_limit_cuts<S: Policy>() {
+    with::<S>(Shape::Flat, |world| {
+        let (allocator, movers) = (&world.allocator, world.allocator.platform().movers());
+        movers.set(Moving::Obeys);
+        let movable = FRAME.migrate(MigrateType::Movable);
+        let held: Vec<_> = std::iter::from_fn(|| allocator.alloc_raw(&movable).ok()).collect();
+        for pfn in held {
+            // Two pageblocks of 32 frames and the half of a third, with a page in each.
+            if pfn.get() % 32 == 3 && pfn.get() < 0x1060 || (0x1060..0x1200).contains(&pfn.get()) {
+                movers.adopt(pfn, Order::ZERO, pfn.get());
+            } else {
+                allocator.free_raw(pfn, Order::ZERO).unwrap();
+            }
+        }
+        allocator.drain_all();
+        let bounds = Bounds::ANY.below(Pfn::new(0x1050));
+        let start = allocator.alloc_pages(80, &movable, &bounds).unwrap();
+        assert_eq!(start, Pfn::new(0x1000));
+        allocator.free_pages(start, 80).unwrap();
+        let one_more = allocator.alloc_pages(81, &movable, &bounds);
+        assert!(matches!(one_more, Err(ContiguousError::NoRange { .. })), "{one_more:?}");
+        for (pfn, order, _) in movers.blocks() {
+            allocator.free_raw(pfn, order).unwrap();
+        }
+        allocator.drain_all();
+        check(world, &[], &[]);
+    });
+}
+
 fn what_cannot_be_released<S: Policy>() {
     machine::<S>(|world| {
         let allocator = &world.allocator;
@@ -404,6 +434,10 @@ macro_rules! over_presets {
             #[test]
             fn watermarks_of_others_stay() {
                 super::watermarks_of_others_stay::<$preset>();
+            }
+            #[test]
+            fn ranges_end_where_the_limit_cuts() {
+                super::ranges_end_where_the_limit_cuts::<$preset>();
             }
             #[test]
             fn what_cannot_be_released() {

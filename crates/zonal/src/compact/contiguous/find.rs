@@ -222,7 +222,8 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
     ) -> Option<Range<u32>> {
         let size = self.table.pageblock_order().size();
         let start = wanted.span.start.next_multiple_of(size);
-        let end = wanted.span.end & !(size - 1);
+        // The last pageblock may be cut by a limit; it is whole in the table.
+        let end = wanted.span.end;
         let cost_of = |at: u32| {
             let id = self.table.pageblock(at).zone()?;
             let zone = zones.iter().flatten().find(|zone| zone.id == id)?;
@@ -242,7 +243,8 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
             if at + size - first < wanted.frames {
                 continue;
             }
-            if wanted.is_aligned(first) && best.is_none_or(|(least, _)| sum < least) {
+            let fits = wanted.is_aligned(first) && first + wanted.frames <= end;
+            if fits && best.is_none_or(|(least, _)| sum < least) {
                 best = Some((sum, first));
                 if sum == 0 {
                     break;
