@@ -8,6 +8,9 @@ use crate::boot::zonelist::{MAX_NODES, MAX_ZONES, Zonelist};
 use crate::types::units::{FRAME_SIZE, NodeId, NodeMask, Order, Pfn, ZoneId};
 use crate::types::zone_type::{NR_ZONE_TYPES, ZoneType};
 
+/// The most frames that a table covers: the index behind each of its largest blocks is a `u32` too.
+pub(super) const MOST_FRAMES: u64 = u32::MAX as u64 - Order::MAX.frames();
+
 /// See [`Plan::new`]; in place, over the map that the plan has.
 pub(super) fn build(
     plan: &mut Plan,
@@ -21,7 +24,7 @@ pub(super) fn build(
     widen_cma(map, config.pageblock_order)?;
     // Both steps leave at least one usable frame: the winner of a pageblock keeps its own.
     let span = map.table_span(config.pageblock_order);
-    if span.frames() >= u64::from(u32::MAX) {
+    if span.frames() > MOST_FRAMES {
         return Err(PlanError::TooLarge { span });
     }
     plan.config = *config;

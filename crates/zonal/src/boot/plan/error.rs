@@ -1,5 +1,6 @@
 //! What can be wrong with a configuration for a map.
 
+use super::build::MOST_FRAMES;
 use super::{MAX_CPUS, MAX_PCP_BATCH, MIN_PAGEBLOCK_ORDER, SplitError};
 use crate::boot::map::{MapError, PfnRange};
 use crate::boot::watermark::SCALE_FACTOR_MAX;
@@ -113,7 +114,7 @@ impl fmt::Display for PlanError {
                 span.start.address(),
                 span.end.address().wrapping_sub(1),
                 span.frames(),
-                u32::MAX - 1
+                MOST_FRAMES
             ),
             Self::TooManyZones { zones } => {
                 write!(f, "{zones} zone instances are needed, at most {MAX_ZONES} are possible")

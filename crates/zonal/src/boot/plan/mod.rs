@@ -182,7 +182,7 @@ impl Plan {
     }
 
     /// How many frames the frame table covers, holes included: whole pageblocks, less than
-    /// 2^32 − 1.
+    /// 2^32 − 1024.
     #[must_use]
     #[inline]
     pub const fn frames(&self) -> u64 {
