@@ -309,7 +309,7 @@ pub trait FreeMemory: Sized + Send + Sync + 'static {
         wanted: Order,
         request: Option<&Request>,
     ) -> Option<Vacated>;
-    /// Whether a block of `wanted` has formed at `start`; then as in
+    /// Whether a block of `wanted` has formed around `start`; then as in
     /// [`vacate_block`](Self::vacate_block).
     fn formed_at<P: Platform>(
         view: ZoneView<'_, P, Self>,

@@ -45,15 +45,15 @@ impl<P: Platform, M: Merge, C: Clusters> ListGuard<'_, P, M, C> {
         Some(self.end_of_move(from, formed, request))
     }
 
-    /// Whether a block of `wanted` has formed at `start`.
+    /// Whether a block of `wanted` has formed around `start`.
     pub(super) fn formed_at(
         &mut self,
         start: u32,
         wanted: Order,
         request: Option<&Request>,
     ) -> Vacated {
-        let state = self.table.state(start);
-        let formed = state.kind() == FrameKind::Free && state.order() >= wanted;
+        let large = |state: FrameState| state.kind() == FrameKind::Free && state.order() >= wanted;
+        let formed = self.table.locate(start).is_some_and(|(_, state)| large(state));
         self.end_of_move(start, formed, request)
     }
 
