@@ -67,7 +67,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use tables::Tables;
 use zonal::error::Explanation;
 use zonal::info::{CacheInfo, ZoneInfo};
-use zonal::platform::{OwnError, Platform};
+use zonal::platform::OwnError;
 use zonal::policy::Policy;
 use zonal::preset::Zonal;
 use zonal::units::FRAME_SIZE;
@@ -207,7 +207,7 @@ impl<S: Policy> Arena<S> {
         for cpu in (self.shared..self.shared + self.owners).map(CpuId) {
             // Before the slots are owned, which asks for the node. For a CPU that another handle owns
             // it changes nothing: that owner has asked.
-            host.set_node(cpu, host.node(host.cpu()));
+            host.set_node(cpu, host.node_here());
             match self.inner().handle(cpu) {
                 Ok(inner) => return Ok(Handle::new(self, inner)),
                 Err(OwnError::Taken) => {}

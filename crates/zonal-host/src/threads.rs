@@ -40,6 +40,8 @@ pub struct Threads {
     shared: u32,
     /// The node of each CPU of the allocator; `None`: one node.
     nodes: Option<Box<[AtomicU8]>>,
+    /// The machine's own nodes, if it has several. A CPU of the allocator may stand for many of its CPUs.
+    machine: Option<Topology>,
     memory: Option<Memory>,
     pager: Option<Registered>,
     /// Set when the first compactor starts.
@@ -74,6 +76,7 @@ impl Threads {
         Self {
             shared: u32::MAX,
             nodes: None,
+            machine: None,
             memory: None,
             pager: None,
             alarm: OnceLock::new(),
@@ -119,7 +122,13 @@ impl Threads {
     pub fn with_nodes(mut self, machine: &Topology, cpus: u32) -> Self {
         let node = |cpu| AtomicU8::new(machine.node_of(CpuId(cpu)).0);
         self.nodes = Some((0..cpus).map(node).collect());
+        self.machine = Some(machine.clone());
         self
+    }
+
+    /// The node of the CPU that the caller runs on, this moment.
+    pub(crate) fn node_here(&self) -> NodeId {
+        self.machine.as_ref().map_or(NodeId(0), |machine| machine.node_of(cpu::current()))
     }
 
     /// Moves a CPU of the allocator to another node, for an owner's CPU. Nothing happens on a

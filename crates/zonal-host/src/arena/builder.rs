@@ -232,7 +232,8 @@ impl<S: Sound> Builder<S> {
         // without having promised as much.
         let host = unsafe { Threads::new().with_memory(memory.base(), first, frames) };
         let host = host.with_shared(shared);
-        let host = if parts.len() > 1 { host.with_nodes(machine, cpus) } else { host };
+        let one = parts.iter().all(|(node, _)| *node == NodeId(0));
+        let host = if one { host } else { host.with_nodes(machine, cpus) };
         let host = match self.pager.take() {
             // SAFETY: only the allocator made below has the host, and who reaches the host
             // through it has promised not to move pages; the frames are this arena's.

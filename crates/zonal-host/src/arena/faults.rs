@@ -6,10 +6,11 @@ use crate::numa::{self, Binding, Topology};
 use crate::region::{GiveBack, HUGE_PAGE};
 use crate::sys::shim::{refuse, refuse_all, refuse_each, without_nodes};
 use crate::{HugePages, OwnedPage, cpu};
+use std::ops::Range;
 use std::sync::Arc;
-use zonal::NodeId;
 use zonal::policy::Sound;
 use zonal::preset::{Linux416, Zonal};
+use zonal::{NodeId, NodePolicy};
 
 const MIB: usize = 1 << 20;
 
@@ -86,16 +87,21 @@ fn every_call_of_an_arena_linux416() {
     every_call_of_an_arena::<Linux416>();
 }
 
+/// Nodes that this machine may not have, each with these CPUs, and whether it has memory.
+fn machine<const N: usize>(nodes: [(Range<u32>, bool); N]) -> Topology {
+    let node = |(id, (cpus, has_memory)): (usize, (Range<u32>, bool))| numa::Node {
+        id: NodeId(id as u8),
+        cpus: cpus.map(CpuId).collect(),
+        has_memory,
+        distances: Vec::new(),
+    };
+    Topology::from_nodes(nodes.into_iter().enumerate().map(node).collect())
+}
+
 /// Memory for three nodes, of which this machine may have one.
 #[test]
 fn every_call_of_an_arena_on_three_nodes() {
-    let node = |id| numa::Node {
-        id: NodeId(id),
-        cpus: vec![CpuId(id.into())],
-        has_memory: true,
-        distances: Vec::new(),
-    };
-    let machine = Topology::from_nodes((0..3).map(node).collect());
+    let machine = machine([(0..1, true), (1..2, true), (2..3, true)]);
     without_nodes(|| {
         let open = || small::<Zonal>().bytes(24 * MIB).open_on(&machine);
         let (calls, failed) = lives_of(open);
@@ -119,6 +125,57 @@ fn every_call_of_an_arena_on_three_nodes() {
             let (fine, ledger) = refuse_all("mbind", errno, || life(open()));
             assert!(fine && ledger.mapped.is_empty() && ledger.strangers.is_empty(), "{ledger:x?}");
         }
+    });
+}
+
+#[test]
+fn memory_of_every_node_is_shown_and_given_back() {
+    let machine = machine([(0..1, true), (1..2, true), (2..3, true)]);
+    without_nodes(|| {
+        let arena = small::<Zonal>().bytes(24 * MIB).open_on(&machine).unwrap();
+        let used: Vec<_> = (0..3)
+            .map(|node| {
+                let there = NodePolicy::Preferred(NodeId(node));
+                arena.alloc(&Request::new(Order::MAX).nodes(there).this_node()).unwrap()
+            })
+            .collect();
+        used.into_iter().for_each(|mut page| page.fill(1));
+        let mut shown = Vec::new();
+        assert_eq!(arena.visit_free(usize::MAX, |pfn, _| shown.push(pfn)), 3);
+        let part = |pfn: &Pfn| (pfn.get() - arena.first().get()) / (8 * MIB / FRAME_SIZE) as u64;
+        shown.sort();
+        assert!(shown.iter().map(part).eq(0..3), "one of each node");
+        let given = arena.give_back(usize::MAX, GiveBack::Now);
+        assert_eq!(given, Ok(GivenBack { examined: 3, bytes: 12 * MIB }));
+        assert_whole(&arena);
+    });
+}
+
+/// Its CPU of the allocator stands for all CPUs of the machine, and is on the first node.
+#[test]
+fn a_handle_is_on_the_node_of_the_cpu_that_took_it() {
+    let here = cpu::allowed().unwrap().pop().unwrap();
+    cpu::pin_to(here).unwrap();
+    let machine = machine([(0..here.0, true), (here.0..here.0 + 1, true)]);
+    without_nodes(|| {
+        let arena = small::<Zonal>().bytes(16 * MIB).cpus(1).open_on(&machine).unwrap();
+        let mut handle = arena.handle().unwrap();
+        let page = handle.alloc(&Request::frame().this_node()).unwrap();
+        assert!(page.pfn().get() >= arena.first().get() + (8 * MIB / FRAME_SIZE) as u64);
+        handle.free(page);
+    });
+}
+
+#[test]
+fn one_node_with_memory_need_not_be_the_first() {
+    let cpus = 0..cpu::possible();
+    let machine = machine([(0..0, false), (cpus, true)]);
+    without_nodes(|| {
+        let arena = small::<Zonal>().open_on(&machine).unwrap();
+        arena.alloc(&Request::frame().this_node()).unwrap();
+        let mut handle = arena.handle().unwrap();
+        let page = handle.alloc(&Request::frame().this_node()).unwrap();
+        handle.free(page);
     });
 }
 

@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering;
 use zonal::inspect::Place;
 use zonal::plan::ZoneSpec;
 use zonal::policy::Policy;
-use zonal::{MigrateType, NodeMask, NodePolicy, Order, Pfn, Request};
+use zonal::{MigrateType, NodePolicy, Order, Pfn, Request};
 
 /// What [`Arena::give_back`] did.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -163,7 +163,8 @@ impl<S: Policy> Arena<S> {
                 for (order, counts) in ORDERS.into_iter().zip(listed) {
                     for (migrate, count) in TYPES.into_iter().zip(counts) {
                         let request = Request::new(order).migrate(migrate).no_wait().this_node();
-                        let here = NodePolicy::Bind(NodeMask::only(zone.node));
+                        // Not bound to it: `this_node` would ask whether that is the caller's.
+                        let here = NodePolicy::Preferred(zone.node);
                         let request = request.nodes(here).zone_limit(zone.zone_type);
                         for _ in 0..count.min(max_blocks - held.blocks.len()) {
                             // Again: `f` may have the memory kept.
