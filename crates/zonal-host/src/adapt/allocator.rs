@@ -29,6 +29,17 @@ fn nothing(layout: Layout) -> NonNull<[u8]> {
     NonNull::slice_from_raw_parts(start.unwrap_or(NonNull::dangling()), 0)
 }
 
+/// The block at `start` again, where both layouts have blocks of one order: it is large enough for
+/// either, and aligned.
+const fn same_block(start: NonNull<u8>, old: Layout, new: Layout) -> Option<NonNull<[u8]>> {
+    match (order_for(old), order_for(new)) {
+        (Some(Some(before)), Some(Some(after))) if before.get() == after.get() => {
+            Some(NonNull::slice_from_raw_parts(start, after.bytes()))
+        }
+        _ => None,
+    }
+}
+
 impl<S: Policy> Arena<S> {
     fn for_layout(&self, layout: Layout, zero: bool) -> Result<NonNull<[u8]>, AllocError> {
         let Some(order) = order_for(layout).ok_or(AllocError)? else { return Ok(nothing(layout)) };
@@ -37,6 +48,26 @@ impl<S: Policy> Arena<S> {
         let pfn = self.alloc_raw(&request).map_err(|_| AllocError)?;
         let start = self.address_of(pfn).ok_or(AllocError)?;
         Ok(NonNull::slice_from_raw_parts(start, order.bytes()))
+    }
+
+    /// Moves what is in a block to another, a new one, and frees the first.
+    ///
+    /// # Safety
+    /// As for `Allocator::grow` or `Allocator::shrink`, whichever way it goes.
+    unsafe fn moved(
+        &self,
+        start: NonNull<u8>,
+        old: Layout,
+        new: Layout,
+        zero: bool,
+    ) -> Result<NonNull<[u8]>, AllocError> {
+        let moved = self.for_layout(new, zero)?;
+        // SAFETY: by contract `start` is good for `old.size()` bytes, and `moved` is for
+        // `new.size()`; two allocations do not overlap.
+        unsafe { start.copy_to_nonoverlapping(moved.cast(), old.size().min(new.size())) };
+        // SAFETY: the same contract.
+        unsafe { self.deallocate(start, old) };
+        Ok(moved)
     }
 }
 
@@ -83,18 +114,37 @@ unsafe impl<S: Policy> Allocator for Arena<S> {
         old: Layout,
         new: Layout,
     ) -> Result<NonNull<[u8]>, AllocError> {
-        if let (Some(Some(before)), Some(Some(after))) = (order_for(old), order_for(new))
-            && before == after
-        {
-            return Ok(NonNull::slice_from_raw_parts(start, after.bytes()));
-        }
-        let grown = self.allocate(new)?;
-        // SAFETY: by contract `start` is good for `old.size()` bytes, and `new` is not smaller;
-        // two allocations do not overlap.
-        unsafe { start.copy_to_nonoverlapping(grown.cast(), old.size()) };
         // SAFETY: the same contract.
-        unsafe { self.deallocate(start, old) };
-        Ok(grown)
+        same_block(start, old, new)
+            .map_or_else(|| unsafe { self.moved(start, old, new, false) }, Ok)
+    }
+
+    unsafe fn grow_zeroed(
+        &self,
+        start: NonNull<u8>,
+        old: Layout,
+        new: Layout,
+    ) -> Result<NonNull<[u8]>, AllocError> {
+        let Some(same) = same_block(start, old, new) else {
+            // SAFETY: the same contract.
+            return unsafe { self.moved(start, old, new, true) };
+        };
+        // SAFETY: a block is not smaller than its layout.
+        let rest = unsafe { start.add(old.size()) };
+        // SAFETY: the rest of the block, which by contract is the caller's.
+        unsafe { rest.write_bytes(0, same.len() - old.size()) };
+        Ok(same)
+    }
+
+    unsafe fn shrink(
+        &self,
+        start: NonNull<u8>,
+        old: Layout,
+        new: Layout,
+    ) -> Result<NonNull<[u8]>, AllocError> {
+        // SAFETY: the same contract.
+        same_block(start, old, new)
+            .map_or_else(|| unsafe { self.moved(start, old, new, false) }, Ok)
     }
 }
 
@@ -144,6 +194,26 @@ unsafe impl<S: Policy> Allocator for SharedArena<S> {
     ) -> Result<NonNull<[u8]>, AllocError> {
         // SAFETY: the same contract.
         unsafe { self.0.grow(start, old, new) }
+    }
+
+    unsafe fn grow_zeroed(
+        &self,
+        start: NonNull<u8>,
+        old: Layout,
+        new: Layout,
+    ) -> Result<NonNull<[u8]>, AllocError> {
+        // SAFETY: the same contract.
+        unsafe { self.0.grow_zeroed(start, old, new) }
+    }
+
+    unsafe fn shrink(
+        &self,
+        start: NonNull<u8>,
+        old: Layout,
+        new: Layout,
+    ) -> Result<NonNull<[u8]>, AllocError> {
+        // SAFETY: the same contract.
+        unsafe { self.0.shrink(start, old, new) }
     }
 }
 
@@ -208,6 +278,69 @@ mod tests {
         assert!(bytes.try_reserve(5 * MIB).is_err(), "more than a block");
         drop(bytes);
         assert_eq!(allocated(&arena), 0);
+    }
+
+    /// An arena that has no block left, and a frame of ones.
+    fn exhausted(arena: &Arena) -> (NonNull<u8>, Layout) {
+        let layout = Layout::from_size_align(4000, 8).unwrap();
+        let block = arena.allocate(layout).unwrap();
+        // SAFETY: allocated just now, in its whole length.
+        unsafe { block.cast::<u8>().write_bytes(1, block.len()) };
+        while arena.alloc_raw(&Request::frame()).is_ok() {}
+        (block.cast(), layout)
+    }
+
+    fn resizes_in_place(arena: &Arena, allocator: &impl Allocator) {
+        let (start, old) = exhausted(arena);
+        let layout = |size, align| Layout::from_size_align(size, align).unwrap();
+        for small in [layout(10, 8), layout(10, 4096), layout(1, 1)] {
+            // SAFETY: allocated with that layout, and the new one is smaller.
+            let shrunk = unsafe { allocator.shrink(start, old, small) }.unwrap();
+            assert_eq!((shrunk.cast(), shrunk.len()), (start, 4096));
+            // SAFETY: as it was left, and the new layout is larger.
+            let grown = unsafe { allocator.grow_zeroed(start, small, old) }.unwrap();
+            // SAFETY: the caller's, and not written meanwhile.
+            let bytes = unsafe { grown.as_ref() };
+            let (ones, zeroes) = bytes.split_at(small.size());
+            assert_eq!((grown.cast(), bytes.len()), (start, 4096));
+            assert!(ones.iter().all(|&byte| byte == 1) && zeroes.iter().all(|&byte| byte == 0));
+        }
+        // SAFETY: allocated with that layout; nothing is left to move it to, and it stays.
+        assert_eq!(unsafe { allocator.grow_zeroed(start, old, layout(5000, 8)) }, Err(AllocError));
+        // SAFETY: the same, for a place that is aligned to more than a frame.
+        assert_eq!(unsafe { allocator.shrink(start, old, layout(10, 8192)) }, Err(AllocError));
+        // SAFETY: to nothing: it is freed.
+        let nothing = unsafe { allocator.shrink(start, old, layout(0, 8)) }.unwrap();
+        assert_eq!(nothing.len(), 0);
+        assert!(arena.alloc_raw(&Request::frame()).is_ok(), "it was the last one");
+    }
+
+    #[test]
+    fn blocks_are_resized_in_place_where_nothing_is_left() {
+        let arena = open();
+        resizes_in_place(&arena, &arena);
+        let shared = SharedArena(Arc::new(open()));
+        resizes_in_place(&shared.0, &shared);
+    }
+
+    #[test]
+    fn a_block_that_moves_keeps_what_is_in_it_and_is_zero_behind() {
+        let arena = open();
+        let layout = |size| Layout::from_size_align(size, 1).unwrap();
+        let block = arena.allocate(layout(3000)).unwrap();
+        // SAFETY: allocated just now, in its whole length.
+        unsafe { block.cast::<u8>().write_bytes(1, block.len()) };
+        // SAFETY: allocated with that layout, and the new one is larger.
+        let grown = unsafe { arena.grow_zeroed(block.cast(), layout(3000), layout(9000)) }.unwrap();
+        // SAFETY: allocated just now, and not written meanwhile.
+        let (ones, zeroes) = unsafe { grown.as_ref() }.split_at(3000);
+        assert_eq!((zeroes.len(), allocated(&arena)), (4 * 4096 - 3000, 4));
+        assert!(ones.iter().all(|&byte| byte == 1) && zeroes.iter().all(|&byte| byte == 0));
+        // SAFETY: allocated with that layout, and the new one is smaller.
+        let shrunk = unsafe { arena.shrink(grown.cast(), layout(9000), layout(3000)) }.unwrap();
+        // SAFETY: allocated just now, and not written meanwhile.
+        let same = unsafe { shrunk.as_ref() }[..3000].iter().all(|&byte| byte == 1);
+        assert!(same && allocated(&arena) == 1);
     }
 
     #[test]
