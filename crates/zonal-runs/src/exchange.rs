@@ -25,7 +25,12 @@ fn replace_in_line(bytes: &[AtomicU8], from: u8, to: u8) -> usize {
     let (words, rest) = bytes.as_chunks::<WORD>();
     for (word, done) in words.iter().zip((0..).step_by(WORD)) {
         if !exchange(word, from, to) {
-            return done + single::replace(word, from, to);
+            let replaced = single::replace(word, from, to);
+            // All of them if another thread has written `from` to the one that differed: then the next word is
+            // looked at as well.
+            if replaced < WORD {
+                return done + replaced;
+            }
         }
     }
     bytes.len() - rest.len() + single::replace(rest, from, to)

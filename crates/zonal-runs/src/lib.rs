@@ -121,6 +121,7 @@ pub fn is_run(halves: &[AtomicU32], direction: Direction) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use core::sync::atomic::AtomicBool;
     use core::sync::atomic::Ordering::Relaxed;
     use std::vec::Vec;
 
@@ -195,5 +196,31 @@ mod tests {
         });
         let replaced = bytes.iter().filter(|byte| byte.load(Relaxed) == 2).count();
         assert_eq!(alone + at_once, replaced, "{alone} alone, {at_once} at once");
+    }
+
+    /// Where it ends there was another byte, also if that of a word became the one looked for meanwhile.
+    #[test]
+    fn it_ends_at_a_byte_that_is_another() {
+        #[repr(align(64))]
+        struct Line([AtomicU8; 16]);
+        let Line(bytes) = &Line(std::array::from_fn(|_| AtomicU8::new(1)));
+        let done = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !done.load(Relaxed) {
+                    bytes[7].store(7, Relaxed);
+                    bytes[7].store(1, Relaxed);
+                }
+            });
+            let ended: Vec<usize> = (0..200_000)
+                .map(|_| {
+                    fill(&bytes[..7], 1);
+                    fill(&bytes[8..], 1);
+                    replace(bytes, 1, 2)
+                })
+                .collect();
+            done.store(true, Relaxed);
+            assert!(ended.iter().all(|at| [7, 16].contains(at)), "no other byte is another");
+        });
     }
 }
