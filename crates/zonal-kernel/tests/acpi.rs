@@ -23,6 +23,21 @@ fn processors() {
     assert!(nodes.cpus().map(|cpu| (cpu.apic_id, cpu.node.0)).eq([(0, 0), (1, 0), (2, 1), (3, 1)]));
 }
 
+/// An address with 64 bits stands in an entry of its own; one that is too short for it says nothing.
+#[test]
+fn the_address_of_the_interrupt_controllers_is_overridden() {
+    let head = [&b"APIC"[..], &56_u32.to_le_bytes(), &[0; 28], &0xfee0_0000_u32.to_le_bytes()];
+    let head = [&head.concat()[..], &[0; 4]].concat();
+    let wide = 0x12_3456_7000_u64.to_le_bytes();
+    let with = |entry: &[u8]| {
+        let bytes = sealed([&head[..], entry].concat());
+        Madt::new(&bytes).unwrap().local_apic()
+    };
+    assert_eq!(with(&[&[5, 12, 0, 0][..], &wide].concat()), 0x12_3456_7000);
+    assert_eq!(with(&[&[5, 8, 0, 0][..], &wide].concat()), 0xfee0_0000);
+    assert_eq!(with(&[&[0, 12, 0, 0][..], &wide].concat()), 0xfee0_0000, "a processor");
+}
+
 #[test]
 fn memory() {
     let srat = Srat::new(SRAT).unwrap();

@@ -30,10 +30,14 @@ impl<'a> Madt<'a> {
         checked(bytes, *b"APIC").map(Self)
     }
 
-    /// Where each processor sees its own interrupt controller.
+    /// Where each processor sees its own interrupt controller: the address in the head, unless an entry
+    /// overrides it.
     #[must_use]
     pub fn local_apic(&self) -> u64 {
-        number(self.0, 36, 4)
+        let address = |(kind, entry): (u8, &[u8])| {
+            (kind == 5 && entry.len() >= 12).then(|| number(entry, 4, 8))
+        };
+        entries(self.0, 44).find_map(address).unwrap_or_else(|| number(self.0, 36, 4))
     }
 
     /// The local APIC ids of the processors that may be used, in the order of the table. That is not
