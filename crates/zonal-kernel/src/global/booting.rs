@@ -323,8 +323,12 @@ unsafe fn bring_all<M: Machine, S: Sound>(
     let memory = plan.map().present().map(|range| (usize::from(range.node.0), range.pfns()));
     let pieces = own.iter().enumerate().filter_map(|(node, piece)| Some((node, (*piece)?)));
     for (node, range) in memory.chain(pieces) {
-        let frames = &mut left[node % MAX_NODES];
-        let next = || take_first(frames).ok_or(Error::TablesFill { frames: 0, wanted: 1 });
+        let next = || {
+            let own = take_first(&mut left[node % MAX_NODES]);
+            // The tables of a piece that lies on another node were counted for that one.
+            let frame = own.or_else(|| left.iter_mut().find_map(take_first));
+            frame.ok_or(Error::TablesFill { frames: 0, wanted: 1 })
+        };
         // SAFETY: each frame of the pieces is taken once, and no other code uses them: the caller's promise.
         unsafe { sparse.bring::<M, S>(plan, range, next)? };
     }
