@@ -106,9 +106,20 @@ mod rseq {
     pub(super) fn find() {}
 }
 
-/// How many CPUs the machine may have: their numbers are below this. At least 1.
+/// How many CPUs the machine may have: their numbers are below this. At least 1. Reads a file of the kernel's.
 #[must_use]
 pub fn possible() -> u32 {
+    let list = std::fs::read_to_string("/sys/devices/system/cpu/possible");
+    list.ok().and_then(|list| beyond(&list)).unwrap_or_else(counted)
+}
+
+/// The number after the last of a list as the kernel writes them: where some are missing more than there are.
+fn beyond(list: &str) -> Option<u32> {
+    crate::numa::numbers(list).into_iter().max()?.checked_add(1)
+}
+
+/// How many the C library counts.
+fn counted() -> u32 {
     // SAFETY: takes a number, touches no memory of the caller.
     let count = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_CONF) };
     u32::try_from(count).unwrap_or(1).max(1)
@@ -204,6 +215,14 @@ mod tests {
         assert!(available() >= 1);
         assert!(allowed().unwrap().iter().all(|cpu| cpu.0 < possible()));
         assert!(current().0 < possible());
+    }
+
+    #[test]
+    fn numbers_may_be_missing() {
+        let lists = ["0-3,8", "0", "0-1\n", "2,0", "", "\n", "junk", "4294967295"];
+        let beyond = lists.map(beyond);
+        assert_eq!(beyond, [Some(9), Some(1), Some(2), Some(3), None, None, None, None]);
+        assert!(counted() >= 1);
     }
 
     #[test]

@@ -12,7 +12,7 @@
 //! ```
 
 use crate::errno::Errno;
-use crate::region::{Region, RegionError};
+use crate::region::{HUGE_PAGE, Region, RegionError};
 use crate::sys::{Calls, Kernel};
 use std::fmt;
 use std::ops::Range;
@@ -41,7 +41,7 @@ pub struct Topology {
 }
 
 /// Numbers of a list as the kernel writes them: `0-3,8`.
-fn numbers(list: &str) -> Vec<u32> {
+pub(crate) fn numbers(list: &str) -> Vec<u32> {
     let part = |part: &str| -> Option<Range<u32>> {
         let (first, last) = part.split_once('-').unwrap_or((part, part));
         let last: u32 = last.trim().parse().ok()?;
@@ -148,9 +148,9 @@ const MPOL_BIND: libc::c_int = 2;
 /// Takes the memory of a part of `region` that was not touched yet from `node`.
 ///
 /// # Errors
-/// [`NumaError::Part`] for bytes that are no whole frames of the region; [`NumaError::NoSuchNode`]
-/// if the node has no memory or may not be used; [`NumaError::Os`] for what else the kernel objects
-/// to, a kernel without NUMA included.
+/// [`NumaError::Part`] for bytes that are no whole frames of the region, or no whole huge pages where it
+/// consists of those; [`NumaError::NoSuchNode`] if the node has no memory or may not be used;
+/// [`NumaError::Os`] for what else the kernel objects to, a kernel without NUMA included.
 pub fn bind(
     region: &Region,
     part: Range<usize>,
@@ -158,6 +158,10 @@ pub fn bind(
     binding: Binding,
 ) -> Result<(), NumaError> {
     region.check(&part).map_err(NumaError::Part)?;
+    if !is_whole(region.is_huge_pages(), &part) {
+        let Range { start, end } = part;
+        return Err(NumaError::Part(RegionError::BadPart { start, end, len: region.len() }));
+    }
     let mode = match binding {
         Binding::Preferred => MPOL_PREFERRED,
         Binding::Strict => MPOL_BIND,
@@ -171,6 +175,12 @@ pub fn bind(
         Errno::INVALID => NumaError::NoSuchNode { node },
         errno => NumaError::Os { errno },
     })
+}
+
+/// Whether the kernel can bind a part of whole frames: not inside of a huge page. (It says the same of that
+/// as of a node that does not exist.)
+const fn is_whole(huge_pages: bool, part: &Range<usize>) -> bool {
+    !huge_pages || (part.start | part.end).is_multiple_of(HUGE_PAGE)
 }
 
 /// Has memory of `region` that was not touched yet come from where the kernel likes, whatever it
@@ -187,7 +197,7 @@ pub(crate) fn unbind(region: &Region) -> Result<(), NumaError> {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum NumaError {
-    /// The part is not in the region, or no whole frames of it.
+    /// The part is not in the region, or no whole frames or huge pages of it.
     Part(RegionError),
     /// The node does not exist, has no memory, or is not for this process.
     NoSuchNode {
@@ -269,6 +279,16 @@ mod tests {
         assert_eq!(machine, Topology::flat());
         assert_eq!(machine.with_memory().count(), 1);
         assert_eq!(machine.distances(), Ok(DistanceMatrix::default()));
+    }
+
+    #[test]
+    fn huge_pages_are_bound_whole() {
+        let parts = [0..HUGE_PAGE, HUGE_PAGE..3 * HUGE_PAGE, 4096..HUGE_PAGE, 0..HUGE_PAGE + 4096];
+        assert_eq!(parts.clone().map(|part| is_whole(true, &part)), [true, true, false, false]);
+        assert_eq!(parts.map(|part| is_whole(false, &part)), [true; 4]);
+        let error = RegionError::BadPart { start: 4096, end: HUGE_PAGE, len: 2 * HUGE_PAGE };
+        let told = "bytes 4096 to 2097152 are no whole huge pages of a region of 4194304 bytes";
+        assert_eq!(NumaError::Part(error).to_string(), told);
     }
 
     #[test]

@@ -66,6 +66,18 @@ pub enum GiveBack {
     WhenNeeded,
 }
 
+/// Bytes of a page of the kernel's.
+fn page_bytes() -> usize {
+    // SAFETY: takes a number, touches no memory of the caller.
+    let bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+    usize::try_from(bytes).unwrap_or(FRAME_SIZE)
+}
+
+/// A kernel maps, binds, gives back and counts whole pages of its own.
+const fn check_page(bytes: usize) -> Result<(), RegionError> {
+    if bytes > FRAME_SIZE { Err(RegionError::LargePages { bytes }) } else { Ok(()) }
+}
+
 /// A range of address space that this value owns; unmapped when dropped.
 ///
 /// It hands out addresses, not references: what is read or written there is up to its user.
@@ -99,7 +111,8 @@ impl Region {
     /// whole frames. The base is aligned to the largest block.
     ///
     /// # Errors
-    /// [`RegionError::Empty`] if both are 0, [`RegionError::NoAddressSpace`].
+    /// [`RegionError::Empty`] if both are 0, [`RegionError::NoAddressSpace`]; [`RegionError::LargePages`] on a
+    /// kernel whose pages are not 4 KiB.
     pub fn reserve_mixed(counted: usize, on_touch: usize) -> Result<Self, RegionError> {
         let none =
             |errno| RegionError::NoAddressSpace { bytes: counted.saturating_add(on_touch), errno };
@@ -111,6 +124,7 @@ impl Region {
         if bytes == 0 {
             return Err(RegionError::Empty);
         }
+        check_page(page_bytes())?;
         // Whether memory is counted is a property of a mapping from when it is made.
         if counted == 0 {
             let mapping = Mapping::aligned(bytes, MAP_NORESERVE).map_err(none)?;
@@ -160,6 +174,7 @@ impl Region {
         if rounded == 0 {
             return Err(RegionError::Empty);
         }
+        check_page(page_bytes())?;
         let nowhere = |errno| RegionError::NoAddressSpace { bytes: rounded, errno };
         let none = |errno| RegionError::NoHugePages { bytes: rounded, errno };
         for _ in 0..TRIES {

@@ -2,6 +2,7 @@
 
 use crate::errno::Errno;
 use std::fmt;
+use zonal::units::FRAME_SIZE;
 
 /// Why address space or memory could not be had, or not be treated as asked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -9,6 +10,11 @@ use std::fmt;
 pub enum RegionError {
     /// A region has at least one byte.
     Empty,
+    /// The kernel's pages are larger than a frame, and it treats none by itself.
+    LargePages {
+        /// Bytes of such a page.
+        bytes: usize,
+    },
     /// There is less address space left than that.
     NoAddressSpace {
         /// Bytes wanted.
@@ -30,7 +36,8 @@ pub enum RegionError {
         /// What the kernel said.
         errno: Errno,
     },
-    /// A part is empty, not inside the region, or does not consist of whole frames.
+    /// A part is empty, not inside the region, or does not consist of whole frames; or not of whole huge pages,
+    /// where these are [bound to a node](crate::numa::bind).
     BadPart {
         /// Where it starts, in bytes from the base.
         start: usize,
@@ -68,6 +75,9 @@ impl fmt::Display for RegionError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
             Self::Empty => f.write_str("a region of 0 bytes"),
+            Self::LargePages { bytes } => {
+                write!(f, "the kernel's pages of {bytes} bytes are larger than a frame")
+            }
             Self::NoAddressSpace { bytes, errno } => {
                 write!(f, "{bytes} bytes are more address space than there is: {errno}")
             }
@@ -80,6 +90,15 @@ impl fmt::Display for RegionError {
                  (see /proc/sys/vm/nr_hugepages): {errno}",
                 bytes / super::HUGE_PAGE
             ),
+            // What is a part in all other respects.
+            Self::BadPart { start, end, len }
+                if start < end && end <= len && (start | end).is_multiple_of(FRAME_SIZE) =>
+            {
+                write!(
+                    f,
+                    "bytes {start} to {end} are no whole huge pages of a region of {len} bytes"
+                )
+            }
             Self::BadPart { start, end, len } => write!(
                 f,
                 "bytes {start} to {end} are no whole frames inside a region of {len} bytes"

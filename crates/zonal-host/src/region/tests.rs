@@ -32,6 +32,14 @@ fn a_region_is_aligned_rounded_and_unmapped() {
 }
 
 #[test]
+fn a_kernel_with_larger_pages_is_refused() {
+    assert_eq!(check_page(page_bytes()), Ok(()));
+    let error = check_page(16384).unwrap_err();
+    assert_eq!(error, RegionError::LargePages { bytes: 16384 });
+    assert_eq!(error.to_string(), "the kernel's pages of 16384 bytes are larger than a frame");
+}
+
+#[test]
 fn memory_is_zero_kept_and_given_back() {
     let region = Region::reserve_mixed(2 * MIB, 2 * MIB).unwrap();
     region.commit(0..4 * MIB).unwrap();
