@@ -9,8 +9,10 @@ use zonal::platform::Lock;
 /// Where those who cannot be served wait for those who hold free blocks for a moment.
 #[derive(Debug)]
 pub(crate) struct Gate {
-    /// Made when a thread holds blocks for the first time. How often one has.
+    /// How often a thread has held blocks. Made by [`ready`](Self::ready), or by the first that does.
     turn: OnceLock<ParkLock<u64>>,
+    /// 1 once a thread has wanted to.
+    ever: AtomicUsize,
     /// Who holds them, by [`here`], 0 for none. Relaxed: a thread has to recognise itself only.
     holder: AtomicUsize,
 }
@@ -26,7 +28,14 @@ impl Drop for Holding<'_> {
 
 impl Gate {
     pub(crate) const fn new() -> Self {
-        Self { turn: OnceLock::new(), holder: AtomicUsize::new(0) }
+        let (ever, holder) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        Self { turn: OnceLock::new(), ever, holder }
+    }
+
+    /// Makes what is made once, while there is one thread: a child of a `fork` made while another is inside would
+    /// wait for that thread for ever.
+    pub(crate) fn ready(&self) {
+        self.turn.get_or_init(|| ParkLock::new(0));
     }
 
     fn is_mine(&self) -> bool {
@@ -38,6 +47,8 @@ impl Gate {
         if self.is_mine() {
             return f();
         }
+        // Release: who finds that the block it looks for is gone, because it is held, sees that one may be.
+        self.ever.store(1, Ordering::Release);
         self.turn.get_or_init(|| ParkLock::new(0)).with(|turns| {
             *turns += 1;
             self.holder.store(here(), Ordering::Relaxed);
@@ -50,10 +61,11 @@ impl Gate {
     /// now than when the caller looked: the first time it asks that may be so although no thread holds any
     /// now, and later if one has since it asked last.
     pub(crate) fn wait(&self, attempt: u32) -> bool {
-        let Some(turn) = self.turn.get() else { return false };
-        if self.is_mine() {
+        // Acquire: with the release of who holds.
+        if self.ever.load(Ordering::Acquire) == 0 || self.is_mine() {
             return false;
         }
+        let Some(turn) = self.turn.get() else { return false };
         let now = turn.try_with(|turns| *turns);
         let turns = now.unwrap_or_else(|| turn.with(|turns| *turns));
         // Who held what the caller looked for came after that, and has been counted.
@@ -71,6 +83,8 @@ mod tests {
     fn the_gate_asks_for_one_more_look() {
         let gate = Gate::new();
         assert!(!gate.wait(0), "no thread ever held anything");
+        gate.ready();
+        assert!(!gate.wait(0), "nor now");
         gate.hold(|| ());
         assert!(gate.wait(0));
         assert!(!gate.wait(1));

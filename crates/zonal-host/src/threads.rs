@@ -44,7 +44,7 @@ pub struct Threads {
     machine: Option<Topology>,
     memory: Option<Memory>,
     pager: Option<Registered>,
-    /// Set when the first compactor starts.
+    /// In an arena from the start, for its compactors.
     pub(crate) alarm: OnceLock<Arc<Alarm>>,
     pub(crate) gate: Gate,
 }
@@ -129,6 +129,13 @@ impl Threads {
     /// The node of the CPU that the caller runs on, this moment.
     pub(crate) fn node_here(&self) -> NodeId {
         self.machine.as_ref().map_or(NodeId(0), |machine| machine.node_of(cpu::current()))
+    }
+
+    /// Makes what is made once, while there is one thread: in a child of `fork` none waits for another then.
+    pub(crate) fn ready(self) -> Self {
+        self.gate.ready();
+        self.alarm.get_or_init(Arc::default);
+        self
     }
 
     /// Moves a CPU of the allocator to another node, for an owner's CPU. Nothing happens on a

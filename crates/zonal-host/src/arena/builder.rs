@@ -244,7 +244,7 @@ impl<S: Sound> Builder<S> {
         // SAFETY: once, with its preset; and the arena drops the allocator before the tables, and hands out
         // nothing of them for longer than a borrow of itself.
         let (plan, storage) = unsafe { tables.lend::<S>() };
-        let allocator = Allocator::new(host, plan, storage)?;
+        let allocator = Allocator::new(host.ready(), plan, storage)?;
         Ok(Arena {
             allocator: MaybeUninit::new(allocator),
             tables,
