@@ -22,7 +22,8 @@
 //! whatever the asymmetric fence does. This is the only way into a owned slot when the kernel
 //! [refuses the fence](crate::fence::Refused) that it once granted: an owner that comes by lets
 //! the remote in, one that does not is passed over by [`reach`](BiasedSlot::reach), while
-//! [`with`](Slot::with), which has to enter, waits for it to come by or go.
+//! [`with`](Slot::with), which has to enter, waits for it to come by or go. A remote that waits so
+//! says it (`revoke` is stuck), so that `reach` does not wait behind it either.
 //!
 //! Source: biased locking (Kawachiya, Koseki, Onodera 2002) with Linux's `membarrier` as the
 //! revoker's fence. Model-checked in `tests/loom_slot.rs`.
@@ -61,6 +62,8 @@ const DOWN: u8 = 0;
 const UP: u8 = 1;
 /// `inside`: the owner is at the door, and waits for `revoke` to go down.
 const ASIDE: u8 = 2;
+/// `revoke`: up, and who holds it was refused the fence and waits for the owner, however long it takes.
+const STUCK: u8 = 2;
 
 /// A slot around a `T`, on cache lines of its own (two, because x86 fetches them in pairs).
 #[repr(C, align(128))]
@@ -116,6 +119,18 @@ enum Revoked<'a> {
     Refused(Refused),
 }
 
+/// Counts a look; whether there are no more.
+const fn is_last(looks: &mut Option<u32>) -> bool {
+    match looks {
+        Some(0) => true,
+        Some(looks) => {
+            *looks -= 1;
+            false
+        }
+        None => false,
+    }
+}
+
 impl<T, F: Fence> BiasedSlot<T, F> {
     /// Waits a moment for another thread. In a child of `fork` there may be none, and this is a
     /// panic: see [fork](crate::arena#children-of-fork).
@@ -164,14 +179,25 @@ impl<T, F: Fence> BiasedSlot<T, F> {
     fn revoke(&self, mut looks: Option<u32>) -> Revoked<'_> {
         let mut wait = Wait::default();
         // Looks before it tries, to leave the line with the thread inside.
-        while self.revoke.load(Ordering::Relaxed) != DOWN
-            || self.revoke.compare_exchange(DOWN, UP, Ordering::Acquire, Ordering::Relaxed).is_err()
-        {
+        loop {
+            let seen = self.revoke.load(Ordering::Relaxed);
+            let swap =
+                || self.revoke.compare_exchange(DOWN, UP, Ordering::Acquire, Ordering::Relaxed);
+            if seen == DOWN && swap().is_ok() {
+                break;
+            }
+            // Who holds it waits for the owner, as this would.
+            if seen == STUCK && is_last(&mut looks) {
+                return Revoked::Refused(Refused);
+            }
             self.pause(&mut wait);
         }
         let held = PutDown(&self.revoke);
         let fenced = F::heavy();
         if fenced.is_err() {
+            if looks.is_none() {
+                self.revoke.store(STUCK, Ordering::Relaxed);
+            }
             // Against the owner's in `step_aside`: if it has left the door, this is seen below.
             fence(Ordering::SeqCst);
         }
@@ -183,11 +209,8 @@ impl<T, F: Fence> BiasedSlot<T, F> {
                 (_, Err(_)) if self.state.load(Ordering::Acquire) != OWNED => {
                     return Revoked::Unowned;
                 }
-                (_, Err(refused)) => match &mut looks {
-                    Some(0) => return Revoked::Refused(refused),
-                    Some(looks) => *looks -= 1,
-                    None => {}
-                },
+                (_, Err(refused)) if is_last(&mut looks) => return Revoked::Refused(refused),
+                (_, Err(_)) => {}
             }
             self.pause(&mut wait);
         }

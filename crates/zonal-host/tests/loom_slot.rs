@@ -20,7 +20,8 @@
 //! | owner changes threads under a remote | 3 | 3 | 19890 | 1500 |
 //! | reach without a fence | 2 | 3 | 12270 | 1400 |
 //! | reach twice without a fence | 2 | 2 | 35250 | 1200 |
-//! | with without a fence | 2 | 3 | 3560 | 400 |
+//! | with without a fence | 2 | 3 | 8330 | 1000 |
+//! | reach behind one that waits | 3 | 2 | 4906 | 750 |
 //!
 //! Unbounded, the three-thread models and the one in which the owner changes hands do not end
 //! in minutes.
@@ -277,6 +278,22 @@ fn reach_twice_without_a_fence() {
         drop(owner);
         let reached = remote.join().unwrap();
         assert_eq!(slots[0].try_with(|n| *n), Some(2 + reached));
+    });
+}
+
+/// A remote waits for an owner that does not come by; another one that may pass over does not wait for the first.
+#[test]
+fn reach_behind_one_that_waits() {
+    explore("reach behind one that waits", Some(2), || {
+        let slots = shared::<Denied>();
+        let (waits, passes) = (slots.clone(), slots.clone());
+        let owner = Slot::own(&slots[..]).unwrap();
+        let waiter = thread::spawn(move || waits[0].with(bump));
+        let passer = thread::spawn(move || passes[0].reach(bump).is_ok());
+        assert!(!passer.join().unwrap(), "the owner does not come by");
+        drop(owner);
+        waiter.join().unwrap();
+        assert_eq!(slots[0].try_with(|n| *n), Some(1));
     });
 }
 
