@@ -124,6 +124,7 @@ pub struct Cfq {
     serving: Serving,
     /// When waiting for the active queue's next request ends.
     idle_until: Option<Time>,
+    /// When it began; its end once a request has come.
     idle_since: Time,
     idled: Span,
 

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use zonal_cfq::cfq::{Cfq, CfqCounters, Tunables};
 use zonal_cfq::elevator::{Elevator, Next};
+use zonal_cfq::policy::Policy;
 use zonal_cfq::request::{Class, Level, Outcome, Priority, Request};
 use zonal_cfq::units::{Process, Sector, Sectors, Span, Time};
 
@@ -233,4 +234,33 @@ fn what_is_kept_of_a_process_goes_with_it() {
         }
     }
     assert!(elevator.policy().queues() <= 1, "{}", elevator.policy().queues());
+}
+
+/// A page alone does not end the wait for more, but the device has it to do.
+#[test]
+fn a_wait_lasts_until_a_request_comes() {
+    let millis = |millis| Time::ZERO + Span::from_millis(millis);
+    let waited = |comes: Option<Time>| {
+        let mut elevator = Elevator::new(Cfq::new(Tunables::default()), CAPACITY);
+        let read = || Request::read(Process(1), Sector(0), Sectors(8));
+        elevator.submit(Time::ZERO, read()).expect("it is good");
+        let Next::Go(first) = elevator.dispatch(Time::ZERO) else { panic!("there is one") };
+        elevator.complete(millis(1), first, Outcome::Done).expect("ours");
+        assert_eq!(elevator.dispatch(millis(1)), Next::Wait(millis(9)));
+        let second = comes.map(|at| {
+            elevator.submit(at, read()).expect("it is good");
+            let Next::Go(second) = elevator.dispatch(at) else { panic!("there is one") };
+            second
+        });
+        let next = elevator.dispatch(millis(20));
+        assert!(matches!(next, Next::Nothing | Next::Hold), "{next:?}");
+        if let Some(second) = second {
+            elevator.complete(millis(21), second, Outcome::Done).expect("ours");
+        }
+        let counters = elevator.policy().counters();
+        assert_eq!(counters.waits, 1);
+        (elevator.policy().idled(), counters.waits_in_vain)
+    };
+    assert_eq!(waited(Some(millis(3))), (Span::from_millis(2), 0));
+    assert_eq!(waited(None), (Span::from_millis(8), 1));
 }

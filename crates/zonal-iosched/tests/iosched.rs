@@ -88,6 +88,15 @@ fn fsyncs_beside_readers_are_slower_with_cfq() {
     assert!(deadline < at_300 && at_300 < at_600, "{deadline:?} {at_300:?} {at_600:?}");
 }
 
+/// One that asks again at once keeps the disk at work: the disk is waited for, and not it.
+#[test]
+fn a_disk_at_work_is_not_kept_waiting() {
+    let line = "--disk desktop_2014 --workload random --processes 1 --scheduler cfq";
+    let run = &json(&format!("{line} --duration 20s --json"))[0];
+    // In ms: 1 % of the time.
+    assert!(run["idled"].as_f64().is_some_and(|idled| idled < 200.0), "{run}");
+}
+
 #[test]
 fn a_simulation_is_the_same_again() {
     let line = "--disk desktop_2014 --workload fsync --processes 2 --duration 2s --json";

@@ -121,6 +121,7 @@ impl Cfq {
                     self.stop_waiting(now);
                 } else {
                     queue.must_dispatch = true;
+                    self.answer(now);
                 }
             }
         } else if self.preempts(owner, queued, now) {

@@ -198,8 +198,8 @@ impl Cfq {
 
     /// No request came for the queue that is waited for.
     fn waited_in_vain(&mut self, now: Time) {
+        let is_answered = self.idle_until.is_some_and(|until| self.idle_since >= until);
         self.stop_waiting(now);
-        self.counters.waits_in_vain += 1;
         let Some(id) = self.active else { return };
         let queue = self.queues.get_mut(id);
         if queue.must_dispatch {
@@ -211,6 +211,7 @@ impl Cfq {
             }
             queue.deep = false;
         }
+        self.counters.waits_in_vain += u64::from(!is_answered);
         self.end_turn(false, now);
     }
 
@@ -220,10 +221,17 @@ impl Cfq {
         (self.idle_until, self.idle_since) = (Some(now + idle), now);
     }
 
+    /// A request came that may go, while the wait goes on: the device has no more of it.
+    pub(super) fn answer(&mut self, now: Time) {
+        if let Some(until) = self.idle_until {
+            self.idled += now.min(until).since(self.idle_since);
+            self.idle_since = until;
+        }
+    }
+
     /// Waits no longer.
     pub(super) fn stop_waiting(&mut self, now: Time) {
-        if let Some(until) = self.idle_until.take() {
-            self.idled += now.min(until).since(self.idle_since);
-        }
+        self.answer(now);
+        self.idle_until = None;
     }
 }
