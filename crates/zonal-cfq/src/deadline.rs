@@ -3,8 +3,8 @@
 //! Mechanism: each direction has its requests by sector and by age. A batch goes on at the next
 //! higher sector, for at most [`batch`](Tunables::batch) requests. Then reads are next, if there are
 //! any, but writes when reads went first [`writes_starved`](Tunables::writes_starved) times while
-//! writes waited. A new batch begins at the oldest request if that is overdue or none is further
-//! up, else where the last batch of that direction ended.
+//! writes waited. A new batch begins where the last one ended; at the oldest request if that is
+//! overdue, none is further up, or the last batch was of the other direction.
 //!
 //! ```
 //! use zonal_cfq::deadline::{Deadline, Tunables};
@@ -76,10 +76,11 @@ impl Lane {
         self.sorted.range((self.position, RequestId(0))..).next().map(|(_, id)| *id)
     }
 
-    /// Where a new batch begins.
-    fn begin(&self, now: Time) -> Option<RequestId> {
+    /// Where a new batch begins, behind the last one if that was of this direction.
+    fn begin(&self, now: Time, is_same: bool) -> Option<RequestId> {
         let (&(expires, _), &oldest) = self.fifo.first_key_value()?;
-        if expires <= now { Some(oldest) } else { self.further().or(Some(oldest)) }
+        let further = if is_same && expires > now { self.further() } else { None };
+        further.or(Some(oldest))
     }
 }
 
@@ -176,7 +177,8 @@ impl Policy for Deadline {
         let on = under_way.and_then(|(way, gone)| Some((way, gone, self.lane(way).further()?)));
         let chosen = on.or_else(|| {
             let way = self.turn()?;
-            Some((way, 0, self.lane(way).begin(now)?))
+            let is_same = self.batch.is_some_and(|(last, _)| last == way);
+            Some((way, 0, self.lane(way).begin(now, is_same)?))
         });
         let Some((way, gone, id)) = chosen else { return Choice::Nothing };
         self.batch = Some((way, gone + 1));

@@ -1,9 +1,10 @@
-//! What CFQ does by what processes are in the habit of, and what the elevator merges. One request at a
-//! time, 1 ms each.
+//! What CFQ does by what processes are in the habit of, where deadline begins, and what the elevator
+//! merges. One request at a time, 1 ms each.
 
 use std::collections::BTreeMap;
 
 use zonal_cfq::cfq::{Cfq, CfqCounters, Tunables};
+use zonal_cfq::deadline::{self, Deadline};
 use zonal_cfq::elevator::{Elevator, Next};
 use zonal_cfq::policy::Policy;
 use zonal_cfq::request::{Class, Level, Outcome, Priority, Request};
@@ -263,4 +264,29 @@ fn a_wait_lasts_until_a_request_comes() {
     };
     assert_eq!(waited(Some(millis(3))), (Span::from_millis(2), 0));
     assert_eq!(waited(None), (Span::from_millis(8), 1));
+}
+
+/// Deadline: a batch behind one of the other direction begins at the oldest request, not where the last
+/// one of its own ended.
+#[test]
+fn a_change_of_direction_begins_at_the_oldest() {
+    let policy = Deadline::new(deadline::Tunables::default());
+    let mut elevator = Elevator::new(policy, CAPACITY);
+    let write = |start| Request::write(Process(1), Sector(start), Sectors(8));
+    let go = |elevator: &mut Elevator<Deadline>| {
+        let Next::Go(token) = elevator.dispatch(Time(1)) else { panic!("there is one") };
+        let start = token.start().0;
+        elevator.complete(Time(1), token, Outcome::Done).expect("ours");
+        start
+    };
+    elevator.submit(Time(0), write(5_000)).expect("it is good");
+    assert_eq!(go(&mut elevator), 5_000);
+    let read = Request::read(Process(2), Sector(50_000), Sectors(8));
+    elevator.submit(Time(0), read).expect("it is good");
+    assert_eq!(go(&mut elevator), 50_000);
+    // The older one lies lower.
+    for start in [1_000, 9_000] {
+        elevator.submit(Time(0), write(start)).expect("it is good");
+    }
+    assert_eq!([go(&mut elevator), go(&mut elevator)], [1_000, 9_000]);
 }
