@@ -290,3 +290,23 @@ fn a_change_of_direction_begins_at_the_oldest() {
     }
     assert_eq!([go(&mut elevator), go(&mut elevator)], [1_000, 9_000]);
 }
+
+#[test]
+fn the_sweep_goes_on_behind_an_overdue_request() {
+    let mut elevator = Elevator::new(Cfq::new(Tunables::default()), CAPACITY);
+    let read = |start| Request::read(Process(1), Sector(start), Sectors(8));
+    elevator.submit(Time::ZERO, read(1 << 30)).expect("it is good");
+    let mut now = Time::ZERO + Span::from_millis(200);
+    for start in [1_000, (1 << 30) + 1_000] {
+        elevator.submit(now, read(start)).expect("it is good");
+    }
+    let mut starts = Vec::new();
+    for _ in 0..3 {
+        let Next::Go(token) = elevator.dispatch(now) else { panic!("there are more") };
+        starts.push(token.start().0);
+        now += SERVICE;
+        elevator.complete(now, token, Outcome::Done).expect("ours");
+    }
+    assert_eq!(elevator.policy().counters().overdue, 1);
+    assert_eq!(starts, [1 << 30, (1 << 30) + 1_000, 1_000]);
+}

@@ -176,6 +176,9 @@ impl Cfq {
         let Some(request) = request else {
             unreachable!("a queue is served only if it has requests")
         };
+        // The sweep goes on behind it, behind an overdue one as well.
+        self.forget_position(id);
+        self.queues.get_mut(id).next = None;
         self.remove(table, request);
         let queued = table.get(request);
         let queue = self.queues.get_mut(id);
