@@ -301,6 +301,37 @@ fn cfq(tunables: Tunables) -> Cfq {
     cfq
 }
 
+/// Anything that can be set: what one would set, and what none would.
+fn tunables() -> impl Strategy<Value = Tunables> {
+    let number = || prop_oneof![0u64..10, 0u64..300_000_000, any::<u64>()];
+    let span = move || number().prop_map(Span);
+    let small = || prop_oneof![0u32..10, any::<u32>()];
+    let flag = any::<bool>;
+    let spans = (span(), span(), span(), span(), span(), span(), span());
+    let others = (small(), small(), number(), number(), flag(), flag());
+    (spans, others).prop_map(|(spans, others)| {
+        let (slice_sync, slice_async, slice_idle, group_idle, target_latency, sync, asynchronous) =
+            spans;
+        let (slice_async_requests, quantum, back_seek_max, back_seek_penalty, low, rotational) =
+            others;
+        Tunables {
+            slice_sync,
+            slice_async,
+            slice_async_requests,
+            slice_idle,
+            group_idle,
+            target_latency,
+            low_latency: low,
+            quantum,
+            fifo_expire_sync: sync,
+            fifo_expire_async: asynchronous,
+            back_seek_max,
+            back_seek_penalty,
+            rotational,
+        }
+    })
+}
+
 /// `ZONAL_TEST_EFFORT` times as many cases.
 fn effort() -> u32 {
     std::env::var("ZONAL_TEST_EFFORT").ok().and_then(|it| it.parse().ok()).unwrap_or(1)
@@ -311,7 +342,7 @@ proptest! {
         cases: 400 * effort(),
         // Seeds of failures, kept.
         failure_persistence: Some(Box::new(FileFailurePersistence::Direct(
-            "tests/exactly_once.txt",
+            "tests/exactly_once.proptest-regressions",
         ))),
         ..ProptestConfig::default()
     })]
@@ -335,6 +366,14 @@ proptest! {
     ) {
         let idle = Span::from_millis(idle * 4);
         let tunables = Tunables { slice_idle: idle, rotational, low_latency, ..Tunables::default() };
+        prop_assert_eq!(run(cfq(tunables), 3, steps), Ok(()));
+    }
+
+    #[test]
+    fn cfq_gives_each_back_once_whatever_is_set(
+        steps in prop::collection::vec(step(), 0..200),
+        tunables in tunables(),
+    ) {
         prop_assert_eq!(run(cfq(tunables), 3, steps), Ok(()));
     }
 }

@@ -128,7 +128,7 @@ impl Active {
     pub(super) fn add(&mut self, id: GroupId, group: &mut Group) {
         if !group.is_active {
             group.is_active = true;
-            group.used = self.order.last().map_or(self.least, |(used, _)| used + 1);
+            group.used = self.order.last().map_or(self.least, |(used, _)| used.saturating_add(1));
             self.weight += u64::from(group.weight.get());
             self.order.insert((group.used, id));
         }

@@ -28,9 +28,9 @@ impl ThinkTime {
 
     /// A request came. Times above twice `idle` count as that.
     pub(super) fn update(&mut self, now: Time, idle: Span) {
-        let time = now.since(self.last_end).min(Span(idle.0 * 2));
+        let time = now.since(self.last_end).min(idle.scaled(2, 1));
         self.samples = (7 * self.samples + 256) / 8;
-        self.total = (7 * self.total + 256 * time.0) / 8;
+        self.total = (7 * self.total).saturating_add(time.0.saturating_mul(256)) / 8;
         self.mean = Span((self.total + 128) / self.samples);
     }
 

@@ -35,7 +35,7 @@ impl Candidate {
             return Some(self.start.0 - position.0);
         }
         let back = position.0 - self.start.0;
-        (back <= tunables.back_seek_max).then(|| back * tunables.back_seek_penalty)
+        (back <= tunables.back_seek_max).then(|| back.saturating_mul(tunables.back_seek_penalty))
     }
 
     /// The better of two for a head at `position`: metadata first, then the closer one; of two that
@@ -172,7 +172,7 @@ impl Queue {
 
     /// Whether it will be over when what is with the device is done.
     pub(super) fn is_used_up_soon(&self, now: Time, idle: Span) -> bool {
-        self.fresh || now + Span(idle.0 * u64::from(self.dispatched)) > self.slice_end
+        self.fresh || now + idle.scaled(self.dispatched.into(), 1) > self.slice_end
     }
 
     /// Begins a turn.

@@ -13,7 +13,7 @@ use super::tunables::Tunables;
 pub(super) fn full(tunables: &Tunables, sync: bool, level: Level) -> Span {
     let base = if sync { tunables.slice_sync } else { tunables.slice_async };
     // Level 4 is base, each step is a fifth of it: 9/5 down to 2/5.
-    Span(base.0 / 5 * (9 - u64::from(level.get())))
+    Span((base.0 / 5).saturating_mul(9 - u64::from(level.get())))
 }
 
 /// What a slice shrinks to with `busy` busy queues in a group whose turn is `turn` long.
@@ -22,21 +22,23 @@ pub(super) fn shrunk(tunables: &Tunables, full: Span, busy: u32, turn: Span) -> 
     if !tunables.low_latency || expected <= turn {
         return full;
     }
-    let twice_idle = Span(tunables.slice_idle.0 * 2);
-    let floor = full.min(twice_idle.scaled(full.0, tunables.slice_sync.0));
+    let floor = full.min(tunables.slice_idle.scaled(2, 1).scaled(full.0, tunables.slice_sync.0));
     full.scaled(turn.0, expected.0).max(floor)
 }
 
 /// How many requests an async queue dispatches before others have their turn.
 pub(super) fn async_quota(tunables: &Tunables, level: Level) -> u32 {
-    2 * tunables.slice_async_requests * u32::from(Level::COUNT - level.get())
+    let steps = u32::from(Level::COUNT - level.get());
+    tunables.slice_async_requests.saturating_mul(2 * steps)
 }
 
 /// How far behind now a queue is placed in a group of `queues`.
 pub(super) fn offset(tunables: &Tunables, queues: u32, sync: bool, level: Level) -> Span {
     let Some(highest) = Level::new(0) else { return Span::ZERO };
     let most = full(tunables, true, highest).0;
-    Span((most - full(tunables, sync, level).0) * u64::from(queues.saturating_sub(1)))
+    // An async slice may be set to more than the highest sync one: then not behind at all.
+    let lacks = most.saturating_sub(full(tunables, sync, level).0);
+    Span(lacks.saturating_mul(u64::from(queues.saturating_sub(1))))
 }
 
 /// The number of busy queues, which follows a rise at once in part and a fall slowly.

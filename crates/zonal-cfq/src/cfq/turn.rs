@@ -220,7 +220,7 @@ impl Cfq {
             let most = target.scaled(of_async, u64::from(self.busy.max(1)));
             part.min(most).scaled(self.tunables.slice_async.0, self.tunables.slice_sync.0)
         } else {
-            part.max(Span(self.tunables.slice_idle.0 * 2))
+            part.max(self.tunables.slice_idle.scaled(2, 1))
         };
         part.max(SHORTEST_TURN)
     }
