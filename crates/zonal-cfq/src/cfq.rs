@@ -295,8 +295,8 @@ impl Policy for Cfq {
         self.finish(finished, now);
     }
 
-    fn exited(&mut self, process: Process) {
-        self.leave(process);
+    fn exited(&mut self, process: Process, now: Time) {
+        self.leave(process, now);
     }
 
     fn idled(&self) -> Span {

@@ -2,7 +2,7 @@
 //! every call says what time it is. Time that goes backwards counts as time that stands still.
 //!
 //! The caller dispatches until it is told to stop, and again after each of: a request submitted, a
-//! request completed, the time of [`Next::Wait`] come. It does so as long as its device takes more.
+//! request completed, a process exited, the time of [`Next::Wait`] come. It does so as long as its device takes more.
 //! A flush of the device's write cache is not the elevator's business: it goes to the device.
 //!
 //! ```
@@ -135,7 +135,7 @@ impl core::error::Error for CancelError {}
 pub enum Next {
     /// Give this to the device.
     Go(Dispatched),
-    /// Ask again at that time, or when a request was submitted or completed.
+    /// Ask again at that time, or when a request was submitted or completed, or a process exited.
     Wait(Time),
     /// Ask again when a request has completed.
     Hold,
@@ -424,8 +424,10 @@ impl<P: Policy> Elevator<P> {
         self.under_way[direction as usize]
     }
 
-    /// The process will ask for nothing any more: what was kept about it can go.
-    pub fn exited(&mut self, process: Process) {
-        self.policy.exited(process);
+    /// The process will ask for nothing any more: what was kept about it can go, and it is not waited
+    /// for.
+    pub fn exited(&mut self, now: Time, process: Process) {
+        let now = self.tick(now);
+        self.policy.exited(process, now);
     }
 }

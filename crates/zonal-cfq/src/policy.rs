@@ -131,8 +131,8 @@ pub trait Policy {
     }
 
     /// The process will ask for nothing any more.
-    fn exited(&mut self, process: Process) {
-        let _ = process;
+    fn exited(&mut self, process: Process, now: Time) {
+        let _ = (process, now);
     }
 
     /// How long it left the device idle, waiting for a request that might come.
@@ -186,8 +186,8 @@ impl<P: Policy + ?Sized> Policy for Box<P> {
         (**self).completed(finished, now);
     }
 
-    fn exited(&mut self, process: Process) {
-        (**self).exited(process);
+    fn exited(&mut self, process: Process, now: Time) {
+        (**self).exited(process, now);
     }
 
     fn idled(&self) -> Span {

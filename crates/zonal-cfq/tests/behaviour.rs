@@ -220,7 +220,7 @@ fn what_is_kept_of_a_process_goes_with_it() {
     for process in 0..100 {
         let read = Request::read(Process(process), Sector(u64::from(process) << 20), Sectors(8));
         elevator.submit(Time(0), read).expect("it is good");
-        elevator.exited(Process(process));
+        elevator.exited(Time(0), Process(process));
     }
     assert_eq!(elevator.policy().queues(), 100, "their requests are queued");
     let mut now = Time(0);
@@ -309,4 +309,29 @@ fn the_sweep_goes_on_behind_an_overdue_request() {
     }
     assert_eq!(elevator.policy().counters().overdue, 1);
     assert_eq!(starts, [1 << 30, (1 << 30) + 1_000, 1_000]);
+}
+
+/// Neither while it is waited for nor while its last request is with the device.
+#[test]
+fn a_process_that_is_gone_is_not_waited_for() {
+    for exits_early in [false, true] {
+        let mut elevator = Elevator::new(Cfq::new(Tunables::default()), CAPACITY);
+        let read = |process, start| Request::read(Process(process), Sector(start), Sectors(128));
+        elevator.submit(Time(0), read(1, 0)).expect("it is good");
+        elevator.submit(Time(0), read(2, 1 << 30)).expect("it is good");
+        let Next::Go(first) = elevator.dispatch(Time(0)) else { panic!("there are two") };
+        let now = Time::ZERO + SERVICE;
+        if exits_early {
+            elevator.exited(Time(1), Process(1));
+        }
+        elevator.complete(now, first, Outcome::Done).expect("ours");
+        if !exits_early {
+            assert!(matches!(elevator.dispatch(now), Next::Wait(_)));
+            elevator.exited(now + SOON, Process(1));
+            assert_eq!(elevator.policy().idled(), SOON);
+        }
+        let Next::Go(second) = elevator.dispatch(now + SOON) else { panic!("it goes at once") };
+        assert_eq!((second.start(), elevator.policy().queues()), (Sector(1 << 30), 1));
+        assert_eq!(elevator.policy().counters().waits_in_vain, 0);
+    }
 }

@@ -253,7 +253,7 @@ impl<P: Policy> Run<P> {
                     Err(_) => return Err(Fault::Judged),
                 }
             }
-            Step::Exit(process) => self.elevator.exited(Process(process)),
+            Step::Exit(process) => self.elevator.exited(self.now, Process(process)),
             Step::Complete(..) | Step::Requeue(_) | Step::Cancel(_) => {}
         }
         self.count()

@@ -195,7 +195,7 @@ impl<J> Queue<J> {
 
     /// The process will ask for nothing any more.
     pub(crate) fn exited(&self, process: Process) {
-        self.lock().elevator.exited(process);
+        self.lock().elevator.exited(self.now(), process);
         // It may have been waited for.
         self.work.notify_one();
     }

@@ -107,7 +107,9 @@ impl Cfq {
         let queue = self.queues.get(id);
         let for_queue = self.should_idle(id);
         let idle = if for_queue { self.tunables.slice_idle } else { self.tunables.group_idle };
-        if idle.0 == 0 || queue.dispatched > 0 || self.active_member.is_none() {
+        // One that is gone asks no more.
+        let is_there = self.active_member.is_some_and(|member| self.members.contains_key(&member));
+        if idle.0 == 0 || queue.dispatched > 0 || !is_there {
             return;
         }
         if self.thinks().is_some_and(|mean| queue.slice_end.since(now) < mean) {

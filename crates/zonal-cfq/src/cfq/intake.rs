@@ -179,13 +179,19 @@ impl Cfq {
         self.note_position(owner);
     }
 
-    /// A process is gone.
-    pub(super) fn leave(&mut self, process: Process) {
+    /// A process is gone. The turn of a queue that no other has ends: nothing more comes for it.
+    pub(super) fn leave(&mut self, process: Process, now: Time) {
         let all = (process, GroupId(0))..=(process, GroupId(u16::MAX));
         while let Some((&key, _)) = self.members.range(all.clone()).next() {
             let Some(member) = self.members.remove(&key) else { return };
             self.quit(member.queue);
             self.queues.reap(member.queue, self.active);
+        }
+        if let Some(active) = self.active {
+            let queue = self.queues.get(active);
+            if queue.sync && queue.processes + queue.joining == 0 {
+                self.end_turn(false, now);
+            }
         }
     }
 }
