@@ -7,7 +7,7 @@ use zonal_cfq::cfq::{Cfq, CfqCounters, Tunables};
 use zonal_cfq::deadline::{self, Deadline};
 use zonal_cfq::elevator::{Elevator, Next};
 use zonal_cfq::policy::Policy;
-use zonal_cfq::request::{Class, Level, Outcome, Priority, Request};
+use zonal_cfq::request::{Class, Direction, Level, Outcome, Priority, Request};
 use zonal_cfq::units::{Process, Sector, Sectors, Span, Time};
 
 const SERVICE: Span = Span::from_millis(1);
@@ -334,4 +334,50 @@ fn a_process_that_is_gone_is_not_waited_for() {
         assert_eq!((second.start(), elevator.policy().queues()), (Sector(1 << 30), 1));
         assert_eq!(elevator.policy().counters().waits_in_vain, 0);
     }
+}
+
+/// Many processes read here and there in the same place, so that queues follow each other in chains, and
+/// go and come again.
+#[test]
+fn no_queue_is_left_of_processes_that_read_together() {
+    let mut elevator = Elevator::new(Cfq::new(Tunables::default()), CAPACITY);
+    let (mut now, mut seed, mut front) = (Time::ZERO, 1u64, 0);
+    let mut dice = |sides: u64| {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (seed >> 33) % sides
+    };
+    let mut at_device = Vec::new();
+    for _ in 0..50_000 {
+        let process = Process(dice(12) as u32);
+        match dice(8) {
+            0 => elevator.exited(now, process),
+            roll if elevator.under_way(Direction::Read) < 8 => {
+                front += 16;
+                let far = if roll == 1 { 1 << 30 } else { 0 };
+                let read = Request::read(process, Sector(front + far), Sectors(16));
+                elevator.submit(now, read).expect("it is good");
+            }
+            _ => {}
+        }
+        if let Next::Go(token) = elevator.dispatch(now) {
+            at_device.push(token);
+        }
+        if !at_device.is_empty() && dice(2) == 0 {
+            let token = at_device.swap_remove(0);
+            elevator.complete(now, token, Outcome::Done).expect("ours");
+        }
+        now += SERVICE;
+    }
+    assert!(elevator.policy().counters().merged > 100, "{:?}", elevator.policy().counters());
+    while !elevator.is_idle() {
+        if let Next::Go(token) = elevator.dispatch(now) {
+            at_device.push(token);
+        }
+        for token in at_device.drain(..) {
+            elevator.complete(now, token, Outcome::Done).expect("ours");
+        }
+        now += SERVICE;
+    }
+    (0..12).for_each(|process| elevator.exited(now, Process(process)));
+    assert!(elevator.policy().queues() <= 1, "{} are left", elevator.policy().queues());
 }

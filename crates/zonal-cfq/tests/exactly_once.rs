@@ -1,7 +1,7 @@
 //! Every request comes back exactly once, as completed, failed or cancelled, whatever happens in
 //! which order: against a ledger that knows what is out. Planted bugs show that the ledger looks.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
 use proptest::test_runner::FileFailurePersistence;
@@ -301,6 +301,15 @@ fn cfq(tunables: Tunables) -> Cfq {
     cfq
 }
 
+/// At least as many queues as there are for async requests.
+fn async_queues(steps: &[Step]) -> usize {
+    let asked = steps.iter().filter_map(|step| match step {
+        Step::Ask(ask) if ask.write && !ask.sync => Some((ask.group, ask.class, ask.level)),
+        _ => None,
+    });
+    asked.collect::<BTreeSet<_>>().len()
+}
+
 /// Anything that can be set: what one would set, and what none would.
 fn tunables() -> impl Strategy<Value = Tunables> {
     let number = || prop_oneof![0u64..10, 0u64..300_000_000, any::<u64>()];
@@ -366,7 +375,13 @@ proptest! {
     ) {
         let idle = Span::from_millis(idle * 4);
         let tunables = Tunables { slice_idle: idle, rotational, low_latency, ..Tunables::default() };
-        prop_assert_eq!(run(cfq(tunables), 3, steps), Ok(()));
+        let asyncs = async_queues(&steps);
+        let mut run = Run::new(cfq(tunables), 3);
+        prop_assert_eq!(steps.into_iter().try_for_each(|step| run.step(step)), Ok(()));
+        prop_assert_eq!(run.drain(), Ok(()));
+        // Nothing is left of processes that are gone, but perhaps the queue whose turn it is.
+        (0..5).for_each(|process| run.elevator.exited(run.now, Process(process)));
+        prop_assert!(run.elevator.policy().queues() <= asyncs + 1);
     }
 
     #[test]

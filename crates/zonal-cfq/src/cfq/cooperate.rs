@@ -78,18 +78,19 @@ impl Cfq {
         self.queues.get_mut(to).joining += coming;
     }
 
-    /// A process has nothing to do with a queue any more, nor with its successors. Gives the last
-    /// of these.
-    pub(super) fn quit(&mut self, id: QueueId) -> QueueId {
+    /// A process has nothing to do with a queue any more, nor with its successors. Those go that no
+    /// process is left for.
+    pub(super) fn quit(&mut self, id: QueueId) {
         let queue = self.queues.get_mut(id);
         queue.processes -= 1;
-        let (mut last, mut next) = (id, queue.successor);
+        let mut next = queue.successor;
+        self.queues.reap(id, self.active);
         while let Some(to) = next {
             let queue = self.queues.get_mut(to);
             queue.joining -= 1;
-            (last, next) = (to, queue.successor);
+            next = queue.successor;
+            self.queues.reap(to, self.active);
         }
-        last
     }
 
     /// The last of the successors of a queue; `None` if `id` is among them.
@@ -137,14 +138,17 @@ impl Cfq {
         self.queues.add(Queue { processes: 1, ..own })
     }
 
-    /// One process of a joined queue goes over to the successor.
+    /// One process of a joined queue goes over to the last of its successors.
     fn move_to_successor(&mut self, id: QueueId) -> QueueId {
         self.counters.merged += 1;
-        let to = self.quit(id);
+        let mut to = id;
+        while let Some(next) = self.queues.get(to).successor {
+            to = next;
+        }
         let new = self.queues.get_mut(to);
         new.processes += 1;
         new.shared = true;
-        self.queues.reap(id, self.active);
+        self.quit(id);
         to
     }
 }

@@ -185,7 +185,6 @@ impl Cfq {
         while let Some((&key, _)) = self.members.range(all.clone()).next() {
             let Some(member) = self.members.remove(&key) else { return };
             self.quit(member.queue);
-            self.queues.reap(member.queue, self.active);
         }
         if let Some(active) = self.active {
             let queue = self.queues.get(active);
