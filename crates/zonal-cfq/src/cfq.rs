@@ -136,8 +136,8 @@ pub struct Cfq {
     busy: u32,
     busy_sync: u32,
     depth: Depth,
-    /// When a sync request completed last that was overdue.
-    last_delayed_sync: Time,
+    /// When a sync request completed last that was overdue, if any.
+    last_delayed_sync: Option<Time>,
     /// Queues placed so far.
     placed: u64,
     counters: CfqCounters,
@@ -184,7 +184,7 @@ impl Cfq {
             busy: 0,
             busy_sync: 0,
             depth: Depth::default(),
-            last_delayed_sync: Time::ZERO,
+            last_delayed_sync: None,
             placed: 0,
             counters: CfqCounters::default(),
         }

@@ -381,3 +381,18 @@ fn no_queue_is_left_of_processes_that_read_together() {
     (0..12).for_each(|process| elevator.exited(now, Process(process)));
     assert!(elevator.policy().queues() <= 1, "{} are left", elevator.policy().queues());
 }
+
+/// One for each 100 ms without a late sync request, of which there is a second before the clock begins.
+#[test]
+fn async_requests_go_ten_at_a_time_from_the_beginning() {
+    let mut elevator = Elevator::new(Cfq::new(Tunables::default()), CAPACITY);
+    for index in 0..40 {
+        let write = Request::write(Process(1), Sector(index * 1_000), Sectors(8));
+        elevator.submit(Time(0), write).expect("it is good");
+    }
+    let mut at_device = Vec::new();
+    while let Next::Go(token) = elevator.dispatch(Time(0)) {
+        at_device.push(token);
+    }
+    assert_eq!(at_device.len(), 10);
+}

@@ -50,7 +50,7 @@ impl Cfq {
                 member.think.last_end = now;
             }
             if finished.arrived + self.tunables.fifo_expire_sync <= now {
-                self.last_delayed_sync = now;
+                self.last_delayed_sync = Some(now);
             }
         }
     }

@@ -103,10 +103,12 @@ impl Group {
         Kind::ALL.iter().map(|kind| self.tree(class, *kind).len()).sum()
     }
 
-    /// The mean number of busy queues of a class, updated by the number there are now.
+    /// The mean number of busy queues of a class, updated by the number there are now. Of class idle
+    /// none is kept: its slices are those of best-effort.
     pub(super) fn average(&mut self, class: Class) -> u32 {
-        let busy = self.busy(class);
-        self.averages[usize::from(class != Class::RealTime)].update(busy)
+        let at = usize::from(class != Class::RealTime);
+        let busy = self.busy([Class::RealTime, Class::BestEffort][at]);
+        self.averages[at].update(busy)
     }
 }
 
@@ -171,5 +173,22 @@ impl Active {
     /// A group's share of the target.
     pub(super) fn turn(&self, group: &Group, target: Span) -> Span {
         target.scaled(u64::from(group.weight.get()), self.weight)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cfq::tree::Place;
+
+    #[test]
+    fn queues_of_class_idle_do_not_count_as_best_effort() {
+        let mut group = Group::new(Weight::default());
+        let tree = TreeId::new(Class::Idle, Kind::Sync);
+        for order in 0..8 {
+            group.trees[tree.index()].insert(Place { tree, key: 0, order }, QueueId(order as u32));
+        }
+        assert_eq!(group.average(Class::Idle), 0);
+        assert_eq!(group.average(Class::BestEffort), 0);
     }
 }

@@ -10,6 +10,9 @@ use super::Cfq;
 use super::queue::QueueId;
 use super::slice;
 
+/// How long before the clock began a sync request is taken to have been late last.
+const QUIET: Span = Span::from_millis(1000);
+
 /// What becomes of a turn.
 enum Verdict {
     /// It goes on.
@@ -158,7 +161,11 @@ impl Cfq {
         }
         if !queue.sync && self.tunables.low_latency {
             // More and more, the longer no sync request was late.
-            let quiet = now.since(self.last_delayed_sync).0 / self.tunables.slice_sync.0.max(1);
+            let quiet = match self.last_delayed_sync {
+                Some(last) => now.since(last),
+                None => now.since(Time::ZERO) + QUIET,
+            };
+            let quiet = quiet.0 / self.tunables.slice_sync.0.max(1);
             let depth = if queue.dispatched == 0 { quiet.max(1) } else { quiet };
             most = most.min(u32::try_from(depth).unwrap_or(u32::MAX));
         }

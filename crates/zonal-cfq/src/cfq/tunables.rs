@@ -37,7 +37,9 @@ pub struct Tunables {
     pub back_seek_max: u64,
     /// How many times as far a seek back counts: 2.
     pub back_seek_penalty: u64,
-    /// Whether the device has to seek: yes.
+    /// Whether the device has to seek: yes. If it has not, none is waited for once it was seen to
+    /// order requests itself; until then [`slice_idle`](Self::slice_idle) holds. That of 3.16 is the
+    /// same for both kinds; only 4.2 sets it to nothing for those that do not seek.
     pub rotational: bool,
 }
 
