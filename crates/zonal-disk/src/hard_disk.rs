@@ -101,7 +101,8 @@ impl HardDisk {
         self.command + Span((f64::from(sectors.0) * self.sector) as u64)
     }
 
-    /// Begins what is next, if there is anything.
+    /// Begins what is next, if there is anything: now, or when it came, which is later if `now` is an
+    /// end that was not polled until then.
     fn begin(&mut self, now: Time) {
         // A flush is no queued command: those before it go first, those behind it wait.
         let is_flush = |(_, command): &(Time, Command)| command.operation == Operation::Flush;
@@ -122,11 +123,12 @@ impl HardDisk {
         }
         self.job = match self.waiting.first() {
             None => return,
-            Some((_, flush)) if before == 0 => {
+            Some((came, flush)) if before == 0 => {
                 let flush = *flush;
                 if self.wire.is_some() {
                     return;
                 }
+                let now = now.max(*came);
                 self.destage(now).or(Some((Job::Serve(flush), now + self.command)))
             }
             Some(_) => self.moved(before, now),
@@ -140,7 +142,8 @@ impl HardDisk {
     /// free one that they come to as they read on. When it ends, and whether it needs them.
     fn quick(&mut self, before: usize, now: Time) -> Option<(Command, Time, bool)> {
         for at in 0..before {
-            let command = self.waiting[at].1;
+            let (came, command) = self.waiting[at];
+            let now = now.max(came);
             match command.operation {
                 Operation::Read { start, sectors } => {
                     let end = start + sectors;
@@ -187,6 +190,9 @@ impl HardDisk {
     fn moved(&mut self, before: usize, now: Time) -> Option<(Job, Time)> {
         let waiting = self.waiting[..before].iter().filter(|(_, command)| !self.is_quick(command));
         let (since, oldest) = waiting.clone().next()?;
+        // What came meanwhile is not known before.
+        let now = now.max(*since);
+        let waiting = waiting.filter(|(came, _)| *came <= now);
         let chosen = if now.since(*since) > self.patience {
             *oldest
         } else {

@@ -45,6 +45,8 @@ pub struct SolidState {
     /// When pages of the buffer are programmed, by time, and their sectors.
     programming: VecDeque<(Time, u64)>,
     buffered: u64,
+    /// When all that was written is on the medium.
+    written: Time,
     /// Commands by when they end, then by when they came.
     ends: BTreeMap<(Time, u64), Command>,
     started: u64,
@@ -71,6 +73,7 @@ impl SolidState {
             wire: Time::ZERO,
             programming: VecDeque::new(),
             buffered: 0,
+            written: Time::ZERO,
             ends: BTreeMap::new(),
             started: 0,
             spoiled: Spoiled::default(),
@@ -121,6 +124,7 @@ impl SolidState {
                 let begin = self.room(sectors.0.into(), begin);
                 let moved = self.moved(sectors, begin);
                 let done = self.pages(start, start + sectors, moved, self.program);
+                self.written = self.written.max(done);
                 if u64::from(sectors.0) > self.buffer {
                     return done;
                 }
@@ -129,10 +133,7 @@ impl SolidState {
                 self.programming.push_back((last, sectors.0.into()));
                 moved
             }
-            Operation::Flush => {
-                let last = self.programming.back().map_or(begin, |(last, _)| begin.max(*last));
-                last + self.flush
-            }
+            Operation::Flush => begin.max(self.written) + self.flush,
         }
     }
 }

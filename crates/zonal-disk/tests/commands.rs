@@ -312,3 +312,40 @@ fn flaws_of_files_are_named() {
     let missing = Disk::load(std::path::Path::new("/nonexistent.toml")).expect_err("not there");
     assert!(missing.to_string().contains("cannot be read"));
 }
+
+/// A write ends in the buffer; it is on the medium before a flush ends, also when a later one pushed it out.
+#[test]
+fn a_flush_waits_for_all_that_was_written() {
+    let mut ssd = disk("sata_ssd");
+    let Kind::SolidState(file) = &mut ssd.kind else { panic!("it is one") };
+    (file.write_kib, file.program_us) = (64, 1000.0);
+    let mut device = ssd.device();
+    let mut start = |micros, id, operation| {
+        let at = Time::ZERO + Span::from_micros(micros);
+        device.start(at, Command { id, operation }).expect("there is room");
+    };
+    start(0, 1, write(0, 128));
+    start(300, 2, write(1 << 20, 256));
+    start(400, 3, Operation::Flush);
+    let ends: BTreeMap<u64, Time> =
+        (0..3).filter_map(|_| device.poll(Time(1 << 40))).map(|it| (it.id, it.at)).collect();
+    assert!(ends[&1] < Time::ZERO + Span::from_micros(300), "it was in the buffer: {ends:?}");
+    assert!(ends[&3] >= ends[&2] + Span::from_micros(500), "{ends:?}");
+}
+
+/// An end that was not asked for does not let the next command begin before it comes.
+#[test]
+fn no_command_begins_before_it_comes() {
+    for (name, disk) in builtins() {
+        for operation in [read(1 << 24, 8), write(1 << 24, 8), Operation::Flush] {
+            let mut device = disk.device();
+            device.start(Time::ZERO, Command { id: 1, operation: read(0, 8) }).expect("at rest");
+            let end = device.next_event().expect("it is at work");
+            let comes = end + Span::from_millis(100);
+            device.start(comes, Command { id: 2, operation }).expect("there is room");
+            let far = Time::ZERO + Span::from_millis(1000);
+            let ended = [device.poll(far), device.poll(far)].map(|it| it.expect("both end").at);
+            assert!(ended[0] == end && ended[1] > comes, "{name} {operation:?}: {ended:?}");
+        }
+    }
+}
