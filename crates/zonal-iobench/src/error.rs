@@ -80,6 +80,9 @@ pub enum IobenchError {
     /// The simulator of the allocator has no result.
     #[error("what freeing takes could not be simulated: {0}")]
     Simulator(String),
+    /// A thread cannot be had.
+    #[error("cannot start a thread: {0}")]
+    Thread(io::Error),
     /// A thread of ours ended by itself.
     #[error("a thread of the benchmark panicked")]
     Panicked,

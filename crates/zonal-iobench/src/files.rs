@@ -22,7 +22,7 @@
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, Write};
 use std::path::{Path, PathBuf};
-use std::thread;
+use std::thread::Builder;
 use std::time::{Duration, Instant};
 
 use zonal_cli::interrupt;
@@ -30,6 +30,7 @@ use zonal_scenario::truncate::DIRECTORIES;
 
 use crate::error::IobenchError;
 use crate::many_files::{Act, Bonnie, Clients, Dbench, Pass, Step as ClientStep};
+use crate::together::together;
 
 /// Operations of bonnie between two steps that are told, so that telling is not measured.
 const STEP: usize = 64;
@@ -174,27 +175,23 @@ fn act(act: Act, path: &Path, buffer: &mut [u8]) -> io::Result<()> {
 ///
 /// # Errors
 ///
-/// [`IobenchError::File`]; nothing is left in the directory.
+/// [`IobenchError::File`], [`IobenchError::Thread`]; nothing is left in the directory.
 pub fn dbench(directory: &Path, dbench: &Dbench) -> Result<Clients, IobenchError> {
     let scratch = Scratch::new(directory, "dbench")?;
     let began = Instant::now();
-    let each = thread::scope(|scope| {
-        let threads = (0..dbench.clients).map(|client| {
-            let path = scratch.0.join(client.to_string());
-            scope.spawn(move || {
-                let (mut rounds, mut longest) = (0, Duration::ZERO);
-                while began.elapsed() < dbench.duration && !interrupt::is_requested() {
-                    let round = Instant::now();
-                    client_round(&path, dbench).map_err(failed("use", &path))?;
-                    longest = longest.max(round.elapsed());
-                    rounds += 1;
-                }
-                Ok::<(u64, Duration), IobenchError>((rounds, longest))
-            })
-        });
-        let threads: Vec<_> = threads.collect();
-        threads.into_iter().map(thread::ScopedJoinHandle::join).collect::<Vec<_>>()
-    });
+    let work = |client: u32| {
+        let path = scratch.0.join(client.to_string());
+        let (mut rounds, mut longest) = (0, Duration::ZERO);
+        while began.elapsed() < dbench.duration && !interrupt::is_requested() {
+            let round = Instant::now();
+            client_round(&path, dbench).map_err(failed("use", &path))?;
+            longest = longest.max(round.elapsed());
+            rounds += 1;
+        }
+        Ok::<(u64, Duration), IobenchError>((rounds, longest))
+    };
+    let threads = (0..dbench.clients).map(|_| Builder::new());
+    let each = together(threads, work).map_err(IobenchError::Thread)?;
     let (mut rounds, mut longest) = (0, Duration::ZERO);
     for result in each {
         let (its, its_longest) = result.map_err(|_| IobenchError::Panicked)??;

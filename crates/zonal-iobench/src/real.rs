@@ -15,8 +15,7 @@ use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::sync::Barrier;
-use std::thread;
+use std::thread::Builder;
 use std::time::{Duration, Instant};
 
 use zonal_cfq::units::Span;
@@ -25,6 +24,7 @@ use zonal_cli::interrupt;
 use crate::error::IobenchError;
 use crate::program::{Blocks, Phase, Tiobench};
 use crate::simulated::{Outcome, PhaseOutcome};
+use crate::together::together;
 
 /// Bytes of a block.
 const BLOCK: u64 = 4096;
@@ -50,7 +50,7 @@ fn failed(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> IobenchE
 /// # Errors
 ///
 /// [`IobenchError::File`] if a file cannot be made, written or read; no file is left.
-/// [`IobenchError::Lab`] if it was interrupted.
+/// [`IobenchError::Thread`] if there are no threads, [`IobenchError::Lab`] if it was interrupted.
 pub fn measure(directory: &Path, tiobench: &Tiobench) -> Result<Outcome, IobenchError> {
     let mut files = Vec::new();
     for thread in 0..tiobench.threads.max(1) {
@@ -82,21 +82,14 @@ fn all(
     tiobench: &Tiobench,
     phase: Phase,
 ) -> Result<PhaseOutcome, IobenchError> {
-    let barrier = Barrier::new(files.len());
-    let each = thread::scope(|scope| {
-        let threads = files.iter().zip(0..).map(|((file, path), thread)| {
-            let (blocks, barrier) = (tiobench.blocks(phase, thread), &barrier);
-            scope.spawn(move || {
-                barrier.wait();
-                let began = Instant::now();
-                let done = one(file, blocks, phase);
-                (began, Instant::now(), done.map_err(failed(verb(phase), &path.0)))
-            })
-        });
-        // All are started before any is waited for: they wait for each other.
-        let threads: Vec<_> = threads.collect();
-        threads.into_iter().map(thread::ScopedJoinHandle::join).collect::<Vec<_>>()
-    });
+    let work = |thread: u32| {
+        let ((file, path), blocks) = (&files[thread as usize], tiobench.blocks(phase, thread));
+        let began = Instant::now();
+        let done = one(file, blocks, phase);
+        (began, Instant::now(), done.map_err(failed(verb(phase), &path.0)))
+    };
+    let threads = files.iter().map(|_| Builder::new());
+    let each = together(threads, work).map_err(IobenchError::Thread)?;
     let (mut blocks, mut first, mut last) = (0, None, None);
     for result in each {
         let (began, ended, done) = result.map_err(|_| IobenchError::Panicked)?;

@@ -20,7 +20,7 @@
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
-use std::thread;
+use std::thread::{self, Builder};
 use std::time::{Duration, Instant};
 
 use zonal_cache::store::StoreError;
@@ -97,7 +97,7 @@ fn failed(error: &CacheError) -> IoschedError {
 ///
 /// # Errors
 ///
-/// [`IoschedError::File`], [`IoschedError::Cache`], and [`IoschedError::Failed`] with the first error of a process.
+/// [`IoschedError::File`], [`IoschedError::Cache`], [`IoschedError::Thread`], and [`IoschedError::Failed`] with the first error of a process.
 pub fn run(
     subject: &Subject,
     path: &Path,
@@ -117,20 +117,27 @@ pub fn run(
     let file = cache.open(Arc::clone(&store)).map_err(unread)?;
     let (begun, names) = (Instant::now(), &workload.names[..]);
     let limit = workload.limit.map(|limit| Duration::from_nanos(limit.0));
-    let results: Vec<_> = thread::scope(|scope| {
+    let results = thread::scope(|scope| {
         let contexts = workload.contexts.into_iter().map(|context| {
             let (file, store) = (file.clone(), &*store);
             let mut buffer = Buffer::new(256 << 10);
             // What is written is not what the file has.
             fastrand::Rng::with_seed(2).fill(buffer.bytes(256 << 10));
             let mut client = Client { file, store, buffer, begun, limit };
-            scope.spawn(move || client.run(context, names))
+            Builder::new().spawn_scoped(scope, move || client.run(context, names))
         });
-        let contexts: Vec<_> = contexts.collect();
-        let joined =
-            contexts.into_iter().map(|it| it.join().unwrap_or(Err(IoschedError::Panicked)));
-        joined.collect()
+        let contexts = contexts.collect::<io::Result<Vec<_>>>();
+        if contexts.is_err() {
+            // Those that began find that it is over.
+            store.stop();
+        }
+        contexts.map(|contexts| {
+            let joined =
+                contexts.into_iter().map(|it| it.join().unwrap_or(Err(IoschedError::Panicked)));
+            joined.collect::<Vec<_>>()
+        })
     });
+    let results = results.map_err(IoschedError::Thread)?;
     let mut outcome = Outcome::new(names);
     outcome.elapsed = span(begun.elapsed());
     (outcome.counters, outcome.idled) = (store.counters(), store.idled());

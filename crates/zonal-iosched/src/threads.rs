@@ -20,7 +20,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Mutex, PoisonError};
-use std::thread;
+use std::thread::{self, Builder};
 use std::time::{Duration, Instant};
 
 use zonal_cfq::elevator::Limits;
@@ -148,17 +148,24 @@ fn failed(failed: u64, first: &io::Error) -> IoschedError {
 ///
 /// # Errors
 ///
-/// [`IoschedError::Failed`] if any request failed; others only if the workload is not for a file of
-/// that length.
-///
-/// # Panics
-///
-/// If the system gives no threads.
+/// [`IoschedError::Failed`] if any request failed, [`IoschedError::Thread`] if the system gives no
+/// threads; others only if the workload is not for a file of that length.
 pub fn run(
     subject: &Subject,
     file: &TargetFile,
     workload: Workload,
     depth: usize,
+) -> Result<Outcome, IoschedError> {
+    run_by(subject, file, workload, depth, &mut Builder::new)
+}
+
+/// The same, by threads that are made by `thread`.
+fn run_by(
+    subject: &Subject,
+    file: &TargetFile,
+    workload: Workload,
+    depth: usize,
+    thread: &mut dyn FnMut() -> Builder,
 ) -> Result<Outcome, IoschedError> {
     let shared = Shared {
         queue: Queue::new(subject.policy(), Sector(file.bytes() / 512)),
@@ -169,26 +176,31 @@ pub fn run(
     };
     let (shared, names) = (&shared, &workload.names[..]);
     let results = thread::scope(|scope| {
-        for _ in 0..depth {
-            let longest = Limits::default().longest.bytes() as usize;
-            scope.spawn(move || {
-                let (mut read, mut written) = (Buffer::new(longest), Buffer::new(longest));
-                shared.work_for(&mut read, &mut written);
-            });
-        }
-        let contexts = workload.contexts.into_iter();
-        let contexts: Vec<_> = contexts
-            .map(|context| {
+        let begin = || {
+            for _ in 0..depth {
+                let longest = Limits::default().longest.bytes() as usize;
+                thread().spawn_scoped(scope, move || {
+                    let (mut read, mut written) = (Buffer::new(longest), Buffer::new(longest));
+                    shared.work_for(&mut read, &mut written);
+                })?;
+            }
+            let contexts = workload.contexts.into_iter().map(|context| {
                 let time = (shared.begun, shared.limit);
-                scope.spawn(move || run_context(context, names, time, |ask| shared.ask(ask)))
-            })
-            .collect();
-        let joined =
-            contexts.into_iter().map(|it| it.join().unwrap_or(Err(IoschedError::Panicked)));
-        let results: Vec<_> = joined.collect();
+                let run = move || run_context(context, names, time, |ask| shared.ask(ask));
+                thread().spawn_scoped(scope, run)
+            });
+            contexts.collect::<io::Result<Vec<_>>>()
+        };
+        let results = begin().map(|contexts| {
+            let joined =
+                contexts.into_iter().map(|it| it.join().unwrap_or(Err(IoschedError::Panicked)));
+            joined.collect::<Vec<_>>()
+        });
+        // Also if there are not all: those that began find that it is over.
         shared.queue.stop();
         results
     });
+    let results = results.map_err(IoschedError::Thread)?;
     let mut outcome = Outcome::new(names);
     outcome.elapsed = shared.queue.now().since(Time::ZERO);
     for result in results {
@@ -199,4 +211,35 @@ pub fn run(
     }
     (outcome.counters, outcome.idled) = shared.queue.figures();
     Ok(outcome)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scheduler::Kind;
+
+    #[test]
+    fn a_thread_that_is_not_given_ends_the_run() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("file");
+        let file = TargetFile::open(&path, 4 << 20, false, false, false).expect("it is made");
+        let capacity = Sector(file.bytes() / 512);
+        // Two that do requests and four that ask: none, the first of each kind, the last.
+        for given in [0, 1, 2, 5] {
+            let workload = Workload::random(4, 4 << 20, capacity, Span(u64::MAX), 1);
+            let (subject, mut left) = (Subject::new(Kind::Cfq), given);
+            let mut thread = || {
+                // No machine has room for such a stack.
+                let builder = Builder::new();
+                if left == 0 {
+                    builder.stack_size(1 << 60)
+                } else {
+                    left -= 1;
+                    builder
+                }
+            };
+            let ended = run_by(&subject, &file, workload.expect("it fits"), 2, &mut thread);
+            assert!(matches!(ended, Err(IoschedError::Thread(_))), "{given}: {ended:?}");
+        }
+    }
 }
