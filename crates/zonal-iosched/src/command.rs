@@ -62,25 +62,26 @@ pub struct IoschedArgs {
     #[arg(long, value_delimiter = ',', default_value = "4", value_name = "N",
           value_parser = clap::value_parser!(u32).range(0..=1024))]
     pub processes: Vec<u32>,
-    /// What all files have together: 16G simulated, the file's length, or 256M if it is made
+    /// What all files have together: 16G simulated, the file's length, or 256M if it is made; of a file
+    /// whole pages
     #[arg(long, value_parser = parse_size, value_name = "SIZE")]
     pub size: Option<usize>,
     /// How long a run takes, but for `readers`, which end with their files: 60s simulated, or 5s
     #[arg(long, value_parser = parse_duration, value_name = "TIME")]
     pub duration: Option<Duration>,
     /// Requests at the file at a time
-    #[arg(long, default_value_t = 4, value_name = "N",
+    #[arg(long, default_value_t = 4, value_name = "N", conflicts_with = "disk",
           value_parser = clap::value_parser!(u32).range(1..=256))]
     pub depth: u32,
     /// Go through the kernel's page cache
-    #[arg(long)]
+    #[arg(long, conflicts_with = "disk")]
     pub buffered: bool,
     /// Put a page cache of this size above the scheduler: processes read and write through it
     #[arg(long, value_parser = parse_size, value_name = "SIZE",
           conflicts_with_all = ["disk", "buffered"])]
     pub cache: Option<usize>,
     /// Let a workload that writes overwrite a file that is there
-    #[arg(long)]
+    #[arg(long, conflicts_with = "disk")]
     pub overwrite: bool,
     /// Seed of every random choice
     #[arg(long, default_value_t = 1)]
@@ -181,8 +182,10 @@ pub fn run(args: &IoschedArgs, out: &mut dyn Write) -> Result<(), IoschedError> 
     let csv = args.csv.as_deref().map(OutFile::open).transpose()?;
     let ground = ground(args)?;
     let size = match (args.size, &ground) {
-        (Some(size), _) => size as u64,
+        (Some(size), Ground::Disk(_)) => size as u64,
         (None, Ground::Disk(disk)) => (SIMULATED as u64).min(disk.capacity().bytes()),
+        // Whole pages, as the file's own length.
+        (Some(size), Ground::File(..)) => size as u64 / 4096 * 4096,
         (None, Ground::File(file, _)) => file.bytes(),
     };
     for processes in &args.processes {

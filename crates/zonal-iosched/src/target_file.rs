@@ -64,8 +64,11 @@ impl TargetFile {
             }
             None
         } else {
+            let new = OpenOptions::new().write(true).create_new(true).open(path);
+            let file = new.map_err(failed("make"))?;
+            // Only what was made is removed: a link to nowhere is not.
             let made = Made(path.into());
-            fill(path, size).map_err(failed("make"))?;
+            fill(file, size).map_err(failed("make"))?;
             Some(made)
         };
         let open =
@@ -120,9 +123,8 @@ fn reads_direct(file: &File) -> bool {
     file.read_at(buffer.bytes(4096), 0).is_ok()
 }
 
-/// Writes a file that has no holes and no zeroes.
-fn fill(path: &Path, size: u64) -> io::Result<()> {
-    let mut file = OpenOptions::new().write(true).create_new(true).open(path)?;
+/// Fills a file, without holes and zeroes.
+fn fill(mut file: File, size: u64) -> io::Result<()> {
     let mut piece = vec![0u8; 1 << 20];
     fastrand::Rng::with_seed(1).fill(&mut piece);
     let mut left = size;

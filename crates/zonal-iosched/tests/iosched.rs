@@ -163,6 +163,25 @@ fn a_file_is_overwritten_only_if_that_is_said() {
     assert!(!made.exists());
 }
 
+#[test]
+fn a_size_need_not_be_whole_pages() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let line = format!("{}/made --size 1000000 --json", directory.path().display());
+    for run in json(&line) {
+        assert!(run["dispatched_reads"].as_f64() > Some(0.0), "{run}");
+    }
+}
+
+#[test]
+fn a_link_to_nowhere_stays() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let link = directory.path().join("link");
+    std::os::unix::fs::symlink(directory.path().join("nowhere"), &link).expect("made");
+    let line = format!("{} --size 1M", link.display());
+    iosched(&line).assert().code(1).stderr(contains("cannot make"));
+    assert!(fs::symlink_metadata(&link).is_ok());
+}
+
 /// As `json`, and every run has the figures of a cache.
 fn cached(line: &str) -> Vec<Value> {
     let runs = json(line);
@@ -273,6 +292,9 @@ fn what_is_wrong_is_said() {
     wrong("--disk desktop_2014 --scheduler elevator", "elevator");
     wrong("--disk desktop_2014 file", "cannot be used with");
     wrong("--disk desktop_2014 --cache 1M", "cannot be used with");
+    for option in ["--depth 1", "--buffered", "--overwrite"] {
+        wrong(&format!("--disk sata_ssd {option}"), "cannot be used with");
+    }
     wrong("file --buffered --cache 1M", "cannot be used with");
     let directory = tempfile::tempdir().expect("a directory");
     let file = directory.path().join("file");
