@@ -117,24 +117,24 @@ impl<E: Evict> Shared<E> {
     /// An inode goes that the kernel does not know any more, if its data can.
     fn let_go(&self, number: u64, count: u64, writes: bool) {
         let Some(node) = self.nodes.forget(number, count) else { return };
-        if !Contents::discard_if_gone(&node) && !Contents::drop_unused(&node, writes) {
+        let _ = Contents::discard_if_gone(&node) || Contents::drop_unused(&node, writes);
+        if !self.nodes.remove(number) {
             let mut left = self.left.lock();
             if !left.contains(&number) {
                 left.push_back(number);
             }
         }
-        self.nodes.remove(number);
     }
 
     /// Writes all back that is not yet written, and has the file system below keep it.
     pub(crate) fn finish(&self) -> Result<(), MountError> {
         let (mut pages, mut files, mut last) = (0, 0, None);
         for content in self.nodes.all().iter().filter_map(|node| Contents::peek(node)) {
-            if content.write_back().is_err() {
-                pages += content.file.unwritten_pages();
-                files += 1;
-            }
-            let error = content.file.sync().err().map(|error| told(&error));
+            // A handle of now is not told of what went wrong before: its pages are dirty still, and tried again.
+            let error = content.file.clone().sync().err().map(|error| told(&error));
+            let unwritten = content.file.unwritten_pages();
+            pages += unwritten;
+            files += usize::from(unwritten > 0);
             last = content.settle().err().or(error).or(last);
         }
         let root = self.nodes.get(ROOT).and_then(|root| {

@@ -9,8 +9,13 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
-pub(crate) const TESTS: &[Test] =
-    &[("inodes_go_once_there_is_space_again", inodes_go_once_there_is_space_again)];
+pub(crate) const TESTS: &[Test] = &[
+    ("inodes_go_once_there_is_space_again", inodes_go_once_there_is_space_again),
+    (
+        "what_could_not_be_written_once_is_no_error_at_the_end",
+        what_could_not_be_written_once_is_no_error_at_the_end,
+    ),
+];
 
 /// How many the mount knows.
 fn inodes(root: &Path) -> Result<u64, Failed> {
@@ -56,4 +61,23 @@ fn inodes_go_once_there_is_space_again() -> Result<(), Failed> {
     wait_for(&process.root, 2, || Ok(File::open(&empty).map(drop)?))?;
     assert!(fs::read(process.below.join("large"))? == bytes);
     process.unmount()
+}
+
+fn what_could_not_be_written_once_is_no_error_at_the_end() -> Result<(), Failed> {
+    let space = 16 * 4096;
+    let mut process = Process::with_space("1M", space)?;
+    let bytes = vec![7; 2 * space];
+    fs::write(process.root.join("large"), &bytes)?;
+    // The writer tries it, in vain.
+    let end = Instant::now() + Duration::from_secs(60);
+    while fs::read(process.below.join("large"))?.is_empty() {
+        assert!(Instant::now() < end, "nothing is written");
+        thread::sleep(Duration::from_millis(50));
+    }
+    // And once more.
+    thread::sleep(Duration::from_secs(2));
+    process.resize_space(4 * space)?;
+    process.unmount()?;
+    assert!(fs::read(process.below.join("large"))? == bytes);
+    Ok(())
 }
