@@ -74,29 +74,28 @@ fn below(number: u64, stat: &Stat) -> FileAttr {
 }
 
 impl<E: Evict> Shared<E> {
-    pub(crate) fn attr_of(node: &Node<E>, stat: &Stat) -> FileAttr {
-        let mut attr = below(node.number, stat);
-        if let Some(content) = Contents::peek(node) {
-            attr.size = content.file.len();
-            let unwritten = content.file.unwritten_pages() as u64 * 8;
-            attr.blocks = attr.blocks.max((attr.blocks + unwritten).min(attr.size.div_ceil(512)));
-            let times = content.times();
+    /// What an inode looks like.
+    pub(crate) fn attr(node: &Node<E>) -> Answer<FileAttr> {
+        // The file below is asked last: what leaves meanwhile is there then.
+        let content = Contents::peek(node);
+        let here = content.map(|content| {
+            (content.file.len(), content.file.unwritten_pages() as u64 * 8, content.times())
+        });
+        let mut attr = below(node.number, &node.stat()?);
+        if let Some((size, unwritten, times)) = here {
+            attr.size = size;
+            attr.blocks = attr.blocks.max((attr.blocks + unwritten).min(size.div_ceil(512)));
             attr.mtime = times.modified.unwrap_or(attr.mtime);
             attr.ctime = times.changed.map_or(attr.ctime, |at| attr.ctime.max(at));
         }
-        attr
-    }
-
-    /// What an inode looks like.
-    pub(crate) fn attr(&self, node: &Node<E>) -> Answer<FileAttr> {
-        Ok(Self::attr_of(node, &node.stat()?))
+        Ok(attr)
     }
 
     pub(crate) fn get_attr(&self, number: u64) -> Answer<FileAttr> {
         if number == STATISTICS {
             return Ok(self.statistics_attr());
         }
-        self.attr(&*self.nodes.get(number)?)
+        Self::attr(&*self.nodes.get(number)?)
     }
 
     pub(crate) fn set_attr(&self, number: u64, change: &Change) -> Answer<FileAttr> {
@@ -105,7 +104,7 @@ impl<E: Evict> Shared<E> {
         }
         let node = self.nodes.get(number)?;
         if let Some(size) = change.size {
-            let content = self.contents.get(&node, false)?;
+            let content = self.contents.get(&node, false, true)?;
             let done = content.file.truncate(size).map_err(|error| told(&error));
             if done.is_ok() {
                 content.set_changed();
@@ -122,7 +121,7 @@ impl<E: Evict> Shared<E> {
             chmod(node.path(), Mode::from_raw_mode(mode & 0o7777)).map_err(os)?;
         }
         Self::set_times(&node, change)?;
-        self.attr(&node)
+        Self::attr(&node)
     }
 
     fn set_times(node: &Node<E>, change: &Change) -> Answer<()> {
@@ -138,9 +137,11 @@ impl<E: Evict> Shared<E> {
             last_access: at(&change.accessed),
             last_modification: at(&change.modified),
         };
+        // Before the file below has the new time: data that leave meanwhile would give it theirs.
+        let content = Contents::peek(node);
         utimensat(&node.fd, "", &times, AtFlags::EMPTY_PATH).map_err(os)?;
         // What is written back later does not change it.
-        if let (Some(modified), Some(content)) = (&change.modified, Contents::peek(node)) {
+        if let (Some(modified), Some(content)) = (&change.modified, content) {
             match modified {
                 TimeOrNow::Now => content.set_changed(),
                 TimeOrNow::SpecificTime(at) => content.set_modified(*at),

@@ -8,7 +8,7 @@ use std::time::SystemTime;
 
 use fuser::Errno;
 use parking_lot::Mutex;
-use rustix::fs::{Timespec, Timestamps, UTIME_OMIT, fstat, futimens};
+use rustix::fs::{OFlags, Timespec, Timestamps, UTIME_OMIT, fcntl_getfl, fstat, futimens};
 use zonal_cache::evict::Evict;
 use zonal_cache::{Cache, CacheFile, FileStore, Ring};
 
@@ -59,6 +59,13 @@ impl<E: Evict> Cached<E> {
         let unused = |content: &&Arc<Content<E>>| Arc::strong_count(content) == 1;
         self.content.as_ref().filter(|_| self.opens == 0).filter(unused)
     }
+
+    /// Data that are not used leave if they could not be changed, and so are clean.
+    fn drop_read_only(&mut self) {
+        if self.unused().is_some_and(|content| !content.is_writable()) {
+            self.content = None;
+        }
+    }
 }
 
 impl<E: Evict> Content<E> {
@@ -80,6 +87,11 @@ impl<E: Evict> Content<E> {
     /// Writes pages back, without a flush, and waits for those that other threads write.
     pub(crate) fn write_back(&self) -> Answer<()> {
         self.file.write_back().map_err(|error| told(&error))
+    }
+
+    /// Whether the file below was opened to be written too.
+    fn is_writable(&self) -> bool {
+        fcntl_getfl(self.store.file()).is_ok_and(|is| is.contains(OFlags::RDWR))
     }
 
     /// Whether the file below has all of it.
@@ -143,13 +155,23 @@ impl<E: Evict> Contents<E> {
         &self.cache
     }
 
-    /// The data of a file, for a call or, with `open`, for a handle.
-    pub(crate) fn get(&self, node: &Node<E>, open: bool) -> Answer<Arc<Content<E>>> {
+    /// The data of a file, for a call or, with `open`, for a handle; with `writes` they are to be changed.
+    pub(crate) fn get(&self, node: &Node<E>, open: bool, writes: bool) -> Answer<Arc<Content<E>>> {
         let mut cached = node.cached.lock();
+        if writes {
+            // It may have been a program that ran when it was opened below, and be one no more.
+            cached.drop_read_only();
+        }
         let content = match &cached.content {
             Some(content) => content.clone(),
             None => cached.content.insert(self.open(node)?).clone(),
         };
+        // One that could only be opened for reading below takes no writes that would be lost later.
+        if writes && !content.is_writable() {
+            drop(content);
+            cached.drop_read_only();
+            return Err(Errno::EROFS);
+        }
         cached.opens += usize::from(open);
         Ok(content)
     }
@@ -253,3 +275,88 @@ impl<E: Evict> Contents<E> {
 
 /// What fails where a directory has no data.
 pub(crate) const NO_DATA: Errno = Errno::EISDIR;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::attributes::Change;
+    use crate::shared::Shared;
+    use rustix::fs::{Mode, open};
+    use std::fs;
+    use std::sync::mpsc;
+    use std::thread;
+    use std::time::Duration;
+    use tempfile::TempDir;
+    use zonal_cache::S3Fifo;
+
+    const LONG: Duration = Duration::from_secs(20);
+
+    /// A directory with a file of 100 bytes, without a mount.
+    fn world() -> (TempDir, Shared<S3Fifo>, Arc<Node<S3Fifo>>) {
+        let place = tempfile::tempdir().unwrap();
+        fs::write(place.path().join("file"), [1; 100]).unwrap();
+        let find = OFlags::PATH | OFlags::CLOEXEC;
+        let open = |name: &str| open(place.path().join(name), find, Mode::empty()).unwrap();
+        let cache = Cache::builder().memory(1 << 20).io_threads(0).open().unwrap();
+        let contents = Contents::new(cache, 16, true);
+        let shared = Shared::new(open("."), contents, ".zonal".to_owned()).unwrap();
+        let (node, _) = shared.nodes.adopt(open("file")).unwrap();
+        (place, shared, node)
+    }
+
+    /// Who asks for the size while data leave is told what the file below has then.
+    #[test]
+    fn a_size_is_never_that_of_before_the_data_left() {
+        let (_place, shared, node) = world();
+        let content = shared.contents.get(&node, false, true).unwrap();
+        content.file.write_at(&[2; 50], 100).unwrap();
+        let mut cached = node.cached.lock();
+        let asks = thread::spawn({
+            let node = node.clone();
+            move || Shared::attr(&node).unwrap().size
+        });
+        // It waits for the lock.
+        thread::sleep(Duration::from_millis(100));
+        content.write_back().unwrap();
+        cached.content = None;
+        drop(cached);
+        assert_eq!(asks.join().unwrap(), 150);
+    }
+
+    /// A thread that is at the data of one inode, for as long as they are written, is waited for by none that looks for others.
+    #[test]
+    fn data_that_a_thread_is_at_hold_up_no_other_inode() {
+        let (_place, shared, node) = world();
+        let (number, shared) = (node.number, Arc::new(shared));
+        assert!(shared.nodes.forget(number, 1).is_some());
+        let cached = node.cached.lock();
+        let (asks, answer) = mpsc::channel();
+        thread::spawn({
+            let shared = shared.clone();
+            move || asks.send(shared.nodes.remove(number))
+        });
+        assert_eq!(answer.recv_timeout(LONG), Ok(false), "it is to be asked for again");
+        assert_eq!(shared.nodes.len(), 2);
+        drop(cached);
+        shared.forget(number, 0);
+        assert_eq!(shared.nodes.len(), 1);
+    }
+
+    #[test]
+    fn what_could_only_be_read_is_opened_anew_to_be_changed() {
+        let (_place, shared, node) = world();
+        let store = Arc::new(FileStore::open_read_only(Path::new(&node.path())).unwrap());
+        let file = shared.cache().open(store.clone()).unwrap();
+        let content = Arc::new(Content { store, file, times: Mutex::default() });
+        node.cached.lock().content = Some(content.clone());
+        let empty = Change { size: Some(0), ..Change::default() };
+        let writes = OFlags::RDWR.bits() as i32;
+        let refused = shared.set_attr(node.number, &empty).map(|attr| attr.size).unwrap_err();
+        assert_eq!(refused.code(), Errno::EROFS.code(), "it is in use so");
+        let refused = shared.open(node.number, writes).map(drop).unwrap_err();
+        assert_eq!(refused.code(), Errno::EROFS.code());
+        drop(content);
+        assert!(shared.open(node.number, writes).is_ok());
+        assert_eq!(shared.set_attr(node.number, &empty).map(|attr| attr.size).unwrap(), 0);
+    }
+}

@@ -109,7 +109,7 @@ impl<E: Evict> Shared<E> {
         }
         // The kernel is not told of these two inodes by it.
         if entry.name == "." || entry.name == ".." {
-            let attr = self.attr(parent)?;
+            let attr = Self::attr(parent)?;
             return Ok(reply.add(attr.ino, entry.next, entry.name, &TTL, &attr, GENERATION));
         }
         // One that has gone meanwhile is not listed.

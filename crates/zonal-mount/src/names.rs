@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use fuser::{Errno, FileAttr, FileHandle, Request};
 use rustix::fs::{
-    AtFlags, CWD, FileType, Gid, Mode, OFlags, RenameFlags, Uid, chmod, chownat, fcntl_getfl,
-    getxattr, linkat, mkdirat, mknodat, openat, readlinkat, renameat_with, symlinkat, unlinkat,
+    AtFlags, CWD, FileType, Gid, Mode, OFlags, RenameFlags, Uid, chmod, chownat, getxattr, linkat,
+    mkdirat, mknodat, openat, readlinkat, renameat_with, symlinkat, unlinkat,
 };
 use zonal_cache::evict::Evict;
 
@@ -60,9 +60,19 @@ impl<E: Evict> Shared<E> {
 
     /// Has the kernel know what a descriptor is of.
     fn known(&self, fd: OwnedFd) -> Answer<Found<E>> {
-        let (node, stat) = self.nodes.adopt(fd)?;
-        let attr = Self::attr_of(&node, &stat);
-        Ok((node, attr))
+        let (node, _) = self.nodes.adopt(fd)?;
+        self.described(node)
+    }
+
+    /// With its attributes; without, the kernel is not told of it after all.
+    fn described(&self, node: Arc<Node<E>>) -> Answer<Found<E>> {
+        match Self::attr(&node) {
+            Ok(attr) => Ok((node, attr)),
+            Err(error) => {
+                self.forget(node.number, 1);
+                Err(error)
+            }
+        }
     }
 
     pub(crate) fn look_up(&self, parent: &Node<E>, name: &OsStr) -> Answer<Found<E>> {
@@ -99,8 +109,7 @@ impl<E: Evict> Shared<E> {
                 return Err(os(error));
             }
         }
-        let attr = self.attr(&node)?;
-        Ok((node, attr))
+        self.described(node)
     }
 
     pub(crate) fn make_node(
@@ -197,16 +206,9 @@ impl<E: Evict> Shared<E> {
     }
 
     fn open_node(&self, node: &Arc<Node<E>>, flags: i32) -> Answer<FileHandle> {
-        let content = self.contents.get(node, true)?;
         let writes = OFlags::from_bits_retain(flags as u32);
         let writes = writes.intersects(OFlags::WRONLY | OFlags::RDWR);
-        // One that could only be opened for reading below takes no writes that would be lost later.
-        let can = fcntl_getfl(content.store.file()).is_ok_and(|is| is.contains(OFlags::RDWR));
-        if writes && !can {
-            drop(content);
-            self.contents.closed(node);
-            return Err(Errno::EROFS);
-        }
+        let content = self.contents.get(node, true, writes)?;
         let file = content.file.clone();
         Ok(self.add(Handle::File(Box::new(Opened { node: node.clone(), content, file }))))
     }

@@ -118,15 +118,20 @@ impl<E: Evict> Nodes<E> {
         (known.lookups == 0).then(|| known.node.clone())
     }
 
-    /// Takes an inode out that the kernel does not know any more and that has no data here.
-    pub(crate) fn remove(&self, number: u64) {
+    /// Takes an inode out that the kernel does not know any more and that has no data here. False if it is to be asked
+    /// for again: it has data, or another thread is at them, which is not waited for with the table locked.
+    pub(crate) fn remove(&self, number: u64) -> bool {
         let mut table = self.table.lock();
-        let gone = |known: &Known<E>| known.lookups == 0 && !known.node.cached.lock().has_content();
-        if table.by_number.get(&number).is_some_and(gone)
-            && let Some(known) = table.by_number.remove(&number)
-        {
-            table.by_id.remove(&known.id);
+        let Some(known) = table.by_number.get(&number).filter(|known| known.lookups == 0) else {
+            return true;
+        };
+        let id = known.id;
+        let gone = known.node.cached.try_lock().is_some_and(|cached| !cached.has_content());
+        if gone {
+            table.by_number.remove(&number);
+            table.by_id.remove(&id);
         }
+        gone
     }
 
     /// All of them.

@@ -61,7 +61,7 @@ pub(crate) enum Handle<E: Evict> {
 pub(crate) struct Shared<E: Evict> {
     pub(crate) nodes: Nodes<E>,
     pub(crate) contents: Contents<E>,
-    /// Inodes that the kernel has forgotten, with data that could not be written or were in use.
+    /// Inodes that the kernel has forgotten, with data that could not be written or that a thread was at.
     left: Mutex<VecDeque<u64>>,
     handles: RwLock<HashMap<u64, Arc<Handle<E>>>>,
     next: AtomicU64,
