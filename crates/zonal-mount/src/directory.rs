@@ -26,11 +26,27 @@ struct Entry<'a> {
     next: u64,
 }
 
+/// What became of an entry.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Visited {
+    Added,
+    Skipped,
+    /// There was no room for it.
+    Full,
+}
+
+impl Visited {
+    /// As a reply says it.
+    const fn by(full: bool) -> Self {
+        if full { Self::Full } else { Self::Added }
+    }
+}
+
 /// Shows `visit` the entries from `offset` on, until it has enough.
 fn list(
     directory: &Mutex<OwnedFd>,
     offset: u64,
-    mut visit: impl FnMut(&Entry<'_>) -> Answer<bool>,
+    mut visit: impl FnMut(&Entry<'_>) -> Answer<Visited>,
 ) -> Answer<()> {
     let directory = directory.lock();
     seek(&*directory, SeekFrom::Start(offset)).map_err(os)?;
@@ -38,16 +54,18 @@ fn list(
     let mut entries = RawDir::new(&*directory, &mut buffer);
     let mut any = false;
     while let Some(entry) = entries.next() {
-        let entry = entry.map_err(os)?;
-        let entry = Entry {
-            name: OsStr::from_bytes(entry.file_name().to_bytes()),
-            number: entry.ino(),
-            kind: kind_of(entry.file_type()),
-            next: entry.next_entry_cookie(),
-        };
-        match visit(&entry) {
-            Ok(true) => break,
-            Ok(false) => any = true,
+        let visited = entry.map_err(os).and_then(|entry| {
+            visit(&Entry {
+                name: OsStr::from_bytes(entry.file_name().to_bytes()),
+                number: entry.ino(),
+                kind: kind_of(entry.file_type()),
+                next: entry.next_entry_cookie(),
+            })
+        });
+        match visited {
+            Ok(Visited::Full) => break,
+            Ok(Visited::Added) => any = true,
+            Ok(Visited::Skipped) => {}
             // What was added is given; the next call meets the error again.
             Err(_) if any => break,
             Err(error) => return Err(error),
@@ -79,8 +97,11 @@ impl<E: Evict> Shared<E> {
         let handle = self.directory(handle)?;
         let Handle::Directory(directory) = &*handle else { return Err(Errno::ENOTDIR) };
         list(directory, offset, |entry| {
-            Ok(!self.is_statistics(number, entry.name)
-                && reply.add(INodeNo(entry.number), entry.next, entry.kind, entry.name))
+            if self.is_statistics(number, entry.name) {
+                return Ok(Visited::Skipped);
+            }
+            let number = INodeNo(entry.number);
+            Ok(Visited::by(reply.add(number, entry.next, entry.kind, entry.name)))
         })
     }
 
@@ -97,37 +118,66 @@ impl<E: Evict> Shared<E> {
         list(directory, offset, |entry| self.add_plus(&parent, entry, reply))
     }
 
-    /// Adds an entry with its attributes; whether there was no room.
+    /// Adds an entry with its attributes.
     fn add_plus(
         &self,
         parent: &Node<E>,
         entry: &Entry<'_>,
         reply: &mut ReplyDirectoryPlus,
-    ) -> Answer<bool> {
+    ) -> Answer<Visited> {
         if self.is_statistics(parent.number, entry.name) {
-            return Ok(false);
+            return Ok(Visited::Skipped);
         }
         // The kernel is not told of these two inodes by it.
         if entry.name == "." || entry.name == ".." {
             let attr = Self::attr(parent)?;
-            return Ok(reply.add(attr.ino, entry.next, entry.name, &TTL, &attr, GENERATION));
+            let full = reply.add(attr.ino, entry.next, entry.name, &TTL, &attr, GENERATION);
+            return Ok(Visited::by(full));
         }
         // One that has gone meanwhile is not listed.
         let (node, attr) = match self.look_up(parent, entry.name) {
             Ok(found) => found,
-            Err(error) if error.code() == Errno::ENOENT.code() => return Ok(false),
+            Err(error) if error.code() == Errno::ENOENT.code() => {
+                return Ok(Visited::Skipped);
+            }
             Err(error) => return Err(error),
         };
         let full = reply.add(attr.ino, entry.next, entry.name, &TTL, &attr, GENERATION);
         if full {
             self.forget(node.number, 1);
         }
-        Ok(full)
+        Ok(Visited::by(full))
     }
 
     pub(crate) fn sync_directory(&self, handle: FileHandle) -> Answer<()> {
         let handle = self.directory(handle)?;
         let Handle::Directory(directory) = &*handle else { return Err(Errno::ENOTDIR) };
         rustix::fs::fsync(&*directory.lock()).map_err(os)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What was only passed over is no answer: an empty one would be the end of the directory.
+    #[test]
+    fn an_error_behind_entries_that_are_skipped_is_told() {
+        let place = tempfile::tempdir().unwrap();
+        for name in ["a", "b", "c"] {
+            std::fs::write(place.path().join(name), "").unwrap();
+        }
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let directory = rustix::fs::open(place.path(), flags, Mode::empty()).unwrap();
+        let directory = Mutex::new(directory);
+        let fails_after = |first: Visited| {
+            let mut seen = 0;
+            list(&directory, 0, |_| {
+                seen += 1;
+                if seen > 2 { Err(Errno::EIO) } else { Ok(first) }
+            })
+        };
+        assert_eq!(fails_after(Visited::Skipped).unwrap_err().code(), Errno::EIO.code());
+        assert!(fails_after(Visited::Added).is_ok(), "what was added is given");
     }
 }
