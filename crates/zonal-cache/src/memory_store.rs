@@ -13,6 +13,7 @@
 use crate::frames::PAGE;
 use crate::store::{Store, StoreError};
 use parking_lot::Mutex;
+use std::collections::BTreeMap;
 use std::mem;
 
 /// What happened to a store since the last flush.
@@ -30,6 +31,8 @@ struct Halves {
     durable: Vec<u8>,
     /// What makes the second into the first.
     changes: Vec<Change>,
+    /// Where in that each page is, since the length was changed last.
+    pages: BTreeMap<u64, usize>,
 }
 
 /// Bytes in memory, in two halves as those of a disk with a cache: what reads see, and what would be left
@@ -40,7 +43,7 @@ pub struct MemoryStore(Mutex<Halves>);
 impl From<Vec<u8>> for MemoryStore {
     fn from(bytes: Vec<u8>) -> Self {
         let durable = bytes.clone();
-        Self(Mutex::new(Halves { volatile: bytes, durable, changes: Vec::new() }))
+        Self(Mutex::new(Halves { volatile: bytes, durable, ..Halves::default() }))
     }
 }
 
@@ -63,6 +66,7 @@ impl MemoryStore {
     pub fn cut_power(&self, mut keeps: impl FnMut(u64) -> bool) {
         let mut halves = self.0.lock();
         let mut bytes = mem::take(&mut halves.durable);
+        halves.pages.clear();
         for change in mem::take(&mut halves.changes) {
             let offset = match change {
                 Change::Page(offset, _) | Change::Len(offset) => offset,
@@ -86,11 +90,27 @@ impl MemoryStore {
     pub fn durable(&self) -> Vec<u8> {
         self.0.lock().durable.clone()
     }
+}
 
-    fn change(&self, change: Change) {
-        let mut halves = self.0.lock();
-        apply(&mut halves.volatile, change.clone());
-        halves.changes.push(change);
+impl Halves {
+    fn set_page(&mut self, offset: u64, page: &[u8]) {
+        apply(&mut self.volatile, Change::Page(offset, page.to_vec()));
+        // A page is there once, however often it is written: a store that is never flushed grows no further.
+        let place = self.pages.get(&offset).and_then(|&at| self.changes.get_mut(at));
+        if let Some(Change::Page(_, before)) = place {
+            // Of one that was longer the rest stays.
+            let rest = before.get(page.len()..).unwrap_or(&[]);
+            *before = [page, rest].concat();
+        } else {
+            self.pages.insert(offset, self.changes.len());
+            self.changes.push(Change::Page(offset, page.to_vec()));
+        }
+    }
+
+    fn set_len(&mut self, len: u64) {
+        apply(&mut self.volatile, Change::Len(len));
+        self.changes.push(Change::Len(len));
+        self.pages.clear();
     }
 }
 
@@ -114,13 +134,13 @@ impl Store for MemoryStore {
 
     fn write(&self, offset: u64, pages: &[&[u8]]) -> Result<(), StoreError> {
         for (at, page) in pages.iter().enumerate() {
-            self.change(Change::Page(offset + (at * PAGE) as u64, page.to_vec()));
+            self.0.lock().set_page(offset + (at * PAGE) as u64, page);
         }
         Ok(())
     }
 
     fn set_len(&self, len: u64) -> Result<(), StoreError> {
-        self.change(Change::Len(len));
+        self.0.lock().set_len(len);
         Ok(())
     }
 
@@ -128,6 +148,31 @@ impl Store for MemoryStore {
         let mut halves = self.0.lock();
         halves.durable = halves.volatile.clone();
         halves.changes.clear();
+        halves.pages.clear();
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_that_is_written_often_is_one_change() {
+        let store = MemoryStore::from(vec![1; 3 * PAGE]);
+        (0..10_000).for_each(|turn| store.write(0, &[&[turn as u8; PAGE]]).unwrap());
+        store.write(PAGE as u64, &[&[2; PAGE]]).unwrap();
+        store.write(PAGE as u64, &[&[3; 100]]).unwrap();
+        assert_eq!(store.0.lock().changes.len(), 2);
+        store.set_len(5000).unwrap();
+        store.write(0, &[&[4; PAGE]]).unwrap();
+        assert_eq!(store.0.lock().changes.len(), 4, "what was before a cut is of no use after it");
+        let all = store.bytes();
+        store.cut_power(|_| true);
+        assert_eq!(store.bytes(), all, "all of it lasts");
+        store.write(0, &[&[5; PAGE]]).unwrap();
+        store.write(0, &[&[6; PAGE]]).unwrap();
+        store.cut_power(|_| false);
+        assert_eq!(store.bytes(), all, "none of it does");
     }
 }
