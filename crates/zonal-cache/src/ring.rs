@@ -285,9 +285,13 @@ impl Inner {
 
     /// Ends what the kernel has ended, until no ring is left that could begin any.
     fn work(&self) {
-        // Acquire: what was begun before is counted.
-        while !self.over.load(Acquire) || self.inside.load(Relaxed) > 0 {
-            let is_over = self.over.load(Relaxed);
+        loop {
+            // Once for a turn, so that what is watched and what is waited for are of the same moment. Acquire: what was
+            // begun before is counted.
+            let is_over = self.over.load(Acquire);
+            if is_over && self.inside.load(Relaxed) == 0 {
+                return;
+            }
             let mut sources = [
                 PollFd::from_borrowed_fd(self.fd(), PollFlags::IN),
                 PollFd::new(&self.wake, PollFlags::IN),
@@ -343,5 +347,67 @@ impl fmt::Debug for Ring {
             .field("depth", &self.inner.depth)
             .field("registered", &self.registered())
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::frames::PAGE;
+    use crate::store::Later;
+    use std::fs;
+    use std::os::fd::AsFd;
+    use std::time::Instant;
+
+    struct Read {
+        bytes: Vec<u8>,
+        over: Arc<AtomicBool>,
+    }
+
+    impl Later for Read {
+        fn offset(&self) -> u64 {
+            0
+        }
+        fn pieces(&mut self) -> Vec<&mut [u8]> {
+            vec![&mut self.bytes]
+        }
+        fn end(self: Box<Self>, got: Result<u64, StoreError>) {
+            assert_eq!(got, Ok(PAGE as u64));
+            self.over.store(true, Release);
+        }
+        fn queue(self: Box<Self>) {}
+    }
+
+    /// Threads of rings in this process, in which no other test has any.
+    fn threads() -> usize {
+        let name = |task: fs::DirEntry| fs::read_to_string(task.path().join("comm")).ok();
+        let names = fs::read_dir("/proc/self/task").unwrap().filter_map(|task| name(task.unwrap()));
+        names.filter(|name| name.trim() == "cache-ring").count()
+    }
+
+    /// Also where the ring goes at the moment at which its thread has ended the last read.
+    #[test]
+    fn a_ring_that_goes_leaves_no_thread() {
+        let file = tempfile::tempfile().unwrap();
+        file.set_len(PAGE as u64).unwrap();
+        for turn in 0..500 {
+            let ring = match Ring::new(2) {
+                Ok(ring) => ring,
+                Err(error) => return eprintln!("not run: no io_uring: {error}"),
+            };
+            let over = Arc::<AtomicBool>::default();
+            let read = Read { bytes: vec![0; PAGE], over: over.clone() };
+            assert!(ring.read(file.as_fd(), LaterRead(Box::new(read))).is_ok());
+            ring.begin();
+            while !over.load(Acquire) {
+                std::hint::spin_loop();
+            }
+            (0..turn * 10).for_each(|_| std::hint::spin_loop());
+        }
+        let start = Instant::now();
+        while threads() > 0 {
+            assert!(start.elapsed() < Duration::from_secs(20), "{} are left", threads());
+            thread::sleep(Duration::from_millis(5));
+        }
     }
 }
