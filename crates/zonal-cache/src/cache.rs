@@ -82,6 +82,9 @@ impl<S: Setup> PageCache<S> {
         check(most, 1 << 31)?;
         let swappiness = u64::from(swappiness).min(MOST_SWAPPINESS);
         let window = window.min(4096);
+        // Of 100.
+        let [dirty_percent, background_percent] =
+            [dirty_percent, background_percent].map(|percent| percent.min(100));
         let limits = Limits { window, dirty_percent, background_percent, swappiness };
         let core = Arc::new(Core::new(host, frames, (pages, most), limits));
         core.place();

@@ -252,3 +252,16 @@ fn ranges_of_a_file_are_written_at_once() {
     });
     assert_eq!((meet.memory.durable(), cache.stats().writes), (vec![7; 20 * PAGE], 2));
 }
+
+#[test]
+fn percentages_beyond_a_hundred_are_a_hundred() {
+    // Times the pages the second is little more than 2⁶⁴.
+    for percent in [u64::MAX, u64::MAX / 100 + 1] {
+        let builder = Cache::<S3Fifo>::builder().memory(100 * PAGE).write_behind(LONG * 100);
+        let cache = builder.background_percent(percent).dirty_percent(percent).open().unwrap();
+        let file = cache.open(MemoryStore::default()).unwrap();
+        file.write_at(&[1; 50 * PAGE], 0).unwrap();
+        cache.write_behind(LONG * 100);
+        assert_eq!(cache.stats().dirty, 50);
+    }
+}
