@@ -118,25 +118,25 @@ impl<S: Setup> FileCore<S> {
 
     /// The same for one that was dirty at a moment before.
     pub(crate) fn set_dirty_since(&self, core: &Core<S>, index: u64, moment: u64) {
-        let new = self.state.with(|state| {
+        self.state.with(|state| {
             let before = state.dirty.len();
             let since = state.dirty.entry(index).or_insert(moment);
             *since = (*since).min(moment);
-            state.dirty.len() > before
+            let new = state.dirty.len() > before;
+            // With the lock held, here and below: no page is counted out before it was counted in. Relaxed: the lock orders
+            // what is of one file.
+            let _ = core.dirty.fetch_add(u64::from(new), Relaxed);
         });
-        // Relaxed: it orders nothing.
-        let _ = core.dirty.fetch_add(u64::from(new), Relaxed);
     }
 
     /// Takes pages of `first..end` off that list that are to leave without being written; the gate is closed.
     pub(crate) fn take_dirty(&self, core: &Core<S>, (first, end): (u64, u64)) {
-        let taken = self.state.with(|state| {
+        self.state.with(|state| {
             let mut rest = state.dirty.split_off(&first);
             let mut beyond = rest.split_off(&end);
             state.dirty.append(&mut beyond);
-            rest.len()
+            let _ = core.dirty.fetch_add((rest.len() as u64).wrapping_neg(), Relaxed);
         });
-        let _ = core.dirty.fetch_add((taken as u64).wrapping_neg(), Relaxed);
     }
 
     /// Takes pages off that list that are to be written, which no other thread writes just now: up to `most`, from
@@ -148,7 +148,7 @@ impl<S: Setup> FileCore<S> {
         most: usize,
         before: u64,
     ) -> Vec<u64> {
-        let taken = self.state.with(|state| {
+        self.state.with(|state| {
             let range = state.dirty.range(first..end.max(first));
             let old = range
                 .filter(|(index, since)| **since <= before && !state.moving.contains_key(index));
@@ -157,10 +157,9 @@ impl<S: Setup> FileCore<S> {
                 let since = state.dirty.remove(&index).unwrap_or(before);
                 state.moving.insert(index, since);
             }
+            let _ = core.dirty.fetch_add((taken.len() as u64).wrapping_neg(), Relaxed);
             taken
-        });
-        let _ = core.dirty.fetch_add((taken.len() as u64).wrapping_neg(), Relaxed);
-        taken
+        })
     }
 }
 

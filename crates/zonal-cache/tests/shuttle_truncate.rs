@@ -193,6 +193,8 @@ impl<S: Setup> World<S> {
 
     fn work(&self, file: &File<S>, number: u64) {
         for _ in 0..STEPS {
+            let dirty = self.cache.stats().dirty;
+            assert!(dirty <= self.halves, "{dirty} pages are dirty of no more than half as many");
             let choice = thread_rng().gen_range(0..if number == 0 { 8 } else { 24 });
             match choice {
                 0..2 => self.sync(file, choice == 0),
