@@ -59,9 +59,10 @@ impl<S: Setup> Load<S> {
         self.writers.is_empty()
     }
 
-    /// Reads them; a look at the first, or what the store said of that. Where the store cannot read all,
+    /// Reads them; a look at the first, or what the store said of that; `None` if it left the index meanwhile and is to
+    /// be looked for anew. Where the store cannot read all,
     /// each is tried by itself, so that an error is that of its page alone.
-    pub(crate) fn fill(mut self) -> Result<Reader, StoreError> {
+    pub(crate) fn fill(mut self) -> Result<Option<Reader>, StoreError> {
         let pages = self.writers.len();
         let whole = self.read(0..pages);
         let results: Vec<Result<(), StoreError>> = if whole.is_ok() || pages == 1 {
@@ -77,10 +78,17 @@ impl<S: Setup> Load<S> {
                 Ok(()) => {
                     let reader = self.filled(at, writer);
                     if at == 0 {
-                        first = Some(Ok(reader));
+                        first = Some(Ok(Some(reader)));
                     } else {
                         self.core.release_one(self.core.table.leave(reader));
                     }
+                }
+                Err(StoreError::SHRUNK) if self.core.table.is_detached(&writer) => {
+                    // The file was made shorter, and longer again, while the store was asked: that the bytes were not there
+                    // is an error of no store.
+                    let free = self.core.table.abandon(&self.core.host, writer);
+                    self.core.release_one(free);
+                    first = first.or(Some(Ok(None)));
                 }
                 Err(error) => {
                     let free = self.core.table.fail(&self.core.host, writer, error.code());

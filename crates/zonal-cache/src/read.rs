@@ -233,7 +233,9 @@ impl<S: Setup> File<S> {
                 }
                 // The first use of a page is its coming, and no hit.
                 self.last.store(index + 1, Relaxed);
-                return Ok(load.fill()?);
+                if let Some(reader) = load.fill()? {
+                    return Ok(reader);
+                }
             }
         }
     }

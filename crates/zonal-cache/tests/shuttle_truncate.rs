@@ -156,7 +156,11 @@ impl<S: Setup> World<S> {
         let count = thread_rng().gen_range(1..=4);
         let mut bytes = vec![0xAA; count as usize * HALF];
         let since = self.history.now();
-        if let Ok(got) = file.read_at(&mut bytes, first * HALF as u64) {
+        let read = file.read_at(&mut bytes, first * HALF as u64);
+        if let Err(error) = read {
+            assert!(matches!(error, CacheError::NoRoom { .. }), "{error}");
+        }
+        if let Ok(got) = read {
             // Less may be the end of the file or a page that there is no room for.
             let count = if got < bytes.len() && got % HALF == 0 && file.len() > first * HALF as u64
             {

@@ -138,6 +138,12 @@ impl<P: Host> Table<P> {
         }
     }
 
+    /// Whether the page has left the index.
+    pub(crate) fn is_detached(&self, writer: &Writer) -> bool {
+        // Relaxed: who has seen what came after it left, has that order already.
+        Word(self.slot(writer.0).word.load(Relaxed)).has(Word::DETACHED)
+    }
+
     /// Whether readers are there, who must not see a write.
     #[must_use]
     pub fn has_readers(&self, writer: &Writer) -> bool {
