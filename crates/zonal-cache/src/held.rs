@@ -7,13 +7,31 @@ use zonal::policy::trace::Lru;
 /// What [`Options::swappiness`](crate::cache::Options::swappiness) is of.
 pub(crate) const MOST_SWAPPINESS: u64 = 200;
 
+/// What a policy of a list takes to be made.
+#[derive(Clone, Copy)]
+pub(crate) struct Size {
+    pub(crate) slots: usize,
+    /// Its share of these.
+    pub(crate) most: usize,
+    /// And of those that may be in use to begin with.
+    pub(crate) first: usize,
+}
+
+impl Size {
+    /// A policy of that size, over the same slots as another.
+    pub(crate) fn beside<E: Evict>(self, other: &E) -> E {
+        let mut policy = other.beside(self.slots, self.most);
+        policy.begin_with(self.first);
+        policy
+    }
+}
+
 /// What the lock of a list guards.
 pub(crate) struct Held<E> {
     /// Of pages of files, and of anonymous ones where there are any.
     file: E,
     anon: Option<E>,
-    /// What another one takes to be made: slots, and its share.
-    size: (usize, usize),
+    size: Size,
     /// Pages on it by kind; after a policy has panicked about.
     pages: [usize; KINDS],
     holds: u64,
@@ -22,7 +40,7 @@ pub(crate) struct Held<E> {
 }
 
 impl<E: Evict> Held<E> {
-    pub(crate) const fn new(file: E, size: (usize, usize)) -> Self {
+    pub(crate) const fn new(file: E, size: Size) -> Self {
         Self { file, anon: None, size, pages: [0; KINDS], holds: 0, turn: 0 }
     }
 
@@ -66,10 +84,7 @@ impl<E: Evict> Held<E> {
     pub(crate) fn policy(&mut self, kind: Kind) -> Option<&mut E> {
         match kind {
             Kind::File => Some(&mut self.file),
-            Kind::Anon => {
-                let (slots, pages) = self.size;
-                Some(self.anon.get_or_insert_with(|| self.file.beside(slots, pages)))
-            }
+            Kind::Anon => Some(self.anon.get_or_insert_with(|| self.size.beside(&self.file))),
             Kind::Kept => None,
         }
     }

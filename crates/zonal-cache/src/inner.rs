@@ -132,7 +132,7 @@ impl<S: Setup> Core<S> {
         let mut retired = Vec::with_capacity(most);
         retired.extend(free.drain(..most - bound));
         Self {
-            lists: Lists::new(&frames, most),
+            lists: Lists::new(&frames, most, bound),
             zones: ZoneCounters::new(frames.zones().0),
             host,
             frames,

@@ -15,7 +15,7 @@
 
 use crate::events::Tally;
 use crate::evict::{Evict, Told, Verdict};
-use crate::held::{Held, ListStats, share};
+use crate::held::{Held, ListStats, Size, share};
 use crate::host::{Host, Part};
 use crate::inner::{Core, Met, Setup};
 use crate::lru::{LruLock, MOST_BATCH, MOST_LISTS};
@@ -71,18 +71,20 @@ pub(crate) struct Lists<S: Setup> {
 }
 
 impl<S: Setup> Lists<S> {
-    pub(crate) fn new(frames: &S::Frames, slots: usize) -> Self {
+    /// Lists over `slots`, of which `bound` may be in use to begin with.
+    pub(crate) fn new(frames: &S::Frames, slots: usize, bound: usize) -> Self {
         const { assert!(S::Lru::BATCH >= 1 && S::Lru::BATCH <= MOST_BATCH, "a batch fits") };
         let count = S::Lru::lists(frames).clamp(1, MOST_LISTS);
-        let first = S::Evict::new(slots);
-        let size = (slots, slots.div_ceil(count));
-        let more: Vec<S::Evict> = (1..count).map(|_| first.beside(size.0, size.1)).collect();
-        let list =
-            |file| List { held: Lock::new(Held::new(file, size)), pages: AtomicWord::new(0) };
+        let size = Size { slots, most: slots.div_ceil(count), first: bound.div_ceil(count) };
+        let whole = S::Evict::new(slots);
+        let list = |_| {
+            let held = Held::new(size.beside(&whole), size);
+            List { held: Lock::new(held), pages: AtomicWord::new(0) }
+        };
         let batches = if S::Lru::BATCH > 1 { BATCHES } else { 0 };
         let batch = || Batch { slots: [SlotId(0); MOST_BATCH], count: 0 };
         Self {
-            lists: [first].into_iter().chain(more).map(list).collect(),
+            lists: (0..count).map(list).collect(),
             waiting: (0..batches).map(|_| Waiting(Lock::new(batch()))).collect(),
             turn: AtomicWord::new(0),
         }

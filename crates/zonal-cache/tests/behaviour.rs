@@ -244,3 +244,24 @@ fn a_store_is_told_which_writes_a_sync_waits_for() {
     drop(file);
     assert!(count(0) > behind && count(1) == 3, "no thread waits for what a file leaves");
 }
+
+/// What may be had later is no matter of what is there now.
+#[test]
+fn a_bound_that_may_be_raised_keeps_as_much_of_a_loop() {
+    fn misses<L: zonal_cache::lru::LruLock>(most: usize) -> u64 {
+        let cache = Cache::<S3Fifo, L>::builder().memory(100 * PAGE).most_memory(most * PAGE);
+        let cache = cache.window(0).io_threads(0).open().unwrap();
+        let file = cache.open(MemoryStore::from(vec![1; 140 * PAGE])).unwrap();
+        for page in (0..20).flat_map(|_| 0..140) {
+            assert_eq!(file.read_at(&mut [0; PAGE], page * PAGE as u64), Ok(PAGE));
+        }
+        cache.stats().read
+    }
+    // More is remembered of what went where more may come.
+    let near = |one: u64, other: u64| assert!(one.abs_diff(other) < 20 * 140 / 20, "{one} {other}");
+    let whole = misses::<zonal_cache::lru::Whole>;
+    near(whole(1000), whole(100));
+    assert!(whole(100) < 20 * 140 * 2 / 3, "it keeps some of it");
+    let one_list_of_four = misses::<zonal_cache::lru::PerOwner<1, 4>>;
+    near(one_list_of_four(1000), one_list_of_four(100));
+}

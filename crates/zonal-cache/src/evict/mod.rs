@@ -85,6 +85,12 @@ pub trait Evict: Send + 'static {
         Self::new(slots)
     }
 
+    /// There is room for about `pages` to begin with, no more than it was made for; the bound may be raised later. Said before
+    /// a page comes. The default does not look.
+    fn begin_with(&mut self, pages: usize) {
+        let _ = pages;
+    }
+
     /// A page came to a slot. `key` is a number that the page had before, if it was here before.
     /// O(1).
     fn insert(&mut self, id: SlotId, key: u64);

@@ -33,7 +33,7 @@ const TO_MAIN: u8 = 2;
 pub struct S3Fifo {
     queues: Queues<2>,
     ghosts: Ghosts,
-    /// A tenth of the pages: what the small queue has room for while the cache fills.
+    /// A tenth of the pages that there may be to begin with: what the small queue has room for while the cache fills.
     tenth: usize,
     /// Whether no page went yet.
     fills: bool,
@@ -100,6 +100,10 @@ impl Evict for S3Fifo {
 
     fn beside(&self, _: usize, pages: usize) -> Self {
         Self::with_queues(self.queues.beside(), pages)
+    }
+
+    fn begin_with(&mut self, pages: usize) {
+        self.tenth = pages.div_ceil(10);
     }
 
     fn insert(&mut self, id: SlotId, key: u64) {
