@@ -8,7 +8,8 @@
 //! - from a list to none, by who has the slot alone, with the list's lock held.
 //!
 //! So an entry of a batch is no more than a hint: if the page has left meanwhile its place is another, and if the slot
-//! has another page that waits, that one is listed a little early.
+//! has another page that waits, that one is listed a little early. It may be listed so even while another thread takes it
+//! from the batch that it waits in: who frees a slot takes it off a list, wherever it was taken from.
 //!
 //! Locks: that of a batch outside that of a list, and that outside those of the index. Reclaim, which may come from
 //! inside any of these, tries the first two.
@@ -287,6 +288,17 @@ impl<S: Setup> Core<S> {
         }
     }
 
+    /// The same if the list's lock can be had soon. If not, the slot stays on the list until it has a page again, which
+    /// [`listed`](Self::listed) sees, or until the list offers it in vain.
+    pub(crate) fn try_unlist(&self, id: SlotId) {
+        if let Some(code) = self.listed_on(id) {
+            let _ = self.list(code).try_with(&self.host, |held| {
+                self.table.place(id).store(0, Relaxed);
+                held.remove(kind_of(code), id);
+            });
+        }
+    }
+
     /// The code of the list that a page of this thread's is on. One that waits does so no more.
     fn listed_on(&self, id: SlotId) -> Option<u64> {
         let place = self.table.place(id);
@@ -449,7 +461,7 @@ impl<S: Setup> Core<S> {
                     }
                     if self.offered(id, met, &mut Tally::default(), &mut *put) == Verdict::Taken {
                         // This thread has the slot alone, and the lock of its batch; a hint of it in another
-                        // may have it listed meanwhile, which who frees the page sees.
+                        // may have it listed meanwhile, which who frees the page, or gives the slot another, sees.
                         let seen = place.load(Acquire);
                         if seen & WAITS != 0 {
                             let _ = place.compare_exchange(seen, 0, AcqRel, Acquire);

@@ -17,7 +17,7 @@ use crate::frames::Frames;
 use crate::host::Host;
 use crate::inner::{Core, Met, Setup};
 use crate::lists::Patience;
-use crate::table::Claimed;
+use crate::table::{Claimed, Token};
 use crate::velocity::By;
 use core::array;
 use zonal::Pfn;
@@ -99,6 +99,11 @@ impl<S: Setup> Core<S> {
             let mut going = Going { core: self, list: array::from_fn(|_| None), count: 0 };
             let some = CLUSTER.min(most - count);
             let went = self.scan(some, patience, met, &mut |claimed| going.push(claimed));
+            for claimed in going.list.iter().flatten() {
+                // An old entry of the slot in a batch of another CPU may have had it listed after it was taken from this
+                // one's batch, whose lock is not held any more.
+                self.try_unlist(claimed.id());
+            }
             drop(going);
             count += went;
             if went < some {

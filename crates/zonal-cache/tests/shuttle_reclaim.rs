@@ -149,3 +149,39 @@ fn canary_a_callback_that_lowers_the_bound_waits_for_itself() {
         });
     });
 }
+
+/// Pages that wait in batches of two CPUs, leave, come again in slots that the other batch has an entry of, and are reclaimed
+/// meanwhile: each that is there is on a list or waits, and nothing else is on a list.
+fn batches<E: Evict, L: LruLock>() {
+    let options = Options { pages: BOUND, window: 0, ..Options::default() };
+    let cache = PageCache::<Shuttled<E, true, L>>::with_parts(
+        ShuttleHost::new(),
+        Heap::new(BOUND),
+        options,
+    );
+    let cache = cache.expect("a cache");
+    let file = cache.open(MemoryStore::from(vec![0; PAGES as usize * PAGE])).expect("a file");
+    let works = |cache: PageCache<_>, file: File<_>| {
+        for _ in 0..2 * STEPS {
+            let at = thread_rng().gen_range(0..PAGES) * PAGE as u64;
+            match thread_rng().gen_range(0..4) {
+                0 => drop(cache.reclaim(thread_rng().gen_range(1..6))),
+                1 => drop(file.invalidate(at..at + 4 * PAGE as u64)),
+                _ => drop(file.read_at(&mut [0; PAGE], at)),
+            }
+        }
+    };
+    let others = [0; 2].map(|_| {
+        let (cache, file) = (cache.clone(), file.clone());
+        thread::spawn(move || works(cache, file))
+    });
+    works(cache.clone(), file.clone());
+    others.into_iter().for_each(|it| it.join().unwrap());
+    let listed: usize = cache.lists().iter().map(|list| list.file).sum();
+    assert_eq!(listed + cache.waiting(), cache.stats().used, "pages on no list, or on two");
+}
+
+#[test]
+fn what_is_reclaimed_from_a_batch_is_on_no_list() {
+    explore(RandomScheduler::new_from_seed(SEED, 10 * SCHEDULES), batches::<TwoLists, PerZone<3>>);
+}
