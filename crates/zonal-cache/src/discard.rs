@@ -128,6 +128,16 @@ impl<S: Setup> FileCore<S> {
         clean
     }
 
+    /// A file without a handle leaves if all of it is written, and no thread is at it.
+    pub(crate) fn close_if_clean(&self, core: &Core<S>) {
+        if self.is_closed()
+            && !self.is_dirty()
+            && let Some(_alone) = self.flush.try_close(&core.host)
+        {
+            self.drop_clean(core);
+        }
+    }
+
     /// Whether no handle is left.
     pub(crate) fn is_closed(&self) -> bool {
         // Acquire: with the release of the last handle.

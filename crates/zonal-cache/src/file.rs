@@ -227,15 +227,16 @@ impl<S: Setup> File<S> {
             size: Gate::new(place),
             flush: Gate::new(place.wrapping_add(1)),
             state: Lock::new(State::default()),
-            handles: AtomicWord::new(0),
+            // Before others know of the file: one without a handle is let go.
+            handles: AtomicWord::new(1),
             later: Lock::new(VecDeque::new()),
         });
         core.files.with(|files| files.insert(number, file.clone()));
         Self::new(core, file)
     }
 
+    /// A handle that is counted already.
     fn new(core: Arc<Core<S>>, file: Arc<FileCore<S>>) -> Self {
-        let _ = file.handles.fetch_add(1, Relaxed);
         let told = file.state.with(|state| state.errors);
         Self {
             core,
@@ -297,6 +298,7 @@ impl<S: Setup> File<S> {
 
 impl<S: Setup> Clone for File<S> {
     fn clone(&self) -> Self {
+        let _ = self.file.handles.fetch_add(1, Relaxed);
         let clone = Self::new(self.core.clone(), self.file.clone());
         clone.advise(self.advice());
         clone.throttle_less(self.is_less_throttled());

@@ -12,7 +12,6 @@ use crate::host::Host;
 use crate::inner::{Core, Setup};
 use crate::store::StoreError;
 use crate::table::{Hold, Writeback, Writer};
-use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::mem;
 use core::ops::Range;
@@ -186,33 +185,6 @@ impl<S: Setup> Core<S> {
             self.frames.count(self.table.frame_of(hold), PageState::Dirty, -1);
         }
     }
-
-    /// What is older than `age`, and what there is beyond the background limit.
-    pub(crate) fn write_behind(&self, age: u64) {
-        let files: Vec<Arc<FileCore<S>>> =
-            self.files.with(|files| files.values().cloned().collect());
-        if let Some(before) = self.host.now().checked_sub(age) {
-            for file in files.iter().filter(|file| file.is_dirty()) {
-                if let Some(_inside) = file.try_enter(self) {
-                    file.write_range(self, (0, u64::MAX), before, Purpose::Behind);
-                }
-            }
-        }
-        loop {
-            let mut moved = false;
-            for file in files.iter().filter(|file| file.is_dirty()) {
-                let limit = self.bound_hint() * self.limits.background_percent / 100;
-                if dirty(self) <= limit {
-                    return;
-                }
-                moved |= file.write_some(self, 0).is_some_and(|pages| pages > 0);
-            }
-            // What is left is refused by its store, or another thread is at it.
-            if !moved {
-                return;
-            }
-        }
-    }
 }
 
 impl<S: Setup> FileCore<S> {
@@ -229,7 +201,7 @@ impl<S: Setup> FileCore<S> {
     }
 
     /// The same if it can be done at once.
-    fn try_enter<'a>(&'a self, core: &'a Core<S>) -> Option<Inside<'a, S::Host>> {
+    pub(crate) fn try_enter<'a>(&'a self, core: &'a Core<S>) -> Option<Inside<'a, S::Host>> {
         let inside = self.flush.try_share(&core.host)?;
         if self.stale.load(Relaxed) == 0 {
             return Some(inside);

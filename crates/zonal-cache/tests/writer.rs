@@ -1,5 +1,6 @@
 //! The thread that writes back: by age, by the background limit, with writers slowed; and what zones count.
 
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -264,4 +265,28 @@ fn percentages_beyond_a_hundred_are_a_hundred() {
         cache.write_behind(LONG * 100);
         assert_eq!(cache.stats().dirty, 50);
     }
+}
+
+/// What a file could not write when its last handle went, it has written later, and goes.
+#[test]
+fn a_file_without_a_handle_goes_when_it_is_written() {
+    let cache = Cache::<S3Fifo>::builder().memory(64 * PAGE).open().unwrap();
+    let full = Arc::new(AtomicBool::new(true));
+    let refuses = {
+        let full = full.clone();
+        move |operation| {
+            let writes = matches!(operation, Operation::Write { .. });
+            (writes && full.load(SeqCst)).then_some(StoreError::NO_SPACE)
+        }
+    };
+    let memory = Arc::new(MemoryStore::default());
+    let file = cache.open(FaultyStore::new(memory.clone(), refuses)).unwrap();
+    file.write_at(&[7; 3 * PAGE], 0).unwrap();
+    drop(file);
+    cache.write_behind(Duration::ZERO);
+    assert_eq!((Arc::strong_count(&memory), cache.stats().dirty), (2, 3), "nothing is lost");
+    full.store(false, SeqCst);
+    cache.write_behind(Duration::ZERO);
+    assert_eq!((Arc::strong_count(&memory), cache.stats().used), (1, 0));
+    assert_eq!(memory.bytes(), [7; 3 * PAGE]);
 }
