@@ -35,9 +35,9 @@ pub struct Options {
     pub most_pages: usize,
     /// The longest readahead window, in pages; 0 for none, 4096 at most.
     pub window: u32,
-    /// Of 100 pages how many may be dirty before a writer has to write back.
+    /// Of 100 pages how many may be dirty before a writer has to write back; more are 100.
     pub dirty_percent: u64,
-    /// Of 100 pages how many may be dirty before the host's writer is woken, if it has one. From there on
+    /// Of 100 pages how many may be dirty before the host's writer is woken, if it has one; more are 100. From there on
     /// writers are slowed, the more the nearer they come to the limit above.
     pub background_percent: u64,
     /// Of 200 how much anonymous pages that have a store count for beside those of files when a page has to
@@ -86,7 +86,8 @@ impl<S: Setup> PageCache<S> {
         let [dirty_percent, background_percent] =
             [dirty_percent, background_percent].map(|percent| percent.min(100));
         let limits = Limits { window, dirty_percent, background_percent, swappiness };
-        let core = Arc::new(Core::new(host, frames, (pages, most), limits));
+        let core =
+            Arc::new_cyclic(|this| Core::new(this.clone(), host, frames, (pages, most), limits));
         core.place();
         Ok(Self { core })
     }

@@ -13,9 +13,8 @@ use crate::stats::Counters;
 use crate::table::{Claimed, Key, Settled, SlotId, Table, Taken, Token};
 use crate::velocity::{By, ZoneCounters};
 use alloc::collections::BTreeMap;
-use alloc::sync::Arc;
+use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
-use core::mem;
 use core::slice;
 use core::sync::atomic::Ordering::Relaxed;
 use zonal::Pfn;
@@ -35,17 +34,13 @@ pub trait Setup: Sized + Send + Sync + 'static {
 
 /// No frame: slots that have none say so by this number.
 const NO_FRAME: Pfn = Pfn::new(0);
-/// Rounds in which no page could be had and none was on its way, before a request gives up.
-const PATIENCE: u32 = 64;
-/// Nanoseconds after which pages that are on their way count as none: 5 s.
-const LATE: u64 = 5_000_000_000;
 /// Nanoseconds that a page is taken to need for writing before one was written: a slow disk's, so that
 /// writers do not run into the limit while it is found out.
 const PAGE_TIME: u64 = 250_000;
 /// Frames that are asked for at once: more than a request of a window has.
 const AT_ONCE: usize = 64;
 /// Dirty pages that a scan remembers.
-const SOME: usize = 8;
+pub(crate) const SOME: usize = 8;
 
 /// Slots that are in no use.
 pub(crate) struct Pool {
@@ -77,6 +72,8 @@ pub(crate) struct Core<S: Setup> {
     pub(crate) counters: Counters<S::Host>,
     pub(crate) zones: ZoneCounters<S::Host>,
     pub(crate) limits: Limits,
+    /// For work of other threads.
+    pub(crate) this: Weak<Self>,
 }
 
 /// How much of what there may be.
@@ -97,6 +94,8 @@ pub(crate) struct Limits {
 pub(crate) struct Met {
     /// Who scans.
     pub(crate) by: By,
+    /// The file that the page is to be of; 0 for none.
+    pub(crate) own: u64,
     /// A page is to be written to; whether by one who is less throttled.
     writes: Option<bool>,
     pub(crate) dirty: [Option<Key>; SOME],
@@ -108,20 +107,37 @@ impl Met {
         Self { by, ..Self::default() }
     }
 
-    /// For a page that is to be written to.
-    pub(crate) fn writing(less_throttled: bool) -> Self {
-        Self { writes: Some(less_throttled), ..Self::default() }
+    /// For a page of a file.
+    pub(crate) fn of(own: u64) -> Self {
+        Self { own, ..Self::default() }
+    }
+
+    /// For one that is to be written to.
+    pub(crate) fn writing(own: u64, less_throttled: bool) -> Self {
+        Self { writes: Some(less_throttled), ..Self::of(own) }
     }
 
     fn note_dirty(&mut self, key: Key) {
         if let Some(place) = self.dirty.iter_mut().find(|place| place.is_none()) {
             *place = Some(key);
+            return;
+        }
+        // Many pages of one file leave a place for another's: the store of that one may hang.
+        let noted =
+            |dirty: &[Option<Key>], file: u64| dirty.iter().flatten().any(|it| it.file == file);
+        if !noted(&self.dirty, key.file)
+            && let Some(at) = (1..SOME)
+                .rev()
+                .find(|&at| self.dirty[at].is_some_and(|it| noted(&self.dirty[..at], it.file)))
+        {
+            self.dirty[at] = Some(key);
         }
     }
 }
 
 impl<S: Setup> Core<S> {
     pub(crate) fn new(
+        this: Weak<Self>,
         host: S::Host,
         frames: S::Frames,
         (bound, most): (usize, usize),
@@ -145,6 +161,7 @@ impl<S: Setup> Core<S> {
             page_time: AtomicWord::new(PAGE_TIME),
             counters: Counters::new(),
             limits,
+            this,
         }
     }
 
@@ -197,7 +214,7 @@ impl<S: Setup> Core<S> {
     }
 
     /// A slot with a frame: a free one, or that of a clean page.
-    fn one_at_once(&self, met: &mut Met) -> Option<Claimed> {
+    pub(crate) fn one_at_once(&self, met: &mut Met) -> Option<Claimed> {
         self.free_some(1, met.writes).pop().or_else(|| self.evict_one(met))
     }
 
@@ -295,52 +312,6 @@ impl<S: Setup> Core<S> {
             Taken::InUse => {}
         }
         Verdict::Kept
-    }
-
-    /// As [`one_at_once`](Self::one_at_once), but writes pages back for it and waits for others that do.
-    fn one_in_time(&self, mut met: Met) -> Result<Claimed, CacheError> {
-        let mut idle = 0;
-        let start = self.host.now();
-        loop {
-            let mut moves = mem::take(&mut met.moving);
-            let mut cleaned = false;
-            for key in mem::take(&mut met.dirty).into_iter().flatten() {
-                match self.clean(key) {
-                    Some(true) => {
-                        cleaned = true;
-                        break;
-                    }
-                    Some(false) => {}
-                    None => moves = true,
-                }
-            }
-            // What is on its way may be on a device that hangs.
-            let late = self.host.now().saturating_sub(start) > LATE;
-            if (!cleaned && !moves) || late {
-                idle += 1;
-            }
-            if let Some(claimed) = self.one_at_once(&mut met) {
-                return Ok(claimed);
-            }
-            if idle > PATIENCE {
-                let (bound, used) = self.bound();
-                return Err(if used >= bound {
-                    CacheError::NoRoom { bound }
-                } else {
-                    CacheError::NoFrames
-                });
-            }
-            if !cleaned {
-                <S::Host as Platform>::relax();
-            }
-        }
-    }
-
-    /// Writes a dirty page back and its neighbours; whether any is clean now, `None` if another thread
-    /// is at it.
-    pub(crate) fn clean(&self, key: Key) -> Option<bool> {
-        let file = self.files.with(|files| files.get(&key.file).cloned());
-        file.map_or(Some(false), |file| file.write_some(self, key.index).map(|pages| pages > 0))
     }
 
     /// Puts slots without a frame back.

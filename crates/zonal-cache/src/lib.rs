@@ -72,6 +72,7 @@ pub mod reclaimer;
 pub mod region;
 #[cfg(feature = "std")]
 pub mod ring;
+mod room;
 #[cfg(feature = "std")]
 pub mod shrinker;
 mod slots;

@@ -223,7 +223,7 @@ impl<S: Setup> File<S> {
             let plan = self.within(plan);
             // What is read ahead is begun before this thread waits for what it wants.
             let own = plan.pages.min(wanted.max(PIECE)).max(1);
-            let mut slots = core.take_slots(own as usize, Met::default())?;
+            let mut slots = core.take_slots(own as usize, Met::of(self.file.number))?;
             let load = Load::begin(&self.core, &self.file, index, &mut slots, plan.marker);
             drop(slots);
             if !load.is_empty() {

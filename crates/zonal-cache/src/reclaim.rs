@@ -76,16 +76,15 @@ impl<S: Setup> Core<S> {
     }
 
     /// The same of a zone, for a thread that is inside nothing: it waits for locks and, where the host has no
-    /// thread that writes back, writes dirty pages itself.
+    /// thread that writes back, has dirty pages written.
     pub(crate) fn reclaim_zone(&self, zone: usize, most: usize) -> usize {
         let mut met = Met::by(By::Background { zone });
         let count = self.clusters(most, Patience::Waits, &mut met);
         if count == most || met.dirty[0].is_none() || self.host.nudge() {
             return count;
         }
-        let mut dirty = met.dirty.into_iter().flatten();
         // Of any file whose store takes them.
-        if dirty.any(|key| self.clean(key) == Some(true)) {
+        if self.clean_any(met.dirty) {
             let mut met = Met::by(By::Background { zone });
             return count + self.clusters(most - count, Patience::Waits, &mut met);
         }
@@ -130,8 +129,8 @@ impl<S: Setup> PageCache<S> {
     }
 
     /// The same for pages of one zone of the [frames](crate::frames::Frames::zone_of), for a thread that is inside of nothing: it
-    /// waits for locks, and writes dirty pages back itself where the host has no
-    /// [writer](Host::nudge). How many went.
+    /// waits for locks and, where the host has no [writer](Host::nudge), has dirty pages written by a
+    /// [job](Host::defer), for which it waits some seconds at most. How many went.
     #[expect(
         clippy::must_use_candidate,
         reason = "the pages are gone whether it is looked at or not"

@@ -3,7 +3,7 @@
 //! A request that leaves a zone below its low watermark wakes it, by the arena's [`Shrinker`]; it then has clean pages of
 //! that zone go until the zone is at its high mark. A request that it is ahead of finds a frame without asking for one: reclaim in
 //! its middle (direct reclaim) is for those that are faster. It waits for locks, as it is inside nothing. Dirty pages are
-//! written by the cache's own writer, which it wakes, or by itself where there is none. If no page of a zone can go it tries
+//! written by the cache's own writer, which it wakes, or for it by the host where there is none. If no page of a zone can go it tries
 //! again later and later, up to 640 ms.
 //!
 //! An arena without [watermarks](zonal_host::arena::Builder::watermarks), as by default, wakes no thread.

@@ -18,10 +18,10 @@ impl<'a, S: Setup> Slots<'a, S> {
         Self { core, list: Vec::new() }
     }
 
-    /// As the core's `take_slots`, for one that is to be written to, if there is none.
-    pub(crate) fn fill(&mut self, less_throttled: bool) -> Result<(), CacheError> {
+    /// As the core's `take_slots`, for one of a file that is to be written to, if there is none.
+    pub(crate) fn fill(&mut self, file: u64, less_throttled: bool) -> Result<(), CacheError> {
         if self.list.is_empty() {
-            let met = Met::writing(less_throttled);
+            let met = Met::writing(file, less_throttled);
             self.list = mem::take(&mut self.core.take_slots(1, met)?.list);
         }
         Ok(())

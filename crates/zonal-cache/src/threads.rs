@@ -302,7 +302,8 @@ impl<E: Evict, L: LruLock> Builder<E, L> {
         self
     }
 
-    /// Threads that read ahead. With none, the reader that meets a mark reads ahead itself.
+    /// Threads that read ahead, and that write dirty pages back when another file needs the room. With none, the thread
+    /// that meets a mark reads ahead itself, and one that needs room writes, and waits, whatever store that is.
     pub const fn io_threads(mut self, count: usize) -> Self {
         self.io_threads = count;
         self

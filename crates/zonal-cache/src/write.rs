@@ -121,13 +121,13 @@ impl<S: Setup> File<S> {
                 let writer = Writing::new(self, writer?);
                 let Some(writer) = writer.alone(spare) else {
                     // Never waited for with a page held.
-                    spare.fill(self.is_less_throttled())?;
+                    spare.fill(self.file.number, self.is_less_throttled())?;
                     continue;
                 };
                 writer.put(index, from, data);
                 return Ok(());
             }
-            spare.fill(self.is_less_throttled())?;
+            spare.fill(self.file.number, self.is_less_throttled())?;
             let Some(claimed) = spare.pop() else { continue };
             self.file.will_reach(index + 1);
             match core.table.insert(claimed, key) {
@@ -289,7 +289,7 @@ impl<S: Setup> File<S> {
     /// Slots for a page that is to be zeroed in part, which are taken before anything is changed.
     pub(crate) fn spare(&self) -> Result<Slots<'_, S>, CacheError> {
         let mut spare = Slots::none(&self.core);
-        spare.fill(self.is_less_throttled())?;
+        spare.fill(self.file.number, self.is_less_throttled())?;
         Ok(spare)
     }
 }

@@ -176,3 +176,83 @@ fn write_back_waits_for_what_others_write() {
         assert_eq!((file.dirty_pages(), file.unwritten_pages()), (left, left));
     }
 }
+
+/// A file of which every write hangs.
+fn hanging(cache: &Cache<S3Fifo>, door: &Arc<Door>) -> CacheFile<S3Fifo> {
+    let door = door.clone();
+    let hangs = move |operation| {
+        if matches!(operation, Operation::Write { .. }) {
+            door.pass();
+        }
+        None
+    };
+    cache.open(FaultyStore::new(MemoryStore::default(), hangs)).unwrap()
+}
+
+fn small(pages: usize, io_threads: usize) -> Cache<S3Fifo> {
+    Cache::builder().memory(pages * PAGE).window(0).io_threads(io_threads).open().expect("a cache")
+}
+
+/// What `ask` says, or `None` if it says nothing.
+fn in_time<T: Send + 'static>(ask: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+    let (said, says) = mpsc::channel();
+    thread::spawn(move || said.send(ask()));
+    says.recv_timeout(Duration::from_secs(60)).ok()
+}
+
+/// Room could be had only by a write to another file's store, which hangs.
+#[test]
+fn a_write_that_hangs_holds_up_no_other_file_for_ever() {
+    let (cache, door) = (small(16, 1), Arc::new(Door::default()));
+    let (hangs, well) = (hanging(&cache, &door), cache.open(numbered(20)).unwrap());
+    let pinned = well.pin(0..10 * PAGE as u64).unwrap();
+    assert_eq!(hangs.write_at(&[1; 6 * PAGE], 0), Ok(6 * PAGE));
+    let reads = |page: u64| {
+        let well = well.clone();
+        in_time(move || well.read_at(&mut [0; PAGE], page * PAGE as u64))
+    };
+    assert_eq!(reads(15), Some(Err(CacheError::NoRoom { bound: 16 })));
+    assert!(door.met.load(SeqCst), "the page is on its way");
+    door.open();
+    assert_eq!(reads(15), Some(Ok(PAGE)));
+    drop(pinned);
+}
+
+/// As long as pages of others can go, they do: those of the file itself, and those that another thread can write.
+#[test]
+fn dirty_pages_of_a_store_that_is_well_go() {
+    for own in [true, false] {
+        let (cache, door) = (small(40, if own { 1 } else { 2 }), Arc::new(Door::default()));
+        let (hangs, well) = (hanging(&cache, &door), cache.open(numbered(64)).unwrap());
+        let other = cache.open(numbered(8)).unwrap();
+        let pinned = well.pin(0..24 * PAGE as u64).unwrap();
+        assert_eq!(hangs.write_at(&[1; 12 * PAGE], 0), Ok(12 * PAGE));
+        let dirty = if own { &well } else { &other };
+        for page in 0..4 {
+            // Beyond those that are pinned.
+            assert_eq!(
+                dirty.write_at(&[2; PAGE], if own { 40 + page } else { page } * PAGE as u64),
+                Ok(PAGE)
+            );
+        }
+        assert_eq!((cache.stats().used, cache.stats().dirty), (40, 16));
+        let reads = well.clone();
+        let read = in_time(move || reads.read_at(&mut [0; PAGE], 30 * PAGE as u64));
+        assert_eq!(read, Some(Ok(PAGE)));
+        door.open();
+        drop(pinned);
+    }
+}
+
+#[test]
+fn a_bound_is_lowered_as_far_as_no_store_hangs() {
+    let (cache, door) = (small(40, 1), Arc::new(Door::default()));
+    let (hangs, well) = (hanging(&cache, &door), cache.open(numbered(20)).unwrap());
+    let pinned = well.pin(0..10 * PAGE as u64).unwrap();
+    assert_eq!(hangs.write_at(&[1; 12 * PAGE], 0), Ok(12 * PAGE));
+    let lowers = cache.clone();
+    let lowered = in_time(move || lowers.set_bound(16));
+    assert_eq!(lowered, Some(Err(CacheError::InUse { asked: 16, bound: 22 })));
+    door.open();
+    drop(pinned);
+}
