@@ -47,7 +47,8 @@ pub struct Options {
     pub seed: u64,
     /// At an access another CPU goes on with this probability in 1024: 1 to 1024.
     pub switch_in_1024: u32,
-    /// A CPU that rarely goes on: the others overtake it many times, wherever it is.
+    /// A CPU that rarely goes on: the others overtake it many times, wherever it is. Of fewer bodies
+    /// than that it is the one of the rest: of 3, CPU 1 for 7.
     pub slow: Option<u32>,
     /// After this many accesses [`stopped`] says so; after as many again the run is given up.
     pub accesses: u64,
@@ -121,6 +122,7 @@ pub fn explore(options: Options, bodies: Vec<Body<'_>>) -> Result<Explored, Expl
         return Err(ExploreError::Cpus { asked });
     }
     let Options { seed, switch_in_1024, slow, accesses } = options;
+    let slow = slow.map(|slow| slow % asked as u32);
     let random = Random::new(seed, switch_in_1024, slow, accesses.max(1));
     let mut engine = Engine::new(&MACHINE, asked as u32, Schedule::Random(random));
     // Locks remember the class of their first machine: here it is the same in all.

@@ -67,9 +67,10 @@ impl Random {
             (self.late, self.left) = (true, self.budget);
         }
         self.left -= 1;
-        let mut place = self.dice.usize(..self.ready.len());
-        if self.slow == Some(self.ready[place]) && self.dice.u32(..SLOWNESS) > 0 {
-            place = (place + self.dice.usize(..self.ready.len())) % self.ready.len();
+        let len = self.ready.len();
+        let mut place = self.dice.usize(..len);
+        if self.slow == Some(self.ready[place]) && len > 1 && self.dice.u32(..SLOWNESS) > 0 {
+            place = (place + self.dice.usize(1..len)) % len;
         }
         let cpu = self.ready.swap_remove(place);
         self.trace = mix(mix(self.trace, u64::from(cpu)), self.left);
@@ -171,6 +172,28 @@ mod tests {
             }
         }
         order
+    }
+
+    /// Of a number of turns that all CPUs are ready for, those of the slow one.
+    fn slow_turns(cpus: u32, turns: u32) -> u32 {
+        let mut random = Random::new(1, 1024, Some(0), u64::from(turns));
+        random.ready.extend(0..cpus);
+        let turn = |_| {
+            let cpu = random.pop().expect("they all come back") as u32;
+            random.ready.push(cpu);
+            u32::from(cpu == 0)
+        };
+        (0..turns).map(turn).sum()
+    }
+
+    #[test]
+    fn a_slow_cpu_is_passed_over_all_but_once_in_its_slowness() {
+        let turns = 100_000;
+        for cpus in [2, 3, 8] {
+            let (slow, promised) = (slow_turns(cpus, turns), turns / cpus / SLOWNESS);
+            assert!((promised / 2..promised * 2).contains(&slow), "{cpus} CPUs: {slow} turns");
+        }
+        assert_eq!(slow_turns(1, 10), 10, "there is no other");
     }
 
     #[test]
