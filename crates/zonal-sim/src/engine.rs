@@ -161,8 +161,9 @@ pub(crate) fn now() -> Ticks {
 /// Puts a machine on this thread, until [`Installed`] is dropped.
 pub(crate) fn install(engine: Engine) -> Installed {
     ENGINE.with(|place| {
-        let old = place.borrow_mut().replace(engine);
-        assert!(old.is_none(), "one machine a thread");
+        let mut place = place.borrow_mut();
+        assert!(place.is_none(), "one machine a thread");
+        *place = Some(engine);
     });
     Installed
 }

@@ -5,6 +5,7 @@ use crate::host::{Parts, Sound, Watched};
 use crate::run::{Failure, run};
 use crate::swarm::Swarm;
 use std::cell::RefCell;
+use std::panic::catch_unwind;
 use std::sync::atomic::Ordering::{self, Relaxed};
 use zonal::plan::Plan;
 use zonal::platform::shared_slot::{Guarded, SharedSlot};
@@ -234,6 +235,21 @@ fn a_panic_is_passed_on() {
         assert_eq!(error, ExploreError::Panicked { message: "no other CPU was here".into() });
         lock.try_with(|_| ()).expect("no CPU holds the lock");
     }
+}
+
+/// A thread has one machine: another is refused, and the one that runs goes on.
+#[test]
+fn a_run_within_a_run_is_refused() {
+    let word = SimWord::new(0);
+    let nests = || {
+        let inner = || explore(Options::from_seed(2), vec![Box::new(|| ())]);
+        assert!(catch_unwind(inner).is_err(), "there is a machine already");
+        assert_eq!(current(), Some(0), "it is still there");
+        word.fetch_add(1, Relaxed);
+    };
+    let adds = || _ = word.fetch_add(1, Relaxed);
+    explore(Options::from_seed(1), vec![Box::new(nests), Box::new(adds)]).expect("it goes on");
+    assert_eq!(word.load(Relaxed), 2);
 }
 
 #[test]
