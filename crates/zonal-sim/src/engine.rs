@@ -3,6 +3,8 @@
 //! There is one machine a thread, so that the allocator's atomics, which know of no host, find
 //! it. Without one, or outside a virtual CPU, accesses cost nothing: that is how memory is set up.
 
+mod prefetch;
+
 use crate::cache::CacheHost;
 use crate::channel::Channel;
 use crate::host::Host;
@@ -49,10 +51,6 @@ const LOOKAHEAD: Ticks = Ticks(5_000 * Ticks::PER_CYCLE);
 
 /// After this long even a CPU with no other beside it comes back to the stopwatch: 50,000 cycles.
 const LONGEST_TURN: Ticks = Ticks(50_000 * Ticks::PER_CYCLE);
-
-/// Lines that a core can have under way at once: ten line fill buffers, as the Intel cores of the sources
-/// have them.
-const UNDER_WAY: u64 = 10;
 
 /// An access to a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,6 +105,8 @@ pub(crate) struct Engine {
     pub(crate) measured: Measured,
     pub(crate) slot_entry: Ticks,
     pub(crate) lock_cost: Ticks,
+    /// What all CPUs have waited for lines that were not in their core's own cache.
+    pub(crate) brought: Ticks,
     pub(crate) stopped: bool,
     /// Blocks that tasks on virtual CPUs allocated and freed.
     pub(crate) page_operations: u64,
@@ -202,6 +202,7 @@ impl Engine {
             measured: Measured::default(),
             slot_entry: ticks(cost.irq_toggle),
             lock_cost: ticks(cost.lock),
+            brought: Ticks::default(),
             stopped: false,
             page_operations: 0,
             taken: 0,
@@ -350,22 +351,6 @@ impl Engine {
         self.switches(clock, holding, matches!(met, Served::Near | Served::Far))
     }
 
-    /// A prefetch: the core has the line from now on, as after a load, but waits for a
-    /// [part](UNDER_WAY) of its time only. Where it would be bound by memory it waits for that.
-    pub(crate) fn prefetch_charged(&mut self, cpu: usize, address: usize) {
-        let access = self.costs.access;
-        self.spend(cpu, access);
-        let Some(Place { line, class }) = self.space.place(address) else { return };
-        if self.lines.again(line, self.cpus[cpu].core, false) {
-            return;
-        }
-        let home = self.space.home(address).unwrap_or(self.cpus[cpu].socket);
-        let before = self.cpus[cpu].clock;
-        self.serve(cpu, line, class, false, home);
-        let waited = self.cpus[cpu].clock - before;
-        self.cpus[cpu].clock = before + Ticks(waited.0 / UNDER_WAY);
-    }
-
     /// A CPU asks for a line, not before all others that ask earlier, and waits while that is on its way to
     /// another.
     pub(crate) fn ask(&mut self, cpu: usize, address: usize, access: Access) {
@@ -417,21 +402,6 @@ impl Engine {
             && self.schedule.switches_at(true, clock, Ticks::default())
     }
 
-    /// The host will have the metadata of a frame and its line at hand. Nothing is charged.
-    pub(crate) fn prefetch(&self, index: usize, line: usize) {
-        self.space.prefetch(index);
-        self.lines.prefetch(line);
-    }
-
-    /// The same for what a word leads to that is about to be read.
-    #[inline]
-    pub(crate) fn prefetch_linked(&self, address: usize, word: u64) {
-        if let Some((previous, next)) = self.space.prefetch_linked(address, word) {
-            self.lines.prefetch(previous);
-            self.lines.prefetch(next);
-        }
-    }
-
     /// Charges an access to a line, on the socket that `home` says.
     #[inline]
     pub(crate) fn touch_line(
@@ -456,6 +426,18 @@ impl Engine {
     /// The same, if it is not simply one more of the same CPU.
     fn serve(&mut self, cpu: usize, line: usize, class: u8, write: bool, home: u8) -> Served {
         let (core, before) = (self.cpus[cpu].core, self.cpus[cpu].clock);
+        let before = self.cpus[cpu].clock;
+        let served = self.bring(cpu, line, write, home);
+        let time = self.cpus[cpu].clock - before;
+        self.measured.line(class, served, time);
+        if served != Served::Private {
+            self.brought += time;
+        }
+        served
+    }
+
+    /// A CPU's core gets a line, and the CPU waits for it. What that took is counted by the caller.
+    fn bring(&mut self, cpu: usize, line: usize, write: bool, home: u8) -> Served {
         let served = self.lines.serve(line, core, write, home);
         let cost = self.costs.served[served as usize];
         if served == Served::Private {
@@ -467,7 +449,6 @@ impl Engine {
                 self.cpus[cpu].clock += wait;
             }
         }
-        self.measured.line(class, served, self.cpus[cpu].clock - before);
         served
     }
 

@@ -167,6 +167,7 @@ impl State {
             let got = *clock;
             let contended = got > arrived;
             let (_, class) = self.known(engine);
+            let brought = engine.brought;
             engine.touch_ordered(cpu, core::ptr::from_ref(self).addr(), Access::Update);
             let waited =
                 if contended { engine.clock(cpu).since(arrived) } else { Ticks::default() };
@@ -175,12 +176,11 @@ impl State {
             for line in guarded {
                 engine.touch_ordered(cpu, line, Access::Store);
             }
-            let now = *engine.clock(cpu);
             engine.cpus[cpu].holding += 1;
             self.since.set(if contended { arrived + waited } else { got });
             self.waited.set(waited);
             self.contended.set(contended);
-            self.transferred.set(now.since(got));
+            self.transferred.set(engine.brought - brought);
         });
         Held(self)
     }

@@ -9,6 +9,7 @@ use crate::profile::Phase;
 use crate::run::SimError;
 use crate::schedule::Schedule;
 use crate::slot::SimSlot;
+use crate::space::{Home, Layout};
 use crate::task::{during, spend};
 use zonal::platform::{Lock, Platform, Slot};
 
@@ -70,9 +71,31 @@ fn had_in_the_order_of_arrival() {
     let waited = 6.0 * (holds - 1000.0 * slow);
     assert!((profile.held as f64 / (4.0 * holds) - 1.0).abs() < 0.02, "{profile:?}");
     assert!((profile.waited as f64 / waited - 1.0).abs() < 0.02, "{profile:?}, not {waited}");
-    assert!(profile.transferred > 0 && profile.transferred < 10_000, "{profile:?}");
+    assert_eq!(profile.transferred, 0, "no line of it is known here: {profile:?}");
     let spun: u64 = seen.spins.iter().map(|spin| spin.cycles).sum();
     assert_eq!(spun, profile.waited);
+}
+
+/// What a lock's lines took on their way does not count the instructions around them, nor hits in the core's
+/// own cache.
+#[test]
+fn lines_that_stay_are_not_transferred() {
+    let machine = machine::builtin("desktop_8cpu_4g").expect("it is built in");
+    let transferred = |cpus: u32, holds: u32| {
+        let locks = [lock()];
+        let mut engine = Engine::new(&machine, cpus, Schedule::by_clock());
+        engine.register("zone", &locks, Layout::Packed, Home::Local);
+        let _installed = engine::install(engine);
+        let body = |_| -> Body<'_> {
+            Box::new(|| (0..holds).for_each(|_| locks[0].with(|order| order.push(0))))
+        };
+        run_all((0..cpus).map(body).collect(), |_| ()).expect("they end");
+        engine::with(|engine| engine.measured.locks().remove(0).transferred).expect("it is there")
+    };
+    let first = transferred(1, 1);
+    assert!(first > 0, "its lines come from memory");
+    assert_eq!(transferred(1, 100), first, "and stay");
+    assert!(transferred(2, 100) > 2 * first, "they go to and fro");
 }
 
 /// A holder who lets others go on keeps the lock; they queue, and none comes before another.

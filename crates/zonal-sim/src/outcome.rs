@@ -111,7 +111,8 @@ pub struct LockProfile {
     pub waited: u64,
     /// Cycles it was held.
     pub held: u64,
-    /// Of the cycles waited or held, those in which its line and the data it guards came from another cache.
+    /// Of the cycles waited or held, those in which its line and the first lines of what it guards came from
+    /// another cache or from memory.
     pub transferred: u64,
 }
 

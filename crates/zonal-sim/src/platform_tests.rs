@@ -6,6 +6,7 @@ use crate::engine::Engine;
 use crate::machine;
 use crate::schedule::Schedule;
 use crate::space::{Home, Layout};
+use crate::ticks::Ticks;
 use core::sync::atomic::Ordering::SeqCst;
 
 /// The ticks that each of `accesses` costs a lone CPU, whose cache has the line already.
@@ -82,6 +83,10 @@ fn a_prefetch_costs_a_part_of_the_line_it_brings() {
         let prefetch = took(&|| Sim::prefetch(&words[512]));
         assert!(prefetch < cold / 5 && prefetch > 0, "{prefetch} of {cold}");
         assert_eq!(took(&|| load(512)), warm, "the line is there");
+        // Of four loads and a prefetch the profile has the lines, and not the instructions around them.
+        let profiled = engine::with(|engine| engine.measured.lines().remove(0).cycles);
+        let all = Ticks(cold + 2 * warm + prefetch).cycles();
+        assert!(profiled.is_some_and(|cycles| cycles <= all), "{profiled:?} of {all}");
     });
     run_all(vec![body], |_| ()).expect("it ends");
 }

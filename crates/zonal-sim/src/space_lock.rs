@@ -28,6 +28,9 @@ struct Waiter {
 #[derive(Clone, Copy, Default)]
 struct Paid {
     queued: Ticks,
+    /// The access to it.
+    touched: Ticks,
+    /// Of that, its way from another cache or from memory.
     transferred: Ticks,
 }
 
@@ -82,6 +85,7 @@ impl SpaceLock {
     /// Counts a stay. Who queues for the line waits, to leave the lock too.
     fn note(&self, paid: [Paid; 2], slept: Ticks, held: Ticks) {
         let waited = paid[0].queued + slept + paid[1].queued;
+        let touched = paid[0].touched + paid[1].touched;
         let transferred = paid[0].transferred + paid[1].transferred;
         engine::with_cpu(|engine, cpu| {
             let phase = engine.cpus[cpu].phase;
@@ -90,7 +94,7 @@ impl SpaceLock {
                 number: self.number,
                 contended: waited > Ticks::default(),
                 waited,
-                held: held + transferred,
+                held: held + touched,
                 transferred,
             });
         });
@@ -105,11 +109,13 @@ impl SpaceLock {
             let asked = *engine.clock(cpu);
             let had = asked.max(self.arrives.get());
             *engine.clock(cpu) = had;
+            let brought = engine.brought;
             let others_first =
                 engine.touch_ordered(cpu, core::ptr::from_ref(self).addr(), Access::Update);
             let now = *engine.clock(cpu);
             self.arrives.set(now);
-            (Paid { queued: had - asked, transferred: now - had }, others_first)
+            let transferred = engine.brought - brought;
+            (Paid { queued: had - asked, touched: now - had, transferred }, others_first)
         });
         let (paid, others_first) = paid.unwrap_or_default();
         if others_first {
