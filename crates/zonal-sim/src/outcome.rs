@@ -40,8 +40,9 @@ pub struct Outcome {
     pub off: Vec<String>,
 }
 
-/// Classes of lines that are not the allocator's: of the kernel around it.
-const AROUND: [&str; 4] = ["pages", "lru", "space", "socket"];
+/// Classes of lines that are not the allocator's: of the kernel around it, with its page cache.
+pub(crate) const AROUND: [&str; 8] =
+    ["pages", "lru", "space", "socket", "index", "index locks", "lru batches", "cache"];
 
 /// How fast a run was simulated: real time, of the virtual CPUs' work alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,6 +8,7 @@ use crate::engine::{self, Engine};
 use crate::explore::{Options as Random, explore};
 use crate::host::{self, Host};
 use crate::machine::{self, Clock};
+use crate::outcome::AROUND;
 use crate::platform::Sim;
 use crate::schedule::Schedule;
 use crate::world;
@@ -68,6 +69,8 @@ struct Said {
     stats: Stats,
     holds: u64,
     taken: usize,
+    /// Of lines that were accessed.
+    classes: Vec<&'static str>,
 }
 
 /// Streams that read, one that writes, syncs and truncates, and a process that takes most of memory.
@@ -138,10 +141,28 @@ fn clocked<L: LruLock>(seed: u64) -> Said {
         drop(cache);
         allocator.free(&taken);
         assert_eq!(free(allocator), all);
-        let clocks = engine::with(|engine| engine.cpus.iter().map(|cpu| cpu.clock.0).collect());
-        Said { clocks: clocks.unwrap_or_default(), stats, holds, taken: taken.len() }
+        let seen = engine::with(|engine| {
+            let clocks = engine.cpus.iter().map(|cpu| cpu.clock.0).collect();
+            (clocks, engine.measured.lines().iter().map(|line| line.class).collect())
+        });
+        let (clocks, classes) = seen.expect("a machine is on this thread");
+        Said { clocks, stats, holds, taken: taken.len(), classes }
     });
     said.expect("there is memory")
+}
+
+/// What a page cache's lines take is not put down to the allocator.
+#[test]
+fn every_class_of_lines_is_the_allocators_or_is_around_it() {
+    let own = ["frames", "clusters", "cluster links", "caches", "frames of CPUs", "zone"];
+    let own = own.into_iter().chain(["pageblocks", "shared"]).collect::<Vec<_>>();
+    let seen = clocked::<PerNode<14>>(3).classes;
+    for class in &seen {
+        assert!(AROUND.contains(class) != own.contains(class), "{class} is one of both");
+    }
+    for class in ["index", "index locks", "lru", "lru batches", "cache", "frames", "zone"] {
+        assert!(seen.contains(&class), "no {class} among {seen:?}");
+    }
 }
 
 #[test]
