@@ -262,7 +262,7 @@ fn work_on(machine: &Machine, spec: &Spec) -> Result<Box<dyn workload::Workload>
 /// CPUs than the machine, they share: see [`Script::folded`].
 ///
 /// # Errors
-/// As [`run`]; [`SimError::DoesNotFit`] if the trace needs more memory.
+/// As [`run`]; [`SimError::DoesNotFit`] if the trace needs more memory, or the machine has less.
 pub fn replay(
     machine: &Machine,
     preset: Preset,
@@ -284,6 +284,7 @@ pub fn replay(
         regions: None,
     };
     let replay = Replay::new(script, memory >> 12, tasks);
+    fits(&replay, machine, &spec)?;
     on_preset(&replay, machine, &spec).map(|(outcome, _)| outcome)
 }
 

@@ -130,6 +130,15 @@ fn a_machine_that_cannot_be_is_refused_before_anything_is_done_with_it() {
 }
 
 #[test]
+fn a_replay_has_no_more_memory_than_the_machine() {
+    let run = |memory| replay::run(&desktop(), Preset::Zonal, &Script::new(), memory);
+    let refused = run(64 << 30).expect_err("the machine has 4 GiB");
+    assert!(matches!(refused, SimError::DoesNotFit { .. }), "{refused:?}");
+    assert!(refused.to_string().contains("it takes 64 GiB of memory, of 4"), "{refused}");
+    assert!(!matches!(run(4 << 30), Err(SimError::DoesNotFit { .. })), "all of it");
+}
+
+#[test]
 fn a_task_alone_does_not_wait() {
     let run = outcome(&spec(Preset::Linux416, 1, 1));
     assert!(run.spins.is_empty(), "{:?}", run.spins);
