@@ -42,6 +42,7 @@ impl Draft<'_> {
             old.memory,
         );
         let memory_far = self.memory_far(sockets, memory);
+        let update = self.median(Quantity::Locked).unwrap_or(inner);
         let mut one = |key, quantity, ticking, less, what: &str, default| {
             self.value(("cost", key), (quantity, ticking), (less, what), default)
         };
@@ -55,8 +56,9 @@ impl Draft<'_> {
         );
         let add = "a locked add less the load of its line";
         let locked = one("locked", Quantity::Locked, Core, inner, add, old.locked);
-        let pair = "a spinlock taken and released, less the load of its line";
-        let lock = one("lock", Quantity::Lock, Core, inner, pair, old.lock);
+        // A simulated lock pays for a locked instruction on its line besides.
+        let pair = "a spinlock taken and released, less a locked add";
+        let lock = one("lock", Quantity::Lock, Core, update, pair, old.lock);
         let count = "a counter of its own line, up and down";
         let preempt_toggle =
             one("preempt_toggle", Quantity::Counter, Core, 0.0, count, old.preempt_toggle);
@@ -158,11 +160,12 @@ impl Draft<'_> {
     }
 
     pub(super) fn kernel(&mut self, cpus: u32) -> Kernel {
-        use Ticking::Core;
+        use Ticking::{Core, Nominal};
         let old = self.reference.kernel;
         let unmap_ns = self.median(Quantity::UnmapZero).unwrap_or(0.0);
         let nothing = self.median(Quantity::DropNone).unwrap_or(0.0);
         let inner = self.median(Quantity::Inner).unwrap_or(0.0);
+        let update = self.median(Quantity::Locked).unwrap_or(inner);
         let read_lock = self.median(Quantity::ReadLock).unwrap_or(0.0);
         let wake = [Quantity::WakeAcross, Quantity::WakeHere];
         let wake = wake.into_iter().find(|&it| self.figure(it).is_some());
@@ -183,11 +186,12 @@ impl Draft<'_> {
         let flush = "giving up one page, less the call and the unmapping";
         let tlb_flush =
             one("tlb_flush", Quantity::DropOne, nothing + unmap_ns, flush, old.tlb_flush);
-        let half = "half of a read lock and unlock in user space, less the load of its line";
-        let less = read_lock / 2.0 + inner;
+        let half = "half of a read lock and unlock in user space, less a locked add";
+        let less = read_lock / 2.0 + update;
         let space_lock = one("space_lock", Quantity::ReadLock, less, half, old.space_lock);
         let woken = "half of waking there and back, with the sleep between";
-        let wake = one("wake", wake, 0.0, woken, old.wake);
+        // The sleep is no CPU's: it does not follow the clock of a core.
+        let wake = self.value(("kernel", "wake"), (wake, Nominal), (0.0, woken), old.wake);
         let mut not = |key, why, value| self.default(("kernel", key), why, value);
         let tlb_ipi = not("tlb_ipi", "user space cannot interrupt a CPU", old.tlb_ipi);
         let lists = "user space has no LRU lists";

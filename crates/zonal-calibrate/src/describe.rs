@@ -174,6 +174,9 @@ mod tests {
             (Quantity::Memory, 80.0),
             (Quantity::MemoryFar, 140.0),
             (Quantity::Locked, 5.0),
+            (Quantity::Lock, 7.0),
+            (Quantity::ReadLock, 16.0),
+            (Quantity::WakeAcross, 1000.0),
             (Quantity::ReadFault, 500.0),
             (Quantity::ClearRate, 20.0),
             (Quantity::CopyRate, 15.0),
@@ -189,6 +192,9 @@ mod tests {
         assert!(is(cost.near, 60.0) && is(cost.far, 200.0), "{cost:?}");
         assert!(is(cost.memory, 160.0) && is(cost.memory_far, 280.0), "{cost:?}");
         assert!(is(cost.locked, 16.0), "less the load, at 4 GHz: {cost:?}");
+        assert!(is(cost.lock, 8.0), "less the locked add, at 4 GHz: {cost:?}");
+        assert!(is(machine.kernel.space_lock, 12.0), "a half less it: {:?}", machine.kernel);
+        assert!(is(machine.kernel.wake, 2000.0), "nominal: {:?}", machine.kernel);
         assert!(is(cost.private, 5.2), "mostly the innermost: {cost:?}");
         assert!(is(cost.bandwidth_gib_s, 30.0), "a copy reads and writes: {cost:?}");
         assert!(is(machine.kernel.fault, 2000.0));

@@ -113,7 +113,7 @@ pub struct Cost {
     pub locked: f64,
     /// The instructions around one access to the allocator's metadata.
     pub access: f64,
-    /// The instructions to take and release a lock that no other CPU wants, beyond its line.
+    /// The instructions to take and release a lock that no other CPU wants, beyond a locked one on its line.
     pub lock: f64,
     /// Disabling and enabling interrupts.
     pub irq_toggle: f64,
@@ -153,9 +153,9 @@ pub struct Kernel {
     /// Moving a page, beyond copying it and its lists: finding and changing who maps it, flushing
     /// their TLBs, its place in the page cache.
     pub move_page: f64,
-    /// Taking or releasing the address-space lock, beyond its line.
+    /// Taking or releasing the address-space lock, beyond a locked instruction on its line.
     pub space_lock: f64,
-    /// Waking a sleeper, and its way back to the CPU.
+    /// Waking a sleeper, and its way back to the CPU, at the nominal clock.
     pub wake: f64,
     /// What a compiler does for itself between two page faults.
     pub compute: f64,
