@@ -78,7 +78,7 @@ pub(crate) struct Cpu {
     pub(crate) clock: Ticks,
     pub(crate) core: u8,
     pub(crate) socket: u8,
-    /// Whether it has nothing to run: its task sleeps.
+    /// Whether it counts as one that has nothing to run.
     asleep: bool,
     pub(crate) phase: Phase,
     /// Locks it holds; it is not interrupted while it holds one.
@@ -373,7 +373,8 @@ impl Engine {
         if switches { Before::Pauses } else { Before::Goes }
     }
 
-    /// A CPU's task goes to sleep, or is woken: others of the socket run faster, or slower.
+    /// A CPU is idle from now on, or busy again: others of the socket run faster, or slower. Waiting for an
+    /// address space or inside of a page cache is idle, and all else busy.
     pub(crate) fn sleeps(&mut self, cpu: usize, asleep: bool) {
         let cpu = &mut self.cpus[cpu];
         if cpu.asleep != asleep {
@@ -382,7 +383,7 @@ impl Engine {
         }
     }
 
-    /// CPUs that run something.
+    /// CPUs that count as busy.
     pub(crate) const fn busy(&self) -> u32 {
         self.speeds.busy
     }
@@ -425,7 +426,6 @@ impl Engine {
 
     /// The same, if it is not simply one more of the same CPU.
     fn serve(&mut self, cpu: usize, line: usize, class: u8, write: bool, home: u8) -> Served {
-        let (core, before) = (self.cpus[cpu].core, self.cpus[cpu].clock);
         let before = self.cpus[cpu].clock;
         let served = self.bring(cpu, line, write, home);
         let time = self.cpus[cpu].clock - before;
@@ -438,6 +438,7 @@ impl Engine {
 
     /// A CPU's core gets a line, and the CPU waits for it. What that took is counted by the caller.
     fn bring(&mut self, cpu: usize, line: usize, write: bool, home: u8) -> Served {
+        let (core, before) = (self.cpus[cpu].core, self.cpus[cpu].clock);
         let served = self.lines.serve(line, core, write, home);
         let cost = self.costs.served[served as usize];
         if served == Served::Private {

@@ -34,7 +34,8 @@ pub enum Served {
     Private,
     /// The socket's shared cache.
     Shared,
-    /// A core of the same socket, which had written the line or had to give it up.
+    /// A core of the same socket, which had written the line, or had to give it up to one that had it too. One that
+    /// had it not pays no way to those that have it clean.
     Near,
     /// Another socket's cache.
     Far,

@@ -142,7 +142,7 @@ pub struct Kernel {
     pub tlb_flush: f64,
     /// Interrupting another CPU for that, for each CPU that runs the address space.
     pub tlb_ipi: f64,
-    /// Pages handed to the LRU lists at once.
+    /// Pages handed to the LRU lists at once. How many come off at once is the preset's: 32 or 14.
     pub lru_batch: u32,
     /// Putting a page on an LRU list, under the lock, beyond its lines.
     pub lru_add: f64,

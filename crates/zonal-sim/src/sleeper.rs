@@ -13,7 +13,7 @@ pub(crate) struct Sleeper {
 
 impl Sleeper {
     /// The CPU that runs sleeps until it is woken. The caller has looked, without a
-    /// pause since, that there is nothing to do.
+    /// pause since, that there is nothing to do. Meanwhile it counts as busy.
     pub(crate) fn sleep(&self) {
         let sleeps = engine::with_cpu(|_, cpu| self.cpu.set(Some(cpu)));
         if sleeps.is_some() {

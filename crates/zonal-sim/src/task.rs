@@ -156,7 +156,7 @@ pub(crate) fn stream(lines: u32) {
     engine::with_cpu(|engine, cpu| engine.stream(cpu, lines));
 }
 
-/// No task needs the CPU for a while: its clock goes on, at no speed of its own.
+/// No task needs the CPU for a while: its clock goes on, at no speed of its own. It counts as busy.
 pub(crate) fn idle(time: Ticks) {
     engine::with_cpu(|engine, cpu| *engine.clock(cpu) += time);
     coroutine::pause();
@@ -346,7 +346,7 @@ impl Task<'_> {
     }
 
     fn flush(&self) {
-        // CPUs that sleep meanwhile look at the tables anew when they wake.
+        // CPUs that are idle meanwhile look at the tables anew when they wake.
         let busy = engine::with(|engine| engine.busy()).unwrap_or(1);
         let others = u64::from(self.others.min(busy - 1));
         spend(Ticks(self.work.flush.0 + self.work.ipi.0 * others));
