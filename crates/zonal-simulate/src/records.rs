@@ -1,5 +1,6 @@
 //! The results of runs for programs: JSON and CSV.
 
+use core::num::NonZeroU32;
 use std::io;
 
 use serde_json::{Map, Value, json};
@@ -116,9 +117,11 @@ fn profile(outcome: &Outcome) -> Vec<(String, f64, &'static str)> {
 pub(crate) fn csv_of(args: &SimArgs, done: &[(Spec, Outcome)]) -> io::Result<Vec<u8>> {
     let mut writer = csv::Writer::from_writer(Vec::new());
     writer.write_record([
-        "machine", "workload", "kernel", "tasks", "lru", "seed", "quick", "delay_ms", "metric",
-        "value", "unit",
+        "machine", "workload", "kernel", "tasks", "lru", "seed", "quick", "delay_ms", "after",
+        "regions", "metric", "value", "unit",
     ])?;
+    // As in JSON: what was not asked for is not there.
+    let asked = |number: Option<u32>| number.map(|it| it.to_string()).unwrap_or_default();
     for (spec, outcome) in done {
         let profile = if args.profile { profile(outcome) } else { Vec::new() };
         for (metric, value, unit) in metrics(outcome).chain(profile) {
@@ -131,6 +134,8 @@ pub(crate) fn csv_of(args: &SimArgs, done: &[(Spec, Outcome)]) -> io::Result<Vec
                 &*outcome.seed.to_string(),
                 &*spec.quick.to_string(),
                 &*spec.delay_ms.to_string(),
+                &*asked(spec.after),
+                &*asked(spec.regions.map(NonZeroU32::get)),
                 &*metric,
                 &*value.to_string(),
                 unit,

@@ -37,6 +37,9 @@ pub(crate) fn print(
     if let Some(after) = args.after {
         write!(out, ", after {after} million single pages")?;
     }
+    if let Some(regions) = args.regions {
+        write!(out, ", regions: {regions}")?;
+    }
     writeln!(out, "{}", if args.quick { ", quick" } else { "" })?;
     writeln!(out, "{}", results(done))?;
     for (spec, outcome) in done {

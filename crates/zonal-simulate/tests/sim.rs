@@ -134,15 +134,29 @@ fn csv_has_a_line_for_each_number() {
     let line = format!("skylake_2s_112cpu page-fault1 --preset Linux416 --csv {}", path.display());
     printed(&line).1.expect("it runs");
     let text = std::fs::read_to_string(&path).expect("it is there");
-    let head = "machine,workload,kernel,tasks,lru,seed,quick,delay_ms,metric,value,unit";
+    let head =
+        "machine,workload,kernel,tasks,lru,seed,quick,delay_ms,after,regions,metric,value,unit";
     assert!(text.starts_with(head), "{text}");
-    let run = "skylake_2s_112cpu,page-fault1,Linux416,112,node,1,false,0";
+    let run = "skylake_2s_112cpu,page-fault1,Linux416,112,node,1,false,0,,";
     assert!(text.contains(&format!("{run},zone_lock_spin,80,percent_cycles")), "{text}");
     let profile = ["locks.zone.0.waited,800000,cycles", "lines.frames.near,3,count"];
     assert!(profile.iter().all(|it| !text.contains(it)), "it was not asked for: {text}");
     printed(&format!("{line} --profile")).1.expect("it runs");
     let text = std::fs::read_to_string(&path).expect("it is there");
     assert!(profile.iter().all(|it| text.contains(&format!("{run},{it}"))), "{text}");
+}
+
+#[test]
+fn csv_and_table_tell_all_that_runs_differ_in() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("runs.csv");
+    let line = "skylake_2s_112cpu thp-mix --preset Zonal --after 3 --regions 7";
+    let (text, result) = printed(&format!("{line} --csv {}", path.display()));
+    result.expect("it runs");
+    assert!(text.contains("after 3 million single pages, regions: 7"), "{text}");
+    let text = std::fs::read_to_string(&path).expect("it is there");
+    let run = "skylake_2s_112cpu,thp-mix,Zonal,112,node,1,false,0,3,7,";
+    assert!(text.lines().skip(1).all(|line| line.starts_with(run)), "{text}");
 }
 
 #[test]
