@@ -26,6 +26,9 @@ use zonal_cli::error::LabError;
 use zonal_scenario::truncate::Statistic;
 use zonal_simulate::runs::{Job, Pool, Runner};
 
+/// Why there is no number of a row that `--quick` leaves out.
+pub(super) const LEFT_OUT: &str = "not run with --quick";
+
 /// Numbers of tasks that are simulated with `--quick`.
 pub const QUICK_TASKS: [u32; 11] = [1, 2, 5, 8, 10, 11, 15, 20, 21, 30, 40];
 
@@ -234,7 +237,7 @@ impl Planner {
             .ok_or_else(|| format!("no machine {} is built in", stand_in(&fact.machine)))?;
         key.spec.tasks = fact.tasks.unwrap_or(key.spec.tasks);
         if self.skips(fact) {
-            return Err("not run with --quick".into());
+            return Err(LEFT_OUT.into());
         }
         let mut base = key.clone();
         base.spec.preset = self::base(fact.table, &fact.kernel);

@@ -8,7 +8,7 @@
 
 use super::extras::Extras;
 use super::facts::{BROADWELL_MACHINE, Table};
-use super::plan::{Key, Runs, figure};
+use super::plan::{self, Key, Runs, figure};
 use super::rows::{Row, Summary};
 
 /// Whether something is as it should be.
@@ -199,16 +199,19 @@ pub fn metric_text(metric: &str) -> String {
     }
 }
 
+/// Of rows that should have been run, one without a number leaves a target open.
 fn scaling(rows: &[Row]) -> Vec<Target> {
     let group = "Broadwell, 1 to 40 CPUs";
     let of = |workload: &'static str, kernel: &'static str| {
         rows.iter().filter(move |row| {
             (&*row.machine, &*row.workload, &*row.kernel) == (BROADWELL_MACHINE, workload, kernel)
+                && row.reason.as_deref() != Some(plan::LEFT_OUT)
         })
     };
-    let worst = of("page_fault1_processes", "base")
-        .filter_map(|row| Some((row.tasks?, row.error?)))
-        .max_by(|a, b| a.1.abs().total_cmp(&b.1.abs()));
+    let errors: Option<Vec<(u32, f64)>> =
+        of("page_fault1_processes", "base").map(|row| Some((row.tasks?, row.error?))).collect();
+    let worst = errors.unwrap_or_default().into_iter();
+    let worst = worst.max_by(|a, b| a.1.abs().total_cmp(&b.1.abs()));
     let mut targets = vec![Target::new(
         group,
         "base, processes: worst error of any number of tasks",
@@ -220,11 +223,11 @@ fn scaling(rows: &[Row]) -> Vec<Target> {
     for (workload, what) in
         [("page_fault1_processes", "processes"), ("page_fault1_threads", "threads")]
     {
-        let judged: Vec<bool> = of(workload, "zone_lock_series")
+        let judged: Option<Vec<bool>> = of(workload, "zone_lock_series")
             .filter(|row| row.tasks >= Some(8))
-            .filter_map(|row| row.published_change.zip(row.simulated_change))
-            .map(|(published, simulated)| published * simulated > 0.0)
+            .map(|row| Some(row.published_change? * row.simulated_change? > 0.0))
             .collect();
+        let judged = judged.unwrap_or_default();
         let right = judged.iter().filter(|right| **right).count();
         let got = (!judged.is_empty())
             .then(|| (format!("{right} of {}", judged.len()), right == judged.len()));
@@ -303,8 +306,9 @@ fn zonal(rows: &[Row], extras: &Extras, runs: &Runs) -> Vec<Target> {
         let what = format!("{} in the THP mix", metric_text(metric));
         targets.push(Target::new(group, what, format!("at least that of {kernel}"), got));
     }
-    let most = extras.unlocked.iter().filter_map(|key| value(runs, key, "faults_per_s"));
-    let most = most.fold(None, |most: Option<f64>, it| Some(most.map_or(it, |most| most.max(it))));
+    let most: Option<Vec<f64>> =
+        extras.unlocked.iter().map(|key| value(runs, key, "faults_per_s")).collect();
+    let most = most.unwrap_or_default().into_iter().max_by(f64::total_cmp);
     let split = extras.split_lru.as_ref().and_then(|key| value(runs, key, "faults_per_s"));
     let part = split.zip(most.filter(|most| *most > 0.0)).map(|(split, most)| split / most);
     targets.push(Target::new(

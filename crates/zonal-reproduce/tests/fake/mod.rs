@@ -29,6 +29,8 @@ pub(crate) struct Fake {
     pub(crate) without: Option<&'static str>,
     /// A workload that fails.
     pub(crate) fails: Option<Workload>,
+    /// With this number of tasks; with any if not said.
+    pub(crate) fails_with: Option<u32>,
     /// A workload that panics.
     pub(crate) panics: Option<Workload>,
     /// What part of all pages comes from DMA32 where files fit, in place of what was published.
@@ -178,7 +180,8 @@ impl Runner for Fake {
     fn run(&self, machine: &Machine, spec: &Spec) -> Result<Outcome, SimError> {
         let key = (machine.name.clone(), *spec);
         *self.runs.lock().expect("no test panics with it").entry(key).or_default() += 1;
-        if self.fails == Some(spec.workload) {
+        let fails = self.fails_with.is_none_or(|tasks| tasks == spec.tasks);
+        if fails && self.fails == Some(spec.workload) {
             return Err(SimError::Deadlock { cycle: 17 });
         }
         assert!(self.panics != Some(spec.workload), "a fault of the fake");
