@@ -45,7 +45,8 @@ const ERRORS: &str = "Simulated / published − 1 for counts, rates and times. F
 
 /// What a wrong sign is.
 const SIGNS: &str = "A published change that goes one way while the simulated one goes the other. \
-    Changes of faults a second within their published standard deviation are not judged.";
+    Changes of faults a second within their published standard deviation are not judged, nor is what \
+    disks do, whose tables have no deviations.";
 
 /// Tables with more rows are folded up until a reader opens them: the chart above says the same.
 const OPEN_ROWS: usize = 16;

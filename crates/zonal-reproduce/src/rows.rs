@@ -16,10 +16,10 @@
 //! saying that the patches do nothing, below 0 is worse.
 //!
 //! **Wrong sign.** A predicted row has the wrong sign if it is a change and the simulated one goes
-//! the other way; or if it is a rate or score whose published change against the base is larger
-//! than the standard deviation of that change (where one is published), and the simulated change
-//! goes the other way. Times and success rates of huge pages have no published spread and are
-//! not judged.
+//! the other way; or if it is a rate or score of page faults whose published change against the base is
+//! larger than the standard deviation of that change (where one is published), and the simulated change
+//! goes the other way. Times, success rates of huge pages and what disks do (`tiobench`, bonnie,
+//! `disk_latency`) have no published spread and are not judged.
 //!
 //! ```
 //! use zonal_reproduce::rows::Summary;
