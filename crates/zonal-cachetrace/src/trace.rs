@@ -155,7 +155,12 @@ impl Format {
     #[must_use]
     pub fn guess(line: &str) -> Option<Self> {
         let all = [Self::Msr, Self::Spc, Self::Blkparse, Self::Fio, Self::Arc, Self::Pages];
-        all.into_iter().find(|format| matches!(format.parse(line), Ok(Some(_))))
+        all.into_iter().find(|format| match format.parse(line) {
+            Ok(Some(_)) => true,
+            // Many may come before the first request.
+            Ok(None) => *format == Self::Blkparse && is_event(line),
+            Err(_) => false,
+        })
     }
 
     /// What a line asks for; `None` for one that asks for nothing.
@@ -181,15 +186,7 @@ impl Format {
                 }
                 request(number(unit)?, number(sector)?, number(size)?, SECTOR)
             }
-            Self::Blkparse => {
-                let [device, _, _, _, _, action, kind, sector, plus, count] = fields(line, words)?;
-                let transfers = kind.contains(['R', 'W']);
-                if action != "Q" || !transfers || plus != "+" {
-                    return Ok(None);
-                }
-                let bytes = number(count)?.checked_mul(SECTOR).ok_or(LineError::TooFar)?;
-                request(numbered(device), number(sector)?, bytes, SECTOR)
-            }
+            Self::Blkparse => queued(line),
             Self::Fio => {
                 let all = words(line);
                 let [name, action, offset, bytes] = all[..] else {
@@ -249,6 +246,34 @@ impl Format {
     }
 }
 
+/// What a line of blkparse asks for, if it is a request that is queued. Other events, messages and the summary at
+/// the end ask for nothing, and neither does what has no sector: a flush, a command.
+fn queued(line: &str) -> Result<Option<Request>, LineError> {
+    let all = words(line);
+    if all.get(5) != Some(&"Q") {
+        return Ok(None);
+    }
+    // A word that is missing is one that was cut off.
+    let may = |at: usize, fits: fn(&str) -> bool| all.get(at).is_none_or(|word| fits(word));
+    let transfers = may(6, |kind| kind.contains(['R', 'W']))
+        && may(7, |sector| !sector.starts_with('['))
+        && may(8, |plus| plus == "+");
+    if !transfers {
+        return Ok(None);
+    }
+    let [device, _, _, _, _, _, _, sector, _, count] = fields(line, words)?;
+    let bytes = number(count)?.checked_mul(SECTOR).ok_or(LineError::TooFar)?;
+    request(numbered(device), number(sector)?, bytes, SECTOR)
+}
+
+/// Whether a line is an event, or a message, of blkparse: `8,0 1 5 0.1 99 P N [name]`.
+fn is_event(line: &str) -> bool {
+    let [device, cpu, sequence, time, pid, _, _, ..] = words(line)[..] else { return false };
+    let numbers = [device.split_once(','), time.split_once('.'), Some((cpu, sequence))];
+    let are_numbers = |(one, other): (&str, &str)| number(one).and(number(other)).is_ok();
+    numbers.into_iter().all(|pair| pair.is_some_and(are_numbers)) && number(pid).is_ok()
+}
+
 fn is_io(kind: &str) -> bool {
     ["read", "write", "r", "w", "rs", "ws"].contains(&&*kind.to_ascii_lowercase())
 }
@@ -291,6 +316,42 @@ mod tests {
         assert_eq!(Format::Vscsi.parse("1"), Err(LineError::Kind));
         let far = Format::Spc.parse("0,18446744073709551615,8,R").unwrap_err();
         assert_eq!(far, LineError::TooFar);
+    }
+
+    #[test]
+    fn of_blkparse_what_is_queued_is_a_request() {
+        let event = |rest: &str| format!("  8,0    0       12     0.000105121  4162 {rest}");
+        for rest in [
+            " P   N [fio]",
+            " U   N [fio] 1",
+            " m   N cfq4162S / complete rqnoidle 0",
+            " Q FWS [kworker/0:1H]",
+            " Q   D 2048 + 8 [fstrim]",
+            " Q   R 36 (12 00 00 00 24 00 ..) [udevd]",
+            " A  WS 223490 + 8 <- (8,1) 221442",
+            " I  WS 223490 + 8 [fio]",
+            " D  WS 223490 + 8 [fio]",
+            " C  WS 223490 + 8 [0]",
+            " X   R 223490 / 223494 [fio]",
+        ] {
+            let line = event(rest);
+            assert_eq!(Format::Blkparse.parse(&line), Ok(None), "{line}");
+            assert_eq!(Format::guess(&line), Some(Format::Blkparse), "{line}");
+        }
+        for summary in [
+            "CPU0 (sda):",
+            " Reads Queued:           0,        0KiB\t Writes Queued:           7,      128KiB",
+            "Throughput (R/W): 0KiB/s / 4,128KiB/s",
+            "Events (sda): 86 entries",
+        ] {
+            assert_eq!(Format::Blkparse.parse(summary), Ok(None), "{summary}");
+            assert_eq!(Format::guess(summary), None, "{summary}");
+        }
+        for (cut, found) in [(" Q", 6), (" Q  WS", 7), (" Q  WS 223490", 8), (" Q  WS 223490 +", 9)]
+        {
+            let error = Format::Blkparse.parse(&event(cut)).unwrap_err();
+            assert_eq!(error, LineError::Fields { found, wanted: 10 }, "{cut}");
+        }
     }
 
     fn vscsi(version: u16, sector: u64, bytes: u32) -> Vec<u8> {

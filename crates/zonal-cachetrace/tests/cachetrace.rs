@@ -85,6 +85,52 @@ fn records_and_objects_as_large_as_they_are() {
     numbers.stdout(contains("2 different objects (2 B)").and(contains("33.33")));
 }
 
+/// What `blkparse -i sda` prints: of a write its way through the queue, a flush, a read, and the summary. Another
+/// request may be under way when it begins.
+const BLKPARSE: &str = "\
+  8,0    1        1     0.000000000   697  C   R 4096 + 8 [0]
+  8,0    3        1     0.000001000   697  A  WS 223490 + 8 <- (8,1) 221442
+  8,0    3        2     0.000001829   697  Q  WS 223490 + 8 [kjournald]
+  8,0    3        3     0.000002197   697  G  WS 223490 + 8 [kjournald]
+  8,0    3        4     0.000002500   697  P   N [kjournald]
+  8,0    3        5     0.000005533   697  I  WS 223490 + 8 [kjournald]
+  8,0    3        0     0.000006000     0  m   N cfq697S / insert_request
+  8,0    3        6     0.000007000   697  U   N [kjournald] 1
+  8,0    3        7     0.000008000   697  D  WS 223490 + 8 [kjournald]
+  8,0    3        8     0.000904000     0  C  WS 223490 + 8 [0]
+  8,0    0        1     0.000905000    51  Q FWS [kworker/0:1H]
+  8,0    0        2     0.001905000    99  Q   R 8192 + 16 [Web Content]
+CPU0 (sda):
+ Reads Queued:           1,        8KiB\t Writes Queued:           0,        0KiB
+ Read Dispatches:        0,        0KiB\t Write Dispatches:        0,        0KiB
+ Reads Requeued:         0\t\t Writes Requeued:         0
+ IO unplugs:             0        \t Timer unplugs:           0
+
+Total (sda):
+ Reads Queued:           1,        8KiB\t Writes Queued:           1,        4KiB
+
+Throughput (R/W): 4,199KiB/s / 2,099KiB/s
+Events (sda): 11 entries
+Skips: 0 forward (0 -   0.0%)
+";
+
+#[test]
+fn what_blkparse_prints_is_read() {
+    let said = "2 requests (blkparse), 4 pages of 4 KiB";
+    for options in ["", "--format blkparse"] {
+        cachetrace(BLKPARSE, options).success().stdout(contains(said));
+    }
+    // Many events before the first request.
+    let (first, rest) = BLKPARSE.split_once('\n').expect("lines");
+    let late = format!("{first}\n").repeat(30) + rest;
+    cachetrace(late, "").success().stdout(contains(said));
+    let none = BLKPARSE.lines().filter(|line| !line.contains(" Q ")).collect::<Vec<_>>();
+    cachetrace(none.join("\n"), "--format blkparse").code(2).stderr(contains("no request in it"));
+    let (whole, _) = BLKPARSE.split_once(" + 16").expect("a request");
+    let cut = cachetrace(whole, "").code(2);
+    cut.stderr(contains("line 12: 8 fields, and 10 are needed"));
+}
+
 #[test]
 fn what_is_wrong_is_said() {
     let (mut short, mut other) = (objects(), vec![0; 32]);
