@@ -99,4 +99,5 @@ pub mod stats;
 pub mod subject;
 pub mod subjects;
 pub mod tails;
+pub mod team;
 pub mod workload;

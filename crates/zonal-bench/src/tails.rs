@@ -1,11 +1,11 @@
 //! `zonal bench tails`: how long single calls take, at the median and far out.
 //!
-//! Threads fill the memory with blocks of orders 0, 3 and 9 (80, 15 and 5 % of the frames), then free a
-//! random one and allocate another, each call timed by itself. At the end order 9 is asked for until it
-//! is refused, single frames are freed here and there, and what a refused request takes is timed. What
-//! reading the clock twice takes is measured and taken off; a thread that loses its CPU in a call shows
-//! in the longest ones: rows of a stage in which one did say so ([`Row::lost_cpu`]). Compare subjects within a
-//! run.
+//! Threads, each pinned to a CPU, fill the memory with blocks of orders 0, 3 and 9 (80, 15 and 5 % of the
+//! frames), then free a random one and allocate another, each call timed by itself. At the end, while the
+//! others wait, one asks for order 9 until it is refused, frees single frames here and there, and times
+//! what a refused request takes. What reading the clock twice takes is measured and taken off; a thread that
+//! loses its CPU in a call shows in the longest ones: rows of a stage in which one did say so
+//! ([`Row::lost_cpu`]). Compare subjects within a run.
 //!
 //! ```
 //! use zonal::preset::Zonal;
@@ -19,15 +19,15 @@
 //! ```
 
 use std::sync::Barrier;
-use std::thread;
 use std::time::Instant;
 
 use serde::Serialize;
 use zonal::MigrateType::Movable;
 
-use crate::machine::Usage;
+use crate::machine::{self, Usage};
 use crate::rng::Rng;
 use crate::subject::{FrameThread, Setup, Subject, SubjectError};
+use crate::team;
 
 /// What is run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
@@ -96,6 +96,40 @@ fn loses_cpu(stage: impl FnOnce()) -> bool {
     before.lost_cpu(&Usage::now(), start.elapsed())
 }
 
+/// What the threads share.
+struct Stage<'a, S> {
+    subject: &'a S,
+    spec: &'a Spec,
+    /// Frames that each has in use.
+    share: usize,
+    meet: Barrier,
+}
+
+impl<S: Subject> Stage<'_, S> {
+    /// What each thread does.
+    fn run(&self, index: usize) -> Result<Timed, SubjectError> {
+        let thread = self.subject.thread(index);
+        self.meet.wait();
+        let (calls, seed) = (self.spec.calls, self.spec.seed.wrapping_add(index as u64));
+        let mut timed = Timed::default();
+        let mut held = thread.map(|thread| Held::<S::Thread<'_>>::new(thread, seed));
+        if let Ok(held) = &mut held {
+            held.fill(self.share);
+            let turns = || (0..calls).for_each(|_| held.turn(self.share, &mut timed.times));
+            timed.lost_in_turns = loses_cpu(turns);
+        }
+        // Until here all are at work; the refusals are one thread's, and the others wait.
+        self.meet.wait();
+        if let (0, Ok(held)) = (index, &mut held) {
+            let refusals = || held.refusals(&mut timed.times[6]);
+            timed.lost_in_refusals = loses_cpu(refusals);
+        }
+        self.meet.wait();
+        held?.empty();
+        Ok(timed)
+    }
+}
+
 /// Times calls of the subject `S`.
 ///
 /// # Errors
@@ -112,44 +146,11 @@ pub fn run<S: Subject>(spec: &Spec) -> Result<Vec<Row>, SubjectError> {
         Some(frames) if S::PROFILE.max_order >= 9 => frames,
         _ => return Err(SubjectError::Init("has no fixed set of frames, or no order 9".into())),
     };
-    let (start, end) = (Barrier::new(spec.threads), Barrier::new(spec.threads));
-    let work = |index: usize| -> Result<Timed, SubjectError> {
-        let thread = subject.thread(index);
-        start.wait();
-        let share = frames * usize::from(spec.fill) / 100 / spec.threads;
-        let mut timed = Timed::default();
-        let mut held = match thread {
-            Ok(thread) => Some(Held::<S::Thread<'_>>::new(thread, spec.seed + index as u64)),
-            Err(error) => {
-                end.wait();
-                return Err(error);
-            }
-        };
-        if let Some(held) = &mut held {
-            held.fill(share);
-            let turns = || (0..spec.calls).for_each(|_| held.turn(share, &mut timed.times));
-            timed.lost_in_turns = loses_cpu(turns);
-        }
-        // Until here both are at work; the refusals are one thread's.
-        end.wait();
-        if let Some(held) = &mut held {
-            if index == 0 {
-                let refusals = || held.refusals(&mut timed.times[6]);
-                timed.lost_in_refusals = loses_cpu(refusals);
-            }
-            held.empty();
-        }
-        Ok(timed)
-    };
-    let all: Vec<Result<Timed, SubjectError>> = thread::scope(|scope| {
-        let others: Vec<_> =
-            (1..spec.threads).map(|index| scope.spawn(move || work(index))).collect();
-        let own = work(0);
-        let joined = others.into_iter().map(|other| {
-            other.join().unwrap_or_else(|_| Err(SubjectError::Init("a thread panicked".into())))
-        });
-        std::iter::once(own).chain(joined).collect()
-    });
+    let cpus = machine::cpus().map_err(|error| SubjectError::Init(error.to_string()))?;
+    let share = frames * usize::from(spec.fill) / 100 / spec.threads;
+    let stage = Stage { subject: &subject, spec, share, meet: Barrier::new(spec.threads) };
+    let all = team::run(vec![(); spec.threads], &cpus, |index, ()| stage.run(index));
+    let all = all.map_err(|error| SubjectError::Init(error.to_string()))?;
     let mut sum = Timed::default();
     for timed in all {
         let Timed { times, lost_in_turns, lost_in_refusals } = timed?;
@@ -303,7 +304,9 @@ impl<T: FrameThread> Held<T> {
 mod tests {
     use super::*;
     use crate::machine::on_a_crowded_cpu;
+    use crate::subject::Profile;
     use crate::subjects::zonal::{Owned, Preset};
+    use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
     use zonal::preset::{Linux416, Zonal};
 
     #[test]
@@ -324,6 +327,73 @@ mod tests {
             assert!(holds.iter().all(|&hold| hold == holds[0] && hold.is_some()), "{holds:?}");
             assert!(holds[0].is_some_and(|most| most <= zonal::HOLD_BOUND), "{holds:?}");
         }
+    }
+
+    type Inner = Preset<Zonal, Owned>;
+
+    /// Counts calls, and says of each kind when it came.
+    struct Watched(Inner);
+    struct WatchedThread<'a>(<Inner as Subject>::Thread<'a>, usize);
+
+    static CALLS: AtomicUsize = AtomicUsize::new(0);
+    /// When thread 0 was refused last, and when thread 1 freed first after it had allocated last.
+    static REFUSED: AtomicUsize = AtomicUsize::new(0);
+    static EMPTIED: AtomicUsize = AtomicUsize::new(0);
+    /// CPUs that each thread may use.
+    static CPUS: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
+
+    impl Subject for Watched {
+        const PROFILE: Profile = Inner::PROFILE;
+        type Block = <Inner as Subject>::Block;
+        type Thread<'a> = WatchedThread<'a>;
+
+        fn open(setup: &Setup) -> Result<Self, SubjectError> {
+            Ok(Self(Inner::open(setup)?))
+        }
+        fn thread(&self, index: usize) -> Result<WatchedThread<'_>, SubjectError> {
+            CPUS[index].store(machine::cpus().map_or(0, |cpus| cpus.len()), Relaxed);
+            Ok(WatchedThread(self.0.thread(index)?, index))
+        }
+        fn frames(&self) -> Option<usize> {
+            self.0.frames()
+        }
+    }
+
+    impl FrameThread for WatchedThread<'_> {
+        type Block = <Inner as Subject>::Block;
+
+        fn alloc(&mut self, order: u8) -> Option<Self::Block> {
+            let (block, call) = (self.0.alloc_as(order, Movable), CALLS.fetch_add(1, Relaxed));
+            match self.1 {
+                0 if block.is_none() => REFUSED.store(call, Relaxed),
+                0 => {}
+                _ => EMPTIED.store(usize::MAX, Relaxed),
+            }
+            block
+        }
+        unsafe fn free(&mut self, block: Self::Block, order: u8) {
+            let call = CALLS.fetch_add(1, Relaxed);
+            if self.1 == 1 {
+                EMPTIED.fetch_min(call, Relaxed);
+            }
+            // SAFETY: the same contract.
+            unsafe { self.0.free(block, order) };
+        }
+        unsafe fn touch(&mut self, block: Self::Block) {
+            // SAFETY: the same contract.
+            unsafe { self.0.touch(block) };
+        }
+    }
+
+    #[test]
+    fn refusals_are_of_one_thread_and_each_has_its_cpu() {
+        let spec = Spec { fill: 90, threads: 2, memory: 128 << 20, seed: 7, calls: 1000 };
+        let rows = run::<Watched>(&spec).expect("it opens");
+        let refused = rows.iter().find(|row| row.call == "refused").expect("some are");
+        assert_eq!(refused.times, REFUSALS, "nothing came back meanwhile");
+        let (refused, emptied) = (REFUSED.load(Relaxed), EMPTIED.load(Relaxed));
+        assert!(0 < refused && refused < emptied && emptied < usize::MAX, "{refused} {emptied}");
+        assert_eq!(CPUS.each_ref().map(|cpus| cpus.load(Relaxed)), [1, 1]);
     }
 
     /// Two threads on one CPU take it from each other; short runs are left alone now and then.
