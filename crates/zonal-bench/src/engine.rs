@@ -220,7 +220,9 @@ impl Run {
         }
         for case in cases.iter().filter(|case| !case.failed) {
             let rows = self.rows(case);
-            outcome.absent.extend(rows.is_empty().then(|| case.moved()));
+            // Of a case that was not sampled before the end there is nothing to say.
+            let moved = rows.is_empty() && !case.samples.is_empty();
+            outcome.absent.extend(moved.then(|| case.moved()));
             outcome.rows.extend(rows);
         }
         stats::scale(&mut outcome.rows);
@@ -433,4 +435,39 @@ impl Run {
 /// To a thousandth: picoseconds are the last digits that can mean anything.
 fn round(ns: f64) -> f64 {
     (ns * 1000.0).round() / 1000.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{machine, program::Quick, subjects};
+
+    /// Ctrl-C from the beginning.
+    struct Over;
+
+    impl Progress for Over {
+        fn step(&mut self, _done: Duration, _left: Duration, _what: &str) {}
+
+        fn is_over(&self) -> bool {
+            true
+        }
+    }
+
+    #[test]
+    fn of_what_was_not_sampled_nothing_is_said() {
+        let run = Run {
+            workload: Workload::HotPair,
+            variants: vec![Options::default()],
+            subjects: subjects::references::<Quick>().into_iter().take(1).collect(),
+            threads: vec![1],
+            memory: 64 << 20,
+            touch: false,
+            seed: 1,
+            samples: 3,
+            duration: None,
+        };
+        let pool = Pool::new(&machine::cpus().expect("affinity")[..1]).expect("a thread");
+        let outcome = run.carry_out(&pool, &mut Over);
+        assert!(outcome.rows.is_empty() && outcome.absent.is_empty(), "{:?}", outcome.absent);
+    }
 }

@@ -67,6 +67,8 @@ pub fn wanted(asked: usize, samples: &[Sample]) -> usize {
     let homeless = samples.iter().all(|sample| class(sample) == Class::Moved);
     let poor = quiet(samples).saturating_mul(2) < asked;
     let times = match (homeless, poor) {
+        // Nothing is known yet.
+        _ if samples.is_empty() => 1,
         (true, _) => HOMELESS,
         (false, true) => POOR,
         (false, false) => 1,
@@ -337,6 +339,7 @@ mod tests {
         let near = Some((90.0, 95.0));
         let (good, poor) = (sample(10, false, near), sample(10, true, near));
         let moved = || sample(10, false, Some((90.0, 380.0)));
+        assert_eq!(wanted(3, &[]), 3);
         assert_eq!(wanted(3, &[good, poor]), 6);
         assert_eq!(wanted(2, &[sample(10, false, near), moved()]), 2);
         assert_eq!(wanted(3, &[moved(), moved()]), 24);
