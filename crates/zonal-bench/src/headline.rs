@@ -58,36 +58,10 @@ fn of((threads, distance): (usize, Option<Distance>), rows: &[&Row]) -> Vec<Stri
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::figures::Figures;
-    use crate::subject::Path;
 
     fn row(group: Group, threads: usize, ns: f64) -> Row {
-        Row {
-            workload: "page-fault1",
-            variant: None,
-            subject: if group == Group::Zonal { "Zonal" } else { "peer" },
-            group,
-            path: Path::Shared,
-            threads,
-            distance: (threads > 1).then_some(Distance::Near),
-            ns_per_frame: ns,
-            min: ns,
-            max: ns,
-            samples: 15,
-            dropped: 0,
-            disturbed: false,
-            scattered: false,
-            scaling: None,
-            unit: "frame",
-            round_trip_ns: None,
-            figures: Figures::default(),
-            hold_frames: None,
-            memory: 4 << 30,
-            seed: 1,
-            touch: false,
-            note: "",
-            died: None,
-        }
+        let subject = if group == Group::Zonal { "Zonal" } else { "peer" };
+        Row { group, ..Row::example(subject, threads, ns) }
     }
 
     #[test]

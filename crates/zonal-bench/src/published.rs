@@ -90,12 +90,29 @@ pub fn facts(workload: Workload) -> Vec<Fact> {
     facts.filter(|fact: &Fact| fact.workload.starts_with(prefix)).collect()
 }
 
-/// The best of a preset's rows by `figure`: of the owned and the shared path, and of the
-/// distances, the fastest.
-fn measured(rows: &[Row], fact: &Fact, preset: &str) -> Option<f64> {
-    let alike = |row: &&Row| row.subject == preset && row.variant == fact.variant();
-    let best = rows.iter().filter(alike).min_by(|a, b| a.ns_per_frame.total_cmp(&b.ns_per_frame));
-    best?.figures.get(fact.figure()?)
+/// Whether a row may be compared: it is sound, or all that is wrong with it is that there is one sample, where one
+/// is all that is taken.
+fn can_compare(row: &Row) -> bool {
+    let is_long = row.workload == Workload::StressHighalloc.name();
+    row.is_sound() || (is_long && row.mark() == "few")
+}
+
+/// A preset's number by that of the base, where both were measured alike: of the threads, distances and paths, those
+/// where the preset is fastest.
+fn ratio_here(rows: &[Row], fact: &Fact, preset: &str) -> Option<f64> {
+    let figure = fact.figure()?;
+    let of = |row: &&Row, subject: &str| {
+        row.subject == subject && row.variant == fact.variant() && can_compare(row)
+    };
+    let pairs = rows.iter().filter(|row| of(row, preset)).filter_map(|row| {
+        let alike = |base: &&Row| {
+            (base.threads, base.distance, base.path) == (row.threads, row.distance, row.path)
+        };
+        let base = rows.iter().filter(|base| of(base, BASE)).find(alike)?;
+        let base = base.figures.get(figure).filter(|base| *base > 0.0)?;
+        Some((row.ns_per_frame, row.figures.get(figure)? / base))
+    });
+    pairs.min_by(|one, other| one.0.total_cmp(&other.0)).map(|(_, ratio)| ratio)
 }
 
 /// The facts as a table, with the ratios of `rows` beside theirs; `None` if there is no fact.
@@ -120,8 +137,7 @@ pub fn table(workload: Workload, rows: &[Row]) -> Option<Table> {
                 == (&fact.workload, &fact.metric, "base")
         };
         let base = facts.iter().find(of).map(|base| base.value).filter(|base| *base > 0.0);
-        let here = fact.preset().and_then(|preset| measured(rows, fact, preset));
-        let here = here.zip(measured(rows, fact, BASE)).filter(|(_, base)| *base > 0.0);
+        let here = fact.preset().and_then(|preset| ratio_here(rows, fact, preset));
         let ratio = |ratio: Option<f64>| ratio.map_or(String::new(), |it| format!("{it:.2}"));
         table.row([
             fact.preset().unwrap_or(&fact.kernel).to_owned(),
@@ -130,7 +146,7 @@ pub fn table(workload: Workload, rows: &[Row]) -> Option<Table> {
             fact.value.to_string(),
             fact.unit.clone(),
             ratio(base.map(|base| fact.value / base)),
-            ratio(here.map(|(value, base)| value / base)),
+            ratio(here),
             fact.machine.clone(),
         ]);
     }
@@ -147,6 +163,44 @@ mod tests {
         let all: Vec<Fact> = Workload::ALL.into_iter().flat_map(facts).collect();
         assert_eq!(all.len(), lines);
         assert!(all.iter().all(|fact| fact.preset().is_some()));
+    }
+
+    #[test]
+    fn rows_are_compared_with_rows_that_were_measured_alike() {
+        use crate::figures::{Figure::Order9Rate, Figures};
+        use crate::rendezvous::Distance;
+        let row = |subject, threads, ns, rate| {
+            let (workload, figures) = ("thp-mix", Figures::of(Order9Rate, rate));
+            Row { workload, figures, ..Row::example(subject, threads, ns) }
+        };
+        let all = facts(Workload::ThpMix);
+        let fact = all.iter().find(|it| it.metric == "thp_score").expect("there is one");
+        let far = |row: Row| Row { distance: Some(Distance::Far), ..row };
+        let ratio = |rows: &[Row]| ratio_here(rows, fact, "SkipMerge");
+        let rows = [
+            row(BASE, 1, 1.0, 8.0),
+            row(BASE, 2, 3.0, 4.0),
+            far(row(BASE, 2, 9.0, 2.0)),
+            far(row("SkipMerge", 2, 5.0, 6.0)),
+        ];
+        assert_eq!(ratio(&rows), Some(3.0), "with the base as far apart");
+        assert_eq!(ratio_here(&rows, fact, BASE), Some(1.0));
+        let near = row("SkipMerge", 2, 2.0, 10.0);
+        assert_eq!(
+            ratio(&[&rows[..], std::slice::from_ref(&near)].concat()),
+            Some(2.5),
+            "the fastest"
+        );
+        let disturbed = Row { disturbed: true, ..near };
+        assert_eq!(ratio(&[&rows[..], &[disturbed]].concat()), Some(3.0), "of those that count");
+        assert_eq!(ratio(&rows[..2]), None);
+        assert_eq!(ratio(&[row(BASE, 1, 1.0, 8.0), row("SkipMerge", 2, 1.0, 8.0)]), None);
+        // Once is all that it is run.
+        let few = |row: Row| Row { samples: 1, ..row };
+        let once = [few(row(BASE, 1, 2.0, 4.0)), few(row("SkipMerge", 1, 1.0, 6.0))];
+        assert_eq!(ratio(&once), None);
+        let long = once.map(|row| Row { workload: "stress-highalloc", ..row });
+        assert_eq!(ratio(&long), Some(1.5));
     }
 
     #[test]

@@ -174,6 +174,39 @@ impl Row {
     }
 }
 
+#[cfg(test)]
+impl Row {
+    /// A sound one, of near threads.
+    pub(crate) fn example(subject: &'static str, threads: usize, ns: f64) -> Self {
+        Self {
+            workload: "page-fault1",
+            variant: None,
+            subject,
+            group: Group::Zonal,
+            path: Path::Shared,
+            threads,
+            distance: (threads > 1).then_some(Distance::Near),
+            ns_per_frame: ns,
+            min: ns,
+            max: ns,
+            samples: 15,
+            dropped: 0,
+            disturbed: false,
+            scattered: false,
+            scaling: None,
+            unit: "frame",
+            round_trip_ns: None,
+            figures: Figures::default(),
+            hold_frames: None,
+            memory: 4 << 30,
+            seed: 1,
+            touch: false,
+            note: "",
+            died: None,
+        }
+    }
+}
+
 impl Serialize for Row {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut row = serializer.serialize_struct("Row", 22 + Figure::ALL.len())?;
