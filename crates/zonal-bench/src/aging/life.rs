@@ -4,6 +4,7 @@
 //! use zonal_bench::aging::{Mix, life::{Lives, Living}};
 //! let mut lives = Lives::new(Mix::Frames, 1);
 //! assert_eq!(lives.batch(1 << 18), 1, "single blocks");
+//! assert_eq!(Lives::new(Mix::Batches, 1).batch(16), 1, "a twentieth is less than a frame");
 //! let mut living = Living::default();
 //! living.add(vec![("late", 0)], lives.length() + 1_000_000);
 //! living.add(vec![("early", 0)], 64);
@@ -62,11 +63,13 @@ impl Lives {
         least * self.unit().powf(-1.0 / SHAPE)
     }
 
-    /// The frames of the next entry, of `frames` in all.
+    /// The frames of the next entry, of `frames` in all: one at least.
     pub fn batch(&mut self, frames: u64) -> u64 {
         match self.mix {
             Mix::Frames | Mix::Requests => 1,
-            Mix::Batches | Mix::Types => self.pareto(SMALLEST).min(frames as f64 / 20.0) as u64,
+            Mix::Batches | Mix::Types => {
+                (self.pareto(SMALLEST).min(frames as f64 / 20.0) as u64).max(1)
+            }
         }
     }
 
