@@ -30,10 +30,10 @@ pub mod zonal;
 /// What opens a subject for a spec.
 type Opener = fn(&Spec) -> Result<Arc<dyn Case>, SubjectError>;
 /// What ages a subject.
-type Ager = fn(&aging::Spec) -> Result<aging::Row, SubjectError>;
+pub type Ager = fn(&aging::Spec) -> Result<aging::Row, SubjectError>;
 
 /// What times calls of a subject.
-type Timer = fn(&tails::Spec) -> Result<Vec<tails::Row>, SubjectError>;
+pub type Timer = fn(&tails::Spec) -> Result<Vec<tails::Row>, SubjectError>;
 
 /// A subject that can be opened by name.
 #[derive(Clone, Copy, Debug)]
@@ -64,7 +64,13 @@ impl Entry {
     /// The same with a type that can be [aged](aging), and whose [tails] can be measured.
     #[must_use]
     pub fn aged<S: Subject>(self) -> Self {
-        Self { age: Some(aging::run::<S>), time: Some(tails::run::<S>), ..self }
+        self.aged_with(aging::run::<S>, tails::run::<S>)
+    }
+
+    /// The same by functions of its own, for instance ones that choose a type by the memory.
+    #[must_use]
+    pub fn aged_with(self, age: Ager, time: Timer) -> Self {
+        Self { age: Some(age), time: Some(time), ..self }
     }
 
     /// Times its calls.

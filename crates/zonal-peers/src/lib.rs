@@ -25,6 +25,7 @@ use frame_alloc::{
 use talc::TalcLock;
 use talc::source::Claim;
 
+use zonal_bench::aging;
 use zonal_bench::case::{self, Case, Spec};
 use zonal_bench::memory::Region;
 use zonal_bench::program::Programs;
@@ -33,6 +34,7 @@ use zonal_bench::subject::{
 };
 use zonal_bench::subjects::Entry;
 use zonal_bench::subjects::page::{Page, layout};
+use zonal_bench::tails;
 
 /// Bytes in a block of order 10.
 const HUGEST: usize = FRAME_BYTES << 10;
@@ -42,7 +44,7 @@ const HUGEST: usize = FRAME_BYTES << 10;
 pub fn entries<P: Programs>() -> Vec<Entry> {
     vec![
         Entry::of::<BuddySlab, P>().aged::<BuddySlab>(),
-        Entry::with::<P>(bitmap_profile(), open_bitmap::<P>).aged::<Bitmap<BitAlloc16M>>(),
+        Entry::with::<P>(bitmap_profile(), open_bitmap::<P>).aged_with(age_bitmap, time_bitmap),
         Entry::of::<FrameAllocDepot, P>().aged::<FrameAllocDepot>(),
         Entry::of::<BuddySystem, P>().aged::<BuddySystem>(),
         Entry::of::<Talc, P>(),
@@ -196,11 +198,32 @@ const fn bitmap_profile() -> Profile {
     profile("bitmap-allocator", "in a spin::Mutex", 10)
 }
 
+/// Whether the smaller tree has room for the frames of that many bytes.
+const fn fits_1m(memory: usize) -> bool {
+    memory / FRAME_BYTES <= BitAlloc1M::CAP
+}
+
 fn open_bitmap<P: Programs>(spec: &Spec) -> Result<Arc<dyn Case>, SubjectError> {
-    if spec.setup.frames() <= BitAlloc1M::CAP {
+    if fits_1m(spec.setup.memory) {
         case::open::<Bitmap<BitAlloc1M>, P>(spec)
     } else {
         case::open::<Bitmap<BitAlloc16M>, P>(spec)
+    }
+}
+
+fn age_bitmap(spec: &aging::Spec) -> Result<aging::Row, SubjectError> {
+    if fits_1m(spec.memory) {
+        aging::run::<Bitmap<BitAlloc1M>>(spec)
+    } else {
+        aging::run::<Bitmap<BitAlloc16M>>(spec)
+    }
+}
+
+fn time_bitmap(spec: &tails::Spec) -> Result<Vec<tails::Row>, SubjectError> {
+    if fits_1m(spec.memory) {
+        tails::run::<Bitmap<BitAlloc1M>>(spec)
+    } else {
+        tails::run::<Bitmap<BitAlloc16M>>(spec)
     }
 }
 
@@ -273,14 +296,17 @@ const DEPOT_SLOTS: usize = 64;
 const DEPOT_ORDERS: usize = 11;
 /// Times a request is repeated: its documentation warns of failures with memory to be had.
 const DEPOT_RETRIES: usize = 1000;
+const DEPOT_NOTE: &str = "DepotAllocator over SummaryBuddyAllocator: its own locks; a request that fails is made 1001 \
+     times, as it may fail with memory to be had";
 const DEPOT_PAGE: PageSize = PageSize::from_log2(12);
 
 thread_local! {
-    /// The CPU the thread is pinned to, as a kernel finds it: at a fixed offset of a register.
+    /// The CPU that calls, as a kernel finds it: at a fixed offset of a register. Where a thread drives several in
+    /// turn, it is another at each call.
     static DEPOT_CPU: Cell<usize> = const { Cell::new(0) };
 }
 
-/// Reads the CPU the thread is pinned to from a thread-local.
+/// Reads the CPU that calls from a thread-local.
 pub struct PinnedCpu;
 
 impl CpuId for PinnedCpu {
@@ -318,11 +344,10 @@ pub struct FrameAllocDepot {
 }
 
 impl Subject for FrameAllocDepot {
-    const PROFILE: Profile =
-        profile("frame-alloc", "DepotAllocator over SummaryBuddyAllocator: its own locks", 10);
+    const PROFILE: Profile = profile("frame-alloc", DEPOT_NOTE, 10);
 
     type Block = usize;
-    type Thread<'a> = &'a Self;
+    type Thread<'a> = DepotThread<'a>;
 
     fn open(setup: &Setup) -> Result<Self, SubjectError> {
         let region = Region::reserve(setup.memory)?;
@@ -337,8 +362,7 @@ impl Subject for FrameAllocDepot {
     }
 
     fn thread(&self, index: usize) -> Result<Self::Thread<'_>, SubjectError> {
-        DEPOT_CPU.set(index);
-        Ok(self)
+        Ok(DepotThread { depot: &self.depot, cpu: index })
     }
 
     fn frames(&self) -> Option<usize> {
@@ -346,11 +370,18 @@ impl Subject for FrameAllocDepot {
     }
 }
 
-impl FrameThread for &FrameAllocDepot {
+/// A CPU's way to a [`FrameAllocDepot`].
+pub struct DepotThread<'a> {
+    depot: &'a Depot,
+    cpu: usize,
+}
+
+impl FrameThread for DepotThread<'_> {
     type Block = usize;
 
     #[inline]
     fn alloc(&mut self, order: u8) -> Option<usize> {
+        DEPOT_CPU.set(self.cpu);
         let count = NonZeroUsize::new(1 << order)?;
         match self.depot.allocate_physical(DEPOT_PAGE, count) {
             Ok(block) => Some(block),
@@ -365,6 +396,7 @@ impl FrameThread for &FrameAllocDepot {
 
     #[inline]
     unsafe fn free(&mut self, block: usize, order: u8) {
+        DEPOT_CPU.set(self.cpu);
         if let Some(count) = NonZeroUsize::new(1 << order) {
             // SAFETY: the caller promises that `block` came from `alloc` with this order, hence
             // with this page size and count, and is not used any more.
@@ -435,5 +467,28 @@ impl FrameThread for &Talc {
     unsafe fn touch(&mut self, block: Page) {
         // SAFETY: the block is allocated and at least a page long.
         unsafe { block.0.write_volatile(1) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_cpu_has_its_magazine_whatever_thread_drives_it() {
+        let setup = Setup { memory: 64 << 20, threads: 2, touch: false, regions: None };
+        let depot = FrameAllocDepot::open(&setup).expect("it opens");
+        let [mut one, mut other] = [0, 1].map(|cpu| depot.thread(cpu).expect("a CPU"));
+        let frame = one.alloc(0).expect("there is memory");
+        // SAFETY: it came from this subject with this order.
+        unsafe { one.free(frame, 0) };
+        assert_ne!(other.alloc(0), Some(frame));
+        assert_eq!(one.alloc(0), Some(frame));
+    }
+
+    #[test]
+    fn the_smallest_tree_that_has_room_is_taken() {
+        assert!(fits_1m(4 << 30));
+        assert!(!fits_1m((4 << 30) + FRAME_BYTES));
     }
 }
