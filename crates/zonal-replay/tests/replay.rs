@@ -158,13 +158,16 @@ sh-1 [000] ..... 1.1: mm_page_free: page=0 pfn=0x1 order=0
 #[test]
 fn lost_events_are_counted_up_to_the_largest_number() {
     let lost = |counts: &[&str]| {
-        let lines = counts.iter().map(|count| format!("CPU:0 [LOST {count} EVENTS]\n"));
+        let lines = counts.iter().map(|said| format!("CPU:0 [{said}]\n"));
         let text = PAIR.to_owned() + &lines.collect::<String>();
         Trace::read(text.as_bytes()).expect("a trace").counts.lost
     };
-    assert_eq!(lost(&["7", "many", "0"]), 9, "at least one where the tracer does not say");
-    assert_eq!(lost(&["18446744073709551615", "7"]), u64::MAX);
-    assert_eq!(lost(&["99999999999999999999", "7"]), u64::MAX);
+    let at_least = "at least one where the tracer does not say";
+    assert_eq!(lost(&["LOST 7 EVENTS", "LOST many EVENTS", "LOST 0 EVENTS"]), 9, "{at_least}");
+    assert_eq!(lost(&["204600 EVENTS DROPPED", "EVENTS DROPPED"]), 204_601, "{at_least}");
+    assert_eq!(lost(&["LOST 18446744073709551615 EVENTS", "LOST 7 EVENTS"]), u64::MAX);
+    assert_eq!(lost(&["LOST 99999999999999999999 EVENTS", "7 EVENTS DROPPED"]), u64::MAX);
+    assert_eq!(lost(&["7 EVENTS"]), 0, "of something else");
 }
 
 #[test]

@@ -210,10 +210,13 @@ fn is_header(text: &str) -> bool {
     plain || (text.starts_with("CPU") && cpu(text).is_none())
 }
 
-/// `CPU:1 [LOST 7 EVENTS]`.
+/// `CPU:1 [LOST 7 EVENTS]`, as the kernel and `zonal record` say it, `CPU:1 [7 EVENTS DROPPED]` and
+/// `CPU:1 [EVENTS DROPPED]`, as trace-cmd does.
 fn lost(text: &str) -> Option<u64> {
-    let (_, rest) = text.strip_prefix("CPU:")?.split_once("[LOST")?;
-    let count = rest.split_whitespace().next()?;
+    let (_, said) = text.strip_prefix("CPU:")?.split_once('[')?;
+    let is_dropped = said.contains("EVENTS DROPPED");
+    let said = said.strip_prefix("LOST").or_else(|| is_dropped.then_some(said))?;
+    let count = said.split_whitespace().next()?;
     let is_number = count.bytes().all(|it| it.is_ascii_digit());
     // A number that cannot be read is too large.
     Some(if is_number { count.parse().unwrap_or(u64::MAX) } else { 0 })
