@@ -3,7 +3,7 @@
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicU32, AtomicU64};
 use std::sync::Barrier;
-use std::thread::{self, ScopedJoinHandle};
+use std::thread;
 use std::time::Instant;
 
 use zonal::Pfn;
@@ -17,6 +17,7 @@ use crate::error::ReplayError;
 use zonal_bench::machine;
 use zonal_bench::subject::FRAME_BYTES;
 use zonal_bench::subjects::zonal::{lock_work_of, zones};
+use zonal_bench::team::{self, TeamError};
 use zonal_cli::error::LabError;
 
 /// What a block's word says before it is allocated, and if it cannot be.
@@ -66,15 +67,12 @@ pub(super) fn run<S: Sound>(
     // All there before any thread starts: no thread waits for one that does not come.
     let handles = folded.iter().map(|_| arena.handle()).collect::<Result<Vec<_>, _>>();
     let handles = handles.map_err(|error| gave(error.to_string()))?;
-    let runs = thread::scope(|scope| {
-        let mut threads = Vec::new();
-        for (own, (steps, handle)) in folded.iter().zip(handles).enumerate() {
-            let (stage, cpu) = (&stage, cpus[own % cpus.len()]);
-            threads.push(scope.spawn(move || stage.run(own, cpu, steps, handle)));
-        }
-        threads.into_iter().map(ScopedJoinHandle::join).collect::<Result<Vec<_>, _>>()
-    });
-    let runs = runs.map_err(|_| gave("a thread panicked".into()))?;
+    let parts = folded.iter().zip(handles).collect();
+    let runs = team::run(parts, &cpus, |own, (steps, handle)| stage.run(own, steps, handle));
+    let runs = runs.map_err(|error| match error {
+        TeamError::Start(source) => LabError::Machine { what: "start a thread", source },
+        TeamError::Panicked => gave(error.to_string()),
+    })?;
     let start = runs.iter().map(|run| run.start).min();
     let end = runs.iter().map(|run| run.end).max();
     let seconds = start.zip(end).map_or(0.0, |(start, end)| (end - start).as_secs_f64());
@@ -110,28 +108,18 @@ struct Run {
 }
 
 impl Stage<'_> {
-    fn run<S: Sound>(
-        &self,
-        own: usize,
-        cpu: usize,
-        steps: &Steps<'_>,
-        mut handle: Handle<'_, S>,
-    ) -> Run {
-        // Several threads may share a CPU; where it cannot be had, the scheduler's choice will do.
-        let _ = machine::pin(cpu);
+    fn run<S: Sound>(&self, own: usize, steps: &Steps<'_>, mut handle: Handle<'_, S>) -> Run {
         self.start.wait();
         let start = Instant::now();
         let mut failures = 0;
         for step in steps.iter() {
-            self.places[own].0.store(step.at, Relaxed);
+            // Release: with the acquire in `others_are_before`.
+            self.places[own].0.store(step.at, Release);
             let block = &self.blocks[step.block.index()];
             match step.action {
                 Action::Alloc(request) => {
-                    let mut got = handle.alloc_raw(&request);
-                    while got.is_err() && self.others_are_before(step.at) {
-                        thread::yield_now();
-                        got = handle.alloc_raw(&request);
-                    }
+                    let are_others_before = || self.others_are_before(step.at);
+                    let got = insist(|| handle.alloc_raw(&request), are_others_before);
                     failures += u64::from(got.is_err());
                     // Release: the block is the freeing thread's from here on.
                     block.store(got.map_or(REFUSED, |pfn| pfn.get() + THERE), Release);
@@ -148,15 +136,34 @@ impl Stage<'_> {
                 }
             }
         }
-        self.places[own].0.store(u32::MAX, Relaxed);
+        self.places[own].0.store(u32::MAX, Release);
         Run { start, end: Instant::now(), failures }
     }
 
-    /// Whether anything that comes before a place in the trace is still to be done. Relaxed: a
-    /// place that is out of date is an earlier one, and is looked at again.
+    /// Whether anything that comes before a place in the trace is still to be done. A place that is
+    /// out of date is an earlier one, and is looked at again. Acquire: what is done has been done
+    /// before what follows.
     fn others_are_before(&self, at: u32) -> bool {
-        self.places.iter().any(|place| place.0.load(Relaxed) < at)
+        self.places.iter().any(|place| place.0.load(Acquire) < at)
     }
+}
+
+/// Asks until it is served, and for the last time when nothing is before it any more.
+fn insist<T, E>(
+    mut ask: impl FnMut() -> Result<T, E>,
+    are_others_before: impl Fn() -> bool,
+) -> Result<T, E> {
+    let mut got = ask();
+    let mut is_last = false;
+    while got.is_err() && !is_last {
+        // Looked at before it is asked: what comes back in between is there for it.
+        is_last = !are_others_before();
+        if !is_last {
+            thread::yield_now();
+        }
+        got = ask();
+    }
+    got
 }
 
 /// The word of a block when it is not awaited any more. Acquire: with the release above.
@@ -169,5 +176,32 @@ fn await_block(block: &AtomicU64) -> u64 {
             word => return word,
         }
         looks = looks.saturating_add(1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use core::cell::Cell;
+
+    /// What is before is done between the attempt that fails and the look.
+    #[test]
+    fn the_last_attempt_comes_after_all_that_is_before() {
+        let (asked, is_there) = (Cell::new(0), Cell::new(false));
+        let ask = || {
+            asked.set(asked.get() + 1);
+            is_there.get().then_some(asked.get()).ok_or(())
+        };
+        let comes = || {
+            is_there.set(true);
+            false
+        };
+        assert_eq!(insist(ask, comes), Ok(2));
+        is_there.set(false);
+        asked.set(0);
+        let looks = Cell::new(0);
+        let twice_before = || looks.replace(looks.get() + 1) < 2;
+        assert_eq!(insist(ask, twice_before), Err(()), "no more comes");
+        assert_eq!((asked.get(), looks.get()), (4, 3));
     }
 }
