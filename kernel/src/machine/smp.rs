@@ -6,7 +6,7 @@ use core::sync::atomic::Ordering::{Acquire, Release};
 use core::sync::atomic::{AtomicU32, AtomicU64};
 use x86_64::instructions::port::Port;
 use zonal::map::PhysAddr;
-use zonal::{Order, Request};
+use zonal::{Order, Request, ZoneType};
 use zonal_kernel::{Error, Machine};
 
 unsafe extern "C" {
@@ -44,7 +44,8 @@ fn copy_trampoline() {
 pub(crate) fn wake_all() -> Result<(), Error> {
     copy_trampoline();
     for number in 1..cpu::count() {
-        let stack = FRAMES.alloc(&Request::new(STACK))?;
+        // A processor begins in 32 bits, and has its stack there already.
+        let stack = FRAMES.alloc(&Request::new(STACK).zone_limit(ZoneType::Dma32))?;
         let top = FRAMES.address(&stack).wrapping_add(STACK.bytes());
         kept::keep(stack);
         // SAFETY: eight aligned bytes of the image, which the boot code reads when a processor begins.

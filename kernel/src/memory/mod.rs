@@ -21,6 +21,9 @@ use zonal_kernel::boot_map::{NodeRange, e820::Entry};
 use zonal_kernel::global::{Booting, Frames, TablePlace};
 use zonal_kernel::{Error, Machine as _};
 
+/// Frames of 8 GiB: of so many the kernel keeps who has them.
+pub(crate) const KNOWN: usize = 1 << 21;
+
 /// How much of the memory is plugged in later: see `workload::plug`.
 const LATER: u64 = 32 << 20;
 
@@ -104,7 +107,7 @@ pub(crate) unsafe fn boot(info: &BootInfo, nodes: &Nodes) -> Result<(), Error> {
 }
 
 /// The command line of a boot with tables for all that may come, which must be seen where that is much.
-const FLAT: &str = "flat";
+pub(crate) const FLAT: &str = "flat";
 
 /// Says what the allocator's tables cost; whether that is what memory that is there, or was, needs: 1.15
 /// bytes a frame (with lists instead of a map 10), and the pages where a range ends.

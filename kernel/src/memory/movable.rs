@@ -1,6 +1,7 @@
 //! Pages of address spaces that can be moved: which page of which space a frame is, and the move, when compaction
 //! asks for it.
 
+use super::KNOWN;
 use super::space::AddressSpace;
 use crate::machine::{Pc, cpu};
 use core::ptr;
@@ -11,11 +12,9 @@ use zonal::platform::Lock;
 use zonal::{Immovable, Migration, Order, Pfn};
 use zonal_kernel::irq_lock::IrqLock;
 
-/// Frames of 4 GiB; memory beyond does not move.
-const FRAMES: usize = 1 << 20;
-
-/// A word a frame: the number of its space plus 1, and of its page. 0: it is no page that can be moved.
-static OWNERS: [AtomicU64; FRAMES] = [const { AtomicU64::new(0) }; FRAMES];
+/// A word a frame: the number of its space plus 1, and of its page. 0: it is no page that can be moved. Memory
+/// beyond does not move.
+static OWNERS: [AtomicU64; KNOWN] = [const { AtomicU64::new(0) }; KNOWN];
 /// Bits of a page's number.
 const PAGE_BITS: u32 = 40;
 

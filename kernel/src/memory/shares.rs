@@ -1,5 +1,6 @@
 //! Frames that several address spaces have, read-only, until one of them writes: how many beyond one.
 
+use super::KNOWN;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use core::sync::atomic::{AtomicU8, AtomicU64};
 use zonal::Pfn;
@@ -8,10 +9,8 @@ use zonal::Pfn;
 pub(crate) static COPIED: AtomicU64 = AtomicU64::new(0);
 pub(crate) static KEPT: AtomicU64 = AtomicU64::new(0);
 
-/// Frames of 4 GiB; memory beyond is not shared.
-const FRAMES: usize = 1 << 20;
-
-static OTHERS: [AtomicU8; FRAMES] = [const { AtomicU8::new(0) }; FRAMES];
+/// Memory beyond is not shared.
+static OTHERS: [AtomicU8; KNOWN] = [const { AtomicU8::new(0) }; KNOWN];
 
 fn of(pfn: Pfn) -> Option<&'static AtomicU8> {
     OTHERS.get(usize::try_from(pfn.get()).ok()?)

@@ -21,8 +21,8 @@ const REGION: u64 = 2 << 20;
 const REGIONS: u64 = 48;
 
 /// Pages of the processor's own node, and of others.
-static NEAR: AtomicU64 = AtomicU64::new(0);
-static FAR: AtomicU64 = AtomicU64::new(0);
+pub(crate) static NEAR: AtomicU64 = AtomicU64::new(0);
+pub(crate) static FAR: AtomicU64 = AtomicU64::new(0);
 
 /// The first word at an address of the space that the processor is in.
 fn word(address: u64) -> *mut u64 {
@@ -169,6 +169,13 @@ pub(crate) fn huge(number: u32) {
     };
     let regions = REGIONS / u64::from(cpu::count());
     let mut held = super::chain::Chain::new(u64::from(number) << 48);
+    // For the small pages and their tables. Between each two of them is one that stays, or they would be huge again.
+    let mut small = super::chain::Chain::new(u64::from(number) << 48 | 1);
+    for _ in 0..2 * regions + 32 {
+        for chain in [&mut small, &mut held] {
+            let _ = crate::memory::alloc(&zonal::Request::frame()).map(|block| chain.push(block));
+        }
+    }
     with_timer(400, || {
         space.enter(|| {
             // Some while there are huge pages, some when there are none.
@@ -180,6 +187,7 @@ pub(crate) fn huge(number: u32) {
                 REFUSED.fetch_add(1, Relaxed);
             }
             team::meet();
+            small.free_all();
             touch(START + REGIONS * REGION, regions, REGION, 1 << 32);
             team::meet();
         });

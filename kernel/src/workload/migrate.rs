@@ -16,11 +16,12 @@ const STAYS: u64 = 8;
 /// Pages of 2 MiB that one processor asks for, and then all together.
 const WANTED: u64 = 48;
 
-/// Frames that no program has.
+/// Frames that no program has, and one of so many beside: for page tables, and for the reserves of zones.
 const KEPT_BACK: u64 = 4000;
+const PART_KEPT_BACK: u64 = 128;
 
 /// Those that came to the one.
-static SERVED: AtomicU64 = AtomicU64::new(0);
+pub(crate) static SERVED: AtomicU64 = AtomicU64::new(0);
 
 fn page(n: u64) -> *mut u64 {
     core::ptr::with_exposed_provenance_mut((START + n * 4096) as usize)
@@ -32,7 +33,7 @@ pub(crate) fn task(number: u32) {
     let infos = (0..frames().zone_count()).filter_map(|at| frames().zone_info(ZoneId(at as u8)));
     let free: u64 = infos.map(|info| info.free + info.cached).sum();
     // All but for page tables and what is kept back.
-    let pages = (free - KEPT_BACK) / count / STAYS * STAYS;
+    let pages = (free - free / PART_KEPT_BACK - KEPT_BACK) / count / STAYS * STAYS;
     team::meet();
     let kind = Kind { huge: false, shared: false };
     let Ok(space) = AddressSpace::new(kind) else { panic!("no frame for a space") };

@@ -12,8 +12,8 @@ const TIMES: u64 = 6;
 const STEPS: u64 = 4000;
 
 /// How often it has come, and gone at once.
-static CAME: AtomicU64 = AtomicU64::new(0);
-static WENT: AtomicU64 = AtomicU64::new(0);
+pub(crate) static CAME: AtomicU64 = AtomicU64::new(0);
+pub(crate) static WENT: AtomicU64 = AtomicU64::new(0);
 
 pub(crate) fn task(number: u32) {
     if plug().is_empty() {
@@ -85,8 +85,11 @@ pub(crate) fn module_came() -> Result<(), &'static str> {
     }
 }
 
-/// It came each time, and is gone.
+/// It came each time, and is gone; where there is too little memory, none was held back.
 pub(crate) fn came() -> Result<(), &'static str> {
+    if plug().is_empty() {
+        return Ok(());
+    }
     let (came, went) = (CAME.load(Acquire), WENT.load(Relaxed));
     crate::say!("{:>9}  memory came {came} times, went under load {went} times", "");
     if came != TIMES { Err("memory did not come") } else { Ok(()) }

@@ -10,8 +10,10 @@ use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use zonal::{MigrateType, Request, ZoneId};
 
-/// Pages read beyond what there is, by all together.
+/// Pages read beyond what there is, by all together, of those that stay in the cache.
 const BEYOND: u64 = 50_000;
+/// One page of so many a reader has for itself, and gives back.
+const OWN: u64 = 16;
 /// Pages that a reader has beside.
 const HELD: u64 = 500;
 
@@ -31,7 +33,7 @@ pub(crate) fn task(number: u32) {
         cache::set_task(Some(0));
     }
     team::meet();
-    let pages = (free() + BEYOND) / u64::from((count - 1).max(1));
+    let pages = (free() + BEYOND) * OWN / (OWN - 1) / u64::from((count - 1).max(1));
     team::meet();
     with_timer(400, || {
         handler::with(1, || {
@@ -58,11 +60,11 @@ fn read(number: u32, pages: u64, alone: bool) {
     let mut own = Chain::new(u64::from(number) << 32 | 11);
     for n in 0..pages {
         match alloc(&page) {
-            Ok(block) if n % 16 == 0 => own.push(block),
+            Ok(block) if n % OWN == 0 => own.push(block),
             Ok(block) => cache::add(block),
             Err(_) => _ = REFUSED.fetch_add(1, Relaxed),
         }
-        if n % 16 == 0 && n / 16 >= HELD {
+        if n % OWN == 0 && n / OWN >= HELD {
             own.free_one();
         }
         if alone && n % 256 == 0 {
