@@ -27,10 +27,9 @@ pub(crate) fn run() -> bool {
                 say!("{HELP}");
                 workload::say_names();
             }
-            "run" if rest.is_empty() || workload::is_known(rest.trim()) => {
-                well &= workload::run(rest.trim());
-            }
-            "run" => workload::say_names(),
+            "run" if workload::can_run(rest.trim()) => well &= workload::run(rest.trim()),
+            // It said why.
+            "run" => {}
             "buddyinfo" => say!("{}", BuddyInfo(frames())),
             "pagetypeinfo" => say!("{}", PageTypeInfo(frames())),
             "vmstat" => say!("{}", VmStat(frames())),

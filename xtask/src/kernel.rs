@@ -53,7 +53,7 @@ pub(crate) struct Boot {
     /// Nodes: the processors and the memory are divided evenly
     #[arg(long, default_value_t = 1)]
     nodes: u32,
-    /// Memory, in MiB
+    /// Memory, in MiB: 128 to 5120
     #[arg(long, default_value_t = 512)]
     memory: u32,
     /// GiB for which there is room beside the memory; the first of them is plugged in
@@ -167,20 +167,32 @@ fn test(shell: &Shell) -> Result<()> {
     }
     console(kernel)?;
     first_kernel(shell)?;
-    for (canary, what) in CANARIES {
+    for (canary, what, sentence) in CANARIES {
         eprintln!("\n--- {what}, which the kernel must find");
-        let found = boot(kernel, &with_room(1, canary))?;
-        ensure!(found == Some(WRONG), "{what}, and the kernel did not find it ({found:?})");
+        let output = emulator(kernel, &with_room(1, canary))?.output();
+        let output = output.context("`timeout` cannot be run")?;
+        let said = String::from_utf8_lossy(&output.stdout);
+        eprint!("{said}{}", String::from_utf8_lossy(&output.stderr));
+        let code = output.status.code();
+        ensure!(found(code, &said, sentence), "{what}, and the kernel did not find it ({code:?})");
     }
     Ok(())
 }
 
-/// Workloads that must end wrong, and why.
-const CANARIES: [(&str, &str); 3] = [
-    ("canary", "a frame is lost"),
-    ("deep", "building the allocator takes too much stack"),
-    ("flat", "there are tables for all that may come"),
+/// What must end wrong, why, and what the kernel must say of it.
+const CANARIES: [(&str, &str, &str); 5] = [
+    ("canary", "a frame is lost", "(WRONG: said free "),
+    ("deep", "building the allocator takes too much stack", "WRONG: that is too much stack"),
+    ("flat", "there are tables for all that may come", "WRONG: those are tables for more than is"),
+    ("fork,plgu", "a workload is not there", "`plgu` is no workload"),
+    ("cost", "instructions are to be counted on 4 processors", "`cost` counts on one processor"),
 ];
+
+/// Whether a boot ended wrong for the reason that it was to. Any error has that exit code.
+fn found(code: Option<i32>, said: &str, sentence: &str) -> bool {
+    code == Some(WRONG) && said.contains(sentence)
+}
+
 /// GiB beside the memory of some of them.
 const ROOM: u32 = 512;
 
@@ -194,7 +206,9 @@ fn exact(kernel: &Path, machine: Boot) -> Result<()> {
 fn judge(code: Option<i32>, boot: &Boot) -> Result<()> {
     match code {
         Some(WELL) => Ok(()),
-        Some(WRONG) => bail!("a count was wrong, or the kernel panicked: see above"),
+        Some(WRONG) => {
+            bail!("a count was wrong, a workload is not there, or the kernel panicked: see above")
+        }
         Some(124) => bail!("the kernel was not done after {} seconds", boot.seconds),
         code => bail!("the emulator ended with exit code {code:?}; {WELL} is a good end"),
     }
@@ -273,9 +287,18 @@ fn boot(kernel: &Path, boot: &Boot) -> Result<Option<i32>> {
 }
 
 /// Lines for the kernel's shell, and what it must say of them.
-const LINES: &str = "trace on\nrun mixed\ntrace show\nbuddyinfo\nvmstat\nzoneinfo\ncount\nexit\n";
-const SAID: [&str; 6] =
-    [" held = ", "mm_page_", "Node 0, zone", "nr_free_pages", "min ", "managed"];
+const LINES: &str = "trace on\nrun mixed\ntrace show\nbuddyinfo\nvmstat\nzoneinfo\ncount\n\
+    run fork\nrun fork\nrun plug\nrun plug\nrun plgu\nrun cost\nexit\n";
+const SAID: [&str; 8] = [
+    " held = ",
+    "mm_page_",
+    "Node 0, zone",
+    "nr_free_pages",
+    "min ",
+    "managed",
+    "`plgu` is no workload",
+    "`cost` counts on one processor",
+];
 
 /// Talks to the shell.
 fn console(kernel: &Path) -> Result<()> {
@@ -295,12 +318,23 @@ fn console(kernel: &Path) -> Result<()> {
     Ok(())
 }
 
+/// What the workloads need at least, in MiB.
+const LEAST_MEMORY: u32 = 128;
+/// The most, in MiB, with which a module of 1 GiB still ends below 8 GiB: from 2816 MiB on 2 GiB are below 4 GiB, and
+/// all else is above.
+const MOST_MEMORY: u32 = 5120;
+
 /// The machine.
 fn arguments(boot: &Boot) -> Result<Vec<String>> {
     let Boot { cpus, nodes, memory, room, workloads, shell, .. } = boot;
     ensure!(
         (1..=64).contains(cpus) && (1..=16).contains(nodes) && nodes <= cpus,
         "1 to 64 processors, 1 to 16 nodes, and a processor for each node"
+    );
+    ensure!(
+        (LEAST_MEMORY..=MOST_MEMORY).contains(memory),
+        "--memory {memory}: {LEAST_MEMORY} to {MOST_MEMORY} MiB; the workloads need that much, and the kernel knows \
+         the frames below 8 GiB, where an emulated PC has room for no more"
     );
     // Fast string instructions are slow when emulated.
     let mut arguments: Vec<String> = "-machine q35 -cpu max,-erms,-fsrm \
@@ -378,5 +412,18 @@ mod tests {
         for (cpus, nodes) in [(0, 1), (65, 1), (1, 0), (2, 3)] {
             assert!(arguments(&with(cpus, nodes)).is_err(), "{cpus} {nodes}");
         }
+        for (memory, can_be) in [(0, false), (127, false), (128, true), (5120, true), (5121, false)]
+        {
+            let machine = Boot { memory, ..with(1, 1) };
+            assert_eq!(arguments(&machine).is_ok(), can_be, "{memory}");
+        }
+    }
+
+    #[test]
+    fn a_canary_is_found_by_what_is_said_of_it() {
+        let sentence = CANARIES[1].2;
+        assert!(found(Some(WRONG), "zonal\nWRONG: that is too much stack\n", sentence));
+        assert!(!found(Some(WRONG), "no memory for a stack\n", sentence), "another error");
+        assert!(!found(Some(WELL), sentence, sentence));
     }
 }

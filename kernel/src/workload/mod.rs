@@ -17,7 +17,7 @@ mod plug;
 mod reclaim;
 
 use crate::machine::{apic, cpu, team};
-use crate::memory::{alloc, count};
+use crate::memory::{alloc, cache, count, movable, shares};
 use crate::say;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use zonal::{Block, Request};
@@ -74,6 +74,27 @@ fn ok() -> Result<(), &'static str> {
 pub(crate) static WORK: AtomicU64 = AtomicU64::new(0);
 /// Requests that were refused, where that may be.
 pub(crate) static REFUSED: AtomicU64 = AtomicU64::new(0);
+/// Ticks inside a call of the allocator.
+pub(crate) static INSIDE: AtomicU64 = AtomicU64::new(0);
+
+/// What is counted of one workload, for what it prints and checks.
+static COUNTS: [&AtomicU64; 15] = [
+    &WORK,
+    &REFUSED,
+    &shares::COPIED,
+    &shares::KEPT,
+    &movable::MOVED,
+    &movable::STAYED,
+    &cache::BEHIND,
+    &cache::DIRECT,
+    &faults::NEAR,
+    &faults::FAR,
+    &handler::SERVED,
+    &handler::TURNED_DOWN,
+    &migrate::SERVED,
+    &plug::CAME,
+    &plug::WENT,
+];
 
 /// Ticks of all processors, and those inside a call of the allocator.
 fn ticks() -> (u64, u64) {
@@ -83,9 +104,23 @@ fn ticks() -> (u64, u64) {
     })
 }
 
-/// Whether all of these names, with commas, are names of workloads.
-pub(crate) fn is_known(names: &str) -> bool {
-    names.split(',').all(|name| ALL.iter().any(|workload| workload.name == name))
+/// Whether those that `wanted` names, with commas, can be run; if not, says why.
+pub(crate) fn can_run(wanted: &str) -> bool {
+    let is_known = |name: &&str| ALL.iter().any(|workload| workload.name == *name);
+    if let Some(name) = wanted.split(',').find(|name| !wanted.is_empty() && !is_known(name)) {
+        say!("`{name}` is no workload; there are");
+        say_names();
+        return false;
+    }
+    let is_alone = cpu::count() == 1 || !names(wanted, COST);
+    if !is_alone {
+        say!("`{COST}` counts on one processor, and there are {}", cpu::count());
+    }
+    is_alone
+}
+
+fn names(wanted: &str, name: &str) -> bool {
+    wanted.split(',').any(|wanted| wanted == name)
 }
 
 /// Prints their names.
@@ -93,21 +128,24 @@ pub(crate) fn say_names() {
     ALL.iter().for_each(|workload| say!("  {}", workload.name));
 }
 
-/// Runs those that `wanted` names, all if it names none; whether every count was right.
+/// Runs those that `wanted` names, all if it is empty; whether they [could be run](can_run), and every count was right.
 pub(crate) fn run(wanted: &str) -> bool {
-    let names = |name| wanted.split(',').any(|wanted| wanted == name);
-    let any = ALL.iter().any(|workload| names(workload.name));
-    let mut well = true;
+    let mut well = can_run(wanted);
+    if !well {
+        return false;
+    }
+    let all = wanted.is_empty();
     for &Workload { name, task, check } in ALL {
-        if !names(name) && (any || [COST, CANARY, MASKED, PEERS].contains(&name)) {
+        let is_for_all = all && ![COST, CANARY, MASKED, PEERS].contains(&name);
+        if !is_for_all && !names(wanted, name) {
             continue;
         }
-        WORK.store(0, Relaxed);
-        REFUSED.store(0, Relaxed);
+        COUNTS.iter().for_each(|count| count.store(0, Relaxed));
         let before = ticks();
         team::run(task);
         let (ticks, inside) = ticks();
         let (ticks, inside) = (ticks - before.0, inside - before.1);
+        INSIDE.store(inside, Relaxed);
         let (work, refused) = (WORK.load(Relaxed), REFUSED.load(Relaxed));
         let count = count::count();
         say!("{name:>9}: {work} done, {refused} refused, {ticks} interrupts, {inside} inside");
