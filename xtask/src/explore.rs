@@ -71,6 +71,14 @@ impl State {
     }
 }
 
+/// Whether the explorer ran seeds before it failed: then it says what it ran, or which seed to run again. Otherwise
+/// it was not built, or there is no such preset.
+fn ran_seeds(printed: &str, errors: &str) -> bool {
+    let again = |line: &str| line.starts_with("again: ") && line.contains("ZONAL_EXPLORE_SEED=");
+    printed.lines().any(|line| line.trim().starts_with("steps "))
+        || errors.lines().any(|line| again(line.trim()))
+}
+
 /// What the log says of the batch that begins at the next seed; the commit is the last to be run.
 fn line(
     state: &State,
@@ -123,7 +131,13 @@ pub(crate) fn run(shell: &Shell, args: &Explore) -> Result<()> {
         if output.status.success() {
             state.add(&printed)?;
         } else {
-            eprintln!("{printed}{}", String::from_utf8_lossy(&output.stderr));
+            let errors = String::from_utf8_lossy(&output.stderr);
+            eprintln!("{printed}{errors}");
+            let kept = file.display();
+            ensure!(
+                ran_seeds(&printed, &errors),
+                "no seed was run: see above; {kept} is as it was"
+            );
             state.failed.push(state.next_seed);
         }
         // Before the counts: a batch that is counted is in the log.
@@ -157,6 +171,16 @@ mod tests {
         let text = toml::to_string(&state).unwrap();
         assert_eq!(toml::from_str::<State>(&text).unwrap(), state);
         assert!(state.add("nothing of it\n").is_err());
+    }
+
+    #[test]
+    fn a_batch_that_was_not_run_is_told_from_one_that_failed() {
+        let failure = "thread 'seeds' panicked at main.rs:1:\nseed 7: two have frame 3\n  on Zonal\n  \
+             again: ZONAL_EXPLORE_SEED=7 cargo test -p zonal-sim\n";
+        assert!(ran_seeds("running 1 test\n", failure));
+        assert!(ran_seeds("\nsteps 30 Zonal\n5 runs\n", "some requests are refused\n"));
+        assert!(!ran_seeds("", "error[E0425]: cannot find value `x` in this scope\n"));
+        assert!(!ran_seeds("running 1 test\n", "Zonl is none of [\"Zonal\"]\n"));
     }
 
     #[test]
