@@ -21,7 +21,7 @@ use zonal_kernel::boot_map::{NodeRange, e820::Entry};
 use zonal_kernel::global::{Booting, Frames, TablePlace};
 use zonal_kernel::{Error, Machine as _};
 
-/// Frames of 8 GiB: of so many the kernel keeps who has them.
+/// Frames of 8 GiB: of these the kernel keeps who has them.
 pub(crate) const KNOWN: usize = 1 << 21;
 
 /// How much of the memory is plugged in later: see `workload::plug`.

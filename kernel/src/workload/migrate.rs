@@ -16,7 +16,7 @@ const STAYS: u64 = 8;
 /// Pages of 2 MiB that one processor asks for, and then all together.
 const WANTED: u64 = 48;
 
-/// Frames that no program has, and one of so many beside: for page tables, and for the reserves of zones.
+/// Frames that no program has, and one in this number beside: for page tables, and for the reserves of zones.
 const KEPT_BACK: u64 = 4000;
 const PART_KEPT_BACK: u64 = 128;
 

@@ -12,7 +12,7 @@ use zonal::{MigrateType, Request, ZoneId};
 
 /// Pages read beyond what there is, by all together, of those that stay in the cache.
 const BEYOND: u64 = 50_000;
-/// One page of so many a reader has for itself, and gives back.
+/// One page in this number a reader has for itself, and gives back.
 const OWN: u64 = 16;
 /// Pages that a reader has beside.
 const HELD: u64 = 500;
