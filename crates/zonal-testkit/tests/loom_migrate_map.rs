@@ -92,12 +92,16 @@ fn beside_an_isolation(start: u64, requested: bool) -> Seen {
 }
 
 /// The pageblock is where there are places to move to.
+///
+/// At most 2 preemptions: 7 200 runs, 23 s on two busy CPUs.
 #[test]
 fn places_in_an_isolated_pageblock() {
     beside_an_isolation(8, false).both();
 }
 
 /// The pageblock is where the block forms that the request takes.
+///
+/// At most 2 preemptions: 51 000 runs, 105 s on two busy CPUs.
 #[test]
 fn a_block_in_an_isolated_pageblock() {
     beside_an_isolation(0, true);
