@@ -67,6 +67,14 @@ pub enum IobenchError {
     /// Threads are left that nothing will ever wake.
     #[error("{0} threads wait for something that will not come")]
     Stuck(usize),
+    /// More files than may be open at once.
+    #[error("{files} files are to be open at once, and a process may have {limit} (`ulimit -Hn`)")]
+    OpenFiles {
+        /// Files asked for.
+        files: u64,
+        /// Descriptors that there may be.
+        limit: u64,
+    },
     /// A file cannot be used.
     #[error("cannot {what} {}: {source}", path.display())]
     File {
@@ -102,6 +110,7 @@ impl Failure for IobenchError {
             | Self::UnknownKernel { .. }
             | Self::UnknownDisk(_)
             | Self::Memory { .. }
+            | Self::OpenFiles { .. }
             | Self::Size { .. } => 2,
             _ => 1,
         }

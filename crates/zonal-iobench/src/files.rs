@@ -28,12 +28,16 @@ use std::time::{Duration, Instant};
 use zonal_cli::interrupt;
 use zonal_scenario::truncate::DIRECTORIES;
 
+use crate::descriptors;
 use crate::error::IobenchError;
 use crate::many_files::{Act, Bonnie, Clients, Dbench, Pass, Step as ClientStep};
 use crate::together::together;
 
 /// Operations of bonnie between two steps that are told, so that telling is not measured.
 const STEP: usize = 64;
+
+/// Bytes that bonnie writes or reads at once, at most.
+const PIECE: u64 = 1 << 20;
 
 /// How far a benchmark is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,7 +81,8 @@ fn failed(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> IobenchE
 ///
 /// # Errors
 ///
-/// [`IobenchError::File`]; nothing is left in the directory.
+/// [`IobenchError::OpenFiles`] if not all may be open at once, [`IobenchError::File`]; nothing is left in
+/// the directory.
 pub fn sparsetruncate(
     directory: &Path,
     files: u32,
@@ -85,6 +90,7 @@ pub fn sparsetruncate(
     told: Told<'_>,
 ) -> Result<Vec<Duration>, IobenchError> {
     let mut step = |done, what| told(Step { done, all: 2 * u64::from(files), what });
+    descriptors::need(files.into())?;
     let scratch = Scratch::new(directory, "sparsetruncate")?;
     let mut open = Vec::new();
     for number in 0..files {
@@ -98,7 +104,7 @@ pub fn sparsetruncate(
             .create_new(true)
             .open(&path)
             .map_err(failed("make", &path))?;
-        file.set_len(pages * 4096).map_err(failed("grow", &path))?;
+        file.set_len(pages.saturating_mul(4096)).map_err(failed("grow", &path))?;
         // A hole is read: that fills the page cache and writes nothing.
         io::copy(&mut file, &mut io::sink()).map_err(failed("read", &path))?;
         open.push((file, path));
@@ -131,7 +137,8 @@ pub fn bonnie(
     told: Told<'_>,
 ) -> Result<Vec<(Pass, f64)>, IobenchError> {
     let (mut done, all) = (0, 6 * u64::from(bonnie.files));
-    let mut buffer = vec![0x5a; bonnie.pages as usize * 4096];
+    let bytes = bonnie.pages.saturating_mul(4096);
+    let mut buffer = vec![0x5a; bytes.min(PIECE) as usize];
     let scratch = Scratch::new(directory, "bonnie")?;
     let mut results = Vec::new();
     for pass in Pass::ALL {
@@ -149,7 +156,7 @@ pub fn bonnie(
             }
             for name in names {
                 let path = scratch.0.join(format!("{name:08}"));
-                act(pass.act, &path, &mut buffer).map_err(failed(verb, &path))?;
+                act(pass.act, &path, bytes, &mut buffer).map_err(failed(verb, &path))?;
             }
             done += names.len() as u64;
         }
@@ -159,16 +166,28 @@ pub fn bonnie(
     Ok(results)
 }
 
-/// Does one thing with one file, which has as many bytes as the buffer.
-fn act(act: Act, path: &Path, buffer: &mut [u8]) -> io::Result<()> {
-    match act {
-        Act::Create => File::create_new(path)?.write_all(buffer),
+/// Does one thing with one file of so many bytes, a buffer at a time.
+fn act(act: Act, path: &Path, bytes: u64, buffer: &mut [u8]) -> io::Result<()> {
+    let mut file = match act {
+        Act::Create => File::create_new(path)?,
         Act::Read => {
             fs::metadata(path)?;
-            File::open(path)?.read_exact(buffer)
+            File::open(path)?
         }
-        Act::Delete => fs::remove_file(path),
+        Act::Delete => return fs::remove_file(path),
+    };
+    let mut left = bytes;
+    while left > 0 && !interrupt::is_requested() {
+        let piece = left.min(buffer.len() as u64);
+        let buffer = &mut buffer[..piece as usize];
+        if act == Act::Create {
+            file.write_all(buffer)?;
+        } else {
+            file.read_exact(buffer)?;
+        }
+        left -= piece;
     }
+    Ok(())
 }
 
 /// Has a number of clients write, flush, read and remove files for so long.

@@ -10,6 +10,7 @@
 #![forbid(unsafe_code)]
 
 pub mod command;
+mod descriptors;
 pub mod error;
 mod file_commands;
 pub mod files;

@@ -86,7 +86,8 @@ impl Tiobench {
         if phase.is_sequential() {
             return Blocks::in_order(pages);
         }
-        let seed = self.seed.wrapping_mul(1000).wrapping_add(u64::from(thread)) * 4 + phase as u64;
+        let seed = self.seed.wrapping_mul(1000).wrapping_add(u64::from(thread));
+        let seed = seed.wrapping_mul(4).wrapping_add(phase as u64);
         let dice = fastrand::Rng::with_seed(seed);
         let end = self.random.div_ceil(u64::from(self.threads.max(1)));
         Blocks { next: 0, end, anywhere: Some((dice, pages)) }

@@ -21,6 +21,7 @@ use std::time::{Duration, Instant};
 use zonal_cfq::units::Span;
 use zonal_cli::interrupt;
 
+use crate::descriptors;
 use crate::error::IobenchError;
 use crate::program::{Blocks, Phase, Tiobench};
 use crate::simulated::{Outcome, PhaseOutcome};
@@ -49,9 +50,11 @@ fn failed(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> IobenchE
 ///
 /// # Errors
 ///
-/// [`IobenchError::File`] if a file cannot be made, written or read; no file is left.
+/// [`IobenchError::OpenFiles`] if not all files may be open at once, [`IobenchError::File`] if one cannot
+/// be made, written or read; no file is left.
 /// [`IobenchError::Thread`] if there are no threads, [`IobenchError::Lab`] if it was interrupted.
 pub fn measure(directory: &Path, tiobench: &Tiobench) -> Result<Outcome, IobenchError> {
+    descriptors::need(tiobench.threads.into())?;
     let mut files = Vec::new();
     for thread in 0..tiobench.threads.max(1) {
         let path = directory.join(format!("zonal-tiobench-{}-{thread}", std::process::id()));

@@ -122,6 +122,8 @@ impl Outcome {
             self.scanned[zone as usize] += other.scanned[zone as usize];
         }
         self.elapsed += other.elapsed;
+        self.kswapd.0 += other.kswapd.0;
+        self.kswapd.1 += other.kswapd.1;
         self.direct += other.direct;
     }
 }
@@ -139,4 +141,17 @@ pub fn simulate(case: &Case) -> Result<Outcome, IobenchError> {
     let Case { machine, kernel, tiobench } = case;
     let threads = tiobench.threads.max(1);
     engine::Engine::new(machine, kernel, threads, tiobench.file_pages())?.run(tiobench)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_of_two_runs_are_those_of_both() {
+        let run = Outcome { kswapd: (3, 2), direct: 5, allocated: [7, 9], ..Outcome::default() };
+        let mut both = run.clone();
+        both.append(&run);
+        assert_eq!((both.kswapd, both.direct, both.allocated), ((6, 4), 10, [14, 18]));
+    }
 }

@@ -126,6 +126,45 @@ fn what_is_wrong_is_said() {
     nowhere.stderr(contains("cannot make").and(contains("/nonexistent/x")));
 }
 
+/// The soft limit is raised; beyond the hard one it is said.
+#[test]
+fn as_many_files_are_open_as_may_be() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let at = directory.path().display();
+    let limited = |limit: &str, line: &str| {
+        let program = env!("CARGO_BIN_EXE_zonal-iobench");
+        let mut command = Command::new("sh");
+        command.args(["-c", &format!("ulimit {limit} 60 && exec {program} {line}")]);
+        command.assert()
+    };
+    let truncate = format!("sparsetruncate {at} --files 100 --size 4K");
+    let tiobench = format!("tiobench {at} --threads 80 --size 1M --random 1");
+    for line in [&truncate, &tiobench] {
+        limited("-Sn", line).success();
+        limited("-n", line).code(2).stderr(contains("files are to be open at once"));
+    }
+    assert_eq!(directory.path().read_dir().expect("it is there").count(), 0);
+}
+
+#[test]
+fn arguments_of_any_size_are_computed_with() {
+    for line in [
+        "tiobench --scale 512 --threads 1 --random 1 --seed 5000000000000000",
+        "tiobench --scale 512 --threads 2 --random 1 --seed 18446744073709551615",
+    ] {
+        iobench(line).assert().success();
+    }
+    for line in ["bonnie --size 8191P", "bonnie --size 8191P --files 3", "tiobench --size 8191P"] {
+        iobench(line).assert().code(2).stderr(contains("files of"));
+    }
+    let directory = tempfile::tempdir().expect("a directory");
+    let at = directory.path().display();
+    // Longer than a file can be.
+    let line = format!("sparsetruncate {at} --files 1 --size 16383P");
+    iobench(&line).assert().code(1).stderr(contains("cannot grow"));
+    iobench(&format!("bonnie {at} --files 2 --size 5M")).assert().success();
+}
+
 #[test]
 fn what_was_measured_before_an_interrupt_is_shown() {
     let directory = tempfile::tempdir().expect("a directory");

@@ -11,7 +11,7 @@
 //! |---|---|---|
 //! | looks harder | never while something is freed: each pass begins with a 4096th of the lists | when a pass looked at less than the high watermark in every zone that needs it, or freed nothing |
 //! | is done | when all zones up to the highest that needs it are above high, with what is kept from the highest | without that |
-//! | waits | 100 ms after the third pass in a row that freed little | 100 ms if pages on their way to the disk come round again |
+//! | waits | 100 ms after the fourth pass in a row that freed little, and after each further one | 100 ms if pages on their way to the disk come round again |
 
 use zonal_cfq::units::{Span, Time};
 
@@ -206,8 +206,8 @@ impl Pass {
         match memory.rules() {
             Reclaim::V3_0 if self.freed >= SWAP_CLUSTER => Some((PRIORITY, false)),
             Reclaim::V3_0 => {
-                let is_third = self.priority < PRIORITY - 2;
-                self.priority.checked_sub(1).map(|priority| (priority, is_third))
+                let waits = self.priority < PRIORITY - 2;
+                self.priority.checked_sub(1).map(|priority| (priority, waits))
             }
             Reclaim::V3_16 => {
                 let harder = self.is_little || self.freed == 0;

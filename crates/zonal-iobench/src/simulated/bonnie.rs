@@ -43,7 +43,8 @@ pub type PassOutcome = (Pass, PhaseOutcome);
 pub fn bonnie(case: &BonnieCase) -> Result<Vec<PassOutcome>, IobenchError> {
     let BonnieCase { machine, kernel, bonnie, removal } = case;
     let pages = bonnie.pages.max(1);
-    let mut engine = Engine::new(machine, kernel, 1, pages * u64::from(bonnie.files.max(1)))?;
+    let all = pages.saturating_mul(u64::from(bonnie.files.max(1)));
+    let mut engine = Engine::new(machine, kernel, 1, all)?;
     // Where each file lies, by its name.
     let mut places: HashMap<u32, u32> = HashMap::new();
     let mut passes = Vec::new();

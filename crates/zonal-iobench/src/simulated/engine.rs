@@ -96,8 +96,8 @@ impl Engine {
         let disk = builtin(name).ok_or_else(|| IobenchError::UnknownDisk(name.into()))?;
         let pages = file_pages.saturating_mul(threads.into());
         // Behind the files is the log.
-        let extents = file_pages.div_ceil(EXTENT) * u64::from(threads) + 1;
-        let (bytes, capacity) = (extents * EXTENT * 4096, disk.capacity().bytes());
+        let extents = file_pages.div_ceil(EXTENT).saturating_mul(threads.into()).saturating_add(1);
+        let (bytes, capacity) = (extents.saturating_mul(EXTENT * 4096), disk.capacity().bytes());
         if bytes > capacity || pages >= u64::from(u32::MAX) {
             return Err(IobenchError::Size { bytes, capacity });
         }
