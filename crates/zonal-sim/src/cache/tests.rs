@@ -73,6 +73,15 @@ struct Said {
     classes: Vec<&'static str>,
 }
 
+/// The clocks of the CPUs, and the classes of the lines that they accessed.
+fn seen() -> (Vec<u64>, Vec<&'static str>) {
+    let seen = engine::with(|engine| {
+        let clocks = engine.cpus.iter().map(|cpu| cpu.clock.0).collect();
+        (clocks, engine.measured.lines().iter().map(|line| line.class).collect())
+    });
+    seen.expect("a machine is on this thread")
+}
+
 /// Streams that read, one that writes, syncs and truncates, and a process that takes most of memory.
 fn clocked<L: LruLock>(seed: u64) -> Said {
     let machine = machine::builtin("desktop_8cpu_4g").expect("it is built in");
@@ -141,11 +150,7 @@ fn clocked<L: LruLock>(seed: u64) -> Said {
         drop(cache);
         allocator.free(&taken);
         assert_eq!(free(allocator), all);
-        let seen = engine::with(|engine| {
-            let clocks = engine.cpus.iter().map(|cpu| cpu.clock.0).collect();
-            (clocks, engine.measured.lines().iter().map(|line| line.class).collect())
-        });
-        let (clocks, classes) = seen.expect("a machine is on this thread");
+        let (clocks, classes) = seen();
         Said { clocks, stats, holds, taken: taken.len(), classes }
     });
     said.expect("there is memory")
