@@ -134,7 +134,7 @@ struct Printed<'a> {
 }
 
 impl AgingArgs {
-    /// The runs for a subject, cell by cell.
+    /// The runs for a subject, cell by cell, each once.
     #[must_use]
     pub fn specs(&self) -> Vec<Spec> {
         let mut specs = Vec::new();
@@ -147,7 +147,11 @@ impl AgingArgs {
                             let (rounds, regions) = (self.rounds, self.regions);
                             Spec { mix, fill, cpus, memory, seed, rounds, regions }
                         };
-                        specs.extend(self.seed.iter().map(spec));
+                        for spec in self.seed.iter().map(spec) {
+                            if !specs.contains(&spec) {
+                                specs.push(spec);
+                            }
+                        }
                     }
                 }
             }
@@ -156,7 +160,7 @@ impl AgingArgs {
     }
 }
 
-/// The entries that were named, of those that have blocks of order 9 and a fixed set of frames.
+/// The entries that were named, each once, of those that have blocks of order 9 and a fixed set of frames.
 ///
 /// # Errors
 ///
@@ -172,10 +176,29 @@ pub fn choose<'a>(named: &[String], entries: &'a [Entry]) -> Result<Vec<&'a Entr
             let (name, known) = (name.clone(), names(&known, |_| true));
             return Err(LabError::UnknownSubject { name, known });
         }
-        chosen.extend(found);
+        for entry in found {
+            if !chosen.iter().any(|known| known.profile.name == entry.profile.name) {
+                chosen.push(entry);
+            }
+        }
     }
-    chosen.dedup_by_key(|entry| entry.profile.name);
     Ok(chosen)
+}
+
+/// Whether none that `failed` was named: `all` asks for those that can.
+///
+/// # Errors
+///
+/// [`LabError::NoResult`].
+pub fn none_is_missing(named: &[String], failed: &[&str]) -> Result<(), LabError> {
+    let is_named = |subject: &&str| named.iter().any(|name| is_called(subject, name));
+    let mut missing: Vec<&str> = Vec::new();
+    for &subject in failed.iter().filter(|subject| is_named(subject)) {
+        if !missing.contains(&subject) {
+            missing.push(subject);
+        }
+    }
+    if missing.is_empty() { Ok(()) } else { Err(LabError::NoResult { who: missing.join(", ") }) }
 }
 
 /// Runs the cells that `args` ask for and prints them to `out`, remarks to stderr.
@@ -183,7 +206,7 @@ pub fn choose<'a>(named: &[String], entries: &'a [Entry]) -> Result<Vec<&'a Entr
 /// # Errors
 ///
 /// [`LabError`]; what was measured before an interruption is printed, and before a failure, too, in
-/// the file.
+/// the file; what the others came to is, where one that was named failed.
 pub fn run(args: &AgingArgs, entries: &[Entry], out: &mut dyn Write) -> Result<(), LabError> {
     let (specs, chosen) = (args.specs(), choose(&args.subjects, entries)?);
     let picture = args.picture.as_deref().map(OutFile::open).transpose()?;
@@ -194,7 +217,7 @@ pub fn run(args: &AgingArgs, entries: &[Entry], out: &mut dyn Write) -> Result<(
     }
     let all = specs.len() * chosen.len();
     let (bar, start, mut now) = (Bar::of_time(args.no_progress), Instant::now(), 0_u32);
-    let mut shown = Vec::new();
+    let (mut shown, mut failed) = (Vec::new(), Vec::new());
     let runs = specs.iter().flat_map(|spec| chosen.iter().map(move |entry| (spec, entry)));
     for (done, (spec, entry)) in runs.enumerate() {
         let subject = entry.profile.name;
@@ -221,6 +244,7 @@ pub fn run(args: &AgingArgs, entries: &[Entry], out: &mut dyn Write) -> Result<(
                 }
                 Err(error) => {
                     bar.hide_while(|| writeln!(io::stderr(), "{subject}: {error}"))?;
+                    failed.push(subject);
                     continue;
                 }
             }
@@ -242,7 +266,8 @@ pub fn run(args: &AgingArgs, entries: &[Entry], out: &mut dyn Write) -> Result<(
     } else {
         write!(out, "{}", table::text(&lines(&shown)))?;
     }
-    interrupt::outcome()
+    interrupt::outcome()?;
+    none_is_missing(&args.subjects, &failed)
 }
 
 fn lines(runs: &[Run]) -> Vec<Line> {

@@ -30,7 +30,7 @@ use zonal_cli::size::parse_size;
 use zonal_cli::table::Table;
 use zonal_cli::terminal;
 
-use crate::aging::choose;
+use crate::aging::{choose, none_is_missing};
 
 /// What names this part of `zonal bench`.
 pub const ARGUMENT: &str = "tails";
@@ -100,6 +100,7 @@ struct Line<'a> {
     spec: Spec,
     #[serde(flatten)]
     row: Row,
+    note: &'static str,
     #[serde(flatten)]
     origin: &'a Provenance,
 }
@@ -108,7 +109,8 @@ struct Line<'a> {
 ///
 /// # Errors
 ///
-/// [`LabError`]; what was timed before an interruption is printed and in the file.
+/// [`LabError`]; what was timed before an interruption is printed and in the file, and so are the others where one
+/// that was named failed.
 pub fn run(args: &TailsArgs, entries: &[Entry], out: &mut dyn Write) -> Result<(), LabError> {
     let chosen = choose(&args.subjects, entries)?;
     let cpus = machine::cpus().map_or(1, |cpus| cpus.len());
@@ -121,6 +123,7 @@ pub fn run(args: &TailsArgs, entries: &[Entry], out: &mut dyn Write) -> Result<(
     let runs: Vec<_> =
         cells.flat_map(|cell| chosen.iter().map(move |entry| (cell, entry))).collect();
     let (bar, mut lines) = (Bar::new(runs.len() as u64, args.no_progress), Vec::new());
+    let mut failed = Vec::new();
     for (done, &((&threads, &fill), entry)) in runs.iter().enumerate() {
         // What was timed before is shown.
         if interrupt::is_requested() {
@@ -134,10 +137,14 @@ pub fn run(args: &TailsArgs, entries: &[Entry], out: &mut dyn Write) -> Result<(
         match entry.time(&spec) {
             Ok(rows) => {
                 let (workload, origin) = (ARGUMENT, Provenance::of_this_run());
-                let line = |row| Line { workload, subject, spec, row, origin };
+                let note = entry.profile.note;
+                let line = |row| Line { workload, subject, spec, row, note, origin };
                 lines.extend(rows.into_iter().map(line));
             }
-            Err(error) => bar.hide_while(|| writeln!(io::stderr(), "{subject}: {error}"))?,
+            Err(error) => {
+                bar.hide_while(|| writeln!(io::stderr(), "{subject}: {error}"))?;
+                failed.push(subject);
+            }
         }
     }
     drop(bar);
@@ -159,8 +166,22 @@ pub fn run(args: &TailsArgs, entries: &[Entry], out: &mut dyn Write) -> Result<(
         out.write_all(&json)?;
     } else {
         writeln!(out, "{}", table(&lines))?;
+        notes(&lines, out)?;
     }
-    interrupt::outcome()
+    interrupt::outcome()?;
+    none_is_missing(&args.subjects, &failed)
+}
+
+/// What a reader of the subjects' rows must know.
+fn notes(lines: &[Line<'_>], out: &mut dyn Write) -> io::Result<()> {
+    let mut told: Vec<&str> = Vec::new();
+    for &Line { subject, note, .. } in lines.iter().filter(|line| !line.note.is_empty()) {
+        if !told.contains(&subject) {
+            told.push(subject);
+            writeln!(out, "{}", terminal::fold(&format!("  {subject}: {note}")))?;
+        }
+    }
+    Ok(())
 }
 
 /// One table, the calls of a cell together, so that subjects stand beside each other.

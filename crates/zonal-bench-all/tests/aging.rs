@@ -3,7 +3,7 @@
 
 use clap::Parser;
 use std::fs;
-use zonal_bench_all::aging::{AgingArgs, AgingLine, choose, run};
+use zonal_bench_all::aging::{AgingArgs, AgingLine, choose, none_is_missing, run};
 use zonal_bench_all::registry;
 
 fn args(line: &str) -> AgingArgs {
@@ -18,6 +18,41 @@ fn cells_and_subjects() {
     let chosen = choose(&args.subjects, &entries).expect("there are some");
     assert!(chosen.iter().any(|entry| entry.profile.name == "Linux316"));
     assert!(chosen.iter().all(|entry| entry.profile.max_order >= 9));
+}
+
+#[test]
+fn what_is_named_twice_is_run_once() {
+    let args =
+        args("aging --mix frames,batches,frames --seed 2,1,2 --subjects zonal,linux416,Zonal,all");
+    let runs: Vec<_> = args.specs().iter().map(|spec| (spec.mix.to_string(), spec.seed)).collect();
+    let wanted = [("frames", 2), ("frames", 1), ("batches", 2), ("batches", 1)];
+    assert_eq!(runs, wanted.map(|(mix, seed)| (mix.to_owned(), seed)));
+    let entries = registry::all();
+    let chosen = choose(&args.subjects, &entries).expect("there are some");
+    let mut names: Vec<_> = chosen.iter().map(|entry| entry.profile.name).collect();
+    assert_eq!(names[..2], ["Zonal", "Linux416"]);
+    let all = names.len();
+    names.sort_unstable();
+    names.dedup();
+    assert_eq!(names.len(), all);
+}
+
+/// What others came to is shown, and that one that was named has no result is told. A tree of bits has room for 64 GiB.
+#[test]
+fn a_subject_that_fails_is_a_failure_if_it_was_named() {
+    let line = "aging --memory 65G,64M --rounds 1 --mix frames --no-progress --subjects";
+    let subjects = |names: &str| {
+        let mut out = Vec::new();
+        let done = run(&args(&format!("{line} {names}")), &registry::all(), &mut out);
+        (done.map_err(|error| error.to_string()), String::from_utf8(out).expect("text"))
+    };
+    let (done, shown) = subjects("bitmap-allocator");
+    assert_eq!(done, Err("no result for bitmap-allocator".to_owned()));
+    assert!(shown.contains("64 MiB"), "{shown}");
+    let named = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect::<Vec<_>>();
+    assert!(none_is_missing(&named(&["all"]), &["talc"]).is_ok());
+    let missing = none_is_missing(&named(&["all", "Talc"]), &["talc", "zonal", "talc"]);
+    assert_eq!(missing.expect_err("it was").to_string(), "no result for talc");
 }
 
 #[test]
