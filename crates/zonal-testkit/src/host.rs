@@ -38,6 +38,11 @@ pub trait TestHost: zonal::Host {
         Vec::new()
     }
 
+    /// The blocks that were filled with zero bytes since the last call; `None` if the host cannot do that.
+    fn zeroed(&self) -> Option<Vec<(Pfn, Order)>> {
+        None
+    }
+
     /// What went wrong with locks and callbacks since the last call (I-7).
     fn faults(&self) -> Vec<String> {
         Vec::new()

@@ -306,8 +306,51 @@ impl<'p> Model<'p> {
         after: &Snapshot,
         search: Search,
     ) -> Checked {
+        for zone in self.exhausted(request, local, error)? {
+            let keep = kept_in(request, zone, after);
+            self.check_zone_is_empty(request, (zone, keep), after, search)?;
+        }
+        Ok(())
+    }
+
+    /// Whether `error` is an answer to a request for `count` blocks at once, with all that was had for it free
+    /// again: of single frames, where the marks keep none of them back, fewer than that were there.
+    ///
+    /// # Errors
+    /// What could have been had.
+    pub fn check_bulk_refused(
+        &self,
+        request: &Request,
+        local: NodeId,
+        (error, count): (&AllocError, u64),
+        after: &Snapshot,
+        search: Search,
+    ) -> Checked {
+        let zones = self.exhausted(request, local, error)?;
+        let sees_all = search == Search::Everywhere || !request.may_not_wait();
+        let none_kept = zones.iter().all(|&zone| kept_in(request, zone, after) == 0);
+        if zones.is_empty() || request.order() > Order::ZERO || !sees_all || !none_kept {
+            return Ok(());
+        }
+        let movable = request.migrate_type() == MigrateType::Movable;
+        let free: u64 = zones.iter().map(|&zone| self.free_in(zone, movable, after).0).sum();
+        if free >= count {
+            let detail =
+                format!("{count} times {request:?} failed, but there are {free} usable frames");
+            return Err(Violation { rule: "I-6", detail });
+        }
+        Ok(())
+    }
+
+    /// Checks the reason of a refusal; returns the zones that have to be exhausted for it.
+    fn exhausted(
+        &self,
+        request: &Request,
+        local: NodeId,
+        error: &AllocError,
+    ) -> Result<Vec<ZoneId>, Violation> {
         let wrong = |detail: String| Err(Violation { rule: "I-6", detail });
-        let Some(zones) = self.candidates(request, local) else { return Ok(()) };
+        let Some(zones) = self.candidates(request, local) else { return Ok(Vec::new()) };
         let expected = if !request.migrate_type().is_requestable() {
             AllocReason::NotRequestable
         } else if zones.is_empty() {
@@ -321,19 +364,12 @@ impl<'p> Model<'p> {
             return wrong(format!("{request:?}: {:?}, not {expected:?}", error.reason));
         }
         if expected != AllocReason::Exhausted {
-            return Ok(());
+            return Ok(Vec::new());
         }
         if usize::from(error.tried) != zones.len() {
             return wrong(format!("{request:?}: {} zones tried of {zones:?}", error.tried));
         }
-        for zone in zones {
-            let info = &after.zones[usize::from(zone.0)];
-            let mark = info.watermarks.get(Mark::Min).saturating_add(info.boost);
-            let reserve = info.reserve[request.limit().index()];
-            let keep = request.access().lower(mark).saturating_add(reserve);
-            self.check_zone_is_empty(request, (zone, keep), after, search)?;
-        }
-        Ok(())
+        Ok(zones)
     }
 
     /// Whether `zone` has nothing for `request` while it keeps `keep` frames.
@@ -405,6 +441,14 @@ impl<'p> Model<'p> {
         }
         (free, reserved)
     }
+}
+
+/// Frames that a zone keeps from a request.
+fn kept_in(request: &Request, zone: ZoneId, after: &Snapshot) -> u64 {
+    let info = &after.zones[usize::from(zone.0)];
+    let mark = info.watermarks.get(Mark::Min).saturating_add(info.boost);
+    let reserve = info.reserve[request.limit().index()];
+    request.access().lower(mark).saturating_add(reserve)
 }
 
 /// Where a preset looks for a request that may not wait.

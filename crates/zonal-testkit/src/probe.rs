@@ -211,6 +211,8 @@ pub struct Probe<Y = Unbounded, T = Sealable> {
     redeemed: Mutex<Vec<(Pfn, Order)>>,
     faults: Mutex<Vec<String>>,
     can_zero: AtomicBool,
+    /// Whether it says that it zeroed, and did not.
+    forgets: AtomicBool,
     /// Callbacks until one panics, or fails; 0: none will.
     fuse: AtomicU64,
     /// Whether that one fails, and does not panic.
@@ -227,6 +229,11 @@ impl<Y: Stay, T: Tables> Probe<Y, T> {
     /// Whether [`zero`](zonal::Host::zero) succeeds; it does at first.
     pub fn set_can_zero(&self, can: bool) {
         self.can_zero.store(can, Ordering::Relaxed);
+    }
+
+    /// Whether it says that it has zeroed, and has not; it does not at first.
+    pub fn set_forgets_to_zero(&self, forgets: bool) {
+        self.forgets.store(forgets, Ordering::Relaxed);
     }
 
     /// Has the `nth` callback from now on panic, once: the next is the first. 0: none.
@@ -322,7 +329,9 @@ pub fn take_prefetches() -> usize {
 
 impl<Y: Stay, T: Tables> zonal::Host for Probe<Y, T> {
     fn zero(&self, pfn: Pfn, order: Order) -> Result<(), CannotZero> {
-        let goes_on = self.called("zero", |calls| calls.zeroed.push((pfn, order)));
+        let forgets = self.forgets.load(Ordering::Relaxed);
+        let book = |calls: &mut Calls| calls.zeroed.extend((!forgets).then_some((pfn, order)));
+        let goes_on = self.called("zero", book);
         let can = goes_on && self.can_zero.load(Ordering::Relaxed);
         if can { Ok(()) } else { Err(CannotZero) }
     }
@@ -378,6 +387,7 @@ impl<Y: Stay, T: Tables> TestHost for Probe<Y, T> {
             redeemed: Mutex::default(),
             faults: Mutex::default(),
             can_zero: AtomicBool::new(true),
+            forgets: AtomicBool::new(false),
             fuse: AtomicU64::new(0),
             fails: AtomicBool::new(false),
             kind: PhantomData,
@@ -396,6 +406,11 @@ impl<Y: Stay, T: Tables> TestHost for Probe<Y, T> {
 
     fn redeemed(&self) -> Vec<(Pfn, Order)> {
         std::mem::take(&mut *lock(&self.redeemed))
+    }
+
+    fn zeroed(&self) -> Option<Vec<(Pfn, Order)>> {
+        let zeroed = std::mem::take(&mut lock(&self.calls).zeroed);
+        self.can_zero.load(Ordering::Relaxed).then_some(zeroed)
     }
 
     fn faults(&self) -> Vec<String> {

@@ -11,12 +11,14 @@
 //! ```
 
 mod pages;
+mod requests;
+mod zeroes;
 
 use crate::checkers::{Checked, Rules, Violation, check_all, check_faults};
 use crate::cluster_check::check_clusters;
 use crate::command::{Ask, Command, as_source};
 use crate::host::TestHost;
-use crate::model::{Model, Search};
+use crate::model::Model;
 use crate::shape::Shape;
 use crate::snapshot::Snapshot;
 use crate::world::{World, with_world};
@@ -26,9 +28,7 @@ use zonal::error::OnlineError;
 use zonal::map::RangeKind;
 use zonal::policy::Policy;
 use zonal::watermark::Watermarks;
-use zonal::{
-    AllocError, Block, BulkFreed, CpuHandle, CpuId, FreeError, NodeId, Order, Pfn, Request, ZoneId,
-};
+use zonal::{BulkFreed, CpuHandle, CpuId, FreeError, NodeId, Order, Pfn, ZoneId};
 
 /// A violation, and how to see it again.
 #[derive(Debug)]
@@ -321,58 +321,11 @@ impl<'w, 'm, P: TestHost, S: Policy> Runner<'w, 'm, P, S> {
         Ok(())
     }
 
-    /// Allocates on the current CPU, by its handle if it has one.
-    fn alloc_here(&mut self, request: &Request) -> Result<Block, AllocError> {
-        match self.handle() {
-            Some(handle) => handle.alloc(request),
-            None => self.world.allocator.alloc(request),
-        }
-    }
-
     fn free_here(&mut self, pfn: Pfn, order: Order) -> Result<(), FreeError> {
         match self.handle() {
             Some(handle) => handle.free_raw(pfn, order),
             None => self.world.allocator.free_raw(pfn, order),
         }
-    }
-
-    /// Whether it was served.
-    fn alloc(&mut self, ask: Ask) -> Result<bool, Violation> {
-        let request = ask.request();
-        let result = self.alloc_here(&request);
-        self.note_redeemed();
-        match result {
-            Ok(block) => {
-                self.model.check_served(&request, self.node(), &block)?;
-                let (pfn, order) = block.into_raw();
-                self.model.insert(pfn, order);
-                Ok(true)
-            }
-            Err(error) => {
-                let after = Snapshot::of(&self.world.allocator);
-                let search = Search::of::<S>();
-                self.model.check_refused(&request, self.node(), &error, &after, search)?;
-                Ok(false)
-            }
-        }
-    }
-
-    fn alloc_bulk(&mut self, ask: Ask, count: usize) -> Checked {
-        let request = ask.request();
-        let mut out = vec![Pfn::new(u64::MAX); count];
-        let result = match self.handle() {
-            Some(handle) => handle.alloc_bulk(&request, &mut out),
-            None => self.world.allocator.alloc_bulk(&request, &mut out),
-        };
-        self.note_redeemed();
-        // That a refused bulk lost nothing is seen by the checkers after the step.
-        if result.is_ok() {
-            for pfn in out {
-                self.model.check_served_raw(&request, self.node(), pfn)?;
-                self.model.insert(pfn, request.order());
-            }
-        }
-        Ok(())
     }
 
     fn fill(&mut self, ask: Ask, spare: u8) -> Checked {

@@ -288,6 +288,45 @@ fn a_callback_under_a_lock() {
     });
 }
 
+/// What is to be zero and is not, and what is zeroed and should not be.
+#[test]
+fn frames_that_are_not_zeroed() {
+    let zero = Ask { flags: 32, ..Ask::FRAME };
+    let commands = [
+        Command::Alloc(zero),
+        Command::AllocBulk { ask: zero, count: 3 },
+        Command::AllocPages { ask: zero, count: 5, align: 0, below: 0 },
+    ];
+    for command in commands {
+        with_world::<Probe, TinyZonal, _>(Shape::Flat, |world| {
+            let host = world.allocator.platform();
+            let mut runner = Runner::new(world, Rules::of::<TinyZonal>());
+            let mut rule_of =
+                |command: Command| runner.step(&command).map_err(|violation| violation.rule);
+            assert_eq!(rule_of(command), Ok(()), "healthy before");
+            host.set_can_zero(false);
+            assert_eq!(rule_of(command), Ok(()), "it says that it cannot");
+            host.set_can_zero(true);
+            assert_eq!(rule_of(command), Ok(()), "and now that it can");
+            host.set_forgets_to_zero(true);
+            assert_eq!(rule_of(command), Err("zero"), "{command:?}");
+            host.set_forgets_to_zero(false);
+            host.fail_at(1);
+            assert_eq!(rule_of(command), Err("zero"), "refused, by a host that can");
+            let last = Pfn::new(world.allocator.plan().base().get() + 2047);
+            host.zero(last, Order::ZERO).unwrap();
+            assert_eq!(rule_of(Command::Alloc(Ask::FRAME)), Err("zero"), "it was not asked for");
+        });
+    }
+    with_world::<Probe, TinyZonal, _>(Shape::Flat, |world| {
+        let mut runner = Runner::new(world, Rules::of::<TinyZonal>());
+        runner.step(&Command::Alloc(Ask::FRAME)).unwrap();
+        let (pfn, order) = runner.model().nth(0).unwrap();
+        world.allocator.platform().zero(pfn, order).unwrap();
+        assert_eq!(runner.step(&commands[0]).unwrap_err().rule, "zero", "another's frame");
+    });
+}
+
 macro_rules! broken_preset {
     ($name:ident, $policy:ident = $broken:ty) => {
         zonal::preset! {
@@ -367,7 +406,11 @@ fn broken_policies_are_found() {
     run(Shape::Flat, &FILL_AND_FREE).expect_err("found, by whichever checker comes first");
     let run = run_commands::<Probe, OneZone>;
     assert_eq!(run(Shape::TwoNodes, &FILL_AND_FREE).unwrap_err().violation.rule, "I-6");
+    let bulk = Command::AllocBulk { ask: Ask { migrate: 1, limit: 3, ..Ask::FRAME }, count: 1500 };
+    let violation = run(Shape::TwoNodes, &[bulk]).unwrap_err().violation;
+    assert!(violation.rule == "I-6" && violation.detail.contains("1500 times"), "{violation}");
     let run = run_commands::<Probe, TinyZonal>;
+    run(Shape::TwoNodes, &[bulk, bulk, bulk]).expect("both nodes, and then too little");
     for shape in Shape::ALL {
         run(shape, &FILL_AND_FREE).expect("the same on a preset that is not broken");
     }

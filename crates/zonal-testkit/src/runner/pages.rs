@@ -5,7 +5,7 @@ use crate::checkers::{Checked, Violation};
 use crate::command::{Ask, Command};
 use crate::host::TestHost;
 use std::ops::Range;
-use zonal::error::{RangeError, ResizeError};
+use zonal::error::{ContiguousError, RangeError, ResizeError};
 use zonal::map::RangeKind;
 use zonal::plan::ZoneSpec;
 use zonal::policy::Policy;
@@ -52,9 +52,17 @@ impl<P: TestHost, S: Policy> Runner<'_, '_, P, S> {
         }
         let found = self.world.allocator.alloc_pages(count, &request, &bounds);
         self.note_redeemed();
-        // What a refusal may not do the checkers see after the step.
-        let Ok(start) = found else { return Ok(()) };
+        let zeroes = self.zeroes();
+        let start = match found {
+            Ok(start) => start,
+            // What else a refusal may not do the checkers see after the step.
+            Err(ContiguousError::Request(reason)) => {
+                return zeroes.check_refused(&self.model, reason);
+            }
+            Err(_) => return Ok(()),
+        };
         let range = start..Pfn::new(start.get() + count);
+        zeroes.check_served(&self.model, &request, std::slice::from_ref(&range))?;
         let fits = start.get().is_multiple_of(align) && range.end <= bounds.limit();
         expect(fits, "frames in a row are within their bounds")?;
         for pfn in each(&range) {
