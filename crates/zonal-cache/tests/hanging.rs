@@ -6,7 +6,7 @@ use std::thread;
 use std::time::Duration;
 use zonal_cache::faulty_store::Operation;
 use zonal_cache::store::{LaterRead, Store, StoreError};
-use zonal_cache::{Cache, CacheError, CacheFile, FaultyStore, MemoryStore, S3Fifo};
+use zonal_cache::{Advice, Cache, CacheError, CacheFile, FaultyStore, MemoryStore, S3Fifo};
 
 const PAGE: usize = 4096;
 
@@ -255,4 +255,60 @@ fn a_bound_is_lowered_as_far_as_no_store_hangs() {
     assert_eq!(lowered, Some(Err(CacheError::InUse { asked: 16, bound: 22 })));
     door.open();
     drop(pinned);
+}
+
+/// As [`MemoryStore`], but that its first read has two doors, before it looks and after.
+struct Slow {
+    inner: MemoryStore,
+    doors: [Door; 2],
+    is_first: AtomicBool,
+}
+
+impl Store for Slow {
+    fn len(&self) -> Result<u64, StoreError> {
+        self.inner.len()
+    }
+    fn read(&self, offset: u64, pages: &mut [&mut [u8]]) -> Result<u64, StoreError> {
+        let is_first = self.is_first.swap(false, SeqCst);
+        if is_first {
+            self.doors[0].pass();
+        }
+        let got = self.inner.read(offset, pages);
+        if is_first {
+            self.doors[1].pass();
+        }
+        got
+    }
+    fn write(&self, offset: u64, pages: &[&[u8]]) -> Result<(), StoreError> {
+        self.inner.write(offset, pages)
+    }
+    fn set_len(&self, len: u64) -> Result<(), StoreError> {
+        self.inner.set_len(len)
+    }
+    fn flush(&self) -> Result<(), StoreError> {
+        self.inner.flush()
+    }
+}
+
+/// A page is on its way while the file is cut before it, and made longer again: that its bytes were not there is no error.
+#[test]
+fn a_file_that_is_cut_and_grows_while_it_is_read_has_not_shrunk() {
+    let cache = cache(0);
+    let is_first = AtomicBool::new(true);
+    let store = Arc::new(Slow { inner: numbered(2), doors: Default::default(), is_first });
+    let file = cache.open(store.clone()).unwrap();
+    file.advise(Advice::Random);
+    thread::scope(|scope| {
+        let reads = scope.spawn(|| {
+            let mut bytes = [9; PAGE];
+            file.read_at(&mut bytes, PAGE as u64).map(|got| (got, bytes))
+        });
+        store.doors[0].wait_until_met();
+        file.truncate(100).unwrap();
+        store.doors[0].open();
+        store.doors[1].wait_until_met();
+        file.truncate(2 * PAGE as u64).unwrap();
+        store.doors[1].open();
+        assert_eq!(reads.join().unwrap(), Ok((PAGE, [0; PAGE])));
+    });
 }
