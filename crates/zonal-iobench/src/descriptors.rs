@@ -7,7 +7,7 @@ use crate::error::IobenchError;
 /// Descriptors that a process has besides, at most.
 const BESIDES: u64 = 32;
 
-/// Raises the soft limit as far as it may be, if that is needed for so many files.
+/// Raises the soft limit as far as it may be, if that is needed to have `files` open.
 ///
 /// # Errors
 ///

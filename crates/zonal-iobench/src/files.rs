@@ -166,7 +166,7 @@ pub fn bonnie(
     Ok(results)
 }
 
-/// Does one thing with one file of so many bytes, a buffer at a time.
+/// Does one thing with one file, which has `bytes` bytes, a buffer at a time.
 fn act(act: Act, path: &Path, bytes: u64, buffer: &mut [u8]) -> io::Result<()> {
     let mut file = match act {
         Act::Create => File::create_new(path)?,
