@@ -64,7 +64,12 @@ fn mapped_bytes_are_not_lost_silently() -> Result<(), Failed> {
             return Ok(());
         }
         read?;
-        assert!(bytes.iter().all(|&byte| byte == 7), "lost at {at}");
+        // A child of another test that closes its copy of this file, on its way to another program, is told in a read's
+        // place; a sync of this handle is told in any case.
+        if bytes.iter().any(|&byte| byte != 7) {
+            assert!(file.sync_data().is_err(), "lost at {at}");
+            return Ok(());
+        }
     }
     Ok(())
 }
