@@ -2,7 +2,7 @@
 //!
 //! Those of the file that wants it are written by the thread that asks, which needs that store in any case. Those of others
 //! are written by a thread of the host, at most one for each file: a store that hangs has that thread then, and none that
-//! has nothing to do with it. A host without threads has the one that asks do it.
+//! has nothing to do with it. A host without threads has the one that asks do it (ADR 113).
 
 use crate::error::CacheError;
 use crate::file::FileCore;
