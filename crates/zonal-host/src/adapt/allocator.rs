@@ -50,17 +50,27 @@ impl<S: Policy> Arena<S> {
         Ok(NonNull::slice_from_raw_parts(start, order.bytes()))
     }
 
-    /// Moves what is in a block to another, a new one, and frees the first.
+    /// The block again where both layouts have blocks of one order; else moves what is in it to another, a new
+    /// one, and frees the first. With `zero` what is behind the old layout is zero.
     ///
     /// # Safety
-    /// As for `Allocator::grow` or `Allocator::shrink`, whichever way it goes.
-    unsafe fn moved(
+    /// As for `Allocator::grow`, `Allocator::shrink` or, with `zero`, `Allocator::grow_zeroed`.
+    unsafe fn resized(
         &self,
         start: NonNull<u8>,
         old: Layout,
         new: Layout,
         zero: bool,
     ) -> Result<NonNull<[u8]>, AllocError> {
+        if let Some(same) = same_block(start, old, new) {
+            if zero {
+                // SAFETY: a block is not smaller than its layout.
+                let rest = unsafe { start.add(old.size()) };
+                // SAFETY: the rest of the block, which by contract is the caller's.
+                unsafe { rest.write_bytes(0, same.len() - old.size()) };
+            }
+            return Ok(same);
+        }
         let moved = self.for_layout(new, zero)?;
         // SAFETY: by contract `start` is good for `old.size()` bytes, and `moved` is for
         // `new.size()`; two allocations do not overlap.
@@ -115,8 +125,7 @@ unsafe impl<S: Policy> Allocator for Arena<S> {
         new: Layout,
     ) -> Result<NonNull<[u8]>, AllocError> {
         // SAFETY: the same contract.
-        same_block(start, old, new)
-            .map_or_else(|| unsafe { self.moved(start, old, new, false) }, Ok)
+        unsafe { self.resized(start, old, new, false) }
     }
 
     unsafe fn grow_zeroed(
@@ -125,15 +134,8 @@ unsafe impl<S: Policy> Allocator for Arena<S> {
         old: Layout,
         new: Layout,
     ) -> Result<NonNull<[u8]>, AllocError> {
-        let Some(same) = same_block(start, old, new) else {
-            // SAFETY: the same contract.
-            return unsafe { self.moved(start, old, new, true) };
-        };
-        // SAFETY: a block is not smaller than its layout.
-        let rest = unsafe { start.add(old.size()) };
-        // SAFETY: the rest of the block, which by contract is the caller's.
-        unsafe { rest.write_bytes(0, same.len() - old.size()) };
-        Ok(same)
+        // SAFETY: the same contract.
+        unsafe { self.resized(start, old, new, true) }
     }
 
     unsafe fn shrink(
@@ -143,8 +145,7 @@ unsafe impl<S: Policy> Allocator for Arena<S> {
         new: Layout,
     ) -> Result<NonNull<[u8]>, AllocError> {
         // SAFETY: the same contract.
-        same_block(start, old, new)
-            .map_or_else(|| unsafe { self.moved(start, old, new, false) }, Ok)
+        unsafe { self.resized(start, old, new, false) }
     }
 }
 
