@@ -1,7 +1,4 @@
-//! Threads for one run, of which either all begin or none.
-//!
-//! A run whose threads meet at a barrier waits for ever if one of them cannot be started. Here none begins its
-//! work before all are there.
+//! Threads for one run, each on its CPU, of which either all [begin](zonal_cli::together) or none.
 //!
 //! ```
 //! use zonal_bench::{machine, team};
@@ -11,8 +8,9 @@
 //! ```
 
 use std::io;
-use std::sync::{PoisonError, RwLock};
-use std::thread::{self, Builder};
+use std::thread::Builder;
+
+use zonal_cli::together::together;
 
 use crate::machine;
 
@@ -48,27 +46,14 @@ fn run_on<P: Send, R: Send>(
     cpus: &[usize],
     work: impl Fn(usize, P) -> R + Sync,
 ) -> Result<Vec<R>, TeamError> {
-    // Whether they are to begin: known when it can be read.
-    let gate = RwLock::new(false);
-    let (gate, work) = (&gate, &work);
-    thread::scope(|scope| {
-        let mut begin = gate.write().unwrap_or_else(PoisonError::into_inner);
-        let mut threads = Vec::with_capacity(parts.len());
-        for (index, part) in parts.into_iter().enumerate() {
-            let cpu = cpus.get(index % cpus.len().max(1)).copied();
-            let thread = builder(index).spawn_scoped(scope, move || {
-                // Where the CPU cannot be had, the scheduler's choice will do.
-                let _ = cpu.map(machine::pin);
-                let begin = *gate.read().unwrap_or_else(PoisonError::into_inner);
-                begin.then(|| work(index, part))
-            });
-            threads.push(thread.map_err(TeamError::Start)?);
-        }
-        *begin = true;
-        drop(begin);
-        let joined = threads.into_iter().map(|thread| thread.join().ok().flatten());
-        joined.collect::<Option<_>>().ok_or(TeamError::Panicked)
-    })
+    let parts = parts.into_iter().enumerate().map(|(index, part)| (builder(index), part));
+    let done = together(parts, |index, part| {
+        // Where the CPU cannot be had, the scheduler's choice will do.
+        let _ = cpus.get(index % cpus.len().max(1)).copied().map(machine::pin);
+        work(index, part)
+    });
+    let done = done.map_err(TeamError::Start)?.into_iter().map(Result::ok);
+    done.collect::<Option<_>>().ok_or(TeamError::Panicked)
 }
 
 #[cfg(test)]

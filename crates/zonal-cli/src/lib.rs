@@ -1,5 +1,5 @@
 //! What the commands of zonal's lab share: sizes and times as people write them, errors and exit
-//! codes, files that results go to, tables, progress bars.
+//! codes, files that results go to, tables, progress bars, threads that begin together.
 //!
 //! ```
 //! assert_eq!(zonal_cli::size::parse_size("256MiB"), Ok(256 << 20));
@@ -17,3 +17,4 @@ pub mod provenance;
 pub mod size;
 pub mod table;
 pub mod terminal;
+pub mod together;

@@ -26,12 +26,12 @@ use std::thread::Builder;
 use std::time::{Duration, Instant};
 
 use zonal_cli::interrupt;
+use zonal_cli::together::together;
 use zonal_scenario::truncate::DIRECTORIES;
 
 use crate::descriptors;
 use crate::error::IobenchError;
 use crate::many_files::{Act, Bonnie, Clients, Dbench, Pass, Step as ClientStep};
-use crate::together::together;
 
 /// Operations of bonnie between two steps that are told, so that telling is not measured.
 const STEP: usize = 64;
@@ -198,7 +198,7 @@ fn act(act: Act, path: &Path, bytes: u64, buffer: &mut [u8]) -> io::Result<()> {
 pub fn dbench(directory: &Path, dbench: &Dbench) -> Result<Clients, IobenchError> {
     let scratch = Scratch::new(directory, "dbench")?;
     let began = Instant::now();
-    let work = |client: u32| {
+    let work = |_, client: u32| {
         let path = scratch.0.join(client.to_string());
         let (mut rounds, mut longest) = (0, Duration::ZERO);
         while began.elapsed() < dbench.duration && !interrupt::is_requested() {
@@ -209,7 +209,7 @@ pub fn dbench(directory: &Path, dbench: &Dbench) -> Result<Clients, IobenchError
         }
         Ok::<(u64, Duration), IobenchError>((rounds, longest))
     };
-    let threads = (0..dbench.clients).map(|_| Builder::new());
+    let threads = (0..dbench.clients).map(|client| (Builder::new(), client));
     let each = together(threads, work).map_err(IobenchError::Thread)?;
     let (mut rounds, mut longest) = (0, Duration::ZERO);
     for result in each {

@@ -23,7 +23,6 @@ pub mod memory;
 pub mod program;
 pub mod real;
 pub mod simulated;
-mod together;
 
 pub use command::Command;
 

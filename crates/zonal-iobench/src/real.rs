@@ -20,12 +20,12 @@ use std::time::{Duration, Instant};
 
 use zonal_cfq::units::Span;
 use zonal_cli::interrupt;
+use zonal_cli::together::together;
 
 use crate::descriptors;
 use crate::error::IobenchError;
 use crate::program::{Blocks, Phase, Tiobench};
 use crate::simulated::{Outcome, PhaseOutcome};
-use crate::together::together;
 
 /// Bytes of a block.
 const BLOCK: u64 = 4096;
@@ -85,13 +85,14 @@ fn all(
     tiobench: &Tiobench,
     phase: Phase,
 ) -> Result<PhaseOutcome, IobenchError> {
-    let work = |thread: u32| {
-        let ((file, path), blocks) = (&files[thread as usize], tiobench.blocks(phase, thread));
+    let work = |thread: usize, (file, path): &(File, Scratch)| {
+        // No truncation: there are as many threads as the arguments name.
+        let blocks = tiobench.blocks(phase, thread as u32);
         let began = Instant::now();
         let done = one(file, blocks, phase);
         (began, Instant::now(), done.map_err(failed(verb(phase), &path.0)))
     };
-    let threads = files.iter().map(|_| Builder::new());
+    let threads = files.iter().map(|file| (Builder::new(), file));
     let each = together(threads, work).map_err(IobenchError::Thread)?;
     let (mut blocks, mut first, mut last) = (0, None, None);
     for result in each {
