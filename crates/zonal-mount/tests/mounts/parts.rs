@@ -1,6 +1,6 @@
 //! Other processes of the tests: this program again, with another part to play.
 
-use crate::{silent, watchdog};
+use crate::{mapped, silent, watchdog};
 use libtest_mimic::Failed;
 use std::io;
 use std::process::{Command, ExitCode};
@@ -14,6 +14,8 @@ pub(crate) enum Part {
     Watchdog,
     /// Mounts what never answers, and asks.
     Silent,
+    /// Writes more by a mapping than there is space for.
+    Filler,
 }
 
 /// The program as that part, to be started.
@@ -27,10 +29,12 @@ pub(crate) fn again(part: Part, arguments: &[String]) -> io::Result<Command> {
 pub(crate) fn play() -> Option<ExitCode> {
     let part = std::env::var(VARIABLE).ok()?;
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let part = [Part::Watchdog, Part::Silent].into_iter().find(|it| format!("{it:?}") == part);
+    let parts = [Part::Watchdog, Part::Silent, Part::Filler];
+    let part = parts.into_iter().find(|it| format!("{it:?}") == part);
     let done = match part {
         Some(Part::Watchdog) => watchdog::serve(&arguments),
         Some(Part::Silent) => silent::ask(&arguments),
+        Some(Part::Filler) => mapped::fill(&arguments),
         None => Err(Failed::from("no such part")),
     };
     Some(match done {

@@ -1,6 +1,6 @@
 //! The command in a process of its own, with what it mounts.
 
-use crate::space::Space;
+use crate::space::{self, Space};
 use crate::watchdog::{LIMIT, Watchdog};
 use libtest_mimic::Failed;
 use rustix::io::Errno;
@@ -58,7 +58,8 @@ impl Process {
 
     /// Below is more space, or less.
     pub(crate) fn resize_space(&self, bytes: usize) -> Result<(), Failed> {
-        Ok(self.space.as_ref().ok_or("it has all there is")?.resize(bytes)?)
+        self.space.as_ref().ok_or("it has all there is")?;
+        Ok(space::resize(&self.below, bytes)?)
     }
 
     fn start(memory: &str, space: Option<usize>) -> Result<Self, Failed> {

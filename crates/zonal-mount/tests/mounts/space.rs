@@ -14,14 +14,15 @@ impl Space {
         mount("none", directory, "tmpfs", MountFlags::empty(), &*size)?;
         Ok(Self(directory.to_owned()))
     }
-
-    pub(crate) fn resize(&self, bytes: usize) -> io::Result<()> {
-        Ok(mount_remount(&self.0, MountFlags::empty(), format!("size={bytes}"))?)
-    }
 }
 
 impl Drop for Space {
     fn drop(&mut self) {
         let _ = unmount(&self.0, UnmountFlags::DETACH);
     }
+}
+
+/// Gives the small file system on `directory` more space, or less.
+pub(crate) fn resize(directory: &Path, bytes: usize) -> io::Result<()> {
+    Ok(mount_remount(directory, MountFlags::empty(), format!("size={bytes}"))?)
 }
