@@ -4,12 +4,13 @@
 #[path = "bulk_free/between.rs"]
 mod between;
 
+use between::Pausing;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use zonal::error::FreeError;
 use zonal::platform::Platform;
-use zonal::policy::bulk_free::{BulkFree, CHUNK, OneByOne, PrepareCommit, Runs};
+use zonal::policy::bulk_free::{BulkFree, CHUNK, Listed, OneByOne, PrepareCommit, Runs};
 use zonal::policy::trace::{Event, Point};
 use zonal::policy::{Policy, Trace};
 use zonal::preset::{Cluster, Linux416, SplitZones, Traced};
@@ -28,8 +29,36 @@ use zonal_testkit::world::{World, with_world};
 
 type W<'m, S> = World<'m, Probe, S>;
 
-/// The preset `S` with lists freed as `B` does, and every free recorded.
-type With<S, B> = Traced<FreedBy<S, B>, Frees>;
+/// The preset `S` with lists freed as the thread has it, and every free recorded: one type, so that the
+/// allocator is compiled once for each preset.
+type With<S> = Traced<FreedBy<S, Chosen>, Frees>;
+
+/// The policy that a thread chose.
+struct Chosen;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Way {
+    OneByOne,
+    PrepareCommit,
+    Runs,
+    /// Waits before it commits.
+    Pausing,
+}
+
+thread_local! {
+    static WAY: Cell<Way> = const { Cell::new(Way::PrepareCommit) };
+}
+
+impl BulkFree for Chosen {
+    fn free(list: &mut impl Listed) {
+        match WAY.get() {
+            Way::OneByOne => OneByOne::free(list),
+            Way::PrepareCommit => PrepareCommit::free(list),
+            Way::Runs => Runs::free(list),
+            Way::Pausing => Pausing::free(list),
+        }
+    }
+}
 
 /// Keeps the frees and list frees of a thread.
 struct Frees;
@@ -189,8 +218,9 @@ where
 /// frames in `zones` zones.
 type Entries = fn(entries: u64, frames: u64, list: u64, zones: u64) -> bool;
 
-fn play<S: Policy>(play: &Play, entries_fit: Entries) {
-    with_world::<Probe, S, _>(play.shape, |world| {
+fn play<S: Policy>(play: &Play, way: Way, entries_fit: Entries) {
+    WAY.set(way);
+    with_world::<Probe, With<S>, _>(play.shape, |world| {
         let allocator = &world.allocator;
         let mut model = Model::new(allocator.plan());
         play.take(world, &mut model);
@@ -209,7 +239,7 @@ fn play<S: Policy>(play: &Play, entries_fit: Entries) {
                 allocator.free_bulk(&list)
             }
         };
-        assert_eq!(got, answer, "{}", S::NAME);
+        assert_eq!(got, answer, "{}, {way:?}", S::NAME);
         assert_eq!(seen(), [freed.clone(), freed.clone()], "one event of each kind a frame");
         let (after, direct) = booked(world);
         let frames = after.bulk_frames - before.bulk_frames;
@@ -238,9 +268,9 @@ fn same_as_one_by_one<S: Policy>() {
     let runs: Entries = |entries, frames, _, _| entries <= frames;
     let config = Config { cases: effort(150), failure_persistence: None, ..Config::default() };
     let result = TestRunner::new(config).run(&plays(), |case| {
-        play::<With<S, OneByOne>>(&case, one);
-        play::<With<S, PrepareCommit>>(&case, two);
-        play::<With<S, Runs>>(&case, runs);
+        play::<S>(&case, Way::OneByOne, one);
+        play::<S>(&case, Way::PrepareCommit, two);
+        play::<S>(&case, Way::Runs, runs);
         Ok(())
     });
     result.unwrap_or_else(|error| panic!("{}: {error}", S::NAME));
@@ -267,8 +297,9 @@ fn same_as_one_by_one_tiny_zonal() {
 }
 
 /// Toggles for 1000 frames that a task frees in lists of 14, all of one zone and type.
-fn toggles<B: BulkFree>() -> u64 {
-    with_world::<Probe, With<Linux416, B>, _>(Shape::Flat, |world| {
+fn toggles(way: Way) -> u64 {
+    WAY.set(way);
+    with_world::<Probe, With<Linux416>, _>(Shape::Flat, |world| {
         let mut out = vec![Pfn::default(); 1008];
         world.allocator.alloc_bulk(&Request::frame(), &mut out).unwrap();
         let all = out.chunks(14).map(|list| world.allocator.free_bulk(list).freed).sum::<usize>();
@@ -288,7 +319,7 @@ fn toggles<B: BulkFree>() -> u64 {
 #[test]
 fn toggles_by_policy() {
     assert_eq!(
-        [toggles::<OneByOne>(), toggles::<PrepareCommit>(), toggles::<Runs>()],
+        [toggles(Way::OneByOne), toggles(Way::PrepareCommit), toggles(Way::Runs)],
         [1008, 72, 72]
     );
 }
@@ -296,8 +327,9 @@ fn toggles_by_policy() {
 /// Frames of two zones in turns: an entry for each run, or two for each chunk.
 #[test]
 fn zones_in_turns() {
-    fn entries<B: BulkFree>() -> u64 {
-        with_world::<Probe, With<Linux416, B>, _>(Shape::TwoNodes, |world| {
+    fn entries(way: Way) -> u64 {
+        WAY.set(way);
+        with_world::<Probe, With<Linux416>, _>(Shape::TwoNodes, |world| {
             let allocator = &world.allocator;
             let of = |node| {
                 let request = Request::frame().nodes(zonal::NodePolicy::Preferred(NodeId(node)));
@@ -310,17 +342,18 @@ fn zones_in_turns() {
             booked(world).0.bulk_entries
         })
     }
-    assert_eq!(entries::<OneByOne>(), 200);
-    assert_eq!(entries::<PrepareCommit>(), 8, "four chunks, two zones");
-    assert_eq!(entries::<Runs>(), 200);
+    assert_eq!(entries(Way::OneByOne), 200);
+    assert_eq!(entries(Way::PrepareCommit), 8, "four chunks, two zones");
+    assert_eq!(entries(Way::Runs), 200);
 }
 
 /// Of a pair of one frame the second is refused, in one chunk or in two.
 #[test]
 fn the_second_of_a_pair_is_refused() {
-    fn pairs<B: BulkFree>() {
+    fn pairs(way: Way) {
+        WAY.set(way);
         for distance in [1, CHUNK - 1, CHUNK, 2 * CHUNK] {
-            with_world::<Probe, With<Linux416, B>, _>(Shape::Flat, |world| {
+            with_world::<Probe, With<Linux416>, _>(Shape::Flat, |world| {
                 let mut list = vec![Pfn::default(); 3 * CHUNK];
                 world.allocator.alloc_bulk(&Request::frame(), &mut list).unwrap();
                 let order = Order::ZERO;
@@ -333,7 +366,7 @@ fn the_second_of_a_pair_is_refused() {
             });
         }
     }
-    pairs::<OneByOne>();
-    pairs::<PrepareCommit>();
-    pairs::<Runs>();
+    pairs(Way::OneByOne);
+    pairs(Way::PrepareCommit);
+    pairs(Way::Runs);
 }

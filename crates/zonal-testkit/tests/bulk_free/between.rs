@@ -1,7 +1,7 @@
 //! A list that is prepared and not committed yet: its frames are cached and in no cache. What
 //! drains, isolation, ranges, compaction and requests make of them.
 
-use super::{With, booked, check};
+use super::{WAY, Way, With, booked, check};
 use std::cell::RefCell;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
@@ -26,7 +26,7 @@ thread_local! {
 }
 
 /// A pause before the first commit.
-struct Pause;
+pub(super) struct Pause;
 
 impl Hooks for Pause {
     fn commit(_: u64, commit: impl FnOnce() -> Committed) -> Committed {
@@ -38,9 +38,9 @@ impl Hooks for Pause {
     }
 }
 
-type Pausing = Hooked<Pause>;
+pub(super) type Pausing = Hooked<Pause>;
 
-type Threads<'m, S> = World<'m, Probe, With<S, Pausing>>;
+type Threads<'m, S> = World<'m, Probe, With<S>>;
 
 const MOVABLE: Request = Request::frame().migrate(MigrateType::Movable);
 /// Frames of [`Shape::Flat`], which has pageblocks of 32.
@@ -49,7 +49,7 @@ const PAGEBLOCK: u64 = 32;
 /// A world in which another thread frees the frames of one pageblock on CPU 1 and waits between
 /// the passes; `meanwhile` gets them. At the end all is well, and everything can be had again.
 fn between<S: Policy>(meanwhile: impl FnOnce(&Threads<'_, S>, &[Pfn])) -> u64 {
-    with_world::<Probe, With<S, Pausing>, _>(Shape::Flat, |world| {
+    with_world::<Probe, With<S>, _>(Shape::Flat, |world| {
         let allocator = &world.allocator;
         let out: Vec<Pfn> = std::iter::from_fn(|| allocator.alloc_raw(&MOVABLE).ok()).collect();
         let start = out.iter().map(|pfn| pfn.get()).min().unwrap() + PAGEBLOCK;
@@ -63,6 +63,7 @@ fn between<S: Policy>(meanwhile: impl FnOnce(&Threads<'_, S>, &[Pfn])) -> u64 {
         std::thread::scope(|scope| {
             let freeing = scope.spawn(|| {
                 allocator.platform().switch_cpu(CpuId(1));
+                WAY.set(Way::Pausing);
                 PAUSE.set(Some((here, go_on)));
                 allocator.free_bulk(&list).freed
             });
@@ -124,7 +125,7 @@ fn isolation_goes<S: Policy>() {
 
 /// A pageblock isolated between the passes gets its frames by itself: no drain is needed after.
 fn isolation_stays<S: Policy>() {
-    with_world::<Probe, With<S, Pausing>, _>(Shape::Flat, |world| {
+    with_world::<Probe, With<S>, _>(Shape::Flat, |world| {
         let allocator = &world.allocator;
         let mut list: Vec<Pfn> =
             (0..PAGEBLOCK).map(|_| allocator.alloc_raw(&MOVABLE).unwrap()).collect();
@@ -136,6 +137,7 @@ fn isolation_stays<S: Policy>() {
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 allocator.platform().switch_cpu(CpuId(1));
+                WAY.set(Way::Pausing);
                 PAUSE.set(Some((here, go_on)));
                 assert_eq!(allocator.free_bulk(&list).freed, list.len());
             });
