@@ -296,7 +296,7 @@ fn isolation_beside_a_free_that_completes() {
 #[test]
 #[should_panic(expected = "in the wrong bitmap")]
 fn canary_isolation_beside_a_free_that_completes_without_order() {
-    explore("isolation against complete, no order", Some(3), || {
+    explore("isolation against complete, no order", Some(2), || {
         isolate_against_complete::<NoOrder>();
     });
 }
