@@ -37,8 +37,9 @@ fn arena<S: Sound>() -> Arena<Traced<S, Keep>> {
 }
 
 fn arena_of<S: Sound>(bytes: usize) -> Arena<Traced<S, Keep>> {
-    let arena = Arena::builder().preset::<Traced<S, Keep>>().bytes(bytes).owners(1);
-    let arena = arena.open().expect("an arena");
+    // Neither the machine's CPUs nor its nodes: by them CPUs keep more or less, or nothing.
+    let arena = Arena::builder().preset::<Traced<S, Keep>>().reserve(bytes).nodes(false);
+    let arena = arena.cpus(2).owners(1).open().expect("an arena");
     told();
     arena
 }
