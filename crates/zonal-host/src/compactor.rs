@@ -84,6 +84,8 @@ pub struct Done {
 pub enum StartError {
     /// The arena has one.
     Running,
+    /// The arena [came here by `fork`](crate::arena#children-of-fork): a thread could not be woken.
+    CameByFork,
     /// The system has no thread for it.
     Thread(io::Error),
 }
@@ -92,6 +94,7 @@ impl fmt::Display for StartError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Running => f.write_str("the arena has a compactor already"),
+            Self::CameByFork => f.write_str("the arena came here by fork()"),
             Self::Thread(error) => write!(f, "no thread for the compactor: {error}"),
         }
     }
@@ -100,7 +103,7 @@ impl fmt::Display for StartError {
 impl Error for StartError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match self {
-            Self::Running => None,
+            Self::Running | Self::CameByFork => None,
             Self::Thread(error) => Some(error),
         }
     }
@@ -147,7 +150,7 @@ impl Compactor<'static> {
     /// Starts one that keeps the arena open for as long as it runs.
     ///
     /// # Errors
-    /// [`StartError`]: the arena has one, or there is no thread.
+    /// [`StartError`]: the arena has one, or came here by `fork`, or there is no thread.
     pub fn start<S>(arena: Arc<Arena<S>>, settings: Settings) -> Result<Self, StartError>
     where
         S: Policy + 'static,
@@ -186,6 +189,10 @@ impl<'scope> Compactor<'scope> {
         alarm: Arc<Alarm>,
         spawn: impl FnOnce(Work) -> io::Result<Thread<'scope>>,
     ) -> Result<Self, StartError> {
+        if !alarm.is_here() {
+            // None rings an alarm that came by `fork`, not even to stop.
+            return Err(StartError::CameByFork);
+        }
         if !alarm.attend() {
             return Err(StartError::Running);
         }

@@ -13,7 +13,7 @@ use zonal::preset::{Linux416, Zonal};
 use zonal::{Order, Request};
 use zonal_host::Arena;
 use zonal_host::biased_slot::BiasedSlot;
-use zonal_host::compactor::{Compactor, Settings};
+use zonal_host::compactor::{Compactor, Settings, StartError};
 use zonal_host::fence::FullFence;
 use zonal_host::park_lock::ParkLock;
 use zonal_host::region::GiveBack;
@@ -123,7 +123,16 @@ fn compactor() {
         drop(compactor.take());
     });
     assert_eq!(dropped, Some(SERVED), "a compactor");
+    let start = || {
+        // The end of a scope waits for one that runs.
+        let error = thread::scope(|scope| {
+            Compactor::start_in(scope, &*arena, Settings::default()).map(drop).unwrap_err()
+        });
+        assert!(matches!(error, StartError::CameByFork), "{error}");
+    };
+    assert_eq!(in_child(start), Some(SERVED), "one more");
     assert!(compactor.is_some_and(|compactor| compactor.stop().panics == 0));
+    assert_eq!(in_child(start), Some(SERVED), "one of its own");
 }
 
 fn work<S: Sound>(arena: &Arena<S>, rounds: usize) {
