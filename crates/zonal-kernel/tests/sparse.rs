@@ -12,7 +12,9 @@ use zonal::map::{PhysAddr, Region};
 use zonal::plan::Config;
 use zonal::watermark::{MinFree, WatermarkConfig};
 use zonal::{CpuId, MigrateType, NodeId, Order, Pfn, Request, ZoneId};
-use zonal_kernel::global::{MapTable, MapTables, TablePlace, TableRange, TablesFrom, TablesNow};
+use zonal_kernel::global::{
+    MOST_LEVELS, MapTable, MapTables, TablePlace, TableRange, TablesFrom, TablesNow,
+};
 use zonal_kernel::{Error, Global, Machine};
 
 const MIB: u64 = 1 << 20;
@@ -91,6 +93,42 @@ impl MapTables for Pc {
     fn tables_mapped() {
         SHOWN.fetch_add(1, Relaxed);
     }
+}
+
+/// The same with tables of all levels on the way; behind its end memory begins again.
+struct Deep;
+
+impl Machine for Deep {
+    fn cpu() -> CpuId {
+        Pc::cpu()
+    }
+    fn node(cpu: CpuId) -> NodeId {
+        Pc::node(cpu)
+    }
+    fn interrupts_off() -> bool {
+        Pc::interrupts_off()
+    }
+    fn interrupts_restore(before: bool) {
+        Pc::interrupts_restore(before);
+    }
+    fn address(frame: PhysAddr) -> *mut u8 {
+        Pc::address(PhysAddr(frame.0 % END))
+    }
+}
+
+impl MapTables for Deep {
+    fn map_table(page: *mut u8, frame: PhysAddr) -> MapTable {
+        let frame = PhysAddr(frame.0 % END);
+        for level in (2..=MOST_LEVELS as usize).rev() {
+            let key = level << 60 | page.addr() >> (12 + 9 * level);
+            if let Entry::Vacant(table) = TABLES.lock().unwrap().entry(key) {
+                table.insert(frame.0);
+                return MapTable::Used;
+            }
+        }
+        Pc::map_table(page, frame)
+    }
+    fn tables_mapped() {}
 }
 
 /// Frames that the tables are made of.
@@ -291,4 +329,28 @@ fn what_does_not_fit_is_refused() {
     let refused = online(TablesFrom::Memory);
     assert!(matches!(refused, Err(Error::TablesFill { frames: 8, wanted: 9.. })), "{refused:?}");
     assert_eq!(online(TablesFrom::Zones).unwrap().frames, 8);
+}
+
+/// A node with room for less than the frames of its tables: they are all of another node's piece of memory, whose own tables
+/// were counted for that node.
+#[test]
+fn a_node_without_room_for_its_tables_boots() {
+    let _alone = alone();
+    for frames in 12..32 {
+        PAGES.lock().unwrap().clear();
+        TABLES.lock().unwrap().clear();
+        // So far apart that their tables have no page in common, and those of the second piece take two each.
+        let regions = [
+            Region::usable(PhysAddr(MIB), 2 * 4096),
+            Region::usable(PhysAddr(3 * GIB), 256 * MIB).on(NodeId(1)),
+            Region::usable(PhysAddr(8192 * GIB - 8 * 4096), frames * 4096).on(NodeId(1)),
+            Region::offline(PhysAddr(15_360 * GIB), GIB).on(NodeId(1)),
+        ];
+        let global: &'static Global<Deep> = Box::leak(Box::new(Global::new()));
+        let map = global.map_of(regions).unwrap();
+        // SAFETY: the file is memory, for one test at a time; the range shows zeros, and no one else has it.
+        let booted = unsafe { map.boot_sparse(config(), TablePlace::default(), reserve(8 * GIB)) };
+        assert_eq!(booted, Ok(()), "{frames} frames");
+        assert!(frames_of_tables().iter().all(|&frame| frame >= 3 * GIB), "{frames} frames");
+    }
 }
