@@ -32,19 +32,23 @@ impl<P: Platform> FreeMap<'_, P> {
     /// As [`take_exact`](Self::take_exact) of what requests may have; what was isolated or reserved since the
     /// look that led here goes back (M-5).
     pub(super) fn take_exact_open(&self, frame: Frame, order: Order) -> bool {
+        let ends = [frame, Frame(frame.0 + order.size() - 1)];
+        let [first, last] = ends.map(|end| end.pageblock(self.shape));
+        // Those of a block lie in two sections at most.
+        let _transit = [first, last].map(|pageblock| self.in_transit(pageblock));
         if !self.take_exact(frame, order) {
             return false;
         }
-        let last = Frame(frame.0 + order.size() - 1).pageblock(self.shape);
-        let mut own = (frame.pageblock(self.shape).0..=last.0).map(Pageblock);
-        let shut = own.find(|&at| {
+        let own = || (first.0..=last.0).map(Pageblock);
+        let open = own().all(|at| {
             let migrate = self.type_of(at);
-            !migrate.is_requestable() && migrate != MigrateType::Cma
+            migrate.is_requestable() || migrate == MigrateType::Cma
         });
-        if let Some(pageblock) = shut {
-            self.put_back_typed(pageblock, frame, order);
+        if !open {
+            self.put_back_typed(first, frame, order);
+            own().for_each(|at| self.was_put_back(at));
         }
-        shut.is_none()
+        open
     }
 
     /// Takes `count` whole pageblocks from `first` on, all or none.

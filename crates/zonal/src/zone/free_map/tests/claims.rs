@@ -88,3 +88,21 @@ fn what_was_isolated_goes_back() {
         }
     }
 }
+
+/// Until it is known that they stay, a last look at either section sees that frames are in a hand (M-1).
+#[test]
+fn what_may_go_back_counts_in_both_sections() {
+    let map = map(3, 128);
+    for at in (0..128).map(Pageblock) {
+        map.free_block(at.first_frame(map.shape()), order(3)).expect("not free yet");
+    }
+    let begun = || [0, 1].map(|section| map.quiet(section).expect("no call is under way") >> 32);
+    for shut in [0, 127] {
+        map.set_type(Pageblock(shut), Isolate);
+        let before = begun();
+        assert!(!map.take_exact_open(Frame(0), order(10)));
+        let more = [0, 1].map(|section| begun()[section] - before[section]);
+        assert!(more.into_iter().all(|calls| calls > 1), "not around the look: {more:?}");
+        map.set_type(Pageblock(shut), Movable);
+    }
+}
