@@ -217,7 +217,13 @@ impl<T, F: Fence> BiasedSlot<T, F> {
         // An owner that gave up before it saw `revoke` did so inside, so this read shows it.
         // An owner since then is as good as the old one: it has not been in.
         match self.state.load(Ordering::Acquire) {
-            OWNED => Revoked::Held(held),
+            OWNED => {
+                if fenced.is_err() {
+                    // It waits no more: those behind it wait for it alone.
+                    self.revoke.store(UP, Ordering::Relaxed);
+                }
+                Revoked::Held(held)
+            }
             _ => Revoked::Unowned,
         }
     }

@@ -4,7 +4,9 @@ use super::*;
 use crate::fence::FullFence;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Barrier;
+use std::sync::atomic::AtomicBool;
 use std::thread;
+use std::time::{Duration, Instant};
 
 type Full<T> = BiasedSlot<T, FullFence>;
 
@@ -59,6 +61,52 @@ fn an_index_outside_the_run_is_none() {
 fn a_slot_has_its_own_cache_lines() {
     assert_eq!(align_of::<Full<u8>>(), 128);
     assert_eq!(size_of::<[Full<u8>; 2]>(), 256);
+}
+
+/// A fence that the kernel refuses.
+struct NoFence;
+
+// SAFETY: `heavy` never returns `Ok`.
+unsafe impl Fence for NoFence {
+    fn light() {}
+    fn heavy() -> Result<(), Refused> {
+        Err(Refused)
+    }
+    fn available() -> Result<(), &'static str> {
+        Ok(())
+    }
+}
+
+/// Who has waited for the owner and is inside is waited for, and not taken for one who waits still.
+#[test]
+fn one_that_was_stuck_is_waited_for() {
+    let slots = [BiasedSlot::<u8, NoFence>::new(0)];
+    let (inside, gave_up) = (Barrier::new(2), AtomicBool::new(false));
+    thread::scope(|scope| {
+        let mut owner = Slot::own(&slots).unwrap();
+        let stuck = scope.spawn(|| {
+            slots[0].with(|_| {
+                inside.wait();
+                // As long as many times all looks.
+                let end = Instant::now() + Duration::from_millis(100);
+                while Instant::now() < end && !gave_up.load(Ordering::Relaxed) {
+                    thread::yield_now();
+                }
+                gave_up.load(Ordering::Relaxed)
+            })
+        });
+        scope.spawn(move || {
+            // Until the other has come and gone.
+            while !stuck.is_finished() {
+                owner.with(0, |_| ()).unwrap();
+                thread::yield_now();
+            }
+            assert!(!stuck.join().unwrap(), "beside one that was inside");
+        });
+        inside.wait();
+        let _reached = slots[0].reach(|_| ());
+        gave_up.store(true, Ordering::Relaxed);
+    });
 }
 
 /// Two counters that only exclusive access keeps equal.
