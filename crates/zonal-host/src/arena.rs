@@ -20,8 +20,8 @@
 //! exit; it must not allocate from, free to (which dropping a page does), drain or inspect an arena that
 //! [came by fork](Arena::came_by_fork), nor use its handles. Where it does so all the same it
 //! does not hang: it is served, or panics where it would have waited for a thread that is not
-//! there. (A fork by a bare system call is not seen; the presets of the 2018 series with clusters
-//! wait for one another without a lock, and may hang.)
+//! there; a [compactor](crate::compactor) is refused. (A fork by a bare system call is not seen; the
+//! presets of the 2018 series with clusters wait for one another without a lock, and may hang.)
 //!
 //! ```
 //! use zonal::{Order, Request};
@@ -166,6 +166,17 @@ impl<S: Policy> Arena<S> {
     /// now on its frames are, each with order 0.
     pub unsafe fn split_raw(&self, pfn: Pfn, order: Order) -> Result<(), FreeError> {
         self.inner().split(pfn, order)
+    }
+
+    /// Makes a block one of order `to`, its start, and frees the rest: see [`Allocator::cut`].
+    ///
+    /// # Errors
+    /// [`FreeError`] if that is not what was allocated; then nothing has changed.
+    ///
+    /// # Safety
+    /// As [`free_raw`](Self::free_raw), for what lies behind the start.
+    pub unsafe fn cut_raw(&self, pfn: Pfn, order: Order, to: Order) -> Result<(), FreeError> {
+        self.inner().cut(pfn, order, to)
     }
 
     /// Fills `out` with blocks: see [`Allocator::alloc_bulk`].

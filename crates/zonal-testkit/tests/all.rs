@@ -79,6 +79,7 @@ mod compaction_hints;
 mod compaction_policies;
 mod compaction_together;
 mod contiguous;
+mod cut;
 mod dirty;
 mod errors;
 mod fair;

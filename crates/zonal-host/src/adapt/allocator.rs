@@ -40,6 +40,16 @@ const fn same_block(start: NonNull<u8>, old: Layout, new: Layout) -> Option<NonN
     }
 }
 
+/// The orders of the blocks of both layouts, if the second one's is smaller.
+const fn smaller_block(old: Layout, new: Layout) -> Option<(Order, Order)> {
+    match (order_for(old), order_for(new)) {
+        (Some(Some(before)), Some(Some(after))) if after.get() < before.get() => {
+            Some((before, after))
+        }
+        _ => None,
+    }
+}
+
 impl<S: Policy> Arena<S> {
     fn for_layout(&self, layout: Layout, zero: bool) -> Result<NonNull<[u8]>, AllocError> {
         let Some(order) = order_for(layout).ok_or(AllocError)? else { return Ok(nothing(layout)) };
@@ -51,7 +61,8 @@ impl<S: Policy> Arena<S> {
     }
 
     /// The block again where both layouts have blocks of one order; else moves what is in it to another, a new
-    /// one, and frees the first. With `zero` what is behind the old layout is zero.
+    /// one, and frees the first. Where there is no other, a smaller one is its start. With `zero` what is behind the old
+    /// layout is zero.
     ///
     /// # Safety
     /// As for `Allocator::grow`, `Allocator::shrink` or, with `zero`, `Allocator::grow_zeroed`.
@@ -71,7 +82,16 @@ impl<S: Policy> Arena<S> {
             }
             return Ok(same);
         }
-        let moved = self.for_layout(new, zero)?;
+        let moved = match (self.for_layout(new, zero), smaller_block(old, new)) {
+            (Ok(moved), _) => moved,
+            (Err(_), Some((before, after))) => {
+                let pfn = Pfn::containing(start.addr().get() as u64);
+                // SAFETY: by contract the block is the caller's, who uses the start of it only from now on.
+                unsafe { self.cut_raw(pfn, before, after) }.map_err(|_| AllocError)?;
+                return Ok(NonNull::slice_from_raw_parts(start, after.bytes()));
+            }
+            (Err(error), None) => return Err(error),
+        };
         // SAFETY: by contract `start` is good for `old.size()` bytes, and `moved` is for
         // `new.size()`; two allocations do not overlap.
         unsafe { start.copy_to_nonoverlapping(moved.cast(), old.size().min(new.size())) };
@@ -281,9 +301,9 @@ mod tests {
         assert_eq!(allocated(&arena), 0);
     }
 
-    /// An arena that has no block left, and a frame of ones.
-    fn exhausted(arena: &Arena) -> (NonNull<u8>, Layout) {
-        let layout = Layout::from_size_align(4000, 8).unwrap();
+    /// An arena that has no block left, and one of ones.
+    fn exhausted(arena: &Arena, size: usize) -> (NonNull<u8>, Layout) {
+        let layout = Layout::from_size_align(size, 8).unwrap();
         let block = arena.allocate(layout).unwrap();
         // SAFETY: allocated just now, in its whole length.
         unsafe { block.cast::<u8>().write_bytes(1, block.len()) };
@@ -292,7 +312,7 @@ mod tests {
     }
 
     fn resizes_in_place(arena: &Arena, allocator: &impl Allocator) {
-        let (start, old) = exhausted(arena);
+        let (start, old) = exhausted(arena, 4000);
         let layout = |size, align| Layout::from_size_align(size, align).unwrap();
         for small in [layout(10, 8), layout(10, 4096), layout(1, 1)] {
             // SAFETY: allocated with that layout, and the new one is smaller.
@@ -316,12 +336,36 @@ mod tests {
         assert!(arena.alloc_raw(&Request::frame()).is_ok(), "it was the last one");
     }
 
+    /// What is behind the smaller block is free.
+    fn shrinks_in_place(arena: &Arena, allocator: &impl Allocator) {
+        let (start, mut old) = exhausted(arena, 13_000);
+        for (size, align, len, behind) in [(5000, 8192, 2, 2), (4097, 1, 2, 0), (10, 8, 1, 1)] {
+            let small = Layout::from_size_align(size, align).unwrap();
+            // SAFETY: allocated with that layout, and the new one is smaller.
+            let shrunk = unsafe { allocator.shrink(start, old, small) }.unwrap();
+            assert_eq!((shrunk.cast(), shrunk.len()), (start, len * 4096));
+            // SAFETY: the caller's, and not written meanwhile.
+            assert!(unsafe { shrunk.as_ref() }[..size].iter().all(|&byte| byte == 1));
+            old = small;
+            let free = std::iter::from_fn(|| arena.alloc_raw(&Request::frame()).ok()).count();
+            assert_eq!(free, behind, "a layout of {size} bytes");
+        }
+        let before = allocated(arena);
+        // SAFETY: allocated with that layout, and not used any more.
+        unsafe { allocator.deallocate(start, old) };
+        assert_eq!(allocated(arena), before - 1);
+    }
+
     #[test]
     fn blocks_are_resized_in_place_where_nothing_is_left() {
         let arena = open();
         resizes_in_place(&arena, &arena);
         let shared = SharedArena(Arc::new(open()));
         resizes_in_place(&shared.0, &shared);
+        let arena = open();
+        shrinks_in_place(&arena, &arena);
+        let shared = SharedArena(Arc::new(open()));
+        shrinks_in_place(&shared.0, &shared);
     }
 
     #[test]
