@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use zonal::error::RangeError;
 use zonal::policy::{Compact, Policy, compact};
 use zonal::preset::{Linux416, Zonal};
-use zonal::{CompactMode, CompactOutcome, CpuId, MigrateType, Order, Pfn, Request};
+use zonal::{Bounds, CompactMode, CompactOutcome, CpuId, MigrateType, Order, Pfn, Request};
 use zonal_testkit::host::TestHost;
 use zonal_testkit::mover::{Movers, Moving};
 use zonal_testkit::shape::Shape;
@@ -144,7 +144,12 @@ where
                 isolated
             });
             movers.let_go();
-            assert_ne!(stuck.join().unwrap(), CompactOutcome::Contended);
+            let outcome = stuck.join().unwrap();
+            assert_ne!(outcome, CompactOutcome::Contended);
+            if outcome == CompactOutcome::Success {
+                let block = allocator.alloc_raw(&MOVABLE.with_order(huge).no_wait());
+                allocator.free_raw(block.expect("one that is no caller's"), huge).unwrap();
+            }
             isolated
         });
         ledger.check();
@@ -154,6 +159,39 @@ where
             allocator.undo_isolation(isolated).unwrap();
             assert_eq!(kind(start), Some(MigrateType::Movable));
         }
+    });
+}
+
+/// Nor is it in the way of who wants frames in a row that are free nowhere else.
+fn what_is_set_apart_can_be_had<S: Policy>()
+where
+    for<'m> W<'m, S>: Sync,
+{
+    fragmented::<S>(Shape::Huge, 60, Moving::HangsOnce, |ledger| {
+        let world = ledger.world;
+        let (allocator, movers) = (&world.allocator, world.allocator.platform().movers());
+        std::thread::scope(|scope| {
+            let (huge, sync) = (Order::HUGE, CompactMode::Sync);
+            let stuck = scope.spawn(move || world.allocator.compact_zone(ZONE, huge, sync));
+            movers.wait_for_hang();
+            // Also when an assertion fails: else the scope would wait for ever.
+            let _going = LetGo(movers);
+            let info = || allocator.zone_info(ZONE).unwrap();
+            let before = info();
+            let rest = before.free + before.cached;
+            let others: Vec<_> =
+                (0..rest).map(|_| allocator.alloc_raw(&MOVABLE).expect("it is free")).collect();
+            let apart = info().isolated;
+            assert_eq!((apart, apart > 0), (before.isolated, S::Compact::SETS_APART));
+            let pairs = Bounds::ANY.aligned(2);
+            let pair = allocator.alloc_contiguous_in(2, &MOVABLE.no_wait(), &pairs);
+            assert_eq!(pair.is_ok(), S::Compact::SETS_APART, "{pair:?}");
+            pair.into_iter().for_each(|pair| allocator.free_contiguous(pair).unwrap());
+            others.into_iter().for_each(|pfn| allocator.free_raw(pfn, Order::ZERO).unwrap());
+            movers.let_go();
+            assert_ne!(stuck.join().unwrap(), CompactOutcome::Contended);
+        });
+        ledger.check();
     });
 }
 
@@ -218,6 +256,8 @@ macro_rules! on_presets {
             fn background() { a_request_beside_the_background::<$preset>(); }
             #[test]
             fn isolated() { what_is_set_apart_can_be_isolated::<$preset>(); }
+            #[test]
+            fn in_a_row() { what_is_set_apart_can_be_had::<$preset>(); }
             #[test]
             fn at_once() { all_compact_at_once::<$preset>(); }
         }

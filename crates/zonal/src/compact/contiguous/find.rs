@@ -92,6 +92,8 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
         let (mut free, mut keep) = (0_u64, 0_u64);
         for zone in zones.iter().flatten() {
             self.drain_zone(zone);
+            // What is only set apart for another caller's block can be isolated.
+            S::Free::rejoin(self.view(zone));
             let reserve = zone.reserve(request.limit());
             let own = request.access().lower(zone.mark(Mark::Min)).saturating_add(reserve);
             (free, keep) = (free.saturating_add(zone.free()), keep.saturating_add(own));

@@ -146,7 +146,8 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
     /// O(1) for a block, else O(frames of the zones).
     ///
     /// # Errors
-    /// [`ContiguousError`].
+    /// [`ContiguousError`]. Where the host refuses to zero a range that was taken, pageblocks of the high-atomic reserve
+    /// in it do not go back there.
     pub fn alloc_contiguous_in(
         &self,
         frames: u64,

@@ -17,6 +17,8 @@ impl<P: Platform> MapView<'_, P> {
         if formed {
             self.rejoin();
         }
+        // What a caller has isolated meanwhile is no block for others.
+        let formed = formed && self.map().type_of(self.pageblock(at)) != MigrateType::Isolate;
         let taken = request.filter(|_| formed).and_then(|request| self.capture(at, request));
         Vacated { formed, taken }
     }

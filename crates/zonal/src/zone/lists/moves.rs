@@ -61,6 +61,8 @@ impl<P: Platform, M: Merge, C: Clusters> ListGuard<'_, P, M, C> {
         if formed {
             self.rejoin();
         }
+        // What a caller has isolated meanwhile is no block for others.
+        let formed = formed && self.table.pageblock(at).migrate() != MigrateType::Isolate;
         let taken = request.filter(|_| formed).and_then(|request| self.capture(at, request));
         Vacated { formed, taken }
     }
