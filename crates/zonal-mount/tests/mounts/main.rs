@@ -44,7 +44,7 @@ impl World {
         // With the smallest bound.
         let options = Options { memory: LEAST_MEMORY, threads: 2, ..Options::default() };
         let mounted = Some(Mounted::start(&below, &root, &options).expect("it is mounted"));
-        let watchdog = Some(Watchdog::new(&root, LIMIT).expect("it watches"));
+        let watchdog = Some(Watchdog::new(&root, LIMIT, LIMIT).expect("it watches"));
         Self { mounted, watchdog, below, root, _directory: directory }
     }
 

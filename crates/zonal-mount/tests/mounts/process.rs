@@ -89,7 +89,7 @@ impl Process {
         let out = self.child.stdout.as_mut().ok_or("it has an output")?;
         BufReader::new(out).read_line(&mut line)?;
         assert!(line.contains("is mounted on"), "{line}");
-        self.watchdog = Some(Watchdog::new(&self.root, LIMIT)?);
+        self.watchdog = Some(Watchdog::new(&self.root, LIMIT, LIMIT)?);
         Ok(())
     }
 

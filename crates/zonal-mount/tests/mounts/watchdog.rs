@@ -31,10 +31,11 @@ pub(crate) struct Watchdog(Option<Child>);
 
 impl Watchdog {
     /// Watches what is mounted on `root`: nothing on the mount itself is asked for it, which might wait.
-    /// The process has as long again to end once the mount is aborted, and is killed then.
-    pub(crate) fn new(root: &Path, limit: Duration) -> Result<Self, Failed> {
-        let connection = connection_of(root)?;
-        let arguments = [connection.to_string(), limit.as_millis().to_string()];
+    /// Once the mount is aborted the process has `grace` to end, and is killed then.
+    pub(crate) fn new(root: &Path, limit: Duration, grace: Duration) -> Result<Self, Failed> {
+        let connection = connection_of(root)?.to_string();
+        let [limit, grace] = [limit, grace].map(|time| time.as_millis().to_string());
+        let arguments = [connection, limit, grace];
         let mut command = again(Part::Watchdog, &arguments)?;
         // A signal to the group of the tests is not for it.
         let child = command.stdin(Stdio::piped()).stdout(Stdio::null()).process_group(0).spawn()?;
@@ -81,10 +82,10 @@ fn connection_of(root: &Path) -> Result<u32, Failed> {
     Ok(mounts.lines().filter_map(of).next_back().ok_or("nothing is mounted there")?)
 }
 
-/// What the process of the watchdog does; `arguments` are the connection, and the limit in milliseconds.
+/// What the process of the watchdog does; `arguments` are the connection, and limit and grace in milliseconds.
 pub(crate) fn serve(arguments: &[String]) -> Result<i32, Failed> {
-    let [connection, limit] = arguments else { return Err("two arguments".into()) };
-    let limit = Duration::from_millis(limit.parse()?);
+    let [connection, limit, grace] = arguments else { return Err("three arguments".into()) };
+    let [limit, grace] = [limit.parse()?, grace.parse()?].map(Duration::from_millis);
     let watched = rustix::process::getppid().ok_or("who is watched has ended")?;
     let signs = signs();
     if !stands_still(&signs, limit) {
@@ -92,7 +93,7 @@ pub(crate) fn serve(arguments: &[String]) -> Result<i32, Failed> {
     }
     let done = abort(connection);
     eprintln!("A mount stood still for {limit:?}, connection {connection}: abort it: {done:?}");
-    if stands_still(&signs, limit) {
+    if stands_still(&signs, grace) {
         eprintln!("The test does not end by that: its process is killed");
         // Its number is not another's as long as this is its child.
         if rustix::process::getppid() == Some(watched) && watched != Pid::INIT {
