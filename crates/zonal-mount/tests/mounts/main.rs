@@ -4,6 +4,7 @@ mod errors;
 mod forgotten;
 mod killed;
 mod mapped;
+mod mapping;
 mod model;
 mod modes;
 mod operations;

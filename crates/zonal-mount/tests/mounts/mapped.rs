@@ -1,11 +1,10 @@
 //! Errors below a mapped file. The kernel reads and writes its pages, and takes counts that are too small for
 //! something else than programs do.
 
-use crate::Test;
-use crate::model::Mapping;
-use crate::parts::{Part, again};
+use crate::mapping::Mapping;
+use crate::parts::{Part, again, end_of, success};
 use crate::process::Process;
-use crate::space;
+use crate::{Test, space};
 use libtest_mimic::Failed;
 use rustix::io::Errno;
 use rustix::process::Signal;
@@ -14,6 +13,8 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::FileExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
+use std::process::Stdio;
+use std::time::Duration;
 
 pub(crate) const TESTS: &[Test] = &[
     ("an_error_is_no_end_of_a_mapped_file", an_error_is_no_end_of_a_mapped_file),
@@ -21,43 +22,57 @@ pub(crate) const TESTS: &[Test] = &[
 ];
 
 const PAGE: usize = 4096;
+/// Bytes of a file, and what is left of it below.
+const LEN: usize = 1 << 20;
+const LEFT: usize = 5 * PAGE;
+/// Much more than the slowest writing needs.
+const MINUTES: Duration = Duration::from_secs(15 * 60);
+
+fn name(path: &Path) -> Result<String, Failed> {
+    Ok(path.to_str().ok_or("a path")?.to_owned())
+}
 
 fn an_error_is_no_end_of_a_mapped_file() -> Result<(), Failed> {
     let process = Process::new("16M")?;
-    let (len, left) = (1 << 20, 5 * PAGE);
-    fs::write(process.below.join("file"), vec![7; len])?;
-    let mut options = OpenOptions::new();
-    let mut file = options.read(true).append(true).open(process.root.join("file"))?;
-    File::options().write(true).open(process.below.join("file"))?.set_len(left as u64)?;
-    let (mut mapping, _) = Mapping::new(&file, 0, len)?;
+    let [path, below] = [&process.root, &process.below].map(|place| place.join("file"));
+    fs::write(&below, vec![7; LEN])?;
+    success(again(Part::Reader, &[name(&path)?, name(&below)?])?.output()?).map(drop)
+}
+
+/// The part of another process: the file below becomes shorter, of which the mount knows nothing.
+pub(crate) fn read(arguments: &[String]) -> Result<i32, Failed> {
+    let [path, below] = arguments else { return Err("two arguments".into()) };
+    let mut file = OpenOptions::new().read(true).append(true).open(path)?;
+    File::options().write(true).open(below)?.set_len(LEFT as u64)?;
+    let (mut mapping, _) = Mapping::new(&file, 0, LEN)?;
     // The kernel reads more of it than this page, up to where it is an error.
     assert_eq!(mapping.bytes()[0], 7);
-    assert_eq!(file.metadata()?.len(), len as u64);
-    assert_eq!(mapping.bytes()[left - 1], 7, "the last that is there");
+    assert_eq!(file.metadata()?.len(), LEN as u64);
+    assert_eq!(mapping.bytes()[LEFT - 1], 7, "the last that is there");
     file.write_all(b"more")?;
-    assert_eq!(file.metadata()?.len(), len as u64 + 4);
+    assert_eq!(file.metadata()?.len(), LEN as u64 + 4);
     // A program gets what is there before the error.
-    let mut bytes = vec![0; 2 * left];
-    let mut file = File::open(process.root.join("file"))?;
-    assert_eq!(file.read(&mut bytes)?, left);
-    assert_eq!(bytes[..left], vec![7; left]);
+    let mut bytes = vec![0; 2 * LEFT];
+    let mut file = File::open(path)?;
+    assert_eq!(file.read(&mut bytes)?, LEFT);
+    assert_eq!(bytes[..LEFT], vec![7; LEFT]);
     let error = file.read(&mut bytes).expect_err("it is not there");
     assert_eq!(error.raw_os_error(), Some(Errno::IO.raw_os_error()));
-    Ok(())
+    Ok(0)
 }
 
 fn mapped_bytes_are_not_lost_silently() -> Result<(), Failed> {
     let process = Process::with_space("1M", 64 * PAGE)?;
-    let name = |path: &Path| Ok::<_, Failed>(path.to_str().ok_or("a path")?.to_owned());
     let arguments = [name(&process.root.join("file"))?, name(&process.below)?];
+    let child = again(Part::Filler, &arguments)?.stderr(Stdio::piped()).spawn()?;
+    // The kernel may have it wait for each page that is written back.
+    let output = end_of(child, MINUTES, || process.progress())?;
     // The kernel may write a piece before it is whole: a page that then cannot be read ends the process that
     // writes to it, which is no silence.
-    let output = again(Part::Filler, &arguments)?.output()?;
-    if output.status.success() || output.status.signal() == Some(Signal::BUS.as_raw()) {
+    if output.status.signal() == Some(Signal::BUS.as_raw()) {
         return Ok(());
     }
-    let said = String::from_utf8_lossy(&output.stderr);
-    Err(format!("{}: {said}", output.status).into())
+    success(output).map(drop)
 }
 
 /// The part of another process, of which no other test has children: fills a mapped file of the mount, which has

@@ -1,17 +1,16 @@
 //! Random operations on a file of the mount beside a vector of bytes, with the bound at an eighth of the
 //! file: reads, writes, mapped reads and writes, truncation, allocation, holes, syncs, closing and
 //! opening again, and mounting anew. The same seeds each time; `ZONAL_TEST_EFFORT` makes more of them.
-//! The mount is another process: one that maps files of its own mount can wait for itself for ever.
+//! The mount is another process: one that maps files of its own mount can wait for itself for ever. So is the one
+//! that maps: a page that cannot be read ends it by a signal.
 
-use crate::Test;
 use crate::process::Process;
+use crate::{Test, mapping};
 use libtest_mimic::Failed;
 use rustix::fs::{FallocateFlags, fallocate};
-use rustix::mm::{MapFlags, MsyncFlags, ProtFlags, mmap, msync, munmap};
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
-use std::ptr;
 use zonal_mount::LEAST_MEMORY;
 
 pub(crate) const TESTS: &[Test] = &[
@@ -47,42 +46,6 @@ impl Random {
             (from, len) = (from & !4095, len.next_multiple_of(4096));
         }
         (from, len.min(end.saturating_sub(from)))
-    }
-}
-
-/// A piece of a file in memory, until dropped.
-pub(crate) struct Mapping {
-    at: *mut std::ffi::c_void,
-    len: usize,
-}
-
-impl Mapping {
-    /// From the page of `from` on; and where `from` is in it.
-    pub(crate) fn new(file: &File, from: usize, len: usize) -> Result<(Self, usize), Failed> {
-        let skip = from % 4096;
-        let (len, access) = (len + skip, ProtFlags::READ | ProtFlags::WRITE);
-        // SAFETY: a new mapping, at a place that the kernel chooses.
-        let at = unsafe {
-            mmap(ptr::null_mut(), len, access, MapFlags::SHARED, file, (from - skip) as u64)
-        }?;
-        Ok((Self { at, len }, skip))
-    }
-
-    pub(crate) fn bytes(&mut self) -> &mut [u8] {
-        // SAFETY: mapped, within the file, which no other thread changes while this lives.
-        unsafe { std::slice::from_raw_parts_mut(self.at.cast(), self.len) }
-    }
-
-    fn sync(&mut self) -> Result<(), Failed> {
-        // SAFETY: mapped by `new`.
-        Ok(unsafe { msync(self.at, self.len, MsyncFlags::SYNC) }?)
-    }
-}
-
-impl Drop for Mapping {
-    fn drop(&mut self) {
-        // SAFETY: mapped by `new`, and not used any more.
-        let _ = unsafe { munmap(self.at, self.len) };
     }
 }
 
@@ -125,14 +88,11 @@ impl Run {
         }
         let (from, len) = self.random.range(self.model.len());
         let byte = self.random.below(256) as u8;
-        let (mut mapping, skip) = Mapping::new(self.file(), from, len)?;
-        self.compare(from, &mapping.bytes()[skip..], "mapped")?;
+        let fill = writes.then(|| (byte, self.random.below(2) == 0));
+        let seen = mapping::in_a_process(&self.process.root.join("file"), (from, len), fill)?;
+        self.compare(from, &seen, "mapped")?;
         if writes {
-            mapping.bytes()[skip..].fill(byte);
             self.model[from..from + len].fill(byte);
-            if self.random.below(2) == 0 {
-                mapping.sync()?;
-            }
         }
         Ok(())
     }

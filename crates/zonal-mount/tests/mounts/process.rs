@@ -13,6 +13,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
+/// More bytes than any of the tests has below.
+const ENOUGH: usize = 256 << 20;
+
 /// Does what unmounts until nothing uses the mount: a file that a test has closed is still open for a moment in
 /// a child that another test starts, until that has become its program.
 pub(crate) fn once_unused<E>(
@@ -65,6 +68,10 @@ impl Process {
     fn start(memory: &str, space: Option<usize>) -> Result<Self, Failed> {
         let directory = tempfile::tempdir()?;
         let place = directory.path().canonicalize()?;
+        let there = rustix::fs::statvfs(&place)?;
+        // Where there is little, it is not what is tested.
+        let is_small = there.f_bavail * there.f_frsize < ENOUGH as u64;
+        let space = space.or(is_small.then_some(ENOUGH));
         let (below, root) = (place.join("below"), place.join("root"));
         fs::create_dir(&below)?;
         fs::create_dir(&root)?;
