@@ -3,12 +3,13 @@
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Condvar, Mutex, mpsc};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use zonal_cache::faulty_store::Operation;
 use zonal_cache::store::{LaterRead, Store, StoreError};
 use zonal_cache::{Advice, Cache, CacheError, CacheFile, FaultyStore, MemoryStore, S3Fifo};
 
 const PAGE: usize = 4096;
+const LONG: Duration = Duration::from_secs(60);
 
 /// Shut until it is opened.
 #[derive(Default)]
@@ -32,9 +33,20 @@ impl Door {
     }
 
     fn wait_until_met(&self) {
+        let end = Instant::now() + LONG;
         while !self.met.load(SeqCst) {
+            assert!(Instant::now() < end, "no thread comes to the door");
             thread::yield_now();
         }
+    }
+}
+
+/// Opens a door when it is dropped: a test that fails before is to end. After what may wait at the door in its own drop.
+struct Opens<'a>(&'a Door);
+
+impl Drop for Opens<'_> {
+    fn drop(&mut self) {
+        self.0.open();
     }
 }
 
@@ -79,6 +91,7 @@ fn reading_ahead_that_hangs_holds_up_no_other_file() {
     };
     let hanging = cache.open(FaultyStore::new(numbered(200), hangs)).unwrap();
     let well = cache.open(numbered(200)).unwrap();
+    let _opens = Opens(&door);
     hanging.will_need(0..u64::MAX);
     door.wait_until_met();
     assert!(streams(&well), "it waits for the thread");
@@ -130,6 +143,7 @@ fn a_read_that_came_to_nothing_is_made_again_by_another_thread() {
     let inner = numbered(200);
     let store = Arc::new(Empty { inner, taken: Mutex::default(), door: Door::default() });
     let file = cache.open(store.clone()).unwrap();
+    let _opens = Opens(&store.door);
     file.will_need(0..200 * PAGE as u64);
     let taken = std::mem::take(&mut *store.taken.lock().unwrap());
     assert!(taken.len() > 2);
@@ -162,6 +176,7 @@ fn write_back_waits_for_what_others_write() {
         let file = cache.open(FaultyStore::new(numbered(8), hangs)).unwrap();
         file.write_at(&[9; 3 * PAGE], 0).unwrap();
         thread::scope(|scope| {
+            let _opens = Opens(&door);
             scope.spawn(|| file.write_older(Duration::ZERO));
             door.wait_until_met();
             assert_eq!((file.dirty_pages(), file.unwritten_pages()), (0, 3));
@@ -197,7 +212,7 @@ fn small(pages: usize, io_threads: usize) -> Cache<S3Fifo> {
 fn in_time<T: Send + 'static>(ask: impl FnOnce() -> T + Send + 'static) -> Option<T> {
     let (said, says) = mpsc::channel();
     thread::spawn(move || said.send(ask()));
-    says.recv_timeout(Duration::from_secs(60)).ok()
+    says.recv_timeout(LONG).ok()
 }
 
 /// Room could be had only by a write to another file's store, which hangs.
@@ -205,6 +220,7 @@ fn in_time<T: Send + 'static>(ask: impl FnOnce() -> T + Send + 'static) -> Optio
 fn a_write_that_hangs_holds_up_no_other_file_for_ever() {
     let (cache, door) = (small(16, 1), Arc::new(Door::default()));
     let (hangs, well) = (hanging(&cache, &door), cache.open(numbered(20)).unwrap());
+    let _opens = Opens(&door);
     let pinned = well.pin(0..10 * PAGE as u64).unwrap();
     assert_eq!(hangs.write_at(&[1; 6 * PAGE], 0), Ok(6 * PAGE));
     let reads = |page: u64| {
@@ -225,6 +241,7 @@ fn dirty_pages_of_a_store_that_is_well_go() {
         let (cache, door) = (small(40, if own { 1 } else { 2 }), Arc::new(Door::default()));
         let (hangs, well) = (hanging(&cache, &door), cache.open(numbered(64)).unwrap());
         let other = cache.open(numbered(8)).unwrap();
+        let _opens = Opens(&door);
         let pinned = well.pin(0..24 * PAGE as u64).unwrap();
         assert_eq!(hangs.write_at(&[1; 12 * PAGE], 0), Ok(12 * PAGE));
         let dirty = if own { &well } else { &other };
@@ -248,6 +265,7 @@ fn dirty_pages_of_a_store_that_is_well_go() {
 fn a_bound_is_lowered_as_far_as_no_store_hangs() {
     let (cache, door) = (small(40, 1), Arc::new(Door::default()));
     let (hangs, well) = (hanging(&cache, &door), cache.open(numbered(20)).unwrap());
+    let _opens = Opens(&door);
     let pinned = well.pin(0..10 * PAGE as u64).unwrap();
     assert_eq!(hangs.write_at(&[1; 12 * PAGE], 0), Ok(12 * PAGE));
     let lowers = cache.clone();
@@ -299,6 +317,7 @@ fn a_file_that_is_cut_and_grows_while_it_is_read_has_not_shrunk() {
     let file = cache.open(store.clone()).unwrap();
     file.advise(Advice::Random);
     thread::scope(|scope| {
+        let _opens = [&store.doors[0], &store.doors[1]].map(Opens);
         let reads = scope.spawn(|| {
             let mut bytes = [9; PAGE];
             file.read_at(&mut bytes, PAGE as u64).map(|got| (got, bytes))

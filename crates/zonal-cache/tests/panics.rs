@@ -5,6 +5,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::thread;
+use std::time::{Duration, Instant};
 use zonal::Pfn;
 use zonal::platform::AtomicByte;
 use zonal_cache::cache::Options;
@@ -171,17 +173,22 @@ fn a_store_that_panics_leaves_the_readers_ahead() {
     let reads = Arc::new(AtomicU64::new(0));
     let counted = reads.clone();
     let store = FaultyStore::new(MemoryStore::from(numbered(60)), move |_| {
-        let ahead = std::thread::current().name().is_some_and(|name| name.starts_with("cache-io"));
+        let ahead = thread::current().name().is_some_and(|name| name.starts_with("cache-io"));
         if ahead && counted.fetch_add(1, SeqCst) == 0 {
             panic!("planted");
         }
         None::<StoreError>
     });
     let file = cache.open(store).expect("a file");
+    // A load each, which no other thread is in need of.
+    file.will_need(0..(30 * PAGE) as u64);
+    file.will_need((30 * PAGE) as u64..(60 * PAGE) as u64);
+    let end = Instant::now() + Duration::from_secs(20);
+    while reads.load(SeqCst) < 2 {
+        assert!(Instant::now() < end, "the thread has gone on after the panic");
+        thread::sleep(Duration::from_millis(1));
+    }
     for at in 0..60 {
         assert_eq!(page(&file, at), Ok(at as u8));
-        // The thread that reads ahead has its turn.
-        std::thread::sleep(std::time::Duration::from_millis(1));
     }
-    assert!(reads.load(SeqCst) > 1, "the thread has gone on after the panic");
 }
