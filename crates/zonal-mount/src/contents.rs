@@ -287,7 +287,9 @@ mod tests {
     use std::thread;
     use std::time::Duration;
     use tempfile::TempDir;
-    use zonal_cache::S3Fifo;
+    use zonal_cache::faulty_store::Operation;
+    use zonal_cache::store::StoreError;
+    use zonal_cache::{FaultyStore, S3Fifo};
 
     const LONG: Duration = Duration::from_secs(20);
 
@@ -358,5 +360,38 @@ mod tests {
         drop(content);
         assert!(shared.open(node.number, writes).is_ok());
         assert_eq!(shared.set_attr(node.number, &empty).map(|attr| attr.size).unwrap(), 0);
+    }
+
+    /// A write that began while there was no space fails when there is some, in the middle of the end.
+    #[test]
+    fn what_fails_late_at_the_end_is_tried_once_more() {
+        let (place, shared, node) = world();
+        let store = Arc::new(FileStore::open(Path::new(&node.path())).unwrap().buffered());
+        let (comes, came) = mpsc::channel();
+        let (opens, opened) = mpsc::channel::<()>();
+        let opened = Mutex::new(Some(opened));
+        let full = move |operation| {
+            let writes = matches!(operation, Operation::Write { .. });
+            // The first.
+            let door = opened.lock().take_if(|_| writes)?;
+            comes.send(()).unwrap();
+            let _ = door.recv_timeout(LONG);
+            Some(StoreError::NO_SPACE)
+        };
+        let file = shared.cache().open(FaultyStore::new(store.clone(), full)).unwrap();
+        let content = Arc::new(Content { store, file, times: Mutex::default() });
+        content.file.write_at(&[2; 50], 0).unwrap();
+        node.cached.lock().content = Some(content);
+        let shared = &shared;
+        thread::scope(|scope| {
+            scope.spawn(|| shared.cache().write_behind(Duration::ZERO));
+            came.recv_timeout(LONG).unwrap();
+            let finish = scope.spawn(|| shared.finish());
+            // It waits for the other thread.
+            thread::sleep(Duration::from_millis(100));
+            opens.send(()).unwrap();
+            finish.join().unwrap().unwrap();
+        });
+        assert_eq!(fs::read(place.path().join("file")).unwrap()[..50], [2; 50]);
     }
 }

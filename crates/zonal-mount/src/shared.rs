@@ -130,8 +130,10 @@ impl<E: Evict> Shared<E> {
     pub(crate) fn finish(&self) -> Result<(), MountError> {
         let (mut pages, mut files, mut last) = (0, 0, None);
         for content in self.nodes.all().iter().filter_map(|node| Contents::peek(node)) {
-            // A handle of now is not told of what went wrong before: its pages are dirty still, and tried again.
-            let error = content.file.clone().sync().err().map(|error| told(&error));
+            // A handle of now is not told of what went wrong before: its pages are dirty still, and tried again. But of
+            // what another thread had begun before it is told, and what that could not write is left for the next.
+            let sync = || content.file.clone().sync();
+            let error = sync().or_else(|_| sync()).err().map(|error| told(&error));
             let unwritten = content.file.unwritten_pages();
             pages += unwritten;
             files += usize::from(unwritten > 0);

@@ -74,7 +74,7 @@ fn what_could_not_be_written_once_is_no_error_at_the_end() -> Result<(), Failed>
         assert!(Instant::now() < end, "nothing is written");
         thread::sleep(Duration::from_millis(50));
     }
-    // And once more.
+    // For that attempt to end.
     thread::sleep(Duration::from_secs(2));
     process.resize_space(4 * space)?;
     process.unmount()?;
