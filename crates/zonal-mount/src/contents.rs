@@ -60,9 +60,11 @@ impl<E: Evict> Cached<E> {
         self.content.as_ref().filter(|_| self.opens == 0).filter(unused)
     }
 
-    /// Data that are not used leave if they could not be changed, and so are clean.
+    /// Data that no handle uses leave if they could not be changed, and so are clean: a call that looks at them
+    /// meanwhile misses nothing.
     fn drop_read_only(&mut self) {
-        if self.unused().is_some_and(|content| !content.is_writable()) {
+        let is_read_only = |content: &Arc<Content<E>>| !content.is_writable();
+        if self.opens == 0 && self.content.as_ref().is_some_and(is_read_only) {
             self.content = None;
         }
     }
@@ -350,14 +352,17 @@ mod tests {
         let store = Arc::new(FileStore::open_read_only(Path::new(&node.path())).unwrap());
         let file = shared.cache().open(store.clone()).unwrap();
         let content = Arc::new(Content { store, file, times: Mutex::default() });
-        node.cached.lock().content = Some(content.clone());
+        node.cached.lock().content = Some(content);
         let empty = Change { size: Some(0), ..Change::default() };
         let writes = OFlags::RDWR.bits() as i32;
+        let reads = shared.open(node.number, OFlags::RDONLY.bits() as i32).unwrap();
         let refused = shared.set_attr(node.number, &empty).map(|attr| attr.size).unwrap_err();
         assert_eq!(refused.code(), Errno::EROFS.code(), "it is in use so");
         let refused = shared.open(node.number, writes).map(drop).unwrap_err();
         assert_eq!(refused.code(), Errno::EROFS.code());
-        drop(content);
+        shared.release(reads);
+        // A call that asks what the file looks like is no use of it.
+        let _asks = Contents::peek(&node);
         assert!(shared.open(node.number, writes).is_ok());
         assert_eq!(shared.set_attr(node.number, &empty).map(|attr| attr.size).unwrap(), 0);
     }
