@@ -73,13 +73,13 @@ impl<S: Setup> Drop for Asked<S> {
 impl<S: Setup> Core<S> {
     /// As [`one_at_once`](Self::one_at_once), but has pages written back for it and waits for others that are.
     pub(crate) fn one_in_time(&self, mut met: Met) -> Result<Claimed, CacheError> {
-        let mut idle = 0;
+        let (mut idle, mut hears) = (0, Vec::new());
         let start = self.host.now();
         loop {
             let mut moves = mem::take(&mut met.moving);
             let (mut cleaned, mut asked) = (false, false);
             for key in mem::take(&mut met.dirty).into_iter().flatten() {
-                match self.clean(key, met.own) {
+                match self.clean(key, met.own, &mut hears) {
                     Cleaned::Done => {
                         cleaned = true;
                         break;
@@ -115,11 +115,11 @@ impl<S: Setup> Core<S> {
     /// Has pages of any of these written whose store takes them; whether one did.
     pub(crate) fn clean_any(&self, keys: [Option<Key>; SOME]) -> bool {
         let mut keys: Vec<Key> = keys.into_iter().flatten().collect();
-        let start = self.host.now();
+        let (start, mut hears) = (self.host.now(), Vec::new());
         loop {
             let mut done = false;
             keys.retain(|&key| {
-                let cleaned = if done { Cleaned::Refused } else { self.clean(key, 0) };
+                let cleaned = if done { Cleaned::Refused } else { self.clean(key, 0, &mut hears) };
                 done |= cleaned == Cleaned::Done;
                 cleaned == Cleaned::Asked
             });
@@ -134,10 +134,12 @@ impl<S: Setup> Core<S> {
         self.host.now().saturating_sub(start) > LATE
     }
 
-    /// Writes a dirty page back and its neighbours, for a page of the file `own`, or has the host do it.
-    fn clean(&self, key: Key, own: u64) -> Cleaned {
+    /// Writes a dirty page back and its neighbours, for a page of the file `own`, or has the host do it. Of the files that
+    /// the caller `hears` of it knows that the host is at them.
+    fn clean(&self, key: Key, own: u64, hears: &mut Vec<u64>) -> Cleaned {
         let Some(file) = self.files.with(|files| files.get(&key.file).cloned()) else {
-            return Cleaned::Refused;
+            // One that was waited for has left with all of it written.
+            return if hears.contains(&key.file) { Cleaned::Done } else { Cleaned::Refused };
         };
         if key.file == own {
             return match file.write_some(self, key.index) {
@@ -146,13 +148,13 @@ impl<S: Setup> Core<S> {
                 None => Cleaned::Elsewhere,
             };
         }
-        // Relaxed: what it is asked to do is ordered by how the host hands it over.
-        if file.cleaning.compare_exchange(NOT_ASKED, ASKED, Relaxed, Relaxed).is_ok()
-            && let asked = (Asked { file: file.clone(), says: ELSEWHERE })
-            && let Some(core) = self.this.upgrade()
-        {
-            // What is not taken says so when it goes.
-            drop(self.host.defer(Box::new(move || asked.write(&core, key.index))));
+        let (before, waits) = (file.cleaning.load(Relaxed), hears.contains(&key.file));
+        // What was said to one who waits no more is not of now.
+        if before == NOT_ASKED || (before != ASKED && !waits) {
+            self.ask(&file, key.index, before);
+        }
+        if !waits {
+            hears.push(key.file);
         }
         // Acquire: with the release of who has written.
         let seen = file.cleaning.load(Acquire);
@@ -160,10 +162,23 @@ impl<S: Setup> Core<S> {
             return Cleaned::Asked;
         }
         // Of two who hear it one counts it.
+        hears.retain(|&it| it != key.file);
         match (file.cleaning.compare_exchange(seen, NOT_ASKED, Relaxed, Relaxed), seen) {
             (Ok(_), DONE) => Cleaned::Done,
             (Ok(_), REFUSED) => Cleaned::Refused,
             _ => Cleaned::Elsewhere,
+        }
+    }
+
+    /// Has the host write pages of a file, unless it says something else of it by now than `before`.
+    fn ask(&self, file: &Arc<FileCore<S>>, index: u64, before: u8) {
+        // Relaxed: what it is asked to do is ordered by how the host hands it over.
+        if file.cleaning.compare_exchange(before, ASKED, Relaxed, Relaxed).is_ok()
+            && let asked = (Asked { file: file.clone(), says: ELSEWHERE })
+            && let Some(core) = self.this.upgrade()
+        {
+            // What is not taken says so when it goes.
+            drop(self.host.defer(Box::new(move || asked.write(&core, index))));
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Stores that hang: who waits for them, and who does not; and what is on its way to them.
 
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Condvar, Mutex, mpsc};
 use std::thread;
@@ -272,6 +273,54 @@ fn a_bound_is_lowered_as_far_as_no_store_hangs() {
     let lowered = in_time(move || lowers.set_bound(16));
     assert_eq!(lowered, Some(Err(CacheError::InUse { asked: 16, bound: 22 })));
     door.open();
+    drop(pinned);
+}
+
+/// What a thread had to say to one who waits no more says nothing to the next who asks.
+#[test]
+fn pages_of_a_store_that_was_refused_and_is_well_go() {
+    let (cache, door) = (small(16, 1), Arc::new(Door::default()));
+    let full = Arc::new(AtomicBool::new(true));
+    let hangs = {
+        let (door, full) = (door.clone(), full.clone());
+        move |operation| {
+            if !matches!(operation, Operation::Write { .. }) {
+                return None;
+            }
+            door.pass();
+            full.load(SeqCst).then_some(StoreError::NO_SPACE)
+        }
+    };
+    let memory = Arc::new(MemoryStore::default());
+    let dirty = cache.open(FaultyStore::new(memory.clone(), hangs)).unwrap();
+    let well = cache.open(numbered(20)).unwrap();
+    let (comes, came) = mpsc::channel();
+    let next = move |_| {
+        let _ = is_io_thread().then(|| comes.send(()));
+        None
+    };
+    let next = cache.open(FaultyStore::new(numbered(1), next)).unwrap();
+    let _opens = Opens(&door);
+    let pin = |pages: Range<u64>| well.pin(pages.start * PAGE as u64..pages.end * PAGE as u64);
+    let (pinned, one) = (pin(0..9).unwrap(), pin(9..10).unwrap());
+    assert_eq!(dirty.write_at(&[1; 6 * PAGE], 0), Ok(6 * PAGE));
+    let reads = well.clone();
+    let read = in_time(move || reads.read_at(&mut [0; PAGE], 15 * PAGE as u64));
+    assert_eq!(read, Some(Err(CacheError::NoRoom { bound: 16 })));
+    door.open();
+    // Once the thread reads for another file it has said what it had to say.
+    drop(one);
+    next.will_need(0..PAGE as u64);
+    assert_eq!(came.recv_timeout(LONG), Ok(()));
+    assert_eq!(dirty.dirty_pages(), 6);
+    full.store(false, SeqCst);
+    let _ = cache.reclaim_zone(0, 6);
+    let written = move || {
+        while memory.bytes() != [1; 6 * PAGE] {
+            thread::yield_now();
+        }
+    };
+    assert_eq!(in_time(written), Some(()), "the store takes them now");
     drop(pinned);
 }
 
