@@ -181,8 +181,8 @@ pub(crate) fn grow<W: AtomicWord>(word: &W, least: u64) {
 /// its own, and told of errors by itself. A thread should have its own.
 ///
 /// When the last handle goes, pages that are dirty are written back, without a flush. Those that
-/// cannot be written stay in memory until [`PageCache::sync`](crate::PageCache::sync) could.
-/// [`sync`](Self::sync) first is how to know.
+/// cannot be written stay in memory, and the store with them, until [`PageCache::sync`](crate::PageCache::sync)
+/// could, the host's writer, or one who needs their room. [`sync`](Self::sync) first is how to know.
 pub struct File<S: Setup> {
     pub(crate) core: Arc<Core<S>>,
     pub(crate) file: Arc<FileCore<S>>,

@@ -60,6 +60,8 @@ impl<S: Setup> Asked<S> {
             Some(_) => DONE,
             None => ELSEWHERE,
         };
+        // A file without a handle was left for this.
+        self.file.close_if_clean(core);
     }
 }
 

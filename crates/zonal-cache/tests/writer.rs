@@ -277,20 +277,21 @@ fn percentages_beyond_a_hundred_are_a_hundred() {
     }
 }
 
+fn refuses_while(full: &Arc<AtomicBool>) -> impl Fn(Operation) -> Option<StoreError> + use<> {
+    let full = full.clone();
+    move |operation| {
+        let writes = matches!(operation, Operation::Write { .. });
+        (writes && full.load(SeqCst)).then_some(StoreError::NO_SPACE)
+    }
+}
+
 /// What a file could not write when its last handle went, it has written later, and goes.
 #[test]
 fn a_file_without_a_handle_goes_when_it_is_written() {
     let cache = Cache::<S3Fifo>::builder().memory(64 * PAGE).open().unwrap();
     let full = Arc::new(AtomicBool::new(true));
-    let refuses = {
-        let full = full.clone();
-        move |operation| {
-            let writes = matches!(operation, Operation::Write { .. });
-            (writes && full.load(SeqCst)).then_some(StoreError::NO_SPACE)
-        }
-    };
     let memory = Arc::new(MemoryStore::default());
-    let file = cache.open(FaultyStore::new(memory.clone(), refuses)).unwrap();
+    let file = cache.open(FaultyStore::new(memory.clone(), refuses_while(&full))).unwrap();
     file.write_at(&[7; 3 * PAGE], 0).unwrap();
     drop(file);
     cache.write_behind(Duration::ZERO);
@@ -299,4 +300,24 @@ fn a_file_without_a_handle_goes_when_it_is_written() {
     cache.write_behind(Duration::ZERO);
     assert_eq!((Arc::strong_count(&memory), cache.stats().used), (1, 0));
     assert_eq!(memory.bytes(), [7; 3 * PAGE]);
+}
+
+/// The same where no thread writes back, and another file needs the room.
+#[test]
+fn a_file_without_a_handle_goes_when_its_room_is_needed() {
+    let builder = Cache::<S3Fifo>::builder().memory(16 * PAGE).window(0).io_threads(0);
+    let cache = builder.dirty_percent(100).open().unwrap();
+    let full = Arc::new(AtomicBool::new(true));
+    let memory = Arc::new(MemoryStore::default());
+    let file = cache.open(FaultyStore::new(memory.clone(), refuses_while(&full))).unwrap();
+    file.write_at(&[7; 6 * PAGE], 0).unwrap();
+    drop(file);
+    full.store(false, SeqCst);
+    assert_eq!((Arc::strong_count(&memory), cache.stats().dirty), (2, 6), "nothing is lost");
+    let other = cache.open(MemoryStore::from(vec![1; 20 * PAGE])).unwrap();
+    let pinned = other.pin(0..10 * PAGE as u64).unwrap();
+    assert_eq!(other.read_at(&mut [0; PAGE], 10 * PAGE as u64), Ok(PAGE));
+    assert_eq!((Arc::strong_count(&memory), cache.stats().used), (1, 11));
+    assert_eq!(memory.bytes(), [7; 6 * PAGE]);
+    drop(pinned);
 }
