@@ -1,4 +1,5 @@
-//! Real mounts. Where this process cannot mount, they are listed as ignored, and one line says why.
+//! Real mounts. Where this process cannot mount, they are listed as ignored, and one line says why; so are those that
+//! need more than there is.
 
 mod errors;
 mod forgotten;
@@ -7,6 +8,7 @@ mod mapped;
 mod mapping;
 mod model;
 mod modes;
+mod needs;
 mod operations;
 mod parts;
 mod process;
@@ -15,6 +17,7 @@ mod space;
 mod watchdog;
 
 use libtest_mimic::{Arguments, Failed, Trial};
+use needs::Need;
 use std::fs;
 use std::io::ErrorKind;
 use std::path::PathBuf;
@@ -22,7 +25,7 @@ use std::process::ExitCode;
 use tempfile::TempDir;
 use watchdog::{LIMIT, Watchdog};
 use zonal_cache::S3Fifo;
-use zonal_mount::{LEAST_MEMORY, MountError, Mounted, Options, can_mount};
+use zonal_mount::{LEAST_MEMORY, MountError, Mounted, Options};
 
 /// A directory that is mounted by this process, until dropped. None of its files may be mapped here: see
 /// [`Mounted`].
@@ -66,27 +69,27 @@ fn main() -> ExitCode {
     if let Some(code) = parts::play() {
         return code;
     }
-    let tests: Vec<Test> = [
-        errors::TESTS,
-        forgotten::TESTS,
-        operations::TESTS,
-        mapped::TESTS,
-        model::TESTS,
-        modes::TESTS,
-        killed::TESTS,
-        silent::TESTS,
-    ]
-    .concat();
-    let why = match (can_mount(), rustix::process::geteuid().is_root()) {
-        (Err(error), _) => Some(error.to_string()),
-        (_, false) => Some("only root can mount".to_owned()),
-        _ => None,
-    };
-    if let Some(why) = &why {
-        eprintln!("{} tests that mount are not run: {why}", tests.len());
+    let tests: [(&[Need], &[Test]); 10] = [
+        (&[], errors::TESTS),
+        (&[], forgotten::TESTS),
+        (&[], operations::TESTS),
+        (&[Need::Attributes], operations::WITH_ATTRIBUTES),
+        (&[Need::Allocation], operations::ALLOCATING),
+        (&[Need::Mapping], mapped::TESTS),
+        (&[Need::Mapping, Need::Allocation], model::TESTS),
+        (&[], modes::TESTS),
+        (&[], killed::TESTS),
+        (&[], silent::TESTS),
+    ];
+    let missing = needs::missing();
+    let in_need = |of: &[Need], need: &Need| *need == Need::Mount || of.contains(need);
+    for (need, why) in &missing {
+        let count = tests.iter().filter(|(of, _)| in_need(of, need)).map(|(_, tests)| tests.len());
+        eprintln!("{} tests that mount are not run: {why}", count.sum::<usize>());
     }
-    let trials = tests
-        .into_iter()
-        .map(|(name, test)| Trial::test(name, test).with_ignored_flag(why.is_some()));
+    let trials = tests.into_iter().flat_map(|(of, tests)| {
+        let ignored = missing.keys().any(|need| in_need(of, need));
+        tests.iter().map(move |&(name, test)| Trial::test(name, test).with_ignored_flag(ignored))
+    });
     libtest_mimic::run(&Arguments::from_args(), trials.collect()).exit_code()
 }

@@ -17,7 +17,7 @@ pub(crate) struct Mapping {
 
 impl Mapping {
     /// From the page of `from` on; and where `from` is in it.
-    pub(crate) fn new(file: &File, from: usize, len: usize) -> Result<(Self, usize), Failed> {
+    pub(crate) fn new(file: &File, from: usize, len: usize) -> rustix::io::Result<(Self, usize)> {
         let skip = from % 4096;
         let (len, access) = (len + skip, ProtFlags::READ | ProtFlags::WRITE);
         // SAFETY: a new mapping, at a place that the kernel chooses.

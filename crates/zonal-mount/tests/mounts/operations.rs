@@ -7,21 +7,28 @@ use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{Read, Write};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt, symlink};
+use std::path::Path;
 use std::process::Command;
+use std::time::{Duration, Instant};
 use zonal_mount::LEAST_MEMORY;
 
 pub(crate) const TESTS: &[Test] = &[
     ("names_are_made_moved_and_removed", names_are_made_moved_and_removed),
     ("open_files_survive_their_names", open_files_survive_their_names),
     ("large_directories_are_listed", large_directories_are_listed),
-    ("attributes_are_kept", attributes_are_kept),
     ("a_time_that_is_set_is_no_time_of_change", a_time_that_is_set_is_no_time_of_change),
-    ("ranges_are_allocated_and_punched", ranges_are_allocated_and_punched),
     ("four_times_the_bound_streams_through", four_times_the_bound_streams_through),
     ("what_is_written_appears_below", what_is_written_appears_below),
     ("programs_work", programs_work),
     ("requests_at_the_end_are_no_error", requests_at_the_end_are_no_error),
 ];
+
+/// Where there are extended attributes below.
+pub(crate) const WITH_ATTRIBUTES: &[Test] = &[("attributes_are_kept", attributes_are_kept)];
+
+/// Where space can be allocated below.
+pub(crate) const ALLOCATING: &[Test] =
+    &[("ranges_are_allocated_and_punched", ranges_are_allocated_and_punched)];
 
 fn names_are_made_moved_and_removed() -> Result<(), Failed> {
     let mut world = World::new();
@@ -146,7 +153,20 @@ fn attributes_are_kept() -> Result<(), Failed> {
 
 fn a_time_that_is_set_is_no_time_of_change() -> Result<(), Failed> {
     let world = World::new();
-    let file = File::create_new(world.root.join("file"))?;
+    let mut last = Ok(());
+    // What is older is written back, and the file below has its own time of that.
+    for number in 0..8 {
+        let start = Instant::now();
+        last = set_a_time(&world.root.join(number.to_string()));
+        if start.elapsed() < Duration::from_secs(4) {
+            break;
+        }
+    }
+    last
+}
+
+fn set_a_time(path: &Path) -> Result<(), Failed> {
+    let file = File::create_new(path)?;
     file.write_all_at(b"not yet below", 0)?;
     let written = file.metadata()?.ctime();
     let later = Timespec { tv_sec: written + 1_000_000, tv_nsec: 5 };
@@ -160,11 +180,9 @@ fn a_time_that_is_set_is_no_time_of_change() -> Result<(), Failed> {
     let metadata = file.metadata()?;
     let (modified, changed) = times(&metadata);
     assert!(is_now(modified) && is_now(changed), "{modified} {changed}");
-    assert_eq!(
-        (metadata.mtime(), metadata.mtime_nsec()),
-        (metadata.ctime(), metadata.ctime_nsec())
-    );
-    Ok(())
+    let modified = (metadata.mtime(), metadata.mtime_nsec());
+    let changed = (metadata.ctime(), metadata.ctime_nsec());
+    if modified == changed { Ok(()) } else { Err(format!("{modified:?} {changed:?}").into()) }
 }
 
 fn ranges_are_allocated_and_punched() -> Result<(), Failed> {

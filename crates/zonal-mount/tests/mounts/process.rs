@@ -95,7 +95,9 @@ impl Process {
         let mut line = String::new();
         let out = self.child.stdout.as_mut().ok_or("it has an output")?;
         BufReader::new(out).read_line(&mut line)?;
-        assert!(line.contains("is mounted on"), "{line}");
+        if !line.contains("is mounted on") {
+            return Err(format!("it is not mounted: {line:?}").into());
+        }
         self.watchdog = Some(Watchdog::new(&self.root, LIMIT, LIMIT)?);
         Ok(())
     }
