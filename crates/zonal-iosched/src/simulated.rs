@@ -146,6 +146,9 @@ impl Simulation {
         if let Some((_, at)) = running.asked {
             self.order += 1;
             self.due.insert((at, self.order), index);
+        } else if let Some(process) = running.context.alone() {
+            // It is not waited for any more.
+            self.elevator.exited(self.now, process);
         }
     }
 

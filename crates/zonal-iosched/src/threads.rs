@@ -186,7 +186,13 @@ fn run_by(
             }
             let contexts = workload.contexts.into_iter().map(|context| {
                 let time = (shared.begun, shared.limit);
-                let run = move || run_context(context, names, time, |ask| shared.ask(ask));
+                let run = move || {
+                    let process = context.alone();
+                    let outcome = run_context(context, names, time, |ask| shared.ask(ask));
+                    // The scheduler does not wait for it any more.
+                    process.into_iter().for_each(|process| shared.queue.exited(process));
+                    outcome
+                };
                 thread().spawn_scoped(scope, run)
             });
             contexts.collect::<io::Result<Vec<_>>>()
@@ -217,6 +223,22 @@ fn run_by(
 mod tests {
     use super::*;
     use crate::scheduler::Kind;
+
+    #[test]
+    fn who_has_read_all_is_not_waited_for() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("file");
+        let file = TargetFile::open(&path, 32 << 20, false, false, false).expect("it is made");
+        let capacity = Sector(file.bytes() / 512);
+        let mut workload = Workload::readers(4, 32 << 20, capacity).expect("it fits");
+        // Far from each other: near ones are served together.
+        workload.contexts.remove(3);
+        workload.contexts.remove(1);
+        let subject =
+            Subject { slice_idle_ms: 30_000, rotational: true, ..Subject::new(Kind::Cfq) };
+        let outcome = run(&subject, &file, workload, 1).expect("it runs");
+        assert!(outcome.elapsed < Span::from_millis(30_000), "{:?}", outcome.elapsed);
+    }
 
     #[test]
     fn a_thread_that_is_not_given_ends_the_run() {

@@ -100,6 +100,17 @@ impl Context {
     fn reader(who: usize, start: Sector, end: Sector, again: bool) -> Self {
         Self(Kind::Reader { who, at: start, start, end, again })
     }
+
+    /// The process that asks for nothing any more when the context ends; `None` if other contexts ask as the same, or
+    /// this one as several.
+    pub(crate) const fn alone(&self) -> Option<Process> {
+        match self.0 {
+            Kind::Reader { who, .. } | Kind::Random { who, .. } | Kind::Sync { who, .. } => {
+                Some(Process(who as u32))
+            }
+            Kind::Writer { .. } | Kind::Fsync(_) => None,
+        }
+    }
 }
 
 /// Contexts are endless but for readers of a file, which end with it.

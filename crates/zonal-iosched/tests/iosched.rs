@@ -62,6 +62,15 @@ fn simulated_readers_read_all_once_on_every_disk_and_scheduler() {
     }
 }
 
+#[test]
+fn who_has_read_all_is_not_waited_for() {
+    let disk = zonal_disk::builtin("desktop_2014").expect("it is built in");
+    let workload = Workload::readers(4, 256 << 20, disk.capacity()).expect("it fits");
+    let subject = Subject { slice_idle_ms: 1000, ..Subject::new(Kind::Cfq) };
+    let idled = simulate(&subject, &disk, workload).expect("it runs").idled;
+    assert!(idled < Span::from_millis(1000), "{idled:?}");
+}
+
 /// The same requests, whatever the scheduler; every workload comes to something.
 #[test]
 fn no_process_starves() {
