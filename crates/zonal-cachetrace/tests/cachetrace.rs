@@ -3,7 +3,6 @@
 use std::fmt::Write as _;
 use std::path::Path;
 use std::process::{self, Stdio};
-use std::thread;
 use std::time::Duration;
 
 use assert_cmd::Command;
@@ -175,10 +174,7 @@ fn an_interrupted_run_shows_the_sizes_that_were_done() {
     command.arg("cachetrace").arg(&path).args(["--sizes", &sizes.join(",")]);
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     let child = command.spawn().expect("it starts");
-    thread::sleep(Duration::from_millis(1500));
-    let kill = process::Command::new("kill").args(["-INT", &child.id().to_string()]).status();
-    assert!(kill.expect("it starts").success());
-    let output = child.wait_with_output().expect("it ends");
+    let output = zonal_cli::checks::press_ctrl_c(child, Duration::from_secs(1));
     let (out, said) =
         (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert_eq!(output.status.code(), Some(130), "{said}");

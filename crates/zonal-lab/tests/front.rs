@@ -3,7 +3,6 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{self, Stdio};
-use std::thread;
 use std::time::Duration;
 
 use assert_cmd::Command;
@@ -165,7 +164,7 @@ fn a_bench_of_what_is_not_compiled_in_goes_to_the_program_that_has_it() {
     }
 }
 
-/// A bench that would take minutes, interrupted after seconds: its exit code, output and remarks.
+/// A bench that would take minutes, interrupted soon: its exit code, output and remarks.
 fn interrupted() -> (Option<i32>, String, String) {
     let directory = tempfile::tempdir().expect("a directory");
     let mut command = process::Command::new(assert_cmd::cargo::cargo_bin("zonal"));
@@ -173,10 +172,7 @@ fn interrupted() -> (Option<i32>, String, String) {
     command.args(["--duration", "300"]);
     command.current_dir(directory.path()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let child = command.spawn().expect("it starts");
-    thread::sleep(Duration::from_secs(2));
-    let kill = process::Command::new("kill").args(["-INT", &child.id().to_string()]).status();
-    assert!(kill.expect("it starts").success());
-    let output = child.wait_with_output().expect("it ends");
+    let output = zonal_cli::checks::press_ctrl_c(child, Duration::from_millis(500));
     let text = |bytes| String::from_utf8(bytes).expect("UTF-8");
     (output.status.code(), text(output.stdout), text(output.stderr))
 }

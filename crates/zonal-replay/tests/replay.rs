@@ -3,7 +3,6 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{self, Output, Stdio};
-use std::thread;
 use std::time::Duration;
 
 use assert_cmd::Command;
@@ -254,10 +253,7 @@ fn an_interrupted_recording_keeps_what_was_recorded() {
     command.args("record hot-pair --threads 1 --memory 64M --events 1000".split(' '));
     command.args(["--iterations", "100000000", "--output", text(&path)]);
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
-    thread::sleep(Duration::from_secs(2));
-    let kill = process::Command::new("kill").args(["-INT", &child.id().to_string()]).status();
-    assert!(kill.expect("it starts").success());
-    let output = child.wait_with_output().expect("it ends");
+    let output = zonal_cli::checks::press_ctrl_c(child, Duration::from_millis(500));
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(130), "{said}");
     assert!(said.contains("interrupted; the trace has what was recorded until then"), "{said}");
