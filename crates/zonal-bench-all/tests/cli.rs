@@ -327,9 +327,7 @@ fn a_peer_that_dies_has_a_row_that_says_how_and_the_others_go_on() {
         children(bench.id()).first().copied()
     });
     signal("-KILL", peer.expect("talc has a process"));
-    std::thread::sleep(std::time::Duration::from_secs(2));
-    signal("-INT", bench.id());
-    let output = bench.wait_with_output().expect("it ends");
+    let output = zonal_cli::checks::press_ctrl_c(bench, std::time::Duration::from_millis(500));
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(130), "{said}");
     assert!(said.contains("talc on 1 thread(s) failed in hot-pair: its process died"), "{said}");
@@ -401,16 +399,13 @@ fn what_is_printed_fits_and_has_colours_on_terminals_only() {
     zonal_cli::checks::colours(&program, "bench --help");
 }
 
-/// A run that would take minutes, interrupted after seconds: what it prints.
+/// A run that would take minutes, interrupted soon: what it prints.
 fn interrupted(line: &str) -> String {
     use std::process::{Command, Stdio};
     let mut command = Command::new(assert_cmd::cargo::cargo_bin("zonal-bench"));
     command.args(line.split(' ')).stdout(Stdio::piped()).stderr(Stdio::piped());
     let child = command.spawn().expect("it starts");
-    std::thread::sleep(std::time::Duration::from_secs(3));
-    let kill = Command::new("kill").args(["-INT", &child.id().to_string()]).status();
-    assert!(kill.expect("it starts").success());
-    let output = child.wait_with_output().expect("it ends");
+    let output = zonal_cli::checks::press_ctrl_c(child, std::time::Duration::from_millis(500));
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(130), "{line}: {said}");
     String::from_utf8(output.stdout).expect("UTF-8")
@@ -421,7 +416,7 @@ fn ctrl_c_keeps_what_aging_and_tails_have() {
     let many: Vec<String> = (1..=2000).map(|seed| seed.to_string()).collect();
     let many = many.join(",");
     let short = "--memory 64M --subjects Linux416 --json --no-progress";
-    let aging = interrupted(&format!("bench aging {short} --rounds 1 --seed {many}"));
+    let aging = interrupted(&format!("bench aging {short} --rounds 10 --seed {many}"));
     let lines = objects(aging.as_bytes());
     assert!(!lines.is_empty() && lines.len() < 2000, "{} runs", lines.len());
     let fills: Vec<String> = (0..2000).map(|at| (1 + at % 98).to_string()).collect();
