@@ -42,6 +42,30 @@ impl BlockId {
     }
 }
 
+/// Makes a request until it is served, and for the last time when nothing is before it in the trace any more. Between
+/// two attempts it waits.
+///
+/// # Errors
+///
+/// What the last attempt brought.
+pub fn insist<T, E>(
+    mut ask: impl FnMut() -> Result<T, E>,
+    are_others_before: impl Fn() -> bool,
+    wait: impl Fn(),
+) -> Result<T, E> {
+    let mut got = ask();
+    let mut is_last = false;
+    while got.is_err() && !is_last {
+        // Looked at before it is asked: what comes back in between is there for it.
+        is_last = !are_others_before();
+        if !is_last {
+            wait();
+        }
+        got = ask();
+    }
+    got
+}
+
 /// What a CPU does.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Action {
@@ -219,6 +243,7 @@ impl Steps<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use core::cell::Cell;
 
     #[test]
     fn a_free_comes_after_its_allocation_however_cpus_are_folded() {
@@ -263,5 +288,26 @@ mod tests {
         script.free(1, block);
         script.free(1, block);
         assert_eq!(script.steps(), 2);
+    }
+
+    /// What is before is done between the attempt that fails and the look.
+    #[test]
+    fn the_last_attempt_comes_after_all_that_is_before() {
+        let (asked, is_there) = (Cell::new(0), Cell::new(false));
+        let ask = || {
+            asked.set(asked.get() + 1);
+            is_there.get().then_some(asked.get()).ok_or(())
+        };
+        let comes = || {
+            is_there.set(true);
+            false
+        };
+        assert_eq!(insist(ask, comes, || ()), Ok(2));
+        is_there.set(false);
+        asked.set(0);
+        let looks = Cell::new(0);
+        let twice_before = || looks.replace(looks.get() + 1) < 2;
+        assert_eq!(insist(ask, twice_before, || ()), Err(()), "no more comes");
+        assert_eq!((asked.get(), looks.get()), (4, 3));
     }
 }

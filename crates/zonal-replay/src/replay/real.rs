@@ -2,7 +2,6 @@
 
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicU32, AtomicU64};
-use std::sync::Barrier;
 use std::thread;
 use std::time::Instant;
 
@@ -10,11 +9,12 @@ use zonal::Pfn;
 use zonal::policy::Sound;
 use zonal_host::Arena;
 use zonal_host::arena::Handle;
-use zonal_sim::replay::{Action, Script, Steps};
+use zonal_sim::replay::{Action, Script, Steps, insist};
 
 use super::Row;
 use crate::error::ReplayError;
 use zonal_bench::machine;
+use zonal_bench::rendezvous::{AbortOnPanic, Rendezvous};
 use zonal_bench::subject::FRAME_BYTES;
 use zonal_bench::subjects::zonal::{lock_work_of, zones};
 use zonal_bench::team::{self, TeamError};
@@ -35,7 +35,8 @@ struct Stage<'a> {
     script: &'a Script,
     blocks: Vec<AtomicU64>,
     places: Vec<Place>,
-    start: Barrier,
+    /// Where they begin together, and learn that one of them panicked.
+    place: Rendezvous,
 }
 
 /// Replays `script` on an arena of `memory` bytes with the preset `S`, on `threads` threads.
@@ -62,7 +63,7 @@ pub(super) fn run<S: Sound>(
         script,
         blocks: (0..script.blocks()).map(|_| AtomicU64::new(AWAITED)).collect(),
         places: folded.iter().map(|_| Place(AtomicU32::new(0))).collect(),
-        start: Barrier::new(folded.len()),
+        place: Rendezvous::new(folded.len()),
     };
     // All there before any thread starts: no thread waits for one that does not come.
     let handles = folded.iter().map(|_| arena.handle()).collect::<Result<Vec<_>, _>>();
@@ -109,7 +110,9 @@ struct Run {
 
 impl Stage<'_> {
     fn run<S: Sound>(&self, own: usize, steps: &Steps<'_>, mut handle: Handle<'_, S>) -> Run {
-        self.start.wait();
+        let _guard = AbortOnPanic(&self.place);
+        // If one has panicked, what the others do counts for nothing.
+        let _ = self.place.meet();
         let start = Instant::now();
         let mut failures = 0;
         for step in steps.iter() {
@@ -119,13 +122,14 @@ impl Stage<'_> {
             match step.action {
                 Action::Alloc(request) => {
                     let are_others_before = || self.others_are_before(step.at);
-                    let got = insist(|| handle.alloc_raw(&request), are_others_before);
+                    let got =
+                        insist(|| handle.alloc_raw(&request), are_others_before, thread::yield_now);
                     failures += u64::from(got.is_err());
                     // Release: the block is the freeing thread's from here on.
                     block.store(got.map_or(REFUSED, |pfn| pfn.get() + THERE), Release);
                 }
                 Action::Free => {
-                    let word = await_block(block);
+                    let word = self.await_block(block);
                     if word >= THERE {
                         let order = self.script.order_of(step.block);
                         // SAFETY: allocated for this block with this order; a script frees a
@@ -140,68 +144,54 @@ impl Stage<'_> {
         Run { start, end: Instant::now(), failures }
     }
 
-    /// Whether anything that comes before a place in the trace is still to be done. A place that is
-    /// out of date is an earlier one, and is looked at again. Acquire: what is done has been done
-    /// before what follows.
+    /// Whether anything that comes before a place in the trace is still to be done, and will be. A
+    /// place that is out of date is an earlier one, and is looked at again. Acquire: what is done has
+    /// been done before what follows.
     fn others_are_before(&self, at: u32) -> bool {
-        self.places.iter().any(|place| place.0.load(Acquire) < at)
+        !self.place.is_aborted() && self.places.iter().any(|place| place.0.load(Acquire) < at)
     }
-}
 
-/// Asks until it is served, and for the last time when nothing is before it any more.
-fn insist<T, E>(
-    mut ask: impl FnMut() -> Result<T, E>,
-    are_others_before: impl Fn() -> bool,
-) -> Result<T, E> {
-    let mut got = ask();
-    let mut is_last = false;
-    while got.is_err() && !is_last {
-        // Looked at before it is asked: what comes back in between is there for it.
-        is_last = !are_others_before();
-        if !is_last {
-            thread::yield_now();
+    /// The word of a block when it is not awaited any more; as if it were refused if the thread that
+    /// allocates it may have panicked. Acquire: with the release above.
+    fn await_block(&self, block: &AtomicU64) -> u64 {
+        let mut looks = 0u32;
+        loop {
+            match block.load(Acquire) {
+                AWAITED if looks < 128 => core::hint::spin_loop(),
+                AWAITED if self.place.is_aborted() => return REFUSED,
+                AWAITED => thread::yield_now(),
+                word => return word,
+            }
+            looks = looks.saturating_add(1);
         }
-        got = ask();
-    }
-    got
-}
-
-/// The word of a block when it is not awaited any more. Acquire: with the release above.
-fn await_block(block: &AtomicU64) -> u64 {
-    let mut looks = 0u32;
-    loop {
-        match block.load(Acquire) {
-            AWAITED if looks < 128 => core::hint::spin_loop(),
-            AWAITED => thread::yield_now(),
-            word => return word,
-        }
-        looks = looks.saturating_add(1);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use core::cell::Cell;
 
-    /// What is before is done between the attempt that fails and the look.
+    /// Of two threads the first may have panicked before it allocated what the other is to free.
     #[test]
-    fn the_last_attempt_comes_after_all_that_is_before() {
-        let (asked, is_there) = (Cell::new(0), Cell::new(false));
-        let ask = || {
-            asked.set(asked.get() + 1);
-            is_there.get().then_some(asked.get()).ok_or(())
+    fn none_waits_for_a_thread_that_panicked() {
+        let mut script = Script::new();
+        let block = script.alloc(0, zonal::Request::frame());
+        script.free(1, block);
+        let stage = Stage {
+            script: &script,
+            blocks: vec![AtomicU64::new(AWAITED)],
+            places: [0, 1].map(|at| Place(AtomicU32::new(at))).into(),
+            place: Rendezvous::new(2),
         };
-        let comes = || {
-            is_there.set(true);
-            false
-        };
-        assert_eq!(insist(ask, comes), Ok(2));
-        is_there.set(false);
-        asked.set(0);
-        let looks = Cell::new(0);
-        let twice_before = || looks.replace(looks.get() + 1) < 2;
-        assert_eq!(insist(ask, twice_before), Err(()), "no more comes");
-        assert_eq!((asked.get(), looks.get()), (4, 3));
+        assert!(stage.others_are_before(1));
+        let first = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            let _guard = AbortOnPanic(&stage.place);
+            panic!("planted");
+        }));
+        assert!(first.is_err());
+        assert_eq!(stage.await_block(&stage.blocks[0]), REFUSED);
+        assert!(!stage.others_are_before(1));
+        stage.blocks[0].store(THERE + 7, Relaxed);
+        assert_eq!(stage.await_block(&stage.blocks[0]), THERE + 7, "it had allocated it");
     }
 }

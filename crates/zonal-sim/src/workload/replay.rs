@@ -13,7 +13,7 @@ use crate::coroutine::{self, Body};
 use crate::engine;
 use crate::machine::Machine;
 use crate::outcome::Figure;
-use crate::replay::{Action, Script, Step, Steps};
+use crate::replay::{Action, Script, Step, Steps, insist};
 use crate::run::{SimError, Spec};
 use crate::sleeper::Sleeper;
 use crate::task::{Task, count, idle};
@@ -69,11 +69,8 @@ impl<'s> Replay<'s> {
             coroutine::pause_if_early();
             match step.action {
                 Action::Alloc(request) => {
-                    let mut got = task.ask(&request);
-                    while got.is_err() && self.at.iter().any(|at| at.get() < step.at) {
-                        idle(AGAIN);
-                        got = task.ask(&request);
-                    }
+                    let are_others_before = || self.at.iter().any(|at| at.get() < step.at);
+                    let got = insist(|| task.ask(&request), are_others_before, || idle(AGAIN));
                     self.arrived(&step, got.ok(), request.order());
                 }
                 Action::Free => self.free(own, &mut task, &step),
