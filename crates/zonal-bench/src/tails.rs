@@ -18,7 +18,9 @@
 //! # Ok::<(), zonal_bench::subject::SubjectError>(())
 //! ```
 
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Barrier;
+use std::thread;
 use std::time::Instant;
 
 use serde::Serialize;
@@ -105,27 +107,43 @@ struct Stage<'a, S> {
     meet: Barrier,
 }
 
+/// Does a part of a thread's work. If it panics, what it left is not looked at.
+fn caught<R>(part: impl FnOnce() -> R) -> thread::Result<R> {
+    catch_unwind(AssertUnwindSafe(part))
+}
+
 impl<S: Subject> Stage<'_, S> {
-    /// What each thread does.
+    /// What each thread does. A panic of it is kept until the others have met it for the last time, asleep: if it did
+    /// not come, they would wait for ever.
     fn run(&self, index: usize) -> Result<Timed, SubjectError> {
-        let thread = self.subject.thread(index);
-        self.meet.wait();
         let (calls, seed) = (self.spec.calls, self.spec.seed.wrapping_add(index as u64));
         let mut timed = Timed::default();
-        let mut held = thread.map(|thread| Held::<S::Thread<'_>>::new(thread, seed));
-        if let Ok(held) = &mut held {
-            held.fill(self.share);
-            let turns = || (0..calls).for_each(|_| held.turn(self.share, &mut timed.times));
-            timed.lost_in_turns = loses_cpu(turns);
-        }
+        let new = |thread| Held::<S::Thread<'_>>::new(thread, seed);
+        let mut held = caught(|| self.subject.thread(index).map(new));
+        self.meet.wait();
+        held = held.and_then(|held| {
+            caught(|| {
+                let mut held = held?;
+                held.fill(self.share);
+                let turns = || (0..calls).for_each(|_| held.turn(self.share, &mut timed.times));
+                timed.lost_in_turns = loses_cpu(turns);
+                Ok(held)
+            })
+        });
         // Until here all are at work; the refusals are one thread's, and the others wait.
         self.meet.wait();
-        if let (0, Ok(held)) = (index, &mut held) {
-            let refusals = || held.refusals(&mut timed.times[6]);
-            timed.lost_in_refusals = loses_cpu(refusals);
+        if index == 0 {
+            held = held.and_then(|held| {
+                caught(|| {
+                    let mut held = held?;
+                    let refusals = || held.refusals(&mut timed.times[6]);
+                    timed.lost_in_refusals = loses_cpu(refusals);
+                    Ok(held)
+                })
+            });
         }
         self.meet.wait();
-        held?.empty();
+        held.unwrap_or_else(|panic| resume_unwind(panic))?.empty();
         Ok(timed)
     }
 }
@@ -134,7 +152,7 @@ impl<S: Subject> Stage<'_, S> {
 ///
 /// # Errors
 ///
-/// What keeps it from being opened, or a thread from using it.
+/// What keeps it from being opened, or a thread from using it; that a thread panicked.
 pub fn run<S: Subject>(spec: &Spec) -> Result<Vec<Row>, SubjectError> {
     let subject = S::open(&Setup {
         memory: spec.memory,
@@ -394,6 +412,56 @@ mod tests {
         let (refused, emptied) = (REFUSED.load(Relaxed), EMPTIED.load(Relaxed));
         assert!(0 < refused && refused < emptied && emptied < usize::MAX, "{refused} {emptied}");
         assert_eq!(CPUS.each_ref().map(|cpus| cpus.load(Relaxed)), [1, 1]);
+    }
+
+    /// Its thread 1 panics at a call.
+    struct Broken<const AT: usize>(Inner);
+    struct BrokenThread<'a>(<Inner as Subject>::Thread<'a>, usize);
+
+    impl<const AT: usize> Subject for Broken<AT> {
+        const PROFILE: Profile = Inner::PROFILE;
+        type Block = <Inner as Subject>::Block;
+        type Thread<'a> = BrokenThread<'a>;
+
+        fn open(setup: &Setup) -> Result<Self, SubjectError> {
+            Ok(Self(Inner::open(setup)?))
+        }
+        fn thread(&self, index: usize) -> Result<BrokenThread<'_>, SubjectError> {
+            assert!(index != 1 || AT > 0, "planted");
+            Ok(BrokenThread(self.0.thread(index)?, if index == 1 { AT } else { usize::MAX }))
+        }
+        fn frames(&self) -> Option<usize> {
+            self.0.frames()
+        }
+    }
+
+    impl FrameThread for BrokenThread<'_> {
+        type Block = <Inner as Subject>::Block;
+
+        fn alloc(&mut self, order: u8) -> Option<Self::Block> {
+            self.1 -= 1;
+            assert!(self.1 > 0, "planted");
+            self.0.alloc_as(order, Movable)
+        }
+        unsafe fn free(&mut self, block: Self::Block, order: u8) {
+            // SAFETY: the same contract.
+            unsafe { self.0.free(block, order) };
+        }
+        unsafe fn touch(&mut self, block: Self::Block) {
+            // SAFETY: the same contract.
+            unsafe { self.0.touch(block) };
+        }
+    }
+
+    /// When it begins, while it fills its share, and later: of a share of 14,400 frames.
+    #[test]
+    fn a_thread_that_panics_is_an_error_and_not_waited_for() {
+        let spec = Spec { fill: 90, threads: 2, memory: 128 << 20, seed: 7, calls: 20_000 };
+        for done in [run::<Broken<0>>(&spec), run::<Broken<9>>(&spec), run::<Broken<15_000>>(&spec)]
+        {
+            let error = done.expect_err("a thread panicked");
+            assert!(error.to_string().contains("a thread panicked"), "{error}");
+        }
     }
 
     /// Two threads on one CPU take it from each other; short runs are left alone now and then.
