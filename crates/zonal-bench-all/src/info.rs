@@ -12,8 +12,8 @@
 //! ```
 
 use std::io::{self, Write};
-use std::sync::Barrier;
-use std::thread;
+use std::panic::resume_unwind;
+use std::thread::Builder;
 
 use clap::Args;
 use serde_json::{Map, Value, json};
@@ -32,6 +32,7 @@ use zonal_bench::subjects::zonal::zones;
 use zonal_cli::error::LabError;
 use zonal_cli::provenance::Provenance;
 use zonal_cli::size::parse_size;
+use zonal_cli::together::together;
 
 /// Arguments of `zonal info`.
 #[derive(Clone, Debug, Args)]
@@ -57,8 +58,8 @@ const STEPS: u64 = 20_000;
 ///
 /// # Errors
 ///
-/// [`LabError::UnknownPreset`], [`LabError::Arena`] if the memory cannot be had, or what writing
-/// says.
+/// [`LabError::UnknownPreset`], [`LabError::Arena`] if the memory cannot be had,
+/// [`LabError::Machine`] if a thread cannot, or what writing says.
 pub fn run(args: &InfoArgs, out: &mut dyn Write) -> Result<(), LabError> {
     let is = |name: &str| preset::is_called(name, &args.preset);
     let report = Report { memory: args.memory, json: args.json, out };
@@ -91,24 +92,14 @@ impl OnPreset for Report<'_> {
 fn report<S: Sound>(Report { memory, json, out }: Report<'_>) -> Result<(), LabError> {
     let arena = Arena::builder().preset::<S>().reserve(memory).open();
     let arena = arena.map_err(|error| LabError::Arena(Box::new(error)))?;
-    let (ready, reported) =
-        (Barrier::new(THREADS as usize + 1), Barrier::new(THREADS as usize + 1));
-    thread::scope(|scope| {
-        for seed in 1..=THREADS {
-            let (arena, ready, reported) = (&arena, &ready, &reported);
-            scope.spawn(move || {
-                let held = churn(arena, seed);
-                ready.wait();
-                reported.wait();
-                drop(held);
-            });
-        }
-        ready.wait();
-        let written = if json { write_json(&arena, out) } else { print(&arena, out) };
-        reported.wait();
-        written
-    })
-    .map_err(LabError::Print)
+    let threads = (1..=THREADS).map(|seed| (Builder::new(), seed));
+    let held = together(threads, |_, seed| churn(&arena, seed));
+    let held = held.map_err(|source| LabError::Machine { what: "start a thread", source })?;
+    let held: Vec<_> =
+        held.into_iter().map(|it| it.unwrap_or_else(|panic| resume_unwind(panic))).collect();
+    let written = if json { write_json(&arena, out) } else { print(&arena, out) };
+    drop(held);
+    written.map_err(LabError::Print)
 }
 
 /// Allocates and frees blocks of several orders and types; returns those still held.

@@ -371,6 +371,14 @@ fn the_known_names_are_those_of_the_registry() {
 }
 
 #[test]
+fn a_thread_that_is_not_given_is_an_error_of_info() {
+    let mut info = zonal("info --memory 64M");
+    // No address space has room for such stacks.
+    let run = info.env("RUST_MIN_STACK", (1_u64 << 60).to_string()).assert().code(1).stdout("");
+    run.stderr(contains("cannot start a thread"));
+}
+
+#[test]
 fn help_that_cannot_be_printed_is_a_failure() {
     for line in ["--help", "--version", "bench --help"] {
         let full = std::fs::File::options().write(true).open("/dev/full").expect("Linux");

@@ -17,7 +17,7 @@ use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::thread;
+use std::thread::{self, Builder};
 
 use zonal_cli::bar::Bar;
 use zonal_cli::interrupt;
@@ -211,17 +211,13 @@ impl IoRuns {
         // Relaxed: each number is taken once whatever the order; results go through the lock.
         let next = AtomicUsize::new(0);
         let done = Mutex::new(HashMap::new());
-        thread::scope(|scope| {
-            for _ in 0..jobs {
-                scope.spawn(|| {
-                    while let Some(key) = keys.get(next.fetch_add(1, Ordering::Relaxed)) {
-                        let result = guarded(runner, key, choice);
-                        bar.done(1, format!("{} {} {}", key.machine, key.kernel, key.threads));
-                        if let Ok(mut done) = done.lock() {
-                            done.insert(key.clone(), result);
-                        }
-                    }
-                });
+        on_threads(jobs, Builder::new, || {
+            while let Some(key) = keys.get(next.fetch_add(1, Ordering::Relaxed)) {
+                let result = guarded(runner, key, choice);
+                bar.done(1, format!("{} {} {}", key.machine, key.kernel, key.threads));
+                if let Ok(mut done) = done.lock() {
+                    done.insert(key.clone(), result);
+                }
             }
         });
         Self { done: done.into_inner().unwrap_or_default(), pages }
@@ -298,6 +294,17 @@ impl IoRuns {
     }
 }
 
+/// Does work that threads share on `jobs` of them, of which the calling one is the first, or on those that the system
+/// gives.
+fn on_threads(jobs: usize, builder: impl Fn() -> Builder, work: impl Fn() + Sync) {
+    thread::scope(|scope| {
+        // They end with the scope.
+        let is_refused = |_: &usize| builder().spawn_scoped(scope, &work).is_err();
+        (1..jobs).find(is_refused);
+        work();
+    });
+}
+
 fn guarded(runner: &dyn IoRunner, key: &IoKey, choice: Choice) -> Result<Ran, String> {
     if interrupt::is_requested() {
         return Err("not run: interrupted".into());
@@ -305,4 +312,27 @@ fn guarded(runner: &dyn IoRunner, key: &IoKey, choice: Choice) -> Result<Ran, St
     // Nothing of a run that panicked is looked at again.
     let run = AssertUnwindSafe(|| run(runner, key, choice));
     catch_unwind(run).unwrap_or_else(|_| Err("the simulator panicked".into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// No address space has room for such a stack.
+    #[test]
+    fn threads_that_are_refused_leave_their_work_to_the_others() {
+        let done = AtomicUsize::new(0);
+        let work = || {
+            done.fetch_add(1, Ordering::Relaxed);
+        };
+        on_threads(3, Builder::new, work);
+        assert_eq!(done.swap(0, Ordering::Relaxed), 3);
+        let asked = AtomicUsize::new(0);
+        let builder = || {
+            let first = asked.fetch_add(1, Ordering::Relaxed) == 0;
+            Builder::new().stack_size(if first { 1 << 20 } else { 1 << 60 })
+        };
+        on_threads(5, builder, work);
+        assert_eq!(done.load(Ordering::Relaxed), 2);
+    }
 }
