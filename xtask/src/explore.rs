@@ -71,12 +71,10 @@ impl State {
     }
 }
 
-/// Whether the explorer ran seeds before it failed: then it says what it ran, or which seed to run again. Otherwise
-/// it was not built, or there is no such preset.
-fn ran_seeds(printed: &str, errors: &str) -> bool {
-    let again = |line: &str| line.starts_with("again: ") && line.contains("ZONAL_EXPLORE_SEED=");
-    printed.lines().any(|line| line.trim().starts_with("steps "))
-        || errors.lines().any(|line| again(line.trim()))
+/// Whether the explorer failed for want of such a preset: no seed was run, and none would be. Whatever else it fails of,
+/// and if it says nothing because it was killed, is found by a seed.
+fn is_unknown(preset: Option<&str>, errors: &str) -> bool {
+    preset.is_some_and(|preset| errors.contains(&format!("{preset} is none of [")))
 }
 
 /// What the log says of the batch that begins at the next seed; the commit is the last to be run.
@@ -115,15 +113,18 @@ pub(crate) fn run(shell: &Shell, args: &Explore) -> Result<()> {
     state.commits.retain(|known| *known != commit);
     state.commits.push(commit);
     let (before, preset) = (state.seconds, args.preset.as_deref());
+    let explorer =
+        || cmd!(shell, "cargo test --release --locked -p zonal-sim --test explore").quiet();
+    // What cannot be built runs no seed.
+    explorer().arg("--no-run").run()?;
     while began.elapsed() < limit {
         let from = state.next_seed.to_string();
         let runs = BATCH.to_string();
-        let output = cmd!(shell, "cargo test --release --locked -p zonal-sim --test explore")
+        let output = explorer()
             .args(["seeds", "--", "--exact", "--nocapture"])
             .env("ZONAL_EXPLORE_FROM", &from)
             .env("ZONAL_EXPLORE_RUNS", runs)
             .envs(preset.map(|preset| ("ZONAL_EXPLORE_PRESET", preset)))
-            .quiet()
             .ignore_status()
             .output()?;
         let printed = String::from_utf8_lossy(&output.stdout);
@@ -135,7 +136,7 @@ pub(crate) fn run(shell: &Shell, args: &Explore) -> Result<()> {
             eprintln!("{printed}{errors}");
             let kept = file.display();
             ensure!(
-                ran_seeds(&printed, &errors),
+                !is_unknown(preset, &errors),
                 "no seed was run: see above; {kept} is as it was"
             );
             state.failed.push(state.next_seed);
@@ -175,12 +176,19 @@ mod tests {
 
     #[test]
     fn a_batch_that_was_not_run_is_told_from_one_that_failed() {
-        let failure = "thread 'seeds' panicked at main.rs:1:\nseed 7: two have frame 3\n  on Zonal\n  \
-             again: ZONAL_EXPLORE_SEED=7 cargo test -p zonal-sim\n";
-        assert!(ran_seeds("running 1 test\n", failure));
-        assert!(ran_seeds("\nsteps 30 Zonal\n5 runs\n", "some requests are refused\n"));
-        assert!(!ran_seeds("", "error[E0425]: cannot find value `x` in this scope\n"));
-        assert!(!ran_seeds("running 1 test\n", "Zonl is none of [\"Zonal\"]\n"));
+        let failures = [
+            "thread 'seeds' panicked at main.rs:1:\nseed 7: two have frame 3\n  on Zonal\n  \
+             again: ZONAL_EXPLORE_SEED=7 cargo test -p zonal-sim\n",
+            "some requests are refused\n",
+            "process didn't exit successfully: `explore seeds` (signal: 9, SIGKILL: kill)\n",
+            "thread 'main' has overflowed its stack\n",
+            "",
+        ];
+        for errors in failures {
+            assert!(!is_unknown(Some("Zonl"), errors) && !is_unknown(None, errors), "{errors}");
+        }
+        let unknown = "thread '<unnamed>' panicked at swarm.rs:1:\nZonl is none of [\"Zonal\"]\n";
+        assert!(is_unknown(Some("Zonl"), unknown));
     }
 
     #[test]
