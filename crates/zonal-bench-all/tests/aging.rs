@@ -38,6 +38,7 @@ fn what_is_named_twice_is_run_once() {
 }
 
 /// What others came to is shown, and that one that was named has no result is told. A tree of bits has room for 64 GiB.
+#[cfg(feature = "peers")]
 #[test]
 fn a_subject_that_fails_is_a_failure_if_it_was_named() {
     let line = "aging --memory 65G,64M --rounds 1 --mix frames --no-progress --subjects";
