@@ -13,7 +13,10 @@
 //! assert!(facts.iter().any(|fact| fact.metric == "thp_score" && fact.preset() == Some("SkipMerge")));
 //! ```
 
+use core::time::Duration;
+
 use crate::figures::Figure;
+use crate::options::Options;
 use crate::stats::Row;
 use crate::workload::Workload;
 use zonal_cli::table::Table;
@@ -67,10 +70,21 @@ impl Fact {
         }
     }
 
+    /// The variant of the workload.
+    fn options(&self) -> Options {
+        let delay = self.workload.strip_prefix("stress_highalloc_delay_");
+        let delay = delay.and_then(|delay| delay.strip_suffix("ms")?.parse().ok());
+        Options { delay: delay.map(Duration::from_millis), ..Options::default() }
+    }
+
     /// What rows of the same variant have as their `variant`.
     fn variant(&self) -> Option<String> {
-        let delay = self.workload.strip_prefix("stress_highalloc_delay_")?;
-        Some(format!("delay {} ms", delay.strip_suffix("ms")?))
+        self.options().label()
+    }
+
+    /// Most samples that are taken of the same variant. No other workload than this has few.
+    fn most_samples(&self) -> usize {
+        Workload::StressHighalloc.most_samples(self.options())
     }
 }
 
@@ -90,19 +104,18 @@ pub fn facts(workload: Workload) -> Vec<Fact> {
     facts.filter(|fact: &Fact| fact.workload.starts_with(prefix)).collect()
 }
 
-/// Whether a row may be compared: it is sound, or all that is wrong with it is that there is one sample, where one
-/// is all that is taken.
-fn can_compare(row: &Row) -> bool {
-    let is_long = row.workload == Workload::StressHighalloc.name();
-    row.is_sound() || (is_long && row.mark() == "few")
+/// Whether a row of which at most as many samples are taken may be compared: it is sound, or all that is wrong with
+/// it is that those are few.
+fn can_compare(row: &Row, most_samples: usize) -> bool {
+    row.is_sound() || (row.mark() == "few" && row.samples >= most_samples)
 }
 
 /// A preset's number by that of the base, where both were measured alike: of the threads, distances and paths, those
 /// where the preset is fastest.
 fn ratio_here(rows: &[Row], fact: &Fact, preset: &str) -> Option<f64> {
-    let figure = fact.figure()?;
+    let (figure, variant) = (fact.figure()?, fact.variant());
     let of = |row: &&Row, subject: &str| {
-        row.subject == subject && row.variant == fact.variant() && can_compare(row)
+        row.subject == subject && row.variant == variant && can_compare(row, fact.most_samples())
     };
     let pairs = rows.iter().filter(|row| of(row, preset)).filter_map(|row| {
         let alike = |base: &&Row| {
@@ -195,12 +208,30 @@ mod tests {
         assert_eq!(ratio(&[&rows[..], &[disturbed]].concat()), Some(3.0), "of those that count");
         assert_eq!(ratio(&rows[..2]), None);
         assert_eq!(ratio(&[row(BASE, 1, 1.0, 8.0), row("SkipMerge", 2, 1.0, 8.0)]), None);
-        // Once is all that it is run.
         let few = |row: Row| Row { samples: 1, ..row };
         let once = [few(row(BASE, 1, 2.0, 4.0)), few(row("SkipMerge", 1, 1.0, 6.0))];
         assert_eq!(ratio(&once), None);
-        let long = once.map(|row| Row { workload: "stress-highalloc", ..row });
-        assert_eq!(ratio(&long), Some(1.5));
+    }
+
+    #[test]
+    fn few_samples_are_enough_where_no_more_are_taken() {
+        use crate::figures::{Figure::SuccessRate, Figures};
+        let facts = facts(Workload::StressHighalloc);
+        let ratio = |delay: u64, samples: usize, disturbed: bool| {
+            let variant = Some(format!("delay {delay} ms"));
+            let of = |fact: &&Fact| fact.metric == "success_rate" && fact.variant() == variant;
+            let fact = facts.iter().find(of).expect("there is one");
+            let row = |subject, rate| {
+                let (workload, figures) = ("stress-highalloc", Figures::of(SuccessRate, rate));
+                let row = Row { workload, samples, figures, ..Row::example(subject, 1, 1.0) };
+                Row { variant: variant.clone(), disturbed, ..row }
+            };
+            ratio_here(&[row(BASE, 4.0), row("SkipMerge", 6.0)], fact, "SkipMerge")
+        };
+        assert_eq!(ratio(100, 1, false), Some(1.5), "once is all that it is run");
+        assert_eq!(ratio(100, 1, true), None);
+        assert_eq!(ratio(1, 1, false), None, "of five that are asked for");
+        assert_eq!(ratio(1, 3, false), Some(1.5));
     }
 
     #[test]
