@@ -58,10 +58,13 @@ impl Draft<'_> {
         let locked = one("locked", Quantity::Locked, Core, inner, add, old.locked);
         // A simulated lock pays for a locked instruction on its line besides.
         let pair = "a spinlock taken and released, less a locked add";
-        let lock = one("lock", Quantity::Lock, Core, update, pair, old.lock);
-        let count = "a counter of its own line, up and down";
-        let preempt_toggle =
-            one("preempt_toggle", Quantity::Counter, Core, 0.0, count, old.preempt_toggle);
+        let lock = self.beside_update(("cost", "lock"), (Quantity::Lock, update), pair, old.lock);
+        let preempt_toggle = self.value(
+            ("cost", "preempt_toggle"),
+            (Quantity::Counter, Core),
+            (0.0, "a counter of its own line, up and down"),
+            old.preempt_toggle,
+        );
         let access =
             self.default(("cost", "access"), "part of the model, not of the machine", old.access);
         let why = "user space cannot disable interrupts";
@@ -187,8 +190,8 @@ impl Draft<'_> {
         let tlb_flush =
             one("tlb_flush", Quantity::DropOne, nothing + unmap_ns, flush, old.tlb_flush);
         let half = "half of a read lock and unlock in user space, less a locked add";
-        let less = read_lock / 2.0 + update;
-        let space_lock = one("space_lock", Quantity::ReadLock, less, half, old.space_lock);
+        let beside = (Quantity::ReadLock, read_lock / 2.0 + update);
+        let space_lock = self.beside_update(("kernel", "space_lock"), beside, half, old.space_lock);
         let woken = "half of waking there and back, with the sleep between";
         // The sleep is no CPU's: it does not follow the clock of a core.
         let wake = self.value(("kernel", "wake"), (wake, Nominal), (0.0, woken), old.wake);

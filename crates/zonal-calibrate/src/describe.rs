@@ -257,6 +257,24 @@ mod tests {
     }
 
     #[test]
+    fn locks_that_cost_no_more_than_an_addition_are_measured_to_cost_the_least() {
+        let locks = [(Quantity::Lock, 4.9), (Quantity::ReadLock, 9.8)];
+        let cheap = with(&[&locks[..], &[(Quantity::Locked, 5.0)]].concat());
+        let description = describe(&Survey::of(1, 1, &cheap), "cheap").expect("a machine");
+        let machine = &description.machine;
+        assert_eq!((machine.cost.lock, machine.kernel.space_lock), (0.1, 0.1));
+        for key in ["lock", "space_lock"] {
+            assert_eq!(origin(&description, key), Origin::Measured, "{key}");
+        }
+        // Without the addition it is not known what is left.
+        let lock = [(Quantity::Lock, 0.9), (Quantity::ReadLock, 1.9)];
+        let unknown = describe(&Survey::of(1, 1, &with(&lock)), "unknown").expect("a machine");
+        for key in ["lock", "space_lock"] {
+            assert_eq!(origin(&unknown, key), Origin::Default, "{key}");
+        }
+    }
+
+    #[test]
     fn more_than_a_file_can_say_is_cut_and_told() {
         let description = describe(&Survey::of(2, 96, &LEAST), "big").expect("a machine");
         assert_eq!(description.machine.topology.cores(), 128);

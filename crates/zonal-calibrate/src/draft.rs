@@ -97,6 +97,26 @@ impl Draft<'_> {
         self.default((table, key), &format!("{what} could not be told here"), default)
     }
 
+    /// A value that is what one quantity takes beside a locked addition, which may be next to nothing: then it is the
+    /// least that there is, and not that of a machine where it is more.
+    pub(super) fn beside_update(
+        &mut self,
+        (table, key): (&'static str, &'static str),
+        (quantity, less_ns): (Quantity, f64),
+        what: &str,
+        default: f64,
+    ) -> f64 {
+        let update = self.figure(Quantity::Locked);
+        if let (Some(figure), Some(_)) = (self.figure(quantity), update)
+            && figure.median <= less_ns
+        {
+            let remark = format!("{what}, {}: nothing is left", spread(&figure));
+            self.say(table, key, Origin::Measured, remark);
+            return rounded(0.0);
+        }
+        self.value((table, key), (quantity, Ticking::Core), (less_ns, what), default)
+    }
+
     pub(super) fn default(
         &mut self,
         (table, key): (&'static str, &'static str),
