@@ -1,12 +1,16 @@
 //! Isolation of one pageblock of an allocated block that is larger: pageblocks are smaller here
 //! than the blocks that requests get.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::ops::Range;
+use std::sync::mpsc::{Receiver, Sender, channel};
 use zonal::error::{FreeError, RangeError};
 use zonal::map::{PhysAddr, Region};
 use zonal::plan::Config;
 use zonal::policy::Policy;
+use zonal::policy::trace::{Event, Point, Trace};
+use zonal::preset::{Linux416, Traced, Zonal};
 use zonal::{CpuId, Isolated, MigrateType, Order, Pfn, Request};
 use zonal_testkit::checkers::{Rules, check_all, check_faults};
 use zonal_testkit::host::TestHost;
@@ -314,6 +318,75 @@ fn the_reserve_outlives_refusals<S: Policy>() {
         assert_eq!((reserved(), kind()), (0, Some(MigrateType::Movable)));
         all_but(world, order(3), &[]);
     });
+}
+
+thread_local! {
+    /// Where this thread waits when it has taken a block from a zone: it says so, and goes on when told to.
+    static PAUSE: RefCell<Option<(Sender<()>, Receiver<()>)>> = const { RefCell::new(None) };
+}
+
+/// A pause before what is done with the block.
+struct Pause;
+
+impl Trace for Pause {
+    fn is_on(point: Point) -> bool {
+        point == Point::AllocZoneLocked
+    }
+    fn record(_: &Event) {
+        if let Some((here, go_on)) = PAUSE.take() {
+            here.send(()).unwrap();
+            go_on.recv().unwrap();
+        }
+    }
+}
+
+/// After an urgent request took its block, and before the pageblocks of that join the high-atomic reserve, one of
+/// them is isolated: it stays so, and none joins.
+fn isolated_before_it_joins_the_reserve<S: Policy>() {
+    with_world::<Probe, Traced<S, Pause>, _>(Shape::Blocks3, |world| {
+        let allocator = &world.allocator;
+        let urgent = MOVABLE.with_order(order(4)).atomic();
+        let reserved = |out: &Out| check(world, out).0.zones[0].high_atomic_pageblocks;
+        // The next block is as large, and begins where the one before ends.
+        let before = allocator.alloc_raw(&urgent).unwrap();
+        let mut out = Out::from([(before, order(4))]);
+        assert_eq!(reserved(&out), 2, "there is room for more");
+        let (here, is_there) = channel();
+        let (tell, go_on) = channel();
+        let (block, isolated) = std::thread::scope(|scope| {
+            let asking = scope.spawn(|| {
+                allocator.platform().switch_cpu(CpuId(1));
+                PAUSE.set(Some((here, go_on)));
+                allocator.alloc_raw(&urgent)
+            });
+            is_there.recv().unwrap();
+            let start = before.get() + order(4).frames();
+            let isolated = allocator.isolate(pfns(start + 8, start + 16)).unwrap();
+            tell.send(()).unwrap();
+            (asking.join().unwrap().unwrap(), isolated)
+        });
+        assert_eq!(block.get(), before.get() + order(4).frames());
+        out.insert(block, order(4));
+        let kind = |pfn: u64| allocator.pageblock_of(Pfn::new(pfn)).map(|found| found.1);
+        assert_eq!(kind(block.get() + 8), Some(MigrateType::Isolate));
+        assert_eq!(kind(block.get()), Some(MigrateType::Movable));
+        assert_eq!(reserved(&out), 2);
+        undo(world, isolated, &out);
+        out.keys().for_each(|&pfn| free(world, (pfn, order(4)), false));
+        allocator.drain_all();
+        assert_eq!(reserved(&Out::new()), 2);
+        all_but(world, order(3), &[]);
+    });
+}
+
+#[test]
+fn isolated_before_it_joins_the_reserve_of_lists() {
+    isolated_before_it_joins_the_reserve::<Linux416>();
+}
+
+#[test]
+fn isolated_before_it_joins_the_reserve_of_a_map() {
+    isolated_before_it_joins_the_reserve::<Zonal>();
 }
 
 macro_rules! on_presets {
