@@ -224,12 +224,18 @@ mod tests {
     use super::*;
     use crate::scheduler::Kind;
 
-    #[test]
-    fn who_has_read_all_is_not_waited_for() {
+    /// A new file, which goes with its directory.
+    fn new_file(bytes: u64) -> (tempfile::TempDir, TargetFile, Sector) {
         let directory = tempfile::tempdir().expect("a directory");
         let path = directory.path().join("file");
-        let file = TargetFile::open(&path, 32 << 20, false, false, false).expect("it is made");
+        let file = TargetFile::open(&path, bytes, false, false, false).expect("it is made");
         let capacity = Sector(file.bytes() / 512);
+        (directory, file, capacity)
+    }
+
+    #[test]
+    fn who_has_read_all_is_not_waited_for() {
+        let (_directory, file, capacity) = new_file(32 << 20);
         let mut workload = Workload::readers(4, 32 << 20, capacity).expect("it fits");
         // Far from each other: near ones are served together.
         workload.contexts.remove(3);
@@ -242,10 +248,7 @@ mod tests {
 
     #[test]
     fn a_thread_that_is_not_given_ends_the_run() {
-        let directory = tempfile::tempdir().expect("a directory");
-        let path = directory.path().join("file");
-        let file = TargetFile::open(&path, 4 << 20, false, false, false).expect("it is made");
-        let capacity = Sector(file.bytes() / 512);
+        let (_directory, file, capacity) = new_file(4 << 20);
         // Two that do requests and four that ask: none, the first of each kind, the last.
         for given in [0, 1, 2, 5] {
             let workload = Workload::random(4, 4 << 20, capacity, Span(u64::MAX), 1);

@@ -28,15 +28,11 @@ const LEFT: usize = 5 * PAGE;
 /// Much more than the slowest writing needs.
 const MINUTES: Duration = Duration::from_secs(15 * 60);
 
-fn name(path: &Path) -> Result<String, Failed> {
-    Ok(path.to_str().ok_or("a path")?.to_owned())
-}
-
 fn an_error_is_no_end_of_a_mapped_file() -> Result<(), Failed> {
     let process = Process::new("16M")?;
     let [path, below] = [&process.root, &process.below].map(|place| place.join("file"));
     fs::write(&below, vec![7; LEN])?;
-    success(again(Part::Reader, &[name(&path)?, name(&below)?])?.output()?).map(drop)
+    success(again(Part::Reader, &[path, below])?.output()?).map(drop)
 }
 
 /// The part of another process: the file below becomes shorter, of which the mount knows nothing.
@@ -63,7 +59,7 @@ pub(crate) fn read(arguments: &[String]) -> Result<i32, Failed> {
 
 fn mapped_bytes_are_not_lost_silently() -> Result<(), Failed> {
     let process = Process::with_space("1M", 64 * PAGE)?;
-    let arguments = [name(&process.root.join("file"))?, name(&process.below)?];
+    let arguments = [&process.root.join("file"), &process.below];
     let child = again(Part::Filler, &arguments)?.stderr(Stdio::piped()).spawn()?;
     // The kernel may have it wait for each page that is written back.
     let output = end_of(child, MINUTES, || process.progress())?;

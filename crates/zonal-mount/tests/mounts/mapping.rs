@@ -4,6 +4,7 @@
 use crate::parts::{Part, again, success};
 use libtest_mimic::Failed;
 use rustix::mm::{MapFlags, MsyncFlags, ProtFlags, mmap, msync, munmap};
+use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::Path;
@@ -52,11 +53,9 @@ pub(crate) fn in_a_process(
     (from, len): (usize, usize),
     fill: Option<(u8, bool)>,
 ) -> Result<Vec<u8>, Failed> {
-    let mut arguments = vec![path.to_str().ok_or("a path")?.to_owned()];
-    arguments.extend([from.to_string(), len.to_string()]);
-    arguments.extend(
-        fill.into_iter().flat_map(|(byte, at_once)| [byte.to_string(), at_once.to_string()]),
-    );
+    let fill = fill.map(|(byte, at_once)| [byte.to_string(), at_once.to_string()]);
+    let numbers = [from.to_string(), len.to_string()].into_iter().chain(fill.into_iter().flatten());
+    let arguments: Vec<_> = [path.into()].into_iter().chain(numbers.map(OsString::from)).collect();
     let seen = success(again(Part::Mapper, &arguments)?.output()?)?;
     if seen.len() == len { Ok(seen) } else { Err(format!("{} bytes of {len}", seen.len()).into()) }
 }

@@ -3,6 +3,7 @@
 use crate::{mapped, mapping, silent, watchdog};
 use libtest_mimic::Failed;
 use rustix::process::{Resource, Rlimit, setrlimit};
+use std::ffi::OsStr;
 use std::io;
 use std::process::{Child, Command, ExitCode, Output};
 use std::thread;
@@ -26,7 +27,7 @@ pub(crate) enum Part {
 }
 
 /// The program as that part, to be started.
-pub(crate) fn again(part: Part, arguments: &[String]) -> io::Result<Command> {
+pub(crate) fn again(part: Part, arguments: &[impl AsRef<OsStr>]) -> io::Result<Command> {
     let mut command = Command::new(std::env::current_exe()?);
     command.env(VARIABLE, format!("{part:?}")).args(arguments);
     Ok(command)

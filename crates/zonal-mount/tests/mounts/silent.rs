@@ -6,7 +6,7 @@ use crate::watchdog::{LIMIT, Watchdog};
 use fuser::{Config, Filesystem, INodeNo, ReplyEntry, Request, Session};
 use libtest_mimic::Failed;
 use rustix::mount::{UnmountFlags, unmount};
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::os::unix::process::ExitStatusExt;
@@ -65,7 +65,7 @@ pub(crate) fn ask(arguments: &[String]) -> Result<i32, Failed> {
 
 /// [`ask`] in another process, once it has mounted.
 fn asking(root: &Path, limit: Duration) -> Result<Child, Failed> {
-    let arguments = [root.to_str().ok_or("a path")?.to_owned(), limit.as_millis().to_string()];
+    let arguments = [root.into(), OsString::from(limit.as_millis().to_string())];
     let mut child = again(Part::Silent, &arguments)?.stdout(Stdio::piped()).spawn()?;
     let mut line = String::new();
     BufReader::new(child.stdout.as_mut().ok_or("an output")?).read_line(&mut line)?;
