@@ -28,6 +28,23 @@ impl Drop for LetGo<'_> {
     }
 }
 
+/// What a compaction comes to that the host keeps, and what is seen `meanwhile`. The host goes on after that, also when
+/// an assertion fails: else the scope would wait for ever.
+fn while_it_hangs<R>(
+    movers: &Movers,
+    compaction: impl FnOnce() -> CompactOutcome + Send,
+    meanwhile: impl FnOnce() -> R,
+) -> (CompactOutcome, R) {
+    std::thread::scope(|scope| {
+        let stuck = scope.spawn(compaction);
+        movers.wait_for_hang();
+        let going = LetGo(movers);
+        let seen = meanwhile();
+        drop(going);
+        (stuck.join().unwrap(), seen)
+    })
+}
+
 /// A host that hangs in one call keeps no frame but the one it has, and where compactions run side
 /// by side no other of them.
 fn others_go_on_while_the_host_hangs<S: Policy>()
@@ -38,11 +55,8 @@ where
         let world = ledger.world;
         let (allocator, movers) = (&world.allocator, world.allocator.platform().movers());
         let (huge, sync) = (MOVABLE.with_order(Order::HUGE), CompactMode::Sync);
-        let outcome = std::thread::scope(|scope| {
-            let stuck = scope.spawn(move || world.allocator.compact_zone(ZONE, Order::HUGE, sync));
-            movers.wait_for_hang();
-            // Also when an assertion fails: else the scope would wait for ever.
-            let _going = LetGo(movers);
+        let compaction = || allocator.compact_zone(ZONE, Order::HUGE, sync);
+        let (outcome, ()) = while_it_hangs(movers, compaction, || {
             if !S::Compact::SIDE_BY_SIDE {
                 let second = allocator.compact_zone(ZONE, Order::HUGE, CompactMode::Sync);
                 assert_eq!(second, CompactOutcome::Contended);
@@ -71,8 +85,6 @@ where
                 let block = allocator.alloc_raw(&huge).expect("it is there");
                 allocator.free_raw(block, Order::HUGE).unwrap();
             }
-            movers.let_go();
-            stuck.join().unwrap()
         });
         assert_ne!(outcome, CompactOutcome::Contended);
         ledger.check();
@@ -94,15 +106,11 @@ where
         let world = ledger.world;
         let (allocator, movers) = (&world.allocator, world.allocator.platform().movers());
         let huge = MOVABLE.with_order(Order::HUGE);
-        let (outcome, block) = std::thread::scope(|scope| {
-            let stuck = scope.spawn(move || world.allocator.compact_in_background(Order::HUGE));
-            movers.wait_for_hang();
-            // Also when an assertion fails: else the scope would wait for ever.
-            let _going = LetGo(movers);
+        let compaction = || allocator.compact_in_background(Order::HUGE);
+        let (outcome, block) = while_it_hangs(movers, compaction, || {
             let block = allocator.alloc_raw(&huge);
             assert_eq!(block.is_ok(), S::Compact::SIDE_BY_SIDE, "whether the host has the zone");
-            movers.let_go();
-            (stuck.join().unwrap(), block.ok())
+            block.ok()
         });
         if S::Compact::SIDE_BY_SIDE {
             assert_eq!(outcome, CompactOutcome::Success, "another block for the background");
@@ -127,31 +135,25 @@ where
         let world = ledger.world;
         let (allocator, movers) = (&world.allocator, world.allocator.platform().movers());
         let kind = |start: u64| allocator.pageblock_of(Pfn::new(start)).map(|found| found.1);
-        let isolated = std::thread::scope(|scope| {
-            let (huge, sync) = (Order::HUGE, CompactMode::Sync);
-            let stuck = scope.spawn(move || world.allocator.compact_zone(ZONE, huge, sync));
-            movers.wait_for_hang();
-            // Also when an assertion fails: else the scope would wait for ever.
-            let _going = LetGo(movers);
+        let (huge, sync) = (Order::HUGE, CompactMode::Sync);
+        let compaction = || allocator.compact_zone(ZONE, huge, sync);
+        let (outcome, isolated) = while_it_hangs(movers, compaction, || {
             let mut starts = (0x4000..0x7200_u64).step_by(512);
             let apart = starts.find(|&start| kind(start) == Some(MigrateType::Isolate));
             assert_eq!(apart.is_some(), S::Compact::SETS_APART);
-            let isolated = apart.map(|start| {
+            apart.map(|start| {
                 let range = Pfn::new(start)..Pfn::new(start + 512);
                 let isolated = allocator.isolate(range.clone()).expect("no caller has it");
                 let again = allocator.isolate(range.clone());
                 assert_eq!(again, Err(RangeError::Isolated { pfn: range.start }));
                 isolated
-            });
-            movers.let_go();
-            let outcome = stuck.join().unwrap();
-            assert_ne!(outcome, CompactOutcome::Contended);
-            if outcome == CompactOutcome::Success {
-                let block = allocator.alloc_raw(&MOVABLE.with_order(huge).no_wait());
-                allocator.free_raw(block.expect("one that is no caller's"), huge).unwrap();
-            }
-            isolated
+            })
         });
+        assert_ne!(outcome, CompactOutcome::Contended);
+        if outcome == CompactOutcome::Success {
+            let block = allocator.alloc_raw(&MOVABLE.with_order(huge).no_wait());
+            allocator.free_raw(block.expect("one that is no caller's"), huge).unwrap();
+        }
         ledger.check();
         if let Some(isolated) = isolated {
             let start = isolated.range().start.get();
@@ -170,12 +172,8 @@ where
     fragmented::<S>(Shape::Huge, 60, Moving::HangsOnce, |ledger| {
         let world = ledger.world;
         let (allocator, movers) = (&world.allocator, world.allocator.platform().movers());
-        std::thread::scope(|scope| {
-            let (huge, sync) = (Order::HUGE, CompactMode::Sync);
-            let stuck = scope.spawn(move || world.allocator.compact_zone(ZONE, huge, sync));
-            movers.wait_for_hang();
-            // Also when an assertion fails: else the scope would wait for ever.
-            let _going = LetGo(movers);
+        let compaction = || allocator.compact_zone(ZONE, Order::HUGE, CompactMode::Sync);
+        let (outcome, ()) = while_it_hangs(movers, compaction, || {
             let info = || allocator.zone_info(ZONE).unwrap();
             let before = info();
             let rest = before.free + before.cached;
@@ -188,9 +186,8 @@ where
             assert_eq!(pair.is_ok(), S::Compact::SETS_APART, "{pair:?}");
             pair.into_iter().for_each(|pair| allocator.free_contiguous(pair).unwrap());
             others.into_iter().for_each(|pfn| allocator.free_raw(pfn, Order::ZERO).unwrap());
-            movers.let_go();
-            assert_ne!(stuck.join().unwrap(), CompactOutcome::Contended);
         });
+        assert_ne!(outcome, CompactOutcome::Contended);
         ledger.check();
     });
 }
