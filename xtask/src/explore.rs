@@ -1,4 +1,4 @@
-//! Random schedules of the explorer (`crates/zonal-sim/tests/explore`) for as long as wanted, over days and
+//! Random schedules of the explorer (`crates/zonal-explore`) for as long as wanted, over days and
 //! restarts: what was run stands in a file, which the next run goes on with.
 
 use crate::steps::target_dir;
@@ -113,8 +113,7 @@ pub(crate) fn run(shell: &Shell, args: &Explore) -> Result<()> {
     state.commits.retain(|known| *known != commit);
     state.commits.push(commit);
     let (before, preset) = (state.seconds, args.preset.as_deref());
-    let explorer =
-        || cmd!(shell, "cargo test --release --locked -p zonal-sim --test explore").quiet();
+    let explorer = || cmd!(shell, "cargo test --release --locked -p zonal-explore --lib").quiet();
     // What cannot be built runs no seed.
     explorer().arg("--no-run").run()?;
     while began.elapsed() < limit {

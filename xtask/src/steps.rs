@@ -38,6 +38,8 @@ pub(crate) enum Step {
     Semver,
     /// Licences, sources and duplicates of dependencies
     Deny,
+    /// Models of the lock-free parts
+    Loom,
     /// Every fuzz target for some seconds
     FuzzSmoke,
     /// Instruction counts of the fast paths, compared with golden.toml
@@ -46,12 +48,10 @@ pub(crate) enum Step {
     Package,
     /// That a kernel on zonal boots in an emulator, and counts every frame
     Boot,
-    /// That the C interface can be installed, and its examples in C run under the sanitizers
-    CExamples,
-    /// Models of the lock-free parts
-    Loom,
     /// Random schedules of larger models
     Shuttle,
+    /// That the C interface can be installed, and its examples in C run under the sanitizers
+    CExamples,
 }
 
 impl Step {
@@ -61,12 +61,19 @@ impl Step {
         help.map_or_else(String::new, |help| help.to_string())
     }
 
-    /// Whether it mostly keeps one CPU busy: with a program that is optimised as a whole, packages one by one, or an emulator. Two such
-    /// steps run side by side: what they build lies in directories of their own. The longest come first.
+    /// Whether it leaves a CPU idle for much of its time: it links a program that is optimised as a whole, builds packages one by
+    /// one, runs an emulator, or waits for its longest model. Two such steps run side by side: what they build lies in
+    /// directories of their own.
     pub(crate) const fn is_for_one_cpu(self) -> bool {
         matches!(
             self,
-            Self::FuzzSmoke | Self::Golden | Self::Package | Self::Boot | Self::CExamples
+            Self::Loom
+                | Self::FuzzSmoke
+                | Self::Golden
+                | Self::Package
+                | Self::Boot
+                | Self::Shuttle
+                | Self::CExamples
         )
     }
 

@@ -32,14 +32,3 @@ pub enum Command {
     #[command(name = child::ARGUMENT, hide = true)]
     Case,
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use clap::CommandFactory;
-
-    #[test]
-    fn the_command_line_is_consistent() {
-        Cli::command().debug_assert();
-    }
-}

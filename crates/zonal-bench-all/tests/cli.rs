@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use assert_cmd::Command;
-use clap::Parser;
+use clap::{CommandFactory, Parser};
 use predicates::prelude::*;
 use predicates::str::contains;
 use serde_json::Value;
@@ -368,6 +368,29 @@ fn the_known_names_are_those_of_the_registry() {
     if cfg!(feature = "peers") {
         assert_eq!(names, zonal_bench::subjects::KNOWN);
     }
+}
+
+#[test]
+fn json_of_info_says_of_each_zone_what_the_reports_say() {
+    let run = zonal("info --preset zonal --memory 64M --json").assert().success();
+    let records = objects(&run.get_output().stdout);
+    let (vmstat, zones) = records.split_last().expect("several");
+    assert!(!zones.is_empty());
+    for zone in zones {
+        assert_eq!(zone["record"], "zone");
+        let orders = zone["free_blocks_by_order"].as_array().expect("an array");
+        assert_eq!(orders.len(), usize::from(zonal::Order::MAX.get()) + 1);
+        let free = orders.iter().enumerate().filter_map(|(at, n)| Some(n.as_u64()? << at));
+        assert!(zone["free"].as_u64() >= Some(free.sum()), "{zone}");
+        assert!(zone["managed"].as_u64() > zone["free"].as_u64(), "something is held");
+        assert!(zone["host"].is_string() && zone["date"].is_string(), "{zone}");
+    }
+    assert!(vmstat["counters"].as_object().is_some_and(|it| it.len() > 10), "{vmstat}");
+}
+
+#[test]
+fn the_command_line_is_consistent() {
+    Cli::command().debug_assert();
 }
 
 #[test]

@@ -6,15 +6,15 @@
 //! runs it again, exactly.
 //!
 //! ```text
-//! cargo test --release -p zonal-sim --test explore                        what CI runs
-//! ZONAL_EXPLORE_RUNS=100000 cargo test --release -p zonal-sim --test explore seeds
+//! cargo test --release -p zonal-explore                                   what CI runs, for longer
+//! ZONAL_EXPLORE_RUNS=100000 cargo test --release -p zonal-explore --lib seeds
 //! cargo xtask explore --hours 1                                           an hour, to be gone on with
 //! ZONAL_EXPLORE_FROM=5000 ZONAL_EXPLORE_RUNS=...                          other seeds
 //! ZONAL_EXPLORE_PRESET=Zonal ZONAL_EXPLORE_RUNS=...                       on one preset
-//! ZONAL_EXPLORE_SEED=42 cargo test --release -p zonal-sim --test explore seeds -- --nocapture
+//! ZONAL_EXPLORE_SEED=42 cargo test --release -p zonal-explore --lib seeds -- --nocapture
 //!                                                                         one seed, step by step
 //! ```
-#![allow(missing_docs, reason = "tests")]
+#![cfg(test)]
 
 mod canaries;
 mod cpu;

@@ -58,11 +58,11 @@ impl fmt::Display for Failure {
         writeln!(f, "  on {}, {:?}", PRESETS[self.swarm.preset], self.swarm)?;
         writeln!(
             f,
-            "  again: {}ZONAL_EXPLORE_SEED={seed} cargo test --release -p zonal-sim --test explore \
+            "  again: {}ZONAL_EXPLORE_SEED={seed} cargo test --release -p zonal-explore --lib \
              {test} -- --nocapture",
             self.swarm.named()
         )?;
-        write!(f, "  once it is understood: add it to crates/zonal-sim/tests/explore_seeds.txt")
+        write!(f, "  once it is understood: add it to crates/zonal-explore/explore_seeds.txt")
     }
 }
 
