@@ -22,6 +22,8 @@ const PATIENCE: u32 = 64;
 const LATE: u64 = 5_000_000_000;
 /// Nanoseconds between two looks at what another thread was asked for.
 const LOOK: u64 = 50_000;
+/// Rounds in which it looks again at once for what other threads have on its way; then it lets go of its CPU between two.
+const AT_ONCE: u32 = 64;
 
 /// What [`FileCore::cleaning`] says: the host was not asked to write pages of the file,
 const NOT_ASKED: u8 = 0;
@@ -75,7 +77,7 @@ impl<S: Setup> Drop for Asked<S> {
 impl<S: Setup> Core<S> {
     /// As [`one_at_once`](Self::one_at_once), but has pages written back for it and waits for others that are.
     pub(crate) fn one_in_time(&self, mut met: Met) -> Result<Claimed, CacheError> {
-        let (mut idle, mut hears) = (0, Vec::new());
+        let (mut idle, mut waited, mut hears) = (0, 0, Vec::new());
         let start = self.host.now();
         loop {
             let mut moves = mem::take(&mut met.moving);
@@ -106,9 +108,12 @@ impl<S: Setup> Core<S> {
                     CacheError::NoFrames
                 });
             }
-            if asked && !cleaned {
+            if cleaned {
+                waited = 0;
+            } else if asked || waited >= AT_ONCE {
                 self.host.pause(LOOK);
-            } else if !cleaned {
+            } else {
+                waited += 1;
                 <S::Host as Platform>::relax();
             }
         }

@@ -1,5 +1,6 @@
 //! Stores that hang: who waits for them, and who does not; and what is on its way to them.
 
+use rustix::time::{ClockId, clock_gettime};
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Condvar, Mutex, mpsc};
@@ -226,12 +227,15 @@ fn a_write_that_hangs_holds_up_no_other_file_for_ever() {
     assert_eq!(hangs.write_at(&[1; 6 * PAGE], 0), Ok(6 * PAGE));
     let reads = |page: u64| {
         let well = well.clone();
-        in_time(move || well.read_at(&mut [0; PAGE], page * PAGE as u64))
+        let read = move || well.read_at(&mut [0; PAGE], page * PAGE as u64);
+        in_time(move || (read(), clock_gettime(ClockId::ThreadCPUTime)))
     };
-    assert_eq!(reads(15), Some(Err(CacheError::NoRoom { bound: 16 })));
+    let (refused, busy) = reads(15).unwrap();
+    assert_eq!(refused, Err(CacheError::NoRoom { bound: 16 }));
     assert!(door.met.load(SeqCst), "the page is on its way");
+    assert!(busy.tv_sec < 3, "of the seconds that it waited it had a CPU for {busy:?}");
     door.open();
-    assert_eq!(reads(15), Some(Ok(PAGE)));
+    assert_eq!(reads(15).unwrap().0, Ok(PAGE));
     drop(pinned);
 }
 
