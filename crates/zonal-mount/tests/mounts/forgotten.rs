@@ -51,10 +51,10 @@ fn inodes_go_once_there_is_space_again() -> Result<(), Failed> {
     fs::write(process.root.join("large"), &bytes)?;
     let empty = process.root.join("empty");
     File::create_new(&empty)?;
-    // The kernel forgets all names by this, and so all inodes but the root.
-    mount_remount(&process.root, MountFlags::empty(), "")?;
-    // Left is the one whose data have no space.
-    wait_for(&process.root, 2, || Ok(()))?;
+    // The kernel forgets all names by this, and so all inodes but the root; again, because a process that another test is
+    // about to start has the files of this one for a moment. Left is the one whose data have no space.
+    let forget = || Ok(mount_remount(&process.root, MountFlags::empty(), "")?);
+    wait_for(&process.root, 2, forget)?;
     assert!(fs::read(process.below.join("large"))? != bytes);
     process.resize_space(4 * space)?;
     // They are written after a while. The kernel knows the empty file then.
