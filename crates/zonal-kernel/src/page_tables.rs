@@ -26,7 +26,7 @@ use x86_64::PhysAddr;
 use x86_64::structures::paging::{
     FrameAllocator, FrameDeallocator, PageSize, PhysFrame, Size1GiB, Size2MiB, Size4KiB,
 };
-use zonal::map::RangeKind;
+use zonal::map::{Range, RangeKind};
 use zonal::policy::Sound;
 use zonal::preset::Zonal;
 use zonal::{Order, Pfn, Request};
@@ -37,7 +37,7 @@ const GIANT: u64 = Size1GiB::SIZE / Size4KiB::SIZE;
 /// A [`Global`] as the crate `x86_64` wants it.
 ///
 /// A page of 4 KiB or 2 MiB is a block; one of 1 GiB is a range of the memory in which all that is in use
-/// is moved out of the way, where the [`Machine`] can: rare, and slow. Frames are not zeroed; the crate does
+/// is moved out of the way, where the [`Machine`] can, also of memory that came later: rare, and slow. Frames are not zeroed; the crate does
 /// that for its tables.
 pub struct PageFrames<'a, M: Machine, S: Sound = Zonal> {
     global: &'a Global<M, S>,
@@ -105,13 +105,18 @@ unsafe impl<M: Machine, S: Sound> FrameAllocator<Size1GiB> for PageFrames<'_, M,
     fn allocate_frame(&mut self) -> Option<PhysFrame<Size1GiB>> {
         // SAFETY: nothing is freed through it.
         let frames = unsafe { self.global.allocator() }.ok()?;
-        let usable = frames.plan().map().usable().filter(|r| r.kind == RangeKind::Usable);
-        let starts = usable.flat_map(|range| {
-            let first = range.start.get().next_multiple_of(GIANT);
-            (first..range.end.get())
-                .step_by(GIANT as usize)
-                .take_while(move |start| start + GIANT <= range.end.get())
-        });
+        let (map, span) = (frames.plan().map(), frames.plan().map().span());
+        // CMA memory is for others; of the rest what is not there (yet) is refused.
+        let is_cma = |start: u64| {
+            let beside =
+                |range: &Range| range.end.get() <= start || range.start.get() >= start + GIANT;
+            map.ranges().iter().any(|range| range.kind == RangeKind::Cma && !beside(range))
+        };
+        let first = span.start.get().next_multiple_of(GIANT);
+        let starts = (first..span.end.get()).step_by(GIANT as usize);
+        let starts = starts
+            .take_while(|start| start + GIANT <= span.end.get())
+            .filter(|&start| !is_cma(start));
         let mut found = starts
             .filter_map(|start| frames.alloc_range(Pfn::new(start)..Pfn::new(start + GIANT)).ok());
         frame(found.next()?.into_raw().0)

@@ -12,7 +12,11 @@ use zonal::plan::Config;
 use zonal::{MigrateType, Pfn, Request, ZoneId};
 use zonal_kernel::Global;
 use zonal_kernel::boot_map::BootMap;
+use zonal_kernel::global::TablesFrom;
 use zonal_kernel::page_tables::PageFrames;
+
+/// Frames of 1 GiB.
+const GIANT: u64 = Size1GiB::SIZE / Size4KiB::SIZE;
 
 static FRAMES: Global<Fake> = Global::new();
 
@@ -43,8 +47,10 @@ where
 #[test]
 fn all_sizes() {
     // The tables are at the top, so one whole page of 1 GiB is free, from 1 GiB on.
-    let usable = Region::usable(PhysAddr(0), fake::memory(5 << 29));
-    let map = BootMap::new([usable], &[], []).unwrap().sanitise().unwrap();
+    fake::memory(4 << 30);
+    let later = Region::offline(PhysAddr(3 << 30), 1 << 30);
+    let regions = [Region::usable(PhysAddr(0), 5 << 29), later];
+    let map = BootMap::new(regions, &[], []).unwrap().sanitise().unwrap();
     // SAFETY: no other code has that memory.
     unsafe { FRAMES.boot(map, Config::new(1)).unwrap() };
     let mut frames = PageFrames::new(&FRAMES);
@@ -69,6 +75,10 @@ fn all_sizes() {
     assert_eq!(allocator.pageblock_of(pfn).unwrap().1, MigrateType::Movable);
     let first: PhysFrame<Size1GiB> = frames.allocate_frame().unwrap();
     assert_eq!(FrameAllocator::<Size1GiB>::allocate_frame(&mut frames), None, "there is no other");
+    // SAFETY: no other code has that memory.
+    unsafe { FRAMES.online(Pfn::new(3 * GIANT)..Pfn::new(4 * GIANT), TablesFrom::Zones).unwrap() };
+    let came: PhysFrame<Size1GiB> = frames.allocate_frame().unwrap();
+    assert_eq!(came.start_address().as_u64(), 3 << 30);
     // SAFETY: allocated above, and mapped nowhere.
     unsafe { frames.deallocate_frame(first) };
     // SAFETY: as above.
