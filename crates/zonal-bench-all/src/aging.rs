@@ -210,10 +210,10 @@ pub fn none_is_missing(named: &[String], failed: &[&str]) -> Result<(), LabError
 pub fn run(args: &AgingArgs, entries: &[Entry], out: &mut dyn Write) -> Result<(), LabError> {
     let (specs, chosen) = (args.specs(), choose(&args.subjects, entries)?);
     let picture = args.picture.as_deref().map(OutFile::open).transpose()?;
-    let mut made = args.out.as_deref().map(kept).unwrap_or_default();
+    let (mut made, before) = args.out.as_deref().map(kept).transpose()?.unwrap_or_default();
     let mut file = args.out.as_deref().map(OutFile::open).transpose()?;
-    if let Some(file) = &mut file {
-        made.iter().try_for_each(|run| file.extend(run.text.as_bytes()))?;
+    if let Some(file) = file.as_mut().filter(|_| !before.is_empty()) {
+        file.extend(&before)?;
     }
     let all = specs.len() * chosen.len();
     let (bar, start, mut now) = (Bar::of_time(args.no_progress), Instant::now(), 0_u32);
@@ -290,10 +290,19 @@ impl Run {
     }
 }
 
-/// The runs that a file has already.
-fn kept(path: &Path) -> Vec<Run> {
-    let text = fs::read_to_string(path).unwrap_or_default();
+/// The runs that a file has already, and all that is in it: lines of others are kept as they are.
+fn kept(path: &Path) -> Result<(Vec<Run>, Vec<u8>), LabError> {
+    // A device or a pipe has none.
+    if !path.metadata().is_ok_and(|it| it.is_file()) {
+        return Ok((Vec::new(), Vec::new()));
+    }
+    let unreadable = |source| LabError::Unwritable { path: path.into(), source };
+    let mut content = fs::read(path).map_err(unreadable)?;
+    if content.last().is_some_and(|&last| last != b'\n') {
+        content.push(b'\n');
+    }
+    let text = String::from_utf8_lossy(&content);
     let read =
         |line| Some(Run { line: serde_json::from_str(line).ok()?, text: format!("{line}\n") });
-    text.lines().filter_map(read).collect()
+    Ok((text.lines().filter_map(read).collect(), content))
 }

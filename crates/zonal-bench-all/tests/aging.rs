@@ -81,6 +81,11 @@ fn it_goes_on() {
     let (first, both) = (rows_after("1"), rows_after("1,2"));
     assert_eq!((first.lines().count(), both.lines().count()), (1, 2));
     assert!(both.starts_with(&first), "with the time that it took, and when");
+    // What other programs wrote there stays as it is.
+    let others = format!("{both}{{\"workload\":\"mixed\"}}\nno JSON");
+    fs::write(&path, &others).expect("it is written");
+    let all = rows_after("1,2,3");
+    assert!(all.starts_with(&format!("{others}\n")) && all.lines().count() == 5, "{all}");
 }
 
 /// A row that an earlier run made is printed as that run's.
