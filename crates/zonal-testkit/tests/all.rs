@@ -94,6 +94,7 @@ mod online;
 mod opened;
 mod pages;
 mod panics;
+mod parts_of_memory;
 mod passage;
 mod pressure;
 mod reach;

@@ -37,7 +37,8 @@ pub(crate) struct Levels<P: Platform> {
 }
 
 impl<P: Platform> Levels<P> {
-    /// As [`ZoneInstance::beyond`].
+    /// Frames that are free beyond the high mark, its boost, every reserve and `more`; negative where they are
+    /// fewer.
     #[inline(always)]
     pub(crate) fn beyond(&self, more: u64) -> i64 {
         // All are counts of frames, of which there are less than 2^32; `free` may be below zero, see there.
@@ -173,14 +174,12 @@ impl<P: Platform, F: FreeMemory> ZoneInstance<P, F> {
     #[inline]
     pub(crate) fn slack(&self) -> u64 {
         let apart = self.special[0].load(Relaxed).wrapping_add(self.special[1].load(Relaxed));
-        self.beyond(apart).max(0) as u64
+        self.levels.beyond(apart).max(0) as u64
     }
 
-    /// Frames that are free beyond the high mark, its boost, every reserve and `more`; negative where they are
-    /// fewer.
-    #[inline]
-    pub(crate) fn beyond(&self, more: u64) -> i64 {
-        self.levels.beyond(more)
+    /// Free frames of the high-atomic reserve, and of CMA.
+    pub(crate) const fn special(&self) -> &[P::Word; 2] {
+        &self.special
     }
 
     /// What that is worked out from.

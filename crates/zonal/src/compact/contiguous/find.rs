@@ -226,36 +226,42 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
         let start = wanted.span.start.next_multiple_of(size);
         // The last pageblock may be cut by a limit; it is whole in the table.
         let end = wanted.span.end;
-        let cost_of = |at: u32| {
-            let id = self.table.pageblock(at).zone()?;
+        let cost_of = |part: Range<u32>| {
+            let id = self.table.pageblock(part.start).zone()?;
             let zone = zones.iter().flatten().find(|zone| zone.id == id)?;
-            let cost = self.cost_of(zone, at..at + size)?;
+            let cost = self.cost_of(zone, part.clone())?;
             let fits = cost == 0 || !request.may_not_wait();
-            (fits && !stuck.iter().any(|index| (at..at + size).contains(index))).then_some(cost)
+            (fits && !stuck.iter().any(|index| part.contains(index))).then_some(cost)
         };
         let mut best: Option<(u32, u32)> = None;
         // The pageblocks in hand, and what they cost together.
         let (mut first, mut sum) = (start, 0_u32);
         for at in (start..end).step_by(size as usize) {
-            let Some(cost) = cost_of(at) else {
-                (first, sum) = (at + size, 0);
-                continue;
-            };
-            sum += cost;
-            if at + size - first < wanted.frames {
-                continue;
-            }
-            let fits = wanted.is_aligned(first) && first + wanted.frames <= end;
-            if fits && best.is_none_or(|(least, _)| sum < least) {
-                best = Some((sum, first));
-                if sum == 0 {
+            let next = at + size;
+            let is_long = next - first >= wanted.frames;
+            // Of its last pageblock a range may need a part.
+            if is_long
+                && wanted.is_aligned(first)
+                && first + wanted.frames <= end
+                && let Some(cost) = cost_of(at..first + wanted.frames)
+                && best.is_none_or(|(least, _)| sum + cost < least)
+            {
+                best = Some((sum + cost, first));
+                if sum + cost == 0 {
                     break;
                 }
             }
-            // Read again, rather than kept: a range may be any number of pageblocks. What was
-            // read before may have changed, but not below what is in hand.
-            sum = sum.saturating_sub(cost_of(first).unwrap_or(0));
-            first += size;
+            let Some(cost) = cost_of(at..next) else {
+                (first, sum) = (next, 0);
+                continue;
+            };
+            sum += cost;
+            if is_long {
+                // Read again, rather than kept: a range may be any number of pageblocks. What was
+                // read before may have changed, but not below what is in hand.
+                sum = sum.saturating_sub(cost_of(first..first + size).unwrap_or(0));
+                first += size;
+            }
         }
         best.map(|(_, first)| first..first + wanted.frames)
     }

@@ -164,7 +164,7 @@ impl StackCpu {
     #[inline]
     pub(super) fn count<P: Platform>(&mut self, view: MapView<'_, P>, change: i64) {
         self.uncounted += change;
-        let near = view.zone.beyond(self.margin()) < 0;
+        let near = view.zone.slack() < self.margin();
         if near || !(-FOLD..=self.late).contains(&self.uncounted) {
             self.fold(view);
         }

@@ -1,6 +1,7 @@
 //! What becomes of the place that compaction moved a page away from.
 
 use super::mapped::MapView;
+use super::shape::Pageblock;
 use crate::boot::watermark::watermark_ok;
 use crate::platform::Platform;
 use crate::types::mark::Mark;
@@ -35,6 +36,12 @@ impl<P: Platform> MapView<'_, P> {
         let (mark, reserve) = (self.zone.mark(Mark::Min), self.zone.reserve(request.limit()));
         let free = self.zone.usable(request);
         let fits = watermark_ok(free, wanted, mark, reserve, request.access(), |_| true);
-        (fits && map.take_exact_open(frame, wanted)).then(|| self.hand_out(frame, wanted))
+        let taken = fits && map.take_exact_open(frame, wanted);
+        // A block of several pageblocks may have had several types.
+        for at in 0..wanted.size() >> map.shape().order().get() {
+            let pageblock = Pageblock(frame.pageblock(map.shape()).0 + at);
+            let _claimed = taken && migrate == own && map.claim_owned(pageblock, own);
+        }
+        taken.then(|| self.hand_out(frame, wanted))
     }
 }
