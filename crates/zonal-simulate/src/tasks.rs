@@ -28,10 +28,12 @@ impl FromStr for Tasks {
             return number(text).map(|number| Self(vec![number]));
         };
         let (to, step) = match rest.split_once(':') {
-            Some((_, "0")) => return Err(format!("`{text}` does not move")),
             Some((to, step)) => (to, Some(number(step)?)),
             None => (rest, None),
         };
+        if step == Some(0) {
+            return Err(format!("`{text}` does not move"));
+        }
         let (from, to) = (number(from)?, number(to)?);
         if from > to {
             return Err(format!("`{text}` begins above its end"));
@@ -69,7 +71,9 @@ mod tests {
         assert!(why("-1..4").contains("no number"));
         assert!(why("8..4").contains("begins above"));
         assert!(why("1..100000:1").contains("more than"));
-        assert!(why("1..4:0").contains("does not move"));
+        for zero in ["0", "00", "+0"] {
+            assert!(why(&format!("1..4:{zero}")).contains("does not move"));
+        }
     }
 
     #[test]
