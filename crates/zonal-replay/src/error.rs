@@ -65,6 +65,20 @@ pub enum ReplayError {
         /// Bytes it needs.
         needed: u64,
     },
+    /// More memory for the events of a recording than there is.
+    #[error(
+        "--events {events}: the rings of the threads' CPUs ({cpus}) take {}, more than is available; \
+         choose fewer events or threads",
+        human(*needed)
+    )]
+    RingsNeedMore {
+        /// Events asked for, for each CPU.
+        events: usize,
+        /// CPUs that need a ring.
+        cpus: usize,
+        /// Bytes they need.
+        needed: u64,
+    },
 }
 
 impl From<io::Error> for ReplayError {

@@ -1,7 +1,7 @@
 //! `zonal record`: a workload on real threads, and what it asked of the allocator as a trace that
 //! [`replay`](crate::replay) and Linux's users read.
 //!
-//! Every thread's CPU has a [ring](zonal_trace::ring) of its own; when the workload is
+//! The CPU of each thread has a [ring](zonal_trace::ring) of its own; when the workload is
 //! done, the rings are read and merged by time. If one was too small, its oldest events are lost,
 //! and the trace says so. A line is what ftrace prints, with nanoseconds:
 //!
@@ -24,6 +24,8 @@
 //! assert_eq!((args.threads, args.iterations), (Some(1), 1));
 //! ```
 
+mod rings;
+
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::sync::atomic::AtomicU64;
@@ -41,9 +43,11 @@ use zonal::preset::Traced;
 use zonal_host::cpu;
 use zonal_sim::run::{OnPreset, Preset};
 
+use self::rings::Rings;
 use crate::error::ReplayError;
 use zonal_bench::case::{Case, Spec};
 use zonal_bench::machine;
+use zonal_bench::memory::MachineMemory;
 use zonal_bench::options::Options;
 use zonal_bench::pool::Pool;
 use zonal_bench::subject::{Setup, SubjectError};
@@ -55,7 +59,7 @@ use zonal_cli::interrupt;
 use zonal_cli::outfile::OutFile;
 use zonal_cli::size::parse_size;
 use zonal_scenario::preset::{preset_called, with_preset};
-use zonal_trace::ring::{Reader, Record, Ring, Sink, ToRing, words_for};
+use zonal_trace::ring::{Reader, Record, Ring, Sink, ToRing};
 use zonal_trace::text::Text;
 
 /// Arguments of `zonal record`.
@@ -79,7 +83,7 @@ pub struct RecordArgs {
     /// Repetitions of the workload, after one that is recorded, too
     #[arg(long, default_value_t = 1, value_name = "N")]
     pub iterations: u64,
-    /// Events kept for each CPU: 32 bytes each
+    /// Events kept for each thread's CPU: 32 bytes each
     #[arg(long, default_value_t = 1 << 20, value_name = "N",
           value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=1 << 30))]
     pub events: usize,
@@ -99,8 +103,7 @@ fn workload_parser() -> impl TypedValueParser<Value = Workload> {
         .map(|name| Workload::from_name(&name).unwrap_or(Workload::PageFault1))
 }
 
-/// A ring for each CPU, made by the first recording and kept.
-static RINGS: OnceLock<Vec<Ring<'static, AtomicU64>>> = OnceLock::new();
+static RINGS: Rings = Rings::new();
 /// One recording at a time.
 static RECORDING: Mutex<()> = Mutex::new(());
 static START: OnceLock<Instant> = OnceLock::new();
@@ -117,8 +120,7 @@ impl Sink for Lab {
     type Word = AtomicU64;
 
     fn ring() -> Option<&'static Ring<'static, AtomicU64>> {
-        let rings = RINGS.get()?;
-        rings.get(cpu::current().0 as usize % rings.len())
+        RINGS.of(cpu::current().0 as usize)
     }
 
     fn now() -> u64 {
@@ -137,8 +139,8 @@ impl Sink for Lab {
 ///
 /// # Errors
 ///
-/// [`ReplayError`]: the file cannot be written, the workload does not fit, or it gave out;
-/// [`ReplayError::Interrupted`] after Ctrl-C.
+/// [`ReplayError`]: the file cannot be written, the workload or its rings do not fit, or it gave
+/// out; [`ReplayError::Interrupted`] after Ctrl-C.
 pub fn run(args: &RecordArgs, out: &mut dyn Write) -> Result<(), ReplayError> {
     let learned = |source| LabError::Machine { what: "learn the CPUs there are", source };
     let cpus = machine::cpus().map_err(learned)?;
@@ -149,8 +151,9 @@ pub fn run(args: &RecordArgs, out: &mut dyn Write) -> Result<(), ReplayError> {
         return Err(ReplayError::Interrupted { empty: true });
     }
     START.get_or_init(Instant::now);
-    let highest = cpus.last().copied().unwrap_or(0);
-    let rings = RINGS.get_or_init(|| (0..=highest).map(|_| ring(args.events)).collect());
+    let room = MachineMemory::read().map_or(u64::MAX, |memory| memory.available);
+    RINGS.make(&cpus[..threads], args.events, room)?;
+    let rings: Vec<_> = RINGS.all().collect();
     let pool = Pool::new(&cpus[..threads]);
     let pool = pool.map_err(|source| LabError::Machine { what: "start threads", source })?;
     let gave = |why: String| LabError::Gave { who: args.workload.name().into(), why };
@@ -160,16 +163,17 @@ pub fn run(args: &RecordArgs, out: &mut dyn Write) -> Result<(), ReplayError> {
     let case =
         with_preset(args.preset, Recorded(&spec))?.map_err(|error| gave(error.to_string()))?;
     // What earlier recordings left is theirs.
-    let mut readers: Vec<_> = rings.iter().map(Ring::reader).collect();
+    let mut readers: Vec<_> = rings.iter().map(|(_, ring)| ring.reader()).collect();
     let before: Vec<u64> = readers.iter_mut().map(|reader| finish(reader, |_| ())).collect();
-    rings.iter().for_each(|ring| ring.enable(&Point::ALL));
+    rings.iter().for_each(|(_, ring)| ring.enable(&Point::ALL));
     let bar = Bar::new(0, args.no_progress);
     let whole = carry_out(case, pool, args.iterations, &bar);
-    rings.iter().for_each(|ring| ring.enable(&[]));
+    rings.iter().for_each(|(_, ring)| ring.enable(&[]));
     let whole = whole.map_err(gave)?;
     let mut records = Vec::new();
     let lost = readers.iter_mut().map(|reader| finish(reader, |record| records.push(record)));
-    let lost: Vec<u64> = lost.zip(before).map(|(now, before)| now - before).collect();
+    let lost = lost.zip(before).map(|(now, before)| now - before);
+    let lost: Vec<(usize, u64)> = rings.iter().map(|(cpu, _)| *cpu).zip(lost).collect();
     // Each ring's are in order already; of one instant, they stay so.
     records.sort_by_key(|record| record.time);
     if !whole && records.is_empty() {
@@ -177,7 +181,7 @@ pub fn run(args: &RecordArgs, out: &mut dyn Write) -> Result<(), ReplayError> {
     }
     file.replace(&text(args.workload.name(), whole, &records, &lost, &bar)?)?;
     drop(bar);
-    let lost: u64 = lost.iter().sum();
+    let lost: u64 = lost.iter().map(|(_, lost)| lost).sum();
     writeln!(out, "{} events written to {}", records.len(), args.output.display())?;
     if lost > 0 {
         writeln!(out, "{lost} older ones were lost: repeat with a larger --events")?;
@@ -230,12 +234,6 @@ fn threads(args: &RecordArgs, available: usize) -> Result<usize, LabError> {
     Ok(asked)
 }
 
-/// A ring that lives as long as the process.
-fn ring(events: usize) -> Ring<'static, AtomicU64> {
-    let words: Vec<AtomicU64> = (0..words_for(events)).map(|_| AtomicU64::new(0)).collect();
-    Ring::new(words.leak())
-}
-
 /// Reads to the end; what a CPU is still writing after Ctrl-C counts as lost. Returns how many were
 /// lost so far.
 fn finish(reader: &mut Reader<'_, AtomicU64>, mut each: impl FnMut(Record)) -> u64 {
@@ -265,7 +263,7 @@ fn text(
     workload: &str,
     whole: bool,
     records: &[Record],
-    lost: &[u64],
+    lost: &[(usize, u64)],
     bar: &Bar,
 ) -> io::Result<Vec<u8>> {
     let mut text = Vec::new();
@@ -274,7 +272,7 @@ fn text(
         writeln!(text, "# interrupted: the workload went on")?;
     }
     writeln!(text, "#")?;
-    for (cpu, lost) in lost.iter().enumerate().filter(|(_, lost)| **lost > 0) {
+    for (cpu, lost) in lost.iter().filter(|(_, lost)| *lost > 0) {
         writeln!(text, "CPU:{cpu} [LOST {lost} EVENTS]")?;
     }
     let pid = std::process::id();
