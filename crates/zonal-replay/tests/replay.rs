@@ -170,6 +170,33 @@ fn lost_events_are_counted_up_to_the_largest_number() {
 }
 
 #[test]
+fn lines_of_other_tracers_are_passed_over() {
+    let other = [
+        "sh-7 [000] ..... 1.01: sys_getpid()",
+        "sh-7 [000] ..... 1.02: sys_read(fd: 3, buf: 7ffd, count: 20)",
+        "sh-7 [000] ..... 1.03: sys_read -> 0x20",
+        "sh-7 [000] ..... 1.04: do_x <-do_y",
+        "sh-7 [000] ..... 1.05: do_x(a=1, b=2) <-do_y",
+        "sh-7 [000] ..... 1.06: <stack trace>",
+        "sh-7 [000] ..... 1.07: <user stack trace>",
+        "sh-7 [000] 1.08: PERF_RECORD_LOST_SAMPLES lost 2",
+    ];
+    let between = format!(
+        "{}\n => do_x\n => do_y+0x1f/0x30\n =>  /lib/libc.so.6[+0x1234]\n\
+         sh-7 [000] 1.09: PERF_RECORD_LOST lost 5\n",
+        other.join("\n"),
+    );
+    let (alloc, free) = PAIR.split_once('\n').expect("two lines");
+    let trace = Trace::read(format!("{alloc}\n{between}{free}").as_bytes()).expect("a trace");
+    let unknown_events = other.len() as u64;
+    let counts = Counts { allocs: 1, frees: 1, unknown_events, lost: 5, ..Counts::default() };
+    assert_eq!(trace.counts, counts);
+    // A thread may be called anything.
+    let named = line("=> x-1 [002] ..... 12.5: mm_page_free: pfn=0x1 order=0");
+    assert!(matches!(named, Ok(Item::Free { cpu: 2, .. })), "{named:?}");
+}
+
+#[test]
 fn what_has_no_end_is_refused_and_not_kept() {
     use std::io::{BufReader, Read, repeat};
     let zeros = Trace::read(BufReader::new(repeat(0)));

@@ -1,10 +1,11 @@
 //! Reads the text of traces: `/sys/kernel/tracing/trace`, `trace-cmd report`, `perf script`, and
 //! what `zonal record` writes.
 //!
-//! A line is `comm-pid [cpu] flags time: event: key=value ...`; comments and headers are stepped
-//! over. Of the events, `mm_page_alloc` and `mm_page_free` are done again; the others of the
-//! allocator come with them. Both spellings of a pfn (decimal, hexadecimal) and of the flags
-//! (with and without underscores) are read.
+//! A line is `comm-pid [cpu] flags time: event: key=value ...`; comments, headers and the functions
+//! of stack traces are stepped over. Of the events, `mm_page_alloc` and `mm_page_free` are done
+//! again; the others of the allocator come with them, and what other tracers print is counted. Both
+//! spellings of a pfn (decimal, hexadecimal) and of the flags (with and without underscores) are
+//! read.
 //!
 //! ```
 //! use zonal_replay::replay::parse::{Item, line};
@@ -62,7 +63,7 @@ pub enum Reason {
     NoCpu,
     /// There is no `seconds.fraction:` after the CPU.
     NoTime,
-    /// There is no `event:` after the time.
+    /// There is no `event:` after the time, nor what other tracers have there.
     NoEvent,
     /// An argument is missing.
     Missing(&'static str),
@@ -103,7 +104,10 @@ pub fn line(text: &str) -> Result<Item, Reason> {
     let (cpu, rest) = cpu(text).ok_or(Reason::NoCpu)?;
     let mut words = rest.split_whitespace();
     words.find(|word| is_time(word)).ok_or(Reason::NoTime)?;
-    let event = words.next().and_then(|word| word.strip_suffix(':')).ok_or(Reason::NoEvent)?;
+    let word = words.next().ok_or(Reason::NoEvent)?;
+    let Some(event) = word.strip_suffix(':') else {
+        return nameless(word, words).ok_or(Reason::NoEvent);
+    };
     // perf puts the subsystem before it: `kmem:mm_page_alloc:`.
     let name = event.rsplit(':').next().unwrap_or(event);
     let arguments = Arguments(rest);
@@ -115,6 +119,18 @@ pub fn line(text: &str) -> Result<Item, Reason> {
         Some(_) => Ok(Item::Accompanying),
         None => Ok(Item::Unknown),
     }
+}
+
+/// What is no `event:`, though tracers print it: the ends of system calls (`sys_read -> 0x20`), calls
+/// (`sys_getpid()`, `do_x <-do_y`), `<stack trace>`, and perf's own records.
+fn nameless<'a>(first: &str, mut rest: impl Iterator<Item = &'a str>) -> Option<Item> {
+    let second = rest.next().unwrap_or_default();
+    if first == "PERF_RECORD_LOST" && second == "lost" {
+        return Some(Item::Lost(rest.next().map_or(0, count)));
+    }
+    let is_call = first.contains('(') || second == "->" || second.starts_with("<-");
+    let is_other = is_call || first.starts_with('<') || first.starts_with("PERF_RECORD_");
+    is_other.then_some(Item::Unknown)
 }
 
 fn alloc(cpu: u32, arguments: Arguments<'_>) -> Result<Item, Reason> {
@@ -206,8 +222,9 @@ fn is_time(word: &str) -> bool {
 fn is_header(text: &str) -> bool {
     let starts = ["#", "cpus=", "version ="];
     let plain = text.is_empty() || starts.iter().any(|start| text.starts_with(start));
-    // `CPU 3 is empty`; but a thread may be called `CPU 0/KVM`.
-    plain || (text.starts_with("CPU") && cpu(text).is_none())
+    // `CPU 3 is empty`, and `=> do_x` of a stack trace; but a thread may be called `CPU 0/KVM`.
+    let may_be = ["CPU", "=> "].iter().any(|start| text.starts_with(start));
+    plain || (may_be && cpu(text).is_none())
 }
 
 /// `CPU:1 [LOST 7 EVENTS]`, as the kernel and `zonal record` say it, `CPU:1 [7 EVENTS DROPPED]` and
@@ -216,8 +233,12 @@ fn lost(text: &str) -> Option<u64> {
     let (_, said) = text.strip_prefix("CPU:")?.split_once('[')?;
     let is_dropped = said.contains("EVENTS DROPPED");
     let said = said.strip_prefix("LOST").or_else(|| is_dropped.then_some(said))?;
-    let count = said.split_whitespace().next()?;
-    let is_number = count.bytes().all(|it| it.is_ascii_digit());
+    said.split_whitespace().next().map(count)
+}
+
+/// How many that is; 0 if it is no number.
+fn count(word: &str) -> u64 {
+    let is_number = word.bytes().all(|it| it.is_ascii_digit());
     // A number that cannot be read is too large.
-    Some(if is_number { count.parse().unwrap_or(u64::MAX) } else { 0 })
+    if is_number { word.parse().unwrap_or(u64::MAX) } else { 0 }
 }
