@@ -216,11 +216,13 @@ impl<S: Policy> Arena<S> {
         }
         let host = self.inner().platform();
         for cpu in (self.shared..self.shared + self.owners).map(CpuId) {
-            // Before the slots are owned, which asks for the node. For a CPU that another handle owns
-            // it changes nothing: that owner has asked.
-            host.set_node(cpu, host.node_here());
-            match self.inner().handle(cpu) {
-                Ok(inner) => return Ok(Handle::new(self, inner)),
+            let node = host.node_here();
+            match self.inner().handle_on(cpu, node) {
+                Ok(inner) => {
+                    // Not before: the CPU may be another handle's, on another node.
+                    host.set_node(cpu, node);
+                    return Ok(Handle::new(self, inner));
+                }
                 Err(OwnError::Taken) => {}
                 Err(error) => return Err(error),
             }

@@ -8,6 +8,7 @@ use crate::sys::shim::{refuse, refuse_all, refuse_each, without_nodes};
 use crate::{HugePages, OwnedPage, cpu};
 use std::ops::Range;
 use std::sync::Arc;
+use zonal::platform::Platform;
 use zonal::policy::Sound;
 use zonal::preset::{Linux416, Zonal};
 use zonal::{NodeId, NodePolicy};
@@ -163,6 +164,23 @@ fn a_handle_is_on_the_node_of_the_cpu_that_took_it() {
         let page = handle.alloc(&Request::frame().this_node()).unwrap();
         assert!(page.pfn().get() >= arena.first().get() + (8 * MIB / FRAME_SIZE) as u64);
         handle.free(page);
+    });
+}
+
+#[test]
+fn the_node_of_a_taken_cpu_stays() {
+    let here = cpu::allowed().unwrap().pop().unwrap();
+    cpu::pin_to(here).unwrap();
+    let machine = machine([(0..here.0, true), (here.0..here.0 + 1, true)]);
+    without_nodes(|| {
+        let arena = small::<Zonal>().bytes(16 * MIB).cpus(1).open_on(&machine).unwrap();
+        let handle = arena.handle().unwrap();
+        let host = arena.inner().platform();
+        assert_eq!(host.node(handle.cpu()), NodeId(1));
+        // As if its owner had taken it elsewhere.
+        host.set_node(handle.cpu(), NodeId(0));
+        assert_eq!(arena.handle().err(), Some(OwnError::Taken));
+        assert_eq!(host.node(handle.cpu()), NodeId(0));
     });
 }
 

@@ -126,10 +126,28 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
     /// [`OwnError`] if there is no such CPU, its caches are owned, or the platform has no
     /// such path.
     pub fn handle(&self, cpu: CpuId) -> Result<CpuHandle<'_, 'm, P, S>, OwnError> {
+        self.handle_at(cpu, || self.homes_now(cpu.0 as usize))
+    }
+
+    /// As [`handle`](Self::handle), for an owner on `node`, whatever the platform says of that CPU:
+    /// a host that tells it so when the CPU is owned changes nothing of one that is not its own.
+    ///
+    /// # Errors
+    /// As [`handle`](Self::handle).
+    pub fn handle_on(&self, cpu: CpuId, node: NodeId) -> Result<CpuHandle<'_, 'm, P, S>, OwnError> {
+        self.handle_at(cpu, || homes_on::<S>(self.plan, self.lanes, cpu.0, node))
+    }
+
+    fn handle_at(
+        &self,
+        cpu: CpuId,
+        homes: impl FnOnce() -> Homes<S::Walk>,
+    ) -> Result<CpuHandle<'_, 'm, P, S>, OwnError> {
         let (cpu, zones) = (cpu.0 as usize, self.zones.len());
         let Caches { slots, outside } =
             self.caches.of_cpu(cpu, zones).ok_or(OwnError::NoSuchCpu)?;
-        CpuHandle::new(self, Slot::own(slots)?, outside, cpu).ok_or(OwnError::NoSuchCpu)
+        let owned = Slot::own(slots)?;
+        CpuHandle::new(self, owned, outside, cpu, homes()).ok_or(OwnError::NoSuchCpu)
     }
 
     /// The shared way in, for the CPU that the platform believes this is.
@@ -207,6 +225,15 @@ fn asked_homes<P: Platform, S: Policy>(
     lanes: Lanes,
     cpu: u32,
 ) -> Homes<S::Walk> {
-    let NodeId(node) = platform.node(CpuId(cpu));
+    homes_on::<S>(plan, lanes, cpu, platform.node(CpuId(cpu)))
+}
+
+/// The homes of a CPU on a node; numbers that no node has wrap round.
+fn homes_on<S: Policy>(
+    plan: &Plan,
+    lanes: Lanes,
+    cpu: u32,
+    NodeId(node): NodeId,
+) -> Homes<S::Walk> {
     homes(plan, NodeId(node % MAX_NODES as u8), lanes.of::<S::Split>(cpu as usize))
 }

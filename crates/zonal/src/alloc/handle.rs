@@ -4,7 +4,7 @@
 
 use super::host::Host;
 use crate::alloc::allocator::Allocator;
-use crate::alloc::entry::{Entry, OwnedEntry};
+use crate::alloc::entry::{Entry, Homes, OwnedEntry};
 use crate::alloc::free::push_through;
 use crate::alloc::page_state::NotManaged;
 use crate::pcp::per_cpu_pages::{OutsideSlot, PerCpuPages};
@@ -36,8 +36,8 @@ impl<'a, 'm, P: Platform, S: Policy> CpuHandle<'a, 'm, P, S> {
         owned: Owned<'a, P, S>,
         outside: &'m [OutsideSlot<P, S>],
         cpu: usize,
+        homes: Homes<S::Walk>,
     ) -> Option<Self> {
-        let homes = allocator.homes_now(cpu);
         Some(Self { allocator, entry: OwnedEntry::new(owned, outside, cpu, homes)? })
     }
 
