@@ -204,11 +204,12 @@ fn clock() -> f64 {
 
 fn row(call: &'static str, order: u8, times: &mut [u32], clock: f64) -> Row {
     times.sort_unstable();
-    let at = |part: f64| {
-        let place = ((times.len() as f64 * part) as usize).min(times.len().saturating_sub(1));
+    // The nearest rank: the least time that at least this part took at most.
+    let at = |per_mille: usize| {
+        let place = (times.len() * per_mille).div_ceil(1000).saturating_sub(1);
         times.get(place).map_or(0.0, |&time| (f64::from(time) - clock).max(0.0))
     };
-    let (p50, p99, p999, max) = (at(0.5), at(0.99), at(0.999), at(1.0));
+    let (p50, p99, p999, max) = (at(500), at(990), at(999), at(1000));
     Row { call, order, times: times.len(), p50, p99, p999, max, lost_cpu: false, hold_max: None }
 }
 
@@ -326,6 +327,18 @@ mod tests {
     use crate::subjects::zonal::{Owned, Preset};
     use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
     use zonal::preset::{Linux416, Zonal};
+
+    #[test]
+    fn a_percentile_is_the_nearest_rank() {
+        let shown = |mut times: Vec<u32>| {
+            let row = row("free", 0, &mut times, 0.0);
+            [row.p50, row.p99, row.p999, row.max]
+        };
+        assert_eq!(shown((1..=1000).rev().collect()), [500.0, 990.0, 999.0, 1000.0]);
+        assert_eq!(shown(vec![2, 1]), [1.0, 2.0, 2.0, 2.0]);
+        assert_eq!(shown(vec![7]), [7.0; 4]);
+        assert_eq!(shown(Vec::new()), [0.0; 4]);
+    }
 
     #[test]
     fn every_kind_of_call_is_timed() {
