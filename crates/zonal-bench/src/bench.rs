@@ -13,6 +13,7 @@
 //! ```
 
 use core::time::Duration;
+use std::collections::HashSet;
 use std::io::{self, Write};
 use std::time::Instant;
 
@@ -70,15 +71,14 @@ pub fn run(args: &BenchArgs, entries: &[Entry], out: &mut dyn Write) -> Result<(
         writeln!(out, "{}", machine_line(&plan, args))?;
     }
     warn_of_duration(&plan, args.duration)?;
-    let mut missing: Vec<String> = plan.named.clone();
-    let mut rows = 0;
+    // Both only grow: what failed in one workload has failed, whatever others bring.
+    let (mut measured, mut failed) = (HashSet::new(), HashSet::new());
     let mut shown = Shown::new(args.no_progress);
     for (at, run) in plan.runs.iter().enumerate() {
         shown.to_come = plan.runs[at + 1..].iter().map(Run::guess).sum();
         let outcome = measure(run, &pool, &mut shown)?;
-        rows += outcome.rows.len();
-        let failed = |name: &str| outcome.absent.iter().any(|it| it.failed && it.subject == name);
-        missing.retain(|name| failed(name) || !outcome.rows.iter().any(|row| row.subject == *name));
+        measured.extend(outcome.rows.iter().map(|row| row.subject));
+        failed.extend(outcome.absent.iter().filter(|it| it.failed).map(|it| it.subject));
         let all = outcome.all();
         files.write(&all)?;
         if json {
@@ -91,9 +91,11 @@ pub fn run(args: &BenchArgs, entries: &[Entry], out: &mut dyn Write) -> Result<(
             return Err(LabError::Interrupted);
         }
     }
-    if rows == 0 {
+    if measured.is_empty() {
         return Err(LabError::NoResult { who: "any subject".into() });
     }
+    let lacks = |name: &&str| failed.contains(name) || !measured.contains(name);
+    let missing: Vec<&str> = plan.named.iter().map(String::as_str).filter(lacks).collect();
     if missing.is_empty() { Ok(()) } else { Err(LabError::NoResult { who: missing.join(", ") }) }
 }
 
