@@ -87,6 +87,9 @@ fn a_workload_that_cannot_run_as_asked() {
     refused("bench hot-pair --subjects free-list --touch", &["--touch", "page-fault1"]);
     refused("bench hot-pair --by-cpu", &["--by-cpu", "hot-pair", "fragment"]);
     refused("bench thp-mix --compact", &["--compact", "thp-mix"]);
+    refused("bench hot-pair --delay-ms 7", &["--delay-ms", "hot-pair", "stress-highalloc"]);
+    let line = "bench fragment --highalloc-memory 64M";
+    refused(line, &["--highalloc-memory", "fragment", "stress-highalloc"]);
     refused("bench fragment --by-cpu --threads 1", &["two threads"]);
     refused("bench thp-mix --threads 1", &["thp-mix", "even number"]);
     refused("bench stress-highalloc --threads 1", &["at least two"]);

@@ -75,13 +75,13 @@ pub struct BenchArgs {
     /// fragment: compact before blocks are counted (presets of zonal only)
     #[arg(long)]
     pub compact: bool,
-    /// stress-highalloc: pauses between requests, in ms, separated by commas
-    #[arg(long, value_delimiter = ',', value_name = "N", default_values_t = [1, 100],
+    /// stress-highalloc: pauses between requests, in ms, separated by commas; 1,100 if not given
+    #[arg(long, value_delimiter = ',', value_name = "N",
           value_parser = clap::value_parser!(u64).range(0..=60_000))]
     pub delay_ms: Vec<u64>,
-    /// stress-highalloc: memory it manages instead of --memory; all of it is written to
-    #[arg(long, value_parser = parse_size, default_value = "512M", value_name = "SIZE")]
-    pub highalloc_memory: usize,
+    /// stress-highalloc: memory it manages instead of --memory, 512M if not given; all of it is written to
+    #[arg(long, value_parser = parse_size, value_name = "SIZE")]
+    pub highalloc_memory: Option<usize>,
     /// Print JSON, one object a line, instead of tables
     #[arg(long)]
     pub json: bool,

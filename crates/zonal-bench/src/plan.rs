@@ -19,7 +19,7 @@ use crate::memory::MachineMemory;
 use crate::options::Options;
 use crate::subject::Group;
 use crate::subjects::{self, Entry};
-use crate::workload::{TASK_FRAMES, Workload};
+use crate::workload::{TASK_FRAMES, Workload, highalloc};
 use zonal_cli::error::LabError;
 use zonal_scenario::preset::is_called;
 
@@ -133,7 +133,9 @@ fn check_machine(args: &BenchArgs) -> Result<Checked, LabError> {
 fn variants(workload: Workload, args: &BenchArgs) -> Vec<Options> {
     match workload {
         Workload::StressHighalloc => {
-            let mut delays = args.delay_ms.clone();
+            let given = &args.delay_ms;
+            let mut delays =
+                if given.is_empty() { highalloc::DEFAULT_DELAYS.to_vec() } else { given.clone() };
             delays.sort_unstable();
             delays.dedup();
             let delay =
@@ -150,7 +152,10 @@ fn variants(workload: Workload, args: &BenchArgs) -> Vec<Options> {
 
 /// Bytes of frames a subject of `workload` manages.
 fn memory_of(workload: Workload, args: &BenchArgs) -> usize {
-    if workload == Workload::StressHighalloc { args.highalloc_memory } else { args.memory }
+    match workload {
+        Workload::StressHighalloc => args.highalloc_memory.unwrap_or(highalloc::DEFAULT_MEMORY),
+        _ => args.memory,
+    }
 }
 
 /// The thread counts: ascending, each once.
@@ -226,10 +231,16 @@ fn check_names(args: &BenchArgs, known: &[(&str, Group)]) -> Result<(), LabError
 
 /// What `all` passes over in silence is an error when one workload was asked for.
 fn check_single(workload: Workload, threads: &[usize], args: &BenchArgs) -> Result<(), LabError> {
-    let fragment = workload == Workload::Fragment;
-    for (option, given) in [("--by-cpu", args.by_cpu), ("--compact", args.compact)] {
-        if given && !fragment {
-            let (workload, of) = (workload.name(), Workload::Fragment.name());
+    let (memory, delays) = (args.highalloc_memory.is_some(), !args.delay_ms.is_empty());
+    let options = [
+        ("--by-cpu", args.by_cpu, Workload::Fragment),
+        ("--compact", args.compact, Workload::Fragment),
+        ("--delay-ms", delays, Workload::StressHighalloc),
+        ("--highalloc-memory", memory, Workload::StressHighalloc),
+    ];
+    for (option, given, of) in options {
+        if given && workload != of {
+            let (workload, of) = (workload.name(), of.name());
             return Err(LabError::OptionDoesNotApply { option, workload, of });
         }
     }
@@ -334,6 +345,8 @@ mod tests {
             variants(Workload::StressHighalloc, &args).iter().map(|it| it.delay).collect();
         let ms = |n| Some(Duration::from_millis(n));
         assert_eq!(delays, [ms(1), ms(5)]);
+        let plain = variants(Workload::StressHighalloc, &self::args(&["all"]));
+        assert_eq!(plain.iter().map(|it| it.delay).collect::<Vec<_>>(), [ms(1), ms(100)]);
         assert!(variants(Workload::Fragment, &args)[0].by_cpu);
         assert_eq!(variants(Workload::HotPair, &args), [Options::default()]);
     }

@@ -7,7 +7,7 @@ use zonal_bench::args::{BenchArgs, PathArg};
 use zonal_bench::program::Quick;
 use zonal_bench::subjects::zonal::{Owned, Preset, Shared};
 use zonal_bench::subjects::{self, Entry};
-use zonal_bench::workload::{Workload, highalloc};
+use zonal_bench::workload::Workload;
 use zonal_bench::{bench, child};
 use zonal_cli::error::LabError;
 
@@ -50,7 +50,7 @@ fn args() -> BenchArgs {
         replace: 0,
         compact: false,
         delay_ms: Vec::new(),
-        highalloc_memory: highalloc::DEFAULT_MEMORY,
+        highalloc_memory: None,
         json: false,
         csv: None,
         out: None,

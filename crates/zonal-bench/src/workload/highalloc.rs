@@ -85,6 +85,8 @@ use cache::Cache;
 
 /// Memory, if not said otherwise: an eighth of the source's machine.
 pub const DEFAULT_MEMORY: usize = 512 << 20;
+/// Pauses between requests, in milliseconds, if not said otherwise.
+pub const DEFAULT_DELAYS: [u64; 2] = [1, 100];
 /// A delay that makes one sample long enough.
 pub const LONG_DELAY: Duration = Duration::from_millis(10);
 /// Pause of the builders between steps while blocks are asked for.
