@@ -12,6 +12,7 @@
 //! # Ok::<(), zonal_cli::error::LabError>(())
 //! ```
 
+use core::cmp::Reverse;
 use core::time::Duration;
 use std::collections::HashSet;
 use std::io::{self, Write};
@@ -159,11 +160,42 @@ fn machine_line(plan: &Plan, args: &BenchArgs) -> String {
     let chosen = |text: String| {
         text.split(['[', ']']).nth(1).map(|mode| format!(", transparent huge pages: {mode}"))
     };
-    format!(
+    // `stress-highalloc` has its own.
+    let mut memories: Vec<usize> = plan.runs.iter().map(|run| run.memory).collect();
+    memories.sort_unstable_by_key(|&bytes| Reverse(bytes));
+    memories.dedup();
+    let memories: Vec<String> = memories.into_iter().map(|bytes| human(bytes as u64)).collect();
+    terminal::fold(&format!(
         "{} CPUs, {} of frames a subject, seed {}{}",
         plan.cpus.len(),
-        human(args.memory as u64),
+        memories.join(" or "),
         args.seed,
         pages.ok().and_then(chosen).unwrap_or_default()
-    )
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args::BenchLine;
+    use crate::program::Quick;
+    use crate::subjects;
+    use clap::Parser;
+
+    #[test]
+    fn the_heading_says_the_memory_that_the_workloads_use() {
+        let heading = |line: &str| {
+            let line = format!("bench --subjects free-list {line}");
+            let args = BenchLine::parse_from(line.split(' ')).args;
+            machine_line(&plan::plan(&args, &subjects::references::<Quick>()).expect("fine"), &args)
+        };
+        let line = heading("hot-pair --threads 1 --memory 320M");
+        assert!(line.contains(", 320 MiB of frames"), "{line}");
+        let line = heading("all --threads 1 --memory 320M --highalloc-memory 64M");
+        assert!(line.contains(", 320 MiB or 64 MiB of frames"), "{line}");
+        if crate::machine::cpus().expect("affinity").len() > 1 {
+            let line = heading("stress-highalloc --threads 2 --highalloc-memory 64M");
+            assert!(line.contains(", 64 MiB of frames"), "{line}");
+        }
+    }
 }

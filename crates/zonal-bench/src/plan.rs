@@ -265,14 +265,14 @@ fn check_memory(
     workloads: &[Workload],
     threads: &[usize],
 ) -> Result<(), LabError> {
-    if args.memory as u64 > memory.total && !args.overcommit {
-        return Err(LabError::MoreThanThereIs { asked: args.memory as u64, total: memory.total });
-    }
     for &workload in workloads {
         let asked = memory_of(workload, args) as u64;
         let touched = workload == Workload::StressHighalloc;
         if touched && asked > memory.available {
             return Err(LabError::TouchesTooMuch { needed: asked, available: memory.available });
+        }
+        if !touched && asked > memory.total && !args.overcommit {
+            return Err(LabError::MoreThanThereIs { asked, total: memory.total });
         }
         let options = variants(workload, args).first().copied().unwrap_or_default();
         let fitting = threads.iter().copied().filter(|&n| workload.runs_on(n, options));
@@ -362,6 +362,12 @@ mod tests {
         assert!(check(&["page-fault1", "--memory", "9G", "--overcommit"]).is_ok());
         let less = check(&["page-fault1", "--memory", "256M"]);
         assert!(matches!(less, Err(LabError::TooLittleMemory { threads: 2, .. })));
+        let small = MachineMemory { total: 2 << 30, available: 1 << 30 };
+        let highalloc =
+            |line: &[&str]| check_memory(&args(line), &small, &[Workload::StressHighalloc], &[2]);
+        assert!(highalloc(&["stress-highalloc"]).is_ok(), "it does not use --memory");
+        let touched = highalloc(&["stress-highalloc", "--highalloc-memory", "3G", "--overcommit"]);
+        assert!(matches!(touched, Err(LabError::TouchesTooMuch { .. })));
         let list = [Entry::of::<subjects::baseline::FreeList, Quick>()];
         assert!(check_touch(&machine, &list, &[1, 2]).is_ok());
         assert!(check_touch(&machine, &[list[0]; 11], &[1, 2]).is_err());
