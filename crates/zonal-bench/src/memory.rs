@@ -7,9 +7,12 @@
 //! ```
 
 use core::ptr;
+use std::path::Path;
 use std::{fs, io};
 
 use crate::subject::SubjectError;
+
+mod group;
 
 /// Alignment of a [`Region`]: an order-10 block, the largest Linux keeps.
 const ALIGN: usize = 4 << 20;
@@ -83,14 +86,15 @@ impl Drop for Region {
 /// Memory of the machine, in bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct MachineMemory {
-    /// All of it.
+    /// All of it, or the lowest limit of the control group and those above it.
     pub total: u64,
-    /// What can still be used without swapping, within the control group's limit.
+    /// What can still be used without swapping, within the limits of the control group and those above it.
     pub available: u64,
 }
 
 impl MachineMemory {
-    /// Reads `/proc/meminfo` and the control group's limit.
+    /// Reads `/proc/meminfo` and the limits of the control group and those above it, of version 1 or 2. Page
+    /// cache that the group did not use lately counts as available.
     ///
     /// # Errors
     ///
@@ -103,15 +107,11 @@ impl MachineMemory {
             })
         };
         let (total, available) = (line("MemTotal:")?, line("MemAvailable:")?);
-        let group = |file: &str| {
-            let text = fs::read_to_string(format!("/sys/fs/cgroup/{file}")).ok()?;
-            text.trim().parse::<u64>().ok()
-        };
-        let (limit, used) = (group("memory.max"), group("memory.current"));
-        let room = limit.map(|limit| limit.saturating_sub(used.unwrap_or(0)));
-        Ok(Self {
-            total: limit.map_or(total, |limit| limit.min(total)),
-            available: room.map_or(available, |room| room.min(available)),
+        Ok(match group::room(Path::new("/")) {
+            Some(room) => {
+                Self { total: total.min(room.limit), available: available.min(room.left) }
+            }
+            None => Self { total, available },
         })
     }
 }
