@@ -6,7 +6,7 @@ use crate::frames::{Frames, PAGE};
 use crate::inner::{Core, Setup};
 use crate::slots::Slots;
 use crate::store::StoreError;
-use crate::table::{Claimed, Hold, Key, TakenOut};
+use crate::table::{Claimed, Hold, Key, Kind, TakenOut};
 use crate::writeback::Purpose;
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -164,6 +164,21 @@ impl<S: Setup> FileCore<S> {
         self.stored.store(if done.is_ok() { len } else { before }, Release);
         done
     }
+
+    /// Whole pages of the store are zero from now on. The gates are closed.
+    fn zero_stored(&self, range: Range<u64>) -> Result<(), StoreError> {
+        let mut end = range.end;
+        if self.kind() == Kind::File {
+            // Pages that would have made the store longer are about to go.
+            if self.stored.load(Acquire) < self.len() {
+                self.set_stored(self.len())?;
+            }
+        } else {
+            // A region is as long without its store, which is asked for nothing beyond what it was given.
+            end = end.min(self.stored.load(Acquire));
+        }
+        if range.start < end { self.store.zero(range.start, end - range.start) } else { Ok(()) }
+    }
 }
 
 impl<S: Setup> File<S> {
@@ -225,11 +240,7 @@ impl<S: Setup> File<S> {
             return Ok(());
         }
         let _no_writeback = file.flush.close(&core.host);
-        // Pages that would have made the store longer are about to go.
-        if file.stored.load(Acquire) < file.len() {
-            file.set_stored(file.len())?;
-        }
-        if let Err(error) = file.store.zero(first * page, (last - first) * page) {
+        if let Err(error) = file.zero_stored(first * page..last * page) {
             // Pages that were read in between may have zeroes that are not the file's.
             file.forget(core, (first, last));
             return Err(error.into());

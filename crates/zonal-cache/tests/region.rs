@@ -1,10 +1,11 @@
 //! Anonymous pages: beside a vector of bytes, and what is reclaimed of them.
 
 use proptest::prelude::*;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use zonal_cache::cache::Options;
 use zonal_cache::evict::Evict;
 use zonal_cache::lru::{LruLock, PerOwner, Whole};
+use zonal_cache::store::{Store, StoreError};
 use zonal_cache::threads::{OnThreads, Threads};
 use zonal_cache::{
     AnonRegion, ArenaFrames, Cache, CacheError, File, MemoryStore, MultiGen, PageCache, S3Fifo,
@@ -129,6 +130,60 @@ fn without_a_store_pages_stay() {
     assert!(read[0] == 1 && read[PAGE] == 1);
     drop(region);
     assert_eq!(cache.stats().used, 1);
+}
+
+/// What a store is asked for, but for reads and writes.
+#[derive(Default)]
+struct Asked {
+    store: MemoryStore,
+    lens: Mutex<Vec<u64>>,
+    zeroed: Mutex<Vec<(u64, u64)>>,
+}
+
+impl Store for Asked {
+    fn len(&self) -> Result<u64, StoreError> {
+        self.store.len()
+    }
+    fn read(&self, offset: u64, pages: &mut [&mut [u8]]) -> Result<u64, StoreError> {
+        self.store.read(offset, pages)
+    }
+    fn write(&self, offset: u64, pages: &[&[u8]]) -> Result<(), StoreError> {
+        self.store.write(offset, pages)
+    }
+    fn set_len(&self, len: u64) -> Result<(), StoreError> {
+        self.lens.lock().unwrap().push(len);
+        if len > 1 << 30 { Err(StoreError::NO_SPACE) } else { self.store.set_len(len) }
+    }
+    fn zero(&self, offset: u64, len: u64) -> Result<(), StoreError> {
+        self.zeroed.lock().unwrap().push((offset, len));
+        self.store.zero(offset, len)
+    }
+    fn flush(&self) -> Result<(), StoreError> {
+        self.store.flush()
+    }
+}
+
+#[test]
+fn a_discard_makes_a_store_no_longer() {
+    let cache = cache::<TwoLists, Whole>(60);
+    let asked = Arc::new(Asked::default());
+    let region = cache.anon_on(1 << 50, asked.clone()).unwrap();
+    let page = PAGE as u64;
+    region.write_at(&[7; 3 * PAGE], page << 30).unwrap();
+    region.discard(page << 30..(page << 30) + page).unwrap();
+    assert_eq!((region.resident(), asked.lens.lock().unwrap().len()), (2, 0));
+    region.discard(0..1 << 50).unwrap();
+    // Some go to the store.
+    (0..60).for_each(|index| region.write_at(&[7; PAGE], index * page).unwrap());
+    let stored = asked.store.len().unwrap();
+    assert!(stored > 0);
+    region.discard(page..1 << 50).unwrap();
+    assert_eq!(asked.store.len(), Ok(stored));
+    assert_eq!(*asked.lens.lock().unwrap(), [0], "cut before its first page, and no more");
+    assert_eq!(*asked.zeroed.lock().unwrap(), [(page, stored - page)]);
+    let mut read = vec![1; 2 * PAGE];
+    region.read_at(&mut read, 0).unwrap();
+    assert!(read[..PAGE] == [7; PAGE] && read[PAGE..] == [0; PAGE]);
 }
 
 #[test]
