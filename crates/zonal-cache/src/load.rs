@@ -169,8 +169,11 @@ pub(crate) fn fill_rest<S: Setup>(
     pages: &mut [&mut [u8]],
 ) -> Result<(), StoreError> {
     let end = offset + (pages.len() * PAGE) as u64;
-    core.counters.reads.add(1);
-    core.counters.read.add(pages.len() as u64);
+    // Otherwise it was not asked.
+    if offset < before {
+        core.counters.reads.add(1);
+        core.counters.read.add(pages.len() as u64);
+    }
     // The store may have become longer or shorter by this cache meanwhile; the bytes that it
     // had before and after must be there.
     let stored = before.min(file.stored.load(Acquire));

@@ -187,6 +187,16 @@ fn a_discard_makes_a_store_no_longer() {
 }
 
 #[test]
+fn a_page_that_no_store_has_is_no_read() {
+    let cache = cache::<TwoLists, Whole>(60);
+    let region = cache.anon_on(1 << 20, MemoryStore::default()).unwrap();
+    region.read_at(&mut vec![1; 1 << 20], 0).unwrap();
+    let kept = cache.anon((4 * PAGE) as u64).unwrap();
+    kept.read_at(&mut [1; 4 * PAGE], 0).unwrap();
+    assert_eq!((cache.stats().reads, cache.stats().read), (0, 0));
+}
+
+#[test]
 fn ranges_beyond_a_region_are_refused() {
     let cache = cache::<TwoLists, Whole>(60);
     let region = cache.anon(5000).unwrap();
