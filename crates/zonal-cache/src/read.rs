@@ -53,7 +53,7 @@ impl<S: Setup> File<S> {
             drop(page);
             done += part;
             at += part as u64;
-            if once && from + part == PAGE {
+            if once && (from + part == PAGE || at == self.file.len()) {
                 over.end = index + 1;
                 if over.end - over.start == PIECE {
                     self.let_go(&over);

@@ -70,6 +70,19 @@ fn advice_is_followed() {
     assert_eq!(cache.stats().used, 0);
 }
 
+#[test]
+fn what_is_used_once_goes_with_the_end_of_its_file() {
+    let cache = cache::<S3Fifo>(64, 0);
+    let file = cache.open(MemoryStore::from(vec![1; 3000])).unwrap();
+    file.advise(Advice::UseOnce);
+    assert_eq!(file.read_at(&mut [0; 3000], 0), Ok(3000));
+    assert_eq!(cache.stats().used, 0);
+    assert_eq!(file.read_at(&mut [0; 2000], 0), Ok(2000));
+    assert_eq!(cache.stats().used, 1, "not read to its end");
+    assert_eq!(file.read_at(&mut [0; PAGE], 2000), Ok(1000));
+    assert_eq!(cache.stats().used, 0);
+}
+
 /// Pages of a file that are used all the time stay while another is read through, one for `hot_every` of it.
 fn scan_resistance<E: Evict>(hot_every: u64) -> f64 {
     let cache = cache::<E>(128, 0);
