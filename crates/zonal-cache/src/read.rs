@@ -216,11 +216,12 @@ impl<S: Setup> File<S> {
             let wanted = last.saturating_sub(index).clamp(1, MOST.min(fair));
             let before = self.last.load(Relaxed);
             let most = self.most();
+            let pages = self.pages();
             let plan = self.window.with(|window| {
                 window.read_to(before);
-                window.miss(index, wanted, most)
+                let plan = window.miss(index, wanted, most);
+                window.clip(plan, pages)
             });
-            let plan = self.within(plan);
             // What is read ahead is begun before this thread waits for what it wants.
             let own = plan.pages.min(wanted.max(PIECE)).max(1);
             let mut slots = core.take_slots(own as usize, Met::of(self.file.number))?;
@@ -240,24 +241,26 @@ impl<S: Setup> File<S> {
         }
     }
 
-    /// As much of a plan as the file has.
-    fn within(&self, plan: Plan) -> Plan {
-        let (_, pages) = pages_of(0, self.file.len());
-        Plan { pages: plan.pages.min(pages.saturating_sub(plan.first)), ..plan }
+    /// How many pages the file has.
+    fn pages(&self) -> u64 {
+        pages_of(0, self.file.len()).1
     }
 
     /// The mark was met at `index`: has the next window read by another thread.
     fn read_ahead(&self, index: u64) {
         let most = self.most();
         if most > 0 {
-            let plan = self.window.with(|window| window.marker(index, most));
+            let pages = self.pages();
+            let plan = self.window.with(|window| {
+                let plan = window.marker(index, most);
+                window.clip(plan, pages)
+            });
             self.start(plan);
         }
     }
 
     /// Has pages read that are not there, by another thread, as far as there is room at once.
     fn start(&self, plan: Plan) {
-        let plan = self.within(plan);
         self.load_later(plan);
         self.file.store.begin_reads();
     }

@@ -85,6 +85,15 @@ impl Window {
         self.open(end, pages, 0, most)
     }
 
+    /// As much of the last plan as a file of `end` pages has: so much is read ahead, and no more. What comes behind it
+    /// when the file has grown was not there before, and did not go.
+    pub fn clip(&mut self, plan: Plan, end: u64) -> Plan {
+        let pages = plan.pages.min(end.saturating_sub(plan.first));
+        self.pages = self.pages.min(pages);
+        let marker = plan.marker.filter(|marker| marker.saturating_sub(plan.first) < pages);
+        Plan { pages, marker, ..plan }
+    }
+
     fn open(&mut self, first: u64, pages: u64, wanted: u64, most: u64) -> Plan {
         let most = self.thrashed.map_or(most, |less| less.min(most));
         let pages = pages.min(most.max(wanted)).max(1);
@@ -136,6 +145,20 @@ mod tests {
         let plan = window.miss(32, 32, 1024);
         assert_eq!(plan.pages, 64);
         assert_eq!(window.marker(plan.marker.unwrap(), 1024).pages, 128);
+    }
+
+    #[test]
+    fn where_the_file_ended_nothing_was_read_ahead() {
+        let mut window = Window::new();
+        let plan = window.miss(0, 1, 64);
+        assert_eq!(window.clip(plan, 1), Plan { first: 0, pages: 1, marker: None });
+        window.read_to(1);
+        let plan = window.miss(1, 1, 64);
+        assert_eq!(window.clip(plan, 100), Plan { first: 1, pages: 4, marker: Some(2) });
+        let plan = window.marker(2, 64);
+        assert_eq!(window.clip(plan, 100).pages, 8, "none went before it was used");
+        let plan = window.marker(5, 64);
+        assert_eq!(window.clip(plan, 12), Plan { first: 13, pages: 0, marker: None });
     }
 
     #[test]

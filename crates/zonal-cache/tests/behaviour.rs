@@ -83,6 +83,25 @@ fn what_is_used_once_goes_with_the_end_of_its_file() {
     assert_eq!(cache.stats().used, 0);
 }
 
+/// Requests for a stream of a file of 40 MiB, whose store had a number of pages when its first was read.
+fn requests_of_a_stream(pages: usize) -> u64 {
+    let cache = cache::<S3Fifo>(1024, 0);
+    let file = cache.open(MemoryStore::from(numbered(pages))).unwrap();
+    read(&file, 0);
+    file.truncate(40 << 20).unwrap();
+    (1..10_240).for_each(|index| assert_eq!(file.read_at(&mut [0; PAGE], index * 4096), Ok(PAGE)));
+    cache.stats().reads
+}
+
+#[test]
+fn a_file_that_grows_is_read_ahead_as_one_that_was_long() {
+    let long = requests_of_a_stream(10_240);
+    for pages in 1..4 {
+        let grown = requests_of_a_stream(pages);
+        assert!(grown <= long + 4, "{grown} and {long}, grown from {pages} pages");
+    }
+}
+
 /// Pages of a file that are used all the time stay while another is read through, one for `hot_every` of it.
 fn scan_resistance<E: Evict>(hot_every: u64) -> f64 {
     let cache = cache::<E>(128, 0);
