@@ -136,10 +136,14 @@ impl<S: Setup> PageCache<S> {
         self.core.waiting()
     }
 
-    /// Has the stores of all files keep what was written; also of files without a handle.
+    /// Has the stores keep what was written of files that have a handle, and of those that had pages which could not
+    /// be written when their last handle went. Of other files that were closed the cache knows nothing any more:
+    /// their stores have all that was written, and were not flushed. To have it last, call [`File::sync`]
+    /// before the last handle goes.
     ///
     /// # Errors
-    /// [`CacheError::Store`], the last. The handles of that file are told too.
+    /// [`CacheError::Store`], the last. The handles of that file are told too. What that leaves undone:
+    /// [`File::sync`].
     pub fn sync(&self) -> Result<(), CacheError> {
         let files: Vec<Arc<FileCore<S>>> =
             self.core.files.with(|files| files.values().cloned().collect());
