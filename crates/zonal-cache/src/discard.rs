@@ -102,7 +102,12 @@ impl<S: Setup> FileCore<S> {
     fn discard(&self, core: &Core<S>, range: Range<u64>) {
         self.take_dirty(core, (range.start, range.end));
         core.release(self.take_out(core, range.clone(), Which::All).0);
-        self.state.with(|state| state.unflushed.retain(|index| !range.contains(index)));
+        self.state.with(|state| {
+            state.unflushed.retain(|index| !range.contains(index));
+            if range == (0..u64::MAX) {
+                state.forgotten = 0;
+            }
+        });
     }
 
     /// Takes pages out of the index that are not dirty, also those that are being read; the gates are closed.

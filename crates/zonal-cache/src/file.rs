@@ -70,6 +70,10 @@ pub(crate) struct State {
     pub(crate) moving: BTreeMap<u64, u64>,
     /// Pages that were written since the last flush that went well.
     pub(crate) unflushed: BTreeSet<u64>,
+    /// Pages that left that list since then because they had left memory.
+    pub(crate) forgotten: u64,
+    /// Pages that a flush that failed did not find in memory.
+    pub(crate) lost: u64,
     /// Errors of writing so far, and the last.
     pub(crate) errors: u64,
     pub(crate) error: Option<StoreError>,

@@ -330,13 +330,18 @@ impl<S: Setup> FileCore<S> {
     }
 
     /// Has the store keep what was written; the gate is closed. If it cannot, pages that are still in
-    /// memory are dirty again.
+    /// memory are dirty again, and the others are counted.
     fn flush(&self, core: &Core<S>) {
-        let unflushed = self.state.with(|state| mem::take(&mut state.unflushed));
+        let (unflushed, mut lost) = self
+            .state
+            .with(|state| (mem::take(&mut state.unflushed), mem::take(&mut state.forgotten)));
         let Err(error) = self.store.flush() else { return };
         self.tell(error);
         for index in unflushed {
-            let Some(hold) = core.table.hold(self.key(index)) else { continue };
+            let Some(hold) = core.table.hold(self.key(index)) else {
+                lost += 1;
+                continue;
+            };
             self.set_dirty(core, index);
             // One that was dirty is on the list already.
             if core.table.redirty(&hold) {
@@ -344,6 +349,7 @@ impl<S: Setup> FileCore<S> {
             }
             core.release_one(core.table.leave_hold(hold));
         }
+        self.state.with(|state| state.lost += lost);
     }
 
     /// Takes pages that have left memory off the list of those that a flush that fails makes dirty
@@ -352,6 +358,7 @@ impl<S: Setup> FileCore<S> {
     fn forget_uncached(&self, core: &Core<S>) {
         // Outside of the lock. Who flushes, and would have to find them, is outside of the gate.
         let mut unflushed = self.state.with(|state| mem::take(&mut state.unflushed));
+        let before = unflushed.len();
         unflushed.retain(|&index| match core.table.hold(self.key(index)) {
             Some(hold) => {
                 core.release_one(core.table.leave_hold(hold));
@@ -360,7 +367,10 @@ impl<S: Setup> FileCore<S> {
             None => false,
         });
         // Others may have put theirs there meanwhile.
-        self.state.with(|state| state.unflushed.append(&mut unflushed));
+        self.state.with(|state| {
+            state.forgotten += (before - unflushed.len()) as u64;
+            state.unflushed.append(&mut unflushed);
+        });
     }
 
     pub(crate) fn sync(&self, core: &Core<S>, range: (u64, u64)) {
@@ -399,8 +409,10 @@ impl<S: Setup> File<S> {
     ///
     /// # Errors
     /// [`CacheError::Store`] if a page could not be written or the store not flushed since this handle
-    /// was told last, by this call or by another thread's. Each handle is told once. The pages are
-    /// dirty still: the next call tries them again.
+    /// was told last, by this call or by another thread's. Each handle is told once. Pages that are in
+    /// memory still are dirty, and the next call tries them again. Others, which had been written and
+    /// had left it before the flush that failed, may be lost, and are [counted](Self::lost_pages): the next
+    /// call says nothing of them.
     pub fn sync(&self) -> Result<(), CacheError> {
         self.sync_range(0..u64::MAX)
     }
@@ -454,6 +466,14 @@ impl<S: Setup> File<S> {
     #[must_use]
     pub fn dirty_pages(&self) -> usize {
         self.file.state.with(|state| state.dirty.len())
+    }
+
+    /// Pages of the file that were written to its store, and were not in memory any more when it failed to
+    /// flush them: what they had may be lost, whatever a later [`sync`](Self::sync) says. Since the file was opened, by
+    /// all handles; a page may be counted once for each time it was written.
+    #[must_use]
+    pub fn lost_pages(&self) -> u64 {
+        self.file.state.with(|state| state.lost)
     }
 
     /// Pages of the file that were written to its store and may not be durable yet: a flush that fails

@@ -106,6 +106,7 @@ fn what_is_never_flushed_is_not_remembered_for_ever() {
     assert_eq!(file.sync(), Err(CacheError::Store(StoreError::IO)));
     assert!(file.dirty_pages() > 0, "those that are there are dirty again");
     assert_eq!(file.unflushed_pages(), 0);
+    assert_eq!(file.lost_pages() + file.dirty_pages() as u64, 40 * FRAMES as u64);
 }
 
 /// Reads block until the door is opened.
@@ -216,6 +217,30 @@ fn a_flush_that_fails_makes_pages_dirty_again() {
     bad.store(false, SeqCst);
     assert_eq!(file.sync(), Ok(()));
     assert_eq!(memory.durable()[..PAGE], [9; PAGE]);
+}
+
+/// A cache of 16 pages, 32 written, and a flush that fails as the power goes.
+#[test]
+fn what_a_flush_that_fails_does_not_find_is_counted() {
+    let cache = cache(16);
+    let memory = Arc::new(MemoryStore::from(vec![0; 32 * PAGE]));
+    let store = FaultyStore::new(memory.clone(), {
+        let (memory, well) = (memory.clone(), AtomicBool::new(false));
+        move |operation| {
+            let fails = operation == Operation::Flush && !well.swap(true, SeqCst);
+            fails.then(|| memory.cut_power(|_| false)).map(|()| StoreError::IO)
+        }
+    });
+    let file = cache.open(store).unwrap();
+    (0..32).for_each(|index| assert_eq!(file.write_at(&[9; PAGE], index * PAGE as u64), Ok(PAGE)));
+    assert_eq!(file.lost_pages(), 0);
+    assert_eq!(file.sync(), Err(CacheError::Store(StoreError::IO)));
+    let lost = file.lost_pages();
+    assert_eq!(lost + file.dirty_pages() as u64, 32);
+    assert!(lost >= 16, "{lost}");
+    assert_eq!((file.sync(), file.lost_pages()), (Ok(()), lost), "told already, and still lost");
+    let kept = memory.durable().chunks(PAGE).filter(|page| page[0] == 9).count();
+    assert_eq!(kept as u64 + lost, 32);
 }
 
 #[test]
