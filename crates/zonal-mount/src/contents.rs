@@ -282,9 +282,11 @@ pub(crate) const NO_DATA: Errno = Errno::EISDIR;
 mod tests {
     use super::*;
     use crate::attributes::Change;
+    use crate::error::MountError;
     use crate::shared::Shared;
     use rustix::fs::{Mode, open};
     use std::fs;
+    use std::mem;
     use std::sync::mpsc;
     use std::thread;
     use std::time::Duration;
@@ -365,6 +367,30 @@ mod tests {
         let _asks = Contents::peek(&node);
         assert!(shared.open(node.number, writes).is_ok());
         assert_eq!(shared.set_attr(node.number, &empty).map(|attr| attr.size).unwrap(), 0);
+    }
+
+    /// More than the cache has room for was written, and the file below could not keep it: a second try does not bring
+    /// back what had left memory.
+    #[test]
+    fn what_was_lost_is_told_at_the_end() {
+        let (_place, shared, node) = world();
+        let store = Arc::new(FileStore::open(Path::new(&node.path())).unwrap().buffered());
+        let failed = Mutex::new(false);
+        let once = move |operation| {
+            let fails = operation == Operation::Flush && !mem::replace(&mut failed.lock(), true);
+            fails.then_some(StoreError::IO)
+        };
+        let file = shared.cache().open(FaultyStore::new(store.clone(), once)).unwrap();
+        let content = Arc::new(Content { store, file, times: Mutex::default() });
+        (0..512).for_each(|page| assert!(content.file.write_at(&[2; 4096], page * 4096).is_ok()));
+        node.cached.lock().content = Some(content);
+        match shared.finish() {
+            Err(MountError::NotWritten { pages, files: 1, source }) => {
+                assert!((256..512).contains(&pages), "{pages}");
+                assert_eq!(source.raw_os_error(), Some(Errno::EIO.code()));
+            }
+            other => panic!("{other:?}"),
+        }
     }
 
     /// A write that began while there was no space fails when there is some, in the middle of the end.

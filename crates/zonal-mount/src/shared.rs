@@ -132,9 +132,13 @@ impl<E: Evict> Shared<E> {
         for content in self.nodes.all().iter().filter_map(|node| Contents::peek(node)) {
             // A handle of now is not told of what went wrong before: its pages are dirty still, and tried again. But of
             // what another thread had begun before it is told, and what that could not write is left for the next.
-            let sync = || content.file.clone().sync();
-            let error = sync().or_else(|_| sync()).err().map(|error| told(&error));
-            let unwritten = content.file.unwritten_pages();
+            let sync = || content.file.clone().sync().err().map(|error| told(&error));
+            let first = sync();
+            let second = if first.is_some() { sync() } else { None };
+            // What had left memory when a flush failed is not tried again.
+            let lost = content.file.lost_pages() as usize;
+            let error = second.or_else(|| (lost > 0).then_some(first.unwrap_or(Errno::EIO)));
+            let unwritten = content.file.unwritten_pages() + lost;
             pages += unwritten;
             files += usize::from(unwritten > 0);
             last = content.settle().err().or(error).or(last);
