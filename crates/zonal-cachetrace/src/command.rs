@@ -69,6 +69,11 @@ fn sizes(args: &TraceArgs, all: u64, least: u64) -> Vec<u64> {
     args.sizes.iter().map(|&size| (size as u64 / least * least).max(least)).collect()
 }
 
+/// Bytes of all objects. A trace may say of few that they are more than there can be.
+fn total(trace: Trace<'_>) -> u64 {
+    trace.sizes.iter().fold(0, |all, &size| all.saturating_add(size))
+}
+
 /// What of the trace is said first.
 fn describe(trace: Trace<'_>, format: Format, requests: u64, page: u64) -> String {
     let name = clap::ValueEnum::to_possible_value(&format);
@@ -80,7 +85,7 @@ fn describe(trace: Trace<'_>, format: Format, requests: u64, page: u64) -> Strin
             "{requests} requests ({name}), {count} pages of {of}, {unique} of them different ({all})"
         )
     } else {
-        let all = human(trace.sizes.iter().sum());
+        let all = human(total(trace));
         format!("{requests} requests ({name}), {unique} different objects ({all})")
     }
 }
@@ -100,7 +105,7 @@ pub fn run(args: &TraceArgs, out: &mut dyn Write) -> Result<(), CacheTraceError>
     let has = describe(trace, loaded.format, loaded.requests, unit);
     writeln!(out, "{}:\n{}\n", args.file.display(), terminal::fold(&has))?;
     let (mut rows, mut done) = (Vec::new(), 0);
-    let all = if args.whole { trace.sizes.iter().sum() } else { trace.unique as u64 * unit };
+    let all = if args.whole { total(trace) } else { trace.unique as u64 * unit };
     let sizes = sizes(args, all, unit);
     let runs = (sizes.len() * policies.len()) as u64;
     let bar = Bar::new(runs, args.no_progress);

@@ -116,7 +116,7 @@ fn run<E: Evict>(trace: Trace<'_>, room: u64) -> u64 {
         if size > room {
             continue;
         }
-        while used + size > room {
+        while size > room - used {
             let mut take = |id: SlotId| {
                 free.push(id.0);
                 Verdict::Taken
@@ -164,13 +164,13 @@ fn last_goes(trace: Trace<'_>, room: u64, place: impl Fn(usize) -> usize) -> u64
         } else if size > room {
             continue;
         } else {
-            used += size;
-            while used > room
+            while size > room - used
                 && let Some((_, gone)) = there.pop_last()
             {
                 place_of[gone as usize] = None;
                 used -= trace.size(gone);
             }
+            used += size;
         }
         there.insert((place(at), page));
         place_of[page as usize] = Some(place(at));

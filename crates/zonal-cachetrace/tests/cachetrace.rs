@@ -84,6 +84,15 @@ fn records_and_objects_as_large_as_they_are() {
     numbers.stdout(contains("2 different objects (2 B)").and(contains("33.33")));
 }
 
+/// Three objects of 2⁶³ − 1 bytes are more than a number of bytes can be.
+#[test]
+fn objects_that_are_larger_than_there_can_be_are_no_error() {
+    let object = |at| format!("{at},usr,{at},Read,0,9223372036854775807,1\n");
+    let trace: String = (0..3).map(object).collect();
+    cachetrace(&trace, "--whole").success().stdout(contains("3 different objects (16777216 TiB)"));
+    cachetrace(&trace, "--whole --sizes 16777215T").success().stdout(contains("MGLRU"));
+}
+
 /// What `blkparse -i sda` prints: of a write its way through the queue, a flush, a read, and the summary. Another
 /// request may be under way when it begins.
 const BLKPARSE: &str = "\
