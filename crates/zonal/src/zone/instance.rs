@@ -34,16 +34,18 @@ pub(crate) struct Levels<P: Platform> {
     boost: P::Word,
     /// Free frames as of the last hold; a hint for the watermark check.
     free: P::Word,
+    /// Of those, the ones in high-atomic and in CMA pageblocks.
+    special: [P::Word; 2],
 }
 
 impl<P: Platform> Levels<P> {
-    /// Frames that are free beyond the high mark, its boost, every reserve and `more`; negative where they are
-    /// fewer.
+    /// As [`ZoneInstance::slack`], and negative where a plain request may take none.
     #[inline(always)]
-    pub(crate) fn beyond(&self, more: u64) -> i64 {
+    pub(crate) fn beyond(&self) -> i64 {
+        let apart = self.special[0].load(Relaxed).wrapping_add(self.special[1].load(Relaxed));
         // All are counts of frames, of which there are less than 2^32; `free` may be below zero, see there.
         let kept = self.kept_back.load(Relaxed).wrapping_add(self.boost.load(Relaxed));
-        self.free.load(Relaxed).wrapping_sub(kept.wrapping_add(more)) as i64
+        self.free.load(Relaxed).wrapping_sub(kept.wrapping_add(apart)) as i64
     }
 }
 
@@ -63,8 +65,6 @@ pub struct ZoneInstance<P: Platform, F: FreeMemory> {
     reserve: [P::Word; NR_ZONE_TYPES],
     marks: [P::Word; 3],
     levels: Levels<P>,
-    /// Of those, the ones in high-atomic and in CMA pageblocks.
-    special: [P::Word; 2],
     pub(crate) compaction: ZoneCompaction<P>,
     /// Requests for larger blocks in a row that found none anywhere.
     misses: P::Word,
@@ -90,8 +90,8 @@ impl<P: Platform, F: FreeMemory> ZoneInstance<P, F> {
                 kept_back: P::Word::new(0),
                 boost: P::Word::new(0),
                 free: P::Word::new(0),
+                special: P::Word::zeros(),
             },
-            special: P::Word::zeros(),
             compaction: ZoneCompaction::new(),
             misses: P::Word::new(0),
             part: F::part(),
@@ -128,7 +128,11 @@ impl<P: Platform, F: FreeMemory> ZoneInstance<P, F> {
     #[inline]
     pub(super) fn publish(&self, Published { free, special }: Published) {
         self.levels.free.store(free, Relaxed);
-        self.special.iter().zip(special).for_each(|(word, frames)| word.store(frames, Relaxed));
+        self.levels
+            .special
+            .iter()
+            .zip(special)
+            .for_each(|(word, frames)| word.store(frames, Relaxed));
     }
 
     /// Free frames that the request may use.
@@ -136,10 +140,10 @@ impl<P: Platform, F: FreeMemory> ZoneInstance<P, F> {
     pub(crate) fn usable(&self, request: &Request) -> u64 {
         let mut free = self.free();
         if !request.is_atomic() {
-            free = free.saturating_sub(self.special[0].load(Relaxed));
+            free = free.saturating_sub(self.levels.special[0].load(Relaxed));
         }
         if !request.may_use_cma() {
-            free = free.saturating_sub(self.special[1].load(Relaxed));
+            free = free.saturating_sub(self.levels.special[1].load(Relaxed));
         }
         free
     }
@@ -160,7 +164,7 @@ impl<P: Platform, F: FreeMemory> ZoneInstance<P, F> {
 
     /// The same for those of a special pageblock: 0 high-atomic, 1 CMA.
     pub(super) fn count_special(&self, which: usize, change: i64) {
-        self.special[which].fetch_add(change as u64, Relaxed);
+        self.levels.special[which].fetch_add(change as u64, Relaxed);
     }
 
     /// The most that is kept back from any request, and what reclaim keeps free above that.
@@ -173,13 +177,7 @@ impl<P: Platform, F: FreeMemory> ZoneInstance<P, F> {
     /// as a plain request may take without a mark being near.
     #[inline]
     pub(crate) fn slack(&self) -> u64 {
-        let apart = self.special[0].load(Relaxed).wrapping_add(self.special[1].load(Relaxed));
-        self.levels.beyond(apart).max(0) as u64
-    }
-
-    /// Free frames of the high-atomic reserve, and of CMA.
-    pub(crate) const fn special(&self) -> &[P::Word; 2] {
-        &self.special
+        self.levels.beyond().max(0) as u64
     }
 
     /// What that is worked out from.

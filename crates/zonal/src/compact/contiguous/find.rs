@@ -238,20 +238,21 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
         let (mut first, mut sum) = (start, 0_u32);
         for at in (start..end).step_by(size as usize) {
             let next = at + size;
-            let is_long = next - first >= wanted.frames;
-            // Of its last pageblock a range may need a part.
-            if is_long
-                && wanted.is_aligned(first)
-                && first + wanted.frames <= end
-                && let Some(cost) = cost_of(at..first + wanted.frames)
-                && best.is_none_or(|(least, _)| sum + cost < least)
-            {
-                best = Some((sum + cost, first));
-                if sum + cost == 0 {
-                    break;
+            let (whole, is_long) = (cost_of(at..next), next - first >= wanted.frames);
+            if is_long && wanted.is_aligned(first) && first + wanted.frames <= end {
+                // Of its last pageblock a range may need a part.
+                let until = first + wanted.frames;
+                let last = if until == next { whole } else { cost_of(at..until) };
+                if let Some(cost) = last.map(|cost| sum + cost)
+                    && best.is_none_or(|(least, _)| cost < least)
+                {
+                    best = Some((cost, first));
+                    if cost == 0 {
+                        break;
+                    }
                 }
             }
-            let Some(cost) = cost_of(at..next) else {
+            let Some(cost) = whole else {
                 (first, sum) = (next, 0);
                 continue;
             };

@@ -11,7 +11,7 @@
 
 use super::frames::FrameStack;
 use crate::frame::{FrameState, Owner, PageblocksView};
-use crate::platform::{AtomicWord, Platform};
+use crate::platform::Platform;
 use crate::policy::pcp::{Passed, Taken};
 use crate::trace::or_undo;
 use crate::types::request::Request;
@@ -19,7 +19,6 @@ use crate::types::units::{Order, Pfn};
 use crate::zone::free_map::{Mapped, WholeWord};
 use crate::zone::tables::ZoneTables;
 use crate::zone::{Levels, ZoneInstance};
-use core::sync::atomic::Ordering::Relaxed;
 
 /// Pageblocks that an owner has freed and the zone has not counted, at most. A power of two.
 pub(super) const UNCOUNTED: usize = 4;
@@ -39,8 +38,6 @@ pub struct Passage<'m, P: Platform> {
     /// Numbers of pageblocks in the frame table.
     uncounted: &'m FrameStack<P, UNCOUNTED>,
     levels: &'m Levels<P>,
-    /// Free frames that are for some requests only.
-    special: &'m [P::Word; 2],
     /// How near to the marks everything is counted at once.
     margin: u64,
 }
@@ -64,20 +61,9 @@ impl<'m, P: Platform> Passage<'m, P> {
         }
         let (whole, pageblocks) = zone.whole_at(table, index);
         let (request, owner, base) = (*request, word.owner(), table.pfn(pageblocks.first()));
-        let (levels, special) = (zone.levels(), zone.special());
+        let levels = zone.levels();
         let number = pageblocks.first() >> pageblocks.order().get();
-        Some(Self {
-            request,
-            pageblocks,
-            number,
-            base,
-            whole,
-            owner,
-            uncounted,
-            levels,
-            special,
-            margin,
-        })
+        Some(Self { request, pageblocks, number, base, whole, owner, uncounted, levels, margin })
     }
 }
 
@@ -93,14 +79,6 @@ impl<P: Platform> Passage<'_, P> {
     #[inline(always)]
     const fn order(&self) -> Order {
         self.pageblocks.order()
-    }
-
-    /// Whether a mark is near.
-    #[inline(always)]
-    fn is_near(&self) -> bool {
-        // Relaxed: as in the zone.
-        let apart = self.special[0].load(Relaxed).wrapping_add(self.special[1].load(Relaxed));
-        self.levels.beyond(self.margin.wrapping_add(apart)) < 0
     }
 
     /// Takes the pageblock that was freed last, if the zone has not counted it yet.
@@ -130,7 +108,7 @@ impl<P: Platform> Passage<'_, P> {
     /// Frees a pageblock of the section, if it is allocated as one, and no mark is near. `told` says so before another can have it.
     #[inline(always)]
     pub(super) fn put(&self, pfn: Pfn, order: Order, told: impl FnOnce()) -> Passed {
-        if order != self.order() || self.is_near() {
+        if order != self.order() || self.levels.beyond() < self.margin as i64 {
             return Passed::No;
         }
         let at = pfn.get().wrapping_sub(self.base.get()) as usize;

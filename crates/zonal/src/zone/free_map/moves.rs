@@ -1,7 +1,6 @@
 //! What becomes of the place that compaction moved a page away from.
 
 use super::mapped::MapView;
-use super::shape::Pageblock;
 use crate::boot::watermark::watermark_ok;
 use crate::platform::Platform;
 use crate::types::mark::Mark;
@@ -36,12 +35,13 @@ impl<P: Platform> MapView<'_, P> {
         let (mark, reserve) = (self.zone.mark(Mark::Min), self.zone.reserve(request.limit()));
         let free = self.zone.usable(request);
         let fits = watermark_ok(free, wanted, mark, reserve, request.access(), |_| true);
-        let taken = fits && map.take_exact_open(frame, wanted);
-        // A block of several pageblocks may have had several types.
-        for at in 0..wanted.size() >> map.shape().order().get() {
-            let pageblock = Pageblock(frame.pageblock(map.shape()).0 + at);
-            let _claimed = taken && migrate == own && map.claim_owned(pageblock, own);
+        if !fits || !map.take_exact_open(frame, wanted) {
+            return None;
         }
-        taken.then(|| self.hand_out(frame, wanted))
+        // Its other pageblocks may have had other types.
+        if migrate == own {
+            map.claim_block(frame.pageblock(map.shape()), wanted, own);
+        }
+        Some(self.hand_out(frame, wanted))
     }
 }

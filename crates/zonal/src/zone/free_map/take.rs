@@ -53,12 +53,17 @@ impl<P: Platform> FreeMap<'_, P> {
         }
         let class = WholeClass::of(migrate);
         let first = self.take_large_of(class, order, start)?;
-        for pageblock in first.0..first.0 + order.size() / shape.pageblock_frames() {
+        self.claim_block(first, order, migrate);
+        Some(first.first_frame(shape))
+    }
+
+    /// Gives the pageblocks of a block of the pageblock order or above, which the caller owns, the type of who gets it.
+    pub(super) fn claim_block(&self, first: Pageblock, order: Order, to: MigrateType) {
+        for pageblock in first.0..first.0 + order.size() / self.shape.pageblock_frames() {
             // One that was isolated since belongs to the holder of the block all the same, and is
             // isolated when it is freed.
-            let _claimed = self.claim_owned(Pageblock(pageblock), migrate);
+            let _claimed = self.claim_owned(Pageblock(pageblock), to);
         }
-        Some(first.first_frame(shape))
     }
 
     /// No whole pageblock is left: takes a block from lines outside the CPU's own part.
