@@ -7,18 +7,14 @@ use crate::swarm::Swarm;
 use std::cell::RefCell;
 use std::panic::catch_unwind;
 use std::sync::atomic::Ordering::{self, Relaxed};
-use zonal::plan::Plan;
 use zonal::platform::shared_slot::{Guarded, SharedSlot};
 use zonal::platform::{AtomicWord, Lock, Platform};
-use zonal::policy::walk::Walked;
-use zonal::policy::walk::{Miss, ZoneSet};
-use zonal::policy::{Policy, Walk};
+use zonal::policy::Policy;
 use zonal::preset::Linux416;
-use zonal::watermark::Mark;
-use zonal::{NodeId, ZoneType};
 use zonal_sim::explore::{ExploreError, Options, current, explore, stopped, yield_now};
 use zonal_sim::lock::SimLock;
 use zonal_sim::platform::{Sim, SimWord};
+use zonal_testkit::canary::Lazybones;
 use zonal_testkit::preset::TinyZonal;
 use zonal_testkit::shape::Shape;
 
@@ -81,31 +77,6 @@ impl<T> Lock<T> for Open<T> {
     }
     fn get_mut(&mut self) -> &mut T {
         self.0.get_mut()
-    }
-}
-
-/// Planted bug: looks at the first zone only.
-struct Lazybones;
-
-impl Walk for Lazybones {
-    type Table<P: Platform> = ();
-    type Zone<P: Platform> = ();
-    type Cpu = ();
-    type Homes = ();
-
-    fn table<P: Platform>(_: &Plan) {}
-    fn new_zone<P: Platform>() {}
-    fn new_cpu() {}
-    fn homes(_: &Plan, _: NodeId, _: ZoneSet) {}
-
-    fn find<'z, P: Platform, Z: Walked<P, Self>, R>(
-        (): &(),
-        zones: &[Option<&'z Z>],
-        _: ZoneType,
-        _: Mark,
-        mut attempt: impl FnMut(&'z Z) -> Result<R, Miss>,
-    ) -> Option<R> {
-        zones.iter().take(1).find_map(|zone| attempt((*zone)?).ok())
     }
 }
 

@@ -27,6 +27,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+pub mod canary;
 pub mod checkers;
 pub mod cluster_check;
 pub mod command;

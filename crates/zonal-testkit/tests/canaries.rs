@@ -5,15 +5,13 @@ use zonal::Migration;
 use zonal::error::{AllocError, AllocReason};
 use zonal::frame::FrameState;
 use zonal::inspect::Place;
-use zonal::plan::Plan;
 use zonal::platform::{Lock, Platform, Slot};
+use zonal::policy::BulkFree;
 use zonal::policy::bulk_free::{CHUNK, Listed};
-use zonal::policy::walk::Walked;
-use zonal::policy::{BulkFree, Walk, walk};
 use zonal::preset::{Linux416, SkipMerge};
 use zonal::slow_path::Shortage;
-use zonal::watermark::Mark;
 use zonal::{HOLD_BOUND, MigrateType, NodeId, Order, Pfn, Request, ZoneId, ZoneType};
+use zonal_testkit::canary::Lazybones;
 use zonal_testkit::checkers::{
     Checked, Rules, check_all, check_counters, check_counts, check_faults, check_holds,
     check_lists, check_merged, check_one_place, check_reserve, check_states,
@@ -362,31 +360,6 @@ impl BulkFree for Repeats {
 
 broken_preset!(LostFrames, BulkFree = Forgets);
 broken_preset!(FramesTwice, BulkFree = Repeats);
-
-/// Looks at the first zone only.
-struct Lazybones;
-
-impl Walk for Lazybones {
-    type Table<P: Platform> = ();
-    type Zone<P: Platform> = ();
-    type Cpu = ();
-    type Homes = ();
-
-    fn table<P: Platform>(_: &Plan) {}
-    fn new_zone<P: Platform>() {}
-    fn new_cpu() {}
-    fn homes(_: &Plan, _: NodeId, _: walk::ZoneSet) {}
-
-    fn find<'z, P: Platform, Z: Walked<P, Self>, R>(
-        (): &(),
-        zones: &[Option<&'z Z>],
-        _: ZoneType,
-        _: Mark,
-        mut attempt: impl FnMut(&'z Z) -> Result<R, walk::Miss>,
-    ) -> Option<R> {
-        zones.iter().take(1).find_map(|zone| attempt((*zone)?).ok())
-    }
-}
 
 broken_preset!(OneZone, Walk = Lazybones);
 
