@@ -21,46 +21,31 @@ use zonal_testkit::shape::Shape;
 /// Index of `TinyZonal` in the table of presets.
 const TINY: usize = 7;
 
-/// A word of the simulator with another compare-exchange.
-macro_rules! broken_word {
-    ($(#[$doc:meta])* $name:ident, $exchange:expr) => {
-        $(#[$doc])*
-        #[derive(Debug)]
-        struct $name(SimWord);
+/// Planted bug: a compare-exchange that is not atomic. A load, then a store: another CPU may go on in between.
+#[derive(Debug)]
+struct Torn(SimWord);
 
-        impl AtomicWord for $name {
-            fn new(value: u64) -> Self {
-                Self(SimWord::new(value))
-            }
-            fn compare_exchange(
-                &self,
-                current: u64,
-                new: u64,
-                _: Ordering,
-                _: Ordering,
-            ) -> Result<u64, u64> {
-                let exchange: fn(&SimWord, u64, u64) -> Result<u64, u64> = $exchange;
-                exchange(&self.0, current, new)
-            }
-            zonal::forward_atomic!(u64, 0: load store fetch_add fetch_or fetch_and swap);
-        }
-    };
-}
-
-/// A load, then a store: another CPU may go on in between.
-fn torn(word: &SimWord, current: u64, new: u64) -> Result<u64, u64> {
-    let there = word.load(Relaxed);
-    if there != current {
-        return Err(there);
+impl AtomicWord for Torn {
+    fn new(value: u64) -> Self {
+        Self(SimWord::new(value))
     }
-    word.store(new, Relaxed);
-    Ok(there)
+    fn compare_exchange(
+        &self,
+        current: u64,
+        new: u64,
+        _: Ordering,
+        _: Ordering,
+    ) -> Result<u64, u64> {
+        let there = self.0.load(Relaxed);
+        if there != current {
+            return Err(there);
+        }
+        self.0.store(new, Relaxed);
+        Ok(there)
+    }
+    zonal::forward_atomic!(u64, 0: load store fetch_add fetch_or fetch_and swap);
 }
 
-broken_word!(
-    /// Planted bug: a compare-exchange that is not atomic.
-    Torn, torn
-);
 /// Planted bug: a lock that lets everybody in. Two at once are noticed by the cell in it.
 #[derive(Debug)]
 struct Open<T>(RefCell<T>);
