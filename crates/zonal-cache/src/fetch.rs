@@ -9,10 +9,9 @@ use core::ops::Range;
 use core::ptr;
 
 const LINE: usize = 64;
-/// Lines of a page that are fetched while its slot is looked up.
-const FIRST: usize = 12;
-/// How many lines a copy is behind what it has fetched.
-#[cfg(target_arch = "x86_64")]
+/// Lines of a page that are fetched for the first level while its slot is looked up.
+const FIRST: usize = 2;
+/// Lines that are fetched while its slot is looked up; and how many a copy is behind what it has fetched.
 const BEHIND: usize = 48;
 
 /// These bytes of the page at `page` will be read, if the guess is right that it is this page: it need not be one.
@@ -20,9 +19,14 @@ const BEHIND: usize = 48;
 pub(crate) fn expect(page: u64, bytes: Range<usize>) {
     // No access is made by it, so it may be no memory of this program.
     let at = ptr::without_provenance::<u8>(page as usize);
-    let (mut offset, end) = (bytes.start, bytes.end.min(bytes.start + FIRST * LINE));
-    while offset < end {
+    let upto = |lines: usize| bytes.end.min(bytes.start + lines * LINE);
+    let mut offset = bytes.start;
+    while offset < upto(FIRST) {
         soon(at.wrapping_add(offset));
+        offset += LINE;
+    }
+    while offset < upto(BEHIND) {
+        later(at.wrapping_add(offset));
         offset += LINE;
     }
 }
@@ -51,9 +55,6 @@ pub(crate) fn copy(from: &[u8], into: &mut [u8]) {
 #[target_feature(enable = "avx2")]
 fn copy_page(from: &[u8; PAGE], into: &mut [u8; PAGE]) {
     let at = from.as_ptr();
-    for line in FIRST..BEHIND {
-        later(at.wrapping_add(line * LINE));
-    }
     let ((from, _), (into, _)) = (from.as_chunks::<LINE>(), into.as_chunks_mut::<LINE>());
     for (line, (from, into)) in from.iter().zip(into).enumerate() {
         if line + BEHIND < PAGE / LINE {
@@ -99,6 +100,10 @@ fn soon(at: *const u8) {
 #[inline(always)]
 #[cfg(not(target_arch = "x86_64"))]
 fn soon(_: *const u8) {}
+
+#[inline(always)]
+#[cfg(not(target_arch = "x86_64"))]
+fn later(_: *const u8) {}
 
 /// The line at this address is to be in the second level.
 #[inline(always)]

@@ -161,17 +161,21 @@ impl<P: Host> Table<P> {
         let chain = self.chain(key);
         // Acquire, here and at the next: with the release of `link`, so that a slot found has the key
         // that it was linked with, or a later one.
-        let mut at = self.heads[chain].load(Acquire);
+        let at = self.heads[chain].load(Acquire);
         // Relaxed: a hint.
-        expect(self.hints[chain].load(Relaxed));
-        for _ in 0..HOPS {
-            let slot = self.slots.get(at as usize)?;
-            if slot.is(key) {
+        let low = self.hints[chain].load(Relaxed);
+        let mut slot = self.slots.get(at as usize)?;
+        // Relaxed: as in `is`. Before the bytes are asked for, which take all the places that lines on their way have.
+        let mut index = slot.index.load(Relaxed);
+        expect(low);
+        for _ in 1..HOPS {
+            if index == key.index && slot.file.load(Relaxed) == key.file {
                 return Some(slot);
             }
-            at = slot.next.load(Acquire);
+            slot = self.slots.get(slot.next.load(Acquire) as usize)?;
+            index = slot.index.load(Relaxed);
         }
-        None
+        slot.is(key).then_some(slot)
     }
 
     /// The slot with `key`; the chain's lock is held, so this is certain.

@@ -90,8 +90,8 @@ impl Key {
 #[repr(align(64))]
 pub(super) struct Slot<P: Host> {
     pub(super) word: P::Word,
-    file: P::Word,
-    index: P::Word,
+    pub(super) file: P::Word,
+    pub(super) index: P::Word,
     pub(super) frame: P::Word,
     /// What the store said, where the page could not be filled.
     pub(super) code: P::Word,
