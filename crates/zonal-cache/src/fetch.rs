@@ -9,6 +9,9 @@ use core::ops::Range;
 use core::ptr;
 
 const LINE: usize = 64;
+/// Bytes of a register that a copy goes through.
+#[cfg(target_arch = "x86_64")]
+const REGISTER: usize = 32;
 /// Lines of a page that are fetched for the first level while its slot is looked up.
 const FIRST: usize = 2;
 /// Lines that are fetched while its slot is looked up; and how many a copy is behind what it has fetched.
@@ -55,15 +58,32 @@ pub(crate) fn copy(from: &[u8], into: &mut [u8]) {
 #[target_feature(enable = "avx2")]
 fn copy_page(from: &[u8; PAGE], into: &mut [u8; PAGE]) {
     let at = from.as_ptr();
-    let ((from, _), (into, _)) = (from.as_chunks::<LINE>(), into.as_chunks_mut::<LINE>());
-    for (line, (from, into)) in from.iter().zip(into).enumerate() {
+    // A register goes to a multiple of its size, since one that spans two lines takes two turns. So the first line and the
+    // last are copied where they are, and what is between them over a part of both.
+    let skipped = into.as_ptr().align_offset(REGISTER);
+    let (first, last) = (0..LINE, PAGE - LINE..PAGE);
+    let whole = skipped..skipped + PAGE - LINE;
+    copy_lines(&from[first.clone()], &mut into[first], |_| ());
+    copy_lines(&from[whole.clone()], &mut into[whole], |line| {
         if line + BEHIND < PAGE / LINE {
             later(at.wrapping_add((line + BEHIND) * LINE));
         }
-        copy_line(from, into);
-    }
+    });
+    copy_lines(&from[last.clone()], &mut into[last], |_| ());
     // The compiler does not know what the lines were copied by: code for 16 bytes is slow after code for 32 without it.
     core::arch::x86_64::_mm256_zeroupper();
+}
+
+/// Whole lines, as counted from the begin of `from`; `before` is told of each.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2")]
+#[inline]
+fn copy_lines(from: &[u8], into: &mut [u8], before: impl Fn(usize)) {
+    let ((from, _), (into, _)) = (from.as_chunks::<LINE>(), into.as_chunks_mut::<LINE>());
+    for (line, (from, into)) in from.iter().zip(into).enumerate() {
+        before(line);
+        copy_line(from, into);
+    }
 }
 
 /// A line, by two registers of 32 bytes. In assembly, since a loop over anything that the compiler knows for a copy
