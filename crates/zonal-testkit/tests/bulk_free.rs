@@ -13,7 +13,7 @@ use zonal::platform::Platform;
 use zonal::policy::bulk_free::{BulkFree, CHUNK, Listed, OneByOne, PrepareCommit, Runs};
 use zonal::policy::trace::{Event, Point};
 use zonal::policy::{Policy, Trace};
-use zonal::preset::{Cluster, Linux416, SplitZones, Traced};
+use zonal::preset::{Cluster, Linux416, SplitZones, Traced, Zonal};
 use zonal::report::VmStat;
 use zonal::{BulkFreed, CpuEvents, CpuId, MigrateType, NodeId, Order, Pfn, Request, ZoneId};
 use zonal_testkit::checkers::{Rules, check_all, check_faults};
@@ -369,4 +369,30 @@ fn the_second_of_a_pair_is_refused() {
     pairs(Way::OneByOne);
     pairs(Way::PrepareCommit);
     pairs(Way::Runs);
+}
+
+/// Frames that follow each other, up and down, fewer and more than a word of the map has, and one among them that is free.
+#[test]
+fn one_of_a_run_is_refused() {
+    WAY.set(Way::Runs);
+    let (request, lens) = (Request::frame().migrate(MigrateType::Movable), [16, 33, 64, 65, 200]);
+    with_world::<Probe, With<Zonal>, _>(Shape::Huge, |world| {
+        let mut handle = world.allocator.handle(CpuId(0)).unwrap();
+        for (len, at) in lens.into_iter().flat_map(|len| (0..=len).map(move |at| (len, at))) {
+            let mut list = vec![Pfn::default(); len];
+            handle.alloc_bulk(&request, &mut list).unwrap();
+            list.sort_unstable();
+            assert!(list.is_sorted_by(|a, b| a < b), "none is had twice");
+            if at % 2 == 0 {
+                list.reverse();
+            }
+            let single = list.get(at).map(|&pfn| handle.free_raw(pfn, Order::ZERO).unwrap());
+            let answer = handle.free_bulk(&list);
+            let refused = usize::from(single.is_some());
+            assert_eq!((answer.freed, answer.refused), (len - refused, refused));
+            assert_eq!(answer.first_refused.map(|(at, _)| at), single.map(|()| at));
+        }
+        drop(handle);
+        check(world, &Model::new(world.allocator.plan()));
+    });
 }

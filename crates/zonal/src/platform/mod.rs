@@ -229,6 +229,15 @@ impl Direction {
             Self::Down => first.wrapping_sub(steps),
         }
     }
+
+    /// The other way.
+    #[inline(always)]
+    pub(crate) const fn turned(self) -> Self {
+        match self {
+            Self::Up => Self::Down,
+            Self::Down => Self::Up,
+        }
+    }
 }
 
 /// How long a CPU stays in the slots of a host.

@@ -394,14 +394,20 @@ impl<P: Platform, const N: usize> FrameStack<P, N> {
         let count = (top - head).min(most.min(N) as u32);
         let (mut end, rest) = (top, top - count);
         while end > rest {
+            // From the newest on a run goes the other way.
+            if StayOf::<P>::COPIES
+                && let Some(place) = end.checked_sub(WORD as u32).filter(|&place| place >= rest)
+                && let Some((oldest, direction)) = self.run_from::<WORD>(place, end)
+            {
+                let newest = direction.after(oldest, WORD as u32 - 1);
+                take(newest, WORD, direction.turned());
+                end = place;
+                continue;
+            }
             let place = end.saturating_sub(RUN as u32).max(rest);
             match self.run_from::<RUN>(place, end) {
-                // From the newest on it goes the other way.
-                Some((oldest, Direction::Up)) => {
-                    take(oldest.wrapping_add(RUN as u32 - 1), RUN, Direction::Down);
-                }
-                Some((oldest, Direction::Down)) => {
-                    take(oldest.wrapping_sub(RUN as u32 - 1), RUN, Direction::Up);
+                Some((oldest, direction)) => {
+                    take(direction.after(oldest, RUN as u32 - 1), RUN, direction.turned());
                 }
                 None => {
                     for place in (place..end).rev() {

@@ -2,9 +2,10 @@
 
 use super::StackOutside;
 use super::cpu::StackCpu;
-use super::frames::{FrameStack, RUN};
+use super::frames::{FrameStack, RUN, WORD};
 use crate::frame::{ALLOCATED, CACHED, PageblockWord};
-use crate::platform::{AtomicHalf, Direction, Platform};
+use crate::platform::stay::Stay;
+use crate::platform::{AtomicHalf, Direction, Platform, StayOf};
 use crate::types::migrate_type::MigrateType;
 use crate::types::units::Pfn;
 use crate::zone::tables::ZoneTables;
@@ -115,6 +116,13 @@ impl<P: Platform, const N: usize> List<'_, '_, P, N> {
             }
             return self.push_part(frames, None);
         };
+        // As many as a word of the map has: a look at their last tells most that are none.
+        if StayOf::<P>::COPIES
+            && let Some(direction) = run_of::<WORD>(frames)
+            && self.push_run::<WORD>(stack, frames, direction)
+        {
+            return Head::Kept(WORD);
+        }
         let long = run_of::<LONG>(frames);
         if let Some(direction) = long
             && self.push_run::<LONG>(stack, frames, direction)
