@@ -14,8 +14,9 @@
 use crate::frames::PAGE;
 use crate::ring::Ring;
 use crate::store::{LaterRead, Store, StoreError, write_zeroes};
-use rustix::fs::{FallocateFlags, OFlags, fallocate};
+use rustix::fs::{AtFlags, FallocateFlags, OFlags, StatxFlags, fallocate, statx};
 use rustix::io::{Errno, preadv, pwritev};
+use std::fmt;
 use std::fs::{File, OpenOptions};
 use std::io::{self, IoSlice, IoSliceMut, Seek, SeekFrom};
 use std::os::fd::AsFd;
@@ -42,16 +43,24 @@ impl FileStore {
     /// # Errors
     /// What the system said.
     pub fn open(path: &Path) -> io::Result<Self> {
-        let mut options = OpenOptions::new();
-        options.read(true).write(true);
-        let file = match options.open(path) {
-            Err(error) if is_for_readers(error.kind()) => {
-                options.write(false);
-                options.open(path)?
-            }
-            opened => opened?,
-        };
-        Ok(Self { file, direct: direct(path, &mut options), ring: None })
+        let (file, mut options) = open(path)?;
+        Ok(Self { file, direct: direct(path, &mut options).ok(), ring: None })
+    }
+
+    /// A file that is there, whose whole pages go past the kernel's cache: through it they would be in memory twice, the
+    /// second time below no bound of this program's.
+    ///
+    /// ```
+    /// use zonal_cache::{FileStore, NotDirect};
+    /// let error = FileStore::open_direct("/proc/uptime".as_ref()).unwrap_err();
+    /// assert!(matches!(error, NotDirect::Refused(_)));
+    /// ```
+    ///
+    /// # Errors
+    /// [`NotDirect::Open`] if there is no such file, and otherwise why pages would go through the kernel's cache.
+    pub fn open_direct(path: &Path) -> Result<Self, NotDirect> {
+        let (file, mut options) = open(path).map_err(NotDirect::Open)?;
+        Ok(Self { file, direct: Some(direct(path, &mut options)?), ring: None })
     }
 
     /// A file that is there, not to be written, even if it may be: to write to it is an error.
@@ -61,7 +70,7 @@ impl FileStore {
     pub fn open_read_only(path: &Path) -> io::Result<Self> {
         let mut options = OpenOptions::new();
         options.read(true);
-        Ok(Self { file: options.open(path)?, direct: direct(path, &mut options), ring: None })
+        Ok(Self { file: options.open(path)?, direct: direct(path, &mut options).ok(), ring: None })
     }
 
     /// A file that is made, or made empty.
@@ -72,7 +81,7 @@ impl FileStore {
         let mut options = OpenOptions::new();
         options.read(true).write(true);
         let file = options.clone().create(true).truncate(true).open(path)?;
-        Ok(Self { file, direct: direct(path, &mut options), ring: None })
+        Ok(Self { file, direct: direct(path, &mut options).ok(), ring: None })
     }
 
     /// The same through the kernel's cache.
@@ -109,14 +118,83 @@ const fn is_for_readers(error: io::ErrorKind) -> bool {
     matches!(error, PermissionDenied | ReadOnlyFilesystem | ExecutableFileBusy)
 }
 
+/// The file, and how it could be opened.
+fn open(path: &Path) -> io::Result<(File, OpenOptions)> {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true);
+    let file = match options.open(path) {
+        Err(error) if is_for_readers(error.kind()) => {
+            options.write(false);
+            options.open(path)?
+        }
+        opened => opened?,
+    };
+    Ok((file, options))
+}
+
+/// Why whole pages of a file cannot go past the kernel's cache.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum NotDirect {
+    /// The file cannot be opened at all.
+    Open(io::Error),
+    /// The file system refuses it (`O_DIRECT`).
+    Refused(io::Error),
+    /// Requests would have to be aligned to more than a page.
+    Unaligned {
+        /// To how many bytes, in the file or in memory.
+        needed: u32,
+    },
+}
+
+impl fmt::Display for NotDirect {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Open(error) => error.fmt(f),
+            Self::Refused(error) => write!(f, "O_DIRECT is refused: {error}"),
+            Self::Unaligned { needed } => {
+                write!(f, "O_DIRECT needs an alignment of {needed} bytes: pages have {PAGE}")
+            }
+        }
+    }
+}
+
+impl std::error::Error for NotDirect {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Open(error) | Self::Refused(error) => Some(error),
+            Self::Unaligned { .. } => None,
+        }
+    }
+}
+
 /// The file once more, if it can be read so.
-fn direct(path: &Path, options: &mut OpenOptions) -> Option<File> {
+fn direct(path: &Path, options: &mut OpenOptions) -> Result<File, NotDirect> {
     #[repr(align(4096))]
     struct Aligned([u8; PAGE]);
-    let file = options.custom_flags(OFlags::DIRECT.bits() as i32).open(path).ok()?;
+    let file = options.custom_flags(OFlags::DIRECT.bits() as i32).open(path);
+    let file = file.map_err(NotDirect::Refused)?;
+    check_alignment(alignment(&file))?;
     // Some file systems say no only then.
-    file.read_at(&mut Aligned([0; PAGE]).0, 0).ok()?;
-    Some(file)
+    file.read_at(&mut Aligned([0; PAGE]).0, 0).map_err(NotDirect::Refused)?;
+    Ok(file)
+}
+
+/// To how many bytes direct requests have to be aligned, in the file and in memory; 0 where the file system takes none,
+/// and reads and writes through the kernel's cache without a word. `None` if the kernel does not say: it does since Linux
+/// 6.1, of some file systems.
+fn alignment(file: &File) -> Option<u32> {
+    let said = statx(file, "", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN).ok()?;
+    let says = StatxFlags::from_bits_retain(said.stx_mask).contains(StatxFlags::DIOALIGN);
+    says.then_some(said.stx_dio_offset_align.max(said.stx_dio_mem_align))
+}
+
+fn check_alignment(needed: Option<u32>) -> Result<(), NotDirect> {
+    match needed {
+        Some(0) => Err(NotDirect::Refused(Errno::OPNOTSUPP.into())),
+        Some(needed) if needed as usize > PAGE => Err(NotDirect::Unaligned { needed }),
+        _ => Ok(()),
+    }
 }
 
 fn error(error: Errno) -> StoreError {
@@ -204,5 +282,21 @@ impl Store for FileStore {
 
     fn flush(&self) -> Result<(), StoreError> {
         Ok(self.file.sync_data()?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_alignment_beyond_a_page_is_refused() {
+        assert!([None, Some(512), Some(4096)].map(check_alignment).iter().all(Result::is_ok));
+        let error = check_alignment(Some(16_384)).unwrap_err();
+        assert!(matches!(error, NotDirect::Unaligned { needed: 16_384 }));
+        let message = "O_DIRECT needs an alignment of 16384 bytes: pages have 4096";
+        assert_eq!(error.to_string(), message);
+        let error = check_alignment(Some(0)).unwrap_err();
+        assert!(matches!(&error, NotDirect::Refused(_)), "{error}");
     }
 }

@@ -97,7 +97,7 @@ pub use evict::{MultiGen, S3Fifo, Sieve, TwoLists};
 pub use faulty_store::FaultyStore;
 pub use file::{Advice, File};
 #[cfg(feature = "std")]
-pub use file_store::FileStore;
+pub use file_store::{FileStore, NotDirect};
 pub use held::ListStats;
 pub use inner::Setup;
 #[cfg(feature = "std")]

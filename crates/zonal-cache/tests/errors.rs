@@ -9,7 +9,7 @@ use zonal_cache::faulty_store::Operation;
 use zonal_cache::store::{Store, StoreError};
 use zonal_cache::threads::OpenError;
 use zonal_cache::{
-    Advice, Cache, CacheError, CacheFile, FaultyStore, FileStore, MemoryStore, S3Fifo,
+    Advice, Cache, CacheError, CacheFile, FaultyStore, FileStore, MemoryStore, NotDirect, S3Fifo,
 };
 
 const PAGE: usize = 4096;
@@ -375,6 +375,22 @@ fn a_file_that_shrinks_underneath_is_an_error_of_its_lost_range() {
     assert_eq!(page(&file, 5), Err(CacheError::Store(StoreError::SHRUNK)));
     file.truncate(3 * PAGE as u64).unwrap();
     assert_eq!(file.len(), 3 * PAGE as u64);
+}
+
+#[test]
+fn a_store_that_cannot_go_past_the_kernels_cache_says_why() {
+    // Files of /proc take no `O_DIRECT`.
+    let path = "/proc/self/status".as_ref();
+    assert!(!FileStore::open(path).unwrap().is_direct());
+    let error = FileStore::open_direct(path).unwrap_err();
+    assert!(matches!(error, NotDirect::Refused(_)), "{error:?}");
+    assert_eq!(error.to_string(), "O_DIRECT is refused: Invalid argument (os error 22)");
+    let missing = FileStore::open_direct("/proc/self/no such file".as_ref()).unwrap_err();
+    assert!(matches!(missing, NotDirect::Open(_)), "{missing:?}");
+    // Where it is not refused, the other ways find the same.
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let strict = FileStore::open_direct(file.path()).is_ok_and(|store| store.is_direct());
+    assert_eq!(strict, FileStore::open(file.path()).unwrap().is_direct());
 }
 
 #[test]
