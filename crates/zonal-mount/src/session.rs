@@ -56,7 +56,11 @@ impl Default for Options {
 /// # Errors
 /// [`MountError::NoFuse`].
 pub fn can_mount() -> Result<(), MountError> {
-    let device = File::options().read(true).write(true).open("/dev/fuse");
+    can_mount_by("/dev/fuse".as_ref())
+}
+
+fn can_mount_by(device: &Path) -> Result<(), MountError> {
+    let device = File::options().read(true).write(true).open(device);
     device.map(drop).map_err(MountError::NoFuse)
 }
 
@@ -259,4 +263,18 @@ fn check_mountpoint(path: &Path, directory: &Path) -> Result<PathBuf, MountError
         return Err(MountError::Inside { mountpoint, directory: directory.to_owned() });
     }
     Ok(mountpoint)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use zonal_cli::error::Failure;
+
+    #[test]
+    fn without_a_device_nothing_is_mounted() {
+        let error = can_mount_by("/proc/self/no such device".as_ref()).unwrap_err();
+        assert!(matches!(error, MountError::NoFuse(_)), "{error:?}");
+        let message = "cannot open /dev/fuse: No such file or directory (os error 2)";
+        assert_eq!((error.to_string().as_str(), error.exit_code()), (message, 1));
+    }
 }

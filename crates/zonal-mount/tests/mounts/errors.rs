@@ -5,12 +5,14 @@ use libtest_mimic::Failed;
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::process::Command;
 use zonal_cache::S3Fifo;
 use zonal_mount::{LEAST_MEMORY, MountError, Mounted, Options};
 
 pub(crate) const TESTS: &[Test] = &[
     ("bad_places_are_refused", bad_places_are_refused),
     ("bad_options_are_refused", bad_options_are_refused),
+    ("no_device_is_an_error", no_device_is_an_error),
     ("a_file_that_shrinks_underneath_is_an_error", a_file_that_shrinks_underneath_is_an_error),
     ("offsets_beyond_the_largest_are_refused", offsets_beyond_the_largest_are_refused),
     ("a_mount_in_use_stays", a_mount_in_use_stays),
@@ -57,6 +59,22 @@ fn bad_options_are_refused() -> Result<(), Failed> {
         let options = Options { statistics: name.to_owned(), ..Options::default() };
         assert!(matches!(start(&below, &root, &options), MountError::Statistics { .. }), "{name}");
     }
+    Ok(())
+}
+
+/// The program where `/dev` is empty, for it alone.
+fn no_device_is_an_error() -> Result<(), Failed> {
+    let place = tempfile::tempdir()?;
+    let [below, root] = ["below", "root"].map(|name| place.path().join(name));
+    fs::create_dir(&below)?;
+    fs::create_dir(&root)?;
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "sh", "-c", "mount -t tmpfs none /dev && exec \"$@\"", "sh"]);
+    command.arg(env!("CARGO_BIN_EXE_zonal-mount")).arg("mount").args([below, root]);
+    let output = command.output()?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    let message = "zonal: cannot open /dev/fuse: No such file or directory (os error 2)\n";
+    assert_eq!((&*said, output.status.code()), (message, Some(1)));
     Ok(())
 }
 
