@@ -106,7 +106,9 @@ fn mount<E: Evict>(args: &MountArgs, out: &mut dyn Write) -> Result<(), MountErr
         on = args.mountpoint.display(),
     )?;
     out.flush()?;
+    let mut is_told = false;
     while !mounted.is_over() {
+        is_told = is_told || tell_not_direct(&mounted);
         // Relaxed: what it decides is only when to stop.
         if interrupt::is_requested() || stop.load(Ordering::Relaxed) {
             if let Err(error) = mounted.unmount() {
@@ -118,9 +120,20 @@ fn mount<E: Evict>(args: &MountArgs, out: &mut dyn Write) -> Result<(), MountErr
         }
         thread::sleep(LOOK);
     }
+    // Of a mount that was over before.
+    let _ = is_told || tell_not_direct(&mounted);
     let stats = mounted.wait()?;
     writeln!(out, "Unmounted: {} pages read, {} written.", stats.read, stats.written)?;
     Ok(())
+}
+
+/// Says that files below go through the kernel's cache, if any does that was not to; whether it was said.
+fn tell_not_direct<E: Evict>(mounted: &Mounted<E>) -> bool {
+    let why = mounted.not_direct();
+    if let Some(why) = why {
+        eprintln!("zonal: files below go through the kernel's cache too, beyond --memory: {why}");
+    }
+    why.is_some()
 }
 
 fn signals(source: io::Error) -> MountError {

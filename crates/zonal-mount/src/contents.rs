@@ -3,14 +3,14 @@
 
 use std::collections::VecDeque;
 use std::path::Path;
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::SystemTime;
 
 use fuser::Errno;
 use parking_lot::Mutex;
 use rustix::fs::{OFlags, Timespec, Timestamps, UTIME_OMIT, fcntl_getfl, fstat, futimens};
 use zonal_cache::evict::Evict;
-use zonal_cache::{Cache, CacheFile, FileStore, Ring};
+use zonal_cache::{Cache, CacheFile, FileStore, NotDirect, Ring};
 
 use crate::nodes::Node;
 use crate::shared::{Answer, io, os, told};
@@ -143,6 +143,8 @@ pub(crate) struct Contents<E: Evict> {
     /// How many of these there may be.
     most: usize,
     buffered: bool,
+    /// Why the first file that was to go past the kernel's cache does not.
+    not_direct: OnceLock<NotDirect>,
     /// On which files are read ahead.
     ring: Option<Arc<Ring>>,
 }
@@ -150,7 +152,13 @@ pub(crate) struct Contents<E: Evict> {
 impl<E: Evict> Contents<E> {
     /// `most` files keep their data without a handle. Where there is no `io_uring`, threads read ahead.
     pub(crate) fn new(cache: Cache<E>, most: usize, buffered: bool) -> Self {
-        Self { cache, idle: Mutex::default(), most, buffered, ring: Ring::new(DEPTH).ok() }
+        let (not_direct, ring) = (OnceLock::new(), Ring::new(DEPTH).ok());
+        Self { cache, idle: Mutex::default(), most, buffered, not_direct, ring }
+    }
+
+    /// Why a file below goes through the kernel's cache, if one does that was not to.
+    pub(crate) fn not_direct(&self) -> Option<&NotDirect> {
+        self.not_direct.get()
     }
 
     pub(crate) const fn cache(&self) -> &Cache<E> {
@@ -184,11 +192,25 @@ impl<E: Evict> Contents<E> {
     }
 
     fn open(&self, node: &Node<E>) -> Answer<Arc<Content<E>>> {
-        let store = FileStore::open(Path::new(&node.path())).map_err(|error| io(&error))?;
-        let store = store.with_ring(self.ring.clone());
-        let store = Arc::new(if self.buffered { store.buffered() } else { store });
+        let store = self.store(Path::new(&node.path())).map_err(|error| io(&error))?;
+        let store = Arc::new(store.with_ring(self.ring.clone()));
         let file = self.cache.open(store.clone()).map_err(|error| told(&error))?;
         Ok(Arc::new(Content { store, file, times: Mutex::default() }))
+    }
+
+    fn store(&self, path: &Path) -> std::io::Result<FileStore> {
+        if self.buffered {
+            return Ok(FileStore::open(path)?.buffered());
+        }
+        match FileStore::open_direct(path) {
+            Ok(store) => Ok(store),
+            Err(NotDirect::Open(error)) => Err(error),
+            Err(why) => {
+                // Only the first is kept.
+                let _ = self.not_direct.set(why);
+                FileStore::open(path)
+            }
+        }
     }
 
     /// A handle has gone, and so has what it had of the data.

@@ -13,7 +13,7 @@ use rustix::fs::{Mode, OFlags, open};
 use rustix::mount::{UnmountFlags, unmount};
 use rustix::process::{Resource, getrlimit, setrlimit};
 use zonal_cache::evict::Evict;
-use zonal_cache::{Cache, Stats};
+use zonal_cache::{Cache, NotDirect, Stats};
 
 use crate::contents::Contents;
 use crate::error::MountError;
@@ -131,6 +131,13 @@ impl<E: Evict> Mounted<E> {
     #[must_use]
     pub fn stats(&self) -> Stats {
         self.shared.cache().stats()
+    }
+
+    /// Why a file below is read and written through the kernel's cache, whose memory is not bounded, if one is though
+    /// [`Options::buffered`] did not ask for it: the first that was.
+    #[must_use]
+    pub fn not_direct(&self) -> Option<&NotDirect> {
+        self.shared.contents.not_direct()
     }
 
     /// Unmounts it, if no process uses it.

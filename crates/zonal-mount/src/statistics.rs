@@ -30,6 +30,9 @@ impl<E: Evict> Shared<E> {
         line("pages_written", stats.written);
         line("write_requests", stats.writes);
         line("pages_evicted", stats.evicted);
+        line("pages_reclaimed", stats.reclaimed);
+        line("direct_reclaims", stats.direct);
+        line("direct_reclaim_nanos", stats.direct_nanos);
         line("pages_copied", stats.copied);
         line("inodes", self.nodes.len() as u64);
         line("idle_files", self.contents.idle() as u64);

@@ -1,8 +1,11 @@
 //! What is refused, and what it is called.
 
+use crate::process::Process;
+use crate::space::Space;
 use crate::{Test, World};
 use libtest_mimic::Failed;
 use std::fs::{self, File, OpenOptions};
+use std::io::Read;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::Command;
@@ -13,6 +16,7 @@ pub(crate) const TESTS: &[Test] = &[
     ("bad_places_are_refused", bad_places_are_refused),
     ("bad_options_are_refused", bad_options_are_refused),
     ("no_device_is_an_error", no_device_is_an_error),
+    ("files_that_no_bound_holds_for_are_told_once", files_that_no_bound_holds_for_are_told_once),
     ("a_file_that_shrinks_underneath_is_an_error", a_file_that_shrinks_underneath_is_an_error),
     ("offsets_beyond_the_largest_are_refused", offsets_beyond_the_largest_are_refused),
     ("a_mount_in_use_stays", a_mount_in_use_stays),
@@ -75,6 +79,26 @@ fn no_device_is_an_error() -> Result<(), Failed> {
     let said = String::from_utf8_lossy(&output.stderr);
     let message = "zonal: cannot open /dev/fuse: No such file or directory (os error 2)\n";
     assert_eq!((&*said, output.status.code()), (message, Some(1)));
+    Ok(())
+}
+
+fn files_that_no_bound_holds_for_are_told_once() -> Result<(), Failed> {
+    let mut process = Process::new("1M")?;
+    process.unmount()?;
+    let _space = Space::in_kernels_cache(&process.below)?;
+    for name in ["one", "two"] {
+        fs::write(process.below.join(name), name)?;
+    }
+    process.again_heard("1M")?;
+    for name in ["one", "two"] {
+        assert_eq!(fs::read_to_string(process.root.join(name))?, name);
+    }
+    process.unmount()?;
+    let mut said = String::new();
+    process.child.stderr.take().ok_or("it has one")?.read_to_string(&mut said)?;
+    let message = "zonal: files below go through the kernel's cache too, beyond --memory: O_DIRECT is refused: \
+                   Invalid argument (os error 22)\n";
+    assert_eq!(said, message);
     Ok(())
 }
 

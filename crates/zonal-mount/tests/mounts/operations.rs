@@ -54,7 +54,9 @@ fn names_are_made_moved_and_removed() -> Result<(), Failed> {
     fs::remove_file(at("fifo"))?;
     let exclusive = OpenOptions::new().write(true).create_new(true).open(at("other"));
     assert_eq!(exclusive.map(drop).map_err(|it| it.kind()), Err(std::io::ErrorKind::AlreadyExists));
-    assert!(fs::read_to_string(at(".zonal"))?.contains("bound_bytes 1048576\n"));
+    let statistics = fs::read_to_string(at(".zonal"))?;
+    assert!(statistics.contains("bound_bytes 1048576\n"), "{statistics}");
+    assert!(statistics.contains("direct_reclaims 0\n"), "{statistics}");
     assert!(fs::write(at(".zonal"), "").is_err());
     let names: BTreeSet<_> = fs::read_dir(&world.root)?.map(|it| it.unwrap().file_name()).collect();
     assert_eq!(names, ["link", "other", "symlink"].map(Into::into).into());

@@ -108,6 +108,13 @@ impl Process {
         self.mounted()
     }
 
+    /// The same, with what it says of errors for the test to read.
+    pub(crate) fn again_heard(&mut self, memory: &str) -> Result<(), Failed> {
+        let mut command = Self::command(&self.below, &self.root, memory);
+        self.child = command.stderr(Stdio::piped()).spawn()?;
+        self.mounted()
+    }
+
     /// Unmounts it, with all written back.
     pub(crate) fn unmount(&mut self) -> Result<(), Failed> {
         unmount_unused(&self.root)?;

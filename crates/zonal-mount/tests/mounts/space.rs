@@ -14,6 +14,12 @@ impl Space {
         mount("none", directory, "tmpfs", MountFlags::empty(), &*size)?;
         Ok(Self(directory.to_owned()))
     }
+
+    /// Its files are in the kernel's cache and nowhere else: they cannot be read past it.
+    pub(crate) fn in_kernels_cache(directory: &Path) -> io::Result<Self> {
+        mount("none", directory, "ramfs", MountFlags::empty(), None)?;
+        Ok(Self(directory.to_owned()))
+    }
 }
 
 impl Drop for Space {
