@@ -1,6 +1,7 @@
 //! A file that is not in memory, read from front to back: past the kernel's cache with 32 requests of 128 KiB
 //! on their way (`io_uring`), and through the page cache with the same reads ahead: on a ring, on one that knows the arena's
-//! memory as registered buffers, and by threads. They take turns.
+//! memory as registered buffers, and by threads. They take turns. Before that the file is read each way by a
+//! process of its own, through a cache of a quarter of it, and what that has in memory at most is compared with the bound.
 //!
 //! ```text
 //! cargo run --release -p zonal-cache --example stream -- [FILE]
@@ -9,11 +10,12 @@
 use io_uring::{IoUring, opcode, types};
 use rustix::fs::OFlags;
 use std::error::Error;
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::Write;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::Arc;
 use std::time::Instant;
 use zonal_cache::{Advice, Cache, FileStore, Ring, S3Fifo, Stats};
@@ -22,7 +24,15 @@ const REQUEST: usize = 128 << 10;
 const DEPTH: usize = 32;
 /// Bytes of a file made for this.
 const LEN: u64 = 512 << 20;
+/// And of one to see how much memory that takes: of a quarter of it the program itself, some 3 MiB, is little.
+const LARGE: u64 = 1 << 30;
 const ROUNDS: usize = 7;
+/// Bytes that the cache may have where speed is measured.
+const BOUND: usize = 64 << 20;
+/// What each way to read ahead is called.
+const WAYS: [&str; 3] = ["io_uring", "the same, registered", "4 threads"];
+/// What a stream leaves behind: nothing, or all there is room for.
+const ADVICE: [(&str, Advice); 2] = [("used once", Advice::UseOnce), ("kept", Advice::Sequential)];
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
@@ -80,19 +90,19 @@ struct Cached {
     fixed: u64,
 }
 
-/// The same through the cache.
-fn cached(path: &Path, ahead: &Ahead<'_>) -> Result<Cached> {
+/// The same through a cache of `bound` bytes.
+fn cached(path: &Path, ahead: &Ahead<'_>, advice: Advice, bound: usize) -> Result<Cached> {
     let window = (DEPTH * REQUEST / 4096) as u32;
     let threads = if let Ahead::Threads(threads) = ahead { *threads } else { 1 };
     let cache =
-        Cache::<S3Fifo>::builder().memory(64 << 20).window(window).io_threads(threads).open()?;
+        Cache::<S3Fifo>::builder().memory(bound).window(window).io_threads(threads).open()?;
     let ring = match ahead {
         Ahead::Ring(ring) => ring.cloned(),
         Ahead::Registered => Ring::with_buffers(8 * DEPTH as u32, cache.frames().arena()).ok(),
         Ahead::Threads(_) => None,
     };
     let file = cache.open(FileStore::open(path)?.with_ring(ring.clone()))?;
-    file.advise(Advice::UseOnce);
+    file.advise(advice);
     let mut bytes = vec![0; REQUEST];
     // Memory that was never touched is the system's to make, once, and no matter of reading.
     file.read_at(&mut bytes, 0)?;
@@ -109,6 +119,32 @@ fn cached(path: &Path, ahead: &Ahead<'_>) -> Result<Cached> {
     Ok(Cached { speed, cpu, stats: cache.stats(), fixed })
 }
 
+/// Bytes that this process has had in memory at most.
+fn peak() -> Result<usize> {
+    let status = fs::read_to_string("/proc/self/status")?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let kib = line.and_then(|line| line.trim().strip_suffix(" kB")).ok_or("there is no VmHWM")?;
+    Ok(kib.parse::<usize>()? << 10)
+}
+
+/// What processes have in memory at most that read the file, each once, through a cache of a quarter of it.
+fn print_peaks(path: &Path) -> Result<()> {
+    let bound = fs::metadata(path)?.len() / 4;
+    println!("MiB in memory at most, all of a process, with a bound of {}", bound >> 20);
+    for (way, name) in WAYS.into_iter().enumerate() {
+        print!("{name:<22}");
+        for (advice, _) in ADVICE {
+            let mut again = Command::new(std::env::current_exe()?);
+            let said = again.arg(path).args([&way.to_string(), advice]).output()?;
+            let peak: f64 = String::from_utf8(said.stdout)?.trim().parse()?;
+            let above = (peak / bound as f64 - 1.0) * 100.0;
+            print!("   {:6.1} {advice} ({above:+.1} %)", peak / f64::from(1 << 20));
+        }
+        println!();
+    }
+    Ok(())
+}
+
 /// Seconds of CPU that the program has used.
 fn cpu_time() -> f64 {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
@@ -121,30 +157,45 @@ fn median(values: &mut [f64]) -> f64 {
 }
 
 fn main() -> Result<()> {
+    let mut arguments = std::env::args().skip(1);
     let directory = tempfile::tempdir_in(".")?;
-    let path = match std::env::args_os().nth(1) {
-        Some(path) => PathBuf::from(path),
-        None => {
-            let path = directory.path().join("file");
-            let mut file = File::create(&path)?;
-            let piece: Vec<u8> = (0..1 << 20).map(|at| (at / 7) as u8).collect();
-            (0..LEN >> 20).try_for_each(|_| file.write_all(&piece))?;
-            file.sync_all()?;
-            path
-        }
-    };
+    let path = arguments.next().map(PathBuf::from);
     let ring =
         Ring::new(8 * DEPTH as u32).inspect_err(|error| println!("no io_uring: {error}")).ok();
     let ways = [Ahead::Ring(ring.as_ref()), Ahead::Registered, Ahead::Threads(4)];
+    if let (Some(path), Some(way), Some(advice)) = (&path, arguments.next(), arguments.next()) {
+        let way = &ways[way.parse::<usize>()?];
+        let advice = ADVICE.iter().find(|(name, _)| *name == advice).ok_or("no such advice")?.1;
+        cached(path, way, advice, fs::metadata(path)?.len() as usize / 4)?;
+        println!("{}", peak()?);
+        return Ok(());
+    }
+    let own = directory.path().join("file");
+    let of = |len| path.clone().map_or_else(|| make(&own, len).map(|()| own.clone()), Ok);
+    print_peaks(&of(LARGE)?)?;
+    print_speeds(&of(LEN)?, &ways)
+}
+
+/// Makes a file.
+fn make(path: &Path, len: u64) -> Result<()> {
+    let mut file = File::create(path)?;
+    let piece: Vec<u8> = (0..1 << 20).map(|at| (at / 7) as u8).collect();
+    (0..len >> 20).try_for_each(|_| file.write_all(&piece))?;
+    Ok(file.sync_all()?)
+}
+
+/// Reads the file in turns, and prints how fast that is.
+fn print_speeds(path: &Path, ways: &[Ahead<'_>; 3]) -> Result<()> {
     let (mut raws, mut speeds) = (Vec::new(), [const { Vec::new() }; 3]);
     let (mut ratios, mut cpus) = ([const { Vec::new() }; 3], [const { Vec::new() }; 3]);
     let (mut asked, mut fixed) = ((0, 0), 0);
     for round in 0..ROUNDS {
-        let raw = raw(&path)?;
+        let raw = raw(path)?;
         raws.push(raw);
         // Who comes after which is another one each time.
         for way in (0..3).map(|way| (way + round) % 3) {
-            let Cached { speed, cpu, stats, fixed: in_buffers } = cached(&path, &ways[way])?;
+            let Cached { speed, cpu, stats, fixed: in_buffers } =
+                cached(path, &ways[way], Advice::UseOnce, BOUND)?;
             speeds[way].push(speed);
             ratios[way].push(speed / raw);
             cpus[way].push(cpu * 1e3);
@@ -154,7 +205,7 @@ fn main() -> Result<()> {
     }
     println!("MB/s, medians of {ROUNDS} rounds; times as fast; ms of CPU");
     println!("O_DIRECT, 128 KiB, 32 at once    {:8.0}", median(&mut raws) / 1e6);
-    for (way, name) in ["io_uring", "the same, registered", "4 threads"].into_iter().enumerate() {
+    for (way, name) in WAYS.into_iter().enumerate() {
         let (speed, ratio) = (median(&mut speeds[way]) / 1e6, median(&mut ratios[way]));
         println!("cache, {name:<22}    {speed:8.0}   {ratio:.2}   {:.0}", median(&mut cpus[way]));
     }
