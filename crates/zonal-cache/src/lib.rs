@@ -81,6 +81,7 @@ pub mod store;
 pub mod table;
 #[cfg(feature = "std")]
 pub mod threads;
+mod throttle;
 mod velocity;
 pub mod window;
 mod write;

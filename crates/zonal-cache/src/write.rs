@@ -3,21 +3,19 @@
 use crate::error::CacheError;
 use crate::file::File;
 use crate::frames::{Frames, PAGE, bytes, bytes_mut, span, write};
-use crate::host::Host;
 use crate::inner::Setup;
 use crate::load::fill_pages;
 use crate::slots::Slots;
 use crate::table::{Kind, Settled, Writer};
 use core::ops::Range;
-use core::sync::atomic::Ordering::Relaxed;
 use zonal::page_state::PageState;
-use zonal::platform::{AtomicWord, Platform};
+use zonal::platform::Platform;
 
 /// How often a writer looks whether readers have left, before it copies the page. They copy a page
 /// meanwhile, or have pinned it.
 const LOOKS: u32 = 4;
-/// Nanoseconds of a pause: less is saved up, more is too long for one call.
-const PAUSE: Range<u64> = 1_000_000..100_000_000;
+/// Bytes that are written before dirty pages are looked at again: what a writer may be beyond their limit by.
+const PIECE: usize = 64 * PAGE;
 
 impl<S: Setup> File<S> {
     /// Writes `data` at `offset`, into memory; how much. The file becomes longer if need be. It reaches
@@ -27,35 +25,50 @@ impl<S: Setup> File<S> {
     /// A page that others have pinned is copied: they keep what they see.
     ///
     /// From the [dirty limit](crate::cache::Options::dirty_percent) on, a writer writes pages of
-    /// its file back before it returns; below, where the host has a writer, it may be slowed. What goes wrong
-    /// there the next [`sync`](Self::sync) says. A handle that is [less throttled](Self::throttle_less) has a quarter
+    /// its file back, each time that it has written 64, until it is below; before, where the host has a writer, it may be
+    /// slowed. What goes wrong there the next [`sync`](Self::sync) says. A handle that is [less throttled](Self::throttle_less) has a quarter
     /// more of both limits.
     ///
     /// # Errors
     /// [`CacheError`] where nothing was written: as [`read_at`](Self::read_at) for the first page,
     /// [`CacheError::OffsetTooLarge`]. Behind that, less than all was written.
     pub fn write_at(&self, data: &[u8], offset: u64) -> Result<usize, CacheError> {
-        let end = Self::checked_end(offset, data.len())?;
-        let core = &*self.core;
-        let mut done = 0;
+        Self::checked_end(offset, data.len())?;
+        let (mut done, mut put) = (0, 0_usize);
         {
-            let _inside = self.file.size.share(&core.host);
-            let mut spare = Slots::none(core);
-            let mut at = offset;
-            while at < end {
-                let (index, from) = (at / PAGE as u64, (at % PAGE as u64) as usize);
-                let part = (PAGE - from).min((end - at) as usize);
-                match self.write_page(index, from, &data[done..done + part], &mut spare) {
-                    Ok(()) => {}
-                    Err(_) if done > 0 => break,
-                    Err(error) => return Err(error),
+            // For all of it: the file does not become shorter between two pieces.
+            let _inside = self.file.size.share(&self.core.host);
+            for piece in data.chunks(PIECE) {
+                if done > 0 {
+                    self.throttle(put.div_ceil(PAGE) as u64);
                 }
-                done += part;
-                at += part as u64;
+                put = match self.write_piece(piece, offset + done as u64) {
+                    Err(error) if done == 0 => return Err(error),
+                    put => put.unwrap_or(0),
+                };
+                done += put;
+                if put < piece.len() {
+                    break;
+                }
             }
         }
-        if self.file.kind() != Kind::Kept {
-            self.throttle(done.div_ceil(PAGE) as u64);
+        self.throttle(put.div_ceil(PAGE) as u64);
+        Ok(done)
+    }
+
+    /// Writes a part of what there is to write; how much, or why nothing.
+    fn write_piece(&self, data: &[u8], offset: u64) -> Result<usize, CacheError> {
+        let mut spare = Slots::none(&self.core);
+        let mut done = 0;
+        while done < data.len() {
+            let at = offset + done as u64;
+            let (index, from) = (at / PAGE as u64, (at % PAGE as u64) as usize);
+            let part = (PAGE - from).min(data.len() - done);
+            match self.write_page(index, from, &data[done..done + part], &mut spare) {
+                Ok(()) => done += part,
+                Err(_) if done > 0 => break,
+                Err(error) => return Err(error),
+            }
         }
         Ok(done)
     }
@@ -72,32 +85,6 @@ impl<S: Setup> File<S> {
         let (index, from) = (range.start / PAGE as u64, (range.start % PAGE as u64) as usize);
         let zeroes = [0; PAGE];
         self.write_page(index, from, &zeroes[..(range.end - range.start) as usize], spare)
-    }
-
-    /// Slows who has written `pages`, the more the nearer the dirty pages are to their limit, and has pages of
-    /// this file written back beyond it.
-    fn throttle(&self, pages: u64) {
-        let core = &*self.core;
-        let of = |percent: u64| core.bound_hint() * percent / 100;
-        let more = |limit: u64| if self.is_less_throttled() { limit + limit / 4 } else { limit };
-        let (most, background) =
-            (more(of(core.limits.dirty_percent)), of(core.limits.background_percent));
-        let dirty = core.dirty.load(Relaxed);
-        if dirty > most {
-            return self.file.write_some_or_wait(core);
-        }
-        if dirty <= background || !core.host.nudge() {
-            return;
-        }
-        let background = more(background).min(dirty);
-        // Half-way a writer is as slow as the store; with others, they are so together further up.
-        let pause = pages * core.page_time.load(Relaxed);
-        let pause = pause.saturating_mul(dirty - background) / (most - dirty).max(1);
-        let debt = self.debt.fetch_add(pause.min(PAUSE.end), Relaxed) + pause;
-        if debt >= PAUSE.start {
-            self.debt.store(0, Relaxed);
-            core.host.pause(debt.min(PAUSE.end));
-        }
     }
 
     fn write_page(

@@ -23,7 +23,7 @@ use zonal::platform::{AtomicWord, Lock};
 /// Pages that are on their way at once.
 const BATCH: usize = 128;
 /// Pages of a piece of work that others wait for.
-const SOME: usize = 64;
+pub(crate) const SOME: usize = 64;
 
 /// What pages are written for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -190,7 +190,7 @@ impl<S: Setup> Core<S> {
 impl<S: Setup> FileCore<S> {
     /// Comes in to write pages back, beside others that do; alone where the store has to be
     /// [refreshed](Self::refresh) first.
-    fn enter<'a>(&'a self, core: &'a Core<S>) -> Inside<'a, S::Host> {
+    pub(crate) fn enter<'a>(&'a self, core: &'a Core<S>) -> Inside<'a, S::Host> {
         let inside = self.flush.share(&core.host);
         // Relaxed: the gate orders it.
         if self.stale.load(Relaxed) == 0 {
@@ -227,7 +227,7 @@ impl<S: Setup> FileCore<S> {
 
     /// Writes pages back that were [taken](Self::take_to_write); inside the gate. How many, and the last error, which
     /// is told to the handles too.
-    fn write_back(
+    pub(crate) fn write_back(
         &self,
         core: &Core<S>,
         pages: Vec<u64>,
@@ -287,13 +287,6 @@ impl<S: Setup> FileCore<S> {
             state.errors += 1;
             state.error = Some(error);
         });
-    }
-
-    /// As [`write_some`](Self::write_some) from the first page on; waits for other threads if they are at all there is.
-    pub(crate) fn write_some_or_wait(&self, core: &Core<S>) {
-        if self.write_some(core, 0).is_none() {
-            drop(self.flush.close(&core.host));
-        }
     }
 
     /// Writes some pages back, from `index` on or, if there are none, from the first. How many; `None` if

@@ -1,6 +1,6 @@
 //! The thread that writes back: by age, by the background limit, with writers slowed; and what zones count.
 
-use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -131,6 +131,67 @@ fn who_is_less_throttled_has_a_quarter_more() {
         most
     };
     assert_eq!((most_of(false), most_of(true)), (400, 500));
+}
+
+/// However long a write is, no more than a piece of it is beyond the limit, at any moment.
+#[test]
+fn a_long_write_stays_at_the_limit() {
+    for (less, limit) in [(false, 400), (true, 500)] {
+        for pages in [256, 900] {
+            let cache = Cache::<S3Fifo>::builder().memory(1000 * PAGE).open().unwrap();
+            let (most, counts) = (Arc::new(AtomicU64::new(0)), Arc::new(Mutex::new(None)));
+            let file = {
+                let (most, counts) = (most.clone(), counts.clone());
+                let looks = move |operation| {
+                    if let (Operation::Write { len, .. }, Some(cache)) =
+                        (operation, &*counts.lock().unwrap())
+                    {
+                        let cache: &Cache<S3Fifo> = cache;
+                        most.fetch_max(cache.stats().dirty + len / PAGE as u64, SeqCst);
+                    }
+                    None
+                };
+                cache.open(FaultyStore::new(MemoryStore::default(), looks)).unwrap()
+            };
+            *counts.lock().unwrap() = Some(cache.clone());
+            file.throttle_less(less);
+            for at in 0..8 {
+                // From the middle of a page on.
+                let offset = (at * pages * PAGE + 77) as u64;
+                let data = vec![1; pages * PAGE];
+                assert_eq!(file.write_at(&data, offset), Ok(data.len()));
+                let dirty = cache.stats().dirty;
+                assert!(dirty <= limit, "{dirty} pages are dirty after {at} of {pages}");
+            }
+            *counts.lock().unwrap() = None;
+            let most = most.load(SeqCst);
+            assert!((limit..=limit + 64).contains(&most), "{most} pages were dirty");
+        }
+    }
+}
+
+/// A long write goes on, and ends, where the store takes no page, or not the first ones; nothing is lost.
+#[test]
+fn a_long_write_ends_where_the_store_refuses() {
+    for (bad, left) in [(u64::MAX, 600), (10, 400)] {
+        let cache = Cache::<S3Fifo>::builder().memory(1000 * PAGE).open().unwrap();
+        let refuses = move |operation| match operation {
+            Operation::Write { offset, .. } => {
+                (offset / (PAGE as u64) < bad).then_some(StoreError::NO_SPACE)
+            }
+            _ => None,
+        };
+        let file = cache.open(FaultyStore::new(MemoryStore::default(), refuses)).unwrap();
+        let data: Vec<u8> = (0..600 * PAGE).map(|at| (at / PAGE) as u8).collect();
+        assert_eq!(file.write_at(&data, 0), Ok(data.len()));
+        let (writes, dirty) = (cache.stats().writes, cache.stats().dirty);
+        // For each piece beyond the limit a row of 64 pages, and each of them by itself.
+        assert!(writes <= 4 * 65, "{writes} writes");
+        assert!((left - 64..=left).contains(&dirty), "{dirty} are dirty");
+        let mut bytes = vec![0; data.len()];
+        assert_eq!(file.read_at(&mut bytes, 0), Ok(data.len()));
+        assert!(bytes == data);
+    }
 }
 
 zonal::preset! {
