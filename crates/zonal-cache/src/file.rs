@@ -28,7 +28,8 @@ pub enum Advice {
     Sequential = 1,
     /// Here and there: nothing is read ahead.
     Random = 2,
-    /// Each page once: a page goes as soon as it was read to its end.
+    /// Each page once: a page goes as soon as it was read to its end, by [`File::read_at`] or by a [`File::pin`] that is
+    /// dropped, if it is clean and had no other use. What is written stays as ever: it has to reach the store first.
     UseOnce = 3,
 }
 
@@ -194,6 +195,8 @@ pub struct File<S: Setup> {
     /// The page that was looked at last, plus 1: looks at the same page again are one use.
     pub(crate) last: <S::Host as Platform>::Word,
     advice: <S::Host as Platform>::Byte,
+    /// Where a range ends at most that is pinned without a look at the advice: anywhere, or nowhere if pages are to go.
+    pub(crate) pins_at_once: <S::Host as Platform>::Word,
     /// Not 0: it has a quarter more of the dirty limits.
     less_throttled: <S::Host as Platform>::Byte,
     /// Errors of which this handle was told.
@@ -251,6 +254,7 @@ impl<S: Setup> File<S> {
             window: Lock::new(Window::new()),
             last: AtomicWord::new(0),
             advice: AtomicByte::new(Advice::Normal as u8),
+            pins_at_once: AtomicWord::new(i64::MAX as u64),
             less_throttled: AtomicByte::new(0),
             told: AtomicWord::new(told),
             debt: AtomicWord::new(0),
@@ -272,6 +276,8 @@ impl<S: Setup> File<S> {
     /// How this handle is going to read.
     pub fn advise(&self, advice: Advice) {
         self.advice.store(advice as u8, Relaxed);
+        let end = if advice == Advice::UseOnce { 0 } else { i64::MAX as u64 };
+        self.pins_at_once.store(end, Relaxed);
     }
 
     pub(crate) fn advice(&self) -> Advice {

@@ -1,9 +1,11 @@
 //! Bytes of a file in memory, without a copy.
 
+use crate::file::File;
 use crate::frames::{PAGE, span};
 use crate::inner::Setup;
 use crate::page::Page;
 use alloc::boxed::Box;
+use alloc::vec::Vec;
 use core::fmt;
 use core::mem::ManuallyDrop;
 use core::ops::Range;
@@ -25,15 +27,35 @@ use core::ops::Range;
 pub struct Pinned<'a, S: Setup> {
     first: Option<Page<'a, S>>,
     /// A range within one page has none, and takes no heap.
-    rest: ManuallyDrop<Option<Box<[Page<'a, S>]>>>,
+    rest: ManuallyDrop<Option<Box<Rest<'a, S>>>>,
     /// Where it begins in the first page.
     from: usize,
     /// Where it ends in the last one.
     upto: usize,
 }
 
-/// The first page, those after it, and where the range begins and ends in the first and the last.
-pub(crate) type Several<'a, S> = (Page<'a, S>, Option<Box<[Page<'a, S>]>>, Range<usize>);
+/// What a range has beside its first page.
+pub(crate) struct Rest<'a, S: Setup> {
+    /// Those after it.
+    pub(crate) pages: Vec<Page<'a, S>>,
+    /// Those of the range that are to go with it.
+    pub(crate) over: Option<Over<'a, S>>,
+}
+
+/// Pages that are to go when this is dropped: see [`Advice::UseOnce`](crate::Advice::UseOnce).
+pub(crate) struct Over<'a, S: Setup> {
+    pub(crate) file: &'a File<S>,
+    pub(crate) pages: Range<u64>,
+}
+
+impl<S: Setup> Drop for Over<'_, S> {
+    fn drop(&mut self) {
+        self.file.let_go(&self.pages);
+    }
+}
+
+/// The first page, what there is beside it, and where the range begins and ends in the first page and the last.
+pub(crate) type Several<'a, S> = (Page<'a, S>, Option<Box<Rest<'a, S>>>, Range<usize>);
 
 impl<'a, S: Setup> Pinned<'a, S> {
     #[inline(always)]
@@ -51,7 +73,7 @@ impl<'a, S: Setup> Pinned<'a, S> {
     #[inline(always)]
     pub(crate) const fn several(
         first: Page<'a, S>,
-        rest: Option<Box<[Page<'a, S>]>>,
+        rest: Option<Box<Rest<'a, S>>>,
         Range { start, end }: Range<usize>,
     ) -> Self {
         Self { first: Some(first), rest: ManuallyDrop::new(rest), from: start, upto: end }
@@ -59,14 +81,21 @@ impl<'a, S: Setup> Pinned<'a, S> {
 
     #[inline(always)]
     fn rest(&self) -> &[Page<'a, S>] {
-        self.rest.as_deref().unwrap_or(&[])
+        self.rest.as_ref().map_or(&[], |rest| &rest.pages)
     }
 
     #[cold]
     #[inline(never)]
     fn drop_rest(&mut self) {
         // SAFETY: called once, as `self` is dropped, and not used after.
-        unsafe { ManuallyDrop::drop(&mut self.rest) };
+        let rest = unsafe { ManuallyDrop::take(&mut self.rest) };
+        // All looks end before pages are to go, so that these go at once, in a list.
+        self.first = None;
+        if let Some(rest) = rest {
+            let Rest { pages, over } = *rest;
+            drop(pages);
+            drop(over);
+        }
     }
 
     /// The bytes, in pieces of at most a page.

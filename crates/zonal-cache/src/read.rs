@@ -8,9 +8,10 @@ use crate::frames::{Frames, PAGE, span};
 use crate::inner::{Met, Setup};
 use crate::load::Load;
 use crate::page::Page;
-use crate::pinned::{Pinned, Several};
+use crate::pinned::{Over, Pinned, Rest, Several};
 use crate::table::{Reader, Seen, Token};
 use crate::window::Plan;
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::ops::Range;
 use core::sync::atomic::Ordering::Relaxed;
@@ -70,7 +71,8 @@ impl<S: Setup> File<S> {
     /// Bytes of the file without a copy, as they are now: they stay in memory, and as they are, until this
     /// is dropped, whatever is written to the file meanwhile. The range ends where the file does.
     ///
-    /// What is pinned counts for the bound. A thread that pins all of it and then reads more is told
+    /// What is pinned counts for the bound. With [`Advice::UseOnce`] pages go when it is dropped, those that it has to their
+    /// end. A thread that pins all of it and then reads more is told
     /// [`CacheError::NoRoom`].
     ///
     /// # Errors
@@ -83,7 +85,7 @@ impl<S: Setup> File<S> {
         let end = range.end.min(self.file.len());
         if range.start < end
             && (end - 1) / PAGE as u64 == index
-            && range.end <= i64::MAX as u64
+            && range.end <= self.pins_at_once.load(Relaxed)
             && let upto = ((end - 1) % PAGE as u64) as usize + 1
             && let Some(page) = self.pin_one(index, from)
         {
@@ -102,7 +104,7 @@ impl<S: Setup> File<S> {
         self.at_hand(index, from..from + LOOKED_AT)
     }
 
-    /// The same for several pages, or none, or one that is not at hand.
+    /// The same for several pages, or none, or one that is not at hand, or that goes when it was used.
     #[inline(never)]
     fn pin_any(&self, range: Range<u64>) -> Result<Option<Several<'_, S>>, CacheError> {
         let len = range.end.checked_sub(range.start);
@@ -130,8 +132,22 @@ impl<S: Setup> File<S> {
             rest.push(page(index, 0)?);
         }
         let upto = (end - (last - 1) * PAGE as u64) as usize;
-        let rest = (!rest.is_empty()).then(|| rest.into_boxed_slice());
+        let over = self.over(offset, end);
+        let rest =
+            (!rest.is_empty() || over.is_some()).then(|| Box::new(Rest { pages: rest, over }));
         Ok(Some((front, rest, from..upto)))
+    }
+
+    /// Pages that are used once, and not needed once all up to `end` was looked at.
+    fn over(&self, offset: u64, end: u64) -> Option<Over<'_, S>> {
+        if self.advice() != Advice::UseOnce {
+            return None;
+        }
+        let (first, mut last) = pages_of(offset, end);
+        if end < self.file.len() {
+            last = end / PAGE as u64;
+        }
+        (first < last).then(|| Over { file: self, pages: first..last })
     }
 
     /// A page, read if need be. `end` is where the request ends, `part` what of the page will be looked at.
@@ -297,7 +313,7 @@ impl<S: Setup> File<S> {
 
     /// Pages that were read to their end go, those that are clean and were not used before.
     #[cold]
-    fn let_go(&self, pages: &Range<u64>) {
+    pub(crate) fn let_go(&self, pages: &Range<u64>) {
         let mut free = Vec::new();
         for index in pages.clone() {
             let Some(hold) = self.core.table.hold(self.file.key(index)) else { continue };

@@ -83,6 +83,52 @@ fn what_is_used_once_goes_with_the_end_of_its_file() {
     assert_eq!(cache.stats().used, 0);
 }
 
+#[test]
+fn a_stream_that_is_pinned_and_used_once_leaves_nothing_behind() {
+    let cache = cache::<S3Fifo>(256, 0);
+    let file = cache.open(MemoryStore::from(numbered(1000))).unwrap();
+    let at = |index: u64| index * PAGE as u64;
+    let hot = file.clone();
+    hot.advise(Advice::Random);
+    [400, 401].iter().for_each(|&index| read(&hot, index));
+    file.advise(Advice::UseOnce);
+    // Pages in three parts, single ones, several, and several at places that are aligned to nothing.
+    for len in [1500, PAGE as u64, at(7), at(9) + 100] {
+        let mut offset = 0;
+        while offset < file.len() {
+            let pinned = file.pin(offset..offset + len).unwrap();
+            let bytes = pinned.pieces().flatten();
+            assert!(bytes.zip(offset..).all(|(&byte, at)| byte == (at / PAGE as u64) as u8));
+            offset += pinned.len() as u64;
+            drop(pinned);
+            // What is read ahead, the page that was not read to its end, and those that another handle has used.
+            assert!(cache.stats().used <= 64 + 3, "{len}: {:?}", cache.stats());
+        }
+        assert_eq!(cache.stats().used, 2, "{len}: those that are used elsewhere");
+    }
+    let reads = cache.stats().read;
+    [400, 401].iter().for_each(|&index| read(&hot, index));
+    assert_eq!(cache.stats().read, reads);
+}
+
+#[test]
+fn a_page_that_is_used_once_stays_while_it_is_pinned() {
+    let cache = cache::<S3Fifo>(64, 0);
+    let file = cache.open(MemoryStore::from(numbered(40))).unwrap();
+    file.advise(Advice::UseOnce);
+    let pinned = file.pin(0..PAGE as u64).unwrap();
+    file.write_at(&[9], PAGE as u64).unwrap();
+    drop(file.pin(0..2 * PAGE as u64).unwrap());
+    assert_eq!(pinned.as_slice(), Some(&[0; PAGE][..]));
+    assert_eq!(file.dirty_pages(), 1, "what is dirty stays");
+    drop(pinned);
+    file.advise(Advice::Random);
+    drop(file.pin(20 * PAGE as u64..21 * PAGE as u64).unwrap());
+    let reads = cache.stats().read;
+    read(&file, 20);
+    assert_eq!(cache.stats().read, reads, "another advice");
+}
+
 /// Requests for a stream of a file of 40 MiB, whose store had a number of pages when its first was read.
 fn requests_of_a_stream(pages: usize) -> u64 {
     let cache = cache::<S3Fifo>(1024, 0);
