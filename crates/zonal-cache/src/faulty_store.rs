@@ -1,4 +1,4 @@
-//! A store that fails on demand.
+//! A store that fails on demand, or reads less than it was asked for.
 //!
 //! ```
 //! use zonal_cache::faulty_store::{FaultyStore, Operation};
@@ -8,6 +8,10 @@
 //! let store = FaultyStore::new(MemoryStore::default(), bad);
 //! assert_eq!(store.write(0, &[&[1; 4096]]), Err(StoreError::NO_SPACE));
 //! assert_eq!(store.inner().bytes(), []);
+//!
+//! use zonal_cache::faulty_store::Outcome;
+//! let store = FaultyStore::new(MemoryStore::from(vec![7; 8192]), |_| Outcome::Short(5000));
+//! assert_eq!(store.read(0, &mut [&mut [0; 4096], &mut [0; 4096]]), Ok(5000));
 //! ```
 
 use crate::store::{Store, StoreError};
@@ -39,14 +43,35 @@ pub enum Operation {
     Flush,
 }
 
-/// A store before which a function stands: what it says is what the operation ends with. It may also
-/// wait, as a device does that hangs. What it refuses has not happened.
+/// How an operation ends.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Outcome {
+    /// As the store behind says.
+    Whole,
+    /// With this error, and it has not happened.
+    Fails(StoreError),
+    /// A read with this many bytes at most, and what follows them has bytes that are none of the store's. Others as
+    /// `Whole`.
+    Short(u64),
+}
+
+impl From<Option<StoreError>> for Outcome {
+    fn from(error: Option<StoreError>) -> Self {
+        error.map_or(Self::Whole, Self::Fails)
+    }
+}
+
+/// A store before which a function stands: what it says, an [`Outcome`] or an error, is what the operation ends with. It
+/// may also wait, as a device does that hangs. What it refuses has not happened.
 pub struct FaultyStore<T, F> {
     inner: T,
     fault: F,
 }
 
-impl<T: Store, F: Fn(Operation) -> Option<StoreError>> FaultyStore<T, F> {
+/// What no store has.
+const JUNK: u8 = 0xA5;
+
+impl<T: Store, R: Into<Outcome>, F: Fn(Operation) -> R> FaultyStore<T, F> {
     /// The store `inner` behind `fault`.
     pub const fn new(inner: T, fault: F) -> Self {
         Self { inner, fault }
@@ -58,14 +83,19 @@ impl<T: Store, F: Fn(Operation) -> Option<StoreError>> FaultyStore<T, F> {
         &self.inner
     }
 
-    fn ask(&self, operation: Operation) -> Result<(), StoreError> {
-        (self.fault)(operation).map_or(Ok(()), Err)
+    /// How many bytes it may have at most.
+    fn ask(&self, operation: Operation) -> Result<u64, StoreError> {
+        match (self.fault)(operation).into() {
+            Outcome::Whole => Ok(u64::MAX),
+            Outcome::Fails(error) => Err(error),
+            Outcome::Short(most) => Ok(most),
+        }
     }
 }
 
-impl<T: Store, F> Store for FaultyStore<T, F>
+impl<T: Store, R: Into<Outcome>, F> Store for FaultyStore<T, F>
 where
-    F: Fn(Operation) -> Option<StoreError> + Send + Sync + 'static,
+    F: Fn(Operation) -> R + Send + Sync + 'static,
 {
     fn len(&self) -> Result<u64, StoreError> {
         self.inner.len()
@@ -73,8 +103,17 @@ where
 
     fn read(&self, offset: u64, pages: &mut [&mut [u8]]) -> Result<u64, StoreError> {
         let len = pages.iter().map(|page| page.len() as u64).sum();
-        self.ask(Operation::Read { offset, len })?;
-        self.inner.read(offset, pages)
+        let most = self.ask(Operation::Read { offset, len })?;
+        let got = self.inner.read(offset, pages)?;
+        if got > most {
+            let mut rest = most as usize;
+            for page in pages {
+                let from = rest.min(page.len());
+                page[from..].fill(JUNK);
+                rest -= from;
+            }
+        }
+        Ok(got.min(most))
     }
 
     fn write(&self, offset: u64, pages: &[&[u8]]) -> Result<(), StoreError> {

@@ -7,7 +7,7 @@ use crate::file::FileCore;
 use crate::frames::PAGE;
 use crate::host::Host;
 use crate::inner::Setup;
-use crate::load::{Load, fill_rest};
+use crate::load::{Load, fill_rest, read_on};
 use crate::store::{Later, LaterRead, StoreError};
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -44,9 +44,9 @@ impl<S: Setup> LoadLater<S> {
 
     /// Has the store read it, and waits.
     fn read(mut self) {
-        let file = self.load.file.clone();
-        let offset = self.load.first * PAGE as u64;
-        let got = file.store.read(offset, &mut self.load.pages(0..self.load.len()));
+        let (core, file) = (self.load.core.clone(), self.load.file.clone());
+        let place = (self.load.first * PAGE as u64, self.before);
+        let got = read_on(&core, &file, place, &mut self.load.pages(0..self.load.len()));
         if let Ok(got) = got {
             self.filled(got);
         }

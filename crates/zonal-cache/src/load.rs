@@ -155,8 +155,32 @@ pub(crate) fn fill_pages<S: Setup>(
 ) -> Result<(), StoreError> {
     // Acquire: with the release of who wrote to the store.
     let before = file.stored.load(Acquire);
-    let got = if offset < before { file.store.read(offset, pages)? } else { 0 };
+    let got = if offset < before { read_on(core, file, (offset, before), pages)? } else { 0 };
     fill_rest(core, file, (offset, before), got, pages)
+}
+
+/// Asks the store, which had `before` bytes, for pages until it has given what of them it has; how many bytes. One that
+/// stops before is asked again from the page on in which it did, as pieces are whole pages, until it goes on no more.
+pub(crate) fn read_on<S: Setup>(
+    core: &Core<S>,
+    file: &FileCore<S>,
+    (offset, before): (u64, u64),
+    pages: &mut [&mut [u8]],
+) -> Result<u64, StoreError> {
+    let end = before.min(offset + (pages.len() * PAGE) as u64);
+    let mut got = 0;
+    loop {
+        let whole = got / PAGE as u64 * PAGE as u64;
+        let more = file.store.read(offset + whole, &mut pages[got as usize / PAGE..])?;
+        if whole + more <= got {
+            return Ok(got);
+        }
+        got = whole + more;
+        if offset + got >= end {
+            return Ok(got);
+        }
+        core.counters.reads.add(1);
+    }
 }
 
 /// Fills what the store did not have: of it `got` bytes from `offset` on were there, and `before` all in all when

@@ -139,8 +139,9 @@ pub trait Store: Send + Sync + 'static {
         self.len().map(|len| len == 0)
     }
 
-    /// Fills `pages` with what follows `offset`; how many bytes there are. Fewer than asked for only
-    /// where the store ends. What follows them in `pages` may be anything.
+    /// Fills `pages` with what follows `offset`; how many bytes there are. Fewer than asked for where the store ends, or
+    /// where it stopped for reasons of its own: then it is asked again, from the page on in which it stopped, and if it
+    /// gets no further it has [ended](StoreError::SHRUNK). What follows them in `pages` may be anything.
     ///
     /// # Errors
     /// [`StoreError`]; `pages` may have been written to.

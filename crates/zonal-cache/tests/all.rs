@@ -18,5 +18,6 @@ mod reclaim;
 mod reclaimer;
 mod region;
 mod ring;
+mod short;
 mod truncate;
 mod writer;
