@@ -51,12 +51,14 @@ impl<S: Policy> ArenaFrames<S> {
 }
 
 // SAFETY: an arena hands a frame out once until it is freed, and its memory is mapped while the
-// arena is open, which `self` keeps it.
+// arena is open, which `self` keeps it. All of it is one mapping, in the order of its frames, and each address is made of
+// the pointer to all of that.
 unsafe impl<S: Policy> Frames for ArenaFrames<S>
 where
     Arena<S>: Send + Sync + 'static,
 {
     type Trace = S::Trace;
+    const JOINED: bool = true;
 
     fn alloc(&self) -> Option<Pfn> {
         // Not `alloc_raw`: another user of the arena may give idle memory back lazily, and this settles it.

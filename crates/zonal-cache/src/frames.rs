@@ -28,7 +28,8 @@ pub const PAGE: usize = FRAME_SIZE;
 /// # Safety
 /// From [`alloc`](Self::alloc) to [`free`](Self::free) a frame is the caller's alone, and
 /// [`address`](Self::address) gives the place of [`PAGE`] bytes of it, initialised, readable and
-/// writable, aligned to [`PAGE`]; always the same. Of frames that are only counted
+/// writable, aligned to [`PAGE`]; always the same. Where they are [`JOINED`](Self::JOINED)
+/// that place is good for the bytes of all frames in a row from it on that are allocated, one after the other. Of frames that are only counted
 /// ([`HAS_BYTES`](Self::HAS_BYTES)) it is not asked.
 pub unsafe trait Frames: Send + Sync + 'static {
     /// Where what happens to pages of these frames is recorded: [`Off`](zonal::policy::trace::Off) for nowhere.
@@ -38,6 +39,8 @@ pub unsafe trait Frames: Send + Sync + 'static {
     /// back and frees pages as ever and copies no byte: what it shows of a page is empty, and so is each of
     /// the pieces that a store is given, one for a page.
     const HAS_BYTES: bool = true;
+    /// Whether all frames are of one piece of memory, in their order, so that the bytes of several in a row are a slice.
+    const JOINED: bool = false;
 
     /// A frame, `None` if there is none. Its bytes may be anything.
     fn alloc(&self) -> Option<Pfn>;
@@ -129,6 +132,19 @@ pub(crate) unsafe fn bytes<M: Frames>(frames: &M, frame: Pfn) -> &[u8] {
     let at = frames.address(frame).as_ptr();
     // SAFETY: readable and initialised, by the contract of `Frames`; not written, by our own.
     unsafe { slice::from_raw_parts(at, PAGE) }
+}
+
+/// The bytes of `count` frames in a row.
+///
+/// # Safety
+/// As for [`bytes`], of each of them. The frames are [`JOINED`](Frames::JOINED), or it is one.
+pub(crate) unsafe fn bytes_of_row<M: Frames>(frames: &M, first: Pfn, count: usize) -> &[u8] {
+    if !M::HAS_BYTES {
+        return &[];
+    }
+    let at = frames.address(first).as_ptr();
+    // SAFETY: all of it readable and initialised, by the contract of `Frames`; not written, by our own.
+    unsafe { slice::from_raw_parts(at, count * PAGE) }
 }
 
 /// The bytes of a frame, to write.

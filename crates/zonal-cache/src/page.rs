@@ -7,6 +7,7 @@ use core::fmt;
 use core::mem::ManuallyDrop;
 use core::ops::Deref;
 use core::ptr;
+use zonal::Pfn;
 
 /// A look at one page, until dropped; by a panic too.
 pub(crate) struct Page<'a, S: Setup> {
@@ -27,6 +28,16 @@ impl<'a, S: Setup> Page<'a, S> {
         let mut page = ManuallyDrop::new(self);
         // SAFETY: taken once: the page, which would take it when it is dropped, is not dropped.
         unsafe { ManuallyDrop::take(&mut page.seen) }
+    }
+
+    /// Its frame.
+    pub(crate) fn frame(&self) -> Pfn {
+        self.seen.frame()
+    }
+
+    /// Where that is from.
+    pub(crate) fn frames(&self) -> &'a S::Frames {
+        &self.core.frames
     }
 
     /// Whether this is the first look at a page that was filled with a marker.

@@ -1,17 +1,18 @@
 //! Bytes of a file in memory, without a copy.
 
 use crate::file::File;
-use crate::frames::{PAGE, span};
+use crate::frames::{Frames, PAGE, bytes_of_row, span};
 use crate::inner::Setup;
 use crate::page::Page;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::fmt;
+use core::iter;
 use core::mem::ManuallyDrop;
 use core::ops::Range;
 
 /// Bytes of a file that stay in memory, and as they are, until this is dropped: see
-/// [`File::pin`](crate::File::pin). They are in pieces of a page.
+/// [`File::pin`](crate::File::pin). They are in pieces of a page or more.
 ///
 /// ```
 /// use zonal_cache::{Cache, MemoryStore, S3Fifo};
@@ -19,7 +20,7 @@ use core::ops::Range;
 /// let file = cache.open(MemoryStore::from(vec![1; 10_000]))?;
 /// let pinned = file.pin(4000..9000)?;
 /// assert_eq!(pinned.len(), 5000);
-/// assert_eq!(pinned.pieces().map(<[u8]>::len).collect::<Vec<_>>(), [96, 4096, 808]);
+/// assert_eq!(pinned.pieces().map(<[u8]>::len).sum::<usize>(), 5000);
 /// file.write_at(&[2; 10], 4000)?;
 /// assert!(pinned.pieces().flatten().all(|&byte| byte == 1), "as it was when it was pinned");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -98,25 +99,50 @@ impl<'a, S: Setup> Pinned<'a, S> {
         }
     }
 
-    /// The bytes, in pieces of at most a page.
+    /// The bytes, in pieces: pages that follow each other in memory as they do in the file are one, where the frames are
+    /// [joined](Frames::JOINED). O(pages).
     pub fn pieces(&self) -> impl Iterator<Item = &[u8]> {
-        let last = self.rest().len();
-        self.first.iter().chain(self.rest()).enumerate().map(move |(at, page)| {
-            let from = if at == 0 { self.from } else { 0 };
-            let upto = if at == last { self.upto } else { PAGE };
-            &page[span::<S::Frames>(from..upto)]
+        let mut at = 0;
+        iter::from_fn(move || {
+            let (piece, end) = self.piece(at)?;
+            at = end;
+            Some(piece)
         })
     }
 
-    /// All bytes, if they are in one page.
+    /// All bytes, if they are in one page, or in pages that are one piece. O(pages).
     #[inline]
     #[must_use]
     pub fn as_slice(&self) -> Option<&[u8]> {
         match (&self.first, self.rest()) {
             (None, _) => Some(&[]),
             (Some(page), []) => Some(&page[span::<S::Frames>(self.from..self.upto)]),
-            _ => None,
+            _ => self.if_one(),
         }
+    }
+
+    #[inline(never)]
+    fn if_one(&self) -> Option<&[u8]> {
+        let (piece, end) = self.piece(0)?;
+        (end == self.rest().len() + 1).then_some(piece)
+    }
+
+    /// As many pages from number `at` on as are one piece, and the number of the page after them.
+    fn piece(&self, at: usize) -> Option<(&[u8], usize)> {
+        let mut pages = self.first.iter().chain(self.rest()).skip(at);
+        let first = pages.next()?;
+        let in_a_row = pages.zip(first.frame().get() + 1..);
+        let more = in_a_row
+            .take_while(|(page, frame)| S::Frames::JOINED && page.frame().get() == *frame)
+            .count();
+        let end = at + 1 + more;
+        // SAFETY: these frames are those of as many pages, at which `self` looks for as long as the reference lives: they stay
+        // allocated, and no thread writes to them. They are more than one only if frames are joined.
+        let bytes = unsafe { bytes_of_row(first.frames(), first.frame(), end - at) };
+        let from = if at == 0 { self.from } else { 0 };
+        let rest = self.rest().len() + 1 - end;
+        let upto = (end - at) * PAGE - if rest == 0 { PAGE - self.upto } else { 0 };
+        Some((&bytes[span::<S::Frames>(from..upto)], end))
     }
 
     /// How many bytes there are.

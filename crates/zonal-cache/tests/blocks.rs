@@ -130,3 +130,76 @@ fn what_is_used_once_goes_in_lists() {
     drop((file, cache));
     is_all_back(&arena);
 }
+
+/// Bytes that tell pages and places in them apart.
+fn told_apart(pages: usize) -> Vec<u8> {
+    (0..pages * PAGE).map(|at| (at / 3) as u8 ^ (at >> 12) as u8).collect()
+}
+
+#[test]
+fn what_was_read_in_sequence_is_pinned_in_one_piece() {
+    let (arena, cache) = cache(4096, 1024);
+    let all = told_apart(256);
+    let file = cache.open(MemoryStore::from(all.clone())).expect("a file");
+    for (from, upto) in [(0, 64), (64 * PAGE + 1, 128), (3 * 64 * PAGE + 4000, 256)] {
+        for short in [0, 1, PAGE - 1] {
+            let range = from..upto.max(1) * PAGE - short;
+            let pinned = file.pin(range.start as u64..range.end as u64).expect("pinned");
+            assert_eq!(pinned.len(), range.len());
+            assert!(pinned.as_slice() == Some(&all[range.clone()]), "{range:?}");
+            assert_eq!(pinned.pieces().count(), 1);
+        }
+    }
+    // A stream of single pages, by windows.
+    file.invalidate(0..u64::MAX);
+    let mut page = [0; PAGE];
+    (0..256).for_each(|index| assert_eq!(file.read_at(&mut page, index * PAGE as u64), Ok(PAGE)));
+    let pinned = file.pin(77..all.len() as u64 - 5).expect("pinned");
+    assert!(pinned.pieces().count() <= 256 / 8, "{}", pinned.pieces().count());
+    assert!(pinned.pieces().flatten().eq(&all[77..all.len() - 5]));
+    drop(pinned);
+    drop((file, cache));
+    is_all_back(&arena);
+}
+
+#[test]
+fn pages_that_are_scattered_are_a_piece_each() {
+    let (arena, cache) = cache(1024, 256);
+    let frames: Vec<_> =
+        (0..1024).map(|_| arena.alloc(&Request::frame()).expect("a frame")).collect();
+    let kept: Vec<_> =
+        frames.into_iter().filter(|page| page.pfn().get().is_multiple_of(2)).collect();
+    let all = told_apart(100);
+    let file = cache.open(MemoryStore::from(all.clone())).expect("a file");
+    let pinned = file.pin(100..99 * PAGE as u64 + 7).expect("pinned");
+    let lens: Vec<usize> = pinned.pieces().map(<[u8]>::len).collect();
+    assert_eq!((lens[0], lens[1], lens[99]), (PAGE - 100, PAGE, 7));
+    assert_eq!((lens.len(), pinned.as_slice()), (100, None));
+    assert!(pinned.pieces().flatten().eq(&all[100..99 * PAGE + 7]));
+    drop(pinned);
+    drop((file, cache, kept));
+    is_all_back(&arena);
+}
+
+/// Neighbours are one piece if the second is the later one, and not else.
+#[test]
+fn pieces_are_as_long_as_the_order_of_frames_lets_them() {
+    let (arena, cache) = cache(1024, 256);
+    let all = told_apart(64);
+    let file = cache.open(MemoryStore::from(all.clone())).expect("a file");
+    file.advise(Advice::Random);
+    let mut page = [0; PAGE];
+    for index in (0..64).map(|turn| turn * 29 % 64).chain([0]) {
+        assert_eq!(file.read_at(&mut page, index * PAGE as u64), Ok(PAGE));
+    }
+    let pinned = file.pin(9..all.len() as u64).expect("pinned");
+    assert!(pinned.pieces().flatten().eq(&all[9..]));
+    let pieces: Vec<&[u8]> = pinned.pieces().collect();
+    assert!(pieces.len() > 1 && pinned.as_slice().is_none());
+    for pair in pieces.windows(2) {
+        assert_ne!(pair[0].as_ptr_range().end, pair[1].as_ptr(), "they could be one");
+    }
+    drop(pinned);
+    drop((file, cache));
+    is_all_back(&arena);
+}

@@ -77,7 +77,8 @@ fn work<E: Evict>(file: &CacheFile<E>, own: u64, versions: &mut [u64]) {
             },
             80..97 => {
                 if let Ok(pinned) = file.pin(offset(index)..offset((index + 2).min(PAGES))) {
-                    let look = || pinned.pieces().zip(index..).map(|(page, at)| version(page, at));
+                    let pages = || pinned.pieces().flat_map(|piece| piece.chunks(PAGE));
+                    let look = || pages().zip(index..).map(|(page, at)| version(page, at));
                     let before: Vec<u64> = look().collect();
                     thread::yield_now();
                     assert!(look().eq(before), "what is pinned has changed");

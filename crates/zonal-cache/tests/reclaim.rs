@@ -49,7 +49,13 @@ fn gives_all_back<E: Evict>() {
     let stats = cache.stats();
     assert_eq!((pages.len(), stats.used), (FRAMES - 3, 3), "{}: {stats:?}", E::NAME);
     assert!(stats.reclaimed > 0 && stats.dirty == 1, "{stats:?}");
-    assert!(pinned.pieces().zip(0..).all(|(page, at)| page.iter().all(|&byte| byte == at)));
+    assert!(
+        pinned
+            .pieces()
+            .flat_map(|piece| piece.chunks(PAGE))
+            .zip(0..)
+            .all(|(page, at)| page.iter().all(|&byte| byte == at))
+    );
     drop(pages);
     assert_eq!(file.read_at(&mut read, 0).expect("read again"), data.len());
     assert!(read[..5 * PAGE] == data[..5 * PAGE] && read[5 * PAGE] == 9);

@@ -157,7 +157,11 @@ impl<E: Evict, L: LruLock> World<E, L> {
 type Pins<'a, E, L> = Vec<(Pinned<'a, zonal_cache::threads::OnThreads<E, L>>, Vec<u8>)>;
 
 fn pinned_pages<E: Evict, L: LruLock>(pins: &Pins<'_, E, L>) -> usize {
-    pins.iter().map(|(pin, _)| pin.pieces().count()).sum()
+    let pages = |piece: &[u8]| {
+        let from = piece.as_ptr().addr() % PAGE as usize;
+        (from + piece.len()).div_ceil(PAGE as usize)
+    };
+    pins.iter().flat_map(|(pin, _)| pin.pieces().map(pages)).sum()
 }
 
 /// Runs commands; what went wrong.
