@@ -178,6 +178,17 @@ fn pages_in_use_survive_a_scan() {
     assert!(scan_resistance::<MultiGen>(1) > 0.9);
 }
 
+/// Pages of a cache's arena that the system has memory for.
+fn resident<E: Evict>(cache: &Cache<E>) -> usize {
+    let arena = cache.frames().arena();
+    let mut map = vec![0_u8; arena.len() / PAGE];
+    let base = arena.address_of(arena.first()).unwrap();
+    // SAFETY: the arena is mapped, and `map` has a byte for each page.
+    let done = unsafe { libc::mincore(base.as_ptr().cast(), arena.len(), map.as_mut_ptr()) };
+    assert_eq!(done, 0);
+    map.iter().filter(|&&byte| byte & 1 == 1).count()
+}
+
 #[test]
 fn a_bound_that_shrinks_gives_memory_back() {
     let pages = 4096;
@@ -187,7 +198,10 @@ fn a_bound_that_shrinks_gives_memory_back() {
     assert_eq!(file.read_at(&mut all, 0), Ok(all.len()));
     file.write_at(&[7; 9], 5).unwrap();
     assert_eq!(cache.stats().used, pages);
+    assert!(resident(&cache) >= pages);
     cache.set_bound(16).unwrap();
+    // Blocks of 2 MiB without a page that is left.
+    assert!(resident(&cache) <= pages / 2, "{} pages", resident(&cache));
     let arena = cache.frames().arena();
     let zone = arena.zone_info(ZoneId(0)).unwrap();
     assert!(zone.managed - zone.free - zone.cached <= 16);
