@@ -168,8 +168,9 @@ impl<S: Setup> PageCache<S> {
 
     /// Writes back what has been dirty for `age`, and then, while more is dirty than the
     /// [background limit](Options::background_percent), of each file in turn. The host's writer
-    /// does this; without one, a thread may call it now and then. Errors are told by the next
-    /// [`sync`](File::sync) of each handle.
+    /// does this; without one, a thread may call it now and then. Each file's pages are a [job](crate::host::Host::defer) for
+    /// the host, or the caller's where the host does not begin it. A file whose store takes longer than a second is not waited
+    /// for, and is let be until that is over. Errors are told by the next [`sync`](File::sync) of each handle.
     pub fn write_behind(&self, age: Duration) {
         self.core.write_behind(u64::try_from(age.as_nanos()).unwrap_or(u64::MAX));
     }

@@ -55,8 +55,8 @@ pub(crate) struct FileCore<S: Setup> {
     pub(crate) flush: Gate<S::Host>,
     pub(crate) state: <S::Host as Host>::Mutex<State>,
     pub(crate) handles: <S::Host as Platform>::Word,
-    /// What the host says of pages that it was asked to write for room: see `room.rs`.
-    pub(crate) cleaning: <S::Host as Platform>::Byte,
+    /// What the host says of pages that it was asked to write: see `asked.rs`.
+    pub(crate) cleaning: Arc<<S::Host as Platform>::Byte>,
     /// Loads that no thread has begun yet.
     pub(crate) later: <S::Host as Host>::Mutex<VecDeque<LoadLater<S>>>,
 }
@@ -238,7 +238,7 @@ impl<S: Setup> File<S> {
             state: Lock::new(State::default()),
             // Before others know of the file: one without a handle is let go.
             handles: AtomicWord::new(1),
-            cleaning: AtomicByte::new(0),
+            cleaning: Arc::new(AtomicByte::new(0)),
             later: Lock::new(VecDeque::new()),
         });
         core.files.with(|files| files.insert(number, file.clone()));

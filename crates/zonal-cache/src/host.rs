@@ -88,7 +88,7 @@ pub unsafe trait Host: Platform + Send + Sync + 'static {
     fn framed(&self, _slot: SlotId, _frame: Pfn) {}
 
     /// Does `job` soon, on another thread if there is one: pages are read ahead, or written back so that others have
-    /// room. It may be in a store that hangs for as long as that does. The default does it at once.
+    /// room, or because they are old. It may be in a store that hangs for as long as that does. The default does it at once.
     ///
     /// # Errors
     /// The job, if it cannot be taken now. It is not needed then: the caller drops it.

@@ -38,6 +38,7 @@ extern crate alloc;
 
 #[cfg(feature = "std")]
 mod arena_frames;
+mod asked;
 mod behind;
 pub mod cache;
 mod discard;

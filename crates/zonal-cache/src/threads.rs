@@ -302,8 +302,9 @@ impl<E: Evict, L: LruLock> Builder<E, L> {
         self
     }
 
-    /// Threads that read ahead, and that write dirty pages back when another file needs the room. With none, the thread
-    /// that meets a mark reads ahead itself, and one that needs room writes, and waits, whatever store that is.
+    /// Threads that read ahead, and that write dirty pages back when another file needs the room, and
+    /// [behind](Self::write_behind). With none, the thread that meets a mark reads ahead itself, and one that needs room
+    /// writes, and waits, whatever store that is; so does the thread that writes behind.
     pub const fn io_threads(mut self, count: usize) -> Self {
         self.io_threads = count;
         self

@@ -328,6 +328,59 @@ fn pages_of_a_store_that_was_refused_and_is_well_go() {
     drop(pinned);
 }
 
+/// One store hangs in a write of the thread that writes behind for it; what others have is written, by age and beyond the
+/// background limit.
+#[test]
+fn writing_behind_that_hangs_holds_up_no_other_file() {
+    for (io_threads, age) in [(1, Duration::from_millis(20)), (2, LONG * 100)] {
+        let builder = Cache::<S3Fifo>::builder().memory(512 * PAGE).window(0).write_behind(age);
+        let builder = builder.io_threads(io_threads).background_percent(5).dirty_percent(90);
+        let (cache, door) = (builder.open().unwrap(), Arc::new(Door::default()));
+        let hangs = hanging(&cache, &door);
+        let _opens = Opens(&door);
+        hangs.write_at(&[1; 40 * PAGE], 0).unwrap();
+        door.wait_until_met();
+        for round in 1..4 {
+            let memory = Arc::new(MemoryStore::default());
+            let well = cache.open(memory.clone()).unwrap();
+            well.write_at(&[round; 40 * PAGE], 0).unwrap();
+            let written = move || {
+                while well.unwritten_pages() > 25 {
+                    well.write_at(&[round], 0).unwrap();
+                    thread::sleep(Duration::from_millis(1));
+                }
+            };
+            assert_eq!(in_time(written), Some(()), "the store takes them");
+        }
+        assert_eq!(hangs.unwritten_pages(), 40);
+        door.open();
+    }
+}
+
+/// Who has pages written behind, without a thread for it, comes back from a store that hangs, and goes on beside it.
+#[test]
+fn who_writes_behind_does_not_wait_for_a_store_that_hangs() {
+    let (cache, door) = (cache(1), Arc::new(Door::default()));
+    let (hangs, memory) = (hanging(&cache, &door), Arc::new(MemoryStore::default()));
+    let well = cache.open(memory.clone()).unwrap();
+    let _opens = Opens(&door);
+    hangs.write_at(&[1; PAGE], 0).unwrap();
+    for round in 1..4 {
+        well.write_at(&[round; 3 * PAGE], 0).unwrap();
+        let behind = cache.clone();
+        assert_eq!(in_time(move || behind.write_behind(Duration::ZERO)), Some(()));
+        assert_eq!((well.unwritten_pages(), memory.bytes()), (0, vec![round; 3 * PAGE]));
+    }
+    assert_eq!(hangs.unwritten_pages(), 1);
+    door.open();
+    let written = move || {
+        while hangs.unwritten_pages() > 0 {
+            thread::yield_now();
+        }
+    };
+    assert_eq!(in_time(written), Some(()));
+}
+
 /// As [`MemoryStore`], but that its first read has two doors, before it looks and after.
 struct Slow {
     inner: MemoryStore,
