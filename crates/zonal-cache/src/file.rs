@@ -6,6 +6,7 @@ use crate::gate::Gate;
 use crate::host::Host;
 use crate::inner::{Core, Setup};
 use crate::later::LoadLater;
+use crate::recent::Recent;
 use crate::store::{Store, StoreError};
 use crate::table::{Key, Kind};
 use crate::window::Window;
@@ -194,9 +195,11 @@ pub struct File<S: Setup> {
     pub(crate) window: <S::Host as Host>::Mutex<Window>,
     /// The page that was looked at last, plus 1: looks at the same page again are one use.
     pub(crate) last: <S::Host as Platform>::Word,
+    /// Pages that it copied a short while ago.
+    pub(crate) recent: Recent,
     advice: <S::Host as Platform>::Byte,
-    /// Where a range ends at most that is pinned without a look at the advice: anywhere, or nowhere if pages are to go.
-    pub(crate) pins_at_once: <S::Host as Platform>::Word,
+    /// Where a range ends at most that is read without a look at the advice: anywhere, or nowhere if pages are to go.
+    pub(crate) at_once: <S::Host as Platform>::Word,
     /// Not 0: it has a quarter more of the dirty limits.
     less_throttled: <S::Host as Platform>::Byte,
     /// Errors of which this handle was told.
@@ -253,8 +256,9 @@ impl<S: Setup> File<S> {
             file,
             window: Lock::new(Window::new()),
             last: AtomicWord::new(0),
+            recent: Recent::new(),
             advice: AtomicByte::new(Advice::Normal as u8),
-            pins_at_once: AtomicWord::new(i64::MAX as u64),
+            at_once: AtomicWord::new(i64::MAX as u64),
             less_throttled: AtomicByte::new(0),
             told: AtomicWord::new(told),
             debt: AtomicWord::new(0),
@@ -277,7 +281,7 @@ impl<S: Setup> File<S> {
     pub fn advise(&self, advice: Advice) {
         self.advice.store(advice as u8, Relaxed);
         let end = if advice == Advice::UseOnce { 0 } else { i64::MAX as u64 };
-        self.pins_at_once.store(end, Relaxed);
+        self.at_once.store(end, Relaxed);
     }
 
     pub(crate) fn advice(&self) -> Advice {

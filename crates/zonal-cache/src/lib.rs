@@ -67,6 +67,7 @@ pub mod owned;
 mod page;
 mod pinned;
 mod read;
+mod recent;
 mod reclaim;
 #[cfg(feature = "std")]
 pub mod reclaimer;

@@ -32,7 +32,44 @@ impl<S: Setup> File<S> {
     /// # Errors
     /// [`CacheError::Store`] as the store said for the first page, [`CacheError::NoRoom`] if there is
     /// no room for it, [`CacheError::OffsetTooLarge`].
+    #[inline]
     pub fn read_at(&self, into: &mut [u8], offset: u64) -> Result<usize, CacheError> {
+        let (index, from) = (offset / PAGE as u64, (offset % PAGE as u64) as usize);
+        let (upto, end) = (from + into.len(), offset.saturating_add(into.len() as u64));
+        // As in `pin`: what of it is in one page that is at hand.
+        if offset < end
+            && upto <= PAGE
+            && end <= self.file.len()
+            && end <= self.at_once.load(Relaxed)
+            && self.copied(index, from..upto, into)
+        {
+            return Ok(into.len());
+        }
+        self.read_any(into, offset)
+    }
+
+    /// Copies from a page that no lock is needed for; whether there is one.
+    #[inline(always)]
+    fn copied(&self, index: u64, part: Range<usize>, into: &mut [u8]) -> bool {
+        let recent = S::Frames::HAS_BYTES && self.recent.remember(index);
+        let fetched = if recent { part.start..part.start } else { part.clone() };
+        let Some(page) = self.at_hand(index, fetched) else { return false };
+        self.copy(&page[span::<S::Frames>(part)], into, recent);
+        true
+    }
+
+    #[inline(always)]
+    fn copy(&self, page: &[u8], into: &mut [u8], recent: bool) {
+        match recent {
+            true => into.copy_from_slice(page),
+            false if S::Frames::HAS_BYTES => self.core.frames.read(page, into),
+            false => {}
+        }
+    }
+
+    /// The same for bytes of several pages, or none, or of one that is not at hand, or that goes when it was read.
+    #[inline(never)]
+    fn read_any(&self, into: &mut [u8], offset: u64) -> Result<usize, CacheError> {
         let end = Self::checked_end(offset, into.len())?.min(self.file.len());
         let once = self.advice() == Advice::UseOnce;
         let mut done = 0;
@@ -42,16 +79,14 @@ impl<S: Setup> File<S> {
         while at < end {
             let (index, from) = (at / PAGE as u64, (at % PAGE as u64) as usize);
             let part = (PAGE - from).min((end - at) as usize);
-            let page = match self.page(index, end, from..from + part) {
-                Ok(page) => page,
-                Err(_) if done > 0 => break,
-                Err(error) => return Err(error),
-            };
-            let there = &page[span::<S::Frames>(from..from + part)];
-            if S::Frames::HAS_BYTES {
-                self.core.frames.read(there, &mut into[done..done + part]);
+            let into = &mut into[done..done + part];
+            if !self.copied(index, from..from + part, into) {
+                match self.missed(index, end) {
+                    Ok(page) => self.copy(&page[span::<S::Frames>(from..from + part)], into, false),
+                    Err(_) if done > 0 => break,
+                    Err(error) => return Err(error),
+                }
             }
-            drop(page);
             done += part;
             at += part as u64;
             if once && (from + part == PAGE || at == self.file.len()) {
@@ -85,7 +120,7 @@ impl<S: Setup> File<S> {
         let end = range.end.min(self.file.len());
         if range.start < end
             && (end - 1) / PAGE as u64 == index
-            && range.end <= self.pins_at_once.load(Relaxed)
+            && range.end <= self.at_once.load(Relaxed)
             && let upto = ((end - 1) % PAGE as u64) as usize + 1
             && let Some(page) = self.pin_one(index, from)
         {
