@@ -82,8 +82,7 @@ impl<S: Setup> Core<S> {
     /// Asks the host to write pages of a file, unless it says something else of it by now than `before`; whether it will. If
     /// it will not, the caller [does](Self::write_asked) it or says that it is [not to be done](FileCore::never_mind).
     pub(crate) fn ask(&self, file: &Arc<FileCore<S>>, which: Which, before: u8) -> Option<bool> {
-        // Relaxed: what it is asked to do is ordered by how the host hands it over.
-        file.cleaning.compare_exchange(before, ASKED, Relaxed, Relaxed).ok()?;
+        file.reserve(before)?;
         // It may wait behind a store that hangs, and keeps neither meanwhile.
         let (core, file) = (self.this.clone(), Arc::downgrade(file));
         let job = move || {
@@ -119,6 +118,7 @@ impl<S: Setup> FileCore<S> {
 
     /// As if the host had been [asked](Core::ask), and would not.
     pub(crate) fn reserve(&self, before: u8) -> Option<bool> {
+        // Relaxed: what it is asked to do is ordered by how the host hands it over.
         let asked = self.cleaning.compare_exchange(before, ASKED, Relaxed, Relaxed);
         asked.ok().map(|_| false)
     }
