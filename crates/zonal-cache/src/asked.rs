@@ -70,6 +70,23 @@ struct Begun<S: Setup> {
     says: u8,
 }
 
+impl<S: Setup> Begun<S> {
+    /// Begins what the host was asked to do, if no other thread has.
+    fn begin(file: Arc<FileCore<S>>) -> Option<Self> {
+        file.cleaning.compare_exchange(ASKED, BEGUN, Relaxed, Relaxed).ok()?;
+        // Refused if the store panics.
+        Some(Self { cleaning: file.cleaning.clone(), file: Some(file), says: REFUSED })
+    }
+
+    fn write(mut self, core: &Core<S>, which: Which) {
+        if let Some(file) = &self.file {
+            self.says = which.write(core, file);
+            // A file without a handle was left for this.
+            file.close_if_clean(core);
+        }
+    }
+}
+
 impl<S: Setup> Drop for Begun<S> {
     fn drop(&mut self) {
         self.file = None;
@@ -95,16 +112,16 @@ impl<S: Setup> Core<S> {
 
     /// Does what the host was asked to, on the calling thread, if no other has begun it.
     pub(crate) fn write_asked(&self, file: Arc<FileCore<S>>, which: Which) {
-        if file.cleaning.compare_exchange(ASKED, BEGUN, Relaxed, Relaxed).is_err() {
-            return;
+        if let Some(begun) = Begun::begin(file) {
+            begun.write(self, which);
         }
-        // Refused if the store panics.
-        let cleaning = file.cleaning.clone();
-        let mut begun = Begun { file: Some(file), cleaning, says: REFUSED };
-        if let Some(file) = &begun.file {
-            begun.says = which.write(self, file);
-            // A file without a handle was left for this.
-            file.close_if_clean(self);
+    }
+
+    /// The same on a spare thread of the host, if it has one.
+    pub(crate) fn write_aside(&self, file: Arc<FileCore<S>>, which: Which) {
+        let (Some(core), Some(begun)) = (self.this.upgrade(), Begun::begin(file)) else { return };
+        if let Err(job) = self.host.spare(Box::new(move || begun.write(&core, which))) {
+            job();
         }
     }
 }

@@ -1,8 +1,8 @@
 //! Writing behind: dirty pages that no thread waits for.
 //!
 //! Each file's are a job for the host, and who writes behind goes by what becomes of them: a store that hangs has the thread
-//! of its job, and is asked for no more until that is over. What no thread begins, as all of them may be in such stores, is
-//! done by who writes behind.
+//! of its job, and is asked for no more until that is over. What no thread begins, as all of them may be in such stores, has
+//! a spare one, one job after the other; and where the host has none, it is done by who writes behind.
 
 use crate::asked::{DONE, Which, is_at_it};
 use crate::file::FileCore;
@@ -46,7 +46,7 @@ impl<S: Setup> Behind<'_, S> {
             self.alone |= taken == Some(false);
             asked.extend(taken.map(|_| file));
         }
-        let (mut since, mut left) = (core.host.now(), (usize::MAX, 0));
+        let (mut since, mut left, mut aside) = (core.host.now(), (usize::MAX, 0), None);
         loop {
             asked.retain(|file| {
                 let says = file.hear();
@@ -61,10 +61,12 @@ impl<S: Setup> Behind<'_, S> {
             if asked.is_empty() || waited > LATE {
                 return moved;
             }
+            // A spare thread that is soon back is not joined by another.
+            let waits = aside.is_some_and(|file: &Arc<FileCore<S>>| is_at_it(file.hear()));
             match asked.iter().find(|file| file.is_asked()) {
-                Some(&file) if self.alone || waited > SOON => {
-                    self.alone = true;
-                    core.write_asked(file.clone(), which);
+                Some(&file) if (self.alone && !waits) || waited > SOON => {
+                    (self.alone, aside) = (true, Some(file));
+                    core.write_aside(file.clone(), which);
                 }
                 _ => core.host.pause(LOOK),
             }

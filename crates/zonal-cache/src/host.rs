@@ -68,8 +68,8 @@ pub unsafe trait Host: Platform + Send + Sync + 'static {
     fn now(&self) -> u64;
 
     /// More is dirty than the background limit: wakes the thread that calls
-    /// [`write_behind`](crate::PageCache::write_behind), if there is one; whether there is. The default has
-    /// none.
+    /// [`write_behind`](crate::PageCache::write_behind), if there is one; whether there is, and it can be expected to get
+    /// on. The default has none.
     fn nudge(&self) -> bool {
         false
     }
@@ -95,5 +95,15 @@ pub unsafe trait Host: Platform + Send + Sync + 'static {
     fn defer(&self, job: Job) -> Result<(), Job> {
         job();
         Ok(())
+    }
+
+    /// Does `job` at once on a thread that does nothing else: those that do what is [deferred](Self::defer) come to none,
+    /// and may all be in stores that hang. As this one may, the host has a bound on how many there are. The default has
+    /// none.
+    ///
+    /// # Errors
+    /// The job, if there is no thread for it. The caller does it.
+    fn spare(&self, job: Job) -> Result<(), Job> {
+        Err(job)
     }
 }

@@ -23,7 +23,8 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64};
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, AtomicUsize};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -57,6 +58,8 @@ const PLACES: usize = 64;
 const LANES: usize = 8;
 /// Jobs that wait. More are not taken: what would be read ahead is read when it is asked for.
 const JOBS: usize = 256;
+/// Spare threads at most: this many stores beyond the threads for jobs may hang before one who writes behind does.
+const SPARES: usize = 32;
 
 #[derive(Debug, Default)]
 #[repr(align(64))]
@@ -72,6 +75,25 @@ pub struct Threads {
     jobs: Option<SyncSender<Job>>,
     /// Wakes the thread that writes back.
     bell: Option<Arc<Bell>>,
+    /// Threads that do one job each.
+    spares: Arc<AtomicUsize>,
+}
+
+/// A spare thread, which counts as long as this is there.
+struct Spare(Arc<AtomicUsize>);
+
+impl Spare {
+    fn begin(count: &Arc<AtomicUsize>) -> Option<Self> {
+        // Relaxed, here and below: a count.
+        let more = |count| (count < SPARES).then_some(count + 1);
+        count.fetch_update(Relaxed, Relaxed, more).ok().map(|_| Self(count.clone()))
+    }
+}
+
+impl Drop for Spare {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Relaxed);
+    }
 }
 
 impl Threads {
@@ -83,6 +105,7 @@ impl Threads {
             start: Instant::now(),
             jobs: None,
             bell: None,
+            spares: Arc::default(),
         }
     }
 
@@ -186,7 +209,8 @@ unsafe impl Host for Threads {
     fn nudge(&self) -> bool {
         self.bell.as_ref().is_some_and(|bell| {
             bell.ring();
-            true
+            // With no spare thread left the one that writes behind may be in a store that hangs.
+            self.spares.load(Relaxed) < SPARES
         })
     }
 
@@ -206,6 +230,22 @@ unsafe impl Host for Threads {
         jobs.try_send(job).map_err(|error| match error {
             TrySendError::Full(job) | TrySendError::Disconnected(job) => job,
         })
+    }
+
+    fn spare(&self, job: Job) -> Result<(), Job> {
+        let Some(spare) = Spare::begin(&self.spares) else { return Err(job) };
+        // Handed over once there is a thread: the caller has it back if there is none.
+        let (hand, handed) = sync_channel::<Job>(1);
+        let work = move || {
+            if let Ok(job) = handed.recv() {
+                drop(catch_unwind(AssertUnwindSafe(job)));
+            }
+            drop(spare);
+        };
+        match thread::Builder::new().name("cache-spare".to_owned()).spawn(work) {
+            Ok(_) => hand.send(job).map_err(|refused| refused.0),
+            Err(_) => Err(job),
+        }
     }
 }
 
@@ -305,6 +345,9 @@ impl<E: Evict, L: LruLock> Builder<E, L> {
     /// Threads that read ahead, and that write dirty pages back when another file needs the room, and
     /// [behind](Self::write_behind). With none, the thread that meets a mark reads ahead itself, and one that needs room
     /// writes, and waits, whatever store that is; so does the thread that writes behind.
+    ///
+    /// Where all of them are in stores that hang, the thread that writes behind has spare ones for what they do not begin,
+    /// one for each file and 32 at most.
     pub const fn io_threads(mut self, count: usize) -> Self {
         self.io_threads = count;
         self
@@ -334,5 +377,40 @@ impl<E: Evict, L: LruLock> Builder<E, L> {
             writer::start(bell, &cache, age).map_err(OpenError::Thread)?;
         }
         Ok(cache)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc::channel;
+
+    /// With no spare thread left the host says that writing behind may not get on, and has the caller do the job.
+    #[test]
+    fn spare_threads_have_a_bound_and_come_back() {
+        let mut host = Threads::new();
+        host.bell = Some(Arc::default());
+        let (open, door) = channel::<()>();
+        let door = Arc::new(Mutex::new(door));
+        for number in 0..SPARES {
+            assert!(host.nudge(), "{number} are at work");
+            let door = door.clone();
+            let waits = move || assert!(door.lock().recv().is_err());
+            assert!(host.spare(Box::new(waits)).is_ok());
+        }
+        assert!(!host.nudge());
+        assert!(host.spare(Box::new(|| ())).is_err());
+        drop(open);
+        let start = Instant::now();
+        while host.spares.load(Relaxed) > 0 {
+            assert!(start.elapsed() < Duration::from_secs(60), "they do not come back");
+            thread::yield_now();
+        }
+        assert!(host.nudge());
+        assert!(host.spare(Box::new(|| panic!("a store that does"))).is_ok());
+        while host.spares.load(Relaxed) > 0 {
+            assert!(start.elapsed() < Duration::from_secs(60), "one that panics does not");
+            thread::yield_now();
+        }
     }
 }

@@ -357,6 +357,34 @@ fn writing_behind_that_hangs_holds_up_no_other_file() {
     }
 }
 
+/// As many stores hang as the host has threads, and more: others are written behind still, though no writer comes by.
+#[test]
+fn more_stores_that_hang_than_threads_hold_up_no_other_file() {
+    let builder = Cache::<S3Fifo>::builder().memory(512 * PAGE).window(0).io_threads(1);
+    let cache = builder.write_behind(Duration::from_millis(20)).open().unwrap();
+    let doors: [Arc<Door>; 4] = Default::default();
+    let hang = doors.each_ref().map(|door| hanging(&cache, door));
+    let _opens = doors.each_ref().map(|door| Opens(door));
+    for (file, door) in hang.iter().zip(&doors) {
+        file.write_at(&[1; PAGE], 0).unwrap();
+        door.wait_until_met();
+    }
+    for round in 1..4 {
+        let memory = Arc::new(MemoryStore::default());
+        let well = cache.open(memory.clone()).unwrap();
+        well.write_at(&[round; 3 * PAGE], 0).unwrap();
+        let written = move || {
+            while well.unwritten_pages() > 0 {
+                thread::sleep(Duration::from_millis(1));
+            }
+        };
+        assert_eq!(in_time(written), Some(()), "the store takes them");
+        assert_eq!(memory.bytes(), [round; 3 * PAGE]);
+    }
+    assert!(hang.iter().all(|file| file.unwritten_pages() == 1));
+    doors.iter().for_each(|door| door.open());
+}
+
 /// Who has pages written behind, without a thread for it, comes back from a store that hangs, and goes on beside it.
 #[test]
 fn who_writes_behind_does_not_wait_for_a_store_that_hangs() {
