@@ -14,7 +14,10 @@
 //! assert_eq!(store.read(0, &mut [&mut [0; 4096], &mut [0; 4096]]), Ok(5000));
 //! ```
 
-use crate::store::{Store, StoreError};
+use crate::store::{Later, LaterRead, Store, StoreError};
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
 use core::fmt;
 
 /// What a store is asked for.
@@ -63,18 +66,81 @@ impl From<Option<StoreError>> for Outcome {
 
 /// A store before which a function stands: what it says, an [`Outcome`] or an error, is what the operation ends with. It
 /// may also wait, as a device does that hangs. What it refuses has not happened.
+///
+/// Of a read that the store behind took [for later](Store::read_later) it is asked when that has ended it, on the thread
+/// that says so: if it waits there, so does all that the thread has to say of other reads. An error, or too few bytes, is
+/// no reader's yet: the store is asked once more by [`Store::read`], and so is the function.
 pub struct FaultyStore<T, F> {
     inner: T,
-    fault: F,
+    /// Shared with the reads that are on their way.
+    fault: Arc<F>,
 }
 
 /// What no store has.
 const JUNK: u8 = 0xA5;
 
+/// How many bytes `operation` may have at most.
+fn ask<R: Into<Outcome>>(
+    fault: &impl Fn(Operation) -> R,
+    operation: Operation,
+) -> Result<u64, StoreError> {
+    match fault(operation).into() {
+        Outcome::Whole => Ok(u64::MAX),
+        Outcome::Fails(error) => Err(error),
+        Outcome::Short(most) => Ok(most),
+    }
+}
+
+/// Of `got` bytes that were read into `pages` those that count, which are `most` at most.
+fn cut(pages: &mut [&mut [u8]], got: u64, most: u64) -> u64 {
+    if got > most {
+        let mut rest = most as usize;
+        for page in pages {
+            let from = rest.min(page.len());
+            page[from..].fill(JUNK);
+            rest -= from;
+        }
+    }
+    got.min(most)
+}
+
+/// A read on its way in the store behind.
+struct Faulty<F> {
+    later: LaterRead,
+    fault: Arc<F>,
+}
+
+impl<R: Into<Outcome>, F> Later for Faulty<F>
+where
+    F: Fn(Operation) -> R + Send + Sync + 'static,
+{
+    fn offset(&self) -> u64 {
+        self.later.offset()
+    }
+
+    fn pieces(&mut self) -> Vec<&mut [u8]> {
+        self.later.pieces()
+    }
+
+    fn end(self: Box<Self>, got: Result<u64, StoreError>) {
+        let Self { mut later, fault } = *self;
+        let (offset, mut pages) = (later.offset(), later.pieces());
+        let len = pages.iter().map(|page| page.len() as u64).sum();
+        let most = ask(&*fault, Operation::Read { offset, len });
+        let got = most.and_then(|most| Ok(cut(&mut pages, got?, most)));
+        drop(pages);
+        later.end(got);
+    }
+
+    fn queue(self: Box<Self>) {
+        self.later.0.queue();
+    }
+}
+
 impl<T: Store, R: Into<Outcome>, F: Fn(Operation) -> R> FaultyStore<T, F> {
     /// The store `inner` behind `fault`.
-    pub const fn new(inner: T, fault: F) -> Self {
-        Self { inner, fault }
+    pub fn new(inner: T, fault: F) -> Self {
+        Self { inner, fault: Arc::new(fault) }
     }
 
     /// The store behind.
@@ -83,13 +149,8 @@ impl<T: Store, R: Into<Outcome>, F: Fn(Operation) -> R> FaultyStore<T, F> {
         &self.inner
     }
 
-    /// How many bytes it may have at most.
     fn ask(&self, operation: Operation) -> Result<u64, StoreError> {
-        match (self.fault)(operation).into() {
-            Outcome::Whole => Ok(u64::MAX),
-            Outcome::Fails(error) => Err(error),
-            Outcome::Short(most) => Ok(most),
-        }
+        ask(&*self.fault, operation)
     }
 }
 
@@ -105,15 +166,16 @@ where
         let len = pages.iter().map(|page| page.len() as u64).sum();
         let most = self.ask(Operation::Read { offset, len })?;
         let got = self.inner.read(offset, pages)?;
-        if got > most {
-            let mut rest = most as usize;
-            for page in pages {
-                let from = rest.min(page.len());
-                page[from..].fill(JUNK);
-                rest -= from;
-            }
-        }
-        Ok(got.min(most))
+        Ok(cut(pages, got, most))
+    }
+
+    fn read_later(&self, later: LaterRead) -> Result<(), LaterRead> {
+        let fault = self.fault.clone();
+        self.inner.read_later(LaterRead(Box::new(Faulty { later, fault })))
+    }
+
+    fn begin_reads(&self) {
+        self.inner.begin_reads();
     }
 
     fn write(&self, offset: u64, pages: &[&[u8]]) -> Result<(), StoreError> {

@@ -1,5 +1,5 @@
 //! Random commands beside a model: a plain vector of bytes, with all that it was since the last sync that
-//! went well. Every policy, both stores, faults of the store, and the power cut off.
+//! went well. Every policy, every store, faults of the store, and the power cut off.
 
 use crate::bytes::{Kind, Lie, run};
 use proptest::prelude::*;
@@ -24,44 +24,36 @@ fn check<E: Evict, L: LruLock>(kind: Kind) {
     done.unwrap_or_else(|error| panic!("{} on {kind:?}: {error}", E::NAME));
 }
 
-#[test]
-fn two_lists_in_memory() {
-    check::<TwoLists, Whole>(Kind::Memory);
+macro_rules! runs {
+    ($($name:ident: $policy:ident on $kind:ident;)*) => {$(
+        #[test]
+        fn $name() {
+            check::<$policy, Whole>(Kind::$kind);
+        }
+    )*};
 }
 
-#[test]
-fn s3_fifo_in_memory() {
-    check::<S3Fifo, Whole>(Kind::Memory);
-}
-
-#[test]
-fn sieve_in_memory() {
-    check::<Sieve, Whole>(Kind::Memory);
-}
-
-#[test]
-fn multi_gen_in_memory() {
-    check::<MultiGen, Whole>(Kind::Memory);
-}
-
-#[test]
-fn two_lists_on_files() {
-    check::<TwoLists, Whole>(Kind::File);
-}
-
-#[test]
-fn s3_fifo_on_files() {
-    check::<S3Fifo, Whole>(Kind::File);
-}
-
-#[test]
-fn sieve_on_files() {
-    check::<Sieve, Whole>(Kind::File);
-}
-
-#[test]
-fn multi_gen_on_files() {
-    check::<MultiGen, Whole>(Kind::File);
+runs! {
+    two_lists_in_memory: TwoLists on Memory;
+    s3_fifo_in_memory: S3Fifo on Memory;
+    sieve_in_memory: Sieve on Memory;
+    multi_gen_in_memory: MultiGen on Memory;
+    two_lists_with_threads: TwoLists on Threads;
+    s3_fifo_with_threads: S3Fifo on Threads;
+    sieve_with_threads: Sieve on Threads;
+    multi_gen_with_threads: MultiGen on Threads;
+    two_lists_on_files: TwoLists on File;
+    s3_fifo_on_files: S3Fifo on File;
+    sieve_on_files: Sieve on File;
+    multi_gen_on_files: MultiGen on File;
+    two_lists_on_buffered_files: TwoLists on Buffered;
+    s3_fifo_on_buffered_files: S3Fifo on Buffered;
+    sieve_on_buffered_files: Sieve on Buffered;
+    multi_gen_on_buffered_files: MultiGen on Buffered;
+    two_lists_on_a_ring: TwoLists on Ring;
+    s3_fifo_on_a_ring: S3Fifo on Ring;
+    sieve_on_a_ring: Sieve on Ring;
+    multi_gen_on_a_ring: MultiGen on Ring;
 }
 
 #[test]
@@ -75,29 +67,36 @@ fn lists_under_several_locks() {
 }
 
 /// Runs until one finds what the store does wrong.
-fn finds(lie: Lie) {
+fn finds(kind: Kind, lie: Lie) {
     let mut runner = proptest::test_runner::TestRunner::new(ProptestConfig {
         failure_persistence: None,
         max_shrink_iters: 0,
         ..config()
     });
     let done = runner.run(&crate::bytes::commands(), |commands| {
-        run::<Sieve, Whole>(Kind::Memory, lie, &commands).map_err(TestCaseError::fail)
+        run::<Sieve, Whole>(kind, lie, &commands).map_err(TestCaseError::fail)
     });
-    assert!(done.is_err(), "{lie:?} was not found");
+    assert!(done.is_err(), "{lie:?} on {kind:?} was not found");
 }
 
 #[test]
 fn canary_a_write_that_is_lost_is_found() {
-    finds(Lie::Write);
+    Kind::ALL.into_iter().for_each(|kind| finds(kind, Lie::Write));
 }
 
 #[test]
 fn canary_a_read_with_a_wrong_byte_is_found() {
-    finds(Lie::Read);
+    Kind::ALL.into_iter().for_each(|kind| finds(kind, Lie::Read));
+}
+
+#[test]
+fn canary_a_later_read_of_nothing_is_found() {
+    Kind::ALL.into_iter().for_each(|kind| finds(kind, Lie::Later));
 }
 
 #[test]
 fn canary_a_flush_that_does_nothing_is_found() {
-    finds(Lie::Flush);
+    // Files have no power to cut off.
+    finds(Kind::Memory, Lie::Flush);
+    finds(Kind::Threads, Lie::Flush);
 }

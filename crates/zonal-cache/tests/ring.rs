@@ -2,7 +2,9 @@
 
 use std::fs;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::thread;
+use zonal_cache::faulty_store::{FaultyStore, Outcome};
 use zonal_cache::store::StoreError;
 use zonal_cache::{Advice, Cache, CacheError, FileStore, Ring, S3Fifo};
 
@@ -127,4 +129,33 @@ fn a_file_that_shrinks_is_an_error_of_what_is_lost() {
         let lost = Err(CacheError::Store(StoreError::SHRUNK));
         assert_eq!(read, if index < 100 { Ok(PAGE) } else { lost }, "page {index}");
     }
+}
+
+/// Reads on their way have the faults of a store that fails on demand, by the thread of the ring. They are no reader's.
+#[test]
+fn reads_on_their_way_have_faults_and_are_made_again() {
+    let Some(ring) = ring(8) else { return };
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("file");
+    let all = bytes(200 * PAGE + 123);
+    fs::write(&path, &all).unwrap();
+    let asked = Arc::new(AtomicU32::new(0));
+    let fault = {
+        let asked = asked.clone();
+        move |_| match thread::current().name() {
+            Some("cache-ring") if asked.fetch_add(1, Relaxed) % 2 == 0 => {
+                Outcome::Fails(StoreError::IO)
+            }
+            Some("cache-ring") => Outcome::Short(PAGE as u64 + 100),
+            _ => Outcome::Whole,
+        }
+    };
+    let cache = Cache::<S3Fifo>::builder().memory(256 * PAGE).window(16).open().unwrap();
+    let store = FileStore::open(&path).unwrap().with_ring(Some(ring));
+    let file = cache.open(FaultyStore::new(store, fault)).unwrap();
+    file.will_need(0..all.len() as u64);
+    let mut into = vec![0; all.len()];
+    assert_eq!(file.read_at(&mut into, 0), Ok(all.len()));
+    assert!(into == all);
+    assert!(asked.load(Relaxed) > 1, "the ring has ended {asked:?}");
 }

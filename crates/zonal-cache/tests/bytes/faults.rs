@@ -2,20 +2,22 @@
 
 use super::{Lie, PAGE};
 use std::collections::BTreeSet;
-use zonal_cache::faulty_store::Operation;
-use zonal_cache::store::{Store, StoreError};
+use zonal_cache::faulty_store::{Operation, Outcome};
+use zonal_cache::store::{LaterRead, Store, StoreError};
 
 /// What the store refuses now.
 #[derive(Debug, Default)]
 pub(crate) struct Faults {
     pub(crate) reads: BTreeSet<u64>,
+    /// A read stops after this many bytes: a page at least, so that the next goes on.
+    pub(crate) short: Option<u64>,
     pub(crate) writes: BTreeSet<u64>,
     pub(crate) flush: bool,
     pub(crate) len: bool,
 }
 
 impl Faults {
-    pub(crate) fn fault(&self, operation: Operation) -> Option<StoreError> {
+    pub(crate) fn fault(&self, operation: Operation) -> Outcome {
         let hits = |pages: &BTreeSet<u64>, offset: u64, len: u64| {
             pages.range(offset / PAGE..(offset + len).div_ceil(PAGE)).next().is_some()
         };
@@ -27,7 +29,11 @@ impl Faults {
             Operation::SetLen { .. } => (self.len, StoreError::NO_SPACE),
             Operation::Flush => (self.flush, StoreError::IO),
         };
-        bad.then_some(error)
+        match (operation, self.short) {
+            _ if bad => Outcome::Fails(error),
+            (Operation::Read { .. }, Some(most)) => Outcome::Short(most),
+            _ => Outcome::Whole,
+        }
     }
 }
 
@@ -44,6 +50,21 @@ impl<T: Store> Store for Liar<T> {
             pages[0][0] ^= 1;
         }
         Ok(got)
+    }
+    fn read_later(&self, mut later: LaterRead) -> Result<(), LaterRead> {
+        match self.1 {
+            Lie::Later => {
+                let len = later.pieces().iter().map(|page| page.len() as u64).sum();
+                later.end(Ok(len));
+                Ok(())
+            }
+            // Another thread's bytes are not to be had: so `read` is asked.
+            Lie::Read if later.offset() == 3 * PAGE => Err(later),
+            _ => self.0.read_later(later),
+        }
+    }
+    fn begin_reads(&self) {
+        self.0.begin_reads();
     }
     fn write(&self, offset: u64, pages: &[&[u8]]) -> Result<(), StoreError> {
         if self.1 == Lie::Write && pages.len() == 1 { Ok(()) } else { self.0.write(offset, pages) }

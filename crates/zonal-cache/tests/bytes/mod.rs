@@ -2,6 +2,9 @@
 
 mod faults;
 mod file;
+mod kinds;
+
+pub(crate) use kinds::{Kind, Lie};
 
 use faults::{Faults, Liar};
 use file::{Model, byte};
@@ -14,31 +17,13 @@ use zonal_cache::cache::LEAST_PAGES;
 use zonal_cache::evict::Evict;
 use zonal_cache::lru::LruLock;
 use zonal_cache::store::{Store, StoreError};
-use zonal_cache::{
-    Advice, Cache, CacheError, CacheFile, FaultyStore, FileStore, MemoryStore, Pinned,
-};
+use zonal_cache::{Advice, Cache, CacheError, CacheFile, FaultyStore, MemoryStore, Pinned};
 
 /// Pages that files have at most.
 const PAGES: u64 = 40;
 const PAGE: u64 = 4096;
 /// The bound at first.
 const BOUND: usize = 20;
-
-/// What the file is on.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Kind {
-    Memory,
-    File,
-}
-
-/// What a store does wrong, to see that it is found.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Lie {
-    No,
-    Write,
-    Read,
-    Flush,
-}
 
 #[derive(Clone, Debug)]
 pub(crate) enum Command {
@@ -56,6 +41,7 @@ pub(crate) enum Command {
     Advise(u8),
     Bound { pages: usize },
     FailReads { page: u64, count: u64 },
+    ShortReads { most: u64 },
     FailWrites { page: u64, count: u64 },
     FailFlush,
     FailLen,
@@ -84,6 +70,7 @@ fn command() -> impl Strategy<Value = Command> {
         1 => (0_u8..4).prop_map(C::Advise),
         1 => (LEAST_PAGES..30).prop_map(|pages| C::Bound { pages }),
         1 => (0..PAGES, 1_u64..4).prop_map(|(page, count)| C::FailReads { page, count }),
+        1 => (PAGE..3 * PAGE).prop_map(|most| C::ShortReads { most }),
         1 => (0..PAGES, 1_u64..4).prop_map(|(page, count)| C::FailWrites { page, count }),
         1 => Just(C::FailFlush),
         1 => Just(C::FailLen),
@@ -105,38 +92,28 @@ struct World<E: Evict, L: LruLock> {
     faults: Arc<Mutex<Faults>>,
     memory: Option<Arc<Liar<MemoryStore>>>,
     directory: TempDir,
+    kind: Kind,
     lie: Lie,
 }
 
 impl<E: Evict, L: LruLock> World<E, L> {
-    fn new(kind: Kind, lie: Lie) -> Self {
+    /// The file is empty, or has these bytes if it is in memory.
+    fn new(kind: Kind, lie: Lie, bytes: Vec<u8>) -> Self {
         let builder = Cache::<E, L>::builder().memory(BOUND << 12).most_memory(30 << 12);
-        let cache = builder.window(8).io_threads(0).open().expect("a cache");
+        let cache = builder.window(8).io_threads(kind.io_threads()).open().expect("a cache");
         let faults = Arc::new(Mutex::new(Faults::default()));
         let directory = tempfile::tempdir().expect("a directory");
-        let memory = (kind == Kind::Memory).then(|| Arc::new(Liar(MemoryStore::default(), lie)));
-        let handles = Self::open(&cache, memory.as_ref(), &faults, &directory, lie);
-        Self { cache, handles, faults, memory, directory, lie }
-    }
-
-    fn open(
-        cache: &Cache<E, L>,
-        memory: Option<&Arc<Liar<MemoryStore>>>,
-        faults: &Arc<Mutex<Faults>>,
-        directory: &TempDir,
-        lie: Lie,
-    ) -> Handles<E, L> {
-        let store: Box<dyn Store> = match memory {
+        let memory = kind.memory(bytes, lie);
+        let store: Box<dyn Store> = match &memory {
             Some(memory) => Box::new(memory.clone()),
-            None => {
-                let path = directory.path().join("file");
-                Box::new(Liar(FileStore::create(&path).expect("a file"), lie))
-            }
+            None => kind.file(&directory.path().join("file"), lie),
         };
-        let faults = faults.clone();
-        let fault = move |operation| faults.lock().expect("whole").fault(operation);
+        let fault = {
+            let faults = faults.clone();
+            move |operation| faults.lock().expect("whole").fault(operation)
+        };
         let file = cache.open(FaultyStore::new(store, fault)).expect("a file");
-        [file.clone(), file]
+        Self { cache, handles: [file.clone(), file], faults, memory, directory, kind, lie }
     }
 
     /// Whether the store may refuse to write, or to be longer.
@@ -170,7 +147,7 @@ pub(crate) fn run<E: Evict, L: LruLock>(
     lie: Lie,
     commands: &[Command],
 ) -> Result<(), String> {
-    let mut world = World::<E, L>::new(kind, lie);
+    let mut world = World::<E, L>::new(kind, lie, Vec::new());
     let mut model = Model { now: Vec::new(), was: vec![Vec::new()] };
     let mut rest = commands;
     loop {
@@ -194,7 +171,8 @@ fn stretch<E: Evict, L: LruLock>(
 ) -> Result<(), String> {
     let mut pins = Vec::new();
     for (number, command) in commands.iter().enumerate() {
-        let done = step(world, model, &mut pins, command).and_then(|()| bound(world));
+        let done = step(world, model, &mut pins, command)
+            .and_then(|()| world.kind.at_rest(|| bound(world)));
         done.map_err(|error| format!("step {number}, {command:?}: {error}"))?;
     }
     pins.into_iter().try_for_each(|(pin, had)| unpin(&pin, &had))
@@ -313,6 +291,7 @@ fn fault<E: Evict, L: LruLock>(world: &World<E, L>, command: &Command) {
     let mut faults = world.faults.lock().expect("whole");
     match *command {
         Command::FailReads { page, count } => faults.reads.extend(page..page + count),
+        Command::ShortReads { most } => faults.short = Some(most),
         Command::FailWrites { page, count } => faults.writes.extend(page..page + count),
         Command::FailFlush => faults.flush = true,
         Command::FailLen => faults.len = true,
@@ -429,13 +408,7 @@ fn cut_power<E: Evict, L: LruLock>(
     let durable = memory.0.durable();
     model.may_be(&durable)?;
     // Another cache, as after a start.
-    let lie = world.lie;
-    *world = World {
-        memory: Some(Arc::new(Liar(MemoryStore::from(durable.clone()), lie))),
-        ..World::new(Kind::File, lie)
-    };
-    world.handles =
-        World::open(&world.cache, world.memory.as_ref(), &world.faults, &world.directory, lie);
+    *world = World::new(world.kind, world.lie, durable.clone());
     *model = Model { now: durable.clone(), was: vec![durable] };
     Ok(())
 }
@@ -456,8 +429,11 @@ fn end<E: Evict, L: LruLock>(world: World<E, L>, model: &Model) -> Result<(), St
         let at = (0..).find(|&at| byte(&stored, at) != byte(&model.now, at) || at > stored.len());
         return Err(format!("the store is not what was written, first at {at:?}"));
     }
-    let arena = world.cache.frames().arena().clone();
+    let (arena, kind) = (world.cache.frames().arena().clone(), world.kind);
     drop(world);
-    let zone = arena.zone_info(ZoneId(0)).expect("a zone");
-    if zone.free + zone.cached == zone.managed { Ok(()) } else { Err(format!("lost: {zone:?}")) }
+    kind.at_rest(|| {
+        let zone = arena.zone_info(ZoneId(0)).expect("a zone");
+        let whole = zone.free + zone.cached == zone.managed;
+        if whole { Ok(()) } else { Err(format!("lost: {zone:?}")) }
+    })
 }
