@@ -69,6 +69,8 @@ fn lists_under_several_locks() {
 /// Runs until one finds what the store does wrong.
 fn finds(kind: Kind, lie: Lie) {
     let mut runner = proptest::test_runner::TestRunner::new(ProptestConfig {
+        // It ends with the first that is found.
+        cases: 20 * config().cases,
         failure_persistence: None,
         max_shrink_iters: 0,
         ..config()

@@ -143,7 +143,7 @@ fn reads_on_their_way_have_faults_and_are_made_again() {
     let fault = {
         let asked = asked.clone();
         move |_| match thread::current().name() {
-            Some("cache-ring") if asked.fetch_add(1, Relaxed) % 2 == 0 => {
+            Some("cache-ring") if asked.fetch_add(1, Relaxed).is_multiple_of(2) => {
                 Outcome::Fails(StoreError::IO)
             }
             Some("cache-ring") => Outcome::Short(PAGE as u64 + 100),
