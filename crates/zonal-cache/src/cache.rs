@@ -117,11 +117,11 @@ impl<S: Setup> PageCache<S> {
         done
     }
 
-    /// What has happened, and what there is.
+    /// What has happened, and what there is. Takes the lock of each list for a moment.
     #[must_use]
     pub fn stats(&self) -> Stats {
-        let (bound, used) = self.core.bound();
-        Stats { bound, used, dirty: dirty(&self.core), ..self.core.counters.read() }
+        let ((bound, used), refaults) = (self.core.bound(), self.core.lists.refaults());
+        Stats { bound, used, dirty: dirty(&self.core), refaults, ..self.core.counters.read() }
     }
 
     /// The lists of the cache, one for each [lock](crate::lru). Takes each lock for a moment.

@@ -48,9 +48,14 @@ impl<E: Evict> Held<E> {
         self.holds += 1;
     }
 
-    pub(crate) const fn stats(&self) -> ListStats {
+    pub(crate) fn stats(&self) -> ListStats {
         let [file, anon, unevictable] = self.pages;
-        ListStats { file, anon, unevictable, holds: self.holds }
+        ListStats { file, anon, unevictable, holds: self.holds, refaults: self.refaults() }
+    }
+
+    /// Pages that came back soon, as far as the policies know.
+    pub(crate) fn refaults(&self) -> u64 {
+        self.file.refaults() + self.anon.as_ref().map_or(0, E::refaults)
     }
 
     /// The policy of a kind, if pages of it have come.
@@ -135,4 +140,6 @@ pub struct ListStats {
     pub unevictable: usize,
     /// How often the lock was held.
     pub holds: u64,
+    /// Pages that came back soon after they had gone, as far as the policy [knows](Evict::refaults).
+    pub refaults: u64,
 }

@@ -102,6 +102,10 @@ impl<S: Setup> Lists<S> {
         self.lists.iter().map(of).collect()
     }
 
+    pub(crate) fn refaults(&self) -> u64 {
+        self.lists.iter().map(|list| list.held.with(|held| held.refaults())).sum()
+    }
+
     /// The list that a page is to go from next: by their lengths, in turn.
     fn next(&self) -> usize {
         let [_, _, ..] = &self.lists[..] else { return 0 };

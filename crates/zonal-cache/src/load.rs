@@ -91,8 +91,7 @@ impl<S: Setup> Load<S> {
                     first = first.or(Some(Ok(None)));
                 }
                 Err(error) => {
-                    let free = self.core.table.fail(&self.core.host, writer, error.code());
-                    self.core.release_one(free);
+                    self.core.fail(writer, error);
                     first = first.or(Some(Err(error)));
                 }
             }
@@ -146,6 +145,17 @@ impl<S: Setup> Load<S> {
     }
 }
 
+impl<S: Setup> Core<S> {
+    /// A page could not be read: those who wait for it are told.
+    pub(crate) fn fail(&self, writer: Writer, error: StoreError) {
+        // The others are counted where the store says so; this one only if it is no race with a change of the length.
+        if error == StoreError::SHRUNK {
+            self.counters.read_errors.add(1);
+        }
+        self.release_one(self.table.fail(&self.host, writer, error.code()));
+    }
+}
+
 /// Reads pages from the store; what the file does not have is zero.
 pub(crate) fn fill_pages<S: Setup>(
     core: &Core<S>,
@@ -171,7 +181,8 @@ pub(crate) fn read_on<S: Setup>(
     let mut got = 0;
     loop {
         let whole = got / PAGE as u64 * PAGE as u64;
-        let more = file.store.read(offset + whole, &mut pages[got as usize / PAGE..])?;
+        let more = file.store.read(offset + whole, &mut pages[got as usize / PAGE..]);
+        let more = more.inspect_err(|_| core.counters.read_errors.add(1))?;
         if whole + more <= got {
             return Ok(got);
         }

@@ -101,6 +101,7 @@ impl<E: Evict, K: Lock<OnList<E>>> OwnedLists<E, K> {
             anon: held.pages,
             unevictable: 0,
             holds: held.holds,
+            refaults: held.policy.refaults(),
         };
         self.locks.iter().map(|lock| lock.with(of)).collect()
     }

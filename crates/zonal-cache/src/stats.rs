@@ -51,6 +51,11 @@ macro_rules! counters {
             pub used: usize,
             /// Pages of these that are to be written back.
             pub dirty: u64,
+            /// Pages that came back soon after they had gone to make room: what Linux counts as
+            /// `workingset_refault`. As far as the policy [knows](crate::evict::Evict::refaults): of those that go
+            /// from its active list `TwoLists` does not, nor `S3Fifo` of those from its main queue, and `Sieve`
+            /// of none.
+            pub refaults: u64,
             $($(#[$doc])+ pub $name: u64,)+
         }
     };
@@ -79,6 +84,17 @@ counters! {
     asked
     /// Frames given back to where they came from.
     freed
+    /// Requests to read that failed by an error of a store, or because it came short of what it had said it has.
+    /// Pages that were asked for together, in vain, are asked for again one by one. What was read ahead so, and by
+    /// no thread missed, counts too. They are none of `reads`.
+    read_errors
+    /// Requests to write that failed: some of `writes`. Their pages are dirty still.
+    write_errors
+    /// Times that a store could not flush.
+    flush_errors
+    /// Pages that were written, and had left memory when their store could not flush them: of all files what
+    /// [`File::lost_pages`](crate::File::lost_pages) says of one.
+    lost
     /// Pages that were copied because they were to be written and were pinned.
     copied
 }

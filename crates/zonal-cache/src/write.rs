@@ -216,7 +216,7 @@ impl<'a, S: Setup> Writing<'a, S> {
         if let Err(error) = filled
             && let Some(writer) = self.writer.take()
         {
-            core.release_one(core.table.fail(&core.host, writer, error.code()));
+            core.fail(writer, error);
         }
         Ok(filled?)
     }

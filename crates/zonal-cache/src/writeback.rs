@@ -87,10 +87,11 @@ impl<S: Setup> Run<'_, S> {
         }
         file.refresh()?;
         core.counters.writes.add(1);
-        match self.purpose {
-            Purpose::Behind => file.store.write(first, &pages)?,
-            Purpose::Sync => file.store.write_sync(first, &pages)?,
-        }
+        let done = match self.purpose {
+            Purpose::Behind => file.store.write(first, &pages),
+            Purpose::Sync => file.store.write_sync(first, &pages),
+        };
+        done.inspect_err(|_| core.counters.write_errors.add(1))?;
         core.counters.written.add(pages.len() as u64);
         grow(&file.stored, first + bytes);
         Ok(())
@@ -329,6 +330,7 @@ impl<S: Setup> FileCore<S> {
             .state
             .with(|state| (mem::take(&mut state.unflushed), mem::take(&mut state.forgotten)));
         let Err(error) = self.store.flush() else { return };
+        core.counters.flush_errors.add(1);
         self.tell(error);
         for index in unflushed {
             let Some(hold) = core.table.hold(self.key(index)) else {
@@ -342,6 +344,7 @@ impl<S: Setup> FileCore<S> {
             }
             core.release_one(core.table.leave_hold(hold));
         }
+        core.counters.lost.add(lost);
         self.state.with(|state| state.lost += lost);
     }
 

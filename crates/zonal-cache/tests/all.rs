@@ -19,5 +19,6 @@ mod reclaimer;
 mod region;
 mod ring;
 mod short;
+mod stats;
 mod truncate;
 mod writer;

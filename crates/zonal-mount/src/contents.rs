@@ -409,6 +409,8 @@ mod tests {
         match shared.finish() {
             Err(MountError::NotWritten { pages, files: 1, source }) => {
                 assert!((256..512).contains(&pages), "{pages}");
+                let said = format!("\nwrite_errors 0\nflush_errors 1\npages_lost {pages}\n");
+                assert!(shared.statistics_text().contains(&said), "{}", shared.statistics_text());
                 assert_eq!(source.raw_os_error(), Some(Errno::EIO.code()));
             }
             other => panic!("{other:?}"),

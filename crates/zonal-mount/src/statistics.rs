@@ -33,7 +33,12 @@ impl<E: Evict> Shared<E> {
         line("pages_reclaimed", stats.reclaimed);
         line("direct_reclaims", stats.direct);
         line("direct_reclaim_nanos", stats.direct_nanos);
+        line("pages_refaulted", stats.refaults);
         line("pages_copied", stats.copied);
+        line("read_errors", stats.read_errors);
+        line("write_errors", stats.write_errors);
+        line("flush_errors", stats.flush_errors);
+        line("pages_lost", stats.lost);
         line("inodes", self.nodes.len() as u64);
         line("idle_files", self.contents.idle() as u64);
         text

@@ -29,6 +29,8 @@ pub(super) struct Ghosts {
     /// All who left before are forgotten.
     from: u32,
     turn: u32,
+    /// How many came back as one.
+    back: u64,
 }
 
 impl Ghosts {
@@ -42,6 +44,7 @@ impl Ghosts {
             count: 0,
             from: 1,
             turn: 0,
+            back: 0,
         }
     }
 
@@ -107,7 +110,14 @@ impl Ghosts {
         let ghost = self.buckets[bucket].iter_mut().find(|ghost| ghost.tag & !NOTE == tag)?;
         let Ghost { tag, turn } = core::mem::take(ghost);
         let age = self.turn.wrapping_sub(turn) as usize + 1;
-        self.end(turn).then_some((age, (tag & NOTE) as u8))
+        let was_one = self.end(turn);
+        self.back += u64::from(was_one);
+        was_one.then_some((age, (tag & NOTE) as u8))
+    }
+
+    /// How many pages came back while they were one.
+    pub(super) const fn back(&self) -> u64 {
+        self.back
     }
 }
 
@@ -123,8 +133,10 @@ mod tests {
         (0..5000).for_each(|key| ghosts.insert(key, (key % 4) as u8));
         let known = (4000..5000)
             .filter(|&key| ghosts.take(key) == Some((5000 - key as usize, (key % 4) as u8)));
-        assert!(known.count() > 950);
+        let known = known.count();
+        assert!(known > 950);
         assert_eq!(ghosts.take(4999), None, "it came back");
+        assert_eq!(ghosts.back(), known as u64);
         assert!((5000..9000).filter(|&key| ghosts.take(key).is_some()).count() < 4);
     }
 

@@ -127,6 +127,13 @@ pub trait Evict: Send + 'static {
         let _ = id;
         false
     }
+
+    /// How many pages came back while the policy remembered that they had gone: what Linux counts as
+    /// `workingset_refault`. It knows those of whose going it keeps a ghost, the latest, and two pages may look the
+    /// same. O(1). The default remembers none.
+    fn refaults(&self) -> u64 {
+        0
+    }
 }
 
 /// A hit. Takes no lock; stores only where that changes something. Of two at once one may be lost.

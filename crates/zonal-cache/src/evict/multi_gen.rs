@@ -180,6 +180,10 @@ impl Evict for MultiGen {
         self.lists.replace(old, new);
     }
 
+    fn refaults(&self) -> u64 {
+        self.ghosts.back()
+    }
+
     fn scan_told<'m, B: AtomicByte + 'm>(
         &mut self,
         mark: &impl Fn(SlotId) -> &'m B,

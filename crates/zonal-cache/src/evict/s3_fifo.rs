@@ -122,6 +122,10 @@ impl Evict for S3Fifo {
         self.queues.replace(old, new);
     }
 
+    fn refaults(&self) -> u64 {
+        self.ghosts.back()
+    }
+
     fn scan_told<'m, B: AtomicByte + 'm>(
         &mut self,
         mark: &impl Fn(SlotId) -> &'m B,

@@ -106,6 +106,10 @@ impl Evict for TwoLists {
         self.lists.queue_of(id) == Some(ACTIVE)
     }
 
+    fn refaults(&self) -> u64 {
+        self.ghosts.back()
+    }
+
     fn scan_told<'m, B: AtomicByte + 'm>(
         &mut self,
         mark: &impl Fn(SlotId) -> &'m B,

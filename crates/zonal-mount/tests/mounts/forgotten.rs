@@ -17,11 +17,16 @@ pub(crate) const TESTS: &[Test] = &[
     ),
 ];
 
+/// What the mount says of something.
+fn statistic(root: &Path, name: &str) -> Result<u64, Failed> {
+    let text = fs::read_to_string(root.join(".zonal"))?;
+    let line = text.lines().filter_map(|line| line.split_once(' ')).find(|line| line.0 == name);
+    Ok(line.ok_or("it says so")?.1.parse()?)
+}
+
 /// How many the mount knows.
 fn inodes(root: &Path) -> Result<u64, Failed> {
-    let text = fs::read_to_string(root.join(".zonal"))?;
-    let line = text.lines().find_map(|line| line.strip_prefix("inodes "));
-    Ok(line.ok_or("it says so")?.parse()?)
+    statistic(root, "inodes")
 }
 
 /// Does something until there are `count`.
@@ -56,6 +61,7 @@ fn inodes_go_once_there_is_space_again() -> Result<(), Failed> {
     let forget = || Ok(mount_remount(&process.root, MountFlags::empty(), "")?);
     wait_for(&process.root, 2, forget)?;
     assert!(fs::read(process.below.join("large"))? != bytes);
+    assert!(statistic(&process.root, "write_errors")? > 0);
     process.resize_space(4 * space)?;
     // They are written after a while. The kernel knows the empty file then.
     wait_for(&process.root, 2, || Ok(File::open(&empty).map(drop)?))?;

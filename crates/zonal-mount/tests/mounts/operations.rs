@@ -57,6 +57,9 @@ fn names_are_made_moved_and_removed() -> Result<(), Failed> {
     let statistics = fs::read_to_string(at(".zonal"))?;
     assert!(statistics.contains("bound_bytes 1048576\n"), "{statistics}");
     assert!(statistics.contains("direct_reclaims 0\n"), "{statistics}");
+    for name in ["pages_refaulted", "read_errors", "write_errors", "flush_errors", "pages_lost"] {
+        assert!(statistics.contains(&format!("\n{name} 0\n")), "{statistics}");
+    }
     assert!(fs::write(at(".zonal"), "").is_err());
     let names: BTreeSet<_> = fs::read_dir(&world.root)?.map(|it| it.unwrap().file_name()).collect();
     assert_eq!(names, ["link", "other", "symlink"].map(Into::into).into());
