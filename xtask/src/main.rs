@@ -7,6 +7,7 @@ mod c_inline;
 mod capi;
 mod deny;
 mod explore;
+mod fsx;
 mod fuzz;
 mod golden;
 mod kernel;
@@ -42,6 +43,8 @@ struct Args {
     /// With `rooms`: the source directory, if it is another.
     #[arg(long, global = true, value_name = "DIR")]
     root: Option<PathBuf>,
+    #[command(flatten)]
+    fsx: fsx::Options,
 }
 
 #[derive(Subcommand)]
@@ -90,11 +93,13 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(Args { command, bless, root: sources }: Args) -> Result<()> {
+fn run(Args { command, bless, root: sources, fsx: options }: Args) -> Result<()> {
     let shell = Shell::new()?;
     shell.change_dir(root()?);
     tools::use_installed(&shell)?;
     match command {
+        Command::Step(Step::Fsx) if !bless && sources.is_none() => fsx::run(&shell, &options),
+        _ if options.are_given() => anyhow::bail!("--operations and --seed go with `fsx` only"),
         Command::Step(Step::Golden) if sources.is_none() => golden::run(&shell, bless),
         Command::Step(Step::Rooms) if !bless => rooms::run(&shell, sources.as_deref()),
         _ if sources.is_some() => anyhow::bail!("--root goes with `rooms` only"),

@@ -1,6 +1,6 @@
 //! The steps: what each runs.
 
-use crate::{capi, deny, fuzz, golden, kernel, no_std, package, paths, rooms, tools};
+use crate::{capi, deny, fsx, fuzz, golden, kernel, no_std, package, paths, rooms, tools};
 use anyhow::Result;
 use cargo_metadata::MetadataCommand;
 use clap::{Subcommand, ValueEnum};
@@ -48,6 +48,8 @@ pub(crate) enum Step {
     Package,
     /// That a kernel on zonal boots in an emulator, and counts every frame
     Boot,
+    /// Random operations of `fsx` on a mount whose bound is an eighth of the file
+    Fsx,
     /// Random schedules of larger models
     Shuttle,
     /// That the C interface can be installed, and its examples in C run under the sanitizers
@@ -72,6 +74,7 @@ impl Step {
                 | Self::Golden
                 | Self::Package
                 | Self::Boot
+                | Self::Fsx
                 | Self::Shuttle
                 | Self::CExamples
         )
@@ -94,6 +97,7 @@ impl Step {
             Self::Deny => deny::run(shell),
             Self::Golden => golden::run(shell, false),
             Self::Boot => kernel::check(shell),
+            Self::Fsx => fsx::run(shell, &fsx::Options::default()),
             Self::CExamples => capi::check(shell),
             Self::Loom => loom(shell),
             Self::Shuttle => shuttle(shell),
@@ -152,7 +156,7 @@ fn features(shell: &Shell) -> Result<()> {
 }
 
 /// The features of these crates, for `--features`.
-fn all_features(shell: &Shell) -> Result<String> {
+pub(crate) fn all_features(shell: &Shell) -> Result<String> {
     let metadata = MetadataCommand::new()
         .current_dir(shell.current_dir())
         .other_options(["--locked".to_owned()])

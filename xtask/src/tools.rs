@@ -4,6 +4,7 @@ use crate::no_std::BARE;
 use crate::package::last_tag;
 use crate::steps::target_dir;
 use anyhow::{Context, Result, bail};
+use std::path::PathBuf;
 use xshell::{Shell, cmd};
 
 /// Something that cargo can install.
@@ -25,6 +26,9 @@ const TOOLS: [Tool; 1] = [
     },
 ];
 
+/// The version of `fsx`, pinned likewise.
+const FSX: &str = "0.3.2";
+
 /// Puts what [`install`] installed on the path of everything that is run.
 pub(crate) fn use_installed(shell: &Shell) -> Result<()> {
     let own = root(shell).join("bin");
@@ -35,7 +39,7 @@ pub(crate) fn use_installed(shell: &Shell) -> Result<()> {
 }
 
 /// Tools are kept with the build, out of the user's own directories.
-fn root(shell: &Shell) -> std::path::PathBuf {
+fn root(shell: &Shell) -> PathBuf {
     target_dir(shell).join("tools")
 }
 
@@ -57,7 +61,6 @@ pub(crate) fn install(shell: &Shell) -> Result<()> {
     debian(shell, "valgrind", "valgrind")?;
     debian(shell, "qemu-system-x86_64", "qemu-system-x86")?;
     bare_target(shell);
-    let root = root(shell);
     for Tool { command, version, wanted } in TOOLS {
         if !wanted(shell) {
             continue;
@@ -66,13 +69,34 @@ pub(crate) fn install(shell: &Shell) -> Result<()> {
             eprintln!("{command}: there");
             continue;
         }
-        eprintln!("{command}: building it, which takes minutes");
-        // Unoptimised: a third of the time to build, and they have little to do here.
-        cmd!(shell, "cargo install --debug --locked --quiet {command} --version {version}")
-            .args(["--root".as_ref(), root.as_os_str()])
-            .env("CARGO_PROFILE_DEV_DEBUG", "false")
-            .run()?;
+        build(shell, command, version)?;
     }
+    Ok(())
+}
+
+/// The program `fsx`, built if it is not there: by the step that needs it, which runs beside others, as `setup` does not.
+/// Where it is; on the path may be the program in C, which takes other arguments.
+pub(crate) fn fsx(shell: &Shell) -> Result<PathBuf> {
+    let path = root(shell).join("bin/fsx");
+    let version = cmd!(shell, "{path} --version").quiet().ignore_stderr().read();
+    if version.is_ok_and(|version| version.trim() == format!("fsx {FSX}")) {
+        eprintln!("fsx: there");
+    } else {
+        build(shell, "fsx", FSX)?;
+    }
+    Ok(path)
+}
+
+fn build(shell: &Shell, command: &str, version: &str) -> Result<()> {
+    eprintln!("{command}: building it, which takes minutes");
+    let root = root(shell);
+    // Unoptimised: a third of the time to build, and they have little to do here. In a directory of its own, which goes
+    // again: other steps are not kept from theirs.
+    cmd!(shell, "cargo install --debug --locked --quiet {command} --version {version}")
+        .args(["--root".as_ref(), root.as_os_str()])
+        .env("CARGO_PROFILE_DEV_DEBUG", "false")
+        .env_remove("CARGO_TARGET_DIR")
+        .run()?;
     Ok(())
 }
 
