@@ -17,7 +17,7 @@
 
 use std::collections::HashMap;
 use std::fs::File;
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, ErrorKind, Read};
 use std::path::Path;
 
 use zonal_cli::bar::Bar;
@@ -30,6 +30,8 @@ use crate::trace::{Format, LineError, Request};
 
 /// Accesses that a trace may have.
 const MOST: u64 = 1 << 30;
+/// Bytes that a line may have, without its end. The longest of a format has some hundred.
+pub const LONGEST_LINE: u64 = 64 << 10;
 /// Lines or records between two looks at the bar.
 const OFTEN: usize = 1 << 14;
 
@@ -133,23 +135,48 @@ impl Loading<'_> {
         CacheTraceError::Unreadable { path: self.path.into(), source }
     }
 
+    /// Reads the next line into `bytes`, and has it without its end; `None` if there is none.
+    fn line<'a>(
+        &mut self,
+        file: &mut impl BufRead,
+        bytes: &'a mut Vec<u8>,
+    ) -> Result<Option<&'a str>, CacheTraceError> {
+        bytes.clear();
+        // What is no text may be as long as the file; an end has two bytes at most.
+        let read = file.take(LONGEST_LINE + 2).read_until(b'\n', bytes);
+        let read = read.map_err(|error| self.unreadable(error))?;
+        if read == 0 {
+            return Ok(None);
+        }
+        self.next(read)?;
+        let line = bytes.strip_suffix(b"\n").unwrap_or(bytes);
+        let line = line.strip_suffix(b"\r").unwrap_or(line);
+        if line.len() as u64 > LONGEST_LINE {
+            let (path, number) = (self.path.into(), self.number);
+            let source = LineError::TooLong { most: LONGEST_LINE };
+            return Err(CacheTraceError::Line { path, number, source });
+        }
+        let text = str::from_utf8(line)
+            .map_err(|error| self.unreadable(std::io::Error::new(ErrorKind::InvalidData, error)))?;
+        Ok(Some(text))
+    }
+
     fn lines(&mut self, file: File, mut format: Option<Format>) -> Result<Format, CacheTraceError> {
-        for line in BufReader::new(file).lines() {
-            let line = line.map_err(|error| self.unreadable(error))?;
-            self.next(line.len() + 1)?;
+        let (mut file, mut bytes) = (BufReader::new(file), Vec::new());
+        while let Some(line) = self.line(&mut file, &mut bytes)? {
             if line.trim().is_empty() || line.starts_with('#') {
                 continue;
             }
             let (path, number) = (self.path, self.number);
             let wrong = |source| CacheTraceError::Line { path: path.into(), number, source };
-            let Some(known) = format.or_else(|| Format::guess(&line)) else {
+            let Some(known) = format.or_else(|| Format::guess(line)) else {
                 // The head of a table, or of a log.
                 if number < 10 {
                     continue;
                 }
                 return Err(wrong(LineError::Unknown));
             };
-            let parsed = known.parse(&line);
+            let parsed = known.parse(line);
             // The head of a table whose format was named.
             if parsed.is_err() && self.requests == 0 && number == 1 {
                 continue;

@@ -92,6 +92,12 @@ pub enum LineError {
     /// A request that ends beyond 2⁶³.
     #[error("the request ends beyond 2^63")]
     TooFar,
+    /// A line that is longer than any that is read.
+    #[error("more than {most} bytes without an end of line")]
+    TooLong {
+        /// How many a line may have.
+        most: u64,
+    },
     /// A record that ends too early.
     #[error("{found} bytes, and a record has {wanted}")]
     Short {

@@ -161,6 +161,25 @@ fn what_is_wrong_is_said() {
     on(Path::new("/nowhere/trace"), "").code(2).stderr(contains("cannot read /nowhere/trace"));
 }
 
+/// What has no end of line is not read whole, but its first 64 KiB.
+#[test]
+fn a_line_has_a_limit() {
+    let said = "line 2: more than 65536 bytes without an end of line";
+    let file = tempfile::NamedTempFile::new().expect("a file");
+    std::fs::write(file.path(), "# zeroes follow\n").expect("written");
+    file.as_file().set_len(64 << 20).expect("sparse");
+    for options in ["", "--whole", "--format pages"] {
+        on(file.path(), options).code(2).stderr(contains(said));
+    }
+    let line = |bytes: usize| format!("#{}\n7\n8\n7\n", "x".repeat(bytes - 1));
+    cachetrace(line(65_536), "--sizes 8K").success().stdout(contains("33.33"));
+    cachetrace(line(65_536).replace('\n', "\r\n"), "--sizes 8K").success();
+    let long = cachetrace(line(65_537), "").code(2);
+    long.stderr(contains("line 1: more than 65536 bytes"));
+    let last = format!("7\n#{}", "x".repeat(65_537));
+    cachetrace(last, "").code(2).stderr(contains(said));
+}
+
 #[test]
 fn what_it_prints_fits_and_has_colours_on_terminals_only() {
     let program = assert_cmd::cargo::cargo_bin("zonal-cachetrace");
