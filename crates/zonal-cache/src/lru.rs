@@ -32,7 +32,10 @@
 use crate::frames::Frames;
 use zonal::Pfn;
 use zonal::policy::Policy;
-use zonal::preset::{FairZone, LessDirty, Linux63, Linux316, Linux413, Linux416, Zonal};
+use zonal::preset::{
+    Cluster, ClusterFree, FairZone, FairZonePosted, LessDirty, Linux63, Linux316, Linux413,
+    Linux416, SkipMerge, SplitZones, SplitZonesByCpu, Trusting, Zonal,
+};
 
 /// Lists at most.
 pub const MOST_LISTS: usize = 256;
@@ -141,10 +144,17 @@ macro_rules! of_presets {
 
 of_presets! {
     Linux316: PerZone<14>,
+    FairZonePosted: PerZone<14>,
     FairZone: PerZone<14>,
     LessDirty: PerZone<14>,
     Linux413: PerNode<14>,
     Linux416: PerNode<15>,
+    SkipMerge: PerNode<15>,
+    Cluster: PerNode<15>,
+    ClusterFree: PerNode<15>,
     Linux63: PerOwner<15>,
+    SplitZones: PerOwner<15>,
+    SplitZonesByCpu: PerOwner<15>,
+    Trusting: Whole,
     Zonal: Whole,
 }

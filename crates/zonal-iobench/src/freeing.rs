@@ -33,7 +33,7 @@ pub const MACHINE: &str = "desktop_8cpu_4g";
 /// [`IobenchError::Simulator`] if it has no such machine, or the machine no room.
 pub fn sparsetruncate(machine: &str, preset: Preset, seed: u64) -> Result<Outcome, IobenchError> {
     let machine = machine_called(machine)?;
-    let (workload, lru) = (Workload::Truncate, LruLock::Node);
+    let (workload, lru) = (Workload::Truncate, LruLock::of(preset));
     let spec = Spec {
         workload,
         preset,

@@ -163,6 +163,16 @@ fn workload(name: &str) -> Option<(Workload, Option<u32>, u32)> {
     })
 }
 
+/// The lock of the LRU lists of the kernels that a workload was published of: one for all presets of a table, so
+/// that their allocators alone differ. 3.0 and 3.16 have one a zone. That of 6.3 is an owner's on a node, and a
+/// benchmark is one owner.
+const fn lru_lock(workload: Workload) -> LruLock {
+    match workload {
+        Workload::PageCache | Workload::PageCacheFits => LruLock::Zone,
+        _ => LruLock::Node,
+    }
+}
+
 impl Planner {
     /// A planner for `facts`, with the machines that `runner` has built in.
     #[must_use]
@@ -196,7 +206,7 @@ impl Planner {
         let machine = stand_in(machine);
         let tasks = self.machines.get(machine)?.topology.cpus();
         let Choice { seed, quick } = self.choice;
-        let lru = LruLock::Node;
+        let lru = lru_lock(workload);
         let spec = Spec {
             workload,
             preset,

@@ -18,14 +18,18 @@ fn changed(machine: &Machine, words: &[String]) -> Result<Machine, Box<dyn std::
 /// Whether a word is one that [`main`] or [`changed`] looks for.
 fn is_known(word: &str) -> bool {
     let pause = || word.strip_suffix("ms").is_some_and(|number| number.parse::<u32>().is_ok());
-    matches!(word, "quick" | "split" | "profile") || word.contains('=') || pause()
+    matches!(word, "quick" | "profile") || lock(word).is_some() || word.contains('=') || pause()
+}
+
+fn lock(word: &str) -> Option<LruLock> {
+    LruLock::ALL.into_iter().find(|lock| lock.name() == word)
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let [machine, workload, presets, tasks, rest @ ..] = &words[..] else {
         return Err(
-            "usage: one_run MACHINE WORKLOAD PRESET[,PRESET...] TASKS [quick] [split] [profile] [100ms] [key=value]".into()
+            "usage: one_run MACHINE WORKLOAD PRESET[,PRESET...] TASKS [quick] [LRU LOCK] [profile] [100ms] [key=value]".into()
         );
     };
     if let Some(word) = rest.iter().find(|word| !is_known(word)) {
@@ -37,8 +41,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     for name in presets.split(',') {
         let preset = Preset::ALL.into_iter().find(|p| p.name() == name).ok_or("no such preset")?;
         let quick = rest.iter().any(|word| word == "quick");
-        let lru =
-            if rest.iter().any(|word| word == "split") { LruLock::Split } else { LruLock::Node };
+        let lru = rest.iter().find_map(|word| lock(word)).unwrap_or_else(|| LruLock::of(preset));
         let delay = rest.iter().find_map(|word| word.strip_suffix("ms")?.parse().ok());
         let delay_ms = delay.unwrap_or(0);
         let spec = Spec {

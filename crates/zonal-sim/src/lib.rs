@@ -11,8 +11,9 @@
 //! use zonal_sim::run::{LruLock, Preset, Spec, Workload, run};
 //!
 //! let desktop = machine::builtin("desktop_8cpu_4g").expect("it is built in");
-//! let (workload, lru) = (Workload::Netperf, LruLock::Node);
+//! let workload = Workload::Netperf;
 //! let on = |preset| {
+//!     let lru = LruLock::of(preset);
 //!     let spec = Spec { workload, preset, tasks: 4, seed: 1, lru, delay_ms: 0, quick: true, after: None, regions: None };
 //!     run(&desktop, &spec)
 //! };
@@ -51,6 +52,7 @@ mod host;
 pub mod lines;
 pub mod lock;
 mod lru;
+mod lru_lock;
 pub mod machine;
 mod memory;
 pub mod mix;

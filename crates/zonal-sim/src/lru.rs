@@ -1,7 +1,7 @@
 //! LRU lists of the memory of processes: what page faults and unmapping do to a page besides allocating and freeing it.
 //!
 //! The lists are those of the page cache ([`OwnedLists`]), whose pages are in no index here: a process finds them by its
-//! page tables. Pages go on the list of their node, and off it, in batches under the list's lock. Listing a
+//! page tables. Pages go on the list that their lock has, and off it, in batches under that lock. Listing a
 //! page writes to the `struct page`s of its neighbours, which are the real ones.
 
 mod policy;
@@ -63,11 +63,12 @@ impl Lru {
     /// # Errors
     /// [`SimError::Build`] if this computer has no room for the owners of all pages.
     pub(crate) fn new(kind: LruLock, pages: &Pages, cpus: u32) -> Result<Self, SimError> {
-        let by_frame = kind == LruLock::Node;
-        let owners = if by_frame { 0 } else { pages.frames as usize };
+        let owners = if by_owner(kind) { pages.frames as usize } else { 0 };
         let owners = RefCell::new(memory::table(owners, || 0)?);
         let lists = match kind {
-            LruLock::Node => lists::<SimLock<_>>(pages.sockets as usize, pages),
+            LruLock::Whole => lists::<SimLock<_>>(1, pages),
+            // The memory of a node is one zone.
+            LruLock::Zone | LruLock::Node => lists::<SimLock<_>>(pages.sockets as usize, pages),
             LruLock::Split => lists::<SimLock<_>>(cpus as usize, pages),
             // Each CPU has lists of its own.
             LruLock::None => lists::<CellLock<_>>(cpus as usize, pages),
@@ -77,7 +78,7 @@ impl Lru {
 
     /// Lists pages that one CPU has collected.
     pub(crate) fn add(&self, pages: &Pages, cpu: u32, batch: &[Pfn]) {
-        if self.kind != LruLock::Node {
+        if by_owner(self.kind) {
             let mut owners = self.owners.borrow_mut();
             batch.iter().for_each(|&pfn| owners[pages.index(pfn) as usize] = cpu as u16);
         }
@@ -114,7 +115,8 @@ impl Lru {
         work: impl Fn(usize, &mut dyn Iterator<Item = SlotId>),
     ) {
         let list_of = |pfn: &Pfn| match self.kind {
-            LruLock::Node => usize::from(pages.home(*pfn)),
+            LruLock::Whole => 0,
+            LruLock::Zone | LruLock::Node => usize::from(pages.home(*pfn)),
             LruLock::Split | LruLock::None => {
                 usize::from(self.owners.borrow()[pages.index(*pfn) as usize])
             }
@@ -123,6 +125,11 @@ impl Lru {
             work(list_of(&run[0]), &mut run.iter().map(|&pfn| slot(pages, pfn)));
         }
     }
+}
+
+/// Whether the list of a page is that of the CPU which listed it.
+const fn by_owner(kind: LruLock) -> bool {
+    matches!(kind, LruLock::Split | LruLock::None)
 }
 
 /// Every frame has the slot of its number.

@@ -1,6 +1,7 @@
 //! A run: which work, under which preset, on how many CPUs.
 
 use crate::engine::Engine;
+pub use crate::lru_lock::LruLock;
 use crate::machine::{Machine, Violation};
 use crate::outcome::{Outcome, Pace};
 use crate::replay::Script;
@@ -49,18 +50,6 @@ pub enum Workload {
     PageCacheFits,
 }
 
-/// The lock of the LRU lists.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum LruLock {
-    /// One for each node, as in the sources' kernels.
-    #[default]
-    Node,
-    /// One for each CPU's pages: what a fix would do.
-    Split,
-    /// None: each CPU lists its own pages, and none takes or waits for a lock.
-    None,
-}
-
 /// A run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Spec {
@@ -72,7 +61,7 @@ pub struct Spec {
     pub tasks: u32,
     /// The seed of every random choice.
     pub seed: u64,
-    /// The lock of the LRU lists.
+    /// The lock of the LRU lists: [that of the preset](LruLock::of), or another.
     pub lru: LruLock,
     /// Pause between requests of [`Workload::StressHighalloc`], in ms; 0 for the others.
     pub delay_ms: u32,

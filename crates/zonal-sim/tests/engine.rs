@@ -174,3 +174,55 @@ fn locks_are_counted_within_their_class() {
         assert_eq!(of("lru"), (0..lists).collect::<Vec<_>>(), "{}", preset.name());
     }
 }
+
+/// How many locks of LRU lists were taken.
+fn lists(machine: &Machine, spec: &Spec) -> usize {
+    let run = run(machine, spec).expect("it fits");
+    run.locks.iter().filter(|lock| lock.class == "lru" && lock.taken > 0).count()
+}
+
+#[test]
+fn processes_have_lists_under_the_lock_that_the_preset_names() {
+    let mut machine = machine::builtin("skylake_2s_112cpu").expect("it is built in");
+    machine.topology.cores_per_socket = 2;
+    machine.clock.turbo_ghz.truncate(2);
+    let cpus = machine.topology.cpus();
+    for (preset, wanted) in [
+        (Preset::Linux316, 2),
+        (Preset::Linux416, 2),
+        (Preset::Linux63, cpus as usize),
+        (Preset::Zonal, 1),
+    ] {
+        let spec = Spec { lru: LruLock::of(preset), ..spec(preset, cpus, 1) };
+        assert_eq!(lists(&machine, &spec), wanted, "{}", preset.name());
+        let other = Spec { lru: LruLock::Split, ..spec };
+        assert_eq!(lists(&machine, &other), cpus as usize, "{}", preset.name());
+    }
+}
+
+/// A node of two zones, on which three tasks read and write files.
+#[test]
+fn files_have_lists_under_the_lock_that_the_preset_names() {
+    for (preset, chosen, wanted) in [
+        (Preset::Linux316, None, 2),
+        (Preset::Linux416, None, 1),
+        (Preset::Linux416, Some(LruLock::Zone), 2),
+    ] {
+        let lru = chosen.unwrap_or_else(|| LruLock::of(preset));
+        let spec = Spec { workload: Workload::PageCache, lru, ..spec(preset, 3, 1) };
+        assert_eq!(lists(&desktop(), &spec), wanted, "{}", preset.name());
+    }
+}
+
+#[test]
+fn presets_name_the_lock_of_their_kernels() {
+    let names = |lock: LruLock| -> Vec<&str> {
+        let named = Preset::ALL.into_iter().filter(|preset| LruLock::of(*preset) == lock);
+        named.map(Preset::name).collect()
+    };
+    assert_eq!(names(LruLock::Zone), ["Linux316", "FairZonePosted", "FairZone", "LessDirty"]);
+    let node = ["Linux416", "HugeBatch", "SkipMerge", "Cluster", "ClusterFree", "Linux413"];
+    assert_eq!(names(LruLock::Node), node);
+    assert_eq!(names(LruLock::Split), ["Linux63", "SplitZones"]);
+    assert_eq!(names(LruLock::Whole), ["Zonal"]);
+}

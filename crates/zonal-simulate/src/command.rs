@@ -65,8 +65,8 @@ pub struct SimArgs {
     /// Seed of every random choice
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
-    /// The lock of the LRU lists, or several separated by commas
-    #[arg(long, default_value = "node", value_delimiter = ',')]
+    /// The lock of the LRU lists, or several separated by commas; that of the preset's kernel if not given
+    #[arg(long, value_delimiter = ',')]
     pub lru: Vec<LruArg>,
     /// stress-highalloc: pause between requests, in ms
     #[arg(long, default_value_t = 0, value_name = "N",
@@ -118,9 +118,13 @@ pub(crate) const PAUSES: Workload = Workload::StressHighalloc;
 /// What `--lru` takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum LruArg {
-    /// One lock for each node, as in the sources' kernels
+    /// One lock for all: what Zonal names
+    Whole,
+    /// One for each zone, as in Linux 3.16 and the presets built on it
+    Zone,
+    /// One for each node, as in Linux 4.13, 4.16 and the presets built on it
     Node,
-    /// One for each CPU's pages: what a fix would do
+    /// One for each owner, as in Linux 6.3 and SplitZones; each CPU's task is one
     Split,
     /// None: each CPU lists its own pages, and no CPU takes or waits for a lock
     None,
@@ -129,6 +133,8 @@ pub enum LruArg {
 impl From<LruArg> for LruLock {
     fn from(arg: LruArg) -> Self {
         match arg {
+            LruArg::Whole => Self::Whole,
+            LruArg::Zone => Self::Zone,
             LruArg::Node => Self::Node,
             LruArg::Split => Self::Split,
             LruArg::None => Self::None,
@@ -236,7 +242,10 @@ fn specs(
             locks.push(lru);
         }
     }
-    let kinds = chosen.iter().flat_map(|preset| locks.iter().map(move |lru| (*preset, *lru)));
+    let kinds = chosen.iter().flat_map(|preset| {
+        let own = locks.is_empty().then(|| LruLock::of(*preset));
+        locks.iter().copied().chain(own).map(|lru| (*preset, lru))
+    });
     let each = kinds.flat_map(|(preset, lru)| {
         counts.iter().map(move |tasks| Spec {
             workload,

@@ -6,18 +6,9 @@ use std::io;
 use serde_json::{Map, Value, json};
 use zonal_cli::provenance::Provenance;
 use zonal_sim::outcome::Outcome;
-use zonal_sim::run::{LruLock, Spec};
+use zonal_sim::run::Spec;
 
 use crate::command::SimArgs;
-
-/// The name of a kind of LRU lock, as `--lru` takes it.
-pub(crate) fn lru_name(lru: LruLock) -> &'static str {
-    match lru {
-        LruLock::Node => "node",
-        LruLock::Split => "split",
-        LruLock::None => "none",
-    }
-}
 
 /// The spins of an outcome in percent of its cycles, with the names of the published tables: of
 /// each class of locks, and of each thing CPUs did while they waited; and of the allocator's lines.
@@ -54,7 +45,7 @@ pub(crate) fn object(spec: &Spec, outcome: &Outcome) -> Value {
     object.insert("kernel".into(), json!(outcome.preset));
     object.insert("tasks".into(), json!(outcome.tasks));
     object.insert("seed".into(), json!(outcome.seed));
-    object.insert("lru".into(), json!(lru_name(spec.lru)));
+    object.insert("lru".into(), json!(spec.lru.name()));
     object.insert("quick".into(), json!(spec.quick));
     object.insert("delay_ms".into(), json!(spec.delay_ms));
     object.insert("after".into(), json!(spec.after));
@@ -130,7 +121,7 @@ pub(crate) fn csv_of(args: &SimArgs, done: &[(Spec, Outcome)]) -> io::Result<Vec
                 &*outcome.workload,
                 &*outcome.preset,
                 &*outcome.tasks.to_string(),
-                lru_name(spec.lru),
+                spec.lru.name(),
                 &*outcome.seed.to_string(),
                 &*spec.quick.to_string(),
                 &*spec.delay_ms.to_string(),

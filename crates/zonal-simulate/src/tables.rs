@@ -9,7 +9,7 @@ use zonal_sim::run::{LruLock, Spec, Workload};
 
 use crate::chart::{Line, chart};
 use crate::command::{PAUSES, SimArgs};
-use crate::records::{lru_name, spins};
+use crate::records::spins;
 
 /// A figure, with as many digits as it has worth: all of a count, three or so of the rest.
 fn number(value: f64) -> String {
@@ -29,7 +29,7 @@ pub(crate) fn print(
     out: &mut dyn Write,
 ) -> io::Result<()> {
     let (kinds, seed) = (locks_of(done), args.seed);
-    let lru = kinds.iter().map(|lru| lru_name(*lru)).collect::<Vec<_>>().join(", ");
+    let lru = kinds.iter().map(|lru| lru.name()).collect::<Vec<_>>().join(", ");
     write!(out, "{}: {workload}, LRU lock: {lru}, seed {seed}", machine.title)?;
     if workload == PAUSES {
         write!(out, ", {} ms between requests", args.delay_ms)?;
@@ -81,7 +81,7 @@ fn locks_of(done: &[(Spec, Outcome)]) -> Vec<LruLock> {
 fn name_of(spec: &Spec, locks: &[LruLock]) -> String {
     match locks {
         [_] => spec.preset.name().to_owned(),
-        _ => format!("{}, LRU {}", spec.preset.name(), lru_name(spec.lru)),
+        _ => format!("{}, LRU {}", spec.preset.name(), spec.lru.name()),
     }
 }
 

@@ -101,6 +101,23 @@ fn several_lru_locks_are_several_runs() {
 }
 
 #[test]
+fn a_preset_has_the_lru_lock_of_its_kernel_if_none_is_asked_for() {
+    let locks = |options: &str| -> Vec<Value> {
+        let presets = "Linux316,FairZone,Linux413,Linux416,Cluster,Linux63,SplitZones,Zonal";
+        let line = format!("skylake_2s_112cpu page-fault1 --json --preset {presets} {options}");
+        let (text, result) = printed(&line);
+        result.expect("it runs");
+        let runs = text.lines().map(|line| serde_json::from_str(line).expect("an object"));
+        runs.map(|run: Value| run["lru"].clone()).collect()
+    };
+    let own = ["zone", "zone", "node", "node", "node", "split", "split", "whole"];
+    assert_eq!(locks(""), own);
+    assert_eq!(locks("--lru zone"), ["zone"; 8]);
+    let (text, _) = printed("skylake_2s_112cpu page-fault1 --preset Linux416,Zonal");
+    assert!(text.contains("LRU lock: node, whole"), "{text}");
+}
+
+#[test]
 fn waiting_for_lines_is_among_the_results() {
     let (text, _) = printed("skylake_2s_112cpu page-fault1 --preset Zonal --json");
     let run: Value = serde_json::from_str(text.lines().next().expect("a run")).expect("an object");
@@ -150,7 +167,7 @@ fn csv_has_a_line_for_each_number() {
 fn csv_and_table_tell_all_that_runs_differ_in() {
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path().join("runs.csv");
-    let line = "skylake_2s_112cpu thp-mix --preset Zonal --after 3 --regions 7";
+    let line = "skylake_2s_112cpu thp-mix --preset Zonal --lru node --after 3 --regions 7";
     let (text, result) = printed(&format!("{line} --csv {}", path.display()));
     result.expect("it runs");
     assert!(text.contains("after 3 million single pages, regions: 7"), "{text}");

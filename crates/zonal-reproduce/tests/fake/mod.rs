@@ -223,7 +223,8 @@ impl Runner for Fake {
             ..Outcome::default()
         };
         let score = if spec.preset == Preset::Zonal { 10.9e6 } else { 10.0e6 };
-        let score = if spec.lru == LruLock::Node { score } else { 6.0 * score };
+        let apart = matches!(spec.lru, LruLock::Split | LruLock::None);
+        let score = if apart { 6.0 * score } else { score };
         self.fill(machine, spec, &mut outcome, score);
         Ok(outcome)
     }

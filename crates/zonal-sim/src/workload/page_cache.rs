@@ -5,7 +5,7 @@
 //!   GiB. `page-cache-fits` is the run "at 80% of memory" that says where pages were allocated;
 //!   `page-cache` is mmtests' usual one, with files twice as large as memory, that says how fast
 //!   each zone was reclaimed, on the other machine.
-//! - Mechanism: the page cache is [`zonal_cache`]'s, [on virtual CPUs](crate::cache), with lists and a lock for each zone. In
+//! - Mechanism: the page cache is [`zonal_cache`]'s, [on virtual CPUs](crate::cache), with lists under the lock that the preset names, or another. In
 //!   each round all streams write a file each, read it from its beginning, and delete it. A read asks for the pages of a window
 //!   ([`WINDOW`](mix::WINDOW)) at once, waits for the disk, and copies them. Writers dirty pages as fast as
 //!   they can copy; from [`BACKGROUND`](mix::BACKGROUND) thousandths of memory on a flusher cleans the oldest and writers are slowed,
@@ -51,7 +51,7 @@ use zonal::plan::Config;
 use zonal::watermark::{MinFree, WatermarkConfig};
 use zonal::{MigrateType, Order, Pfn, Request, ZoneType};
 use zonal_cache::cache::Options;
-use zonal_cache::lru::{self, PerZone};
+use zonal_cache::lru::{self, PerNode, PerZone};
 
 /// A stream, the flusher, kswapd.
 const LEAST_TASKS: u32 = 3;
@@ -171,7 +171,9 @@ impl Workload for PageCache {
 
     fn tasks<'a>(&'a self, stage: &'a Stage<'a>) -> Vec<Body<'a>> {
         match stage.spec.lru {
-            LruLock::Node => self.on::<PerZone<PAGEVEC>>(stage),
+            LruLock::Zone => self.on::<PerZone<PAGEVEC>>(stage),
+            // There is one node.
+            LruLock::Whole | LruLock::Node => self.on::<PerNode<PAGEVEC>>(stage),
             LruLock::Split | LruLock::None => self.on::<PerTaskOfZone<PAGEVEC>>(stage),
         }
     }

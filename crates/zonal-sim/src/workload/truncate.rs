@@ -35,7 +35,7 @@ use zonal::info::ZoneInfo;
 use zonal::{CpuEvents, CpuId};
 use zonal_cache::cache::Options;
 use zonal_cache::frames::PAGE;
-use zonal_cache::lru::{self, PerNode};
+use zonal_cache::lru::{self, PerNode, PerOwner};
 use zonal_scenario::truncate::{self, Statistic, Times};
 
 /// Files of a task.
@@ -124,7 +124,10 @@ impl Workload for Truncate {
 
     fn tasks<'a>(&'a self, stage: &'a Stage<'a>) -> Vec<Body<'a>> {
         match stage.spec.lru {
-            LruLock::Node => self.on::<PerNode<PAGEVEC>>(stage),
+            // One list, and batches all the same.
+            LruLock::Whole => self.on::<PerOwner<PAGEVEC, 1>>(stage),
+            // The memory of a node is one zone.
+            LruLock::Zone | LruLock::Node => self.on::<PerNode<PAGEVEC>>(stage),
             LruLock::Split | LruLock::None => self.on::<PerTask<PAGEVEC>>(stage),
         }
     }
