@@ -1,16 +1,22 @@
 //! Readers under full load and other users of the same arena: how much of the reclaim is in the middle of requests
 //! (direct), without and with a thread that reclaims in the background. Every byte that is read is looked at, and a request
-//! that fails while clean pages are there ends it.
+//! that fails while clean pages are there ends it. The free memory is looked at all the time: it does not fall below the
+//! min mark by more than what these threads may overdraw by together.
 //!
 //! ```text
-//! cargo run --release -p zonal-cache --example shared -- 10     # seconds for each of the two
+//! cargo run --release -p zonal-cache --example shared -- 10          # seconds for each of the two
+//! cargo run --release -p zonal-cache --example shared -- 10 2048     # and frames below the min mark
 //! ```
+
+#[path = "../tests/watched/mod.rs"]
+mod watched;
 
 use std::error::Error;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::thread;
 use std::time::Duration;
+use watched::{overdraft, watch};
 use zonal::watermark::{MinFree, WatermarkConfig};
 use zonal::{Request, ZoneId};
 use zonal_cache::cache::Options;
@@ -61,10 +67,10 @@ fn takes(arena: &Arena, done: &Done) {
     }
 }
 
-fn run(with: bool, time: Duration) -> Result<(), Box<dyn Error>> {
+fn run(with: bool, time: Duration, min_free: u64) -> Result<(), Box<dyn Error>> {
     let shrinker = Arc::new(Shrinker::new());
     let marks =
-        WatermarkConfig { min_free: MinFree::Frames(256), scale_factor: 500, boost_factor: 0 };
+        WatermarkConfig { min_free: MinFree::Frames(min_free), scale_factor: 500, boost_factor: 0 };
     let arena = Arena::builder().bytes(FRAMES * PAGE).watermarks(marks).pager(shrinker.clone());
     let arena = Arc::new(arena.open()?);
     let options = Options { pages: FRAMES, ..Options::default() };
@@ -77,7 +83,9 @@ fn run(with: bool, time: Duration) -> Result<(), Box<dyn Error>> {
     let file = cache.open(MemoryStore::from(bytes.collect::<Vec<u8>>()))?;
     file.read_at(&mut vec![0; FRAMES * PAGE], 0)?;
     let (before, zone, done) = (cache.stats(), cache.reclaim_by_zone()[0], Done::default());
-    thread::scope(|scope| {
+    let overdraft = overdraft(&arena, ZoneId(0), 5);
+    let seen = thread::scope(|scope| {
+        let watcher = scope.spawn(|| watch(&arena, ZoneId(0), &done.over));
         for start in [1, 777] {
             let (file, done) = (file.clone(), &done);
             scope.spawn(move || reads(&file, done, start));
@@ -87,17 +95,21 @@ fn run(with: bool, time: Duration) -> Result<(), Box<dyn Error>> {
         }
         thread::sleep(time);
         done.over.store(true, Relaxed);
+        watcher.join().expect("it looks only")
     });
     let (stats, after) = (cache.stats(), cache.reclaim_by_zone()[0]);
     let (direct, background) = after.velocity_since(&zone);
     println!(
-        "{:<11}{:>12}{:>12}{:>12}{:>12.1}{direct:>14.0}{background:>14.0}",
+        "{:<11}{:>12}{:>12}{:>12}{:>12.1}{direct:>14.0}{background:>14.0}{:>12}{:>10.3}",
         if with { "background" } else { "direct only" },
         done.read.load(Relaxed),
         done.taken.load(Relaxed),
         stats.direct - before.direct,
         (stats.direct_nanos - before.direct_nanos) as f64 / 1e6,
+        seen.least,
+        seen.below as f64 * 100.0 / seen.looks as f64,
     );
+    seen.assert_kept(overdraft);
     let level = arena.zone_level(ZoneId(0)).ok_or("no zone")?;
     assert!(level.0 > 0 && stats.used <= stats.bound);
     reclaimer.into_iter().for_each(Reclaimer::stop);
@@ -106,7 +118,12 @@ fn run(with: bool, time: Duration) -> Result<(), Box<dyn Error>> {
 
 fn main() -> Result<(), Box<dyn Error>> {
     let seconds = std::env::args().nth(1).map_or(Ok(10), |it| it.parse())?;
-    println!("64 MiB, {seconds} s each, no request failed; velocity in pages looked at a second\n");
-    println!("reclaim    pages read      frames      direct   ms direct  vel. direct  vel. beside");
-    [false, true].into_iter().try_for_each(|with| run(with, Duration::from_secs(seconds)))
+    let min_free = std::env::args().nth(2).map_or(Ok(256), |it| it.parse())?;
+    println!("64 MiB, {seconds} s each, no request failed; velocity in pages looked at a second;");
+    println!("the least that was free, with a min mark of {min_free}, and % of looks below that\n");
+    println!(
+        "reclaim    pages read      frames      direct   ms direct  vel. direct  vel. beside   least free   % below"
+    );
+    let run = |with| run(with, Duration::from_secs(seconds), min_free);
+    [false, true].into_iter().try_for_each(run)
 }

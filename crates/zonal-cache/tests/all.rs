@@ -21,4 +21,5 @@ mod ring;
 mod short;
 mod stats;
 mod truncate;
+mod watched;
 mod writer;

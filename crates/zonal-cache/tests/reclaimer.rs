@@ -1,5 +1,6 @@
 //! The thread that has pages go before requests need their frames.
 
+use crate::watched::{Watched, overdraft, watch};
 use std::io::ErrorKind;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -33,7 +34,9 @@ fn shared<E: Evict>(min_free: u64) -> Shared<E> {
     let shrinker = Arc::new(Shrinker::new());
     let marks =
         WatermarkConfig { min_free: MinFree::Frames(min_free), scale_factor: 300, boost_factor: 0 };
-    let arena = Arena::builder().bytes(FRAMES * PAGE).huge(HugePages::Never).watermarks(marks);
+    // The same on any machine: how far requests overdraw depends on how many CPUs there are.
+    let arena = Arena::builder().bytes(FRAMES * PAGE).huge(HugePages::Never).cpus(2);
+    let arena = arena.watermarks(marks);
     let arena = Arc::new(arena.pager(shrinker.clone()).open().expect("an arena"));
     let options = Options { pages: FRAMES, dirty_percent: 100, ..Options::default() };
     let frames = ArenaFrames::new(arena.clone());
@@ -117,15 +120,17 @@ fn requests_that_it_is_ahead_of_reclaim_nothing() {
 }
 
 /// Readers of a file twice as large as memory beside threads that allocate and free as fast as they can: no request
-/// fails, all bytes are right, the zone is balanced afterwards.
-#[test]
-fn readers_and_allocators_at_full_load() {
-    let shared = shared::<S3Fifo>(128);
+/// fails, all bytes are right, the zone is balanced afterwards. What was seen of it, and how far these threads may
+/// take it below the min mark.
+fn full_load(min_free: u64) -> (Watched, u64) {
+    let shared = shared::<S3Fifo>(min_free);
     let reclaimer = Reclaimer::start(shared.arena.clone(), shared.shrinker.clone()).expect("one");
     let data: Vec<u8> = (0..2 * FRAMES * PAGE).map(|at| (at / PAGE % 251) as u8).collect();
     let file = shared.cache.open(MemoryStore::from(data.clone())).expect("a file");
     let (over, allocated) = (AtomicBool::new(false), AtomicU64::new(0));
-    thread::scope(|scope| {
+    let overdraft = overdraft(&shared.arena, ZONE, 4);
+    let seen = thread::scope(|scope| {
+        let watcher = scope.spawn(|| watch(&shared.arena, ZONE, &over));
         let reads = |start: usize| {
             let file = file.clone();
             let (mut at, mut page) = (start, [0; PAGE]);
@@ -147,6 +152,7 @@ fn readers_and_allocators_at_full_load() {
         thread::sleep(Duration::from_secs(2));
         over.store(true, Relaxed);
         all.into_iter().chain(others).for_each(|it| it.join().expect("a thread"));
+        watcher.join().expect("a thread")
     });
     let zone = shared.cache.reclaim_by_zone()[0];
     assert!(allocated.load(Relaxed) > FRAMES as u64);
@@ -157,6 +163,42 @@ fn readers_and_allocators_at_full_load() {
     drop((file, shared));
     let zone = arena.zone_info(ZONE).expect("a zone");
     assert_eq!(zone.free + zone.cached, zone.managed, "all frames are back");
+    (seen, overdraft)
+}
+
+#[test]
+fn readers_and_allocators_at_full_load() {
+    full_load(128);
+}
+
+/// With a mark far above what several may overdraw by together.
+#[test]
+fn what_is_below_the_min_mark_stays_at_full_load() {
+    let (seen, overdraft) = full_load(1024);
+    assert!(overdraft < seen.min / 2, "{overdraft}, {seen:?}");
+    assert!(seen.looks > 100 && seen.least < seen.low, "a load: {seen:?}");
+    seen.assert_kept(overdraft);
+}
+
+/// Alone a thread takes all but what is below the mark, to the frame; not so one whose requests may reach below.
+fn take_all(request: &Request) {
+    let shared = shared::<Sieve>(1024);
+    let pages: Vec<_> = (0..).map_while(|_| shared.arena.alloc(request).ok()).collect();
+    assert!(pages.len() > FRAMES / 2);
+    let seen = watch(&shared.arena, ZONE, &AtomicBool::new(true));
+    assert!(seen.least <= seen.min, "all that it may: {seen:?}");
+    seen.assert_kept(0);
+}
+
+#[test]
+fn a_thread_alone_leaves_what_is_below_the_min_mark() {
+    take_all(&Request::frame());
+}
+
+#[test]
+#[should_panic(expected = "below the min mark by more than 0")]
+fn canary_a_request_that_reaches_below_the_min_mark_is_found() {
+    take_all(&Request::frame().high());
 }
 
 /// Without a thread of the cache that writes back it writes dirty pages itself, and a store that refuses does not keep
