@@ -155,6 +155,7 @@ of_presets! {
     Linux63: PerOwner<15>,
     SplitZones: PerOwner<15>,
     SplitZonesByCpu: PerOwner<15>,
-    Trusting: Whole,
-    Zonal: Whole,
+    // No kernel's: what scales best of these.
+    Trusting: PerOwner<15>,
+    Zonal: PerOwner<15>,
 }

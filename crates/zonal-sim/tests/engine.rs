@@ -223,6 +223,5 @@ fn presets_name_the_lock_of_their_kernels() {
     assert_eq!(names(LruLock::Zone), ["Linux316", "FairZonePosted", "FairZone", "LessDirty"]);
     let node = ["Linux416", "HugeBatch", "SkipMerge", "Cluster", "ClusterFree", "Linux413"];
     assert_eq!(names(LruLock::Node), node);
-    assert_eq!(names(LruLock::Split), ["Linux63", "SplitZones"]);
-    assert_eq!(names(LruLock::Whole), ["Zonal"]);
+    assert_eq!(names(LruLock::Split), ["Linux63", "SplitZones", "Zonal"]);
 }

@@ -110,11 +110,11 @@ fn a_preset_has_the_lru_lock_of_its_kernel_if_none_is_asked_for() {
         let runs = text.lines().map(|line| serde_json::from_str(line).expect("an object"));
         runs.map(|run: Value| run["lru"].clone()).collect()
     };
-    let own = ["zone", "zone", "node", "node", "node", "split", "split", "whole"];
+    let own = ["zone", "zone", "node", "node", "node", "split", "split", "split"];
     assert_eq!(locks(""), own);
     assert_eq!(locks("--lru zone"), ["zone"; 8]);
     let (text, _) = printed("skylake_2s_112cpu page-fault1 --preset Linux416,Zonal");
-    assert!(text.contains("LRU lock: node, whole"), "{text}");
+    assert!(text.contains("LRU lock: node, split"), "{text}");
 }
 
 #[test]
