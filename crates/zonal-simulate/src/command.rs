@@ -124,7 +124,7 @@ pub enum LruArg {
     Zone,
     /// One for each node, as in Linux 4.13, 4.16 and the presets built on it
     Node,
-    /// One for each owner, as in Linux 6.3 and SplitZones; each CPU's task is one
+    /// One for each owner, as in Linux 5.11 and later; each CPU's task is one
     Split,
     /// None: each CPU lists its own pages, and no CPU takes or waits for a lock
     None,
