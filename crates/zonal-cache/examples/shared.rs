@@ -109,6 +109,7 @@ fn run(with: bool, time: Duration, min_free: u64) -> Result<(), Box<dyn Error>> 
         seen.least,
         seen.below as f64 * 100.0 / seen.looks as f64,
     );
+    assert!(seen.least < seen.low, "that is no load: {seen:?}");
     seen.assert_kept(overdraft);
     let level = arena.zone_level(ZoneId(0)).ok_or("no zone")?;
     assert!(level.0 > 0 && stats.used <= stats.bound);

@@ -118,13 +118,13 @@ pub(crate) const PAUSES: Workload = Workload::StressHighalloc;
 /// What `--lru` takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum LruArg {
-    /// One lock for all: what Zonal names
+    /// One lock for all
     Whole,
     /// One for each zone, as in Linux 3.16 and the presets built on it
     Zone,
     /// One for each node, as in Linux 4.13, 4.16 and the presets built on it
     Node,
-    /// One for each owner, as in Linux 5.11 and later; each CPU's task is one
+    /// One for each owner, as in Linux 5.11 and later, and for what is zonal's own; each CPU's task is one
     Split,
     /// None: each CPU lists its own pages, and no CPU takes or waits for a lock
     None,
