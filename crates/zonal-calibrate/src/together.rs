@@ -333,13 +333,33 @@ mod tests {
         assert!(matches!(panicked, Err(CalibrateError::Ended)), "{panicked:?}");
     }
 
+    /// A line goes there and back in less between two CPUs of one core, and of some others, in ns.
+    const ONE_CORE: f64 = 70.0;
+
+    /// What a line costs that no other CPU writes.
+    fn own(cpu: usize) -> f64 {
+        let times = on(&[cpu], |_, place| {
+            let buffer = Buffer::new(LINES * APART as usize * LINE, Advice::Huge)?;
+            let mut rng = Rng::new(3);
+            let line = |group| group * APART + rng.below(APART as usize) as u64;
+            let lines: Vec<u64> = (0..LINES as u64).map(line).collect();
+            let chain = Chain::through(&buffer, &lines, &mut rng);
+            read(&buffer, chain, place)
+        });
+        each(times.expect("allowed")[0], LINES * TURNS)
+    }
+
     #[test]
-    fn a_line_of_another_cpu_costs_more_than_one_of_its_own() {
+    fn a_line_of_another_core_costs_more_than_one_of_its_own() {
         let cpus = cpus();
         let Some(&[a, b]) = cpus.first_chunk() else { return };
         let samples: Vec<_> = (0..5).map(|_| pair(a, b).expect("both allowed")).collect();
-        let least = samples.iter().map(|it| it.line).fold(f64::INFINITY, f64::min);
-        assert!(least > 5.0, "{samples:?}");
+        // Of two CPUs of one core a line is in the caches of both. A hypervisor may move them there and away again.
+        let is_apart = |it: &&PairSample| it.round_trip > ONE_CORE && !it.disturbed;
+        let mut apart = samples.iter().filter(is_apart);
+        assert!(apart.all(|it| it.line > 5.0), "{samples:?}");
+        let own = (0..5).map(|_| own(a)).fold(f64::INFINITY, f64::min);
+        assert!(samples.iter().all(|it| it.line > own / 2.0), "{own} ns for {samples:?}");
     }
 
     #[test]
