@@ -34,7 +34,7 @@ impl Draft<'_> {
             (0.0, "chained loads"),
             old.shared,
         );
-        let (near, far) = self.lines(sockets, shared);
+        let (near, far) = self.lines(sockets, shared, private);
         let memory = self.value(
             ("cost", "memory"),
             (Quantity::Memory, Nominal),
@@ -90,24 +90,29 @@ impl Draft<'_> {
     /// Lines that another core has written: near and far.
     ///
     /// In one socket `far` has no use, but a virtual machine's CPUs may be far apart in one.
-    fn lines(&mut self, sockets: u16, shared: f64) -> (f64, f64) {
+    fn lines(&mut self, sockets: u16, shared: f64, private: f64) -> (f64, f64) {
         let have = |quantity| self.figure(quantity).is_some();
-        let (have_near, have_far) = (have(Quantity::NearLine), have(Quantity::FarLine));
-        let (quantity, what) = if have_near || sockets > 1 {
-            (Quantity::NearLine, "chained loads of lines another core wrote")
+        let of_one_core = self.is_of_one_core(private);
+        let have_near = have(Quantity::NearLine) && !of_one_core;
+        let have_far = have(Quantity::FarLine);
+        let measured = if have_near {
+            Some((Quantity::NearLine, "chained loads of lines another core wrote"))
+        } else if sockets == 1 && have_far {
+            let what = "lines another CPU wrote; they shared no cache all the while";
+            Some((Quantity::FarLine, what))
         } else {
-            (Quantity::FarLine, "lines another CPU wrote; they shared no cache all the while")
+            None
         };
         let old = self.reference.cost;
-        let near = if have(quantity) {
+        let near = if let Some((quantity, what)) = measured {
             let by = (quantity, Ticking::Nominal);
             self.value(("cost", "near"), by, (0.0, what), old.near)
         } else {
-            self.proportion(
-                "near",
-                "no two cores to measure",
-                ("shared", shared, old.near / old.shared),
-            )
+            let why = match of_one_core {
+                true => "CPUs of one core, whose cache has what either wrote",
+                false => "no two cores to measure",
+            };
+            self.proportion("near", why, ("shared", shared, old.near / old.shared))
         };
         let by = (Quantity::FarLine, Ticking::Nominal);
         let far = if sockets > 1 && have_far {
@@ -122,6 +127,15 @@ impl Draft<'_> {
             self.proportion("far", why, ("near", near, old.far / old.near))
         };
         (near, far)
+    }
+
+    /// Whether a line that the other CPU wrote costs no more than one of the core's own cache: both are of one core, though
+    /// a hypervisor may say that they are of two.
+    fn is_of_one_core(&self, private: f64) -> bool {
+        let near = self.median(Quantity::NearLine);
+        let cycles = self.cycles(Quantity::NearLine, 0.0, Ticking::Nominal);
+        near.zip(self.median(Quantity::Private)).is_some_and(|(near, own)| near <= own)
+            || cycles.is_some_and(|cycles| cycles <= private)
     }
 
     /// A default that has the same proportion to another value as on the reference.

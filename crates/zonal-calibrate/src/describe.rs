@@ -248,6 +248,24 @@ mod tests {
     }
 
     #[test]
+    fn cpus_of_one_core_tell_nothing_of_lines_between_cores() {
+        let near = |more: &[(Quantity, f64)]| {
+            let described = describe(&Survey::of(1, 2, &with(more)), "box").expect("a machine");
+            (described.machine.cost.near, origin(&described, "near"))
+        };
+        // A line of the whole private cache takes 3 ns.
+        let (cycles, from) = near(&[(Quantity::NearLine, 2.9)]);
+        assert!(from == Origin::Default && cycles > 12.0, "{cycles}");
+        let (cycles, from) = near(&[(Quantity::NearLine, 3.1)]);
+        assert!(from == Origin::Measured && is(cycles, 12.4), "{cycles}");
+        let (cycles, from) = near(&[(Quantity::NearLine, 2.9), (Quantity::FarLine, 120.0)]);
+        assert!(
+            from == Origin::Measured && is(cycles, 480.0),
+            "they were apart at times: {cycles}"
+        );
+    }
+
+    #[test]
     fn differences_that_come_out_negative_are_not_told() {
         let less =
             with(&[(Quantity::Locked, 0.5), (Quantity::DropOne, 50.0), (Quantity::DropNone, 60.0)]);
