@@ -2,6 +2,7 @@
 //! process, so that what others touch is not counted.
 #![cfg(not(loom))]
 
+use std::collections::HashMap;
 use std::time::Duration;
 use zonal::{MigrateType, Order, Request};
 use zonal_host::Arena;
@@ -34,9 +35,19 @@ fn page_faults() -> i64 {
     usage.ru_minflt
 }
 
+/// What it takes to enter each pageblock of a TiB into a table of the standard library.
+fn list() -> Duration {
+    let start = cpu_time();
+    let table: HashMap<u64, u64> = (0..1 << 19).map(|pageblock| (pageblock, 1)).collect();
+    let took = cpu_time() - start;
+    assert_eq!(table.len(), 1 << 19);
+    took
+}
+
 #[test]
 fn a_tebibyte_is_cheap() {
     let open = || Arena::builder().bytes(64 << 20).reserve(1 << 40).open().unwrap();
+    let list: Duration = (0..3).map(|_| list()).min().unwrap();
     let before = resident();
     // The best of eight: others may have the memory's lines.
     let time = (0..8).map(|_| {
@@ -50,8 +61,13 @@ fn a_tebibyte_is_cheap() {
 
     let arena = open();
     let opened = resident() - before;
-    println!("1 TiB: {time:.1?}, {} KiB resident, process {} KiB", opened >> 10, resident() >> 10);
-    assert!(time < Duration::from_millis(50), "{time:?}");
+    println!(
+        "1 TiB: {time:.1?} ({list:.1?}), {} KiB resident, process {} KiB",
+        opened >> 10,
+        resident() >> 10
+    );
+    // Of a CPU that shares its core with another all takes twice as long.
+    assert!(time < Duration::from_millis(50).max(list), "{time:?}, {list:?}");
     assert!(resident() < 64 << 20, "{} bytes", resident());
     assert!(arena.table_bytes() <= 10 * (arena.len() as u64 >> 12));
 

@@ -191,7 +191,7 @@ fn processes_have_lists_under_the_lock_that_the_preset_names() {
         (Preset::Linux316, 2),
         (Preset::Linux416, 2),
         (Preset::Linux63, cpus as usize),
-        (Preset::Zonal, 1),
+        (Preset::Zonal, cpus as usize),
     ] {
         let spec = Spec { lru: LruLock::of(preset), ..spec(preset, cpus, 1) };
         assert_eq!(lists(&machine, &spec), wanted, "{}", preset.name());
