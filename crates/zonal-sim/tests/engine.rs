@@ -209,7 +209,7 @@ fn files_have_lists_under_the_lock_that_the_preset_names() {
         (Preset::Linux416, Some(LruLock::Zone), 2),
     ] {
         let lru = chosen.unwrap_or_else(|| LruLock::of(preset));
-        let spec = Spec { workload: Workload::PageCache, lru, ..spec(preset, 3, 1) };
+        let spec = Spec { workload: Workload::PageCacheFits, lru, ..spec(preset, 3, 1) };
         assert_eq!(lists(&desktop(), &spec), wanted, "{}", preset.name());
     }
 }

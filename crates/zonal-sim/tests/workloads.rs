@@ -21,7 +21,11 @@ fn spec(workload: Workload, preset: Preset) -> Spec {
         preset,
         tasks: 8,
         seed: 7,
-        lru: LruLock::Node,
+        // The page cache's figures are those of the kernels with lists by zone.
+        lru: match workload {
+            Workload::PageCache | Workload::PageCacheFits => LruLock::Zone,
+            _ => LruLock::Node,
+        },
         delay_ms,
         quick: true,
         after: None,
