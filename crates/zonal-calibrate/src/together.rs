@@ -197,11 +197,7 @@ pub struct PairSample {
 ///
 /// [`CalibrateError::Memory`], and those of [`on`].
 pub fn pair(a: usize, b: usize) -> Result<PairSample, CalibrateError> {
-    let buffer = Buffer::new(LINES * APART as usize * LINE, Advice::Huge)?;
-    let mut rng = Rng::new(3);
-    let line = |group| group * APART + rng.below(APART as usize) as u64;
-    let lines: Vec<u64> = (0..LINES as u64).map(line).collect();
-    let chain = Chain::through(&buffer, &lines, &mut rng);
+    let (buffer, lines, chain) = lines()?;
     let sides = on(&[a, b], |index, place| {
         let before = place.probe(0, index)?;
         let (time, lost) = watched(|| {
@@ -220,6 +216,16 @@ pub fn pair(a: usize, b: usize) -> Result<PairSample, CalibrateError> {
         distance,
         disturbed: lost_a || lost_b || distance != Distance::of(after),
     })
+}
+
+/// Lines that no prefetcher has, and a way through them.
+fn lines() -> Result<(Buffer, Vec<u64>, Chain), CalibrateError> {
+    let buffer = Buffer::new(LINES * APART as usize * LINE, Advice::Huge)?;
+    let mut rng = Rng::new(3);
+    let line = |group| group * APART + rng.below(APART as usize) as u64;
+    let lines: Vec<u64> = (0..LINES as u64).map(line).collect();
+    let chain = Chain::through(&buffer, &lines, &mut rng);
+    Ok((buffer, lines, chain))
 }
 
 /// Makes the lines this CPU's own, over and over.
@@ -339,11 +345,7 @@ mod tests {
     /// What a line costs that no other CPU writes.
     fn own(cpu: usize) -> f64 {
         let times = on(&[cpu], |_, place| {
-            let buffer = Buffer::new(LINES * APART as usize * LINE, Advice::Huge)?;
-            let mut rng = Rng::new(3);
-            let line = |group| group * APART + rng.below(APART as usize) as u64;
-            let lines: Vec<u64> = (0..LINES as u64).map(line).collect();
-            let chain = Chain::through(&buffer, &lines, &mut rng);
+            let (buffer, _, chain) = lines()?;
             read(&buffer, chain, place)
         });
         each(times.expect("allowed")[0], LINES * TURNS)
