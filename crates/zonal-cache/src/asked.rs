@@ -4,9 +4,10 @@
 //! anyone's to do: who does it says so first, and the job finds nothing to do when it comes.
 
 use crate::file::FileCore;
-use crate::host::Host;
+use crate::host::{Host, Job};
 use crate::inner::{Core, Setup};
-use crate::writeback::{Purpose, dirty};
+use crate::store::Purpose;
+use crate::writeback::dirty;
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -74,12 +75,13 @@ impl<S: Setup> Begun<S> {
     /// Begins what the host was asked to do, if no other thread has.
     fn begin(file: Arc<FileCore<S>>) -> Option<Self> {
         file.cleaning.compare_exchange(ASKED, BEGUN, Relaxed, Relaxed).ok()?;
-        // Refused if the store panics.
-        Some(Self { cleaning: file.cleaning.clone(), file: Some(file), says: REFUSED })
+        Some(Self { cleaning: file.cleaning.clone(), file: Some(file), says: ELSEWHERE })
     }
 
     fn write(mut self, core: &Core<S>, which: Which) {
         if let Some(file) = &self.file {
+            // If the store panics.
+            self.says = REFUSED;
             self.says = which.write(core, file);
             // A file without a handle was left for this.
             file.close_if_clean(core);
@@ -117,12 +119,13 @@ impl<S: Setup> Core<S> {
         }
     }
 
-    /// The same on a spare thread of the host, if it has one.
-    pub(crate) fn write_aside(&self, file: Arc<FileCore<S>>, which: Which) {
-        let (Some(core), Some(begun)) = (self.this.upgrade(), Begun::begin(file)) else { return };
-        if let Err(job) = self.host.spare(Box::new(move || begun.write(&core, which))) {
-            job();
-        }
+    /// The same on a spare thread of the host. If it has none, who has it is to [do](FnOnce) it or drop it, and then it
+    /// is not done.
+    pub(crate) fn write_aside(&self, file: Arc<FileCore<S>>, which: Which) -> Result<(), Job> {
+        let (Some(core), Some(begun)) = (self.this.upgrade(), Begun::begin(file)) else {
+            return Ok(());
+        };
+        self.host.spare(Box::new(move || begun.write(&core, which)))
     }
 }
 

@@ -15,7 +15,7 @@ use alloc::vec::Vec;
 use zonal::platform::Lock;
 
 /// Nanoseconds without a job that begins or ends, after which those that are left are not waited for to begin: 20 ms.
-const SOON: u64 = 20_000_000;
+pub(crate) const SOON: u64 = 20_000_000;
 /// And after which those that have begun are not waited for to end: 1 s.
 const LATE: u64 = 1_000_000_000;
 
@@ -66,7 +66,9 @@ impl<S: Setup> Behind<'_, S> {
             match asked.iter().find(|file| file.is_asked()) {
                 Some(&file) if (self.alone && !waits) || waited > SOON => {
                     (self.alone, aside) = (true, Some(file));
-                    core.write_aside(file.clone(), which);
+                    if let Err(job) = core.write_aside(file.clone(), which) {
+                        job();
+                    }
                 }
                 _ => core.host.pause(LOOK),
             }

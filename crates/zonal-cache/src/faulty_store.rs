@@ -14,7 +14,7 @@
 //! assert_eq!(store.read(0, &mut [&mut [0; 4096], &mut [0; 4096]]), Ok(5000));
 //! ```
 
-use crate::store::{Later, LaterRead, Store, StoreError};
+use crate::store::{Later, LaterRead, Purpose, Store, StoreError, Write};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -188,6 +188,30 @@ where
         let len = pages.iter().map(|page| page.len() as u64).sum();
         self.ask(Operation::Write { offset, len })?;
         self.inner.write_sync(offset, pages)
+    }
+
+    fn writes_at_once(&self) -> usize {
+        self.inner.writes_at_once()
+    }
+
+    fn write_each(
+        &self,
+        writes: &[Write<'_>],
+        purpose: Purpose,
+        ended: &mut dyn FnMut(usize, Result<(), StoreError>),
+    ) {
+        let (mut passed, mut numbers) = (Vec::new(), Vec::new());
+        for (number, write) in writes.iter().enumerate() {
+            let len = write.pages.iter().map(|page| page.len() as u64).sum();
+            match self.ask(Operation::Write { offset: write.offset, len }) {
+                Ok(_) => {
+                    passed.push(*write);
+                    numbers.push(number);
+                }
+                Err(error) => ended(number, Err(error)),
+            }
+        }
+        self.inner.write_each(&passed, purpose, &mut |at, result| ended(numbers[at], result));
     }
 
     fn set_len(&self, len: u64) -> Result<(), StoreError> {

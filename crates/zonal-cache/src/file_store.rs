@@ -13,7 +13,7 @@
 
 use crate::frames::PAGE;
 use crate::ring::Ring;
-use crate::store::{LaterRead, Store, StoreError, write_zeroes};
+use crate::store::{LaterRead, Purpose, Store, StoreError, Write, write_zeroes};
 use rustix::fs::{AtFlags, FallocateFlags, OFlags, StatxFlags, fallocate, statx};
 use rustix::io::{Errno, preadv, pwritev};
 use std::fmt;
@@ -91,8 +91,8 @@ impl FileStore {
         self
     }
 
-    /// The same with what is read ahead on a ring, if there is one: several requests are on their way at
-    /// once without a thread for each.
+    /// The same with what is read ahead on a ring, if there is one, and with dirty pages that are no neighbours: several
+    /// requests are on their way at once without a thread for each.
     #[must_use]
     pub fn with_ring(mut self, ring: Option<Arc<Ring>>) -> Self {
         self.ring = ring;
@@ -266,6 +266,37 @@ impl Store for FileStore {
             self.file.write_all_at(page, offset + done as u64)?;
         }
         Ok(())
+    }
+
+    fn writes_at_once(&self) -> usize {
+        self.ring.as_ref().map_or(1, |ring| ring.writes_at_once())
+    }
+
+    fn write_each(
+        &self,
+        writes: &[Write<'_>],
+        _: Purpose,
+        ended: &mut dyn FnMut(usize, Result<(), StoreError>),
+    ) {
+        let whole = |write: &Write<'_>| write.pages.iter().all(|page| page.len() % PAGE == 0);
+        let by_itself = |number: usize| self.write(writes[number].offset, writes[number].pages);
+        let on_ring = |write: &Write<'_>| writes.len() > 1 && whole(write);
+        if let Some(ring) = &self.ring {
+            let file = self.direct.as_ref().unwrap_or(&self.file).as_fd();
+            ring.write(file, writes, on_ring, &mut |number, said| {
+                let len: usize = writes[number].pages.iter().map(|page| page.len()).sum();
+                match said {
+                    Some(Ok(put)) if put == len as u64 => ended(number, Ok(())),
+                    // It was not taken, or in part, or the kernel says why not: by a call it says what counts.
+                    _ => ended(number, by_itself(number)),
+                }
+            });
+        }
+        for (number, write) in writes.iter().enumerate() {
+            if self.ring.is_none() || !on_ring(write) {
+                ended(number, by_itself(number));
+            }
+        }
     }
 
     fn set_len(&self, len: u64) -> Result<(), StoreError> {

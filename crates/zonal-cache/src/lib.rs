@@ -75,6 +75,7 @@ pub mod region;
 #[cfg(feature = "std")]
 pub mod ring;
 mod room;
+mod runs;
 #[cfg(feature = "std")]
 pub mod shrinker;
 mod slots;

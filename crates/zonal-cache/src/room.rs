@@ -2,13 +2,17 @@
 //!
 //! Those of the file that wants it are written by the thread that asks, which needs that store in any case. Those of others
 //! are written by a thread of the host that is [asked](crate::asked): a store that hangs has that thread then, and none that
-//! has nothing to do with it. A host without threads has the one that asks do it (ADR 113).
+//! has nothing to do with it. If no such thread begins, as all may be in stores that hang, a spare one does. A host without
+//! threads has the one that asks do it (ADR 113).
 
 use crate::asked::{DONE, NOT_ASKED, REFUSED, Which, is_at_it};
+use crate::behind::SOON;
 use crate::error::CacheError;
+use crate::file::FileCore;
 use crate::host::Host;
 use crate::inner::{Core, Met, SOME, Setup};
 use crate::table::{Claimed, Key};
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::mem;
 use zonal::platform::{Lock, Platform};
@@ -33,11 +37,22 @@ enum Cleaned {
     Asked,
 }
 
+/// What one who waits for room knows of what the host was asked for.
+struct Hears {
+    /// The files of which it knows that the host is at them.
+    files: Vec<u64>,
+    /// Since when it looks; then, since when a spare thread was asked last.
+    since: u64,
+    /// The host had no spare thread.
+    alone: bool,
+}
+
 impl<S: Setup> Core<S> {
     /// As [`one_at_once`](Self::one_at_once), but has pages written back for it and waits for others that are.
     pub(crate) fn one_in_time(&self, mut met: Met) -> Result<Claimed, CacheError> {
-        let (mut idle, mut waited, mut hears) = (0, 0, Vec::new());
+        let (mut idle, mut waited) = (0, 0);
         let start = self.host.now();
+        let mut hears = Hears { files: Vec::new(), since: start, alone: false };
         loop {
             let mut moves = mem::take(&mut met.moving);
             let (mut cleaned, mut asked) = (false, false);
@@ -81,7 +96,8 @@ impl<S: Setup> Core<S> {
     /// Has pages of any of these written whose store takes them; whether one did.
     pub(crate) fn clean_any(&self, keys: [Option<Key>; SOME]) -> bool {
         let mut keys: Vec<Key> = keys.into_iter().flatten().collect();
-        let (start, mut hears) = (self.host.now(), Vec::new());
+        let start = self.host.now();
+        let mut hears = Hears { files: Vec::new(), since: start, alone: false };
         loop {
             let mut done = false;
             keys.retain(|&key| {
@@ -100,12 +116,11 @@ impl<S: Setup> Core<S> {
         self.host.now().saturating_sub(start) > LATE
     }
 
-    /// Writes a dirty page back and its neighbours, for a page of the file `own`, or has the host do it. Of the files that
-    /// the caller `hears` of it knows that the host is at them.
-    fn clean(&self, key: Key, own: u64, hears: &mut Vec<u64>) -> Cleaned {
+    /// Writes a dirty page back and its neighbours, for a page of the file `own`, or has the host do it.
+    fn clean(&self, key: Key, own: u64, hears: &mut Hears) -> Cleaned {
         let Some(file) = self.files.with(|files| files.get(&key.file).cloned()) else {
             // One that was waited for has left with all of it written.
-            return if hears.contains(&key.file) { Cleaned::Done } else { Cleaned::Refused };
+            return if hears.files.contains(&key.file) { Cleaned::Done } else { Cleaned::Refused };
         };
         if key.file == own {
             return match file.write_some(self, key.index) {
@@ -114,7 +129,7 @@ impl<S: Setup> Core<S> {
                 None => Cleaned::Elsewhere,
             };
         }
-        let (before, waits) = (file.hear(), hears.contains(&key.file));
+        let (before, waits) = (file.hear(), hears.files.contains(&key.file));
         // What was said to one who waits no more is not of now.
         if (before == NOT_ASKED || (!is_at_it(before) && !waits))
             && self.ask(&file, Which::From(key.index), before) == Some(false)
@@ -122,18 +137,28 @@ impl<S: Setup> Core<S> {
             file.never_mind();
         }
         if !waits {
-            hears.push(key.file);
+            hears.files.push(key.file);
         }
         let seen = file.hear();
         if seen == NOT_ASKED || is_at_it(seen) {
+            self.hurry(file, key.index, hears);
             return Cleaned::Asked;
         }
         // Of two who hear it one counts it.
-        hears.retain(|&it| it != key.file);
+        hears.files.retain(|&it| it != key.file);
         match (file.heard(seen), seen) {
             (true, DONE) => Cleaned::Done,
             (true, REFUSED) => Cleaned::Refused,
             _ => Cleaned::Elsewhere,
+        }
+    }
+    /// What no thread has begun in time, as all of them may be in stores that hang, a spare one does. One that is soon back is
+    /// not joined by another.
+    fn hurry(&self, file: Arc<FileCore<S>>, first: u64, hears: &mut Hears) {
+        let now = self.host.now();
+        if file.is_asked() && !hears.alone && now.saturating_sub(hears.since) > SOON {
+            hears.since = now;
+            hears.alone = self.write_aside(file, Which::From(first)).is_err();
         }
     }
 }

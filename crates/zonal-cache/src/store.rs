@@ -119,6 +119,43 @@ impl fmt::Debug for LaterRead {
     }
 }
 
+/// What pages are written for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum Purpose {
+    /// For room, or because they are old: no thread waits for these pages.
+    Behind,
+    /// A sync waits for them.
+    Sync,
+}
+
+impl Purpose {
+    /// A write for it.
+    ///
+    /// # Errors
+    /// As [`Store::write`].
+    pub fn write<T: Store + ?Sized>(
+        self,
+        store: &T,
+        offset: u64,
+        pages: &[&[u8]],
+    ) -> Result<(), StoreError> {
+        match self {
+            Self::Behind => store.write(offset, pages),
+            Self::Sync => store.write_sync(offset, pages),
+        }
+    }
+}
+
+/// A write of several that a store is [given together](Store::write_each).
+#[derive(Clone, Copy, Debug)]
+pub struct Write<'a> {
+    /// Where in the store they are.
+    pub offset: u64,
+    /// Pages one after the other, as for [`Store::write`].
+    pub pages: &'a [&'a [u8]],
+}
+
 /// A file of bytes, or a device. Called on any thread, several at once; never with a lock of the
 /// cache held. What is read and written at once does not overlap.
 ///
@@ -174,6 +211,36 @@ pub trait Store: Send + Sync + 'static {
     /// As [`write`](Self::write).
     fn write_sync(&self, offset: u64, pages: &[&[u8]]) -> Result<(), StoreError> {
         self.write(offset, pages)
+    }
+
+    /// How many writes the store has on their way at once if it is given them [together](Self::write_each). The default is
+    /// one: then pages that are not neighbours are given to it one after the other.
+    fn writes_at_once(&self) -> usize {
+        1
+    }
+
+    /// Does writes of which none overlaps another, in any order, and comes back when all have ended. `ended` is called for each,
+    /// with its place in `writes` and how it went; one of which nothing is said has failed. The default does one after
+    /// the other.
+    ///
+    /// ```
+    /// use zonal_cache::MemoryStore;
+    /// use zonal_cache::store::{Purpose, Store, Write};
+    /// let store = MemoryStore::from(vec![0; 3 * 4096]);
+    /// let page: [&[u8]; 1] = [&[1; 4096]];
+    /// let writes = [0, 8192].map(|offset| Write { offset, pages: &page });
+    /// store.write_each(&writes, Purpose::Sync, &mut |_, result| assert_eq!(result, Ok(())));
+    /// assert_eq!([0, 4096, 8192].map(|at| store.bytes()[at]), [1, 0, 1]);
+    /// ```
+    fn write_each(
+        &self,
+        writes: &[Write<'_>],
+        purpose: Purpose,
+        ended: &mut dyn FnMut(usize, Result<(), StoreError>),
+    ) {
+        for (number, write) in writes.iter().enumerate() {
+            ended(number, purpose.write(self, write.offset, write.pages));
+        }
     }
 
     /// Makes the store `len` bytes long; new ones are zero.
@@ -237,6 +304,17 @@ macro_rules! forward {
             }
             fn write_sync(&self, offset: u64, pages: &[&[u8]]) -> Result<(), StoreError> {
                 (**self).write_sync(offset, pages)
+            }
+            fn writes_at_once(&self) -> usize {
+                (**self).writes_at_once()
+            }
+            fn write_each(
+                &self,
+                writes: &[Write<'_>],
+                purpose: Purpose,
+                ended: &mut dyn FnMut(usize, Result<(), StoreError>),
+            ) {
+                (**self).write_each(writes, purpose, ended);
             }
             fn set_len(&self, len: u64) -> Result<(), StoreError> {
                 (**self).set_len(len)

@@ -58,7 +58,8 @@ const PLACES: usize = 64;
 const LANES: usize = 8;
 /// Jobs that wait. More are not taken: what would be read ahead is read when it is asked for.
 const JOBS: usize = 256;
-/// Spare threads at most: this many stores beyond the threads for jobs may hang before one who writes behind does.
+/// Spare threads at most: this many stores beyond the threads for jobs may hang before one who writes behind does, and before
+/// what other files have dirty cannot go.
 const SPARES: usize = 32;
 
 #[derive(Debug, Default)]
@@ -346,8 +347,8 @@ impl<E: Evict, L: LruLock> Builder<E, L> {
     /// [behind](Self::write_behind). With none, the thread that meets a mark reads ahead itself, and one that needs room
     /// writes, and waits, whatever store that is; so does the thread that writes behind.
     ///
-    /// Where all of them are in stores that hang, the thread that writes behind has spare ones for what they do not begin,
-    /// one for each file and 32 at most.
+    /// Where all of them are in stores that hang, who needs room and the thread that writes behind have spare ones for what
+    /// they do not begin, one for each file and 32 at most.
     pub const fn io_threads(mut self, count: usize) -> Self {
         self.io_threads = count;
         self

@@ -3,8 +3,9 @@
 use crate::file::{File, FileCore};
 use crate::host::Host;
 use crate::inner::{Core, Setup};
+use crate::store::Purpose;
 use crate::table::Kind;
-use crate::writeback::{Purpose, SOME, dirty};
+use crate::writeback::{SOME, dirty};
 use core::ops::Range;
 use core::sync::atomic::Ordering::Relaxed;
 use zonal::platform::{AtomicWord, Lock};

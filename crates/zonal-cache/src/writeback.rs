@@ -5,12 +5,13 @@
 //! or not be; pages reach it one by one, and a page in whole or, if the store tears writes, in part.
 
 use crate::error::CacheError;
-use crate::file::{File, FileCore, grow, pages_of};
-use crate::frames::{Frames, PAGE, bytes, span};
+use crate::file::{File, FileCore, pages_of};
+use crate::frames::Frames;
 use crate::gate::Inside;
 use crate::host::Host;
 use crate::inner::{Core, Setup};
-use crate::store::StoreError;
+use crate::runs::Runs;
+use crate::store::{Purpose, StoreError};
 use crate::table::{Hold, Writeback, Writer};
 use alloc::vec::Vec;
 use core::mem;
@@ -24,15 +25,6 @@ use zonal::platform::{AtomicWord, Lock};
 const BATCH: usize = 128;
 /// Pages of a piece of work that others wait for.
 pub(crate) const SOME: usize = 64;
-
-/// What pages are written for.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Purpose {
-    /// For room, or because they are old: no thread waits for these pages.
-    Behind,
-    /// A sync waits for them.
-    Sync,
-}
 
 /// Pages off the list that this thread is to write. Those that are left when this is dropped are on it again, as they
 /// were.
@@ -52,118 +44,9 @@ impl<S: Setup> Drop for Taken<'_, S> {
     }
 }
 
-/// Pages in a row on their way. Those that are left when this is dropped are dirty again.
-struct Run<'a, S: Setup> {
-    core: &'a Core<S>,
-    file: &'a FileCore<S>,
-    first: u64,
-    pages: Vec<Writeback>,
-    purpose: Purpose,
-}
-
-impl<S: Setup> Run<'_, S> {
-    /// The index after the last.
-    fn end(&self) -> u64 {
-        self.first + self.pages.len() as u64
-    }
-
-    /// Writes some of them.
-    fn write(&self, which: Range<usize>) -> Result<(), StoreError> {
-        let (core, file) = (self.core, self.file);
-        let first = (self.first + which.start as u64) * PAGE as u64;
-        // No more than the file has: a page that is written back is not made shorter meanwhile.
-        let len = file.len().saturating_sub(first);
-        let page = |page: &Writeback| {
-            // SAFETY: who writes back is a reader: no thread writes to the page.
-            unsafe { bytes(&core.frames, core.table.frame_of(page)) }
-        };
-        let mut pages: Vec<&[u8]> = self.pages[which].iter().map(page).collect();
-        let bytes = len.min((pages.len() * PAGE) as u64);
-        if bytes == 0 {
-            return Ok(());
-        }
-        if let Some(last) = pages.last_mut() {
-            *last = &last[span::<S::Frames>(0..(bytes - 1) as usize % PAGE + 1)];
-        }
-        file.refresh()?;
-        core.counters.writes.add(1);
-        let done = match self.purpose {
-            Purpose::Behind => file.store.write(first, &pages),
-            Purpose::Sync => file.store.write_sync(first, &pages),
-        };
-        done.inspect_err(|_| core.counters.write_errors.add(1))?;
-        core.counters.written.add(pages.len() as u64);
-        grow(&file.stored, first + bytes);
-        Ok(())
-    }
-
-    /// Writes them all; where the store cannot, each by itself. Whether one at least was written, and the
-    /// last error.
-    fn finish(mut self) -> (usize, Option<StoreError>) {
-        let count = self.pages.len();
-        if count == 0 {
-            return (0, None);
-        }
-        let start = self.core.host.now();
-        let whole = self.write(0..count);
-        if whole.is_ok() {
-            self.core.timed(self.core.host.now().saturating_sub(start) / count as u64);
-        }
-        let results: Vec<Result<(), StoreError>> = if whole.is_ok() || count == 1 {
-            (0..count).map(|_| whole).collect()
-        } else {
-            (0..count).map(|at| self.write(at..at + 1)).collect()
-        };
-        let well = results.iter().filter(|result| result.is_ok()).count();
-        let first = self.first;
-        let unflushed = self.file.state.with(|state| {
-            let written = results.iter().enumerate().filter(|(_, result)| result.is_ok());
-            state.unflushed.extend(written.map(|(at, _)| first + at as u64));
-            state.unflushed.len()
-        });
-        let pages = mem::take(&mut self.pages).into_iter().enumerate();
-        for ((at, page), result) in pages.zip(&results) {
-            if result.is_err() {
-                // On the list before it is dirty. If it has been replaced, the newer one is on it.
-                self.file.set_dirty(self.core, first + at as u64);
-            }
-            self.over(page, result.is_ok());
-        }
-        self.file.arrived(first..first + count as u64);
-        if unflushed > 2 * self.core.table.len() {
-            self.file.forget_uncached(self.core);
-        }
-        (well, results.into_iter().filter_map(Result::err).next_back())
-    }
-
-    fn over(&self, page: Writeback, well: bool) {
-        let core = self.core;
-        let frame = core.table.frame_of(&page);
-        core.frames.count(frame, PageState::Writeback, -1);
-        let (became, free) = core.table.written(page, well);
-        if became {
-            core.frames.count(frame, PageState::Dirty, 1);
-        }
-        core.release_one(free);
-    }
-}
-
-impl<S: Setup> Drop for Run<'_, S> {
-    fn drop(&mut self) {
-        let pages = self.first..self.end();
-        for (index, page) in pages.clone().zip(mem::take(&mut self.pages)) {
-            self.file.put_back(self.core, index);
-            self.over(page, false);
-        }
-        if !pages.is_empty() {
-            self.file.arrived(pages);
-        }
-    }
-}
-
 impl<S: Setup> Core<S> {
     /// A page took this many nanoseconds to be written.
-    fn timed(&self, nanos: u64) {
+    pub(crate) fn timed(&self, nanos: u64) {
         // Relaxed, here and where it is read: a hint, of which one that is lost is as good as any.
         let before = self.page_time.load(Relaxed);
         // What was before counts for half with each request.
@@ -212,13 +95,13 @@ impl<S: Setup> FileCore<S> {
     }
 
     /// A page that was to be written is on the list again, as it was.
-    fn put_back(&self, core: &Core<S>, index: u64) {
+    pub(crate) fn put_back(&self, core: &Core<S>, index: u64) {
         let since = self.state.with(|state| state.moving.get(&index).copied());
         self.set_dirty_since(core, index, since.unwrap_or(0));
     }
 
     /// Pages are no more on their way: after they have been marked so, lest two threads write one.
-    fn arrived(&self, pages: Range<u64>) {
+    pub(crate) fn arrived(&self, pages: Range<u64>) {
         self.state.with(|state| {
             for index in pages {
                 state.moving.remove(&index);
@@ -236,25 +119,24 @@ impl<S: Setup> FileCore<S> {
     ) -> (usize, Option<StoreError>) {
         let (mut well, mut last) = (0, None);
         let mut taken = Taken { core, file: self, pages, begun: 0 };
-        let run = |first| Run { core, file: self, first, pages: Vec::new(), purpose };
-        let mut now = run(0);
-        let mut over = |run: Run<'_, S>| {
-            let (count, error) = run.finish();
+        let mut runs = Runs::new(core, self, purpose);
+        let mut over = |runs: &mut Runs<'_, S>| {
+            let (count, error) = runs.finish();
             well += count;
             last = error.or(last);
         };
         for at in 0..taken.pages.len() {
             let index = taken.pages[at];
-            if now.end() != index {
-                over(mem::replace(&mut now, run(index)));
+            if !runs.has_room_for(index) {
+                over(&mut runs);
             }
             match self.start_page(core, index) {
-                Some(page) => now.pages.push(page),
+                Some(page) => runs.push(index, page),
                 None => self.arrived(index..index + 1),
             }
             taken.begun = at + 1;
         }
-        over(now);
+        over(&mut runs);
         if let Some(error) = last {
             self.tell(error);
         }
@@ -351,7 +233,7 @@ impl<S: Setup> FileCore<S> {
     /// Takes pages that have left memory off the list of those that a flush that fails makes dirty
     /// again; inside the gate. At most as many are left as there are frames, and so a program that
     /// never syncs has a short list, and each page costs O(1) of this.
-    fn forget_uncached(&self, core: &Core<S>) {
+    pub(crate) fn forget_uncached(&self, core: &Core<S>) {
         // Outside of the lock. Who flushes, and would have to find them, is outside of the gate.
         let mut unflushed = self.state.with(|state| mem::take(&mut state.unflushed));
         let before = unflushed.len();

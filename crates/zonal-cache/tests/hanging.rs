@@ -266,6 +266,31 @@ fn dirty_pages_of_a_store_that_is_well_go() {
     }
 }
 
+/// As many stores hang as the host has threads, and more: what others have goes by spare threads, for a page and for a bound.
+#[test]
+fn dirty_pages_go_where_more_stores_hang_than_there_are_threads() {
+    for lowers in [false, true] {
+        let (cache, doors) = (small(40, 1), [(); 3].map(|()| Arc::new(Door::default())));
+        let hang = doors.each_ref().map(|door| hanging(&cache, door));
+        let (well, other) = (cache.open(numbered(64)).unwrap(), cache.open(numbered(8)).unwrap());
+        let _opens = doors.each_ref().map(|door| Opens(door));
+        let pinned = well.pin(0..24 * PAGE as u64).unwrap();
+        for file in &hang {
+            assert_eq!(file.write_at(&[1; 4 * PAGE], 0), Ok(4 * PAGE));
+        }
+        assert_eq!(other.write_at(&[2; 4 * PAGE], 0), Ok(4 * PAGE));
+        assert_eq!((cache.stats().used, cache.stats().dirty), (40, 16));
+        let (file, all) = (well.clone(), cache.clone());
+        let came = in_time(move || match lowers {
+            true => all.set_bound(36),
+            false => file.read_at(&mut [0; PAGE], 30 * PAGE as u64).map(drop),
+        });
+        assert_eq!(came, Some(Ok(())));
+        doors.iter().for_each(|door| door.open());
+        drop(pinned);
+    }
+}
+
 #[test]
 fn a_bound_is_lowered_as_far_as_no_store_hangs() {
     let (cache, door) = (small(40, 1), Arc::new(Door::default()));

@@ -1,7 +1,7 @@
 //! Random commands beside a model: a plain vector of bytes, with all that it was since the last sync that
 //! went well. Every policy, every store, faults of the store, and the power cut off.
 
-use crate::bytes::{Kind, Lie, run};
+use crate::bytes::{Kind, Lie, ring, run};
 use proptest::prelude::*;
 use zonal_cache::evict::Evict;
 use zonal_cache::lru::{LruLock, PerNode, PerOwner, PerZone, Whole};
@@ -84,6 +84,14 @@ fn finds(kind: Kind, lie: Lie) {
 #[test]
 fn canary_a_write_that_is_lost_is_found() {
     Kind::ALL.into_iter().for_each(|kind| finds(kind, Lie::Write));
+}
+
+#[test]
+fn canary_one_of_several_writes_that_is_lost_is_found() {
+    // Without a ring no store here is given several.
+    if ring().is_some() {
+        finds(Kind::Ring, Lie::Together);
+    }
 }
 
 #[test]

@@ -4,8 +4,8 @@ use std::fs;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::thread;
-use zonal_cache::faulty_store::{FaultyStore, Outcome};
-use zonal_cache::store::StoreError;
+use zonal_cache::faulty_store::{FaultyStore, Operation, Outcome};
+use zonal_cache::store::{Purpose, Store, StoreError, Write};
 use zonal_cache::{Advice, Cache, CacheError, FileStore, Ring, S3Fifo};
 
 const PAGE: usize = 4096;
@@ -158,4 +158,112 @@ fn reads_on_their_way_have_faults_and_are_made_again() {
     assert_eq!(file.read_at(&mut into, 0), Ok(all.len()));
     assert!(into == all);
     assert!(asked.load(Relaxed) > 1, "the ring has ended {asked:?}");
+}
+
+/// Notes how many writes it was given together at most.
+struct Noted(FileStore, Arc<AtomicU32>);
+
+impl Store for Noted {
+    fn len(&self) -> Result<u64, StoreError> {
+        self.0.len()
+    }
+    fn read(&self, offset: u64, pages: &mut [&mut [u8]]) -> Result<u64, StoreError> {
+        self.0.read(offset, pages)
+    }
+    fn write(&self, offset: u64, pages: &[&[u8]]) -> Result<(), StoreError> {
+        self.0.write(offset, pages)
+    }
+    fn writes_at_once(&self) -> usize {
+        self.0.writes_at_once()
+    }
+    fn write_each(
+        &self,
+        writes: &[Write<'_>],
+        purpose: Purpose,
+        ended: &mut dyn FnMut(usize, Result<(), StoreError>),
+    ) {
+        self.1.fetch_max(writes.len() as u32, Relaxed);
+        self.0.write_each(writes, purpose, ended);
+    }
+    fn set_len(&self, len: u64) -> Result<(), StoreError> {
+        self.0.set_len(len)
+    }
+    fn flush(&self) -> Result<(), StoreError> {
+        self.0.flush()
+    }
+}
+
+/// Dirty pages that are no neighbours are on their way together; those of which the store refuses one are told, and the
+/// others are there. The end of the file is no whole page.
+#[test]
+fn scattered_pages_are_written_together() {
+    let Some(ring) = ring(64) else { return };
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("file");
+    let mut all = bytes(500 * PAGE + 123);
+    fs::write(&path, &all).unwrap();
+    for buffered in [false, true] {
+        let store = FileStore::open(&path).unwrap().with_ring(Some(ring.clone()));
+        let store = if buffered { store.buffered() } else { store };
+        let (most, broken) = (Arc::<AtomicU32>::default(), Arc::new(AtomicU32::new(1)));
+        let fault = {
+            let broken = broken.clone();
+            let bad = 30 * PAGE as u64;
+            move |operation| match operation {
+                Operation::Write { offset, .. } if offset == bad && broken.load(Relaxed) == 1 => {
+                    Outcome::Fails(StoreError::NO_SPACE)
+                }
+                _ => Outcome::Whole,
+            }
+        };
+        let store = FaultyStore::new(Noted(store, most.clone()), fault);
+        let cache = Cache::<S3Fifo>::builder().memory(1024 * PAGE).io_threads(0).open().unwrap();
+        let file = cache.open(store).unwrap();
+        for page in (0..=500).step_by(5) {
+            all[page * PAGE] ^= 0x55;
+            file.write_at(&all[page * PAGE..page * PAGE + 1], (page * PAGE) as u64).unwrap();
+        }
+        assert_eq!(file.sync(), Err(CacheError::Store(StoreError::NO_SPACE)));
+        assert_eq!(file.dirty_pages(), 1);
+        let written = fs::read(&path).unwrap();
+        let differs = |&page: &usize| written[page * PAGE] != all[page * PAGE];
+        assert_eq!((0..=500).filter(differs).collect::<Vec<_>>(), [30]);
+        broken.store(0, Relaxed);
+        assert_eq!(file.sync(), Ok(()));
+        assert!(fs::read(&path).unwrap() == all);
+        let stats = cache.stats();
+        assert_eq!((stats.written, stats.writes, stats.write_errors), (101, 102, 1));
+        assert!(most.load(Relaxed) > 16, "{most:?} at once");
+    }
+}
+
+/// Writes of threads that have more on their way than the ring takes, beside reads ahead on it: no byte is lost.
+#[test]
+fn writes_and_reads_share_a_small_ring() {
+    let Some(ring) = ring(4) else { return };
+    let directory = tempfile::tempdir().unwrap();
+    let cache = Cache::<S3Fifo>::builder().memory(96 * PAGE).window(16).open().unwrap();
+    thread::scope(|scope| {
+        for seed in 0..3_usize {
+            let path = directory.path().join(seed.to_string());
+            let mut all = bytes(200 * PAGE);
+            fs::write(&path, &all).unwrap();
+            let store = FileStore::open(&path).unwrap().with_ring(Some(ring.clone()));
+            let file = cache.open(store).unwrap();
+            scope.spawn(move || {
+                for round in 0..20_usize {
+                    for page in (0..200).filter(|page| (page * 7 + round + seed) % 3 == 0) {
+                        all[page * PAGE + round] = round as u8;
+                        let at = page * PAGE + round;
+                        file.write_at(&all[at..=at], at as u64).unwrap();
+                    }
+                    file.sync().unwrap();
+                    let mut into = vec![0; all.len()];
+                    assert_eq!(file.read_at(&mut into, 0), Ok(all.len()));
+                    assert!(into == all);
+                }
+                assert!(fs::read(&path).unwrap() == all);
+            });
+        }
+    });
 }

@@ -3,7 +3,7 @@
 use super::{Lie, PAGE};
 use std::collections::BTreeSet;
 use zonal_cache::faulty_store::{Operation, Outcome};
-use zonal_cache::store::{LaterRead, Store, StoreError};
+use zonal_cache::store::{LaterRead, Purpose, Store, StoreError, Write};
 
 /// What the store refuses now.
 #[derive(Debug, Default)]
@@ -70,6 +70,28 @@ impl<T: Store> Store for Liar<T> {
     }
     fn write(&self, offset: u64, pages: &[&[u8]]) -> Result<(), StoreError> {
         if self.1 == Lie::Write && pages.len() == 1 { Ok(()) } else { self.0.write(offset, pages) }
+    }
+    fn writes_at_once(&self) -> usize {
+        self.0.writes_at_once()
+    }
+    fn write_each(
+        &self,
+        writes: &[Write<'_>],
+        purpose: Purpose,
+        ended: &mut dyn FnMut(usize, Result<(), StoreError>),
+    ) {
+        match (self.1, writes) {
+            (Lie::Write, _) => {
+                for (number, write) in writes.iter().enumerate() {
+                    ended(number, self.write(write.offset, write.pages));
+                }
+            }
+            (Lie::Together, [first @ .., _]) if !first.is_empty() => {
+                self.0.write_each(first, purpose, ended);
+                ended(first.len(), Ok(()));
+            }
+            _ => self.0.write_each(writes, purpose, ended),
+        }
     }
     fn set_len(&self, len: u64) -> Result<(), StoreError> {
         self.0.set_len(len)

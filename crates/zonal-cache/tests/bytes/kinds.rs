@@ -30,6 +30,8 @@ pub(crate) enum Kind {
 pub(crate) enum Lie {
     No,
     Write,
+    /// Says that the last of several writes was made.
+    Together,
     Read,
     /// Says that what is to be read later was.
     Later,
@@ -37,7 +39,7 @@ pub(crate) enum Lie {
 }
 
 /// The one that all runs share.
-fn ring() -> Option<Arc<Ring>> {
+pub(crate) fn ring() -> Option<Arc<Ring>> {
     static RING: OnceLock<Option<Arc<Ring>>> = OnceLock::new();
     let new = || {
         let said = |error: &_| eprintln!("run without a ring: no io_uring: {error}");

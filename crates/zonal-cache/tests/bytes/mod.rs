@@ -4,7 +4,7 @@ mod faults;
 mod file;
 mod kinds;
 
-pub(crate) use kinds::{Kind, Lie};
+pub(crate) use kinds::{Kind, Lie, ring};
 
 use faults::{Faults, Liar};
 use file::{Model, byte};

@@ -1,6 +1,7 @@
-//! Reads that are on their way while the caller goes on: an `io_uring` and a thread that ends them.
+//! Reads that are on their way while the caller goes on, and writes that are so together: an `io_uring` and a thread that
+//! ends them.
 //!
-//! If the kernel takes no request for a second, it is asked no more: those that wait are read as where there is no ring,
+//! If the kernel takes no request for a second, it is asked no more: those that wait are done as where there is no ring,
 //! and so are all that come later.
 //!
 //! ```
@@ -22,8 +23,10 @@
 //! once, and not for each request. The price is that all of the arena is in memory from then on and none of it goes back
 //! to the system ([`Arena::keep`]). Reads whose pages are no neighbours in memory go as on any other ring.
 
+mod writes;
+
 use crate::store::{LaterRead, StoreError};
-use io_uring::{IoUring, opcode, types};
+use io_uring::{IoUring, opcode, squeue, types};
 use parking_lot::Mutex;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use std::any::Any;
@@ -38,6 +41,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 use std::thread;
 use std::time::Duration;
+use writes::Together;
 use zonal::policy::Policy;
 use zonal_host::Arena;
 
@@ -51,9 +55,16 @@ const MOST: u32 = 4096;
 /// Bytes of a registered buffer at most, as the kernel has it.
 const BUFFER: usize = 1 << 30;
 
-/// A read on its way. It stays where it is, on the heap, until the kernel has ended it.
+/// What is on its way.
+enum Work {
+    Read(LaterRead),
+    /// One of several writes, by its number: who gave them waits for all.
+    Write(Arc<Together>, usize),
+}
+
+/// A request on its way. It stays where it is, on the heap, until the kernel has ended it.
 struct Request {
-    later: LaterRead,
+    work: Work,
     /// Which the kernel reads when it takes the request.
     pieces: Vec<libc::iovec>,
 }
@@ -94,7 +105,7 @@ struct Inner {
     fixed: AtomicU64,
     /// Who has it may put entries in, and have the kernel take them.
     submission: Mutex<Submission>,
-    /// Reads on their way.
+    /// Requests on their way.
     inside: AtomicU32,
     depth: u32,
     /// No more will come; told to the thread by what wakes it.
@@ -108,7 +119,7 @@ pub struct Ring {
 }
 
 impl Ring {
-    /// A ring on which up to `depth` reads are on their way at once; more are the caller's to do otherwise.
+    /// A ring on which up to `depth` requests are on their way at once; more are the caller's to do otherwise.
     ///
     /// # Errors
     /// What the system says where it has no `io_uring` or this process may not use it.
@@ -170,31 +181,50 @@ impl Ring {
     /// # Errors
     /// The read, if `depth` are on their way already, or the kernel takes none any more.
     pub(crate) fn read(&self, file: BorrowedFd<'_>, later: LaterRead) -> Result<(), LaterRead> {
+        let mut request = Box::new(Request { work: Work::Read(later), pieces: Vec::new() });
+        let Work::Read(later) = &mut request.work else { unreachable!("made above") };
+        let (offset, pieces) = (
+            later.offset(),
+            joined(later.pieces().into_iter().map(|piece| (piece.as_mut_ptr(), piece.len()))),
+        );
+        request.pieces = pieces;
+        let buffer = self.buffer_of(&request.pieces);
+        let target = types::Fd(file.as_raw_fd());
+        let entry = match (buffer, &request.pieces[..]) {
+            (Some(buffer), [piece]) => {
+                let (at, len) = (piece.iov_base.cast(), piece.iov_len as u32);
+                opcode::ReadFixed::new(target, at, len, buffer).offset(offset).build()
+            }
+            (_, pieces) => {
+                let count = pieces.len() as u32;
+                opcode::Readv::new(target, pieces.as_ptr(), count).offset(offset).build()
+            }
+        };
+        self.give(request, entry).map_err(|request| match request.work {
+            Work::Read(later) => later,
+            Work::Write(..) => unreachable!("made above"),
+        })?;
+        self.inner.fixed.fetch_add(u64::from(buffer.is_some()), Relaxed);
+        Ok(())
+    }
+
+    /// The registered buffer that has all of them, if they are one piece.
+    fn buffer_of(&self, pieces: &[libc::iovec]) -> Option<u16> {
+        match (&self.inner.buffers, pieces) {
+            (Some(buffers), [piece]) => buffers.of(piece),
+            _ => None,
+        }
+    }
+
+    /// Puts a request, of which `entry` is, into the queue. The memory that it is about stays, and is not used otherwise,
+    /// until the request is ended.
+    fn give(&self, request: Box<Request>, entry: squeue::Entry) -> Result<(), Box<Request>> {
         // Relaxed: a count.
         if self.inner.inside.fetch_add(1, Relaxed) >= self.inner.depth {
             self.inner.inside.fetch_sub(1, Relaxed);
-            return Err(later);
+            return Err(request);
         }
-        let mut request = Box::new(Request { later, pieces: Vec::new() });
-        request.pieces = joined(request.later.pieces());
-        let (at, count) = (request.pieces.as_ptr(), request.pieces.len() as u32);
-        let offset = request.later.offset();
-        let fixed = match (&self.inner.buffers, &request.pieces[..]) {
-            (Some(buffers), [piece]) => buffers.of(piece).map(|buffer| (buffer, *piece)),
-            _ => None,
-        };
         let request = Box::into_raw(request);
-        let entry = match fixed {
-            Some((buffer, piece)) => {
-                let (at, len) = (piece.iov_base.cast(), piece.iov_len as u32);
-                opcode::ReadFixed::new(types::Fd(file.as_raw_fd()), at, len, buffer)
-                    .offset(offset)
-                    .build()
-            }
-            None => {
-                opcode::Readv::new(types::Fd(file.as_raw_fd()), at, count).offset(offset).build()
-            }
-        };
         let entry = entry.user_data(request as u64);
         let pushed = {
             let mut submission = self.inner.submission.lock();
@@ -208,13 +238,12 @@ impl Ring {
             }
             pushed
         };
-        if !pushed {
-            self.inner.inside.fetch_sub(1, Relaxed);
-            // SAFETY: made above, and the kernel was not told of it.
-            return Err(unsafe { Box::from_raw(request) }.later);
+        if pushed {
+            return Ok(());
         }
-        self.inner.fixed.fetch_add(u64::from(fixed.is_some()), Relaxed);
-        Ok(())
+        self.inner.inside.fetch_sub(1, Relaxed);
+        // SAFETY: made above, and the kernel was not told of it.
+        Err(unsafe { Box::from_raw(request) })
     }
 }
 
@@ -241,13 +270,12 @@ where
 }
 
 /// Pieces, of which neighbours in memory are one.
-fn joined(pieces: Vec<&mut [u8]>) -> Vec<libc::iovec> {
-    let mut joined: Vec<libc::iovec> = Vec::with_capacity(pieces.len());
-    for piece in pieces {
-        let (base, len) = (piece.as_mut_ptr().cast::<libc::c_void>(), piece.len());
+fn joined(pieces: impl IntoIterator<Item = (*mut u8, usize)>) -> Vec<libc::iovec> {
+    let mut joined: Vec<libc::iovec> = Vec::new();
+    for (base, len) in pieces {
         match joined.last_mut() {
             Some(last) if last.iov_base.addr() + last.iov_len == base.addr() => last.iov_len += len,
-            _ => joined.push(libc::iovec { iov_base: base, iov_len: len }),
+            _ => joined.push(libc::iovec { iov_base: base.cast(), iov_len: len }),
         }
     }
     joined
@@ -317,15 +345,17 @@ impl Inner {
     }
 
     fn end(&self, request: u64, result: i32) {
-        // SAFETY: put in by `read`, and each is ended once: by the kernel, or because it never took it.
+        // SAFETY: put in by `give`, and each is ended once: by the kernel, or because it never took it.
         let request = unsafe { Box::from_raw(request as *mut Request) };
         // Before its pages are there: who waits for them may begin the next at once.
         self.inside.fetch_sub(1, Relaxed);
         let got = u64::try_from(result);
-        let end =
-            || request.later.end(got.map_err(|_| StoreError::from_code(result.unsigned_abs())));
-        // What panics there ends that read, not the thread.
-        drop(catch_unwind(AssertUnwindSafe(end)));
+        let got = got.map_err(|_| StoreError::from_code(result.unsigned_abs()));
+        match request.work {
+            // What panics there ends that read, not the thread.
+            Work::Read(later) => drop(catch_unwind(AssertUnwindSafe(|| later.end(got)))),
+            Work::Write(together, number) => together.end(number, got),
+        }
     }
 }
 
