@@ -134,8 +134,8 @@ fn test(shell: &Shell) -> Result<()> {
     if tools::have(shell, "cargo-nextest") {
         return Ok(cmd!(shell, "cargo nextest run {all...} --no-fail-fast").run()?);
     }
-    let kinds = ["--lib", "--bins", "--tests", "--examples"];
-    Ok(cmd!(shell, "cargo test {all...} {kinds...}").run()?)
+    // What has tests, by its manifest: with `--lib`, `--bins` and `--examples` cargo builds the others as tests too.
+    Ok(cmd!(shell, "cargo test {all...} --tests").run()?)
 }
 
 /// All hosts and presets that the suites know.

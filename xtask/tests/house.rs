@@ -1,6 +1,7 @@
 //! The rules of the house that no lint knows: short files, lints that each crate has, and an example in the
 //! documentation of each public module of the libraries.
 
+use cargo_metadata::MetadataCommand;
 use std::error::Error;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -133,6 +134,46 @@ fn each_public_module_has_an_example() -> Test {
     let mut known = NO_EXAMPLE.map(|(path, _)| PathBuf::from(path));
     known.sort_unstable();
     assert_eq!(without, known, "these, or those that have one by now, differ from the list");
+    Ok(())
+}
+
+/// Whether any file has a test.
+fn has_test(files: &[PathBuf]) -> std::io::Result<bool> {
+    let mut texts = files.iter().map(fs::read_to_string);
+    texts.try_fold(false, |has, text| Ok(has || text?.contains("#[test]")))
+}
+
+/// One that has none would be compiled a second time, for nothing: the largest took minutes.
+#[test]
+fn what_is_compiled_for_tests_has_some() -> Test {
+    let manifest = root().join("Cargo.toml");
+    let metadata = MetadataCommand::new().manifest_path(manifest).no_deps().exec()?;
+    let mut differ = Vec::new();
+    let targets = metadata.packages.iter().flat_map(|package| &package.targets);
+    for target in targets.filter(|it| it.is_lib() || it.is_bin() || it.is_example()) {
+        let source = target.src_path.as_std_path();
+        let mut sources = vec![source.to_owned()];
+        if !target.is_bin() && (source.ends_with("lib.rs") || source.ends_with("main.rs")) {
+            files(&source.with_file_name(""), ".rs", &mut sources)?;
+        } else if target.is_bin() {
+            // A library beside it has its own.
+            let text = fs::read_to_string(source)?;
+            let modules =
+                text.lines().filter_map(|line| line.strip_prefix("mod ")?.strip_suffix(';'));
+            for module in modules {
+                let file = source.with_file_name(format!("{module}.rs"));
+                sources.extend(file.exists().then_some(file));
+                let folder = source.with_file_name(module);
+                if folder.is_dir() {
+                    files(&folder, ".rs", &mut sources)?;
+                }
+            }
+        }
+        if target.test != has_test(&sources)? {
+            differ.push(format!("{}: `test = {}`", source.display(), target.test));
+        }
+    }
+    assert!(differ.is_empty(), "not so: {differ:#?}");
     Ok(())
 }
 
