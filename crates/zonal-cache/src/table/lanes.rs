@@ -130,7 +130,7 @@ impl<P: Host> Lanes<P> {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "std"))]
 mod tests {
     use super::*;
     use crate::Threads;
