@@ -58,12 +58,13 @@ runs! {
 
 #[test]
 fn lists_under_several_locks() {
+    // Those that other tests have: each is the cache compiled once more.
     check::<TwoLists, PerZone>(Kind::Memory);
-    check::<TwoLists, PerNode<3>>(Kind::Memory);
-    check::<TwoLists, PerOwner<2, 3>>(Kind::Memory);
-    check::<S3Fifo, PerOwner<5, 2>>(Kind::Memory);
-    check::<Sieve, PerOwner<1, 2>>(Kind::Memory);
-    check::<MultiGen, PerOwner<4, 2>>(Kind::Memory);
+    check::<TwoLists, PerNode<15>>(Kind::Memory);
+    check::<TwoLists, PerOwner<1, 4>>(Kind::Memory);
+    check::<S3Fifo, PerOwner<1, 4>>(Kind::Memory);
+    check::<Sieve, PerOwner<4, 4>>(Kind::Memory);
+    check::<MultiGen, PerOwner<4, 4>>(Kind::Memory);
 }
 
 /// Runs until one finds what the store does wrong.

@@ -98,9 +98,9 @@ proptest! {
     #[test]
     fn regions_are_vectors_of_bytes(steps in steps()) {
         is_a_vector::<TwoLists, Whole>(&steps)?;
-        is_a_vector::<TwoLists, PerOwner<3, 2>>(&steps)?;
+        is_a_vector::<TwoLists, PerOwner<4, 4>>(&steps)?;
         is_a_vector::<S3Fifo, Whole>(&steps)?;
-        is_a_vector::<Sieve, PerOwner<2, 3>>(&steps)?;
+        is_a_vector::<Sieve, PerOwner<4, 4>>(&steps)?;
         is_a_vector::<MultiGen, Whole>(&steps)?;
     }
 }
@@ -111,7 +111,7 @@ fn touch<S: Setup>(region: &AnonRegion<S>, pages: usize) {
 
 #[test]
 fn without_a_store_pages_stay() {
-    let cache = cache::<TwoLists, PerOwner<4, 2>>(60);
+    let cache = cache::<TwoLists, PerOwner<4, 4>>(60);
     let region = cache.anon((BOUND * PAGE) as u64).unwrap();
     touch(&region, 20);
     let file = cache.open(MemoryStore::from(vec![1; 40 * PAGE])).unwrap();
