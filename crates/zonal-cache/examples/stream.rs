@@ -90,12 +90,15 @@ struct Cached {
     fixed: u64,
 }
 
-/// The same through a cache of `bound` bytes.
+/// The same through a cache of `bound` bytes, tables included.
 fn cached(path: &Path, ahead: &Ahead<'_>, advice: Advice, bound: usize) -> Result<Cached> {
     let window = (DEPTH * REQUEST / 4096) as u32;
     let threads = if let Ahead::Threads(threads) = ahead { *threads } else { 1 };
-    let cache =
-        Cache::<S3Fifo>::builder().memory(bound).window(window).io_threads(threads).open()?;
+    let cache = Cache::<S3Fifo>::builder()
+        .memory_in_all(bound)
+        .window(window)
+        .io_threads(threads)
+        .open()?;
     let ring = match ahead {
         Ahead::Ring(ring) => ring.cloned(),
         Ahead::Registered => Ring::with_buffers(8 * DEPTH as u32, cache.frames().arena()).ok(),

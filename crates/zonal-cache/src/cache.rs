@@ -31,7 +31,7 @@ pub struct Options {
     /// Pages that there may be: the bound.
     pub pages: usize,
     /// The largest bound that may be set later; at least `pages`. What a page needs beside its frame,
-    /// about 120 bytes, is set aside for all of these.
+    /// 120 to 190 bytes, is set aside for all of these.
     pub most_pages: usize,
     /// The longest readahead window, in pages; 0 for none, 4096 at most.
     pub window: u32,

@@ -87,6 +87,8 @@ pub mod threads;
 mod throttle;
 mod velocity;
 pub mod window;
+#[cfg(feature = "std")]
+mod within;
 mod write;
 mod writeback;
 #[cfg(feature = "std")]

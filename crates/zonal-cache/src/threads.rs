@@ -17,6 +17,7 @@ use crate::frames::PAGE;
 use crate::host::{Host, Job};
 use crate::inner::Setup;
 use crate::lru::{LruLock, Whole};
+use crate::within;
 use crate::writer::{self, Bell};
 use parking_lot::{Condvar, Mutex};
 use std::fmt;
@@ -135,6 +136,12 @@ impl Threads {
     }
 }
 
+/// For each CPU one, where there are several.
+pub(crate) fn lanes() -> u32 {
+    let cpus = thread::available_parallelism().map_or(1, usize::from);
+    if cpus == 1 { 0 } else { cpus.min(LANES) as u32 }
+}
+
 /// Does jobs until no host is left to have any.
 fn work(received: &Mutex<Receiver<Job>>) {
     loop {
@@ -196,8 +203,7 @@ unsafe impl Host for Threads {
     }
 
     fn lanes(&self) -> u32 {
-        let cpus = thread::available_parallelism().map_or(1, usize::from);
-        if cpus == 1 { 0 } else { cpus.min(LANES) as u32 }
+        lanes()
     }
 
     fn wake(&self, place: usize) {
@@ -285,6 +291,8 @@ impl From<CacheError> for OpenError {
 #[must_use]
 pub struct Builder<E = S3Fifo, L = Whole> {
     options: Options,
+    /// Bytes that pages and tables may take together, if that is what was asked.
+    in_all: Option<usize>,
     io_threads: usize,
     age: Option<Duration>,
     huge: HugePages,
@@ -296,6 +304,7 @@ impl<E: Evict, L: LruLock> PageCache<OnThreads<E, L>> {
     pub fn builder() -> Builder<E, L> {
         Builder {
             options: Options::default(),
+            in_all: None,
             io_threads: 1,
             age: None,
             huge: HugePages::Advise,
@@ -305,9 +314,29 @@ impl<E: Evict, L: LruLock> PageCache<OnThreads<E, L>> {
 }
 
 impl<E: Evict, L: LruLock> Builder<E, L> {
-    /// The bound: bytes of memory that pages may take, in whole pages.
+    /// The bound: bytes of memory that pages may take, in whole pages. The tables come beside it: see
+    /// [`memory_in_all`](Self::memory_in_all).
     pub const fn memory(mut self, bytes: usize) -> Self {
         self.options.pages = bytes / PAGE;
+        self.in_all = None;
+        self
+    }
+
+    /// Bytes of memory that pages, and all tables that the cache has for them, may take together: the bound is what the tables
+    /// leave, some 95 of 100. They are for the largest bound ([`most_memory`](Self::most_memory)), if there may be a larger one
+    /// later.
+    ///
+    /// What grows with other things than pages is not in it: threads, files, requests on their way, and the ghosts of
+    /// [anonymous pages](crate::region) where there are such.
+    ///
+    /// ```
+    /// use zonal_cache::Cache;
+    /// let cache = Cache::<zonal_cache::S3Fifo>::builder().memory_in_all(64 << 20).open()?;
+    /// assert!((60 << 20..62 << 20).contains(&cache.bound_bytes()));
+    /// # Ok::<(), zonal_cache::threads::OpenError>(())
+    /// ```
+    pub const fn memory_in_all(mut self, bytes: usize) -> Self {
+        self.in_all = Some(bytes);
         self
     }
 
@@ -365,11 +394,13 @@ impl<E: Evict, L: LruLock> Builder<E, L> {
     ///
     /// # Errors
     /// [`OpenError`] says what there is not enough of.
-    pub fn open(self) -> Result<Cache<E, L>, OpenError> {
-        let Options { pages, most_pages, .. } = self.options;
-        crate::cache::check(pages, 1 << 31)?;
-        let arena = Arena::builder().bytes(pages * PAGE).reserve(most_pages * PAGE).huge(self.huge);
-        let arena = Arc::new(arena.open().map_err(OpenError::Arena)?);
+    pub fn open(mut self) -> Result<Cache<E, L>, OpenError> {
+        if let Some(bytes) = self.in_all {
+            self.options.pages = within::pages::<E, L>(bytes, self.options.most_pages, |pages| {
+                self.arena(pages).map(ArenaFrames::new)
+            })?;
+        }
+        let arena = self.arena(self.options.pages)?;
         let mut host = Threads::with_io_threads(self.io_threads).map_err(OpenError::Thread)?;
         let bell = self.age.map(|_| Arc::<Bell>::default());
         host.bell.clone_from(&bell);
@@ -378,6 +409,13 @@ impl<E: Evict, L: LruLock> Builder<E, L> {
             writer::start(bell, &cache, age).map_err(OpenError::Thread)?;
         }
         Ok(cache)
+    }
+
+    fn arena(&self, pages: usize) -> Result<Arc<Arena>, OpenError> {
+        crate::cache::check(pages, 1 << 31)?;
+        let most = self.options.most_pages * PAGE;
+        let arena = Arena::builder().bytes(pages * PAGE).reserve(most).huge(self.huge);
+        Ok(Arc::new(arena.open().map_err(OpenError::Arena)?))
     }
 }
 

@@ -5,6 +5,7 @@
 //! one that was. It decides a little worse then, and nothing else. With each goes a note of two bits.
 //! A bit for each that left lately says whether it is one still, so that the oldest are forgotten in order.
 
+use super::queue::KEY;
 use alloc::boxed::Box;
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -36,11 +37,10 @@ pub(super) struct Ghosts {
 impl Ghosts {
     /// For about `pages` of them.
     pub(super) fn new(pages: usize) -> Self {
-        let buckets = (pages / 2).next_power_of_two().max(1);
+        let (buckets, words) = Self::sizes(pages);
         Self {
             buckets: (0..buckets).map(|_| [Ghost::default(); 4]).collect(),
-            // More turns than ghosts: some come back.
-            still: (0..(buckets / 4).max(1)).map(|_| 0).collect(),
+            still: (0..words).map(|_| 0).collect(),
             count: 0,
             from: 1,
             turn: 0,
@@ -48,9 +48,22 @@ impl Ghosts {
         }
     }
 
+    /// Buckets, and words of bits.
+    fn sizes(pages: usize) -> (usize, usize) {
+        let buckets = (pages / 2).next_power_of_two().max(1);
+        // More turns than ghosts: some come back.
+        (buckets, (buckets / 4).max(1))
+    }
+
+    /// Bytes of those for about `pages`.
+    pub(super) fn bytes(pages: usize) -> usize {
+        let (buckets, words) = Self::sizes(pages);
+        buckets * size_of::<[Ghost; 4]>() + words * size_of::<u64>()
+    }
+
     fn place(&self, key: u64) -> (usize, u32) {
-        // The numbers of neighbours are neighbours: spread them.
-        let mixed = key.wrapping_mul(0xd6e8_feb8_6659_fd93);
+        // The numbers of neighbours are neighbours: spread them. A page is known by as much of its key as queues keep.
+        let mixed = (key & KEY).wrapping_mul(0xd6e8_feb8_6659_fd93);
         let tag = ((mixed >> 32) as u32).max(NOTE + 1) & !NOTE;
         ((mixed as u32 ^ tag) as usize & (self.buckets.len() - 1), tag)
     }

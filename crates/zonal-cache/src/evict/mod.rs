@@ -91,6 +91,13 @@ pub trait Evict: Send + 'static {
         let _ = pages;
     }
 
+    /// Bytes that `lists` of the policy take which share `slots`, each for as many pages as any other. The default says 64 for
+    /// each slot of each.
+    #[must_use]
+    fn table_bytes(slots: usize, lists: usize) -> usize {
+        64 * slots * lists
+    }
+
     /// A page came to a slot. `key` is a number that the page had before, if it was here before.
     /// O(1).
     fn insert(&mut self, id: SlotId, key: u64);

@@ -160,6 +160,10 @@ impl Evict for MultiGen {
         Self::with_lists(self.lists.beside(), pages)
     }
 
+    fn table_bytes(slots: usize, lists: usize) -> usize {
+        Queues::<MOST>::bytes(slots) + lists * Ghosts::bytes(slots.div_ceil(lists))
+    }
+
     fn insert(&mut self, id: SlotId, key: u64) {
         let all = self.all();
         // A page that was away for longer would have gone in any case.

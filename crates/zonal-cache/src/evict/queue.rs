@@ -7,19 +7,31 @@
 use crate::table::SlotId;
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering::Relaxed;
-use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64};
+use core::sync::atomic::{AtomicU32, AtomicU64};
 
 const NONE: u32 = u32::MAX;
 /// The queue of a slot that is in none.
 const NOWHERE: u8 = u8::MAX;
+/// The bits of a key that a queue keeps.
+pub(super) const KEY: u64 = u64::MAX >> u8::BITS;
 
 #[derive(Debug)]
 struct Link {
-    /// What the policy knows a page by when it comes again.
+    /// What the policy knows a page by when it comes again, below the queue in the high byte: 16 bytes a slot are four to a
+    /// line, and the two are asked for together.
     key: AtomicU64,
     newer: AtomicU32,
     older: AtomicU32,
-    queue: AtomicU8,
+}
+
+impl Link {
+    fn queue(&self) -> u8 {
+        (self.key.load(Relaxed) >> KEY.count_ones()) as u8
+    }
+
+    fn set(&self, queue: u8, key: u64) {
+        self.key.store(u64::from(queue) << KEY.count_ones() | key & KEY, Relaxed);
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -43,12 +55,16 @@ pub(super) struct Queues<const N: usize> {
 impl<const N: usize> Queues<N> {
     pub(super) fn new(slots: usize) -> Self {
         let link = || Link {
-            key: AtomicU64::new(0),
+            key: AtomicU64::new(!KEY),
             newer: AtomicU32::new(NONE),
             older: AtomicU32::new(NONE),
-            queue: AtomicU8::new(NOWHERE),
         };
         Self { links: (0..slots).map(|_| link()).collect(), ends: [Ends::EMPTY; N] }
+    }
+
+    /// Bytes of the links of that many slots.
+    pub(super) const fn bytes(slots: usize) -> usize {
+        slots * size_of::<Link>()
     }
 
     /// More queues over the same slots.
@@ -64,12 +80,13 @@ impl<const N: usize> Queues<N> {
         &self.links[id.0 as usize]
     }
 
+    /// The key that a slot was pushed with, but for the bits above [`KEY`].
     pub(super) fn key(&self, id: SlotId) -> u64 {
-        self.link(id).key.load(Relaxed)
+        self.link(id).key.load(Relaxed) & KEY
     }
 
     pub(super) fn queue_of(&self, id: SlotId) -> Option<u8> {
-        Some(self.link(id).queue.load(Relaxed)).filter(|&queue| queue != NOWHERE)
+        Some(self.link(id).queue()).filter(|&queue| queue != NOWHERE)
     }
 
     pub(super) fn oldest(&self, queue: u8) -> Option<SlotId> {
@@ -99,8 +116,7 @@ impl<const N: usize> Queues<N> {
         let link = self.link(id);
         link.newer.store(NONE, Relaxed);
         link.older.store(older, Relaxed);
-        link.queue.store(queue, Relaxed);
-        link.key.store(key, Relaxed);
+        link.set(queue, key);
         match self.links.get(older as usize) {
             Some(link) => link.newer.store(id.0, Relaxed),
             None => self.ends[queue as usize].oldest = id.0,
@@ -116,7 +132,7 @@ impl<const N: usize> Queues<N> {
         let (newer, older) = (self.link(id).newer.load(Relaxed), self.link(id).older.load(Relaxed));
         self.join(queue, older, newer);
         self.ends[queue as usize].len -= 1;
-        self.link(id).queue.store(NOWHERE, Relaxed);
+        self.link(id).set(NOWHERE, self.key(id));
     }
 
     /// Has two be neighbours in a queue; `NONE` for its ends.
@@ -146,9 +162,8 @@ impl<const N: usize> Queues<N> {
             (self.link(old).newer.load(Relaxed), self.link(old).older.load(Relaxed));
         self.join(queue, older, new.0);
         self.join(queue, new.0, newer);
-        self.link(new).queue.store(queue, Relaxed);
-        self.link(new).key.store(self.key(old), Relaxed);
-        self.link(old).queue.store(NOWHERE, Relaxed);
+        self.link(new).set(queue, self.key(old));
+        self.link(old).set(NOWHERE, self.key(old));
     }
 }
 
@@ -157,6 +172,22 @@ mod tests {
     use super::*;
     use alloc::vec::Vec;
     use proptest::prelude::*;
+
+    #[test]
+    fn a_key_goes_with_its_page_from_queue_to_queue() {
+        let mut queues = Queues::<2>::new(2);
+        let there =
+            |queues: &Queues<2>, slot| (queues.key(SlotId(slot)), queues.queue_of(SlotId(slot)));
+        queues.push(1, SlotId(0), u64::MAX);
+        assert_eq!(there(&queues, 0), (KEY, Some(1)));
+        queues.renew(0, SlotId(0));
+        assert_eq!(there(&queues, 0), (KEY, Some(0)));
+        queues.replace(SlotId(0), SlotId(1));
+        assert_eq!((there(&queues, 0).1, there(&queues, 1)), (None, (KEY, Some(0))));
+        queues.remove(SlotId(1));
+        assert_eq!(there(&queues, 1), (KEY, None));
+        assert_eq!(size_of::<Link>(), 16);
+    }
 
     fn listed(queues: &Queues<2>, queue: u8) -> Vec<u32> {
         let mut list = Vec::new();

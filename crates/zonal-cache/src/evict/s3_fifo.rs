@@ -106,6 +106,10 @@ impl Evict for S3Fifo {
         self.tenth = pages.div_ceil(10);
     }
 
+    fn table_bytes(slots: usize, lists: usize) -> usize {
+        Queues::<2>::bytes(slots) + lists * Ghosts::bytes(slots.div_ceil(lists))
+    }
+
     fn insert(&mut self, id: SlotId, key: u64) {
         // As many ghosts as the main queue has pages.
         self.ghosts.keep((self.queues.len(SMALL) + self.queues.len(MAIN)) * 9 / 10);

@@ -38,6 +38,10 @@ impl Evict for Sieve {
         Self { queue: self.queue.beside(), hand: None }
     }
 
+    fn table_bytes(slots: usize, _: usize) -> usize {
+        Queues::<1>::bytes(slots)
+    }
+
     fn insert(&mut self, id: SlotId, key: u64) {
         self.queue.push(0, id, key);
     }

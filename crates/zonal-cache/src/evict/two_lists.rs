@@ -88,6 +88,10 @@ impl Evict for TwoLists {
         Self { lists: self.lists.beside(), ghosts: Ghosts::new(pages) }
     }
 
+    fn table_bytes(slots: usize, lists: usize) -> usize {
+        Queues::<2>::bytes(slots) + lists * Ghosts::bytes(slots.div_ceil(lists))
+    }
+
     fn insert(&mut self, id: SlotId, key: u64) {
         let active = self.lists.len(ACTIVE);
         let would_have_stayed = self.ghosts.take(key).is_some_and(|(age, _)| age <= active);

@@ -68,10 +68,21 @@ pub(super) struct Lanes<P: Host> {
 impl<P: Host> Lanes<P> {
     /// `count` is rounded up to a power of 2.
     pub(super) fn new(count: u32, slots: usize) -> Self {
-        let count = if count == 0 { 0 } else { count.next_power_of_two() };
-        let each = slots.div_ceil(IN_WORD * ON_LINE);
+        let (count, each) = Self::sizes(count, slots);
         let line = |_| Line(core::array::from_fn(|_| P::Word::new(0)));
         Self { lines: (0..each * count as usize).map(line).collect(), each, count }
+    }
+
+    /// How many lanes there are, and lines of one.
+    const fn sizes(count: u32, slots: usize) -> (u32, usize) {
+        let count = if count == 0 { 0 } else { count.next_power_of_two() };
+        (count, slots.div_ceil(IN_WORD * ON_LINE))
+    }
+
+    /// Bytes of that many.
+    pub(super) const fn bytes(count: u32, slots: usize) -> usize {
+        let (count, each) = Self::sizes(count, slots);
+        each * count as usize * size_of::<Line<P>>()
     }
 
     pub(super) const fn is_empty(&self) -> bool {

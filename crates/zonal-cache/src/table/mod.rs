@@ -41,6 +41,7 @@
 //! assert!(table.leave(reader).is_none());
 //! ```
 
+mod bytes;
 mod lanes;
 mod pass;
 mod seen;
@@ -98,8 +99,7 @@ impl<P: Host> Table<P> {
     #[must_use]
     pub fn new(slots: usize, lanes: u32) -> (Self, Vec<Claimed>) {
         assert!(slots <= 1 << 31, "slots are counted in 31 bits");
-        // Half of the chains are empty: the next slot of a chain is a miss of the CPU's caches.
-        let heads = (slots * 2).next_power_of_two().max(SHARDS);
+        let heads = Self::chains(slots);
         let table = Self {
             shift: 64 - heads.ilog2(),
             slots: (0..slots as u32).map(|slot| Slot::new(SlotId(slot))).collect(),

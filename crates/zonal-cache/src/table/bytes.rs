@@ -1,0 +1,23 @@
+//! How much memory a table takes.
+
+use super::lanes::Lanes;
+use super::slot::Slot;
+use super::{Claimed, SHARDS, Table};
+use crate::host::Host;
+use core::sync::atomic::AtomicU32;
+
+impl<P: Host> Table<P> {
+    /// The chains of a table of that many slots. Half of them are empty: the next slot of a chain is a miss of the CPU's caches.
+    pub(super) const fn chains(slots: usize) -> usize {
+        let chains = (slots * 2).next_power_of_two();
+        if chains < SHARDS { SHARDS } else { chains }
+    }
+
+    /// Bytes of a table of that many slots, and of the list of those that are free.
+    pub(crate) const fn bytes(slots: usize, lanes: u32) -> usize {
+        let slot = size_of::<Slot<P>>() + size_of::<AtomicU32>() + size_of::<Claimed>();
+        let chain = size_of::<P::Half>() + size_of::<AtomicU32>();
+        let shards = SHARDS * size_of::<P::Mutex<()>>();
+        slots * slot + Self::chains(slots) * chain + shards + Lanes::<P>::bytes(lanes, slots)
+    }
+}
