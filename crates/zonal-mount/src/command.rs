@@ -51,7 +51,8 @@ pub struct MountArgs {
     pub directory: PathBuf,
     /// Where to mount it: an empty directory
     pub mountpoint: PathBuf,
-    /// Memory for file data: never more, whatever is read and written
+    /// Memory of the process, for file data and all else: never more, whatever is read and written. Less than 16M is for half
+    /// of it, and 1M at least, all the same file data: then the rest comes beside it
     #[arg(long, default_value = "256M", value_parser = parse_size)]
     pub memory: usize,
     /// Which page goes when there has to be room
@@ -99,9 +100,10 @@ fn mount<E: Evict>(args: &MountArgs, out: &mut dyn Write) -> Result<(), MountErr
     let mounted = Mounted::<E>::start(&args.directory, &args.mountpoint, &Options::from(args))?;
     writeln!(
         out,
-        "{} is mounted on {on}: {} of memory, {}. `umount {on}` or Ctrl-C ends it.",
+        "{} is mounted on {on}: {} of memory, {} of it for file data, {}. `umount {on}` or Ctrl-C ends it.",
         args.directory.display(),
         human(args.memory as u64),
+        human(mounted.stats().bound as u64 * 4096),
         E::NAME,
         on = args.mountpoint.display(),
     )?;

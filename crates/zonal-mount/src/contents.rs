@@ -305,6 +305,7 @@ mod tests {
     use super::*;
     use crate::attributes::Change;
     use crate::error::MountError;
+    use crate::session::Options;
     use crate::shared::Shared;
     use rustix::fs::{Mode, open};
     use std::fs;
@@ -327,7 +328,7 @@ mod tests {
         let open = |name: &str| open(place.path().join(name), find, Mode::empty()).unwrap();
         let cache = Cache::builder().memory(1 << 20).io_threads(0).open().unwrap();
         let contents = Contents::new(cache, 16, true);
-        let shared = Shared::new(open("."), contents, ".zonal".to_owned()).unwrap();
+        let shared = Shared::new(open("."), contents, &Options::default()).unwrap();
         let (node, _) = shared.nodes.adopt(open("file")).unwrap();
         (place, shared, node)
     }

@@ -20,15 +20,12 @@ use crate::extended::Size;
 use crate::nodes::ROOT;
 use crate::shared::Shared;
 
-/// The most that the kernel reads or writes by one request, as it has them by default.
-const REQUEST: u32 = 1 << 20;
-
-/// A mounted directory as the kernel sees it.
-pub(crate) struct FileSystem<E: Evict>(Arc<Shared<E>>);
+/// A mounted directory as the kernel sees it, and the most that it reads or writes by one request.
+pub(crate) struct FileSystem<E: Evict>(Arc<Shared<E>>, u32);
 
 impl<E: Evict> FileSystem<E> {
-    pub(crate) const fn new(shared: Arc<Shared<E>>) -> Self {
-        Self(shared)
+    pub(crate) const fn new(shared: Arc<Shared<E>>, request: u32) -> Self {
+        Self(shared, request)
     }
 }
 
@@ -57,7 +54,7 @@ impl<E: Evict> Filesystem for FileSystem<E> {
         ] {
             let _ = config.add_capabilities(wanted);
         }
-        let _ = config.set_max_write(REQUEST);
+        let _ = config.set_max_write(self.1);
         let _ = config.set_max_background(64);
         Ok(())
     }

@@ -1,5 +1,5 @@
 //! `zonal mount`: a directory mounted by FUSE, whose file data are in [`zonal_cache`]: never more memory
-//! for them than the bound, whatever is read and written.
+//! for all of it than the bound, whatever is read and written.
 //!
 //! ```no_run
 //! use zonal_cache::S3Fifo;
@@ -24,6 +24,7 @@
 use clap::Subcommand;
 
 mod attributes;
+mod budget;
 pub mod command;
 mod contents;
 mod data;
@@ -46,7 +47,7 @@ pub type Cli = zonal_cli::command::Cli<Command>;
 /// The subcommands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Mount a directory whose file data are cached below a bound on memory
+    /// Mount a directory whose file data are cached, below a bound on memory
     Mount(command::MountArgs),
 }
 

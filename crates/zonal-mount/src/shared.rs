@@ -15,6 +15,7 @@ use zonal_cache::{Cache, CacheError, CacheFile};
 use crate::contents::{Content, Contents};
 use crate::error::MountError;
 use crate::nodes::{Node, Nodes, ROOT};
+use crate::session::Options;
 
 /// What a call answers.
 pub(crate) type Answer<T> = Result<T, Errno>;
@@ -67,17 +68,20 @@ pub(crate) struct Shared<E: Evict> {
     next: AtomicU64,
     /// The name of the statistics file.
     pub(crate) statistics: String,
+    /// Bytes of memory that were asked for.
+    pub(crate) memory: u64,
 }
 
 impl<E: Evict> Shared<E> {
     pub(crate) fn new(
         root: OwnedFd,
         contents: Contents<E>,
-        statistics: String,
+        options: &Options,
     ) -> Result<Self, Error> {
         let nodes = Nodes::new(root).map_err(|error| Error::from_raw_os_error(error.into()))?;
         let (handles, next) = (RwLock::new(HashMap::new()), AtomicU64::new(1));
-        Ok(Self { nodes, contents, left: Mutex::default(), handles, next, statistics })
+        let (statistics, memory) = (options.statistics.clone(), options.memory as u64);
+        Ok(Self { nodes, contents, left: Mutex::default(), handles, next, statistics, memory })
     }
 
     pub(crate) const fn cache(&self) -> &Cache<E> {

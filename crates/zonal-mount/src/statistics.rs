@@ -20,6 +20,7 @@ impl<E: Evict> Shared<E> {
         let mut line = |name: &str, value: u64| {
             let _ = writeln!(text, "{name} {value}");
         };
+        line("memory_bytes", self.memory);
         line("bound_bytes", stats.bound as u64 * PAGE);
         line("used_bytes", stats.used as u64 * PAGE);
         line("dirty_bytes", stats.dirty * PAGE);

@@ -15,6 +15,7 @@ mod process;
 mod silent;
 mod space;
 mod watchdog;
+mod whole;
 
 use libtest_mimic::{Arguments, Failed, Trial};
 use needs::Need;
@@ -69,7 +70,7 @@ fn main() -> ExitCode {
     if let Some(code) = parts::play() {
         return code;
     }
-    let tests: [(&[Need], &[Test]); 10] = [
+    let tests: [(&[Need], &[Test]); 11] = [
         (&[], errors::TESTS),
         (&[], forgotten::TESTS),
         (&[], operations::TESTS),
@@ -80,6 +81,7 @@ fn main() -> ExitCode {
         (&[], modes::TESTS),
         (&[], killed::TESTS),
         (&[], silent::TESTS),
+        (&[], whole::TESTS),
     ];
     let missing = needs::missing();
     let in_need = |of: &[Need], need: &Need| *need == Need::Mount || of.contains(need);

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 /// More bytes than any of the tests has below.
-const ENOUGH: usize = 256 << 20;
+const ENOUGH: usize = 320 << 20;
 
 /// Does what unmounts until nothing uses the mount: a file that a test has closed is still open for a moment in
 /// a child that another test starts, until that has become its program.
