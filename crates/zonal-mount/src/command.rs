@@ -51,8 +51,8 @@ pub struct MountArgs {
     pub directory: PathBuf,
     /// Where to mount it: an empty directory
     pub mountpoint: PathBuf,
-    /// Memory of the process, for file data and all else: never more, whatever is read and written. Less than 16M is for half
-    /// of it, and 1M at least, all the same file data: then the rest comes beside it
+    /// Memory of the whole process, whatever is read and written. Below 16M file data get half of it, 1M at least, and the
+    /// process takes more than this
     #[arg(long, default_value = "256M", value_parser = parse_size)]
     pub memory: usize,
     /// Which page goes when there has to be room

@@ -13,8 +13,9 @@ impl<P: Host> Table<P> {
         if chains < SHARDS { SHARDS } else { chains }
     }
 
-    /// Bytes of a table of that many slots, and of the list of those that are free.
-    pub(crate) const fn bytes(slots: usize, lanes: u32) -> usize {
+    /// Bytes that a table of that many slots and lanes takes, with the list of all of them that [`new`](Self::new) gives.
+    #[must_use]
+    pub const fn bytes(slots: usize, lanes: u32) -> usize {
         let slot = size_of::<Slot<P>>() + size_of::<AtomicU32>() + size_of::<Claimed>();
         let chain = size_of::<P::Half>() + size_of::<AtomicU32>();
         let shards = SHARDS * size_of::<P::Mutex<()>>();
