@@ -48,6 +48,16 @@ impl<S: Setup> FileCore<S> {
         range: Range<u64>,
         which: Which,
     ) -> (Vec<Claimed>, u64) {
+        self.take_out_before(core, range.start..range.end.min(self.reach.get()), which)
+    }
+
+    /// The same, however far pages reach by now.
+    fn take_out_before(
+        &self,
+        core: &Core<S>,
+        range: Range<u64>,
+        which: Which,
+    ) -> (Vec<Claimed>, u64) {
         let (mut free, mut count) = (Vec::new(), 0);
         self.each_key(core, range, |key| match core.table.take_out(key, which == Which::All) {
             TakenOut::Claimed(claimed, dirty) => {
@@ -76,6 +86,7 @@ impl<S: Setup> FileCore<S> {
         range: Range<u64>,
         mut visit: impl FnMut(Hold),
     ) {
+        let range = range.start..range.end.min(self.reach.get());
         self.each_key(core, range, |key| {
             if let Some(hold) = core.table.hold(key) {
                 visit(hold);
@@ -85,7 +96,6 @@ impl<S: Setup> FileCore<S> {
 
     fn each_key(&self, core: &Core<S>, range: Range<u64>, mut look: impl FnMut(Key)) {
         let slots = core.table.len() as u64;
-        let range = range.start..range.end.min(self.reached());
         if range.end.saturating_sub(range.start) <= slots {
             range.for_each(|index| look(self.key(index)));
             return;
@@ -101,9 +111,16 @@ impl<S: Setup> FileCore<S> {
     /// in one list.
     fn discard(&self, core: &Core<S>, range: Range<u64>) {
         self.take_dirty(core, (range.start, range.end));
-        core.release(self.take_out(core, range.clone(), Which::All).0);
+        let is_rest = range.end == u64::MAX;
+        // A file that is cut again and again costs the pages that came between, and not all that it ever had.
+        let reach = if is_rest { self.reach.lower(range.start) } else { self.reach.get() };
+        let before = range.start..range.end.min(reach);
+        core.release(self.take_out_before(core, before, Which::All).0);
         self.state.with(|state| {
-            state.unflushed.retain(|index| !range.contains(index));
+            let mut rest = state.unflushed.split_off(&range.start);
+            if !is_rest {
+                state.unflushed.append(&mut rest.split_off(&range.end));
+            }
             if range == (0..u64::MAX) {
                 state.forgotten = 0;
             }

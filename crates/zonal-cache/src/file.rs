@@ -6,6 +6,7 @@ use crate::gate::Gate;
 use crate::host::Host;
 use crate::inner::{Core, Setup};
 use crate::later::LoadLater;
+use crate::reach::Reach;
 use crate::recent::Recent;
 use crate::store::{Store, StoreError};
 use crate::table::{Key, Kind};
@@ -46,8 +47,7 @@ pub(crate) struct FileCore<S: Setup> {
     pub(crate) len: <S::Host as Platform>::Word,
     /// Bytes that the store has for certain.
     pub(crate) stored: <S::Host as Platform>::Word,
-    /// No page at this index or behind it has been in memory.
-    reach: <S::Host as Platform>::Word,
+    pub(crate) reach: Reach<S::Host>,
     /// Not 0: the file was unlinked, and what the store has is none of it. Changed with `flush` closed.
     pub(crate) stale: <S::Host as Platform>::Word,
     /// Writers share it, who changes the length or unlinks the file has it alone. Outside of `flush`.
@@ -99,24 +99,6 @@ impl<S: Setup> FileCore<S> {
     /// The file is `end` long at least.
     pub(crate) fn grow(&self, end: u64) {
         grow(&self.len, end);
-    }
-
-    /// Pages before `end` may be in memory from now on: said before one goes into the index.
-    pub(crate) fn will_reach(&self, end: u64) {
-        // Acquire and release, here and below: who has looked how far pages reach, and found it to be less, comes before
-        // this, and so does what it did to the store before the read that fills the page.
-        let mut seen = self.reach.load(Acquire);
-        while seen < end {
-            match self.reach.compare_exchange(seen, end, AcqRel, Acquire) {
-                Ok(_) => return,
-                Err(now) => seen = now,
-            }
-        }
-    }
-
-    /// The first index that no page in memory has reached.
-    pub(crate) fn reached(&self) -> u64 {
-        self.reach.fetch_add(0, AcqRel)
     }
 
     /// Puts a page on the list of those to be written back, unless it is there.
@@ -234,7 +216,7 @@ impl<S: Setup> File<S> {
             store,
             len: AtomicWord::new(len),
             stored: AtomicWord::new(stored),
-            reach: AtomicWord::new(0),
+            reach: Reach::default(),
             stale: AtomicWord::new(u64::from(stored < len)),
             size: Gate::new(place),
             flush: Gate::new(place.wrapping_add(1)),

@@ -66,6 +66,7 @@ mod memory_store;
 pub mod owned;
 mod page;
 mod pinned;
+mod reach;
 mod read;
 mod recent;
 mod reclaim;

@@ -34,20 +34,21 @@ impl<S: Setup> Load<S> {
         slots: &mut Slots<'_, S>,
         marker: Option<u64>,
     ) -> Self {
-        let mut writers = Vec::new();
-        file.will_reach(first + slots.len() as u64);
+        file.reach.begin_load(first + slots.len() as u64);
+        let (core, file) = (core.clone(), file.clone());
+        let mut load = Self { core, file, first, writers: Vec::new(), marker };
         while let Some(claimed) = slots.pop() {
-            match core.table.insert(claimed, file.key(first + writers.len() as u64)) {
-                Ok(writer) => writers.push(writer),
+            let key = load.file.key(first + load.writers.len() as u64);
+            match load.core.table.insert(claimed, key) {
+                Ok(writer) => load.writers.push(writer),
                 Err(claimed) => {
                     slots.push(claimed);
                     break;
                 }
             }
         }
-        let load = Self { core: core.clone(), file: file.clone(), first, writers, marker };
         // If the policy panics, the pages are given up.
-        core.listed(&load.writers);
+        load.core.listed(&load.writers);
         load
     }
 
@@ -228,5 +229,6 @@ impl<S: Setup> Drop for Load<S> {
             let free = self.core.table.abandon(&self.core.host, writer);
             self.core.release_one(free);
         }
+        self.file.reach.load_is_over();
     }
 }

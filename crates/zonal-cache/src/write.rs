@@ -116,7 +116,7 @@ impl<S: Setup> File<S> {
             }
             spare.fill(self.file.number, self.is_less_throttled())?;
             let Some(claimed) = spare.pop() else { continue };
-            self.file.will_reach(index + 1);
+            self.file.reach.extend(index + 1);
             match core.table.insert(claimed, key) {
                 Ok(writer) => {
                     let mut writer = Writing::new(self, writer);

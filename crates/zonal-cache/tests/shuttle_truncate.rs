@@ -8,7 +8,8 @@
 //! Requests of one file may be on their way together: the store refuses those that overlap, and a cut or a flush while one is
 //! on its way; that there are several at once is counted.
 //! Canaries: a store that forgets to cut, one that forgets to flush, and one that says that a write is over before it is. `unlinking_against_writers` failed while what was
-//! written to an unlinked file brought the rest of its store back, `few_pages_that_are_written…` fails where a page that is on its way may be taken once more.
+//! written to an unlinked file brought the rest of its store back, `few_pages_that_are_written…` fails where a page that is on its way may be taken once more, and where
+//! how far pages reach is lowered while there are loads.
 //!
 //! ```text
 //! RUSTFLAGS="--cfg shuttle" cargo test --release -p zonal-cache --test shuttle_truncate
@@ -106,6 +107,10 @@ impl Store for Shared {
         thread::yield_now();
         self.2.end(offset);
         done
+    }
+    /// Pages of as many ranges are marked as on their way before the first is written.
+    fn writes_at_once(&self) -> usize {
+        3
     }
     fn set_len(&self, len: u64) -> Result<(), StoreError> {
         if self.1 != Lie::Late {

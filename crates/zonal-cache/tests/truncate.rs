@@ -6,7 +6,7 @@ use crate::history::{HALF, History};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use zonal_cache::evict::Evict;
 use zonal_cache::{Cache, CacheError, CacheFile, MemoryStore, S3Fifo, TwoLists};
 
@@ -173,4 +173,28 @@ fn canary_a_value_of_two_writes_is_found() {
         });
     }
     history.check("read", 3, 1, &all[HALF / 2..][..HALF], history.now());
+}
+
+/// A log that is cut to nothing again and again, in a file that was as large as the cache once: it costs the pages that came
+/// between, as in a file that was never large.
+#[test]
+fn a_file_that_was_large_is_cut_as_quickly_as_one_that_was_not() {
+    const PAGES: usize = 8192;
+    let cache = Cache::<S3Fifo>::builder().memory(PAGES * PAGE).window(0).open().unwrap();
+    let [large, small] = [(); 2].map(|()| cache.open(MemoryStore::default()).unwrap());
+    large.write_at(&[1], ((PAGES - 2) * PAGE) as u64).unwrap();
+    let cuts = |file: &CacheFile<S3Fifo>| {
+        let start = Instant::now();
+        for _ in 0..50 {
+            file.write_at(&[2; PAGE], 0).unwrap();
+            file.truncate(0).unwrap();
+            assert_eq!(cache.stats().used, 0);
+        }
+        start.elapsed()
+    };
+    large.truncate(0).unwrap();
+    // The best of some, as another program may have the CPU.
+    let best = |file| (0..5).map(|_| cuts(file)).min().unwrap();
+    let (was_large, was_not) = (best(&large), best(&small));
+    assert!(was_large < 5 * was_not, "{was_large:?} for {was_not:?}");
 }
