@@ -48,6 +48,20 @@ pub enum Halt {
     /// The allocator did what it must not; found by a workload that checks.
     #[error("memory was damaged: {0}")]
     Damaged(&'static str),
+    /// Not all of a zone is free when all was given back.
+    #[error(
+        "memory was damaged: frames were lost: {free} free, {cached} cached and {isolated} isolated of {managed}"
+    )]
+    Lost {
+        /// In the zone.
+        free: u64,
+        /// In the caches of CPUs.
+        cached: u64,
+        /// In pageblocks that are kept from requests.
+        isolated: u64,
+        /// All of them.
+        managed: u64,
+    },
     /// The thread could not use the subject at all.
     #[error(transparent)]
     Subject(#[from] SubjectError),

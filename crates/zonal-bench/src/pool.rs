@@ -69,7 +69,8 @@ impl Pool {
         self.workers.is_empty()
     }
 
-    /// Runs `job` on the first `count` threads at once and collects what it returns, in order.
+    /// Runs `job` on the first `count` threads at once and collects what it returns, in order. It is
+    /// dropped here, before this comes back: what it holds is no thread's then.
     ///
     /// # Errors
     ///
@@ -92,7 +93,6 @@ impl Pool {
         for (jobs, _) in &self.workers[..count] {
             jobs.send(Arc::clone(&job)).map_err(|_| WorkerPanic("a thread has ended".into()))?;
         }
-        drop(job);
         let mut collected: Vec<Option<R>> = (0..count).map(|_| None).collect();
         let mut panicked = None;
         for (index, result) in inbox.iter().take(count) {
@@ -101,6 +101,11 @@ impl Pool {
                 Err(payload) => panicked = Some(WorkerPanic(message(payload.as_ref()))),
             }
         }
+        // A thread says what came of it before it lets go of it.
+        while Arc::strong_count(&job) > 1 {
+            std::thread::yield_now();
+        }
+        drop(job);
         match panicked {
             Some(panic) => Err(panic),
             None => Ok(collected.into_iter().flatten().collect()),
@@ -127,6 +132,8 @@ fn message(payload: &(dyn std::any::Any + Send)) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::atomic::AtomicBool;
+    use std::sync::atomic::Ordering::Relaxed;
 
     #[test]
     fn each_thread_runs_once_on_its_cpu() {
@@ -136,6 +143,30 @@ mod tests {
         for (index, (said, cpu)) in seen.expect("no panic").into_iter().enumerate() {
             assert_eq!(said, index);
             assert_eq!(cpu, [cpus[index]]);
+        }
+    }
+
+    /// Takes its time to be dropped.
+    struct Slow(Arc<AtomicBool>);
+
+    impl Drop for Slow {
+        fn drop(&mut self) {
+            std::thread::sleep(std::time::Duration::from_millis(20));
+            self.0.store(true, Relaxed);
+        }
+    }
+
+    #[test]
+    fn what_a_job_holds_is_dropped_before_the_run_ends() {
+        let pool = Pool::new(&machine::cpus().expect("affinity")).expect("threads");
+        for _ in 0..5 {
+            let is_dropped = Arc::new(AtomicBool::new(false));
+            let slow = Slow(is_dropped.clone());
+            let done = pool.run(pool.len(), move |_| {
+                let _held = &slow;
+            });
+            assert!(done.is_ok());
+            assert!(is_dropped.load(Relaxed));
         }
     }
 

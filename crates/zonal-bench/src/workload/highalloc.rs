@@ -57,6 +57,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Instant;
 
+use zonal::info::ZoneInfo;
 use zonal::policy::Sound;
 use zonal::watermark::{MinFree, WatermarkConfig};
 use zonal::{MigrateType, Pfn};
@@ -151,8 +152,9 @@ impl<S: Sound> Stage<S> {
     fn check(&self) -> Result<(), Halt> {
         self.arena.drain();
         for zone in zones(&self.arena) {
-            if zone.free + zone.cached != zone.managed {
-                return Err(Halt::Damaged("frames were lost"));
+            let ZoneInfo { free, cached, isolated, managed, .. } = zone;
+            if free + cached != managed {
+                return Err(Halt::Lost { free, cached, isolated, managed });
             }
         }
         Ok(())
@@ -297,7 +299,7 @@ impl<S: Sound, W: Way> Case for HighAlloc<S, W> {
             take_part(&shared.place, thread, || case.part(&lent, &waker, &shared, thread))
         })?;
         let mut sample = assemble(parts)?;
-        // First, since it has frames in hand.
+        // First, since it has frames in hand; and the last reference: the pool has none left.
         drop(compactor);
         stage.check()?;
         // The others only kept memory full.
