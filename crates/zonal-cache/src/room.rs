@@ -47,12 +47,18 @@ struct Hears {
     alone: bool,
 }
 
+impl Hears {
+    const fn new(since: u64) -> Self {
+        Self { files: Vec::new(), since, alone: false }
+    }
+}
+
 impl<S: Setup> Core<S> {
     /// As [`one_at_once`](Self::one_at_once), but has pages written back for it and waits for others that are.
     pub(crate) fn one_in_time(&self, mut met: Met) -> Result<Claimed, CacheError> {
         let (mut idle, mut waited) = (0, 0);
         let start = self.host.now();
-        let mut hears = Hears { files: Vec::new(), since: start, alone: false };
+        let mut hears = Hears::new(start);
         loop {
             let mut moves = mem::take(&mut met.moving);
             let (mut cleaned, mut asked) = (false, false);
@@ -97,7 +103,7 @@ impl<S: Setup> Core<S> {
     pub(crate) fn clean_any(&self, keys: [Option<Key>; SOME]) -> bool {
         let mut keys: Vec<Key> = keys.into_iter().flatten().collect();
         let start = self.host.now();
-        let mut hears = Hears { files: Vec::new(), since: start, alone: false };
+        let mut hears = Hears::new(start);
         loop {
             let mut done = false;
             keys.retain(|&key| {
@@ -152,6 +158,7 @@ impl<S: Setup> Core<S> {
             _ => Cleaned::Elsewhere,
         }
     }
+
     /// What no thread has begun in time, as all of them may be in stores that hang, a spare one does. One that is soon back is
     /// not joined by another.
     fn hurry(&self, file: Arc<FileCore<S>>, first: u64, hears: &mut Hears) {

@@ -181,13 +181,14 @@ impl Ring {
     /// # Errors
     /// The read, if `depth` are on their way already, or the kernel takes none any more.
     pub(crate) fn read(&self, file: BorrowedFd<'_>, later: LaterRead) -> Result<(), LaterRead> {
-        let mut request = Box::new(Request { work: Work::Read(later), pieces: Vec::new() });
-        let Work::Read(later) = &mut request.work else { unreachable!("made above") };
-        let (offset, pieces) = (
-            later.offset(),
-            joined(later.pieces().into_iter().map(|piece| (piece.as_mut_ptr(), piece.len()))),
-        );
-        request.pieces = pieces;
+        if !self.enter() {
+            return Err(later);
+        }
+        let mut later = later;
+        let offset = later.offset();
+        let pieces = later.pieces().into_iter().map(|piece| (piece.as_mut_ptr(), piece.len()));
+        let pieces = joined(pieces);
+        let request = Box::new(Request { work: Work::Read(later), pieces });
         let buffer = self.buffer_of(&request.pieces);
         let target = types::Fd(file.as_raw_fd());
         let entry = match (buffer, &request.pieces[..]) {
@@ -216,14 +217,19 @@ impl Ring {
         }
     }
 
-    /// Puts a request, of which `entry` is, into the queue. The memory that it is about stays, and is not used otherwise,
+    /// Counts a request in, if there is room for one: before it is made.
+    fn enter(&self) -> bool {
+        // Relaxed: a count.
+        let has_room = self.inner.inside.fetch_add(1, Relaxed) < self.inner.depth;
+        if !has_room {
+            self.inner.inside.fetch_sub(1, Relaxed);
+        }
+        has_room
+    }
+
+    /// Puts a request that was [counted in](Self::enter), of which `entry` is, into the queue. The memory that it is about stays, and is not used otherwise,
     /// until the request is ended.
     fn give(&self, request: Box<Request>, entry: squeue::Entry) -> Result<(), Box<Request>> {
-        // Relaxed: a count.
-        if self.inner.inside.fetch_add(1, Relaxed) >= self.inner.depth {
-            self.inner.inside.fetch_sub(1, Relaxed);
-            return Err(request);
-        }
         let request = Box::into_raw(request);
         let entry = entry.user_data(request as u64);
         let pushed = {

@@ -94,6 +94,9 @@ impl Ring {
 
     /// Whether it was taken. Who gives it waits for it.
     fn give_write(&self, file: BorrowedFd<'_>, write: &Write<'_>, work: Work) -> bool {
+        if !self.enter() {
+            return false;
+        }
         // The kernel reads them only.
         let pieces = joined(write.pages.iter().map(|page| (page.as_ptr().cast_mut(), page.len())));
         let request = Box::new(Request { work, pieces });
