@@ -35,6 +35,9 @@ pub struct Options {
     pub most_pages: usize,
     /// The longest readahead window, in pages; 0 for none, 4096 at most.
     pub window: u32,
+    /// How many pages of a window may be one [block](crate::evict::Evict::insert_block) of a list, rounded down to a power of two, 64
+    /// at most; fewer than 4 for none. `None`: 64, or a 32nd of the pages that a list may have if that is less.
+    pub block: Option<u32>,
     /// Of 100 pages how many may be dirty before a writer has to write back; more are 100.
     pub dirty_percent: u64,
     /// Of 100 pages how many may be dirty before the host's writer is woken, if it has one; more are 100. From there on
@@ -52,6 +55,7 @@ impl Default for Options {
             pages: 16_384,
             most_pages: 0,
             window: 64,
+            block: None,
             dirty_percent: 40,
             background_percent: 20,
             swappiness: 60,
@@ -75,8 +79,15 @@ impl<S: Setup> PageCache<S> {
         frames: S::Frames,
         options: Options,
     ) -> Result<Self, CacheError> {
-        let Options { pages, most_pages, window, dirty_percent, background_percent, swappiness } =
-            options;
+        let Options {
+            pages,
+            most_pages,
+            window,
+            block,
+            dirty_percent,
+            background_percent,
+            swappiness,
+        } = options;
         let most = most_pages.max(pages);
         check(pages, 1 << 31)?;
         check(most, 1 << 31)?;
@@ -85,7 +96,7 @@ impl<S: Setup> PageCache<S> {
         // Of 100.
         let [dirty_percent, background_percent] =
             [dirty_percent, background_percent].map(|percent| percent.min(100));
-        let limits = Limits { window, dirty_percent, background_percent, swappiness };
+        let limits = Limits { window, block, dirty_percent, background_percent, swappiness };
         let core =
             Arc::new_cyclic(|this| Core::new(this.clone(), host, frames, (pages, most), limits));
         core.place();

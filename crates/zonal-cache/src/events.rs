@@ -34,14 +34,20 @@ pub(crate) struct Tally {
 }
 
 impl<S: Setup> Core<S> {
-    /// A page is on a list from now on, which its policy knows.
-    pub(crate) fn tell_insertion<E: Evict>(&self, held: &Held<E>, kind: Kind, id: SlotId) {
+    /// A page is on a list from now on, which its policy knows by the first slot of its piece.
+    pub(crate) fn tell_insertion<E: Evict>(
+        &self,
+        held: &Held<E>,
+        kind: Kind,
+        id: SlotId,
+        first: SlotId,
+    ) {
         Sink::<S>::emit(Point::LruInsertion, || {
             let flags = match kind {
                 Kind::File => PageFlags::FILE,
                 Kind::Anon | Kind::Kept => PageFlags::ANONYMOUS | PageFlags::SWAP_BACKED,
             };
-            let (pfn, lru) = (self.table.frame_in(id), held.name(kind, id));
+            let (pfn, lru) = (self.table.frame_in(id), held.name(kind, first));
             Event::LruInsertion { pfn, lru, flags: PageFlags(flags) }
         });
     }

@@ -34,6 +34,8 @@ pub(crate) struct Held<E> {
     size: Size,
     /// Pages on it by kind; after a policy has panicked about.
     pages: [usize; KINDS],
+    /// Pieces of more than one page.
+    blocks: usize,
     holds: u64,
     /// How often a kind was chosen.
     turn: u64,
@@ -41,7 +43,7 @@ pub(crate) struct Held<E> {
 
 impl<E: Evict> Held<E> {
     pub(crate) const fn new(file: E, size: Size) -> Self {
-        Self { file, anon: None, size, pages: [0; KINDS], holds: 0, turn: 0 }
+        Self { file, anon: None, size, pages: [0; KINDS], blocks: 0, holds: 0, turn: 0 }
     }
 
     pub(crate) const fn count_hold(&mut self) {
@@ -50,7 +52,8 @@ impl<E: Evict> Held<E> {
 
     pub(crate) fn stats(&self) -> ListStats {
         let [file, anon, unevictable] = self.pages;
-        ListStats { file, anon, unevictable, holds: self.holds, refaults: self.refaults() }
+        let (blocks, holds) = (self.blocks, self.holds);
+        ListStats { file, anon, unevictable, blocks, holds, refaults: self.refaults() }
     }
 
     /// Pages that came back soon, as far as the policies know.
@@ -80,10 +83,25 @@ impl<E: Evict> Held<E> {
         }
     }
 
-    /// A page has left, and its policy knows.
-    pub(crate) fn gone(&mut self, kind: Kind) {
+    /// A piece of that many pages has left, and its policy knows.
+    pub(crate) fn gone(&mut self, kind: Kind, count: usize) {
         let pages = &mut self.pages[kind as usize];
-        *pages = pages.saturating_sub(1);
+        *pages = pages.saturating_sub(count);
+        if count > 1 {
+            self.blocks = self.blocks.saturating_sub(1);
+        }
+    }
+
+    /// Pieces have become two, and their policy knows: there are `more` blocks.
+    pub(crate) const fn count_blocks(&mut self, more: isize) {
+        self.blocks = self.blocks.saturating_add_signed(more);
+    }
+
+    pub(crate) fn halve(&mut self, kind: Kind, first: SlotId, order: u32) {
+        if let Some(policy) = self.policy(kind) {
+            policy.halve(first);
+        }
+        self.count_blocks(more_blocks(order));
     }
 
     pub(crate) fn policy(&mut self, kind: Kind) -> Option<&mut E> {
@@ -101,8 +119,29 @@ impl<E: Evict> Held<E> {
         }
     }
 
+    pub(crate) fn insert_block(
+        &mut self,
+        kind: Kind,
+        first: SlotId,
+        order: u32,
+        key: &dyn Fn(SlotId) -> u64,
+    ) {
+        self.pages[kind as usize] += 1 << order;
+        self.blocks += 1;
+        if let Some(policy) = self.policy(kind) {
+            policy.insert_block(first, order, key);
+        }
+    }
+
+    pub(crate) fn remove_block(&mut self, kind: Kind, first: SlotId, order: u32) {
+        self.gone(kind, 1 << order);
+        if let Some(policy) = self.policy(kind) {
+            policy.remove(first);
+        }
+    }
+
     pub(crate) fn remove(&mut self, kind: Kind, id: SlotId) {
-        self.gone(kind);
+        self.gone(kind, 1);
         if let Some(policy) = self.policy(kind) {
             policy.remove(id);
         }
@@ -122,6 +161,11 @@ impl<E: Evict> Held<E> {
     }
 }
 
+/// How many more blocks there are when one of that order is halved: two for one, or two pages.
+pub(crate) const fn more_blocks(order: u32) -> isize {
+    if order > 1 { 1 } else { -1 }
+}
+
 /// A number below `all` that is another each turn, spread evenly: multiples of the golden ratio are, whatever `all`.
 pub(crate) fn share(turn: u64, all: u64) -> u64 {
     let mixed = turn.wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -138,6 +182,8 @@ pub struct ListStats {
     pub anon: usize,
     /// Pages that cannot be reclaimed: anonymous ones without a store.
     pub unevictable: usize,
+    /// Entries that are several pages: they came together and are one to the [policy](crate::evict::Evict::insert_block).
+    pub blocks: usize,
     /// How often the lock was held.
     pub holds: u64,
     /// Pages that came back soon after they had gone, as far as the policy [knows](Evict::refaults).

@@ -6,8 +6,9 @@ use crate::evict::{Evict, Verdict};
 use crate::file::FileCore;
 use crate::frames::Frames;
 use crate::host::{Host, Part};
-use crate::lists::{Lists, Patience};
+use crate::lists::Lists;
 use crate::lru::LruLock;
+use crate::scan::Patience;
 use crate::slots::{Bare, Slots};
 use crate::stats::Counters;
 use crate::table::{Claimed, Key, Settled, SlotId, Table, Taken, Token};
@@ -15,6 +16,7 @@ use crate::velocity::{By, ZoneCounters};
 use alloc::collections::BTreeMap;
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
+use core::cmp::Reverse;
 use core::slice;
 use core::sync::atomic::Ordering::Relaxed;
 use zonal::Pfn;
@@ -81,6 +83,8 @@ pub(crate) struct Core<S: Setup> {
 pub(crate) struct Limits {
     /// Pages of a readahead window.
     pub(crate) window: u32,
+    /// Pages of a block, if it is said.
+    pub(crate) block: Option<u32>,
     /// Dirty pages in 100, from which on a writer writes back itself.
     pub(crate) dirty_percent: u64,
     /// And from which on the host's writer does, if it has one.
@@ -231,6 +235,8 @@ impl<S: Setup> Core<S> {
             bare.list.extend(pool.free.drain(pool.free.len() - some..));
             pool.used += some;
         });
+        // Those in a row may be a block. The lowest is taken first.
+        bare.list.sort_unstable_by_key(|claimed| Reverse(claimed.id()));
         while !bare.list.is_empty() {
             let mut frames = [NO_FRAME; AT_ONCE];
             let some = bare.list.len().min(AT_ONCE);
@@ -334,11 +340,12 @@ impl<S: Setup> Core<S> {
         }
         let mut slots = slots.into_iter();
         while slots.len() > 0 {
-            self.release_batch(slots.by_ref().take(S::Lru::BATCH).collect());
+            let pages = self.pages_of_entries(slots.as_slice(), S::Lru::BATCH);
+            self.release_batch(slots.by_ref().take(pages).collect());
         }
     }
 
-    fn release_batch(&self, slots: Vec<Claimed>) {
+    fn release_batch(&self, mut slots: Vec<Claimed>) {
         if slots.is_empty() {
             return;
         }
@@ -348,6 +355,8 @@ impl<S: Setup> Core<S> {
         // below; references into it are made with a token of the slot only.
         unsafe { self.frames.free(&frames) };
         self.counters.freed.add(frames.len() as u64);
+        // The lowest is taken first: what is in a row may be a block again.
+        slots.sort_unstable_by_key(|claimed| Reverse(claimed.id()));
         self.put_back(slots);
     }
 

@@ -14,28 +14,18 @@
 //! Locks: that of a batch outside that of a list, and that outside those of the index. Reclaim, which may come from
 //! inside any of these, tries the first two.
 
-use crate::events::Tally;
-use crate::evict::{Evict, Told, Verdict};
+use crate::evict::Evict;
 use crate::held::{Held, ListStats, Size, share};
 use crate::host::{Host, Part};
-use crate::inner::{Core, Met, Setup};
+use crate::inner::{Core, Setup};
 use crate::lru::{LruLock, MOST_BATCH, MOST_LISTS};
-use crate::table::{Claimed, Key, Kind, SlotId, Token};
-use crate::velocity::By;
+use crate::place::{self, CODE, LIST, LISTED, WAITS, kind_of};
+use crate::table::{Claimed, Key, SlotId, Token};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
-use zonal::platform::{AtomicWord, Lock, Platform};
+use zonal::platform::{AtomicByte, AtomicWord, Lock, Platform};
 
-/// In a batch; in the low bits the list that the page will be on.
-const WAITS: u64 = 1 << 32;
-/// On the list of that number.
-const LISTED: u64 = 1 << 33;
-/// The number of the list.
-const LIST: u64 = 0xffff;
-/// What kind of page, above the number; with it the `code` of a place.
-const KIND: u32 = 16;
-const CODE: u64 = WAITS - 1;
 /// Batches. More CPUs share them.
 const BATCHES: usize = 16;
 /// How often a lock is tried: another thread has it for a scan at most, and this one may have it.
@@ -50,25 +40,27 @@ const LONGER: u32 = 12;
 
 /// On lines of its own.
 #[repr(align(128))]
-struct List<S: Setup> {
+pub(crate) struct List<S: Setup> {
     held: <S::Host as Host>::Mutex<Held<S::Evict>>,
     /// Pages that may go, as they were when the lock was dropped last.
     pages: <S::Host as Platform>::Word,
 }
 
-struct Batch {
-    slots: [SlotId; MOST_BATCH],
-    count: usize,
+pub(crate) struct Batch {
+    pub(crate) slots: [SlotId; MOST_BATCH],
+    pub(crate) count: usize,
 }
 
 #[repr(align(128))]
-struct Waiting<S: Setup>(<S::Host as Host>::Mutex<Batch>);
+pub(crate) struct Waiting<S: Setup>(pub(crate) <S::Host as Host>::Mutex<Batch>);
 
 pub(crate) struct Lists<S: Setup> {
-    lists: Box<[List<S>]>,
-    waiting: Box<[Waiting<S>]>,
+    pub(crate) lists: Box<[List<S>]>,
+    pub(crate) waiting: Box<[Waiting<S>]>,
     /// How often a list was chosen.
     turn: <S::Host as Platform>::Word,
+    /// The mark of a block whose pages differ: none.
+    pub(crate) no_mark: <S::Host as Platform>::Byte,
 }
 
 impl<S: Setup> Lists<S> {
@@ -88,7 +80,13 @@ impl<S: Setup> Lists<S> {
             lists: (0..count).map(list).collect(),
             waiting: (0..batches).map(|_| Waiting(Lock::new(batch()))).collect(),
             turn: AtomicWord::new(0),
+            no_mark: AtomicByte::new(0),
         }
+    }
+
+    /// How many there are.
+    pub(crate) const fn count(&self) -> usize {
+        self.lists.len()
     }
 
     /// Tells the host where they are.
@@ -107,7 +105,7 @@ impl<S: Setup> Lists<S> {
     }
 
     /// The list that a page is to go from next: by their lengths, in turn.
-    fn next(&self) -> usize {
+    pub(crate) fn next(&self) -> usize {
         let [_, _, ..] = &self.lists[..] else { return 0 };
         // Relaxed: hints.
         let all: u64 = self.lists.iter().map(|list| list.pages.load(Relaxed)).sum();
@@ -125,12 +123,12 @@ impl<S: Setup> Lists<S> {
 }
 
 impl<S: Setup> List<S> {
-    fn with<R>(&self, f: impl FnOnce(&mut Held<S::Evict>) -> R) -> R {
+    pub(crate) fn with<R>(&self, f: impl FnOnce(&mut Held<S::Evict>) -> R) -> R {
         self.held.with(|held| self.inside(held, f))
     }
 
     /// The same, or `None` if the lock cannot be had soon.
-    fn try_with<R>(
+    pub(crate) fn try_with<R>(
         &self,
         host: &S::Host,
         mut f: impl FnMut(&mut Held<S::Evict>) -> R,
@@ -147,7 +145,7 @@ impl<S: Setup> List<S> {
     }
 }
 
-fn retry<H: Host, R>(host: &H, mut attempt: impl FnMut() -> Option<R>) -> Option<R> {
+pub(crate) fn retry<H: Host, R>(host: &H, mut attempt: impl FnMut() -> Option<R>) -> Option<R> {
     for turn in 0..TRIES + PAUSES + LONGER {
         if let Some(result) = attempt() {
             return Some(result);
@@ -160,33 +158,19 @@ fn retry<H: Host, R>(host: &H, mut attempt: impl FnMut() -> Option<R>) -> Option
     None
 }
 
-/// Whether a scan waits for locks.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Patience {
-    /// As long as it takes.
-    Waits,
-    /// This thread may have them.
-    Tries,
-}
-
-const fn kind_of(code: u64) -> Kind {
-    Kind::of_number((code & CODE) >> KIND)
-}
-
 impl<S: Setup> Core<S> {
     /// The code of a page's place.
     fn code_of(&self, id: SlotId, key: Key) -> u64 {
-        let kind = key.kind() as u64;
         let count = self.lists.lists.len();
         let list = if count == 1 {
             0
         } else {
             S::Lru::list_of(&self.frames, self.table.frame_in(id), key.owner()) % count
         };
-        kind << KIND | list as u64
+        place::code(key.kind(), list)
     }
 
-    fn list(&self, code: u64) -> &List<S> {
+    pub(crate) fn list(&self, code: u64) -> &List<S> {
         &self.lists.lists[(code & LIST) as usize % self.lists.lists.len()]
     }
 
@@ -202,20 +186,27 @@ impl<S: Setup> Core<S> {
         let mut rest = tokens;
         while let [first, ..] = rest {
             let code = code_of(first);
-            if S::Lru::BATCH > 1 {
-                self.wait_in_batch(first.id(), code);
-                rest = &rest[1..];
-                continue;
-            }
             let run = rest.iter().take_while(|it| code_of(it) == code).count();
-            let (now, later) = rest.split_at(run);
-            self.list(code).with(|held| {
-                for token in now {
-                    self.table.place(token.id()).store(LISTED | code, Relaxed);
-                    held.insert(kind_of(code), token.id(), self.table.key_of(token).hash());
-                    self.tell_insertion(held, kind_of(code), token.id());
+            let (mut now, later) = rest.split_at(run);
+            let most = self.most_order(now, code);
+            if S::Lru::BATCH > 1 {
+                while let [first, ..] = now {
+                    let order = self.order_of_row(now, most);
+                    if order == 0 {
+                        self.wait_in_batch(first.id(), code);
+                    } else {
+                        self.list(code).with(|held| self.list_row(held, code, now, order));
+                    }
+                    now = &now[1 << order..];
                 }
-            });
+            } else {
+                self.list(code).with(|held| {
+                    while !now.is_empty() {
+                        let order = self.order_of_row(now, most);
+                        now = &now[self.list_row(held, code, now, order)..];
+                    }
+                });
+            }
             rest = later;
         }
     }
@@ -249,10 +240,10 @@ impl<S: Setup> Core<S> {
                     // Acquire: with the release of who put it there, for the key, which stays: who takes the page
                     // off needs the lock from here on.
                     let waits =
-                        place.compare_exchange(WAITS | code, LISTED | code, AcqRel, Relaxed);
+                        place.compare_exchange(WAITS | code, place::single(code), AcqRel, Relaxed);
                     if waits.is_ok() {
                         held.insert(kind_of(code), id, self.table.key_in(id).hash());
-                        self.tell_insertion(held, kind_of(code), id);
+                        self.tell_insertion(held, kind_of(code), id, id);
                     }
                 }
             });
@@ -263,7 +254,6 @@ impl<S: Setup> Core<S> {
 
     /// Pages that no thread can find any more leave their lists.
     pub(crate) fn unlist(&self, slots: &[Claimed]) {
-        let most = if S::Lru::BATCH > 1 { S::Lru::BATCH } else { usize::MAX };
         let mut rest = slots;
         while let [first, ..] = rest {
             let Some(code) = self.listed_on(first.id()) else {
@@ -271,12 +261,11 @@ impl<S: Setup> Core<S> {
                 continue;
             };
             let on = |it: &&Claimed| self.listed_on(it.id()) == Some(code);
-            let more = rest[1..].iter().take(most - 1).take_while(on).count();
-            let (now, later) = rest.split_at(1 + more);
+            let more = rest[1..].iter().take_while(on).count();
+            let (mut now, later) = rest.split_at(1 + more);
             self.list(code).with(|held| {
-                for claimed in now {
-                    self.table.place(claimed.id()).store(0, Relaxed);
-                    held.remove(kind_of(code), claimed.id());
+                while !now.is_empty() {
+                    now = &now[self.unlist_row(held, code, now)..];
                 }
             });
             rest = later;
@@ -286,6 +275,7 @@ impl<S: Setup> Core<S> {
     fn unlist_one(&self, id: SlotId) {
         if let Some(code) = self.listed_on(id) {
             self.list(code).with(|held| {
+                self.isolate(held, kind_of(code), id);
                 self.table.place(id).store(0, Relaxed);
                 held.remove(kind_of(code), id);
             });
@@ -297,6 +287,7 @@ impl<S: Setup> Core<S> {
     pub(crate) fn try_unlist(&self, id: SlotId) {
         if let Some(code) = self.listed_on(id) {
             let _ = self.list(code).try_with(&self.host, |held| {
+                self.isolate(held, kind_of(code), id);
                 self.table.place(id).store(0, Relaxed);
                 held.remove(kind_of(code), id);
             });
@@ -324,164 +315,22 @@ impl<S: Setup> Core<S> {
         let (from, to) = (self.table.place(old.id()), self.table.place(new.id()));
         if self.listed_on(old.id()) == Some(code) {
             return self.list(code).with(|held| {
+                self.isolate(held, kind_of(code), old.id());
                 // Where the policy panics, the old one may be on the list still.
-                to.store(LISTED | code, Relaxed);
+                to.store(place::single(code), Relaxed);
                 if let Some(policy) = held.policy(kind_of(code)) {
                     policy.replace(old.id(), new.id());
                 }
                 from.store(0, Relaxed);
-                self.tell_insertion(held, kind_of(code), new.id());
+                self.tell_insertion(held, kind_of(code), new.id(), new.id());
             });
         }
         self.unlist_one(old.id());
         self.list(code).with(|held| {
-            to.store(LISTED | code, Relaxed);
+            to.store(place::single(code), Relaxed);
             held.insert(kind_of(code), new.id(), key.hash());
-            self.tell_insertion(held, kind_of(code), new.id());
+            self.tell_insertion(held, kind_of(code), new.id(), new.id());
         });
-    }
-
-    /// Has up to `most` clean pages go, and gives them to `put`. How many.
-    pub(crate) fn scan(
-        &self,
-        most: usize,
-        patience: Patience,
-        met: &mut Met,
-        put: &mut dyn FnMut(Claimed),
-    ) -> usize {
-        let lists = &self.lists.lists;
-        let first = self.lists.next();
-        let mut count = 0;
-        for at in (first..lists.len()).chain(0..first) {
-            if count == most {
-                return count;
-            }
-            if let By::Background { zone } = met.by
-                && !S::Lru::may_have(&self.frames, at, zone)
-            {
-                continue;
-            }
-            let mut work = |held: &mut Held<S::Evict>| {
-                let (before, mut tallies) = (count, [Tally::default(); 2]);
-                while count < most && self.scan_one(held, met, &mut tallies, put) {
-                    count += 1;
-                }
-                let kinds = [Kind::File, Kind::Anon].into_iter().zip(&tallies);
-                kinds.for_each(|(kind, tally)| self.tell_scan(kind, most - before, tally));
-            };
-            match patience {
-                Patience::Waits => lists[at].with(work),
-                Patience::Tries => {
-                    lists[at].try_with(&self.host, &mut work).unwrap_or(());
-                }
-            }
-        }
-        if count < most && S::Lru::BATCH > 1 {
-            count += self.scan_batches(most - count, patience, met, put);
-        }
-        count
-    }
-
-    /// Has a page of a list go, whose lock is held, of the kind whose turn it is or of the other; whether one went.
-    fn scan_one(
-        &self,
-        held: &mut Held<S::Evict>,
-        met: &mut Met,
-        tallies: &mut [Tally; 2],
-        put: &mut dyn FnMut(Claimed),
-    ) -> bool {
-        let first = held.first(self.limits.swappiness);
-        let other = if first == Kind::File { Kind::Anon } else { Kind::File };
-        self.scan_kind(held, first, met, tallies, put)
-            || self.scan_kind(held, other, met, tallies, put)
-    }
-
-    fn scan_kind(
-        &self,
-        held: &mut Held<S::Evict>,
-        kind: Kind,
-        met: &mut Met,
-        tallies: &mut [Tally; 2],
-        put: &mut dyn FnMut(Claimed),
-    ) -> bool {
-        let Some(policy) = held.policy_there(kind) else { return false };
-        let tally = &mut tallies[kind as usize];
-        let (mut taken, mut told) = (None, Tally::default());
-        let mut take = |id| {
-            // A policy that goes on after it was given one has no more.
-            if taken.is_some() {
-                return Verdict::Kept;
-            }
-            let verdict = self.offered(id, met, tally, &mut *put);
-            if verdict == Verdict::Taken {
-                taken = Some(id);
-            }
-            verdict
-        };
-        let mut tell = |what, id| match what {
-            Told::Activated => {
-                told.activated += 1;
-                self.tell_activation(id);
-            }
-            Told::StaysActive => (told.stays_active, told.some) = (told.stays_active + 1, Some(id)),
-            Told::Deactivated => (told.deactivated, told.some) = (told.deactivated + 1, Some(id)),
-        };
-        policy.scan_told(&|id| self.table.mark(id), &mut take, &mut tell);
-        // It was looked at, too, and not offered.
-        tally.activated += told.activated;
-        tally.scanned += told.activated;
-        // These were active ones.
-        tally.stays_active += told.stays_active;
-        tally.deactivated += told.deactivated;
-        tally.some = tally.some.or(told.some);
-        // Not before: if the policy panics the page is on its list still.
-        if let Some(id) = taken {
-            self.table.place(id).store(0, Relaxed);
-            held.gone(kind);
-        }
-        taken.is_some()
-    }
-
-    /// The same for pages that wait to be listed, the newest first.
-    fn scan_batches(
-        &self,
-        most: usize,
-        patience: Patience,
-        met: &mut Met,
-        put: &mut dyn FnMut(Claimed),
-    ) -> usize {
-        let mut count = 0;
-        for waiting in &self.lists.waiting {
-            let mut work = |batch: &mut Batch| {
-                for at in (0..batch.count).rev() {
-                    if count == most {
-                        return;
-                    }
-                    let id = batch.slots[at];
-                    let place = self.table.place(id);
-                    let seen = place.load(Acquire);
-                    if seen & WAITS == 0 || kind_of(seen) == Kind::Kept {
-                        continue;
-                    }
-                    if self.offered(id, met, &mut Tally::default(), &mut *put) == Verdict::Taken {
-                        // This thread has the slot alone, and the lock of its batch; a hint of it in another
-                        // may have it listed meanwhile, which who frees the page, or gives the slot another, sees.
-                        let seen = place.load(Acquire);
-                        if seen & WAITS != 0 {
-                            let _ = place.compare_exchange(seen, 0, AcqRel, Acquire);
-                        }
-                        count += 1;
-                    }
-                }
-            };
-            match patience {
-                Patience::Waits => waiting.0.with(work),
-                Patience::Tries => {
-                    retry(&self.host, || waiting.0.try_with(&mut work)).unwrap_or(());
-                }
-            }
-        }
-        count
     }
 
     /// Pages that wait to be listed, and entries of those that have left.

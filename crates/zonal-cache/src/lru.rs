@@ -50,6 +50,10 @@ pub trait LruLock: Send + Sync + 'static {
     /// listed as they come, and all that leave together leave in one hold. At most [`MOST_BATCH`].
     const BATCH: usize;
 
+    /// Whether pages that came together may be one entry of a list, a [block](crate::evict::Evict::insert_block), which waits in
+    /// no batch. Linux has such since 5.16, as large folios.
+    const BLOCKS: bool = false;
+
     /// How many locks there are, over these frames. At most [`MOST_LISTS`].
     fn lists<M: Frames>(frames: &M) -> usize;
 
@@ -70,6 +74,7 @@ pub struct Whole;
 impl LruLock for Whole {
     const NAME: &'static str = "whole";
     const BATCH: usize = 1;
+    const BLOCKS: bool = true;
     fn lists<M: Frames>(_: &M) -> usize {
         1
     }
@@ -120,6 +125,7 @@ pub struct PerOwner<const BATCH: usize = 15, const LISTS: usize = 16>;
 impl<const BATCH: usize, const LISTS: usize> LruLock for PerOwner<BATCH, LISTS> {
     const NAME: &'static str = "owner";
     const BATCH: usize = BATCH;
+    const BLOCKS: bool = true;
     fn lists<M: Frames>(_: &M) -> usize {
         LISTS
     }

@@ -100,6 +100,7 @@ impl<E: Evict, K: Lock<OnList<E>>> OwnedLists<E, K> {
             file: 0,
             anon: held.pages,
             unevictable: 0,
+            blocks: 0,
             holds: held.holds,
             refaults: held.policy.refaults(),
         };

@@ -16,7 +16,7 @@ use crate::cache::PageCache;
 use crate::frames::Frames;
 use crate::host::Host;
 use crate::inner::{Core, Met, Setup};
-use crate::lists::Patience;
+use crate::scan::Patience;
 use crate::table::{Claimed, Token};
 use crate::velocity::By;
 use core::array;

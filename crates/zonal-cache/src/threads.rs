@@ -346,6 +346,12 @@ impl<E: Evict, L: LruLock> Builder<E, L> {
         self
     }
 
+    /// How many pages of a window may be one entry of a list: see [`Options::block`].
+    pub const fn block(mut self, pages: u32) -> Self {
+        self.options.block = Some(pages);
+        self
+    }
+
     /// The longest readahead window, in pages; 0 for none.
     pub const fn window(mut self, pages: u32) -> Self {
         self.options.window = pages;

@@ -14,6 +14,7 @@ mod load;
 mod lru;
 mod model;
 mod panics;
+mod pieces;
 mod reclaim;
 mod reclaimer;
 mod region;

@@ -1,8 +1,9 @@
 //! Random commands beside a model: a plain vector of bytes, with all that it was since the last sync that
 //! went well. Every policy, every store, faults of the store, and the power cut off.
 
-use crate::bytes::{Kind, Lie, ring, run};
+use crate::bytes::{BLOCKS, Kind, Lie, ring, run};
 use proptest::prelude::*;
+use std::sync::atomic::Ordering::Relaxed;
 use zonal_cache::evict::Evict;
 use zonal_cache::lru::{LruLock, PerNode, PerOwner, PerZone, Whole};
 use zonal_cache::{MultiGen, S3Fifo, Sieve, TwoLists};
@@ -22,6 +23,7 @@ fn check<E: Evict, L: LruLock>(kind: Kind) {
         run::<E, L>(kind, Lie::No, &commands).map_err(TestCaseError::fail)
     });
     done.unwrap_or_else(|error| panic!("{} on {kind:?}: {error}", E::NAME));
+    assert!(BLOCKS.load(Relaxed) > 0, "no block on any list");
 }
 
 macro_rules! runs {

@@ -13,7 +13,7 @@ use shuttle::rand::{Rng, thread_rng};
 use shuttle::scheduler::{PctScheduler, RandomScheduler};
 use shuttle::thread;
 use shuttled::{Heap, PAGE, SEED, ShuttleHost, Shuttled, explore};
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use zonal::platform::AtomicByte;
 use zonal_cache::cache::Options;
 use zonal_cache::evict::{Evict, Told, Verdict};
@@ -29,6 +29,9 @@ const PAGES: u64 = 24;
 const THREADS: u64 = 3;
 const STEPS: usize = 14;
 const SCHEDULES: usize = 1000;
+
+/// Blocks that there were when the threads began, over all schedules.
+static BLOCKS: AtomicUsize = AtomicUsize::new(0);
 
 fn stamped(index: u64, version: u64) -> Vec<u8> {
     [index.to_le_bytes(), version.to_le_bytes()].concat().repeat(PAGE / 16)
@@ -48,7 +51,7 @@ fn work<S: Setup>(file: &File<S>, other: &File<S>, own: u64, versions: &mut [u64
     for _ in 0..STEPS {
         let index = thread_rng().gen_range(0..PAGES);
         let mine = index / THREADS * THREADS + own;
-        match thread_rng().gen_range(0..12) {
+        match thread_rng().gen_range(0..13) {
             0..4 => {
                 let new = versions[mine as usize] + 1;
                 match file.write_at(&stamped(mine, new), at(mine)) {
@@ -79,7 +82,8 @@ fn work<S: Setup>(file: &File<S>, other: &File<S>, own: u64, versions: &mut [u64
             9 => {
                 file.invalidate(at(index)..at(index + 4));
             }
-            10 => {
+            10 => file.will_need(at(index)..at((index + 8).min(PAGES))),
+            11 => {
                 let _ = other.write_at(&[1; 5000], index * 1000);
             }
             _ => {
@@ -91,7 +95,7 @@ fn work<S: Setup>(file: &File<S>, other: &File<S>, own: u64, versions: &mut [u64
 
 fn model<E: Evict, const WAKES: bool, L: LruLock>() {
     let host = ShuttleHost::<WAKES>::new();
-    let options = Options { pages: BOUND, window: 4, ..Options::default() };
+    let options = Options { pages: BOUND, window: 4, block: Some(4), ..Options::default() };
     let cache = PageCache::<Shuttled<E, WAKES, L>>::with_parts(host, Heap::new(BOUND), options);
     let cache = cache.expect("a cache");
     let memory = std::sync::Arc::new(MemoryStore::from(vec![0; PAGES as usize * PAGE]));
@@ -104,6 +108,10 @@ fn model<E: Evict, const WAKES: bool, L: LruLock>() {
     });
     let file = cache.open(store).expect("a file");
     let other = cache.open(MemoryStore::default()).expect("a file");
+    // There are blocks to begin with.
+    file.will_need(0..(BOUND * PAGE) as u64);
+    let blocks = cache.lists().iter().map(|list| list.blocks).sum();
+    BLOCKS.fetch_add(blocks, Ordering::Relaxed);
     let workers: Vec<_> = (0..THREADS)
         .map(|own| {
             let (file, other) = (file.clone(), other.clone());
@@ -135,6 +143,8 @@ fn model<E: Evict, const WAKES: bool, L: LruLock>() {
 #[test]
 fn two_lists() {
     explore(RandomScheduler::new_from_seed(SEED, SCHEDULES), model::<TwoLists, true, Whole>);
+    let blocks = BLOCKS.load(Ordering::Relaxed);
+    assert!(blocks > SCHEDULES, "{blocks} blocks");
 }
 
 #[test]

@@ -234,7 +234,7 @@ impl<S: Setup> World<S> {
 }
 
 fn model<E: Evict>(lie: Lie, unlinks: bool, halves: u64) {
-    let options = Options { pages: BOUND, window: 4, ..Options::default() };
+    let options = Options { pages: BOUND, window: 4, block: Some(4), ..Options::default() };
     let cache =
         PageCache::<Shuttled<E, true>>::with_parts(ShuttleHost::new(), Heap::new(BOUND), options);
     let cache = cache.expect("a cache");

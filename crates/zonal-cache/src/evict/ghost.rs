@@ -23,7 +23,7 @@ const NOTE: u32 = 3;
 #[derive(Debug)]
 pub(super) struct Ghosts {
     buckets: Box<[[Ghost; 4]]>,
-    /// For turn `n` bit `n` modulo their count: who left then is a ghost still.
+    /// For turn `n` bit `n` modulo their count, a power of two: who left then is a ghost still.
     still: Box<[u64]>,
     /// How many are.
     count: usize,
@@ -68,12 +68,17 @@ impl Ghosts {
         ((mixed as u32 ^ tag) as usize & (self.buckets.len() - 1), tag)
     }
 
+    /// The bit of a turn.
+    fn bit(&self, turn: u32) -> usize {
+        turn as usize & (self.still.len() * 64 - 1)
+    }
+
     /// Who left in that turn is no ghost from now on; whether it was one.
     fn end(&mut self, turn: u32) -> bool {
         if turn.wrapping_sub(self.from) > self.turn.wrapping_sub(self.from) {
             return false;
         }
-        let bit = turn as usize % (self.still.len() * 64);
+        let bit = self.bit(turn);
         let word = &mut self.still[bit / 64];
         let was = *word & 1 << (bit % 64) != 0;
         *word &= !(1 << (bit % 64));
@@ -113,7 +118,8 @@ impl Ghosts {
             self.end(ghosts[at].turn);
         }
         self.buckets[bucket][at] = Ghost { tag: tag | u32::from(note) & NOTE, turn };
-        self.still[turn as usize % turns / 64] |= 1 << (turn % 64);
+        let bit = self.bit(turn);
+        self.still[bit / 64] |= 1 << (bit % 64);
         self.count += 1;
     }
 

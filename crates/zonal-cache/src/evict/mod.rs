@@ -52,6 +52,9 @@ pub enum Verdict {
     Taken,
     /// It cannot go now: it is in use, or dirty. The policy looks at others.
     Kept,
+    /// It is a block of which a part may go and a part may not, or was used and was not: the policy [halves](Evict::halve)
+    /// it, and looks at the halves in its place. Of single pages it is not said.
+    Split,
 }
 
 /// What a policy does with a page that it looks at and does not offer.
@@ -71,6 +74,8 @@ pub trait Evict: Send + 'static {
     const NAME: &'static str;
     /// How often a page is marked: hits beyond are not told apart. At most 127.
     const MOST: u8;
+    /// Whether pages may come as a [block](Self::insert_block). Else each comes by itself.
+    const BLOCKS: bool = false;
 
     /// The policy for that many slots, of which none is in use.
     fn new(slots: usize) -> Self;
@@ -102,11 +107,25 @@ pub trait Evict: Send + 'static {
     /// O(1).
     fn insert(&mut self, id: SlotId, key: u64);
 
-    /// The page of a slot has gone, not by [`scan`](Self::scan). Nothing happens if the slot is not in
-    /// use. O(1).
+    /// As many pages as 2 to the power of `order`, more than one, came together to slots in a row from `first` on, each with
+    /// a `key`. They are one to the policy from now on, by the name of `first`: as long as many pages, offered once, and gone
+    /// together, unless [`halve`](Self::halve) says that they are two. The mark of a block is what each of its pages has; if
+    /// they differ it is 0, and what is written to it is lost, so that the block is offered and its halves are looked at. O(pages).
+    fn insert_block(&mut self, first: SlotId, order: u32, key: &dyn Fn(SlotId) -> u64) {
+        block_at(first, order).for_each(|id| self.insert(id, key(id)));
+    }
+
+    /// A block is two from now on, each of half its pages, the first before the other in the order in which they go. Also the
+    /// policy's own part of [`Verdict::Split`]. O(1).
+    fn halve(&mut self, first: SlotId) {
+        let _ = first;
+    }
+
+    /// The page of a slot has gone, or the block that begins there, not by [`scan`](Self::scan). Nothing happens if the slot is
+    /// not in use. O(1).
     fn remove(&mut self, id: SlotId);
 
-    /// The page of a slot has moved to another. O(1).
+    /// The page of a slot, in no block, has moved to another. O(1).
     fn replace(&mut self, old: SlotId, new: SlotId);
 
     /// Offers pages to `take`, in the order in which they are to go, until it takes one: then that has
@@ -155,86 +174,15 @@ pub fn touch<E: Evict, B: AtomicByte>(mark: &B) {
     }
 }
 
+/// The slots of a block.
+pub(crate) fn block_at(first: SlotId, order: u32) -> impl DoubleEndedIterator<Item = SlotId> {
+    (first.0..first.0 + (1 << order)).map(SlotId)
+}
+
 /// How often a page was hit.
-fn hits<B: AtomicByte>(mark: &B) -> u8 {
+pub(crate) fn hits<B: AtomicByte>(mark: &B) -> u8 {
     mark.load(Relaxed) & !UNUSED
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use alloc::vec::Vec;
-    use core::sync::atomic::AtomicU8;
-    use proptest::prelude::*;
-
-    const SLOTS: u32 = 24;
-
-    /// Pages come, are used, go, move and are asked to go, some of which cannot.
-    fn steps() -> impl Strategy<Value = Vec<(u8, u32, u64)>> {
-        prop::collection::vec((0_u8..11, 0..SLOTS, 0_u64..1 << SLOTS), 0..400)
-    }
-
-    /// A policy offers what there is, and all of it before it says that nothing goes.
-    fn offers<E: Evict>(steps: &[(u8, u32, u64)]) -> Result<(), TestCaseError> {
-        let marks: Vec<AtomicU8> = (0..SLOTS).map(|_| AtomicU8::new(0)).collect();
-        let mark = |id: SlotId| &marks[id.0 as usize];
-        let (mut evict, mut there) = (E::new(SLOTS as usize), Vec::new());
-        for &(what, slot, number) in steps {
-            match what {
-                0..4 if !there.contains(&slot) => {
-                    mark(SlotId(slot)).store(0, Relaxed);
-                    evict.insert(SlotId(slot), number % 30 + 1);
-                    there.push(slot);
-                }
-                4..7 => touch::<E, _>(mark(SlotId(slot))),
-                7 => {
-                    evict.remove(SlotId(slot));
-                    there.retain(|&it| it != slot);
-                }
-                8 => {
-                    let other = (number % u64::from(SLOTS)) as u32;
-                    if there.contains(&slot) && !there.contains(&other) {
-                        evict.replace(SlotId(slot), SlotId(other));
-                        mark(SlotId(other)).store(mark(SlotId(slot)).load(Relaxed), Relaxed);
-                        there.retain(|&it| it != slot);
-                        there.push(other);
-                    }
-                }
-                9 | 10 => {
-                    // Some can go, or one, or none.
-                    let stays =
-                        |&it: &u32| if what == 9 { number >> it & 1 != 0 } else { it != slot };
-                    let mut offered = Vec::new();
-                    let mut take = |id: SlotId| {
-                        offered.push(id.0);
-                        if stays(&id.0) { Verdict::Kept } else { Verdict::Taken }
-                    };
-                    let went = evict.scan(&mark, &mut take);
-                    prop_assert!(offered.iter().all(|slot| there.contains(slot)));
-                    prop_assert!(offered.len() <= 7 * there.len(), "{} offers", offered.len());
-                    prop_assert_eq!(went, !there.iter().all(stays), "{:?} of {:?}", offered, there);
-                    if went {
-                        let gone = offered[offered.len() - 1];
-                        prop_assert_eq!(offered.iter().filter(|slot| !stays(slot)).count(), 1);
-                        there.retain(|&it| it != gone);
-                    } else {
-                        let all = there.iter().all(|slot| offered.contains(slot));
-                        prop_assert!(all, "{}: {:?} of {:?}", E::NAME, offered, there);
-                    }
-                }
-                _ => {}
-            }
-        }
-        Ok(())
-    }
-
-    proptest! {
-        #[test]
-        fn all_that_is_there_is_offered_and_nothing_else(steps in steps()) {
-            offers::<TwoLists>(&steps)?;
-            offers::<S3Fifo>(&steps)?;
-            offers::<Sieve>(&steps)?;
-            offers::<MultiGen>(&steps)?;
-        }
-    }
-}
+mod tests;

@@ -26,7 +26,7 @@
 
 use super::ghost::Ghosts;
 use super::queue::Queues;
-use super::{Evict, Told, Verdict, hits};
+use super::{Evict, Told, Verdict, block_at, hits};
 use crate::table::SlotId;
 use core::sync::atomic::Ordering::Relaxed;
 use zonal::platform::AtomicByte;
@@ -137,10 +137,23 @@ impl MultiGen {
         }
     }
 
-    /// A page went.
+    /// The tier that a page which comes back had, if it was not away for longer than it would have stayed in any case.
+    fn back(&mut self, key: u64, all: usize) -> Option<usize> {
+        let (_, tier) = self.ghosts.take(key).filter(|&(age, _)| age <= all)?;
+        self.now[usize::from(tier)].back += 1;
+        Some(usize::from(tier))
+    }
+
+    /// The list for pages that come, of a tier.
+    fn list_for(&self, tier: usize, all: usize) -> u8 {
+        let early = self.generations() < MOST as u64 && tier < self.protected(all);
+        list(self.oldest + u64::from(!early))
+    }
+
+    /// A page, or a block, went.
     fn gone(&mut self, id: SlotId, tier: usize, all: usize) {
-        self.now[tier].seen += 1;
-        self.ghosts.insert(self.lists.key(id), tier as u8);
+        self.now[tier].seen += self.lists.slots(id) as u64;
+        self.lists.block(id).for_each(|id| self.ghosts.insert(self.lists.key(id), tier as u8));
         self.lists.remove(id);
         if self.now.iter().map(|tally| tally.seen).sum::<u64>() >= all as u64 {
             self.turn();
@@ -151,6 +164,7 @@ impl MultiGen {
 impl Evict for MultiGen {
     const NAME: &'static str = "MGLRU";
     const MOST: u8 = 4;
+    const BLOCKS: bool = true;
 
     fn new(slots: usize) -> Self {
         Self::with_lists(Queues::new(slots), slots)
@@ -166,14 +180,25 @@ impl Evict for MultiGen {
 
     fn insert(&mut self, id: SlotId, key: u64) {
         let all = self.all();
-        // A page that was away for longer would have gone in any case.
-        let tier = self.ghosts.take(key).filter(|&(age, _)| age <= all).map_or(0, |(_, tier)| {
-            self.now[usize::from(tier)].back += 1;
-            usize::from(tier)
-        });
-        let early = self.generations() < MOST as u64 && tier < self.protected(all);
-        let into = self.oldest + u64::from(!early);
-        self.lists.push(list(into), id, key);
+        let tier = self.back(key, all).unwrap_or(0);
+        let list = self.list_for(tier, all);
+        self.lists.push(list, id, key);
+    }
+
+    fn insert_block(&mut self, first: SlotId, order: u32, key: &dyn Fn(SlotId) -> u64) {
+        let (all, mut tiers) = (self.all(), [0; TIERS]);
+        for id in block_at(first, order) {
+            tiers[self.back(key(id), all).unwrap_or(0)] += 1;
+            self.lists.note(id, key(id));
+        }
+        // That of most of them.
+        let tier = (0..TIERS).rev().max_by_key(|&tier| tiers[tier]).unwrap_or(0);
+        let list = self.list_for(tier, all);
+        self.lists.push_block(list, first, order, key(first));
+    }
+
+    fn halve(&mut self, first: SlotId) {
+        self.lists.halve(first);
     }
 
     fn remove(&mut self, id: SlotId) {
@@ -197,31 +222,48 @@ impl Evict for MultiGen {
         let all = self.all();
         let protected = self.protected(all);
         // Each page may be protected once, come to the end again, and be offered.
-        for _ in 0..2 * all {
+        let mut looks = 2 * all;
+        while looks > 0 {
             self.age(all);
             let Some(id) = self.lists.oldest(list(self.oldest)) else { return false };
-            let tier = tier(hits(mark(id)));
+            let (tier, pages) = (tier(hits(mark(id))), self.lists.slots(id));
             if tier >= protected {
                 mark(id).store(0, Relaxed);
-                self.now[tier].seen += 1;
+                self.now[tier].seen += pages as u64;
                 self.lists.renew(list(self.oldest + 1), id);
-            } else if take(id) == Verdict::Taken {
-                self.gone(id, tier, all);
-                return true;
             } else {
-                self.lists.renew(list(self.youngest - 1), id);
+                match take(id) {
+                    Verdict::Taken => {
+                        self.gone(id, tier, all);
+                        return true;
+                    }
+                    Verdict::Kept => self.lists.renew(list(self.youngest - 1), id),
+                    Verdict::Split => {
+                        self.lists.halve(id);
+                        continue;
+                    }
+                }
             }
+            looks = looks.saturating_sub(pages);
         }
         // Those that never came to the end, as others did that cannot go.
         for generation in self.oldest..=self.youngest {
-            for _ in 0..self.lists.len(list(generation)) {
-                let Some(id) = self.lists.oldest(list(generation)) else { break };
+            let mut looks = self.lists.len(list(generation));
+            while looks > 0
+                && let Some(id) = self.lists.oldest(list(generation))
+            {
                 let tier = tier(hits(mark(id)));
-                if take(id) == Verdict::Taken {
-                    self.gone(id, tier, all);
-                    return true;
+                match take(id) {
+                    Verdict::Taken => {
+                        self.gone(id, tier, all);
+                        return true;
+                    }
+                    Verdict::Kept => {
+                        looks = looks.saturating_sub(self.lists.slots(id));
+                        self.lists.renew(list(generation), id);
+                    }
+                    Verdict::Split => self.lists.halve(id),
                 }
-                self.lists.renew(list(generation), id);
             }
         }
         false

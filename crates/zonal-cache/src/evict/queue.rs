@@ -1,36 +1,43 @@
-//! Queues of slots that share their links: a slot is in one of them, or in none.
+//! Queues of slots that share their links: a slot is in one of them, or in none. Slots in a row may be in a queue as one, a
+//! block of a power of two, of which the first has the links.
 //!
 //! Several sets of queues may have the same links, each under a lock of its own, as the lists of a kernel run
 //! through the pages that they have. Which set a slot is in the cache knows: links are read and written with that
 //! set's lock held, and are atomics only so that this needs no unsafe code; all accesses are relaxed.
 
+use super::block_at;
 use crate::table::SlotId;
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicU32, AtomicU64};
 
 const NONE: u32 = u32::MAX;
-/// The queue of a slot that is in none.
-const NOWHERE: u8 = u8::MAX;
+/// The queue of a slot that is in none, or in a block whose first slot is in one.
+const NOWHERE: u8 = 15;
+/// Above the queue the order of the block that begins with the slot.
+const ORDER: u32 = 4;
 /// The bits of a key that a queue keeps.
 pub(super) const KEY: u64 = u64::MAX >> u8::BITS;
 
 #[derive(Debug)]
 struct Link {
-    /// What the policy knows a page by when it comes again, below the queue in the high byte: 16 bytes a slot are four to a
-    /// line, and the two are asked for together.
+    /// What the policy knows a page by when it comes again, below order and queue in the high byte: 16 bytes a slot are four to
+    /// a line, and these are asked for together.
     key: AtomicU64,
     newer: AtomicU32,
     older: AtomicU32,
 }
 
 impl Link {
-    fn queue(&self) -> u8 {
-        (self.key.load(Relaxed) >> KEY.count_ones()) as u8
+    /// The high byte: the queue, and the order.
+    fn place(&self) -> (u8, u32) {
+        let high = (self.key.load(Relaxed) >> KEY.count_ones()) as u8;
+        (high & NOWHERE, u32::from(high >> ORDER))
     }
 
-    fn set(&self, queue: u8, key: u64) {
-        self.key.store(u64::from(queue) << KEY.count_ones() | key & KEY, Relaxed);
+    fn set(&self, queue: u8, order: u32, key: u64) {
+        let high = u64::from(queue) | u64::from(order) << ORDER;
+        self.key.store(high << KEY.count_ones() | key & KEY, Relaxed);
     }
 }
 
@@ -38,6 +45,7 @@ impl Link {
 struct Ends {
     newest: u32,
     oldest: u32,
+    /// Slots, of blocks all.
     len: usize,
 }
 
@@ -55,7 +63,7 @@ pub(super) struct Queues<const N: usize> {
 impl<const N: usize> Queues<N> {
     pub(super) fn new(slots: usize) -> Self {
         let link = || Link {
-            key: AtomicU64::new(!KEY),
+            key: AtomicU64::new(u64::from(NOWHERE) << KEY.count_ones()),
             newer: AtomicU32::new(NONE),
             older: AtomicU32::new(NONE),
         };
@@ -86,7 +94,17 @@ impl<const N: usize> Queues<N> {
     }
 
     pub(super) fn queue_of(&self, id: SlotId) -> Option<u8> {
-        Some(self.link(id).queue()).filter(|&queue| queue != NOWHERE)
+        Some(self.link(id).place().0).filter(|&queue| queue != NOWHERE)
+    }
+
+    /// The slots that are in a queue as one with this, the first of them.
+    pub(super) fn block(&self, id: SlotId) -> impl Iterator<Item = SlotId> + use<N> {
+        block_at(id, self.link(id).place().1)
+    }
+
+    /// How many these are.
+    pub(super) fn slots(&self, id: SlotId) -> usize {
+        1 << self.link(id).place().1
     }
 
     pub(super) fn oldest(&self, queue: u8) -> Option<SlotId> {
@@ -111,28 +129,55 @@ impl<const N: usize> Queues<N> {
 
     /// Puts a slot that is in no queue at the new end of one.
     pub(super) fn push(&mut self, queue: u8, id: SlotId, key: u64) {
+        self.push_block(queue, id, 0, key);
+    }
+
+    /// The same for 2 to the power of `order` slots in a row, which are one from now on. `key` is that of the first; the others
+    /// have theirs by [`note`](Self::note).
+    pub(super) fn push_block(&mut self, queue: u8, id: SlotId, order: u32, key: u64) {
         debug_assert_eq!(self.queue_of(id), None, "a slot is in one queue");
         let older = self.ends[queue as usize].newest;
         let link = self.link(id);
         link.newer.store(NONE, Relaxed);
         link.older.store(older, Relaxed);
-        link.set(queue, key);
+        link.set(queue, order, key);
         match self.links.get(older as usize) {
             Some(link) => link.newer.store(id.0, Relaxed),
             None => self.ends[queue as usize].oldest = id.0,
         }
         let ends = &mut self.ends[queue as usize];
         ends.newest = id.0;
-        ends.len += 1;
+        ends.len += 1 << order;
     }
 
-    /// Takes a slot out of its queue, if it is in one.
+    /// Notes the key of a slot that is in no queue, or in a block and not its first.
+    pub(super) fn note(&mut self, id: SlotId, key: u64) {
+        debug_assert_eq!(self.queue_of(id), None, "it has a key");
+        self.link(id).set(NOWHERE, 0, key);
+    }
+
+    /// Has the second half of a block be one of its own, behind the first: newer by one place.
+    pub(super) fn halve(&mut self, id: SlotId) {
+        let (queue, order) = self.link(id).place();
+        debug_assert!(queue != NOWHERE && order > 0, "a block");
+        let (order, second) = (order - 1, SlotId(id.0 + (1 << (order - 1))));
+        let newer = self.link(id).newer.load(Relaxed);
+        self.link(id).set(queue, order, self.key(id));
+        self.link(second).set(queue, order, self.key(second));
+        self.join(queue, id.0, second.0);
+        self.join(queue, second.0, newer);
+    }
+
+    /// Takes a slot, or a block by its first slot, out of its queue, if it is in one.
     pub(super) fn remove(&mut self, id: SlotId) {
-        let Some(queue) = self.queue_of(id) else { return };
+        let (queue, order) = self.link(id).place();
+        if queue == NOWHERE {
+            return;
+        }
         let (newer, older) = (self.link(id).newer.load(Relaxed), self.link(id).older.load(Relaxed));
         self.join(queue, older, newer);
-        self.ends[queue as usize].len -= 1;
-        self.link(id).set(NOWHERE, self.key(id));
+        self.ends[queue as usize].len -= 1 << order;
+        self.link(id).set(NOWHERE, 0, self.key(id));
     }
 
     /// Has two be neighbours in a queue; `NONE` for its ends.
@@ -148,22 +193,22 @@ impl<const N: usize> Queues<N> {
         }
     }
 
-    /// Moves a slot to the new end of a queue.
+    /// Moves a slot, or a block, to the new end of a queue.
     pub(super) fn renew(&mut self, queue: u8, id: SlotId) {
-        let key = self.key(id);
+        let (key, order) = (self.key(id), self.link(id).place().1);
         self.remove(id);
-        self.push(queue, id, key);
+        self.push_block(queue, id, order, key);
     }
 
-    /// Puts `new` where `old` is.
+    /// Puts `new` where `old` is, which is no block.
     pub(super) fn replace(&mut self, old: SlotId, new: SlotId) {
         let Some(queue) = self.queue_of(old) else { return };
         let (newer, older) =
             (self.link(old).newer.load(Relaxed), self.link(old).older.load(Relaxed));
         self.join(queue, older, new.0);
         self.join(queue, new.0, newer);
-        self.link(new).set(queue, self.key(old));
-        self.link(old).set(NOWHERE, self.key(old));
+        self.link(new).set(queue, 0, self.key(old));
+        self.link(old).set(NOWHERE, 0, self.key(old));
     }
 }
 
@@ -189,52 +234,82 @@ mod tests {
         assert_eq!(size_of::<Link>(), 16);
     }
 
-    fn listed(queues: &Queues<2>, queue: u8) -> Vec<u32> {
-        let mut list = Vec::new();
+    /// The slots of a queue, and their pieces by first slot and order.
+    fn listed(queues: &Queues<2>, queue: u8) -> (Vec<u32>, Vec<(u32, u32)>) {
+        let (mut list, mut pieces) = (Vec::new(), Vec::new());
         let mut at = queues.oldest(queue);
         while let Some(id) = at {
             assert_eq!(queues.queue_of(id), Some(queue));
-            list.push(id.0);
+            list.extend(queues.block(id).map(|id| id.0));
+            pieces.push((id.0, queues.slots(id).ilog2()));
             at = queues.newer(id);
         }
         assert_eq!(list.len(), queues.len(queue));
-        list
+        (list, pieces)
     }
 
     proptest! {
         #[test]
         fn they_are_what_two_deques_are(
-            steps in prop::collection::vec((0_u8..4, 0_u32..8, 0_u8..2, 0_u32..8), 0..60),
+            steps in prop::collection::vec((0_u8..6, 0_u32..8, 0_u8..2, 0_u32..8), 0..60),
         ) {
             let mut queues = Queues::<2>::new(8);
-            let mut model = [Vec::new(), Vec::new()];
+            // Pieces, as above.
+            let mut model = [Vec::<(u32, u32)>::new(), Vec::new()];
             for (what, slot, queue, other) in steps {
                 let (id, other) = (SlotId(slot), SlotId(other));
-                let held = queues.queue_of(id);
-                prop_assert_eq!(held.is_some(), model.iter().any(|list| list.contains(&slot)));
-                match what {
-                    0 if held.is_none() => {
+                let there = |id: SlotId| {
+                    let mut pieces = model.iter().flatten();
+                    pieces.any(|&(first, order)| (first..first + (1 << order)).contains(&id.0))
+                };
+                let held = model.iter().flatten().find(|piece| piece.0 == slot).copied();
+                prop_assert_eq!(queues.queue_of(id).is_some(), held.is_some());
+                match (what, held) {
+                    (0, None) if !there(id) => {
                         queues.push(queue, id, u64::from(slot));
-                        model[usize::from(queue)].push(slot);
+                        model[usize::from(queue)].push((slot, 0));
                     }
-                    1 => {
+                    (1, Some(_)) | (1, None) => {
                         queues.remove(id);
-                        model.iter_mut().for_each(|list| list.retain(|&it| it != slot));
+                        model.iter_mut().for_each(|list| list.retain(|it| it.0 != slot));
                     }
-                    2 if held.is_some() => {
+                    (2, Some(piece)) => {
                         queues.renew(queue, id);
-                        model.iter_mut().for_each(|list| list.retain(|&it| it != slot));
-                        model[usize::from(queue)].push(slot);
+                        model.iter_mut().for_each(|list| list.retain(|it| it.0 != slot));
+                        model[usize::from(queue)].push(piece);
                     }
-                    3 if held.is_some() && queues.queue_of(other).is_none() => {
+                    (3, Some((_, 0))) if !there(other) => {
                         queues.replace(id, other);
                         let all = model.iter_mut().flatten();
-                        all.filter(|it| **it == slot).for_each(|it| *it = other.0);
+                        all.filter(|it| it.0 == slot).for_each(|it| it.0 = other.0);
+                    }
+                    (4, None) => {
+                        let order = 1 + other.0 % 3;
+                        let block = slot..slot + (1 << order);
+                        if block.end <= 8 && !block.clone().any(|it| there(SlotId(it))) {
+                            block.skip(1).for_each(|it| queues.note(SlotId(it), u64::from(it)));
+                            queues.push_block(queue, id, order, u64::from(slot));
+                            model[usize::from(queue)].push((slot, order));
+                        }
+                    }
+                    (5, Some((_, order @ 1..))) => {
+                        queues.halve(id);
+                        for list in &mut model {
+                            if let Some(at) = list.iter().position(|it| it.0 == slot) {
+                                list[at].1 = order - 1;
+                                list.insert(at + 1, (slot + (1 << (order - 1)), order - 1));
+                            }
+                        }
                     }
                     _ => {}
                 }
                 for queue in 0..2 {
-                    prop_assert_eq!(&listed(&queues, queue), &model[usize::from(queue)]);
+                    let (list, pieces) = listed(&queues, queue);
+                    prop_assert_eq!(&pieces, &model[usize::from(queue)]);
+                    let mut slots = list.clone();
+                    slots.sort_unstable();
+                    slots.dedup();
+                    prop_assert_eq!(slots.len(), list.len());
                 }
             }
         }

@@ -18,7 +18,7 @@
 
 use super::ghost::Ghosts;
 use super::queue::Queues;
-use super::{Evict, Told, Verdict, hits};
+use super::{Evict, Told, Verdict, block_at, hits};
 use crate::table::SlotId;
 use core::sync::atomic::Ordering::Relaxed;
 use zonal::platform::AtomicByte;
@@ -44,55 +44,68 @@ impl S3Fifo {
         Self { queues, ghosts: Ghosts::new(pages), tenth: pages.div_ceil(10), fills: true }
     }
 
-    /// Looks at the oldest page of the small queue; whether it went.
+    /// Looks at the oldest page of the small queue: it went, stays, or is two.
     fn small<'m, B: AtomicByte + 'm>(
         &mut self,
         id: SlotId,
         mark: &impl Fn(SlotId) -> &'m B,
         take: &mut impl FnMut(SlotId) -> Verdict,
-    ) -> bool {
+    ) -> Verdict {
         if hits(mark(id)) >= TO_MAIN {
             mark(id).store(0, Relaxed);
             self.queues.renew(MAIN, id);
-            return false;
+            return Verdict::Kept;
         }
         self.offer(id, take)
     }
 
-    /// Offers the oldest page of the small queue; whether it went.
-    fn offer(&mut self, id: SlotId, take: &mut impl FnMut(SlotId) -> Verdict) -> bool {
-        let goes = take(id) == Verdict::Taken;
-        if goes {
-            self.ghosts.insert(self.queues.key(id), 0);
-            self.queues.remove(id);
-        } else {
-            self.queues.renew(SMALL, id);
+    /// Offers the oldest page of the small queue.
+    fn offer(&mut self, id: SlotId, take: &mut impl FnMut(SlotId) -> Verdict) -> Verdict {
+        let verdict = take(id);
+        match verdict {
+            Verdict::Taken => {
+                self.queues.block(id).for_each(|id| self.ghosts.insert(self.queues.key(id), 0));
+                self.queues.remove(id);
+            }
+            Verdict::Kept => self.queues.renew(SMALL, id),
+            Verdict::Split => self.queues.halve(id),
         }
-        goes
+        verdict
     }
 
-    /// Looks at the oldest page of the main queue; whether it went.
+    /// Looks at the oldest page of the main queue.
     fn main<'m, B: AtomicByte + 'm>(
         &mut self,
         id: SlotId,
         mark: &impl Fn(SlotId) -> &'m B,
         take: &mut impl FnMut(SlotId) -> Verdict,
-    ) -> bool {
+    ) -> Verdict {
         let uses = hits(mark(id));
-        if uses > 0 {
-            mark(id).store(uses - 1, Relaxed);
-        } else if take(id) == Verdict::Taken {
-            self.queues.remove(id);
-            return true;
+        let verdict = if uses > 0 { Verdict::Kept } else { take(id) };
+        match verdict {
+            Verdict::Taken => self.queues.remove(id),
+            Verdict::Kept => {
+                if uses > 0 {
+                    mark(id).store(uses - 1, Relaxed);
+                }
+                self.queues.renew(MAIN, id);
+            }
+            Verdict::Split => self.queues.halve(id),
         }
-        self.queues.renew(MAIN, id);
-        false
+        verdict
+    }
+
+    /// The queue for pages that come.
+    fn queue_for(&self, come_back: bool) -> u8 {
+        let full = self.fills && self.queues.len(SMALL) >= self.tenth;
+        if come_back || full { MAIN } else { SMALL }
     }
 }
 
 impl Evict for S3Fifo {
     const NAME: &'static str = "S3-FIFO";
     const MOST: u8 = 3;
+    const BLOCKS: bool = true;
 
     fn new(slots: usize) -> Self {
         Self::with_queues(Queues::new(slots), slots)
@@ -114,8 +127,24 @@ impl Evict for S3Fifo {
         // As many ghosts as the main queue has pages.
         self.ghosts.keep((self.queues.len(SMALL) + self.queues.len(MAIN)) * 9 / 10);
         let comes_back = self.ghosts.take(key).is_some();
-        let full = self.fills && self.queues.len(SMALL) >= self.tenth;
-        self.queues.push(if comes_back || full { MAIN } else { SMALL }, id, key);
+        let queue = self.queue_for(comes_back);
+        self.queues.push(queue, id, key);
+    }
+
+    fn insert_block(&mut self, first: SlotId, order: u32, key: &dyn Fn(SlotId) -> u64) {
+        self.ghosts.keep((self.queues.len(SMALL) + self.queues.len(MAIN)) * 9 / 10);
+        let mut back = 0;
+        for id in block_at(first, order) {
+            back += usize::from(self.ghosts.take(key(id)).is_some());
+            self.queues.note(id, key(id));
+        }
+        // Where most of them would go.
+        let queue = self.queue_for(back * 2 > 1 << order);
+        self.queues.push_block(queue, first, order, key(first));
+    }
+
+    fn halve(&mut self, first: SlotId) {
+        self.queues.halve(first);
     }
 
     fn remove(&mut self, id: SlotId) {
@@ -141,27 +170,38 @@ impl Evict for S3Fifo {
         // What stays in the small queue is offered once, before the main one is asked in any case.
         let mut offers = self.queues.len(SMALL);
         // Each page goes to the main queue once, and round it with up to three uses.
-        for _ in 0..6 * all {
+        let mut looks = 6 * all;
+        while looks > 0 {
             let tenth = self.queues.len(SMALL) * 10 >= all;
             let asked = (tenth || self.queues.len(MAIN) == 0) && offers > 0;
-            let gone = match (asked, self.queues.oldest(SMALL), self.queues.oldest(MAIN)) {
-                (true, Some(id), _) => {
-                    offers -= 1;
-                    self.small(id, mark, take)
-                }
-                (_, _, Some(id)) => self.main(id, mark, take),
-                (_, Some(id), None) => self.small(id, mark, take),
+            let (id, is_small) = match (asked, self.queues.oldest(SMALL), self.queues.oldest(MAIN))
+            {
+                (true, Some(id), _) | (_, Some(id), None) => (id, true),
+                (_, _, Some(id)) => (id, false),
                 _ => return false,
             };
-            if gone {
-                return true;
+            let pages = self.queues.slots(id);
+            let verdict =
+                if is_small { self.small(id, mark, take) } else { self.main(id, mark, take) };
+            match verdict {
+                Verdict::Taken => return true,
+                Verdict::Split => continue,
+                Verdict::Kept => looks = looks.saturating_sub(pages),
+            }
+            if is_small && asked {
+                offers = offers.saturating_sub(pages);
             }
         }
         // Those of a small queue that was not asked because it is small: used or not, as no other can go.
-        for _ in 0..self.queues.len(SMALL) {
-            let Some(id) = self.queues.oldest(SMALL) else { break };
-            if self.offer(id, take) {
-                return true;
+        let mut looks = self.queues.len(SMALL);
+        while looks > 0
+            && let Some(id) = self.queues.oldest(SMALL)
+        {
+            let pages = self.queues.slots(id);
+            match self.offer(id, take) {
+                Verdict::Taken => return true,
+                Verdict::Split => {}
+                Verdict::Kept => looks = looks.saturating_sub(pages),
             }
         }
         false

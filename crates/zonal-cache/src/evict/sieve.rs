@@ -29,6 +29,7 @@ pub struct Sieve {
 impl Evict for Sieve {
     const NAME: &'static str = "SIEVE";
     const MOST: u8 = 1;
+    const BLOCKS: bool = true;
 
     fn new(slots: usize) -> Self {
         Self { queue: Queues::new(slots), hand: None }
@@ -44,6 +45,15 @@ impl Evict for Sieve {
 
     fn insert(&mut self, id: SlotId, key: u64) {
         self.queue.push(0, id, key);
+    }
+
+    fn insert_block(&mut self, first: SlotId, order: u32, key: &dyn Fn(SlotId) -> u64) {
+        self.queue.push_block(0, first, order, key(first));
+    }
+
+    fn halve(&mut self, first: SlotId) {
+        // The hand, if it is here, comes to the second half next.
+        self.queue.halve(first);
     }
 
     fn remove(&mut self, id: SlotId) {
@@ -67,15 +77,27 @@ impl Evict for Sieve {
         _: &mut impl FnMut(Told, SlotId),
     ) -> bool {
         // Once round to clear the bits, and once more to offer what had one.
-        for _ in 0..2 * self.queue.len(0) {
+        let mut looks = 2 * self.queue.len(0);
+        while looks > 0 {
             let Some(id) = self.hand.or_else(|| self.queue.oldest(0)) else { return false };
             self.hand = self.queue.newer(id);
             if hits(mark(id)) > 0 {
                 mark(id).store(0, Relaxed);
-            } else if take(id) == Verdict::Taken {
-                self.queue.remove(id);
-                return true;
+            } else {
+                match take(id) {
+                    Verdict::Taken => {
+                        self.queue.remove(id);
+                        return true;
+                    }
+                    Verdict::Kept => {}
+                    Verdict::Split => {
+                        self.queue.halve(id);
+                        self.hand = Some(id);
+                        continue;
+                    }
+                }
             }
+            looks = looks.saturating_sub(self.queue.slots(id));
         }
         false
     }

@@ -17,7 +17,7 @@
 
 use super::ghost::Ghosts;
 use super::queue::Queues;
-use super::{Evict, Told, Verdict, hits};
+use super::{Evict, Told, Verdict, block_at, hits};
 use crate::table::SlotId;
 use core::sync::atomic::Ordering::Relaxed;
 use zonal::platform::AtomicByte;
@@ -65,7 +65,7 @@ impl TwoLists {
             let used = hits(mark(id)) > 0;
             mark(id).store(0, Relaxed);
             if used && chances > 0 {
-                chances -= 1;
+                chances = chances.saturating_sub(self.lists.slots(id));
                 self.lists.renew(ACTIVE, id);
                 told(Told::StaysActive, id);
             } else {
@@ -79,6 +79,7 @@ impl TwoLists {
 impl Evict for TwoLists {
     const NAME: &'static str = "two-lists";
     const MOST: u8 = 1;
+    const BLOCKS: bool = true;
 
     fn new(slots: usize) -> Self {
         Self::with_ghosts(slots, slots)
@@ -96,6 +97,22 @@ impl Evict for TwoLists {
         let active = self.lists.len(ACTIVE);
         let would_have_stayed = self.ghosts.take(key).is_some_and(|(age, _)| age <= active);
         self.lists.push(if would_have_stayed { ACTIVE } else { INACTIVE }, id, key);
+    }
+
+    fn insert_block(&mut self, first: SlotId, order: u32, key: &dyn Fn(SlotId) -> u64) {
+        let (active, mut would_have_stayed) = (self.lists.len(ACTIVE), 0);
+        for id in block_at(first, order) {
+            let stays = self.ghosts.take(key(id)).is_some_and(|(age, _)| age <= active);
+            would_have_stayed += usize::from(stays);
+            self.lists.note(id, key(id));
+        }
+        // What most of them would have done.
+        let list = if would_have_stayed * 2 > 1 << order { ACTIVE } else { INACTIVE };
+        self.lists.push_block(list, first, order, key(first));
+    }
+
+    fn halve(&mut self, first: SlotId) {
+        self.lists.halve(first);
     }
 
     fn remove(&mut self, id: SlotId) {
@@ -122,29 +139,47 @@ impl Evict for TwoLists {
     ) -> bool {
         let all = self.lists.len(INACTIVE) + self.lists.len(ACTIVE);
         // Each page may become active once, come back, and be offered.
-        for _ in 0..3 * all {
+        let mut looks = 3 * all;
+        while looks > 0 {
             self.balance(mark, told);
             let Some(id) = self.lists.oldest(INACTIVE) else { return false };
             if hits(mark(id)) > 0 {
                 mark(id).store(0, Relaxed);
                 self.lists.renew(ACTIVE, id);
                 told(Told::Activated, id);
-            } else if take(id) == Verdict::Taken {
-                self.ghosts.insert(self.lists.key(id), 0);
-                self.lists.remove(id);
-                return true;
             } else {
-                self.lists.renew(INACTIVE, id);
+                match take(id) {
+                    Verdict::Taken => {
+                        let left = self.lists.block(id);
+                        left.for_each(|id| self.ghosts.insert(self.lists.key(id), 0));
+                        self.lists.remove(id);
+                        return true;
+                    }
+                    Verdict::Kept => self.lists.renew(INACTIVE, id),
+                    Verdict::Split => {
+                        self.lists.halve(id);
+                        continue;
+                    }
+                }
             }
+            looks = looks.saturating_sub(self.lists.slots(id));
         }
         // The active ones, where all others are kept.
-        for _ in 0..self.lists.len(ACTIVE) {
-            let Some(id) = self.lists.oldest(ACTIVE) else { break };
-            if take(id) == Verdict::Taken {
-                self.lists.remove(id);
-                return true;
+        let mut looks = self.lists.len(ACTIVE);
+        while looks > 0
+            && let Some(id) = self.lists.oldest(ACTIVE)
+        {
+            match take(id) {
+                Verdict::Taken => {
+                    self.lists.remove(id);
+                    return true;
+                }
+                Verdict::Kept => {
+                    looks = looks.saturating_sub(self.lists.slots(id));
+                    self.lists.renew(ACTIVE, id);
+                }
+                Verdict::Split => self.lists.halve(id),
             }
-            self.lists.renew(ACTIVE, id);
         }
         false
     }

@@ -420,6 +420,11 @@ impl<P: Host> Table<P> {
         &self.slot(id).mark
     }
 
+    /// What was noted of the use of a block that begins with this slot.
+    pub(crate) fn block_mark(&self, id: SlotId) -> &P::Byte {
+        &self.slot(id).block_mark
+    }
+
     /// Where the page of a slot is among the lists.
     pub(crate) fn place(&self, id: SlotId) -> &P::Word {
         &self.slot(id).place

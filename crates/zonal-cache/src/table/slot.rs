@@ -100,6 +100,8 @@ pub(super) struct Slot<P: Host> {
     /// The next slot of the chain.
     pub(super) next: P::Half,
     pub(super) mark: P::Byte,
+    /// What is to be added to the marks of the pages of the block that begins here: see `blocks.rs`.
+    pub(super) block_mark: P::Byte,
     /// The bits of its count of readers in a word of a [lane](super::lanes).
     pub(super) shift: u8,
 }
@@ -115,6 +117,7 @@ impl<P: Host> Slot<P> {
             place: P::Word::new(0),
             next: P::Half::new(NONE),
             mark: P::Byte::new(0),
+            block_mark: P::Byte::new(0),
             shift: shift_of(id),
         }
     }

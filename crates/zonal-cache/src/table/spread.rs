@@ -101,6 +101,14 @@ impl<P: Host> Table<P> {
         self.slot(id).word.compare_exchange(seen, Word::CLAIMED, Acquire, Relaxed).is_ok()
     }
 
+    /// Whether the page of a slot could be [claimed](Self::claim), as it looks just now.
+    pub(crate) fn may_leave(&self, id: SlotId) -> bool {
+        // Relaxed: a guess.
+        let seen = Word(self.slot(id).word.load(Relaxed));
+        let not = Word::WRITER | Word::WRITEBACK | Word::CLAIMED | Word::DETACHED | Word::DIRTY;
+        seen.is_alone() && !seen.has(not) && (!seen.has(Word::SPREAD) || self.lanes.seem_empty(id))
+    }
+
     fn claim_spread(&self, id: SlotId, seen: u64) -> bool {
         let word = &self.slot(id).word;
         // Acquire, here and in `none`: with the release of those who left. Before the lanes are asked (L-1).

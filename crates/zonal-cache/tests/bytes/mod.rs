@@ -10,6 +10,7 @@ use faults::{Faults, Liar};
 use file::{Model, byte};
 use proptest::prelude::*;
 use std::ops::Range;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use tempfile::TempDir;
 use zonal::ZoneId;
@@ -24,6 +25,8 @@ const PAGES: u64 = 40;
 const PAGE: u64 = 4096;
 /// The bound at first.
 const BOUND: usize = 20;
+/// Blocks on lists, after each step of all runs.
+pub(crate) static BLOCKS: AtomicUsize = AtomicUsize::new(0);
 
 #[derive(Clone, Debug)]
 pub(crate) enum Command {
@@ -79,8 +82,20 @@ fn command() -> impl Strategy<Value = Command> {
     ]
 }
 
+/// Half of them begin with a file that is longer than the bound and was read in sequence, so that there are blocks.
 pub(crate) fn commands() -> impl Strategy<Value = Vec<Command>> {
-    prop::collection::vec(command(), 1..60)
+    use Command as C;
+    let len = (PAGES * PAGE) as usize;
+    let begin = [
+        C::Write { at: 0, len, byte: 1 },
+        C::Sync { handle: 0 },
+        C::Invalidate { at: 0, len: len as u64 },
+        C::Read { at: 0, len: len / 3 },
+    ];
+    (any::<bool>(), prop::collection::vec(command(), 1..60)).prop_map(move |(begins, commands)| {
+        let begin = begin.iter().filter(|_| begins).cloned();
+        begin.chain(commands).collect()
+    })
 }
 
 type Handles<E, L> = [CacheFile<E, L>; 2];
@@ -100,7 +115,8 @@ impl<E: Evict, L: LruLock> World<E, L> {
     /// The file is empty, or has these bytes if it is in memory.
     fn new(kind: Kind, lie: Lie, bytes: Vec<u8>) -> Self {
         let builder = Cache::<E, L>::builder().memory(BOUND << 12).most_memory(30 << 12);
-        let cache = builder.window(8).io_threads(kind.io_threads()).open().expect("a cache");
+        let builder = builder.window(8).block(4).io_threads(kind.io_threads());
+        let cache = builder.open().expect("a cache");
         let faults = Arc::new(Mutex::new(Faults::default()));
         let directory = tempfile::tempdir().expect("a directory");
         let memory = kind.memory(bytes, lie);
@@ -193,12 +209,13 @@ fn bound<E: Evict, L: LruLock>(world: &World<E, L>) -> Result<(), String> {
         return Err(format!("{frames} frames, {stats:?}"));
     }
     // What is pinned and was copied is on no list.
-    let listed = world
-        .cache
-        .lists()
-        .iter()
-        .map(|list| list.file + list.anon + list.unevictable)
-        .sum::<usize>();
+    let lists = world.cache.lists();
+    let listed: usize = lists.iter().map(|list| list.file + list.anon + list.unevictable).sum();
+    let blocks: usize = lists.iter().map(|list| list.blocks).sum();
+    if blocks * 2 > listed {
+        return Err(format!("{blocks} blocks of {listed} pages"));
+    }
+    BLOCKS.fetch_add(blocks, Relaxed);
     let on_none = stats.used.checked_sub(listed + world.cache.waiting());
     if on_none.is_none_or(|pages| pages as u64 > stats.copied) {
         return Err(format!("{listed} pages are listed, {on_none:?} are nowhere: {stats:?}"));

@@ -219,6 +219,27 @@ unsafe impl Frames for Heap {
         call_back();
         self.free.lock().expect("whole").pop().map(Pfn::new)
     }
+    /// Four in a row, as a block of memory has them, where there are such and more are not wanted.
+    fn alloc_some(&self, frames: &mut [Pfn]) -> usize {
+        let mut count = 0;
+        while count < frames.len() {
+            let rest = &mut frames[count..];
+            let mut free = self.free.lock().expect("whole");
+            let is_free = |frame: u64| free.contains(&frame);
+            let row = (4..=self.count as u64).step_by(4).find(|&at| (at..at + 4).all(is_free));
+            if let (Some(at), [_, _, _, _, ..]) = (row, &*rest) {
+                free.retain(|frame| !(at..at + 4).contains(frame));
+                rest.iter_mut().zip(at..at + 4).for_each(|(frame, at)| *frame = Pfn::new(at));
+                count += 4;
+                continue;
+            }
+            drop(free);
+            let Some(frame) = self.alloc() else { break };
+            rest[0] = frame;
+            count += 1;
+        }
+        count
+    }
     unsafe fn free(&self, frames: &[Pfn]) {
         let mut free = self.free.lock().expect("whole");
         for frame in frames {
