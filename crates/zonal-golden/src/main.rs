@@ -22,8 +22,8 @@
 //! - `mixed`: blocks of orders 0 to 4, of which 256 are alive;
 //! - `order9`, `order3`: one huge page, or eight frames, allocated and freed.
 //!
-//! `Zonal/owned/hot-pair+usdt-off` and `+ring-off` have trace policies compiled in, and no
-//! tool listens. `Zonal/owned/hot-pair+planted` is the first with some needless work added: a check
+//! `Zonal/owned/hot-pair+usdt-off`, `+ring-off` and `+asked-ring-off` have trace policies compiled in, and no
+//! tool listens; the last is a ring whose sink says nothing of how to ask whether an event is on. `Zonal/owned/hot-pair+planted` is the first with some needless work added: a check
 //! of the counts that does not reject it checks nothing.
 
 mod host;

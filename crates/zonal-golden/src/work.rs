@@ -5,10 +5,12 @@ use std::error::Error;
 use std::hint::black_box;
 use std::sync::atomic::AtomicU64;
 use zonal::policy::Policy;
+use zonal::policy::trace::Point;
 use zonal::preset::{Linux413, Linux416, Traced, Trusting, Zonal};
 use zonal::{Allocator, CpuHandle, CpuId, MigrateType, Order, Pfn, Request, ZoneType};
 use zonal_host::Usdt;
-use zonal_trace::ring::{Ring, Sink, ToRing, words_for};
+use zonal_runs::test_static;
+use zonal_trace::ring::{ENABLED_BYTE, Ring, Sink, ToRing, words_for};
 
 pub(crate) type Outcome = Result<(), Box<dyn Error>>;
 
@@ -109,6 +111,12 @@ macro_rules! cases {
             blocks: 1,
             run: |n| owned::<Traced<Zonal, ToRing<Idle>>>(|cpu| hot_pair::<_, false>(cpu, n)),
         },
+        Case {
+            name: "Zonal/owned/hot-pair+asked-ring-off",
+            iterations: 20_000,
+            blocks: 1,
+            run: |n| owned::<Traced<Zonal, ToRing<Asked>>>(|cpu| hot_pair::<_, false>(cpu, n)),
+        },
         // Beside the plain pair: what it costs that the host fills the frame, and not the caller.
         Case {
             name: "Zonal/shared/zeroed-pair",
@@ -157,7 +165,7 @@ macro_rules! cases {
     ]};
 }
 
-pub(crate) static CASES: [Case; 29] = cases!(Zonal Linux416);
+pub(crate) static CASES: [Case; 30] = cases!(Zonal Linux416);
 
 /// A ring in statics in which no event is enabled.
 struct Idle;
@@ -166,6 +174,31 @@ static WORDS: [AtomicU64; words_for(64)] = [const { AtomicU64::new(0) }; words_f
 static RING: Ring<'static, AtomicU64> = Ring::new(&WORDS);
 
 impl Sink for Idle {
+    type Word = AtomicU64;
+    #[inline(always)]
+    fn ring() -> Option<&'static Ring<'static, AtomicU64>> {
+        Some(&RING)
+    }
+    fn now() -> u64 {
+        0
+    }
+    fn cpu() -> CpuId {
+        CpuId(0)
+    }
+    #[inline(always)]
+    fn is_on(point: Point) -> bool {
+        match point {
+            Point::Alloc => test_static!(WORDS, ENABLED_BYTE, 1 << Point::Alloc.index()),
+            Point::Free => test_static!(WORDS, ENABLED_BYTE, 1 << Point::Free.index()),
+            _ => RING.is_on(point),
+        }
+    }
+}
+
+/// The same ring, asked as a sink does that says nothing of it.
+struct Asked;
+
+impl Sink for Asked {
     type Word = AtomicU64;
     #[inline(always)]
     fn ring() -> Option<&'static Ring<'static, AtomicU64>> {

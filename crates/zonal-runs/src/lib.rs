@@ -23,6 +23,7 @@ mod exchange;
 mod single;
 #[cfg(all(target_arch = "x86_64", target_feature = "sse2", not(loom), not(miri)))]
 mod sse2;
+mod test_static;
 #[cfg(all(target_arch = "x86_64", any(test, not(target_feature = "sse2")), not(loom), not(miri)))]
 mod words;
 
@@ -121,11 +122,34 @@ pub fn is_run(halves: &[AtomicU32], direction: Direction) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use core::sync::atomic::AtomicBool;
     use core::sync::atomic::Ordering::Relaxed;
+    use core::sync::atomic::{AtomicBool, AtomicU64};
     use std::vec::Vec;
 
     /// Slices of all lengths and places: this way and each by itself do the same.
+    /// Each bit of each byte, beside a load.
+    #[test]
+    fn a_bit_of_a_static_is_what_a_load_says() {
+        static WORDS: [AtomicU64; 3] = [const { AtomicU64::new(0) }; 3];
+        macro_rules! same {
+            ($byte:expr, $($bit:expr)*) => {$(
+                let seen = crate::test_static!(WORDS, $byte, 1 << $bit);
+                let word = WORDS[$byte / 8].load(Relaxed);
+                assert_eq!(seen, word.to_ne_bytes()[$byte % 8] >> $bit & 1 != 0, "{word:x}");
+            )*};
+        }
+        for bit in 0..192 {
+            WORDS.iter().for_each(|word| word.store(0, Relaxed));
+            WORDS[bit / 64].store(1 << (bit % 64), Relaxed);
+            same!(0, 0 1 2 3 4 5 6 7);
+            same!(7, 0 7);
+            same!(9, 0 1 2 3 4 5 6 7);
+            same!(23, 0 7);
+        }
+        WORDS[1].store(0x0a00, Relaxed);
+        assert!(crate::test_static!(WORDS, 9, 0x0f) && !crate::test_static!(WORDS, 9, 0x05));
+    }
+
     macro_rules! compare {
         ($way:ident) => {
             #[test]

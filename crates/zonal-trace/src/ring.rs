@@ -67,6 +67,8 @@ const LINE: usize = 8;
 const HEAD: usize = 0;
 /// Kinds that are recorded, a bit each. On a line that no event writes to.
 const ENABLED: usize = LINE;
+/// Where in the bytes of the words the mask of the kinds that are recorded begins, the lowest byte first on x86-64.
+pub const ENABLED_BYTE: usize = ENABLED * size_of::<u64>();
 /// The first cell.
 const CELLS: usize = 2 * LINE;
 
@@ -267,6 +269,15 @@ pub trait Sink: Send + Sync + 'static {
     fn now() -> u64;
     /// The CPU, for the reader.
     fn cpu() -> CpuId;
+
+    /// Whether the ring records events of that kind. The default asks it: a load, a test and a branch. A host whose words are
+    /// a static may look at them by one instruction and a branch, as `zonal_runs::test_static!` does on x86-64: at the
+    /// [byte](ENABLED_BYTE) for kinds below eight, of which each has the bit of its index.
+    #[must_use]
+    #[inline(always)]
+    fn is_on(point: Point) -> bool {
+        Self::ring().is_some_and(|ring| ring.is_on(point))
+    }
 }
 
 /// Records to the ring that `K` names. Where that is a static, an event that is not enabled costs
@@ -276,7 +287,7 @@ pub struct ToRing<K>(PhantomData<fn() -> K>);
 impl<K: Sink> Trace for ToRing<K> {
     #[inline(always)]
     fn is_on(point: Point) -> bool {
-        K::ring().is_some_and(|ring| ring.is_on(point))
+        K::is_on(point)
     }
 
     fn record(event: &Event) {

@@ -5,7 +5,8 @@ use crate::say;
 use core::sync::atomic::AtomicU64;
 use zonal::CpuId;
 use zonal::policy::trace::Point;
-use zonal_trace::ring::{Ring, Sink, words_for};
+use zonal_runs::test_static;
+use zonal_trace::ring::{ENABLED_BYTE, Ring, Sink, words_for};
 use zonal_trace::text::Text;
 
 /// Events that it keeps.
@@ -28,6 +29,14 @@ impl Sink for ToSerial {
     }
     fn cpu() -> CpuId {
         cpu::number()
+    }
+    #[inline(always)]
+    fn is_on(point: Point) -> bool {
+        match point {
+            Point::Alloc => test_static!(WORDS, ENABLED_BYTE, 1 << Point::Alloc.index()),
+            Point::Free => test_static!(WORDS, ENABLED_BYTE, 1 << Point::Free.index()),
+            _ => RING.is_on(point),
+        }
     }
 }
 
