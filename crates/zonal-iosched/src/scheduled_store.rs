@@ -7,6 +7,8 @@
 //!   such a write. Others are async.
 //! - **Length**: what is longer than a request may be is several; neighbours that are queued become one.
 //! - **Reads ahead** take no thread each, and go to their pages without a copy. They are submitted together.
+//! - **Writes here and there** are submitted together too, so that the scheduler has them all to choose from
+//!   ([`Store::write_each`]).
 //! - **Errors** are told where they belong: what failed as one request is tried part by part.
 //! - A full queue is waited for. [`flush`](Store::flush) waits for all writes that were submitted before.
 //!
@@ -44,7 +46,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 
 use zonal_cache::frames::PAGE;
-use zonal_cache::store::{LaterRead, Store, StoreError};
+use zonal_cache::store::{LaterRead, Purpose, Store, StoreError, Write};
 use zonal_cfq::counters::Counters;
 use zonal_cfq::elevator::Limits;
 use zonal_cfq::policy::Policy;
@@ -57,6 +59,9 @@ use crate::target_file::Buffer;
 
 /// What a store says that was [stopped](ScheduledStore::stop): `ESHUTDOWN`.
 pub const STOPPED: StoreError = StoreError::from_code(108);
+
+/// Writes that are queued together: a quarter of the places that a scheduler has for writes.
+const WRITES: usize = 32;
 
 /// Stores are told apart by a number. Relaxed: only that they differ matters.
 static NUMBERS: AtomicU64 = AtomicU64::new(1);
@@ -231,19 +236,17 @@ impl<S: Store> Shared<S> {
         SERVES.get() == self.number
     }
 
-    /// Has pieces that follow each other from `offset` on read or written; waits for all.
+    /// Has pieces read or written, each at its offset; waits for all, and says how they went in their order.
     fn ask(
         &self,
         ask: Ask,
-        mut offset: u64,
-        pieces: impl Iterator<Item = Piece>,
+        pieces: impl Iterator<Item = (u64, Piece)>,
     ) -> Result<Vec<Answer>, StoreError> {
         let process = process::current();
         let (answer, answers) = channel();
         let mut parts = 0;
-        let one = |piece: Piece| {
+        let one = |(offset, piece): (u64, Piece)| {
             let (start, sectors) = (Sector(offset / 512), sectors(piece.bytes));
-            offset += piece.bytes as u64;
             parts += 1;
             let data = Data::Asked { piece, part: parts - 1, answer: answer.clone() };
             let job = Job { data, result: Err(StoreError::IO) };
@@ -265,11 +268,14 @@ impl<S: Store> Shared<S> {
         Ok(all)
     }
 
-    fn write(&self, ask: Ask, offset: u64, pages: &[&[u8]]) -> Result<(), StoreError> {
-        if self.is_served_here() {
-            return self.inner.write(offset, pages);
-        }
-        let pieces = pages.chunks(self.longest / PAGE).map(|pages| {
+    /// The pieces of a write, with their offsets. Only the last may have pages that are not whole.
+    fn pieces<'a>(
+        &self,
+        offset: u64,
+        pages: &'a [&'a [u8]],
+    ) -> impl ExactSizeIterator<Item = (u64, Piece)> + use<'a, S> {
+        let longest = self.longest / PAGE;
+        pages.chunks(longest).enumerate().map(move |(number, pages)| {
             let mut piece = Piece::new(pages.iter().map(|page| page.len()).sum());
             let mut rest = piece.bytes();
             for page in pages {
@@ -277,10 +283,35 @@ impl<S: Store> Shared<S> {
                 own.copy_from_slice(page);
                 rest = others;
             }
-            piece
-        });
-        let answers = self.ask(ask, offset, pieces)?;
+            (offset + (number * longest * PAGE) as u64, piece)
+        })
+    }
+
+    fn write(&self, ask: Ask, offset: u64, pages: &[&[u8]]) -> Result<(), StoreError> {
+        if self.is_served_here() {
+            return self.inner.write(offset, pages);
+        }
+        let answers = self.ask(ask, self.pieces(offset, pages))?;
         answers.into_iter().try_for_each(|answer| answer.result.map(|_| ()))
+    }
+
+    /// Several writes, which are queued together.
+    fn write_each(&self, ask: Ask, writes: &[Write<'_>]) -> Vec<Result<(), StoreError>> {
+        let all: Vec<_> =
+            writes.iter().map(|write| self.pieces(write.offset, write.pages)).collect();
+        let counts: Vec<usize> = all.iter().map(ExactSizeIterator::len).collect();
+        match self.ask(ask, all.into_iter().flatten()) {
+            Err(error) => counts.iter().map(|_| Err(error)).collect(),
+            Ok(answers) => {
+                let mut answers = answers.into_iter();
+                let mut own = |count: &usize| {
+                    // Each is taken, also behind an error.
+                    let own: Vec<_> = answers.by_ref().take(*count).collect();
+                    own.into_iter().try_for_each(|answer| answer.result.map(|_| ()))
+                };
+                counts.iter().map(&mut own).collect()
+            }
+        }
     }
 }
 
@@ -364,8 +395,10 @@ impl<S: Store> Store for ScheduledStore<S> {
         let most = self.shared.longest / PAGE;
         let sizes: Vec<usize> =
             pages.chunks(most).map(|pages| pages.iter().map(|page| page.len()).sum()).collect();
-        let pieces = sizes.into_iter().map(Piece::new);
-        let answers = self.shared.ask(Ask::Read, offset, pieces)?;
+        // All but the last are as long as may be.
+        let piece = |(number, bytes)| (offset + (number * most * PAGE) as u64, Piece::new(bytes));
+        let pieces = sizes.into_iter().enumerate().map(piece);
+        let answers = self.shared.ask(Ask::Read, pieces)?;
         let mut done = 0;
         for (pages, mut answer) in pages.chunks_mut(most).zip(answers) {
             let got = answer.result?;
@@ -415,6 +448,24 @@ impl<S: Store> Store for ScheduledStore<S> {
 
     fn write_sync(&self, offset: u64, pages: &[&[u8]]) -> Result<(), StoreError> {
         self.shared.write(Ask::WriteSync, offset, pages)
+    }
+
+    fn writes_at_once(&self) -> usize {
+        WRITES
+    }
+
+    fn write_each(
+        &self,
+        writes: &[Write<'_>],
+        purpose: Purpose,
+        ended: &mut dyn FnMut(usize, Result<(), StoreError>),
+    ) {
+        if self.shared.is_served_here() {
+            return self.shared.inner.write_each(writes, purpose, ended);
+        }
+        let ask = if purpose == Purpose::Sync { Ask::WriteSync } else { Ask::Write };
+        let results = self.shared.write_each(ask, writes).into_iter().enumerate();
+        results.for_each(|(number, result)| ended(number, result));
     }
 
     fn set_len(&self, len: u64) -> Result<(), StoreError> {

@@ -365,6 +365,49 @@ impl Policy for Spy {
     }
 }
 
+/// Of scattered pages that a sync writes all are queued before the first has ended; each hears of its own error.
+#[test]
+fn writes_here_and_there_are_queued_together() {
+    for kind in KINDS {
+        soon(move || {
+            let memory = Arc::new(MemoryStore::from(numbered(64)));
+            let gate = Arc::new(Gate::default());
+            let fault = {
+                let gate = gate.clone();
+                move |operation| match operation {
+                    Operation::Write { offset, .. } => {
+                        gate.pass();
+                        (offset == 20 * PAGE as u64).then_some(StoreError::NO_SPACE)
+                    }
+                    _ => None,
+                }
+            };
+            let store = FaultyStore::new(memory.clone(), fault);
+            let store =
+                ScheduledStore::new(store, Subject::new(kind).policy(), 1).expect("a thread");
+            let store = Arc::new(store);
+            let cache = cache(100);
+            let file = cache.open(store.clone()).expect("a file");
+            for page in 0..32 {
+                file.write_at(&[9; PAGE], page * 2 * PAGE as u64).expect("room");
+            }
+            let syncs = {
+                let file = file.clone();
+                thread::spawn(move || file.sync())
+            };
+            until("one is written", || gate.waiting() == 1);
+            until("all others are queued", || store.counters().submitted == 32);
+            gate.open();
+            let failed = syncs.join().expect("no panic");
+            assert_eq!(failed, Err(CacheError::Store(StoreError::NO_SPACE)), "{kind:?}");
+            assert_eq!(file.dirty_pages(), 1, "{kind:?}: the one that failed");
+            let there = memory.bytes();
+            let written = |page: &usize| there[2 * page * PAGE..][..PAGE] == [9; PAGE];
+            assert_eq!((0..32).filter(written).count(), 31, "{kind:?}");
+        });
+    }
+}
+
 #[test]
 fn requests_are_those_of_the_thread_that_asks() {
     let seen = Seen::default();
