@@ -43,6 +43,9 @@ struct Args {
     /// With `rooms`: the source directory, if it is another.
     #[arg(long, global = true, value_name = "DIR")]
     root: Option<PathBuf>,
+    /// With `loom`: the models that take long with more preemptions than in a preflight.
+    #[arg(long, global = true)]
+    wide: bool,
     #[command(flatten)]
     fsx: fsx::Options,
 }
@@ -93,13 +96,15 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(Args { command, bless, root: sources, fsx: options }: Args) -> Result<()> {
+fn run(Args { command, bless, root: sources, wide, fsx: options }: Args) -> Result<()> {
     let shell = Shell::new()?;
     shell.change_dir(root()?);
     tools::use_installed(&shell)?;
     match command {
         Command::Step(Step::Fsx) if !bless && sources.is_none() => fsx::run(&shell, &options),
         _ if options.are_given() => anyhow::bail!("--operations and --seed go with `fsx` only"),
+        Command::Step(Step::Loom) if !bless && sources.is_none() => steps::loom(&shell, wide),
+        _ if wide => anyhow::bail!("--wide goes with `loom` only"),
         Command::Step(Step::Golden) if sources.is_none() => golden::run(&shell, bless),
         Command::Step(Step::Rooms) if !bless => rooms::run(&shell, sources.as_deref()),
         _ if sources.is_some() => anyhow::bail!("--root goes with `rooms` only"),

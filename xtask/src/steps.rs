@@ -8,6 +8,21 @@ use std::fmt;
 use std::path::PathBuf;
 use xshell::{Shell, cmd};
 
+/// What runs models: optimised, though the models are not.
+const EXPLORERS: [&str; 11] = [
+    "loom",
+    "generator",
+    "shuttle",
+    "shuttle-engine",
+    "shuttle-schedulers",
+    "shuttle-std",
+    "corosensei",
+    "bitvec",
+    "scoped-tls",
+    "tracing",
+    "tracing-core",
+];
+
 /// Libraries with features that are off by default. Steps have these on, so that what they need is compiled once.
 const WITH_FEATURES: [&str; 2] = ["zonal-host", "zonal-kernel"];
 
@@ -99,7 +114,7 @@ impl Step {
             Self::Boot => kernel::check(shell),
             Self::Fsx => fsx::run(shell, &fsx::Options::default()),
             Self::CExamples => capi::check(shell),
-            Self::Loom => loom(shell),
+            Self::Loom => loom(shell, false),
             Self::Shuttle => shuttle(shell),
             Self::FuzzSmoke => fuzz::smoke(shell),
         }
@@ -176,9 +191,14 @@ fn docs(shell: &Shell) -> Result<()> {
     Ok(doc.env("RUSTDOCFLAGS", "-Dwarnings").run()?)
 }
 
-fn loom(shell: &Shell) -> Result<()> {
+/// With `wide`, models that take long have all the preemptions that they were ever explored with.
+pub(crate) fn loom(shell: &Shell, wide: bool) -> Result<()> {
+    if wide {
+        shell.set_var("ZONAL_LOOM_WIDE", "1");
+    }
     let packages = ["zonal-testkit", "zonal-host", "zonal-kernel", "zonal-cache"];
-    models(shell, "loom", &packages, &["loom_*", "models_*"])
+    // Four fifths of the time of loom's models go to loom, and of a build's to them.
+    models(shell, "loom", "0", &packages, &["loom_*", "models_*"])
 }
 
 fn shuttle(shell: &Shell) -> Result<()> {
@@ -186,14 +206,15 @@ fn shuttle(shell: &Shell) -> Result<()> {
     models(
         shell,
         "shuttle",
+        "1",
         &packages,
         &["shuttle_threads", "shuttle_cache", "shuttle_reclaim", "shuttle_truncate"],
     )
 }
 
-/// Runs the tests that are there with `--cfg CFG`: side by side by nextest, program after program
+/// Runs the tests that are there with `--cfg CFG`, optimised at that level: side by side by nextest, program after program
 /// without it.
-fn models(shell: &Shell, cfg: &str, packages: &[&str], tests: &[&str]) -> Result<()> {
+fn models(shell: &Shell, cfg: &str, level: &str, packages: &[&str], tests: &[&str]) -> Result<()> {
     let packages = packages.iter().flat_map(|package| ["-p", package]);
     let tests = tests.iter().flat_map(|test| ["--test", test]);
     let all: Vec<_> = packages.chain(tests).collect();
@@ -201,13 +222,16 @@ fn models(shell: &Shell, cfg: &str, packages: &[&str], tests: &[&str]) -> Result
         true => cmd!(shell, "cargo nextest run --release --locked --no-fail-fast {all...}"),
         false => cmd!(shell, "cargo test --release --locked --no-fail-fast {all...}"),
     };
-    // Optimising takes longer than it saves: a model's time goes to the threads that take turns in it. Not at all is no
-    // better: the steps of a model then need more stack than its threads have.
+    let of =
+        |name: &str, level: u8| format!("profile.release.package.\"{name}\".opt-level={level}");
+    let of_dependencies: Vec<_> =
+        [of("*", 0)].into_iter().chain(EXPLORERS.map(|name| of(name, 3))).collect();
     Ok(run
+        .args(of_dependencies.iter().flat_map(|setting| ["--config", setting]))
         .env("RUSTFLAGS", format!("--cfg {cfg}"))
         .env("CARGO_TARGET_DIR", target_dir(shell).join(cfg))
         .env("CARGO_PROFILE_RELEASE_LTO", "false")
-        .env("CARGO_PROFILE_RELEASE_OPT_LEVEL", "1")
+        .env("CARGO_PROFILE_RELEASE_OPT_LEVEL", level)
         .env("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "4")
         .env("CARGO_PROFILE_RELEASE_DEBUG", "false")
         .run()?)

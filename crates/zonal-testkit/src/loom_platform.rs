@@ -278,6 +278,16 @@ pub fn alone() {
     TOGETHER.set(false);
 }
 
+/// The preemptions of a model that takes long: at most `few`, and where `ZONAL_LOOM_WIDE` is set, as `cargo xtask loom
+/// --wide` does, at most `wide` (`None`: all there are).
+#[must_use]
+pub fn bound(few: usize, wide: Option<usize>) -> Option<usize> {
+    match std::env::var_os("ZONAL_LOOM_WIDE") {
+        Some(_) => wide,
+        None => Some(few),
+    }
+}
+
 /// Explores `model` with at most `preemptions` of them in a run (`None`: all there are), and
 /// prints how many runs that took.
 ///

@@ -16,7 +16,7 @@ use zonal::policy::bulk_free::{BulkFree, OneByOne, PrepareCommit};
 use zonal::preset::Linux416;
 use zonal::{CpuId, Order, Pfn};
 use zonal_testkit::lists::FreedBy;
-use zonal_testkit::loom_platform::{LoomPlatform, Newest, alone, batch_plan, explore};
+use zonal_testkit::loom_platform::{LoomPlatform, Newest, alone, batch_plan, bound, explore};
 
 /// Words that return what was written last: states and slots are what is modelled here, not the
 /// counts that are hints.
@@ -47,11 +47,11 @@ fn busy<B: BulkFree>(bound: Option<usize>) {
 
 /// See [`busy`].
 ///
-/// At most 6 preemptions: 17 500 runs, 4.8 s. All schedules take minutes; a larger
+/// At most 6 preemptions, in a preflight at most 3: 17 500 runs, 4.8 s. All schedules take minutes; a larger
 /// `LOOM_MAX_PREEMPTIONS` tries more of them.
 #[test]
 fn the_slot_is_busy() {
-    busy::<PrepareCommit>(Some(6));
+    busy::<PrepareCommit>(bound(3, Some(6)));
 }
 
 /// Canary: [`busy`] when what was prepared stays so.
@@ -98,7 +98,7 @@ fn canary_two_lists_undo_too_much() {
 /// One frees a list while the other drains the CPU's caches.
 fn drained<P: zonal::Host + Default + 'static>() {
     let plan = batch_plan(8, 2, 2);
-    explore("drained", Some(4), move || {
+    explore("drained", bound(3, Some(4)), move || {
         let world = World::<P, FreedBy<Linux416, PrepareCommit>>::new(plan);
         let list = world.take_on(0, 3);
         let other = spawn_on(&world, 1, |world| world.allocator().drain_cpu(CpuId(0)));
@@ -108,7 +108,7 @@ fn drained<P: zonal::Host + Default + 'static>() {
     });
 }
 
-/// At most 4 preemptions: 18 800 runs, 4 s.
+/// At most 4 preemptions, in a preflight at most 3: 18 800 runs, 4 s.
 #[test]
 fn drained_meanwhile() {
     drained::<Host>();
@@ -144,10 +144,10 @@ fn isolate<B: BulkFree>(bound: Option<usize>) {
 
 /// See [`isolate`].
 ///
-/// At most 3 preemptions: 16 600 runs, 2.9 s.
+/// At most 3 preemptions, in a preflight at most 2: 16 600 runs, 2.9 s.
 #[test]
 fn isolated_meanwhile() {
-    isolate::<PrepareCommit>(Some(3));
+    isolate::<PrepareCommit>(bound(2, Some(3)));
 }
 
 /// Canary: [`isolate`] by a policy that looks at the pageblock before it enters the slot, which

@@ -8,7 +8,7 @@
 //! RUSTFLAGS="--cfg loom" cargo test --release -p zonal-testkit --test models_of_maps loom_compactions -- --nocapture
 //! ```
 //!
-//! All together 18 s on two CPUs: 16 frames, at most 2 or 3 preemptions a run. Every model of two side by side says in how many
+//! 16 frames, at most 2 or 3 preemptions a run, in a preflight 1 where two are side by side. Every model of two side by side says in how many
 //! runs both moved a page, and in how many they met at one, and fails without either.
 
 use crate::loom_broken_torn::Torn;
@@ -22,7 +22,7 @@ use zonal::policy::dirty::Unlimited;
 use zonal::policy::{Policy, compact as policy};
 use zonal::preset::{ClusterFree, Linux416, Zonal};
 use zonal::{CpuId, Order, Pfn};
-use zonal_testkit::loom_platform::{Newest, batch_plan, explore};
+use zonal_testkit::loom_platform::{Newest, batch_plan, bound, explore};
 
 zonal::preset! {
     /// Scanners side by side over the map.
@@ -70,10 +70,10 @@ impl Together {
 
 /// Two compact one zone at once: each page is moved once at most from where it is, all frames are
 /// there and merged at the end, and one of them at least has its block.
-fn two_compactions<R: Rule, S: Policy, W: AtomicWord + 'static>(bound: usize) -> Together {
+fn two_compactions<R: Rule, S: Policy, W: AtomicWord + 'static>() -> Together {
     let (seen, plan) = (Together::default(), batch_plan(16, 2, 2));
     let note = seen.clone();
-    explore("two compactions", Some(bound), move || {
+    explore("two compactions", bound(1, Some(2)), move || {
         let (world, table, held) = world::<R, S, W>(plan, &PAGES, &HELD);
         let other = spawn_on(&world, 1, |world| compact(world, 2));
         let outcomes = [compact(&world, 2), other.join().unwrap()];
@@ -85,26 +85,26 @@ fn two_compactions<R: Rule, S: Policy, W: AtomicWord + 'static>(bound: usize) ->
     seen
 }
 
-/// At most 2 preemptions: 20 000 runs, 10 s.
+/// At most 2 preemptions, in a preflight at most 1: 20 000 runs, 10 s.
 #[test]
 fn side_by_side() {
-    two_compactions::<Obeys, Linux416, Newest>(2).check();
+    two_compactions::<Obeys, Linux416, Newest>().check();
 }
 
 /// [`side_by_side`], with clusters disabled by both, and enabled by the last.
 ///
-/// At most 2 preemptions: 31 000 runs, 20 s.
+/// At most 2 preemptions, in a preflight at most 1: 31 000 runs, 20 s.
 #[test]
 fn side_by_side_with_clusters_off() {
-    two_compactions::<Obeys, ClusterFree, Newest>(2).check();
+    two_compactions::<Obeys, ClusterFree, Newest>().check();
 }
 
 /// [`side_by_side`] without a lock: places to move to are taken by their bits.
 ///
-/// At most 2 preemptions: 26 000 runs, 33 s.
+/// At most 2 preemptions, in a preflight at most 1: 26 000 runs, 33 s.
 #[test]
 fn side_by_side_over_the_map() {
-    two_compactions::<Obeys, Mapped, Newest>(2).check();
+    two_compactions::<Obeys, Mapped, Newest>().check();
 }
 
 /// Canary: [`side_by_side`] with a host that looks where the page is and moves it without a second
@@ -112,7 +112,7 @@ fn side_by_side_over_the_map() {
 #[test]
 #[should_panic(expected = "not held")]
 fn canary_moves_for_both() {
-    two_compactions::<LooksFirst, Linux416, Newest>(2);
+    two_compactions::<LooksFirst, Linux416, Newest>();
 }
 
 /// Canary: [`side_by_side_over_the_map`] with words that are torn, so that of two that take places to move to
@@ -120,14 +120,14 @@ fn canary_moves_for_both() {
 #[test]
 #[should_panic(expected = "I-1: places of each frame")]
 fn canary_a_place_is_lost() {
-    two_compactions::<Obeys, Mapped, Torn>(2);
+    two_compactions::<Obeys, Mapped, Torn>();
 }
 
 /// Two requests compact one zone at once, and each takes the block in the hold in which it forms.
 fn two_requests<R: Rule>() -> Together {
     let (seen, plan) = (Together::default(), batch_plan(16, 2, 2));
     let note = seen.clone();
-    explore("two requests", Some(2), move || {
+    explore("two requests", bound(1, Some(2)), move || {
         let (world, table, held) = world::<R, Linux416, Newest>(plan, &PAGES, &HELD);
         let order = Order::new(2).expect("an order");
         let other = spawn_on(&world, 1, move |world| world.ask(&MOVABLE.with_order(order)));
@@ -140,7 +140,7 @@ fn two_requests<R: Rule>() -> Together {
     seen
 }
 
-/// At most 2 preemptions: 48 000 runs, 30 s.
+/// At most 2 preemptions, in a preflight at most 1: 48 000 runs, 30 s.
 #[test]
 fn requests_side_by_side() {
     two_requests::<Obeys>().check();

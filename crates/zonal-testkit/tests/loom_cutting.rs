@@ -22,7 +22,7 @@ use zonal::policy::{bulk_free::Runs, merge::SkipSingles};
 use zonal::preset::Cluster;
 use zonal::zone::lists::BuddyLists;
 use zonal::{CpuId, Host, Order, Pfn, Request, ZoneId};
-use zonal_testkit::loom_platform::{LoomPlatform, Newest, batch_plan, explore};
+use zonal_testkit::loom_platform::{LoomPlatform, Newest, batch_plan, bound, explore};
 
 zonal::preset! {
     /// [`Cluster`] with other clusters.
@@ -84,10 +84,10 @@ fn claim<C: Clusters, P: Host + Default + 'static>(bound: Option<usize>) {
 
 /// See [`claim`].
 ///
-/// At most 5 preemptions: 8 500 runs, 3.3 s.
+/// At most 5 preemptions, in a preflight at most 3: 8 500 runs, 3.3 s.
 #[test]
 fn a_pageblock_changes_its_type() {
-    claim::<Cut, Loom>(Some(5));
+    claim::<Cut, Loom>(bound(3, Some(5)));
 }
 
 /// Canary: [`claim`] by a thread that does not wait.
@@ -132,10 +132,10 @@ fn merge<C: Clusters>(bound: Option<usize>) {
 
 /// See [`merge`].
 ///
-/// All schedules: 9 600 runs, 2.9 s.
+/// All schedules, in a preflight at most those with 3 preemptions: 9 600 runs, 2.9 s.
 #[test]
 fn clusters_are_disabled_and_a_frame_merges() {
-    merge::<Cut>(None);
+    merge::<Cut>(bound(3, None));
 }
 
 /// Canary: [`merge`] by a thread that does not wait.
@@ -200,10 +200,10 @@ fn drain<C: Clusters>(bound: Option<usize>) {
 
 /// See [`drain`].
 ///
-/// All schedules: 38 400 runs, 11.8 s.
+/// All schedules, in a preflight at most those with 3 preemptions: 38 400 runs, 11.8 s.
 #[test]
 fn a_drain_merges_what_was_skipped() {
-    drain::<Cut>(None);
+    drain::<Cut>(bound(3, None));
 }
 
 /// Canary: [`drain`] by a thread that does not wait.
@@ -232,10 +232,10 @@ fn compact<C: Clusters>(bound: Option<usize>) {
 
 /// See [`compact`].
 ///
-/// At most 3 preemptions: 13 100 runs, 2.7 s; 4: 204 700 runs, 28 s.
+/// At most 3 preemptions, in a preflight at most 2: 13 100 runs, 2.7 s; 4: 204 700 runs, 28 s.
 #[test]
 fn compaction_merges_what_was_skipped() {
-    compact::<Cut>(Some(3));
+    compact::<Cut>(bound(2, Some(3)));
 }
 
 /// Canary: [`compact`] by a thread that does not wait.
@@ -248,7 +248,7 @@ fn canary_compact() {
 /// Two are cutting at once; a third changes the pageblock's type.
 fn two_cut<C: Clusters>() {
     let plan = batch_plan(8, 3, 2);
-    explore("two cut at once", Some(3), move || {
+    explore("two cut at once", bound(2, Some(3)), move || {
         let (world, held) = world::<C, Loom>(plan, &[1, 4, 2, 7, 5, 3]);
         let others = [1, 2].map(|cpu| spawn_on(&world, cpu, World::take));
         let mine = world.ask(&UNMOVABLE);
@@ -258,7 +258,7 @@ fn two_cut<C: Clusters>() {
     });
 }
 
-/// At most 3 preemptions: 47 400 runs, 27 s.
+/// At most 3 preemptions, in a preflight at most 2: 47 400 runs, 27 s.
 #[test]
 fn two_cut_at_once() {
     two_cut::<Cut>();
@@ -276,7 +276,7 @@ fn canary_two_cut() {
 /// the cache.
 fn frees<P: Host + Default + 'static>() {
     let plan = batch_plan(8, 2, 2);
-    explore("frees around a cut", None, move || {
+    explore("frees around a cut", bound(3, None), move || {
         let (world, mut held) = world::<Cut, P>(plan, &[2, 5, 1, 7]);
         let buddy = held.remove(1);
         let other = spawn_on(&world, 0, move |world| {
@@ -291,7 +291,7 @@ fn frees<P: Host + Default + 'static>() {
     });
 }
 
-/// All schedules: 30 800 runs, 16 s.
+/// All schedules, in a preflight at most those with 3 preemptions: 30 800 runs, 16 s.
 #[test]
 fn frees_around_a_cut() {
     frees::<Loom>();
@@ -335,7 +335,7 @@ fn canary_full() {
 /// Two disable clusters, one of them twice, while one cuts and one frees.
 fn disabled<C: Clusters>() {
     let plan = batch_plan(8, 3, 2);
-    explore("disabled and enabled", Some(3), move || {
+    explore("disabled and enabled", bound(2, Some(3)), move || {
         let (world, mut held) = world::<C, Loom>(plan, &[2, 5, 1, 7]);
         let buddy = held.remove(1);
         let others = [
@@ -354,7 +354,7 @@ fn disabled<C: Clusters>() {
     });
 }
 
-/// At most 3 preemptions: 38 000 runs, 24 s.
+/// At most 3 preemptions, in a preflight at most 2: 38 000 runs, 24 s.
 #[test]
 fn disabled_and_enabled_around_it_all() {
     disabled::<Cut>();
@@ -371,7 +371,7 @@ fn canary_disabled() {
 /// on the list of the old type.
 fn joins<P: Host + Default + 'static>() {
     let plan = batch_plan(8, 2, 2);
-    explore("a batch joins", Some(4), move || {
+    explore("a batch joins", bound(2, Some(4)), move || {
         let (world, held) = world::<CutAndJoin, P>(plan, &[1, 4, 2, 7]);
         let (batch, held) = held.split_at(2);
         world.give_on(0, batch);
@@ -384,7 +384,7 @@ fn joins<P: Host + Default + 'static>() {
     });
 }
 
-/// At most 4 preemptions: 29 800 runs, 11 s.
+/// At most 4 preemptions, in a preflight at most 2: 29 800 runs, 11 s.
 #[test]
 fn a_batch_joins_while_its_pageblock_is_claimed() {
     joins::<Loom>();

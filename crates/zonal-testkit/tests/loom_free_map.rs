@@ -18,7 +18,7 @@ use crate::loom_free_map_world::{
 use std::rc::Rc;
 use zonal::MigrateType::{Isolate, Movable, Unmovable};
 use zonal::zone::free_map::{Current, LastLook, Pageblock, WholeClass};
-use zonal_testkit::loom_platform::{explore, spawn};
+use zonal_testkit::loom_platform::{bound, explore, spawn};
 
 /// A free while a CPU takes all that the pageblock has and has lowered its hint: either that CPU
 /// sees the bit, or the free sees the hint missing.
@@ -290,7 +290,7 @@ fn isolate_against_complete<R: Rule>() {
 
 #[test]
 fn isolation_beside_a_free_that_completes() {
-    explore("isolation against complete", Some(3), isolate_against_complete::<Sound>);
+    explore("isolation against complete", bound(2, Some(3)), isolate_against_complete::<Sound>);
 }
 
 #[test]

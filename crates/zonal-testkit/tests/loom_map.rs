@@ -17,7 +17,7 @@ use zonal::policy::Policy;
 use zonal::policy::dirty::Unlimited;
 use zonal::preset::{Linux416, Zonal};
 use zonal::{CpuId, Order, Pfn};
-use zonal_testkit::loom_platform::{LoomPlatform, Word, explore, small_plan};
+use zonal_testkit::loom_platform::{LoomPlatform, Word, bound, explore, small_plan};
 
 zonal::preset! {
     /// The default preset with stacks of one frame and no dirty limits.
@@ -49,7 +49,7 @@ fn isolate_and_undo<W: AtomicWord + 'static>(world: &MapWorld<W>) {
 /// one type's or the other's, and who comes last makes good.
 fn free_and_isolation<W: AtomicWord + 'static>() {
     let plan = small_plan(16, 2);
-    explore("a free beside an isolation", Some(2), move || {
+    explore("a free beside an isolation", bound(1, Some(2)), move || {
         let world: Rc<MapWorld<W>> = World::new(plan);
         let pair = world.take_block(PAIR).unwrap();
         let other = spawn_on(&world, 1, isolate_and_undo);
@@ -59,7 +59,7 @@ fn free_and_isolation<W: AtomicWord + 'static>() {
     });
 }
 
-/// At most 2 preemptions: 14 000 runs, 9 s.
+/// At most 2 preemptions, in a preflight at most 1: 14 000 runs, 9 s.
 #[test]
 fn a_free_beside_an_isolation() {
     free_and_isolation::<Word>();
@@ -73,9 +73,9 @@ fn canary_a_torn_free_beside_an_isolation() {
 }
 
 /// CPU 0 takes a block while CPU 1 isolates the pageblock that it may come from.
-fn request_and_isolation<W: AtomicWord + 'static>(bound: usize) {
+fn request_and_isolation<W: AtomicWord + 'static>() {
     let plan = small_plan(16, 2);
-    explore("a request beside an isolation", Some(bound), move || {
+    explore("a request beside an isolation", bound(1, Some(2)), move || {
         let world: Rc<MapWorld<W>> = World::new(plan);
         let other = spawn_on(&world, 1, isolate_and_undo);
         let pair = world.take_block(PAIR).expect("one pageblock is not isolated");
@@ -85,17 +85,17 @@ fn request_and_isolation<W: AtomicWord + 'static>(bound: usize) {
     });
 }
 
-/// At most 2 preemptions: 5 000 runs, 4 s.
+/// At most 2 preemptions, in a preflight at most 1: 5 000 runs, 4 s.
 #[test]
 fn a_request_beside_an_isolation() {
-    request_and_isolation::<Word>(2);
+    request_and_isolation::<Word>();
 }
 
 /// Canary: a request and an isolation count the same frames.
 #[test]
 #[should_panic(expected = "I-")]
 fn canary_a_torn_request_beside_an_isolation() {
-    request_and_isolation::<TornSums>(2);
+    request_and_isolation::<TornSums>();
 }
 
 /// The pageblocks of these plans.
@@ -108,7 +108,7 @@ const PAGEBLOCK: Order = match Order::new(3) {
 /// type.
 fn pageblock_and_isolation<W: AtomicWord + 'static>() {
     let plan = small_plan(16, 2);
-    explore("a pageblock beside its isolation", Some(2), move || {
+    explore("a pageblock beside its isolation", bound(1, Some(2)), move || {
         let world: Rc<MapWorld<W>> = World::new(plan);
         let block = world.take_block(PAGEBLOCK).unwrap();
         let other = spawn_on(&world, 1, isolate_and_undo);
@@ -118,7 +118,7 @@ fn pageblock_and_isolation<W: AtomicWord + 'static>() {
     });
 }
 
-/// At most 2 preemptions: 32 000 runs, 14 s.
+/// At most 2 preemptions, in a preflight at most 1: 32 000 runs, 14 s.
 #[test]
 fn a_pageblock_beside_its_isolation() {
     pageblock_and_isolation::<Word>();
@@ -169,7 +169,7 @@ fn canary_put_back_without_a_note() {
 /// Two CPUs take and free whole pageblocks, of which there are two.
 fn two_and_two<W: AtomicWord + 'static>() {
     let plan = small_plan(16, 2);
-    explore("two CPUs and two pageblocks", Some(3), move || {
+    explore("two CPUs and two pageblocks", bound(2, Some(3)), move || {
         let world: Rc<MapWorld<W>> = World::new(plan);
         let other = spawn_on(&world, 1, |world| {
             let block = world.take_block(PAGEBLOCK).expect("there are two");
@@ -182,7 +182,7 @@ fn two_and_two<W: AtomicWord + 'static>() {
     });
 }
 
-/// At most 3 preemptions: 58 000 runs, 11 s.
+/// At most 3 preemptions, in a preflight at most 2: 58 000 runs, 11 s.
 #[test]
 fn two_cpus_and_two_pageblocks() {
     two_and_two::<Word>();

@@ -17,7 +17,7 @@ use crate::loom_mover::{
 use crate::loom_world::MOVABLE;
 use zonal::Order;
 use zonal::preset::Linux416;
-use zonal_testkit::loom_platform::{Newest, batch_plan, explore};
+use zonal_testkit::loom_platform::{Newest, batch_plan, bound, explore};
 
 /// [`page`] to the lists, where it merges.
 ///
@@ -87,7 +87,7 @@ fn neighbour<R: Rule>() -> Seen {
     let (plan, seen) = (batch_plan(16, 2, 2), Seen::default());
     let note = seen.clone();
     let owner = Owner { page: 1, ..DIRECT };
-    explore("neighbour", Some(3), move || {
+    explore("neighbour", bound(2, Some(3)), move || {
         let (world, table, held) = world::<R, Linux416, Newest>(plan, &[1, 0], &SPREAD);
         let (taken, _) = beside((&world, &table), owner, || compact(&world, 2));
         note.note(table.answered.get() > 1);
@@ -96,7 +96,7 @@ fn neighbour<R: Rule>() -> Seen {
     seen
 }
 
-/// At most 3 preemptions: 16 400 runs, 10 s.
+/// At most 3 preemptions, in a preflight at most 2: 16 400 runs, 10 s.
 #[test]
 fn the_page_beside_it() {
     neighbour::<Obeys>().both();

@@ -2,8 +2,8 @@
 //! it up, beside a CPU that frees into it and takes what hints lead to.
 //!
 //! In every run each free frame is taken once, and what is left has hints (M-1 to M-4). Bound: all
-//! interleavings of the accesses of a refill or a release with those of a free and a harvest; the whole file takes
-//! less than ten seconds.
+//! interleavings of the accesses of a refill or a release with those of a free and a harvest; in a preflight those of
+//! three preemptions at most where a refill goes on.
 //!
 //! ```text
 //! RUSTFLAGS="--cfg loom" cargo test --release -p zonal-testkit --test models_of_maps loom_opened -- --nocapture
@@ -14,7 +14,7 @@
 use crate::loom_free_map_world::{Deaf, Rule, Sound, Torn, World, refill, start};
 use zonal::MigrateType::Movable;
 use zonal::zone::free_map::Current;
-use zonal_testkit::loom_platform::{explore, spawn};
+use zonal_testkit::loom_platform::{bound, explore, spawn};
 
 /// Takes up to `want` frames as a CPU's stack does, and keeps what is left of a whole pageblock.
 fn go_on<R: Rule>(world: &World<R>, want: u32, opened: &mut Current) -> Vec<u32> {
@@ -68,13 +68,13 @@ fn gives_up<R: Rule>() {
 
 #[test]
 fn a_refill_goes_on_beside_a_free_and_a_harvest() {
-    explore("opened: goes on", None, goes_on::<Sound>);
+    explore("opened: goes on", bound(3, None), goes_on::<Sound>);
 }
 
 #[test]
 #[should_panic(expected = "not each frame once")]
 fn canary_a_refill_goes_on_with_torn_updates() {
-    explore("opened: goes on, torn", None, goes_on::<Torn>);
+    explore("opened: goes on, torn", bound(3, None), goes_on::<Torn>);
 }
 
 #[test]

@@ -17,7 +17,7 @@ use zonal::policy::Policy;
 use zonal::policy::dirty::Unlimited;
 use zonal::preset::Zonal;
 use zonal::{CpuHandle, CpuId, Host, Order, Pfn, Request};
-use zonal_testkit::loom_platform::{Word, explore, small_plan};
+use zonal_testkit::loom_platform::{Word, bound, explore, small_plan};
 
 zonal::preset! {
     /// The default preset with stacks of one frame and no dirty limits.
@@ -93,7 +93,7 @@ fn no_heavy_fence_is_found() {
 /// An owner takes a pageblock that it has freed while another CPU takes the same place.
 fn taken<W: AtomicWord + 'static>() {
     let plan = small_plan(2 * FRAMES, 2);
-    explore("a passage beside another CPU", Some(3), move || {
+    explore("a passage beside another CPU", bound(2, Some(3)), move || {
         let world: Rc<PassageWorld<true, true, W>> = World::new(plan);
         let mut owner = world.allocator().handle(CpuId(0)).unwrap();
         passed(&mut owner);
@@ -111,6 +111,8 @@ fn taken<W: AtomicWord + 'static>() {
 }
 
 /// The pageblock is whose bit it was.
+///
+/// At most 3 preemptions, in a preflight at most 2.
 #[test]
 fn a_passage_beside_another_cpu() {
     taken::<Word>();

@@ -5,7 +5,7 @@
 //! promise under the shipped source; each must be caught.
 //!
 //! Bound: rings of one and two events; three threads at most; no bound on preemptions except
-//! where one is named. All of it takes about 10 s.
+//! where one is named, and three in a preflight.
 //!
 //! ```text
 //! RUSTFLAGS="--cfg loom" cargo test --release -p zonal-testkit --test models_of_lists loom_trace_ring -- --nocapture
@@ -17,7 +17,7 @@ use std::sync::atomic::Ordering;
 use zonal::platform::AtomicWord;
 use zonal::policy::trace::Event;
 use zonal::{CpuId, Order, Pfn};
-use zonal_testkit::loom_platform::{Word, alone, explore, spawn};
+use zonal_testkit::loom_platform::{Word, alone, bound, explore, spawn};
 use zonal_trace::ring::{Reader, Ring, words_for};
 
 /// Numbers of events are far from what sequences and tickets reach in a model.
@@ -77,8 +77,8 @@ fn model<W: AtomicWord + 'static>(events: usize, writers: u64, reads: usize) {
 
 #[test]
 fn a_reader_beside_a_writer_that_goes_round() {
-    explore("ring of one, one writer", None, || model::<Word>(1, 1, 1));
-    explore("ring of two, one writer", None, || model::<Word>(2, 1, 1));
+    explore("ring of one, one writer", bound(3, None), || model::<Word>(1, 1, 1));
+    explore("ring of two, one writer", bound(3, None), || model::<Word>(2, 1, 1));
 }
 
 #[test]
@@ -129,23 +129,23 @@ broken!(
 #[test]
 #[should_panic(expected = "a record of two events")]
 fn canary_cells_that_are_not_marked() {
-    explore("no mark", None, || model::<NoMark>(1, 1, 1));
+    explore("no mark", bound(3, None), || model::<NoMark>(1, 1, 1));
 }
 
 #[test]
 #[should_panic(expected = "a record of two events")]
 fn canary_words_without_order() {
-    explore("words without order", None, || model::<PlainWords>(1, 1, 1));
+    explore("words without order", bound(3, None), || model::<PlainWords>(1, 1, 1));
 }
 
 #[test]
 #[should_panic(expected = "a record of two events")]
 fn canary_a_sequence_that_does_not_release() {
-    explore("no release", None, || model::<NoRelease>(1, 1, 1));
+    explore("no release", bound(3, None), || model::<NoRelease>(1, 1, 1));
 }
 
 #[test]
 #[should_panic(expected = "a record of two events")]
 fn canary_a_sequence_that_does_not_acquire() {
-    explore("no acquire", None, || model::<NoAcquire>(1, 1, 1));
+    explore("no acquire", bound(3, None), || model::<NoAcquire>(1, 1, 1));
 }

@@ -15,7 +15,7 @@ use zonal::platform::AtomicWord;
 use zonal::policy::{Policy, dirty::Unlimited};
 use zonal::preset::{Linux416, Zonal};
 use zonal::{Host, Order, Pfn};
-use zonal_testkit::loom_platform::{LoomPlatform, Newest, explore, small_plan};
+use zonal_testkit::loom_platform::{LoomPlatform, Newest, bound, explore, small_plan};
 
 zonal::preset! {
     /// The default preset with stacks of one frame and no dirty limits.
@@ -26,7 +26,7 @@ zonal::preset! {
 /// other CPU allocates and frees.
 fn half_way<W: AtomicWord + 'static, S: Policy>() {
     let plan = small_plan(16, 2);
-    explore("bulk fails half-way", Some(2), move || {
+    explore("bulk fails half-way", bound(1, Some(2)), move || {
         let world = World::<LoomPlatform<W>, S>::new(plan);
         let rest = world.occupy(&[3, 2]);
         let other = spawn_on(&world, 1, |world| {
@@ -42,13 +42,13 @@ fn half_way<W: AtomicWord + 'static, S: Policy>() {
     });
 }
 
-/// At most 2 preemptions: 4 100 runs, 1.3 s.
+/// At most 2 preemptions, in a preflight at most 1: 4 100 runs, 1.3 s.
 #[test]
 fn bulk_fails_half_way() {
     half_way::<Newest, Linux416>();
 }
 
-/// At most 2 preemptions: 7 200 runs, 6 s.
+/// At most 2 preemptions, in a preflight at most 1: 7 200 runs, 6 s.
 #[test]
 fn bulk_fails_half_way_over_the_map() {
     half_way::<Newest, Mapped>();
@@ -65,7 +65,7 @@ fn canary_what_goes_back_is_torn() {
 /// takes up to two, so that it may or may not be filled.
 fn may_fail<P: Host + Default + 'static>() {
     let plan = small_plan(32, 2);
-    explore("bulk may fail", Some(2), move || {
+    explore("bulk may fail", bound(1, Some(2)), move || {
         let world: Rc<World<P>> = World::new(plan);
         let rest = world.occupy(&[4, 3, 2]);
         let other = spawn_on(&world, 0, |world| [world.take(), world.take()]);
@@ -85,7 +85,7 @@ fn may_fail<P: Host + Default + 'static>() {
     });
 }
 
-/// At most 2 preemptions: 11 800 runs, 4 s.
+/// At most 2 preemptions, in a preflight at most 1: 11 800 runs, 4 s.
 #[test]
 fn bulk_may_fail() {
     may_fail::<LoomPlatform>();
