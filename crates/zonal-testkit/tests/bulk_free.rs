@@ -20,7 +20,6 @@ use zonal_testkit::checkers::{Rules, check_all, check_faults};
 use zonal_testkit::host::TestHost;
 use zonal_testkit::lists::FreedBy;
 use zonal_testkit::model::Model;
-use zonal_testkit::preset::TinyZonal;
 use zonal_testkit::probe::Probe;
 use zonal_testkit::shape::Shape;
 use zonal_testkit::snapshot::Snapshot;
@@ -291,9 +290,10 @@ fn same_as_one_by_one_split_zones() {
     same_as_one_by_one::<SplitZones>();
 }
 
+#[cfg(feature = "matrix")]
 #[test]
 fn same_as_one_by_one_tiny_zonal() {
-    same_as_one_by_one::<TinyZonal>();
+    same_as_one_by_one::<zonal_testkit::preset::TinyZonal>();
 }
 
 /// Toggles for 1000 frames that a task frees in lists of 14, all of one zone and type.

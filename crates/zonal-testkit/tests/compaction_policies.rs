@@ -2,7 +2,7 @@
 
 use super::ledger::{Dice, Ledger, MOVABLE, ZONE, events, fragmented};
 use std::collections::BTreeMap;
-use zonal::policy::{Policy, compact};
+use zonal::policy::Policy;
 use zonal::preset::{Cluster, ClusterFree, Linux416, SkipMerge, Zonal};
 use zonal::{CompactMode, CompactOutcome, CpuId, Order, Pfn};
 use zonal_testkit::mover::Moving;
@@ -11,14 +11,8 @@ use zonal_testkit::shape::{Shape, order};
 use zonal_testkit::world::with_world;
 
 /// Presets that differ in what is evacuated next, and in nothing else.
-macro_rules! compacting {
-    ($name:ident, $compact:ty) => {
-        zonal::preset! { $name = stringify!($name), over Linux416 { Compact = $compact } }
-    };
-}
-
-compacting!(InOrder, compact::InOrder);
-compacting!(Cheapest, compact::Cheapest);
+type InOrder = Linux416;
+type Cheapest = super::compaction_together::Turns;
 
 /// (blocks formed, frames moved) for as many order-9 blocks as can be had. One page in
 /// `pinned` stays where it is (0: none).

@@ -16,7 +16,7 @@ zonal::preset! {
 }
 zonal::preset! {
     /// Turns over lists.
-    Turns = "Turns", over Linux416 { Compact = compact::Cheapest }
+    pub(crate) Turns = "Turns", over Linux416 { Compact = compact::Cheapest }
 }
 
 /// Lets the host go on at the end of the scope.

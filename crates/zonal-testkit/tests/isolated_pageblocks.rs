@@ -1,15 +1,14 @@
 //! Isolation of one pageblock of an allocated block that is larger: pageblocks are smaller here
 //! than the blocks that requests get.
 
-use std::cell::RefCell;
+use super::panics::sink::{Fuse, PAUSE};
 use std::collections::BTreeMap;
 use std::ops::Range;
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::channel;
 use zonal::error::{FreeError, RangeError};
 use zonal::map::{PhysAddr, Region};
 use zonal::plan::Config;
 use zonal::policy::Policy;
-use zonal::policy::trace::{Event, Point, Trace};
 use zonal::preset::{Linux416, Traced, Zonal};
 use zonal::{CpuId, Isolated, MigrateType, Order, Pfn, Request};
 use zonal_testkit::checkers::{Rules, check_all, check_faults};
@@ -320,30 +319,10 @@ fn the_reserve_outlives_refusals<S: Policy>() {
     });
 }
 
-thread_local! {
-    /// Where this thread waits when it has taken a block from a zone: it says so, and goes on when told to.
-    static PAUSE: RefCell<Option<(Sender<()>, Receiver<()>)>> = const { RefCell::new(None) };
-}
-
-/// A pause before what is done with the block.
-struct Pause;
-
-impl Trace for Pause {
-    fn is_on(point: Point) -> bool {
-        point == Point::AllocZoneLocked
-    }
-    fn record(_: &Event) {
-        if let Some((here, go_on)) = PAUSE.take() {
-            here.send(()).unwrap();
-            go_on.recv().unwrap();
-        }
-    }
-}
-
 /// After an urgent request took its block, and before the pageblocks of that join the high-atomic reserve, one of
 /// them is isolated: it stays so, and none joins.
 fn isolated_before_it_joins_the_reserve<S: Policy>() {
-    with_world::<Probe, Traced<S, Pause>, _>(Shape::Blocks3, |world| {
+    with_world::<Probe, Traced<S, Fuse>, _>(Shape::Blocks3, |world| {
         let allocator = &world.allocator;
         let urgent = MOVABLE.with_order(order(4)).atomic();
         let reserved = |out: &Out| check(world, out).0.zones[0].high_atomic_pageblocks;

@@ -19,6 +19,7 @@ mod commands {
     use super::*;
 
     suite! {
+        single_thread_linux416: SingleThread, Linux416, 60;
         single_thread_skip_merge: SingleThread, SkipMerge, 60;
         single_thread_cluster: SingleThread, Cluster, 60;
         single_thread_cluster_free: SingleThread, ClusterFree, 60;
@@ -37,6 +38,7 @@ mod commands {
         pieces_linux413: Probe<InPieces>, Linux413, 60;
         pieces_linux416: Probe<InPieces>, Linux416, 60;
         pieces_linux63: Probe<InPieces>, Linux63, 60;
+        pieces_zonal: Probe<InPieces>, Zonal, 120;
         pieces_skip_merge: Probe<InPieces>, SkipMerge, 60;
         pieces_cluster: Probe<InPieces>, Cluster, 60;
         pieces_cluster_free: Probe<InPieces>, ClusterFree, 60;
@@ -58,6 +60,8 @@ mod commands {
         threads_less_dirty: Threads, LessDirty, 60;
         threads_split_by_cpu: Threads, SplitZonesByCpu, 60;
         threads_tiny_split: Threads, TinySplit, 60;
+        threads_tiny_zonal: Threads, TinyZonal, 60;
+        threads_split_zones: Threads, SplitZones, 60;
     }
 }
 
@@ -69,7 +73,7 @@ on_presets! {
     probe_cluster_free: Probe, ClusterFree;
     probe_zonal: Probe, Zonal;
     probe_trusting: Probe, Trusting;
-    probe_split_zones: Probe, SplitZones;
+    pieces_zonal: Probe<InPieces>, Zonal;
     probe_split_by_cpu: Probe, SplitZonesByCpu;
     probe_linux316: Probe, Linux316;
     probe_fair_zone: Probe, FairZone;
@@ -87,4 +91,6 @@ on_presets! {
     threads_fair_zone_posted: Threads, FairZonePosted;
     threads_less_dirty: Threads, LessDirty;
     threads_tiny_split: Threads, TinySplit;
+    threads_tiny_zonal: Threads, TinyZonal;
+    threads_split_zones: Threads, SplitZones;
 }

@@ -5,7 +5,7 @@
 //! cargo test --release -p zonal-testkit --test all every_single_callback -- --ignored --nocapture
 //! ```
 
-mod sink;
+pub(crate) mod sink;
 
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -66,11 +66,9 @@ macro_rules! on_presets {
 on_presets! {
     probe_linux416: Probe, Linux416;
     probe_tiny_zonal: Probe, TinyZonal;
-    pieces_zonal: Probe<InPieces>, Zonal;
+    probe_split_zones: Probe, SplitZones;
     pieces_tiny_zonal: Probe<InPieces>, TinyZonal;
     threads_linux416: Threads, Linux416;
     threads_cluster_free: Threads, ClusterFree;
     threads_zonal: Threads, Zonal;
-    threads_tiny_zonal: Threads, TinyZonal;
-    threads_split_zones: Threads, SplitZones;
 }

@@ -22,7 +22,6 @@ macro_rules! suite {
 
 // Every preset on one host, and on each other host some: the rest is in `matrix`.
 suite! {
-    single_thread_linux416: SingleThread, Linux416, 60;
     single_thread_zonal: SingleThread, Zonal, 60;
     probe_linux416: Probe, Linux416, 120;
     probe_skip_merge: Probe, SkipMerge, 120;
@@ -40,11 +39,8 @@ suite! {
     probe_linux63: Probe, Linux63, 120;
     probe_less_dirty: Probe, LessDirty, 120;
     probe_trusting: Probe, Trusting, 120;
-    pieces_zonal: Probe<InPieces>, Zonal, 120;
     pieces_tiny_zonal: Probe<InPieces>, TinyZonal, 200;
     threads_linux416: Threads, Linux416, 60;
     threads_cluster_free: Threads, ClusterFree, 60;
     threads_zonal: Threads, Zonal, 60;
-    threads_tiny_zonal: Threads, TinyZonal, 60;
-    threads_split_zones: Threads, SplitZones, 60;
 }
