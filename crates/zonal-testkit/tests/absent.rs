@@ -82,7 +82,7 @@ mod pages_of_absent_memory_are_only_read {
         )*};
     }
 
-    // Of those whose tables or whose ways to look around in them differ one each; the rest is in `matrix`.
+    // Lists, clusters, a map, and several instances of a zone; the rest is in `matrix`.
     on_pages! {
         linux416: Linux416;
         cluster: Cluster;
