@@ -48,6 +48,11 @@ enum Event {
     Sample,
 }
 
+/// The process of a thread.
+pub(super) const fn process(thread: usize) -> Process {
+    Process(thread as u32 + 1)
+}
+
 /// Processes that are no threads.
 pub(super) const FLUSHER: Process = Process(1_000_000);
 const KSWAPD: Process = Process(1_000_001);
@@ -157,7 +162,29 @@ impl Engine {
             // Threads do not begin at the same moment.
             self.begin(index, work, Span::from_micros(50 * index as u64));
         }
-        self.run_to_rest(blocks)
+        self.run_to_end(blocks)
+    }
+
+    /// As [`run_to_rest`](Self::run_to_rest), of threads that end when they are done: the next phase has others.
+    fn run_to_end(&mut self, blocks: u64) -> Result<PhaseOutcome, IobenchError> {
+        let (began, hits) = (self.now, self.hits);
+        let mut at_work: Vec<usize> = (0..self.threads.len()).collect();
+        while !at_work.is_empty() {
+            self.turn()?;
+            let (there, ended) = at_work.into_iter().partition(|&index| !self.rests(index));
+            at_work = there;
+            self.end(ended)?;
+        }
+        Ok(PhaseOutcome { blocks, elapsed: self.now.since(began), hits: self.hits - hits })
+    }
+
+    /// Threads are there no more, and the scheduler knows.
+    fn end(&mut self, threads: Vec<usize>) -> Result<(), IobenchError> {
+        if threads.is_empty() {
+            return Ok(());
+        }
+        threads.into_iter().for_each(|index| self.queue.exited(self.now, process(index)));
+        self.queue.feed(self.now)
     }
 
     /// Gives a thread that rests something to do, after so long.
@@ -350,6 +377,29 @@ impl Engine {
             Done::Pages { purpose: Purpose::Write, page, pages, .. } => {
                 self.written(page, pages);
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::machine::MACHINES;
+
+    #[test]
+    fn no_thread_is_waited_for_that_ended_with_its_phase() {
+        let machine = Machine { frames: MACHINES[0].frames / 100, ..MACHINES[0] };
+        let kernel = Kernel::named("3.16-rc1").expect("it is in the tables");
+        let tiobench = Tiobench { threads: 2, pages: 2 * machine.frames, random: 5, seed: 1 };
+        let engine = Engine::new(&machine, &kernel, 2, tiobench.file_pages());
+        let mut engine = engine.expect("it fits");
+        for phase in Phase::ALL {
+            engine.phase(&tiobench, phase).expect("it ends");
+            let waits = engine.queue.next_event().filter(|_| !phase.writes());
+            assert_eq!(
+                waits, None,
+                "{phase:?}: the scheduler keeps the disk for one that reads no more"
+            );
         }
     }
 }

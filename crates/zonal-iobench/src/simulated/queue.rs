@@ -121,6 +121,11 @@ impl Queue {
         }
     }
 
+    /// A process has ended: the scheduler waits for no more requests of it.
+    pub(super) fn exited(&mut self, now: Time, process: Process) {
+        self.elevator.exited(now, process);
+    }
+
     /// A thread waits until all that was written before is on the medium.
     pub(super) fn flush(&mut self, thread: usize) {
         self.flushes.push_back(thread);

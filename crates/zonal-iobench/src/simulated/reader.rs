@@ -3,13 +3,13 @@
 
 use std::collections::VecDeque;
 
-use zonal_cfq::units::{Process, Span};
+use zonal_cfq::units::Span;
 
 use crate::error::IobenchError;
 use crate::machine::{COSTS, EXTENT};
 use crate::program::Blocks;
 
-use super::engine::{Engine, Work};
+use super::engine::{Engine, Work, process};
 use super::queue::{Ask, Purpose, Waiter};
 
 /// Pages of a window: 128 KiB, which is Linux's.
@@ -241,7 +241,7 @@ impl Engine {
             let ask = Ask {
                 purpose: Purpose::Read,
                 thread: index as u32,
-                process: Process(index as u32 + 1),
+                process: process(index),
                 page,
                 pages,
                 start: self.sector(page),

@@ -1,14 +1,14 @@
 //! A thread that writes: it dirties pages as fast as it can copy, is slowed down where too much is
 //! dirty, and calls fsync at the end where the program does.
 
-use zonal_cfq::units::{Process, Sectors, Span};
+use zonal_cfq::units::{Sectors, Span};
 
 use crate::error::IobenchError;
 use crate::kernel::Reclaim;
 use crate::machine::COSTS;
 use crate::program::Blocks;
 
-use super::engine::{Engine, Work};
+use super::engine::{Engine, Work, process};
 use super::queue::{Ask, Purpose, Waiter};
 
 /// Blocks between which other tasks may come in.
@@ -194,7 +194,7 @@ impl Engine {
             let ask = Ask {
                 purpose: Purpose::Write,
                 thread: index as u32,
-                process: Process(index as u32 + 1),
+                process: process(index),
                 page,
                 pages,
                 start: self.sector(page),
@@ -221,7 +221,7 @@ impl Engine {
         let ask = Ask {
             purpose: Purpose::Log,
             thread: index as u32,
-            process: Process(index as u32 + 1),
+            process: process(index),
             page: 0,
             pages,
             // Records of several threads follow each other.
