@@ -39,9 +39,18 @@ fn row<T: Token>(tokens: &[T], first: SlotId, order: u32) -> bool {
 }
 
 impl<S: Setup> Core<S> {
+    /// Whether there may be blocks at all. Where not, nothing is looked at for them: on virtual CPUs each look is charged.
+    pub(crate) const BLOCKS: bool = S::Lru::BLOCKS && S::Evict::BLOCKS;
+
+    /// The order of the piece that begins with a slot which is on a list.
+    #[inline(always)]
+    pub(crate) fn order_at(&self, first: SlotId) -> u32 {
+        if Self::BLOCKS { place::order_of(self.table.place(first).load(Relaxed)) } else { 0 }
+    }
+
     /// The order of the largest block that pages which come to a list may be; below [`LEAST`] none may.
     pub(crate) fn most_order<T>(&self, tokens: &[T], code: u64) -> u32 {
-        let may = S::Lru::BLOCKS && S::Evict::BLOCKS && kind_of(code) == Kind::File;
+        let may = Self::BLOCKS && kind_of(code) == Kind::File;
         if !may || tokens.len() < 1 << LEAST {
             return 0;
         }
@@ -95,6 +104,9 @@ impl<S: Setup> Core<S> {
 
     /// The piece of a page that is on a list, whose lock is held.
     fn piece(&self, id: SlotId) -> (SlotId, u32) {
+        if !Self::BLOCKS {
+            return (id, 0);
+        }
         place::piece_of(id, |id| self.table.place(id).load(Relaxed))
     }
 
@@ -151,7 +163,7 @@ impl<S: Setup> Core<S> {
         let mut count = 0;
         for _ in 0..entries {
             let Some(claimed) = slots.get(count) else { break };
-            let order = place::order_of(self.table.place(claimed.id()).load(Relaxed));
+            let order = self.order_at(claimed.id());
             let is_whole = row(&slots[count..], claimed.id(), order);
             count += if is_whole { 1 << order } else { 1 };
         }
@@ -160,7 +172,7 @@ impl<S: Setup> Core<S> {
 
     /// The mark of a piece: what the policy sees of its use.
     pub(crate) fn mark_of(&self, id: SlotId) -> &Byte<S> {
-        match place::order_of(self.table.place(id).load(Relaxed)) {
+        match self.order_at(id) {
             0 => self.table.mark(id),
             order => self.mark_of_block(id, order),
         }

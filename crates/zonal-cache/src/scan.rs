@@ -6,7 +6,7 @@ use crate::held::{self, Held};
 use crate::inner::{Core, Met, Setup};
 use crate::lists::{Batch, retry};
 use crate::lru::LruLock;
-use crate::place::{self, WAITS, kind_of};
+use crate::place::{WAITS, kind_of};
 use crate::table::{Claimed, Kind};
 use crate::velocity::By;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
@@ -96,13 +96,12 @@ impl<S: Setup> Core<S> {
         let Some(policy) = held.policy_there(kind) else { return 0 };
         let tally = &mut tallies[kind as usize];
         let (mut taken, mut blocks, mut told) = (None, 0, Tally::default());
-        let order_of = |id| place::order_of(self.table.place(id).load(Relaxed));
         let mut take = |id| {
             // A policy that goes on after it was given one has no more.
             if taken.is_some() {
                 return Verdict::Kept;
             }
-            let order = order_of(id);
+            let order = self.order_at(id);
             let (verdict, left) = match order {
                 0 => (self.offered(id, met, tally, &mut *put), 0),
                 _ => self.offered_block((id, order), room, (&mut *met, &mut *tally), &mut *put),
@@ -118,7 +117,7 @@ impl<S: Setup> Core<S> {
             verdict
         };
         let mut tell = |what, id| {
-            let pages = 1 << order_of(id);
+            let pages = 1 << self.order_at(id);
             match what {
                 Told::Activated => {
                     told.activated += pages;
