@@ -32,8 +32,8 @@ const PART: u64 = 32;
 
 type Byte<S> = <<S as Setup>::Host as Platform>::Byte;
 
-/// Pages in a row that are of one piece, or one that is by itself.
-fn row<T: Token>(tokens: &[T], first: SlotId, order: u32) -> bool {
+/// Whether these pages begin with all of a piece.
+fn begin_with<T: Token>(tokens: &[T], first: SlotId, order: u32) -> bool {
     tokens.len() >= 1 << order
         && tokens.iter().zip(block_at(first, order)).all(|(token, id)| token.id() == id)
 }
@@ -61,15 +61,12 @@ impl<S: Setup> Core<S> {
 
     /// The order of the block that the first of these pages, which came together to one list, begin: `most` at most.
     pub(crate) fn order_of_row<T: Token>(&self, tokens: &[T], most: u32) -> u32 {
-        if most < LEAST || tokens.len() < 1 << LEAST {
+        if most < LEAST {
             return 0;
         }
         let first = &tokens[0];
         let (frame, key) = (self.table.frame_of(first).get(), self.table.key_of(first));
         let most = most.min(frame.trailing_zeros());
-        if most < LEAST {
-            return 0;
-        }
         let follows = |(token, at): &(&T, u64)| {
             u64::from(token.id().0) == u64::from(first.id().0) + at
                 && self.table.frame_of(*token).get() == frame + at
@@ -138,6 +135,13 @@ impl<S: Setup> Core<S> {
         }
     }
 
+    /// A page leaves its list, whose lock is held.
+    pub(crate) fn unlist_page(&self, held: &mut Held<S::Evict>, kind: Kind, id: SlotId) {
+        self.isolate(held, kind, id);
+        self.table.place(id).store(0, Relaxed);
+        held.remove(kind, id, 0);
+    }
+
     /// Pages of this thread's leave their list, whose lock is held: a block, if all of it is here, else the first; how many.
     pub(crate) fn unlist_row(
         &self,
@@ -147,14 +151,12 @@ impl<S: Setup> Core<S> {
     ) -> usize {
         let (id, kind) = (slots[0].id(), kind_of(code));
         let (first, order) = self.piece(id);
-        if order > 0 && row(slots, first, order) {
+        if order > 0 && begin_with(slots, first, order) {
             block_at(first, order).for_each(|id| self.table.place(id).store(0, Relaxed));
-            held.remove_block(kind, first, order);
+            held.remove(kind, first, order);
             return 1 << order;
         }
-        self.isolate(held, kind, id);
-        self.table.place(id).store(0, Relaxed);
-        held.remove(kind, id);
+        self.unlist_page(held, kind, id);
         1
     }
 
@@ -164,7 +166,7 @@ impl<S: Setup> Core<S> {
         for _ in 0..entries {
             let Some(claimed) = slots.get(count) else { break };
             let order = self.order_at(claimed.id());
-            let is_whole = row(&slots[count..], claimed.id(), order);
+            let is_whole = begin_with(&slots[count..], claimed.id(), order);
             count += if is_whole { 1 << order } else { 1 };
         }
         count

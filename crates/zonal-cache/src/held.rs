@@ -133,17 +133,11 @@ impl<E: Evict> Held<E> {
         }
     }
 
-    pub(crate) fn remove_block(&mut self, kind: Kind, first: SlotId, order: u32) {
+    /// A piece leaves: its pages are 2 to the power of `order`.
+    pub(crate) fn remove(&mut self, kind: Kind, first: SlotId, order: u32) {
         self.gone(kind, 1 << order);
         if let Some(policy) = self.policy(kind) {
             policy.remove(first);
-        }
-    }
-
-    pub(crate) fn remove(&mut self, kind: Kind, id: SlotId) {
-        self.gone(kind, 1);
-        if let Some(policy) = self.policy(kind) {
-            policy.remove(id);
         }
     }
 

@@ -275,9 +275,7 @@ impl<S: Setup> Core<S> {
     fn unlist_one(&self, id: SlotId) {
         if let Some(code) = self.listed_on(id) {
             self.list(code).with(|held| {
-                self.isolate(held, kind_of(code), id);
-                self.table.place(id).store(0, Relaxed);
-                held.remove(kind_of(code), id);
+                self.unlist_page(held, kind_of(code), id);
             });
         }
     }
@@ -287,9 +285,7 @@ impl<S: Setup> Core<S> {
     pub(crate) fn try_unlist(&self, id: SlotId) {
         if let Some(code) = self.listed_on(id) {
             let _ = self.list(code).try_with(&self.host, |held| {
-                self.isolate(held, kind_of(code), id);
-                self.table.place(id).store(0, Relaxed);
-                held.remove(kind_of(code), id);
+                self.unlist_page(held, kind_of(code), id);
             });
         }
     }

@@ -137,19 +137,6 @@ impl MultiGen {
         }
     }
 
-    /// The tier that a page which comes back had, if it was not away for longer than it would have stayed in any case.
-    fn back(&mut self, key: u64, all: usize) -> Option<usize> {
-        let (_, tier) = self.ghosts.take(key).filter(|&(age, _)| age <= all)?;
-        self.now[usize::from(tier)].back += 1;
-        Some(usize::from(tier))
-    }
-
-    /// The list for pages that come, of a tier.
-    fn list_for(&self, tier: usize, all: usize) -> u8 {
-        let early = self.generations() < MOST as u64 && tier < self.protected(all);
-        list(self.oldest + u64::from(!early))
-    }
-
     /// A page, or a block, went.
     fn gone(&mut self, id: SlotId, tier: usize, all: usize) {
         self.now[tier].seen += self.lists.slots(id) as u64;
@@ -179,22 +166,26 @@ impl Evict for MultiGen {
     }
 
     fn insert(&mut self, id: SlotId, key: u64) {
-        let all = self.all();
-        let tier = self.back(key, all).unwrap_or(0);
-        let list = self.list_for(tier, all);
-        self.lists.push(list, id, key);
+        self.insert_block(id, 0, &|_| key);
     }
 
     fn insert_block(&mut self, first: SlotId, order: u32, key: &dyn Fn(SlotId) -> u64) {
         let (all, mut tiers) = (self.all(), [0; TIERS]);
         for id in block_at(first, order) {
-            tiers[self.back(key(id), all).unwrap_or(0)] += 1;
+            // A page that was away for longer would have gone in any case.
+            let back = self.ghosts.take(key(id)).filter(|&(age, _)| age <= all);
+            let tier = back.map_or(0, |(_, tier)| {
+                self.now[usize::from(tier)].back += 1;
+                usize::from(tier)
+            });
+            tiers[tier] += 1;
             self.lists.note(id, key(id));
         }
         // That of most of them.
         let tier = (0..TIERS).rev().max_by_key(|&tier| tiers[tier]).unwrap_or(0);
-        let list = self.list_for(tier, all);
-        self.lists.push_block(list, first, order, key(first));
+        let early = self.generations() < MOST as u64 && tier < self.protected(all);
+        let into = self.oldest + u64::from(!early);
+        self.lists.push(list(into), first, order, key(first));
     }
 
     fn halve(&mut self, first: SlotId) {

@@ -127,14 +127,9 @@ impl<const N: usize> Queues<N> {
         core::ptr::from_ref(self.link(id)).addr()
     }
 
-    /// Puts a slot that is in no queue at the new end of one.
-    pub(super) fn push(&mut self, queue: u8, id: SlotId, key: u64) {
-        self.push_block(queue, id, 0, key);
-    }
-
-    /// The same for 2 to the power of `order` slots in a row, which are one from now on. `key` is that of the first; the others
-    /// have theirs by [`note`](Self::note).
-    pub(super) fn push_block(&mut self, queue: u8, id: SlotId, order: u32, key: u64) {
+    /// Puts slots that are in no queue at the new end of one: 2 to the power of `order` in a row, which are one from now on. `key` is
+    /// that of the first; the others have theirs by [`note`](Self::note).
+    pub(super) fn push(&mut self, queue: u8, id: SlotId, order: u32, key: u64) {
         debug_assert_eq!(self.queue_of(id), None, "a slot is in one queue");
         let older = self.ends[queue as usize].newest;
         let link = self.link(id);
@@ -200,7 +195,7 @@ impl<const N: usize> Queues<N> {
     pub(super) fn renew(&mut self, queue: u8, id: SlotId) {
         let (key, order) = (self.key(id), self.link(id).place().1);
         self.remove(id);
-        self.push_block(queue, id, order, key);
+        self.push(queue, id, order, key);
     }
 
     /// Puts `new` where `old` is, which is no block.
@@ -226,7 +221,7 @@ mod tests {
         let mut queues = Queues::<2>::new(2);
         let there =
             |queues: &Queues<2>, slot| (queues.key(SlotId(slot)), queues.queue_of(SlotId(slot)));
-        queues.push(1, SlotId(0), u64::MAX);
+        queues.push(1, SlotId(0), 0, u64::MAX);
         assert_eq!(there(&queues, 0), (KEY, Some(1)));
         queues.renew(0, SlotId(0));
         assert_eq!(there(&queues, 0), (KEY, Some(0)));
@@ -269,7 +264,7 @@ mod tests {
                 prop_assert_eq!(queues.queue_of(id).is_some(), held.is_some());
                 match (what, held) {
                     (0, None) if !there(id) => {
-                        queues.push(queue, id, u64::from(slot));
+                        queues.push(queue, id, 0, u64::from(slot));
                         model[usize::from(queue)].push((slot, 0));
                     }
                     (1, Some(_)) | (1, None) => {
@@ -291,7 +286,7 @@ mod tests {
                         let block = slot..slot + (1 << order);
                         if block.end <= 8 && !block.clone().any(|it| there(SlotId(it))) {
                             block.skip(1).for_each(|it| queues.note(SlotId(it), u64::from(it)));
-                            queues.push_block(queue, id, order, u64::from(slot));
+                            queues.push(queue, id, order, u64::from(slot));
                             model[usize::from(queue)].push((slot, order));
                         }
                     }

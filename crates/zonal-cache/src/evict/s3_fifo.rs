@@ -94,12 +94,6 @@ impl S3Fifo {
         }
         verdict
     }
-
-    /// The queue for pages that come.
-    fn queue_for(&self, come_back: bool) -> u8 {
-        let full = self.fills && self.queues.len(SMALL) >= self.tenth;
-        if come_back || full { MAIN } else { SMALL }
-    }
 }
 
 impl Evict for S3Fifo {
@@ -124,14 +118,11 @@ impl Evict for S3Fifo {
     }
 
     fn insert(&mut self, id: SlotId, key: u64) {
-        // As many ghosts as the main queue has pages.
-        self.ghosts.keep((self.queues.len(SMALL) + self.queues.len(MAIN)) * 9 / 10);
-        let comes_back = self.ghosts.take(key).is_some();
-        let queue = self.queue_for(comes_back);
-        self.queues.push(queue, id, key);
+        self.insert_block(id, 0, &|_| key);
     }
 
     fn insert_block(&mut self, first: SlotId, order: u32, key: &dyn Fn(SlotId) -> u64) {
+        // As many ghosts as the main queue has pages.
         self.ghosts.keep((self.queues.len(SMALL) + self.queues.len(MAIN)) * 9 / 10);
         let mut back = 0;
         for id in block_at(first, order) {
@@ -139,8 +130,10 @@ impl Evict for S3Fifo {
             self.queues.note(id, key(id));
         }
         // Where most of them would go.
-        let queue = self.queue_for(back * 2 > 1 << order);
-        self.queues.push_block(queue, first, order, key(first));
+        let come_back = back * 2 > 1 << order;
+        let full = self.fills && self.queues.len(SMALL) >= self.tenth;
+        let queue = if come_back || full { MAIN } else { SMALL };
+        self.queues.push(queue, first, order, key(first));
     }
 
     fn halve(&mut self, first: SlotId) {

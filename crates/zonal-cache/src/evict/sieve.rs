@@ -44,11 +44,11 @@ impl Evict for Sieve {
     }
 
     fn insert(&mut self, id: SlotId, key: u64) {
-        self.queue.push(0, id, key);
+        self.insert_block(id, 0, &|_| key);
     }
 
     fn insert_block(&mut self, first: SlotId, order: u32, key: &dyn Fn(SlotId) -> u64) {
-        self.queue.push_block(0, first, order, key(first));
+        self.queue.push(0, first, order, key(first));
     }
 
     fn halve(&mut self, first: SlotId) {

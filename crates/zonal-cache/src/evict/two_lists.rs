@@ -94,9 +94,7 @@ impl Evict for TwoLists {
     }
 
     fn insert(&mut self, id: SlotId, key: u64) {
-        let active = self.lists.len(ACTIVE);
-        let would_have_stayed = self.ghosts.take(key).is_some_and(|(age, _)| age <= active);
-        self.lists.push(if would_have_stayed { ACTIVE } else { INACTIVE }, id, key);
+        self.insert_block(id, 0, &|_| key);
     }
 
     fn insert_block(&mut self, first: SlotId, order: u32, key: &dyn Fn(SlotId) -> u64) {
@@ -108,7 +106,7 @@ impl Evict for TwoLists {
         }
         // What most of them would have done.
         let list = if would_have_stayed * 2 > 1 << order { ACTIVE } else { INACTIVE };
-        self.lists.push_block(list, first, order, key(first));
+        self.lists.push(list, first, order, key(first));
     }
 
     fn halve(&mut self, first: SlotId) {
