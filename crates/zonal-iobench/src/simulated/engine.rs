@@ -167,24 +167,20 @@ impl Engine {
 
     /// As [`run_to_rest`](Self::run_to_rest), of threads that end when they are done: the next phase has others.
     fn run_to_end(&mut self, blocks: u64) -> Result<PhaseOutcome, IobenchError> {
-        let (began, hits) = (self.now, self.hits);
         let mut at_work: Vec<usize> = (0..self.threads.len()).collect();
-        while !at_work.is_empty() {
-            self.turn()?;
-            let (there, ended) = at_work.into_iter().partition(|&index| !self.rests(index));
-            at_work = there;
-            self.end(ended)?;
-        }
-        Ok(PhaseOutcome { blocks, elapsed: self.now.since(began), hits: self.hits - hits })
-    }
-
-    /// Threads are there no more, and the scheduler knows.
-    fn end(&mut self, threads: Vec<usize>) -> Result<(), IobenchError> {
-        if threads.is_empty() {
-            return Ok(());
-        }
-        threads.into_iter().for_each(|index| self.queue.exited(self.now, process(index)));
-        self.queue.feed(self.now)
+        self.turns_to_rest(blocks, |engine| {
+            engine.turn()?;
+            let before = at_work.len();
+            at_work.retain(|&index| {
+                let rests = engine.rests(index);
+                if rests {
+                    engine.queue.exited(engine.now, process(index));
+                }
+                !rests
+            });
+            // What it kept the disk for is over.
+            if at_work.len() < before { engine.queue.feed(engine.now) } else { Ok(()) }
+        })
     }
 
     /// Gives a thread that rests something to do, after so long.
@@ -200,9 +196,17 @@ impl Engine {
 
     /// Goes on until all threads rest, which then have done this many blocks.
     pub(super) fn run_to_rest(&mut self, blocks: u64) -> Result<PhaseOutcome, IobenchError> {
+        self.turns_to_rest(blocks, Self::turn)
+    }
+
+    fn turns_to_rest(
+        &mut self,
+        blocks: u64,
+        mut turn: impl FnMut(&mut Self) -> Result<(), IobenchError>,
+    ) -> Result<PhaseOutcome, IobenchError> {
         let (began, hits) = (self.now, self.hits);
         while (0..self.threads.len()).any(|index| !self.rests(index)) {
-            self.turn()?;
+            turn(self)?;
         }
         Ok(PhaseOutcome { blocks, elapsed: self.now.since(began), hits: self.hits - hits })
     }
