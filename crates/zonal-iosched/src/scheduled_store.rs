@@ -291,8 +291,7 @@ impl<S: Store> Shared<S> {
         if self.is_served_here() {
             return self.inner.write(offset, pages);
         }
-        let answers = self.ask(ask, self.pieces(offset, pages))?;
-        answers.into_iter().try_for_each(|answer| answer.result.map(|_| ()))
+        self.write_each(ask, &[Write { offset, pages }]).into_iter().collect()
     }
 
     /// Several writes, which are queued together.
