@@ -100,6 +100,7 @@ mod pressure;
 mod reach;
 mod regions;
 mod regressions;
+mod small;
 mod split;
 #[macro_use]
 mod stress;

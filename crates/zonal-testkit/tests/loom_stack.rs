@@ -43,7 +43,7 @@ fn owner_and_drain<const LIGHT: bool, const HEAVY: bool>(frames: u32) {
     type Slot = LoomLock<CpuStack>;
     let out = Rc::new(StackOutside::<Fences<LIGHT, HEAVY>, 4>::new());
     let mut cpu = CpuStack::new();
-    let size = StackSize { high: 4, currents: 0 };
+    let size = StackSize { high: 4, ..StackSize::default() };
     let shape = MapShape::new(Order::HUGE, 1).expect("a shape");
     cpu.tune(&out, size, Start::default(), (0, shape));
     out.set_owned(true);
@@ -138,35 +138,94 @@ fn window_against_isolation() {
     window_and_isolation::<true, true>(2);
 }
 
-/// An owner leaves while another CPU drains its stacks and takes what is there.
-fn leaving<const LIGHT: bool, const HEAVY: bool>() {
+/// An owner leaves while another CPU drains its stacks and takes what is there: a frame, or a block of `order`.
+fn leaving<const LIGHT: bool, const HEAVY: bool>(order: Order) {
     let plan = small_plan(48, 1);
     explore("leaving against drain", Some(3), move || {
         let world: Rc<World<Fences<LIGHT, HEAVY>, Kept>> = World::new(plan);
         let mut owner = world.allocator().handle(CpuId(0)).unwrap();
-        let request = Request::frame().migrate(Movable);
+        let request = Request::new(order).migrate(Movable);
         let pfn = owner.alloc_raw(&request).unwrap();
-        owner.free_raw(pfn, Order::ZERO).unwrap();
+        owner.free_raw(pfn, order).unwrap();
         let other = spawn_on(&world, 1, |world| world.allocator().drain_cpu(CpuId(0)));
         let again = owner.alloc_raw(&request).unwrap();
-        owner.free_raw(again, Order::ZERO).unwrap();
+        owner.free_raw(again, order).unwrap();
         drop(owner);
         other.join().unwrap();
         world.finish();
     });
 }
 
+/// Of two frames, the smallest that is no single one.
+const PAIR: Order = match Order::new(1) {
+    Some(order) => order,
+    None => Order::ZERO,
+};
+
 /// At most 3 preemptions: 970 runs, 0.3 s.
 #[test]
 fn leaving_against_drain() {
-    leaving::<true, true>();
+    leaving::<true, true>(Order::ZERO);
+}
+
+/// S-1 of blocks.
+#[test]
+fn leaving_with_blocks_against_drain() {
+    leaving::<true, true>(PAIR);
 }
 
 /// Canary: the drain takes a frame, and the owner with it the second time.
 #[test]
 #[should_panic(expected = "DoubleFree")]
 fn no_light_fence_of_one_that_leaves_is_found() {
-    leaving::<false, true>();
+    leaving::<false, true>(Order::ZERO);
+}
+
+/// Canary: the same of a block.
+#[test]
+#[should_panic(expected = "DoubleFree")]
+fn no_light_fence_of_one_that_leaves_with_blocks_is_found() {
+    leaving::<false, true>(PAIR);
+}
+
+/// An owner frees a block while another CPU isolates its pageblock.
+fn block_and_isolation<const LIGHT: bool, const HEAVY: bool>() {
+    let plan = small_plan(48, 1);
+    explore("block and isolation", bound(3, Some(4)), move || {
+        let world: Rc<World<Fences<LIGHT, HEAVY>, Kept>> = World::new(plan);
+        let mut owner = world.allocator().handle(CpuId(0)).unwrap();
+        let request = Request::new(PAIR).migrate(Movable);
+        let pfn = owner.alloc_raw(&request).unwrap();
+        assert!(pfn < Pfn::new(8), "from the pageblock that is isolated");
+        let other = spawn_on(&world, 1, |world| {
+            world.allocator().isolate(Pfn::new(0)..Pfn::new(8)).expect("nothing is in the way")
+        });
+        owner.free_raw(pfn, PAIR).unwrap();
+        let isolated = other.join().unwrap();
+        let busy = world.allocator().busy_frames(&isolated);
+        assert_eq!(busy, 0, "S-3: it stayed with the CPU");
+        world.allocator().undo_isolation(isolated).expect("its own");
+        drop(owner);
+        world.finish();
+    });
+}
+
+/// S-3 of blocks.
+#[test]
+fn block_against_isolation() {
+    block_and_isolation::<true, true>();
+}
+
+#[test]
+#[should_panic = "S-3"]
+fn no_light_fence_after_a_block_is_found() {
+    block_and_isolation::<false, true>();
+}
+
+#[test]
+#[should_panic = "S-3"]
+fn no_heavy_fence_after_a_block_is_found() {
+    block_and_isolation::<true, false>();
 }
 
 /// S-3 where the owner looks the pageblock up.

@@ -195,8 +195,9 @@ fn every_larger_block_that_leaves_the_map_is_told() {
         // SAFETY: allocated just above, and no code looks into it.
         unsafe { handle.free_raw(pfn, order) }.expect("it is allocated");
     };
-    again(1, 1, "of the current pageblock");
-    again(1, 0, "kept");
+    again(2, 1, "of the current pageblock");
+    again(2, 0, "kept");
+    again(1, 0, "kept since before");
     for _ in 0..4 {
         again(9, 1, "outside the slot");
     }

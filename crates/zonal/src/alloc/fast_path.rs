@@ -79,6 +79,9 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
             cold();
         }
         let further = match S::Pcp::PASSES_LARGE {
+            true if E::OUTSIDE && request.is_small(S::Pcp::SMALL) => {
+                self.alloc_small(entry, request)
+            }
             true => self.alloc_further(entry, request),
             false => self.slow_path(entry, request),
         };

@@ -99,6 +99,7 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
     ) -> Result<(), FreeError> {
         let cached = match order {
             Order::ZERO => self.push_cached::<E, LISTED>(entry, pfn),
+            _ if E::OUTSIDE && order.get() <= S::Pcp::SMALL => self.put_small(entry, pfn, order),
             _ => S::Pcp::PASSES_LARGE && self.put_large(entry, pfn, order),
         };
         if cached { Ok(()) } else { self.free_direct(pfn, order, false) }
@@ -142,22 +143,22 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
         if cached { Ok(()) } else { self.free_direct(pfn, Order::ZERO, false) }
     }
 
-    /// A frame was kept, and its pageblock may be another's by now: frees it as it is now.
+    /// A block was kept, and its pageblock may be another's by now: frees it as it is now.
     #[cold]
     #[inline(never)]
-    pub(super) fn free_again<E: Entry<'m, P, S>>(&self, entry: &mut E, index: u32) {
+    pub(super) fn free_again<E: Entry<'m, P, S>>(&self, entry: &mut E, index: u32, order: Order) {
         entry.forget_window();
         let zone = self.table.pageblock(index).zone().and_then(|id| self.zone(id));
         let Some(zone) = zone else { return };
         let taken = entry.enter(zone.id, |own| {
-            let taken = S::Pcp::take_back(own.parts().1, &self.table, index);
+            let taken = S::Pcp::take_back(own.parts().1, &self.table, (index, order));
             // Who drained it has freed it.
-            own.events.free += u64::from(!taken);
+            own.events.free += if taken { 0 } else { order.frames() };
             taken
         });
         if taken == Some(true) {
-            let freed = S::Free::free_block(zone.view(&self.table), index, Order::ZERO, || ());
-            debug_assert!(freed, "a frame that was taken back is allocated");
+            let freed = S::Free::free_block(zone.view(&self.table), index, order, || ());
+            debug_assert!(freed, "a block that was taken back is allocated");
         }
     }
 

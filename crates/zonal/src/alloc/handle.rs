@@ -120,7 +120,7 @@ impl<'a, 'm, P: Platform, S: Policy> CpuHandle<'a, 'm, P, S> {
     #[cold]
     #[inline(never)]
     fn free_again(&mut self, index: u32) {
-        self.allocator.free_again(&mut self.entry, index);
+        self.allocator.free_again(&mut self.entry, index, Order::ZERO);
     }
 
     /// Counts pages: see [`Allocator::mod_page_state`].

@@ -9,7 +9,7 @@ use super::undo::InHand;
 use crate::frame::{FrameState, PageblockWord};
 use crate::platform::stay::Stay;
 use crate::platform::{Platform, StayOf};
-use crate::policy::pcp::{Passed, Taken};
+use crate::policy::pcp::{Passed, Pushed, Taken};
 use crate::policy::zone::Zone;
 use crate::policy::{Compact, FreeMemory, PcpPolicy, Policy, Trace, Walk};
 use crate::trace::{Event, Point, or_undo};
@@ -41,6 +41,22 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
         self.alloc_in_slot(entry, request)
     }
 
+    /// A block of a few frames, of those that stayed with their owner or else as larger ones: a
+    /// pageblock may be as small.
+    // Beside `alloc_further`, as its registers are not for the passage.
+    #[inline(never)]
+    pub(super) fn alloc_small<E: Entry<'m, P, S>>(
+        &self,
+        entry: &mut E,
+        request: &Request,
+    ) -> Result<Block, AllocReason> {
+        match self.pop_small(entry, request) {
+            Some(index) if request.is_zero() => self.zeroed(index, request),
+            Some(index) => Ok(self.handed_out(self.table.pfn(index), request.order(), request)),
+            None => self.alloc_further(entry, request),
+        }
+    }
+
     #[inline(always)]
     fn alloc_in_slot<E: Entry<'m, P, S>>(
         &self,
@@ -51,6 +67,13 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
             Some(_) => self.alloc_large(entry, request),
             None => self.slow_path(entry, request),
         }
+    }
+
+    /// A block of a few frames that stayed with its owner outside the slot.
+    #[inline(always)]
+    fn pop_small<E: Entry<'m, P, S>>(&self, entry: &E, request: &Request) -> Option<u32> {
+        let kind = (request.order(), request.large()?);
+        S::Pcp::pop_small(entry.home_outside(request.limit())?, &self.table, kind)
     }
 
     /// Hands out a block that was taken outside the slot, perhaps the last of its order. It was free in the map, where
@@ -233,6 +256,36 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
             }
         }
         self.put_large_in_slot(entry, pfn, order)
+    }
+
+    /// Frees a block of a few frames: it stays with its owner, or goes as larger ones do.
+    // Beside `put_large`, as `alloc_small`.
+    #[inline(never)]
+    pub(super) fn put_small<E: Entry<'m, P, S>>(
+        &self,
+        entry: &mut E,
+        pfn: Pfn,
+        order: Order,
+    ) -> bool {
+        match self.push_small(entry, pfn, order) {
+            Pushed::Yes => true,
+            Pushed::No => self.put_large(entry, pfn, order),
+            Pushed::Elsewhere(index) => {
+                self.free_again(entry, index, order);
+                true
+            }
+        }
+    }
+
+    /// Keeps a block of a few frames for an owner outside the slot.
+    #[inline(always)]
+    fn push_small<E: Entry<'m, P, S>>(&self, entry: &E, pfn: Pfn, order: Order) -> Pushed {
+        let offset = self.table.offset(pfn);
+        let place = self.table.pageblock_at(offset).and_then(PageblockWord::cached_in);
+        let Some((zone, migrate)) = place else { return Pushed::No };
+        let Some(out) = entry.outside(zone) else { return Pushed::No };
+        let told = move || S::Trace::emit(Point::Free, move || Event::Free { pfn, order });
+        S::Pcp::push_small(out, &self.table, (order, migrate), offset, told)
     }
 
     /// A block was freed outside the slot, and is of another type by now or was free already.

@@ -12,6 +12,7 @@
 //! assert_eq!(size_of::<Unbounded>(), 0, "costs nothing");
 //! ```
 
+use crate::types::migrate_type::NR_CACHED_TYPES;
 use core::cell::Cell;
 
 /// How long that is: [`Unbounded`] or [`InPieces`]. What costs what is in `stay::cost`.
@@ -22,6 +23,14 @@ pub trait Stay: sealed::Sealed + Sized {
     const LIST_FRAMES: usize;
     /// The part of what a full CPU keeps that goes to the zone at once.
     const SPILT: u32;
+    /// Blocks of each small order and type that stay with a CPU, at most; 0: one of all together.
+    const BLOCKS: u32;
+    /// One of something for each small order and type of which blocks stay.
+    #[doc(hidden)]
+    type Kinds<T: Send + Sync>: AsRef<[T]> + Send + Sync;
+    /// Makes them.
+    #[doc(hidden)]
+    fn kinds<T: Send + Sync>(make: impl FnMut(usize) -> T) -> Self::Kinds<T>;
     /// Whether code for what is done most often stands wherever that is done; otherwise it is there once, and called:
     /// a kernel pays for code that it does not run, in cache and in memory.
     const COPIES: bool;
@@ -73,6 +82,11 @@ pub trait Stay: sealed::Sealed + Sized {
     fn ends(&self) -> bool;
 }
 
+/// Small orders times types.
+pub(crate) const KINDS: usize = SMALL_ORDERS * NR_CACHED_TYPES;
+/// The orders from 1 on of which blocks may stay with a CPU.
+pub(crate) const SMALL_ORDERS: usize = 3;
+
 /// What something takes that is done in a slot at once, in about a hundred instructions. The longest of each kind is
 /// meant, but for those that turn out to be short.
 pub(crate) mod cost {
@@ -113,8 +127,15 @@ impl Stay for Unbounded {
     const LIST: usize = usize::MAX;
     const LIST_FRAMES: usize = usize::MAX;
     const SPILT: u32 = 2;
+    const BLOCKS: u32 = 8;
+    type Kinds<T: Send + Sync> = [T; KINDS];
     const COPIES: bool = true;
     const NEW: Self = Self;
+
+    #[inline(always)]
+    fn kinds<T: Send + Sync>(make: impl FnMut(usize) -> T) -> [T; KINDS] {
+        core::array::from_fn(make)
+    }
 
     #[inline(always)]
     fn next(&self) -> Self {
@@ -190,8 +211,16 @@ impl Stay for InPieces {
     const LIST: usize = 32;
     const LIST_FRAMES: usize = 64;
     const SPILT: u32 = 4;
+    // A drain gives all of them back in one stay.
+    const BLOCKS: u32 = 0;
+    type Kinds<T: Send + Sync> = [T; 0];
     const COPIES: bool = false;
     const NEW: Self = Self { left: Cell::new(NO_BOUND), none: Cell::new(0), tried: Cell::new(0) };
+
+    #[inline(always)]
+    fn kinds<T: Send + Sync>(_: impl FnMut(usize) -> T) -> [T; 0] {
+        []
+    }
 
     #[inline]
     fn next(&self) -> Self {

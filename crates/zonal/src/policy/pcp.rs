@@ -125,6 +125,8 @@ pub trait PcpPolicy<F: FreeMemory>: Sized + Send + Sync + fmt::Debug + 'static {
     const PASSES_LARGE: bool = false;
     /// Whether an owner takes and frees frames outside its slot.
     const OUTSIDE: bool = false;
+    /// Orders from 1 to this one of which an owner takes and frees blocks there, too; 0: of none.
+    const SMALL: u8 = 0;
     /// Whether bounds follow from the zone's low watermark, so that they change wherever that does.
     const BY_WATERMARK: bool = false;
     /// One CPU's cache of one zone, guarded by its slot.
@@ -284,14 +286,39 @@ pub trait PcpPolicy<F: FreeMemory>: Sized + Send + Sync + fmt::Debug + 'static {
         Pushed::No
     }
 
-    /// In the slot: takes the frame that the owner has just pushed from outside and marks it allocated;
+    /// Takes a block of a small order and marks it allocated, for an owner outside the slot.
+    #[inline(always)]
+    fn pop_small<P: Platform>(
+        out: &Self::Outside<P>,
+        table: &ZoneTables<'_, P>,
+        kind: (Order, MigrateType),
+    ) -> Option<u32> {
+        let _ = (out, table, kind);
+        None
+    }
+
+    /// Frees the block of a small order at an offset of the table, for an owner outside the slot: its pageblock's list is
+    /// that of `kind`. `told` says so before another can have it.
+    #[inline(always)]
+    fn push_small<P: Platform>(
+        out: &Self::Outside<P>,
+        table: &ZoneTables<'_, P>,
+        kind: (Order, MigrateType),
+        offset: usize,
+        told: impl FnOnce(),
+    ) -> Pushed {
+        let _ = (out, table, kind, offset, told);
+        Pushed::No
+    }
+
+    /// In the slot: takes the block that the owner has just pushed from outside and marks it allocated;
     /// `false` if it has been drained.
     fn take_back<P: Platform>(
         out: &Self::Outside<P>,
         table: &ZoneTables<'_, P>,
-        index: u32,
+        block: (u32, Order),
     ) -> bool {
-        let _ = (out, table, index);
+        let _ = (out, table, block);
         false
     }
 

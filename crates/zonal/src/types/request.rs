@@ -207,6 +207,12 @@ impl Request {
         }
     }
 
+    /// Whether it is for a block of more than a frame, of this order at most.
+    #[inline(always)]
+    pub(crate) const fn is_small(&self, most: u8) -> bool {
+        self.byte(ORDER).wrapping_sub(1) < most
+    }
+
     /// The migrate type asked for.
     #[must_use]
     #[inline(always)]

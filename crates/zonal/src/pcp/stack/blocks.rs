@@ -1,10 +1,10 @@
 //! Blocks larger than a frame: which pageblock is the CPU's current one for them.
 
-use super::CpuStack;
+use super::{CpuStack, StackOutside};
 use crate::platform::Platform;
 use crate::types::migrate_type::MigrateType;
 use crate::types::units::Order;
-use crate::zone::free_map::{Current, Frame, FreeMap, Start};
+use crate::zone::free_map::{Current, Frame, FreeMap, MapShape, Start};
 
 impl CpuStack {
     /// Where this CPU begins to look, and its current pageblock for blocks of the order, if it may
@@ -37,6 +37,19 @@ impl CpuStack {
     #[inline]
     pub(super) fn current_mut(&mut self, migrate: MigrateType) -> Option<&mut Current> {
         self.current.get_mut(migrate.index())
+    }
+
+    /// A larger block of the type was taken at a frame: what is freed of its pageblock may stay.
+    pub(super) fn took<P: Platform, const N: usize>(
+        &mut self,
+        out: &StackOutside<P, N>,
+        migrate: MigrateType,
+        frame: Frame,
+        shape: MapShape,
+    ) {
+        let first = frame.pageblock(shape).first_frame(shape);
+        out.small().set_home(migrate, self.index(first));
+        self.small.add(migrate);
     }
 
     /// Takes a block of any order for a request of the type, of its own memory or else of another

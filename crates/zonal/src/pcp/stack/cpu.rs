@@ -1,6 +1,7 @@
 //! What a CPU's slot guards of its stacks: where it looks, what passes through, what is not counted yet.
 
 use super::passage::UNCOUNTED;
+use super::small::LARGEST;
 use super::{CpuStack, StackOutside, StackSize};
 use crate::frame::FrameState;
 use crate::platform::stay::Stay;
@@ -33,15 +34,13 @@ const APART: u64 = 12;
 pub(super) fn regions(cpus: u32, wanted: Option<NonZeroU32>) -> u32 {
     wanted.map_or((cpus / REGION_CPUS).clamp(1, MOST_REGIONS), NonZeroU32::get)
 }
-/// The largest order of the block that a CPU keeps.
-const KEPT: u8 = 3;
 
-/// A block of orders 1 to `KEPT` of the CPU's current pageblock, the last that was freed.
+/// A block of a small order of the CPU's current pageblock, the last that was freed: where no more [stay](Stay::BLOCKS).
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Kept {
     pub(super) index: u32,
     pub(super) order: Order,
-    pub(super) migrate: MigrateType,
+    migrate: MigrateType,
 }
 
 /// One CPU's stacks of one zone.
@@ -104,6 +103,7 @@ impl StackCpu {
             Pageblock((u64::from(shape.pageblocks()) * u64::from(at) / u64::from(of)) as u32)
         };
         let pageblock = part(self.regions, cpu / REGION_CPUS % self.regions);
+        self.size.small = self.size.small.min(StayOf::<P>::BLOCKS);
         let size = self.size.with_currents(shape, self.cpus);
         let start = Start::new(pageblock, cpu as u16);
         self.starts = [start, self.part_of(cpu, shape).unwrap_or(start)];
@@ -196,15 +196,15 @@ impl StackCpu {
     /// A block that is no pageblock; or a pageblock, of other memory than whole ones of its type. With the next piece
     /// of the stay in the slot, which it took.
     #[inline(never)]
-    pub(super) fn take_further<P: Platform, T: Trace>(
+    pub(super) fn take_further<P: Platform, T: Trace, const N: usize>(
         &mut self,
+        out: &StackOutside<P, N>,
         (view, stay): (MapView<'_, P>, &StayOf<P>),
         (order, migrate, slack): (Order, MigrateType, u64),
     ) -> (Option<(u32, u64)>, StayOf<P>) {
-        let fits = |kept: &mut Kept| kept.order == order && kept.migrate == migrate;
-        if let Some(kept) = self.kept.take_if(fits) {
-            view.table.set_state(kept.index, FrameState::allocated(order));
-            return (Some((kept.index, 0)), stay.next());
+        if let Some(index) = self.take_small(out, order, migrate) {
+            view.table.set_state(index, FrameState::allocated(order));
+            return (Some((index, 0)), stay.next());
         }
         let map = view.map().staying(stay.next());
         let beside = self.stack.current_mut(migrate);
@@ -223,10 +223,28 @@ impl StackCpu {
             view.table.set_state(index, FrameState::allocated(order));
             self.count(view, -(order.frames() as i64));
             view.reconcile_special(frame, order);
+            if StayOf::<P>::BLOCKS > 0 && order < self.whole_order {
+                self.stack.took(out, migrate, frame, view.extent().1);
+            }
             self.tell_taken::<P, T>(view, index, order, migrate);
             (index, order.frames())
         });
         (taken, map.stay())
+    }
+
+    /// Takes a block that stayed.
+    #[inline(always)]
+    fn take_small<P: Platform, const N: usize>(
+        &mut self,
+        out: &StackOutside<P, N>,
+        order: Order,
+        migrate: MigrateType,
+    ) -> Option<u32> {
+        if StayOf::<P>::BLOCKS > 0 {
+            return out.small().stack(order, migrate)?.pop();
+        }
+        let fits = |kept: &mut Kept| kept.order == order && kept.migrate == migrate;
+        self.kept.take_if(fits).map(|kept| kept.index)
     }
 
     /// Tells of a block that came from the map, and has been counted: it goes back if the sink panics.
@@ -253,19 +271,57 @@ impl StackCpu {
 
     /// Frees a block that is no pageblock; how many frames went into the map.
     #[inline(never)]
-    pub(super) fn put_further<P: Platform>(
+    pub(super) fn put_further<P: Platform, const N: usize>(
+        &mut self,
+        out: &StackOutside<P, N>,
+        view: MapView<'_, P>,
+        (order, migrate): (Order, MigrateType),
+        index: u32,
+    ) -> u64 {
+        if StayOf::<P>::BLOCKS == 0 {
+            return self.put_kept(view, (order, migrate), index);
+        }
+        let pageblock = view.extent().1.order();
+        let Some(stack) = out.small_for((order, migrate), index, pageblock) else {
+            return self.put_gone(view, index, order, migrate);
+        };
+        if stack.push(index) {
+            return 0;
+        }
+        // Drains may have left it further up.
+        stack.settle();
+        let mut gone = 0;
+        if !stack.has_room() {
+            let half = self.size.small.div_ceil(2);
+            stack.take_oldest(half, |index| gone += self.put_gone(view, index, order, migrate));
+        }
+        if !stack.push(index) {
+            gone += self.put_gone(view, index, order, migrate);
+        }
+        gone
+    }
+
+    /// Frees a block where one of all orders and types stays: the last of the current pageblock.
+    fn put_kept<P: Platform>(
         &mut self,
         view: MapView<'_, P>,
-        order: Order,
-        migrate: MigrateType,
+        (order, migrate): (Order, MigrateType),
         index: u32,
     ) -> u64 {
         let (frame, shape) = (view.frame(index), view.extent().1);
-        if order.get() > KEPT || !self.stack.is_current(migrate, frame, shape) {
+        if order.get() > LARGEST || !self.stack.is_current(migrate, frame, shape) {
             return self.put_gone(view, index, order, migrate);
         }
         let before = self.kept.replace(Kept { index, order, migrate });
         before.map_or(0, |gone| self.put_gone(view, gone.index, gone.order, gone.migrate))
+    }
+
+    /// Puts the block that was kept into the map; how many frames.
+    #[inline(always)]
+    pub(super) fn drain_kept<P: Platform>(&mut self, view: MapView<'_, P>) -> u64 {
+        let Some(kept) = self.kept.take() else { return 0 };
+        self.put_block(view, kept.index, kept.order);
+        kept.order.frames()
     }
 
     /// Puts a block into the map, and remembers it if it is of a current pageblock.

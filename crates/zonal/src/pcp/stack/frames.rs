@@ -87,6 +87,12 @@ impl<P: Platform, const N: usize> FrameStack<P, N> {
         }
     }
 
+    /// What is at a place.
+    #[inline(always)]
+    pub(super) fn index_at(&self, place: u32) -> u32 {
+        self.at(place).load(Relaxed)
+    }
+
     #[inline(always)]
     fn at(&self, place: u32) -> &P::Half {
         &self.frames[place as usize % N]

@@ -101,8 +101,8 @@ impl<P: Platform, R: Release> MapHome<'_, P, R> {
     }
 
     #[inline(always)]
-    fn put_here(&self, word: WordIndex, mask: u64) {
-        let own = if R::ONCE { mask } else { self.still_cached(word, mask) };
+    fn put_here<const ONCE: bool>(&self, word: WordIndex, mask: u64) {
+        let own = if ONCE { mask } else { self.still_cached(word, mask) };
         let freed = if own == 0 { 0 } else { self.view.put_cached(&self.map, word, own) };
         if freed != mask {
             let refused = (mask & !freed).count_ones();
@@ -112,7 +112,10 @@ impl<P: Platform, R: Release> MapHome<'_, P, R> {
 
     #[inline(never)]
     fn put_apart(&self, word: WordIndex, mask: u64) {
-        self.put_here(word, mask);
+        match R::ONCE {
+            true => self.put_here::<true>(word, mask),
+            false => self.put_here::<false>(word, mask),
+        }
     }
 
     /// How many frames were freed of those given.
@@ -127,10 +130,25 @@ impl<P: Platform, R: Release> Home for MapHome<'_, P, R> {
     #[inline(always)]
     fn put(&self, word: WordIndex, mask: u64) -> Result<(), AlreadyFree> {
         match StayOf::<P>::COPIES {
-            true => self.put_here(word, mask),
+            true if R::ONCE => self.put_here::<true>(word, mask),
+            true => self.put_here::<false>(word, mask),
             false => self.put_apart(word, mask),
         }
         Ok(())
+    }
+
+    #[inline]
+    fn put_block(&self, frame: Frame, order: Order) -> Result<(), AlreadyFree> {
+        let (word, bit) = frame.word();
+        let mask = ((1 << order.size()) - 1) * bit;
+        // Such blocks are freed by an exchange in every way.
+        match R::ONCE {
+            true => self.put(word, mask),
+            false => {
+                self.put_here::<true>(word, mask);
+                Ok(())
+            }
+        }
     }
 
     #[inline(always)]

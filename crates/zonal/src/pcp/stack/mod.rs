@@ -1,5 +1,5 @@
 //! What a CPU keeps of a zone whose free memory is a [map](crate::zone::free_map): a stack of order-0
-//! frames for each type, the edge, gathered frames, and current pageblocks for small orders.
+//! frames for each type, the edge, gathered frames, stacks of blocks of a few frames, and current pageblocks for small orders.
 //!
 //! The *edge* of a type is the farthest pageblock that the CPU's last refill came from, in the order
 //! of a search from its start. A frame that is freed at or below the edge goes on the stack; one
@@ -16,7 +16,7 @@
 //!
 //! | call | cost |
 //! |---|---|
-//! | pop, push | a few instructions |
+//! | pop, push, of blocks too | a few instructions |
 //! | refill | lines that are emptied, at most `high` frames |
 //! | spill | `high` / 2 frames, one update of the map a run of neighbours in a word |
 //! | free above the edge | one update of the map for each word that neighbours are in |
@@ -39,6 +39,7 @@ mod outside;
 mod passage;
 mod policy;
 mod refill;
+mod small;
 mod window;
 mod words;
 
@@ -50,6 +51,7 @@ pub use refill::Came;
 pub use window::Window;
 
 use frames::FrameStack;
+use small::Types;
 
 use crate::platform::stay::Stay;
 use crate::platform::{Platform, StayOf};
@@ -65,6 +67,8 @@ use crate::zone::free_map::{
 pub struct StackSize {
     /// Frames on each of its three stacks; 0: there is none.
     pub high: u32,
+    /// Blocks of each small order and type; 0: none.
+    pub small: u32,
     /// Current pageblocks, and such that refills have opened, at the same time, of the three types together.
     pub currents: u32,
 }
@@ -81,8 +85,8 @@ const OWN_STACK: u64 = 256;
 const ALL_CURRENTS: u32 = 64;
 
 impl StackSize {
-    /// A 256th of the CPU's share of `frames`, 32 to 256, and so that the stacks of all CPUs hold at
-    /// most a sixteenth of the zone; none where that leaves less than 16.
+    /// A 256th of the CPU's share of `frames`, 32 to 256, and up to eight blocks of each small order and type, so that the
+    /// stacks of all CPUs hold at most a sixteenth of the zone; none where that leaves less than 16.
     #[must_use]
     pub fn for_share(frames: u64, cpus: u32) -> Self {
         Self::for_share_worth(frames, cpus, WORTH_IT)
@@ -95,7 +99,10 @@ impl StackSize {
         let wanted = (frames / cpus / OWN_STACK).clamp(LEAST, MAX_HIGH as u64);
         let most = frames / ALL_STACKS / cpus / NR_CACHED_TYPES as u64;
         let high = wanted.min(most);
-        Self { high: if high < u64::from(worth) { 0 } else { high as u32 }, currents: 0 }
+        if high < u64::from(worth) {
+            return Self::default();
+        }
+        Self { high: high as u32, small: small::most_for(most - high), currents: 0 }
     }
 
     /// The same with current pageblocks: in all CPUs together at most a 64th of the zone's, and at
@@ -119,6 +126,8 @@ pub struct CpuStack {
     first: u32,
     /// Of the map's pageblocks.
     order: Order,
+    /// Of which types it may have kept larger blocks, from its first on.
+    small: Types,
     /// Pageblocks that drains found uncounted, for [`uncounted`](Self::uncounted).
     uncounted: u32,
 }
@@ -136,10 +145,11 @@ impl CpuStack {
         Self {
             current: [Current::NONE; NR_CACHED_TYPES],
             opened: [Current::NONE; NR_CACHED_TYPES],
-            size: StackSize { high: 0, currents: 0 },
+            size: StackSize { high: 0, small: 0, currents: 0 },
             start: Start::new(Pageblock(0), 0),
             first: 0,
             order: Order::ZERO,
+            small: Types::NONE,
             uncounted: 0,
         }
     }
@@ -155,6 +165,7 @@ impl CpuStack {
     ) {
         self.size = StackSize { high: size.high.min(N as u32), ..size };
         out.set_high(self.size.high);
+        out.small().set_high(self.size.small, shape.order());
         (self.first, self.order) = (first, shape.order());
         self.start = start;
         self.edges_from_start(out, shape);
@@ -193,7 +204,9 @@ impl CpuStack {
     /// Frames on its stacks and gathered: a snapshot while its owner is about.
     #[must_use]
     pub fn held<P: Platform, const N: usize>(&self, out: &StackOutside<P, N>) -> u32 {
-        out.len()
+        let keeps = StayOf::<P>::BLOCKS > 0 && !self.small.is_empty();
+        let small = if keeps { out.small().frames() } else { 0 };
+        out.len() + small
     }
 
     /// The frame of an index of the frame table.
@@ -353,7 +366,7 @@ impl CpuStack {
         home: &impl Home,
         by: Drainer,
     ) -> Result<u32, AlreadyFree> {
-        let (drained, uncounted) = out.drain(home, self.first, by);
+        let (drained, uncounted) = out.drain(home, self.first, (by, self.small));
         self.uncounted += uncounted;
         let kept = self.current.iter_mut().chain(&mut self.opened);
         kept.for_each(|current| home.release(current));
@@ -398,6 +411,15 @@ pub trait Home {
     fn put_one(&self, frame: Frame) -> Result<(), AlreadyFree> {
         let (word, bit) = frame.word();
         self.put(word, bit)
+    }
+    /// Frees a block of a word at most.
+    ///
+    /// # Errors
+    /// [`AlreadyFree`] if some of it is free already.
+    #[inline]
+    fn put_block(&self, frame: Frame, order: Order) -> Result<(), AlreadyFree> {
+        let (word, bit) = frame.word();
+        self.put(word, ((1 << order.size()) - 1) * bit)
     }
     /// Gives a current pageblock up.
     fn release(&self, current: &mut Current);

@@ -4,6 +4,7 @@ use super::Home;
 use super::drain::Drain;
 use super::frames::{FrameStack, MAX_HIGH};
 use super::passage::UNCOUNTED;
+use super::small::{SmallStacks, Types};
 use crate::platform::{AtomicHalf, Platform};
 use crate::policy::pcp::Drainer;
 use crate::types::migrate_type::{MigrateType, NR_CACHED_TYPES};
@@ -32,7 +33,7 @@ const SHUT: u32 = 2;
 ///
 /// let shape = MapShape::new(Order::HUGE, 1).expect("a shape");
 /// let (mut cpu, out) = (CpuStack::new(), StackOutside::<SingleThread>::new());
-/// cpu.tune(&out, StackSize { high: 2, currents: 0 }, Start::default(), (0, shape));
+/// cpu.tune(&out, StackSize { high: 2, ..StackSize::default() }, Start::default(), (0, shape));
 /// assert!(out.push_owned(Movable, 7) && out.push_owned(Movable, 8));
 /// assert!(!out.push_owned(Movable, 9), "full");
 /// assert_eq!((out.pop_owned(Movable), cpu.held(&out)), (Some(8), 1));
@@ -45,6 +46,8 @@ pub struct StackOutside<P: Platform, const N: usize = MAX_HIGH> {
     stacks: [FrameStack<P, N>; NR_CACHED_TYPES],
     /// For frames above the edge, as a rule of one pageblock or few.
     gathered: FrameStack<P, N>,
+    /// Blocks of a few frames.
+    small: SmallStacks<P>,
     /// Numbers of the pageblocks that the owner freed past the slot and that are not counted yet.
     uncounted: FrameStack<P, UNCOUNTED>,
     /// [`OWNED`] while there is an owner, who may be outside the slot; [`SHUT`] if a drain has come since the owner was last
@@ -64,6 +67,7 @@ impl<P: Platform, const N: usize> StackOutside<P, N> {
         Self {
             stacks: [FrameStack::new(), FrameStack::new(), FrameStack::new()],
             gathered: FrameStack::new(),
+            small: SmallStacks::new(),
             uncounted: FrameStack::new(),
             owned: P::Half::new(FREE),
             start: P::Half::new(0),
@@ -109,6 +113,12 @@ impl<P: Platform, const N: usize> StackOutside<P, N> {
         (gathered.len() < APART || gathered.newest().is_none_or(beside)).then_some(gathered)
     }
 
+    /// Those of blocks of a few frames.
+    #[inline(always)]
+    pub(super) const fn small(&self) -> &SmallStacks<P> {
+        &self.small
+    }
+
     /// What is not counted yet.
     #[inline(always)]
     pub(super) fn uncounted(&self) -> &FrameStack<P, UNCOUNTED> {
@@ -139,6 +149,7 @@ impl<P: Platform, const N: usize> StackOutside<P, N> {
         self.start.store(index, Relaxed);
         self.all.store(all, Relaxed);
         self.stacks.iter().for_each(|stack| stack.set_edge(0));
+        self.small.forget_homes();
     }
 
     /// Whether a frame of a pageblock of the type lies at or below the edge: in the order of a search, which
@@ -147,7 +158,13 @@ impl<P: Platform, const N: usize> StackOutside<P, N> {
     #[inline(always)]
     pub(super) fn is_inside(&self, migrate: MigrateType, index: u32) -> bool {
         let Some(stack) = self.stack(migrate) else { return false };
-        let (edge, start) = (stack.edge(), self.start.load(Relaxed));
+        self.is_before(stack.edge(), index)
+    }
+
+    /// The same of an edge that is known.
+    #[inline(always)]
+    pub(super) fn is_before(&self, edge: u32, index: u32) -> bool {
+        let start = self.start.load(Relaxed);
         // Modulo 2^32: before the start it is farther than any edge.
         let ahead = index.wrapping_sub(start);
         ahead < edge || (index < start && ahead.wrapping_add(self.all.load(Relaxed)) < edge)
@@ -171,6 +188,7 @@ impl<P: Platform, const N: usize> StackOutside<P, N> {
     fn open(&self) -> bool {
         // Each drain has left them further up: an owner that frees and never fills one comes by here only.
         self.each().into_iter().for_each(FrameStack::settle);
+        self.small.settle();
         self.owned.store(OWNED, Relaxed);
         true
     }
@@ -187,11 +205,14 @@ impl<P: Platform, const N: usize> StackOutside<P, N> {
 
     /// Frames that the owner freed outside the slot.
     pub(super) fn freed(&self) -> u64 {
-        self.each().into_iter().map(FrameStack::freed).sum()
+        self.each().into_iter().map(FrameStack::freed).sum::<u64>() + self.small.freed()
     }
 
-    /// Takes a frame off the stack that it is the newest of; for the owner in the slot.
-    pub(super) fn take_back(&self, index: u32) -> bool {
+    /// Takes a frame, or a block of a few, off the stack that it is the newest of; for the owner in the slot.
+    pub(super) fn take_back(&self, index: u32, order: Order) -> bool {
+        if order > Order::ZERO {
+            return self.small.take_back(index, order);
+        }
         let newest = |stack: &&FrameStack<P, N>| stack.frames().next_back() == Some(index);
         self.each().into_iter().find(newest).and_then(FrameStack::pop).is_some()
     }
@@ -203,20 +224,21 @@ impl<P: Platform, const N: usize> StackOutside<P, N> {
         self.gathered.shed(home, first, u32::MAX)
     }
 
-    /// Gives what is on the stacks to the map that begins at `first`; `by` who is in the slot. How many frames:
+    /// Gives what is on the stacks to the map that begins at `first`; `by` who is in the slot. Of blocks of a
+    /// few frames those of `types`. How many frames:
     /// none if the host refuses the fence against an owner that may be outside; and how many pageblocks are
     /// the caller's to be counted. As an error the last [`AlreadyFree`]; all that can be freed is.
     pub(super) fn drain(
         &self,
         home: &impl Home,
         first: u32,
-        by: Drainer,
+        (by, types): (Drainer, Types),
     ) -> (Result<u32, AlreadyFree>, u32) {
         let owned = by == Drainer::Other && self.owned.load(Relaxed) != FREE;
         if owned {
             self.owned.store(SHUT, Relaxed);
         }
-        let drain = Drain::begin(self.each(), &self.uncounted, owned);
+        let drain = Drain::begin(self.each(), (&self.small, types), &self.uncounted, owned);
         drain.map_or((Ok(0), 0), |drain| drain.take(home, first))
     }
 }

@@ -51,6 +51,7 @@ const RUN_COST: usize = 4;
 impl<const WORTH: u32, const MOST: usize, R: Release> PcpPolicy<Mapped> for Stacks<WORTH, MOST, R> {
     const PASSES_LARGE: bool = true;
     const OUTSIDE: bool = true;
+    const SMALL: u8 = super::small::LARGEST;
     type Cpu = StackCpu;
     type Outside<P: Platform> = StackOutside<P, MOST>;
     type Window<'m, P: Platform + 'm> = Window<'m, P, MOST>;
@@ -63,7 +64,7 @@ impl<const WORTH: u32, const MOST: usize, R: Release> PcpPolicy<Mapped> for Stac
             run: None,
             kept: None,
             uncounted: 0,
-            size: StackSize { high: 0, currents: 0 },
+            size: StackSize { high: 0, small: 0, currents: 0 },
             cpus: 1,
             regions: 1,
             starts: [Start::new(Pageblock(0), 0); 2],
@@ -158,13 +159,35 @@ impl<const WORTH: u32, const MOST: usize, R: Release> PcpPolicy<Mapped> for Stac
     fn take_back<P: Platform>(
         out: &StackOutside<P, MOST>,
         table: &ZoneTables<'_, P>,
-        index: u32,
+        (index, order): (u32, Order),
     ) -> bool {
-        let taken = out.take_back(index);
+        let taken = out.take_back(index, order);
         if taken {
-            table.set_state(index, ALLOCATED);
+            table.set_state(index, FrameState::allocated(order));
         }
         taken
+    }
+
+    #[inline(always)]
+    fn pop_small<P: Platform>(
+        out: &StackOutside<P, MOST>,
+        table: &ZoneTables<'_, P>,
+        (order, migrate): (Order, MigrateType),
+    ) -> Option<u32> {
+        let index = out.small().stack(order, migrate)?.pop_owned_here()?;
+        table.set_state(index, FrameState::allocated(order));
+        Some(index)
+    }
+
+    #[inline(always)]
+    fn push_small<P: Platform>(
+        out: &StackOutside<P, MOST>,
+        table: &ZoneTables<'_, P>,
+        kind: (Order, MigrateType),
+        offset: usize,
+        told: impl FnOnce(),
+    ) -> Pushed {
+        out.push_small(table, kind, offset, told)
     }
 
     fn set_owned<P: Platform>(out: &StackOutside<P, MOST>, owned: bool) {
@@ -401,7 +424,8 @@ impl<const WORTH: u32, const MOST: usize, R: Release> PcpPolicy<Mapped> for Stac
             cpu.tell_taken::<P, T>(view, index, order, migrate);
             return Some((index, order.frames()));
         }
-        let (taken, piece) = cpu.take_further::<P, T>((view, &ctx.stay), (order, migrate, slack));
+        let (taken, piece) =
+            cpu.take_further::<P, T, MOST>(out, (view, &ctx.stay), (order, migrate, slack));
         ctx.stay.note(&piece);
         taken
     }
@@ -423,7 +447,7 @@ impl<const WORTH: u32, const MOST: usize, R: Release> PcpPolicy<Mapped> for Stac
         let view = ctx.view;
         if order != cpu.whole_order {
             cpu.place(out, ctx);
-            return cpu.put_further(view, order, migrate, index);
+            return cpu.put_further(out, view, (order, migrate), index);
         }
         // A CPU that has its order is placed.
         let pageblock = view.frame(index).pageblock(view.extent().1);
@@ -449,12 +473,9 @@ impl<const WORTH: u32, const MOST: usize, R: Release> PcpPolicy<Mapped> for Stac
         let blocks = cpu.stack.uncounted();
         cpu.count_blocks(blocks);
         cpu.uncounted += home.freed(given);
-        let kept = cpu.kept.take();
-        if let Some(kept) = kept {
-            cpu.put_block(ctx.view, kept.index, kept.order);
-        }
+        let kept = cpu.drain_kept(ctx.view);
         cpu.fold(ctx.view);
-        u64::from(given.unwrap_or(0)) + kept.map_or(0, |kept| kept.order.frames())
+        u64::from(given.unwrap_or(0)) + kept
     }
 
     fn cached<P: Platform>(cpu: &StackCpu, out: &StackOutside<P, MOST>) -> u64 {
@@ -469,11 +490,9 @@ impl<const WORTH: u32, const MOST: usize, R: Release> PcpPolicy<Mapped> for Stac
         visit: &mut dyn FnMut(u32, Order),
     ) {
         cpu.stack.visit(out, |frame| visit(cpu.stack.index(frame), Order::ZERO));
-        if let Some(index) = cpu.passing {
-            visit(index, Order::ZERO);
-        }
-        if let Some(kept) = cpu.kept {
-            visit(kept.index, kept.order);
-        }
+        let passing = cpu.passing.map(|index| (index, Order::ZERO));
+        let kept = cpu.kept.map(|kept| (kept.index, kept.order));
+        let single = passing.into_iter().chain(kept);
+        single.chain(out.small().blocks()).for_each(|(index, order)| visit(index, order));
     }
 }

@@ -68,7 +68,12 @@ impl Cpu {
 fn cpu(high: u32, currents: u32) -> Cpu {
     let mut cpu = Cpu { own: CpuStack::new(), out: StackOutside::new() };
     let shape = MapShape::new(order(6), 8).expect("a shape");
-    cpu.own.tune(&cpu.out, StackSize { high, currents }, Start::default(), (FIRST, shape));
+    cpu.own.tune(
+        &cpu.out,
+        StackSize { high, small: 0, currents },
+        Start::default(),
+        (FIRST, shape),
+    );
     cpu
 }
 
@@ -259,7 +264,8 @@ fn drains_meet_owners() {
     assert!(!stack.is_open_still(place) && stack.room().is_none(), "shut");
     assert_eq!((stack.len(), stack.frames().next()), (1, Some(FIRST + 1)));
     assert!(cpu.out.reopen() && !cpu.out.reopen(), "once");
-    assert!(cpu.out.take_back(FIRST + 1) && !cpu.out.take_back(FIRST + 1));
+    let (order, at) = (order(0), FIRST + 1);
+    assert!(cpu.out.take_back(at, order) && !cpu.out.take_back(at, order));
     assert!(stack.room().is_some_and(|place| stack.is_open_still(place)));
     stack.settle();
     assert!((0..8).all(|at| {
@@ -329,7 +335,7 @@ fn runs_and_single_frames_leave_as_they_came() {
                 let words = Listed::default();
                 let given = match way {
                     2 => stack.shed(&words, FIRST, count),
-                    _ => cpu.out.drain(&words, FIRST, Drainer::Other).0,
+                    _ => cpu.out.drain(&words, FIRST, (Drainer::Other, Types::NONE)).0,
                 };
                 let mut gone: Vec<_> = model.drain(..model.len().min(count as usize)).collect();
                 let mut of_words = words.0.into_inner();
