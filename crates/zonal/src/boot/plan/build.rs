@@ -139,14 +139,17 @@ fn reserve_foreign(map: &mut SaneMap, order: Order) -> Result<(), PlanError> {
 /// Makes usable frames CMA where they share a pageblock with CMA. Frames to be reclaimed later
 /// stay what they are until then.
 fn widen_cma(map: &mut SaneMap, order: Order) -> Result<(), PlanError> {
-    let mut next = Pfn::default();
-    while let Some(range) = next_range(map, next, |r| r.kind == RangeKind::Cma) {
-        // Widening can only move the start down and the end up to the edges of these blocks.
-        next = range.end;
+    // Up to here all is done, at the edge of a pageblock. A range that was widened may have become one
+    // with the next, which ends beyond: so it is the end that says what is left.
+    let mut done = Pfn::default();
+    while let Some(range) =
+        map.ranges().iter().copied().find(|r| r.kind == RangeKind::Cma && r.end > done)
+    {
         let span = PfnRange {
-            start: round_down(range.start, order.frames()),
+            start: round_down(range.start, order.frames()).max(done),
             end: round_up(range.end, order.frames()),
         };
+        done = span.end;
         let widened = map.retype(span, RangeKind::Cma, &|r| r.kind == RangeKind::Usable)?;
         map.count(|report| report.cma_widened += widened);
     }

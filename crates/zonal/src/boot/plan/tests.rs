@@ -262,6 +262,17 @@ fn cma_takes_the_usable_rest_of_its_pageblocks() {
 }
 
 #[test]
+fn cma_that_begins_where_other_cma_was_widened_is_widened_too() {
+    // The second begins in the pageblock in which the first ends, so the two become one range.
+    let frames = [(0, 96, Usable, 0), (18, 36, Cma, 0), (40, 52, Cma, 0)];
+    let plan = plan(&frames, pool()).unwrap();
+    check(&plan);
+    let expected = [(0, 16, Usable, 0), (16, 64, Cma, 0), (64, 96, Usable, 0)];
+    assert_eq!(plan.map().ranges(), sane(&expected).ranges());
+    assert_eq!(plan.map().report().cma_widened, 2 + 4 + 12);
+}
+
+#[test]
 fn nodes_may_interleave() {
     let frames = [(0, 1024, Usable, 0), (1024, 2048, Usable, 1), (2048, 3072, Usable, 0)];
     let plan = plan(&frames, pool()).unwrap();
