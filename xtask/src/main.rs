@@ -43,7 +43,7 @@ struct Args {
     /// With `rooms`: the source directory, if it is another.
     #[arg(long, global = true, value_name = "DIR")]
     root: Option<PathBuf>,
-    /// With `loom`: the models that take long with more preemptions than in a preflight.
+    /// With `loom` and `shuttle`: more preemptions and schedules than in a preflight, where they take long.
     #[arg(long, global = true)]
     wide: bool,
     #[command(flatten)]
@@ -104,7 +104,8 @@ fn run(Args { command, bless, root: sources, wide, fsx: options }: Args) -> Resu
         Command::Step(Step::Fsx) if !bless && sources.is_none() => fsx::run(&shell, &options),
         _ if options.are_given() => anyhow::bail!("--operations and --seed go with `fsx` only"),
         Command::Step(Step::Loom) if !bless && sources.is_none() => steps::loom(&shell, wide),
-        _ if wide => anyhow::bail!("--wide goes with `loom` only"),
+        Command::Step(Step::Shuttle) if !bless && sources.is_none() => steps::shuttle(&shell, wide),
+        _ if wide => anyhow::bail!("--wide goes with `loom` and `shuttle` only"),
         Command::Step(Step::Golden) if sources.is_none() => golden::run(&shell, bless),
         Command::Step(Step::Rooms) if !bless => rooms::run(&shell, sources.as_deref()),
         _ if sources.is_some() => anyhow::bail!("--root goes with `rooms` only"),

@@ -115,7 +115,7 @@ impl Step {
             Self::Fsx => fsx::run(shell, &fsx::Options::default()),
             Self::CExamples => capi::check(shell),
             Self::Loom => loom(shell, false),
-            Self::Shuttle => shuttle(shell),
+            Self::Shuttle => shuttle(shell, false),
             Self::FuzzSmoke => fuzz::smoke(shell),
         }
     }
@@ -201,15 +201,14 @@ pub(crate) fn loom(shell: &Shell, wide: bool) -> Result<()> {
     models(shell, "loom", "0", &packages, &["loom_*", "models_*"])
 }
 
-fn shuttle(shell: &Shell) -> Result<()> {
+/// With `wide`, four times as many schedules, for which optimising the models pays.
+pub(crate) fn shuttle(shell: &Shell, wide: bool) -> Result<()> {
+    if wide {
+        shell.set_var("ZONAL_SHUTTLE_WIDE", "1");
+    }
     let packages = ["zonal-testkit", "zonal-cache"];
-    models(
-        shell,
-        "shuttle",
-        "1",
-        &packages,
-        &["shuttle_threads", "shuttle_cache", "shuttle_reclaim", "shuttle_truncate"],
-    )
+    let tests = ["shuttle_threads", "shuttle_cache", "shuttle_reclaim", "shuttle_truncate"];
+    models(shell, "shuttle", if wide { "1" } else { "0" }, &packages, &tests)
 }
 
 /// Runs the tests that are there with `--cfg CFG`, optimised at that level: side by side by nextest, program after program

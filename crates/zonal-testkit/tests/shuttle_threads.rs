@@ -10,7 +10,7 @@
 //! The presets that cut clusters off their lists run the same, with batches of three, and with
 //! pageblocks that change their type, compaction, and clusters disabled and enabled.
 //!
-//! 2000 schedules of each kind, 16 s for all. A failure prints a schedule that `shuttle::replay` runs again.
+//! 500 schedules of each kind, and 2000 by `cargo xtask shuttle --wide`, 16 s for all. A failure prints a schedule that `shuttle::replay` runs again.
 #![cfg(shuttle)]
 
 use shuttle::Runner;
@@ -166,7 +166,8 @@ const FRAMES: u64 = 288;
 const CPUS: u32 = 3;
 const THREADS: u32 = 4;
 const STEPS: usize = 40;
-const SCHEDULES: usize = 2000;
+/// As many as find what is planted; four times as many by `cargo xtask shuttle --wide`.
+const SCHEDULES: usize = if option_env!("ZONAL_SHUTTLE_WIDE").is_some() { 2000 } else { 500 };
 /// The schedules of a model are those of one seed, so that a failure comes again and a canary is no matter of luck;
 /// `SHUTTLE_RANDOM_SEED=N` gives others.
 const SEED: u64 = 1;
