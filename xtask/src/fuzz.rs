@@ -81,7 +81,7 @@ fn targets(shell: &Shell) -> Result<Vec<String>> {
 fn build(shell: &Shell, what_for: For, which: &[&str]) -> Result<PathBuf> {
     let host = cmd!(shell, "rustc --print host-tuple").quiet().read()?;
     let (folder, level, pieces) = match what_for {
-        For::Smoke => ("fuzz-smoke", "1", "4"),
+        For::Smoke => ("fuzz-smoke", "0", "4"),
         For::Search => ("fuzz", "3", "1"),
     };
     let target = target_dir(shell).join(folder);
