@@ -20,7 +20,8 @@
 //! - `burst`: 4096 frames one by one, freed in order, so that batches move to the zone and back;
 //! - `random`: the same, freed far from each other;
 //! - `mixed`: blocks of orders 0 to 4, of which 256 are alive;
-//! - `order9`, `order3`: one huge page, or eight frames, allocated and freed.
+//! - `order9`, `order3`: one huge page, or eight frames, allocated and freed;
+//! - `order3-queue`, `order6-queue`: 100 are alive, and the oldest is freed for each that is allocated.
 //!
 //! `Zonal/owned/hot-pair+usdt-off`, `+ring-off` and `+asked-ring-off` have trace policies compiled in, and no
 //! tool listens; the last is a ring whose sink says nothing of how to ask whether an event is on. `Zonal/owned/hot-pair+planted` is the first with some needless work added: a check

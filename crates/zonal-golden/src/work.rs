@@ -1,6 +1,7 @@
 //! The workloads and the table of cases.
 
 use crate::host::{OneCpu, with_allocator};
+use std::collections::VecDeque;
 use std::error::Error;
 use std::hint::black_box;
 use std::sync::atomic::AtomicU64;
@@ -28,6 +29,12 @@ const ORDER3: Order = match Order::new(3) {
     Some(order) => order,
     None => Order::ZERO,
 };
+const ORDER6: Order = match Order::new(6) {
+    Some(order) => order,
+    None => Order::ZERO,
+};
+/// Blocks alive in a queue.
+const QUEUED: usize = 100;
 const BULK: usize = 256;
 const BURST: usize = 4096;
 /// Blocks alive of mixed orders.
@@ -67,6 +74,18 @@ macro_rules! cases {
                 iterations: 5_000,
                 blocks: 1,
                 run: |n| owned::<$preset>(|cpu| blocks(cpu, ORDER3, n)),
+            },
+            Case {
+                name: concat!(stringify!($preset), "/owned/order3-queue"),
+                iterations: 5_000,
+                blocks: 1,
+                run: |n| owned::<$preset>(|cpu| queue(cpu, ORDER3, n)),
+            },
+            Case {
+                name: concat!(stringify!($preset), "/owned/order6-queue"),
+                iterations: 5_000,
+                blocks: 1,
+                run: |n| owned::<$preset>(|cpu| queue(cpu, ORDER6, n)),
             },
             Case {
                 name: concat!(stringify!($preset), "/owned/mixed"),
@@ -165,7 +184,7 @@ macro_rules! cases {
     ]};
 }
 
-pub(crate) static CASES: [Case; 30] = cases!(Zonal Linux416);
+pub(crate) static CASES: [Case; 34] = cases!(Zonal Linux416);
 
 /// A ring in statics in which no event is enabled; it may be `ASKED` whether one is, as by a sink that says nothing of that.
 struct Idle<const ASKED: bool>;
@@ -317,6 +336,21 @@ fn random<W: Way>(way: &mut W, iterations: u64) -> Outcome {
         }
     }
     Ok(())
+}
+
+/// Blocks of which the oldest is freed for each that is allocated.
+#[inline(never)]
+fn queue<W: Way>(way: &mut W, order: Order, iterations: u64) -> Outcome {
+    let mut alive = VecDeque::new();
+    for _ in 0..iterations {
+        alive.push_back(way.alloc(&movable(order))?);
+        if alive.len() > QUEUED
+            && let Some(pfn) = alive.pop_front()
+        {
+            way.free(black_box(pfn), order)?;
+        }
+    }
+    alive.into_iter().try_for_each(|pfn| way.free(pfn, order))
 }
 
 /// One block of many goes, and one of another order comes: four of five are frames.
