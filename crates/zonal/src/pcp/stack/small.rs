@@ -208,7 +208,10 @@ impl<'a, P: Platform> SmallDrain<'a, P> {
     #[inline(always)]
     pub(super) fn begin(stacks: &'a SmallStacks<P>, types: Types, owned: bool) -> Self {
         let all = stacks.all();
-        let heads = <StayOf<P> as Stay>::kinds(|kind| all.get(kind).map_or(0, FrameStack::head));
+        // Of others nothing is read: most CPUs that are drained have kept none.
+        let heads = <StayOf<P> as Stay>::kinds(|kind| {
+            all.get(kind).filter(|_| types.has(kind)).map_or(0, FrameStack::head)
+        });
         for (_, stack) in all.iter().enumerate().filter(|(kind, _)| owned && types.has(*kind)) {
             stack.stop();
             stack.shut();
