@@ -103,24 +103,24 @@ zonal::preset! {
     Kept = "Kept", over Zonal { Pcp = Stacks<1, 4>, Dirty = Unlimited }
 }
 
-/// An owner frees a frame while another CPU isolates its pageblock: after two frees before, to the pageblock
-/// that it remembers, else to one that it looks up.
-fn window_and_isolation<const LIGHT: bool, const HEAVY: bool>(before: usize) {
+/// An owner frees a frame, or a block of `order`, while another CPU isolates its pageblock: a frame after two frees before
+/// to the pageblock that it remembers, else to one that it looks up.
+fn window_and_isolation<const LIGHT: bool, const HEAVY: bool>(order: Order, before: usize) {
     let plan = small_plan(48, 1);
     explore("window and isolation", bound(3, Some(4)), move || {
         let world: Rc<World<Fences<LIGHT, HEAVY>, Kept>> = World::new(plan);
         let mut owner = world.allocator().handle(CpuId(0)).unwrap();
-        let request = Request::frame().migrate(Movable);
+        let request = Request::new(order).migrate(Movable);
         let pfn = owner.alloc_raw(&request).unwrap();
         assert!(pfn < Pfn::new(8), "from the pageblock that is isolated");
         for _ in 0..before {
-            owner.free_raw(pfn, Order::ZERO).unwrap();
+            owner.free_raw(pfn, order).unwrap();
             assert_eq!(owner.alloc_raw(&request).unwrap(), pfn, "it stayed");
         }
         let other = spawn_on(&world, 1, |world| {
             world.allocator().isolate(Pfn::new(0)..Pfn::new(8)).expect("nothing is in the way")
         });
-        owner.free_raw(pfn, Order::ZERO).unwrap();
+        owner.free_raw(pfn, order).unwrap();
         let isolated = other.join().unwrap();
         let busy = world.allocator().busy_frames(&isolated);
         assert_eq!(busy, 0, "S-3: it stayed with the CPU");
@@ -135,7 +135,7 @@ fn window_and_isolation<const LIGHT: bool, const HEAVY: bool>(before: usize) {
 /// At most 4 preemptions: 11 000 runs, 4 s.
 #[test]
 fn window_against_isolation() {
-    window_and_isolation::<true, true>(2);
+    window_and_isolation::<true, true>(Order::ZERO, 2);
 }
 
 /// An owner leaves while another CPU drains its stacks and takes what is there: a frame, or a block of `order`.
@@ -188,44 +188,22 @@ fn no_light_fence_of_one_that_leaves_with_blocks_is_found() {
     leaving::<false, true>(PAIR);
 }
 
-/// An owner frees a block while another CPU isolates its pageblock.
-fn block_and_isolation<const LIGHT: bool, const HEAVY: bool>() {
-    let plan = small_plan(48, 1);
-    explore("block and isolation", bound(3, Some(4)), move || {
-        let world: Rc<World<Fences<LIGHT, HEAVY>, Kept>> = World::new(plan);
-        let mut owner = world.allocator().handle(CpuId(0)).unwrap();
-        let request = Request::new(PAIR).migrate(Movable);
-        let pfn = owner.alloc_raw(&request).unwrap();
-        assert!(pfn < Pfn::new(8), "from the pageblock that is isolated");
-        let other = spawn_on(&world, 1, |world| {
-            world.allocator().isolate(Pfn::new(0)..Pfn::new(8)).expect("nothing is in the way")
-        });
-        owner.free_raw(pfn, PAIR).unwrap();
-        let isolated = other.join().unwrap();
-        let busy = world.allocator().busy_frames(&isolated);
-        assert_eq!(busy, 0, "S-3: it stayed with the CPU");
-        world.allocator().undo_isolation(isolated).expect("its own");
-        drop(owner);
-        world.finish();
-    });
-}
-
 /// S-3 of blocks.
 #[test]
 fn block_against_isolation() {
-    block_and_isolation::<true, true>();
+    window_and_isolation::<true, true>(PAIR, 0);
 }
 
 #[test]
 #[should_panic = "S-3"]
 fn no_light_fence_after_a_block_is_found() {
-    block_and_isolation::<false, true>();
+    window_and_isolation::<false, true>(PAIR, 0);
 }
 
 #[test]
 #[should_panic = "S-3"]
 fn no_heavy_fence_after_a_block_is_found() {
-    block_and_isolation::<true, false>();
+    window_and_isolation::<true, false>(PAIR, 0);
 }
 
 /// S-3 where the owner looks the pageblock up.
@@ -233,7 +211,7 @@ fn no_heavy_fence_after_a_block_is_found() {
 /// At most 4 preemptions, in a preflight at most 3: 12 200 runs, 6 s.
 #[test]
 fn lookup_against_isolation() {
-    window_and_isolation::<true, true>(0);
+    window_and_isolation::<true, true>(Order::ZERO, 0);
 }
 
 /// An owner frees a frame above its edge while another CPU isolates its pageblock.
@@ -280,5 +258,5 @@ fn no_light_fence_after_a_gathered_frame_is_found() {
 #[test]
 #[should_panic = "S-3"]
 fn no_light_fence_after_a_push_is_found() {
-    window_and_isolation::<false, true>(2);
+    window_and_isolation::<false, true>(Order::ZERO, 2);
 }

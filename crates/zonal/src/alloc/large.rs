@@ -51,9 +51,17 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
         request: &Request,
     ) -> Result<Block, AllocReason> {
         match self.pop_small(entry, request) {
-            Some(index) if request.is_zero() => self.zeroed(index, request),
-            Some(index) => Ok(self.handed_out(self.table.pfn(index), request.order(), request)),
+            Some(index) => self.filled(index, request),
             None => self.alloc_further(entry, request),
+        }
+    }
+
+    /// Hands out a block that was taken, with zeros where they are asked for.
+    #[inline(always)]
+    fn filled(&self, index: u32, request: &Request) -> Result<Block, AllocReason> {
+        match request.is_zero() {
+            true => self.zeroed(index, request),
+            false => Ok(self.handed_out(self.table.pfn(index), request.order(), request)),
         }
     }
 
@@ -138,8 +146,7 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
         request: &Request,
     ) -> Result<Block, AllocReason> {
         match self.take_large(entry, request) {
-            Some(index) if request.is_zero() => self.zeroed(index, request),
-            Some(index) => Ok(self.handed_out(self.table.pfn(index), request.order(), request)),
+            Some(index) => self.filled(index, request),
             None => self.slow_path(entry, request),
         }
     }

@@ -1,7 +1,7 @@
 //! The map as where frames with states come from and go to.
 
-use super::Home;
 use super::frames::FrameStack;
+use super::{Home, in_word};
 use crate::frame::{CACHED, FrameState, Release};
 use crate::platform::stay::Stay;
 use crate::platform::{Platform, StayOf};
@@ -101,8 +101,14 @@ impl<P: Platform, R: Release> MapHome<'_, P, R> {
     }
 
     #[inline(always)]
-    fn put_here<const ONCE: bool>(&self, word: WordIndex, mask: u64) {
-        let own = if ONCE { mask } else { self.still_cached(word, mask) };
+    fn put_here(&self, word: WordIndex, mask: u64) {
+        let own = if R::ONCE { mask } else { self.still_cached(word, mask) };
+        self.put_own(word, mask, own);
+    }
+
+    /// Of the frames `mask` those that are `own`.
+    #[inline(always)]
+    fn put_own(&self, word: WordIndex, mask: u64, own: u64) {
         let freed = if own == 0 { 0 } else { self.view.put_cached(&self.map, word, own) };
         if freed != mask {
             let refused = (mask & !freed).count_ones();
@@ -112,10 +118,7 @@ impl<P: Platform, R: Release> MapHome<'_, P, R> {
 
     #[inline(never)]
     fn put_apart(&self, word: WordIndex, mask: u64) {
-        match R::ONCE {
-            true => self.put_here::<true>(word, mask),
-            false => self.put_here::<false>(word, mask),
-        }
+        self.put_here(word, mask);
     }
 
     /// How many frames were freed of those given.
@@ -130,8 +133,7 @@ impl<P: Platform, R: Release> Home for MapHome<'_, P, R> {
     #[inline(always)]
     fn put(&self, word: WordIndex, mask: u64) -> Result<(), AlreadyFree> {
         match StayOf::<P>::COPIES {
-            true if R::ONCE => self.put_here::<true>(word, mask),
-            true => self.put_here::<false>(word, mask),
+            true => self.put_here(word, mask),
             false => self.put_apart(word, mask),
         }
         Ok(())
@@ -139,16 +141,10 @@ impl<P: Platform, R: Release> Home for MapHome<'_, P, R> {
 
     #[inline]
     fn put_block(&self, frame: Frame, order: Order) -> Result<(), AlreadyFree> {
-        let (word, bit) = frame.word();
-        let mask = ((1 << order.size()) - 1) * bit;
-        // Such blocks are freed by an exchange in every way.
-        match R::ONCE {
-            true => self.put(word, mask),
-            false => {
-                self.put_here::<true>(word, mask);
-                Ok(())
-            }
-        }
+        // Such blocks are freed by an exchange in every way: they are the caller's.
+        let (word, mask) = in_word(frame, order);
+        self.put_own(word, mask, mask);
+        Ok(())
     }
 
     #[inline(always)]

@@ -396,6 +396,13 @@ impl CpuStack {
     }
 }
 
+/// The word of a block of less than a word, and its frames there.
+#[inline]
+fn in_word(frame: Frame, order: Order) -> (WordIndex, u64) {
+    let (word, bit) = frame.word();
+    (word, ((1 << order.size()) - 1) * bit)
+}
+
 /// Where frames go that a CPU does not keep.
 pub trait Home {
     /// Frees frames of a word, and if some of them are free already the rest.
@@ -412,14 +419,14 @@ pub trait Home {
         let (word, bit) = frame.word();
         self.put(word, bit)
     }
-    /// Frees a block of a word at most.
+    /// Frees a block of less than a word.
     ///
     /// # Errors
     /// [`AlreadyFree`] if some of it is free already.
     #[inline]
     fn put_block(&self, frame: Frame, order: Order) -> Result<(), AlreadyFree> {
-        let (word, bit) = frame.word();
-        self.put(word, ((1 << order.size()) - 1) * bit)
+        let (word, mask) = in_word(frame, order);
+        self.put(word, mask)
     }
     /// Gives a current pageblock up.
     fn release(&self, current: &mut Current);
