@@ -91,7 +91,21 @@ impl<P: Host + Default + 'static, S: Policy> World<P, S> {
         plan: &'static Plan,
         prepare: impl FnOnce(&Allocator<'_, P, S>),
     ) -> Rc<Self> {
-        let tables = NonNull::from(Box::leak(Box::new(HeapTables::<P, S>::new(plan).unwrap())));
+        Self::over(Self::tables(plan), plan, prepare)
+    }
+
+    /// Tables that nothing else has. Apart, as a model's first thread has a stack of 32 KiB, and unoptimised code has
+    /// each table on it several times.
+    fn tables(plan: &'static Plan) -> Box<HeapTables<P, S>> {
+        Box::new(HeapTables::new(plan).unwrap())
+    }
+
+    fn over(
+        tables: Box<HeapTables<P, S>>,
+        plan: &'static Plan,
+        prepare: impl FnOnce(&Allocator<'_, P, S>),
+    ) -> Rc<Self> {
+        let tables = NonNull::from(Box::leak(tables));
         // SAFETY: the box was leaked above and is freed only by `drop`, which ends the
         // allocator first; no other code has the pointer. The lifetime made up here goes no
         // further than the field `allocator`, which is lent out for a borrow of the world.
@@ -118,7 +132,7 @@ impl<P: Host, S: Policy> Drop for World<P, S> {
     fn drop(&mut self) {
         // SAFETY: dropped once, here, and not used again: this is the world's end.
         unsafe { ManuallyDrop::drop(&mut self.allocator) };
-        // SAFETY: from `Box::leak` in `new`; the allocator, the only borrower, is gone.
+        // SAFETY: from `Box::leak` in `over`; the allocator, the only borrower, is gone.
         drop(unsafe { Box::from_raw(self.tables.as_ptr()) });
     }
 }
