@@ -35,6 +35,8 @@ const ORDER6: Order = match Order::new(6) {
 };
 /// Blocks alive in a queue.
 const QUEUED: usize = 100;
+/// Blocks alive of which any is replaced.
+const REPLACED: usize = 1000;
 const BULK: usize = 256;
 const BURST: usize = 4096;
 /// Blocks alive of mixed orders.
@@ -86,6 +88,12 @@ macro_rules! cases {
                 iterations: 5_000,
                 blocks: 1,
                 run: |n| owned::<$preset>(|cpu| queue(cpu, ORDER6, n)),
+            },
+            Case {
+                name: concat!(stringify!($preset), "/owned/order3-random"),
+                iterations: 5_000,
+                blocks: 1,
+                run: |n| owned::<$preset>(|cpu| replace(cpu, ORDER3, n)),
             },
             Case {
                 name: concat!(stringify!($preset), "/owned/mixed"),
@@ -184,7 +192,7 @@ macro_rules! cases {
     ]};
 }
 
-pub(crate) static CASES: [Case; 34] = cases!(Zonal Linux416);
+pub(crate) static CASES: [Case; 36] = cases!(Zonal Linux416);
 
 /// A ring in statics in which no event is enabled; it may be `ASKED` whether one is, as by a sink that says nothing of that.
 struct Idle<const ASKED: bool>;
@@ -353,15 +361,33 @@ fn queue<W: Way>(way: &mut W, order: Order, iterations: u64) -> Outcome {
     alive.into_iter().try_for_each(|pfn| way.free(pfn, order))
 }
 
+/// One block of many is freed, and another one comes.
+#[inline(never)]
+fn replace<W: Way>(way: &mut W, order: Order, iterations: u64) -> Outcome {
+    let take = |way: &mut W| way.alloc(&movable(order));
+    let mut alive = (0..REPLACED).map(|_| take(way)).collect::<Result<Vec<_>, _>>()?;
+    let mut random = 1;
+    for _ in 0..iterations {
+        random = next(random);
+        let place = &mut alive[(random >> 33) as usize % REPLACED];
+        way.free(black_box(*place), order)?;
+        *place = take(way)?;
+    }
+    alive.into_iter().try_for_each(|pfn| way.free(pfn, order))
+}
+
+/// Numbers that look random and are the same in each run: Knuth's MMIX generator.
+const fn next(random: u64) -> u64 {
+    random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407)
+}
+
 /// One block of many goes, and one of another order comes: four of five are frames.
 #[inline(never)]
 fn mixed<W: Way>(way: &mut W, iterations: u64) -> Outcome {
     let mut alive = vec![None; MIXED_BLOCKS];
-    // Numbers that look random and are the same in each run: Knuth's MMIX generator.
     let mut random = 1_u64;
     for _ in 0..iterations {
-        random =
-            random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        random = next(random);
         let place = &mut alive[(random >> 33) as usize % MIXED_BLOCKS];
         if let Some((pfn, order)) = place.take() {
             way.free(black_box(pfn), order)?;

@@ -76,10 +76,9 @@ fn free_against_search<R: Rule>() {
     let world = World::<R>::new(3, 2);
     // Leaves the hint of order 1 behind.
     world.free(0, 1);
-    let _pair = world.map.take_block(Movable, order(1), start(), None).expect("it is free");
-    world.free(0, 0);
+    let _one = world.map.take_block(Movable, order(0), start(), None).expect("it is free");
     let other = world.clone();
-    let freeing = spawn(1, move || other.free(1, 0));
+    let freeing = spawn(1, move || other.free(0, 0));
     R::plant();
     let taken = world.map.take_block(Movable, order(1), start(), None);
     R::lift();

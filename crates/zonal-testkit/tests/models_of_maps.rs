@@ -11,6 +11,7 @@ mod loom_broken_torn;
 mod loom_compactions;
 mod loom_free_map;
 mod loom_free_map_world;
+mod loom_led;
 mod loom_map;
 mod loom_migrate_map;
 mod loom_mover;

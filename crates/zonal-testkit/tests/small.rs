@@ -6,7 +6,7 @@ use zonal::plan::Config;
 use zonal::policy::Policy;
 use zonal::preset::{Trusting, Zonal};
 use zonal::watermark::{MinFree, WatermarkConfig};
-use zonal::{CpuId, FreeError, MigrateType, Order, Pfn, Request, ZoneId};
+use zonal::{CpuHandle, CpuId, FreeError, MigrateType, Order, Pfn, Request, ZoneId};
 use zonal_testkit::probe::Probe;
 use zonal_testkit::shape::{Shape, plan};
 use zonal_testkit::world::{World, with_plan};
@@ -267,5 +267,87 @@ fn nothing_stays_of_what_is_isolated() {
         owner.free_raw(other, order(2)).expect("allocated");
         drop(owner);
         assert_all_is_back(world);
+    });
+}
+
+fn movable(order: Order) -> Request {
+    Request::new(order).migrate(MigrateType::Movable)
+}
+
+/// Three pageblocks full of movable blocks of an order, the last of which the CPU takes blocks from.
+fn with_full<S: Policy>(
+    order: Order,
+    f: impl FnOnce(&W<'_, S>, &mut CpuHandle<'_, '_, Probe, S>, &[Pfn]),
+) {
+    with::<S>(|world| {
+        let mut owner = world.allocator.handle(CpuId(0)).expect("no other owner");
+        let count = 3 * (512 >> order.get());
+        let take = |_| owner.alloc_raw(&movable(order)).expect("memory");
+        let held: Vec<_> = (0..count).map(take).collect();
+        assert_eq!(held.last(), Some(&Pfn::new(1536 - order.frames())));
+        f(world, &mut owner, &held);
+        drop(owner);
+        world.allocator.drain_all();
+        assert_eq!(cached(world), 0);
+    });
+}
+
+/// The block that was freed last stays wherever it is, and is the next if it lies before all others of its order.
+#[test]
+fn the_last_block_comes_back_from_anywhere() {
+    for (order, far_first) in [1, 3, 5].into_iter().flat_map(|it| [(it, false), (it, true)]) {
+        let order = self::order(order);
+        with_full::<Zonal>(order, |world, owner, held| {
+            let far = held.len() / 2 + 1;
+            for at in if far_first { [far, 1] } else { [1, far] } {
+                owner.free_raw(held[at], order).expect("allocated");
+            }
+            assert_eq!(cached(world), order.frames(), "the last of them");
+            // They come back by their place.
+            for at in [1, far] {
+                assert_eq!(owner.alloc_raw(&movable(order)), Ok(held[at]));
+            }
+            assert_eq!(cached(world), 0);
+            assert_eq!(owner.alloc_raw(&movable(order)), Ok(Pfn::new(1536)), "the rest is full");
+        });
+    }
+}
+
+/// Blocks that would be a larger one together are: none of them stays.
+#[test]
+fn neighbours_do_not_stay() {
+    for (number, [first, second]) in
+        [1, 3, 5].into_iter().flat_map(|it| [(it, [2, 3]), (it, [3, 2])])
+    {
+        let (order, twice) = (order(number), order(number + 1));
+        with_full::<Zonal>(order, |world, owner, held| {
+            owner.free_raw(held[first], order).expect("allocated");
+            assert_eq!(cached(world), order.frames());
+            owner.free_raw(held[second], order).expect("allocated");
+            assert_eq!(cached(world), 0);
+            assert_eq!(owner.alloc_raw(&movable(twice)), Ok(held[2]), "they are one");
+        });
+    }
+}
+
+/// The block that stays is given back by a drain and by an isolation, is not for another type, and is refused where it is freed
+/// once more.
+#[test]
+fn the_last_block_is_free() {
+    let order = order(4);
+    with_full::<Zonal>(order, |world, owner, held| {
+        owner.free_raw(held[1], order).expect("allocated");
+        let twice = owner.free_raw(held[1], order);
+        assert_eq!(twice, Err(FreeError::DoubleFree { pfn: held[1], order }));
+        assert_eq!(cached(world), 16);
+        assert_ne!(owner.alloc_raw(&Request::new(order)), Ok(held[1]), "unmovable");
+        let isolated = world.allocator.isolate(Pfn::new(0)..Pfn::new(512)).expect("it may be");
+        assert_eq!((cached(world), world.allocator.busy_frames(&isolated)), (0, 512 - 16));
+        owner.free_raw(held[3], order).expect("allocated");
+        assert_eq!((cached(world), world.allocator.busy_frames(&isolated)), (0, 512 - 32));
+        world.allocator.undo_isolation(isolated).expect("its own");
+        for wanted in [held[1], held[3], Pfn::new(2048)] {
+            assert_eq!(owner.alloc_raw(&movable(order)), Ok(wanted));
+        }
     });
 }

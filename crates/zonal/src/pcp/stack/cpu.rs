@@ -1,7 +1,7 @@
 //! What a CPU's slot guards of its stacks: where it looks, what passes through, what is not counted yet.
 
+use super::kept::Kept;
 use super::passage::UNCOUNTED;
-use super::small::LARGEST;
 use super::{CpuStack, StackOutside, StackSize};
 use crate::frame::FrameState;
 use crate::platform::stay::Stay;
@@ -33,14 +33,6 @@ const APART: u64 = 12;
 /// Regions of a zone that this number of CPUs have caches of.
 pub(super) fn regions(cpus: u32, wanted: Option<NonZeroU32>) -> u32 {
     wanted.map_or((cpus / REGION_CPUS).clamp(1, MOST_REGIONS), NonZeroU32::get)
-}
-
-/// A block of a small order of the CPU's current pageblock, the last that was freed: where no more [stay](Stay::BLOCKS).
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Kept {
-    pub(super) index: u32,
-    pub(super) order: Order,
-    migrate: MigrateType,
 }
 
 /// One CPU's stacks of one zone.
@@ -216,6 +208,12 @@ impl StackCpu {
             return (Some((index, order.frames())), map.stay());
         }
         let start = self.start_now(view, stay);
+        if StayOf::<P>::BLOCKS > 0
+            && let Some(index) = self.take_apart(&map, view, (order, migrate), start)
+        {
+            view.table.set_state(index, FrameState::allocated(order));
+            return (Some((index, 0)), map.stay());
+        }
         let (_, current) = self.stack.current_for(migrate, order);
         let frame = view.take::<T>(&map, (order, migrate), AllocFlags::NORMAL, start, current);
         let taken = frame.map(|frame| {
@@ -240,11 +238,10 @@ impl StackCpu {
         order: Order,
         migrate: MigrateType,
     ) -> Option<u32> {
-        if StayOf::<P>::BLOCKS > 0 {
-            return out.small().stack(order, migrate)?.pop();
+        match StayOf::<P>::BLOCKS > 0 {
+            true => out.small().stack(order, migrate)?.pop(),
+            false => self.take_kept(order, migrate),
         }
-        let fits = |kept: &mut Kept| kept.order == order && kept.migrate == migrate;
-        self.kept.take_if(fits).map(|kept| kept.index)
     }
 
     /// Tells of a block that came from the map, and has been counted: it goes back if the sink panics.
@@ -283,7 +280,7 @@ impl StackCpu {
         }
         let pageblock = view.extent().1.order();
         let Some(stack) = out.small_for((order, migrate), index, pageblock) else {
-            return self.put_gone(view, index, order, migrate);
+            return self.put_apart(view, (order, migrate), index);
         };
         if stack.push(index) {
             return 0;
@@ -301,31 +298,8 @@ impl StackCpu {
         gone
     }
 
-    /// Frees a block where one of all orders and types stays: the last of the current pageblock.
-    fn put_kept<P: Platform>(
-        &mut self,
-        view: MapView<'_, P>,
-        (order, migrate): (Order, MigrateType),
-        index: u32,
-    ) -> u64 {
-        let (frame, shape) = (view.frame(index), view.extent().1);
-        if order.get() > LARGEST || !self.stack.is_current(migrate, frame, shape) {
-            return self.put_gone(view, index, order, migrate);
-        }
-        let before = self.kept.replace(Kept { index, order, migrate });
-        before.map_or(0, |gone| self.put_gone(view, gone.index, gone.order, gone.migrate))
-    }
-
-    /// Puts the block that was kept into the map; how many frames.
-    #[inline(always)]
-    pub(super) fn drain_kept<P: Platform>(&mut self, view: MapView<'_, P>) -> u64 {
-        let Some(kept) = self.kept.take() else { return 0 };
-        self.put_block(view, kept.index, kept.order);
-        kept.order.frames()
-    }
-
     /// Puts a block into the map, and remembers it if it is of a current pageblock.
-    fn put_gone<P: Platform>(
+    pub(super) fn put_gone<P: Platform>(
         &mut self,
         view: MapView<'_, P>,
         index: u32,

@@ -34,6 +34,7 @@ mod cpu;
 mod drain;
 mod frames;
 mod home;
+mod kept;
 mod lists;
 mod outside;
 mod passage;

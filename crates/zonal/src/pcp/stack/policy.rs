@@ -2,8 +2,8 @@
 //!
 //! - Source: zonal's own; the edge and the harvest of whole lines stand in the ADR of the map.
 //! - Mechanism: what is kept is a [`CpuStack`]. For larger blocks a CPU has a current pageblock, which
-//!   is still in the map; they go into the map when they are freed, but for the last small one of the
-//!   current pageblock, which would make that whole and the next request split it again.
+//!   is still in the map; they go into the map when they are freed, but for small ones of that pageblock
+//!   (`small.rs`) and for the last (`kept.rs`).
 //! - State: guarded by the CPU's slot, but for the stacks, which an owner reaches outside it. What is on
 //!   a stack, gathered or kept has the state cached.
 //! - Counting: the zone's word of free frames follows the map. At once near the marks;

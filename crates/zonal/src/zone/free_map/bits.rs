@@ -35,12 +35,30 @@ pub(super) const fn lowest_set(word: u64, count: u32) -> u64 {
 /// The starts of aligned runs of 2^`order` set bits; `order` 0 to 6.
 #[inline]
 pub(super) const fn aligned_runs(word: u64, order: u32) -> u64 {
-    let (mut runs, mut step) = (word, 0);
-    while step < order {
-        runs &= runs >> (1 << step);
-        step += 1;
+    Runs::of(order).ends(word) >> ((1 << order) - 1)
+}
+
+/// Aligned runs of an order, for a look at several words.
+#[derive(Clone, Copy)]
+pub(super) struct Runs {
+    first: u64,
+    last: u64,
+}
+
+impl Runs {
+    /// Of 2^`order` bits; `order` 0 to 6.
+    #[inline(always)]
+    pub(super) const fn of(order: u32) -> Self {
+        let first = STARTS[order as usize];
+        Self { first, last: first << ((1 << order) - 1) }
     }
-    runs & STARTS[order as usize]
+
+    /// The last bit of each run of set bits.
+    #[inline(always)]
+    pub(super) const fn ends(self, word: u64) -> u64 {
+        // One is added to the bits before the last of each place: where all are set, it arrives in that.
+        ((word & !self.last) + self.first) & word & self.last
+    }
 }
 
 /// The starts of runs of 2^`order` that are in no larger aligned run of the word; `order` 0 to 6.

@@ -3,6 +3,7 @@
 
 use super::FreeMap;
 use super::bits::{exact_runs, low_bits, order_at, orders_of};
+use super::hints::{Kind, Start};
 use super::line::Orders;
 use super::shape::{Frame, Pageblock, WORD_ORDER, WordIndex};
 use crate::platform::{AtomicWord, Platform};
@@ -176,5 +177,31 @@ impl<P: Platform> FreeMap<'_, P> {
         let pageblock = held.pageblock.filter(|_| self.is_remembered())?;
         let own = frame.pageblock(self.shape) == pageblock;
         own.then(|| frame.word().0.0 - pageblock.first_frame(self.shape).word().0.0)
+    }
+
+    /// Whether a search for a block of `order` from `start` on would come to the one at `frame`, were it free, and to no
+    /// other before it.
+    pub(crate) fn is_best(
+        &self,
+        migrate: MigrateType,
+        order: Order,
+        start: Start,
+        frame: Frame,
+    ) -> bool {
+        let own = frame.pageblock(self.shape);
+        let before = |found| start.distance(found, self.shape) < start.distance(own, self.shape);
+        self.is_single(migrate, order, frame)
+            && !self.find(Kind::of_order(migrate, order.get().into()), start).is_some_and(before)
+    }
+
+    /// Whether a block below the pageblock order, of a pageblock of the type, would not be part of a larger one if it were free.
+    pub(crate) fn is_single(&self, migrate: MigrateType, order: Order, frame: Frame) -> bool {
+        let (buddy, size) = (Frame(frame.0 ^ order.size()), order.size());
+        let (word, bit) = buddy.word();
+        let mask = low_bits(size) << bit.trailing_zeros();
+        let words = self.frames_words(word.0..word.0 + size.div_ceil(64));
+        // Relaxed: it may change at any time.
+        let free = words.iter().all(|word| word.load(Relaxed) & mask == mask);
+        !free && self.type_of(frame.pageblock(self.shape)) == migrate
     }
 }

@@ -1,9 +1,10 @@
 //! Freeing: set the bits, then see what that made.
 
 use super::FreeMap;
-use super::bits::{low_bits, order_at, orders_of};
+use super::bits::{low_bits, order_at, order_in_part, orders_of};
 use super::shape::{Frame, Pageblock, WORD_ORDER, WordIndex};
-use crate::platform::{AtomicWord, Platform};
+use crate::platform::stay::Stay;
+use crate::platform::{AtomicWord, Platform, StayOf};
 use crate::types::migrate_type::MigrateType;
 use crate::types::units::Order;
 use core::fmt;
@@ -126,10 +127,21 @@ impl<P: Platform> FreeMap<'_, P> {
                 return Err(self.unfree(word, mask & !before, before & mask));
             }
             // An aligned block is in one run, which its first frame leads to.
-            self.freed::<false>(word, before | mask, bit);
+            self.freed_block(word, before | mask, bit);
             return Ok(());
         }
         self.free_words(frame.pageblock(shape), word, order.size() / 64)
+    }
+
+    /// The rest of it for a block of a word, after its frames were set, which made the word `now`.
+    #[inline(always)]
+    fn freed_block(&self, word: WordIndex, now: u64, bit: u64) {
+        if StayOf::<P>::COPIES && self.shape.p() >= WORD_ORDER && now != u64::MAX {
+            let order = order_in_part(now, bit.trailing_zeros());
+            self.file(word.first_frame().pageblock(self.shape), 1 << order);
+            return;
+        }
+        self.freed::<false>(word, now, bit);
     }
 
     /// Frees whole words of a line.

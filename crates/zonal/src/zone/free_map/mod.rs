@@ -77,6 +77,7 @@ mod harvest;
 mod hints;
 mod last_look;
 mod layout;
+mod led;
 mod line;
 mod mapped;
 mod moves;

@@ -66,12 +66,19 @@ impl<'m, P: Platform> FreeMap<'m, P> {
                 if !self.stay.affords(cost::BLOCK) {
                     return None;
                 }
-                let fit = Fit { least: step, most, holds };
-                if let Some(frame) = self.take_from(pageblock, migrate, order, fit) {
-                    if let Some(held) = current {
-                        self.hold(held, pageblock, migrate);
+                if StayOf::<P>::COPIES && least > 0 {
+                    let wanted = (migrate, order, step);
+                    if let Some(frame) = self.take_led(current.as_deref_mut(), pageblock, wanted) {
+                        return Some(frame);
                     }
-                    return Some(frame);
+                } else {
+                    let fit = Fit { least: step, most, holds };
+                    if let Some(frame) = self.take_from(pageblock, migrate, order, fit) {
+                        if let Some(held) = current {
+                            self.hold(held, pageblock, migrate);
+                        }
+                        return Some(frame);
+                    }
                 }
                 // M-4. It may be of another type, too; then it is filed there.
                 if self.orders_in(pageblock) == 0 {
@@ -208,9 +215,6 @@ impl<'m, P: Platform> FreeMap<'m, P> {
         order: Order,
     ) -> Result<Frame, Option<Orders>> {
         let pageblock = held.pageblock().ok_or(None)?;
-        if let Some(frame) = self.take_beside(held, migrate, order) {
-            return Ok(frame);
-        }
         let orders = self.remember(held);
         if let Some(frame) = self.take_beside(held, migrate, order) {
             return Ok(frame);
@@ -266,7 +270,7 @@ impl<'m, P: Platform> FreeMap<'m, P> {
     }
 
     /// Makes a pageblock a CPU's current one: lowers its hints.
-    fn hold(&self, held: &mut Current, pageblock: Pageblock, migrate: MigrateType) {
+    pub(super) fn hold(&self, held: &mut Current, pageblock: Pageblock, migrate: MigrateType) {
         held.set(pageblock);
         self.lower_all(pageblock, migrate);
     }

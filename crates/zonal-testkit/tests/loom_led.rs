@@ -1,0 +1,121 @@
+//! Models of a take that a hint led to: the hint is lowered before the look at the line, or, by a CPU that has no current
+//! pageblock, after the last block was taken. What is freed there meanwhile is found (M-2, M-4).
+//!
+//! ```text
+//! RUSTFLAGS="--cfg loom" cargo test --release -p zonal-testkit --test models_of_maps loom_led -- --nocapture
+//! ```
+
+use crate::loom_free_map_world::{Deaf, NoFence, Rule, Sound, World, order, refill, start};
+use zonal::MigrateType::Movable;
+use zonal::zone::free_map::Current;
+use zonal_testkit::loom_platform::{explore, spawn};
+
+/// A hint leads to the only block of a pageblock while another is freed there, of which the CPU makes its current one or not
+/// (`holds`): who comes later finds what was not taken.
+fn free_against_led<R: Rule>(holds: bool, number: u8) {
+    // In another word, which the exchange does not see.
+    let (p, far) = if number < 6 { (7, 64) } else { (8, 128) };
+    let world = World::<R>::new(p, 1);
+    world.free(0, number);
+    let other = world.clone();
+    let freeing = spawn(1, move || other.free(far, number));
+    let mut held = Current::NONE;
+    R::plant();
+    let current = holds.then_some(&mut held);
+    let taken = world.map.take_block(Movable, order(number), start(), current);
+    R::lift();
+    freeing.join().unwrap();
+    assert!(taken.is_some(), "it was free");
+    world.map.release(&mut held);
+    let later = world.map.take_block(Movable, order(number), start(), None);
+    assert!(later.is_some_and(|later| Some(later) != taken), "a hint was lost");
+}
+
+#[test]
+fn a_free_beside_a_take_that_a_hint_led_to() {
+    for (number, holds) in [(1, true), (1, false), (6, true), (6, false)] {
+        explore("free against led", Some(3), move || free_against_led::<Sound>(holds, number));
+    }
+}
+
+#[test]
+#[should_panic(expected = "a hint was lost")]
+fn canary_a_free_beside_a_take_that_a_hint_led_to_without_fences() {
+    explore("free against led, no fences", Some(3), || free_against_led::<NoFence>(true, 1));
+}
+
+#[test]
+#[should_panic(expected = "a hint was lost")]
+fn canary_a_take_that_a_hint_led_to_does_not_look_again() {
+    explore("free against led, no second look", Some(3), || free_against_led::<Deaf>(false, 1));
+}
+
+/// The same with the neighbour of the block: the two were one run for a moment, or not.
+fn neighbour_against_led<R: Rule>(holds: bool, number: u8) {
+    let world = World::<R>::new(number + 2, 1);
+    world.free(0, number);
+    let other = world.clone();
+    let freeing = spawn(1, move || other.free(1 << number, number));
+    let mut held = Current::NONE;
+    R::plant();
+    let current = holds.then_some(&mut held);
+    let taken = world.map.take_block(Movable, order(number), start(), current);
+    R::lift();
+    freeing.join().unwrap();
+    world.map.release(&mut held);
+    let later = world.map.take_block(Movable, order(number), start(), None);
+    assert!(taken.is_some() && later.is_some(), "a hint was lost");
+}
+
+#[test]
+fn a_neighbour_beside_a_take_that_a_hint_led_to() {
+    for (number, holds) in [(1, true), (1, false), (6, true), (6, false)] {
+        explore("neighbour against led", Some(3), move || {
+            neighbour_against_led::<Sound>(holds, number);
+        });
+    }
+}
+
+#[test]
+#[should_panic(expected = "a hint was lost")]
+fn canary_a_neighbour_beside_a_take_that_does_not_look_again() {
+    explore("neighbour against led, no second look", Some(3), || {
+        neighbour_against_led::<Deaf>(true, 6);
+    });
+}
+
+/// A hint leads to all that is free of a pageblock, while a frame is freed there.
+fn free_against_emptied<R: Rule>(holds: bool) {
+    let world = World::<R>::new(3, 1);
+    world.free(0, 1);
+    let other = world.clone();
+    let freeing = spawn(1, move || other.free(3, 0));
+    let mut held = Current::NONE;
+    R::plant();
+    let current = holds.then_some(&mut held);
+    let taken = world.map.take_block(Movable, order(1), start(), current);
+    R::lift();
+    freeing.join().unwrap();
+    assert!(taken.is_some(), "it was free");
+    world.map.release(&mut held);
+    assert_eq!(refill(&world, Movable), [3], "a hint was lost");
+}
+
+#[test]
+fn a_free_beside_a_take_of_all() {
+    for holds in [true, false] {
+        explore("free against all", None, move || free_against_emptied::<Sound>(holds));
+    }
+}
+
+#[test]
+#[should_panic(expected = "a hint was lost")]
+fn canary_a_free_beside_a_take_of_all_without_fences() {
+    explore("free against all, no fences", None, || free_against_emptied::<NoFence>(true));
+}
+
+#[test]
+#[should_panic(expected = "a hint was lost")]
+fn canary_a_take_of_all_does_not_look_again() {
+    explore("free against all, no second look", None, || free_against_emptied::<Deaf>(true));
+}
