@@ -206,6 +206,38 @@ fn no_heavy_fence_after_a_block_is_found() {
     window_and_isolation::<true, false>(PAIR, 0);
 }
 
+/// A CPU frees a block by way of its slot, for which its pageblock is looked up before, while another isolates that; the first of
+/// two stays where blocks come from, and the second is the last that was freed (`blocks`).
+fn slot_and_isolation(blocks: usize) {
+    let plan = small_plan(48, 1);
+    explore("slot and isolation", bound(3, Some(4)), move || {
+        let world: Rc<World<Fences<true, true>, Kept>> = World::new(plan);
+        let request = Request::new(PAIR).migrate(Movable);
+        // The last of them are of another pageblock, of which blocks stay from then on.
+        let held: Vec<_> =
+            (0..1 + 4 * blocks).map(|_| world.allocator().alloc_raw(&request).unwrap()).collect();
+        assert!(held[0] < Pfn::new(8), "from the pageblock that is isolated");
+        let other = spawn_on(&world, 1, |world| {
+            world.allocator().isolate(Pfn::new(0)..Pfn::new(8)).expect("nothing is in the way")
+        });
+        world.allocator().free_raw(held[0], PAIR).unwrap();
+        let isolated = other.join().unwrap();
+        let rest = held[1..].iter().filter(|&&pfn| pfn < Pfn::new(8)).count() as u64;
+        let busy = world.allocator().busy_frames(&isolated);
+        assert_eq!(busy, 2 * rest, "S-3: it stayed with the CPU");
+        world.allocator().undo_isolation(isolated).expect("its own");
+        held[1..].iter().for_each(|&pfn| world.allocator().free_raw(pfn, PAIR).unwrap());
+        world.finish();
+    });
+}
+
+/// S-3 in the slot.
+#[test]
+fn block_in_the_slot_against_isolation() {
+    slot_and_isolation(0);
+    slot_and_isolation(1);
+}
+
 /// S-3 where the owner looks the pageblock up.
 ///
 /// At most 4 preemptions, in a preflight at most 3: 12 200 runs, 6 s.

@@ -278,6 +278,11 @@ impl StackCpu {
         if StayOf::<P>::BLOCKS == 0 {
             return self.put_kept(view, (order, migrate), index);
         }
+        // Again inside the slot: a CPU that isolates a pageblock drains the slot after it (S-3).
+        let list = view.table.pageblock(index).cached_in().map(|(_, list)| list);
+        if list != Some(migrate) {
+            return self.put_gone(view, index, order, migrate);
+        }
         let pageblock = view.extent().1.order();
         let Some(stack) = out.small_for((order, migrate), index, pageblock) else {
             return self.put_apart(view, (order, migrate), index);

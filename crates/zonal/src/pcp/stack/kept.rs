@@ -64,7 +64,6 @@ impl StackCpu {
         (order, migrate): (Order, MigrateType),
         index: u32,
     ) -> u64 {
-        // Of a type that it had before it came into the slot: a drain may have been there since.
         let may = migrate.index() < NR_CACHED_TYPES
             && order < self.whole_order
             && order.size() <= self.size.high
