@@ -8,7 +8,7 @@
 use crate::loom_free_map_world::{Deaf, NoFence, Rule, Sound, World, order, refill, start};
 use zonal::MigrateType::Movable;
 use zonal::zone::free_map::Current;
-use zonal_testkit::loom_platform::{explore, spawn};
+use zonal_testkit::loom_platform::{bound, explore, spawn};
 
 /// A hint leads to the only block of a pageblock while another is freed there, of which the CPU makes its current one or not
 /// (`holds`): who comes later finds what was not taken.
@@ -118,4 +118,37 @@ fn canary_a_free_beside_a_take_of_all_without_fences() {
 #[should_panic(expected = "a hint was lost")]
 fn canary_a_take_of_all_does_not_look_again() {
     explore("free against all, no second look", None, || free_against_emptied::<Deaf>(true));
+}
+
+/// A CPU that has no current pageblock takes one of two words, while the word between is filled, which makes a run with the first,
+/// and another CPU lowers the hint of single words, as there is none for a moment.
+fn word_between<R: Rule>() {
+    let world = World::<R>::new(8, 2);
+    [0, 128, 256].into_iter().for_each(|word| world.free(word, 6));
+    let take = |world: &World<R>| world.map.take_block(Movable, order(6), start(), None);
+    let other = world.clone();
+    let taking = spawn(1, move || {
+        other.free(64, 6);
+        [take(&other), take(&other)]
+    });
+    R::plant();
+    let own = take(&world);
+    R::lift();
+    let taken = [[own].as_slice(), &taking.join().unwrap()].concat().into_iter().flatten();
+    // One that is nowhere for a moment may be missed; not once all have returned.
+    for _ in taken.count()..4 {
+        assert!(take(&world).is_some(), "a hint was lost");
+    }
+    assert_eq!(take(&world), None, "there were four");
+}
+
+#[test]
+fn a_word_between_two() {
+    explore("word between", bound(3, Some(4)), word_between::<Sound>);
+}
+
+#[test]
+#[should_panic(expected = "a hint was lost")]
+fn canary_a_word_between_two_and_no_look_after_it() {
+    explore("word between, no look after it", bound(3, Some(4)), word_between::<Deaf>);
 }

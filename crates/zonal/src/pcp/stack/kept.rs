@@ -67,6 +67,7 @@ impl StackCpu {
         let may = migrate.index() < NR_CACHED_TYPES
             && order < self.whole_order
             && order.size() <= self.size.high
+            && view.zone.slack() >= self.margin() + order.frames()
             && view.map().is_single(migrate, order, view.frame(index));
         if self.kept.is_some_and(|kept| kept.is_beside(order, index)) {
             // The two are one from now on.

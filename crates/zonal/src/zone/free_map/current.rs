@@ -188,10 +188,35 @@ impl<P: Platform> FreeMap<'_, P> {
         start: Start,
         frame: Frame,
     ) -> bool {
-        let own = frame.pageblock(self.shape);
-        let before = |found| start.distance(found, self.shape) < start.distance(own, self.shape);
-        self.is_single(migrate, order, frame)
-            && !self.find(Kind::of_order(migrate, order.get().into()), start).is_some_and(before)
+        if !self.is_single(migrate, order, frame) {
+            return false;
+        }
+        let kind = Kind::of_order(migrate, order.get().into());
+        self.is_first(kind, start, frame.pageblock(self.shape))
+            || self.is_first_settled(kind, start, frame.pageblock(self.shape))
+    }
+
+    /// Whether no hint of the kind leads to a pageblock before this one.
+    #[inline(always)]
+    fn is_first(&self, kind: Kind, start: Start, pageblock: Pageblock) -> bool {
+        let distance = |pageblock| start.distance(pageblock, self.shape);
+        self.find(kind, start).is_none_or(|found| distance(found) >= distance(pageblock))
+    }
+
+    /// The same once stale hints are lowered.
+    #[cold]
+    #[inline(never)]
+    fn is_first_settled(&self, kind: Kind, start: Start, pageblock: Pageblock) -> bool {
+        let Kind::Run(_, order) = kind else { return false };
+        while let Some(found) = self.find(kind, start).filter(|&found| found != pageblock) {
+            if self.orders_in(found) >> order & 1 != 0 {
+                return self.is_first(kind, start, pageblock);
+            }
+            // M-4.
+            self.clear(kind, found);
+            self.settle(found);
+        }
+        true
     }
 
     /// Whether a block below the pageblock order, of a pageblock of the type, would not be part of a larger one if it were free.

@@ -83,12 +83,10 @@ impl<P: Platform> FreeMap<'_, P> {
 
     /// A block was taken of a run of order `step`, and no CPU keeps the rest (M-3).
     fn file_rest(&self, pageblock: Pageblock, order: u32, step: u32) {
-        if step <= order {
-            return;
-        }
         match step < WORD_ORDER {
-            true => _ = self.file_rarely(pageblock, (1 << step) - (1 << order)),
-            // Words beside it may have changed.
+            true if step > order => _ = self.file_rarely(pageblock, (1 << step) - (1 << order)),
+            true => {}
+            // Words beside it may have been filled since, and filed as one run with those that are gone.
             false => self.settle(pageblock),
         }
     }
