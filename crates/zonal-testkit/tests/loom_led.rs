@@ -6,9 +6,29 @@
 //! ```
 
 use crate::loom_free_map_world::{Deaf, NoFence, Rule, Sound, World, order, refill, start};
+use std::rc::Rc;
 use zonal::MigrateType::Movable;
-use zonal::zone::free_map::Current;
+use zonal::zone::free_map::{Current, Frame};
 use zonal_testkit::loom_platform::{bound, explore, spawn};
+
+/// Takes a block by its hint while another CPU frees one, and gives up the pageblock that may have become its current one
+/// (`holds`).
+fn take_beside_free<R: Rule>(
+    world: &Rc<World<R>>,
+    (number, holds): (u8, bool),
+    (freed, freed_number): (u32, u8),
+) -> Option<Frame> {
+    let other = world.clone();
+    let freeing = spawn(1, move || other.free(freed, freed_number));
+    let mut held = Current::NONE;
+    R::plant();
+    let current = holds.then_some(&mut held);
+    let taken = world.map.take_block(Movable, order(number), start(), current);
+    R::lift();
+    freeing.join().unwrap();
+    world.map.release(&mut held);
+    taken
+}
 
 /// A hint leads to the only block of a pageblock while another is freed there, of which the CPU makes its current one or not
 /// (`holds`): who comes later finds what was not taken.
@@ -17,16 +37,8 @@ fn free_against_led<R: Rule>(holds: bool, number: u8) {
     let (p, far) = if number < 6 { (7, 64) } else { (8, 128) };
     let world = World::<R>::new(p, 1);
     world.free(0, number);
-    let other = world.clone();
-    let freeing = spawn(1, move || other.free(far, number));
-    let mut held = Current::NONE;
-    R::plant();
-    let current = holds.then_some(&mut held);
-    let taken = world.map.take_block(Movable, order(number), start(), current);
-    R::lift();
-    freeing.join().unwrap();
+    let taken = take_beside_free(&world, (number, holds), (far, number));
     assert!(taken.is_some(), "it was free");
-    world.map.release(&mut held);
     let later = world.map.take_block(Movable, order(number), start(), None);
     assert!(later.is_some_and(|later| Some(later) != taken), "a hint was lost");
 }
@@ -54,15 +66,7 @@ fn canary_a_take_that_a_hint_led_to_does_not_look_again() {
 fn neighbour_against_led<R: Rule>(holds: bool, number: u8) {
     let world = World::<R>::new(number + 2, 1);
     world.free(0, number);
-    let other = world.clone();
-    let freeing = spawn(1, move || other.free(1 << number, number));
-    let mut held = Current::NONE;
-    R::plant();
-    let current = holds.then_some(&mut held);
-    let taken = world.map.take_block(Movable, order(number), start(), current);
-    R::lift();
-    freeing.join().unwrap();
-    world.map.release(&mut held);
+    let taken = take_beside_free(&world, (number, holds), (1 << number, number));
     let later = world.map.take_block(Movable, order(number), start(), None);
     assert!(taken.is_some() && later.is_some(), "a hint was lost");
 }
@@ -88,16 +92,8 @@ fn canary_a_neighbour_beside_a_take_that_does_not_look_again() {
 fn free_against_emptied<R: Rule>(holds: bool) {
     let world = World::<R>::new(3, 1);
     world.free(0, 1);
-    let other = world.clone();
-    let freeing = spawn(1, move || other.free(3, 0));
-    let mut held = Current::NONE;
-    R::plant();
-    let current = holds.then_some(&mut held);
-    let taken = world.map.take_block(Movable, order(1), start(), current);
-    R::lift();
-    freeing.join().unwrap();
+    let taken = take_beside_free(&world, (1, holds), (3, 0));
     assert!(taken.is_some(), "it was free");
-    world.map.release(&mut held);
     assert_eq!(refill(&world, Movable), [3], "a hint was lost");
 }
 

@@ -206,16 +206,17 @@ fn no_heavy_fence_after_a_block_is_found() {
     window_and_isolation::<true, false>(PAIR, 0);
 }
 
-/// A CPU frees a block by way of its slot, for which its pageblock is looked up before, while another isolates that; the first of
-/// two stays where blocks come from, and the second is the last that was freed (`blocks`).
-fn slot_and_isolation(blocks: usize) {
+/// A CPU frees a block by way of its slot, for which its pageblock is looked up before, while another isolates that: a block of the
+/// pageblock that blocks come from, or of one before it, of which the last is kept (`elsewhere`).
+fn slot_and_isolation(elsewhere: bool) {
     let plan = small_plan(48, 1);
     explore("slot and isolation", bound(3, Some(4)), move || {
         let world: Rc<World<Fences<true, true>, Kept>> = World::new(plan);
         let request = Request::new(PAIR).migrate(Movable);
-        // The last of them are of another pageblock, of which blocks stay from then on.
+        // A pageblock has four, so the fifth is of another.
+        let count = if elsewhere { 5 } else { 1 };
         let held: Vec<_> =
-            (0..1 + 4 * blocks).map(|_| world.allocator().alloc_raw(&request).unwrap()).collect();
+            (0..count).map(|_| world.allocator().alloc_raw(&request).unwrap()).collect();
         assert!(held[0] < Pfn::new(8), "from the pageblock that is isolated");
         let other = spawn_on(&world, 1, |world| {
             world.allocator().isolate(Pfn::new(0)..Pfn::new(8)).expect("nothing is in the way")
@@ -234,8 +235,8 @@ fn slot_and_isolation(blocks: usize) {
 /// S-3 in the slot.
 #[test]
 fn block_in_the_slot_against_isolation() {
-    slot_and_isolation(0);
-    slot_and_isolation(1);
+    slot_and_isolation(false);
+    slot_and_isolation(true);
 }
 
 /// S-3 where the owner looks the pageblock up.

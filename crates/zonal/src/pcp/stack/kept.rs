@@ -51,6 +51,7 @@ impl StackCpu {
         (order, migrate): (Order, MigrateType),
         start: Start,
     ) -> Option<u32> {
+        // In two steps: 25 instructions fewer than in one.
         let kept = self.kept.filter(|kept| kept.is(order, migrate))?;
         let best = map.is_best(migrate, order, start, view.frame(kept.index));
         self.kept.take_if(|_| best).map(|kept| kept.index)
@@ -64,15 +65,15 @@ impl StackCpu {
         (order, migrate): (Order, MigrateType),
         index: u32,
     ) -> u64 {
+        if self.kept.is_some_and(|kept| kept.is_beside(order, index)) {
+            // The two are one from now on.
+            return self.drain_kept(view) + self.put_gone(view, index, order, migrate);
+        }
         let may = migrate.index() < NR_CACHED_TYPES
             && order < self.whole_order
             && order.size() <= self.size.high
             && view.zone.slack() >= self.margin() + order.frames()
             && view.map().is_single(migrate, order, view.frame(index));
-        if self.kept.is_some_and(|kept| kept.is_beside(order, index)) {
-            // The two are one from now on.
-            return self.drain_kept(view) + self.put_gone(view, index, order, migrate);
-        }
         match may {
             true => self.keep((order, migrate), index, view),
             false => self.put_gone(view, index, order, migrate),

@@ -188,33 +188,38 @@ impl<P: Platform> FreeMap<'_, P> {
         start: Start,
         frame: Frame,
     ) -> bool {
-        if !self.is_single(migrate, order, frame) {
-            return false;
-        }
-        let kind = Kind::of_order(migrate, order.get().into());
-        self.is_first(kind, start, frame.pageblock(self.shape))
-            || self.is_first_settled(kind, start, frame.pageblock(self.shape))
+        let pageblock = frame.pageblock(self.shape);
+        self.is_single(migrate, order, frame)
+            && (self
+                .find_before(Kind::of_order(migrate, order.get().into()), start, pageblock)
+                .is_none()
+                || self.is_first(migrate, order, start, pageblock))
     }
 
-    /// Whether no hint of the kind leads to a pageblock before this one.
+    /// The first pageblock with a hint, if it comes before this one.
     #[inline(always)]
-    fn is_first(&self, kind: Kind, start: Start, pageblock: Pageblock) -> bool {
+    fn find_before(&self, kind: Kind, start: Start, pageblock: Pageblock) -> Option<Pageblock> {
         let distance = |pageblock| start.distance(pageblock, self.shape);
-        self.find(kind, start).is_none_or(|found| distance(found) >= distance(pageblock))
+        self.find(kind, start).filter(|&found| distance(found) < distance(pageblock))
     }
 
-    /// The same once stale hints are lowered.
+    /// Whether none of those before a pageblock has a run of the order. Hints that are stale are lowered.
     #[cold]
     #[inline(never)]
-    fn is_first_settled(&self, kind: Kind, start: Start, pageblock: Pageblock) -> bool {
-        let Kind::Run(_, order) = kind else { return false };
-        while let Some(found) = self.find(kind, start).filter(|&found| found != pageblock) {
-            if self.orders_in(found) >> order & 1 != 0 {
-                return self.is_first(kind, start, pageblock);
+    fn is_first(
+        &self,
+        migrate: MigrateType,
+        order: Order,
+        start: Start,
+        pageblock: Pageblock,
+    ) -> bool {
+        let kind = Kind::of_order(migrate, order.get().into());
+        while let Some(found) = self.find_before(kind, start, pageblock) {
+            let orders = self.orders_in(found);
+            if orders >> order.get() & 1 != 0 {
+                return false;
             }
-            // M-4.
-            self.clear(kind, found);
-            self.settle(found);
+            self.lower_stale(kind, found, (migrate, orders));
         }
         true
     }

@@ -127,21 +127,10 @@ impl<P: Platform> FreeMap<'_, P> {
                 return Err(self.unfree(word, mask & !before, before & mask));
             }
             // An aligned block is in one run, which its first frame leads to.
-            self.freed_block(word, before | mask, bit);
+            self.freed::<false>(word, before | mask, bit);
             return Ok(());
         }
         self.free_words(frame.pageblock(shape), word, order.size() / 64)
-    }
-
-    /// The rest of it for a block of a word, after its frames were set, which made the word `now`.
-    #[inline(always)]
-    fn freed_block(&self, word: WordIndex, now: u64, bit: u64) {
-        if StayOf::<P>::COPIES && self.shape.p() >= WORD_ORDER && now != u64::MAX {
-            let order = order_in_part(now, bit.trailing_zeros());
-            self.file(word.first_frame().pageblock(self.shape), 1 << order);
-            return;
-        }
-        self.freed::<false>(word, now, bit);
     }
 
     /// Frees whole words of a line.
@@ -189,7 +178,8 @@ impl<P: Platform> FreeMap<'_, P> {
             return self.filled(pageblock, word);
         }
         let orders = if mask & (mask - 1) == 0 {
-            1 << order_at(now, mask.trailing_zeros())
+            let bit = mask.trailing_zeros();
+            1 << if StayOf::<P>::COPIES { order_in_part(now, bit) } else { order_at(now, bit) }
         } else {
             orders_of(now)
         };

@@ -50,7 +50,8 @@ impl<P: Platform> FreeMap<'_, P> {
         let taken = match wanted <= WORD_ORDER {
             // The word as it was seen, so that nothing else has changed there.
             true => self.exchange(look, order),
-            false => self.take_at(pageblock, look.first, order, held.is_some()),
+            // What is left is filed below, once.
+            false => self.take_at(pageblock, look.first, order, true),
         };
         if !taken {
             return None;

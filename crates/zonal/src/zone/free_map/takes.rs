@@ -80,14 +80,8 @@ impl<'m, P: Platform> FreeMap<'m, P> {
                         return Some(frame);
                     }
                 }
-                // M-4. It may be of another type, too; then it is filed there.
-                if self.orders_in(pageblock) == 0 {
-                    // Not one after the other, each with a look at the line.
-                    self.lower_all(pageblock, migrate);
-                } else {
-                    self.clear(kind, pageblock);
-                }
-                self.settle(pageblock);
+                // It may be of another type, too; then it is filed there.
+                self.lower_stale(kind, pageblock, (migrate, self.orders_in(pageblock)));
                 self.stay.spend(cost::BLOCK);
             }
         }
@@ -267,6 +261,23 @@ impl<'m, P: Platform> FreeMap<'m, P> {
             self.file_rarely(pageblock, (1 << run) - (1 << order_bits));
         }
         true
+    }
+
+    /// A hint of the type led to a pageblock that has none of its kind, but runs of these orders: it is lowered (M-4).
+    #[inline(always)]
+    pub(super) fn lower_stale(
+        &self,
+        kind: Kind,
+        pageblock: Pageblock,
+        (migrate, orders): (MigrateType, Orders),
+    ) {
+        if orders == 0 {
+            // Not one after the other, each with a look at the line.
+            self.lower_all(pageblock, migrate);
+        } else {
+            self.clear(kind, pageblock);
+        }
+        self.settle(pageblock);
     }
 
     /// Makes a pageblock a CPU's current one: lowers its hints.
