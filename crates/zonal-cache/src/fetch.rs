@@ -2,7 +2,8 @@
 //!
 //! A CPU reads ahead by itself once it sees where a program goes, and a page is over when it has seen it. Lines that it
 //! is told of at once come to its first level, which has places for some twenty that are on their way; those that it
-//! is told of for the second level wait there, out of the way of what the program reads meanwhile.
+//! is told of for the second level wait there, out of the way of what the program reads meanwhile. Which of it pays
+//! depends on the CPU's maker ([`told_of_lines`]).
 
 use crate::frames::PAGE;
 use core::ops::Range;
@@ -12,23 +13,27 @@ const LINE: usize = 64;
 /// Bytes of a register that a copy goes through.
 #[cfg(target_arch = "x86_64")]
 const REGISTER: usize = 32;
-/// Lines of a page that are fetched for the first level while its slot is looked up.
-const FIRST: usize = 2;
-/// Lines that are fetched while its slot is looked up; and how many a copy is behind what it has fetched.
+/// Lines that a copy is behind what it has fetched.
 const BEHIND: usize = 48;
+/// Up to which line of a page it is fetched for the first level, and then for the second, while its slot is looked up:
+/// where the CPU is [told of lines](told_of_lines).
+const TOLD: [usize; 2] = [2, BEHIND];
+/// The same where it is not.
+const UNTOLD: [usize; 2] = [8, 8];
 
 /// These bytes of the page at `page` will be read, if the guess is right that it is this page: it need not be one.
 #[inline(always)]
 pub(crate) fn expect(page: u64, bytes: Range<usize>) {
     // No access is made by it, so it may be no memory of this program.
     let at = ptr::without_provenance::<u8>(page as usize);
+    let [first, second] = if told_of_lines() { TOLD } else { UNTOLD };
     let upto = |lines: usize| bytes.end.min(bytes.start + lines * LINE);
     let mut offset = bytes.start;
-    while offset < upto(FIRST) {
+    while offset < upto(first) {
         soon(at.wrapping_add(offset));
         offset += LINE;
     }
-    while offset < upto(BEHIND) {
+    while offset < upto(second) {
         later(at.wrapping_add(offset));
         offset += LINE;
     }
@@ -43,7 +48,7 @@ pub(crate) fn copy(from: &[u8], into: &mut [u8]) {
     #[cfg(target_arch = "x86_64")]
     if let (Ok(page), Ok(into)) =
         (<&[u8; PAGE]>::try_from(from), <&mut [u8; PAGE]>::try_from(&mut *into))
-        && !cfg!(miri)
+        && told_of_lines()
         && std::is_x86_feature_detected!("avx2")
     {
         // SAFETY: the CPU has what it is compiled for.
@@ -51,6 +56,17 @@ pub(crate) fn copy(from: &[u8], into: &mut [u8]) {
         return;
     }
     into.copy_from_slice(from);
+}
+
+/// Whether a copy is faster where the CPU is told of the lines that it will come to. AMD's is (Zen 4), to which SSE4a tells
+/// it; Intel's reads a page ahead by itself, and what it is told of for the second level comes later than that.
+#[inline(always)]
+fn told_of_lines() -> bool {
+    #[cfg(target_arch = "x86_64")]
+    let told = !cfg!(miri) && std::is_x86_feature_detected!("sse4a");
+    #[cfg(not(target_arch = "x86_64"))]
+    let told = false;
+    told
 }
 
 /// A whole page, with lines that the copy will come to on their way to the second level.
@@ -139,6 +155,22 @@ mod tests {
     use super::*;
     use alloc::vec;
 
+    type Way = fn(&[u8], &mut [u8]);
+
+    /// The way of this CPU; and by lines that it is told of, if it can, whichever maker's it is.
+    fn ways() -> vec::Vec<Way> {
+        let mut ways: vec::Vec<Way> = vec![copy];
+        #[cfg(target_arch = "x86_64")]
+        if !cfg!(miri) && std::is_x86_feature_detected!("avx2") {
+            ways.push(|from, into| match (from.try_into(), (&mut *into).try_into()) {
+                // SAFETY: the CPU has what it is compiled for.
+                (Ok(from), Ok(into)) => unsafe { copy_page(from, into) },
+                _ => into.copy_from_slice(from),
+            });
+        }
+        ways
+    }
+
     #[test]
     fn a_copy_has_the_bytes_of_the_page_and_writes_no_others() {
         let bytes = |at: usize| (at * 7 + at / 251) as u8;
@@ -146,11 +178,14 @@ mod tests {
         for len in [0, 1, 63, 64, PAGE - 1, PAGE] {
             // At places that are aligned to nothing, as a reader's are.
             for before in [0, 1, 17, 64] {
-                let mut there = vec![0xA5; before + len + 64];
-                copy(&page[..len], &mut there[before..before + len]);
-                assert_eq!(there[before..before + len], page[..len], "{len} bytes at {before}");
-                let around = there[..before].iter().chain(&there[before + len..]);
-                assert!(around.into_iter().all(|&byte| byte == 0xA5), "{len} bytes at {before}");
+                for by in ways() {
+                    let mut there = vec![0xA5; before + len + 64];
+                    by(&page[..len], &mut there[before..before + len]);
+                    assert_eq!(there[before..before + len], page[..len], "{len} bytes at {before}");
+                    let around = there[..before].iter().chain(&there[before + len..]);
+                    let others = around.into_iter().all(|&byte| byte == 0xA5);
+                    assert!(others, "{len} bytes at {before}");
+                }
             }
         }
     }
