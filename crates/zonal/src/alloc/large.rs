@@ -52,6 +52,10 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
     ) -> Result<Block, AllocReason> {
         match self.pop_small(entry, request) {
             Some(index) => self.filled(index, request),
+            // What passes outside is a pageblock.
+            None if StayOf::<P>::COPIES && request.order() < self.table.pageblock_order() => {
+                self.alloc_in_slot(entry, request)
+            }
             None => self.alloc_further(entry, request),
         }
     }
@@ -276,6 +280,9 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
     ) -> bool {
         match self.push_small(entry, pfn, order) {
             Pushed::Yes => true,
+            Pushed::No if StayOf::<P>::COPIES && order < self.table.pageblock_order() => {
+                self.put_large_in_slot(entry, pfn, order)
+            }
             Pushed::No => self.put_large(entry, pfn, order),
             Pushed::Elsewhere(index) => {
                 self.free_again(entry, index, order);

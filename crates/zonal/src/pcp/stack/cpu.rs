@@ -1,6 +1,7 @@
 //! What a CPU's slot guards of its stacks: where it looks, what passes through, what is not counted yet.
 
-use super::kept::Kept;
+use super::holes::Holes;
+use super::last::Kept;
 use super::passage::UNCOUNTED;
 use super::{CpuStack, StackOutside, StackSize};
 use crate::frame::FrameState;
@@ -11,7 +12,7 @@ use crate::trace::{Event, Point, Trace, or_undo};
 use crate::types::migrate_type::MigrateType;
 use crate::types::units::Order;
 use crate::zone::AllocFlags;
-use crate::zone::free_map::{MapShape, MapView, Mapped, Pageblock, Start};
+use crate::zone::free_map::{Current, MapShape, MapView, Mapped, Pageblock, Start};
 use core::num::NonZeroU32;
 
 type Context<'a, P> = ZoneContext<'a, P, Mapped>;
@@ -43,7 +44,10 @@ pub struct StackCpu {
     pub(super) passing: Option<u32>,
     /// The first of frames that follow each other, for which there is to be room.
     pub(super) run: Option<u32>,
+    /// The block that was freed last, where blocks do not stay on stacks.
     pub(super) kept: Option<Kept>,
+    /// Those that were, where they do.
+    pub(super) holes: Holes,
     /// Frames that this CPU freed into the map, less those that it took, which the zone has not
     /// counted yet.
     pub(super) uncounted: i64,
@@ -97,6 +101,9 @@ impl StackCpu {
         let pageblock = part(self.regions, cpu / REGION_CPUS % self.regions);
         self.size.small = self.size.small.min(StayOf::<P>::BLOCKS);
         let size = self.size.with_currents(shape, self.cpus);
+        if StayOf::<P>::BLOCKS > 0 {
+            self.holes.tune(shape, self.cpus);
+        }
         let start = Start::new(pageblock, cpu as u16);
         self.starts = [start, self.part_of(cpu, shape).unwrap_or(start)];
         self.stack.tune(out, size, start, (first, shape));
@@ -198,9 +205,24 @@ impl StackCpu {
             view.table.set_state(index, FrameState::allocated(order));
             return (Some((index, 0)), stay.next());
         }
+        let kind = (order, migrate);
+        // Where code is no map is made before it is needed: most times nothing is remembered, and a block was kept.
+        let remembered = |held: &&mut Current| StayOf::<P>::COPIES && held.may_have(order);
+        let held = self.stack.current_mut(migrate).filter(remembered);
+        let mut beside = held.and_then(|held| view.map().take_beside(held, migrate, order));
+        if StayOf::<P>::BLOCKS > 0
+            && beside.is_none()
+            && let Some(index) = self.fill_hole(view, kind, |cpu| cpu.start_now(view, stay))
+        {
+            view.table.set_state(index, FrameState::allocated(order));
+            return (Some((index, 0)), stay.next());
+        }
         let map = view.map().staying(stay.next());
-        let beside = self.stack.current_mut(migrate);
-        if let Some(frame) = beside.and_then(|held| map.take_beside(held, migrate, order)) {
+        if !StayOf::<P>::COPIES {
+            let held = self.stack.current_mut(migrate);
+            beside = held.and_then(|held| map.take_beside(held, migrate, order));
+        }
+        if let Some(frame) = beside {
             let index = view.index(frame);
             view.table.set_state(index, FrameState::allocated(order));
             self.count_taken(view, order, slack);
@@ -208,12 +230,6 @@ impl StackCpu {
             return (Some((index, order.frames())), map.stay());
         }
         let start = self.start_now(view, stay);
-        if StayOf::<P>::BLOCKS > 0
-            && let Some(index) = self.take_apart(&map, view, (order, migrate), start)
-        {
-            view.table.set_state(index, FrameState::allocated(order));
-            return (Some((index, 0)), map.stay());
-        }
         let (_, current) = self.stack.current_for(migrate, order);
         let frame = view.take::<T>(&map, (order, migrate), AllocFlags::NORMAL, start, current);
         let taken = frame.map(|frame| {
@@ -228,6 +244,32 @@ impl StackCpu {
             (index, order.frames())
         });
         (taken, map.stay())
+    }
+
+    /// Puts the blocks that were kept into the map; how many frames.
+    #[inline(always)]
+    pub(super) fn drain_kept<P: Platform>(&mut self, view: MapView<'_, P>) -> u64 {
+        match StayOf::<P>::BLOCKS > 0 {
+            true => self.drain_holes(view),
+            false => self.drain_last(view),
+        }
+    }
+
+    /// How many frames they have.
+    #[inline(always)]
+    pub(super) fn kept_frames<P: Platform>(&self) -> u64 {
+        match StayOf::<P>::BLOCKS > 0 {
+            true => self.holes.frames().into(),
+            false => self.kept.map_or(0, |kept| kept.order.frames()),
+        }
+    }
+
+    #[inline(always)]
+    pub(super) fn visit_kept<P: Platform>(&self, visit: &mut dyn FnMut(u32, Order)) {
+        match StayOf::<P>::BLOCKS > 0 {
+            true => self.holes.blocks().for_each(|(index, order)| visit(index, order)),
+            false => self.kept.iter().for_each(|kept| visit(kept.index, kept.order)),
+        }
     }
 
     /// Takes a block that stayed.

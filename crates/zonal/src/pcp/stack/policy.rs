@@ -3,7 +3,7 @@
 //! - Source: zonal's own; the edge and the harvest of whole lines stand in the ADR of the map.
 //! - Mechanism: what is kept is a [`CpuStack`]. For larger blocks a CPU has a current pageblock, which
 //!   is still in the map; they go into the map when they are freed, but for small ones of that pageblock
-//!   (`small.rs`) and for the last (`kept.rs`).
+//!   (`small.rs`) and for the last few (`holes.rs`).
 //! - State: guarded by the CPU's slot, but for the stacks, which an owner reaches outside it. What is on
 //!   a stack, gathered or kept has the state cached.
 //! - Counting: the zone's word of free frames follows the map. At once near the marks;
@@ -13,6 +13,7 @@
 
 use super::cpu::{ALL_LATE, FOLD, MOST_LATE, StackCpu, regions};
 use super::frames::{FrameStack, MAX_HIGH};
+use super::holes::Holes;
 use super::home::{MapHome, came, tell};
 use super::lists::{self, Head, List};
 use super::{CpuStack, Passage, StackOutside, StackSize, Window};
@@ -63,6 +64,7 @@ impl<const WORTH: u32, const MOST: usize, R: Release> PcpPolicy<Mapped> for Stac
             passing: None,
             run: None,
             kept: None,
+            holes: Holes::UNTUNED,
             uncounted: 0,
             size: StackSize { high: 0, small: 0, currents: 0 },
             cpus: 1,
@@ -479,8 +481,7 @@ impl<const WORTH: u32, const MOST: usize, R: Release> PcpPolicy<Mapped> for Stac
     }
 
     fn cached<P: Platform>(cpu: &StackCpu, out: &StackOutside<P, MOST>) -> u64 {
-        let kept = cpu.kept.map_or(0, |kept| kept.order.frames());
-        u64::from(cpu.stack.held(out)) + u64::from(cpu.passing.is_some()) + kept
+        u64::from(cpu.stack.held(out)) + u64::from(cpu.passing.is_some()) + cpu.kept_frames::<P>()
     }
 
     fn visit<P: Platform>(
@@ -491,8 +492,8 @@ impl<const WORTH: u32, const MOST: usize, R: Release> PcpPolicy<Mapped> for Stac
     ) {
         cpu.stack.visit(out, |frame| visit(cpu.stack.index(frame), Order::ZERO));
         let passing = cpu.passing.map(|index| (index, Order::ZERO));
-        let kept = cpu.kept.map(|kept| (kept.index, kept.order));
-        let single = passing.into_iter().chain(kept);
-        single.chain(out.small().blocks()).for_each(|(index, order)| visit(index, order));
+        let small = out.small().blocks();
+        passing.into_iter().chain(small).for_each(|(index, order)| visit(index, order));
+        cpu.visit_kept::<P>(visit);
     }
 }

@@ -38,6 +38,12 @@ impl Current {
         self.pageblock
     }
 
+    /// Whether a run that is remembered would do for a block of an order below a word.
+    #[inline(always)]
+    pub(crate) const fn may_have(&self, order: Order) -> bool {
+        self.runs & (BYTES * (ORDERS >> order.get() << order.get())) != 0
+    }
+
     /// It is this one now.
     pub(super) const fn set(&mut self, pageblock: Pageblock) {
         *self = Self { pageblock: Some(pageblock), runs: 0 };
@@ -222,6 +228,16 @@ impl<P: Platform> FreeMap<'_, P> {
             self.lower_stale(kind, found, (migrate, orders));
         }
         true
+    }
+
+    /// Whether nothing is free of the pageblock of a frame, as its hint says, and it is of this type.
+    #[inline(always)]
+    pub(crate) fn is_packed(&self, migrate: MigrateType, frame: Frame) -> bool {
+        let pageblock = frame.pageblock(self.shape);
+        let (section, bit) = pageblock.place();
+        // Relaxed: it may change at any time.
+        let free = self.bitmap_word(Kind::Free(migrate), 0, section).load(Relaxed) & bit != 0;
+        !free && self.type_of(pageblock) == migrate
     }
 
     /// Whether a block below the pageblock order, of a pageblock of the type, would not be part of a larger one if it were free.

@@ -11,7 +11,7 @@ use super::FreeMap;
 use super::shape::{HINTED_TYPES, MapShape, Pageblock, SECTION};
 use super::whole::{NR_CLASSES, WholeClass};
 use crate::platform::stay::{Stay, cost};
-use crate::platform::{AtomicWord, Platform};
+use crate::platform::{AtomicWord, Platform, StayOf};
 use crate::types::migrate_type::MigrateType;
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 
@@ -205,7 +205,47 @@ impl<P: Platform> FreeMap<'_, P> {
         found
     }
 
-    fn find_from(&self, kind: Kind, from: u32) -> Option<Pageblock> {
+    pub(super) fn find_from(&self, kind: Kind, from: u32) -> Option<Pageblock> {
+        match StayOf::<P>::COPIES && self.shape.levels() == 2 {
+            true => self.find_in_two(kind, from),
+            false => self.find_in_levels(kind, from),
+        }
+    }
+
+    /// The same with two levels, where code is: a third of the instructions.
+    fn find_in_two(&self, kind: Kind, from: u32) -> Option<Pageblock> {
+        let (section, bit) = (from / 64, from % 64);
+        if section >= self.shape.sections() {
+            return None;
+        }
+        let (below, above) = self.two_levels(kind);
+        let stride = self.shape.section_stride();
+        // Relaxed: a first look, here and below.
+        let load =
+            |section: u32| below.get(section as usize * stride).map_or(0, |it| it.load(Relaxed));
+        let word = load(section) >> bit << bit;
+        if word != 0 {
+            return Some(Pageblock(section * 64 + word.trailing_zeros()));
+        }
+        let next = section + 1;
+        let mut mask = u64::MAX << (next % 64);
+        for (word, at) in above.iter().zip(0..).skip(next as usize / 64) {
+            let mut sections = word.load(Relaxed) & mask;
+            while sections != 0 {
+                let section = at * 64 + sections.trailing_zeros();
+                let word = load(section);
+                if word != 0 {
+                    return Some(Pageblock(section * 64 + word.trailing_zeros()));
+                }
+                self.lower_above(kind, 1, section);
+                sections &= sections - 1;
+            }
+            mask = u64::MAX;
+        }
+        None
+    }
+
+    fn find_in_levels(&self, kind: Kind, from: u32) -> Option<Pageblock> {
         let top = self.shape.levels() - 1;
         let (mut level, mut index) = (0, from);
         loop {

@@ -253,6 +253,19 @@ impl<'m, P: Platform> FreeMap<'m, P> {
         word_at(self.memory.summaries, below + kind * shape.level_words(level) as usize + index)
     }
 
+    /// The words of a kind of bitmap where there are two levels: from that of the first section on, each a stride after the
+    /// one before it; and those above.
+    #[inline(always)]
+    pub(super) fn two_levels(&self, kind: Kind) -> (&'m [P::Word], &'m [P::Word]) {
+        let (number, words) = (kind.number(self.shape), self.shape.level_words(1) as usize);
+        let below = self.at.sections as usize + number;
+        let above = self.at.summaries as usize + number * words;
+        (
+            self.memory.sections.get(below..).unwrap_or_default(),
+            self.memory.summaries.get(above..above + words).unwrap_or_default(),
+        )
+    }
+
     /// A section's words of a type's hints: "free", and runs of the orders 1 to p − 1.
     #[inline(always)]
     pub(super) fn hints_in(&self, section: u32, migrate: MigrateType) -> &'m [P::Word] {

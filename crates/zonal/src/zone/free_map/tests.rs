@@ -2,6 +2,7 @@
 
 mod claims;
 mod current;
+mod finding;
 mod refill;
 mod threads;
 

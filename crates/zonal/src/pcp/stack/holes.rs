@@ -1,0 +1,219 @@
+//! The blocks that a CPU freed last, where they do not stay on a [stack](super::small): holes that it fills again.
+//!
+//! - Source: zonal's own (ADR 119).
+//! - Mechanism: where memory is in use, most that is freed leaves a hole in a pageblock of which nothing else is free. In the
+//!   map that costs two hints raised, found, and lowered by the next request. So the last few are not put there, and the
+//!   oldest is handed out for a request of its order and type as long as nothing else of its pageblock is free: then no
+//!   place is better. The oldest, as of a pageblock that becomes free more is freed soon; then all of it goes into the map.
+//!   A CPU whose share of the zone is small keeps one, and hands it out where a search of the map would have come to it.
+//! - State: the head of such a block has the state cached, with its order. In the slot.
+//! - Conflicts: a CPU has as many frames in them as on one of its stacks at most; a drain puts them into the map.
+
+use super::cpu::StackCpu;
+use crate::platform::Platform;
+use crate::types::migrate_type::{MigrateType, NR_CACHED_TYPES};
+use crate::types::units::{ORDERS, Order};
+use crate::zone::free_map::{MapShape, MapView, Start};
+
+/// Blocks, at most.
+const MOST: usize = 8;
+/// Pageblocks of a zone for each that a CPU may keep: else more of them could not become whole.
+const PAGEBLOCKS: u32 = 32;
+/// Where there is none: a table has fewer frames.
+const NONE: u32 = u32::MAX;
+
+/// Of a word of bytes: 1 in each, and the highest bit of each.
+const ONES: u64 = u64::MAX / 0xff;
+const HIGHEST: u64 = ONES << 7;
+
+/// Order and type of a block, as a byte that is not 0.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Kind(u8);
+
+impl Kind {
+    const fn new(order: Order, migrate: MigrateType) -> Self {
+        Self(0x80 | (migrate.index() as u8) << 4 | order.get())
+    }
+
+    fn order(self) -> Order {
+        ORDERS[usize::from(self.0 & 0xf)]
+    }
+
+    fn migrate(self) -> MigrateType {
+        MigrateType::ALL[usize::from(self.0 >> 4 & 7)]
+    }
+}
+
+/// Blocks that one CPU has kept of a zone, the oldest first.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Holes {
+    /// The kind of each, a byte each from the lowest on; 0 where there is none.
+    kinds: [u8; MOST],
+    /// The first frame of each; of the last place there is none.
+    at: [u32; MOST + 1],
+    frames: u32,
+    /// How many there may be.
+    most: u8,
+}
+
+impl Holes {
+    /// None, and there may be none before it is [tuned](Self::tune).
+    pub(super) const UNTUNED: Self =
+        Self { kinds: [0; MOST], at: [0; MOST + 1], frames: 0, most: 0 };
+
+    /// Sets how many there may be, of a zone of this shape with this number of CPUs.
+    pub(super) fn tune(&mut self, shape: MapShape, cpus: u32) {
+        let share = shape.pageblocks() / PAGEBLOCKS / cpus.max(1);
+        self.most = share.clamp(1, MOST as u32) as u8;
+        if self.frames == 0 {
+            self.at = [NONE; MOST + 1];
+        }
+    }
+
+    const fn word(&self) -> u64 {
+        u64::from_le_bytes(self.kinds)
+    }
+
+    fn len(&self) -> usize {
+        (u64::BITS - self.word().leading_zeros()) as usize / 8
+    }
+
+    /// The oldest of a kind that is such.
+    #[inline(always)]
+    fn find(&self, kind: Kind, mut is_such: impl FnMut(u32) -> bool) -> Option<usize> {
+        let other = self.word() ^ (ONES * u64::from(kind.0));
+        // The highest bit of each byte that is 0: no sum goes beyond its byte.
+        let mut places = !(((other & !HIGHEST) + !HIGHEST) | other) & HIGHEST;
+        while places != 0 {
+            let place = places.trailing_zeros() as usize / 8;
+            if is_such(self.at[place]) {
+                return Some(place);
+            }
+            places &= places - 1;
+        }
+        None
+    }
+
+    /// Whether one is of the same pageblock, which has this order of 3 at least.
+    #[inline(always)]
+    fn has_beside(&self, index: u32, pageblock: Order) -> bool {
+        // All of them, without a branch: below 0 where it is one.
+        let other = |at: &u32| ((at ^ index) >> pageblock.get()).wrapping_sub(1);
+        self.at[..MOST].iter().map(other).fold(0, |any, one| any | one) >> 31 != 0
+    }
+
+    /// Takes that one.
+    #[cold]
+    fn take_beside(&mut self, index: u32, pageblock: Order) -> Option<(u32, Kind)> {
+        let is_beside = |at: &u32| (at ^ index) >> pageblock.get() == 0;
+        let place = self.at.iter().position(is_beside)?;
+        Some(self.take(place))
+    }
+
+    fn take(&mut self, place: usize) -> (u32, Kind) {
+        let (index, kind) = (self.at[place], Kind(self.kinds[place]));
+        let (word, before) = (self.word(), !(u64::MAX << (8 * place)));
+        self.kinds = (word & before | word >> 8 & !before).to_le_bytes();
+        let later = self.at;
+        for (at, (number, next)) in self.at.iter_mut().zip(later[1..].iter().enumerate()) {
+            *at = if number < place { *at } else { *next };
+        }
+        self.frames -= kind.order().size();
+        (index, kind)
+    }
+
+    /// Takes the oldest if there is no room for one of this order, where there may be this number of frames.
+    fn make_room(&mut self, order: Order, frames: u32) -> Option<(u32, Kind)> {
+        let has = self.len() < self.most.into() && self.frames + order.size() <= frames;
+        (!has).then(|| self.take(0))
+    }
+
+    fn add(&mut self, index: u32, kind: Kind) {
+        let place = self.len();
+        self.kinds[place] = kind.0;
+        self.at[place] = index;
+        self.frames += kind.order().size();
+    }
+
+    /// Frames of all.
+    pub(super) const fn frames(&self) -> u32 {
+        self.frames
+    }
+
+    /// The blocks.
+    pub(super) fn blocks(&self) -> impl Iterator<Item = (u32, Order)> {
+        (0..self.len()).map(|place| (self.at[place], Kind(self.kinds[place]).order()))
+    }
+}
+
+impl StackCpu {
+    /// Takes a block that is kept, if there is no better place.
+    #[inline(always)]
+    pub(super) fn fill_hole<P: Platform>(
+        &mut self,
+        view: MapView<'_, P>,
+        (order, migrate): (Order, MigrateType),
+        start: impl FnOnce(&Self) -> Start,
+    ) -> Option<u32> {
+        let map = view.map();
+        let place = match self.holes.most {
+            1 => {
+                let start = start(self);
+                let is_best = |index| map.is_best(migrate, order, start, view.frame(index));
+                self.holes.find(Kind::new(order, migrate), is_best)?
+            }
+            _ => {
+                let fits = |index| map.is_packed(migrate, view.frame(index));
+                self.holes.find(Kind::new(order, migrate), fits)?
+            }
+        };
+        Some(self.holes.take(place).0)
+    }
+
+    /// Frees a block that is not of the pageblock of which blocks stay: it is kept, and another goes into the map.
+    /// How many frames went there.
+    pub(super) fn put_apart<P: Platform>(
+        &mut self,
+        view: MapView<'_, P>,
+        (order, migrate): (Order, MigrateType),
+        index: u32,
+    ) -> u64 {
+        let (shape, frame) = (view.extent().1, view.frame(index));
+        if self.holes.has_beside(index, shape.order())
+            && let Some(old) = self.holes.take_beside(index, shape.order())
+        {
+            // More of the pageblock is free from now on.
+            return self.give_up(view, old) + self.put_gone(view, index, order, migrate);
+        }
+        let may = (self.holes.most == 1 || view.map().is_packed(migrate, frame))
+            && migrate.index() < NR_CACHED_TYPES
+            && order < self.whole_order
+            && order.size() <= self.size.high
+            && view.zone.slack() >= self.margin() + order.frames()
+            && view.map().is_single(migrate, order, frame);
+        if !may {
+            return self.put_gone(view, index, order, migrate);
+        }
+        let mut gone = 0;
+        while let Some(oldest) = self.holes.make_room(order, self.size.high) {
+            gone += self.give_up(view, oldest);
+        }
+        self.holes.add(index, Kind::new(order, migrate));
+        gone
+    }
+
+    fn give_up<P: Platform>(&mut self, view: MapView<'_, P>, (index, kind): (u32, Kind)) -> u64 {
+        self.put_gone(view, index, kind.order(), kind.migrate())
+    }
+
+    /// Puts the blocks that were kept into the map; how many frames.
+    pub(super) fn drain_holes<P: Platform>(&mut self, view: MapView<'_, P>) -> u64 {
+        let mut gone = 0;
+        while self.holes.frames > 0 {
+            let (index, kind) = self.holes.take(0);
+            self.put_block(view, index, kind.order());
+            gone += kind.order().frames();
+        }
+        gone
+    }
+}
