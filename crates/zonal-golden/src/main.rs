@@ -22,7 +22,8 @@
 //! - `mixed`: blocks of orders 0 to 4, of which 256 are alive;
 //! - `order9`, `order3`: one huge page, or eight frames, allocated and freed;
 //! - `order3-queue`, `order6-queue`: 100 are alive, and the oldest is freed for each that is allocated;
-//! - `order3-random`: 1,000 are alive, and any of them is freed before the next is allocated.
+//! - `order3-random`, `orders-random`: 1,000 are alive, of order 3, or of orders 1 to 3; any of them is freed before the next is
+//!   allocated.
 //!
 //! `Zonal/owned/hot-pair+usdt-off`, `+ring-off` and `+asked-ring-off` have trace policies compiled in, and no
 //! tool listens; the last is a ring whose sink says nothing of how to ask whether an event is on. `Zonal/owned/hot-pair+planted` is the first with some needless work added: a check

@@ -25,14 +25,10 @@ pub(crate) struct Case {
     pub(crate) run: fn(u64) -> Outcome,
 }
 
-const ORDER3: Order = match Order::new(3) {
-    Some(order) => order,
-    None => Order::ZERO,
-};
-const ORDER6: Order = match Order::new(6) {
-    Some(order) => order,
-    None => Order::ZERO,
-};
+const ORDER1: Order = order(1);
+const ORDER2: Order = order(2);
+const ORDER3: Order = order(3);
+const ORDER6: Order = order(6);
 /// Blocks alive in a queue.
 const QUEUED: usize = 100;
 /// Blocks alive of which any is replaced.
@@ -93,7 +89,13 @@ macro_rules! cases {
                 name: concat!(stringify!($preset), "/owned/order3-random"),
                 iterations: 5_000,
                 blocks: 1,
-                run: |n| owned::<$preset>(|cpu| replace(cpu, ORDER3, n)),
+                run: |n| owned::<$preset>(|cpu| replace(cpu, [ORDER3], n)),
+            },
+            Case {
+                name: concat!(stringify!($preset), "/owned/orders-random"),
+                iterations: 5_000,
+                blocks: 1,
+                run: |n| owned::<$preset>(|cpu| replace(cpu, [ORDER1, ORDER2, ORDER3], n)),
             },
             Case {
                 name: concat!(stringify!($preset), "/owned/mixed"),
@@ -192,7 +194,7 @@ macro_rules! cases {
     ]};
 }
 
-pub(crate) static CASES: [Case; 36] = cases!(Zonal Linux416);
+pub(crate) static CASES: [Case; 38] = cases!(Zonal Linux416);
 
 /// A ring in statics in which no event is enabled; it may be `ASKED` whether one is, as by a sink that says nothing of that.
 struct Idle<const ASKED: bool>;
@@ -361,19 +363,29 @@ fn queue<W: Way>(way: &mut W, order: Order, iterations: u64) -> Outcome {
     alive.into_iter().try_for_each(|pfn| way.free(pfn, order))
 }
 
+const fn order(number: u8) -> Order {
+    match Order::new(number) {
+        Some(order) => order,
+        None => panic!("an order"),
+    }
+}
+
 /// One block of many is freed, and another one comes.
 #[inline(never)]
-fn replace<W: Way>(way: &mut W, order: Order, iterations: u64) -> Outcome {
-    let take = |way: &mut W| way.alloc(&movable(order));
-    let mut alive = (0..REPLACED).map(|_| take(way)).collect::<Result<Vec<_>, _>>()?;
+fn replace<W: Way, const N: usize>(way: &mut W, orders: [Order; N], iterations: u64) -> Outcome {
+    let take = |way: &mut W, number: usize| {
+        let order = orders[number % N];
+        way.alloc(&movable(order)).map(|pfn| (pfn, order))
+    };
+    let mut alive = (0..REPLACED).map(|at| take(way, at)).collect::<Result<Vec<_>, _>>()?;
     let mut random = 1;
     for _ in 0..iterations {
         random = next(random);
-        let place = &mut alive[(random >> 33) as usize % REPLACED];
-        way.free(black_box(*place), order)?;
-        *place = take(way)?;
+        let (pfn, order) = &mut alive[(random >> 33) as usize % REPLACED];
+        way.free(black_box(*pfn), *order)?;
+        (*pfn, *order) = take(way, (random >> 43) as usize)?;
     }
-    alive.into_iter().try_for_each(|pfn| way.free(pfn, order))
+    alive.into_iter().try_for_each(|(pfn, order)| way.free(pfn, order))
 }
 
 /// Numbers that look random and are the same in each run: Knuth's MMIX generator.
