@@ -58,8 +58,8 @@ pub(crate) fn copy(from: &[u8], into: &mut [u8]) {
     into.copy_from_slice(from);
 }
 
-/// Whether a copy is faster where the CPU is told of the lines that it will come to. AMD's is (Zen 4), to which SSE4a tells
-/// it; Intel's reads a page ahead by itself, and what it is told of for the second level comes later than that.
+/// Whether a copy is faster where the CPU is told of the lines that it will come to. AMD's is (Zen 4), as `sse4a` tells;
+/// Intel's reads a page ahead by itself, and what it is told of for the second level comes later than that.
 #[inline(always)]
 fn told_of_lines() -> bool {
     #[cfg(target_arch = "x86_64")]

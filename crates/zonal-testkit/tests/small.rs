@@ -306,7 +306,7 @@ fn with_full<S: Policy>(
 fn the_last_block_comes_back_from_anywhere() {
     for (order, far_first) in [1, 3, 5].into_iter().flat_map(|it| [(it, false), (it, true)]) {
         let order = self::order(order);
-        with_full::<Zonal>((order, 63), 1, |world, owner, held| {
+        with_full::<Zonal>((order, 31), 1, |world, owner, held| {
             let far = held.len() / 2 + 1;
             for at in if far_first { [far, 1] } else { [1, far] } {
                 owner.free_raw(held[at], order).expect("allocated");

@@ -17,8 +17,9 @@ use crate::zone::free_map::{MapShape, MapView, Start};
 
 /// Blocks, at most.
 const MOST: usize = 8;
-/// Pageblocks of a zone for each that a CPU may keep: else more of them could not become whole.
-const PAGEBLOCKS: u32 = 32;
+/// Pageblocks of a zone for each that a CPU may keep, and for each two CPUs: one with a hole that is kept cannot become
+/// whole, and more CPUs keep more, of which more others free the rest.
+const PAGEBLOCKS: u32 = 16;
 /// Where there is none: a table has fewer frames.
 const NONE: u32 = u32::MAX;
 
@@ -63,7 +64,7 @@ impl Holes {
 
     /// Sets how many there may be, of a zone of this shape with this number of CPUs.
     pub(super) fn tune(&mut self, shape: MapShape, cpus: u32) {
-        let share = shape.pageblocks() / PAGEBLOCKS / cpus.max(1);
+        let share = shape.pageblocks() / PAGEBLOCKS / cpus.saturating_mul(cpus).max(1);
         self.most = share.clamp(1, MOST as u32) as u8;
         if self.frames == 0 {
             self.at = [NONE; MOST + 1];
