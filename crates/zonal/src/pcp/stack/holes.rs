@@ -81,7 +81,7 @@ impl Holes {
 
     /// The oldest of a kind that is such.
     #[inline(always)]
-    fn find(&self, kind: Kind, mut is_such: impl FnMut(u32) -> bool) -> Option<usize> {
+    fn find(&self, kind: Kind, is_such: impl Fn(u32) -> bool) -> Option<usize> {
         let other = self.word() ^ (ONES * u64::from(kind.0));
         // The highest bit of each byte that is 0: no sum goes beyond its byte.
         let mut places = !(((other & !HIGHEST) + !HIGHEST) | other) & HIGHEST;
@@ -154,20 +154,14 @@ impl StackCpu {
         &mut self,
         view: MapView<'_, P>,
         (order, migrate): (Order, MigrateType),
-        start: impl FnOnce(&Self) -> Start,
+        start: impl Fn(&Self) -> Start,
     ) -> Option<u32> {
         let map = view.map();
-        let place = match self.holes.most {
-            1 => {
-                let start = start(self);
-                let is_best = |index| map.is_best(migrate, order, start, view.frame(index));
-                self.holes.find(Kind::new(order, migrate), is_best)?
-            }
-            _ => {
-                let fits = |index| map.is_packed(migrate, view.frame(index));
-                self.holes.find(Kind::new(order, migrate), fits)?
-            }
+        let is_best = |index| match (self.holes.most, view.frame(index)) {
+            (1, frame) => map.is_best(migrate, order, start(self), frame),
+            (_, frame) => map.is_packed(migrate, frame),
         };
+        let place = self.holes.find(Kind::new(order, migrate), is_best)?;
         Some(self.holes.take(place).0)
     }
 
