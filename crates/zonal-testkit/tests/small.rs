@@ -326,7 +326,7 @@ fn the_last_block_comes_back_from_anywhere() {
 #[test]
 fn blocks_that_stay_come_back_oldest_first() {
     let (order, smaller) = (order(3), order(2));
-    with_full::<Zonal>((order, 64), 1, |world, owner, held| {
+    with_full::<Zonal>((order, 128), 1, |world, owner, held| {
         let far = held.len() / 2;
         for [first, second] in [[1, far], [far, 1]] {
             owner.free_raw(held[first], order).expect("allocated");
@@ -347,7 +347,7 @@ fn blocks_that_stay_come_back_oldest_first() {
 #[test]
 fn nothing_stays_of_a_pageblock_that_becomes_free() {
     let order = order(4);
-    with_full::<Zonal>((order, 64), 1, |world, owner, held| {
+    with_full::<Zonal>((order, 128), 1, |world, owner, held| {
         owner.free_raw(held[20], order).expect("allocated");
         assert_eq!(cached(world), 16);
         owner.free_raw(held[7], order).expect("allocated");
@@ -407,6 +407,42 @@ fn few_blocks_stay() {
     }
 }
 
+/// How many stay is by how many CPUs keep some, not by how many there are: one that keeps none any more is found by the second
+/// drain.
+#[test]
+fn fewer_blocks_stay_where_more_cpus_keep_some() {
+    let order = order(3);
+    with_all::<Zonal>((1024, 0), 4, |world| {
+        let mut owner = world.allocator.handle(CpuId(0)).expect("no other owner");
+        let take = |_| owner.alloc_raw(&movable(order)).expect("memory");
+        let held: Vec<_> = (0..40 * 64).map(take).collect();
+        // Of a pageblock each, from which nothing else is freed.
+        let mut holes = held.iter().step_by(64).copied();
+        let mut stay_of = |owner: &mut CpuHandle<'_, '_, Probe, Zonal>, others: u64| {
+            for pfn in holes.by_ref().take(9) {
+                owner.free_raw(pfn, order).expect("allocated");
+            }
+            cached(world) / order.frames() - others
+        };
+        assert_eq!(stay_of(&mut owner, 0), 8, "of four CPUs one keeps some");
+        for cpu in 1..4 {
+            world.allocator.platform().switch_cpu(CpuId(cpu));
+            world.allocator.free_raw(held[(35 + cpu as usize) * 64], order).expect("allocated");
+        }
+        world.allocator.platform().switch_cpu(CpuId(0));
+        assert_eq!(stay_of(&mut owner, 3), 1024 / 16 / 25);
+        for (drains, stay) in [(1, 1024 / 16 / 25), (2, 8)] {
+            for cpu in 1..4 {
+                world.allocator.drain_cpu(CpuId(cpu));
+            }
+            assert_eq!(stay_of(&mut owner, 0), stay, "after {drains}");
+        }
+        drop(owner);
+        world.allocator.drain_all();
+        assert_eq!(cached(world), 0);
+    });
+}
+
 /// Blocks that would be a larger one together are: none of them stays.
 #[test]
 fn neighbours_do_not_stay() {
@@ -414,7 +450,7 @@ fn neighbours_do_not_stay() {
         [1, 3, 5].into_iter().flat_map(|it| [(it, [2, 3]), (it, [3, 2])])
     {
         let (order, twice) = (order(number), order(number + 1));
-        with_full::<Zonal>((order, 64), 1, |world, owner, held| {
+        with_full::<Zonal>((order, 128), 1, |world, owner, held| {
             owner.free_raw(held[first], order).expect("allocated");
             assert_eq!(cached(world), order.frames());
             owner.free_raw(held[second], order).expect("allocated");
@@ -429,7 +465,7 @@ fn neighbours_do_not_stay() {
 #[test]
 fn the_last_block_is_free() {
     let order = order(4);
-    with_full::<Zonal>((order, 64), 1, |world, owner, held| {
+    with_full::<Zonal>((order, 128), 1, |world, owner, held| {
         owner.free_raw(held[1], order).expect("allocated");
         let twice = owner.free_raw(held[1], order);
         assert_eq!(twice, Err(FreeError::DoubleFree { pfn: held[1], order }));

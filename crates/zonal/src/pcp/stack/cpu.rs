@@ -102,7 +102,7 @@ impl StackCpu {
         self.size.small = self.size.small.min(StayOf::<P>::BLOCKS);
         let size = self.size.with_currents(shape, self.cpus);
         if StayOf::<P>::BLOCKS > 0 {
-            self.holes.tune(shape, self.cpus);
+            self.holes.tune();
         }
         let start = Start::new(pageblock, cpu as u16);
         self.starts = [start, self.part_of(cpu, shape).unwrap_or(start)];

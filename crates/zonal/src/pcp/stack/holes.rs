@@ -17,8 +17,8 @@ use crate::zone::free_map::{MapShape, MapView, Start};
 
 /// Blocks, at most.
 const MOST: usize = 8;
-/// Pageblocks of a zone for each that a CPU may keep, and for each two CPUs: one with a hole that is kept cannot become
-/// whole, and more CPUs keep more, of which more others free the rest.
+/// Pageblocks of a zone for each that a CPU may keep, by the square of the CPUs that keep some and one more: one with a hole that is kept
+/// cannot become whole, and more CPUs keep more, of which more others free the rest.
 const PAGEBLOCKS: u32 = 16;
 /// Where there is none: a table has fewer frames.
 const NONE: u32 = u32::MAX;
@@ -45,6 +45,16 @@ impl Kind {
     }
 }
 
+/// Whether a CPU keeps some: until a drain finds that it has kept none since the one before. Drains may be frequent where
+/// memory is short, and then are no sign that it will keep none.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Keeps {
+    No,
+    /// It is counted, and has kept none since it was drained.
+    Did,
+    Does,
+}
+
 /// Blocks that one CPU has kept of a zone, the oldest first.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Holes {
@@ -53,22 +63,39 @@ pub(super) struct Holes {
     /// The first frame of each; of the last place there is none.
     at: [u32; MOST + 1],
     frames: u32,
-    /// How many there may be.
+    /// How many CPUs keep some, as far as this one knows.
+    keepers: u16,
+    /// How many there may be, where they are as many.
     most: u8,
+    /// Whether this CPU is one of them.
+    keeps: Keeps,
 }
 
 impl Holes {
     /// None, and there may be none before it is [tuned](Self::tune).
-    pub(super) const UNTUNED: Self =
-        Self { kinds: [0; MOST], at: [0; MOST + 1], frames: 0, most: 0 };
+    pub(super) const UNTUNED: Self = Self {
+        kinds: [0; MOST],
+        at: [0; MOST + 1],
+        frames: 0,
+        keepers: 0,
+        most: 0,
+        keeps: Keeps::No,
+    };
 
-    /// Sets how many there may be, of a zone of this shape with this number of CPUs.
-    pub(super) fn tune(&mut self, shape: MapShape, cpus: u32) {
-        let share = shape.pageblocks() / PAGEBLOCKS / cpus.saturating_mul(cpus).max(1);
-        self.most = share.clamp(1, MOST as u32) as u8;
+    pub(super) fn tune(&mut self) {
+        self.keepers = 0;
         if self.frames == 0 {
             self.at = [NONE; MOST + 1];
         }
+    }
+
+    /// As many CPUs keep some of a zone of this shape.
+    #[cold]
+    fn set_keepers(&mut self, keepers: u16, shape: MapShape) {
+        self.keepers = keepers;
+        let cpus = u32::from(keepers) + 1;
+        let share = shape.pageblocks() / PAGEBLOCKS / cpus.saturating_mul(cpus);
+        self.most = share.clamp(1, MOST as u32) as u8;
     }
 
     const fn word(&self) -> u64 {
@@ -180,6 +207,7 @@ impl StackCpu {
             // More of the pageblock is free from now on.
             return self.give_up(view, old) + self.put_gone(view, index, order, migrate);
         }
+        self.count_keepers(view);
         let may = (self.holes.most == 1 || view.map().is_packed(migrate, frame))
             && migrate.index() < NR_CACHED_TYPES
             && order < self.whole_order
@@ -197,6 +225,18 @@ impl StackCpu {
         gone
     }
 
+    /// Looks at how many CPUs keep some, of which this is one.
+    #[inline(always)]
+    fn count_keepers<P: Platform>(&mut self, view: MapView<'_, P>) {
+        let keepers = view.keepers();
+        if keepers != self.holes.keepers || self.holes.keeps != Keeps::Does {
+            if core::mem::replace(&mut self.holes.keeps, Keeps::Does) == Keeps::No {
+                view.add_keepers(1);
+            }
+            self.holes.set_keepers(view.keepers(), view.extent().1);
+        }
+    }
+
     fn give_up<P: Platform>(&mut self, view: MapView<'_, P>, (index, kind): (u32, Kind)) -> u64 {
         self.put_gone(view, index, kind.order(), kind.migrate())
     }
@@ -204,6 +244,14 @@ impl StackCpu {
     /// Puts the blocks that were kept into the map; how many frames.
     pub(super) fn drain_holes<P: Platform>(&mut self, view: MapView<'_, P>) -> u64 {
         let mut gone = 0;
+        self.holes.keeps = match self.holes.keeps {
+            Keeps::Does => Keeps::Did,
+            Keeps::Did => {
+                view.add_keepers(-1);
+                Keeps::No
+            }
+            Keeps::No => Keeps::No,
+        };
         while self.holes.frames > 0 {
             let (index, kind) = self.holes.take(0);
             self.put_block(view, index, kind.order());

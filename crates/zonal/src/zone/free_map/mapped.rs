@@ -48,6 +48,8 @@ pub struct MapPart<P: Platform> {
     /// Pageblocks in the high-atomic reserve, and the most it may have. Written under the zone lock.
     pub(super) reserve: P::Word,
     pub(super) reserve_limit: P::Word,
+    /// CPUs that keep blocks of the zone which they freed last.
+    keepers: P::Word,
 }
 
 impl<P: Platform> MapPart<P> {
@@ -60,6 +62,7 @@ impl<P: Platform> MapPart<P> {
             events: MapEvents { claimed, stolen, direct_alloc, direct_free, refused },
             reserve: P::Word::new(0),
             reserve_limit: P::Word::new(0),
+            keepers: P::Word::new(0),
         }
     }
 
@@ -175,6 +178,18 @@ impl<'a, P: Platform> MapView<'a, P> {
     /// The pageblock of an index.
     pub(super) fn pageblock(&self, index: u32) -> Pageblock {
         self.frame(index).pageblock(self.zone.part.shape)
+    }
+
+    /// How many CPUs keep blocks that they freed last: a hint.
+    #[inline(always)]
+    pub(crate) fn keepers(&self) -> u16 {
+        // Truncated where there are more CPUs than that, which then keep more.
+        self.zone.part.keepers.load(Relaxed) as u16
+    }
+
+    /// One more CPU keeps some, or one fewer.
+    pub(crate) fn add_keepers(&self, change: i64) {
+        self.zone.part.keepers.fetch_add(change as u64, Relaxed);
     }
 
     /// Orders and pageblocks of the map, and the index of its frame 0.
