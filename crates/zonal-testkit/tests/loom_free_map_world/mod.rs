@@ -8,7 +8,7 @@ use std::marker::PhantomData;
 use std::rc::Rc;
 use std::sync::atomic::Ordering::{self, Acquire, Relaxed, SeqCst};
 use zonal::platform::AtomicWord;
-use zonal::zone::free_map::{FreeMap, MapMemory, MapShape, Pageblock, Start, WordIndex};
+use zonal::zone::free_map::{FreeMap, MapMemory, MapShape, MapTables, Pageblock, Start, WordIndex};
 use zonal::{MigrateType, Order};
 use zonal_testkit::loom_platform::{LoomPlatform, Word};
 
@@ -196,7 +196,8 @@ impl<R: Rule> World<R> {
             summaries: words(shape.summary_words()),
             types: (0..pageblocks).map(movable).collect::<Vec<_>>().leak(),
         };
-        let map = FreeMap::new(shape, memory).expect("it fits");
+        let tables = Box::new(MapTables::new(shape, memory).expect("it fits"));
+        let map = Box::leak(tables).map();
         Rc::new(Self { map, holders: [(); 8].map(UnsafeCell::new) })
     }
 

@@ -6,8 +6,9 @@ use super::*;
 use crate::MigrateType::{Cma, HighAtomic, Isolate, Movable, Reclaimable, Unmovable};
 use crate::Order;
 use crate::platform::single::SingleThread;
-use crate::zone::free_map::MapMemory;
+use crate::zone::free_map::{MapMemory, MapTables};
 use core::sync::atomic::AtomicU64;
+use std::boxed::Box;
 use std::vec::Vec;
 
 type Map = FreeMap<'static, SingleThread>;
@@ -26,7 +27,8 @@ fn map(pageblocks: u32) -> Map {
         summaries: words(shape.summary_words()),
         types: words(pageblocks as usize),
     };
-    let map = FreeMap::new(shape, memory).expect("it fits");
+    let tables = Box::new(MapTables::new(shape, memory).expect("it fits"));
+    let map = Box::leak(tables).map();
     for pageblock in (0..pageblocks).map(Pageblock) {
         map.set_type(pageblock, Movable);
         map.free_block(pageblock.first_frame(shape), order(6)).expect("nothing is free yet");

@@ -18,7 +18,7 @@ impl<P: Platform> FreeMap<'_, P> {
     pub fn free_in(&self, pageblock: Pageblock) -> u32 {
         let (line, count) = self.read_line(pageblock);
         let bits: u32 = line[..count].iter().map(|word| word.count_ones()).sum();
-        if bits == 0 && self.is_whole(pageblock) { self.shape.pageblock_frames() } else { bits }
+        if bits == 0 && self.is_whole(pageblock) { self.shape().pageblock_frames() } else { bits }
     }
 
     /// Free frames by the types of their pageblocks. O(words of the map).
@@ -35,7 +35,7 @@ impl<P: Platform> FreeMap<'_, P> {
     #[must_use]
     pub fn largest_in(&self, pageblock: Pageblock) -> Option<Order> {
         if self.is_whole(pageblock) {
-            return Some(self.shape.order());
+            return Some(self.shape().order());
         }
         Order::new(self.orders_in(pageblock).checked_ilog2()? as u8)
     }
@@ -44,9 +44,9 @@ impl<P: Platform> FreeMap<'_, P> {
     /// of a line).
     #[must_use]
     pub fn run_at(&self, frame: Frame) -> Option<(Frame, Order)> {
-        let pageblock = frame.pageblock(self.shape);
+        let pageblock = frame.pageblock(self.shape());
         let (word, bit) = frame.word();
-        let whole = (pageblock.first_frame(self.shape), self.shape.order());
+        let whole = (pageblock.first_frame(self.shape()), self.shape().order());
         let found = self.frames_word(word).load(SeqCst);
         if found & bit == 0 {
             return self.is_whole(pageblock).then_some(whole);
@@ -76,16 +76,16 @@ impl<P: Platform> FreeMap<'_, P> {
         };
         let least = u32::from(wanted.get());
         // A hint of order 0 says that there are frames, whatever runs they are in.
-        let lines = is_hinted(migrate) && (least..self.shape.p()).any(led_to);
+        let lines = is_hinted(migrate) && (least..self.shape().p()).any(led_to);
         lines || WholeClass::for_type(migrate).iter().any(whole)
     }
 
     /// Calls `visit` with the free blocks of a pageblock, ascending: the maximal aligned runs, of
     /// its own order at most. O(words of a line + blocks).
     pub fn visit_free(&self, pageblock: Pageblock, mut visit: impl FnMut(Frame, Order)) {
-        let first = pageblock.first_frame(self.shape).0;
+        let first = pageblock.first_frame(self.shape()).0;
         if self.is_whole(pageblock) {
-            visit(Frame(first), self.shape.order());
+            visit(Frame(first), self.shape().order());
             return;
         }
         let (line, count) = self.read_line(pageblock);

@@ -64,7 +64,7 @@ impl Current {
 impl<P: Platform> FreeMap<'_, P> {
     /// Whether a CPU remembers what is in a line: one of 1 to 8 words.
     const fn is_remembered(&self) -> bool {
-        self.shape.p() >= WORD_ORDER && self.shape.words_a_line() <= 8
+        self.shape().p() >= WORD_ORDER && self.shape().words_a_line() <= 8
     }
 
     /// Takes a block of `order`, below a word, from the current pageblock by what is remembered of it: of
@@ -78,7 +78,7 @@ impl<P: Platform> FreeMap<'_, P> {
         order: Order,
     ) -> Option<Frame> {
         let (pageblock, least) = (held.pageblock?, u32::from(order.get()));
-        let first = pageblock.first_frame(self.shape).word().0.0;
+        let first = pageblock.first_frame(self.shape()).word().0.0;
         let mut step = least;
         while step < WORD_ORDER {
             let having = held.runs >> step & BYTES;
@@ -181,8 +181,8 @@ impl<P: Platform> FreeMap<'_, P> {
     #[inline]
     fn word_in(&self, held: Current, frame: Frame) -> Option<u32> {
         let pageblock = held.pageblock.filter(|_| self.is_remembered())?;
-        let own = frame.pageblock(self.shape) == pageblock;
-        own.then(|| frame.word().0.0 - pageblock.first_frame(self.shape).word().0.0)
+        let own = frame.pageblock(self.shape()) == pageblock;
+        own.then(|| frame.word().0.0 - pageblock.first_frame(self.shape()).word().0.0)
     }
 
     /// Whether a search for a block of `order` from `start` on would come to the one at `frame`, were it free, and to no
@@ -194,7 +194,7 @@ impl<P: Platform> FreeMap<'_, P> {
         start: Start,
         frame: Frame,
     ) -> bool {
-        let pageblock = frame.pageblock(self.shape);
+        let pageblock = frame.pageblock(self.shape());
         self.is_single(migrate, order, frame)
             && (self
                 .find_before(Kind::of_order(migrate, order.get().into()), start, pageblock)
@@ -205,7 +205,7 @@ impl<P: Platform> FreeMap<'_, P> {
     /// The first pageblock with a hint, if it comes before this one.
     #[inline(always)]
     fn find_before(&self, kind: Kind, start: Start, pageblock: Pageblock) -> Option<Pageblock> {
-        let distance = |pageblock| start.distance(pageblock, self.shape);
+        let distance = |pageblock| start.distance(pageblock, self.shape());
         self.find(kind, start).filter(|&found| distance(found) < distance(pageblock))
     }
 
@@ -233,7 +233,7 @@ impl<P: Platform> FreeMap<'_, P> {
     /// Whether nothing is free of the pageblock of a frame, as its hint says, and it is of this type.
     #[inline(always)]
     pub(crate) fn is_packed(&self, migrate: MigrateType, frame: Frame) -> bool {
-        let pageblock = frame.pageblock(self.shape);
+        let pageblock = frame.pageblock(self.shape());
         let (section, bit) = pageblock.place();
         // Relaxed: it may change at any time.
         let free = self.bitmap_word(Kind::Free(migrate), 0, section).load(Relaxed) & bit != 0;
@@ -248,6 +248,6 @@ impl<P: Platform> FreeMap<'_, P> {
         let words = self.frames_words(word.0..word.0 + size.div_ceil(64));
         // Relaxed: it may change at any time.
         let free = words.iter().all(|word| word.load(Relaxed) & mask == mask);
-        !free && self.type_of(frame.pageblock(self.shape)) == migrate
+        !free && self.type_of(frame.pageblock(self.shape())) == migrate
     }
 }

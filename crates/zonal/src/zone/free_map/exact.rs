@@ -13,7 +13,7 @@ impl<P: Platform> FreeMap<'_, P> {
     /// larger block that it was in stays free. O(words of a line), or O(pageblocks of the block).
     #[must_use]
     pub fn take_exact(&self, frame: Frame, order: Order) -> bool {
-        let shape = self.shape;
+        let shape = self.shape();
         let first = frame.pageblock(shape);
         if order >= shape.order() {
             return self.take_pageblocks(first, order.size() / shape.pageblock_frames());
@@ -33,7 +33,7 @@ impl<P: Platform> FreeMap<'_, P> {
     /// look that led here goes back (M-5).
     pub(super) fn take_exact_open(&self, frame: Frame, order: Order) -> bool {
         let ends = [frame, Frame(frame.0 + order.size() - 1)];
-        let [first, last] = ends.map(|end| end.pageblock(self.shape));
+        let [first, last] = ends.map(|end| end.pageblock(self.shape()));
         // Those of a block lie in two sections at most.
         let _transit = [first, last].map(|pageblock| self.in_transit(pageblock));
         if !self.take_exact(frame, order) {
@@ -72,7 +72,7 @@ impl<P: Platform> FreeMap<'_, P> {
     #[must_use]
     pub fn take_isolated(&self, word: WordIndex, mask: u64) -> u64 {
         let first = Frame(word.first_frame().0 + mask.trailing_zeros());
-        let pageblock = first.pageblock(self.shape);
+        let pageblock = first.pageblock(self.shape());
         let _transit = self.in_transit(pageblock);
         if self.take_whole_at(pageblock).is_some() {
             self.put_around(pageblock, first, mask.count_ones());

@@ -21,13 +21,13 @@ impl<P: Platform> FreeMap<'_, P> {
         least: u32,
         start: Start,
     ) -> Option<(Pageblock, Order)> {
-        let (first, orders) = (Kind::of_order(from, least), self.shape.p().saturating_sub(least));
-        if !self.stay.tries_any(first.number(self.shape), orders) {
+        let (first, orders) = (Kind::of_order(from, least), self.shape().p().saturating_sub(least));
+        if !self.stay.tries_any(first.number(self.shape()), orders) {
             return None;
         }
-        (least..self.shape.p()).rev().find_map(|order| {
+        (least..self.shape().p()).rev().find_map(|order| {
             let kind = Kind::of_order(from, order);
-            let number = kind.number(self.shape);
+            let number = kind.number(self.shape());
             if !self.stay.tries(number) {
                 return None;
             }

@@ -115,7 +115,7 @@ impl<P: Platform> FreeMap<'_, P> {
     /// [`AlreadyFree`] if some of it is free.
     #[inline]
     pub fn free_block(&self, frame: Frame, order: Order) -> Result<(), AlreadyFree> {
-        let shape = self.shape;
+        let shape = self.shape();
         if let Some(above) = order.get().checked_sub(shape.order().get()) {
             return self.free_run(frame.pageblock(shape), u32::from(above));
         }
@@ -168,7 +168,7 @@ impl<P: Platform> FreeMap<'_, P> {
     /// filed, if it was just that.
     #[inline(always)]
     fn freed<const RARE: bool>(&self, word: WordIndex, now: u64, mask: u64) -> Option<MigrateType> {
-        let shape = self.shape;
+        let shape = self.shape();
         if shape.p() < WORD_ORDER {
             self.freed_in_parts(word, now, mask);
             return None;
@@ -193,11 +193,11 @@ impl<P: Platform> FreeMap<'_, P> {
     /// The same where several pageblocks share a word.
     #[cold]
     fn freed_in_parts(&self, word: WordIndex, now: u64, mask: u64) {
-        let (frames, mut rest) = (self.shape.pageblock_frames(), mask);
+        let (frames, mut rest) = (self.shape().pageblock_frames(), mask);
         while rest != 0 {
             let at = rest.trailing_zeros() / frames * frames;
             let own = low_bits(frames) << at;
-            let pageblock = Frame(word.first_frame().0 + at).pageblock(self.shape);
+            let pageblock = Frame(word.first_frame().0 + at).pageblock(self.shape());
             if now & own == own {
                 if !self.complete(pageblock) {
                     self.settle(pageblock);

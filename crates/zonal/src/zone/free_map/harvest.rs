@@ -75,8 +75,8 @@ impl<P: Platform> FreeMap<'_, P> {
             if before != migrate {
                 harvest.claimed = Some((pageblock, before));
             }
-            let count = (want - harvest.frames).min(self.shape.pageblock_frames());
-            let own = opened.as_deref_mut().filter(|_| count < self.shape.pageblock_frames());
+            let count = (want - harvest.frames).min(self.shape().pageblock_frames());
+            let own = opened.as_deref_mut().filter(|_| count < self.shape().pageblock_frames());
             self.open_first(pageblock, count, own.is_none(), each);
             if let Some(own) = own {
                 // What it had is used up, but for what a race left.
@@ -120,7 +120,7 @@ impl<P: Platform> FreeMap<'_, P> {
         let Some(own) = opened.pageblock().filter(|_| is_hinted(migrate)) else { return };
         let kind = Kind::Free(migrate);
         let nearer = |found: &Pageblock| {
-            let distance = |to| start.distance(to, self.shape);
+            let distance = |to| start.distance(to, self.shape());
             start.is_own(*found) && distance(*found) < distance(own)
         };
         while harvest.frames < want && !visits.are_poor() {
@@ -210,7 +210,7 @@ impl<P: Platform> FreeMap<'_, P> {
 
     /// Reserves the first pageblock that has two free frames beside each other; where there is none, larger runs.
     fn win_rich(&self, migrate: MigrateType, start: Start) -> Option<Pageblock> {
-        let pageblock = (1..self.shape.p()).find_map(|order| {
+        let pageblock = (1..self.shape().p()).find_map(|order| {
             let kind = Kind::Run(migrate, order);
             self.win(kind, start)
         })?;
@@ -297,8 +297,8 @@ impl<P: Platform> FreeMap<'_, P> {
         hinted: bool,
         each: &mut impl FnMut(WordIndex, u64),
     ) {
-        if count < self.shape.pageblock_frames() {
-            self.put_around(pageblock, pageblock.first_frame(self.shape), count);
+        if count < self.shape().pageblock_frames() {
+            self.put_around(pageblock, pageblock.first_frame(self.shape()), count);
             if hinted {
                 self.settle(pageblock);
             }

@@ -117,7 +117,7 @@ impl<P: Platform> FreeMap<'_, P> {
     #[inline(never)]
     pub(super) fn set_missing(&self, word: &P::Word, kind: Kind, pageblock: Pageblock) {
         let (section, bit) = pageblock.place();
-        if word.fetch_or(bit, SeqCst) == 0 && self.shape.levels() > 1 {
+        if word.fetch_or(bit, SeqCst) == 0 && self.shape().levels() > 1 {
             self.raise_above(kind, 1, section);
         }
     }
@@ -127,7 +127,7 @@ impl<P: Platform> FreeMap<'_, P> {
     pub(super) fn set(&self, kind: Kind, pageblock: Pageblock) -> bool {
         let (section, bit) = pageblock.place();
         let before = self.bitmap_word(kind, 0, section).fetch_or(bit, SeqCst);
-        if before == 0 && self.shape.levels() > 1 {
+        if before == 0 && self.shape().levels() > 1 {
             self.raise_above(kind, 1, section);
         }
         before & bit != 0
@@ -137,7 +137,7 @@ impl<P: Platform> FreeMap<'_, P> {
     /// that made it so has looked.
     #[inline(never)]
     pub(super) fn raise_above(&self, kind: Kind, level: usize, mut index: u32) {
-        for level in level..self.shape.levels() {
+        for level in level..self.shape().levels() {
             let (word, bit) = (self.bitmap_word(kind, level, index / 64), 1 << (index % 64));
             // Partner: the `fetch_and` of `lower_above`.
             if word.load(SeqCst) & bit != 0 || word.fetch_or(bit, SeqCst) != 0 {
@@ -182,7 +182,7 @@ impl<P: Platform> FreeMap<'_, P> {
 
     /// The hints of a type.
     pub(super) fn hints_of(&self, migrate: MigrateType) -> impl Iterator<Item = Kind> {
-        let runs = (1..self.shape.p()).map(move |order| Kind::Run(migrate, order));
+        let runs = (1..self.shape().p()).map(move |order| Kind::Run(migrate, order));
         core::iter::once(Kind::Free(migrate)).chain(runs)
     }
 
@@ -190,7 +190,7 @@ impl<P: Platform> FreeMap<'_, P> {
     #[inline]
     pub(super) fn find(&self, kind: Kind, start: Start) -> Option<Pageblock> {
         let Pageblock(first) = start.pageblock;
-        let number = kind.number(self.shape);
+        let number = kind.number(self.shape());
         if !self.stay.looks(number) {
             return None;
         }
@@ -206,7 +206,7 @@ impl<P: Platform> FreeMap<'_, P> {
     }
 
     pub(super) fn find_from(&self, kind: Kind, from: u32) -> Option<Pageblock> {
-        match StayOf::<P>::COPIES && self.shape.levels() == 2 {
+        match StayOf::<P>::COPIES && self.shape().levels() == 2 {
             true => self.find_in_two(kind, from),
             false => self.find_in_levels(kind, from),
         }
@@ -215,11 +215,11 @@ impl<P: Platform> FreeMap<'_, P> {
     /// The same with two levels, where code is: a third of the instructions.
     fn find_in_two(&self, kind: Kind, from: u32) -> Option<Pageblock> {
         let (section, bit) = (from / 64, from % 64);
-        if section >= self.shape.sections() {
+        if section >= self.shape().sections() {
             return None;
         }
         let (below, above) = self.two_levels(kind);
-        let stride = self.shape.section_stride();
+        let stride = self.shape().section_stride();
         // Relaxed: a first look, here and below.
         let load =
             |section: u32| below.get(section as usize * stride).map_or(0, |it| it.load(Relaxed));
@@ -246,11 +246,11 @@ impl<P: Platform> FreeMap<'_, P> {
     }
 
     fn find_in_levels(&self, kind: Kind, from: u32) -> Option<Pageblock> {
-        let top = self.shape.levels() - 1;
+        let top = self.shape().levels() - 1;
         let (mut level, mut index) = (0, from);
         loop {
             let at = index / 64;
-            if at >= self.shape.level_words(level) {
+            if at >= self.shape().level_words(level) {
                 return None;
             }
             // Relaxed: a first look.
@@ -328,7 +328,7 @@ impl<P: Platform> FreeMap<'_, P> {
     /// Sets the bits above a section whose word of a kind is not zero, at every level.
     pub(super) fn repair_above(&self, kind: Kind, section: u32) {
         let mut index = section;
-        for level in 1..self.shape.levels() {
+        for level in 1..self.shape().levels() {
             self.bitmap_word(kind, level, index / 64).fetch_or(1 << (index % 64), SeqCst);
             index /= 64;
         }

@@ -34,7 +34,7 @@ impl<P: Platform> FreeMap<'_, P> {
     #[cold]
     pub fn last_look(&self, usable: impl Fn(MigrateType) -> bool, order: Order) -> LastLook {
         let mut unsettled = false;
-        for section in 0..self.shape.sections() {
+        for section in 0..self.shape().sections() {
             let mut settled = false;
             for _ in 0..TRIES {
                 let before = self.quiet(section);
@@ -59,7 +59,7 @@ impl<P: Platform> FreeMap<'_, P> {
         order: Order,
     ) -> Option<Pageblock> {
         let first = section * SECTION;
-        let end = (first + SECTION).min(self.shape.pageblocks());
+        let end = (first + SECTION).min(self.shape().pageblocks());
         let mut pageblocks =
             (first..end).map(Pageblock).filter(|&pageblock| self.is_own(pageblock));
         pageblocks.find(|&pageblock| {
@@ -68,7 +68,7 @@ impl<P: Platform> FreeMap<'_, P> {
                 return false;
             }
             // A line that is full is made a whole pageblock by who filled it.
-            if order < self.shape.order() && self.orders_in(pageblock) >> order.get() != 0 {
+            if order < self.shape().order() && self.orders_in(pageblock) >> order.get() != 0 {
                 self.settle(pageblock);
                 self.hints_of(migrate).for_each(|kind| self.repair(kind, section));
                 return true;

@@ -7,11 +7,12 @@ use super::FreeMap;
 use super::hints::Kind;
 use super::shape::{MapShape, Pageblock, WordIndex};
 use super::whole::WholeClass;
-use crate::frame::PageblockWord;
+use crate::frame::{FrameTable, PageblockWord};
 use crate::platform::stay::Stay;
 use crate::platform::{AtomicWord, Platform, StayOf};
 use crate::types::migrate_type::MigrateType;
-use crate::types::units::ZoneId;
+use crate::types::units::{Pfn, ZoneId};
+use crate::zone::tables::{FreeWords, ZoneTables};
 use core::fmt;
 use core::ops::Range;
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
@@ -44,6 +45,54 @@ impl<P: Platform> Clone for MapMemory<'_, P> {
 }
 
 impl<P: Platform> Copy for MapMemory<'_, P> {}
+
+// What each slice of a zone's words is for.
+/// A bit a frame of the table, for all zones: a pageblock is of one.
+pub(super) const LINES: usize = 0;
+/// The sections of each zone's map.
+pub(super) const SECTIONS: usize = 1;
+/// The levels above them.
+pub(super) const SUMMARIES: usize = 2;
+
+/// Where in the tables a map is, and what it is of.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct MapPlace {
+    pub(super) shape: MapShape,
+    pub(super) at: Offsets,
+    /// The zone whose map it is, where zones share the lines: of pageblocks of others there are no
+    /// hints, and a look at all lines leaves them out.
+    pub(super) zone: Option<ZoneId>,
+}
+
+impl MapPlace {
+    /// Where a section's word of a kind is.
+    #[inline(always)]
+    pub(super) const fn section_at(&self, kind: Kind, section: u32) -> usize {
+        let first = self.at.sections as usize + section as usize * self.shape.section_stride();
+        first + kind.number(self.shape)
+    }
+
+    /// Where the word `index` of a kind of a level above is.
+    #[inline(always)]
+    pub(super) const fn summary_at(&self, kind: Kind, level: usize, index: u32) -> usize {
+        let (shape, kind, index) = (self.shape, kind.number(self.shape), index as usize);
+        let below = if level == 2 { shape.kinds() * shape.level_words(1) as usize } else { 0 };
+        let below = self.at.summaries as usize + below;
+        below + kind * shape.level_words(level) as usize + index
+    }
+}
+
+/// The tables of a map that is no zone's: for who wants nothing but the map.
+pub struct MapTables<'m, P: Platform> {
+    tables: ZoneTables<'m, P>,
+    place: MapPlace,
+}
+
+impl<P: Platform> fmt::Debug for MapTables<'_, P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MapTables").field("shape", &self.place.shape).finish_non_exhaustive()
+    }
+}
 
 /// The first of a map's words in each slice, where zones share them.
 #[derive(Clone, Copy, Debug, Default)]
@@ -105,8 +154,8 @@ fn missing() -> ! {
     panic!("a word that the map does not have")
 }
 
-impl<'m, P: Platform> FreeMap<'m, P> {
-    /// A map over the caller's memory. O(1).
+impl<'m, P: Platform> MapTables<'m, P> {
+    /// Tables over the caller's memory. O(1).
     ///
     /// # Errors
     /// [`LayoutError`] if a slice has the wrong length or, where words are plain ones (of eight bytes)
@@ -129,19 +178,25 @@ impl<'m, P: Platform> FreeMap<'m, P> {
                 return Err(LayoutError::Misaligned { what });
             }
         }
-        Ok(Self { shape, memory, at: Offsets::default(), zone: None, stay: Stay::NEW })
+        let frames = FrameTable::new(&[], memory.types, Pfn::new(0), shape.order());
+        let words = FreeWords([memory.lines, memory.sections, memory.summaries]);
+        let place = MapPlace { shape, at: Offsets::default(), zone: None };
+        Ok(Self { tables: ZoneTables::new(frames, words), place })
     }
 
-    /// As [`new`](Self::new), of slices that were measured for the shape and that zones share; where
-    /// lines share cache lines it is slower, and that is all.
+    /// The map. O(1).
+    #[must_use]
+    pub const fn map(&self) -> FreeMap<'_, P> {
+        FreeMap::over(&self.tables, &self.place)
+    }
+}
+
+impl<'m, P: Platform> FreeMap<'m, P> {
+    /// A map over a zone's tables, which were measured for the shape and which zones share; where lines share cache lines it
+    /// is slower, and that is all.
     #[inline(always)]
-    pub(super) const fn of_zone(
-        shape: MapShape,
-        memory: MapMemory<'m, P>,
-        at: Offsets,
-        zone: ZoneId,
-    ) -> Self {
-        Self { shape, memory, at, zone: Some(zone), stay: Stay::NEW }
+    pub(super) const fn over(tables: &'m ZoneTables<'m, P>, place: &'m MapPlace) -> Self {
+        Self { tables, place, stay: Stay::NEW }
     }
 
     /// For a search that is a piece of a stay in a slot.
@@ -188,12 +243,12 @@ impl<'m, P: Platform> FreeMap<'m, P> {
 
     /// The pageblocks of the map.
     pub(super) fn own_pageblocks(&self) -> impl Iterator<Item = Pageblock> + '_ {
-        (0..self.shape.pageblocks()).map(Pageblock).filter(|&pageblock| self.is_own(pageblock))
+        (0..self.shape().pageblocks()).map(Pageblock).filter(|&pageblock| self.is_own(pageblock))
     }
 
     /// Whether the pageblock is the zone's.
     pub(super) fn is_own(&self, pageblock: Pageblock) -> bool {
-        self.zone.is_none_or(|zone| {
+        self.place.zone.is_none_or(|zone| {
             // Relaxed: a pageblock that comes or goes meanwhile may be in the look or not.
             let word = self.type_word(pageblock).load(Relaxed);
             PageblockWord::of(word).zone() == Some(zone)
@@ -204,35 +259,36 @@ impl<'m, P: Platform> FreeMap<'m, P> {
     #[must_use]
     #[inline(always)]
     pub const fn shape(&self) -> MapShape {
-        self.shape
+        self.place.shape
     }
 
     /// The word of 64 frames.
     #[inline(always)]
     pub(super) fn frames_word(&self, word: WordIndex) -> &'m P::Word {
-        word_at(self.memory.lines, (self.at.lines + word.0) as usize)
+        word_at(self.tables.words(LINES), (self.place.at.lines + word.0) as usize)
     }
 
     /// Some that follow each other.
     #[inline(always)]
     pub(super) fn frames_words(&self, words: Range<u32>) -> &'m [P::Word] {
-        let own = (self.at.lines + words.start) as usize..(self.at.lines + words.end) as usize;
-        self.memory.lines.get(own).unwrap_or_else(|| missing())
+        let own = (self.place.at.lines + words.start) as usize
+            ..(self.place.at.lines + words.end) as usize;
+        self.tables.words(LINES).get(own).unwrap_or_else(|| missing())
     }
 
     /// The pageblock's word of the frame table.
     #[inline(always)]
     pub(super) fn type_word(&self, pageblock: Pageblock) -> &'m P::Word {
-        word_at(self.memory.types, (self.at.types + pageblock.0) as usize)
+        word_at(self.tables.pageblock_words(), (self.place.at.types + pageblock.0) as usize)
     }
 
     /// The words of a pageblock's line, and its bits in each of them.
     #[inline(always)]
     pub(super) fn line(&self, pageblock: Pageblock) -> (Range<u32>, u64) {
-        let first = pageblock.first_frame(self.shape);
+        let first = pageblock.first_frame(self.shape());
         let (WordIndex(word), _) = first.word();
-        let bits = super::bits::low_bits(self.shape.pageblock_frames()) << (first.0 % 64);
-        (word..word + self.shape.words_a_line(), bits)
+        let bits = super::bits::low_bits(self.shape().pageblock_frames()) << (first.0 % 64);
+        (word..word + self.shape().words_a_line(), bits)
     }
 
     /// The word `index` of a kind of bitmap at a level: at level 0 of a section's pageblocks.
@@ -241,59 +297,61 @@ impl<'m, P: Platform> FreeMap<'m, P> {
         if level > 0 {
             return self.summary_word(kind, level, index);
         }
-        let at = self.at.sections as usize + index as usize * self.shape.section_stride();
-        word_at(self.memory.sections, at + kind.number(self.shape))
+        word_at(self.tables.words(SECTIONS), self.place.section_at(kind, index))
     }
 
     /// The same at the levels above.
     fn summary_word(&self, kind: Kind, level: usize, index: u32) -> &'m P::Word {
-        let (shape, kind, index) = (self.shape, kind.number(self.shape), index as usize);
-        let below = if level == 2 { shape.kinds() * shape.level_words(1) as usize } else { 0 };
-        let below = self.at.summaries as usize + below;
-        word_at(self.memory.summaries, below + kind * shape.level_words(level) as usize + index)
+        word_at(self.tables.words(SUMMARIES), self.place.summary_at(kind, level, index))
     }
 
     /// The words of a kind of bitmap where there are two levels: from that of the first section on, each a stride after the
     /// one before it; and those above.
     #[inline(always)]
     pub(super) fn two_levels(&self, kind: Kind) -> (&'m [P::Word], &'m [P::Word]) {
-        let (number, words) = (kind.number(self.shape), self.shape.level_words(1) as usize);
-        let below = self.at.sections as usize + number;
-        let above = self.at.summaries as usize + number * words;
+        let (number, words) = (kind.number(self.shape()), self.shape().level_words(1) as usize);
+        let below = self.place.at.sections as usize + number;
+        let above = self.place.at.summaries as usize + number * words;
         (
-            self.memory.sections.get(below..).unwrap_or_default(),
-            self.memory.summaries.get(above..above + words).unwrap_or_default(),
+            self.tables.words(SECTIONS).get(below..).unwrap_or_default(),
+            self.tables.words(SUMMARIES).get(above..above + words).unwrap_or_default(),
         )
     }
 
     /// A section's words of a type's hints: "free", and runs of the orders 1 to p − 1.
     #[inline(always)]
     pub(super) fn hints_in(&self, section: u32, migrate: MigrateType) -> &'m [P::Word] {
-        let at = self.at.sections as usize + section as usize * self.shape.section_stride();
-        let first = at + Kind::Free(migrate).number(self.shape);
-        &self.memory.sections[first..first + self.shape.p() as usize]
+        let at = self.place.at.sections as usize + section as usize * self.shape().section_stride();
+        let first = at + Kind::Free(migrate).number(self.shape());
+        &self.tables.words(SECTIONS)[first..first + self.shape().p() as usize]
     }
 
     /// The map's lines; and its sections from the hints of the first type on.
     #[inline(always)]
     pub(super) fn lines_and_hints(&self) -> (&'m [P::Word], &'m [P::Word]) {
-        let first = Kind::Free(MigrateType::Unmovable).number(self.shape);
+        let first = Kind::Free(MigrateType::Unmovable).number(self.shape());
         (
-            self.memory.lines.get(self.at.lines as usize..).unwrap_or_default(),
-            self.memory.sections.get(self.at.sections as usize + first..).unwrap_or_default(),
+            self.tables.words(LINES).get(self.place.at.lines as usize..).unwrap_or_default(),
+            self.tables
+                .words(SECTIONS)
+                .get(self.place.at.sections as usize + first..)
+                .unwrap_or_default(),
         )
     }
 
     /// The word of a section that counts calls which may put back what they took: those under way
     /// in the low half, all that began in the high half, which may wrap.
     fn transit_word(&self, section: u32) -> &'m P::Word {
-        let at = self.at.sections as usize + section as usize * self.shape.section_stride();
-        word_at(self.memory.sections, at + self.shape.kinds())
+        let at = self.place.at.sections as usize + section as usize * self.shape().section_stride();
+        word_at(self.tables.words(SECTIONS), at + self.shape().kinds())
     }
 
     /// Not 0: of some pageblock that is counted apart more may be free, or less, than was counted.
     pub(super) fn note_word(&self) -> &'m P::Word {
-        word_at(self.memory.summaries, self.at.summaries as usize + self.shape.note_word())
+        word_at(
+            self.tables.words(SUMMARIES),
+            self.place.at.summaries as usize + self.shape().note_word(),
+        )
     }
 
     /// Frames of the pageblock that this CPU had taken are back, and it does not count them. If they are

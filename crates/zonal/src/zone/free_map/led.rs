@@ -152,7 +152,7 @@ impl<P: Platform> FreeMap<'_, P> {
         let fit = aligned_runs(full, order.saturating_sub(WORD_ORDER));
         others |= full & !(low_bits(1 << (step - WORD_ORDER)) << at);
         Some(Look {
-            first: Frame(pageblock.first_frame(self.shape).0 + at * 64),
+            first: Frame(pageblock.first_frame(self.shape()).0 + at * 64),
             word: u64::MAX,
             several: order < WORD_ORDER || fit & (fit - 1) != 0,
             others: others != 0,

@@ -57,7 +57,7 @@ impl<P: Platform> FreeMap<'_, P> {
             return migrate;
         }
         // That of "free" is there whatever the runs are, in the place of runs of order 0.
-        let mut runs = (orders | 1) & ((1 << self.shape.p()) - 1);
+        let mut runs = (orders | 1) & ((1 << self.shape().p()) - 1);
         let (section, bit) = pageblock.place();
         let hints = self.hints_in(section, migrate);
         while runs != 0 {
@@ -92,7 +92,7 @@ impl<P: Platform> FreeMap<'_, P> {
                 self.file_rarely(pageblock, orders);
             }
             // Each turn after the first one is because another CPU took something.
-            if orders >> self.shape.p() & 1 == 0 || self.complete(pageblock) {
+            if orders >> self.shape().p() & 1 == 0 || self.complete(pageblock) {
                 return;
             }
         }

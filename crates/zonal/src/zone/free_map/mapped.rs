@@ -1,11 +1,11 @@
 //! A zone whose free memory is a map: where in the tables its words are.
 
-use super::layout::{MapMemory, Offsets};
+use super::layout::{LINES, MapPlace, Offsets, SECTIONS, SUMMARIES};
 use super::shape::{Frame, MapShape, Pageblock, SECTION};
 use super::{FreeMap, Start};
 use crate::boot::plan::{Plan, ZoneSpec};
 use crate::platform::{AtomicWord, Platform};
-use crate::types::units::Order;
+use crate::types::units::{Order, ZoneId};
 use crate::zone::tables::{NR_FREE_WORDS, ZoneTables};
 use crate::zone::{ZoneEvents, ZoneGuard, ZoneInstance, ZoneView};
 use core::ops::Range;
@@ -20,14 +20,6 @@ pub(crate) type MapView<'a, P> = ZoneView<'a, P, Mapped>;
 /// The lock of a zone with a map is held.
 pub(super) type MapGuard<'a, P> = ZoneGuard<'a, P, Mapped>;
 
-// What each slice of words is for.
-/// A bit a frame of the table, for all zones: a pageblock is of one.
-const LINES: usize = 0;
-/// The sections of each zone's map.
-const SECTIONS: usize = 1;
-/// The levels above them.
-const SUMMARIES: usize = 2;
-
 /// Counters that CPUs add to without the lock. Relaxed: each is a sum.
 pub(super) struct MapEvents<P: Platform> {
     pub(super) claimed: P::Word,
@@ -39,11 +31,10 @@ pub(super) struct MapEvents<P: Platform> {
 
 /// What a zone has of its map beside the lock.
 pub struct MapPart<P: Platform> {
-    pub(super) shape: MapShape,
+    /// What it is of, and where its words are in the slices, and in the frame table's words.
+    pub(super) place: MapPlace,
     /// The table's index of the map's frame 0.
     pub(super) first: u32,
-    /// Where its words are in the slices, and in the frame table's words.
-    at: Offsets,
     pub(super) events: MapEvents<P>,
     /// Pageblocks in the high-atomic reserve, and the most it may have. Written under the zone lock.
     pub(super) reserve: P::Word,
@@ -56,9 +47,8 @@ impl<P: Platform> MapPart<P> {
     pub(super) fn vacant() -> Self {
         let [claimed, stolen, direct_alloc, direct_free, refused] = P::Word::zeros();
         Self {
-            shape: MapShape::LEAST,
+            place: MapPlace { shape: MapShape::LEAST, at: Offsets::default(), zone: None },
             first: 0,
-            at: Offsets::default(),
             events: MapEvents { claimed, stolen, direct_alloc, direct_free, refused },
             reserve: P::Word::new(0),
             reserve_limit: P::Word::new(0),
@@ -67,17 +57,24 @@ impl<P: Platform> MapPart<P> {
     }
 
     /// Takes over where its words are; `used` counts those given out.
-    pub(super) fn place(&mut self, plan: &Plan, spec: &ZoneSpec, used: &mut [u64; NR_FREE_WORDS]) {
-        (self.first, self.shape) = extent(plan, spec);
+    pub(super) fn settle(
+        &mut self,
+        plan: &Plan,
+        (spec, id): (&ZoneSpec, ZoneId),
+        used: &mut [u64; NR_FREE_WORDS],
+    ) {
+        let (first, shape) = extent(plan, spec);
+        self.first = first;
         // No truncation: each is less than the frames of the table, which are fewer than 2^32.
-        self.at = Offsets {
-            lines: self.first / 64,
+        let at = Offsets {
+            lines: first / 64,
             sections: used[SECTIONS] as u32,
             summaries: used[SUMMARIES] as u32,
-            types: self.first >> self.shape.order().get(),
+            types: first >> shape.order().get(),
         };
-        used[SECTIONS] += self.shape.section_words() as u64;
-        used[SUMMARIES] += self.shape.summary_words() as u64;
+        self.place = MapPlace { shape, at, zone: Some(id) };
+        used[SECTIONS] += shape.section_words() as u64;
+        used[SUMMARIES] += shape.summary_words() as u64;
     }
 
     pub(super) fn sum(&self, events: ZoneEvents) -> ZoneEvents {
@@ -138,15 +135,8 @@ pub(super) fn words_of(plan: &Plan, frames: Range<u64>, visit: &mut dyn FnMut(us
 impl<P: Platform> ZoneInstance<P, Mapped> {
     /// The zone's map over its tables.
     #[inline(always)]
-    pub(super) fn map_over<'m>(&self, table: &ZoneTables<'m, P>) -> FreeMap<'m, P> {
-        let part = &self.part;
-        let memory = MapMemory {
-            lines: table.words(LINES),
-            sections: table.words(SECTIONS),
-            summaries: table.words(SUMMARIES),
-            types: table.pageblock_words(),
-        };
-        FreeMap::of_zone(part.shape, memory, part.at, self.id)
+    pub(super) fn map_over<'m>(&'m self, table: &'m ZoneTables<'m, P>) -> FreeMap<'m, P> {
+        FreeMap::over(table, &self.part.place)
     }
 }
 
@@ -177,7 +167,7 @@ impl<'a, P: Platform> MapView<'a, P> {
 
     /// The pageblock of an index.
     pub(super) fn pageblock(&self, index: u32) -> Pageblock {
-        self.frame(index).pageblock(self.zone.part.shape)
+        self.frame(index).pageblock(self.zone.part.place.shape)
     }
 
     /// How many CPUs keep blocks that they freed last: a hint.
@@ -195,7 +185,7 @@ impl<'a, P: Platform> MapView<'a, P> {
     /// Orders and pageblocks of the map, and the index of its frame 0.
     #[inline(always)]
     pub(crate) fn extent(&self) -> (u32, MapShape) {
-        (self.zone.part.first, self.zone.part.shape)
+        (self.zone.part.first, self.zone.part.place.shape)
     }
 }
 

@@ -43,7 +43,7 @@
 //!
 //! ```
 //! use core::sync::atomic::AtomicU64;
-//! use zonal::zone::free_map::{FreeMap, MapMemory, MapShape, Pageblock, Start};
+//! use zonal::zone::free_map::{MapMemory, MapShape, MapTables, Pageblock, Start};
 //! use zonal::platform::single::SingleThread;
 //! use zonal::{MigrateType::Movable, Order};
 //!
@@ -53,7 +53,8 @@
 //! let (lines, sections) = (words(shape.line_words()), words(shape.section_words()));
 //! let (summaries, types) = (words(shape.summary_words()), words(4));
 //! let memory = MapMemory { lines: &lines, sections: &sections, summaries: &summaries, types: &types };
-//! let map = FreeMap::<SingleThread>::new(shape, memory).unwrap();
+//! let tables = MapTables::<SingleThread>::new(shape, memory).unwrap();
+//! let map = tables.map();
 //!
 //! map.set_type(Pageblock(1), Movable);
 //! map.free_block(Pageblock(1).first_frame(shape), Order::new(6).unwrap()).unwrap();
@@ -99,7 +100,7 @@ pub use frees::AlreadyFree;
 pub use harvest::Harvest;
 pub use hints::Start;
 pub use last_look::LastLook;
-pub use layout::{LayoutError, MapMemory};
+pub use layout::{LayoutError, MapMemory, MapTables};
 pub(crate) use mapped::MapView;
 pub use mapped::{MapPart, Mapped};
 pub(crate) use near::WholeWord;
@@ -110,28 +111,23 @@ pub use take::Fallback;
 pub use whole::WholeClass;
 
 use crate::platform::{Platform, StayOf};
-use crate::types::units::ZoneId;
-use layout::Offsets;
+use crate::zone::tables::ZoneTables;
+use layout::MapPlace;
 
 /// The map of a zone instance: see the [module](self).
 ///
 /// Any CPU may call anything at any time, but for what is said to need ownership: frames that are
 /// freed must be the caller's.
 pub struct FreeMap<'m, P: Platform> {
-    shape: MapShape,
-    memory: MapMemory<'m, P>,
-    /// Where in that it begins.
-    at: Offsets,
-    /// The zone whose map it is, where zones share the lines: of pageblocks of others there are no
-    /// hints, and a look at all lines leaves them out.
-    zone: Option<ZoneId>,
+    tables: &'m ZoneTables<'m, P>,
+    place: &'m MapPlace,
     /// How long a search in it takes at once.
     stay: StayOf<P>,
 }
 
 impl<P: Platform> core::fmt::Debug for FreeMap<'_, P> {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.debug_struct("FreeMap").field("shape", &self.shape).finish_non_exhaustive()
+        f.debug_struct("FreeMap").field("shape", &self.place.shape).finish_non_exhaustive()
     }
 }
 

@@ -3,6 +3,7 @@
 
 use super::WholeClass;
 use super::hints::{Kind, Start};
+use super::layout::{SECTIONS, SUMMARIES};
 use super::mapped::{MapView, Mapped};
 use super::shape::{Frame, Pageblock, SECTION};
 use crate::frame::PageblocksView;
@@ -29,15 +30,15 @@ impl<P: Platform> ZoneInstance<P, Mapped> {
         table: &ZoneTables<'m, P>,
         index: u32,
     ) -> (WholeWord<'m, P>, PageblocksView<'m, P>) {
-        let (map, (first, shape)) = (self.map_over(table), (self.part.first, self.part.shape));
+        let (place, first, shape) = (&self.part.place, self.part.first, self.part.place.shape);
         let (section, _) = Frame(index - first).pageblock(shape).place();
         let start = Pageblock(section * SECTION).first_frame(shape);
         let pageblocks = table.view_of(first + start.0, SECTION);
-        let word = map.bitmap_word(ORDINARY, 0, section);
+        let word = &table.words(SECTIONS)[place.section_at(ORDINARY, section)];
         if shape.levels() == 1 {
             return (WholeWord { word, above: word, hint: u64::MAX }, pageblocks);
         }
-        let above = map.bitmap_word(ORDINARY, 1, section / u64::BITS);
+        let above = &table.words(SUMMARIES)[place.summary_at(ORDINARY, 1, section / u64::BITS)];
         (WholeWord { word, above, hint: 1 << (section % u64::BITS) }, pageblocks)
     }
 }

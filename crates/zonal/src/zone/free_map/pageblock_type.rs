@@ -86,7 +86,7 @@ impl<P: Platform> FreeMap<'_, P> {
     #[must_use]
     pub fn claim_if_half_free(&self, pageblock: Pageblock, to: MigrateType) -> bool {
         let from = self.type_of(pageblock);
-        let half = self.shape.pageblock_frames() / 2;
+        let half = self.shape().pageblock_frames() / 2;
         WholeClass::of(from) == WholeClass::Ordinary
             && self.free_in(pageblock) >= half
             && self.change_type(pageblock, from, to)

@@ -78,7 +78,7 @@ impl FreeMemory for Mapped {
         _: &dyn Fn(u64) -> u32,
         used: &mut [u64; NR_FREE_WORDS],
     ) {
-        zone.part.place(plan, spec, used);
+        zone.part.settle(plan, (spec, zone.id), used);
         let view = ZoneView { zone, table };
         Self::resize(view, 0, plan.high_atomic_limit(spec.managed));
         view.fill(plan, spec);

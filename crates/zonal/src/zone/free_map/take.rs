@@ -59,7 +59,7 @@ impl<P: Platform> FreeMap<'_, P> {
 
     /// Gives the pageblocks of a block of the pageblock order or above, which the caller owns, the type of who gets it.
     pub(super) fn claim_block(&self, first: Pageblock, order: Order, to: MigrateType) {
-        for pageblock in first.0..first.0 + order.size() / self.shape.pageblock_frames() {
+        for pageblock in first.0..first.0 + order.size() / self.shape().pageblock_frames() {
             // One that was isolated since belongs to the holder of the block all the same, and is
             // isolated when it is freed.
             let _claimed = self.claim_owned(Pageblock(pageblock), to);

@@ -39,7 +39,7 @@ impl<'m, P: Platform> FreeMap<'m, P> {
         start: Start,
         mut current: Option<&mut Current>,
     ) -> Option<Frame> {
-        let (p, least) = (self.shape.p(), u32::from(order.get()));
+        let (p, least) = (self.shape().p(), u32::from(order.get()));
         if !is_hinted(migrate) || least >= p {
             return None;
         }
@@ -52,14 +52,14 @@ impl<'m, P: Platform> FreeMap<'m, P> {
         }
         // A hint of order 0 says that there are frames, whatever runs they are in.
         let steps = if least == 0 { 0..1 } else { least..p };
-        let first = Kind::of_order(migrate, steps.start).number(self.shape);
+        let first = Kind::of_order(migrate, steps.start).number(self.shape());
         if self.stay.skips_all(first, steps.end - steps.start) {
             return None;
         }
         for step in steps {
             let kind = Kind::Run(migrate, step);
             let most = if step == 0 { p } else { step };
-            if self.stay.skips(kind.number(self.shape)) {
+            if self.stay.skips(kind.number(self.shape())) {
                 continue;
             }
             while let Some(pageblock) = self.find(kind, start).filter(|&own| start.is_own(own)) {
@@ -101,7 +101,7 @@ impl<'m, P: Platform> FreeMap<'m, P> {
         start: Start,
         current: Option<&mut Current>,
     ) -> Option<Frame> {
-        let shape = self.shape;
+        let shape = self.shape();
         if order >= shape.order() {
             return None;
         }
@@ -192,7 +192,7 @@ impl<'m, P: Platform> FreeMap<'m, P> {
         let frame = loop {
             let (line, count) = self.read_line(pageblock);
             let (_, at) = Self::best_run(&line[..count], fit.least, fit.most)?;
-            let frame = Frame(pageblock.first_frame(self.shape).0 + at);
+            let frame = Frame(pageblock.first_frame(self.shape()).0 + at);
             // Another CPU was faster: what it left is looked at again.
             if self.take_at(pageblock, frame, order, fit.holds) {
                 break frame;
@@ -217,7 +217,7 @@ impl<'m, P: Platform> FreeMap<'m, P> {
             return Err(orders);
         }
         // A run of words, or of a line that is not remembered.
-        let any = Fit { least: u32::from(order.get()), most: self.shape.p(), holds: true };
+        let any = Fit { least: u32::from(order.get()), most: self.shape().p(), holds: true };
         let frame = self.take_from(pageblock, migrate, order, any).ok_or(None)?;
         self.remember_opened(held, frame, order);
         Ok(frame)
@@ -248,13 +248,13 @@ impl<'m, P: Platform> FreeMap<'m, P> {
         if holds {
             return true;
         }
-        if before == u64::MAX && self.shape.p() > WORD_ORDER {
+        if before == u64::MAX && self.shape().p() > WORD_ORDER {
             // It may have been in a run of words.
             self.settle(pageblock);
             return true;
         }
         // Of what the word was when it was taken, not of what a look had shown before.
-        let (frames, at) = (self.shape.pageblock_frames().min(64), bit.trailing_zeros());
+        let (frames, at) = (self.shape().pageblock_frames().min(64), bit.trailing_zeros());
         let own = before >> (at / frames * frames) & low_bits(frames);
         let run = order_at(own, at % frames);
         if run > order_bits {
@@ -292,7 +292,7 @@ impl<'m, P: Platform> FreeMap<'m, P> {
         match (held.pageblock(), seen) {
             // Once, where code is: a look more at the line costs less than that.
             (Some(pageblock), Some(orders))
-                if StayOf::<P>::COPIES && orders >> self.shape.p() == 0 =>
+                if StayOf::<P>::COPIES && orders >> self.shape().p() == 0 =>
             {
                 *held = Current::NONE;
                 if orders != 0 {

@@ -15,6 +15,7 @@ use crate::Order;
 use crate::platform::single::SingleThread;
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
+use std::boxed::Box;
 use std::vec::Vec;
 use std::{format, vec};
 
@@ -38,7 +39,8 @@ fn map(p: u32, pageblocks: u32) -> FreeMap<'static, SingleThread> {
         summaries: words(shape.summary_words()),
         types: words(pageblocks as usize),
     };
-    let map = FreeMap::new(shape, memory).expect("it fits");
+    let tables = Box::new(MapTables::new(shape, memory).expect("it fits"));
+    let map = Box::leak(tables).map();
     for pageblock in 0..pageblocks {
         map.set_type(Pageblock(pageblock), Movable);
     }
@@ -460,9 +462,9 @@ fn what_does_not_fit_is_refused() {
         summaries: words(shape.summary_words()),
         types: words(64),
     };
-    let error = FreeMap::new(shape, memory(words(511))).expect_err("one is missing");
+    let error = MapTables::new(shape, memory(words(511))).expect_err("one is missing");
     assert_eq!(format!("{error}"), "the map's lines have 511 words, not 512");
-    let error = FreeMap::new(shape, memory(&words(513)[1..])).expect_err("it is between lines");
+    let error = MapTables::new(shape, memory(&words(513)[1..])).expect_err("it is between lines");
     assert_eq!(error, LayoutError::Misaligned { what: "lines" });
 }
 

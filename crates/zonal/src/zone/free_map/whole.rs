@@ -197,7 +197,7 @@ impl<P: Platform> FreeMap<'_, P> {
         };
         let (section, bit) = pageblock.place();
         if self.whole_word(other, section) & bit != 0 || self.set(Kind::Whole(class), pageblock) {
-            return Err(AlreadyFree { first: pageblock.first_frame(self.shape), bits: u64::MAX });
+            return Err(AlreadyFree { first: pageblock.first_frame(self.shape()), bits: u64::MAX });
         }
         Ok(())
     }

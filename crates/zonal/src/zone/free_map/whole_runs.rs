@@ -60,14 +60,14 @@ impl<P: Platform> FreeMap<'_, P> {
         order: Order,
         start: Start,
     ) -> Option<Pageblock> {
-        let above = u32::from(order.get()).checked_sub(self.shape.p())?;
+        let above = u32::from(order.get()).checked_sub(self.shape().p())?;
         if above == 0 {
             let [_, either] = classes(class);
             return either.into_iter().find_map(|class| self.take_whole(class, start));
         }
         let span = (1 << above).max(SECTION) / SECTION;
         let first = start.pageblock.place().0 / span * span;
-        let sections = self.shape.sections();
+        let sections = self.shape().sections();
         // From the start's section on, and round.
         let from = |start, end| (start..end).step_by(span as usize);
         let at = from(first, sections).chain(from(0, first));
@@ -89,7 +89,7 @@ impl<P: Platform> FreeMap<'_, P> {
         };
         if above > SECTION.trailing_zeros() {
             let last = section + 1;
-            let full = last < self.shape.sections() && either(section) & either(last) == u64::MAX;
+            let full = last < self.shape().sections() && either(section) & either(last) == u64::MAX;
             let first = Pageblock(section * SECTION);
             return (full && self.take_run(classes, first, above)).then_some(first);
         }
