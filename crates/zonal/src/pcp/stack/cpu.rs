@@ -353,9 +353,13 @@ impl StackCpu {
         order: Order,
         migrate: MigrateType,
     ) -> u64 {
-        self.put_block(view, index, order);
+        let frame = view.frame(index);
+        view.table.set_state(index, FrameState::INNER);
+        if view.put_block_here(frame, order) {
+            self.count(view, order.frames() as i64);
+        }
         if let Some(held) = self.stack.current_mut(migrate) {
-            view.map().put_beside(held, view.frame(index));
+            view.map().put_beside(held, frame);
         }
         order.frames()
     }

@@ -11,10 +11,11 @@
 
 use super::bits::low_bits;
 use super::mapped::{MapGuard, MapView};
-use super::shape::{Frame, Pageblock, WordIndex};
+use super::shape::{Frame, Pageblock, WORD_ORDER, WordIndex};
 use super::{AlreadyFree, FreeMap, WholeClass};
 use crate::frame::FrameState;
-use crate::platform::{AtomicWord, Platform};
+use crate::platform::stay::Stay;
+use crate::platform::{AtomicWord, Platform, StayOf};
 use crate::types::migrate_type::MigrateType;
 use crate::types::units::Order;
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
@@ -218,6 +219,27 @@ impl<P: Platform> MapView<'_, P> {
             self.refused(order.frames());
         }
         freed
+    }
+
+    /// As [`put_block`](Self::put_block), in its place where code is.
+    #[inline(always)]
+    pub(crate) fn put_block_here(&self, frame: Frame, order: Order) -> bool {
+        let inside = u32::from(order.get()) <= WORD_ORDER && order < self.extent().1.order();
+        if !StayOf::<P>::COPIES || !inside {
+            return self.put_block(frame, order);
+        }
+        match self.map().free_inside(frame, order) {
+            // What is special is looked at again: see `reconcile_special`.
+            Ok(Some(migrate)) if special(migrate) == 0 => true,
+            Ok(_) => {
+                self.reconcile_special(frame, order);
+                true
+            }
+            Err(_) => {
+                self.refused(order.frames());
+                false
+            }
+        }
     }
 
     /// As [`put_block`](Self::put_block), and counts it.

@@ -119,18 +119,29 @@ impl<P: Platform> FreeMap<'_, P> {
         if let Some(above) = order.get().checked_sub(shape.order().get()) {
             return self.free_run(frame.pageblock(shape), u32::from(above));
         }
-        let (word, bit) = frame.word();
         if u32::from(order.get()) <= WORD_ORDER {
-            let mask = low_bits(order.size()) << bit.trailing_zeros();
-            let before = self.frames_word(word).fetch_or(mask, SeqCst);
-            if before & mask != 0 {
-                return Err(self.unfree(word, mask & !before, before & mask));
-            }
-            // An aligned block is in one run, which its first frame leads to.
-            self.freed::<false>(word, before | mask, bit);
-            return Ok(());
+            return self.free_inside(frame, order).map(|_| ());
         }
+        let (word, _) = frame.word();
         self.free_words(frame.pageblock(shape), word, order.size() / 64)
+    }
+
+    /// The same of a block of a word at most, below the pageblock order, with the type that the pageblock had after
+    /// that; `None` as for [`free_typed`](Self::free_typed).
+    #[inline(always)]
+    pub(super) fn free_inside(
+        &self,
+        frame: Frame,
+        order: Order,
+    ) -> Result<Option<MigrateType>, AlreadyFree> {
+        let (word, bit) = frame.word();
+        let mask = low_bits(order.size()) << bit.trailing_zeros();
+        let before = self.frames_word(word).fetch_or(mask, SeqCst);
+        if before & mask != 0 {
+            return Err(self.unfree(word, mask & !before, before & mask));
+        }
+        // An aligned block is in one run, which its first frame leads to.
+        Ok(self.freed::<false>(word, before | mask, bit))
     }
 
     /// Frees whole words of a line.
