@@ -12,7 +12,7 @@ use crate::trace::{Event, Point, Trace, or_undo};
 use crate::types::migrate_type::MigrateType;
 use crate::types::units::Order;
 use crate::zone::AllocFlags;
-use crate::zone::free_map::{Current, MapShape, MapView, Mapped, Pageblock, Start};
+use crate::zone::free_map::{Current, Frame, MapShape, MapView, Mapped, Pageblock, Start};
 use core::num::NonZeroU32;
 
 type Context<'a, P> = ZoneContext<'a, P, Mapped>;
@@ -223,27 +223,59 @@ impl StackCpu {
             beside = held.and_then(|held| map.take_beside(held, migrate, order));
         }
         if let Some(frame) = beside {
-            let index = view.index(frame);
-            view.table.set_state(index, FrameState::allocated(order));
-            self.count_taken(view, order, slack);
-            self.tell_taken::<P, T>(view, index, order, migrate);
-            return (Some((index, order.frames())), map.stay());
+            return (Some(self.taken::<P, T>(view, kind, slack, frame)), map.stay());
         }
         let start = self.start_now(view, stay);
-        let (_, current) = self.stack.current_for(migrate, order);
-        let frame = view.take::<T>(&map, (order, migrate), AllocFlags::NORMAL, start, current);
+        let (_, mut current) = self.stack.current_for(migrate, order);
+        // Where code is, what is most frequent at once: of a pageblock of the type, which is counted nowhere else then.
+        if StayOf::<P>::COPIES
+            && order < self.whole_order
+            && let Some(frame) = map.take_block(migrate, order, start, current.as_deref_mut())
+        {
+            self.took(out, view, kind, frame);
+            return (Some(self.taken::<P, T>(view, kind, slack, frame)), map.stay());
+        }
+        let frame = view.take::<T>(&map, kind, AllocFlags::NORMAL, start, current);
         let taken = frame.map(|frame| {
             let index = view.index(frame);
             view.table.set_state(index, FrameState::allocated(order));
             self.count(view, -(order.frames() as i64));
             view.reconcile_special(frame, order);
-            if StayOf::<P>::BLOCKS > 0 && order < self.whole_order {
-                self.stack.took(out, migrate, frame, view.extent().1);
-            }
+            self.took(out, view, kind, frame);
             self.tell_taken::<P, T>(view, index, order, migrate);
             (index, order.frames())
         });
         (taken, map.stay())
+    }
+
+    /// A block was taken of a pageblock of its type: its index, and how many frames it has.
+    #[inline(always)]
+    fn taken<P: Platform, T: Trace>(
+        &mut self,
+        view: MapView<'_, P>,
+        (order, migrate): (Order, MigrateType),
+        slack: u64,
+        frame: Frame,
+    ) -> (u32, u64) {
+        let index = view.index(frame);
+        view.table.set_state(index, FrameState::allocated(order));
+        self.count_taken(view, order, slack);
+        self.tell_taken::<P, T>(view, index, order, migrate);
+        (index, order.frames())
+    }
+
+    /// What is freed of the block's pageblock stays from now on, if it is of a few frames and they do.
+    #[inline(always)]
+    fn took<P: Platform, const N: usize>(
+        &mut self,
+        out: &StackOutside<P, N>,
+        view: MapView<'_, P>,
+        (order, migrate): (Order, MigrateType),
+        frame: Frame,
+    ) {
+        if StayOf::<P>::BLOCKS > 0 && order < self.whole_order {
+            self.stack.took(out, migrate, frame, view.extent().1);
+        }
     }
 
     /// Puts the blocks that were kept into the map; how many frames.
