@@ -84,6 +84,7 @@ mod dirty;
 mod errors;
 mod fair;
 mod hiding;
+mod holes;
 mod isolated_pageblocks;
 mod ledger;
 mod linux63;

@@ -52,6 +52,15 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
         given
     }
 
+    /// The owner of a CPU leaves, and is in its slot for a zone.
+    pub(super) fn leave_cache(&self, zone: usize, cpu: usize, own: &mut InSlot<'_, P, S>) {
+        if let Some(zone) = self.zones.get(zone) {
+            let context = self.context(zone, cpu);
+            let shed = S::Pcp::leave(&context, own.parts().0);
+            own.events.shed += shed;
+        }
+    }
+
     /// Empties every CPU's cache of the zone, and bounds it by what the zone manages and a low watermark.
     pub(crate) fn size_caches(&self, zone: &'m Zone<P, S>, low: u64) {
         for cpu in (0..self.cpus()).map(CpuId) {

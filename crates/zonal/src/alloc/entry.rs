@@ -217,7 +217,7 @@ impl<'m, P: Platform, S: Policy, O: OwnedSlots<PerCpuPages<S>>> OwnedEntry<'m, P
         let (passage, freed_to) = (None, usize::MAX);
         let mut entry =
             Self { owned, cpu, homes, outside, home_outside, window, passage, freed_to };
-        entry.set_owned(true);
+        entry.set_owned(true, |_, _| ());
         Some(entry)
     }
 
@@ -226,11 +226,18 @@ impl<'m, P: Platform, S: Policy, O: OwnedSlots<PerCpuPages<S>>> OwnedEntry<'m, P
         self.cpu
     }
 
-    /// Has those who are in the slot know whether the owner may be outside it.
-    pub(crate) fn set_owned(&mut self, owned: bool) {
+    /// Has those who are in the slot know whether the owner may be outside it, after something was done in each zone's.
+    pub(crate) fn set_owned(
+        &mut self,
+        owned: bool,
+        mut before: impl FnMut(usize, &mut InSlot<'_, P, S>),
+    ) {
         if <Self as Entry<'m, P, S>>::OUTSIDE {
             for (at, out) in self.outside.iter().enumerate() {
-                self.owned.with(at, |_| S::Pcp::set_owned(&out.0, owned));
+                self.owned.with(at, |own| {
+                    before(at, &mut InSlot::new(own, out));
+                    S::Pcp::set_owned(&out.0, owned);
+                });
             }
         }
     }

@@ -21,7 +21,8 @@ use core::fmt;
 type Owned<'a, P, S> = <<P as Platform>::Slot<PerCpuPages<S>> as Slot<PerCpuPages<S>>>::Owned<'a>;
 
 /// Exclusive use of one CPU's caches, until dropped. Other CPUs can still drain them when
-/// memory is short. What is cached stays cached when the handle goes.
+/// memory is short. What is cached stays cached when the handle goes, but for blocks of more than a frame that only it would
+/// have used again.
 pub struct CpuHandle<'a, 'm, P: Platform, S: Policy>
 where
     P::Slot<PerCpuPages<S>>: 'a,
@@ -174,7 +175,8 @@ impl<'a, 'm, P: Host, S: Policy> CpuHandle<'a, 'm, P, S> {
 
 impl<P: Platform, S: Policy> Drop for CpuHandle<'_, '_, P, S> {
     fn drop(&mut self) {
-        self.entry.set_owned(false);
+        let (allocator, cpu) = (self.allocator, self.entry.number());
+        self.entry.set_owned(false, |zone, own| allocator.leave_cache(zone, cpu, own));
     }
 }
 

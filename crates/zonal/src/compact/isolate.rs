@@ -63,9 +63,9 @@ impl<P: Host, S: Policy> Drop for Isolation<'_, '_, P, S> {
 impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
     /// Isolates the pageblocks of a range: no request gets a frame of them until
     /// [`undo_isolation`](Self::undo_isolation). Frames that are allocated there stay with their
-    /// owners, and stay isolated when they are freed. The zone's caches are emptied; a frame that
-    /// another CPU is freeing at this very moment may still get into its cache, until that is
-    /// [drained](Self::drain_all).
+    /// owners, and stay isolated when they are freed. The zone's caches are emptied; what another
+    /// CPU frees, or takes from its cache, at this very moment may still be in that cache afterwards,
+    /// and be handed out there, until it is [drained](Self::drain_all).
     ///
     /// Pageblocks of the high-atomic reserve leave it. O(frames of the range + cached frames).
     ///

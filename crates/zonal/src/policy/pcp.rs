@@ -229,6 +229,12 @@ pub trait PcpPolicy<F: FreeMemory>: Sized + Send + Sync + fmt::Debug + 'static {
         let _ = (out, owned);
     }
 
+    /// In the slot, for its owner, who leaves: gives back what only that owner would use again. How many frames.
+    fn leave<P: Platform>(ctx: &ZoneContext<'_, P, F>, cpu: &mut Self::Cpu) -> u64 {
+        let _ = (ctx, cpu);
+        0
+    }
+
     /// In the slot, for its owner: whether a drain has come since it was last here, and what it remembers of where it may
     /// free outside the slot may be wrong.
     #[inline(always)]

@@ -4,7 +4,7 @@ use super::{CpuStack, StackOutside};
 use crate::platform::Platform;
 use crate::types::migrate_type::MigrateType;
 use crate::types::units::Order;
-use crate::zone::free_map::{Current, Frame, FreeMap, MapShape, Start};
+use crate::zone::free_map::{Current, Frame, FreeMap, MapShape, Pageblock, Start};
 
 impl CpuStack {
     /// Where this CPU begins to look, and its current pageblock for blocks of the order, if it may
@@ -37,6 +37,14 @@ impl CpuStack {
     #[inline]
     pub(super) fn current_mut(&mut self, migrate: MigrateType) -> Option<&mut Current> {
         self.current.get_mut(migrate.index())
+    }
+
+    /// Whether a pageblock is one that it takes blocks or frames of the type from. Its hints are low, whatever is free there.
+    #[inline(always)]
+    pub(super) fn is_kept_to_itself(&self, migrate: MigrateType, pageblock: Pageblock) -> bool {
+        let at = migrate.index();
+        let both = [self.current.get(at), self.opened.get(at)];
+        both.iter().flatten().any(|one| one.pageblock() == Some(pageblock))
     }
 
     /// A larger block of the type was taken at a frame: what is freed of its pageblock may stay.

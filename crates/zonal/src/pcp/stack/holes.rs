@@ -140,11 +140,13 @@ impl Holes {
 
     fn take(&mut self, place: usize) -> (u32, Kind) {
         let (index, kind) = (self.at[place], Kind(self.kinds[place]));
-        let (word, before) = (self.word(), !(u64::MAX << (8 * place)));
-        self.kinds = (word & before | word >> 8 & !before).to_le_bytes();
-        let later = self.at;
-        for (at, (number, next)) in self.at.iter_mut().zip(later[1..].iter().enumerate()) {
-            *at = if number < place { *at } else { *next };
+        let (word, older) = (self.word(), !(u64::MAX << (8 * place)));
+        self.kinds = (word & older | word >> 8 & !older).to_le_bytes();
+        let (before, later) = (self.at, place as u32);
+        // All of them at once, without a branch: those from the place on come down by one.
+        for at in 0..MOST {
+            let stays = 0_u32.wrapping_sub(u32::from((at as u32) < later));
+            self.at[at] = before[at] & stays | before[at + 1] & !stays;
         }
         self.frames -= kind.order().size();
         (index, kind)
@@ -207,8 +209,8 @@ impl StackCpu {
             // More of the pageblock is free from now on.
             return self.give_up(view, old) + self.put_gone(view, index, order, migrate);
         }
-        self.count_keepers(view);
         let may = (self.holes.most == 1 || view.map().is_packed(migrate, frame))
+            && !self.stack.is_kept_to_itself(migrate, frame.pageblock(shape))
             && migrate.index() < NR_CACHED_TYPES
             && order < self.whole_order
             && order.size() <= self.size.high
@@ -217,6 +219,7 @@ impl StackCpu {
         if !may {
             return self.put_gone(view, index, order, migrate);
         }
+        self.count_keepers(view);
         let mut gone = 0;
         while let Some(oldest) = self.holes.make_room(order, self.size.high) {
             gone += self.give_up(view, oldest);
@@ -243,20 +246,30 @@ impl StackCpu {
 
     /// Puts the blocks that were kept into the map; how many frames.
     pub(super) fn drain_holes<P: Platform>(&mut self, view: MapView<'_, P>) -> u64 {
+        match self.holes.keeps {
+            Keeps::Does => self.holes.keeps = Keeps::Did,
+            Keeps::Did => self.stop_keeping(view),
+            Keeps::No => {}
+        }
         let mut gone = 0;
-        self.holes.keeps = match self.holes.keeps {
-            Keeps::Does => Keeps::Did,
-            Keeps::Did => {
-                view.add_keepers(-1);
-                Keeps::No
-            }
-            Keeps::No => Keeps::No,
-        };
         while self.holes.frames > 0 {
             let (index, kind) = self.holes.take(0);
             self.put_block(view, index, kind.order());
             gone += kind.order().frames();
         }
         gone
+    }
+
+    /// The same of a CPU that keeps none from now on.
+    pub(super) fn leave_holes<P: Platform>(&mut self, view: MapView<'_, P>) -> u64 {
+        if self.holes.keeps != Keeps::No {
+            self.stop_keeping(view);
+        }
+        self.drain_holes(view)
+    }
+
+    fn stop_keeping<P: Platform>(&mut self, view: MapView<'_, P>) {
+        view.add_keepers(-1);
+        self.holes.keeps = Keeps::No;
     }
 }

@@ -33,6 +33,7 @@ mod blocks;
 mod cpu;
 mod drain;
 mod frames;
+mod give_back;
 mod holes;
 mod home;
 mod last;

@@ -467,17 +467,11 @@ impl<const WORTH: u32, const MOST: usize, R: Release> PcpPolicy<Mapped> for Stac
         out: &StackOutside<P, MOST>,
         by: Drainer,
     ) -> u64 {
-        // What an owner pushed before it was tuned still lies there.
-        cpu.place(out, ctx);
-        ctx.view.recount_missed();
-        let home = MapHome::<_, R>::new(ctx.view);
-        let given = cpu.stack.drain(out, &home, by);
-        let blocks = cpu.stack.uncounted();
-        cpu.count_blocks(blocks);
-        cpu.uncounted += home.freed(given);
-        let kept = cpu.drain_kept(ctx.view);
-        cpu.fold(ctx.view);
-        u64::from(given.unwrap_or(0)) + kept
+        cpu.drain::<P, R, MOST>(ctx, out, by)
+    }
+
+    fn leave<P: Platform>(ctx: &Context<'_, P>, cpu: &mut StackCpu) -> u64 {
+        cpu.leave(ctx)
     }
 
     fn cached<P: Platform>(cpu: &StackCpu, out: &StackOutside<P, MOST>) -> u64 {
