@@ -101,6 +101,7 @@ mod pressure;
 mod reach;
 mod regions;
 mod regressions;
+mod searches;
 mod small;
 mod split;
 #[macro_use]

@@ -72,3 +72,21 @@ on_presets! {
     threads_cluster_free: Threads, ClusterFree;
     threads_zonal: Threads, Zonal;
 }
+
+/// The same for long, where eight frames are left and owners come outside their slots: one look at all places missed them now
+/// and then, as they moved meanwhile.
+///
+/// ```text
+/// cargo test --release -p zonal-testkit --test all single_frames_never_fail_for_long -- --ignored
+/// ```
+#[test]
+#[ignore = "minutes"]
+fn single_frames_never_fail_for_long() {
+    for seed in 0..u64::from(effort(8)) {
+        let work =
+            Work { threads: 4, operations: 2_000_000, quota: 510, most: Order::ZERO, ..WORK };
+        let work = Work { owned: seed % 2 == 1, never_fails: true, ..work };
+        threads_at_random::<Threads, Zonal>(Shape::Flat, seed, work);
+        threads_at_random::<Threads, TinyZonal>(Shape::Flat, seed, work);
+    }
+}

@@ -42,7 +42,10 @@ pub struct Shortage {
 /// How often the host is asked to reclaim for one request, as long as it makes progress.
 const RECLAIM_ATTEMPTS: u32 = 16;
 /// How often a single frame is looked for while other CPUs move frames about.
-const SEARCHES: u32 = 8;
+const SEARCHES: u32 = 32;
+/// How many of these in a row see nothing before it is refused: of frames that move while one goes on it may miss all, as it
+/// looks at one place after the other.
+const EMPTY: u32 = 3;
 /// CPUs beside its own that a request which may not wait looks at.
 const A_FEW: u32 = 4;
 
@@ -228,7 +231,9 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
     ) -> Option<u32> {
         let large = request.order() > Order::ZERO;
         let limited = large && !S::Free::LOCKED;
-        let due = !limited || zones.iter().next().is_some_and(|zone| zone.is_search_due());
+        let due =
+            !limited || zones.iter().next().is_some_and(|zone| zone.is_search_due(request.order()));
+        let mut empty = 0;
         for _ in 0..SEARCHES {
             let mut seen = if due { self.open_everything(entry, zones, request) } else { 0 };
             // For less than a pageblock it looks at all memory of the zones: not for those who are
@@ -249,7 +254,8 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
                 // Freed to the zone, or drained to it by another CPU, since the walk.
                 seen += self.cached_in(zone) + self.headroom(zone, request, Mark::Min);
             }
-            if seen == 0 {
+            empty = if seen == 0 { empty + 1 } else { 0 };
+            if empty == EMPTY {
                 break;
             }
         }

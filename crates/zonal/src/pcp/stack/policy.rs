@@ -358,7 +358,8 @@ impl<const WORTH: u32, const MOST: usize, R: Release> PcpPolicy<Mapped> for Stac
     ) -> bool {
         cpu.place(out, ctx);
         let view = ctx.view;
-        let most = headroom.min(u64::from(u32::MAX)) as u32;
+        // Of the last frames each CPU takes its share: others that look for one at this moment find theirs.
+        let most = (headroom.min(u32::MAX.into()) as u32 / cpu.cpus.max(1)).max(1);
         let start = cpu.start_now(view, &ctx.stay);
         if start != cpu.stack.start() {
             cpu.stack.begin_at(out, start, view.extent().1);
