@@ -127,7 +127,8 @@ impl<S: Policy> Arena<S> {
     /// asks for zeroes.
     ///
     /// # Errors
-    /// [`AllocError`] says which zones were tried and what they had.
+    /// [`AllocError`] says why, how many zones were tried, and the first of them; what they had is
+    /// [`explain`](Self::explain)'s to say.
     #[inline(always)]
     pub fn alloc(&self, request: &Request) -> Result<Page<'_, S>, AllocError> {
         self.inner().alloc(request).map(|block| Page::new(self, block))

@@ -48,7 +48,8 @@ use crate::zone::tables::ZoneTables;
 /// policies of preset `S`.
 ///
 /// All methods take `&self`; any number of threads may use it at once if `P`'s parts may be
-/// shared. The fast paths cost O(1); a request that fails has looked everywhere (I-6).
+/// shared. The fast paths cost O(1); a request for one frame that may wait has looked everywhere before it fails (I-6), one
+/// for a larger block [now and then](https://github.com/zonal-rs/zonal/blob/main/docs/adr/0036-small-errors-and-searches-that-are-bounded.md).
 pub struct Allocator<'m, P: Platform, S: Policy> {
     pub(crate) platform: P,
     pub(crate) plan: &'m Plan,

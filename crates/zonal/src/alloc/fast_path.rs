@@ -20,7 +20,8 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
     /// Allocates a block through the try-lock path of the current CPU's cache.
     ///
     /// # Errors
-    /// [`AllocError`] says which zones were tried and what they had.
+    /// [`AllocError`] says why, how many zones were tried, and the first of them; what they had is
+    /// [`explain`](Allocator::explain)'s to say.
     #[inline(always)]
     pub fn alloc(&self, request: &Request) -> Result<Block, AllocError> {
         self.alloc_through::<_, true>(&mut self.shared_entry(), request)

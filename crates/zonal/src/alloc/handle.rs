@@ -163,7 +163,7 @@ impl<'a, 'm, P: Host, S: Policy> CpuHandle<'a, 'm, P, S> {
         self.alloc(request).map(|block| block.into_raw().0)
     }
 
-    /// Fills `out` with frames: see [`Allocator::alloc_bulk`].
+    /// Fills `out` with blocks: see [`Allocator::alloc_bulk`].
     ///
     /// # Errors
     /// As [`Allocator::alloc_bulk`].

@@ -44,7 +44,7 @@ pub struct ZoneInfo {
     pub present: u64,
     /// Frames the allocator hands out.
     pub managed: u64,
-    /// Free frames on the buddy lists, untouched ones included.
+    /// Free frames, untouched ones included, but for those in caches.
     pub free: u64,
     /// Free frames as the watermarks see them: with a map, less what CPUs have freed and not counted
     /// yet (each at most 1024 frames, all together a 64th of the zone or 64 each), and more what

@@ -28,7 +28,8 @@ pub const ZONES_EXPLAINED: usize = 8;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum FreeError {
-    /// Outside the memory the allocator knows of.
+    /// Outside the memory the allocator knows of, which ends with a whole pageblock: what is missing of the last one is a
+    /// [hole](Self::Hole).
     Foreign {
         /// The frame given.
         pfn: Pfn,
@@ -73,7 +74,8 @@ pub enum FreeError {
         /// The order of the block.
         order: Order,
     },
-    /// Withdrawn from allocation.
+    /// Withdrawn from allocation for compaction or for who takes a range. What is free in a pageblock that is isolated is
+    /// free: that is a [`DoubleFree`](Self::DoubleFree).
     Isolated {
         /// The frame given.
         pfn: Pfn,
