@@ -111,7 +111,10 @@ impl<S: Policy> Arena<S> {
         unsafe { self.allocator.assume_init_ref() }
     }
 
-    /// The allocator behind the arena, for what the arena has no words for.
+    /// The allocator behind the arena, for what the arena has no words for: ranges of frames ([`isolate`](Allocator::isolate),
+    /// [`alloc_range`](Allocator::alloc_range), [`alloc_contiguous`](Allocator::alloc_contiguous)), the cache of one CPU
+    /// ([`drain_cpu`](Allocator::drain_cpu)), what a frame is ([`frame_state`](Allocator::frame_state)). None of these
+    /// asks for more than what is said here.
     ///
     /// # Safety
     /// Nothing may be freed through it, or zeroed through its platform, that another

@@ -41,11 +41,10 @@ pub struct Shortage {
 
 /// How often the host is asked to reclaim for one request, as long as it makes progress.
 const RECLAIM_ATTEMPTS: u32 = 16;
-/// How often a single frame is looked for while other CPUs move frames about.
-const SEARCHES: u32 = 32;
-/// How many of these in a row see nothing before it is refused: of frames that move while one goes on it may miss all, as it
-/// looks at one place after the other.
-const EMPTY: u32 = 3;
+/// How often a single frame is looked for while other CPUs move frames about, over a map and over lists, and how many looks in a
+/// row see nothing before it is refused. Of frames that move while one goes on it may miss all, as it looks at one place after
+/// the other; lists have one place for all but a few, and their sources look once.
+const SEARCHES: [(u32, u32); 2] = [(32, 3), (8, 1)];
 /// CPUs beside its own that a request which may not wait looks at.
 const A_FEW: u32 = 4;
 
@@ -233,8 +232,9 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
         let limited = large && !S::Free::LOCKED;
         let due =
             !limited || zones.iter().next().is_some_and(|zone| zone.is_search_due(request.order()));
-        let mut empty = 0;
-        for _ in 0..SEARCHES {
+        let (most, empty) = SEARCHES[usize::from(S::Free::LOCKED)];
+        let mut in_vain = 0;
+        for _ in 0..most {
             let mut seen = if due { self.open_everything(entry, zones, request) } else { 0 };
             // For less than a pageblock it looks at all memory of the zones: not for those who are
             // in a hurry.
@@ -254,8 +254,8 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
                 // Freed to the zone, or drained to it by another CPU, since the walk.
                 seen += self.cached_in(zone) + self.headroom(zone, request, Mark::Min);
             }
-            empty = if seen == 0 { empty + 1 } else { 0 };
-            if empty == EMPTY {
+            in_vain = if seen == 0 { in_vain + 1 } else { 0 };
+            if in_vain == empty {
                 break;
             }
         }
