@@ -21,8 +21,8 @@ use core::fmt;
 type Owned<'a, P, S> = <<P as Platform>::Slot<PerCpuPages<S>> as Slot<PerCpuPages<S>>>::Owned<'a>;
 
 /// Exclusive use of one CPU's caches, until dropped. Other CPUs can still drain them when
-/// memory is short. What is cached stays cached when the handle goes, but for blocks of more than a frame that only it would
-/// have used again.
+/// memory is short. What is cached stays cached when the handle goes, but for the blocks of more than
+/// a frame that it freed last.
 pub struct CpuHandle<'a, 'm, P: Platform, S: Policy>
 where
     P::Slot<PerCpuPages<S>>: 'a,

@@ -230,8 +230,7 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
     ) -> Option<u32> {
         let large = request.order() > Order::ZERO;
         let limited = large && !S::Free::LOCKED;
-        let due =
-            !limited || zones.iter().next().is_some_and(|zone| zone.is_search_due(request.order()));
+        let due = !limited || zones.iter().next().is_some_and(|zone| zone.is_search_due(request));
         let (most, empty) = SEARCHES[usize::from(S::Free::LOCKED)];
         let mut in_vain = 0;
         for _ in 0..most {

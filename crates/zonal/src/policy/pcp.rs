@@ -229,7 +229,7 @@ pub trait PcpPolicy<F: FreeMemory>: Sized + Send + Sync + fmt::Debug + 'static {
         let _ = (out, owned);
     }
 
-    /// In the slot, for its owner, who leaves: gives back what only that owner would use again. How many frames.
+    /// In the slot, for its owner, who leaves: gives back what is not to wait for the next one. How many frames.
     fn leave<P: Platform>(ctx: &ZoneContext<'_, P, F>, cpu: &mut Self::Cpu) -> u64 {
         let _ = (ctx, cpu);
         0

@@ -7,7 +7,7 @@ use crate::boot::plan::ZoneSpec;
 use crate::boot::watermark::{Mark, Watermarks};
 use crate::platform::{AtomicWord, Lock, Platform};
 use crate::types::request::Request;
-use crate::types::units::{NodeId, Order, ZoneId};
+use crate::types::units::{NodeId, ZoneId};
 use crate::types::zone_type::{NR_ZONE_TYPES, ZoneType};
 use core::sync::atomic::Ordering::Relaxed;
 
@@ -68,7 +68,8 @@ pub struct ZoneInstance<P: Platform, F: FreeMemory> {
     pub(crate) compaction: ZoneCompaction<P>,
     /// Requests for larger blocks in a row that found none anywhere.
     misses: P::Word,
-    /// Frames that were free at the last search for one, and in the high half how many more make the next.
+    /// The fewest frames that were free since the last search that more of them made, and in the high half how many more make the
+    /// next.
     searched: P::Word,
     pub(super) part: F::Part<P>,
     pub(super) held: P::Lock<F::Held>,
@@ -197,25 +198,27 @@ impl<P: Platform, F: FreeMemory> ZoneInstance<P, F> {
 
     /// Whether a request for a larger block that finds none may empty the pages of all CPUs: of those in
     /// a row the first ones, then those after 2, 4, 8 ... and each [`MISSES`]-th, since what it could bring
-    /// together grows slowly and all CPUs pay for it; and one where much more is free than at the search before: half a block,
-    /// and then each time twice as much as was not enough, up to a quarter of the zone. Relaxed: counts.
+    /// together grows slowly and all CPUs pay for it; and one that may wait where much more is free than at the search before or
+    /// at a request since: half a block, and then each time twice as much as was not enough, up to a quarter of the zone.
+    /// Relaxed: counts.
     #[cold]
     #[inline(never)]
-    pub(crate) fn is_search_due(&self, order: Order) -> bool {
+    pub(crate) fn is_search_due(&self, request: &Request) -> bool {
         let before = self.misses.fetch_add(1, Relaxed);
         let in_turn =
             (before < MISSES && before.is_power_of_two()) || before.is_multiple_of(MISSES);
         let (searched, free) = (self.searched.load(Relaxed), self.free());
-        let (then, step) = match before {
+        let (mut then, mut step) = match before {
             0 => (free, 0),
-            _ => (searched & u64::from(u32::MAX), searched >> 32),
+            _ => (free.min(searched & u64::from(u32::MAX)), searched >> 32),
         };
-        let more = free.saturating_sub(then);
-        let is_more = more >= step.max(order.frames() / 2);
-        if in_turn || is_more {
-            let step = if is_more { (2 * more).min(self.managed() / 4) } else { step };
-            self.searched.store(free | step << 32, Relaxed);
+        let more = free - then;
+        let is_more = more >= step.max(request.order().frames() / 2) && !request.may_not_wait();
+        if is_more {
+            step = (2 * more).min(self.managed() / 4);
+            then = free;
         }
+        self.searched.store(then | step << 32, Relaxed);
         in_turn || is_more
     }
 

@@ -1,4 +1,4 @@
-//! What a CPU keeps goes back to the map: all of it in a drain; where its owner leaves, what only it would fill again.
+//! What a CPU keeps goes back to the map: all of it in a drain; where its owner leaves, the holes.
 
 use super::StackOutside;
 use super::cpu::StackCpu;
@@ -35,7 +35,7 @@ impl StackCpu {
     /// free, and the CPU is none of those any more that keep some. How many frames went.
     #[inline(always)]
     pub(super) fn leave<P: Platform>(&mut self, ctx: &ZoneContext<'_, P, Mapped>) -> u64 {
-        match StayOf::<P>::BLOCKS > 0 && self.placed {
+        match StayOf::<P>::BLOCKS > 0 {
             true => self.leave_holes(ctx.view),
             false => 0,
         }

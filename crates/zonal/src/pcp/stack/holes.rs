@@ -45,15 +45,9 @@ impl Kind {
     }
 }
 
-/// Whether a CPU keeps some: until a drain finds that it has kept none since the one before. Drains may be frequent where
-/// memory is short, and then are no sign that it will keep none.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Keeps {
-    No,
-    /// It is counted, and has kept none since it was drained.
-    Did,
-    Does,
-}
+/// How many drains in a row find that a CPU has kept none before it does not count. One request that is refused may drain it
+/// three times, and where memory is short drains are frequent, and no sign that it will keep none.
+const DRAINS: u8 = 4;
 
 /// Blocks that one CPU has kept of a zone, the oldest first.
 #[derive(Clone, Copy, Debug)]
@@ -67,20 +61,14 @@ pub(super) struct Holes {
     keepers: u16,
     /// How many there may be, where they are as many.
     most: u8,
-    /// Whether this CPU is one of them.
-    keeps: Keeps,
+    /// After how many drains this CPU is none of them; 0: it is none.
+    keeps: u8,
 }
 
 impl Holes {
     /// None, and there may be none before it is [tuned](Self::tune).
-    pub(super) const UNTUNED: Self = Self {
-        kinds: [0; MOST],
-        at: [0; MOST + 1],
-        frames: 0,
-        keepers: 0,
-        most: 0,
-        keeps: Keeps::No,
-    };
+    pub(super) const UNTUNED: Self =
+        Self { kinds: [0; MOST], at: [0; MOST + 1], frames: 0, keepers: 0, most: 0, keeps: 0 };
 
     pub(super) fn tune(&mut self) {
         self.keepers = 0;
@@ -232,8 +220,8 @@ impl StackCpu {
     #[inline(always)]
     fn count_keepers<P: Platform>(&mut self, view: MapView<'_, P>) {
         let keepers = view.keepers();
-        if keepers != self.holes.keepers || self.holes.keeps != Keeps::Does {
-            if core::mem::replace(&mut self.holes.keeps, Keeps::Does) == Keeps::No {
+        if keepers != self.holes.keepers || self.holes.keeps != DRAINS {
+            if core::mem::replace(&mut self.holes.keeps, DRAINS) == 0 {
                 view.add_keepers(1);
             }
             self.holes.set_keepers(view.keepers(), view.extent().1);
@@ -247,9 +235,9 @@ impl StackCpu {
     /// Puts the blocks that were kept into the map; how many frames.
     pub(super) fn drain_holes<P: Platform>(&mut self, view: MapView<'_, P>) -> u64 {
         match self.holes.keeps {
-            Keeps::Does => self.holes.keeps = Keeps::Did,
-            Keeps::Did => self.stop_keeping(view),
-            Keeps::No => {}
+            0 => {}
+            1 => self.stop_keeping(view),
+            _ => self.holes.keeps -= 1,
         }
         let mut gone = 0;
         while self.holes.frames > 0 {
@@ -262,7 +250,7 @@ impl StackCpu {
 
     /// The same of a CPU that keeps none from now on.
     pub(super) fn leave_holes<P: Platform>(&mut self, view: MapView<'_, P>) -> u64 {
-        if self.holes.keeps != Keeps::No {
+        if self.holes.keeps > 0 {
             self.stop_keeping(view);
         }
         self.drain_holes(view)
@@ -270,6 +258,6 @@ impl StackCpu {
 
     fn stop_keeping<P: Platform>(&mut self, view: MapView<'_, P>) {
         view.add_keepers(-1);
-        self.holes.keeps = Keeps::No;
+        self.holes.keeps = 0;
     }
 }
