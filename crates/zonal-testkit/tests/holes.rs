@@ -31,6 +31,18 @@ fn with_full<S: Policy>(
     });
 }
 
+/// Fills a number of pageblocks with movable blocks of an order; the first of each.
+fn one_of_each<S: Policy>(
+    owner: &mut CpuHandle<'_, '_, Probe, S>,
+    order: Order,
+    pageblocks: usize,
+) -> Vec<Pfn> {
+    let a_pageblock = 512 >> order.get();
+    let take = |_| owner.alloc_raw(&movable(order)).expect("memory");
+    let held: Vec<_> = (0..pageblocks * a_pageblock).map(take).collect();
+    held.into_iter().step_by(a_pageblock).collect()
+}
+
 /// Where a CPU keeps one block it is the one that was freed last, wherever it is, and is the next if it lies before all others of
 /// its order.
 #[test]
@@ -117,20 +129,17 @@ fn few_blocks_stay() {
     for (order, stay) in [(order(2), 8), (order(6), 4), (order(7), 2)] {
         with_all::<Zonal>((1024, 0), 1, |world| {
             let mut owner = world.allocator.handle(CpuId(0)).expect("no other owner");
-            let a_pageblock = 512 >> order.get();
-            let take = |_| owner.alloc_raw(&movable(order)).expect("memory");
-            let held: Vec<_> = (0..13 * a_pageblock).map(take).collect();
-            let one_each: Vec<_> = held.iter().step_by(a_pageblock).take(12).collect();
-            for (at, &&pfn) in one_each.iter().enumerate() {
+            let one_each = &one_of_each(&mut owner, order, 13)[..12];
+            for (at, &pfn) in one_each.iter().enumerate() {
                 owner.free_raw(pfn, order).expect("allocated");
                 assert_eq!(cached(world), order.frames() * stay.min(at as u64 + 1), "{order}");
             }
             // The oldest went: what stayed is of the last.
             let stays = &one_each[one_each.len() - stay as usize..];
-            for &&pfn in stays {
+            for &pfn in stays {
                 assert_eq!(owner.alloc_raw(&movable(order)), Ok(pfn));
             }
-            assert_eq!(owner.alloc_raw(&movable(order)), Ok(*one_each[0]), "of the map");
+            assert_eq!(owner.alloc_raw(&movable(order)), Ok(one_each[0]), "of the map");
             drop(owner);
             world.allocator.drain_all();
             assert_eq!(cached(world), 0);
@@ -145,10 +154,9 @@ fn fewer_blocks_stay_where_more_cpus_keep_some() {
     let order = order(3);
     with_all::<Zonal>((1024, 0), 4, |world| {
         let mut owner = world.allocator.handle(CpuId(0)).expect("no other owner");
-        let take = |_| owner.alloc_raw(&movable(order)).expect("memory");
-        let held: Vec<_> = (0..40 * 64).map(take).collect();
         // Of a pageblock each, from which nothing else is freed.
-        let mut holes = held.iter().step_by(64).copied();
+        let one_each = one_of_each(&mut owner, order, 40);
+        let mut holes = one_each.iter().copied();
         let mut stay_of = |owner: &mut CpuHandle<'_, '_, Probe, Zonal>, others: u64| {
             for pfn in holes.by_ref().take(9) {
                 owner.free_raw(pfn, order).expect("allocated");
@@ -158,7 +166,7 @@ fn fewer_blocks_stay_where_more_cpus_keep_some() {
         assert_eq!(stay_of(&mut owner, 0), 8, "of four CPUs one keeps some");
         for cpu in 1..4 {
             world.allocator.platform().switch_cpu(CpuId(cpu));
-            world.allocator.free_raw(held[(35 + cpu as usize) * 64], order).expect("allocated");
+            world.allocator.free_raw(one_each[35 + cpu as usize], order).expect("allocated");
         }
         world.allocator.platform().switch_cpu(CpuId(0));
         assert_eq!(stay_of(&mut owner, 3), 1024 / 16 / 25);
@@ -181,9 +189,7 @@ fn who_leaves_keeps_none() {
     with_all::<Zonal>((1024, 0), 4, |world| {
         let handle = |cpu| world.allocator.handle(CpuId(cpu)).expect("no other owner");
         let mut owner = handle(0);
-        let held: Vec<_> =
-            (0..20 * 32).map(|_| owner.alloc_raw(&movable(order)).expect("memory")).collect();
-        let mut holes = held.iter().step_by(32).copied();
+        let mut holes = one_of_each(&mut owner, order, 20).into_iter();
         for cpu in 1..4 {
             let mut other = handle(cpu);
             other.free_raw(holes.next().expect("some"), order).expect("allocated");
@@ -211,9 +217,7 @@ fn who_frees_large_blocks_keeps_none() {
             other.free_raw(pfn, large).expect("allocated");
         }
         let mut owner = world.allocator.handle(CpuId(0)).expect("no other owner");
-        let take = |_| owner.alloc_raw(&movable(order)).expect("memory");
-        let held: Vec<_> = (0..12 * 32).map(take).collect();
-        for &pfn in held.iter().step_by(32).take(9) {
+        for pfn in one_of_each(&mut owner, order, 12).into_iter().take(9) {
             owner.free_raw(pfn, order).expect("allocated");
         }
         assert_eq!(cached(world), 8 * 16);

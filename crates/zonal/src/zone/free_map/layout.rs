@@ -65,11 +65,16 @@ pub(super) struct MapPlace {
 }
 
 impl MapPlace {
+    /// Where a section begins.
+    #[inline(always)]
+    const fn section(&self, section: u32) -> usize {
+        self.at.sections as usize + section as usize * self.shape.section_stride()
+    }
+
     /// Where a section's word of a kind is.
     #[inline(always)]
     pub(super) const fn section_at(&self, kind: Kind, section: u32) -> usize {
-        let first = self.at.sections as usize + section as usize * self.shape.section_stride();
-        first + kind.number(self.shape)
+        self.section(section) + kind.number(self.shape)
     }
 
     /// Where the word `index` of a kind of a level above is.
@@ -309,9 +314,8 @@ impl<'m, P: Platform> FreeMap<'m, P> {
     /// one before it; and those above.
     #[inline(always)]
     pub(super) fn two_levels(&self, kind: Kind) -> (&'m [P::Word], &'m [P::Word]) {
-        let (number, words) = (kind.number(self.shape()), self.shape().level_words(1) as usize);
-        let below = self.place.at.sections as usize + number;
-        let above = self.place.at.summaries as usize + number * words;
+        let words = self.shape().level_words(1) as usize;
+        let (below, above) = (self.place.section_at(kind, 0), self.place.summary_at(kind, 1, 0));
         (
             self.tables.words(SECTIONS).get(below..).unwrap_or_default(),
             self.tables.words(SUMMARIES).get(above..above + words).unwrap_or_default(),
@@ -321,29 +325,25 @@ impl<'m, P: Platform> FreeMap<'m, P> {
     /// A section's words of a type's hints: "free", and runs of the orders 1 to p − 1.
     #[inline(always)]
     pub(super) fn hints_in(&self, section: u32, migrate: MigrateType) -> &'m [P::Word] {
-        let at = self.place.at.sections as usize + section as usize * self.shape().section_stride();
-        let first = at + Kind::Free(migrate).number(self.shape());
+        let first = self.place.section_at(Kind::Free(migrate), section);
         &self.tables.words(SECTIONS)[first..first + self.shape().p() as usize]
     }
 
     /// The map's lines; and its sections from the hints of the first type on.
     #[inline(always)]
     pub(super) fn lines_and_hints(&self) -> (&'m [P::Word], &'m [P::Word]) {
-        let first = Kind::Free(MigrateType::Unmovable).number(self.shape());
+        let first = self.place.section_at(Kind::Free(MigrateType::Unmovable), 0);
         (
             self.tables.words(LINES).get(self.place.at.lines as usize..).unwrap_or_default(),
-            self.tables
-                .words(SECTIONS)
-                .get(self.place.at.sections as usize + first..)
-                .unwrap_or_default(),
+            self.tables.words(SECTIONS).get(first..).unwrap_or_default(),
         )
     }
 
     /// The word of a section that counts calls which may put back what they took: those under way
     /// in the low half, all that began in the high half, which may wrap.
     fn transit_word(&self, section: u32) -> &'m P::Word {
-        let at = self.place.at.sections as usize + section as usize * self.shape().section_stride();
-        word_at(self.tables.words(SECTIONS), at + self.shape().kinds())
+        let first = self.place.section(section);
+        word_at(self.tables.words(SECTIONS), first + self.shape().kinds())
     }
 
     /// Not 0: of some pageblock that is counted apart more may be free, or less, than was counted.
