@@ -1,6 +1,7 @@
 //! A file that is not in memory, read from front to back: past the kernel's cache with 32 requests of 128 KiB
 //! on their way (`io_uring`), and through the page cache with the same reads ahead: on a ring, on one that knows the arena's
-//! memory as registered buffers, and by threads. They take turns. Before that the file is read each way by a
+//! memory as registered buffers, and by threads. They take turns, as does a reader of 1 MiB at a time with the window that a
+//! cache has by default. Before that the file is read each way by a
 //! process of its own, through a cache of a quarter of it, and what that has in memory at most is compared with the bound.
 //!
 //! ```text
@@ -30,7 +31,7 @@ const ROUNDS: usize = 7;
 /// Bytes that the cache may have where speed is measured.
 const BOUND: usize = 64 << 20;
 /// What each way to read ahead is called.
-const WAYS: [&str; 3] = ["io_uring", "the same, registered", "4 threads"];
+const WAYS: [&str; 4] = ["io_uring", "the same, registered", "4 threads", "io_uring, 1 MiB"];
 /// What a stream leaves behind: nothing, or all there is room for.
 const ADVICE: [(&str, Advice); 2] = [("used once", Advice::UseOnce), ("kept", Advice::Sequential)];
 
@@ -90,15 +91,28 @@ struct Cached {
     fixed: u64,
 }
 
+/// How a program reads through the cache.
+struct Way<'a> {
+    ahead: Ahead<'a>,
+    request: usize,
+    /// Pages of a window, if not as by default.
+    window: Option<u32>,
+}
+
+impl<'a> Way<'a> {
+    /// As long requests, and as far ahead, as the reads past the cache.
+    const fn as_raw(ahead: Ahead<'a>) -> Self {
+        Self { ahead, request: REQUEST, window: Some((DEPTH * REQUEST / 4096) as u32) }
+    }
+}
+
 /// The same through a cache of `bound` bytes, tables included.
-fn cached(path: &Path, ahead: &Ahead<'_>, advice: Advice, bound: usize) -> Result<Cached> {
-    let window = (DEPTH * REQUEST / 4096) as u32;
+fn cached(path: &Path, way: &Way<'_>, advice: Advice, bound: usize) -> Result<Cached> {
+    let ahead = &way.ahead;
     let threads = if let Ahead::Threads(threads) = ahead { *threads } else { 1 };
-    let cache = Cache::<S3Fifo>::builder()
-        .memory_in_all(bound)
-        .window(window)
-        .io_threads(threads)
-        .open()?;
+    let builder = Cache::<S3Fifo>::builder().memory_in_all(bound).io_threads(threads);
+    let builder = if let Some(window) = way.window { builder.window(window) } else { builder };
+    let cache = builder.open()?;
     let ring = match ahead {
         Ahead::Ring(ring) => ring.cloned(),
         Ahead::Registered => Ring::with_buffers(8 * DEPTH as u32, cache.frames().arena()).ok(),
@@ -106,7 +120,7 @@ fn cached(path: &Path, ahead: &Ahead<'_>, advice: Advice, bound: usize) -> Resul
     };
     let file = cache.open(FileStore::open(path)?.with_ring(ring.clone()))?;
     file.advise(advice);
-    let mut bytes = vec![0; REQUEST];
+    let mut bytes = vec![0; way.request];
     // Memory that was never touched is the system's to make, once, and no matter of reading.
     file.read_at(&mut bytes, 0)?;
     let (start, used, mut at) = (Instant::now(), cpu_time(), 0);
@@ -165,7 +179,10 @@ fn main() -> Result<()> {
     let path = arguments.next().map(PathBuf::from);
     let ring =
         Ring::new(8 * DEPTH as u32).inspect_err(|error| println!("no io_uring: {error}")).ok();
-    let ways = [Ahead::Ring(ring.as_ref()), Ahead::Registered, Ahead::Threads(4)];
+    let long = Way { ahead: Ahead::Ring(ring.as_ref()), request: 1 << 20, window: None };
+    let [by_ring, registered, threads] =
+        [Ahead::Ring(ring.as_ref()), Ahead::Registered, Ahead::Threads(4)].map(Way::as_raw);
+    let ways = [by_ring, registered, threads, long];
     if let (Some(path), Some(way), Some(advice)) = (&path, arguments.next(), arguments.next()) {
         let way = &ways[way.parse::<usize>()?];
         let advice = ADVICE.iter().find(|(name, _)| *name == advice).ok_or("no such advice")?.1;
@@ -188,15 +205,16 @@ fn make(path: &Path, len: u64) -> Result<()> {
 }
 
 /// Reads the file in turns, and prints how fast that is.
-fn print_speeds(path: &Path, ways: &[Ahead<'_>; 3]) -> Result<()> {
-    let (mut raws, mut speeds) = (Vec::new(), [const { Vec::new() }; 3]);
-    let (mut ratios, mut cpus) = ([const { Vec::new() }; 3], [const { Vec::new() }; 3]);
+fn print_speeds(path: &Path, ways: &[Way<'_>; WAYS.len()]) -> Result<()> {
+    let (mut raws, mut speeds) = (Vec::new(), [const { Vec::new() }; WAYS.len()]);
+    let (mut ratios, mut cpus) =
+        ([const { Vec::new() }; WAYS.len()], [const { Vec::new() }; WAYS.len()]);
     let (mut asked, mut fixed) = ((0, 0), 0);
     for round in 0..ROUNDS {
         let raw = raw(path)?;
         raws.push(raw);
         // Who comes after which is another one each time.
-        for way in (0..3).map(|way| (way + round) % 3) {
+        for way in (0..WAYS.len()).map(|way| (way + round) % WAYS.len()) {
             let Cached { speed, cpu, stats, fixed: in_buffers } =
                 cached(path, &ways[way], Advice::UseOnce, BOUND)?;
             speeds[way].push(speed);

@@ -33,7 +33,7 @@ pub struct Options {
     /// The largest bound that may be set later; at least `pages`. What a page needs beside its frame,
     /// 120 to 190 bytes, is set aside for all of these.
     pub most_pages: usize,
-    /// The longest readahead window, in pages; 0 for none, 4096 at most.
+    /// The longest readahead window, in pages; 0 for none, 4096 at most. Where requests are longer, it is as long as they are.
     pub window: u32,
     /// How many pages of a window may be one [block](crate::evict::Evict::insert_block) of a list, rounded down to a power of two, 64
     /// at most; fewer than 4 for none. `None`: 64, or a 32nd of the pages that a list may have if that is less.

@@ -17,10 +17,15 @@ use core::ops::Range;
 use core::sync::atomic::Ordering::Relaxed;
 use zonal::platform::{AtomicByte, AtomicWord, Lock};
 
-/// Pages that one request reads at most.
+/// Pages that one request to a store reads at most for the thread that waits for it.
 const MOST: u64 = 64;
 /// Pages of a request that reads ahead. A window is several, which are on their way at once.
 const PIECE: u64 = 32;
+/// The part of the cache that a window may be: that one and the next are a tenth then, which is what a policy may have for pages
+/// that were not used yet.
+const UNUSED_WINDOWS: u64 = 20;
+/// Pages of what a thread wants that are asked for at once.
+const WANTED: u64 = 1024;
 /// Bytes of a pinned page that are expected to be looked at at once.
 const LOOKED_AT: usize = 128;
 
@@ -239,16 +244,25 @@ impl<S: Setup> File<S> {
         page.into_seen()
     }
 
-    /// How long a window may be.
-    fn most(&self) -> u64 {
-        let most = u64::from(self.core.limits.window);
-        // Windows of a cache that is small leave room for others.
-        let fair = (self.core.bound_hint() / 8).max(1);
-        match self.advice() {
-            Advice::Normal | Advice::UseOnce => most.min(fair),
-            Advice::Sequential => (most * 2).min(fair),
+    /// Pages of one request that may be on their way: those of a cache that is small leave room for others.
+    fn fair(&self) -> u64 {
+        (self.core.bound_hint() / 8).max(1)
+    }
+
+    /// How long a window may be, of requests of `wanted` pages: one that is longer than the limit has as much read ahead as it is
+    /// long itself.
+    fn most(&self, wanted: u64) -> u64 {
+        let most = match self.advice() {
+            Advice::Normal | Advice::UseOnce => u64::from(self.core.limits.window),
+            Advice::Sequential => u64::from(self.core.limits.window) * 2,
             Advice::Random => 0,
-        }
+        };
+        let fair = self.core.bound_hint() / UNUSED_WINDOWS;
+        // In whole pieces, or in one that makes a block.
+        let fair =
+            if fair >= PIECE { fair - fair % PIECE } else { (fair + 1).next_power_of_two() / 2 };
+        let most = if most == 0 { 0 } else { most.max(wanted) };
+        most.min(fair)
     }
 
     /// A page that a lock is needed for: it is not there, or being read or written.
@@ -263,24 +277,25 @@ impl<S: Setup> File<S> {
                 }
             }
             let (_, last) = pages_of(0, end);
-            let fair = (core.bound_hint() / 8).max(1);
-            let wanted = last.saturating_sub(index).clamp(1, MOST.min(fair));
+            let fair = self.fair();
+            let wanted = last.saturating_sub(index).clamp(1, WANTED.min(fair));
             let before = self.last.load(Relaxed);
-            let most = self.most();
+            let most = self.most(wanted);
             let pages = self.pages();
             let plan = self.window.with(|window| {
-                window.read_to(before);
+                window.read_to(before, last);
                 let plan = window.miss(index, wanted, most);
                 window.clip(plan, pages)
             });
-            // What is read ahead is begun before this thread waits for what it wants.
-            let own = plan.pages.min(wanted.max(PIECE)).max(1);
+            // What is read ahead, and the rest of what is wanted, is begun before this thread waits for what it wants first.
+            let own = plan.pages.min(wanted.clamp(PIECE, MOST)).max(1);
             let mut slots = core.take_slots(own as usize, Met::of(self.file.number))?;
             let load = Load::begin(&self.core, &self.file, index, &mut slots, plan.marker);
             drop(slots);
             if !load.is_empty() {
-                if load.len() as u64 == own && plan.pages > own {
-                    let (first, pages) = (plan.first + own, plan.pages - own);
+                let begun = load.len() as u64;
+                if plan.pages > begun {
+                    let (first, pages) = (plan.first + begun, plan.pages - begun);
                     self.start(Plan { first, pages, marker: plan.marker });
                 }
                 // The first use of a page is its coming, and no hit.
@@ -299,10 +314,10 @@ impl<S: Setup> File<S> {
 
     /// The mark was met at `index`: has the next window read by another thread.
     fn read_ahead(&self, index: u64) {
-        let most = self.most();
-        if most > 0 {
+        if self.most(1) > 0 {
             let pages = self.pages();
             let plan = self.window.with(|window| {
+                let most = self.most(window.wanted());
                 let plan = window.marker(index, most);
                 window.clip(plan, pages)
             });

@@ -352,7 +352,7 @@ impl<E: Evict, L: LruLock> Builder<E, L> {
         self
     }
 
-    /// The longest readahead window, in pages; 0 for none.
+    /// The longest readahead window, in pages; 0 for none. Where requests are longer, it is as long as they are.
     pub const fn window(mut self, pages: u32) -> Self {
         self.options.window = pages;
         self

@@ -2,9 +2,9 @@
 //! Linux (2.6.23 and later), whose way this is.
 //!
 //! A read that goes on where the last one ended, or begins the file, opens a window: twice what was
-//! asked for, four pages at least. The first page that was not asked for is marked. The reader that comes to the
-//! mark has the next window read, twice as long, up to the most; its own first page is marked. So the next
-//! window is on its way while this one is read. A miss elsewhere closes the window: what is asked
+//! asked for, four pages at least, and no more behind that than the most. The first page that was not asked for is marked.
+//! The reader that comes to the mark has the next window read, twice as long, up to the most; its own first page is marked.
+//! So the next window is on its way while this one is read. A miss elsewhere closes the window: what is asked
 //! for is read, and no more. A miss inside a window says that its pages went before they were used
 //! (thrashing): the next is half as long.
 //!
@@ -36,8 +36,14 @@ pub struct Window {
     pages: u64,
     /// The page after the one that was read last.
     next: u64,
+    /// Where the request ends that is being read.
+    end: u64,
+    /// Where the one ended that closed the window.
+    closed: u64,
     /// Pages went before they were used: the most from now on.
     thrashed: Option<u64>,
+    /// Pages of the request that opened it.
+    wanted: u64,
 }
 
 /// Pages of the first window.
@@ -47,23 +53,31 @@ impl Window {
     /// No window yet.
     #[must_use]
     pub const fn new() -> Self {
-        Self { first: 0, pages: 0, next: 0, thrashed: None }
+        Self { first: 0, pages: 0, next: 0, end: 0, closed: 0, thrashed: None, wanted: 0 }
     }
 
-    /// A read ended before page `next`.
-    pub const fn read_to(&mut self, next: u64) {
-        self.next = next;
+    /// How many pages the request wanted that opened it; 0 where none is open.
+    #[must_use]
+    pub const fn wanted(&self) -> u64 {
+        self.wanted
     }
 
-    /// `wanted` pages from `index` on are wanted, of which the first is not there. `most` is how long a
-    /// window may be; 0 for none.
+    /// A read ended before page `next`, and the one that is going on ends before page `end`. It may be read in several parts: that
+    /// these follow each other makes no stream.
+    pub const fn read_to(&mut self, next: u64, end: u64) {
+        (self.next, self.end) = (next, end);
+    }
+
+    /// `wanted` pages from `index` on are wanted, of which the first is not there. `most` is how
+    /// many may be read behind them; 0 for none.
     pub fn miss(&mut self, index: u64, wanted: u64, most: u64) -> Plan {
         // Not one that was used before: who reads again from the begin does not thrash.
         let unused = index >= self.first.max(self.next);
         let was_ahead = self.pages > 0 && unused && index - self.first < self.pages;
-        let goes_on = index == self.next || was_ahead;
-        if !goes_on || most <= wanted {
-            (self.first, self.pages, self.thrashed) = (index, 0, None);
+        let goes_on = (index == self.next && index >= self.closed) || was_ahead;
+        if !goes_on || most == 0 {
+            (self.first, self.pages, self.wanted) = (index, 0, 0);
+            (self.closed, self.thrashed) = (self.end, None);
             return Plan { first: index, pages: wanted.max(1), marker: None };
         }
         let pages = if was_ahead {
@@ -73,16 +87,17 @@ impl Window {
         } else {
             (wanted * 2).next_power_of_two().max(LEAST)
         };
-        self.open(index, pages.max(wanted), wanted, most)
+        (self.wanted, self.closed) = (wanted, 0);
+        self.open(index, pages.max(wanted), wanted, wanted + self.at_most(most))
     }
 
-    /// The mark of the window was met at `index`: what to read next.
+    /// The mark of the window was met at `index`: what to read next, `most` pages at most.
     pub fn marker(&mut self, index: u64, most: u64) -> Plan {
         // The mark may be that of a window of another handle.
         let own = self.pages > 0 && index >= self.first && index - self.first < self.pages;
         let (end, pages) =
             if own { (self.first + self.pages, self.pages * 2) } else { (index + 1, LEAST) };
-        self.open(end, pages, 0, most)
+        self.open(end, pages, 0, self.at_most(most))
     }
 
     /// As much of the last plan as a file of `end` pages has: so much is read ahead, and no more. What comes behind it
@@ -94,9 +109,12 @@ impl Window {
         Plan { pages, marker, ..plan }
     }
 
+    fn at_most(&self, most: u64) -> u64 {
+        self.thrashed.map_or(most, |less| less.min(most))
+    }
+
     fn open(&mut self, first: u64, pages: u64, wanted: u64, most: u64) -> Plan {
-        let most = self.thrashed.map_or(most, |less| less.min(most));
-        let pages = pages.min(most.max(wanted)).max(1);
+        let pages = pages.min(most).max(1);
         (self.first, self.pages) = (first, pages);
         let marker = (wanted < pages).then_some(first + wanted);
         Plan { first, pages, marker }
@@ -124,14 +142,37 @@ mod tests {
     }
 
     #[test]
+    fn requests_as_long_as_a_window_have_one_behind_them() {
+        for wanted in [63, 64, 65, 200] {
+            let mut window = Window::new();
+            let plan = window.miss(0, wanted, 64);
+            assert_eq!(plan, Plan { first: 0, pages: wanted + 64, marker: Some(wanted) });
+            window.read_to(wanted, 2 * wanted);
+            let next = window.marker(wanted, 64);
+            assert_eq!(
+                next,
+                Plan { first: plan.first + plan.pages, pages: 64, marker: Some(plan.pages) }
+            );
+        }
+        assert_eq!(Window::new().miss(0, 64, 0), Plan { first: 0, pages: 64, marker: None });
+    }
+
+    #[test]
     fn random_reads_get_what_they_asked_for() {
         let mut window = Window::new();
         for index in [5, 900, 17, 3000] {
             let plan = window.miss(index, 2, 64);
             assert_eq!(plan, Plan { first: index, pages: 2, marker: None });
-            window.read_to(index + 2);
+            window.read_to(index + 2, 0);
         }
         assert_eq!(window.miss(3002, 1, 64).pages, 4, "from here on it is a stream");
+        window.read_to(3003, 5200);
+        for index in [5000, 5064, 5128] {
+            assert_eq!(window.miss(index, 64, 64), Plan { first: index, pages: 64, marker: None });
+            window.read_to(index + 64, 5200);
+        }
+        window.read_to(5200, 5204);
+        assert_eq!(window.miss(5200, 4, 64).pages, 8, "the next request makes it one");
         assert_eq!(window.miss(3002, 1, 0).pages, 1, "windows are off");
     }
 
@@ -139,9 +180,9 @@ mod tests {
     fn reading_again_is_no_thrashing() {
         let mut window = Window::new();
         assert_eq!(window.miss(0, 32, 1024).pages, 64);
-        window.read_to(32);
+        window.read_to(32, 0);
         assert_eq!(window.miss(0, 32, 1024), Plan { first: 0, pages: 32, marker: None });
-        window.read_to(32);
+        window.read_to(32, 0);
         let plan = window.miss(32, 32, 1024);
         assert_eq!(plan.pages, 64);
         assert_eq!(window.marker(plan.marker.unwrap(), 1024).pages, 128);
@@ -152,7 +193,7 @@ mod tests {
         let mut window = Window::new();
         let plan = window.miss(0, 1, 64);
         assert_eq!(window.clip(plan, 1), Plan { first: 0, pages: 1, marker: None });
-        window.read_to(1);
+        window.read_to(1, 2);
         let plan = window.miss(1, 1, 64);
         assert_eq!(window.clip(plan, 100), Plan { first: 1, pages: 4, marker: Some(2) });
         let plan = window.marker(2, 64);

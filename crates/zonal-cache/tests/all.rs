@@ -18,6 +18,7 @@ mod pieces;
 mod reclaim;
 mod reclaimer;
 mod region;
+mod requests;
 mod ring;
 mod short;
 mod stats;

@@ -59,7 +59,7 @@ fn list<E: Evict, L: LruLock>(cache: &Cache<E, L>) -> (usize, usize) {
 
 /// Pages, and blocks, after a stream and after each thing that may happen to a part of it.
 fn parts_differ<E: Evict, L: LruLock>() {
-    let cache = cache::<E, L>(1024, 64);
+    let cache = cache::<E, L>(2048, 64);
     let file = cache.open(Noted::default()).expect("a file");
     read(&file, 0..512);
     let there = list(&cache);
