@@ -1,9 +1,9 @@
 //! Requests for larger blocks that were refused, and what is freed after that: where caches keep a block apart they are
 //! emptied when so much is free again that it may be there, however many were refused before.
 
-use crate::small::{W, cached, with_all};
+use crate::small::{W, cached, order, with_all};
 use zonal::preset::Zonal;
-use zonal::{Order, Pfn, Request};
+use zonal::{CpuId, Order, Pfn, Request};
 use zonal_testkit::suite::Dice;
 
 const PAGEBLOCKS: u64 = 32;
@@ -50,16 +50,44 @@ fn the_only_block_is_found_at_once() {
     });
 }
 
-/// Where nothing comes of it the searches become few.
+/// What the only CPU has itself is found by each request, whether it may wait or not, however many were refused before: its
+/// blocks, and what it has freed and not counted yet.
+#[test]
+fn what_a_cpu_has_itself_is_found_at_once() {
+    type Hurry = fn(Request) -> Request;
+    let ways: [Hurry; 3] = [|it| it, Request::no_wait, Request::atomic];
+    for (number, way) in [1, 3, 5, 9].into_iter().flat_map(|number| ways.map(|way| (number, way))) {
+        with_all::<Zonal>((PAGEBLOCKS, 0), 1, |world| {
+            let (allocator, order, mut dice) = (&world.allocator, order(number), Dice::new(7));
+            let request = Request::new(order);
+            let rest = || core::iter::from_fn(|| allocator.alloc_raw(&request).ok());
+            let mut held: Vec<_> = rest().collect();
+            for round in 0..200 {
+                for _ in 0..2 {
+                    let pfn = held.swap_remove(dice.below(held.len() as u64) as usize);
+                    allocator.free_raw(pfn, order).expect("allocated");
+                }
+                for _ in 0..2 {
+                    let got = allocator.alloc_raw(&way(request));
+                    held.push(got.unwrap_or_else(|error| panic!("{round}: {error}")));
+                }
+                assert!((0..round % 5).all(|_| allocator.alloc_raw(&way(request)).is_err()));
+            }
+        });
+    }
+}
+
+/// Where nothing comes of it the searches that empty the caches of others become few.
 #[test]
 fn searches_in_vain_become_few() {
     with_all::<Zonal>((PAGEBLOCKS, 0), 2, |world| {
+        let mut other = world.allocator.handle(CpuId(1)).expect("no other owner");
         let (mut held, mut requests, mut searches) = (refused(world, 64), 0, 0);
         for _ in 0..8 {
             // Each second frame, so that there is never a block, of more and more pageblocks.
             for some in held.chunks(512) {
                 let odd: Vec<_> = some.iter().copied().filter(|pfn| pfn.get() % 2 == 1).collect();
-                free(world, &odd);
+                odd.iter().for_each(|&pfn| other.free_raw(pfn, Order::ZERO).expect("allocated"));
                 assert!(cached(world) > 0);
                 assert!(world.allocator.alloc_raw(&Request::new(Order::HUGE)).is_err());
                 requests += 1;

@@ -234,7 +234,7 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
         let (most, empty) = SEARCHES[usize::from(S::Free::LOCKED)];
         let mut in_vain = 0;
         for _ in 0..most {
-            let mut seen = if due { self.open_everything(entry, zones, request) } else { 0 };
+            let mut seen = self.open(entry, zones, request, due);
             // For less than a pageblock it looks at all memory of the zones: not for those who are
             // in a hurry.
             for zone in zones.iter().filter(|_| !request.may_not_wait()) {
@@ -277,7 +277,7 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
         if !zones.iter().any(is_hidden) {
             return None;
         }
-        self.open_everything(entry, zones, request);
+        self.open(entry, zones, request, true);
         self.walk(entry, zones, request, Mark::Min)
     }
 
@@ -302,18 +302,28 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
     }
 
     /// Drains every CPU's cache and opens a pageblock of the high-atomic reserve, zone by zone;
-    /// returns the frames drained. For those who may not wait it looks at a few CPUs only.
-    fn open_everything<E: Entry<'m, P, S>>(
+    /// returns the frames drained. For those who may not wait it looks at a few CPUs only; where a search is not `due`,
+    /// at its own, which no other pays for.
+    fn open<E: Entry<'m, P, S>>(
         &self,
         entry: &mut E,
         zones: &Zones<'m, P, S>,
         request: &Request,
+        due: bool,
     ) -> u64 {
         let mut drained = 0;
         for zone in zones.iter() {
+            // What an owner has itself goes without the fences that others need to reach it.
+            if E::OUTSIDE || !S::Free::LOCKED {
+                drained += self.drain_own(entry, zone);
+            }
+            if !due {
+                continue;
+            }
             drained += match request.may_not_wait() && !S::Free::LOCKED {
-                true => self.drain_a_few(entry, zone),
-                false => self.drain_through(entry, zone),
+                true => self.drain_a_few(entry.cpu() as u32, zone),
+                false if E::OUTSIDE => self.drain_others(entry.cpu() as u32, zone),
+                false => self.drain_zone(zone),
             };
             let migrate = request.migrate_type();
             S::Free::unreserve_high_atomic(self.view(zone), migrate);
@@ -324,15 +334,10 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
         drained
     }
 
-    /// Gives what every CPU caches of the zone back; what an owner has itself without the fences that others
-    /// need to reach it. Returns the frames.
-    fn drain_through<E: Entry<'m, P, S>>(&self, entry: &mut E, zone: &'m Zone<P, S>) -> u64 {
-        if !E::OUTSIDE {
-            return self.drain_zone(zone);
-        }
-        let (own, drained) = (entry.cpu(), self.drain_own(entry, zone));
-        let others = (0..self.cpus()).filter(|&cpu| cpu as usize != own);
-        drained + others.map(|cpu| self.drain_cache(CpuId(cpu), zone, |_| ())).sum::<u64>()
+    /// Gives what every CPU but `own` caches of the zone back. Returns the frames.
+    fn drain_others(&self, own: u32, zone: &'m Zone<P, S>) -> u64 {
+        let others = (0..self.cpus()).filter(|&cpu| cpu != own);
+        others.map(|cpu| self.drain_cache(CpuId(cpu), zone, |_| ())).sum()
     }
 
     /// Gives what this CPU caches of the zone back, if its slot is free or the caller's.
@@ -343,11 +348,10 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
         entry.enter(zone.id, |pages| self.drain_pages(pages, &context, by)).unwrap_or(0)
     }
 
-    /// Gives what this CPU caches of the zone back, and what the next few do, as far as their slots
+    /// Gives what the next few CPUs cache of the zone back, as far as their slots
     /// are free: without a fence that others have to answer. O(1) CPUs.
-    fn drain_a_few<E: Entry<'m, P, S>>(&self, entry: &mut E, zone: &'m Zone<P, S>) -> u64 {
-        let (own, cpus) = (entry.cpu() as u32, self.cpus());
-        let mut drained = self.drain_own(entry, zone);
+    fn drain_a_few(&self, own: u32, zone: &'m Zone<P, S>) -> u64 {
+        let (cpus, mut drained) = (self.cpus(), 0);
         for cpu in (1..cpus.min(A_FEW + 1)).map(|step| (own + step) % cpus) {
             let context = self.context(zone, cpu as usize);
             let drain =

@@ -205,8 +205,8 @@ impl<P: Platform, F: FreeMemory> ZoneInstance<P, F> {
     #[inline(never)]
     pub(crate) fn is_search_due(&self, request: &Request) -> bool {
         let before = self.misses.fetch_add(1, Relaxed);
-        let in_turn =
-            (before < MISSES && before.is_power_of_two()) || before.is_multiple_of(MISSES);
+        // A power of two beyond it is a multiple.
+        let in_turn = before.is_power_of_two() || before.is_multiple_of(MISSES);
         let (searched, free) = (self.searched.load(Relaxed), self.free());
         let (mut then, mut step) = match before {
             0 => (free, 0),
@@ -225,9 +225,7 @@ impl<P: Platform, F: FreeMemory> ZoneInstance<P, F> {
     /// There was one: the next is the first again.
     #[inline]
     pub(crate) fn search_found(&self) {
-        if self.misses.load(Relaxed) != 0 {
-            self.misses.store(0, Relaxed);
-        }
+        self.misses.store(0, Relaxed);
     }
 
     pub(crate) fn managed(&self) -> u64 {
