@@ -199,6 +199,14 @@ impl<S: Policy> Arena<S> {
         self.inner().free_bulk(frames)
     }
 
+    /// Frees blocks of one order, as [`alloc_bulk`](Self::alloc_bulk) gives them; those that may not be freed are left out and counted.
+    ///
+    /// # Safety
+    /// As [`free_raw`](Self::free_raw), for each block.
+    pub unsafe fn free_blocks(&self, order: Order, blocks: &[Pfn]) -> BulkFreed {
+        self.inner().free_blocks(order, blocks)
+    }
+
     /// Takes a block back from its numbers.
     ///
     /// # Safety

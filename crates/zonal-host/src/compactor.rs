@@ -52,7 +52,7 @@ const CALL_BYTES: usize = 16 << 20;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Settings {
     /// How long nothing must have happened before it looks by itself; `None`: it never does.
-    /// Default: 500 ms.
+    /// Default: 500 ms; 1 ms at least.
     pub idle: Option<Duration>,
     /// The order that it then looks after. Default: huge pages.
     pub order: Order,
@@ -280,8 +280,10 @@ enum Came {
 impl Work {
     fn run<S: Policy>(&self, arena: &Arena<S>, settings: Settings) {
         let mut shift = 0;
+        // Twice nothing is nothing: it would only look.
+        let idle = settings.idle.map(|idle| idle.max(Duration::from_millis(1)));
         loop {
-            let idle = settings.idle.map(|idle| idle.saturating_mul(1 << shift));
+            let idle = idle.map(|idle| idle.saturating_mul(1 << shift));
             match self.alarm.wait(idle) {
                 Call::Stop => return,
                 Call::For(order) => {

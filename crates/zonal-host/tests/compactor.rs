@@ -236,3 +236,15 @@ fn dropped_on_its_own_thread_it_ends_and_another_can_start() {
     assert!(!dropper.panicked.load(SeqCst), "it waited for itself");
     soon("another", || Compactor::start(arena.clone(), ASLEEP).is_ok());
 }
+
+/// Twice no time is no time: it rests all the same.
+#[test]
+fn an_idle_time_of_zero_is_no_endless_look() {
+    let arena = Arc::new(Arena::builder().bytes(16 << 20).open().unwrap());
+    let settings = Settings { idle: Some(Duration::ZERO), order: Order::HUGE };
+    let compactor = Compactor::start(arena, settings).unwrap();
+    let start = Instant::now();
+    thread::sleep(Duration::from_millis(100));
+    let looks = compactor.stop().looks;
+    assert!(u128::from(looks) <= start.elapsed().as_millis() + 1, "{looks}");
+}

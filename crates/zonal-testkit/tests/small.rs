@@ -278,3 +278,25 @@ fn nothing_stays_of_what_is_isolated() {
         assert_all_is_back(world);
     });
 }
+
+/// Many at once, by a handle and without; those that may not be freed are left out, and the first is named.
+#[test]
+fn blocks_are_freed_as_they_came() {
+    with::<Zonal>(|world| {
+        let allocator = &world.allocator;
+        for order in [0, 2, 9].map(order) {
+            let (request, mut blocks) = (Request::new(order), [Pfn::new(0); 5]);
+            let mut owner = allocator.handle(CpuId(0)).expect("no other owner");
+            allocator.alloc_bulk(&request, &mut blocks).expect("memory");
+            let done = owner.free_blocks(order, &blocks[..3]);
+            assert_eq!((done.freed, done.refused, done.first_refused), (3, 0, None));
+            drop(owner);
+            let rest = [blocks[3], Pfn::new(1 << 40), blocks[4], blocks[3]];
+            let done = allocator.free_blocks(order, &rest);
+            assert_eq!((done.freed, done.refused), (2, 2), "{order}");
+            let foreign = FreeError::Foreign { pfn: Pfn::new(1 << 40) };
+            assert_eq!(done.first_refused, Some((1, foreign)));
+        }
+        assert_all_is_back(world);
+    });
+}

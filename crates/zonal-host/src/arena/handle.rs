@@ -91,6 +91,14 @@ impl<'a, S: Policy> Handle<'a, S> {
     pub unsafe fn free_bulk(&mut self, frames: &[Pfn]) -> BulkFreed {
         self.inner.free_bulk(frames)
     }
+
+    /// Frees blocks of one order.
+    ///
+    /// # Safety
+    /// As [`Arena::free_blocks`].
+    pub unsafe fn free_blocks(&mut self, order: Order, blocks: &[Pfn]) -> BulkFreed {
+        self.inner.free_blocks(order, blocks)
+    }
 }
 
 impl<S: Policy> fmt::Debug for Handle<'_, S> {

@@ -142,6 +142,14 @@ impl<'a, 'm, P: Platform, S: Policy> CpuHandle<'a, 'm, P, S> {
     pub fn free_bulk(&mut self, frames: &[Pfn]) -> BulkFreed {
         self.allocator.free_bulk_through(&mut self.entry, frames)
     }
+
+    /// Frees blocks of one order: see [`Allocator::free_blocks`].
+    pub fn free_blocks(&mut self, order: Order, blocks: &[Pfn]) -> BulkFreed {
+        match order {
+            Order::ZERO => self.free_bulk(blocks),
+            _ => BulkFreed::one_by_one(blocks, |pfn| self.free_raw(pfn, order)),
+        }
+    }
 }
 
 impl<'a, 'm, P: Host, S: Policy> CpuHandle<'a, 'm, P, S> {

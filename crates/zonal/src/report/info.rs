@@ -228,7 +228,7 @@ impl<'m, P: Platform, S: Policy> Allocator<'m, P, S> {
         }
     }
 
-    /// Raises all watermarks of a zone by `frames`, until set again (0: not at all).
+    /// Raises all watermarks of a zone by `frames`, `u32::MAX` at most, until set again (0: not at all).
     /// `false` for an unknown zone.
     pub fn set_watermark_boost(&self, id: ZoneId, frames: u64) -> bool {
         self.zone(id).map(|zone| zone.set_boost(frames)).is_some()

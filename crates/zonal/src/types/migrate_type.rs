@@ -92,8 +92,9 @@ impl MigrateType {
         matches!(self, Self::Movable | Self::Cma)
     }
 
-    /// Whether free pageblocks of the two types are one block: all but isolated ones, which are their
-    /// holder's, and CMA, which unmovable requests must not get a part of.
+    /// Whether free pageblocks of the two types may be one block: all but isolated ones, which are their
+    /// holder's, and CMA, which unmovable requests must not get a part of. `Zonal` has a pageblock of the high-atomic reserve by itself
+    /// until a request that may wait opens it.
     #[must_use]
     #[inline]
     pub const fn merges_with(self, other: Self) -> bool {

@@ -1,4 +1,4 @@
-//! Many single frames at once, into and out of slices of pfns.
+//! Many frames or blocks at once, into and out of slices of pfns.
 
 mod free;
 
@@ -23,10 +23,35 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
         self.alloc_bulk_through(&mut self.shared_entry(), request, out)
     }
 
-    /// Frees single frames, as the preset's [`BulkFree`](crate::policy::BulkFree) does it. Those
+    /// Frees single frames, and no blocks ([`free_blocks`](Self::free_blocks) does), as the preset's [`BulkFree`](crate::policy::BulkFree) does it. Those
     /// that may not be freed are left out and counted.
     pub fn free_bulk(&self, frames: &[Pfn]) -> BulkFreed {
         self.free_bulk_through(&mut self.shared_entry(), frames)
+    }
+
+    /// Frees blocks of one order: what [`alloc_bulk`](Self::alloc_bulk) gave. Single frames as [`free_bulk`](Self::free_bulk) does,
+    /// blocks one after the other as [`free_raw`](Self::free_raw) does. Those that may not be freed are left out and counted.
+    ///
+    /// ```
+    /// # use core::mem::MaybeUninit;
+    /// # use zonal::{map::{MemoryMap, PhysAddr, Region}, plan::{Config, Plan}, policy::{Policy, Split}};
+    /// # use zonal::{Allocator, platform::single::SingleThread, preset::Zonal};
+    /// use zonal::{Order, Pfn, Request};
+    /// # let map = MemoryMap::from_regions(&[Region::usable(PhysAddr(0), 64 << 20)]).unwrap().sanitise().unwrap();
+    /// # let plan = Plan::new(map, Config::new(1), <Zonal as Policy>::Split::instances).unwrap();
+    /// # let mut piece = vec![MaybeUninit::uninit(); 1 << 20];
+    /// # let tables = zonal_tables::in_piece(&plan, &mut piece).unwrap();
+    /// # let allocator = Allocator::<_, Zonal>::new(SingleThread, &plan, tables).unwrap();
+    /// let (order, mut blocks) = (Order::new(3).unwrap(), [Pfn::new(0); 8]);
+    /// allocator.alloc_bulk(&Request::new(order), &mut blocks).unwrap();
+    /// assert_eq!(allocator.free_blocks(order, &blocks).freed, 8);
+    /// assert_eq!(allocator.free_blocks(order, &blocks).refused, 8, "they are free");
+    /// ```
+    pub fn free_blocks(&self, order: Order, blocks: &[Pfn]) -> BulkFreed {
+        match order {
+            Order::ZERO => self.free_bulk(blocks),
+            _ => BulkFreed::one_by_one(blocks, |pfn| self.free_raw(pfn, order)),
+        }
     }
 
     #[inline(always)]

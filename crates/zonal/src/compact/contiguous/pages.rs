@@ -47,7 +47,7 @@ impl<'m, P: Host, S: Policy> Allocator<'m, P, S> {
 
     /// Frees `frames` frames from `start` on, each of which is allocated by itself, with order 0: any part of what
     /// [`alloc_pages`](Self::alloc_pages), [`alloc_at`](Self::alloc_at) and their like gave, or several
-    /// neighbours. A single one stays with the CPU, as by [`free_raw`](Self::free_raw); the others go to the
+    /// neighbours of one zone. A single one stays with the CPU, as by [`free_raw`](Self::free_raw); the others go to the
     /// zone, merged. O(frames).
     ///
     /// # Errors

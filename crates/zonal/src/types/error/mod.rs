@@ -137,7 +137,8 @@ impl core::error::Error for RefusedFree {}
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum AllocReason {
-    /// No zone that the request may use has such a block above the watermark.
+    /// In no zone that the request may use such a block was found above the watermark. For single frames that may wait there is none;
+    /// a larger block may be kept apart by what other CPUs have cached, which is [looked at now and then](crate::slow_path).
     Exhausted,
     /// No zone at all fits the request's nodes and zone limit.
     NoZone,
@@ -264,7 +265,7 @@ impl fmt::Display for Explanation {
     }
 }
 
-/// What a bulk free did: every frame that could be freed was.
+/// What a bulk free did: every frame, or block, that could be freed was.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[must_use]
 pub struct BulkFreed {
@@ -274,6 +275,26 @@ pub struct BulkFreed {
     pub refused: usize,
     /// Position of the first refused frame in the slice, and why.
     pub first_refused: Option<(usize, FreeError)>,
+}
+
+impl BulkFreed {
+    /// What comes of freeing each of `blocks` by itself.
+    pub(crate) fn one_by_one(
+        blocks: &[Pfn],
+        mut free: impl FnMut(Pfn) -> Result<(), FreeError>,
+    ) -> Self {
+        let mut done = Self::default();
+        for (at, &pfn) in blocks.iter().enumerate() {
+            match free(pfn) {
+                Ok(()) => done.freed += 1,
+                Err(error) => {
+                    done.refused += 1;
+                    done.first_refused.get_or_insert((at, error));
+                }
+            }
+        }
+        done
+    }
 }
 
 /// Why an [`Allocator`](crate::Allocator) could not be built.
