@@ -58,7 +58,11 @@ impl Place {
     }
 
     pub(crate) fn spawn(&self, kind: Kind, cpus: usize) -> Result<Child, Failed> {
-        let task = Task { socket: self.socket.clone(), len: LEN, cpus, kind };
+        self.spawn_with(LEN, kind, cpus)
+    }
+
+    fn spawn_with(&self, len: usize, kind: Kind, cpus: usize) -> Result<Child, Failed> {
+        let task = Task { socket: self.socket.clone(), len, cpus, kind };
         Ok(task.command()?.stderr(Stdio::piped()).spawn()?)
     }
 }
@@ -100,6 +104,31 @@ fn clients_share_pages() -> Test {
         assert!(reports.iter().all(|report| report.end.is_ok()), "{reports:?}");
         assert!(reports.iter().all(|it| it.faults >= LEN / step as usize), "{reports:?}");
         assert_eq!(cache.stats().read, PAGES as u64, "each page is read once");
+    }
+    Ok(())
+}
+
+/// A snapshot of four times what the cache may have: pages go to make room, those that two clients need at the same time too, and
+/// each client has all bytes.
+fn a_snapshot_is_larger_than_the_bound() -> Test {
+    let (pages, bound) = (5 * PAGES, 5 * PAGES / 4);
+    for step in STEPS {
+        let place = Place::new()?;
+        let cache = Cache::<S3Fifo>::builder().memory(bound * PAGE).open()?;
+        let file = cache.open(MemoryStore::from(pattern(pages * PAGE)))?;
+        let pager = Pager { file: &file, step, poison: true };
+        let spawn = || place.spawn_with(pages * PAGE, Kind::Plain, 1);
+        let clients = [spawn()?, spawn()?];
+        let reports = pager.serve(&place.listener, 2)?;
+        clients.into_iter().try_for_each(succeeded)?;
+        for report in &reports {
+            assert!(report.end.is_ok() && report.filled == pages, "{reports:?}");
+        }
+        let stats = cache.stats();
+        assert!(stats.used <= bound && stats.bound == bound, "{stats:?}");
+        assert!(stats.evicted as usize >= pages - bound, "{stats:?}");
+        // Both clients read all of it, and a window may go before it is used.
+        assert!((pages..3 * pages).contains(&(stats.read as usize)), "{stats:?}");
     }
     Ok(())
 }
@@ -245,7 +274,8 @@ fn main() -> ExitCode {
     if let Some(code) = client::ended() {
         return code;
     }
-    let tests: [Named; 8] = [
+    let tests: [Named; 9] = [
+        ("a_snapshot_is_larger_than_the_bound", a_snapshot_is_larger_than_the_bound),
         ("clients_share_pages", clients_share_pages),
         ("a_client_killed_in_a_fault_harms_no_other", a_client_killed_in_a_fault_harms_no_other),
         (
