@@ -17,7 +17,7 @@
 //! use zonal_cache::{Cache, FileStore, S3Fifo};
 //! # let directory = tempfile::tempdir()?;
 //! # let path = directory.path().join("file");
-//! let cache = Cache::<S3Fifo>::builder().memory(16 << 20).open()?;
+//! let cache = Cache::<S3Fifo>::builder().memory_in_all(16 << 20).open()?;
 //! let file = cache.open(FileStore::create(&path)?)?;
 //! file.write_at(b"hello", 4094)?;
 //! let mut bytes = [0; 5];
