@@ -52,9 +52,12 @@ impl<S: Setup> Core<S> {
         });
     }
 
+    /// A page is active from now on. Of a block each is told of, as where it was listed.
     pub(crate) fn tell_activation(&self, id: SlotId) {
-        let pfn = self.table.frame_in(id);
-        Sink::<S>::emit(Point::LruActivate, || Event::LruActivate { pfn });
+        Sink::<S>::emit(Point::LruActivate, || {
+            let pfn = self.table.frame_in(id);
+            Event::LruActivate { pfn }
+        });
     }
 
     /// Pages of a kind were looked at in one hold, for `requested`.

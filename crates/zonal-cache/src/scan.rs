@@ -1,7 +1,7 @@
 //! Pages that are to go: which of them the policies of the lists offer, and whether they can.
 
 use crate::events::Tally;
-use crate::evict::{Evict, Told, Verdict};
+use crate::evict::{Evict, Told, Verdict, block_at};
 use crate::held::{self, Held};
 use crate::inner::{Core, Met, Setup};
 use crate::lists::{Batch, retry};
@@ -117,11 +117,12 @@ impl<S: Setup> Core<S> {
             verdict
         };
         let mut tell = |what, id| {
-            let pages = 1 << self.order_at(id);
+            let order = self.order_at(id);
+            let pages = 1 << order;
             match what {
                 Told::Activated => {
                     told.activated += pages;
-                    self.tell_activation(id);
+                    block_at(id, order).for_each(|id| self.tell_activation(id));
                 }
                 Told::StaysActive => {
                     (told.stays_active, told.some) = (told.stays_active + pages, Some(id));

@@ -37,11 +37,14 @@ impl<L: LruLock> Setup for Recorded<L> {
     type Lru = L;
 }
 
-fn cache<L: LruLock>() -> PageCache<Recorded<L>> {
+fn cache_of<L: LruLock>(options: Options) -> PageCache<Recorded<L>> {
     let arena = Arena::builder().bytes(256 * PAGE).preset::<Traced<Zonal, Keep>>();
     let frames = ArenaFrames::new(Arc::new(arena.open().expect("an arena")));
-    let options = Options { pages: 16, window: 0, ..Options::default() };
     PageCache::with_parts(Threads::new(), frames, options).expect("a cache")
+}
+
+fn cache<L: LruLock>() -> PageCache<Recorded<L>> {
+    cache_of(Options { pages: 16, window: 0, ..Options::default() })
 }
 
 fn read<S: Setup>(file: &File<S>, page: usize) {
@@ -128,6 +131,35 @@ fn active_pages_that_are_too_many_become_inactive() {
     };
     assert_eq!((taken, active), (active + deactivated, referenced));
     assert!(active > 0 && deactivated > 0, "{events:?}");
+}
+
+/// Of a block each page is told of where it is listed, and where it becomes active.
+#[test]
+fn each_page_of_a_block_is_told_of() {
+    let options = Options { pages: 64, window: 0, block: Some(8), ..Options::default() };
+    let cache = cache_of::<Whole>(options);
+    let file = cache.open(MemoryStore::from(vec![1; 256 * PAGE])).unwrap();
+    file.advise(Advice::Random);
+    file.will_need(0..32 * PAGE as u64);
+    file.will_need(32 * PAGE as u64..64 * PAGE as u64);
+    assert_eq!(cache.lists()[0].blocks, 8);
+    let frames = |events: &[Event], point: Point| -> Vec<_> {
+        events.iter().filter(|event| event.point() == point).map(Event::pfn).collect()
+    };
+    let came = frames(&told(), Point::LruInsertion);
+    assert_eq!(came.len(), 64);
+    // That they are read for the first time is their coming, and no use.
+    (0..16).chain(0..16).for_each(|page| read(&file, page));
+    assert_eq!(told(), []);
+    read(&file, 200);
+    let events = told();
+    assert_eq!(frames(&events, Point::LruActivate), came[..16], "two blocks, {events:?}");
+    let activated = |event: &Event| match *event {
+        Event::VmscanLruShrinkInactive { scanned, activate, .. } => Some([scanned, activate]),
+        _ => None,
+    };
+    let activated: Vec<_> = events.iter().filter_map(activated).collect();
+    assert_eq!(activated, [[17, 16]], "and one page of the third, {events:?}");
 }
 
 #[test]
