@@ -19,7 +19,7 @@ use crate::held::Held;
 use crate::inner::{Core, Met, Setup};
 use crate::lru::LruLock;
 use crate::place::{self, MOST_ORDER, kind_of};
-use crate::table::{Claimed, Key, Kind, SlotId, Token};
+use crate::table::{Claimed, Key, Kind, Seems, SlotId, Token};
 use crate::velocity::By;
 use core::sync::atomic::Ordering::Relaxed;
 use zonal::platform::{AtomicByte, AtomicWord, Platform};
@@ -217,19 +217,36 @@ impl<S: Setup> Core<S> {
             By::Cache | By::Direct => true,
         };
         let can = block_at(first, order).filter(|&id| self.table.may_leave(id)).count();
-        let none = can == 0 || !is_wanted;
-        if !none && (can < pages || room < pages || self.uses(first, order).is_none()) {
+        if can == 0 || !is_wanted {
+            self.stays((first, order), met, tally);
+            return (Verdict::Kept, 0);
+        }
+        if can < pages || room < pages || self.uses(first, order).is_none() {
             return (Verdict::Split, 0);
         }
-        // If none can go, the first says why.
         let mut left = u64::MAX >> (u64::BITS as usize - pages);
         let all = left;
-        for (at, id) in block_at(first, order).enumerate().take(if none { 1 } else { pages }) {
+        for (at, id) in block_at(first, order).enumerate() {
             if self.offered(id, met, tally, put) == Verdict::Taken {
                 left &= !(1 << at);
             }
         }
         (if left == all { Verdict::Kept } else { Verdict::Taken }, left)
+    }
+
+    /// Counts the pages of a block of which none can go, and notes of each why: as of single pages, but without a lock.
+    fn stays(&self, (first, order): (SlotId, u32), met: &mut Met, tally: &mut Tally) {
+        if self.looked_at(first, 1 << order, met.by, tally).is_none() {
+            return;
+        }
+        for id in block_at(first, order) {
+            match self.table.seems(id) {
+                Seems::Dirty => met.note_dirty(self.table.key_in(id), tally),
+                Seems::Moving => met.note_moving(tally),
+                // What became free just now is offered again.
+                Seems::InUse | Seems::Free => {}
+            }
+        }
     }
 
     /// A block has gone, as its policy knows, but for the pages that `left` has a bit of, which are listed anew, each by itself.

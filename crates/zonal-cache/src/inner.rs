@@ -121,7 +121,14 @@ impl Met {
         Self { writes: Some(less_throttled), ..Self::of(own) }
     }
 
-    fn note_dirty(&mut self, key: Key) {
+    pub(crate) fn note_moving(&mut self, tally: &mut Tally) {
+        tally.moving += 1;
+        self.moving = true;
+    }
+
+    /// A page that has to be written first; its key is a hint.
+    pub(crate) fn note_dirty(&mut self, key: Key, tally: &mut Tally) {
+        tally.dirty += 1;
         if let Some(place) = self.dirty.iter_mut().find(|place| place.is_none()) {
             *place = Some(key);
             return;
@@ -292,14 +299,7 @@ impl<S: Setup> Core<S> {
         tally: &mut Tally,
         put: &mut dyn FnMut(Claimed),
     ) -> Verdict {
-        tally.scanned += 1;
-        tally.some = Some(id);
-        let Some(zone) =
-            self.zones.scanned(met.by, || self.frames.zone_of(self.table.frame_in(id)))
-        else {
-            tally.skipped += 1;
-            return Verdict::Kept;
-        };
+        let Some(zone) = self.looked_at(id, 1, met.by, tally) else { return Verdict::Kept };
         match self.table.claim(id) {
             Taken::Claimed(claimed) => {
                 tally.taken += 1;
@@ -307,17 +307,29 @@ impl<S: Setup> Core<S> {
                 put(claimed);
                 return Verdict::Taken;
             }
-            Taken::Dirty(key) => {
-                tally.dirty += 1;
-                met.note_dirty(key);
-            }
-            Taken::Moving => {
-                tally.moving += 1;
-                met.moving = true;
-            }
+            Taken::Dirty(key) => met.note_dirty(key, tally),
+            Taken::Moving => met.note_moving(tally),
             Taken::InUse => {}
         }
         Verdict::Kept
+    }
+
+    /// Counts a look at pages that may go, whose zone is that of the first; which that is, or `None` if another is short.
+    pub(crate) fn looked_at(
+        &self,
+        first: SlotId,
+        pages: u32,
+        by: By,
+        tally: &mut Tally,
+    ) -> Option<usize> {
+        tally.scanned += pages;
+        tally.some = Some(first);
+        let place = || self.frames.zone_of(self.table.frame_in(first));
+        let zone = self.zones.scanned(by, pages, place);
+        if zone.is_none() {
+            tally.skipped += pages;
+        }
+        zone
     }
 
     /// Puts slots without a frame back.

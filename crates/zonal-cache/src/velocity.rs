@@ -44,26 +44,31 @@ impl<P: Platform> ZoneCounters<P> {
         Self((0..zones.max(1)).map(|_| [(); 2].map(|()| pair())).collect())
     }
 
-    fn add(&self, by: By, zone: usize, what: usize) {
+    fn add(&self, by: By, zone: usize, what: usize, pages: u32) {
         if let Some(column) = by.column() {
             // Relaxed: it orders nothing.
-            let _ = self.0[zone % self.0.len()][column][what].fetch_add(1, Relaxed);
+            let _ = self.0[zone % self.0.len()][column][what].fetch_add(pages.into(), Relaxed);
         }
     }
 
-    /// A page is looked at, whose zone and node `place` says; its zone, or `None` if it is of another than is short.
-    pub(crate) fn scanned(&self, by: By, place: impl Fn() -> (usize, usize)) -> Option<usize> {
+    /// Pages are looked at, whose zone and node `place` says; their zone, or `None` if they are of another than is short.
+    pub(crate) fn scanned(
+        &self,
+        by: By,
+        pages: u32,
+        place: impl Fn() -> (usize, usize),
+    ) -> Option<usize> {
         let zone = match by {
             By::Cache => return Some(0),
             By::Direct => place().0,
             By::Background { zone } => Some(place().0).filter(|&it| it == zone)?,
         };
-        self.add(by, zone, 0);
+        self.add(by, zone, 0, pages);
         Some(zone)
     }
 
     pub(crate) fn reclaimed(&self, by: By, zone: usize) {
-        self.add(by, zone, 1);
+        self.add(by, zone, 1, 1);
     }
 
     fn read(&self) -> impl Iterator<Item = [Scans; 2]> {

@@ -162,6 +162,47 @@ fn each_page_of_a_block_is_told_of() {
     assert_eq!(activated, [[17, 16]], "and one page of the third, {events:?}");
 }
 
+/// What scans in vain have met: scanned, skipped, dirty, by requests and for a zone that has none of the pages; and how much
+/// of it is the zones'.
+fn in_vain(block: u32) -> (Vec<[u32; 3]>, u64) {
+    let options = Options { pages: 64, window: 0, block: Some(block), ..Options::default() };
+    let cache = cache_of::<Whole>(options);
+    let file = cache.open(MemoryStore::from(vec![1; 64 * PAGE])).unwrap();
+    file.will_need(0..32 * PAGE as u64);
+    file.will_need(32 * PAGE as u64..64 * PAGE as u64);
+    assert_eq!(cache.lists()[0].blocks, if block > 1 { 64 / block as usize } else { 0 });
+    let pinned = file.pin(0..40 * PAGE as u64).unwrap();
+    (40..64).for_each(|page| assert_eq!(file.write_at(&[2; PAGE], page * PAGE as u64), Ok(PAGE)));
+    let blocks = cache.lists()[0].blocks;
+    let _ = told();
+    assert_eq!((cache.reclaim(1), cache.reclaim_zone(99, 1)), (0, 0));
+    assert_eq!(cache.lists()[0].blocks, blocks, "none was halved");
+    drop(pinned);
+    let mut skips = 0;
+    let counts = |event: &Event| match *event {
+        Event::VmscanLruIsolate { skipped, taken: 0, .. } => {
+            skips = skipped;
+            None
+        }
+        Event::VmscanLruShrinkInactive { scanned, reclaimed: 0, writeback: 0, dirty, .. } => {
+            Some([scanned, skips, dirty])
+        }
+        _ => None,
+    };
+    let scans = told().iter().filter_map(counts).collect();
+    let zones = cache.reclaim_by_zone();
+    (scans, zones.iter().map(|zone| zone.direct.scanned + zone.background.scanned).sum())
+}
+
+/// A block that stays counts as its pages would.
+#[test]
+fn blocks_that_stay_count_all_their_pages() {
+    // Each page is looked at three times.
+    let single = in_vain(1);
+    assert_eq!(single, (vec![[3 * 64, 0, 3 * 24], [3 * 64, 3 * 64, 0]], 3 * 64));
+    assert_eq!(in_vain(8), single);
+}
+
 #[test]
 fn anonymous_pages_have_lists_of_their_own() {
     let cache = cache::<Whole>();

@@ -163,6 +163,35 @@ fn one_page_that_is_wanted_takes_one_of_a_block() {
     );
 }
 
+/// Blocks whose first page is pinned and whose others are dirty: these are written when there has to be room.
+fn written_behind_a_pinned_one<E: Evict>() {
+    let cache = Cache::<E>::builder().memory(16 * PAGE).block(4).dirty_percent(100);
+    let cache = cache.io_threads(0).open().expect("a cache");
+    let file = cache.open(Noted::default()).expect("a file");
+    let at = |page: u64| page * PAGE as u64;
+    file.will_need(0..at(8));
+    file.will_need(at(8)..at(16));
+    assert_eq!(list(&cache), (16, 4), "{}", E::NAME);
+    let first = |block: u64| file.pin(at(4 * block)..at(4 * block) + 1).expect("pinned");
+    let pinned: Vec<_> = (0..4).map(first).collect();
+    for page in (0..16).filter(|page| page % 4 > 0) {
+        assert_eq!(file.write_at(&[1; PAGE], at(page)), Ok(PAGE));
+    }
+    assert_eq!((list(&cache), cache.stats().dirty), ((16, 4), 12), "{}", E::NAME);
+    let other = cache.open(Noted::default()).expect("a file");
+    read(&other, [1000]);
+    assert!(cache.stats().dirty < 12);
+    drop(pinned);
+}
+
+#[test]
+fn dirty_pages_of_a_block_are_written_though_another_is_pinned() {
+    written_behind_a_pinned_one::<TwoLists>();
+    written_behind_a_pinned_one::<S3Fifo>();
+    written_behind_a_pinned_one::<Sieve>();
+    written_behind_a_pinned_one::<MultiGen>();
+}
+
 #[test]
 fn blocks_are_not_made_where_none_are_wanted() {
     for block in [0, 1, 3] {

@@ -53,6 +53,7 @@ pub use pass::{Settled, Taken, TakenOut};
 pub(crate) use seen::Seen;
 pub use slot::{Claimed, Hold, Key, Reader, SlotId, Token, Writeback, Writer};
 pub(crate) use slot::{KINDS, Kind};
+pub(crate) use spread::Seems;
 
 use crate::host::{Host, Part};
 use alloc::boxed::Box;

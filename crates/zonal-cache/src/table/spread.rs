@@ -8,6 +8,15 @@ use crate::host::Host;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use zonal::platform::AtomicWord;
 
+/// What a page looks like to one who would have its slot: as [`Taken`](super::Taken), but for certain nothing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Seems {
+    Free,
+    InUse,
+    Moving,
+    Dirty,
+}
+
 impl<P: Host> Table<P> {
     /// From now on readers of this page count themselves in by CPU. [`enter`](Self::enter) has it done where two met; without
     /// lanes nothing changes.
@@ -103,10 +112,24 @@ impl<P: Host> Table<P> {
 
     /// Whether the page of a slot could be [claimed](Self::claim), as it looks just now.
     pub(crate) fn may_leave(&self, id: SlotId) -> bool {
+        self.seems(id) == Seems::Free
+    }
+
+    /// What an attempt to [claim](Self::claim) the page of a slot would find, as it looks just now.
+    pub(crate) fn seems(&self, id: SlotId) -> Seems {
         // Relaxed: a guess.
         let seen = Word(self.slot(id).word.load(Relaxed));
-        let not = Word::WRITER | Word::WRITEBACK | Word::CLAIMED | Word::DETACHED | Word::DIRTY;
-        seen.is_alone() && !seen.has(not) && (!seen.has(Word::SPREAD) || self.lanes.seem_empty(id))
+        if seen.has(Word::WRITER | Word::WRITEBACK | Word::CLAIMED) {
+            Seems::Moving
+        } else if !seen.is_alone() || seen.has(Word::DETACHED) {
+            Seems::InUse
+        } else if seen.has(Word::DIRTY) {
+            Seems::Dirty
+        } else if seen.has(Word::SPREAD) && !self.lanes.seem_empty(id) {
+            Seems::InUse
+        } else {
+            Seems::Free
+        }
     }
 
     fn claim_spread(&self, id: SlotId, seen: u64) -> bool {
