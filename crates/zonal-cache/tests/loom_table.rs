@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Each model is run with bugs planted: atomics that order nothing, a compare-exchange in two steps, and
-//! one bug of its own.
+//! bugs of its own.
 #![cfg(loom)]
 
 mod loomed;
@@ -32,7 +32,10 @@ fn planted() {
         "writeback, torn" => explore(&bug, bound, writeback_and_write::<Torn, false>),
         "writeback, forgotten" => explore(&bug, bound, writeback_and_write::<Word, true>),
         "wait, never woken" => explore(&bug, bound, || wait_for_load::<false>(true)),
-        other => loomed::lanes::planted(other),
+        other => match other.strip_prefix("cut, ") {
+            Some(bug) => loomed::truncations::planted(bug),
+            None => loomed::lanes::planted(other),
+        },
     }
 }
 

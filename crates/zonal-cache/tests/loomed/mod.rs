@@ -1,6 +1,8 @@
 //! What the models of the table share: words with planted bugs, a host, a table with the bytes of its frames.
 
+mod bugs;
 pub(crate) mod lanes;
+pub(crate) mod truncations;
 
 use loom::cell::UnsafeCell;
 use loom::sync::{Condvar, Mutex};
@@ -267,12 +269,17 @@ impl<W: AtomicWord + 'static, const WAKES: bool> World<W, WAKES> {
         self.release(self.table.leave(reader));
     }
 
+    /// Gives a slot to a page, which is clean.
+    fn fill(&self, claimed: Claimed, key: Key) {
+        let writer = self.table.insert(claimed, key).unwrap();
+        self.write(&writer, key.index);
+        let _ = self.table.finish(&self.host, writer, false);
+    }
+
     /// Gives a slot to `B`, if no thread is there.
     fn evict(&self, id: SlotId) {
         if let Taken::Claimed(claimed) = self.table.claim(id) {
-            let writer = self.table.insert(claimed, B).unwrap();
-            self.write(&writer, B.index);
-            let _ = self.table.finish(&self.host, writer, false);
+            self.fill(claimed, B);
         }
     }
 
