@@ -32,9 +32,30 @@ thread_local! {
         const { ManuallyDrop::new(RefCell::new(None)) };
 }
 
+/// A bug to be planted in the words.
+#[derive(Clone, Copy, PartialEq, Eq)]
+#[allow(dead_code, reason = "not every model has each")]
+pub(crate) enum Bug {
+    /// Whether pages that wait are still there is not looked at.
+    LooksAway,
+    /// Who writes to a page does not see its readers.
+    Unseen,
+    /// The last reader of a page that has left the index does not free it.
+    NotFreed,
+}
+
 thread_local! {
-    /// A planted bug: whether pages that wait are still there is not looked at.
-    pub(crate) static LOOKS_AWAY: Cell<bool> = const { Cell::new(false) };
+    static PLANTED: Cell<Option<Bug>> = const { Cell::new(None) };
+}
+
+/// Plants a bug in a model that is being explored.
+#[allow(dead_code, reason = "not every model has one")]
+pub(crate) fn plant(bug: Bug) {
+    PLANTED.set(Some(bug));
+}
+
+fn has(bug: Bug) -> bool {
+    PLANTED.get() == Some(bug)
 }
 
 /// Sets what [`call_back`] does.
@@ -72,11 +93,33 @@ impl AtomicHalf for Half {
 
 pub(crate) struct Word(AtomicU64);
 
+/// Readers in the word of a slot, its flags, and the one of a page that has left the index.
+const READERS: u64 = (1 << 20) - 1;
+const FLAGS: u64 = ((1 << 10) - 1) << 40;
+const DETACHED: u64 = 1 << 44;
+
+/// Whether this may be the word of a slot.
+const fn is_slot(word: u64) -> bool {
+    word & FLAGS != 0 && word >> 50 == 0
+}
+
 impl AtomicWord for Word {
     fn new(value: u64) -> Self {
         Self(AtomicU64::new(value))
     }
-    zonal::forward_atomic!(u64, 0: load store fetch_add fetch_or fetch_and swap);
+    zonal::forward_atomic!(u64, 0: store fetch_or fetch_and swap);
+    fn load(&self, order: Ordering) -> u64 {
+        let now = self.0.load(order);
+        let hides = has(Bug::Unseen) && is_slot(now) && order == Ordering::Acquire;
+        if hides { now & !READERS } else { now }
+    }
+    fn fetch_add(&self, value: u64, order: Ordering) -> u64 {
+        let before = self.0.fetch_add(value, order);
+        match value {
+            u64::MAX if has(Bug::NotFreed) && is_slot(before) => before & !DETACHED,
+            _ => before,
+        }
+    }
     fn compare_exchange(
         &self,
         current: u64,
@@ -85,7 +128,7 @@ impl AtomicWord for Word {
         failure: Ordering,
     ) -> Result<u64, u64> {
         // Only the place of a page of a file that waits in a batch has this in its high half.
-        if current >> 32 == 1 && LOOKS_AWAY.get() {
+        if current >> 32 == 1 && has(Bug::LooksAway) {
             self.0.store(new, Ordering::SeqCst);
             return Ok(current);
         }
@@ -278,7 +321,7 @@ pub(crate) fn explore(
     model: impl Fn() + Send + Sync + 'static,
 ) {
     // What a model that failed has left on this thread.
-    LOOKS_AWAY.set(false);
+    PLANTED.set(None);
     std::mem::forget(HOOK.with(|hook| hook.take()));
     let mut config = shuttle::Config::new();
     config.stack_size = 1 << 20;
