@@ -5,7 +5,7 @@ use crate::file::{File, FileCore, pages_of};
 use crate::frames::{Frames, PAGE};
 use crate::inner::{Core, Setup};
 use crate::slots::Slots;
-use crate::store::{Purpose, StoreError};
+use crate::store::{Purpose, StoreError, zero_first};
 use crate::table::{Claimed, Hold, Key, Kind, TakenOut};
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -169,7 +169,11 @@ impl<S: Setup> FileCore<S> {
     pub(crate) fn refresh(&self) -> Result<(), StoreError> {
         // Relaxed: the gate orders it.
         if self.stale.load(Relaxed) != 0 {
-            self.store.set_len(0)?;
+            if self.is_fixed {
+                zero_first(&*self.store, self.len())?;
+            } else {
+                self.store.set_len(0)?;
+            }
             self.stale.store(0, Relaxed);
         }
         Ok(())
@@ -208,11 +212,15 @@ impl<S: Setup> File<S> {
     ///
     /// # Errors
     /// [`CacheError::Store`] if the store cannot, [`CacheError::NoRoom`] if the page with the new end
-    /// is pinned and there is no room for a copy, [`CacheError::OffsetTooLarge`]. Then all is as
-    /// before.
+    /// is pinned and there is no room for a copy, [`CacheError::OffsetTooLarge`], [`CacheError::FixedLen`] if it is to have
+    /// another length and the store [cannot](crate::store::Store::has_fixed_len). Then all is as before.
     pub fn truncate(&self, len: u64) -> Result<(), CacheError> {
         Self::checked_end(len, 0)?;
         let (core, file) = (&*self.core, &*self.file);
+        if file.is_fixed {
+            let (asked, len) = (len, file.len());
+            return if asked == len { Ok(()) } else { Err(CacheError::FixedLen { asked, len }) };
+        }
         let tail = (len % PAGE as u64) as usize;
         let _no_writer = file.size.close(&core.host);
         let shrinks = len < file.len();
@@ -272,13 +280,18 @@ impl<S: Setup> File<S> {
 
     /// The file goes: its pages leave memory in one list, without being written. Other handles see an empty
     /// file. The store is left as it is, and cut to nothing before something is written to it again.
+    ///
+    /// Where the store's length is [fixed](crate::store::Store::has_fixed_len) the file cannot be empty: other handles see what
+    /// the store has, of what was written and not yet synced any part.
     pub fn unlink(self) {
         let (core, file) = (&*self.core, &*self.file);
         let _no_writer = file.size.close(&core.host);
         let _no_writeback = file.flush.close(&core.host);
-        file.len.store(0, Release);
-        file.stored.store(0, Release);
-        file.stale.store(1, Relaxed);
+        if !file.is_fixed {
+            file.len.store(0, Release);
+            file.stored.store(0, Release);
+            file.stale.store(1, Relaxed);
+        }
         file.discard(core, 0..u64::MAX);
     }
 }

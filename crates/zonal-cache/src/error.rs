@@ -29,6 +29,20 @@ pub enum CacheError {
         /// Where it begins.
         offset: u64,
     },
+    /// The range begins at the end or beyond it, and the store's length is [fixed](crate::store::Store::has_fixed_len).
+    BeyondStore {
+        /// Where it begins.
+        offset: u64,
+        /// Bytes in the store.
+        len: u64,
+    },
+    /// Another length than a store has whose length is [fixed](crate::store::Store::has_fixed_len); of a region a larger one.
+    FixedLen {
+        /// Bytes.
+        asked: u64,
+        /// Bytes in the store.
+        len: u64,
+    },
     /// The range ends beyond the end of a region.
     BeyondRegion {
         /// Where it begins.
@@ -76,6 +90,12 @@ impl fmt::Display for CacheError {
             Self::Crowded => f.write_str("too many readers have pinned the page"),
             Self::OffsetTooLarge { offset } => {
                 write!(f, "offset {offset}: the range ends beyond 2^63 - 1")
+            }
+            Self::BeyondStore { offset, len } => {
+                write!(f, "offset {offset}: the store ends with its {len} bytes, and cannot grow")
+            }
+            Self::FixedLen { asked, len } => {
+                write!(f, "a length of {asked} bytes: the store has {len}, and cannot have others")
             }
             Self::BeyondRegion { offset, len } => {
                 write!(f, "offset {offset}: the range ends beyond the region's {len} bytes")

@@ -162,6 +162,10 @@ where
         self.inner.len()
     }
 
+    fn has_fixed_len(&self) -> bool {
+        self.inner.has_fixed_len()
+    }
+
     fn read(&self, offset: u64, pages: &mut [&mut [u8]]) -> Result<u64, StoreError> {
         let len = pages.iter().map(|page| page.len() as u64).sum();
         let most = self.ask(Operation::Read { offset, len })?;

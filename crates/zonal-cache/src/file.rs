@@ -43,6 +43,8 @@ impl Advice {
 pub(crate) struct FileCore<S: Setup> {
     pub(crate) number: u64,
     pub(crate) store: Box<dyn Store>,
+    /// The store's length never changes, nor does the file's.
+    pub(crate) is_fixed: bool,
     /// Bytes in the file.
     pub(crate) len: <S::Host as Platform>::Word,
     /// Bytes that the store has for certain.
@@ -213,6 +215,7 @@ impl<S: Setup> File<S> {
         let place = owner as usize;
         let file = Arc::new(FileCore {
             number,
+            is_fixed: store.has_fixed_len(),
             store,
             len: AtomicWord::new(len),
             stored: AtomicWord::new(stored),

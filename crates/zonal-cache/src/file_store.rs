@@ -20,7 +20,7 @@ use std::fmt;
 use std::fs::{File, OpenOptions};
 use std::io::{self, IoSlice, IoSliceMut, Seek, SeekFrom};
 use std::os::fd::AsFd;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -28,6 +28,8 @@ use std::sync::Arc;
 /// they are in memory once; the end of a file that is no whole page goes through it.
 ///
 /// It is opened to be read and written; one that may not be written can still be read.
+///
+/// A block device has a [fixed length](Store::has_fixed_len).
 #[derive(Debug)]
 pub struct FileStore {
     file: File,
@@ -73,7 +75,7 @@ impl FileStore {
         Ok(Self { file: options.open(path)?, direct: direct(path, &mut options).ok(), ring: None })
     }
 
-    /// A file that is made, or made empty.
+    /// A file that is made, or made empty; a block device stays as it is.
     ///
     /// # Errors
     /// What the system said.
@@ -205,6 +207,10 @@ impl Store for FileStore {
     fn len(&self) -> Result<u64, StoreError> {
         // Of a device, too.
         Ok((&self.file).seek(SeekFrom::End(0))?)
+    }
+
+    fn has_fixed_len(&self) -> bool {
+        self.file.metadata().is_ok_and(|is| is.file_type().is_block_device())
     }
 
     fn read(&self, offset: u64, pages: &mut [&mut [u8]]) -> Result<u64, StoreError> {

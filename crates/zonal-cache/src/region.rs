@@ -78,11 +78,19 @@ impl<S: Setup> PageCache<S> {
     }
 
     /// The same with a store, to which pages go when there has to be room. What the store has is not the region's,
-    /// and is cut before the first page goes there. What is dirty of the region counts as of a file.
+    /// and is cut before the first page goes there; one whose length is [fixed](Store::has_fixed_len) is made zero then, as far as the
+    /// region goes. What is dirty of the region counts as of a file.
     ///
     /// # Errors
-    /// As [`anon`](Self::anon).
+    /// As [`anon`](Self::anon); [`CacheError::FixedLen`] if the store is shorter and cannot grow, or [`CacheError::Store`] if
+    /// it cannot say.
     pub fn anon_on(&self, len: u64, store: impl Store) -> Result<AnonRegion<S>, CacheError> {
+        if store.has_fixed_len() {
+            let (asked, len) = (len, store.len()?);
+            if asked > len {
+                return Err(CacheError::FixedLen { asked, len });
+            }
+        }
         self.region(len, Kind::Anon, Box::new(store))
     }
 

@@ -176,6 +176,13 @@ pub trait Store: Send + Sync + 'static {
         self.len().map(|len| len == 0)
     }
 
+    /// Whether it is as long as it is: neither a write beyond its end nor [`set_len`](Self::set_len) makes it otherwise, as of a
+    /// block device. Asked once, when the store is opened. Of a file on such a store the cache refuses what would change its
+    /// length, and asks the store for none of it. The default says no.
+    fn has_fixed_len(&self) -> bool {
+        false
+    }
+
     /// Fills `pages` with what follows `offset`; how many bytes there are. Fewer than asked for where the store ends, or
     /// where it stopped for reasons of its own: then it is asked again, from the page on in which it stopped, and if it
     /// gets no further it has [ended](StoreError::SHRUNK). What follows them in `pages` may be anything.
@@ -284,11 +291,24 @@ pub(crate) fn write_zeroes<T: Store + ?Sized>(
     })
 }
 
+/// Makes the first `len` bytes zero, which the store has; they end where the file does, or with a page.
+pub(crate) fn zero_first<T: Store + ?Sized>(store: &T, len: u64) -> Result<(), StoreError> {
+    let rest = len % PAGE as u64;
+    let whole = len - rest;
+    if whole > 0 {
+        store.zero(0, whole)?;
+    }
+    if rest > 0 { store.write(whole, &[&ZEROES.0[..rest as usize]]) } else { Ok(()) }
+}
+
 macro_rules! forward {
     ($($pointer:ident)+) => {$(
         impl<T: Store + ?Sized> Store for $pointer<T> {
             fn len(&self) -> Result<u64, StoreError> {
                 (**self).len()
+            }
+            fn has_fixed_len(&self) -> bool {
+                (**self).has_fixed_len()
             }
             fn read(&self, offset: u64, pages: &mut [&mut [u8]]) -> Result<u64, StoreError> {
                 (**self).read(offset, pages)

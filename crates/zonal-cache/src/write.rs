@@ -24,6 +24,9 @@ impl<S: Setup> File<S> {
     ///
     /// A page that others have pinned is copied: they keep what they see.
     ///
+    /// Where the store's length is [fixed](crate::store::Store::has_fixed_len), what begins before its end is written up to
+    /// there, as `write(2)` does to a block device.
+    ///
     /// From the [dirty limit](crate::cache::Options::dirty_percent) on, a writer writes pages of
     /// its file back, each time that it has written 64, until it is below; before, where the host has a writer, it may be
     /// slowed. What goes wrong there the next [`sync`](Self::sync) says. A handle that is [less throttled](Self::throttle_less) has a quarter
@@ -31,9 +34,10 @@ impl<S: Setup> File<S> {
     ///
     /// # Errors
     /// [`CacheError`] where nothing was written: as [`read_at`](Self::read_at) for the first page,
-    /// [`CacheError::OffsetTooLarge`]. Behind that, less than all was written.
+    /// [`CacheError::OffsetTooLarge`], [`CacheError::BeyondStore`]. Behind that, less than all was written.
     pub fn write_at(&self, data: &[u8], offset: u64) -> Result<usize, CacheError> {
         Self::checked_end(offset, data.len())?;
+        let data = self.that_fits(data, offset)?;
         let (mut done, mut put) = (0, 0_usize);
         {
             // For all of it: the file does not become shorter between two pieces.
@@ -54,6 +58,18 @@ impl<S: Setup> File<S> {
         }
         self.throttle(put.div_ceil(PAGE) as u64);
         Ok(done)
+    }
+
+    /// What of `data` the store can be given: a page beyond the end of one that cannot grow could never be written back.
+    fn that_fits<'d>(&self, data: &'d [u8], offset: u64) -> Result<&'d [u8], CacheError> {
+        if !self.file.is_fixed || data.is_empty() {
+            return Ok(data);
+        }
+        let len = self.len();
+        match len.saturating_sub(offset) {
+            0 => Err(CacheError::BeyondStore { offset, len }),
+            room => Ok(&data[..room.min(data.len() as u64) as usize]),
+        }
     }
 
     /// Writes a part of what there is to write; how much, or why nothing.

@@ -8,6 +8,7 @@ mod counted;
 mod cuts;
 mod errors;
 mod events;
+mod fixed;
 mod hanging;
 mod history;
 mod load;

@@ -387,6 +387,10 @@ impl<S: Store> Store for ScheduledStore<S> {
         self.shared.inner.len()
     }
 
+    fn has_fixed_len(&self) -> bool {
+        self.shared.inner.has_fixed_len()
+    }
+
     fn read(&self, offset: u64, pages: &mut [&mut [u8]]) -> Result<u64, StoreError> {
         if self.shared.is_served_here() {
             return self.shared.inner.read(offset, pages);

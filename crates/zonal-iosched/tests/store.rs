@@ -159,6 +159,41 @@ fn a_file_that_is_not_to_be_written_says_so_and_can_be_read() {
 }
 
 /// A store whose requests of page 900 wait for the gate, and whose page `bad` cannot be read or written.
+/// As long as it is, as a device.
+struct Device(MemoryStore);
+
+impl Store for Device {
+    fn len(&self) -> Result<u64, StoreError> {
+        self.0.len()
+    }
+    fn has_fixed_len(&self) -> bool {
+        true
+    }
+    fn read(&self, offset: u64, pages: &mut [&mut [u8]]) -> Result<u64, StoreError> {
+        self.0.read(offset, pages)
+    }
+    fn write(&self, offset: u64, pages: &[&[u8]]) -> Result<(), StoreError> {
+        self.0.write(offset, pages)
+    }
+    fn set_len(&self, len: u64) -> Result<(), StoreError> {
+        self.0.set_len(len)
+    }
+    fn flush(&self) -> Result<(), StoreError> {
+        self.0.flush()
+    }
+}
+
+#[test]
+fn a_length_that_is_fixed_below_is_fixed() {
+    let device = Device(MemoryStore::from(numbered(2)));
+    let store = ScheduledStore::new(device, Subject::new(Kind::Noop).policy(), 1);
+    let file = cache(64).open(store.expect("threads")).expect("a file");
+    let (offset, len) = (2 * PAGE as u64, 2 * PAGE as u64);
+    assert_eq!(file.write_at(&[1], offset), Err(CacheError::BeyondStore { offset, len }));
+    assert_eq!(file.truncate(1), Err(CacheError::FixedLen { asked: 1, len }));
+    assert_eq!(file.sync(), Ok(()));
+}
+
 fn with_bad_page(kind: Kind, gate: &Arc<Gate>, bad: u64) -> Arc<Faulty> {
     let gate = Arc::clone(gate);
     Arc::new(faulty(kind, 1, move |operation| {

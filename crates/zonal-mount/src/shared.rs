@@ -35,6 +35,8 @@ pub(crate) fn told(error: &CacheError) -> Errno {
             i32::try_from(error.code()).map_or(Errno::EIO, Errno::from_i32)
         }
         CacheError::OffsetTooLarge { .. } => Errno::EFBIG,
+        CacheError::BeyondStore { .. } => Errno::ENOSPC,
+        CacheError::FixedLen { .. } => Errno::EINVAL,
         CacheError::NoRoom { .. } | CacheError::NoFrames => Errno::ENOMEM,
         CacheError::Crowded => Errno::EAGAIN,
         _ => Errno::EIO,
