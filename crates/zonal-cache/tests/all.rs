@@ -6,6 +6,7 @@ mod blocks;
 mod bytes;
 mod counted;
 mod cuts;
+mod device;
 mod errors;
 mod events;
 mod fixed;
