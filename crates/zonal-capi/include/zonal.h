@@ -654,29 +654,38 @@ int zonal_free_pages(const zonal *allocator, uint64_t pfn, uint64_t frames);
 int zonal_alloc_at(const zonal *allocator, uint64_t pfn, uint64_t frames);
 
 /*
- Makes memory usable that has come: whole pageblocks that the map calls offline.
+ Makes memory usable that has come: whole pageblocks that the map calls offline. Of other memory, as all of a pool in user
+ space is, the code is [`Argument`](Code::Argument).
 
  # Safety
  As [`zonal_alloc`](crate::zonal_alloc); and it is memory, and in use by no other code.
  */
-int zonal_online(const zonal *allocator, uint64_t pfn, uint64_t frames);
+int zonal_online(const zonal *allocator,
+                 uint64_t pfn,
+                 uint64_t frames);
 
 /*
- Takes memory away again: whole pageblocks of which no frame is in use, or whose pages move.
+ Takes memory away again that came by [`zonal_online`]: whole pageblocks of which no frame is in use, or whose pages move. Of
+ other memory, as all of a pool in user space is, the code is [`Argument`](Code::Argument).
 
  # Safety
  As [`zonal_alloc`](crate::zonal_alloc).
  */
-int zonal_offline(const zonal *allocator, uint64_t pfn, uint64_t frames);
+int zonal_offline(const zonal *allocator,
+                  uint64_t pfn,
+                  uint64_t frames);
 
 /*
- In a kernel: makes frames the allocator's that were reserved, or lie in a hole of the map, and are in use no more.
+ In a kernel: makes frames the allocator's that were reserved, or lie in a hole of the map, and are in use no more. They lie between
+ a zone's first and last usable frame, or are to be reclaimed later by the map; others are [`Foreign`](Code::Foreign).
  In user space a pool has no such memory: the code is [`Argument`](Code::Argument).
 
  # Safety
  As [`zonal_online`].
  */
-int zonal_release(const zonal *allocator, uint64_t pfn, uint64_t frames);
+int zonal_release(const zonal *allocator,
+                  uint64_t pfn,
+                  uint64_t frames);
 
 /*
  Writes what zone `zone` has to `info`, whose `size` the caller has set. Zones are numbered from 0; beyond the last the code is

@@ -93,7 +93,7 @@ impl Code {
             Self::CannotZero => c"the host cannot fill frames with zero bytes",
             Self::Foreign => c"the frames are not the allocator's",
             Self::DoubleFree => c"the frames are free already",
-            Self::WrongOrder => c"the frames are allocated with another order",
+            Self::WrongOrder => c"the frames are not allocated, or with another order",
             Self::Isolated => c"the frames are isolated",
             Self::InUse => c"some of the frames are in use",
             Self::Busy => c"the memory is being changed at this moment: try again",

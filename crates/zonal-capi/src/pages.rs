@@ -70,7 +70,8 @@ pub unsafe extern "C" fn zonal_alloc_at(allocator: *const Handle, pfn: u64, fram
     }))
 }
 
-/// Makes memory usable that has come: whole pageblocks that the map calls offline.
+/// Makes memory usable that has come: whole pageblocks that the map calls offline. Of other memory, as all of a pool in user
+/// space is, the code is [`Argument`](Code::Argument).
 ///
 /// # Safety
 /// As [`zonal_alloc`](crate::zonal_alloc); and it is memory, and in use by no other code.
@@ -81,7 +82,8 @@ pub unsafe extern "C" fn zonal_online(allocator: *const Handle, pfn: u64, frames
     number(zonal.and_then(|zonal| Ok(zonal.online(range(pfn, frames)?).map(|_| ())?)))
 }
 
-/// Takes memory away again: whole pageblocks of which no frame is in use, or whose pages move.
+/// Takes memory away again that came by [`zonal_online`]: whole pageblocks of which no frame is in use, or whose pages move. Of
+/// other memory, as all of a pool in user space is, the code is [`Argument`](Code::Argument).
 ///
 /// # Safety
 /// As [`zonal_alloc`](crate::zonal_alloc).
@@ -92,7 +94,8 @@ pub unsafe extern "C" fn zonal_offline(allocator: *const Handle, pfn: u64, frame
     number(zonal.and_then(|zonal| Ok(zonal.offline(range(pfn, frames)?)?)))
 }
 
-/// In a kernel: makes frames the allocator's that were reserved, or lie in a hole of the map, and are in use no more.
+/// In a kernel: makes frames the allocator's that were reserved, or lie in a hole of the map, and are in use no more. They lie between
+/// a zone's first and last usable frame, or are to be reclaimed later by the map; others are [`Foreign`](Code::Foreign).
 /// In user space a pool has no such memory: the code is [`Argument`](Code::Argument).
 ///
 /// # Safety

@@ -45,7 +45,7 @@ pub unsafe extern "C" fn zonal_open(config: *const Settings, allocator: *mut *mu
 fn open(settings: &Settings) -> Result<Arena, Code> {
     let size = |bytes: u64| usize::try_from(bytes).map_err(|_| Code::Argument);
     let kernels = settings.movable_frames | settings.min_free_frames | settings.tables_below;
-    if kernels != 0 || settings.pageblock_order != 0 {
+    if kernels != 0 || settings.pageblock_order != 0 || settings.bytes == 0 {
         return Err(Code::Argument);
     }
     // No owners: C has no handles of its own.

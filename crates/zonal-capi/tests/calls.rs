@@ -80,10 +80,10 @@ fn settings_of_other_versions() {
         code
     };
     is(open(null()), Code::Null);
-    // An older caller has fewer fields; without any memory to open there is none.
+    // An older caller has fewer fields; a pool of no memory is not the system's refusal.
     let old = Settings { size: 16, ..SETTINGS };
     is(open(&old), Code::Ok);
-    is(open(&Settings { size: 8, ..SETTINGS }), Code::Memory);
+    is(open(&Settings { size: 8, ..SETTINGS }), Code::Argument);
     is(open(&Settings { size: 4, ..SETTINGS }), Code::Argument);
     // A newer one has more: what is not known must not be asked for.
     let mut newer = Newer(Settings { size: size_of::<Newer>() as u32, ..SETTINGS }, 0);
@@ -94,6 +94,7 @@ fn settings_of_other_versions() {
     is(open(&Settings { tables_below: 1, ..SETTINGS }), Code::Argument);
     is(open(&Settings { reserved: 1, ..SETTINGS }), Code::Argument);
     is(open(&Settings { bytes: u64::MAX >> 1, ..SETTINGS }), Code::Memory);
+    is(open(&Settings { bytes: 0, ..SETTINGS }), Code::Argument);
     // SAFETY: refused before it is written to.
     is(unsafe { zonal_open(&SETTINGS, null_mut()) }, Code::Null);
 }

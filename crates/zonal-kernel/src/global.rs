@@ -306,7 +306,9 @@ impl<M: Machine, S: Sound> Global<M, S> {
     }
 
     /// Makes frames the allocator's that the map called reserved or to be reclaimed later, or did not mention, in parts
-    /// and as often as there are some: see [`Allocator::release`]. Returns how many.
+    /// and as often as there are some: see [`Allocator::release`]. Returns how many. Reserved memory before a zone's first usable
+    /// frame or behind its last has no place in the tables, and is refused as foreign: name such to
+    /// [`reclaim_later`](Booting::reclaim_later).
     ///
     /// # Safety
     /// For these frames, the promises of [`boot`](Self::boot): they are memory that no code uses any more, and
