@@ -1,20 +1,18 @@
 //! The cache: a bound on memory, and the files that share it.
 
 use crate::error::CacheError;
-use crate::file::{File, FileCore};
+use crate::file::File;
 use crate::frames::{Frames, PAGE};
 use crate::held::{ListStats, MOST_SWAPPINESS};
 use crate::inner::{Core, Limits, Setup};
 use crate::stats::Stats;
 use crate::store::Store;
-use crate::table::Kind;
 use crate::writeback::dirty;
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
 use core::time::Duration;
-use zonal::platform::Lock;
 
 /// Pages that a cache needs at least.
 pub const LEAST_PAGES: usize = 16;
@@ -152,29 +150,15 @@ impl<S: Setup> PageCache<S> {
     /// their stores have all that was written, and were not flushed. To have it last, call [`File::sync`]
     /// before the last handle goes.
     ///
+    /// Of several files it has one after the other synced by a [spare](crate::host::Host::spare) thread of the host, and by one more each
+    /// time that none is over for 20 ms: it waits for all of them, but a store that hangs holds up its own file alone, and one that
+    /// fails or panics none. It does what is left itself where the host has no more such threads.
+    ///
     /// # Errors
-    /// [`CacheError::Store`], the last. The handles of that file are told too. What that leaves undone:
+    /// [`CacheError::Store`], that of the file which was opened last. The handles of that file are told too. What that leaves undone:
     /// [`File::sync`].
     pub fn sync(&self) -> Result<(), CacheError> {
-        let files: Vec<Arc<FileCore<S>>> =
-            self.core.files.with(|files| files.values().cloned().collect());
-        // What is anonymous is not to last.
-        let files = files.into_iter().filter(|file| file.kind() == Kind::File);
-        let mut result = Ok(());
-        for file in files {
-            let errors = |file: &FileCore<S>| file.state.with(|state| state.errors);
-            let before = errors(&file);
-            file.sync(&self.core, (0, u64::MAX));
-            if errors(&file) != before
-                && let Some(error) = file.state.with(|state| state.error)
-            {
-                result = Err(error.into());
-            }
-            if file.is_closed() {
-                file.close(&self.core);
-            }
-        }
-        result
+        self.core.sync_all().map_or(Ok(()), |error| Err(error.into()))
     }
 
     /// Writes back what has been dirty for `age`, and then, while more is dirty than the

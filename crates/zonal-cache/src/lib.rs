@@ -85,6 +85,7 @@ pub mod shrinker;
 mod slots;
 mod stats;
 pub mod store;
+mod sync;
 pub mod table;
 #[cfg(feature = "std")]
 pub mod threads;

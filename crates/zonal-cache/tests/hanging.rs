@@ -1,56 +1,17 @@
 //! Stores that hang: who waits for them, and who does not; and what is on its way to them.
 
+use crate::door::{Door, LONG, Opens, in_time};
 use rustix::time::{ClockId, clock_gettime};
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
-use std::sync::{Arc, Condvar, Mutex, mpsc};
+use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use zonal_cache::faulty_store::Operation;
 use zonal_cache::store::{LaterRead, Store, StoreError};
 use zonal_cache::{Advice, Cache, CacheError, CacheFile, FaultyStore, MemoryStore, S3Fifo};
 
 const PAGE: usize = 4096;
-const LONG: Duration = Duration::from_secs(60);
-
-/// Shut until it is opened.
-#[derive(Default)]
-struct Door {
-    open: Mutex<bool>,
-    opened: Condvar,
-    /// A thread has come to it.
-    met: AtomicBool,
-}
-
-impl Door {
-    fn pass(&self) {
-        self.met.store(true, SeqCst);
-        let open = self.open.lock().unwrap();
-        drop(self.opened.wait_while(open, |open| !*open).unwrap());
-    }
-
-    fn open(&self) {
-        *self.open.lock().unwrap() = true;
-        self.opened.notify_all();
-    }
-
-    fn wait_until_met(&self) {
-        let end = Instant::now() + LONG;
-        while !self.met.load(SeqCst) {
-            assert!(Instant::now() < end, "no thread comes to the door");
-            thread::yield_now();
-        }
-    }
-}
-
-/// Opens a door when it is dropped: a test that fails before is to end. After what may wait at the door in its own drop.
-struct Opens<'a>(&'a Door);
-
-impl Drop for Opens<'_> {
-    fn drop(&mut self) {
-        self.0.open();
-    }
-}
 
 fn cache(io_threads: usize) -> Cache<S3Fifo> {
     Cache::builder().memory(512 * PAGE).io_threads(io_threads).open().expect("a cache")
@@ -208,13 +169,6 @@ fn hanging(cache: &Cache<S3Fifo>, door: &Arc<Door>) -> CacheFile<S3Fifo> {
 
 fn small(pages: usize, io_threads: usize) -> Cache<S3Fifo> {
     Cache::builder().memory(pages * PAGE).window(0).io_threads(io_threads).open().expect("a cache")
-}
-
-/// What `ask` says, or `None` if it says nothing.
-fn in_time<T: Send + 'static>(ask: impl FnOnce() -> T + Send + 'static) -> Option<T> {
-    let (said, says) = mpsc::channel();
-    thread::spawn(move || said.send(ask()));
-    says.recv_timeout(LONG).ok()
 }
 
 /// Room could be had only by a write to another file's store, which hangs.
