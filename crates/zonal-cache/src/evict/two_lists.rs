@@ -4,7 +4,8 @@
 //! Mechanism: pages come to the inactive list. When the oldest is to go and was used again, it becomes
 //! active instead. While the active list is the longer one, its oldest page goes to the inactive list,
 //! unless it was used since: then it has a second chance. A page that comes back after no more pages went
-//! than the active list has would have stayed, had that list been shorter: it becomes active at once.
+//! than the active list has would have stayed, had that list been shorter: it becomes active at once. Active pages
+//! go where no others can, and are remembered as those.
 //!
 //! State: lists and ghosts under the cache's lock; a bit in the page's mark. Conflicts with nothing.
 //! Unlike the source, a page becomes active when it would have to go and not at its second use: so a
@@ -51,6 +52,13 @@ impl TwoLists {
     #[must_use]
     pub fn neighbours(&self, id: SlotId) -> [Option<SlotId>; 2] {
         self.lists.neighbours(id)
+    }
+
+    /// What was taken, from whichever list, is remembered: how far another page is that went says how many went since.
+    fn gone(&mut self, id: SlotId) {
+        let left = self.lists.block(id);
+        left.for_each(|id| self.ghosts.insert(self.lists.key(id), 0));
+        self.lists.remove(id);
     }
 
     /// Has the active list be no longer than the other.
@@ -148,9 +156,7 @@ impl Evict for TwoLists {
             } else {
                 match take(id) {
                     Verdict::Taken => {
-                        let left = self.lists.block(id);
-                        left.for_each(|id| self.ghosts.insert(self.lists.key(id), 0));
-                        self.lists.remove(id);
+                        self.gone(id);
                         return true;
                     }
                     Verdict::Kept => self.lists.renew(INACTIVE, id),
@@ -169,7 +175,7 @@ impl Evict for TwoLists {
         {
             match take(id) {
                 Verdict::Taken => {
-                    self.lists.remove(id);
+                    self.gone(id);
                     return true;
                 }
                 Verdict::Kept => {
@@ -180,5 +186,74 @@ impl Evict for TwoLists {
             }
         }
         false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec::Vec;
+    use core::sync::atomic::AtomicU8;
+
+    /// What a scan takes where these alone may go.
+    fn take_only(lists: &mut TwoLists, marks: &[AtomicU8], may_go: &[u32]) -> Vec<u32> {
+        let mut gone = Vec::new();
+        let mut take = |id: SlotId| {
+            if !may_go.contains(&id.0) {
+                return Verdict::Kept;
+            }
+            gone.extend(block(id));
+            Verdict::Taken
+        };
+        let mark = |id: SlotId| &marks[id.0 as usize];
+        lists.scan(&mark, &mut take);
+        gone
+    }
+
+    /// A page by itself, and a block of four from slot 8 on.
+    fn block(id: SlotId) -> Vec<u32> {
+        let order = if id.0 == 8 { 2 } else { 0 };
+        block_at(id, order).map(|id| id.0).collect()
+    }
+
+    /// Slots 0 to 7 and the block from 8 on, of which 0 to 3 and the block are active, and the key of a slot.
+    fn active() -> (TwoLists, Vec<AtomicU8>) {
+        let marks: Vec<AtomicU8> = (0..24).map(|_| AtomicU8::new(0)).collect();
+        let mut lists = TwoLists::new(24);
+        (0..8).chain(12..20).for_each(|slot| lists.insert(SlotId(slot), key(SlotId(slot))));
+        lists.insert_block(SlotId(8), 2, &key);
+        [0, 1, 2, 3, 8].iter().for_each(|&slot: &usize| marks[slot].store(1, Relaxed));
+        assert_eq!(take_only(&mut lists, &marks, &[]), [0; 0]);
+        assert_eq!((lists.lists.len(ACTIVE), lists.lists.len(INACTIVE)), (8, 12));
+        (lists, marks)
+    }
+
+    fn key(id: SlotId) -> u64 {
+        100 + u64::from(id.0)
+    }
+
+    #[test]
+    fn active_pages_that_go_as_no_others_can_are_remembered() {
+        let (mut lists, marks) = active();
+        assert_eq!(take_only(&mut lists, &marks, &[2]), [2]);
+        assert_eq!(take_only(&mut lists, &marks, &[8]), [8, 9, 10, 11]);
+        assert_eq!(lists.lists.len(ACTIVE), 3);
+        // The block's latest page went one page ago, and page 2 five pages ago: more than are active.
+        lists.insert(SlotId(11), key(SlotId(11)));
+        lists.insert(SlotId(2), key(SlotId(2)));
+        assert_eq!((lists.is_active(SlotId(11)), lists.is_active(SlotId(2))), (true, false));
+        assert_eq!(lists.refaults(), 2);
+    }
+
+    #[test]
+    fn a_page_that_went_is_as_far_as_pages_went_since_whichever_list_they_were_on() {
+        let (mut lists, marks) = active();
+        assert_eq!(take_only(&mut lists, &marks, &[5]), [5]);
+        for slot in 0..4 {
+            assert_eq!(take_only(&mut lists, &marks, &[slot]), [slot]);
+        }
+        // Five went, itself included, and four are active.
+        lists.insert(SlotId(5), key(SlotId(5)));
+        assert_eq!((lists.lists.len(ACTIVE), lists.is_active(SlotId(5))), (4, false));
     }
 }
