@@ -162,9 +162,10 @@ impl<S: Setup> File<S> {
             // Where it is looked at first is at its begin.
             self.page(index, end, from..upto.min(from + LOOKED_AT))
         };
-        let (bound, _) = self.core.bound();
-        if last - first > bound as u64 {
-            return Err(CacheError::NoRoom { bound });
+        // Without the lock of the bound: pages that are there take none.
+        let bound = self.core.bound_hint();
+        if last - first > bound {
+            return Err(CacheError::NoRoom { bound: bound as usize });
         }
         let front = page(first, from)?;
         let mut rest = Vec::with_capacity((last - first - 1) as usize);

@@ -27,5 +27,6 @@ mod short;
 mod stats;
 mod syncs;
 mod truncate;
+mod unlocked;
 mod watched;
 mod writer;
