@@ -1,0 +1,217 @@
+//! The store is cut off between any two of its operations, and then its process or the power: what it has, and what lasts,
+//! is what was promised.
+//!
+//! A script is run once to count the operations of its store, where each page is one, and then again for each of them: from
+//! there on the store refuses all, or some and is back. If all ends but the store, it has what it was given; if the power
+//! goes, what it has not been told to keep may be lost, page by page. Both are held against a [model] with two halves.
+//!
+//! Bound: five scripts of 40 steps, 70 operations each, and three ways to end, for each policy and kind of store; all take
+//! 9 s of a CPU.
+
+mod model;
+mod store;
+
+use model::{Model, PAGE, PAGES};
+use std::ops::Range;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+use store::{Cut, Lie};
+use zonal_cache::evict::Evict;
+use zonal_cache::{Cache, CacheFile, MultiGen, S3Fifo, Sieve, TwoLists};
+
+const STEPS: usize = 40;
+/// Where the file ends at most, but for what a write makes of it.
+const MOST: u64 = (PAGES as u64 - 6) * PAGE as u64;
+
+fn next(state: &mut u64, below: u64) -> u64 {
+    *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+    (*state >> 33) % below
+}
+
+/// One step. `false` if what the file is can not be said any more.
+fn step<E: Evict>(file: &CacheFile<E>, model: &mut Model, dice: &mut u64, number: usize) -> bool {
+    let (what, at) = (next(dice, 16), next(dice, MOST));
+    let len = 1 + next(dice, 5 * PAGE as u64);
+    let (range, bytes) = (at..at + len, at as usize..(at + len) as usize);
+    match what {
+        0..6 => {
+            let data = vec![number as u8 + 1; len as usize];
+            let done = file.write_at(&data, at).unwrap_or(0);
+            if done > 0 {
+                model.write(at as usize, &data[..done]);
+            }
+        }
+        6 if file.sync().is_ok() => model.all_kept(),
+        7 if file.sync_range(range.clone()).is_ok() => model.kept(bytes),
+        8 if file.write_back().is_ok() => model.given(),
+        9 | 10 if file.truncate(at).is_ok() => model.cut(at as usize),
+        11 | 12 => {
+            // Whole pages, or what there is.
+            let page = PAGE as u64;
+            let range = if what == 11 { at / page * page..(at / page + 3) * page } else { range };
+            let bytes = range.start as usize..range.end as usize;
+            if file.zero_range(range).is_err() {
+                model.may_be_zero(bytes);
+                return false;
+            }
+            model.zero(bytes);
+        }
+        13 => {
+            file.invalidate(0..u64::MAX);
+        }
+        14 => {
+            file.write_older(Duration::ZERO);
+        }
+        15 => {
+            let _ = file.read_at(&mut vec![0; len as usize], at);
+        }
+        _ => {}
+    }
+    true
+}
+
+/// How a script is run.
+#[derive(Clone, Copy)]
+struct Way {
+    lie: Lie,
+    /// Writes that the store has on their way at once.
+    at_once: usize,
+    /// How many operations it refuses before it is back; `u64::MAX` for all.
+    refuses: u64,
+}
+
+/// One by one, until all is refused.
+const PLAIN: Way = Way { lie: Lie::No, at_once: 1, refuses: u64::MAX };
+
+/// What is left of a store: all that it was given, or none, or some of what it was not told to keep.
+const KEEPS: Range<u64> = 0..3;
+
+/// What came of runs.
+#[derive(Default, Debug)]
+struct Ran {
+    /// Operations of the store, where it was not cut off.
+    asked: u64,
+    /// Batches that it made in part.
+    parted: usize,
+}
+
+/// Runs the script of a seed with a store that is cut off after some operations.
+fn run<E: Evict>(way: Way, seed: u64, after: u64, keeps: u64) -> Result<Ran, String> {
+    let cache = Cache::<E>::builder().memory(16 * PAGE).io_threads(0).window(8);
+    // More for a batch, where there are such.
+    let cache = cache.dirty_percent(if way.at_once > 1 { 90 } else { 40 });
+    let cache = cache.open().expect("a cache");
+    let store = Cut::new(after..after.saturating_add(way.refuses), way.at_once, way.lie);
+    let file = cache.open(store.clone()).expect("a file");
+    let (mut model, mut dice) = (Model::new(), seed);
+    let mut number = 0;
+    let whole = loop {
+        if store.is_off() || number == STEPS {
+            break !store.is_off();
+        }
+        if !step(&file, &mut model, &mut dice, number) {
+            break false;
+        }
+        number += 1;
+    };
+    if whole && way.refuses < u64::MAX {
+        // Once to be told of what went wrong before.
+        let _ = file.sync();
+        if file.sync().is_ok() {
+            model.all_kept();
+        }
+    } else if whole {
+        // A file that is closed gives its store all.
+        drop(file);
+        if !store.has_refused() {
+            model.given();
+        }
+    }
+    let mut coin = seed ^ after ^ 0x55;
+    store.memory.cut_power(|_| match keeps {
+        0 => true,
+        1 => false,
+        _ => next(&mut coin, 2) == 0,
+    });
+    model.check(keeps > 0, &store.memory.durable())?;
+    Ok(Ran { asked: store.asked(), parted: store.parted.load(Relaxed) })
+}
+
+fn at_every_operation<E: Evict>(way: Way, seeds: Range<u64>) -> Result<Ran, String> {
+    let mut total = Ran::default();
+    for seed in seeds {
+        let all = run::<E>(way, seed, u64::MAX, 0)?.asked;
+        for (after, keeps) in (0..all).flat_map(|after| KEEPS.map(move |keeps| (after, keeps))) {
+            let context = |error| format!("seed {seed}, cut after {after}, keeps {keeps}: {error}");
+            total.parted += run::<E>(way, seed, after, keeps).map_err(context)?.parted;
+        }
+        total.asked += all;
+    }
+    Ok(total)
+}
+
+/// What came of runs in which all was as it was promised.
+fn well<E: Evict>(way: Way, seeds: Range<u64>) -> Ran {
+    at_every_operation::<E>(way, seeds).unwrap_or_else(|error| panic!("{error}"))
+}
+
+fn check<E: Evict>() {
+    let ran = well::<E>(PLAIN, 1..6);
+    assert!(ran.asked > 200, "{ran:?}");
+}
+
+#[test]
+fn two_lists() {
+    check::<TwoLists>();
+}
+
+#[test]
+fn s3_fifo() {
+    check::<S3Fifo>();
+}
+
+#[test]
+fn sieve() {
+    check::<Sieve>();
+}
+
+#[test]
+fn multi_gen() {
+    check::<MultiGen>();
+}
+
+/// Of several writes that are on their way together some are made.
+#[test]
+fn batches() {
+    let ran = well::<S3Fifo>(Way { at_once: 3, ..PLAIN }, 1..6);
+    assert!(ran.parted > 100, "{ran:?}");
+}
+
+/// The store is back after some operations, and then all is kept that was written before and after.
+#[test]
+fn a_store_that_comes_back() {
+    let ran = well::<S3Fifo>(Way { refuses: 3, ..PLAIN }, 1..6);
+    assert!(ran.asked > 200, "{ran:?}");
+    let ran = well::<S3Fifo>(Way { refuses: 3, at_once: 3, ..PLAIN }, 1..6);
+    assert!(ran.parted > 100, "{ran:?}");
+}
+
+/// What the model says of a store that lies.
+fn found(way: Way) -> String {
+    let error = at_every_operation::<S3Fifo>(way, 1..6).err();
+    error.unwrap_or_else(|| panic!("{:?} was not found", way.lie))
+}
+
+#[test]
+fn canary_a_store_that_keeps_nothing_is_found() {
+    let error = found(Way { lie: Lie::Flush, ..PLAIN });
+    assert!(error.contains("it keeps"), "{error}");
+}
+
+#[test]
+fn canaries_of_what_the_store_was_given() {
+    for lie in [Lie::Cut, Lie::Zero, Lie::Back, Lie::Together] {
+        let error = found(Way { lie, at_once: 3, ..PLAIN });
+        assert!(error.contains("it was given"), "{lie:?}: {error}");
+    }
+}

@@ -1,0 +1,173 @@
+//! A store that is cut off: from some operation on it refuses all, or some of them.
+
+use super::model::PAGE;
+use super::next;
+use std::ops::Range;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicU64, AtomicUsize};
+use std::sync::{Arc, Mutex, PoisonError};
+use zonal_cache::MemoryStore;
+use zonal_cache::store::{Purpose, Store, StoreError, Write};
+
+/// What it does wrong, to see that it is found.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Lie {
+    No,
+    /// It does not keep what it is told to.
+    Flush,
+    /// It is cut when it is told to keep that, and not at once.
+    Cut,
+    /// It has zeroes then.
+    Zero,
+    /// What is cut off comes back.
+    Back,
+    /// It says that the last of several writes was made.
+    Together,
+}
+
+/// What is still to be done.
+enum Later {
+    Len(u64),
+    Zero(u64, u64),
+}
+
+pub(super) struct Cut {
+    pub(super) memory: MemoryStore,
+    lie: Lie,
+    at_once: usize,
+    /// Operations so far; a page that is written is one.
+    done: AtomicU64,
+    /// Those that it refuses.
+    off: Range<u64>,
+    later: Mutex<Vec<Later>>,
+    dice: AtomicU64,
+    /// Batches that were made in part.
+    pub(super) parted: AtomicUsize,
+}
+
+impl Cut {
+    pub(super) fn new(off: Range<u64>, at_once: usize, lie: Lie) -> Arc<Self> {
+        Arc::new(Self {
+            memory: MemoryStore::default(),
+            lie,
+            at_once,
+            done: AtomicU64::new(0),
+            dice: AtomicU64::new(off.start),
+            off,
+            later: Mutex::default(),
+            parted: AtomicUsize::new(0),
+        })
+    }
+
+    fn may(&self) -> Result<(), StoreError> {
+        let number = self.done.fetch_add(1, Relaxed);
+        if self.off.contains(&number) { Err(StoreError::IO) } else { Ok(()) }
+    }
+
+    /// How many operations it was asked for.
+    pub(super) fn asked(&self) -> u64 {
+        self.done.load(Relaxed)
+    }
+
+    /// Whether it refuses all from now on.
+    pub(super) fn is_off(&self) -> bool {
+        self.off.end == u64::MAX && self.asked() >= self.off.start
+    }
+
+    /// Whether it has refused one.
+    pub(super) fn has_refused(&self) -> bool {
+        self.asked() > self.off.start
+    }
+
+    fn below(&self, below: u64) -> u64 {
+        let mut dice = self.dice.load(Relaxed);
+        let result = next(&mut dice, below);
+        self.dice.store(dice, Relaxed);
+        result
+    }
+
+    fn do_later(&self, later: Later) {
+        self.later.lock().unwrap_or_else(PoisonError::into_inner).push(later);
+    }
+}
+
+impl Store for Cut {
+    fn len(&self) -> Result<u64, StoreError> {
+        self.memory.len()
+    }
+    fn read(&self, offset: u64, pages: &mut [&mut [u8]]) -> Result<u64, StoreError> {
+        self.may()?;
+        self.memory.read(offset, pages)
+    }
+    /// Page by page: it may be cut off between any two.
+    fn write(&self, offset: u64, pages: &[&[u8]]) -> Result<(), StoreError> {
+        (offset..).step_by(PAGE).zip(pages).try_for_each(|(offset, page)| {
+            self.may()?;
+            self.memory.write(offset, &[page])
+        })
+    }
+    fn writes_at_once(&self) -> usize {
+        self.at_once
+    }
+    /// In an order of its own. Of those that fail it says so, or nothing.
+    fn write_each(
+        &self,
+        writes: &[Write<'_>],
+        purpose: Purpose,
+        ended: &mut dyn FnMut(usize, Result<(), StoreError>),
+    ) {
+        let mut numbers: Vec<usize> = (0..writes.len()).collect();
+        for at in (1..numbers.len()).rev() {
+            numbers.swap(at, self.below(at as u64 + 1) as usize);
+        }
+        if self.lie == Lie::Together && numbers.len() > 1 {
+            numbers.pop().into_iter().for_each(|number| ended(number, Ok(())));
+        }
+        let (mut well, mut ill) = (0, 0);
+        for number in numbers {
+            let done = purpose.write(self, writes[number].offset, writes[number].pages);
+            well += usize::from(done.is_ok());
+            ill += usize::from(done.is_err());
+            if done.is_ok() || self.below(2) == 0 {
+                ended(number, done);
+            }
+        }
+        self.parted.fetch_add(usize::from(well > 0 && ill > 0), Relaxed);
+    }
+    fn set_len(&self, len: u64) -> Result<(), StoreError> {
+        self.may()?;
+        match self.lie {
+            Lie::Cut => self.do_later(Later::Len(len)),
+            Lie::Back => {
+                let before = self.memory.bytes();
+                self.memory.set_len(len)?;
+                let rest = before.get(len as usize..).unwrap_or(&[]);
+                return self.memory.write(len, &[rest]);
+            }
+            _ => return self.memory.set_len(len),
+        }
+        Ok(())
+    }
+    fn zero(&self, offset: u64, len: u64) -> Result<(), StoreError> {
+        if self.lie == Lie::Zero {
+            self.do_later(Later::Zero(offset, len));
+            return Ok(());
+        }
+        let zeroes = [0; PAGE];
+        let pages = vec![&zeroes[..]; len as usize / PAGE];
+        self.write(offset, &pages)
+    }
+    fn flush(&self) -> Result<(), StoreError> {
+        self.may()?;
+        let later = std::mem::take(&mut *self.later.lock().unwrap_or_else(PoisonError::into_inner));
+        for later in later {
+            match later {
+                Later::Len(len) => self.memory.set_len(len)?,
+                Later::Zero(offset, len) => {
+                    self.memory.write(offset, &[&vec![0; len as usize]])?;
+                }
+            }
+        }
+        if self.lie == Lie::Flush { Ok(()) } else { self.memory.flush() }
+    }
+}
