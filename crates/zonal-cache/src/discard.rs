@@ -208,7 +208,8 @@ impl<S: Setup> FileCore<S> {
 
 impl<S: Setup> File<S> {
     /// Makes the file `len` bytes long, in the store too; new bytes are zero. Pages beyond leave memory
-    /// in one list, without being written; readers that have pinned them keep them.
+    /// in one list, without being written; readers that have pinned them keep them. The store is cut before this returns and
+    /// before it is given pages that are dirty by now; that lasts after a [`sync`](Self::sync).
     ///
     /// # Errors
     /// [`CacheError::Store`] if the store cannot, [`CacheError::NoRoom`] if the page with the new end
@@ -244,7 +245,8 @@ impl<S: Setup> File<S> {
 
     /// Makes the bytes of a range zero, as far as the file goes, which stays as long as it is. Whole pages leave
     /// memory without being written, and the store gets zeroes or a hole for them at once; of pages in
-    /// part the rest stays, and they are dirty. Readers that have pinned pages keep them.
+    /// part the rest stays, and they are dirty. Readers that have pinned pages keep them. All of it lasts after a
+    /// [`sync`](Self::sync).
     ///
     /// # Errors
     /// [`CacheError::Store`] if the store cannot, or cannot give the rest of a page;

@@ -265,7 +265,7 @@ pub trait Store: Send + Sync + 'static {
         write_zeroes(self, offset, len)
     }
 
-    /// After this all that was written before lasts, whatever happens.
+    /// After this all that was written before lasts, whatever happens, and so do the length and zeroes.
     ///
     /// # Errors
     /// [`StoreError`]; then any of what was written since the last flush may be lost.

@@ -1,8 +1,9 @@
 //! Dirty pages on their way to the store: in order, joined where they are neighbours.
 //!
-//! What is durable: after a [`sync`](File::sync) that went well, all that was written by calls that
+//! What is durable: after a [`sync`](File::sync) that went well, all that was written, truncated and zeroed by calls that
 //! returned before it began. Before that, any page may be in the store as it was at any moment since,
-//! or not be; pages reach it one by one, and a page in whole or, if the store tears writes, in part.
+//! or not be; pages reach it one by one, and a page in whole or, if the store tears writes, in part. Truncations, and zeroes
+//! for whole pages, are in the store when their call returns, before pages that were dirty earlier, and last as pages do.
 
 use crate::error::CacheError;
 use crate::file::{File, FileCore, pages_of};
@@ -281,9 +282,13 @@ impl<S: Setup> FileCore<S> {
 }
 
 impl<S: Setup> File<S> {
-    /// Has the store keep all that was written to the file by calls that returned before. Until then
+    /// Has the store keep all that was written, truncated and zeroed in the file by calls that returned before. Until then
     /// any page may be in the store as it was at any moment since the last sync that went well, or not
-    /// be; no order among pages is promised.
+    /// be; no order among pages is promised. Of a page in which the file ended meanwhile that holds for each part.
+    ///
+    /// [`truncate`](Self::truncate), and [`zero_range`](Self::zero_range) for whole pages, change the store before they
+    /// return: before it is given pages that were dirty earlier, and it is never given what they took away. If only the process
+    /// ends, the store is so, and may lack what was written before; if the power goes, that may be lost as a page may.
     ///
     /// # Errors
     /// [`CacheError::Store`] if a page could not be written or the store not flushed since this handle
@@ -295,7 +300,7 @@ impl<S: Setup> File<S> {
         self.sync_range(0..u64::MAX)
     }
 
-    /// The same for the pages that a range of bytes touches.
+    /// The same for the pages that a range of bytes touches, and for all else that the store was given.
     ///
     /// # Errors
     /// As [`sync`](Self::sync), also for an error of another range.

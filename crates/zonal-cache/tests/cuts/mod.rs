@@ -9,6 +9,7 @@
 //! 9 s of a CPU.
 
 mod model;
+mod order;
 mod store;
 
 use model::{Model, PAGE, PAGES};
