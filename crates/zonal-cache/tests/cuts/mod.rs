@@ -3,7 +3,8 @@
 //!
 //! A script is run once to count the operations of its store, where each page is one, and then again for each of them: from
 //! there on the store refuses all, or some and is back. If all ends but the store, it has what it was given; if the power
-//! goes, what it has not been told to keep may be lost, page by page. Both are held against a [model] with two halves.
+//! goes, what it has not been told to keep may be lost, page by page. Both are held against a [model] with two halves. Where
+//! threads of the cache write behind, other operations come before the cut each time.
 //!
 //! Bound: five scripts of 40 steps, 70 operations each, and three ways to end, for each policy and kind of store; all take
 //! 9 s of a CPU.
@@ -14,6 +15,7 @@ mod store;
 
 use model::{Model, PAGE, PAGES};
 use std::ops::Range;
+use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 use store::{Cut, Lie};
@@ -79,10 +81,12 @@ struct Way {
     at_once: usize,
     /// How many operations it refuses before it is back; `u64::MAX` for all.
     refuses: u64,
+    /// Whether threads of the cache write behind.
+    threads: bool,
 }
 
-/// One by one, until all is refused.
-const PLAIN: Way = Way { lie: Lie::No, at_once: 1, refuses: u64::MAX };
+/// By one thread and one by one, until all is refused.
+const PLAIN: Way = Way { lie: Lie::No, at_once: 1, refuses: u64::MAX, threads: false };
 
 /// What is left of a store: all that it was given, or none, or some of what it was not told to keep.
 const KEEPS: Range<u64> = 0..3;
@@ -94,11 +98,15 @@ struct Ran {
     asked: u64,
     /// Batches that it made in part.
     parted: usize,
+    /// Writes that threads of the cache asked for.
+    aside: usize,
 }
 
 /// Runs the script of a seed with a store that is cut off after some operations.
 fn run<E: Evict>(way: Way, seed: u64, after: u64, keeps: u64) -> Result<Ran, String> {
-    let cache = Cache::<E>::builder().memory(16 * PAGE).io_threads(0).window(8);
+    let cache = Cache::<E>::builder().memory(16 * PAGE).window(8).io_threads(way.threads.into());
+    let behind = Duration::from_millis(10);
+    let cache = if way.threads { cache.background_percent(10).write_behind(behind) } else { cache };
     // More for a batch, where there are such.
     let cache = cache.dirty_percent(if way.at_once > 1 { 90 } else { 40 });
     let cache = cache.open().expect("a cache");
@@ -135,7 +143,8 @@ fn run<E: Evict>(way: Way, seed: u64, after: u64, keeps: u64) -> Result<Ran, Str
         _ => next(&mut coin, 2) == 0,
     });
     model.check(keeps > 0, &store.memory.durable())?;
-    Ok(Ran { asked: store.asked(), parted: store.parted.load(Relaxed) })
+    let count = |count: &AtomicUsize| count.load(Relaxed);
+    Ok(Ran { asked: store.asked(), parted: count(&store.parted), aside: count(&store.aside) })
 }
 
 fn at_every_operation<E: Evict>(way: Way, seeds: Range<u64>) -> Result<Ran, String> {
@@ -144,7 +153,9 @@ fn at_every_operation<E: Evict>(way: Way, seeds: Range<u64>) -> Result<Ran, Stri
         let all = run::<E>(way, seed, u64::MAX, 0)?.asked;
         for (after, keeps) in (0..all).flat_map(|after| KEEPS.map(move |keeps| (after, keeps))) {
             let context = |error| format!("seed {seed}, cut after {after}, keeps {keeps}: {error}");
-            total.parted += run::<E>(way, seed, after, keeps).map_err(context)?.parted;
+            let ran = run::<E>(way, seed, after, keeps).map_err(context)?;
+            total.parted += ran.parted;
+            total.aside += ran.aside;
         }
         total.asked += all;
     }
@@ -197,6 +208,16 @@ fn a_store_that_comes_back() {
     assert!(ran.parted > 100, "{ran:?}");
 }
 
+/// Threads of the cache write what is dirty meanwhile: no two runs are the same.
+#[test]
+fn threads_that_write_behind() {
+    let way = Way { at_once: 3, threads: true, ..PLAIN };
+    let ran = well::<S3Fifo>(way, 1..3);
+    assert!(ran.aside > 200, "{ran:?}");
+    let ran = well::<S3Fifo>(Way { refuses: 3, ..way }, 3..5);
+    assert!(ran.aside > 200, "{ran:?}");
+}
+
 /// What the model says of a store that lies.
 fn found(way: Way) -> String {
     let error = at_every_operation::<S3Fifo>(way, 1..6).err();
@@ -214,5 +235,12 @@ fn canaries_of_what_the_store_was_given() {
     for lie in [Lie::Cut, Lie::Zero, Lie::Back, Lie::Together] {
         let error = found(Way { lie, at_once: 3, ..PLAIN });
         assert!(error.contains("it was given"), "{lie:?}: {error}");
+    }
+}
+
+#[test]
+fn canaries_beside_threads_that_write_behind() {
+    for lie in [Lie::Flush, Lie::Cut, Lie::Back, Lie::Together] {
+        found(Way { lie, at_once: 3, threads: true, ..PLAIN });
     }
 }

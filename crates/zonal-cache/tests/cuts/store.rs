@@ -6,6 +6,7 @@ use std::ops::Range;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicU64, AtomicUsize};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, ThreadId};
 use zonal_cache::MemoryStore;
 use zonal_cache::store::{Purpose, Store, StoreError, Write};
 
@@ -43,6 +44,9 @@ pub(super) struct Cut {
     dice: AtomicU64,
     /// Batches that were made in part.
     pub(super) parted: AtomicUsize,
+    /// Writes that another thread asked for than the one that made it.
+    pub(super) aside: AtomicUsize,
+    made_by: ThreadId,
 }
 
 impl Cut {
@@ -56,6 +60,8 @@ impl Cut {
             off,
             later: Mutex::default(),
             parted: AtomicUsize::new(0),
+            aside: AtomicUsize::new(0),
+            made_by: thread::current().id(),
         })
     }
 
@@ -101,6 +107,7 @@ impl Store for Cut {
     }
     /// Page by page: it may be cut off between any two.
     fn write(&self, offset: u64, pages: &[&[u8]]) -> Result<(), StoreError> {
+        self.aside.fetch_add((thread::current().id() != self.made_by).into(), Relaxed);
         (offset..).step_by(PAGE).zip(pages).try_for_each(|(offset, page)| {
             self.may()?;
             self.memory.write(offset, &[page])
