@@ -312,7 +312,7 @@ mod tests {
     use std::mem;
     use std::sync::mpsc;
     use std::thread;
-    use std::time::Duration;
+    use std::time::{Duration, Instant};
     use tempfile::TempDir;
     use zonal_cache::faulty_store::Operation;
     use zonal_cache::store::StoreError;
@@ -449,5 +449,50 @@ mod tests {
             finish.join().unwrap().unwrap();
         });
         assert_eq!(fs::read(place.path().join("file")).unwrap()[..50], [2; 50]);
+    }
+
+    /// One hangs in its store, and a thread is at the data of another: all others are written, and have their times.
+    #[test]
+    fn what_hangs_at_the_end_holds_up_no_other_file() {
+        let (place, shared, hangs) = world();
+        let (opens, opened) = mpsc::channel::<()>();
+        let opened = Arc::new(Mutex::new(opened));
+        let dirty = |node: &Node<S3Fifo>, hangs: bool| {
+            let store = Arc::new(FileStore::open(Path::new(&node.path())).unwrap().buffered());
+            let door = opened.clone();
+            let wait = move |operation| {
+                let waits = hangs && operation == Operation::Flush;
+                let _ = waits.then(|| door.lock().recv_timeout(LONG));
+                None::<StoreError>
+            };
+            let file = shared.cache().open(FaultyStore::new(store.clone(), wait)).unwrap();
+            file.write_at(&[2; 100], 0).unwrap();
+            let content = Arc::new(Content { store, file, times: Mutex::default() });
+            content.set_changed();
+            node.cached.lock().content = Some(content);
+        };
+        let others = [(); 6].map(|()| tempfile::NamedTempFile::new_in(place.path()).unwrap());
+        let find = OFlags::PATH | OFlags::CLOEXEC;
+        let adopt = |path: &Path| shared.nodes.adopt(open(path, find, Mode::empty()).unwrap());
+        let nodes = others.each_ref().map(|other| adopt(other.path()).unwrap().0);
+        nodes.iter().for_each(|node| dirty(node, false));
+        dirty(&hangs, true);
+        let [at_it, well @ ..] = &nodes;
+        let is_there = |node: &Arc<Node<S3Fifo>>| {
+            let settled = Contents::peek(node).is_some_and(|it| it.times().modified.is_none());
+            settled && fs::read(node.path()).unwrap() == [2; 100]
+        };
+        thread::scope(|scope| {
+            let (opens, at_it) = (opens, at_it.cached.lock());
+            let (finish, start) = (scope.spawn(|| shared.finish()), Instant::now());
+            while !well.iter().all(is_there) {
+                assert!(start.elapsed() < LONG / 2, "those behind it wait");
+                thread::yield_now();
+            }
+            assert!(!finish.is_finished());
+            drop((opens, at_it));
+            finish.join().unwrap().unwrap();
+        });
+        assert!(nodes.iter().chain([&hangs]).all(is_there));
     }
 }

@@ -24,6 +24,7 @@
 use clap::Subcommand;
 
 mod attributes;
+mod beside;
 mod budget;
 pub mod command;
 mod contents;

@@ -185,7 +185,8 @@ impl<E: Evict> Mounted<E> {
         })
     }
 
-    /// Waits until it is unmounted, by whatever means, and writes back what is not yet written.
+    /// Waits until it is unmounted, by whatever means, and writes back what is not yet written. A file whose store below hangs
+    /// is waited for, and keeps no other from being written, up to 32 of them.
     ///
     /// # Errors
     /// [`MountError::NotWritten`] if some could not be, [`MountError::Session`] if the mount ended by an error.

@@ -12,6 +12,7 @@ use zonal_cache::evict::Evict;
 use zonal_cache::store::StoreError;
 use zonal_cache::{Cache, CacheError, CacheFile};
 
+use crate::beside;
 use crate::contents::{Content, Contents};
 use crate::error::MountError;
 use crate::nodes::{Node, Nodes, ROOT};
@@ -132,22 +133,14 @@ impl<E: Evict> Shared<E> {
         }
     }
 
-    /// Writes all back that is not yet written, and has the file system below keep it.
+    /// Writes all back that is not yet written, and has the file system below keep it. A file whose store below hangs is waited
+    /// for, and holds up no other but what is no data of any: that is kept last.
     pub(crate) fn finish(&self) -> Result<(), MountError> {
         let (mut pages, mut files, mut last) = (0, 0, None);
-        for content in self.nodes.all().iter().filter_map(|node| Contents::peek(node)) {
-            // A handle of now is not told of what went wrong before: its pages are dirty still, and tried again. But of
-            // what another thread had begun before it is told, and what that could not write is left for the next.
-            let sync = || content.file.clone().sync().err().map(|error| told(&error));
-            let first = sync();
-            let second = if first.is_some() { sync() } else { None };
-            // What had left memory when a flush failed is not tried again.
-            let lost = content.file.lost_pages() as usize;
-            let error = second.or_else(|| (lost > 0).then_some(first.unwrap_or(Errno::EIO)));
-            let unwritten = content.file.unwritten_pages() + lost;
+        for (unwritten, error) in beside::each(self.nodes.all(), |node| Self::finish_one(&node)) {
             pages += unwritten;
             files += usize::from(unwritten > 0);
-            last = content.settle().err().or(error).or(last);
+            last = error.or(last);
         }
         let root = self.nodes.get(ROOT).and_then(|root| {
             let directory = rustix::fs::open(
@@ -165,5 +158,21 @@ impl<E: Evict> Shared<E> {
             }
             None => Ok(()),
         }
+    }
+
+    /// The same for an inode: how many of its pages are not there, and what went wrong.
+    fn finish_one(node: &Node<E>) -> (usize, Option<Errno>) {
+        // Another thread may be at its data, in a store that hangs.
+        let Some(content) = Contents::peek(node) else { return (0, None) };
+        // A handle of now is not told of what went wrong before: its pages are dirty still, and tried again. But of
+        // what another thread had begun before it is told, and what that could not write is left for the next.
+        let sync = || content.file.clone().sync().err().map(|error| told(&error));
+        let first = sync();
+        let second = if first.is_some() { sync() } else { None };
+        // What had left memory when a flush failed is not tried again.
+        let lost = content.file.lost_pages() as usize;
+        let error = second.or_else(|| (lost > 0).then_some(first.unwrap_or(Errno::EIO)));
+        let unwritten = content.file.unwritten_pages() + lost;
+        (unwritten, content.settle().err().or(error))
     }
 }
