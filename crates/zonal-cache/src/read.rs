@@ -258,7 +258,7 @@ impl<S: Setup> File<S> {
             Advice::Sequential => u64::from(self.core.limits.window) * 2,
             Advice::Random => 0,
         };
-        let fair = self.core.bound_hint() / UNUSED_WINDOWS;
+        let fair = (self.core.bound_hint() / UNUSED_WINDOWS).max(1);
         // In whole pieces, or in one that makes a block.
         let fair =
             if fair >= PIECE { fair - fair % PIECE } else { (fair + 1).next_power_of_two() / 2 };
