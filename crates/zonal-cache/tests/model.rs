@@ -1,7 +1,7 @@
 //! Random commands beside a model: a plain vector of bytes, with all that it was since the last sync that
-//! went well. Every policy, every store, faults of the store, and the power cut off.
+//! went well. Every policy, every store that has bytes, faults of the store, and the power cut off.
 
-use crate::bytes::{BLOCKS, Kind, Lie, ring, run};
+use crate::bytes::{BLOCKS, FIXED, Kind, Lie, ring, run};
 use proptest::prelude::*;
 use std::sync::atomic::Ordering::Relaxed;
 use zonal_cache::evict::Evict;
@@ -24,6 +24,12 @@ fn check<E: Evict, L: LruLock>(kind: Kind) {
     });
     done.unwrap_or_else(|error| panic!("{} on {kind:?}: {error}", E::NAME));
     assert!(BLOCKS.load(Relaxed) > 0, "no block on any list");
+    if kind == Kind::Registered {
+        match FIXED.each_ref().map(|count| count.load(Relaxed)) {
+            [_, 0] => eprintln!("run without registered buffers: the kernel takes none"),
+            [reads, _] => assert!(reads > 0, "no read into a registered buffer"),
+        }
+    }
 }
 
 macro_rules! runs {
@@ -56,6 +62,10 @@ runs! {
     s3_fifo_on_a_ring: S3Fifo on Ring;
     sieve_on_a_ring: Sieve on Ring;
     multi_gen_on_a_ring: MultiGen on Ring;
+    two_lists_on_a_ring_with_buffers: TwoLists on Registered;
+    s3_fifo_on_a_ring_with_buffers: S3Fifo on Registered;
+    sieve_on_a_ring_with_buffers: Sieve on Registered;
+    multi_gen_on_a_ring_with_buffers: MultiGen on Registered;
 }
 
 #[test]
@@ -94,6 +104,7 @@ fn canary_one_of_several_writes_that_is_lost_is_found() {
     // Without a ring no store here is given several.
     if ring().is_some() {
         finds(Kind::Ring, Lie::Together);
+        finds(Kind::Registered, Lie::Together);
     }
 }
 

@@ -6,12 +6,16 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 use zonal_cache::store::Store;
 use zonal_cache::{FileStore, MemoryStore, Ring};
+use zonal_host::Arena;
 
 /// How long counts may be in motion after a command.
 const LONG: Duration = Duration::from_secs(20);
 
 /// What the file is on, and who reads ahead. Each command is over before the next, and what it says does not depend on how
 /// far reading ahead has come: so the model holds with a ring and with threads too, but a run is not the same each time.
+///
+/// A simulated disk is none of them: on the simulator's virtual CPUs neither frames nor disk have any bytes
+/// (`Frames::HAS_BYTES`), but only counts and times, so that there is nothing to hold against a vector of them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Kind {
     Memory,
@@ -23,6 +27,8 @@ pub(crate) enum Kind {
     Buffered,
     /// As `File`, and a ring reads ahead, where the system has one.
     Ring,
+    /// As `Ring`, but that it is the cache's own, and knows its memory beforehand (registered buffers), where it may.
+    Registered,
 }
 
 /// What a store does wrong, to see that it is found.
@@ -49,8 +55,18 @@ pub(crate) fn ring() -> Option<Arc<Ring>> {
 }
 
 impl Kind {
-    pub(crate) const ALL: [Self; 5] =
-        [Self::Memory, Self::Threads, Self::File, Self::Buffered, Self::Ring];
+    pub(crate) const ALL: [Self; 6] =
+        [Self::Memory, Self::Threads, Self::File, Self::Buffered, Self::Ring, Self::Registered];
+
+    /// The ring that it is on, if any.
+    pub(super) fn ring(self, arena: &Arc<Arena>) -> Option<Arc<Ring>> {
+        match self {
+            // Where the system has none it was said already.
+            Self::Registered => ring().and_then(|_| Ring::with_buffers(4, arena).ok()),
+            Self::Ring => ring(),
+            _ => None,
+        }
+    }
 
     /// A store with these bytes, if it is one with a durable half.
     pub(super) fn memory(self, bytes: Vec<u8>, lie: Lie) -> Option<Arc<Liar<MemoryStore>>> {
@@ -59,13 +75,9 @@ impl Kind {
     }
 
     /// One on a new file.
-    pub(super) fn file(self, path: &Path, lie: Lie) -> Box<dyn Store> {
-        let store = FileStore::create(path).expect("a file");
-        let store = match self {
-            Self::Buffered => store.buffered(),
-            Self::Ring => store.with_ring(ring()),
-            _ => store,
-        };
+    pub(super) fn file(self, path: &Path, lie: Lie, ring: Option<Arc<Ring>>) -> Box<dyn Store> {
+        let store = FileStore::create(path).expect("a file").with_ring(ring);
+        let store = if self == Self::Buffered { store.buffered() } else { store };
         Box::new(Liar(store, lie))
     }
 
@@ -75,7 +87,8 @@ impl Kind {
 
     /// What `check` says of counts, once they are at rest: other threads may end reads between two commands.
     pub(super) fn at_rest(self, check: impl Fn() -> Result<(), String>) -> Result<(), String> {
-        let (moves, start) = (matches!(self, Self::Threads | Self::Ring), Instant::now());
+        let moves = matches!(self, Self::Threads | Self::Ring | Self::Registered);
+        let start = Instant::now();
         loop {
             let said = check();
             if said.is_ok() || !moves || start.elapsed() > LONG {

@@ -10,7 +10,7 @@ use faults::{Faults, Liar};
 use file::{Model, byte};
 use proptest::prelude::*;
 use std::ops::Range;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use tempfile::TempDir;
 use zonal::ZoneId;
@@ -18,7 +18,7 @@ use zonal_cache::cache::LEAST_PAGES;
 use zonal_cache::evict::Evict;
 use zonal_cache::lru::LruLock;
 use zonal_cache::store::{Store, StoreError};
-use zonal_cache::{Advice, Cache, CacheError, CacheFile, FaultyStore, MemoryStore, Pinned};
+use zonal_cache::{Advice, Cache, CacheError, CacheFile, FaultyStore, MemoryStore, Pinned, Ring};
 
 /// Pages that files have at most.
 const PAGES: u64 = 40;
@@ -27,6 +27,8 @@ const PAGE: u64 = 4096;
 const BOUND: usize = 20;
 /// Blocks on lists, after each step of all runs.
 pub(crate) static BLOCKS: AtomicUsize = AtomicUsize::new(0);
+/// Reads of all runs that went into registered buffers, and memory that was registered for them.
+pub(crate) static FIXED: [AtomicU64; 2] = [AtomicU64::new(0), AtomicU64::new(0)];
 
 #[derive(Clone, Debug)]
 pub(crate) enum Command {
@@ -107,6 +109,7 @@ struct World<E: Evict, L: LruLock> {
     handles: Handles<E, L>,
     faults: Arc<Mutex<Faults>>,
     memory: Option<Arc<Liar<MemoryStore>>>,
+    ring: Option<Arc<Ring>>,
     directory: TempDir,
     kind: Kind,
     lie: Lie,
@@ -121,16 +124,17 @@ impl<E: Evict, L: LruLock> World<E, L> {
         let faults = Arc::new(Mutex::new(Faults::default()));
         let directory = tempfile::tempdir().expect("a directory");
         let memory = kind.memory(bytes, lie);
+        let ring = kind.ring(cache.frames().arena());
         let store: Box<dyn Store> = match &memory {
             Some(memory) => Box::new(memory.clone()),
-            None => kind.file(&directory.path().join("file"), lie),
+            None => kind.file(&directory.path().join("file"), lie, ring.clone()),
         };
         let fault = {
             let faults = faults.clone();
             move |operation| faults.lock().expect("whole").fault(operation)
         };
         let file = cache.open(FaultyStore::new(store, fault)).expect("a file");
-        Self { cache, handles: [file.clone(), file], faults, memory, directory, kind, lie }
+        Self { cache, handles: [file.clone(), file], faults, memory, ring, directory, kind, lie }
     }
 
     /// Whether the store may refuse to write, or to be longer.
@@ -448,6 +452,10 @@ fn end<E: Evict, L: LruLock>(world: World<E, L>, model: &Model) -> Result<(), St
         return Err(format!("the store is not what was written, first at {at:?}"));
     }
     let (arena, kind) = (world.cache.frames().arena().clone(), world.kind);
+    if let Some(ring) = &world.ring {
+        FIXED[0].fetch_add(ring.fixed_reads(), Relaxed);
+        FIXED[1].fetch_add(ring.registered() as u64, Relaxed);
+    }
     drop(world);
     kind.at_rest(|| {
         let zone = arena.zone_info(ZoneId(0)).expect("a zone");
