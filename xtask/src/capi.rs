@@ -1,6 +1,7 @@
 //! The C interface: built and installed, and its examples in C run under the sanitizers. `cargo xtask capi`,
 //! `cargo xtask c-examples`.
 
+use crate::kernel::{EMULATOR, WELL, WRONG, require_emulator};
 use crate::no_std::BARE;
 use crate::steps::target_dir;
 use anyhow::{Context, Result, ensure};
@@ -10,6 +11,8 @@ use xshell::{Shell, cmd};
 
 /// The package.
 const PACKAGE: &str = "zonal-capi";
+/// Seconds for one boot.
+const BOOT_SECONDS: &str = "60";
 /// Its header and its examples.
 const FOLDER: &str = "crates/zonal-capi";
 
@@ -68,10 +71,52 @@ pub(crate) fn check(shell: &Shell) -> Result<()> {
     }
     ensure!(shell.path_exists(prefix.join("lib/pkgconfig/zonal.pc")), "no file for pkg-config");
     if have_target(shell)? {
-        build(shell, For::Kernel, Some(BARE))?;
+        boot(shell, prefix)?;
     } else {
         eprintln!(
-            "target {BARE} is not installed: the kernel's library was built for this machine only"
+            "target {BARE} is not installed: the kernel's library was built for this machine only, and no \
+             kernel in C was booted"
+        );
+    }
+    Ok(())
+}
+
+/// Boots the kernel in C, with its own source as the initial ramdisk; and once more with a frame lost, which it must
+/// find.
+fn boot(shell: &Shell, prefix: &Path) -> Result<()> {
+    let library = build(shell, For::Kernel, Some(BARE))?;
+    require_emulator(shell)?;
+    let (include, folder) = (prefix.join("include"), format!("{FOLDER}/examples/boot"));
+    let source = format!("{folder}/boot.c");
+    let [start, kernel, image] = ["start.o", "boot.o", "boot"].map(|name| prefix.join(name));
+    cmd!(shell, "gcc -c {folder}/start.S -o {start}").run()?;
+    let flags = "-std=c11 -Wall -Wextra -Wpedantic -Werror -O2 -ffreestanding -fno-pic -fno-stack-protector \
+        -mno-red-zone -mgeneral-regs-only";
+    let flags: Vec<&str> = flags.split_whitespace().collect();
+    for (more, wanted, sentence) in [
+        ("-DALL_IS_WELL", WELL, "all frames are there"),
+        ("-DLOSE_A_FRAME", WRONG, "free_frames() == at_boot + came"),
+    ] {
+        let flags = &flags;
+        cmd!(shell, "gcc {flags...} {more} -I {include} -c {source} -o {kernel}").run()?;
+        let objects = [&kernel, &start, &library];
+        cmd!(shell, "ld -static -T {folder}/boot.ld {objects...} -o {image}").run()?;
+        let machine = "-m 256M -cpu max -nodefaults -display none -serial stdio -no-reboot \
+            -device isa-debug-exit,iobase=0xf4,iosize=0x04";
+        let machine = machine.split_whitespace();
+        let run = cmd!(shell, "timeout --foreground {BOOT_SECONDS} {EMULATOR} {machine...}");
+        let output = run
+            .args(["-kernel"])
+            .arg(&image)
+            .args(["-initrd", &source])
+            .ignore_status()
+            .output()?;
+        let said = String::from_utf8_lossy(&output.stdout);
+        eprint!("{said}{}", String::from_utf8_lossy(&output.stderr));
+        let code = output.status.code();
+        ensure!(
+            code == Some(wanted) && said.contains(sentence),
+            "{source} with {more} ended with {code:?}, not {wanted}, or did not say `{sentence}`"
         );
     }
     Ok(())

@@ -15,11 +15,11 @@ use xshell::{Shell, cmd};
 /// The package in the folder `kernel`.
 const PACKAGE: &str = "zonal-on-pc";
 /// An emulator without acceleration: on a machine whose processor can do more, it still behaves the same.
-const EMULATOR: &str = "qemu-system-x86_64";
+pub(crate) const EMULATOR: &str = "qemu-system-x86_64";
 /// What the emulator exits with when the kernel says that all went well: twice the kernel's code, plus 1.
-const WELL: i32 = 0x10 << 1 | 1;
+pub(crate) const WELL: i32 = 0x10 << 1 | 1;
 /// What it exits with when a count was wrong.
-const WRONG: i32 = 0x11 << 1 | 1;
+pub(crate) const WRONG: i32 = 0x11 << 1 | 1;
 /// Seconds for one boot of `test`.
 const SECONDS: u32 = 60;
 /// And for one whose instructions are counted, which is slower.
@@ -122,6 +122,15 @@ fn require_target(shell: &Shell) -> Result<()> {
     ensure!(
         is_installed(shell, BARE)?,
         "the target {BARE} is not installed: `rustup target add {BARE}`"
+    );
+    Ok(())
+}
+
+pub(crate) fn require_emulator(shell: &Shell) -> Result<()> {
+    ensure!(
+        tools::have(shell, EMULATOR),
+        "`{EMULATOR}` is not installed: `apt-get install qemu-system-x86`, or your system's \
+         package of it"
     );
     Ok(())
 }
@@ -262,11 +271,7 @@ fn files_of(page: &str) -> Result<Vec<(String, String)>> {
 /// Builds it with features and says where it is.
 fn build(shell: &Shell, features: &str) -> Result<PathBuf> {
     require_target(shell)?;
-    ensure!(
-        tools::have(shell, EMULATOR),
-        "`{EMULATOR}` is not installed: `apt-get install qemu-system-x86`, or your system's \
-         package of it"
-    );
+    require_emulator(shell)?;
     let features = ["--features", features];
     cmd!(shell, "cargo build --release --locked -p {PACKAGE} --target {BARE} {features...}")
         .run()?;

@@ -67,7 +67,7 @@ pub(crate) enum Step {
     Fsx,
     /// Random schedules of larger models
     Shuttle,
-    /// That the C interface can be installed, and its examples in C run under the sanitizers
+    /// That the C interface can be installed, its examples in C run under the sanitizers, and a kernel in C boots
     CExamples,
 }
 
