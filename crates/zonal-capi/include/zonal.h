@@ -547,10 +547,10 @@ extern void zonal_host_panic(const char *text) ZONAL_NORETURN;
  `allocator`. Once. Takes up to 8 KiB of stack. All memory that is not reserved is in use by no other code, and `zonal_host_address`
  says where it can be read and written. A refusal leaves all as it was.
 
- # Safety
+ Contract:
  `count` regions can be read at `regions`; `config` is null or has as many bytes as its `size` says; `allocator` is null or
- writable. And for all memory that the map does not call reserved the promises of
- [`Global::boot`]: it is memory that no other code uses, and `zonal_host_address` says where it can be read and written.
+ writable. And all memory that the map does not call reserved is memory that no other code uses, and
+ `zonal_host_address` says where it can be read and written.
  */
 int zonal_boot(const struct zonal_region *regions,
                size_t count,
@@ -560,7 +560,7 @@ int zonal_boot(const struct zonal_region *regions,
 /*
  In user space: opens a pool of pages and writes the pointer to it to `allocator`.
 
- # Safety
+ Contract:
  `config` is null or has as many bytes as its `size` says; `allocator` is null or writable.
  */
 int zonal_open(const struct zonal_config *config, struct zonal **allocator);
@@ -568,15 +568,15 @@ int zonal_open(const struct zonal_config *config, struct zonal **allocator);
 /*
  Gives the pool's memory back. Null is nothing.
 
- # Safety
- `allocator` is null, or from [`zonal_open`] and not closed yet, and not used any more, nor any memory of it.
+ Contract:
+ `allocator` is null, or from `zonal_open` and not closed yet, and not used any more, nor any memory of it.
  */
 void zonal_close(struct zonal *allocator);
 
 /*
  Allocates a block and writes the number of its first frame to `pfn`. A null `request` is one unmovable frame.
 
- # Safety
+ Contract:
  `allocator` is from `zonal_open` or `zonal_boot` and not closed meanwhile; `request` is null or readable; `pfn` is null
  or writable.
  */
@@ -585,16 +585,16 @@ int zonal_alloc(const zonal *allocator, const struct zonal_request *request, uin
 /*
  Frees the block of `order` that begins with frame `pfn`.
 
- # Safety
- As [`zonal_alloc`]; and the block is the caller's, and in use no more, if it is allocated with that order.
+ Contract:
+ As `zonal_alloc`; and the block is the caller's, and in use no more, if it is allocated with that order.
  */
 int zonal_free(const zonal *allocator, uint64_t pfn, uint32_t order);
 
 /*
  Fills `pfns` with `count` blocks of the request's order; all or none.
 
- # Safety
- As [`zonal_alloc`]; `count` numbers can be written at `pfns`.
+ Contract:
+ As `zonal_alloc`; `count` numbers can be written at `pfns`.
  */
 int zonal_alloc_bulk(const zonal *allocator, const struct zonal_request *request, uint64_t *pfns, size_t count);
 
@@ -602,24 +602,24 @@ int zonal_alloc_bulk(const zonal *allocator, const struct zonal_request *request
  Frees `count` single frames. Those that may not be freed are left out; the code is that of the first. How many
  were freed is written to `freed`, if that is not null.
 
- # Safety
- As [`zonal_free`], for each; `count` numbers can be read at `pfns`.
+ Contract:
+ As `zonal_free`, for each; `count` numbers can be read at `pfns`.
  */
 int zonal_free_bulk(const zonal *allocator, const uint64_t *pfns, size_t count, size_t *freed);
 
 /*
  Gives what all CPUs cache back to the zones; returns the frames.
 
- # Safety
- As [`zonal_alloc`].
+ Contract:
+ As `zonal_alloc`.
  */
 uint64_t zonal_drain(const zonal *allocator);
 
 /*
  Where a frame can be read and written by who holds it; null for one that is not the allocator's.
 
- # Safety
- As [`zonal_alloc`].
+ Contract:
+ As `zonal_alloc`.
  */
 void *zonal_address(const zonal *allocator, uint64_t pfn);
 
@@ -627,8 +627,8 @@ void *zonal_address(const zonal *allocator, uint64_t pfn);
  Allocates `frames` frames in a row; the request's order does not matter. The first is a multiple of `align` (0: any), the last
  below `limit` (0: anywhere). Any part is freed by `zonal_free_pages`.
 
- # Safety
- As [`zonal_alloc`](crate::zonal_alloc).
+ Contract:
+ As `zonal_alloc`.
  */
 int zonal_alloc_pages(const zonal *allocator,
                       const struct zonal_request *request,
@@ -640,36 +640,36 @@ int zonal_alloc_pages(const zonal *allocator,
 /*
  Frees `frames` frames from `pfn` on, any part of what `zonal_alloc_pages` and `zonal_alloc_at` gave; all or none.
 
- # Safety
- As [`zonal_free`](crate::zonal_free), for each.
+ Contract:
+ As `zonal_free`, for each.
  */
 int zonal_free_pages(const zonal *allocator, uint64_t pfn, uint64_t frames);
 
 /*
  Allocates exactly the frames from `pfn` on, if all are free.
 
- # Safety
- As [`zonal_alloc`](crate::zonal_alloc).
+ Contract:
+ As `zonal_alloc`.
  */
 int zonal_alloc_at(const zonal *allocator, uint64_t pfn, uint64_t frames);
 
 /*
  Makes memory usable that has come: whole pageblocks that the map calls offline. Of other memory, as all of a pool in user
- space is, the code is [`Argument`](Code::Argument).
+ space is, the code is ZONAL_CODE_ARGUMENT.
 
- # Safety
- As [`zonal_alloc`](crate::zonal_alloc); and it is memory, and in use by no other code.
+ Contract:
+ As `zonal_alloc`; and it is memory, and in use by no other code.
  */
 int zonal_online(const zonal *allocator,
                  uint64_t pfn,
                  uint64_t frames);
 
 /*
- Takes memory away again that came by [`zonal_online`]: whole pageblocks of which no frame is in use, or whose pages move. Of
- other memory, as all of a pool in user space is, the code is [`Argument`](Code::Argument).
+ Takes memory away again that came by `zonal_online`: whole pageblocks of which no frame is in use, or whose pages move. Of
+ other memory, as all of a pool in user space is, the code is ZONAL_CODE_ARGUMENT.
 
- # Safety
- As [`zonal_alloc`](crate::zonal_alloc).
+ Contract:
+ As `zonal_alloc`.
  */
 int zonal_offline(const zonal *allocator,
                   uint64_t pfn,
@@ -677,11 +677,11 @@ int zonal_offline(const zonal *allocator,
 
 /*
  In a kernel: makes frames the allocator's that were reserved, or lie in a hole of the map, and are in use no more. They lie between
- a zone's first and last usable frame, or are to be reclaimed later by the map; others are [`Foreign`](Code::Foreign).
- In user space a pool has no such memory: the code is [`Argument`](Code::Argument).
+ a zone's first and last usable frame, or are to be reclaimed later by the map; others are ZONAL_CODE_FOREIGN.
+ In user space a pool has no such memory: the code is ZONAL_CODE_ARGUMENT.
 
- # Safety
- As [`zonal_online`].
+ Contract:
+ As `zonal_online`.
  */
 int zonal_release(const zonal *allocator,
                   uint64_t pfn,
@@ -689,10 +689,10 @@ int zonal_release(const zonal *allocator,
 
 /*
  Writes what zone `zone` has to `info`, whose `size` the caller has set. Zones are numbered from 0; beyond the last the code is
- [`NoZone`](Code::NoZone).
+ ZONAL_CODE_NO_ZONE.
 
- # Safety
- As [`zonal_alloc`](crate::zonal_alloc); `info` is null, or as many bytes can be written there as its `size` says.
+ Contract:
+ As `zonal_alloc`; `info` is null, or as many bytes can be written there as its `size` says.
  */
 int zonal_zone_info(const zonal *allocator,
                     uint32_t zone,
@@ -700,10 +700,10 @@ int zonal_zone_info(const zonal *allocator,
 
 /*
  Writes a report to `buffer`, as a string with a 0 at its end, and to `needed`, if that is not null, how many bytes it takes with
- that 0. If `room` is less, the text is cut and the code is [`Buffer`](Code::Buffer).
+ that 0. If `room` is less, the text is cut and the code is ZONAL_CODE_BUFFER.
 
- # Safety
- As [`zonal_alloc`](crate::zonal_alloc); `room` bytes can be written at `buffer`; `needed` is null or writable.
+ Contract:
+ As `zonal_alloc`; `room` bytes can be written at `buffer`; `needed` is null or writable.
  */
 int zonal_report(const zonal *allocator,
                  uint32_t report,

@@ -94,8 +94,8 @@ impl Machine for KernelMachine {
 ///
 /// # Safety
 /// `count` regions can be read at `regions`; `config` is null or has as many bytes as its `size` says; `allocator` is null or
-/// writable. And for all memory that the map does not call reserved the promises of
-/// [`Global::boot`]: it is memory that no other code uses, and `zonal_host_address` says where it can be read and written.
+/// writable. And all memory that the map does not call reserved is memory that no other code uses, and
+/// `zonal_host_address` says where it can be read and written.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn zonal_boot(
     regions: *const BootRegion,

@@ -182,7 +182,26 @@ fn generated() -> String {
     let builder = files.into_iter().fold(builder, cbindgen::Builder::with_src);
     let mut text = Vec::new();
     builder.generate().expect("sources of Rust").write(&mut text);
-    String::from_utf8(text).expect("a text")
+    for_c(&String::from_utf8(text).expect("a text"))
+}
+
+/// Comments of Rust as those of C: names for links to them, and what is a heading in Rust's documentation.
+fn for_c(text: &str) -> String {
+    let mut parts = text.split("[`");
+    let mut out = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let (name, rest) = part.split_once("`]").expect("a link has an end");
+        let (target, rest) = match rest.strip_prefix('(') {
+            Some(link) => link.split_once(')').expect("a target has an end"),
+            None => (name, rest),
+        };
+        match target.strip_prefix("Code::") {
+            Some(code) => out += &screaming("ZONAL_CODE", code),
+            None => out += &format!("`{name}`"),
+        }
+        out += rest;
+    }
+    out.replace("\n # Safety\n", "\n Contract:\n")
 }
 
 #[test]
@@ -265,6 +284,14 @@ fn the_header_has_all_functions_and_no_others() {
     let library: BTreeSet<_> = all_functions().into_iter().map(|(name, ..)| name).collect();
     assert!(library.len() >= 20, "{library:?}");
     assert_eq!(declared, library);
+}
+
+#[test]
+fn comments_are_for_readers_of_c() {
+    let rust = "As [`zonal_free`](crate::zonal_free), or [`zonal_open`]; else\n [`NoZone`](Code::NoZone).\n # Safety\n";
+    let c = "As `zonal_free`, or `zonal_open`; else\n ZONAL_CODE_NO_ZONE.\n Contract:\n";
+    assert_eq!(for_c(rust), c);
+    assert!(!HEADER.contains("::"), "no path of Rust");
 }
 
 fn without_comments(text: &str) -> String {
